@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -17,7 +17,7 @@ func sessions(t *testing.T) map[string]*Session {
 	switch {
 	case err == nil:
 		all["GPU"] = s
-	case must.Required("GPU"):
+	case testutil.Required("GPU"):
 		t.Fatal(err)
 	case !errors.Is(err, ErrNoDevice):
 		t.Errorf("Open gives %v, want ErrNoDevice in its chain", err)
@@ -99,8 +99,8 @@ func TestSessionCooperative(t *testing.T) {
 			if len(plan.Launches) != 1 || plan.Launches[0].Cooperative != dev.Cooperative {
 				t.Fatalf("got %v, want one launch, cooperative if the device has such", plan)
 			}
-			in, out := must.Get[*Buffer](t)(s.Alloc(int64(len(x))*4)), must.Get[*Buffer](t)(s.Alloc(4))
-			memory := map[kernels.Operand]*Buffer{0: in, kernels.Out: out, kernels.Scratch: must.Get[*Buffer](t)(s.Alloc(max(plan.Scratch, 1)))}
+			in, out := testutil.Get[*Buffer](t)(s.Alloc(int64(len(x))*4)), testutil.Get[*Buffer](t)(s.Alloc(4))
+			memory := map[kernels.Operand]*Buffer{0: in, kernels.Out: out, kernels.Scratch: testutil.Get[*Buffer](t)(s.Alloc(max(plan.Scratch, 1)))}
 			l := plan.Launches[0]
 			for i, a := range l.Args {
 				if ref, ok := a.(kernels.Ref); ok {
@@ -108,7 +108,7 @@ func TestSessionCooperative(t *testing.T) {
 				}
 			}
 			got := make([]float32, 1)
-			must.Do(t, errors.Join(s.CopyTo(in, kernels.Bytes(x)), s.LaunchCooperative(l.Kernel, l.Grid, l.Block, l.Shared, l.Args...), s.CopyFrom(kernels.Bytes(got), out)))
+			testutil.Do(t, errors.Join(s.CopyTo(in, kernels.Bytes(x)), s.LaunchCooperative(l.Kernel, l.Grid, l.Block, l.Shared, l.Args...), s.CopyFrom(kernels.Bytes(got), out)))
 			if float64(got[0]) != want {
 				t.Errorf("got %v, want %v", got[0], want)
 			}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -25,7 +24,7 @@ type codeWriter struct {
 func newCodeWriter(major int, wide bool) (codeWriter, error) {
 	fs, err := mathFunctions()
 	if err != nil {
-		return codeWriter{}, own.named(err)
+		return codeWriter{}, err
 	}
 	w := codeWriter{Assembler: expr.NewAssembler(fs), index: "u32", kind: expr.B32, target: "sm_70"}
 	if major >= 9 {
@@ -39,21 +38,18 @@ func newCodeWriter(major int, wide bool) (codeWriter, error) {
 
 // mathFunctions reads the PTX of math.cu.
 var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
-	text, err := own.readImage("math", manifest.PTX)
+	text, err := own.PTX("math")
 	if err != nil {
 		return nil, err
 	}
 	return expr.ReadFunctions(string(text))
 })
 
-// waitInstruction is the one by which a kernel waits until those that it follows are done.
-const waitInstruction = "griddepcontrol.wait"
-
 // follow has all threads wait for the kernels that this one follows, where a device may start it before they are
 // done: see follow.cuh. It comes before the first use of the device's memory, and behind all that can be computed before.
 func (w *codeWriter) follow() {
 	if w.target == "sm_90" && !w.waited {
-		w.Line(waitInstruction)
+		w.Line("griddepcontrol.wait")
 		w.waited = true
 	}
 }

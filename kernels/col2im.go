@@ -88,7 +88,7 @@ func (t col2imTile) threads() int64 { return 32 * t.units() * CeilDiv(t.part, t.
 // newCol2ImTile returns the tile. It returns false if none fits into shared memory.
 func newCol2ImTile(dev Device, dt Dtype, images, channels int64, w Windows) (t col2imTile, ok bool) {
 	kernel, size := w.elements(), dt.Size()
-	even := sectorBytes / gcd(sectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors
+	even := SectorBytes / gcd(SectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors
 	t.columns = int64(w.Columns.In)
 	t.part = min(channels, even*max(CeilDiv(col2imPiece, even*kernel*size), col2imThreads/(even*((t.columns+7)&^7))))
 tile:

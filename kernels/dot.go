@@ -37,7 +37,7 @@ func dotRowsBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	reduceRowsBody(c, 2, out, func(from, to int64) float64 {
 		var buffer []T
-		return dotDouble(c.blas, a[from:to], alignedPart(b, from, to, &buffer))
+		return dotDouble(c.BLAS(), a[from:to], alignedPart(b, from, to, &buffer))
 	})
 }
 
@@ -57,7 +57,7 @@ func dotShortBody[T Float](c Call) {
 		}
 		var buffer []T
 		for i := lo; i < hi; i++ {
-			out[i] = T(dotDouble(c.blas, a[i*n:(i+1)*n], alignedPart(b, i*n, (i+1)*n, &buffer)))
+			out[i] = T(dotDouble(c.BLAS(), a[i*n:(i+1)*n], alignedPart(b, i*n, (i+1)*n, &buffer)))
 		}
 	})
 }

@@ -28,7 +28,7 @@ func waitsPTX(text, entry string) bool {
 	_, text, _ = strings.Cut(text, "{")
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, waitInstruction) {
+		if strings.HasPrefix(line, "griddepcontrol.wait") {
 			return true
 		}
 		if usesMemory.MatchString(line) && !strings.HasPrefix(line, "ld.param") || line == "}" {

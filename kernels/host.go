@@ -21,11 +21,6 @@ type Element interface {
 	Float | uint8 | uint16 | int32 | int64 | int | uint32
 }
 
-// HostDevice describes the machine that runs the Go bodies.
-func HostDevice() Device {
-	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
-}
-
 // Call is a launch on the host, as a Go body sees it.
 type Call struct {
 	*Launch
@@ -45,6 +40,9 @@ type BLAS interface {
 
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }
+
+// BLAS returns the BLAS that the launch multiplies by.
+func (c Call) BLAS() BLAS { return c.blas }
 
 // Int returns argument i, an int32 or int64.
 func (c Call) Int(i int) int64 {

@@ -51,7 +51,6 @@ const (
 	col2imLeast   = 8         // rows of a tile, if there are as many
 	col2imFew     = 3         // windows of a row around an element that a kernel knows
 	sharedBanks   = 128       // bytes, of shared memory
-	sectorBytes   = 32        // of memory that are read together
 )
 
 // reach returns how many elements along the axis so many neighbouring windows span.
@@ -127,7 +126,7 @@ func newIm2ColTile(dev Device, dt Dtype, images, channels int64, w Windows) (t i
 		return t, fmt.Errorf("got %d images and windows of %d x %d elements, want fewer than 2^31, and at most %d bytes from corner to corner",
 			images, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
 	}
-	sectors := sectorBytes / gcd(sectorBytes, kernel*size)
+	sectors := SectorBytes / gcd(SectorBytes, kernel*size)
 	t.part = min(CeilDiv(CeilDiv(im2colPiece, kernel*size), sectors)*sectors, channels)
 	for t.part > 1 && bytes(t.part, 1, 1) > im2colColumns {
 		t.part = CeilDiv(t.part, 2)
@@ -181,7 +180,11 @@ func (p *Plan) exchange(dev Device, dt Dtype, matrices, rows, columns int64) err
 	}
 	shape := []int{int(matrices), int(columns), int(rows)}
 	view := View{Elements: Count(shape), Strides: []int{int(rows * columns), 1, int(columns)}}
-	return p.launchMap(newMapping(dev, f, shape, []View{view}, nil), f)
+	q, err := Map(dev, f, shape, view)
+	if err == nil {
+		p.Launches = append(p.Launches, q.Launches...)
+	}
+	return err
 }
 
 // im2colGroup returns the least number of neighbouring windows, of window elements each, that together have a multiple of wide

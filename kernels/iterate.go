@@ -9,18 +9,11 @@ func iterateTuning(dev Device) iteratePolicy {
 	if !dev.Cooperative {
 		p.held = 0
 	}
-	if !hasClusters(dev) {
+	if !dev.HasClusters() {
 		p.cluster = 0
 	}
 	return p
 }
-
-// hasClusters reports whether the device's images use clusters of blocks. Later devices than those
-// named load the PTX, whose target has none.
-func hasClusters(dev Device) bool { return dev.Major == 9 || dev.Major == 10 || dev.Major == 12 }
-
-// clusterBlocks is the number of blocks of a cluster, the most that every device supports.
-const clusterBlocks = 8
 
 // heldRows is the number of rows in a block of the held kernel, and heldMost its largest n: four
 // columns of eight rows of both matrices in each of 256 threads take 128 registers for weights,
@@ -75,10 +68,10 @@ func newIterate(dev Device, dt Dtype, n int64, steps int, transposed bool, pol i
 	case n == 0:
 	case n <= pol.cluster:
 		kernel, rows := k.cluster16, 16
-		if n > clusterBlocks*16 {
+		if n > ClusterBlocks*16 {
 			kernel, rows = k.cluster32, 32
 		}
-		p.Launch(kernel, clusterBlocks, clusterBlocks*rows, w[0], w[1], Ref{2, 0}, out, int32(n), int32(steps), trans)
+		p.Launch(kernel, ClusterBlocks, ClusterBlocks*rows, w[0], w[1], Ref{2, 0}, out, int32(n), int32(steps), trans)
 	case n <= pol.held:
 		kernel, blocks, threads, padded := k.heldGrid(n)
 		state, counter := p.beginIterate(k, n, padded)

@@ -188,6 +188,12 @@ func noImages(stem string) error {
 	return fmt.Errorf("no images of %q, compile the sources first", stem)
 }
 
+// PTX returns the PTX of the source stem.cu.
+func (l *Library) PTX(stem string) ([]byte, error) {
+	text, err := l.readImage(stem, manifest.PTX)
+	return text, l.named(err)
+}
+
 // readImage returns a source's image for a target.
 func (l *Library) readImage(stem, target string) ([]byte, error) {
 	packed, err := l.read("images/" + manifest.ImageFile(stem, target))

@@ -13,12 +13,12 @@ const mapEntry = "map"
 
 func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 
-func (i mapImage) source() string { return "math" }
+func (i mapImage) Source() string { return "math" }
 
-func (i mapImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
+func (i mapImage) Code(major, minor int) (Code, error) { return CodeOf(i, major, minor) }
 
 // ptx returns PTX for every device, or for those of compute capability 9.0 and later.
-func (i mapImage) ptx(major int) ([]byte, error) {
+func (i mapImage) PTX(major int) ([]byte, error) {
 	code, err := newCodeWriter(major, i.layout.wide)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"math/bits"
 	"slices"
 	"sync"
 
@@ -287,19 +286,4 @@ func (m *mapping) arguments() []any {
 	}
 	args = append(args, randomArguments(m.streams, m.offsets)...)
 	return append(args, numberArguments(m.numbers)...)
-}
-
-// divisor returns the constants of a division by d >= 2 with a product: n / d is the upper half of
-// n * magic, shifted right, for n < 2³¹, or n < 2⁶³ of wide indices (Granlund and
-// Montgomery, 1994).
-func divisor(d int64, wide bool) (magic uint64, shift int) {
-	l := bits.Len64(uint64(d - 1)) // d <= 2ˡ
-	if wide {
-		q, rest := bits.Div64(1<<(l-1), 0, uint64(d)) // 2⁶³⁺ˡ / d
-		if rest > 0 {
-			q++
-		}
-		return q, l - 1
-	}
-	return (1<<(31+l) + uint64(d) - 1) / uint64(d), l - 1
 }

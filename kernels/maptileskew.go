@@ -10,9 +10,9 @@ func (m *mapping) isSkewed() bool {
 	if m.toStrides[len(m.shape)-1] != 1 || size < 4 {
 		return false
 	}
-	within := m.to * size % sectorBytes
+	within := m.to * size % SectorBytes
 	for _, s := range m.toStrides[:len(m.shape)-1] {
-		within |= s * size % sectorBytes
+		within |= s * size % SectorBytes
 	}
 	return within != 0
 }

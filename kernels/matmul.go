@@ -221,6 +221,6 @@ func matmulBody[T Float](whole bool) func(Call) {
 		if whole {
 			splits, chunk = 1, k
 		}
-		gemms(c.blas, transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
+		gemms(c.BLAS(), transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
 	}
 }

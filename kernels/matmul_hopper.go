@@ -191,7 +191,7 @@ func planesBody(transA, transB bool) func(Call) {
 				k0 := split * chunk
 				a, b := fromTerm(a, k0, operands[0].Cols, transA), fromTerm(b, k0, operands[1].Cols, !transB)
 				to := out[(split*batch+matrix)*m*ld:][:m*ld]
-				gemm(c.blas, transA, transB, m, n, min(chunk, k-k0), a, operands[0].Cols, b, operands[1].Cols, to)
+				gemm(c.BLAS(), transA, transB, m, n, min(chunk, k-k0), a, operands[0].Cols, b, operands[1].Cols, to)
 				if lines < 0 {
 					continue
 				}

@@ -33,7 +33,7 @@ const (
 
 var (
 	mmaProducts = planesKernels("matmul_mma", "matmul_mma_f32_")
-	mmaReduced  = [precisionCount][]reducedForm{
+	mmaReduced  = [BF16 + 1][]reducedForm{
 		TF32: {
 			{256, 1, 256, 4 * (mmaTile + 256) * 64, reducedKernelTF32("matmul_mma", "matmul_mma_tf32_nt")},
 			{128, 1, 128, 3 * (mmaTile + 128) * 64, reducedKernelTF32("matmul_mma", "matmul_mma_tf32_one_nt")},

@@ -57,7 +57,7 @@ func smallBody(by Precision) func(Call) {
 		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
 		strideA, strideB, batch := c.Int(8), c.Int(9), c.Int(10)
 		a, b := roundedCopy(by, Slice[float32](c, 0)[:batch*strideA]), roundedCopy(by, Slice[float32](c, 1)[:batch*strideB])
-		gemms(c.blas, c.Int(13) == 1, c.Int(14) == 1, m, n, k, a, lda, strideA, b, ldb, strideB, Slice[float32](c, 2), batch, k, 1)
+		gemms(c.BLAS(), c.Int(13) == 1, c.Int(14) == 1, m, n, k, a, lda, strideA, b, ldb, strideB, Slice[float32](c, 2), batch, k, 1)
 	}
 }
 

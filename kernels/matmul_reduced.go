@@ -19,7 +19,7 @@ type reducedForm struct {
 }
 
 // hopperReduced are the forms of matmul_hopper.cu by precision, those with large tiles first.
-var hopperReduced = [precisionCount][]reducedForm{
+var hopperReduced = [BF16 + 1][]reducedForm{
 	TF32: {
 		{256, 2, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_nt")},
 		{128, 1, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_one_nt")},
@@ -239,7 +239,7 @@ func reducedBody(by Precision, transA, transB bool) func(Call) {
 		m, n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
 		x := hopperOperands(batch, m, n, k, transA, transB)
 		a, b := reducedOperand(c, 0, by, x[0]), reducedOperand(c, 1, by, x[1])
-		gemms(c.blas, transA, transB, m, n, k, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols, out, batch, chunk, CeilDiv(k, chunk))
+		gemms(c.BLAS(), transA, transB, m, n, k, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols, out, batch, chunk, CeilDiv(k, chunk))
 	}
 }
 

@@ -159,14 +159,14 @@ func (p *Plan) fewRows(dev Device, c result, x product, forms []stripForm) bool 
 func matmulStripBody[T Float](c Call) {
 	v, x, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, n, k, termV, colY, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(7), c.Int(10), c.Int(11), c.Int(12)
-	multiplyFew(c.blas, v, x, y, rows, n, k, batch, chunk, termV != 1, false, colY != 1)
+	multiplyFew(c.BLAS(), v, x, y, rows, n, k, batch, chunk, termV != 1, false, colY != 1)
 }
 
 // matmulNarrowBody is y[i][c] = sum over l of x[i][l] * v[l][c], by the BLAS.
 func matmulNarrowBody[T Float](c Call) {
 	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	n, rows, k, termV, rowY, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(7), c.Int(9), c.Int(11), c.Int(12)
-	multiplyFew(c.blas, v, x, y, rows, n, k, batch, chunk, termV != 1, true, rowY != 1)
+	multiplyFew(c.BLAS(), v, x, y, rows, n, k, batch, chunk, termV != 1, true, rowY != 1)
 }
 
 // multiplyFew is Y = op(V) op(X), rows x n, for each split and matrix. With transY Y is written transposed.

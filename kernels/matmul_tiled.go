@@ -34,14 +34,6 @@ func (t TiledMatMul) Plan(dt Dtype, batch, m, n, k int64, transA, transB bool) (
 	return p, nil
 }
 
-// flag is a bool as a kernel takes it.
-func flag(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The
 // arguments are a, b, c, m, n, k, transA, transB.
 func TiledMatMulBody[T Float](c Call) {
@@ -68,5 +60,5 @@ func tiledProduct[T Float](c Call, a, b []T, m, n int64, transA, transB bool, ba
 	if transB {
 		ldb = k
 	}
-	gemms(c.blas, transA, transB, m, n, k, a, lda, m*k, b, ldb, k*n, Slice[T](c, 2), batch, chunk, max(CeilDiv(k, chunk), 1))
+	gemms(c.BLAS(), transA, transB, m, n, k, a, lda, m*k, b, ldb, k*n, Slice[T](c, 2), batch, chunk, max(CeilDiv(k, chunk), 1))
 }

@@ -109,7 +109,7 @@ func rowsBody[T Float](c Call, chunk int64) {
 	Parallel(splits*batch, max(Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			matrix, k0 := i%batch, i/batch*chunk
-			matvec(c.blas, rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
+			matvec(c.BLAS(), rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
 		}
 	})
 }
@@ -153,7 +153,7 @@ func matmulColumnsBody[T Float](c Call) {
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk
 		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
-		if own, ok := c.blas.(Multiplier); ok && k > 0 &&
+		if own, ok := c.BLAS().(Multiplier); ok && k > 0 &&
 			multiply(own, Matrices[T]{TransA: true, M: n, N: 1, K: min(chunk, k-k0), A: x[k0*n:], LDA: n, B: v[k0:], LDB: 1, C: y}) {
 			continue
 		}
@@ -161,7 +161,7 @@ func matmulColumnsBody[T Float](c Call) {
 			y := y[lo:hi]
 			clear(y)
 			for l := k0; l < min(k0+chunk, k); l++ {
-				axpy(c.blas, v[l], x[l*n+lo:l*n+hi], y)
+				axpy(c.BLAS(), v[l], x[l*n+lo:l*n+hi], y)
 			}
 		})
 	}

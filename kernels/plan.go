@@ -24,23 +24,6 @@ const (
 	Bool    = expr.Bool
 )
 
-// Device holds the properties that a plan may depend on. The zero value is
-// not a device; use [HostDevice] or the properties that a CUDA device reports.
-type Device struct {
-	Name         string
-	Major, Minor int   // compute capability; 0.0 is the host
-	SMs          int   // streaming multiprocessors (cores of the host)
-	SharedOptin  int   // largest dynamic shared memory of a block, bytes
-	L2           int64 // level-2 cache, bytes
-	Memory       int64 // total memory, bytes
-	Cooperative  bool  // has cooperative launches
-	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in
-	// float32 a second, tensor cores left out; 0 if not known.
-	Bandwidth, FMAs float64
-	// FMA is set if products of float32 are to be computed by multiply-adds, without the tensor cores. No device reports it.
-	FMA bool
-}
-
 // Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are
 // below zero.
 type Operand int
@@ -245,4 +228,12 @@ func Count(shape []int) int64 {
 		n *= int64(d)
 	}
 	return n
+}
+
+// flag is a bool as a kernel takes it.
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -45,7 +45,7 @@ func (s splitPolicy) joined(dev Device, blocks, k, cluster int64) int64 {
 	if n > cluster && cluster > 0 && CeilDiv(k, cluster) <= s.join {
 		n = cluster
 	}
-	if n == 1 || n > cluster || k > mostTerms || !hasClusters(dev) {
+	if n == 1 || n > cluster || k > mostTerms || !dev.HasClusters() {
 		return 1
 	}
 	if up := int64(1) << bits.Len64(uint64(n-1)); up == n || k/up >= s.terms {

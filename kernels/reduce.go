@@ -32,17 +32,12 @@ func (r Reduction) image() Image {
 
 func (i reduceImage) Name() string { return "stheno/reduce(" + i.String() + ")" }
 
-func (i reduceImage) source() string { return "reduce" }
+func (i reduceImage) Source() string { return "reduce" }
 
 // Code returns PTX of the version that the functions in it want, so that drivers
 // older than the compiler take it.
 func (i reduceImage) Code(major, minor int) (Code, error) {
-	code, err := i.code()
-	return code, own.named(err)
-}
-
-func (i reduceImage) code() (Code, error) {
-	text, err := own.readImage("reduce", manifest.PTX)
+	text, err := own.PTX("reduce")
 	if err != nil {
 		return Code{}, err
 	}
@@ -51,7 +46,7 @@ func (i reduceImage) code() (Code, error) {
 		return Code{}, err
 	}
 	b := expr.NewBuilder(Float64, Float64)
-	join, err := b.Func(b.Apply(i.operator, b.Operand(0), b.Operand(1)))
+	join, err := b.Func(b.Apply(i.Operator(), b.Operand(0), b.Operand(1)))
 	if err != nil {
 		return Code{}, err
 	}
@@ -63,7 +58,7 @@ func (i reduceImage) code() (Code, error) {
 		w.Line("mov.f64 %s, %s", x, m[2])
 		w.Line("mov.f64 %s, %s", y, m[3])
 		if string(m[4]) == "STEP" {
-			y = w.Apply(i.f, []string{y})[0]
+			y = w.Apply(i.Function(), []string{y})[0]
 			globals = w.Globals()
 		}
 		w.Line("mov.f64 %s, %s", m[1], w.Apply(join, []string{x, y})[0])
@@ -83,11 +78,11 @@ func (i reduceImage) code() (Code, error) {
 //
 // in double precision, joined in the same order in every run.
 func Reduce(dev Device, dt Dtype, n int64, r Reduction, identity float64) *Plan {
-	kernel, in := &Kernel{Image: r.image(), Entry: "reduce_" + dt.String()}, expr.NewInterpreter(r.f)
+	kernel, in := &Kernel{Image: r.image(), Entry: "reduce_" + dt.String()}, expr.NewInterpreter(r.Function())
 	if kernel.Body = reduceBody[float32](r, in); dt == Float64 {
 		kernel.Body = reduceBody[float64](r, in)
 	}
-	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.f.Operations()))}
+	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.Function().Operations()))}
 	pol := reducePolicies.on(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
 	chunk := max(CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)

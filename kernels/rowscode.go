@@ -20,13 +20,13 @@ const rowsEntry = "rows"
 
 func (i rowsImage) Name() string { return "stheno/rows(" + i.f.String() + ")" }
 
-func (i rowsImage) source() string { return "math" }
+func (i rowsImage) Source() string { return "math" }
 
-func (i rowsImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
+func (i rowsImage) Code(major, minor int) (Code, error) { return CodeOf(i, major, minor) }
 
 // ptx returns PTX for every device, or with what those of compute capability 8.0, or 9.0, and later
 // have.
-func (i rowsImage) ptx(major int) ([]byte, error) {
+func (i rowsImage) PTX(major int) ([]byte, error) {
 	code, err := newCodeWriter(major, i.layout.wide)
 	if err != nil {
 		return nil, err

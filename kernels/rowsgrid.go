@@ -87,7 +87,7 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	blocks := CeilDiv(rows, g.beside)
 	few := 2*blocks < sms && columns > pol.long
 	if clusters { // keep more of the device busy, with rows that they hold
-		few = columns > pol.huge && 2*blocks <= sms*pol.blocks || few && clusterBlocks*blocks < sms && columns > pol.longest
+		few = columns > pol.huge && 2*blocks <= sms*pol.blocks || few && ClusterBlocks*blocks < sms && columns > pol.longest
 	}
 	switch {
 	case few:
@@ -123,10 +123,10 @@ func roundedUp(n int64, sizes ...int64) int64 {
 // clusters lets clusters of blocks share rows: long ones, which are more than a block can hold, and
 // those of a matrix of few rows, of which a thread takes that many elements at most.
 func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
-	n, long := min(2*sms/rows, columns/pol.part, clusterBlocks), columns > pol.most*pol.shared
+	n, long := min(2*sms/rows, columns/pol.part, ClusterBlocks), columns > pol.most*pol.shared
 	switch {
 	case long:
-		g.cluster = min(pow2(CeilDiv(columns, pol.share)), clusterBlocks)
+		g.cluster = min(pow2(CeilDiv(columns, pol.share)), ClusterBlocks)
 	case n >= 4:
 		g.cluster = pow2(n+1) / 2
 	default:

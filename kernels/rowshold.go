@@ -187,7 +187,7 @@ func (w *rowsWriter) copyShared() {
 				if bytes >= 16 {
 					cache = "cg"
 				}
-				w.Line("%scp.async.%s.shared.global [%s+%d], %s, %d", guard(exists), cache, w.slots[i], w.slot(d, j)+done, location{at.register, at.bytes + done}, min(bytes, 16))
+				w.Line("%scp.async.%s.shared.global [%s+%d], %s, %d", predicated(exists), cache, w.slots[i], w.slot(d, j)+done, location{at.register, at.bytes + done}, min(bytes, 16))
 			}
 		}
 	}

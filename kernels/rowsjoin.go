@@ -76,7 +76,7 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 			w.add(a, k, v, exists)
 			continue
 		}
-		w.Line("%s%s %s, %s, %s", guard(exists), w.instruction(a), a.lanes[k], a.lanes[k], v)
+		w.Line("%s%s %s, %s, %s", predicated(exists), w.instruction(a), a.lanes[k], a.lanes[k], v)
 		switch n := len(a.nan); {
 		case n == 1 && w.width > 1 && k%2 == 0: // with the next
 		case n > 0:
@@ -84,7 +84,7 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 			if n == 1 && w.width > 1 {
 				with = values[k-1]
 			}
-			w.Line("%ssetp.nan.or.%v %s, %s, %s, %s", guard(exists), a.dtype, p, v, with, p)
+			w.Line("%ssetp.nan.or.%v %s, %s, %s, %s", predicated(exists), a.dtype, p, v, with, p)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 		v = wide
 	}
 	if begun {
-		w.Line("%sadd.rn.f64 %s, %s, %s", guard(exists), a.lanes[k], a.lanes[k], v)
+		w.Line("%sadd.rn.f64 %s, %s, %s", predicated(exists), a.lanes[k], a.lanes[k], v)
 		return
 	}
 	a.lanes[k] = w.Register(expr.F64)

@@ -178,8 +178,8 @@ func (w *rowsWriter) spreadOut(p *place, from []string, bytes int64) []location 
 	return list
 }
 
-// guard returns the prefix that makes an instruction depend on a predicate, "" for none.
-func guard(predicate string) string {
+// predicated returns the prefix that makes an instruction depend on a predicate, "" for none.
+func predicated(predicate string) string {
 	if predicate == "" {
 		return ""
 	}
@@ -203,11 +203,11 @@ func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists stri
 		}
 	}
 	if p.spread == together {
-		w.whole(guard(exists)+"ld.global", p.dtype, addresses[0], list)
+		w.whole(predicated(exists)+"ld.global", p.dtype, addresses[0], list)
 		return list
 	}
 	for k, at := range addresses {
-		w.Line("%sld.global.%s %s, %s", guard(exists), memoryType(p.dtype), list[k], at)
+		w.Line("%sld.global.%s %s, %s", predicated(exists), memoryType(p.dtype), list[k], at)
 	}
 	return list
 }
@@ -231,10 +231,10 @@ func (w *rowsWriter) draw(p *place, numbers []location, lanes int) (list []strin
 // store stores the lanes of a vector.
 func (w *rowsWriter) store(p *place, addresses []location, values []string, exists string) {
 	if p.spread == together {
-		w.whole(guard(exists)+"st.global", p.dtype, addresses[0], values)
+		w.whole(predicated(exists)+"st.global", p.dtype, addresses[0], values)
 		return
 	}
 	for k, at := range addresses {
-		w.Line("%sst.global.%s %s, %s", guard(exists), memoryType(p.dtype), at, values[k])
+		w.Line("%sst.global.%s %s, %s", predicated(exists), memoryType(p.dtype), at, values[k])
 	}
 }

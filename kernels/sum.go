@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 )
 
@@ -156,68 +155,6 @@ func (pol rowPolicy) split(dev Device, rows, n int64) (splits, chunk int64) {
 	return CeilDiv(n, chunk), chunk
 }
 
-// group is a run of adjacent axes, all chosen (to be reduced, or repeated) or
-// all not.
-type group struct {
-	n      int64
-	chosen bool
-}
-
-// merge joins adjacent axes that are treated alike. There is always a chosen
-// group; axes of extent 1 are dropped.
-func merge(shape, axes []int) []group {
-	var groups []group
-	chosen := false
-	for a, d := range shape {
-		if d == 1 {
-			continue
-		}
-		c := slices.Contains(axes, a)
-		chosen = chosen || c
-		if k := len(groups); k > 0 && groups[k-1].chosen == c {
-			groups[k-1].n *= int64(d)
-		} else {
-			groups = append(groups, group{int64(d), c})
-		}
-	}
-	if !chosen {
-		groups = append(groups, group{1, true})
-	}
-	return groups
-}
-
-// around returns the shape outer x r x inner seen from group k.
-func around(groups []group, k int) (outer, r, inner int64) {
-	outer, inner = 1, 1
-	for i, g := range groups {
-		switch {
-		case i < k:
-			outer *= g.n
-		case i > k:
-			inner *= g.n
-		}
-	}
-	return outer, groups[k].n, inner
-}
-
-// drop removes group k and joins its neighbours.
-func drop(groups []group, k int) []group {
-	rest := slices.Delete(slices.Clone(groups), k, k+1)
-	if k > 0 && k < len(rest) && rest[k-1].chosen == rest[k].chosen {
-		rest[k-1].n *= rest[k].n
-		rest = slices.Delete(rest, k, k+1)
-	}
-	return rest
-}
-
-// pow2 returns the least power of two that is at least n.
-func pow2(n int64) int64 {
-	if n <= 1 {
-		return 1
-	}
-	return 1 << bits.Len64(uint64(n-1))
-}
-
 func sumRowsBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	reduceRowsBody(c, 1, out, func(from, to int64) float64 { return add8(in[from:to]) })
@@ -266,24 +203,4 @@ func sumTileBody[In, To Float](c Call) {
 			}
 		}
 	})
-}
-
-// add8 sums in double with eight accumulators, which hide the latency of the
-// additions.
-func add8[T Float](x []T) float64 {
-	var a, b, c, d, e, f, g, h float64
-	for ; len(x) >= 8; x = x[8:] {
-		a += float64(x[0])
-		b += float64(x[1])
-		c += float64(x[2])
-		d += float64(x[3])
-		e += float64(x[4])
-		f += float64(x[5])
-		g += float64(x[6])
-		h += float64(x[7])
-	}
-	for _, v := range x {
-		a += float64(v)
-	}
-	return ((a + b) + (c + d)) + ((e + f) + (g + h))
 }

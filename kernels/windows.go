@@ -55,15 +55,6 @@ func (w Windows) arguments() (args []any) {
 	return args
 }
 
-// divideBy returns the arguments of a division of windows.cuh.
-func divideBy(d int64) []any {
-	if d == 1 {
-		return []any{int32(1), int32(0), int32(0)}
-	}
-	magic, shift := divisor(d, false)
-	return []any{int32(d), int32(uint32(magic)), int32(shift)}
-}
-
 // axis is a WindowAxis in a Go body.
 type axis struct{ in, out, size, stride, dilation, pad int64 }
 

@@ -182,9 +182,6 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	}
 }
 
-// roundUp returns the least multiple of n that is at least a.
-func roundUp(a, n int64) int64 { return CeilDiv(a, n) * n }
-
 // mod returns a modulo n, 0 to n - 1.
 func mod(a, n int64) int64 { return (a%n + n) % n }
 

@@ -84,27 +84,27 @@ func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows, h
 func (p *Plan) windowCluster(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
 	pol, vector := windowPolicies.on(dev), 16/dt.Size()
 	var q, threads, shared, each int64 // each: blocks of a multiprocessor
-	for q = roundUp(CeilDiv(g.w, windowPlaces*windowEach[dt]), clusterBlocks); ; q += clusterBlocks {
-		if !hasClusters(dev) || q/clusterBlocks > windowTurns {
+	for q = roundUp(CeilDiv(g.w, windowPlaces*windowEach[dt]), ClusterBlocks); ; q += ClusterBlocks {
+		if !dev.HasClusters() || q/ClusterBlocks > windowTurns {
 			return false
 		}
 		threads = roundUp(CeilDiv(CeilDiv(g.w, q), windowEach[dt]), windowWarp)
-		shared = (q/clusterBlocks + 3) * roundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
+		shared = (q/ClusterBlocks + 3) * roundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
 		if each = min(pol.clustered/threads, int64(dev.SharedOptin)/(shared+3<<10)); each >= 2 {
 			break
 		}
 	}
-	// Clusters that the device has room for: groups of multiprocessors are no multiples of clusterBlocks. An H200 has room for 15, where
+	// Clusters that the device has room for: groups of multiprocessors are no multiples of ClusterBlocks. An H200 has room for 15, where
 	// each is 1, 30 and 45.
-	clusters := each * (int64(dev.SMs)/clusterBlocks - 1)
+	clusters := each * (int64(dev.SMs)/ClusterBlocks - 1)
 	if clusters < 1 {
 		return false
 	}
 	least, longer := g.w/q, g.w%q
 	segments := g.segments(least, longer, q)
-	run := roundUp(CeilDiv(segments, min(max(clusters/g.rows, 1), CeilDiv(segments, clusterBlocks))), clusterBlocks)
+	run := roundUp(CeilDiv(segments, min(max(clusters/g.rows, 1), CeilDiv(segments, ClusterBlocks))), ClusterBlocks)
 	runs := CeilDiv(segments, run)
-	p.Launch(windowClusterKernel[dt], int(g.rows*runs*clusterBlocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+	p.Launch(windowClusterKernel[dt], int(g.rows*runs*ClusterBlocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
 		int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
 	return true
 }

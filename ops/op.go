@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostblas"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -50,7 +50,7 @@ func newOp(p Primitive, in ...Type) (*Op, error) {
 	for i, t := range in {
 		o.in[i] = Type{t.Dtype, slices.Clone(t.Shape)}
 	}
-	err = safely.Call("Infer", func() (err error) { o.out, err = p.Infer(o.in...); return err })
+	err = guard.Recover("Infer", func() (err error) { o.out, err = p.Infer(o.in...); return err })
 	if err == nil {
 		if err = o.out.check(); err != nil {
 			err = fmt.Errorf("output: %w", err)
@@ -97,7 +97,7 @@ func (o *Op) String() string { return o.name }
 
 // Plan returns the launches of the op on dev. It implements kernels.Planner.
 func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
-	err = safely.Call("Plan", func() (err error) { p, err = o.primitive.Plan(dev, o.in...); return err })
+	err = guard.Recover("Plan", func() (err error) { p, err = o.primitive.Plan(dev, o.in...); return err })
 	if err == nil {
 		err = o.checkPlan(p, dev)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -23,7 +23,7 @@ func TestDrawnTimes(t *testing.T) {
 			if !w.wants(name) {
 				continue
 			}
-			p := must.Get[*kernels.Plan](t)(c.plan(w.dev))
+			p := testutil.Get[*kernels.Plan](t)(c.plan(w.dev))
 			inputs := make([][]byte, len(p.Inputs))
 			for i, bytes := range p.Inputs {
 				inputs[i] = make([]byte, bytes)

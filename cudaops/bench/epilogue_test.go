@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -119,18 +119,18 @@ func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Devi
 		names, views, inputs = append(names, fmt.Sprint("x", i)), append(views, v), append(inputs, kernels.Bytes(x))
 		full, dense = append(full, kernels.Bytes(each)), append(dense, dense[0])
 	}
-	f := must.Get[expr.Func](t)(expr.Parse(text, p.Dtype, names...))
+	f := testutil.Get[expr.Func](t)(expr.Parse(text, p.Dtype, names...))
 	with, ok := p.With(f, views...)
 	if !ok {
 		t.Fatalf("%s is no epilogue", text)
 	}
-	get := must.Get[*kernels.Plan](t)
+	get := testutil.Get[*kernels.Plan](t)
 	plan, plain := get(with.Plan(dev)), get(p.Plan(dev))
 	mapped := get(kernels.Map(dev, f, []int{int(count)}, dense...))
 	got, product, want := make([]T, count), make([]T, count), make([]T, count)
-	must.Do(t, Run(0, plan, inputs, kernels.Bytes(got)))
-	must.Do(t, Run(0, plain, inputs[:2], kernels.Bytes(product)))
-	must.Do(t, Run(0, mapped, append([][]byte{kernels.Bytes(product)}, full...), kernels.Bytes(want)))
+	testutil.Do(t, Run(0, plan, inputs, kernels.Bytes(got)))
+	testutil.Do(t, Run(0, plain, inputs[:2], kernels.Bytes(product)))
+	testutil.Do(t, Run(0, mapped, append([][]byte{kernels.Bytes(product)}, full...), kernels.Bytes(want)))
 	for i, v := range got {
 		if v != want[i] && (v == v || want[i] == want[i]) || v == 0 && math.Signbit(float64(v)) != math.Signbit(float64(want[i])) {
 			t.Fatalf("%v\nelement %d is %v, want %v: %s of %v", plan, i, v, want[i], text, product[i])
@@ -185,15 +185,15 @@ func compareFunctions[T kernels.Float](t *testing.T, dev kernels.Device, text st
 	}
 	names, view := []string{"c", "x0"}, kernels.View{Elements: n, Strides: []int{0, 1, 0}}
 	views := []kernels.View{view}[:operandsOf(text)]
-	f := must.Get[expr.Func](t)(expr.Parse(text, dt, names[:1+len(views)]...))
+	f := testutil.Get[expr.Func](t)(expr.Parse(text, dt, names[:1+len(views)]...))
 	with, ok := kernels.Product{Dtype: dt, Batch: 1, M: n, N: 2, K: 1}.With(f, views...)
 	if !ok {
 		t.Fatalf("%s is no epilogue", text)
 	}
-	get := must.Get[*kernels.Plan](t)
+	get := testutil.Get[*kernels.Plan](t)
 	b := kernels.Bytes(x)
-	must.Do(t, Run(0, get(with.Plan(dev)), [][]byte{b, kernels.Bytes(ones), b}[:2+len(views)], kernels.Bytes(got)))
-	must.Do(t, Run(0, get(kernels.Map(dev, f, []int{1, int(n), 2}, append([]kernels.View{view}, views...)...)), [][]byte{b, b}[:1+len(views)], kernels.Bytes(want)))
+	testutil.Do(t, Run(0, get(with.Plan(dev)), [][]byte{b, kernels.Bytes(ones), b}[:2+len(views)], kernels.Bytes(got)))
+	testutil.Do(t, Run(0, get(kernels.Map(dev, f, []int{1, int(n), 2}, append([]kernels.View{view}, views...)...)), [][]byte{b, b}[:1+len(views)], kernels.Bytes(want)))
 	wrong := 0
 	for i, v := range got {
 		if v != want[i] && (v == v || want[i] == want[i]) || v == 0 && math.Signbit(float64(v)) != math.Signbit(float64(want[i])) {

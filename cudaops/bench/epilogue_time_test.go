@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -13,7 +13,7 @@ import (
 // What a bias and a rectifier add to the times of products, as layers of perceptrons have them: of 128 and 4096 rows, and of large squares.
 func TestEpilogueTimes(t *testing.T) {
 	w := newStopwatch(t)
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for _, s := range [][3]int64{
 		{128, 784, 512}, {128, 512, 512}, {128, 512, 10}, {4096, 784, 512}, {4096, 512, 512}, {4096, 512, 10}, {4096, 784, 4096}, {4096, 4096, 4096}, {4096, 4096, 10}, {8192, 8192, 8192},
 	} {
@@ -23,7 +23,7 @@ func TestEpilogueTimes(t *testing.T) {
 			if !w.wants(name) || x.Dtype == kernels.Float64 && s[0] == 8192 {
 				continue
 			}
-			f := must.Get[expr.Func](t)(expr.Parse("select(c + x0 < 0, -0, c + x0 + 0)", x.Dtype, "c", "x0"))
+			f := testutil.Get[expr.Func](t)(expr.Parse("select(c + x0 < 0, -0, c + x0 + 0)", x.Dtype, "c", "x0"))
 			with, ok := x.With(f, kernels.View{Elements: x.N, Strides: []int{0, 0, 1}})
 			if !ok {
 				t.Fatalf("%v is no epilogue", f)
@@ -36,7 +36,7 @@ func TestEpilogueTimes(t *testing.T) {
 			var runs [2][]time.Duration
 			for range 2 { // in turns: what ran before decides how warm the device is
 				for i, p := range plans {
-					timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs[:len(p.Inputs)], 5, 5*time.Millisecond))
+					timing := testutil.Get[*Timing](t)(TimeWithin(0, p, inputs[:len(p.Inputs)], 5, 5*time.Millisecond))
 					runs[i] = append(runs[i], timing.Runs...)
 				}
 			}

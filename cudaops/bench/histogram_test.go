@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -19,8 +19,8 @@ func TestHistogramBeyond32Bits(t *testing.T) {
 	}
 	const n = 1<<32 + 5
 	for v := 2; v <= versions.HistogramVersions; v++ {
-		p := must.Get[*kernels.Plan](t)(versions.Histogram(dev, kernels.Uint8, v, n, kernels.Bins{N: 3, Lo: -1, Hi: 2}))
-		timing := must.Get[*Timing](t)(Time(0, p, [][]byte{make([]byte, n)}, 1))
+		p := testutil.Get[*kernels.Plan](t)(versions.Histogram(dev, kernels.Uint8, v, n, kernels.Bins{N: 3, Lo: -1, Hi: 2}))
+		timing := testutil.Get[*Timing](t)(Time(0, p, [][]byte{make([]byte, n)}, 1))
 		if counts := kernels.Elements[int64](timing.Out); counts[0] != 0 || counts[1] != n || counts[2] != 0 {
 			t.Errorf("version %d: got %v, want 0, %d, 0", v, counts, n)
 		}

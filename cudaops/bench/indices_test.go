@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -81,11 +81,11 @@ func (c indexCase) check(t *testing.T, r *rand.Rand, dev kernels.Device, run fun
 	}
 	for _, dt := range types {
 		x := drawn(r, dt, kernels.Count(c.shape))
-		p := must.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))
+		p := testutil.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))
 		compare(t, p, run, dt, c.gathered(indices, x), exprtest.Pack(dt, x), kernels.Bytes(indices))
 		if dt.IsFloat() {
 			g := drawn(r, dt, kernels.Count(part))
-			p := must.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count)))
+			p := testutil.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count)))
 			compare(t, p, run, dt, c.scattered(dt, indices, g), exprtest.Pack(dt, g), kernels.Bytes(indices))
 		}
 	}
@@ -95,7 +95,7 @@ func (c indexCase) check(t *testing.T, r *rand.Rand, dev kernels.Device, run fun
 func compare(t *testing.T, p *kernels.Plan, run func(*kernels.Plan, [][]byte, []byte) error, dt kernels.Dtype, want []float64, inputs ...[]byte) {
 	t.Helper()
 	out := exprtest.Memory(p.Out)
-	must.Do(t, run(p, inputs, out))
+	testutil.Do(t, run(p, inputs, out))
 	got := exprtest.Unpack(dt, out)
 	if len(got) != len(want) {
 		t.Fatalf("%s: got %d elements, want %d", p.Op, len(got), len(want))
@@ -210,12 +210,12 @@ func TestIndicesLaunches(t *testing.T) {
 	for _, c := range indexCases() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Int64, kernels.Int32, kernels.Bool} {
 			dev := kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}
-			if plans = append(plans, must.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))); dt.IsFloat() {
-				plans = append(plans, must.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count))))
+			if plans = append(plans, testutil.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))); dt.IsFloat() {
+				plans = append(plans, testutil.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count))))
 			}
 		}
 	}
-	must.Do(t, kernels.Check(kernels.Builtin(), plans...))
+	testutil.Do(t, kernels.Check(kernels.Builtin(), plans...))
 }
 
 // Arguments that do not fit are refused with an error that names them.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -128,7 +128,7 @@ func TestProductAccuracy(t *testing.T) {
 						multiplyLines(x, batch, count, k, columns, func() int { return numbers.line(r, i) })
 					}
 				}
-				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+				testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 				most, mean := productErrors(t, out, a, b, m, n, k, transA, transB)
 				t.Logf("largest error %.2f, mean %.3f of 2^-24 of the terms' sizes", most, mean)
 				want := float64(k) / 4 // of sums that round once a term
@@ -196,7 +196,7 @@ func TestProductTimes(t *testing.T) {
 		if !w.wants(name) {
 			return
 		}
-		timing := must.Get[*Timing](t)(TimeWithin(0, p, uniformInputs(p), 15, 40*time.Millisecond))
+		timing := testutil.Get[*Timing](t)(TimeWithin(0, p, uniformInputs(p), 15, 40*time.Millisecond))
 		us := float64(median(timing.Runs).Nanoseconds()) / 1e3
 		t.Logf("%-60s %9.2f us %7.1f TFLOP/s", name, us, float64(p.Flops)/us/1e6)
 	}
@@ -219,7 +219,7 @@ func TestProductTimes(t *testing.T) {
 					}
 					times(way, p)
 					product := kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
-					p = must.Get[*kernels.Plan](t)(product.Plan(dev))
+					p = testutil.Get[*kernels.Plan](t)(product.Plan(dev))
 					times(way+" rounded before "+last(p).Kernel.Entry, p)
 				}
 			}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -27,7 +27,7 @@ func TestMovesTimes(t *testing.T) {
 		if !w.wants(m.name) {
 			continue
 		}
-		p := must.Get[*kernels.Plan](t)(m.plan(w.dev))
+		p := testutil.Get[*kernels.Plan](t)(m.plan(w.dev))
 		var inputs [][]byte
 		for i, bytes := range p.Inputs {
 			if i == 1 && m.index != nil {

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -22,9 +22,9 @@ func TestPlanes(t *testing.T) {
 
 func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	run := func(of kernels.Planner, inputs ...[]byte) []byte {
-		p := must.Get[*kernels.Plan](t)(of.Plan(dev))
+		p := testutil.Get[*kernels.Plan](t)(of.Plan(dev))
 		out := make([]float64, kernels.CeilDiv(p.Out, 8)) // aligned
-		must.Do(t, Run(0, p, inputs, kernels.Bytes(out)[:p.Out]))
+		testutil.Do(t, Run(0, p, inputs, kernels.Bytes(out)[:p.Out]))
 		return kernels.Bytes(out)[:p.Out]
 	}
 	for i, c := range []struct {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
@@ -82,7 +82,7 @@ func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB
 			rounded[operand] = append(rounded[operand], round(x[i]))
 		}
 	}
-	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
@@ -156,7 +156,7 @@ func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k in
 				}
 			}
 			p := kernels.MatMulIn(dev, by, kernels.Float32, 1, m, n, int64(k), transA, false, kernels.Epilogue{})
-			must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+			testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 			wrong := 0
 			for i, v := range x {
 				got, want := out[i*n+i%n], by.Round(v)
@@ -209,7 +209,7 @@ func TestReducedHalves(t *testing.T) {
 }
 
 func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for i, f := range reducedForms {
 		dev.SMs = f.sms
 		for j, text := range append([]string{""}, epilogues...) {
@@ -225,7 +225,7 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				}
 				p := plan(x.Plan(dev))
 				operands[k] = make([]byte, p.Out)
-				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(somewhat[float32](r, p.Inputs[0]/4, 4000))}, operands[k]))
+				testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(somewhat[float32](r, p.Inputs[0]/4, 4000))}, operands[k]))
 			}
 			if text != "" {
 				names, views := []string{"c"}, []kernels.View(nil)
@@ -235,7 +235,7 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 					operands = append(operands, kernels.Bytes(somewhat[float32](r, n, 5)))
 				}
 				var ok bool
-				if product, ok = product.With(must.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
+				if product, ok = product.With(testutil.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
 					t.Fatalf("%s is no epilogue", text)
 				}
 			}
@@ -245,8 +245,8 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 			}
 			one, two := plan(kernels.RoundedProduct{Product: product}.Plan(dev)), plan(with.Plan(dev))
 			want, got := make([]float32, f.batch*f.m*n), make([]byte, two.Out)
-			must.Do(t, Run(0, one, operands, kernels.Bytes(want)))
-			must.Do(t, Run(0, two, operands, got))
+			testutil.Do(t, Run(0, one, operands, kernels.Bytes(want)))
+			testutil.Do(t, Run(0, two, operands, got))
 			c, half := kernels.Elements[float32](got), kernels.Elements[uint16](got[two.Parts[1]:])
 			for i, v := range want {
 				rounded := kernels.BF16.Round(v)
@@ -267,7 +267,7 @@ func TestReducedTimes(t *testing.T) {
 		}
 		w.plan(name, p, uniformInputs(p), p.Bytes(), 40*time.Millisecond)
 	}
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for _, s := range []struct {
 		m, n, k int64
 		form    string
@@ -313,7 +313,7 @@ func TestStepTimes(t *testing.T) {
 			continue
 		}
 		p := s.Program(s.Values(block))
-		timing := must.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
 		t.Logf("%-60s %9.2f us, %d launches", name, float64(median(timing.Runs).Nanoseconds())/1e3, timing.Launches)
 	}
 }

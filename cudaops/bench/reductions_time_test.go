@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -71,7 +71,7 @@ func hardSums(t *testing.T) (list []reduction) {
 		add(fmt.Sprintf("dot %v", rows), func(dev kernels.Device) *kernels.Plan { return kernels.Dot(dev, f32, rows[0], rows[1]) })
 	}
 	for _, source := range []string{"a + b", "max(a, b)", "a + b*b"} {
-		r := must.Get[kernels.Reduction](t)(kernels.ParseReduction(source))
+		r := testutil.Get[kernels.Reduction](t)(kernels.ParseReduction(source))
 		for _, n := range []int64{1024, 215060, 590669, 31436038, 100000000} {
 			add(fmt.Sprintf("reduce %s %d", source, n), func(dev kernels.Device) *kernels.Plan { return kernels.Reduce(dev, f32, n, r, 0) })
 		}

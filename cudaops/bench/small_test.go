@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -116,7 +116,7 @@ func TestSmallTimes(t *testing.T) {
 		{256, 256, 256, "nn"}, {384, 384, 384, "nn"}, {512, 512, 512, "nn"}, {100, 128, 625, "nn"}, {784, 512, 256, "tn"},
 	} {
 		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
-			p := must.Get[*kernels.Plan](t)(kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: s.form[0] == 't', TransB: s.form[1] == 't', Precision: by}.Plan(w.dev))
+			p := testutil.Get[*kernels.Plan](t)(kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: s.form[0] == 't', TransB: s.form[1] == 't', Precision: by}.Plan(w.dev))
 			if name := fmt.Sprintf("small %dx%dx%d %s %v", s.m, s.n, s.k, s.form, by); w.wants(name) && (by == kernels.FullPrecision || p.Precision == by) {
 				w.plan(name, p, uniformInputs(p), p.Bytes(), 40e6)
 			}

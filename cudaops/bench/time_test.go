@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -36,7 +36,7 @@ func TestTime(t *testing.T) {
 	for i := range n {
 		a[i], b[i] = float32(i), float32(3*i)
 	}
-	timing := must.Get[*Timing](t)(Time(0, kernels.Add(dev, kernels.Float32, n), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, runs))
+	timing := testutil.Get[*Timing](t)(Time(0, kernels.Add(dev, kernels.Float32, n), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, runs))
 	if len(timing.Runs) != runs {
 		t.Errorf("got %d runs, want %d", len(timing.Runs), runs)
 	}
@@ -54,7 +54,7 @@ func TestTime(t *testing.T) {
 			t.Fatalf("element %d is %v, want %v", i, got, want)
 		}
 	}
-	if gbs := must.Get[float64](t)(CopyBandwidth(0)); !(gbs > 1) {
+	if gbs := testutil.Get[float64](t)(CopyBandwidth(0)); !(gbs > 1) {
 		t.Errorf("device copy %v GB/s", gbs)
 	}
 }
@@ -80,7 +80,7 @@ func TestTimeWithin(t *testing.T) {
 	x := make([]float32, n)
 	plan := kernels.Sum(dev, kernels.Float32, []int{n}, []int{0}, false)
 	for budget, want := range map[time.Duration]int{0: 5, time.Minute: runs} {
-		timing := must.Get[*Timing](t)(TimeWithin(0, plan, [][]byte{kernels.Bytes(x)}, runs, budget))
+		timing := testutil.Get[*Timing](t)(TimeWithin(0, plan, [][]byte{kernels.Bytes(x)}, runs, budget))
 		if len(timing.Runs) != want {
 			t.Errorf("budget %v: got %d runs, want %d", budget, len(timing.Runs), want)
 		}

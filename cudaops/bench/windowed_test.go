@@ -7,7 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -149,7 +149,7 @@ func TestWindows(t *testing.T) {
 	if err == nil {
 		run["GPU"] = func(p *kernels.Plan, in [][]byte, out []byte) error { return Run(0, p, in, out) }
 		dev = devices[0].Device
-	} else if must.Required("GPU") {
+	} else if testutil.Required("GPU") {
 		t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
 	}
 	for i := range draws {
@@ -186,13 +186,13 @@ func checkWindows[T kernels.Float](t *testing.T, on string, run func(*kernels.Pl
 	want := referenceOf(s, x, columns, d, div)
 	check := func(p *kernels.Plan, err error, want []T, in ...[]T) {
 		t.Helper()
-		must.Do(t, err)
+		testutil.Do(t, err)
 		var inputs [][]byte
 		for _, v := range in {
 			inputs = append(inputs, kernels.Bytes(v))
 		}
 		got := make([]T, len(want))
-		must.Do(t, run(p, inputs, kernels.Bytes(got)))
+		testutil.Do(t, run(p, inputs, kernels.Bytes(got)))
 		for i := range want {
 			if got[i] != want[i] && !(got[i] != got[i] && want[i] != want[i]) {
 				t.Fatalf("%s: element %d is %v, want %v: %v", on, i, got[i], want[i], p)
@@ -259,7 +259,7 @@ func TestWindowsBad(t *testing.T) {
 		t.Error("no error for a window of more than 2^30 elements")
 	}
 	p, err := kernels.Im2Col(dev, kernels.Float32, 0, 3, kernels.Windows{Rows: good, Columns: good})
-	if must.Do(t, err); p.Out != 0 || len(p.Launches) != 0 {
+	if testutil.Do(t, err); p.Out != 0 || len(p.Launches) != 0 {
 		t.Errorf("no images give %v", p)
 	}
 }

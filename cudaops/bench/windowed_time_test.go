@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -20,13 +20,13 @@ func TestWindowTimes(t *testing.T) {
 		if !watch.wants(name) {
 			return
 		}
-		p := must.Get[*kernels.Plan](t)(plan(watch.dev))
+		p := testutil.Get[*kernels.Plan](t)(plan(watch.dev))
 		inputs := make([][]byte, len(p.Inputs))
 		for i, bytes := range p.Inputs {
 			inputs[i] = signed(bytes, i)
 		}
 		for _, m := range maxima { // of the first input
-			must.Do(t, must.Get[*kernels.Plan](t)(m(kernels.HostDevice())).Run(inputs[:1], inputs[1], nil))
+			testutil.Do(t, testutil.Get[*kernels.Plan](t)(m(kernels.HostDevice())).Run(inputs[:1], inputs[1], nil))
 		}
 		watch.plan(name, p, inputs, p.Bytes(), 100*time.Millisecond)
 	}
@@ -68,7 +68,7 @@ func TestWindowTimes(t *testing.T) {
 		const side = 56
 		planes := elements / (side * side * scale * scale)
 		b := expr.NewBuilder(kernels.Float32)
-		f := must.Get[expr.Func](t)(b.Func(b.Operand(0)))
+		f := testutil.Get[expr.Func](t)(b.Func(b.Operand(0)))
 		times(fmt.Sprintf("upsample of %d x %d by %d", side, side, scale), func(dev kernels.Device) (*kernels.Plan, error) {
 			view := kernels.View{Elements: int64(planes * side * side), Strides: []int{side, 0, 1, 0}}
 			return kernels.Map(dev, f, []int{planes * side, scale, side, scale}, view)

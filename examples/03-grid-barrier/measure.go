@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
-	"github.com/stheno-ml/stheno/internal/rotation"
+	"github.com/stheno-ml/stheno/internal/test/iteratetest"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gonum.org/v1/gonum/stat"
@@ -205,7 +205,7 @@ func (p *lab) time(size int, by versions.IterateBy) (t timing, err error) {
 	}
 	var spread float64
 	t.mean, err = p.Measure(key+", mean", "us", func() (mean float64, err error) {
-		in := rotation.New(p.random, size, true)
+		in := iteratetest.New(p.random, size, true)
 		timed, err := bench.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10)
 		if err != nil {
 			return 0, err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The program runs on small sizes, its sums are right (it fails if not), and
@@ -86,19 +86,19 @@ func TestOwnPicture(t *testing.T) {
 		white.Pix[i] = 0xff
 	}
 	var file bytes.Buffer
-	must.Do(t, png.Encode(&file, white))
-	must.Do(t, os.WriteFile(path, file.Bytes(), 0o666))
+	testutil.Do(t, png.Encode(&file, white))
+	testutil.Do(t, os.WriteFile(path, file.Bytes(), 0o666))
 	text := func(path string) string {
 		t.Helper()
 		var log bytes.Buffer
 		o := notebook.Options{Out: dir, Device: "cpu", Small: true}
-		must.Do(t, notebook.Run(o, &log, title, recorded, func(p *notebook.Page) error { return run(p, path) }))
+		testutil.Do(t, notebook.Run(o, &log, title, recorded, func(p *notebook.Page) error { return run(p, path) }))
 		return log.String()
 	}
 	var record struct {
 		Figures map[string]struct{ Value float64 }
 	}
-	must.Do(t, json.Unmarshal(recorded, &record))
+	testutil.Do(t, json.Unmarshal(recorded, &record))
 	var times []string
 	for key, f := range record.Figures {
 		if strings.HasPrefix(key, "512x512") && strings.HasSuffix(key, "mean") {

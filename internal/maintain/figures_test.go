@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // rounding is how far two prints of one time may be apart, as a share: three digits are printed.
@@ -58,7 +58,7 @@ func (f figures) disagreeing() map[string][]place {
 // name, a size or a case and, if typed, an element type, the time in the given column.
 func (f figures) table(t *testing.T, page, marker, kind string, typed bool, column int) {
 	t.Helper()
-	_, text, _ := strings.Cut(string(must.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
+	_, text, _ := strings.Cut(string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
 	text, _, found := strings.Cut(text, "<!-- "+marker+":end -->")
 	rows := 0
 	for line := range strings.Lines(text) {
@@ -92,7 +92,7 @@ var (
 // documents, and returns how many there are.
 func (f figures) gallery(t *testing.T, page string) int {
 	t.Helper()
-	text := html.UnescapeString(string(must.Get[[]byte](t)(os.ReadFile(page))))
+	text := html.UnescapeString(string(testutil.Get[[]byte](t)(os.ReadFile(page))))
 	_, note, _ := strings.Cut(text, "These times are medians of the benchmarks' runs")
 	note, _, _ = strings.Cut(note, "</p>")
 	note = exponent.ReplaceAllStringFunc(note, func(s string) string { return "^" + powers.Replace(s) })
@@ -122,7 +122,7 @@ func (f figures) record(t *testing.T, path string) {
 	var record struct {
 		Figures map[string]struct{ Value float64 }
 	}
-	must.Do(t, json.Unmarshal(must.Get[[]byte](t)(os.ReadFile(path)), &record))
+	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile(path)), &record))
 	for _, o := range own {
 		if filepath.Base(filepath.Dir(path)) != o.notebook {
 			continue
@@ -145,7 +145,7 @@ func TestFiguresAgree(t *testing.T) {
 	f.table(t, "README.md", "steps", "step", false, 3)
 	f.table(t, "docs/training.md", "steps", "step", false, 4)
 	f.table(t, "docs/precision.md", "precision", "step", false, 3)
-	pages := must.Get[[]string](t)(filepath.Glob("../../docs/gallery/*.html"))
+	pages := testutil.Get[[]string](t)(filepath.Glob("../../docs/gallery/*.html"))
 	shared := 0
 	for _, page := range pages {
 		shared += f.gallery(t, page)
@@ -153,7 +153,7 @@ func TestFiguresAgree(t *testing.T) {
 	if shared < 8 {
 		t.Errorf("%d pages name %d times of the benchmarks, want 8 at least", len(pages), shared)
 	}
-	for _, path := range must.Get[[]string](t)(filepath.Glob("../../examples/*/recorded.json")) {
+	for _, path := range testutil.Get[[]string](t)(filepath.Glob("../../examples/*/recorded.json")) {
 		f.record(t, path)
 	}
 	for what, places := range f.disagreeing() {
@@ -170,7 +170,7 @@ func TestFiguresAgree(t *testing.T) {
 func (f figures) peers(t *testing.T) {
 	t.Helper()
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\| (\\w+) \\|.* (cuBLAS) [^|]*, ([\\d.]+ [mu]s) \\|")
-	all := rows.FindAllStringSubmatch(string(must.Get[[]byte](t)(os.ReadFile("../../docs/speed.md"))), -1)
+	all := rows.FindAllStringSubmatch(string(testutil.Get[[]byte](t)(os.ReadFile("../../docs/speed.md"))), -1)
 	for _, m := range all {
 		f.add(t, "case "+m[1]+" "+m[2]+" "+m[3]+" by "+m[4], "docs/speed.md", m[5])
 	}

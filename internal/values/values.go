@@ -8,8 +8,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostmem"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -116,7 +116,7 @@ func reorderElements[T any](t *tensor.Dense, rowMajor, own []T, back bool) {
 // Memory returns the memory of a value of one of the kernels' types: that of its elements in any
 // order, and what is between them.
 func Memory(v gorgonia.Value) ([]byte, error) {
-	if safely.IsNil(v) {
+	if guard.IsNil(v) {
 		return nil, errors.New("no value")
 	}
 	switch v := v.(type) {
@@ -221,7 +221,7 @@ func Compact(v gorgonia.Value) gorgonia.Value {
 
 // Clone is gorgonia.CloneValue, with an error where that panics.
 func Clone(v gorgonia.Value) (c gorgonia.Value, err error) {
-	err = safely.Call("a copy of the value", func() (err error) { c, err = gorgonia.CloneValue(v); return err })
+	err = guard.Recover("a copy of the value", func() (err error) { c, err = gorgonia.CloneValue(v); return err })
 	return c, err
 }
 
@@ -475,7 +475,7 @@ func fresh[T element, S any, P interface {
 // Own returns the memory of a value that may be written in place: a scalar or a contiguous tensor
 // of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
-	if safely.IsNil(v) || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
+	if guard.IsNil(v) || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false
 	}
 	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/tensor"
@@ -30,11 +30,11 @@ func TestStartedEarly(t *testing.T) {
 			early, late := drawGraph(t, seed, false), drawGraph(t, seed, true)
 			for run := range runs {
 				for k, g := range []*drawnGraph{early, late} {
-					must.Do(t, g.launch())
+					testutil.Do(t, g.launch())
 					memory[k] = make([]byte, arenaBytes)
 					if (run+1)%8 == 0 || run+1 == runs {
-						must.Do(t, g.backend.Download(memory[k], Span{0, arenaBytes}))
-						must.Do(t, g.backend.Sync())
+						testutil.Do(t, g.backend.Download(memory[k], Span{0, arenaBytes}))
+						testutil.Do(t, g.backend.Sync())
 					}
 				}
 				if !bytes.Equal(memory[0], memory[1]) {
@@ -59,23 +59,23 @@ type drawnGraph struct {
 // drawGraph draws a graph. Those of the same seed are the same.
 func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	g, err := OpenGPU(0)
-	must.Have(t, "GPU", err)
-	t.Cleanup(func() { must.Do(t, g.Close()) })
+	testutil.SkipUnless(t, "GPU", err)
+	t.Cleanup(func() { testutil.Do(t, g.Close()) })
 	g.late = late
-	must.Do(t, g.Alloc(arenaBytes))
+	testutil.Do(t, g.Alloc(arenaBytes))
 	r := rand.New(rand.NewPCG(seed, 1))
 	numbers := make([]float32, arenaBytes/4)
 	for i := range numbers {
 		numbers[i] = r.Float32()
 	}
-	must.Do(t, g.Upload(Span{0, arenaBytes}, kernels.Bytes(numbers)))
-	must.Do(t, g.Sync())
+	testutil.Do(t, g.Upload(Span{0, arenaBytes}, kernels.Bytes(numbers)))
+	testutil.Do(t, g.Sync())
 	var work []Work
 	var o order
 	for len(work) < 40 {
 		for _, d := range drawPlans(t, g.Device(), r) {
 			run, err := g.Bind(d.plan, d.in, []Span{d.out}, d.scratch)
-			must.Do(t, err)
+			testutil.Do(t, err)
 			i := &program.Instr{Out: []*program.Value{valueAt(d.out)}, Scratch: valueAt(d.scratch).Buffer}
 			for _, s := range d.in {
 				i.In = append(i.In, valueAt(s))
@@ -85,7 +85,7 @@ func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	}
 	reduced(work)
 	launch, err := g.Capture(work)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	return &drawnGraph{g, launch}
 }
 
@@ -154,14 +154,14 @@ func inPlace(t *testing.T, dev kernels.Device, d drawnPlan) drawnPlan {
 // larger ones.
 func mapOf(t *testing.T, dev kernels.Device, sum string, n int, names ...string) *kernels.Plan {
 	part := "(" + sum + "-floor(" + sum + "))"
-	f := must.Get[expr.Func](t)(expr.Parse("3.9*"+part+"*(1-"+part+")", kernels.Float32, names...))
+	f := testutil.Get[expr.Func](t)(expr.Parse("3.9*"+part+"*(1-"+part+")", kernels.Float32, names...))
 	shape := []int{n}
-	return must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, slices.Repeat([]kernels.View{kernels.Dense(shape)}, len(names))...))
+	return testutil.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, slices.Repeat([]kernels.View{kernels.Dense(shape)}, len(names))...))
 }
 
 // rowsOf plans the sum of a number and those of its row.
 func rowsOf(t *testing.T, dev kernels.Device, shape []int) *kernels.Plan {
 	b := expr.NewBuilder(kernels.Float32)
-	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Apply(expr.RowSum, b.Operand(0)))))
-	return must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{1}, []bool{false}, kernels.Dense(shape)))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Apply(expr.RowSum, b.Operand(0)))))
+	return testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{1}, []bool{false}, kernels.Dense(shape)))
 }

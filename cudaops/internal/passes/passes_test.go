@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -49,7 +49,7 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 // Every pass leaves a program that Verify accepts and that computes, bit for bit,
 // what it did before; and the backend computes what Eval does.
 func TestPassesKeepResults(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		b := drawGraph(t)
 		w := &lower.Wanted{Keep: b.keep, Precision: rapid.SampledFrom([]kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}).Draw(t, "precision")}
 		if rapid.Bool().Draw(t, "moving") {
@@ -261,7 +261,7 @@ func TestShortReductions(t *testing.T) {
 		g := G.NewGraph()
 		sum := func(name string, rows, columns, axis int) {
 			x := G.NewMatrix(g, G.Float32, G.WithName(name), G.WithShape(rows, columns), G.WithInit(G.Zeroes()))
-			must.Get[*G.Node](t)(G.Sum(must.Get[*G.Node](t)(G.Tanh(x)), axis))
+			testutil.Get[*G.Node](t)(G.Sum(testutil.Get[*G.Node](t)(G.Tanh(x)), axis))
 		}
 		rows, columns := c.rows, 100
 		if rows > 1000 {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
@@ -49,7 +49,7 @@ type Kernel struct{ Planner kernels.Planner }
 
 // plan returns the launches of an op, which may be of another module.
 func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
-	err = safely.Call("its Plan", func() (err error) { p, err = k.Planner.Plan(dev); return err })
+	err = guard.Recover("its Plan", func() (err error) { p, err = k.Planner.Plan(dev); return err })
 	if err == nil && p == nil {
 		err = errors.New("its Plan returned nil and no error")
 	}
@@ -75,7 +75,7 @@ func ProductOf(op Op) (kernels.Product, bool) {
 		return kernels.Product{}, false
 	}
 	var p kernels.Product
-	err := safely.Call("Product", func() error { p, is = known.Product(); return nil })
+	err := guard.Recover("Product", func() error { p, is = known.Product(); return nil })
 	return p, is && err == nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/theme"
 )
 
@@ -177,7 +177,7 @@ func findBrowser(t *testing.T) string {
 			return path
 		}
 	}
-	must.Have(t, "BROWSER", errors.New("no chromium on this machine (Debian: apt-get install chromium)"))
+	testutil.SkipUnless(t, "BROWSER", errors.New("no chromium on this machine (Debian: apt-get install chromium)"))
 	return ""
 }
 
@@ -186,7 +186,7 @@ func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	shot := filepath.Join(t.TempDir(), "page.png")
 	visit(t, browser, page, "light", "--screenshot="+shot)
-	img, err := png.Decode(bytes.NewReader(must.Get[[]byte](t)(os.ReadFile(shot))))
+	img, err := png.Decode(bytes.NewReader(testutil.Get[[]byte](t)(os.ReadFile(shot))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
@@ -99,7 +99,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 
 // onWindows are plans on windows of every kind, which ops of Gorgonia's become.
 func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for _, dev := range opspec.Devices() {
 		for size := 1; size <= 5; size++ {
 			a := kernels.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}

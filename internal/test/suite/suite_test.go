@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/gradcheck"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
