@@ -2,7 +2,7 @@ package kernels
 
 // Measured holds a launch policy by architecture: the fastest one where it was measured, a line for
 // each compute capability (90 for 9.0), with the measurement beside it and the alternatives it was
-// compared with. Longer lists of slower alternatives are in bench/NOTES.md.
+// compared with. Longer lists of slower alternatives are in bench/notes.
 type Measured[P any] []struct {
 	Capability int
 	Policy     P

@@ -173,7 +173,7 @@ func (d *Data) take(order []int) (Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Larger pieces, rows that are put together in cache first, or copied past the caches, are slower (bench/NOTES.md).
+		// Larger pieces, rows that are put together in cache first, or copied past the caches, are slower (bench/notes/engine.md).
 		const grain = 256 << 10 // bytes
 		kernels.Parallel(int64(len(order)), int64(grain/c.row+1), func(lo, hi int64) {
 			for i := lo; i < hi; i++ {

@@ -255,7 +255,7 @@ func (l *ladder) fast() error {
 	return l.op("6: the op, ops.Sum")
 }
 
-// op runs the op and prints its time, which README.md has too.
+// op runs the op and prints its time, which docs/speed.md has too.
 func (l *ladder) op(name string) error {
 	p, plan, inputs := l.p, reduce.Sum(l.p.Target(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false), [][]byte{kernels.Bytes(l.pixels)}
 	us, err := p.Benchmark("512x512 version 0", benchmark("all 512x512", 0), func() (float64, error) { return p.MeanTime(plan, inputs, runs) })

@@ -139,7 +139,7 @@ func (f figures) record(t *testing.T, path string) {
 // README, documents, pages of the gallery and records of notebooks have one time for one case.
 func TestFiguresAgree(t *testing.T) {
 	f := figures{}
-	f.table(t, "README.md", "speed", "case", true, 4)
+	f.table(t, "docs/speed.md", "speed", "case", true, 4)
 	f.peers(t)
 	f.table(t, "docs/graphs.md", "graphs", "case", false, 4)
 	f.table(t, "README.md", "steps", "step", false, 3)
@@ -166,16 +166,16 @@ func TestFiguresAgree(t *testing.T) {
 	}
 }
 
-// peers adds the times of cuBLAS in the README's table of ops.
+// peers adds the times of cuBLAS in the table of ops.
 func (f figures) peers(t *testing.T) {
 	t.Helper()
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\| (\\w+) \\|.* (cuBLAS) [^|]*, ([\\d.]+ [mu]s) \\|")
-	all := rows.FindAllStringSubmatch(readme(t), -1)
+	all := rows.FindAllStringSubmatch(string(testutil.Get[[]byte](t)(os.ReadFile("../../docs/speed.md"))), -1)
 	for _, m := range all {
-		f.add(t, "case "+m[1]+" "+m[2]+" "+m[3]+" by "+m[4], "README.md", m[5])
+		f.add(t, "case "+m[1]+" "+m[2]+" "+m[3]+" by "+m[4], "docs/speed.md", m[5])
 	}
 	if len(all) == 0 {
-		t.Error("README.md has no time of cuBLAS")
+		t.Error("docs/speed.md has no time of cuBLAS")
 	}
 }
 

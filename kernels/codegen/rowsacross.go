@@ -8,7 +8,7 @@ import (
 
 // joinAcross joins the threads of each row, which are not neighbours. Each writes its result to shared memory; then
 // all threads share in joining them, a few neighbours at a time, until so few are left that every thread reads all those of its
-// rows. When every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200, bench/NOTES.md).
+// rows. When every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200, bench/notes/rows.md).
 func (w *rowsWriter) joinAcross(list []*accumulator) {
 	number, x, y := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.B32)
 	w.Line("mov.u32 %s, %%tid.x", number)

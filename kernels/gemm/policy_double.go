@@ -36,7 +36,7 @@ var doublePolicies = kernels.Measured[doublePolicy]{
 	// 31 x 536 x 44620, A^T, 101, 66, 74; 12104 x 809 x 27, A^T, 51, 30, 30; 3672 x 694 x 27, B^T, 22.7, 17.9, 13.4; 19 x 4107 x 1709 37.9, 38.4, 27.6. Less of a large operand: not timed.
 	// H200, fitted to 150 times of 50 shapes, taken before the kernels had their present form: 10 % off on the average; of the cuts that were timed it takes ones
 	// 1 % slower than the fastest, on the shapes that it was fitted to. It also takes cuts that were not timed. The times are in
-	// bench/NOTES.md. spread: 17744 x 3045 x 62, A^T B^T 282, without copies 343 (201 since aligned rows of one operand are copied by 16 bytes); 1000 x 4000 x 1100 209, 224; 768 x 1500 x 768 53.3, 55.6. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
+	// bench/notes/gemm.md. spread: 17744 x 3045 x 62, A^T B^T 282, without copies 343 (201 since aligned rows of one operand are copied by 16 bytes); 1000 x 4000 x 1100 209, 224; 768 x 1500 x 768 53.3, 55.6. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
 	{90, doublePolicy{chosen: true, side: 17, wide: 1 << 16, terms: 17, least: 16, part: 48, most: 264, spread: 1024, second: 2.8, copied: 0.18, forms: [...]doubleCost{
 		doubleLarge: {start: 4.5, block: 6.6, step: 1.16, alone: 1.0},
 		doubleSmall: {start: 2.3, block: 1.1, step: 0.306, alone: 0.44},

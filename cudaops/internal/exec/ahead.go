@@ -370,7 +370,7 @@ func (e *Executable) give(s *set, started bool) (err error) {
 
 // inTurn calls f for chunks of n bytes, in several goroutines, each of which takes the next chunk: the device copies the first
 // ones while the host still works on others. A batch of 13 MB came to the device in 0.63 ms by 12 goroutines and chunks of 256 KB, in 0.73 to 0.81 by 16 and
-// 512 KB, in 0.72 to 0.79 by 16 and pieces of 0.8 MB that went through the caches (H200, 16 cores, bench/NOTES.md).
+// 512 KB, in 0.72 to 0.79 by 16 and pieces of 0.8 MB that went through the caches (H200, 16 cores, bench/notes/engine.md).
 func inTurn(n int64, f func(lo, hi int64)) {
 	const chunk = 256 << 10
 	if n < leastPiece {

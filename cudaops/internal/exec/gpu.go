@@ -199,7 +199,7 @@ func (g *GPUBackend) Download(dst []byte, from Span) error {
 
 // copyLimit is the largest copy, in bytes, between staging memory and the device that a
 // kernel makes. In a graph that starts and ends with a copy of 4 KB, kernels took 2.3 us for
-// both, and copies of the driver's 6 to 12 us (H200, bench/NOTES.md). Those that
+// both, and copies of the driver's 6 to 12 us (H200, bench/notes/engine.md). Those that
 // take longer are the copy engines', which leave the multiprocessors alone.
 const copyLimit = 64 << 10
 

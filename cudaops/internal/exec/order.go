@@ -104,7 +104,7 @@ func (o *order) split(at int64) {
 
 // reduced leaves out edges between pieces of work that follow from other edges, as far as these lead
 // through the last thousand pieces. Each edge costs time in a graph: without the redundant ones a
-// step of 313 launches took 1.21 ms instead of 1.50 (H200, bench/NOTES.md).
+// step of 313 launches took 1.21 ms instead of 1.50 (H200, bench/notes/engine.md).
 func reduced(work []Work) {
 	const words = 16 // of 64 pieces each that come before a piece
 	first := func(k int) int { return max(k/64-words+1, 0) }
@@ -131,7 +131,7 @@ func reduced(work []Work) {
 
 // longestFirst returns work in another order: of the pieces that could come next it takes the one with the longest chain of
 // pieces that wait for it, one after the other. Of several pieces that wait for the same one, the device starts the one that was
-// recorded first: in this order a step of 13 launches took 49.3 us instead of 50.0 (H200, bench/NOTES.md).
+// recorded first: in this order a step of 13 launches took 49.3 us instead of 50.0 (H200, bench/notes/engine.md).
 func longestFirst(work []Work) []Work {
 	height, readers, waits := make([]int, len(work)), make([][]int, len(work)), make([]int, len(work))
 	for i := len(work) - 1; i >= 0; i-- {

@@ -355,7 +355,7 @@ func copyParallel(dst, src []byte) {
 }
 
 // pieces calls f for pieces of n bytes, side by side, of 1 MB at least: smaller ones made runs with a batch of 13 MB
-// slower by a third, and two goroutines copy 400 KB in twice the time that one takes (H200, bench/NOTES.md).
+// slower by a third, and two goroutines copy 400 KB in twice the time that one takes (H200, bench/notes/engine.md).
 func pieces(n int, f func(lo, hi int64)) {
 	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/leastPiece, 1))), f)
 }

@@ -91,7 +91,7 @@ func (l *Loader) add(more Loading) {
 // Preload begins to load the images of plans, side by side. The function that it returns waits for that, and lets
 // go of those that no plan bound meanwhile uses. Bind returns the error of an image that cannot be loaded.
 //
-// The eleven images of a training step took 9.5 ms in place of 15.4 to load and bind (H200, 16 cores, bench/NOTES.md).
+// The eleven images of a training step took 9.5 ms in place of 15.4 to load and bind (H200, 16 cores, bench/notes/engine.md).
 func (l *Loader) Preload(plans []*kernels.Plan) (done func() error) {
 	var loading sync.WaitGroup
 	var held []*cached[*module]

@@ -82,7 +82,7 @@ func newWindowing(p *program.Program) (*windowing, error) {
 
 // mostTerms is how many windows stay a sum where they cannot be computed in their place. Chains of twenty such sums with their
 // products took, as sums and as Concats, 328 and 343 us for two windows, 359 and 361 for three, 430 and 424 for four, 674 and 635 for
-// eight; an LSTM's step with fifty of four 1098 and 1090 (H200, launches as one graph, bench/NOTES.md).
+// eight; an LSTM's step with fifty of four 1098 and 1090 (H200, launches as one graph, bench/notes/engine.md).
 const mostTerms = 3
 
 // tiling is a sum of values among zeros, which together fill an axis of the sum.

@@ -23,7 +23,7 @@ type published struct {
 	date string
 }
 
-// String prints the case as README.md does, and its time. A test reads it from the pages.
+// String prints the case as docs/speed.md does, and its time. A test reads it from the pages.
 func (b published) String() string {
 	by := ""
 	if b.By != "" {
@@ -33,7 +33,7 @@ func (b published) String() string {
 }
 
 // Benchmark returns the time in us of a case of the benchmarks, under a key as [Page.Measure] does.
-// README.md or docs/graphs.md has a time of it, too, and the page must not have another one. So
+// docs/speed.md or docs/graphs.md has a time of it, too, and the page must not have another one. So
 // without a GPU, and with -record, it is theirs, from bench/results, and the page says so at its
 // end. On a GPU without -record, and where bench/results does not have the case, f measures it.
 func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measured, error) {
@@ -97,7 +97,7 @@ func (p *Page) credit() {
 		}
 	}
 	slices.Sort(list)
-	text := "These times are medians of the benchmarks' runs, of random numbers, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
+	text := "These times are medians of the benchmarks' runs, of random numbers, as in docs/speed.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
 	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
 	p.add("note", spans(text))
 }

@@ -1,5 +1,5 @@
 // Package coverage finds out how Stheno's compiler handles each of Gorgonia's functions, forward
-// and backward, for the tables of README.md and docs/gorgonia-ops.md.
+// and backward, for the table of docs/gorgonia-ops.md.
 package coverage
 
 import (

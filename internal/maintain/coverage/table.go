@@ -47,26 +47,3 @@ func types(list []tensor.Dtype) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// Summary returns a short Markdown table of where the functions run.
-func Summary(rows []Row) string {
-	lists := map[string][]string{}
-	const both, forward, host = "the device, forward and backward", "the device, forward; the derivative on the host", "the host"
-	for _, r := range rows {
-		where := both
-		if r.Host() {
-			where = host
-		} else if r.Backward == OnHost {
-			where = forward
-		}
-		lists[where] = append(lists[where], names(r))
-	}
-	var b strings.Builder
-	b.WriteString("| Gorgonia's | run on |\n|---|---|\n")
-	for _, where := range []string{both, forward, host} {
-		if len(lists[where]) > 0 {
-			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(lists[where], " "), where)
-		}
-	}
-	return b.String()
-}

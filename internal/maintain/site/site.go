@@ -32,7 +32,7 @@ var sections = []section{
 	{"Start", []string{"README.md", "docs/port-your-program.md", "docs/write-your-own-kernel.md"}},
 	{"Use", []string{"docs/running.md", "docs/training.md", "docs/precision.md", "docs/host.md", "docs/environment.md"}},
 	{"Gorgonia's programs", []string{"docs/gorgonia-ops.md", "docs/conformance.md", "docs/cuda-tag.md", "docs/cuda-versions.md"}},
-	{"Speed and accuracy", []string{"docs/graphs.md", "docs/drawn.md", "docs/functions.md"}},
+	{"Speed and accuracy", []string{"docs/speed.md", "docs/graphs.md", "docs/drawn.md", "docs/functions.md"}},
 	{"Inside", []string{"docs/architecture.md", "CONTRIBUTING.md"}},
 }
 
