@@ -81,15 +81,18 @@ func (c Call) Float(i int) float64 {
 	return c.Args[i].(float64)
 }
 
-// Slice returns argument i, a Ref or a TensorMap, as the elements from its offset to
-// the end of its operand.
-func Slice[T Element](c Call, i int) []T {
-	if c.took != nil {
-		c.took(i, T(0))
+// Slice returns the elements from where an argument of [Args], or argument i, a Ref or a TensorMap, points, to the
+// end of its operand.
+func Slice[T Element, A Ref | int](c Call, argument A) []T {
+	r, ok := any(argument).(Ref)
+	if i, position := any(argument).(int); position {
+		if r, ok = c.Args[i].(Ref); !ok {
+			r = c.Args[i].(TensorMap).Ref
+		}
+		r.argument = int32(i) + 1
 	}
-	r, ok := c.Args[i].(Ref)
-	if !ok {
-		r = c.Args[i].(TensorMap).Ref
+	if c.took != nil {
+		c.took(int(r.argument)-1, T(0))
 	}
 	var mem []byte
 	switch r.Operand {

@@ -47,15 +47,16 @@ func (o Operand) String() string {
 
 // Ref is an argument that points into an operand, Offset bytes from its start.
 type Ref struct {
-	Operand Operand
-	Offset  int64
+	Operand  Operand
+	Offset   int64
+	argument int32 // its position and 1, set by [Args]
 }
 
 // In returns the argument that points to input i.
 func In(i Operand) Ref { return Ref{Operand: i} }
 
 // At returns the argument that points into an operand, offset bytes from its start.
-func At(o Operand, offset int64) Ref { return Ref{o, offset} }
+func At(o Operand, offset int64) Ref { return Ref{Operand: o, Offset: offset} }
 
 // String prints operand+offset.
 func (r Ref) String() string {
@@ -193,17 +194,17 @@ func (p *Plan) OutputBytes(k int) int64 {
 // Workspace reserves that many bytes of scratch memory, 256-byte aligned, and
 // returns where they start.
 func (p *Plan) Workspace(bytes int64) Ref {
-	r := Ref{Scratch, p.Scratch}
+	r := Ref{Operand: Scratch, Offset: p.Scratch}
 	p.Scratch += (bytes + 255) &^ 255
 	return r
 }
 
 // Launch appends a launch of a kernel on a grid of blocks of threads, in one
-// dimension; args are as in [Launch]. Shared memory and further dimensions can be set
+// dimension; args are as in [Launch], or structs of such, as [Args] has them. Shared memory and further dimensions can be set
 // in the result, which is valid until the next launch is appended.
 // [CheckGrid] reports whether a grid is too large.
 func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
-	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: args})
+	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: flatten(args)})
 	return &p.Launches[len(p.Launches)-1]
 }
 
