@@ -21,7 +21,7 @@ import (
 // It ends after the epochs and steps of its options; early by the context, whose cause is in
 // the error then, also in the middle of a step, which is not made; by an error of the source,
 // the VM or a callback, by [ErrStop], or if the loss is NaN or infinite. In any case the history is that of
-// the steps made, as cudaops.VM.Steps counts them, every step is whole, and the learnables are pulled: their
+// the steps made, as cudaops.VM.Runs counts them, every step is whole, and the learnables are pulled: their
 // nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
 	if safely.IsNil(ctx) {
