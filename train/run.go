@@ -234,6 +234,9 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 // bind binds a batch to the inputs. The batch before it is not needed any more.
 func (l *loop) bind(b Batch) error {
 	for n, v := range b {
+		if !l.inputs[n] && slices.Contains(l.vm.Learnables(), n) {
+			return fmt.Errorf("got a value for the learnable %s, want values of inputs alone", internal.Name(n))
+		}
 		err := gorgonia.Let(n, v)
 		if err == nil && !l.inputs[n] { // not seen yet
 			err = l.vm.Let(n, v)
