@@ -220,12 +220,12 @@ func TestDataErrors(t *testing.T) {
 	}
 	three, four := tensor.New(tensor.WithBacking([]int{1, 2, 3})), tensor.New(tensor.WithBacking([]int{1, 2, 3, 4}))
 	for want, make := range map[string]func() (*Resident, error){
-		"nil graph":       func() (*Resident, error) { return NewResident(nil, 2, three) },
-		"batches of 0":    func() (*Resident, error) { return NewResident(g, 0, three) },
-		"no tensors":      func() (*Resident, error) { return NewResident(g, 2) },
-		"tensor 1: got":   func() (*Resident, error) { return NewResident(g, 2, three, nil) },
-		"tensor 1 has 4":  func() (*Resident, error) { return NewResident(g, 2, three, four) },
-		"tensor 0: got 7": func() (*Resident, error) { return NewResident(g, 2, tensor.New(tensor.FromScalar(7))) },
+		"nil graph":                          func() (*Resident, error) { return NewResident(nil, 2, three) },
+		"batches of 0":                       func() (*Resident, error) { return NewResident(g, 0, three) },
+		"no tensors":                         func() (*Resident, error) { return NewResident(g, 2) },
+		"tensor 1: got":                      func() (*Resident, error) { return NewResident(g, 2, three, nil) },
+		"tensor 1 has 4":                     func() (*Resident, error) { return NewResident(g, 2, three, four) },
+		"tensor 0: got nil or no axis, want": func() (*Resident, error) { return NewResident(g, 2, tensor.New(tensor.FromScalar(7))) },
 	} {
 		_, err := make()
 		wantError(t, err, "NewResident")
