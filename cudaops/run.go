@@ -66,7 +66,7 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 }
 
 func (vm *VM) run(ctx context.Context) error {
-	if err := vm.graph.MoveSlices(); err != nil {
+	if err := safely.Call("a slice of gorgonia.UnsafeLet", vm.graph.MoveSlices); err != nil {
 		return err
 	}
 	if err := vm.rebuild(); err != nil {
