@@ -13,7 +13,7 @@ import (
 
 // RunAll runs the graph once. If it returns an error, nothing on the host has changed but
 // by code of the user's, the Step of a solver of another module, or the error is that of the writer of
-// a log or a trace. [VM.Steps] tells whether the run has made its step of [Train] before it failed.
+// a log or a trace. [VM.Runs] tells whether the run has made its step of [Train] before it failed.
 func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
 
 // RunContext is RunAll that ends with an error when ctx is done: before a step of
@@ -66,7 +66,7 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 }
 
 func (vm *VM) run(ctx context.Context) error {
-	if err := vm.graph.MoveSlices(); err != nil {
+	if err := guard.Recover("a slice of gorgonia.UnsafeLet", vm.graph.MoveSlices); err != nil {
 		return err
 	}
 	if err := vm.rebuild(); err != nil {

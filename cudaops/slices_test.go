@@ -158,6 +158,7 @@ func TestSlicesThatDoNotFit(t *testing.T) {
 				{G.S(1, 4), "got the slice 1:4:1 of 3 elements, want 2"},
 				{G.S(3), "got the slice 3:4:1 of 1 elements, want 2"},
 				{G.S(2, 2), "got the slice 0:5:1 of 5 elements, want 2"},
+				{struct{ tensor.Slice }{}, "a slice of gorgonia.UnsafeLet panicked"},
 			} {
 				was, value := vm.exec, part.Value()
 				testutil.Do(t, G.UnsafeLet(part, c.slice))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -121,6 +122,8 @@ func TestSetStateErrors(t *testing.T) {
 			"without a learning rate":                                            func(s *State) { delete(s.Options, "LearnRate") },
 			"ClipNorm 1, want one without":                                       option("ClipNorm", 1),
 			"after -1 steps":                                                     func(s *State) { s.Steps = -1 },
+			fmt.Sprint("after ", math.MaxInt, " steps"):                          func(s *State) { s.Steps = math.MaxInt },
+			fmt.Sprint(math.MaxInt, " runs, want 0 to"):                          func(s *State) { s.Runs = math.MaxInt },
 			"the learnables scale, want bias too":                                func(s *State) { s.Learnables = s.Learnables[:1] },
 			"of the learnable more, want none but":                               func(s *State) { s.Learnables = append(s.Learnables, Learnable{Name: "more"}) },
 			"two learnables scale":                                               func(s *State) { s.Learnables[1].Name = "scale" },

@@ -7,7 +7,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Batch is the input of a step: values of inputs of the graph, the same inputs in every batch of a training.
+// Batch is the input of a step: values of inputs of the graph, the same inputs in every batch of a training. A learnable is not
+// among them.
 type Batch map[*gorgonia.Node]gorgonia.Value
 
 // Source makes the batches of a training.

@@ -106,6 +106,9 @@ func TestBatchErrors(t *testing.T) {
 		"missing later": {batches: func(l *line) []Batch {
 			return []Batch{l.batch(0, 4), {l.x: l.batch(1, 4)[l.x]}}
 		}, want: "batch 1 of epoch 0: got no value for input y, want one as in the first batch", steps: 1},
+		"learnable": {batches: func(l *line) []Batch { return []Batch{l.withLearnable(l.batch(0, 4))} }, want: "got a value for the learnable slope, want values of inputs alone"},
+		"learnable later": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), l.withLearnable(l.batch(1, 4))} },
+			want: "batch 1 of epoch 0: got a value for slope, want one for each input of the first batch alone", steps: 1},
 		"empty": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), {}} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"nil":   {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), nil} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"other type": {batches: func(l *line) []Batch {
@@ -135,6 +138,12 @@ func TestBatchErrors(t *testing.T) {
 			steps(constant, []int{0, 1, 2}[:c.steps]...).check(t, l, h)
 		})
 	}
+}
+
+// withLearnable returns a batch with a value for a learnable, too.
+func (l *line) withLearnable(b Batch) Batch {
+	b[l.learnables[0]] = G.NewF64(7)
+	return b
 }
 
 // A loss that is NaN ends the training with the step that it is of.
@@ -211,12 +220,12 @@ func TestDataErrors(t *testing.T) {
 	}
 	three, four := tensor.New(tensor.WithBacking([]int{1, 2, 3})), tensor.New(tensor.WithBacking([]int{1, 2, 3, 4}))
 	for want, make := range map[string]func() (*Resident, error){
-		"nil graph":       func() (*Resident, error) { return NewResident(nil, 2, three) },
-		"batches of 0":    func() (*Resident, error) { return NewResident(g, 0, three) },
-		"no tensors":      func() (*Resident, error) { return NewResident(g, 2) },
-		"tensor 1: got":   func() (*Resident, error) { return NewResident(g, 2, three, nil) },
-		"tensor 1 has 4":  func() (*Resident, error) { return NewResident(g, 2, three, four) },
-		"tensor 0: got 7": func() (*Resident, error) { return NewResident(g, 2, tensor.New(tensor.FromScalar(7))) },
+		"nil graph":                          func() (*Resident, error) { return NewResident(nil, 2, three) },
+		"batches of 0":                       func() (*Resident, error) { return NewResident(g, 0, three) },
+		"no tensors":                         func() (*Resident, error) { return NewResident(g, 2) },
+		"tensor 1: got":                      func() (*Resident, error) { return NewResident(g, 2, three, nil) },
+		"tensor 1 has 4":                     func() (*Resident, error) { return NewResident(g, 2, three, four) },
+		"tensor 0: got nil or no axis, want": func() (*Resident, error) { return NewResident(g, 2, tensor.New(tensor.FromScalar(7))) },
 	} {
 		_, err := make()
 		wantError(t, err, "NewResident")

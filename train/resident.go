@@ -55,7 +55,7 @@ func newResident(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Resid
 	r := &Resident{rows: rows{batch: batch}}
 	for i, t := range data {
 		if t == nil || t.Dims() == 0 {
-			return nil, fmt.Errorf("tensor %d: got %v, want one with an axis for the rows", i, t)
+			return nil, fmt.Errorf("tensor %d: got nil or no axis, want a tensor with an axis for the rows", i)
 		}
 		if n := t.Shape()[0]; i > 0 && n != r.count {
 			return nil, fmt.Errorf("tensor %d has %d rows, tensor 0 has %d: want one number", i, n, r.count)

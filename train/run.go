@@ -21,7 +21,7 @@ import (
 // It ends after the epochs and steps of its options; early by the context, whose cause is in
 // the error then, also in the middle of a step, which is not made; by an error of the source,
 // the VM or a callback, by [ErrStop], or if the loss is NaN or infinite. In any case the history is that of
-// the steps made, as cudaops.VM.Steps counts them, every step is whole, and the learnables are pulled: their
+// the steps made, as cudaops.VM.Runs counts them, every step is whole, and the learnables are pulled: their
 // nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
 	if guard.IsNil(ctx) {
@@ -234,6 +234,9 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 // bind binds a batch to the inputs. The batch before it is not needed any more.
 func (l *loop) bind(b Batch) error {
 	for n, v := range b {
+		if !l.inputs[n] && slices.Contains(l.vm.Learnables(), n) {
+			return fmt.Errorf("got a value for the learnable %s, want values of inputs alone", internal.Name(n))
+		}
 		err := gorgonia.Let(n, v)
 		if err == nil && !l.inputs[n] { // not seen yet
 			err = l.vm.Let(n, v)

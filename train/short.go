@@ -75,6 +75,9 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 		if n == nil || v == nil {
 			return nil, 0, errors.New("a batch has a nil node or value")
 		}
+		if _, ok := f.first[n]; !ok {
+			return nil, 0, fmt.Errorf("got a value for %s, want one for each input of the first batch alone", internal.Name(n))
+		}
 		has, of := v.Shape(), n.Shape()
 		if len(of) == 0 || len(has) != len(of) || has[0] >= of[0] || !slices.Equal(has[1:], of[1:]) {
 			continue // it fits, or Let returns the error

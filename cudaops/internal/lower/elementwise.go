@@ -76,10 +76,11 @@ func binary(c *call) *program.Value {
 }
 
 // oneShape reports whether the operands of one of Gorgonia's element-wise ops have one shape, or one of the two is a
-// scalar; if not, that is the error of the node.
+// scalar; if not, that is the error of the node. Operands of a derivative may differ in axes of one element:
+// gorgonia.Grad drops such an axis in the gradient of a repeat, and adds that to gradients which have the axis.
 func (c *call) oneShape() bool {
 	a, b := c.in[0].Shape, c.in[1].Shape
-	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
+	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) || internal.IsDerivative(c.node) && slices.Equal(squeezed(a), squeezed(b)) {
 		return true
 	}
 	c.err = fmt.Errorf("got operands of shapes %v and %v, want one shape, or a scalar", a, b)
