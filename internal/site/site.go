@@ -27,9 +27,9 @@ type section struct {
 	pages []string
 }
 
-// sections are the navigation; the gallery comes after them.
+// sections are the navigation; the gallery comes after them, if `make gallery` has built it.
 var sections = []section{
-	{"Start", []string{"README.md", "docs/port-your-program.md", "docs/write-your-own-kernel.md"}},
+	{"Start", []string{"README.md", "examples/README.md", "docs/port-your-program.md", "docs/write-your-own-kernel.md"}},
 	{"Use", []string{"docs/running.md", "docs/training.md", "docs/precision.md", "docs/host.md", "docs/environment.md"}},
 	{"Gorgonia's programs", []string{"docs/gorgonia-ops.md", "docs/conformance.md", "docs/cuda-tag.md", "docs/cuda-versions.md"}},
 	{"Speed and accuracy", []string{"docs/graphs.md", "docs/drawn.md", "docs/functions.md"}},
@@ -79,7 +79,9 @@ func (b *builder) navigate() error {
 	if err != nil {
 		return err
 	}
-	b.sections = append(slices.Clone(sections), section{"Gallery", pages})
+	if b.sections = slices.Clone(sections); len(pages) > 0 {
+		b.sections = append(b.sections, section{"Gallery", pages})
+	}
 	for _, s := range b.sections {
 		for _, p := range s.pages {
 			text, err := fs.ReadFile(b.repository, p)
@@ -183,7 +185,7 @@ func (b *builder) render(name string) ([]byte, error) {
 			return nil, err
 		}
 		return b.page(name, title(name, string(text)), body)
-	case slices.Contains(b.sections[len(b.sections)-1].pages, name):
+	case path.Dir(name) == path.Dir(gallery):
 		return b.enclose(name, text)
 	case slices.Contains(copied, path.Ext(name)):
 		return text, nil
