@@ -6,7 +6,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -24,7 +23,7 @@ func lengths(p *notebook.Page) error {
 	ch := figure.Chart{Title: "Rate of a sum over n float32", XLabel: "n", YLabel: "GB/s", Log: true, LogX: true}
 	numbers := []int{6, 7, 8, 0}
 	names := []string{"thread 0 adds", "tree", "shuffles", "the op"}
-	colours := []color.RGBA{theme.Red, theme.Amber, theme.Green, theme.Blue}
+	colours := []color.RGBA{figure.Red, figure.Amber, figure.Green, figure.Blue}
 	at := map[int]notebook.Measured{} // 2^22 elements, by version
 	for i, version := range numbers {
 		s := figure.Series{Name: names[i], Colour: colours[i]}

@@ -8,7 +8,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -252,7 +251,7 @@ func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Measured) error {
 	p.Heading("What we learnt about one long sum")
 	t := figure.Table{Caption: "One sum", Header: []string{"way", "time", "spread", "rate", "of a copy", "sum"}}
-	bars := figure.Bars{Title: "Rate of one long sum", Label: "GB/s", Log: true, Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	bars := figure.Bars{Title: "Rate of one long sum", Label: "GB/s", Log: true, Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, r := range rows {
 		if err := agrees(r.name, r.sum, exact, r.within); err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -23,7 +22,7 @@ func accuracy(p *notebook.Page) error {
 		that all roundings count.`, m, n)
 	ch := figure.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23", Log: true, LogX: true}
 	t := figure.Table{Caption: "Largest error in units of 2^-23 times the sum of absolute values", Header: []string{"version, factors", "K = 64", "K = 1024", "K = 16384"}}
-	colours := []color.RGBA{theme.Amber, theme.Red, theme.Blue, theme.Green}
+	colours := []color.RGBA{figure.Amber, figure.Red, figure.Blue, figure.Green}
 	most := p.Timed(1<<16, 1<<10)
 	for i, version := range []int{5, 7} {
 		for sign, factors := range []string{"-1 to 1", "0 to 1"} {

@@ -8,7 +8,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -114,7 +113,7 @@ func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err 
 	}
 	p.Table(t)
 	return total, p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.",
-		figure.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []figure.BarSeries{{Colour: theme.Blue, Values: times}}})
+		figure.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []figure.BarSeries{{Colour: figure.Blue, Values: times}}})
 }
 
 // chained measures the time saved by keeping vectors on the device.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -241,7 +240,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 		}
 	}
 	b := figure.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []figure.BarSeries{
-		{Name: "float32", Colour: theme.Blue, Values: bars[0]}, {Name: "float64", Colour: theme.Amber, Values: bars[1]}}}
+		{Name: "float32", Colour: figure.Blue, Values: bars[0]}, {Name: "float64", Colour: figure.Amber, Values: bars[1]}}}
 	if err := p.Figure("ladder", "The steps and the op itself; longer is better.", b); err != nil {
 		return err
 	}
@@ -249,7 +248,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	// Other sizes: the steps need work for all multiprocessors.
 	most := p.Timed(8192, 512)
 	ch := figure.Chart{Title: "Product of N x N float32 matrices", XLabel: "N", YLabel: "TFLOP/s", LogX: true, Zero: true}
-	colours := []color.RGBA{theme.Ink, theme.Red, theme.Amber, theme.Muted, theme.Green, theme.Blue}
+	colours := []color.RGBA{figure.Ink, figure.Red, figure.Amber, figure.Muted, figure.Green, figure.Blue}
 	for i, v := range []int{0, 1, 3, 4, 5, 7} {
 		s := figure.Series{Name: []string{"the op", "1: one thread", "3: shared", "4: coalesced", "5: buffered", "7: tensor cores"}[i], Colour: colours[i]}
 		for size := 128; size <= most; size *= 2 {

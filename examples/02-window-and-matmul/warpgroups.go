@@ -6,7 +6,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -114,7 +113,7 @@ func newComparison(sizes [2]int) *comparison {
 		Caption: "TFLOP/s of the product of N x N matrices",
 		Header:  []string{"version", fmt.Sprintf("N = %d", sizes[0]), "gain", fmt.Sprintf("N = %d", sizes[1]), "gain"},
 	}, figure.Bars{Title: "Products of N x N matrices by version", Label: "TFLOP/s", Series: []figure.BarSeries{
-		{Name: fmt.Sprintf("N = %d", sizes[0]), Colour: theme.Amber}, {Name: fmt.Sprintf("N = %d", sizes[1]), Colour: theme.Blue}}}}
+		{Name: fmt.Sprintf("N = %d", sizes[0]), Colour: figure.Amber}, {Name: fmt.Sprintf("N = %d", sizes[1]), Colour: figure.Blue}}}}
 }
 
 // add adds a row, with a shorter name for its bars, and what is gained on the times before, if there are any.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -113,7 +112,7 @@ func (w *windowRun) byRadius(names []string, n int) (ch figure.Chart, at map[[2]
 	ch = figure.Chart{Title: fmt.Sprintf("Window sums of %d float32", n), XLabel: "2 radius + 1", YLabel: "time, µs", Log: true, LogX: true}
 	at = map[[2]int]float64{}
 	for v := range names {
-		s := figure.Series{Name: names[v], Colour: []color.RGBA{theme.Red, theme.Amber, theme.Blue}[v]}
+		s := figure.Series{Name: names[v], Colour: []color.RGBA{figure.Red, figure.Amber, figure.Blue}[v]}
 		for _, radius := range []int{0, 1, 2, 4, 8, 32, 128, 512} {
 			t, err := w.time(v+1, radius, n, 7)
 			if err != nil {

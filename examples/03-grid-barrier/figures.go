@@ -5,7 +5,6 @@ import (
 	"image/color"
 
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // A picture shows how far each warp's results are from the right ones, in percent, after each
@@ -45,7 +44,7 @@ func labels(v []int) (names []string) {
 
 // drawTimes draws the methods' times over the number of blocks.
 func drawTimes(title string, all []times) figure.Chart {
-	colours := []color.RGBA{theme.Red, theme.Amber, theme.Ink, theme.Muted, theme.Blue, theme.Green}
+	colours := []color.RGBA{figure.Red, figure.Amber, figure.Ink, figure.Muted, figure.Blue, figure.Green}
 	chart := figure.Chart{Title: title, XLabel: "blocks", YLabel: "µs a half step", LogX: true}
 	for i, t := range all {
 		chart.Series = append(chart.Series, figure.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y, Spread: t.spread})

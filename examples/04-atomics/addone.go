@@ -8,7 +8,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -106,7 +105,7 @@ func waiting(p *notebook.Page) error {
 	for _, v := range []struct {
 		variant string
 		colour  color.RGBA
-	}{{"mutex", theme.Red}, {"ticket", theme.Amber}, {"atomic", theme.Blue}} {
+	}{{"mutex", figure.Red}, {"ticket", figure.Amber}, {"atomic", figure.Blue}} {
 		s := figure.Series{Name: v.variant, Colour: v.colour}
 		for n := 1; n <= most; n *= 4 {
 			plan, err := versions.Increment(v.variant, n, 1)

@@ -7,7 +7,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
@@ -175,7 +174,7 @@ func bars(p *notebook.Page, text letters) error {
 		lower[k], upper[k] = 100*float64(counts['a'+k])/all, 100*float64(counts['A'+k])/all
 	}
 	letters := figure.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []figure.BarSeries{
-		{Name: "lower case", Colour: theme.Blue, Values: lower}, {Name: "upper case", Colour: theme.Amber, Values: upper},
+		{Name: "lower case", Colour: figure.Blue, Values: lower}, {Name: "upper case", Colour: figure.Amber, Values: upper},
 	}}
 	return p.Figure("letters", fmt.Sprintf("How often each letter occurs in %s. The most frequent one is %c, %s %% of all letters.", text.from, most,
 		figure.Number(lower[most-'a'])), letters)

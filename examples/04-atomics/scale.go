@@ -9,7 +9,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -48,7 +47,7 @@ func scale(p *notebook.Page, text letters) error {
 			}
 			row = append(row, figure.Number(m.Value))
 			if v == 1 {
-				chart.Series = append(chart.Series, figure.BarSeries{Name: kind, Colour: []color.RGBA{theme.Blue, theme.Green, theme.Amber}[k]})
+				chart.Series = append(chart.Series, figure.BarSeries{Name: kind, Colour: []color.RGBA{figure.Blue, figure.Green, figure.Amber}[k]})
 			}
 			chart.Series[k].Values = append(chart.Series[k].Values, m.Value)
 		}

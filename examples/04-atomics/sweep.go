@@ -6,7 +6,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -17,7 +16,7 @@ func sweep(p *notebook.Page, text letters) error {
 	step := p.Timed(5, 985)
 	var charts []figure.Panel
 	t := figure.Table{Caption: "The best grid of each", Header: []string{"version", "blocks", "time", "at 2560 blocks"}}
-	for v, s := range []figure.Series{{Name: "global atomics", Colour: theme.Blue}, {Name: "shared atomics", Colour: theme.Amber}} {
+	for v, s := range []figure.Series{{Name: "global atomics", Colour: figure.Blue}, {Name: "shared atomics", Colour: figure.Amber}} {
 		best, guess := -1, math.NaN()
 		for i := 10; i <= 995; i += step {
 			plan, err := version(p, v+1, len(text.bytes), 32*i, ascii)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/tensor"
@@ -290,7 +289,7 @@ func (l *ladder) compare() error {
 			p.Text("The CPU's times are of this machine, so the figure has the others alone, which were recorded on the GPU named above.")
 		}
 	}
-	bars := figure.Bars{Title: "Time of one sum over " + l.timed, Label: "time, µs", Log: true, Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	bars := figure.Bars{Title: "Time of one sum over " + l.timed, Label: "time, µs", Log: true, Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, s := range l.steps {
 		if s.launches > 0 || p.GPU() != nil {
 			bars.Names = append(bars.Names, s.name)

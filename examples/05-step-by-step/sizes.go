@@ -6,7 +6,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -24,7 +23,7 @@ func sizes(p *notebook.Page) error {
 	}
 	ch := figure.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
 	names := []string{"one thread", "one block, atomics", "16 blocks, atomics", "16 blocks, tree", "16 blocks, in order", "the op"}
-	colours := []color.RGBA{theme.Red, theme.Amber, theme.Ink, theme.Muted, theme.Green, theme.Blue}
+	colours := []color.RGBA{figure.Red, figure.Amber, figure.Ink, figure.Muted, figure.Green, figure.Blue}
 	at := map[[2]int]float64{} // us by version and log2 n
 	for i, name := range names {
 		version := (i + 1) % 6 // the op is version 0

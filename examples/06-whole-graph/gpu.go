@@ -12,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // A profile holds the times of a run of the program on a GPU.
@@ -29,7 +28,7 @@ type limits struct{ Bandwidth, FMAs float64 }
 
 // onGPU shows the times of the program's launches on a GPU, for two batches.
 func onGPU(s *story) error {
-	small, large := profile{images: s.Timed(128, 16), colour: theme.Blue}, profile{images: s.Timed(4096, 32), colour: theme.Amber}
+	small, large := profile{images: s.Timed(128, 16), colour: figure.Blue}, profile{images: s.Timed(4096, 32), colour: figure.Amber}
 	s.Heading("Time by step on a GPU")
 	s.Text(`The same program at its full size, %s, on a GPU, with batches of %d and of %d images. A small batch has so little work for each step that the step costs hardly more than its
 		launch; a large one fills the device.`, widths(s.timedLayers()), small.images, large.images)
@@ -178,7 +177,7 @@ func (s *story) drawRoofline(profiles ...profile) error {
 	}
 	if device.FMAs > 0 {
 		peak := 2 * device.FMAs / 1e9
-		roof := figure.Series{Name: "the device's limits", Colour: theme.Muted}
+		roof := figure.Series{Name: "the device's limits", Colour: figure.Muted}
 		for x := lo; x < hi; x *= 1.05 {
 			roof.X, roof.Y = append(roof.X, x), append(roof.Y, min(x*device.Bandwidth/1e9, peak))
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // An instr is a line of Explain's output: an instruction, by its columns.
@@ -304,8 +303,8 @@ func compared(s *story, passes []cudaops.PassReport) error {
 		counts, megabytes = append(counts, float64(p.Steps)), append(megabytes, float64(p.Traffic)/(1<<20))
 	}
 	s.Table(t)
-	steps.Series = []figure.BarSeries{{Colour: theme.Blue, Values: counts}}
-	traffic.Series = []figure.BarSeries{{Colour: theme.Amber, Values: megabytes}}
+	steps.Series = []figure.BarSeries{{Colour: figure.Blue, Values: counts}}
+	traffic.Series = []figure.BarSeries{{Colour: figure.Amber, Values: megabytes}}
 	if err := s.Figure("passes", "The instructions that compute, and the bytes that they move, after each pass.", steps, traffic); err != nil {
 		return err
 	}

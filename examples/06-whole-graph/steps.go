@@ -8,7 +8,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // timeSteps runs a machine that was made with Timed and returns the steps of its report,
@@ -55,7 +54,7 @@ func memory(s *story) error {
 	} {
 		bars.Names, values = append(bars.Names, line.name), append(values, float64(line.bytes)/(1<<20))
 	}
-	bars.Series = []figure.BarSeries{{Colour: theme.Green, Values: values}}
+	bars.Series = []figure.BarSeries{{Colour: figure.Green, Values: values}}
 	if err := s.Figure("memory", "The memory of a run. Copies of the parameters and their gradients are among the values.", bars); err != nil {
 		return err
 	}

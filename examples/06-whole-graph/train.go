@@ -9,7 +9,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -150,8 +149,8 @@ func (s *story) compare(tape, ours *trained) error {
 		x[i] = float64(i + 1)
 	}
 	losses := figure.Chart{Title: "Loss by step of the training", XLabel: "step", YLabel: "loss", Zero: true, Series: []figure.Series{
-		{Name: "Gorgonia's tape machine", Colour: theme.Amber, X: x, Y: tape.losses},
-		{Name: "Stheno's machine", Colour: theme.Blue, X: x, Y: ours.losses, Dots: true},
+		{Name: "Gorgonia's tape machine", Colour: figure.Amber, X: x, Y: tape.losses},
+		{Name: "Stheno's machine", Colour: figure.Blue, X: x, Y: ours.losses, Dots: true},
 	}}
 	if err := s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses); err != nil {
 		return err
@@ -195,7 +194,7 @@ func graph(s *story) error {
 		}
 		return strings.Compare(a, b)
 	})
-	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Names: names, Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Names: names, Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, name := range names {
 		bars.Series[0].Values = append(bars.Series[0].Values, float64(count[name]))
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -144,7 +143,7 @@ func launches(s *story) error {
 			times[name] = append(times[name], t)
 		}
 	}
-	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, name := range kinds {
 		bars.Names = append(bars.Names, name)
 		bars.Series[0].Values = append(bars.Series[0].Values, notebook.Median(times[name])/1e3)

@@ -15,7 +15,6 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 )
@@ -189,7 +188,7 @@ func percent(wrong, of int) string {
 func (s *story) curves() error {
 	loss := figure.Chart{Title: "Training loss by epoch", XLabel: "epoch", Log: true}
 	wrong := figure.Chart{Title: "Held-out digits that are wrong, %", XLabel: "epoch", Zero: true}
-	colours := []color.RGBA{theme.Blue, theme.Amber, theme.Green, theme.Red, theme.Ink}
+	colours := []color.RGBA{figure.Blue, figure.Amber, figure.Green, figure.Red, figure.Ink}
 	for i, t := range s.nets {
 		x := make([]float64, len(t.losses))
 		for k := range x {

@@ -12,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -193,7 +192,7 @@ func (s *story) compare() error {
 
 // drawBits draws the cost of a letter by step.
 func (s *story) drawBits(h train.History) error {
-	trained := figure.Series{Name: "what is read, mean of some steps", Colour: theme.Blue}
+	trained := figure.Series{Name: "what is read, mean of some steps", Colour: figure.Blue}
 	window := max(len(h.Losses)/40, 1)
 	for at := 0; at+window <= len(h.Losses); at += window {
 		sum := 0.0
@@ -202,13 +201,13 @@ func (s *story) drawBits(h train.History) error {
 		}
 		trained.X, trained.Y = append(trained.X, float64(at)+float64(window+1)/2), append(trained.Y, sum)
 	}
-	held := figure.Series{Name: "what is held out", Colour: theme.Amber}
+	held := figure.Series{Name: "what is held out", Colour: figure.Amber}
 	for _, p := range s.points {
 		held.X, held.Y = append(held.X, float64(p.step)), append(held.Y, p.held)
 	}
 	chart := figure.Chart{Title: "What a letter costs", XLabel: "step", YLabel: "bits", Series: []figure.Series{trained, held}}
 	for n, b := range s.counts {
-		chart.Series = append(chart.Series, figure.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: theme.Muted, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
+		chart.Series = append(chart.Series, figure.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: figure.Muted, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
 	}
 	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are the bits that counting takes for the held-out text, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
 }

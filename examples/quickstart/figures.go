@@ -7,7 +7,6 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // history holds the training curve, one entry an epoch.
@@ -40,11 +39,11 @@ func drawLoss(out string, h history) (string, error) {
 	path := filepath.Join(out, "loss.png")
 	return path, figure.Save(path,
 		figure.Chart{Title: "Loss by epoch", XLabel: "epoch", YLabel: "loss", Log: true, Series: []figure.Series{
-			{Name: "training", Colour: theme.Blue, X: epochs, Y: h.train},
-			{Name: "held out", Colour: theme.Amber, X: epochs, Y: h.held},
+			{Name: "training", Colour: figure.Blue, X: epochs, Y: h.train},
+			{Name: "held out", Colour: figure.Amber, X: epochs, Y: h.held},
 		}},
 		figure.Chart{Title: "Held-out accuracy by epoch", XLabel: "epoch", YLabel: "accuracy, %", Series: []figure.Series{
-			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: theme.Amber, X: epochs, Y: percent},
+			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: figure.Amber, X: epochs, Y: percent},
 		}})
 }
 

@@ -5,7 +5,6 @@ import (
 	"image/color"
 	"math"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -75,7 +74,7 @@ func (ch Chart) size(width vg.Length) vg.Point {
 
 func (ch Chart) draw(c draw.Canvas) {
 	p := newPlot(ch.LogX, ch.Log)
-	p.Add(&plotter.Grid{Horizontal: draw.LineStyle{Color: theme.Rule, Width: 1}})
+	p.Add(&plotter.Grid{Horizontal: draw.LineStyle{Color: Rule, Width: 1}})
 	var lines, marks []plot.Legend
 	for k, s := range ch.Series {
 		line, rings := ch.add(p, s, k)

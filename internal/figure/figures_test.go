@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot/vg"
 )
 
@@ -46,15 +45,15 @@ func TestSameBytes(t *testing.T) {
 // The colours of a page's figures are those of its mode: an SVG has variables in their
 // places, and every variable has a value in both modes.
 func TestThemed(t *testing.T) {
-	style, err := theme.Style()
+	style, err := Style()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range panels() {
 		svg := svgOf(t, p, alone)
-		for _, c := range []color.RGBA{theme.Paper, theme.Ink, theme.Muted, theme.Rule, theme.Blue, theme.Amber, theme.Red, theme.Green} {
-			if strings.Contains(svg, theme.Hex(c)) {
-				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, theme.Hex(c))
+		for _, c := range []color.RGBA{Paper, Ink, Muted, Rule, Blue, Amber, Red, Green} {
+			if strings.Contains(svg, hex(c)) {
+				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, hex(c))
 			}
 		}
 		for _, name := range regexp.MustCompile(`var\(--\w+\)`).FindAllString(svg, -1) {
@@ -74,7 +73,7 @@ func TestThemed(t *testing.T) {
 
 // A logarithmic axis has points in place of bars, and its label mentions that it is logarithmic.
 func TestNoBarsOnLogAxis(t *testing.T) {
-	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: theme.Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
+	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
 	for _, log := range []bool{false, true} {
 		b.Log = log
 		svg := svgOf(t, b, alone)
@@ -95,7 +94,7 @@ func TestLinesDiffer(t *testing.T) {
 	for i := range 8 {
 		s := make([]Series, i+1)
 		x := []float64{1, 2}
-		s[i] = Series{Colour: theme.Ink, X: x, Y: x}
+		s[i] = Series{Colour: Ink, X: x, Y: x}
 		svg := svgOf(t, Chart{Series: s}, alone)
 		dashes := regexp.MustCompile(`stroke:var\(--ink\);stroke-width:2[^"]*`).FindString(svg)
 		shape := strings.Count(regexp.MustCompile(`d="([^"]*)" style="fill:var\(--ink\)`).FindString(svg), "L")
@@ -109,7 +108,7 @@ func TestLinesDiffer(t *testing.T) {
 
 // A chart leaves out points that it cannot show, and breaks its lines there.
 func TestBrokenLines(t *testing.T) {
-	s := Series{Colour: theme.Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
+	s := Series{Colour: Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
 	for _, c := range []struct {
 		log, logX     bool
 		lines, points int
@@ -125,7 +124,7 @@ func TestBrokenLines(t *testing.T) {
 // A spread is drawn as a range, which on a logarithmic axis stays above zero, and a mark as
 // a ring that the legend explains.
 func TestRangesAndMarks(t *testing.T) {
-	ch := Chart{Series: []Series{{Name: "a", Colour: theme.Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
+	ch := Chart{Series: []Series{{Name: "a", Colour: Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
 	plain := svgOf(t, ch, alone)
 	ch.Series[0].Spread = []float64{math.NaN(), 1}
 	if got := strings.Count(svgOf(t, ch, alone), "stroke-width:1.2"); got != 3 || strings.Contains(plain, "stroke-width:1.2") {
@@ -211,7 +210,7 @@ func TestHeatMapColours(t *testing.T) {
 // A chart of one point, and of many, draws its line and is saved.
 func TestSave(t *testing.T) {
 	for _, n := range []int{1, 2, 100} {
-		s := Series{Name: "loss", Colour: theme.Blue}
+		s := Series{Name: "loss", Colour: Blue}
 		for i := range n {
 			s.X, s.Y = append(s.X, float64(i)), append(s.Y, 1/float64(i+1))
 		}
@@ -219,7 +218,7 @@ func TestSave(t *testing.T) {
 		if err := Save(path, Chart{Title: "Loss", XLabel: "epoch", Log: true, Series: []Series{s}}); err != nil {
 			t.Fatal(err)
 		}
-		if blue := count(readPNG(t, path))[theme.Blue]; blue < 30 {
+		if blue := count(readPNG(t, path))[Blue]; blue < 30 {
 			t.Errorf("%d points: %d pixels of the line's colour, want at least 30", n, blue)
 		}
 	}
@@ -275,7 +274,7 @@ func TestPictures(t *testing.T) {
 			}
 		}
 	}
-	if Viridis(math.NaN()) != theme.Paper || Viridis(2) != Viridis(1) || Grey(0) != theme.Paper || Grey(1) != theme.RGB(0) || Diverging(-3) != theme.Red || Diverging(1) != theme.Blue || Diverging(0) != theme.Paper {
+	if Viridis(math.NaN()) != Paper || Viridis(2) != Viridis(1) || Grey(0) != Paper || Grey(1) != RGB(0) || Diverging(-3) != Red || Diverging(1) != Blue || Diverging(0) != Paper {
 		t.Error("a value at or beyond an end has no colour of its own")
 	}
 	seen := map[color.RGBA]bool{}
@@ -314,16 +313,16 @@ func panels() []Panel {
 	wave := []float32{0, .2, .4, .6}
 	return []Panel{
 		Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []Series{
-			{Name: "left", Colour: theme.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
-			{Name: "a long name that takes the legend's second line", Colour: theme.Red, X: x, Y: y, Dots: true},
+			{Name: "left", Colour: Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: Red, X: x, Y: y, Dots: true},
 		}},
 		HeatMap{Title: "Gain", XLabel: "threads", YLabel: "blocks", Label: "%", Gain: true,
 			Columns: []string{"32", "64"}, Rows: []string{"1", "2"}, Values: [][]float64{{10, 20}, {55, -100}}},
 		HeatMap{Title: "Much <of> it", Label: "us", Columns: []string{"a", "b", "c"}, Rows: []string{"1"}, Values: [][]float64{{1, math.NaN(), 1600}}},
 		Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "shared tree"},
-			Series: []BarSeries{{Colour: theme.Blue, Values: []float64{31000, 0.02}, Spread: []float64{0, 0.001}}}},
+			Series: []BarSeries{{Colour: Blue, Values: []float64{31000, 0.02}, Spread: []float64{0, 0.001}}}},
 		Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijkl", ""),
-			Series: []BarSeries{{Name: "lower", Colour: theme.Green, Values: []float64{8, 2, 3, 4, 12}}, {Name: "upper", Colour: theme.Amber, Values: []float64{1, 2, 3}}}},
+			Series: []BarSeries{{Name: "lower", Colour: Green, Values: []float64{8, 2, 3, 4, 12}}, {Name: "upper", Colour: Amber, Values: []float64{1, 2, 3}}}},
 		Pictures{Title: "A wave", Zoom: 90, Colour: Viridis, Images: []Image{{Width: 2, Values: wave, Text: "right"}, {Width: 2, Values: wave, Text: "NOT SO", Wrong: true}}},
 	}
 }

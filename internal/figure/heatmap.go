@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
@@ -108,7 +107,7 @@ func (h HeatMap) size(width vg.Length) vg.Point {
 func (h HeatMap) draw(c draw.Canvas) {
 	s, _ := h.scale()
 	c = head(c, h.Title)
-	sty := style(labelSize, theme.Muted)
+	sty := style(labelSize, Muted)
 	sty.XAlign = text.XRight
 	c.FillText(sty, vg.Point{X: c.Max.X, Y: c.Max.Y - 8}, axisLabel(h.Label, true))
 	colours := newPlot(false, false)

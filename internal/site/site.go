@@ -18,7 +18,7 @@ import (
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/stheno-ml/stheno/internal/theme"
+	"github.com/stheno-ml/stheno/internal/figure"
 )
 
 // A section is a group of pages in the navigation, by their paths in the repository.
@@ -50,7 +50,7 @@ type builder struct {
 
 // build returns the files of the site of a repository, by their names.
 func build(repository fs.FS) (map[string][]byte, error) {
-	style, err := theme.Style()
+	style, err := figure.Style()
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (b *builder) source(name string, text []byte) ([]byte, error) {
 	}
 	lexer := lexers.Match(path.Base(name))
 	if slices.Contains([]string{".cu", ".cuh"}, path.Ext(name)) {
-		lexer = theme.CUDA
+		lexer = figure.CUDA()
 	}
 	code, err := block(lexer, string(text), "")
 	if err != nil {
@@ -218,7 +218,7 @@ func (b *builder) source(name string, text []byte) ([]byte, error) {
 func block(lexer chroma.Lexer, code, file string) ([]byte, error) {
 	var inner any = code
 	if lexer != nil {
-		coloured, err := theme.Highlight(lexer, code)
+		coloured, err := figure.Highlight(lexer, code)
 		if err != nil {
 			return nil, err
 		}

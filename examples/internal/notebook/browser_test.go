@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // frames is a page that shows others in windows of a width, and a script that writes what the
@@ -182,7 +182,7 @@ func checkColours(t *testing.T, browser, page string) {
 			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
 		}
 	}
-	for name, c := range map[string]color.RGBA{"ink of the text": theme.Ink, "blue of the lines": theme.Blue, "dark red of the heat map": theme.RGB(0xb40426)} {
+	for name, c := range map[string]color.RGBA{"ink of the text": figure.Ink, "blue of the lines": figure.Blue, "dark red of the heat map": figure.RGB(0xb40426)} {
 		n := 0
 		for s, pixels := range seen {
 			if max(s.R, c.R)-min(s.R, c.R) < 2 && max(s.G, c.G)-min(s.G, c.G) < 2 && max(s.B, c.B)-min(s.B, c.B) < 2 { // perhaps rounded another way

@@ -10,7 +10,6 @@ import (
 	"regexp"
 
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // maxPage is the most bytes that a page may have.
@@ -31,7 +30,7 @@ func (p *Page) add(block string, data any) {
 
 // save writes the page: one file that needs no other and no script.
 func (p *Page) save() error {
-	style, err := theme.Style()
+	style, err := figure.Style()
 	if p.failed != nil {
 		err = p.failed
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gonum.org/v1/gonum/stat"
@@ -260,7 +259,7 @@ func (p *Page) Source(file, function string) error {
 			return fmt.Errorf("kernels/%s: %w", file, err)
 		}
 	}
-	p.preformatted("kernels/"+file, code, theme.CUDA)
+	p.preformatted("kernels/"+file, code, figure.CUDA())
 	return nil
 }
 
@@ -300,7 +299,7 @@ func (p *Page) preformatted(caption, text string, lexer chroma.Lexer) {
 	}
 	var code any = text
 	if lexer != nil {
-		coloured, err := theme.Highlight(lexer, text)
+		coloured, err := figure.Highlight(lexer, text)
 		if code = coloured; err != nil && p.failed == nil {
 			p.failed = err
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -59,17 +58,17 @@ func panels() []figure.Panel {
 	}
 	return []figure.Panel{
 		figure.Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []figure.Series{
-			{Name: "left", Colour: theme.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []figure.Mark{{At: 3, Text: "best 40 GB/s"}}},
-			{Name: "a long name that takes the legend's second line", Colour: theme.Red},
-			{Name: "points", Colour: theme.Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
+			{Name: "left", Colour: figure.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []figure.Mark{{At: 3, Text: "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: figure.Red},
+			{Name: "points", Colour: figure.Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
 		}},
 		figure.HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
 			Columns: []string{"32", "64", "128", "256"}, Rows: []string{"1", "2", "4"},
 			Values: [][]float64{{10, 20, -30, 40}, {-1, 2, 3, 4}, {55, 100, 0, -100}}},
 		figure.Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
-			Series: []figure.BarSeries{{Colour: theme.Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
+			Series: []figure.BarSeries{{Colour: figure.Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
 		figure.Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
-			Series: []figure.BarSeries{{Name: "lower", Colour: theme.Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: theme.Amber, Values: []float64{1, 2, 3, 1, 1}}}},
+			Series: []figure.BarSeries{{Name: "lower", Colour: figure.Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: figure.Amber, Values: []float64{1, 2, 3, 1, 1}}}},
 		figure.Pictures{Title: "A wave", Zoom: 3, Colour: figure.Viridis, Images: []figure.Image{{Width: 64, Values: wave, Text: "right"}, {Width: 64, Values: wave, Text: "NOT SO", Wrong: true}}},
 		figure.HeatMap{Title: "Much <of> it", Label: "us", Columns: strings.Split("abcdefghijklmnop", ""), Rows: []string{"1"}, Values: [][]float64{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, math.NaN(), 15, 1600}}},
 		figure.HeatMap{Title: "Nothing yet"},
