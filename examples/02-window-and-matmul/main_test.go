@@ -15,7 +15,7 @@ import (
 // The program runs on small sizes, its results are right (it fails if not), and
 // its text, page and figures are there.
 func TestWindowAndMatmul(t *testing.T) {
-	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "", "") }, 6,
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, "", "") }, 6,
 		"void add_simple(", "func addByHand(", "func resident(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
 		"Step 7: tensor cores", "struct Barriers", "Step 14: float32 again", "warpgroups.png", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png")
 }
@@ -109,5 +109,5 @@ func TestReadPeers(t *testing.T) {
 
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "", "") })
+	notebooktest.Recorded(t, files, func(p *notebook.Page) { run(p, "", "") })
 }

@@ -30,25 +30,32 @@ func (s square) plan(dev kernels.Device, dt kernels.Dtype) (*kernels.Plan, error
 
 // check compares some elements of a product with sums in float64.
 func check[T kernels.Float](s square, a, b []T, out []byte) error {
-	got, n := kernels.Elements[T](out), s.n
-	for k := range 60 {
+	return checkElements[T](fmt.Sprintf("%+v", s), out, s.n, 60, s.n, func(i, j, l int) float64 {
+		at := i*s.n + l
+		if s.transA {
+			at = l*s.n + i
+		}
+		return float64(a[at]) * float64(b[l*s.n+j])
+	})
+}
+
+// checkElements compares elements of a product of n x n matrices with the sums of their terms in
+// float64.
+func checkElements[T kernels.Float](name string, out []byte, n, elements, terms int, term func(i, j, l int) float64) error {
+	got, epsilon := kernels.Elements[T](out), 0x1p-23
+	if _, double := any(got).([]float64); double {
+		epsilon = 0x1p-52
+	}
+	for k := range elements {
 		i, j := k*104729%n, (k*7919+n-1)%n
 		sum, abs := 0.0, 0.0
-		for l := range n {
-			at := i*n + l
-			if s.transA {
-				at = l*n + i
-			}
-			t := float64(a[at]) * float64(b[l*n+j])
+		for l := range terms {
+			t := term(i, j, l)
 			sum += t
 			abs += math.Abs(t)
 		}
-		epsilon := 0x1p-23
-		if _, double := any(got).([]float64); double {
-			epsilon = 0x1p-52
-		}
 		if v := float64(got[i*n+j]); !(math.Abs(v-sum) <= epsilon*abs*(3+math.Sqrt(float64(n)))) {
-			return fmt.Errorf("element (%d, %d) of %+v is %v, want %v", i, j, s, v, sum)
+			return fmt.Errorf("element (%d, %d) of %s is %v, want %v", i, j, name, v, sum)
 		}
 	}
 	return nil
@@ -62,36 +69,32 @@ type climber struct {
 	us  map[square]float64 // the times in float32
 }
 
-func (c *climber) time(s square, dt kernels.Dtype) (float64, error) {
-	count := s.n * s.n
-	operands := func() [][]byte {
-		if dt == kernels.Float32 {
-			if len(c.f32) < 2*count {
-				c.f32 = fill[float32](2*count, 5)
-			}
-			return [][]byte{kernels.Bytes(c.f32[:count]), kernels.Bytes(c.f32[count : 2*count])}
-		}
-		if len(c.f64) < 2*count {
-			c.f64 = fill[float64](2*count, 6)
-		}
-		return [][]byte{kernels.Bytes(c.f64[:count]), kernels.Bytes(c.f64[count : 2*count])}
-	}
+func (c *climber) time(s square, dt kernels.Dtype) float64 {
 	published := notebook.Case{} // none of a transposed matrix
 	if !s.transA {
 		published = benchmark(s.version, s.n, dt)
 	}
-	m, err := onGPU(c.p, fmt.Sprintf("matmul %v, %d, version %d, transA %v", dt, s.n, s.version, s.transA), published, 7,
-		func() (*kernels.Plan, error) { return s.plan(c.p.Target(), dt) }, operands,
-		func(out []byte) error {
-			if dt == kernels.Float32 {
-				return check(s, c.f32[:count], c.f32[count:2*count], out)
-			}
-			return check(s, c.f64[:count], c.f64[count:2*count], out)
-		})
+	us := c.p.Benchmark(fmt.Sprintf("matmul %v, %d, version %d, transA %v", dt, s.n, s.version, s.transA), published, func() float64 {
+		if dt == kernels.Float64 {
+			return timeProduct(c.p, s, dt, &c.f64, 6)
+		}
+		return timeProduct(c.p, s, dt, &c.f32, 5)
+	}).Value
 	if dt == kernels.Float32 {
-		c.us[s] = m.Value
+		c.us[s] = us
 	}
-	return m.Value, err
+	return us
+}
+
+// timeProduct times a product of the numbers in memory, which grows where it must.
+func timeProduct[T kernels.Float](p *notebook.Page, s square, dt kernels.Dtype, memory *[]T, seed uint32) float64 {
+	count := s.n * s.n
+	if len(*memory) < 2*count {
+		*memory = fill[T](2*count, seed)
+	}
+	a, b := (*memory)[:count], (*memory)[count:2*count]
+	plan := notebook.Must(s.plan(p.Target(), dt))
+	return p.MeanTime(plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, 7, func(out []byte) error { return check(s, a, b, out) })
 }
 
 // teraflops is the rate of a product of n x n matrices that takes us.
@@ -111,18 +114,15 @@ type step struct {
 }
 
 // show shows all but what was measured.
-func (s step) show(p *notebook.Page) error {
+func (s step) show(p *notebook.Page) {
 	p.Heading(s.heading)
 	p.Text("%s", s.before)
 	for _, from := range s.sources {
-		if err := p.Sources(from.file, from.functions...); err != nil {
-			return err
-		}
+		p.Source(from.file, from.functions...)
 	}
 	if s.after != "" {
 		p.Text("%s", s.after)
 	}
-	return nil
 }
 
 var steps = []step{
@@ -153,11 +153,11 @@ var steps = []step{
 }
 
 // matrices climbs the ladder.
-func matrices(p *notebook.Page) (*climber, error) {
+func matrices(p *notebook.Page) *climber {
 	n := p.Timed(4096, 256)
 	names := append([]string{"the op, `ops.MatMul`"}, versionsOf("MatMul")[:last]...)
 	if len(names) != last+1 || len(steps) != last {
-		return nil, fmt.Errorf("MatMul has %d versions and %d steps here, want %d", len(names)-1, len(steps), last)
+		notebook.Fail("MatMul has %d versions and %d steps here, want %d", len(names)-1, len(steps), last)
 	}
 	p.Heading("The product of matrices")
 	p.Text(`2 N^3 operations on 2 N^2 numbers: every number is used N times, and a fast product is one that loads it few times. Seven steps, each a version of
@@ -165,34 +165,24 @@ func matrices(p *notebook.Page) (*climber, error) {
 		batches. Rates below are for N = %d.`, "`versions.Version(3).MatMul(a, b)`", n)
 	c := &climber{p: p, us: map[square]float64{}}
 	us := map[kernels.Dtype][]float64{}
-	tell := func(version int) error {
+	tell := func(version int) {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-			t, err := c.time(square{version: version, n: n}, dt)
-			if err != nil {
-				return err
-			}
-			us[dt] = append(us[dt], t)
+			us[dt] = append(us[dt], c.time(square{version: version, n: n}, dt))
 		}
-		return nil
 	}
-	if err := tell(0); err != nil {
-		return nil, err
-	}
+	tell(0)
 	for i, s := range steps {
-		if err := s.show(p); err != nil {
-			return nil, err
-		}
-		if err := tell(i + 1); err != nil {
-			return nil, err
-		}
+		s.show(p)
+		tell(i + 1)
 		f32, f64 := us[kernels.Float32], us[kernels.Float64]
 		p.Text("float32: %s TFLOP/s, float64: %s.", figure.Number(teraflops(n, f32[i+1])), figure.Number(teraflops(n, f64[i+1])))
 	}
-	return c, ladder(c, n, names, us)
+	ladder(c, n, names, us)
+	return c
 }
 
 // ladder shows the steps side by side, with other layouts and sizes.
-func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) error {
+func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) {
 	p := c.p
 	p.Heading("What each step gains")
 	odd := n + 1
@@ -202,14 +192,8 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	order := []int{1, 2, 3, 4, 5, 6, 7, 0}
 	for i, v := range order {
 		f32, f64 := us[kernels.Float32], us[kernels.Float64]
-		trans, err := c.time(square{version: v, n: n, transA: true}, kernels.Float32)
-		if err != nil {
-			return err
-		}
-		uneven, err := c.time(square{version: v, n: odd}, kernels.Float32)
-		if err != nil {
-			return err
-		}
+		trans := c.time(square{version: v, n: n, transA: true}, kernels.Float32)
+		uneven := c.time(square{version: v, n: odd}, kernels.Float32)
 		name, gains := fmt.Sprintf("%d: %s", v, names[v]), [2]string{"", ""}
 		if v == 0 {
 			name = names[v]
@@ -217,19 +201,11 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 			gains = [2]string{gain(f32[v-1], f32[v]), gain(f64[v-1], f64[v])}
 		}
 		rates := [4]float64{teraflops(n, f32[v]), teraflops(n, trans), teraflops(odd, uneven), teraflops(n, f64[v])}
-		t.Rows = append(t.Rows, []string{name, figure.Number(rates[0]), gains[0], figure.Number(rates[1]), figure.Number(rates[2]), figure.Number(rates[3]), gains[1]})
+		t.Add(name, rates[0], gains[0], rates[1], rates[2], rates[3], gains[1])
 		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
 	}
 	side := p.Size(2048, 1024, 128) // a CPU takes a second
-	single, err := onHost[float32](p, side, kernels.Float32)
-	if err != nil {
-		return err
-	}
-	double, err := onHost[float64](p, side, kernels.Float64)
-	if err != nil {
-		return err
-	}
-	t.Rows = append(t.Rows, []string{fmt.Sprintf("CPU: the Go body, N = %d", side), figure.Number(single), "", "", "", figure.Number(double), ""})
+	t.Add(fmt.Sprintf("CPU: the Go body, N = %d", side), onHost[float32](p, side, kernels.Float32), "", "", "", onHost[float64](p, side, kernels.Float64), "")
 	p.Table(t)
 	p.Text("The last row is the CPU of this machine, by the Go body of all these kernels: the BLAS that Gorgonia uses, on all cores.")
 	labels := make([]string, len(order))
@@ -241,9 +217,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	}
 	b := figure.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []figure.BarSeries{
 		{Name: "float32", Colour: figure.Blue, Values: bars[0]}, {Name: "float64", Colour: figure.Amber, Values: bars[1]}}}
-	if err := p.Figure("ladder", "The steps and the op itself; longer is better.", b); err != nil {
-		return err
-	}
+	p.Figure("ladder", "The steps and the op itself; longer is better.", b)
 
 	// Other sizes: the steps need work for all multiprocessors.
 	most := p.Timed(8192, 512)
@@ -254,30 +228,22 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 		for size := 128; size <= most; size *= 2 {
 			time := us[kernels.Float32][v]
 			if size != n {
-				var err error
-				if time, err = c.time(square{version: v, n: size}, kernels.Float32); err != nil {
-					return err
-				}
+				time = c.time(square{version: v, n: size}, kernels.Float32)
 			}
 			s.X, s.Y = append(s.X, float64(size)), append(s.Y, teraflops(size, time))
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	return p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", ch)
+	p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", ch)
 }
 
 // onHost returns the rate in TFLOP/s of the Go body, which is that of all versions, on
 // n x n matrices.
-func onHost[T kernels.Float](p *notebook.Page, n int, dt kernels.Dtype) (float64, error) {
+func onHost[T kernels.Float](p *notebook.Page, n int, dt kernels.Dtype) float64 {
 	a, b := fill[T](n*n, 7), fill[T](n*n, 8)
-	plan, err := square{version: last, n: n}.plan(kernels.HostDevice(), dt)
-	if err != nil {
-		return 0, err
-	}
+	plan := notebook.Must(square{version: last, n: n}.plan(kernels.HostDevice(), dt))
 	out := kernels.Bytes(make([]T, n*n))
-	time, err := p.Time(fmt.Sprintf("matmul, host, %v", dt), func() error { return plan.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, out, nil) })
-	if err != nil {
-		return 0, err
-	}
-	return teraflops(n, 1000*time.Value), check(square{n: n}, a, b, out)
+	time := p.Time(fmt.Sprintf("matmul, host, %v", dt), func() { notebook.Check(plan.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, out, nil)) })
+	notebook.Check(check(square{n: n}, a, b, out))
+	return teraflops(n, 1000*time.Value)
 }

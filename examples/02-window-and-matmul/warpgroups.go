@@ -46,18 +46,15 @@ var warpgroupSteps = []step{
 func warpgroupSizes(p *notebook.Page) [2]int { return [2]int{p.Timed(4096, 256), p.Timed(8192, 512)} }
 
 // warpgroups climbs on, from version 8, on compute capability 9.0. before are the times of the steps before, and measured is the file of cuBLAS's.
-func warpgroups(p *notebook.Page, before map[square]float64, measured string) error {
+func warpgroups(p *notebook.Page, before map[square]float64, measured string) {
 	r := &racer{p: p, squares: map[int]*squares{}, us: map[[2]int]float64{}}
 	if measured != "" {
-		var err error
-		if r.cublas, err = readPeers(measured); err != nil {
-			return err
-		}
+		r.cublas = notebook.Must(readPeers(measured))
 	}
 	sizes := warpgroupSizes(p)
 	last := len(versions.Docs("MatMul"))
 	if len(warpgroupSteps) != last-versions.TiledMatMuls {
-		return fmt.Errorf("there are %d steps for versions %d to %d", len(warpgroupSteps), versions.TiledMatMuls+1, last)
+		notebook.Fail("there are %d steps for versions %d to %d", len(warpgroupSteps), versions.TiledMatMuls+1, last)
 	}
 	for v := 1; v <= versions.TiledMatMuls; v++ {
 		for _, n := range sizes {
@@ -75,30 +72,24 @@ func warpgroups(p *notebook.Page, before map[square]float64, measured string) er
 		does the same for all shapes. Times are of the product alone, of operands that are rounded already.`)
 	if dev := p.GPU(); dev != nil && (dev.Major != 9 || dev.Minor != 0) {
 		p.Text("This GPU has compute capability %d.%d: it runs none of them.", dev.Major, dev.Minor)
-		return nil
+		return
 	}
 	for _, version := range []int{opFloat32, opBF16, ceiling} {
 		for _, n := range sizes {
-			if err := r.time(version, n); err != nil {
-				return err
-			}
+			r.time(version, n)
 		}
 	}
 	for i, s := range warpgroupSteps {
 		version := versions.TiledMatMuls + 1 + i
-		if err := s.show(p); err != nil {
-			return err
-		}
+		s.show(p)
 		var rates [2]string
 		for k, n := range sizes {
-			if err := r.time(version, n); err != nil {
-				return err
-			}
+			r.time(version, n)
 			rates[k] = figure.Number(teraflops(n, r.us[[2]int{version, n}]))
 		}
 		p.Text("N = %d: %s TFLOP/s, N = %d: %s.", sizes[0], rates[0], sizes[1], rates[1])
 	}
-	return r.summary(sizes, last)
+	r.summary(sizes, last)
 }
 
 // A comparison has the rates of products of two sizes, as rows of a table and as bars.
@@ -139,7 +130,7 @@ func (c *comparison) bar(name string, rates [2]float64) {
 }
 
 // summary shows the steps side by side.
-func (r *racer) summary(sizes [2]int, last int) error {
+func (r *racer) summary(sizes [2]int, last int) {
 	p, names, none := r.p, versionsOf("MatMul"), [2]float64{}
 	us := func(version int) [2]float64 {
 		return [2]float64{r.us[[2]int{version, sizes[0]}], r.us[[2]int{version, sizes[1]}]}
@@ -147,10 +138,7 @@ func (r *racer) summary(sizes [2]int, last int) error {
 	var cublas [2][2]float64
 	for i, dtype := range []string{"float32", "BF16"} {
 		for k, n := range sizes {
-			var err error
-			if cublas[i][k], err = r.peer(dtype, n); err != nil {
-				return err
-			}
+			cublas[i][k] = r.peer(dtype, n)
 		}
 	}
 	p.Heading("What these steps gain")
@@ -182,10 +170,10 @@ func (r *racer) summary(sizes [2]int, last int) error {
 		level-2 cache, larger tiles, the order of the tiles and clusters count.`, sizes[0], sizes[1])
 	p.Text(`Version 13 reaches %s of the ceiling at N = %d, and version 14 %s of a sixth of it. The ceiling is what the same instructions take for
 		factors that are there; no copy, no barrier.`, share(us(ceiling)[1], us(last - 1)[1]), sizes[1], share(6*us(ceiling)[1], us(last)[1]))
-	return p.Figure("warpgroups", "All steps in float32, 1 to 7 and 14, and in BF16, 8 to 13, beside the op, cuBLAS, and the tensor cores alone; longer is better.", c.b)
+	p.Figure("warpgroups", "All steps in float32, 1 to 7 and 14, and in BF16, 8 to 13, beside the op, cuBLAS, and the tensor cores alone; longer is better.", c.b)
 }
 
 // share prints the rate of the later of two times as a part of that of the other.
 func share(ceiling, us float64) string {
-	return notebook.Measured{Value: 100 * ceiling / us, Unit: "%"}.String()
+	return notebook.In(100*ceiling/us, "%").String()
 }

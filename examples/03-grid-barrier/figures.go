@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"image/color"
 
 	"github.com/stheno-ml/stheno/internal/figure"
 )
@@ -43,11 +42,6 @@ func labels(v []int) (names []string) {
 }
 
 // drawTimes draws the methods' times over the number of blocks.
-func drawTimes(title string, all []times) figure.Chart {
-	colours := []color.RGBA{figure.Red, figure.Amber, figure.Ink, figure.Muted, figure.Blue, figure.Green}
-	chart := figure.Chart{Title: title, XLabel: "blocks", YLabel: "µs a half step", LogX: true}
-	for i, t := range all {
-		chart.Series = append(chart.Series, figure.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y, Spread: t.spread})
-	}
-	return chart
+func drawTimes(title string, methods []figure.Series) figure.Chart {
+	return figure.Chart{Title: title, XLabel: "blocks", YLabel: "µs a half step", LogX: true, Series: methods}
 }

@@ -27,16 +27,14 @@ type profile struct {
 type limits struct{ Bandwidth, FMAs float64 }
 
 // onGPU shows the times of the program's launches on a GPU, for two batches.
-func onGPU(s *story) error {
+func onGPU(s *story) {
 	small, large := profile{images: s.Timed(128, 16), colour: figure.Blue}, profile{images: s.Timed(4096, 32), colour: figure.Amber}
 	s.Heading("Time by step on a GPU")
 	s.Text(`The same program at its full size, %s, on a GPU, with batches of %d and of %d images. A small batch has so little work for each step that the step costs hardly more than its
 		launch; a large one fills the device.`, widths(s.timedLayers()), small.images, large.images)
 	t := figure.Table{Caption: "A run, forward and backward", Header: []string{"batch", "steps", "all launches", "steps added up", "products of them", "with the copies"}}
 	for _, pr := range []*profile{&small, &large} {
-		if err := s.measure(pr); err != nil {
-			return err
-		}
+		s.measure(pr)
 		count, sum, products := "-", math.NaN(), math.NaN()
 		if len(pr.steps) > 0 {
 			count, sum, products = fmt.Sprint(len(pr.steps)), 0, 0
@@ -47,16 +45,13 @@ func onGPU(s *story) error {
 				products += micros(step.Time)
 			}
 		}
-		t.Rows = append(t.Rows, []string{fmt.Sprint(pr.images), count, notebook.Micros(pr.launches.Value).String(),
-			notebook.Micros(sum).String(), notebook.Micros(products).String(), notebook.Micros(pr.run.Value).String()})
+		t.Add(pr.images, count, notebook.Micros(pr.launches.Value), notebook.Micros(sum), notebook.Micros(products), notebook.Micros(pr.run.Value))
 	}
 	s.Table(t)
 	s.Text(`The launches of a run are one CUDA graph, which the device works through without the host: that is the time of all launches. To time the steps one by one, the clock is read before and after each, which takes
 		time itself. With its copies a run takes longer: images, labels and parameters go to the device in every run, and the gradients come back, because the solver is Gorgonia's and works on the host.`)
-	if err := s.drawSteps(small, large); err != nil {
-		return err
-	}
-	return s.drawRoofline(small, large)
+	s.drawSteps(small, large)
+	s.drawRoofline(small, large)
 }
 
 // timedLayers are the widths of the layers that the GPU's times are for.
@@ -67,74 +62,46 @@ func (s *story) timedLayers() []int {
 
 // timedNetwork is the program that the GPU's times are for, with values bound to all of
 // its inputs.
-func (s *story) timedNetwork(images int) (*network, error) {
-	net, err := newNetwork(images, s.timedLayers())
-	if err != nil {
-		return nil, err
-	}
-	if err := net.initialise(1); err != nil {
-		return nil, err
-	}
+func (s *story) timedNetwork(images int) *network {
+	net := notebook.Must(newNetwork(images, s.timedLayers()))
+	net.initialise(1)
 	b := batch{}
 	b.images, b.labels = drawBatch(rand.New(rand.NewPCG(7, 8)), images)
-	return net, net.bind(b)
+	notebook.Check(net.bind(b))
+	return net
 }
 
 // measure times the program on a GPU, or takes the times from the record.
-func (s *story) measure(pr *profile) (err error) {
+func (s *story) measure(pr *profile) {
 	const runs = 31
 	key := fmt.Sprintf("batch %d", pr.images)
-	on := func(f func(vm *cudaops.VM) error, opts ...cudaops.Option) error {
-		net, err := s.timedNetwork(pr.images)
-		if err != nil {
-			return err
-		}
-		vm, err := newVM(s.Page, net.graph, opts...)
-		if err != nil {
-			return err
-		}
+	machine := func(opts ...cudaops.Option) *cudaops.VM {
+		return newVM(s.Page, s.timedNetwork(pr.images).graph, opts...)
+	}
+	pr.steps, _ = notebook.Keep(s.Page, key+", steps", func() []cudaops.Step {
+		vm := machine(cudaops.Timed())
 		defer vm.Close()
-		return f(vm)
-	}
-	if pr.steps, _, err = notebook.Keep(s.Page, key+", steps", func() (steps []cudaops.Step, err error) {
-		err = on(func(vm *cudaops.VM) (err error) { steps, err = timeSteps(vm, runs); return err }, cudaops.Timed())
-		return steps, err
-	}); err != nil {
-		return err
-	}
+		return timeSteps(vm, runs)
+	})
 	// The graph is that of the benchmarks.
 	same := notebook.Case{Op: fmt.Sprintf("MLP %s, gradient", widths(s.timedLayers())), Name: key, Dtype: "f32"}
-	if pr.launches, err = s.Benchmark(key+", launches", same, func() (float64, error) {
-		net, err := s.timedNetwork(pr.images)
-		if err != nil {
-			return 0, err
-		}
-		timing, err := bench.TimeGraph(s.GPU().Ordinal, net.graph, runs, 10*time.Second)
-		if err != nil {
-			return 0, err
-		}
-		return notebook.Median(timing.Runs), nil
-	}); err != nil {
-		return err
-	}
-	pr.run, err = s.Measure(key+", run", "us", func() (float64, error) {
-		var times []time.Duration
-		err := on(func(vm *cudaops.VM) error {
-			for range runs {
-				if err := vm.RunAll(); err != nil {
-					return err
-				}
-				times = append(times, vm.Report().Time)
-			}
-			return nil
-		})
-		return notebook.Median(times), err
+	pr.launches = s.Benchmark(key+", launches", same, func() float64 {
+		return notebook.Median(notebook.Must(bench.TimeGraph(s.GPU().Ordinal, s.timedNetwork(pr.images).graph, runs, 10*time.Second)).Runs)
 	})
-	return err
+	pr.run = s.Measure(key+", run", "us", func() float64 {
+		vm := machine()
+		defer vm.Close()
+		var times []time.Duration
+		for range runs {
+			notebook.Check(vm.RunAll())
+			times = append(times, vm.Report().Time)
+		}
+		return notebook.Median(times)
+	})
 }
 
 // drawSteps draws the time of each step, a picture for each batch.
-func (s *story) drawSteps(profiles ...profile) error {
+func (s *story) drawSteps(profiles ...profile) {
 	var panels []figure.Panel
 	for _, pr := range profiles {
 		bars := figure.Bars{Title: fmt.Sprintf("Batch %d", pr.images), Label: "time, µs", Series: []figure.BarSeries{{Colour: pr.colour}}}
@@ -144,21 +111,18 @@ func (s *story) drawSteps(profiles ...profile) error {
 		}
 		panels = append(panels, bars)
 	}
-	return s.Figure("steps", "The time of each step of a run on the GPU, timed one by one, in the order of the run.", panels...)
+	s.Figure("steps", "The time of each step of a run on the GPU, timed one by one, in the order of the run.", panels...)
 }
 
 // drawRoofline draws the speed of each step over its arithmetic intensity, with the
 // limits of the device.
-func (s *story) drawRoofline(profiles ...profile) error {
+func (s *story) drawRoofline(profiles ...profile) {
 	s.Heading("The roofline")
 	s.Text(`How good are these times? A step reads and writes memory, and it computes. For both the device has a limit, and the one that takes longer decides. Which one that is depends on a step's arithmetic intensity, how many
 		operations it does for each byte: an element-wise op does less than one, a product of large matrices a hundred. Drawn over the intensity, the limits on the speed look like a roof: a slope where
 		memory decides, and a ceiling where arithmetic does.`)
 	chart := figure.Chart{Title: "Speed of each step", XLabel: "operations per byte", YLabel: "GFLOP/s", Log: true, LogX: true}
-	device, _, err := notebook.Keep(s.Page, "limits", func() (limits, error) { return limits{s.GPU().Bandwidth, s.GPU().FMAs}, nil })
-	if err != nil {
-		return err
-	}
+	device, _ := notebook.Keep(s.Page, "limits", func() limits { return limits{s.GPU().Bandwidth, s.GPU().FMAs} })
 	lo, hi := 0.1, 100.0
 	for _, pr := range profiles {
 		dots := figure.Series{Name: fmt.Sprintf("batch %d", pr.images), Colour: pr.colour, Dots: true}
@@ -184,9 +148,7 @@ func (s *story) drawRoofline(profiles ...profile) error {
 		chart.Series = append(chart.Series, roof)
 	}
 	caption := "Each dot is a step. The slope is the memory's peak bandwidth, the ceiling what ordinary multiply-adds in float32 reach."
-	if err := s.Figure("roofline", caption, chart); err != nil {
-		return err
-	}
+	s.Figure("roofline", caption, chart)
 	s.Text(`A dot far below the roof is a step that is too small for the device: it is over before all of the device is at work. A dot above the slope has inputs in the level-2 cache, where the step before left them. A dot
 		above the ceiling is a product on tensor cores, which are faster than ordinary multiply-adds.`)
 	for _, pr := range profiles {
@@ -194,7 +156,6 @@ func (s *story) drawRoofline(profiles ...profile) error {
 			s.Text("With the batch of %d images all steps together take %s times as long as the roof allows.", pr.images, figure.Number(over))
 		}
 	}
-	return nil
 }
 
 // overRoof is the time of all steps over that which the device's limits allow, NaN if it is not recorded.
@@ -238,14 +199,13 @@ func shorten(text string, n int) string {
 	return text
 }
 
-func learnt(s *story) error {
+func learnt(s *story) {
 	s.Heading("What we learnt")
 	r := s.vm.Report()
 	s.Text(`A graph records which value depends on which, and no more is needed to run it well. Of the %d nodes of a plain Gorgonia program %d steps are left: %d products and the fused steps between them. The softmax, the
 		loss and the gradient by the softmax's input are a single launch, and no value of it goes through memory that is not needed afterwards.`,
 		len(s.net.graph.AllNodes()), len(r.Steps), countProducts(r.Steps))
 	s.Text("Fusing costs no accuracy: the same operations on the same numbers, with their results in registers. And the program that gains from all this is not changed, but for the line that makes the machine.")
-	return nil
 }
 
 // countProducts counts the steps that are products of matrices.

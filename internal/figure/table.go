@@ -17,6 +17,18 @@ type Table struct {
 	Rows    [][]string
 }
 
+// Add adds a row of cells: numbers as [Number] prints them, all else as fmt.Sprint does.
+func (t *Table) Add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		if v, ok := c.(float64); ok {
+			c = Number(v)
+		}
+		row[i] = fmt.Sprint(c)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
 // number matches the beginning of a number, or an empty cell, but not the name of a numbered thing
 // such as 3: shared tile.
 var number = regexp.MustCompile(`^([-+−]?[0-9.]+([^0-9.:]|$)|-$|$)`)

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 
@@ -91,4 +92,15 @@ func (s Set) Tensors() (images, labels *tensor.Dense) {
 	images = tensor.New(tensor.WithShape(s.Len(), Pixels), tensor.WithBacking(s.Images))
 	labels = tensor.New(tensor.WithShape(s.Len(), Classes), tensor.WithBacking(oneHot))
 	return images, labels
+}
+
+// Answer returns the digit of the greatest of the logarithms of the digits' probabilities, and its
+// probability.
+func Answer(logp []float32) (digit int, probability float64) {
+	for k, v := range logp {
+		if v > logp[digit] {
+			digit = k
+		}
+	}
+	return digit, math.Exp(float64(logp[digit]))
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	recorded "github.com/stheno-ml/stheno/bench/results"
-	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
@@ -36,7 +35,7 @@ func (b published) String() string {
 // README.md or docs/graphs.md has a time of it, too, and the page must not have another one. So
 // without a GPU, and with -record, it is theirs, from bench/results, and the page says so at its
 // end. On a GPU without -record, and where bench/results does not have the case, f measures it.
-func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measured, error) {
+func (p *Page) Benchmark(key string, c Case, f func() float64) Measured {
 	device := p.recorded.Device
 	if p.gpu != nil {
 		device = p.gpu.Name
@@ -45,21 +44,17 @@ func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measure
 		return p.Measure(key, "us", f)
 	}
 	b, ok, err := find(device, c)
-	if err != nil {
-		return Measured{}, fmt.Errorf("figure %q: %w", key, err)
-	}
+	Check(err)
 	if !ok {
 		p.unmeasured[key] = c
 		return p.Measure(key, "us", f)
 	}
-	if err := p.take(key); err != nil {
-		return Measured{}, err
-	}
+	p.take(key)
 	if p.gpu == nil {
 		p.note()
 	}
 	p.benchmarks[key] = b
-	return Measured{round(b.us), "us"}, nil
+	return Measured{round(b.us), "us"}
 }
 
 // find returns the time of a case on a device; ok is false if there is none.
@@ -97,7 +92,5 @@ func (p *Page) credit() {
 		}
 	}
 	slices.Sort(list)
-	text := "These times are medians of the benchmarks' runs, of random numbers, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
-	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
-	p.add("note", spans(text))
+	p.remark("These times are medians of the benchmarks' runs, of random numbers, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + ".")
 }

@@ -20,7 +20,7 @@ import (
 func TestGallery(t *testing.T) {
 	pages := buildGallery(t)
 	sampled := filepath.Join(t.TempDir(), "sample.html")
-	must.Do(t, Run(Options{HTML: sampled, Device: "cpu", Small: true}, io.Discard, "A <title>", []byte(record1), sample))
+	must.Do(t, Run(Options{HTML: sampled, Device: "cpu", Small: true}, io.Discard, "A <title>", withRecord(record1), sample))
 	pages = append([]string{sampled}, pages...)
 	t.Run("texts", func(t *testing.T) { checkTexts(t, pages) })
 	t.Run("times", func(t *testing.T) { checkTimes(t, pages) })

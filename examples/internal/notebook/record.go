@@ -2,7 +2,9 @@ package notebook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -42,13 +44,18 @@ func newRecord(gpu *cudaops.Device) *record {
 	return r
 }
 
-// readRecord reads an embedded record; nothing and {} are empty ones.
-func readRecord(text []byte) (*record, error) {
+// readRecord reads recorded.json, if there is one; {} is an empty record.
+func readRecord(files fs.FS) (*record, error) {
 	r := new(record)
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, r); err != nil {
-			return nil, fmt.Errorf("recorded figures: %w", err)
-		}
+	if files == nil {
+		return r, nil
+	}
+	text, err := fs.ReadFile(files, "recorded.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err := errors.Join(err, json.Unmarshal(text, r)); err != nil {
+		return nil, fmt.Errorf("recorded figures: %w", err)
 	}
 	if !r.empty() && (r.Device == "" || r.Date == "" || len(r.Kernels) == 0) {
 		return nil, fmt.Errorf("recorded figures: device %q, date %q and digests of %d kernels, want all three", r.Device, r.Date, len(r.Kernels))
