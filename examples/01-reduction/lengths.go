@@ -28,11 +28,7 @@ func lengths(p *notebook.Page) {
 		s := figure.Series{Name: names[i], Colour: colours[i]}
 		for log := 12; log <= largest; log += 2 {
 			n := 1 << log
-			c := notebook.Case{} // of the op alone, not of its versions
-			if version == 0 {
-				c = notebook.Case{Op: "Sum", Name: fmt.Sprintf("all 2^%d", log), Dtype: "f32"}
-			}
-			us := p.Benchmark(fmt.Sprintf("2^%d, version %d", log, version), c, func() float64 {
+			us := p.Benchmark(fmt.Sprintf("2^%d, version %d", log, version), notebook.OpCase(version, "Sum", fmt.Sprintf("all 2^%d", log), kernels.Float32), func() float64 {
 				return p.MeanTime(p.Sum(version, n), [][]byte{kernels.Bytes(input[:n])}, runs, nil)
 			})
 			if log == 22 {

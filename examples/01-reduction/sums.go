@@ -184,8 +184,8 @@ func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Me
 		}
 		t.Add(r.name, notebook.Micros(r.us), spread, notebook.In(r.rate(), "GB/s"), ofCopy, fmt.Sprintf("%.12f", r.sum))
 		if s := &bars.Series[0]; onGPU || p.GPU() != nil { // of one machine
-			bars.Names = append(bars.Names, r.name)
-			s.Values, s.Spread = append(s.Values, r.rate()), append(s.Spread, r.rate()*r.spread.Value/r.us)
+			bars.Add(r.name, r.rate())
+			s.Spread = append(s.Spread, r.rate()*r.spread.Value/r.us)
 		}
 	}
 	p.Table(t)

@@ -85,7 +85,7 @@ func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int)
 	const k = 10
 	n := len(a)
 	p.Text("Vectors that stay on the device pay for the copies once, however many kernels work on them. Here b is added to a %d times in a row, once with all five steps for each addition, and once like this:", k)
-	p.GoFunction("chain.go", "resident")
+	p.GoFunction("byhand.go", "resident")
 	out := make([]float32, n)
 	check := func(name string) {
 		for i := range out {

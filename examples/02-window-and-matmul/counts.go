@@ -39,14 +39,14 @@ func launchAll(p *notebook.Page) {
 }
 
 // metrics are the counters for the table below.
-var metrics = struct{ loads, bytes, async, shared, wavefronts, conflicts, sectors string }{
-	"smsp__inst_executed_op_global_ld.sum",                     // by a warp, to registers
-	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // of them, counting once what two lanes load
-	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // by cp.async
-	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // by a warp
-	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // turns of the banks that these take
-	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // of them, because banks were asked twice
-	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // of 32 bytes
+var metrics = [...]string{
+	"smsp__inst_executed_op_global_ld.sum",                     // 0: by a warp, to registers
+	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // 1: of them, counting once what two lanes load
+	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // 2: by cp.async
+	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // 3: by a warp
+	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // 4: turns of the banks that these take
+	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // 5: of them, because banks were asked twice
+	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // 6: of 32 bytes
 }
 
 // counts are ncu's counts by kernel and metric.
@@ -117,22 +117,19 @@ func loads(p *notebook.Page, counted string) {
 	t := figure.Table{Caption: fmt.Sprintf("Loads for each multiplication of a %d x %d x %d product", profiled, profiled, profiled),
 		Header: []string{"version", "global", "counted", "shared", "counted", "bytes fetched, to needed", "turns of the banks, in 1000", "by conflicts"}}
 	for i, f := range formulas {
-		kernel := matmulEntry(i + 1)
-		count := func(metric string) float64 {
-			if p.GPU() != nil && c == nil {
-				return math.NaN() // not counted
+		kernel := notebook.Must(square{version: i + 1, n: 16}.plan(kernels.HostDevice(), kernels.Float32)).Launches[0].Kernel.Entry
+		var v [len(metrics)]float64
+		for k, metric := range metrics {
+			if v[k] = math.NaN(); p.GPU() != nil && c == nil {
+				continue // not counted
 			}
-			return p.Measure(fmt.Sprintf("count, %s, %s", kernel, metric), "", func() float64 {
-				v, ok := c[kernel][metric]
+			v[k] = p.Measure(fmt.Sprintf("count, %s, %s", kernel, metric), "", func() float64 {
+				count, ok := c[kernel][metric]
 				if !ok {
 					notebook.Fail("-counts %s: no %s of %s", counted, metric, kernel)
 				}
-				return v
+				return count
 			}).Value
-		}
-		var v [7]float64
-		for k, metric := range []string{metrics.loads, metrics.bytes, metrics.async, metrics.shared, metrics.wavefronts, metrics.conflicts, metrics.sectors} {
-			v[k] = count(metric)
 		}
 		// One element a lane, of which several may be the same; or 16 bytes of which none is.
 		global := max(32*v[0], (v[1]+v[2])/4) / multiplications
@@ -156,13 +153,4 @@ func loads(p *notebook.Page, counted string) {
 		Step 4 needs the same loads, and no byte and no turn more than these take. Step 6 needs fewer different
 		elements for a warp, but float32 saves no turns by that: what it gains comes from deeper pieces in three stages. In step 7 a warp loads each element of
 		its factors once, spread over the lanes, and the tensor cores share them out.`)
-}
-
-// matmulEntry is the name of a version's kernel for float32.
-func matmulEntry(version int) string {
-	plan, err := square{version: version, n: 16}.plan(kernels.HostDevice(), kernels.Float32)
-	if err != nil || len(plan.Launches) != 1 {
-		return ""
-	}
-	return plan.Launches[0].Kernel.Entry
 }

@@ -5,7 +5,7 @@
 //	go run ./examples/02-window-and-matmul
 //	go run ./examples/02-window-and-matmul -html out.html
 //
-// It reads like a notebook: byhand.go, chain.go and add.go add vectors, window.go sums
+// It reads like a notebook: byhand.go and add.go add vectors, window.go sums
 // windows, matmul.go climbs the ladder, warpgroups.go and race.go its upper half, counts.go counts loads, accuracy.go looks
 // at the last bits. Without a GPU it runs the kernels' Go bodies on less and shows
 // the figures recorded on a GPU.
@@ -50,13 +50,9 @@ func run(p *notebook.Page, counted, measured string) {
 	learnt(p)
 }
 
-// benchmark names the product of n x n matrices among the cases of the benchmarks, which are of the
-// op alone.
+// benchmark names the product of n x n matrices among the cases of the benchmarks.
 func benchmark(version, n int, dt kernels.Dtype) notebook.Case {
-	if version != 0 {
-		return notebook.Case{}
-	}
-	return notebook.Case{Op: "MatMul", Name: fmt.Sprint(n), Dtype: dt.String()}
+	return notebook.OpCase(version, "MatMul", fmt.Sprint(n), dt)
 }
 
 // fill returns n numbers from -1 to 1 of 12 bits, different ones for each seed.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"strings"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
@@ -188,7 +189,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) {
 	odd := n + 1
 	t := figure.Table{Caption: "TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round",
 		Header: []string{"version", fmt.Sprintf("float32, N = %d", n), "gain", "A^T B", fmt.Sprintf("N = %d", odd), fmt.Sprintf("float64, N = %d", n), "gain"}}
-	var bars [2][]float64
+	bars := figure.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Series: []figure.BarSeries{{Name: "float32", Colour: figure.Blue}, {Name: "float64", Colour: figure.Amber}}}
 	order := []int{1, 2, 3, 4, 5, 6, 7, 0}
 	for i, v := range order {
 		f32, f64 := us[kernels.Float32], us[kernels.Float64]
@@ -202,22 +203,13 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) {
 		}
 		rates := [4]float64{teraflops(n, f32[v]), teraflops(n, trans), teraflops(odd, uneven), teraflops(n, f64[v])}
 		t.Add(name, rates[0], gains[0], rates[1], rates[2], rates[3], gains[1])
-		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
+		bars.Add(strings.ReplaceAll(name, "`", ""), rates[0], rates[3])
 	}
 	side := p.Size(2048, 1024, 128) // a CPU takes a second
 	t.Add(fmt.Sprintf("CPU: the Go body, N = %d", side), onHost[float32](p, side, kernels.Float32), "", "", "", onHost[float64](p, side, kernels.Float64), "")
 	p.Table(t)
 	p.Text("The last row is the CPU of this machine, by the Go body of all these kernels: the BLAS that Gorgonia uses, on all cores.")
-	labels := make([]string, len(order))
-	for i, v := range order {
-		labels[i] = fmt.Sprintf("%d: %s", v, names[v])
-		if v == 0 {
-			labels[i] = "the op, ops.MatMul"
-		}
-	}
-	b := figure.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []figure.BarSeries{
-		{Name: "float32", Colour: figure.Blue, Values: bars[0]}, {Name: "float64", Colour: figure.Amber, Values: bars[1]}}}
-	p.Figure("ladder", "The steps and the op itself; longer is better.", b)
+	p.Figure("ladder", "The steps and the op itself; longer is better.", bars)
 
 	// Other sizes: the steps need work for all multiprocessors.
 	most := p.Timed(8192, 512)

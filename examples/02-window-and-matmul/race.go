@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
@@ -128,20 +127,17 @@ func (r *racer) peer(dtype string, n int) float64 {
 
 // readPeers reads lines of a name and a time in us, as cublas.py prints them.
 func readPeers(path string) (map[string]float64, error) {
-	text, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := csv.NewReader(text).ReadAll()
-	if err = errors.Join(err, text.Close()); err != nil {
-		return nil, fmt.Errorf("-cublas %s: %w", path, err)
-	}
 	us := map[string]float64{}
-	for _, row := range rows {
-		if len(row) != 2 {
-			return nil, fmt.Errorf("-cublas %s: got the line %q, want a name and a time", path, row)
+	for line := range strings.Lines(string(text)) {
+		name, time, ok := strings.Cut(strings.TrimSpace(line), ",")
+		if !ok {
+			return nil, fmt.Errorf("-cublas %s: got the line %q, want a name and a time", path, line)
 		}
-		if us[row[0]], err = strconv.ParseFloat(row[1], 64); err != nil {
+		if us[name], err = strconv.ParseFloat(time, 64); err != nil {
 			return nil, fmt.Errorf("-cublas %s: %w", path, err)
 		}
 	}

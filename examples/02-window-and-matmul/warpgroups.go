@@ -92,43 +92,6 @@ func warpgroups(p *notebook.Page, before map[square]float64, measured string) {
 	r.summary(sizes, last)
 }
 
-// A comparison has the rates of products of two sizes, as rows of a table and as bars.
-type comparison struct {
-	sizes [2]int
-	t     figure.Table
-	b     figure.Bars
-}
-
-func newComparison(sizes [2]int) *comparison {
-	return &comparison{sizes, figure.Table{
-		Caption: "TFLOP/s of the product of N x N matrices",
-		Header:  []string{"version", fmt.Sprintf("N = %d", sizes[0]), "gain", fmt.Sprintf("N = %d", sizes[1]), "gain"},
-	}, figure.Bars{Title: "Products of N x N matrices by version", Label: "TFLOP/s", Series: []figure.BarSeries{
-		{Name: fmt.Sprintf("N = %d", sizes[0]), Colour: figure.Amber}, {Name: fmt.Sprintf("N = %d", sizes[1]), Colour: figure.Blue}}}}
-}
-
-// add adds a row, with a shorter name for its bars, and what is gained on the times before, if there are any.
-func (c *comparison) add(name, short string, us, before [2]float64) {
-	row, rates := []string{name}, [2]float64{}
-	for k, n := range c.sizes {
-		rates[k] = teraflops(n, us[k])
-		gained := ""
-		if before[k] > 0 {
-			gained = gain(before[k], us[k])
-		}
-		row = append(row, figure.Number(rates[k]), gained)
-	}
-	c.t.Rows = append(c.t.Rows, row)
-	c.bar(short, rates)
-}
-
-func (c *comparison) bar(name string, rates [2]float64) {
-	c.b.Names = append(c.b.Names, name)
-	for k, v := range rates {
-		c.b.Series[k].Values = append(c.b.Series[k].Values, v)
-	}
-}
-
 // summary shows the steps side by side.
 func (r *racer) summary(sizes [2]int, last int) {
 	p, names, none := r.p, versionsOf("MatMul"), [2]float64{}
@@ -142,9 +105,25 @@ func (r *racer) summary(sizes [2]int, last int) {
 		}
 	}
 	p.Heading("What these steps gain")
-	c := newComparison(sizes)
+	sides := [2]string{fmt.Sprintf("N = %d", sizes[0]), fmt.Sprintf("N = %d", sizes[1])}
+	t := figure.Table{Caption: "TFLOP/s of the product of N x N matrices", Header: []string{"version", sides[0], "gain", sides[1], "gain"}}
+	bars := figure.Bars{Title: "Products of N x N matrices by version", Label: "TFLOP/s", Series: []figure.BarSeries{{Name: sides[0], Colour: figure.Amber}, {Name: sides[1], Colour: figure.Blue}}}
+	rates := func(us [2]float64) (float64, float64) { return teraflops(sizes[0], us[0]), teraflops(sizes[1], us[1]) }
+	// add adds a row, with a shorter name for its bars, and what is gained on the times before, if there are any.
+	add := func(name, short string, us, before [2]float64) {
+		var gained [2]string
+		for k := range before {
+			if before[k] > 0 {
+				gained[k] = gain(before[k], us[k])
+			}
+		}
+		first, second := rates(us)
+		t.Add(name, first, gained[0], second, gained[1])
+		bars.Add(short, first, second)
+	}
 	for v := 1; v < versions.TiledMatMuls; v++ {
-		c.bar(fmt.Sprintf("%d: %s", v, names[v-1]), [2]float64{teraflops(sizes[0], us(v)[0]), teraflops(sizes[1], us(v)[1])})
+		first, second := rates(us(v))
+		bars.Add(fmt.Sprintf("%d: %s", v, names[v-1]), first, second)
 	}
 	for v := versions.TiledMatMuls; v <= last; v++ {
 		before := none
@@ -152,25 +131,25 @@ func (r *racer) summary(sizes [2]int, last int) {
 			before = us(v - 1)
 		}
 		name := fmt.Sprintf("%d: %s", v, names[v-1])
-		c.add(name, name, us(v), before)
+		add(name, name, us(v), before)
 		switch v {
 		case versions.TiledMatMuls:
-			c.add("cuBLAS, float32", "cuBLAS, float32", cublas[0], none)
+			add("cuBLAS, float32", "cuBLAS, float32", cublas[0], none)
 		case last - 1:
-			c.add("the op in BF16", "the op, BF16", us(opBF16), none)
-			c.add("cuBLAS, BF16, result in float32", "cuBLAS, BF16", cublas[1], none)
-			c.add("ceiling: the same instructions, nothing to bring", "ceiling, BF16", us(ceiling), none)
+			add("the op in BF16", "the op, BF16", us(opBF16), none)
+			add("cuBLAS, BF16, result in float32", "cuBLAS, BF16", cublas[1], none)
+			add("ceiling: the same instructions, nothing to bring", "ceiling, BF16", us(ceiling), none)
 		}
 	}
-	c.add("the op, `ops.MatMul`", "the op, float32", us(opFloat32), none)
-	p.Table(c.t)
+	add("the op, `ops.MatMul`", "the op, float32", us(opFloat32), none)
+	p.Table(t)
 	p.Text(`The gain of step 8 is left out, since it has other operands, and that of step 14, which goes back to float32 and whose time includes taking
 		the operands apart. Times are taken after 50 ms of the same product; cuBLAS's, by PyTorch, in a run of their own. Then the GPU is at its power limit, and what a kernel gains in cycles it loses
 		in part by a lower clock: at N = %d steps 9 to 13 differ by little, and in another order from run to run. At N = %d, where less is found in the
 		level-2 cache, larger tiles, the order of the tiles and clusters count.`, sizes[0], sizes[1])
 	p.Text(`Version 13 reaches %s of the ceiling at N = %d, and version 14 %s of a sixth of it. The ceiling is what the same instructions take for
 		factors that are there; no copy, no barrier.`, share(us(ceiling)[1], us(last - 1)[1]), sizes[1], share(6*us(ceiling)[1], us(last)[1]))
-	p.Figure("warpgroups", "All steps in float32, 1 to 7 and 14, and in BF16, 8 to 13, beside the op, cuBLAS, and the tensor cores alone; longer is better.", c.b)
+	p.Figure("warpgroups", "All steps in float32, 1 to 7 and 14, and in BF16, 8 to 13, beside the op, cuBLAS, and the tensor cores alone; longer is better.", bars)
 }
 
 // share prints the rate of the later of two times as a part of that of the other.

@@ -4,8 +4,8 @@
 //	go run ./examples/03-grid-barrier
 //	go run ./examples/03-grid-barrier -html grid-barrier.html
 //
-// It reads like a notebook: this file tells the story, measure.go runs and times,
-// figures.go draws. Without a GPU it runs the kernels' host bodies and shows the
+// It reads like a notebook: this file tells the story, measure.go runs, times
+// and draws. Without a GPU it runs the kernels' host bodies and shows the
 // GPU's recorded figures.
 package main
 
@@ -210,7 +210,7 @@ func sweeps(p *lab) {
 	}
 	all := p.sweep(most, same, func(blocks int) int { return (most + blocks - 1) / blocks })
 	p.Figure("blocks", fmt.Sprintf("%d values on as many threads in all, rounded up to whole blocks, in one block to %d. Means of 10 runs and their standard deviations.", most, same[len(same)-1]),
-		drawTimes(fmt.Sprintf("%d threads in all", most), all))
+		figure.Chart{Title: fmt.Sprintf("%d threads in all", most), XLabel: "blocks", YLabel: "µs a half step", LogX: true, Series: all})
 	p.Text(`Last, the barrier nearly alone: 128 values on blocks of 128 threads, so that all blocks but the first only wait. A launch costs the same however many
 		blocks it has; a barrier in memory costs more once many hundreds count in one place.`)
 	all = p.sweep(n, alone, func(int) int { return 128 })
@@ -218,7 +218,7 @@ func sweeps(p *lab) {
 	if p.sms > 0 && !p.Tiny() {
 		caption = fmt.Sprintf("128 values on one block to %d, eight for each of the %d multiprocessors, 128 threads each. Means of 10 runs and their standard deviations.", 8*p.sms, p.sms)
 	}
-	p.Figure("alone", caption, drawTimes("128 values, blocks of 128 threads", all))
+	p.Figure("alone", caption, figure.Chart{Title: "128 values, blocks of 128 threads", XLabel: "blocks", YLabel: "µs a half step", LogX: true, Series: all})
 }
 
 func fast(p *lab) {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"image/color"
 	"math"
 	"math/rand/v2"
 
@@ -29,26 +28,20 @@ func scale(p *notebook.Page, text letters) {
 		inputs = [][]byte{random, bytes.Repeat(text.bytes, n/len(text.bytes)+1)[:n], make([]byte, n)}
 	}
 	t := figure.Table{Caption: fmt.Sprintf("Histogram of 2^%d bytes into 256 cells, GB/s", log), Header: append([]string{"version"}, kinds...)}
-	var chart figure.Bars
+	chart := figure.Bars{Title: fmt.Sprintf("Histogram of 2^%d bytes into 256 cells", log), Label: "GB/s", Log: true,
+		Series: []figure.BarSeries{{Name: kinds[0], Colour: figure.Blue}, {Name: kinds[1], Colour: figure.Green}, {Name: kinds[2], Colour: figure.Amber}}}
 	for v := 1; v <= versions.HistogramVersions; v++ {
-		name := fmt.Sprintf("%d: %s", v, versions.Docs("Histogram")[v-1].Name)
-		row := []string{name}
-		plan := version(p, v, n, blocks, all)
+		name, plan := fmt.Sprintf("%d: %s", v, versions.Docs("Histogram")[v-1].Name), version(p, v, n, blocks, all)
+		var rates [3]float64
 		for k, kind := range kinds {
-			m := p.Measure(fmt.Sprintf("2^%d %s, version %d", log, kind, v), "GB/s", func() float64 {
+			rates[k] = p.Measure(fmt.Sprintf("2^%d %s, version %d", log, kind, v), "GB/s", func() float64 {
 				return float64(n) / p.MeanTime(plan, [][]byte{inputs[k]}, 5, nil) / 1e3
-			})
-			row = append(row, figure.Number(m.Value))
-			if v == 1 {
-				chart.Series = append(chart.Series, figure.BarSeries{Name: kind, Colour: []color.RGBA{figure.Blue, figure.Green, figure.Amber}[k]})
-			}
-			chart.Series[k].Values = append(chart.Series[k].Values, m.Value)
+			}).Value
 		}
-		t.Rows = append(t.Rows, row)
-		chart.Names = append(chart.Names, name)
+		t.Add(name, rates[0], rates[1], rates[2])
+		chart.Add(name, rates[:]...)
 	}
 	p.Table(t)
-	chart.Title, chart.Label, chart.Log = fmt.Sprintf("Histogram of 2^%d bytes into 256 cells", log), "GB/s", true
 	p.Figure("scale", "Three versions on three kinds of data; further right is better.", chart)
 	if rates := chart.Series; !math.IsNaN(rates[0].Values[0]) {
 		p.Text(`Equal bytes are counted at %s %% of the rate of random ones by version 1, at %s %% by version 2 and at %s %% by version 3. In global memory it matters a lot how

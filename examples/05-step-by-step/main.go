@@ -187,7 +187,7 @@ func (l *ladder) fast() {
 		adds, warps add up through registers by shuffles, and partial sums are added in order.`)
 	l.Source("reduce.cuh", "warp_sum", "block_sum", "reduce_rows")
 	plan, inputs, before := l.Sum(0, l.side, l.side), [][]byte{kernels.Bytes(l.pixels)}, l.steps[len(l.steps)-1].us
-	us := l.Benchmark("512x512 version 0", benchmark("all 512x512", 0), func() float64 { return l.MeanTime(plan, inputs, runs, nil) })
+	us := l.Benchmark("512x512 version 0", notebook.OpCase(0, "Sum", "all 512x512", kernels.Float32), func() float64 { return l.MeanTime(plan, inputs, runs, nil) })
 	l.Text("It takes %v: %s times as fast as the step before.", us, figure.Number(before/us.Value))
 	l.add("6: the op, ops.Sum", len(plan.Launches), "", us.Value, math.NaN(), notebook.AddUp(l.Output(plan, inputs)))
 }
@@ -213,8 +213,8 @@ func (l *ladder) compare() {
 	bars := figure.Bars{Title: "Time of one sum over the picture", Label: "time, µs", Log: true, Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, s := range l.steps {
 		if s.launches > 0 || p.GPU() != nil {
-			bars.Names = append(bars.Names, s.name)
-			bars.Series[0].Values, bars.Series[0].Spread = append(bars.Series[0].Values, s.us), append(bars.Series[0].Spread, s.spread)
+			bars.Add(s.name, s.us)
+			bars.Series[0].Spread = append(bars.Series[0].Spread, s.spread)
 		}
 	}
 	p.Figure("steps", "Time of one sum over the picture; further left is better. Ranges are standard deviations.", bars)

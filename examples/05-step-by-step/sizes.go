@@ -31,7 +31,7 @@ func sizes(p *notebook.Page) {
 			if version == 1 && log > 20 {
 				break // seconds
 			}
-			us := p.Benchmark(fmt.Sprintf("2^%d version %d", log, version), benchmark(fmt.Sprintf("all 2^%d", log), version), func() float64 {
+			us := p.Benchmark(fmt.Sprintf("2^%d version %d", log, version), notebook.OpCase(version, "Sum", fmt.Sprintf("all 2^%d", log), kernels.Float32), func() float64 {
 				return p.MeanTime(p.Sum(version, 1<<log), [][]byte{kernels.Bytes(input[:1<<log])}, 7, nil)
 			}).Value
 			s.X, s.Y = append(s.X, float64(int(1)<<log)), append(s.Y, us)
@@ -47,12 +47,4 @@ func sizes(p *notebook.Page) {
 	p.Text(`2^8 elements take %s µs in one launch, %s in two and %s in three. At 2^%d elements 16 blocks read %s GB/s with an atomic for each thread,
 		%s with a tree and %s without atomics: how the sums are joined no longer matters, only how much memory is asked for at a
 		time. The op reads %s GB/s.`, us(0), us(5), us(4), largest, rate(3), rate(4), rate(5), rate(0))
-}
-
-// benchmark names a sum among the cases of the benchmarks, which are of the op alone.
-func benchmark(name string, version int) notebook.Case {
-	if version > 0 {
-		return notebook.Case{}
-	}
-	return notebook.Case{Op: "Sum", Name: name, Dtype: "f32"}
 }

@@ -7,7 +7,7 @@
 //
 // It reads like a notebook: chain.go starts small, model.go is the program, train.go
 // trains it on the digits of data.go, passes.go shows what each pass of the compiler
-// does, steps.go and gpu.go what each launch costs. Without a GPU it runs on the host, on fewer
+// does, steps.go what each launch costs. Without a GPU it runs on the host, on fewer
 // images and with narrower layers, and shows the times recorded on a GPU.
 package main
 

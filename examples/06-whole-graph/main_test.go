@@ -150,7 +150,7 @@ func TestDigits(t *testing.T) {
 // Explain's output is read by its columns.
 func TestListing(t *testing.T) {
 	in := instr{"3", "%4 f32 (2), %5 f32 () device @16", "map f32, f32: t0 = x0 + x1; t0 * t0, exp(t0) + 123456789 %1 %2", "map"}
-	if got := in.values(); !slices.Equal(got, []string{"%4", "%5"}) {
+	if got := values(in); !slices.Equal(got, []string{"%4", "%5"}) {
 		t.Errorf("values %q", got)
 	}
 	if got := in.operands(); !slices.Equal(got, []string{"%1", "%2"}) || !in.launches() {

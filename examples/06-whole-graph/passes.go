@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -41,8 +42,13 @@ func explain(vm *cudaops.VM) (listing, error) {
 	return list, nil
 }
 
-// values returns the numbers of the values that an instruction defines.
-func (in instr) values() []string { return numbers(in.defines) }
+// values returns the numbers of the values that instructions define.
+func values(list ...instr) (ids []string) {
+	for _, in := range list {
+		ids = append(ids, numbers(in.defines)...)
+	}
+	return ids
+}
 
 // operands returns the numbers of the values that an instruction reads.
 func (in instr) operands() []string { return numbers(in.does) }
@@ -85,21 +91,13 @@ func where(list []instr, holds func(instr) bool) []instr {
 // definitions returns the instructions of a list that define any of some values.
 func definitions(list []instr, ids []string) []instr {
 	return where(list, func(in instr) bool {
-		return slices.ContainsFunc(in.values(), func(id string) bool { return slices.Contains(ids, id) })
+		return slices.ContainsFunc(values(in), func(id string) bool { return slices.Contains(ids, id) })
 	})
 }
 
 // without returns the instructions of one list that define no value of another one.
 func without(list, others []instr) []instr {
-	return where(list, func(in instr) bool { return len(definitions([]instr{in}, values(others))) == 0 })
-}
-
-// values returns the numbers of the values that instructions define.
-func values(list []instr) (ids []string) {
-	for _, in := range list {
-		ids = append(ids, in.values()...)
-	}
-	return ids
+	return where(list, func(in instr) bool { return len(definitions([]instr{in}, values(others...))) == 0 })
 }
 
 // isProduct reports whether an instruction is a product of matrices.
@@ -107,33 +105,20 @@ func isProduct(in instr) bool { return strings.HasPrefix(in.does, "kernel produc
 
 // layOut prints instructions in columns, functions of several parts on several lines.
 func layOut(list []instr) string {
-	var wide [3]int
-	rows := make([][][4]string, len(list))
-	for i, in := range list {
-		for k, part := range parts(in.does) {
-			row := [4]string{"", "", part, ""}
-			if k == 0 {
-				row = [4]string{in.number, in.defines, part, in.notes}
-			}
-			rows[i] = append(rows[i], row)
-			for c := range wide {
-				wide[c] = max(wide[c], utf8.RuneCountInString(row[c]))
-			}
-		}
-	}
 	var b strings.Builder
-	for _, row := range slices.Concat(rows...) {
-		line := ""
-		for c, cell := range row {
-			line += cell
-			if c < len(wide) {
-				line += strings.Repeat(" ", wide[c]-utf8.RuneCountInString(cell)+2)
-			}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, in := range list {
+		row := []string{in.number, in.defines, "", in.notes}
+		for _, row[2] = range parts(in.does) {
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+			row[0], row[1], row[3] = "", "", ""
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	return b.String()
+	w.Flush() // into memory, which takes all
+	return trailing.ReplaceAllString(b.String(), "\n")
 }
+
+var trailing = regexp.MustCompile(` +\n`)
 
 // parts cuts a long function after its types, after each of its definitions and before
 // its operands.
@@ -213,9 +198,9 @@ func fused(s *story, list listing, by map[string]cudaops.PassReport) {
 	softmax := part[slices.IndexFunc(part, func(in instr) bool { return strings.Contains(in.does, "rowmax(") })]
 	inputs := without(definitions(list["fuse"], softmax.operands()), part)
 	s.Listing("after fuse", layOut(slices.Concat(inputs, part)))
-	steps, after := where(before, instr.launches), where(definitions(list["fuse"], values(before[1:])), instr.launches)
+	steps, after := where(before, instr.launches), where(definitions(list["fuse"], values(before[1:]...)), instr.launches)
 	s.Text(`One launch, with %d inputs and %d outputs, has taken in the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
-		len(softmax.operands()), len(softmax.values()))
+		len(softmax.operands()), len(values(softmax)))
 	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and a value that is needed twice is a t. So x0 is the last product, with its bias; a row holds the values of one image, one for each
 		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t1 is then the logarithm of the softmax, and t2, the labels
 		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0. That needs the softmax
@@ -244,17 +229,14 @@ func placed(s *story, list listing, by map[string]cudaops.PassReport) {
 func compared(s *story, passes []cudaops.PassReport) {
 	t := figure.Table{Caption: "The program after each pass. Traffic is the least that the launches read and write; values are all those on the device, each in memory of its own.",
 		Header: []string{"pass", "instructions", "that compute", "copies", "traffic", "values"}}
-	steps := figure.Bars{Title: "Instructions that compute", Label: "after the pass"}
-	traffic := figure.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass"}
-	var counts, megabytes []float64
+	steps := figure.Bars{Title: "Instructions that compute", Label: "after the pass", Series: []figure.BarSeries{{Colour: figure.Blue}}}
+	traffic := figure.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass", Series: []figure.BarSeries{{Colour: figure.Amber}}}
 	for _, p := range passes {
 		t.Add(p.Pass, p.Instructions, p.Steps, p.Copies, size(p.Traffic), size(p.Values))
-		steps.Names, traffic.Names = append(steps.Names, p.Pass), append(traffic.Names, p.Pass)
-		counts, megabytes = append(counts, float64(p.Steps)), append(megabytes, float64(p.Traffic)/(1<<20))
+		steps.Add(p.Pass, float64(p.Steps))
+		traffic.Add(p.Pass, float64(p.Traffic)/(1<<20))
 	}
 	s.Table(t)
-	steps.Series = []figure.BarSeries{{Colour: figure.Blue, Values: counts}}
-	traffic.Series = []figure.BarSeries{{Colour: figure.Amber, Values: megabytes}}
 	s.Figure("passes", "The instructions that compute, and the bytes that they move, after each pass.", steps, traffic)
 	first, last := passes[0], passes[len(passes)-1]
 	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it is the matrices of the products,

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -140,19 +142,10 @@ func graph(s *story) {
 	for _, n := range s.net.graph.AllNodes() {
 		count[opName(n)]++
 	}
-	names := make([]string, 0, len(count))
-	for name := range count {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if count[a] != count[b] {
-			return count[b] - count[a]
-		}
-		return strings.Compare(a, b)
-	})
-	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Names: names, Series: []figure.BarSeries{{Colour: figure.Blue}}}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], strings.Compare(a, b)) })
+	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, name := range names {
-		bars.Series[0].Values = append(bars.Series[0].Values, float64(count[name]))
+		bars.Add(name, float64(count[name]))
 	}
 	s.Figure("nodes", "What the graph consists of: its inputs and ops, those of Grad included.", bars)
 	s.Text(`The few lines of the program make %d nodes, about half of them by Grad. A rectifier is a comparison with 0 and a product. A bias is reshaped and

@@ -123,8 +123,7 @@ func launches(s *story) {
 	}
 	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, name := range kinds {
-		bars.Names = append(bars.Names, name)
-		bars.Series[0].Values = append(bars.Series[0].Values, notebook.Median(times[name])/1e3)
+		bars.Add(name, notebook.Median(times[name])/1e3)
 	}
 	s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), bars)
 	s.Text(`Gorgonia has no convolution: it copies the 3 x 3 pixels around every place into a row of a matrix, and multiplies that with the filters. The derivative goes the same way back. The copies take time that a convolution

@@ -32,6 +32,14 @@ type Bars struct {
 	Series   []BarSeries
 }
 
+// Add adds a name with a value for each series.
+func (b *Bars) Add(name string, values ...float64) {
+	b.Names = append(b.Names, name)
+	for k, v := range values {
+		b.Series[k].Values = append(b.Series[k].Values, v)
+	}
+}
+
 // known reports whether bar i of a series can be shown.
 func (b Bars) known(s BarSeries, i int) bool {
 	return i < len(b.Names) && i < len(s.Values) && visible(s.Values[i], b.Log)
@@ -162,8 +170,8 @@ func nominal(a *plot.Axis, names []string, length vg.Length) {
 	a.Width, a.Tick.Width, a.Tick.Length, a.Tick.Label.Color = 0, 0, 0, Ink
 }
 
-// data are the values by name.
-func (b Bars) data() Table {
+// Data are the values by name.
+func (b Bars) Data() Table {
 	t := Table{Caption: b.Title + ", " + axisLabel(b.Label, b.Log), Header: []string{""}}
 	for _, s := range b.Series {
 		t.Header = append(t.Header, s.Name)

@@ -144,8 +144,8 @@ func around(v, spread float64, log bool) struct{ Low, High float64 } {
 	return struct{ Low, High float64 }{low, spread}
 }
 
-// data are where each series begins and ends, and its marks.
-func (ch Chart) data() Table {
+// Data are where each series begins and ends, and its marks.
+func (ch Chart) Data() Table {
 	t := Table{Caption: ch.Title, Header: []string{axisLabel(ch.YLabel, ch.Log) + " at " + axisLabel(ch.XLabel, ch.LogX), "first", "last", ""}}
 	for _, s := range ch.Series {
 		row := []string{s.Name, "", "", ""}

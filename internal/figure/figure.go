@@ -33,12 +33,9 @@ type Panel interface {
 	size(width vg.Length) vg.Point
 	// draw fills a canvas, if there are data.
 	draw(c vgdraw.Canvas)
-	// data are the panel's numbers, for a terminal and for those who do not see it.
-	data() Table
+	// Data are the panel's numbers, for a terminal and for those who do not see it.
+	Data() Table
 }
-
-// Data returns a panel's numbers as a table.
-func Data(p Panel) Table { return p.data() }
 
 // The widths of a panel that is alone in its row and of one of two, and the room around them.
 const (
@@ -60,7 +57,7 @@ func columns(panels []Panel) (n int, width vg.Length) {
 
 // paint draws a panel, or a line of text if there is nothing to draw.
 func paint(p Panel, c vgdraw.Canvas) {
-	if t := p.data(); len(t.Rows) == 0 {
+	if t := p.Data(); len(t.Rows) == 0 {
 		c = head(c, strings.TrimSuffix(t.Caption, ", "))
 		c.FillText(style(labelSize, Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
 		return
@@ -181,7 +178,7 @@ func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 	_, elements, _ := strings.Cut(b.String(), "<g ")
 	elements = svgText.ReplaceAllStringFunc(themed.Replace("<g "+elements), fitText)
 	elements = strings.NewReplacer("data:image/jpg", "data:image/png", "xlink:href", `preserveAspectRatio="none" href`).Replace(elements)
-	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.data().words()), elements), nil
+	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.Data().words()), elements), nil
 }
 
 // svgText is a text as vgsvg writes it: place, weight, size and colour, characters.

@@ -155,8 +155,8 @@ func TestNothingToShow(t *testing.T) {
 		HeatMap{Title: "T"},
 	} {
 		svg := svgOf(t, p, alone)
-		if strings.Count(svg, "<text") != 2 || !strings.Contains(svg, ">not recorded yet<") || len(p.data().Rows) > 0 {
-			t.Errorf("panel %d: drew %s\nof %q", i, svg, p.data())
+		if strings.Count(svg, "<text") != 2 || !strings.Contains(svg, ">not recorded yet<") || len(p.Data().Rows) > 0 {
+			t.Errorf("panel %d: drew %s\nof %q", i, svg, p.Data())
 		}
 	}
 }

@@ -155,8 +155,8 @@ func short(v float64) string {
 	return label(v)
 }
 
-// data are the values, the first row last.
-func (h HeatMap) data() Table {
+// Data are the values, the first row last.
+func (h HeatMap) Data() Table {
 	t := Table{Caption: h.Title + ", " + h.Label, Header: append([]string{h.YLabel + " by " + h.XLabel}, h.Columns...)}
 	if _, ok := h.scale(); !ok {
 		return t

@@ -116,8 +116,8 @@ func (p Pictures) coloured(m Image) image.Image {
 	return small
 }
 
-// data are the texts of the images, or their sizes.
-func (p Pictures) data() Table {
+// Data are the texts of the images, or their sizes.
+func (p Pictures) Data() Table {
 	t := Table{Caption: p.Title}
 	for _, m := range p.Images {
 		row := []string{m.Text + m.Mark}

@@ -7,12 +7,21 @@ import (
 
 	recorded "github.com/stheno-ml/stheno/bench/results"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // Case names a case of the benchmarks, such as MatMul, 4096, f32. The zero Case is none.
 type Case struct {
 	Op, Name, Dtype string
 	By              string // how the name of another library's routine begins; "" for Stheno
+}
+
+// OpCase names a case of the benchmarks, which are of the op alone, version 0.
+func OpCase(version int, op, name string, dt kernels.Dtype) Case {
+	if version != 0 {
+		return Case{}
+	}
+	return Case{Op: op, Name: name, Dtype: dt.String()}
 }
 
 // published is the time of a case in bench/results.

@@ -14,8 +14,8 @@ import (
 // Measured is a figure that was measured. Value is NaN where it was not: it
 // prints as "-", arithmetic passes it on, and charts leave it out.
 type Measured struct {
-	Value float64
-	Unit  string
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
 }
 
 // In returns a value in a unit.
@@ -47,12 +47,12 @@ func (p *Page) Measure(key, unit string, f func() float64) (m Measured) {
 				Fail("measured %v", v)
 			}
 			m = Measured{round(v), unit}
-			p.measured.Figures[key] = kept(m)
+			p.measured.Figures[key] = m
 			return
 		}
 		p.note()
-		kept, ok := p.recorded.Figures[key]
-		if m = Measured(kept); !ok {
+		var ok bool
+		if m, ok = p.recorded.Figures[key]; !ok {
 			m = Measured{math.NaN(), unit}
 		}
 		if m.Unit != unit {

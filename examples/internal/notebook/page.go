@@ -332,7 +332,7 @@ func (p *Page) Figure(name, caption string, panels ...figure.Panel) {
 	drawn, alone, err := figure.Drawings(panels)
 	Check(err)
 	for _, panel := range panels {
-		if t := figure.Data(panel); len(t.Rows) > 0 {
+		if t := panel.Data(); len(t.Rows) > 0 {
 			fmt.Fprintln(p.terminal, t.Text())
 		}
 	}
