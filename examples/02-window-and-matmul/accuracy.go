@@ -67,12 +67,7 @@ func worst(p *notebook.Page, version, m, n, k int, a, b []float32) float64 {
 	most := 0x1p-30 // an error of zero has no logarithm
 	for i := range m {
 		for j := range n {
-			sum, abs := 0.0, 0.0
-			for l := range k {
-				x := float64(a[i*k+l]) * float64(b[l*n+j])
-				sum += x
-				abs += math.Abs(x)
-			}
+			sum, abs := sums(k, func(l int) float64 { return float64(a[i*k+l]) * float64(b[l*n+j]) })
 			most = max(most, math.Abs(float64(out[i*n+j])-sum)/abs/0x1p-23)
 		}
 	}

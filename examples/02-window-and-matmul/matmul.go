@@ -49,17 +49,22 @@ func checkElements[T kernels.Float](name string, out []byte, n, elements, terms 
 	}
 	for k := range elements {
 		i, j := k*104729%n, (k*7919+n-1)%n
-		sum, abs := 0.0, 0.0
-		for l := range terms {
-			t := term(i, j, l)
-			sum += t
-			abs += math.Abs(t)
-		}
+		sum, abs := sums(terms, func(l int) float64 { return term(i, j, l) })
 		if v := float64(got[i*n+j]); !(math.Abs(v-sum) <= epsilon*abs*(3+math.Sqrt(float64(n)))) {
 			return fmt.Errorf("element (%d, %d) of %s is %v, want %v", i, j, name, v, sum)
 		}
 	}
 	return nil
+}
+
+// sums returns the sum of terms in float64 and that of their absolute values.
+func sums(terms int, term func(l int) float64) (sum, abs float64) {
+	for l := range terms {
+		t := term(l)
+		sum += t
+		abs += math.Abs(t)
+	}
+	return sum, abs
 }
 
 // climber times products on the GPU and keeps the operands.
@@ -101,16 +106,10 @@ func timeProduct[T kernels.Float](p *notebook.Page, s square, dt kernels.Dtype, 
 // teraflops is the rate of a product of n x n matrices that takes us.
 func teraflops(n int, us float64) float64 { return 2 * math.Pow(float64(n), 3) / us / 1e6 }
 
-// A source is some functions of a kernel's file.
-type source struct {
-	file      string
-	functions []string
-}
-
 // A step is a version: what is said before its source, and after.
 type step struct {
 	heading, before string
-	sources         []source
+	sources         [][]string // a file and functions of it
 	after           string
 }
 
@@ -119,7 +118,7 @@ func (s step) show(p *notebook.Page) {
 	p.Heading(s.heading)
 	p.Text("%s", s.before)
 	for _, from := range s.sources {
-		p.Source(from.file, from.functions...)
+		p.Source(from[0], from[1:]...)
 	}
 	if s.after != "" {
 		p.Text("%s", s.after)
@@ -128,29 +127,29 @@ func (s step) show(p *notebook.Page) {
 
 var steps = []step{
 	{"Step 1: one thread per output", `The product of two N x N matrices has N^2 outputs, each a sum of N products. One thread for each, which loads a row of A and a
-		column of B: two loads from memory for one multiplication, 2 N^3 in all.`, []source{{"versions/matmul.cu", []string{"naive"}}},
+		column of B: two loads from memory for one multiplication, 2 N^3 in all.`, [][]string{{"versions/matmul.cu", "naive"}},
 		`The threads of a warp want the same element of A and neighbouring ones of B, so the caches serve most of it. But even the first-level cache
 		cannot serve two loads for each multiplication.`},
 	{"Step 2: a tile in registers", `A thread that computes V x V outputs uses each element that it loads V times: 2 N^3 / V loads. V is 8 for float32 and 4 for float64, which takes
-		twice the registers.`, []source{{"versions/matmul.cu", []string{"registers"}}}, ``},
+		twice the registers.`, [][]string{{"versions/matmul.cu", "registers"}}, ``},
 	{"Step 3: a tile in shared memory", `The 256 threads of a block compute L x L outputs, L = 16 V, and all their factors are the same L rows of A and L columns of B. They fetch pieces of
 		these together, S elements deep, each thread striding through the piece; each takes its V + V from there: 2 N^3 / L loads from global memory, 2 N^3 / V from
 		shared memory. Both factors have a piece of their own, and a thread takes b from the piece of B: with one name for both the product is A^T A.`,
-		[]source{{"versions/matmul.cu", []string{"shared"}}},
+		[][]string{{"versions/matmul.cu", "shared"}},
 		`Fewer loads, but not yet the right ones: a warp's 32 threads fetch from 32 rows of A, which is 32 times 32 bytes of memory for 32 times 4 that are
 		used at once; and their shared addresses are V apart, so that they meet in the same banks and wait for each other. Where the caches serve step 2 well, as for float64, nothing is gained.`},
 	{"Step 4: coalesced, and no bank conflicts", `The same loads in another order. Neighbouring threads fetch neighbours in memory, whatever the transposes;
 		rows of a piece are padded, so that a warp stores to different banks; and a thread's V rows and columns come in groups of 16 bytes which it reads at once, next to the groups
-		of its neighbours.`, []source{{"versions/matmul.cu", []string{"Piece", "Copy", "multiply", "coalesced"}}}, ``},
+		of its neighbours.`, [][]string{{"versions/matmul.cu", "Piece", "Copy", "multiply", "coalesced"}}, ``},
 	{"Step 5: double buffered", `While a piece is multiplied, the next one can be on its way: two buffers, and copies from global to shared memory that need no register and no
-		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, []source{{"matmul_tiles.cuh", []string{"AsyncCopy", "pipeline"}}, {"versions/matmul.cu", []string{"pipelined"}}}, ``},
+		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, [][]string{{"matmul_tiles.cuh", "AsyncCopy", "pipeline"}, {"versions/matmul.cu", "pipelined"}}, ``},
 	{"Step 6: warp tiles", `A warp's 32 threads so far computed 2 x 16 groups of outputs, a flat strip. As a tile of 8 x 4 groups the same outputs need fewer rows and columns. For
-		float64 a thread takes 8 x 8 outputs now instead of 4 x 4, which halves its loads; for float32 pieces are twice as deep. Three stages of pieces are in flight.`, []source{{"versions/matmul.cu", []string{"warptiles"}}}, ``},
+		float64 a thread takes 8 x 8 outputs now instead of 4 x 4, which halves its loads; for float32 pieces are twice as deep. Three stages of pieces are in flight.`, [][]string{{"versions/matmul.cu", "warptiles"}}, ``},
 	{"Step 7: tensor cores", `A tensor core multiplies small matrices, here 16 x 8 times 8 x 8, held in pieces by the 32 threads of a warp. For float64 that is
 		the same arithmetic in other units. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
 		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24; the error is measured below. Each factor keeps the
 		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
-		[]source{{"matmul_tiles.cuh", []string{"Kept"}}, {"versions/matmul_tensor.cu", []string{"mma", "Fragment", "accumulate", "multiply", "tensor_as"}}}, ``},
+		[][]string{{"matmul_tiles.cuh", "Kept"}, {"versions/matmul_tensor.cu", "mma", "Fragment", "accumulate", "multiply", "tensor_as"}}, ``},
 }
 
 // matrices climbs the ladder.

@@ -14,32 +14,32 @@ var warpgroupSteps = []step{
 		starts a product of 64 x 128 x 16 elements with one instruction (wgmma): the tensor cores read both factors from shared memory, sums stay in
 		registers, and the threads go on. What is left for them is to bring the pieces, in an order that has no bank conflicts (a swizzle), and to
 		wait.`,
-		[]source{{"wgmma.cuh", []string{"wgmma_fence", "wgmma_commit"}}, {"versions/warpgroups.cuh", []string{"multiply", "store"}}, {"versions/matmul_wgmma.cu", []string{"copy", "product"}}}, ``},
+		[][]string{{"wgmma.cuh", "wgmma_fence", "wgmma_commit"}, {"versions/warpgroups.cuh", "multiply", "store"}, {"versions/matmul_wgmma.cu", "copy", "product"}}, ``},
 	{"Step 9: the copy engine", `A tensor map describes a matrix, once, on the host. Then one thread asks for a box of it, and the copy engine (TMA) computes the addresses,
 		applies the swizzle, and counts the bytes that have come at a barrier in shared memory (mbarrier). Six stages take turns: five are on their
 		way while one is multiplied. A parity tells the turns of a barrier apart.`,
-		[]source{{"wgmma.cuh", []string{"barrier_expect", "barrier_wait"}}, {"versions/warpgroups.cuh", []string{"Ring", "Barriers"}}, {"versions/matmul_tma.cu", []string{"product"}}}, ``},
+		[][]string{{"wgmma.cuh", "barrier_expect", "barrier_wait"}, {"versions/warpgroups.cuh", "Ring", "Barriers"}, {"versions/matmul_tma.cu", "product"}}, ``},
 	{"Step 10: producer and consumers", `In step 9 all warps meet once a step, before a stage is filled again, and tensor cores wait for the slowest. Here a warp of its own does
 		nothing but fill stages, as soon as the consumers have read them; these wait for full stages alone.`,
-		[]source{{"versions/matmul_roles.cu", []string{"product"}}}, ``},
+		[][]string{{"versions/matmul_roles.cu", "product"}}, ``},
 	{"Step 11: larger tiles", `With 256 columns an instruction reads 10 kB from shared memory for twice the products that it makes of 6 kB with 128, and a tile of 128 x
 		256 elements takes three quarters of the copies for each. But a thread has 128 sums, and two consumers with a producer are 384 threads, for
 		which there are 168 registers each. So the producer, which needs a whole warpgroup for that, gives up most of its registers, and the
 		consumers take them (setmaxnreg). Smaller tiles leave room for two blocks on a multiprocessor, of which one multiplies while the other
 		waits; with three stages each, step 9 came close to this one in that way, but goes no further.`,
-		[]source{{"versions/matmul_wide.cu", []string{"product"}}}, ``},
+		[][]string{{"versions/matmul_wide.cu", "product"}}, ``},
 	{"Step 12: persistent blocks, tiles in squares", `Until now a block ended with its tile: the next one began with empty stages, after the last sums were written. Now as many blocks as there
 		are multiprocessors take tile after tile, and the producer fills stages for the next one while consumers write. And the tiles computed at
 		one time lie in a square of C, so that together they read few rows of A and columns of B, which the level-2 cache holds.`,
-		[]source{{"versions/warpgroups.cuh", []string{"Tiles"}}, {"versions/matmul_persistent.cu", []string{"product"}}}, ``},
+		[][]string{{"versions/warpgroups.cuh", "Tiles"}, {"versions/matmul_persistent.cu", "product"}}, ``},
 	{"Step 13: clusters", `Two blocks of a cluster are on neighbouring multiprocessors and compute tiles one above the other, of the same columns of B. Each asks for
 		half of their piece of B, to be copied to both (multicast). A stage is free when the consumers of both have read it, so they tell both
 		producers.`,
-		[]source{{"versions/matmul_cluster.cu", []string{"product"}}}, ``},
+		[][]string{{"versions/matmul_cluster.cu", "product"}}, ``},
 	{"Step 14: float32 again", `BF16 has 8 bits of float32's 24. But a float32 is the sum of three of them, and of the nine products of two such sums six count: those below
 		2^-24 of the first are left out. At a sixth of the rate of BF16 that is more than units for float32 can do, with all 24 bits; version 7 did the
 		same with TF32 and 22 bits. Tensor cores cut off where additions in float32 round, so they add up 32 terms alone.`,
-		[]source{{"versions/matmul_six.cu", []string{"matmul_six_split_f32", "multiply", "product"}}}, ``},
+		[][]string{{"versions/matmul_six.cu", "matmul_six_split_f32", "multiply", "product"}}, ``},
 }
 
 // warpgroupSizes are the sides of the matrices.

@@ -68,13 +68,16 @@ func wrong(p *lab) {
 		Caption: "Of 20 runs on the GPU: wrong elements, runs with some elements wrong and some right, warps whose 32 elements were all wrong or all right, and blocks whose 64 were.",
 		Header:  []string{"kernel", "transformations", "wrong, %", "runs partly wrong, %", "whole warps, %", "whole blocks, %", "wrong on the host, %"},
 	}
-	var pictures [2]picture
+	heat := func(title string) figure.HeatMap { // how far each warp's results are from the right ones
+		return figure.HeatMap{Title: title, XLabel: "warps, two to a block", YLabel: "transformations", Label: "off by, %", Gain: true, Rows: labels(counts), Columns: []string{"0", "1", "2", "3"}}
+	}
+	var maps []figure.Panel
 	whole := [2]float64{100, 100} // the least share of whole warps without a barrier, and of whole blocks with one for each
 	together := 100.0             // the least share of whole blocks without a barrier
 	for i, b := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
 		name := [...]string{"no barrier", "a barrier per block"}[i]
 		by := on(b, 2, 64)
-		pictures[i].name = name
+		gpu, host := heat(name+", GPU"), heat(name+", host")
 		for _, steps := range counts {
 			onHost := observe(nil, steps, by, 2)
 			var onGPU stale
@@ -84,17 +87,17 @@ func wrong(p *lab) {
 			for what, value := range onGPU.figures() {
 				*value = p.Measure(fmt.Sprintf("%v after %d, %s", b, steps, what), "%", func() float64 { return *value }).Value
 			}
-			pictures[i].gpu, pictures[i].host = append(pictures[i].gpu, onGPU.off[:]), append(pictures[i].host, onHost.off[:])
+			gpu.Values, host.Values = append(gpu.Values, onGPU.off[:]), append(host.Values, onHost.off[:])
 			whole[i] = min(whole[i], [2]float64{onGPU.warps, onGPU.blocks}[i])
 			if b == versions.BarrierNone {
 				together = min(together, onGPU.blocks)
 			}
 			t.Add(name, steps, onGPU.wrong, onGPU.partly, onGPU.warps, onGPU.blocks, onHost.wrong)
 		}
+		maps = append(maps, gpu, host)
 	}
 	p.Table(t)
-	p.Figure("wrong", "One run of each kernel and number of transformations: how far the results of each warp are from the right ones. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.",
-		drawWrong(counts, pictures)...)
+	p.Figure("wrong", "One run of each kernel and number of transformations: how far the results of each warp are from the right ones. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.", maps...)
 	if !math.IsNaN(whole[0] + whole[1]) {
 		p.Text("On the GPU, whatever the number of transformations, %s of the warps were whole without a barrier, and %s of the blocks with one for each block.", atLeast(whole[0]), atLeast(whole[1]))
 		if together == 100 {
@@ -193,13 +196,13 @@ func sweeps(p *lab) {
 		better barrier gains.`, most)
 	planes := p.planes(blocks, threads, []versions.Barrier{versions.BarrierAcquire, versions.BarrierGrid, versions.BarrierGraph, versions.BarrierVolatile})
 	apart, row, column := planes[0].minus(planes[3])
+	grid := func(title, label string, values plane) figure.HeatMap {
+		return figure.HeatMap{Title: title, XLabel: "threads per block", YLabel: "blocks", Label: label, Gain: true, Columns: labels(threads), Rows: labels(blocks), Values: values}
+	}
 	p.Figure("planes", fmt.Sprintf(`How much faster than a launch per half step, in percent, are one launch with the acquire barrier, one with grid.sync's algorithm, and a CUDA graph of the
 		launches; and how many points of gain the acquire barrier is ahead of the volatile one. As many values as threads, but %d at most: then the grid has more threads than values.`, most),
-		overGrid(blocks, threads,
-			figure.HeatMap{Title: "One launch, release and acquire", Label: "gain, %", Values: planes[0]},
-			figure.HeatMap{Title: "Cooperative launch, grid.sync's algorithm", Label: "gain, %", Values: planes[1]},
-			figure.HeatMap{Title: "A CUDA graph of the launches", Label: "gain, %", Values: planes[2]},
-			figure.HeatMap{Title: "Acquire ahead of volatile", Label: "points of gain", Values: apart})...)
+		grid("One launch, release and acquire", "gain, %", planes[0]), grid("Cooperative launch, grid.sync's algorithm", "gain, %", planes[1]),
+		grid("A CUDA graph of the launches", "gain, %", planes[2]), grid("Acquire ahead of volatile", "points of gain", apart))
 	if d := apart[row][column]; !math.IsNaN(d) {
 		ahead := "ahead"
 		if d < 0 {

@@ -105,13 +105,9 @@ func (s *story) compare(tape, ours *trained) {
 	if !(last < 0.6*first) {
 		notebook.Fail("the loss went from %.3f to %.3f in %d steps, want it to fall by 40 %% at least", first, last, steps)
 	}
-	x := make([]float64, steps)
-	for i := range x {
-		x[i] = float64(i + 1)
-	}
 	losses := figure.Chart{Title: "Loss by step of the training", XLabel: "step", YLabel: "loss", Zero: true, Series: []figure.Series{
-		{Name: "Gorgonia's tape machine", Colour: figure.Amber, X: x, Y: tape.losses},
-		{Name: "Stheno's machine", Colour: figure.Blue, X: x, Y: ours.losses, Dots: true},
+		{Name: "Gorgonia's tape machine", Colour: figure.Amber, Y: tape.losses},
+		{Name: "Stheno's machine", Colour: figure.Blue, Y: ours.losses, Dots: true},
 	}}
 	s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses)
 	s.Text(`In %d steps the loss falls from %.3f to %.3f; guessing has a loss of ln 10 = 2.303. From the same weights, the gradients by all parameters differ by

@@ -169,12 +169,7 @@ func (s *story) curves() {
 	wrong := figure.Chart{Title: "Held-out digits that are wrong, %", XLabel: "epoch", Zero: true}
 	colours := []color.RGBA{figure.Blue, figure.Amber, figure.Green, figure.Red, figure.Ink}
 	for i, t := range s.nets {
-		x := make([]float64, len(t.losses))
-		for k := range x {
-			x[k] = float64(k + 1)
-		}
-		series := figure.Series{Name: fmt.Sprintf("seed %d", t.seed), Colour: colours[i%len(colours)], X: x}
-		series.Y = t.losses
+		series := figure.Series{Name: fmt.Sprintf("seed %d", t.seed), Colour: colours[i%len(colours)], Y: t.losses}
 		loss.Series = append(loss.Series, series)
 		series.Y = t.errors
 		wrong.Series = append(wrong.Series, series)

@@ -27,18 +27,17 @@ func draw(w io.Writer, out string, h history, d digits.Set, predicted []predicti
 
 // drawLoss draws the loss and the held-out accuracy by epoch.
 func drawLoss(h history) []figure.Panel {
-	epochs := make([]float64, len(h.train))
-	percent := make([]float64, len(h.train))
-	for i := range epochs {
-		epochs[i], percent[i] = float64(i+1), 100*h.accuracy[i]
+	percent := make([]float64, len(h.accuracy))
+	for i, v := range h.accuracy {
+		percent[i] = 100 * v
 	}
 	return []figure.Panel{
 		figure.Chart{Title: "Loss by epoch", XLabel: "epoch", YLabel: "loss", Log: true, Series: []figure.Series{
-			{Name: "training", Colour: figure.Blue, X: epochs, Y: h.train},
-			{Name: "held out", Colour: figure.Amber, X: epochs, Y: h.held},
+			{Name: "training", Colour: figure.Blue, Y: h.train},
+			{Name: "held out", Colour: figure.Amber, Y: h.held},
 		}},
 		figure.Chart{Title: "Held-out accuracy by epoch", XLabel: "epoch", YLabel: "accuracy, %", Series: []figure.Series{
-			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: figure.Amber, X: epochs, Y: percent},
+			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: figure.Amber, Y: percent},
 		}},
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Series is one line of a chart: y over x, in order of x. A point that is not known, NaN, is
-// left out, and the line is broken there.
+// Series is one line of a chart: y over x, in order of x, which is 1, 2, 3 and so on if X is nil. A
+// point that is not known, NaN, is left out, and the line is broken there.
 type Series struct {
 	Name   string
 	Colour color.RGBA
@@ -20,6 +20,13 @@ type Series struct {
 	Spread []float64 // how far a point's y may be off, each way; nil if that is not known
 	Dots   bool      // points without a line
 	Marks  []Mark    // points to point out, such as the best one
+}
+
+func (s Series) x(i int) float64 {
+	if s.X == nil {
+		return float64(i + 1)
+	}
+	return s.X[i]
 }
 
 // Mark is a ring around the point of index At, which the legend explains.
@@ -60,7 +67,7 @@ func (ring) DrawGlyph(c *draw.Canvas, sty draw.GlyphStyle, at vg.Point) {
 
 // known reports whether a chart can show point i of a series.
 func (ch Chart) known(s Series, i int) bool {
-	return i >= 0 && i < len(s.Y) && visible(s.X[i], ch.LogX) && visible(s.Y[i], ch.Log)
+	return i >= 0 && i < len(s.Y) && visible(s.x(i), ch.LogX) && visible(s.Y[i], ch.Log)
 }
 
 // visible reports whether a value is on an axis.
@@ -103,7 +110,7 @@ func (ch Chart) add(p *plot.Plot, s Series, k int) (line, marks []plot.Legend) {
 			piece = nil
 			continue
 		}
-		xy := plotter.XY{X: s.X[i], Y: s.Y[i]}
+		xy := plotter.XY{X: s.x(i), Y: s.Y[i]}
 		piece, points.XYs = append(piece, xy), append(points.XYs, xy)
 		if i < len(s.Spread) && s.Spread[i] > 0 {
 			spread.XYs, spread.YErrors = append(spread.XYs, xy), append(spread.YErrors, around(s.Y[i], s.Spread[i], ch.Log))
@@ -127,7 +134,7 @@ func (ch Chart) add(p *plot.Plot, s Series, k int) (line, marks []plot.Legend) {
 	}
 	for _, m := range s.Marks {
 		if ch.known(s, m.At) {
-			r := glyph(7, ring{}, plotter.XY{X: s.X[m.At], Y: s.Y[m.At]})
+			r := glyph(7, ring{}, plotter.XY{X: s.x(m.At), Y: s.Y[m.At]})
 			p.Add(r)
 			marks = append(marks, key(m.Text, r))
 		}
@@ -151,7 +158,7 @@ func (ch Chart) Data() Table {
 		row := []string{s.Name, "", "", ""}
 		for i := range s.Y {
 			if ch.known(s, i) {
-				row[2] = Number(s.Y[i]) + " at " + Number(s.X[i])
+				row[2] = Number(s.Y[i]) + " at " + Number(s.x(i))
 				row[1] = cmp.Or(row[1], row[2])
 			}
 		}

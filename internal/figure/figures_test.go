@@ -121,6 +121,15 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
+// Without x, points are at 1, 2, 3 and so on.
+func TestCountedPoints(t *testing.T) {
+	y := []float64{4, 2, math.NaN(), 3}
+	with := svgOf(t, Chart{Series: []Series{{Name: "a", X: []float64{1, 2, 3, 4}, Y: y, Marks: []Mark{{3, "m"}}}}}, alone)
+	if without := svgOf(t, Chart{Series: []Series{{Name: "a", Y: y, Marks: []Mark{{3, "m"}}}}}, alone); without != with {
+		t.Errorf("got %s, want %s", without, with)
+	}
+}
+
 // A spread is drawn as a range, which on a logarithmic axis stays above zero, and a mark as
 // a ring that the legend explains.
 func TestRangesAndMarks(t *testing.T) {
