@@ -103,7 +103,7 @@ func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int)
 	for i, way := range []struct {
 		name string
 		run  func(s *cudaops.Session, out, a, b []float32, k int) error
-	}{{"copied for each", apart}, {"kept on the device", resident}} {
+	}{{"copied for each", copyEach}, {"kept on the device", resident}} {
 		var took time.Duration
 		for range 2 { // the first run is not timed
 			start := time.Now()

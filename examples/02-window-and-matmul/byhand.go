@@ -75,9 +75,9 @@ func addByHand(s *cudaops.Session, out, a, b []float32) (steps []time.Time, err 
 	return steps, nil
 }
 
-// apart is out = a + b + ... + b, where b is added k times, at least once, and each
+// copyEach is out = a + b + ... + b, where b is added k times, at least once, and each
 // time by all five steps: the vectors travel for every addition.
-func apart(s *cudaops.Session, out, a, b []float32, k int) error {
+func copyEach(s *cudaops.Session, out, a, b []float32, k int) error {
 	sum := a
 	for range k {
 		if _, err := addByHand(s, out, sum, b); err != nil {

@@ -40,13 +40,13 @@ func launchAll(p *notebook.Page) {
 
 // metrics are the counters for the table below.
 var metrics = [...]string{
-	"smsp__inst_executed_op_global_ld.sum",                     // 0: by a warp, to registers
-	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // 1: of them, counting once what two lanes load
-	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // 2: by cp.async
-	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // 3: by a warp
-	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // 4: turns of the banks that these take
-	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // 5: of them, because banks were asked twice
-	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // 6: of 32 bytes
+	"smsp__inst_executed_op_global_ld.sum",                     // 0: loads by a warp into registers
+	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // 1: bytes of loads 0, once for lanes of one address
+	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // 2: bytes by cp.async
+	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // 3: loads by a warp
+	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // 4: wavefronts of loads 3
+	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // 5: wavefronts 4 that bank conflicts add
+	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // 6: sectors of 32 bytes
 }
 
 // counts are ncu's counts by kernel and metric.

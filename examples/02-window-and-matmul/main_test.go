@@ -38,7 +38,7 @@ func TestByHand(t *testing.T) {
 func TestChain(t *testing.T) {
 	s := cudaops.OpenHost()
 	defer s.Close()
-	for name, chain := range map[string]func(s *cudaops.Session, out, a, b []float32, k int) error{"apart": apart, "resident": resident} {
+	for name, chain := range map[string]func(s *cudaops.Session, out, a, b []float32, k int) error{"copyEach": copyEach, "resident": resident} {
 		for _, k := range []int{1, 2, 5} {
 			out := make([]float32, 2)
 			if err := chain(s, out, []float32{1, 2}, []float32{10, 20}, k); err != nil || out[0] != 1+10*float32(k) || out[1] != 2+20*float32(k) {

@@ -113,7 +113,7 @@ type step struct {
 	after           string
 }
 
-// show shows all but what was measured.
+// show adds the heading, the texts and the sources of a step to the page.
 func (s step) show(p *notebook.Page) {
 	p.Heading(s.heading)
 	p.Text("%s", s.before)
@@ -181,7 +181,7 @@ func matrices(p *notebook.Page) *climber {
 	return c
 }
 
-// ladder shows the steps side by side, with other layouts and sizes.
+// ladder compares the steps, with other layouts and sizes too.
 func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) {
 	p := c.p
 	p.Heading("What each step gains")

@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// Beside the versions, what is timed.
+// Kernels that are timed like versions.
 const (
 	opBF16    = -1 // the op's kernel of operands in BF16
 	opFloat32 = 0

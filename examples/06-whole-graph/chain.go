@@ -21,9 +21,9 @@ func gate(a, b, c *G.Node) *G.Node {
 	return G.Must(G.HadamardProd(x, a))
 }
 
-// apart has the ops of gate one by one. Each has the result before as its first input and,
+// unfused has the ops of gate one by one. Each has the result before as its first input and,
 // if it has another one, a, b or c by its number.
-var apart = []struct {
+var unfused = []struct {
 	name  string
 	apply func(in ...*G.Node) (*G.Node, error)
 	other int
@@ -69,7 +69,7 @@ func chainTable(s *story, in []G.Value, whole G.Value, fused []cudaops.Step) {
 		return bytes, took
 	}
 	v, total := in[0], []cudaops.Step(nil)
-	for _, op := range apart {
+	for _, op := range unfused {
 		args := []G.Value{v}
 		if op.other >= 0 {
 			args = append(args, in[op.other])

@@ -15,7 +15,7 @@ import (
 type network struct {
 	graph      *G.ExprGraph
 	x, y       *G.Node // images and labels
-	parameters G.Nodes // weights and biases by turns
+	parameters G.Nodes // weights and biases alternate
 	loss       *G.Node
 }
 

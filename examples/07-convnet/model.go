@@ -76,7 +76,7 @@ func (net *network) parameter(name string, shape ...int) *G.Node {
 func (net *network) initialise(r *rand.Rand) error {
 	for i, p := range net.parameters {
 		deviation := 0.0
-		if i%2 == 0 { // weights and biases by turns
+		if i%2 == 0 { // weights and biases alternate
 			inputs := p.Shape()[0]
 			if p.Dims() == 4 {
 				inputs = p.Shape()[1:].TotalSize()

@@ -34,7 +34,7 @@ type options struct {
 	device        string
 	seed          uint64
 	out           string
-	progress      io.Writer // of the training, nil for none
+	progress      io.Writer // receives the progress of the training; may be nil
 }
 
 func main() {

@@ -41,7 +41,7 @@ type Chart struct {
 	Title          string
 	XLabel, YLabel string // quantities of the axes, with units
 	Log            bool   // a logarithmic y axis; values must be above zero
-	LogX           bool   // a logarithmic x axis, likewise
+	LogX           bool   // a logarithmic x axis; values must be above zero
 	Zero           bool   // the y axis starts at zero
 	Series         []Series
 }

@@ -72,7 +72,7 @@ var Formats = []string{".svg", ".png"}
 func Save(path string, panels ...Panel) error {
 	write, ok := map[string]func([]Panel) ([]byte, error){".png": drawPNG, ".svg": drawFile}[filepath.Ext(path)]
 	if !ok {
-		return fmt.Errorf("figure: got a file named %s, want its name to end in %s", path, strings.Join(Formats, " or "))
+		return fmt.Errorf("figure: got the file name %s, want a name that ends in %s", path, strings.Join(Formats, " or "))
 	}
 	picture, err := write(panels)
 	if err != nil {

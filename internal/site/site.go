@@ -89,7 +89,7 @@ func (b *builder) navigate() error {
 				return err
 			}
 			if b.titles[p] = title(p, string(text)); b.titles[p] == "" {
-				return fmt.Errorf("%s: got no title, want one", p)
+				return fmt.Errorf("%s: got no title, want a heading or an element title", p)
 			}
 			b.link(p)
 		}
@@ -157,7 +157,7 @@ func (b *builder) resolve(from, link string) (string, error) {
 	return u.String(), nil
 }
 
-// relative returns the way from the page of one path to that of another.
+// relative returns the relative link from the page of one path to the page of another.
 func relative(from, to string) string {
 	way, err := filepath.Rel(filepath.FromSlash(path.Dir(address(from))), filepath.FromSlash(address(to)))
 	if err != nil { // both are in the repository
@@ -196,7 +196,7 @@ func (b *builder) render(name string) ([]byte, error) {
 // source returns the page of a source file.
 func (b *builder) source(name string, text []byte) ([]byte, error) {
 	if !utf8.Valid(text) {
-		return nil, errors.New("got a file that is no text, want links to texts and pictures")
+		return nil, errors.New("got a binary file, want links to texts and pictures")
 	}
 	lexer := lexers.Match(path.Base(name))
 	if slices.Contains([]string{".cu", ".cuh"}, path.Ext(name)) {
@@ -291,7 +291,7 @@ func (b *builder) enclose(name string, text []byte) ([]byte, error) {
 	out := text
 	for _, at := range []struct{ tag, block, behind string }{{"<style>", "style", "<style>"}, {"<body>", "begin", ""}, {"</body>", "end", ""}} {
 		if n := bytes.Count(out, []byte(at.tag)); n != 1 {
-			return nil, fmt.Errorf("got %d tags %s, want one", n, at.tag)
+			return nil, fmt.Errorf("got %d tags %s, want 1", n, at.tag)
 		}
 		block, err := execute(at.block, parts)
 		if err != nil {

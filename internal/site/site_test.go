@@ -22,7 +22,7 @@ import (
 type document struct {
 	ids   map[string]bool
 	links []string // addresses of all attributes that have one
-	nav   []string // those of the navigation
+	nav   []string // links of the navigation
 }
 
 // empty are the elements that have no end.
@@ -173,7 +173,7 @@ func TestErrors(t *testing.T) {
 	for _, c := range []struct{ file, text, want string }{
 		{"README.md", "# Title\n\n[a](nowhere.md)\n", "README.md: the link nowhere.md"},
 		{"docs/host.md", "# Title\n\n[a](../../x)\n", "docs/host.md: the link ../../x"},
-		{"docs/host.md", "# Title\n\n[a](../x.bin)\n", "x.bin: got a file that is no text"},
+		{"docs/host.md", "# Title\n\n[a](../x.bin)\n", "x.bin: got a binary file"},
 		{"docs/host.md", "# Title\n\n![](../x.bin)\n", "has no words"},
 		{"docs/host.md", "# Title\n\n```java\n```\n", `got a block in the language "java"`},
 		{"docs/host.md", "", "docs/host.md: got no title"},

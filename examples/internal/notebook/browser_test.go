@@ -128,7 +128,7 @@ func checkPage(t *testing.T, where string, p probed, background string) {
 func checkContrast(t *testing.T, where string, p probed) {
 	t.Helper()
 	back := lightness(t, p.Background)
-	away := 0 // of the figures' texts; those in the cells of maps stand on colours of their own
+	away := 0 // texts of figures in another lightness than the page; cells of maps have backgrounds of another colour
 	for _, c := range p.Ink {
 		if math.Abs(lightness(t, c)-back) > .3 {
 			away++

@@ -101,7 +101,7 @@ func Try(f func()) (err error) {
 	return nil
 }
 
-// within calls f, and adds to an error that ends it what it is about.
+// within calls f. An error that ends f gets the prefix what.
 func within(what string, f func()) {
 	if err := Try(f); err != nil {
 		Fail("%s: %w", what, err)
