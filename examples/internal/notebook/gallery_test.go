@@ -46,7 +46,7 @@ func buildGallery(t *testing.T) (pages []string) {
 			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 		}
 	}
-	args := []string{"build", "-o", dir}
+	args := []string{"build", "-ldflags=-s -w", "-o", dir}
 	for _, n := range notebooks {
 		args = append(args, "./"+n)
 	}
