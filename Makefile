@@ -10,7 +10,7 @@ hunt: # many drawn cases for every property, others each time, some minutes
 	go test $$(grep -rl 'must\.Hold(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h
 
 conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
-	go run ./internal/conformance
+	go run ./internal/maintain/conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/maintain/...
@@ -49,7 +49,7 @@ gallery: # the pages of the notebooks, into docs/gallery, in 2 minutes; no GPU i
 		go run ./$$page -device cpu -html docs/gallery/$$(basename $$page).html -out "" > /dev/null || exit 1; done
 
 site: gallery # README, docs and gallery as plain HTML, into .site
-	go run ./internal/site
+	go run ./internal/maintain/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
-	go run ./internal/toolkit/install
+	go run ./internal/maintain/toolkit/install

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -189,7 +189,7 @@ func TestElementsOfTwoShapes(t *testing.T) {
 					a := G.NewTensor(g, dt, len(s), G.WithName("a"), G.WithShape(s...))
 					b := G.NewTensor(g, dt, len(u), G.WithName("b"), G.WithShape(u...))
 					var y *G.Node
-					if err := safely.Call(name, func() (err error) { y, err = op(a, b); return err }); err != nil {
+					if err := guard.Recover(name, func() (err error) { y, err = op(a, b); return err }); err != nil {
 						continue // Gorgonia refuses it itself
 					}
 					what := fmt.Sprintf("%s of %v of shapes %v and %v", name, dt, s, u)

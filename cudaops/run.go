@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -25,7 +25,7 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
 	}
-	if safely.IsNil(ctx) {
+	if guard.IsNil(ctx) {
 		return fmt.Errorf("cudaops: RunContext got a nil context")
 	}
 	done, err := vm.runOnce(ctx)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
@@ -29,7 +29,7 @@ func sameState(t testing.TB, what string, got, want *State) {
 		t.Fatalf("%s: got %d values, want %d", what, len(a), len(b))
 	}
 	for i := range a {
-		x, y := must.Get[[]byte](t)(values.Bytes(a[i])), must.Get[[]byte](t)(values.Bytes(b[i]))
+		x, y := testutil.Get[[]byte](t)(values.Bytes(a[i])), testutil.Get[[]byte](t)(values.Bytes(b[i]))
 		if !slices.Equal(x, y) || a[i].Dtype() != b[i].Dtype() || !a[i].Shape().Eq(b[i].Shape()) {
 			t.Fatalf("%s: value %d is %v, want %v", what, i, a[i], b[i])
 		}
@@ -59,16 +59,16 @@ func TestState(t *testing.T) {
 				if step == 3 {
 					G.WithLearnRate(0.03)(s)
 				}
-				must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, uint64(step))), tensor.Float64, 6, 4)))
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, uint64(step))), tensor.Float64, 6, 4)))
+				testutil.Do(t, vm.RunAll())
 			}
 		}
 		whole, vm, s := build(7)
 		run(whole, vm, s, 0, 5)
-		middle := must.Get[*State](t)(vm.State())
-		kept := must.Get[*State](t)(vm.State())
+		middle := testutil.Get[*State](t)(vm.State())
+		kept := testutil.Get[*State](t)(vm.State())
 		run(whole, vm, s, 5, 11)
-		want := must.Get[*State](t)(vm.State())
+		want := testutil.Get[*State](t)(vm.State())
 		sameState(t, "a state that was got before more runs", middle, kept)
 		if names := fmt.Sprint(want.Learnables[0].Name, want.Learnables[1].Name); names != "scalebias" || want.Steps != 11 || want.Runs != 11 || want.Seed != 7 {
 			t.Errorf("got %s, %+v", names, want)
@@ -76,11 +76,11 @@ func TestState(t *testing.T) {
 
 		again, other, s := build(8)
 		run(again, other, s, 0, 2) // what it was does not matter
-		must.Do(t, other.SetState(middle))
+		testutil.Do(t, other.SetState(middle))
 		equal(t, "the scale that SetState bound", again.learnables[0].Value(), middle.Learnables[0].Value, 0)
-		sameState(t, "a state that was set", must.Get[*State](t)(other.State()), middle)
+		sameState(t, "a state that was set", testutil.Get[*State](t)(other.State()), middle)
 		run(again, other, s, 5, 11)
-		sameState(t, "after 11 runs", must.Get[*State](t)(other.State()), want)
+		sameState(t, "after 11 runs", testutil.Get[*State](t)(other.State()), want)
 		equal(t, "the loss of run 9", again.loss, whole.loss, 0)
 		if r := other.Report(); r.Runs != 8 {
 			t.Errorf("the report says %d runs, want those of this VM, 8", r.Runs)
@@ -89,14 +89,14 @@ func TestState(t *testing.T) {
 		// A fresh one, whose learnables need no values of their own; a value bound after
 		// SetState counts.
 		third, vm, s := build(8)
-		must.Do(t, vm.SetState(middle))
-		must.Do(t, G.Let(third.learnables[1], draw(whole.rand(), tensor.Float64, 1, 4)))
+		testutil.Do(t, vm.SetState(middle))
+		testutil.Do(t, G.Let(third.learnables[1], draw(whole.rand(), tensor.Float64, 1, 4)))
 		bound := third.learnables[1].Value()
-		changed := must.Get[*State](t)(vm.State())
+		changed := testutil.Get[*State](t)(vm.State())
 		equal(t, "the bias that was bound", changed.Learnables[1].Value, bound, 0)
-		must.Do(t, vm.SetState(middle))
+		testutil.Do(t, vm.SetState(middle))
 		run(third, vm, s, 5, 11)
-		sameState(t, "of the third", must.Get[*State](t)(vm.State()), want)
+		sameState(t, "of the third", testutil.Get[*State](t)(vm.State()), want)
 	})
 }
 
@@ -107,9 +107,9 @@ func TestSetStateErrors(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newModesGraph(t, false)
 		vm := machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithClip(5)), m.learnables...))
-		must.Do(t, G.Let(m.x, draw(m.rand(), tensor.Float64, 6, 4)))
-		must.Do(t, vm.RunAll())
-		before := must.Get[*State](t)(vm.State())
+		testutil.Do(t, G.Let(m.x, draw(m.rand(), tensor.Float64, 6, 4)))
+		testutil.Do(t, vm.RunAll())
+		before := testutil.Get[*State](t)(vm.State())
 		option := func(name string, x float64) func(s *State) {
 			return func(s *State) { s.Options[name] = x }
 		}
@@ -132,15 +132,15 @@ func TestSetStateErrors(t *testing.T) {
 			"BatchNorm 0, mean: got no value":                                    func(s *State) { s.Averages[0].Mean = nil },
 			"BatchNorm 0, variance: got float64 of shape (3), want float64 of s": func(s *State) { s.Averages[0].Variance = draw(m.rand(), tensor.Float64, 3) },
 		} {
-			bad := must.Get[*State](t)(vm.State())
+			bad := testutil.Get[*State](t)(vm.State())
 			for _, v := range stateValues(bad) {
-				clear(must.Get[[]byte](t)(values.Bytes(v)))
+				clear(testutil.Get[[]byte](t)(values.Bytes(v)))
 			}
 			change(bad)
 			if err := vm.SetState(bad); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got the error %v, want one with %q", err, want)
 			}
-			sameState(t, want, must.Get[*State](t)(vm.State()), before)
+			sameState(t, want, testutil.Get[*State](t)(vm.State()), before)
 		}
 		if err := vm.SetState(nil); err == nil {
 			t.Error("SetState of nil is no error")
@@ -150,12 +150,12 @@ func TestSetStateErrors(t *testing.T) {
 
 // Learnables without names of their own, and VMs that have no state, are errors.
 func TestStateErrors(t *testing.T) {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	build := func(first, second []G.NodeConsOpt, opts func(learnables ...*G.Node) []Option) *VM {
 		g := G.NewGraph()
 		a := G.NewVector(g, tensor.Float64, append(first, G.WithShape(2), G.WithValue(vector(1, 2)))...)
 		b := G.NewVector(g, tensor.Float64, append(second, G.WithShape(3), G.WithValue(vector(1, 2, 3)))...)
-		must.Get[G.Nodes](t)(G.Grad(node(G.Add(node(G.Sum(a)), node(G.Sum(b)))), a, b))
+		testutil.Get[G.Nodes](t)(G.Grad(node(G.Add(node(G.Sum(a)), node(G.Sum(b)))), a, b))
 		return machine(t, g, append(opts(a, b), OnHost())...)
 	}
 	named := func(s string) []G.NodeConsOpt { return []G.NodeConsOpt{G.WithName(s)} }
@@ -176,7 +176,7 @@ func TestStateErrors(t *testing.T) {
 		}
 	}
 	vm := build(named("a"), named("b"), train)
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 	if _, err := vm.State(); err == nil || !strings.Contains(err.Error(), "after Close") {
 		t.Errorf("after Close the error is %v", err)
 	}
@@ -190,20 +190,20 @@ func TestStateOfBrokenDevice(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 3)
 	p.feed(t)
 	f := &fake{closes: new(atomic.Int32)}
-	vm := must.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
-	must.Do(t, vm.RunAll())
+	vm := testutil.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
+	testutil.Do(t, vm.RunAll())
 	f.broken = true
 	if s, err := vm.State(); !errors.Is(err, errFake) || s != nil {
 		t.Errorf("got %v and the error %v", s, err)
 	}
 	f.broken = false
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 }
 
 // A graph that cannot be compiled again loses nothing: the error is that of the next call, and
 // once the graph is right again, so is the state.
 func TestStateOfBrokenGraph(t *testing.T) {
-	node, g := must.Get[*G.Node](t), G.NewGraph()
+	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	w := G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
 	parts := G.Nodes{node(G.Slice(w, G.S(0, 3))), node(G.Slice(w, G.S(0, 2)))}
 	wrong := false
@@ -213,11 +213,11 @@ func TestStateOfBrokenGraph(t *testing.T) {
 		}
 		return exec.CopyPlan(dev, 48)
 	}}, w))
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
-	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
-	must.Do(t, vm.RunAll())
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
+	vm := testutil.Get[*VM](t)(NewVM(g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
+	testutil.Do(t, vm.RunAll())
 	wrong = true
-	must.Do(t, G.UnsafeLet(parts[0], G.S(1, 4))) // the graph is compiled again
+	testutil.Do(t, G.UnsafeLet(parts[0], G.S(1, 4))) // the graph is compiled again
 	if err := vm.RunAll(); err == nil {
 		t.Fatal("an op without a plan is no error")
 	}
@@ -228,10 +228,10 @@ func TestStateOfBrokenGraph(t *testing.T) {
 		t.Error("Pull from a VM that has no device memory is no error")
 	}
 	wrong = false
-	s := must.Get[*State](t)(vm.State())
+	s := testutil.Get[*State](t)(vm.State())
 	equal(t, "w", s.Learnables[0].Value, vector(0, 1, 2, 3, 4, 5), 0)
 	wrong = true
-	must.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
+	testutil.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
 	if err := vm.RunAll(); err == nil {
 		t.Fatal("an op without a plan is no error")
 	}

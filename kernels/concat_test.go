@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
 )
@@ -109,7 +109,7 @@ func (j *joined) inputs() (list [][]byte) {
 
 // Parts come one behind the other, whatever their layout, and nothing else is written.
 func TestConcat(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		j := drawJoined(t)
 		dev := rapid.SampledFrom(devices).Draw(t, "device")
 		p, err := Concat(dev, j.dtype, j.shape, j.axis, j.extents, j.views...)

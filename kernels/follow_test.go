@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -17,9 +17,9 @@ import (
 // instruction do not.
 func TestProductsWait(t *testing.T) {
 	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "reduce"} {
-		entries := must.Get[[]string](t)(own.Entries(stem))
+		entries := testutil.Get[[]string](t)(own.Entries(stem))
 		for _, target := range manifest.Targets {
-			text := must.Get[[]byte](t)(own.readImage(stem, target))
+			text := testutil.Get[[]byte](t)(own.readImage(stem, target))
 			want := stem != "reduce" && slices.Contains([]string{"sm_90a", "sm_100", "sm_120"}, target)
 			if (stem == "matmul_hopper" || stem == "matmul_mma_small") && target != "sm_90a" && want {
 				continue // empty kernels, which no plan launches
@@ -40,10 +40,10 @@ func TestProductsWait(t *testing.T) {
 func TestGeneratedWait(t *testing.T) {
 	dev, shape := Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 232448, Cooperative: true}, []int{1000}
 	for name, text := range map[string]string{"map": "tanh(a)", "prebuilt map": "-a"} {
-		f := must.Get[expr.Func](t)(expr.Parse(text, Float32, "a"))
-		p := must.Get[*Plan](t)(Map(dev, f, shape, Dense(shape)))
+		f := testutil.Get[expr.Func](t)(expr.Parse(text, Float32, "a"))
+		p := testutil.Get[*Plan](t)(Map(dev, f, shape, Dense(shape)))
 		for _, major := range []int{7, 8, 9, 10, 12} {
-			code := must.Get[Code](t)(p.Launches[0].Kernel.Image.Code(major, 0))
+			code := testutil.Get[Code](t)(p.Launches[0].Kernel.Image.Code(major, 0))
 			if got, want := code.Waits(mapEntry), major >= 9; got != want {
 				t.Errorf("%s for %d.0, of %s: Waits is %v, want %v", name, major, code.Target, got, want)
 			}
@@ -79,7 +79,7 @@ func TestWaitsTooLate(t *testing.T) {
 // The same of compiled code, whose instructions are changed.
 func TestCompiledWaitsTooLate(t *testing.T) {
 	const entry = "matmul_combine_f32"
-	cubin := must.Get[[]byte](t)(own.readImage("matmul_vector", "sm_90a"))
+	cubin := testutil.Get[[]byte](t)(own.readImage("matmul_vector", "sm_90a"))
 	changed := func(change func(code []byte, wait int)) Code {
 		text := bytes.Clone(cubin)
 		code := section(text, ".text."+entry)

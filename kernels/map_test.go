@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
@@ -72,7 +72,7 @@ func runGuarded(p *Plan, inputs [][]byte) ([]byte, error) {
 // but the output.
 func TestMap(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
 		p, err := planMap(rapid.SampledFrom(devices).Draw(t, "device"), m)
 		if err != nil {

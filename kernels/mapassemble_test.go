@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -18,7 +18,7 @@ import (
 func ptxas(t *testing.T) string {
 	const path = "../.toolkit/nvidia/cuda_nvcc/bin/ptxas"
 	_, err := os.Stat(path) // after make toolkit
-	must.Have(t, "TOOLKIT", err)
+	testutil.SkipUnless(t, "TOOLKIT", err)
 	return path
 }
 
@@ -64,7 +64,7 @@ func assembled(t *testing.T, image Image, target string) (cubin []byte, register
 		}
 		return sum
 	}
-	return must.Get[[]byte](t)(os.ReadFile(path + ".cubin")), number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
+	return testutil.Get[[]byte](t)(os.ReadFile(path + ".cubin")), number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
 }
 
 // assembleMap has the assembler take the kernel of a function, for the i-th of some targets in turn, and fails if it spills.

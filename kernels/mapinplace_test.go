@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"pgregory.net/rapid"
 )
@@ -57,9 +57,9 @@ func TestMapInPlace(t *testing.T) {
 // place in memory, and through no vector or tile that begins elsewhere.
 func TestMapReadsDenseOperandsInOrder(t *testing.T) {
 	b := expr.NewBuilder(Float32, Float32)
-	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1))))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1))))
 	byTiles := 0
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		shape := rapid.SliceOfN(rapid.SampledFrom([]int{1, 2, 3, 16, 33, 100}), 2, 4).Draw(t, "shape")
 		turned, next := View{Elements: Count(shape), Strides: make([]int, len(shape))}, 1
 		axes := make([]int, len(shape))

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
@@ -60,7 +60,7 @@ func rowsApply(shape, axes []int) exprtest.Apply {
 // their operations and reductions compute one by one, and write nothing but the outputs.
 func TestRows(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		m := exprtest.DrawRows(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
 		p, err := planRows(HostDevice(), m)
 		if err != nil {

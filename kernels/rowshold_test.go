@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
@@ -17,11 +17,11 @@ func TestRowsLoadFirst(t *testing.T) {
 	const load, copies = 0x981, 0xfae                                           // LDG, LDGSTS
 	uses := map[uint64]bool{0x310: true, 0x209: true, 0x809: true, 0x91a: true} // F2F for sums, FMNMX for maxima, DEPBAR that waits for copies
 	for columns, names := range map[int][]string{1000: {"log-softmax gradient"}, 4096: {"softmax gradient", "layer norm gradient"}, 32768: {"normalize"}} {
-		for _, f := range must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(Float32)) {
+		for _, f := range testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(Float32)) {
 			if !slices.Contains(names, f.Name) {
 				continue
 			}
-			p := must.Get[*Plan](t)(rowsOf(Device{Major: 9, SMs: 132, SharedOptin: 232448}, f, exprtest.RowShape{Shape: []int{16384, columns}, Axes: []int{1}}))
+			p := testutil.Get[*Plan](t)(rowsOf(Device{Major: 9, SMs: 132, SharedOptin: 232448}, f, exprtest.RowShape{Shape: []int{16384, columns}, Axes: []int{1}}))
 			image := p.Launches[0].Kernel.Image.(rowsImage)
 			cubin, _, spills := assembled(t, image, "sm_90a")
 			code, loads := section(cubin, ".text."+rowsEntry), 0

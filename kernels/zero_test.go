@@ -3,13 +3,13 @@ package kernels
 import (
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // Zero values and nils are errors, and nothing panics.
 func TestSurvives(t *testing.T) {
-	must.SurviveWhole(t, map[string]any{
+	testutil.SurviveWhole(t, map[string]any{
 		"Check": Check, "CheckGrid": CheckGrid, "CheckImage": CheckImage, "CodeFor": CodeFor, "GeneratedCode": GeneratedCode, "ImageName": ImageName,
 		"NewLibrary": NewLibrary, "Builtin": Builtin, "Digests": Digests, "Target": Target, "HostDevice": HostDevice, "Count": Count, "Dense": Dense,
 		"NewReduction": NewReduction, "ParseReduction": ParseReduction, "HistogramBody": HistogramBody,

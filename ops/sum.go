@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -71,7 +72,7 @@ func (s sum) Infer(in ...Type) (Type, error) {
 }
 
 func (s sum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Sum(dev, in[0].Dtype, in[0].Shape, s.axes, s.mean), nil
+	return reduce.Sum(dev, in[0].Dtype, in[0].Shape, s.axes, s.mean), nil
 }
 
 func (s sum) Adjoints(b *Backward) []Term {

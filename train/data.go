@@ -8,7 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -76,7 +76,7 @@ func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
 		return c, 0, fmt.Errorf("got an input of %v and shape %v, want numbers with an axis for the rows", n.Type(), c.shape)
 	}
 	t, ok := of.(tensor.Tensor)
-	if ok && safely.IsNil(t) {
+	if ok && guard.IsNil(t) {
 		return c, 0, fmt.Errorf("got a nil %T, want a tensor or a slice", of)
 	}
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,8 +25,8 @@ func wantError(t *testing.T, err error, want string) {
 // Arguments that Run cannot use are refused before anything runs.
 func TestRunErrors(t *testing.T) {
 	l, other := newLine(t, false), newLine(t, false)
-	idle := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, cudaops.OnHost()))
-	t.Cleanup(func() { must.Do(t, idle.Close()) })
+	idle := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, cudaops.OnHost()))
+	t.Cleanup(func() { testutil.Do(t, idle.Close()) })
 	never := SourceFunc(func(int, int) iter.Seq2[Batch, error] {
 		t.Error("batches are made")
 		return func(func(Batch, error) bool) {}
@@ -77,7 +77,7 @@ func TestRunErrors(t *testing.T) {
 	h, err := Run(ended, l.vm, l.loss, Seq(l.batches(3, nil)))
 	wantError(t, err, "context canceled")
 	newReference().check(t, l, h)
-	must.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
+	testutil.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
 }
 
 // stopped is a type of contexts.
@@ -153,7 +153,7 @@ func TestNaN(t *testing.T) {
 func TestReadEvery(t *testing.T) {
 	l := newLine(t, false, cudaops.ReadEvery(3))
 	var seen []float64
-	h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(l.batches(4, nil)), Epochs(2),
+	h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(l.batches(4, nil)), Epochs(2),
 		AfterStep(1, func(s Step) error { seen = append(seen, s.Loss); return nil })))
 	r := steps(constant, 0, 1, 2, 3, 0, 1, 2, 3)
 	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-12 }
@@ -175,9 +175,9 @@ func TestSolverOnTheHost(t *testing.T) {
 	l := newLine(t, false)
 	var err error
 	vm, err := cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(own{G.NewVanillaSolver(G.WithLearnRate(rate0))}, l.learnables...))
-	must.Do(t, err)
+	testutil.Do(t, err)
 	defer vm.Close()
-	h := must.Get[History](t)(Run(t.Context(), vm, l.loss, Seq(l.batches(3, nil))))
+	h := testutil.Get[History](t)(Run(t.Context(), vm, l.loss, Seq(l.batches(3, nil))))
 	steps(constant, 0, 1, 2).check(t, l, h)
 }
 
@@ -237,13 +237,13 @@ func TestCancelledInAStep(t *testing.T) {
 	l := newLine(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough, calls := errors.New("enough"), 0
-	tanh := must.Get[*G.Node](t)(G.Tanh(G.NewVector(G.NewGraph(), tensor.Float64, G.WithShape(points), G.WithName("x"))))
-	must.Get[*G.Node](t)(G.ApplyOp(cancelling{tanh.Op(), func() {
+	tanh := testutil.Get[*G.Node](t)(G.Tanh(G.NewVector(G.NewGraph(), tensor.Float64, G.WithShape(points), G.WithName("x"))))
+	testutil.Get[*G.Node](t)(G.ApplyOp(cancelling{tanh.Op(), func() {
 		if calls++; calls == 3 {
 			cancel(enough)
 		}
 	}}, l.x))
-	vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(rate0)), l.learnables...)))
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(rate0)), l.learnables...)))
 	defer vm.Close()
 	h, err := Run(ctx, vm, l.loss, Seq(l.batches(5, nil)))
 	wantError(t, err, "enough")

@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -115,7 +115,7 @@ func Weights(n *gorgonia.Node) Option {
 // for the number of steps made so far.
 func LearnRate(s gorgonia.Solver, of func(step int) float64) Option {
 	return func(c *config) {
-		if safely.IsNil(s) || of == nil {
+		if guard.IsNil(s) || of == nil {
 			c.fault("LearnRate got a nil solver or function")
 		}
 		c.rates = append(c.rates, rate{s, of})
@@ -162,7 +162,7 @@ func AfterEpoch(f func(Epoch) error) Option {
 // if w is a terminal, else by a line every ten seconds and one at the end.
 func Progress(w io.Writer) Option {
 	return func(c *config) {
-		if safely.IsNil(w) {
+		if guard.IsNil(w) {
 			c.fault("Progress got a nil writer")
 		}
 		c.progress = w

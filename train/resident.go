@@ -6,7 +6,7 @@ import (
 	"iter"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -33,7 +33,7 @@ var _ Source = (*Resident)(nil)
 // the first axis. The VM must have the option that [Resident.Option] returns.
 func NewResident(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*Resident, error) {
 	var r *Resident
-	err := safely.Call("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
+	err := guard.Recover("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
 		r, err = newResident(g, batch, data)
 		return err
 	})

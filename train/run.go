@@ -10,7 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -24,7 +24,7 @@ import (
 // the steps made, as cudaops.VM.Steps counts them, every step is whole, and the learnables are pulled: their
 // nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
-	if safely.IsNil(ctx) {
+	if guard.IsNil(ctx) {
 		return History{}, errors.New("train: Run got a nil context")
 	}
 	l, err := newLoop(vm, loss, source, opts)
@@ -81,7 +81,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	}
 	c := &l.config
 	switch {
-	case vm == nil || loss == nil || safely.IsNil(source):
+	case vm == nil || loss == nil || guard.IsNil(source):
 		return nil, errors.New("Run got a nil VM, loss or source")
 	case vm.Report().Solver == "":
 		return nil, errors.New("the VM makes no steps, want one with the option cudaops.Train")

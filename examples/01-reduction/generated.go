@@ -6,6 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // generated is the section on reductions whose kernel is made from an expression. It returns the
@@ -27,8 +29,8 @@ func generated(p *notebook.Page, x []float32, op row) row {
 		{"a + b*b", total(x, func(v float64) float64 { return v * v }), single},
 		{"max(a, abs(b))", float64(x[len(x)-1]), 0},
 	} {
-		reduction := notebook.Must(kernels.ParseReduction(e.expression))
-		plan := kernels.Reduce(p.Target(), kernels.Float32, int64(len(x)), reduction, 0)
+		reduction := notebook.Must(codegen.ParseReduction(e.expression))
+		plan := reduce.Reduce(p.Target(), kernels.Float32, int64(len(x)), reduction, 0)
 		ran := p.Run("reduce "+e.expression, plan, [][]byte{kernels.Bytes(x)}, runs)
 		got := notebook.AddUp(ran.Out)
 		notebook.Check(agrees(e.expression, got, e.exact, e.within))

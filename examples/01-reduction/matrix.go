@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -47,7 +48,7 @@ func matrix(p *notebook.Page) {
 
 // hostMatrix adds up a matrix on the CPU, with a row of the table for each way.
 func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want float64) {
-	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
+	all := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
 		sum  func() float64
@@ -73,8 +74,8 @@ func deviceMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, of, 
 	}{
 		{"all, 16 x 16 blocks on a 64 x 64 grid, added on the host", blocks},
 		{"all, the op", p.Sum(0, shape...)},
-		{"rows, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
-		{"columns, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
+		{"rows, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
+		{"columns, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
 	} {
 		ran := p.Run(fmt.Sprintf("matrix, %s", way.name), way.plan, inputs, runs)
 		if way.plan == blocks {

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -52,7 +53,7 @@ func sums(p *notebook.Page) {
 func hostSums(p *notebook.Page, x []float32) (rows []row) {
 	p.Heading("What a CPU does")
 	p.Text(`One core in a loop, and all cores, which is the Go body of our kernel.`)
-	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{len(x)}, []int{0}, false)
+	plan := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{len(x)}, []int{0}, false)
 	for _, way := range []struct {
 		name   string
 		sum    func() float64

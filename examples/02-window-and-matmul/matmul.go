@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -24,7 +25,7 @@ type square struct {
 func (s square) plan(dev kernels.Device, dt kernels.Dtype) (*kernels.Plan, error) {
 	n := int64(s.n)
 	if s.version == 0 {
-		return kernels.MatMul(dev, dt, 1, n, n, n, s.transA, false), nil
+		return gemm.MatMul(dev, dt, 1, n, n, n, s.transA, false), nil
 	}
 	return versions.MatMul(dt, s.version, 1, n, n, n, s.transA, false)
 }

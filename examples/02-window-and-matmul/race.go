@@ -9,6 +9,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -46,7 +47,7 @@ func (s *squares) plan(dev kernels.Device, version int) (*kernels.Plan, error) {
 	n := int64(s.n)
 	switch {
 	case version == opBF16:
-		return kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, Precision: kernels.BF16}}.Plan(dev)
+		return gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, Precision: kernels.BF16}}.Plan(dev)
 	case version == ceiling:
 		return versions.WarpgroupCeiling(dev, n)
 	case version == opFloat32:

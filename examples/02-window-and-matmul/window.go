@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // versionsOf are the names of the versions of an op.
@@ -41,7 +42,7 @@ func windows(p *notebook.Page) {
 		us[v] = run.time(v+1, radius, of, 21)
 	}
 	// On the host: the Go body of all versions.
-	hostPlan := notebook.Must(versions.WindowSum(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, kernels.WindowValid))
+	hostPlan := notebook.Must(versions.WindowSum(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, window.WindowValid))
 	out := make([]byte, hostPlan.Out)
 	body := p.Time("window, host", func() { notebook.Check(hostPlan.Run([][]byte{kernels.Bytes(run.input(n, radius))}, out, nil)) })
 	notebook.Check(checkWindow(radius, run.input(n, radius), out))
@@ -77,7 +78,7 @@ func (w *windowRun) input(n, radius int) []float32 {
 // time returns the microseconds that a version takes for n outputs.
 func (w *windowRun) time(version, radius, n, runs int) float64 {
 	return w.p.Measure(fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), "us", func() float64 {
-		plan := notebook.Must(versions.WindowSum(w.p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid))
+		plan := notebook.Must(versions.WindowSum(w.p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), window.WindowValid))
 		x := w.input(n, radius)
 		return w.p.MeanTime(plan, [][]byte{kernels.Bytes(x)}, runs, func(out []byte) error { return checkWindow(radius, x, out) })
 	}).Value

@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/rotation"
+	"github.com/stheno-ml/stheno/internal/test/iteratetest"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gonum.org/v1/gonum/stat"
@@ -204,7 +204,7 @@ func (p *lab) time(size int, by versions.IterateBy) (t timing) {
 		return t
 	}
 	t.mean, t.spread = p.MeanAndSpread(key, func() []time.Duration {
-		in := rotation.New(p.random, size, true)
+		in := iteratetest.New(p.random, size, true)
 		timed := notebook.Must(bench.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10))
 		if !slices.Equal(kernels.Elements[float32](timed.Out), in.After(steps)) {
 			notebook.Fail("the result is wrong")

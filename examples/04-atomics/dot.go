@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -32,7 +33,7 @@ func dot(p *notebook.Page) {
 	task := newDotTask(n)
 	task.table(p)
 	partial := task.endToEnd(p, "partial sums", versions.DotPartials(kernels.Float32, int64(n)))
-	op := task.endToEnd(p, "the op", kernels.Dot(p.Target(), kernels.Float32, 1, int64(n)))
+	op := task.endToEnd(p, "the op", reduce.Dot(p.Target(), kernels.Float32, 1, int64(n)))
 	p.Text(`The table has the times of the launches. By the host's clock, from the launch until the host has the result, the vectors being on the device, it takes %v with 640
 		partial sums copied back and added here, and %v by the op, whose one result is copied back. In a graph the result of an op stays on the device, so there the second step is always
 		a launch.`, partial, op)
@@ -93,7 +94,7 @@ func (d dotTask) table(p *notebook.Page) {
 		{"version 1: partial sums, a second launch", version(1)},
 		{"version 2: a mutex", version(2)},
 		{"version 3: an atomic", version(3)},
-		{"the op, ops.Dot", kernels.Dot(p.Target(), kernels.Float32, 1, n)},
+		{"the op, ops.Dot", reduce.Dot(p.Target(), kernels.Float32, 1, n)},
 	} {
 		ran := p.Run("dot, "+way.name, way.plan, [][]byte{kernels.Bytes(d.a), kernels.Bytes(d.b)}, 50)
 		random := p.Output(way.plan, [][]byte{kernels.Bytes(d.u), kernels.Bytes(d.v)})

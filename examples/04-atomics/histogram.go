@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
@@ -15,14 +16,14 @@ import (
 )
 
 // ascii is the number of cells: the 128 codes of ASCII. Bytes above are not counted.
-var ascii = kernels.Bins{N: 128, Lo: 0, Hi: 128}
+var ascii = basic.Bins{N: 128, Lo: 0, Hi: 128}
 
 // The grid of the versions 1 and 2.
 const threads, blocks = 128, 32 * 80
 
 // version plans a version of the histogram on this page's device; the last one on
 // the op's own grid.
-func version(p *notebook.Page, v int, n, blocks int, bins kernels.Bins) *kernels.Plan {
+func version(p *notebook.Page, v int, n, blocks int, bins basic.Bins) *kernels.Plan {
 	return notebook.Must(versions.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads))
 }
 
@@ -55,7 +56,7 @@ func count(p *notebook.Page, text letters) {
 		at a cell whenever they have the same character, which they often have: %s %% of this text are spaces or e's.`, text.from,
 		figure.Number(float64(len(text.bytes))/1e6), figure.Number(100*float64(want[' ']+want['e'])/float64(len(text.bytes))))
 	loop := p.Time("Go loop", func() { notebook.Check(check("Go loop", plain(text.bytes), want)) })
-	body := kernels.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
+	body := basic.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
 	host := p.Time("Go body", func() {
 		notebook.Check(check("Go body", kernels.Elements[int64](notebook.OnHost(body, text.bytes)), want))
 	})

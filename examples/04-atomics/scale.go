@@ -8,7 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -19,7 +19,7 @@ func scale(p *notebook.Page, text letters) {
 		it depends: random bytes hardly meet, and equal bytes all meet at one cell.`)
 	log := p.Timed(28, 16)
 	n := 1 << log
-	all := kernels.Bins{N: 256, Lo: 0, Hi: 256}
+	all := basic.Bins{N: 256, Lo: 0, Hi: 256}
 	kinds := []string{"random bytes", "English text", "equal bytes"}
 	inputs := make([][]byte, len(kinds))
 	if p.GPU() != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/tensor"
 )
 
@@ -97,7 +98,7 @@ func (l *ladder) host() {
 	l.Text(`Three ways to do it here: a loop over the pixels, the sum of Gorgonia's package tensor, and the op's Go body, which uses all
 		cores where there is enough to do. The second adds in float32: the table at the end shows what that does to the result.`)
 	dense := tensor.New(tensor.WithShape(l.side, l.side), tensor.WithBacking(l.pixels))
-	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false)
+	plan := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
 		sum  func() float64

@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 )
 
@@ -79,7 +79,7 @@ func TestWithRecord(t *testing.T) {
 	}
 	with := fstest.MapFS{"recorded.json": {Data: text}}
 	for _, name := range []string{"chain.go", "model.go"} {
-		with[name] = &fstest.MapFile{Data: must.Get[[]byte](t)(files.ReadFile(name))}
+		with[name] = &fstest.MapFile{Data: testutil.Get[[]byte](t)(files.ReadFile(name))}
 	}
 	if missing, _, err := notebook.Unrecorded(with, run); err != nil || len(missing) > 0 {
 		t.Errorf("the record of this test lacks %q, %v", missing, err)

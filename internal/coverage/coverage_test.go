@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // Every exported function of Gorgonia's that returns a node is a case.
@@ -15,7 +15,7 @@ func TestEveryFunctionIsCovered(t *testing.T) {
 		known = append(known, c.Names...)
 	}
 	found := 0
-	for _, file := range must.Sources(t, "gorgonia.org/gorgonia") {
+	for _, file := range testutil.Sources(t, "gorgonia.org/gorgonia") {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !f.Name.IsExported() || !returnsNode(f) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -57,7 +57,7 @@ func machines(t *testing.T) map[string]func(g *gorgonia.ExprGraph) (gorgonia.VM,
 	_, err := cudaops.Devices()
 	if err == nil {
 		list["GPU"] = func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g) }
-	} else if must.Required("GPU") {
+	} else if testutil.Required("GPU") {
 		t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
 	}
 	return list
@@ -159,7 +159,7 @@ func TestSteps(t *testing.T) {
 	if os.Getenv("STHENO_TIMES") == "" {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
 	}
-	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
+	chosen := testutil.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
 	block := random(t)
 	for _, c := range All() {
 		if !chosen.MatchString(c.Name + " " + c.Size) {
@@ -167,9 +167,9 @@ func TestSteps(t *testing.T) {
 		}
 		in := c.Values(block)
 		g, nodes := c.Graph(in)
-		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.Timed()))
+		vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.Timed()))
 		for range 3 { // the first ones warm up
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 		}
 		var out []gorgonia.Value
 		for _, n := range nodes {
@@ -179,8 +179,8 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s %s: error %v, %v", c.Name, c.Size, worst, err)
 		}
 		t.Logf("%s %s\n%v", c.Name, c.Size, vm.Report())
-		must.Do(t, vm.Close())
-		timing := must.Get[*bench.GraphTiming](t)(bench.TimeGraph(0, g, 15, time.Second))
+		testutil.Do(t, vm.Close())
+		timing := testutil.Get[*bench.GraphTiming](t)(bench.TimeGraph(0, g, 15, time.Second))
 		slices.Sort(timing.Runs)
 		t.Logf("%s %s: %v as one CUDA graph of %d launches, on the host %q", c.Name, c.Size, timing.Runs[len(timing.Runs)/2], timing.Launches, timing.Host)
 	}

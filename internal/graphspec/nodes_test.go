@@ -11,7 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -65,13 +65,13 @@ func TestNodesAreSeen(t *testing.T) {
 	c := Convnet(3, net{9, []int{3, 4, 2}, 7, 3})
 	in := c.Values(random(t))
 	g, _ := c.Graph(in)
-	vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.KeepAll()))
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.KeepAll()))
 	defer vm.Close()
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	seen := 0
 	for i, n := range ordered(t, g) {
 		x, numbers := floats(n.Value())
-		if children := must.Get[gorgonia.Nodes](t)(internal.Children(n)); len(children) == 0 || !numbers {
+		if children := testutil.Get[gorgonia.Nodes](t)(internal.Children(n)); len(children) == 0 || !numbers {
 			continue
 		}
 		at := (i * 7919) % len(x)
@@ -117,19 +117,19 @@ func (f finding) String() string {
 func look(t *testing.T, c Case, in []gorgonia.Value, machine maker) (list []finding) {
 	t.Helper()
 	g, _ := c.Graph(in)
-	vm := must.Get[*cudaops.VM](t)(machine(g, cudaops.KeepAll()))
+	vm := testutil.Get[*cudaops.VM](t)(machine(g, cudaops.KeepAll()))
 	defer vm.Close()
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	nodes := ordered(t, g)
 	first := make([][]byte, len(nodes))
 	for i, n := range nodes {
 		first[i] = memory(n.Value())
 	}
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	other, _ := c.Graph(in)
-	host := must.Get[*cudaops.VM](t)(cudaops.NewVM(other, cudaops.OnHost(), cudaops.KeepAll()))
+	host := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(other, cudaops.OnHost(), cudaops.KeepAll()))
 	defer host.Close()
-	must.Do(t, host.RunAll())
+	testutil.Do(t, host.RunAll())
 	others := ordered(t, other)
 	for i, n := range nodes {
 		f := lookAt(t, n)
@@ -147,8 +147,8 @@ func lookAt(t *testing.T, n *gorgonia.Node) (f finding) {
 		return f
 	}
 	var args []gorgonia.Value
-	for _, child := range must.Get[gorgonia.Nodes](t)(internal.Children(n)) {
-		args = append(args, must.Get[gorgonia.Value](t)(gorgonia.CloneValue(child.Value()))) // some ops write into them
+	for _, child := range testutil.Get[gorgonia.Nodes](t)(internal.Children(n)) {
+		args = append(args, testutil.Get[gorgonia.Value](t)(gorgonia.CloneValue(child.Value()))) // some ops write into them
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -224,7 +224,7 @@ func memory(v gorgonia.Value) []byte {
 
 // ordered returns the nodes of a graph that have values, each behind its children.
 func ordered(t *testing.T, g *gorgonia.ExprGraph) (nodes gorgonia.Nodes) {
-	sorted := must.Get[gorgonia.Nodes](t)(internal.Sort(g))
+	sorted := testutil.Get[gorgonia.Nodes](t)(internal.Sort(g))
 	slices.Reverse(sorted)
 	for _, n := range sorted {
 		if n.Value() != nil {

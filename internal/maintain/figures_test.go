@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // rounding is how far two prints of one time may be apart, as a share: three digits are printed.
@@ -57,7 +57,7 @@ func (f figures) disagreeing() map[string][]place {
 // name, a size or a case and, if typed, an element type, the time in the given column.
 func (f figures) table(t *testing.T, page, marker, kind string, typed bool, column int) {
 	t.Helper()
-	_, text, _ := strings.Cut(string(must.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
+	_, text, _ := strings.Cut(string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
 	text, _, found := strings.Cut(text, "<!-- "+marker+":end -->")
 	rows := 0
 	for line := range strings.Lines(text) {
@@ -100,7 +100,7 @@ func (f figures) record(t *testing.T, path string) {
 	var record struct {
 		Figures map[string]struct{ Value float64 }
 	}
-	must.Do(t, json.Unmarshal(must.Get[[]byte](t)(os.ReadFile(path)), &record))
+	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile(path)), &record))
 	for _, o := range own {
 		if filepath.Base(filepath.Dir(path)) != o.notebook {
 			continue
@@ -124,7 +124,7 @@ func TestFiguresAgree(t *testing.T) {
 	f.table(t, "README.md", "steps", "step", false, 3)
 	f.table(t, "docs/training.md", "steps", "step", false, 4)
 	f.table(t, "docs/precision.md", "precision", "step", false, 3)
-	for _, path := range must.Get[[]string](t)(filepath.Glob("../../examples/*/recorded.json")) {
+	for _, path := range testutil.Get[[]string](t)(filepath.Glob("../../examples/*/recorded.json")) {
 		f.record(t, path)
 	}
 	for what, places := range f.disagreeing() {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/stheno-ml/stheno/internal/coverage"
+	"github.com/stheno-ml/stheno/internal/maintain/coverage"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 )
 
 // A Table is a part of a page that is made of the records of a set.

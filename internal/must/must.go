@@ -17,7 +17,7 @@ func Do(t testing.TB, err error) {
 }
 
 // Get returns a function that returns its first argument, or ends the test if the
-// second is not nil: must.Get[int](t)(strconv.Atoi(s)).
+// second is not nil: testutil.Get[int](t)(strconv.Atoi(s)).
 func Get[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()

@@ -86,7 +86,7 @@ func TestEveryOpHasASpec(t *testing.T) {
 	}
 	for name := range want {
 		if _, ok := Find(name); !ok {
-			t.Errorf("ops.%s has no Spec: want internal/opspec/%s.go", name, strings.ToLower(name))
+			t.Errorf("ops.%s has no Spec: want internal/test/opspec/%s.go", name, strings.ToLower(name))
 		}
 	}
 	for _, s := range All() {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -25,7 +25,7 @@ func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
 	if text := os.Getenv("STHENO_SEED"); text != "" {
-		seed = must.Get[uint64](t)(strconv.ParseUint(text, 10, 64))
+		seed = testutil.Get[uint64](t)(strconv.ParseUint(text, 10, 64))
 	}
 	t.Logf("STHENO_SEED=%d", seed)
 	return seed

@@ -96,7 +96,7 @@ func (b *builder) navigate() error {
 	}
 	for _, p := range documents {
 		if b.titles[p] == "" {
-			return fmt.Errorf("%s is in no section of the navigation, want it in one of internal/site/site.go", p)
+			return fmt.Errorf("%s is in no section of the navigation, want it in one of internal/maintain/site/site.go", p)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"golang.org/x/net/html"
 )
 
@@ -105,7 +105,7 @@ func TestSite(t *testing.T) {
 	}
 	var wanted []string
 	for _, pattern := range []string{"docs/*.md", gallery} {
-		wanted = append(wanted, must.Get[[]string](t)(fs.Glob(repository, pattern))...)
+		wanted = append(wanted, testutil.Get[[]string](t)(fs.Glob(repository, pattern))...)
 	}
 	if len(wanted) < 12 { // and pages of the gallery, where it was built
 		t.Errorf("there are only the pages %q", wanted)
@@ -114,7 +114,7 @@ func TestSite(t *testing.T) {
 		inside := 0
 		targets := map[string]bool{}
 		for i, link := range append(d.links, d.nav...) {
-			u := must.Get[*url.URL](t)(url.Parse(link))
+			u := testutil.Get[*url.URL](t)(url.Parse(link))
 			if u.Host != "" {
 				continue
 			}
@@ -146,8 +146,8 @@ func TestSite(t *testing.T) {
 	}
 	out := t.TempDir()
 	t.Chdir("../..")
-	must.Do(t, write(out))
-	if got := must.Get[[]byte](t)(os.ReadFile(filepath.Join(out, "docs", "training.html"))); !bytes.Equal(got, files["docs/training.html"]) {
+	testutil.Do(t, write(out))
+	if got := testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(out, "docs", "training.html"))); !bytes.Equal(got, files["docs/training.html"]) {
 		t.Error("two builds differ")
 	}
 }

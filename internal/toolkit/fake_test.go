@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The fake headers define the names of the real ones that package compat's headers use, in
@@ -81,10 +81,10 @@ var (
 // major version.
 func fake(t *testing.T, root string, l layout, cuda, cudnn int) {
 	t.Helper()
-	must.Write(t, filepath.Join(root, l.cuda, "cuda.h"), fmt.Sprintf(fakeCUDA, cuda))
-	must.Write(t, filepath.Join(root, l.cublas, "cublas_v2.h"), "")
-	must.Write(t, filepath.Join(root, l.dnn, "cudnn.h"), fakeCUDNN)
-	must.Write(t, filepath.Join(root, l.dnn, "cudnn_version.h"), fmt.Sprintf("#define CUDNN_MAJOR %d\n#define CUDNN_MINOR 5\n#define CUDNN_PATCHLEVEL 1\n", cudnn))
-	must.Write(t, filepath.Join(root, l.cublasLib), "")
-	must.Write(t, filepath.Join(root, l.dnnLib), "")
+	testutil.Write(t, filepath.Join(root, l.cuda, "cuda.h"), fmt.Sprintf(fakeCUDA, cuda))
+	testutil.Write(t, filepath.Join(root, l.cublas, "cublas_v2.h"), "")
+	testutil.Write(t, filepath.Join(root, l.dnn, "cudnn.h"), fakeCUDNN)
+	testutil.Write(t, filepath.Join(root, l.dnn, "cudnn_version.h"), fmt.Sprintf("#define CUDNN_MAJOR %d\n#define CUDNN_MINOR 5\n#define CUDNN_PATCHLEVEL 1\n", cudnn))
+	testutil.Write(t, filepath.Join(root, l.cublasLib), "")
+	testutil.Write(t, filepath.Join(root, l.dnnLib), "")
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 func compiler(t *testing.T) string {
@@ -110,7 +110,7 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 	cc := compiler(t)
 	root := t.TempDir()
 	fake(t, root, wheels12, 12090, 9)
-	must.Write(t, filepath.Join(root, wheels12.cublas, "cublas_v2.h"), "#include <nv/target>\n")
+	testutil.Write(t, filepath.Join(root, wheels12.cublas, "cublas_v2.h"), "#include <nv/target>\n")
 	tk, err := Find([]string{root}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +123,8 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 	if err := tk.Check(s, cc); !errors.As(err, &missing) || !strings.Contains(err.Error(), "nv/target") {
 		t.Errorf("got %v, want that nv/target is missing", err)
 	}
-	must.Write(t, filepath.Join(root, "nvidia/cuda_cccl/include/nv/target"), "")
-	must.Write(t, filepath.Join(root, wheels12.cublasLib), "not a library")
+	testutil.Write(t, filepath.Join(root, "nvidia/cuda_cccl/include/nv/target"), "")
+	testutil.Write(t, filepath.Join(root, wheels12.cublasLib), "not a library")
 	if tk, err = Find([]string{root}, nil); err != nil {
 		t.Fatal(err)
 	}

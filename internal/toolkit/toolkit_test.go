@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 func TestFindKnowsLayouts(t *testing.T) {
@@ -107,7 +107,7 @@ func TestFindTakesTheFirstThatIsWhole(t *testing.T) {
 func TestRoots(t *testing.T) {
 	dir := t.TempDir()
 	below := filepath.Join(dir, "a", "b")
-	must.Write(t, filepath.Join(dir, "go.mod"), "module m\n")
+	testutil.Write(t, filepath.Join(dir, "go.mod"), "module m\n")
 	for _, name := range []string{"9.1", "12.9-cudnn8", "12.9-cudnn9", "13.0", "a/b/c"} {
 		if err := os.MkdirAll(filepath.Join(dir, ".cuda", name), 0o777); err != nil {
 			t.Fatal(err)

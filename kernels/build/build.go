@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/toolkit"
+	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 

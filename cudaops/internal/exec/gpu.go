@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -240,7 +241,7 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 		return nil, err
 	}
 	shape := []int{int(n / d.Size())}
-	return kernels.Map(dev, identity, shape, kernels.Dense(shape))
+	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
 // Sync implements Backend.

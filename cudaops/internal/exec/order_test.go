@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/tensor"
 	"pgregory.net/rapid"
 )
@@ -16,7 +16,7 @@ import (
 // the earlier, perhaps by way of others; and none waits for one that it shares no memory
 // with.
 func TestOrder(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		buffer := func(what string) *program.Buffer {
 			return &program.Buffer{Offset: rapid.Int64Range(0, 40).Draw(t, what), Size: rapid.Int64Range(0, 20).Draw(t, "size")}
 		}
@@ -76,7 +76,7 @@ func share(a, b []*program.Buffer) bool {
 // What reduced leaves of the edges makes each piece wait for the same pieces, and none twice as
 // far as it looks back.
 func TestReduced(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{1, 5, 20, 70, 1500}).Draw(t, "pieces")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		work := make([]Work, n)
@@ -122,7 +122,7 @@ func closure(work []Work) []*big.Int {
 // longestFirst keeps the pieces and what they wait for, and of those that could come next takes one that as long a chain of others waits for
 // as for any.
 func TestLongestFirst(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{0, 1, 5, 20, 70}).Draw(t, "pieces")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		work, called := make([]Work, n), -1

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -132,7 +132,7 @@ func function(c *call) *program.Value {
 		return nil
 	}
 	var f expr.Func
-	if err := safely.Call("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
+	if err := guard.Recover("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
 		c.err = err
 		return nil
 	}

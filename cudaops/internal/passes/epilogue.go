@@ -5,7 +5,9 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // epilogues makes Maps a part of the products that they follow: a product whose value
@@ -50,7 +52,7 @@ func hasEpilogue(op program.Op) bool {
 // epilogue is a product with the Maps that it has taken.
 type epilogue struct {
 	*surroundings
-	product  kernels.Product
+	product  gemm.Product
 	instr    *program.Instr   // the product
 	out      *program.Value   // of the product or of the last Map taken
 	f        expr.Func        // of the product's element and the operands
@@ -62,7 +64,7 @@ type epilogue struct {
 // strided is an operand of a product: a base, and how it is read.
 type strided struct {
 	base *program.Value
-	view kernels.View // by matrix, row and column
+	view codegen.View // by matrix, row and column
 }
 
 func (o strided) equal(p strided) bool {
@@ -134,7 +136,7 @@ func (e *epilogue) take(m *program.Instr, inline, numbers bool) bool {
 		return false
 	}
 	var operands []strided
-	var views []kernels.View
+	var views []codegen.View
 	for _, k := range kept[1:] {
 		operands, views = append(operands, w.operands[k-1]), append(views, w.operands[k-1].view)
 	}

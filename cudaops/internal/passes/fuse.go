@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 )
 
 // fuse joins Maps and Rows that work on the same elements into one instruction, which
@@ -316,7 +317,7 @@ func (f *fuser) runs(g *group) bool {
 	if g.inputs() > mostOperands && len(g.operands()) > mostOperands {
 		return false
 	}
-	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
+	if g.axes == nil || codegen.RowsWhole(f.device, g.shape, g.axes) {
 		return true
 	}
 	fused, err := g.build()

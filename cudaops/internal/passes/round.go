@@ -3,6 +3,7 @@ package passes
 import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // round takes the rounding of operands out of products in reduced precision: a value that several products read is
@@ -18,7 +19,7 @@ func round(p *program.Program, t Target) error {
 	for _, in := range instrs {
 		if product, ok := program.ProductOf(in.Op); ok {
 			if operands, ok := product.Rounds(t.Device, r.given(in, product)); ok {
-				in.Op = program.Kernel{Planner: kernels.RoundedProduct{Product: product}}
+				in.Op = program.Kernel{Planner: gemm.RoundedProduct{Product: product}}
 				for i, x := range operands {
 					if x != nil {
 						in.In[i] = r.rounded(in.In[i], *x)
@@ -40,7 +41,7 @@ type rounder struct {
 	readers map[prepared]int // products of planes
 }
 
-// preparer plans what a product reads in place of an operand: [kernels.Rounded] or [kernels.Planes].
+// preparer plans what a product reads in place of an operand: [gemm.Rounded] or [gemm.Planes].
 type preparer interface {
 	kernels.Planner
 	Result() (kernels.Dtype, []int)
@@ -84,7 +85,7 @@ func (r *rounder) read(in *program.Instr) {
 }
 
 // apart makes a product read the planes of the operands that other products read, too.
-func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
+func (r *rounder) apart(in *program.Instr, product gemm.Product, operands [2]gemm.Planes) {
 	var given [2]bool
 	for i, x := range operands {
 		if v := in.In[i]; r.readers[of(v, x)] > 1 {
@@ -93,18 +94,18 @@ func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]
 		}
 	}
 	if given != [2]bool{} {
-		in.Op = program.Kernel{Planner: kernels.PlanesProduct{Product: product, Given: given}}
+		in.Op = program.Kernel{Planner: gemm.PlanesProduct{Product: product, Given: given}}
 	}
 }
 
 // given reports whether a product of few rows or columns reads its large operand from a product that writes it in BF16, too.
-func (r *rounder) given(in *program.Instr, product kernels.Product) bool {
+func (r *rounder) given(in *program.Instr, product gemm.Product) bool {
 	large := 0
 	if product.M < product.N {
 		large = 1
 	}
 	k, _ := in.In[large].Base.Def.Op.(program.Kernel)
-	from, ok := k.Planner.(kernels.RoundedProduct)
+	from, ok := k.Planner.(gemm.RoundedProduct)
 	if ok && !from.Halves {
 		_, ok = from.Rounding(r.device)
 	}
@@ -112,7 +113,7 @@ func (r *rounder) given(in *program.Instr, product kernels.Product) bool {
 }
 
 // rounded returns a rounded value.
-func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
+func (r *rounder) rounded(v *program.Value, as gemm.Rounded) *program.Value {
 	if as.Precision == kernels.BF16 { // matrices one after the other are as one
 		as.Rows, as.Batch = as.Rows*as.Batch, 1
 	}
@@ -122,12 +123,12 @@ func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
 // byProduct returns a value in BF16, with all of its elements in the same order, if the product that computes the value writes
 // that as its second output; else nil.
 func (r *rounder) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
-	if rounded, ok := as.(kernels.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
+	if rounded, ok := as.(gemm.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
 		return nil
 	}
 	def := v.Base.Def
 	k, _ := def.Op.(program.Kernel)
-	product, ok := k.Planner.(kernels.RoundedProduct)
+	product, ok := k.Planner.(gemm.RoundedProduct)
 	if !ok {
 		return nil
 	}

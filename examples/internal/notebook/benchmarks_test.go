@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -20,7 +20,7 @@ import (
 // the device, and the page says so once. It is not recorded again. On a GPU without -record, and
 // for a case that is not there, it is measured.
 func TestBenchmark(t *testing.T) {
-	files := must.Get[[]*records.File](t)(records.ReadSet(recorded.Files, records.Ops))
+	files := testutil.Get[[]*records.File](t)(records.ReadSet(recorded.Files, records.Ops))
 	file := files[slices.IndexFunc(files, func(f *records.File) bool { return len(f.Of(records.Time)) > 0 })]
 	row, peer := file.Of(records.Time)[0], file.Of(records.Peer)[0]
 	same := Case{Op: row.Op, Name: row.Case, Dtype: row.Dtype}

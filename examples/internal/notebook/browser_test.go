@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // frames is a page that shows others in windows of a width, and a script that writes what the
@@ -163,7 +163,7 @@ func findBrowser(t *testing.T) string {
 			return path
 		}
 	}
-	must.Have(t, "BROWSER", errors.New("no chromium on this machine (Debian: apt-get install chromium)"))
+	testutil.SkipUnless(t, "BROWSER", errors.New("no chromium on this machine (Debian: apt-get install chromium)"))
 	return ""
 }
 
@@ -172,7 +172,7 @@ func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	shot := filepath.Join(t.TempDir(), "page.png")
 	visit(t, browser, page, "light", "--screenshot="+shot)
-	img, err := png.Decode(bytes.NewReader(must.Get[[]byte](t)(os.ReadFile(shot))))
+	img, err := png.Decode(bytes.NewReader(testutil.Get[[]byte](t)(os.ReadFile(shot))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The pages of all notebooks and that of the sample are right. They are built here as `make gallery`
@@ -20,7 +20,7 @@ import (
 func TestGallery(t *testing.T) {
 	pages := buildGallery(t)
 	sampled := filepath.Join(t.TempDir(), "sample.html")
-	must.Do(t, Run(Options{HTML: sampled, Device: "cpu", Small: true}, io.Discard, "A <title>", withRecord(record1), sample))
+	testutil.Do(t, Run(Options{HTML: sampled, Device: "cpu", Small: true}, io.Discard, "A <title>", withRecord(record1), sample))
 	pages = append([]string{sampled}, pages...)
 	t.Run("texts", func(t *testing.T) { checkTexts(t, pages) })
 	t.Run("times", func(t *testing.T) { checkTimes(t, pages) })
@@ -33,7 +33,7 @@ func buildGallery(t *testing.T) (pages []string) {
 	if _, err := exec.LookPath("go"); err != nil || testing.Short() {
 		t.Skipf("SKIPPED, NOT TESTED: the pages of the notebooks are built by the command go, and not with -short; %v", err)
 	}
-	notebooks := must.Get[[]string](t)(filepath.Glob("../../[0-9]*"))
+	notebooks := testutil.Get[[]string](t)(filepath.Glob("../../[0-9]*"))
 	if len(notebooks) < 8 {
 		t.Fatalf("got the notebooks %q, want at least 8", notebooks)
 	}
@@ -62,7 +62,7 @@ func buildGallery(t *testing.T) (pages []string) {
 // checkTexts finds texts of figures that stand on one another or outside of their drawing.
 func checkTexts(t *testing.T, pages []string) {
 	for _, path := range pages {
-		text := string(must.Get[[]byte](t)(os.ReadFile(path)))
+		text := string(testutil.Get[[]byte](t)(os.ReadFile(path)))
 		list, _ := labels(t, text)
 		if found := collisions(t, text); len(found) > 0 || len(list) == 0 {
 			t.Errorf("%s: of %d drawings: %q", path, len(list), found)
@@ -77,12 +77,12 @@ func checkTexts(t *testing.T, pages []string) {
 // README.md and docs.
 func checkTimes(t *testing.T, pages []string) {
 	var lines []string
-	for _, path := range append(must.Get[[]string](t)(filepath.Glob("../../../docs/*.md")), "../../../README.md") {
-		lines = append(lines, strings.Split(strings.ReplaceAll(string(must.Get[[]byte](t)(os.ReadFile(path))), "`", ""), "\n")...)
+	for _, path := range append(testutil.Get[[]string](t)(filepath.Glob("../../../docs/*.md")), "../../../README.md") {
+		lines = append(lines, strings.Split(strings.ReplaceAll(string(testutil.Get[[]byte](t)(os.ReadFile(path))), "`", ""), "\n")...)
 	}
 	named := 0
 	for _, path := range pages {
-		text := html.UnescapeString(string(must.Get[[]byte](t)(os.ReadFile(path))))
+		text := html.UnescapeString(string(testutil.Get[[]byte](t)(os.ReadFile(path))))
 		_, note, _ := strings.Cut(text, "These times are medians of the benchmarks' runs")
 		note, _, _ = strings.Cut(note, "</p>")
 		note = raised.ReplaceAllStringFunc(note, func(s string) string { return "^" + digits.Replace(s) })

@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gonum.org/v1/gonum/stat"
 )
@@ -28,7 +29,7 @@ func (p *Page) Sum(version int, shape ...int) *kernels.Plan {
 	for i := range axes {
 		axes[i] = i
 	}
-	return kernels.Sum(p.Target(), kernels.Float32, shape, axes, false)
+	return reduce.Sum(p.Target(), kernels.Float32, shape, axes, false)
 }
 
 // Ran is the result of [Page.Run].

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/internal/command"
-	"github.com/stheno-ml/stheno/internal/toolkit"
+	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 )
 
 func main() {
