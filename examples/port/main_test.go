@@ -1,16 +1,19 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 )
@@ -58,7 +61,7 @@ func TestMeasure(t *testing.T) {
 	}
 	dir := t.TempDir()
 	testutil.Do(t, r.write(dir))
-	if got := testutil.Get[[]record](t)(read(dir)); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(r) {
+	if got := read(t, dir); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(r) {
 		t.Errorf("the record is read as %v, want %v", got, r)
 	}
 	if _, err := measure(&b, "tpu", long); err == nil || !strings.Contains(err.Error(), "tpu") {
@@ -86,10 +89,10 @@ func TestPage(t *testing.T) {
 
 // The table of the page and of the README is that of the records.
 func TestTable(t *testing.T) {
-	records := testutil.Get[[]record](t)(read(recorded))
+	list := read(t, recorded)
 	for _, path := range []string{page, readme} {
 		text := string(testutil.Get[[]byte](t)(os.ReadFile(path)))
-		want := testutil.Get[string](t)(update(text, records))
+		want := testutil.Get[string](t)(update(text, list))
 		if *updatePages {
 			testutil.Do(t, os.WriteFile(path, []byte(want), 0o666))
 		} else if want != text {
@@ -113,4 +116,47 @@ func TestStagesOnGPU(t *testing.T) {
 			}
 		}
 	}
+}
+
+// update rewrites the table of a page, between <!-- port:begin --> and <!-- port:end -->.
+func update(text string, list []record) (string, error) {
+	var b strings.Builder
+	header, rule := "| The program |", "|---|"
+	for _, r := range list {
+		header += fmt.Sprintf(" %d cores |", r.Cores)
+		rule += "--:|"
+		if r.GPU != "" {
+			header += fmt.Sprintf(" %s |", r.GPU)
+			rule += "--:|"
+		}
+	}
+	fmt.Fprintf(&b, "%s\n%s\n", header, rule)
+	for i, s := range stages {
+		fmt.Fprintf(&b, "| %s |", s.name)
+		for _, r := range list {
+			fmt.Fprintf(&b, " %s |", perSecond(r.Host[i]))
+			if r.GPU != "" {
+				fmt.Fprintf(&b, " %s |", perSecond(r.Device[i]))
+			}
+		}
+		fmt.Fprintln(&b)
+	}
+	for _, r := range list {
+		fmt.Fprintf(&b, "\n%d cores, %s: Stheno's products on the host by %s.\n", r.Cores, r.Date, r.BLAS)
+	}
+	return records.Splice(text, "port", b.String())
+}
+
+// read returns the records of a folder by the names of their files. Each has all stages.
+func read(t *testing.T, dir string) (list []record) {
+	t.Helper()
+	for _, path := range testutil.Get[[]string](t)(filepath.Glob(filepath.Join(dir, "*.json"))) {
+		var r record
+		testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile(path)), &r))
+		if len(r.Host) != len(stages) || len(r.Device) != len(stages) {
+			t.Errorf("%s: got %d and %d rates, want %d for the host and the GPU", path, len(r.Host), len(r.Device), len(stages))
+		}
+		list = append(list, r)
+	}
+	return list
 }

@@ -1,5 +1,5 @@
-// Command site writes the documentation as plain HTML: README.md, the documents and the
-// gallery, and the files of the source tree that they link to. Run it in the root of the repository. The pages
+// Command site writes the documentation as plain HTML: README.md, the documents, the
+// gallery that `make gallery` has built, and the files of the source tree that they link to. Run it in the root of the repository. The pages
 // work from a folder, with no server and no network, as well as on GitHub Pages.
 package main
 

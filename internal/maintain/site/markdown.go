@@ -11,7 +11,7 @@ import (
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/stheno-ml/stheno/internal/theme"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -130,7 +130,7 @@ func lexerOf(info []string) (chroma.Lexer, error) {
 	case len(info) == 0 || info[0] == "text":
 		return nil, nil
 	case info[0] == "cuda":
-		return theme.CUDA, nil
+		return figure.CUDA(), nil
 	case slices.Contains([]string{"go", "sh"}, info[0]):
 		return lexers.Get(info[0]), nil
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/stheno-ml/stheno/internal/theme"
+	"github.com/stheno-ml/stheno/internal/figure"
 )
 
 // A section is a group of pages in the navigation, by their paths in the repository.
@@ -27,9 +27,9 @@ type section struct {
 	pages []string
 }
 
-// sections are the navigation; the gallery comes after them.
+// sections are the navigation; the gallery comes after them, if `make gallery` has built it.
 var sections = []section{
-	{"Start", []string{"README.md", "docs/port-your-program.md", "docs/write-your-own-kernel.md"}},
+	{"Start", []string{"README.md", "examples/README.md", "docs/port-your-program.md", "docs/write-your-own-kernel.md"}},
 	{"Use", []string{"docs/running.md", "docs/training.md", "docs/precision.md", "docs/host.md", "docs/environment.md"}},
 	{"Gorgonia's programs", []string{"docs/gorgonia-ops.md", "docs/conformance.md", "docs/cuda-tag.md", "docs/cuda-versions.md"}},
 	{"Speed and accuracy", []string{"docs/speed.md", "docs/graphs.md", "docs/drawn.md", "docs/functions.md"}},
@@ -50,7 +50,7 @@ type builder struct {
 
 // build returns the files of the site of a repository, by their names.
 func build(repository fs.FS) (map[string][]byte, error) {
-	style, err := theme.Style()
+	style, err := figure.Style()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,9 @@ func (b *builder) navigate() error {
 	if err != nil {
 		return err
 	}
-	b.sections = append(slices.Clone(sections), section{"Gallery", pages})
+	if b.sections = slices.Clone(sections); len(pages) > 0 {
+		b.sections = append(b.sections, section{"Gallery", pages})
+	}
 	for _, s := range b.sections {
 		for _, p := range s.pages {
 			text, err := fs.ReadFile(b.repository, p)
@@ -87,7 +89,7 @@ func (b *builder) navigate() error {
 				return err
 			}
 			if b.titles[p] = title(p, string(text)); b.titles[p] == "" {
-				return fmt.Errorf("%s: got no title, want one", p)
+				return fmt.Errorf("%s: got no title, want a heading or an element title", p)
 			}
 			b.link(p)
 		}
@@ -155,7 +157,7 @@ func (b *builder) resolve(from, link string) (string, error) {
 	return u.String(), nil
 }
 
-// relative returns the way from the page of one path to that of another.
+// relative returns the relative link from the page of one path to the page of another.
 func relative(from, to string) string {
 	way, err := filepath.Rel(filepath.FromSlash(path.Dir(address(from))), filepath.FromSlash(address(to)))
 	if err != nil { // both are in the repository
@@ -183,7 +185,7 @@ func (b *builder) render(name string) ([]byte, error) {
 			return nil, err
 		}
 		return b.page(name, title(name, string(text)), body)
-	case slices.Contains(b.sections[len(b.sections)-1].pages, name):
+	case path.Dir(name) == path.Dir(gallery):
 		return b.enclose(name, text)
 	case slices.Contains(copied, path.Ext(name)):
 		return text, nil
@@ -194,11 +196,11 @@ func (b *builder) render(name string) ([]byte, error) {
 // source returns the page of a source file.
 func (b *builder) source(name string, text []byte) ([]byte, error) {
 	if !utf8.Valid(text) {
-		return nil, errors.New("got a file that is no text, want links to texts and pictures")
+		return nil, errors.New("got a binary file, want links to texts and pictures")
 	}
 	lexer := lexers.Match(path.Base(name))
 	if slices.Contains([]string{".cu", ".cuh"}, path.Ext(name)) {
-		lexer = theme.CUDA
+		lexer = figure.CUDA()
 	}
 	code, err := block(lexer, string(text), "")
 	if err != nil {
@@ -216,7 +218,7 @@ func (b *builder) source(name string, text []byte) ([]byte, error) {
 func block(lexer chroma.Lexer, code, file string) ([]byte, error) {
 	var inner any = code
 	if lexer != nil {
-		coloured, err := theme.Highlight(lexer, code)
+		coloured, err := figure.Highlight(lexer, code)
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +291,7 @@ func (b *builder) enclose(name string, text []byte) ([]byte, error) {
 	out := text
 	for _, at := range []struct{ tag, block, behind string }{{"<style>", "style", "<style>"}, {"<body>", "begin", ""}, {"</body>", "end", ""}} {
 		if n := bytes.Count(out, []byte(at.tag)); n != 1 {
-			return nil, fmt.Errorf("got %d tags %s, want one", n, at.tag)
+			return nil, fmt.Errorf("got %d tags %s, want 1", n, at.tag)
 		}
 		block, err := execute(at.block, parts)
 		if err != nil {

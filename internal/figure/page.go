@@ -1,4 +1,4 @@
-package theme
+package figure
 
 import (
 	_ "embed"
@@ -23,7 +23,7 @@ func Style() (template.CSS, error) {
 	for i, mode := range []struct{ name, code string }{{"light", "github"}, {"dark", "github-dark"}} {
 		fmt.Fprintf(&css, "@media (prefers-color-scheme: %s) {\n:root { color-scheme: %s;", mode.name, mode.name)
 		for _, c := range variables {
-			fmt.Fprintf(&css, " --%s: %s;", c.name, Hex([]color.RGBA{c.light, c.dark}[i]))
+			fmt.Fprintf(&css, " --%s: %s;", c.name, hex([]color.RGBA{c.light, c.dark}[i]))
 		}
 		css.WriteString(" }\n")
 		if err := formatter.WriteCSS(&css, styles.Get(mode.code)); err != nil {
@@ -36,11 +36,13 @@ func Style() (template.CSS, error) {
 
 var formatter = chromahtml.New(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(true))
 
-// CUDA is the language of the kernels: C++ with CUDA's additions.
-var CUDA = chroma.TypeRemappingLexer(lexers.Get("c++"), chroma.TypeMapping{
-	{From: chroma.Name, To: chroma.Keyword, Words: strings.Fields("__global__ __device__ __host__ __shared__ __constant__ __forceinline__ __restrict__ __launch_bounds__ __noinline__")},
-	{From: chroma.Name, To: chroma.NameBuiltin, Words: strings.Fields("threadIdx blockIdx blockDim gridDim __syncthreads __syncwarp __threadfence")},
-})
+// CUDA returns the lexer of the kernels: C++ with CUDA's additions.
+func CUDA() chroma.Lexer {
+	return chroma.TypeRemappingLexer(lexers.Get("c++"), chroma.TypeMapping{
+		{From: chroma.Name, To: chroma.Keyword, Words: strings.Fields("__global__ __device__ __host__ __shared__ __constant__ __forceinline__ __restrict__ __launch_bounds__ __noinline__")},
+		{From: chroma.Name, To: chroma.NameBuiltin, Words: strings.Fields("threadIdx blockIdx blockDim gridDim __syncthreads __syncwarp __threadfence")},
+	})
+}
 
 // Highlight returns code as HTML, with the classes of its tokens.
 func Highlight(lexer chroma.Lexer, code string) (template.HTML, error) {
