@@ -437,7 +437,15 @@ func byOp(n *G.Node) error {
 		if args[i], err = G.CloneValue(c.Value()); err != nil { // some ops write into them
 			return err
 		}
-		scale = max(scale, largest(numbersOf(args[i])))
+		x := numbersOf(args[i])
+		scale = max(scale, largest(x))
+		if strings.HasPrefix(fmt.Sprint(n.Op()), "Σ") { // Gorgonia adds up in the type of the elements, one after the other
+			sum := 0.0
+			for _, v := range x {
+				sum += math.Abs(v)
+			}
+			scale = max(scale, sum/10)
+		}
 	}
 	want, err := attempt(func() (G.Value, error) { return n.Op().Do(args...) })
 	op := fmt.Sprint(n.Op())
