@@ -10,7 +10,7 @@ hunt: # many drawn cases for every property, others each time, some minutes
 	go test $$(grep -rl 'must\.Hold(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h
 
 conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
-	go run ./internal/conformance
+	go run ./internal/maintain/conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/maintain/...
@@ -23,16 +23,16 @@ toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetens
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit/python $(PYTHON)
 	echo "$(PYTHON)" > $@
 
-images: toolkit # compile what changed of kernels/*.cu into kernels/images, of common generated kernels, the versions and the example's kernel
+images: toolkit # compile what changed of the CUDA sources of kernels into kernels/images, of common generated kernels, the versions and the example's kernel
 	go run ./kernels/build
 	go run ./cudaops/internal/prebuilt
-	go run ./kernels/build -dir kernels/versions
+	go run ./kernels/build -dir kernels/versions -headers kernels
 	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile everything again and compare byte for byte
 	go run ./kernels/build -check -all
 	go run ./cudaops/internal/prebuilt -check -for 1h
-	go run ./kernels/build -dir kernels/versions -check -all
+	go run ./kernels/build -dir kernels/versions -headers kernels -check -all
 	go run ./kernels/build -dir examples/own -check -all
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
@@ -44,12 +44,12 @@ bench: # time every op on this machine's GPU
 readme: # the tables of README.md and docs, from the ops and from bench/results
 	go run ./cmd/stheno maintain tables
 
-gallery: # the pages of docs/gallery that show recorded figures, from the records and from bench/results; no GPU is needed
-	for page in $$(dirname examples/*/recorded.json | xargs -n 1 basename); do \
-		go run ./examples/$$page -device cpu -html docs/gallery/$$page.html -out "" > /dev/null || exit 1; done
+gallery: # the pages of the notebooks, into docs/gallery, in 2 minutes; no GPU is needed
+	for page in examples/[0-9]*; do \
+		go run ./$$page -device cpu -html docs/gallery/$$(basename $$page).html -out "" > /dev/null || exit 1; done
 
-site: # README, docs and gallery as plain HTML, into .site
-	go run ./internal/site
+site: gallery # README, docs and gallery as plain HTML, into .site
+	go run ./internal/maintain/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
-	go run ./internal/toolkit/install
+	go run ./internal/maintain/toolkit/install

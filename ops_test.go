@@ -6,7 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/suite"
 )
 
-// Every op of package ops has a Spec in internal/opspec: its cases, a float64 reference, a tolerance, inputs that it must refuse.
+// Every op of package ops has a Spec in internal/test/opspec: its cases, a float64 reference, a tolerance, inputs that it must refuse.
 // These tests run all of them on all machines that there are: Gorgonia's tape and Lisp machines, Stheno on the host,
 // Stheno on the GPU.
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -53,7 +53,7 @@ func TestRoundTrip(t *testing.T) {
 				want := whole.machine(t, on, maker(), cudaops.Seed(9), cudaops.ClipNorm(0.7), cudaops.StepEvery(every))
 				whole.steps(t, want, 0, 5)
 				at := position{5, math.MaxUint64 - 1, 0.1}
-				must.Do(t, Save(path, want, at))
+				testutil.Do(t, Save(path, want, at))
 				whole.steps(t, want, 5, 11)
 
 				again := newModel(t, dt, 2, 5)
@@ -80,7 +80,7 @@ func TestSchedule(t *testing.T) {
 	want := m.machine(t, cudaops.OnHost(), s, cudaops.Seed(1))
 	G.WithLearnRate(0.07)(s)
 	m.steps(t, want, 0, 4)
-	must.Do(t, Save(path, want, nil))
+	testutil.Do(t, Save(path, want, nil))
 	m.steps(t, want, 4, 8)
 	again := newModel(t, tensor.Float64, 2, 5)
 	got := again.machine(t, cudaops.OnHost(), G.NewAdamSolver(G.WithLearnRate(0.1)))
@@ -92,32 +92,32 @@ func TestSchedule(t *testing.T) {
 // Learnables of both types in one graph, and an order of them that is another one.
 func TestTwoTypes(t *testing.T) {
 	build := func(from float64) (*G.ExprGraph, G.Nodes) {
-		g, node := G.NewGraph(), must.Get[*G.Node](t)
+		g, node := G.NewGraph(), testutil.Get[*G.Node](t)
 		var all G.Nodes
 		for i, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			w := G.NewVector(g, dt, G.WithName(fmt.Sprint("w of ", dt)), G.WithShape(3+i), G.WithInit(G.RangedFrom(int(from))))
 			one := G.NewScalar(g, dt, G.WithName(fmt.Sprint("derivative of ", dt)))
-			must.Do(t, G.Let(one, map[tensor.Dtype]any{tensor.Float32: float32(1), tensor.Float64: 1.0}[dt]))
-			must.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{node(G.Sum(node(G.HadamardProd(w, w))))}, G.Nodes{one}, G.Nodes{w}))
+			testutil.Do(t, G.Let(one, map[tensor.Dtype]any{tensor.Float32: float32(1), tensor.Float64: 1.0}[dt]))
+			testutil.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{node(G.Sum(node(G.HadamardProd(w, w))))}, G.Nodes{one}, G.Nodes{w}))
 			all = append(all, w)
 		}
 		return g, all
 	}
 	machine := func(g *G.ExprGraph, learnables ...*G.Node) *cudaops.VM {
-		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Seed(1), cudaops.Train(G.NewAdamSolver(), learnables...)))
-		t.Cleanup(func() { must.Do(t, vm.Close()) })
+		vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Seed(1), cudaops.Train(G.NewAdamSolver(), learnables...)))
+		t.Cleanup(func() { testutil.Do(t, vm.Close()) })
 		return vm
 	}
 	run := func(vm *cudaops.VM) {
 		for range 3 {
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 		}
 	}
 	path := filepath.Join(t.TempDir(), "run.safetensors")
 	g, all := build(1)
 	want := machine(g, all...)
 	run(want)
-	must.Do(t, Save(path, want, nil))
+	testutil.Do(t, Save(path, want, nil))
 	run(want)
 	g, all = build(5)
 	got := machine(g, all[1], all[0])
@@ -132,7 +132,7 @@ func TestReplace(t *testing.T) {
 	path := filepath.Join(dir, "run.safetensors")
 	m := newModel(t, tensor.Float64, 1, 5)
 	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver())
-	must.Do(t, Save(path, vm, 1))
+	testutil.Do(t, Save(path, vm, 1))
 	if err := Save(path, vm, make(chan int)); err == nil {
 		t.Error("a position that JSON has no text for returned no error")
 	}
@@ -143,7 +143,7 @@ func TestReplace(t *testing.T) {
 	if checked(t)(Load(path, vm, &at)); at != 1 {
 		t.Errorf("got the position %d of a file that was not written", at)
 	}
-	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {
+	if names := testutil.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {
 		t.Errorf("got the files %v, want one", names)
 	}
 }
@@ -153,22 +153,22 @@ func TestReplaceRemovesItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model")
 	left := filepath.Join(dir, ".model.stheno-0123456789abcdef.tmp")
-	must.Write(t, left, "half a file")
+	testutil.Write(t, left, "half a file")
 	others := []string{
 		".model.my-notes-2026-01.tmp", ".model.2026010112345678.tmp", ".model.0123456789abcdef.tmp", ".model.tmp", ".model..tmp",
 		".model.stheno-my-notes-2026-1.tmp", ".model.stheno-0123456789abcde.tmp", ".model.stheno-+123456789abcdef.tmp",
 		".model.stheno-0123456789abcdef.tmp.txt", "model.stheno-0123456789abcdef.tmp", ".model2.stheno-0123456789abcdef.tmp",
 	}
 	for _, name := range others {
-		must.Write(t, filepath.Join(dir, name), "somebody's file")
+		testutil.Write(t, filepath.Join(dir, name), "somebody's file")
 	}
 	folder := filepath.Join(dir, ".model.stheno-00000000000000ff.tmp")
-	must.Do(t, os.Mkdir(folder, 0o777))
-	must.Do(t, replace(path, func(io.Writer) error { return nil }))
+	testutil.Do(t, os.Mkdir(folder, 0o777))
+	testutil.Do(t, replace(path, func(io.Writer) error { return nil }))
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file that a killed program left: %v, want none", err)
 	}
-	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != len(others)+2 {
+	if names := testutil.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != len(others)+2 {
 		t.Errorf("got the files %v, want model, the folder and %q", names, others)
 	}
 }
@@ -179,11 +179,11 @@ func TestReplaceKeepsMode(t *testing.T) {
 		t.Skip("no permissions")
 	}
 	path := filepath.Join(t.TempDir(), "run")
-	must.Write(t, path, "old")
+	testutil.Write(t, path, "old")
 	for _, mode := range []os.FileMode{0o600, 0o640, 0o666, 0o664, 0o444, 0o755, 0o777} {
-		must.Do(t, os.Chmod(path, mode))
-		must.Do(t, replace(path, func(io.Writer) error { return nil }))
-		if got := must.Get[os.FileInfo](t)(os.Stat(path)).Mode(); got != mode {
+		testutil.Do(t, os.Chmod(path, mode))
+		testutil.Do(t, replace(path, func(io.Writer) error { return nil }))
+		if got := testutil.Get[os.FileInfo](t)(os.Stat(path)).Mode(); got != mode {
 			t.Errorf("got %v, want %v, as before", got, mode)
 		}
 	}
@@ -193,9 +193,9 @@ func TestReplaceKeepsMode(t *testing.T) {
 func TestReplaceFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	real := filepath.Join(dir, "far", "real")
-	must.Do(t, os.MkdirAll(real, 0o777))
+	testutil.Do(t, os.MkdirAll(real, 0o777))
 	t.Chdir(dir)
-	must.Write(t, filepath.Join(real, "old"), "old")
+	testutil.Write(t, filepath.Join(real, "old"), "old")
 	for link, to := range map[string]string{
 		"absolute": filepath.Join(real, "old"), "relative": filepath.Join("far", "real", "old"),
 		"new": filepath.Join("far", "real", "new"), "chain": "new", // a file that is not there
@@ -211,16 +211,16 @@ func TestReplaceFollowsLinks(t *testing.T) {
 		"new": filepath.Join(real, "new"), "chain": filepath.Join(real, "new"),
 		"folder" + sep + "up": filepath.Join(dir, "far", "beside"),
 	} {
-		before := must.Get[os.FileInfo](t)(os.Lstat(path))
-		must.Do(t, replace(path, func(w io.Writer) error { _, err := io.WriteString(w, path); return err }))
-		after := must.Get[os.FileInfo](t)(os.Lstat(path))
+		before := testutil.Get[os.FileInfo](t)(os.Lstat(path))
+		testutil.Do(t, replace(path, func(w io.Writer) error { _, err := io.WriteString(w, path); return err }))
+		after := testutil.Get[os.FileInfo](t)(os.Lstat(path))
 		got, err := os.ReadFile(want)
 		if string(got) != path || !os.SameFile(before, after) || after.Mode()&os.ModeSymlink == 0 {
 			t.Errorf("%s is %v now, and %s has %q, %v, want a link as before, and %q", path, after.Mode(), want, got, err, path)
 		}
 	}
-	must.Do(t, os.Symlink("two", "one"))
-	must.Do(t, os.Symlink("one", "two"))
+	testutil.Do(t, os.Symlink("two", "one"))
+	testutil.Do(t, os.Symlink("one", "two"))
 	if err := replace("one", func(io.Writer) error { return nil }); err == nil {
 		t.Error("links in a circle returned no error")
 	}
@@ -235,7 +235,7 @@ func TestSaveSideBySide(t *testing.T) {
 	for k := range 4 {
 		m := newModel(t, tensor.Float32, 1, 1+40*k) // files of several sizes
 		vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver())
-		must.Do(t, Save(path, vm, nil))
+		testutil.Do(t, Save(path, vm, nil))
 		group.Go(func() {
 			for range 50 {
 				if err := Save(path, vm, nil); err != nil {
@@ -257,10 +257,10 @@ func TestSaveSideBySide(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		must.Get[*cudaops.Snapshot](t)(f.state())
-		must.Do(t, f.Close())
+		testutil.Get[*cudaops.Snapshot](t)(f.state())
+		testutil.Do(t, f.Close())
 	}
-	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {
+	if names := testutil.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {
 		t.Errorf("got the files %v, want one", names)
 	}
 }
@@ -272,8 +272,8 @@ func TestOpenWhileReplaced(t *testing.T) {
 	var files [2][]byte
 	for k := range files {
 		m := newModel(t, tensor.Float32, 1, 1+20*k)
-		must.Do(t, SaveParameters(path, m.learnables...))
-		files[k] = must.Get[[]byte](t)(os.ReadFile(path))
+		testutil.Do(t, SaveParameters(path, m.learnables...))
+		files[k] = testutil.Get[[]byte](t)(os.ReadFile(path))
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -294,7 +294,7 @@ func TestOpenWhileReplaced(t *testing.T) {
 		if f, err := open(path); err != nil {
 			t.Error(err)
 		} else {
-			must.Do(t, f.Close())
+			testutil.Do(t, f.Close())
 		}
 	}
 	close(stop)

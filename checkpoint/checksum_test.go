@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -24,22 +24,22 @@ type small struct {
 }
 
 func newSmall(t *testing.T) *small {
-	g, node := G.NewGraph(), must.Get[*G.Node](t)
+	g, node := G.NewGraph(), testutil.Get[*G.Node](t)
 	w := G.NewVector(g, tensor.Float32, G.WithName("w"), G.WithValue(tensor.New(tensor.WithBacking([]float32{1, 2, -3}))))
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(w)))), w))
-	vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Seed(1), cudaops.Train(G.NewMomentum(), w)))
-	t.Cleanup(func() { must.Do(t, vm.Close()) })
-	must.Do(t, vm.RunAll())
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(w)))), w))
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Seed(1), cudaops.Train(G.NewMomentum(), w)))
+	t.Cleanup(func() { testutil.Do(t, vm.Close()) })
+	testutil.Do(t, vm.RunAll())
 	s := &small{path: filepath.Join(t.TempDir(), "run"), w: w, vm: vm}
-	must.Do(t, Save(s.path, vm, 1))
-	s.good = must.Get[[]byte](t)(os.ReadFile(s.path))
+	testutil.Do(t, Save(s.path, vm, 1))
+	s.good = testutil.Get[[]byte](t)(os.ReadFile(s.path))
 	return s
 }
 
 // load writes a file and loads it in both ways.
 func (s *small) load(t *testing.T, b []byte) (note string, all, parameters error) {
 	t.Helper()
-	must.Do(t, os.WriteFile(s.path, b, 0o666))
+	testutil.Do(t, os.WriteFile(s.path, b, 0o666))
 	var at int
 	note, all = Load(s.path, s.vm, &at)
 	second, parameters := LoadParameters(s.path, s.w)
@@ -128,7 +128,7 @@ func TestWithoutChecksum(t *testing.T) {
 	} {
 		note, all, parameters := s.load(t, c.b)
 		if all != nil && parameters == nil {
-			note = must.Get[string](t)(LoadParameters(s.path, s.w))
+			note = testutil.Get[string](t)(LoadParameters(s.path, s.w))
 		}
 		for _, x := range []struct {
 			of, want string

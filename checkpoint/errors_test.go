@@ -15,33 +15,33 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // rewrite returns a file after an edit, with the checksum of the new content if the edit leaves one.
 func rewrite(t testing.TB, b []byte, change edit) []byte {
-	f := must.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
+	f := testutil.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
 	for i := range f.Tensors {
 		x := &f.Tensors[i]
-		n := must.Get[int](t)(x.Bytes())
+		n := testutil.Get[int](t)(x.Bytes())
 		x.Data = make([]byte, n)
-		must.Do(t, f.Read(x, x.Data))
+		testutil.Do(t, f.Read(x, x.Data))
 	}
 	var h header
-	must.Do(t, json.Unmarshal([]byte(f.Metadata[headerKey]), &h))
+	testutil.Do(t, json.Unmarshal([]byte(f.Metadata[headerKey]), &h))
 	before := f.Metadata[headerKey]
 	change(f, &h)
 	if text, has := f.Metadata[headerKey]; has && text == before {
-		f.Metadata[headerKey] = string(must.Get[[]byte](t)(json.Marshal(h)))
+		f.Metadata[headerKey] = string(testutil.Get[[]byte](t)(json.Marshal(h)))
 	}
 	if _, has := f.Metadata[checksumKey]; has {
-		must.Do(t, seal(f.Metadata, f.Tensors))
+		testutil.Do(t, seal(f.Metadata, f.Tensors))
 	}
 	var w bytes.Buffer
-	must.Do(t, safetensors.Write(&w, f.Metadata, f.Tensors))
+	testutil.Do(t, safetensors.Write(&w, f.Metadata, f.Tensors))
 	return w.Bytes()
 }
 
@@ -73,14 +73,14 @@ func (v *victim) save(m *model, s G.Solver, opts ...cudaops.Option) []byte {
 	path := filepath.Join(v.dir, "good")
 	vm := m.machine(v, cudaops.OnHost(), s, append(opts, cudaops.Seed(3))...)
 	m.steps(v, vm, 0, 2)
-	must.Do(v, Save(path, vm, position{Step: 2}))
-	return must.Get[[]byte](v)(os.ReadFile(path))
+	testutil.Do(v, Save(path, vm, position{Step: 2}))
+	return testutil.Get[[]byte](v)(os.ReadFile(path))
 }
 
 // write makes a file.
 func (v *victim) write(b []byte) (path string) {
 	path = filepath.Join(v.dir, "bad")
-	must.Do(v, os.WriteFile(path, b, 0o666))
+	testutil.Do(v, os.WriteFile(path, b, 0o666))
 	return path
 }
 
@@ -201,7 +201,7 @@ func TestSaveErrors(t *testing.T) {
 	m, s := newModel(t, tensor.Float64, 1, 5), G.NewAdamSolver()
 	vm := m.machine(t, cudaops.OnHost(), s)
 	plain := newModel(t, tensor.Float64, 1, 5)
-	untrained := must.Get[*cudaops.VM](t)(cudaops.NewVM(plain.g, cudaops.OnHost()))
+	untrained := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(plain.g, cudaops.OnHost()))
 	defer untrained.Close()
 	for want, err := range map[string]error{
 		"got a folder, want a file":        Save(dir, vm, nil),
@@ -222,7 +222,7 @@ func TestSaveErrors(t *testing.T) {
 	if err := Save(filepath.Join(dir, "run"), vm, nil); err == nil || !strings.Contains(err.Error(), "the solver's options") {
 		t.Errorf("a learning rate of NaN gives the error %v", err)
 	}
-	if left := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(left) > 0 {
+	if left := testutil.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(left) > 0 {
 		t.Errorf("got the files %v", left)
 	}
 }
@@ -234,14 +234,14 @@ func TestSaveKeepsGoodFile(t *testing.T) {
 	m := newModel(t, tensor.Float32, 1, 5)
 	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.Seed(3))
 	m.steps(t, vm, 0, 2)
-	must.Do(t, Save(path, vm, nil))
-	good := must.Get[[]byte](t)(os.ReadFile(path))
+	testutil.Do(t, Save(path, vm, nil))
+	good := testutil.Get[[]byte](t)(os.ReadFile(path))
 	unchanged := func(err error, want string) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got the error %v, want one with %q", err, want)
 		}
-		if now := must.Get[[]byte](t)(os.ReadFile(path)); !bytes.Equal(now, good) {
+		if now := testutil.Get[[]byte](t)(os.ReadFile(path)); !bytes.Equal(now, good) {
 			t.Fatalf("%s: the file changed", want)
 		}
 	}
@@ -253,20 +253,20 @@ func TestSaveKeepsGoodFile(t *testing.T) {
 			"batchnorm1/mean":     func(s *cudaops.Snapshot) G.Value { return s.Averages[1].Mean },
 			"batchnorm0/variance": func(s *cudaops.Snapshot) G.Value { return s.Averages[0].Variance },
 		} {
-			s := must.Get[*cudaops.Snapshot](t)(vm.Snapshot())
+			s := testutil.Get[*cudaops.Snapshot](t)(vm.Snapshot())
 			of(s).(*tensor.Dense).Float32s()[2] = float32(x)
-			must.Do(t, vm.Restore(s))
+			testutil.Do(t, vm.Restore(s))
 			unchanged(Save(path, vm, nil), name+": element 2 is "+what)
-			must.Get[string](t)(Load(path, vm, nil))
+			testutil.Get[string](t)(Load(path, vm, nil))
 		}
 	}
 
-	g, node := G.NewGraph(), must.Get[*G.Node](t)
+	g, node := G.NewGraph(), testutil.Get[*G.Node](t)
 	table := G.NewVector(g, tensor.Float32, G.WithName("table"), G.WithShape(4), G.WithInit(G.RangedFrom(1)))
 	at := G.NewVector(g, tensor.Int, G.WithName("at"), G.WithShape(3), G.WithValue(tensor.New(tensor.WithBacking([]int{0, 9, 1}))))
 	rows := node(G.ByIndices(table, node(G.Slice(at, G.S(0, 2))), 0))
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(rows)), table))
-	vm = must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), table), cudaops.ReadEvery(10)))
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(rows)), table))
+	vm = testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), table), cudaops.ReadEvery(10)))
 	defer vm.Close()
 	if err := vm.RunAll(); err == nil {
 		t.Error("an index of 9 of 4 returned no error")
@@ -277,12 +277,12 @@ func TestSaveKeepsGoodFile(t *testing.T) {
 // Whatever the header of a whole file says, loading it returns a state or an error.
 func FuzzState(f *testing.F) {
 	m := newModel(f, tensor.Float32, 1, 2)
-	vm := must.Get[*cudaops.VM](f)(cudaops.NewVM(m.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), m.learnables...)))
+	vm := testutil.Get[*cudaops.VM](f)(cudaops.NewVM(m.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), m.learnables...)))
 	defer vm.Close()
 	path := filepath.Join(f.TempDir(), "run")
-	must.Do(f, Save(path, vm, position{}))
-	b := must.Get[[]byte](f)(os.ReadFile(path))
-	whole := must.Get[*safetensors.File](f)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
+	testutil.Do(f, Save(path, vm, position{}))
+	b := testutil.Get[[]byte](f)(os.ReadFile(path))
+	whole := testutil.Get[*safetensors.File](f)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
 	f.Add(whole.Metadata[headerKey], whole.Metadata[positionKey])
 	f.Fuzz(func(t *testing.T, header, at string) {
 		own := *whole

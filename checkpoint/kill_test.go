@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -44,18 +44,18 @@ func TestChild(t *testing.T) {
 		m, vm = newChild(t, 1)
 		err = Save(path, vm, at)
 	}
-	must.Do(t, err)
+	testutil.Do(t, err)
 	for at.Step < childSteps {
 		m.steps(t, vm, at.Step, at.Step+2)
 		at.Step += 2
-		must.Do(t, Save(path, vm, at))
+		testutil.Do(t, Save(path, vm, at))
 	}
 }
 
 // A training that is killed at any time, again and again, ends with the bits of one that was not,
 // and its file is whole whenever somebody looks.
 func TestKill(t *testing.T) {
-	program := must.Get[string](t)(os.Executable())
+	program := testutil.Get[string](t)(os.Executable())
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -67,17 +67,17 @@ func TestKill(t *testing.T) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return -1
 		}
-		must.Do(t, err)
+		testutil.Do(t, err)
 		defer f.Close()
 		var at position
-		set := must.Get[func()](t)(f.position(&at))
-		must.Get[*cudaops.Snapshot](t)(f.state())
+		set := testutil.Get[func()](t)(f.position(&at))
+		testutil.Get[*cudaops.Snapshot](t)(f.state())
 		set()
 		return at.Step
 	}
 	// temporaries are the files that are being written, or were when the child was killed.
 	temporaries := func() []string {
-		return must.Get[[]string](t)(filepath.Glob(filepath.Join(filepath.Dir(path), ".*.tmp")))
+		return testutil.Get[[]string](t)(filepath.Glob(filepath.Join(filepath.Dir(path), ".*.tmp")))
 	}
 	kills, left := 0, 0
 	for end := false; !end; {
@@ -86,7 +86,7 @@ func TestKill(t *testing.T) {
 		cmd.Env = append(os.Environ(), childPath+"="+path)
 		var output = new(tail)
 		cmd.Stdout, cmd.Stderr = output, output
-		must.Do(t, cmd.Start())
+		testutil.Do(t, cmd.Start())
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()
 		if kills < 6 {
@@ -98,7 +98,7 @@ func TestKill(t *testing.T) {
 				time.Sleep(50 * time.Microsecond)
 			}
 			if err := cmd.Process.Kill(); !errors.Is(err, os.ErrProcessDone) {
-				must.Do(t, err)
+				testutil.Do(t, err)
 			}
 		}
 		err := <-done
@@ -123,7 +123,7 @@ func TestKill(t *testing.T) {
 	_, got := newChild(t, 2)
 	checked(t)(Load(path, got, nil))
 	same(t, fmt.Sprintf("after %d kills", kills), got, want)
-	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(names) != 1 {
+	if names := testutil.Get[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(names) != 1 {
 		t.Errorf("got the files %v, want one", names)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -27,7 +27,7 @@ type model struct {
 
 // newModel returns one whose learnables follow from the seed.
 func newModel(t testing.TB, dt tensor.Dtype, seed uint64, hidden int) *model {
-	m, node, r := &model{g: G.NewGraph(), dt: dt}, must.Get[*G.Node](t), rand.New(rand.NewPCG(seed, 1))
+	m, node, r := &model{g: G.NewGraph(), dt: dt}, testutil.Get[*G.Node](t), rand.New(rand.NewPCG(seed, 1))
 	learnable := func(name string, shape ...int) *G.Node {
 		n := G.NewMatrix(m.g, dt, G.WithName(name), G.WithShape(shape...), G.WithValue(draw(r, dt, shape...)))
 		m.learnables = append(m.learnables, n)
@@ -38,16 +38,16 @@ func newModel(t testing.TB, dt tensor.Dtype, seed uint64, hidden int) *model {
 	for i, width := range []int{hidden, 3} {
 		h = node(G.Mul(h, learnable(fmt.Sprint("w", i), h.Shape()[1], width)))
 		n, _, _, op, err := G.BatchNorm(h, learnable(fmt.Sprint("gamma", i), 1, width), learnable(fmt.Sprint("beta", i), 1, width), 0.25, 1e-5)
-		must.Do(t, err)
+		testutil.Do(t, err)
 		m.norms = append(m.norms, op)
 		h = node(G.Tanh(n))
 	}
 	h = node(G.Dropout(h, 0.25))
 	scale := G.NewScalar(m.g, dt, G.WithName("scale"))
-	must.Do(t, G.Let(scale, must.Get[any](t)(draw(r, dt, 1).At(0))))
+	testutil.Do(t, G.Let(scale, testutil.Get[any](t)(draw(r, dt, 1).At(0))))
 	m.learnables = append(m.learnables, scale)
 	m.loss = node(G.Mean(node(G.Square(node(G.Sub(node(G.Mul(h, scale)), node(G.Slice(m.x, nil, G.S(0, 3)))))))))
-	must.Get[G.Nodes](t)(G.Grad(m.loss, m.learnables...))
+	testutil.Get[G.Nodes](t)(G.Grad(m.loss, m.learnables...))
 	return m
 }
 
@@ -68,15 +68,15 @@ func draw(r *rand.Rand, dt tensor.Dtype, shape ...int) *tensor.Dense {
 // steps runs the steps from one number to another, each with its own batch.
 func (m *model) steps(t testing.TB, vm *cudaops.VM, from, to int) {
 	for step := from; step < to; step++ {
-		must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(11, uint64(step))), m.dt, 8, 4)))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(11, uint64(step))), m.dt, 8, 4)))
+		testutil.Do(t, vm.RunAll())
 	}
 }
 
 // machine returns a VM that trains the model.
 func (m *model) machine(t testing.TB, on cudaops.Option, s G.Solver, opts ...cudaops.Option) *cudaops.VM {
-	vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(m.g, append(opts, on, cudaops.Train(s, m.learnables...))...))
-	t.Cleanup(func() { must.Do(t, vm.Close()) })
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(m.g, append(opts, on, cudaops.Train(s, m.learnables...))...))
+	t.Cleanup(func() { testutil.Do(t, vm.Close()) })
 	return vm
 }
 
@@ -84,7 +84,7 @@ func (m *model) machine(t testing.TB, on cudaops.Option, s G.Solver, opts ...cud
 func checked(t testing.TB) func(note string, err error) {
 	return func(note string, err error) {
 		t.Helper()
-		if must.Do(t, err); note != "" {
+		if testutil.Do(t, err); note != "" {
 			t.Fatalf("got the note %q, want none", note)
 		}
 	}
@@ -95,17 +95,17 @@ func onBackends(t *testing.T, test func(t *testing.T, on cudaops.Option)) {
 	t.Run("host", func(t *testing.T) { test(t, cudaops.OnHost()) })
 	t.Run("gpu", func(t *testing.T) {
 		_, err := cudaops.Devices()
-		must.Have(t, "GPU", err)
+		testutil.SkipUnless(t, "GPU", err)
 		test(t, cudaops.OnDevice(0))
 	})
 }
 
 // state returns the state that a VM keeps, with the bytes of its values by name.
 func state(t testing.TB, vm *cudaops.VM) (*cudaops.Snapshot, map[string][]byte) {
-	s := must.Get[*cudaops.Snapshot](t)(vm.Snapshot())
+	s := testutil.Get[*cudaops.Snapshot](t)(vm.Snapshot())
 	all := map[string][]byte{}
 	add := func(name string, v G.Value) {
-		all[fmt.Sprint(name, v.Dtype(), v.Shape())] = must.Get[[]byte](t)(values.Bytes(v))
+		all[fmt.Sprint(name, v.Dtype(), v.Shape())] = testutil.Get[[]byte](t)(values.Bytes(v))
 	}
 	for _, l := range s.Learnables {
 		add(l.Name, l.Value)

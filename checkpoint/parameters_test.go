@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -18,10 +18,10 @@ import (
 // evaluated returns the bits of a model's loss without training, on one batch.
 func evaluated(t testing.TB, m *model, vm *cudaops.VM) []byte {
 	for _, op := range m.norms { // SetTraining(false) keeps the averages
-		must.Do(t, op.SetTraining(false))
+		testutil.Do(t, op.SetTraining(false))
 	}
 	m.steps(t, vm, 100, 101)
-	return must.Get[[]byte](t)(values.Bytes(m.loss.Value()))
+	return testutil.Get[[]byte](t)(values.Bytes(m.loss.Value()))
 }
 
 // The parameters of a training compute the same in a graph that is not trained, with the averages
@@ -34,14 +34,14 @@ func TestParameters(t *testing.T) {
 			m := newModel(t, dt, 1, 5)
 			vm := m.machine(t, on, G.NewAdamSolver(G.WithLearnRate(0.1)))
 			m.steps(t, vm, 0, 5)
-			must.Do(t, Save(whole, vm, nil))
-			must.Do(t, vm.Pull())
-			must.Do(t, SaveParameters(plain, m.learnables...))
+			testutil.Do(t, Save(whole, vm, nil))
+			testutil.Do(t, vm.Pull())
+			testutil.Do(t, SaveParameters(plain, m.learnables...))
 
 			var want []byte
 			for i, path := range []string{whole, plain} {
 				other := newModel(t, dt, 2, 5)
-				vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, on, cudaops.Inference()))
+				vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, on, cudaops.Inference()))
 				before := evaluated(t, other, vm)
 				checked(t)(LoadParameters(path, other.learnables...))
 				got := evaluated(t, other, vm)
@@ -51,9 +51,9 @@ func TestParameters(t *testing.T) {
 				if !bytes.Equal(got, want) || bytes.Equal(got, before) {
 					t.Errorf("%s: the loss with the loaded parameters is % x, want % x", path, got, want)
 				}
-				must.Do(t, vm.Close())
+				testutil.Do(t, vm.Close())
 				for k, n := range m.learnables {
-					a, b := must.Get[[]byte](t)(values.Bytes(n.Value())), must.Get[[]byte](t)(values.Bytes(other.learnables[k].Value()))
+					a, b := testutil.Get[[]byte](t)(values.Bytes(n.Value())), testutil.Get[[]byte](t)(values.Bytes(other.learnables[k].Value()))
 					if !bytes.Equal(a, b) {
 						t.Errorf("%s: %s differs from the saved value", path, n.Name())
 					}
@@ -76,7 +76,7 @@ func TestParametersOfTraining(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "plain")
 		m := newModel(t, tensor.Float64, 1, 5)
 		want := m.machine(t, on, G.NewAdamSolver(), cudaops.Seed(1))
-		must.Do(t, SaveParameters(path, m.learnables...))
+		testutil.Do(t, SaveParameters(path, m.learnables...))
 		m.steps(t, want, 0, 3)
 		other := newModel(t, tensor.Float64, 2, 5)
 		got := other.machine(t, on, G.NewAdamSolver(), cudaops.Seed(1))
@@ -90,7 +90,7 @@ func TestParametersErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run")
 	m, other := newModel(t, tensor.Float64, 1, 5), newModel(t, tensor.Float64, 2, 5)
-	must.Do(t, SaveParameters(path, m.learnables...))
+	testutil.Do(t, SaveParameters(path, m.learnables...))
 	twice := append(G.Nodes{}, other.learnables...)
 	twice[1] = twice[0]
 	empty := G.NewVector(m.g, tensor.Float64, G.WithName("empty"), G.WithShape(2))
@@ -127,9 +127,9 @@ func TestParametersErrors(t *testing.T) {
 	if _, err := LoadParameters(path, other.learnables[:3]...); err == nil || !strings.Contains(err.Error(), `got a file with the tensor "`) {
 		t.Errorf("learnables too few give the error %v", err)
 	}
-	good := must.Get[[]byte](t)(os.ReadFile(path))
+	good := testutil.Get[[]byte](t)(os.ReadFile(path))
 	bad := rewrite(t, good, func(f *safetensors.File, _ *header) { f.Find("batchnorm1/variance").Shape = []int{1, 3} })
-	must.Do(t, os.WriteFile(path, bad, 0o666))
+	testutil.Do(t, os.WriteFile(path, bad, 0o666))
 	const want = "batchnorm1/variance: got float64 of shape (1, 3), want float64 of shape (3)"
 	if _, err := LoadParameters(path, other.learnables...); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("averages of another shape give the error %v", err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,13 +23,13 @@ func TestNoPermission(t *testing.T) {
 	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver())
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run")
-	must.Do(t, Save(path, vm, nil))
-	must.Do(t, os.Chmod(path, 0))
-	must.Do(t, os.Chmod(dir, 0o555))
+	testutil.Do(t, Save(path, vm, nil))
+	testutil.Do(t, os.Chmod(path, 0))
+	testutil.Do(t, os.Chmod(dir, 0o555))
 	defer os.Chmod(dir, 0o777)
 	if os.Geteuid() == 0 {
 		for above := filepath.Dir(dir); strings.Contains(above, "TestNoPermission"); above = filepath.Dir(above) {
-			must.Do(t, os.Chmod(above, 0o755)) // so that nobody gets there
+			testutil.Do(t, os.Chmod(above, 0o755)) // so that nobody gets there
 		}
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

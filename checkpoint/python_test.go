@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -21,13 +21,13 @@ import (
 
 // python runs a program in Python, which finds safetensors and NumPy: 'make toolkit' brings them.
 func python(t *testing.T, program string, args ...string) []byte {
-	library := must.Get[string](t)(filepath.Abs("../.toolkit/python"))
+	library := testutil.Get[string](t)(filepath.Abs("../.toolkit/python"))
 	_, err := os.Stat(filepath.Join(library, "safetensors"))
-	must.Have(t, "TOOLKIT", err)
+	testutil.SkipUnless(t, "TOOLKIT", err)
 	cmd := exec.Command("python3", append([]string{"-c", program}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+library)
 	cmd.Stderr = os.Stderr
-	return must.Get[[]byte](t)(cmd.Output())
+	return testutil.Get[[]byte](t)(cmd.Output())
 }
 
 // readPython prints all that Python finds in a file.
@@ -52,13 +52,13 @@ func TestPythonReads(t *testing.T) {
 		m := newModel(t, dt, rand.Uint64(), 5)
 		vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.Seed(math.MaxUint64))
 		m.steps(t, vm, 0, 3)
-		must.Do(t, Save(path, vm, position{Step: 3, Seed: 1 << 63}))
+		testutil.Do(t, Save(path, vm, position{Step: 3, Seed: 1 << 63}))
 		s, _ := state(t, vm)
 		want := map[string]string{}
 		add := func(name string, v G.Value) {
 			shape := append([]int{}, v.Shape()...)
-			b := must.Get[[]byte](t)(values.Bytes(v))
-			want[name] = string(must.Get[[]byte](t)(json.Marshal([]any{dt.String(), shape, hex.EncodeToString(b)})))
+			b := testutil.Get[[]byte](t)(values.Bytes(v))
+			want[name] = string(testutil.Get[[]byte](t)(json.Marshal([]any{dt.String(), shape, hex.EncodeToString(b)})))
 		}
 		for _, l := range s.Learnables {
 			add(l.Name, l.Value)
@@ -78,10 +78,10 @@ func TestPythonReads(t *testing.T) {
 			}
 			SHA256 string
 		}
-		must.Do(t, json.Unmarshal(python(t, readPython, path), &read))
+		testutil.Do(t, json.Unmarshal(python(t, readPython, path), &read))
 		got := map[string]string{}
 		for name, of := range read.Tensors {
-			got[name] = string(must.Get[[]byte](t)(json.Marshal(of)))
+			got[name] = string(testutil.Get[[]byte](t)(json.Marshal(of)))
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("Python reads\n%v\nwant\n%v", got, want)
@@ -118,7 +118,7 @@ func TestPythonWrites(t *testing.T) {
 		G.NewScalar(g, tensor.Float64, G.WithName("scalar")),
 		G.NewVector(g, tensor.Float64, G.WithName("bias é"), G.WithShape(3)),
 	}
-	must.Get[string](t)(LoadParameters(path, nodes...))
+	testutil.Get[string](t)(LoadParameters(path, nodes...))
 	seventh := func(i float64) float64 { return i / 7 }
 	wants := []any{
 		[]float32{0, 1. / 7, 2. / 7, 3. / 7, 4. / 7, 5. / 7},

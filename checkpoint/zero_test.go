@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -16,8 +16,8 @@ func TestSurvives(t *testing.T) {
 	vm := m.machine(t, cudaops.OnHost(), G.NewMomentum())
 	dir := t.TempDir()
 	path, empty := filepath.Join(dir, "run"), filepath.Join(dir, "empty")
-	must.Do(t, Save(path, vm, 1))
-	must.Write(t, empty, "")
-	must.SurviveWhole(t, map[string]any{"Save": Save, "Load": Load, "SaveParameters": SaveParameters, "LoadParameters": LoadParameters},
+	testutil.Do(t, Save(path, vm, 1))
+	testutil.Write(t, empty, "")
+	testutil.SurviveWhole(t, map[string]any{"Save": Save, "Load": Load, "SaveParameters": SaveParameters, "LoadParameters": LoadParameters},
 		path, empty, dir, vm, new(int), m.learnables[0], m.loss, (chan int)(nil))
 }

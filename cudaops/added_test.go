@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -49,29 +49,29 @@ func TestAddedGradients(t *testing.T) {
 			for run := range runs {
 				theirs.feed(t)
 				ours.feed(t)
-				must.Do(t, tape.RunAll())
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, tape.RunAll())
+				testutil.Do(t, vm.RunAll())
 				if vm.trainer == nil {
 					for i, n := range ours.learnables {
-						equal(t, fmt.Sprintf("%s, run %d: gradient of %s", what, run+1, n.Name()), must.Get[G.Value](t)(n.Grad()), must.Get[G.Value](t)(theirs.learnables[i].Grad()), 100*tolerance(dt))
+						equal(t, fmt.Sprintf("%s, run %d: gradient of %s", what, run+1, n.Name()), testutil.Get[G.Value](t)(n.Grad()), testutil.Get[G.Value](t)(theirs.learnables[i].Grad()), 100*tolerance(dt))
 					}
 				}
 				if (run+1)%every == 0 {
-					must.Do(t, s.Step(G.NodesToValueGrads(theirs.learnables)))
+					testutil.Do(t, s.Step(G.NodesToValueGrads(theirs.learnables)))
 					if own != nil {
-						must.Do(t, own.Step(G.NodesToValueGrads(ours.learnables)))
+						testutil.Do(t, own.Step(G.NodesToValueGrads(ours.learnables)))
 					}
 				}
 				tape.Reset()
 				equal(t, fmt.Sprintf("%s, run %d: loss", what, run+1), ours.read, theirs.read, 100*tolerance(dt))
 			}
 			if vm.Learnables() != nil {
-				must.Do(t, vm.Pull())
+				testutil.Do(t, vm.Pull())
 			}
 			for i, n := range ours.learnables {
 				equal(t, what+": "+n.Name(), n.Value(), theirs.learnables[i].Value(), 100*tolerance(dt))
 			}
-			must.Do(t, tape.Close())
+			testutil.Do(t, tape.Close())
 		}
 		none := func() G.Solver { return nil }
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -97,18 +97,18 @@ func TestAddGradientsOfTwoTypes(t *testing.T) {
 		tape, vm := tapeMachine(t, a, G.BindDualValues(want...)), machine(t, b, on, AddGradients())
 		s := G.NewVanillaSolver(G.WithLearnRate(1e-3))
 		for run := range 7 {
-			must.Do(t, tape.RunAll())
+			testutil.Do(t, tape.RunAll())
 			tape.Reset()
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			for i, n := range got {
-				equal(t, fmt.Sprintf("run %d: %s", run+1, n.Name()), must.Get[G.Value](t)(n.Grad()), must.Get[G.Value](t)(want[i].Grad()), 100*tolerance(n.Dtype()))
+				equal(t, fmt.Sprintf("run %d: %s", run+1, n.Name()), testutil.Get[G.Value](t)(n.Grad()), testutil.Get[G.Value](t)(want[i].Grad()), 100*tolerance(n.Dtype()))
 			}
 			if run%3 == 1 {
-				must.Do(t, s.Step(G.NodesToValueGrads(want)))
-				must.Do(t, s.Step(G.NodesToValueGrads(got)))
+				testutil.Do(t, s.Step(G.NodesToValueGrads(want)))
+				testutil.Do(t, s.Step(G.NodesToValueGrads(got)))
 			}
 		}
-		must.Do(t, tape.Close())
+		testutil.Do(t, tape.Close())
 	})
 }
 
@@ -118,17 +118,17 @@ func TestSmallBatches(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		const rows, every = 5, 4
 		build := func(rows int, opts ...Option) (vm *VM, inputs, learnables G.Nodes) {
-			g, node, r := G.NewGraph(), must.Get[*G.Node](t), rand.New(rand.NewPCG(1, 2))
+			g, node, r := G.NewGraph(), testutil.Get[*G.Node](t), rand.New(rand.NewPCG(1, 2))
 			for i, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 				x := G.NewMatrix(g, dt, G.WithName(fmt.Sprint("x", dt)), G.WithShape(rows, 7+i))
 				w := G.NewVector(g, dt, G.WithName(fmt.Sprint("w", dt)), G.WithShape(7+i), G.WithValue(draw(r, dt, 7+i)))
 				c := G.NewScalar(g, dt, G.WithName(fmt.Sprint("c", dt)))
 				one := G.NewScalar(g, dt, G.WithName(fmt.Sprint("one", dt)))
 				for n, v := range map[*G.Node][2]any{c: {float32(0.5), 0.5}, one: {float32(1), 1.0}} {
-					must.Do(t, G.Let(n, v[i]))
+					testutil.Do(t, G.Let(n, v[i]))
 				}
 				y := node(G.Add(node(G.Mul(x, w)), c))
-				must.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{node(G.Sum(node(G.HadamardProd(y, y))))}, G.Nodes{one}, G.Nodes{w, c}))
+				testutil.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{node(G.Sum(node(G.HadamardProd(y, y))))}, G.Nodes{one}, G.Nodes{w, c}))
 				inputs, learnables = append(inputs, x), append(learnables, w, c)
 			}
 			return machine(t, g, append(opts, on, Train(G.NewAdamSolver(G.WithLearnRate(0.01)), learnables...))...), inputs, learnables
@@ -139,22 +139,22 @@ func TestSmallBatches(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
 			for range 6 {
 				for i, n := range largeIn {
-					must.Do(t, G.Let(n, draw(r, n.Dtype(), rows*every, 7+i)))
+					testutil.Do(t, G.Let(n, draw(r, n.Dtype(), rows*every, 7+i)))
 				}
-				must.Do(t, large.RunAll())
+				testutil.Do(t, large.RunAll())
 				for k := range every {
 					for i, n := range smallIn {
-						must.Do(t, G.Let(n, must.Get[tensor.View](t)(largeIn[i].Value().(*tensor.Dense).Slice(G.S(rows*k, rows*(k+1))))))
+						testutil.Do(t, G.Let(n, testutil.Get[tensor.View](t)(largeIn[i].Value().(*tensor.Dense).Slice(G.S(rows*k, rows*(k+1))))))
 					}
-					must.Do(t, small.RunAll())
+					testutil.Do(t, small.RunAll())
 				}
 			}
-			must.Do(t, large.Pull())
-			must.Do(t, small.Pull())
+			testutil.Do(t, large.Pull())
+			testutil.Do(t, small.Pull())
 			for i, n := range got {
 				equal(t, n.Name(), n.Value(), want[i].Value(), 100*tolerance(n.Dtype()))
 			}
-			if s := must.Get[*Snapshot](t)(small.Snapshot()); s.Steps != 6 || s.Added != 0 || s.Runs != 6*every {
+			if s := testutil.Get[*Snapshot](t)(small.Snapshot()); s.Steps != 6 || s.Added != 0 || s.Runs != 6*every {
 				t.Errorf("got %d steps, %d runs added and %d runs, want 6, 0 and %d", s.Steps, s.Added, s.Runs, 6*every)
 			}
 			if r := small.Report(); !strings.Contains(r.Solver, "each of 4 runs") {
@@ -168,38 +168,38 @@ func TestSmallBatches(t *testing.T) {
 func TestAddedGradientsStay(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		build := func(opts ...Option) (vm *VM, x, part *G.Node) {
-			g, node := G.NewGraph(), must.Get[*G.Node](t)
+			g, node := G.NewGraph(), testutil.Get[*G.Node](t)
 			w := G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(3), G.WithValue(vector(1, 2, 3)))
 			x = G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(6))
 			part = node(G.Slice(x, G.S(0, 3)))
-			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(part, w)))), w))
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(part, w)))), w))
 			return machine(t, g, append(opts, on, Seed(1), Train(G.NewMomentum(G.WithLearnRate(0.1)), w), StepEvery(3))...), x, part
 		}
 		a, ax, apart := build()
 		b, bx, bpart := build(Watch(NaN))
 		for run := range 8 {
-			must.Do(t, G.Let(bx, vector(math.NaN(), 1, math.NaN(), 1, math.NaN(), 1)))
+			testutil.Do(t, G.Let(bx, vector(math.NaN(), 1, math.NaN(), 1, math.NaN(), 1)))
 			if err := b.RunAll(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("training step %d:", run/3+1)) {
 				t.Fatalf("run %d: got the error %v", run+1, err)
 			}
 			for x, part := range map[*G.Node]*G.Node{ax: apart, bx: bpart} {
-				must.Do(t, G.Let(x, vector(1, 2, 3, 4, 5, float64(run))))
-				must.Do(t, G.UnsafeLet(part, G.S(run%3, run%3+3)))
+				testutil.Do(t, G.Let(x, vector(1, 2, 3, 4, 5, float64(run))))
+				testutil.Do(t, G.UnsafeLet(part, G.S(run%3, run%3+3)))
 			}
-			must.Do(t, a.RunAll())
-			must.Do(t, b.RunAll())
-			state := must.Get[*Snapshot](t)(b.Snapshot())
-			if sameSnapshot(t, fmt.Sprint("run ", run+1), state, must.Get[*Snapshot](t)(a.Snapshot())); state.Steps != (run+1)/3 || state.Added != (run+1)%3 {
+			testutil.Do(t, a.RunAll())
+			testutil.Do(t, b.RunAll())
+			state := testutil.Get[*Snapshot](t)(b.Snapshot())
+			if sameSnapshot(t, fmt.Sprint("run ", run+1), state, testutil.Get[*Snapshot](t)(a.Snapshot())); state.Steps != (run+1)/3 || state.Added != (run+1)%3 {
 				t.Errorf("run %d: got %d steps and %d runs added", run+1, state.Steps, state.Added)
 			}
 		}
-		state := must.Get[*Snapshot](t)(b.Snapshot())
+		state := testutil.Get[*Snapshot](t)(b.Snapshot())
 		for want, change := range map[string]func(){
 			"after 3 runs since the last step, want 0 to 2": func() { state.Added = 3 },
 			"with StepEvery 2, want 3":                      func() { state.Options["StepEvery"] = 2 },
 			"without StepEvery, want 3":                     func() { delete(state.Options, "StepEvery") },
 		} {
-			state = must.Get[*Snapshot](t)(b.Snapshot())
+			state = testutil.Get[*Snapshot](t)(b.Snapshot())
 			change()
 			if err := b.Restore(state); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got the error %v, want one with %q", err, want)

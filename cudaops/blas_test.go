@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/hostblas"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
@@ -35,16 +35,16 @@ func TestUsersBLAS(t *testing.T) {
 	g := G.NewGraph()
 	a := G.NewMatrix(g, tensor.Float64, G.WithName("a"), G.WithShape(20, 30), G.WithInit(G.Gaussian(0, 1)))
 	b := G.NewMatrix(g, tensor.Float64, G.WithName("b"), G.WithShape(30, 40), G.WithInit(G.Gaussian(0, 1)))
-	must.Get[*G.Node](t)(G.Mul(a, b))
+	testutil.Get[*G.Node](t)(G.Mul(a, b))
 	vm := machine(t, g, OnHost())
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	if n := c.products.Load(); n != 1 {
 		t.Errorf("G.Mul on the host backend made %d products by the user's BLAS, want 1", n)
 	}
-	must.Get[*G.Node](t)(ops.MatMul(a, b))
+	testutil.Get[*G.Node](t)(ops.MatMul(a, b))
 	tape := tapeMachine(t, g)
 	defer tape.Close()
-	must.Do(t, tape.RunAll())
+	testutil.Do(t, tape.RunAll())
 	if n := c.products.Load(); n < 2 {
 		t.Errorf("ops.MatMul on the tape machine made no product by the user's BLAS")
 	}
@@ -58,7 +58,7 @@ func TestReportSaysWhatMultiplies(t *testing.T) {
 	a := G.NewMatrix(g, tensor.Float64, G.WithName("a"), G.WithShape(20, 30), G.WithInit(G.Gaussian(0, 1)))
 	b := G.NewMatrix(g, tensor.Float64, G.WithName("b"), G.WithShape(30, 40), G.WithInit(G.Gaussian(0, 1)))
 	v := G.NewVector(g, tensor.Float64, G.WithName("v"), G.WithShape(30), G.WithInit(G.Gaussian(0, 1)))
-	sums, c, d := must.Get[*G.Node](t)(G.Add(a, a)), must.Get[*G.Node](t)(G.Mul(a, b)), must.Get[*G.Node](t)(G.Mul(a, v))
+	sums, c, d := testutil.Get[*G.Node](t)(G.Add(a, a)), testutil.Get[*G.Node](t)(G.Mul(a, b)), testutil.Get[*G.Node](t)(G.Mul(a, v))
 	says := func(of *G.Node, want string) {
 		t.Helper()
 		r := machine(t, g, OnHost(), Outputs(of)).Report()
@@ -77,10 +77,10 @@ func TestReportSaysWhatMultiplies(t *testing.T) {
 // A machine on the host explains why, if a device was preferred.
 func TestDeviceSaysWhy(t *testing.T) {
 	g, a, b, _ := sum2(t, 2)
-	must.Do(t, G.Let(a, vector(1, 2)))
-	must.Do(t, G.Let(b, vector(1, 2)))
+	testutil.Do(t, G.Let(a, vector(1, 2)))
+	testutil.Do(t, G.Let(b, vector(1, 2)))
 	vm := machine(t, g, OnAny())
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	name, report := vm.Device(), vm.Report().String()
 	if on := vm.Report().Device; on == "host backend" {
 		if !strings.HasPrefix(name, "host backend: ") || !strings.HasPrefix(report, name) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -57,7 +57,7 @@ func newBoundary(g *lower.Graph) *boundary {
 func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	in := make([]gorgonia.Value, len(b.inputs))
 	for i, input := range b.graph.Inputs {
-		if err := safely.Call("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i].Type) }); err != nil {
+		if err := guard.Recover("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i].Type) }); err != nil {
 			return nil, fmt.Errorf("input %s has %w", internal.Name(input.Node), err)
 		}
 		if err := b.graph.CheckInput(input.Node, in[i]); err != nil {
@@ -69,7 +69,7 @@ func (b *boundary) fetch() ([]gorgonia.Value, error) {
 
 // check returns an error that describes v unless it is a value of the type.
 func check(v gorgonia.Value, t program.Type) error {
-	if safely.IsNil(v) {
+	if guard.IsNil(v) {
 		return errors.New("no value: set it with gorgonia.Let")
 	}
 	if want := values.Tensor(t.Dtype); t.Numeric && (v.Dtype() != want || !v.Shape().Eq(t.Shape)) {
@@ -109,7 +109,7 @@ func (b *boundary) deliver(out []gorgonia.Value, adds func(input *gorgonia.Node)
 			continue
 		}
 		// These options of Gorgonia panic for unsuitable values.
-		if err := safely.Call("it", func() error { gorgonia.WithGrad(gradients[i])(g.Input); return nil }); err != nil {
+		if err := guard.Recover("it", func() error { gorgonia.WithGrad(gradients[i])(g.Input); return nil }); err != nil {
 			return fmt.Errorf("gradient of %s: %w", internal.Name(g.Input), err)
 		}
 	}
@@ -218,7 +218,7 @@ func read(to *gorgonia.Value, v gorgonia.Value) error {
 // add adds the previous gradient of an input, if any, to a value.
 func add(to gorgonia.Value, n *gorgonia.Node) error {
 	had, err := n.Grad()
-	if err != nil || safely.IsNil(had) {
+	if err != nil || guard.IsNil(had) {
 		return nil // no previous gradient
 	}
 	x, err := values.Bytes(had)

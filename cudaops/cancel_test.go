@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -24,8 +24,8 @@ func TestCancel(t *testing.T) {
 			return in[0], nil
 		})
 		g, first, second, read := applied(t, stop)
-		after := must.Get[*G.Node](t)(G.ApplyOp(doing(func(in ...G.Value) (G.Value, error) { late++; return in[0], nil }),
-			must.Get[*G.Node](t)(G.Square(second))))
+		after := testutil.Get[*G.Node](t)(G.ApplyOp(doing(func(in ...G.Value) (G.Value, error) { late++; return in[0], nil }),
+			testutil.Get[*G.Node](t)(G.Square(second))))
 		vm := machine(t, g, on)
 		ctx, c := context.WithCancelCause(context.Background())
 		cancel = c
@@ -43,7 +43,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("the report says %d runs", r.Runs)
 		}
 		cancel = nil
-		must.Do(t, vm.RunContext(context.Background()))
+		testutil.Do(t, vm.RunContext(context.Background()))
 		if late != 1 || after.Value() == nil {
 			t.Errorf("%d calls of the later op, want 1", late)
 		}
@@ -81,14 +81,14 @@ func TestCancelTraining(t *testing.T) {
 		p, vm := build()
 		q, want := build()
 		for range 2 { // the second step needs the moments of the first
-			must.Do(t, want.RunAll())
-			must.Do(t, want.Pull())
+			testutil.Do(t, want.RunAll())
+			testutil.Do(t, want.Pull())
 			cancelled := 0
 			for after := 0; ; after++ {
 				left := after
 				before := cloned(t, p.learnables)
 				err := vm.RunContext(countdown{context.Background(), &left})
-				must.Do(t, vm.Pull())
+				testutil.Do(t, vm.Pull())
 				if err == nil {
 					break
 				}
@@ -113,7 +113,7 @@ func TestCancelTraining(t *testing.T) {
 // cloned returns copies of the nodes' values.
 func cloned(t *testing.T, nodes []*G.Node) (list []G.Value) {
 	for _, n := range nodes {
-		list = append(list, must.Get[G.Value](t)(G.CloneValue(n.Value())))
+		list = append(list, testutil.Get[G.Value](t)(G.CloneValue(n.Value())))
 	}
 	return list
 }

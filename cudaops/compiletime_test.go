@@ -11,7 +11,7 @@ import (
 	"time"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -82,14 +82,14 @@ func matrixOf(g *G.ExprGraph, name string) *G.Node {
 // cpuTime returns the time that the process has computed for so far, which other processes hardly change.
 func cpuTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
-	must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	testutil.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // NewVM takes about eight times as long for eight times as many nodes, not sixty-four times.
 func TestCompileTime(t *testing.T) {
 	const n, times, most = 1000, 8, 24
-	must.Do(t, internal.Learnt())
+	testutil.Do(t, internal.Learnt())
 	for name, build := range growing {
 		t.Run(name, func(t *testing.T) {
 			take := func(n int) float64 {
@@ -97,9 +97,9 @@ func TestCompileTime(t *testing.T) {
 				options := append(build(g, n), OnHost())
 				runtime.GC()
 				start := cpuTime(t)
-				vm := must.Get[*VM](t)(NewVM(g, options...))
+				vm := testutil.Get[*VM](t)(NewVM(g, options...))
 				took := cpuTime(t) - start
-				must.Do(t, vm.Close())
+				testutil.Do(t, vm.Close())
 				return took.Seconds()
 			}
 			few, many := math.Inf(1), math.Inf(1)

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -437,7 +437,15 @@ func byOp(n *G.Node) error {
 		if args[i], err = G.CloneValue(c.Value()); err != nil { // some ops write into them
 			return err
 		}
-		scale = max(scale, largest(numbersOf(args[i])))
+		x := numbersOf(args[i])
+		scale = max(scale, largest(x))
+		if strings.HasPrefix(fmt.Sprint(n.Op()), "Σ") { // Gorgonia adds up in the type of the elements, one after the other
+			sum := 0.0
+			for _, v := range x {
+				sum += math.Abs(v)
+			}
+			scale = max(scale, sum/10)
+		}
 	}
 	want, err := attempt(func() (G.Value, error) { return n.Op().Do(args...) })
 	op := fmt.Sprint(n.Op())
@@ -510,7 +518,7 @@ func TestDrawnGraphs(t *testing.T) {
 	quiet(t)
 	on := func(large bool, newVM func(g *G.ExprGraph, opts ...Option) (*VM, error)) func(t *testing.T) {
 		return func(t *testing.T) {
-			must.Hold(t, func(t *rapid.T) {
+			testutil.CheckProperty(t, func(t *rapid.T) {
 				d := drawGraph(t, large)
 				if rapid.Bool().Draw(t, "gradients") && !d.outer {
 					d.differentiate()
@@ -521,8 +529,8 @@ func TestDrawnGraphs(t *testing.T) {
 	}
 	onBackends(t, func(t *testing.T, o Option) {
 		if checks := flag.Lookup("rapid.checks").Value; strings.HasSuffix(t.Name(), "gpu") && checks.String() == "100" {
-			must.Do(t, checks.Set("20")) // the driver compiles every kernel
-			defer func() { must.Do(t, checks.Set("100")) }()
+			testutil.Do(t, checks.Set("20")) // the driver compiles every kernel
+			defer func() { testutil.Do(t, checks.Set("100")) }()
 		}
 		on(strings.HasSuffix(t.Name(), "gpu"), func(g *G.ExprGraph, opts ...Option) (*VM, error) { return NewVM(g, append(opts, o)...) })(t)
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -75,7 +75,7 @@ func TestEpilogueBits(t *testing.T) {
 							G.Read(c, new(G.Value))
 						}
 						vm := machine(t, g, on)
-						must.Do(t, vm.RunAll())
+						testutil.Do(t, vm.RunAll())
 						if n := len(vm.Report().Steps); n != 1+keep {
 							t.Fatalf("%s of %v, the product read %v: got %d steps, want %d", name, s, keep == 1, n, 1+keep)
 						}
@@ -92,7 +92,7 @@ func TestEpilogueBits(t *testing.T) {
 // sameBits reports whether values have the same bits, NaNs aside, and the first element
 // that differs.
 func sameBits(t *testing.T, a, b G.Value) (int, bool) {
-	x, y := must.Get[[]byte](t)(values.Bytes(a)), must.Get[[]byte](t)(values.Bytes(b))
+	x, y := testutil.Get[[]byte](t)(values.Bytes(a)), testutil.Get[[]byte](t)(values.Bytes(b))
 	size := len(x) / a.Shape().TotalSize()
 	other := floats(t, b)
 	for i, v := range floats(t, a) {

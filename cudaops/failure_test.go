@@ -16,7 +16,7 @@ import (
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -60,19 +60,19 @@ func TestFailureInTheMiddle(t *testing.T) {
 		g, a, b, z := sum2(t, 2)
 		var fail error
 		var boom bool
-		out := must.Get[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, z))
-		same := must.Get[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, a))
+		out := testutil.Get[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, z))
+		same := testutil.Get[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, a))
 		var into G.Value
 		G.Read(z, &into)
-		must.Do(t, G.Let(a, vector(1, 2)))
-		must.Do(t, G.Let(b, vector(3, 4)))
+		testutil.Do(t, G.Let(a, vector(1, 2)))
+		testutil.Do(t, G.Let(b, vector(3, 4)))
 		vm := machine(t, g, on)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		if same.Value() == a.Value() {
 			t.Error("a root shares an input's value")
 		}
 		before := z.Value()
-		must.Do(t, G.Let(a, vector(0, 0)))
+		testutil.Do(t, G.Let(a, vector(0, 0)))
 		for _, c := range []struct {
 			err   error
 			panic bool
@@ -88,7 +88,7 @@ func TestFailureInTheMiddle(t *testing.T) {
 			}
 		}
 		fail, boom = nil, false
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "out", out.Value(), vector(3, 4), 0)
 	})
 }
@@ -131,13 +131,13 @@ func (f *fake) Close() error {
 
 func TestDroppedVMGivesMemoryBack(t *testing.T) {
 	g, a, b, _ := sum2(t, 2)
-	must.Do(t, G.Let(a, vector(1, 2)))
-	must.Do(t, G.Let(b, vector(1, 2)))
+	testutil.Do(t, G.Let(a, vector(1, 2)))
+	testutil.Do(t, G.Let(b, vector(1, 2)))
 	closes := new(atomic.Int32)
 	func() {
 		vm, err := newVM(g, &config{}, &fake{closes: closes})
-		must.Do(t, err)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, err)
+		testutil.Do(t, vm.RunAll())
 	}()
 	for range 100 {
 		runtime.GC()
@@ -151,8 +151,8 @@ func TestDroppedVMGivesMemoryBack(t *testing.T) {
 
 func TestDeviceFailure(t *testing.T) {
 	g, a, b, z := sum2(t, 2)
-	must.Do(t, G.Let(a, vector(1, 2)))
-	must.Do(t, G.Let(b, vector(1, 2)))
+	testutil.Do(t, G.Let(a, vector(1, 2)))
+	testutil.Do(t, G.Let(b, vector(1, 2)))
 	closes := new(atomic.Int32)
 	f := &fake{closes: closes, outOfMemory: true}
 	if vm, err := newVM(g, &config{}, f); err == nil || vm != nil || !strings.Contains(err.Error(), "512 bytes") {
@@ -160,12 +160,12 @@ func TestDeviceFailure(t *testing.T) {
 	}
 	f.outOfMemory = false
 	vm, err := newVM(g, &config{}, f)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	f.broken = true
 	if err := vm.RunAll(); !errors.Is(err, errFake) || z.Value() != nil {
 		t.Errorf("a broken device gives %v and value %v", err, z.Value())
 	}
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 	if closes.Load() != 1 {
 		t.Errorf("Close closes %d times", closes.Load())
 	}
@@ -175,9 +175,9 @@ func TestDeviceFailure(t *testing.T) {
 func TestPoisonedArena(t *testing.T) {
 	m := newMLP(t, tensor.Float64, 5, 4, 6, 3)
 	b := &fake{closes: new(atomic.Int32)}
-	vm := must.Get[*VM](t)(newVM(m.g, &config{}, b))
-	must.Do(t, vm.RunAll())
-	want := must.Get[G.Value](t)(m.weights[0].Grad())
+	vm := testutil.Get[*VM](t)(newVM(m.g, &config{}, b))
+	testutil.Do(t, vm.RunAll())
+	want := testutil.Get[G.Value](t)(m.weights[0].Grad())
 	kept := map[*program.Buffer][]byte{} // constants, which are uploaded once
 	for _, in := range vm.graph.Program.Setup {
 		if m := in.Out[0].Buffer; m != nil {
@@ -191,8 +191,8 @@ func TestPoisonedArena(t *testing.T) {
 	for m, bytes := range kept {
 		copy(b.Memory(exec.Span{Offset: m.Offset, Size: m.Size}), bytes)
 	}
-	must.Do(t, vm.RunAll())
-	equal(t, "gradient", must.Get[G.Value](t)(m.weights[0].Grad()), want, 0)
+	testutil.Do(t, vm.RunAll())
+	equal(t, "gradient", testutil.Get[G.Value](t)(m.weights[0].Grad()), want, 0)
 }
 
 // failing is a writer that fails on demand.
@@ -218,10 +218,10 @@ func TestStepsAfterFailure(t *testing.T) {
 			f, w, op, never := &fake{closes: new(atomic.Int32)}, new(failing), error(nil), false
 			build := func(c config, b exec.Backend, err *error) (*perceptron, *VM) {
 				p := newPerceptron(t, tensor.Float64, 3)
-				must.Get[*G.Node](t)(G.ApplyOp(mayFail{err, &never}, must.Get[*G.Node](t)(G.Square(p.x))))
+				testutil.Get[*G.Node](t)(G.ApplyOp(mayFail{err, &never}, testutil.Get[*G.Node](t)(G.Square(p.x))))
 				seed := uint64(4)
 				c.seed, c.every, c.train = &seed, []int{every}, []training{{G.NewAdamSolver(), p.learnables}}
-				return p, must.Get[*VM](t)(newVM(p.g, &c, b))
+				return p, testutil.Get[*VM](t)(newVM(p.g, &c, b))
 			}
 			p, vm := build(config{trace: []io.Writer{w}}, f, &op)
 			q, want := build(config{}, &exec.HostBackend{}, new(error))
@@ -237,16 +237,16 @@ func TestStepsAfterFailure(t *testing.T) {
 					t.Fatalf("%s: run %d gives the error %v", name, run, err)
 				}
 				if f.broken, w.err, op = false, nil, nil; c.made || !fails {
-					must.Do(t, want.RunAll())
+					testutil.Do(t, want.RunAll())
 					steps++
 				}
-				s := must.Get[*Snapshot](t)(vm.Snapshot())
-				if sameSnapshot(t, name, s, must.Get[*Snapshot](t)(want.Snapshot())); s.Steps != steps || s.Runs != steps || vm.Runs() != steps {
+				s := testutil.Get[*Snapshot](t)(vm.Snapshot())
+				if sameSnapshot(t, name, s, testutil.Get[*Snapshot](t)(want.Snapshot())); s.Steps != steps || s.Runs != steps || vm.Runs() != steps {
 					t.Fatalf("%s: after run %d the state has %d steps and %d runs, Runs %d, want %d", name, run, s.Steps, s.Runs, vm.Runs(), steps)
 				}
 			}
-			must.Do(t, vm.Close())
-			must.Do(t, want.Close())
+			testutil.Do(t, vm.Close())
+			testutil.Do(t, want.Close())
 		}
 	}
 }
@@ -269,24 +269,24 @@ func TestIndexOutsideOfAxis(t *testing.T) {
 			"sliced":   {tensor.Shape{5}, func(at *G.Node) (*G.Node, error) { return G.Slice(at, G.S(0, 3)) }, true, nil},
 			"computed": {tensor.Shape{3}, func(at *G.Node) (*G.Node, error) { return G.ApplyOp(mayFail{&none, &never}, at) }, true, nil},
 		} {
-			node, g := must.Get[*G.Node](t), G.NewGraph()
+			node, g := testutil.Get[*G.Node](t), G.NewGraph()
 			table := G.NewMatrix(g, tensor.Float64, G.WithName("table"), G.WithShape(4, 2), G.WithInit(G.RangedFrom(1)))
 			at := G.NewTensor(g, tensor.Int, len(c.shape), G.WithName("at"), G.WithShape(c.shape...))
 			rows := node(G.ByIndices(table, node(c.indices(at)), 0))
-			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(rows)))), table))
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(rows)))), table))
 			opts := []Option{on, Train(G.NewAdamSolver(), table), ReadEvery(1000)}
 			if c.opts != nil {
 				opts = append(opts, c.opts(at)...)
 			}
-			vm := must.Get[*VM](t)(NewVM(g, opts...))
+			vm := testutil.Get[*VM](t)(NewVM(g, opts...))
 			bind := func(index int) {
 				all := make([]int, c.shape.TotalSize())
 				all[1] = index
-				must.Do(t, G.Let(at, tensor.New(tensor.WithShape(c.shape...), tensor.WithBacking(all))))
+				testutil.Do(t, G.Let(at, tensor.New(tensor.WithShape(c.shape...), tensor.WithBacking(all))))
 			}
 			bind(3)
-			must.Do(t, vm.RunAll())
-			before := must.Get[*Snapshot](t)(vm.Snapshot())
+			testutil.Do(t, vm.RunAll())
+			before := testutil.Get[*Snapshot](t)(vm.Snapshot())
 			for _, wrong := range []int{9, -1} {
 				bind(wrong)
 				if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got index %d at 1, want 0 to 3", wrong)) {
@@ -296,16 +296,16 @@ func TestIndexOutsideOfAxis(t *testing.T) {
 					if _, err := vm.Snapshot(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("step 2 was made with a wrong index, node %s", rows.Name())) {
 						t.Fatalf("%s: State gives the error %v", name, err)
 					}
-					must.Do(t, vm.Restore(before))
+					testutil.Do(t, vm.Restore(before))
 				}
-				sameSnapshot(t, name, must.Get[*Snapshot](t)(vm.Snapshot()), before)
+				sameSnapshot(t, name, testutil.Get[*Snapshot](t)(vm.Snapshot()), before)
 			}
 			bind(0)
-			must.Do(t, vm.RunAll())
-			must.Do(t, vm.Close())
+			testutil.Do(t, vm.RunAll())
+			testutil.Do(t, vm.Close())
 		}
 		g := G.NewGraph()
-		must.Get[*G.Node](t)(G.ByIndices(G.NewVector(g, tensor.Float64, G.WithShape(4)), G.NewConstant(tensor.New(tensor.WithBacking([]int{0, 4}))), 0))
+		testutil.Get[*G.Node](t)(G.ByIndices(G.NewVector(g, tensor.Float64, G.WithShape(4)), G.NewConstant(tensor.New(tensor.WithBacking([]int{0, 4}))), 0))
 		if _, err := NewVM(g, on); err == nil || !strings.Contains(err.Error(), "got index 4 at 1") {
 			t.Errorf("a constant gives the error %v", err)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -26,12 +26,12 @@ func memoryNow(t *testing.T, gpu *exec.GPUBackend) (m memories) {
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		var whole int64
 		_, err := fmt.Sscan(string(text), &whole, &m.resident)
-		must.Do(t, err)
+		testutil.Do(t, err)
 		m.resident *= int64(os.Getpagesize())
 	}
 	if gpu != nil {
 		free, total, err := gpu.Context().MemInfo()
-		must.Do(t, err)
+		testutil.Do(t, err)
 		m.device = total - free
 	}
 	return m
@@ -43,10 +43,10 @@ func TestMemoryOfManySteps(t *testing.T) {
 		steps := 3_000
 		var gpu *exec.GPUBackend
 		g, x, y, _, w := regression(t)
-		vm := must.Get[*VM](t)(NewVM(g, on, Train(G.NewAdamSolver(), w), ReadEvery(10)))
+		vm := testutil.Get[*VM](t)(NewVM(g, on, Train(G.NewAdamSolver(), w), ReadEvery(10)))
 		defer vm.Close()
-		if can := must.Get[bool](t)(vm.Stage(nil)); can {
-			gpu = must.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
+		if can := testutil.Get[bool](t)(vm.Stage(nil)); can {
+			gpu = testutil.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
 			defer gpu.Close()
 			if steps = 100_000; testing.Short() {
 				steps = 1000
@@ -57,7 +57,7 @@ func TestMemoryOfManySteps(t *testing.T) {
 		for k := range 8 {
 			b := map[*G.Node]G.Value{x: random(r, x), y: random(r, y)}
 			if k%2 == 0 {
-				b[x] = must.Get[*tensor.Dense](t)(Pinned(tensor.Float32, x.Shape()...))
+				b[x] = testutil.Get[*tensor.Dense](t)(Pinned(tensor.Float32, x.Shape()...))
 				copy(b[x].Data().([]float32), random(r, x).Data().([]float32))
 			}
 			batches = append(batches, b)
@@ -65,11 +65,11 @@ func TestMemoryOfManySteps(t *testing.T) {
 		run := func(steps int) {
 			for i := range steps {
 				for n, v := range batches[i%8] {
-					must.Do(t, G.Let(n, v))
+					testutil.Do(t, G.Let(n, v))
 				}
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 				if i%3 > 0 { // others are not staged
-					must.Get[bool](t)(vm.Stage(batches[(i+1)%8]))
+					testutil.Get[bool](t)(vm.Stage(batches[(i+1)%8]))
 				}
 			}
 		}

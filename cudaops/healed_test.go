@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gonum.org/v1/gonum/stat"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -18,13 +18,13 @@ func TestGorgoniaIsWrong(t *testing.T) {
 	run := func(g *G.ExprGraph) {
 		t.Helper()
 		m := tapeMachine(t, g)
-		must.Do(t, m.RunAll())
-		must.Do(t, m.Close())
+		testutil.Do(t, m.RunAll())
+		testutil.Do(t, m.Close())
 	}
 	const p = 0.25
 	d := newDropGraph(t, tensor.Float64, []int{50}, p)
 	run(d.g)
-	w, y, dx := floats(t, d.w.Value()), floats(t, d.reads[0]), floats(t, must.Get[G.Value](t)(d.x.Grad()))
+	w, y, dx := floats(t, d.w.Value()), floats(t, d.reads[0]), floats(t, testutil.Get[G.Value](t)(d.x.Grad()))
 	for i := range y {
 		if want := w[i] / p; y[i] != 0 && dx[i] != want {
 			t.Errorf("the derivative of Dropout at a kept element is %v, and %v by the probability", dx[i], want)
@@ -32,23 +32,23 @@ func TestGorgoniaIsWrong(t *testing.T) {
 	}
 	d = newDropGraph(t, tensor.Float64, []int{50}, 0)
 	run(d.g)
-	if dx := floats(t, must.Get[G.Value](t)(d.x.Grad())); stat.Mean(dx, nil) != 0 {
+	if dx := floats(t, testutil.Get[G.Value](t)(d.x.Grad())); stat.Mean(dx, nil) != 0 {
 		t.Errorf("the derivative of Dropout of probability 0 is %v, want zeros", dx)
 	}
 
 	n := newNormGraph(t, tensor.Float64, []int{2, 3, 4, 4})
-	must.Do(t, G.Let(n.w, tensor.Ones(tensor.Float64, 2, 3, 4, 4)))
+	testutil.Do(t, G.Let(n.w, tensor.Ones(tensor.Float64, 2, 3, 4, 4)))
 	m := tapeMachine(t, n.g, G.EvalMode())
-	must.Do(t, n.op.SetStats(tensor.Ones(tensor.Float64, 3), tensor.Ones(tensor.Float64, 3)))
-	must.Do(t, m.RunAll())
-	if dx := floats(t, must.Get[G.Value](t)(n.x.Grad())); math.Abs(dx[0]-1/math.Sqrt(normEpsilon)) > 1e-9 {
+	testutil.Do(t, n.op.SetStats(tensor.Ones(tensor.Float64, 3), tensor.Ones(tensor.Float64, 3)))
+	testutil.Do(t, m.RunAll())
+	if dx := floats(t, testutil.Get[G.Value](t)(n.x.Grad())); math.Abs(dx[0]-1/math.Sqrt(normEpsilon)) > 1e-9 {
 		t.Errorf("the derivative of an evaluating BatchNorm by variances of 1 is %v, want 1 / √epsilon", dx[0])
 	}
 
 	g := G.NewGraph()
 	image := G.NewTensor(g, tensor.Float64, 4, G.WithName("image"), G.WithShape(1, 1, 4, 66), G.WithInit(G.RangedFrom(0)))
 	one := G.NewTensor(g, tensor.Float64, 4, G.WithName("one"), G.WithShape(1, 1, 1, 1), G.WithInit(G.Ones()))
-	y4 := must.Get[*G.Node](t)(G.GroupNorm(image, one, one, 1, 1, normEpsilon))
+	y4 := testutil.Get[*G.Node](t)(G.GroupNorm(image, one, one, 1, 1, normEpsilon))
 	run(g)
 	if mean := stat.Mean(floats(t, y4.Value()), nil); math.Abs(mean-1) < 0.1 {
 		t.Errorf("GroupNorm of a group of 264 elements with a bias of 1 has the mean %v, which is right", mean)
@@ -63,12 +63,12 @@ func TestGorgoniaIsWrong(t *testing.T) {
 }
 
 func TestDocumentOfGorgonia(t *testing.T) {
-	must.Documented(t, "../docs/gorgonia-ops.md", "example_test.go", 2)
+	testutil.CheckDocument(t, "../docs/gorgonia-ops.md", "example_test.go", 2)
 }
 
 // Nodes that differ are one node to Gorgonia in the cases of docs/gorgonia-ops.md, and two where the page says so.
 func TestMergedOps(t *testing.T) {
-	node, g := must.Get[*G.Node](t), G.NewGraph()
+	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	input := func(name string, shape ...int) *G.Node {
 		return G.NewTensor(g, tensor.Float64, len(shape), G.WithName(name), G.WithShape(shape...))
 	}
@@ -84,7 +84,7 @@ func TestMergedOps(t *testing.T) {
 	}
 	matrix := func(v float64, name string) *G.Node {
 		constant := tensor.New(tensor.WithShape(20, 20), tensor.WithBacking(make([]float64, 400)))
-		must.Do(t, constant.SetAt(v, 10, 10))
+		testutil.Do(t, constant.SetAt(v, 10, 10))
 		return node(G.Square(node(G.Add(input("matrix", 20, 20), G.NewConstant(constant, G.WithName(name))))))
 	}
 	named := func(v float64, name string) *G.Node {
@@ -92,7 +92,7 @@ func TestMergedOps(t *testing.T) {
 	}
 	norm := func(momentum, epsilon float64) *G.Node {
 		y, _, _, _, err := G.BatchNorm(x, one, one, momentum, epsilon)
-		return must.Get[*G.Node](t)(y, err)
+		return testutil.Get[*G.Node](t)(y, err)
 	}
 	group := func(epsilon float64) *G.Node { return node(G.GroupNorm(x, one, one, 2, 6, epsilon)) }
 	im2col := func(dilation int) *G.Node {
@@ -110,12 +110,12 @@ func TestMergedOps(t *testing.T) {
 	}
 	printed := func(dt tensor.Dtype, v any) *G.Node { // the constant of a sum
 		y := node(G.Add(G.NewVector(g, dt, G.WithName("of "+dt.String()), G.WithShape(4)), G.NewConstant(v)))
-		return must.Get[G.Nodes](t)(internal.Children(y))[1]
+		return testutil.Get[G.Nodes](t)(internal.Children(y))[1]
 	}
-	unconcat := must.Get[G.Nodes](t)(G.Unconcat(input("parts", 512, 2), 0, 2))
+	unconcat := testutil.Get[G.Nodes](t)(G.Unconcat(input("parts", 512, 2), 0, 2))
 	// The derivatives w.r.t. the parts of a Concat are slices.
 	parts := G.Nodes{input("part 0", 128, 2), input("part 1", 128, 2), input("part 2", 128, 2)}
-	derivatives := must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(whole, node(G.Concat(0, parts...)))))), parts...))
+	derivatives := testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(whole, node(G.Concat(0, parts...)))))), parts...))
 	type pair [2]*G.Node
 	for what, p := range map[string]pair{
 		"constants of 1000 elements":   {constant(500, 1), constant(500, 2)},

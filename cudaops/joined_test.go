@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,12 +23,12 @@ func TestShortReductions(t *testing.T) {
 					var xs, sums G.Nodes
 					for k := range c.n {
 						x := draw(r, dt, c.rows, c.columns)
-						must.Do(t, x.SetAt(of(dt, []float64{math.NaN(), math.Inf(1), 1}[k%3]), r.IntN(c.rows), r.IntN(c.columns)))
+						testutil.Do(t, x.SetAt(of(dt, []float64{math.NaN(), math.Inf(1), 1}[k%3]), r.IntN(c.rows), r.IntN(c.columns)))
 						xs = append(xs, G.NewMatrix(g, dt, G.WithName(fmt.Sprint("x", k)), G.WithShape(c.rows, c.columns), G.WithValue(x)))
-						sums = append(sums, must.Get[*G.Node](t)(G.Sum(xs[k], c.axis)))
+						sums = append(sums, testutil.Get[*G.Node](t)(G.Sum(xs[k], c.axis)))
 					}
 					vm := machine(t, g, on)
-					must.Do(t, vm.RunAll())
+					testutil.Do(t, vm.RunAll())
 					if launches := len(vm.Report().Steps); launches > (c.n+7)/8 {
 						t.Errorf("%d sums took %d launches", c.n, launches)
 					}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -14,7 +14,7 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	if err := safely.Call("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
+	if err := guard.Recover("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	return nil

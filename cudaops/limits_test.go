@@ -10,8 +10,9 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/internal/hostmem"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -29,7 +30,7 @@ func TestGridTooLarge(t *testing.T) {
 	g := G.NewGraph()
 	a := G.NewVector(g, tensor.Float32, G.WithName("a"), G.WithShape(1<<40))
 	b := G.NewVector(g, tensor.Float32, G.WithName("b"), G.WithShape(1))
-	must.Get[*G.Node](t)(G.OuterProd(a, b))
+	testutil.Get[*G.Node](t)(G.OuterProd(a, b))
 	_, err := newVM(g, &config{}, &fakeGPU{fake{closes: new(atomic.Int32)}})
 	if want := "matmul_shortrows_f32: got a grid of [4294967296 1 1] blocks, want 1 to 2147483647 along axis 0"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got the error %v, want one with %s", err, want)
@@ -60,7 +61,7 @@ func TestGraphTooLarge(t *testing.T) {
 		},
 	} {
 		g := G.NewGraph()
-		must.Get[*G.Node](t)(build(g))
+		testutil.Get[*G.Node](t)(build(g))
 		if vm, err := NewVM(g, OnHost()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, the error %v, want one with %q", vm, err, want)
 		}
@@ -102,7 +103,7 @@ func TestDroppedSession(t *testing.T) {
 		}
 		return false
 	}
-	m := must.Get[*Buffer](t)(newSession(deadDevice{closed: closed}).Alloc(8))
+	m := testutil.Get[*Buffer](t)(newSession(deadDevice{closed: closed}).Alloc(8))
 	if collected() {
 		t.Error("a session is closed while one of its buffers is there")
 	}
@@ -127,10 +128,10 @@ func TestDroppedSession(t *testing.T) {
 
 // The arguments of a launch are those that the kernel takes, on the host too.
 func TestLaunchArguments(t *testing.T) {
-	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
+	kernel := basic.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
 	one := [3]int{1, 1, 1}
 	for name, s := range sessions(t) {
-		m := must.Get[*Buffer](t)(s.Alloc(32))
+		m := testutil.Get[*Buffer](t)(s.Alloc(32))
 		for want, args := range map[string][]any{
 			"":                         {m, m, m, int64(8)},
 			"got 0 arguments, want 4":  nil,
@@ -144,7 +145,7 @@ func TestLaunchArguments(t *testing.T) {
 				t.Errorf("%s: got the error %v, want %q", name, err, want)
 			}
 		}
-		must.Do(t, s.Sync())
+		testutil.Do(t, s.Sync())
 		for want, err := range map[string]error{
 			"no entry point x in stheno/add":  s.Launch(&kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "x"}, one, one, 0),
 			"got blocks of 2048 threads":      s.Launch(kernel, one, [3]int{2048, 1, 1}, 0, m, m, m, int64(8)),
@@ -169,7 +170,7 @@ func TestNoSession(t *testing.T) {
 				t.Errorf("got the error %v", err)
 			}
 		}
-		must.Do(t, s.Close())
+		testutil.Do(t, s.Close())
 	}
 	if n := (*Buffer)(nil).Size(); n != 0 {
 		t.Errorf("no buffer has %d bytes", n)

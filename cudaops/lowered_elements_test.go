@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -189,7 +190,7 @@ func TestElementsOfTwoShapes(t *testing.T) {
 					a := G.NewTensor(g, dt, len(s), G.WithName("a"), G.WithShape(s...))
 					b := G.NewTensor(g, dt, len(u), G.WithName("b"), G.WithShape(u...))
 					var y *G.Node
-					if err := safely.Call(name, func() (err error) { y, err = op(a, b); return err }); err != nil {
+					if err := guard.Recover(name, func() (err error) { y, err = op(a, b); return err }); err != nil {
 						continue // Gorgonia refuses it itself
 					}
 					what := fmt.Sprintf("%s of %v of shapes %v and %v", name, dt, s, u)
@@ -212,5 +213,41 @@ func TestElementsOfTwoShapes(t *testing.T) {
 	}
 	if refused == 0 || fit == 0 {
 		t.Errorf("%d pairs of shapes differ and %d fit, want some of each", refused, fit)
+	}
+}
+
+// The gradient of a vector which is repeated along an axis, and whose reshape is used elsewhere, is the sum of gradients that
+// Gorgonia makes of two shapes.
+func TestGradientsOfTwoShapes(t *testing.T) {
+	node := testutil.Get[*G.Node](t)
+	for _, extents := range [][]int{{3, 4}, {3, 1}, {1, 3}, {1, 1}} {
+		for axis := range extents {
+			n := extents[1-axis]
+			row := tensor.Shape{n, n}
+			row[axis] = 1
+			want := make([]float64, n) // of the sum of x * v and of the square of the row
+			for i := range want {
+				want[i] = 2 * float64(i+1)
+				for k := range extents[axis] {
+					at := [][2]int{{k, i}, {i, k}}[axis]
+					want[i] += float64(at[0]*extents[1] + at[1] + 1)
+				}
+			}
+			for _, rowFirst := range []bool{true, false} {
+				g := G.NewGraph()
+				x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(extents...), G.WithInit(G.RangedFrom(1)))
+				v := G.NewVector(g, tensor.Float64, G.WithName("v"), G.WithShape(n), G.WithInit(G.RangedFrom(1)))
+				r := node(G.Reshape(v, row))
+				all := node(G.Sum(node(G.BroadcastHadamardProd(x, v, nil, []byte{byte(axis)}))))
+				square := node(G.Sum(node(G.Square(r))))
+				if rowFirst {
+					all, square = square, all
+				}
+				testutil.Get[G.Nodes](t)(G.Grad(node(G.Add(all, square)), v))
+				vm := machine(t, g, OnHost())
+				testutil.Do(t, vm.RunAll())
+				wantFloats(t, fmt.Sprint("x of ", extents, ", v repeated along ", axis), testutil.Get[G.Value](t)(v.Grad()), want...)
+			}
+		}
 	}
 }

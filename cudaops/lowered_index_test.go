@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -165,10 +165,10 @@ func TestIndexOutside(t *testing.T) {
 				indices := G.NewVector(g, tensor.Int, G.WithName("indices"), G.WithShape(3), G.WithValue(at))
 				if computed {
 					f := G.NewVector(g, tensor.Float64, G.WithName("floats"), G.WithShape(3), G.WithValue(tensor.New(tensor.WithBacking([]float64{1, 0, float64(bad)}))))
-					indices = must.Get[*G.Node](t)(G.ConvType(G.Must(G.Neg(G.Must(G.Neg(f)))), tensor.Float64, tensor.Int))
+					indices = testutil.Get[*G.Node](t)(G.ConvType(G.Must(G.Neg(G.Must(G.Neg(f)))), tensor.Float64, tensor.Int))
 				}
-				out := must.Get[*G.Node](t)(G.ByIndices(x, indices, 0))
-				must.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(out)), x))
+				out := testutil.Get[*G.Node](t)(G.ByIndices(x, indices, 0))
+				testutil.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(out)), x))
 				vm := machine(t, g, on)
 				err := vm.RunAll()
 				if want := fmt.Sprintf("got index %d at 2, want 0 to 3", bad); err == nil || !strings.Contains(err.Error(), want) {
@@ -197,13 +197,13 @@ func TestConversions(t *testing.T) {
 				ints[i] = int(x)
 			}
 			x := G.NewMatrix(g, dt, G.WithName("x"), G.WithShape(2, 5), G.WithValue(v))
-			whole := must.Get[*G.Node](t)(G.ConvType(x, dt, tensor.Int))
-			back := must.Get[*G.Node](t)(G.ConvType(whole, tensor.Int, dt))
-			sum := must.Get[*G.Node](t)(G.Sum(G.Must(G.Neg(back)), 1))
+			whole := testutil.Get[*G.Node](t)(G.ConvType(x, dt, tensor.Int))
+			back := testutil.Get[*G.Node](t)(G.ConvType(whole, tensor.Int, dt))
+			sum := testutil.Get[*G.Node](t)(G.Sum(G.Must(G.Neg(back)), 1))
 			input := G.NewMatrix(g, tensor.Int, G.WithName("ints"), G.WithShape(2, 5), G.WithValue(tensor.New(tensor.WithShape(2, 5), tensor.WithBacking(ints))))
-			most := must.Get[*G.Node](t)(G.Max(G.Must(G.ConvType(input, tensor.Int, dt)), 1))
+			most := testutil.Get[*G.Node](t)(G.Max(G.Must(G.ConvType(input, tensor.Int, dt)), 1))
 			vm := machine(t, g, on, Keep(whole, back))
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			if got := onTheHost(vm.Report()); len(got) > 0 {
 				t.Errorf("on the host: got %v, want nothing", got)
 			}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -101,7 +101,7 @@ type normGraph struct {
 
 func newNormGraph(t *testing.T, dt tensor.Dtype, shape []int) *normGraph {
 	n := &normGraph{g: G.NewGraph()}
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	ones, zeros := slices.Repeat([]int{1}, len(shape)), slices.Repeat([]int{1}, len(shape))
 	ones[1], zeros[1] = shape[1], shape[1]
 	input := func(name string, shape []int, init G.InitWFn) *G.Node {
@@ -110,9 +110,9 @@ func newNormGraph(t *testing.T, dt tensor.Dtype, shape []int) *normGraph {
 	n.x, n.w = input("x", shape, G.Zeroes()), input("w", shape, G.Zeroes())
 	var err error
 	n.y, _, _, n.op, err = G.BatchNorm(n.x, input("scale", ones, G.Ones()), input("bias", zeros, G.Zeroes()), 0.25, normEpsilon)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	G.Read(n.y, &n.read)
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(n.y, n.w)))), n.x))
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(n.y, n.w)))), n.x))
 	return n
 }
 
@@ -145,8 +145,8 @@ func testBatchNormModes(t *testing.T, on Option, dt tensor.Dtype, shape []int) {
 	for run, training := range []bool{true, true, true, false, false, true, true, false} {
 		if training != was { // to training anew, from the beginning
 			was = training
-			must.Do(t, n.op.SetTraining(training))
-			must.Do(t, other.op.SetTraining(training))
+			testutil.Do(t, n.op.SetTraining(training))
+			testutil.Do(t, other.op.SetTraining(training))
 			if training {
 				mean, variance = mean.apply(func(float64) float64 { return 0 }), variance.apply(func(float64) float64 { return 1 })
 			}
@@ -156,15 +156,15 @@ func testBatchNormModes(t *testing.T, on Option, dt tensor.Dtype, shape []int) {
 			setNumber(x, i, 10+v*float64(1+i%7))
 		}
 		for _, g := range []*normGraph{n, other} {
-			must.Do(t, G.Let(g.x, x))
-			must.Do(t, G.Let(g.w, w))
+			testutil.Do(t, G.Let(g.x, x))
+			testutil.Do(t, G.Let(g.w, w))
 		}
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		checkBatchNorm(t, n, training, &mean, &variance, tolerance(dt))
 		if tape == nil {
 			continue
 		}
-		must.Do(t, tape.RunAll())
+		testutil.Do(t, tape.RunAll())
 		gotMean, gotVariance := n.op.Stats()
 		wantMean, wantVariance := other.op.Stats()
 		equal(t, fmt.Sprint("the tape machine's mean of run ", run), gotMean, wantMean, tolerance(dt))
@@ -204,7 +204,7 @@ func checkBatchNorm(t *testing.T, n *normGraph, training bool, mean, variance *a
 		return (w.at(i...) - level[c] - y.at(i...)*along[c]) / math.Sqrt(v[c]+normEpsilon)
 	})
 	closeTo(t, "value", n.read, y, 10*within)
-	closeTo(t, "gradient", must.Get[G.Value](t)(n.x.Grad()), dx, 10*within)
+	closeTo(t, "gradient", testutil.Get[G.Value](t)(n.x.Grad()), dx, 10*within)
 	gotMean, gotVariance := n.op.Stats()
 	closeTo(t, "running mean", gotMean, *mean, within)
 	closeTo(t, "running variance", gotVariance, *variance, 10*within)
@@ -216,13 +216,13 @@ func TestBatchNormEvalMode(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		n := newNormGraph(t, tensor.Float64, []int{6, 4})
 		r := rand.New(rand.NewPCG(1, 9))
-		must.Do(t, G.Let(n.x, draw(r, tensor.Float64, 6, 4)))
-		must.Do(t, G.Let(n.w, draw(r, tensor.Float64, 6, 4)))
-		must.Do(t, machine(t, n.g, on).RunAll())
+		testutil.Do(t, G.Let(n.x, draw(r, tensor.Float64, 6, 4)))
+		testutil.Do(t, G.Let(n.w, draw(r, tensor.Float64, 6, 4)))
+		testutil.Do(t, machine(t, n.g, on).RunAll())
 		m, v := n.op.Stats()
 		mean, variance := array{[]int{4}, floats(t, m)}, array{[]int{4}, floats(t, v)}
 		for range 2 {
-			must.Do(t, machine(t, n.g, on, EvalMode()).RunAll())
+			testutil.Do(t, machine(t, n.g, on, EvalMode()).RunAll())
 			checkBatchNorm(t, n, false, &mean, &variance, 1e-12)
 		}
 		machine(t, n.g, on)
@@ -254,9 +254,9 @@ func TestBatchNormExtremes(t *testing.T) {
 				}
 				setNumber(x, i, v)
 			}
-			must.Do(t, G.Let(n.x, x))
-			must.Do(t, G.Let(n.w, draw(r, dt, shape...)))
-			must.Do(t, machine(t, n.g, on).RunAll())
+			testutil.Do(t, G.Let(n.x, x))
+			testutil.Do(t, G.Let(n.w, draw(r, dt, shape...)))
+			testutil.Do(t, machine(t, n.g, on).RunAll())
 			in, got := array{shape, floats(t, x)}, array{shape, floats(t, n.read)}
 			want, within := normalized(in, channel), map[tensor.Dtype]float64{tensor.Float32: 2e-3, tensor.Float64: 1e-6}[dt]
 			each(shape, func(i []int) {

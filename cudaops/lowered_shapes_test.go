@@ -3,6 +3,8 @@ package cudaops
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"testing"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -177,4 +179,33 @@ func broadcastCases() (list []lowered) {
 		})
 	}
 	return list
+}
+
+// A node without elements, wherever its shape has a 0, is an error of NewVM that names it.
+func TestShapesWithoutElements(t *testing.T) {
+	unary := map[string]unaryOp{
+		"Square": G.Square, "Rectify": G.Rectify, "Add": func(x *G.Node) (*G.Node, error) { return G.Add(x, x) },
+		"ConvType": func(x *G.Node) (*G.Node, error) { return G.ConvType(x, tensor.Float64, tensor.Int) },
+		"Sum":      func(x *G.Node) (*G.Node, error) { return G.Sum(x) },
+		"Reshape":  func(x *G.Node) (*G.Node, error) { return G.Reshape(x, append(tensor.Shape{1}, x.Shape()...)) },
+		"Concat":   func(x *G.Node) (*G.Node, error) { return G.Concat(0, x, x) },
+	}
+	made := 0
+	for _, shape := range []tensor.Shape{{0}, {3, 0}, {0, 3}, {3, 0, 2}, {2, 0, 0, 3}} {
+		for name, op := range unary {
+			g := G.NewGraph()
+			x := G.NewTensor(g, tensor.Float64, len(shape), G.WithName("x"), G.WithShape(shape...))
+			if _, err := attempt(func() (*G.Node, error) { return op(x) }); err != nil {
+				continue // Gorgonia refuses it itself
+			}
+			made++
+			want := fmt.Sprintf("node x: got shape %v, want at least one element", shape)
+			if vm, err := NewVM(g, OnHost()); vm != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of shape %v: got the error %v, want one with %q", name, shape, err, want)
+			}
+		}
+	}
+	if made == 0 {
+		t.Error("Gorgonia made no graph")
+	}
 }

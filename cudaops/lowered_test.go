@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -41,13 +41,13 @@ type loweredGraph struct {
 // graph makes the case's graph. Equal seeds make equal numbers.
 func (c lowered) graph(t *testing.T, dt tensor.Dtype, seed uint64) *loweredGraph {
 	t.Helper()
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	r := rand.New(rand.NewPCG(seed, 3))
 	l := &loweredGraph{g: G.NewGraph()}
 	for i, shape := range c.shapes {
 		name := G.WithName(fmt.Sprint("x", i))
 		if shape == nil {
-			v := values.Number(must.Get[kernelsDtype](t)(dtypeOf(dt)), c.number(r))
+			v := values.Number(testutil.Get[kernelsDtype](t)(dtypeOf(dt)), c.number(r))
 			l.inputs = append(l.inputs, G.NewScalar(l.g, dt, name, G.WithValue(v)))
 			continue
 		}
@@ -73,7 +73,7 @@ func (c lowered) graph(t *testing.T, dt tensor.Dtype, seed uint64) *loweredGraph
 		weights := G.NewTensor(l.g, dt, l.out.Dims(), G.WithName("weights"), G.WithShape(l.out.Shape().Clone()...), G.WithValue(w))
 		cost = node(G.Sum(node(G.HadamardProd(l.out, weights))))
 	}
-	must.Get[G.Nodes](t)(G.Grad(cost, l.inputs...))
+	testutil.Get[G.Nodes](t)(G.Grad(cost, l.inputs...))
 	return l
 }
 
@@ -91,7 +91,7 @@ func (c lowered) number(r *rand.Rand) float64 {
 func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
 	l := c.graph(t, dt, 1)
 	vm := machine(t, l.g, on)
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	if got := onTheHost(vm.Report()); len(got) > 0 {
 		t.Errorf("on the host: got %v, want nothing", got)
 	}
@@ -104,7 +104,7 @@ func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
 	closeTo(t, "value", l.read, want, within)
 	for i, n := range l.inputs {
 		if l.gradients && c.wrongGradient == "" {
-			closeTo(t, "gradient of "+n.Name(), must.Get[G.Value](t)(n.Grad()), c.slope(x, i, l.weights), within+1e-6)
+			closeTo(t, "gradient of "+n.Name(), testutil.Get[G.Value](t)(n.Grad()), c.slope(x, i, l.weights), within+1e-6)
 		}
 	}
 	if c.noTape != "" || G.CUDA {
@@ -113,11 +113,11 @@ func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
 	tape := c.graph(t, dt, 1)
 	m := G.NewTapeMachine(tape.g)
 	defer m.Close()
-	must.Do(t, m.RunAll())
+	testutil.Do(t, m.RunAll())
 	equal(t, "value on the tape machine", l.read, tape.read, 20*within)
 	for i, n := range l.inputs {
 		if l.gradients {
-			equal(t, "gradient on the tape machine", must.Get[G.Value](t)(n.Grad()), must.Get[G.Value](t)(tape.inputs[i].Grad()), 20*within)
+			equal(t, "gradient on the tape machine", testutil.Get[G.Value](t)(n.Grad()), testutil.Get[G.Value](t)(tape.inputs[i].Grad()), 20*within)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestLoweredExtremes(t *testing.T) {
 			n := G.NewMatrix(g, dt, G.WithName("x"), G.WithShape(x.shape...), G.WithValue(v))
 			// Without the axis, Gorgonia takes the second for the first.
 			outputs := map[string]*G.Node{"softmax": G.Must(G.SoftMax(n)), "log softmax": G.Must(G.LogSoftMax(n, 1)), "max": G.Must(G.Max(n, 1)), "sum": G.Must(G.Sum(n, 1))}
-			must.Do(t, machine(t, g, on).RunAll())
+			testutil.Do(t, machine(t, g, on).RunAll())
 			want := map[string]array{"softmax": x.logSoftMax(1).apply(math.Exp), "log softmax": x.logSoftMax(1), "max": x.max(1), "sum": x.sum(1)}
 			for name, n := range outputs {
 				closeTo(t, fmt.Sprintf("%s of %v", name, dt), n.Value(), want[name], tolerance(dt))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -239,11 +239,11 @@ func maxPoolTies(t *testing.T, f frame, dt tensor.Dtype, on Option, x, weights a
 	}
 	g := G.NewGraph()
 	in := node(g, "x", x)
-	pooled := must.Get[*G.Node](t)(G.MaxPool2D(in, shape2(f.v.size, f.h.size), []int{f.v.before, f.h.before}, []int{f.v.stride, f.h.stride}))
+	pooled := testutil.Get[*G.Node](t)(G.MaxPool2D(in, shape2(f.v.size, f.h.size), []int{f.v.before, f.h.before}, []int{f.v.stride, f.h.stride}))
 	var read G.Value
 	G.Read(pooled, &read)
 	diff := G.Must(G.ApplyOp(maxPoolDiff(t, pooled), in, pooled, node(g, "weights", weights)))
-	must.Do(t, machine(t, g, on).RunAll())
+	testutil.Do(t, machine(t, g, on).RunAll())
 
 	want, slopes := generate(f.pooled(), func([]int) float64 { return least }), generate(f.shape(), func([]int) float64 { return 0 })
 	each(f.pooled(), func(o []int) {
@@ -276,7 +276,7 @@ func maxPoolDiff(t *testing.T, pooled *G.Node) G.Op {
 	like := func(name string, n *G.Node) *G.Node {
 		return G.NewTensor(g, n.Dtype(), 4, G.WithName(name), G.WithShape(n.Shape().Clone()...))
 	}
-	d := must.Get[G.Nodes](t)(op.SymDiff(G.Nodes{like("x", pooled)}, like("y", pooled), like("dy", pooled)))
+	d := testutil.Get[G.Nodes](t)(op.SymDiff(G.Nodes{like("x", pooled)}, like("y", pooled), like("dy", pooled)))
 	return d[0].Op()
 }
 
@@ -306,7 +306,7 @@ func TestGlobalAverageGradient(t *testing.T) {
 func TestWindowQuirks(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewTensor(g, tensor.Float64, 4, G.WithName("x"), G.WithShape(2, 3, 8, 8))
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	pair := func(v int) []int { return []int{v, v} }
 	if most, average := node(G.MaxPool1D(x, 2, 0, 2)), node(G.AveragePool1D(x, 2, 0, 2)); most != average {
 		t.Errorf("AveragePool1D is %v, want it to be MaxPool1D, %v", average, most)

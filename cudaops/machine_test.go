@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -20,7 +20,7 @@ func onBackends(t *testing.T, test func(t *testing.T, on Option)) {
 	t.Run("host", func(t *testing.T) { test(t, OnHost()) })
 	t.Run("gpu", func(t *testing.T) {
 		_, err := Devices()
-		must.Have(t, "GPU", err)
+		testutil.SkipUnless(t, "GPU", err)
 		test(t, OnDevice(0))
 	})
 }
@@ -28,8 +28,8 @@ func onBackends(t *testing.T, test func(t *testing.T, on Option)) {
 func machine(t testing.TB, g *G.ExprGraph, opts ...Option) *VM {
 	t.Helper()
 	vm, err := NewVM(g, opts...)
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, vm.Close()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, vm.Close()) })
 	return vm
 }
 
@@ -53,7 +53,7 @@ func floats(t testing.TB, v G.Value) []float64 {
 		t.Fatal("no value")
 	}
 	b, err := values.Bytes(v)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	var out []float64
 	switch v.Dtype() {
 	case tensor.Float64:
@@ -102,7 +102,7 @@ type mlp struct {
 
 func newMLP(t testing.TB, dt tensor.Dtype, batch, in, hid, out int) *mlp {
 	r := rand.New(rand.NewPCG(11, 12))
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	m := &mlp{g: G.NewGraph()}
 	matrix := func(name string, rows, cols int) *G.Node {
 		return G.NewMatrix(m.g, dt, G.WithName(name), G.WithShape(rows, cols), G.WithValue(draw(r, dt, rows, cols)))
@@ -115,7 +115,7 @@ func newMLP(t testing.TB, dt tensor.Dtype, batch, in, hid, out int) *mlp {
 	p := node(G.SoftMax(node(ops.MatMul(m.hidden, w1))))
 	m.cost = node(G.Neg(node(ops.Mean(node(G.HadamardProd(m.y, p))))))
 	G.Read(m.cost, &m.costRead)
-	must.Get[G.Nodes](t)(G.Grad(m.cost, m.weights...))
+	testutil.Get[G.Nodes](t)(G.Grad(m.cost, m.weights...))
 	return m
 }
 
@@ -133,7 +133,7 @@ func sum2(t testing.TB, n int) (g *G.ExprGraph, a, b, z *G.Node) {
 	g = G.NewGraph()
 	a = G.NewVector(g, tensor.Float64, G.WithName("a"), G.WithShape(n))
 	b = G.NewVector(g, tensor.Float64, G.WithName("b"), G.WithShape(n))
-	return g, a, b, must.Get[*G.Node](t)(ops.Add(a, b))
+	return g, a, b, testutil.Get[*G.Node](t)(ops.Add(a, b))
 }
 
 // foreign returns tanh(x) by an op that only the host has, of float64.

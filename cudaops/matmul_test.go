@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -115,8 +115,8 @@ func TestMatMulKeepsNaN(t *testing.T) {
 					if transB {
 						opts = append(opts, ops.TransB())
 					}
-					out := must.Get[*G.Node](t)(ops.MatMul(matrix("a", pa, m, k, transA), matrix("b", pb, k, n, transB), opts...))
-					must.Do(t, machine(t, g, on).RunAll())
+					out := testutil.Get[*G.Node](t)(ops.MatMul(matrix("a", pa, m, k, transA), matrix("b", pb, k, n, transB), opts...))
+					testutil.Do(t, machine(t, g, on).RunAll())
 					wantNaN(t, floats(t, out.Value()), a, b, m, n, k, all)
 				})
 			}
@@ -148,10 +148,10 @@ func TestMatMulKeepsNaNOfDevice(t *testing.T) {
 				parts[i] = G.NewMatrix(g, tensor.Float32, G.WithName(fmt.Sprint(name, i)), G.WithShape(rows, cols),
 					G.WithValue(tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(half))))
 			}
-			return must.Get[*G.Node](t)(ops.Add(parts[0], parts[1]))
+			return testutil.Get[*G.Node](t)(ops.Add(parts[0], parts[1]))
 		}
-		out := must.Get[*G.Node](t)(ops.MatMul(sum("a", a, m, k, false), sum("b", b, k, n, true)))
-		must.Do(t, machine(t, g, on).RunAll())
+		out := testutil.Get[*G.Node](t)(ops.MatMul(sum("a", a, m, k, false), sum("b", b, k, n, true)))
+		testutil.Do(t, machine(t, g, on).RunAll())
 		wantNaN(t, floats(t, out.Value()), a, b, m, n, k, all)
 	})
 }
@@ -167,8 +167,8 @@ func TestMatMulKeepsInf(t *testing.T) {
 		g := G.NewGraph()
 		x := G.NewMatrix(g, tensor.Float32, G.WithName("a"), G.WithShape(m, k), G.WithValue(a))
 		y := G.NewMatrix(g, tensor.Float32, G.WithName("b"), G.WithShape(k, n), G.WithValue(b))
-		out := must.Get[*G.Node](t)(ops.MatMul(x, y))
-		must.Do(t, machine(t, g, on).RunAll())
+		out := testutil.Get[*G.Node](t)(ops.MatMul(x, y))
+		testutil.Do(t, machine(t, g, on).RunAll())
 		for e, got := range floats(t, out.Value()) {
 			i, j := e/n, e%n
 			want := math.Inf(-1) * float64(b.Float32s()[(k-1)*n+j])

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -26,14 +26,14 @@ func TestMeanDivides(t *testing.T) {
 			}
 			for name, f := range means {
 				for _, s := range sizes {
-					node, r := must.Get[*G.Node](t), rand.New(rand.NewPCG(17, uint64(s[0])))
+					node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(17, uint64(s[0])))
 					n, k := s[0], s[1]
 					g := G.NewGraph()
 					x := G.NewMatrix(g, dt, G.WithName("x"), G.WithShape(n, k), G.WithValue(draw(r, dt, n, k)))
 					v := G.NewVector(g, dt, G.WithName("v"), G.WithShape(k), G.WithValue(draw(r, dt, k)))
 					sum, mean := node(f[0](x, 0)), node(f[1](x, 0))
-					must.Get[G.Nodes](t)(G.Grad(node(ops.Dot(mean, v)), x))
-					must.Do(t, machine(t, g, on, Keep(sum, mean)).RunAll())
+					testutil.Get[G.Nodes](t)(G.Grad(node(ops.Dot(mean, v)), x))
+					testutil.Do(t, machine(t, g, on, Keep(sum, mean)).RunAll())
 					quotient := func(what string, i int, got, of float64) {
 						t.Helper()
 						if want := round(of / float64(n)); math.Float64bits(got) != math.Float64bits(want) {
@@ -46,7 +46,7 @@ func TestMeanDivides(t *testing.T) {
 						}
 					}
 					by := floats(t, v.Value())
-					for i, got := range floats(t, must.Get[G.Value](t)(x.Grad())) {
+					for i, got := range floats(t, testutil.Get[G.Value](t)(x.Grad())) {
 						quotient("derivative", i, got, by[i%k])
 					}
 				}

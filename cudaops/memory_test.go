@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -19,9 +19,9 @@ func TestMemory(t *testing.T) {
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(n), G.WithValue(tensor.Ones(tensor.Float64, n)))
 		c := G.NewConstant(tensor.Ones(tensor.Float64, n), G.WithName("c"))
-		w := must.Get[*G.Node](t)(ops.WindowSum(x, 1, ops.Same()))
-		v := must.Get[*G.Node](t)(ops.WindowSum(w, 1, ops.Same()))
-		must.Get[*G.Node](t)(ops.Add(v, c))
+		w := testutil.Get[*G.Node](t)(ops.WindowSum(x, 1, ops.Same()))
+		v := testutil.Get[*G.Node](t)(ops.WindowSum(w, 1, ops.Same()))
+		testutil.Get[*G.Node](t)(ops.Add(v, c))
 		vm := machine(t, g, on)
 		m := vm.Memory()
 		want := Memory{Constants: 8 * n, Activations: 16 * n, Peak: 24 * n, Reserved: 24 * n, At: v.Name()}
@@ -65,7 +65,7 @@ func TestMemoryOfTraining(t *testing.T) {
 				t.Errorf("%v: the parts are %d bytes, want the peak, %d, of %d reserved", dt, sum, m.Peak, m.Reserved)
 			}
 			before := m
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			if m = vm.Memory(); m != before {
 				t.Errorf("%v: after a run it is %+v, before it was %+v", dt, m, before)
 			}
@@ -85,9 +85,9 @@ func TestMemoryOfResidents(t *testing.T) {
 func TestWorkspace(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(1<<20), G.WithValue(tensor.Ones(tensor.Float64, 1<<20)))
-	must.Get[*G.Node](t)(ops.Sum(x))
+	testutil.Get[*G.Node](t)(ops.Sum(x))
 	vm, err := newVM(g, &config{}, &fakeGPU{fake{closes: new(atomic.Int32)}}) // whose sums join partial ones
-	must.Do(t, err)
+	testutil.Do(t, err)
 	m := vm.Memory()
 	if m.Workspace == 0 || m.Inputs != 8<<20 || m.Inputs+m.Activations+m.Workspace != m.Peak {
 		t.Errorf("got %+v, want some workspace and an input of 8 MiB", m)

@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/tensor"
 )
 
@@ -20,8 +20,8 @@ func TestOrderOfLowered(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for _, c := range slices.Concat(loweredCases(), windowCases(seed)) {
 		for dt, w := range map[tensor.Dtype]*lower.Wanted{tensor.Float64: nil, tensor.Float32: {All: true}} {
-			p := must.Get[*lower.Graph](t)(lower.New(c.graph(t, dt, 1).g, w)).Program
-			must.Do(t, passes.Run(p, passes.Target{Device: exectest.H200}, nil))
+			p := testutil.Get[*lower.Graph](t)(lower.New(c.graph(t, dt, 1).g, w)).Program
+			testutil.Do(t, passes.Run(p, passes.Target{Device: exectest.H200}, nil))
 			nodes, err := exectest.Check(p, exectest.H200)
 			if err != nil {
 				t.Errorf("%s of %v: %v\n%v", c.name, dt, err, p)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,14 +23,14 @@ type triple struct {
 }
 
 func newTriple(t *testing.T) triple {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	c := triple{g: G.NewGraph()}
 	c.a = G.NewVector(c.g, tensor.Float64, G.WithName("a"), G.WithShape(3), G.WithValue(vector(1, 2, 3)))
 	c.b = G.NewVector(c.g, tensor.Float64, G.WithName("b"), G.WithShape(3), G.WithValue(vector(4, 5, 6)))
 	c.sum = node(G.Add(c.a, c.b))
 	c.product = node(G.HadamardProd(c.sum, c.a))
 	c.cost = node(G.Sum(c.product))
-	c.grads = must.Get[G.Nodes](t)(G.Grad(c.cost, c.a, c.b))
+	c.grads = testutil.Get[G.Nodes](t)(G.Grad(c.cost, c.a, c.b))
 	return c
 }
 
@@ -47,14 +47,14 @@ func wantFloats(t *testing.T, what string, got G.Value, want ...float64) {
 func TestKeepAll(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)
-		must.Do(t, machine(t, c.g, on).RunAll())
+		testutil.Do(t, machine(t, c.g, on).RunAll())
 		if c.sum.Value() != nil || c.product.Value() != nil {
 			t.Error("a node inside has a value without KeepAll")
 		}
 		c = newTriple(t)
-		must.Do(t, machine(t, c.g, on, KeepAll()).RunAll())
+		testutil.Do(t, machine(t, c.g, on, KeepAll()).RunAll())
 		tape := newTriple(t)
-		must.Do(t, tapeMachine(t, tape.g, G.TraceExec()).RunAll())
+		testutil.Do(t, tapeMachine(t, tape.g, G.TraceExec()).RunAll())
 		for i, n := range c.g.AllNodes() {
 			other := tape.g.AllNodes()[i]
 			if n.Value() == nil {
@@ -75,7 +75,7 @@ func TestParts(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)
 		for what, option := range map[string]Option{"ForwardOnly": ForwardOnly(), "Inference": Inference()} {
-			must.Do(t, machine(t, c.g, on, option).RunAll())
+			testutil.Do(t, machine(t, c.g, on, option).RunAll())
 			wantFloats(t, "the cost", c.cost.Value(), 5+14+27)
 			if c.grads[0].Value() != nil || c.grads[1].Value() != nil {
 				t.Errorf("%s computes a derivative", what)
@@ -83,7 +83,7 @@ func TestParts(t *testing.T) {
 		}
 
 		c = newTriple(t)
-		must.Do(t, machine(t, c.g, on, Outputs(c.sum)).RunAll())
+		testutil.Do(t, machine(t, c.g, on, Outputs(c.sum)).RunAll())
 		wantFloats(t, "the sum", c.sum.Value(), 5, 7, 9)
 		if c.cost.Value() != nil || c.grads[0].Value() != nil {
 			t.Error("Outputs computes what was not asked for")
@@ -91,8 +91,8 @@ func TestParts(t *testing.T) {
 
 		c = newTriple(t)
 		program, locations, err := G.CompileFunction(c.g, G.Nodes{c.a, c.b}, G.Nodes{c.product})
-		must.Do(t, err)
-		must.Do(t, machine(t, c.g, on, Precompiled(program, locations)).RunAll())
+		testutil.Do(t, err)
+		testutil.Do(t, machine(t, c.g, on, Precompiled(program, locations)).RunAll())
 		wantFloats(t, "the product", c.product.Value(), 5, 14, 27)
 		if c.cost.Value() != nil {
 			t.Error("Precompiled computes what is outside the part")
@@ -119,9 +119,9 @@ func TestWatches(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)
 		vm := machine(t, c.g, on, Watch(NaN|Inf))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		for what, bad := range map[string]float64{"NaN": math.NaN(), "Inf": math.Inf(-1)} {
-			must.Do(t, vm.Let(c.b, vector(4, bad, 6)))
+			testutil.Do(t, vm.Let(c.b, vector(4, bad, 6)))
 			err := vm.RunAll()
 			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), c.sum.Name()) ||
 				!strings.Contains(err.Error(), "element 1") || !strings.Contains(err.Error(), "step 1") {
@@ -130,8 +130,8 @@ func TestWatches(t *testing.T) {
 			wantFloats(t, "the cost", c.cost.Value(), 5+14+27)
 		}
 		vm = machine(t, c.g, on, Watch(NaN))
-		must.Do(t, vm.Let(c.b, vector(4, math.Inf(1), 6)))
-		must.Do(t, vm.RunAll()) // no NaN
+		testutil.Do(t, vm.Let(c.b, vector(4, math.Inf(1), 6)))
+		testutil.Do(t, vm.RunAll()) // no NaN
 	})
 }
 
@@ -140,7 +140,7 @@ func TestLog(t *testing.T) {
 		c := newTriple(t)
 		var text bytes.Buffer
 		vm := machine(t, c.g, on, Log(log.New(&text, "", 0)))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		steps := len(vm.Report().Steps)
 		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 		if len(lines) != steps+1 || !strings.HasPrefix(lines[0], "step 1 of ") || !strings.Contains(lines[steps], "run 1 on ") {
@@ -156,10 +156,10 @@ func TestLetAndSet(t *testing.T) {
 		if err := vm.Set(c.a, c.sum); err == nil {
 			t.Error("Set of a node without a value gives no error")
 		}
-		must.Do(t, vm.Let(c.a, vector(1, 1, 1)))
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.Set(c.a, c.sum)) // 5 6 7
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Let(c.a, vector(1, 1, 1)))
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Set(c.a, c.sum)) // 5 6 7
+		testutil.Do(t, vm.RunAll())
 		wantFloats(t, "the cost", c.cost.Value(), 5*9+6*11+7*13)
 		for what, err := range map[string]error{
 			"Let of another graph's node": vm.Let(other.a, vector(1, 2, 3)),
@@ -178,18 +178,18 @@ func TestLetAndSet(t *testing.T) {
 // A slice that UnsafeLet changes after the machine was made is the slice of the next run.
 func TestChangedSlice(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node := must.Get[*G.Node](t)
+		node := testutil.Get[*G.Node](t)
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(5), G.WithValue(vector(1, 2, 3, 4, 5)))
 		part := node(G.Slice(x, G.S(0, 2)))
-		must.Get[G.Nodes](t)(G.Grad(node(G.Sum(part)), x))
+		testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(part)), x))
 		vm := machine(t, g, on, Keep(part))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		wantFloats(t, "the slice", part.Value(), 1, 2)
-		must.Do(t, G.UnsafeLet(part, G.S(3, 5)))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, G.UnsafeLet(part, G.S(3, 5)))
+		testutil.Do(t, vm.RunAll())
 		wantFloats(t, "the slice", part.Value(), 4, 5)
-		wantFloats(t, "the gradient", must.Get[G.Value](t)(x.Grad()), 0, 0, 0, 1, 1)
+		wantFloats(t, "the gradient", testutil.Get[G.Value](t)(x.Grad()), 0, 0, 0, 1, 1)
 	})
 }
 
@@ -205,14 +205,14 @@ func (s scribbler) Do(in ...G.Value) (G.Value, error) {
 // An op on the host that writes into its input changes it for no other op.
 func TestOpsThatWriteIntoTheirInputs(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node := must.Get[*G.Node](t)
+		node := testutil.Get[*G.Node](t)
 		c := newTriple(t)
 		of := scribbler{node(foreign(c.a)).Op()}
 		first := node(G.ApplyOp(of, c.a))
 		second := node(G.ApplyOp(of, node(G.Add(c.a, c.a))))
 		vm := machine(t, c.g, on, KeepAll())
 		for range 2 {
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			wantFloats(t, "the input", c.a.Value(), 1, 2, 3)
 			wantFloats(t, "the sum", c.sum.Value(), 5, 7, 9)
 			wantFloats(t, "the op's value", first.Value(), math.Tanh(1), math.Tanh(2), math.Tanh(3))

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -29,13 +29,13 @@ func (vm *VM) Explain(w io.Writer) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
 	}
-	if safely.IsNil(w) {
+	if guard.IsNil(w) {
 		return fmt.Errorf("cudaops: Explain got no writer")
 	}
 	var text bytes.Buffer
 	err := vm.explain(&text)
 	if err == nil {
-		err = safely.Call("the writer", func() error { _, err := text.WriteTo(w); return err })
+		err = guard.Recover("the writer", func() error { _, err := text.WriteTo(w); return err })
 	}
 	if err != nil {
 		return fmt.Errorf("cudaops: Explain: %w", err)

@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/tensor"
 )
 
 // Pinned tensors are tensors of zeros, of all types, with or without a GPU.
 func TestPinned(t *testing.T) {
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64, tensor.Byte, tensor.Int32, tensor.Int64, tensor.Int, tensor.Bool} {
-		x := must.Get[*tensor.Dense](t)(Pinned(dt, 3, 700))
-		if x.Dtype() != dt || !slices.Equal(x.Shape(), []int{3, 700}) || must.Get[any](t)(x.At(2, 699)) != must.Get[any](t)(tensor.New(tensor.Of(dt), tensor.WithShape(1)).At(0)) {
+		x := testutil.Get[*tensor.Dense](t)(Pinned(dt, 3, 700))
+		if x.Dtype() != dt || !slices.Equal(x.Shape(), []int{3, 700}) || testutil.Get[any](t)(x.At(2, 699)) != testutil.Get[any](t)(tensor.New(tensor.Of(dt), tensor.WithShape(1)).At(0)) {
 			t.Errorf("got %v of shape %v, want zeros of %v of shape (3, 700)", x.Dtype(), x.Shape(), dt)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -57,5 +57,5 @@ func ExamplePrecision() {
 }
 
 func TestPrecisionDocument(t *testing.T) {
-	must.Documented(t, "../docs/precision.md", "precision_example_test.go", 4, "../gradcheck/example_test.go")
+	testutil.CheckDocument(t, "../docs/precision.md", "precision_example_test.go", 4, "../gradcheck/example_test.go")
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"github.com/stheno-ml/stheno/ops"
@@ -27,7 +27,7 @@ type products struct {
 }
 
 func newProducts(t *testing.T, r *rand.Rand, own bool, m, n, k int) *products {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	p := &products{g: G.NewGraph()}
 	input := func(name string, shape ...int) *G.Node {
 		return G.NewTensor(p.g, tensor.Float32, len(shape), G.WithName(name), G.WithShape(shape...), G.WithValue(draw(r, tensor.Float32, shape...)))
@@ -96,7 +96,7 @@ func TestProducts(t *testing.T) {
 					if exempt {
 						opts, last = slices.Insert(opts, r.IntN(3), Precision(FullPrecision, p.last)), FullPrecision
 					}
-					must.Do(t, machine(t, p.g, opts...).RunAll())
+					testutil.Do(t, machine(t, p.g, opts...).RunAll())
 					checkProduct(t, "x w + b", by, p.y.Value(), p.x.Value(), p.w.Value(), p.b.Value(), false)
 					checkProduct(t, "x^T y", last, p.last.Value(), p.x.Value(), p.y.Value(), nil, true)
 				}
@@ -117,7 +117,7 @@ func TestProductsReport(t *testing.T) {
 	} {
 		p := newProducts(t, rand.New(rand.NewPCG(1, 0)), false, 5, 6, 7)
 		vm := machine(t, p.g, OnHost(), Precision(BF16), Precision(c.last, p.last))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		var got []string
 		rounded := 0
 		for _, s := range vm.Report().Steps {
@@ -137,7 +137,7 @@ func TestProductsErrors(t *testing.T) {
 	p := newProducts(t, rand.New(rand.NewPCG(1, 0)), false, 5, 6, 7)
 	other := newProducts(t, rand.New(rand.NewPCG(1, 0)), false, 5, 6, 7)
 	g := G.NewGraph()
-	double := must.Get[*G.Node](t)(G.Mul(G.NewMatrix(g, tensor.Float64, G.WithShape(2, 3)), G.NewMatrix(g, tensor.Float64, G.WithShape(3, 2))))
+	double := testutil.Get[*G.Node](t)(G.Mul(G.NewMatrix(g, tensor.Float64, G.WithShape(2, 3)), G.NewMatrix(g, tensor.Float64, G.WithShape(3, 2))))
 	for _, c := range []struct {
 		g    *G.ExprGraph
 		opt  Option
@@ -161,7 +161,7 @@ func TestProductsErrors(t *testing.T) {
 func TestTrainInPrecision(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, by := range []kernels.Precision{TF32, BF16} {
-			g, node, r := G.NewGraph(), must.Get[*G.Node](t), rand.New(rand.NewPCG(rand.Uint64(), 0))
+			g, node, r := G.NewGraph(), testutil.Get[*G.Node](t), rand.New(rand.NewPCG(rand.Uint64(), 0))
 			m, n, k := 20, 30, 40
 			if strings.HasSuffix(t.Name(), "gpu") {
 				m, n, k = 620, 530, 540
@@ -169,14 +169,14 @@ func TestTrainInPrecision(t *testing.T) {
 			x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(m, k), G.WithValue(draw(r, tensor.Float32, m, k)))
 			w := G.NewMatrix(g, tensor.Float32, G.WithName("w"), G.WithShape(k, n), G.WithInit(G.Ones()))
 			loss := node(G.Mean(node(G.Mul(x, w))))
-			must.Get[G.Nodes](t)(G.Grad(loss, w))
+			testutil.Get[G.Nodes](t)(G.Grad(loss, w))
 			const steps = 20
 			rate := 1e-3 * float64(m*n) / 600
 			vm := machine(t, g, on, Precision(by), Train(G.NewVanillaSolver(G.WithLearnRate(rate)), w))
 			for range steps {
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 			}
-			must.Do(t, vm.Pull())
+			testutil.Do(t, vm.Pull())
 			got, columns := floats(t, w.Value()), floats(t, x.Value())
 			for l := range k {
 				var sum, abs float64 // of a column of x
@@ -204,7 +204,7 @@ func TestProductsOfPlanes(t *testing.T) {
 		r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 		p := newProducts(t, r, false, 900+r.IntN(9), 800+r.IntN(9), 800+r.IntN(9))
 		vm := machine(t, p.g, on, Keep(p.y, p.last))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		checkProduct(t, "x w + b", FullPrecision, p.y.Value(), p.x.Value(), p.w.Value(), p.b.Value(), false)
 		checkProduct(t, "x^T y", FullPrecision, p.last.Value(), p.x.Value(), p.y.Value(), nil, true)
 		var got []string

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,7 +23,7 @@ type quirk struct {
 }
 
 func quirks() []quirk {
-	node := func(t *testing.T) func(*G.Node, error) *G.Node { return must.Get[*G.Node](t) }
+	node := func(t *testing.T) func(*G.Node, error) *G.Node { return testutil.Get[*G.Node](t) }
 	nan, inf := math.NaN(), math.Inf(1)
 	// pairs returns a matrix with rows of two numbers.
 	pairs := func(t *testing.T, g *G.ExprGraph, dt tensor.Dtype, x ...float64) *G.Node {
@@ -250,9 +250,9 @@ func TestQuirks(t *testing.T) {
 				if q.grads != nil {
 					cost := y
 					if !y.IsScalar() {
-						cost = must.Get[*G.Node](t)(G.Sum(y))
+						cost = testutil.Get[*G.Node](t)(G.Sum(y))
 					}
-					must.Get[G.Nodes](t)(G.Grad(cost, inputs...))
+					testutil.Get[G.Nodes](t)(G.Grad(cost, inputs...))
 				}
 				return g, y, inputs
 			}
@@ -260,7 +260,7 @@ func TestQuirks(t *testing.T) {
 				onBackends(t, func(t *testing.T, on Option) {
 					g, y, inputs := graph()
 					vm := machine(t, g, on, Keep(y), Strict())
-					must.Do(t, vm.RunAll())
+					testutil.Do(t, vm.RunAll())
 					if wrong := q.right(t, y, inputs, dt); wrong != "" {
 						t.Error(wrong)
 					}
@@ -283,7 +283,7 @@ func TestQuirks(t *testing.T) {
 
 // Faults that Gorgonia puts into a graph before a machine sees it are kept, and reported.
 func TestKeptQuirks(t *testing.T) {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(1, 3), G.WithInit(G.RangedFrom(1)))
 	if soft, log := node(G.SoftMax(x)), node(G.LogSoftMax(x)); soft != log {
@@ -296,8 +296,8 @@ func TestKeptQuirks(t *testing.T) {
 		t.Error("the logarithm of a SoftMax is a node of its own")
 	}
 	onBackends(t, func(t *testing.T, on Option) {
-		must.Do(t, machine(t, g, on).RunAll())
-		must.Do(t, machine(t, h, on).RunAll())
+		testutil.Do(t, machine(t, g, on).RunAll())
+		testutil.Do(t, machine(t, h, on).RunAll())
 		total := math.Exp(-2) + math.Exp(-1) + 1
 		for i, want := range []float64{-2, -1, 0} {
 			if got := floats(t, soft.Value())[i]; math.Abs(got-(want-math.Log(total))) > 1e-12 {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat"
@@ -49,7 +49,7 @@ type dropGraph struct {
 }
 
 func newDropGraph(t *testing.T, dt tensor.Dtype, shape []int, p ...float64) *dropGraph {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	d := &dropGraph{g: G.NewGraph(), reads: make([]G.Value, len(p))}
 	r := rand.New(rand.NewPCG(3, 4))
 	d.x = G.NewTensor(d.g, dt, len(shape), G.WithName("x"), G.WithShape(shape...), G.WithValue(draw(r, dt, shape...)))
@@ -63,7 +63,7 @@ func newDropGraph(t *testing.T, dt tensor.Dtype, shape []int, p ...float64) *dro
 		d.drops = append(d.drops, y)
 		G.Read(y, &d.reads[i])
 	}
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(y, d.w)))), d.x))
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(y, d.w)))), d.x))
 	return d
 }
 
@@ -87,7 +87,7 @@ func (d *dropGraph) check(t *testing.T, dt tensor.Dtype, seed uint64, run int, p
 			}
 		}
 	}
-	if got := floats(t, must.Get[G.Value](t)(d.x.Grad())); !slices.Equal(got, dx) {
+	if got := floats(t, testutil.Get[G.Value](t)(d.x.Grad())); !slices.Equal(got, dx) {
 		t.Fatalf("the gradient of run %d is not the reference", run)
 	}
 }
@@ -103,7 +103,7 @@ func TestDropout(t *testing.T) {
 				d := newDropGraph(t, dt, shape, p...)
 				vm := machine(t, d.g, on, Strict(), Seed(seed))
 				for run := range 3 {
-					must.Do(t, vm.RunAll())
+					testutil.Do(t, vm.RunAll())
 					d.check(t, dt, seed, run, p...)
 				}
 			}
@@ -122,9 +122,9 @@ func TestDropoutEdges(t *testing.T) {
 			}{{0, true, 1}, {1, true, 0}, {0.5, false, 1}, {1, false, 1}} {
 				d := newDropGraph(t, dt, []int{5, 9}, c.p)
 				vm := machine(t, d.g, on, Strict())
-				must.Do(t, d.drops[0].Op().(G.TrainModeOp).SetTraining(c.training))
-				must.Do(t, vm.RunAll())
-				for what, values := range map[string][2]G.Value{"value": {d.reads[0], d.x.Value()}, "gradient": {must.Get[G.Value](t)(d.x.Grad()), d.w.Value()}} {
+				testutil.Do(t, d.drops[0].Op().(G.TrainModeOp).SetTraining(c.training))
+				testutil.Do(t, vm.RunAll())
+				for what, values := range map[string][2]G.Value{"value": {d.reads[0], d.x.Value()}, "gradient": {testutil.Get[G.Value](t)(d.x.Grad()), d.w.Value()}} {
 					got, want := floats(t, values[0]), floats(t, values[1])
 					for i := range got {
 						if got[i] != want[i]*c.factor {
@@ -137,8 +137,8 @@ func TestDropoutEdges(t *testing.T) {
 			d := newDropGraph(t, dt, []int{5, 9}, 0.5)
 			vm := machine(t, d.g, on, Seed(seed))
 			for run, training := range []bool{true, false, true} {
-				must.Do(t, d.drops[0].Op().(G.TrainModeOp).SetTraining(training))
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, d.drops[0].Op().(G.TrainModeOp).SetTraining(training))
+				testutil.Do(t, vm.RunAll())
 				d.check(t, dt, seed, run, map[bool]float64{true: 0.5}[training])
 			}
 		}
@@ -154,7 +154,7 @@ func TestDropoutOfExtremes(t *testing.T) {
 			setNumber(x, i, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[i%3])
 		}
 		vm := machine(t, d.g, on, Seed(5))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		for i, got := range floats(t, d.reads[0]) {
 			kept := fraction(tensor.Float32, 5, 0, 1, i) < 0.5
 			if dropped := got == 0; dropped == kept {
@@ -170,7 +170,7 @@ func TestSeed(t *testing.T) {
 		numbers := func(opts ...Option) []float64 {
 			g := G.NewGraph()
 			n := G.UniformRandomNode(g, tensor.Float64, 0, 1, 100)
-			must.Do(t, machine(t, g, append(opts, on, Strict())...).RunAll())
+			testutil.Do(t, machine(t, g, append(opts, on, Strict())...).RunAll())
 			return floats(t, n.Value())
 		}
 		lists := [][]float64{numbers(Seed(1)), numbers(Seed(2)), numbers(Seed(1 << 40)), numbers(), numbers()}
@@ -206,7 +206,7 @@ func randomRuns(t *testing.T, on Option, runs int, nodes ...func(g *G.ExprGraph)
 	}
 	vm, drawn := machine(t, g, on, Strict(), Seed(2024)), make([][]float64, len(nodes))
 	for range runs {
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		for i, n := range list {
 			drawn[i] = append(drawn[i], floats(t, n.Value())...)
 		}
@@ -375,7 +375,7 @@ func TestRandomScalars(t *testing.T) {
 				vm := machine(t, g, on, Strict(), Seed(8))
 				seen := map[float64]bool{}
 				for range 4 {
-					must.Do(t, vm.RunAll())
+					testutil.Do(t, vm.RunAll())
 					seen[floats(t, n.Value())[0]] = true
 				}
 				if !n.Value().Shape().IsScalar() || len(seen) < 3 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -15,7 +15,7 @@ import (
 // randomGraph makes a graph of Stheno's and of Gorgonia's ops on matrices of three
 // rows, some of whose nodes are read.
 func randomGraph(t *testing.T, seed uint64) *G.ExprGraph {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	r := rand.New(rand.NewPCG(seed, 5))
 	g := G.NewGraph()
 	const rows = 3
@@ -73,7 +73,7 @@ func TestRandomGraphs(t *testing.T) {
 		for seed := range uint64(25) {
 			g := randomGraph(t, seed)
 			vm := machine(t, g, on)
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			if err := vm.graph.Program.Verify(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -99,10 +99,10 @@ func TestRandomGraphs(t *testing.T) {
 					plain[n.Node] = n.Node.Value()
 				case n.Value != nil:
 					var in []G.Value
-					for _, c := range must.Get[G.Nodes](t)(internal.Children(n.Node)) {
+					for _, c := range testutil.Get[G.Nodes](t)(internal.Children(n.Node)) {
 						in = append(in, plain[c])
 					}
-					plain[n.Node] = must.Get[G.Value](t)(n.Op().Do(in...))
+					plain[n.Node] = testutil.Get[G.Value](t)(n.Op().Do(in...))
 				}
 			}
 			for n, v := range got {

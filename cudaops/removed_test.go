@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -36,16 +36,16 @@ func equalsTape(t *testing.T, on Option, dt tensor.Dtype, build func() (g *G.Exp
 	t.Helper()
 	g, want, wantInputs := build()
 	tape := tapeMachine(t, g)
-	must.Do(t, tape.RunAll())
+	testutil.Do(t, tape.RunAll())
 	g, got, inputs := build()
-	must.Do(t, machine(t, g, on).RunAll())
+	testutil.Do(t, machine(t, g, on).RunAll())
 	for i, n := range got {
 		equal(t, fmt.Sprintf("%v of %v", n, dt), n.Value(), want[i].Value(), tolerance(dt))
 	}
 	for i, n := range inputs {
-		equal(t, fmt.Sprintf("gradient of %v of %v", n, dt), must.Get[G.Value](t)(n.Grad()), must.Get[G.Value](t)(wantInputs[i].Grad()), tolerance(dt))
+		equal(t, fmt.Sprintf("gradient of %v of %v", n, dt), testutil.Get[G.Value](t)(n.Grad()), testutil.Get[G.Value](t)(wantInputs[i].Grad()), tolerance(dt))
 	}
-	must.Do(t, tape.Close())
+	testutil.Do(t, tape.Close())
 }
 
 func TestBinaryXent(t *testing.T) {
@@ -53,7 +53,7 @@ func TestBinaryXent(t *testing.T) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			for _, grad := range []bool{false, true} {
 				equalsTape(t, on, dt, func() (*G.ExprGraph, G.Nodes, G.Nodes) {
-					node, r := must.Get[*G.Node](t), rand.New(rand.NewPCG(7, 8))
+					node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(7, 8))
 					g := G.NewGraph()
 					p := G.NewMatrix(g, dt, G.WithName("p"), G.WithShape(5, 3), G.WithValue(probabilities(r, dt, 5, 3)))
 					y := G.NewMatrix(g, dt, G.WithName("y"), G.WithShape(5, 3), G.WithValue(probabilities(r, dt, 5, 3)))
@@ -61,7 +61,7 @@ func TestBinaryXent(t *testing.T) {
 					if !grad {
 						return g, G.Nodes{cost}, nil
 					}
-					must.Get[G.Nodes](t)(G.Grad(cost, p))
+					testutil.Get[G.Nodes](t)(G.Grad(cost, p))
 					return g, G.Nodes{cost}, G.Nodes{p}
 				})
 			}
@@ -72,7 +72,7 @@ func TestBinaryXent(t *testing.T) {
 // Both parts have a log1p(-p), of two nodes; the difference of the two is 0.
 func TestLog1pBesideBinaryXent(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node, r := must.Get[*G.Node](t), rand.New(rand.NewPCG(9, 10))
+		node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(9, 10))
 		g := G.NewGraph()
 		const n = 6
 		ps := probabilities(r, tensor.Float64, n)
@@ -82,7 +82,7 @@ func TestLog1pBesideBinaryXent(t *testing.T) {
 		loss := node(G.BinaryXent(p, y)) // -log(1-p), as y is 0
 		cost := node(ops.Sum(node(ops.Add(log, loss))))
 		vm := machine(t, g, on, Keep(log, loss))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		want := vector(make([]float64, n)...)
 		for i, p := range ps.Float64s() {
 			want.Set(i, math.Log1p(-p))
@@ -102,7 +102,7 @@ func TestAutoencoder(t *testing.T) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			equalsTape(t, on, dt, func() (*G.ExprGraph, G.Nodes, G.Nodes) {
 				const batch, in, hidden = 4, 9, 5
-				node, r := must.Get[*G.Node](t), rand.New(rand.NewPCG(11, 13))
+				node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(11, 13))
 				g := G.NewGraph()
 				matrix := func(name string, v *tensor.Dense) *G.Node {
 					return G.NewMatrix(g, dt, G.WithName(name), G.WithShape(v.Shape()...), G.WithValue(v))
@@ -112,7 +112,7 @@ func TestAutoencoder(t *testing.T) {
 				layer := func(x, w, b *G.Node) *G.Node { return node(G.Sigmoid(node(G.Add(node(G.Mul(x, w)), b)))) }
 				code := layer(node(G.HadamardProd(mask, x)), w, b)
 				cost := node(G.Mean(node(G.BinaryXent(layer(code, node(G.Transpose(w)), c), x))))
-				must.Get[G.Nodes](t)(G.Grad(cost, w, b, c))
+				testutil.Get[G.Nodes](t)(G.Grad(cost, w, b, c))
 				return g, G.Nodes{cost}, G.Nodes{w, b, c}
 			})
 		}

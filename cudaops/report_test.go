@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -18,12 +18,12 @@ import (
 func TestReport(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, a, b, z := sum2(t, 2)
-		h := must.Get[*G.Node](t)(foreign(z))
-		must.Do(t, G.Let(a, vector(1, 2)))
-		must.Do(t, G.Let(b, vector(1, 2)))
+		h := testutil.Get[*G.Node](t)(foreign(z))
+		testutil.Do(t, G.Let(a, vector(1, 2)))
+		testutil.Do(t, G.Let(b, vector(1, 2)))
 		vm := machine(t, g, on, Timed())
 		for range 2 { // the figures are of the last run, not sums
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 		}
 		r := vm.Report()
 		if r.In() != 32 || r.Out() != 16 || r.Runs != 2 || r.Time <= 0 || r.Peak != 512 || r.Arena != 512 {
@@ -59,8 +59,8 @@ func TestReportOfSoftmax(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g := G.NewGraph()
 		x := G.NewMatrix(g, tensor.Float32, G.WithShape(3, 4), G.WithName("x"))
-		softmax := must.Get[*G.Node](t)(G.SoftMax(x))
-		out := must.Get[*G.Node](t)(G.Tanh(softmax))
+		softmax := testutil.Get[*G.Node](t)(G.SoftMax(x))
+		out := testutil.Get[*G.Node](t)(G.Tanh(softmax))
 		r := machine(t, g, on).Report()
 		if len(r.Steps) != 1 || !slices.Equal(r.Steps[0].Nodes, []string{softmax.Name(), out.Name()}) {
 			t.Errorf("got steps %+v, want one of two nodes", r.Steps)
@@ -77,7 +77,7 @@ func TestReportOfSoftmax(t *testing.T) {
 // graph is there too.
 // A SoftMax that Log has changed, as BinaryXent does, is marked, as is a LogSoftMax; a SoftMax is not.
 func TestReportOfLogSoftMax(t *testing.T) {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	for name, c := range map[string]struct {
 		of     func(p, y *G.Node) *G.Node
 		marked bool
@@ -91,9 +91,9 @@ func TestReportOfLogSoftMax(t *testing.T) {
 		y := G.NewMatrix(g, tensor.Float64, G.WithName("y"), G.WithShape(2, 3), G.WithInit(G.ValuesOf(0.25)))
 		p := node(G.SoftMax(x))
 		loss := node(G.Sum(c.of(p, y)))
-		must.Get[G.Nodes](t)(G.Grad(loss, x))
+		testutil.Get[G.Nodes](t)(G.Grad(loss, x))
 		vm := machine(t, g, OnHost())
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		var marked []string
 		for _, n := range vm.Report().Nodes {
 			if n.Note != "" {
@@ -115,10 +115,10 @@ func TestReportOfLogSoftMax(t *testing.T) {
 func TestExplain(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newMLP(t, tensor.Float64, 3, 4, 5, 2)
-		must.Get[*G.Node](t)(foreign(m.hidden))
+		testutil.Get[*G.Node](t)(foreign(m.hidden))
 		vm := machine(t, m.g, on)
 		var b strings.Builder
-		must.Do(t, vm.Explain(&b))
+		testutil.Do(t, vm.Explain(&b))
 		text := b.String()
 		for _, word := range []string{"== lower", "== plan", "== transfer", "== place", "kernel MatMul", "host tanh", "no kernel", "tanh(x0)", "copy", "input", "alive at once"} {
 			if !strings.Contains(text, word) {
@@ -126,11 +126,11 @@ func TestExplain(t *testing.T) {
 			}
 		}
 		var again strings.Builder
-		must.Do(t, vm.Explain(&again))
+		testutil.Do(t, vm.Explain(&again))
 		if again.String() != text {
 			t.Error("Explain says something else the second time")
 		}
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 	})
 	if err := (*VM)(nil).Explain(io.Discard); err == nil {
 		t.Error("Explain of no VM gives no error")
@@ -141,7 +141,7 @@ func TestExplain(t *testing.T) {
 func TestPassesOfSum(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, _, _, _ := sum2(t, 2)
-		passes := must.Get[[]PassReport](t)(machine(t, g, on).Passes())
+		passes := testutil.Get[[]PassReport](t)(machine(t, g, on).Passes())
 		first, last := passes[0], passes[len(passes)-1]
 		if want := (PassReport{Pass: "lower", Instructions: 3, Steps: 1, Traffic: 48, Values: 48}); first != want {
 			t.Errorf("got %+v first, want %+v", first, want)
@@ -160,13 +160,13 @@ func TestPasses(t *testing.T) {
 		const n = 64
 		a := G.NewVector(g, tensor.Float32, G.WithShape(n), G.WithName("a"))
 		b := G.NewVector(g, tensor.Float32, G.WithShape(n), G.WithName("b"))
-		must.Get[*G.Node](t)(foreign(a))
-		cost := must.Get[*G.Node](t)(G.Sum(G.Must(G.Sigmoid(G.Must(G.Tanh(G.Must(G.HadamardProd(a, b))))))))
-		must.Get[G.Nodes](t)(G.Grad(cost, b)) // adds the gradient w.r.t. a too
+		testutil.Get[*G.Node](t)(foreign(a))
+		cost := testutil.Get[*G.Node](t)(G.Sum(G.Must(G.Sigmoid(G.Must(G.Tanh(G.Must(G.HadamardProd(a, b))))))))
+		testutil.Get[G.Nodes](t)(G.Grad(cost, b)) // adds the gradient w.r.t. a too
 		vm := machine(t, g, on)
-		passes := must.Get[[]PassReport](t)(vm.Passes())
+		passes := testutil.Get[[]PassReport](t)(vm.Passes())
 		var text strings.Builder
-		must.Do(t, vm.Explain(&text))
+		testutil.Do(t, vm.Explain(&text))
 		by := map[string]PassReport{}
 		for i, p := range passes {
 			by[p.Pass] = p
@@ -205,7 +205,7 @@ func TestRoofline(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float32, G.WithShape(64, 64), G.WithName("x"))
 	y := G.NewMatrix(g, tensor.Float32, G.WithShape(64, 64), G.WithName("y"))
-	must.Get[*G.Node](t)(G.Tanh(must.Get[*G.Node](t)(foreign(must.Get[*G.Node](t)(G.Mul(x, y))))))
+	testutil.Get[*G.Node](t)(G.Tanh(testutil.Get[*G.Node](t)(foreign(testutil.Get[*G.Node](t)(G.Mul(x, y))))))
 	p := machine(t, g, OnHost()).graph.Program
 	list, times := steps("a device", p), make([]time.Duration, len(p.Instrs))
 	if len(list) != 3 || list[0].Bytes != 3*64*64*4 || list[0].Flops != 2*64*64*64 || list[2].Bytes != 2*64*64*4 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -21,13 +21,13 @@ func newChooser(t *testing.T, data *tensor.Dense, n int) *chooser {
 	c := &chooser{g: G.NewGraph()}
 	c.data = G.NewTensor(c.g, data.Dtype(), data.Dims(), G.WithName("data"), G.WithShape(data.Shape()...), G.WithValue(data))
 	c.at = G.NewVector(c.g, tensor.Int, G.WithName("at"), G.WithShape(n))
-	c.chose = must.Get[*G.Node](t)(G.ByIndices(c.data, c.at, 0))
+	c.chose = testutil.Get[*G.Node](t)(G.ByIndices(c.data, c.at, 0))
 	return c
 }
 
 func (c *chooser) choose(t *testing.T, rows ...int) {
 	t.Helper()
-	must.Do(t, G.Let(c.at, tensor.New(tensor.WithBacking(rows))))
+	testutil.Do(t, G.Let(c.at, tensor.New(tensor.WithBacking(rows))))
 }
 
 // reported returns the report's entry of a node.
@@ -48,26 +48,26 @@ func TestResident(t *testing.T) {
 		c := newChooser(t, tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})), 2)
 		vm := machine(t, c.g, on, Resident(c.data), Keep(c.chose))
 		c.choose(t, 2, 0)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "chosen", c.chose.Value(), vector(5, 6, 1, 2), 0)
 		c.choose(t, 1, 1)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "chosen", c.chose.Value(), vector(3, 4, 3, 4), 0)
 		if data := reported(t, vm, c.data); vm.Report().In() != 16 || data.In != 0 || data.Where != "state" {
 			t.Errorf("%d bytes were copied in, want the 16 of two indices: %+v\n%v", vm.Report().In(), data, vm.Report())
 		}
 		c.data.Value().(*tensor.Dense).Float64s()[2] = 30 // nobody knows
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "chosen from what was changed in place", c.chose.Value(), vector(3, 4, 3, 4), 0)
-		must.Do(t, vm.Push(c.data))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Push(c.data))
+		testutil.Do(t, vm.RunAll())
 		equal(t, "chosen from what was pushed", c.chose.Value(), vector(30, 4, 30, 4), 0)
 		c.data.Value().(*tensor.Dense).Float64s()[2] = 31
-		must.Do(t, vm.Push())
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Push())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "chosen from all that was pushed", c.chose.Value(), vector(31, 4, 31, 4), 0)
-		must.Do(t, G.Let(c.data, tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{-1, -2, -3, -4, -5, -6}))))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, G.Let(c.data, tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{-1, -2, -3, -4, -5, -6}))))
+		testutil.Do(t, vm.RunAll())
 		equal(t, "chosen from what was bound", c.chose.Value(), vector(-3, -4, -3, -4), 0)
 		c.choose(t, 3, 0)
 		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "got index 3") {
@@ -90,9 +90,9 @@ func TestResidentTypes(t *testing.T) {
 			vm := machine(t, c.g, on, Resident(c.data))
 			for _, row := range []int{2, 0} {
 				c.choose(t, row, 1)
-				must.Do(t, vm.RunAll())
-				got := must.Get[any](t)(c.chose.Value().(*tensor.Dense).At(make([]int, data.Dims())...))
-				want := must.Get[any](t)(data.At(append([]int{row}, make([]int, data.Dims()-1)...)...))
+				testutil.Do(t, vm.RunAll())
+				got := testutil.Get[any](t)(c.chose.Value().(*tensor.Dense).At(make([]int, data.Dims())...))
+				want := testutil.Get[any](t)(data.At(append([]int{row}, make([]int, data.Dims()-1)...)...))
 				if got != want || !read.(*tensor.Dense).Eq(data) {
 					t.Errorf("%v: got %v for row %d, want %v; read %v", data.Dtype(), got, row, want, read)
 				}
@@ -101,10 +101,10 @@ func TestResidentTypes(t *testing.T) {
 		r := rand.New(rand.NewPCG(4, 4))
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(5), G.WithValue(draw(r, tensor.Float64, 5)))
-		y := must.Get[*G.Node](t)(G.Sparsemax(x)) // has no kernel
-		must.Do(t, machine(t, g, on).RunAll())
+		y := testutil.Get[*G.Node](t)(G.Sparsemax(x)) // has no kernel
+		testutil.Do(t, machine(t, g, on).RunAll())
 		want := y.Value()
-		must.Do(t, machine(t, g, on, Resident(x)).RunAll())
+		testutil.Do(t, machine(t, g, on, Resident(x)).RunAll())
 		equal(t, "an op on the host", y.Value(), want, 0)
 	})
 }
@@ -113,14 +113,14 @@ func TestResidentTypes(t *testing.T) {
 // and its gradient is there for who asks.
 func TestTrainWithResident(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node := must.Get[*G.Node](t)
+		node := testutil.Get[*G.Node](t)
 		data := draw(rand.New(rand.NewPCG(5, 5)), tensor.Float32, 6, 3)
 		build := func(opts ...Option) (vm *VM, w, x, part *G.Node) {
 			g := G.NewGraph()
 			x = G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(6, 3), G.WithValue(data))
 			w = G.NewVector(g, tensor.Float32, G.WithName("w"), G.WithShape(3), G.WithInit(G.RangedFrom(1)))
 			part = node(G.Slice(x, G.S(0, 4)))
-			must.Get[G.Nodes](t)(G.Grad(node(G.Mean(node(G.Square(node(G.Mul(part, w)))))), w, x))
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Mean(node(G.Square(node(G.Mul(part, w)))))), w, x))
 			if len(opts) > 0 {
 				opts = []Option{Resident(x)}
 			}
@@ -130,14 +130,14 @@ func TestTrainWithResident(t *testing.T) {
 		b, got, xb, partB := build(Resident())
 		for step := range 4 {
 			for _, part := range []*G.Node{partA, partB} {
-				must.Do(t, G.UnsafeLet(part, G.S(step%3, step%3+4)))
+				testutil.Do(t, G.UnsafeLet(part, G.S(step%3, step%3+4)))
 			}
-			must.Do(t, a.RunAll())
-			must.Do(t, b.RunAll())
-			equal(t, "gradient of x", must.Get[G.Value](t)(xb.Grad()), must.Get[G.Value](t)(xa.Grad()), 0)
+			testutil.Do(t, a.RunAll())
+			testutil.Do(t, b.RunAll())
+			equal(t, "gradient of x", testutil.Get[G.Value](t)(xb.Grad()), testutil.Get[G.Value](t)(xa.Grad()), 0)
 		}
-		must.Do(t, a.Pull())
-		must.Do(t, b.Pull())
+		testutil.Do(t, a.Pull())
+		testutil.Do(t, b.Pull())
 		equal(t, "w", got.Value(), want.Value(), 0)
 		if in, not := reported(t, a, xa).In, reported(t, b, xb).In; in != 6*3*4 || not != 0 {
 			t.Errorf("x is copied, %d and %d bytes of it, want 72 and 0", in, not)
@@ -158,12 +158,12 @@ func TestResidentErrors(t *testing.T) {
 		if vm, err := NewVM(p.g, append(opts, OnHost())...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got the error %v, want one with %q", err, want)
 			if err == nil {
-				must.Do(t, vm.Close())
+				testutil.Do(t, vm.Close())
 			}
 		}
 	}
 	vm := machine(t, p.g, OnHost(), Resident(p.x))
-	must.Do(t, G.Let(p.y, draw(p.r, tensor.Float64, 16, 5)))
+	testutil.Do(t, G.Let(p.y, draw(p.r, tensor.Float64, 16, 5)))
 	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "resident input x has no value") {
 		t.Errorf("without a value the error is %v", err)
 	}

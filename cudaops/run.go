@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -23,7 +23,7 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
 	}
-	if safely.IsNil(ctx) {
+	if guard.IsNil(ctx) {
 		return fmt.Errorf("cudaops: RunContext got a nil context")
 	}
 	done, err := vm.runOnce(ctx)
@@ -63,7 +63,7 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 }
 
 func (vm *VM) run(ctx context.Context) error {
-	if err := vm.graph.MoveSlices(); err != nil {
+	if err := guard.Recover("a slice of gorgonia.UnsafeLet", vm.graph.MoveSlices); err != nil {
 		return err
 	}
 	if err := vm.rebuild(); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -93,5 +93,5 @@ func ExampleVM_RunContext() {
 
 // The code and the output in docs/running.md are those of these examples.
 func TestRunningDocument(t *testing.T) {
-	must.Documented(t, "../docs/running.md", "running_test.go", 5)
+	testutil.CheckDocument(t, "../docs/running.md", "running_test.go", 5)
 }

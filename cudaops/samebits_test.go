@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,10 +19,10 @@ func TestSameBits(t *testing.T) {
 			m := newModesGraph(t, true)
 			vm := machine(t, m.g, append(opts, on, Seed(7), Train(G.NewAdamSolver(G.WithLearnRate(0.1)), m.learnables...), ClipNorm(0.3))...)
 			for step := range uint64(5) {
-				must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, step)), tensor.Float64, 6, 4)))
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, step)), tensor.Float64, 6, 4)))
+				testutil.Do(t, vm.RunAll())
 			}
-			return must.Get[*Snapshot](t)(vm.Snapshot())
+			return testutil.Get[*Snapshot](t)(vm.Snapshot())
 		}
 		want := train()
 		for name, opts := range map[string][]Option{

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // sessions are one on the host and, where there is a GPU, one there.
@@ -17,7 +19,7 @@ func sessions(t *testing.T) map[string]*Session {
 	switch {
 	case err == nil:
 		all["GPU"] = s
-	case must.Required("GPU"):
+	case testutil.Required("GPU"):
 		t.Fatal(err)
 	case !errors.Is(err, ErrNoDevice):
 		t.Errorf("Open gives %v, want ErrNoDevice in its chain", err)
@@ -35,7 +37,7 @@ func sessions(t *testing.T) map[string]*Session {
 // Two numbers a[i], b[i] go there, are added by a kernel, and come back.
 func TestSession(t *testing.T) {
 	const n = 1021
-	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, n).Launches[0].Kernel
+	kernel := basic.Add(kernels.HostDevice(), kernels.Float32, n).Launches[0].Kernel
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
 			x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
@@ -95,12 +97,12 @@ func TestSessionCooperative(t *testing.T) {
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
 			dev := s.device.properties()
-			plan := kernels.Sum(dev, kernels.Float32, []int{len(x)}, []int{0}, false)
+			plan := reduce.Sum(dev, kernels.Float32, []int{len(x)}, []int{0}, false)
 			if len(plan.Launches) != 1 || plan.Launches[0].Cooperative != dev.Cooperative {
 				t.Fatalf("got %v, want one launch, cooperative if the device has such", plan)
 			}
-			in, out := must.Get[*Buffer](t)(s.Alloc(int64(len(x))*4)), must.Get[*Buffer](t)(s.Alloc(4))
-			memory := map[kernels.Operand]*Buffer{0: in, kernels.Out: out, kernels.Scratch: must.Get[*Buffer](t)(s.Alloc(max(plan.Scratch, 1)))}
+			in, out := testutil.Get[*Buffer](t)(s.Alloc(int64(len(x))*4)), testutil.Get[*Buffer](t)(s.Alloc(4))
+			memory := map[kernels.Operand]*Buffer{0: in, kernels.Out: out, kernels.Scratch: testutil.Get[*Buffer](t)(s.Alloc(max(plan.Scratch, 1)))}
 			l := plan.Launches[0]
 			for i, a := range l.Args {
 				if ref, ok := a.(kernels.Ref); ok {
@@ -108,7 +110,7 @@ func TestSessionCooperative(t *testing.T) {
 				}
 			}
 			got := make([]float32, 1)
-			must.Do(t, errors.Join(s.CopyTo(in, kernels.Bytes(x)), s.LaunchCooperative(l.Kernel, l.Grid, l.Block, l.Shared, l.Args...), s.CopyFrom(kernels.Bytes(got), out)))
+			testutil.Do(t, errors.Join(s.CopyTo(in, kernels.Bytes(x)), s.LaunchCooperative(l.Kernel, l.Grid, l.Block, l.Shared, l.Args...), s.CopyFrom(kernels.Bytes(got), out)))
 			if float64(got[0]) != want {
 				t.Errorf("got %v, want %v", got[0], want)
 			}
@@ -118,7 +120,7 @@ func TestSessionCooperative(t *testing.T) {
 
 // A wrong call returns an error, and nothing panics.
 func TestSessionErrors(t *testing.T) {
-	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
+	kernel := basic.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
 	one := [3]int{1, 1, 1}
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {

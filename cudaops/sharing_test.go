@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,9 +23,9 @@ func TestSharedNodes(t *testing.T) {
 			return in[0], nil
 		}))
 		x := g.ByName("x")[0]
-		other := must.Get[*G.Node](t)(G.Square(x))
+		other := testutil.Get[*G.Node](t)(G.Square(x))
 		one, all, part := machine(t, g, on, Outputs(second)), machine(t, g, on), machine(t, g, on, Outputs(second), Keep(other))
-		apart := machine(t, must.Get[*G.Node](t)(G.Exp(G.NewVector(G.NewGraph(), tensor.Float64, G.WithName("x"), G.WithShape(2), G.WithValue(vector(1, 2))))).Graph(), on)
+		apart := machine(t, testutil.Get[*G.Node](t)(G.Exp(G.NewVector(G.NewGraph(), tensor.Float64, G.WithName("x"), G.WithShape(2), G.WithValue(vector(1, 2))))).Graph(), on)
 		for _, c := range []struct {
 			name string
 			run  func() error
@@ -34,15 +34,15 @@ func TestSharedNodes(t *testing.T) {
 			{"the whole graph", all.RunAll, "belongs to another VM of the same graph, which runs now"},
 			{"a part that computes the same", part.RunAll, "node "},
 			{"another graph", apart.RunAll, ""},
-			{"a VM that is closed", func() error { return must.Get[*VM](t)(NewVM(g, on)).Close() }, ""},
+			{"a VM that is closed", func() error { return testutil.Get[*VM](t)(NewVM(g, on)).Close() }, ""},
 		} {
 			meanwhile, err = c.run, errors.New("it was not run")
-			must.Do(t, one.RunAll())
+			testutil.Do(t, one.RunAll())
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%s: got the error %v, want %q", c.name, err, c.want)
 			}
 			meanwhile = nil
-			must.Do(t, all.RunAll()) // once no other one runs
+			testutil.Do(t, all.RunAll()) // once no other one runs
 		}
 	})
 }
@@ -54,11 +54,11 @@ func TestSharedInputs(t *testing.T) {
 		err := errors.New("it was not run")
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(2), G.WithValue(vector(1, 2)))
-		first := must.Get[*G.Node](t)(G.ApplyOp(doing(func(in ...G.Value) (G.Value, error) { err = vm.RunAll(); return in[0], nil }), x))
-		second := must.Get[*G.Node](t)(G.Square(x))
+		first := testutil.Get[*G.Node](t)(G.ApplyOp(doing(func(in ...G.Value) (G.Value, error) { err = vm.RunAll(); return in[0], nil }), x))
+		second := testutil.Get[*G.Node](t)(G.Square(x))
 		vm = machine(t, g, on, Outputs(second))
-		must.Do(t, machine(t, g, on, Outputs(first)).RunAll())
-		must.Do(t, err)
+		testutil.Do(t, machine(t, g, on, Outputs(first)).RunAll())
+		testutil.Do(t, err)
 		equal(t, "the result of the run within", second.Value(), vector(1, 4), 0)
 	})
 }
@@ -68,7 +68,7 @@ func TestSharedLearnables(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		var meanwhile func()
 		p := newPerceptron(t, tensor.Float64, 3)
-		must.Get[*G.Node](t)(G.ApplyOp(doing(func(in ...G.Value) (G.Value, error) {
+		testutil.Get[*G.Node](t)(G.ApplyOp(doing(func(in ...G.Value) (G.Value, error) {
 			if meanwhile != nil {
 				meanwhile()
 			}
@@ -77,10 +77,10 @@ func TestSharedLearnables(t *testing.T) {
 		p.feed(t)
 		evaluate := machine(t, p.g, on, ForwardOnly())
 		train := machine(t, p.g, on, Train(G.NewAdamSolver(), p.learnables...))
-		must.Do(t, train.RunAll())
+		testutil.Do(t, train.RunAll())
 		var errs []error
 		meanwhile = func() { errs = append(errs, train.Pull(), train.Push(), train.Close(), train.RunAll()) }
-		must.Do(t, evaluate.RunAll())
+		testutil.Do(t, evaluate.RunAll())
 		if len(errs) != 4 {
 			t.Fatalf("%d calls, want 4", len(errs))
 		}
@@ -90,8 +90,8 @@ func TestSharedLearnables(t *testing.T) {
 			}
 		}
 		meanwhile = nil
-		want := must.Get[*Snapshot](t)(train.Snapshot()).Learnables[0].Value
-		must.Do(t, train.Close()) // nothing is lost
+		want := testutil.Get[*Snapshot](t)(train.Snapshot()).Learnables[0].Value
+		testutil.Do(t, train.Close()) // nothing is lost
 		equal(t, "the weights that Close pulled", p.learnables[0].Value(), want, 0)
 	})
 }

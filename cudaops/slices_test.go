@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -47,7 +47,7 @@ func drawSliced(t *testing.T, r *rand.Rand, list []sliced, x *G.Node) []sliced {
 	s.count = 1 + r.IntN(s.shape[s.axis])
 	at := make([]tensor.Slice, s.axis+1)
 	at[s.axis] = drawSlice(r, s.shape[s.axis], s.count)
-	s.node = must.Get[*G.Node](t)(G.Slice(of, at...))
+	s.node = testutil.Get[*G.Node](t)(G.Slice(of, at...))
 	if slices.ContainsFunc(list, func(o sliced) bool { return o.node == s.node }) {
 		return list
 	}
@@ -93,16 +93,16 @@ func TestMovingSlices(t *testing.T) {
 				cost = G.NewConstant(float32(0))
 			}
 			for _, s := range list {
-				square := must.Get[*G.Node](t)(G.Square(s.node))
+				square := testutil.Get[*G.Node](t)(G.Square(s.node))
 				if !square.IsScalar() {
-					square = must.Get[*G.Node](t)(G.Sum(square))
+					square = testutil.Get[*G.Node](t)(G.Sum(square))
 				}
-				cost = must.Get[*G.Node](t)(G.Add(cost, square))
+				cost = testutil.Get[*G.Node](t)(G.Add(cost, square))
 				kept = append(kept, s.node)
 			}
-			must.Get[G.Nodes](t)(G.Grad(cost, x))
+			testutil.Get[G.Nodes](t)(G.Grad(cost, x))
 			vm := machine(t, g, on, Keep(kept...))
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			all := make([]int, x.Shape().TotalSize())
 			for i := range all {
 				all[i] = i
@@ -110,7 +110,7 @@ func TestMovingSlices(t *testing.T) {
 			for run := range runs {
 				was, moving := vm.exec, len(vm.graph.Moving())
 				for _, s := range list {
-					must.Do(t, G.UnsafeLet(s.node, drawSlice(r, s.shape[s.axis], s.count)))
+					testutil.Do(t, G.UnsafeLet(s.node, drawSlice(r, s.shape[s.axis], s.count)))
 				}
 				more := len(vm.graph.Moving()) > moving
 				if err := vm.RunAll(); err != nil {
@@ -130,7 +130,7 @@ func TestMovingSlices(t *testing.T) {
 					}
 					wantFloats(t, fmt.Sprintf("trial %d, run %d: %v", trial, run, s.node), s.node.Value(), want...)
 				}
-				wantFloats(t, fmt.Sprintf("trial %d, run %d: the gradient", trial, run), must.Get[G.Value](t)(x.Grad()), gradient...)
+				wantFloats(t, fmt.Sprintf("trial %d, run %d: the gradient", trial, run), testutil.Get[G.Value](t)(x.Grad()), gradient...)
 				if compiled := vm.exec != was; compiled != more {
 					t.Errorf("trial %d, run %d: the graph was compiled again %v, want %v", trial, run, compiled, more)
 				}
@@ -144,9 +144,9 @@ func TestSlicesThatDoNotFit(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g := G.NewGraph()
 		x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(5, 2), G.WithInit(G.RangedFrom(0)))
-		part := must.Get[*G.Node](t)(G.Slice(x, G.S(0, 2)))
+		part := testutil.Get[*G.Node](t)(G.Slice(x, G.S(0, 2)))
 		vm := machine(t, g, on)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		for range 2 { // of a view, then of a moving slice
 			for _, c := range []struct {
 				slice tensor.Slice
@@ -158,9 +158,10 @@ func TestSlicesThatDoNotFit(t *testing.T) {
 				{G.S(1, 4), "got the slice 1:4:1 of 3 elements, want 2"},
 				{G.S(3), "got the slice 3:4:1 of 1 elements, want 2"},
 				{G.S(2, 2), "got the slice 0:5:1 of 5 elements, want 2"},
+				{struct{ tensor.Slice }{}, "a slice of gorgonia.UnsafeLet panicked"},
 			} {
 				was, value := vm.exec, part.Value()
-				must.Do(t, G.UnsafeLet(part, c.slice))
+				testutil.Do(t, G.UnsafeLet(part, c.slice))
 				if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("got the error %v, want one with %q", err, c.want)
 				}
@@ -168,8 +169,8 @@ func TestSlicesThatDoNotFit(t *testing.T) {
 					t.Errorf("%s: something has changed", c.want)
 				}
 			}
-			must.Do(t, G.UnsafeLet(part, G.S(1, 5, 2)))
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, G.UnsafeLet(part, G.S(1, 5, 2)))
+			testutil.Do(t, vm.RunAll())
 			wantFloats(t, "the slice", part.Value(), 2, 3, 6, 7)
 		}
 	})
@@ -178,18 +179,18 @@ func TestSlicesThatDoNotFit(t *testing.T) {
 // On a GPU a slice elsewhere takes at most 0.1 ms more than the same slice again.
 func TestTimeOfMovingSlices(t *testing.T) {
 	_, err := Devices()
-	must.Have(t, "GPU", err)
-	node, g := must.Get[*G.Node](t), G.NewGraph()
+	testutil.SkipUnless(t, "GPU", err)
+	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(8192, 784), G.WithInit(G.Gaussian(0, 1)))
 	w := G.NewMatrix(g, tensor.Float32, G.WithName("w"), G.WithShape(784, 512), G.WithInit(G.Gaussian(0, 0.1)))
 	part := node(G.Slice(x, G.S(0, 128)))
 	cost := node(G.Mean(node(G.Square(node(G.Mul(part, w))))))
-	must.Get[G.Nodes](t)(G.Grad(cost, w))
+	testutil.Get[G.Nodes](t)(G.Grad(cost, w))
 	vm := machine(t, g, OnDevice(0), Resident(x), Train(G.NewVanillaSolver(), w))
 	run := func(start int) time.Duration {
-		must.Do(t, G.UnsafeLet(part, G.S(start, start+128)))
+		testutil.Do(t, G.UnsafeLet(part, G.S(start, start+128)))
 		begin := time.Now()
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		return time.Since(begin)
 	}
 	run(0)

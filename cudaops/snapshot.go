@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -200,8 +201,8 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 	if err := sameOptions(s.Options, t.used(options)); err != nil {
 		return nil, err
 	}
-	if s.Steps < 0 || s.Runs < 0 {
-		return nil, fmt.Errorf("got a state after %d steps and %d runs, want 0 or more", s.Steps, s.Runs)
+	if most := math.MaxInt / 2 / t.every; min(s.Steps, s.Runs) < 0 || max(s.Steps, s.Runs) > most { // the rest is for later runs
+		return nil, fmt.Errorf("got a state after %d steps and %d runs, want 0 to %d", s.Steps, s.Runs, most)
 	}
 	if s.Added < 0 || s.Added >= t.every {
 		return nil, fmt.Errorf("got a state after %d runs since the last step, want 0 to %d", s.Added, t.every-1)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
@@ -29,7 +30,7 @@ func sameSnapshot(t testing.TB, what string, got, want *Snapshot) {
 		t.Fatalf("%s: got %d values, want %d", what, len(a), len(b))
 	}
 	for i := range a {
-		x, y := must.Get[[]byte](t)(values.Bytes(a[i])), must.Get[[]byte](t)(values.Bytes(b[i]))
+		x, y := testutil.Get[[]byte](t)(values.Bytes(a[i])), testutil.Get[[]byte](t)(values.Bytes(b[i]))
 		if !slices.Equal(x, y) || a[i].Dtype() != b[i].Dtype() || !a[i].Shape().Eq(b[i].Shape()) {
 			t.Fatalf("%s: value %d is %v, want %v", what, i, a[i], b[i])
 		}
@@ -59,16 +60,16 @@ func TestState(t *testing.T) {
 				if step == 3 {
 					G.WithLearnRate(0.03)(s)
 				}
-				must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, uint64(step))), tensor.Float64, 6, 4)))
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, uint64(step))), tensor.Float64, 6, 4)))
+				testutil.Do(t, vm.RunAll())
 			}
 		}
 		whole, vm, s := build(7)
 		run(whole, vm, s, 0, 5)
-		middle := must.Get[*Snapshot](t)(vm.Snapshot())
-		kept := must.Get[*Snapshot](t)(vm.Snapshot())
+		middle := testutil.Get[*Snapshot](t)(vm.Snapshot())
+		kept := testutil.Get[*Snapshot](t)(vm.Snapshot())
 		run(whole, vm, s, 5, 11)
-		want := must.Get[*Snapshot](t)(vm.Snapshot())
+		want := testutil.Get[*Snapshot](t)(vm.Snapshot())
 		sameSnapshot(t, "a state that was got before more runs", middle, kept)
 		if names := fmt.Sprint(want.Learnables[0].Name, want.Learnables[1].Name); names != "scalebias" || want.Steps != 11 || want.Runs != 11 || want.Seed != 7 {
 			t.Errorf("got %s, %+v", names, want)
@@ -76,11 +77,11 @@ func TestState(t *testing.T) {
 
 		again, other, s := build(8)
 		run(again, other, s, 0, 2) // what it was does not matter
-		must.Do(t, other.Restore(middle))
+		testutil.Do(t, other.Restore(middle))
 		equal(t, "the scale that Restore bound", again.learnables[0].Value(), middle.Learnables[0].Value, 0)
-		sameSnapshot(t, "a state that was set", must.Get[*Snapshot](t)(other.Snapshot()), middle)
+		sameSnapshot(t, "a state that was set", testutil.Get[*Snapshot](t)(other.Snapshot()), middle)
 		run(again, other, s, 5, 11)
-		sameSnapshot(t, "after 11 runs", must.Get[*Snapshot](t)(other.Snapshot()), want)
+		sameSnapshot(t, "after 11 runs", testutil.Get[*Snapshot](t)(other.Snapshot()), want)
 		equal(t, "the loss of run 9", again.loss, whole.loss, 0)
 		if r := other.Report(); r.Runs != 8 {
 			t.Errorf("the report says %d runs, want those of this VM, 8", r.Runs)
@@ -89,14 +90,14 @@ func TestState(t *testing.T) {
 		// A fresh one, whose learnables need no values of their own; a value bound after
 		// Restore counts.
 		third, vm, s := build(8)
-		must.Do(t, vm.Restore(middle))
-		must.Do(t, G.Let(third.learnables[1], draw(whole.rand(), tensor.Float64, 1, 4)))
+		testutil.Do(t, vm.Restore(middle))
+		testutil.Do(t, G.Let(third.learnables[1], draw(whole.rand(), tensor.Float64, 1, 4)))
 		bound := third.learnables[1].Value()
-		changed := must.Get[*Snapshot](t)(vm.Snapshot())
+		changed := testutil.Get[*Snapshot](t)(vm.Snapshot())
 		equal(t, "the bias that was bound", changed.Learnables[1].Value, bound, 0)
-		must.Do(t, vm.Restore(middle))
+		testutil.Do(t, vm.Restore(middle))
 		run(third, vm, s, 5, 11)
-		sameSnapshot(t, "of the third", must.Get[*Snapshot](t)(vm.Snapshot()), want)
+		sameSnapshot(t, "of the third", testutil.Get[*Snapshot](t)(vm.Snapshot()), want)
 	})
 }
 
@@ -107,9 +108,9 @@ func TestRestoreErrors(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newModesGraph(t, false)
 		vm := machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithClip(5)), m.learnables...))
-		must.Do(t, G.Let(m.x, draw(m.rand(), tensor.Float64, 6, 4)))
-		must.Do(t, vm.RunAll())
-		before := must.Get[*Snapshot](t)(vm.Snapshot())
+		testutil.Do(t, G.Let(m.x, draw(m.rand(), tensor.Float64, 6, 4)))
+		testutil.Do(t, vm.RunAll())
+		before := testutil.Get[*Snapshot](t)(vm.Snapshot())
 		option := func(name string, x float64) func(s *Snapshot) {
 			return func(s *Snapshot) { s.Options[name] = x }
 		}
@@ -121,6 +122,8 @@ func TestRestoreErrors(t *testing.T) {
 			"without a learning rate":                                            func(s *Snapshot) { delete(s.Options, "LearnRate") },
 			"ClipNorm 1, want a solver without it":                               option("ClipNorm", 1),
 			"after -1 steps":                                                     func(s *Snapshot) { s.Steps = -1 },
+			fmt.Sprint("after ", math.MaxInt, " steps"):                          func(s *Snapshot) { s.Steps = math.MaxInt },
+			fmt.Sprint(math.MaxInt, " runs, want 0 to"):                          func(s *Snapshot) { s.Runs = math.MaxInt },
 			"the learnables scale, want bias too":                                func(s *Snapshot) { s.Learnables = s.Learnables[:1] },
 			"of learnable more, which Train does not train":                      func(s *Snapshot) { s.Learnables = append(s.Learnables, Learnable{Name: "more"}) },
 			"two learnables scale":                                               func(s *Snapshot) { s.Learnables[1].Name = "scale" },
@@ -132,15 +135,15 @@ func TestRestoreErrors(t *testing.T) {
 			"BatchNorm 0, mean: got no value":                                    func(s *Snapshot) { s.Averages[0].Mean = nil },
 			"BatchNorm 0, variance: got float64 of shape (3), want float64 of s": func(s *Snapshot) { s.Averages[0].Variance = draw(m.rand(), tensor.Float64, 3) },
 		} {
-			bad := must.Get[*Snapshot](t)(vm.Snapshot())
+			bad := testutil.Get[*Snapshot](t)(vm.Snapshot())
 			for _, v := range stateValues(bad) {
-				clear(must.Get[[]byte](t)(values.Bytes(v)))
+				clear(testutil.Get[[]byte](t)(values.Bytes(v)))
 			}
 			change(bad)
 			if err := vm.Restore(bad); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got the error %v, want one with %q", err, want)
 			}
-			sameSnapshot(t, want, must.Get[*Snapshot](t)(vm.Snapshot()), before)
+			sameSnapshot(t, want, testutil.Get[*Snapshot](t)(vm.Snapshot()), before)
 		}
 		if err := vm.Restore(nil); err == nil {
 			t.Error("Restore of nil returned no error")
@@ -150,12 +153,12 @@ func TestRestoreErrors(t *testing.T) {
 
 // Learnables without unique names, and VMs without learnables, are errors.
 func TestStateErrors(t *testing.T) {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	build := func(first, second []G.NodeConsOpt, opts func(learnables ...*G.Node) []Option) *VM {
 		g := G.NewGraph()
 		a := G.NewVector(g, tensor.Float64, append(first, G.WithShape(2), G.WithValue(vector(1, 2)))...)
 		b := G.NewVector(g, tensor.Float64, append(second, G.WithShape(3), G.WithValue(vector(1, 2, 3)))...)
-		must.Get[G.Nodes](t)(G.Grad(node(G.Add(node(G.Sum(a)), node(G.Sum(b)))), a, b))
+		testutil.Get[G.Nodes](t)(G.Grad(node(G.Add(node(G.Sum(a)), node(G.Sum(b)))), a, b))
 		return machine(t, g, append(opts(a, b), OnHost())...)
 	}
 	named := func(s string) []G.NodeConsOpt { return []G.NodeConsOpt{G.WithName(s)} }
@@ -176,7 +179,7 @@ func TestStateErrors(t *testing.T) {
 		}
 	}
 	vm := build(named("a"), named("b"), train)
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 	if _, err := vm.Snapshot(); err == nil || !strings.Contains(err.Error(), "after Close") {
 		t.Errorf("after Close the error is %v", err)
 	}
@@ -190,20 +193,20 @@ func TestStateOfBrokenDevice(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 3)
 	p.feed(t)
 	f := &fake{closes: new(atomic.Int32)}
-	vm := must.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
-	must.Do(t, vm.RunAll())
+	vm := testutil.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
+	testutil.Do(t, vm.RunAll())
 	f.broken = true
 	if s, err := vm.Snapshot(); !errors.Is(err, errFake) || s != nil {
 		t.Errorf("got %v and the error %v", s, err)
 	}
 	f.broken = false
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 }
 
 // A graph that cannot be compiled again loses nothing: the error is that of the next call, and
 // once the graph is right again, so is the state.
 func TestStateOfBrokenGraph(t *testing.T) {
-	node, g := must.Get[*G.Node](t), G.NewGraph()
+	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	w := G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
 	parts := G.Nodes{node(G.Slice(w, G.S(0, 3))), node(G.Slice(w, G.S(0, 2)))}
 	wrong := false
@@ -213,11 +216,11 @@ func TestStateOfBrokenGraph(t *testing.T) {
 		}
 		return exec.CopyPlan(dev, 48)
 	}}, w))
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
-	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
-	must.Do(t, vm.RunAll())
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
+	vm := testutil.Get[*VM](t)(NewVM(g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
+	testutil.Do(t, vm.RunAll())
 	wrong = true
-	must.Do(t, G.UnsafeLet(parts[0], G.S(1, 4))) // the graph is compiled again
+	testutil.Do(t, G.UnsafeLet(parts[0], G.S(1, 4))) // the graph is compiled again
 	if err := vm.RunAll(); err == nil {
 		t.Fatal("an op without a plan returned no error")
 	}
@@ -228,10 +231,10 @@ func TestStateOfBrokenGraph(t *testing.T) {
 		t.Error("Pull from a VM that has no device memory returned no error")
 	}
 	wrong = false
-	s := must.Get[*Snapshot](t)(vm.Snapshot())
+	s := testutil.Get[*Snapshot](t)(vm.Snapshot())
 	equal(t, "w", s.Learnables[0].Value, vector(0, 1, 2, 3, 4, 5), 0)
 	wrong = true
-	must.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
+	testutil.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
 	if err := vm.RunAll(); err == nil {
 		t.Fatal("an op without a plan returned no error")
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -29,7 +29,7 @@ func (vm *VM) Stage(batch map[*gorgonia.Node]gorgonia.Value) (bool, error) {
 		if !ok || input.State != nil {
 			continue
 		}
-		if err := safely.Call("its value", func() error { return check(v, now.boundary.inputs[i].Type) }); err != nil {
+		if err := guard.Recover("its value", func() error { return check(v, now.boundary.inputs[i].Type) }); err != nil {
 			return false, fmt.Errorf("cudaops: Stage: input %s has %w", internal.Name(input.Node), err)
 		}
 		in[i] = v

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -177,13 +177,13 @@ func (l *late) Pinned(m []byte) bool { return uintptr(unsafe.Pointer(&m[0]))%409
 // regression returns a graph with an input large enough for the copy stream, and a smaller one.
 func regression(t *testing.T) (g *G.ExprGraph, x, y, loss, w *G.Node) {
 	const rows, columns = 256, 80
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	g = G.NewGraph()
 	x = G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(rows, columns))
 	y = G.NewVector(g, tensor.Float32, G.WithName("y"), G.WithShape(rows))
 	w = G.NewVector(g, tensor.Float32, G.WithName("w"), G.WithShape(columns), G.WithValue(draw(rand.New(rand.NewPCG(1, 2)), tensor.Float32, columns)))
 	loss = node(G.Mean(node(G.Square(node(G.Sub(node(G.Tanh(node(G.Mul(x, w)))), y))))))
-	must.Get[G.Nodes](t)(G.Grad(loss, w))
+	testutil.Get[G.Nodes](t)(G.Grad(loss, w))
 	return g, x, y, loss, w
 }
 
@@ -199,7 +199,7 @@ func stagings(t *testing.T) map[string]func(g *G.ExprGraph, opts ...Option) (*VM
 			return newVM(g, c, &late{eager: eager})
 		}
 	}
-	if _, err := exec.OpenGPU(0); err == nil || must.Required("GPU") {
+	if _, err := exec.OpenGPU(0); err == nil || testutil.Required("GPU") {
 		list["GPU"] = func(g *G.ExprGraph, opts ...Option) (*VM, error) { return NewVM(g, opts...) }
 	}
 	return list
@@ -235,9 +235,9 @@ func TestStage(t *testing.T) {
 // trainRegression returns the losses that were read, and the weights at the end.
 func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, error), seed uint64, every int, stage bool) (numbers []float32) {
 	g, x, y, loss, w := regression(t)
-	vm := must.Get[*VM](t)(open(g, Train(G.NewMomentum(G.WithLearnRate(0.05)), w), ReadEvery(every)))
+	vm := testutil.Get[*VM](t)(open(g, Train(G.NewMomentum(G.WithLearnRate(0.05)), w), ReadEvery(every)))
 	defer vm.Close()
-	if can := must.Get[bool](t)(vm.Stage(nil)); !can {
+	if can := testutil.Get[bool](t)(vm.Stage(nil)); !can {
 		t.Fatal("the machine stages nothing")
 	}
 	if m, want := vm.Memory(), 2*4*int64(x.Shape().TotalSize()); m.Inputs < want || m.Inputs > want+want/4 {
@@ -249,7 +249,7 @@ func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, erro
 		for _, n := range []*G.Node{x, y} {
 			v := random(values, n)
 			if how.IntN(2) == 0 {
-				own := must.Get[*tensor.Dense](t)(Pinned(tensor.Float32, n.Shape()...))
+				own := testutil.Get[*tensor.Dense](t)(Pinned(tensor.Float32, n.Shape()...))
 				copy(own.Data().([]float32), v.Data().([]float32))
 				v = own
 			}
@@ -259,14 +259,14 @@ func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, erro
 	}
 	stageIt := func(b map[*G.Node]G.Value) {
 		if stage {
-			must.Get[bool](t)(vm.Stage(b))
+			testutil.Get[bool](t)(vm.Stage(b))
 		}
 	}
 	next := batch()
 	for range 40 {
 		b := next
 		for n, v := range b {
-			must.Do(t, vm.Let(n, v))
+			testutil.Do(t, vm.Let(n, v))
 		}
 		next = batch()
 		var other sync.WaitGroup
@@ -280,7 +280,7 @@ func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, erro
 		default:
 			other.Go(func() { stageIt(next) })
 		}
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		for _, v := range b { // nobody needs them any more
 			clear(v.Data().([]float32))
 		}
@@ -289,6 +289,6 @@ func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, erro
 			numbers = append(numbers, l.Data().(float32))
 		}
 	}
-	must.Do(t, vm.Pull())
+	testutil.Do(t, vm.Pull())
 	return append(numbers, w.Value().Data().([]float32)...)
 }

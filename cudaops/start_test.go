@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 const firstStep = "TEST_OF_FIRST_STEP"
@@ -21,18 +21,18 @@ func TestFirstStep(t *testing.T) {
 	g, learnables := perceptronGraph(128)
 	start := time.Now()
 	vm, err := NewVM(g, OnAny(), Train(benchmarked["SGD"](), learnables...))
-	must.Do(t, err)
+	testutil.Do(t, err)
 	made := time.Since(start)
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	fmt.Println(firstStep, made.Microseconds(), time.Since(start).Microseconds())
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 }
 
 // BenchmarkFirstStep is the time from NewVM to the end of the first step of a perceptron's training, the
 // driver's start included: each in a process of its own, where the driver's cache of compiled kernels is empty
 // and where it is not.
 func BenchmarkFirstStep(b *testing.B) {
-	self := must.Get[string](b)(os.Executable())
+	self := testutil.Get[string](b)(os.Executable())
 	for name, env := range map[string][]string{
 		"cold": {"CUDA_CACHE_DISABLE=1"}, "warm": {"CUDA_CACHE_DISABLE=0", "CUDA_CACHE_PATH=" + b.TempDir()},
 	} {
@@ -40,7 +40,7 @@ func BenchmarkFirstStep(b *testing.B) {
 			child := func() (made, step float64) {
 				c := exec.Command(self, "-test.run", "^TestFirstStep$", "-test.v")
 				c.Env = append(append(os.Environ(), env...), firstStep+"=1")
-				out := string(must.Get[[]byte](b)(c.CombinedOutput()))
+				out := string(testutil.Get[[]byte](b)(c.CombinedOutput()))
 				_, times, _ := strings.Cut(out, firstStep)
 				if n, err := fmt.Sscan(times, &made, &step); n != 2 {
 					b.Fatalf("%v: %s", err, out)

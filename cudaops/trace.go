@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -37,7 +37,7 @@ func newTracer(c *config) (*tracer, error) {
 		return nil, nil
 	case len(c.trace) > 1:
 		return nil, fmt.Errorf("got the option Trace %d times, want it once", len(c.trace))
-	case safely.IsNil(c.trace[0]):
+	case guard.IsNil(c.trace[0]):
 		return nil, errors.New("Trace got no writer")
 	}
 	return &tracer{to: c.trace[0], made: time.Now()}, nil
@@ -160,7 +160,7 @@ func (t *tracer) end() error {
 }
 
 func (t *tracer) put(text []byte) error {
-	err := safely.Call("its writer", func() error { _, err := t.to.Write(text); return err })
+	err := guard.Recover("its writer", func() error { _, err := t.to.Write(text); return err })
 	if err != nil {
 		return fmt.Errorf("Trace: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -20,7 +20,7 @@ func readTrace(t *testing.T, text string) (events []traceEvent, rows map[int]str
 	if !strings.HasSuffix(text, "]\n") {
 		text += "]"
 	}
-	must.Do(t, json.Unmarshal([]byte(text), &events))
+	testutil.Do(t, json.Unmarshal([]byte(text), &events))
 	rows = map[int]string{}
 	for _, e := range events {
 		if e.Phase == "M" && e.Name == "thread_name" {
@@ -39,12 +39,12 @@ func near(us float64, d time.Duration) bool {
 func TestTrace(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, _, second, _ := applied(t, doing(func(in ...G.Value) (G.Value, error) { time.Sleep(time.Millisecond); return in[0], nil }))
-		must.Get[*G.Node](t)(G.Square(second))
+		testutil.Get[*G.Node](t)(G.Square(second))
 		var text bytes.Buffer
-		vm := must.Get[*VM](t)(NewVM(g, on, Trace(&text)))
+		vm := testutil.Get[*VM](t)(NewVM(g, on, Trace(&text)))
 		before := 0.0
 		for run := 1; run <= 3; run++ {
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			r := vm.Report()
 			events, rows := readTrace(t, text.String())
 			if rows[runRow] != "runs" || rows[hostRow] != "host" || rows[deviceRow] != r.Device {
@@ -81,8 +81,8 @@ func TestTrace(t *testing.T) {
 				t.Errorf("%d steps, copies %v, want %d, %d bytes in and %d out", k, copies, len(r.Steps), r.In(), r.Out())
 			}
 		}
-		must.Do(t, vm.Close())
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 		if !json.Valid(text.Bytes()) {
 			t.Errorf("a trace that was ended is no JSON: %s", &text)
 		}
@@ -96,7 +96,7 @@ func TestTraceReadEvery(t *testing.T) {
 	var text bytes.Buffer
 	vm := machine(t, p.g, OnHost(), Trace(&text), ReadEvery(2), Train(G.NewVanillaSolver(), p.learnables...))
 	for range 4 {
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 	}
 	var runs []string
 	steps := map[string]int{}
@@ -124,7 +124,7 @@ func TestTraceErrors(t *testing.T) {
 			t.Errorf("got the error %v, want one with %q", err, want)
 		}
 	}
-	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Trace(panicWriter{})))
+	vm := testutil.Get[*VM](t)(NewVM(g, OnHost(), Trace(panicWriter{})))
 	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "cudaops: Trace: its writer panicked: boom") || first.Value() == nil {
 		t.Errorf("a writer that panics gives %v and the value %v", err, first.Value())
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
@@ -113,7 +113,7 @@ func newTrainer(c *config) (*trainer, error) {
 	if t.solver == nil {
 		return nil, errors.New("Train got a nil solver")
 	}
-	if safely.IsNil(t.solver) {
+	if guard.IsNil(t.solver) {
 		return nil, fmt.Errorf("Train got a nil %T", t.solver)
 	}
 	if len(t.learnables) == 0 {
@@ -257,7 +257,7 @@ func (t *trainer) stepOnHost() error {
 	if !t.takesGradients() || t.runs%t.every != 0 {
 		return nil
 	}
-	err := safely.Call("its Step", func() error { return t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)) })
+	err := guard.Recover("its Step", func() error { return t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)) })
 	if err != nil {
 		return fmt.Errorf("solver %T: %w", t.solver, err)
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/streamcopy"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 )
@@ -44,10 +44,10 @@ func BenchmarkTrain(b *testing.B) {
 				b.Run(fmt.Sprintf("%s batch %d read every %d", name, batch, every), func(b *testing.B) {
 					g, learnables := perceptronGraph(batch)
 					vm, err := NewVM(g, OnAny(), Train(s(), learnables...), ReadEvery(every))
-					must.Do(b, err)
+					testutil.Do(b, err)
 					defer vm.Close()
 					for b.Loop() {
-						must.Do(b, vm.RunAll())
+						testutil.Do(b, vm.RunAll())
 					}
 				})
 			}
@@ -59,12 +59,12 @@ func BenchmarkTrain(b *testing.B) {
 // pinned memory in several ways, and to copy it from there right afterwards.
 func BenchmarkCopies(b *testing.B) {
 	backend, err := exec.OpenGPU(0)
-	must.Have(b, "GPU", err)
+	testutil.SkipUnless(b, "GPU", err)
 	defer backend.Close()
 	const row, most = 784 * 4, 4096 * 784 * 4
-	must.Do(b, backend.Alloc(most))
-	must.Do(b, backend.MakeEvents(1))
-	memory := map[string][]byte{"pinned": must.Get[[]byte](b)(backend.Stage(most)), "Go's, pinned": must.Get[[]byte](b)(exec.Pinned(most))}
+	testutil.Do(b, backend.Alloc(most))
+	testutil.Do(b, backend.MakeEvents(1))
+	memory := map[string][]byte{"pinned": testutil.Get[[]byte](b)(backend.Stage(most)), "Go's, pinned": testutil.Get[[]byte](b)(exec.Pinned(most))}
 	plain, order := make([]byte, 5*most), rand.New(rand.NewPCG(1, 2)).Perm(5*4096)
 	for i := range plain {
 		plain[i] = byte(i)
@@ -108,8 +108,8 @@ func BenchmarkCopies(b *testing.B) {
 						start := time.Now()
 						way(m[:n])
 						there := time.Now()
-						must.Do(b, backend.CopyAsync(exec.Span{Size: int64(n)}, m[:n]))
-						must.Do(b, backend.SyncCopies())
+						testutil.Do(b, backend.CopyAsync(exec.Span{Size: int64(n)}, m[:n]))
+						testutil.Do(b, backend.SyncCopies())
 						written, copied = written+there.Sub(start), copied+time.Since(there)
 					}
 					b.ReportMetric(float64(written.Nanoseconds())/1e3/float64(b.N), "us-written")

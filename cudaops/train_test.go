@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,7 +23,7 @@ type perceptron struct {
 
 // newPerceptron returns the same one for the same seed.
 func newPerceptron(t testing.TB, dt tensor.Dtype, seed uint64) *perceptron {
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	p := &perceptron{g: G.NewGraph(), r: rand.New(rand.NewPCG(seed, 1)), dt: dt}
 	p.x = G.NewMatrix(p.g, dt, G.WithName("x"), G.WithShape(16, 9))
 	p.y = G.NewMatrix(p.g, dt, G.WithName("y"), G.WithShape(16, 5))
@@ -38,14 +38,14 @@ func newPerceptron(t testing.TB, dt tensor.Dtype, seed uint64) *perceptron {
 	}
 	p.loss = node(G.Mean(node(G.Square(node(G.Sub(h, p.y))))))
 	G.Read(p.loss, &p.read)
-	must.Get[G.Nodes](t)(G.Grad(p.loss, p.learnables...))
+	testutil.Get[G.Nodes](t)(G.Grad(p.loss, p.learnables...))
 	return p
 }
 
 // feed binds the next batch.
 func (p *perceptron) feed(t testing.TB) {
-	must.Do(t, G.Let(p.x, draw(p.r, p.dt, 16, 9)))
-	must.Do(t, G.Let(p.y, draw(p.r, p.dt, 16, 5)))
+	testutil.Do(t, G.Let(p.x, draw(p.r, p.dt, 16, 9)))
+	testutil.Do(t, G.Let(p.y, draw(p.r, p.dt, 16, 5)))
 }
 
 // trainingSolvers are those that learn on any machine, each with the options that it
@@ -84,19 +84,19 @@ func TestTrain(t *testing.T) {
 				for step := range 100 {
 					theirs.feed(t)
 					ours.feed(t)
-					must.Do(t, tape.RunAll())
-					must.Do(t, s.Step(G.NodesToValueGrads(theirs.learnables)))
+					testutil.Do(t, tape.RunAll())
+					testutil.Do(t, s.Step(G.NodesToValueGrads(theirs.learnables)))
 					tape.Reset()
-					must.Do(t, vm.RunAll())
+					testutil.Do(t, vm.RunAll())
 					if step%20 == 0 {
 						equal(t, fmt.Sprintf("%s of %v: loss in step %d", name, dt, step+1), ours.read, theirs.read, 100*tolerance(dt))
 					}
 				}
-				must.Do(t, vm.Pull())
+				testutil.Do(t, vm.Pull())
 				for i, n := range ours.learnables {
 					equal(t, fmt.Sprintf("%s of %v: %s after 100 steps", name, dt, n.Name()), n.Value(), theirs.learnables[i].Value(), 100*tolerance(dt))
 				}
-				must.Do(t, tape.Close())
+				testutil.Do(t, tape.Close())
 			}
 		}
 	})
@@ -114,16 +114,16 @@ func TestTrainPrograms(t *testing.T) {
 				for step := range 8 {
 					want.feed(step)
 					got.feed(step)
-					must.Do(t, tape.RunAll())
-					must.Do(t, s.Step(G.NodesToValueGrads(want.params)))
+					testutil.Do(t, tape.RunAll())
+					testutil.Do(t, s.Step(G.NodesToValueGrads(want.params)))
 					tape.Reset()
-					must.Do(t, vm.RunAll())
+					testutil.Do(t, vm.RunAll())
 				}
-				must.Do(t, vm.Pull())
+				testutil.Do(t, vm.Pull())
 				for i, n := range got.params {
 					equal(t, n.Name(), n.Value(), want.params[i].Value(), 1e-7)
 				}
-				must.Do(t, tape.Close())
+				testutil.Do(t, tape.Close())
 			})
 		}
 	})
@@ -133,12 +133,12 @@ func TestTrainPrograms(t *testing.T) {
 // scalars too. The shapes differ, and the derivatives begin at inputs, since constants
 // that print alike are one node to Gorgonia, whatever their types.
 func twoTypes(t *testing.T) (g *G.ExprGraph, learnables G.Nodes) {
-	node, r := must.Get[*G.Node](t), rand.New(rand.NewPCG(3, 4))
+	node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(3, 4))
 	g = G.NewGraph()
 	for i, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		scalar := func(name string) *G.Node {
 			n := G.NewScalar(g, dt, G.WithName(fmt.Sprint(name, dt)))
-			must.Do(t, G.Let(n, must.Get[any](t)(draw(r, dt, 1).At(0))))
+			testutil.Do(t, G.Let(n, testutil.Get[any](t)(draw(r, dt, 1).At(0))))
 			return n
 		}
 		x := G.NewMatrix(g, dt, G.WithName(fmt.Sprint("x", dt)), G.WithShape(7+i, 33+i), G.WithValue(draw(r, dt, 7+i, 33+i)))
@@ -146,7 +146,7 @@ func twoTypes(t *testing.T) (g *G.ExprGraph, learnables G.Nodes) {
 		c := scalar("c")
 		y := node(G.Add(node(G.Mul(x, w)), c))
 		cost := node(G.Sum(node(G.HadamardProd(y, y))))
-		must.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{cost}, G.Nodes{scalar("d")}, G.Nodes{w, c}))
+		testutil.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{cost}, G.Nodes{scalar("d")}, G.Nodes{w, c}))
 		learnables = append(learnables, w, c)
 	}
 	return g, learnables
@@ -159,16 +159,16 @@ func TestTrainTwoTypes(t *testing.T) {
 		tape, s := tapeMachine(t, a, G.BindDualValues(want...)), G.NewAdamSolver(G.WithLearnRate(0.05))
 		vm := machine(t, b, on, Train(G.NewAdamSolver(G.WithLearnRate(0.05)), got[2], got[0], got[3], got[1]))
 		for range 30 {
-			must.Do(t, tape.RunAll())
-			must.Do(t, s.Step(G.NodesToValueGrads(want)))
+			testutil.Do(t, tape.RunAll())
+			testutil.Do(t, s.Step(G.NodesToValueGrads(want)))
 			tape.Reset()
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 		}
-		must.Do(t, vm.Pull())
+		testutil.Do(t, vm.Pull())
 		for i, n := range got {
 			equal(t, n.Name(), n.Value(), want[i].Value(), 100*tolerance(n.Dtype()))
 		}
-		must.Do(t, tape.Close())
+		testutil.Do(t, tape.Close())
 	})
 }
 
@@ -182,24 +182,24 @@ func TestTrainHealed(t *testing.T) {
 		theirs.feed(t)
 		ours.feed(t)
 		for range 15 {
-			must.Do(t, tape.RunAll())
-			must.Do(t, s.Step(G.NodesToValueGrads(theirs.learnables)))
+			testutil.Do(t, tape.RunAll())
+			testutil.Do(t, s.Step(G.NodesToValueGrads(theirs.learnables)))
 			tape.Reset()
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 		}
-		must.Do(t, vm.Pull())
+		testutil.Do(t, vm.Pull())
 		for i, n := range ours.learnables {
 			equal(t, n.Name(), n.Value(), theirs.learnables[i].Value(), 1e-6)
 		}
-		must.Do(t, tape.Close())
+		testutil.Do(t, tape.Close())
 		for name, s := range map[string]G.Solver{"BarzilaiBorwein": G.NewBarzilaiBorweinSolver(G.WithClip(0.05)), "AdamW": G.NewAdamW(G.WithLearnRate(0.01))} {
 			p := newPerceptron(t, tensor.Float32, 6)
 			vm := machine(t, p.g, on, Train(s, p.learnables...))
 			p.feed(t)
-			must.Do(t, vm.RunAll())
+			testutil.Do(t, vm.RunAll())
 			first := floats(t, p.read)[0]
 			for range 30 {
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 			}
 			if last := floats(t, p.read)[0]; !(last < first/2) {
 				t.Errorf("%s: the loss goes from %v to %v", name, first, last)
@@ -214,10 +214,10 @@ func TestClipNorm(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		a, want := twoTypes(t)
 		vm := machine(t, a, on)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		norm := 0.0
 		for _, n := range want {
-			for _, x := range floats(t, must.Get[G.Value](t)(n.Grad())) {
+			for _, x := range floats(t, testutil.Get[G.Value](t)(n.Grad())) {
 				norm += x * x
 			}
 		}
@@ -228,10 +228,10 @@ func TestClipNorm(t *testing.T) {
 				s := G.NewVanillaSolver()
 				vm := machine(t, b, on, Train(s, got...), ClipNorm(limit))
 				G.WithLearnRate(rate)(s)
-				must.Do(t, vm.RunAll())
-				must.Do(t, vm.Pull())
+				testutil.Do(t, vm.RunAll())
+				testutil.Do(t, vm.Pull())
 				for i, n := range got {
-					before, after, d := floats(t, want[i].Value()), floats(t, n.Value()), floats(t, must.Get[G.Value](t)(want[i].Grad()))
+					before, after, d := floats(t, want[i].Value()), floats(t, n.Value()), floats(t, testutil.Get[G.Value](t)(want[i].Grad()))
 					for k := range after {
 						if w := before[k] - rate*scale*d[k]; !(math.Abs(after[k]-w) <= tolerance(n.Dtype())*(1+math.Abs(w))) {
 							t.Fatalf("limit %v, %s: element %d is %v, want %v", limit, n.Name(), k, after[k], w)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -22,13 +22,13 @@ type modesGraph struct {
 }
 
 func newModesGraph(t *testing.T, dropout bool) *modesGraph {
-	m, node := &modesGraph{g: G.NewGraph()}, must.Get[*G.Node](t)
+	m, node := &modesGraph{g: G.NewGraph()}, testutil.Get[*G.Node](t)
 	m.x = G.NewMatrix(m.g, tensor.Float64, G.WithName("x"), G.WithShape(6, 4))
 	scale := G.NewMatrix(m.g, tensor.Float64, G.WithName("scale"), G.WithShape(1, 4), G.WithInit(G.Ones()))
 	bias := G.NewMatrix(m.g, tensor.Float64, G.WithName("bias"), G.WithShape(1, 4), G.WithInit(G.Zeroes()))
 	m.learnables = G.Nodes{scale, bias}
 	y, _, _, op, err := G.BatchNorm(m.x, scale, bias, 0.25, normEpsilon)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	m.norm = op
 	if dropout {
 		y = node(G.Dropout(y, 0.5))
@@ -36,7 +36,7 @@ func newModesGraph(t *testing.T, dropout bool) *modesGraph {
 	}
 	loss := node(G.Mean(node(G.Square(node(G.Sub(y, m.x))))))
 	G.Read(loss, &m.loss)
-	must.Get[G.Nodes](t)(G.Grad(loss, m.learnables...))
+	testutil.Get[G.Nodes](t)(G.Grad(loss, m.learnables...))
 	return m
 }
 
@@ -56,15 +56,15 @@ func TestTrainModes(t *testing.T) {
 			for run := range 8 {
 				x := draw(r, tensor.Float64, 6, 4)
 				for _, m := range []*modesGraph{a, b} {
-					must.Do(t, G.Let(m.x, x))
-					must.Do(t, m.norm.SetTraining(run/2 != 2))
+					testutil.Do(t, G.Let(m.x, x))
+					testutil.Do(t, m.norm.SetTraining(run/2 != 2))
 					if dropout {
-						must.Do(t, m.drop.SetTraining(run/2 != 1))
+						testutil.Do(t, m.drop.SetTraining(run/2 != 1))
 					}
 				}
-				must.Do(t, host.RunAll())
-				must.Do(t, s.Step(G.NodesToValueGrads(a.learnables)))
-				must.Do(t, device.RunAll())
+				testutil.Do(t, host.RunAll())
+				testutil.Do(t, s.Step(G.NodesToValueGrads(a.learnables)))
+				testutil.Do(t, device.RunAll())
 				mean, variance := a.norm.Stats()
 				gotMean, gotVariance := b.norm.Stats()
 				equal(t, "running mean", gotMean, mean, 1e-12)
@@ -73,7 +73,7 @@ func TestTrainModes(t *testing.T) {
 					equal(t, "loss", b.loss, a.loss, 1e-9)
 				}
 			}
-			must.Do(t, device.Pull())
+			testutil.Do(t, device.Pull())
 			for i, n := range b.learnables {
 				equal(t, n.Name(), n.Value(), a.learnables[i].Value(), 1e-9)
 			}
@@ -109,22 +109,22 @@ func TestModeBelongsToVM(t *testing.T) {
 			alone, shared := newModesGraph(t, true), newModesGraph(t, true)
 			x := draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)
 			train := func(m *modesGraph) *VM {
-				must.Do(t, G.Let(m.x, x))
+				testutil.Do(t, G.Let(m.x, x))
 				return machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithLearnRate(0.1)), m.learnables...))
 			}
 			a, b := train(alone), train(shared)
 			var other *VM
 			for run := range 4 {
-				must.Do(t, a.RunAll())
-				must.Do(t, b.RunAll())
+				testutil.Do(t, a.RunAll())
+				testutil.Do(t, b.RunAll())
 				equal(t, name+": the loss", shared.loss, alone.loss, 0)
 				if run == 1 {
 					other = machine(t, shared.g, append(c.options, on)...)
 				}
 				if run > 0 && c.evaluates {
-					must.Do(t, b.Pull())
+					testutil.Do(t, b.Pull())
 					want := shared.evaluated(t)
-					must.Do(t, other.RunAll())
+					testutil.Do(t, other.RunAll())
 					equal(t, name+": the loss of an evaluation", shared.loss, G.NewF64(want), 1e-12)
 				}
 				mean, variance := alone.norm.Stats()
@@ -141,12 +141,12 @@ func TestModeFollowsSetTraining(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for name, options := range map[string][]Option{"no option": nil, "ForwardOnly": {ForwardOnly()}, "EvalMode": {EvalMode()}} {
 			m := newModesGraph(t, true)
-			must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)))
+			testutil.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)))
 			set := func(training bool) {
-				must.Do(t, m.norm.SetTraining(training))
-				must.Do(t, m.drop.SetTraining(training))
+				testutil.Do(t, m.norm.SetTraining(training))
+				testutil.Do(t, m.drop.SetTraining(training))
 			}
-			must.Do(t, machine(t, m.g, on).RunAll()) // running moments that differ from those of a batch
+			testutil.Do(t, machine(t, m.g, on).RunAll()) // running moments that differ from those of a batch
 			set(false)
 			vm := machine(t, m.g, append(options, on)...)
 			for run, training := range []bool{false, true, false} {
@@ -154,7 +154,7 @@ func TestModeFollowsSetTraining(t *testing.T) {
 					set(training)
 				}
 				want := m.evaluated(t)
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 				if evaluated := math.Abs(floats(t, m.loss)[0]-want) < 1e-12; evaluated != (!training || name == "EvalMode") {
 					t.Errorf("%s: run %d after SetTraining(%v) evaluates: %v", name, run, training, evaluated)
 				}
@@ -172,7 +172,7 @@ func TestModeOfUserOp(t *testing.T) {
 				t.Errorf("got %v, the error %v, want one with %q", vm, err, want)
 			}
 		}
-		must.Do(t, machine(t, g, on).RunAll())
+		testutil.Do(t, machine(t, g, on).RunAll())
 		equal(t, "value", second.Value(), vector(1, 2), 0)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -18,53 +18,53 @@ import (
 // pushed, and for all after Close.
 func TestPullPush(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node := must.Get[*G.Node](t)
+		node := testutil.Get[*G.Node](t)
 		build := func(opts ...Option) (vm *VM, w, v *G.Node, read *G.Value) {
 			g := G.NewGraph()
 			w = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(2), G.WithValue(vector(1, 2)))
 			v = G.NewVector(g, tensor.Float64, G.WithName("v"), G.WithShape(2), G.WithValue(vector(5, 6)))
 			read = new(G.Value)
 			G.Read(w, read)
-			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(w, v)))), w, v)) // each step takes 1 off
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(w, v)))), w, v)) // each step takes 1 off
 			vm, err := NewVM(g, append([]Option{on, Train(G.NewVanillaSolver(G.WithLearnRate(1)), w, v)}, opts...)...)
-			must.Do(t, err)
+			testutil.Do(t, err)
 			return vm, w, v, read
 		}
 		vm, w, v, read := build()
-		must.Do(t, vm.Pull()) // nothing was run
+		testutil.Do(t, vm.Pull()) // nothing was run
 		own := w.Value()
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "read, before the second step", *read, vector(0, 1), 0)
 		equal(t, "w that was not pulled", w.Value(), vector(1, 2), 0)
-		must.Do(t, vm.Pull(w))
+		testutil.Do(t, vm.Pull(w))
 		equal(t, "w", w.Value(), vector(-1, 0), 0)
 		equal(t, "v that was not pulled", v.Value(), vector(5, 6), 0)
 		if equal(t, "the tensor that w had", own, vector(-1, 0), 0); w.Value() != own {
 			t.Error("Pull bound another value")
 		}
 
-		must.Do(t, G.Let(w, vector(10, 20))) // goes to the device in the next run
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.Pull())
+		testutil.Do(t, G.Let(w, vector(10, 20))) // goes to the device in the next run
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Pull())
 		equal(t, "w after Let", w.Value(), vector(9, 19), 0)
 		equal(t, "v", v.Value(), vector(2, 3), 0)
 
 		w.Value().(*tensor.Dense).Float64s()[0] = 100 // nobody knows
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.Pull())
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Pull())
 		equal(t, "w changed in place", w.Value(), vector(8, 18), 0)
 		w.Value().(*tensor.Dense).Float64s()[0] = 100
-		must.Do(t, vm.Push(w))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Push(w))
+		testutil.Do(t, vm.RunAll())
 		equal(t, "w pushed", *read, vector(100, 18), 0)
 
-		must.Do(t, G.Let(w, vector(7, 7))) // newer than the device's value
-		must.Do(t, vm.Pull())
+		testutil.Do(t, G.Let(w, vector(7, 7))) // newer than the device's value
+		testutil.Do(t, vm.Pull())
 		equal(t, "w after Let and Pull", w.Value(), vector(7, 7), 0)
-		must.Do(t, vm.RunAll())
-		must.Do(t, G.Let(v, vector(50, 60)))
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, G.Let(v, vector(50, 60)))
+		testutil.Do(t, vm.Close())
 		equal(t, "w after Close", w.Value(), vector(6, 6), 0)
 		equal(t, "v bound before Close", v.Value(), vector(50, 60), 0)
 		for _, err := range []error{vm.Pull(), vm.Push(), vm.RunAll()} {
@@ -74,7 +74,7 @@ func TestPullPush(t *testing.T) {
 		}
 
 		vm, _, _, _ = build()
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		for what, err := range map[string]error{
 			"Push of another graph's node": vm.Push(G.NewScalar(G.NewGraph(), tensor.Float64)), "Pull of nil": vm.Pull(nil),
 		} {
@@ -82,7 +82,7 @@ func TestPullPush(t *testing.T) {
 				t.Errorf("%s: the error is %v", what, err)
 			}
 		}
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 	})
 }
 
@@ -91,13 +91,13 @@ func TestPullPush(t *testing.T) {
 func TestPullIntoViews(t *testing.T) {
 	part := func(s ...tensor.Slice) func(*testing.T, *tensor.Dense) *tensor.Dense {
 		return func(t *testing.T, whole *tensor.Dense) *tensor.Dense {
-			return must.Get[tensor.View](t)(whole.Slice(s...)).(*tensor.Dense)
+			return testutil.Get[tensor.View](t)(whole.Slice(s...)).(*tensor.Dense)
 		}
 	}
 	transposed := func(view func(*testing.T, *tensor.Dense) *tensor.Dense) func(*testing.T, *tensor.Dense) *tensor.Dense {
 		return func(t *testing.T, whole *tensor.Dense) *tensor.Dense {
 			v := view(t, whole)
-			must.Do(t, v.T())
+			testutil.Do(t, v.T())
 			return v
 		}
 	}
@@ -112,7 +112,7 @@ func TestPullIntoViews(t *testing.T) {
 			},
 		} {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-				node, what := must.Get[*G.Node](t), fmt.Sprint(name, " of ", dt)
+				node, what := testutil.Get[*G.Node](t), fmt.Sprint(name, " of ", dt)
 				all := tensor.New(tensor.WithShape(5, 6), tensor.WithBacking(tensor.Range(dt, 0, 30)))
 				bound := view(t, all)
 				around, before, inside := elementsOf(t, all), elementsOf(t, bound), map[float64]bool{}
@@ -127,25 +127,25 @@ func TestPullIntoViews(t *testing.T) {
 					return G.NewTensor(g, dt, bound.Dims(), G.WithName("w"), G.WithShape(bound.Shape()...), G.WithValue(bound))
 				}
 				w, x := input(g), input(second)
-				must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(w, w)))), w)) // each step takes 1 off
+				testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(w, w)))), w)) // each step takes 1 off
 				doubled := node(G.Add(x, x))
 				other := machine(t, second, on)
-				must.Do(t, other.RunAll())
-				vm := must.Get[*VM](t)(NewVM(g, on, Train(G.NewVanillaSolver(G.WithLearnRate(0.5)), w)))
-				must.Do(t, vm.RunAll())
-				must.Do(t, vm.Pull())
-				must.Do(t, vm.RunAll())
-				must.Do(t, vm.Close())
-				must.Do(t, other.RunAll())
+				testutil.Do(t, other.RunAll())
+				vm := testutil.Get[*VM](t)(NewVM(g, on, Train(G.NewVanillaSolver(G.WithLearnRate(0.5)), w)))
+				testutil.Do(t, vm.RunAll())
+				testutil.Do(t, vm.Pull())
+				testutil.Do(t, vm.RunAll())
+				testutil.Do(t, vm.Close())
+				testutil.Do(t, other.RunAll())
 				if w.Value() != G.Value(bound) {
 					t.Fatalf("%s: Pull bound another value", what)
 				}
 				decoded := bound
 				if bound.DataSize() == len(before) { // gob decodes no tensor with memory between its elements, and no scalar
 					var file bytes.Buffer
-					must.Do(t, gob.NewEncoder(&file).Encode(bound))
+					testutil.Do(t, gob.NewEncoder(&file).Encode(bound))
 					decoded = new(tensor.Dense)
-					must.Do(t, gob.NewDecoder(&file).Decode(decoded))
+					testutil.Do(t, gob.NewDecoder(&file).Decode(decoded))
 				}
 				for k, x := range elementsOf(t, bound) {
 					if file := elementsOf(t, decoded)[k]; x != before[k]-2 || file != x || floats(t, doubled.Value())[k] != 2*x {
@@ -179,12 +179,12 @@ func elementsOf(t *testing.T, d *tensor.Dense) (list []float64) {
 		list = append(list, number(d.Data()))
 	case 1:
 		for i := range s[0] {
-			list = append(list, number(must.Get[any](t)(d.At(i))))
+			list = append(list, number(testutil.Get[any](t)(d.At(i))))
 		}
 	default:
 		for i := range s[0] {
 			for j := range s[1] {
-				list = append(list, number(must.Get[any](t)(d.At(i, j))))
+				list = append(list, number(testutil.Get[any](t)(d.At(i, j))))
 			}
 		}
 	}
@@ -195,13 +195,13 @@ func elementsOf(t *testing.T, d *tensor.Dense) (list []float64) {
 // tensor too uses them only after a Push.
 func TestPullSeenByOthers(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node := must.Get[*G.Node](t)
+		node := testutil.Get[*G.Node](t)
 		// trained returns a graph of w, with the loss Σw, and what a run reads of w.
 		trained := func(shared *tensor.Dense) (w *G.Node, read *G.Value) {
 			g := G.NewGraph()
 			w, read = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(3), G.WithValue(shared)), new(G.Value)
 			G.Read(node(G.Add(w, w)), read)
-			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w))
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w))
 			return w, read
 		}
 		sgd := func(w *G.Node) Option { return Train(G.NewVanillaSolver(G.WithLearnRate(1)), w) } // each step takes 1 off
@@ -220,27 +220,27 @@ func TestPullSeenByOthers(t *testing.T) {
 			shared := vector(10, 20, 30)
 			w, _ := trained(shared)
 			if strings.Contains(name, "view") {
-				shared = must.Get[tensor.View](t)(shared.Slice(G.S(0, 3))).(*tensor.Dense)
+				shared = testutil.Get[tensor.View](t)(shared.Slice(G.S(0, 3))).(*tensor.Dense)
 			}
 			x, read := trained(shared)
 			first := machine(t, w.Graph(), on, sgd(w))
-			second := must.Get[*VM](t)(NewVM(x.Graph(), append(c.option(x), on)...))
+			second := testutil.Get[*VM](t)(NewVM(x.Graph(), append(c.option(x), on)...))
 			for range c.runs {
-				must.Do(t, second.RunAll())
+				testutil.Do(t, second.RunAll())
 			}
 			if c.pull {
-				must.Do(t, second.Pull())
+				testutil.Do(t, second.Pull())
 			}
-			must.Do(t, first.RunAll())
-			must.Do(t, first.RunAll())
-			must.Do(t, first.Pull())
+			testutil.Do(t, first.RunAll())
+			testutil.Do(t, first.RunAll())
+			testutil.Do(t, first.Pull())
 			err := second.RunAll()
 			if c.want != 0 {
-				must.Do(t, err)
+				testutil.Do(t, err)
 				if got := floats(t, *read)[0]; got != c.want {
 					t.Errorf("%s: the second VM computes with %v, want %v", name, got/2, c.want/2)
 				}
-				must.Do(t, second.Close())
+				testutil.Do(t, second.Close())
 				continue
 			}
 			_, of := second.Snapshot()
@@ -249,9 +249,9 @@ func TestPullSeenByOthers(t *testing.T) {
 					t.Errorf("%s: %s returns the error %v", name, what, err)
 				}
 			}
-			must.Do(t, second.Push(x))
-			must.Do(t, second.RunAll())
-			must.Do(t, second.Close())
+			testutil.Do(t, second.Push(x))
+			testutil.Do(t, second.RunAll())
+			testutil.Do(t, second.Close())
 			equal(t, name, w.Value(), vector(7, 17, 27), 0)
 		}
 	})
@@ -259,23 +259,23 @@ func TestPullSeenByOthers(t *testing.T) {
 
 // Learnables that share memory cannot both be pulled: the first run is an error.
 func TestLearnablesShareMemory(t *testing.T) {
-	node, g, both := must.Get[*G.Node](t), G.NewGraph(), tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4}))
+	node, g, both := testutil.Get[*G.Node](t), G.NewGraph(), tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4}))
 	learnable := func(name string, from, to int) *G.Node {
-		return G.NewVector(g, tensor.Float64, G.WithName(name), G.WithShape(2), G.WithValue(must.Get[tensor.View](t)(both.Slice(G.S(from, to))).(*tensor.Dense)))
+		return G.NewVector(g, tensor.Float64, G.WithName(name), G.WithShape(2), G.WithValue(testutil.Get[tensor.View](t)(both.Slice(G.S(from, to))).(*tensor.Dense)))
 	}
 	v, w := learnable("v", 0, 2), learnable("w", 2, 4)
-	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(v, w)))), v, w))
+	testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(v, w)))), v, w))
 	vm := machine(t, g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), v, w))
-	must.Do(t, vm.RunAll())
-	must.Do(t, vm.Pull())
+	testutil.Do(t, vm.RunAll())
+	testutil.Do(t, vm.Pull())
 	equal(t, "both", both, vector(0, 1, 2, 3), 0)
-	must.Do(t, G.Let(v, must.Get[tensor.View](t)(both.Slice(G.S(1, 3))).(*tensor.Dense)))
+	testutil.Do(t, G.Let(v, testutil.Get[tensor.View](t)(both.Slice(G.S(1, 3))).(*tensor.Dense)))
 	for what, err := range map[string]error{"RunAll": vm.RunAll(), "Pull": vm.Pull(), "Push": vm.Push(v)} {
 		if err == nil || !strings.Contains(err.Error(), "learnables v and w have values in the same memory") {
 			t.Errorf("%s gives the error %v", what, err)
 		}
 	}
-	must.Do(t, G.Let(v, vector(1, 2)))
+	testutil.Do(t, G.Let(v, vector(1, 2)))
 }
 
 // Results that arrive in every third run are those of that run.
@@ -288,8 +288,8 @@ func TestReadEvery(t *testing.T) {
 		for step := range 11 {
 			every.feed(t)
 			third.feed(t)
-			must.Do(t, a.RunAll())
-			must.Do(t, b.RunAll())
+			testutil.Do(t, a.RunAll())
+			testutil.Do(t, b.RunAll())
 			if step%3 == 2 {
 				last = third.loss.Value()
 				equal(t, "loss", third.read, every.read, 0)
@@ -297,8 +297,8 @@ func TestReadEvery(t *testing.T) {
 				t.Errorf("in run %d there are results", step+1)
 			}
 		}
-		must.Do(t, a.Pull())
-		must.Do(t, b.Pull())
+		testutil.Do(t, a.Pull())
+		testutil.Do(t, b.Pull())
 		for i, n := range third.learnables {
 			equal(t, n.Name(), n.Value(), every.learnables[i].Value(), 0)
 		}
@@ -319,10 +319,10 @@ func TestTrainOnTheHost(t *testing.T) {
 		for range 10 {
 			want.feed(t)
 			got.feed(t)
-			must.Do(t, a.RunAll())
-			must.Do(t, b.RunAll())
+			testutil.Do(t, a.RunAll())
+			testutil.Do(t, b.RunAll())
 		}
-		must.Do(t, a.Pull())
+		testutil.Do(t, a.Pull())
 		for i, n := range got.learnables {
 			equal(t, n.Name(), n.Value(), want.learnables[i].Value(), 1e-12)
 		}
@@ -344,7 +344,7 @@ func TestTrainReport(t *testing.T) {
 		p := newPerceptron(t, tensor.Float32, 10)
 		p.feed(t)
 		vm := machine(t, p.g, on, Train(G.NewAdamSolver(), p.learnables...))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		r, updates := vm.Report(), 0
 		for _, s := range r.Steps {
 			if len(s.Nodes) == len(p.learnables) && s.Nodes[0] == "w0" {
@@ -366,7 +366,7 @@ func TestTrainReport(t *testing.T) {
 		p = newPerceptron(t, tensor.Float32, 10)
 		p.feed(t)
 		d := p.learnables[0].Deriv()
-		must.Do(t, machine(t, p.g, on, Train(G.NewAdamSolver(), p.learnables...), Keep(d)).RunAll())
+		testutil.Do(t, machine(t, p.g, on, Train(G.NewAdamSolver(), p.learnables...), Keep(d)).RunAll())
 		if d.Value() == nil {
 			t.Error("the gradient that is kept is not on the host")
 		}
@@ -379,8 +379,8 @@ func TestTrainErrors(t *testing.T) {
 	used := G.NewAdamSolver()
 	vm := machine(t, p.g, OnHost())
 	p.feed(t)
-	must.Do(t, vm.RunAll())
-	must.Do(t, used.Step(G.NodesToValueGrads(p.learnables)))
+	testutil.Do(t, vm.RunAll())
+	testutil.Do(t, used.Step(G.NodesToValueGrads(p.learnables)))
 	ints := G.NewVector(p.g, tensor.Int, G.WithName("ints"), G.WithShape(2))
 	s, w := G.NewVanillaSolver(), p.learnables[0]
 	for want, opts := range map[string][]Option{
@@ -407,7 +407,7 @@ func TestTrainErrors(t *testing.T) {
 		if vm, err := NewVM(p.g, append(opts, OnHost())...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got the error %v, want one with %q", err, want)
 			if err == nil {
-				must.Do(t, vm.Close())
+				testutil.Do(t, vm.Close())
 			}
 		}
 	}
@@ -416,17 +416,17 @@ func TestTrainErrors(t *testing.T) {
 	q.feed(t)
 	w = q.learnables[0]
 	vm = machine(t, q.g, OnHost(), Train(s, q.learnables...))
-	must.Do(t, vm.RunAll())
-	must.Do(t, vm.Pull())
+	testutil.Do(t, vm.RunAll())
+	testutil.Do(t, vm.Pull())
 	pulled := w.Value()
-	must.Do(t, G.Let(w, draw(q.r, tensor.Float64, 9, 21)))
+	testutil.Do(t, G.Let(w, draw(q.r, tensor.Float64, 9, 21)))
 	G.WithClip(3)(s)
 	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "uses other options") {
 		t.Errorf("a solver that clips all at once gives the error %v", err)
 	}
-	must.Do(t, G.Let(w, pulled))
+	testutil.Do(t, G.Let(w, pulled))
 	none := G.NewVector(q.g, tensor.Float64, G.WithName("none"), G.WithShape(3))
-	must.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(G.Must(G.Square(none)))), none))
+	testutil.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(G.Must(G.Square(none)))), none))
 	vm = machine(t, q.g, OnHost(), Train(G.NewVanillaSolver(), none))
 	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "none has no value") {
 		t.Errorf("a learnable without value gives the error %v", err)
@@ -437,14 +437,14 @@ func TestTrainErrors(t *testing.T) {
 func TestReadPartOfLearnable(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-			node, g := must.Get[*G.Node](t), G.NewGraph()
+			node, g := testutil.Get[*G.Node](t), G.NewGraph()
 			w := G.NewVector(g, dt, G.WithName("w"), G.WithShape(7), G.WithInit(G.RangedFrom(1)))
 			var part G.Value
 			G.Read(node(G.Slice(w, G.S(1, 4))), &part)
-			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
 			vm := machine(t, g, on, Train(G.NewVanillaSolver(G.WithLearnRate(1)), w))
 			for step := range 3 {
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 				d := float64(step)
 				equal(t, "the part", part, vector(2-d, 3-d, 4-d), 0)
 			}
@@ -455,12 +455,12 @@ func TestReadPartOfLearnable(t *testing.T) {
 // Where UnsafeLet sets slices, the parameters and what the solver keeps of them stay.
 func TestTrainWhileSlicesChange(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node := must.Get[*G.Node](t)
+		node := testutil.Get[*G.Node](t)
 		build := func() (g *G.ExprGraph, w, part *G.Node) {
 			g = G.NewGraph()
 			w = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
 			part = node(G.Slice(w, G.S(0, 3)))
-			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(w)))), w))
+			testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(w)))), w))
 			return g, w, part
 		}
 		a, want, _ := build()
@@ -468,12 +468,12 @@ func TestTrainWhileSlicesChange(t *testing.T) {
 		s := func() G.Solver { return G.NewAdamSolver(G.WithLearnRate(0.1)) }
 		whole, sliced := machine(t, a, on, Train(s(), want)), machine(t, b, on, Train(s(), got))
 		for step := range 6 {
-			must.Do(t, G.UnsafeLet(part, G.S(step%3, step%3+3)))
-			must.Do(t, whole.RunAll())
-			must.Do(t, sliced.RunAll())
+			testutil.Do(t, G.UnsafeLet(part, G.S(step%3, step%3+3)))
+			testutil.Do(t, whole.RunAll())
+			testutil.Do(t, sliced.RunAll())
 		}
-		must.Do(t, whole.Pull())
-		must.Do(t, sliced.Pull())
+		testutil.Do(t, whole.Pull())
+		testutil.Do(t, sliced.Pull())
 		equal(t, "w", got.Value(), want.Value(), 0)
 	})
 }

@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"github.com/chewxy/hm"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -73,11 +74,11 @@ func (p plannedOp) Plan(dev kernels.Device) (*kernels.Plan, error) { return p.pl
 type functionOp struct {
 	plannedOp
 	f       func() (expr.Func, bool)
-	product func() (kernels.Product, bool)
+	product func() (gemm.Product, bool)
 }
 
-func (f functionOp) Pointwise() (expr.Func, bool)     { return f.f() }
-func (f functionOp) Product() (kernels.Product, bool) { return f.product() }
+func (f functionOp) Pointwise() (expr.Func, bool)  { return f.f() }
+func (f functionOp) Product() (gemm.Product, bool) { return f.product() }
 
 // modeOp is one that trains.
 type modeOp struct{ userOp }
@@ -89,9 +90,9 @@ func applied(t *testing.T, op G.Op) (g *G.ExprGraph, first, second *G.Node, read
 	t.Helper()
 	g, read = G.NewGraph(), new(G.Value)
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(2), G.WithValue(vector(1, 2)))
-	first = must.Get[*G.Node](t)(G.Tanh(x))
+	first = testutil.Get[*G.Node](t)(G.Tanh(x))
 	G.Read(first, read)
-	return g, first, must.Get[*G.Node](t)(G.ApplyOp(op, x)), read
+	return g, first, testutil.Get[*G.Node](t)(G.ApplyOp(op, x)), read
 }
 
 // The result of an op is checked against its node before anything of the run is handed over.
@@ -120,12 +121,12 @@ func TestWrongValues(t *testing.T) {
 					return in[0], nil
 				}))
 				if !last {
-					must.Get[*G.Node](t)(G.Square(second))
+					testutil.Get[*G.Node](t)(G.Square(second))
 				}
 				vm := machine(t, g, on)
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 				bound, bits := first.Value(), floats(t, *read)
-				must.Do(t, G.Let(g.ByName("x")[0], vector(3, 4)))
+				testutil.Do(t, G.Let(g.ByName("x")[0], vector(3, 4)))
 				bad = true
 				if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "node userOp(") {
 					t.Errorf("got the error %v, want one with %q", err, want)
@@ -134,7 +135,7 @@ func TestWrongValues(t *testing.T) {
 					t.Errorf("%s: a run that failed changed values", want)
 				}
 				bad = false
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 			}
 		}
 	})
@@ -146,7 +147,7 @@ func TestValueOfAnotherShape(t *testing.T) {
 		g, _, second, _ := applied(t, doing(func(...G.Value) (G.Value, error) {
 			return tensor.New(tensor.WithShape(2, 1), tensor.WithBacking([]float64{5, 6})), nil
 		}))
-		must.Do(t, machine(t, g, on).RunAll())
+		testutil.Do(t, machine(t, g, on).RunAll())
 		if v := second.Value(); !v.Shape().Eq(tensor.Shape{2}) {
 			t.Errorf("got shape %v, want (2)", v.Shape())
 		}
@@ -161,7 +162,7 @@ func TestWrongPlans(t *testing.T) {
 				return &kernels.Plan{Inputs: []int64{16}, Out: 16, Launches: []kernels.Launch{l}}, nil
 			}
 		}
-		none := func() (kernels.Product, bool) { return kernels.Product{}, false }
+		none := func() (gemm.Product, bool) { return gemm.Product{}, false }
 		good := plannedOp{plan: func(dev kernels.Device) (*kernels.Plan, error) { return nil, errors.New("its plan is used") }}
 		for want, op := range map[string]G.Op{
 			"its Plan panicked: boom":             plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) { panic("boom") }},
@@ -188,7 +189,7 @@ func TestWrongPlans(t *testing.T) {
 			}
 		}
 		// A product whose description panics is taken for what its plan computes.
-		g, _, _, _ := applied(t, functionOp{good, func() (expr.Func, bool) { return expr.Func{}, false }, func() (kernels.Product, bool) { panic("boom") }})
+		g, _, _, _ := applied(t, functionOp{good, func() (expr.Func, bool) { return expr.Func{}, false }, func() (gemm.Product, bool) { panic("boom") }})
 		if _, err := NewVM(g, on); err == nil || !strings.Contains(err.Error(), "its plan is used") {
 			t.Errorf("got the error %v", err)
 		}
@@ -259,7 +260,7 @@ func TestWrongSolversAndWriters(t *testing.T) {
 			t.Errorf("got the error %v, want one with %q", err, want)
 		}
 	}
-	must.Do(t, machine(t, g, OnHost(), Log(nil)).RunAll())
+	testutil.Do(t, machine(t, g, OnHost(), Log(nil)).RunAll())
 }
 
 // An op, a log and a writer may query the VM that calls them.
@@ -277,9 +278,9 @@ func TestVMAskedWhileItRuns(t *testing.T) {
 		g, _, _, _ := applied(t, doing(func(in ...G.Value) (G.Value, error) { ask(); return in[0], nil }))
 		writer := askingWriter{ask}
 		vm = machine(t, g, on, Log(log.New(writer, "", 0)))
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.Explain(writer))
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Explain(writer))
 		var runs []int
 		for _, r := range reports {
 			runs = append(runs, r.Runs)
@@ -304,9 +305,9 @@ func TestOpWithoutName(t *testing.T) {
 	g, _, _, _ := applied(t, userOp{d})
 	d.name = func() string { panic("boom") }
 	vm := machine(t, g, OnHost())
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	var text bytes.Buffer
-	must.Do(t, vm.Explain(&text))
+	testutil.Do(t, vm.Explain(&text))
 	for what, s := range map[string]string{"the report": vm.Report().String(), "Explain": text.String()} {
 		if !strings.Contains(s, "boom") {
 			t.Errorf("%s does not say what is wrong with the op: %s", what, s)
@@ -318,7 +319,7 @@ func TestOpWithoutName(t *testing.T) {
 func TestUnnamedNodes(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float32, G.WithShape(2, 3), G.WithName(""))
-	y := must.Get[*G.Node](t)(G.Tanh(x))
+	y := testutil.Get[*G.Node](t)(G.Tanh(x))
 	vm := machine(t, g, OnHost())
 	err := vm.RunAll()
 	if want := "cudaops: input (unnamed, Matrix float32 of shape (2, 3)) has no value: set it with gorgonia.Let"; err == nil || err.Error() != want {
@@ -330,7 +331,7 @@ func TestUnnamedNodes(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 	var explained bytes.Buffer
-	must.Do(t, vm.Explain(&explained))
+	testutil.Do(t, vm.Explain(&explained))
 	if strings.Contains(explained.String(), "%!") {
 		t.Errorf("got %s", &explained)
 	}
@@ -346,19 +347,19 @@ func TestLetNothing(t *testing.T) {
 			t.Errorf("Let of a %T gives %v", v, err)
 		}
 	}
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 }
 
 // Constants of Gorgonia are inputs of Stheno's ops, with the gradients of the others.
 func TestConstantInputs(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		node, g := must.Get[*G.Node](t), G.NewGraph()
+		node, g := testutil.Get[*G.Node](t), G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3), G.WithValue(vector(1, 2, 3)))
 		y := node(ops.Scale(node(ops.Add(G.NewConstant(vector(10, 20, 30)), x)), G.NewConstant(2.0)))
 		cost := node(ops.Sum(node(ops.Map("a*b", y, G.NewConstant(vector(1, 10, 100))))))
-		must.Get[G.Nodes](t)(G.Grad(cost, x))
-		must.Do(t, machine(t, g, on, Keep(y)).RunAll())
+		testutil.Get[G.Nodes](t)(G.Grad(cost, x))
+		testutil.Do(t, machine(t, g, on, Keep(y)).RunAll())
 		equal(t, "y", y.Value(), vector(22, 44, 66), 0)
-		equal(t, "gradient", must.Get[G.Value](t)(x.Grad()), vector(2, 20, 200), 0)
+		equal(t, "gradient", testutil.Get[G.Value](t)(x.Grad()), vector(2, 20, 200), 0)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -12,7 +12,7 @@ import (
 
 // chain returns a graph of consecutive nodes on vectors of 8 elements, with alternating ops of Stheno and Gorgonia.
 func chain(t testing.TB, nodes int) *G.ExprGraph {
-	node, g := must.Get[*G.Node](t), G.NewGraph()
+	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(8), G.WithValue(tensor.New(tensor.WithBacking(make([]float64, 8)))))
 	for y := x; len(g.AllNodes()) < nodes; {
 		if y = node(ops.Add(y, x)); len(g.AllNodes()) < nodes {
@@ -27,18 +27,18 @@ func BenchmarkNewVM(b *testing.B) {
 	g := chain(b, 16000)
 	for b.Loop() {
 		vm, err := NewVM(g, OnHost())
-		must.Do(b, err)
-		must.Do(b, vm.Close())
+		testutil.Do(b, err)
+		testutil.Do(b, vm.Close())
 	}
 }
 
 // A run of 50 tiny nodes should take 15 us: the machine's overhead plus the Go bodies.
 func BenchmarkRunTinyNodes(b *testing.B) {
 	vm, err := NewVM(chain(b, 50), OnHost())
-	must.Do(b, err)
+	testutil.Do(b, err)
 	defer vm.Close()
 	for b.Loop() {
-		must.Do(b, vm.RunAll())
+		testutil.Do(b, vm.RunAll())
 		vm.Reset()
 	}
 }
@@ -50,11 +50,11 @@ func BenchmarkRunOnNothing(b *testing.B) {
 	out := new(G.Value)
 	G.Read(g.Roots()[0], out)
 	vm, err := newVM(g, &config{}, &nothing{exectest.Recorder{For: exectest.H200}})
-	must.Do(b, err)
+	testutil.Do(b, err)
 	defer vm.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		must.Do(b, vm.RunAll())
+		testutil.Do(b, vm.RunAll())
 	}
 }
 

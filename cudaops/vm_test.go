@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -19,18 +19,18 @@ func TestEqualsTapeMachine(t *testing.T) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			a, b := newMLP(t, dt, 7, 5, 9, 3), newMLP(t, dt, 7, 5, 9, 3)
 			tape := tapeMachine(t, a.g)
-			must.Do(t, tape.RunAll())
-			must.Do(t, machine(t, b.g, on).RunAll())
+			testutil.Do(t, tape.RunAll())
+			testutil.Do(t, machine(t, b.g, on).RunAll())
 			equal(t, "cost", b.cost.Value(), a.cost.Value(), tolerance(dt))
 			equal(t, "cost as read", b.costRead, a.costRead, tolerance(dt))
 			for i, w := range b.weights {
-				got, want := must.Get[G.Value](t)(w.Grad()), must.Get[G.Value](t)(a.weights[i].Grad())
+				got, want := testutil.Get[G.Value](t)(w.Grad()), testutil.Get[G.Value](t)(a.weights[i].Grad())
 				if !got.Shape().Eq(want.Shape()) {
 					t.Errorf("gradient of %v has shape %v, want %v", w, got.Shape(), want.Shape())
 				}
 				equal(t, "gradient of "+w.Name(), got, want, tolerance(dt))
 			}
-			must.Do(t, tape.Close())
+			testutil.Do(t, tape.Close())
 		}
 	})
 }
@@ -49,15 +49,15 @@ func TestTrainingEqualsTapeMachine(t *testing.T) {
 				defer vm.Close()
 				var costs []float64
 				for range 15 {
-					must.Do(t, vm.RunAll())
-					must.Do(t, s.Step(G.NodesToValueGrads(m.weights)))
+					testutil.Do(t, vm.RunAll())
+					testutil.Do(t, s.Step(G.NodesToValueGrads(m.weights)))
 					vm.Reset()
 					costs = append(costs, floats(t, m.costRead)...)
 				}
 				return costs, m
 			}
 			want, a := train(func(m *mlp) G.VM { return tapeMachine(t, m.g, G.BindDualValues(m.weights...)) })
-			got, b := train(func(m *mlp) G.VM { return must.Get[*VM](t)(NewVM(m.g, on)) })
+			got, b := train(func(m *mlp) G.VM { return testutil.Get[*VM](t)(NewVM(m.g, on)) })
 			for i := range want {
 				if math.Abs(got[i]-want[i]) > 1e-9 {
 					t.Fatalf("%s: cost of step %d is %v, want %v", name, i, got[i], want[i])
@@ -77,18 +77,18 @@ func TestRunAgain(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, a, b, z := sum2(t, 3)
 		av := vector(1, 2, 3)
-		must.Do(t, G.Let(a, av))
-		must.Do(t, G.Let(b, vector(10, 20, 30)))
+		testutil.Do(t, G.Let(a, av))
+		testutil.Do(t, G.Let(b, vector(10, 20, 30)))
 		vm := machine(t, g, on)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		first := z.Value()
 		equal(t, "z", first, vector(11, 22, 33), 0)
 		av.Set(0, 5.0) // in place
 		vm.Reset()
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		equal(t, "z after a change in place", z.Value(), vector(15, 22, 33), 0)
-		must.Do(t, G.Let(b, vector(0, 0, 1)))
-		must.Do(t, vm.RunAll()) // without Reset
+		testutil.Do(t, G.Let(b, vector(0, 0, 1)))
+		testutil.Do(t, vm.RunAll()) // without Reset
 		equal(t, "z after Let", z.Value(), vector(5, 2, 4), 0)
 		equal(t, "the first value", first, vector(11, 22, 33), 0)
 		equal(t, "input a", a.Value(), vector(5, 2, 3), 0)
@@ -101,11 +101,11 @@ func TestRunAgain(t *testing.T) {
 func TestKeep(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newMLP(t, tensor.Float64, 3, 4, 5, 2)
-		must.Do(t, machine(t, m.g, on).RunAll())
+		testutil.Do(t, machine(t, m.g, on).RunAll())
 		if m.hidden.Value() != nil {
 			t.Error("an intermediate value is bound although nobody asked")
 		}
-		must.Do(t, machine(t, m.g, on, Keep(m.hidden)).RunAll())
+		testutil.Do(t, machine(t, m.g, on, Keep(m.hidden)).RunAll())
 		if got := m.hidden.Value(); got == nil || !got.Shape().Eq(tensor.Shape{3, 5}) {
 			t.Errorf("Keep gives %v", got)
 		}
@@ -124,7 +124,7 @@ func TestUnsetInput(t *testing.T) {
 		g, a, b, z := sum2(t, 2)
 		var into G.Value
 		G.Read(z, &into)
-		must.Do(t, G.Let(a, vector(1, 2)))
+		testutil.Do(t, G.Let(a, vector(1, 2)))
 		vm := machine(t, g, on)
 		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "input b has no value") {
 			t.Fatalf("a run without b gives %v", err)
@@ -133,10 +133,10 @@ func TestUnsetInput(t *testing.T) {
 			t.Error("a run that failed left values")
 		}
 		bv := tensor.New(tensor.WithShape(2), tensor.WithBacking([]float64{1, 2}))
-		must.Do(t, G.Let(b, bv))
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, G.Let(b, bv))
+		testutil.Do(t, vm.RunAll())
 		equal(t, "z", z.Value(), vector(2, 4), 0)
-		must.Do(t, bv.Reshape(1, 2, 1))
+		testutil.Do(t, bv.Reshape(1, 2, 1))
 		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "input b") || !strings.Contains(err.Error(), "(1, 2, 1)") {
 			t.Errorf("a value of another shape gives %v", err)
 		}
@@ -146,8 +146,8 @@ func TestUnsetInput(t *testing.T) {
 func TestStrict(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newMLP(t, tensor.Float64, 3, 4, 5, 2)
-		must.Do(t, machine(t, m.g, on, Strict()).RunAll())
-		n := must.Get[*G.Node](t)(foreign(m.hidden))
+		testutil.Do(t, machine(t, m.g, on, Strict()).RunAll())
+		n := testutil.Get[*G.Node](t)(foreign(m.hidden))
 		_, err := NewVM(m.g, on, Strict())
 		if err == nil {
 			t.Fatal("Strict takes a graph with an op that has no kernel")
@@ -159,10 +159,10 @@ func TestStrict(t *testing.T) {
 		}
 		g, a, b, z := sum2(t, 2)
 		var into G.Value
-		G.Read(must.Get[*G.Node](t)(G.Reshape(z, tensor.Shape{2, 1})), &into)
-		must.Do(t, G.Let(a, vector(1, 2)))
-		must.Do(t, G.Let(b, vector(1, 2)))
-		must.Do(t, machine(t, g, on, Strict()).RunAll())
+		G.Read(testutil.Get[*G.Node](t)(G.Reshape(z, tensor.Shape{2, 1})), &into)
+		testutil.Do(t, G.Let(a, vector(1, 2)))
+		testutil.Do(t, G.Let(b, vector(1, 2)))
+		testutil.Do(t, machine(t, g, on, Strict()).RunAll())
 		equal(t, "read", into, vector(2, 4), 0)
 	})
 }
@@ -170,19 +170,19 @@ func TestStrict(t *testing.T) {
 func TestClose(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, a, b, z := sum2(t, 2)
-		must.Do(t, G.Let(a, vector(1, 2)))
-		must.Do(t, G.Let(b, vector(1, 2)))
-		vm := must.Get[*VM](t)(NewVM(g, on))
-		must.Do(t, vm.RunAll())
-		must.Do(t, vm.Close())
-		must.Do(t, vm.Close())
+		testutil.Do(t, G.Let(a, vector(1, 2)))
+		testutil.Do(t, G.Let(b, vector(1, 2)))
+		vm := testutil.Get[*VM](t)(NewVM(g, on))
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "Close") {
 			t.Errorf("RunAll after Close gives %v", err)
 		}
 		equal(t, "z after Close", z.Value(), vector(2, 4), 0)
 		_ = vm.Report().String()
 	})
-	must.Do(t, (*VM)(nil).Close())
+	testutil.Do(t, (*VM)(nil).Close())
 }
 
 func TestConcurrentVMs(t *testing.T) {
@@ -212,11 +212,11 @@ func TestConcurrentVMs(t *testing.T) {
 		wg.Wait()
 		close(errs)
 		for err := range errs {
-			must.Do(t, err)
+			testutil.Do(t, err)
 		}
 		for i, m := range graphs {
 			want := newMLP(t, tensor.Float64, 4+i, 5, 6, 3)
-			must.Do(t, machine(t, want.g, on).RunAll())
+			testutil.Do(t, machine(t, want.g, on).RunAll())
 			equal(t, "cost", m.cost.Value(), want.cost.Value(), 0)
 		}
 	})
@@ -245,12 +245,12 @@ func TestOneVMTwoGoroutines(t *testing.T) {
 func TestTwoVMsOneGraph(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, a, b, z := sum2(t, 2)
-		must.Do(t, G.Let(a, vector(1, 2)))
-		must.Do(t, G.Let(b, vector(1, 2)))
+		testutil.Do(t, G.Let(a, vector(1, 2)))
+		testutil.Do(t, G.Let(b, vector(1, 2)))
 		one, two := machine(t, g, on), machine(t, g, OnHost())
-		must.Do(t, one.RunAll())
-		must.Do(t, two.RunAll())
-		must.Do(t, one.RunAll())
+		testutil.Do(t, one.RunAll())
+		testutil.Do(t, two.RunAll())
+		testutil.Do(t, one.RunAll())
 		equal(t, "z", z.Value(), vector(2, 4), 0)
 	})
 }
@@ -262,7 +262,7 @@ func TestTooLarge(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "want at most 140737488355328 bytes") || z.Value() != nil {
 			t.Errorf("2^58 elements give %v", err)
 		}
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 	})
 }
 
@@ -282,7 +282,7 @@ func TestBadGraphs(t *testing.T) {
 		}
 		_ = vm.Report()
 		vm.Reset()
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 	}
 }
 
@@ -320,10 +320,10 @@ func TestChainReusesMemory(t *testing.T) {
 	two := G.NewScalar(g, tensor.Float64, G.WithName("two"), G.WithValue(2.0))
 	y := x
 	for range length {
-		y = must.Get[*G.Node](t)(ops.Scale(y, two))
+		y = testutil.Get[*G.Node](t)(ops.Scale(y, two))
 	}
 	vm := machine(t, g, OnHost())
-	must.Do(t, vm.RunAll())
+	testutil.Do(t, vm.RunAll())
 	if got := floats(t, y.Value())[n-1]; got != math.Ldexp(1, length) {
 		t.Errorf("2^%d comes out as %v", length, got)
 	}
@@ -338,14 +338,14 @@ func TestMapsInPlace(t *testing.T) {
 		const n = 1 << 12
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(n), G.WithValue(tensor.Ones(tensor.Float64, n)))
-		w := must.Get[*G.Node](t)(ops.WindowSum(x, 1, ops.Same()))
-		y := must.Get[*G.Node](t)(G.Square(w)) // overwrites w
-		z := must.Get[*G.Node](t)(ops.WindowSum(y, 1, ops.Same()))
-		u := must.Get[*G.Node](t)(ops.Add(y, z)) // overwrites z, since y is read
+		w := testutil.Get[*G.Node](t)(ops.WindowSum(x, 1, ops.Same()))
+		y := testutil.Get[*G.Node](t)(G.Square(w)) // overwrites w
+		z := testutil.Get[*G.Node](t)(ops.WindowSum(y, 1, ops.Same()))
+		u := testutil.Get[*G.Node](t)(ops.Add(y, z)) // overwrites z, since y is read
 		var read G.Value
 		G.Read(y, &read)
 		vm := machine(t, g, on)
-		must.Do(t, vm.RunAll())
+		testutil.Do(t, vm.RunAll())
 		if y, u := floats(t, read)[n/2], floats(t, u.Value())[n/2]; y != 9 || u != 36 {
 			t.Errorf("got %v and %v, want 9 and 36", y, u)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
@@ -190,7 +190,7 @@ func (vm *VM) log(done *shown) error {
 		return nil
 	}
 	r := vm.report(done)
-	return safely.Call("the log's writer", func() error {
+	return guard.Recover("the log's writer", func() error {
 		for i, s := range r.Steps {
 			to.Printf("step %d of %d: %s on %s: %s, %v", i+1, len(r.Steps), covered(s.Nodes), s.Where, s.Op, s.Time)
 		}

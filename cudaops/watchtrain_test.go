@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -20,23 +20,23 @@ type logs struct {
 }
 
 func newLogs(t testing.TB, dt tensor.Dtype) *logs {
-	node, l := must.Get[*G.Node](t), &logs{g: G.NewGraph()}
+	node, l := testutil.Get[*G.Node](t), &logs{g: G.NewGraph()}
 	l.x = G.NewVector(l.g, dt, G.WithName("x"), G.WithShape(3))
 	l.w = G.NewVector(l.g, dt, G.WithName("w"), G.WithShape(3), G.WithInit(G.Ones()))
 	l.log = node(G.Log(l.x))
 	loss := node(G.Sum(node(G.Square(node(G.HadamardProd(l.log, l.w))))))
 	G.Read(loss, &l.loss)
-	must.Get[G.Nodes](t)(G.Grad(loss, l.w))
+	testutil.Get[G.Nodes](t)(G.Grad(loss, l.w))
 	return l
 }
 
 // feed binds three numbers, given in float64.
 func (l *logs) feed(t testing.TB, dt tensor.Dtype, x ...float64) {
 	if dt == tensor.Float64 {
-		must.Do(t, G.Let(l.x, vector(x...)))
+		testutil.Do(t, G.Let(l.x, vector(x...)))
 		return
 	}
-	must.Do(t, G.Let(l.x, tensor.New(tensor.WithBacking([]float32{float32(x[0]), float32(x[1]), float32(x[2])}))))
+	testutil.Do(t, G.Let(l.x, tensor.New(tensor.WithBacking([]float32{float32(x[0]), float32(x[1]), float32(x[2])}))))
 }
 
 // A step that would make a NaN, or an infinity, is not made: the error names the step and the
@@ -50,8 +50,8 @@ func TestWatchTrain(t *testing.T) {
 			vm := machine(t, l.g, on, Seed(1), Train(s, l.w), Watch(NaN|Inf), ReadEvery(5))
 			refused := func(what string, change func(), node, input *G.Node, element int, texts ...string) {
 				t.Helper()
-				before := must.Get[*Snapshot](t)(vm.Snapshot())
-				seen := must.Get[G.Value](t)(G.CloneValue(l.loss))
+				before := testutil.Get[*Snapshot](t)(vm.Snapshot())
+				seen := testutil.Get[G.Value](t)(G.CloneValue(l.loss))
 				change()
 				err := vm.RunAll()
 				var bad *NotFinite
@@ -64,16 +64,16 @@ func TestWatchTrain(t *testing.T) {
 					}
 				}
 				equal(t, "the loss that was read", l.loss, seen, 0)
-				after := must.Get[*Snapshot](t)(vm.Snapshot())
+				after := testutil.Get[*Snapshot](t)(vm.Snapshot())
 				before.Learnables[0].Value, before.Options = after.Learnables[0].Value, after.Options // a Let changes it
 				sameSnapshot(t, "after a step that was not made", after, before)
 			}
 			both := func(x ...float64) {
 				smooth.feed(t, dt, x...)
 				l.feed(t, dt, x...)
-				must.Do(t, want.RunAll())
-				must.Do(t, vm.RunAll())
-				sameSnapshot(t, "a watched run", must.Get[*Snapshot](t)(vm.Snapshot()), must.Get[*Snapshot](t)(want.Snapshot()))
+				testutil.Do(t, want.RunAll())
+				testutil.Do(t, vm.RunAll())
+				sameSnapshot(t, "a watched run", testutil.Get[*Snapshot](t)(vm.Snapshot()), testutil.Get[*Snapshot](t)(want.Snapshot()))
 			}
 			both(2, 3, 4)
 			both(3, 3, 4)
@@ -81,17 +81,17 @@ func TestWatchTrain(t *testing.T) {
 			refused("NaN", func() { l.feed(t, dt, 2, 3, -4) }, l.log, nil, 2, "made by step")
 			refused("NaN", func() { l.feed(t, dt, 2, math.NaN(), -4) }, l.log, l.x, 1, "out of that in x")
 			refused("Inf", func() { l.feed(t, dt, 0, 3, 4) }, l.log, nil, 0)
-			w := must.Get[*Snapshot](t)(vm.Snapshot()).Learnables[0].Value
+			w := testutil.Get[*Snapshot](t)(vm.Snapshot()).Learnables[0].Value
 			l.feed(t, dt, 2, 3, 4)
 			refused("Inf", func() { G.WithLearnRate(math.Inf(1))(s) }, l.w, nil, 0, "made by the step of *gorgonia.AdamSolver")
 			G.WithLearnRate(0.1)(s)
-			sameSnapshot(t, "the parameters", must.Get[*Snapshot](t)(vm.Snapshot()), must.Get[*Snapshot](t)(want.Snapshot()))
+			sameSnapshot(t, "the parameters", testutil.Get[*Snapshot](t)(vm.Snapshot()), testutil.Get[*Snapshot](t)(want.Snapshot()))
 			both(4, 3, 2)
 
 			l.feed(t, dt, 2, 3, 4)
-			nan := must.Get[G.Value](t)(G.CloneValue(w)).(*tensor.Dense)
-			must.Do(t, nan.Memset(map[tensor.Dtype]any{tensor.Float32: float32(math.NaN()), tensor.Float64: math.NaN()}[dt]))
-			must.Do(t, G.Let(l.w, nan))
+			nan := testutil.Get[G.Value](t)(G.CloneValue(w)).(*tensor.Dense)
+			testutil.Do(t, nan.Memset(map[tensor.Dtype]any{tensor.Float32: float32(math.NaN()), tensor.Float64: math.NaN()}[dt]))
+			testutil.Do(t, G.Let(l.w, nan))
 			var bad *NotFinite
 			if err := vm.RunAll(); !errors.As(err, &bad) || bad.Input != l.w || bad.Run != 5 {
 				t.Errorf("a NaN in a learnable gives the error %v", err)
@@ -109,10 +109,10 @@ func TestWatchChangesNothing(t *testing.T) {
 			vm := machine(t, m.g, append(opts, on, Seed(5), Train(G.NewAdamSolver(), m.learnables...))...)
 			r := rand.New(rand.NewPCG(1, 2))
 			for range 6 {
-				must.Do(t, G.Let(m.x, draw(r, tensor.Float64, 6, 4)))
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, G.Let(m.x, draw(r, tensor.Float64, 6, 4)))
+				testutil.Do(t, vm.RunAll())
 			}
-			states = append(states, must.Get[*Snapshot](t)(vm.Snapshot()))
+			states = append(states, testutil.Get[*Snapshot](t)(vm.Snapshot()))
 		}
 		sameSnapshot(t, "watched", states[1], states[0])
 
@@ -122,9 +122,9 @@ func TestWatchChangesNothing(t *testing.T) {
 			vm := machine(t, p.g, append(opts, on, Train(G.NewMomentum(), p.learnables...), ClipNorm(0.5))...)
 			for range 6 {
 				p.feed(t)
-				must.Do(t, vm.RunAll())
+				testutil.Do(t, vm.RunAll())
 			}
-			must.Do(t, vm.Pull())
+			testutil.Do(t, vm.Pull())
 			params = append(params, p.learnables)
 		}
 		for i, n := range params[1] {
@@ -138,8 +138,8 @@ func TestWatchTrainOnTheHost(t *testing.T) {
 	l := newLogs(t, tensor.Float64)
 	vm := machine(t, l.g, OnHost(), Train(otherSolver{G.NewVanillaSolver()}, l.w), Watch(NaN))
 	l.feed(t, tensor.Float64, 1, 2, 3)
-	must.Do(t, vm.RunAll())
-	before := must.Get[G.Value](t)(G.CloneValue(l.w.Value()))
+	testutil.Do(t, vm.RunAll())
+	before := testutil.Get[G.Value](t)(G.CloneValue(l.w.Value()))
 	l.feed(t, tensor.Float64, 1, 2, -3)
 	var bad *NotFinite
 	if err := vm.RunAll(); !errors.As(err, &bad) || bad.Run != 2 || bad.Node != l.log {

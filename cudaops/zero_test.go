@@ -4,18 +4,18 @@ import (
 	"math"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 // Zero values and nils are errors of sessions, and nothing panics.
 func TestSessionSurvives(t *testing.T) {
 	s, other, closed := OpenHost(), OpenHost(), OpenHost()
-	must.Do(t, closed.Close())
-	must.Survive(t, map[string]any{"Open": Open, "OpenHost": OpenHost, "Session.Close": nil},
-		s, closed, must.Get[*Buffer](t)(s.Alloc(8)), must.Get[*Buffer](t)(other.Alloc(8)), make([]byte, 4), make([]byte, 400),
+	testutil.Do(t, closed.Close())
+	testutil.Survive(t, map[string]any{"Open": Open, "OpenHost": OpenHost, "Session.Close": nil},
+		s, closed, testutil.Get[*Buffer](t)(s.Alloc(8)), testutil.Get[*Buffer](t)(other.Alloc(8)), make([]byte, 4), make([]byte, 400),
 		[3]int{1, 1, 1}, [3]int{-1, math.MaxInt, 1}, -1, 1, int64(-1), int64(1<<40), int64(math.MaxInt64), int32(7), "text",
 		&kernels.Kernel{Body: func(c kernels.Call) { c.Int(0) }}, &kernels.Kernel{Image: kernels.Builtin().Image("none")})
-	must.Do(t, s.Close())
-	must.Survive(t, nil, s, new(Session))
+	testutil.Do(t, s.Close())
+	testutil.Survive(t, nil, s, new(Session))
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -14,7 +14,7 @@ func TestSurvives(t *testing.T) {
 	x := tensor.New(tensor.WithBacking([]float64{1, 2}))
 	square := func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Square(in[0]) }
 	check := func(o Option) error { return Check(square, []gorgonia.Value{x}, o) }
-	must.SurviveWhole(t, map[string]any{
+	testutil.SurviveWhole(t, map[string]any{
 		"Check": func(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []gorgonia.Value) error {
 			return Check(build, in)
 		},

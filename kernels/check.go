@@ -3,9 +3,7 @@ package kernels
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -141,20 +139,21 @@ func (l *Library) checkImages() error {
 	if err != nil {
 		return err
 	}
-	sources, err := fs.Glob(l.files, "*.cu")
+	files, err := manifest.FindFiles(l.files)
 	if err != nil {
 		return err
 	}
-	if len(sources) == 0 {
+	stems := files.Stems()
+	if len(stems) == 0 {
 		return fmt.Errorf("no source *.cu")
 	}
-	for _, file := range sources {
-		if err := l.checkSource(file); err != nil {
+	for _, stem := range stems {
+		if err := l.checkSource(files, stem); err != nil {
 			return err
 		}
 	}
 	for _, s := range m.Sources {
-		if !slices.Contains(sources, s.Stem+".cu") {
+		if !slices.Contains(stems, s.Stem) {
 			return fmt.Errorf("there are images of %s.cu, which is gone: compile again", s.Stem)
 		}
 	}
@@ -162,12 +161,13 @@ func (l *Library) checkImages() error {
 }
 
 // checkSource compares a source with the manifest and with its images.
-func (l *Library) checkSource(file string) error {
-	s, err := l.source(strings.TrimSuffix(file, ".cu"))
+func (l *Library) checkSource(files manifest.Files, stem string) error {
+	file := stem + ".cu"
+	s, err := l.source(stem)
 	if err != nil {
 		return err
 	}
-	hash, err := manifest.SourceHash(func(name string) ([]byte, error) { return fs.ReadFile(l.files, name) }, file)
+	hash, err := manifest.SourceHash(func(name string) ([]byte, error) { return files.Read(l.files, name) }, file)
 	if err != nil {
 		return err
 	}

@@ -47,8 +47,8 @@ func (p *Plan) Digests() (map[string]string, error) {
 			return nil, fmt.Errorf("%s: got a launch without a kernel", p.Op)
 		}
 		c, ok := l.Kernel.Image.(compiled)
-		if g, generated := l.Kernel.Image.(interface{ source() string }); generated {
-			c, ok = compiled{own, g.source()}, true
+		if g, generated := l.Kernel.Image.(interface{ Source() string }); generated {
+			c, ok = compiled{own, g.Source()}, true
 		}
 		if !ok {
 			return nil, fmt.Errorf("kernel %s: got an image of type %T, want one of a library", l.Kernel.Entry, l.Kernel.Image)

@@ -1,4 +1,4 @@
-package kernels
+package kernels_test
 
 import (
 	"errors"
@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
 // wants fails unless an error has some words; none for no error.
@@ -30,7 +31,7 @@ func TestParallelPanics(t *testing.T) {
 			t.Errorf("%d of %d elements are done", done.Load(), n)
 		}
 	}()
-	Parallel(n, grain, func(lo, hi int64) {
+	kernels.Parallel(n, grain, func(lo, hi int64) {
 		if lo == 0 {
 			panic("boom")
 		}
@@ -41,18 +42,18 @@ func TestParallelPanics(t *testing.T) {
 
 // A fault of a Go body is an error of the run.
 func TestRunErrors(t *testing.T) {
-	plan := func(k *Kernel, args ...any) *Plan {
-		return &Plan{Op: "p", Inputs: []int64{16}, Out: 16, Launches: []Launch{{Kernel: k, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: args}}}
+	plan := func(k *kernels.Kernel, args ...any) *kernels.Plan {
+		return &kernels.Plan{Op: "p", Inputs: []int64{16}, Out: 16, Launches: []kernels.Launch{{Kernel: k, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: args}}}
 	}
-	for want, p := range map[string]*Plan{
-		"":                                       plan(&Kernel{Entry: "k", Body: func(Call) {}}),
+	for want, p := range map[string]*kernels.Plan{
+		"":                                       plan(&kernels.Kernel{Entry: "k", Body: func(kernels.Call) {}}),
 		"p: got a launch without a kernel":       plan(nil),
-		"p: kernel k has no Go body":             plan(&Kernel{Entry: "k"}),
-		"the Go body of kernel k panicked: boom": plan(&Kernel{Entry: "k", Body: func(Call) { panic("boom") }}),
-		"kernel k panicked: pieces": plan(&Kernel{Entry: "k", Body: func(Call) {
-			Parallel(64, 1, func(lo, hi int64) { panic("pieces") })
+		"p: kernel k has no Go body":             plan(&kernels.Kernel{Entry: "k"}),
+		"the Go body of kernel k panicked: boom": plan(&kernels.Kernel{Entry: "k", Body: func(kernels.Call) { panic("boom") }}),
+		"kernel k panicked: pieces": plan(&kernels.Kernel{Entry: "k", Body: func(kernels.Call) {
+			kernels.Parallel(64, 1, func(lo, hi int64) { panic("pieces") })
 		}}),
-		"kernel k panicked: runtime error: index out of range [7]": plan(&Kernel{Entry: "k", Body: func(c Call) { Slice[float64](c, 0) }}, Ref{Operand: 7}),
+		"kernel k panicked: runtime error: index out of range [7]": plan(&kernels.Kernel{Entry: "k", Body: func(c kernels.Call) { kernels.Slice[float64](c, 0) }}, kernels.Ref{Operand: 7}),
 		"rising offsets": {Op: "p", Inputs: []int64{16}, Out: 16, Parts: []int64{0, 24}},
 	} {
 		wants(t, "Run", p.Run([][]byte{make([]byte, 16)}, make([]byte, 16), nil), want)
@@ -61,31 +62,31 @@ func TestRunErrors(t *testing.T) {
 
 // A plan is checked whoever made it; the limits of a GPU are not the host's.
 func TestPlanCheck(t *testing.T) {
-	gpu := Device{Name: "GPU", Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	gpu := kernels.Device{Name: "GPU", Major: 9, SMs: 132, SharedOptin: 227 << 10}
 	for want, c := range map[string]struct {
-		change func(p *Plan)
+		change func(p *kernels.Plan)
 		host   string // the error there
 	}{
-		"":                                 {func(*Plan) {}, ""},
-		"-1 bytes of input 1":              {func(p *Plan) { p.Inputs[1] = -1 }, "-1 bytes"},
-		"-5 of scratch memory":             {func(p *Plan) { p.Scratch = -5 }, "-5 of scratch"},
-		"begin at [1] of 60 bytes":         {func(p *Plan) { p.Parts = []int64{1} }, "begin at"},
-		"begin at [0 32 16] of 60":         {func(p *Plan) { p.Parts = []int64{0, 32, 16} }, "begin at"},
-		"begin at [0 64] of 60":            {func(p *Plan) { p.Parts = []int64{0, 64} }, "begin at"},
-		"launch 0 of the plan has no k":    {func(p *Plan) { p.Launches[0].Kernel = nil }, "no kernel"},
-		"add_f32: argument 0: got operand": {func(p *Plan) { p.Launches[0].Args[0] = Ref{Operand: 2} }, "operand 2 of a plan of 2"},
-		"argument 3: got a string, want a": {func(p *Plan) { p.Launches[0].Args[3] = "8" }, "got a string"},
-		"argument 3: got a <nil>":          {func(p *Plan) { p.Launches[0].Args[3] = nil }, "got a <nil>"},
-		"0 threads":                        {func(p *Plan) { p.Launches[0].Block[0] = -1 }, ""},
-		"1099511627776 threads":            {func(p *Plan) { p.Launches[0].Block = [3]int{1 << 62, 1 << 62, 1} }, ""},
-		"at most 64 along axis 2":          {func(p *Plan) { p.Launches[0].Block = [3]int{1, 1, 65} }, ""},
-		"want 1 to 2147483647 along axis":  {func(p *Plan) { p.Launches[0].Grid[0] = 1 << 31 }, ""},
-		"want 1 to 65535 along axis 1":     {func(p *Plan) { p.Launches[0].Grid[1] = 1 << 16 }, ""},
-		"want 1 to 65535 along axis 2":     {func(p *Plan) { p.Launches[0].Grid[2] = 0 }, ""},
-		"as much as a block can have":      {func(p *Plan) { p.Launches[0].Shared = 228 << 10 }, ""},
+		"":                                 {func(*kernels.Plan) {}, ""},
+		"-1 bytes of input 1":              {func(p *kernels.Plan) { p.Inputs[1] = -1 }, "-1 bytes"},
+		"-5 of scratch memory":             {func(p *kernels.Plan) { p.Scratch = -5 }, "-5 of scratch"},
+		"begin at [1] of 60 bytes":         {func(p *kernels.Plan) { p.Parts = []int64{1} }, "begin at"},
+		"begin at [0 32 16] of 60":         {func(p *kernels.Plan) { p.Parts = []int64{0, 32, 16} }, "begin at"},
+		"begin at [0 64] of 60":            {func(p *kernels.Plan) { p.Parts = []int64{0, 64} }, "begin at"},
+		"launch 0 of the plan has no k":    {func(p *kernels.Plan) { p.Launches[0].Kernel = nil }, "no kernel"},
+		"add_f32: argument 0: got operand": {func(p *kernels.Plan) { p.Launches[0].Args[0] = kernels.Ref{Operand: 2} }, "operand 2 of a plan of 2"},
+		"argument 3: got a string, want a": {func(p *kernels.Plan) { p.Launches[0].Args[3] = "8" }, "got a string"},
+		"argument 3: got a <nil>":          {func(p *kernels.Plan) { p.Launches[0].Args[3] = nil }, "got a <nil>"},
+		"0 threads":                        {func(p *kernels.Plan) { p.Launches[0].Block[0] = -1 }, ""},
+		"1099511627776 threads":            {func(p *kernels.Plan) { p.Launches[0].Block = [3]int{1 << 62, 1 << 62, 1} }, ""},
+		"at most 64 along axis 2":          {func(p *kernels.Plan) { p.Launches[0].Block = [3]int{1, 1, 65} }, ""},
+		"want 1 to 2147483647 along axis":  {func(p *kernels.Plan) { p.Launches[0].Grid[0] = 1 << 31 }, ""},
+		"want 1 to 65535 along axis 1":     {func(p *kernels.Plan) { p.Launches[0].Grid[1] = 1 << 16 }, ""},
+		"want 1 to 65535 along axis 2":     {func(p *kernels.Plan) { p.Launches[0].Grid[2] = 0 }, ""},
+		"as much as a block can have":      {func(p *kernels.Plan) { p.Launches[0].Shared = 228 << 10 }, ""},
 	} {
-		for _, dev := range []Device{gpu, HostDevice()} {
-			p := Add(dev, Float32, 15)
+		for _, dev := range []kernels.Device{gpu, kernels.HostDevice()} {
+			p := basic.Add(dev, kernels.Float32, 15)
 			c.change(p)
 			if dev.Major > 0 {
 				wants(t, "on a GPU", p.Check(dev), want)
@@ -94,8 +95,8 @@ func TestPlanCheck(t *testing.T) {
 			}
 		}
 	}
-	wants(t, "nil", (*Plan)(nil).Check(gpu), "no plan")
-	wants(t, "nil", new(Checker).Check(nil), "no plan")
+	wants(t, "nil", (*kernels.Plan)(nil).Check(gpu), "no plan")
+	wants(t, "nil", new(kernels.Checker).Check(nil), "no plan")
 }
 
 // broken is an image that fails in every way that an image can.
@@ -108,64 +109,31 @@ func (b broken) Name() string {
 	return "broken"
 }
 
-func (b broken) Code(int, int) (Code, error) {
+func (b broken) Code(int, int) (kernels.Code, error) {
 	switch b {
 	case "error":
-		return Code{}, errors.New("no code today")
+		return kernels.Code{}, errors.New("no code today")
 	case "empty":
-		return Code{Target: "ptx"}, nil
+		return kernels.Code{Target: "ptx"}, nil
 	}
 	panic("no code")
 }
 
 // Images of other modules, and the folders that they are in, may fail.
 func TestCodeFor(t *testing.T) {
-	for image, want := range map[Image]string{
+	for image, want := range map[kernels.Image]string{
 		broken("panic"): "image broken: its Code panicked: no code",
 		broken("error"): "image broken: no code today",
 		broken("empty"): "image broken: it has no code",
-		broken("name"):  "image of type kernels.broken: its Code panicked",
+		broken("name"):  "image of type kernels_test.broken: its Code panicked",
 		text("x"):       "",
 	} {
-		_, err := CodeFor(image, 9, 0)
+		_, err := kernels.CodeFor(image, 9, 0)
 		wants(t, "CodeFor", err, want)
 	}
-	wants(t, "CheckImage", CheckImage((*cubin)(nil)), "without an image")
-	l := NewLibrary("example.com/nowhere", nil)
-	wants(t, "a library of no files", Check(l), "example.com/nowhere: open images/manifest.json: file does not exist")
+	wants(t, "CheckImage", kernels.CheckImage((*compiledText)(nil)), "without an image")
+	l := kernels.NewLibrary("example.com/nowhere", nil)
+	wants(t, "a library of no files", kernels.Check(l), "example.com/nowhere: open images/manifest.json: file does not exist")
 	_, err := l.Source("x.cu")
 	wants(t, "a library of no files", err, `no source "x.cu"`)
-}
-
-// A map with several outputs and a transposed operand, which a GPU reads by tiles, has the
-// same bits by the Go body, of elements of both sizes.
-func TestTilesOfSeveralOutputs(t *testing.T) {
-	b := expr.NewBuilder(Float32)
-	f, err := b.Func(b.Operand(0), b.Convert(b.Operand(0), Float64))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const rows, columns = 33, 48
-	x := make([]float32, rows*columns)
-	for i := range x {
-		x[i] = float32(i)
-	}
-	p, err := Map(Device{Major: 9, SMs: 132}, f, []int{rows, columns}, viewAt(rows*columns, 0, 1, rows))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Launches[0].Kernel.Image.(mapImage).layout.tile == 0 {
-		t.Fatal("this test wants tiles")
-	}
-	out, err := runGuarded(p, [][]byte{Bytes(x)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	narrow, wide := Elements[float32](out), Elements[float64](out[p.Parts[1]:])
-	for i := range x {
-		want := x[i%columns*rows+i/columns]
-		if narrow[i] != want || wide[i] != float64(want) {
-			t.Fatalf("element %d is %v and %v, want %v", i, narrow[i], wide[i], want)
-		}
-	}
 }

@@ -2,10 +2,11 @@ package kernels
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"regexp"
 	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/internal/cubin"
 )
 
 // WaitsForDependencies reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
@@ -28,7 +29,7 @@ func waitsPTX(text, entry string) bool {
 	_, text, _ = strings.Cut(text, "{")
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, waitInstruction) {
+		if strings.HasPrefix(line, "griddepcontrol.wait") {
 			return true
 		}
 		if usesMemory.MatchString(line) && !strings.HasPrefix(line, "ld.param") || line == "}" {
@@ -58,8 +59,8 @@ var memoryOperations = map[uint64]bool{
 }
 
 // waitsSASS is Waits of a cubin.
-func waitsSASS(cubin []byte, entry string) bool {
-	code := section(cubin, ".text."+entry)
+func waitsSASS(image []byte, entry string) bool {
+	code := cubin.Section(image, ".text."+entry)
 	farthest := 0 // that the jumps so far lead to
 	for at := 0; at+16 <= len(code); at += 16 {
 		low, high := binary.LittleEndian.Uint64(code[at:]), binary.LittleEndian.Uint64(code[at+8:])
@@ -74,33 +75,4 @@ func waitsSASS(cubin []byte, entry string) bool {
 		}
 	}
 	return false
-}
-
-// section returns a section of a cubin, nil if there is none of that name. Package debug/elf takes no cubins, which
-// have a version of their own.
-func section(cubin []byte, name string) []byte {
-	var header elf.Header64
-	read := func(at uint64, to any) bool {
-		return at < uint64(len(cubin)) && binary.Read(bytes.NewReader(cubin[at:]), binary.LittleEndian, to) == nil
-	}
-	if !read(0, &header) {
-		return nil
-	}
-	sections := make([]elf.Section64, header.Shnum)
-	if !read(header.Shoff, sections) || int(header.Shstrndx) >= len(sections) {
-		return nil
-	}
-	content := func(s elf.Section64) []byte {
-		if s.Off > uint64(len(cubin)) || s.Size > uint64(len(cubin))-s.Off {
-			return nil
-		}
-		return cubin[s.Off : s.Off+s.Size]
-	}
-	names := content(sections[header.Shstrndx])
-	for _, s := range sections {
-		if uint64(s.Name) < uint64(len(names)) && bytes.HasPrefix(names[s.Name:], append([]byte(name), 0)) {
-			return content(s)
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package kernels
+package kernels_test
 
 import (
 	"bytes"
@@ -8,18 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
-	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/cubin"
 )
 
 // Products wait by themselves on devices that can start them early, and on no others; kernels without the
 // instruction do not.
 func TestProductsWait(t *testing.T) {
 	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "reduce"} {
-		entries := must.Get[[]string](t)(own.Entries(stem))
+		entries := testutil.Get[[]string](t)(kernels.Builtin().Entries(stem))
 		for _, target := range manifest.Targets {
-			text := must.Get[[]byte](t)(own.readImage(stem, target))
+			text := testutil.Get[[]byte](t)(kernels.ReadImage(kernels.Builtin(), stem, target))
 			want := stem != "reduce" && slices.Contains([]string{"sm_90a", "sm_100", "sm_120"}, target)
 			if (stem == "matmul_hopper" || stem == "matmul_mma_small") && target != "sm_90a" && want {
 				continue // empty kernels, which no plan launches
@@ -28,24 +29,9 @@ func TestProductsWait(t *testing.T) {
 				if strings.HasPrefix(entry, "matmul_mma_f32") && target != "sm_90a" && want {
 					continue // likewise
 				}
-				if got := (Code{Text: text, Target: target}).WaitsForDependencies(entry); got != want {
-					t.Errorf("%s of %s for %s: Waits is %v, want %v", entry, stem, target, got, want)
+				if got := (kernels.Code{Text: text, Target: target}).WaitsForDependencies(entry); got != want {
+					t.Errorf("%s of %s for %s: WaitsForDependencies is %v, want %v", entry, stem, target, got, want)
 				}
-			}
-		}
-	}
-}
-
-// Generated kernels wait likewise, as PTX and assembled beforehand.
-func TestGeneratedWait(t *testing.T) {
-	dev, shape := Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 232448, Cooperative: true}, []int{1000}
-	for name, text := range map[string]string{"map": "tanh(a)", "prebuilt map": "-a"} {
-		f := must.Get[expr.Func](t)(expr.Parse(text, Float32, "a"))
-		p := must.Get[*Plan](t)(Map(dev, f, shape, Dense(shape)))
-		for _, major := range []int{7, 8, 9, 10, 12} {
-			code := must.Get[Code](t)(p.Launches[0].Kernel.Image.Code(major, 0))
-			if got, want := code.WaitsForDependencies(mapEntry), major >= 9; got != want {
-				t.Errorf("%s for %d.0, of %s: Waits is %v, want %v", name, major, code.Target, got, want)
 			}
 		}
 	}
@@ -67,11 +53,11 @@ func TestWaitsTooLate(t *testing.T) {
 		"\tred.global.add.u32 [d1], a1;\n\tgriddepcontrol.wait;\n": false,
 	} {
 		text := fmt.Sprintf(ptx, "other", "\tgriddepcontrol.wait;\n") + fmt.Sprintf(ptx, "f", body) + fmt.Sprintf(ptx, "last", "\tgriddepcontrol.wait;\n")
-		if got := (Code{Text: []byte(text)}).WaitsForDependencies("f"); got != want {
-			t.Errorf("Waits is %v, want %v, of\n%s", got, want, body)
+		if got := (kernels.Code{Text: []byte(text)}).WaitsForDependencies("f"); got != want {
+			t.Errorf("WaitsForDependencies is %v, want %v, of\n%s", got, want, body)
 		}
 	}
-	if (Code{Text: []byte(fmt.Sprintf(ptx, "f", "\tgriddepcontrol.wait;\n"))}).WaitsForDependencies("g") {
+	if (kernels.Code{Text: []byte(fmt.Sprintf(ptx, "f", "\tgriddepcontrol.wait;\n"))}).WaitsForDependencies("g") {
 		t.Error("a kernel that there is not waits")
 	}
 }
@@ -79,25 +65,25 @@ func TestWaitsTooLate(t *testing.T) {
 // The same of compiled code, whose instructions are changed.
 func TestCompiledWaitsTooLate(t *testing.T) {
 	const entry = "matmul_combine_f32"
-	cubin := must.Get[[]byte](t)(own.readImage("matmul_vector", "sm_90a"))
-	changed := func(change func(code []byte, wait int)) Code {
-		text := bytes.Clone(cubin)
-		code := section(text, ".text."+entry)
+	compiled := testutil.Get[[]byte](t)(kernels.ReadImage(kernels.Builtin(), "matmul_vector", "sm_90a"))
+	changed := func(change func(code []byte, wait int)) kernels.Code {
+		text := bytes.Clone(compiled)
+		code := cubin.Section(text, ".text."+entry)
 		for at := 0; at+16 <= len(code); at += 16 {
-			if binary.LittleEndian.Uint64(code[at:])&0xfff == waitOperation {
+			if binary.LittleEndian.Uint64(code[at:])&0xfff == kernels.WaitOperation {
 				change(code, at)
-				return Code{Text: text}
+				return kernels.Code{Text: text}
 			}
 		}
 		t.Fatal("no such instruction")
-		return Code{}
+		return kernels.Code{}
 	}
 	put := func(code []byte, at int, word uint64) {
 		binary.LittleEndian.PutUint64(code[at:], word)
 		binary.LittleEndian.PutUint64(code[at+8:], 0)
 	}
 	for name, c := range map[string]struct {
-		code Code
+		code kernels.Code
 		want bool
 	}{
 		"as it is":       {changed(func([]byte, int) {}), true},
@@ -107,13 +93,13 @@ func TestCompiledWaitsTooLate(t *testing.T) {
 		"after EXIT":     {changed(func(code []byte, at int) { put(code, at-16, 0x000000000000094d) }), false},
 		"after a jump":   {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000480947) }), false},
 		"jumped to":      {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000000947) }), true},
-		"no more than a": {Code{Text: cubin[:100]}, false},
+		"no more than a": {kernels.Code{Text: compiled[:100]}, false},
 	} {
 		if got := c.code.WaitsForDependencies(entry); got != c.want {
-			t.Errorf("%s: Waits is %v, want %v", name, got, c.want)
+			t.Errorf("%s: WaitsForDependencies is %v, want %v", name, got, c.want)
 		}
 	}
-	if (Code{Text: cubin}).WaitsForDependencies("matmul_none") || strings.Contains(entry, "none") {
+	if (kernels.Code{Text: compiled}).WaitsForDependencies("matmul_none") || strings.Contains(entry, "none") {
 		t.Error("a kernel that there is not waits")
 	}
 }

@@ -21,11 +21,6 @@ type Element interface {
 	Float | uint8 | uint16 | int32 | int64 | int | uint32
 }
 
-// HostDevice describes the machine that runs the Go bodies.
-func HostDevice() Device {
-	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
-}
-
 // Call is a launch on the host, as a Go body sees it.
 type Call struct {
 	*Launch
@@ -43,8 +38,32 @@ type BLAS interface {
 	blas.Float64
 }
 
+// Multiplier is a [BLAS] that has products of its own for some matrices. In them NaN and
+// Inf are numbers as others: 0 x Inf is NaN. An element's bits depend on the processor,
+// the sizes, the transposes, and its row and column of the operands alone: not on where
+// matrices lie or how many cores there are.
+type Multiplier interface {
+	BLAS
+	// Multiply32 and Multiply64 write C, or return false and leave it to the BLAS.
+	Multiply32(Matrices[float32]) bool
+	Multiply64(Matrices[float64]) bool
+}
+
+// Matrices are the operands of C = op(A) op(B), row-major, the rows of A and B LDA and LDB
+// elements apart, those of C without a gap. op(A) is M x K and op(B) is K x N, as
+// a product of gemm has them; K > 0.
+type Matrices[T Float] struct {
+	TransA, TransB bool
+	M, N, K        int64
+	A, B, C        []T
+	LDA, LDB       int64
+}
+
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }
+
+// BLAS returns the BLAS that the launch multiplies by.
+func (c Call) BLAS() BLAS { return c.blas }
 
 // Int returns argument i, an int32 or int64.
 func (c Call) Int(i int) int64 {
@@ -62,15 +81,18 @@ func (c Call) Float(i int) float64 {
 	return c.Args[i].(float64)
 }
 
-// Slice returns argument i, a Ref or a TensorMap, as the elements from its offset to
-// the end of its operand.
-func Slice[T Element](c Call, i int) []T {
-	if c.took != nil {
-		c.took(i, T(0))
+// Slice returns the elements from where an argument of [Args], or argument i, a Ref or a TensorMap, points, to the
+// end of its operand.
+func Slice[T Element, A Ref | int](c Call, argument A) []T {
+	r, ok := any(argument).(Ref)
+	if i, position := any(argument).(int); position {
+		if r, ok = c.Args[i].(Ref); !ok {
+			r = c.Args[i].(TensorMap).Ref
+		}
+		r.argument = int32(i) + 1
 	}
-	r, ok := c.Args[i].(Ref)
-	if !ok {
-		r = c.Args[i].(TensorMap).Ref
+	if c.took != nil {
+		c.took(int(r.argument)-1, T(0))
 	}
 	var mem []byte
 	switch r.Operand {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -24,7 +24,7 @@ type Image interface {
 
 // CheckImage returns an error if there is no image, or one that cannot be compared.
 func CheckImage(image Image) error {
-	if safely.IsNil(image) {
+	if guard.IsNil(image) {
 		return errors.New("got a kernel without an image")
 	}
 	if !reflect.ValueOf(image).Comparable() {
@@ -36,7 +36,7 @@ func CheckImage(image Image) error {
 // CodeFor returns the code of an image, which may be of another module, for a device of that
 // compute capability. It returns an error if the image panics or has no code.
 func CodeFor(image Image, major, minor int) (c Code, err error) {
-	err = safely.Call("its Code", func() (err error) { c, err = image.Code(major, minor); return err })
+	err = guard.Recover("its Code", func() (err error) { c, err = image.Code(major, minor); return err })
 	if err == nil && len(c.Text) == 0 {
 		err = errors.New("it has no code")
 	}
@@ -48,7 +48,7 @@ func CodeFor(image Image, major, minor int) (c Code, err error) {
 
 // ImageName returns the name of an image, which may be of another module.
 func ImageName(image Image) (name string) {
-	if err := safely.Call("Name", func() error { name = image.Name(); return nil }); err != nil {
+	if err := guard.Recover("Name", func() error { name = image.Name(); return nil }); err != nil {
 		return fmt.Sprintf("of type %T", image)
 	}
 	return name

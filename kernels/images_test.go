@@ -1,4 +1,4 @@
-package kernels
+package kernels_test
 
 import (
 	"encoding/json"
@@ -7,13 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // ownManifest returns the manifest of Stheno's own library.
 func ownManifest(t *testing.T) *manifest.Manifest {
 	t.Helper()
-	m, err := own.Manifest()
+	m, err := kernels.Builtin().Manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,24 +27,24 @@ func ownManifest(t *testing.T) *manifest.Manifest {
 
 // The images belong to the sources, and are small enough for every program.
 func TestImages(t *testing.T) {
-	if err := Check(own); err != nil {
+	if err := kernels.Check(kernels.Builtin()); err != nil {
 		t.Errorf("%v: run `make images`", err)
 	}
 	total := 0
 	m := ownManifest(t)
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			if info, err := fs.Stat(files, "images/"+i.File); err == nil {
+			if info, err := fs.Stat(kernels.Files, "images/"+i.File); err == nil {
 				total += int(info.Size())
 			}
 		}
 	}
-	archives, err := fs.Glob(prebuiltFiles, "prebuilt/*.archive")
+	archives, err := fs.Glob(kernels.PrebuiltFiles, "prebuilt/*.archive")
 	if err != nil || len(archives) == 0 {
 		t.Errorf("got archives %v, %v, want one for each target", archives, err)
 	}
 	for _, a := range archives {
-		if info, err := fs.Stat(prebuiltFiles, a); err == nil {
+		if info, err := fs.Stat(kernels.PrebuiltFiles, a); err == nil {
 			total += int(info.Size())
 		}
 	}
@@ -47,7 +52,7 @@ func TestImages(t *testing.T) {
 		t.Errorf("the images are %.1f MB together, want at most 10", float64(total)/1e6)
 	}
 
-	want, err := files.ReadFile("images/" + manifest.File)
+	want, err := kernels.Files.ReadFile("images/" + manifest.File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +69,10 @@ func TestImages(t *testing.T) {
 // A source's digest follows the bytes of its images and nothing else, and a
 // plan has those of the sources that it launches.
 func TestDigests(t *testing.T) {
-	dev := Device{Major: 8, SMs: 1, SharedOptin: 96 << 10}
-	for stem, p := range map[string]*Plan{"add": Add(dev, Float32, 10), "reduce": reducePlan(t, "max(a, b)", 10)} {
+	dev := kernels.Device{Major: 8, SMs: 1, SharedOptin: 96 << 10}
+	for stem, p := range map[string]*kernels.Plan{"add": basic.Add(dev, kernels.Float32, 10), "reduce": reduce.Reduce(dev, kernels.Float32, 10, testutil.Get[codegen.Reduction](t)(codegen.ParseReduction("max(a, b)")), 0)} {
 		got, err := p.Digests()
-		if want := Digests()[stem]; err != nil || len(got) != 1 || got[stem] != want || len(want) != 12 {
+		if want := kernels.Digests()[stem]; err != nil || len(got) != 1 || got[stem] != want || len(want) != 12 {
 			t.Errorf("a plan of %s has %v, %v, want the digest of its source alone, %q", stem, got, err, want)
 		}
 	}
@@ -75,11 +80,11 @@ func TestDigests(t *testing.T) {
 	s := ownManifest(t).Sources[0]
 	s.Images = slices.Clone(s.Images)
 	s.Hash = "another"
-	if got, want := s.Digest(), Digests()[s.Stem]; got != want {
+	if got, want := s.Digest(), kernels.Digests()[s.Stem]; got != want {
 		t.Errorf("with another comment the digest is %s, want it as it was, %s", got, want)
 	}
 	s.Images[1].Hash = "another"
-	if got := s.Digest(); got == Digests()[s.Stem] {
+	if got := s.Digest(); got == kernels.Digests()[s.Stem] {
 		t.Errorf("with another image the digest is still %s", got)
 	}
 }
@@ -96,20 +101,20 @@ func TestSelectTarget(t *testing.T) {
 		{10, 0, "sm_100", 12080}, {10, 3, "sm_100", 12080}, {11, 0, "ptx", 12090},
 		{12, 0, "sm_120", 12080}, {12, 1, "sm_120", 12080}, {13, 0, "ptx", 12090},
 	} {
-		code, err := own.Image("add").Code(c.major, c.minor)
+		code, err := kernels.Builtin().Image("add").Code(c.major, c.minor)
 		if err != nil || len(code.Text) == 0 || code.Target != c.target || code.MinDriver != c.minDriver {
 			t.Errorf("%d.%d gives %d bytes for %s, driver %d, %v, want %s, driver %d",
 				c.major, c.minor, len(code.Text), code.Target, code.MinDriver, err, c.target, c.minDriver)
 		}
 	}
-	if _, err := own.Image("add").Code(6, 1); err == nil || !strings.Contains(err.Error(), "6.1") {
+	if _, err := kernels.Builtin().Image("add").Code(6, 1); err == nil || !strings.Contains(err.Error(), "6.1") {
 		t.Errorf("an image for 6.1 gives %v", err)
 	}
-	if _, err := own.Image("nothing").Code(8, 0); err == nil || !strings.Contains(err.Error(), "nothing") {
+	if _, err := kernels.Builtin().Image("nothing").Code(8, 0); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("an image of nothing gives %v", err)
 	}
 	for _, name := range []string{"nothing.cu", "images/" + manifest.File, ""} {
-		if _, err := own.Source(name); err == nil {
+		if _, err := kernels.Builtin().Source(name); err == nil {
 			t.Errorf("there is a source %q", name)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-//go:embed images/* *.cu*
+//go:embed images/* *.cuh basic/*.cu* codegen/*.cu* gemm/*.cu* reduce/*.cu* window/*.cu*
 var files embed.FS
 
 // own holds the kernels of package ops.
@@ -22,7 +22,7 @@ var own = NewLibrary("stheno", files)
 // Builtin returns the library of Stheno's own kernels.
 func Builtin() *Library { return own }
 
-// Library is a folder of CUDA sources with their images. Other modules have
+// Library is a folder of CUDA sources, some of them in sub-folders, with their images. Other modules have
 // theirs in a variable:
 //
 //	//go:embed images *.cu
@@ -106,6 +106,18 @@ func (l *Library) read(name string) ([]byte, error) {
 	return fs.ReadFile(l.files, name)
 }
 
+// readSource returns a source or header by its base name.
+func (l *Library) readSource(name string) ([]byte, error) {
+	if l == nil || l.files == nil {
+		return nil, errUnmade
+	}
+	sources, err := manifest.FindFiles(l.files)
+	if err != nil {
+		return nil, err
+	}
+	return sources.Read(l.files, name)
+}
+
 // title returns the library's name for messages.
 func (l *Library) title() string {
 	if l == nil {
@@ -145,7 +157,7 @@ func (l *Library) Source(file string) ([]byte, error) {
 	if ext := path.Ext(file); ext != ".cu" && ext != ".cuh" {
 		return nil, l.named(fmt.Errorf("got source %q, want a name that ends in .cu or .cuh", file))
 	}
-	text, err := l.read(file)
+	text, err := l.readSource(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("no source %q", file)
 	}
@@ -186,6 +198,12 @@ func (l *Library) source(stem string) (*manifest.Source, error) {
 
 func noImages(stem string) error {
 	return fmt.Errorf("no images of %q, compile the sources first", stem)
+}
+
+// PTX returns the PTX of the source stem.cu.
+func (l *Library) PTX(stem string) ([]byte, error) {
+	text, err := l.readImage(stem, manifest.PTX)
+	return text, l.named(err)
 }
 
 // readImage returns a source's image for a target.

@@ -1,21 +1,24 @@
-package kernels
+package kernels_test
 
 import (
 	"bytes"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
 // copied copies one of Stheno's sources with its images into a library of its
-// own, as another module has one.
+// Builtin(), as another module has one.
 func copied(t *testing.T, stem string) fstest.MapFS {
 	t.Helper()
-	s, err := own.source(stem)
+	s, err := kernels.SourceOf(kernels.Builtin(), stem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,21 +28,15 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 		t.Fatal(err)
 	}
 	lib := fstest.MapFS{"images/" + manifest.File: {Data: text}}
-	names := []string{stem + ".cu"}
-	headers, err := fs.Glob(files, "*.cuh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names = append(names, headers...)
-	for _, i := range s.Images {
-		names = append(names, "images/"+i.File)
-	}
-	for _, name := range names {
-		data, err := fs.ReadFile(files, name)
-		if err != nil {
-			t.Fatal(err)
+	sources := testutil.Get[manifest.Files](t)(manifest.FindFiles(kernels.Files))
+	for name := range sources {
+		if name == stem+".cu" || path.Ext(name) == ".cuh" {
+			lib[name] = &fstest.MapFile{Data: testutil.Get[[]byte](t)(sources.Read(kernels.Files, name))}
 		}
-		lib[name] = &fstest.MapFile{Data: data}
+	}
+	for _, i := range s.Images {
+		name := "images/" + i.File
+		lib[name] = &fstest.MapFile{Data: testutil.Get[[]byte](t)(fs.ReadFile(kernels.Files, name))}
 	}
 	return lib
 }
@@ -47,11 +44,11 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 // A library returns the images that it was made of; its check passes, and fails for
 // whatever is not as it was compiled.
 func TestLibrary(t *testing.T) {
-	right := NewLibrary("example.com/right", copied(t, "add"))
-	if err := Check(right); err != nil {
+	right := kernels.NewLibrary("example.com/right", copied(t, "add"))
+	if err := kernels.Check(right); err != nil {
 		t.Error(err)
 	}
-	want, err := own.Image("add").Code(9, 0)
+	want, err := kernels.Builtin().Image("add").Code(9, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +83,7 @@ func TestLibrary(t *testing.T) {
 	} {
 		lib := copied(t, "add")
 		c.change(lib)
-		if err := Check(NewLibrary("example.com/broken", lib)); err == nil ||
+		if err := kernels.Check(kernels.NewLibrary("example.com/broken", lib)); err == nil ||
 			!strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "kernels of example.com/broken: ") != 1 {
 			t.Errorf("%s: got error %v, want one with the library's name and %q", name, err, c.want)
 		}
@@ -94,10 +91,10 @@ func TestLibrary(t *testing.T) {
 
 	absent := copied(t, "add")
 	delete(absent, "images/add.sm_90a.cubin.zst")
-	for want, image := range map[string]Image{
+	for want, image := range map[string]kernels.Image{
 		`kernels of example.com/right: no images of "sub"`: right.Image("sub"),
-		`kernels of stheno: no images of "no-such-source"`: own.Image("no-such-source"),
-		"compile the sources first":                        NewLibrary("example.com/absent", absent).Image("add"),
+		`kernels of stheno: no images of "no-such-source"`: kernels.Builtin().Image("no-such-source"),
+		"compile the sources first":                        kernels.NewLibrary("example.com/absent", absent).Image("add"),
 	} {
 		if _, err := image.Code(9, 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one with %q", image.Name(), err, want)
@@ -117,11 +114,11 @@ func TestComments(t *testing.T) {
 		}
 		lib[name].Data = []byte(edited)
 	}
-	edited := NewLibrary("example.com/edited", lib)
-	if err := Check(edited); err != nil {
+	edited := kernels.NewLibrary("example.com/edited", lib)
+	if err := kernels.Check(edited); err != nil {
 		t.Errorf("with other comments: %v", err)
 	}
-	if got, want := edited.Digests()["example.com/edited/sum"], Digests()["sum"]; got != want {
+	if got, want := edited.Digests()["example.com/edited/sum"], kernels.Digests()["sum"]; got != want {
 		t.Errorf("with other comments the digest is %q, want %q", got, want)
 	}
 }
@@ -129,7 +126,7 @@ func TestComments(t *testing.T) {
 // Images are one where library and source are: another library's are others, also
 // if it has the same name.
 func TestImageIdentity(t *testing.T) {
-	a, b := NewLibrary("example.com/own", copied(t, "add")), NewLibrary("example.com/own", copied(t, "add"))
+	a, b := kernels.NewLibrary("example.com/own", copied(t, "add")), kernels.NewLibrary("example.com/own", copied(t, "add"))
 	if a.Image("add") != a.Image("add") || a.Kernel("add", "add_f32", nil).Image != a.Image("add") {
 		t.Error("one source has two images")
 	}
@@ -146,11 +143,11 @@ func TestLibraryWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare := NewLibrary("bare", fstest.MapFS{"x.cu": {}, "images/" + manifest.File: {Data: text}})
-	for _, l := range []*Library{nil, {}} {
+	bare := kernels.NewLibrary("bare", fstest.MapFS{"x.cu": {}, "images/" + manifest.File: {Data: text}})
+	for _, l := range []*kernels.Library{nil, {}} {
 		unmade := func(_ any, err error) error { return err }
 		for what, err := range map[string]error{
-			"Check": Check(l), "Check of a plan": Check(l, nil), "Entries": unmade(l.Entries("x")), "Manifest": unmade(l.Manifest()), "Source": unmade(l.Source("x.cu")),
+			"Check": kernels.Check(l), "Check of a plan": kernels.Check(l, nil), "Entries": unmade(l.Entries("x")), "Manifest": unmade(l.Manifest()), "Source": unmade(l.Source("x.cu")),
 			"Code": unmade(l.Image("x").Code(9, 0)), "a kernel's code": unmade(l.Kernel("x", "x_f32", nil).Image.Code(9, 0)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "that NewLibrary did not make") {
@@ -161,7 +158,7 @@ func TestLibraryWithout(t *testing.T) {
 	if names, err := bare.Entries("x"); err == nil || !strings.Contains(err.Error(), `kernels of bare: no images of "x"`) {
 		t.Errorf("got entry points %v, %v, want an error that there are no images", names, err)
 	}
-	if err := Check(bare); err == nil {
+	if err := kernels.Check(bare); err == nil {
 		t.Error("Check of a source without images is no error")
 	}
 }

@@ -24,23 +24,6 @@ const (
 	Bool    = expr.Bool
 )
 
-// Device holds the properties that a plan may depend on. The zero value is
-// not a device; use [HostDevice] or the properties that a CUDA device reports.
-type Device struct {
-	Name         string
-	Major, Minor int   // compute capability; 0.0 is the host
-	SMs          int   // streaming multiprocessors (cores of the host)
-	SharedOptin  int   // largest dynamic shared memory of a block, bytes
-	L2           int64 // level-2 cache, bytes
-	Memory       int64 // total memory, bytes
-	Cooperative  bool  // has cooperative launches
-	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in
-	// float32 a second, tensor cores left out; 0 if not known.
-	Bandwidth, FMAs float64
-	// FMA is set if products of float32 are to be computed by multiply-adds, without the tensor cores. No device reports it.
-	FMA bool
-}
-
 // Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are
 // below zero.
 type Operand int
@@ -64,9 +47,16 @@ func (o Operand) String() string {
 
 // Ref is an argument that points into an operand, Offset bytes from its start.
 type Ref struct {
-	Operand Operand
-	Offset  int64
+	Operand  Operand
+	Offset   int64
+	argument int32 // its position and 1, set by [Args]
 }
+
+// In returns the argument that points to input i.
+func In(i Operand) Ref { return Ref{Operand: i} }
+
+// At returns the argument that points into an operand, offset bytes from its start.
+func At(o Operand, offset int64) Ref { return Ref{Operand: o, Offset: offset} }
 
 // String prints operand+offset.
 func (r Ref) String() string {
@@ -168,9 +158,9 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// layOut returns where outputs of those sizes begin, at multiples of 256, as
+// LayOut returns where outputs of those sizes begin, at multiples of 256, as
 // [Plan.Parts] has it, and the bytes of all.
-func layOut(sizes []int64) (parts []int64, bytes int64) {
+func LayOut(sizes []int64) (parts []int64, bytes int64) {
 	for _, size := range sizes {
 		at := (bytes + 255) &^ 255
 		parts, bytes = append(parts, at), at+size
@@ -204,17 +194,17 @@ func (p *Plan) OutputBytes(k int) int64 {
 // Workspace reserves that many bytes of scratch memory, 256-byte aligned, and
 // returns where they start.
 func (p *Plan) Workspace(bytes int64) Ref {
-	r := Ref{Scratch, p.Scratch}
+	r := Ref{Operand: Scratch, Offset: p.Scratch}
 	p.Scratch += (bytes + 255) &^ 255
 	return r
 }
 
 // Launch appends a launch of a kernel on a grid of blocks of threads, in one
-// dimension; args are as in [Launch]. Shared memory and further dimensions can be set
+// dimension; args are as in [Launch], or structs of such, as [Args] has them. Shared memory and further dimensions can be set
 // in the result, which is valid until the next launch is appended.
 // [CheckGrid] reports whether a grid is too large.
 func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
-	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: args})
+	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: flatten(args)})
 	return &p.Launches[len(p.Launches)-1]
 }
 

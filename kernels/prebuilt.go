@@ -14,30 +14,30 @@ import (
 //go:embed prebuilt/*.archive
 var prebuiltFiles embed.FS
 
-// generated is an image that is PTX, made when a device loads it.
-type generated interface {
+// Generated is an image that is PTX, made when a device loads it.
+type Generated interface {
 	Image
-	// ptx returns the PTX for devices of a major compute capability.
-	ptx(major int) ([]byte, error)
-	// source returns the stem of the source from which the functions in the code come.
-	source() string
+	// PTX returns the PTX for devices of a major compute capability.
+	PTX(major int) ([]byte, error)
+	// Source returns the stem of the source from which the functions in the code come.
+	Source() string
 }
 
 // GeneratedCode returns the PTX of an image for devices of a major compute capability, if the image
 // is generated from a function.
 func GeneratedCode(image Image, major int) (ptx []byte, ok bool, err error) {
-	g, ok := image.(generated)
+	g, ok := image.(Generated)
 	if !ok {
 		return nil, false, nil
 	}
-	ptx, err = g.ptx(major)
+	ptx, err = g.PTX(major)
 	return ptx, true, err
 }
 
-// codeOf returns the code of a generated image: assembled, if there is such code for the device,
+// CodeOf returns the code of a generated image: assembled, if there is such code for the device,
 // else PTX.
-func codeOf(g generated, major, minor int) (Code, error) {
-	text, err := g.ptx(major)
+func CodeOf(g Generated, major, minor int) (Code, error) {
+	text, err := g.PTX(major)
 	if err != nil {
 		return Code{}, err
 	}

@@ -9,7 +9,7 @@ import (
 // planes is a map of three planes of 100 rows of 72 BF16 elements.
 func planes() TensorMap {
 	return TensorMap{
-		Ref:     Ref{Scratch, 256},
+		Ref:     Ref{Operand: Scratch, Offset: 256},
 		Element: TensorBF16,
 		Extents: []int64{70, 100, 3},
 		Strides: []int64{144, 14400},

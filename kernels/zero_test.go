@@ -1,26 +1,21 @@
-package kernels
+package kernels_test
 
 import (
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // Zero values and nils are errors, and nothing panics.
 func TestSurvives(t *testing.T) {
-	must.SurviveWhole(t, map[string]any{
-		"Check": Check, "CheckGrid": CheckGrid, "CheckImage": CheckImage, "CodeFor": CodeFor, "GeneratedCode": GeneratedCode, "ImageName": ImageName,
-		"NewLibrary": NewLibrary, "Builtin": Builtin, "Digests": Digests, "Target": Target, "HostDevice": HostDevice, "Count": Count, "Dense": Dense,
-		"NewReduction": NewReduction, "ParseReduction": ParseReduction, "HistogramBody": HistogramBody,
-		"AveragePool": AveragePool, "AveragePoolDiff": AveragePoolDiff, "MaxPool": MaxPool, "MaxPoolDiff": MaxPoolDiff, "Col2Im": Col2Im, "Im2Col": Im2Col,
-		"Concat": Concat, "Gather": Gather, "Scatter": Scatter, "Map": Map, "Rows": Rows,
-		// These return no error. Ops have checked the shapes of plans, and CheckLaunch the arguments of Go bodies.
-		"Add": nil, "Broadcast": nil, "Dot": nil, "Histogram": nil, "Iterate": nil, "IterateChain": nil, "IterateHeld": nil, "IterateRows": nil,
-		"MatMul": nil, "MatMulIn": nil, "MatMulWith": nil, "Reduce": nil, "Scale": nil, "Sum": nil, "WindowSum": nil, "Plan.AppendSum": nil,
-		"ScatterParts": nil, "RowsWhole": nil, "CeilDiv": nil, "Parallel": nil, "Call": nil,
-	}, -1, int64(-1), "sum", HostDevice(),
-		&Plan{}, &Plan{Launches: []Launch{{}}}, &Plan{Launches: []Launch{{Kernel: &Kernel{}}}}, &Checker{}, &Library{}, NewLibrary("x", nil),
-		&Kernel{}, Launch{}, Code{}, View{}, Ref{}, Bins{}, Epilogue{}, Operand(0), Precision(0), Product{}, Planes{}, PlanesProduct{}, Reduction{}, Rounded{},
-		RoundedProduct{}, TensorElement(0), TensorMap{}, TiledMatMul{}, WindowAxis{}, WindowMode(0), Windows{}, Host{}, expr.Func{}, compiled{})
+	testutil.SurviveWhole(t, map[string]any{
+		"Check": kernels.Check, "CheckGrid": kernels.CheckGrid, "CheckImage": kernels.CheckImage, "CodeFor": kernels.CodeFor, "GeneratedCode": kernels.GeneratedCode,
+		"ImageName": kernels.ImageName, "NewLibrary": kernels.NewLibrary, "Builtin": kernels.Builtin, "Digests": kernels.Digests, "Target": kernels.Target, "HostDevice": kernels.HostDevice,
+		"Count": kernels.Count, "In": kernels.In, "At": kernels.At, "LayOut": kernels.LayOut,
+		// These return no error: CheckLaunch has checked the arguments of Go bodies.
+		"CodeOf": nil, "CeilDiv": nil, "Parallel": nil, "Call": nil,
+	}, -1, int64(-1), "sum", kernels.HostDevice(), &kernels.Plan{}, &kernels.Plan{Launches: []kernels.Launch{{}}}, &kernels.Plan{Launches: []kernels.Launch{{Kernel: &kernels.Kernel{}}}},
+		&kernels.Checker{}, &kernels.Library{}, kernels.NewLibrary("x", nil), &kernels.Kernel{}, kernels.Launch{}, kernels.Code{}, kernels.Ref{}, kernels.Operand(0), kernels.Precision(0),
+		kernels.TensorElement(0), kernels.TensorMap{}, kernels.Host{}, kernels.StreamPolicy{}, kernels.Compiled{})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
@@ -29,7 +30,7 @@ func (add) Infer(in ...Type) (Type, error) {
 }
 
 func (add) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Add(dev, in[0].Dtype, in[0].Elements()), nil
+	return basic.Add(dev, in[0].Dtype, in[0].Elements()), nil
 }
 
 func (add) Func(in ...Type) (expr.Func, error) {

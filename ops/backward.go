@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 )
 
 // Backward builds the derivatives of a loss by the inputs of a primitive: see [Primitive].Adjoints.
@@ -125,7 +125,7 @@ func (b *Backward) check(t Term) error {
 // derive returns the derivatives by the op's inputs.
 func (o *Op) derive() (terms []Term, err error) {
 	b := newBackward(o)
-	err = safely.Call("Adjoints", func() error { terms = o.primitive.Adjoints(b); return nil })
+	err = guard.Recover("Adjoints", func() error { terms = o.primitive.Adjoints(b); return nil })
 	switch {
 	case b.err != nil:
 		err = b.err

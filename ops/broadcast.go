@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -55,7 +56,7 @@ func (p broadcast) Infer(in ...Type) (Type, error) {
 }
 
 func (p broadcast) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Broadcast(dev, in[0].Dtype, p.shape, p.axes, p.mean), nil
+	return basic.Broadcast(dev, in[0].Dtype, p.shape, p.axes, p.mean), nil
 }
 
 func (p broadcast) Adjoints(b *Backward) []Term {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -21,10 +21,10 @@ func nameOf(p Primitive) (name string, err error) {
 	if p == nil {
 		return "", errors.New("got a nil primitive")
 	}
-	if safely.IsNil(p) {
+	if guard.IsNil(p) {
 		return "", fmt.Errorf("got a nil %T as primitive", p)
 	}
-	err = safely.Call(fmt.Sprintf("String of %T", p), func() error { name = p.String(); return nil })
+	err = guard.Recover(fmt.Sprintf("String of %T", p), func() error { name = p.String(); return nil })
 	return name, err
 }
 
@@ -35,7 +35,7 @@ func function(p Primitive, in []Type, out Type) (f expr.Func, ok bool, err error
 	if !ok {
 		return f, false, nil
 	}
-	err = safely.Call("Func", func() error {
+	err = guard.Recover("Func", func() error {
 		if f, err = pointwise.Func(in...); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (o *Op) checkValues(in []gorgonia.Value) error {
 		return fmt.Errorf("ops: %v: got %d inputs, want %d", o, len(in), len(o.in))
 	}
 	for i, v := range in {
-		if safely.IsNil(v) {
+		if guard.IsNil(v) {
 			return fmt.Errorf("ops: %v: input %d has no value", o, i)
 		}
 		if v.Dtype() != values.Tensor(o.in[i].Dtype) || !sameShape(v.Shape(), o.in[i].Shape) {

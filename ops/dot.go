@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -35,7 +36,7 @@ func (dot) Infer(in ...Type) (Type, error) {
 
 func (dot) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	rows, n := rowsOf(in[0].Shape)
-	return kernels.Dot(dev, in[0].Dtype, rows, n), nil
+	return reduce.Dot(dev, in[0].Dtype, rows, n), nil
 }
 
 func (dot) Adjoints(b *Backward) []Term {

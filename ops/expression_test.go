@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -27,7 +28,7 @@ func TestReduceGradients(t *testing.T) {
 		{"a * b", 1, []float64{0, 0, 4}, "[0  0  0]"},
 		{"a / b", 1, []float64{2, 4, 1}, "[ -0.0625  -0.03125    -0.125]"},
 	} {
-		r, err := kernels.ParseReduction(c.expression)
+		r, err := codegen.ParseReduction(c.expression)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -31,10 +32,10 @@ import (
 // and jump when it crosses the edge of a bin. It is an error if bins is below 1 or
 // above 2^30, or if not lo < hi, or if hi - lo or bins / (hi - lo) is not finite.
 func Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
-	return Apply(histogram{kernels.Bins{N: bins, Lo: lo, Hi: hi}}, x)
+	return Apply(histogram{basic.Bins{N: bins, Lo: lo, Hi: hi}}, x)
 }
 
-type histogram struct{ bins kernels.Bins }
+type histogram struct{ bins basic.Bins }
 
 func (h histogram) String() string {
 	return fmt.Sprintf("Histogram[%d in %v to %v]", h.bins.N, h.bins.Lo, h.bins.Hi)
@@ -56,7 +57,7 @@ func (h histogram) Infer(in ...Type) (Type, error) {
 }
 
 func (h histogram) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Histogram(dev, in[0].Dtype, in[0].Elements(), h.bins), nil
+	return basic.Histogram(dev, in[0].Dtype, in[0].Elements(), h.bins), nil
 }
 
 func (histogram) Adjoints(b *Backward) []Term {

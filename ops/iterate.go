@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -63,7 +64,7 @@ func checkWeights(in []Type, n int) error {
 }
 
 func (o iterate) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed), nil
+	return basic.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed), nil
 }
 
 // Adjoints: out is the last row of the chain over rows u that are zero except for the first, x. The
@@ -104,7 +105,7 @@ func (c chain) Infer(in ...Type) (Type, error) {
 }
 
 func (c chain) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.IterateChain(dev, in[0].Dtype, int64(in[2].Shape[1]), c.steps, c.transposed, c.reversed), nil
+	return basic.IterateChain(dev, in[0].Dtype, int64(in[2].Shape[1]), c.steps, c.transposed, c.reversed), nil
 }
 
 func (c chain) rows() int { return 2*c.steps + 1 }
@@ -175,7 +176,7 @@ func (o pickRows) Infer(in ...Type) (Type, error) {
 
 func (o pickRows) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	_, n := rowsOf(in[0].Shape)
-	return kernels.IterateRows(in[0].Dtype, int64(o.wide), int64(o.narrow), n, o.first, o.stride, o.put), nil
+	return basic.IterateRows(in[0].Dtype, int64(o.wide), int64(o.narrow), n, o.first, o.stride, o.put), nil
 }
 
 func (o pickRows) Adjoints(b *Backward) []Term {

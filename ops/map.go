@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -87,14 +88,14 @@ func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	views := make([]kernels.View, len(in))
+	views := make([]codegen.View, len(in))
 	for i, t := range in {
-		views[i] = kernels.Dense(out.Shape)
+		views[i] = codegen.Dense(out.Shape)
 		if t.Shape.IsScalar() {
-			views[i] = kernels.View{Elements: 1, Strides: make([]int, len(out.Shape))}
+			views[i] = codegen.View{Elements: 1, Strides: make([]int, len(out.Shape))}
 		}
 	}
-	return kernels.Map(dev, m.f, out.Shape, views...)
+	return codegen.Map(dev, m.f, out.Shape, views...)
 }
 
 func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }

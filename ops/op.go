@@ -8,11 +8,13 @@ import (
 	"sync"
 
 	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostblas"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -50,7 +52,7 @@ func newOp(p Primitive, in ...Type) (*Op, error) {
 	for i, t := range in {
 		o.in[i] = Type{t.Dtype, slices.Clone(t.Shape)}
 	}
-	err = safely.Call("Infer", func() (err error) { o.out, err = p.Infer(o.in...); return err })
+	err = guard.Recover("Infer", func() (err error) { o.out, err = p.Infer(o.in...); return err })
 	if err == nil {
 		if err = o.out.check(); err != nil {
 			err = fmt.Errorf("output: %w", err)
@@ -97,7 +99,7 @@ func (o *Op) String() string { return o.name }
 
 // Plan returns the launches of the op on dev. It implements kernels.Planner.
 func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
-	err = safely.Call("Plan", func() (err error) { p, err = o.primitive.Plan(dev, o.in...); return err })
+	err = guard.Recover("Plan", func() (err error) { p, err = o.primitive.Plan(dev, o.in...); return err })
 	if err == nil {
 		err = o.checkPlan(p, dev)
 	}
@@ -112,7 +114,7 @@ func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
 func (o *Op) Pointwise() (f expr.Func, ok bool) { return o.function, o.pointwise }
 
 // Product returns the op as a product of matrices, if it is one; ok is false for any other.
-func (o *Op) Product() (p kernels.Product, ok bool) {
+func (o *Op) Product() (p gemm.Product, ok bool) {
 	m, ok := o.primitive.(matMul)
 	if !ok {
 		return p, false
@@ -293,7 +295,7 @@ func (o *Op) accumulate(input *gorgonia.Node, i int, d gorgonia.Value) error {
 	if err != nil {
 		return fmt.Errorf("ops: %v: derivative by input %d is %w", o, i, err)
 	}
-	p := kernels.Add(kernels.HostDevice(), o.in[i].Dtype, o.in[i].Elements())
+	p := basic.Add(kernels.HostDevice(), o.in[i].Dtype, o.in[i].Elements())
 	return p.Run([][]byte{mem, add}, mem, nil) // element by element: in place is safe
 }
 

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -34,7 +36,7 @@ import (
 // expression; if several elements are the greatest or least, each of them gets the whole
 // derivative.
 func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.Node, error) {
-	r, err := kernels.ParseReduction(expression)
+	r, err := codegen.ParseReduction(expression)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Reduce(%.80q): %w", expression, err)
 	}
@@ -50,7 +52,7 @@ func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.No
 }
 
 type reduction struct {
-	kernels.Reduction
+	codegen.Reduction
 	identity float64
 }
 
@@ -64,7 +66,7 @@ func (reduction) Infer(in ...Type) (Type, error) {
 }
 
 func (r reduction) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), r.Reduction, r.identity), nil
+	return reduce.Reduce(dev, in[0].Dtype, in[0].Elements(), r.Reduction, r.identity), nil
 }
 
 // Adjoints: with out = f(x[0]) op f(x[1]) op ..., the derivative by x[i] of a sum is the derivative
@@ -95,7 +97,7 @@ func (r reduction) factors() (nonzero, zeros reduction, err error) {
 		b := expr.NewBuilder(kernels.Float64)
 		factor, zero, one := b.Inline(r.Function(), b.Operand(0))[0], b.Constant(kernels.Float64, 0), b.Constant(kernels.Float64, 1)
 		of, e := b.Func(f(b, factor, zero, one))
-		reduced, e2 := kernels.NewReduction(op, of)
+		reduced, e2 := codegen.NewReduction(op, of)
 		err = errors.Join(err, e, e2)
 		return reduction{reduced, reduced.Identity()}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
 )
 
@@ -35,7 +36,7 @@ func (scale) Infer(in ...Type) (Type, error) {
 
 func (scale) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	rows, n := rowsOf(in[0].Shape)
-	return kernels.Scale(dev, in[0].Dtype, rows, n), nil
+	return basic.Scale(dev, in[0].Dtype, rows, n), nil
 }
 
 func (scale) Adjoints(b *Backward) []Term {

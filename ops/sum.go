@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -18,7 +19,7 @@ import (
 // The sum is made in double precision whatever the type, so a float32 result is
 // the float64 sum rounded once. An axis below zero, beyond the rank or given
 // twice is an error.
-func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce(false, x, along) }
+func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAxes(false, x, along) }
 
 // Mean is Sum divided by the number of terms.
 //
@@ -28,9 +29,9 @@ func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce
 // once. The gradient by each of n terms is g / n, for the gradient g by their mean, rounded once. A
 // loss that is itself a mean has g = 1: its gradient by x in Mean(f(x)) is the rounded 1 / n times
 // the derivative of f, as with Gorgonia's Mean.
-func Mean(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce(true, x, along) }
+func Mean(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAxes(true, x, along) }
 
-func reduce(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
+func overAxes(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
 	if _, err := typeOf(x); err != nil {
 		return nil, fmt.Errorf("ops: %v: input 0: %w", sum{mean, along}, err)
 	}
@@ -71,7 +72,7 @@ func (s sum) Infer(in ...Type) (Type, error) {
 }
 
 func (s sum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Sum(dev, in[0].Dtype, in[0].Shape, s.axes, s.mean), nil
+	return reduce.Sum(dev, in[0].Dtype, in[0].Shape, s.axes, s.mean), nil
 }
 
 func (s sum) Adjoints(b *Backward) []Term {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/window"
 	"gorgonia.org/gorgonia"
 )
 
@@ -30,21 +31,21 @@ func WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.No
 }
 
 // WindowOption is an option of WindowSum: Valid() or Same().
-type WindowOption struct{ mode kernels.WindowMode }
+type WindowOption struct{ mode window.WindowMode }
 
 // Valid keeps the windows that lie inside the axis; the output is shorter by
 // 2 radius. It is the default.
-func Valid() WindowOption { return WindowOption{kernels.WindowValid} }
+func Valid() WindowOption { return WindowOption{window.WindowValid} }
 
 // Same pads the axis with radius zeros at both ends; the output has the input's
 // shape.
-func Same() WindowOption { return WindowOption{kernels.WindowSame} }
+func Same() WindowOption { return WindowOption{window.WindowSame} }
 
 // windowSum implements WindowSum. Its third mode, full, pads with 2 radius zeros at both ends: it
 // is the adjoint of Valid, whose own adjoint is Valid again.
 type windowSum struct {
 	radius int
-	mode   kernels.WindowMode
+	mode   window.WindowMode
 }
 
 func (t windowSum) String() string {
@@ -64,11 +65,11 @@ func (t windowSum) Infer(in ...Type) (Type, error) {
 		return Type{}, fmt.Errorf("got a scalar, want a tensor of at least one axis")
 	}
 	n := x[axis]
-	if t.mode == kernels.WindowValid && t.radius > (n-1)/2 {
+	if t.mode == window.WindowValid && t.radius > (n-1)/2 {
 		return Type{}, fmt.Errorf("got radius %d on a last axis of %d (shape %v), want an axis longer than 2 radius, or Same()",
 			t.radius, n, x)
 	}
-	if t.mode == kernels.WindowFull && t.radius > (math.MaxInt-n)/2 {
+	if t.mode == window.WindowFull && t.radius > (math.MaxInt-n)/2 {
 		return Type{}, fmt.Errorf("got radius %d, want at most %d", t.radius, (math.MaxInt-n)/2)
 	}
 	out := x.Clone()
@@ -78,15 +79,15 @@ func (t windowSum) Infer(in ...Type) (Type, error) {
 
 func (t windowSum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	rows, n := rowsOf(in[0].Shape)
-	return kernels.WindowSum(dev, in[0].Dtype, rows, n, int64(t.radius), t.mode), nil
+	return window.WindowSum(dev, in[0].Dtype, rows, n, int64(t.radius), t.mode), nil
 }
 
 func (t windowSum) Adjoints(b *Backward) []Term {
 	switch t.mode {
-	case kernels.WindowValid:
-		t.mode = kernels.WindowFull
-	case kernels.WindowFull:
-		t.mode = kernels.WindowValid
+	case window.WindowValid:
+		t.mode = window.WindowFull
+	case window.WindowFull:
+		t.mode = window.WindowValid
 	}
 	return []Term{b.Apply(t, b.Grad())}
 }

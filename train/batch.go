@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Batch holds the values of the graph's inputs in a step. All batches of a training have the same inputs.
+// Batch holds the values of the graph's inputs in a step, except learnables. All batches of a training have the same inputs.
 type Batch map[*gorgonia.Node]gorgonia.Value
 
 // Source makes the batches of a training.

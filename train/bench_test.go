@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -18,13 +18,13 @@ import (
 func BenchmarkData(b *testing.B) {
 	const rows, batch, row = 20000, 4096, 784
 	x := G.NewMatrix(G.NewGraph(), tensor.Float32, G.WithName("x"), G.WithShape(batch, row))
-	data := must.Get[*Data](b)(NewData(Columns{x: make([]float32, rows*row)})).Shuffle(1)
+	data := testutil.Get[*Data](b)(NewData(Columns{x: make([]float32, rows*row)})).Shuffle(1)
 	b.SetBytes(batch * row * 4)
 	b.ReportAllocs()
 	made := 0
 	for epoch := 0; made < b.N; epoch++ {
 		for batch, err := range data.Batches(epoch, 0) {
-			must.Do(b, err)
+			testutil.Do(b, err)
 			data.recycle(batch)
 			if made++; made == b.N {
 				break
@@ -38,9 +38,9 @@ func BenchmarkSteps(b *testing.B) {
 	byHand := func(b *testing.B, l *line, batches []Batch) {
 		for i := range b.N {
 			for n, v := range batches[i%len(batches)] {
-				must.Do(b, G.Let(n, v))
+				testutil.Do(b, G.Let(n, v))
 			}
-			must.Do(b, l.vm.RunAll())
+			testutil.Do(b, l.vm.RunAll())
 		}
 	}
 	b.Run("by hand", func(b *testing.B) {
@@ -51,8 +51,8 @@ func BenchmarkSteps(b *testing.B) {
 		b.Run(fmt.Sprint("Run, prefetch ", ahead), func(b *testing.B) {
 			l := newLine(b, false)
 			x, y := set(100 * points)
-			data := must.Get[*Data](b)(NewData(Columns{l.x: x, l.y: y}))
-			must.Get[History](b)(Run(b.Context(), l.vm, l.loss, data.Shuffle(1), Steps(b.N), Prefetch(ahead)))
+			data := testutil.Get[*Data](b)(NewData(Columns{l.x: x, l.y: y}))
+			testutil.Get[History](b)(Run(b.Context(), l.vm, l.loss, data.Shuffle(1), Steps(b.N), Prefetch(ahead)))
 		})
 	}
 }
@@ -74,9 +74,9 @@ func BenchmarkPerceptron(b *testing.B) {
 					for _, ahead := range []int{0, 1, 2, 4} {
 						b.Run(fmt.Sprintf("batch %d, read every %d, pinned %v, shuffled %v, prefetch %d", batch, every, pinned, shuffled, ahead), func(b *testing.B) {
 							p, data := made()
-							must.Get[History](b)(Run(b.Context(), p.vm, p.loss, data, Steps(20), Prefetch(ahead)))
+							testutil.Get[History](b)(Run(b.Context(), p.vm, p.loss, data, Steps(20), Prefetch(ahead)))
 							b.ResetTimer()
-							must.Get[History](b)(Run(b.Context(), p.vm, p.loss, data, Steps(b.N), Prefetch(ahead)))
+							testutil.Get[History](b)(Run(b.Context(), p.vm, p.loss, data, Steps(b.N), Prefetch(ahead)))
 						})
 					}
 				}
@@ -114,20 +114,20 @@ func newPerceptron(t testing.TB, batch int, pinned bool, opts ...cudaops.Option)
 		}
 		x := slices.Repeat(n.Value().Data().([]float32), rows/batch)
 		if columns[n] = x; pinned {
-			set := must.Get[*tensor.Dense](t)(cudaops.Pinned(tensor.Float32, rows, n.Shape()[1]))
+			set := testutil.Get[*tensor.Dense](t)(cudaops.Pinned(tensor.Float32, rows, n.Shape()[1]))
 			copy(set.Data().([]float32), x)
 			columns[n] = set
 		}
 	}
 	var err error
 	p.vm, err = cudaops.NewVM(g, append(opts, cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(1e-6)), learnables...))...)
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, p.vm.Close()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, p.vm.Close()) })
 	for _, n := range p.vm.Results() {
 		if n.Shape().TotalSize() == 1 {
 			p.loss = n
 		}
 	}
-	p.data = must.Get[*Data](t)(NewData(columns))
+	p.data = testutil.Get[*Data](t)(NewData(columns))
 	return p
 }

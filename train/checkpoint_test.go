@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -26,12 +26,12 @@ func TestCheckpoint(t *testing.T) {
 	x, y := set(10)
 	adam := func() (*line, *Data) {
 		l := newLine(t, true)
-		l.vm = must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.1)), l.learnables...)))
-		t.Cleanup(func() { must.Do(t, l.vm.Close()) })
-		return l, must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(4)
+		l.vm = testutil.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.1)), l.learnables...)))
+		t.Cleanup(func() { testutil.Do(t, l.vm.Close()) })
+		return l, testutil.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(4)
 	}
 	whole, data := adam()
-	want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, Epochs(6), Weights(whole.weights)))
+	want := testutil.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, Epochs(6), Weights(whole.weights)))
 
 	path := filepath.Join(t.TempDir(), "line.safetensors")
 	var losses []Loss
@@ -103,7 +103,7 @@ func TestFailureAfterAStep(t *testing.T) {
 	noLeaks(t)
 	for _, every := range []int{1, 3} {
 		whole := newLine(t, false, cudaops.ReadEvery(every))
-		want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, Seq(whole.batches(4, nil)), Epochs(3)))
+		want := testutil.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, Seq(whole.batches(4, nil)), Epochs(3)))
 		for n := 1; n <= 12; n++ {
 			l := newLine(t, false, cudaops.ReadEvery(every), cudaops.Trace(&broken{n}))
 			path := filepath.Join(t.TempDir(), "line.safetensors")
@@ -111,14 +111,14 @@ func TestFailureAfterAStep(t *testing.T) {
 			h, err := Run(t.Context(), l.vm, l.loss, source, Epochs(3), Checkpoint(path, 100))
 			wantError(t, err, fmt.Sprintf("step %d (", n))
 			wantError(t, err, "the disk is full")
-			s := must.Get[*cudaops.Snapshot](t)(l.vm.Snapshot())
+			s := testutil.Get[*cudaops.Snapshot](t)(l.vm.Snapshot())
 			if h.Steps != n || h.End.Step != n || s.Steps != n || s.Runs != n {
 				t.Fatalf("step %d fails: the history has %d steps until %v, the state %d steps and %d runs", n, h.Steps, h.End, s.Steps, s.Runs)
 			}
 			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("step %d fails: there is a checkpoint: %v", n, err)
 			}
-			rest := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(3), From(h.End)))
+			rest := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(3), From(h.End)))
 			if losses := slices.Concat(h.Losses, rest.Losses); !slices.Equal(losses, want.Losses) || rest.End != want.End {
 				t.Errorf("step %d fails: losses %v until %v, want %v until %v", n, losses, rest.End, want.Losses, want.End)
 			}
@@ -147,7 +147,7 @@ func TestDivergence(t *testing.T) {
 	} {
 		l := newLine(t, false)
 		adam := G.NewAdamSolver(G.WithLearnRate(0.1))
-		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(adam, l.learnables...), cudaops.ReadEvery(c.every)))
+		vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(adam, l.learnables...), cudaops.ReadEvery(c.every)))
 		sick := l.batch(1, points)
 		sick[l.y].Data().([]float64)[0], sick[l.x].Data().([]float64)[0] = c.y, c.x
 		var saved []byte
@@ -155,7 +155,7 @@ func TestDivergence(t *testing.T) {
 		source := Seq(l.batches(1, func(yield func(Batch, error) bool) { yield(sick, nil) }))
 		_, err := Run(t.Context(), vm, l.loss, source, Checkpoint(path, 1), Prefetch(0), LearnRate(adam, func(step int) float64 {
 			if step == 1 {
-				saved = must.Get[[]byte](t)(os.ReadFile(path))
+				saved = testutil.Get[[]byte](t)(os.ReadFile(path))
 				return c.rate
 			}
 			return 0.1
@@ -164,10 +164,10 @@ func TestDivergence(t *testing.T) {
 		if strings.Count(err.Error(), "checkpoint") > 1 {
 			t.Errorf("%s: saved twice: %v", name, err)
 		}
-		if now := must.Get[[]byte](t)(os.ReadFile(path)); len(saved) == 0 || !slices.Equal(now, saved) {
+		if now := testutil.Get[[]byte](t)(os.ReadFile(path)); len(saved) == 0 || !slices.Equal(now, saved) {
 			t.Errorf("%s: the checkpoint changed", name)
 		}
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 	}
 }
 
@@ -176,11 +176,11 @@ func TestCheckpointErrors(t *testing.T) {
 	l := newLine(t, false)
 	path := filepath.Join(t.TempDir(), "line.safetensors")
 	source := Seq(l.batches(3, nil))
-	must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Checkpoint(path, 10)))
-	saved := must.Get[[]byte](t)(os.ReadFile(path))
+	testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Checkpoint(path, 10)))
+	saved := testutil.Get[[]byte](t)(os.ReadFile(path))
 	unchanged := func(what string) {
 		t.Helper()
-		if now := must.Get[[]byte](t)(os.ReadFile(path)); !slices.Equal(now, saved) {
+		if now := testutil.Get[[]byte](t)(os.ReadFile(path)); !slices.Equal(now, saved) {
 			t.Errorf("%s changes the checkpoint", what)
 		}
 	}
@@ -213,12 +213,12 @@ func TestCheckpointErrors(t *testing.T) {
 		_, err := Run(t.Context(), l.vm, l.loss, source, opts...)
 		wantError(t, err, want)
 	}
-	must.Do(t, os.WriteFile(path, saved[:len(saved)-3], 0o666))
+	testutil.Do(t, os.WriteFile(path, saved[:len(saved)-3], 0o666))
 	_, err = Run(t.Context(), l.vm, l.loss, source, Checkpoint(path, 1))
 	wantError(t, err, path)
-	must.Do(t, os.WriteFile(path, saved, 0o666))
-	data := must.Get[*Data](t)(NewData(Columns{l.x: []float64{1, 2, 3, 4}, l.y: []float64{1, 2, 3, 4}}))
-	ordered := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, Epochs(9), Checkpoint(path, 1)))
+	testutil.Do(t, os.WriteFile(path, saved, 0o666))
+	data := testutil.Get[*Data](t)(NewData(Columns{l.x: []float64{1, 2, 3, 4}, l.y: []float64{1, 2, 3, 4}}))
+	ordered := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, Epochs(9), Checkpoint(path, 1)))
 	if ordered.Begin.Step != 3 {
 		t.Errorf("began at %v, want the checkpoint's step 3", ordered.Begin)
 	}
@@ -232,25 +232,25 @@ func TestCheckpointWithoutChecksum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "line.safetensors")
 	source := Seq(l.batches(3, nil))
 	run := func(epochs int) History {
-		return must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(epochs), Checkpoint(path, 10)))
+		return testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(epochs), Checkpoint(path, 10)))
 	}
 	for epochs := range 2 {
 		if h := run(epochs + 1); h.Note != "" || h.Steps != 3 {
 			t.Errorf("got the note %q after %d steps, want none after 3", h.Note, h.Steps)
 		}
 	}
-	b := must.Get[[]byte](t)(os.ReadFile(path))
-	f := must.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
+	b := testutil.Get[[]byte](t)(os.ReadFile(path))
+	f := testutil.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
 	for i := range f.Tensors {
 		x := &f.Tensors[i]
-		x.Data = make([]byte, must.Get[int](t)(x.Bytes()))
-		must.Do(t, f.Read(x, x.Data))
+		x.Data = make([]byte, testutil.Get[int](t)(x.Bytes()))
+		testutil.Do(t, f.Read(x, x.Data))
 	}
 	delete(f.Metadata, "stheno.sha256")
 	f.Metadata["stheno"] = strings.Replace(f.Metadata["stheno"], `"version":2`, `"version":1`, 1)
 	var old bytes.Buffer
-	must.Do(t, safetensors.Write(&old, f.Metadata, f.Tensors))
-	must.Do(t, os.WriteFile(path, old.Bytes(), 0o666))
+	testutil.Do(t, safetensors.Write(&old, f.Metadata, f.Tensors))
+	testutil.Do(t, os.WriteFile(path, old.Bytes(), 0o666))
 	if h := run(3); !strings.Contains(h.Note, "no checksum") || h.Begin.Step != 6 || h.Steps != 3 {
 		t.Errorf("got the note %q, from step %d on, %d steps, want one about the checksum, and 3 steps from 6 on", h.Note, h.Begin.Step, h.Steps)
 	}

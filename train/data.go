@@ -8,7 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -76,7 +76,7 @@ func newColumn(n *gorgonia.Node, data any) (c column, count int, err error) {
 		return c, 0, fmt.Errorf("got an input of %v and shape %v, want numbers with an axis for the rows", n.Type(), c.shape)
 	}
 	t, ok := data.(tensor.Tensor)
-	if ok && safely.IsNil(t) {
+	if ok && guard.IsNil(t) {
 		return c, 0, fmt.Errorf("got a nil %T, want a tensor or a slice", data)
 	}
 	if !ok {
@@ -173,7 +173,7 @@ func (d *Data) take(order []int) (Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Larger pieces, rows that are put together in cache first, or copied past the caches, are slower (bench/NOTES.md).
+		// Larger pieces, rows that are put together in cache first, or copied past the caches, are slower (bench/notes/engine.md).
 		const grain = 256 << 10 // bytes
 		kernels.Parallel(int64(len(order)), int64(grain/c.row+1), func(lo, hi int64) {
 			for i := lo; i < hi; i++ {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -21,7 +21,7 @@ func set(n int) (x, y []float64) { return batch(3, n) }
 func drawn(t *testing.T, l *line, s Source, x, y []float64, epoch, from int) (list [][]int) {
 	t.Helper()
 	for b, err := range s.Batches(epoch, from) {
-		must.Do(t, err)
+		testutil.Do(t, err)
 		var rows []int
 		ys := b[l.y].Data().([]float64)
 		for i, v := range b[l.x].Data().([]float64) {
@@ -39,7 +39,7 @@ func drawn(t *testing.T, l *line, s Source, x, y []float64, epoch, from int) (li
 func TestData(t *testing.T) {
 	l := newLine(t, false)
 	x, y := set(10)
-	data := must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: tensor.New(tensor.WithBacking(y))}))
+	data := testutil.Get[*Data](t)(NewData(Columns{l.x: x, l.y: tensor.New(tensor.WithBacking(y))}))
 	if got := fmt.Sprint(drawn(t, l, data, x, y, 3, 0)); got != "[[0 1 2 3] [4 5 6 7] [8 9]]" {
 		t.Errorf("in order: %v", got)
 	}
@@ -117,8 +117,8 @@ func TestSources(t *testing.T) {
 			if weighted {
 				opts, left = append(opts, Weights(l.weights)), 0
 			}
-			data := must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y}))
-			h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, data.Shuffle(5), opts...))
+			data := testutil.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y}))
+			h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, data.Shuffle(5), opts...))
 			r.check(t, l, h)
 			if h.Left != left {
 				t.Errorf("%d rows were left out, want %d", h.Left, left)
@@ -128,7 +128,7 @@ func TestSources(t *testing.T) {
 			if weighted {
 				opts[1] = Weights(l.weights)
 			}
-			h = must.Get[History](t)(Run(t.Context(), l.vm, l.loss, resident.Shuffle(5), opts...))
+			h = testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, resident.Shuffle(5), opts...))
 			r.check(t, l, h)
 			want := int64(points * 8)
 			if weighted {
@@ -157,9 +157,9 @@ func take(of []float64, rows []int) (list []float64) {
 // newDeviceDataLine is newLine with its points on the device.
 func newDeviceDataLine(t *testing.T, x, y []float64, weighted bool) (*line, *DeviceData) {
 	t.Helper()
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	g := G.NewGraph()
-	data := must.Get[*DeviceData](t)(NewDeviceData(g, points, tensor.New(tensor.WithBacking(x)), tensor.New(tensor.WithBacking(y))))
+	data := testutil.Get[*DeviceData](t)(NewDeviceData(g, points, tensor.New(tensor.WithBacking(x)), tensor.New(tensor.WithBacking(y))))
 	l := &line{g: g}
 	slope := G.NewScalar(g, tensor.Float64, G.WithName("slope"), G.WithValue(0.25))
 	offset := G.NewScalar(g, tensor.Float64, G.WithName("offset"), G.WithValue(0.5))
@@ -171,12 +171,12 @@ func newDeviceDataLine(t *testing.T, x, y []float64, weighted bool) (*line, *Dev
 		l.loss = node(G.Mean(errs))
 	}
 	l.learnables = G.Nodes{slope, offset}
-	must.Get[G.Nodes](t)(G.Grad(l.loss, l.learnables...))
+	testutil.Get[G.Nodes](t)(G.Grad(l.loss, l.learnables...))
 	l.solver = G.NewVanillaSolver(G.WithLearnRate(rate0))
 	var err error
 	l.vm, err = cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(l.solver, l.learnables...), data.Option())
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, l.vm.Close()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, l.vm.Close()) })
 	return l, data
 }
 
@@ -185,9 +185,9 @@ func TestMemoryOfBatches(t *testing.T) {
 	noLeaks(t)
 	l := newLine(t, false)
 	x, y := set(10 * points)
-	data := must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(2)
+	data := testutil.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(2)
 	at, seen := 0, map[G.Value]bool{}
-	must.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, Epochs(4), Prefetch(2), AfterStep(1, func(s Step) error {
+	testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, Epochs(4), Prefetch(2), AfterStep(1, func(s Step) error {
 		epoch, batch := at/10, at%10
 		at++
 		want := take(x, data.epoch(epoch)[batch*points:(batch+1)*points])
@@ -213,13 +213,13 @@ func TestRowsOfAnyShape(t *testing.T) {
 	for i := range pixels {
 		pixels[i] = float32(i)
 	}
-	data := must.Get[*Data](t)(NewData(Columns{images: pixels, labels: []int{0, 10, 20, 30, 40}}))
-	f := must.Get[*fitter](t)(newFitter(weights))
+	data := testutil.Get[*Data](t)(NewData(Columns{images: pixels, labels: []int{0, 10, 20, 30, 40}}))
+	f := testutil.Get[*fitter](t)(newFitter(weights))
 	var got []string
 	for b, err := range data.Batches(0, 0) {
-		must.Do(t, err)
+		testutil.Do(t, err)
 		fitted, _, err := f.fit(b)
-		must.Do(t, err)
+		testutil.Do(t, err)
 		for _, n := range []*G.Node{images, labels, weights} {
 			if !fitted[n].Shape().Eq(n.Shape()) {
 				t.Errorf("%s has shape %v", n.Name(), fitted[n].Shape())
@@ -249,22 +249,22 @@ func TestFrom(t *testing.T) {
 		}
 		var moments []moment
 		whole := newLine(t, true)
-		data := must.Get[*Data](t)(NewData(Columns{whole.x: x, whole.y: y})).Shuffle(11)
+		data := testutil.Get[*Data](t)(NewData(Columns{whole.x: x, whole.y: y})).Shuffle(11)
 		save := AfterStep(1, func(s Step) error {
 			if err := whole.vm.Pull(); err != nil {
 				return err
 			}
-			slope, offset := must.Get[G.Value](t)(G.CloneValue(whole.learnables[0].Value())), must.Get[G.Value](t)(G.CloneValue(whole.learnables[1].Value()))
+			slope, offset := testutil.Get[G.Value](t)(G.CloneValue(whole.learnables[0].Value())), testutil.Get[G.Value](t)(G.CloneValue(whole.learnables[1].Value()))
 			moments = append(moments, moment{s.Position, slope, offset})
 			return nil
 		})
-		want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, append(opts, Weights(whole.weights), save)...))
+		want := testutil.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, append(opts, Weights(whole.weights), save)...))
 		for i, m := range moments {
 			l := newLine(t, true)
-			data := must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(11)
-			must.Do(t, G.Let(l.learnables[0], m.slope))
-			must.Do(t, G.Let(l.learnables[1], m.offset))
-			h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, append(opts, Weights(l.weights), From(m.at))...))
+			data := testutil.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(11)
+			testutil.Do(t, G.Let(l.learnables[0], m.slope))
+			testutil.Do(t, G.Let(l.learnables[1], m.offset))
+			h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, append(opts, Weights(l.weights), From(m.at))...))
 			if h.End != want.End || !slices.Equal(h.Losses, want.Losses[i+1:]) {
 				t.Errorf("from %v: end %v and losses %v, want %v and %v", m.at, h.End, h.Losses, want.End, want.Losses[i+1:])
 			}
@@ -275,7 +275,7 @@ func TestFrom(t *testing.T) {
 			}
 		}
 		l := newLine(t, true)
-		other := must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(12)
+		other := testutil.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(12)
 		if _, err := Run(t.Context(), l.vm, l.loss, other, From(moments[0].at)); err == nil || !strings.Contains(err.Error(), `seed 12`) {
 			t.Errorf("another seed gives the error %v", err)
 		}

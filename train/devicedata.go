@@ -6,7 +6,7 @@ import (
 	"iter"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -33,7 +33,7 @@ var _ Source = (*DeviceData)(nil)
 // axis. The VM needs the option that [DeviceData.Option] returns.
 func NewDeviceData(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*DeviceData, error) {
 	var r *DeviceData
-	err := safely.Call("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
+	err := guard.Recover("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
 		r, err = newDeviceData(g, batch, data)
 		return err
 	})
@@ -55,7 +55,7 @@ func newDeviceData(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Dev
 	r := &DeviceData{rows: rows{batch: batch}}
 	for i, t := range data {
 		if t == nil || t.Dims() == 0 {
-			return nil, fmt.Errorf("tensor %d: got %v, want a tensor with an axis for the rows", i, t)
+			return nil, fmt.Errorf("tensor %d: got nil or no axis, want a tensor with an axis for the rows", i)
 		}
 		if n := t.Shape()[0]; i > 0 && n != r.count {
 			return nil, fmt.Errorf("tensor %d: got %d rows, want %d as in tensor 0", i, n, r.count)

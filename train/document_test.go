@@ -3,11 +3,11 @@ package train
 import (
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The code of docs/training.md is that of the examples here and in package checkpoint, which are
 // compiled and run.
 func TestDocument(t *testing.T) {
-	must.Documented(t, "../docs/training.md", "example_test.go", 14, "../checkpoint/example_test.go")
+	testutil.CheckDocument(t, "../docs/training.md", "example_test.go", 14, "../checkpoint/example_test.go")
 }

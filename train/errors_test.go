@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,8 +25,8 @@ func wantError(t *testing.T, err error, want string) {
 // Arguments that Run cannot use are refused before anything runs.
 func TestRunErrors(t *testing.T) {
 	l, other := newLine(t, false), newLine(t, false)
-	idle := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, cudaops.OnHost()))
-	t.Cleanup(func() { must.Do(t, idle.Close()) })
+	idle := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, cudaops.OnHost()))
+	t.Cleanup(func() { testutil.Do(t, idle.Close()) })
 	never := SourceFunc(func(int, int) iter.Seq2[Batch, error] {
 		t.Error("batches are made")
 		return func(func(Batch, error) bool) {}
@@ -77,7 +77,7 @@ func TestRunErrors(t *testing.T) {
 	h, err := Run(ended, l.vm, l.loss, Seq(l.batches(3, nil)))
 	wantError(t, err, "context canceled")
 	newReference().check(t, l, h)
-	must.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
+	testutil.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
 }
 
 // stopped is a type of contexts.
@@ -106,6 +106,9 @@ func TestBatchErrors(t *testing.T) {
 		"missing later": {batches: func(l *line) []Batch {
 			return []Batch{l.batch(0, 4), {l.x: l.batch(1, 4)[l.x]}}
 		}, want: "batch 1 of epoch 0: got no value for input y, want the inputs of the first batch", steps: 1},
+		"learnable": {batches: func(l *line) []Batch { return []Batch{l.withLearnable(l.batch(0, 4))} }, want: "got a value for the learnable slope, want only values of inputs"},
+		"learnable later": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), l.withLearnable(l.batch(1, 4))} },
+			want: "batch 1 of epoch 0: got a value for slope, want only the inputs of the first batch", steps: 1},
 		"empty": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), {}} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"nil":   {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), nil} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"other type": {batches: func(l *line) []Batch {
@@ -137,6 +140,12 @@ func TestBatchErrors(t *testing.T) {
 	}
 }
 
+// withLearnable returns a batch with a value for a learnable, too.
+func (l *line) withLearnable(b Batch) Batch {
+	b[l.learnables[0]] = G.NewF64(7)
+	return b
+}
+
 // A loss that is NaN ends the training with the step that it is of.
 func TestNaN(t *testing.T) {
 	l := newLine(t, false)
@@ -153,7 +162,7 @@ func TestNaN(t *testing.T) {
 func TestReadEvery(t *testing.T) {
 	l := newLine(t, false, cudaops.ReadEvery(3))
 	var seen []float64
-	h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(l.batches(4, nil)), Epochs(2),
+	h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(l.batches(4, nil)), Epochs(2),
 		AfterStep(1, func(s Step) error { seen = append(seen, s.Loss); return nil })))
 	r := steps(constant, 0, 1, 2, 3, 0, 1, 2, 3)
 	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-12 }
@@ -175,9 +184,9 @@ func TestSolverOnTheHost(t *testing.T) {
 	l := newLine(t, false)
 	var err error
 	vm, err := cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(own{G.NewVanillaSolver(G.WithLearnRate(rate0))}, l.learnables...))
-	must.Do(t, err)
+	testutil.Do(t, err)
 	defer vm.Close()
-	h := must.Get[History](t)(Run(t.Context(), vm, l.loss, Seq(l.batches(3, nil))))
+	h := testutil.Get[History](t)(Run(t.Context(), vm, l.loss, Seq(l.batches(3, nil))))
 	steps(constant, 0, 1, 2).check(t, l, h)
 }
 
@@ -211,12 +220,12 @@ func TestDataErrors(t *testing.T) {
 	}
 	three, four := tensor.New(tensor.WithBacking([]int{1, 2, 3})), tensor.New(tensor.WithBacking([]int{1, 2, 3, 4}))
 	for want, make := range map[string]func() (*DeviceData, error){
-		"nil graph":                    func() (*DeviceData, error) { return NewDeviceData(nil, 2, three) },
-		"batches of 0":                 func() (*DeviceData, error) { return NewDeviceData(g, 0, three) },
-		"no tensors":                   func() (*DeviceData, error) { return NewDeviceData(g, 2) },
-		"tensor 1: got":                func() (*DeviceData, error) { return NewDeviceData(g, 2, three, nil) },
-		"tensor 1: got 4 rows, want 3": func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
-		"tensor 0: got 7":              func() (*DeviceData, error) { return NewDeviceData(g, 2, tensor.New(tensor.FromScalar(7))) },
+		"nil graph":                          func() (*DeviceData, error) { return NewDeviceData(nil, 2, three) },
+		"batches of 0":                       func() (*DeviceData, error) { return NewDeviceData(g, 0, three) },
+		"no tensors":                         func() (*DeviceData, error) { return NewDeviceData(g, 2) },
+		"tensor 1: got":                      func() (*DeviceData, error) { return NewDeviceData(g, 2, three, nil) },
+		"tensor 1: got 4 rows, want 3":       func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
+		"tensor 0: got nil or no axis, want": func() (*DeviceData, error) { return NewDeviceData(g, 2, tensor.New(tensor.FromScalar(7))) },
 	} {
 		_, err := make()
 		wantError(t, err, "NewDeviceData")
@@ -237,13 +246,13 @@ func TestCancelledInAStep(t *testing.T) {
 	l := newLine(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough, calls := errors.New("enough"), 0
-	tanh := must.Get[*G.Node](t)(G.Tanh(G.NewVector(G.NewGraph(), tensor.Float64, G.WithShape(points), G.WithName("x"))))
-	must.Get[*G.Node](t)(G.ApplyOp(cancelling{tanh.Op(), func() {
+	tanh := testutil.Get[*G.Node](t)(G.Tanh(G.NewVector(G.NewGraph(), tensor.Float64, G.WithShape(points), G.WithName("x"))))
+	testutil.Get[*G.Node](t)(G.ApplyOp(cancelling{tanh.Op(), func() {
 		if calls++; calls == 3 {
 			cancel(enough)
 		}
 	}}, l.x))
-	vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(rate0)), l.learnables...)))
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(rate0)), l.learnables...)))
 	defer vm.Close()
 	h, err := Run(ctx, vm, l.loss, Seq(l.batches(5, nil)))
 	wantError(t, err, "enough")

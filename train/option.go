@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -111,7 +111,7 @@ func Weights(n *gorgonia.Node) Option {
 // far.
 func LearnRate(s gorgonia.Solver, schedule func(step int) float64) Option {
 	return func(c *config) {
-		if safely.IsNil(s) || schedule == nil {
+		if guard.IsNil(s) || schedule == nil {
 			c.fault("LearnRate got a nil solver or function")
 		}
 		c.rates = append(c.rates, rate{s, schedule})
@@ -157,7 +157,7 @@ func AfterEpoch(f func(Epoch) error) Option {
 // line every ten seconds and one at the end.
 func Progress(w io.Writer) Option {
 	return func(c *config) {
-		if safely.IsNil(w) {
+		if guard.IsNil(w) {
 			c.fault("Progress got a nil writer")
 		}
 		c.progress = w

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // slow yields n batches, each after a while.
@@ -32,7 +32,7 @@ func TestPrefetch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLine(t, false)
 			start := time.Now()
-			h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, l.slow(n, each), Prefetch(ahead),
+			h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, l.slow(n, each), Prefetch(ahead),
 				AfterStep(1, func(Step) error { time.Sleep(each); return nil }))) // as long as a step may take
 			if took := time.Since(start); took != want || h.Time != want || h.Steps != n {
 				t.Errorf("with %d ahead %d steps took %v, want %v", ahead, h.Steps, took, want)
@@ -52,7 +52,7 @@ func TestPrefetchIsBounded(t *testing.T) {
 					made++
 				}
 			})
-			must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Prefetch(ahead), Steps(9), AfterStep(1, func(s Step) error {
+			testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Prefetch(ahead), Steps(9), AfterStep(1, func(s Step) error {
 				synctest.Wait() // until the source can do no more
 				if got, want := made+1, min(s.Step+ahead, 9); got != want {
 					t.Errorf("with %d ahead, %d batches were made for step %d, want %d", ahead, got, s.Step, want)
@@ -74,7 +74,7 @@ func TestStagedAhead(t *testing.T) {
 					made.Add(1)
 				}
 			})
-			h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Prefetch(ahead), Steps(9), onDevice(func(b Batch) {
+			h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Prefetch(ahead), Steps(9), onDevice(func(b Batch) {
 				k := int(staged.Load())
 				if x, _ := batch(k, points); b[l.x].Data().([]float64)[0] != x[0] {
 					t.Errorf("staged as number %d: %v, want one that begins with %v", k, b[l.x], x[0])
@@ -110,7 +110,7 @@ func TestProgressInALog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, false)
 		var log strings.Builder
-		must.Get[History](t)(Run(t.Context(), l.vm, l.loss, l.slow(50, time.Second/2), Prefetch(0), Epochs(2), Progress(&log)))
+		testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, l.slow(50, time.Second/2), Prefetch(0), Epochs(2), Progress(&log)))
 		lines := strings.Split(regexp.MustCompile(`loss [-+.e\d]+`).ReplaceAllString(log.String(), "loss L"), "\n")
 		want := []string{
 			"step 20  loss L  2 steps/s  10s", "step 40  loss L  2 steps/s  20s", // how long an epoch is, nobody knows yet
@@ -161,7 +161,7 @@ func TestProgressBar(t *testing.T) {
 
 // A file is not a terminal, and without the option nothing is shown.
 func TestProgressOfAFile(t *testing.T) {
-	f := must.Get[*os.File](t)(os.CreateTemp(t.TempDir(), ""))
+	f := testutil.Get[*os.File](t)(os.CreateTemp(t.TempDir(), ""))
 	defer f.Close()
 	if p := newProgress(f, 10, 0); p.bar != nil {
 		t.Error("a file has a bar")

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -27,7 +27,7 @@ func TestBatchesInTurn(t *testing.T) {
 				if staged {
 					opts = append(opts, onDevice(func(Batch) {}))
 				}
-				history := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(inTurn(t, l, ahead+2)), opts...))
+				history := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(inTurn(t, l, ahead+2)), opts...))
 				r.check(t, l, history)
 			})
 		}
@@ -40,7 +40,7 @@ func inTurn(t *testing.T, l *line, n int) func(yield func(Batch, error) bool) {
 	for i := range ring {
 		ring[i] = Batch{}
 		for _, node := range []*G.Node{l.x, l.y} {
-			ring[i][node] = must.Get[*tensor.Dense](t)(cudaops.Pinned(tensor.Float64, points))
+			ring[i][node] = testutil.Get[*tensor.Dense](t)(cudaops.Pinned(tensor.Float64, points))
 		}
 	}
 	return func(yield func(Batch, error) bool) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
 )
 
@@ -25,7 +25,7 @@ import (
 // In any case every step is complete, the history contains exactly the steps made, as cudaops.VM.Runs counts them, and
 // the learnables are pulled: their nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
-	if safely.IsNil(ctx) {
+	if guard.IsNil(ctx) {
 		return History{}, errors.New("train: Run got a nil context")
 	}
 	l, err := newLoop(vm, loss, source, opts)
@@ -82,7 +82,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	}
 	c := &l.config
 	switch {
-	case vm == nil || loss == nil || safely.IsNil(source):
+	case vm == nil || loss == nil || guard.IsNil(source):
 		return nil, errors.New("Run got a nil VM, loss or source")
 	case vm.Report().Solver == "":
 		return nil, errors.New("got a VM that makes no steps: make it with the option cudaops.Train")
@@ -235,6 +235,9 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 // bind binds a batch to the inputs. The batch before it is not needed any more.
 func (l *loop) bind(b Batch) error {
 	for n, v := range b {
+		if !l.inputs[n] && slices.Contains(l.vm.Learnables(), n) {
+			return fmt.Errorf("got a value for the learnable %s, want only values of inputs", internal.Name(n))
+		}
 		err := gorgonia.Let(n, v)
 		if err == nil && !l.inputs[n] { // not seen yet
 			err = l.vm.Let(n, v)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -33,7 +33,7 @@ const points = 4 // in a batch
 // newLine makes a machine on the host for it; with weights the loss is weighted.
 func newLine(t testing.TB, weighted bool, opts ...cudaops.Option) *line {
 	t.Helper()
-	node := must.Get[*G.Node](t)
+	node := testutil.Get[*G.Node](t)
 	g := G.NewGraph()
 	vector := func(name string) *G.Node {
 		return G.NewVector(g, tensor.Float64, G.WithShape(points), G.WithName(name))
@@ -49,12 +49,12 @@ func newLine(t testing.TB, weighted bool, opts ...cudaops.Option) *line {
 		l.loss = node(G.Mean(errs))
 	}
 	l.learnables = G.Nodes{slope, offset}
-	must.Get[G.Nodes](t)(G.Grad(l.loss, l.learnables...))
+	testutil.Get[G.Nodes](t)(G.Grad(l.loss, l.learnables...))
 	l.solver = G.NewVanillaSolver(G.WithLearnRate(rate0))
 	var err error
 	l.vm, err = cudaops.NewVM(g, append([]cudaops.Option{cudaops.OnHost(), cudaops.Train(l.solver, l.learnables...)}, opts...)...)
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, l.vm.Close()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, l.vm.Close()) })
 	return l
 }
 
@@ -188,7 +188,7 @@ func TestRun(t *testing.T) {
 			LearnRate(l.solver, func(step int) float64 { return rate0 / float64(1+step) }),
 			AfterEpoch(func(e Epoch) error { epochs = append(epochs, e); return nil }),
 			AfterStep(2, func(s Step) error { at = append(at, s.Position); return nil }))
-		must.Do(t, err)
+		testutil.Do(t, err)
 		r := steps(func(step int) float64 { return rate0 / float64(1+step) }, 0, 1, 2, 0, 1, 2, 0, 1, 2)
 		r.check(t, l, h)
 		if want := (Position{Epoch: 3, Step: 9}); h.End != want || h.Left != 0 || h.Time <= 0 || h.Rate() <= 0 {

@@ -75,6 +75,9 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 		if n == nil || v == nil {
 			return nil, 0, errors.New("a batch has a nil node or value")
 		}
+		if _, ok := f.first[n]; !ok {
+			return nil, 0, fmt.Errorf("got a value for %s, want only the inputs of the first batch", internal.Name(n))
+		}
 		has, full := v.Shape(), n.Shape()
 		if len(full) == 0 || len(has) != len(full) || has[0] >= full[0] || !slices.Equal(has[1:], full[1:]) {
 			continue // it fits, or Let returns the error

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -28,7 +28,7 @@ func TestSurvives(t *testing.T) {
 		return err
 	}
 	path := filepath.Join(t.TempDir(), "line")
-	must.SurviveWhole(t, map[string]any{
+	testutil.SurviveWhole(t, map[string]any{
 		"NewData":       NewData,
 		"NewDeviceData": NewDeviceData,
 		"Seq":           Seq,

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/toolkit"
+	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 )
 
 // env prints settings for a build with the tag cuda.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/toolkit"
+	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 func TestEnvSaysWhatIsMissing(t *testing.T) {
@@ -100,8 +100,8 @@ func TestReplacedCU(t *testing.T) {
 		t.Skip("no go command")
 	}
 	dir := t.TempDir()
-	must.Write(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n\nrequire gorgonia.org/cu v0.9.4\n\nreplace gorgonia.org/cu => ./mine\n")
-	must.Write(t, filepath.Join(dir, "mine", "go.mod"), "module gorgonia.org/cu\n\ngo 1.26\n")
+	testutil.Write(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n\nrequire gorgonia.org/cu v0.9.4\n\nreplace gorgonia.org/cu => ./mine\n")
+	testutil.Write(t, filepath.Join(dir, "mine", "go.mod"), "module gorgonia.org/cu\n\ngo 1.26\n")
 	t.Setenv("CC", "go") // any program that is there
 	tools, err := findTools(dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func smallToolkit(t *testing.T, cc string) string {
 		"cudnn.h":         "#include \"cudnn_version.h\"\n",
 		"cudnn_version.h": "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 7\n",
 	} {
-		must.Write(t, filepath.Join(dir, "include", name), text)
+		testutil.Write(t, filepath.Join(dir, "include", name), text)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "lib64"), 0o777); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"

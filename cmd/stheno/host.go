@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/maintain"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"

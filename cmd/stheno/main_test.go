@@ -16,7 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 )
 
@@ -48,7 +48,7 @@ func allCommands(t *testing.T) (all [][]string) {
 			walk(child, append(words[:len(words):len(words)], child.Name))
 		}
 	}
-	k := must.Get[*kong.Kong](t)(kong.New(&commands{}, kong.NoDefaultHelp()))
+	k := testutil.Get[*kong.Kong](t)(kong.New(&commands{}, kong.NoDefaultHelp()))
 	walk(k.Model.Node, nil)
 	return all
 }
@@ -62,14 +62,14 @@ func TestHelp(t *testing.T) {
 		all.WriteString(succeed(t, append(words, "-h")...) + "\n")
 	}
 	got, path := all.String(), filepath.Join("testdata", "help.txt")
-	dir := must.Get[string](t)(os.Getwd())
+	dir := testutil.Get[string](t)(os.Getwd())
 	if strings.Contains(got, dir) {
 		t.Errorf("the help names the folder %s, want nothing of this machine", dir)
 	}
 	if *update {
-		must.Write(t, path, got)
+		testutil.Write(t, path, got)
 	}
-	if want := string(must.Get[[]byte](t)(os.ReadFile(path))); got != want {
+	if want := string(testutil.Get[[]byte](t)(os.ReadFile(path))); got != want {
 		t.Errorf("the help is not that of %s: if it is as it should be, go test ./cmd/stheno -run TestHelp -update\n%s", path, got)
 	}
 }
@@ -156,7 +156,7 @@ func TestMisuse(t *testing.T) {
 // A correct command that cannot be carried out here has status 1.
 func TestFailure(t *testing.T) {
 	t.Chdir(t.TempDir())
-	must.Write(t, "empty", "")
+	testutil.Write(t, "empty", "")
 	cases := []struct{ args, want string }{
 		{"maintain tables", "the tables are written in the repository's root"},
 		{"maintain cases ops --text empty", "--text: "},
@@ -405,7 +405,7 @@ func TestTrace(t *testing.T) {
 	if !regexp.MustCompile(`^MLP 784-512-512-10, gradient/batch 128: 2 runs of \d+ steps, the last of \S+s, on host backend\nwrote .*trace.json, .*perfetto`).MatchString(out) {
 		t.Errorf("got %q", out)
 	}
-	if text := string(must.Get[[]byte](t)(os.ReadFile(path))); !json.Valid([]byte(text)) || !strings.Contains(text, `"run 2"`) || !strings.Contains(text, `"ph":"X"`) {
+	if text := string(testutil.Get[[]byte](t)(os.ReadFile(path))); !json.Valid([]byte(text)) || !strings.Contains(text, `"run 2"`) || !strings.Contains(text, `"ph":"X"`) {
 		t.Errorf("%s has no events", path)
 	}
 	if status, _, stderr := stheno("trace", "chain of 2", "--host", "--out", t.TempDir()); status != failure || !strings.Contains(stderr, "is a directory") {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/maintain"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The suites that bench/gpu-run.sh is given are those without evidence: all for a
@@ -69,7 +69,7 @@ func TestBenchList(t *testing.T) {
 	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}, Records: []records.Record{
 		{Kind: records.Time, Key: records.Key{Op: "Add", Case: "2^28", Dtype: "f32"}, Us: 7, Kernels: records.Digests{"add": "another"}},
 	}}
-	must.Do(t, f.Write(records.Path(dir, records.Ops, "G")))
+	testutil.Do(t, f.Write(records.Path(dir, records.Ops, "G")))
 	out := succeed(t, "maintain", "cases", "ops", "--recorded", dir, "--run", "^Add/")
 	for _, want := range []string{`Add/2\^28/f32 +7.00 us, with other kernels\n`, `Add/2\^28/f64 +not measured\n`} {
 		if !regexp.MustCompile(want).MatchString(out) {
@@ -84,12 +84,12 @@ func TestBenchList(t *testing.T) {
 	if out != "[\n"+`{"op":"Add","case":"2^28","dtype":"f32","shapes":[[268435456],[268435456]]}`+"\n]\n" {
 		t.Errorf("as JSON: got %s", out)
 	}
-	must.Write(t, filepath.Join(dir, "text"), "abc")
+	testutil.Write(t, filepath.Join(dir, "text"), "abc")
 	if out = succeed(t, "maintain", "cases", "ops", "--run", "text", "--text", filepath.Join(dir, "text"), "--json"); !strings.Contains(out, `"data":"text","text":"`) {
 		t.Errorf("a text: got %s", out)
 	}
 	out = succeed(t, "maintain", "cases", "products", "--run", "identity, 256", "--json", "--operands", dir)
-	if n := len(must.Get[[]byte](t)(os.ReadFile(filepath.Join(dir, "any bits times the identity, 256 x 256 x 256.a.f32")))); n != 4<<16 || !strings.Contains(out, `"c":"any bits times the identity, 256 x 256 x 256.c.f32"`) {
+	if n := len(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(dir, "any bits times the identity, 256 x 256 x 256.a.f32")))); n != 4<<16 || !strings.Contains(out, `"c":"any bits times the identity, 256 x 256 x 256.c.f32"`) {
 		t.Errorf("a product: %d bytes, %s", n, out)
 	}
 }
@@ -98,7 +98,7 @@ func TestBenchList(t *testing.T) {
 // again.
 func TestLacking(t *testing.T) {
 	cases := casesOf(records.Ops, false, 0)
-	tree := must.Get[records.Digests](t)(maintain.Tree())
+	tree := testutil.Get[records.Digests](t)(maintain.Tree())
 	f := &records.File{}
 	for i, c := range cases {
 		kernels := tree
@@ -110,7 +110,7 @@ func TestLacking(t *testing.T) {
 		}
 	}
 	want := []string{caseName(cases[2]), caseName(cases[3])}
-	rest := must.Get[[]maintain.Case](t)(lacking(f, cases))
+	rest := testutil.Get[[]maintain.Case](t)(lacking(f, cases))
 	if len(rest) != 2 || caseName(rest[0]) != want[0] || caseName(rest[1]) != want[1] {
 		t.Errorf("%d cases lack a record, want %q", len(rest), want)
 	}

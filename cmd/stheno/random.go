@@ -15,7 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/maintain"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 

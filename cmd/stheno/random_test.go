@@ -13,8 +13,8 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/maintain"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The list of drawn cases is JSON for other libraries, the same for one seed; --run
@@ -23,7 +23,7 @@ func TestRandomList(t *testing.T) {
 	list := func(args string) (drawn []opspec.Drawn) {
 		t.Helper()
 		text := succeed(t, append(strings.Fields(args), "--list")...)
-		must.Do(t, json.Unmarshal([]byte(text), &drawn))
+		testutil.Do(t, json.Unmarshal([]byte(text), &drawn))
 		return drawn
 	}
 	equal := func(a, b opspec.Drawn) bool { return a.Op == b.Op && a.Name == b.Name && a.Dtype == b.Dtype }
@@ -82,7 +82,7 @@ func TestRandomOnHost(t *testing.T) {
 	}) {
 		t.Errorf("ratios %q, want 13 with the worst first", ratios)
 	}
-	if text := string(must.Get[[]byte](t)(os.ReadFile(plot))); !strings.Contains(text, "13 drawn cases, ") {
+	if text := string(testutil.Get[[]byte](t)(os.ReadFile(plot))); !strings.Contains(text, "13 drawn cases, ") {
 		t.Errorf("%s has no title", plot)
 	}
 }
@@ -98,7 +98,7 @@ func TestRatios(t *testing.T) {
 		Records: append(times, at(records.Peer, "good", "x", 50, 0), at(records.Peer, "slow", "x", 20, 0), at(records.Peer, "slow", "y", 30, 0))}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "g.json")
-	must.Do(t, f.Write(path))
+	testutil.Do(t, f.Write(path))
 	const want = `
 below 60 % of the copy's bandwidth, of the cases that move over 64 MB, the worst first:
 case          time    of copy
@@ -120,7 +120,7 @@ Sum  2      0.45            0.10   0.10  0.10  0.10    2.00  2.00  2.00  1
 		t.Errorf("with --plot: got\n%s", got)
 	}
 	f.Records = times
-	must.Do(t, f.Write(path))
+	testutil.Do(t, f.Write(path))
 	if status, _, stderr := stheno("maintain", "ratios", path, "--plot", filepath.Join(dir, "g.svg")); status != failure || !strings.Contains(stderr, "--peers") {
 		t.Errorf("a plot without peers: status %d, %s, want an error that names --peers", status, stderr)
 	}
@@ -171,7 +171,7 @@ $`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("got\n%swant %v", out.String(), want)
 	}
-	f := must.Get[*records.File](t)(records.Read(path))
+	f := testutil.Get[*records.File](t)(records.Read(path))
 	if saved != 1 || len(f.Of(records.Time)) != 2 {
 		t.Errorf("%d rows were saved before the last case and %d after, want 1 and 2", saved, len(f.Of(records.Time)))
 	}
@@ -180,19 +180,19 @@ $`)
 // The times of other libraries come from a file, or from a script that gets the cases.
 func TestPeers(t *testing.T) {
 	dir := t.TempDir()
-	drawn := must.Get[[]opspec.Drawn](t)(opspec.Draw(2, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()))
+	drawn := testutil.Get[[]opspec.Drawn](t)(opspec.Draw(2, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()))
 	var out bytes.Buffer
 	c := &console{&out, &out}
 	if peers, err := peersOf(c, "", drawn); err != nil || peers != nil {
 		t.Errorf("none: got %v, %v", peers, err)
 	}
 	file := filepath.Join(dir, "peers.json")
-	must.Write(t, file, `[{"kind": "peer", "op": "Add", "case": "x", "dtype": "f32", "by": "me", "us": 7}]`)
+	testutil.Write(t, file, `[{"kind": "peer", "op": "Add", "case": "x", "dtype": "f32", "by": "me", "us": 7}]`)
 	if peers, err := peersOf(c, file, drawn); err != nil || len(peers) != 1 || peers[0].Us != 7 {
 		t.Errorf("a file: got %v, %v", peers, err)
 	}
 	script := filepath.Join(dir, "peers.py")
-	must.Write(t, script, `import json, sys
+	testutil.Write(t, script, `import json, sys
 shapes, times = sys.argv[1:]
 json.dump([{"kind": "peer", "op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": "me", "us": 1 + len(c["shapes"])} for c in json.load(open(shapes))], open(times, "w"))
 `)
@@ -203,7 +203,7 @@ json.dump([{"kind": "peer", "op": c["op"], "case": c["case"], "dtype": c["dtype"
 	if err != nil || len(peers) != 2 || peers[1].Case != drawn[1].Name {
 		t.Errorf("a script: got %v, %v, want a time for each case", peers, err)
 	}
-	must.Write(t, script, "import sys; sys.exit('it cannot')")
+	testutil.Write(t, script, "import sys; sys.exit('it cannot')")
 	if _, err := peersOf(c, script, drawn); err == nil || !strings.Contains(out.String(), "it cannot") {
 		t.Errorf("a script that fails: %v and %q, want an error and its message", err, out.String())
 	}

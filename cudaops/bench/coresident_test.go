@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/rotation"
+	"github.com/stheno-ml/stheno/internal/test/iteratetest"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -21,7 +21,7 @@ func TestResident(t *testing.T) {
 	for _, b := range []versions.Barrier{versions.BarrierWrap, versions.BarrierVolatile, versions.BarrierAcquire, versions.BarrierGrid} {
 		const n = 128
 		by := versions.IterateBy{Barrier: b, Blocks: 32*dev.SMs + 1, Threads: 64}
-		err := Run(0, versions.Iterate(dev, kernels.Float32, n, 3, false, by), rotation.New(r, n, false).Inputs(), make([]byte, 4*n))
+		err := Run(0, versions.Iterate(dev, kernels.Float32, n, 3, false, by), iteratetest.New(r, n, false).Inputs(), make([]byte, 4*n))
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got %d blocks", by.Blocks)) || !strings.Contains(err.Error(), "want at most") {
 			t.Errorf("%v: got %v, want an error with the number of blocks", b, err)
 		}
@@ -40,7 +40,7 @@ func TestCooperativeTogether(t *testing.T) {
 		steps, runs = 50, 1 // a checker follows every access
 	}
 	n := min(1024, 8*dev.SMs)
-	in := rotation.New(random(t), n, false)
+	in := iteratetest.New(random(t), n, false)
 	p := versions.Iterate(dev, kernels.Float32, int64(n), steps, false, versions.IterateBy{Barrier: versions.BarrierHeld})
 	want := in.After(steps)
 	var wg sync.WaitGroup
@@ -106,9 +106,9 @@ func testBarriers(t *testing.T, dev kernels.Device, n int, sizes []int, steps, t
 	r := random(t)
 	once := func(t *testing.T, n, steps int, transposed bool, by versions.IterateBy) (wrong int) {
 		t.Helper()
-		in := rotation.New(r, n, transposed)
+		in := iteratetest.New(r, n, transposed)
 		out := make([]float32, n)
-		must.Do(t, run(versions.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
+		testutil.Do(t, run(versions.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
 		return unlike(out, in.After(steps))
 	}
 	right := func(n int, by versions.IterateBy) {

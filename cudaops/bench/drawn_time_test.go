@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // The times of kernels that move elements, in drawn shapes, 40 of each family, a line each, of those that the regular
@@ -23,7 +26,7 @@ func TestDrawnTimes(t *testing.T) {
 			if !w.wants(name) {
 				continue
 			}
-			p := must.Get[*kernels.Plan](t)(c.plan(w.dev))
+			p := testutil.Get[*kernels.Plan](t)(c.plan(w.dev))
 			inputs := make([][]byte, len(p.Inputs))
 			for i, bytes := range p.Inputs {
 				inputs[i] = make([]byte, bytes)
@@ -45,7 +48,7 @@ func TestDrawnTimes(t *testing.T) {
 // drawnFamilies draw cases that move about 100 MB.
 var drawnFamilies = map[string]func(r *rand.Rand) moved{
 	"transpose": drawnTranspose, "concat": drawnConcat, "slice": drawnSlice, "gather": drawnIndices(false), "scatter": drawnIndices(true),
-	"im2col": drawnWindows(kernels.Im2Col), "col2im": drawnWindows(kernels.Col2Im), "max-pool": drawnPool(false), "max-pool-derivative": drawnPool(true),
+	"im2col": drawnWindows(window.Im2Col), "col2im": drawnWindows(window.Col2Im), "max-pool": drawnPool(false), "max-pool-derivative": drawnPool(true),
 }
 
 const drawnElements = 14 << 20 // read, and as many written
@@ -60,13 +63,13 @@ func between(r *rand.Rand, low, high int) int {
 }
 
 // copied is a case of a map that copies a view.
-func copied(name string, shape []int, bytes int64, v kernels.View) moved {
+func copied(name string, shape []int, bytes int64, v codegen.View) moved {
 	return moved{name: name, bytes: bytes, plan: func(dev kernels.Device) (*kernels.Plan, error) {
 		f, err := expr.Parse("a", kernels.Float32, "a")
 		if err != nil {
 			return nil, err
 		}
-		return kernels.Map(dev, f, shape, v)
+		return codegen.Map(dev, f, shape, v)
 	}}
 }
 
@@ -77,7 +80,7 @@ func drawnTranspose(r *rand.Rand) moved {
 		inner = between(r, 2, 100)
 	}
 	batch := max(drawnElements/(rows*columns*inner), 1)
-	v := kernels.View{Elements: int64(batch * rows * columns * inner), Strides: []int{rows * columns * inner, inner, rows * inner, 1}} // of a batch x columns x rows x inner
+	v := codegen.View{Elements: int64(batch * rows * columns * inner), Strides: []int{rows * columns * inner, inner, rows * inner, 1}} // of a batch x columns x rows x inner
 	return copied(fmt.Sprint(batch, columns, rows, inner), []int{batch, rows, columns, inner}, 0, v)
 }
 
@@ -94,11 +97,11 @@ func drawnConcat(r *rand.Rand) moved {
 	}
 	shape := []int{max(drawnElements/(along*inner), 1), along, inner}
 	return moved{name: fmt.Sprint(shape[0], inner, extents), plan: func(dev kernels.Device) (*kernels.Plan, error) {
-		var views []kernels.View
+		var views []codegen.View
 		for _, n := range extents {
-			views = append(views, kernels.Dense([]int{shape[0], n, inner}))
+			views = append(views, codegen.Dense([]int{shape[0], n, inner}))
 		}
-		return kernels.Concat(dev, kernels.Float32, shape, 1, extents, views...)
+		return codegen.Concat(dev, kernels.Float32, shape, 1, extents, views...)
 	}}
 }
 
@@ -107,7 +110,7 @@ func drawnSlice(r *rand.Rand) moved {
 	from := r.IntN(along)
 	n := 1 + r.IntN(along-from)
 	shape := []int{max(drawnElements/(n*inner), 1), n, inner}
-	v := kernels.View{Elements: int64(shape[0] * along * inner), Offset: int64(from * inner), Strides: []int{along * inner, inner, 1}}
+	v := codegen.View{Elements: int64(shape[0] * along * inner), Offset: int64(from * inner), Strides: []int{along * inner, inner, 1}}
 	return copied(fmt.Sprint(shape[0], along, inner, from, n), shape, 2*4*kernels.Count(shape), v)
 }
 
@@ -125,12 +128,12 @@ func drawnIndices(scatter bool) func(r *rand.Rand) moved {
 		if scatter {
 			m.bytes = (count+int64(rows))*row + 8*count
 			m.plan = func(dev kernels.Device) (*kernels.Plan, error) {
-				return kernels.Scatter(dev, kernels.Float32, shape, 1, count)
+				return basic.Scatter(dev, kernels.Float32, shape, 1, count)
 			}
 		} else {
 			m.bytes = (count+min(count, int64(rows)))*row + 8*count
 			m.plan = func(dev kernels.Device) (*kernels.Plan, error) {
-				return kernels.Gather(dev, kernels.Float32, shape, 1, count)
+				return basic.Gather(dev, kernels.Float32, shape, 1, count)
 			}
 		}
 		return m
@@ -138,23 +141,23 @@ func drawnIndices(scatter bool) func(r *rand.Rand) moved {
 }
 
 // drawnSquare draws windows over square images.
-func drawnSquare(r *rand.Rand, dilated bool) (w kernels.Windows, name string) {
+func drawnSquare(r *rand.Rand, dilated bool) (w window.Windows, name string) {
 	for {
 		size := []int{1, 2, 3, 3, 3, 4, 5, 7, 9, 11}[r.IntN(10)]
 		stride, dilation := 1+r.IntN(min(size, 4)), 1
 		if dilated && r.IntN(5) == 0 {
 			dilation = 2
 		}
-		a := kernels.WindowAxis{In: between(r, 5, 300), Size: size, Stride: stride, Dilation: dilation}
+		a := window.WindowAxis{In: between(r, 5, 300), Size: size, Stride: stride, Dilation: dilation}
 		a.Before = r.IntN((size+1)/2 + 1)
 		a.After = a.Before
 		if a.Before < size && a.Out() > 0 {
-			return kernels.Windows{Rows: a, Columns: a}, fmt.Sprint(a.In, size, stride, dilation, a.Before)
+			return window.Windows{Rows: a, Columns: a}, fmt.Sprint(a.In, size, stride, dilation, a.Before)
 		}
 	}
 }
 
-func drawnWindows(plan func(kernels.Device, kernels.Dtype, int64, int64, kernels.Windows) (*kernels.Plan, error)) func(r *rand.Rand) moved {
+func drawnWindows(plan func(kernels.Device, kernels.Dtype, int64, int64, window.Windows) (*kernels.Plan, error)) func(r *rand.Rand) moved {
 	return func(r *rand.Rand) moved {
 		w, name := drawnSquare(r, true)
 		channels := between(r, 1, 512)
@@ -172,9 +175,9 @@ func drawnPool(derivative bool) func(r *rand.Rand) moved {
 		planes := int64(max(drawnElements/(w.Rows.In*w.Rows.In), 1))
 		return moved{name: fmt.Sprint(planes, " ", name), plan: func(dev kernels.Device) (*kernels.Plan, error) {
 			if derivative {
-				return kernels.MaxPoolDiff(dev, kernels.Float32, planes, w)
+				return window.MaxPoolDiff(dev, kernels.Float32, planes, w)
 			}
-			return kernels.MaxPool(dev, kernels.Float32, planes, w)
+			return window.MaxPool(dev, kernels.Float32, planes, w)
 		}}
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // epilogues are chains of steps on an element c of a product, with operands x0 and x1:
@@ -71,7 +73,7 @@ func epiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device, forms []sizedFo
 			}
 			transposes := (i + j) % 4
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				p := kernels.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1}
+				p := gemm.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1}
 				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v on %d.%d", p, f.batch, f.m, f.n, f.k, text, dev.Major, dev.Minor), func(t *testing.T) {
 					if dt == kernels.Float32 {
 						finishProduct[float32](t, r, dev, p, text)
@@ -93,16 +95,16 @@ func operandsOf(text string) (n int) {
 }
 
 // finishProduct compares a product with an epilogue and a product before a map.
-func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, p kernels.Product, text string) {
+func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, p gemm.Product, text string) {
 	shape := []int{int(p.Batch), int(p.M), int(p.N)}
 	count := kernels.Count(shape)
 	names, inputs := []string{"c"}, [][]byte{kernels.Bytes(somewhat[T](r, p.Batch*p.M*p.K, 4000)), kernels.Bytes(somewhat[T](r, p.Batch*p.K*p.N, 4000))}
-	dense := []kernels.View{kernels.Dense([]int{int(count)})}
-	var views []kernels.View
+	dense := []codegen.View{codegen.Dense([]int{int(count)})}
+	var views []codegen.View
 	var full [][]byte // the operands, an element for each of C
 	for i := range operandsOf(text) {
 		m, n := int(p.M), int(p.N)
-		v := kernels.View{Offset: r.Int64N(3), Strides: [][]int{{0, 0, 1}, {0, 1, 0}, {1, 0, 0}, {0, 0, 0}, {m * n, n, 1}, {m * n, 1, m}, {2 * m * n, 2 * n, 2}}[r.IntN(7)]}
+		v := codegen.View{Offset: r.Int64N(3), Strides: [][]int{{0, 0, 1}, {0, 1, 0}, {1, 0, 0}, {0, 0, 0}, {m * n, n, 1}, {m * n, 1, m}, {2 * m * n, 2 * n, 2}}[r.IntN(7)]}
 		v.Elements = v.Offset + 1
 		for a, stride := range v.Strides {
 			v.Elements += int64((shape[a] - 1) * stride)
@@ -119,18 +121,18 @@ func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Devi
 		names, views, inputs = append(names, fmt.Sprint("x", i)), append(views, v), append(inputs, kernels.Bytes(x))
 		full, dense = append(full, kernels.Bytes(each)), append(dense, dense[0])
 	}
-	f := must.Get[expr.Func](t)(expr.Parse(text, p.Dtype, names...))
+	f := testutil.Get[expr.Func](t)(expr.Parse(text, p.Dtype, names...))
 	with, ok := p.With(f, views...)
 	if !ok {
 		t.Fatalf("%s is not an epilogue", text)
 	}
-	get := must.Get[*kernels.Plan](t)
+	get := testutil.Get[*kernels.Plan](t)
 	plan, plain := get(with.Plan(dev)), get(p.Plan(dev))
-	mapped := get(kernels.Map(dev, f, []int{int(count)}, dense...))
+	mapped := get(codegen.Map(dev, f, []int{int(count)}, dense...))
 	got, product, want := make([]T, count), make([]T, count), make([]T, count)
-	must.Do(t, Run(0, plan, inputs, kernels.Bytes(got)))
-	must.Do(t, Run(0, plain, inputs[:2], kernels.Bytes(product)))
-	must.Do(t, Run(0, mapped, append([][]byte{kernels.Bytes(product)}, full...), kernels.Bytes(want)))
+	testutil.Do(t, Run(0, plan, inputs, kernels.Bytes(got)))
+	testutil.Do(t, Run(0, plain, inputs[:2], kernels.Bytes(product)))
+	testutil.Do(t, Run(0, mapped, append([][]byte{kernels.Bytes(product)}, full...), kernels.Bytes(want)))
 	for i, v := range got {
 		if v != want[i] && (v == v || want[i] == want[i]) || v == 0 && math.Signbit(float64(v)) != math.Signbit(float64(want[i])) {
 			t.Fatalf("%v\nelement %d is %v, want %v: %s of %v", plan, i, v, want[i], text, product[i])
@@ -183,17 +185,17 @@ func compareFunctions[T kernels.Float](t *testing.T, dev kernels.Device, text st
 	for i := range x {
 		x[i] = draw()
 	}
-	names, view := []string{"c", "x0"}, kernels.View{Elements: n, Strides: []int{0, 1, 0}}
-	views := []kernels.View{view}[:operandsOf(text)]
-	f := must.Get[expr.Func](t)(expr.Parse(text, dt, names[:1+len(views)]...))
-	with, ok := kernels.Product{Dtype: dt, Batch: 1, M: n, N: 2, K: 1}.With(f, views...)
+	names, view := []string{"c", "x0"}, codegen.View{Elements: n, Strides: []int{0, 1, 0}}
+	views := []codegen.View{view}[:operandsOf(text)]
+	f := testutil.Get[expr.Func](t)(expr.Parse(text, dt, names[:1+len(views)]...))
+	with, ok := gemm.Product{Dtype: dt, Batch: 1, M: n, N: 2, K: 1}.With(f, views...)
 	if !ok {
 		t.Fatalf("%s is not an epilogue", text)
 	}
-	get := must.Get[*kernels.Plan](t)
+	get := testutil.Get[*kernels.Plan](t)
 	b := kernels.Bytes(x)
-	must.Do(t, Run(0, get(with.Plan(dev)), [][]byte{b, kernels.Bytes(ones), b}[:2+len(views)], kernels.Bytes(got)))
-	must.Do(t, Run(0, get(kernels.Map(dev, f, []int{1, int(n), 2}, append([]kernels.View{view}, views...)...)), [][]byte{b, b}[:1+len(views)], kernels.Bytes(want)))
+	testutil.Do(t, Run(0, get(with.Plan(dev)), [][]byte{b, kernels.Bytes(ones), b}[:2+len(views)], kernels.Bytes(got)))
+	testutil.Do(t, Run(0, get(codegen.Map(dev, f, []int{1, int(n), 2}, append([]codegen.View{view}, views...)...)), [][]byte{b, b}[:1+len(views)], kernels.Bytes(want)))
 	wrong := 0
 	for i, v := range got {
 		if v != want[i] && (v == v || want[i] == want[i]) || v == 0 && math.Signbit(float64(v)) != math.Signbit(float64(want[i])) {

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -32,7 +33,7 @@ func unaryOps() []expr.Op {
 // the table of errors.
 func TestFunctionsOnGPU(t *testing.T) {
 	dev := device0(t)
-	s := must.Get[*cudaops.Session](t)(cudaops.Open(0))
+	s := testutil.Get[*cudaops.Session](t)(cudaops.Open(0))
 	defer s.Close()
 	step := uint64(1)
 	if testing.Short() {
@@ -41,8 +42,8 @@ func TestFunctionsOnGPU(t *testing.T) {
 	ops := unaryOps()
 	worst := functionErrors(t, ops, dev, s, step, 1<<25)
 	if file := os.Getenv("STHENO_RECORD"); file != "" && step == 1 {
-		name := must.Get[[]cudaops.Device](t)(cudaops.Devices())[0].Name
-		must.Do(t, os.WriteFile(file, []byte(functionsPage(name, ops, worst, drawnErrors(t, dev, drawnArguments))), 0o666))
+		name := testutil.Get[[]cudaops.Device](t)(cudaops.Devices())[0].Name
+		testutil.Do(t, os.WriteFile(file, []byte(functionsPage(name, ops, worst, drawnErrors(t, dev, drawnArguments))), 0o666))
 	}
 }
 
@@ -58,12 +59,12 @@ func TestFunctionsOnHost(t *testing.T) {
 func functionErrors(t *testing.T, ops []expr.Op, dev kernels.Device, s *cudaops.Session, step uint64, chunk int64) []worstError {
 	t.Helper()
 	const columns = 1024
-	in, out := must.Get[*cudaops.Buffer](t)(s.Alloc(4*chunk)), must.Get[*cudaops.Buffer](t)(s.Alloc(8*chunk/columns))
+	in, out := testutil.Get[*cudaops.Buffer](t)(s.Alloc(4*chunk)), testutil.Get[*cudaops.Buffer](t)(s.Alloc(8*chunk/columns))
 	x, errors := make([]float32, chunk), make([]float64, chunk/columns)
 	worst, plans := make([]worstError, len(ops)), make([]*kernels.Plan, len(ops))
 	for i, op := range ops {
 		shape := []int{int(chunk / columns), columns}
-		plans[i] = must.Get[*kernels.Plan](t)(kernels.Rows(dev, errorOf(t, op), shape, []int{1}, []bool{true}, kernels.Dense(shape)))
+		plans[i] = testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, errorOf(t, op), shape, []int{1}, []bool{true}, codegen.Dense(shape)))
 	}
 	for first := uint64(0); first < 1<<32; first += uint64(chunk) * step {
 		// The rest of the last chunk is filled with NaN, as the greatest bits are.
@@ -72,10 +73,10 @@ func functionErrors(t *testing.T, ops []expr.Op, dev kernels.Device, s *cudaops.
 				x[i] = math.Float32frombits(uint32(min(first+uint64(i)*step, 1<<32-1)))
 			}
 		})
-		must.Do(t, s.CopyTo(in, kernels.Bytes(x)))
+		testutil.Do(t, s.CopyTo(in, kernels.Bytes(x)))
 		for i, op := range ops {
 			launch(t, s, plans[i], map[kernels.Operand]*cudaops.Buffer{0: in, kernels.Out: out})
-			must.Do(t, s.CopyFrom(kernels.Bytes(errors), out))
+			testutil.Do(t, s.CopyFrom(kernels.Bytes(errors), out))
 			row := 0
 			for r, e := range errors {
 				if !(e <= errors[row]) { // NaN too
@@ -107,7 +108,7 @@ func launch(t *testing.T, s *cudaops.Session, p *kernels.Plan, buffers map[kerne
 				args[i] = buffers[r.Operand]
 			}
 		}
-		must.Do(t, s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args...))
+		testutil.Do(t, s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args...))
 	}
 }
 
@@ -138,7 +139,7 @@ func errorOf(t *testing.T, op expr.Op) expr.Func {
 	e = b.Apply(expr.Select, b.Apply(expr.Ne, got, got), inf, e)
 	noNumber := b.Apply(expr.Select, b.Apply(expr.Ne, got, got), zero, inf)
 	e = b.Apply(expr.Select, b.Apply(expr.Ne, truth, truth), noNumber, e)
-	return must.Get[expr.Func](t)(b.Func(b.Apply(expr.RowMax, e)))
+	return testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.RowMax, e)))
 }
 
 // worstError is the largest error of a function so far.
@@ -151,8 +152,8 @@ type worstError struct {
 func (w *worstError) check(t *testing.T, op expr.Op, dev kernels.Device, x []float32, claimed float64) {
 	t.Helper()
 	b := expr.NewBuilder(expr.Float32)
-	single := must.Get[expr.Func](t)(b.Func(b.Apply(op, b.Operand(0))))
-	double := must.Get[expr.Func](t)(b.Func(b.Apply(op, b.Convert(b.Operand(0), expr.Float64))))
+	single := testutil.Get[expr.Func](t)(b.Func(b.Apply(op, b.Operand(0))))
+	double := testutil.Get[expr.Func](t)(b.Func(b.Apply(op, b.Convert(b.Operand(0), expr.Float64))))
 	arguments := make([]float64, len(x))
 	for i, v := range x {
 		arguments[i] = float64(v)
@@ -160,7 +161,7 @@ func (w *worstError) check(t *testing.T, op expr.Op, dev kernels.Device, x []flo
 	truth := mapOnHost(t, double, arguments)
 	got := mapOnHost(t, single, arguments)
 	if dev != kernels.HostDevice() {
-		got = must.Get[[]float64](t)(mapOnGPU(dev, single, arguments))
+		got = testutil.Get[[]float64](t)(mapOnGPU(dev, single, arguments))
 	}
 	row := worstError{at: x[0]}
 	for i := range x {

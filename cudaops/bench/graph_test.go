@@ -7,7 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -32,12 +32,12 @@ func counted(rows int) (*gorgonia.ExprGraph, *gorgonia.Node) {
 func TestTimeGraph(t *testing.T) {
 	backends := map[string]exec.Backend{"host": new(exec.HostBackend)}
 	if _, err := cudaops.Devices(); err == nil {
-		backends["GPU"] = must.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
+		backends["GPU"] = testutil.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
 	}
 	for name, b := range backends {
 		g, x := counted(30)
 		before := gorgonia.Value(x.Value())
-		timing := must.Get[*GraphTiming](t)(timeGraph(b, g, nil, 7, time.Second))
+		timing := testutil.Get[*GraphTiming](t)(timeGraph(b, g, nil, 7, time.Second))
 		if len(timing.Runs) != 7 {
 			t.Errorf("%s: got %d runs, want 7", name, len(timing.Runs))
 		}
@@ -52,7 +52,7 @@ func TestTimeGraph(t *testing.T) {
 		if x.Value() != before {
 			t.Errorf("%s: the input has another value", name)
 		}
-		must.Do(t, b.Close())
+		testutil.Do(t, b.Close())
 	}
 }
 
@@ -62,7 +62,7 @@ func TestTimeGraphBad(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(3, 4), gorgonia.WithName("x"), gorgonia.WithInit(gorgonia.Ones()))
 	hidden(x)
-	timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, nil, 7, time.Second))
+	timing := testutil.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, nil, 7, time.Second))
 	if timing.Runs != nil || timing.Launches != 0 || len(timing.Host) != 1 {
 		t.Errorf("got %+v, want no launches", timing)
 	}
@@ -90,12 +90,12 @@ func TestTimeStep(t *testing.T) {
 	}
 	x, w := vector("x"), vector("w")
 	loss := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.HadamardProd(x, w))))
-	must.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, w))
-	before := must.Get[gorgonia.Value](t)(gorgonia.CloneValue(w.Value()))
+	testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, w))
+	before := testutil.Get[gorgonia.Value](t)(gorgonia.CloneValue(w.Value()))
 	launches := map[bool]int{}
 	for _, alone := range []bool{false, true} {
 		train := &Training{Solver: gorgonia.NewAdamSolver(), Learnables: gorgonia.Nodes{w}, UpdateAlone: alone, Parts: true}
-		timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, train, 7, time.Second))
+		timing := testutil.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, train, 7, time.Second))
 		if len(timing.Runs) != 7 || timing.Runs[0] <= 0 {
 			t.Errorf("got times %v, want 7", timing.Runs)
 		}
@@ -104,7 +104,7 @@ func TestTimeStep(t *testing.T) {
 		}
 		launches[alone] = timing.Launches
 	}
-	if plain := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, nil, 1, time.Second)); launches[false] <= plain.Launches {
+	if plain := testutil.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, nil, 1, time.Second)); launches[false] <= plain.Launches {
 		t.Errorf("got %d launches with an update and %d without, want more with", launches[false], plain.Launches)
 	}
 	if launches[true] >= launches[false] {

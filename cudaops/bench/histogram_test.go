@@ -6,8 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -19,8 +20,8 @@ func TestHistogramBeyond32Bits(t *testing.T) {
 	}
 	const n = 1<<32 + 5
 	for v := 2; v <= versions.HistogramVersions; v++ {
-		p := must.Get[*kernels.Plan](t)(versions.Histogram(dev, kernels.Uint8, v, n, kernels.Bins{N: 3, Lo: -1, Hi: 2}))
-		timing := must.Get[*Timing](t)(Time(0, p, [][]byte{make([]byte, n)}, 1))
+		p := testutil.Get[*kernels.Plan](t)(versions.Histogram(dev, kernels.Uint8, v, n, basic.Bins{N: 3, Lo: -1, Hi: 2}))
+		timing := testutil.Get[*Timing](t)(Time(0, p, [][]byte{make([]byte, n)}, 1))
 		if counts := kernels.Elements[int64](timing.Out); counts[0] != 0 || counts[1] != n || counts[2] != 0 {
 			t.Errorf("version %d: got %v, want 0, %d, 0", v, counts, n)
 		}
@@ -74,7 +75,7 @@ func TestHistogramHalves(t *testing.T) {
 		}
 	}
 	x[n/2], x[n-1], x[7] = math.NaN(), math.Inf(1), 98_765
-	bins := kernels.Bins{N: 98_765, Lo: 0, Hi: 98_765}
+	bins := basic.Bins{N: 98_765, Lo: 0, Hi: 98_765}
 	compareBins(t, dev, kernels.Float32, convert(x, func(e float64) float32 { return float32(e) }), bins, 3)
 	compareBins(t, dev, kernels.Float64, x, bins, 3)
 	x[n/2], x[n-1] = 98_764, -1
@@ -91,13 +92,13 @@ func convert[T any](x []float64, to func(float64) T) (y []T) {
 
 func compareHistogram[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels.Dtype, x []T) {
 	t.Helper()
-	compareBins(t, dev, dt, x, kernels.Bins{N: 1500, Lo: 0, Hi: 999_000}, 1+2*int(kernels.CeilDiv(int64(len(x)), 1<<26)))
+	compareBins(t, dev, dt, x, basic.Bins{N: 1500, Lo: 0, Hi: 999_000}, 1+2*int(kernels.CeilDiv(int64(len(x)), 1<<26)))
 }
 
-func compareBins[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels.Dtype, x []T, bins kernels.Bins, launches int) {
+func compareBins[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels.Dtype, x []T, bins basic.Bins, launches int) {
 	t.Helper()
 	n := int64(len(x))
-	p := kernels.Histogram(dev, dt, n, bins)
+	p := basic.Histogram(dev, dt, n, bins)
 	if len(p.Launches) != launches {
 		t.Fatalf("got %d launches, want %d, one that clears, then those that count: %v", len(p.Launches), launches, p)
 	}
@@ -105,7 +106,7 @@ func compareBins[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels
 	if err := Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {
 		t.Fatalf("%v: %v", p, err)
 	}
-	if err := kernels.Histogram(kernels.HostDevice(), dt, n, bins).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
+	if err := basic.Histogram(kernels.HostDevice(), dt, n, bins).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, want) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -30,9 +30,9 @@ func TestIncrement(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%dx%d", variant, grid[0], grid[1]), func(t *testing.T) {
-						p := must.Get[*kernels.Plan](t)(versions.Increment(variant, grid[0], grid[1]))
+						p := testutil.Get[*kernels.Plan](t)(versions.Increment(variant, grid[0], grid[1]))
 						cell := make([]int32, 1)
-						must.Do(t, run(p, kernels.Bytes(cell)))
+						testutil.Do(t, run(p, kernels.Bytes(cell)))
 						n, warps := int32(grid[0]*grid[1]), int32(grid[0]*((grid[1]+31)/32))
 						least, most := n, n
 						switch {
@@ -61,9 +61,9 @@ func TestIncrementRacyShared(t *testing.T) {
 		t.Skip("only with STHENO_PLANT_FAULT=1, under a race checker")
 	}
 	device0(t)
-	p := must.Get[*kernels.Plan](t)(versions.Increment("racy_shared", 4, 256))
+	p := testutil.Get[*kernels.Plan](t)(versions.Increment("racy_shared", 4, 256))
 	cell := make([]int32, 1)
-	must.Do(t, Run(0, p, nil, kernels.Bytes(cell)))
+	testutil.Do(t, Run(0, p, nil, kernels.Bytes(cell)))
 	t.Logf("counted %d of %d", cell[0], 4*256)
 }
 

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
@@ -81,11 +82,11 @@ func (c indexCase) check(t *testing.T, r *rand.Rand, dev kernels.Device, run fun
 	}
 	for _, dt := range types {
 		x := drawn(r, dt, kernels.Count(c.shape))
-		p := must.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))
+		p := testutil.Get[*kernels.Plan](t)(basic.Gather(dev, dt, c.shape, c.axis, int64(c.count)))
 		compare(t, p, run, dt, c.gathered(indices, x), exprtest.Pack(dt, x), kernels.Bytes(indices))
 		if dt.IsFloat() {
 			g := drawn(r, dt, kernels.Count(part))
-			p := must.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count)))
+			p := testutil.Get[*kernels.Plan](t)(basic.Scatter(dev, dt, c.shape, c.axis, int64(c.count)))
 			compare(t, p, run, dt, c.scattered(dt, indices, g), exprtest.Pack(dt, g), kernels.Bytes(indices))
 		}
 	}
@@ -95,7 +96,7 @@ func (c indexCase) check(t *testing.T, r *rand.Rand, dev kernels.Device, run fun
 func compare(t *testing.T, p *kernels.Plan, run func(*kernels.Plan, [][]byte, []byte) error, dt kernels.Dtype, want []float64, inputs ...[]byte) {
 	t.Helper()
 	out := exprtest.Memory(p.Out)
-	must.Do(t, run(p, inputs, out))
+	testutil.Do(t, run(p, inputs, out))
 	got := exprtest.Unpack(dt, out)
 	if len(got) != len(want) {
 		t.Fatalf("%s: got %d elements, want %d", p.Op, len(got), len(want))
@@ -162,7 +163,7 @@ func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []f
 			*sum = float64(float32(*sum))
 		}
 	}
-	parts := make([][]float64, kernels.ScatterParts(kernels.Count(c.shape[:c.axis]), int64(c.shape[c.axis]), int64(inner), int64(c.count)))
+	parts := make([][]float64, basic.ScatterParts(kernels.Count(c.shape[:c.axis]), int64(c.shape[c.axis]), int64(inner), int64(c.count)))
 	for p := range parts {
 		parts[p] = make([]float64, n)
 	}
@@ -174,17 +175,17 @@ func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []f
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	lanes := make([][]float64, kernels.ScatterLanes+1)
+	lanes := make([][]float64, basic.ScatterLanes+1)
 	for l := range lanes {
 		lanes[l] = make([]float64, n)
 	}
 	for p, sums := range parts {
 		for i, x := range sums {
-			add(&lanes[p%kernels.ScatterLanes][i], x)
+			add(&lanes[p%basic.ScatterLanes][i], x)
 		}
 	}
-	out := lanes[kernels.ScatterLanes]
-	for _, lane := range lanes[:kernels.ScatterLanes] {
+	out := lanes[basic.ScatterLanes]
+	for _, lane := range lanes[:basic.ScatterLanes] {
 		for i, x := range lane {
 			add(&out[i], x)
 		}
@@ -198,7 +199,7 @@ func TestScatterParts(t *testing.T) {
 		{1, 1, 1, 4095, 1}, {1, 1, 1, 4096, 64}, {1, 64, 3, 4096, 4}, {1, 65, 1, 4096, 1}, {1, 96, 1, 6144, 4}, {1, 97, 1, 1 << 20, 1}, {1, 3, 9, 1 << 24, 1 << 15}, {1, 5, 1, 0, 1},
 		{4, 64, 64, 4096, 4}, {4, 64, 65, 4096, 1},
 	} {
-		if got := kernels.ScatterParts(c.outer, c.rows, c.inner, c.count); got != c.parts {
+		if got := basic.ScatterParts(c.outer, c.rows, c.inner, c.count); got != c.parts {
 			t.Errorf("%d indices of %d x %d x %d: got %d parts, want %d", c.count, c.outer, c.rows, c.inner, got, c.parts)
 		}
 	}
@@ -210,22 +211,22 @@ func TestIndicesLaunches(t *testing.T) {
 	for _, c := range indexCases() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Int64, kernels.Int32, kernels.Bool} {
 			dev := kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}
-			if plans = append(plans, must.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))); dt.IsFloat() {
-				plans = append(plans, must.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count))))
+			if plans = append(plans, testutil.Get[*kernels.Plan](t)(basic.Gather(dev, dt, c.shape, c.axis, int64(c.count)))); dt.IsFloat() {
+				plans = append(plans, testutil.Get[*kernels.Plan](t)(basic.Scatter(dev, dt, c.shape, c.axis, int64(c.count))))
 			}
 		}
 	}
-	must.Do(t, kernels.Check(kernels.Builtin(), plans...))
+	testutil.Do(t, kernels.Check(kernels.Builtin(), plans...))
 }
 
 // Arguments that do not fit are refused with an error that names them.
 func TestIndicesErrors(t *testing.T) {
 	dev := kernels.HostDevice()
 	for want, plan := range map[string]func() (*kernels.Plan, error){
-		"got axis 2 of shape":  func() (*kernels.Plan, error) { return kernels.Gather(dev, kernels.Float32, []int{2, 3}, 2, 4) },
-		"got axis -1 of shape": func() (*kernels.Plan, error) { return kernels.Scatter(dev, kernels.Float32, []int{2, 3}, -1, 4) },
-		"got -4 indices":       func() (*kernels.Plan, error) { return kernels.Gather(dev, kernels.Float32, []int{2, 3}, 0, -4) },
-		"want float32 or":      func() (*kernels.Plan, error) { return kernels.Scatter(dev, kernels.Int64, []int{2, 3}, 0, 4) },
+		"got axis 2 of shape":  func() (*kernels.Plan, error) { return basic.Gather(dev, kernels.Float32, []int{2, 3}, 2, 4) },
+		"got axis -1 of shape": func() (*kernels.Plan, error) { return basic.Scatter(dev, kernels.Float32, []int{2, 3}, -1, 4) },
+		"got -4 indices":       func() (*kernels.Plan, error) { return basic.Gather(dev, kernels.Float32, []int{2, 3}, 0, -4) },
+		"want float32 or":      func() (*kernels.Plan, error) { return basic.Scatter(dev, kernels.Int64, []int{2, 3}, 0, 4) },
 	} {
 		if p, err := plan(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want an error with %q", p, err, want)

@@ -10,9 +10,10 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
 )
 
@@ -28,15 +29,15 @@ func TestLoadTime(t *testing.T) {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_LOAD is not set")
 	}
 	start := time.Now()
-	b := must.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
+	b := testutil.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
 	t.Logf("opened in %v", time.Since(start))
 	if s, ok := loadedStep(t, name); ok {
 		loadStep(t, random(t), b, s)
 	} else {
 		n := map[string]int64{"small": 256, "product": 1024}[name]
 		start := time.Now()
-		p := kernels.MatMul(b.Device(), kernels.Float32, 1, n, n, n, false, false)
-		must.Do(t, Run(0, p, [][]byte{make([]byte, p.Inputs[0]), make([]byte, p.Inputs[1])}, make([]byte, p.Out)))
+		p := gemm.MatMul(b.Device(), kernels.Float32, 1, n, n, n, false, false)
+		testutil.Do(t, Run(0, p, [][]byte{make([]byte, p.Inputs[0]), make([]byte, p.Inputs[1])}, make([]byte, p.Out)))
 		t.Logf("all in %v", time.Since(start))
 	}
 	l := b.Loading()
@@ -51,7 +52,7 @@ func loadedStep(t *testing.T, name string) (s graphspec.Step, ok bool) {
 	words := strings.Fields(name)
 	sizes := make([]int, len(words)-1)
 	for i := range sizes {
-		sizes[i] = must.Get[int](t)(strconv.Atoi(words[i+1]))
+		sizes[i] = testutil.Get[int](t)(strconv.Atoi(words[i+1]))
 	}
 	switch {
 	case words[0] == "mlp" && len(sizes) > 2:
@@ -78,21 +79,21 @@ func loadStep(t *testing.T, r *rand.Rand, b *exec.GPUBackend, s graphspec.Step) 
 		last = now
 	}
 	graph, options, err := lowered(in.Graph, train)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	took("lowered")
-	must.Do(t, passes.Run(graph.Program, passes.Target{Device: b.Device(), DoubleBufferMin: exec.CopyLimit}, nil))
+	testutil.Do(t, passes.Run(graph.Program, passes.Target{Device: b.Device(), DoubleBufferMin: exec.CopyLimit}, nil))
 	took("passes")
-	e := must.Get[*exec.Executable](t)(exec.New(graph.Program, b, false))
+	e := testutil.Get[*exec.Executable](t)(exec.New(graph.Program, b, false))
 	took("memory, kernels and graphs")
 	inputs := make([]gorgonia.Value, len(graph.Inputs))
 	for i, in := range graph.Inputs {
 		inputs[i] = in.Value()
 	}
-	numbers := must.Get[[]gorgonia.Value](t)(start(e, graph, train, options))
+	numbers := testutil.Get[[]gorgonia.Value](t)(start(e, graph, train, options))
 	inputs = append(inputs, numbers...)
 	took("learnables to the device")
 	for _, run := range []string{"the first run", "the second run"} {
-		must.Get[[]gorgonia.Value](t)(e.Run(inputs))
+		testutil.Get[[]gorgonia.Value](t)(e.Run(inputs))
 		took(run)
 	}
 	t.Logf("all in %v", last.Sub(begin))

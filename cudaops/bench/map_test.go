@@ -10,9 +10,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/precise"
+	"github.com/stheno-ml/stheno/internal/test/bigmath"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
@@ -21,11 +22,11 @@ import (
 // mapOnGPU runs a function on dense operands.
 func mapOnGPU(dev kernels.Device, f expr.Func, operands ...[]float64) ([]float64, error) {
 	shape := []int{len(operands[0])}
-	inputs, views := make([][]byte, len(operands)), make([]kernels.View, len(operands))
+	inputs, views := make([][]byte, len(operands)), make([]codegen.View, len(operands))
 	for i, d := range f.Operands() {
-		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), codegen.Dense(shape)
 	}
-	p, err := kernels.Map(dev, f, shape, views...)
+	p, err := codegen.Map(dev, f, shape, views...)
 	if err != nil {
 		return nil, err
 	}
@@ -50,16 +51,16 @@ func TestMapOnGPU(t *testing.T) {
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	for name, ops := range map[string][]expr.Op{"exact": exprtest.Exact, "all": all} {
 		t.Run(name, func(t *testing.T) {
-			must.Hold(t, func(t *rapid.T) {
+			testutil.CheckProperty(t, func(t *rapid.T) {
 				m, dev := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size")), device
 				if rapid.Bool().Draw(t, "of many") {
 					dev = ofMany(device)
 				}
-				views := make([]kernels.View, len(m.Views))
+				views := make([]codegen.View, len(m.Views))
 				for i, v := range m.Views {
-					views[i] = kernels.View(v)
+					views[i] = codegen.View(v)
 				}
-				p, err := kernels.Map(dev, m.Func, m.Shape, views...)
+				p, err := codegen.Map(dev, m.Func, m.Shape, views...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -104,9 +105,9 @@ func TestMapEdgesOnGPU(t *testing.T) {
 			if op == expr.Select {
 				args = append([]expr.Value{b.Apply(expr.Lt, args...)}, args...)
 			}
-			f := must.Get[expr.Func](t)(b.Func(b.Apply(op, args[:op.Arity()]...)))
+			f := testutil.Get[expr.Func](t)(b.Func(b.Apply(op, args[:op.Arity()]...)))
 			for _, dev := range []kernels.Device{device, ofMany(device)} {
-				got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
+				got := testutil.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
 				for i, want := range mapOnHost(t, f, x, y) {
 					if !exprtest.Same(got[i], want) {
 						t.Errorf("%v of %v and %v is %v, want %v", f, x[i], y[i], got[i], want)
@@ -125,8 +126,8 @@ func TestMapMinusZeroOnGPU(t *testing.T) {
 		b := expr.NewBuilder(d)
 		zero := b.Constant(d, math.Copysign(0, -1))
 		chosen := b.Apply(expr.Select, b.Apply(expr.Lt, b.Operand(0), zero), b.Constant(d, 2), zero)
-		f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Ceil, b.Apply(expr.Abs, chosen))))
-		if got := must.Get[[]float64](t)(mapOnGPU(device, f, []float64{-1, 1})); got[0] != 2 || got[1] != 0 || math.Signbit(got[1]) {
+		f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Ceil, b.Apply(expr.Abs, chosen))))
+		if got := testutil.Get[[]float64](t)(mapOnGPU(device, f, []float64{-1, 1})); got[0] != 2 || got[1] != 0 || math.Signbit(got[1]) {
 			t.Errorf("%v of -1 and 1 is %v, want 2 and 0", f, got)
 		}
 	}
@@ -137,13 +138,13 @@ func TestMapIntegersOnGPU(t *testing.T) {
 	dev := device0(t)
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 		b := expr.NewBuilder(d)
-		f := must.Get[expr.Func](t)(b.Func(b.Convert(b.Operand(0), expr.Int64)))
+		f := testutil.Get[expr.Func](t)(b.Func(b.Convert(b.Operand(0), expr.Int64)))
 		x := append([]float64{0x1p62, -0x1p62, 0x1p63, -0x1p63, 1.9, -1.9}, exprtest.Edges...)
 		if d == expr.Float32 {
 			x = exprtest.Unpack(d, exprtest.Pack(d, x))
 		}
 		for _, dev := range []kernels.Device{dev, ofMany(dev)} {
-			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x))
+			got := testutil.Get[[]float64](t)(mapOnGPU(dev, f, x))
 			for i, want := range mapOnHost(t, f, x) {
 				if got[i] != want {
 					t.Errorf("%v is %v, want %v", x[i], got[i], want)
@@ -157,18 +158,18 @@ func TestMapIntegersOnGPU(t *testing.T) {
 // type, alone and beside others, and written into a part of the output.
 func TestMapTilesOnGPU(t *testing.T) {
 	dev := device0(t)
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64, expr.Int64, expr.Bool}).Draw(t, "type")
 		shape := []int{rapid.IntRange(1, 3).Draw(t, "batch"), rapid.IntRange(16, 150).Draw(t, "rows"), rapid.IntRange(16, 150).Draw(t, "columns")}
 		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]
 		offset := rapid.IntRange(0, 5).Draw(t, "offset")
 		x := drawn(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), d, int64(n+offset))
-		view := kernels.View{Elements: int64(len(x)), Offset: int64(offset), Strides: []int{rows * columns, 1, rows}}
+		view := codegen.View{Elements: int64(len(x)), Offset: int64(offset), Strides: []int{rows * columns, 1, rows}}
 		axis := rapid.IntRange(0, 2).Draw(t, "axis")
 		whole, extents := append([]int(nil), shape...), []int{shape[axis], rapid.IntRange(0, 20).Draw(t, "more")}
 		whole[axis] += extents[1]
-		rest := kernels.View{Elements: int64(len(x)), Strides: []int{0, 0, 0}}
-		p, err := kernels.Concat(dev, d, whole, axis, extents, view, rest)
+		rest := codegen.View{Elements: int64(len(x)), Strides: []int{0, 0, 0}}
+		p, err := codegen.Concat(dev, d, whole, axis, extents, view, rest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,20 +201,20 @@ func TestMapTilesBesideOnGPU(t *testing.T) {
 		d := []expr.Dtype{expr.Float32, expr.Float64}[k%2]
 		b := expr.NewBuilder(d, d, d)
 		v := b.Apply(expr.Add, b.Operand(0), b.Apply(expr.Mul, b.Operand(1), b.Operand(2)))
-		f := must.Get[expr.Func](t)(b.Func(v, b.Apply(expr.Neg, v)))
+		f := testutil.Get[expr.Func](t)(b.Func(v, b.Apply(expr.Neg, v)))
 		shape := []int{1 + r.IntN(3), 16 + r.IntN(150), 16 + r.IntN(150)}
 		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]
-		views := []kernels.View{{Elements: int64(n), Strides: []int{rows * columns, 1, rows}}, kernels.Dense(shape), {Elements: int64(columns), Strides: []int{0, 0, 1}}}
+		views := []codegen.View{{Elements: int64(n), Strides: []int{rows * columns, 1, rows}}, codegen.Dense(shape), {Elements: int64(columns), Strides: []int{0, 0, 1}}}
 		var inputs [][]byte
 		for _, v := range views {
 			inputs = append(inputs, exprtest.Pack(d, drawn(r, d, v.Elements)))
 		}
-		onHost := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+		onHost := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, shape, views...))
 		want := exprtest.Memory(onHost.Out)
-		must.Do(t, onHost.Run(inputs, want, nil))
-		p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, views...))
+		testutil.Do(t, onHost.Run(inputs, want, nil))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, views...))
 		got := exprtest.Memory(p.Out)
-		must.Do(t, Run(0, p, inputs, got))
+		testutil.Do(t, Run(0, p, inputs, got))
 		for out, at := range p.Parts {
 			size := int64(n) * d.Size()
 			from, to := exprtest.Unpack(d, got[at:at+size]), exprtest.Unpack(d, want[at:at+size])
@@ -238,13 +239,13 @@ func TestNormalOnGPU(t *testing.T) {
 	}{{[]int{1 << 20}, 0, []int{1}}, {[]int{1 << 20}, 3, []int{1}}, {[]int{1001, 999}, 1 << 40, []int{1, 1001}}, {[]int{5, 7}, 2, []int{0, 0}}, {[]int{600, 600}, 1, []int{1, 0}},
 		{[]int{3, 5, 7}, 5, []int{35, 7, 1}}} {
 		b := expr.NewBuilder(kernels.Float32)
-		f := must.Get[expr.Func](t)(b.Func(b.Operand(0)))
-		v := kernels.View{Elements: kernels.RandomState, Offset: c.offset, Strides: c.stride, Stream: kernels.Stream{Number: 7, Normal: true}}
-		p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, c.shape, v))
-		onHost := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, c.shape, v))
+		f := testutil.Get[expr.Func](t)(b.Func(b.Operand(0)))
+		v := codegen.View{Elements: codegen.RandomState, Offset: c.offset, Strides: c.stride, Stream: codegen.Stream{Number: 7, Normal: true}}
+		p := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, c.shape, v))
+		onHost := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, c.shape, v))
 		got, want := exprtest.Memory(p.Out), exprtest.Memory(p.Out)
-		must.Do(t, Run(0, p, [][]byte{kernels.Bytes(state)}, got))
-		must.Do(t, onHost.Run([][]byte{kernels.Bytes(state)}, want, nil))
+		testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(state)}, got))
+		testutil.Do(t, onHost.Run([][]byte{kernels.Bytes(state)}, want, nil))
 		if !bytes.Equal(got, want) {
 			t.Errorf("%v: other numbers than the host's", p)
 		}
@@ -260,12 +261,12 @@ func TestConcatOnGPU(t *testing.T) {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
 				shape := []int{3, 20, 33}
 				shape[axis] = 0
-				var views []kernels.View
+				var views []codegen.View
 				var inputs [][]byte
 				for k, n := range extents {
 					part := slices.Clone(shape)
 					part[axis] = n
-					v := kernels.Dense(part)
+					v := codegen.Dense(part)
 					if k%2 == 1 { // turned
 						v.Strides = []int{part[1] * part[2], 1, part[1]}
 					}
@@ -274,12 +275,12 @@ func TestConcatOnGPU(t *testing.T) {
 				for _, n := range extents {
 					shape[axis] += n
 				}
-				onHost := must.Get[*kernels.Plan](t)(kernels.Concat(kernels.HostDevice(), dt, shape, axis, extents, views...))
+				onHost := testutil.Get[*kernels.Plan](t)(codegen.Concat(kernels.HostDevice(), dt, shape, axis, extents, views...))
 				want := exprtest.Memory(onHost.Out)
-				must.Do(t, onHost.Run(inputs, want, nil))
-				p := must.Get[*kernels.Plan](t)(kernels.Concat(dev, dt, shape, axis, extents, views...))
+				testutil.Do(t, onHost.Run(inputs, want, nil))
+				p := testutil.Get[*kernels.Plan](t)(codegen.Concat(dev, dt, shape, axis, extents, views...))
 				got := exprtest.Memory(p.Out)
-				must.Do(t, Run(0, p, inputs, got))
+				testutil.Do(t, Run(0, p, inputs, got))
 				if !bytes.Equal(got, want) {
 					t.Errorf("%v: another result than the host's", p)
 				}
@@ -292,13 +293,13 @@ func TestConcatOnGPU(t *testing.T) {
 func mapOnHost(t *testing.T, f expr.Func, operands ...[]float64) []float64 {
 	t.Helper()
 	shape := []int{len(operands[0])}
-	inputs, views := make([][]byte, len(operands)), make([]kernels.View, len(operands))
+	inputs, views := make([][]byte, len(operands)), make([]codegen.View, len(operands))
 	for i, d := range f.Operands() {
-		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), codegen.Dense(shape)
 	}
-	p := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+	p := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, shape, views...))
 	out := exprtest.Memory(p.Out)
-	must.Do(t, p.Run(inputs, out, nil))
+	testutil.Do(t, p.Run(inputs, out, nil))
 	return exprtest.Unpack(f.Outputs()[0], out)
 }
 
@@ -362,13 +363,13 @@ func drawnErrors(t *testing.T, dev kernels.Device, n int) (list []drawnError) {
 				continue
 			}
 			b := expr.NewBuilder(d, d)
-			f := must.Get[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
+			f := testutil.Get[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
 			x, y := arguments(r, op, d, n)
-			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
-			truth, bits := precise.Function(op.String()), map[expr.Dtype]int{expr.Float32: 24, expr.Float64: 53}[d]
+			got := testutil.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
+			truth, bits := bigmath.Function(op.String()), map[expr.Dtype]int{expr.Float32: 24, expr.Float64: 53}[d]
 			worst := drawnError{op: op, dtype: d}
 			for i := range got {
-				if e := precise.Error(got[i], truth(x[i], y[i]), bits); !(e <= worst.most) {
+				if e := bigmath.Error(got[i], truth(x[i], y[i]), bits); !(e <= worst.most) {
 					worst.most, worst.x, worst.y, worst.got = e, x[i], y[i], got[i]
 				}
 			}
@@ -413,9 +414,9 @@ func TestMapHugeOnGPU(t *testing.T) {
 		t.Skip("SKIPPED, NOT TESTED: 14 GB of the host's memory, without STHENO_LARGE=1")
 	}
 	b := expr.NewBuilder(expr.Uint8, expr.Float32)
-	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Lt, b.Convert(b.Operand(0), expr.Float32), b.Operand(1))))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Lt, b.Convert(b.Operand(0), expr.Float32), b.Operand(1))))
 	shape := []int{65537, 32770}
-	p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, kernels.Dense(shape), kernels.View{Elements: 65537, Strides: []int{1, 0}}))
+	p := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, codegen.Dense(shape), codegen.View{Elements: 65537, Strides: []int{1, 0}}))
 	x, limit, out := make([]byte, kernels.Count(shape)), make([]float32, 65537), make([]byte, kernels.Count(shape))
 	for i := range x {
 		x[i] = byte(i >> 3)
@@ -423,7 +424,7 @@ func TestMapHugeOnGPU(t *testing.T) {
 	for i := range limit {
 		limit[i] = float32(i % 256)
 	}
-	must.Do(t, Run(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
+	testutil.Do(t, Run(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
 	for i, got := range out {
 		want := byte(0)
 		if float32(x[i]) < limit[i/32770] {

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // matmulForms are products small enough for sanitizers, with the form of the kernels that
@@ -121,7 +122,7 @@ func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 			}
 			transA, transB := transposes >= 2, transposes%2 == 1
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				p := kernels.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
+				p := gemm.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
 				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
 					is := func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) }
 					if (as8 || dev.Major == 9) && isDouble(f.kernel) == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
@@ -160,7 +161,7 @@ func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, ba
 			x[j] = T(r.IntN(2*most+1) - most)
 		}
 	}
-	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // productDevices returns device 0, and, where products have kernels that only compute capability 9.0 can run, the same device with
@@ -113,7 +114,7 @@ func TestProductAccuracy(t *testing.T) {
 				dev.SMs = 1
 			}
 			transA, transB := r.IntN(2) == 1, r.IntN(2) == 1
-			p := kernels.MatMul(dev, kernels.Float32, batch, m, n, k, transA, transB)
+			p := gemm.MatMul(dev, kernels.Float32, batch, m, n, k, transA, transB)
 			t.Run(fmt.Sprintf("%s %s %s %v %v", dev.Name, numbers.name, p.Op, transA, transB), func(t *testing.T) {
 				if dev.Major == 8 && dev.Minor == 0 && !strings.Contains(p.String(), "matmul_mma_f32_") {
 					t.Errorf("%v: want the tensor cores", p)
@@ -128,7 +129,7 @@ func TestProductAccuracy(t *testing.T) {
 						multiplyLines(x, batch, count, k, columns, func() int { return numbers.line(r, i) })
 					}
 				}
-				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+				testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 				most, mean := productErrors(t, out, a, b, m, n, k, transA, transB)
 				t.Logf("largest error %.2f, mean %.3f of 2^-24 of the terms' sizes", most, mean)
 				want := float64(k) / 4 // of sums that round once a term
@@ -196,7 +197,7 @@ func TestProductTimes(t *testing.T) {
 		if !w.wants(name) {
 			return
 		}
-		timing := must.Get[*Timing](t)(TimeWithin(0, p, uniformInputs(p), 15, 40*time.Millisecond))
+		timing := testutil.Get[*Timing](t)(TimeWithin(0, p, uniformInputs(p), 15, 40*time.Millisecond))
 		us := float64(median(timing.Runs).Nanoseconds()) / 1e3
 		t.Logf("%-60s %9.2f us %7.1f TFLOP/s", name, us, float64(p.Flops)/us/1e6)
 	}
@@ -209,7 +210,7 @@ func TestProductTimes(t *testing.T) {
 			for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
 				for _, dev := range productDevices(t) {
 					way := fmt.Sprintf("%dx%dx%d %s %v %d.%d", s.m, s.n, s.k, form, by, dev.Major, dev.Minor)
-					p := kernels.MatMulIn(dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, kernels.Epilogue{})
+					p := gemm.MatMulIn(dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, gemm.Epilogue{})
 					if by == kernels.FullPrecision {
 						times(way+" "+last(p).Kernel.Entry, p)
 						continue
@@ -218,19 +219,19 @@ func TestProductTimes(t *testing.T) {
 						continue
 					}
 					times(way, p)
-					product := kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
-					p = must.Get[*kernels.Plan](t)(product.Plan(dev))
+					product := gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
+					p = testutil.Get[*kernels.Plan](t)(product.Plan(dev))
 					times(way+" rounded before "+last(p).Kernel.Entry, p)
 				}
 			}
 			for _, dev := range productDevices(t) {
-				p := kernels.MatMul(dev, kernels.Float64, 1, s.m, s.n, s.k, transA, transB)
+				p := gemm.MatMul(dev, kernels.Float64, 1, s.m, s.n, s.k, transA, transB)
 				times(fmt.Sprintf("%dx%dx%d %s float64 %d.%d %s", s.m, s.n, s.k, form, dev.Major, dev.Minor, last(p).Kernel.Entry), p)
 			}
 			turing := w.dev
 			turing.Major, turing.Minor = 7, 5
-			times(fmt.Sprintf("%dx%dx%d %s by FMA", s.m, s.n, s.k, form), kernels.MatMul(turing, kernels.Float32, 1, s.m, s.n, s.k, transA, transB))
-			times(fmt.Sprintf("%dx%dx%d %s float64 by FMA", s.m, s.n, s.k, form), kernels.MatMul(turing, kernels.Float64, 1, s.m, s.n, s.k, transA, transB))
+			times(fmt.Sprintf("%dx%dx%d %s by FMA", s.m, s.n, s.k, form), gemm.MatMul(turing, kernels.Float32, 1, s.m, s.n, s.k, transA, transB))
+			times(fmt.Sprintf("%dx%dx%d %s float64 by FMA", s.m, s.n, s.k, form), gemm.MatMul(turing, kernels.Float64, 1, s.m, s.n, s.k, transA, transB))
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -27,7 +29,7 @@ func TestMovesTimes(t *testing.T) {
 		if !w.wants(m.name) {
 			continue
 		}
-		p := must.Get[*kernels.Plan](t)(m.plan(w.dev))
+		p := testutil.Get[*kernels.Plan](t)(m.plan(w.dev))
 		var inputs [][]byte
 		for i, bytes := range p.Inputs {
 			if i == 1 && m.index != nil {
@@ -50,31 +52,31 @@ func TestMovesTimes(t *testing.T) {
 
 // turns are transposes and slices, copied or beside other operands.
 func turns() (list []moved) {
-	add := func(name, text string, bytes int64, dt kernels.Dtype, shape []int, views ...kernels.View) {
+	add := func(name, text string, bytes int64, dt kernels.Dtype, shape []int, views ...codegen.View) {
 		list = append(list, moved{name: fmt.Sprintf("%s %v %v", name, dt, shape), bytes: bytes, plan: func(dev kernels.Device) (*kernels.Plan, error) {
 			f, err := expr.Parse(text, dt, []string{"a", "b"}[:len(views)]...)
 			if err != nil {
 				return nil, err
 			}
-			return kernels.Map(dev, f, shape, views...)
+			return codegen.Map(dev, f, shape, views...)
 		}})
 	}
-	strided := func(shape []int, offset int64, strides ...int) kernels.View {
-		v := kernels.View{Offset: offset, Strides: strides, Elements: offset + 1}
+	strided := func(shape []int, offset int64, strides ...int) codegen.View {
+		v := codegen.View{Offset: offset, Strides: strides, Elements: offset + 1}
 		for a, s := range strides {
 			v.Elements += int64(s * (shape[a] - 1))
 		}
 		return v
 	}
 	flat := []int{1 << 28}
-	add("copy", "a", 0, kernels.Float32, flat, kernels.Dense(flat))
+	add("copy", "a", 0, kernels.Float32, flat, codegen.Dense(flat))
 	for _, shape := range [][]int{{64, 1024, 4096}, {64, 4096, 1024}, {256, 1021, 1027}, {1, 16384, 16384}, {4096, 256, 256}, {1 << 16, 64, 64},
 		{8192, 32, 1024}, {8192, 1024, 32}, {1 << 16, 49, 84}} {
 		add("transpose", "a", 0, kernels.Float32, shape, strided(shape, 0, shape[1]*shape[2], 1, shape[1]))
 	}
 	half := []int{64, 1024, 2048}
 	add("transpose", "a", 0, kernels.Float64, half, strided(half, 0, half[1]*half[2], 1, half[1]))
-	add("transpose", "tanh(a) + b", 0, kernels.Float32, half, strided(half, 0, half[1]*half[2], 1, half[1]), kernels.Dense(half))
+	add("transpose", "tanh(a) + b", 0, kernels.Float32, half, strided(half, 0, half[1]*half[2], 1, half[1]), codegen.Dense(half))
 	rows := []int{1 << 18, 1024}
 	add("slice of 1056 columns from 16 on", "a", 2<<30, kernels.Float32, rows, strided(rows, 16, 1056, 1))
 	add("slice of 1027 columns from 1 on", "a", 2<<30, kernels.Float32, rows, strided(rows, 1, 1027, 1))
@@ -82,7 +84,7 @@ func turns() (list []moved) {
 	for _, c := range [][2]int{{1056, 16}, {1027, 1}} {
 		wide := []int{1 << 18, c[0]}
 		v := strided([]int{1 << 18, 1024}, 0, 1024, 1)
-		v.Bounds = kernels.Bounds{Axis: 1, From: c[1], To: c[1] + 1024}
+		v.Bounds = codegen.Bounds{Axis: 1, From: c[1], To: c[1] + 1024}
 		add(fmt.Sprintf("slice's derivative from %d on", c[1]), "a", 0, kernels.Float32, wide, v)
 	}
 	return list
@@ -100,13 +102,13 @@ func parts() (list []moved) {
 		{[]int{1 << 18, 1024}, 1, []int{128, 128, 128, 128, 128, 128, 128, 128}}, {[]int{64, 512, 64, 128}, 1, []int{256, 256}},
 	} {
 		list = append(list, moved{name: fmt.Sprintf("concat %v of %v along %d", c.extents, c.shape, c.axis), plan: func(dev kernels.Device) (*kernels.Plan, error) {
-			var views []kernels.View
+			var views []codegen.View
 			for _, n := range c.extents {
 				part := append([]int(nil), c.shape...)
 				part[c.axis] = n
-				views = append(views, kernels.Dense(part))
+				views = append(views, codegen.Dense(part))
 			}
-			return kernels.Concat(dev, kernels.Float32, c.shape, c.axis, c.extents, views...)
+			return codegen.Concat(dev, kernels.Float32, c.shape, c.axis, c.extents, views...)
 		}})
 	}
 	return list
@@ -132,9 +134,9 @@ func indexings() (list []moved) {
 		}
 		shape, row := []int{c.words, c.size}, int64(4*c.size)
 		list = append(list, moved{"gather " + name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.Gather(dev, kernels.Float32, shape, 0, c.count)
+			return basic.Gather(dev, kernels.Float32, shape, 0, c.count)
 		}, 2 * c.count * row, index}, moved{"scatter " + name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.Scatter(dev, kernels.Float32, shape, 0, c.count)
+			return basic.Scatter(dev, kernels.Float32, shape, 0, c.count)
 		}, (c.count + int64(c.words)) * row, index})
 	}
 	return list

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
@@ -75,7 +75,7 @@ func (p normProgram) graph(t *testing.T) *G.ExprGraph {
 			by = by[:1]
 		}
 		loss := G.Must(G.Sum(G.Must(G.HadamardProd(y, input("weights", p.shape...)))))
-		must.Get[G.Nodes](t)(G.Grad(loss, by...))
+		testutil.Get[G.Nodes](t)(G.Grad(loss, by...))
 	}
 	return g
 }
@@ -90,7 +90,7 @@ func TestNormTimes(t *testing.T) {
 		if !w.wants(name) {
 			continue
 		}
-		timing := must.Get[*GraphTiming](t)(TimeGraph(0, p.graph(t), 15, 300*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, p.graph(t), 15, 300*time.Millisecond))
 		us, rate, share := w.rate(timing.Runs, 4*p.moves*kernels.Count(p.shape))
 		t.Logf("%-46s %9.1f us, %d launches, %6.0f GB/s, %4.0f %% of copy, host %v", name, us, timing.Launches, rate, share, timing.Host)
 	}

@@ -7,8 +7,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // A product whose operands, one or both, were split before has the bits of the plain product: for numbers near 1, and for numbers
@@ -22,9 +23,9 @@ func TestPlanes(t *testing.T) {
 
 func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	run := func(of kernels.Planner, inputs ...[]byte) []byte {
-		p := must.Get[*kernels.Plan](t)(of.Plan(dev))
+		p := testutil.Get[*kernels.Plan](t)(of.Plan(dev))
 		out := make([]float64, kernels.CeilDiv(p.Out, 8)) // aligned
-		must.Do(t, Run(0, p, inputs, kernels.Bytes(out)[:p.Out]))
+		testutil.Do(t, Run(0, p, inputs, kernels.Bytes(out)[:p.Out]))
 		return kernels.Bytes(out)[:p.Out]
 	}
 	for i, c := range []struct {
@@ -40,7 +41,7 @@ func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 		{2, 1, 300, 140, 170, [2]int{0, 0}, float32(math.Inf(1))},
 	} {
 		dev.SMs = c.sms
-		product := kernels.Product{Dtype: kernels.Float32, Batch: c.batch, M: c.m, N: c.n, K: c.k, TransA: i%2 == 1, TransB: i%4 >= 2}
+		product := gemm.Product{Dtype: kernels.Float32, Batch: c.batch, M: c.m, N: c.n, K: c.k, TransA: i%2 == 1, TransB: i%4 >= 2}
 		t.Run(fmt.Sprintf("%d x %dx%dx%d, near 2^%d, with %v on %d.%d", c.batch, c.m, c.n, c.k, c.exponents, c.rare, dev.Major, dev.Minor), func(t *testing.T) {
 			operands, ok := product.Planes(dev)
 			if !ok && dev.Major != 9 && (dev.Major != 8 || dev.Minor != 0) {
@@ -69,7 +70,7 @@ func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 						inputs = append(inputs, planes[j])
 					}
 				}
-				if got := run(kernels.PlanesProduct{Product: product, Given: given}, inputs...); !bytes.Equal(got, want) {
+				if got := run(gemm.PlanesProduct{Product: product, Given: given}, inputs...); !bytes.Equal(got, want) {
 					t.Errorf("given %v: not the bits of the product alone", given)
 				}
 			}

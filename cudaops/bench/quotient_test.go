@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -44,7 +45,7 @@ func TestRowsQuotientsOnGPU(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 31))
 	b := expr.NewBuilder(expr.Float32, expr.Float32)
 	x0, x1 := b.Operand(0), b.Operand(1)
-	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Div, x0, x1), b.Apply(expr.RowMax, x0)))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Div, x0, x1), b.Apply(expr.RowMax, x0)))
 	hard := 0
 	for _, s := range []exprtest.RowShape{{Shape: []int{4099, 252}, Axes: []int{1}}, {Shape: []int{301, 1021}, Axes: []int{1}}, {Shape: []int{33, 4096}, Axes: []int{1}}, {Shape: []int{257, 2052}, Axes: []int{0}}} {
 		kept := 1 - s.Axes[0]
@@ -74,12 +75,12 @@ func TestRowsQuotientsOnGPU(t *testing.T) {
 				x[i] = math.Float32frombits(significand&(1<<23-1) | uint32(64+r.IntN(128))<<23 | uint32(r.IntN(2))<<31)
 			}
 		}
-		of := kernels.Dense(s.Shape)
+		of := codegen.Dense(s.Shape)
 		of.Elements, of.Strides = int64(len(y)), make([]int, 2)
 		of.Strides[kept] = 1
-		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, s.Shape, s.Axes, []bool{false, true}, kernels.Dense(s.Shape), of))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, s.Shape, s.Axes, []bool{false, true}, codegen.Dense(s.Shape), of))
 		out := exprtest.Memory(p.Out)
-		must.Do(t, Run(0, p, [][]byte{kernels.Bytes(x), kernels.Bytes(y)}, out))
+		testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(x), kernels.Bytes(y)}, out))
 		for i, got := range kernels.Elements[float32](out[:4*len(x)]) {
 			row := i / strides[kept] % s.Shape[kept]
 			if want := x[i] / y[row]; math.Float32bits(got) != math.Float32bits(want) && !(got != got && want != want) {

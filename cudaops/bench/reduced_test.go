@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few SMs that
@@ -52,7 +54,7 @@ func reducedOn(t *testing.T, r *rand.Rand, dev kernels.Device, kernel string) {
 			}
 			for by, bits := range significant {
 				transA, transB := transposes >= 2, transposes%2 == 1
-				p := kernels.MatMulIn(dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB, kernels.Epilogue{})
+				p := gemm.MatMulIn(dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB, gemm.Epilogue{})
 				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
 					if kernel != "" && !strings.Contains(p.String(), kernel+strings.ToLower(by.String())) {
 						t.Errorf("%v: want the kernel for %v", p, by)
@@ -82,7 +84,7 @@ func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB
 			rounded[operand] = append(rounded[operand], round(x[i]))
 		}
 	}
-	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
@@ -121,7 +123,7 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 // reducedDrawn compares a product of drawn numbers and transposes, of operands rounded to so many bits, with its definition.
 func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision, bits int, batch, m, n, k int64) {
 	transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
-	p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
+	p := gemm.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, gemm.Epilogue{})
 	draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
 	reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
 }
@@ -155,8 +157,8 @@ func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k in
 					a[i*k+l] = x[i]
 				}
 			}
-			p := kernels.MatMulIn(dev, by, kernels.Float32, 1, m, n, int64(k), transA, false, kernels.Epilogue{})
-			must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+			p := gemm.MatMulIn(dev, by, kernels.Float32, 1, m, n, int64(k), transA, false, gemm.Epilogue{})
+			testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 			wrong := 0
 			for i, v := range x {
 				got, want := out[i*n+i%n], by.Round(v)
@@ -191,7 +193,7 @@ func reducedEpiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 			}
 			transposes := (i + j) % 4
 			for by := range significant {
-				p := kernels.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1, Precision: by}
+				p := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1, Precision: by}
 				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v on %d.%d", p, f.batch, f.m, f.n, f.k, text, dev.Major, dev.Minor), func(t *testing.T) {
 					finishProduct[float32](t, r, dev, p, text)
 				})
@@ -209,7 +211,7 @@ func TestReducedHalves(t *testing.T) {
 }
 
 func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for i, f := range reducedForms {
 		dev.SMs = f.sms
 		for j, text := range append([]string{""}, epilogues...) {
@@ -217,36 +219,36 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				continue // a checker follows every access
 			}
 			n := (f.n + 7) / 8 * 8
-			product := kernels.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, TransA: j%2 == 1, TransB: j%4 > 1, Precision: kernels.BF16}
+			product := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, TransA: j%2 == 1, TransB: j%4 > 1, Precision: kernels.BF16}
 			operands := make([][]byte, 2, 4)
-			for k, x := range []kernels.Rounded{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
+			for k, x := range []gemm.Rounded{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
 				if x.Precision, x.Batch = kernels.BF16, f.batch; k == 0 && product.TransA || k == 1 && product.TransB {
 					x.Rows, x.Cols = x.Cols, x.Rows
 				}
 				p := plan(x.Plan(dev))
 				operands[k] = make([]byte, p.Out)
-				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(somewhat[float32](r, p.Inputs[0]/4, 4000))}, operands[k]))
+				testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(somewhat[float32](r, p.Inputs[0]/4, 4000))}, operands[k]))
 			}
 			if text != "" {
-				names, views := []string{"c"}, []kernels.View(nil)
+				names, views := []string{"c"}, []codegen.View(nil)
 				for k := range operandsOf(text) {
-					v := kernels.View{Elements: n, Strides: []int{0, 0, 1}}
+					v := codegen.View{Elements: n, Strides: []int{0, 0, 1}}
 					names, views = append(names, fmt.Sprint("x", k)), append(views, v)
 					operands = append(operands, kernels.Bytes(somewhat[float32](r, n, 5)))
 				}
 				var ok bool
-				if product, ok = product.With(must.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
+				if product, ok = product.With(testutil.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
 					t.Fatalf("%s is not an epilogue", text)
 				}
 			}
-			with, ok := kernels.RoundedProduct{Product: product}.Rounding(dev)
+			with, ok := gemm.RoundedProduct{Product: product}.Rounding(dev)
 			if !ok {
 				continue // splits
 			}
-			one, two := plan(kernels.RoundedProduct{Product: product}.Plan(dev)), plan(with.Plan(dev))
+			one, two := plan(gemm.RoundedProduct{Product: product}.Plan(dev)), plan(with.Plan(dev))
 			want, got := make([]float32, f.batch*f.m*n), make([]byte, two.Out)
-			must.Do(t, Run(0, one, operands, kernels.Bytes(want)))
-			must.Do(t, Run(0, two, operands, got))
+			testutil.Do(t, Run(0, one, operands, kernels.Bytes(want)))
+			testutil.Do(t, Run(0, two, operands, got))
 			c, half := kernels.Elements[float32](got), kernels.Elements[uint16](got[two.Parts[1]:])
 			for i, v := range want {
 				rounded := kernels.BF16.Round(v)
@@ -267,7 +269,7 @@ func TestReducedTimes(t *testing.T) {
 		}
 		w.plan(name, p, uniformInputs(p), p.Bytes(), 40*time.Millisecond)
 	}
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for _, s := range []struct {
 		m, n, k int64
 		form    string
@@ -280,11 +282,11 @@ func TestReducedTimes(t *testing.T) {
 		transA, transB := s.form[0] == 't', s.form[1] == 't'
 		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
 			name := fmt.Sprintf("%dx%dx%d %s %v", s.m, s.n, s.k, s.form, by)
-			if p := kernels.MatMulIn(w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, kernels.Epilogue{}); p.Precision == by {
+			if p := gemm.MatMulIn(w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, gemm.Epilogue{}); p.Precision == by {
 				times(name, p)
 			}
 			if by == kernels.BF16 || by == kernels.TF32 && s.form == "nt" {
-				product := kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
+				product := gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
 				times(name+" rounded before", plan(product.Plan(w.dev)))
 				if with, ok := product.Rounding(w.dev); ok {
 					times(name+" rounded before and after", plan(with.Plan(w.dev)))
@@ -293,7 +295,7 @@ func TestReducedTimes(t *testing.T) {
 		}
 	}
 	for _, s := range [][2]int64{{4096, 4096}, {4096, 784}, {4096, 512}, {784, 512}, {128, 784}} {
-		for _, x := range []kernels.Rounded{{Precision: kernels.BF16}, {Precision: kernels.TF32, Trans: true}} {
+		for _, x := range []gemm.Rounded{{Precision: kernels.BF16}, {Precision: kernels.TF32, Trans: true}} {
 			x.Batch, x.Rows, x.Cols = 1, s[0], s[1]
 			times(fmt.Sprintf("%v %dx%d", x, s[0], s[1]), plan(x.Plan(w.dev)))
 		}
@@ -313,7 +315,7 @@ func TestStepTimes(t *testing.T) {
 			continue
 		}
 		p := s.Program(s.Values(block))
-		timing := must.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
 		t.Logf("%-60s %9.2f us, %d launches", name, float64(median(timing.Runs).Nanoseconds())/1e3, timing.Launches)
 	}
 }

@@ -7,8 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/reduce"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // The times of sums, window sums, histograms and broadcasts of shapes that are known to be hard, a
@@ -62,18 +66,18 @@ func hardSums(t *testing.T) (list []reduction) {
 		{f32, []int{2, 40000000}, []int{0}}, {f32, []int{3, 40000000}, []int{0}}, {f32, []int{4, 30000000}, []int{0}}, {f64, []int{3, 10000000}, []int{0}},
 		{f32, []int{8, 15000000}, []int{0}}, {f64, []int{8524, 3914}, []int{1}}, {f32, []int{8524, 7914}, []int{1}},
 	} {
-		add(fmt.Sprintf("sum %v over %v %v", c.shape, c.axes, c.dt), func(dev kernels.Device) *kernels.Plan { return kernels.Sum(dev, c.dt, c.shape, c.axes, false) })
+		add(fmt.Sprintf("sum %v over %v %v", c.shape, c.axes, c.dt), func(dev kernels.Device) *kernels.Plan { return reduce.Sum(dev, c.dt, c.shape, c.axes, false) })
 	}
 	for _, n := range []int64{579, 17025, 104443, 600266, 18904434, 100000000} {
-		add(fmt.Sprintf("dot %d", n), func(dev kernels.Device) *kernels.Plan { return kernels.Dot(dev, f32, 1, n) })
+		add(fmt.Sprintf("dot %d", n), func(dev kernels.Device) *kernels.Plan { return reduce.Dot(dev, f32, 1, n) })
 	}
 	for _, rows := range [][2]int64{{1747709, 8}, {300000, 100}} {
-		add(fmt.Sprintf("dot %v", rows), func(dev kernels.Device) *kernels.Plan { return kernels.Dot(dev, f32, rows[0], rows[1]) })
+		add(fmt.Sprintf("dot %v", rows), func(dev kernels.Device) *kernels.Plan { return reduce.Dot(dev, f32, rows[0], rows[1]) })
 	}
 	for _, source := range []string{"a + b", "max(a, b)", "a + b*b"} {
-		r := must.Get[kernels.Reduction](t)(kernels.ParseReduction(source))
+		r := testutil.Get[codegen.Reduction](t)(codegen.ParseReduction(source))
 		for _, n := range []int64{1024, 215060, 590669, 31436038, 100000000} {
-			add(fmt.Sprintf("reduce %s %d", source, n), func(dev kernels.Device) *kernels.Plan { return kernels.Reduce(dev, f32, n, r, 0) })
+			add(fmt.Sprintf("reduce %s %d", source, n), func(dev kernels.Device) *kernels.Plan { return reduce.Reduce(dev, f32, n, r, 0) })
 		}
 	}
 	return list
@@ -81,11 +85,11 @@ func hardSums(t *testing.T) (list []reduction) {
 
 // hardWindows are window sums.
 func hardWindows() (list []reduction) {
-	const same, valid = kernels.WindowSame, kernels.WindowValid
+	const same, valid = window.WindowSame, window.WindowValid
 	for _, c := range []struct {
 		dt              kernels.Dtype
 		rows, n, radius int64
-		mode            kernels.WindowMode
+		mode            window.WindowMode
 	}{
 		{f32, 1, 259758, 4, same}, {f32, 1, 10000, 3, same}, {f32, 13, 16777216, 3, valid}, {f64, 3, 27503828, 4, valid},
 		{f32, 1, 1 << 28, 1, same}, {f32, 1, 1 << 28, 2, same}, {f32, 1, 1 << 28, 3, same}, {f32, 1, 1 << 28, 4, same}, {f32, 1, 1 << 28, 5, same},
@@ -97,7 +101,7 @@ func hardWindows() (list []reduction) {
 		{f32, 1, 100000000, 133586, valid}, {f32, 1, 44586013, 120224, valid}, {f32, 2, 33554432, 81980, valid},
 	} {
 		list = append(list, reduction{fmt.Sprintf("window %dx%d r=%d %v %v", c.rows, c.n, c.radius, c.mode, c.dt), func(dev kernels.Device) *kernels.Plan {
-			return kernels.WindowSum(dev, c.dt, c.rows, c.n, c.radius, c.mode)
+			return window.WindowSum(dev, c.dt, c.rows, c.n, c.radius, c.mode)
 		}, signed})
 	}
 	return list
@@ -112,13 +116,13 @@ func hardHistograms() (list []reduction) {
 	} {
 		for _, kind := range kinds {
 			list = append(list, reduction{fmt.Sprintf("histogram %d into %d %s", c.n, c.bins, kind), func(dev kernels.Device) *kernels.Plan {
-				return kernels.Histogram(dev, f32, int64(c.n), kernels.Bins{N: c.bins, Lo: 0, Hi: 1})
+				return basic.Histogram(dev, f32, int64(c.n), basic.Bins{N: c.bins, Lo: 0, Hi: 1})
 			}, fractions(kind)})
 		}
 	}
 	for _, kind := range kinds {
 		list = append(list, reduction{"histogram 100000000 bytes " + kind, func(dev kernels.Device) *kernels.Plan {
-			return kernels.Histogram(dev, kernels.Uint8, 100000000, kernels.Bins{N: 4, Lo: 0, Hi: 256})
+			return basic.Histogram(dev, kernels.Uint8, 100000000, basic.Bins{N: 4, Lo: 0, Hi: 256})
 		}, func(bytes int64, seed int) []byte {
 			out := make([]byte, bytes)
 			for i, x := range kernels.Elements[float32](fractions(kind)(4*bytes, seed)) {
@@ -134,7 +138,7 @@ func hardHistograms() (list []reduction) {
 func hardBroadcasts() (list []reduction) {
 	for _, c := range []struct{ shape, axes []int }{{[]int{4, 4, 1573583}, []int{0}}, {[]int{3227899, 9}, []int{1}}, {[]int{100000000, 1}, []int{1}}} {
 		list = append(list, reduction{fmt.Sprintf("broadcast %v along %v", c.shape, c.axes), func(dev kernels.Device) *kernels.Plan {
-			return kernels.Broadcast(dev, f32, c.shape, c.axes, false)
+			return basic.Broadcast(dev, f32, c.shape, c.axes, false)
 		}, signed})
 	}
 	return list

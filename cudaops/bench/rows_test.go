@@ -8,18 +8,19 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
 )
 
 // viewsOf returns views as plans take them.
-func viewsOf(list []exprtest.View) []kernels.View {
-	views := make([]kernels.View, len(list))
+func viewsOf(list []exprtest.View) []codegen.View {
+	views := make([]codegen.View, len(list))
 	for i, v := range list {
-		views[i] = kernels.View(v)
+		views[i] = codegen.View(v)
 	}
 	return views
 }
@@ -31,7 +32,7 @@ func rowsOnGPU(dev kernels.Device, s exprtest.RowShape) exprtest.Apply {
 		if f.Reductions() == 0 {
 			return mapOnGPU(dev, f, operands...)
 		}
-		p, err := kernels.Rows(dev, f, s.Shape, s.Axes, []bool{true}, kernels.Dense(s.Shape))
+		p, err := codegen.Rows(dev, f, s.Shape, s.Axes, []bool{true}, codegen.Dense(s.Shape))
 		if err != nil {
 			return nil, err
 		}
@@ -52,9 +53,9 @@ func rowsOnGPU(dev kernels.Device, s exprtest.RowShape) exprtest.Apply {
 func TestRowsOnGPU(t *testing.T) {
 	dev := device0(t)
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		m := exprtest.DrawRows(t, all, rapid.IntRange(0, 10).Draw(t, "size"))
-		p, err := kernels.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, viewsOf(m.Views)...)
+		p, err := codegen.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, viewsOf(m.Views)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestRowsOnGPU(t *testing.T) {
 		if err := Run(0, p, m.Inputs(), out); err != nil {
 			t.Fatalf("%v: %v", p, err)
 		}
-		if staged, err := m.Func.Stages(m.PerRow); err != nil || !kernels.RowsWhole(dev, m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
+		if staged, err := m.Func.Stages(m.PerRow); err != nil || !codegen.RowsWhole(dev, m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
 			return // sums have another order
 		}
 		want, err := m.Want(rowsOnGPU(dev, exprtest.RowShape{Shape: m.Shape, Axes: m.Axes}))
@@ -113,10 +114,10 @@ func TestRowsReduceOnGPU(t *testing.T) {
 					continue
 				}
 				x := rowValues(r, c.Elements(), d, edges)
-				f := must.Get[expr.Func](t)(exprtest.Reductions(d))
-				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, kernels.Dense(c.Shape)))
+				f := testutil.Get[expr.Func](t)(exprtest.Reductions(d))
+				p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, codegen.Dense(c.Shape)))
 				out := exprtest.Memory(p.Out)
-				must.Do(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
+				testutil.Do(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
 				if err := c.CheckReductions(d, x, unpack(p, out, slices.Repeat([]expr.Dtype{d}, len(p.Parts))...)); err != nil {
 					t.Error(err)
 				}
@@ -151,7 +152,7 @@ func TestRowsLongOnGPU(t *testing.T) {
 }
 
 func testRowsLong(t *testing.T, dev kernels.Device) {
-	softmax := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))[0]
+	softmax := testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))[0]
 	r := rand.New(rand.NewPCG(rand.Uint64(), 17))
 	for k, s := range longRows {
 		if testing.Short() && k%2 > 0 {
@@ -165,13 +166,13 @@ func testRowsLong(t *testing.T, dev kernels.Device) {
 			for i := range args {
 				values = append(values, b.Operand(i))
 			}
-			return must.Get[[]float64](t)(apply(must.Get[expr.Func](t)(b.Func(b.Apply(op, values...))), args...))
+			return testutil.Get[[]float64](t)(apply(testutil.Get[expr.Func](t)(b.Func(b.Apply(op, values...))), args...))
 		}
 		e := one(expr.Exp, one(expr.Sub, x, one(expr.RowMax, x)))
 		want := one(expr.Div, e, one(expr.RowSum, e))
-		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, softmax.Func, s.Shape, s.Axes, softmax.PerRow, viewsOf(softmax.Views(s))...))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, softmax.Func, s.Shape, s.Axes, softmax.PerRow, viewsOf(softmax.Views(s))...))
 		out := exprtest.Memory(p.Out)
-		must.Do(t, Run(0, p, [][]byte{exprtest.Pack(expr.Float32, x)}, out))
+		testutil.Do(t, Run(0, p, [][]byte{exprtest.Pack(expr.Float32, x)}, out))
 		for i, got := range exprtest.Unpack(expr.Float32, out) {
 			if !exprtest.Same(got, want[i]) {
 				t.Fatalf("%v, %d multiprocessors: element %d is %v, want %v", s.Shape, dev.SMs, i, got, want[i])
@@ -187,9 +188,9 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 11))
-	double := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
+	double := testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
-		for i, f := range must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
+		for i, f := range testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
 			for k, s := range append(longRows, exprtest.RowShapes...) {
 				if testing.Short() && (i+k)%10 > 0 { // under sanitizers
 					continue
@@ -206,12 +207,12 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 					}
 					inputs, wide = append(inputs, exprtest.Pack(d, x)), append(wide, exprtest.Pack(expr.Float64, x))
 				}
-				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				out := exprtest.Memory(p.Out)
-				must.Do(t, Run(0, p, inputs, out))
-				host := must.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				testutil.Do(t, Run(0, p, inputs, out))
+				host := testutil.Get[*kernels.Plan](t)(codegen.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				truth := exprtest.Memory(host.Out)
-				must.Do(t, host.Run(wide, truth, nil))
+				testutil.Do(t, host.Run(wide, truth, nil))
 				want := unpack(host, truth, double[i].Func.Outputs()...)
 				for o, part := range unpack(p, out, f.Func.Outputs()...) {
 					elements, of := s.Elements(), func(i int) int { return i }
@@ -255,7 +256,7 @@ func TestRowsHugeOnGPU(t *testing.T) {
 		t.Skip("SKIPPED, NOT TESTED: 9 GB of the host's memory, without STHENO_LARGE=1")
 	}
 	b := expr.NewBuilder(expr.Bool)
-	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.RowSum, b.Convert(b.Operand(0), expr.Float32))))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.RowSum, b.Convert(b.Operand(0), expr.Float32))))
 	shape := []int{65537, 32770}
 	x := make([]byte, kernels.Count(shape))
 	rows, columns := make([]float32, shape[0]), make([]float32, shape[1])
@@ -267,9 +268,9 @@ func TestRowsHugeOnGPU(t *testing.T) {
 		}
 	}
 	for axis, want := range [][]float32{columns, rows} {
-		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{axis}, []bool{true}, kernels.Dense(shape)))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, shape, []int{axis}, []bool{true}, codegen.Dense(shape)))
 		out := make([]float32, len(want))
-		must.Do(t, Run(0, p, [][]byte{x}, kernels.Bytes(out)))
+		testutil.Do(t, Run(0, p, [][]byte{x}, kernels.Bytes(out)))
 		for i, got := range out {
 			if got != want[i] {
 				t.Fatalf("over axis %d: element %d is %v, want %v", axis, i, got, want[i])

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -23,14 +24,14 @@ func TestRowsTimes(t *testing.T) {
 		{Shape: []int{16384, 2048}, Axes: []int{1}}, {Shape: []int{8192, 8192}, Axes: []int{1}}, {Shape: []int{4096, 16384}, Axes: []int{1}},
 		{Shape: []int{1 << 20, 7}, Axes: []int{1}}, {Shape: []int{100, 1_000_000}, Axes: []int{1}},
 	}
-	functions := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))
+	functions := testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))
 	sum := functions[5]
 	times := func(f exprtest.RowFunction, s exprtest.RowShape) {
 		name := fmt.Sprintf("%s over %v of %v", f.Name, s.Axes, s.Shape)
 		if !w.wants(name) {
 			return
 		}
-		p := must.Get[*kernels.Plan](t)(kernels.Rows(w.dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(w.dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 		w.plan(name, p, uniformInputs(p), p.Bytes(), 100*time.Millisecond)
 	}
 	for _, s := range shapes {
@@ -48,7 +49,7 @@ func TestRowsTimes(t *testing.T) {
 		{Shape: []int{16384, 1001}, Axes: []int{1}}} {
 		times(functions[0], s)
 	}
-	double := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
+	double := testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
 	for _, columns := range []int{1000, 4096} {
 		for _, f := range double {
 			f.Name = "float64 " + f.Name
@@ -129,7 +130,7 @@ func TestDrawnRowsTimes(t *testing.T) {
 			continue
 		}
 		g, _ := c.Graph(c.Values(kernels.Elements[float32](uniform(4<<20, 0))))
-		timing := must.Get[*GraphTiming](t)(TimeGraph(0, g, 9, 60*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, g, 9, 60*time.Millisecond))
 		us, rate, share := w.rate(timing.Runs, c.Bytes())
 		t.Logf("%-52s %9.2f us, %d launches, %6.0f MB %6.0f GB/s %4.0f %% of copy", name, us, timing.Launches, float64(c.Bytes())/1e6, rate, share)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // Plans that break the rules are caught, on the host backend as on any.
@@ -84,8 +85,8 @@ func TestWindowSums(t *testing.T) {
 				n, radius = 4*n, radius%8
 			}
 		}
-		mode := kernels.WindowMode(r.IntN(3))
-		if mode == kernels.WindowValid {
+		mode := window.WindowMode(r.IntN(3))
+		if mode == window.WindowValid {
 			radius = min(radius, (n-1)/2)
 		}
 		dev := dev
@@ -101,18 +102,18 @@ func TestWindowSums(t *testing.T) {
 }
 
 // compareWindowSum takes small whole numbers, whose sums are exact in any order.
-func compareWindowSum[T kernels.Float](t *testing.T, dev kernels.Device, r *rand.Rand, dt kernels.Dtype, rows, n, radius int64, mode kernels.WindowMode) {
+func compareWindowSum[T kernels.Float](t *testing.T, dev kernels.Device, r *rand.Rand, dt kernels.Dtype, rows, n, radius int64, mode window.WindowMode) {
 	t.Helper()
 	x := make([]T, rows*n)
 	for i := range x {
 		x[i] = T(r.IntN(2001) - 1000)
 	}
-	p := kernels.WindowSum(dev, dt, rows, n, radius, mode)
+	p := window.WindowSum(dev, dt, rows, n, radius, mode)
 	got, want := make([]T, rows*mode.Outputs(n, radius)), make([]T, rows*mode.Outputs(n, radius))
 	if err := Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {
 		t.Fatalf("%v: %v", p, err)
 	}
-	if err := kernels.WindowSum(kernels.HostDevice(), dt, rows, n, radius, mode).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
+	if err := window.WindowSum(kernels.HostDevice(), dt, rows, n, radius, mode).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range want {

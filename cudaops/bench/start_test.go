@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -22,7 +22,7 @@ func windows(t testing.TB, launches int) (g *gorgonia.ExprGraph, x *gorgonia.Nod
 	x = gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(1024), gorgonia.WithInit(gorgonia.Uniform(0, 1)))
 	y := x
 	for range launches {
-		y = must.Get[*gorgonia.Node](t)(ops.WindowSum(y, 1, ops.Same()))
+		y = testutil.Get[*gorgonia.Node](t)(ops.WindowSum(y, 1, ops.Same()))
 	}
 	out = new(gorgonia.Value)
 	gorgonia.Read(y, out)
@@ -36,8 +36,8 @@ func BenchmarkBeyondTheDevice(b *testing.B) {
 	for _, launches := range []int{1, 5, 30} {
 		b.Run(fmt.Sprint(launches), func(b *testing.B) {
 			g, x, out := windows(b, launches)
-			timing := must.Get[*GraphTiming](b)(TimeGraph(0, g, 31, time.Second))
-			vm := must.Get[*cudaops.VM](b)(cudaops.NewVM(g))
+			timing := testutil.Get[*GraphTiming](b)(TimeGraph(0, g, 31, time.Second))
+			vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g))
 			defer vm.Close()
 			value := x.Value()
 			var runs []time.Duration
@@ -70,9 +70,9 @@ func fortyKernels(t testing.TB) *gorgonia.ExprGraph {
 	functions := []func(*gorgonia.Node) (*gorgonia.Node, error){gorgonia.Exp, gorgonia.Tanh, gorgonia.Sigmoid, gorgonia.Sin, gorgonia.Log1p, gorgonia.Softplus, gorgonia.Square}
 	for k := range 40 { // a function of three, no two alike
 		for _, f := range []int{k % 7, k / 7 % 7, (k + k/7 + 1) % 7} {
-			y = must.Get[*gorgonia.Node](t)(functions[f](y))
+			y = testutil.Get[*gorgonia.Node](t)(functions[f](y))
 		}
-		y = must.Get[*gorgonia.Node](t)(ops.WindowSum(y, 1, ops.Same()))
+		y = testutil.Get[*gorgonia.Node](t)(ops.WindowSum(y, 1, ops.Same()))
 	}
 	return g
 }
@@ -85,13 +85,13 @@ const firstMachine = "TEST_OF_FIRST_MACHINE"
 func TestFirstMachine(t *testing.T) {
 	device0(t)
 	if os.Getenv(firstMachine) != "" {
-		must.Get[*cudaops.Session](t)(cudaops.Open(0)).Close()
+		testutil.Get[*cudaops.Session](t)(cudaops.Open(0)).Close()
 		g := fortyKernels(t)
 		start := time.Now()
-		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g))
-		must.Do(t, vm.RunAll())
+		vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g))
+		testutil.Do(t, vm.RunAll())
 		fmt.Println(firstMachine, time.Since(start).Microseconds())
-		must.Do(t, vm.Close())
+		testutil.Do(t, vm.Close())
 		return
 	}
 	if testing.Short() {
@@ -99,9 +99,9 @@ func TestFirstMachine(t *testing.T) {
 	}
 	cache := "CUDA_CACHE_PATH=" + t.TempDir()
 	child := func() (took time.Duration) {
-		c := exec.Command(must.Get[string](t)(os.Executable()), "-test.run", "^TestFirstMachine$", "-test.v")
+		c := exec.Command(testutil.Get[string](t)(os.Executable()), "-test.run", "^TestFirstMachine$", "-test.v")
 		c.Env = append(os.Environ(), "CUDA_CACHE_DISABLE=0", cache, firstMachine+"=1")
-		out := string(must.Get[[]byte](t)(c.CombinedOutput()))
+		out := string(testutil.Get[[]byte](t)(c.CombinedOutput()))
 		_, number, _ := strings.Cut(out, firstMachine)
 		var micros int64
 		if n, err := fmt.Sscan(number, &micros); n != 1 {

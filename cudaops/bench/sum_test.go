@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // Many rows, by blocks of few threads, and few rows of columns that fill vectors and that do not, as by the Go bodies.
@@ -29,11 +30,11 @@ func compareSum[T float32 | float64](t *testing.T, dt kernels.Dtype, shape []int
 	for i := range x {
 		x[i] = T(r.Float64())
 	}
-	plan := func(dev kernels.Device) *kernels.Plan { return kernels.Sum(dev, dt, shape, []int{axis}, true) }
+	plan := func(dev kernels.Device) *kernels.Plan { return reduce.Sum(dev, dt, shape, []int{axis}, true) }
 	p := plan(dev)
 	got, want := make([]T, p.Out/dt.Size()), make([]T, p.Out/dt.Size())
-	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)))
-	must.Do(t, plan(kernels.HostDevice()).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil))
+	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)))
+	testutil.Do(t, plan(kernels.HostDevice()).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil))
 	compareNearly(t, p, got, want, tolerance)
 }
 

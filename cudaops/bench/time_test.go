@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 func TestTimeChecksInputs(t *testing.T) {
-	p := kernels.Add(kernels.HostDevice(), kernels.Float32, 8)
+	p := basic.Add(kernels.HostDevice(), kernels.Float32, 8)
 	for _, inputs := range [][][]byte{nil, {make([]byte, 32)}, {make([]byte, 32), make([]byte, 31)}} {
 		if _, err := Time(0, p, inputs, 1); err == nil || errors.Is(err, cudaops.ErrNoDevice) {
 			t.Errorf("%d inputs: %v, want an error about them", len(inputs), err)
@@ -36,7 +38,7 @@ func TestTime(t *testing.T) {
 	for i := range n {
 		a[i], b[i] = float32(i), float32(3*i)
 	}
-	timing := must.Get[*Timing](t)(Time(0, kernels.Add(dev, kernels.Float32, n), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, runs))
+	timing := testutil.Get[*Timing](t)(Time(0, basic.Add(dev, kernels.Float32, n), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, runs))
 	if len(timing.Runs) != runs {
 		t.Errorf("got %d runs, want %d", len(timing.Runs), runs)
 	}
@@ -54,7 +56,7 @@ func TestTime(t *testing.T) {
 			t.Fatalf("element %d is %v, want %v", i, got, want)
 		}
 	}
-	if gbs := must.Get[float64](t)(CopyBandwidth(0)); !(gbs > 1) {
+	if gbs := testutil.Get[float64](t)(CopyBandwidth(0)); !(gbs > 1) {
 		t.Errorf("device copy %v GB/s", gbs)
 	}
 }
@@ -66,7 +68,7 @@ func TestPlantedFault(t *testing.T) {
 		t.Skip("only with STHENO_PLANT_FAULT=1, under a memory checker")
 	}
 	const n = 1 << 20
-	p := kernels.Add(device0(t), kernels.Float32, n)
+	p := basic.Add(device0(t), kernels.Float32, n)
 	p.Launches[0].Args[3] = int64(n + 1024)
 	p.Launches[0].Grid[0]++ // 256 threads of 4 elements
 	in := make([]byte, 4*n)
@@ -78,9 +80,9 @@ func TestTimeWithin(t *testing.T) {
 	dev := device0(t)
 	const n, runs = 1 << 10, 9
 	x := make([]float32, n)
-	plan := kernels.Sum(dev, kernels.Float32, []int{n}, []int{0}, false)
+	plan := reduce.Sum(dev, kernels.Float32, []int{n}, []int{0}, false)
 	for budget, want := range map[time.Duration]int{0: 5, time.Minute: runs} {
-		timing := must.Get[*Timing](t)(TimeWithin(0, plan, [][]byte{kernels.Bytes(x)}, runs, budget))
+		timing := testutil.Get[*Timing](t)(TimeWithin(0, plan, [][]byte{kernels.Bytes(x)}, runs, budget))
 		if len(timing.Runs) != want {
 			t.Errorf("budget %v: got %d runs, want %d", budget, len(timing.Runs), want)
 		}

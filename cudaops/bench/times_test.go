@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -25,7 +25,7 @@ func newStopwatch(t *testing.T) *stopwatch {
 	if os.Getenv("STHENO_TIMES") == "" {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
 	}
-	w := &stopwatch{t, device0(t), must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES"))), must.Get[float64](t)(CopyBandwidth(0))}
+	w := &stopwatch{t, device0(t), testutil.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES"))), testutil.Get[float64](t)(CopyBandwidth(0))}
 	t.Logf("%s, copy %.0f GB/s", w.dev.Name, w.copied)
 	return w
 }
@@ -42,7 +42,7 @@ func (w *stopwatch) rate(runs []time.Duration, bytes int64) (us, rate, share flo
 // plan times a plan that moves so many bytes, for about as long as within.
 func (w *stopwatch) plan(name string, p *kernels.Plan, inputs [][]byte, bytes int64, within time.Duration) {
 	w.t.Helper()
-	timing := must.Get[*Timing](w.t)(TimeWithin(0, p, inputs, 15, within))
+	timing := testutil.Get[*Timing](w.t)(TimeWithin(0, p, inputs, 15, within))
 	us, rate, share := w.rate(timing.Runs, bytes)
 	w.t.Logf("%-52s %9.2f us %6.0f GB/s %4.0f %% of copy", name, us, rate, share)
 }

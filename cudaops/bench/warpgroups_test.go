@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -81,7 +82,7 @@ func (s squares) first(terms int, times float64) *squares {
 func (s *squares) check(t *testing.T, p *kernels.Plan, in [][]byte, run runner, share float64) {
 	t.Helper()
 	out := make([]float32, s.n*s.n)
-	must.Do(t, run(p, in, kernels.Bytes(out)))
+	testutil.Do(t, run(p, in, kernels.Bytes(out)))
 	for i, c := range out {
 		got, want := float64(c), s.want[i]
 		if !(math.Abs(got-want) <= share*s.abs[i]) && got != want && (got == got || want == want) {
@@ -102,7 +103,7 @@ func warpgroupPlans(t *testing.T, dev kernels.Device, n int, bf16 bool) (plans [
 	}
 	for v := versions.TiledMatMuls + 1; v <= last; v++ {
 		if bf16 == (v < last) {
-			plans = append(plans, must.Get[*kernels.Plan](t)(versions.WarpgroupMatMul(dev, v, int64(n), operands)))
+			plans = append(plans, testutil.Get[*kernels.Plan](t)(versions.WarpgroupMatMul(dev, v, int64(n), operands)))
 		}
 	}
 	return plans
@@ -160,10 +161,10 @@ func testWarpgroups(t *testing.T, dev kernels.Device, n int, run runner) {
 				continue
 			}
 			for v := versions.TiledMatMuls + 1; v < len(versions.Docs("MatMul")); v++ {
-				p := must.Get[*kernels.Plan](t)(versions.WarpgroupMatMul(dev, v, int64(n), kernels.FullPrecision))
+				p := testutil.Get[*kernels.Plan](t)(versions.WarpgroupMatMul(dev, v, int64(n), kernels.FullPrecision))
 				t.Run(p.Op+" rounds, "+name, func(t *testing.T) { s.check(t, p, s.words, run, c.share) })
 			}
-			p := must.Get[*kernels.Plan](t)(versions.WarpgroupCeiling(dev, int64(n)))
+			p := testutil.Get[*kernels.Plan](t)(versions.WarpgroupCeiling(dev, int64(n)))
 			t.Run(p.Op+" "+name, func(t *testing.T) { s.first(64, float64(n)/64).check(t, p, s.bytes, run, c.share) })
 		}
 	}
@@ -212,17 +213,17 @@ func TestWarpgroupTimes(t *testing.T) {
 			}
 			plans := warpgroupPlans(t, w.dev, n, bf16)
 			if bf16 {
-				plans = append(plans, must.Get[*kernels.Plan](t)(versions.WarpgroupCeiling(w.dev, int64(n))))
+				plans = append(plans, testutil.Get[*kernels.Plan](t)(versions.WarpgroupCeiling(w.dev, int64(n))))
 			}
-			own := must.Get[*kernels.Plan](t)(kernels.MatMul(w.dev, kernels.Float32, 1, int64(n), int64(n), int64(n), false, false), error(nil))
+			own := testutil.Get[*kernels.Plan](t)(gemm.MatMul(w.dev, kernels.Float32, 1, int64(n), int64(n), int64(n), false, false), error(nil))
 			if bf16 {
-				product := kernels.Product{Dtype: kernels.Float32, Batch: 1, M: int64(n), N: int64(n), K: int64(n), Precision: kernels.BF16}
-				own = must.Get[*kernels.Plan](t)(kernels.RoundedProduct{Product: product}.Plan(w.dev))
+				product := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: int64(n), N: int64(n), K: int64(n), Precision: kernels.BF16}
+				own = testutil.Get[*kernels.Plan](t)(gemm.RoundedProduct{Product: product}.Plan(w.dev))
 			}
 			for range 8192 / n {
 				for _, p := range append(plans, own) {
 					time.Sleep(300 * time.Millisecond) // a GPU at its power limit is slower for a while
-					timing := must.Get[*Timing](t)(TimeWithin(0, p, operands, 15, 100*time.Millisecond))
+					timing := testutil.Get[*Timing](t)(TimeWithin(0, p, operands, 15, 100*time.Millisecond))
 					us := float64(median(timing.Runs).Nanoseconds()) / 1e3
 					t.Logf("%5d %-40s %9.1f us %6.1f TFLOP/s", n, p.Op, us, 2*math.Pow(float64(n), 3)/us/1e6)
 				}

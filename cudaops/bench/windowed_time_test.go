@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // The times of plans on windows, the larger side of which is a gigabyte, and the
@@ -20,13 +22,13 @@ func TestWindowTimes(t *testing.T) {
 		if !watch.wants(name) {
 			return
 		}
-		p := must.Get[*kernels.Plan](t)(plan(watch.dev))
+		p := testutil.Get[*kernels.Plan](t)(plan(watch.dev))
 		inputs := make([][]byte, len(p.Inputs))
 		for i, bytes := range p.Inputs {
 			inputs[i] = signed(bytes, i)
 		}
 		for _, m := range maxima { // of the first input
-			must.Do(t, must.Get[*kernels.Plan](t)(m(kernels.HostDevice())).Run(inputs[:1], inputs[1], nil))
+			testutil.Do(t, testutil.Get[*kernels.Plan](t)(m(kernels.HostDevice())).Run(inputs[:1], inputs[1], nil))
 		}
 		watch.plan(name, p, inputs, p.Bytes(), 100*time.Millisecond)
 	}
@@ -34,44 +36,44 @@ func TestWindowTimes(t *testing.T) {
 	for _, c := range []struct{ channels, side, size, stride, pad int }{
 		{32, 14, 3, 1, 1}, {64, 7, 3, 1, 1}, {1, 28, 3, 1, 1}, {64, 56, 3, 1, 1}, {128, 28, 3, 2, 1}, {3, 224, 7, 2, 3}, {256, 56, 1, 1, 0}, {16, 60, 5, 1, 0},
 	} {
-		a := kernels.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
-		w := kernels.Windows{Rows: a, Columns: a}
+		a := window.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
+		w := window.Windows{Rows: a, Columns: a}
 		images := int64(elements / (a.Out() * a.Out() * c.channels * c.size * c.size))
 		name := fmt.Sprintf("of %d channels, %d x %d, %d by %d, pad %d", c.channels, c.side, c.side, c.size, c.stride, c.pad)
 		times("im2col "+name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.Im2Col(dev, kernels.Float32, images, int64(c.channels), w)
+			return window.Im2Col(dev, kernels.Float32, images, int64(c.channels), w)
 		})
 		times("col2im "+name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.Col2Im(dev, kernels.Float32, images, int64(c.channels), w)
+			return window.Col2Im(dev, kernels.Float32, images, int64(c.channels), w)
 		})
 	}
 	for _, c := range []struct{ side, size, stride, pad int }{{28, 2, 2, 0}, {112, 2, 2, 0}, {7, 2, 2, 0}, {112, 3, 2, 1}, {56, 3, 1, 1}, {14, 3, 1, 1}, {7, 3, 1, 1}, {13, 5, 1, 2}} {
-		a := kernels.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
-		w := kernels.Windows{Rows: a, Columns: a}
+		a := window.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
+		w := window.Windows{Rows: a, Columns: a}
 		planes := int64(elements / (c.side * c.side))
 		name := fmt.Sprintf("of %d x %d, %d by %d, pad %d", c.side, c.side, c.size, c.stride, c.pad)
 		pool := func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.MaxPool(dev, kernels.Float32, planes, w)
+			return window.MaxPool(dev, kernels.Float32, planes, w)
 		}
 		times("max-pool "+name, pool)
 		times("max-pool derivative "+name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.MaxPoolDiff(dev, kernels.Float32, planes, w)
+			return window.MaxPoolDiff(dev, kernels.Float32, planes, w)
 		}, pool)
 		times("average-pool "+name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.AveragePool(dev, kernels.Float32, planes, w, 4)
+			return window.AveragePool(dev, kernels.Float32, planes, w, 4)
 		})
 		times("average-pool derivative "+name, func(dev kernels.Device) (*kernels.Plan, error) {
-			return kernels.AveragePoolDiff(dev, kernels.Float32, planes, w, 4)
+			return window.AveragePoolDiff(dev, kernels.Float32, planes, w, 4)
 		})
 	}
 	for _, scale := range []int{2, 3} { // upsampling to a gigabyte
 		const side = 56
 		planes := elements / (side * side * scale * scale)
 		b := expr.NewBuilder(kernels.Float32)
-		f := must.Get[expr.Func](t)(b.Func(b.Operand(0)))
+		f := testutil.Get[expr.Func](t)(b.Func(b.Operand(0)))
 		times(fmt.Sprintf("upsample of %d x %d by %d", side, side, scale), func(dev kernels.Device) (*kernels.Plan, error) {
-			view := kernels.View{Elements: int64(planes * side * side), Strides: []int{side, 0, 1, 0}}
-			return kernels.Map(dev, f, []int{planes * side, scale, side, scale}, view)
+			view := codegen.View{Elements: int64(planes * side * side), Strides: []int{side, 0, 1, 0}}
+			return codegen.Map(dev, f, []int{planes * side, scale, side, scale}, view)
 		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	distance "github.com/stheno-ml/stheno/internal/compare"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	distance "github.com/stheno-ml/stheno/internal/test/compare"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/internal/test/suite"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -143,7 +143,7 @@ var programs = []struct {
 
 // TestPrograms runs the programs. docs/cuda-tag.md has the outcomes of its last run on a GPU.
 func TestPrograms(t *testing.T) {
-	must.Have(t, "GPU", tape.Available())
+	testutil.SkipUnless(t, "GPU", tape.Available())
 	for _, p := range programs {
 		t.Run(p.graph+" on "+p.machine, func(t *testing.T) {
 			t.Parallel()

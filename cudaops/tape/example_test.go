@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -37,4 +37,6 @@ func ExampleNewMachine() {
 }
 
 // The code in docs/cuda-tag.md is that of the example.
-func TestDocument(t *testing.T) { must.Documented(t, "../../docs/cuda-tag.md", "example_test.go", 1) }
+func TestDocument(t *testing.T) {
+	testutil.CheckDocument(t, "../../docs/cuda-tag.md", "example_test.go", 1)
+}

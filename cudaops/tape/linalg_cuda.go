@@ -10,6 +10,8 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 )
 
@@ -88,7 +90,7 @@ func (l linAlg) product(in []gorgonia.Value) (p product, ok bool) {
 	return p, false
 }
 
-// product plans the products of a batch of matrices, as [kernels.MatMul] does.
+// product plans the products of a batch of matrices, as [gemm.MatMul] does.
 type product struct {
 	dt             kernels.Dtype
 	batch, m, n, k int64
@@ -98,9 +100,9 @@ type product struct {
 // Plan implements kernels.Planner.
 func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if p.batch == 1 && p.m == 1 && p.n == 1 {
-		return kernels.Dot(dev, p.dt, 1, p.k), nil
+		return reduce.Dot(dev, p.dt, 1, p.k), nil
 	}
-	return kernels.MatMul(dev, p.dt, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
+	return gemm.MatMul(dev, p.dt, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
 }
 
 // run runs the product on the device, or on the host in the same memory.

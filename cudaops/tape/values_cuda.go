@@ -12,6 +12,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -200,6 +201,6 @@ func bindGradient(n *gorgonia.Node, d gorgonia.Value) error {
 	if err != nil {
 		return err
 	}
-	p := kernels.Add(kernels.HostDevice(), dt, int64(len(more))/dt.Size())
+	p := basic.Add(kernels.HostDevice(), dt, int64(len(more))/dt.Size())
 	return p.Run([][]byte{sum, more}, sum, nil) // element by element: in place is safe
 }

@@ -12,23 +12,21 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 )
 
 //go:embed recorded.json
-var recorded []byte
+var files embed.FS
 
 const title = "Reduction: from a billion numbers to one"
 
-func main() { notebook.Main(title, recorded, run) }
+func main() { notebook.Main(title, files, run) }
 
-func run(p *notebook.Page) error {
-	for _, section := range []func(*notebook.Page) error{sums, lengths, matrix, ripple} {
-		if err := section(p); err != nil {
-			return err
-		}
-	}
-	return nil
+func run(p *notebook.Page) {
+	sums(p)
+	lengths(p)
+	matrix(p)
+	ripple(p)
 }

@@ -10,13 +10,13 @@ import (
 // The program runs on small sizes, its sums are right (it fails if not), and
 // its text, page and figures are there.
 func TestReduction(t *testing.T) {
-	notebooktest.Run(t, title, recorded, run, 5,
+	notebooktest.Run(t, title, files, run, 5,
 		"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
 		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png", "ripple-racy-wrong.png")
 }
 
 // The record has every figure that the program shows.
-func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run) }
+func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, files, run) }
 
 // The checks find one element that is lost, in sums of double precision, and a
 // neighbour of the last bit in float32.

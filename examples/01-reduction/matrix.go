@@ -7,19 +7,18 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // matrix is the section on sums over two axes.
-func matrix(p *notebook.Page) error {
+func matrix(p *notebook.Page) {
 	side, of := p.Size(20000, 5000, 700), float64(p.Timed(20000, 700))
 	p.Heading("Two dimensions")
 	p.Text(`A grid and its blocks may have two dimensions, as a matrix has. To add up a matrix of %d x %d float32, blocks of 16 x 16 threads on a grid
 		of 64 x 64 blocks stride over both axes: rows by the grid's height, columns by its width. The 256 sums of a block go through the same
 		tree, and each block leaves one partial sum in an array of 64 x 64.`, side, side)
-	if err := p.Sources("versions/sum.cu", "thread_sum2d", "sum_blocks2d"); err != nil {
-		return err
-	}
+	p.Source("versions/sum.cu", "thread_sum2d", "sum_blocks2d")
 	p.Text(`A slip that is easily made here is to step the rows by the grid's x width and the columns by its y width. On a square grid of square blocks, as this one is, the two are
 		equal and the sum is right; on 64 x 32 blocks rows would be left out and columns counted twice. So the kernel is to be tried on grids that are not
 		square: our tests do, and show the slip on one.`)
@@ -35,104 +34,57 @@ func matrix(p *notebook.Page) error {
 			x[i] = value(i)
 		}
 	})
-	want := 0.0
-	for _, v := range x {
-		want += float64(v)
-	}
+	want := loop(x)
 	t := figure.Table{Caption: fmt.Sprintf("Sums over a matrix of %v x %v", of, of), Header: []string{"sum over", "time", "spread", "rate"}}
-	if err := hostMatrix(p, &t, x, side, want); err != nil {
-		return err
-	}
-	means, err := deviceMatrix(p, &t, x, side, of, want)
-	if err != nil {
-		return err
-	}
+	hostMatrix(p, &t, x, side, want)
+	means := deviceMatrix(p, &t, x, side, of, want)
 	p.Table(t)
 	if float64(side) != of {
 		p.Text("The CPU's rows are of the %d x %d numbers that were added up here, the GPU's recorded ones of %v x %v.", side, side, of, of)
 	}
 	p.Text("The two-dimensional blocks take %s times as long as the op: a grid that looks like the data is not yet one that reads it well.",
 		figure.Number(means[0]/means[1]))
-	return nil
 }
 
-// hostMatrix adds up a matrix on the CPU and returns a row of the table for each way.
-func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want float64) error {
-	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
+// hostMatrix adds up a matrix on the CPU, with a row of the table for each way.
+func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want float64) {
+	all := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
-		sum  func() (float64, error)
+		sum  func() float64
 	}{
-		{"one core, a Go loop", func() (sum float64, err error) {
-			for y := range side {
-				for _, v := range x[y*side:][:side] {
-					sum += float64(v)
-				}
-			}
-			return sum, nil
-		}},
-		{fmt.Sprintf("%d cores, the Go body", runtime.GOMAXPROCS(0)), func() (float64, error) {
-			var out [1]float32
-			err := all.Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(out[:]), nil)
-			return float64(out[0]), err
-		}},
+		{"one core, a Go loop", func() float64 { return loop(x) }},
+		{fmt.Sprintf("%d cores, the Go body", runtime.GOMAXPROCS(0)), func() float64 { return notebook.AddUp(notebook.OnHost(all, kernels.Bytes(x))) }},
 	} {
 		name := fmt.Sprintf("all, CPU: %s, %d x %d", way.name, side, side)
-		var sum float64
-		ms, err := p.Time(name, func() (err error) {
-			sum, err = way.sum()
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := agrees(name, sum, want, 0x1p-24); err != nil {
-			return err
-		}
-		t.Rows = append(t.Rows, []string{name, notebook.Micros(1000 * ms.Value).String(), "",
-			notebook.Measured{Value: 4 * float64(side) * float64(side) / ms.Value / 1e6, Unit: "GB/s"}.String()})
+		sum, ms := notebook.Timed(p, name, way.sum)
+		notebook.Check(agrees(name, sum, want, 0x1p-24))
+		t.Add(name, notebook.Micros(1000*ms.Value), "", notebook.In(4*float64(side)*float64(side)/ms.Value/1e6, "GB/s"))
 	}
-	return nil
 }
 
-// deviceMatrix adds up a matrix on the GPU and returns a row of the table for each way, and the
-// times in microseconds.
-func deviceMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, of, want float64) (means []float64, err error) {
+// deviceMatrix adds up a matrix on the GPU, with a row of the table for each way. It returns the times
+// in microseconds.
+func deviceMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, of, want float64) (means []float64) {
 	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
-	blocks, err := versions.SumPartials(kernels.Float32, 9, shape)
-	if err != nil {
-		return nil, err
-	}
+	blocks := notebook.Must(versions.SumPartials(kernels.Float32, 9, shape))
 	for _, way := range []struct {
 		name string
 		plan *kernels.Plan
 	}{
 		{"all, 16 x 16 blocks on a 64 x 64 grid, added on the host", blocks},
-		{"all, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0, 1}, false)},
-		{"rows, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
-		{"columns, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
+		{"all, the op", p.Sum(0, shape...)},
+		{"rows, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
+		{"columns, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
 	} {
-		ran, err := p.Run(fmt.Sprintf("matrix, %s", way.name), way.plan, inputs, runs)
-		if err != nil {
-			return nil, err
-		}
-		got, rounded := 0.0, 1.0
+		ran := p.Run(fmt.Sprintf("matrix, %s", way.name), way.plan, inputs, runs)
 		if way.plan == blocks {
-			rounded = 0
-			for _, v := range kernels.Elements[float64](ran.Out) {
-				got += v
-			}
+			notebook.Check(agrees(way.name, notebook.AddUp(ran.Out), want, 0))
 		} else {
-			for _, v := range kernels.Elements[float32](ran.Out) {
-				got += float64(v)
-			}
-		}
-		if d := got - want; !(max(d, -d) <= rounded*0x1p-24*want) {
-			return nil, fmt.Errorf("%s: the elements add up to %v, want %v", way.name, got, want)
+			notebook.Check(agrees(way.name, loop(kernels.Elements[float32](ran.Out)), want, 0x1p-24))
 		}
 		means = append(means, ran.Mean.Value)
-		t.Rows = append(t.Rows, []string{way.name, notebook.Micros(ran.Mean.Value).String(), ran.Spread.String(),
-			notebook.Measured{Value: 4 * of * of / ran.Mean.Value / 1e3, Unit: "GB/s"}.String()})
+		t.Add(way.name, notebook.Micros(ran.Mean.Value), ran.Spread, notebook.In(4*of*of/ran.Mean.Value/1e3, "GB/s"))
 	}
-	return means, nil
+	return means
 }

@@ -13,7 +13,7 @@ import (
 
 // ripple is the section on device functions and the barrier of a block: a
 // picture that is right with the barrier and wrong without.
-func ripple(p *notebook.Page) error {
+func ripple(p *notebook.Page) {
 	tiles := 64 // 1024 x 1024 elements
 	if p.Small() {
 		tiles = 16
@@ -24,47 +24,28 @@ func ripple(p *notebook.Page) error {
 		others have written. A picture shows it better than a sum: each thread of a 16 x 16 block computes one element of a ripple and puts it
 		into a tile in shared memory; then it stores the element that the thread opposite has put there. The ripple comes from a
 		device function, which kernels call as they call any other.`)
-	if err := p.Source("versions/ripple.cu", "amplitude"); err != nil {
-		return err
-	}
+	p.Source("versions/ripple.cu", "amplitude")
 	p.Text("The kernel exists twice. Without the barrier nothing else is different:")
-	if err := p.Source("versions/ripple.cu", "ripple"); err != nil {
-		return err
-	}
+	p.Source("versions/ripple.cu", "ripple")
 
-	right, err := picture(p, versions.Ripple(kernels.Float32, tiles, tiles))
-	if err != nil {
-		return err
-	}
+	right := picture(p, versions.Ripple(kernels.Float32, tiles, tiles))
 	if n := wrong(right, side); n > 0 {
-		return fmt.Errorf("the ripple with the barrier has %d wrong elements of %d", n, len(right))
+		notebook.Fail("the ripple with the barrier has %d wrong elements of %d", n, len(right))
 	}
-	racy, err := picture(p, versions.RippleRacy(kernels.Float32, tiles, tiles))
-	if err != nil {
-		return err
-	}
-	share, err := p.Measure("ripple.racy.wrong", "%", func() (float64, error) {
-		return 100 * float64(wrong(racy, side)) / float64(len(racy)), nil
+	racy := picture(p, versions.RippleRacy(kernels.Float32, tiles, tiles))
+	share := p.Measure("ripple.racy.wrong", "%", func() float64 {
+		return 100 * float64(wrong(racy, side)) / float64(len(racy))
 	})
-	if err != nil {
-		return err
-	}
 	size := fmt.Sprintf("%d x %d elements", side, side)
-	if err := p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(1, figure.Image{Width: side, Values: right})); err != nil {
-		return err
-	}
+	p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(1, figure.Image{Width: side, Values: right}))
 	caption := "The ripple without the barrier, " + size + ": wrong on purpose."
 	if p.GPU() == nil {
 		caption += " Drawn on the host, which runs the warps of a block one after the other; on a GPU another part of each tile is wrong, in each run another one."
 	}
 	const mark = "NO BARRIER: WRONG"
-	if err := p.Figure("ripple-racy-wrong", caption, drawn(1, figure.Image{Width: side, Values: racy, Mark: mark})); err != nil {
-		return err
-	}
-	if err := p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier and without.", hill, hill),
-		drawn(zoom, around(right, side, "with the barrier")), drawn(zoom, around(racy, side, mark))); err != nil {
-		return err
-	}
+	p.Figure("ripple-racy-wrong", caption, drawn(1, figure.Image{Width: side, Values: racy, Mark: mark}))
+	p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier and without.", hill, hill),
+		drawn(zoom, around(right, side, "with the barrier")), drawn(zoom, around(racy, side, mark)))
 	if share.Known() {
 		p.Text("Without the barrier %v of the elements came out wrong on the GPU.", share)
 	}
@@ -72,13 +53,11 @@ func ripple(p *notebook.Page) error {
 		the tile held before. No run proves such a kernel right, not even one that looks right: the race checker of NVIDIA's compute-sanitizer does find
 		it, and our tests ask it to. A barrier has a rule of its own: every thread of the block must come to it. Inside a branch that some
 		threads do not take, those that wait there may wait for ever.`)
-	return nil
 }
 
 // picture runs a plan without inputs and returns the picture that it computes.
-func picture(p *notebook.Page, plan *kernels.Plan) ([]float32, error) {
-	out, err := p.Output(plan, nil)
-	return kernels.Elements[float32](out), err
+func picture(p *notebook.Page, plan *kernels.Plan) []float32 {
+	return kernels.Elements[float32](p.Output(plan, nil))
 }
 
 // amplitude is the ripple by its formula, from 0 to 4.

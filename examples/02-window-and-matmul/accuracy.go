@@ -8,13 +8,12 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // accuracy measures the errors of the steps in the last bits of a float32.
-func accuracy(p *notebook.Page) error {
+func accuracy(p *notebook.Page) {
 	const m, n = 64, 64
 	p.Heading("The last bits")
 	p.Text(`Versions 1 to 6 sum in float32, one FMA after the other, in order. Version 7 has 22 of 24 bits of each factor, and sums 16 products at a time. What comes
@@ -23,20 +22,17 @@ func accuracy(p *notebook.Page) error {
 		that all roundings count.`, m, n)
 	ch := figure.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23", Log: true, LogX: true}
 	t := figure.Table{Caption: "Largest error in units of 2^-23 times the sum of absolute values", Header: []string{"version, factors", "K = 64", "K = 1024", "K = 16384"}}
-	colours := []color.RGBA{theme.Amber, theme.Red, theme.Blue, theme.Green}
+	colours := []color.RGBA{figure.Amber, figure.Red, figure.Blue, figure.Green}
 	most := p.Timed(1<<16, 1<<10)
 	for i, version := range []int{5, 7} {
 		for sign, factors := range []string{"-1 to 1", "0 to 1"} {
 			s := figure.Series{Name: fmt.Sprintf("version %d, %s", version, factors), Colour: colours[2*i+sign]}
 			row := []string{s.Name}
 			for k := 16; k <= most; k *= 4 {
-				e, err := p.Measure(fmt.Sprintf("error, version %d, factors %s, K %d", version, factors, k), "", func() (float64, error) {
+				e := p.Measure(fmt.Sprintf("error, version %d, factors %s, K %d", version, factors, k), "", func() float64 {
 					a, b := random(m*k, 9, sign == 1), random(k*n, 10, sign == 1)
 					return worst(p, version, m, n, k, a, b)
 				})
-				if err != nil {
-					return err
-				}
 				s.X, s.Y = append(s.X, float64(k)), append(s.Y, e.Value)
 				if k == 64 || k == 1024 || k == 16384 {
 					row = append(row, e.String())
@@ -47,7 +43,7 @@ func accuracy(p *notebook.Page) error {
 		}
 	}
 	p.Table(t)
-	return p.Figure("accuracy", "The largest error of 64 x 64 sums of K products.", ch)
+	p.Figure("accuracy", "The largest error of 64 x 64 sums of K products.", ch)
 }
 
 // random returns float32 numbers of all 24 bits, from -1 or 0 to 1.
@@ -64,28 +60,18 @@ func random(n int, seed uint64, positive bool) []float32 {
 }
 
 // worst is the largest error of a version's product on the GPU.
-func worst(p *notebook.Page, version, m, n, k int, a, b []float32) (float64, error) {
-	plan, err := versions.MatMul(kernels.Float32, version, 1, int64(m), int64(n), int64(k), false, false)
-	if err != nil {
-		return 0, err
-	}
+func worst(p *notebook.Page, version, m, n, k int, a, b []float32) float64 {
+	plan := notebook.Must(versions.MatMul(kernels.Float32, version, 1, int64(m), int64(n), int64(k), false, false))
 	out := make([]float32, m*n)
-	if err := bench.Run(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)); err != nil {
-		return 0, err
-	}
+	notebook.Check(bench.Run(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 	most := 0x1p-30 // an error of zero has no logarithm
 	for i := range m {
 		for j := range n {
-			sum, abs := 0.0, 0.0
-			for l := range k {
-				x := float64(a[i*k+l]) * float64(b[l*n+j])
-				sum += x
-				abs += math.Abs(x)
-			}
+			sum, abs := sums(k, func(l int) float64 { return float64(a[i*k+l]) * float64(b[l*n+j]) })
 			most = max(most, math.Abs(float64(out[i*n+j])-sum)/abs/0x1p-23)
 		}
 	}
-	return most, nil
+	return most
 }
 
 // learnt is the section at the end.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -28,32 +27,26 @@ import (
 const profiled = 1024
 
 // launchAll launches every version of MatMul once on float32, in order.
-func launchAll(p *notebook.Page) error {
+func launchAll(p *notebook.Page) {
 	if p.GPU() == nil {
-		return errors.New("-profile launches kernels on a GPU, and there is none")
+		notebook.Fail("-profile launches kernels on a GPU, and there is none")
 	}
 	x, out := fill[float32](profiled*profiled, 1), make([]float32, profiled*profiled)
 	for v := 1; v <= last; v++ {
-		plan, err := square{version: v, n: profiled}.plan(p.Target(), kernels.Float32)
-		if err != nil {
-			return err
-		}
-		if err := bench.Run(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(x), kernels.Bytes(x)}, kernels.Bytes(out)); err != nil {
-			return err
-		}
+		plan := notebook.Must(square{version: v, n: profiled}.plan(p.Target(), kernels.Float32))
+		notebook.Check(bench.Run(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(x), kernels.Bytes(x)}, kernels.Bytes(out)))
 	}
-	return nil
 }
 
 // metrics are the counters for the table below.
-var metrics = struct{ loads, bytes, async, shared, wavefronts, conflicts, sectors string }{
-	"smsp__inst_executed_op_global_ld.sum",                     // by a warp, to registers
-	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // of them, counting once what two lanes load
-	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // by cp.async
-	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // by a warp
-	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // turns of the banks that these take
-	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // of them, because banks were asked twice
-	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // of 32 bytes
+var metrics = [...]string{
+	"smsp__inst_executed_op_global_ld.sum",                     // 0: loads by a warp into registers
+	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // 1: bytes of loads 0, once for lanes of one address
+	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // 2: bytes by cp.async
+	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // 3: loads by a warp
+	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // 4: wavefronts of loads 3
+	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // 5: wavefronts 4 that bank conflicts add
+	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // 6: sectors of 32 bytes
 }
 
 // counts are ncu's counts by kernel and metric.
@@ -110,43 +103,33 @@ var formulas = [last]struct {
 }
 
 // loads compares the loads that were counted with the formulas.
-func loads(p *notebook.Page, counted string) error {
+func loads(p *notebook.Page, counted string) {
 	p.Heading("The loads, counted")
 	p.Text(`The formulas say how many elements a version loads for each of the N^3 multiplications: 2 / L from global memory and 2 / V from shared
 		memory, where L is the side of a block's tile and V that of a thread's. NVIDIA's profiler counted them for N = %d and float32. It counts instructions of
 		warps, and bytes.`, profiled)
 	var c counts
 	if counted != "" {
-		var err error
-		if c, err = readCounts(counted); err != nil {
-			return err
-		}
+		c = notebook.Must(readCounts(counted))
 	}
 	names := versionsOf("MatMul")[:last]
 	multiplications := math.Pow(profiled, 3)
 	t := figure.Table{Caption: fmt.Sprintf("Loads for each multiplication of a %d x %d x %d product", profiled, profiled, profiled),
 		Header: []string{"version", "global", "counted", "shared", "counted", "bytes fetched, to needed", "turns of the banks, in 1000", "by conflicts"}}
 	for i, f := range formulas {
-		kernel := matmulEntry(i + 1)
-		count := func(metric string) (float64, error) {
-			if p.GPU() != nil && c == nil {
-				return math.NaN(), nil // not counted
+		kernel := notebook.Must(square{version: i + 1, n: 16}.plan(kernels.HostDevice(), kernels.Float32)).Launches[0].Kernel.Entry
+		var v [len(metrics)]float64
+		for k, metric := range metrics {
+			if v[k] = math.NaN(); p.GPU() != nil && c == nil {
+				continue // not counted
 			}
-			m, err := p.Measure(fmt.Sprintf("count, %s, %s", kernel, metric), "", func() (float64, error) {
-				v, ok := c[kernel][metric]
+			v[k] = p.Measure(fmt.Sprintf("count, %s, %s", kernel, metric), "", func() float64 {
+				count, ok := c[kernel][metric]
 				if !ok {
-					return 0, fmt.Errorf("-counts %s: no %s of %s", counted, metric, kernel)
+					notebook.Fail("-counts %s: no %s of %s", counted, metric, kernel)
 				}
-				return v, nil
-			})
-			return m.Value, err
-		}
-		var v [7]float64
-		for k, metric := range []string{metrics.loads, metrics.bytes, metrics.async, metrics.shared, metrics.wavefronts, metrics.conflicts, metrics.sectors} {
-			var err error
-			if v[k], err = count(metric); err != nil {
-				return err
-			}
+				return count
+			}).Value
 		}
 		// One element a lane, of which several may be the same; or 16 bytes of which none is.
 		global := max(32*v[0], (v[1]+v[2])/4) / multiplications
@@ -156,12 +139,12 @@ func loads(p *notebook.Page, counted string) error {
 			row[3], row[4] = f.shared+" = "+figure.Number(f.reads), figure.Number(shared)
 			row[5] = figure.Number(32 * v[6] / (v[1] + v[2]))
 			row[6] = figure.Number(1000 * v[4] / multiplications)
-			row[7] = notebook.Measured{Value: 100 * v[5] / v[4], Unit: "%"}.String()
+			row[7] = notebook.In(100*v[5]/v[4], "%").String()
 		}
 		t.Rows = append(t.Rows, row)
 		for _, w := range [][2]float64{{global, f.loads}, {shared, f.reads}} {
 			if !math.IsNaN(w[0]) && math.Abs(w[0]-w[1]) > 0.02*w[1] {
-				return fmt.Errorf("%s loads %v elements for each multiplication, the formula says %v", kernel, w[0], w[1])
+				notebook.Fail("%s loads %v elements for each multiplication, the formula says %v", kernel, w[0], w[1])
 			}
 		}
 	}
@@ -170,14 +153,4 @@ func loads(p *notebook.Page, counted string) error {
 		Step 4 needs the same loads, and no byte and no turn more than these take. Step 6 needs fewer different
 		elements for a warp, but float32 saves no turns by that: what it gains comes from deeper pieces in three stages. In step 7 a warp loads each element of
 		its factors once, spread over the lanes, and the tensor cores share them out.`)
-	return nil
-}
-
-// matmulEntry is the name of a version's kernel for float32.
-func matmulEntry(version int) string {
-	plan, err := square{version: version, n: 16}.plan(kernels.HostDevice(), kernels.Float32)
-	if err != nil || len(plan.Launches) != 1 {
-		return ""
-	}
-	return plan.Launches[0].Kernel.Entry
 }

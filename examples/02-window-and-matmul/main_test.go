@@ -15,7 +15,7 @@ import (
 // The program runs on small sizes, its results are right (it fails if not), and
 // its text, page and figures are there.
 func TestWindowAndMatmul(t *testing.T) {
-	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "", "") }, 6,
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, "", "") }, 6,
 		"void add_simple(", "func addByHand(", "func resident(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
 		"Step 7: tensor cores", "struct Barriers", "Step 14: float32 again", "warpgroups.png", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png")
 }
@@ -38,7 +38,7 @@ func TestByHand(t *testing.T) {
 func TestChain(t *testing.T) {
 	s := cudaops.OpenHost()
 	defer s.Close()
-	for name, chain := range map[string]func(s *cudaops.Session, out, a, b []float32, k int) error{"apart": apart, "resident": resident} {
+	for name, chain := range map[string]func(s *cudaops.Session, out, a, b []float32, k int) error{"copyEach": copyEach, "resident": resident} {
 		for _, k := range []int{1, 2, 5} {
 			out := make([]float32, 2)
 			if err := chain(s, out, []float32{1, 2}, []float32{10, 20}, k); err != nil || out[0] != 1+10*float32(k) || out[1] != 2+20*float32(k) {
@@ -109,5 +109,5 @@ func TestReadPeers(t *testing.T) {
 
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "", "") })
+	notebooktest.Recorded(t, files, func(p *notebook.Page) { run(p, "", "") })
 }

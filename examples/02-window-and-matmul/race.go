@@ -1,19 +1,19 @@
 package main
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// Beside the versions, what is timed.
+// Kernels that are timed like versions.
 const (
 	opBF16    = -1 // the op's kernel of operands in BF16
 	opFloat32 = 0
@@ -47,7 +47,7 @@ func (s *squares) plan(dev kernels.Device, version int) (*kernels.Plan, error) {
 	n := int64(s.n)
 	switch {
 	case version == opBF16:
-		return kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, Precision: kernels.BF16}}.Plan(dev)
+		return gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, Precision: kernels.BF16}}.Plan(dev)
 	case version == ceiling:
 		return versions.WarpgroupCeiling(dev, n)
 	case version == opFloat32:
@@ -71,28 +71,17 @@ func (s *squares) operands(version int) (in [][]byte) {
 
 // check compares a thousand elements with sums in float64 of the operands as a version takes them.
 func (s *squares) check(version int, out []byte) error {
-	c := kernels.Elements[float32](out)
 	terms, times := s.n, 1.0
 	if version == ceiling {
 		terms, times = 64, float64(s.n)/64
 	}
-	for k := range 1000 {
-		i, j := k*104729%s.n, (k*7919+s.n-1)%s.n
-		sum, abs := 0.0, 0.0
-		for l := range terms {
-			a, b := s.words[0][i*s.n+l], s.words[1][l*s.n+j]
-			if rounded(version) {
-				a, b = kernels.BF16.Round(a), kernels.BF16.Round(b)
-			}
-			term := times * float64(a) * float64(b)
-			sum += term
-			abs += math.Abs(term)
+	return checkElements[float32](fmt.Sprintf("%d x %d by version %d", s.n, s.n, version), out, s.n, 1000, terms, func(i, j, l int) float64 {
+		a, b := s.words[0][i*s.n+l], s.words[1][l*s.n+j]
+		if rounded(version) {
+			a, b = kernels.BF16.Round(a), kernels.BF16.Round(b)
 		}
-		if v := float64(c[i*s.n+j]); !(math.Abs(v-sum) <= 0x1p-23*abs*(3+math.Sqrt(float64(s.n)))) {
-			return fmt.Errorf("element (%d, %d) of %d x %d by version %d is %v, want %v", i, j, s.n, s.n, version, v, sum)
-		}
-	}
-	return nil
+		return times * float64(a) * float64(b)
+	})
 }
 
 // racer times products, once each.
@@ -104,60 +93,52 @@ type racer struct {
 }
 
 // time times a version on n x n matrices.
-func (r *racer) time(version, n int) error {
+func (r *racer) time(version, n int) {
 	name := map[int]string{opFloat32: "the op", opBF16: "the op in BF16", ceiling: "ceiling"}[version]
 	if version > 0 {
 		name = fmt.Sprint("version ", version)
 	}
-	m, err := onGPU(r.p, fmt.Sprintf("warpgroups, %d, %s", n, name), benchmark(version, n, kernels.Float32), 9,
-		func() (*kernels.Plan, error) {
-			if r.squares[n] == nil {
-				r.squares[n] = newSquares(n)
-			}
-			return r.squares[n].plan(r.p.Target(), version)
-		},
-		func() [][]byte { return r.squares[n].operands(version) },
-		func(out []byte) error { return r.squares[n].check(version, out) })
-	r.us[[2]int{version, n}] = m.Value
-	return err
+	r.us[[2]int{version, n}] = r.p.Benchmark(fmt.Sprintf("warpgroups, %d, %s", n, name), benchmark(version, n, kernels.Float32), func() float64 {
+		if r.squares[n] == nil {
+			r.squares[n] = newSquares(n)
+		}
+		s := r.squares[n]
+		return r.p.MeanTime(notebook.Must(s.plan(r.p.Target(), version)), s.operands(version), 9, func(out []byte) error { return s.check(version, out) })
+	}).Value
 }
 
 // peer returns cuBLAS's time, which cublas.py measured, or the benchmarks for products of float32.
-func (r *racer) peer(dtype string, n int) (float64, error) {
+func (r *racer) peer(dtype string, n int) float64 {
 	if r.p.GPU() != nil && r.cublas == nil {
-		return math.NaN(), nil // not measured
+		return math.NaN() // not measured
 	}
 	name, published := fmt.Sprintf("%s %d", dtype, n), notebook.Case{}
 	if dtype == "float32" {
 		published = benchmark(opFloat32, n, kernels.Float32)
 		published.By = "cuBLAS"
 	}
-	m, err := r.p.Benchmark("cuBLAS, "+name, published, func() (float64, error) {
+	return r.p.Benchmark("cuBLAS, "+name, published, func() float64 {
 		us, ok := r.cublas[name]
 		if !ok {
-			return 0, fmt.Errorf("-cublas: no line %s", name)
+			notebook.Fail("-cublas: no line %s", name)
 		}
-		return us, nil
-	})
-	return m.Value, err
+		return us
+	}).Value
 }
 
 // readPeers reads lines of a name and a time in us, as cublas.py prints them.
 func readPeers(path string) (map[string]float64, error) {
-	text, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := csv.NewReader(text).ReadAll()
-	if err = errors.Join(err, text.Close()); err != nil {
-		return nil, fmt.Errorf("-cublas %s: %w", path, err)
-	}
 	us := map[string]float64{}
-	for _, row := range rows {
-		if len(row) != 2 {
-			return nil, fmt.Errorf("-cublas %s: got the line %q, want a name and a time", path, row)
+	for line := range strings.Lines(string(text)) {
+		name, time, ok := strings.Cut(strings.TrimSpace(line), ",")
+		if !ok {
+			return nil, fmt.Errorf("-cublas %s: got the line %q, want a name and a time", path, line)
 		}
-		if us[row[0]], err = strconv.ParseFloat(row[1], 64); err != nil {
+		if us[name], err = strconv.ParseFloat(time, 64); err != nil {
 			return nil, fmt.Errorf("-cublas %s: %w", path, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // The whole program, small, where the tests run.
 func TestRun(t *testing.T) {
 	want := []string{"ld.acquire.gpu", "cluster_half", "this CPU, host body", "symbolic and dual"}
-	_, page, dir := notebooktest.Run(t, title, recorded, run, 4, want...)
+	_, page, dir := notebooktest.Run(t, title, files, run, 4, want...)
 	for _, w := range want {
 		if !strings.Contains(page, w) {
 			t.Errorf("the page has no %q", w)
@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 }
 
 // The record has every figure that the program shows.
-func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run) }
+func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, files, run) }
 
 // The two wrong kernels are distinguished from the right ones, and are wrong by warps and by
 // blocks.
@@ -39,10 +39,7 @@ func TestObserve(t *testing.T) {
 		barrier versions.Barrier
 		wrong   bool
 	}{{versions.BarrierNone, true}, {versions.BarrierBlock, true}, {versions.BarrierWrap, false}, {versions.BarrierGraph, false}} {
-		s, err := observe(nil, steps, on(c.barrier, 2, 64), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := observe(nil, steps, on(c.barrier, 2, 64), 2)
 		if wrong := s.wrong > 0; wrong != c.wrong || s.warps != 100 || c.barrier != versions.BarrierNone && s.blocks != 100 {
 			t.Errorf("%v: %v %% of the elements are wrong, %v %% of the warps and %v %% of the blocks whole, want some wrong: %v", c.barrier, s.wrong, s.warps, s.blocks, c.wrong)
 		}

@@ -2,14 +2,17 @@ package main
 
 import (
 	"fmt"
+	"image/color"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
-	"github.com/stheno-ml/stheno/internal/rotation"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/test/iteratetest"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gonum.org/v1/gonum/stat"
@@ -81,12 +84,13 @@ func ratios(in [][]byte, out []byte) []float64 {
 func isWrong(ratio float64) bool { return !(math.Abs(ratio-1) < 1e-6) }
 
 // runOn runs the iteration of n values once, on the host if there is no gpu.
-func runOn(gpu *cudaops.Device, steps int, by versions.IterateBy, in [][]byte) (out []byte, err error) {
-	out = kernels.Bytes(make([]float32, n))
+func runOn(gpu *cudaops.Device, steps int, by versions.IterateBy, in [][]byte) (out []byte) {
 	if gpu == nil {
-		return out, plan(kernels.HostDevice(), n, steps, by).Run(in, out, nil)
+		return notebook.OnHost(plan(kernels.HostDevice(), n, steps, by), in...)
 	}
-	return out, bench.Run(gpu.Ordinal, plan(gpu.Device, n, steps, by), in, out)
+	out = kernels.Bytes(make([]float32, n))
+	notebook.Check(bench.Run(gpu.Ordinal, plan(gpu.Device, n, steps, by), in, out))
+	return out
 }
 
 // stale describes the results of a kernel without a barrier of the grid, in several runs on blocks
@@ -108,13 +112,10 @@ func (s *stale) figures() map[string]*float64 {
 	return f
 }
 
-func observe(gpu *cudaops.Device, steps int, by versions.IterateBy, runs int) (s stale, err error) {
+func observe(gpu *cudaops.Device, steps int, by versions.IterateBy, runs int) (s stale) {
 	for range runs {
 		in := inputs()
-		out, err := runOn(gpu, steps, by, in)
-		if err != nil {
-			return s, err
-		}
+		out := runOn(gpu, steps, by, in)
 		all := ratios(in, out)
 		wrong, _ := share(all, 1)
 		s.wrong += wrong / float64(runs)
@@ -133,7 +134,7 @@ func observe(gpu *cudaops.Device, steps int, by versions.IterateBy, runs int) (s
 			w++
 		}
 	}
-	return s, nil
+	return s
 }
 
 // share is how many of the groups of elements are all wrong, and how many are all
@@ -174,13 +175,12 @@ func (t timing) half() float64 { return t.mean.Value / (2 * steps) }
 // gain is how much faster t is than base, in percent.
 func gain(base, t timing) float64 { return 100 * (base.mean.Value/t.mean.Value - 1) }
 
-func newLab(p *notebook.Page) (*lab, error) {
-	m, err := p.Measure("multiprocessors", "", func() (float64, error) { return float64(p.GPU().SMs), nil })
+func newLab(p *notebook.Page) *lab {
 	l := &lab{Page: p, random: rand.New(rand.NewPCG(rand.Uint64(), 0)), times: map[string]timing{}}
-	if m.Known() {
+	if m := p.Measure("multiprocessors", "", func() float64 { return float64(p.GPU().SMs) }); m.Known() {
 		l.sms = int(m.Value)
 	}
-	return l, err
+	return l
 }
 
 // upTo are the numbers of blocks that are less than the device has multiprocessors,
@@ -195,33 +195,24 @@ func (p *lab) upTo(blocks ...int) []int {
 
 // time returns the time of all steps on the GPU, over 10 runs whose results are right to the bit:
 // with these weights no late value goes unnoticed. Each setting is timed once.
-func (p *lab) time(size int, by versions.IterateBy) (t timing, err error) {
+func (p *lab) time(size int, by versions.IterateBy) (t timing) {
 	key := fmt.Sprintf("%d values, %v", size, by.Barrier)
 	if by.Blocks > 0 {
 		key += fmt.Sprintf(" on %dx%d", by.Blocks, by.Threads)
 	}
 	if t, ok := p.times[key]; ok {
-		return t, nil
+		return t
 	}
-	var spread float64
-	t.mean, err = p.Measure(key+", mean", "us", func() (mean float64, err error) {
-		in := rotation.New(p.random, size, true)
-		timed, err := bench.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10)
-		if err != nil {
-			return 0, err
-		}
+	t.mean, t.spread = p.MeanAndSpread(key, func() []time.Duration {
+		in := iteratetest.New(p.random, size, true)
+		timed := notebook.Must(bench.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10))
 		if !slices.Equal(kernels.Elements[float32](timed.Out), in.After(steps)) {
-			return 0, fmt.Errorf("the result is wrong")
+			notebook.Fail("the result is wrong")
 		}
-		mean, spread = notebook.Moments(timed.Runs)
-		return mean, nil
+		return timed.Runs
 	})
-	if err != nil {
-		return t, err
-	}
-	t.spread, err = p.Measure(key+", spread", "us", func() (float64, error) { return spread, nil })
 	p.times[key] = t
-	return t, err
+	return t
 }
 
 // worst is the greatest spread of all times so far, in percent of the mean, NaN if
@@ -241,7 +232,7 @@ type plane [][]float64
 
 // planes are the gains of barriers over a launch per half step, of as many values as
 // there are threads, up to most.
-func (p *lab) planes(blocks, threads []int, barriers []versions.Barrier) ([]plane, error) {
+func (p *lab) planes(blocks, threads []int, barriers []versions.Barrier) []plane {
 	planes := make([]plane, len(barriers))
 	for i := range planes {
 		planes[i] = make(plane, len(blocks))
@@ -249,20 +240,14 @@ func (p *lab) planes(blocks, threads []int, barriers []versions.Barrier) ([]plan
 	for row, b := range blocks {
 		for _, t := range threads {
 			size := min(b*t, most)
-			base, err := p.time(size, on(versions.BarrierLaunches, b, t))
-			if err != nil {
-				return nil, err
-			}
+			base := p.time(size, on(versions.BarrierLaunches, b, t))
 			for i, barrier := range barriers {
-				time, err := p.time(size, on(barrier, b, t))
-				if err != nil {
-					return nil, err
-				}
+				time := p.time(size, on(barrier, b, t))
 				planes[i][row] = append(planes[i][row], math.Round(10*gain(base, time))/10)
 			}
 		}
 	}
-	return planes, nil
+	return planes
 }
 
 // minus is the difference in points, and the row and the column where it is
@@ -282,29 +267,28 @@ func (a plane) minus(b plane) (points plane, row, column int) {
 	return points, row, column
 }
 
-// times are those of one method over the number of blocks.
-type times struct {
-	name      string
-	blocks, y []float64 // us a half step
-	spread    []float64 // its standard deviation
-}
-
-// sweep times all methods with a grid of their own over the number of blocks.
-func (p *lab) sweep(size int, blocks []int, threads func(blocks int) int) (all []times, err error) {
+// sweep times all methods with a grid of their own over the number of blocks, in us a half step.
+func (p *lab) sweep(size int, blocks []int, threads func(blocks int) int) (all []figure.Series) {
+	colours := []color.RGBA{figure.Red, figure.Amber, figure.Ink, figure.Muted, figure.Blue, figure.Green}
 	for _, m := range methods {
 		if m.barrier > versions.BarrierGrid {
 			continue
 		}
-		s := times{name: m.short}
+		s := figure.Series{Name: m.short, Colour: colours[len(all)%len(colours)]}
 		for _, b := range blocks {
-			t, err := p.time(size, on(m.barrier, b, threads(b)))
-			if err != nil {
-				return nil, err
-			}
-			s.blocks, s.y = append(s.blocks, float64(b)), append(s.y, t.half())
-			s.spread = append(s.spread, t.spread.Value/(2*steps))
+			t := p.time(size, on(m.barrier, b, threads(b)))
+			s.X, s.Y = append(s.X, float64(b)), append(s.Y, t.half())
+			s.Spread = append(s.Spread, t.spread.Value/(2*steps))
 		}
 		all = append(all, s)
 	}
-	return all, nil
+	return all
+}
+
+// labels are numbers as the names of the rows or columns of a map.
+func labels(v []int) (names []string) {
+	for _, n := range v {
+		names = append(names, fmt.Sprint(n))
+	}
+	return names
 }

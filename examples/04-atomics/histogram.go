@@ -7,8 +7,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
@@ -16,15 +16,15 @@ import (
 )
 
 // ascii is the number of cells: the 128 codes of ASCII. Bytes above are not counted.
-var ascii = kernels.Bins{N: 128, Lo: 0, Hi: 128}
+var ascii = basic.Bins{N: 128, Lo: 0, Hi: 128}
 
 // The grid of the versions 1 and 2.
 const threads, blocks = 128, 32 * 80
 
 // version plans a version of the histogram on this page's device; the last one on
 // the op's own grid.
-func version(p *notebook.Page, v int, n, blocks int, bins kernels.Bins) (*kernels.Plan, error) {
-	return versions.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads)
+func version(p *notebook.Page, v int, n, blocks int, bins basic.Bins) *kernels.Plan {
+	return notebook.Must(versions.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads))
 }
 
 // plain is the histogram by the plainest loop.
@@ -49,31 +49,20 @@ func check(name string, got, want []int64) error {
 }
 
 // count counts the characters of the text by all versions.
-func count(p *notebook.Page, text letters) error {
+func count(p *notebook.Page, text letters) {
 	p.Heading("A histogram")
 	want := plain(text.bytes)
 	p.Text(`How often does each of the 128 ASCII characters occur in %s, repeated to %s MB? Every character adds one to one of 128 cells, so threads meet
 		at a cell whenever they have the same character, which they often have: %s %% of this text are spaces or e's.`, text.from,
 		figure.Number(float64(len(text.bytes))/1e6), figure.Number(100*float64(want[' ']+want['e'])/float64(len(text.bytes))))
-	loop, err := p.Time("Go loop", func() error { return check("Go loop", plain(text.bytes), want) })
-	if err != nil {
-		return err
-	}
-	body := kernels.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
-	counts := make([]int64, ascii.N)
-	host, err := p.Time("Go body", func() error {
-		if err := body.Run([][]byte{text.bytes}, kernels.Bytes(counts), nil); err != nil {
-			return err
-		}
-		return check("Go body", counts, want)
+	loop := p.Time("Go loop", func() { notebook.Check(check("Go loop", plain(text.bytes), want)) })
+	body := basic.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
+	host := p.Time("Go body", func() {
+		notebook.Check(check("Go body", kernels.Elements[int64](notebook.OnHost(body, text.bytes)), want))
 	})
-	if err != nil {
-		return err
-	}
-	rate := func(us float64) string { return figure.Number(float64(len(text.bytes)) / us / 1e3) }
 	t := figure.Table{Caption: fmt.Sprintf("Histogram of %d characters", len(text.bytes)), Header: []string{"by", "may meet at a cell", "time", "GB/s", "faster than the Go loop"}}
 	add := func(name, meet string, us float64) {
-		t.Rows = append(t.Rows, []string{name, meet, notebook.Measured{Value: us, Unit: "us"}.String(), rate(us), figure.Number(1000 * loop.Value / us)})
+		t.Add(name, meet, notebook.In(us, "us"), float64(len(text.bytes))/us/1e3, 1000*loop.Value/us)
 	}
 	add("this host: a Go loop", "", 1000*loop.Value)
 	add("this host: the op's Go body", "", 1000*host.Value)
@@ -94,20 +83,10 @@ func count(p *notebook.Page, text letters) error {
 	meet := []string{fmt.Sprintf("%d threads", blocks*threads), fmt.Sprintf("%d threads", threads), "32 warps"}
 	for v := 1; v <= versions.HistogramVersions; v++ {
 		p.Text("%s", why[v-1])
-		if err := p.Sources(show[v-1][0], show[v-1][1:]...); err != nil {
-			return err
-		}
-		plan, err := version(p, v, len(text.bytes), blocks, ascii)
-		if err != nil {
-			return err
-		}
-		ran, err := p.Run(fmt.Sprintf("text, version %d", v), plan, [][]byte{text.bytes}, 50)
-		if err != nil {
-			return err
-		}
-		if err := check(plan.Op, kernels.Elements[int64](ran.Out), want); err != nil {
-			return err
-		}
+		p.Source(show[v-1][0], show[v-1][1:]...)
+		plan := version(p, v, len(text.bytes), blocks, ascii)
+		ran := p.Run(fmt.Sprintf("text, version %d", v), plan, [][]byte{text.bytes}, 50)
+		notebook.Check(check(plan.Op, kernels.Elements[int64](ran.Out), want))
 		add(fmt.Sprintf("GPU, version %d: %s", v, docs[v-1].Name), meet[v-1], ran.Mean.Value)
 	}
 	p.Table(t)
@@ -116,11 +95,10 @@ func count(p *notebook.Page, text letters) error {
 	}
 	p.Text(`All counts are equal to those of the loop, in every run: whole numbers add up to the same in any order. The GPU's times include the
 		launch that clears the counts; the text is in the device's memory, in several copies that take turns so that no cache helps.`)
-	return nil
 }
 
 // asOp counts by a Gorgonia graph.
-func asOp(p *notebook.Page, text letters) error {
+func asOp(p *notebook.Page, text letters) {
 	p.Heading("The same as an op")
 	p.Text("In a graph the histogram is an op like any other, of bytes, integers or floating-point numbers, with int64 counts:")
 	p.GoSource(`g := gorgonia.NewGraph()
@@ -130,32 +108,16 @@ vm, err := stheno.NewVM(g)                   // the GPU if there is one
 err = vm.RunAll()`)
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewVector(g, tensor.Byte, gorgonia.WithName("text"), gorgonia.WithShape(len(text.bytes)), gorgonia.WithValue(tensor.New(tensor.WithBacking(text.bytes))))
-	counts, err := ops.Histogram(x, ascii.N, ascii.Lo, ascii.Hi)
-	if err != nil {
-		return err
-	}
-	on := cudaops.OnHost()
-	if p.GPU() != nil {
-		on = cudaops.OnDevice(p.GPU().Ordinal)
-	}
-	vm, err := cudaops.NewVM(g, on)
-	if err != nil {
-		return err
-	}
+	counts := notebook.Must(ops.Histogram(x, ascii.N, ascii.Lo, ascii.Hi))
+	vm := notebook.Must(cudaops.NewVM(g, p.On()))
 	defer vm.Close()
-	if err := vm.RunAll(); err != nil {
-		return err
-	}
-	got := counts.Value().Data().([]int64)
-	if err := check("the graph", got, plain(text.bytes)); err != nil {
-		return err
-	}
+	notebook.Check(vm.RunAll())
+	notebook.Check(check("the graph", counts.Value().Data().([]int64), plain(text.bytes)))
 	p.Text("It has no gradient: a count does not change when an element moves a little, and jumps when it crosses the edge of a bin.")
-	return nil
 }
 
 // bars draws how often the letters occur.
-func bars(p *notebook.Page, text letters) error {
+func bars(p *notebook.Page, text letters) {
 	p.Heading("Letters")
 	counts := plain(text.bytes)
 	all, most := 0.0, 'a'
@@ -167,7 +129,7 @@ func bars(p *notebook.Page, text letters) error {
 	}
 	if all == 0 {
 		p.Text("The text has no letters.")
-		return nil
+		return
 	}
 	names := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
 	lower, upper := make([]float64, 26), make([]float64, 26)
@@ -175,8 +137,8 @@ func bars(p *notebook.Page, text letters) error {
 		lower[k], upper[k] = 100*float64(counts['a'+k])/all, 100*float64(counts['A'+k])/all
 	}
 	letters := figure.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []figure.BarSeries{
-		{Name: "lower case", Colour: theme.Blue, Values: lower}, {Name: "upper case", Colour: theme.Amber, Values: upper},
+		{Name: "lower case", Colour: figure.Blue, Values: lower}, {Name: "upper case", Colour: figure.Amber, Values: upper},
 	}}
-	return p.Figure("letters", fmt.Sprintf("How often each letter occurs in %s. The most frequent one is %c, %s %% of all letters.", text.from, most,
+	p.Figure("letters", fmt.Sprintf("How often each letter occurs in %s. The most frequent one is %c, %s %% of all letters.", text.from, most,
 		figure.Number(lower[most-'a'])), letters)
 }

@@ -11,38 +11,31 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
 	"flag"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
-	"github.com/stheno-ml/stheno/examples/internal/opticks"
 )
 
 //go:embed recorded.json
-var recorded []byte
+var files embed.FS
 
 const title = "Atomics: from a lost update to a histogram at the speed of memory"
 
 func main() {
 	path := flag.String("text", "", "text whose letters are counted, repeated to 5.8 MB (Newton's Opticks from Go's sources without)")
-	notebook.Main(title, recorded, func(p *notebook.Page) error { return run(p, *path) })
+	notebook.Main(title, files, func(p *notebook.Page) { run(p, *path) })
 }
 
-func run(p *notebook.Page, path string) error {
+func run(p *notebook.Page, path string) {
 	size := p.Timed(5_800_000, 200_000)
-	text, err := load(path, size, opticks.Path)
-	if err != nil {
-		return err
-	}
-	for _, section := range []func(*notebook.Page) error{addOne, waiting} {
-		if err := section(p); err != nil {
-			return err
-		}
-	}
-	for _, section := range []func(*notebook.Page, letters) error{count, asOp, bars, sweep, scale} {
-		if err := section(p, text); err != nil {
-			return err
-		}
-	}
-	return dot(p)
+	text := notebook.Must(load(path, size))
+	addOne(p)
+	waiting(p)
+	count(p, text)
+	asOp(p, text)
+	bars(p, text)
+	sweep(p, text)
+	scale(p, text)
+	dot(p)
 }

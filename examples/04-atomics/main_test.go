@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // The program runs on small sizes, its counts are right (it fails if not), and its
 // text, page and figures are there.
 func TestAtomics(t *testing.T) {
-	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "") }, 4,
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, "") }, 4,
 		"increment_racy_i32(", "struct Mutex", "struct TicketLock", "it should be 160", "void histogram_global(", "void histogram_shared(",
 		"void histogram_columns(", "double thread_dot(", "void dot_mutex(", "version 3: an atomic", "s[tid + 1]", "waiting.png", "letters.png", "sweep.png", "scale.png")
 }
@@ -26,7 +25,7 @@ func TestText(t *testing.T) {
 	if err := os.WriteFile(path, []byte("abc"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := load(path, 8, opticks.Path)
+	got, err := load(path, 8)
 	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" || !got.given {
 		t.Errorf("got %q from %s, given %v, and error %v, want abcabcab from the file text.txt, given", got.bytes, got.from, got.given, err)
 	}
@@ -36,17 +35,17 @@ func TestText(t *testing.T) {
 	if err := check("test", make([]int64, ascii.N), plain([]byte("a"))); err == nil {
 		t.Error("a count that is missing was not found")
 	}
-	none := func() (string, error) { return "", errors.New("no Go here") }
-	if got, err = load("", 1000, none); err != nil || len(got.bytes) != 1000 || !strings.Contains(got.from, "WAS NOT FOUND (no Go here") {
-		t.Errorf("without Go: %d bytes from %s and error %v, want 1000 and a loud note", len(got.bytes), got.from, err)
-	}
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{path, filepath.Join(t.TempDir(), "absent.txt")} {
-		if _, err := load(bad, 8, opticks.Path); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
+		if _, err := load(bad, 8); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
 			t.Errorf("%s: %v, want an error that names it", bad, err)
 		}
+	}
+	t.Setenv("PATH", "")
+	if got, err = load("", 1000); err != nil || len(got.bytes) != 1000 || got.given || !strings.Contains(got.from, "WAS NOT FOUND") || !strings.Contains(got.from, "go env GOROOT") {
+		t.Errorf("without Go: %d bytes from %s and error %v, want 1000 and a loud note", len(got.bytes), got.from, err)
 	}
 }
 
@@ -66,7 +65,7 @@ func TestStandardText(t *testing.T) {
 		if err := os.WriteFile(copied, want.bytes, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := load(copied, len(text), opticks.Path)
+		got, err := load(copied, len(text))
 		if err != nil || !bytes.Equal(got.bytes, want.bytes) || got.from != want.from || got.given != want.given {
 			t.Errorf("%d bytes from %s, given %v, and error %v, want %d from %s, given %v", len(got.bytes), got.from, got.given, err, len(text), want.from, want.given)
 		}
@@ -87,5 +86,5 @@ func TestTree(t *testing.T) {
 
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "") })
+	notebooktest.Recorded(t, files, func(p *notebook.Page) { run(p, "") })
 }

@@ -6,16 +6,14 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // sizes times the steps on inputs from 2^8 to 2^28 elements.
-func sizes(p *notebook.Page) error {
+func sizes(p *notebook.Page) {
 	p.Heading("Past the picture: other sizes")
 	largest := p.Timed(28, 16)
-	input := make([]float32, 0)
+	var input []float32
 	if p.GPU() != nil {
 		input = make([]float32, 1<<largest)
 		for i := range input {
@@ -24,7 +22,7 @@ func sizes(p *notebook.Page) error {
 	}
 	ch := figure.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
 	names := []string{"one thread", "one block, atomics", "16 blocks, atomics", "16 blocks, tree", "16 blocks, in order", "the op"}
-	colours := []color.RGBA{theme.Red, theme.Amber, theme.Ink, theme.Muted, theme.Green, theme.Blue}
+	colours := []color.RGBA{figure.Red, figure.Amber, figure.Ink, figure.Muted, figure.Green, figure.Blue}
 	at := map[[2]int]float64{} // us by version and log2 n
 	for i, name := range names {
 		version := (i + 1) % 6 // the op is version 0
@@ -33,20 +31,15 @@ func sizes(p *notebook.Page) error {
 			if version == 1 && log > 20 {
 				break // seconds
 			}
-			m, err := p.Benchmark(fmt.Sprintf("2^%d version %d", log, version), benchmark(fmt.Sprintf("all 2^%d", log), version), func() (float64, error) {
-				return timeSum(p, version, input[:1<<log])
-			})
-			if err != nil {
-				return err
-			}
-			s.X, s.Y = append(s.X, float64(int(1)<<log)), append(s.Y, m.Value)
-			at[[2]int{version, log}] = m.Value
+			us := p.Benchmark(fmt.Sprintf("2^%d version %d", log, version), notebook.OpCase(version, "Sum", fmt.Sprintf("all 2^%d", log), kernels.Float32), func() float64 {
+				return p.MeanTime(p.Sum(version, 1<<log), [][]byte{kernels.Bytes(input[:1<<log])}, 7, nil)
+			}).Value
+			s.X, s.Y = append(s.X, float64(int(1)<<log)), append(s.Y, us)
+			at[[2]int{version, log}] = us
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones show the kernel itself.", ch); err != nil {
-		return err
-	}
+	p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones show the kernel itself.", ch)
 	us := func(version int) string { return figure.Number(at[[2]int{version, 8}]) }
 	rate := func(version int) string {
 		return figure.Number(4 * float64(int(1)<<largest) / at[[2]int{version, largest}] / 1e3)
@@ -54,26 +47,4 @@ func sizes(p *notebook.Page) error {
 	p.Text(`2^8 elements take %s µs in one launch, %s in two and %s in three. At 2^%d elements 16 blocks read %s GB/s with an atomic for each thread,
 		%s with a tree and %s without atomics: how the sums are joined no longer matters, only how much memory is asked for at a
 		time. The op reads %s GB/s.`, us(0), us(5), us(4), largest, rate(3), rate(4), rate(5), rate(0))
-	return nil
-}
-
-// benchmark names a sum among the cases of the benchmarks, which are of the op alone.
-func benchmark(name string, version int) notebook.Case {
-	if version > 0 {
-		return notebook.Case{}
-	}
-	return notebook.Case{Op: "Sum", Name: name, Dtype: "f32"}
-}
-
-// timeSum returns the mean time in us of a version on the GPU.
-func timeSum(p *notebook.Page, version int, input []float32) (float64, error) {
-	shape := []int{len(input)}
-	plan := kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)
-	if version > 0 {
-		var err error
-		if plan, err = versions.Sum(p.Target(), kernels.Float32, version, shape); err != nil {
-			return 0, err
-		}
-	}
-	return p.MeanTime(plan, [][]byte{kernels.Bytes(input)}, 7)
 }

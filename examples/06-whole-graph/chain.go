@@ -1,23 +1,18 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// chainSource is this file, whose functions the page shows.
-//
-//go:embed chain.go
-var chainSource string
 
 // gate is a chain of element-wise ops, as a Gorgonia program writes it: sigmoid(tanh(a * b) + c) * a.
 func gate(a, b, c *G.Node) *G.Node {
@@ -26,9 +21,9 @@ func gate(a, b, c *G.Node) *G.Node {
 	return G.Must(G.HadamardProd(x, a))
 }
 
-// apart has the ops of gate one by one. Each has the result before as its first input and,
+// unfused has the ops of gate one by one. Each has the result before as its first input and,
 // if it has another one, a, b or c by its number.
-var apart = []struct {
+var unfused = []struct {
 	name  string
 	apply func(in ...*G.Node) (*G.Node, error)
 	other int
@@ -40,15 +35,13 @@ var apart = []struct {
 	{"* a", func(in ...*G.Node) (*G.Node, error) { return G.HadamardProd(in[0], in[1]) }, 0},
 }
 
-func chain(s *story) error {
+func chain(s *story) {
 	n := s.Size(1<<24, 1<<18, 1<<12)
 	s.Heading("A chain of five ops")
 	s.Text(`A node of a Gorgonia graph is an op, and Gorgonia's tape machine runs one op after the other: each reads its inputs from memory and
 		writes its result there. For ops that work element by element that is a waste. An addition takes no time beside the 12 bytes that it moves, and its
 		result travels to memory only to be read again by the next op. A small example before the whole program, on vectors of %d float32:`, n)
-	if err := s.GoFunction(chainSource, "gate"); err != nil {
-		return err
-	}
+	s.GoFunction("chain.go", "gate")
 	in := make([]G.Value, 3)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range in {
@@ -58,44 +51,38 @@ func chain(s *story) error {
 		}
 		in[i] = tensor.New(tensor.WithShape(n), tensor.WithBacking(x))
 	}
-	whole, fused, err := runTimed(s.Page, func(in ...*G.Node) (*G.Node, error) { return gate(in[0], in[1], in[2]), nil }, in...)
-	if err != nil {
-		return err
-	}
+	whole, fused := runTimed(s.Page, func(in ...*G.Node) (*G.Node, error) { return gate(in[0], in[1], in[2]), nil }, in...)
 	s.Text("Stheno's machine compiles the graph before it runs. Ops that work on the same elements are fused: they become one function, and one launch computes it.")
 	s.Listing("what is left of the five ops", function(fused[0].Op))
 	s.Text("Beside it, the same five ops, each in a graph of its own, so that there is nothing to fuse:")
-	return chainTable(s, in, whole, fused)
+	chainTable(s, in, whole, fused)
 }
 
 // chainTable runs the ops one by one and compares: the bits must be equal.
-func chainTable(s *story, in []G.Value, whole G.Value, fused []cudaops.Step) error {
+func chainTable(s *story, in []G.Value, whole G.Value, fused []cudaops.Step) {
 	t := figure.Table{Header: []string{"launch", "bytes", "time"}}
 	add := func(name string, steps []cudaops.Step) (bytes int64, took time.Duration) {
 		for _, step := range steps {
 			bytes, took = bytes+step.Bytes, took+step.Time
 		}
-		t.Rows = append(t.Rows, []string{name, size(bytes), notebook.Micros(micros(took)).String()})
+		t.Add(name, size(bytes), notebook.Micros(micros(took)))
 		return bytes, took
 	}
 	v, total := in[0], []cudaops.Step(nil)
-	for _, op := range apart {
+	for _, op := range unfused {
 		args := []G.Value{v}
 		if op.other >= 0 {
 			args = append(args, in[op.other])
 		}
 		var steps []cudaops.Step
-		var err error
-		if v, steps, err = runTimed(s.Page, op.apply, args...); err != nil {
-			return fmt.Errorf("%s: %w", op.name, err)
-		}
+		v, steps = runTimed(s.Page, op.apply, args...)
 		add("`"+op.name+"` alone", steps)
 		total = append(total, steps...)
 	}
 	bytes, took := add("all five, one by one", total)
 	fusedBytes, fusedTook := add("all five in one launch", fused)
-	if at := differs(whole, v); at >= 0 {
-		return fmt.Errorf("element %d of the fused chain is not that of the single ops", at)
+	if !slices.Equal(kernels.Bytes(whole.Data().([]float32)), kernels.Bytes(v.Data().([]float32))) {
+		notebook.Fail("the fused chain has other bits than the single ops")
 	}
 	where := "by the host's clock"
 	if s.GPU() != nil {
@@ -105,55 +92,30 @@ func chainTable(s *story, in []G.Value, whole G.Value, fused []cudaops.Step) err
 	s.Table(t)
 	s.Text(`One launch moves %s instead of %s. Both ways give the same result to the last bit, and the program fails if they do not: fusing changes where an intermediate result is, in a register or in memory, and neither its
 		value nor the order of operations.`, size(fusedBytes), size(bytes))
-	return chainOnGPU(s, took, fusedTook)
+	chainOnGPU(s, took, fusedTook)
 }
 
 // chainOnGPU describes the gain of the fused chain on a GPU, with the times measured there.
-func chainOnGPU(s *story, took, fusedTook time.Duration) error {
-	before, err := s.Measure("chain, one by one", "us", func() (float64, error) { return micros(took), nil })
-	if err != nil {
-		return err
-	}
-	after, err := s.Measure("chain, in one launch", "us", func() (float64, error) { return micros(fusedTook), nil })
-	if err != nil {
-		return err
-	}
+func chainOnGPU(s *story, took, fusedTook time.Duration) {
+	before := s.Measure("chain, one by one", "us", func() float64 { return micros(took) })
+	after := s.Measure("chain, in one launch", "us", func() float64 { return micros(fusedTook) })
 	if s.GPU() == nil {
 		s.Text("A CPU is busy with `tanh` and `sigmoid` for longer than with its memory, so here the one launch gains little. A GPU has more arithmetic than memory can feed.")
 	}
 	s.Text("On the GPU, on %d elements, the five launches take %v and the one %v: it is %s times as fast.", s.Timed(1<<24, 1<<12), before, after, figure.Number(before.Value/after.Value))
-	return nil
 }
 
 // runTimed runs an expression of values a few times and returns its value and its steps,
 // with their median times.
-func runTimed(p *notebook.Page, build func(in ...*G.Node) (*G.Node, error), in ...G.Value) (G.Value, []cudaops.Step, error) {
+func runTimed(p *notebook.Page, build func(in ...*G.Node) (*G.Node, error), in ...G.Value) (G.Value, []cudaops.Step) {
 	g := G.NewGraph()
 	nodes := make(G.Nodes, len(in))
 	for i, v := range in {
 		nodes[i] = G.NewVector(g, tensor.Float32, G.WithName(string(rune('a'+i))), G.WithShape(v.Shape()...), G.WithValue(v))
 	}
-	out, err := build(nodes...)
-	if err != nil {
-		return nil, nil, err
-	}
-	vm, err := newVM(p, g, cudaops.Timed())
-	if err != nil {
-		return nil, nil, err
-	}
+	out := notebook.Must(build(nodes...))
+	vm := newVM(p, g, cudaops.Timed())
 	defer vm.Close()
-	steps, err := timeSteps(vm, 9)
-	return out.Value(), steps, err
-}
-
-// differs returns the first element that is not the same in two vectors, -1 if there is
-// none.
-func differs(a, b G.Value) int {
-	y := b.Data().([]float32)
-	for i, v := range a.Data().([]float32) {
-		if math.Float32bits(v) != math.Float32bits(y[i]) {
-			return i
-		}
-	}
-	return -1
+	steps := timeSteps(vm, 9)
+	return out.Value(), steps
 }

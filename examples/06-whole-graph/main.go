@@ -7,12 +7,12 @@
 //
 // It reads like a notebook: chain.go starts small, model.go is the program, train.go
 // trains it on the digits of data.go, passes.go shows what each pass of the compiler
-// does, steps.go and gpu.go what each launch costs. Without a GPU it runs on the host, on fewer
+// does, steps.go what each launch costs. Without a GPU it runs on the host, on fewer
 // images and with narrower layers, and shows the times recorded on a GPU.
 package main
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
@@ -20,12 +20,12 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-//go:embed recorded.json
-var recorded []byte
+//go:embed *.go recorded.json
+var files embed.FS
 
 const title = "The whole graph: from a Gorgonia program to a few launches"
 
-func main() { notebook.Main(title, recorded, run) }
+func main() { notebook.Main(title, files, run) }
 
 // A story is the page and the program that it is about.
 type story struct {
@@ -36,17 +36,21 @@ type story struct {
 	vm     *cudaops.VM
 }
 
-func run(p *notebook.Page) error {
+func run(p *notebook.Page) {
 	s := &story{Page: p}
-	for _, section := range []func(*story) error{chain, program, training, graph, compile, memory, stepsHere, onGPU, learnt} {
-		if err := section(s); err != nil {
-			return err
-		}
-	}
-	return s.vm.Close()
+	chain(s)
+	program(s)
+	training(s)
+	graph(s)
+	compile(s)
+	memory(s)
+	stepsHere(s)
+	onGPU(s)
+	learnt(s)
+	notebook.Check(s.vm.Close())
 }
 
 // newVM makes Stheno's machine for a graph, on the device of the page.
-func newVM(p *notebook.Page, g *G.ExprGraph, opts ...cudaops.Option) (*cudaops.VM, error) {
-	return stheno.NewVM(g, append(opts, p.On())...)
+func newVM(p *notebook.Page, g *G.ExprGraph, opts ...cudaops.Option) *cudaops.VM {
+	return notebook.Must(stheno.NewVM(g, append(opts, p.On())...))
 }

@@ -1,25 +1,21 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// modelSource is this file, whose functions the page shows.
-//
-//go:embed model.go
-var modelSource string
 
 // network is the program: its graph, its inputs and its outputs.
 type network struct {
 	graph      *G.ExprGraph
 	x, y       *G.Node // images and labels
-	parameters G.Nodes // weights and biases by turns
+	parameters G.Nodes // weights and biases alternate
 	loss       *G.Node
 }
 
@@ -50,22 +46,15 @@ func newNetwork(n int, widths []int) (*network, error) {
 
 // initialise draws the weights from a normal distribution of variance 2 / rows, which
 // suits rectifiers (He et al., 2015). The biases start at zero.
-func (net *network) initialise(seed uint64) error {
+func (net *network) initialise(seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for _, p := range net.parameters {
-		s := p.Shape()
-		values := make([]float32, s.TotalSize())
-		if s.Dims() == 2 {
-			deviation := math.Sqrt(2 / float64(s[0]))
-			for i := range values {
-				values[i] = float32(r.NormFloat64() * deviation)
-			}
+		deviation := 0.0
+		if s := p.Shape(); s.Dims() == 2 {
+			deviation = math.Sqrt(2 / float64(s[0]))
 		}
-		if err := G.Let(p, tensor.New(tensor.WithShape(s...), tensor.WithBacking(values))); err != nil {
-			return err
-		}
+		notebook.Check(notebook.Draw(p, r, deviation))
 	}
-	return nil
 }
 
 // A batch is the images and labels of a step.
@@ -102,14 +91,13 @@ func (net *network) run(vm G.VM, b batch) error {
 	return vm.RunAll()
 }
 
-// gradients returns a copy of the gradients by the parameters.
-func (net *network) gradients() (list [][]float32, err error) {
+// gradients returns a copy of the gradients by the parameters, and sets them to zero: the tape machine
+// adds up.
+func (net *network) gradients() (list [][]float32) {
 	for _, p := range net.parameters {
-		v, err := p.Grad()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, append([]float32(nil), v.Data().([]float32)...))
+		v := notebook.Must(p.Grad()).Data().([]float32)
+		list = append(list, slices.Clone(v))
+		clear(v)
 	}
-	return list, nil
+	return list
 }

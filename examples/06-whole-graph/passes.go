@@ -5,11 +5,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // An instr is a line of Explain's output: an instruction, by its columns.
@@ -41,19 +42,19 @@ func explain(vm *cudaops.VM) (listing, error) {
 	return list, nil
 }
 
-// values returns the numbers of the values that an instruction defines.
-func (in instr) values() (ids []string) {
-	for _, word := range strings.Fields(in.defines) {
-		if strings.HasPrefix(word, "%") {
-			ids = append(ids, word)
-		}
+// values returns the numbers of the values that instructions define.
+func values(list ...instr) (ids []string) {
+	for _, in := range list {
+		ids = append(ids, numbers(in.defines)...)
 	}
 	return ids
 }
 
 // operands returns the numbers of the values that an instruction reads.
-func (in instr) operands() (ids []string) {
-	for word := range strings.FieldsSeq(in.does) {
+func (in instr) operands() []string { return numbers(in.does) }
+
+func numbers(text string) (ids []string) {
+	for word := range strings.FieldsSeq(text) {
 		if strings.HasPrefix(word, "%") {
 			ids = append(ids, word)
 		}
@@ -72,62 +73,52 @@ func (in instr) launches() bool {
 func (l listing) loss(pass string) ([]instr, error) {
 	list := l[pass]
 	softmax := slices.IndexFunc(list, func(in instr) bool { return strings.Contains(in.does, "rowmax(") })
-	product := func(in instr) bool { return strings.HasPrefix(in.does, "kernel product") }
-	if softmax < 0 || !slices.ContainsFunc(list[:softmax], product) || !slices.ContainsFunc(list[softmax:], product) {
+	if softmax < 0 || !slices.ContainsFunc(list[:softmax], isProduct) || !slices.ContainsFunc(list[softmax:], isProduct) {
 		return nil, fmt.Errorf("the program after %s has no softmax between two products", pass)
 	}
 	from := softmax
-	for !product(list[from]) {
+	for !isProduct(list[from]) {
 		from--
 	}
-	return list[from : softmax+slices.IndexFunc(list[softmax:], product)], nil
+	return list[from : softmax+slices.IndexFunc(list[softmax:], isProduct)], nil
+}
+
+// where returns the instructions of a list for which a condition holds.
+func where(list []instr, holds func(instr) bool) []instr {
+	return slices.DeleteFunc(slices.Clone(list), func(in instr) bool { return !holds(in) })
+}
+
+// definitions returns the instructions of a list that define any of some values.
+func definitions(list []instr, ids []string) []instr {
+	return where(list, func(in instr) bool {
+		return slices.ContainsFunc(values(in), func(id string) bool { return slices.Contains(ids, id) })
+	})
 }
 
 // without returns the instructions of one list that define no value of another one.
-func without(list, others []instr) (left []instr) {
-	there := map[string]bool{}
-	for _, in := range others {
-		for _, id := range in.values() {
-			there[id] = true
-		}
-	}
-	for _, in := range list {
-		if !slices.ContainsFunc(in.values(), func(id string) bool { return there[id] }) {
-			left = append(left, in)
-		}
-	}
-	return left
+func without(list, others []instr) []instr {
+	return where(list, func(in instr) bool { return len(definitions([]instr{in}, values(others...))) == 0 })
 }
+
+// isProduct reports whether an instruction is a product of matrices.
+func isProduct(in instr) bool { return strings.HasPrefix(in.does, "kernel product") }
 
 // layOut prints instructions in columns, functions of several parts on several lines.
 func layOut(list []instr) string {
-	var wide [3]int
-	rows := make([][][4]string, len(list))
-	for i, in := range list {
-		for k, part := range parts(in.does) {
-			row := [4]string{"", "", part, ""}
-			if k == 0 {
-				row = [4]string{in.number, in.defines, part, in.notes}
-			}
-			rows[i] = append(rows[i], row)
-			for c := range wide {
-				wide[c] = max(wide[c], utf8.RuneCountInString(row[c]))
-			}
-		}
-	}
 	var b strings.Builder
-	for _, row := range slices.Concat(rows...) {
-		line := ""
-		for c, cell := range row {
-			line += cell
-			if c < len(wide) {
-				line += strings.Repeat(" ", wide[c]-utf8.RuneCountInString(cell)+2)
-			}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, in := range list {
+		row := []string{in.number, in.defines, "", in.notes}
+		for _, row[2] = range parts(in.does) {
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+			row[0], row[1], row[3] = "", "", ""
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	return b.String()
+	w.Flush() // into memory, which takes all
+	return trailing.ReplaceAllString(b.String(), "\n")
 }
+
+var trailing = regexp.MustCompile(` +\n`)
 
 // parts cuts a long function after its types, after each of its definitions and before
 // its operands.
@@ -156,161 +147,98 @@ func brief(list []instr) []instr {
 func function(op string) string { return strings.Join(parts(op), "\n") }
 
 // compile goes through the passes of the compiler.
-func compile(s *story) error {
+func compile(s *story) {
 	s.Heading("Pass by pass")
 	s.Text(`Stheno's machine compiles the graph when it is made. The graph becomes a program, a list of instructions over numbered values; passes then rewrite the program, one after the
 		other, until nothing is left to decide: what is launched, where every value is, what is copied when. ` + "`vm.Explain(os.Stdout)`" + ` prints the program after each pass, and
 		` + "`vm.Passes()`" + ` its size. Here are excerpts.`)
-	list, err := explain(s.vm)
-	if err != nil {
-		return err
-	}
-	passes, err := s.vm.Passes()
-	if err != nil {
-		return err
-	}
+	list := notebook.Must(explain(s.vm))
+	passes := notebook.Must(s.vm.Passes())
 	by := map[string]cudaops.PassReport{}
 	for _, p := range passes {
 		by[p.Pass] = p
 	}
-	for _, section := range []func(*story, listing, map[string]cudaops.PassReport) error{lowered, pruned, epilogues, fused, planned, placed} {
-		if err := section(s, list, by); err != nil {
-			return err
-		}
-	}
-	return compared(s, passes)
+	lowered(s, list, by)
+	pruned(s, list, by)
+	epilogues(s, list, by)
+	fused(s, list, by)
+	planned(s, list)
+	placed(s, list, by)
+	compared(s, passes)
 }
 
-func lowered(s *story, list listing, by map[string]cudaops.PassReport) error {
+func lowered(s *story, list listing, by map[string]cudaops.PassReport) {
 	s.Text("`lower`"+` translates the nodes. A product becomes a kernel; an element-wise op becomes a map, with its function; a sum or a maximum becomes rows, a function with reductions along
 		an axis. A reshape or a repeated bias becomes an alias: another way to look at a value that is there. Nothing else is left of Gorgonia's many ops, and a softmax
 		is taken to pieces: %d instructions, %d of which compute. These are the pieces from the last product of the forward pass to the first of the backward pass, with the loss and its gradient:`,
 		by["lower"].Instructions, by["lower"].Steps)
-	part, err := list.loss("lower")
-	if err != nil {
-		return err
-	}
-	s.Listing("after lower", layOut(part))
-	return nil
+	s.Listing("after lower", layOut(notebook.Must(list.loss("lower"))))
 }
 
-func pruned(s *story, list listing, by map[string]cudaops.PassReport) error {
-	gone := without(list["lower"], list["prune"])
-	gone = slices.DeleteFunc(gone, func(in instr) bool { return !in.launches() })
+func pruned(s *story, list listing, by map[string]cudaops.PassReport) {
+	gone := where(without(list["lower"], list["prune"]), instr.launches)
 	s.Text("`prune` drops instructions that no result depends on, %d of those that compute: among them the derivative by the images, which Grad makes but nobody asked for, and which is as large a product as any.",
 		by["lower"].Steps-by["prune"].Steps)
 	s.Listing("gone after prune", layOut(gone))
-	return nil
 }
 
-func epilogues(s *story, list listing, by map[string]cudaops.PassReport) error {
-	product := func(in instr) bool { return strings.HasPrefix(in.does, "kernel product") }
-	before := slices.DeleteFunc(slices.Clone(list["prune"]), func(in instr) bool { return !product(in) })
-	after := slices.DeleteFunc(slices.Clone(list["epilogue"]), func(in instr) bool { return !product(in) })
+func epilogues(s *story, list listing, by map[string]cudaops.PassReport) {
+	before, after := where(list["prune"], isProduct), where(list["epilogue"], isProduct)
 	s.Text("`epilogue`"+` makes maps a part of the product that they follow: the product's kernel applies them to each sum before it writes it. %d instructions
 		that compute become %d. c is the sum, x0 what is read beside the two matrices:`, by["prune"].Steps, by["epilogue"].Steps)
 	s.Listing("after epilogue: products that do more", layOut(without(after, before)))
 	s.Text("`relu`" + ` is the rectifier, ` + "`step(x0)`" + ` its derivative by its result x0. The rectifier's input need not be kept for that: a number below zero, times 0, is -0, and zero stays +0.`)
-	return nil
 }
 
-func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
+func fused(s *story, list listing, by map[string]cudaops.PassReport) {
 	s.Text("`fuse`"+` joins maps and rows that work on the same elements or rows, as with the chain above. It is where most is gained: %d instructions that compute become %d. The excerpt from
 		before is now this, behind the labels:`, by["epilogue"].Steps, by["fuse"].Steps)
-	before, err := list.loss("epilogue")
-	if err != nil {
-		return err
-	}
-	part, err := list.loss("fuse")
-	if err != nil {
-		return err
-	}
+	before := notebook.Must(list.loss("epilogue"))
+	part := notebook.Must(list.loss("fuse"))
 	softmax := part[slices.IndexFunc(part, func(in instr) bool { return strings.Contains(in.does, "rowmax(") })]
 	inputs := without(definitions(list["fuse"], softmax.operands()), part)
 	s.Listing("after fuse", layOut(slices.Concat(inputs, part)))
-	steps := slices.DeleteFunc(slices.Clone(before), func(in instr) bool { return !in.launches() })
-	after := slices.DeleteFunc(between(list["fuse"], before), func(in instr) bool { return !in.launches() })
+	steps, after := where(before, instr.launches), where(definitions(list["fuse"], values(before[1:]...)), instr.launches)
 	s.Text(`One launch, with %d inputs and %d outputs, has taken in the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
-		len(softmax.operands()), len(softmax.values()))
+		len(softmax.operands()), len(values(softmax)))
 	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and a value that is needed twice is a t. So x0 is the last product, with its bias; a row holds the values of one image, one for each
 		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t1 is then the logarithm of the softmax, and t2, the labels
 		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0. That needs the softmax
 		again, which is at hand: it is ` + "`exp(t1)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)
 	s.Text(`Where %d launches stood between the two products, %d are left. Among them are the mean over all images and the gradient by the bias, which cannot be in the launch of the rows: they need what all
 		of its blocks have computed.`, len(steps)-1, len(after))
-	return nil
 }
 
-// between returns the instructions of a list that define values which others do, their
-// first one left out.
-func between(list, others []instr) (found []instr) {
-	wanted := map[string]bool{}
-	for _, in := range others[1:] {
-		for _, id := range in.values() {
-			wanted[id] = true
-		}
-	}
-	for _, in := range list {
-		if slices.ContainsFunc(in.values(), func(id string) bool { return wanted[id] }) {
-			found = append(found, in)
-		}
-	}
-	return found
-}
-
-// definitions returns the instructions that define values.
-func definitions(list []instr, ids []string) (found []instr) {
-	for _, in := range list {
-		if slices.ContainsFunc(in.values(), func(id string) bool { return slices.Contains(ids, id) }) {
-			found = append(found, in)
-		}
-	}
-	return found
-}
-
-func planned(s *story, list listing, by map[string]cudaops.PassReport) error {
+func planned(s *story, list listing) {
 	copies := without(list["layout"], list["fuse"])
 	text := "Here that is none: the products read transposed matrices as they lie, and generated kernels read anything."
 	if len(copies) > 0 {
 		text = fmt.Sprintf("Here they are %d.", len(copies))
 	}
 	s.Text("`layout` adds copies of operands that a kernel cannot read as they lie in memory. %s `plan` then chooses the kernels for this device, with grids and blocks. Products have kernels that were compiled beforehand; maps and rows get theirs from their functions.", text)
-	kernels := slices.DeleteFunc(slices.Clone(list["plan"]), func(in instr) bool { return !in.launches() })
-	s.Listing("after plan: the instructions that compute, and their kernels", layOut(brief(kernels)))
-	return nil
+	s.Listing("after plan: the instructions that compute, and their kernels", layOut(brief(where(list["plan"], instr.launches))))
 }
 
-func placed(s *story, list listing, by map[string]cudaops.PassReport) error {
+func placed(s *story, list listing, by map[string]cudaops.PassReport) {
 	s.Text("`transfer`"+` makes the copies between host and device instructions of their own, %d of them: images, labels and parameters go in, the loss and the gradients come out, and nothing in between
 		leaves the device. `+"`place`"+` at last gives every value its address in one piece of memory, behind the @, where values that are never needed at the same time share a place:`, by["transfer"].Copies)
-	part, err := list.loss("place")
-	if err != nil {
-		return err
-	}
-	s.Listing("after place", layOut(brief(part)))
-	return nil
+	s.Listing("after place", layOut(brief(notebook.Must(list.loss("place")))))
 }
 
 // compared shows the passes side by side.
-func compared(s *story, passes []cudaops.PassReport) error {
+func compared(s *story, passes []cudaops.PassReport) {
 	t := figure.Table{Caption: "The program after each pass. Traffic is the least that the launches read and write; values are all those on the device, each in memory of its own.",
 		Header: []string{"pass", "instructions", "that compute", "copies", "traffic", "values"}}
-	steps := figure.Bars{Title: "Instructions that compute", Label: "after the pass"}
-	traffic := figure.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass"}
-	var counts, megabytes []float64
+	steps := figure.Bars{Title: "Instructions that compute", Label: "after the pass", Series: []figure.BarSeries{{Colour: figure.Blue}}}
+	traffic := figure.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass", Series: []figure.BarSeries{{Colour: figure.Amber}}}
 	for _, p := range passes {
-		t.Rows = append(t.Rows, []string{p.Pass, fmt.Sprint(p.Instructions), fmt.Sprint(p.Steps), fmt.Sprint(p.Copies), size(p.Traffic), size(p.Values)})
-		steps.Names, traffic.Names = append(steps.Names, p.Pass), append(traffic.Names, p.Pass)
-		counts, megabytes = append(counts, float64(p.Steps)), append(megabytes, float64(p.Traffic)/(1<<20))
+		t.Add(p.Pass, p.Instructions, p.Steps, p.Copies, size(p.Traffic), size(p.Values))
+		steps.Add(p.Pass, float64(p.Steps))
+		traffic.Add(p.Pass, float64(p.Traffic)/(1<<20))
 	}
 	s.Table(t)
-	steps.Series = []figure.BarSeries{{Colour: theme.Blue, Values: counts}}
-	traffic.Series = []figure.BarSeries{{Colour: theme.Amber, Values: megabytes}}
-	if err := s.Figure("passes", "The instructions that compute, and the bytes that they move, after each pass.", steps, traffic); err != nil {
-		return err
-	}
+	s.Figure("passes", "The instructions that compute, and the bytes that they move, after each pass.", steps, traffic)
 	first, last := passes[0], passes[len(passes)-1]
 	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it is the matrices of the products,
 		which are read and written as before.`, first.Steps, last.Steps, size(first.Traffic), size(last.Traffic))
-	return nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,12 +11,11 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
 )
 
 // program shows the program and the digits.
-func program(s *story) error {
+func program(s *story) {
 	hidden := s.Size(512, 128, 32)
 	s.images, s.widths = s.Size(128, 64, 32), []int{pixels, hidden, hidden, classes}
 	s.Heading("The program")
@@ -23,9 +24,7 @@ func program(s *story) error {
 		s.Text("There is no GPU here, so these are fewer than in the times that were recorded on one, which are of %s neurons and batches of 128 and 4096.", widths(s.timedLayers()))
 	}
 	s.Text("The program is plain Gorgonia, nothing in it is Stheno's:")
-	if err := s.GoFunction(modelSource, "newNetwork"); err != nil {
-		return err
-	}
+	s.GoFunction("model.go", "newNetwork")
 	s.Text(`The digits are drawn as they are needed: ten shapes of pen strokes, each time of another size, slant, place and pen, with noise. The drawing
 		knows which digit it is, so the labels are right.`)
 	images, _ := drawBatch(rand.New(rand.NewPCG(3, 4)), 24)
@@ -33,7 +32,7 @@ func program(s *story) error {
 	for values := range slices.Chunk(images.Data().([]float32), pixels) {
 		some.Images = append(some.Images, figure.Image{Width: side, Values: values})
 	}
-	return s.Figure("digits", "Some of the digits.", some)
+	s.Figure("digits", "Some of the digits.", some)
 }
 
 // Tolerances between the two machines: of the gradients of one run, as the norm of the
@@ -45,13 +44,11 @@ const (
 
 // training trains the program on both machines, from the same weights on the same
 // batches.
-func training(s *story) error {
+func training(s *story) {
 	steps := s.Size(60, 40, 30)
 	s.Heading("One line")
 	s.Text("The program is trained with a solver of Gorgonia's. This is all that a training consists of:")
-	if err := s.GoFunction(modelSource, "train"); err != nil {
-		return err
-	}
+	s.GoFunction("model.go", "train")
 	s.Text("Gorgonia's own machine interprets the graph on the CPU. Stheno's compiles it, for a GPU if there is one. To change from one to the other is to change one line:")
 	s.GoSource("vm := G.NewTapeMachine(net.graph, G.BindDualValues(net.parameters...)) // Gorgonia's\nvm, err := stheno.NewVM(net.graph)                                     // Stheno's")
 	r := rand.New(rand.NewPCG(5, 6))
@@ -59,21 +56,14 @@ func training(s *story) error {
 	for i := range batches {
 		batches[i].images, batches[i].labels = drawBatch(r, s.images)
 	}
-	tape, err := s.trainOn(batches, func(net *network) (G.VM, error) {
-		return G.NewTapeMachine(net.graph, G.BindDualValues(net.parameters...)), nil
+	tape := s.trainOn(batches, func(net *network) G.VM {
+		return G.NewTapeMachine(net.graph, G.BindDualValues(net.parameters...))
 	})
-	if err != nil {
-		return fmt.Errorf("the tape machine: %w", err)
-	}
-	ours, err := s.trainOn(batches, func(net *network) (vm G.VM, err error) {
-		s.net = net
-		s.vm, err = newVM(s.Page, net.graph)
-		return s.vm, err
+	ours := s.trainOn(batches, func(net *network) G.VM {
+		s.net, s.vm = net, newVM(s.Page, net.graph)
+		return s.vm
 	})
-	if err != nil {
-		return err
-	}
-	return s.compare(tape, ours)
+	s.compare(tape, ours)
 }
 
 // A trained is the result of a training.
@@ -84,78 +74,42 @@ type trained struct {
 }
 
 // trainOn trains a new network of the same first weights on a machine.
-func (s *story) trainOn(batches []batch, machine func(*network) (G.VM, error)) (*trained, error) {
-	net, err := newNetwork(s.images, s.widths)
-	if err != nil {
-		return nil, err
-	}
-	if err := net.initialise(1); err != nil {
-		return nil, err
-	}
-	vm, err := machine(net)
-	if err != nil {
-		return nil, err
-	}
-	if err := net.run(vm, batches[0]); err != nil {
-		return nil, err
-	}
-	t := &trained{}
-	if t.gradients, err = net.gradients(); err != nil {
-		return nil, err
-	}
-	if err := zero(net.parameters); err != nil { // the tape machine adds gradients up
-		return nil, err
-	}
-	if t.losses, err = net.train(vm, batches, G.NewVanillaSolver(G.WithLearnRate(0.1))); err != nil {
-		return nil, err
-	}
-	t.run, err = s.Time("a run", func() error { return net.run(vm, batches[0]) })
-	return t, err
-}
-
-// zero sets gradients to zero.
-func zero(nodes G.Nodes) error {
-	for _, n := range nodes {
-		v, err := n.Grad()
-		if err != nil {
-			return err
-		}
-		clear(v.Data().([]float32))
-	}
-	return nil
+func (s *story) trainOn(batches []batch, machine func(*network) G.VM) *trained {
+	net := notebook.Must(newNetwork(s.images, s.widths))
+	net.initialise(1)
+	vm := machine(net)
+	notebook.Check(net.run(vm, batches[0]))
+	t := &trained{gradients: net.gradients()}
+	t.losses = notebook.Must(net.train(vm, batches, G.NewVanillaSolver(G.WithLearnRate(0.1))))
+	t.run = s.Time("a run", func() { notebook.Check(net.run(vm, batches[0])) })
+	return t
 }
 
 // compare compares the two trainings with each other and draws the losses.
-func (s *story) compare(tape, ours *trained) error {
+func (s *story) compare(tape, ours *trained) {
 	worst := 0.0
 	for i, g := range ours.gradients {
 		worst = max(worst, distance(g, tape.gradients[i]))
 	}
 	if !(worst <= gradientBound) {
-		return fmt.Errorf("the first gradients differ from the tape machine's by %.2g of their norm, want at most %.2g", worst, gradientBound)
+		notebook.Fail("the first gradients differ from the tape machine's by %.2g of their norm, want at most %.2g", worst, gradientBound)
 	}
 	apart, steps := 0.0, len(ours.losses)
 	for i, l := range ours.losses {
 		apart = max(apart, math.Abs(l-tape.losses[i])/tape.losses[i])
 	}
 	if !(apart <= lossBound) {
-		return fmt.Errorf("the losses differ from the tape machine's by %.2g, want at most %.2g", apart, lossBound)
+		notebook.Fail("the losses differ from the tape machine's by %.2g, want at most %.2g", apart, lossBound)
 	}
 	first, last := ours.losses[0], ours.losses[steps-1]
 	if !(last < 0.6*first) {
-		return fmt.Errorf("the loss went from %.3f to %.3f in %d steps, want it to fall by 40 %% at least", first, last, steps)
-	}
-	x := make([]float64, steps)
-	for i := range x {
-		x[i] = float64(i + 1)
+		notebook.Fail("the loss went from %.3f to %.3f in %d steps, want it to fall by 40 %% at least", first, last, steps)
 	}
 	losses := figure.Chart{Title: "Loss by step of the training", XLabel: "step", YLabel: "loss", Zero: true, Series: []figure.Series{
-		{Name: "Gorgonia's tape machine", Colour: theme.Amber, X: x, Y: tape.losses},
-		{Name: "Stheno's machine", Colour: theme.Blue, X: x, Y: ours.losses, Dots: true},
+		{Name: "Gorgonia's tape machine", Colour: figure.Amber, Y: tape.losses},
+		{Name: "Stheno's machine", Colour: figure.Blue, Y: ours.losses, Dots: true},
 	}}
-	if err := s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses); err != nil {
-		return err
-	}
+	s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses)
 	s.Text(`In %d steps the loss falls from %.3f to %.3f; guessing has a loss of ln 10 = 2.303. From the same weights, the gradients by all parameters differ by
 		at most %.1g of their norm between the two machines, and the losses of the whole training by %.1g. They need not be equal to the bit: the machines add up
 		the terms of a product in another order. The program fails if the gradients differ by more than %.0g or the losses by more than %.0g.`,
@@ -165,7 +119,6 @@ func (s *story) compare(tape, ours *trained) error {
 		where = "on the GPU, with the copies of parameters and gradients"
 	}
 	s.Text("One run, forward and backward, takes %v by the tape machine on this CPU and %v by Stheno's machine %s.", tape.run, ours.run, where)
-	return nil
 }
 
 // distance is the norm of a - b over that of b.
@@ -179,33 +132,21 @@ func distance(a, b []float32) float64 {
 }
 
 // graph counts the nodes of the program's graph by op.
-func graph(s *story) error {
+func graph(s *story) {
 	s.Heading("The graph")
 	count := map[string]int{}
 	for _, n := range s.net.graph.AllNodes() {
 		count[opName(n)]++
 	}
-	names := make([]string, 0, len(count))
-	for name := range count {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if count[a] != count[b] {
-			return count[b] - count[a]
-		}
-		return strings.Compare(a, b)
-	})
-	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Names: names, Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], strings.Compare(a, b)) })
+	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, name := range names {
-		bars.Series[0].Values = append(bars.Series[0].Values, float64(count[name]))
+		bars.Add(name, float64(count[name]))
 	}
-	if err := s.Figure("nodes", "What the graph consists of: its inputs and ops, those of Grad included.", bars); err != nil {
-		return err
-	}
+	s.Figure("nodes", "What the graph consists of: its inputs and ops, those of Grad included.", bars)
 	s.Text(`The few lines of the program make %d nodes, about half of them by Grad. A rectifier is a comparison with 0 and a product. A bias is reshaped and
 		repeated for each image, with a node that says how often. The softmax's logarithm has become a log-softmax. Every product has two more for its derivatives, one of which nobody
 		needs: that by the images.`, len(s.net.graph.AllNodes()))
-	return nil
 }
 
 // asciiNames are those of ops whose own names the figures' font cannot write.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	_ "embed"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -9,13 +8,9 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/train"
+	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// dataSource is this file, whose functions the page shows.
-//
-//go:embed data.go
-var dataSource string
 
 // distort draws a digit anew: turned, sheared, of another size and at another place, each by a random
 // amount. A pixel of the result is looked up in the image, between its pixels.
@@ -76,16 +71,24 @@ func (net *network) batch(set digits.Set) train.Batch {
 	return train.Batch{net.x: tensor.New(tensor.WithShape(net.x.Shape()...), tensor.WithBacking(x.Data())), net.y: y}
 }
 
+// feed binds images and their labels to the inputs.
+func (net *network) feed(set digits.Set) error {
+	for n, v := range net.batch(set) {
+		if err := G.Let(n, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // data shows the digits.
-func data(s *story) error {
+func data(s *story) {
 	s.Heading("The digits")
 	s.Text(`The quickstart reads %d handwritten digits with a perceptron. It sees an image as %d numbers in no order: that two of them are neighbours it would have to learn, and what it learns about a
 		stroke at one place it does not know at another. A convolutional network is built on both. Can it read what the perceptron cannot?`, s.all.Len(), digits.Pixels)
 	s.Text(`There are few images for a network to learn from. So it hardly sees one twice: when an image is used, it is distorted, each time in another way, by no more than
 		people's hands differ. What is between two pixels is their mean, which blurs; the images to be read are not blurred, so one in four stays as it is.`)
-	if err := s.GoFunction(dataSource, "distort"); err != nil {
-		return err
-	}
+	s.GoFunction("data.go", "distort")
 	const columns, rows = 12, 4
 	r := rand.New(rand.NewPCG(1, 1))
 	p := figure.Pictures{Zoom: 8, Columns: columns}
@@ -96,5 +99,5 @@ func data(s *story) error {
 		}
 		p.Images = append(p.Images, figure.Image{Width: digits.Side, Values: image})
 	}
-	return s.Figure("digits", "The first images of the set, and under each what it may look like in a training.", p)
+	s.Figure("digits", "The first images of the set, and under each what it may look like in a training.", p)
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
 )
 
 // mistakes shows which digits are taken for which, and the images that were read wrong.
-func mistakes(s *story) error {
+func mistakes(s *story) {
 	s.Heading("What it gets wrong")
 	h := figure.HeatMap{Title: "Probability of what the digit is not", YLabel: "the digit", XLabel: "is taken for", Label: "mean, %"}
 	var count [digits.Classes]float64
@@ -41,19 +40,17 @@ func mistakes(s *story) error {
 		}
 		row[digit] = math.NaN() // right
 	}
-	if err := s.Figure("confusion", "How often the networks read a digit as another one, on average over all held-out images. The diagonal, the right answers, is left out.", h); err != nil {
-		return err
-	}
+	s.Figure("confusion", "How often the networks read a digit as another one, on average over all held-out images. The diagonal, the right answers, is left out.", h)
 	if wrong == 0 {
 		s.Text("There is no mistake to look at.")
-		return nil
+		return
 	}
 	s.Text("Some of the mistakes are hard for people, too:")
-	return s.drawMistakes(min(wrong, 30))
+	s.drawMistakes(min(wrong, 30))
 }
 
 // drawMistakes draws the first images that were read wrong.
-func (s *story) drawMistakes(n int) error {
+func (s *story) drawMistakes(n int) {
 	p := figure.Pictures{Zoom: 8, Columns: 10}
 	for _, t := range s.nets {
 		for _, i := range t.wrong[:min(len(t.wrong), n-len(p.Images))] {
@@ -62,11 +59,11 @@ func (s *story) drawMistakes(n int) error {
 				Text: fmt.Sprintf("%d: %d, %.0f %%", t.held.Labels[i], digit, 100*probability)})
 		}
 	}
-	return s.Figure("mistakes", "Images that were read wrong, seed by seed: the digit, what it was read as, and how sure the network was. An image that several networks held out may be there more than once.", p)
+	s.Figure("mistakes", "Images that were read wrong, seed by seed: the digit, what it was read as, and how sure the network was. An image that several networks held out may be there more than once.", p)
 }
 
 // filters shows the first layer of a network, and its output for an image.
-func filters(s *story) error {
+func filters(s *story) {
 	s.Heading("What it sees")
 	net := s.nets[0].test
 	weights, seen := net.parameters[0].Value().Data().([]float32), net.seen.Data().([]float32)
@@ -84,11 +81,8 @@ func filters(s *story) error {
 			found.Images = append(found.Images, figure.Image{Width: digits.Side, Values: scaled(feature, feature)})
 		}
 	}
-	if err := s.Figure("filters", "The filters of the first layer from seed 1: blue weights are positive, red ones negative. Below, digits, each with the places where the filters find what they look for.", taps, found); err != nil {
-		return err
-	}
+	s.Figure("filters", "The filters of the first layer from seed 1: blue weights are positive, red ones negative. Below, digits, each with the places where the filters find what they look for.", taps, found)
 	s.Text("No one told the filters what to look for. Several look for an edge, each from another side, as filters do in most networks that learn from pictures.")
-	return nil
 }
 
 // scaled returns values as shares of the greatest magnitude among others.
@@ -105,36 +99,19 @@ func scaled(values, among []float32) []float32 {
 }
 
 // launches shows where the time of a step goes.
-func launches(s *story) error {
+func launches(s *story) {
 	s.Heading("Where the time goes")
 	net := newNetwork(images, dropout)
 	for i, n := range s.nets[0].test.parameters { // copies: these steps are not the first network's
-		v, err := G.CloneValue(n.Value())
-		if err != nil {
-			return err
-		}
-		if err := G.Let(net.parameters[i], v); err != nil {
-			return err
-		}
+		notebook.Check(G.Let(net.parameters[i], notebook.Must(G.CloneValue(n.Value()))))
 	}
-	if _, err := G.Grad(net.loss, net.parameters...); err != nil {
-		return err
-	}
-	vm, err := stheno.NewVM(net.graph, s.On(), cudaops.Train(G.NewAdamSolver(), net.parameters...), cudaops.Timed())
-	if err != nil {
-		return err
-	}
+	notebook.Must(G.Grad(net.loss, net.parameters...))
+	vm := notebook.Must(stheno.NewVM(net.graph, s.On(), cudaops.Train(G.NewAdamSolver(), net.parameters...), cudaops.Timed()))
 	defer vm.Close()
-	for n, v := range net.batch(s.all.Take(rand.New(rand.NewPCG(1, 1)).Perm(s.all.Len())[:images])) {
-		if err := G.Let(n, v); err != nil {
-			return err
-		}
-	}
+	notebook.Check(net.feed(s.all.Take(rand.New(rand.NewPCG(1, 1)).Perm(s.all.Len())[:images])))
 	times, steps := map[string][]time.Duration{}, 0 // of each run
 	for range s.Size(31, 31, 3) {
-		if err := vm.RunAll(); err != nil {
-			return err
-		}
+		notebook.Check(vm.RunAll())
 		run := map[string]time.Duration{}
 		steps = len(vm.Report().Steps)
 		for _, step := range vm.Report().Steps {
@@ -144,17 +121,13 @@ func launches(s *story) error {
 			times[name] = append(times[name], t)
 		}
 	}
-	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: figure.Blue}}}
 	for _, name := range kinds {
-		bars.Names = append(bars.Names, name)
-		bars.Series[0].Values = append(bars.Series[0].Values, notebook.Median(times[name])/1e3)
+		bars.Add(name, notebook.Median(times[name])/1e3)
 	}
-	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), bars); err != nil {
-		return err
-	}
+	s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), bars)
 	s.Text(`Gorgonia has no convolution: it copies the 3 x 3 pixels around every place into a row of a matrix, and multiplies that with the filters. The derivative goes the same way back. The copies take time that a convolution
 		would not need, and memory: each pixel is there nine times.`)
-	return nil
 }
 
 // kinds are the kinds of launches.

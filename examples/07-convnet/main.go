@@ -11,7 +11,7 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
 	"flag"
 	"fmt"
 	"strings"
@@ -20,6 +20,9 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/command"
 )
+
+//go:embed *.go
+var files embed.FS
 
 const title = "A convolutional network: from neighbouring pixels to digits"
 
@@ -30,7 +33,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.seeds, "seeds", 3, "networks to train, each from a seed of its own; one with -small")
 	flag.IntVar(&o.epochs, "epochs", 30, "passes over the images of a training; 2 with -small")
-	notebook.Main(title, nil, func(p *notebook.Page) error { return run(p, o) })
+	notebook.Main(title, files, func(p *notebook.Page) { run(p, o) })
 }
 
 // A story is the page and its subjects.
@@ -42,34 +45,32 @@ type story struct {
 	nets []*trained // one of each seed
 }
 
-func run(p *notebook.Page, o options) (err error) {
+func run(p *notebook.Page, o options) {
 	if o.seeds < 1 || o.epochs < 1 {
-		return command.Misused("-seeds is %d and -epochs %d, want at least 1", o.seeds, o.epochs)
+		notebook.Check(command.Misused("-seeds is %d and -epochs %d, want at least 1", o.seeds, o.epochs))
 	}
 	s := &story{Page: p, options: o, want: 0.985}
 	if p.Small() {
 		s.options, s.want = options{1, 2}, 0.7
 	}
-	if s.all, err = digits.Load(); err != nil {
-		return err
-	}
-	for _, section := range []func(*story) error{data, program, training, mistakes, filters, launches, learnt} {
-		if err := section(s); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.all = notebook.Must(digits.Load())
+	data(s)
+	program(s)
+	training(s)
+	mistakes(s)
+	filters(s)
+	launches(s)
+	learnt(s)
 }
 
 // learnt prints the lesson.
-func learnt(s *story) error {
+func learnt(s *story) {
 	s.Heading("What we learnt")
 	drawings := s.nets[0].training.Len()
 	s.Text(`A convolution has few parameters and uses each of them everywhere in the image. Distortion teaches what does not matter: a training of %d images read %d.`, drawings, s.nets[0].history.Steps*images)
 	if len(s.nets) > 1 {
 		s.Text("And one accuracy is not a result: networks that differ in their seeds alone make %s mistakes.", s.counts())
 	}
-	return nil
 }
 
 // counts lists the numbers of mistakes: 3, 1 and 4.

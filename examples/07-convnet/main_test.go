@@ -19,28 +19,28 @@ import (
 // The program runs on small sizes, reads most digits (it fails if not), and its text, page and
 // figures are there.
 func TestConvnet(t *testing.T) {
-	notebooktest.Run(t, title, nil, func(p *notebook.Page) error { return run(p, options{1, 1}) }, 6,
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, options{1, 1}) }, 6,
 		"func distort(", "func newNetwork(", "func (net *network) convolution(", "func (s *story) train(", "nearest neighbour", "2 epochs of 44 steps",
 		"digits.png", "curves.png", "confusion.png", "mistakes.png", "filters.png", "launches.png")
 }
 
 func TestFlags(t *testing.T) {
 	for _, o := range []options{{0, 1}, {1, 0}} {
-		if err := run(new(notebook.Page), o); err == nil || !strings.Contains(err.Error(), "want at least 1") {
+		if err := notebook.Try(func() { run(new(notebook.Page), o) }); err == nil || !strings.Contains(err.Error(), "want at least 1") {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
 }
 
 // newStory returns a story of few digits.
-func newStory(t *testing.T, f func(s *story) error) {
+func newStory(t *testing.T, f func(s *story)) {
 	t.Helper()
 	all, err := digits.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = notebook.Run(notebook.Options{Device: "cpu", Small: true}, io.Discard, title, nil, func(p *notebook.Page) error {
-		return f(&story{Page: p, options: options{1, 2}, want: 0.999, all: all.Take(rand.New(rand.NewPCG(1, 2)).Perm(all.Len())[:120])})
+	err = notebook.Run(notebook.Options{Device: "cpu", Small: true}, io.Discard, title, files, func(p *notebook.Page) {
+		f(&story{Page: p, options: options{1, 2}, want: 0.999, all: all.Take(rand.New(rand.NewPCG(1, 2)).Perm(all.Len())[:120])})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,22 +49,17 @@ func newStory(t *testing.T, f func(s *story) error) {
 
 // One seed makes one training, another seed another, and too many mistakes are an error.
 func TestSeed(t *testing.T) {
-	newStory(t, func(s *story) error {
+	newStory(t, func(s *story) {
 		var losses [3][]float64
 		for i, seed := range []uint64{1, 1, 2} {
-			net, err := s.train(seed)
-			if err != nil {
-				return err
-			}
-			losses[i] = net.losses
+			losses[i] = notebook.Must(s.train(seed)).losses
 		}
 		if len(losses[0]) != 2 || !slices.Equal(losses[0], losses[1]) || slices.Equal(losses[0], losses[2]) {
 			t.Errorf("got the losses %v of seed 1, %v of seed 1 again, and %v of seed 2", losses[0], losses[1], losses[2])
 		}
-		if err := training(s); err == nil || !strings.Contains(err.Error(), "want at least 99.9 %") {
+		if err := notebook.Try(func() { training(s) }); err == nil || !strings.Contains(err.Error(), "want at least 99.9 %") {
 			t.Errorf("hardly trained: got %v, want an error", err)
 		}
-		return nil
 	})
 }
 
@@ -146,10 +141,8 @@ func TestNetwork(t *testing.T) {
 	if err := net.initialise(r); err != nil {
 		t.Fatal(err)
 	}
-	for n, v := range net.batch(set) {
-		if err := G.Let(n, v); err != nil {
-			t.Fatal(err)
-		}
+	if err := net.feed(set); err != nil {
+		t.Fatal(err)
 	}
 	for i := 1; i < len(net.parameters); i += 2 { // biases: at 0, rectifiers of paper are just where they bend
 		for k := range net.parameters[i].Value().Data().([]float32) {

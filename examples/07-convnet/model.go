@@ -1,21 +1,16 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
 	"math"
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// modelSource is this file, whose functions the page shows.
-//
-//go:embed model.go
-var modelSource string
 
 // network is the program: its graph, its inputs and its outputs.
 type network struct {
@@ -80,18 +75,15 @@ func (net *network) parameter(name string, shape ...int) *G.Node {
 // suits rectifiers (He et al., 2015). The biases start at zero.
 func (net *network) initialise(r *rand.Rand) error {
 	for i, p := range net.parameters {
-		values := make([]float32, p.Shape().TotalSize())
-		if i%2 == 0 { // weights and biases by turns
+		deviation := 0.0
+		if i%2 == 0 { // weights and biases alternate
 			inputs := p.Shape()[0]
 			if p.Dims() == 4 {
 				inputs = p.Shape()[1:].TotalSize()
 			}
-			deviation := math.Sqrt(2 / float64(inputs))
-			for i := range values {
-				values[i] = float32(r.NormFloat64() * deviation)
-			}
+			deviation = math.Sqrt(2 / float64(inputs))
 		}
-		if err := G.Let(p, tensor.New(tensor.WithShape(p.Shape()...), tensor.WithBacking(values))); err != nil {
+		if err := notebook.Draw(p, r, deviation); err != nil {
 			return err
 		}
 	}
@@ -99,23 +91,18 @@ func (net *network) initialise(r *rand.Rand) error {
 }
 
 // program shows the network.
-func program(s *story) error {
+func program(s *story) {
 	s.Heading("The network")
 	s.Text("The program is plain Gorgonia:")
-	for _, function := range []string{"newNetwork", "convolution"} {
-		if err := s.GoFunction(modelSource, function); err != nil {
-			return err
-		}
-	}
+	s.GoFunction("model.go", "newNetwork", "convolution")
 	net := newNetwork(1, 0)
 	t := figure.Table{Caption: "What there is to learn", Header: []string{"parameters", "shape", "numbers"}}
 	sum := 0
 	for _, p := range net.parameters {
 		sum += p.Shape().TotalSize()
-		t.Rows = append(t.Rows, []string{p.Name(), fmt.Sprint([]int(p.Shape())), fmt.Sprint(p.Shape().TotalSize())})
+		t.Add(p.Name(), []int(p.Shape()), p.Shape().TotalSize())
 	}
-	t.Rows = append(t.Rows, []string{"all", "", fmt.Sprint(sum)})
+	t.Add("all", "", sum)
 	s.Table(t)
 	s.Text("The filters are shared by all places of an image, so their number does not grow with it.")
-	return nil
 }

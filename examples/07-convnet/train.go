@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	_ "embed"
+	"errors"
 	"fmt"
 	"image/color"
 	"math"
@@ -15,15 +15,9 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 )
-
-// trainSource is this file, whose functions the page shows.
-//
-//go:embed train.go
-var trainSource string
 
 // A training takes batches of 32 images. Its learning rate falls along half a cosine.
 const (
@@ -93,12 +87,7 @@ func (t *trained) evaluate(net *network, vm *cudaops.VM) error {
 	if err := notebook.Share(t.test.parameters, net.parameters); err != nil {
 		return err
 	}
-	for n, v := range t.test.batch(t.held) {
-		if err := G.Let(n, v); err != nil {
-			return err
-		}
-	}
-	if err := vm.RunAll(); err != nil {
+	if err := errors.Join(t.test.feed(t.held), vm.RunAll()); err != nil {
 		return err
 	}
 	t.wrong = nil
@@ -113,13 +102,7 @@ func (t *trained) evaluate(net *network, vm *cudaops.VM) error {
 
 // answer is the digit that image i is most probably, and the probability.
 func (net *network) answer(i int) (digit int, probability float64) {
-	logp := net.logp.Data().([]float32)[i*digits.Classes:][:digits.Classes]
-	for k, v := range logp {
-		if v > logp[digit] {
-			digit = k
-		}
-	}
-	return digit, math.Exp(float64(logp[digit]))
+	return digits.Answer(net.logp.Data().([]float32)[i*digits.Classes:][:digits.Classes])
 }
 
 // nearestNeighbour counts the mistakes if an image is taken for the digit of the training image from
@@ -145,13 +128,11 @@ func nearestNeighbour(training, held digits.Set) (wrong int) {
 }
 
 // training trains a network from each seed.
-func training(s *story) error {
+func training(s *story) {
 	s.Heading("The training")
 	s.Text(`Package train takes the batches to the machine, which makes the steps of the solver: forward, backward and update are one run. The next batch is distorted while the last one is learnt. After each epoch the
 		parameters are pulled from the device, and another graph reads the images that were held out, which are never trained on and never distorted.`)
-	if err := s.GoFunction(trainSource, "train"); err != nil {
-		return err
-	}
+	s.GoFunction("train.go", "train")
 	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and take its digit. Its mistakes are beside the network's. A network may
 		also be lucky, so there are several, each from a seed of its own, which decides which images are held out, too.`)
 	t := figure.Table{Header: []string{"seed", "held out", "nearest neighbour's mistakes", "the network's", "right", "steps per second", "training"}}
@@ -159,25 +140,22 @@ func training(s *story) error {
 	for seed := range s.seeds {
 		net, err := s.train(uint64(seed + 1))
 		if err != nil {
-			return fmt.Errorf("seed %d: %w", seed+1, err)
+			notebook.Fail("seed %d: %w", seed+1, err)
 		}
 		net.nearest = nearestNeighbour(net.training, net.held)
 		s.nets = append(s.nets, net)
 		wrong, held = wrong+len(net.wrong), held+net.held.Len()
-		t.Rows = append(t.Rows, []string{fmt.Sprint(net.seed), fmt.Sprint(net.held.Len()), fmt.Sprint(net.nearest), fmt.Sprint(len(net.wrong)), percent(len(net.wrong), net.held.Len()),
-			figure.Number(net.history.Rate()), fmt.Sprintf("%.1f s", net.history.Time.Round(time.Second/10).Seconds())})
+		t.Add(net.seed, net.held.Len(), net.nearest, len(net.wrong), percent(len(net.wrong), net.held.Len()),
+			net.history.Rate(), fmt.Sprintf("%.1f s", net.history.Time.Round(time.Second/10).Seconds()))
 	}
 	t.Caption = fmt.Sprintf("%d epochs of %d steps with %d images, on %s; the times count the reading of what is held out", s.epochs, s.nets[0].training.Len()/images, images, s.Where())
 	s.Table(t)
-	if err := s.curves(); err != nil {
-		return err
-	}
+	s.curves()
 	right := 1 - float64(wrong)/float64(held)
 	if right < s.want {
-		return fmt.Errorf("%s of the held-out digits are right, want at least %.1f %%: are %d epochs enough?", percent(wrong, held), 100*s.want, s.epochs)
+		notebook.Fail("%s of the held-out digits are right, want at least %.1f %%: are %d epochs enough?", percent(wrong, held), 100*s.want, s.epochs)
 	}
 	s.Text("Of %d held-out digits %d are read wrong: %s are right. The program fails below %.1f %%.", held, wrong, percent(wrong, held), 100*s.want)
-	return nil
 }
 
 // percent is the share that is right.
@@ -186,20 +164,15 @@ func percent(wrong, of int) string {
 }
 
 // curves draws losses and errors by epoch.
-func (s *story) curves() error {
+func (s *story) curves() {
 	loss := figure.Chart{Title: "Training loss by epoch", XLabel: "epoch", Log: true}
 	wrong := figure.Chart{Title: "Held-out digits that are wrong, %", XLabel: "epoch", Zero: true}
-	colours := []color.RGBA{theme.Blue, theme.Amber, theme.Green, theme.Red, theme.Ink}
+	colours := []color.RGBA{figure.Blue, figure.Amber, figure.Green, figure.Red, figure.Ink}
 	for i, t := range s.nets {
-		x := make([]float64, len(t.losses))
-		for k := range x {
-			x[k] = float64(k + 1)
-		}
-		series := figure.Series{Name: fmt.Sprintf("seed %d", t.seed), Colour: colours[i%len(colours)], X: x}
-		series.Y = t.losses
+		series := figure.Series{Name: fmt.Sprintf("seed %d", t.seed), Colour: colours[i%len(colours)], Y: t.losses}
 		loss.Series = append(loss.Series, series)
 		series.Y = t.errors
 		wrong.Series = append(wrong.Series, series)
 	}
-	return s.Figure("curves", "The trainings from all seeds. The rate falls to 0 towards the end, and the curves come to rest.", loss, wrong)
+	s.Figure("curves", "The trainings from all seeds. The rate falls to 0 towards the end, and the curves come to rest.", loss, wrong)
 }

@@ -1,17 +1,10 @@
 package main
 
 import (
-	_ "embed"
-	"fmt"
 	"math"
 
 	"github.com/stheno-ml/stheno/internal/figure"
 )
-
-// countSource is this file, whose functions the page shows.
-//
-//go:embed count.go
-var countSource string
 
 // counts are how often each letter followed a few others.
 type counts struct {
@@ -92,23 +85,20 @@ func uniform(s *story) float64 { return math.Log2(float64(len(s.text.letters))) 
 func choices(bits float64) string { return figure.Number(math.Exp2(bits)) }
 
 // counting counts letters: the network has to beat it.
-func counting(s *story) error {
+func counting(s *story) {
 	s.Heading("Counting")
 	s.Text(`How few bits can it be without a network? Counting how often each letter comes is better than taking all for equally likely, and counting what comes after an e, or
 		after th, is better still. The more letters before the next one we look at, the less often we have seen them, so their counts are mixed with those of fewer letters.`)
-	if err := s.GoFunction(countSource, "probability"); err != nil {
-		return err
-	}
+	s.GoFunction("count.go", "probability")
 	const most = 5
 	c := newCounts(s.text.read, len(s.text.letters), most)
 	t := figure.Table{Caption: "What is held out, guessed by counting", Header: []string{"letters before", "bits a letter", "as many equally likely letters", "numbers kept"}}
-	t.Rows = append(t.Rows, []string{"nothing known", bits(uniform(s)), choices(uniform(s)), "0"})
+	t.Add("nothing known", bits(uniform(s)), choices(uniform(s)), 0)
 	for n := range most + 1 {
 		b := c.bits(s.text.held, n)
 		s.counts = append(s.counts, b)
-		t.Rows = append(t.Rows, []string{fmt.Sprint(n), bits(b), choices(b), fmt.Sprint(c.kept(n))})
+		t.Add(n, bits(b), choices(b), c.kept(n))
 	}
 	s.Table(t)
 	s.Text("Counts know what has been seen, letter for letter, and nothing else. They do not know what is further away: which word began, whether a bracket is open, how long the line is.")
-	return nil
 }

@@ -12,11 +12,15 @@
 package main
 
 import (
+	"embed"
 	"flag"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/command"
 )
+
+//go:embed *.go
+var files embed.FS
 
 const title = "A text, letter by letter: a recurrent network learns to write"
 
@@ -32,7 +36,7 @@ func main() {
 	flag.StringVar(&o.text, "text", "", "text to learn, 100 KB at least (Newton's Opticks from Go's sources without)")
 	flag.IntVar(&o.steps, "steps", 0, "steps of the training (0: as many as suit the machine)")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the weights, the order of the lines and what is written")
-	notebook.Main(title, nil, func(p *notebook.Page) error { return run(p, o) })
+	notebook.Main(title, files, func(p *notebook.Page) { run(p, o) })
 }
 
 // A story is the page and its subjects.
@@ -55,7 +59,7 @@ type sizes struct {
 	length int // letters of a line
 }
 
-func run(p *notebook.Page, o options) (err error) {
+func run(p *notebook.Page, o options) {
 	s := &story{Page: p, options: o, sizes: sizes{p.Size(512, 128, 24), p.Size(64, 32, 16), p.Size(64, 32, 8)}}
 	if p.GPU() != nil {
 		s.dropout = 0.3
@@ -64,27 +68,24 @@ func run(p *notebook.Page, o options) (err error) {
 		s.steps = p.Size(3000, 400, 120)
 	}
 	if s.steps < 1 {
-		return command.Misused("-steps is %d, want at least 1", s.steps)
+		notebook.Check(command.Misused("-steps is %d, want at least 1", s.steps))
 	}
-	if s.text, err = load(o.text); err != nil {
-		return err
-	}
+	s.text = notebook.Must(load(o.text))
 	if p.Small() {
 		s.text.cut(60_000)
 	}
-	for _, section := range []func(*story) error{reading, counting, program, training, surprises, learnt} {
-		if err := section(s); err != nil {
-			return err
-		}
-	}
-	return nil
+	reading(s)
+	counting(s)
+	program(s)
+	training(s)
+	surprises(s)
+	learnt(s)
 }
 
 // learnt prints the lesson.
-func learnt(s *story) error {
+func learnt(s *story) {
 	s.Heading("What we learnt")
 	first, last := s.points[0], s.points[len(s.points)-1]
 	s.Text(`The network began with no idea of letters, words or lines, and learnt all of it from guessing alone. A letter costs %s bits at first and %s at the end: as if it chose among %s equally likely letters instead of %s. What it
 		writes has words of the book's, and words that could be; it has no sense, for that is further away than the network looks.`, bits(first.held), bits(last.held), choices(last.held), choices(first.held))
-	return nil
 }

@@ -20,7 +20,7 @@ import (
 // The program runs on small sizes, learns (it fails if not), and its text, page and figures are
 // there.
 func TestText(t *testing.T) {
-	notebooktest.Run(t, title, nil, func(p *notebook.Page) error { return run(p, options{text: book(t, 70_000), seed: 1}) }, 2,
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, options{text: book(t, 70_000), seed: 1}) }, 2,
 		"the file book.txt", "func (c *counts) probability(", "func newNetwork(", "func (net *network) cell(", "func (s *story) train(",
 		"after 0 steps", "after 120 steps", "letters a second, on", "bits.png", "surprises.png")
 }
@@ -187,19 +187,17 @@ func TestNetwork(t *testing.T) {
 }
 
 // newStory returns a story of a small network on a page that nobody reads.
-func newStory(t *testing.T, seed uint64, f func(s *story) error) {
+func newStory(t *testing.T, seed uint64, f func(s *story)) {
 	t.Helper()
 	text, err := load(book(t, least))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = notebook.Run(notebook.Options{Device: "cpu", Small: true}, io.Discard, title, nil, func(p *notebook.Page) error {
+	err = notebook.Run(notebook.Options{Device: "cpu", Small: true}, io.Discard, title, files, func(p *notebook.Page) {
 		s := &story{Page: p, options: options{steps: 8, seed: seed}, sizes: sizes{8, 4, 6}, text: text}
 		s.net = newNetwork(s.sizes, len(text.letters), 0).withLoss()
-		if err := s.net.initialise(rand.New(rand.NewPCG(seed, 0)), text.read); err != nil {
-			return err
-		}
-		return f(s)
+		s.net.initialise(rand.New(rand.NewPCG(seed, 0)), text.read)
+		f(s)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -208,59 +206,35 @@ func newStory(t *testing.T, seed uint64, f func(s *story) error) {
 
 // Letter by letter or in lines, with the memory handed from run to run, a text costs the same.
 func TestJudge(t *testing.T) {
-	newStory(t, 1, func(s *story) error {
+	newStory(t, 1, func(s *story) {
 		held := s.text.held[:61]
-		j, err := s.newJudge(1, 12)
-		if err != nil {
-			return err
-		}
+		j, w := s.newReader(1, 12), s.newReader(1, 1)
 		defer j.vm.Close()
-		got, err := j.bits(s.net, held)
-		if err != nil {
-			return err
-		}
-		w, err := s.newWriter()
-		if err != nil {
-			return err
-		}
 		defer w.vm.Close()
-		want := 0.0
-		if err := w.begin(s.net); err != nil {
-			return err
-		}
+		got, want := j.bits(s.net, held), 0.0
+		w.begin(s.net)
 		for i, letter := range held[:60] {
-			logp, err := w.take(letter)
-			if err != nil {
-				return err
-			}
-			want -= float64(logp[held[i+1]]) / math.Ln2 / 60
+			want -= float64(w.take(letter)[held[i+1]]) / math.Ln2 / 60
 		}
 		if math.Abs(got-want) > 1e-5 {
 			t.Errorf("in lines a letter costs %v bits, one by one %v", got, want)
 		}
-		return nil
 	})
 }
 
 // One seed makes one training and one text, another seed others.
 func TestSeed(t *testing.T) {
 	one := func(seed uint64) (losses []float64, written string) {
-		newStory(t, seed, func(s *story) error {
+		newStory(t, seed, func(s *story) {
 			h, vm, err := s.train(func(int) error { return nil })
-			if err != nil {
-				return err
-			}
+			notebook.Check(err)
 			defer vm.Close()
 			for _, l := range h.Losses {
 				losses = append(losses, l.Loss)
 			}
-			w, err := s.newWriter()
-			if err != nil {
-				return err
-			}
+			w := s.newReader(1, 1)
 			defer w.vm.Close()
-			written, err = w.write(s.net, &s.text, 20, seed)
-			return err
+			written = w.write(s.net, &s.text, 20, seed)
 		})
 		return losses, written
 	}
@@ -277,7 +251,7 @@ func TestSeed(t *testing.T) {
 // A network that is worse than counting is an error.
 func TestCompare(t *testing.T) {
 	s := &story{Page: new(notebook.Page), counts: []float64{4, 3.5, 3}, points: []point{{0, 4}, {10, 3.2}}}
-	if err := s.compare(); err == nil || !strings.Contains(err.Error(), "costs 3.20 bits, want less than the 3.00") {
+	if err := notebook.Try(s.compare); err == nil || !strings.Contains(err.Error(), "costs 3.20 bits, want less than the 3.00") {
 		t.Errorf("got %v, want an error that says what counting needs", err)
 	}
 }

@@ -1,19 +1,14 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
 	"math"
 	"math/rand/v2"
 
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// modelSource is this file, whose functions the page shows.
-//
-//go:embed model.go
-var modelSource string
 
 // network is the program: its graph, its inputs and its outputs.
 type network struct {
@@ -109,64 +104,46 @@ func (net *network) size() (n int) {
 
 // initialise draws the weights and forgets everything. The gates that keep begin more open than shut, and the
 // bias is set to the frequencies of the letters: the guesses begin where counting single letters ends.
-func (net *network) initialise(r *rand.Rand, read []int) error {
+func (net *network) initialise(r *rand.Rand, read []int) {
 	often := make([]float64, net.letters)
 	for _, letter := range read {
 		often[letter]++
 	}
-	deviation := 1 / math.Sqrt(float64(net.hidden))
-	draw := []func(i int) float64{
+	normal := func(int) float64 { return r.NormFloat64() / math.Sqrt(float64(net.hidden)) }
+	for k, draw := range []func(i int) float64{
 		func(i int) float64 { // table: its bias is a part of each row
 			if i/net.hidden%4 == 0 {
 				return 1 + r.NormFloat64()/2
 			}
 			return r.NormFloat64() / 2
 		},
-		func(int) float64 { return r.NormFloat64() * deviation },
-		func(int) float64 { return r.NormFloat64() * deviation },
+		normal, normal,
 		func(i int) float64 { return math.Log((often[i] + 1) / float64(len(read)+net.letters)) },
+	} {
+		notebook.Check(notebook.Fill(net.parameters[k], draw))
 	}
-	for k, p := range net.parameters {
-		values := make([]float32, p.Shape().TotalSize())
-		for i := range values {
-			values[i] = float32(draw[k](i))
-		}
-		if err := G.Let(p, tensor.New(tensor.WithShape(p.Shape()...), tensor.WithBacking(values))); err != nil {
-			return err
-		}
-	}
-	return net.forget()
+	net.forget()
 }
 
 // forget makes the cells begin with nothing remembered.
-func (net *network) forget() error {
+func (net *network) forget() {
 	for _, n := range []*G.Node{net.h0, net.c0} {
-		if err := G.Let(n, tensor.New(tensor.WithShape(net.lines, net.hidden), tensor.Of(tensor.Float32))); err != nil {
-			return err
-		}
+		notebook.Check(notebook.Fill(n, func(int) float64 { return 0 }))
 	}
-	return nil
 }
 
 // goOn makes the cells begin with their memory at the end of the last run.
-func (net *network) goOn() error {
-	if err := G.Let(net.h0, net.hT); err != nil {
-		return err
-	}
-	return G.Let(net.c0, net.cT)
+func (net *network) goOn() {
+	notebook.Check(G.Let(net.h0, net.hT))
+	notebook.Check(G.Let(net.c0, net.cT))
 }
 
 // program shows the network.
-func program(s *story) error {
+func program(s *story) {
 	s.Heading("The network")
 	s.net = newNetwork(s.sizes, len(s.text.letters), s.dropout).withLoss()
 	s.Text(`A recurrent network reads letter by letter and can remember a letter however long ago it was. It has %d cells that remember a number each; what a letter does to them is learnt. The program is plain Gorgonia, with a node
 		for every op on every letter of a line, %d in all before Grad doubles them:`, s.hidden, len(s.net.graph.AllNodes()))
-	for _, function := range []string{"newNetwork", "cell", "withLoss"} {
-		if err := s.GoFunction(modelSource, function); err != nil {
-			return err
-		}
-	}
+	s.GoFunction("model.go", "newNetwork", "cell", "withLoss")
 	s.Text("There are %s numbers to learn. The rows of the letters' table take the place of a product with a vector of one 1.", fmt.Sprint(s.net.size()))
-	return nil
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/stheno-ml/stheno/examples/internal/opticks"
@@ -22,25 +20,8 @@ const least = 50_000
 
 // load reads a text, Newton's Opticks for no path.
 func load(path string) (text, error) {
-	name := "the file " + filepath.Base(path)
-	if path == "" {
-		var err error
-		if path, err = opticks.Path(); err != nil {
-			return text{}, fmt.Errorf("there is no text to learn: %s is not where it should be (%w). Give any text of 100 KB or more: -text book.txt", opticks.Name, err)
-		}
-		name = opticks.Name
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return text{}, fmt.Errorf("-text: %w", err)
-	}
-	if opticks.Is(content) {
-		name = opticks.Name
-	}
-	if len(content) < least {
-		return text{}, fmt.Errorf("-text %s has %d bytes, want at least %d", path, len(content), least)
-	}
-	return newText(name, content), nil
+	content, name, err := opticks.Read(path, least)
+	return newText(name, content), err
 }
 
 // newText numbers the letters of a text and holds out its end.
@@ -81,7 +62,7 @@ func (t *text) string(numbers []int) string {
 }
 
 // reading shows the text.
-func reading(s *story) error {
+func reading(s *story) {
 	s.Heading("The text")
 	s.Text(`We read %s: %d letters of %d kinds, for capitals, spaces, commas and ends of lines are letters, too. The last %d are held out, to see how well the network does on text that it has not seen.`, s.text.name, len(s.text.read)+len(s.text.held), len(s.text.letters), len(s.text.held))
 	if s.text.name == opticks.Name {
@@ -94,7 +75,6 @@ func reading(s *story) error {
 	s.Listing("a part of it", s.text.string(s.text.read[from:min(from+400, len(s.text.read))]))
 	s.Text(`The task is to guess the next letter, and a guess is a probability for each letter. If the letter that comes had probability p, it costs log2(1/p) bits: none if it was certain, 1 bit for a
 		half, %s bits if all %d letters were equally likely. The mean over the text is the number of bits that it takes to store a letter of it with these guesses.`, bits(uniform(s)), len(s.text.letters))
-	return nil
 }
 
 // bits prints bits a letter.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,16 +11,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// trainSource is this file, whose functions the page shows.
-//
-//go:embed train.go
-var trainSource string
 
 // point is how well the held-out text is guessed after a number of steps.
 type point struct {
@@ -72,28 +65,38 @@ func (s *story) train(look func(step int) error) (train.History, *cudaops.VM, er
 	return h, vm, err
 }
 
-// judge guesses the held-out text, in lines side by side, with the parameters of a network. The cells remember
-// from run to run.
-type judge struct {
+// A reader is a network of the same parameters for lines of another size, whose cells remember from
+// run to run.
+type reader struct {
 	net *network
 	vm  *cudaops.VM
 }
 
-func (s *story) newJudge(lines, length int) (j *judge, err error) {
-	j = &judge{net: newNetwork(sizes{s.hidden, lines, length}, len(s.text.letters), 0).withLoss()}
-	j.vm, err = stheno.NewVM(j.net.graph, s.On(), cudaops.ForwardOnly())
-	return j, err
+func (s *story) newReader(lines, length int) *reader {
+	net := newNetwork(sizes{s.hidden, lines, length}, len(s.text.letters), 0).withLoss()
+	return &reader{net, notebook.Must(stheno.NewVM(net.graph, s.On(), cudaops.ForwardOnly()))}
 }
 
-// bits is the mean cost of a letter of a text.
-func (j *judge) bits(of *network, text []int) (float64, error) {
-	if err := notebook.Share(j.net.parameters, of.parameters); err != nil {
-		return 0, err
+// begin takes the parameters of a network, and nothing is remembered.
+func (r *reader) begin(of *network) {
+	notebook.Check(notebook.Share(r.net.parameters, of.parameters))
+	r.net.forget()
+}
+
+// read reads letters and, for the loss, those that come next.
+func (r *reader) read(x, y []int) {
+	for n, letters := range map[*G.Node][]int{r.net.x: x, r.net.y: y} {
+		notebook.Check(G.Let(n, tensor.New(tensor.WithShape(n.Shape()...), tensor.WithBacking(letters))))
 	}
-	if err := j.net.forget(); err != nil {
-		return 0, err
-	}
-	size, sum, runs := j.net.sizes, 0.0, 0
+	notebook.Check(r.vm.RunAll())
+	r.net.goOn()
+}
+
+// bits guesses a text, in lines side by side, with the parameters of a network. It returns the mean
+// cost of a letter.
+func (r *reader) bits(of *network, text []int) float64 {
+	r.begin(of)
+	size, sum, runs := r.net.sizes, 0.0, 0
 	long := (len(text) - 1) / size.lines // letters of a line's own
 	for at := 0; at+size.length <= long; at += size.length {
 		x, y := make([]int, 0, size.lines*size.length), make([]int, 0, size.lines*size.length)
@@ -101,76 +104,44 @@ func (j *judge) bits(of *network, text []int) (float64, error) {
 			from := line*long + at
 			x, y = append(x, text[from:from+size.length]...), append(y, text[from+1:from+size.length+1]...)
 		}
-		for n, letters := range map[*G.Node][]int{j.net.x: x, j.net.y: y} {
-			if err := G.Let(n, tensor.New(tensor.WithShape(n.Shape()...), tensor.WithBacking(letters))); err != nil {
-				return 0, err
-			}
-		}
-		if err := j.vm.RunAll(); err != nil {
-			return 0, err
-		}
-		if err := j.net.goOn(); err != nil {
-			return 0, err
-		}
-		sum += float64(j.net.loss.Value().Data().(float32)) / math.Ln2
+		r.read(x, y)
+		sum += float64(r.net.loss.Value().Data().(float32)) / math.Ln2
 		runs++
 	}
-	return sum / float64(runs), nil
+	return sum / float64(runs)
 }
 
 // training trains the network and shows texts that it writes on the way.
-func training(s *story) error {
+func training(s *story) {
 	s.Heading("The training")
 	s.Text("A step takes %d lines of %d letters. The next lines are made ready while the step runs, and the parameters stay on the device until somebody looks.", s.lines, s.length)
-	if err := s.GoFunction(trainSource, "train"); err != nil {
-		return err
-	}
+	s.GoFunction("train.go", "train")
 	s.Text("Eight times on the way, we look how many bits a letter of the held-out text costs, and let the network write: it guesses a letter, takes one by its probability as if it had come, and goes on.")
-	if err := s.net.initialise(rand.New(rand.NewPCG(s.seed, 0)), s.text.read); err != nil {
-		return err
-	}
-	j, err := s.newJudge(s.Size(64, 64, 16), s.Size(44, 44, 16))
-	if err != nil {
-		return err
-	}
-	defer j.vm.Close()
-	w, err := s.newWriter()
-	if err != nil {
-		return err
-	}
-	defer w.vm.Close()
+	s.net.initialise(rand.New(rand.NewPCG(s.seed, 0)), s.text.read)
+	judge := s.newReader(s.Size(64, 64, 16), s.Size(44, 44, 16))
+	defer judge.vm.Close()
+	writer := s.newReader(1, 1)
+	defer writer.vm.Close()
 	look := func(step int) error {
-		held, err := j.bits(s.net, s.text.held)
-		if err != nil {
-			return err
-		}
-		written, err := w.write(s.net, &s.text, s.Size(300, 300, 60), s.seed)
-		if err != nil {
-			return err
-		}
-		s.points = append(s.points, point{step, held})
-		s.Listing(fmt.Sprintf("after %d steps, %s bits a letter", step, bits(held)), written)
-		return nil
+		return notebook.Try(func() {
+			held := judge.bits(s.net, s.text.held)
+			s.points = append(s.points, point{step, held})
+			s.Listing(fmt.Sprintf("after %d steps, %s bits a letter", step, bits(held)), writer.write(s.net, &s.text, s.Size(300, 300, 60), s.seed))
+		})
 	}
-	if err := look(0); err != nil {
-		return err
-	}
+	notebook.Check(look(0))
 	h, vm, err := s.train(look)
 	if vm != nil {
 		defer vm.Close()
 	}
-	if err != nil {
-		return err
-	}
+	notebook.Check(err)
 	s.Text("The training took %.0f s for %d steps, %s letters a second, on %s.", h.Time.Seconds(), h.Steps, figure.Number(h.Rate()*float64(s.lines*s.length)), s.Where())
-	if err := s.drawBits(h); err != nil {
-		return err
-	}
-	return s.compare()
+	s.drawBits(h)
+	s.compare()
 }
 
 // compare compares the network with counting.
-func (s *story) compare() error {
+func (s *story) compare() {
 	last, beaten := s.points[len(s.points)-1].held, -1
 	for n, b := range s.counts {
 		if last < b && n == beaten+1 {
@@ -179,7 +150,7 @@ func (s *story) compare() error {
 	}
 	want := s.Size(2, 2, 0) // letters before the next one
 	if beaten < want {
-		return fmt.Errorf("a letter costs %s bits, want less than the %s of counting with %d letters before it: are %d steps enough?", bits(last), bits(s.counts[want]), want, s.steps)
+		notebook.Fail("a letter costs %s bits, want less than the %s of counting with %d letters before it: are %d steps enough?", bits(last), bits(s.counts[want]), want, s.steps)
 	}
 	s.Text("At the end a letter costs %s bits, less than the %s of counting with %d letters before the next one. The program fails if it is not less than %s.", bits(last), bits(s.counts[beaten]), beaten, bits(s.counts[want]))
 	if beaten+1 < len(s.counts) {
@@ -188,12 +159,11 @@ func (s *story) compare() error {
 			s.Text("On a GPU the program takes a larger network and more steps.")
 		}
 	}
-	return nil
 }
 
 // drawBits draws the cost of a letter by step.
-func (s *story) drawBits(h train.History) error {
-	trained := figure.Series{Name: "what is read, mean of some steps", Colour: theme.Blue}
+func (s *story) drawBits(h train.History) {
+	trained := figure.Series{Name: "what is read, mean of some steps", Colour: figure.Blue}
 	window := max(len(h.Losses)/40, 1)
 	for at := 0; at+window <= len(h.Losses); at += window {
 		sum := 0.0
@@ -202,13 +172,13 @@ func (s *story) drawBits(h train.History) error {
 		}
 		trained.X, trained.Y = append(trained.X, float64(at)+float64(window+1)/2), append(trained.Y, sum)
 	}
-	held := figure.Series{Name: "what is held out", Colour: theme.Amber}
+	held := figure.Series{Name: "what is held out", Colour: figure.Amber}
 	for _, p := range s.points {
 		held.X, held.Y = append(held.X, float64(p.step)), append(held.Y, p.held)
 	}
 	chart := figure.Chart{Title: "What a letter costs", XLabel: "step", YLabel: "bits", Series: []figure.Series{trained, held}}
 	for n, b := range s.counts {
-		chart.Series = append(chart.Series, figure.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: theme.Muted, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
+		chart.Series = append(chart.Series, figure.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: figure.Muted, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
 	}
-	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are the bits that counting takes for the held-out text, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
+	s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are the bits that counting takes for the held-out text, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 const root = "../.."
@@ -113,7 +113,7 @@ func TestDocumentAsModule(t *testing.T) {
 			t.Error("images is not what swish.cu gives: run `make images`")
 		}
 	} else {
-		if must.Required("TOOLKIT") {
+		if testutil.Required("TOOLKIT") {
 			t.Fatalf("STHENO_REQUIRE_TOOLKIT=1, but there is no %s/.toolkit (make toolkit): %v", root, err)
 		}
 		t.Logf("NOT TESTED: compiling, since there is no %s/.toolkit (make toolkit)", root)

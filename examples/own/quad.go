@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
@@ -33,7 +34,7 @@ func (q quad) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kernels.Map(dev, f, in[0].Shape, kernels.Dense(in[0].Shape))
+	return codegen.Map(dev, f, in[0].Shape, codegen.Dense(in[0].Shape))
 }
 
 func (q quad) Adjoints(b *ops.Backward) []ops.Term {
@@ -58,8 +59,8 @@ func (q quadGrad) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error
 	if err != nil {
 		return nil, err
 	}
-	x := kernels.Dense(in[0].Shape)
-	return kernels.Map(dev, f, in[0].Shape, x, x)
+	x := codegen.Dense(in[0].Shape)
+	return codegen.Map(dev, f, in[0].Shape, x, x)
 }
 
 func (quadGrad) Adjoints(b *ops.Backward) []ops.Term {

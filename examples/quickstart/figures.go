@@ -1,13 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // history holds the training curve, one entry an epoch.
@@ -15,42 +15,35 @@ type history struct {
 	train, held, accuracy []float64
 }
 
-// draw writes the figures to a folder, and their paths to w.
+// draw writes loss.png and digits.png to a folder, and their paths to w.
 func draw(w io.Writer, out string, h history, d digits.Set, predicted []prediction) error {
-	for _, figure := range []func() (string, error){
-		func() (string, error) { return drawLoss(out, h) },
-		func() (string, error) { return drawDigits(out, d, predicted) },
-	} {
-		path, err := figure()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(w, "wrote", path)
+	loss, answers := filepath.Join(out, "loss.png"), filepath.Join(out, "digits.png")
+	if err := errors.Join(figure.Save(loss, drawLoss(h)...), figure.Save(answers, drawDigits(d, predicted)...)); err != nil {
+		return err
 	}
-	return nil
+	_, err := fmt.Fprintf(w, "wrote %s\nwrote %s\n", loss, answers)
+	return err
 }
 
-// drawLoss writes loss.png: the loss and the held-out accuracy by epoch.
-func drawLoss(out string, h history) (string, error) {
-	epochs := make([]float64, len(h.train))
-	percent := make([]float64, len(h.train))
-	for i := range epochs {
-		epochs[i], percent[i] = float64(i+1), 100*h.accuracy[i]
+// drawLoss draws the loss and the held-out accuracy by epoch.
+func drawLoss(h history) []figure.Panel {
+	percent := make([]float64, len(h.accuracy))
+	for i, v := range h.accuracy {
+		percent[i] = 100 * v
 	}
-	path := filepath.Join(out, "loss.png")
-	return path, figure.Save(path,
+	return []figure.Panel{
 		figure.Chart{Title: "Loss by epoch", XLabel: "epoch", YLabel: "loss", Log: true, Series: []figure.Series{
-			{Name: "training", Colour: theme.Blue, X: epochs, Y: h.train},
-			{Name: "held out", Colour: theme.Amber, X: epochs, Y: h.held},
+			{Name: "training", Colour: figure.Blue, Y: h.train},
+			{Name: "held out", Colour: figure.Amber, Y: h.held},
 		}},
 		figure.Chart{Title: "Held-out accuracy by epoch", XLabel: "epoch", YLabel: "accuracy, %", Series: []figure.Series{
-			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: theme.Amber, X: epochs, Y: percent},
-		}})
+			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: figure.Amber, Y: percent},
+		}},
+	}
 }
 
-// drawDigits writes digits.png: held-out images with the network's answers, and the images that it
-// got wrong.
-func drawDigits(out string, d digits.Set, predicted []prediction) (string, error) {
+// drawDigits draws held-out images with the network's answers, and the images that it got wrong.
+func drawDigits(d digits.Set, predicted []prediction) []figure.Panel {
 	const columns = 10
 	some := figure.Pictures{Title: "Held-out digits, the network's answer and its probability", Zoom: 8, Columns: columns}
 	wrong, mistakes := figure.Pictures{Zoom: 8, Columns: columns}, 0
@@ -67,6 +60,5 @@ func drawDigits(out string, d digits.Set, predicted []prediction) (string, error
 		}
 	}
 	wrong.Title = fmt.Sprintf("Its mistakes: %d of %d", mistakes, d.Len())
-	path := filepath.Join(out, "digits.png")
-	return path, figure.Save(path, some, wrong)
+	return []figure.Panel{some, wrong}
 }

@@ -4,8 +4,8 @@
 //
 //	go run ./examples/quickstart
 //
-// It reads like a notebook: model.go builds the graph, machine.go chooses where to
-// run it, gradients.go checks the derivatives, this file trains, figures.go draws.
+// It reads like a notebook: model.go builds the graph, gradients.go checks the
+// derivatives, this file trains, figures.go draws.
 // It fails if a gradient is wrong or if fewer than 95 % of the held-out digits are
 // recognised.
 package main
@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
@@ -33,7 +34,7 @@ type options struct {
 	device        string
 	seed          uint64
 	out           string
-	progress      io.Writer // of the training, nil for none
+	progress      io.Writer // receives the progress of the training; may be nil
 }
 
 func main() {
@@ -167,4 +168,16 @@ func learn(ctx context.Context, w io.Writer, o options, vm *cudaops.VM, model *n
 	// Images that do not fill the last batch wait for another epoch: each has its own order.
 	_, err = train.Run(ctx, vm, model.loss, data.Shuffle(o.seed), opts...)
 	return h, err
+}
+
+// newMachine makes Stheno's machine for a graph, in place of
+// gorgonia.NewTapeMachine(g). "auto" is stheno.NewVM(g, opts...) alone.
+func newMachine(g *G.ExprGraph, device string, opts ...cudaops.Option) (*cudaops.VM, error) {
+	switch device {
+	case "gpu":
+		opts = append(opts, cudaops.OnDevice(0))
+	case "cpu":
+		opts = append(opts, cudaops.OnHost())
+	}
+	return stheno.NewVM(g, opts...)
 }

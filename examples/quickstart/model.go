@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -80,15 +81,11 @@ func newNetwork(n int) *network {
 // the layers (Glorot and Bengio, 2010). The biases start at zero.
 func (m *network) initialise(r *rand.Rand) error {
 	for _, p := range m.parameters {
-		s := p.Shape()
-		values := make([]float32, s.TotalSize())
-		if s.Dims() == 2 {
-			deviation := math.Sqrt(2 / float64(s[0]+s[1]))
-			for i := range values {
-				values[i] = float32(r.NormFloat64() * deviation)
-			}
+		deviation := 0.0
+		if s := p.Shape(); s.Dims() == 2 {
+			deviation = math.Sqrt(2 / float64(s[0]+s[1]))
 		}
-		if err := G.Let(p, tensor.New(tensor.WithShape(s...), tensor.WithBacking(values))); err != nil {
+		if err := notebook.Draw(p, r, deviation); err != nil {
 			return err
 		}
 	}
@@ -127,14 +124,7 @@ func (m *network) predictions() []prediction {
 	logp := m.logp.Data().([]float32)
 	out := make([]prediction, len(logp)/digits.Classes)
 	for i := range out {
-		row := logp[i*digits.Classes : (i+1)*digits.Classes]
-		best := 0
-		for k, v := range row {
-			if v > row[best] {
-				best = k
-			}
-		}
-		out[i] = prediction{best, math.Exp(float64(row[best]))}
+		out[i].digit, out[i].probability = digits.Answer(logp[i*digits.Classes : (i+1)*digits.Classes])
 	}
 	return out
 }

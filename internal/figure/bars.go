@@ -4,7 +4,6 @@ import (
 	"image/color"
 	"math"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -31,6 +30,14 @@ type Bars struct {
 	Standing bool
 	Names    []string
 	Series   []BarSeries
+}
+
+// Add adds a name with a value for each series.
+func (b *Bars) Add(name string, values ...float64) {
+	b.Names = append(b.Names, name)
+	for k, v := range values {
+		b.Series[k].Values = append(b.Series[k].Values, v)
+	}
 }
 
 // known reports whether bar i of a series can be shown.
@@ -74,7 +81,7 @@ func (b Bars) draw(c draw.Canvas) {
 // plot is the bars with the keys of their legend, on a width.
 func (b Bars) plot(width vg.Length) (p *plot.Plot, keys []plot.Legend) {
 	p = newPlot(b.Log, false)
-	lines := draw.LineStyle{Color: theme.Rule, Width: 1}
+	lines := draw.LineStyle{Color: Rule, Width: 1}
 	if b.Standing {
 		p.Y.Min = 0
 		p.Add(&plotter.Grid{Horizontal: lines})
@@ -100,7 +107,7 @@ func (b Bars) add(p *plot.Plot, s BarSeries, k int, pitch vg.Length) plot.Thumbn
 	off := (float64(k) - (n-1)/2) * .8 / n // of the middle of the name
 	bars := &plotter.BarChart{Values: make(plotter.Values, len(b.Names)), Width: .9 * pitch, Color: s.Colour, XMin: off, Horizontal: !b.Standing}
 	points := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: s.Colour, Radius: 4.4, Shape: shapes[k%len(shapes)]}}
-	ranges := &plotter.XErrorBars{LineStyle: draw.LineStyle{Color: theme.Ink, Width: 1.2}, CapWidth: 8}
+	ranges := &plotter.XErrorBars{LineStyle: draw.LineStyle{Color: Ink, Width: 1.2}, CapWidth: 8}
 	values := &plotter.Labels{Offset: vg.Point{X: 9}}
 	for i, v := range s.Values {
 		if !b.known(s, i) {
@@ -113,7 +120,7 @@ func (b Bars) add(p *plot.Plot, s BarSeries, k int, pitch vg.Length) plot.Thumbn
 			end += s.Spread[i]
 		}
 		values.XYs, values.Labels = append(values.XYs, plotter.XY{X: end, Y: at.Y}), append(values.Labels, Number(v))
-		values.TextStyle = append(values.TextStyle, style(tickSize, theme.Ink))
+		values.TextStyle = append(values.TextStyle, style(tickSize, Ink))
 	}
 	if len(points.XYs) == 0 || b.Standing {
 		p.Add(bars)
@@ -142,7 +149,7 @@ type leaders plotter.XYs
 func (l leaders) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	for _, at := range l {
-		c.StrokeLine2(draw.LineStyle{Color: theme.Muted, Width: 1, Dashes: []vg.Length{1, 4}}, c.Min.X, y(at.Y), x(at.X)-7, y(at.Y))
+		c.StrokeLine2(draw.LineStyle{Color: Muted, Width: 1, Dashes: []vg.Length{1, 4}}, c.Min.X, y(at.Y), x(at.X)-7, y(at.Y))
 	}
 }
 
@@ -160,11 +167,11 @@ func nominal(a *plot.Axis, names []string, length vg.Length) {
 		}
 	}
 	a.Tick.Marker, a.Min, a.Max = list, -.5, float64(len(names))-.5
-	a.Width, a.Tick.Width, a.Tick.Length, a.Tick.Label.Color = 0, 0, 0, theme.Ink
+	a.Width, a.Tick.Width, a.Tick.Length, a.Tick.Label.Color = 0, 0, 0, Ink
 }
 
-// data are the values by name.
-func (b Bars) data() Table {
+// Data are the values by name.
+func (b Bars) Data() Table {
 	t := Table{Caption: b.Title + ", " + axisLabel(b.Label, b.Log), Header: []string{""}}
 	for _, s := range b.Series {
 		t.Header = append(t.Header, s.Name)

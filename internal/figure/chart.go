@@ -5,15 +5,14 @@ import (
 	"image/color"
 	"math"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Series is one line of a chart: y over x, in order of x. A point that is not known, NaN, is
-// left out, and the line is broken there.
+// Series is one line of a chart: y over x, in order of x, which is 1, 2, 3 and so on if X is nil. A
+// point that is not known, NaN, is left out, and the line is broken there.
 type Series struct {
 	Name   string
 	Colour color.RGBA
@@ -21,6 +20,13 @@ type Series struct {
 	Spread []float64 // how far a point's y may be off, each way; nil if that is not known
 	Dots   bool      // points without a line
 	Marks  []Mark    // points to point out, such as the best one
+}
+
+func (s Series) x(i int) float64 {
+	if s.X == nil {
+		return float64(i + 1)
+	}
+	return s.X[i]
 }
 
 // Mark is a ring around the point of index At, which the legend explains.
@@ -35,7 +41,7 @@ type Chart struct {
 	Title          string
 	XLabel, YLabel string // quantities of the axes, with units
 	Log            bool   // a logarithmic y axis; values must be above zero
-	LogX           bool   // a logarithmic x axis, likewise
+	LogX           bool   // a logarithmic x axis; values must be above zero
 	Zero           bool   // the y axis starts at zero
 	Series         []Series
 }
@@ -61,7 +67,7 @@ func (ring) DrawGlyph(c *draw.Canvas, sty draw.GlyphStyle, at vg.Point) {
 
 // known reports whether a chart can show point i of a series.
 func (ch Chart) known(s Series, i int) bool {
-	return i >= 0 && i < len(s.Y) && visible(s.X[i], ch.LogX) && visible(s.Y[i], ch.Log)
+	return i >= 0 && i < len(s.Y) && visible(s.x(i), ch.LogX) && visible(s.Y[i], ch.Log)
 }
 
 // visible reports whether a value is on an axis.
@@ -75,7 +81,7 @@ func (ch Chart) size(width vg.Length) vg.Point {
 
 func (ch Chart) draw(c draw.Canvas) {
 	p := newPlot(ch.LogX, ch.Log)
-	p.Add(&plotter.Grid{Horizontal: draw.LineStyle{Color: theme.Rule, Width: 1}})
+	p.Add(&plotter.Grid{Horizontal: draw.LineStyle{Color: Rule, Width: 1}})
 	var lines, marks []plot.Legend
 	for k, s := range ch.Series {
 		line, rings := ch.add(p, s, k)
@@ -104,7 +110,7 @@ func (ch Chart) add(p *plot.Plot, s Series, k int) (line, marks []plot.Legend) {
 			piece = nil
 			continue
 		}
-		xy := plotter.XY{X: s.X[i], Y: s.Y[i]}
+		xy := plotter.XY{X: s.x(i), Y: s.Y[i]}
 		piece, points.XYs = append(piece, xy), append(points.XYs, xy)
 		if i < len(s.Spread) && s.Spread[i] > 0 {
 			spread.XYs, spread.YErrors = append(spread.XYs, xy), append(spread.YErrors, around(s.Y[i], s.Spread[i], ch.Log))
@@ -128,7 +134,7 @@ func (ch Chart) add(p *plot.Plot, s Series, k int) (line, marks []plot.Legend) {
 	}
 	for _, m := range s.Marks {
 		if ch.known(s, m.At) {
-			r := glyph(7, ring{}, plotter.XY{X: s.X[m.At], Y: s.Y[m.At]})
+			r := glyph(7, ring{}, plotter.XY{X: s.x(m.At), Y: s.Y[m.At]})
 			p.Add(r)
 			marks = append(marks, key(m.Text, r))
 		}
@@ -145,14 +151,14 @@ func around(v, spread float64, log bool) struct{ Low, High float64 } {
 	return struct{ Low, High float64 }{low, spread}
 }
 
-// data are where each series begins and ends, and its marks.
-func (ch Chart) data() Table {
+// Data are where each series begins and ends, and its marks.
+func (ch Chart) Data() Table {
 	t := Table{Caption: ch.Title, Header: []string{axisLabel(ch.YLabel, ch.Log) + " at " + axisLabel(ch.XLabel, ch.LogX), "first", "last", ""}}
 	for _, s := range ch.Series {
 		row := []string{s.Name, "", "", ""}
 		for i := range s.Y {
 			if ch.known(s, i) {
-				row[2] = Number(s.Y[i]) + " at " + Number(s.X[i])
+				row[2] = Number(s.Y[i]) + " at " + Number(s.x(i))
 				row[1] = cmp.Or(row[1], row[2])
 			}
 		}

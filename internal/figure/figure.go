@@ -1,5 +1,5 @@
 // Package figure draws charts, bars, heat maps and pictures in one style, for pages, terminals and
-// files.
+// files. It has the colours of that style, and the style sheet of pages.
 package figure
 
 import (
@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"golang.org/x/image/draw"
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -34,12 +33,9 @@ type Panel interface {
 	size(width vg.Length) vg.Point
 	// draw fills a canvas, if there are data.
 	draw(c vgdraw.Canvas)
-	// data are the panel's numbers, for a terminal and for those who do not see it.
-	data() Table
+	// Data are the panel's numbers, for a terminal and for those who do not see it.
+	Data() Table
 }
-
-// Data returns a panel's numbers as a table.
-func Data(p Panel) Table { return p.data() }
 
 // The widths of a panel that is alone in its row and of one of two, and the room around them.
 const (
@@ -61,9 +57,9 @@ func columns(panels []Panel) (n int, width vg.Length) {
 
 // paint draws a panel, or a line of text if there is nothing to draw.
 func paint(p Panel, c vgdraw.Canvas) {
-	if t := p.data(); len(t.Rows) == 0 {
+	if t := p.Data(); len(t.Rows) == 0 {
 		c = head(c, strings.TrimSuffix(t.Caption, ", "))
-		c.FillText(style(labelSize, theme.Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
+		c.FillText(style(labelSize, Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
 		return
 	}
 	p.draw(c)
@@ -76,7 +72,7 @@ var Formats = []string{".svg", ".png"}
 func Save(path string, panels ...Panel) error {
 	write, ok := map[string]func([]Panel) ([]byte, error){".png": drawPNG, ".svg": drawFile}[filepath.Ext(path)]
 	if !ok {
-		return fmt.Errorf("figure: got a file named %s, want its name to end in %s", path, strings.Join(Formats, " or "))
+		return fmt.Errorf("figure: got the file name %s, want a name that ends in %s", path, strings.Join(Formats, " or "))
 	}
 	picture, err := write(panels)
 	if err != nil {
@@ -118,7 +114,7 @@ func drawFile(panels []Panel) ([]byte, error) {
 	var c *vgsvg.Canvas
 	tile(panels, func(w, h vg.Length) vg.CanvasSizer {
 		c = vgsvg.New(w, h)
-		c.SetColor(theme.Paper)
+		c.SetColor(Paper)
 		c.Fill(vg.Rectangle{Max: vg.Point{X: w, Y: h}}.Path())
 		return c
 	})
@@ -170,7 +166,7 @@ func Drawings(panels []Panel) (list []template.HTML, single bool, err error) {
 	return list, n == 1, err
 }
 
-// drawSVG draws a panel as SVG: an element whose colours are the theme's variables.
+// drawSVG draws a panel as SVG: an element whose colours are variables of the style sheet.
 func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 	size := p.size(width)
 	c := vgsvg.New(size.X, size.Y)
@@ -180,9 +176,9 @@ func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 		return "", err
 	}
 	_, elements, _ := strings.Cut(b.String(), "<g ")
-	elements = svgText.ReplaceAllStringFunc(theme.Themed("<g "+elements), fitText)
+	elements = svgText.ReplaceAllStringFunc(themed.Replace("<g "+elements), fitText)
 	elements = strings.NewReplacer("data:image/jpg", "data:image/png", "xlink:href", `preserveAspectRatio="none" href`).Replace(elements)
-	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.data().words()), elements), nil
+	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.Data().words()), elements), nil
 }
 
 // svgText is a text as vgsvg writes it: place, weight, size and colour, characters.
@@ -210,7 +206,7 @@ func fitText(element string) string {
 func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
 	const gap, line = 20, 20
 	if title = Typeset(title); title != "" {
-		sty := style(titleSize, theme.Ink)
+		sty := style(titleSize, Ink)
 		sty.Font.Weight = xfont.WeightBold
 		sty.Font.Size *= min(1, (c.Max.X-c.Min.X)/sty.Width(title))
 		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, title)
@@ -235,7 +231,7 @@ func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
 // key is the entry of a legend for marks.
 func key(name string, marks ...plot.Thumbnailer) plot.Legend {
 	l := plot.NewLegend()
-	l.Top, l.Left, l.ThumbnailWidth, l.TextStyle = true, true, 28, style(labelSize, theme.Ink)
+	l.Top, l.Left, l.ThumbnailWidth, l.TextStyle = true, true, 28, style(labelSize, Ink)
 	l.TextStyle.YAlign = text.YBottom
 	l.Add(Typeset(name), marks...)
 	return l
@@ -246,8 +242,8 @@ func newPlot(logX, logY bool) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for i, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Color, a.Tick.Color, a.Width, a.Tick.Width, a.Tick.Length, a.Padding = theme.Muted, theme.Muted, 1, 1, 5, 5
-		a.Tick.Label.Font, a.Tick.Label.Color, a.Tick.Label.Handler = sans(tickSize, xfont.WeightNormal), theme.Muted, handler
+		a.Color, a.Tick.Color, a.Width, a.Tick.Width, a.Tick.Length, a.Padding = Muted, Muted, 1, 1, 5, 5
+		a.Tick.Label.Font, a.Tick.Label.Color, a.Tick.Label.Handler = sans(tickSize, xfont.WeightNormal), Muted, handler
 		log := [2]bool{logX, logY}[i]
 		if a.Tick.Marker = (ticks{log}); log {
 			a.Scale = plot.LogScale{}
@@ -265,7 +261,7 @@ func drawPlot(c vgdraw.Canvas, p *plot.Plot, x, y string) vgdraw.Canvas {
 			a.Min, a.Max = a.Min/2, a.Max*2
 		}
 	}
-	sty := style(labelSize, theme.Muted)
+	sty := style(labelSize, Muted)
 	c.FillText(sty, vg.Point{X: c.Min.X + 1, Y: c.Max.Y - 8}, y) // a browser's box of a text begins before its first letter
 	inner := vgdraw.Crop(c, 0, 0, 20, -20)
 	p.Draw(inner)

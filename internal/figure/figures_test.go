@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot/vg"
 )
 
@@ -25,87 +24,6 @@ func svgOf(t *testing.T, p Panel, width vg.Length) string {
 		t.Fatal(err)
 	}
 	return svg
-}
-
-// A label is a text of a drawing with the rectangle that it takes, y downwards.
-type placed struct {
-	text                     string
-	left, top, right, bottom float64
-}
-
-var (
-	drawing = regexp.MustCompile(`(?s)<svg viewBox="0 0 ([\d.]+) ([\d.]+)".*?</svg>`)
-	written = regexp.MustCompile(`<text x="([-\d.e]+)" y="([-\d.e]+)" [^>]*font-size="([\d.]+)"[^>]*textLength="([\d.]+)"[^>]*>([^<]*)</text>`)
-)
-
-// labels are the texts of drawings, each with the size of its drawing.
-func labels(t *testing.T, svg string) (list [][]placed, sizes [][2]float64) {
-	t.Helper()
-	for _, d := range drawing.FindAllStringSubmatch(svg, -1) {
-		number := func(s string) float64 {
-			v, err := strconv.ParseFloat(s, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v
-		}
-		wide, tall := number(d[1]), number(d[2])
-		var texts []placed
-		for _, m := range written.FindAllStringSubmatch(d[0], -1) {
-			x, base, size := number(m[1]), tall+number(m[2]), number(m[3])
-			texts = append(texts, placed{m[5], x, base - .73*size, x + number(m[4]), base})
-		}
-		if n := strings.Count(d[0], "<text"); n != len(texts) {
-			t.Errorf("a drawing has %d texts, of which %d were read", n, len(texts))
-		}
-		list, sizes = append(list, texts), append(sizes, [2]float64{wide, tall})
-	}
-	return list, sizes
-}
-
-// collisions names texts that stand on one another or outside of their drawing.
-func collisions(t *testing.T, svg string) (found []string) {
-	list, sizes := labels(t, svg)
-	for i, texts := range list {
-		for k, a := range texts {
-			if a.left < -.5 || a.top < -.5 || a.right > sizes[i][0]+.5 || a.bottom > sizes[i][1]+.5 {
-				found = append(found, a.text+" is clipped")
-			}
-			for _, b := range texts[:k] {
-				if a.left < b.right-.5 && b.left < a.right-.5 && a.top < b.bottom-.5 && b.top < a.bottom-.5 {
-					found = append(found, b.text+" and "+a.text)
-				}
-			}
-		}
-	}
-	return found
-}
-
-// In no figure of the gallery, and in no panel of the sample, does a text stand on another one,
-// or outside of its drawing.
-func TestTextsDoNotCollide(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/gallery/*.html")
-	if err != nil || len(pages) < 6 {
-		t.Fatalf("%d pages, %v", len(pages), err)
-	}
-	for i, p := range panels() {
-		if found := collisions(t, svgOf(t, p, paired)); len(found) > 0 {
-			t.Errorf("panel %d: %q", i, found)
-		}
-	}
-	for _, path := range pages {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, _ := labels(t, string(text))
-		if found := collisions(t, string(text)); len(found) > 0 || len(list) == 0 {
-			t.Errorf("%s: of %d drawings: %q", path, len(list), found)
-		}
-	}
-	if found := collisions(t, `<svg viewBox="0 0 50 20"><text x="1" y="-8" font-size="10" textLength="20">a</text><text x="15" y="-5" font-size="10" textLength="40">b</text></svg>`); len(found) != 2 {
-		t.Errorf("found %q, want a collision and a clipped text", found)
-	}
 }
 
 // The same data make the same bytes, in SVG and in PNG.
@@ -127,15 +45,15 @@ func TestSameBytes(t *testing.T) {
 // The colours of a page's figures are those of its mode: an SVG has variables in their
 // places, and every variable has a value in both modes.
 func TestThemed(t *testing.T) {
-	style, err := theme.Style()
+	style, err := Style()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range panels() {
 		svg := svgOf(t, p, alone)
-		for _, c := range []color.RGBA{theme.Paper, theme.Ink, theme.Muted, theme.Rule, theme.Blue, theme.Amber, theme.Red, theme.Green} {
-			if strings.Contains(svg, theme.Hex(c)) {
-				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, theme.Hex(c))
+		for _, c := range []color.RGBA{Paper, Ink, Muted, Rule, Blue, Amber, Red, Green} {
+			if strings.Contains(svg, hex(c)) {
+				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, hex(c))
 			}
 		}
 		for _, name := range regexp.MustCompile(`var\(--\w+\)`).FindAllString(svg, -1) {
@@ -155,7 +73,7 @@ func TestThemed(t *testing.T) {
 
 // A logarithmic axis has points in place of bars, and its label mentions that it is logarithmic.
 func TestNoBarsOnLogAxis(t *testing.T) {
-	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: theme.Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
+	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
 	for _, log := range []bool{false, true} {
 		b.Log = log
 		svg := svgOf(t, b, alone)
@@ -176,7 +94,7 @@ func TestLinesDiffer(t *testing.T) {
 	for i := range 8 {
 		s := make([]Series, i+1)
 		x := []float64{1, 2}
-		s[i] = Series{Colour: theme.Ink, X: x, Y: x}
+		s[i] = Series{Colour: Ink, X: x, Y: x}
 		svg := svgOf(t, Chart{Series: s}, alone)
 		dashes := regexp.MustCompile(`stroke:var\(--ink\);stroke-width:2[^"]*`).FindString(svg)
 		shape := strings.Count(regexp.MustCompile(`d="([^"]*)" style="fill:var\(--ink\)`).FindString(svg), "L")
@@ -190,7 +108,7 @@ func TestLinesDiffer(t *testing.T) {
 
 // A chart leaves out points that it cannot show, and breaks its lines there.
 func TestBrokenLines(t *testing.T) {
-	s := Series{Colour: theme.Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
+	s := Series{Colour: Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
 	for _, c := range []struct {
 		log, logX     bool
 		lines, points int
@@ -203,10 +121,19 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
+// Without x, points are at 1, 2, 3 and so on.
+func TestCountedPoints(t *testing.T) {
+	y := []float64{4, 2, math.NaN(), 3}
+	with := svgOf(t, Chart{Series: []Series{{Name: "a", X: []float64{1, 2, 3, 4}, Y: y, Marks: []Mark{{3, "m"}}}}}, alone)
+	if without := svgOf(t, Chart{Series: []Series{{Name: "a", Y: y, Marks: []Mark{{3, "m"}}}}}, alone); without != with {
+		t.Errorf("got %s, want %s", without, with)
+	}
+}
+
 // A spread is drawn as a range, which on a logarithmic axis stays above zero, and a mark as
 // a ring that the legend explains.
 func TestRangesAndMarks(t *testing.T) {
-	ch := Chart{Series: []Series{{Name: "a", Colour: theme.Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
+	ch := Chart{Series: []Series{{Name: "a", Colour: Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
 	plain := svgOf(t, ch, alone)
 	ch.Series[0].Spread = []float64{math.NaN(), 1}
 	if got := strings.Count(svgOf(t, ch, alone), "stroke-width:1.2"); got != 3 || strings.Contains(plain, "stroke-width:1.2") {
@@ -237,8 +164,8 @@ func TestNothingToShow(t *testing.T) {
 		HeatMap{Title: "T"},
 	} {
 		svg := svgOf(t, p, alone)
-		if strings.Count(svg, "<text") != 2 || !strings.Contains(svg, ">not recorded yet<") || len(p.data().Rows) > 0 {
-			t.Errorf("panel %d: drew %s\nof %q", i, svg, p.data())
+		if strings.Count(svg, "<text") != 2 || !strings.Contains(svg, ">not recorded yet<") || len(p.Data().Rows) > 0 {
+			t.Errorf("panel %d: drew %s\nof %q", i, svg, p.Data())
 		}
 	}
 }
@@ -292,7 +219,7 @@ func TestHeatMapColours(t *testing.T) {
 // A chart of one point, and of many, draws its line and is saved.
 func TestSave(t *testing.T) {
 	for _, n := range []int{1, 2, 100} {
-		s := Series{Name: "loss", Colour: theme.Blue}
+		s := Series{Name: "loss", Colour: Blue}
 		for i := range n {
 			s.X, s.Y = append(s.X, float64(i)), append(s.Y, 1/float64(i+1))
 		}
@@ -300,7 +227,7 @@ func TestSave(t *testing.T) {
 		if err := Save(path, Chart{Title: "Loss", XLabel: "epoch", Log: true, Series: []Series{s}}); err != nil {
 			t.Fatal(err)
 		}
-		if blue := count(readPNG(t, path))[theme.Blue]; blue < 30 {
+		if blue := count(readPNG(t, path))[Blue]; blue < 30 {
 			t.Errorf("%d points: %d pixels of the line's colour, want at least 30", n, blue)
 		}
 	}
@@ -356,7 +283,7 @@ func TestPictures(t *testing.T) {
 			}
 		}
 	}
-	if Viridis(math.NaN()) != theme.Paper || Viridis(2) != Viridis(1) || Grey(0) != theme.Paper || Grey(1) != theme.RGB(0) || Diverging(-3) != theme.Red || Diverging(1) != theme.Blue || Diverging(0) != theme.Paper {
+	if Viridis(math.NaN()) != Paper || Viridis(2) != Viridis(1) || Grey(0) != Paper || Grey(1) != RGB(0) || Diverging(-3) != Red || Diverging(1) != Blue || Diverging(0) != Paper {
 		t.Error("a value at or beyond an end has no colour of its own")
 	}
 	seen := map[color.RGBA]bool{}
@@ -395,16 +322,16 @@ func panels() []Panel {
 	wave := []float32{0, .2, .4, .6}
 	return []Panel{
 		Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []Series{
-			{Name: "left", Colour: theme.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
-			{Name: "a long name that takes the legend's second line", Colour: theme.Red, X: x, Y: y, Dots: true},
+			{Name: "left", Colour: Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: Red, X: x, Y: y, Dots: true},
 		}},
 		HeatMap{Title: "Gain", XLabel: "threads", YLabel: "blocks", Label: "%", Gain: true,
 			Columns: []string{"32", "64"}, Rows: []string{"1", "2"}, Values: [][]float64{{10, 20}, {55, -100}}},
 		HeatMap{Title: "Much <of> it", Label: "us", Columns: []string{"a", "b", "c"}, Rows: []string{"1"}, Values: [][]float64{{1, math.NaN(), 1600}}},
 		Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "shared tree"},
-			Series: []BarSeries{{Colour: theme.Blue, Values: []float64{31000, 0.02}, Spread: []float64{0, 0.001}}}},
+			Series: []BarSeries{{Colour: Blue, Values: []float64{31000, 0.02}, Spread: []float64{0, 0.001}}}},
 		Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijkl", ""),
-			Series: []BarSeries{{Name: "lower", Colour: theme.Green, Values: []float64{8, 2, 3, 4, 12}}, {Name: "upper", Colour: theme.Amber, Values: []float64{1, 2, 3}}}},
+			Series: []BarSeries{{Name: "lower", Colour: Green, Values: []float64{8, 2, 3, 4, 12}}, {Name: "upper", Colour: Amber, Values: []float64{1, 2, 3}}}},
 		Pictures{Title: "A wave", Zoom: 90, Colour: Viridis, Images: []Image{{Width: 2, Values: wave, Text: "right"}, {Width: 2, Values: wave, Text: "NOT SO", Wrong: true}}},
 	}
 }

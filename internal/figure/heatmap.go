@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
@@ -108,7 +107,7 @@ func (h HeatMap) size(width vg.Length) vg.Point {
 func (h HeatMap) draw(c draw.Canvas) {
 	s, _ := h.scale()
 	c = head(c, h.Title)
-	sty := style(labelSize, theme.Muted)
+	sty := style(labelSize, Muted)
 	sty.XAlign = text.XRight
 	c.FillText(sty, vg.Point{X: c.Max.X, Y: c.Max.Y - 8}, axisLabel(h.Label, true))
 	colours := newPlot(false, false)
@@ -156,8 +155,8 @@ func short(v float64) string {
 	return label(v)
 }
 
-// data are the values, the first row last.
-func (h HeatMap) data() Table {
+// Data are the values, the first row last.
+func (h HeatMap) Data() Table {
 	t := Table{Caption: h.Title + ", " + h.Label, Header: append([]string{h.YLabel + " by " + h.XLabel}, h.Columns...)}
 	if _, ok := h.scale(); !ok {
 		return t

@@ -5,7 +5,6 @@ import (
 	"image"
 	"image/color"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -42,7 +41,7 @@ func (p Pictures) pixels(m Image) vg.Point {
 func (p Pictures) corners(width vg.Length) (corners []vg.Point, all vg.Point) {
 	var at vg.Point
 	if p.Title != "" {
-		at.Y, all = 28, vg.Point{X: 1.1 * style(titleSize, theme.Ink).Width(p.Title), Y: 28}
+		at.Y, all = 28, vg.Point{X: 1.1 * style(titleSize, Ink).Width(p.Title), Y: 28}
 	}
 	for i, m := range p.Images {
 		size := p.pixels(m)
@@ -77,18 +76,18 @@ func (p Pictures) draw(c draw.Canvas) {
 func (p Pictures) image(c draw.Canvas, corner vg.Point, m Image) {
 	size := p.pixels(m)
 	frame := vg.Rectangle{Min: vg.Point{X: corner.X, Y: corner.Y - size.Y}, Max: vg.Point{X: corner.X + size.X, Y: corner.Y}}
-	c.SetLineStyle(draw.LineStyle{Color: theme.Rule, Width: 2}) // half of it is covered
+	c.SetLineStyle(draw.LineStyle{Color: Rule, Width: 2}) // half of it is covered
 	c.Stroke(frame.Path())
 	c.DrawImage(frame, p.coloured(m))
-	sty := style(tickSize, theme.Ink)
+	sty := style(tickSize, Ink)
 	if sty.XAlign = text.XCenter; m.Wrong {
-		sty.Color = theme.Red
+		sty.Color = Red
 	}
 	c.FillText(sty, vg.Point{X: corner.X + size.X/2, Y: frame.Min.Y - caption/2}, m.Text)
 	if m.Mark != "" {
-		sty := style(20, theme.Red)
+		sty := style(20, Red)
 		box := vg.Rectangle{Min: corner.Sub(vg.Point{Y: 38}), Max: corner.Add(vg.Point{X: sty.Width(m.Mark) + 24})}
-		c.SetColor(theme.Paper)
+		c.SetColor(Paper)
 		c.Fill(box.Path())
 		c.FillText(sty, vg.Point{X: box.Min.X + 12, Y: box.Min.Y + 19}, m.Mark)
 	}
@@ -117,8 +116,8 @@ func (p Pictures) coloured(m Image) image.Image {
 	return small
 }
 
-// data are the texts of the images, or their sizes.
-func (p Pictures) data() Table {
+// Data are the texts of the images, or their sizes.
+func (p Pictures) Data() Table {
 	t := Table{Caption: p.Title}
 	for _, m := range p.Images {
 		row := []string{m.Text + m.Mark}

@@ -1,10 +1,11 @@
 package figure
 
 import (
+	"fmt"
 	"image/color"
 	"math"
+	"strings"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/palette"
@@ -12,12 +13,51 @@ import (
 	"gonum.org/v1/plot/text"
 )
 
+// The colours of pages and figures in light mode, which are those of a PNG too. A page has
+// them as variables of its style sheet, with other values in dark mode.
+var (
+	Paper = RGB(0xffffff)
+	Ink   = RGB(0x1f242b)
+	Muted = RGB(0x5c6570)
+	Rule  = RGB(0xdfe3e8)
+	Blue  = RGB(0x1f6fb4)
+	Amber = RGB(0xd97a06)
+	Red   = RGB(0xc62b2b)
+	Green = RGB(0x2e8b57)
+)
+
+var variables = []struct {
+	name        string
+	light, dark color.RGBA
+}{
+	{"paper", Paper, RGB(0x14181d)}, {"ink", Ink, RGB(0xe4e7eb)}, {"muted", Muted, RGB(0xa3adb8)}, {"rule", Rule, RGB(0x39424d)},
+	{"blue", Blue, RGB(0x6cb2f0)}, {"amber", Amber, RGB(0xf0a83c)}, {"red", Red, RGB(0xf07a7a)}, {"green", Green, RGB(0x63c08d)},
+	{"code", RGB(0xf5f7f9), RGB(0x1d232a)}, {"note", RGB(0xfff6e0), RGB(0x2e2710)}, // the backgrounds of code and notes
+}
+
+// RGB returns a colour by its number, such as 0x1f6fb4.
+func RGB(hex uint32) color.RGBA {
+	return color.RGBA{uint8(hex >> 16), uint8(hex >> 8), uint8(hex), 0xff}
+}
+
+// hex returns a colour as CSS and SVG write it.
+func hex(c color.RGBA) string { return fmt.Sprintf("#%02X%02X%02X", c.R, c.G, c.B) }
+
+// themed replaces the colours, as [hex] writes them, by the variables of the style sheet.
+var themed = func() *strings.Replacer {
+	var pairs []string
+	for _, c := range variables {
+		pairs = append(pairs, hex(c.light), "var(--"+c.name+")")
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
 // The colours of a text on a background that is the same in light and in dark mode.
-var onLight, onDark = theme.RGB(0x16191d), theme.RGB(0xfdfdfd)
+var onLight, onDark = RGB(0x16191d), RGB(0xfdfdfd)
 
 // viridis is the colour map of that name, by five of its colours.
 func viridis() palette.ColorMap {
-	m, err := moreland.NewLuminance([]color.Color{theme.RGB(0x440154), theme.RGB(0x3b528b), theme.RGB(0x21918c), theme.RGB(0x5ec962), theme.RGB(0xfde725)})
+	m, err := moreland.NewLuminance([]color.Color{RGB(0x440154), RGB(0x3b528b), RGB(0x21918c), RGB(0x5ec962), RGB(0xfde725)})
 	if err != nil {
 		return moreland.Kindlmann()
 	}
@@ -36,16 +76,16 @@ var spectrum = func() (list [200]color.RGBA) {
 // Viridis is a colour for t from 0 to 1, from a dark violet to a bright yellow, one of 200.
 func Viridis(t float64) color.RGBA {
 	if t != t {
-		return theme.Paper
+		return Paper
 	}
 	return spectrum[int(min(max(t, 0), 1)*float64(len(spectrum)-1)+.5)]
 }
 
 // Diverging is a colour for t from -1, red, by way of white to 1, blue.
 func Diverging(t float64) color.RGBA {
-	end := theme.Blue
+	end := Blue
 	if t < 0 {
-		end = theme.Red
+		end = Red
 	}
 	part := func(c uint8) uint8 { return uint8(255.5 - min(math.Abs(t), 1)*float64(255-c)) }
 	return color.RGBA{part(end.R), part(end.G), part(end.B), 0xff}

@@ -17,13 +17,29 @@ type Table struct {
 	Rows    [][]string
 }
 
+// Add adds a row of cells: numbers as [Number] prints them, all else as fmt.Sprint does.
+func (t *Table) Add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		if v, ok := c.(float64); ok {
+			c = Number(v)
+		}
+		row[i] = fmt.Sprint(c)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
 // number matches the beginning of a number, or an empty cell, but not the name of a numbered thing
 // such as 3: shared tile.
 var number = regexp.MustCompile(`^([-+−]?[0-9.]+([^0-9.:]|$)|-$|$)`)
 
 // Numeric reports which columns have numbers only, perhaps with units.
 func (t Table) Numeric() []bool {
-	is := make([]bool, t.Columns())
+	columns := len(t.Header)
+	for _, row := range t.Rows {
+		columns = max(columns, len(row))
+	}
+	is := make([]bool, columns)
 	for c := range is {
 		is[c] = len(t.Rows) > 0
 		for _, row := range t.Rows {
@@ -31,14 +47,6 @@ func (t Table) Numeric() []bool {
 		}
 	}
 	return is
-}
-
-func (t Table) Columns() int {
-	n := len(t.Header)
-	for _, row := range t.Rows {
-		n = max(n, len(row))
-	}
-	return n
 }
 
 // words returns the caption of a table and its cells.
@@ -52,7 +60,8 @@ func (t Table) words() string {
 
 // Text returns the table for a terminal.
 func (t Table) Text() string {
-	numeric, width := t.Numeric(), make([]int, t.Columns())
+	numeric := t.Numeric()
+	width := make([]int, len(numeric))
 	rows := append([][]string{t.Header}, t.Rows...)
 	for _, row := range rows {
 		for c, s := range row {

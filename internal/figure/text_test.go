@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/recorder"
@@ -61,7 +60,7 @@ func TestLabel(t *testing.T) {
 // Superscripts are smaller digits above the line, behind their base.
 func TestSuperscripts(t *testing.T) {
 	var c recorder.Canvas
-	sty := style(20, theme.Ink)
+	sty := style(20, Ink)
 	area := draw.NewCanvas(&c, 100, 100)
 	area.FillText(sty, vg.Point{X: 10, Y: 50}, "2⁻⁹ µs")
 	type run struct {

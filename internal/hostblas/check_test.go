@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -131,7 +131,7 @@ func compile(t *testing.T, name, source string) (file string) {
 	}
 	dir := t.TempDir()
 	from, file := filepath.Join(dir, name+".c"), filepath.Join(dir, "lib"+name+".so")
-	must.Write(t, from, source)
+	testutil.Write(t, from, source)
 	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", file, from).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

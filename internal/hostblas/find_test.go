@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
@@ -106,7 +106,7 @@ func TestVariable(t *testing.T) {
 		c := exec.Command(os.Args[0], "-test.run=^TestVariable$")
 		c.Env = append(os.Environ(), "STHENO_PROGRAM=variable", Variable+"="+wish)
 		out, err := c.CombinedOutput()
-		must.Do(t, err)
+		testutil.Do(t, err)
 		if !strings.Contains(string(out), want) { // under the tag cuda Gorgonia prints a line first
 			t.Errorf("%s=%s: got %s\nwant %s", Variable, wish, out, want)
 		}

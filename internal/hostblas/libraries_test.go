@@ -7,7 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostblas/hostblastest"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/internal/test/suite"
 	"github.com/stheno-ml/stheno/kernels"
 )

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 )
 
 // A Case is measured on a GPU.

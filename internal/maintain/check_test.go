@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 var (
@@ -25,10 +25,10 @@ var (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	paths := must.Get[[]string](t)(filepath.Glob(filepath.Join(root, "docs", "*.md")))
+	paths := testutil.Get[[]string](t)(filepath.Glob(filepath.Join(root, "docs", "*.md")))
 	texts := map[string]string{}
 	for _, path := range append(paths, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
-		texts[must.Get[string](t)(filepath.Rel(root, path))] = string(must.Get[[]byte](t)(os.ReadFile(path)))
+		texts[testutil.Get[string](t)(filepath.Rel(root, path))] = string(testutil.Get[[]byte](t)(os.ReadFile(path)))
 	}
 	return texts
 }
@@ -37,7 +37,7 @@ func documents(t *testing.T) map[string]string {
 // test with files that are compiled and run.
 func TestCodeIsTested(t *testing.T) {
 	tested := map[string]bool{"README.md": true} // by TestProgram
-	must.Do(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+	testutil.Do(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2 {
 			return cmp.Or(err, fs.SkipDir)
 		}
@@ -45,7 +45,7 @@ func TestCodeIsTested(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?:Documented\(t, "[./]*|root \+ "/|page += "[./]*)(docs/[\w-]+\.md)"`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?:CheckDocument\(t, "[./]*|root \+ "/|page += "[./]*)(docs/[\w-]+\.md)"`).FindAllStringSubmatch(string(text), -1) {
 			tested[m[1]] = true
 		}
 		return err
@@ -56,7 +56,7 @@ func TestCodeIsTested(t *testing.T) {
 			languages = append(languages, block[1])
 		}
 		if slices.Contains(languages, "go") && !tested[path] {
-			t.Errorf("%s has Go code that no test compares with files that are compiled: call must.Documented", path)
+			t.Errorf("%s has Go code that no test compares with files that are compiled: call testutil.CheckDocument", path)
 		}
 		if path == "README.md" && slices.Index(languages, "go") != len(languages)-2 {
 			t.Errorf("README.md has the blocks %q, want one of Go, and its output", languages)
@@ -71,7 +71,7 @@ func TestCodeIsTested(t *testing.T) {
 
 // The folders of commands in documents are there, and the targets of make.
 func TestCommandsAreThere(t *testing.T) {
-	makefile := string(must.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "Makefile"))))
+	makefile := string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "Makefile"))))
 	commands := 0
 	for path, text := range documents(t) {
 		for _, m := range folders.FindAllStringSubmatch(text, -1) {

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // docs/environment.md names every variable that a source reads by its name, and none that
 // nothing reads.
 func TestEnvironmentIsDocumented(t *testing.T) {
 	root := filepath.Join("..", "..")
-	page := string(must.Get[[]byte](t)(os.ReadFile(filepath.Join(root, "docs", "environment.md"))))
+	page := string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(root, "docs", "environment.md"))))
 	documented := map[string]bool{}
 	for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(page, -1) {
 		documented[name[1]] = true
@@ -27,7 +27,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	// begin in another way.
 	read := regexp.MustCompile(`(?:env\("|\$\{?|[ =]|")(STHENO_[A-Z_]*[A-Z])\b`)
 	used := map[string]string{}
-	must.Do(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	testutil.Do(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -21,14 +21,14 @@ func TestEvidenceIsOfTheseKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changed := OnTag.Changed(must.Get[records.Digests](t)(Tree())); len(changed) > 0 {
+	if changed := OnTag.Changed(testutil.Get[records.Digests](t)(Tree())); len(changed) > 0 {
 		t.Errorf("%s.cu changed since Gorgonia's machine ran on a GPU: run its tests as CONTRIBUTING.md says, and write their digests into OnTag", strings.Join(changed, ".cu, "))
 	}
 	stale, unmeasured := Check(files)
 	if stale != nil {
 		t.Error(stale)
 	}
-	switch required := must.Required("EVIDENCE"); {
+	switch required := testutil.Required("EVIDENCE"); {
 	case required && (unmeasured != nil || len(files) == 0):
 		t.Errorf("STHENO_REQUIRE_EVIDENCE=1, but of %d GPUs: %v", len(files), unmeasured)
 	case unmeasured != nil:
@@ -40,13 +40,13 @@ func TestEvidenceIsOfTheseKernels(t *testing.T) {
 func TestOtherRecords(t *testing.T) {
 	for _, set := range []string{records.Graphs, records.Steps, records.Drawn} {
 		cases := Keys(set)
-		for _, f := range must.Get[[]*records.File](t)(Read(results, set)) {
+		for _, f := range testutil.Get[[]*records.File](t)(Read(results, set)) {
 			path := records.Path(results, set, f.GPU)
 			for _, r := range f.Records {
 				if set != records.Drawn && r.Kind == records.Peer && !slices.Contains(cases, r.Key) {
 					t.Errorf("%s: %s times %v, which is no case", path, r.By, r.Key)
 				}
-				if set == records.Drawn && must.Required("EVIDENCE") && len(r.Kernels.Changed(f.Tree)) > 0 {
+				if set == records.Drawn && testutil.Required("EVIDENCE") && len(r.Kernels.Changed(f.Tree)) > 0 {
 					t.Errorf("%s: %v was timed with other kernels of %s.cu: run PARTS=random bench/gpu-run.sh", path, r.Key, strings.Join(r.Kernels.Changed(f.Tree), ".cu, "))
 				}
 			}
@@ -135,7 +135,7 @@ func changed(d records.Digests, source, digest string) records.Digests {
 }
 
 func TestEvidenceCheck(t *testing.T) {
-	tree := must.Get[records.Digests](t)(Tree())
+	tree := testutil.Get[records.Digests](t)(Tree())
 	var some int // a suite that is one of several parts
 	for i, s := range recorded(t).Records {
 		if strings.HasPrefix(s.Suite(), "racecheck MatMul 2/") {

@@ -2,7 +2,6 @@ package maintain
 
 import (
 	"encoding/json"
-	"html"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // rounding is how far two prints of one time may be apart, as a share: three digits are printed.
@@ -58,7 +57,7 @@ func (f figures) disagreeing() map[string][]place {
 // name, a size or a case and, if typed, an element type, the time in the given column.
 func (f figures) table(t *testing.T, page, marker, kind string, typed bool, column int) {
 	t.Helper()
-	_, text, _ := strings.Cut(string(must.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
+	_, text, _ := strings.Cut(string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
 	text, _, found := strings.Cut(text, "<!-- "+marker+":end -->")
 	rows := 0
 	for line := range strings.Lines(text) {
@@ -81,28 +80,7 @@ func (f figures) table(t *testing.T, page, marker, kind string, typed bool, colu
 	}
 }
 
-var (
-	printed  = regexp.MustCompile(`^[\d.]+ [mu]s$`)
-	noted    = regexp.MustCompile(`<code>([^<]+)</code> ([^<(]+?) (float32|float64|u8)( by [^<(]+?)? ([\d.]+ (?:µs|ms)) \(\d{4}-\d\d-\d\d\)`)
-	powers   = strings.NewReplacer("⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4", "⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9")
-	exponent = regexp.MustCompile(`[⁰¹²³⁴⁵⁶⁷⁸⁹]+`)
-)
-
-// gallery reads, from the note at the end of a page, the times that it has in common with other
-// documents, and returns how many there are.
-func (f figures) gallery(t *testing.T, page string) int {
-	t.Helper()
-	text := html.UnescapeString(string(must.Get[[]byte](t)(os.ReadFile(page))))
-	_, note, _ := strings.Cut(text, "These times are medians of the benchmarks' runs")
-	note, _, _ = strings.Cut(note, "</p>")
-	note = exponent.ReplaceAllStringFunc(note, func(s string) string { return "^" + powers.Replace(s) })
-	all := noted.FindAllStringSubmatch(note, -1)
-	for _, m := range all {
-		what := "case " + m[1] + " " + m[2] + " " + m[3] + m[4]
-		f.add(t, what, page, m[5])
-	}
-	return len(all)
-}
+var printed = regexp.MustCompile(`^[\d.]+ [mu]s$`)
 
 // own are figures of notebooks that are cases of the benchmarks, by what their keys look like. A
 // record must have none of them.
@@ -122,7 +100,7 @@ func (f figures) record(t *testing.T, path string) {
 	var record struct {
 		Figures map[string]struct{ Value float64 }
 	}
-	must.Do(t, json.Unmarshal(must.Get[[]byte](t)(os.ReadFile(path)), &record))
+	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile(path)), &record))
 	for _, o := range own {
 		if filepath.Base(filepath.Dir(path)) != o.notebook {
 			continue
@@ -136,46 +114,34 @@ func (f figures) record(t *testing.T, path string) {
 	}
 }
 
-// README, documents, pages of the gallery and records of notebooks have one time for one case.
+// README, documents and records of notebooks have one time for one case. The pages of notebooks take
+// theirs from bench/results, and TestGallery finds them in these documents.
 func TestFiguresAgree(t *testing.T) {
 	f := figures{}
-	f.table(t, "README.md", "speed", "case", true, 4)
+	f.table(t, "docs/speed.md", "speed", "case", true, 4)
 	f.peers(t)
 	f.table(t, "docs/graphs.md", "graphs", "case", false, 4)
 	f.table(t, "README.md", "steps", "step", false, 3)
 	f.table(t, "docs/training.md", "steps", "step", false, 4)
 	f.table(t, "docs/precision.md", "precision", "step", false, 3)
-	pages := must.Get[[]string](t)(filepath.Glob("../../docs/gallery/*.html"))
-	shared := 0
-	for _, page := range pages {
-		shared += f.gallery(t, page)
-	}
-	if shared < 8 {
-		t.Errorf("%d pages name %d times of the benchmarks, want 8 at least", len(pages), shared)
-	}
-	for _, path := range must.Get[[]string](t)(filepath.Glob("../../examples/*/recorded.json")) {
+	for _, path := range testutil.Get[[]string](t)(filepath.Glob("../../examples/*/recorded.json")) {
 		f.record(t, path)
 	}
 	for what, places := range f.disagreeing() {
-		t.Errorf("%s has other times in other places (run `make readme gallery`): %v", what, places)
-	}
-	for what, places := range f {
-		if len(places) == 1 && strings.HasPrefix(places[0].where, "../../docs/gallery") {
-			t.Errorf("%s names the time of %s, which no document has (run `make gallery`)", places[0].where, what)
-		}
+		t.Errorf("%s has other times in other places (run `make readme`): %v", what, places)
 	}
 }
 
-// peers adds the times of cuBLAS in the README's table of ops.
+// peers adds the times of cuBLAS in the table of ops.
 func (f figures) peers(t *testing.T) {
 	t.Helper()
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\| (\\w+) \\|.* (cuBLAS) [^|]*, ([\\d.]+ [mu]s) \\|")
-	all := rows.FindAllStringSubmatch(readme(t), -1)
+	all := rows.FindAllStringSubmatch(string(testutil.Get[[]byte](t)(os.ReadFile("../../docs/speed.md"))), -1)
 	for _, m := range all {
-		f.add(t, "case "+m[1]+" "+m[2]+" "+m[3]+" by "+m[4], "README.md", m[5])
+		f.add(t, "case "+m[1]+" "+m[2]+" "+m[3]+" by "+m[4], "docs/speed.md", m[5])
 	}
 	if len(all) == 0 {
-		t.Error("README.md has no time of cuBLAS")
+		t.Error("docs/speed.md has no time of cuBLAS")
 	}
 }
 

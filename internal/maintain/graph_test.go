@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"gorgonia.org/gorgonia"
 )
 

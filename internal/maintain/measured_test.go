@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 var (
@@ -19,9 +19,9 @@ var (
 // text repeats one, the two differ after the next run. Pages that a run writes whole are left out.
 func TestMeasurementsAreGenerated(t *testing.T) {
 	root := filepath.Join("..", "..")
-	pages := must.Get[[]string](t)(filepath.Glob(filepath.Join(root, "docs", "*.md")))
+	pages := testutil.Get[[]string](t)(filepath.Glob(filepath.Join(root, "docs", "*.md")))
 	for _, path := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
-		text := string(must.Get[[]byte](t)(os.ReadFile(path)))
+		text := string(testutil.Get[[]byte](t)(os.ReadFile(path)))
 		for _, line := range strings.Split(generated.ReplaceAllString(text, ""), "\n") {
 			if found := measured.FindString(line); found != "" {
 				t.Errorf("%s has the measurement %q outside of a generated table: %s", path, found, line)

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // A wrong output of a drawn case is an error.
 func TestDrawnCaseIsChecked(t *testing.T) {
-	drawn := must.Get[[]opspec.Drawn](t)(opspec.Draw(9, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()[:1]))
+	drawn := testutil.Get[[]opspec.Drawn](t)(opspec.Draw(9, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()[:1]))
 	first := slices.IndexFunc(drawn, func(d opspec.Drawn) bool { return d.Op == "Add" && d.Dtype == "f32" })
 	d := Drawn(drawn)[first].(Op)
 	block := NewBlock(1, 100_003)

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/stheno-ml/stheno/internal/coverage"
+	"github.com/stheno-ml/stheno/internal/maintain/coverage"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 )
 
 // A Table is a part of a page that is made of the records of a set.
@@ -20,7 +20,7 @@ type Table struct {
 
 // Tables are all of them.
 var Tables = []Table{
-	{"README.md", "speed", records.Ops, records.Speed},
+	{"docs/speed.md", "speed", records.Ops, records.Speed},
 	{"README.md", "steps", records.Steps, records.StepSpeed},
 	{"docs/graphs.md", "graphs", records.Graphs, records.GraphTimes},
 	{"docs/training.md", "steps", records.Steps, records.StepTimes},
@@ -74,7 +74,7 @@ func Pages(root string) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	for _, t := range [][3]string{{"README.md", "ops", opTable()}, {"README.md", "coverage", coverage.Summary(rows)}, {"docs/gorgonia-ops.md", "coverage", coverage.Table(rows)}} {
+	for _, t := range [][3]string{{"README.md", "ops", opTable()}, {"docs/gorgonia-ops.md", "coverage", coverage.Table(rows)}} {
 		if err := put(t[0], t[1], t[2]); err != nil {
 			return nil, err
 		}

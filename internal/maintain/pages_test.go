@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 func readme(t *testing.T) string {
@@ -23,20 +23,20 @@ func readme(t *testing.T) string {
 
 // The pages are those that the records, the ops and package coverage make, and so are the plots.
 func TestPagesAreCurrent(t *testing.T) {
-	pages := must.Get[map[string]string](t)(Pages(root))
+	pages := testutil.Get[map[string]string](t)(Pages(root))
 	for page, want := range pages {
-		if text := string(must.Get[[]byte](t)(os.ReadFile(filepath.Join(root, page)))); text != want {
+		if text := string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(root, page)))); text != want {
 			t.Errorf("%s: a table differs from the one that is made of the records and the ops: run `make readme`", page)
 		}
 	}
-	if len(pages) != 6 {
-		t.Errorf("%d pages, want 6", len(pages))
+	if len(pages) != 7 {
+		t.Errorf("%d pages, want 7", len(pages))
 	}
 	plots := t.TempDir()
-	must.Do(t, PlotDrawn(plots, filepath.Join(root, "bench/results")))
-	drawn := must.Get[[]os.DirEntry](t)(os.ReadDir(plots))
+	testutil.Do(t, PlotDrawn(plots, filepath.Join(root, "bench/results")))
+	drawn := testutil.Get[[]os.DirEntry](t)(os.ReadDir(plots))
 	for _, plot := range drawn {
-		got, want := must.Get[[]byte](t)(os.ReadFile(filepath.Join(plots, plot.Name()))), must.Get[[]byte](t)(os.ReadFile(filepath.Join(root, "docs", plot.Name())))
+		got, want := testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(plots, plot.Name()))), testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(root, "docs", plot.Name())))
 		if string(got) != string(want) {
 			t.Errorf("docs/%s is not the plot of its record: run `make readme`", plot.Name())
 		}

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The scripts that time other libraries know every op, every expression, and every program of a graph or a step, by how its name begins.
 func TestPeersKnowEveryCase(t *testing.T) {
 	entries := func(scripts ...string) (names []string) {
 		for _, script := range scripts {
-			text := string(must.Get[[]byte](t)(os.ReadFile(filepath.Join(root, "bench", script))))
+			text := string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(root, "bench", script))))
 			for _, m := range regexp.MustCompile(`"([^"]+)": `).FindAllStringSubmatch(text, -1) {
 				names = append(names, m[1])
 			}
@@ -25,7 +25,7 @@ func TestPeersKnowEveryCase(t *testing.T) {
 		return names
 	}
 	known := entries("op_peers.py")
-	drawn := must.Get[[]opspec.Drawn](t)(opspec.Draw(1200, 1, opspec.Limits{Least: 1e3, Most: 1e9, Flops: 1e12}, opspec.All()))
+	drawn := testutil.Get[[]opspec.Drawn](t)(opspec.Draw(1200, 1, opspec.Limits{Least: 1e3, Most: 1e9, Flops: 1e12}, opspec.All()))
 	words := map[string]bool{}
 	for _, c := range slices.Concat(Cases(records.Ops), Drawn(drawn)) {
 		d := c.Describe().(opspec.Description)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // PlotRatios draws the drawn cases of a file that have a peer.
@@ -64,14 +63,14 @@ func flops(p records.Point) float64 { return p.Here.Values["flops"] }
 // series returns points over their times in microseconds, and a line of roof units a
 // microsecond.
 func series(points []records.Point, y func(records.Point) float64, here, elsewhere string, roof float64, name string) []figure.Series {
-	ours, theirs := figure.Series{Name: here, Colour: theme.Blue, Dots: true}, figure.Series{Name: elsewhere, Colour: theme.Amber, Dots: true}
+	ours, theirs := figure.Series{Name: here, Colour: figure.Blue, Dots: true}, figure.Series{Name: elsewhere, Colour: figure.Amber, Dots: true}
 	low, high := y(points[0]), y(points[0])
 	for _, p := range points {
 		ours.X, ours.Y = append(ours.X, p.Here.Us), append(ours.Y, y(p))
 		theirs.X, theirs.Y = append(theirs.X, p.Peer.Us), append(theirs.Y, y(p))
 		low, high = min(low, y(p)), max(high, y(p))
 	}
-	line := figure.Series{Name: name, Colour: theme.Ink, X: []float64{low / roof, high / roof}, Y: []float64{low, high}}
+	line := figure.Series{Name: name, Colour: figure.Ink, X: []float64{low / roof, high / roof}, Y: []float64{low, high}}
 	return []figure.Series{line, theirs, ours}
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // points has n cases of two ops with a time in another library; those of Sum have the ratios n to 1.
@@ -34,8 +34,8 @@ func points(n int) []records.Point {
 func TestPlot(t *testing.T) {
 	dir := t.TempDir()
 	svg, bitmap := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.png")
-	must.Do(t, plot(svg, "40 shapes", "Stheno", "others", points(20), 1000))
-	text := string(must.Get[[]byte](t)(os.ReadFile(svg)))
+	testutil.Do(t, plot(svg, "40 shapes", "Stheno", "others", points(20), 1000))
+	text := string(testutil.Get[[]byte](t)(os.ReadFile(svg)))
 	for d := xml.NewDecoder(strings.NewReader(text)); ; {
 		if _, err := d.Token(); err == io.EOF {
 			break
@@ -52,8 +52,8 @@ func TestPlot(t *testing.T) {
 	if n := strings.Count(text, "fill:#1F6FB4"); n < 40 {
 		t.Errorf("%d marks of Stheno's, want 40 and those of the legends", n)
 	}
-	must.Do(t, plot(bitmap, "40 shapes", "Stheno", "others", points(20), 1000))
-	picture := must.Get[*os.File](t)(os.Open(bitmap))
+	testutil.Do(t, plot(bitmap, "40 shapes", "Stheno", "others", points(20), 1000))
+	picture := testutil.Get[*os.File](t)(os.Open(bitmap))
 	defer picture.Close()
 	if img, err := png.Decode(picture); err != nil || img.Bounds().Dx() != 1904 {
 		t.Errorf("the picture: %v, want one 1904 pixels wide", err)
@@ -63,5 +63,5 @@ func TestPlot(t *testing.T) {
 			t.Errorf("%s of %d points: no error", path, len(points))
 		}
 	}
-	must.Do(t, plot(svg, "one", "Stheno", "others", points(1), 1))
+	testutil.Do(t, plot(svg, "one", "Stheno", "others", points(1), 1))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // Product is C = A B of M x K and K x N elements of float32, whose errors against float64 are compared with those of another
@@ -57,7 +58,7 @@ func (p Product) Measure(on Bench) ([]records.Record, error) {
 	var list []records.Record
 	var computed [][]float32
 	for i, dev := range []kernels.Device{on.Device.Device, fma} {
-		plan := kernels.MatMul(dev, kernels.Float32, 1, p.M, p.N, p.K, false, false)
+		plan := gemm.MatMul(dev, kernels.Float32, 1, p.M, p.N, p.K, false, false)
 		out := make([]float32, p.M*p.N)
 		if err := bench.Run(on.Device.Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)); err != nil {
 			return nil, err
@@ -118,7 +119,7 @@ func (special) Describe() any { return nil }
 // Measure implements [Case].
 func (s special) Measure(on Bench) ([]records.Record, error) {
 	a, b := matrix(s.kind, 1, s.side, s.side), matrix("signed", 2, s.side, s.side)
-	plan := kernels.MatMul(on.Device.Device, kernels.Float32, 1, s.side, s.side, s.side, false, false)
+	plan := gemm.MatMul(on.Device.Device, kernels.Float32, 1, s.side, s.side, s.side, false, false)
 	digests, err := plan.Digests()
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -78,11 +78,11 @@ func TestMatrices(t *testing.T) {
 // The operands for another library are files of the very elements, named in the description.
 func TestWriteOperands(t *testing.T) {
 	dir, p := t.TempDir(), Product{Operands: "1/3 of all", A: "spread", B: "signed", M: 3, K: 40, N: 4}
-	must.Do(t, p.WriteOperands(dir))
+	testutil.Do(t, p.WriteOperands(dir))
 	a, b := p.matrices()
 	d := p.Describe().(map[string]any)
 	for name, want := range map[string][]float32{"a": a, "b": b} {
-		if got := must.Get[[]byte](t)(os.ReadFile(filepath.Join(dir, d[name].(string)))); !stdbytes.Equal(got, kernels.Bytes(want)) {
+		if got := testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(dir, d[name].(string)))); !stdbytes.Equal(got, kernels.Bytes(want)) {
 			t.Errorf("%v has other elements than %s", d[name], name)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 )
 
@@ -77,8 +77,8 @@ func TestCases(t *testing.T) {
 			}
 			names[name] = true
 			var d struct{ Op, Case, Dtype, A string }
-			text := must.Get[[]byte](t)(json.Marshal(c.Describe()))
-			must.Do(t, json.Unmarshal(text, &d))
+			text := testutil.Get[[]byte](t)(json.Marshal(c.Describe()))
+			testutil.Do(t, json.Unmarshal(text, &d))
 			if got := (records.Key{Op: d.Op, Case: d.Case, Dtype: d.Dtype}); got != c.Key() && set != records.Products {
 				t.Errorf("%s is described as %s", name, text)
 			}

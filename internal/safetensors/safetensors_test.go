@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"pgregory.net/rapid"
 )
 
@@ -51,7 +51,7 @@ func differ(f *File, tensors []Tensor) error {
 // Tensors are read as they were written, and are aligned in the file.
 func TestRoundTrip(t *testing.T) {
 	dtypes := slices.Sorted(maps.Keys(dtypeBits))
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		var tensors []Tensor
 		for _, name := range rapid.SliceOfDistinct(rapid.StringN(1, 8, -1), rapid.ID[string]).Draw(t, "names") {
 			x := Tensor{Name: name, Dtype: rapid.SampledFrom(dtypes).Draw(t, "dtype"), Shape: rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(t, "shape")}
@@ -84,7 +84,7 @@ func TestRoundTrip(t *testing.T) {
 func TestOpenBadFiles(t *testing.T) {
 	const a = `"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}`
 	whole := file("{"+a+"}", 8)
-	must.Get[*File](t)(open(whole))
+	testutil.Get[*File](t)(open(whole))
 	for _, c := range []struct {
 		want string
 		b    []byte
@@ -159,7 +159,7 @@ func TestWriteBadTensors(t *testing.T) {
 	if err := Write(&bytes.Buffer{}, map[string]string{"a": "\xff"}, nil); err == nil {
 		t.Error("metadata that is not UTF-8 is no error")
 	}
-	f := must.Get[*File](t)(rewritten(nil, []Tensor{x}))
+	f := testutil.Get[*File](t)(rewritten(nil, []Tensor{x}))
 	if err := f.Read(f.Find("a"), make([]byte, 4)); err == nil {
 		t.Error("too little memory is no error")
 	}
@@ -179,13 +179,13 @@ func FuzzOpen(f *testing.F) {
 		for i := range got.Tensors {
 			x := &got.Tensors[i]
 			x.Data = make([]byte, x.end-x.begin)
-			must.Do(t, got.Read(x, x.Data))
+			testutil.Do(t, got.Read(x, x.Data))
 			if x.Name == "" { // which the format allows, and Write does not
 				return
 			}
 		}
-		again := must.Get[*File](t)(rewritten(got.Metadata, got.Tensors))
-		must.Do(t, differ(again, got.Tensors))
+		again := testutil.Get[*File](t)(rewritten(got.Metadata, got.Tensors))
+		testutil.Do(t, differ(again, got.Tensors))
 		if len(got.Metadata) > 0 && !reflect.DeepEqual(again.Metadata, got.Metadata) {
 			t.Fatalf("got the metadata %q, want %q", again.Metadata, got.Metadata)
 		}

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostmem"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -116,7 +117,7 @@ func reorderElements[T any](t *tensor.Dense, rowMajor, own []T, back bool) {
 // Memory returns the memory of a value of one of the kernels' types: that of its elements in any
 // order, and what is between them.
 func Memory(v gorgonia.Value) ([]byte, error) {
-	if safely.IsNil(v) {
+	if guard.IsNil(v) {
 		return nil, errors.New("no value")
 	}
 	switch v := v.(type) {
@@ -221,7 +222,7 @@ func Compact(v gorgonia.Value) gorgonia.Value {
 
 // Clone is gorgonia.CloneValue, with an error where that panics.
 func Clone(v gorgonia.Value) (c gorgonia.Value, err error) {
-	err = safely.Call("a copy of the value", func() (err error) { c, err = gorgonia.CloneValue(v); return err })
+	err = guard.Recover("a copy of the value", func() (err error) { c, err = gorgonia.CloneValue(v); return err })
 	return c, err
 }
 
@@ -329,9 +330,9 @@ func firstNotFinite[T float32 | float64](elements []T, nan, inf bool) (what stri
 
 // View returns, as a value of the given shape, the elements of v, which is in row-major order, at
 // offset + sum of i[k] strides[k], all counted in elements. Elements outside of bounds are 0, as in
-// [kernels.View]. The result shares the memory of v if its elements lie in row-major order there,
+// [codegen.View]. The result shares the memory of v if its elements lie in row-major order there,
 // and is a copy otherwise.
-func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds kernels.Bounds) (gorgonia.Value, error) {
+func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds codegen.Bounds) (gorgonia.Value, error) {
 	dt, ok := Dtype(v.Dtype())
 	if !ok {
 		return nil, fmt.Errorf("a view of %v: want one of %v", v.Dtype(), types)
@@ -391,7 +392,7 @@ func dense(shape tensor.Shape, backing any) *tensor.Dense {
 
 // Gather copies elements of size bytes from a view of base into row-major order, with zeros for
 // those outside of the bounds.
-func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64, bounds kernels.Bounds) {
+func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64, bounds codegen.Bounds) {
 	var walk func(axis int, at int64, outside bool)
 	walk = func(axis int, at int64, outside bool) {
 		if axis == len(shape) {
@@ -475,7 +476,7 @@ func fresh[T element, S any, P interface {
 // Own returns the memory of a value that may be written in place: a scalar or a contiguous tensor
 // of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
-	if safely.IsNil(v) || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
+	if guard.IsNil(v) || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false
 	}
 	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {

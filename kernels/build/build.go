@@ -10,20 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/toolkit"
+	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
 // A builder compiles the sources in dir into images in out.
 type builder struct {
-	dir, out, toolkit, only string
-	all                     bool
-	workers                 int
-	log                     io.Writer // for warnings and progress
-	compile                 func(name, target string, source []byte) (image []byte, log string, err error)
+	dir, headers, out, toolkit, only string
+	all                              bool
+	workers                          int
+	log                              io.Writer // for warnings and progress
+	compile                          func(name, target string, source []byte) (image []byte, log string, err error)
 }
 
 // build brings the images up to date: it compiles the sources that changed since
@@ -84,20 +83,19 @@ func (b *builder) build(verbose bool) error {
 // manifests returns a manifest of the sources as they are, without their images, and the manifest
 // of the existing images, empty if there is none.
 func (b *builder) manifests() (now, old *manifest.Manifest, err error) {
-	paths, err := filepath.Glob(filepath.Join(b.dir, "*.cu")) // in order
+	files, err := manifest.FindFiles(os.DirFS(b.dir))
 	if err != nil {
 		return nil, nil, err
 	}
 	now = &manifest.Manifest{Flags: append(slices.Clone(flags), "ptx: "+ptxArch)}
-	for _, p := range paths {
-		stem := strings.TrimSuffix(filepath.Base(p), ".cu")
+	for _, stem := range files.Stems() {
 		hash, err := manifest.SourceHash(b.read, stem+".cu")
 		if err != nil {
 			return nil, nil, err
 		}
 		now.Sources = append(now.Sources, manifest.Source{Stem: stem, Hash: hash, Images: make([]manifest.Image, len(manifest.Targets))})
 	}
-	if len(paths) == 0 || b.only != "" && find(now, b.only) == nil {
+	if len(now.Sources) == 0 || b.only != "" && find(now, b.only) == nil {
 		return nil, nil, fmt.Errorf("no source %s", filepath.Join(b.dir, cmp.Or(b.only, "*")+".cu"))
 	}
 	old = new(manifest.Manifest)
@@ -114,7 +112,27 @@ func (b *builder) manifests() (now, old *manifest.Manifest, err error) {
 	return now, old, nil
 }
 
-func (b *builder) read(name string) ([]byte, error) { return os.ReadFile(filepath.Join(b.dir, name)) }
+// folders returns the folder of the sources, and that of other headers.
+func (b *builder) folders() []string {
+	if b.headers == "" {
+		return []string{b.dir}
+	}
+	return []string{b.dir, b.headers}
+}
+
+// read returns a source or header by its base name.
+func (b *builder) read(name string) (text []byte, err error) {
+	for _, dir := range b.folders() {
+		files, failed := manifest.FindFiles(os.DirFS(dir))
+		if failed != nil {
+			return nil, failed
+		}
+		if text, err = files.Read(os.DirFS(dir), name); !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+	}
+	return text, err
+}
 
 func (b *builder) write(name string, data []byte) error {
 	if err := os.MkdirAll(b.out, 0o777); err != nil {

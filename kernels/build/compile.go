@@ -34,7 +34,7 @@ func (b *builder) startCompiler(name, target string, source []byte) (image []byt
 		return nil, "", err
 	}
 	var out, said bytes.Buffer
-	c := exec.Command(self, "-toolkit", b.toolkit, "-dir", b.dir, "compile", name, target)
+	c := exec.Command(self, "-toolkit", b.toolkit, "-dir", b.dir, "-headers", b.headers, "compile", name, target)
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(source), &out, &said
 	if err := c.Run(); err != nil {
 		return nil, said.String(), fmt.Errorf("%s for %s: %w", name, target, err)
@@ -44,12 +44,12 @@ func (b *builder) startCompiler(name, target string, source []byte) (image []byt
 
 // compileInput is that process: it compiles standard input for a target and
 // writes the image to standard output, the log to standard error.
-func compileInput(toolkit, dir, name, target string) error {
+func (b *builder) compileInput(name, target string) error {
 	source, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err
 	}
-	c, err := openCompiler(toolkit)
+	c, err := openCompiler(b.toolkit)
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,18 @@ func compileInput(toolkit, dir, name, target string) error {
 	if target == manifest.PTX {
 		arch = ptxArch
 	}
-	options := append([]string{"--gpu-architecture=" + arch, "-I" + dir}, flags...)
+	options := append([]string{"--gpu-architecture=" + arch}, flags...)
+	for _, dir := range b.folders() {
+		files, err := manifest.FindFiles(os.DirFS(dir))
+		if err != nil {
+			return err
+		}
+		for _, folder := range files.Folders() {
+			options = append(options, "-I"+filepath.Join(dir, folder))
+		}
+	}
 	for _, part := range []string{"cuda_runtime", "cuda_nvcc", "cuda_cccl"} {
-		options = append(options, "-I"+filepath.Join(toolkit, "nvidia", part, "include"))
+		options = append(options, "-I"+filepath.Join(b.toolkit, "nvidia", part, "include"))
 	}
 	image, log, err := c.compile(name, string(source), options, target == manifest.PTX)
 	fmt.Fprintln(os.Stderr, log)

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -28,7 +28,7 @@ func fakePython(t *testing.T, status string) (arguments func() string) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "arguments")
-	must.Do(t, os.WriteFile(filepath.Join(dir, "python3"), []byte("#!/bin/sh\necho \"$@\" >> "+file+"\necho a word of pip\nexit "+status+"\n"), 0o777))
+	testutil.Do(t, os.WriteFile(filepath.Join(dir, "python3"), []byte("#!/bin/sh\necho \"$@\" >> "+file+"\necho a word of pip\nexit "+status+"\n"), 0o777))
 	t.Setenv("PATH", dir)
 	return func() string {
 		text, _ := os.ReadFile(file) // there is none before the first run
@@ -41,19 +41,19 @@ func TestFetch(t *testing.T) {
 	arguments := fakePython(t, "0")
 	toolkit := t.TempDir()
 	for range 2 {
-		must.Do(t, fetch(toolkit, new(bytes.Buffer)))
+		testutil.Do(t, fetch(toolkit, new(bytes.Buffer)))
 		want := "-m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target " + toolkit + " " + strings.Join(wheels, " ") + "\n"
 		if got := arguments(); got != want {
 			t.Errorf("python3 got %q, want %q", got, want)
 		}
 	}
 	put(t, filepath.Join(toolkit, "versions"), "others")
-	must.Do(t, fetch(toolkit, new(bytes.Buffer)))
+	testutil.Do(t, fetch(toolkit, new(bytes.Buffer)))
 	if n := strings.Count(arguments(), "\n"); n != 2 {
 		t.Errorf("python3 ran %d times, want twice: there were other versions", n)
 	}
 	_, m, err := (&builder{dir: "..", out: "../images"}).manifests()
-	must.Do(t, err)
+	testutil.Do(t, err)
 	if want := "nvidia-cuda-nvrtc-cu12==" + strings.TrimPrefix(m.Compiler, "NVRTC "); wheels[0] != want {
 		t.Errorf("the wheel %s is fetched, want %s, which compiled the images", wheels[0], want)
 	}
@@ -90,10 +90,10 @@ func wheelOf(t *testing.T, name, version, file string) []byte {
 		{info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 		{info + "RECORD", ""},
 	} {
-		w := must.Get[io.Writer](t)(z.Create(f[0]))
-		must.Get[int](t)(w.Write([]byte(f[1])))
+		w := testutil.Get[io.Writer](t)(z.Create(f[0]))
+		testutil.Get[int](t)(w.Write([]byte(f[1])))
 	}
-	must.Do(t, z.Close())
+	testutil.Do(t, z.Close())
 	return packed.Bytes()
 }
 
@@ -104,7 +104,7 @@ func TestFetchFromRegistry(t *testing.T) {
 		t.Skip("the compiler is fetched on Linux alone")
 	}
 	if out, err := exec.Command("python3", "-m", "pip", "--version").CombinedOutput(); err != nil {
-		must.Have(t, "TOOLKIT", fmt.Errorf("no pip: %w: %s", err, out))
+		testutil.SkipUnless(t, "TOOLKIT", fmt.Errorf("no pip: %w: %s", err, out))
 	}
 	var asked atomic.Int32
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

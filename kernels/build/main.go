@@ -1,4 +1,4 @@
-// Command build compiles the CUDA sources of a folder, by default kernels/*.cu, into images with
+// Command build compiles the CUDA sources of a folder, by default kernels and its sub-folders, into images with
 // NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no cgo. It needs Linux and a folder with the
 // compiler in it, which -fetch downloads. The same sources and the same compiler make the same
 // bytes, so that only changed sources are compiled.
@@ -19,6 +19,7 @@ import (
 func main() {
 	b := builder{log: os.Stderr}
 	flag.StringVar(&b.dir, "dir", "kernels", "folder with the sources")
+	flag.StringVar(&b.headers, "headers", "", "another folder whose headers the sources include, such as kernels")
 	flag.StringVar(&b.out, "out", "", "folder for the images, such as an ignored one while tuning; images in the folder of the sources if empty")
 	flag.StringVar(&b.toolkit, "toolkit", ".toolkit", "folder that the toolkit's wheels were unpacked into")
 	flag.StringVar(&b.only, "only", "", "compile the source with this stem, for development")
@@ -39,7 +40,7 @@ func main() {
 	var err error
 	switch args := flag.Args(); {
 	case len(args) == 3 && args[0] == "compile":
-		err = compileInput(b.toolkit, b.dir, args[1], args[2])
+		err = b.compileInput(args[1], args[2])
 	case len(args) > 0:
 		err = command.NoArguments()
 	case b.workers < 1:

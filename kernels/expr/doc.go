@@ -7,7 +7,7 @@
 //
 // Operations are listed in op.go; a new one has its loop in block.go, its derivative in
 // gradient.go, its instructions in instructions.go or, if it takes many, its CUDA body
-// in kernels/math.cu.
+// in kernels/codegen/math.cu.
 //
 // # Semantics
 //

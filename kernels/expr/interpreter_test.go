@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
@@ -54,7 +54,7 @@ func apply(f expr.Func, operands ...[]float64) ([]float64, error) {
 func TestFusedIsUnfused(t *testing.T) {
 	types := []expr.Dtype{expr.Float32, expr.Float64, expr.Float32, expr.Bool, expr.Int32, expr.Uint8, expr.Int64, expr.Int}
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{1, 7, expr.BlockSize + 3}).Draw(t, "n")
 		d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64}).Draw(t, "type")
 		var terms []*exprtest.Term
@@ -93,7 +93,7 @@ func TestFusedIsUnfused(t *testing.T) {
 // Two functions are equal if and only if they are written alike.
 func TestStringIdentifies(t *testing.T) {
 	types := []expr.Dtype{expr.Float32, expr.Float64, expr.Bool}
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		draw := func() expr.Func {
 			d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64}).Draw(t, "type")
 			f, err := exprtest.Func(types, exprtest.Draw(t, types, d, []expr.Op{expr.Neg, expr.Sub, expr.Mul, expr.Select}, rapid.IntRange(0, 4).Draw(t, "size")))

@@ -86,5 +86,5 @@ func (o Op) compares() bool { return o >= Eq && o <= Ge }
 func (o Op) reduces() bool { return o >= RowSum && o <= RowMin }
 
 // transcendental reports whether the operation is a function with a body of
-// kernels/math.cu.
+// kernels/codegen/math.cu.
 func (o Op) transcendental() bool { return o >= Exp && o <= Softplus || o == Pow }

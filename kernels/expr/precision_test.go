@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/internal/precise"
+	"github.com/stheno-ml/stheno/internal/test/bigmath"
 )
 
 // call evaluates a function of elements of one type with its Go body.
@@ -123,7 +123,7 @@ func domain(name string, xs []float64, most float64) []float64 {
 // the true values.
 func precision(t *testing.T, name string, d Dtype, x, y []float64) {
 	t.Helper()
-	truth := precise.Function(name)
+	truth := bigmath.Function(name)
 	var out []float64
 	if y == nil {
 		out = values(t, parse(t, name+"(x)", d, "x"), x)
@@ -136,7 +136,7 @@ func precision(t *testing.T, name string, d Dtype, x, y []float64) {
 		if y != nil {
 			args = append(args, y[i])
 		}
-		if e := precise.Error(out[i], truth(args...), map[Dtype]int{Float32: 24, Float64: 53}[d]); e > worst {
+		if e := bigmath.Error(out[i], truth(args...), map[Dtype]int{Float32: 24, Float64: 53}[d]); e > worst {
 			worst, at = e, i
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Functions holds PTX of the operations that take more than a few instructions, as
-// the compiler made it of kernels/math.cu.
+// the compiler made it of kernels/codegen/math.cu.
 type Functions struct {
 	bodies map[string]body // by entry point, such as "exp_f32"
 	items  []item          // in an order in which they can be declared

@@ -4,17 +4,18 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
-var addSimple = pair("add", "simple", kernels.AddBody[float32], kernels.AddBody[float64])
+var addSimple = pair("add", "simple", basic.AddBody[float32], basic.AddBody[float64])
 
-// Add plans [kernels.Add] by version 1, one thread per element in blocks of 512, or 2,
+// Add plans [basic.Add] by version 1, one thread per element in blocks of 512, or 2,
 // the op's own. It is an error if the device cannot run that many blocks in one launch.
 func Add(dev kernels.Device, dt kernels.Dtype, v int, n int64) (*kernels.Plan, error) {
 	if err := check("add", v, 2); err != nil {
 		return nil, err
 	}
-	p := kernels.Add(dev, dt, n)
+	p := basic.Add(dev, dt, n)
 	if v == 2 || n == 0 {
 		return p, nil
 	}

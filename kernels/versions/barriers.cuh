@@ -1,7 +1,7 @@
 // Barriers of all blocks of a grid, on counters in global memory, in several ways. All blocks must be on the device at once: otherwise
 // those that are wait for ever for the others.
 #pragma once
-#include "../grid_barrier.cuh"
+#include "grid_barrier.cuh"
 
 enum Wait { NONE, BLOCK, WRAP, VOLATILE, ACQUIRE, FLIP };
 

@@ -8,7 +8,7 @@
 // number. (A barrier inside such a branch waits for threads that never come: the
 // block hangs.)
 #pragma once
-#include "../reduce.cuh"
+#include "reduce.cuh"
 
 // naive_sum: thread 0 adds all values, the other threads wait for it. As many
 // steps as there are threads.

@@ -5,7 +5,7 @@
 //               blocks * threads contend for a frequent cell.
 //   2 shared    Each block counts in shared memory and adds its counts to the
 //               grid's at the end: only its own threads contend.
-#include "../histogram.cuh"
+#include "histogram.cuh"
 
 template <typename T> __device__ void histogram_shared(const T* __restrict__ x, count_t* counts, long long n, Range r) {
     clear_table(r.bins);

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
 // HistogramVersions is the number of versions of the histogram; the last one is the
@@ -22,17 +23,17 @@ func histogramOf(variant string) (ks [kernels.Int + 1]*kernels.Kernel) {
 				suffix = kernels.Int32
 			}
 		}
-		ks[dt] = library.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", variant, suffix), kernels.HistogramBody(dt))
+		ks[dt] = library.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", variant, suffix), basic.HistogramBody(dt))
 	}
 	return ks
 }
 
-// Histogram plans [kernels.Histogram] by version 1, which counts in global memory, 2, which
+// Histogram plans [basic.Histogram] by version 1, which counts in global memory, 2, which
 // counts in shared memory, or 3, the op's own. More cells than the shared memory of
 // dev holds are counted in global memory by all versions.
 //
 // The grid is that of a common text, whose sweep over blocks is in examples/04-atomics.
-func Histogram(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins kernels.Bins) (*kernels.Plan, error) {
+func Histogram(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins basic.Bins) (*kernels.Plan, error) {
 	const threads, each = 128, 16 // of a block; blocks for each multiprocessor
 	// No more blocks than there is work for, and enough that no counter of 32 bits
 	// overflows.
@@ -42,11 +43,11 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins kernel
 
 // HistogramGrid is [Histogram] on a grid of the caller's, to see what the grid does:
 // blocks of threads threads (whole warps, at most 1024). Version 3 has its own grid.
-func HistogramGrid(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins kernels.Bins, blocks, threads int) (*kernels.Plan, error) {
+func HistogramGrid(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins basic.Bins, blocks, threads int) (*kernels.Plan, error) {
 	if err := check("histogram", v, HistogramVersions); err != nil {
 		return nil, err
 	}
-	p := kernels.Histogram(dev, dt, n, bins)
+	p := basic.Histogram(dev, dt, n, bins)
 	p.Op = fmt.Sprintf("%s version %d", p.Op, v)
 	if v == 3 || n == 0 {
 		return p, nil

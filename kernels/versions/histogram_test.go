@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
 // Plans ask for no more shared memory than a block has, assign no block more elements
@@ -25,7 +26,7 @@ func TestHistogramPlans(t *testing.T) {
 				for _, bins := range []int{1, 3, 100, 256, 257, 1000, 1024, 4096, 16384, 25000, 50000, 58113, 1 << 20} {
 					for _, n := range []int64{1, 1000, 1 << 30, 1<<40 + 1} {
 						name := fmt.Sprintf("%s: %d of %v into %d by version %d", dev.Name, n, dt, bins, v)
-						p, err := Histogram(dev, dt, v, n, kernels.Bins{N: bins, Lo: 0, Hi: 1})
+						p, err := Histogram(dev, dt, v, n, basic.Bins{N: bins, Lo: 0, Hi: 1})
 						if err != nil {
 							t.Fatalf("%s: %v", name, err)
 						}
@@ -47,13 +48,13 @@ func TestHistogramPlans(t *testing.T) {
 			}
 		}
 	}
-	if p, err := Histogram(devices[0], kernels.Float32, 4, 1, kernels.Bins{N: 1, Lo: 0, Hi: 1}); err == nil {
+	if p, err := Histogram(devices[0], kernels.Float32, 4, 1, basic.Bins{N: 1, Lo: 0, Hi: 1}); err == nil {
 		t.Errorf("version 4 gave %v and no error", p)
 	}
-	if p, err := HistogramGrid(devices[0], kernels.Float32, 0, 1, kernels.Bins{N: 1, Lo: 0, Hi: 1}, 1, 32); err == nil {
+	if p, err := HistogramGrid(devices[0], kernels.Float32, 0, 1, basic.Bins{N: 1, Lo: 0, Hi: 1}, 1, 32); err == nil {
 		t.Errorf("version 0 gave %v and no error", p)
 	}
-	p, err := HistogramGrid(devices[0], kernels.Uint8, 2, 1000, kernels.Bins{N: 128, Lo: 0, Hi: 128}, 77, 96)
+	p, err := HistogramGrid(devices[0], kernels.Uint8, 2, 1000, basic.Bins{N: 128, Lo: 0, Hi: 128}, 77, 96)
 	if err != nil || p.Launches[1].Grid[0] != 77 || p.Launches[1].Block[0] != 96 {
 		t.Errorf("a grid of 77 blocks of 96: %v, %v", p, err)
 	}
@@ -71,7 +72,7 @@ func TestHistogramTypes(t *testing.T) {
 	}
 	run := func(dt kernels.Dtype, in []byte, want []int64) {
 		for v := 1; v <= HistogramVersions; v++ {
-			p, err := Histogram(kernels.HostDevice(), dt, v, int64(len(x)), kernels.Bins{N: 9, Lo: 0, Hi: 9})
+			p, err := Histogram(kernels.HostDevice(), dt, v, int64(len(x)), basic.Bins{N: 9, Lo: 0, Hi: 9})
 			if err != nil {
 				t.Fatal(err)
 			}

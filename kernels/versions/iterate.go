@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
 // Barrier is how all blocks of a grid wait for one another between the half
@@ -62,14 +63,14 @@ func iterateOf[T kernels.Float](dt kernels.Dtype) (k iterateKernels) {
 	return k
 }
 
-// Iterate plans [kernels.Iterate] with a barrier of the caller's choice.
+// Iterate plans [basic.Iterate] with a barrier of the caller's choice.
 func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool, by IterateBy) *kernels.Plan {
-	own := kernels.Iterate(dev, dt, n, steps, transposed)
+	own := basic.Iterate(dev, dt, n, steps, transposed)
 	switch {
 	case n == 0 || by.Barrier == BarrierFastest || by.Barrier == BarrierCluster:
 		return own
 	case by.Barrier == BarrierHeld:
-		return kernels.IterateHeld(dev, dt, n, steps, transposed)
+		return basic.IterateHeld(dev, dt, n, steps, transposed)
 	}
 	if by.Threads == 0 {
 		by.Threads = 128

@@ -17,8 +17,8 @@
 // So a product of N x N matrices loads 2 N^3 / L elements from global memory and
 // 2 N^3 / V from shared memory: the smaller both are against the 2 N^3 operations,
 // the less the units wait. All sum by FMA in the elements' type, in order of l.
-#include "../matmul_tiles.cuh"
-#include "../vector.cuh"
+#include "matmul_tiles.cuh"
+#include "vector.cuh"
 
 // 1. Thread (x, y) of 16 x 16 computes element (y, x) of the tile: the threads of
 // a warp read B side by side and A all alike.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // pieces returns the dynamic shared memory, in bytes, of stages of pieces of s elements
@@ -27,7 +28,7 @@ var (
 const f32, f64 = kernels.Float32, kernels.Float64
 
 // matmuls are versions 1 to 7; the last one is on tensor cores. Those after it are in warpgroups.go.
-var matmuls = [...][2]kernels.TiledMatMul{
+var matmuls = [...][2]gemm.TiledMatMul{
 	{f32: matmul[float32](16, 16, square, 0, "naive_f32"), f64: matmul[float64](16, 16, square, 0, "naive_f64")},
 	{f32: matmul[float32](128, 128, square, 0, "registers_f32"), f64: matmul[float64](64, 64, square, 0, "registers_f64")},
 	{f32: matmul[float32](128, 128, square, 0, "shared_f32"), f64: matmul[float64](64, 64, square, 0, "shared_f64")},
@@ -37,15 +38,15 @@ var matmuls = [...][2]kernels.TiledMatMul{
 	{f32: tensor[float32](kept(f32, 128, 64, 16, 3), "f32"), f64: tensor[float64](kept(f64, 128, 64, 8, 3), "f64")},
 }
 
-func matmul[T kernels.Float](m, n int64, block [3]int, shared int, name string) kernels.TiledMatMul {
-	return kernels.TiledMatMul{M: m, N: n, Block: block, Shared: shared, Kernel: library.Kernel("matmul", "matmul_"+name, kernels.TiledMatMulBody[T])}
+func matmul[T kernels.Float](m, n int64, block [3]int, shared int, name string) gemm.TiledMatMul {
+	return gemm.TiledMatMul{M: m, N: n, Block: block, Shared: shared, Kernel: library.Kernel("matmul", "matmul_"+name, gemm.TiledMatMulBody[T])}
 }
 
-func tensor[T kernels.Float](shared int, name string) kernels.TiledMatMul {
-	return kernels.TiledMatMul{M: 128, N: 64, Block: warps4, Shared: shared, Kernel: library.Kernel("matmul_tensor", "matmul_tensor_"+name, kernels.TiledMatMulBody[T])}
+func tensor[T kernels.Float](shared int, name string) gemm.TiledMatMul {
+	return gemm.TiledMatMul{M: 128, N: 64, Block: warps4, Shared: shared, Kernel: library.Kernel("matmul_tensor", "matmul_tensor_"+name, gemm.TiledMatMulBody[T])}
 }
 
-// MatMul plans [kernels.MatMul] by version 1 to 7, on any device; [WarpgroupMatMul] plans those after them. It is an error if the
+// MatMul plans [gemm.MatMul] by version 1 to 7, on any device; [WarpgroupMatMul] plans those after them. It is an error if the
 // device cannot run that many blocks in one launch.
 func MatMul(dt kernels.Dtype, v int, batch, m, n, k int64, transA, transB bool) (*kernels.Plan, error) {
 	if err := check("matmul", v, len(matmuls)); err != nil {

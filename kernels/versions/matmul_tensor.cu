@@ -14,8 +14,8 @@
 // float64 elements are multiplied as they are. A float32 element is taken apart into
 // two TF32 numbers, and three products make one: see Fragment and accumulate.
 // Devices before sm_80 have no tensor cores for these types and sum by FMA.
-#include "../matmul_tiles.cuh"
-#include "../vector.cuh"
+#include "matmul_tiles.cuh"
+#include "vector.cuh"
 
 #if __CUDA_ARCH__ >= 800
 // mma is c += a b on the tensor cores for 16 x 8 and 8 x 8 elements spread over a

@@ -1,6 +1,6 @@
 // 8. Products of a whole warpgroup: 128 threads compute a tile of 128 x 128. In the versions before, threads load factors from shared memory for
 // each product; wgmma reads them there by itself, so threads have nothing to do but to bring the pieces.
-#include "../async.cuh"
+#include "async.cuh"
 #include "warpgroups.cuh"
 
 // copy brings ROWS rows of 64 elements, n apart, in the order of the swizzle, 16 bytes a thread at a time.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/window"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 )
@@ -31,7 +33,7 @@ func (v Version) Dot(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 // op's own. Versions 2 and 3 count more bins than shared memory holds (58112 on an
 // H100) as version 1 does.
 func (v Version) Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
-	return v.apply("Histogram", func(p planned) ops.Primitive { return histogram{p, kernels.Bins{N: bins, Lo: lo, Hi: hi}} },
+	return v.apply("Histogram", func(p planned) ops.Primitive { return histogram{p, basic.Bins{N: bins, Lo: lo, Hi: hi}} },
 		func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Histogram(in[0], bins, lo, hi) }, x)
 }
 
@@ -63,9 +65,9 @@ func (v Version) Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
 // WindowSum is ops.WindowSum by a numbered version of the kernel. The cost of versions
 // 1 and 2 grows with the radius.
 func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...ops.WindowOption) (*gorgonia.Node, error) {
-	mode := kernels.WindowValid
+	mode := window.WindowValid
 	if len(opts) > 0 && opts[len(opts)-1] == ops.Same() {
-		mode = kernels.WindowSame
+		mode = window.WindowSame
 	}
 	return v.apply("WindowSum", func(p planned) ops.Primitive { return windowSum{p, radius, mode} },
 		func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.WindowSum(in[0], radius, opts...) }, x)
@@ -145,7 +147,7 @@ func (p dot) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
 
 type histogram struct {
 	planned
-	bins kernels.Bins
+	bins basic.Bins
 }
 
 func (p histogram) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
@@ -223,7 +225,7 @@ func (p sum) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
 type windowSum struct {
 	planned
 	radius int
-	mode   kernels.WindowMode
+	mode   window.WindowMode
 }
 
 func (p windowSum) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {

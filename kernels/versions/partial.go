@@ -1,6 +1,9 @@
 package versions
 
-import "github.com/stheno-ml/stheno/kernels"
+import (
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
+)
 
 // A version of a sum or a dot product has a first step, in which each block of a grid adds up its
 // part of the terms, and an ending, which makes one result of the blocks' sums.
@@ -57,7 +60,7 @@ func appendAll(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, v version,
 		parts := int64(l.Blocks())
 		part := p.Workspace(8 * parts)
 		appendStep(p, l, in, part)
-		p.AppendSum(dev, part, kernels.Float64, parts, out, dt)
+		reduce.AppendSum(p, dev, part, kernels.Float64, parts, out, dt)
 	}
 }
 

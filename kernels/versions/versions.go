@@ -9,9 +9,11 @@ package versions
 
 import (
 	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"strings"
+	"path"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -31,16 +33,16 @@ func Digests() map[string]string {
 	return all
 }
 
-// folder is this folder with the headers of package kernels, which sources
-// include as ../x.cuh.
+// folder is this folder with the headers of package kernels.
 type folder struct{ embed.FS }
 
 // ReadFile implements fs.ReadFileFS.
 func (f folder) ReadFile(name string) ([]byte, error) {
-	if header, ok := strings.CutPrefix(name, "../"); ok {
-		return kernels.Builtin().Source(header)
+	text, err := f.FS.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && path.Ext(name) == ".cuh" {
+		return kernels.Builtin().Source(name)
 	}
-	return f.FS.ReadFile(name)
+	return text, err
 }
 
 // pair returns the kernels stem_variant_f32 and _f64 of stem.cu.

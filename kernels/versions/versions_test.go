@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // onHost runs a plan of one output element type.
@@ -84,7 +85,7 @@ func TestVersionErrors(t *testing.T) {
 		"got version 10, want 1": func() (*kernels.Plan, error) { return SumPartials(kernels.Float32, 10, []int{3}) },
 		"add: got version 3":     func() (*kernels.Plan, error) { return Add(kernels.HostDevice(), kernels.Float32, 3, 1) },
 		"got mode Full": func() (*kernels.Plan, error) {
-			return WindowSum(kernels.HostDevice(), kernels.Float32, 1, 1, 3, 1, kernels.WindowFull)
+			return WindowSum(kernels.HostDevice(), kernels.Float32, 1, 1, 3, 1, window.WindowFull)
 		},
 		"got version 4, want 1 t": func() (*kernels.Plan, error) { return Dot(kernels.HostDevice(), kernels.Float32, 4, 3) },
 	} {
@@ -226,10 +227,10 @@ func TestGrid(t *testing.T) {
 		t.Errorf("2^41 elements by one thread each: %v", err)
 	}
 	for v := 1; v <= 2; v++ {
-		if _, err := WindowSum(dev, kernels.Float32, v, 1, 1<<41, 2, kernels.WindowValid); err == nil || !strings.Contains(err.Error(), "blocks") {
+		if _, err := WindowSum(dev, kernels.Float32, v, 1, 1<<41, 2, window.WindowValid); err == nil || !strings.Contains(err.Error(), "blocks") {
 			t.Errorf("2^41 windows by version %d: %v", v, err)
 		}
-		p, err := WindowSum(dev, kernels.Float64, v, 3, 1000, 10000, kernels.WindowSame)
+		p, err := WindowSum(dev, kernels.Float64, v, 3, 1000, 10000, window.WindowSame)
 		if err != nil || p.Launches[0].Shared > 48<<10 || p.Launches[0].Grid[0] > math.MaxInt32 {
 			t.Errorf("wide windows by version %d: %v, %v", v, p, err)
 		}

@@ -4,7 +4,7 @@
 // There a warpgroup, four warps, starts a product of 64 x N x 16 elements (wgmma) that reads both factors from shared memory, and
 // goes on while the tensor cores work; its sums are in registers, N / 2 a thread.
 #pragma once
-#include "../wgmma.cuh"
+#include "wgmma.cuh"
 typedef long long i64;
 
 // Pieces of A and B are 64 terms deep: in BF16 128 bytes, as long as the swizzle, which exchanges the 16-byte parts of each row by the row's number,

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // TiledMatMuls is the number of versions of MatMul for any product on any device. Those after them are products of square matrices in BF16 on the
@@ -94,7 +95,7 @@ func checkWarpgroup(dev kernels.Device, what string, n int64) error {
 
 // roundFirst returns a plan of a product of n x n matrices in BF16 for operands in float32, which it rounds.
 func roundFirst(dev kernels.Device, product *kernels.Plan, n int64) (*kernels.Plan, error) {
-	round, err := kernels.Rounded{Precision: kernels.BF16, Batch: 1, Rows: n, Cols: n}.Plan(dev)
+	round, err := gemm.Rounded{Precision: kernels.BF16, Batch: 1, Rows: n, Cols: n}.Plan(dev)
 	if err != nil {
 		return nil, err
 	}

@@ -4,30 +4,31 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 var (
-	windowSimple = pair("windowsum", "simple", kernels.WindowSumBody[float32], kernels.WindowSumBody[float64])
-	windowShared = pair("windowsum", "shared", kernels.WindowSumBody[float32], kernels.WindowSumBody[float64])
+	windowSimple = pair("windowsum", "simple", window.WindowSumBody[float32], window.WindowSumBody[float64])
+	windowShared = pair("windowsum", "shared", window.WindowSumBody[float32], window.WindowSumBody[float64])
 )
 
-// WindowSum plans [kernels.WindowSum] by version 1, one thread per output, 2, with the
+// WindowSum plans [window.WindowSum] by version 1, one thread per output, 2, with the
 // elements of a block in shared memory, or 3, the op's own. mode is WindowValid or
 // WindowSame. It is an error if the device cannot run that many blocks in one launch.
-func WindowSum(dev kernels.Device, dt kernels.Dtype, v int, rows, n, radius int64, mode kernels.WindowMode) (*kernels.Plan, error) {
+func WindowSum(dev kernels.Device, dt kernels.Dtype, v int, rows, n, radius int64, mode window.WindowMode) (*kernels.Plan, error) {
 	if err := check("window sum", v, 3); err != nil {
 		return nil, err
 	}
-	if mode == kernels.WindowFull {
+	if mode == window.WindowFull {
 		return nil, fmt.Errorf("versions: window sum: got mode %v, want Valid or Same", mode)
 	}
-	p := kernels.WindowSum(dev, dt, rows, n, radius, mode)
+	p := window.WindowSum(dev, dt, rows, n, radius, mode)
 	if v == 3 || p.Out == 0 {
 		return p, nil
 	}
 	p.Launches, p.Scratch = nil, 0
 	outputs, first := mode.Outputs(n, radius), int64(0)
-	if mode == kernels.WindowSame {
+	if mode == window.WindowSame {
 		radius = min(radius, n-1) // wider windows meet no further element
 		first = -radius
 	}

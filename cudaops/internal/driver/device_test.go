@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // openDevice opens device 0. With no device the test is skipped, or fails if
@@ -17,10 +17,10 @@ import (
 func openDevice(t testing.TB) *Context {
 	t.Helper()
 	d, err := Get(0)
-	must.Have(t, "GPU", err)
+	testutil.SkipUnless(t, "GPU", err)
 	c, err := d.Open()
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, c.Close()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, c.Close()) })
 	return c
 }
 
@@ -54,13 +54,13 @@ const scale = `.version 6.0
 func openScale(t testing.TB, c *Context) (*Function, *Stream) {
 	t.Helper()
 	m, err := c.Load([]byte(scale))
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, m.Unload()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, m.Unload()) })
 	f, err := m.Function("scale")
-	must.Do(t, err)
+	testutil.Do(t, err)
 	s, err := c.NewStream()
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, s.Close()) })
+	testutil.Do(t, err)
+	t.Cleanup(func() { testutil.Do(t, s.Close()) })
 	return f, s
 }
 
@@ -72,9 +72,9 @@ func TestDevice(t *testing.T) {
 		t.Errorf("device properties make no sense: %+v", *d)
 	}
 	v, err := Version()
-	must.Do(t, err)
+	testutil.Do(t, err)
 	free, total, err := c.MemInfo()
-	must.Do(t, err)
+	testutil.Do(t, err)
 	if free <= 0 || free > total {
 		t.Errorf("%d bytes free of %d", free, total)
 	}
@@ -85,19 +85,19 @@ func TestMemory(t *testing.T) {
 	c := openDevice(t)
 	for _, n := range []int64{0, 1, 7, 1 << 20} {
 		p, err := c.Alloc(n)
-		must.Do(t, err)
+		testutil.Do(t, err)
 		want, got := bytes.Repeat([]byte{3, 1, 4}, int(n))[:n], make([]byte, n)
-		must.Do(t, c.Upload(p, want))
-		must.Do(t, c.Download(got, p))
+		testutil.Do(t, c.Upload(p, want))
+		testutil.Do(t, c.Download(got, p))
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d bytes came back changed", n)
 		}
-		must.Do(t, c.Memset8(p, 0xa5, n))
-		must.Do(t, c.Download(got, p))
+		testutil.Do(t, c.Memset8(p, 0xa5, n))
+		testutil.Do(t, c.Download(got, p))
 		if bytes.Count(got, []byte{0xa5}) != int(n) {
 			t.Errorf("memset of %d bytes missed some", n)
 		}
-		must.Do(t, c.Free(p))
+		testutil.Do(t, c.Free(p))
 	}
 	if _, err := c.Alloc(1 << 50); !IsOutOfMemory(err) {
 		t.Errorf("allocating 2^50 bytes gives %v", err)
@@ -110,36 +110,36 @@ func TestMemory(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	c := openDevice(t)
 	p, err := c.Alloc(8)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	a := c.Device.Adopt(c.handle)
-	must.Do(t, a.Memset8(p, 1, 8))
-	must.Do(t, a.DefaultStream().Sync())
+	testutil.Do(t, a.Memset8(p, 1, 8))
+	testutil.Do(t, a.DefaultStream().Sync())
 	host := make([]byte, 8)
-	must.Do(t, a.Download(host, p))
+	testutil.Do(t, a.Download(host, p))
 	if host[7] != 1 {
 		t.Errorf("got %v", host)
 	}
 	if !a.OnDevice(p) || a.OnDevice(Ptr(uintptr(unsafe.Pointer(&host[0])))) {
 		t.Errorf("memory of the device is on it: %v, of the host: %v", a.OnDevice(p), a.OnDevice(Ptr(uintptr(unsafe.Pointer(&host[0])))))
 	}
-	must.Do(t, a.Close())
+	testutil.Do(t, a.Close())
 	if err := a.Memset8(p, 1, 8); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	must.Do(t, c.Free(p)) // its own context is still there
+	testutil.Do(t, c.Free(p)) // its own context is still there
 }
 
 func TestLaunch(t *testing.T) {
 	c := openDevice(t)
 	m, err := LoadImage(c, []byte(scale), 9000)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	f, err := m.Function("scale")
-	must.Do(t, err)
-	must.Do(t, f.SetMaxShared(c.Device.SharedOptin))
+	testutil.Do(t, err)
+	testutil.Do(t, f.SetMaxShared(c.Device.SharedOptin))
 	a, err := f.Attributes()
-	must.Do(t, err)
+	testutil.Do(t, err)
 	blocks, err := f.MaxActiveBlocks(256, 0)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	if a.Registers < 1 || a.Local != 0 || a.Shared != 0 || blocks < 1 {
 		t.Errorf("attributes %+v, %d blocks", a, blocks)
 	}
@@ -157,8 +157,8 @@ func TestLaunch(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	must.Do(t, m.Unload())
-	must.Do(t, m.Unload())
+	testutil.Do(t, m.Unload())
+	testutil.Do(t, m.Unload())
 
 	if _, err := c.Load([]byte(strings.Replace(scale, "mul.lo", "mul.up", 1))); err == nil || !strings.Contains(err.Error(), "line") {
 		t.Errorf("broken PTX gives an error without the compiler's words: %v", err)
@@ -235,13 +235,13 @@ func TestGraph(t *testing.T) {
 	f, s := openScale(t, c)
 	const n = 1000
 	p, err := c.Alloc(4 * n)
-	must.Do(t, err)
-	defer func() { must.Do(t, c.Free(p)) }()
+	testutil.Do(t, err)
+	defer func() { testutil.Do(t, c.Free(p)) }()
 	values := make([]uint32, n)
 	for i := range values {
 		values[i] = uint32(i)
 	}
-	must.Do(t, c.Upload(p, raw(values)))
+	testutil.Do(t, c.Upload(p, raw(values)))
 	count, k := uint32(n), uint32(3)
 	g, err := c.Capture(true, func(s *Stream) error {
 		for range 2 {
@@ -253,21 +253,21 @@ func TestGraph(t *testing.T) {
 		k = 5 // arguments are copied while recording
 		return nil
 	})
-	must.Do(t, err)
+	testutil.Do(t, err)
 	for launches, want := range []uint32{1, 9, 81} {
 		if launches > 0 {
-			must.Do(t, s.LaunchGraph(g))
+			testutil.Do(t, s.LaunchGraph(g))
 		}
-		must.Do(t, s.Sync())
-		must.Do(t, c.Download(raw(values), p))
+		testutil.Do(t, s.Sync())
+		testutil.Do(t, c.Download(raw(values), p))
 		for i, v := range values {
 			if v != uint32(i)*want {
 				t.Fatalf("after %d launches element %d is %d, want %d", launches, i, v, uint32(i)*want)
 			}
 		}
 	}
-	must.Do(t, g.Close())
-	must.Do(t, g.Close())
+	testutil.Do(t, g.Close())
+	testutil.Do(t, g.Close())
 	failure := errors.New("no")
 	if _, err := c.Capture(true, func(*Stream) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("a recording that fails gives %v", err)
@@ -275,7 +275,7 @@ func TestGraph(t *testing.T) {
 	if _, err := c.Capture(true, func(s *Stream) error { return s.Sync() }); err == nil {
 		t.Error("a sync was recorded")
 	}
-	must.Do(t, s.Sync())
+	testutil.Do(t, s.Sync())
 }
 
 // With and without programmatic edges, kernels that wait for their dependencies read what the earlier kernels wrote and
@@ -287,16 +287,16 @@ func TestGraphEarly(t *testing.T) {
 	if c.Device.Major >= 9 {
 		text := strings.NewReplacer(".version 6.0", ".version 7.8", "sm_60", "sm_90", "mov.u32 %r1", "griddepcontrol.wait;\n\tmov.u32 %r1").Replace(scale)
 		m, err := c.Load([]byte(text))
-		must.Do(t, err)
-		defer func() { must.Do(t, m.Unload()) }()
+		testutil.Do(t, err)
+		defer func() { testutil.Do(t, m.Unload()) }()
 		follows, err = m.Function("scale")
-		must.Do(t, err)
+		testutil.Do(t, err)
 		follows.WaitsForDependencies = true
 	}
 	const n = 1 << 20
 	p, err := c.Alloc(4 * n)
-	must.Do(t, err)
-	defer func() { must.Do(t, c.Free(p)) }()
+	testutil.Do(t, err)
+	defer func() { testutil.Do(t, c.Free(p)) }()
 	values, k := make([]uint32, n), uint32(3)
 	for _, early := range []bool{true, false} {
 		want := uint32(1)
@@ -315,20 +315,20 @@ func TestGraphEarly(t *testing.T) {
 			}
 			return nil
 		})
-		must.Do(t, err)
+		testutil.Do(t, err)
 		for i := range values {
 			values[i] = uint32(i)
 		}
-		must.Do(t, c.Upload(p, raw(values)))
-		must.Do(t, s.LaunchGraph(g))
-		must.Do(t, s.Sync())
-		must.Do(t, c.Download(raw(values), p))
+		testutil.Do(t, c.Upload(p, raw(values)))
+		testutil.Do(t, s.LaunchGraph(g))
+		testutil.Do(t, s.Sync())
+		testutil.Do(t, c.Download(raw(values), p))
 		for i, v := range values[:n/2] {
 			if v != uint32(i)*want {
 				t.Fatalf("early %v: element %d is %d, want %d", early, i, v, uint32(i)*want)
 			}
 		}
-		must.Do(t, g.Close())
+		testutil.Do(t, g.Close())
 	}
 }
 
@@ -341,24 +341,24 @@ func TestLaunchCooperative(t *testing.T) {
 	}
 	f, s := openScale(t, c)
 	each, err := f.MaxActiveBlocks(256, 0)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	most := uint32(each * c.Device.SMs)
 	values := make([]uint32, 256*most)
 	for i := range values {
 		values[i] = uint32(i)
 	}
 	p, err := c.Alloc(int64(4 * len(values)))
-	must.Do(t, err)
-	defer func() { must.Do(t, c.Free(p)) }()
-	must.Do(t, c.Upload(p, raw(values)))
+	testutil.Do(t, err)
+	defer func() { testutil.Do(t, c.Free(p)) }()
+	testutil.Do(t, c.Upload(p, raw(values)))
 	count, k := uint32(len(values)), uint32(7)
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}
-	must.Do(t, s.LaunchCooperative(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, params))
+	testutil.Do(t, s.LaunchCooperative(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, params))
 	if err := s.LaunchCooperative(f, [3]uint32{most + 1, 1, 1}, [3]uint32{256, 1, 1}, 0, params); err == nil {
 		t.Errorf("%d blocks were launched where %d fit", most+1, most)
 	}
-	must.Do(t, s.Sync())
-	must.Do(t, c.Download(raw(values), p))
+	testutil.Do(t, s.Sync())
+	testutil.Do(t, c.Download(raw(values), p))
 	for i, v := range values {
 		if v != uint32(i)*k {
 			t.Fatalf("element %d is %d, want %d", i, v, uint32(i)*k)
@@ -369,7 +369,7 @@ func TestLaunchCooperative(t *testing.T) {
 func TestClose(t *testing.T) {
 	shared := openDevice(t)
 	c, err := shared.Device.Open()
-	must.Do(t, err)
+	testutil.Do(t, err)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -383,8 +383,8 @@ func TestClose(t *testing.T) {
 		t.Errorf("Alloc on a closed context gives %v", err)
 	}
 	p, err := shared.Alloc(1)
-	must.Do(t, err)
-	must.Do(t, shared.Free(p))
+	testutil.Do(t, err)
+	testutil.Do(t, shared.Free(p))
 }
 
 func BenchmarkLaunchSync(b *testing.B) {
@@ -395,7 +395,7 @@ func BenchmarkLaunchSync(b *testing.B) {
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&n), unsafe.Pointer(&k)}
 	b.ReportAllocs()
 	for b.Loop() {
-		must.Do(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
-		must.Do(b, s.Sync())
+		testutil.Do(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
+		testutil.Do(b, s.Sync())
 	}
 }

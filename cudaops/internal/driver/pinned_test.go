@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // Memory of Go's stays pinned for as long as something refers to a piece of it.
 func TestMakePinned(t *testing.T) {
 	c := openDevice(t)
 	for _, n := range []int64{1, 4096, 5000, 1 << 20} {
-		m := must.Get[[]byte](t)(c.MakePinned(n))
+		m := testutil.Get[[]byte](t)(c.MakePinned(n))
 		if int64(len(m)) != n || !bytes.Equal(m, make([]byte, n)) {
 			t.Fatalf("got %d bytes, want %d zeros", len(m), n)
 		}
@@ -23,17 +23,17 @@ func TestMakePinned(t *testing.T) {
 		for i := range m {
 			m[i] = byte(i)
 		}
-		to := must.Get[Ptr](t)(c.Alloc(n))
-		s := must.Get[*Stream](t)(c.NewStream())
-		must.Do(t, s.UploadPinned(to, m))
-		must.Do(t, s.Sync())
+		to := testutil.Get[Ptr](t)(c.Alloc(n))
+		s := testutil.Get[*Stream](t)(c.NewStream())
+		testutil.Do(t, s.UploadPinned(to, m))
+		testutil.Do(t, s.Sync())
 		got := make([]byte, n)
-		must.Do(t, c.Download(got, to))
+		testutil.Do(t, c.Download(got, to))
 		if !bytes.Equal(got, m) {
 			t.Errorf("%d bytes came to the device as others", n)
 		}
-		must.Do(t, c.Free(to))
-		must.Do(t, s.Close())
+		testutil.Do(t, c.Free(to))
+		testutil.Do(t, s.Close())
 
 		piece, last := m[n/2:n/2+1], byte(n/2)
 		m = nil

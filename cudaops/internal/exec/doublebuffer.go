@@ -367,7 +367,7 @@ func (e *Executable) release(s *bufferSet, started bool) (err error) {
 }
 
 // copyChunks calls f for chunks of n bytes in several goroutines, so that the device copies the first chunks while the
-// host fills later ones. Time to copy a batch of 13 MB to the device (H200, 16 cores, bench/NOTES.md):
+// host fills later ones. Time to copy a batch of 13 MB to the device (H200, 16 cores, bench/notes/engine.md):
 //
 //	goroutines  chunk                            ms
 //	12          256 KB                           0.63

@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/tensor"
 )
 
@@ -29,11 +32,11 @@ func TestStartedEarly(t *testing.T) {
 			early, late := drawGraph(t, seed, false), drawGraph(t, seed, true)
 			for run := range runs {
 				for k, g := range []*drawnGraph{early, late} {
-					must.Do(t, g.launch())
+					testutil.Do(t, g.launch())
 					memory[k] = make([]byte, arenaBytes)
 					if (run+1)%8 == 0 || run+1 == runs {
-						must.Do(t, g.backend.Download(memory[k], Span{0, arenaBytes}))
-						must.Do(t, g.backend.Sync())
+						testutil.Do(t, g.backend.Download(memory[k], Span{0, arenaBytes}))
+						testutil.Do(t, g.backend.Sync())
 					}
 				}
 				if !bytes.Equal(memory[0], memory[1]) {
@@ -58,23 +61,23 @@ type drawnGraph struct {
 // drawGraph returns a random graph that depends only on the seed.
 func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	g, err := OpenGPU(0)
-	must.Have(t, "GPU", err)
-	t.Cleanup(func() { must.Do(t, g.Close()) })
+	testutil.SkipUnless(t, "GPU", err)
+	t.Cleanup(func() { testutil.Do(t, g.Close()) })
 	g.fullEdges = late
-	must.Do(t, g.Alloc(arenaBytes))
+	testutil.Do(t, g.Alloc(arenaBytes))
 	r := rand.New(rand.NewPCG(seed, 1))
 	numbers := make([]float32, arenaBytes/4)
 	for i := range numbers {
 		numbers[i] = r.Float32()
 	}
-	must.Do(t, g.Upload(Span{0, arenaBytes}, kernels.Bytes(numbers)))
-	must.Do(t, g.Sync())
+	testutil.Do(t, g.Upload(Span{0, arenaBytes}, kernels.Bytes(numbers)))
+	testutil.Do(t, g.Sync())
 	var work []Work
 	var o order
 	for len(work) < 40 {
 		for _, d := range drawPlans(t, g.Device(), r) {
 			run, err := g.Bind(d.plan, d.in, []Span{d.out}, d.scratch)
-			must.Do(t, err)
+			testutil.Do(t, err)
 			i := &program.Instr{Out: []*program.Value{valueAt(d.out)}, Scratch: valueAt(d.scratch).Buffer}
 			for _, s := range d.in {
 				i.In = append(i.In, valueAt(s))
@@ -84,7 +87,7 @@ func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	}
 	reduced(work)
 	launch, err := g.Capture(work)
-	must.Do(t, err)
+	testutil.Do(t, err)
 	return &drawnGraph{g, launch}
 }
 
@@ -109,7 +112,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	case 0, 1:
 		return []drawnPlan{drawPlaces(mapOf(t, dev, "(a+b)", int(pick(1, 100, 5000, 1<<17, 1<<18)), "a", "b"), r)}
 	case 2: // a kernel that does not wait by itself
-		add := drawPlaces(kernels.Add(dev, kernels.Float32, pick(100, 1<<16)), r)
+		add := drawPlaces(basic.Add(dev, kernels.Float32, pick(100, 1<<16)), r)
 		return []drawnPlan{add, inPlace(t, dev, add)}
 	case 3:
 		rows := drawPlaces(rowsOf(t, dev, []int{int(pick(1, 16, 128)), int(pick(10, 512, 1000))}), r)
@@ -119,7 +122,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	if r.IntN(10) == 0 {
 		m, n, k = 1024, 1024, 512
 	}
-	product := drawPlaces(kernels.MatMul(dev, kernels.Float32, 1, m, n, k, r.IntN(2) == 0, r.IntN(2) == 0), r)
+	product := drawPlaces(gemm.MatMul(dev, kernels.Float32, 1, m, n, k, r.IntN(2) == 0, r.IntN(2) == 0), r)
 	return []drawnPlan{product, inPlace(t, dev, product)}
 }
 
@@ -153,14 +156,14 @@ func inPlace(t *testing.T, dev kernels.Device, d drawnPlan) drawnPlan {
 // larger ones.
 func mapOf(t *testing.T, dev kernels.Device, sum string, n int, names ...string) *kernels.Plan {
 	part := "(" + sum + "-floor(" + sum + "))"
-	f := must.Get[expr.Func](t)(expr.Parse("3.9*"+part+"*(1-"+part+")", kernels.Float32, names...))
+	f := testutil.Get[expr.Func](t)(expr.Parse("3.9*"+part+"*(1-"+part+")", kernels.Float32, names...))
 	shape := []int{n}
-	return must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, slices.Repeat([]kernels.View{kernels.Dense(shape)}, len(names))...))
+	return testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, slices.Repeat([]codegen.View{codegen.Dense(shape)}, len(names))...))
 }
 
 // rowsOf plans the sum of a number and those of its row.
 func rowsOf(t *testing.T, dev kernels.Device, shape []int) *kernels.Plan {
 	b := expr.NewBuilder(kernels.Float32)
-	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Apply(expr.RowSum, b.Operand(0)))))
-	return must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{1}, []bool{false}, kernels.Dense(shape)))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Apply(expr.RowSum, b.Operand(0)))))
+	return testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, shape, []int{1}, []bool{false}, codegen.Dense(shape)))
 }

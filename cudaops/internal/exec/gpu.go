@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -197,7 +198,7 @@ func (g *GPUBackend) Download(dst []byte, from Span) error {
 
 // copyLimit is the size in bytes of the largest copy between staging memory and the device that a kernel makes. In a graph
 // that starts and ends with a copy of 4 KB, kernels took 2.3 us for both, and the driver's copies 6 to 12 us (H200,
-// bench/NOTES.md). Larger copies use the copy engines, which occupy no SM.
+// bench/notes/engine.md). Larger copies use the copy engines, which occupy no SM.
 const copyLimit = 64 << 10
 
 // smallCopy reports whether a kernel copies between host memory and a device address. The copy must be small and part of a
@@ -237,7 +238,7 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 		return nil, err
 	}
 	shape := []int{int(n / d.Size())}
-	return kernels.Map(dev, identity, shape, kernels.Dense(shape))
+	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
 // Sync implements Backend.

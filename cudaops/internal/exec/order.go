@@ -102,7 +102,7 @@ func (o *order) split(at int64) {
 
 // reduced removes edges that other edges imply (transitive reduction), considering paths through about the last thousand
 // pieces. Each edge of a graph costs time: without the redundant ones a step of 313 launches took 1.21 ms instead of
-// 1.50 (H200, bench/NOTES.md).
+// 1.50 (H200, bench/notes/engine.md).
 func reduced(work []Work) {
 	const words = 16 // bits for 64 predecessors each
 	first := func(k int) int { return max(k/64-words+1, 0) }
@@ -129,7 +129,7 @@ func reduced(work []Work) {
 
 // longestFirst sorts work topologically; among the pieces that could be next it selects the one with the longest chain of
 // dependents. Of several pieces that wait for the same one, the device starts the one recorded first. In this order a step
-// of 13 launches took 49.3 us instead of 50.0 (H200, bench/NOTES.md).
+// of 13 launches took 49.3 us instead of 50.0 (H200, bench/notes/engine.md).
 func longestFirst(work []Work) []Work {
 	height, readers, waits := make([]int, len(work)), make([][]int, len(work)), make([]int, len(work))
 	for i := len(work) - 1; i >= 0; i-- {

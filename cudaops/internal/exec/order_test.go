@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/tensor"
 	"pgregory.net/rapid"
 )
@@ -16,7 +16,7 @@ import (
 // the earlier, perhaps by way of others; and none waits for one that it shares no memory
 // with.
 func TestOrder(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		buffer := func(what string) *program.Buffer {
 			return &program.Buffer{Offset: rapid.Int64Range(0, 40).Draw(t, what), Size: rapid.Int64Range(0, 20).Draw(t, "size")}
 		}
@@ -75,7 +75,7 @@ func share(a, b []*program.Buffer) bool {
 
 // The edges that reduced keeps imply the same dependencies, and within the range that it considers none of them is redundant.
 func TestReduced(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{1, 5, 20, 70, 1500}).Draw(t, "pieces")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		work := make([]Work, n)
@@ -120,7 +120,7 @@ func closure(work []Work) []*big.Int {
 
 // longestFirst preserves the pieces and their dependencies, and always selects a ready piece with the longest chain of dependents.
 func TestLongestFirst(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{0, 1, 5, 20, 70}).Draw(t, "pieces")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		work, called := make([]Work, n), -1

@@ -345,7 +345,7 @@ func copyParallel(dst, src []byte) {
 }
 
 // pieces calls f concurrently for pieces of n bytes, each of at least minPiece bytes. Smaller pieces made runs with a batch
-// of 13 MB a third slower, and two goroutines copied 400 KB in twice the time of one (H200, bench/NOTES.md).
+// of 13 MB a third slower, and two goroutines copied 400 KB in twice the time of one (H200, bench/notes/engine.md).
 func pieces(n int, f func(lo, hi int64)) {
 	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/minPiece, 1))), f)
 }

@@ -90,7 +90,7 @@ func (l *Loader) add(more Loading) {
 // Preload starts to load the images of plans concurrently. The returned function waits for them, and releases the images that no
 // plan bound in the meantime uses. If an image cannot be loaded, Bind returns the error.
 //
-// The eleven images of a training step took 9.5 ms instead of 15.4 to load and bind (H200, 16 cores, bench/NOTES.md).
+// The eleven images of a training step took 9.5 ms instead of 15.4 to load and bind (H200, 16 cores, bench/notes/engine.md).
 func (l *Loader) Preload(plans []*kernels.Plan) (done func() error) {
 	var loading sync.WaitGroup
 	var held []*cached[*module]

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -76,10 +76,11 @@ func binary(c *call) *program.Value {
 }
 
 // oneShape reports whether the operands of an element-wise op of Gorgonia have equal shapes or one is a scalar. Otherwise it
-// sets the node's error.
+// sets the node's error. The operands of a derivative may differ in axes of one element: gorgonia.Grad drops such an axis in
+// the gradient of a repeat, and adds that to gradients with the axis.
 func (c *call) oneShape() bool {
 	a, b := c.in[0].Shape, c.in[1].Shape
-	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
+	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) || internal.IsDerivative(c.node) && slices.Equal(squeezed(a), squeezed(b)) {
 		return true
 	}
 	c.err = fmt.Errorf("got operands of shapes %v and %v, want equal shapes or a scalar", a, b)
@@ -131,7 +132,7 @@ func function(c *call) *program.Value {
 		return nil
 	}
 	var f expr.Func
-	if err := safely.Call("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
+	if err := guard.Recover("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
 		c.err = err
 		return nil
 	}

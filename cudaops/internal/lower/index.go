@@ -8,6 +8,8 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"gorgonia.org/gorgonia"
 )
 
@@ -33,9 +35,9 @@ func (g gathering) String() string {
 // Plan implements kernels.Planner.
 func (g gathering) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if g.adjoint {
-		return kernels.Scatter(dev, g.dtype, g.shape, g.axis, g.count)
+		return basic.Scatter(dev, g.dtype, g.shape, g.axis, g.count)
 	}
-	return kernels.Gather(dev, g.dtype, g.shape, g.axis, g.count)
+	return basic.Gather(dev, g.dtype, g.shape, g.axis, g.count)
 }
 
 // byIndices lowers ByIndices and its gradient, whose inputs are x, the output's gradient and the indices. The kernels skip
@@ -151,7 +153,7 @@ func diagonal(c *call) *program.Value {
 	t.Shape = []int{n, n + 1}
 	column := c.reshaped(c.in[0], []int{n})
 	view := program.View{Offset: column.View.Offset, Strides: []int64{column.View.Strides[0], 0}}
-	padded := c.padded(column, t, view, kernels.Bounds{Axis: 1, To: 1})
+	padded := c.padded(column, t, view, codegen.Bounds{Axis: 1, To: 1})
 	t.Shape = c.Shape
 	return c.alias(padded, t, program.Contiguous(c.Shape))
 }

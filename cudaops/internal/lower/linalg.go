@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // The rules of this file lower Gorgonia's matmuls to Stheno's kernels.
@@ -99,7 +100,7 @@ func (c *call) contract(p contraction) *program.Value {
 		!slices.Equal(squeezed(shape), squeezed(c.Shape)) {
 		return nil
 	}
-	planner := kernels.Product{Dtype: c.Dtype, Batch: kernels.Count(extents(a, batch)), M: kernels.Count(m), N: kernels.Count(n), K: k}
+	planner := gemm.Product{Dtype: c.Dtype, Batch: kernels.Count(extents(a, batch)), M: kernels.Count(m), N: kernels.Count(n), K: k}
 	a, planner.TransA = c.matrices(a, batch, p.freeA, p.sumA)
 	b, planner.TransB = c.matrices(b, batch, p.sumB, p.freeB)
 	return c.emit(program.Kernel{Planner: planner}, c.Type, a, b)

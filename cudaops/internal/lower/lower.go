@@ -256,6 +256,9 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 		if _, err := values.Size(c.Dtype, c.Shape); err != nil {
 			return err
 		}
+		if c.Elements() == 0 {
+			return fmt.Errorf("got shape %v, want at least one element", c.Shape)
+		}
 	}
 	if err := c.checkMode(); err != nil {
 		return err

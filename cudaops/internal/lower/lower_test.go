@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -192,7 +192,7 @@ var loweredOps = []string{
 // Every op of Gorgonia's is lowered, or known to be left to the host.
 func TestEveryOpIsKnown(t *testing.T) {
 	methods := map[string][]string{}
-	for _, file := range must.Sources(t, "gorgonia.org/gorgonia") {
+	for _, file := range testutil.Sources(t, "gorgonia.org/gorgonia") {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
 				receiver := f.Recv.List[0].Type

@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/tensor"
 )
@@ -26,15 +27,15 @@ func (c *call) uniform(d drawer, t program.Type) *program.Value { return c.draw(
 // draw returns random numbers, normal ones or uniform ones.
 func (c *call) draw(d drawer, t program.Type, normal bool) *program.Value {
 	if c.state == nil {
-		c.graph.Random = make([]int64, kernels.RandomState)
-		state := tensor.New(tensor.WithShape(kernels.RandomState), tensor.WithBacking(c.graph.Random))
+		c.graph.Random = make([]int64, codegen.RandomState)
+		state := tensor.New(tensor.WithShape(codegen.RandomState), tensor.WithBacking(c.graph.Random))
 		c.state = c.stateInput(state, kernels.Int64)
 	}
 	if c.drawn[d] == 0 {
 		c.drawn[d] = len(c.drawn) + 1
 	}
 	view := program.Contiguous(t.Shape)
-	view.Stream = kernels.Stream{Number: c.drawn[d], Normal: normal}
+	view.Stream = codegen.Stream{Number: c.drawn[d], Normal: normal}
 	return c.alias(c.state, t, view)
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
-	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/tensor"
 )
@@ -193,13 +193,13 @@ func sliceDiff(c *call) *program.Value {
 		wide.Shape = slices.Insert(slices.Clone(t.Shape), s.Axis+1, s.Step)
 		view := program.View{Offset: part.View.Offset, Strides: slices.Insert(slices.Clone(part.View.Strides), s.Axis+1, 0)}
 		t.Shape[s.Axis] = n * s.Step
-		part = c.reshaped(c.padded(part, wide, view, kernels.Bounds{Axis: s.Axis + 1, To: 1}), t.Shape)
+		part = c.reshaped(c.padded(part, wide, view, codegen.Bounds{Axis: s.Axis + 1, To: 1}), t.Shape)
 	}
-	return c.padded(part, c.Type, part.View, kernels.Bounds{Axis: s.Axis, From: s.Start, To: s.Start + t.Shape[s.Axis]})
+	return c.padded(part, c.Type, part.View, codegen.Bounds{Axis: s.Axis, From: s.Start, To: s.Start + t.Shape[s.Axis]})
 }
 
 // padded returns a zero-padded view of a value, as the bounds describe.
-func (c *call) padded(v *program.Value, t program.Type, view program.View, b kernels.Bounds) *program.Value {
+func (c *call) padded(v *program.Value, t program.Type, view program.View, b codegen.Bounds) *program.Value {
 	if b.From == 0 && b.To == t.Shape[b.Axis] {
 		return c.alias(v, t, view)
 	}

@@ -148,7 +148,7 @@ func (l *lowerer) learn(n *gorgonia.Node) error {
 	}
 	want := typeOf(n)
 	if !want.Numeric || !want.Dtype.IsFloat() || want.Elements() == 0 {
-		return fmt.Errorf("learnable %s: got a %v of shape %v, want elements of float32 or float64", internal.Name(n), n.Type(), n.Shape())
+		return fmt.Errorf("learnable %s: got a %v of shape %v, want at least one element of float32 or float64", internal.Name(n), n.Type(), n.Shape())
 	}
 	if l.learned == nil {
 		l.learned = map[*gorgonia.Node]int{}

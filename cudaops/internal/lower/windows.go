@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/window"
 	"gorgonia.org/tensor"
 )
 
@@ -17,7 +18,7 @@ type windowed struct {
 	name             string
 	dtype            kernels.Dtype
 	images, channels int64
-	windows          kernels.Windows
+	windows          window.Windows
 	div              float64 // of averages
 }
 
@@ -31,17 +32,17 @@ func (w windowed) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	planes := w.images * w.channels
 	switch w.name {
 	case "im2col":
-		return kernels.Im2Col(dev, w.dtype, w.images, w.channels, w.windows)
+		return window.Im2Col(dev, w.dtype, w.images, w.channels, w.windows)
 	case "col2im":
-		return kernels.Col2Im(dev, w.dtype, w.images, w.channels, w.windows)
+		return window.Col2Im(dev, w.dtype, w.images, w.channels, w.windows)
 	case "max-pool":
-		return kernels.MaxPool(dev, w.dtype, planes, w.windows)
+		return window.MaxPool(dev, w.dtype, planes, w.windows)
 	case "max-pool derivative":
-		return kernels.MaxPoolDiff(dev, w.dtype, planes, w.windows)
+		return window.MaxPoolDiff(dev, w.dtype, planes, w.windows)
 	case "average-pool":
-		return kernels.AveragePool(dev, w.dtype, planes, w.windows, w.div)
+		return window.AveragePool(dev, w.dtype, planes, w.windows, w.div)
 	}
-	return kernels.AveragePoolDiff(dev, w.dtype, planes, w.windows, w.div)
+	return window.AveragePoolDiff(dev, w.dtype, planes, w.windows, w.div)
 }
 
 // windows lowers Im2Col (a part of Conv1d and Conv2d), MaxPool1D, MaxPool2D, AveragePool2D, Upsample2D and their gradients.
@@ -66,7 +67,7 @@ func windows(c *call) *program.Value {
 	if len(images) != 4 {
 		return nil
 	}
-	k := windowed{dtype: c.Dtype, images: int64(images[0]), channels: int64(images[1]), windows: kernels.Windows{
+	k := windowed{dtype: c.Dtype, images: int64(images[0]), channels: int64(images[1]), windows: window.Windows{
 		Rows:    windowAxis(w, 0, images[2]),
 		Columns: windowAxis(w, 1, images[3]),
 	}}
@@ -101,8 +102,8 @@ func windows(c *call) *program.Value {
 }
 
 // windowAxis returns the windows along an axis, rows or columns.
-func windowAxis(w internal.Windowed, axis, elements int) kernels.WindowAxis {
-	return kernels.WindowAxis{
+func windowAxis(w internal.Windowed, axis, elements int) window.WindowAxis {
+	return window.WindowAxis{
 		In: elements, Size: w.Size[axis], Stride: w.Stride[axis], Dilation: w.Dilation[axis],
 		Before: w.Before[axis], After: w.After[axis],
 	}

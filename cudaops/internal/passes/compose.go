@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -60,7 +61,7 @@ func (c *composer) operand(v *program.Value) (expr.Value, bool) {
 	if !ok || v.IsBounded() || v.Dtype != c.product.Dtype {
 		return 0, false
 	}
-	o := strided{v.Base, kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides}}
+	o := strided{v.Base, codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides}}
 	i := slices.IndexFunc(c.operands, o.equal)
 	if i < 0 {
 		i, c.operands = len(c.operands), append(c.operands, o)

@@ -5,14 +5,16 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // epilogues fuses Maps into the epilogues of matmuls. If a single Map reads a matmul's result, element by element,
 // the matmul applies the Map's function to each accumulator before it stores it. Bias and activation, the derivative
 // of an activation and the sum of two gradients then need no launch, and the intermediate value is never stored.
 //
-// A matmul absorbs Maps as long as its kernels support the resulting epilogue: see [kernels.Product.With]. It absorbs no
+// A matmul absorbs Maps as long as its kernels support the resulting epilogue: see [gemm.Product.With]. It absorbs no
 // Map with operands that it would have to wait for or that would have to be stored for it. So the number of launches
 // never grows.
 //
@@ -49,7 +51,7 @@ func hasEpilogue(op program.Op) bool {
 // epilogue is a matmul with the Maps that it has absorbed.
 type epilogue struct {
 	*rewriter
-	product   kernels.Product
+	product   gemm.Product
 	instr     *program.Instr   // the matmul
 	out       *program.Value   // the result of the last absorbed Map, or of the matmul
 	f         expr.Func        // a function of the matmul's element and the operands
@@ -61,7 +63,7 @@ type epilogue struct {
 // strided is an operand of an epilogue.
 type strided struct {
 	base *program.Value
-	view kernels.View // by matrix, row and column
+	view codegen.View // by matrix, row and column
 }
 
 func (o strided) equal(p strided) bool {
@@ -132,7 +134,7 @@ func (e *epilogue) absorb(m *program.Instr, inline, numbers bool) bool {
 		return false
 	}
 	var operands []strided
-	var views []kernels.View
+	var views []codegen.View
 	for _, k := range kept[1:] {
 		operands, views = append(operands, w.operands[k-1]), append(views, w.operands[k-1].view)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
@@ -52,7 +52,7 @@ func text(list []*program.Instr) string { return (&program.Program{Instrs: list}
 // that a product has taken in no longer joins the group that it would have been a part of.
 func TestEpiloguesSaveLaunches(t *testing.T) {
 	epilogues, saved := 0, 0
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		b := drawGraph(t)
 		with, without := launching(t, b.g, b.keep, true), launching(t, b.g, b.keep, false)
 		for _, in := range with {

@@ -14,11 +14,12 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	G "gorgonia.org/gorgonia"
 	"pgregory.net/rapid"
@@ -53,7 +54,7 @@ func (f *frozen) plan(p *kernels.Plan, dev kernels.Device) {
 		}
 		key := fmt.Sprintf("%#v", l.Kernel.Image)
 		if f.codes[key] == "" {
-			code := must.Get[kernels.Code](f.T)(kernels.CodeFor(l.Kernel.Image, 0, 0))
+			code := testutil.Get[kernels.Code](f.T)(kernels.CodeFor(l.Kernel.Image, 0, 0))
 			f.codes[key] = fmt.Sprintf("%x", sha256.Sum256(code.Text))
 		}
 		fmt.Fprintln(f, f.codes[key])
@@ -62,7 +63,7 @@ func (f *frozen) plan(p *kernels.Plan, dev kernels.Device) {
 
 // program takes in a program after each pass, with its launches in the end.
 func (f *frozen) program(p *program.Program, target Target) {
-	must.Do(f.T, Run(p, target, func(pass string, p *program.Program) error {
+	testutil.Do(f.T, Run(p, target, func(pass string, p *program.Program) error {
 		_, err := fmt.Fprintf(f, "%s\n%v\n", pass, p)
 		return err
 	}))
@@ -74,7 +75,7 @@ func (f *frozen) program(p *program.Program, target Target) {
 // values takes in bits.
 func (f *frozen) values(list []G.Value) {
 	for _, v := range list {
-		f.Write(must.Get[[]byte](f.T)(values.Bytes(v)))
+		f.Write(testutil.Get[[]byte](f.T)(values.Bytes(v)))
 	}
 }
 
@@ -100,30 +101,30 @@ func (f *frozen) op(c opspec.Case) {
 	for _, dev := range frozenDevices() {
 		for _, dt := range c.Types {
 			p, _, err := c.Plan(dt, dev)
-			must.Do(f.T, err)
+			testutil.Do(f.T, err)
 			f.plan(p, dev)
 		}
 	}
 }
 
 // function takes in the plans of a drawn function, and what it computes on the host.
-func (f *frozen) function(m *exprtest.Map, plan func(dev kernels.Device, views []kernels.View) (*kernels.Plan, error)) {
-	var views []kernels.View
+func (f *frozen) function(m *exprtest.Map, plan func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error)) {
+	var views []codegen.View
 	for _, v := range m.Views {
-		views = append(views, kernels.View(v))
+		views = append(views, codegen.View(v))
 	}
 	for _, dev := range frozenDevices() {
-		f.plan(must.Get[*kernels.Plan](f.T)(plan(dev, views)), dev)
+		f.plan(testutil.Get[*kernels.Plan](f.T)(plan(dev, views)), dev)
 	}
-	p := must.Get[*kernels.Plan](f.T)(plan(frozenHost(), views))
+	p := testutil.Get[*kernels.Plan](f.T)(plan(frozenHost(), views))
 	out := exprtest.Memory(p.Out)
-	must.Do(f.T, p.Run(m.Inputs(), out, exprtest.Memory(p.Scratch)))
+	testutil.Do(f.T, p.Run(m.Inputs(), out, exprtest.Memory(p.Scratch)))
 	f.Write(out)
 }
 
 // lowered returns the program of a graph.
 func (f *frozen) lowered(g *G.ExprGraph, w *lower.Wanted) *lower.Graph {
-	return must.Get[*lower.Graph](f.T)(lower.New(g, w))
+	return testutil.Get[*lower.Graph](f.T)(lower.New(g, w))
 }
 
 // drawn returns case i of what a function draws.
@@ -162,7 +163,7 @@ func frozenGroups() map[string]func(f *frozen) {
 				}
 				p := s.Program(in)
 				solver, _, err := internal.ReadSolver(s.Solver())
-				must.Do(f.T, err)
+				testutil.Do(f.T, err)
 				w := &lower.Wanted{Train: &lower.Training{Learnables: p.Learnables, Solver: solver}, Precision: s.Precision}
 				f.program(f.lowered(p.Graph, w).Program, Target{Device: dev, DoubleBufferMin: 1 << 20})
 			}
@@ -183,14 +184,14 @@ func frozenGroups() map[string]func(f *frozen) {
 		})
 		each("maps", func(f *frozen, i int) {
 			m := drawn(i, func(t *rapid.T) *exprtest.Map { return exprtest.DrawMap(t, ops, 8) })
-			f.function(m, func(dev kernels.Device, views []kernels.View) (*kernels.Plan, error) {
-				return kernels.Map(dev, m.Func, m.Shape, views...)
+			f.function(m, func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error) {
+				return codegen.Map(dev, m.Func, m.Shape, views...)
 			})
 		})
 		each("rows", func(f *frozen, i int) {
 			m := drawn(i, func(t *rapid.T) *exprtest.Rows { return exprtest.DrawRows(t, ops, 8) })
-			f.function(&m.Map, func(dev kernels.Device, views []kernels.View) (*kernels.Plan, error) {
-				return kernels.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, views...)
+			f.function(&m.Map, func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error) {
+				return codegen.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, views...)
 			})
 		})
 		each("graphs", func(f *frozen, i int) {
@@ -199,7 +200,7 @@ func frozenGroups() map[string]func(f *frozen) {
 			f.program(f.lowered(b.g, w).Program, Target{Device: frozenDevices()[i/3%4]})
 			host := f.lowered(b.g, w)
 			f.program(host.Program, Target{Device: frozenHost()})
-			f.values(must.Get[[]G.Value](f.T)(host.Program.Eval(f.inputs(host, uint64(i)))))
+			f.values(testutil.Get[[]G.Value](f.T)(host.Program.Eval(f.inputs(host, uint64(i)))))
 		})
 	}
 	return groups
@@ -216,7 +217,7 @@ func TestFrozen(t *testing.T) {
 	const file = "testdata/frozen.txt"
 	all := os.Getenv("STHENO_FROZEN") == "1" || *update
 	want := map[string]string{}
-	for line := range strings.Lines(string(must.Get[[]byte](t)(os.ReadFile(file)))) {
+	for line := range strings.Lines(string(testutil.Get[[]byte](t)(os.ReadFile(file)))) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		want[name] = sum
 	}
@@ -237,7 +238,7 @@ func TestFrozen(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			fmt.Fprintln(&text, got[name], name)
 		}
-		must.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
+		testutil.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	}
 }
 

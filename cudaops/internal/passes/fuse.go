@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 )
 
 // fuse merges Maps and Rows with the same iteration space into one instruction. It stores the values that other
@@ -311,7 +312,7 @@ func (f *fuser) runs(g *group) bool {
 	if g.inputs() > maxOperands && len(g.operands()) > maxOperands {
 		return false
 	}
-	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
+	if g.axes == nil || codegen.RowsWhole(f.device, g.shape, g.axes) {
 		return true
 	}
 	fused, err := g.build()

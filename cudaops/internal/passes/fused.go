@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -25,8 +26,8 @@ type operand struct {
 	dtype   kernels.Dtype
 	offset  int64
 	strides []int64
-	bounds  kernels.Bounds
-	stream  kernels.Stream
+	bounds  codegen.Bounds
+	stream  codegen.Stream
 }
 
 // build composes the members' functions.
@@ -95,7 +96,7 @@ func (g *group) operand(m *vertex, v *program.Value) operand {
 }
 
 // bounds returns a view's bounds, with the axis counted without axes of extent 1.
-func bounds(v *program.Value) kernels.Bounds {
+func bounds(v *program.Value) codegen.Bounds {
 	b := v.View.Bounds
 	if v.IsBounded() {
 		b.Axis = len(squeezed(v.Shape[:b.Axis]))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"pgregory.net/rapid"
 )
 
@@ -21,7 +21,7 @@ func TestOrderOfDrawnGraphs(t *testing.T) {
 		}
 	}
 	t.Run("graphs", func(t *testing.T) {
-		must.Hold(t, func(t *rapid.T) {
+		testutil.CheckProperty(t, func(t *rapid.T) {
 			b := drawGraph(t)
 			g, err := lower.New(b.g, &lower.Wanted{Keep: b.keep, All: rapid.Bool().Draw(t, "all"), Watch: rapid.Bool().Draw(t, "watch")})
 			if err != nil {
@@ -31,6 +31,6 @@ func TestOrderOfDrawnGraphs(t *testing.T) {
 		})
 	})
 	t.Run("training", func(t *testing.T) {
-		must.Hold(t, func(t *rapid.T) { ordered(t, drawTraining(t).graph) })
+		testutil.CheckProperty(t, func(t *rapid.T) { ordered(t, drawTraining(t).graph) })
 	})
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -49,7 +50,7 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 // Every pass leaves a program that Verify accepts and that computes, bit for bit,
 // what it did before; and the backend computes what Eval does.
 func TestPassesKeepResults(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		b := drawGraph(t)
 		w := &lower.Wanted{Keep: b.keep, Precision: rapid.SampledFrom([]kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}).Draw(t, "precision")}
 		if rapid.Bool().Draw(t, "moving") {
@@ -229,7 +230,7 @@ func TestLayoutOfRows(t *testing.T) {
 		return program.Type{Numeric: true, Dtype: kernels.Float64, Shape: shape}
 	}
 	x := p.NewValue(instr(program.Input{}), "x", shaped(2, 3))
-	view := program.View{Strides: []int64{3, 1}, Bounds: kernels.Bounds{Axis: 1, From: 1, To: 4}}
+	view := program.View{Strides: []int64{3, 1}, Bounds: codegen.Bounds{Axis: 1, From: 1, To: 4}}
 	wide := p.NewAlias(instr(program.Alias{}, x), "wide", shaped(2, 6), x, view)
 	b := expr.NewBuilder(kernels.Float64)
 	f, err := b.Func(b.Apply(expr.RowMax, b.Operand(0)))
@@ -261,7 +262,7 @@ func TestShortReductions(t *testing.T) {
 		g := G.NewGraph()
 		sum := func(name string, rows, columns, axis int) {
 			x := G.NewMatrix(g, G.Float32, G.WithName(name), G.WithShape(rows, columns), G.WithInit(G.Zeroes()))
-			must.Get[*G.Node](t)(G.Sum(must.Get[*G.Node](t)(G.Tanh(x)), axis))
+			testutil.Get[*G.Node](t)(G.Sum(testutil.Get[*G.Node](t)(G.Tanh(x)), axis))
 		}
 		rows, columns := c.rows, 100
 		if rows > 1000 {

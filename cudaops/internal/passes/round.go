@@ -3,6 +3,7 @@ package passes
 import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // castOperands makes the conversion of matmul operands explicit, so that it happens once per value. An operand of
@@ -18,7 +19,7 @@ func castOperands(p *program.Program, t Target) error {
 	for _, in := range instrs {
 		if product, ok := program.ProductOf(in.Op); ok {
 			if operands, ok := product.Rounds(t.Device, r.precast(in, product)); ok {
-				in.Op = program.Kernel{Planner: kernels.RoundedProduct{Product: product}}
+				in.Op = program.Kernel{Planner: gemm.RoundedProduct{Product: product}}
 				for i, x := range operands {
 					if x != nil {
 						in.In[i] = r.rounded(in.In[i], *x)
@@ -40,7 +41,7 @@ type caster struct {
 	readers map[prepared]int // number of matmuls that split the operand
 }
 
-// preparer plans the conversion of an operand: [kernels.Rounded] or [kernels.Planes].
+// preparer plans the conversion of an operand: [gemm.Rounded] or [gemm.Planes].
 type preparer interface {
 	kernels.Planner
 	Result() (kernels.Dtype, []int)
@@ -84,7 +85,7 @@ func (r *caster) read(in *program.Instr) {
 }
 
 // shareSplits makes a matmul read the shared splits of those operands that several matmuls split.
-func (r *caster) shareSplits(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
+func (r *caster) shareSplits(in *program.Instr, product gemm.Product, operands [2]gemm.Planes) {
 	var presplit [2]bool
 	for i, x := range operands {
 		if v := in.In[i]; r.readers[preparedAs(v, x)] > 1 {
@@ -93,18 +94,18 @@ func (r *caster) shareSplits(in *program.Instr, product kernels.Product, operand
 		}
 	}
 	if presplit != [2]bool{} {
-		in.Op = program.Kernel{Planner: kernels.PlanesProduct{Product: product, Given: presplit}}
+		in.Op = program.Kernel{Planner: gemm.PlanesProduct{Product: product, Given: presplit}}
 	}
 }
 
 // precast reports whether the matmul that computes the larger operand also stores it in BF16.
-func (r *caster) precast(in *program.Instr, product kernels.Product) bool {
+func (r *caster) precast(in *program.Instr, product gemm.Product) bool {
 	large := 0
 	if product.M < product.N {
 		large = 1
 	}
 	k, _ := in.In[large].Base.Def.Op.(program.Kernel)
-	from, ok := k.Planner.(kernels.RoundedProduct)
+	from, ok := k.Planner.(gemm.RoundedProduct)
 	if ok && !from.Halves {
 		_, ok = from.Rounding(r.device)
 	}
@@ -112,7 +113,7 @@ func (r *caster) precast(in *program.Instr, product kernels.Product) bool {
 }
 
 // rounded returns a value rounded to the precision of as.
-func (r *caster) rounded(v *program.Value, as kernels.Rounded) *program.Value {
+func (r *caster) rounded(v *program.Value, as gemm.Rounded) *program.Value {
 	if as.Precision == kernels.BF16 { // contiguous matrices are rounded as one
 		as.Rows, as.Batch = as.Rows*as.Batch, 1
 	}
@@ -122,12 +123,12 @@ func (r *caster) rounded(v *program.Value, as kernels.Rounded) *program.Value {
 // byProduct returns the second, BF16 output of the matmul that computes v, if that output has v's elements in the same
 // order. Otherwise it returns nil.
 func (r *caster) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
-	if rounded, ok := as.(kernels.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
+	if rounded, ok := as.(gemm.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
 		return nil
 	}
 	def := v.Base.Def
 	k, _ := def.Op.(program.Kernel)
-	product, ok := k.Planner.(kernels.RoundedProduct)
+	product, ok := k.Planner.(gemm.RoundedProduct)
 	if !ok {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -33,11 +33,11 @@ func TestPlanesOnce(t *testing.T) {
 	for _, in := range g.Program.Instrs {
 		k, _ := in.Op.(program.Kernel)
 		switch of := k.Planner.(type) {
-		case kernels.Planes:
+		case gemm.Planes:
 			planes++
-		case kernels.PlanesProduct:
+		case gemm.PlanesProduct:
 			given[of.Given]++
-		case kernels.Product:
+		case gemm.Product:
 			given[[2]bool{}]++
 		}
 	}

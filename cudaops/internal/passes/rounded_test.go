@@ -7,8 +7,9 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -41,13 +42,13 @@ func TestRoundedOnce(t *testing.T) {
 		for _, in := range l.Program.Instrs {
 			k, _ := in.Op.(program.Kernel)
 			switch k.Planner.(type) {
-			case kernels.Rounded:
+			case gemm.Rounded:
 				name := in.Nodes[0].Name()
 				if in.Nodes[0].Op() != nil {
 					name = ""
 				}
 				got[name]++
-			case kernels.RoundedProduct:
+			case gemm.RoundedProduct:
 				products++
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -96,7 +96,7 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 // Every pass leaves a program that makes the same steps, bit for bit, and the backend
 // makes them again and again.
 func TestPassesKeepSteps(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		b := drawTraining(t)
 		p, solver := b.graph.Program, b.graph.Trained.Solver()
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
@@ -179,13 +179,13 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(3, 32), G.WithInit(G.Gaussian(0, 1)))
 	w := G.NewMatrix(g, tensor.Float64, G.WithName("w"), G.WithShape(32, 3), G.WithInit(G.Gaussian(0, 1)))
-	cost := must.Get[*G.Node](t)(G.Sum(must.Get[*G.Node](t)(G.Square(must.Get[*G.Node](t)(G.Mul(x, w))))))
-	must.Get[G.Nodes](t)(G.Grad(cost, x))
+	cost := testutil.Get[*G.Node](t)(G.Sum(testutil.Get[*G.Node](t)(G.Square(testutil.Get[*G.Node](t)(G.Mul(x, w))))))
+	testutil.Get[G.Nodes](t)(G.Grad(cost, x))
 	s, _, err := internal.ReadSolver(G.NewVanillaSolver())
-	must.Do(t, err)
+	testutil.Do(t, err)
 	training := &lower.Training{Learnables: G.Nodes{x}, Solver: s, ClipNorm: true}
-	p := must.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
-	must.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
+	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
+	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
 	for _, u := range p.Updates {
 		if _, mapped := u.Next.Def.Op.(program.Map); !mapped {
 			t.Errorf("%v updates %v, want a map:\n%v", u.Next.Def.Op, u.State, p)

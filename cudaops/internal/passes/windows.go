@@ -81,7 +81,7 @@ func newWindowing(p *program.Program) (*windowing, error) {
 }
 
 // maxTerms is the maximum number of windows that stay a sum if they cannot be computed in place. Time of chains of twenty sums
-// with their products, launched as one graph (H200, bench/NOTES.md), in us:
+// with their products, launched as one graph (H200, bench/notes/engine.md), in us:
 //
 //	windows                          sums  Concats
 //	2                                 328      343

@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 	"pgregory.net/rapid"
@@ -54,8 +54,8 @@ func sliced(r *rand.Rand, shape tensor.Shape, axis int, cuts []int, tanh bool) (
 // compiledFor returns a program for an H200.
 func compiledFor(t *testing.T, g *G.ExprGraph, keep G.Nodes) *program.Program {
 	t.Helper()
-	p := must.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Keep: keep})).Program
-	must.Do(t, Run(p, Target{Device: exectest.H200}, nil))
+	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Keep: keep})).Program
+	testutil.Do(t, Run(p, Target{Device: exectest.H200}, nil))
 	if _, err := exectest.Check(p, exectest.H200); err != nil {
 		t.Fatalf("%v\n%v", err, p)
 	}
@@ -75,7 +75,7 @@ func ofKind[Op program.Op](p *program.Program) (n int) {
 // The gradient w.r.t. a value of which all slices are used is computed part by part: bit for bit as a
 // sum, in its place where that is at an address for a value of its own.
 func TestWindowsOfSlices(t *testing.T) {
-	must.Hold(t, func(t *rapid.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
 		shape := tensor.Shape(rapid.SliceOfN(rapid.IntRange(2, 11), 2, 3).Draw(t, "shape"))
 		axis := rapid.IntRange(0, len(shape)-1).Draw(t, "axis")
 		cuts := []int{0}

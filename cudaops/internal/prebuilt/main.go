@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/command"
-	"github.com/stheno-ml/stheno/internal/toolkit"
+	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 

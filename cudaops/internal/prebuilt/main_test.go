@@ -10,8 +10,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -25,15 +25,15 @@ func TestPrebuilt(t *testing.T) {
 		}
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
-			must.Do(t, complete(archive(t, target), must.Get[map[string]code](t)(needed(target))))
+			testutil.Do(t, complete(archive(t, target), testutil.Get[map[string]code](t)(needed(target))))
 			dev := device(target)
 			g := graphs()[0]
-			for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+			for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
 				image := p.Launches[0].Kernel.Image
-				if c := must.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
+				if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
 					t.Errorf("%s loads %s for %s, want the kernel assembled for %s", dev.Name, image.Name(), c.Target, target)
 				}
-				if c := must.Get[kernels.Code](t)(image.Code(dev.Major, 9)); dev.Minor < 9 && dev.Major > 8 && c.Target == target && target == "sm_90a" {
+				if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, 9)); dev.Minor < 9 && dev.Major > 8 && c.Target == target && target == "sm_90a" {
 					t.Errorf("a later device loads %s for %s, want %s", image.Name(), c.Target, manifest.PTX)
 				}
 			}
@@ -59,8 +59,8 @@ func TestDrawn(t *testing.T) {
 		}
 		a := archive(t, target)
 		for _, g := range list {
-			for key, c := range must.Get[map[string]code](t)(g.generated(device(target))) {
-				if must.Get[[]byte](t)(a.Cubin(key)) == nil {
+			for key, c := range testutil.Get[map[string]code](t)(g.generated(device(target))) {
+				if testutil.Get[[]byte](t)(a.Cubin(key)) == nil {
 					t.Errorf("%s: %s: the driver compiles %s, want it assembled beforehand", target, g.name, c.name)
 				}
 			}
@@ -71,8 +71,8 @@ func TestDrawn(t *testing.T) {
 // archive reads the archive of a target.
 func archive(t *testing.T, target string) *manifest.Archive {
 	t.Helper()
-	data := must.Get[[]byte](t)(os.ReadFile(filepath.Join("../../../kernels/prebuilt", manifest.ArchiveFile(target))))
-	return must.Get[*manifest.Archive](t)(manifest.ReadArchive(data))
+	data := testutil.Get[[]byte](t)(os.ReadFile(filepath.Join("../../../kernels/prebuilt", manifest.ArchiveFile(target))))
+	return testutil.Get[*manifest.Archive](t)(manifest.ReadArchive(data))
 }
 
 // fromPTX is an image of which the driver compiles the PTX.
@@ -86,7 +86,7 @@ func (i fromPTX) Code(major, minor int) (kernels.Code, error) {
 // Kernels that were assembled beforehand compute the bits of those that the driver compiles.
 func TestPrebuiltOnGPU(t *testing.T) {
 	devices, err := cudaops.Devices()
-	must.Have(t, "GPU", err)
+	testutil.SkipUnless(t, "GPU", err)
 	dev := devices[0].Device
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -99,13 +99,13 @@ func TestPrebuiltOnGPU(t *testing.T) {
 	}
 	kinds, seen := map[string]int{}, map[string]bool{}
 	for _, g := range graphs() {
-		for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+		for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
 			whole, again := p.Bytes(), *p
 			again.Launches, again.Op = nil, p.Op+" from PTX"
 			var keys []string // of kernels that no plan had before
 			for _, l := range p.Launches {
 				if ptx, ok, _ := kernels.GeneratedCode(l.Kernel.Image, dev.Major); ok {
-					kinds[must.Get[kernels.Code](t)(l.Kernel.Image.Code(dev.Major, dev.Minor)).Target]++
+					kinds[testutil.Get[kernels.Code](t)(l.Kernel.Image.Code(dev.Major, dev.Minor)).Target]++
 					kernel := *l.Kernel
 					kernel.Image = fromPTX{kernel.Image}
 					l.Kernel = &kernel
@@ -129,8 +129,8 @@ func TestPrebuiltOnGPU(t *testing.T) {
 				inputs = append(inputs, x)
 			}
 			got, want := bytes.Repeat([]byte{0xff}, int(p.Out)), bytes.Repeat([]byte{0xff}, int(p.Out))
-			must.Do(t, bench.Run(0, p, inputs, got))
-			must.Do(t, bench.Run(0, &again, inputs, want))
+			testutil.Do(t, bench.Run(0, p, inputs, got))
+			testutil.Do(t, bench.Run(0, &again, inputs, want))
 			if !bytes.Equal(got, want) {
 				t.Errorf("%s: %v gives other bits than its PTX", g.name, p)
 			}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -238,7 +238,7 @@ func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, er
 // Check returns an error that describes v unless it is a value of the type. Its shape may differ if the number of elements
 // is the same: some of Gorgonia's ops return such values.
 func (t Type) Check(v gorgonia.Value) error {
-	if safely.IsNil(v) {
+	if guard.IsNil(v) {
 		return errors.New("no value")
 	}
 	if t.Numeric && v.Dtype().Type == nil {

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -48,7 +49,7 @@ type Kernel struct{ Planner kernels.Planner }
 
 // plan returns the launches of an op, which may come from another module.
 func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
-	err = safely.Call("its Plan", func() (err error) { p, err = k.Planner.Plan(dev); return err })
+	err = guard.Recover("its Plan", func() (err error) { p, err = k.Planner.Plan(dev); return err })
 	if err == nil && p == nil {
 		err = errors.New("its Plan returned nil and no error")
 	}
@@ -59,22 +60,22 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 }
 
 // ProductOf returns the matmul that an op computes, and false for other ops.
-func ProductOf(op Op) (kernels.Product, bool) {
+func ProductOf(op Op) (gemm.Product, bool) {
 	k, kernel := op.(Kernel)
 	if !kernel {
-		return kernels.Product{}, false
+		return gemm.Product{}, false
 	}
-	if p, product := k.Planner.(kernels.Product); product {
+	if p, product := k.Planner.(gemm.Product); product {
 		return p, true
 	}
 	known, is := k.Planner.(interface {
-		Product() (kernels.Product, bool)
+		Product() (gemm.Product, bool)
 	})
 	if !is {
-		return kernels.Product{}, false
+		return gemm.Product{}, false
 	}
-	var p kernels.Product
-	err := safely.Call("Product", func() error { p, is = known.Product(); return nil })
+	var p gemm.Product
+	err := guard.Recover("Product", func() error { p, is = known.Product(); return nil })
 	return p, is && err == nil
 }
 
@@ -149,6 +150,6 @@ func Pointwise(op Op) bool {
 // isRoundedProduct reports whether an op is a product of rounded operands. Its result in BF16 may be a second output.
 func isRoundedProduct(op Op) bool {
 	k, _ := op.(Kernel)
-	_, product := k.Planner.(kernels.RoundedProduct)
+	_, product := k.Planner.(gemm.RoundedProduct)
 	return product
 }

@@ -15,6 +15,7 @@ import (
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -92,10 +93,10 @@ func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 type View struct {
 	Offset  int64
 	Strides []int64
-	Bounds  kernels.Bounds // a zero To means unbounded
+	Bounds  codegen.Bounds // a zero To means unbounded
 	// Stream, if its Number is not 0, makes the elements random numbers generated from the base, the generator's state, as
-	// in a [kernels.View].
-	Stream kernels.Stream
+	// in a [codegen.View].
+	Stream codegen.Stream
 }
 
 // Contiguous returns the view of a whole base in row-major order.
@@ -164,21 +165,21 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	if op, kernel := in.Op.(Kernel); kernel {
 		return op.plan(dev)
 	}
-	views := make([]kernels.View, len(in.In))
+	views := make([]codegen.View, len(in.In))
 	for i, v := range in.In {
 		views[i] = v.kernelView()
 	}
 	switch op := in.Op.(type) {
 	case Map:
-		return kernels.Map(dev, op.Func, op.Shape, views...)
+		return codegen.Map(dev, op.Func, op.Shape, views...)
 	case Rows:
-		return kernels.Rows(dev, op.Func, op.Shape, op.Axes, op.PerRow, views...)
+		return codegen.Rows(dev, op.Func, op.Shape, op.Axes, op.PerRow, views...)
 	case Concat:
 		out, extents := in.Out[0], make([]int, len(in.In))
 		for i, v := range in.In {
 			extents[i] = v.Shape[op.Axis]
 		}
-		return kernels.Concat(dev, out.Dtype, out.Shape, op.Axis, extents, views...)
+		return codegen.Concat(dev, out.Dtype, out.Shape, op.Axis, extents, views...)
 	}
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
@@ -203,12 +204,12 @@ func (e *nodeError) Error() string { return fmt.Sprintf("node %s: %v", e.node, e
 func (e *nodeError) Unwrap() error { return e.err }
 
 // kernelView returns the value as an operand of a Map or Rows: a view of its base's buffer.
-func (v *Value) kernelView() kernels.View {
+func (v *Value) kernelView() codegen.View {
 	strides := make([]int, len(v.View.Strides))
 	for i, s := range v.View.Strides {
 		strides[i] = int(s)
 	}
-	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
+	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
 }
 
 // Buffer is a range of the arena, alive from instruction Birth through instruction Death of [Program.Instrs].

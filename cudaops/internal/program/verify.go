@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 )
 
 // Verify returns every fault of the program: each value must be defined once and before its use,
@@ -100,7 +101,7 @@ func (c *checker) view(v *Value) {
 	case len(v.View.Strides) != len(v.Shape):
 		c.fault("%v has shape %v and strides %v", v, v.Shape, v.View.Strides)
 	case v.IsRandom():
-		if b.Dtype != kernels.Int64 || b.Elements() != kernels.RandomState || !v.Dtype.IsFloat() || v.View.Offset < 0 || v.View.Stream.Normal && v.Dtype != kernels.Float32 {
+		if b.Dtype != kernels.Int64 || b.Elements() != codegen.RandomState || !v.Dtype.IsFloat() || v.View.Offset < 0 || v.View.Stream.Normal && v.Dtype != kernels.Float32 {
 			c.fault("%v, random numbers of %v from %d on, has for its state %v, %d of %v", v, v.Dtype, v.View.Offset, b, b.Elements(), b.Dtype)
 		}
 	case v.Numeric:

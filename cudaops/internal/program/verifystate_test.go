@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	. "github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -18,16 +18,16 @@ import (
 // trained returns the program of a graph with two learnables and Adam, placed.
 func trained(t *testing.T) *Program {
 	t.Helper()
-	node, g := must.Get[*G.Node](t), G.NewGraph()
+	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(4, 5))
 	w := G.NewMatrix(g, tensor.Float32, G.WithName("w"), G.WithShape(5, 3))
 	b := G.NewVector(g, tensor.Float32, G.WithName("b"), G.WithShape(3))
 	cost := node(G.Sum(node(G.Tanh(node(G.BroadcastAdd(node(G.Mul(x, w)), b, nil, []byte{0}))))))
-	must.Get[G.Nodes](t)(G.Grad(cost, w, b))
+	testutil.Get[G.Nodes](t)(G.Grad(cost, w, b))
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
-	must.Do(t, err)
-	l := must.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: G.Nodes{w, b}, Solver: solver}}))
-	must.Do(t, passes.Run(l.Program, passes.Target{Device: kernels.HostDevice()}, nil))
+	testutil.Do(t, err)
+	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: G.Nodes{w, b}, Solver: solver}}))
+	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: kernels.HostDevice()}, nil))
 	return l.Program
 }
 

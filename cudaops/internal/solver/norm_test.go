@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
 )
@@ -19,16 +20,16 @@ func sums(t testing.TB, f expr.Func, operands ...[]byte) []float64 {
 	outputs := len(f.Outputs())
 	shape := []int{len(operands[0]) / int(f.Operands()[0].Size())}
 	perRow := make([]bool, outputs)
-	views := make([]kernels.View, len(operands))
+	views := make([]codegen.View, len(operands))
 	for i := range views {
-		views[i] = kernels.Dense(shape)
+		views[i] = codegen.Dense(shape)
 	}
 	out := make([][]byte, outputs)
 	for k := range out {
 		perRow[k], out[k] = true, make([]byte, 8)
 	}
-	plan := must.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), f, shape, []int{0}, perRow, views...))
-	must.Do(t, kernels.Host{}.Run(plan, operands, out, make([]byte, plan.Scratch)))
+	plan := testutil.Get[*kernels.Plan](t)(codegen.Rows(kernels.HostDevice(), f, shape, []int{0}, perRow, views...))
+	testutil.Do(t, kernels.Host{}.Run(plan, operands, out, make([]byte, plan.Scratch)))
 	var list []float64
 	for _, m := range out {
 		list = append(list, get(m, expr.Float64)...)
@@ -39,14 +40,14 @@ func sums(t testing.TB, f expr.Func, operands ...[]byte) []float64 {
 // number evaluates a function of numbers.
 func number(t testing.TB, f expr.Func, of ...float64) float64 {
 	t.Helper()
-	views, operands := make([]kernels.View, len(of)), make([][]byte, len(of))
+	views, operands := make([]codegen.View, len(of)), make([][]byte, len(of))
 	for i, v := range of {
-		views[i], operands[i] = kernels.View{Elements: 1}, make([]byte, 8)
+		views[i], operands[i] = codegen.View{Elements: 1}, make([]byte, 8)
 		put(operands[i], expr.Float64, []float64{v})
 	}
-	plan := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, nil, views...))
+	plan := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, nil, views...))
 	out := make([]byte, f.Outputs()[0].Size())
-	must.Do(t, kernels.Host{}.Run(plan, operands, [][]byte{out}, nil))
+	testutil.Do(t, kernels.Host{}.Run(plan, operands, [][]byte{out}, nil))
 	return get(out, f.Outputs()[0])[0]
 }
 
@@ -66,7 +67,7 @@ func newBarzilaiBorweins(t *testing.T, r *rand.Rand, dt expr.Dtype, opts []G.Sol
 	s := G.NewBarzilaiBorweinSolver(opts...)
 	b := &barzilaiBorweins{t: t, dt: dt}
 	b.solver, _, _ = internal.ReadSolver(s)
-	b.size = must.Get[expr.Func](t)(StepSize(b.solver, dt))
+	b.size = testutil.Get[expr.Func](t)(StepSize(b.solver, dt))
 	for i := range b.ours {
 		start := make([]float64, elements/(i+1))
 		b.slopes[i] = make([]float64, len(start))
@@ -81,7 +82,7 @@ func newBarzilaiBorweins(t *testing.T, r *rand.Rand, dt expr.Dtype, opts []G.Sol
 
 // step makes a step, and returns its size and the size by plain loops.
 func (b *barzilaiBorweins) step(step int) (size, want float64) {
-	between := must.Get[expr.Func](b.t)(Differences(b.dt))
+	between := testutil.Get[expr.Func](b.t)(Differences(b.dt))
 	numbers := StepNumbers(b.solver, step)
 	var grads [2][]float64
 	var products, squares []float64
@@ -109,7 +110,7 @@ func (b *barzilaiBorweins) step(step int) (size, want float64) {
 	if step == 1 {
 		want = b.solver.Rate
 	}
-	total := must.Get[expr.Func](b.t)(Total(len(b.ours)))
+	total := testutil.Get[expr.Func](b.t)(Total(len(b.ours)))
 	size = number(b.t, b.size, append(numbers, number(b.t, total, products...), number(b.t, total, squares...))...)
 	for i, s := range b.ours {
 		s.extra[Step] = size
@@ -131,7 +132,7 @@ func TestBarzilaiBorwein(t *testing.T) {
 						p.grad.Float64s()[k] = v * b.slopes[i][k]
 					}
 				}
-				must.Do(t, theirs.Step([]G.ValueGrad{b.model[0], b.model[1]}))
+				testutil.Do(t, theirs.Step([]G.ValueGrad{b.model[0], b.model[1]}))
 				for i, s := range b.ours {
 					if dt == expr.Float64 {
 						compare(t, fmt.Sprintf("parameter %d after step %d", i, step+1), get(s.state[0], dt), b.model[i].value.Float64s(), 1e-6)
@@ -146,7 +147,7 @@ func TestBarzilaiBorwein(t *testing.T) {
 func TestNormScale(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for _, dt := range []expr.Dtype{expr.Float32, expr.Float64} {
-		squares, f := must.Get[expr.Func](t)(Squares(dt)), must.Get[expr.Func](t)(NormScale(dt))
+		squares, f := testutil.Get[expr.Func](t)(Squares(dt)), testutil.Get[expr.Func](t)(NormScale(dt))
 		a, b := gradients(r, 400), gradients(r, 300)
 		total := 0.0
 		var parts []float64

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
@@ -66,10 +66,10 @@ func TestRulesAreGorgonias(t *testing.T) {
 				for step := range steps {
 					g := gradients(r, elements)
 					want.grad = tensorOf(dt, g)
-					must.Do(t, theirs.Step([]G.ValueGrad{want}))
+					testutil.Do(t, theirs.Step([]G.ValueGrad{want}))
 					ours.make(g)
 					what := fmt.Sprintf("%s with %s of %v, step %d", kind, name, dt, step+1)
-					compare(t, what, get(ours.state[0], dt), get(must.Get[[]byte](t)(values.Bytes(want.value)), dt), 0)
+					compare(t, what, get(ours.state[0], dt), get(testutil.Get[[]byte](t)(values.Bytes(want.value)), dt), 0)
 				}
 			}
 		}
@@ -102,10 +102,10 @@ func TestNumbersChange(t *testing.T) {
 		rate(theirs)
 		rate(ours.solver)
 		want.grad = tensorOf(expr.Float32, g)
-		must.Do(t, theirs.Step([]G.ValueGrad{want}))
+		testutil.Do(t, theirs.Step([]G.ValueGrad{want}))
 		ours.make(g)
 	}
-	compare(t, "Adam with a schedule", get(ours.state[0], expr.Float32), get(must.Get[[]byte](t)(values.Bytes(want.value)), expr.Float32), 0)
+	compare(t, "Adam with a schedule", get(ours.state[0], expr.Float32), get(testutil.Get[[]byte](t)(values.Bytes(want.value)), expr.Float32), 0)
 }
 
 // AdamW is compared with its definition in float64.
@@ -140,12 +140,12 @@ func TestGorgoniasAdamWStandsStill(t *testing.T) {
 	}
 	g := G.NewGraph()
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3), G.WithInit(G.RangedFrom(1)))
-	must.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(G.Must(G.Square(x)))), x))
+	testutil.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(G.Must(G.Square(x)))), x))
 	vm := G.NewTapeMachine(g, G.BindDualValues(x))
-	must.Do(t, vm.RunAll())
-	must.Do(t, G.NewAdamW(G.WithLearnRate(1)).Step(G.NodesToValueGrads(G.Nodes{x})))
+	testutil.Do(t, vm.RunAll())
+	testutil.Do(t, G.NewAdamW(G.WithLearnRate(1)).Step(G.NodesToValueGrads(G.Nodes{x})))
 	compare(t, "the parameter", x.Value().Data().([]float64), []float64{1, 2, 3}, 0)
-	must.Do(t, vm.Close())
+	testutil.Do(t, vm.Close())
 }
 
 func TestSame(t *testing.T) {
@@ -194,7 +194,7 @@ func TestGorgoniasNumbersDiffer(t *testing.T) {
 		value := G.F64(0) // whose sign is 0, or 1
 		for range 5 {
 			grad := G.F64(0.5)
-			must.Do(t, theirs.Step([]G.ValueGrad{number64{&value, &grad}}))
+			testutil.Do(t, theirs.Step([]G.ValueGrad{number64{&value, &grad}}))
 			ours.make([]float64{0.5})
 		}
 		got := get(ours.state[0], expr.Float64)[0]

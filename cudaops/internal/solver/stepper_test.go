@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -66,24 +67,24 @@ type stepper struct {
 func newStepper(t testing.TB, s G.Solver, dt expr.Dtype, scaled bool, start []float64) *stepper {
 	t.Helper()
 	read, ok, err := internal.ReadSolver(s)
-	if must.Do(t, err); !ok {
+	if testutil.Do(t, err); !ok {
 		t.Fatalf("%T is not known", s)
 	}
-	st := &stepper{t: t, rule: must.Get[Rule](t)(NewRule(read, dt, scaled, false)), solver: s, extra: map[Operand]float64{}}
+	st := &stepper{t: t, rule: testutil.Get[Rule](t)(NewRule(read, dt, scaled, false)), solver: s, extra: map[Operand]float64{}}
 	whole := []int{len(start)}
 	for range 1 + st.rule.Moments {
 		st.state, st.next = append(st.state, make([]byte, int64(len(start))*dt.Size())), append(st.next, make([]byte, int64(len(start))*dt.Size()))
 	}
 	put(st.state[0], dt, start)
-	var views []kernels.View
+	var views []codegen.View
 	for _, o := range st.rule.Operands {
 		if o <= Moment2 {
-			st.operands, views = append(st.operands, make([]byte, len(st.state[0]))), append(views, kernels.Dense(whole))
+			st.operands, views = append(st.operands, make([]byte, len(st.state[0]))), append(views, codegen.Dense(whole))
 		} else {
-			st.operands, views = append(st.operands, make([]byte, dt.Size())), append(views, kernels.View{Elements: 1, Strides: []int{0}})
+			st.operands, views = append(st.operands, make([]byte, dt.Size())), append(views, codegen.View{Elements: 1, Strides: []int{0}})
 		}
 	}
-	st.plan = must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), st.rule.Func, whole, views...))
+	st.plan = testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), st.rule.Func, whole, views...))
 	return st
 }
 
@@ -109,7 +110,7 @@ func (s *stepper) make(grad []float64) {
 			put(s.operands[i], s.rule.dtype, []float64{s.extra[o]})
 		}
 	}
-	must.Do(s.t, kernels.Host{}.Run(s.plan, s.operands, s.next, nil))
+	testutil.Do(s.t, kernels.Host{}.Run(s.plan, s.operands, s.next, nil))
 	s.state, s.next = s.next, s.state
 }
 

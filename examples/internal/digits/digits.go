@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 
@@ -42,23 +43,22 @@ func Load() (Set, error) {
 	if err != nil {
 		return s, fmt.Errorf("digits.csv.gz: %w", err)
 	}
-	rows, err := csv.NewReader(text).ReadAll()
+	r := csv.NewReader(text)
+	r.FieldsPerRecord = Pixels + 1
+	rows, err := r.ReadAll()
 	if err != nil {
 		return s, fmt.Errorf("digits.csv.gz: %w", err)
 	}
 	for line, row := range rows {
-		if len(row) != Pixels+1 {
-			return s, fmt.Errorf("digits.csv.gz: line %d has %d numbers, want %d", line+1, len(row), Pixels+1)
-		}
 		for i, field := range row {
-			v, err := strconv.ParseFloat(field, 32)
+			v, err := strconv.Atoi(field)
 			if err != nil {
 				return s, fmt.Errorf("digits.csv.gz: line %d: %w", line+1, err)
 			}
 			if i < Pixels {
-				s.Images = append(s.Images, float32(v/16))
+				s.Images = append(s.Images, float32(v)/16)
 			} else {
-				s.Labels = append(s.Labels, int(v))
+				s.Labels = append(s.Labels, v)
 			}
 		}
 	}
@@ -91,4 +91,15 @@ func (s Set) Tensors() (images, labels *tensor.Dense) {
 	images = tensor.New(tensor.WithShape(s.Len(), Pixels), tensor.WithBacking(s.Images))
 	labels = tensor.New(tensor.WithShape(s.Len(), Classes), tensor.WithBacking(oneHot))
 	return images, labels
+}
+
+// Answer returns the digit of the greatest of the logarithms of the digits' probabilities, and its
+// probability.
+func Answer(logp []float32) (digit int, probability float64) {
+	for k, v := range logp {
+		if v > logp[digit] {
+			digit = k
+		}
+	}
+	return digit, math.Exp(float64(logp[digit]))
 }

@@ -6,14 +6,22 @@ import (
 	"strings"
 
 	recorded "github.com/stheno-ml/stheno/bench/results"
-	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // Case names a case of the benchmarks, such as MatMul, 4096, f32. The zero Case is none.
 type Case struct {
 	Op, Name, Dtype string
 	By              string // how the name of another library's routine begins; "" for Stheno
+}
+
+// OpCase names a case of the benchmarks, which are of the op alone, version 0.
+func OpCase(version int, op, name string, dt kernels.Dtype) Case {
+	if version != 0 {
+		return Case{}
+	}
+	return Case{Op: op, Name: name, Dtype: dt.String()}
 }
 
 // published is the time of a case in bench/results.
@@ -23,7 +31,7 @@ type published struct {
 	date string
 }
 
-// String prints the case as README.md does, and its time. A test reads it from the pages.
+// String prints the case as docs/speed.md does, and its time. A test reads it from the pages.
 func (b published) String() string {
 	by := ""
 	if b.By != "" {
@@ -33,10 +41,10 @@ func (b published) String() string {
 }
 
 // Benchmark returns the time in us of a case of the benchmarks, under a key as [Page.Measure] does.
-// README.md or docs/graphs.md has a time of it, too, and the page must not have another one. So
+// docs/speed.md or docs/graphs.md has a time of it, too, and the page must not have another one. So
 // without a GPU, and with -record, it is theirs, from bench/results, and the page says so at its
 // end. On a GPU without -record, and where bench/results does not have the case, f measures it.
-func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measured, error) {
+func (p *Page) Benchmark(key string, c Case, f func() float64) Measured {
 	device := p.recorded.Device
 	if p.gpu != nil {
 		device = p.gpu.Name
@@ -45,21 +53,17 @@ func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measure
 		return p.Measure(key, "us", f)
 	}
 	b, ok, err := find(device, c)
-	if err != nil {
-		return Measured{}, fmt.Errorf("figure %q: %w", key, err)
-	}
+	Check(err)
 	if !ok {
 		p.unmeasured[key] = c
 		return p.Measure(key, "us", f)
 	}
-	if err := p.take(key); err != nil {
-		return Measured{}, err
-	}
+	p.take(key)
 	if p.gpu == nil {
 		p.note()
 	}
 	p.benchmarks[key] = b
-	return Measured{round(b.us), "us"}, nil
+	return Measured{round(b.us), "us"}
 }
 
 // find returns the time of a case on a device; ok is false if there is none.
@@ -97,7 +101,5 @@ func (p *Page) credit() {
 		}
 	}
 	slices.Sort(list)
-	text := "These times are medians of the benchmarks' runs, of random numbers, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
-	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
-	p.add("note", spans(text))
+	p.remark("These times are medians of the benchmarks' runs, of random numbers, as in docs/speed.md and docs/graphs.md: " + strings.Join(list, ", ") + ".")
 }

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/theme"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // frames is a page that shows others in windows of a width, and a script that writes what the
@@ -64,33 +64,19 @@ type probed struct {
 
 var probeText = regexp.MustCompile(`<pre id="probe">([^<]*)</pre>`)
 
-// A browser shows a page: figures are large enough and whole, nothing is wider than a
-// window, narrow or wide, and dark mode is dark, figures and code included. The pages in
-// docs/gallery are looked at too. Without a browser it is skipped, or fails where
-// STHENO_REQUIRE_BROWSER=1.
-func TestBrowser(t *testing.T) {
+// checkInBrowser shows pages in a browser: figures are large enough and whole, nothing is wider than
+// a window, narrow or wide, and dark mode is dark, figures and code included. Without a browser the
+// test is skipped, or fails where STHENO_REQUIRE_BROWSER=1.
+func checkInBrowser(t *testing.T, pages []string) {
 	browser := findBrowser(t)
 	dir := t.TempDir()
-	page := filepath.Join(dir, "page.html")
-	if err := Run(Options{HTML: page, Device: "cpu", Small: true}, new(bytes.Buffer), "A <title>", []byte(record1), sample); err != nil {
-		t.Fatal(err)
-	}
-	pages, err := filepath.Glob("../../../docs/gallery/*.html")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages = append(pages, page)
 	for _, mode := range []struct {
 		scheme, background string
 		width              int
 	}{{"light", "rgb(255, 255, 255)", phone}, {"dark", "rgb(20, 24, 29)", 1100}} {
 		text := frames
 		for _, path := range pages {
-			absolute, err := filepath.Abs(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text += fmt.Sprintf("<iframe src=%q width=%d height=3000></iframe>", "file://"+absolute, mode.width)
+			text += fmt.Sprintf("<iframe src=%q width=%d height=3000></iframe>", "file://"+path, mode.width)
 		}
 		window := filepath.Join(dir, mode.scheme+".html")
 		if err := os.WriteFile(window, []byte(text), 0o644); err != nil {
@@ -112,7 +98,7 @@ func TestBrowser(t *testing.T) {
 			checkPage(t, fmt.Sprintf("%s in %s mode, %d pixels wide", pages[i], mode.scheme, mode.width), p, mode.background)
 		}
 	}
-	checkColours(t, browser, page)
+	checkColours(t, browser, pages[0])
 }
 
 // checkPage compares a browser's rendering of a page with what it should be.
@@ -142,7 +128,7 @@ func checkPage(t *testing.T, where string, p probed, background string) {
 func checkContrast(t *testing.T, where string, p probed) {
 	t.Helper()
 	back := lightness(t, p.Background)
-	away := 0 // of the figures' texts; those in the cells of maps stand on colours of their own
+	away := 0 // texts of figures in another lightness than the page; cells of maps have backgrounds of another colour
 	for _, c := range p.Ink {
 		if math.Abs(lightness(t, c)-back) > .3 {
 			away++
@@ -177,7 +163,7 @@ func findBrowser(t *testing.T) string {
 			return path
 		}
 	}
-	must.Have(t, "BROWSER", errors.New("no chromium on this machine (Debian: apt-get install chromium)"))
+	testutil.SkipUnless(t, "BROWSER", errors.New("no chromium on this machine (Debian: apt-get install chromium)"))
 	return ""
 }
 
@@ -186,7 +172,7 @@ func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	shot := filepath.Join(t.TempDir(), "page.png")
 	visit(t, browser, page, "light", "--screenshot="+shot)
-	img, err := png.Decode(bytes.NewReader(must.Get[[]byte](t)(os.ReadFile(shot))))
+	img, err := png.Decode(bytes.NewReader(testutil.Get[[]byte](t)(os.ReadFile(shot))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +182,7 @@ func checkColours(t *testing.T, browser, page string) {
 			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
 		}
 	}
-	for name, c := range map[string]color.RGBA{"ink of the text": theme.Ink, "blue of the lines": theme.Blue, "dark red of the heat map": theme.RGB(0xb40426)} {
+	for name, c := range map[string]color.RGBA{"ink of the text": figure.Ink, "blue of the lines": figure.Blue, "dark red of the heat map": figure.RGB(0xb40426)} {
 		n := 0
 		for s, pixels := range seen {
 			if max(s.R, c.R)-min(s.R, c.R) < 2 && max(s.G, c.G)-min(s.G, c.G) < 2 && max(s.B, c.B)-min(s.B, c.B) < 2 { // perhaps rounded another way

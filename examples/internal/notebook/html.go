@@ -3,14 +3,12 @@ package notebook
 import (
 	"bytes"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"os"
 	"path/filepath"
 	"regexp"
 
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // maxPage is the most bytes that a page may have.
@@ -22,33 +20,18 @@ var pageHTML string
 // blocks are the parts that a page is made of.
 var blocks = template.Must(template.New("").Parse(pageHTML))
 
-// add adds a block to the page. An error is kept for the end.
-func (p *Page) add(block string, data any) {
-	if err := blocks.ExecuteTemplate(&p.body, block, data); err != nil && p.failed == nil {
-		p.failed = fmt.Errorf("page: %w", err)
-	}
-}
+// add adds a block to the page.
+func (p *Page) add(block string, data any) { Check(blocks.ExecuteTemplate(&p.body, block, data)) }
 
 // save writes the page: one file that needs no other and no script.
-func (p *Page) save() error {
-	style, err := theme.Style()
-	if p.failed != nil {
-		err = p.failed
-	}
-	if err != nil {
-		return err
-	}
+func (p *Page) save() {
 	var b bytes.Buffer
-	if err := blocks.ExecuteTemplate(&b, "page", map[string]any{"Title": p.title, "Style": style, "Body": template.HTML(p.body.String())}); err != nil {
-		return err
-	}
+	Check(blocks.ExecuteTemplate(&b, "page", map[string]any{"Title": p.title, "Style": Must(figure.Style()), "Body": template.HTML(p.body.String())}))
 	if b.Len() > maxPage {
-		return fmt.Errorf("page %s would have %d bytes, want at most %d", p.options.HTML, b.Len(), maxPage)
+		Fail("page %s would have %d bytes, want at most %d", p.options.HTML, b.Len(), maxPage)
 	}
-	if err := os.MkdirAll(filepath.Dir(p.options.HTML), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(p.options.HTML, b.Bytes(), 0o644)
+	Check(os.MkdirAll(filepath.Dir(p.options.HTML), 0o755))
+	Check(os.WriteFile(p.options.HTML, b.Bytes(), 0o644))
 }
 
 // A span is a piece of a text: plain, code, or a link.

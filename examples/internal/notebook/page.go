@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,10 +20,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
-	"gonum.org/v1/gonum/stat"
 )
 
 // Options are the flags that every program has.
@@ -34,11 +33,11 @@ type Options struct {
 	Record string // -record: where to write the GPU's figures, "" for nowhere
 }
 
-// Main is the body of a program's main function: it parses the flags, runs the
-// notebook with its text on standard output, and ends the program on an error.
-// recorded is the file that -record wrote on a GPU, embedded by the program.
-// Flags of the program's own are defined before, with package flag.
-func Main(title string, recorded []byte, run func(p *Page) error) {
+// Main is the body of a program's main function: it parses the flags, runs the notebook with its text
+// on standard output, and ends the program on an error. files are those of the program that it
+// embeds: the Go files that it shows and recorded.json, which -record wrote on a GPU, if there is
+// one. The program defines its own flags before, with package flag.
+func Main(title string, files fs.FS, run func(p *Page)) {
 	var o Options
 	flag.StringVar(&o.HTML, "html", "", "page to write: one file with text, sources, tables and figures")
 	flag.StringVar(&o.Out, "out", "out", "folder of the figures")
@@ -47,55 +46,83 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 	flag.StringVar(&o.Record, "record", "", "file to write the GPU's figures to (recorded.json)")
 	program := filepath.Base(os.Args[0])
 	command.Flags(program)
-	command.Exit(program, Run(o, os.Stdout, title, recorded, run))
+	command.Exit(program, Run(o, os.Stdout, title, files, run))
 }
 
-// Run runs a notebook: its text goes to w as it comes, and the page, the
-// figures and the record to the places in the options.
-func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page) error) error {
-	p, err := begin(o, w, title, recorded)
+// Run runs a notebook: its text goes to w as it comes, and the page, the figures and the record to
+// the places in the options. It returns the error that ended the notebook: see [Check].
+func Run(o Options, w io.Writer, title string, files fs.FS, run func(p *Page)) error {
+	return Try(func() {
+		p := begin(o, w, title, files)
+		run(p)
+		p.credit()
+		if o.HTML != "" {
+			p.save()
+			fmt.Fprintln(w, "wrote", o.HTML)
+		}
+		if o.Record != "" {
+			Check(p.measured.save(o.Record))
+			fmt.Fprintln(w, "wrote", o.Record)
+		}
+	})
+}
+
+// A failure is an error that ends a notebook.
+type failure struct{ error }
+
+// Check ends the notebook if there is an error: no function of a notebook returns one.
+func Check(err error) {
 	if err != nil {
-		return err
+		panic(failure{err})
 	}
-	if err := run(p); err != nil {
-		return err
-	}
-	p.credit()
-	if o.HTML != "" {
-		if err := p.save(); err != nil {
-			return err
+}
+
+// Fail ends the notebook with an error, formatted as by fmt.Errorf.
+func Fail(format string, a ...any) { Check(fmt.Errorf(format, a...)) }
+
+// Must returns a value, or ends the notebook if there is an error.
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// Try calls a function of a notebook and returns the error that ended it, nil for none.
+func Try(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
 		}
-		fmt.Fprintln(w, "wrote", o.HTML)
-	}
-	if o.Record != "" {
-		if err := p.measured.save(o.Record); err != nil {
-			return err
-		}
-		fmt.Fprintln(w, "wrote", o.Record)
-	}
+	}()
+	f()
 	return nil
 }
 
-// begin returns a page with its title on it.
-func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error) {
-	gpu, where, err := Device(o.Device)
-	if err != nil {
-		return nil, err
+// within calls f. An error that ends f gets the prefix what.
+func within(what string, f func()) {
+	if err := Try(f); err != nil {
+		Fail("%s: %w", what, err)
 	}
+}
+
+// begin returns a page with its title on it.
+func begin(o Options, w io.Writer, title string, files fs.FS) *Page {
+	gpu, where, err := Device(o.Device)
+	Check(err)
 	switch {
 	case o.Record != "" && gpu == nil:
-		return nil, fmt.Errorf("-record keeps a GPU's figures, but: %s", where)
+		Fail("-record keeps a GPU's figures, but: %s", where)
 	case o.Record != "" && o.Small:
-		return nil, command.Misused("-record keeps figures of the full sizes, got -small too")
+		Check(command.Misused("-record keeps figures of the full sizes, got -small too"))
 	}
-	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}, measured: newRecord(gpu),
-		benchmarks: map[string]published{}, unmeasured: map[string]Case{}}
-	if p.recorded, err = readRecord(recorded); err != nil {
-		return nil, err
-	}
+	p := &Page{options: o, title: title, files: files, gpu: gpu, terminal: w, names: map[string]bool{}, recorded: Must(readRecord(files)),
+		measured: newRecord(gpu), benchmarks: map[string]published{}, unmeasured: map[string]Case{}}
 	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
 	p.add("title", map[string]any{"Title": spans(title), "Where": spans(where), "Date": time.Now().UTC().Format(time.DateOnly)})
-	return p, nil
+	return p
 }
 
 // Missing is a figure that a notebook shows and that is recorded nowhere.
@@ -108,12 +135,12 @@ type Missing struct {
 // neither its record nor bench/results has: without a GPU they print as -. It runs the notebook on
 // the host with small sizes, but, see [Page.Timed], it asks for everything that is measured on a
 // GPU. twice are those that both have.
-func Unrecorded(recorded []byte, run func(p *Page) error) (missing []Missing, twice []string, err error) {
-	p, err := begin(Options{Device: "cpu", Small: true}, io.Discard, "", recorded)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := run(p); err != nil {
+func Unrecorded(files fs.FS, run func(p *Page)) (missing []Missing, twice []string, err error) {
+	var p *Page
+	if err := Try(func() {
+		p = begin(Options{Device: "cpu", Small: true}, io.Discard, "", files)
+		run(p)
+	}); err != nil {
 		return nil, nil, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.measured.keys)) {
@@ -174,10 +201,10 @@ func source(file string) ([]byte, error) {
 type Page struct {
 	options  Options
 	title    string
+	files    fs.FS
 	gpu      *cudaops.Device
 	terminal io.Writer
 	body     bytes.Buffer // HTML
-	failed   error        // of the body
 	names    map[string]bool
 	recorded *record
 	measured *record
@@ -246,46 +273,29 @@ func (p *Page) Text(format string, args ...any) {
 	p.add("paragraph", spans(text))
 }
 
-// Source shows a kernel's CUDA source, as in Source("sum.cu", "sum_cols") or
-// Source("versions/sum.cu", "sum_tree"): the function, struct or macro of that name
-// with the comment above it, or the whole file for "".
-func (p *Page) Source(file, function string) error {
-	text, err := source(file)
-	if err != nil {
-		return err
+// Source shows functions, structs and macros of a kernel's CUDA source with the comments above them,
+// as in Source("sum.cu", "sum_cols") or Source("versions/sum.cu", "thread_sum", "sum_tree").
+func (p *Page) Source(file string, names ...string) {
+	text := string(Must(source(file)))
+	for _, name := range names {
+		within("kernels/"+file, func() { p.preformatted("kernels/"+file, Must(definition(text, name)), figure.CUDA()) })
 	}
-	code := string(text)
-	if function != "" {
-		if code, err = definition(code, function); err != nil {
-			return fmt.Errorf("kernels/%s: %w", file, err)
-		}
-	}
-	p.preformatted("kernels/"+file, code, theme.CUDA)
-	return nil
-}
-
-// Sources shows several functions of one file, as Source does.
-func (p *Page) Sources(file string, functions ...string) error {
-	for _, f := range functions {
-		if err := p.Source(file, f); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // GoSource shows Go code.
 func (p *Page) GoSource(text string) { p.preformatted("", text, lexers.Get("go")) }
 
-// GoFunction shows a function, with its comment, of a Go file whose text is given.
-func (p *Page) GoFunction(file, function string) error {
-	_, rest, ok := strings.Cut(file, "\n// "+function+" ")
-	body, _, end := strings.Cut(rest, "\n}\n")
-	if !ok || !end {
-		return fmt.Errorf("there is no function %s to show", function)
+// GoFunction shows functions of one of the program's Go files, with their comments.
+func (p *Page) GoFunction(file string, names ...string) {
+	text := string(Must(fs.ReadFile(p.files, file)))
+	for _, name := range names {
+		_, rest, ok := strings.Cut(text, "\n// "+name+" ")
+		body, _, end := strings.Cut(rest, "\n}\n")
+		if !ok || !end {
+			Fail("%s has no function %s to show", file, name)
+		}
+		p.GoSource("// " + name + " " + body + "\n}")
 	}
-	p.GoSource("// " + function + " " + body + "\n}")
-	return nil
 }
 
 // Listing shows preformatted text, such as the output of a program, with a caption or "" for none.
@@ -300,10 +310,7 @@ func (p *Page) preformatted(caption, text string, lexer chroma.Lexer) {
 	}
 	var code any = text
 	if lexer != nil {
-		coloured, err := theme.Highlight(lexer, text)
-		if code = coloured; err != nil && p.failed == nil {
-			p.failed = err
-		}
+		code = Must(figure.Highlight(lexer, text))
 	}
 	p.add("code", map[string]any{"Caption": spans(caption), "Code": code})
 }
@@ -316,53 +323,25 @@ func (p *Page) Table(t figure.Table) {
 
 // Figure adds panels with a caption, two by two where there are several. They are written to
 // Options.Out/name.png too, and the terminal shows their data.
-func (p *Page) Figure(name, caption string, panels ...figure.Panel) error {
+func (p *Page) Figure(name, caption string, panels ...figure.Panel) {
 	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] || len(panels) == 0 {
-		return fmt.Errorf("figure %q of %d panels: want a name without /, \\ and dot that no other figure has, and a panel", name, len(panels))
+		Fail("figure %q of %d panels: want a name without /, \\ and dot that no other figure has, and a panel", name, len(panels))
 	}
 	p.names[name] = true
 	caption = strings.Join(strings.Fields(caption), " ")
 	drawn, alone, err := figure.Drawings(panels)
-	if err != nil {
-		return fmt.Errorf("figure %s: %w", name, err)
-	}
+	Check(err)
 	for _, panel := range panels {
-		if t := figure.Data(panel); len(t.Rows) > 0 {
+		if t := panel.Data(); len(t.Rows) > 0 {
 			fmt.Fprintln(p.terminal, t.Text())
 		}
 	}
 	fmt.Fprintf(p.terminal, "%s\n", figure.Wrap("Figure: "+caption, 100))
 	if p.options.Out != "" {
 		path := filepath.Join(p.options.Out, name+".png")
-		if err := figure.Save(path, panels...); err != nil {
-			return err
-		}
+		Check(figure.Save(path, panels...))
 		fmt.Fprintln(p.terminal, "wrote", path)
 	}
 	fmt.Fprintln(p.terminal)
 	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": alone, "Drawings": drawn})
-	return nil
-}
-
-// Time measures f on the host, here and now, in ms: the median of five runs
-// after a first one, fewer where they take more than a second, and one alone
-// under -small. The key names it in errors.
-func (p *Page) Time(key string, f func() error) (Measured, error) {
-	var times []float64
-	start := time.Now()
-	for run := 0; run < 6 && (run < 2 || time.Since(start) < time.Second); run++ {
-		begin := time.Now()
-		if err := f(); err != nil {
-			return Measured{}, fmt.Errorf("time of %q: %w", key, err)
-		}
-		times = append(times, float64(time.Since(begin))/float64(time.Millisecond))
-		if p.options.Small {
-			break
-		}
-	}
-	if len(times) > 1 {
-		times = times[1:]
-	}
-	slices.Sort(times)
-	return Measured{round(stat.Quantile(0.5, stat.Empirical, times, nil)), "ms"}, nil
 }

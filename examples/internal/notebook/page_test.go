@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,42 +13,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 // sample uses everything that a page can have.
-func sample(p *Page) error {
+func sample(p *Page) {
 	p.Heading("Sums < products & more")
 	p.Text("One thread alone adds `a[i] <%d>` in turn; see [the docs](https://go.dev/doc/).", 7)
-	if err := p.Source("sum.cu", "sum_cols"); err != nil {
-		return err
-	}
+	p.Source("sum.cu", "sum_cols")
 	p.GoSource("func f() string { return \"<b>\" } // why\n")
 	p.Listing("a `table`", "map  %1 <f32> // func\n")
-	a, err := p.Measure("sum.fast", "GB/s", func() (float64, error) { return 4400.123456, nil })
-	if err != nil {
-		return err
-	}
-	b, err := p.Measure("sum.absent", "us", func() (float64, error) { return 1, nil })
-	if err != nil {
-		return err
-	}
-	host, err := p.Time("sum.host", func() error { return nil })
-	if err != nil {
-		return err
-	}
-	if !strings.HasSuffix(host.String(), " ms") {
+	a := p.Measure("sum.fast", "GB/s", func() float64 { return 4400.123456 })
+	b := p.Measure("sum.absent", "us", func() float64 { return 1 })
+	if host := p.Time("sum.host", func() {}); !strings.HasSuffix(host.String(), " ms") {
 		p.Text("host time %v has no unit", host)
 	}
-	p.Table(figure.Table{Caption: "Rates", Header: []string{"version", "GPU"}, Rows: [][]string{{"fast `sum`", a.String()}, {"other", b.String()}}})
-	if err := p.Figure("one", "A chart alone", panels()[0]); err != nil {
-		return err
-	}
-	return p.Figure("sample", "All `charts`", panels()...)
+	t := figure.Table{Caption: "Rates", Header: []string{"version", "GPU"}}
+	t.Add("fast `sum`", a)
+	t.Add("other", b)
+	p.Table(t)
+	p.Figure("one", "A chart alone", panels()[0])
+	p.Figure("sample", "All `charts`", panels()...)
 }
 
 // panels are one of each kind.
@@ -59,22 +49,25 @@ func panels() []figure.Panel {
 	}
 	return []figure.Panel{
 		figure.Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []figure.Series{
-			{Name: "left", Colour: theme.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []figure.Mark{{At: 3, Text: "best 40 GB/s"}}},
-			{Name: "a long name that takes the legend's second line", Colour: theme.Red},
-			{Name: "points", Colour: theme.Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
+			{Name: "left", Colour: figure.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []figure.Mark{{At: 3, Text: "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: figure.Red},
+			{Name: "points", Colour: figure.Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
 		}},
 		figure.HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
 			Columns: []string{"32", "64", "128", "256"}, Rows: []string{"1", "2", "4"},
 			Values: [][]float64{{10, 20, -30, 40}, {-1, 2, 3, 4}, {55, 100, 0, -100}}},
 		figure.Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
-			Series: []figure.BarSeries{{Colour: theme.Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
+			Series: []figure.BarSeries{{Colour: figure.Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
 		figure.Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
-			Series: []figure.BarSeries{{Name: "lower", Colour: theme.Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: theme.Amber, Values: []float64{1, 2, 3, 1, 1}}}},
+			Series: []figure.BarSeries{{Name: "lower", Colour: figure.Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: figure.Amber, Values: []float64{1, 2, 3, 1, 1}}}},
 		figure.Pictures{Title: "A wave", Zoom: 3, Colour: figure.Viridis, Images: []figure.Image{{Width: 64, Values: wave, Text: "right"}, {Width: 64, Values: wave, Text: "NOT SO", Wrong: true}}},
 		figure.HeatMap{Title: "Much <of> it", Label: "us", Columns: strings.Split("abcdefghijklmnop", ""), Rows: []string{"1"}, Values: [][]float64{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, math.NaN(), 15, 1600}}},
 		figure.HeatMap{Title: "Nothing yet"},
 	}
 }
+
+// withRecord returns the files of a notebook with a record.
+func withRecord(text string) fs.FS { return fstest.MapFS{"recorded.json": {Data: []byte(text)}} }
 
 const record1 = `{"device": "NVIDIA X", "driver": "580.1", "cuda": "13.0", "date": "2026-01-02", "kernels": {"sum": "0123456789ab"}, "figures": {"sum.fast": {"value": 4321, "unit": "GB/s"}}}`
 
@@ -82,7 +75,7 @@ func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	var terminal bytes.Buffer
 	o := Options{HTML: filepath.Join(dir, "a", "page.html"), Out: filepath.Join(dir, "out"), Device: "cpu", Small: true}
-	if err := Run(o, &terminal, "A <title>", []byte(record1), sample); err != nil {
+	if err := Run(o, &terminal, "A <title>", withRecord(record1), sample); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(o.HTML)
@@ -121,20 +114,19 @@ func TestPage(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	gpu := &cudaops.Device{Device: kernels.Device{Name: "NVIDIA X"}, Driver: "580.1", CUDA: "13.0"}
 	p := &Page{gpu: gpu, terminal: io.Discard, measured: newRecord(gpu)}
-	m, err := p.Measure("a", "us", func() (float64, error) { return 12.345678, nil })
-	if err != nil || m.String() != "12.3 µs" || m.Value != 12.346 {
-		t.Errorf("got %v (%v), %v, want 12.346 us", m.Value, m, err)
+	if m := p.Measure("a", "us", func() float64 { return 12.345678 }); m.String() != "12.3 µs" || m.Value != 12.346 {
+		t.Errorf("got %v (%v), want 12.346 us", m.Value, m)
 	}
-	for _, f := range []func() (float64, error){
-		func() (float64, error) { return math.NaN(), nil },
-		func() (float64, error) { return 0, errors.New("no") },
+	for _, f := range []func() float64{
+		math.NaN,
+		func() float64 { return Must(0., errors.New("no")) },
 	} {
-		if _, err := p.Measure("b", "us", f); err == nil || !strings.Contains(err.Error(), `"b"`) {
+		if err := Try(func() { p.Measure("b", "us", f) }); err == nil || !strings.Contains(err.Error(), `"b"`) {
 			t.Errorf("got error %v, want one that names the figure", err)
 		}
 		delete(p.measured.keys, "b")
 	}
-	if _, err := p.Measure("a", "us", func() (float64, error) { return 1, nil }); err == nil {
+	if err := Try(func() { p.Measure("a", "us", func() float64 { return 1 }) }); err == nil {
 		t.Error("a key was taken twice")
 	}
 	path := filepath.Join(t.TempDir(), "folder", "recorded.json")
@@ -149,18 +141,17 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("the record is\n%s\nwant a figure a line", text)
 	}
 	var log bytes.Buffer
-	err = Run(Options{Device: "cpu"}, &log, "Title", text, func(p *Page) error {
-		never := func() (float64, error) { t.Error("measured without a GPU"); return 0, nil }
-		if m, err := p.Measure("a", "us", never); err != nil || m.Value != 12.346 {
-			t.Errorf("recorded: got %v, %v, want 12.346", m.Value, err)
+	err = Run(Options{Device: "cpu"}, &log, "Title", withRecord(string(text)), func(p *Page) {
+		never := func() float64 { t.Error("measured without a GPU"); return 0 }
+		if m := p.Measure("a", "us", never); m.Value != 12.346 {
+			t.Errorf("recorded: got %v, want 12.346", m.Value)
 		}
-		if m, err := p.Measure("absent", "us", never); err != nil || m.Known() || m.String() != "-" {
-			t.Errorf("not recorded: got %v, %v, want -", m, err)
+		if m := p.Measure("absent", "us", never); m.Known() || m.String() != "-" {
+			t.Errorf("not recorded: got %v, want -", m)
 		}
-		if _, err := p.Measure("a", "us", never); err == nil {
+		if err := Try(func() { p.Measure("a", "us", never) }); err == nil {
 			t.Error("a key was taken twice")
 		}
-		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,17 +159,15 @@ func TestMeasure(t *testing.T) {
 	if want := "recorded on NVIDIA X, driver 580.1"; strings.Count(log.String(), want) != 1 || strings.Contains(log.String(), "other kernels") {
 		t.Errorf("the text is %q, want once %q and nothing of other images", log.String(), want)
 	}
-	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", text, func(p *Page) error {
-		_, err := p.Measure("a", "ms", nil)
-		return err
+	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", withRecord(string(text)), func(p *Page) {
+		p.Measure("a", "ms", nil)
 	}); err == nil || !strings.Contains(err.Error(), `"us"`) {
 		t.Errorf("another unit than the recorded: got error %v", err)
 	}
 	log.Reset()
 	other := regexp.MustCompile(`("versions/sum": ")\w+`).ReplaceAll(text, []byte("${1}other"))
-	if err := Run(Options{Device: "cpu"}, &log, "Title", other, func(p *Page) error {
-		_, err := p.Measure("a", "us", nil)
-		return err
+	if err := Run(Options{Device: "cpu"}, &log, "Title", withRecord(string(other)), func(p *Page) {
+		p.Measure("a", "us", nil)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,15 +185,14 @@ func TestKeep(t *testing.T) {
 	want := []step{{"map", []int64{1 << 60}}, {"a \"b\"", nil}}
 	gpu := &cudaops.Device{Device: kernels.Device{Name: "NVIDIA X"}, Driver: "580.1", CUDA: "13.0"}
 	p := &Page{gpu: gpu, terminal: io.Discard, measured: newRecord(gpu)}
-	got, known, err := Keep(p, "steps", func() ([]step, error) { return want, nil })
-	if err != nil || !known || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, %v, %v, want %v", got, known, err, want)
+	if got, known := Keep(p, "steps", func() []step { return want }); !known || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, want %v", got, known, want)
 	}
-	if _, _, err := Keep(p, "steps", func() (int, error) { return 1, nil }); err == nil {
+	if err := Try(func() { Keep(p, "steps", func() int { return 1 }) }); err == nil {
 		t.Error("a key was taken twice")
 	}
-	if _, known, err := Keep(p, "none", func() (int, error) { return 1, errors.New("no") }); err == nil || known || !strings.Contains(err.Error(), `"none"`) {
-		t.Errorf("got %v and %v, want an error that names the figure", known, err)
+	if err := Try(func() { Keep(p, "none", func() int { return Must(1, errors.New("no")) }) }); err == nil || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("got %v, want an error that names the figure", err)
 	}
 	path := filepath.Join(t.TempDir(), "recorded.json")
 	if err := p.measured.save(path); err != nil {
@@ -214,26 +202,23 @@ func TestKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	show := func(p *Page) error {
-		got, known, err := Keep(p, "steps", func() ([]step, error) { t.Error("measured without a GPU"); return nil, nil })
-		if err != nil || !known || !reflect.DeepEqual(got, want) {
-			t.Errorf("recorded: got %v, %v, %v, want %v", got, known, err, want)
+	show := func(p *Page) {
+		if got, known := Keep(p, "steps", func() []step { t.Error("measured without a GPU"); return nil }); !known || !reflect.DeepEqual(got, want) {
+			t.Errorf("recorded: got %v, %v, want %v", got, known, want)
 		}
-		if n, known, err := Keep(p, "absent", func() (int, error) { return 1, nil }); n != 0 || known || err != nil {
-			t.Errorf("not recorded: got %v, %v, %v, want 0 and false", n, known, err)
+		if n, known := Keep(p, "absent", func() int { return 1 }); n != 0 || known {
+			t.Errorf("not recorded: got %v, %v, want 0 and false", n, known)
 		}
-		return nil
 	}
 	var log bytes.Buffer
-	if err := Run(Options{Device: "cpu"}, &log, "Title", text, show); err != nil || !strings.Contains(log.String(), "recorded on NVIDIA X") {
+	if err := Run(Options{Device: "cpu"}, &log, "Title", withRecord(string(text)), show); err != nil || !strings.Contains(log.String(), "recorded on NVIDIA X") {
 		t.Errorf("%v, %q", err, log.String())
 	}
-	if missing, twice, err := Unrecorded(text, show); err != nil || !slices.Equal(missing, []Missing{{Key: "absent"}}) || twice != nil {
+	if missing, twice, err := Unrecorded(withRecord(string(text)), show); err != nil || !slices.Equal(missing, []Missing{{Key: "absent"}}) || twice != nil {
 		t.Errorf("got %v, %q and %v, want absent alone", missing, twice, err)
 	}
-	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", text, func(p *Page) error {
-		_, _, err := Keep(p, "steps", func() (int, error) { return 1, nil })
-		return err
+	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", withRecord(string(text)), func(p *Page) {
+		Keep(p, "steps", func() int { return 1 })
 	}); err == nil || !strings.Contains(err.Error(), `"steps"`) {
 		t.Errorf("another type than the recorded: got error %v", err)
 	}
@@ -242,32 +227,36 @@ func TestKeep(t *testing.T) {
 // A figure that the record lacks is found by its key.
 func TestUnrecorded(t *testing.T) {
 	absent, fast := Missing{Key: "sum.absent"}, Missing{Key: "sum.fast"}
-	if missing, _, err := Unrecorded([]byte(record1), sample); err != nil || !slices.Equal(missing, []Missing{absent}) {
+	if missing, _, err := Unrecorded(withRecord(record1), sample); err != nil || !slices.Equal(missing, []Missing{absent}) {
 		t.Errorf("got %v and %v, want sum.absent alone", missing, err)
 	}
 	if missing, _, err := Unrecorded(nil, sample); err != nil || !slices.Equal(missing, []Missing{absent, fast}) {
 		t.Errorf("no record: got %v and %v, want sum.absent and sum.fast", missing, err)
 	}
-	if _, _, err := Unrecorded([]byte(record1), func(*Page) error { return errors.New("no") }); err == nil {
+	if _, _, err := Unrecorded(withRecord(record1), func(*Page) { Fail("no") }); err == nil {
 		t.Error("the notebook's error is lost")
 	}
 }
 
 func TestRunErrors(t *testing.T) {
-	none := func(*Page) error { return nil }
+	run := func(f func(p *Page)) error { return Run(Options{Device: "cpu"}, io.Discard, "", nil, f) }
+	none := func(*Page) {}
 	for want, err := range map[string]error{
 		"-device is":  Run(Options{Device: "tpu"}, io.Discard, "", nil, none),
 		"-record":     Run(Options{Device: "cpu", Record: "x"}, io.Discard, "", nil, none),
-		"recorded":    Run(Options{Device: "cpu"}, io.Discard, "", []byte("{"), none),
-		"device \"\"": Run(Options{Device: "cpu"}, io.Discard, "", []byte(`{"figures": {"a": {"value": 1, "unit": "s"}}}`), none),
-		"want at most": Run(Options{Device: "cpu", HTML: filepath.Join(t.TempDir(), "p")}, io.Discard, "", nil, func(p *Page) error {
+		"recorded":    Run(Options{Device: "cpu"}, io.Discard, "", withRecord("{"), none),
+		"device \"\"": Run(Options{Device: "cpu"}, io.Discard, "", withRecord(`{"figures": {"a": {"value": 1, "unit": "s"}}}`), none),
+		"want at most": Run(Options{Device: "cpu", HTML: filepath.Join(t.TempDir(), "p")}, io.Discard, "", nil, func(p *Page) {
 			p.Text("%s", strings.Repeat("long ", maxPage/5))
-			return nil
 		}),
-		"no source":      Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
-		`macro "absent"`: Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
-		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", figure.Bars{}) }),
-		"of 0 panels":    Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("a", "") }),
+		"no source":      run(func(p *Page) { p.Source("none.cu") }),
+		`macro "absent"`: run(func(p *Page) { p.Source("add.cu", "absent") }),
+		`figure "../a"`:  run(func(p *Page) { p.Figure("../a", "", figure.Bars{}) }),
+		"of 0 panels":    run(func(p *Page) { p.Figure("a", "") }),
+		"no function g": Run(Options{Device: "cpu"}, io.Discard, "", fstest.MapFS{"a.go": {Data: []byte("\n// f is\nfunc f() {\n}\n")}}, func(p *Page) {
+			p.GoFunction("a.go", "f", "g")
+		}),
+		"key: no": run(func(*Page) { within("key", func() { Fail("no") }) }),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)

@@ -2,7 +2,9 @@ package notebook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -16,25 +18,20 @@ import (
 // record is the file that -record writes and a program embeds: the GPU's figures and
 // where they are from.
 type record struct {
-	Device  string          `json:"device"`
-	Driver  string          `json:"driver"`
-	CUDA    string          `json:"cuda"`
-	Date    string          `json:"date"`    // YYYY-MM-DD
-	Kernels records.Digests `json:"kernels"` // [versions.Digests] of the build that measured
-	Figures map[string]kept `json:"figures"`
+	Device  string              `json:"device"`
+	Driver  string              `json:"driver"`
+	CUDA    string              `json:"cuda"`
+	Date    string              `json:"date"`    // YYYY-MM-DD
+	Kernels records.Digests     `json:"kernels"` // [versions.Digests] of the build that measured
+	Figures map[string]Measured `json:"figures"`
 	// Data are the values of [Keep].
 	Data map[string]json.RawMessage `json:"data,omitempty"`
 
 	keys map[string]bool // all that were asked for
 }
 
-type kept struct {
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
-
 func newRecord(gpu *cudaops.Device) *record {
-	r := &record{Figures: map[string]kept{}, Data: map[string]json.RawMessage{}, keys: map[string]bool{}}
+	r := &record{Figures: map[string]Measured{}, Data: map[string]json.RawMessage{}, keys: map[string]bool{}}
 	if gpu != nil {
 		r.Device, r.Driver, r.CUDA = gpu.Name, gpu.Driver, gpu.CUDA
 		r.Date, r.Kernels = time.Now().UTC().Format(time.DateOnly), versions.Digests()
@@ -42,13 +39,18 @@ func newRecord(gpu *cudaops.Device) *record {
 	return r
 }
 
-// readRecord reads an embedded record; nothing and {} are empty ones.
-func readRecord(text []byte) (*record, error) {
+// readRecord reads recorded.json, if there is one; {} is an empty record.
+func readRecord(files fs.FS) (*record, error) {
 	r := new(record)
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, r); err != nil {
-			return nil, fmt.Errorf("recorded figures: %w", err)
-		}
+	if files == nil {
+		return r, nil
+	}
+	text, err := fs.ReadFile(files, "recorded.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err := errors.Join(err, json.Unmarshal(text, r)); err != nil {
+		return nil, fmt.Errorf("recorded figures: %w", err)
 	}
 	if !r.empty() && (r.Device == "" || r.Date == "" || len(r.Kernels) == 0) {
 		return nil, fmt.Errorf("recorded figures: device %q, date %q and digests of %d kernels, want all three", r.Device, r.Date, len(r.Kernels))

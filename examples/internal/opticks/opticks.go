@@ -28,5 +28,22 @@ func Path() (string, error) {
 	return path, err
 }
 
-// Is reports whether a text is the Opticks, wherever it was read from.
-func Is(text []byte) bool { return fmt.Sprintf("%x", sha256.Sum256(text)) == sum }
+// Read reads the file that the flag -text names, of least bytes or more, and returns what to call it;
+// the Opticks for no name. A copy of the Opticks is called by its title, too.
+func Read(path string, least int) (text []byte, name string, err error) {
+	if path == "" {
+		if path, err = Path(); err != nil {
+			return nil, "", fmt.Errorf("%s, is not there (%w): give another text of at least %d bytes by -text book.txt", Name, err, least)
+		}
+	}
+	if text, err = os.ReadFile(path); err != nil {
+		return nil, "", fmt.Errorf("-text: %w", err)
+	}
+	if len(text) < least {
+		return nil, "", fmt.Errorf("-text %s has %d bytes, want at least %d", path, len(text), least)
+	}
+	if fmt.Sprintf("%x", sha256.Sum256(text)) == sum {
+		return text, Name, nil
+	}
+	return text, "the file " + filepath.Base(path), nil
+}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // Every file names the GPU that it is of, every result in it was right, no
@@ -17,7 +17,7 @@ import (
 func TestRecordedResults(t *testing.T) {
 	const folder = "../../../bench/results"
 	for _, set := range []string{Ops, Graphs, Steps, Products, Drawn} {
-		files := must.Get[[]*File](t)(ReadSet(os.DirFS(folder), set))
+		files := testutil.Get[[]*File](t)(ReadSet(os.DirFS(folder), set))
 		if len(files) == 0 {
 			t.Errorf("no files of %s", set)
 		}
@@ -27,8 +27,8 @@ func TestRecordedResults(t *testing.T) {
 				t.Errorf("the file of %s on a %s is not %s: %v", f.Set, f.GPU, path, err)
 			}
 			again := filepath.Join(t.TempDir(), "again.json")
-			must.Do(t, f.Write(again))
-			if got, want := must.Get[[]byte](t)(os.ReadFile(again)), must.Get[[]byte](t)(os.ReadFile(path)); string(got) != string(want) {
+			testutil.Do(t, f.Write(again))
+			if got, want := testutil.Get[[]byte](t)(os.ReadFile(again)), testutil.Get[[]byte](t)(os.ReadFile(path)); string(got) != string(want) {
 				t.Errorf("%s is not as File.Write writes it", path)
 			}
 			if len(f.Records) == 0 || len(f.Of(Time)) > 0 && !(f.Head().Copy > 0) || (len(f.Of(Suite)) > 0) != (set == Ops) {
@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 	if path != filepath.Join(dir, "ops", "nvidia-t1-80gb.json") {
 		t.Errorf("path %s", path)
 	}
-	must.Do(t, sample.Write(path))
+	testutil.Do(t, sample.Write(path))
 	files, err := ReadSet(os.DirFS(dir), Ops)
 	if err != nil || len(files) != 1 || !reflect.DeepEqual(files[0], sample) {
 		t.Errorf("read back %v, %v", files, err)
@@ -68,9 +68,9 @@ func TestFiles(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`"set": "ops"`, `"set": ""`, "want all three"}, {`"gpu":`, `"gqu":`, "gqu"}, {`"run": 1`, `"run": 2`, "in run 2, want an op and one of 2 runs"}, {`"op": "MatMul"`, `"op": ""`, "want an op"},
 	} {
-		text := string(must.Get[[]byte](t)(os.ReadFile(path)))
+		text := string(testutil.Get[[]byte](t)(os.ReadFile(path)))
 		bad := filepath.Join(dir, "bad.json")
-		must.Write(t, bad, strings.Replace(text, c.old, c.new, 1))
+		testutil.Write(t, bad, strings.Replace(text, c.old, c.new, 1))
 		if _, err := Read(bad); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("with %s: %v, want %q in the error", c.new, err, c.want)
 		}
@@ -116,7 +116,7 @@ func TestMerge(t *testing.T) {
 	}
 	f := old()
 	later := file("2", timeOf("b", 3), peerOf("b", "P", 2), suite("memcheck A 1/2"), suite("memcheck A 2/2"), suite("memcheck C 1/3"))
-	must.Do(t, f.Merge(later))
+	testutil.Do(t, f.Merge(later))
 	var got []string
 	for _, r := range f.Records {
 		name := fmt.Sprintf("%s %s", r.Kind, r.Case)
@@ -131,7 +131,7 @@ func TestMerge(t *testing.T) {
 	if !slices.Equal(got, want) || f.Head().Date != "1" {
 		t.Errorf("got %q, headed by %s, want %q", got, f.Head().Date, want)
 	}
-	must.Do(t, f.Merge(file("1", timeOf("a", 4)))) // the run is there
+	testutil.Do(t, f.Merge(file("1", timeOf("a", 4)))) // the run is there
 	if a, _ := f.Time(Key{"Op", "a", "f32"}); a.Us != 4 || a.Run != 0 || len(f.Runs) != 2 {
 		t.Errorf("got %+v and %d runs, want the later time in the first of two", a, len(f.Runs))
 	}
@@ -143,7 +143,7 @@ func TestMerge(t *testing.T) {
 	}
 	// Peers of cases that are all timed again stay until they are timed again themselves.
 	f = file("1", timeOf("a", 2), peerOf("a", "P", 3))
-	must.Do(t, f.Merge(file("2", timeOf("a", 1))))
+	testutil.Do(t, f.Merge(file("2", timeOf("a", 1))))
 	if a, _ := f.Time(Key{"Op", "a", "f32"}); a.Us != 1 || f.RunOf(a).Date != "2" || len(f.Of(Peer)) != 1 || f.Head().Date != "1" {
 		t.Errorf("got %+v, want the later time and the earlier peer", f)
 	}
@@ -170,7 +170,7 @@ func TestReadSuites(t *testing.T) {
 		{"ops\tFAIL\t1\t1 failed\t\nops\tPASS\t1.5\t3 passed\tsum=a,dot=b\n", 1}, // the last outcome counts
 		{"ops\tPASS\t1.5\t\n", -1}, {"ops\tPASS\tx\t\t\n", -1}, {"ops\tPASS\t1\t\tsum\n", -1},
 	} {
-		must.Write(t, path, c.text)
+		testutil.Write(t, path, c.text)
 		got, err := ReadSuites(path)
 		if (err != nil) != (c.n < 0) || err == nil && len(got) != c.n {
 			t.Errorf("%q: %v, %v", c.text, got, err)
@@ -193,7 +193,7 @@ func TestReadPeers(t *testing.T) {
 		{`[{"kind":"time","op":"Op","case":"x","dtype":"f32","by":"PyTorch","us":2.5}]`, false},
 		{`[{"kind":"peer","op":"Op","kase":"x"}]`, false},
 	} {
-		must.Write(t, path, c.text)
+		testutil.Write(t, path, c.text)
 		if got, err := ReadPeers(path); (err == nil) != c.ok || c.ok && !reflect.DeepEqual(got[0], peerOf("x", "PyTorch", 2.5)) {
 			t.Errorf("%s: %v, %v", c.text, got, err)
 		}

@@ -186,12 +186,12 @@ func (f *File) outcome() string {
 	return text
 }
 
-// StepSpeed is the short table of training steps.
+// StepSpeed is the short table of training steps: those by SGD in float32, with the batch on the device.
 func StepSpeed(f *File, cases []Key) string {
-	return f.heading(f.Head()) + ", float32 in full precision where no other is named. Forward, loss, backward and\n" +
-		"update: the launches alone, and a call of `RunAll`. The fastest of PyTorch eager, captured, and compiled and captured, and of JAX, on the same machine.\n\n" +
-		f.Since() + f.table(f.keys(cases), opColumn.titled("Training step"), caseColumn.titled("Size"), timeColumn, runColumn.titled("`RunAll`"),
-		column{"Fastest peer", "l", false, f.peer}, column{"Speed of peer's", "r", false, f.OfPeer})
+	cases = slices.DeleteFunc(slices.Clone(cases), func(k Key) bool { return !strings.HasSuffix(k.Op, ", SGD") })
+	return f.heading(f.Head()) + ", float32. Forward, loss, backward and update, all launches together. The peer is the fastest of\n" +
+		"PyTorch, eager, captured, and compiled and captured, and JAX.\n\n" + f.Since() +
+		f.table(cases, opColumn.titled("Training step"), caseColumn.titled("Size"), timeColumn, column{"Fastest peer", "l", false, f.peer}, column{"Speed of peer's", "r", false, f.OfPeer})
 }
 
 // GraphTimes is the table of whole graphs, with a column for each peer.
@@ -267,7 +267,7 @@ func PrecisionTimes(f *File, cases []Key) string {
 const SpecialTimes = "MatMul with special operands"
 
 // Errors are the tables of the errors of products, and of times with special operands: a line for each kind of these and a
-// column for each size, the time as a multiple of that of the usual operands, the first kind. README.md has such times.
+// column for each size, the time as a multiple of that of the usual operands, the first kind.
 func Errors(f *File, _ []Key) string {
 	lines, by := [][]string{{"Operands", "m x k x n", "Stheno", "by FMA alone", "cuBLAS"}}, ""
 	at := map[Key]int{} // the line of a case

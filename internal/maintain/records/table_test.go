@@ -66,8 +66,13 @@ func TestGraphTables(t *testing.T) {
 		"| MLP | batch 4 | 12 launches, 3 on the host | 50.0 us |  |  |  | 40.0 us |  | 20.0 ms |\n",
 		"\nMeasured on 2026-02-03, driver 1.3: `softmax` 16x8 float32.\n")
 	has(t, StepTimes(file, []Key{softmax}), "| Step | Size | Launches |", "| softmax | 16x8 | 1 launch |")
-	has(t, StepSpeed(file, []Key{norm, softmax}),
-		"| Training step | Size | Time | `RunAll` | Fastest peer | Speed of peer's |\n", "| norm | 1x1 | not measured |  |  |  |\n", "| softmax | 16x8 | 1.00 ms | 2.50 ms | eager, 900 us | 90 % |\n")
+	step := Key{"MLP, SGD", "batch 4", "f32"}
+	steps := &File{GPU: file.GPU, Runs: file.Runs, Records: []Record{{Kind: Time, Key: step, Us: 1000}, {Kind: Peer, Key: step, By: "eager", Us: 900}}}
+	got = StepSpeed(steps, []Key{{"norm, SGD", "1x1", "f32"}, step, {"MLP, SGD, TF32", "batch 4", "f32"}})
+	has(t, got, "| Training step | Size | Time | Fastest peer | Speed of peer's |\n", "| norm, SGD | 1x1 | not measured |  |  |\n", "| MLP, SGD | batch 4 | 1.00 ms | eager, 900 us | 90 % |\n")
+	if strings.Contains(got, "TF32") {
+		t.Errorf("a step in TF32 is in the short table:\n%s", got)
+	}
 	if got := Parts(file, []Key{norm, softmax}); got != "" {
 		t.Errorf("without parts: %q", got)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/gradcheck"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"

@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/kernels/window"
 	"gorgonia.org/gorgonia"
 )
 
@@ -68,7 +71,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 	}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
 		for _, inner := range []int{5, 6, 8} {
-			p, err := kernels.Gather(opspec.Devices()[2], dt, []int{10, inner}, 0, 7)
+			p, err := basic.Gather(opspec.Devices()[2], dt, []int{10, inner}, 0, 7)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +79,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 				continue
 			}
 			for _, rows := range []int{2, 1000} { // parts of the indices; all of them
-				if p, err = kernels.Scatter(opspec.Devices()[2], dt, []int{rows, inner}, 0, 20_000); err != nil {
+				if p, err = basic.Scatter(opspec.Devices()[2], dt, []int{rows, inner}, 0, 20_000); err != nil {
 					t.Fatal(err)
 				}
 				plans = append(plans, p)
@@ -89,35 +92,35 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000},
 		} {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				plans = append(plans, kernels.MatMul(opspec.Devices()[2], dt, s[0], s[1], s[2], s[3], transposes >= 2, transposes%2 == 1))
+				plans = append(plans, gemm.MatMul(opspec.Devices()[2], dt, s[0], s[1], s[2], s[3], transposes >= 2, transposes%2 == 1))
 			}
 		}
-		plans = append(plans, kernels.MatMul(opspec.Devices()[1], kernels.Float32, 1, 4096, 4096, 4096, transposes >= 2, transposes%2 == 1))
+		plans = append(plans, gemm.MatMul(opspec.Devices()[1], kernels.Float32, 1, 4096, 4096, 4096, transposes >= 2, transposes%2 == 1))
 	}
 	return plans
 }
 
 // onWindows are plans on windows of every kind, which ops of Gorgonia's become.
 func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
-	plan := must.Get[*kernels.Plan](t)
+	plan := testutil.Get[*kernels.Plan](t)
 	for _, dev := range opspec.Devices() {
 		for size := 1; size <= 5; size++ {
-			a := kernels.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}
-			w := kernels.Windows{Rows: a, Columns: a}
-			plans = append(plans, plan(kernels.Im2Col(dev, dt, 2, 3, w)), plan(kernels.Col2Im(dev, dt, 2, 3, w)),
-				plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
-				plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
+			a := window.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}
+			w := window.Windows{Rows: a, Columns: a}
+			plans = append(plans, plan(window.Im2Col(dev, dt, 2, 3, w)), plan(window.Col2Im(dev, dt, 2, 3, w)),
+				plan(window.MaxPool(dev, dt, 6, w)), plan(window.MaxPoolDiff(dev, dt, 6, w)),
+				plan(window.AveragePool(dev, dt, 6, w, 4)), plan(window.AveragePoolDiff(dev, dt, 6, w, 4)))
 		}
-		many := kernels.WindowAxis{In: 9, Size: 5, Stride: 1, Dilation: 1} // around an element
-		w := kernels.Windows{Rows: many, Columns: many}
-		plans = append(plans, plan(kernels.Col2Im(dev, dt, 2, 3, w)))
-		near := kernels.WindowAxis{In: 9, Size: 3, Stride: 1, Dilation: 1}
-		w = kernels.Windows{Rows: near, Columns: near}
-		plans = append(plans, plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
-			plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
-		wide := kernels.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
-		w = kernels.Windows{Rows: wide, Columns: wide}
-		plans = append(plans, plan(kernels.MaxPoolDiff(dev, dt, 1, w)), plan(kernels.Col2Im(dev, dt, 1, 1, w)))
+		many := window.WindowAxis{In: 9, Size: 5, Stride: 1, Dilation: 1} // around an element
+		w := window.Windows{Rows: many, Columns: many}
+		plans = append(plans, plan(window.Col2Im(dev, dt, 2, 3, w)))
+		near := window.WindowAxis{In: 9, Size: 3, Stride: 1, Dilation: 1}
+		w = window.Windows{Rows: near, Columns: near}
+		plans = append(plans, plan(window.MaxPool(dev, dt, 6, w)), plan(window.MaxPoolDiff(dev, dt, 6, w)),
+			plan(window.AveragePool(dev, dt, 6, w, 4)), plan(window.AveragePoolDiff(dev, dt, 6, w, 4)))
+		wide := window.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
+		w = window.Windows{Rows: wide, Columns: wide}
+		plans = append(plans, plan(window.MaxPoolDiff(dev, dt, 1, w)), plan(window.Col2Im(dev, dt, 1, 1, w)))
 	}
 	return plans
 }
@@ -147,11 +150,11 @@ func inPrecisions() (plans []*kernels.Plan) {
 		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
 			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
 				for i := range 4 {
-					plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, 1, s[0], s[1], s[0], i >= 2, i%2 == 1, kernels.Epilogue{}))
+					plans = append(plans, gemm.MatMulIn(dev, by, kernels.Float32, 1, s[0], s[1], s[0], i >= 2, i%2 == 1, gemm.Epilogue{}))
 				}
 			}
 			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones
-				plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, s[0], s[1], s[2], s[3], false, false, kernels.Epilogue{}))
+				plans = append(plans, gemm.MatMulIn(dev, by, kernels.Float32, s[0], s[1], s[2], s[3], false, false, gemm.Epilogue{}))
 			}
 		}
 	}
@@ -163,10 +166,10 @@ func ofFewTerms() (plans []*kernels.Plan) {
 	for _, dev := range opspec.Devices() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
-				plans = append(plans, kernels.MatMul(dev, dt, 1, s[0], s[1], s[2], false, false))
+				plans = append(plans, gemm.MatMul(dev, dt, 1, s[0], s[1], s[2], false, false))
 			}
 			for rows := int64(4); rows <= 16; rows += 4 {
-				plans = append(plans, kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, false), kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, true))
+				plans = append(plans, gemm.MatMul(dev, dt, 1, rows, 400_000, 100, false, false), gemm.MatMul(dev, dt, 1, rows, 400_000, 100, false, true))
 			}
 		}
 	}

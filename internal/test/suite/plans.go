@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 

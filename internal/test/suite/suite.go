@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno"
-	"github.com/stheno-ml/stheno/internal/compare"
-	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/compare"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -45,7 +45,7 @@ func Random(t *testing.T) *rand.Rand {
 func GPU(t *testing.T) kernels.Device {
 	t.Helper()
 	devices, err := stheno.Devices()
-	must.Have(t, "GPU", err)
+	testutil.SkipUnless(t, "GPU", err)
 	return devices[0].Device
 }
 

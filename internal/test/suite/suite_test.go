@@ -11,9 +11,10 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/gradcheck"
-	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -32,7 +33,7 @@ func TestPartOf(t *testing.T) {
 
 // broken is an Add whose body is replaced.
 func broken(body func(a, b, out []float64)) *kernels.Plan {
-	p := kernels.Add(kernels.HostDevice(), kernels.Float64, 7)
+	p := basic.Add(kernels.HostDevice(), kernels.Float64, 7)
 	p.Launches[0].Kernel = &kernels.Kernel{Entry: "broken", Body: func(c kernels.Call) {
 		body(kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2))
 	}}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// SourceHash is a hash of the code of a source and of every header that it includes in quotes,
+// SourceHash is a hash of the code of a source and of every header that it includes in quotes, by base name,
 // headers of headers too, each with its name. Comments and blank lines do not count, as they do not
 // change the images: flags ask for no line numbers in them, and only a source that uses __LINE__ or
 // assert puts them there.
@@ -38,7 +38,7 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 	fmt.Fprintf(h, "%s %d\n", name, len(text))
 	h.Write(text)
 	for _, m := range include.FindAllSubmatch(text, -1) {
-		if err := addSource(h, read, path.Join(path.Dir(name), string(m[1])), seen); err != nil {
+		if err := addSource(h, read, path.Base(string(m[1])), seen); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

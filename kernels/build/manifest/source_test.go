@@ -53,7 +53,7 @@ func TestSourceHash(t *testing.T) {
 			}
 			return nil, errors.New("no file " + name)
 		}
-		h, err := SourceHash(read, "d/a.cu")
+		h, err := SourceHash(read, "a.cu")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,9 +61,9 @@ func TestSourceHash(t *testing.T) {
 	}
 	files := func() map[string]string {
 		return map[string]string{
-			"d/a.cu":  "// A.\n#include \"b.cuh\"\n#include \"../c.cuh\"\nint a;\n",
-			"d/b.cuh": "// B.\n#include \"../c.cuh\"\nint b;\n",
-			"c.cuh":   "#include \"d/b.cuh\"\nint c; // C.\n",
+			"a.cu":  "// A.\n#include \"b.cuh\"\n#include \"sub/c.cuh\"\nint a;\n",
+			"b.cuh": "// B.\n#include \"sub/c.cuh\"\nint b;\n",
+			"c.cuh": "#include \"b.cuh\"\nint c; // C.\n",
 		}
 	}
 	was := hash(files())
@@ -79,7 +79,7 @@ func TestSourceHash(t *testing.T) {
 		}
 	}
 	commented := files()
-	commented["d/a.cu"] = "/*\n#include \"gone.cuh\"\n*/\n" + commented["d/a.cu"]
+	commented["a.cu"] = "/*\n#include \"gone.cuh\"\n*/\n" + commented["a.cu"]
 	if hash(commented) != was {
 		t.Error("a header that a comment names is read")
 	}

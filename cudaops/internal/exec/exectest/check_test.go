@@ -11,8 +11,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/graphspec"
-	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -31,12 +31,12 @@ func graphOf(c graphspec.Case) (g *G.ExprGraph, in G.Nodes) {
 // compiled returns a graph's program for an H200.
 func compiled(t *testing.T, g *G.ExprGraph, w *lower.Wanted, replay bool) *program.Program {
 	t.Helper()
-	lowered := must.Get[*lower.Graph](t)(lower.New(g, w))
+	lowered := testutil.Get[*lower.Graph](t)(lower.New(g, w))
 	target := passes.Target{Device: H200, Replay: replay}
 	if w != nil && w.Train != nil && !replay {
 		target.DoubleBufferMin = exec.CopyLimit
 	}
-	must.Do(t, passes.Run(lowered.Program, target, nil))
+	testutil.Do(t, passes.Run(lowered.Program, target, nil))
 	return lowered.Program
 }
 
@@ -59,7 +59,7 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 	for name, s := range map[string]G.Solver{"Adam": G.NewAdamSolver(), "momentum": G.NewMomentum(G.WithL2Reg(0.1), G.WithClip(0.5))} {
 		for _, clip := range []bool{false, true} {
 			solver, _, err := internal.ReadSolver(s)
-			must.Do(t, err)
+			testutil.Do(t, err)
 			for _, adds := range []bool{false, true} {
 				list[fmt.Sprintf("%s, norm limited %v, gradients added %v", name, clip, adds)] =
 					&lower.Wanted{Train: &lower.Training{Learnables: in[2:], Solver: solver, ClipNorm: clip, Adds: adds}}
@@ -95,7 +95,7 @@ func TestGraphs(t *testing.T) {
 			}
 		}
 	}
-	must.Do(t, kernels.Check(kernels.Builtin(), plans...))
+	testutil.Do(t, kernels.Check(kernels.Builtin(), plans...))
 }
 
 // perceptron is a program with several launches at a time.
@@ -107,7 +107,7 @@ func perceptron(t *testing.T) *program.Program {
 // Check reports each missing edge of a graph that no other path implies.
 func TestMissingEdges(t *testing.T) {
 	b := &Recorder{For: H200}
-	must.Get[*exec.Executable](t)(exec.New(perceptron(t), b, false))
+	testutil.Get[*exec.Executable](t)(exec.New(perceptron(t), b, false))
 	g, missed := b.Graphs[0], 0
 	for i, n := range g {
 		for k, before := range n.After {

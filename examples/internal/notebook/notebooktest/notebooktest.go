@@ -3,6 +3,7 @@ package notebooktest
 
 import (
 	"bytes"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -19,12 +20,12 @@ import (
 
 // Run runs a notebook on small sizes. Its text must contain all of want, and its page that many
 // figures and at most 2 MiB. It returns both, and the folder of the figures.
-func Run(t *testing.T, title string, recorded []byte, run func(*notebook.Page) error, pictures int, want ...string) (text, page, dir string) {
+func Run(t *testing.T, title string, files fs.FS, run func(*notebook.Page), pictures int, want ...string) (text, page, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
 	var log bytes.Buffer
-	if err := notebook.Run(o, &log, title, recorded, run); err != nil {
+	if err := notebook.Run(o, &log, title, files, run); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
 	text = log.String()
@@ -50,15 +51,15 @@ func Run(t *testing.T, title string, recorded []byte, run func(*notebook.Page) e
 // bench/results has too. An empty record, {}, belongs to a notebook that has not run on a GPU yet:
 // the test is skipped. Cases of the benchmarks that are to be measured again are left out. With
 // STHENO_REQUIRE_EVIDENCE=1, as before a release, both fail.
-func Recorded(t *testing.T, recorded []byte, run func(*notebook.Page) error) {
+func Recorded(t *testing.T, files fs.FS, run func(*notebook.Page)) {
 	t.Helper()
-	missing, twice, err := notebook.Unrecorded(recorded, run)
+	missing, twice, err := notebook.Unrecorded(files, run)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const again = "record on a GPU (PARTS=gallery bench/gpu-run.sh)"
 	if os.Getenv("STHENO_REQUIRE_EVIDENCE") != "1" {
-		if string(bytes.TrimSpace(recorded)) == "{}" {
+		if recorded, err := fs.ReadFile(files, "recorded.json"); err != nil || string(bytes.TrimSpace(recorded)) == "{}" {
 			t.Skipf("recorded.json is empty, and %d figures print as -; %s", len(missing), again)
 		}
 		timed := slices.Concat(maintain.Keys(records.Ops), maintain.Keys(records.Graphs))

@@ -1,0 +1,33 @@
+package testutil
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// CheckProperty checks a property on drawn cases. They differ from run to run, unless STHENO_SEED or
+// -rapid.seed is set: the project's own checks set it, so that a failure there is due to a change.
+func CheckProperty(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	Do(t, seed())
+	rapid.Check(t, property)
+}
+
+var seed = sync.OnceValue(fromEnvironment)
+
+// fromEnvironment takes the seed from the environment.
+func fromEnvironment() error {
+	wanted := os.Getenv("STHENO_SEED")
+	if wanted == "" || flag.Lookup("rapid.seed").Value.String() != "0" {
+		return nil
+	}
+	if err := flag.Set("rapid.seed", wanted); err != nil {
+		return fmt.Errorf("STHENO_SEED=%s, want a number: %w", wanted, err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package kernels
+
+import (
+	"reflect"
+	"testing"
+)
+
+// Arguments come back as they were written.
+func TestArgs(t *testing.T) {
+	type pair struct {
+		N    int64 `arg:"int32"`
+		Size int64
+	}
+	type arguments struct {
+		X     Ref
+		Pairs [2]pair
+		Flag  bool
+		Scale any
+		Out   Ref
+	}
+	want := arguments{X: In(0), Pairs: [2]pair{{1, 2}, {3, 4}}, Flag: true, Scale: float32(0.5), Out: At(Out, 8)}
+	var p Plan
+	l := p.Launch(nil, 1, 1, want, int32(7))
+	if flat := []any{In(0), int32(1), int64(2), int32(3), int64(4), int32(1), float32(0.5), At(Out, 8), int32(7)}; !reflect.DeepEqual(l.Args, flat) {
+		t.Errorf("got arguments %v, want %v", l.Args, flat)
+	}
+	got := Args[arguments](Call{Launch: l})
+	if got.X.argument != 1 || got.Out.argument != 8 {
+		t.Errorf("got references to arguments %d and %d, want 1 and 8", got.X.argument, got.Out.argument)
+	}
+	if got.X.argument, got.Out.argument = 0, 0; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	defer func() {
+		if want, got := "argument 0 is a kernels.Ref, the Go body takes a int64", recover(); got != want {
+			t.Errorf("got panic %v, want %v", got, want)
+		}
+	}()
+	Args[struct{ N int64 }](Call{Launch: l})
+}

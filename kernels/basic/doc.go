@@ -1,0 +1,7 @@
+// Package basic plans ops of one kernel each: additions, scaled rows, broadcasts, gathers, scatters, histograms, iterations.
+package basic
+
+import "github.com/stheno-ml/stheno/kernels"
+
+// own holds the kernels of the family.
+var own = kernels.Builtin()

@@ -1,0 +1,101 @@
+package basic
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// scatterPartsKernels are the kernel that sums parts of the indices, and the one that adds up those sums.
+var scatterPartsKernels = [...][2]*kernels.Kernel{kernels.Float32: scatterPartsOf[float32](kernels.Float32), kernels.Float64: scatterPartsOf[float64](kernels.Float64)}
+
+func scatterPartsOf[T kernels.Float](dt kernels.Dtype) [2]*kernels.Kernel {
+	return [2]*kernels.Kernel{
+		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_%v", dt), scatterPartsBody[T]),
+		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_join_%v", dt), scatterPartsJoinBody[T]),
+	}
+}
+
+// Constants of scatter_parts.cu, and limits on what is summed by parts. None depends on the device: the order of a sum follows
+// from them, and with it the bits of the result.
+const (
+	ScatterLanes        = 256      // threads that add up the parts of an element, see [ScatterParts]
+	scatterPartsAcross  = 4        // elements that a block adds up
+	scatterPartsRows    = 96       // most rows
+	scatterPartsShared  = 48 << 10 // bytes of shared memory that every device has
+	scatterPartsCount   = 1 << 12  // least indices
+	scatterPartsEach    = 64       // least indices of a part, and of a row on the mean
+	scatterPartsOfRow   = 16       // least indices of a part for each row: a part writes a sum for every row
+	scatterPartsMost    = 1 << 15  // most parts
+	scatterPartsThreads = 128
+	// Beyond so many sums of a row's columns the blocks of scatter.cu keep a device busy. H200, us by parts and by scatter.cu: 8 M indices of 10 rows of 16 elements 232,
+	// 12 744; 32 M of 2 rows of 3 216, 384 196; 64 M of 1 row of 1 354, 846 286; 1 M of 96 rows of 256, which are 768 sums, 799
+	scatterPartsSums = 512
+)
+
+// ScatterParts returns the number of parts in which [Scatter] sums count indices into outer x rows x inner elements: 1, or more
+// where many indices fall into few rows. Part p of n parts sums the indices p, p + n and so on, in order; lane l of ScatterLanes
+// sums the parts l, l + ScatterLanes and so on, in order; and the lanes' sums are added up in order.
+func ScatterParts(outer, rows, inner, count int64) int64 {
+	if rows > scatterPartsRows || count < max(scatterPartsCount, scatterPartsEach*rows) || outer*rows*kernels.CeilDiv(inner, heavyColumns) > scatterPartsSums {
+		return 1
+	}
+	return min(count/max(scatterPartsEach, scatterPartsOfRow*rows), scatterPartsMost)
+}
+
+// appendScatterParts appends the launches of a scatter by parts.
+func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, outer, rows, count, inner, parts int64) (*kernels.Plan, error) {
+	elements, threads := outer*rows*inner, int64(scatterPartsThreads)
+	for rows*threads*dt.Size() > scatterPartsShared {
+		threads /= 2
+	}
+	blocks := kernels.CeilDiv(outer*parts*inner, threads)
+	if err := kernels.CheckGrid(max(blocks, kernels.CeilDiv(elements, scatterPartsAcross))); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
+	partial := p.Workspace(parts * elements * dt.Size())
+	p.Launch(scatterPartsKernels[dt][0], int(blocks), int(threads), kernels.In(0), kernels.In(1), partial, outer, int32(rows), count, inner,
+		int32(parts)).Shared = int(rows * threads * dt.Size())
+	p.Launch(scatterPartsKernels[dt][1], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross, partial, kernels.At(kernels.Out, 0), elements, int32(parts))
+	return p, nil
+}
+
+func scatterPartsBody[T kernels.Float](c kernels.Call) {
+	g, indices, partial := kernels.Slice[T](c, 0), kernels.Slice[int64](c, 1), kernels.Slice[T](c, 2)
+	outer, rows, count, inner, parts := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+	kernels.Parallel(parts, max(kernels.Grain/(kernels.CeilDiv(count, parts)*outer*inner), 1), func(lo, hi int64) {
+		clear(partial[lo*outer*rows*inner : hi*outer*rows*inner])
+		for o := range outer {
+			for first := int64(0); first < count; first += parts {
+				for part := lo; part < min(hi, count-first); part++ {
+					k := first + part
+					if v := indices[k]; v >= 0 && v < rows {
+						sum, x := partial[((part*outer+o)*rows+v)*inner:][:inner], g[(o*count+k)*inner:][:inner]
+						for i := range sum {
+							sum[i] += x[i]
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func scatterPartsJoinBody[T kernels.Float](c kernels.Call) {
+	partial, out, elements, parts := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(2), c.Int(3)
+	kernels.Parallel(elements, max(kernels.Grain/parts, 1), func(lo, hi int64) {
+		lane := make([]T, hi-lo)
+		clear(out[lo:hi])
+		for l := range min(parts, ScatterLanes) {
+			clear(lane)
+			for r := l; r < parts; r += ScatterLanes {
+				for i, x := range partial[r*elements+lo : r*elements+hi] {
+					lane[i] += x
+				}
+			}
+			for i, x := range lane {
+				out[lo+int64(i)] += x
+			}
+		}
+	})
+}

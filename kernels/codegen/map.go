@@ -1,0 +1,164 @@
+package codegen
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// View is an operand of [Map]: a buffer, and where the elements of the output's
+// shape lie in it.
+type View struct {
+	Elements int64 // of the buffer
+	Offset   int64 // of the first element that is used
+	Strides  []int // elements from an index to the next by axis; 0 repeats elements
+	// Bounds leave out elements beyond From <= i < To along Axis: they are not in the buffer
+	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
+	Bounds Bounds
+	// Stream makes the elements random numbers, a function of the
+	// stream, of the number that says where the element lies, and of the state that the
+	// buffer holds: see [RandomState].
+	Stream Stream
+}
+
+// Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0
+// is for none.
+type Stream = struct {
+	Number int
+	Normal bool
+}
+
+// Bounds are part of an axis.
+type Bounds = struct{ Axis, From, To int }
+
+// bounded reports whether the view leaves out a part of the shape.
+func (v View) bounded(shape []int) bool {
+	b := v.Bounds
+	return b.To != 0 && (b.From != 0 || b.To != shape[b.Axis])
+}
+
+// Dense returns the view of a buffer that holds a shape in row-major order.
+func Dense(shape []int) View {
+	return View{Elements: kernels.Count(shape), Strides: rowMajor(shape)}
+}
+
+// rowMajor returns the strides of a dense shape.
+func rowMajor(shape []int) []int {
+	strides := make([]int, len(shape))
+	n := 1
+	for a := len(shape) - 1; a >= 0; a-- {
+		strides[a] = n
+		n *= shape[a]
+	}
+	return strides
+}
+
+// Map plans out = f(operands), element by element, for an output of the shape, in
+// row-major order, and operands that are views of the plan's inputs. Several outputs
+// lie one after the other as [Plan.Parts] describes. An
+// output may lie where an input does that has elements of that size, if that
+// input's view is dense and no other view is of the same memory.
+//
+// The kernel is generated when a device needs it. Kernels are equal, and are
+// loaded once, if functions and layouts are: extents and strides are arguments.
+// An error names the operand that does not fit.
+func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kernels.Plan, error) {
+	name := fmt.Sprintf("map(%v, %v)", f, shape)
+	if err := checkMap(f, shape, operands); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", name, err)
+	}
+	types, n := f.Operands(), kernels.Count(shape)
+	p := &kernels.Plan{Op: name, Flops: n * int64(f.Operations())}
+	p.Parts, p.Out = mapParts(f, shape)
+	for i, v := range operands {
+		p.Inputs = append(p.Inputs, v.inputBytes(types[i]))
+	}
+	if n > 0 {
+		if err := launchMap(p, newMapping(dev, f, shape, operands, nil), f); err != nil {
+			return nil, fmt.Errorf("kernels: %s: %w", name, err)
+		}
+	}
+	return p, nil
+}
+
+// kernel returns the kernel of a mapping of f.
+func (m *mapping) kernel(f expr.Func) *kernels.Kernel {
+	f, _ = f.Numbers()
+	return &kernels.Kernel{Image: mapImage{f, m.layout}, Entry: mapEntry, Body: m.body}
+}
+
+// launchMap appends the launch of a mapping of f.
+func launchMap(p *kernels.Plan, m *mapping, f expr.Func) error {
+	blocks := m.gridBlocks()
+	if err := kernels.CheckGrid(blocks); err != nil {
+		return err
+	}
+	l := p.Launch(m.kernel(f), int(blocks), m.layout.block, m.arguments()...)
+	l.Grid[1] = max(m.count, 1)
+	return nil
+}
+
+// mapParts returns where the outputs of f begin, and the bytes of all.
+func mapParts(f expr.Func, shape []int) (parts []int64, bytes int64) {
+	sizes := make([]int64, len(f.Outputs()))
+	for k, d := range f.Outputs() {
+		sizes[k] = kernels.Count(shape) * d.Size()
+	}
+	return kernels.LayOut(sizes)
+}
+
+// checkMap returns an error if arguments of Map do not fit.
+func checkMap(f expr.Func, shape []int, operands []View) error {
+	if len(f.Outputs()) == 0 {
+		return errors.New("got a function without outputs, want at least one")
+	}
+	if n := len(f.Operands()); len(operands) != n {
+		return fmt.Errorf("got %d operands, want %d", len(operands), n)
+	}
+	for _, d := range shape {
+		if d < 0 {
+			return fmt.Errorf("got shape %v, want no extent below 0", shape)
+		}
+	}
+	for i, v := range operands {
+		err := v.Check(shape)
+		if err == nil && v.Stream.Number != 0 {
+			err = v.checkRandom(f.Operands()[i])
+		}
+		if err != nil {
+			return fmt.Errorf("operand %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Check returns an error if the view reaches beyond its buffer.
+func (v View) Check(shape []int) error {
+	if len(v.Strides) != len(shape) {
+		return fmt.Errorf("got %d strides, want %d", len(v.Strides), len(shape))
+	}
+	if v.Elements < 0 || v.Elements > math.MaxInt64/16 {
+		return fmt.Errorf("got %d elements", v.Elements)
+	}
+	if b := v.Bounds; b.To != 0 && (b.Axis < 0 || b.Axis >= len(shape) || b.From < 0 || b.From >= b.To || b.To > shape[b.Axis]) {
+		return fmt.Errorf("got bounds %+v of shape %v", b, shape)
+	}
+	last := v.Offset
+	for a, s := range v.Strides {
+		if s < 0 {
+			return fmt.Errorf("got strides %v, want none below 0", v.Strides)
+		}
+		extent := shape[a]
+		if b := v.Bounds; b.To != 0 && b.Axis == a {
+			extent = b.To - b.From
+		}
+		last += int64(s) * int64(max(extent-1, 0))
+	}
+	if kernels.Count(shape) > 0 && v.Stream.Number == 0 && (v.Offset < 0 || last >= v.Elements) {
+		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
+	}
+	return nil
+}

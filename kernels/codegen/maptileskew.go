@@ -1,0 +1,79 @@
+package codegen
+
+import (
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// Tiles whose rows begin with sectors of the output: see maptile.go.
+
+// isSkewed reports whether rows of the first output begin within sectors.
+func (m *mapping) isSkewed() bool {
+	size := m.outputs[0].Size()
+	if m.toStrides[len(m.shape)-1] != 1 || size < 4 {
+		return false
+	}
+	within := m.to * size % kernels.SectorBytes
+	for _, s := range m.toStrides[:len(m.shape)-1] {
+		within |= s * size % kernels.SectorBytes
+	}
+	return within != 0
+}
+
+// tileMargin is the columns before the first one that a skewed tile holds.
+const tileMargin = 8
+
+// margin returns the columns before the first one.
+func (t *tileWriter) margin() int {
+	if t.skewed {
+		return tileMargin
+	}
+	return 0
+}
+
+// before returns an address less so many elements.
+func (t *tileWriter) before(address, elements string, d expr.Dtype) string {
+	r, bytes := t.Register(expr.B64), t.Register(expr.B64)
+	if t.wide {
+		t.Line("mul.lo.u64 %s, %s, %d", bytes, elements, d.Size())
+	} else {
+		t.Line("mul.wide.u32 %s, %s, %d", bytes, elements, d.Size())
+	}
+	t.Line("sub.u64 %s, %s, %s", r, address, bytes)
+	return r
+}
+
+// skew returns how many elements before the tile's first column each of some rows of a skewed tile begins, and changes whether
+// the thread's elements there exist.
+func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
+	d := t.outputs[0]
+	width := shift(int(d.Size()))
+	at := t.places(t.corners[len(t.types)], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
+	column := t.Register(t.kind)
+	t.Line("add.%s %s, %s, %s", t.index, column, t.first[1], t.indexOf(t.lane))
+	t.Line("add.%s %s, %s, %d", t.index, column, column, 32*c)
+	for j := range n {
+		shift, low, mine, exists := t.Register(expr.B32), t.Register(expr.B64), t.Register(t.kind), t.Register(expr.Pred)
+		t.Line("mul.wide.u32 %s, %s, %d", low, t.lane, d.Size())
+		t.Line("sub.u64 %s, %s, %s", low, at[j], low)
+		t.Line("cvt.u32.u64 %s, %s", shift, low)
+		t.Line("and.b32 %s, %s, 31", shift, shift) // columns of a warp take whole sectors
+		t.Line("shr.u32 %s, %s, %s", shift, shift, width)
+		t.Line("sub.%s %s, %s, %s", t.index, mine, column, t.indexOf(shift))
+		t.Line("setp.lt.%s %s, %s, %s", t.index, exists, mine, t.extents[1])
+		t.Line("and.pred %s, %s, %s", exists, exists, inside[c][k+j])
+		inside[c][k+j] = exists
+		shifts = append(shifts, shift)
+	}
+	return shifts
+}
+
+// shifted changes addresses of operand or output elements, one for each row, to those of the rows' columns.
+func (t *tileWriter) shifted(at []string, shifts []string, stride string, d expr.Dtype) []string {
+	for j, shift := range shifts {
+		by := t.Register(t.kind)
+		t.Line("mul.lo.%s %s, %s, %s", t.index, by, t.indexOf(shift), stride)
+		at[j] = t.before(at[j], by, d)
+	}
+	return at
+}

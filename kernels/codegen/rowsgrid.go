@@ -1,0 +1,223 @@
+package codegen
+
+import (
+	"math"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
+)
+
+// rowGrid assigns elements of rows to threads. It follows from shape,
+// axes and device alone, so that a sum has one order whatever else is computed beside
+// it and however the operands lie.
+//
+// Neighbouring threads take neighbouring elements of the innermost axis. If that is a
+// reduced one, they are threads of one row, along it; else each has rows of its own,
+// across, and the threads that share a row join through shared memory. A thread
+// takes vectors of neighbours: of columns along rows, of rows across them.
+type rowGrid struct {
+	across  bool
+	width   int64 // elements of a vector
+	threads int64 // that share a row
+	beside  int64 // rows of a block; where across, vectors of rows
+	splits  int64 // parts of a row, each in a block of its own
+	chunk   int64 // columns of a split
+	cluster int64 // blocks that share a row and join in their shared memory; 0: one has it
+	share   int64 // columns of a block of a cluster
+	walk    int64 // shares that each of its blocks takes, one after the other; 0: one each
+	few     bool  // the device has more threads than there is work for; rows are not shared by blocks
+}
+
+// newRowGrid returns the grid for a shape that has elements.
+func newRowGrid(dev kernels.Device, shape, axes []int) rowGrid {
+	pol := rowsPolicies.On(dev)
+	sms := int64(dev.SMs)
+	if dev.Major == 0 { // results don't depend on the number of cores
+		sms = hostSplits
+	}
+	rows, columns := int64(1), int64(1)
+	groups := axisgroup.Merge(shape, axes)
+	for _, g := range groups {
+		if g.Chosen {
+			columns *= g.N
+		} else {
+			rows *= g.N
+		}
+	}
+	last := groups[len(groups)-1]
+	if last.N == 1 && len(groups) > 1 { // an axis of one element stands for none
+		last = groups[len(groups)-2]
+	}
+	g := rowGrid{across: !last.Chosen, width: 1, splits: 1, chunk: columns}
+	if last.N%4 == 0 {
+		g.width = 4
+	}
+	if g.across {
+		pol.across(&g, sms, rows, columns, last.N)
+	} else {
+		pol.along(&g, dev.Major >= 9, sms, rows, columns)
+	}
+	return g
+}
+
+// hostSplits is the number of multiprocessors that the host counts as.
+const hostSplits = 32
+
+// columnsOfThread returns how many columns a thread takes: from most down to least, so
+// many that the device's threads have work. lines is the number of rows, or of vectors
+// of them.
+func (pol rowsPolicy) columnsOfThread(sms, lines, columns, most, least int64) int64 {
+	for most > least && lines*kernels.CeilDiv(columns, most) < sms*pol.threads {
+		most /= 2
+	}
+	return most
+}
+
+// along lays out threads along rows.
+func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64) {
+	most := pol.elements
+	if columns <= pol.short {
+		most /= 2
+	} else if columns > pol.middling {
+		most *= 2
+	}
+	g.threads, g.beside = kernels.CeilDiv(columns, pol.columnsOfThread(sms, rows, columns, most, g.width)), 1
+	if g.threads <= 32 {
+		g.threads = arith.Pow2(g.threads)
+		g.beside = pol.block / g.threads
+	} else {
+		g.threads = min(kernels.CeilDiv(g.threads, 32)*32, pol.most)
+	}
+	pol.round(g, sms, rows, columns)
+	blocks := kernels.CeilDiv(rows, g.beside)
+	few := 2*blocks < sms && columns > pol.long
+	if clusters { // keep more of the device busy, with rows that they hold
+		few = columns > pol.huge && 2*blocks <= sms*pol.blocks || few && kernels.ClusterBlocks*blocks < sms && columns > pol.longest
+	}
+	switch {
+	case few:
+		g.threads, g.beside = pol.block, 1
+		g.split(min(sms*pol.blocks/blocks, columns/pol.chunk), columns, g.threads*g.width)
+	case clusters:
+		pol.clusters(g, sms, rows, columns, most)
+	}
+	g.few = g.few && g.splits == 1 && g.cluster == 0
+}
+
+// round gives few rows with one vector to a thread the next larger of few sizes of blocks, so that matrices of many shapes
+// have one kernel, which may have been assembled beforehand. It changes no sum: the threads beyond the last column
+// join with the identity.
+func (pol rowsPolicy) round(g *rowGrid, sms, rows, columns int64) {
+	threads := roundedUp(g.threads, 16, 32, 256, pol.most)
+	beside := max(pol.block/threads, 1)
+	if g.few = kernels.CeilDiv(rows, beside)*beside*threads <= sms*pol.threads; g.few && columns <= g.threads*g.width {
+		g.threads, g.beside = threads, beside
+	}
+}
+
+// roundedUp returns the first of rising sizes that n is not larger than.
+func roundedUp(n int64, sizes ...int64) int64 {
+	for _, size := range sizes {
+		if n <= size {
+			return size
+		}
+	}
+	return n
+}
+
+// clusters lets clusters of blocks share rows: long ones, which are more than a block can hold, and
+// those of a matrix of few rows, of which a thread takes that many elements at most.
+func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
+	n, long := min(2*sms/rows, columns/pol.part, kernels.ClusterBlocks), columns > pol.most*pol.shared
+	switch {
+	case long:
+		g.cluster = min(arith.Pow2(kernels.CeilDiv(columns, pol.share)), kernels.ClusterBlocks)
+	case n >= 4:
+		g.cluster = arith.Pow2(n+1) / 2
+	default:
+		return
+	}
+	g.share = kernels.CeilDiv(kernels.CeilDiv(columns, g.cluster), g.width) * g.width
+	each := pol.each
+	if !long {
+		each = pol.columnsOfThread(sms/2, rows*g.cluster, g.share, most, g.width)
+	}
+	g.threads, g.beside = max(min(arith.Pow2(kernels.CeilDiv(g.share, each)), pol.most), 64), 1
+}
+
+// across lays out threads across rows, of which `run` are contiguous.
+func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
+	x := min(arith.Pow2(kernels.CeilDiv(run, g.width)), 32)
+	tiles := func() int64 { return kernels.CeilDiv(rows, g.width*x) }
+	split, block := 2*tiles() < sms && columns > pol.deep, pol.block
+	for tiles() < sms && x*g.width > 16 && !split { // 8 float32 are a sector of memory
+		x /= 2
+	}
+	few := tiles() < sms && !split
+	if few {
+		block = pol.most
+	}
+	per := pol.columnsOfThread(sms, kernels.CeilDiv(rows, g.width), columns, pol.down/g.width, 1)
+	g.threads = min(arith.Pow2(kernels.CeilDiv(columns, per)), block/x)
+	if g.few = few; few && columns <= g.threads { // one kernel for many shapes: see round
+		g.threads = roundedUp(g.threads, 16, 64, 128, 256, pol.most)
+		x = min(pol.most/g.threads, 16/g.width)
+	}
+	g.beside = max(pol.block/g.threads, x)
+	if split {
+		g.split(min(sms*pol.blocks/kernels.CeilDiv(rows, g.width*g.beside), columns/(g.threads*pol.least)), columns, g.threads)
+	}
+}
+
+// split cuts rows into about as many splits, of a multiple of that many columns.
+func (g *rowGrid) split(splits, columns, multiple int64) {
+	const most = 1<<16 - 1 // blocks of a grid in its second dimension
+	splits = max(min(splits, most), 1)
+	g.chunk = kernels.CeilDiv(kernels.CeilDiv(columns, splits), multiple) * multiple
+	g.splits = kernels.CeilDiv(columns, g.chunk)
+}
+
+// whole returns the grid without splits.
+func (g rowGrid) whole() rowGrid {
+	g.splits, g.chunk = 1, math.MaxInt64
+	return g
+}
+
+// walking returns the grid with fewer blocks for a row, as long as every multiprocessor has a block and half the
+// threads that other functions need: for functions of one stage and no outputs but its own, which hold nothing and have more loads
+// under way. Each block takes several of the shares of a cluster, and joins the results of its threads for each in
+// the order of a cluster.
+func (g rowGrid) walking(sms, rows, threads int64) rowGrid {
+	for blocks := rows * g.cluster / 2; g.cluster > 1 && blocks >= sms && 2*blocks*g.threads >= sms*threads; blocks /= 2 {
+		g.cluster, g.walk = g.cluster/2, 2*max(g.walk, 1)
+	}
+	if g.cluster == 1 { // alone
+		g.cluster = 0
+	}
+	return g
+}
+
+// rowsOfBlock returns the rows that a block takes.
+func (g rowGrid) rowsOfBlock() int64 {
+	if g.across {
+		return g.beside * g.width
+	}
+	return g.beside
+}
+
+// columnsOfBlock returns how many of a row's columns a block has, if the row is not split.
+func (g rowGrid) columnsOfBlock(columns int64) int64 {
+	if g.cluster > 0 {
+		return g.share
+	}
+	return columns
+}
+
+// columnsBetween is the number of columns from a vector of a thread to its next.
+func (g rowGrid) columnsBetween() int64 {
+	if g.across {
+		return g.threads
+	}
+	return g.threads * g.width
+}

@@ -1,0 +1,127 @@
+package codegen
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// How rows are shared among threads on an H200, and which are split.
+func TestRowGrid(t *testing.T) {
+	dev := kernels.Device{Major: 9, SMs: 132, SharedOptin: 232448}
+	for _, c := range []struct {
+		shape, axes []int
+		want        rowGrid
+	}{
+		{[]int{128, 10}, []int{1}, rowGrid{width: 1, threads: 16, beside: 16, splits: 1, chunk: 10, few: true}},
+		{[]int{23}, []int{0}, rowGrid{width: 1, threads: 32, beside: 8, splits: 1, chunk: 23, few: true}},
+		{[]int{1000}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 1000, few: true}},
+		{[]int{100, 512}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 512, few: true}},
+		{[]int{7, 300}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1, chunk: 7, few: true}},
+		{[]int{100, 10}, []int{0}, rowGrid{across: true, width: 1, threads: 64, beside: 16, splits: 1, chunk: 100, few: true}},
+		{[]int{16384, 128}, []int{1}, rowGrid{width: 4, threads: 16, beside: 16, splits: 1, chunk: 128}},
+		{[]int{16384, 1000}, []int{1}, rowGrid{width: 4, threads: 64, beside: 1, splits: 1, chunk: 1000}},
+		{[]int{16384, 1001}, []int{1}, rowGrid{width: 1, threads: 64, beside: 1, splits: 1, chunk: 1001}},
+		{[]int{16384, 4096}, []int{1}, rowGrid{width: 4, threads: 128, beside: 1, splits: 1, chunk: 4096}},
+		{[]int{16384, 32768}, []int{1}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 32768}},
+		{[]int{1 << 28}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1053, chunk: 254976}},
+		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
+		{[]int{16, 300_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 36, chunk: 8448}},
+		{[]int{46, 31622}, []int{1}, rowGrid{width: 1, threads: 512, beside: 1, splits: 1, chunk: 31622, cluster: 4, share: 7906}},
+		{[]int{256, 64, 64, 64}, []int{0, 2, 3}, rowGrid{width: 4, threads: 256, beside: 1, splits: 16, chunk: 65536}},
+		{[]int{256, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 4, chunk: 250_880}},
+		{[]int{1000, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 1_000_000, cluster: 8, share: 125_000}},
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 200704, cluster: 8, share: 25088}},
+		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
+		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 32772, cluster: 4, share: 8196}},
+		{[]int{16384, 4096}, []int{0}, rowGrid{across: true, width: 4, threads: 8, beside: 32, splits: 33, chunk: 504}},
+		{[]int{1 << 20, 64}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1041, chunk: 1008}},
+		{[]int{64, 1000, 49}, []int{1}, rowGrid{across: true, width: 1, threads: 16, beside: 16, splits: 1, chunk: 1000}},
+		{[]int{64, 3, 224, 224}, []int{1}, rowGrid{across: true, width: 4, threads: 1, beside: 256, splits: 1, chunk: 3}},
+	} {
+		if got := newRowGrid(dev, c.shape, c.axes); got != c.want {
+			t.Errorf("%v over %v: got %+v, want %+v", c.shape, c.axes, got, c.want)
+		}
+	}
+}
+
+// What holds of all grids, on devices of any size.
+func TestRowGridDrawn(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 13))
+	for range 20_000 {
+		var shape, axes []int
+		for a := range 1 + r.IntN(4) {
+			shape = append(shape, 1+r.IntN(1<<r.IntN(13)))
+			if r.IntN(2) == 0 {
+				axes = append(axes, a)
+			}
+		}
+		if kernels.Count(shape) > 1<<40 {
+			continue
+		}
+		dev := kernels.Device{Major: r.IntN(2) * 9, SMs: 1 + r.IntN(200)}
+		g := newRowGrid(dev, shape, axes)
+		c := rowCall{shape: shape, axes: axes}
+		columns := kernels.Count(shape) / c.rows()
+		threads := g.threads * g.beside
+		switch {
+		case threads < 64 && g.threads > 32 || threads < 128 && g.threads <= 32 || threads > 1024 || threads%32 != 0:
+			t.Errorf("%v over %v: got blocks of %d threads; %+v", shape, axes, threads, g)
+		case !g.across && g.threads > 32 && (g.threads%32 != 0 || g.beside != 1), (g.across || g.threads <= 32) && (arith.Pow2(g.threads) != g.threads || arith.Pow2(g.beside) != g.beside):
+			t.Errorf("%v over %v: got %+v, want warps or groups of a power of two", shape, axes, g)
+		case g.splits < 1 || g.splits > 1<<16-1 || g.chunk*g.splits < columns || g.chunk*(g.splits-1) >= columns:
+			t.Errorf("%v over %v: got %+v, want splits of %d columns", shape, axes, g, columns)
+		case g.splits > 1 && g.chunk%g.columnsBetween() != 0:
+			t.Errorf("%v over %v: got %+v, want splits of whole vectors of all threads", shape, axes, g)
+		case g.cluster > 0 && (dev.Major < 9 || g.splits > 1 || g.cluster != arith.Pow2(g.cluster) || g.cluster > 8 || g.share%g.width != 0 || g.share*g.cluster < columns || g.share*(g.cluster-1) >= columns):
+			t.Errorf("%v over %v: got %+v, want clusters that share %d columns", shape, axes, g, columns)
+		}
+	}
+}
+
+// How many blocks take a row whose sums alone are wanted: as few as keep the device busy, each with
+// several of the shares that blocks of a cluster have where a function needs the row again.
+func TestRowsWalk(t *testing.T) {
+	functions, err := exprtest.RowFunctions(kernels.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	softmax, sum := functions[0], functions[5]
+	for _, c := range []struct {
+		shape, axes          []int
+		sms                  int
+		shares               int // of a row
+		blocks, walk, shared int // of a sum: blocks of the grid, shares of each, blocks of a cluster
+	}{
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, 132, 8, 256, 8, 0},
+		{[]int{100, 400_000}, []int{1}, 132, 8, 200, 4, 2},
+		{[]int{2048, 65536}, []int{1}, 132, 4, 2048, 4, 0},
+		{[]int{67, 65536}, []int{1}, 132, 4, 268, 0, 4},
+		{[]int{2, 400_003}, []int{1}, 1, 8, 2, 8, 0},
+	} {
+		dev := kernels.Device{Major: 9, SMs: c.sms, SharedOptin: 232448}
+		s := exprtest.RowShape{Shape: c.shape, Axes: c.axes}
+		for _, f := range []exprtest.RowFunction{softmax, sum} {
+			p, err := rowsOf(dev, f, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := checkLaunches(p); err != nil {
+				t.Error(err)
+			}
+			rows := int(kernels.Count(c.shape) / kernels.Count(pick(c.shape, c.axes)))
+			blocks, walk, shared := rows*c.shares, 0, c.shares
+			if f.Name == "sum" {
+				blocks, walk, shared = c.blocks, c.walk, c.shared
+			}
+			l := p.Launches[0]
+			layout := l.Kernel.Image.(rowsImage).layout
+			if l.Grid[0] != blocks || layout.walk != walk || layout.cluster != shared {
+				t.Errorf("%s over %v of %v, %d multiprocessors: got %d blocks, each with %d shares, in clusters of %d, want %d, %d, %d", f.Name, c.axes, c.shape, c.sms, l.Grid[0], layout.walk, layout.cluster, blocks, walk, shared)
+			}
+		}
+	}
+}

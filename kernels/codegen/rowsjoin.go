@@ -1,0 +1,364 @@
+package codegen
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// mostReductions is the most reductions of a stage: each takes shared memory.
+const mostReductions = 64
+
+// accumulator holds a thread's partial results of a reduction, in lanes: RowSum in double.
+type accumulator struct {
+	op     expr.Op
+	dtype  expr.Dtype // of the result
+	lanes  []string
+	nan    []string     // predicates that there was a NaN, for each row; none where instructions see to it
+	sameAs *accumulator // the one of another type that adds up the same numbers, if there is one
+}
+
+// wide is the type that is reduced in.
+func (a *accumulator) wide() expr.Dtype {
+	if a.op == expr.RowSum {
+		return kernels.Float64
+	}
+	return a.dtype
+}
+
+// newAccumulator returns one that has taken in nothing. Of a sum whose first elements
+// the thread holds, lanes are "" until then.
+func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
+	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
+	for k := range a.lanes {
+		if op == expr.RowSum && w.held != nil {
+			continue
+		}
+		a.lanes[k] = w.Register(a.wide().Kind())
+		w.Line("mov.%v %s, %s", a.wide(), a.lanes[k], number(a.wide(), identityOf(op)))
+	}
+	for range w.rowsOfThread() {
+		if op != expr.RowSum && !w.native(a) {
+			p := w.Register(expr.Pred)
+			w.Line("mov.pred %s, 0", p)
+			a.nan = append(a.nan, p)
+		}
+	}
+	return a
+}
+
+// number returns a number as PTX has it.
+func number(d expr.Dtype, v float64) string {
+	if d == kernels.Float32 {
+		return fmt.Sprintf("0f%08X", math.Float32bits(float32(v)))
+	}
+	return fmt.Sprintf("0d%016X", math.Float64bits(v))
+}
+
+// native reports whether one instruction computes the greater of two numbers or NaN.
+func (w *rowsWriter) native(a *accumulator) bool { return w.nan && a.dtype == kernels.Float32 }
+
+// instruction returns that of a maximum or minimum.
+func (w *rowsWriter) instruction(a *accumulator) string {
+	name := map[expr.Op]string{expr.RowMax: "max", expr.RowMin: "min"}[a.op]
+	if w.native(a) {
+		name += ".NaN"
+	}
+	return name + "." + a.dtype.String()
+}
+
+// accumulate takes in the lanes of a vector that exists.
+func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) {
+	for k, v := range values {
+		if a.op == expr.RowSum {
+			w.add(a, k, v, exists)
+			continue
+		}
+		w.Line("%s%s %s, %s, %s", predicated(exists), w.instruction(a), a.lanes[k], a.lanes[k], v)
+		switch n := len(a.nan); {
+		case n == 1 && w.width > 1 && k%2 == 0: // with the next
+		case n > 0:
+			p, with := a.nan[k%n], v
+			if n == 1 && w.width > 1 {
+				with = values[k-1]
+			}
+			w.Line("%ssetp.nan.or.%v %s, %s, %s, %s", predicated(exists), a.dtype, p, v, with, p)
+		}
+	}
+}
+
+// add takes a number into a lane of a sum, if it exists.
+func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
+	begun := a.lanes[k] != ""
+	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
+		some := w.Register(a.dtype.Kind())
+		w.Line("selp.%v %s, %s, %s, %s", a.dtype, some, v, number(a.dtype, 0), exists)
+		v, exists = some, ""
+	}
+	if a.dtype == kernels.Float32 {
+		wide := w.Register(expr.F64)
+		w.Line("cvt.f64.f32 %s, %s", wide, v)
+		v = wide
+	}
+	if begun {
+		w.Line("%sadd.rn.f64 %s, %s, %s", predicated(exists), a.lanes[k], a.lanes[k], v)
+		return
+	}
+	a.lanes[k] = w.Register(expr.F64)
+	w.Line("mov.f64 %s, %s", a.lanes[k], v)
+}
+
+// combine returns the reduction of two.
+func (w *rowsWriter) combine(a *accumulator, x, y string) string {
+	r := w.Register(a.wide().Kind())
+	switch {
+	case a.op == expr.RowSum:
+		w.Line("add.rn.f64 %s, %s, %s", r, x, y)
+	case w.native(a):
+		w.Line("%s %s, %s, %s", w.instruction(a), r, x, y)
+	default:
+		p, t := w.Register(expr.Pred), w.Register(a.dtype.Kind())
+		w.Line("setp.nan.%v %s, %s, %s", a.dtype, p, x, y)
+		w.Line("%s %s, %s, %s", w.instruction(a), t, x, y)
+		w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), t, p)
+	}
+	return r
+}
+
+// join returns the results of the threads of a row together, of each row of the
+// thread.
+func (w *rowsWriter) join(all []*accumulator) [][]string {
+	w.joinLanes(all)
+	list := unique(all)
+	switch {
+	case w.threads == 1:
+	case w.across:
+		w.joinAcross(list)
+	default:
+		w.joinAlong(list)
+	}
+	return w.results(all)
+}
+
+// unique returns the accumulators but those that another stands for.
+func unique(list []*accumulator) []*accumulator {
+	return slices.DeleteFunc(slices.Clone(list), func(a *accumulator) bool { return a.sameAs != nil })
+}
+
+// joinLanes joins the lanes of a thread, along rows, and marks those that took a NaN in.
+func (w *rowsWriter) joinLanes(list []*accumulator) {
+	for _, a := range unique(list) {
+		for n := len(a.lanes); !w.across && n > 1; n = len(a.lanes) {
+			for k := range n / 2 {
+				a.lanes[k] = w.combine(a, a.lanes[2*k], a.lanes[2*k+1])
+			}
+			a.lanes = a.lanes[:n/2]
+		}
+		for k, p := range a.nan {
+			r := w.Register(a.dtype.Kind())
+			w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), a.lanes[k], p)
+			a.lanes[k] = r
+		}
+	}
+}
+
+// results returns the results of reductions, in their types.
+func (w *rowsWriter) results(all []*accumulator) [][]string {
+	for _, a := range unique(all) {
+		for k, v := range a.lanes {
+			if a.op == expr.RowSum && w.held != nil { // of -0 alone it is 0
+				a.lanes[k] = w.Register(expr.F64)
+				w.Line("add.rn.f64 %s, %s, %s", a.lanes[k], v, number(kernels.Float64, 0))
+			}
+		}
+	}
+	results := make([][]string, len(all))
+	for i, a := range all {
+		if of := a.sameAs; of != nil {
+			a.lanes = of.lanes
+		}
+		for _, v := range a.lanes {
+			if a.op == expr.RowSum && a.dtype == kernels.Float32 {
+				r := w.Register(expr.F32)
+				w.Line("cvt.rn.f32.f64 %s, %s", r, v)
+				v = r
+			}
+			results[i] = append(results[i], v)
+		}
+	}
+	return results
+}
+
+// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of
+// lanes of a warp.
+func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
+	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
+	for away := 1; away < lanes; away *= 2 {
+		other := w.Register(a.wide().Kind())
+		if a.wide() == kernels.Float32 {
+			w.Line(swap, other, v, away)
+		} else {
+			low, high := w.Register(expr.B32), w.Register(expr.B32)
+			w.Line("mov.b64 {%s, %s}, %s", low, high, v)
+			w.Line(swap, low, low, away)
+			w.Line(swap, high, high, away)
+			w.Line("mov.b64 %s, {%s, %s}", other, low, high)
+		}
+		v = w.combine(a, v, other)
+	}
+	return v
+}
+
+// joinBytes returns the bytes of shared memory through which threads join: along rows
+// an element for each warp and reduction of a stage, of two stages in turns or of each share that
+// a block takes; across rows one for each lane of a block.
+func joinBytes(l rowsLayout, staged expr.Staged) int {
+	switch {
+	case l.across && l.threads > 1:
+		return 8 * l.threads * l.beside * l.width
+	case !l.across && l.threads > 32:
+		most := 0
+		for _, s := range staged.Stages {
+			most = max(most, len(s.Reductions))
+		}
+		return max(l.walk, 2) * most * warpsBytes
+	}
+	return 0
+}
+
+// warpsBytes is the bytes of an element of each warp of a block.
+const warpsBytes = 32 * 8
+
+// sharedAddress returns the address in shared memory of a number of 8 bytes.
+func (w *rowsWriter) sharedAddress(number string) string {
+	base := w.Register(expr.B32)
+	w.Line("mov.u32 %s, joined", base)
+	w.Line("mad.lo.u32 %s, %s, 8, %s", base, number, base)
+	return base
+}
+
+// joinAlong joins neighbouring threads: those of a warp by shuffles, warps through
+// shared memory.
+func (w *rowsWriter) joinAlong(list []*accumulator) {
+	if w.threads <= 32 {
+		for _, a := range list {
+			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threads)
+		}
+		return
+	}
+	turn := w.Register(expr.B32)
+	w.Line("mov.u32 %s, %d", turn, w.joins%2)
+	w.joinWarp(list, turn)
+	w.joinBlocks(list)
+	w.joins++
+}
+
+// joinWarp joins the threads of each warp, and stores their results in shared memory, in the place of a
+// turn.
+func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
+	list = unique(list)
+	for _, a := range list {
+		a.lanes[0] = w.shuffle(a, a.lanes[0], 32)
+	}
+	number, lane, p := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.Pred)
+	w.Line("mov.u32 %s, %%tid.x", number)
+	w.Line("and.b32 %s, %s, 31", lane, number)
+	w.Line("shr.u32 %s, %s, 5", number, number)
+	w.Line("setp.eq.u32 %s, %s, 0", p, lane)
+	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.turnBytes()/8, number)
+	to := w.sharedAddress(number)
+	for i, a := range list {
+		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, i*warpsBytes, a.lanes[0])
+	}
+}
+
+// turnBytes returns the bytes of shared memory through which a stage, or a share of it, is joined.
+func (w *rowsWriter) turnBytes() int { return joinBytes(w.rowsLayout, w.staged) / max(w.walk, 2) }
+
+// joinBlocks waits for the warps of a block or a cluster, and joins their results in shared memory.
+func (w *rowsWriter) joinBlocks(list []*accumulator) {
+	if w.cluster > 0 {
+		w.Line("barrier.cluster.arrive")
+		w.Line("barrier.cluster.wait")
+	} else {
+		w.Line("bar.sync 0")
+	}
+	begin, warps := w.joins%2*w.turnBytes(), w.threads/32
+	if w.cluster == 0 && w.walk == 0 && warps <= 8 {
+		for i, a := range list {
+			a.lanes[0] = w.joinWarps(a, begin+i*warpsBytes, warps)
+		}
+		return
+	}
+	lanes := int(arith.Pow2(int64(warps)))
+	lane, exists := w.Register(expr.B32), w.Register(expr.Pred)
+	w.Line("mov.u32 %s, %%tid.x", lane)
+	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
+	w.Line("setp.lt.u32 %s, %s, %d", exists, lane, warps)
+	from := w.sharedAddress(lane)
+	for i, a := range list {
+		a.lanes[0] = w.shuffle(a, w.loadShares(a, exists, from, begin+i*warpsBytes), lanes)
+	}
+}
+
+// joinWarps loads the results of all warps from shared memory and combines them, in the order of
+// shuffles. With few warps, every thread does.
+func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
+	base := w.Register(expr.B32)
+	w.Line("mov.u32 %s, joined", base)
+	list := make([]string, warps)
+	for k := range list {
+		list[k] = w.Register(a.wide().Kind())
+	}
+	const pair = 2 // are 16 bytes
+	for k := 0; k < warps; k += pair {
+		if a.wide() == kernels.Float64 && k+1 < warps {
+			w.Line("ld.shared.v2.f64 {%s, %s}, [%s+%d]", list[k], list[k+1], base, bytes+8*k)
+			continue
+		}
+		for j := k; j < min(k+pair, warps); j++ {
+			w.Line("ld.shared.%v %s, [%s+%d]", a.wide(), list[j], base, bytes+8*j)
+		}
+	}
+	for n := len(list); n > 1; n = len(list) {
+		for k := range n / 2 {
+			list[k] = w.combine(a, list[2*k], list[2*k+1])
+		}
+		if n%2 > 0 {
+			list[n/2] = list[n-1]
+		}
+		list = list[:(n+1)/2]
+	}
+	return list[0]
+}
+
+// loadShares loads the results of the blocks of a cluster, of each of their shares, from an address of
+// shared memory, if it exists, and combines them in the order of the shares.
+func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) string {
+	var list []string
+	for rank := range max(w.cluster, 1) {
+		at, memory := from, "shared"
+		if w.cluster > 0 {
+			at, memory = w.Register(expr.B32), "shared::cluster"
+			w.Line("mapa.shared::cluster.u32 %s, %s, %d", at, from, rank)
+		}
+		for share := range max(w.walk, 1) {
+			r := w.Register(a.wide().Kind())
+			w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
+			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.turnBytes())
+			list = append(list, r)
+		}
+	}
+	for n := len(list); n > 1; n /= 2 {
+		for k := range n / 2 {
+			list[k] = w.combine(a, list[2*k], list[2*k+1])
+		}
+	}
+	return list[0]
+}
+
+func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }

@@ -1,0 +1,343 @@
+package codegen
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// step evaluates a function at all elements, and calls use for each vector with the
+// results by output and lane. With backward, a loop runs from the last vector to the first.
+func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, results [][]string)) {
+	if w.held != nil {
+		w.stepHeld(f, use)
+	}
+	if w.held != nil && !w.rest {
+		return
+	}
+	for k := range w.rowsOfThread() {
+		w.Prepare(f, w.operands(k, nil))
+	}
+	turn := w.vectorsOfTurn(f)
+	w.loop(turn*w.between(), backward, func(column string) {
+		b := w.newBatch(column, turn)
+		for j := 1; j < turn; j++ {
+			b.exists[j] = w.before(b, j)
+		}
+		early, late := w.varying(f)
+		for j := range turn {
+			w.read(b, append(early, late...), j, false)
+		}
+		w.applyAll(f, b, 0, turn, use)
+	})
+}
+
+// stepHeld evaluates a function at the elements that the thread holds.
+func (w *rowsWriter) stepHeld(f expr.Func, use func(b *batch, j int, results [][]string)) {
+	b := w.held
+	early, late := w.varying(f)
+	for j := range b.columns {
+		w.read(b, early, j, false)
+	}
+	w.awaitShared(early)
+	ahead := 4 / w.width // vectors that are under way while one is at work
+	for j := range ahead {
+		w.read(b, early, j, true)
+		w.read(b, late, j, false)
+	}
+	for j := 0; j < len(b.columns); j += ahead {
+		for k := range ahead {
+			w.read(b, early, j+ahead+k, true)
+			w.read(b, late, j+ahead+k, false)
+		}
+		w.applyAll(f, b, j, min(j+ahead, len(b.columns)), use)
+	}
+	for _, i := range early {
+		b.elements[i] = b.elements[i][:w.firstShared(i)]
+	}
+	for _, i := range late {
+		delete(b.elements, i)
+	}
+}
+
+// loop adds a loop over the columns that the thread does not hold, of which a turn takes
+// some, from the first on or from the last.
+func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) {
+	w.loops++
+	again, done := fmt.Sprintf("again%d", w.loops), fmt.Sprintf("done%d", w.loops)
+	first := w.calculate("add", w.first, fmt.Sprint(w.vectors*w.between()))
+	column := w.Register(w.kind)
+	w.Line("mov.%s %s, %s", w.index, column, first)
+	w.Line("@%s bra %s", w.predicate("ge", column, w.end), done)
+	if backward {
+		turns := w.calculate("div", w.calculate("sub", w.calculate("sub", w.end, "1"), first), fmt.Sprint(columns))
+		w.Line("mad.lo.%s %s, %s, %d, %s", w.index, column, turns, columns, first)
+	}
+	w.Label(again)
+	w.Scope(func() { body(column) })
+	if backward {
+		w.Line("@%s bra %s", w.predicate("eq", column, first), done)
+		w.Line("sub.%s %s, %s, %d", w.index, column, column, columns)
+		w.Line("bra %s", again)
+	} else {
+		w.Line("add.%s %s, %s, %d", w.index, column, column, columns)
+		w.Line("@%s bra %s", w.predicate("lt", column, w.end), again)
+	}
+	w.Label(done)
+}
+
+// vectorsOfTurn returns the vectors of a turn of a loop.
+func (w *rowsWriter) vectorsOfTurn(f expr.Func) int {
+	bytes := int64(0)
+	early, late := w.varying(f)
+	for _, i := range append(early, late...) {
+		bytes += w.types[i].Size()
+	}
+	return int(min(max(int64(w.turn)/max(bytes*int64(w.width), 4), 1), 8))
+}
+
+// varying returns the operands of a function that differ along a row: those to read
+// early, and those that a cache holds, as they are the same for all rows.
+func (w *rowsWriter) varying(f expr.Func) (early, late []int) {
+	_, kept := f.Trim()
+	for _, i := range kept {
+		switch {
+		case i >= len(w.types) || w.places[i].columns == fixed:
+		case w.places[i].rows == fixed && w.severalRows():
+			late = append(late, i)
+		default:
+			early = append(early, i)
+		}
+	}
+	return early, late
+}
+
+// severalRows reports whether anything differs from row to row.
+func (w *rowsWriter) severalRows() bool {
+	return slices.ContainsFunc(w.places, func(p *place) bool { return p.rows != fixed })
+}
+
+// read loads vector j of operands, if there is one and it is not there: from where the
+// operand lies, or those that are held in shared memory from there.
+func (w *rowsWriter) read(b *batch, operands []int, j int, shared bool) {
+	for _, i := range operands {
+		held := b == w.held && j >= w.firstShared(i)
+		switch p := w.places[i]; {
+		case len(b.elements[i]) != j || j >= len(b.columns) || held != shared:
+		case held:
+			b.elements[i] = append(b.elements[i], w.loadShared(i, j))
+		default:
+			b.elements[i] = append(b.elements[i], w.load(p, w.locate(p, b, j), w.width, b.exists[j]))
+		}
+	}
+}
+
+// operands returns the registers of a function's operands: those of row k of the
+// thread that don't differ along it, and the elements given of the others.
+func (w *rowsWriter) operands(k int, element func(operand int) string) []string {
+	list := make([]string, len(w.types), len(w.types)+len(w.scalars))
+	for i := range w.types {
+		if w.uniform[i] != nil {
+			list[i] = w.uniform[i][k]
+		} else if element != nil {
+			list[i] = element(i)
+		}
+	}
+	for _, s := range w.scalars {
+		list = append(list, s[k])
+	}
+	return list
+}
+
+// rowsOfThread returns the number of rows that a thread has, a lane each.
+func (w *rowsWriter) rowsOfThread() int {
+	if w.across {
+		return w.width
+	}
+	return 1
+}
+
+// applyAll evaluates a function at the elements of some vectors, those before end, and calls
+// use for each. Vectors that exist are evaluated side by side.
+func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
+	for j := first; j < end; {
+		n := 1
+		for b.exists[j] == "" && j+n < end && b.exists[j+n] == "" && (n+1)*w.width <= 4 {
+			n++
+		}
+		for k, results := range w.apply(f, b, j, n) {
+			use(b, j+k, results)
+		}
+		j += n
+	}
+}
+
+// apply evaluates a function at the elements of n vectors, and returns the results by vector,
+// output and lane.
+func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
+	lanes := make([][]string, n*w.width)
+	for k := range lanes {
+		j, lane := first+k/w.width, k%w.width
+		lanes[k] = w.operands(lane%w.rowsOfThread(), func(i int) string {
+			if j >= len(b.elements[i]) { // f does not depend on it
+				return ""
+			}
+			return b.elements[i][j][lane]
+		})
+	}
+	results := make([][][]string, n)
+	for k, outputs := range w.ApplyLanes(f, lanes, b.exists[first]) {
+		list := &results[k/w.width]
+		if *list == nil {
+			*list = make([][]string, len(outputs))
+		}
+		for out, r := range outputs {
+			(*list)[out] = append((*list)[out], r)
+		}
+	}
+	return results
+}
+
+// reduce evaluates a stage.
+func (w *rowsWriter) reduce(s expr.Stage) {
+	list := w.accumulators(s)
+	w.accumulateAll(s, list)
+	w.reduced(w.join(list))
+}
+
+// reduceShares evaluates a stage of a block that takes several shares of a row.
+func (w *rowsWriter) reduceShares(s expr.Stage) {
+	const again = "share"
+	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, fmt.Sprint(w.walk))
+	if w.rank == "" {
+		w.Line("mov.%s %s, 0", w.index, begin)
+	} else {
+		w.Line("mul.lo.%s %s, %s, %s", w.index, begin, begin, w.rank)
+	}
+	w.Line("mov.u32 %s, 0", of)
+	w.Label(again)
+	first, end := w.first, w.columns
+	var list []*accumulator
+	w.Scope(func() {
+		w.first, w.end = w.calculate("add", first, begin), w.calculate("min", end, w.calculate("add", begin, w.chunk))
+		list = w.accumulators(s)
+		w.accumulateAll(s, list)
+		w.joinLanes(list)
+		w.joinWarp(list, of)
+	})
+	w.Line("add.%s %s, %s, %s", w.index, begin, begin, w.chunk)
+	w.Line("add.u32 %s, %s, 1", of, of)
+	p := w.Register(expr.Pred)
+	w.Line("setp.lt.u32 %s, %s, %d", p, of, w.walk)
+	w.Line("@%s bra %s", p, again)
+	w.joinBlocks(unique(list))
+	w.reduced(w.results(list))
+}
+
+// accumulators returns those of a stage.
+func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
+	list := make([]*accumulator, len(s.Reductions))
+	for k, op := range s.Reductions {
+		list[k] = w.newAccumulator(op, s.Func.Outputs()[k])
+	}
+	for k, a := range list {
+		for l, op := range s.Reductions {
+			if a.op == expr.RowSum && op == expr.RowSum && s.Func.Widens(k, l) {
+				a.sameAs = list[l]
+			}
+		}
+	}
+	return list
+}
+
+// accumulateAll takes all elements of a thread in.
+func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
+	w.step(s.Func, w.backward(w.stages), func(b *batch, j int, results [][]string) {
+		for k, a := range list {
+			if a.sameAs == nil {
+				w.accumulate(a, results[k], b.exists[j])
+			}
+		}
+	})
+}
+
+// reduced makes the results of a stage known to the next.
+func (w *rowsWriter) reduced(results [][]string) {
+	w.Uniform(slices.Concat(results...)...)
+	w.scalars = append(w.scalars, results...)
+	w.stages++
+}
+
+// backward reports whether a step goes through a row from its end: one whose order is
+// free starts where the step before it ends, or ends where the next starts, since the
+// elements read last are still in a cache.
+func (w *rowsWriter) backward(step int) bool {
+	switch {
+	case w.ordered(step):
+		return false
+	case step == 0:
+		return w.ordered(1)
+	}
+	return !w.backward(step - 1)
+}
+
+// ordered reports whether a step is a stage with a sum.
+func (w *rowsWriter) ordered(step int) bool {
+	return step < len(w.staged.Stages) && slices.Contains(w.staged.Stages[step].Reductions, expr.RowSum)
+}
+
+// storeElements evaluates and stores the outputs that differ along a row.
+func (w *rowsWriter) storeElements() {
+	if len(w.staged.Elements.Outputs()) == 0 {
+		return
+	}
+	w.step(w.staged.Elements, w.backward(w.stages), func(b *batch, j int, results [][]string) {
+		exists := w.exists
+		switch {
+		case exists == "":
+			exists = b.exists[j]
+		case b.exists[j] != "":
+			exists = w.Register(expr.Pred)
+			w.Line("and.pred %s, %s, %s", exists, w.exists, b.exists[j])
+		}
+		for i, p := range w.outputsOf(false) {
+			w.store(p, w.locate(p, b, j), results[i], exists)
+		}
+	})
+}
+
+// outputsOf returns the places of the outputs with one element a row, or of the others.
+func (w *rowsWriter) outputsOf(perRow bool) (list []*place) {
+	for k, one := range w.perRow {
+		if one == perRow {
+			list = append(list, w.places[len(w.types)+k])
+		}
+	}
+	return list
+}
+
+// storeRow evaluates the outputs of which a row has one; its first thread stores them.
+func (w *rowsWriter) storeRow() {
+	places := w.outputsOf(true)
+	if len(places) == 0 {
+		return
+	}
+	results := make([][]string, len(places))
+	for k := range w.rowsOfThread() {
+		for out, r := range w.Apply(w.staged.Row, w.operands(k, nil)) {
+			results[out] = append(results[out], r)
+		}
+	}
+	first := w.thread
+	if w.cluster > 0 { // of the first block
+		first = w.calculate("add", w.thread, w.rank)
+	}
+	exists := w.predicate("eq", first, "0")
+	if w.exists != "" {
+		w.Line("and.pred %s, %s, %s", exists, exists, w.exists)
+	}
+	for i, p := range places {
+		w.store(p, w.spreadOut(p, p.address, 0), results[i], exists)
+	}
+}

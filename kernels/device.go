@@ -1,0 +1,37 @@
+package kernels
+
+import (
+	"runtime"
+)
+
+// Device holds the properties that a plan may depend on. The zero value is
+// not a device; use [HostDevice] or the properties that a CUDA device reports.
+type Device struct {
+	Name         string
+	Major, Minor int   // compute capability; 0.0 is the host
+	SMs          int   // streaming multiprocessors (cores of the host)
+	SharedOptin  int   // largest dynamic shared memory of a block, bytes
+	L2           int64 // level-2 cache, bytes
+	Memory       int64 // total memory, bytes
+	Cooperative  bool  // has cooperative launches
+	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in
+	// float32 a second, tensor cores left out; 0 if not known.
+	Bandwidth, FMAs float64
+	// FMA is set if products of float32 are to be computed by multiply-adds, without the tensor cores. No device reports it.
+	FMA bool
+}
+
+// HostDevice describes the machine that runs the Go bodies.
+func HostDevice() Device {
+	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
+}
+
+// HasClusters reports whether the device's images use clusters of blocks. Later devices than those
+// named load the PTX, whose target has none.
+func (d Device) HasClusters() bool { return d.Major == 9 || d.Major == 10 || d.Major == 12 }
+
+// ClusterBlocks is the number of blocks of a cluster, the most that every device supports.
+const ClusterBlocks = 8
+
+// SectorBytes is the size of the pieces in which memory is read.
+const SectorBytes = 32

@@ -1,0 +1,34 @@
+package gemm
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Small products in TF32 and BF16 are those of rounded operands, of any size, transposed or not, in any parts.
+func TestMatMulSmall(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	var plans []*kernels.Plan
+	sizes := [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 70, 9, 130}}
+	for range 3 {
+		sizes = append(sizes, [4]int64{1 + r.Int64N(3), 1 + r.Int64N(70), 1 + r.Int64N(70), 1 + r.Int64N(150)})
+	}
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+		for i, s := range sizes {
+			batch, m, n, k := s[0], s[1], s[2], s[3]
+			a, b := uniform(r, batch*m*k), uniform(r, batch*k*n)
+			for l, parts := range []int64{1, 2, smallJoin} {
+				transA, transB := i%2 == 1, (i/2+l)%2 == 1
+				p := newMatMul(kernels.Float32, batch, m, n, k)
+				appendSmallProduct(p, result{kernels.Float32, batch, m, n, Epilogue{}}, by, parts, product{kernels.In(0), kernels.In(1), batch, m, n, k, transA, transB, false})
+				reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
+				plans = append(plans, p)
+			}
+		}
+	}
+	if err := kernels.Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+}

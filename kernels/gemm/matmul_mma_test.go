@@ -1,0 +1,127 @@
+package gemm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// productDevices are devices of all architectures, as their drivers describe them.
+var productDevices = []kernels.Device{
+	{Name: "NVIDIA Tesla V100", Major: 7, Minor: 0, SMs: 80, SharedOptin: 96 << 10, L2: 6 << 20, Memory: 16 << 30},
+	{Name: "NVIDIA T4", Major: 7, Minor: 5, SMs: 40, SharedOptin: 64 << 10, L2: 4 << 20, Memory: 15 << 30},
+	{Name: "NVIDIA A100", Major: 8, Minor: 0, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Memory: 80 << 30},
+	{Name: "NVIDIA GeForce RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptin: 99 << 10, L2: 6 << 20, Memory: 24 << 30},
+	{Name: "Orin", Major: 8, Minor: 7, SMs: 16, SharedOptin: 163 << 10, L2: 4 << 20, Memory: 32 << 30},
+	{Name: "NVIDIA L4", Major: 8, Minor: 9, SMs: 58, SharedOptin: 99 << 10, L2: 48 << 20, Memory: 24 << 30},
+	{Name: "NVIDIA GeForce RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Memory: 24 << 30},
+	{Name: "NVIDIA H200", Major: 9, Minor: 0, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30},
+	{Name: "NVIDIA B200", Major: 10, Minor: 0, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Memory: 180 << 30},
+	{Name: "NVIDIA B300", Major: 10, Minor: 3, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Memory: 270 << 30},
+	{Name: "NVIDIA Thor", Major: 11, Minor: 0, SMs: 20, SharedOptin: 227 << 10, L2: 32 << 20, Memory: 128 << 30},
+	{Name: "NVIDIA GeForce RTX 5090", Major: 12, Minor: 0, SMs: 170, SharedOptin: 99 << 10, L2: 96 << 20, Memory: 32 << 30},
+}
+
+// What takes a large product, by device: float32, TF32, BF16 and float64. No launch asks for more than the device has.
+func TestProductsByDevice(t *testing.T) {
+	const fma, fma64 = "large_f32", "short_f64"
+	want := map[string][4]string{
+		"NVIDIA Tesla V100":       {fma, fma, fma, fma64},
+		"NVIDIA T4":               {fma, fma, fma, fma64},
+		"NVIDIA A100":             {"mma_f32_nn", "mma_tf32_nt", "mma_bf16_nn", "mma_f64"},
+		"NVIDIA GeForce RTX 3090": {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},
+		"Orin":                    {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},
+		"NVIDIA L4":               {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},
+		"NVIDIA GeForce RTX 4090": {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},
+		"NVIDIA H200":             {"hopper_f32_pair_nn", "hopper_tf32_nt", "hopper_bf16_nn", "double_large"},
+		"NVIDIA B200":             {fma, "mma_tf32_one_nt", "mma_bf16_one_nn", fma64},
+		"NVIDIA B300":             {fma, "mma_tf32_one_nt", "mma_bf16_one_nn", fma64},
+		"NVIDIA Thor":             {fma, fma, fma, fma64},
+		"NVIDIA GeForce RTX 5090": {fma, "mma_tf32_one_nt", "mma_bf16_one_nn", fma64},
+	}
+	var plans []*kernels.Plan
+	for _, dev := range productDevices {
+		var got [4]string
+		for i, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.FullPrecision} {
+			dt := kernels.Float32
+			if i == 3 {
+				dt = kernels.Float64
+			}
+			for _, n := range []int64{4096, 1000, 513} {
+				p := MatMulIn(dev, by, dt, 1, n, n, n, false, false, Epilogue{})
+				plans = append(plans, p)
+				if err := p.Check(dev); err != nil {
+					t.Errorf("%s: %v", dev.Name, err)
+				}
+				if n == 4096 {
+					got[i] = strings.TrimPrefix(p.Launches[len(p.Launches)-1].Kernel.Entry, "matmul_")
+				}
+			}
+		}
+		if got != want[dev.Name] {
+			t.Errorf("%s: got %v, want %v", dev.Name, got, want[dev.Name])
+		}
+	}
+	if err := kernels.Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where a driver compiles PTX, which is for devices of all architectures, there are no tensor cores.
+func TestTensorCores(t *testing.T) {
+	for _, c := range []struct {
+		major, minor int
+		want         tensorCores
+	}{{0, 0, hopperCores}, {6, 1, noTensorCores}, {7, 5, noTensorCores}, {8, 0, mmaCores}, {8, 7, mmaCores}, {8, 9, mmaCores}, {9, 0, hopperCores}, {9, 1, noTensorCores},
+		{10, 0, mmaCores}, {10, 3, mmaCores}, {11, 0, noTensorCores}, {12, 0, mmaCores}, {12, 1, mmaCores}, {13, 0, noTensorCores}} {
+		if got := tensorCoresOf(kernels.Device{Major: c.major, Minor: c.minor}); got != c.want {
+			t.Errorf("%d.%d has %d, want %d", c.major, c.minor, got, c.want)
+		}
+	}
+}
+
+// What is rounded to TF32 for kernels that do not round has the bits of Precision.Round and zeros between rows.
+func TestRoundedTF32(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	const batch, rows, cols = 2, 70, 37
+	for _, trans := range []bool{false, true} {
+		x := Rounded{kernels.TF32, batch, rows, cols, trans}
+		p, err := x.Plan(tensorDevices[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kernels.Check(own, p); err != nil {
+			t.Error(err)
+		}
+		in, out := uniform(r, batch*rows*cols), uniform(r, p.Out/4)
+		if err := p.Run([][]byte{kernels.Bytes(in)}, kernels.Bytes(out), nil); err != nil {
+			t.Fatal(err)
+		}
+		lines, length := x.extents()
+		for i, got := range out {
+			matrix, line, at := int64(i)/x.pitch()/lines, int64(i)/x.pitch()%lines, int64(i)%x.pitch()
+			want := float32(0)
+			if at < length {
+				row, col := line, at
+				if trans {
+					row, col = at, line
+				}
+				want = kernels.TF32.Round(in[(matrix*rows+row)*cols+col])
+			}
+			if got != want {
+				t.Fatalf("transposed %v: element %d of line %d of matrix %d is %v, want %v", trans, at, line, matrix, got, want)
+			}
+		}
+	}
+}
+
+// tensorDevices are a device of each kind of tensor cores, with a name.
+var tensorDevices = func() []kernels.Device {
+	hopper := matmulDevices[1]
+	ampere := hopper
+	ampere.Name, ampere.Major, ampere.SharedOptin = fmt.Sprint(hopper.Name, " as 8.0"), 8, 163<<10
+	return []kernels.Device{hopper, ampere}
+}()

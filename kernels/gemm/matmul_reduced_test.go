@@ -1,0 +1,230 @@
+package gemm
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+)
+
+// significant are the bits of a number's significand, by precision.
+var significant = [...]int{kernels.FullPrecision: 24, kernels.TF32: 11, kernels.BF16: 8}
+
+func TestPrecisionRound(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for i := range 1 << 18 {
+		x := exprtest.HardFloat32(r, i)
+		bits := math.Float32bits(x)
+		for by := range kernels.BF16 + 1 {
+			got, want := by.Round(x), exprtest.Round(float64(x), significant[by])
+			if float64(got) != want && (got == got || want == want) || math.Signbit(float64(got)) != math.Signbit(float64(x)) {
+				t.Fatalf("%v.Round(%#08x = %g) = %g, want %g", by, bits, x, got, want)
+			}
+		}
+	}
+}
+
+// reducedReference is c[i] of op(A) op(B) of rounded operands in float64, and the sum of the terms' sizes.
+func reducedReference(a, b []float32, by kernels.Precision, m, n, k, i int64, transA, transB bool) (sum, abs float64) {
+	z, row, col := i/(m*n), i/n%m, i%n
+	for l := range k {
+		ia, ib := (z*m+row)*k+l, (z*k+l)*n+col
+		if transA {
+			ia = (z*k+l)*m + row
+		}
+		if transB {
+			ib = (z*n+col)*k + l
+		}
+		x := exprtest.Round(float64(a[ia]), significant[by]) * exprtest.Round(float64(b[ib]), significant[by])
+		sum += x
+		abs += math.Abs(x)
+	}
+	return sum, abs
+}
+
+// reducedRun runs a plan on poisoned memory and holds it against the reference: a sum of k terms, exact products of
+// rounded operands, is at most k eps of their sizes from exact.
+func reducedRun(t *testing.T, p *kernels.Plan, a, b []float32, by kernels.Precision, batch, m, n, k int64, transA, transB bool) {
+	t.Helper()
+	out, scratch := make([]float32, batch*m*n), make([]float32, p.Scratch/4)
+	for _, s := range [][]float32{out, scratch} {
+		for i := range s {
+			s[i] = float32(math.NaN())
+		}
+	}
+	if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), kernels.Bytes(scratch)); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range out {
+		want, abs := reducedReference(a, b, by, m, n, k, int64(i), transA, transB)
+		if !(math.Abs(float64(got)-want) <= 0x1p-23*float64(k)*abs) {
+			t.Fatalf("%v, transposed %v %v: c[%d] = %g, want %g", p, transA, transB, i, got, want)
+		}
+	}
+}
+
+// uniform are numbers in [-1, 1).
+func uniform(r *rand.Rand, n int64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.Float64()*2 - 1)
+	}
+	return x
+}
+
+// Products in TF32 and BF16 are those of rounded operands, of any size, transposed or not.
+func TestMatMulReduced(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	plans := map[kernels.Precision][]*kernels.Plan{}
+	sizes := [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 1, 1000}, {1, 129, 7, 1}, {500, 9, 2, 3}, {1, 8, 257, 8}, {2, 64, 4, 12}}
+	for range 5 {
+		sizes = append(sizes, [4]int64{1 + r.Int64N(3), 1 + r.Int64N(50), 1 + r.Int64N(50), 1 + r.Int64N(200)})
+	}
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+		for _, s := range sizes {
+			batch, m, n, k := s[0], s[1], s[2], s[3]
+			for i := range 4 {
+				transA, transB := i >= 2, i%2 == 1
+				a, b := uniform(r, batch*m*k), uniform(r, batch*k*n)
+				host := MatMulIn(kernels.HostDevice(), by, kernels.Float32, batch, m, n, k, transA, transB, Epilogue{})
+				list := []*kernels.Plan{host}
+				for _, dev := range tensorDevices {
+					gpu := newMatMul(kernels.Float32, batch, m, n, k)
+					appendMatMulReduced(gpu, dev, result{kernels.Float32, batch, m, n, Epilogue{}}, by, k, transA, transB)
+					list = append(list, gpu)
+				}
+				for _, p := range list {
+					reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
+					plans[by] = append(plans[by], p)
+				}
+			}
+		}
+		if err := kernels.Check(own, plans[by]...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The product of an operand that is Inf, or rounds to it, is Inf or NaN, and that of NaN is NaN.
+func TestMatMulReducedNonFinite(t *testing.T) {
+	const k = 20
+	inf := float32(math.Inf(1))
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+		for _, c := range []struct{ x, y, want float32 }{{inf, 1, inf}, {inf, 0, float32(math.NaN())}, {float32(math.NaN()), 0, float32(math.NaN())},
+			{math.MaxFloat32, 1, inf}, {math.MaxFloat32, -1, -inf}, {0x1p-133, 1, 0x1p-133}} {
+			a, b, out := make([]float32, 3*k), make([]float32, k*2), make([]float32, 6)
+			a[k+7] = c.x
+			b[7*2+1] = c.y
+			p := MatMulIn(kernels.HostDevice(), by, kernels.Float32, 1, 3, 2, k, false, false, Epilogue{})
+			if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := out[3]; got != c.want && (got == got || c.want == c.want) {
+				t.Errorf("%v: %g times %g gives %g, want %g", by, c.x, c.y, got, c.want)
+			}
+		}
+	}
+}
+
+// Operands that lie as TMA reads them are not moved; products that are small for the kernel, vectors, float64 and other GPUs
+// have the plans of full precision.
+func TestMatMulReducedPlan(t *testing.T) {
+	hopper, ampere, turing := tensorDevices[0], tensorDevices[1], tensorDevices[0]
+	turing.Major = 7
+	for _, c := range []struct {
+		dev            kernels.Device
+		by             kernels.Precision
+		dt             kernels.Dtype
+		m, n, k        int64
+		transA, transB bool
+		want           []string
+	}{
+		{hopper, kernels.BF16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_bf16", "matmul_hopper_bf16_nn"}},
+		{hopper, kernels.BF16, kernels.Float32, 4096, 512, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_one_nt"}},
+		{hopper, kernels.BF16, kernels.Float32, 1000, 1000, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_narrow_nt"}},
+		{hopper, kernels.TF32, kernels.Float32, 1000, 1000, 784, false, true, []string{"matmul_hopper_tf32_narrow_nt"}},
+		{hopper, kernels.TF32, kernels.Float32, 784, 512, 4096, false, true, []string{"matmul_hopper_tf32_one_nt", "matmul_combine_f32"}},
+		{hopper, kernels.BF16, kernels.Float32, 4096, 4095, 4096, true, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_tt"}},
+		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4096, false, true, []string{"matmul_hopper_tf32_nt"}},
+		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4095, false, true, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
+		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
+		{hopper, kernels.BF16, kernels.Float32, 512, 10, 4096, false, false, []string{"matmul_thin_f32", "matmul_join_f32"}},
+		{hopper, kernels.BF16, kernels.Float32, 100, 100, 100, false, false, []string{"matmul_joined_small_f32"}},
+		{hopper, kernels.TF32, kernels.Float32, 128, 512, 784, false, false, []string{"matmul_mma_small_joined_tf32"}},
+		{ampere, kernels.TF32, kernels.Float32, 128, 512, 784, false, false, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{hopper, kernels.BF16, kernels.Float32, 1, 1 << 20, 64, false, false, []string{"matmul_columns_f32"}},
+		{hopper, kernels.BF16, kernels.Float64, 2048, 2048, 2048, false, false, []string{"matmul_double_large"}},
+		{turing, kernels.BF16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
+		{ampere, kernels.BF16, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_bf16", "matmul_mma_bf16_tn"}},
+		{ampere, kernels.TF32, kernels.Float32, 4096, 4096, 4096, false, true, []string{"matmul_mma_round_tf32", "matmul_mma_tf32_nt"}},
+		{ampere, kernels.TF32, kernels.Float32, 2048, 2048, 64, true, false, []string{"matmul_mma_round_tf32", "matmul_mma_tf32_nt"}},
+		{kernels.HostDevice(), kernels.BF16, kernels.Float64, 20, 20, 20, false, false, []string{"matmul_small_f64"}},
+	} {
+		p := MatMulIn(c.dev, c.by, c.dt, 1, c.m, c.n, c.k, c.transA, c.transB, Epilogue{})
+		var got []string
+		for _, l := range p.Launches {
+			got = append(got, l.Kernel.Entry)
+		}
+		if len(got) != len(c.want) || got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1] {
+			t.Errorf("%v in %v: got %v, want %v", p.Op, c.by, got, c.want)
+		}
+	}
+}
+
+// A product that writes its result rounded, too, has the bits of Rounded.
+func TestRoundedProductHalves(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	f, err := expr.Parse("select(c < 0, -0, c + 0)", kernels.Float32, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
+		product, ok := Product{Dtype: kernels.Float32, Batch: 3, M: 140, N: 96, K: 70, TransB: true, Precision: kernels.BF16}.With(f)
+		with, canHalve := RoundedProduct{Product: product}.Rounding(dev)
+		if !ok || !canHalve {
+			t.Fatalf("%v on %s: want one with an epilogue that writes its result rounded", product, dev.Name)
+		}
+		p, err := with.Plan(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kernels.Check(own, p); err != nil {
+			t.Error(err)
+		}
+		in := make([][]byte, 2)
+		for i, bytes := range p.Inputs {
+			x := make([]uint16, bytes/2)
+			roundRows(uniform(r, bytes/2), x, 1, bytes/2, bytes/2)
+			in[i] = kernels.Bytes(x)
+		}
+		out := kernels.Bytes(slices.Repeat([]uint32{0xffffffff}, int(p.Out/4)))
+		if err := p.Run(in, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		half, zeros := kernels.Elements[uint16](out[p.Parts[1]:]), 0
+		for i, v := range kernels.Elements[float32](out[:3*140*96*4]) {
+			if got, want := float64(fromBF16(half[i])), exprtest.Round(float64(v), 8); got != want {
+				t.Fatalf("on %s: element %d is %v and %v, want %v", dev.Name, i, v, got, want)
+			}
+			if v == 0 {
+				zeros++
+			}
+		}
+		if zeros < 1000 || zeros > 3*140*96-1000 {
+			t.Errorf("on %s: %d elements are 0 after a rectifier", dev.Name, zeros)
+		}
+	}
+	for _, p := range []Product{{Dtype: kernels.Float32, Batch: 1, M: 500, N: 500, K: 5000, Precision: kernels.BF16}, {Dtype: kernels.Float32, Batch: 1, M: 500, N: 503, K: 100, Precision: kernels.BF16},
+		{Dtype: kernels.Float32, Batch: 1, M: 500, N: 504, K: 100, Precision: kernels.TF32}} {
+		if with, ok := (RoundedProduct{Product: p}).Rounding(matmulDevices[1]); ok {
+			t.Errorf("%v of %d columns and %d terms: writes its result rounded, want none", with, p.N, p.K)
+		}
+		if _, err := (RoundedProduct{Product: p, Halves: true}).Plan(matmulDevices[1]); err == nil {
+			t.Errorf("%v of %d columns and %d terms: no error for halves", p, p.N, p.K)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// matmulDevices are the host and a large GPU, whose plans run on the host too.
+var matmulDevices = []kernels.Device{kernels.HostDevice(), {Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20}}
+
+// matmulCheck runs the plan for a device on random matrices against plain loops in float64.
+func matmulCheck[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
+	t.Helper()
+	matmulRun[T](t, r, MatMul(dev, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+}
+
+// matmulRun runs a plan of a product.
+func matmulRun[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
+	t.Helper()
+	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
+	for i := range a {
+		a[i] = T(r.Float64()*2 - 1)
+	}
+	for i := range b {
+		b[i] = T(r.Float64()*2 - 1)
+	}
+	scratch := make([]T, p.Scratch/dt.Size())
+	for _, s := range [][]T{out, scratch} {
+		for i := range s {
+			s[i] = T(math.NaN())
+		}
+	}
+	if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), kernels.Bytes(scratch)); err != nil {
+		t.Fatal(err)
+	}
+	eps := 0x1p-23
+	if dt == kernels.Float64 {
+		eps = 0x1p-52
+	}
+	for z := range batch {
+		for i := range m {
+			for j := range n {
+				var sum, abs float64
+				for l := range k {
+					ia, ib := (z*m+i)*k+l, (z*k+l)*n+j
+					if transA {
+						ia = (z*k+l)*m + i
+					}
+					if transB {
+						ib = (z*n+j)*k + l
+					}
+					x := float64(a[ia]) * float64(b[ib])
+					sum += x
+					abs += math.Abs(x)
+				}
+				// Two sums of k terms, each at most k/2 eps from exact.
+				if got := float64(out[(z*m+i)*n+j]); !(math.Abs(got-sum) <= eps*abs*float64(k)) {
+					t.Fatalf("%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", p, transA, transB, z, i, j, got, sum)
+				}
+			}
+		}
+	}
+}
+
+func TestMatMul(t *testing.T) {
+	sizes := [][4]int64{ // batch, m, n, k
+		{1, 1, 1, 1}, {1, 5, 3, 4}, {1, 1, 37, 53}, {1, 53, 1, 37}, {1, 1, 1, 5003}, {1, 3, 1, 20011}, {1, 1, 130, 4099},
+		{1, 129, 65, 31}, {1, 31, 17, 1}, {1, 7, 5, 2053}, {1, 200, 100, 300}, {7, 13, 9, 11}, {1000, 2, 3, 4}, {3, 1, 40, 700}, {140, 33, 8, 4},
+		{30, 5, 300, 70}, {1, 40000, 3, 66}, {2, 8, 30000, 9}, {1, 17000, 11, 67}, {2, 5, 18000, 70}, // few rows or columns
+		{1, 4, 5, 0}, {1, 4, 1, 0}, {0, 2, 2, 2}, {1, 0, 3, 3}, {1, 3, 0, 3},
+	}
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 40 {
+		sizes = append(sizes, [4]int64{1 + r.Int64N(4), 1 + r.Int64N(80), 1 + r.Int64N(80), 1 + r.Int64N(300)})
+	}
+	for _, dev := range matmulDevices {
+		for _, s := range sizes {
+			for i := range 4 {
+				matmulCheck[float32](t, r, dev, kernels.Float32, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
+				matmulCheck[float64](t, r, dev, kernels.Float64, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
+			}
+		}
+	}
+}
+
+// 0 x Inf and 0 x NaN are NaN in every variant, as on a GPU.
+func TestMatMulNonFinite(t *testing.T) {
+	for _, dev := range matmulDevices {
+		for i := range 4 {
+			for _, s := range [][3]int64{{2, 2, 3}, {1, 4, 3}, {4, 1, 3}, {70, 200, 3}, {3, 3, 500}} {
+				for _, bad := range []float32{float32(math.Inf(1)), float32(math.NaN())} {
+					m, n, k := s[0], s[1], s[2]
+					zero, full, out := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
+					for i := range full {
+						full[i] = bad
+					}
+					p := MatMul(dev, kernels.Float32, 1, m, n, k, i >= 2, i%2 == 1)
+					if err := p.Run([][]byte{kernels.Bytes(zero), kernels.Bytes(full)}, kernels.Bytes(out), nil); err != nil {
+						t.Fatal(err)
+					}
+					for j, v := range out {
+						if v == v {
+							t.Fatalf("%v: out[%d] = %v of zeros times %v, want NaN", p, j, v, bad)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// plannedMatMul is a product and the kernels that its plan launches on a device.
+type plannedMatMul struct {
+	dev            kernels.Device
+	batch, m, n, k int64
+	want           []string
+}
+
+// plannedMatMuls are products of all sizes on an H200, and some on devices with fewer instructions.
+func plannedMatMuls() []plannedMatMul {
+	hopper := matmulDevices[1]
+	ampere, turing := hopper, hopper
+	ampere.Major, turing.Major = 8, 7
+	return []plannedMatMul{
+		{hopper, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_pair_nn"}},
+		{hopper, 1, 2000, 2000, 2000, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 1, 1024, 1024, 1024, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 1, 768, 768, 768, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn", "matmul_combine_f32"}},
+		{hopper, 1, 512, 512, 512, []string{"matmul_joined_medium_f32"}},
+		{hopper, 1, 256, 256, 4096, []string{"matmul_medium_f32", "matmul_combine_f32"}},
+		{hopper, 1, 8682, 5745, 55, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_pair_nn"}},
+		{hopper, 1, 3000, 3000, 55, []string{"matmul_short_f32"}},
+		{hopper, 1, 1536, 1536, 1536, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 1, 512, 512, 128, []string{"matmul_small_f32"}},
+		{hopper, 1, 400, 400, 400, []string{"matmul_joined_small_f32"}},
+		{hopper, 1, 128, 512, 784, []string{"matmul_joined_small_f32"}},
+		{hopper, 1, 64, 64, 10000, []string{"matmul_small_f32", "matmul_join_f32"}},
+		{hopper, 1, 128, 10, 512, []string{"matmul_joined_thin_f32"}},
+		{hopper, 1, 512, 10, 4096, []string{"matmul_thin_f32", "matmul_join_f32"}},
+		{hopper, 1, 10, 4096, 512, []string{"matmul_thin_f32"}},
+		{hopper, 1, 4096, 512, 10, []string{"matmul_outer16_f32"}},
+		{hopper, 5, 4, 82202, 351, []string{"matmul_strip4_f32"}},
+		{hopper, 1, 7, 40000, 5000, []string{"matmul_strip8_f32", "matmul_combine_f32"}},
+		{hopper, 1, 9, 82202, 351, []string{"matmul_thin_f32"}},
+		{hopper, 1, 5, 3196, 242975, []string{"matmul_strip8_f32", "matmul_join_f32"}},
+		{hopper, 1, 16, 200000, 400, []string{"matmul_strip16_f32"}},
+		{hopper, 1, 1000000, 12, 90, []string{"matmul_narrow12_f32"}},
+		{hopper, 1, 10000, 10, 784, []string{"matmul_thin_f32"}},
+		{hopper, 1, 4096, 10, 4096, []string{"matmul_narrow12_f32", "matmul_combine_f32"}},
+		{hopper, 1, 1647, 8, 80029, []string{"matmul_narrow8_f32", "matmul_join_f32"}},
+		{hopper, 200, 128, 128, 64, []string{"matmul_short_f32"}},
+		{hopper, 100000, 8, 8, 8, []string{"matmul_bundle_f32"}},
+		{hopper, 100, 9, 10, 7, []string{"matmul_tiny_f32"}},
+		{hopper, 4096, 32, 32, 32, []string{"matmul_small_f32"}},
+		{hopper, 1, 33, 250000, 1000, []string{"matmul_short_f32"}},
+		{hopper, 1, 142, 14713, 3, []string{"matmul_outer4_f32"}},
+		{hopper, 1, 4096, 4096, 3, []string{"matmul_outer4_f32"}},
+		{hopper, 1, 4096, 4097, 7, []string{"matmul_outer8_f32"}},
+		{hopper, 1, 1002, 135, 9, []string{"matmul_small_f32"}},
+		{hopper, 20000, 5, 34, 7, []string{"matmul_bundle_f32"}},
+		{hopper, 218, 401, 195, 7, []string{"matmul_outer8_f32"}},
+		{hopper, 20000, 16, 16, 16, []string{"matmul_small_f32"}},
+		{hopper, 1, 4, 5548, 55, []string{"matmul_small_f32"}},
+		{hopper, 1, 277209, 8, 1, []string{"matmul_tall_f32"}},
+		{hopper, 1, 3, 1000000, 3, []string{"matmul_slim_f32"}},
+		{hopper, 1, 1000000, 1, 20, []string{"matmul_shortrows_f32"}},
+		{hopper, 1, 1, 8, 1000000, []string{"matmul_flat_f32", "matmul_join_f32"}},
+		{ampere, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_mma_f32_nn"}},
+		{ampere, 1, 1024, 1024, 1024, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_mma_f32_nn", "matmul_combine_f32"}},
+		{ampere, 1, 1000000, 12, 90, []string{"matmul_thin_f32"}},
+		{turing, 1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
+		{turing, 1, 4097, 4097, 4097, []string{"matmul_large_f32"}},
+		{turing, 1, 1024, 1024, 1024, []string{"matmul_medium_f32"}},
+		{turing, 1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{turing, 200, 128, 128, 64, []string{"matmul_short_f32"}},
+		{turing, 100000, 8, 8, 8, []string{"matmul_bundle_f32"}},
+		{turing, 1, 1 << 17, 1, 4096, []string{"matmul_rows_f32"}},
+		{turing, 1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_join_f32"}},
+		{turing, 1, 1, 1 << 20, 64, []string{"matmul_columns_f32"}},
+		{turing, 1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_join_f32"}},
+	}
+}
+
+// The plan's choices on a device: which kernels, and every multiprocessor at work
+// where there are terms enough to share.
+func TestMatMulPlan(t *testing.T) {
+	for _, c := range plannedMatMuls() {
+		p := MatMul(c.dev, kernels.Float32, c.batch, c.m, c.n, c.k, false, false)
+		var got []string
+		for _, l := range p.Launches {
+			got = append(got, l.Kernel.Entry)
+			if l.Grid[0] < 1 || l.Grid[0] > math.MaxInt32 {
+				t.Errorf("%v: a grid of %d blocks", p, l.Grid[0])
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%v: got %v, want %v", p.Op, got, c.want)
+		}
+		if grid := p.Launches[0].Grid[0]; len(got) > 1 && grid < c.dev.SMs/2 {
+			t.Errorf("%v: %d blocks on %d multiprocessors", p, grid, c.dev.SMs)
+		}
+	}
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	const n = 512
+	for _, form := range []string{"nn", "nt", "tn", "tt"} {
+		b.Run(form, func(b *testing.B) {
+			p := MatMul(kernels.HostDevice(), kernels.Float32, 1, n, n, n, form[0] == 't', form[1] == 't')
+			x, out := kernels.Bytes(make([]float32, n*n)), kernels.Bytes(make([]float32, n*n))
+			for i := range kernels.Elements[float32](x) {
+				kernels.Elements[float32](x)[i] = float32(i%7) + 1
+			}
+			for b.Loop() {
+				if err := p.Run([][]byte{x, x}, out, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(p.Flops)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package reduce
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
+)
+
+// The kernels by input and output type.
+var sumRows, sumTile, sumCols, sumColsVec [2][2]*kernels.Kernel
+
+var sumFew = [...]*kernels.Kernel{
+	kernels.Float32: own.Kernel("sum", "sum_few_f32", sumFewBody[float32]),
+	kernels.Float64: own.Kernel("sum", "sum_few_f64", sumFewBody[float64]),
+}
+
+func init() {
+	fill := func(in, out kernels.Dtype, rows, tile, cols func(kernels.Call)) {
+		name := in.String()
+		if in != out {
+			name += "_" + out.String()
+		}
+		sumRows[in][out] = own.Kernel("sum", "sum_rows_"+name, rows)
+		sumTile[in][out] = own.Kernel("sum", "sum_tile_"+name, tile)
+		sumCols[in][out] = own.Kernel("sum", "sum_cols_"+name, cols)
+		sumColsVec[in][out] = own.Kernel("sum", "sum_colsvec_"+name, cols)
+	}
+	fill(kernels.Float32, kernels.Float32, sumRowsBody[float32, float32], sumTileBody[float32, float32], sumColsBody[float32, float32])
+	fill(kernels.Float32, kernels.Float64, sumRowsBody[float32, float64], sumTileBody[float32, float64], sumColsBody[float32, float64])
+	fill(kernels.Float64, kernels.Float64, sumRowsBody[float64, float64], sumTileBody[float64, float64], sumColsBody[float64, float64])
+	fill(kernels.Float64, kernels.Float32, sumRowsBody[float64, float32], sumTileBody[float64, float32], sumColsBody[float64, float32])
+}
+
+// Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
+// the number of terms for the mean. axes holds distinct axes of shape.
+func Sum(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean bool) *kernels.Plan {
+	terms := int64(1)
+	for _, a := range axes {
+		terms *= int64(shape[a])
+	}
+	n := kernels.Count(shape)
+	out := int64(1)
+	for a, d := range shape {
+		if !slices.Contains(axes, a) {
+			out *= int64(d)
+		}
+	}
+	div, name := 1.0, "sum"
+	if mean {
+		div, name = float64(terms), "mean"
+	}
+	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%v over %v)", name, dt, shape, axes), Inputs: []int64{n * dt.Size()}, Out: out * dt.Size(), Flops: n}
+	if out == 0 {
+		return p
+	}
+	groups := axisgroup.Merge(shape, axes)
+	passes := 0
+	for _, g := range groups {
+		if g.Chosen {
+			passes++
+		}
+	}
+	if passes == 2 && appendSumTwice(p, dev, dt, groups, terms, div) {
+		return p
+	}
+	src, in := kernels.In(0), dt
+	for ; passes > 1; passes-- {
+		var k int // the longest reduction first: it shrinks the data most
+		for i, g := range groups {
+			if g.Chosen && (!groups[k].Chosen || g.N > groups[k].N) {
+				k = i
+			}
+		}
+		outer, r, inner := axisgroup.Around(groups, k)
+		dst := p.Workspace(outer * inner * 8)
+		appendSum(p, dev, src, in, dst, kernels.Float64, outer, r, inner, 1)
+		src, in = dst, kernels.Float64
+		groups = axisgroup.Drop(groups, k)
+	}
+	k := slices.IndexFunc(groups, func(g axisgroup.Group) bool { return g.Chosen })
+	outer, r, inner := axisgroup.Around(groups, k)
+	appendSum(p, dev, src, in, kernels.At(kernels.Out, 0), dt, outer, r, inner, div)
+	return p
+}
+
+// AppendSum appends the launches that add up n elements at src, of type in, into the
+// element at dst, of type out, in an order that depends on n and dev alone.
+func AppendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, n int64, dst kernels.Ref, out kernels.Dtype) {
+	appendSum(p, dev, src, in, dst, out, 1, n, 1, 1)
+}
+
+// appendSum appends the launches that reduce src[outer][r][inner] to
+// dst[outer][inner], dividing by div.
+func appendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
+	pol := tilePolicies.On(dev)
+	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {
+		l := p.Launch(sumTile[in][out], int(kernels.CeilDiv(outer, per)), pol.block, src, dst, outer, int32(r), int32(inner), int32(per), int32(lanes), div)
+		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may stand anywhere in a vector
+	} else if inner == 1 {
+		appendSumRows(p, dev, sumRows[in][out], []any{src}, dst, outer, r, div)
+	} else {
+		appendSumCols(p, dev, src, in, dst, out, outer, r, inner, div)
+	}
+}
+
+// appendSumRows appends the launch of a kernel that adds up rows of n terms; it takes src before the others of sum_rows' arguments.
+func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src []any, dst kernels.Ref, rows, n int64, div float64) {
+	pol := rowPolicies.On(dev)
+	splits, chunk := pol.split(dev, rows, n)
+	parts, once := dst, int32(0)
+	if splits > 1 {
+		parts, once = p.Workspace(rows*splits*8), 1
+	}
+	block := pol.block
+	if rows >= int64(dev.SMs)*pol.many && n <= pol.wide {
+		block = pol.narrow
+	}
+	l := p.Launch(k, int(rows*splits), block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
+	l.Cooperative = splits > 1
+}
+
+// tile returns how many slabs of r x inner elements make a tile, and how many lanes add up an output: 0 if
+// tiles are not the way, as a slab fits none, or an output has too many terms, or there are too few slabs.
+func (pol tilePolicy) tile(dev kernels.Device, in kernels.Dtype, slabs, r, inner int64) (per, lanes int64) {
+	slab := r * inner
+	if slab*in.Size() > pol.bytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.few {
+		return 0, 0
+	}
+	per = max(min(pol.bytes/(slab*in.Size()), kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
+	// As many lanes as keep most threads busy, but no more than four that share a bank: lanes of neighbouring rows share one if the
+	// rows' length is a multiple of a power of two, those of an output if the columns' number is.
+	lanes = arith.Pow2(kernels.CeilDiv(pol.busy, per*inner))
+	if inner == 1 {
+		lanes = max(lanes, banks(r)/4)
+	}
+	if lanes = min(lanes, arith.Pow2(r), 32, 64/banks(inner)); kernels.CeilDiv(r, lanes) > pol.most {
+		return 0, 0
+	}
+	return per, lanes
+}
+
+// banks returns how many of 32 lanes share a bank of shared memory, if n elements lie between one lane's and the next one's.
+func banks(n int64) int64 { return min(n&-n, 32) }
+
+// split returns the number of chunks that each row is cut into, so that the device is
+// full and all blocks are there at a time, and the elements of a chunk. Without cooperative launches rows stay whole.
+func (pol rowPolicy) split(dev kernels.Device, rows, n int64) (splits, chunk int64) {
+	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
+	if splits <= 1 || !dev.Cooperative {
+		return 1, n
+	}
+	if n-n/splits < pol.late*rows && rows > 1 {
+		return 1, n
+	}
+	chunk = kernels.CeilDiv(kernels.CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do
+	return kernels.CeilDiv(n, chunk), chunk
+}
+
+func sumRowsBody[In, To kernels.Float](c kernels.Call) {
+	in, out := kernels.Slice[In](c, 0), kernels.Slice[To](c, 1)
+	reduceRowsBody(c, 1, out, func(from, to int64) float64 { return arith.Sum(in[from:to]) })
+}
+
+// reduceRowsBody is the body of kernels that add up rows, by add; out is argument i.
+func reduceRowsBody[To kernels.Float](c kernels.Call, i int, out []To, add func(from, to int64) float64) {
+	n, chunk, splits, once, div := c.Int(i+2), c.Int(i+3), c.Int(i+4), c.Int(i+5), c.Float(i+6)
+	sums := make([]float64, c.Grid[0])
+	kernels.Parallel(int64(len(sums)), max(kernels.Grain/chunk, 1), func(lo, hi int64) {
+		for b := lo; b < hi; b++ {
+			row, first := b/splits*n, b%splits*chunk
+			sums[b] = add(row+first, row+min(first+chunk, n))
+		}
+	})
+	if once != 0 {
+		for b := range sums[:int64(len(sums))/splits] {
+			sums[b] = arith.Sum(sums[int64(b)*splits:][:splits])
+		}
+		sums = sums[:int64(len(sums))/splits]
+	}
+	for b, sum := range sums {
+		out[b] = To(sum / div)
+	}
+}
+
+func sumTileBody[In, To kernels.Float](c kernels.Call) {
+	in, out := kernels.Slice[In](c, 0), kernels.Slice[To](c, 1)
+	slabs, r, inner, div := c.Int(2), c.Int(3), c.Int(4), c.Float(7)
+	kernels.Parallel(slabs, kernels.Grain/max(r*inner, 1), func(lo, hi int64) {
+		acc := make([]float64, inner)
+		for s := lo; s < hi; s++ {
+			slab := in[s*r*inner:][:r*inner]
+			if inner == 1 {
+				out[s] = To(arith.Sum(slab) / div)
+				continue
+			}
+			clear(acc)
+			for ; len(slab) > 0; slab = slab[inner:] {
+				for i, x := range slab[:inner] {
+					acc[i] += float64(x)
+				}
+			}
+			for i, x := range acc {
+				out[s*inner+int64(i)] = To(x / div)
+			}
+		}
+	})
+}
