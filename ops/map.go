@@ -21,7 +21,7 @@ import (
 //
 // The inputs have one element type, float32 or float64, and one shape; a scalar among them is used
 // for every element. The expression holds numbers, + - * /,
-// parentheses, comparisons, which return 1 or 0, and the functions
+// parentheses, comparisons, which return 1 or 0, and the functions of [expr.Op], among them
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
 //	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)

@@ -386,16 +386,8 @@ func arguments(r *rand.Rand, op expr.Op, d expr.Dtype, n int) (x, y []float64) {
 		v := []float64{math.Ldexp(1+r.Float64(), r.IntN(2000)-1000), 40 * r.Float64(), 1500 * r.Float64(), 1 + (r.Float64()-0.5)/8,
 			float64(r.IntN(1e6)) * math.Pi / 2}[r.IntN(5)]
 		w := (r.Float64() - 0.5) * 1450 / math.Log(v)
-		switch op {
-		case expr.Log, expr.Log2, expr.Pow:
-		case expr.Log1p:
-			if r.IntN(2) == 0 && v < 1 {
-				v = -v
-			}
-		default:
-			if r.IntN(2) == 0 {
-				v = -v
-			}
+		if r.IntN(2) == 0 && bigmath.Defined(op.String(), -v) {
+			v = -v
 		}
 		if d == expr.Float32 {
 			v, w = float64(float32(v)), float64(float32(w/8))

@@ -51,22 +51,13 @@ func unaryBlock[T float](op Op, out, x []T) {
 			out[i] = T(math.Sqrt(float64(v)))
 		}
 	default:
-		if x, single := any(x).([]float32); single && singles[op] != nil {
-			singles[op](any(out).([]float32), x)
+		if x, single := any(x).([]float32); single && ops[op].single != nil {
+			ops[op].single(any(out).([]float32), x)
 			return
 		}
-		apply(out, x, functionsOfOne[op])
+		apply(out, x, ops[op].body)
 	}
 }
-
-// functionsOfOne are the functions that round more than once.
-var functionsOfOne = [opCount]func(float64) float64{
-	Exp: exp, Expm1: math.Expm1, Log: math.Log, Log2: log2, Log1p: math.Log1p, Sin: sin, Cos: cos,
-	Tanh: math.Tanh, Erf: math.Erf, Sigmoid: sigmoid, Softplus: softplus,
-}
-
-// singles are faster bodies for float32.
-var singles = [opCount]func(out, x []float32){Exp: expBlock, Sigmoid: sigmoidBlock, Tanh: tanhBlock}
 
 func binaryBlock[T float](op Op, out, x, y []T) {
 	out, y = out[:len(x)], y[:len(x)]
@@ -87,10 +78,6 @@ func binaryBlock[T float](op Op, out, x, y []T) {
 		for i, v := range x {
 			out[i] = v / y[i]
 		}
-	case Pow:
-		for i, v := range x {
-			out[i] = T(pow(float64(v), float64(y[i])))
-		}
 	case Min:
 		for i, v := range x {
 			out[i] = min(v, y[i])
@@ -98,6 +85,10 @@ func binaryBlock[T float](op Op, out, x, y []T) {
 	case Max:
 		for i, v := range x {
 			out[i] = max(v, y[i])
+		}
+	default:
+		for i, v := range x {
+			out[i] = T(ops[op].binary(float64(v), float64(y[i])))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package expr
 
 import (
 	"fmt"
-	"math"
 )
 
 // Gradient returns the adjoint of the function for some of its operands, given by their numbers: a
@@ -72,7 +71,7 @@ func (d *differ) add(v, term Value) {
 // arguments.
 func (d *differ) back(n *node, y, dy Value) {
 	switch n.op {
-	case operand, constant, Sign, Ceil, Floor:
+	case operand, constant:
 		return
 	case convert:
 		if from := d.graph.nodes[n.args[0]].dtype; from.IsFloat() {
@@ -83,84 +82,25 @@ func (d *differ) back(n *node, y, dy Value) {
 		d.add(n.args[1], d.Apply(Select, c, dy, zero))
 		d.add(n.args[2], d.Apply(Select, c, zero, dy))
 	default:
-		if n.op.Arity() == 2 {
-			d.binary(n, y, dy)
+		if ops[n.op].gradients == nil {
+			d.fail("%v has no gradient", n.op)
 			return
 		}
-		d.add(n.args[0], d.unary(n, y, dy))
-	}
-}
-
-// unary returns dy times the derivative of y = op(x).
-func (d *differ) unary(n *node, y, dy Value) Value {
-	x := d.here[n.args[0]]
-	number := func(v float64) Value { return d.Constant(n.dtype, v) }
-	mul := func(a, b Value) Value { return d.Apply(Mul, a, b) }
-	div := func(a, b Value) Value { return d.Apply(Div, a, b) }
-	switch n.op {
-	case Neg:
-		return d.Apply(Neg, dy)
-	case Abs:
-		return mul(dy, d.Apply(Sign, x))
-	case Sqrt:
-		return div(dy, mul(number(2), y))
-	case Exp:
-		return mul(dy, y)
-	case Expm1:
-		return mul(dy, d.Apply(Exp, x))
-	case Log:
-		return div(dy, x)
-	case Log2:
-		return div(dy, mul(x, number(math.Ln2)))
-	case Log1p:
-		return div(dy, d.Apply(Add, number(1), x))
-	case Sin:
-		return mul(dy, d.Apply(Cos, x))
-	case Cos:
-		return d.Apply(Neg, mul(dy, d.Apply(Sin, x)))
-	case Tanh:
-		return mul(dy, d.Apply(Sub, number(1), mul(y, y)))
-	case Erf:
-		return mul(dy, mul(number(2/math.Sqrt(math.Pi)), d.Apply(Exp, d.Apply(Neg, mul(x, x)))))
-	case Sigmoid:
-		return mul(dy, mul(y, d.Apply(Sub, number(1), y)))
-	case Softplus:
-		return mul(dy, d.Apply(Sigmoid, x))
-	}
-	return d.fail("%v has no derivative", n.op)
-}
-
-// binary adds the contributions of y = op(a, b) to the derivatives by a and b.
-func (d *differ) binary(n *node, y, dy Value) {
-	a, b := d.here[n.args[0]], d.here[n.args[1]]
-	zero := d.Constant(n.dtype, 0)
-	var da, db Value
-	switch n.op {
-	case Add:
-		da, db = dy, dy
-	case Sub:
-		da, db = dy, d.Apply(Neg, dy)
-	case Mul:
-		da, db = d.Apply(Mul, dy, b), d.Apply(Mul, dy, a)
-	case Div: // y = a/b
-		da = d.Apply(Div, dy, b)
-		db = d.Apply(Neg, d.Apply(Mul, da, y))
-	case Min, Max:
-		op := Le
-		if n.op == Max {
-			op = Ge
+		x := d.here[n.args[0]]
+		operands := []Value{x, x, y, dy}
+		if n.op.Arity() == 2 {
+			operands[1] = d.here[n.args[1]]
 		}
-		first := d.Apply(op, a, b)
-		da, db = d.Apply(Select, first, dy, zero), d.Apply(Select, first, zero, dy)
-	case Pow:
-		less := d.Apply(Sub, b, d.Constant(n.dtype, 1))
-		da = d.Apply(Mul, dy, d.Apply(Mul, b, d.Apply(Pow, a, less)))
-		// y ln a goes to 0 with y; the product of its factors would be NaN
-		log := d.Apply(Mul, y, d.Apply(Log, a))
-		db = d.Apply(Mul, dy, d.Apply(Select, d.Apply(Eq, y, zero), zero, log))
-	default: // comparisons have no derivative, and are no floats
-		d.fail("%v has no derivative", n.op)
+		for k, text := range ops[n.op].gradients {
+			if text == "0" {
+				continue
+			}
+			f, err := Parse(text, n.dtype, "x", "y", "z", "dz")
+			if err != nil {
+				d.fail("the gradient of %v: %v", n.op, err)
+				return
+			}
+			d.add(n.args[k], d.Inline(f, operands...)[0])
+		}
 	}
-	d.add(n.args[0], da)
-	d.add(n.args[1], db)
 }

@@ -1,5 +1,7 @@
 package expr
 
+import "math"
+
 // Op is an operation on elements.
 type Op uint8
 
@@ -57,20 +59,63 @@ const (
 	opCount
 )
 
-// ops lists the operations' names in text and their numbers of arguments.
+// ops describes the operations. The gradient of z = op(x, y) w.r.t. each argument is an expression of x, y, z and dz, the gradient
+// w.r.t. z; "0" is none.
 var ops = [opCount]struct {
-	name  string
-	arity int
+	name      string // in text
+	arity     int
+	gradients []string                   // w.r.t. x and y; nil for an operation that is not of numbers, or that others make up
+	body      func(x float64) float64    // Go body of a function with a body in kernels/codegen/math.cu
+	single    func(out, x []float32)     // a faster one for float32
+	binary    func(x, y float64) float64 // Go body of such a function of two arguments
 }{
-	operand: {"operand", 0}, constant: {"constant", 0}, number: {"number", 0}, convert: {"convert", 1},
-	Neg: {"neg", 1}, Abs: {"abs", 1}, Sign: {"sign", 1}, Ceil: {"ceil", 1}, Floor: {"floor", 1}, Sqrt: {"sqrt", 1},
-	Exp: {"exp", 1}, Expm1: {"expm1", 1}, Log: {"log", 1}, Log2: {"log2", 1}, Log1p: {"log1p", 1},
-	Sin: {"sin", 1}, Cos: {"cos", 1}, Tanh: {"tanh", 1}, Erf: {"erf", 1}, Sigmoid: {"sigmoid", 1}, Softplus: {"softplus", 1},
-	Add: {"+", 2}, Sub: {"-", 2}, Mul: {"*", 2}, Div: {"/", 2}, Pow: {"pow", 2}, Min: {"min", 2}, Max: {"max", 2},
-	Eq: {"==", 2}, Ne: {"!=", 2}, Lt: {"<", 2}, Le: {"<=", 2}, Gt: {">", 2}, Ge: {">=", 2},
-	Select: {"select", 3},
-	RowSum: {"rowsum", 1}, RowMax: {"rowmax", 1}, RowMin: {"rowmin", 1},
-	Square: {"square", 1}, Cube: {"cube", 1}, Inverse: {"inverse", 1}, InverseSqrt: {"inverseSqrt", 1},
+	operand: {name: "operand"}, constant: {name: "constant"}, number: {name: "number"}, convert: {name: "convert", arity: 1},
+
+	Neg:   {name: "neg", arity: 1, gradients: []string{"-dz"}},
+	Abs:   {name: "abs", arity: 1, gradients: []string{"dz * sign(x)"}},
+	Sign:  {name: "sign", arity: 1, gradients: []string{"0"}},
+	Ceil:  {name: "ceil", arity: 1, gradients: []string{"0"}},
+	Floor: {name: "floor", arity: 1, gradients: []string{"0"}},
+	Sqrt:  {name: "sqrt", arity: 1, gradients: []string{"dz / (2 * z)"}},
+
+	Exp:      {name: "exp", arity: 1, gradients: []string{"dz * z"}, body: exp, single: expBlock},
+	Expm1:    {name: "expm1", arity: 1, gradients: []string{"dz * exp(x)"}, body: math.Expm1},
+	Log:      {name: "log", arity: 1, gradients: []string{"dz / x"}, body: math.Log},
+	Log2:     {name: "log2", arity: 1, gradients: []string{"dz / (x * 0.6931471805599453)"}, body: log2}, // ln 2
+	Log1p:    {name: "log1p", arity: 1, gradients: []string{"dz / (1 + x)"}, body: math.Log1p},
+	Sin:      {name: "sin", arity: 1, gradients: []string{"dz * cos(x)"}, body: sin},
+	Cos:      {name: "cos", arity: 1, gradients: []string{"-(dz * sin(x))"}, body: cos},
+	Tanh:     {name: "tanh", arity: 1, gradients: []string{"dz * (1 - z*z)"}, body: math.Tanh, single: tanhBlock},
+	Erf:      {name: "erf", arity: 1, gradients: []string{"dz * (1.1283791670955126 * exp(-(x*x)))"}, body: math.Erf}, // 2/√π
+	Sigmoid:  {name: "sigmoid", arity: 1, gradients: []string{"dz * (z * (1 - z))"}, body: sigmoid, single: sigmoidBlock},
+	Softplus: {name: "softplus", arity: 1, gradients: []string{"dz * sigmoid(x)"}, body: softplus},
+
+	Add: {name: "+", arity: 2, gradients: []string{"dz", "dz"}},
+	Sub: {name: "-", arity: 2, gradients: []string{"dz", "-dz"}},
+	Mul: {name: "*", arity: 2, gradients: []string{"dz * y", "dz * x"}},
+	Div: {name: "/", arity: 2, gradients: []string{"dz / y", "-(dz / y * z)"}},
+	// z ln x goes to 0 with z; the product of its factors would be NaN.
+	Pow: {name: "pow", arity: 2, gradients: []string{"dz * (y * pow(x, y - 1))", "dz * select(z == 0, 0, z * log(x))"}, binary: pow},
+	Min: {name: "min", arity: 2, gradients: []string{"select(x <= y, dz, 0)", "select(x <= y, 0, dz)"}},
+	Max: {name: "max", arity: 2, gradients: []string{"select(x >= y, dz, 0)", "select(x >= y, 0, dz)"}},
+
+	Eq: {name: "==", arity: 2}, Ne: {name: "!=", arity: 2}, Lt: {name: "<", arity: 2}, Le: {name: "<=", arity: 2}, Gt: {name: ">", arity: 2}, Ge: {name: ">=", arity: 2},
+	Select: {name: "select", arity: 3},
+	RowSum: {name: "rowsum", arity: 1}, RowMax: {name: "rowmax", arity: 1}, RowMin: {name: "rowmin", arity: 1},
+	Square: {name: "square", arity: 1}, Cube: {name: "cube", arity: 1}, Inverse: {name: "inverse", arity: 1}, InverseSqrt: {name: "inverseSqrt", arity: 1},
+}
+
+// Ops returns the operations that [Builder.Apply] takes of numbers, in order: those with one right result, and those that
+// backends may round differently, the functions of kernels/codegen/math.cu.
+func Ops() (exact, inexact []Op) {
+	for op := Neg; op < Eq; op++ {
+		if op.transcendental() {
+			inexact = append(inexact, op)
+		} else {
+			exact = append(exact, op)
+		}
+	}
+	return append(exact, Select), inexact
 }
 
 // String returns the operation as it stands in text, such as "+" or "tanh".
@@ -87,4 +132,4 @@ func (o Op) reduces() bool { return o >= RowSum && o <= RowMin }
 
 // transcendental reports whether the operation is a function with a body of
 // kernels/codegen/math.cu.
-func (o Op) transcendental() bool { return o >= Exp && o <= Softplus || o == Pow }
+func (o Op) transcendental() bool { return ops[o].body != nil || ops[o].binary != nil }

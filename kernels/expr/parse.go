@@ -17,11 +17,8 @@ const longest = 4096
 //	Parse("tanh(a*b) + c", Float32, "a", "b", "c")
 //
 // An expression holds names, numbers, + - * /, parentheses, comparisons, which count
-// as 1 or 0 where a number is wanted, and the functions
-//
-//	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
-//	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)
-//	select(condition, x, y)
+// as 1 or 0 where a number is wanted, and the functions that constants of [Op] name in their lower case, such as exp(x), pow(x, y)
+// and select(condition, x, y).
 //
 // An error, also that the text has more than 4096 characters, names the position,
 // in characters from 1.

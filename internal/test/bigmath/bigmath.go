@@ -16,7 +16,7 @@ const (
 )
 
 // Function returns a function by its name in an expression, nil if there is none. Its
-// arguments are finite and in the function's domain; its value is neither 0 nor
+// arguments are finite and [Defined]; its value is neither 0 nor
 // infinite but where that is the exact value.
 func Function(name string) func(args ...float64) *big.Float {
 	switch f := functions[name].(type) {
@@ -26,6 +26,17 @@ func Function(name string) func(args ...float64) *big.Float {
 		return func(args ...float64) *big.Float { return f(number(args[0]), number(args[1])) }
 	}
 	return nil
+}
+
+// Defined reports whether a function has a finite value at x, its first argument.
+func Defined(name string, x float64) bool {
+	switch name {
+	case "sqrt", "log", "log2", "inverseSqrt", "pow":
+		return x > 0
+	case "log1p":
+		return x > -1
+	}
+	return true
 }
 
 var functions = map[string]any{

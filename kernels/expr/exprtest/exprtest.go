@@ -37,9 +37,8 @@ const (
 // Exact are the operations with one right result, Inexact those that backends may round
 // differently.
 var (
-	Exact   = []expr.Op{expr.Neg, expr.Abs, expr.Sign, expr.Ceil, expr.Floor, expr.Sqrt, expr.Add, expr.Sub, expr.Mul, expr.Div, expr.Min, expr.Max, expr.Select}
-	Inexact = []expr.Op{expr.Exp, expr.Expm1, expr.Log, expr.Log2, expr.Log1p, expr.Sin, expr.Cos, expr.Tanh, expr.Erf, expr.Sigmoid, expr.Softplus, expr.Pow}
-	compare = []expr.Op{expr.Eq, expr.Ne, expr.Lt, expr.Le, expr.Gt, expr.Ge}
+	Exact, Inexact = expr.Ops()
+	compare        = []expr.Op{expr.Eq, expr.Ne, expr.Lt, expr.Le, expr.Gt, expr.Ge}
 )
 
 // Draw draws a term of a floating-point type over operands of those types, of up to
