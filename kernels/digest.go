@@ -3,6 +3,7 @@ package kernels
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
@@ -36,7 +37,7 @@ func (l *Library) sources() []manifest.Source {
 }
 
 // Digests maps each source of the plan's launches to the digest of its compiled kernels, by the
-// names of [Library.Digests]. Generated code counts as the source that it is made from.
+// names of [Library.Digests]. Generated code has the digest of each function of math.cu in it, such as "math/exp_f32".
 func (p *Plan) Digests() (map[string]string, error) {
 	if p == nil {
 		return nil, errors.New("got a nil plan")
@@ -46,10 +47,17 @@ func (p *Plan) Digests() (map[string]string, error) {
 		if l.Kernel == nil {
 			return nil, fmt.Errorf("%s: got a launch without a kernel", p.Op)
 		}
-		c, ok := l.Kernel.Image.(compiled)
-		if g, generated := l.Kernel.Image.(interface{ Source() string }); generated {
-			c, ok = compiled{own, g.Source()}, true
+		if g, ok := l.Kernel.Image.(interface {
+			Digests() (map[string]string, error)
+		}); ok {
+			list, err := g.Digests()
+			if err != nil {
+				return nil, fmt.Errorf("kernel %s: %w", l.Kernel.Entry, err)
+			}
+			maps.Copy(digests, list)
+			continue
 		}
+		c, ok := l.Kernel.Image.(compiled)
 		if !ok {
 			return nil, fmt.Errorf("kernel %s: got an image of type %T, want one of a library", l.Kernel.Entry, l.Kernel.Image)
 		}

@@ -84,10 +84,12 @@ func (c Call) Float(i int) float64 {
 // Slice returns the elements from where an argument of [Args], or argument i, a Ref or a TensorMap, points, to the
 // end of its operand.
 func Slice[T Element, A Ref | int](c Call, argument A) []T {
-	r, ok := any(argument).(Ref)
+	r, _ := any(argument).(Ref)
 	if i, position := any(argument).(int); position {
-		if r, ok = c.Args[i].(Ref); !ok {
-			r = c.Args[i].(TensorMap).Ref
+		if m, isMap := c.Args[i].(TensorMap); isMap {
+			r = m.Ref
+		} else {
+			r = c.Args[i].(Ref)
 		}
 		r.argument = int32(i) + 1
 	}

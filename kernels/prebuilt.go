@@ -19,8 +19,8 @@ type Generated interface {
 	Image
 	// PTX returns the PTX for devices of a major compute capability.
 	PTX(major int) ([]byte, error)
-	// Source returns the stem of the source from which the functions in the code come.
-	Source() string
+	// Digests returns digests of the code that the PTX is made of, such as that of each function in it, as [Library.Digests] does.
+	Digests() (map[string]string, error)
 }
 
 // GeneratedCode returns the PTX of an image for devices of a major compute capability, if the image

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
@@ -41,10 +42,22 @@ func RowState(f *records.File, key records.Key, tree records.Digests) State {
 	switch {
 	case !ok:
 		return Unmeasured
-	case len(r.Kernels) == 0 || len(r.Kernels.Changed(tree)) > 0:
+	case len(r.Kernels.Changed(tree)) > 0, len(r.Kernels) == 0 && compiled(key.Op):
 		return Stale
 	}
 	return Current
+}
+
+// compiled reports whether an op launches kernels of sources. Generated ones are recorded by the functions of math.cu in them, and
+// may have none.
+func compiled(op string) bool {
+	byOp, err := launched()
+	for source := range byOp[op] {
+		if !strings.HasPrefix(source, "math/") {
+			return true
+		}
+	}
+	return err != nil
 }
 
 // Check compares the results of GPUs with the tree. stale is an error that names the suites that ran, on whatever GPU, with other

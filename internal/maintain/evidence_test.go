@@ -75,6 +75,9 @@ func TestSuitesCoverEverything(t *testing.T) {
 		for _, s := range suites {
 			for source := range s.Kernels {
 				covered = append(covered, source)
+				if strings.HasPrefix(source, "math/") { // a function of math.cu, in generated kernels
+					covered = append(covered, "math")
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -45,7 +46,11 @@ func Tree() (records.Digests, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := records.Digests(versions.Digests())
+	all, err := codegen.Digests()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(all, versions.Digests())
 	for _, digests := range byOp {
 		maps.Copy(all, digests)
 	}

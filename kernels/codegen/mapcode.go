@@ -16,7 +16,7 @@ const mapEntry = "map"
 
 func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 
-func (i mapImage) Source() string { return "math" }
+func (i mapImage) Digests() (map[string]string, error) { return DigestsOf(i.f) }
 
 func (i mapImage) Code(major, minor int) (kernels.Code, error) {
 	return kernels.CodeOf(i, major, minor)

@@ -21,7 +21,7 @@ const rowsEntry = "rows"
 
 func (i rowsImage) Name() string { return "stheno/rows(" + i.f.String() + ")" }
 
-func (i rowsImage) Source() string { return "math" }
+func (i rowsImage) Digests() (map[string]string, error) { return DigestsOf(i.f) }
 
 func (i rowsImage) Code(major, minor int) (kernels.Code, error) {
 	return kernels.CodeOf(i, major, minor)

@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,6 +163,31 @@ func (b body) write(w *strings.Builder, registers [result + 1]string) {
 		w.WriteString(registers[p])
 	}
 	w.WriteString(b.texts[len(b.places)])
+}
+
+// Digests returns digests of the functions' code, twelve hexadecimal digits each, by the names of [Func.Functions].
+func (fs *Functions) Digests() map[string]string {
+	digests := map[string]string{}
+	for name, b := range fs.bodies {
+		h := sha256.New()
+		fmt.Fprint(h, b.texts, b.places)
+		for _, i := range b.needs {
+			fmt.Fprint(h, fs.items[i])
+		}
+		digests[name] = hex.EncodeToString(h.Sum(nil))[:12]
+	}
+	return digests
+}
+
+// Functions returns the names of the functions of math.cu that the function applies, such as exp_f32, in order.
+func (f Func) Functions() (names []string) {
+	for _, n := range f.graph().nodes {
+		if name := functionName(n.op, n.dtype); n.op.transcendental() && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // needed returns the items that a text mentions, and those that they mention.

@@ -34,7 +34,14 @@ func imageOf(r codegen.Reduction) kernels.Image {
 
 func (i reduceImage) Name() string { return "stheno/reduce(" + i.String() + ")" }
 
-func (i reduceImage) Source() string { return "reduce" }
+// Digests returns the digests of reduce.cu and of the functions in the reduction.
+func (i reduceImage) Digests() (map[string]string, error) {
+	digests, err := codegen.DigestsOf(i.Function())
+	if err == nil {
+		digests["reduce"] = own.Digests()["reduce"]
+	}
+	return digests, err
+}
 
 // Code returns PTX of the version that the functions in it want, so that drivers
 // older than the compiler take it.
