@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -169,15 +170,17 @@ func (b body) write(w *strings.Builder, registers [result + 1]string) {
 func (fs *Functions) Digests() map[string]string {
 	digests := map[string]string{}
 	for name, b := range fs.bodies {
-		h := sha256.New()
-		fmt.Fprint(h, b.texts, b.places)
+		text := fmt.Sprint(b.texts, b.places)
 		for _, i := range b.needs {
-			fmt.Fprint(h, fs.items[i])
+			text += fmt.Sprint(fs.items[i])
 		}
-		digests[name] = hex.EncodeToString(h.Sum(nil))[:12]
+		sum := sha256.Sum256(numbered.ReplaceAll([]byte(text), []byte("$1"))) // by the place of the function in math.cu
+		digests[name] = hex.EncodeToString(sum[:])[:12]
 	}
 	return digests
 }
+
+var numbered = regexp.MustCompile(`(L__BB|__local_depot)\d+`)
 
 // Functions returns the names of the functions of math.cu that the function applies, such as exp_f32, in order.
 func (f Func) Functions() (names []string) {
