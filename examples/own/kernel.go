@@ -15,14 +15,8 @@ var library = kernels.NewLibrary("example.com/own", files)
 
 // A kernel is an entry point of swish.cu and a Go function of the same arguments.
 var (
-	swishKernel = [...]*kernels.Kernel{
-		kernels.Float32: library.Kernel("swish", "swish_f32", swishBody[float32]),
-		kernels.Float64: library.Kernel("swish", "swish_f64", swishBody[float64]),
-	}
-	gradKernel = [...]*kernels.Kernel{
-		kernels.Float32: library.Kernel("swish", "swish_grad_f32", gradBody[float32]),
-		kernels.Float64: library.Kernel("swish", "swish_grad_f64", gradBody[float64]),
-	}
+	swishKernel = library.Pair("swish", "swish", swishBody[float32], swishBody[float64])
+	gradKernel = library.Pair("swish", "swish_grad", gradBody[float32], gradBody[float64])
 )
 
 func swishBody[T kernels.Float](c kernels.Call) {

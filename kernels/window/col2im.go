@@ -7,8 +7,22 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
+// Windows of a row that contain the same element are Apart windows from each other, and its copies Leap elements of shared memory.
+type col2imArgs struct {
+	imageArgs
+	Part, Rows, Columns, Ring, Line, Pitch, How, Beside, Apart, Leap int64 `arg:"int32"`
+	Units, Down, Across                                              arith.Divide
+	TilesDown, TilesAcross, Parts                                    int64 `arg:"int32"`
+}
+
+type col2imFarArgs struct {
+	imageArgs
+	Row, Down, Across arith.Divide
+	Runs              int64 `arg:"int32"`
+}
+
 // Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of its copies by
-// Im2Col, in the order in which they lie.
+// Im2Col, in the order of the output of Im2Col.
 func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (*kernels.Plan, error) {
 	p, err := newIm2Col("col2im", dt, images, channels, w)
 	if err != nil {
@@ -21,17 +35,14 @@ func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	if w.isPoints() {
 		return p, appendExchange(p, dev, dt, images, w.plane(), channels)
 	}
-	args := append([]any{kernels.In(0), kernels.At(kernels.Out, 0), int32(channels)}, w.arguments()...)
+	down, across := arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))
 	t, ok := newCol2ImTile(dev, dt, images, channels, w)
 	if !ok {
 		runs := kernels.CeilDiv(w.plane(), im2colThreads)
-		for _, d := range []int64{int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride)} {
-			args = append(args, arith.Divide(d)...)
-		}
 		if err := kernels.CheckGrid(images * channels * runs); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 		}
-		p.Launch(im2colKernel[dt].col2imFar, int(images*channels*runs), im2colThreads, append(args, int32(runs))...)
+		p.Launch(im2colKernel[dt].col2imFar, int(images*channels*runs), im2colThreads, col2imFarArgs{w.imageArgs(channels), arith.DivideBy(int64(w.Columns.In)), down, across, runs})
 		return p, nil
 	}
 	blocks := images * t.tilesDown * t.tilesAcross * t.parts
@@ -44,18 +55,13 @@ func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	if kernels.CeilDiv(w.Columns.around(1), apart) <= col2imFew {
 		k = im2colKernel[dt].col2im[0]
 	}
-	for _, n := range []int64{t.part, t.rows, t.columns, t.ring, t.line, t.pitch, int64(t.how), t.beside, apart, apart*t.pitch - int64(w.Columns.Stride)/common} {
-		args = append(args, int32(n))
-	}
-	for _, d := range []int64{t.units(), int64(w.Rows.Stride), int64(w.Columns.Stride)} {
-		args = append(args, arith.Divide(d)...)
-	}
-	args = append(args, int32(t.tilesDown), int32(t.tilesAcross), int32(t.parts))
-	p.Launch(k, int(blocks), int(t.threads()), args...).Shared = int(t.bytes)
+	p.Launch(k, int(blocks), int(t.threads()), col2imArgs{imageArgs: w.imageArgs(channels), Part: t.part, Rows: t.rows, Columns: t.columns, Ring: t.ring, Line: t.line, Pitch: t.pitch,
+		How: t.how, Beside: t.beside, Apart: apart, Leap: apart*t.pitch - int64(w.Columns.Stride)/common, Units: arith.DivideBy(t.units()), Down: down, Across: across,
+		TilesDown: t.tilesDown, TilesAcross: t.tilesAcross, Parts: t.parts}).Shared = int(t.bytes)
 	return p, nil
 }
 
-// around returns how many windows along the axis cover n neighbouring elements, at most.
+// around returns the max number of windows along the axis that cover n neighbouring elements.
 func (a WindowAxis) around(n int64) int64 {
 	return min(kernels.CeilDiv(n+int64(a.Size-1)*int64(a.Dilation), int64(a.Stride)), int64(a.Out()))
 }
@@ -76,17 +82,15 @@ const (
 )
 
 // col2imTile is the share of a block of col2im: part channels, rows and columns of an image. Shared memory holds two rows of
-// windows, line elements apart, whose windows lie pitch elements apart, and the sums of a ring of image rows. A warp sums
+// windows, line elements apart, whose windows are pitch elements apart, and accumulators of a ring of image rows. A warp sums
 // elements of beside channels.
 type col2imTile struct {
-	part, rows, columns, ring, line, pitch int64
-	how                                    int
-	beside                                 int64
-	parts, tilesDown, tilesAcross          int64
-	bytes                                  int64
+	part, rows, columns, ring, line, pitch, how, beside int64
+	parts, tilesDown, tilesAcross                       int64
+	bytes                                               int64
 }
 
-// units returns the warps that a row of the tile takes, threads the threads of a block.
+// units returns the warps of a row of the tile, threads the threads of a block.
 func (t col2imTile) units() int64 { return kernels.CeilDiv(t.columns, 32/t.beside) }
 
 func (t col2imTile) threads() int64 { return 32 * t.units() * kernels.CeilDiv(t.part, t.beside) }
@@ -151,33 +155,32 @@ func (t *col2imTile) lay(dt kernels.Dtype, channels int64, w Windows) {
 }
 
 func col2imBody[T kernels.Float](c kernels.Call) {
-	images := int64(c.Grid[0]) / (c.Int(34) * c.Int(35) * c.Int(36))
-	col2imImages[T](c, images)
+	args := kernels.Args[col2imArgs](c)
+	col2im[T](c, args.imageArgs, int64(c.Grid[0])/(args.TilesDown*args.TilesAcross*args.Parts))
 }
 
 func col2imFarBody[T kernels.Float](c kernels.Call) {
-	col2imImages[T](c, int64(c.Grid[0])/(c.Int(24)*c.Int(2)))
+	args := kernels.Args[col2imFarArgs](c)
+	col2im[T](c, args.imageArgs, int64(c.Grid[0])/(args.Runs*args.Channels))
 }
 
-// col2imImages is the Go body for n images.
-func col2imImages[T kernels.Float](c kernels.Call, images int64) {
-	in, out, channels := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(2)
-	v, h := windowAxes(c, 3)
-	width, plane := channels*v.size*h.size, v.in*h.in
+func col2im[T kernels.Float](c kernels.Call, args imageArgs, images int64) {
+	in, out, channels, v, h := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.Channels, args.Axes.Rows, args.Axes.Columns
+	width, plane := channels*v.Size*h.Size, v.In*h.In
 	kernels.Parallel(images*channels, max(kernels.Grain/plane, 1), func(from, to int64) {
 		for p := from; p < to; p++ {
 			image, c := p/channels, p%channels
 			sums := out[p*plane : (p+1)*plane]
 			clear(sums)
-			for y := range v.out {
+			for y := range v.Out {
 				top, first, last := v.windowed(y)
-				for x := range h.out {
+				for x := range h.Out {
 					left, lo, hi := h.windowed(x)
-					window := in[((image*v.out+y)*h.out+x)*width+c*v.size*h.size:]
+					window := in[((image*v.Out+y)*h.Out+x)*width+c*v.Size*h.Size:]
 					for i := first; i < last && lo < hi; i++ {
-						to := sums[(top+i*v.dilation)*h.in+left+lo*h.dilation:]
-						for j, e := range window[i*h.size+lo : i*h.size+hi] {
-							to[int64(j)*h.dilation] += e
+						to := sums[(top+i*v.Dilation)*h.In+left+lo*h.Dilation:]
+						for j, e := range window[i*h.Size+lo : i*h.Size+hi] {
+							to[int64(j)*h.Dilation] += e
 						}
 					}
 				}

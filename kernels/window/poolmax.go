@@ -10,23 +10,33 @@ import (
 var poolMaxKernel = [...]*kernels.Kernel{kernels.Float32: poolMaxOf[float32](kernels.Float32), kernels.Float64: poolMaxOf[float64](kernels.Float64)}
 
 func poolMaxOf[T kernels.Float](dt kernels.Dtype) *kernels.Kernel {
-	return own.Kernel("poolmax", fmt.Sprintf("poolmax_%v", dt), maxPoolBody[T](func(c kernels.Call) int64 { return c.Int(2) }))
+	return own.Kernel("poolmax", fmt.Sprintf("poolmax_%v", dt), func(c kernels.Call) {
+		args := kernels.Args[poolMaxArgs](c)
+		maxPool[T](c, args.In, args.Out, args.Planes, args.Axes)
+	})
+}
+
+type poolMaxArgs struct {
+	In, Out                             kernels.Ref
+	Planes                              int64
+	Axes                                axes
+	Group, Rows, TilesDown, TilesAcross int64 `arg:"int32"`
+	High, Across, Down, Columns         arith.Divide
 }
 
 const (
-	poolMaxBeside = 4        // windows of a thread, where they are by 1: as in poolmax.cu
-	poolMaxShared = 24 << 10 // bytes of a tile: several blocks share a multiprocessor
-	poolMaxWide   = 128      // columns of a tile, at most
-	poolMaxBlocks = 8        // blocks wanted for each multiprocessor
+	poolMaxBeside = 4        // windows of a thread if the stride is 1: as in poolmax.cu
+	poolMaxShared = 24 << 10 // bytes of a tile: several blocks share an SM
+	poolMaxWide   = 128      // max columns of a tile
+	poolMaxBlocks = 8        // blocks wanted for each SM
 )
 
-// poolMaxTile is a tile of poolmax.cu: rows x columns windows of each of some planes. Their greatest elements are found in two
-// steps: first in parts of rows, high rows of them, then in windows. across is how many parts of a row a thread
-// finds, down how many windows of a column.
+// poolMaxTile is a tile of poolmax.cu: rows x columns windows of each of some planes. The maxima are computed in two
+// steps: first of parts of rows, of high rows, then of windows. A thread computes across parts of a row, or down windows of a column.
 type poolMaxTile struct{ planes, rows, columns, high, across, down int64 }
 
-// newPoolMaxTile returns the tile. It returns false where it takes fewer comparisons to go through each window alone, and
-// where no tile fits into shared memory.
+// newPoolMaxTile returns the tile. It returns false if reducing each window separately takes fewer comparisons, or
+// if no tile fits into shared memory.
 func newPoolMaxTile(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) (t poolMaxTile, ok bool) {
 	alone := w.elements()
 	if shared := int64(w.Columns.Size)*int64(min(w.Rows.Stride, w.Rows.Size)) + int64(w.Rows.Size); shared > alone*3/4 {
@@ -68,13 +78,7 @@ func appendPoolMax(p *kernels.Plan, dt kernels.Dtype, planes int64, w Windows, t
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	args := append([]any{kernels.In(0), kernels.At(kernels.Out, 0), planes}, w.arguments()...)
-	for _, n := range []int64{t.planes, t.rows, tilesDown, tilesAcross} {
-		args = append(args, int32(n))
-	}
-	for _, d := range []int64{t.high, t.across, t.down, t.columns} {
-		args = append(args, arith.Divide(d)...)
-	}
-	p.Launch(poolMaxKernel[dt], int(blocks), poolThreads, args...).Shared = int(t.planes * t.high * t.columns * dt.Size())
+	p.Launch(poolMaxKernel[dt], int(blocks), poolThreads, poolMaxArgs{kernels.In(0), kernels.At(kernels.Out, 0), planes, w.axes(), t.planes, t.rows, tilesDown, tilesAcross,
+		arith.DivideBy(t.high), arith.DivideBy(t.across), arith.DivideBy(t.down), arith.DivideBy(t.columns)}).Shared = int(t.planes * t.high * t.columns * dt.Size())
 	return p, nil
 }
