@@ -84,8 +84,9 @@ func (c Call) Float(i int) float64 {
 // Slice returns the elements from where an argument of [Args], or argument i, a Ref or a TensorMap, points, to the
 // end of its operand.
 func Slice[T Element, A Ref | int](c Call, argument A) []T {
-	r, ok := any(argument).(Ref)
+	r, _ := any(argument).(Ref)
 	if i, position := any(argument).(int); position {
+		var ok bool
 		if r, ok = c.Args[i].(Ref); !ok {
 			r = c.Args[i].(TensorMap).Ref
 		}
