@@ -16,7 +16,7 @@ var (
 	histogramColumns   = histogramKernels("columns", HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
 	histogramAggregate = histogramKernels("aggregate", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
 	histogramHalves    = histogramKernels("halves", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
-	histogramSort      = histogramKernels("sort", histogramSortBodies, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramSort      = histogramKernels("sort", func(dt kernels.Dtype) func(kernels.Call) { return histogramSortBodies[dt] }, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
 	histogramCount     = own.Kernel("histogram", "histogram_count", histogramCountBody)
 	histogramJoin      = own.Kernel("histogram", "histogram_join", func(kernels.Call) {}) // Go bodies count without parts
 )
@@ -100,9 +100,9 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	if dt != kernels.Uint8 {
 		ranges = kernels.CeilDiv(int64(bins.N), most)
 	}
-	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sorted*int64(bins.N), many.least) {
-		if n < many.middling {
-			ranges = max(ranges, many.ranges)
+	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sortMinPerBin*int64(bins.N), many.sortMin) {
+		if n < many.sortMinRangesBelow {
+			ranges = max(ranges, many.sortMinRanges)
 		}
 		appendSortedHistogram(p, dev, dt, n, bins, ranges)
 		return p
@@ -114,10 +114,10 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 		return p
 	case dt == kernels.Uint8:
 		t = byteHistogram.On(dev)
-	case ranges > 1 && (n < many.elements*ranges || ranges > 2 && n >= many.least):
+	case ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
 		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args)
 		return p
-	case ranges == 2 && n >= many.least:
+	case ranges == 2 && n >= many.sortMin:
 		appendHalvedHistogram(p, dev, dt, n, bins, t.block)
 		return p
 	}
@@ -230,18 +230,9 @@ func histogramBody[T kernels.Element](c kernels.Call) {
 	}, nil)
 }
 
-// histogramSortBodies returns the Go body of histogram_sort for elements of type dt.
-func histogramSortBodies(dt kernels.Dtype) func(kernels.Call) {
-	switch dt {
-	case kernels.Float64:
-		return histogramSortBody[float64]
-	case kernels.Int32:
-		return histogramSortBody[int32]
-	case kernels.Int64:
-		return histogramSortBody[int64]
-	}
-	return histogramSortBody[float32]
-}
+// histogramSortBodies are the Go bodies of histogram_sort by type.
+var histogramSortBodies = [...]func(kernels.Call){kernels.Float32: histogramSortBody[float32], kernels.Float64: histogramSortBody[float64],
+	kernels.Int32: histogramSortBody[int32], kernels.Int64: histogramSortBody[int64]}
 
 func histogramSortBody[T kernels.Element](c kernels.Call) {
 	args := kernels.Args[histogramSortArgs](c)

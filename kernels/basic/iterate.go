@@ -10,12 +10,12 @@ import (
 // iterateTuning returns the policy, limited by what the device supports.
 func iterateTuning(dev kernels.Device) iteratePolicy {
 	p := iteratePolicies.On(dev)
-	p.held = min(p.held, int64(dev.SMs)*heldRows) // a block for eight rows, an SM for each block
+	p.maxHeld = min(p.maxHeld, int64(dev.SMs)*heldRows) // a block for eight rows, an SM for each block
 	if !dev.Cooperative {
-		p.held = 0
+		p.maxHeld = 0
 	}
 	if !dev.HasClusters() {
-		p.cluster = 0
+		p.maxCluster = 0
 	}
 	return p
 }
@@ -69,23 +69,17 @@ type iterateRowsArgs struct {
 	Put                   bool
 }
 
-type iterateKernels struct {
-	begin, wide, chain, rows *kernels.Kernel
-	held1, held2, held4      *kernels.Kernel
-	cluster16, cluster32     *kernels.Kernel
-}
-
-var iterateKernel = [...]iterateKernels{kernels.Float32: iterateOf[float32](kernels.Float32), kernels.Float64: iterateOf[float64](kernels.Float64)}
-
-func iterateOf[T kernels.Float](dt kernels.Dtype) (k iterateKernels) {
-	kernel := func(name string, body func(kernels.Call)) *kernels.Kernel {
-		return own.Kernel("iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body)
-	}
-	k.begin, k.wide, k.chain, k.rows = kernel("begin", iterateBegin[T]), kernel("wide", iterateWide[T]), kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
-	k.held1, k.held2, k.held4 = kernel("held1", iterateHeld[T]), kernel("held2", iterateHeld[T]), kernel("held4", iterateHeld[T])
-	k.cluster16, k.cluster32 = kernel("cluster16", iterateCluster[T]), kernel("cluster32", iterateCluster[T])
-	return k
-}
+var (
+	iterateBegin     = own.Pair("iterate", "iterate_begin", iterateBeginBody[float32], iterateBeginBody[float64])
+	iterateWide      = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
+	iterateChain     = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
+	iterateRows      = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
+	iterateHeld1     = own.Pair("iterate", "iterate_held1", iterateHeldBody[float32], iterateHeldBody[float64])
+	iterateHeld2     = own.Pair("iterate", "iterate_held2", iterateHeldBody[float32], iterateHeldBody[float64])
+	iterateHeld4     = own.Pair("iterate", "iterate_held4", iterateHeldBody[float32], iterateHeldBody[float64])
+	iterateCluster16 = own.Pair("iterate", "iterate_cluster16", iterateClusterBody[float32], iterateClusterBody[float64])
+	iterateCluster32 = own.Pair("iterate", "iterate_cluster32", iterateClusterBody[float32], iterateClusterBody[float64])
+)
 
 // Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors
 // of n; transposed uses both matrices' transposes. Inputs are w1, w2, x. The plan is one cluster of
@@ -99,8 +93,8 @@ func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transpose
 // fits one cluster.
 func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	pol := iterateTuning(dev)
-	if n <= pol.held {
-		pol.cluster = 0
+	if n <= pol.maxHeld {
+		pol.maxCluster = 0
 	}
 	return newIterate(dev, dt, n, steps, transposed, pol)
 }
@@ -108,27 +102,26 @@ func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, trans
 func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool, pol iteratePolicy) *kernels.Plan {
 	matrix, vector := n*n*dt.Size(), n*dt.Size()
 	p := &kernels.Plan{Op: fmt.Sprintf("iterate_%v(%d, %d steps)", dt, n, steps), Inputs: []int64{matrix, matrix, vector}, Out: vector, Flops: 4 * n * n * int64(steps)}
-	k := &iterateKernel[dt]
 	w, out := [2]kernels.Ref{kernels.In(0), kernels.In(1)}, kernels.At(kernels.Out, 0)
 	switch {
 	case n == 0:
-	case n <= pol.cluster:
-		kernel, rows := k.cluster16, 16
+	case n <= pol.maxCluster:
+		kernel, rows := iterateCluster16[dt], 16
 		if n > kernels.ClusterBlocks*16 {
-			kernel, rows = k.cluster32, 32
+			kernel, rows = iterateCluster32[dt], 32
 		}
 		p.Launch(kernel, kernels.ClusterBlocks, kernels.ClusterBlocks*rows, iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
-	case n <= pol.held:
-		kernel, blocks, threads, padded := k.heldGrid(n)
-		state, counter := beginIterate(p, k, n, padded)
+	case n <= pol.maxHeld:
+		kernel, blocks, threads, padded := heldGrid(dt, n)
+		state, counter := beginIterate(p, dt, n, padded)
 		l := p.Launch(kernel, blocks, threads, iterateHeldArgs{w, state, counter, out, n, int64(steps), transposed})
 		l.CoResident, l.Cooperative = true, true
 	default:
 		p.Graph = true
-		state, _ := beginIterate(p, k, n, n)
+		state, _ := beginIterate(p, dt, n, n)
 		blocks, threads, columns := wideGrid(dev, n, transposed)
 		for i := range 2 * steps {
-			p.Launch(k.wide, blocks, threads, iterateWideArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, columns})
+			p.Launch(iterateWide[dt], blocks, threads, iterateWideArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, columns})
 		}
 	}
 	return p
@@ -136,25 +129,25 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 
 // beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the
 // counter of the barrier.
-func beginIterate(p *kernels.Plan, k *iterateKernels, n, padded int64) (state [2]kernels.Ref, counter kernels.Ref) {
+func beginIterate(p *kernels.Plan, dt kernels.Dtype, n, padded int64) (state [2]kernels.Ref, counter kernels.Ref) {
 	state, counter = [2]kernels.Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}, p.Workspace(4)
-	p.LaunchElements(k.begin, padded, iterateBeginArgs{kernels.In(2), state, counter, n, padded})
+	p.LaunchElements(iterateBegin[dt], padded, iterateBeginArgs{kernels.In(2), state, counter, n, padded})
 	return state, counter
 }
 
 // heldGrid returns the kernel that holds the weights of n rows in registers, its grid, and the
 // length of the vectors that its threads read: a multiple of the elements of a thread.
-func (k *iterateKernels) heldGrid(n int64) (kernel *kernels.Kernel, blocks, threads int, padded int64) {
-	kernel, threads = k.held1, 128
+func heldGrid(dt kernels.Dtype, n int64) (kernel *kernels.Kernel, blocks, threads int, padded int64) {
+	kernel, threads = iterateHeld1[dt], 128
 	if n > 128 {
 		threads = 256
 	}
 	columns := arith.Pow2(kernels.CeilDiv(n, 256)) // of a thread
 	switch columns {
 	case 2:
-		kernel = k.held2
+		kernel = iterateHeld2[dt]
 	case 4:
-		kernel = k.held4
+		kernel = iterateHeld4[dt]
 	}
 	return kernel, int(kernels.CeilDiv(n, heldRows)), threads, int64(threads) * columns
 }
@@ -190,12 +183,11 @@ func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, tran
 	if reversed {
 		from, step = last, -1
 	}
-	k := &iterateKernel[dt]
-	p.Launch(k.rows, 1, kernels.ElementBlock, iterateRowsArgs{In: kernels.In(2), Out: kernels.At(kernels.Out, from*row), N: n, First: from, Stride: 1, Narrow: 1})
+	p.Launch(iterateRows[dt], 1, kernels.ElementBlock, iterateRowsArgs{In: kernels.In(2), Out: kernels.At(kernels.Out, from*row), N: n, First: from, Stride: 1, Narrow: 1})
 	for i := range last {
 		at := from + step*i
 		w := kernels.Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
-		p.Launch(k.chain, blocks, threads,
+		p.Launch(iterateChain[dt], blocks, threads,
 			iterateChainArgs{kernels.In(w), kernels.At(kernels.Out, at*row), kernels.At(2, (at+step)*row), kernels.At(kernels.Out, (at+step)*row), n, columns})
 	}
 	return p
@@ -210,12 +202,12 @@ func IterateRows(dt kernels.Dtype, wide, narrow, n int64, first, stride int, put
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
 	if out*n > 0 {
-		p.Launch(iterateKernel[dt].rows, int(out), kernels.ElementBlock, iterateRowsArgs{kernels.In(0), kernels.At(kernels.Out, 0), n, int64(first), int64(stride), narrow, put})
+		p.Launch(iterateRows[dt], int(out), kernels.ElementBlock, iterateRowsArgs{kernels.In(0), kernels.At(kernels.Out, 0), n, int64(first), int64(stride), narrow, put})
 	}
 	return p
 }
 
-func iterateBegin[T kernels.Float](c kernels.Call) {
+func iterateBeginBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateBeginArgs](c)
 	x := kernels.Slice[float64](c, args.State[0])
 	clear(x[:args.Padded])
@@ -223,7 +215,7 @@ func iterateBegin[T kernels.Float](c kernels.Call) {
 	widen(x, kernels.Slice[T](c, args.X)[:args.N])
 }
 
-func iterateWide[T kernels.Float](c kernels.Call) {
+func iterateWideBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateWideArgs](c)
 	in, out := kernels.Slice[float64](c, args.In)[:args.N], kernels.Slice[float64](c, args.Out)[:args.N]
 	matVec(kernels.Slice[T](c, args.W), in, out, args.Columns != 0)
@@ -232,13 +224,13 @@ func iterateWide[T kernels.Float](c kernels.Call) {
 	}
 }
 
-func iterateHeld[T kernels.Float](c kernels.Call) {
+func iterateHeldBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateHeldArgs](c)
 	state := [2][]float64{kernels.Slice[float64](c, args.State[0])[:args.N], kernels.Slice[float64](c, args.State[1])[:args.N]}
 	iterate(c, args.W, state, kernels.Slice[T](c, args.Y)[:args.N], args.Steps, args.Transposed)
 }
 
-func iterateCluster[T kernels.Float](c kernels.Call) {
+func iterateClusterBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateClusterArgs](c)
 	state := [2][]float64{make([]float64, args.N), make([]float64, args.N)}
 	widen(state[0], kernels.Slice[T](c, args.X)[:args.N])
@@ -254,7 +246,7 @@ func iterate[T kernels.Float](c kernels.Call, weights [2]kernels.Ref, state [2][
 	round(out, state[0])
 }
 
-func iterateChain[T kernels.Float](c kernels.Call) {
+func iterateChainBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateChainArgs](c)
 	u, out := kernels.Slice[T](c, args.U), kernels.Slice[T](c, args.Out)
 	in, sum := make([]float64, args.N), make([]float64, args.N)
@@ -265,7 +257,7 @@ func iterateChain[T kernels.Float](c kernels.Call) {
 	}
 }
 
-func iterateRows[T kernels.Float](c kernels.Call) {
+func iterateRowsBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateRowsArgs](c)
 	in, out, n := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.N
 	for row := range int64(c.Grid[0]) {

@@ -31,24 +31,24 @@ var (
 	}
 	manyBins = kernels.Measured[manyBinsPolicy]{
 		// H200: bench/notes/basic.md has the times by field
-		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, elements: 1 << 18, sorted: 4, least: 1 << 21, middling: 1 << 23, ranges: 12}},
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, minPerRange: 1 << 18, sortMinPerBin: 4, sortMin: 1 << 21, sortMinRangesBelow: 1 << 23, sortMinRanges: 12}},
 	}
 )
 
 // manyBinsPolicy tunes histograms with more bins than shared memory holds.
 type manyBinsPolicy struct {
-	histogramPolicy       // of the kernel that counts in global memory
-	elements        int64 // min elements for each range of bins for launching blocks for each range
-	sorted          int64 // min elements for each bin for sorting them by range, if there are more than two ranges
-	ranges          int64 // min ranges to sort into if there are fewer than middling elements: narrower ranges mean fewer counters to add to global memory
-	middling        int64
-	least           int64 // min elements for sorting instead of blocks for each range, and for 16-bit counters instead of two ranges
+	histogramPolicy          // of the kernel that counts in global memory
+	minPerRange        int64 // min elements for each range of bins for launching blocks for each range
+	sortMinPerBin      int64 // min elements for each bin for sorting them by range, if there are more than two ranges
+	sortMinRanges      int64 // min ranges to sort fewer than sortMinRangesBelow elements into: narrower ranges mean fewer counters to add to global memory
+	sortMinRangesBelow int64
+	sortMin            int64 // min elements for sorting instead of blocks for each range, and for 16-bit counters instead of two ranges
 }
 
 // iteratePolicy tunes Iterate.
 type iteratePolicy struct {
-	held    int64 // largest n for weights held in registers
-	cluster int64 // largest n for one cluster
+	maxHeld    int64 // largest n for weights held in registers
+	maxCluster int64 // largest n for one cluster
 }
 
 var iteratePolicies = kernels.Measured[iteratePolicy]{
@@ -56,7 +56,7 @@ var iteratePolicies = kernels.Measured[iteratePolicy]{
 	// cluster                          0.46 to 0.49          -
 	// weights in registers                      1.4       1.72
 	// graph of launches                         4.7         31
-	{90, iteratePolicy{held: heldMost, cluster: kernels.ClusterBlocks * 32}},
+	{90, iteratePolicy{maxHeld: heldMost, maxCluster: kernels.ClusterBlocks * 32}},
 }
 
 // widePolicy tunes half steps of Iterate that are bound by memory.

@@ -7,13 +7,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// scatterKernels are, by type, the kernel for all rows and the kernel for rows of many indices.
-var scatterKernels = [...][2]*kernels.Kernel{
-	kernels.Float32: {own.Kernel("scatter", "scatter_f32", scatterBody[float32]), own.Kernel("scatter", "scatter_heavy_f32", scatterHeavyBody)},
-	kernels.Float64: {own.Kernel("scatter", "scatter_f64", scatterBody[float64]), own.Kernel("scatter", "scatter_heavy_f64", scatterHeavyBody)},
-}
-
 var (
+	scatterKernel = own.Pair("scatter", "scatter", scatterBody[float32], scatterBody[float64])
+	scatterHeavy  = own.Pair("scatter", "scatter_heavy", scatterHeavyBody, scatterHeavyBody) // rows of many indices
+
 	splitCount = own.Kernel("split", "split_count", splitCountBody)
 	splitScan  = own.Kernel("split", "split_scan", splitScanBody)
 	splitPlace = own.Kernel("split", "split_place", splitPlaceBody)
@@ -67,18 +64,18 @@ type splitScanArgs struct {
 
 // scatterPolicy tunes Scatter.
 type scatterPolicy struct {
-	tile   int64 // bytes
-	blocks int64 // wanted for each SM
-	split  int64 // min indices for splitting them among bands first
-	part   int64 // min indices of a warp that splits
-	counts int64 // max parts times bands: one block scans that many counts
-	many   int64 // min indices of a heavy row, which is left to blocks of a few columns
-	share  int64 // a heavy row has at least 1 / share of all indices, too
-	panels int64 // bytes of the panels of a block of heavy rows, if the device has as many
+	tile       int64 // bytes
+	blocks     int64 // wanted for each SM
+	splitMin   int64 // min indices for splitting them among bands first
+	partMin    int64 // min indices of a warp that splits
+	maxCounts  int64 // max parts times bands: one block scans that many counts
+	heavyMin   int64 // min indices of a heavy row, which is left to blocks of a few columns
+	heavyShare int64 // a heavy row has at least 1 / share of all indices, too
+	panels     int64 // bytes of the panels of a block of heavy rows, if the device has as many
 }
 
 var scatterPolicies = kernels.Measured[scatterPolicy]{
-	{90, scatterPolicy{tile: 64 << 10, blocks: 8, split: 512, part: 256, counts: 1 << 15, many: 256, share: 512, panels: 64 << 10}},
+	{90, scatterPolicy{tile: 64 << 10, blocks: 8, splitMin: 512, partMin: 256, maxCounts: 1 << 15, heavyMin: 256, heavyShare: 512, panels: 64 << 10}},
 }
 
 // Scatter plans the adjoint of [Gather]: out has the shape, and at each index along the axis the sum of the rows of g with this index, 0 if
@@ -120,17 +117,17 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 		Outer:        outer, Rows: rows, Count: count, Inner: inner,
 		TileRows: height, TileColumns: columns, TileOuter: deep, TilesDown: tiles / across, TilesAcross: across}
 	heavyAcross := kernels.CeilDiv(inner, heavyColumns)
-	items := heavyAcross * outer * kernels.CeilDiv(count, pol.many) // max of scatter_heavy
-	split := dev.Major > 0 && count >= pol.split && max(rows, items) < 1<<31
+	items := heavyAcross * outer * kernels.CeilDiv(count, pol.heavyMin) // max of scatter_heavy
+	split := dev.Major > 0 && count >= pol.splitMin && max(rows, items) < 1<<31
 	if split {
-		args.Many = max(pol.many, count/pol.share)
+		args.Many = max(pol.heavyMin, count/pol.heavyShare)
 		args.scatterSplit = appendSplitIndices(p, pol, rows, count, height, args.Many)
 	}
-	p.Launch(scatterKernels[dt][0], int(blocks), indicesBlock, args)
+	p.Launch(scatterKernel[dt], int(blocks), indicesBlock, args)
 	if split {
 		shared := min(int64(dev.SharedOptin), heavyHeld*kernels.Int32.Size()+pol.panels)
 		panel := (shared - heavyHeld*kernels.Int32.Size()) / heavyStages
-		p.Launch(scatterKernels[dt][1], int(min(max(items, 1), int64(dev.SMs)*2)), indicesBlock, scatterHeavyArgs{args.G, args.Indices, args.Out, args.scatterSplit,
+		p.Launch(scatterHeavy[dt], int(min(max(items, 1), int64(dev.SMs)*2)), indicesBlock, scatterHeavyArgs{args.G, args.Indices, args.Out, args.scatterSplit,
 			panel / (heavyColumns * dt.Size()), heavyAcross, outer, rows, count, inner}).Shared = int(shared)
 	}
 	return p, nil
@@ -141,7 +138,7 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 func appendSplitIndices(p *kernels.Plan, pol scatterPolicy, rows, count, height, many int64) scatterSplit {
 	bandRows := kernels.CeilDiv(kernels.CeilDiv(rows, height), splitBands) * height
 	bands := kernels.CeilDiv(rows, bandRows)
-	each := (max(kernels.CeilDiv(count, pol.counts/bands), pol.part) + 31) &^ 31
+	each := (max(kernels.CeilDiv(count, pol.maxCounts/bands), pol.partMin) + 31) &^ 31
 	parts := kernels.CeilDiv(count, each)
 	s := scatterSplit{p.Workspace((bands*parts + 1) * kernels.Int32.Size()), p.Workspace(2 * count * kernels.Int32.Size()), p.Workspace((1 + count/many) * kernels.Int32.Size()), parts, bandRows}
 	blocks, args := int(kernels.CeilDiv(parts, splitWarps)), splitArgs{kernels.In(1), s.Starts, s.Heavy, count, rows, bandRows, bands, parts, each}

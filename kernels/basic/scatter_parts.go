@@ -6,15 +6,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// scatterPartsKernels are, by type, the kernel that sums parts of the indices and the kernel that adds up these sums.
-var scatterPartsKernels = [...][2]*kernels.Kernel{kernels.Float32: scatterPartsOf[float32](kernels.Float32), kernels.Float64: scatterPartsOf[float64](kernels.Float64)}
-
-func scatterPartsOf[T kernels.Float](dt kernels.Dtype) [2]*kernels.Kernel {
-	return [2]*kernels.Kernel{
-		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_%v", dt), scatterPartsBody[T]),
-		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_join_%v", dt), scatterPartsJoinBody[T]),
-	}
-}
+var (
+	scatterPartsKernel = own.Pair("scatter_parts", "scatter_parts", scatterPartsBody[float32], scatterPartsBody[float64])
+	scatterPartsJoin   = own.Pair("scatter_parts", "scatter_parts_join", scatterPartsJoinBody[float32], scatterPartsJoinBody[float64])
+)
 
 type scatterPartsArgs struct {
 	G, Indices, Partial kernels.Ref
@@ -75,9 +70,9 @@ func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, outer, rows, count, i
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	partial := p.Workspace(parts * elements * dt.Size())
-	p.Launch(scatterPartsKernels[dt][0], int(blocks), int(threads),
+	p.Launch(scatterPartsKernel[dt], int(blocks), int(threads),
 		scatterPartsArgs{kernels.In(0), kernels.In(1), partial, outer, rows, count, inner, parts}).Shared = int(rows * threads * dt.Size())
-	p.Launch(scatterPartsKernels[dt][1], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross,
+	p.Launch(scatterPartsJoin[dt], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross,
 		scatterPartsJoinArgs{partial, kernels.At(kernels.Out, 0), elements, parts})
 	return p, nil
 }

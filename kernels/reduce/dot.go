@@ -32,7 +32,7 @@ func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 		return p
 	}
 	a, b, out := kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0)
-	if pol := rowPolicies.On(dev); n <= pol.short {
+	if pol := rowPolicies.On(dev); n <= pol.shortMax {
 		// A group of lanes sums two rows, a lane about five elements of each.
 		//
 		//	H200, us, by lanes      1      2      4      8     16

@@ -9,26 +9,20 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-// The kernels by input and output type.
-var sumRows, sumTile, sumCols, sumColsVec [2][2]*kernels.Kernel
+var (
+	sumRows    = sumKernels("rows", sumRowsBody[float32, float32], sumRowsBody[float32, float64], sumRowsBody[float64, float32], sumRowsBody[float64, float64])
+	sumTile    = sumKernels("tile", sumTileBody[float32, float32], sumTileBody[float32, float64], sumTileBody[float64, float32], sumTileBody[float64, float64])
+	sumCols    = sumKernels("cols", sumColsBody[float32, float32], sumColsBody[float32, float64], sumColsBody[float64, float32], sumColsBody[float64, float64])
+	sumColsVec = sumKernels("colsvec", sumColsBody[float32, float32], sumColsBody[float32, float64], sumColsBody[float64, float32], sumColsBody[float64, float64])
+	sumFew     = own.Pair("sum", "sum_few", sumFewBody[float32], sumFewBody[float64])
+)
 
-var sumFew = own.Pair("sum", "sum_few", sumFewBody[float32], sumFewBody[float64])
-
-func init() {
-	fill := func(in, out kernels.Dtype, rows, tile, cols func(kernels.Call)) {
-		name := in.String()
-		if in != out {
-			name += "_" + out.String()
-		}
-		sumRows[in][out] = own.Kernel("sum", "sum_rows_"+name, rows)
-		sumTile[in][out] = own.Kernel("sum", "sum_tile_"+name, tile)
-		sumCols[in][out] = own.Kernel("sum", "sum_cols_"+name, cols)
-		sumColsVec[in][out] = own.Kernel("sum", "sum_colsvec_"+name, cols)
+// sumKernels returns kernels by input and output type.
+func sumKernels(name string, ff, fd, df, dd func(kernels.Call)) [2][2]*kernels.Kernel {
+	kernel := func(types string, body func(kernels.Call)) *kernels.Kernel {
+		return own.Kernel("sum", "sum_"+name+types, body)
 	}
-	fill(kernels.Float32, kernels.Float32, sumRowsBody[float32, float32], sumTileBody[float32, float32], sumColsBody[float32, float32])
-	fill(kernels.Float32, kernels.Float64, sumRowsBody[float32, float64], sumTileBody[float32, float64], sumColsBody[float32, float64])
-	fill(kernels.Float64, kernels.Float64, sumRowsBody[float64, float64], sumTileBody[float64, float64], sumColsBody[float64, float64])
-	fill(kernels.Float64, kernels.Float32, sumRowsBody[float64, float32], sumTileBody[float64, float32], sumColsBody[float64, float32])
+	return [2][2]*kernels.Kernel{{kernel("_f32", ff), kernel("_f32_f64", fd)}, {kernel("_f64_f32", df), kernel("_f64", dd)}}
 }
 
 // rowsArgs are the last arguments of sum_rows and dot_rows.
@@ -133,8 +127,8 @@ func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src a
 		parts = p.Workspace(rows * splits * 8)
 	}
 	block := pol.block
-	if rows >= int64(dev.SMs)*pol.many && n <= pol.wide {
-		block = pol.narrow
+	if rows >= int64(dev.SMs)*pol.narrowMinRowsPerSM && n <= pol.narrowMax {
+		block = pol.narrowBlock
 	}
 	p.Launch(k, int(rows*splits), block, src, rowsArgs{dst, parts, n, chunk, splits, splits > 1, div}).Cooperative = splits > 1
 }
@@ -143,17 +137,17 @@ func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src a
 // a slab fits no tile, if an output has too many terms, or if there are too few slabs.
 func (pol tilePolicy) tile(dev kernels.Device, in kernels.Dtype, slabs, r, inner int64) (per, lanes int64) {
 	slab := r * inner
-	if slab*in.Size() > pol.bytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.few {
+	if slab*in.Size() > pol.maxBytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.fewSlabsMax {
 		return 0, 0
 	}
-	per = max(min(pol.bytes/(slab*in.Size()), kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
+	per = max(min(pol.maxBytes/(slab*in.Size()), kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
 	// As many lanes as keep most threads busy, but at most four in a bank. Lanes of neighbouring rows share a bank if the
 	// length of rows is a multiple of a power of two, and lanes of an output if the number of columns is.
-	lanes = arith.Pow2(kernels.CeilDiv(pol.busy, per*inner))
+	lanes = arith.Pow2(kernels.CeilDiv(pol.minBusy, per*inner))
 	if inner == 1 {
 		lanes = max(lanes, banks(r)/4)
 	}
-	if lanes = min(lanes, arith.Pow2(r), 32, 64/banks(inner)); kernels.CeilDiv(r, lanes) > pol.most {
+	if lanes = min(lanes, arith.Pow2(r), 32, 64/banks(inner)); kernels.CeilDiv(r, lanes) > pol.maxTerms {
 		return 0, 0
 	}
 	return per, lanes
@@ -165,11 +159,11 @@ func banks(n int64) int64 { return min(n&-n, 32) }
 // split returns the number of chunks of each row and the elements of a chunk. All blocks are co-resident and fill the device.
 // Without cooperative launches rows are not split.
 func (pol rowPolicy) split(dev kernels.Device, rows, n int64) (splits, chunk int64) {
-	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
+	splits = min(int64(dev.SMs)*pol.blocksPerSM/max(rows, 1), n/pol.chunkMin)
 	if splits <= 1 || !dev.Cooperative {
 		return 1, n
 	}
-	if n-n/splits < pol.late*rows && rows > 1 {
+	if n-n/splits < pol.splitMinGain*rows && rows > 1 {
 		return 1, n
 	}
 	chunk = kernels.CeilDiv(kernels.CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do

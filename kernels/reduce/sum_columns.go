@@ -38,20 +38,20 @@ func appendSumCols(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kern
 		side /= 2
 	}
 	x := kernels.CeilDiv(units, kernels.CeilDiv(units, side))
-	y := max(min(pol.block/x, kernels.CeilDiv(r, pol.rows)), 1)
+	y := max(min(pol.block/x, kernels.CeilDiv(r, pol.minRows)), 1)
 	tiles := kernels.CeilDiv(units, x)
 	blocks := max(outer*tiles, 1)
 	splits := kernels.CeilDiv(r, 1<<30) // a thread counts rows in 31 bits
 	if blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, r/(y*pol.chunk)), splits, 1)
+		splits = max(min(int64(dev.SMs)*pol.blocksPerSM/blocks, r/(y*pol.chunkMin)), splits, 1)
 	}
 	chunk := kernels.CeilDiv(r, splits)
 	splits = max(kernels.CeilDiv(r, max(chunk, 1)), 1)
 	args, typ := sumColsArgs{src, dst, dst, r, inner, chunk, splits, tiles, false, div}, out
 	if splits > 1 {
 		args.Parts = p.Workspace(outer * splits * inner * 8)
-		turns := outer * kernels.CeilDiv(inner, pol.block) * kernels.CeilDiv(splits, 8)
-		if args.Once = dev.Cooperative && turns <= pol.turns; !args.Once {
+		rounds := outer * kernels.CeilDiv(inner, pol.block) * kernels.CeilDiv(splits, 8)
+		if args.Once = dev.Cooperative && rounds <= pol.maxRounds; !args.Once {
 			args.Out, args.Div, typ = args.Parts, 1, kernels.Float64
 		}
 	}
@@ -71,7 +71,7 @@ func appendSumFew(p *kernels.Plan, dev kernels.Device, src kernels.Ref, dt kerne
 	const columns = 4 // of a thread, in sum.cu
 	pol := columnPolicies.On(dev)
 	tiles := kernels.CeilDiv(inner, columns*pol.block)
-	if r > pol.few || outer*tiles < 2*int64(dev.SMs) {
+	if r > pol.fewMaxRows || outer*tiles < 2*int64(dev.SMs) {
 		return false
 	}
 	threads := arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(inner, tiles), columns), 32)

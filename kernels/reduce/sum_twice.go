@@ -61,17 +61,17 @@ func appendSumTwice(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, group
 // blocks returns the threads and the outputs of a block of sum_twice, and reports whether it is faster than a pass for each group of axes.
 func (pol twicePolicy) blocks(dev kernels.Device, dt kernels.Dtype, outputs, r, q, inner int64) (block, side int64, ok bool) {
 	block, terms := pol.block, r*q
-	if max(r, q)*dt.Size() <= pol.short && outputs >= 4*block*int64(dev.SMs) {
+	if max(r, q)*dt.Size() <= pol.shortMaxBytes && outputs >= 4*block*int64(dev.SMs) {
 		return block, block, true
 	}
 	side = min(arith.Pow2(inner), 32)
 	for side < 32 && block/side > arith.Pow2(terms) {
 		side *= 2
 	}
-	for block < pol.most && terms*side > pol.few*block {
+	for block < pol.maxBlock && terms*side > pol.smallMaxTerms*block {
 		block *= 2
 	}
-	return block, side, terms*side <= pol.terms*block && outputs*terms <= pol.elements
+	return block, side, terms*side <= pol.maxTerms*block && outputs*terms <= pol.maxElements
 }
 
 // twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
@@ -79,15 +79,15 @@ func (pol twicePolicy) blocks(dev kernels.Device, dt kernels.Dtype, outputs, r, 
 func (pol tilePolicy) twice(dev kernels.Device, in kernels.Dtype, slabs, r, middle, q, inner int64) (per, lanes int64) {
 	outputs, terms := middle*inner, r*q
 	slab := outputs * terms * in.Size()
-	if slab > pol.bytes || slabs < int64(dev.SMs) {
+	if slab > pol.maxBytes || slabs < int64(dev.SMs) {
 		return 0, 0
 	}
-	per = max(min(pol.bytes/slab, kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
-	lanes = arith.Pow2(kernels.CeilDiv(pol.busy, per*outputs))
+	per = max(min(pol.maxBytes/slab, kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
+	lanes = arith.Pow2(kernels.CeilDiv(pol.minBusy, per*outputs))
 	if inner == 1 {
 		lanes = max(lanes, banks(q)/4)
 	}
-	if lanes = min(lanes, arith.Pow2(terms), 32); kernels.CeilDiv(terms, lanes) > pol.most {
+	if lanes = min(lanes, arith.Pow2(terms), 32); kernels.CeilDiv(terms, lanes) > pol.maxTerms {
 		return 0, 0
 	}
 	return per, lanes

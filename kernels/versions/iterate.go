@@ -18,9 +18,9 @@ const (
 	BarrierFastest  Barrier = iota // the op's own, chosen by size and device
 	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
 	BarrierGraph                   // the same launches as one CUDA graph
-	BarrierWrap                    // two counters in global memory by turns, each back to 0 when all blocks are there, waited for by volatile reads
-	BarrierVolatile                // one counter that only grows, waited for likewise
-	BarrierAcquire                 // the same by PTX: red.release and ld.acquire
+	BarrierWrap                    // two alternating counters in global memory, each reset to 0 when all blocks have arrived; volatile reads poll
+	BarrierVolatile                // one counter that only grows; volatile reads poll
+	BarrierAcquire                 // one counter that only grows; red.release and ld.acquire of PTX
 	BarrierGrid                    // a cooperative launch and grid.sync's algorithm: a counter whose top bit flips
 	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024, else as BarrierFastest
 	BarrierCluster                 // one cluster of blocks and its barrier; n up to 256 from compute capability 9 on, else as BarrierFastest
@@ -28,7 +28,7 @@ const (
 	BarrierBlock                   // WRONG: a barrier of each block's own threads
 )
 
-// String returns the name, which is in those of the kernels' entry points.
+// String returns the name, a part of the names of entry points.
 func (b Barrier) String() string {
 	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }

@@ -44,9 +44,8 @@ func ripplePlan(name string, k *kernels.Kernel, dt kernels.Dtype, columns, rows 
 func rippleSharedBody[T kernels.Float](c kernels.Call) { ripple[T](c, RippleTile*RippleTile) }
 func rippleRacyBody[T kernels.Float](c kernels.Call)   { ripple[T](c, 32) }
 
-// ripple runs the threads of a block in groups: those of a group all write
-// before they read, those of the next group come after. With the barrier the
-// group is the block, without it a warp.
+// ripple runs the threads of a block in consecutive groups. All threads of a group write
+// before they read. With the barrier the group is the block, without it a warp.
 func ripple[T kernels.Float](c kernels.Call, group int) {
 	const side = RippleTile
 	out := kernels.Slice[T](c, kernels.Args[rippleArgs](c).Out)

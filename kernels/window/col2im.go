@@ -7,7 +7,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// Windows of a row that contain the same element are Apart windows from each other, and its copies Leap elements of shared memory.
+// col2imArgs has the share of a block of col2im: Part channels, Rows and Columns of an image. Shared memory holds two rows of
+// windows, Line elements apart, whose windows are Pitch elements apart, and accumulators of a Ring of image rows. A warp sums
+// elements of Beside channels. Windows of a row that contain the same element are Apart windows from each other, and its copies Leap
+// elements of shared memory.
 type col2imArgs struct {
 	imageArgs
 	Part, Rows, Columns, Ring, Line, Pitch, How, Beside, Apart, Leap int64 `arg:"int32"`
@@ -36,28 +39,28 @@ func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 		return p, appendExchange(p, dev, dt, images, w.plane(), channels)
 	}
 	down, across := arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))
-	t, ok := newCol2ImTile(dev, dt, images, channels, w)
+	t, bytes, ok := newCol2ImTile(dev, dt, images, channels, w)
 	if !ok {
 		runs := kernels.CeilDiv(w.plane(), im2colThreads)
 		if err := kernels.CheckGrid(images * channels * runs); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 		}
-		p.Launch(im2colKernel[dt].col2imFar, int(images*channels*runs), im2colThreads, col2imFarArgs{w.imageArgs(channels), arith.DivideBy(int64(w.Columns.In)), down, across, runs})
+		p.Launch(col2imFar[dt], int(images*channels*runs), im2colThreads, col2imFarArgs{w.imageArgs(channels), arith.DivideBy(int64(w.Columns.In)), down, across, runs})
 		return p, nil
 	}
-	blocks := images * t.tilesDown * t.tilesAcross * t.parts
+	blocks := images * t.TilesDown * t.TilesAcross * t.Parts
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	common := gcd(int64(w.Columns.Dilation), int64(w.Columns.Stride))
 	apart := int64(w.Columns.Dilation) / common
-	k := im2colKernel[dt].col2im[1]
-	if kernels.CeilDiv(w.Columns.around(1), apart) <= col2imFew {
-		k = im2colKernel[dt].col2im[0]
+	k := col2imKernel[dt]
+	if kernels.CeilDiv(w.Columns.around(1), apart) <= col2imTaps {
+		k = col2imFew[dt]
 	}
-	p.Launch(k, int(blocks), int(t.threads()), col2imArgs{imageArgs: w.imageArgs(channels), Part: t.part, Rows: t.rows, Columns: t.columns, Ring: t.ring, Line: t.line, Pitch: t.pitch,
-		How: t.how, Beside: t.beside, Apart: apart, Leap: apart*t.pitch - int64(w.Columns.Stride)/common, Units: arith.DivideBy(t.units()), Down: down, Across: across,
-		TilesDown: t.tilesDown, TilesAcross: t.tilesAcross, Parts: t.parts}).Shared = int(t.bytes)
+	t.Apart, t.Leap = apart, apart*t.Pitch-int64(w.Columns.Stride)/common
+	t.Units, t.Down, t.Across = arith.DivideBy(t.units()), down, across
+	p.Launch(k, int(blocks), int(t.threads()), t).Shared = int(bytes)
 	return p, nil
 }
 
@@ -81,77 +84,69 @@ const (
 	col2imWhole
 )
 
-// col2imTile is the share of a block of col2im: part channels, rows and columns of an image. Shared memory holds two rows of
-// windows, line elements apart, whose windows are pitch elements apart, and accumulators of a ring of image rows. A warp sums
-// elements of beside channels.
-type col2imTile struct {
-	part, rows, columns, ring, line, pitch, how, beside int64
-	parts, tilesDown, tilesAcross                       int64
-	bytes                                               int64
-}
-
 // units returns the warps of a row of the tile, threads the threads of a block.
-func (t col2imTile) units() int64 { return kernels.CeilDiv(t.columns, 32/t.beside) }
+func (t col2imArgs) units() int64 { return kernels.CeilDiv(t.Columns, 32/t.Beside) }
 
-func (t col2imTile) threads() int64 { return 32 * t.units() * kernels.CeilDiv(t.part, t.beside) }
+func (t col2imArgs) threads() int64 { return 32 * t.units() * kernels.CeilDiv(t.Part, t.Beside) }
 
-// newCol2ImTile returns the tile. It returns false if none fits into shared memory.
-func newCol2ImTile(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (t col2imTile, ok bool) {
+// newCol2ImTile returns arguments with the tile, and its bytes of shared memory. It returns false if no tile fits.
+func newCol2ImTile(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (t col2imArgs, bytes int64, ok bool) {
 	kernel, size := w.elements(), dt.Size()
+	t.imageArgs = w.imageArgs(channels)
 	even := kernels.SectorBytes / gcd(kernels.SectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors
-	t.columns = int64(w.Columns.In)
-	t.part = min(channels, even*max(kernels.CeilDiv(col2imPiece, even*kernel*size), col2imThreads/(even*((t.columns+7)&^7))))
+	t.Columns = int64(w.Columns.In)
+	t.Part = min(channels, even*max(kernels.CeilDiv(col2imPiece, even*kernel*size), col2imThreads/(even*((t.Columns+7)&^7))))
 tile:
 	for {
-		t.lay(dt, channels, w)
-		if t.bytes <= col2imShared && t.threads() <= col2imThreads {
+		bytes = t.lay(dt, channels, w)
+		if bytes <= col2imShared && t.threads() <= col2imThreads {
 			break
 		}
-		switch half := kernels.CeilDiv(t.part/2, even) * even; {
-		case t.part > even && half < t.part && half*kernel*size >= col2imPiece:
-			t.part = half
-		case t.bytes <= min(col2imWide, int64(dev.SharedOptin)) && t.threads() <= col2imThreads: // windows between tiles of columns would be read twice
+		switch half := kernels.CeilDiv(t.Part/2, even) * even; {
+		case t.Part > even && half < t.Part && half*kernel*size >= col2imPiece:
+			t.Part = half
+		case bytes <= min(col2imWide, int64(dev.SharedOptin)) && t.threads() <= col2imThreads: // windows between tiles of columns would be read twice
 			break tile
-		case t.columns > 16:
-			t.columns = kernels.CeilDiv(t.columns, 2)
-		case t.part > 1:
-			t.part = kernels.CeilDiv(t.part, 2)
-		case t.columns > 1:
-			t.columns = kernels.CeilDiv(t.columns, 2)
+		case t.Columns > 16:
+			t.Columns = kernels.CeilDiv(t.Columns, 2)
+		case t.Part > 1:
+			t.Part = kernels.CeilDiv(t.Part, 2)
+		case t.Columns > 1:
+			t.Columns = kernels.CeilDiv(t.Columns, 2)
 		default:
-			return col2imTile{}, false
+			return t, 0, false
 		}
 	}
-	t.parts, t.tilesAcross = kernels.CeilDiv(channels, t.part), kernels.CeilDiv(int64(w.Columns.In), t.columns)
-	t.rows = int64(w.Rows.In)
-	if wanted := kernels.CeilDiv(4*int64(dev.SMs), images*t.parts*t.tilesAcross); wanted > 1 { // rows of windows between them are read twice
-		t.rows = max(kernels.CeilDiv(t.rows, wanted), min(col2imLeast, t.rows))
+	t.Parts, t.TilesAcross = kernels.CeilDiv(channels, t.Part), kernels.CeilDiv(int64(w.Columns.In), t.Columns)
+	t.Rows = int64(w.Rows.In)
+	if wanted := kernels.CeilDiv(4*int64(dev.SMs), images*t.Parts*t.TilesAcross); wanted > 1 { // rows of windows between them are read twice
+		t.Rows = max(kernels.CeilDiv(t.Rows, wanted), min(col2imLeast, t.Rows))
 	}
-	t.tilesDown = kernels.CeilDiv(int64(w.Rows.In), t.rows)
-	return t, true
+	t.TilesDown = kernels.CeilDiv(int64(w.Rows.In), t.Rows)
+	return t, bytes, true
 }
 
-// lay lays out the rows of windows and the sums for the channels and columns of the tile.
-func (t *col2imTile) lay(dt kernels.Dtype, channels int64, w Windows) {
+// lay lays out the rows of windows and the accumulators for the channels and columns of the tile, and returns their bytes.
+func (t *col2imArgs) lay(dt kernels.Dtype, channels int64, w Windows) (bytes int64) {
 	kernel, size := w.elements(), dt.Size()
-	wide, width := 16/size, t.part*kernel
-	t.ring = int64(w.Rows.Size-1)*int64(w.Rows.Dilation) + 1
-	windows := w.Columns.around(t.columns)
+	wide, width := 16/size, t.Part*kernel
+	t.Ring = int64(w.Rows.Size-1)*int64(w.Rows.Dilation) + 1
+	windows := w.Columns.around(t.Columns)
 	switch {
 	case width%wide == 0 && channels*kernel%wide == 0: // windows begin in other banks, and channels in those between
-		t.how, t.beside, t.pitch = col2imVectors, 4, (width/wide|1)*wide
-		t.line = windows * t.pitch
-		if t.part < t.beside {
-			t.beside = 1
+		t.How, t.Beside, t.Pitch = col2imVectors, 4, (width/wide|1)*wide
+		t.Line = windows * t.Pitch
+		if t.Part < t.Beside {
+			t.Beside = 1
 		}
-	case t.part == channels:
-		t.how, t.beside, t.pitch = col2imWhole, 1, width
-		t.line = (windows*width+wide-1)/wide*wide + wide
+	case t.Part == channels:
+		t.How, t.Beside, t.Pitch = col2imWhole, 1, width
+		t.Line = (windows*width+wide-1)/wide*wide + wide
 	default:
-		t.how, t.beside, t.pitch = col2imElements, 1, width|1
-		t.line = windows * t.pitch
+		t.How, t.Beside, t.Pitch = col2imElements, 1, width|1
+		t.Line = windows * t.Pitch
 	}
-	t.bytes = (2*t.line + t.ring*t.threads()) * size
+	return (2*t.Line + t.Ring*t.threads()) * size
 }
 
 func col2imBody[T kernels.Float](c kernels.Call) {

@@ -11,26 +11,15 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// im2colKernels are the entry points. A thread of im2col writes one element, or 16 bytes. The kernels of col2im are for elements in
-// at most three windows of a row, for elements in more windows, and (far) for windows that do not fit into shared memory.
-type im2colKernels struct {
-	im2col    [2]*kernels.Kernel
-	col2im    [2]*kernels.Kernel
-	col2imFar *kernels.Kernel
-}
-
-var im2colKernel = [...]im2colKernels{kernels.Float32: im2colOf[float32](kernels.Float32), kernels.Float64: im2colOf[float64](kernels.Float64)}
-
-func im2colOf[T kernels.Float](dt kernels.Dtype) im2colKernels {
-	kernel := func(name string, body func(kernels.Call)) *kernels.Kernel {
-		return own.Kernel("im2col", fmt.Sprintf("%s_%v", name, dt), body)
+var (
+	im2colKernels = [2][2]*kernels.Kernel{ // a thread writes one element, or 16 bytes
+		own.Pair("im2col", "im2col", im2colBody[float32], im2colBody[float64]),
+		own.Pair("im2col", "im2col_vector", im2colBody[float32], im2colBody[float64]),
 	}
-	return im2colKernels{
-		[2]*kernels.Kernel{kernel("im2col", im2colBody[T]), kernel("im2col_vector", im2colBody[T])},
-		[2]*kernels.Kernel{kernel("col2im_few", col2imBody[T]), kernel("col2im", col2imBody[T])},
-		kernel("col2im_far", col2imFarBody[T]),
-	}
-}
+	col2imFew    = own.Pair("im2col", "col2im_few", col2imBody[float32], col2imBody[float64]) // elements in at most col2imTaps windows of a row
+	col2imKernel = own.Pair("im2col", "col2im", col2imBody[float32], col2imBody[float64])
+	col2imFar    = own.Pair("im2col", "col2im_far", col2imFarBody[float32], col2imFarBody[float64]) // windows that do not fit in shared memory
+)
 
 // Sizes of blocks of im2col.cu, measured on an H200: bench/notes/window.md.
 const (
@@ -47,7 +36,7 @@ const (
 	col2imPiece   = 256       // bytes of a window that a block reads, if the window has as many and shared memory has room
 	col2imThreads = 512       // max of a block
 	col2imLeast   = 8         // min rows of a tile, if the image has as many
-	col2imFew     = 3         // max windows of a row around an element for the kernel that unrolls them
+	col2imTaps    = 3         // max windows of a row around an element for the kernel that unrolls them
 	sharedBanks   = 128       // bytes of the banks of shared memory
 )
 
@@ -106,7 +95,7 @@ func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	if pieces := t.part * kernel * t.group / t.width; pieces < threads { // several windows at once, with no idle threads
 		threads = (max(im2colThreads/pieces, 1)*pieces + 31) &^ 31
 	}
-	k := im2colKernel[dt].im2col[min(t.width-1, 1)]
+	k := im2colKernels[min(t.width-1, 1)][dt]
 	p.Launch(k, int(blocks), int(threads), args).Shared = int((t.batch*t.part*plane*size+15)&^15 + t.batch*t.down*(t.across/t.group)*im2colPlace)
 	return p, nil
 }

@@ -72,7 +72,7 @@ func MaxPool(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) (*ke
 		return nil, err
 	}
 	if t, ok := newPoolMaxTile(dev, dt, planes, w); ok && !known(w) {
-		return appendPoolMax(p, dt, planes, w, t)
+		return appendPoolMax(p, dt, t)
 	}
 	return appendPool(p, poolKernel[dt].max[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
 }

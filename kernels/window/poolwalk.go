@@ -1,17 +1,11 @@
 package window
 
 import (
-	"fmt"
-
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-var poolWalkKernel = [...]*kernels.Kernel{kernels.Float32: poolWalkOf[float32](kernels.Float32), kernels.Float64: poolWalkOf[float64](kernels.Float64)}
-
-func poolWalkOf[T kernels.Float](dt kernels.Dtype) *kernels.Kernel {
-	return own.Kernel("poolwalk", fmt.Sprintf("poolwalk_max_diff_%v", dt), maxPoolDiffBody[T])
-}
+var poolWalkKernel = own.Pair("poolwalk", "poolwalk_max_diff", maxPoolDiffBody[float32], maxPoolDiffBody[float64])
 
 // Sizes of poolwalk.cu.
 //

@@ -35,21 +35,21 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 
 // The sizes that windowsum.cu is compiled with.
 const (
-	windowWide   = 16      // shorter windows are summed element by element
-	windowLong   = 1 << 17 // min elements of a row for direct, which sums shorter windows of odd length
-	windowStream = 1025    // max elements of a window for stream
-	windowItems  = 16      // elements of a thread of stream, chunks and join
-	windowWarp   = 32      // threads of stream, and of chunks and join for their shortest windows
-	windowTile   = windowWarp * windowItems
-	windowThread = 64  // bytes of outputs of a thread of direct
-	windowPiece  = 56  // bytes of outputs of a thread of few, about
-	windowTurn   = 7   // outputs of a thread of few in an iteration
-	windowAround = 32  // elements of shared memory before and after a block's elements for few
-	windowMost   = 512 // max threads of short
-	windowPlaces = 256 // max threads of segments
-	windowDepth  = 4   // tiles of stream in shared memory
-	windowKept   = 64  // chunk sums of stream in shared memory, for each size
-	windowTurns  = 12  // max segments of a window in a block of a cluster
+	windowWide        = 16      // shorter windows are summed element by element
+	windowLong        = 1 << 17 // min elements of a row for direct, which sums shorter windows of odd length
+	windowStream      = 1025    // max elements of a window for stream
+	windowItems       = 16      // elements of a thread of stream, chunks and join
+	windowWarp        = 32      // threads of stream, and of chunks and join for their shortest windows
+	windowTile        = windowWarp * windowItems
+	windowThread      = 64  // bytes of outputs of a thread of direct
+	windowPiece       = 56  // bytes of outputs of a thread of few, about
+	windowRound       = 7   // outputs of a thread of few in an iteration
+	windowAround      = 32  // elements of shared memory before and after a block's elements for few
+	windowMost        = 512 // max threads of short
+	windowPlaces      = 256 // max threads of segments
+	windowDepth       = 4   // tiles of stream in shared memory
+	windowKept        = 64  // chunk sums of stream in shared memory, for each size
+	windowSegmentsMax = 12  // max segments of a window in a block of a cluster
 )
 
 // windowChunk is the elements of a chunk of short, and the outputs of a thread, by type.
@@ -122,7 +122,7 @@ func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 
 	case appendWindowShort(p, dev, dt, g):
 
-	case g.unaligned(16/dt.Size()) && g.W >= policy.unaligned && appendWindowSegments(p, dev, dt, g, policy.held):
+	case g.unaligned(16/dt.Size()) && g.W >= policy.unalignedMin && appendWindowSegments(p, dev, dt, g, policy.maxHeld):
 
 	case g.W <= windowStream:
 		width := 128 / dt.Size()
@@ -138,10 +138,10 @@ func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 			tails *= 2
 		}
 		shared := (int64(bits.Len64(uint64(q-1)))*windowKept+tails)*8 + windowDepth*windowTile*dt.Size()
-		run := min(max(tiles/(int64(dev.SMs)*policy.warps), 1), policy.run)
+		run := min(max(tiles/(int64(dev.SMs)*policy.warpsPerSM), 1), policy.maxRun)
 		p.Launch(windowStreamKernel[dt], int(kernels.CeilDiv(tiles, run)), windowWarp, g, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
-	case g.Off <= 0 && (appendWindowSegments(p, dev, dt, g, policy.held) || appendWindowCluster(p, dev, dt, g) || appendWindowSegments(p, dev, dt, g, policy.alone)): // Off is 1 for sums of chunks
+	case g.Off <= 0 && (appendWindowSegments(p, dev, dt, g, policy.maxHeld) || appendWindowCluster(p, dev, dt, g) || appendWindowSegments(p, dev, dt, g, policy.maxAlone)): // Off is 1 for sums of chunks
 
 	default:
 		threads := policy.chunk[dt]

@@ -17,7 +17,7 @@ func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 		outputs = kernels.CeilDiv(kernels.CeilDiv(g.NOut, blocks), vector) * vector
 	}
 	// The fewest threads with the same number of iterations.
-	items := rows * kernels.CeilDiv(outputs, windowTurn)
+	items := rows * kernels.CeilDiv(outputs, windowRound)
 	threads = min(threads, kernels.CeilDiv(kernels.CeilDiv(items, kernels.CeilDiv(items, threads)), windowWarp)*windowWarp)
 	// Shared memory holds a block's elements, then its sums, both aligned as in global memory. Before each is room for elements that
 	// windows may reach.
@@ -93,7 +93,7 @@ func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, 
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
 	var q, threads, shared, each int64 // each: blocks of an SM
 	for q = arith.RoundUp(kernels.CeilDiv(g.W, windowPlaces*windowEach[dt]), kernels.ClusterBlocks); ; q += kernels.ClusterBlocks {
-		if !dev.HasClusters() || q/kernels.ClusterBlocks > windowTurns {
+		if !dev.HasClusters() || q/kernels.ClusterBlocks > windowSegmentsMax {
 			return false
 		}
 		threads = arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(g.W, q), windowEach[dt]), windowWarp)
@@ -102,8 +102,7 @@ func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, 
 			break
 		}
 	}
-	// The device has room for so many clusters, since GPCs do not have multiples of ClusterBlocks SMs. An H200 has room for 15 if each
-	// is 1, then 30 and 45.
+	// Co-resident clusters: the SMs of a GPC are not a multiple of ClusterBlocks. An H200 has 15 clusters if each is 1, then 30 and 45.
 	clusters := each * (int64(dev.SMs)/kernels.ClusterBlocks - 1)
 	if clusters < 1 {
 		return false
