@@ -9,25 +9,21 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// poolKernels are for windows of 2 x 2 with stride 2, of 3 x 3 with stride 1 and 2, and for all others.
-type poolKernels struct {
-	max, average, maxDiff, averageDiff [4]*kernels.Kernel
-	maxDiffFar                         *kernels.Kernel
-}
+var (
+	poolMax         = poolKernels("max", maxPoolBody[float32], maxPoolBody[float64])
+	poolAverage     = poolKernels("average", averagePoolBody[float32], averagePoolBody[float64])
+	poolAverageDiff = poolKernels("average_diff", averagePoolDiffBody[float32], averagePoolDiffBody[float64])
+	poolMaxDiff     = poolKernels("max_diff", maxPoolDiffBody[float32], maxPoolDiffBody[float64])
+	poolMaxDiffFar  = own.Pair("pool", "pool_max_diff_far", maxPoolDiffFarBody[float32], maxPoolDiffFarBody[float64])
+)
 
-var poolKernel = [...]poolKernels{kernels.Float32: poolOf[float32](kernels.Float32), kernels.Float64: poolOf[float64](kernels.Float64)}
-
-func poolOf[T kernels.Float](dt kernels.Dtype) (k poolKernels) {
-	for i, windows := range []string{"2x2_2_", "3x3_1_", "3x3_2_", ""} {
-		kernel := func(op string, body func(kernels.Call)) *kernels.Kernel {
-			return own.Kernel("pool", fmt.Sprintf("pool_%s_%s%v", op, windows, dt), body)
-		}
-		k.max[i], k.average[i] = kernel("max", maxPoolBody[T]), kernel("average", averagePoolBody[T])
-		if k.averageDiff[i] = kernel("average_diff", averagePoolDiffBody[T]); i != walked {
-			k.maxDiff[i] = kernel("max_diff", maxPoolDiffBody[T])
+// poolKernels returns the kernels for windows of 2 x 2 with stride 2, of 3 x 3 with stride 1 and 2, and for all others.
+func poolKernels(op string, f32, f64 func(kernels.Call)) (k [4][2]*kernels.Kernel) {
+	for i, windows := range []string{"_2x2_2", "_3x3_1", "_3x3_2", ""} {
+		if op != "max_diff" || i != walked {
+			k[i] = own.Pair("pool", "pool_"+op+windows, f32, f64)
 		}
 	}
-	k.maxDiffFar = own.Kernel("pool", fmt.Sprintf("pool_max_diff_far_%v", dt), maxPoolDiffFarBody[T])
 	return k
 }
 
@@ -74,7 +70,7 @@ func MaxPool(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) (*ke
 	if t, ok := newPoolMaxTile(dev, dt, planes, w); ok && !known(w) {
 		return appendPoolMax(p, dt, t)
 	}
-	return appendPool(p, poolKernel[dt].max[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
+	return appendPool(p, poolMax[poolVariant(w)][dt], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
 }
 
 // AveragePool plans the sum of each window of planes, in row-major order, divided by div. Elements outside the plane are ignored.
@@ -83,7 +79,7 @@ func AveragePool(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows, 
 	if err != nil {
 		return nil, err
 	}
-	return appendPool(p, poolKernel[dt].average[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, div), nil
+	return appendPool(p, poolAverage[poolVariant(w)][dt], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, div), nil
 }
 
 // AveragePoolDiff plans the gradient w.r.t. the input of [AveragePool], from the gradient w.r.t. its output.
@@ -97,7 +93,7 @@ func AveragePoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windo
 	if known(w) {
 		rows += w.Rows.Before % w.Rows.Stride
 	}
-	return appendPool(p, poolKernel[dt].averageDiff[poolVariant(w)], planes, poolStrips(w, rows), int64(w.Columns.In), w, div, arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))), nil
+	return appendPool(p, poolAverageDiff[poolVariant(w)][dt], planes, poolStrips(w, rows), int64(w.Columns.In), w, div, arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))), nil
 }
 
 // MaxPoolDiff plans the gradient w.r.t. the input of [MaxPool]. Inputs are the input of MaxPool and the gradient w.r.t. its
@@ -118,7 +114,7 @@ func MaxPoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) 
 		rows, columns := int64(w.Rows.In), int64(w.Columns.In)
 		inParts(p, planes, poolMost/(rows*columns), func(part int64, at func(kernels.Operand) kernels.Ref) {
 			threads := part * rows * columns
-			p.Launch(poolKernel[dt].maxDiffFar, int(kernels.CeilDiv(threads, poolThreads)), poolThreads,
+			p.Launch(poolMaxDiffFar[dt], int(kernels.CeilDiv(threads, poolThreads)), poolThreads,
 				maxPoolDiffFarArgs{at(0), at(1), at(kernels.Out), threads, w.axes(), arith.DivideBy(rows), arith.DivideBy(columns), down, across})
 		})
 		return p, nil
@@ -130,7 +126,7 @@ func MaxPoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) 
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	p.Launch(poolKernel[dt].maxDiff[poolVariant(w)], int(blocks), poolThreads, maxPoolDiffArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), planes, w.axes()},
+	p.Launch(poolMaxDiff[poolVariant(w)][dt], int(blocks), poolThreads, maxPoolDiffArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), planes, w.axes()},
 		down, across, tile).Shared = int(tile.Planes * tile.High * tile.Wide * 2 * dt.Size())
 	return p, nil
 }
@@ -191,7 +187,7 @@ func newPool(name string, dt kernels.Dtype, planes int64, w Windows) (*kernels.P
 // walked is the index of windows of 3 x 3 with stride 1. Warps that walk compute the gradient of their maximum: see [appendWalk].
 const walked = 1
 
-// poolVariant returns the index in the arrays of poolKernels of the kernel for windows.
+// poolVariant returns the index in the results of poolKernels of the kernel for windows.
 func poolVariant(w Windows) int {
 	size, stride := w.Rows.Size, w.Rows.Stride
 	switch square := size == w.Columns.Size && stride == w.Columns.Stride; {
