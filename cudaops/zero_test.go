@@ -15,7 +15,7 @@ func TestSessionSurvives(t *testing.T) {
 	testutil.Survive(t, map[string]any{"Open": Open, "OpenHost": OpenHost, "Session.Close": nil},
 		s, closed, testutil.Get[*Buffer](t)(s.Alloc(8)), testutil.Get[*Buffer](t)(other.Alloc(8)), make([]byte, 4), make([]byte, 400),
 		[3]int{1, 1, 1}, [3]int{-1, math.MaxInt, 1}, -1, 1, int64(-1), int64(1<<40), int64(math.MaxInt64), int32(7), "text",
-		&kernels.Kernel{Body: func(c kernels.Call) { c.Int(0) }}, &kernels.Kernel{Image: kernels.Builtin().Image("none")})
+		&kernels.Kernel{Body: func(c kernels.Call) { kernels.Args[struct{ N int64 }](c) }}, &kernels.Kernel{Image: kernels.Builtin().Image("none")})
 	testutil.Do(t, s.Close())
 	testutil.Survive(t, nil, s, new(Session))
 }

@@ -49,6 +49,7 @@ func TestCheckEntries(t *testing.T) {
 // Check fails for whatever a launch has that its entry point does not take.
 func TestCheckPlans(t *testing.T) {
 	dev := kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	type refs struct{ A, B, Out kernels.Ref }
 	for want, change := range map[string]func(l *kernels.Launch){
 		"":                        func(*kernels.Launch) {},
 		"got 3 arguments, want 4": func(l *kernels.Launch) { l.Args = l.Args[:3] },
@@ -64,13 +65,17 @@ func TestCheckPlans(t *testing.T) {
 			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f16", Body: nil}
 		},
 		"argument 0: its Go body takes float64, the entry point float32": func(l *kernels.Launch) {
-			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f32", Body: func(c kernels.Call) { kernels.Slice[float64](c, 0) }}
+			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f32", Body: func(c kernels.Call) { kernels.Slice[float64](c, kernels.Args[refs](c).A) }}
 		},
 		"argument 2: its Go body takes float32, the entry point float64": func(l *kernels.Launch) {
-			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f64", Body: func(c kernels.Call) { kernels.Slice[int32](c, 0); kernels.Slice[float32](c, 2) }}
+			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f64", Body: func(c kernels.Call) {
+				args := kernels.Args[refs](c)
+				kernels.Slice[int32](c, args.A)
+				kernels.Slice[float32](c, args.Out)
+			}}
 		},
-		"its Go body panics on zeros: interface conversion": func(l *kernels.Launch) {
-			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f32", Body: func(c kernels.Call) { c.Int(0) }}
+		"its Go body panics on zeros: argument 0 is a kernels.Ref": func(l *kernels.Launch) {
+			l.Kernel = &kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "add_f32", Body: func(c kernels.Call) { kernels.Args[struct{ N int64 }](c) }}
 		},
 		"without an image":          func(l *kernels.Launch) { l.Kernel = &kernels.Kernel{Entry: "x"} },
 		"got no kernel":             func(l *kernels.Launch) { l.Kernel = nil },

@@ -42,8 +42,8 @@ func TestParallelPanics(t *testing.T) {
 
 // A fault of a Go body is an error of the run.
 func TestRunErrors(t *testing.T) {
-	plan := func(k *kernels.Kernel, args ...any) *kernels.Plan {
-		return &kernels.Plan{Op: "p", Inputs: []int64{16}, Out: 16, Launches: []kernels.Launch{{Kernel: k, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: args}}}
+	plan := func(k *kernels.Kernel) *kernels.Plan {
+		return &kernels.Plan{Op: "p", Inputs: []int64{16}, Out: 16, Launches: []kernels.Launch{{Kernel: k, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}}}}
 	}
 	for want, p := range map[string]*kernels.Plan{
 		"":                                       plan(&kernels.Kernel{Entry: "k", Body: func(kernels.Call) {}}),
@@ -53,7 +53,7 @@ func TestRunErrors(t *testing.T) {
 		"kernel k panicked: pieces": plan(&kernels.Kernel{Entry: "k", Body: func(kernels.Call) {
 			kernels.Parallel(64, 1, func(lo, hi int64) { panic("pieces") })
 		}}),
-		"kernel k panicked: runtime error: index out of range [7]": plan(&kernels.Kernel{Entry: "k", Body: func(c kernels.Call) { kernels.Slice[float64](c, 0) }}, kernels.Ref{Operand: 7}),
+		"kernel k panicked: runtime error: index out of range [7]": plan(&kernels.Kernel{Entry: "k", Body: func(c kernels.Call) { kernels.Slice[float64](c, kernels.In(7)) }}),
 		"rising offsets": {Op: "p", Inputs: []int64{16}, Out: 16, Parts: []int64{0, 24}},
 	} {
 		wants(t, "Run", p.Run([][]byte{make([]byte, 16)}, make([]byte, 16), nil), want)

@@ -148,6 +148,11 @@ func (l *Library) Kernel(stem, name string, body func(Call)) *Kernel {
 	return &Kernel{l.Image(stem), name, body}
 }
 
+// Pair returns, by type, the kernels of the entry points name_f32 and name_f64 of stem.cu.
+func (l *Library) Pair(stem, name string, f32, f64 func(Call)) [2]*Kernel {
+	return [2]*Kernel{Float32: l.Kernel(stem, name+"_f32", f32), Float64: l.Kernel(stem, name+"_f64", f64)}
+}
+
 // Image returns the compiled source stem.cu. If there is none, the
 // image's Code returns an error.
 func (l *Library) Image(stem string) Image { return compiled{l, stem} }

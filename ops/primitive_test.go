@@ -20,22 +20,18 @@ func elementwise(name string, in []Type, f func(x []float64) float64) *kernels.P
 	for _, t := range in {
 		p.Inputs = append(p.Inputs, t.Bytes())
 	}
-	args := []any{kernels.Ref{Operand: kernels.Out}}
-	for i := range in {
-		args = append(args, kernels.Ref{Operand: kernels.Operand(i)})
-	}
 	body := func(c kernels.Call) {
-		out := kernels.Slice[float64](c, 0)
+		out := kernels.Slice[float64](c, kernels.At(kernels.Out, 0))
 		for k := range out {
 			x := make([]float64, len(in))
 			for i := range x {
-				x[i] = kernels.Slice[float64](c, i+1)[k]
+				x[i] = kernels.Slice[float64](c, kernels.In(kernels.Operand(i)))[k]
 			}
 			out[k] = f(x)
 		}
 	}
 	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Entry: name, Body: body},
-		Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: args}}
+		Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}}}
 	return p
 }
 
@@ -125,10 +121,9 @@ func (scatter) Adjoints(b *Backward) []Term { return []Term{b.Apply(gather{}, b.
 func gatherPlan(name string, in []Type, out Type, f func(x, out []float64, at []int64)) *kernels.Plan {
 	return &kernels.Plan{Op: name, Inputs: []int64{in[0].Bytes(), in[1].Bytes()}, Out: out.Bytes(), Launches: []kernels.Launch{{
 		Kernel: &kernels.Kernel{Entry: name, Body: func(c kernels.Call) {
-			f(kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 2), kernels.Slice[int64](c, 1))
+			f(kernels.Slice[float64](c, kernels.In(0)), kernels.Slice[float64](c, kernels.At(kernels.Out, 0)), kernels.Slice[int64](c, kernels.In(1)))
 		}},
 		Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1},
-		Args: []any{kernels.Ref{Operand: 0}, kernels.Ref{Operand: 1}, kernels.Ref{Operand: kernels.Out}},
 	}}}
 }
 

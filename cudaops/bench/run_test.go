@@ -30,10 +30,10 @@ func TestRunGuarded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := &kernels.Kernel{Entry: "test", Body: func(call kernels.Call) {
-				c.body(kernels.Slice[float64](call, 0), kernels.Slice[float64](call, 1), kernels.Slice[float64](call, 2))
+				c.body(kernels.Slice[float64](call, kernels.In(0)), kernels.Slice[float64](call, kernels.At(kernels.Out, 0)), kernels.Slice[float64](call, kernels.At(kernels.Scratch, 0)))
 			}}
 			p := &kernels.Plan{Op: "test", Inputs: []int64{n * 8}, Out: n * 8, Scratch: n * 8, Launches: []kernels.Launch{
-				{Kernel: k, Args: []any{kernels.Ref{}, kernels.Ref{Operand: kernels.Out}, kernels.Ref{Operand: kernels.Scratch}}},
+				{Kernel: k},
 			}}
 			out := make([]byte, n*8)
 			err := runGuarded(new(exec.HostBackend), p, [][]byte{x}, out)

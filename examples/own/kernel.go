@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -15,26 +16,34 @@ var library = kernels.NewLibrary("example.com/own", files)
 
 // A kernel is an entry point of swish.cu and a Go function of the same arguments.
 var (
-	swishKernel = [...]*kernels.Kernel{
-		kernels.Float32: library.Kernel("swish", "swish_f32", swishBody[float32]),
-		kernels.Float64: library.Kernel("swish", "swish_f64", swishBody[float64]),
+	swishKernel = library.Pair("swish", "swish", swishBody[float32], swishBody[float64])
+	gradKernel  = library.Pair("swish", "swish_grad", gradBody[float32], gradBody[float64])
+)
+
+// Arguments of the kernels, in the order of their parameters.
+type (
+	swishArgs struct {
+		X, Out kernels.Ref
+		N      int64
 	}
-	gradKernel = [...]*kernels.Kernel{
-		kernels.Float32: library.Kernel("swish", "swish_grad_f32", gradBody[float32]),
-		kernels.Float64: library.Kernel("swish", "swish_grad_f64", gradBody[float64]),
+	gradArgs struct {
+		X, G, Out kernels.Ref
+		N         int64
 	}
 )
 
 func swishBody[T kernels.Float](c kernels.Call) {
-	x, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)
-	for i := range c.Int(2) {
+	args := kernels.Args[swishArgs](c)
+	x, out := kernels.Slice[T](c, args.X), kernels.Slice[T](c, args.Out)
+	for i := range args.N {
 		out[i] = T(float64(x[i]) * sigmoid(float64(x[i])))
 	}
 }
 
 func gradBody[T kernels.Float](c kernels.Call) {
-	x, g, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	for i := range c.Int(3) {
+	args := kernels.Args[gradArgs](c)
+	x, g, out := kernels.Slice[T](c, args.X), kernels.Slice[T](c, args.G), kernels.Slice[T](c, args.Out)
+	for i := range args.N {
 		s := sigmoid(float64(x[i]))
 		out[i] = T(float64(g[i]) * s * (1 + float64(x[i])*(1-s)))
 	}
@@ -42,18 +51,21 @@ func gradBody[T kernels.Float](c kernels.Call) {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
+func swishPlan(dev kernels.Device, dt kernels.Dtype, n int64) *kernels.Plan {
+	return plan("swish", swishKernel[dt], dev, dt, 1, n, swishArgs{kernels.In(0), kernels.At(kernels.Out, 0), n})
+}
+
+func gradPlan(dev kernels.Device, dt kernels.Dtype, n int64) *kernels.Plan {
+	return plan("swish_grad", gradKernel[dt], dev, dt, 2, n, gradArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), n})
+}
+
 // plan launches a kernel over n elements of each input: blocks of 256 threads,
-// 16 for each multiprocessor at most, which then take further turns.
-func plan(name string, k *kernels.Kernel, dev kernels.Device, dt kernels.Dtype, inputs int, n int64) *kernels.Plan {
-	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d)", name, dt, n), Out: n * dt.Size(), Flops: 4 * n}
-	var args []any
-	for i := range inputs {
-		p.Inputs = append(p.Inputs, n*dt.Size())
-		args = append(args, kernels.Ref{Operand: kernels.Operand(i)})
-	}
-	args = append(args, kernels.Ref{Operand: kernels.Out}, n)
+// at most 16 for each SM. Each thread then computes several elements.
+func plan(name string, k *kernels.Kernel, dev kernels.Device, dt kernels.Dtype, inputs int, n int64, args any) *kernels.Plan {
+	size := n * dt.Size()
+	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d)", name, dt, n), Inputs: slices.Repeat([]int64{size}, inputs), Out: size, Flops: 4 * n}
 	if n > 0 {
-		p.Launch(k, int(min(kernels.CeilDiv(n, 256), int64(16*dev.SMs))), 256, args...)
+		p.Launch(k, int(min(kernels.CeilDiv(n, 256), int64(16*dev.SMs))), 256, args)
 	}
 	return p
 }

@@ -26,8 +26,7 @@ func (swish) Infer(in ...ops.Type) (ops.Type, error) {
 }
 
 func (swish) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
-	dt := in[0].Dtype
-	return plan("swish", swishKernel[dt], dev, dt, 1, in[0].Elements()), nil
+	return swishPlan(dev, in[0].Dtype, in[0].Elements()), nil
 }
 
 func (swish) Adjoints(b *ops.Backward) []ops.Term {
@@ -50,8 +49,7 @@ func (swishGrad) Infer(in ...ops.Type) (ops.Type, error) {
 }
 
 func (swishGrad) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
-	dt := in[0].Dtype
-	return plan("swish_grad", gradKernel[dt], dev, dt, 2, in[0].Elements()), nil
+	return gradPlan(dev, in[0].Dtype, in[0].Elements()), nil
 }
 
 func (swishGrad) Adjoints(b *ops.Backward) []ops.Term {

@@ -17,7 +17,7 @@ func TestImages(t *testing.T) {
 	var plans []*kernels.Plan
 	for dt := range swishKernel {
 		dev, dt := kernels.Device{Major: 9, SMs: 132}, kernels.Dtype(dt)
-		plans = append(plans, plan("swish", swishKernel[dt], dev, dt, 1, 1000), plan("swish_grad", gradKernel[dt], dev, dt, 2, 1000))
+		plans = append(plans, swishPlan(dev, dt, 1000), gradPlan(dev, dt, 1000))
 	}
 	if err := kernels.Check(library, plans...); err != nil {
 		t.Error(err)

@@ -130,12 +130,12 @@ func (d difference) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Body: d.body}, Args: []any{kernels.Ref{Operand: 0}, kernels.Ref{Operand: 1}, kernels.Ref{Operand: kernels.Out}}}}
+	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Body: d.body}}}
 	return p, nil
 }
 
 func subtract[T kernels.Float](c kernels.Call) {
-	a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
+	a, b, out := kernels.Slice[T](c, kernels.In(0)), kernels.Slice[T](c, kernels.In(1)), kernels.Slice[T](c, kernels.At(kernels.Out, 0))
 	for i := range out {
 		out[i] = a[i] - b[i]
 	}

@@ -6,10 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-var addKernel = [...]*kernels.Kernel{
-	kernels.Float32: own.Kernel("add", "add_f32", AddBody[float32]),
-	kernels.Float64: own.Kernel("add", "add_f64", AddBody[float64]),
-}
+var addKernel = own.Pair("add", "add", AddBody[float32], AddBody[float64])
 
 type addArgs struct {
 	A, B, Out kernels.Ref

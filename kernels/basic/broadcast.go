@@ -8,9 +8,12 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-var broadcastKernel = [2]*kernels.Kernel{
-	kernels.Float32: own.Kernel("broadcast", "broadcast_f32", broadcastBody[float32]),
-	kernels.Float64: own.Kernel("broadcast", "broadcast_f64", broadcastBody[float64]),
+var broadcastKernel = own.Pair("broadcast", "broadcast", broadcastBody[float32], broadcastBody[float64])
+
+type broadcastArgs struct {
+	In, Out         kernels.Ref
+	Total, R, Inner int64
+	Div             float64
 }
 
 // Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input
@@ -44,8 +47,8 @@ func Broadcast(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean boo
 			chosen = append(chosen, i)
 		}
 	}
-	// The input's groups are those not chosen; each pass puts one chosen group
-	// in, the longest last, since every pass writes all that came before it.
+	// The input has the groups that are not chosen. Each pass adds one chosen group, the longest last, since every pass
+	// writes the groups of all earlier passes again.
 	slices.SortFunc(chosen, func(a, b int) int { return int(groups[a].N - groups[b].N) })
 	present := make([]bool, len(groups))
 	for i, g := range groups {
@@ -68,20 +71,20 @@ func Broadcast(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean boo
 			dst, d = p.Workspace(outer*r*inner*dt.Size()), 1
 		}
 		n := outer * r * inner
-		appendStream(p, broadcastKernel[dt], kernels.Streaming.On(dev), n*dt.Size(), src, dst, n, r, inner, d)
+		appendStream(p, broadcastKernel[dt], kernels.Streaming.On(dev), n*dt.Size(), broadcastArgs{src, dst, n, r, inner, d})
 		src = dst
 	}
 	return p
 }
 
 func broadcastBody[T kernels.Float](c kernels.Call) {
-	in, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)
-	total, r, inner, div := c.Int(2), c.Int(3), c.Int(4), T(c.Float(5))
-	kernels.Parallel(kernels.CeilDiv(total, inner), max(kernels.Grain/inner, 1), func(lo, hi int64) {
+	args := kernels.Args[broadcastArgs](c)
+	in, out, r, inner, div := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.R, args.Inner, T(args.Div)
+	kernels.Parallel(kernels.CeilDiv(args.Total, inner), max(kernels.Grain/inner, 1), func(lo, hi int64) {
 		for row := lo; row < hi; { // row counts outer * r + j
 			o := row / r
 			next := min((o+1)*r, hi)
-			rest := out[row*inner : next*inner] // the copies of row o of the input that are left
+			rest := out[row*inner : next*inner] // the remaining copies of row o of the input
 			row = next
 			for i, x := range in[o*inner : (o+1)*inner] {
 				rest[i] = x / div

@@ -12,12 +12,11 @@ import (
 var (
 	histogramZero = own.Kernel("histogram", "histogram_zero", histogramZeroBody)
 
-	// histogramColumns are the kernels by type, and histogramAggregate those for more
-	// bins than shared memory holds, which bytes do not have.
+	// histogramColumns are the kernels by type. The kernels after it count more bins than shared memory holds, which bytes do not have.
 	histogramColumns   = histogramKernels("columns", HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
 	histogramAggregate = histogramKernels("aggregate", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
 	histogramHalves    = histogramKernels("halves", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
-	histogramSort      = histogramKernels("sort", histogramSortBodies, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramSort      = histogramKernels("sort", func(dt kernels.Dtype) func(kernels.Call) { return histogramSortBodies[dt] }, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
 	histogramCount     = own.Kernel("histogram", "histogram_count", histogramCountBody)
 	histogramJoin      = own.Kernel("histogram", "histogram_join", func(kernels.Call) {}) // Go bodies count without parts
 )
@@ -38,15 +37,59 @@ func histogramKernels(name string, body func(kernels.Dtype) func(kernels.Call), 
 //
 //	floor((x - Lo) * (N / (Hi - Lo))) = k
 //
-// in float64 arithmetic; the last cell also those that it rounds up to N. Elements
-// outside, NaN included, are in none. N is at least 1, Lo < Hi, and Hi - Lo and
-// N / (Hi - Lo) are finite.
+// in float64 arithmetic; the last cell also holds the x for which it rounds up to N. No cell holds elements
+// outside, NaN included. N is at least 1, Lo < Hi, and Hi - Lo and N / (Hi - Lo) are finite.
 type Bins struct {
 	N      int
 	Lo, Hi float64
 }
 
-func (b Bins) scale() float64 { return float64(b.N) / (b.Hi - b.Lo) }
+// HistogramArgs are the first arguments of kernels that count N elements in bins.
+type HistogramArgs struct {
+	X, Counts kernels.Ref
+	N         int64
+	Range     binRange
+}
+
+// Args returns the first arguments of kernels that count n elements.
+func (b Bins) Args(n int64) HistogramArgs {
+	return HistogramArgs{kernels.In(0), kernels.At(kernels.Out, 0), n, b.arguments()}
+}
+
+// binRange is histogram.cuh's Range.
+type binRange struct {
+	Bins          int64 `arg:"int32"`
+	Lo, Hi, Scale float64
+}
+
+func (b Bins) arguments() binRange {
+	return binRange{int64(b.N), b.Lo, b.Hi, float64(b.N) / (b.Hi - b.Lo)}
+}
+
+func (r binRange) has(x float64) bool { return x >= r.Lo && x < r.Hi }
+
+// cell returns the cell of a number in the range.
+func (r binRange) cell(x float64) int { return min(int((x-r.Lo)*r.Scale), int(r.Bins)-1) }
+
+type histogramZeroArgs struct {
+	Counts kernels.Ref
+	Bins   int64 `arg:"int32"`
+	Sizes  kernels.Ref
+	Ranges int64 `arg:"int32"`
+}
+
+type histogramSortArgs struct {
+	X, Sorted, Begins, Sizes kernels.Ref
+	N                        int64
+	Range                    binRange
+	Ranges                   int64 `arg:"int32"`
+	Width                    arith.Divide
+}
+
+type histogramCountArgs struct {
+	Counts, Sorted, Begins, Sizes kernels.Ref
+	Tiles, Bins, Ranges, Width    int64 `arg:"int32"`
+}
 
 // Histogram plans counts[k] = number of x[i] in cell k, as int64, for n elements. More
 // cells than the shared memory of dev holds are counted in 16 bits each, in ranges, or in global memory.
@@ -57,9 +100,9 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	if dt != kernels.Uint8 {
 		ranges = kernels.CeilDiv(int64(bins.N), most)
 	}
-	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sorted*int64(bins.N), many.least) {
-		if n < many.middling {
-			ranges = max(ranges, many.ranges)
+	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sortMinPerBin*int64(bins.N), many.sortMin) {
+		if n < many.sortMinRangesBelow {
+			ranges = max(ranges, many.sortMinRanges)
 		}
 		appendSortedHistogram(p, dev, dt, n, bins, ranges)
 		return p
@@ -71,10 +114,10 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 		return p
 	case dt == kernels.Uint8:
 		t = byteHistogram.On(dev)
-	case ranges > 1 && (n < many.elements*ranges || ranges > 2 && n >= many.least):
-		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args...)
+	case ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
+		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args)
 		return p
-	case ranges == 2 && n >= many.least:
+	case ranges == 2 && n >= many.sortMin:
 		appendHalvedHistogram(p, dev, dt, n, bins, t.block)
 		return p
 	}
@@ -83,24 +126,24 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	}
 	blocks := histogramBlocks(dev, n*ranges, t.blocks, int64(t.block)*16/dt.Size())
 	blocks = max(blocks/int(ranges), int(kernels.CeilDiv(n, 1<<31))) * int(ranges)
-	count := p.Launch(histogramColumns[dt], blocks, t.block, append(args, int32(shift), int32(ranges))...)
+	count := p.Launch(histogramColumns[dt], blocks, t.block, args, int32(shift), int32(ranges))
 	if count.Shared = 4 * int(kernels.CeilDiv(int64(bins.N), ranges)) << shift; dt == kernels.Uint8 {
 		count.Shared = 4 * 256 << 5
 	}
 	return p
 }
 
-// appendHistogramZero appends the launch that clears the counts of bins, and the sizes of so many ranges.
+// appendHistogramZero appends the launch that clears the counts of bins and the sizes of ranges.
 func appendHistogramZero(p *kernels.Plan, bins Bins, sizes kernels.Ref, ranges int64) {
-	p.Launch(histogramZero, int(kernels.CeilDiv(int64(bins.N), 256)), 256, kernels.At(kernels.Out, 0), int32(bins.N), sizes, int32(ranges))
+	p.Launch(histogramZero, int(kernels.CeilDiv(int64(bins.N), 256)), 256, histogramZeroArgs{kernels.At(kernels.Out, 0), int64(bins.N), sizes, ranges})
 }
 
-// appendHalvedHistogram appends the launches that count in 16 bits for each bin, and that add up what the blocks have counted.
+// appendHalvedHistogram appends the launches that count in 16 bits for each bin, and that add up the counts of the blocks.
 func appendHalvedHistogram(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, n int64, bins Bins, block int) {
 	const joined = 128 // threads of a block
 	blocks, words := histogramBlocks(dev, n, 1, int64(block)*16/dt.Size()), kernels.CeilDiv(int64(bins.N), 2)
 	parts := p.Workspace(int64(blocks) * words * 4)
-	p.Launch(histogramHalves[dt], blocks, block, append(bins.Args(n), parts)...).Shared = int(words * 4)
+	p.Launch(histogramHalves[dt], blocks, block, bins.Args(n), parts).Shared = int(words * 4)
 	p.Launch(histogramJoin, int(kernels.CeilDiv(words, joined)), joined, kernels.At(kernels.Out, 0), parts, int32(bins.N), int32(blocks))
 }
 
@@ -108,11 +151,11 @@ func appendHalvedHistogram(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype
 const (
 	histogramTile    = 1 << 13 // elements of a tile
 	histogramThreads = 256     // of a block that sorts
-	histogramRanges  = 64      // at most
-	histogramSlab    = 1 << 26 // elements that are sorted before they are counted, a multiple of a tile: two bytes of scratch memory for each
+	histogramRanges  = 64      // max
+	histogramSlab    = 1 << 26 // elements that are sorted before they are counted, a multiple of a tile; each takes two bytes of scratch memory
 )
 
-// appendSortedHistogram appends the launches that sort the elements by range of bins, and count each range by itself.
+// appendSortedHistogram appends the launches that sort the elements by range of bins and count each range separately.
 func appendSortedHistogram(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, n int64, bins Bins, ranges int64) {
 	slabs, width := kernels.CeilDiv(n, histogramSlab), kernels.CeilDiv(int64(bins.N), ranges)
 	tiles := kernels.CeilDiv(min(n, histogramSlab), histogramTile)
@@ -122,47 +165,43 @@ func appendSortedHistogram(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype
 	for first := int64(0); first < n; first += histogramSlab {
 		own := min(n-first, histogramSlab)
 		tiles := kernels.CeilDiv(own, histogramTile)
-		sort := p.Launch(histogramSort[dt], int(tiles), histogramThreads, append([]any{kernels.At(0, first*dt.Size()), sorted, begins, sizes, own,
-			int32(bins.N), bins.Lo, bins.Hi, bins.scale(), int32(ranges)}, arith.Divide(width)...)...)
+		sort := p.Launch(histogramSort[dt], int(tiles), histogramThreads,
+			histogramSortArgs{kernels.At(0, first*dt.Size()), sorted, begins, sizes, own, bins.arguments(), ranges, arith.DivideBy(width)})
 		sort.Shared = int(ranges*histogramThreads*2 + histogramTile*2)
-		// each block clears and adds up counters of its own: no more blocks than have as many elements
+		// Each block clears and adds up its own counters, width of them, so it should have at least as many elements.
 		blocks := min(int64(dev.SMs), max(ranges+ranges/2, own/width))
-		count := p.Launch(histogramCount, int(blocks), 1024, kernels.At(kernels.Out, 0), sorted, begins, sizes, int32(tiles), int32(bins.N), int32(ranges), int32(width))
+		count := p.Launch(histogramCount, int(blocks), 1024, histogramCountArgs{kernels.At(kernels.Out, 0), sorted, begins, sizes, tiles, int64(bins.N), ranges, width})
 		count.Shared = int(width * 4)
 		sizes.Offset += ranges * 8
 	}
 }
 
-// Args returns the arguments that kernels which count n elements begin with: the
-// elements, the counters, n, and the bins.
-func (b Bins) Args(n int64) []any {
-	return []any{kernels.In(0), kernels.At(kernels.Out, 0), n, int32(b.N), b.Lo, b.Hi, b.scale()}
-}
-
-// histogramBlocks returns the blocks of a grid, each of which takes `each` elements
-// at a time: no more than there is work for, and enough that no counter of 32 bits
-// overflows.
+// histogramBlocks returns the blocks of a grid: each blocks for an SM, but no more than one for `elements` elements, and
+// enough that no counter of 32 bits overflows.
 func histogramBlocks(dev kernels.Device, n int64, each int, elements int64) int {
 	return int(max(min(int64(dev.SMs*each), kernels.CeilDiv(n, elements)), kernels.CeilDiv(n, 1<<31)))
 }
 
-const blockReserved = 1 << 10 // bytes of shared memory that the device takes for each block
+const blockReserved = 1 << 10 // bytes of shared memory that the device reserves for each block
 
-// columnShift is log2 of the columns that each counter gets: 32, so that every
-// lane has its own, or as many as let two blocks share a multiprocessor. H200,
-// 1024 bins: 4244 to 4272 GB/s; in 32 columns, so that one block fits, 3433.
+// columnShift returns log2 of the columns of each counter: 32 columns, one for each lane, or the most that let two blocks share an SM.
+//
+//	H200, 1024 bins, GB/s
+//	two blocks share an SM            4244 to 4272
+//	32 columns, one block fits             3433
 func columnShift(dev kernels.Device, bins int) int {
 	words := ((dev.SharedOptin+blockReserved)/2 - blockReserved) / 4
 	return min(max(bits.Len(uint(words/bins))-1, 0), 5)
 }
 
 func histogramZeroBody(c kernels.Call) {
-	clear(kernels.Slice[int64](c, 0)[:c.Int(1)])
-	clear(kernels.Slice[int64](c, 2)[:c.Int(3)])
+	args := kernels.Args[histogramZeroArgs](c)
+	clear(kernels.Slice[int64](c, args.Counts)[:args.Bins])
+	clear(kernels.Slice[int64](c, args.Sizes)[:args.Ranges])
 }
 
 // HistogramBody returns the Go body of kernels that count elements of type dt; their
-// arguments begin with [Bins.Args].
+// arguments begin with [HistogramArgs].
 func HistogramBody(dt kernels.Dtype) func(kernels.Call) {
 	switch dt {
 	case kernels.Float64:
@@ -179,46 +218,34 @@ func HistogramBody(dt kernels.Dtype) func(kernels.Call) {
 	return histogramBody[float32]
 }
 
-// histogramBody counts in each goroutine in cells of its own, as the blocks of a grid
-// do.
 func histogramBody[T kernels.Element](c kernels.Call) {
-	lo, hi, scale := c.Float(4), c.Float(5), c.Float(6)
-	last := int(c.Int(3)) - 1
-	x := kernels.Slice[T](c, 0)
-	countApart(c, last+1, func(cells []int64, from, to int64) {
+	args := kernels.Args[HistogramArgs](c)
+	x, r := kernels.Slice[T](c, args.X), args.Range
+	countParts(c, args, int(r.Bins), func(cells []int64, from, to int64) {
 		for _, e := range x[from:to] {
-			if v := float64(e); v >= lo && v < hi {
-				cells[min(int((v-lo)*scale), last)]++
+			if v := float64(e); r.has(v) {
+				cells[r.cell(v)]++
 			}
 		}
 	}, nil)
 }
 
-// histogramSortBodies returns the Go body of histogram_sort for elements of type dt.
-func histogramSortBodies(dt kernels.Dtype) func(kernels.Call) {
-	switch dt {
-	case kernels.Float64:
-		return histogramSortBody[float64]
-	case kernels.Int32:
-		return histogramSortBody[int32]
-	case kernels.Int64:
-		return histogramSortBody[int64]
-	}
-	return histogramSortBody[float32]
-}
+// histogramSortBodies are the Go bodies of histogram_sort by type.
+var histogramSortBodies = [...]func(kernels.Call){kernels.Float32: histogramSortBody[float32], kernels.Float64: histogramSortBody[float64],
+	kernels.Int32: histogramSortBody[int32], kernels.Int64: histogramSortBody[int64]}
 
 func histogramSortBody[T kernels.Element](c kernels.Call) {
-	x, sorted, begins, sizes, n := kernels.Slice[T](c, 0), kernels.Slice[uint16](c, 1), kernels.Slice[uint16](c, 2), kernels.Slice[int64](c, 3), c.Int(4)
-	last, lo, hi, scale, ranges, width := int(c.Int(5))-1, c.Float(6), c.Float(7), c.Float(8), c.Int(9), c.Int(10)
-	tiles := int64(c.Grid[0])
-	found := make([][]uint16, ranges) // of a tile's elements in each range, bins within it
+	args := kernels.Args[histogramSortArgs](c)
+	x, sorted, begins := kernels.Slice[T](c, args.X), kernels.Slice[uint16](c, args.Sorted), kernels.Slice[uint16](c, args.Begins)
+	sizes, r, width, tiles := kernels.Slice[int64](c, args.Sizes), args.Range, args.Width.D, int64(c.Grid[0])
+	found := make([][]uint16, args.Ranges) // a tile's elements in each range, as bins within the range
 	for tile := range tiles {
 		for i := range found {
 			found[i] = found[i][:0]
 		}
-		for _, e := range x[tile*histogramTile : min((tile+1)*histogramTile, n)] {
-			if v := float64(e); v >= lo && v < hi {
-				k := int64(min(int((v-lo)*scale), last))
+		for _, e := range x[tile*histogramTile : min((tile+1)*histogramTile, args.N)] {
+			if v := float64(e); r.has(v) {
+				k := int64(r.cell(v))
 				found[k/width] = append(found[k/width], uint16(k%width))
 			}
 		}
@@ -228,30 +255,29 @@ func histogramSortBody[T kernels.Element](c kernels.Call) {
 			begin += int64(copy(sorted[tile*histogramTile+begin:], bins))
 			sizes[i] += int64(len(bins))
 		}
-		begins[ranges*tiles+tile] = uint16(begin)
+		begins[args.Ranges*tiles+tile] = uint16(begin)
 	}
 }
 
 // histogramCountBody counts what histogram_sort sorted.
 func histogramCountBody(c kernels.Call) {
-	counts, sorted, begins, tiles, ranges, width := kernels.Slice[int64](c, 0), kernels.Slice[uint16](c, 1), kernels.Slice[uint16](c, 2), c.Int(4), c.Int(6), c.Int(7)
-	for i := range ranges {
+	args := kernels.Args[histogramCountArgs](c)
+	counts, sorted, begins, tiles := kernels.Slice[int64](c, args.Counts), kernels.Slice[uint16](c, args.Sorted), kernels.Slice[uint16](c, args.Begins), args.Tiles
+	for i := range args.Ranges {
 		for tile := range tiles {
 			for _, k := range sorted[tile*histogramTile+int64(begins[i*tiles+tile]) : tile*histogramTile+int64(begins[(i+1)*tiles+tile])] {
-				counts[i*width+int64(k)]++
+				counts[i*args.Width+int64(k)]++
 			}
 		}
 	}
 }
 
-// histogramBytesBody counts the 256 values, four bytes at a time in cells apart,
-// so that equal neighbours do not wait for each other, and finds their bins at the
-// end.
+// histogramBytesBody counts each of the 256 values and then adds the counts to their bins. It counts four consecutive bytes in separate
+// cells, so that equal neighbours do not wait for each other.
 func histogramBytesBody(c kernels.Call) {
-	lo, hi, scale := c.Float(4), c.Float(5), c.Float(6)
-	bins := int(c.Int(3))
-	x := kernels.Slice[uint8](c, 0)
-	countApart(c, 256, func(cells []int64, from, to int64) {
+	args := kernels.Args[HistogramArgs](c)
+	x, r := kernels.Slice[uint8](c, args.X), args.Range
+	countParts(c, args, 256, func(cells []int64, from, to int64) {
 		var four [4][256]int64
 		x := x[from:to]
 		for ; len(x) >= 4; x = x[4:] {
@@ -267,21 +293,20 @@ func histogramBytesBody(c kernels.Call) {
 			cells[k] = four[0][k] + four[1][k] + four[2][k] + four[3][k]
 		}
 	}, func(k int) int {
-		if v := float64(k); v >= lo && v < hi {
-			return min(int((v-lo)*scale), bins-1)
+		if v := float64(k); r.has(v) {
+			return r.cell(v)
 		}
 		return -1
 	})
 }
 
-// countApart calls count on disjoint parts of the elements, each with cells of its
-// own, and adds cell k to the counter that bin returns, if any. Without bin, cells are counters: a
-// single part counts in those of the output.
-func countApart(c kernels.Call, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
-	counts := kernels.Slice[int64](c, 1)
+// countParts calls count on disjoint parts of the elements, each with its own cells, as the blocks of a grid have. It adds cell k to the
+// counter that bin returns, -1 for none. Without bin, cells are counters, and a single part counts in the output.
+func countParts(c kernels.Call, args HistogramArgs, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
+	counts := kernels.Slice[int64](c, args.Counts)
 	var mu sync.Mutex
-	kernels.Parallel(c.Int(2), kernels.Grain+int64(cells), func(from, to int64) {
-		if bin == nil && to-from == c.Int(2) {
+	kernels.Parallel(args.N, kernels.Grain+int64(cells), func(from, to int64) {
+		if bin == nil && to-from == args.N {
 			count(counts[:cells], from, to)
 			return
 		}

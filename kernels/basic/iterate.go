@@ -10,44 +10,79 @@ import (
 // iterateTuning returns the policy, limited by what the device supports.
 func iterateTuning(dev kernels.Device) iteratePolicy {
 	p := iteratePolicies.On(dev)
-	p.held = min(p.held, int64(dev.SMs)*heldRows) // a block for eight rows, a multiprocessor for each block
+	p.maxHeld = min(p.maxHeld, int64(dev.SMs)*heldRows) // a block for eight rows, an SM for each block
 	if !dev.Cooperative {
-		p.held = 0
+		p.maxHeld = 0
 	}
 	if !dev.HasClusters() {
-		p.cluster = 0
+		p.maxCluster = 0
 	}
 	return p
 }
 
-// heldRows is the number of rows in a block of the held kernel, and heldMost its largest n: four
-// columns of eight rows of both matrices in each of 256 threads take 128 registers for weights,
-// which is all that fits.
+// heldRows is the number of rows in a block of the held kernel, and heldMost its largest n. Each of 256 threads then keeps four columns
+// of eight rows of both matrices: 128 registers for weights, which is the maximum.
 const (
 	heldRows = 8
 	heldMost = 1024
 )
 
-type iterateKernels struct {
-	begin, wide, chain, rows *kernels.Kernel
-	held1, held2, held4      *kernels.Kernel
-	cluster16, cluster32     *kernels.Kernel
+type iterateBeginArgs struct {
+	X         kernels.Ref
+	State     [2]kernels.Ref // X and P
+	Counter   kernels.Ref
+	N, Padded int64
 }
 
-var iterateKernel = [...]iterateKernels{kernels.Float32: iterateOf[float32](kernels.Float32), kernels.Float64: iterateOf[float64](kernels.Float64)}
-
-func iterateOf[T kernels.Float](dt kernels.Dtype) (k iterateKernels) {
-	kernel := func(name string, body func(kernels.Call)) *kernels.Kernel {
-		return own.Kernel("iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body)
-	}
-	k.begin, k.wide, k.chain, k.rows = kernel("begin", iterateBegin[T]), kernel("wide", iterateWide[T]), kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
-	k.held1, k.held2, k.held4 = kernel("held1", iterateHeld[T]), kernel("held2", iterateHeld[T]), kernel("held4", iterateHeld[T])
-	k.cluster16, k.cluster32 = kernel("cluster16", iterateCluster[T]), kernel("cluster32", iterateCluster[T])
-	return k
+type iterateWideArgs struct {
+	W, In, Out, Y kernels.Ref
+	Last          bool
+	N             int64
+	Columns       int64 `arg:"int32"`
 }
+
+type iterateHeldArgs struct {
+	W, State   [2]kernels.Ref
+	Counter, Y kernels.Ref
+	N          int64
+	Steps      int64 `arg:"int32"`
+	Transposed bool
+}
+
+type iterateClusterArgs struct {
+	W          [2]kernels.Ref
+	X, Y       kernels.Ref
+	N, Steps   int64 `arg:"int32"`
+	Transposed bool
+}
+
+type iterateChainArgs struct {
+	W, In, U, Out kernels.Ref
+	N             int64
+	Columns       int64 `arg:"int32"`
+}
+
+type iterateRowsArgs struct {
+	In, Out               kernels.Ref
+	N                     int64
+	First, Stride, Narrow int64 `arg:"int32"`
+	Put                   bool
+}
+
+var (
+	iterateBegin     = own.Pair("iterate", "iterate_begin", iterateBeginBody[float32], iterateBeginBody[float64])
+	iterateWide      = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
+	iterateChain     = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
+	iterateRows      = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
+	iterateHeld1     = own.Pair("iterate", "iterate_held1", iterateHeldBody[float32], iterateHeldBody[float64])
+	iterateHeld2     = own.Pair("iterate", "iterate_held2", iterateHeldBody[float32], iterateHeldBody[float64])
+	iterateHeld4     = own.Pair("iterate", "iterate_held4", iterateHeldBody[float32], iterateHeldBody[float64])
+	iterateCluster16 = own.Pair("iterate", "iterate_cluster16", iterateClusterBody[float32], iterateClusterBody[float64])
+	iterateCluster32 = own.Pair("iterate", "iterate_cluster32", iterateClusterBody[float32], iterateClusterBody[float64])
+)
 
 // Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors
-// of n; transposed uses both matrices' transposes. Inputs are w1, w2, x. It is one cluster of
+// of n; transposed uses both matrices' transposes. Inputs are w1, w2, x. The plan is one cluster of
 // blocks, one cooperative launch with the weights in registers, or a graph of launches: the first
 // of these that n and dev allow.
 func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
@@ -58,8 +93,8 @@ func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transpose
 // fits one cluster.
 func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	pol := iterateTuning(dev)
-	if n <= pol.held {
-		pol.cluster = 0
+	if n <= pol.maxHeld {
+		pol.maxCluster = 0
 	}
 	return newIterate(dev, dt, n, steps, transposed, pol)
 }
@@ -67,27 +102,26 @@ func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, trans
 func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool, pol iteratePolicy) *kernels.Plan {
 	matrix, vector := n*n*dt.Size(), n*dt.Size()
 	p := &kernels.Plan{Op: fmt.Sprintf("iterate_%v(%d, %d steps)", dt, n, steps), Inputs: []int64{matrix, matrix, vector}, Out: vector, Flops: 4 * n * n * int64(steps)}
-	k := &iterateKernel[dt]
-	w, out, trans := [2]kernels.Ref{{Operand: 0, Offset: 0}, {Operand: 1, Offset: 0}}, kernels.At(kernels.Out, 0), arith.Flag(transposed)
+	w, out := [2]kernels.Ref{kernels.In(0), kernels.In(1)}, kernels.At(kernels.Out, 0)
 	switch {
 	case n == 0:
-	case n <= pol.cluster:
-		kernel, rows := k.cluster16, 16
+	case n <= pol.maxCluster:
+		kernel, rows := iterateCluster16[dt], 16
 		if n > kernels.ClusterBlocks*16 {
-			kernel, rows = k.cluster32, 32
+			kernel, rows = iterateCluster32[dt], 32
 		}
-		p.Launch(kernel, kernels.ClusterBlocks, kernels.ClusterBlocks*rows, w[0], w[1], kernels.In(2), out, int32(n), int32(steps), trans)
-	case n <= pol.held:
-		kernel, blocks, threads, padded := k.heldGrid(n)
-		state, counter := beginIterate(p, k, n, padded)
-		l := p.Launch(kernel, blocks, threads, w[0], w[1], state[0], state[1], counter, out, n, int32(steps), trans)
+		p.Launch(kernel, kernels.ClusterBlocks, kernels.ClusterBlocks*rows, iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
+	case n <= pol.maxHeld:
+		kernel, blocks, threads, padded := heldGrid(dt, n)
+		state, counter := beginIterate(p, dt, n, padded)
+		l := p.Launch(kernel, blocks, threads, iterateHeldArgs{w, state, counter, out, n, int64(steps), transposed})
 		l.CoResident, l.Cooperative = true, true
 	default:
 		p.Graph = true
-		state, _ := beginIterate(p, k, n, n)
+		state, _ := beginIterate(p, dt, n, n)
 		blocks, threads, columns := wideGrid(dev, n, transposed)
 		for i := range 2 * steps {
-			p.Launch(k.wide, blocks, threads, w[i%2], state[i%2], state[1-i%2], out, arith.Flag(i == 2*steps-1), n, columns)
+			p.Launch(iterateWide[dt], blocks, threads, iterateWideArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, columns})
 		}
 	}
 	return p
@@ -95,33 +129,32 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 
 // beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the
 // counter of the barrier.
-func beginIterate(p *kernels.Plan, k *iterateKernels, n, padded int64) (state [2]kernels.Ref, counter kernels.Ref) {
+func beginIterate(p *kernels.Plan, dt kernels.Dtype, n, padded int64) (state [2]kernels.Ref, counter kernels.Ref) {
 	state, counter = [2]kernels.Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}, p.Workspace(4)
-	p.LaunchElements(k.begin, padded, kernels.In(2), state[0], state[1], counter, n, padded)
+	p.LaunchElements(iterateBegin[dt], padded, iterateBeginArgs{kernels.In(2), state, counter, n, padded})
 	return state, counter
 }
 
 // heldGrid returns the kernel that holds the weights of n rows in registers, its grid, and the
 // length of the vectors that its threads read: a multiple of the elements of a thread.
-func (k *iterateKernels) heldGrid(n int64) (kernel *kernels.Kernel, blocks, threads int, padded int64) {
-	kernel, threads = k.held1, 128
+func heldGrid(dt kernels.Dtype, n int64) (kernel *kernels.Kernel, blocks, threads int, padded int64) {
+	kernel, threads = iterateHeld1[dt], 128
 	if n > 128 {
 		threads = 256
 	}
 	columns := arith.Pow2(kernels.CeilDiv(n, 256)) // of a thread
 	switch columns {
 	case 2:
-		kernel = k.held2
+		kernel = iterateHeld2[dt]
 	case 4:
-		kernel = k.held4
+		kernel = iterateHeld4[dt]
 	}
 	return kernel, int(kernels.CeilDiv(n, heldRows)), threads, int64(threads) * columns
 }
 
-// wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the
-// columns that a block of it takes, 0 for a warp per row: 32 columns are 128 bytes of
-// a row of float32, 16 keep more multiprocessors at work on small matrices.
-func wideGrid(dev kernels.Device, n int64, transposed bool) (blocks, threads int, columns int32) {
+// wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the columns of a block, 0 for a warp per row. 32 columns are
+// 128 bytes of a row of float32; 16 occupy more SMs with small matrices.
+func wideGrid(dev kernels.Device, n int64, transposed bool) (blocks, threads int, columns int64) {
 	pol := widePolicies.On(dev)
 	if !transposed {
 		return int(kernels.CeilDiv(n, int64(pol.rows/32))), pol.rows, 0
@@ -130,7 +163,7 @@ func wideGrid(dev kernels.Device, n int64, transposed bool) (blocks, threads int
 	if 2*kernels.CeilDiv(n, 32) <= int64(dev.SMs) {
 		columns = 16
 	}
-	return int(kernels.CeilDiv(n, int64(columns))), int(min(max(arith.Pow2(n), 256), int64(pol.columns))), columns
+	return int(kernels.CeilDiv(n, columns)), int(min(max(arith.Pow2(n), 256), int64(pol.columns))), columns
 }
 
 // IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
@@ -150,94 +183,88 @@ func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, tran
 	if reversed {
 		from, step = last, -1
 	}
-	k := &iterateKernel[dt]
-	p.Launch(k.rows, 1, kernels.ElementBlock, kernels.In(2), kernels.At(kernels.Out, from*row), n, int32(from), int32(1), int32(1), int32(0))
+	p.Launch(iterateRows[dt], 1, kernels.ElementBlock, iterateRowsArgs{In: kernels.In(2), Out: kernels.At(kernels.Out, from*row), N: n, First: from, Stride: 1, Narrow: 1})
 	for i := range last {
 		at := from + step*i
 		w := kernels.Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
-		p.Launch(k.chain, blocks, threads, kernels.At(w, 0), kernels.At(kernels.Out, at*row), kernels.At(2, (at+step)*row), kernels.At(kernels.Out, (at+step)*row), n, columns)
+		p.Launch(iterateChain[dt], blocks, threads,
+			iterateChainArgs{kernels.In(w), kernels.At(kernels.Out, at*row), kernels.At(2, (at+step)*row), kernels.At(kernels.Out, (at+step)*row), n, columns})
 	}
 	return p
 }
 
-// IterateRows plans the choice of rows first, first + stride, ... from a matrix of wide rows of n
-// elements, narrow of them; with put it goes the other way: narrow rows are put into wide ones
-// among zeros.
+// IterateRows plans the copy of narrow rows, first, first + stride, ..., from a matrix of wide rows of n elements. With put it copies in
+// the opposite direction and writes zeros to all other rows of the wide matrix.
 func IterateRows(dt kernels.Dtype, wide, narrow, n int64, first, stride int, put bool) *kernels.Plan {
-	in, out, flag := wide, narrow, int32(0)
+	in, out := wide, narrow
 	if put {
-		in, out, flag = narrow, wide, 1
+		in, out = narrow, wide
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
 	if out*n > 0 {
-		p.Launch(iterateKernel[dt].rows, int(out), kernels.ElementBlock, kernels.In(0), kernels.At(kernels.Out, 0), n, int32(first), int32(stride), int32(narrow), flag)
+		p.Launch(iterateRows[dt], int(out), kernels.ElementBlock, iterateRowsArgs{kernels.In(0), kernels.At(kernels.Out, 0), n, int64(first), int64(stride), narrow, put})
 	}
 	return p
 }
 
-func iterateBegin[T kernels.Float](c kernels.Call) {
-	x, a, b := kernels.Slice[T](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2)
-	n, padded := c.Int(4), c.Int(5)
-	clear(a[:padded])
-	clear(b[:padded])
-	for i, v := range x[:n] {
-		a[i] = float64(v)
+func iterateBeginBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateBeginArgs](c)
+	x := kernels.Slice[float64](c, args.State[0])
+	clear(x[:args.Padded])
+	clear(kernels.Slice[float64](c, args.State[1])[:args.Padded])
+	widen(x, kernels.Slice[T](c, args.X)[:args.N])
+}
+
+func iterateWideBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateWideArgs](c)
+	in, out := kernels.Slice[float64](c, args.In)[:args.N], kernels.Slice[float64](c, args.Out)[:args.N]
+	matVec(kernels.Slice[T](c, args.W), in, out, args.Columns != 0)
+	if args.Last {
+		round(kernels.Slice[T](c, args.Y), out)
 	}
 }
 
-func iterateWide[T kernels.Float](c kernels.Call) {
-	w, in, out := kernels.Slice[T](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2)
-	last, n, transposed := c.Int(4), c.Int(5), c.Int(6) != 0
-	matVec(w, in[:n], out[:n], transposed)
-	if last != 0 {
-		round(kernels.Slice[T](c, 3), out[:n])
-	}
+func iterateHeldBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateHeldArgs](c)
+	state := [2][]float64{kernels.Slice[float64](c, args.State[0])[:args.N], kernels.Slice[float64](c, args.State[1])[:args.N]}
+	iterate(c, args.W, state, kernels.Slice[T](c, args.Y)[:args.N], args.Steps, args.Transposed)
 }
 
-func iterateHeld[T kernels.Float](c kernels.Call) {
-	n := c.Int(6)
-	iterate(c, [2][]float64{kernels.Slice[float64](c, 2)[:n], kernels.Slice[float64](c, 3)[:n]}, kernels.Slice[T](c, 5)[:n], c.Int(7), c.Int(8) != 0)
+func iterateClusterBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateClusterArgs](c)
+	state := [2][]float64{make([]float64, args.N), make([]float64, args.N)}
+	widen(state[0], kernels.Slice[T](c, args.X)[:args.N])
+	iterate(c, args.W, state, kernels.Slice[T](c, args.Y)[:args.N], args.Steps, args.Transposed)
 }
 
-func iterateCluster[T kernels.Float](c kernels.Call) {
-	n := c.Int(4)
-	state := [2][]float64{make([]float64, n), make([]float64, n)}
-	for i, v := range kernels.Slice[T](c, 2)[:n] {
-		state[0][i] = float64(v)
-	}
-	iterate(c, state, kernels.Slice[T](c, 3)[:n], c.Int(5), c.Int(6) != 0)
-}
-
-// iterate applies all steps to X and P, which lie in state.
-func iterate[T kernels.Float](c kernels.Call, state [2][]float64, out []T, steps int64, transposed bool) {
-	w := [2][]T{kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)}
+// iterate applies all steps to X and P, which are in state.
+func iterate[T kernels.Float](c kernels.Call, weights [2]kernels.Ref, state [2][]float64, out []T, steps int64, transposed bool) {
+	w := [2][]T{kernels.Slice[T](c, weights[0]), kernels.Slice[T](c, weights[1])}
 	for i := range 2 * steps {
 		matVec(w[i%2], state[i%2], state[1-i%2], transposed)
 	}
 	round(out, state[0])
 }
 
-func iterateChain[T kernels.Float](c kernels.Call) {
-	w, n := kernels.Slice[T](c, 0), c.Int(4)
-	in, u, out := make([]float64, n), kernels.Slice[T](c, 2)[:n], kernels.Slice[T](c, 3)[:n]
-	for i, v := range kernels.Slice[T](c, 1)[:n] {
-		in[i] = float64(v)
-	}
-	sum := make([]float64, n)
-	matVec(w, in, sum, c.Int(5) != 0)
+func iterateChainBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateChainArgs](c)
+	u, out := kernels.Slice[T](c, args.U), kernels.Slice[T](c, args.Out)
+	in, sum := make([]float64, args.N), make([]float64, args.N)
+	widen(in, kernels.Slice[T](c, args.In)[:args.N])
+	matVec(kernels.Slice[T](c, args.W), in, sum, args.Columns != 0)
 	for i, v := range sum {
 		out[i] = T(v + float64(u[i]))
 	}
 }
 
-func iterateRows[T kernels.Float](c kernels.Call) {
-	in, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)
-	n, first, stride, narrow, put := c.Int(2), c.Int(3), c.Int(4), c.Int(5), c.Int(6) != 0
+func iterateRowsBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateRowsArgs](c)
+	in, out, n := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.N
 	for row := range int64(c.Grid[0]) {
 		dst := out[row*n : (row+1)*n]
-		i := first + row*stride
-		if put {
-			if i = (row - first) / stride; row < first || (row-first)%stride != 0 || i >= narrow {
+		i := args.First + row*args.Stride
+		if args.Put {
+			if i = (row - args.First) / args.Stride; row < args.First || (row-args.First)%args.Stride != 0 || i >= args.Narrow {
 				clear(dst)
 				continue
 			}
@@ -255,7 +282,7 @@ func matVec[T kernels.Float](w []T, in, out []float64, transposed bool) {
 			clear(dst)
 			row := func(k int) []T { return w[int64(k)*n+lo:][:len(dst)] }
 			k := 0
-			for ; k+4 <= len(in); k += 4 { // four rows at a time, so that dst is read and written once for them
+			for ; k+4 <= len(in); k += 4 { // loads and stores dst once for four rows
 				a, b, c, d := row(k), row(k+1), row(k+2), row(k+3)
 				for j := range dst {
 					dst[j] = dst[j] + float64(a[j])*in[k] + float64(b[j])*in[k+1] + float64(c[j])*in[k+2] + float64(d[j])*in[k+3]
@@ -287,9 +314,16 @@ func matVec[T kernels.Float](w []T, in, out []float64, transposed bool) {
 	})
 }
 
-// round rounds numbers of double precision to the operands' type.
+// round rounds float64 to the operands' type.
 func round[T kernels.Float](out []T, in []float64) {
 	for i, v := range in {
 		out[i] = T(v)
+	}
+}
+
+// widen converts operands to float64.
+func widen[T kernels.Float](out []float64, in []T) {
+	for i, v := range in {
+		out[i] = float64(v)
 	}
 }

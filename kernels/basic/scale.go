@@ -6,10 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-var scaleRows = [2]*kernels.Kernel{
-	kernels.Float32: own.Kernel("scale", "scale_rows_f32", scaleBody[float32]),
-	kernels.Float64: own.Kernel("scale", "scale_rows_f64", scaleBody[float64]),
-}
+var scaleRows = own.Pair("scale", "scale_rows", scaleBody[float32], scaleBody[float64])
 
 type scaleArgs struct {
 	S, X, Out   kernels.Ref

@@ -6,30 +6,46 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// scatterPartsKernels are the kernel that sums parts of the indices, and the one that adds up those sums.
-var scatterPartsKernels = [...][2]*kernels.Kernel{kernels.Float32: scatterPartsOf[float32](kernels.Float32), kernels.Float64: scatterPartsOf[float64](kernels.Float64)}
+var (
+	scatterPartsKernel = own.Pair("scatter_parts", "scatter_parts", scatterPartsBody[float32], scatterPartsBody[float64])
+	scatterPartsJoin   = own.Pair("scatter_parts", "scatter_parts_join", scatterPartsJoinBody[float32], scatterPartsJoinBody[float64])
+)
 
-func scatterPartsOf[T kernels.Float](dt kernels.Dtype) [2]*kernels.Kernel {
-	return [2]*kernels.Kernel{
-		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_%v", dt), scatterPartsBody[T]),
-		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_join_%v", dt), scatterPartsJoinBody[T]),
-	}
+type scatterPartsArgs struct {
+	G, Indices, Partial kernels.Ref
+	Outer               int64
+	Rows                int64 `arg:"int32"`
+	Count, Inner        int64
+	Parts               int64 `arg:"int32"`
 }
 
-// Constants of scatter_parts.cu, and limits on what is summed by parts. None depends on the device: the order of a sum follows
-// from them, and with it the bits of the result.
+type scatterPartsJoinArgs struct {
+	Partial, Out kernels.Ref
+	Elements     int64
+	Parts        int64 `arg:"int32"`
+}
+
+// Constants of scatter_parts.cu, and limits on what is summed by parts. None depends on the device, because the order of a sum,
+// and with it the bits of the result, depend on them.
 const (
 	ScatterLanes        = 256      // threads that add up the parts of an element, see [ScatterParts]
 	scatterPartsAcross  = 4        // elements that a block adds up
-	scatterPartsRows    = 96       // most rows
+	scatterPartsRows    = 96       // max rows
 	scatterPartsShared  = 48 << 10 // bytes of shared memory that every device has
-	scatterPartsCount   = 1 << 12  // least indices
-	scatterPartsEach    = 64       // least indices of a part, and of a row on the mean
-	scatterPartsOfRow   = 16       // least indices of a part for each row: a part writes a sum for every row
-	scatterPartsMost    = 1 << 15  // most parts
+	scatterPartsCount   = 1 << 12  // min indices
+	scatterPartsEach    = 64       // min indices of a part, and min mean of the indices of a row
+	scatterPartsOfRow   = 16       // min indices of a part for each row: a part writes a sum for every row
+	scatterPartsMost    = 1 << 15  // max parts
 	scatterPartsThreads = 128
-	// Beyond so many sums of a row's columns the blocks of scatter.cu keep a device busy. H200, us by parts and by scatter.cu: 8 M indices of 10 rows of 16 elements 232,
-	// 12 744; 32 M of 2 rows of 3 216, 384 196; 64 M of 1 row of 1 354, 846 286; 1 M of 96 rows of 256, which are 768 sums, 799
+	// scatterPartsSums is the max number of sums, a sum for each heavyColumns columns of a row. With more of them the blocks of
+	// scatter.cu keep a device busy.
+	//
+	//	H200, us                     by parts   by scatter.cu
+	//	 8 M indices, 10 rows x 16        232          12 744
+	//	32 M indices,  2 rows x 3         216         384 196
+	//	64 M indices,  1 row  x 1         354         846 286
+	//
+	// 1 M indices of 96 rows x 256, which are 768 sums, take 799 us.
 	scatterPartsSums = 512
 )
 
@@ -54,15 +70,17 @@ func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, outer, rows, count, i
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	partial := p.Workspace(parts * elements * dt.Size())
-	p.Launch(scatterPartsKernels[dt][0], int(blocks), int(threads), kernels.In(0), kernels.In(1), partial, outer, int32(rows), count, inner,
-		int32(parts)).Shared = int(rows * threads * dt.Size())
-	p.Launch(scatterPartsKernels[dt][1], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross, partial, kernels.At(kernels.Out, 0), elements, int32(parts))
+	p.Launch(scatterPartsKernel[dt], int(blocks), int(threads),
+		scatterPartsArgs{kernels.In(0), kernels.In(1), partial, outer, rows, count, inner, parts}).Shared = int(rows * threads * dt.Size())
+	p.Launch(scatterPartsJoin[dt], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross,
+		scatterPartsJoinArgs{partial, kernels.At(kernels.Out, 0), elements, parts})
 	return p, nil
 }
 
 func scatterPartsBody[T kernels.Float](c kernels.Call) {
-	g, indices, partial := kernels.Slice[T](c, 0), kernels.Slice[int64](c, 1), kernels.Slice[T](c, 2)
-	outer, rows, count, inner, parts := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+	args := kernels.Args[scatterPartsArgs](c)
+	g, indices, partial := kernels.Slice[T](c, args.G), kernels.Slice[int64](c, args.Indices), kernels.Slice[T](c, args.Partial)
+	outer, rows, count, inner, parts := args.Outer, args.Rows, args.Count, args.Inner, args.Parts
 	kernels.Parallel(parts, max(kernels.Grain/(kernels.CeilDiv(count, parts)*outer*inner), 1), func(lo, hi int64) {
 		clear(partial[lo*outer*rows*inner : hi*outer*rows*inner])
 		for o := range outer {
@@ -82,7 +100,8 @@ func scatterPartsBody[T kernels.Float](c kernels.Call) {
 }
 
 func scatterPartsJoinBody[T kernels.Float](c kernels.Call) {
-	partial, out, elements, parts := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(2), c.Int(3)
+	args := kernels.Args[scatterPartsJoinArgs](c)
+	partial, out, elements, parts := kernels.Slice[T](c, args.Partial), kernels.Slice[T](c, args.Out), args.Elements, args.Parts
 	kernels.Parallel(elements, max(kernels.Grain/parts, 1), func(lo, hi int64) {
 		lane := make([]T, hi-lo)
 		clear(out[lo:hi])

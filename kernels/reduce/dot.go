@@ -9,15 +9,20 @@ import (
 )
 
 var (
-	dotRows = [2]*kernels.Kernel{
-		kernels.Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32]),
-		kernels.Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64]),
-	}
-	dotShort = [2]*kernels.Kernel{
-		kernels.Float32: own.Kernel("dot", "dot_short_f32", dotShortBody[float32]),
-		kernels.Float64: own.Kernel("dot", "dot_short_f64", dotShortBody[float64]),
-	}
+	dotRows  = own.Pair("dot", "dot_rows", dotRowsBody[float32], dotRowsBody[float64])
+	dotShort = own.Pair("dot", "dot_short", dotShortBody[float32], dotShortBody[float64])
 )
+
+type dotRowsArgs struct {
+	A, B kernels.Ref
+	rowsArgs
+}
+
+type dotShortArgs struct {
+	A, B, Out kernels.Ref
+	Rows      int64
+	N, Lanes  int64 `arg:"int32"`
+}
 
 // Dot plans out[i] = sum over j of a[i][j] * b[i][j] for rows of n elements.
 func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
@@ -27,30 +32,35 @@ func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 		return p
 	}
 	a, b, out := kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0)
-	if pol := rowPolicies.On(dev); n <= pol.short {
-		// A group of lanes takes two rows, a lane about five elements of each: H200, us, 1903431 x 5 21.9, two lanes 22.8; 1000000 x 17, four lanes 37.0, eight 45.5;
-		// 300000 x 50, 16 lanes 32.9, eight 39.0
+	if pol := rowPolicies.On(dev); n <= pol.shortMax {
+		// A group of lanes sums two rows, a lane about five elements of each.
+		//
+		//	H200, us, by lanes      1      2      4      8     16
+		//	1903431 x 5          21.9   22.8      -      -      -
+		//	1000000 x 17            -      -   37.0   45.5      -
+		//	300000 x 50             -      -      -   39.0   32.9
 		const rowsEach, elements = 2, 5
 		lanes := min(arith.Pow2(kernels.CeilDiv(n, elements)), 32)
-		p.Launch(dotShort[dt], int(kernels.CeilDiv(rows*lanes, rowsEach*int64(pol.block))), pol.block, a, b, out, rows, int32(n), int32(lanes))
+		p.Launch(dotShort[dt], int(kernels.CeilDiv(rows*lanes, rowsEach*int64(pol.block))), pol.block, dotShortArgs{a, b, out, rows, n, lanes})
 		return p
 	}
-	appendSumRows(p, dev, dotRows[dt], []any{a, b}, out, rows, n, 1)
+	appendSumRows(p, dev, dotRows[dt], [2]kernels.Ref{a, b}, out, rows, n, 1)
 	return p
 }
 
 func dotRowsBody[T kernels.Float](c kernels.Call) {
-	a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	reduceRowsBody(c, 2, out, func(from, to int64) float64 {
+	args := kernels.Args[dotRowsArgs](c)
+	a, b := kernels.Slice[T](c, args.A), kernels.Slice[T](c, args.B)
+	reduceRows[T](c, args.rowsArgs, func(from, to int64) float64 {
 		var buffer []T
 		return dotDouble(c.BLAS(), a[from:to], align.Part(b, from, to, &buffer))
 	})
 }
 
 func dotShortBody[T kernels.Float](c kernels.Call) {
-	a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	rows, n := c.Int(3), c.Int(4)
-	kernels.Parallel(rows, kernels.Grain/max(n, 1), func(lo, hi int64) {
+	args := kernels.Args[dotShortArgs](c)
+	a, b, out, n := kernels.Slice[T](c, args.A), kernels.Slice[T](c, args.B), kernels.Slice[T](c, args.Out), args.N
+	kernels.Parallel(args.Rows, kernels.Grain/max(n, 1), func(lo, hi int64) {
 		if n <= 8 { // a call takes longer
 			for i := lo; i < hi; i++ {
 				sum, y := 0.0, b[i*n:(i+1)*n]

@@ -12,11 +12,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// reduceImage is the PTX of reduce.cu with the instructions of a reduction in the
-// place of its own. The code is written when a device needs it.
+// reduceImage is the PTX of reduce.cu with the instructions of a reduction instead of its own.
+// The code is written when a device needs it.
 type reduceImage struct{ codegen.Reduction }
 
-// The lines of reduce.cu's PTX that change: a step takes in an element, a join two
+// The lines of reduce.cu's PTX that change: a step accumulates an element, a join combines two
 // accumulators.
 var (
 	marked     = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // (STEP|JOIN)\n`)
@@ -43,8 +43,8 @@ func (i reduceImage) Digests() (map[string]string, error) {
 	return digests, err
 }
 
-// Code returns PTX of the version that the functions in it want, so that drivers
-// older than the compiler take it.
+// Code returns PTX of the version that its functions need, so that drivers
+// older than the compiler accept it.
 func (i reduceImage) Code(major, minor int) (kernels.Code, error) {
 	text, err := own.PTX("reduce")
 	if err != nil {
@@ -81,11 +81,17 @@ func (i reduceImage) Code(major, minor int) (kernels.Code, error) {
 	return kernels.Code{Text: bytes.Join([][]byte{text[:at[1]], []byte(globals), text[at[1]:]}, nil), Target: manifest.PTX, MinDriver: expr.MinDriver}, nil
 }
 
+type reduceArgs struct {
+	In, Out, Parts kernels.Ref
+	N, Chunk       int64
+	Identity       float64
+}
+
 // Reduce plans, for n elements x and a reduction a op f(b),
 //
 //	out = identity op f(x[0]) op f(x[1]) op ... op f(x[n-1])
 //
-// in double precision, joined in the same order in every run.
+// in double precision, in the same order in every run.
 func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, identity float64) *kernels.Plan {
 	kernel, in := &kernels.Kernel{Image: imageOf(r), Entry: "reduce_" + dt.String()}, expr.NewInterpreter(r.Function())
 	if kernel.Body = reduceBody[float32](r, in); dt == kernels.Float64 {
@@ -94,21 +100,21 @@ func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, 
 	p := &kernels.Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.Function().Operations()))}
 	pol := reducePolicies.On(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
-	chunk := max(kernels.CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
+	chunk := max(kernels.CeilDiv(n, max(int64(dev.SMs)*pol.blocksPerSM, 1)), pol.chunkMin)
 	if !dev.Cooperative {
 		chunk = n // for one block
 	}
 	chunk = max(kernels.CeilDiv(chunk, whole), 1) * whole
 	blocks := max(kernels.CeilDiv(n, chunk), 1)
 	parts := p.Workspace(blocks * 8)
-	p.Launch(kernel, int(blocks), pol.block, kernels.In(0), kernels.At(kernels.Out, 0), parts, n, chunk, identity).Cooperative = blocks > 1
+	p.Launch(kernel, int(blocks), pol.block, reduceArgs{kernels.In(0), kernels.At(kernels.Out, 0), parts, n, chunk, identity}).Cooperative = blocks > 1
 	return p
 }
 
 func reduceBody[T kernels.Float](r codegen.Reduction, in *expr.Interpreter) func(kernels.Call) {
 	return func(c kernels.Call) {
-		x, out, parts, n, chunk, identity := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[float64](c, 2), c.Int(3), c.Int(4), c.Float(5)
-		blocks := int64(c.Grid[0])
+		args := kernels.Args[reduceArgs](c)
+		x, parts, n, chunk, blocks := kernels.Slice[T](c, args.In), kernels.Slice[float64](c, args.Parts), args.N, args.Chunk, int64(c.Grid[0])
 		kernels.Parallel(blocks, max(kernels.Grain/chunk, 1), func(lo, hi int64) {
 			b, f := make([]float64, expr.BlockSize), make([]float64, expr.BlockSize)
 			from, to := []unsafe.Pointer{unsafe.Pointer(&b[0])}, []unsafe.Pointer{unsafe.Pointer(&f[0])}
@@ -120,19 +126,19 @@ func reduceBody[T kernels.Float](r codegen.Reduction, in *expr.Interpreter) func
 					for i, v := range x {
 						b[i] = float64(v)
 					}
-					in.Run(len(x), from, to) // fails for other numbers of operands only
+					in.Run(len(x), from, to) // fails only for another number of operands
 					pieces = append(pieces, r.Fold(f[:len(x)]))
 				}
-				parts[block] = identity
-				if len(pieces) > 0 { // of no elements there are none
-					parts[block] = r.Join(identity, r.Fold(pieces))
+				parts[block] = args.Identity
+				if len(pieces) > 0 {
+					parts[block] = r.Join(args.Identity, r.Fold(pieces))
 				}
 			}
 		})
 		all := parts[0]
 		if blocks > 1 {
-			all = r.Join(identity, r.Fold(parts[:blocks]))
+			all = r.Join(args.Identity, r.Fold(parts[:blocks]))
 		}
-		out[0] = T(all)
+		kernels.Slice[T](c, args.Out)[0] = T(all)
 	}
 }

@@ -9,29 +9,41 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-// The kernels by input and output type.
-var sumRows, sumTile, sumCols, sumColsVec [2][2]*kernels.Kernel
+var (
+	sumRows    = sumKernels("rows", sumRowsBody[float32, float32], sumRowsBody[float32, float64], sumRowsBody[float64, float32], sumRowsBody[float64, float64])
+	sumTile    = sumKernels("tile", sumTileBody[float32, float32], sumTileBody[float32, float64], sumTileBody[float64, float32], sumTileBody[float64, float64])
+	sumCols    = sumKernels("cols", sumColsBody[float32, float32], sumColsBody[float32, float64], sumColsBody[float64, float32], sumColsBody[float64, float64])
+	sumColsVec = sumKernels("colsvec", sumColsBody[float32, float32], sumColsBody[float32, float64], sumColsBody[float64, float32], sumColsBody[float64, float64])
+	sumFew     = own.Pair("sum", "sum_few", sumFewBody[float32], sumFewBody[float64])
+)
 
-var sumFew = [...]*kernels.Kernel{
-	kernels.Float32: own.Kernel("sum", "sum_few_f32", sumFewBody[float32]),
-	kernels.Float64: own.Kernel("sum", "sum_few_f64", sumFewBody[float64]),
+// sumKernels returns kernels by input and output type.
+func sumKernels(name string, ff, fd, df, dd func(kernels.Call)) [2][2]*kernels.Kernel {
+	kernel := func(types string, body func(kernels.Call)) *kernels.Kernel {
+		return own.Kernel("sum", "sum_"+name+types, body)
+	}
+	return [2][2]*kernels.Kernel{{kernel("_f32", ff), kernel("_f32_f64", fd)}, {kernel("_f64_f32", df), kernel("_f64", dd)}}
 }
 
-func init() {
-	fill := func(in, out kernels.Dtype, rows, tile, cols func(kernels.Call)) {
-		name := in.String()
-		if in != out {
-			name += "_" + out.String()
-		}
-		sumRows[in][out] = own.Kernel("sum", "sum_rows_"+name, rows)
-		sumTile[in][out] = own.Kernel("sum", "sum_tile_"+name, tile)
-		sumCols[in][out] = own.Kernel("sum", "sum_cols_"+name, cols)
-		sumColsVec[in][out] = own.Kernel("sum", "sum_colsvec_"+name, cols)
-	}
-	fill(kernels.Float32, kernels.Float32, sumRowsBody[float32, float32], sumTileBody[float32, float32], sumColsBody[float32, float32])
-	fill(kernels.Float32, kernels.Float64, sumRowsBody[float32, float64], sumTileBody[float32, float64], sumColsBody[float32, float64])
-	fill(kernels.Float64, kernels.Float64, sumRowsBody[float64, float64], sumTileBody[float64, float64], sumColsBody[float64, float64])
-	fill(kernels.Float64, kernels.Float32, sumRowsBody[float64, float32], sumTileBody[float64, float32], sumColsBody[float64, float32])
+// rowsArgs are the last arguments of sum_rows and dot_rows.
+type rowsArgs struct {
+	Out, Parts kernels.Ref
+	N, Chunk   int64
+	Splits     int64 `arg:"int32"`
+	Once       bool
+	Div        float64
+}
+
+type sumRowsArgs struct {
+	In kernels.Ref
+	rowsArgs
+}
+
+type sumTileArgs struct {
+	In, Out              kernels.Ref
+	Slabs                int64
+	R, Inner, Per, Lanes int64 `arg:"int32"`
+	Div                  float64
 }
 
 // Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
@@ -97,62 +109,61 @@ func AppendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.
 func appendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
 	pol := tilePolicies.On(dev)
 	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {
-		l := p.Launch(sumTile[in][out], int(kernels.CeilDiv(outer, per)), pol.block, src, dst, outer, int32(r), int32(inner), int32(per), int32(lanes), div)
-		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may stand anywhere in a vector
+		l := p.Launch(sumTile[in][out], int(kernels.CeilDiv(outer, per)), pol.block, sumTileArgs{src, dst, outer, r, inner, per, lanes, div})
+		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may be unaligned
 	} else if inner == 1 {
-		appendSumRows(p, dev, sumRows[in][out], []any{src}, dst, outer, r, div)
+		appendSumRows(p, dev, sumRows[in][out], src, dst, outer, r, div)
 	} else {
 		appendSumCols(p, dev, src, in, dst, out, outer, r, inner, div)
 	}
 }
 
-// appendSumRows appends the launch of a kernel that adds up rows of n terms; it takes src before the others of sum_rows' arguments.
-func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src []any, dst kernels.Ref, rows, n int64, div float64) {
+// appendSumRows appends the launch of a kernel that adds up rows of n terms; its arguments are src, then rowsArgs.
+func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src any, dst kernels.Ref, rows, n int64, div float64) {
 	pol := rowPolicies.On(dev)
 	splits, chunk := pol.split(dev, rows, n)
-	parts, once := dst, int32(0)
+	parts := dst
 	if splits > 1 {
-		parts, once = p.Workspace(rows*splits*8), 1
+		parts = p.Workspace(rows * splits * 8)
 	}
 	block := pol.block
-	if rows >= int64(dev.SMs)*pol.many && n <= pol.wide {
-		block = pol.narrow
+	if rows >= int64(dev.SMs)*pol.narrowMinRowsPerSM && n <= pol.narrowMax {
+		block = pol.narrowBlock
 	}
-	l := p.Launch(k, int(rows*splits), block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
-	l.Cooperative = splits > 1
+	p.Launch(k, int(rows*splits), block, src, rowsArgs{dst, parts, n, chunk, splits, splits > 1, div}).Cooperative = splits > 1
 }
 
-// tile returns how many slabs of r x inner elements make a tile, and how many lanes add up an output: 0 if
-// tiles are not the way, as a slab fits none, or an output has too many terms, or there are too few slabs.
+// tile returns the number of slabs of r x inner elements of a tile, and the number of lanes that add up an output. It returns 0 if
+// a slab fits no tile, if an output has too many terms, or if there are too few slabs.
 func (pol tilePolicy) tile(dev kernels.Device, in kernels.Dtype, slabs, r, inner int64) (per, lanes int64) {
 	slab := r * inner
-	if slab*in.Size() > pol.bytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.few {
+	if slab*in.Size() > pol.maxBytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.fewSlabsMax {
 		return 0, 0
 	}
-	per = max(min(pol.bytes/(slab*in.Size()), kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
-	// As many lanes as keep most threads busy, but no more than four that share a bank: lanes of neighbouring rows share one if the
-	// rows' length is a multiple of a power of two, those of an output if the columns' number is.
-	lanes = arith.Pow2(kernels.CeilDiv(pol.busy, per*inner))
+	per = max(min(pol.maxBytes/(slab*in.Size()), kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
+	// As many lanes as keep most threads busy, but at most four in a bank. Lanes of neighbouring rows share a bank if the
+	// length of rows is a multiple of a power of two, and lanes of an output if the number of columns is.
+	lanes = arith.Pow2(kernels.CeilDiv(pol.minBusy, per*inner))
 	if inner == 1 {
 		lanes = max(lanes, banks(r)/4)
 	}
-	if lanes = min(lanes, arith.Pow2(r), 32, 64/banks(inner)); kernels.CeilDiv(r, lanes) > pol.most {
+	if lanes = min(lanes, arith.Pow2(r), 32, 64/banks(inner)); kernels.CeilDiv(r, lanes) > pol.maxTerms {
 		return 0, 0
 	}
 	return per, lanes
 }
 
-// banks returns how many of 32 lanes share a bank of shared memory, if n elements lie between one lane's and the next one's.
+// banks returns the number of 32 lanes that share a bank of shared memory, if neighbouring lanes access elements n apart.
 func banks(n int64) int64 { return min(n&-n, 32) }
 
-// split returns the number of chunks that each row is cut into, so that the device is
-// full and all blocks are there at a time, and the elements of a chunk. Without cooperative launches rows stay whole.
+// split returns the number of chunks of each row and the elements of a chunk. All blocks are co-resident and fill the device.
+// Without cooperative launches rows are not split.
 func (pol rowPolicy) split(dev kernels.Device, rows, n int64) (splits, chunk int64) {
-	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
+	splits = min(int64(dev.SMs)*pol.blocksPerSM/max(rows, 1), n/pol.chunkMin)
 	if splits <= 1 || !dev.Cooperative {
 		return 1, n
 	}
-	if n-n/splits < pol.late*rows && rows > 1 {
+	if n-n/splits < pol.splitMinGain*rows && rows > 1 {
 		return 1, n
 	}
 	chunk = kernels.CeilDiv(kernels.CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do
@@ -160,13 +171,14 @@ func (pol rowPolicy) split(dev kernels.Device, rows, n int64) (splits, chunk int
 }
 
 func sumRowsBody[In, To kernels.Float](c kernels.Call) {
-	in, out := kernels.Slice[In](c, 0), kernels.Slice[To](c, 1)
-	reduceRowsBody(c, 1, out, func(from, to int64) float64 { return arith.Sum(in[from:to]) })
+	args := kernels.Args[sumRowsArgs](c)
+	in := kernels.Slice[In](c, args.In)
+	reduceRows[To](c, args.rowsArgs, func(from, to int64) float64 { return arith.Sum(in[from:to]) })
 }
 
-// reduceRowsBody is the body of kernels that add up rows, by add; out is argument i.
-func reduceRowsBody[To kernels.Float](c kernels.Call, i int, out []To, add func(from, to int64) float64) {
-	n, chunk, splits, once, div := c.Int(i+2), c.Int(i+3), c.Int(i+4), c.Int(i+5), c.Float(i+6)
+// reduceRows adds up rows by add.
+func reduceRows[To kernels.Float](c kernels.Call, args rowsArgs, add func(from, to int64) float64) {
+	out, n, chunk, splits := kernels.Slice[To](c, args.Out), args.N, args.Chunk, args.Splits
 	sums := make([]float64, c.Grid[0])
 	kernels.Parallel(int64(len(sums)), max(kernels.Grain/chunk, 1), func(lo, hi int64) {
 		for b := lo; b < hi; b++ {
@@ -174,21 +186,21 @@ func reduceRowsBody[To kernels.Float](c kernels.Call, i int, out []To, add func(
 			sums[b] = add(row+first, row+min(first+chunk, n))
 		}
 	})
-	if once != 0 {
+	if args.Once {
 		for b := range sums[:int64(len(sums))/splits] {
 			sums[b] = arith.Sum(sums[int64(b)*splits:][:splits])
 		}
 		sums = sums[:int64(len(sums))/splits]
 	}
 	for b, sum := range sums {
-		out[b] = To(sum / div)
+		out[b] = To(sum / args.Div)
 	}
 }
 
 func sumTileBody[In, To kernels.Float](c kernels.Call) {
-	in, out := kernels.Slice[In](c, 0), kernels.Slice[To](c, 1)
-	slabs, r, inner, div := c.Int(2), c.Int(3), c.Int(4), c.Float(7)
-	kernels.Parallel(slabs, kernels.Grain/max(r*inner, 1), func(lo, hi int64) {
+	args := kernels.Args[sumTileArgs](c)
+	in, out, r, inner, div := kernels.Slice[In](c, args.In), kernels.Slice[To](c, args.Out), args.R, args.Inner, args.Div
+	kernels.Parallel(args.Slabs, kernels.Grain/max(r*inner, 1), func(lo, hi int64) {
 		acc := make([]float64, inner)
 		for s := lo; s < hi; s++ {
 			slab := in[s*r*inner:][:r*inner]

@@ -5,6 +5,22 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
+type sumColsArgs struct {
+	In, Out, Parts  kernels.Ref
+	R, Inner, Chunk int64
+	Splits, Tiles   int64 `arg:"int32"`
+	Once            bool
+	Div             float64
+}
+
+type sumFewArgs struct {
+	In, Out kernels.Ref
+	R       int64 `arg:"int32"`
+	Inner   int64
+	Tiles   int64 `arg:"int32"`
+	Div     float64
+}
+
 // appendSumCols appends the launches that add up columns.
 func appendSumCols(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
 	w, kernel := 16/in.Size(), sumColsVec
@@ -15,79 +31,73 @@ func appendSumCols(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kern
 	if in == out && appendSumFew(p, dev, src, in, dst, outer, r, inner, div) {
 		return
 	}
-	// Threads side by side cover the columns, evenly, as many as leave all multiprocessors a
-	// block. The rest of the block goes down the rows, as long as each has enough of them.
+	// The threads along x cover the columns evenly, as many as leave a block for each SM. The threads along y split the rows, as long as
+	// each has enough rows.
 	units, side := inner/w, pol.block
 	for side > 32 && outer*kernels.CeilDiv(units, side) < 2*int64(dev.SMs) {
 		side /= 2
 	}
 	x := kernels.CeilDiv(units, kernels.CeilDiv(units, side))
-	y := max(min(pol.block/x, kernels.CeilDiv(r, pol.rows)), 1)
+	y := max(min(pol.block/x, kernels.CeilDiv(r, pol.minRows)), 1)
 	tiles := kernels.CeilDiv(units, x)
 	blocks := max(outer*tiles, 1)
 	splits := kernels.CeilDiv(r, 1<<30) // a thread counts rows in 31 bits
 	if blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, r/(y*pol.chunk)), splits, 1)
+		splits = max(min(int64(dev.SMs)*pol.blocksPerSM/blocks, r/(y*pol.chunkMin)), splits, 1)
 	}
 	chunk := kernels.CeilDiv(r, splits)
 	splits = max(kernels.CeilDiv(r, max(chunk, 1)), 1)
-	to, parts, typ, d, once := dst, dst, out, div, int32(0)
+	args, typ := sumColsArgs{src, dst, dst, r, inner, chunk, splits, tiles, false, div}, out
 	if splits > 1 {
-		parts = p.Workspace(outer * splits * inner * 8)
-		if turns := outer * kernels.CeilDiv(inner, pol.block) * kernels.CeilDiv(splits, 8); dev.Cooperative && turns <= pol.turns {
-			once = 1
-		} else {
-			to, typ, d = parts, kernels.Float64, 1
+		args.Parts = p.Workspace(outer * splits * inner * 8)
+		rounds := outer * kernels.CeilDiv(inner, pol.block) * kernels.CeilDiv(splits, 8)
+		if args.Once = dev.Cooperative && rounds <= pol.maxRounds; !args.Once {
+			args.Out, args.Div, typ = args.Parts, 1, kernels.Float64
 		}
 	}
-	l := p.Launch(kernel[in][typ], int(blocks*splits), int(x), src, to, parts, r, inner, chunk, int32(splits), int32(tiles), once, d)
+	l := p.Launch(kernel[in][typ], int(blocks*splits), int(x), args)
 	l.Block[1] = int(y)
-	l.Cooperative = once != 0
+	l.Cooperative = args.Once
 	if y > 1 {
 		l.Shared = int(x * y * w * 8)
 	}
-	if splits > 1 && once == 0 {
-		appendSum(p, dev, parts, kernels.Float64, dst, out, outer, splits, inner, div)
+	if splits > 1 && !args.Once {
+		appendSum(p, dev, args.Parts, kernels.Float64, dst, out, outer, splits, inner, div)
 	}
 }
 
-// appendSumFew appends the launch that adds up few rows of columns, and reports whether there are so few, and columns enough.
+// appendSumFew appends the launch that adds up columns of few rows, and returns true. It returns false for more rows or too few columns.
 func appendSumFew(p *kernels.Plan, dev kernels.Device, src kernels.Ref, dt kernels.Dtype, dst kernels.Ref, outer, r, inner int64, div float64) bool {
 	const columns = 4 // of a thread, in sum.cu
 	pol := columnPolicies.On(dev)
 	tiles := kernels.CeilDiv(inner, columns*pol.block)
-	if r > pol.few || outer*tiles < 2*int64(dev.SMs) {
+	if r > pol.fewMaxRows || outer*tiles < 2*int64(dev.SMs) {
 		return false
 	}
 	threads := arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(inner, tiles), columns), 32)
-	p.Launch(sumFew[dt], int(outer*tiles), int(threads), src, dst, int32(r), inner, int32(tiles), div)
+	p.Launch(sumFew[dt], int(outer*tiles), int(threads), sumFewArgs{src, dst, r, inner, tiles, div})
 	return true
 }
 
 func sumFewBody[T kernels.Float](c kernels.Call) {
-	in, out, r, inner, div := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(2), c.Int(3), c.Float(5)
-	sumColumns(in, out, int64(len(out))/inner, r, inner, r, 1, div)
+	args := kernels.Args[sumFewArgs](c)
+	out := kernels.Slice[T](c, args.Out)
+	sumColumns(kernels.Slice[T](c, args.In), out, int64(len(out))/args.Inner, args.R, args.Inner, args.R, 1, args.Div)
 }
 
 func sumColsBody[In, To kernels.Float](c kernels.Call) {
-	in, out := kernels.Slice[In](c, 0), kernels.Slice[To](c, 1)
-	r, inner, chunk, splits, tiles, once, div := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7), c.Int(8), c.Float(9)
-	if once != 0 { // the chunks one after the other
-		chunk, splits = r, 1
+	args := kernels.Args[sumColsArgs](c)
+	parts, chunk, splits := int64(c.Grid[0])/args.Tiles, args.Chunk, args.Splits
+	if args.Once { // all chunks of a column, in order
+		parts, chunk, splits = parts/splits, args.R, 1
 	}
-	parts := int64(c.Grid[0]) / tiles
-	if once != 0 {
-		parts /= c.Int(6)
-	}
-	sumColumns(in, out, parts, r, inner, chunk, splits, div)
+	sumColumns(kernels.Slice[In](c, args.In), kernels.Slice[To](c, args.Out), parts, args.R, args.Inner, chunk, splits, args.Div)
 }
 
-// sumColumns adds up the columns of chunks of rows; splits of them make r rows.
+// sumColumns adds up the columns of chunks of rows; splits chunks make r rows.
 func sumColumns[In, To kernels.Float](in []In, out []To, parts, r, inner, chunk, splits int64, div float64) {
-	// One goroutine takes a part of the columns through all rows of a chunk, a
-	// tile of columns at a time so that the accumulators stay in the first-level
-	// cache, and eight rows at a time, so that they are read and written once for
-	// eight elements. A column's order depends on its rows alone.
+	// A goroutine adds up a tile of columns of all rows of a chunk, so that the accumulators stay in the L1 cache. It loads and stores them
+	// once for eight rows. The order of a column's sum depends only on the rows.
 	const tile = 1024
 	pieces := kernels.CeilDiv(inner, tile)
 	kernels.Parallel(parts*pieces, max(kernels.Grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {

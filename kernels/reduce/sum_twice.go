@@ -9,20 +9,35 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-var sumTwice = [...]*kernels.Kernel{
-	kernels.Float32: own.Kernel("sum", "sum_twice_f32", sumTwiceBody[float32](false)),
-	kernels.Float64: own.Kernel("sum", "sum_twice_f64", sumTwiceBody[float64](false)),
+var sumTwice = own.Pair("sum", "sum_twice", sumTwiceBody[float32], sumTwiceBody[float64])
+
+var sumTileTwice = own.Pair("sum", "sum_tile_twice", sumTileTwiceBody[float32], sumTileTwiceBody[float64])
+
+type sumTwiceArgs struct {
+	In, Out kernels.Ref
+	Outputs int64 `arg:"int32"`
+	twiceSizes
+	Side int64 `arg:"int32"`
+	Div  float64
 }
 
-var sumTileTwice = [...]*kernels.Kernel{
-	kernels.Float32: own.Kernel("sum", "sum_tile_twice_f32", sumTwiceBody[float32](true)),
-	kernels.Float64: own.Kernel("sum", "sum_tile_twice_f64", sumTwiceBody[float64](true)),
+type sumTileTwiceArgs struct {
+	In, Out kernels.Ref
+	Slabs   int64
+	twiceSizes
+	Per, Lanes int64 `arg:"int32"`
+	Div        float64
 }
 
-// appendSumTwice appends the launch that sums over two groups at once, unless a pass for each is faster.
+// twiceSizes are the axes of a slab, which is summed over R and Q.
+type twiceSizes struct {
+	R, Middle, Q, Inner int64 `arg:"int32"`
+}
+
+// appendSumTwice appends the launch that sums over two groups at once, and returns true. It returns false if two passes are faster.
 func appendSumTwice(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, groups []axisgroup.Group, terms int64, div float64) bool {
 	first := slices.IndexFunc(groups, func(g axisgroup.Group) bool { return g.Chosen })
-	second := first + 2 // groups side by side are treated differently
+	second := first + 2 // neighbouring groups are not both chosen
 	slabs, r, _ := axisgroup.Around(groups, first)
 	_, q, inner := axisgroup.Around(groups, second)
 	middle := groups[first+1].N
@@ -30,76 +45,76 @@ func appendSumTwice(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, group
 	if dev.Major == 0 || terms >= 1<<16 || outputs > math.MaxInt32 || terms*middle*inner > math.MaxInt32 {
 		return false
 	}
-	sizes := []any{int32(r), int32(middle), int32(q), int32(inner)}
+	in, out, sizes := kernels.In(0), kernels.At(kernels.Out, 0), twiceSizes{r, middle, q, inner}
 	if per, lanes := tilePolicies.On(dev).twice(dev, dt, slabs, r, middle, q, inner); per > 0 {
-		args := append([]any{kernels.In(0), kernels.At(kernels.Out, 0), slabs}, append(sizes, int32(per), int32(lanes), div)...)
-		p.Launch(sumTileTwice[dt], int(kernels.CeilDiv(slabs, per)), tilePolicies.On(dev).block, args...).Shared = int(per*terms*middle*inner*dt.Size() + 16)
+		args := sumTileTwiceArgs{in, out, slabs, sizes, per, lanes, div}
+		p.Launch(sumTileTwice[dt], int(kernels.CeilDiv(slabs, per)), tilePolicies.On(dev).block, args).Shared = int(per*terms*middle*inner*dt.Size() + 16)
 		return true
 	}
 	block, side, ok := twicePolicies.On(dev).blocks(dev, dt, outputs, r, q, inner)
 	if ok {
-		args := append([]any{kernels.In(0), kernels.At(kernels.Out, 0), int32(outputs)}, append(sizes, int32(side), div)...)
-		p.Launch(sumTwice[dt], int(kernels.CeilDiv(outputs, side)), int(block), args...).Shared = int(block * 8)
+		p.Launch(sumTwice[dt], int(kernels.CeilDiv(outputs, side)), int(block), sumTwiceArgs{in, out, outputs, sizes, side, div}).Shared = int(block * 8)
 	}
 	return ok
 }
 
-// blocks returns the threads of a block of sum_twice and how many outputs it has side by side, and reports whether that is faster than a pass for
-// each group of axes.
+// blocks returns the threads and the outputs of a block of sum_twice, and reports whether it is faster than a pass for each group of axes.
 func (pol twicePolicy) blocks(dev kernels.Device, dt kernels.Dtype, outputs, r, q, inner int64) (block, side int64, ok bool) {
 	block, terms := pol.block, r*q
-	if max(r, q)*dt.Size() <= pol.short && outputs >= 4*block*int64(dev.SMs) {
+	if max(r, q)*dt.Size() <= pol.shortMaxBytes && outputs >= 4*block*int64(dev.SMs) {
 		return block, block, true
 	}
 	side = min(arith.Pow2(inner), 32)
 	for side < 32 && block/side > arith.Pow2(terms) {
 		side *= 2
 	}
-	for block < pol.most && terms*side > pol.few*block {
+	for block < pol.maxBlock && terms*side > pol.smallMaxTerms*block {
 		block *= 2
 	}
-	return block, side, terms*side <= pol.terms*block && outputs*terms <= pol.elements
+	return block, side, terms*side <= pol.maxTerms*block && outputs*terms <= pol.maxElements
 }
 
 // twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
-// wants at least one slab for each multiprocessor.
+// returns 0 for fewer slabs than SMs.
 func (pol tilePolicy) twice(dev kernels.Device, in kernels.Dtype, slabs, r, middle, q, inner int64) (per, lanes int64) {
 	outputs, terms := middle*inner, r*q
 	slab := outputs * terms * in.Size()
-	if slab > pol.bytes || slabs < int64(dev.SMs) {
+	if slab > pol.maxBytes || slabs < int64(dev.SMs) {
 		return 0, 0
 	}
-	per = max(min(pol.bytes/slab, kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
-	lanes = arith.Pow2(kernels.CeilDiv(pol.busy, per*outputs))
+	per = max(min(pol.maxBytes/slab, kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
+	lanes = arith.Pow2(kernels.CeilDiv(pol.minBusy, per*outputs))
 	if inner == 1 {
 		lanes = max(lanes, banks(q)/4)
 	}
-	if lanes = min(lanes, arith.Pow2(terms), 32); kernels.CeilDiv(terms, lanes) > pol.most {
+	if lanes = min(lanes, arith.Pow2(terms), 32); kernels.CeilDiv(terms, lanes) > pol.maxTerms {
 		return 0, 0
 	}
 	return per, lanes
 }
 
-// sumTwiceBody takes the slabs if they are in tiles, or the outputs.
-func sumTwiceBody[T kernels.Float](tiles bool) func(kernels.Call) {
-	return func(c kernels.Call) {
-		in, out, outputs := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(2)
-		r, middle, q, inner, last := c.Int(3), c.Int(4), c.Int(5), c.Int(6), 8
-		if tiles {
-			outputs, last = outputs*middle*inner, 9
-		}
-		div := c.Float(last)
-		kernels.Parallel(outputs, max(kernels.Grain/(r*q), 1), func(lo, hi int64) {
-			for o := lo; o < hi; o++ {
-				row, sum := o/inner, 0.0
-				for j := range r {
-					x := in[((row/middle*r+j)*middle+row%middle)*q*inner+o%inner:]
-					for k := range q {
-						sum += float64(x[k*inner])
-					}
+func sumTwiceBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[sumTwiceArgs](c)
+	sumSlabs(kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.Outputs, args.twiceSizes, args.Div)
+}
+
+func sumTileTwiceBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[sumTileTwiceArgs](c)
+	sumSlabs(kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.Slabs*args.Middle*args.Inner, args.twiceSizes, args.Div)
+}
+
+// sumSlabs sums slabs over R and Q.
+func sumSlabs[T kernels.Float](in, out []T, outputs int64, s twiceSizes, div float64) {
+	kernels.Parallel(outputs, max(kernels.Grain/(s.R*s.Q), 1), func(lo, hi int64) {
+		for o := lo; o < hi; o++ {
+			row, sum := o/s.Inner, 0.0
+			for j := range s.R {
+				x := in[((row/s.Middle*s.R+j)*s.Middle+row%s.Middle)*s.Q*s.Inner+o%s.Inner:]
+				for k := range s.Q {
+					sum += float64(x[k*s.Inner])
 				}
-				out[o] = T(sum / div)
 			}
-		})
-	}
+			out[o] = T(sum / div)
+		}
+	})
 }

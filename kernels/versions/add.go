@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
-var addSimple = pair("add", "simple", basic.AddBody[float32], basic.AddBody[float64])
+var addSimple = library.Pair("add", "add_simple", basic.AddBody[float32], basic.AddBody[float64])
 
 // Add plans [basic.Add] by version 1, one thread per element in blocks of 512, or 2,
 // the op's own. It is an error if the device cannot run that many blocks in one launch.
@@ -24,7 +24,7 @@ func Add(dev kernels.Device, dt kernels.Dtype, v int, n int64) (*kernels.Plan, e
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("versions: %s by version %d: %w", p.Op, v, err)
 	}
-	p.Launches = nil
-	p.Launch(addSimple[dt], int(blocks), block, in0, in1, out, n)
+	l := &p.Launches[0]
+	l.Kernel, l.Grid[0], l.Block[0] = addSimple[dt], int(blocks), block
 	return p, nil
 }

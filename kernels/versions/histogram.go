@@ -57,6 +57,6 @@ func HistogramGrid(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins ba
 		v, shared = 1, 0
 	}
 	p.Launches = p.Launches[:1] // which clears the counters
-	p.Launch(histogramKernels[v][dt], blocks, threads, bins.Args(n)...).Shared = shared
+	p.Launch(histogramKernels[v][dt], blocks, threads, bins.Args(n)).Shared = shared
 	return p, nil
 }

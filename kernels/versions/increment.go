@@ -15,8 +15,10 @@ func IncrementVariants() []string {
 	return []string{"racy", "racy_shared", "atomic", "mutex", "ticket"}
 }
 
+type incrementArgs struct{ Cell, Locks kernels.Ref }
+
 var (
-	incrementZero    = library.Kernel("increment", "increment_zero_i32", func(c kernels.Call) { clear(kernels.Slice[int32](c, 0)); clear(kernels.Slice[int32](c, 1)) })
+	incrementZero    = library.Kernel("increment", "increment_zero_i32", incrementZeroBody)
 	incrementKernels = map[string]*kernels.Kernel{
 		"racy":        library.Kernel("increment", "increment_racy_i32", incrementRacyBody),
 		"racy_shared": library.Kernel("increment", "increment_racy_shared_i32", incrementRacySharedBody),
@@ -40,9 +42,21 @@ func Increment(variant string, blocks, threads int) (*kernels.Plan, error) {
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("increment_%s(%d x %d)", variant, blocks, threads), Out: 4, Flops: int64(blocks) * int64(threads)}
 	locks := p.Workspace(12)
-	p.Launch(incrementZero, 1, 1, out, locks)
-	p.Launch(incrementKernels[variant], blocks, threads, out, locks)
+	p.Launch(incrementZero, 1, 1, incrementArgs{out, locks})
+	p.Launch(incrementKernels[variant], blocks, threads, incrementArgs{out, locks})
 	return p, nil
+}
+
+// cellAndLocks returns the operands of the kernels.
+func cellAndLocks(c kernels.Call) (cell *int32, locks []int32) {
+	args := kernels.Args[incrementArgs](c)
+	return &kernels.Slice[int32](c, args.Cell)[0], kernels.Slice[int32](c, args.Locks)
+}
+
+func incrementZeroBody(c kernels.Call) {
+	cell, locks := cellAndLocks(c)
+	*cell = 0
+	clear(locks)
 }
 
 // eachBlock runs the blocks of a grid at once.
@@ -57,7 +71,7 @@ func eachBlock(c kernels.Call, block func()) {
 // incrementRacyBody makes the threads of a warp read and write together, as they do on a GPU, and
 // lets other blocks run between.
 func incrementRacyBody(c kernels.Call) {
-	cell := &kernels.Slice[int32](c, 0)[0]
+	cell, _ := cellAndLocks(c)
 	eachBlock(c, func() {
 		for range kernels.CeilDiv(int64(c.Block[0]), 32) {
 			before := atomic.LoadInt32(cell)
@@ -68,12 +82,12 @@ func incrementRacyBody(c kernels.Call) {
 }
 
 func incrementRacySharedBody(c kernels.Call) {
-	cell := &kernels.Slice[int32](c, 0)[0]
+	cell, _ := cellAndLocks(c)
 	eachBlock(c, func() { atomic.AddInt32(cell, int32(kernels.CeilDiv(int64(c.Block[0]), 32))) })
 }
 
 func incrementAtomicBody(c kernels.Call) {
-	cell := &kernels.Slice[int32](c, 0)[0]
+	cell, _ := cellAndLocks(c)
 	eachBlock(c, func() {
 		for range c.Block[0] {
 			atomic.AddInt32(cell, 1)
@@ -82,20 +96,21 @@ func incrementAtomicBody(c kernels.Call) {
 }
 
 func incrementMutexBody(c kernels.Call) {
-	cell, taken := &kernels.Slice[int32](c, 0)[0], &kernels.Slice[int32](c, 1)[0]
+	cell, locks := cellAndLocks(c)
 	eachBlock(c, func() {
 		for range c.Block[0] {
-			for !atomic.CompareAndSwapInt32(taken, 0, 1) {
+			for !atomic.CompareAndSwapInt32(&locks[0], 0, 1) {
 				runtime.Gosched()
 			}
 			*cell++
-			atomic.StoreInt32(taken, 0)
+			atomic.StoreInt32(&locks[0], 0)
 		}
 	})
 }
 
 func incrementTicketBody(c kernels.Call) {
-	cell, next, serving := &kernels.Slice[int32](c, 0)[0], &kernels.Slice[int32](c, 1)[1], &kernels.Slice[int32](c, 1)[2]
+	cell, locks := cellAndLocks(c)
+	next, serving := &locks[1], &locks[2]
 	eachBlock(c, func() {
 		for range c.Block[0] {
 			ticket := atomic.AddInt32(next, 1) - 1

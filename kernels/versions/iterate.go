@@ -18,9 +18,9 @@ const (
 	BarrierFastest  Barrier = iota // the op's own, chosen by size and device
 	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
 	BarrierGraph                   // the same launches as one CUDA graph
-	BarrierWrap                    // two counters in global memory by turns, each back to 0 when all blocks are there, waited for by volatile reads
-	BarrierVolatile                // one counter that only grows, waited for likewise
-	BarrierAcquire                 // the same by PTX: red.release and ld.acquire
+	BarrierWrap                    // two alternating counters in global memory, each reset to 0 when all blocks have arrived; volatile reads poll
+	BarrierVolatile                // one counter that only grows; volatile reads poll
+	BarrierAcquire                 // one counter that only grows; red.release and ld.acquire of PTX
 	BarrierGrid                    // a cooperative launch and grid.sync's algorithm: a counter whose top bit flips
 	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024, else as BarrierFastest
 	BarrierCluster                 // one cluster of blocks and its barrier; n up to 256 from compute capability 9 on, else as BarrierFastest
@@ -28,7 +28,7 @@ const (
 	BarrierBlock                   // WRONG: a barrier of each block's own threads
 )
 
-// String returns the name, which is in those of the kernels' entry points.
+// String returns the name, a part of the names of entry points.
 func (b Barrier) String() string {
 	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }
@@ -41,6 +41,28 @@ type IterateBy struct {
 	// at once are an error of the launch, where they wait for one another.
 	// BarrierFastest, BarrierHeld and BarrierCluster choose their own.
 	Blocks, Threads int
+}
+
+type iterateBeginArgs struct {
+	X        kernels.Ref
+	State    [2]kernels.Ref // X and P
+	Counters kernels.Ref
+	N        int64
+}
+
+type iterateHalfArgs struct {
+	W, In, Out, Y kernels.Ref
+	Last          bool
+	N             int64
+	Transposed    bool
+}
+
+type iterateWholeArgs struct {
+	W, State    [2]kernels.Ref
+	Counters, Y kernels.Ref
+	N           int64
+	Steps       int64 `arg:"int32"`
+	Transposed  bool
 }
 
 type iterateKernels struct {
@@ -82,45 +104,37 @@ func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transpose
 	k := &iterateKernel[dt]
 	w := [2]kernels.Ref{in0, in1}
 	state := [2]kernels.Ref{p.Workspace(n * 8), p.Workspace(n * 8)}
-	counters, trans := p.Workspace(8), flag(transposed)
-	p.Launch(k.begin, int(kernels.CeilDiv(n, 256)), 256, kernels.Ref{Operand: 2}, state[0], state[1], counters, n)
+	counters := p.Workspace(8)
+	p.Launch(k.begin, int(kernels.CeilDiv(n, 256)), 256, iterateBeginArgs{kernels.In(2), state, counters, n})
 	if by.Barrier > BarrierGraph {
-		l := p.Launch(k.whole[by.Barrier], by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
+		l := p.Launch(k.whole[by.Barrier], by.Blocks, by.Threads, iterateWholeArgs{w, state, counters, out, n, int64(steps), transposed})
 		l.CoResident = by.Barrier <= BarrierGrid
 		l.Cooperative = by.Barrier == BarrierGrid
 		return p
 	}
 	for i := range 2 * steps {
-		p.Launch(k.half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, flag(i == 2*steps-1), n, trans)
+		p.Launch(k.half, by.Blocks, by.Threads, iterateHalfArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, transposed})
 	}
 	return p
 }
 
-// flag returns b as an argument of a kernel.
-func flag(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func iterateBegin[T kernels.Float](c kernels.Call) {
-	n := c.Int(4)
-	x, p := kernels.Slice[float64](c, 1)[:n], kernels.Slice[float64](c, 2)[:n]
-	for j, v := range kernels.Slice[T](c, 0)[:n] {
+	args := kernels.Args[iterateBeginArgs](c)
+	x := kernels.Slice[float64](c, args.State[0])
+	for j, v := range kernels.Slice[T](c, args.X)[:args.N] {
 		x[j] = float64(v)
 	}
-	clear(p)
+	clear(kernels.Slice[float64](c, args.State[1])[:args.N])
 }
 
 func iterateHalf[T kernels.Float](c kernels.Call) {
-	w, n, transposed := kernels.Slice[T](c, 0), c.Int(5), c.Int(6) != 0
-	in, out := kernels.Slice[float64](c, 1)[:n], kernels.Slice[float64](c, 2)[:n]
+	args := kernels.Args[iterateHalfArgs](c)
+	w, in, out := kernels.Slice[T](c, args.W), kernels.Slice[float64](c, args.In)[:args.N], kernels.Slice[float64](c, args.Out)[:args.N]
 	for j := range out {
-		out[j] = rowOf(w, in, j, transposed)
+		out[j] = rowOf(w, in, j, args.Transposed)
 	}
-	if c.Int(4) != 0 {
-		roundTo(kernels.Slice[T](c, 3), out)
+	if args.Last {
+		roundTo(kernels.Slice[T](c, args.Y), out)
 	}
 }
 
@@ -129,21 +143,21 @@ func iterateHalf[T kernels.Float](c kernels.Call) {
 // whose grid is one group is right.
 func iterateWhole[T kernels.Float](group func(*kernels.Launch) int) func(kernels.Call) {
 	return func(c kernels.Call) {
-		w := [2][]T{kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)}
-		n, steps, transposed := int(c.Int(6)), c.Int(7), c.Int(8) != 0
-		state := [2][]float64{kernels.Slice[float64](c, 2)[:n], kernels.Slice[float64](c, 3)[:n]}
+		args := kernels.Args[iterateWholeArgs](c)
+		w, n := [2][]T{kernels.Slice[T](c, args.W[0]), kernels.Slice[T](c, args.W[1])}, int(args.N)
+		state := [2][]float64{kernels.Slice[float64](c, args.State[0])[:n], kernels.Slice[float64](c, args.State[1])[:n]}
 		size, threads := group(c.Launch), c.Grid[0]*c.Block[0]
 		for first := 0; first < min(n, threads); first += size {
-			for i := range 2 * steps {
+			for i := range 2 * args.Steps {
 				in, out := state[i%2], state[1-i%2]
 				for rows := first; rows < n; rows += threads {
 					for j := rows; j < min(rows+size, n); j++ {
-						out[j] = rowOf(w[i%2], in, j, transposed)
+						out[j] = rowOf(w[i%2], in, j, args.Transposed)
 					}
 				}
 			}
 		}
-		roundTo(kernels.Slice[T](c, 5), state[0])
+		roundTo(kernels.Slice[T](c, args.Y), state[0])
 	}
 }
 
@@ -162,7 +176,7 @@ func rowOf[T kernels.Float](w []T, in []float64, j int, transposed bool) (sum fl
 	return sum
 }
 
-// roundTo returns numbers of double precision in the operands' type.
+// roundTo rounds float64 to the operands' type.
 func roundTo[T kernels.Float](out []T, in []float64) {
 	for j, v := range in {
 		out[j] = T(v)

@@ -9,64 +9,71 @@ import (
 // part of the terms, and an ending, which makes one result of the blocks' sums.
 type version struct {
 	kernel [2]*kernels.Kernel
-	grid   [3]int // at most; fewer blocks where there is less to do
+	grid   [3]int // max; fewer blocks if there is less to do
 	block  [3]int
 	end    ending
 }
 
-// An ending is where the blocks leave their sums.
+// An ending is where the blocks write their sums.
 type ending int
 
 const (
 	inResult   ending = iota // one thread writes the result
-	inCell                   // all add into one cell, which is then rounded into the result
-	inPartials               // side by side, for a second step that adds them in order
+	inCell                   // all blocks add to one cell, which is then rounded into the result
+	inPartials               // consecutively, for a second step that adds them in order
 )
 
 func line(n int) [3]int { return [3]int{n, 1, 1} }
 
-// first is the launch of a version's first step, without its operands.
-func (v version) first(dt kernels.Dtype, extents []int64) kernels.Launch {
-	l := kernels.Launch{Kernel: v.kernel[dt], Grid: v.grid, Block: v.block}
-	for i, n := range extents {
-		axis := len(extents) - 1 - i // the last extent lies along x
-		l.Grid[axis] = int(min(int64(l.Grid[axis]), max(kernels.CeilDiv(n, int64(l.Block[axis])), 1)))
-		l.Args = append(l.Args, n)
-	}
-	return l
+// step is the first step of a version. args returns its arguments for sums at to.
+type step struct {
+	kernels.Launch
+	args func(to kernels.Ref) any
 }
 
-// appendStep appends a first step that reads in and leaves its sums in to.
-func appendStep(p *kernels.Plan, l kernels.Launch, in []kernels.Ref, to kernels.Ref) {
-	var args []any
-	for _, r := range in {
-		args = append(args, r)
+// first returns the first step over terms of extents, the last of which is along x.
+func (v version) first(dt kernels.Dtype, args func(to kernels.Ref) any, extents ...int64) step {
+	l := kernels.Launch{Kernel: v.kernel[dt], Grid: v.grid, Block: v.block}
+	for i, n := range extents {
+		axis := len(extents) - 1 - i
+		l.Grid[axis] = int(min(int64(l.Grid[axis]), max(kernels.CeilDiv(n, int64(l.Block[axis])), 1)))
 	}
-	l.Args = append(append(args, to), l.Args...)
-	p.Launches = append(p.Launches, l)
+	return step{l, args}
+}
+
+// appendTo appends the step with sums at to.
+func (s step) appendTo(p *kernels.Plan, to kernels.Ref) {
+	l := p.Launch(s.Kernel, 0, 0, s.args(to))
+	l.Grid, l.Block = s.Grid, s.Block
 }
 
 // appendAll appends a first step and the launches that make one result of its sums.
-func appendAll(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, v version, l kernels.Launch, in []kernels.Ref) {
+func appendAll(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, v version, s step) {
 	switch v.end {
 	case inResult:
-		appendStep(p, l, in, out)
+		s.appendTo(p, out)
 	case inCell:
 		cell := p.Workspace(16)
-		p.Launch(sumClear, 1, 1, cell)
-		appendStep(p, l, in, cell)
-		p.Launch(sumRound[dt], 1, 1, cell, out)
+		p.Launch(sumClear, 1, 1, sumClearArgs{cell})
+		s.appendTo(p, cell)
+		p.Launch(sumRound[dt], 1, 1, sumRoundArgs{cell, out})
 	case inPartials:
-		parts := int64(l.Blocks())
+		parts := int64(s.Blocks())
 		part := p.Workspace(8 * parts)
-		appendStep(p, l, in, part)
+		s.appendTo(p, part)
 		reduce.AppendSum(p, dev, part, kernels.Float64, parts, out, dt)
 	}
 }
 
+// terms are what a Go body sums: N terms into Out. add adds the terms from first on to acc, element by element.
+type terms struct {
+	out kernels.Ref
+	n   int64
+	add func(acc []float64, first int64)
+}
+
 // threadSums adds to acc the sums of the threads of block b of a grid, one for each element: thread
-// g of all G takes the terms g, g + G, ... of n. add adds the term first and those after it to its
-// first argument.
+// g of all G adds up the terms g, g + G, ... of n. add adds consecutive terms from first on to acc.
 func threadSums(acc []float64, n, b, blocks int64, add func(acc []float64, first int64)) {
 	threads := int64(len(acc))
 	for first := b * threads; first < n; first += blocks * threads {
@@ -110,24 +117,27 @@ func shuffleSum(s []float64) float64 {
 	return treeSum(warps[:])
 }
 
-// partsBody is the body of a kernel that leaves one sum for each block in out.
-func partsBody(c kernels.Call, out []float64, n int64, combine func([]float64) float64, add func(acc []float64, first int64)) {
+// partsBody is the body of a kernel that writes one sum for each block.
+func partsBody(c kernels.Call, t terms, combine func([]float64) float64) {
+	blockSums(c, kernels.Slice[float64](c, t.out), t, combine)
+}
+
+func blockSums(c kernels.Call, out []float64, t terms, combine func([]float64) float64) {
 	blocks := int64(c.Blocks())
-	kernels.Parallel(blocks, max(kernels.Grain/max(n/blocks, 1), 1), func(lo, hi int64) {
+	kernels.Parallel(blocks, max(kernels.Grain/max(t.n/blocks, 1), 1), func(lo, hi int64) {
 		s := make([]float64, c.Block[0])
 		for b := lo; b < hi; b++ {
 			clear(s)
-			threadSums(s, n, b, blocks, add)
+			threadSums(s, t.n, b, blocks, t.add)
 			out[b] = combine(s)
 		}
 	})
 }
 
-// cellBody is the body of a kernel whose blocks add into a cell, here one after
-// the other.
-func cellBody(c kernels.Call, cell []float64, n int64, combine func([]float64) float64, add func(acc []float64, first int64)) {
-	parts := make([]float64, c.Blocks())
-	partsBody(c, parts, n, combine, add)
+// cellBody is the body of a kernel whose blocks add to a cell, here in order.
+func cellBody(c kernels.Call, t terms, combine func([]float64) float64) {
+	parts, cell := make([]float64, c.Blocks()), kernels.Slice[float64](c, t.out)
+	blockSums(c, parts, t, combine)
 	for _, sum := range parts {
 		cell[0] += sum
 	}

@@ -8,15 +8,11 @@ import (
 )
 
 var (
-	rippleShared = [...]*kernels.Kernel{
-		kernels.Float32: library.Kernel("ripple", "ripple_shared_f32", rippleSharedBody[float32]),
-		kernels.Float64: library.Kernel("ripple", "ripple_shared_f64", rippleSharedBody[float64]),
-	}
-	rippleRacy = [...]*kernels.Kernel{
-		kernels.Float32: library.Kernel("ripple", "ripple_racy_f32", rippleRacyBody[float32]),
-		kernels.Float64: library.Kernel("ripple", "ripple_racy_f64", rippleRacyBody[float64]),
-	}
+	rippleShared = library.Pair("ripple", "ripple_shared", rippleSharedBody[float32], rippleSharedBody[float64])
+	rippleRacy   = library.Pair("ripple", "ripple_racy", rippleRacyBody[float32], rippleRacyBody[float64])
 )
+
+type rippleArgs struct{ Out kernels.Ref }
 
 // RippleTile is the side of a tile of [Ripple] in elements.
 const RippleTile = 16
@@ -48,12 +44,11 @@ func ripplePlan(name string, k *kernels.Kernel, dt kernels.Dtype, columns, rows 
 func rippleSharedBody[T kernels.Float](c kernels.Call) { ripple[T](c, RippleTile*RippleTile) }
 func rippleRacyBody[T kernels.Float](c kernels.Call)   { ripple[T](c, 32) }
 
-// ripple runs the threads of a block in groups: those of a group all write
-// before they read, those of the next group come after. With the barrier the
-// group is the block, without it a warp.
+// ripple runs the threads of a block in consecutive groups. All threads of a group write
+// before they read. With the barrier the group is the block, without it a warp.
 func ripple[T kernels.Float](c kernels.Call, group int) {
 	const side = RippleTile
-	out := kernels.Slice[T](c, 0)
+	out := kernels.Slice[T](c, kernels.Args[rippleArgs](c).Out)
 	width := c.Grid[0] * side
 	sin := func(i int) float64 { return math.Sin(2 * math.Pi * float64((i-64)%256) / 256) }
 	kernels.Parallel(int64(c.Grid[1]), kernels.Grain/int64(width*side)+1, func(lo, hi int64) {

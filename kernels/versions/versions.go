@@ -45,15 +45,6 @@ func (f folder) ReadFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// pair returns the kernels stem_variant_f32 and _f64 of stem.cu.
-func pair(stem, variant string, f32, f64 func(kernels.Call)) [2]*kernels.Kernel {
-	name := stem + "_" + variant + "_"
-	return [2]*kernels.Kernel{
-		kernels.Float32: library.Kernel(stem, name+"f32", f32),
-		kernels.Float64: library.Kernel(stem, name+"f64", f64),
-	}
-}
-
 // check returns an error unless v is 1 to most.
 func check(op string, v, most int) error {
 	if v < 1 || v > most {

@@ -114,7 +114,7 @@ func TestOffByOneTree(t *testing.T) {
 	dot := func(tree func([]float64) float64, a, b []float64) (sum float64) {
 		p := DotPartials(kernels.Float64, n)
 		p.Launches[0].Kernel = &kernels.Kernel{Entry: "dot_off_by_one", Body: func(c kernels.Call) {
-			partsBody(c, kernels.Slice[float64](c, 2), c.Int(3), tree, dotTerms[float64](c))
+			partsBody(c, dotTerms[float64](c), tree)
 		}}
 		part := make([]float64, p.Out/8)
 		onHost(t, p, part, a, b)
@@ -159,8 +159,8 @@ func TestOffByOneTree(t *testing.T) {
 // swappedStrides is the body of version 9 with the slip of a well-known listing:
 // rows step by the x size of the grid and columns by its y size.
 func swappedStrides(c kernels.Call) {
-	in, out := kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1)
-	rows, cols := int(c.Int(2)), int(c.Int(3))
+	args := kernels.Args[sum2dArgs](c)
+	in, out, rows, cols := kernels.Slice[float64](c, args.In), kernels.Slice[float64](c, args.Out), int(args.Rows), int(args.Cols)
 	for b := range out {
 		s := make([]float64, c.Block[0]*c.Block[1])
 		for tid := range s {

@@ -16,15 +16,26 @@ const TiledMatMuls = len(matmuls)
 // warpgroupSide is the number that the side of their matrices is a multiple of.
 const warpgroupSide = 256
 
-// A warpgroupMatMul is one of them.
+type warpgroupArgs struct {
+	A, B any // kernels.TensorMap, or kernels.Ref without TMA
+	C    kernels.Ref
+	N    int64 `arg:"int32"`
+}
+
+type splitSixArgs struct {
+	Operands [2]struct{ X, Planes kernels.Ref } // A and B
+	N        int64
+}
+
+// A warpgroupMatMul is a version after the tiled ones.
 type warpgroupMatMul struct {
 	kernel     *kernels.Kernel
 	cols       int64 // of a block's tile, which has 128 rows
 	threads    int
 	stages     int64 // of copies by TMA; 0 without it
 	persistent bool  // as many blocks as multiprocessors
-	cluster    int64 // blocks that share a piece of B, or 1
-	six        bool  // three planes of float32 operands, 32 terms deep, in place of BF16 and 64
+	cluster    int64 // blocks that share a K slice of B, or 1
+	six        bool  // K slices of 32 of three planes of float32 operands, instead of 64 of BF16
 }
 
 var warpgroupMatMuls = [...]warpgroupMatMul{
@@ -139,14 +150,14 @@ func (w warpgroupMatMul) plan(dev kernels.Device, op string, n int64) *kernels.P
 	if w.six {
 		p.Inputs = []int64{2 * size, 2 * size}
 		a, b = p.Workspace(3*size), p.Workspace(3*size)
-		p.Launch(splitSix, int(kernels.CeilDiv(n*n, 4*256)), 256, in0, a, in1, b, n*n).Grid[1] = 2
+		p.Launch(splitSix, int(kernels.CeilDiv(n*n, 4*256)), 256, splitSixArgs{[2]struct{ X, Planes kernels.Ref }{{in0, a}, {in1, b}}, n * n}).Grid[1] = 2
 	}
 	grid := [3]int{int(n / w.cols), int(n / 128), 1}
 	if w.persistent {
 		blocks := min(n/w.cols*(n/128), int64(dev.SMs))
 		grid = [3]int{int(max(blocks/w.cluster, 1) * w.cluster), 1, 1}
 	}
-	l := p.Launch(w.kernel, 0, w.threads, w.operand(a, n, false), w.operand(b, n, true), out, int32(n))
+	l := p.Launch(w.kernel, 0, w.threads, warpgroupArgs{w.operand(a, n, false), w.operand(b, n, true), out, n})
 	if l.Grid = grid; w.stages > 0 {
 		l.Shared = 2048 + int(w.stages*(128+w.cols)*w.depth()*2*w.planes()) // barriers, and stages at a multiple of 1024
 	}
@@ -162,7 +173,7 @@ func (w warpgroupMatMul) planes() int64 {
 
 func (w warpgroupMatMul) depth() int64 { return 64 / max(w.planes()-1, 1) }
 
-// operand returns A or B as the kernel takes it: where it is, or which boxes TMA copies from there. Those of A have 128 rows along the terms, those of
+// operand returns the argument for A or B: its address, or the tensor map for TMA. Boxes of A have 128 rows along K, boxes of
 // B rows of 64 columns.
 func (w warpgroupMatMul) operand(at kernels.Ref, n int64, b bool) any {
 	if w.stages == 0 {
@@ -181,35 +192,36 @@ func (w warpgroupMatMul) operand(at kernels.Ref, n int64, b bool) any {
 	return t
 }
 
-// fromBF16 puts planes of n numbers together: their sums.
-func fromBF16(planes []uint16, n int64) []float32 {
-	x := make([]float32, n)
+// matrix returns an operand of n numbers in float32: the sums of its planes.
+func matrix(c kernels.Call, operand any, n int64) []float32 {
+	at, planes := kernels.Ref{}, int64(1)
+	switch o := operand.(type) {
+	case kernels.Ref:
+		at = o
+	case kernels.TensorMap:
+		at, planes = o.Ref, o.Extents[2]
+	}
+	x, bits := make([]float32, n), kernels.Slice[uint16](c, at)[:n*planes]
 	for i := range x {
-		for at := int64(i); at < int64(len(planes)); at += n {
-			x[i] += math.Float32frombits(uint32(planes[at]) << 16)
+		for at := int64(i); at < n*planes; at += n {
+			x[i] += math.Float32frombits(uint32(bits[at]) << 16)
 		}
 	}
 	return x
 }
 
-// warpgroupBody is the product of matrices in BF16, or of three planes of float32 each, in float32.
+// warpgroupBody multiplies matrices in BF16, or of three planes for each float32, in float32.
 func warpgroupBody(c kernels.Call) {
-	n, planes := c.Int(3), int64(1)
-	if t, ok := c.Args[0].(kernels.TensorMap); ok {
-		planes = t.Extents[2]
-	}
-	var operands [2][]float32
-	for i := range operands {
-		operands[i] = fromBF16(kernels.Slice[uint16](c, i)[:n*n*planes], n*n)
-	}
-	multiplyInto(kernels.Slice[float32](c, 2)[:n*n], operands[0], operands[1], n, n)
+	args := kernels.Args[warpgroupArgs](c)
+	n := args.N
+	multiplyInto(kernels.Slice[float32](c, args.C)[:n*n], matrix(c, args.A, n*n), matrix(c, args.B, n*n), n, n)
 }
 
-// warpgroupCeilingBody multiplies the first 64 columns by the first 64 rows and adds up that product, for each 64 columns once.
+// warpgroupCeilingBody multiplies the first 64 columns by the first 64 rows, and the product by n / 64.
 func warpgroupCeilingBody(c kernels.Call) {
 	const terms = 64
-	n, out := c.Int(3), kernels.Slice[float32](c, 2)
-	a, b := fromBF16(kernels.Slice[uint16](c, 0)[:n*n], n*n), fromBF16(kernels.Slice[uint16](c, 1)[:n*n], n*n)
+	args := kernels.Args[warpgroupArgs](c)
+	n, out, a, b := args.N, kernels.Slice[float32](c, args.C), matrix(c, args.A, args.N*args.N), matrix(c, args.B, args.N*args.N)
 	first := make([]float32, 0, n*terms)
 	for row := range n {
 		first = append(first, a[row*n:][:terms]...)
@@ -233,13 +245,13 @@ func multiplyInto(c, a, b []float32, n, k int64) {
 
 // splitSixBody writes three planes of both operands.
 func splitSixBody(c kernels.Call) {
-	n := c.Int(4)
-	for operand := range 2 {
-		x, planes := kernels.Slice[float32](c, 2*operand), kernels.Slice[uint16](c, 2*operand+1)
-		for i, v := range x[:n] {
+	args := kernels.Args[splitSixArgs](c)
+	for _, o := range args.Operands {
+		planes := kernels.Slice[uint16](c, o.Planes)
+		for i, v := range kernels.Slice[float32](c, o.X)[:args.N] {
 			for plane := range int64(3) {
 				top := kernels.BF16.Round(v)
-				planes[plane*n+int64(i)] = uint16(math.Float32bits(top) >> 16)
+				planes[plane*args.N+int64(i)] = uint16(math.Float32bits(top) >> 16)
 				v -= top
 			}
 		}

@@ -8,9 +8,14 @@ import (
 )
 
 var (
-	windowSimple = pair("windowsum", "simple", window.WindowSumBody[float32], window.WindowSumBody[float64])
-	windowShared = pair("windowsum", "shared", window.WindowSumBody[float32], window.WindowSumBody[float64])
+	windowSimple = library.Pair("windowsum", "windowsum_simple", window.WindowSumBody[float32], window.WindowSumBody[float64])
+	windowShared = library.Pair("windowsum", "windowsum_shared", window.WindowSumBody[float32], window.WindowSumBody[float64])
 )
+
+type windowSumArgs struct {
+	In, Out                 kernels.Ref
+	NIn, NOut, W, Off, Rows int64
+}
 
 // WindowSum plans [window.WindowSum] by version 1, one thread per output, 2, with the
 // elements of a block in shared memory, or 3, the op's own. mode is WindowValid or
@@ -27,24 +32,26 @@ func WindowSum(dev kernels.Device, dt kernels.Dtype, v int, rows, n, radius int6
 		return p, nil
 	}
 	p.Launches, p.Scratch = nil, 0
-	outputs, first := mode.Outputs(n, radius), int64(0)
+	args := windowSumArgs{In: in0, Out: out, NIn: n, NOut: mode.Outputs(n, radius), Rows: rows}
 	if mode == window.WindowSame {
-		radius = min(radius, n-1) // wider windows meet no further element
-		first = -radius
+		radius = min(radius, n-1) // wider windows contain no further element
+		args.Off = -radius
 	}
-	width := 2*radius + 1
+	args.W = 2*radius + 1
 
-	const block, widest = 256, 1024 // threads; elements of a window held at a time
-	kernel, blocks, args := windowSimple[dt], kernels.CeilDiv(rows*outputs, block), []any{in0, out, n, outputs, width, first, rows}
-	shared := int64(0)
+	const block, widest = 256, 1024 // threads; max elements of a window in shared memory
+	blocks := kernels.CeilDiv(rows*args.NOut, block)
 	if v == 2 {
-		piece := min(width, widest)
-		kernel, blocks, args = windowShared[dt], rows*kernels.CeilDiv(outputs, block), append(args, int32(piece))
-		shared = (block + piece - 1) * dt.Size()
+		blocks = rows * kernels.CeilDiv(args.NOut, block)
 	}
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("versions: %s by version %d: %w", p.Op, v, err)
 	}
-	p.Launch(kernel, int(blocks), block, args...).Shared = int(shared)
+	if v == 1 {
+		p.Launch(windowSimple[dt], int(blocks), block, args)
+		return p, nil
+	}
+	piece := min(args.W, widest)
+	p.Launch(windowShared[dt], int(blocks), block, args, int32(piece)).Shared = int((block + piece - 1) * dt.Size())
 	return p, nil
 }

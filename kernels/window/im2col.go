@@ -11,61 +11,58 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// im2colKernels are the entry points. Those of im2col write one element a thread, or 16 bytes. Those of
-// col2im are for elements in at most three windows of a row, for elements in more, and (far) for
-// windows that do not fit into shared memory.
-type im2colKernels struct {
-	im2col    [2]*kernels.Kernel
-	col2im    [2]*kernels.Kernel
-	col2imFar *kernels.Kernel
-}
-
-var im2colKernel = [...]im2colKernels{kernels.Float32: im2colOf[float32](kernels.Float32), kernels.Float64: im2colOf[float64](kernels.Float64)}
-
-func im2colOf[T kernels.Float](dt kernels.Dtype) im2colKernels {
-	kernel := func(name string, body func(kernels.Call)) *kernels.Kernel {
-		return own.Kernel("im2col", fmt.Sprintf("%s_%v", name, dt), body)
+var (
+	im2colKernels = [2][2]*kernels.Kernel{ // a thread writes one element, or 16 bytes
+		own.Pair("im2col", "im2col", im2colBody[float32], im2colBody[float64]),
+		own.Pair("im2col", "im2col_vector", im2colBody[float32], im2colBody[float64]),
 	}
-	return im2colKernels{
-		[2]*kernels.Kernel{kernel("im2col", im2colBody[T]), kernel("im2col_vector", im2colBody[T])},
-		[2]*kernels.Kernel{kernel("col2im_few", col2imBody[T]), kernel("col2im", col2imBody[T])},
-		kernel("col2im_far", col2imFarBody[T]),
-	}
-}
-
-// Sizes of blocks of im2col.cu. H200, us for 2^28 elements of columns, of channels x rows x columns of windows a block; * by elements, the others by 16 bytes:
-// 3 x 3, 64 channels of 56: 16 x 3 x 14 313, 16 x 4 x 14 315 *, 8 x 7 x 14 314 *, 32 x 2 x 14 316 *, 32 x 3 x 14 322, 24 x 2 x 28 334 *, 32 x 1 x 7 642; 32 of 14:
-// 16 x 4 x 14 315 *, 32 x 3 x 14 322 *; 64 of 7: 64 x 7 x 4 323 *, 32 x 7 x 7 323 *, 16 x 7 x 7 373 *; 1 of 28: one image 311, two 322 *; 3 x 3 by 2, 128 of 28:
-// 16 x 3 x 14 407, 16 x 4 x 14 412, 8 x 7 x 14 415, 8 channels 456 *; 5 x 5, 16 of 60: 16 x 2 x 8 306, 8 x 2 x 14 307; 7 x 7 by 2, 3 of 224: 3 x 8 313, 1 x 28 315, 2 x 16 317. Two tiles
-// a block, the second on its way: 3 to 5 % slower. Blocks of 128 threads: 3 to 8 % slower, of 384: 10 to 27 %. Tiles of rows before parts of channels: up to 40 % slower.
-const (
-	im2colThreads = 256
-	im2colColumns = 32 << 10 // bytes that a block writes, and most of a tile that it reads
-	im2colAcross  = 16       // windows of a row, at most, or as many as are this many bytes, where all channels are one part
-	im2colRow     = 4 << 10
-	im2colMost    = 48 << 10 // bytes that every device has
-	im2colBlocks  = 8        // blocks wanted for each multiprocessor, if there are several images
-	im2colPlace   = 8        // bytes of im2col.cu's Place
-	im2colPiece   = 576      // bytes of a window that a block writes, if it has as many
-	col2imShared  = 48 << 10
-	col2imWide    = 108 << 10 // where a row would not fit otherwise
-	col2imPiece   = 256       // bytes of a window that a block reads, if it has as many and there is room
-	col2imThreads = 512       // of a block, at most
-	col2imLeast   = 8         // rows of a tile, if there are as many
-	col2imFew     = 3         // windows of a row around an element that a kernel knows
-	sharedBanks   = 128       // bytes, of shared memory
+	col2imFew    = own.Pair("im2col", "col2im_few", col2imBody[float32], col2imBody[float64]) // elements in at most col2imTaps windows of a row
+	col2imKernel = own.Pair("im2col", "col2im", col2imBody[float32], col2imBody[float64])
+	col2imFar    = own.Pair("im2col", "col2im_far", col2imFarBody[float32], col2imFarBody[float64]) // windows that do not fit in shared memory
 )
 
-// reach returns how many elements along the axis so many neighbouring windows span.
+// Sizes of blocks of im2col.cu, measured on an H200: bench/notes/window.md.
+const (
+	im2colThreads = 256
+	im2colColumns = 32 << 10 // bytes that a block writes, and max bytes of a tile that it reads
+	im2colAcross  = 16       // max windows of a row, or im2colRow bytes of windows if all channels are one part
+	im2colRow     = 4 << 10
+	im2colMost    = 48 << 10 // bytes of shared memory that every device has
+	im2colBlocks  = 8        // blocks wanted for each SM, if there are several images
+	im2colPlace   = 8        // bytes of im2col.cu's Place
+	im2colPiece   = 576      // bytes of a window that a block writes, if the window has as many
+	col2imShared  = 48 << 10
+	col2imWide    = 108 << 10 // where a row does not fit in col2imShared
+	col2imPiece   = 256       // bytes of a window that a block reads, if the window has as many and shared memory has room
+	col2imThreads = 512       // max of a block
+	col2imLeast   = 8         // min rows of a tile, if the image has as many
+	col2imTaps    = 3         // max windows of a row around an element for the kernel that unrolls them
+	sharedBanks   = 128       // bytes of the banks of shared memory
+)
+
+// imageArgs are the first arguments of all kernels of im2col.cu.
+type imageArgs struct {
+	In, Out  kernels.Ref
+	Channels int64 `arg:"int32"`
+	Axes     axes
+}
+
+type im2colArgs struct {
+	imageArgs
+	Part, Down, Across, Span, Plane, Group, Images, Batch, Vectors, Lanes int64 `arg:"int32"`
+	High, Kernel, Row, TilesDown, TilesAcross, Parts                      arith.Divide
+}
+
+// reach returns the number of elements along the axis that neighbouring windows span.
 func (a WindowAxis) reach(windows int64) int64 {
 	return (windows-1)*int64(a.Stride) + int64(a.Size-1)*int64(a.Dilation) + 1
 }
 
-// Im2Col plans the windows of images, those of all channels one after the other,
+// Im2Col plans the windows of images, each with all channels consecutively,
 //
 //	out[b][y][x][c][i][j] = in[b][c][y + i][x + j]
 //
-// with y, x, i and j spaced as w describes, and zeros outside of the image.
+// with y, x, i and j spaced as w describes, and zeros outside the image.
 func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (*kernels.Plan, error) {
 	p, err := newIm2Col("im2col", dt, images, channels, w)
 	if err != nil || p.Out == 0 {
@@ -85,29 +82,30 @@ func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	size, kernel, high := dt.Size(), w.elements(), w.Rows.reach(t.down)
 	span, plane := w.im2colPitch(high, w.Columns.reach(t.across), t.part*kernel, sharedBanks/size, t.width, t.vectors)
 	lines, lanes := span/t.vectors, 3
-	for bits := 4; bits <= 5; bits++ { // as many threads of a line as leave few without an element
+	for bits := 4; bits <= 5; bits++ { // the number of threads of a line that leaves the fewest idle
 		if (lines+(1<<bits)-1)>>bits<<bits <= (lines+(1<<lanes)-1)>>lanes<<lanes {
 			lanes = bits
 		}
 	}
-	args := append([]any{kernels.In(0), kernels.At(kernels.Out, 0), int32(channels)}, w.arguments()...)
-	for _, n := range []int64{t.part, t.down, t.across, span, plane, int64(bits.TrailingZeros64(uint64(t.group))), images, t.batch, t.vectors, int64(lanes)} {
-		args = append(args, int32(n))
-	}
-	for _, d := range []int64{high, kernel, int64(w.Columns.Size), t.tilesDown, t.tilesAcross, t.parts} {
-		args = append(args, arith.Divide(d)...)
-	}
+	args := im2colArgs{imageArgs: w.imageArgs(channels), Part: t.part, Down: t.down, Across: t.across, Span: span, Plane: plane,
+		Group: int64(bits.TrailingZeros64(uint64(t.group))), Images: images, Batch: t.batch, Vectors: t.vectors, Lanes: int64(lanes),
+		High: arith.DivideBy(high), Kernel: arith.DivideBy(kernel), Row: arith.DivideBy(int64(w.Columns.Size)),
+		TilesDown: arith.DivideBy(t.tilesDown), TilesAcross: arith.DivideBy(t.tilesAcross), Parts: arith.DivideBy(t.parts)}
 	threads := int64(2 * im2colThreads)
-	if pieces := t.part * kernel * t.group / t.width; pieces < threads { // some windows at once, without threads that have none
+	if pieces := t.part * kernel * t.group / t.width; pieces < threads { // several windows at once, with no idle threads
 		threads = (max(im2colThreads/pieces, 1)*pieces + 31) &^ 31
 	}
-	k := im2colKernel[dt].im2col[min(t.width-1, 1)]
-	p.Launch(k, int(blocks), int(threads), args...).Shared = int((t.batch*t.part*plane*size+15)&^15 + t.batch*t.down*(t.across/t.group)*im2colPlace)
+	k := im2colKernels[min(t.width-1, 1)][dt]
+	p.Launch(k, int(blocks), int(threads), args).Shared = int((t.batch*t.part*plane*size+15)&^15 + t.batch*t.down*(t.across/t.group)*im2colPlace)
 	return p, nil
 }
 
+func (w Windows) imageArgs(channels int64) imageArgs {
+	return imageArgs{kernels.In(0), kernels.At(kernels.Out, 0), channels, w.axes()}
+}
+
 // im2colTile is the share of a block of im2col: windows of part channels, down rows and across columns, of a batch of images.
-// A thread writes width elements of a group of windows. vectors is the number of elements in 16 bytes where lines of the
+// A thread writes width elements of a group of windows. vectors is the number of elements in 16 bytes if lines of the
 // image are loaded by 16 bytes, else 1.
 type im2colTile struct {
 	part, down, across, batch     int64
@@ -122,7 +120,7 @@ func newIm2ColTile(dev kernels.Device, dt kernels.Dtype, images, channels int64,
 	if int64(w.Columns.In)%wide == 0 {
 		t.vectors = wide
 	}
-	bytes := func(part, down, across int64) int64 { // about, and most with what im2colPitch adds
+	bytes := func(part, down, across int64) int64 { // an upper bound that includes what im2colPitch adds
 		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+2*(t.vectors-1)) + sharedBanks/size) * size
 	}
 	if images > 1<<31-1 || bytes(1, 1, 1) > im2colMost {
@@ -134,7 +132,7 @@ func newIm2ColTile(dev kernels.Device, dt kernels.Dtype, images, channels int64,
 	for t.part > 1 && bytes(t.part, 1, 1) > im2colColumns {
 		t.part = kernels.CeilDiv(t.part, 2)
 	}
-	if aligned := (t.part + 3) &^ 3; aligned < channels && bytes(aligned, 1, 1) <= im2colMost { // windows of which begin at multiples of 16 bytes
+	if aligned := (t.part + 3) &^ 3; aligned < channels && bytes(aligned, 1, 1) <= im2colMost { // windows of this many channels begin at multiples of 16 bytes
 		t.part = aligned
 	}
 	rows, columns := int64(w.Rows.Out()), int64(w.Columns.Out())
@@ -198,8 +196,8 @@ func (w Windows) im2colGroup(window, wide int64) (group int64, ok bool) {
 	return group, int64(w.Columns.Out())%group == 0
 }
 
-// im2colPitch returns how far apart, in elements, the rows and the planes of a tile of high x wide elements lie in shared
-// memory: the distances with the fewest bank conflicts where the threads of a warp read windows of window elements, width
+// im2colPitch returns the distances in elements between rows and between planes of a tile of high x wide elements in shared
+// memory. They have the fewest bank conflicts when the threads of a warp read windows of window elements, width
 // elements each. Rows have room for whole vectors at both ends.
 func (w Windows) im2colPitch(high, wide, window, banks, width, vectors int64) (span, plane int64) {
 	best := int64(-1)
@@ -214,7 +212,7 @@ func (w Windows) im2colPitch(high, wide, window, banks, width, vectors int64) (s
 	return span, plane
 }
 
-// conflicts returns how many turns shared memory takes to serve four reads of a warp's threads, at the start of their windows.
+// conflicts returns the number of transactions of four reads of shared memory by a warp, at the start of its windows.
 func (w Windows) conflicts(span, plane, window, banks, width int64) (n int64) {
 	kernel, columns := w.elements(), int64(w.Columns.Size)
 	for first := range int64(4) {
@@ -241,19 +239,18 @@ func newIm2Col(name string, dt kernels.Dtype, images, channels int64, w Windows)
 	return p, nil
 }
 
-// evenly returns the size of a part where n is divided evenly into as few parts as possible, of most elements at most.
+// evenly returns the size of a part when n is split evenly into the fewest parts of at most most elements.
 func evenly(n, most int64) int64 { return kernels.CeilDiv(n, kernels.CeilDiv(n, most)) }
 
 func im2colBody[T kernels.Float](c kernels.Call) {
-	in, out, channels := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(2)
-	v, h := windowAxes(c, 3)
-	images := c.Int(21)
-	width := channels * v.size * h.size
-	kernels.Parallel(images*v.out, max(kernels.Grain/(h.out*width), 1), func(from, to int64) {
+	args := kernels.Args[im2colArgs](c)
+	in, out, v, h := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.Axes.Rows, args.Axes.Columns
+	width := args.Channels * v.Size * h.Size
+	kernels.Parallel(args.Images*v.Out, max(kernels.Grain/(h.Out*width), 1), func(from, to int64) {
 		for line := from; line < to; line++ { // of windows
-			image, y := line/v.out, line%v.out
-			for x := range h.out {
-				windowElements(in[image*channels*v.in*h.in:], out[(line*h.out+x)*width:][:width], v, h, y, x)
+			image, y := line/v.Out, line%v.Out
+			for x := range h.Out {
+				windowElements(in[image*args.Channels*v.In*h.In:], out[(line*h.Out+x)*width:][:width], v, h, y, x)
 			}
 		}
 	})
@@ -264,11 +261,11 @@ func windowElements[T kernels.Float](in, to []T, v, h axis, y, x int64) {
 	clear(to)
 	top, first, last := v.windowed(y)
 	left, lo, hi := h.windowed(x)
-	for c := range int64(len(to)) / (v.size * h.size) {
+	for c := range int64(len(to)) / (v.Size * h.Size) {
 		for i := first; i < last; i++ {
-			row := in[(c*v.in+top+i*v.dilation)*h.in:]
+			row := in[(c*v.In+top+i*v.Dilation)*h.In:]
 			for j := lo; j < hi; j++ {
-				to[(c*v.size+i)*h.size+j] = row[left+j*h.dilation]
+				to[(c*v.Size+i)*h.Size+j] = row[left+j*h.Dilation]
 			}
 		}
 	}

@@ -10,13 +10,13 @@ import (
 type Windows struct{ Rows, Columns WindowAxis }
 
 // WindowAxis is one axis of images and the windows along it: window i begins at element
-// i Stride - Before and takes Size elements, each Dilation-th.
+// i Stride - Before and has Size elements, Dilation apart.
 type WindowAxis struct {
 	In            int // elements of an image
 	Size          int
 	Stride        int
 	Dilation      int
-	Before, After int // elements that windows reach outside
+	Before, After int // elements outside the image that windows reach
 }
 
 // Out returns the number of windows along the axis, 0 if none fits.
@@ -52,34 +52,28 @@ func (w Windows) check(channels int64) error {
 	return nil
 }
 
-// arguments returns the windows as kernels take them: two of windows.cuh's Axis.
-func (w Windows) arguments() (args []any) {
-	for _, a := range []WindowAxis{w.Rows, w.Columns} {
-		args = append(args, int32(a.In), int32(a.Out()), int32(a.Size), int32(a.Stride), int32(a.Dilation), int32(a.Before))
-	}
-	return args
+// axes are the arguments that describe windows.
+type axes struct{ Rows, Columns axis }
+
+// axis is windows.cuh's Axis.
+type axis struct {
+	In, Out, Size, Stride, Dilation, Pad int64 `arg:"int32"`
 }
 
-// axis is a WindowAxis in a Go body.
-type axis struct{ in, out, size, stride, dilation, pad int64 }
+func (w Windows) axes() axes { return axes{w.Rows.axis(), w.Columns.axis()} }
 
-// windowAxes returns those of the arguments from i on.
-func windowAxes(c kernels.Call, i int) (rows, columns axis) {
-	at := func(i int) axis {
-		return axis{c.Int(i), c.Int(i + 1), c.Int(i + 2), c.Int(i + 3), c.Int(i + 4), c.Int(i + 5)}
-	}
-	return at(i), at(i + 6)
+func (a WindowAxis) axis() axis {
+	return axis{int64(a.In), int64(a.Out()), int64(a.Size), int64(a.Stride), int64(a.Dilation), int64(a.Before)}
 }
 
-// windowed returns which elements from lo to hi of window o are inside of the image, and where the
-// first of them is.
+// windowed returns the range of elements of window o that are inside the image, lo to hi, and the offset of element 0.
 func (a axis) windowed(o int64) (first, lo, hi int64) {
-	first = o*a.stride - a.pad
-	if first >= 0 && first+(a.size-1)*a.dilation < a.in { // all of them, as for most windows: without a division
-		return first, 0, a.size
+	first = o*a.Stride - a.Pad
+	if first >= 0 && first+(a.Size-1)*a.Dilation < a.In { // all elements, as in most windows: no division
+		return first, 0, a.Size
 	}
-	if lo = kernels.CeilDiv(max(-first, 0), a.dilation); first < a.in {
-		hi = min(kernels.CeilDiv(a.in-first, a.dilation), a.size)
+	if lo = kernels.CeilDiv(max(-first, 0), a.Dilation); first < a.In {
+		hi = min(kernels.CeilDiv(a.In-first, a.Dilation), a.Size)
 	}
 	return first, lo, max(lo, hi)
 }

@@ -35,21 +35,21 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 
 // The sizes that windowsum.cu is compiled with.
 const (
-	windowWide   = 16      // shorter windows are summed element by element
-	windowLong   = 1 << 17 // such windows of rows from here on are summed by direct, but for those of an even number
-	windowStream = 1025    // windows up to this are summed by stream
-	windowItems  = 16      // elements of a thread of stream, chunks and join
-	windowWarp   = 32      // threads of stream, and of chunks and join for the windows next above
-	windowTile   = windowWarp * windowItems
-	windowThread = 64  // bytes of outputs of a thread of direct
-	windowPiece  = 56  // bytes of outputs of a thread of few, about
-	windowTurn   = 7   // outputs of a thread of few in a turn
-	windowAround = 32  // places of shared memory around a block's elements for few
-	windowMost   = 512 // threads of short, at most
-	windowPlaces = 256 // threads of segments, at most
-	windowDepth  = 4   // tiles of stream in shared memory
-	windowKept   = 64  // chunk sums of stream in shared memory, for each size
-	windowTurns  = 12  // segments of a window in a block of a cluster, at most
+	windowWide        = 16      // shorter windows are summed element by element
+	windowLong        = 1 << 17 // min elements of a row for direct, which sums shorter windows of odd length
+	windowStream      = 1025    // max elements of a window for stream
+	windowItems       = 16      // elements of a thread of stream, chunks and join
+	windowWarp        = 32      // threads of stream, and of chunks and join for their shortest windows
+	windowTile        = windowWarp * windowItems
+	windowThread      = 64  // bytes of outputs of a thread of direct
+	windowPiece       = 56  // bytes of outputs of a thread of few, about
+	windowRound       = 7   // outputs of a thread of few in an iteration
+	windowAround      = 32  // elements of shared memory before and after a block's elements for few
+	windowMost        = 512 // max threads of short
+	windowPlaces      = 256 // max threads of segments
+	windowDepth       = 4   // tiles of stream in shared memory
+	windowKept        = 64  // chunk sums of stream in shared memory, for each size
+	windowSegmentsMax = 12  // max segments of a window in a block of a cluster
 )
 
 // windowChunk is the elements of a chunk of short, and the outputs of a thread, by type.
@@ -59,38 +59,14 @@ var windowChunk = [...]int64{kernels.Float32: 15, kernels.Float64: 9}
 var windowEach = [...]int64{kernels.Float32: 15, kernels.Float64: 9}
 
 var (
-	windowDirectKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_direct_f32", WindowSumBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_direct_f64", WindowSumBody[float64]),
-	}
-	windowFewKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_few_f32", WindowSumBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_few_f64", WindowSumBody[float64]),
-	}
-	windowShortKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_short_f32", WindowSumBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_short_f64", WindowSumBody[float64]),
-	}
-	windowSegmentsKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_segments_f32", WindowSumBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_segments_f64", WindowSumBody[float64]),
-	}
-	windowClusterKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_cluster_f32", WindowSumBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_cluster_f64", WindowSumBody[float64]),
-	}
-	windowStreamKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_stream_f64", WindowSumBody[float64]),
-	}
-	windowChunksKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_chunks_f32", windowChunksBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_chunks_f64", windowChunksBody[float64]),
-	}
-	windowJoinKernel = [...]*kernels.Kernel{
-		kernels.Float32: own.Kernel("windowsum", "windowsum_join_f32", windowJoinBody[float32]),
-		kernels.Float64: own.Kernel("windowsum", "windowsum_join_f64", windowJoinBody[float64]),
-	}
+	windowDirectKernel   = own.Pair("windowsum", "windowsum_direct", WindowSumBody[float32], WindowSumBody[float64])
+	windowFewKernel      = own.Pair("windowsum", "windowsum_few", WindowSumBody[float32], WindowSumBody[float64])
+	windowShortKernel    = own.Pair("windowsum", "windowsum_short", WindowSumBody[float32], WindowSumBody[float64])
+	windowSegmentsKernel = own.Pair("windowsum", "windowsum_segments", WindowSumBody[float32], WindowSumBody[float64])
+	windowClusterKernel  = own.Pair("windowsum", "windowsum_cluster", WindowSumBody[float32], WindowSumBody[float64])
+	windowStreamKernel   = own.Pair("windowsum", "windowsum_stream", WindowSumBody[float32], WindowSumBody[float64])
+	windowChunksKernel   = own.Pair("windowsum", "windowsum_chunks", windowChunksBody[float32], windowChunksBody[float64])
+	windowJoinKernel     = own.Pair("windowsum", "windowsum_join", windowJoinBody[float32], windowJoinBody[float64])
 )
 
 // WindowSum plans, for each of rows rows of n elements, with w = 2 radius + 1,
@@ -98,88 +74,86 @@ var (
 //	out[i] = sum over j in [0, w) of in[i + off + j]
 //
 // where elements outside the row are zero, off is 0 (Valid), -radius (Same) or
-// -2 radius (Full), and i runs over mode.Outputs(n, radius) outputs. The time
-// hardly depends on the radius.
+// -2 radius (Full), and i runs over mode.Outputs(n, radius) outputs. The time is almost independent of the radius.
 func WindowSum(dev kernels.Device, dt kernels.Dtype, rows, n, radius int64, mode WindowMode) *kernels.Plan {
 	outputs := mode.Outputs(n, radius)
 	p := &kernels.Plan{
 		Op:     fmt.Sprintf("windowsum_%v(%dx%d, radius %d, %v)", dt, rows, n, radius, mode),
 		Inputs: []int64{rows * n * dt.Size()},
 		Out:    rows * outputs * dt.Size(),
-		Flops:  rows * outputs * 2, // an addition for each end of the window, by the plainest count
+		Flops:  rows * outputs * 2, // an addition for each end of the window
 	}
 	if p.Out == 0 {
 		return p
 	}
-	g := windowRows{in: n, out: outputs, rows: rows}
+	g := windowRows{NIn: n, NOut: outputs, Rows: rows}
 	switch mode {
 	case WindowSame:
-		radius = min(radius, n-1) // wider windows meet no further element
-		g.off = -radius
+		radius = min(radius, n-1) // wider windows contain no further element
+		g.Off = -radius
 	case WindowFull:
-		g.off = -2 * radius
+		g.Off = -2 * radius
 	}
-	if g.w = 2*radius + 1; g.w == 1 { // rows side by side are one row
-		g.in, g.out, g.rows = n*rows, n*rows, 1
+	if g.W = 2*radius + 1; g.W == 1 { // contiguous rows are one row
+		g.NIn, g.NOut, g.Rows = n*rows, n*rows, 1
 	}
-	appendWindowSum(p, dev, dt, kernels.In(0), kernels.At(kernels.Out, 0), g)
+	appendWindowSum(p, dev, dt, windowArgs{kernels.In(0), kernels.At(kernels.Out, 0), g})
 	return p
 }
 
 // appendWindowSum appends the launches of a window sum over any two buffers.
-func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, in, out kernels.Ref, g windowRows) {
+func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) {
 	policy := windowPolicies.On(dev)
 	positions := g.positions()
-	last := positions - (g.w - 1) // no output lies from here on
+	last := positions - (g.W - 1) // position after the last output
 	switch {
-	case g.w < windowWide && g.w%2 == 1 && g.in >= windowLong:
-		threads, outputs := policy.direct, g.rows*g.out
+	case g.W < windowWide && g.W%2 == 1 && g.NIn >= windowLong:
+		threads, outputs := policy.direct, g.Rows*g.NOut
 		for threads > windowWarp && outputs < int64(dev.SMs)*threads*windowThread/dt.Size() {
-			threads /= 2 // so that all multiprocessors have a block
+			threads /= 2 // so that all SMs have a block
 		}
 		tiles := kernels.CeilDiv(outputs, threads*windowThread/dt.Size())
-		direct := p.Launch(windowDirectKernel[dt], int(tiles), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows)
-		// elements as a block has outputs, and the last window's, of two rows; two vectors where they begin and end
+		direct := p.Launch(windowDirectKernel[dt], int(tiles), int(threads), g)
+		// an element for each output of a block, the last windows of two rows, and a vector at either end
 		direct.Shared = int(threads*windowThread + 2*windowWide*dt.Size() + 32)
 
-	case g.w < windowWide:
-		appendWindowFew(p, dev, dt, in, out, g)
+	case g.W < windowWide:
+		appendWindowFew(p, dev, dt, g)
 
-	case appendWindowShort(p, dev, dt, in, out, g):
+	case appendWindowShort(p, dev, dt, g):
 
-	case g.strayed(16/dt.Size()) && g.w >= policy.strayed && appendWindowSegments(p, dev, dt, in, out, g, policy.held):
+	case g.unaligned(16/dt.Size()) && g.W >= policy.unalignedMin && appendWindowSegments(p, dev, dt, g, policy.maxHeld):
 
-	case g.w <= windowStream:
+	case g.W <= windowStream:
 		width := 128 / dt.Size()
-		lead := mod(g.off, width)
-		lag := mod(-lead-(g.w-1), width)
-		if g.w-1+lag > 2*windowTile {
+		lead := mod(g.Off, width)
+		lag := mod(-lead-(g.W-1), width)
+		if g.W-1+lag > 2*windowTile {
 			lag = 0 // outputs are stored element by element
 		}
 		tiles := kernels.CeilDiv(positions+lead+lag, windowTile)
-		q := g.w / windowItems
+		q := g.W / windowItems
 		tails := int64(windowKept)
 		for tails < q+windowWarp {
 			tails *= 2
 		}
 		shared := (int64(bits.Len64(uint64(q-1)))*windowKept+tails)*8 + windowDepth*windowTile*dt.Size()
-		run := min(max(tiles/(int64(dev.SMs)*policy.warps), 1), policy.run)
-		p.Launch(windowStreamKernel[dt], int(kernels.CeilDiv(tiles, run)), windowWarp,
-			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
+		run := min(max(tiles/(int64(dev.SMs)*policy.warpsPerSM), 1), policy.maxRun)
+		p.Launch(windowStreamKernel[dt], int(kernels.CeilDiv(tiles, run)), windowWarp, g, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
-	case g.off <= 0 && (appendWindowSegments(p, dev, dt, in, out, g, policy.held) || appendWindowCluster(p, dev, dt, in, out, g) || appendWindowSegments(p, dev, dt, in, out, g, policy.alone)): // the few sums of chunks go by chunks again
+	case g.Off <= 0 && (appendWindowSegments(p, dev, dt, g, policy.maxHeld) || appendWindowCluster(p, dev, dt, g) || appendWindowSegments(p, dev, dt, g, policy.maxAlone)): // Off is 1 for sums of chunks
 
 	default:
 		threads := policy.chunk[dt]
-		if g.w < 2*threads*windowItems {
+		if g.W < 2*threads*windowItems {
 			threads = windowWarp
 		}
 		chunk := threads * windowItems
 		chunks, blocks := kernels.CeilDiv(positions, chunk), kernels.CeilDiv(last, chunk)
 		sums, heads, middles := p.Workspace(chunks*8), p.Workspace(chunks*8), p.Workspace(blocks*8)
-		p.Launch(windowChunksKernel[dt], int(chunks), int(threads), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
-		appendWindowSum(p, dev, kernels.Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
-		join := p.Launch(windowJoinKernel[dt], int(blocks), int(threads), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
+		p.Launch(windowChunksKernel[dt], int(chunks), int(threads), windowChunksArgs{g.In, sums, heads, g.windowRows})
+		appendWindowSum(p, dev, kernels.Float64, windowArgs{sums, middles, windowRows{NIn: chunks, NOut: blocks, W: g.W/chunk - 1, Off: 1, Rows: 1}})
+		join := p.Launch(windowJoinKernel[dt], int(blocks), int(threads), windowJoinArgs{g.In, g.Out, middles, heads, g.windowRows})
 		// two chunks, each 16 elements followed by 16 unused bytes
 		join.Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
 	}
@@ -188,23 +162,33 @@ func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, in, 
 // mod returns a modulo n, 0 to n - 1.
 func mod(a, n int64) int64 { return (a%n + n) % n }
 
-// windowRows is the geometry of a window sum: rows of in elements to rows of
-// out windows of w elements, window i starting at element i + off. As in
-// windowsum.cu, a row takes out + w - 1 flat positions.
-type windowRows struct{ in, out, w, off, rows int64 }
+// windowRows is the geometry of a window sum: rows of NIn elements to rows of NOut windows of W elements, window i starting at element
+// i + Off. As in windowsum.cu, a row has NOut + W - 1 flat positions.
+type windowRows struct{ NIn, NOut, W, Off, Rows int64 }
 
-func windowArgs(c kernels.Call, i int) windowRows {
-	return windowRows{c.Int(i), c.Int(i + 1), c.Int(i + 2), c.Int(i + 3), c.Int(i + 4)}
+// windowArgs are the first arguments of most kernels.
+type windowArgs struct {
+	In, Out kernels.Ref
+	windowRows
 }
 
-func (g windowRows) length() int64 { return g.out + g.w - 1 }
+type windowChunksArgs struct {
+	In, Sums, Heads kernels.Ref
+	windowRows
+}
 
-func (g windowRows) positions() int64 { return g.rows * g.length() }
+type windowJoinArgs struct {
+	In, Out, Middles, Heads kernels.Ref
+	windowRows
+}
 
-// strayed reports whether rows begin at other places within a vector than the first, so that a walk over all of them goes by
-// elements.
-func (g windowRows) strayed(vector int64) bool {
-	return g.rows > 1 && g.off <= 0 && (g.in%vector != 0 || g.out%vector != 0)
+func (g windowRows) length() int64 { return g.NOut + g.W - 1 }
+
+func (g windowRows) positions() int64 { return g.Rows * g.length() }
+
+// unaligned reports whether some row does not begin at a vector, so that a walk over all rows loads and stores by elements.
+func (g windowRows) unaligned(vector int64) bool {
+	return g.Rows > 1 && g.Off <= 0 && (g.NIn%vector != 0 || g.NOut%vector != 0)
 }
 
 // windowRead fills dst with the elements at the flat positions from start on,
@@ -214,10 +198,10 @@ func windowRead[T kernels.Float](g windowRows, in []T, dst []float64, start int6
 	for len(dst) > 0 && start < g.positions() {
 		row, at := start/g.length(), start%g.length()
 		n := min(g.length()-at, int64(len(dst)))
-		lo, hi := max(at+g.off, 0), min(at+n+g.off, g.in) // elements of the row
+		lo, hi := max(at+g.Off, 0), min(at+n+g.Off, g.NIn) // elements of the row
 		if lo < hi {
-			to := dst[lo-at-g.off : hi-at-g.off]
-			for i, x := range in[row*g.in+lo : row*g.in+hi] {
+			to := dst[lo-at-g.Off : hi-at-g.Off]
+			for i, x := range in[row*g.NIn+lo : row*g.NIn+hi] {
 				to[i] = float64(x)
 			}
 		}
@@ -225,14 +209,13 @@ func windowRead[T kernels.Float](g windowRows, in []T, dst []float64, start int6
 	}
 }
 
-// windowWrite stores src at those flat positions from start on that are
-// outputs.
+// windowWrite stores the elements of src whose flat positions, from start on, are outputs.
 func windowWrite[T kernels.Float](g windowRows, out []T, src []float64, start int64) {
 	for len(src) > 0 && start < g.positions() {
 		row, at := start/g.length(), start%g.length()
 		n := min(g.length()-at, int64(len(src)))
-		if k := min(g.out-at, n); k > 0 {
-			to := out[row*g.out+at : row*g.out+at+k]
+		if k := min(g.NOut-at, n); k > 0 {
+			to := out[row*g.NOut+at : row*g.NOut+at+k]
 			for i, x := range src[:k] {
 				to[i] = T(x)
 			}
@@ -241,17 +224,18 @@ func windowWrite[T kernels.Float](g windowRows, out []T, src []float64, start in
 	}
 }
 
-// WindowSumBody is the Go body of kernels that compute a window sum; the arguments
+// WindowSumBody is the Go body of kernels that compute a window sum. Their arguments
 // begin with in, out, the elements of a row, its outputs, the elements of a window,
-// where the first one starts, and rows. It takes any window: short ones are summed
-// directly, long ones by van Herk's method. Cut in segments of w elements, a window
-// is a suffix of one and a prefix of the next, so each element is added twice
-// whatever the width.
+// the offset of the first window, and rows. It sums short windows
+// directly, long windows by van Herk's method. If a row is split into segments of w elements, a window
+// is a suffix of one segment and a prefix of the next, so each element is added twice
+// for any width.
 func WindowSumBody[T kernels.Float](c kernels.Call) {
 	const short, piece = 6, 4096
-	in, out, g := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), windowArgs(c, 2)
-	w, last := g.w, g.positions()-(g.w-1)
-	step := piece / w * w // whole segments, as many as stay in the cache
+	args := kernels.Args[windowArgs](c)
+	in, out, g := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.windowRows
+	w, last := g.W, g.positions()-(g.W-1)
+	step := piece / w * w // whole segments that fit in the cache
 	if step == 0 {
 		step = w
 	}
@@ -286,7 +270,7 @@ func WindowSumBody[T kernels.Float](c kernels.Call) {
 	})
 }
 
-// windowSegment sets sum[i] = x[i] + ... + x[i+w-1]; len(sum) <= w. It needs a prefix of as many elements.
+// windowSegment sets sum[i] = x[i] + ... + x[i+w-1]; len(sum) <= w. prefix is scratch memory of at least len(sum) elements.
 func windowSegment(sum, prefix, x []float64, w int64) {
 	n := len(sum)
 	left, right := 0.0, 0.0
@@ -295,7 +279,7 @@ func windowSegment(sum, prefix, x []float64, w int64) {
 	}
 	suffix, prefix, next := x[:n], prefix[:n], x[w:w+int64(n)-1]
 	prefix[0] = 0
-	for i, e := range next { // two sums side by side, since an addition waits for the one before
+	for i, e := range next { // two independent sums hide the latency of additions
 		left += suffix[n-1-i]
 		sum[n-1-i] = left
 		right += e
@@ -308,9 +292,10 @@ func windowSegment(sum, prefix, x []float64, w int64) {
 }
 
 func windowChunksBody[T kernels.Float](c kernels.Call) {
-	in, sums, heads, g := kernels.Slice[T](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2), windowArgs(c, 3)
+	args := kernels.Args[windowChunksArgs](c)
+	in, sums, heads, g := kernels.Slice[T](c, args.In), kernels.Slice[float64](c, args.Sums), kernels.Slice[float64](c, args.Heads), args.windowRows
 	chunk := int64(c.Block[0]) * windowItems
-	rest := g.w % chunk
+	rest := g.W % chunk
 	kernels.Parallel(int64(c.Grid[0]), max(kernels.Grain/chunk, 1), func(lo, hi int64) {
 		x := make([]float64, chunk)
 		for b := lo; b < hi; b++ {
@@ -329,14 +314,16 @@ func windowChunksBody[T kernels.Float](c kernels.Call) {
 }
 
 func windowJoinBody[T kernels.Float](c kernels.Call) {
-	in, out, middles, heads, g := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[float64](c, 2), kernels.Slice[float64](c, 3), windowArgs(c, 4)
+	args := kernels.Args[windowJoinArgs](c)
+	in, out, g := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.windowRows
+	middles, heads := kernels.Slice[float64](c, args.Middles), kernels.Slice[float64](c, args.Heads)
 	chunk := int64(c.Block[0]) * windowItems
-	q, rest := g.w/chunk, g.w%chunk
+	q, rest := g.W/chunk, g.W%chunk
 	kernels.Parallel(int64(c.Grid[0]), max(kernels.Grain/chunk, 1), func(lo, hi int64) {
 		x, y := make([]float64, chunk), make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)
-			windowRead(g, in, y, b*chunk+g.w)
+			windowRead(g, in, y, b*chunk+g.W)
 			for i := chunk - 2; i >= 0; i-- {
 				x[i] += x[i+1]
 			}

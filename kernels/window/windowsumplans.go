@@ -5,119 +5,120 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// appendWindowFew appends a launch whose blocks sum whole rows, or some outputs of one.
-func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, in, out kernels.Ref, g windowRows) {
+// appendWindowFew appends a launch whose blocks sum whole rows, or some outputs of a row.
+func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) {
 	threads, vector, each := windowPolicies.On(dev).pieces, 16/dt.Size(), windowPiece/dt.Size()
-	for threads > windowWarp && g.rows*g.out < int64(dev.SMs)*threads*each {
-		threads /= 2 // so that all multiprocessors have a block
+	for threads > windowWarp && g.Rows*g.NOut < int64(dev.SMs)*threads*each {
+		threads /= 2 // so that all SMs have a block
 	}
 	most := threads * each
-	rows, blocks, outputs := max(most/max(g.in, g.out), 1), kernels.CeilDiv(g.out, most), g.out
+	rows, blocks, outputs := max(most/max(g.NIn, g.NOut), 1), kernels.CeilDiv(g.NOut, most), g.NOut
 	if blocks > 1 {
-		outputs = kernels.CeilDiv(kernels.CeilDiv(g.out, blocks), vector) * vector
+		outputs = kernels.CeilDiv(kernels.CeilDiv(g.NOut, blocks), vector) * vector
 	}
-	// No more threads than have as many turns.
-	items := rows * kernels.CeilDiv(outputs, windowTurn)
+	// The fewest threads with the same number of iterations.
+	items := rows * kernels.CeilDiv(outputs, windowRound)
 	threads = min(threads, kernels.CeilDiv(kernels.CeilDiv(items, kernels.CeilDiv(items, threads)), windowWarp)*windowWarp)
-	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin;
-	// before each, places that windows may reach.
-	elements := windowAround + kernels.CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector)*vector
-	l := p.Launch(windowFewKernel[dt], int(kernels.CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
-		int32(rows), int32(blocks), int32(outputs), int32(elements))
+	// Shared memory holds a block's elements, then its sums, both aligned as in global memory. Before each is room for elements that
+	// windows may reach.
+	elements := windowAround + kernels.CeilDiv(vector+rows*min(g.NIn, outputs+g.W-1), vector)*vector
+	l := p.Launch(windowFewKernel[dt], int(kernels.CeilDiv(g.Rows, rows)*blocks), int(threads), g, int32(rows), int32(blocks), int32(outputs), int32(elements))
 	l.Shared = int((windowAround + elements + vector + rows*outputs) * dt.Size())
 }
 
-// appendWindowShort appends a launch whose blocks take whole rows, unless these are too long, or too few for what a block takes, or twice
-// as long as windows that segments hold: H200, us, these and segments, 4096 x 2504 radius 780 31, 39, 30000 x 7000 radius 3000 632, 738, 50000 x 1536
-// radius 600 204, 309, but 20000 x 5000 radius 1000 328, 296, float64 10000 x 3001 radius 700 162, 143.
-func appendWindowShort(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, in, out kernels.Ref, g windowRows) bool {
+// appendWindowShort appends a launch whose blocks sum whole rows, and returns true. It returns false if rows are too long, or too few to fill
+// blocks, or if segments are faster: they hold windows of up to half a row.
+//
+//	H200, us                            short   segments
+//	f32   4096 x 2504, radius 780          31         39
+//	f32  30000 x 7000, radius 3000        632        738
+//	f32  50000 x 1536, radius 600         204        309
+//	f32  20000 x 5000, radius 1000        328        296
+//	f64  10000 x 3001, radius 700         162        143
+func appendWindowShort(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) bool {
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
 	chunk := windowChunk[dt]
-	chunks := kernels.CeilDiv(g.in, chunk)
-	across := (g.off+g.out-1)/chunk + kernels.CeilDiv(-g.off, chunk) + 1 // off is 0 or below
+	chunks := kernels.CeilDiv(g.NIn, chunk)
+	across := (g.Off+g.NOut-1)/chunk + kernels.CeilDiv(-g.Off, chunk) + 1 // Off is 0 or below
 	each := max(chunks, across)
-	few := g.rows < 2 || each > pol.pieces && g.rows < int64(dev.SMs) // rows
-	if g.off > 0 || each > windowMost || g.w <= windowStream && few || g.w > windowStream && 2*g.w <= g.out {
+	few := g.Rows < 2 || each > pol.pieces && g.Rows < int64(dev.SMs) // rows
+	if g.Off > 0 || each > windowMost || g.W <= windowStream && few || g.W > windowStream && 2*g.W <= g.NOut {
 		return false
 	}
-	// As many rows as leave few of a block's threads without work, and enough blocks.
+	// The number of rows that leaves the fewest threads of a block idle, with enough blocks.
 	rows, best := max(pol.pieces/each, 1), 0.0
 	for n := rows; n*each <= 2*pol.pieces && best < 0.95; n++ {
 		if busy := float64(n*each) / float64(arith.RoundUp(n*each, windowWarp)); busy > best {
 			rows, best = n, busy
 		}
 	}
-	rows = min(rows, kernels.CeilDiv(g.rows, int64(dev.SMs)))
+	rows = min(rows, kernels.CeilDiv(g.Rows, int64(dev.SMs)))
 	threads := arith.RoundUp(rows*each, windowWarp)
-	levels := int64(1) // whose chunks, three of each, take windows together
-	for n := min(chunks, g.w/chunk-1); n>>(2*levels) > 0; {
+	levels := int64(1) // of sums of 4^level chunks; a window has at most three sums of a level
+	for n := min(chunks, g.W/chunk-1); n>>(2*levels) > 0; {
 		levels++
 	}
 	doubles := kernels.CeilDiv((1+levels)*rows*chunks, 2) * 2
-	elements := kernels.CeilDiv(vector+rows*g.in, vector) * vector
-	shared := doubles*8 + (elements+vector+rows*g.out)*dt.Size()
+	elements := kernels.CeilDiv(vector+rows*g.NIn, vector) * vector
+	shared := doubles*8 + (elements+vector+rows*g.NOut)*dt.Size()
 	if shared > int64(dev.SharedOptin)/2 {
 		return false
 	}
-	p.Launch(windowShortKernel[dt], int(kernels.CeilDiv(g.rows, rows)), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
-		int32(rows), int32(elements), int32(levels), int32(doubles)).Shared = int(shared)
+	p.Launch(windowShortKernel[dt], int(kernels.CeilDiv(g.Rows, rows)), int(threads), g, int32(rows), int32(elements), int32(levels), int32(doubles)).Shared = int(shared)
 	return true
 }
 
-// appendWindowSegments appends a launch whose blocks walk along rows, and hold the segments of a window meanwhile, unless these
-// are more than held.
-func appendWindowSegments(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, in, out kernels.Ref, g windowRows, held int64) bool {
+// appendWindowSegments appends a launch whose blocks walk along rows and keep the segments of a window, and returns true. It returns
+// false if a window has more than held segments.
+func appendWindowSegments(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs, held int64) bool {
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
-	q := kernels.CeilDiv(g.w, windowPlaces*windowEach[dt])
-	threads := arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(g.w, q), windowEach[dt]), windowWarp)
+	q := kernels.CeilDiv(g.W, windowPlaces*windowEach[dt])
+	threads := arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(g.W, q), windowEach[dt]), windowWarp)
 	shared := (q + 2) * arith.RoundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
 	resident := int64(dev.SMs) * min(pol.resident/threads, int64(dev.SharedOptin)/(shared+2<<10))
 	if q > held || resident == 0 {
 		return false
 	}
-	least, longer := g.w/q, g.w%q
+	least, longer := g.W/q, g.W%q
 	segments := g.segments(least, longer, q)
-	run := kernels.CeilDiv(segments, min(max(resident/g.rows, 1), segments)) // all of a block's, so that it reads what is before them once
+	run := kernels.CeilDiv(segments, min(max(resident/g.Rows, 1), segments)) // all segments of a block, which loads the elements before them once
 	runs := kernels.CeilDiv(segments, run)
-	p.Launch(windowSegmentsKernel[dt], int(g.rows*runs), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
-		int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
+	p.Launch(windowSegmentsKernel[dt], int(g.Rows*runs), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
 	return true
 }
 
-// appendWindowCluster appends a launch whose clusters of blocks hold them together, unless that takes so much that a multiprocessor has room for
-// one block alone.
-func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, in, out kernels.Ref, g windowRows) bool {
+// appendWindowCluster appends a launch in which the blocks of a cluster together keep the segments of a window, and returns true. It returns
+// false if an SM has no room for two blocks.
+func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) bool {
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
-	var q, threads, shared, each int64 // each: blocks of a multiprocessor
-	for q = arith.RoundUp(kernels.CeilDiv(g.w, windowPlaces*windowEach[dt]), kernels.ClusterBlocks); ; q += kernels.ClusterBlocks {
-		if !dev.HasClusters() || q/kernels.ClusterBlocks > windowTurns {
+	var q, threads, shared, each int64 // each: blocks of an SM
+	for q = arith.RoundUp(kernels.CeilDiv(g.W, windowPlaces*windowEach[dt]), kernels.ClusterBlocks); ; q += kernels.ClusterBlocks {
+		if !dev.HasClusters() || q/kernels.ClusterBlocks > windowSegmentsMax {
 			return false
 		}
-		threads = arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(g.w, q), windowEach[dt]), windowWarp)
+		threads = arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(g.W, q), windowEach[dt]), windowWarp)
 		shared = (q/kernels.ClusterBlocks + 3) * arith.RoundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
 		if each = min(pol.clustered/threads, int64(dev.SharedOptin)/(shared+3<<10)); each >= 2 {
 			break
 		}
 	}
-	// Clusters that the device has room for: groups of multiprocessors are no multiples of ClusterBlocks. An H200 has room for 15, where
-	// each is 1, 30 and 45.
+	// Co-resident clusters: the SMs of a GPC are not a multiple of ClusterBlocks. An H200 has 15 clusters if each is 1, then 30 and 45.
 	clusters := each * (int64(dev.SMs)/kernels.ClusterBlocks - 1)
 	if clusters < 1 {
 		return false
 	}
-	least, longer := g.w/q, g.w%q
+	least, longer := g.W/q, g.W%q
 	segments := g.segments(least, longer, q)
-	run := arith.RoundUp(kernels.CeilDiv(segments, min(max(clusters/g.rows, 1), kernels.CeilDiv(segments, kernels.ClusterBlocks))), kernels.ClusterBlocks)
+	run := arith.RoundUp(kernels.CeilDiv(segments, min(max(clusters/g.Rows, 1), kernels.CeilDiv(segments, kernels.ClusterBlocks))), kernels.ClusterBlocks)
 	runs := kernels.CeilDiv(segments, run)
-	p.Launch(windowClusterKernel[dt], int(g.rows*runs*kernels.ClusterBlocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
-		int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
+	p.Launch(windowClusterKernel[dt], int(g.Rows*runs*kernels.ClusterBlocks), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
 	return true
 }
 
-// segments returns how many segments of a row have outputs. A window is q of them, of least elements each, and longer of
-// them have one more.
+// segments returns the number of segments of a row that have outputs. A window is q segments of least elements; the first longer
+// segments have one element more.
 func (g windowRows) segments(least, longer, q int64) int64 {
-	rest := g.out % g.w
-	long := min(rest, longer*(least+1)) // outputs of those that have
-	return g.out/g.w*q + kernels.CeilDiv(long, least+1) + kernels.CeilDiv(rest-long, least)
+	rest := g.NOut % g.W
+	long := min(rest, longer*(least+1)) // outputs in the longer segments
+	return g.NOut/g.W*q + kernels.CeilDiv(long, least+1) + kernels.CeilDiv(rest-long, least)
 }

@@ -35,7 +35,7 @@ func TestPartOf(t *testing.T) {
 func broken(body func(a, b, out []float64)) *kernels.Plan {
 	p := basic.Add(kernels.HostDevice(), kernels.Float64, 7)
 	p.Launches[0].Kernel = &kernels.Kernel{Entry: "broken", Body: func(c kernels.Call) {
-		body(kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2))
+		body(kernels.Slice[float64](c, kernels.In(0)), kernels.Slice[float64](c, kernels.In(1)), kernels.Slice[float64](c, kernels.At(kernels.Out, 0)))
 	}}
 	return p
 }

@@ -33,13 +33,19 @@ func Divisor(d int64, wide bool) (magic uint64, shift int) {
 	return (1<<(31+l) + uint64(d) - 1) / uint64(d), l - 1
 }
 
-// Divide returns the arguments of a division of windows.cuh.
-func Divide(d int64) []any {
+// Divide holds the arguments of a division by D: windows.cuh's Divide.
+type Divide struct {
+	D            int64 `arg:"int32"`
+	Magic, Shift int32
+}
+
+// DivideBy returns the arguments of a division by d.
+func DivideBy(d int64) Divide {
 	if d == 1 {
-		return []any{int32(1), int32(0), int32(0)}
+		return Divide{D: 1}
 	}
 	magic, shift := Divisor(d, false)
-	return []any{int32(d), int32(uint32(magic)), int32(shift)}
+	return Divide{d, int32(uint32(magic)), int32(shift)}
 }
 
 // Sum sums in double with eight accumulators, which hide the latency of the
