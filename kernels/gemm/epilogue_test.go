@@ -91,10 +91,10 @@ var epilogueSteps = []struct {
 		return v
 	}},
 	{"tanh(%[1]s)", 0, func(round func(float64) float64, v, _, _ float64) float64 { return round(math.Tanh(v)) }},
-	{"sigmoid(%[1]s)", 0, func(round func(float64) float64, v, _, _ float64) float64 { return round(1 / (1 + math.Exp(-v))) }},
+	{"sigmoid(%[1]s)", 0, func(round func(float64) float64, v, _, _ float64) float64 { return round(logistic(v)) }},
 	{"%[1]s * (1 - %[2]s * %[2]s)", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v * round(1-round(x*x))) }},
 	{"%[1]s * (%[2]s * sigmoid(-%[3]s))", 2, func(round func(float64) float64, v, x, y float64) float64 {
-		return round(v * round(x*round(1/(1+math.Exp(y)))))
+		return round(v * round(x*round(logistic(-y))))
 	}},
 	{"%[1]s / %[2]s", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v / x) }},
 }
@@ -247,6 +247,14 @@ func placeIn(view codegen.View, shape []int, i int) int64 {
 		i /= shape[a]
 	}
 	return at
+}
+
+// logistic is 1 / (1 + e⁻ˣ), also where e⁻ˣ overflows and its inverse does not.
+func logistic(x float64) float64 {
+	if x < 0 {
+		return math.Exp(x) / (1 + math.Exp(x))
+	}
+	return 1 / (1 + math.Exp(-x))
 }
 
 // gives reports whether got is the epilogue of a sum v and operands x, to the bit if its functions are exact.
