@@ -126,6 +126,13 @@ func selectBlock[T float](out []T, c []bool, x, y []T) {
 	}
 }
 
+// mapBlock is out = f(x).
+func mapBlock[T, From any](out []T, x []From, f func(From) T) {
+	for i, v := range x {
+		out[i] = f(v)
+	}
+}
+
 // convertBlock converts elements of type from, one for each of out.
 func convertBlock[T float](out []T, from Dtype, x unsafe.Pointer) {
 	switch from {

@@ -237,7 +237,9 @@ func (b *Builder) Convert(x Value, d Dtype) Value {
 		return -1
 	case from == d:
 		return x
-	case !d.IsFloat() && !(from.IsFloat() && d.isWide()):
+	case from.isHalf() && d != Float32, d.isHalf() && from != Float32:
+		return b.fail("got a conversion of %v to %v, want one from or to f32", from, d)
+	case !d.IsFloat() && !d.isHalf() && !(from.IsFloat() && d.isWide()):
 		return b.fail("got a conversion of %v to %v, want one to f32 or f64, or of these to i64", from, d)
 	case d.IsFloat() && b.nodes[x].op == constant: // conversions of numbers are exact or rounded once
 		return b.Constant(d, b.nodes[x].value())

@@ -8,6 +8,29 @@ import (
 // convert adds a conversion. Integers are rounded to floating-point numbers, and those to
 // integers toward 0.
 func (a *Assembler) convert(r string, in instruction) {
+	switch {
+	case in.to == F16:
+		a.half("cvt.rn.f16.f32 h, %s; cvt.u32.u16 %s, h", in.x, r)
+		return
+	case in.from == F16:
+		a.half("cvt.u16.u32 h, %s; cvt.f32.f16 %s, h", in.x, r)
+		return
+	case in.from == BF16:
+		t := a.Register(B32)
+		a.Line("shl.b32 %s, %s, 16", t, in.x)
+		a.Line("mov.b32 %s, %s", r, t)
+		return
+	case in.to == BF16: // without the device's instruction, which begins with 8.0
+		p, odd := a.Register(Pred), a.Register(B32)
+		a.Line("setp.nan.f32 %s, %s, %s", p, in.x, in.x)
+		a.Line("mov.b32 %s, %s", r, in.x)
+		a.Line("bfe.u32 %s, %s, 16, 1", odd, r)
+		a.Line("add.u32 %s, %s, %s", r, r, odd)
+		a.Line("add.u32 %s, %s, 0x7fff", r, r)
+		a.Line("shr.u32 %s, %s, 16", r, r)
+		a.Line("selp.b32 %s, %#x, %s, %s", r, nan16, r, p)
+		return
+	}
 	if !in.to.IsFloat() {
 		a.Line("cvt.rzi.s64.%v %s, %s", in.from, r, in.x)
 		return
@@ -22,6 +45,11 @@ func (a *Assembler) convert(r string, in instruction) {
 	default:
 		a.Line("cvt.rn.%v.s%s %s, %s", in.to, kinds[in.from.Kind()].dtype[1:], r, in.x)
 	}
+}
+
+// half adds instructions with a register h of 16 bits.
+func (a *Assembler) half(format string, args ...any) {
+	fmt.Fprintf(&a.text, "\t{ .reg .b16 h; "+format+"; }\n", args...)
 }
 
 // plain are the operations of one instruction. Sums and products are marked as

@@ -180,8 +180,16 @@ func (in *Interpreter) Run(n int, operands, outputs []unsafe.Pointer) error {
 func (i *instr) run(blocks []unsafe.Pointer, n int) {
 	out, x, y, z := blocks[i.out], blocks[i.args[0]], blocks[i.args[1]], blocks[i.args[2]]
 	switch {
-	case i.op == convert && i.to == Float32:
+	case i.op == convert && i.to == Float32 && !i.from.isHalf():
 		convertBlock(block[float32](out, n), i.from, x)
+	case i.op == convert && i.to == BF16:
+		mapBlock(block[uint16](out, n), block[float32](x, n), toBF16)
+	case i.op == convert && i.to == F16:
+		mapBlock(block[uint16](out, n), block[float32](x, n), toF16)
+	case i.op == convert && i.from == BF16:
+		mapBlock(block[float32](out, n), block[uint16](x, n), fromBF16)
+	case i.op == convert && i.from == F16:
+		mapBlock(block[float32](out, n), block[uint16](x, n), fromF16)
 	case i.op == convert && i.to.isWide() && i.from == Float32:
 		truncateBlock(block[int64](out, n), block[float32](x, n))
 	case i.op == convert && i.to.isWide():
