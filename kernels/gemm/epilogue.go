@@ -119,19 +119,25 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// arguments returns the last arguments of a product kernel: the steps, with the number of their
-// operands in the bits above; then for either operand where it begins and its strides from matrix
-// to matrix, row to row and column to column, in elements. For a missing operand it is a pointer
-// that is not read.
-func (e Epilogue) arguments(dt kernels.Dtype) []any {
-	args := []any{e.chain | int32(len(e.slots))<<16}
-	for i := range mostSlots {
-		at, strides := kernels.At(kernels.Out, 0), []int{0, 0, 0}
-		if i < len(e.slots) {
+// epilogueArgs are the last arguments of a product kernel: the steps, with the number of their operands in the bits above, and the
+// operands with their strides in elements. A missing operand points to memory that is not read.
+type epilogueArgs struct {
+	Steps    int32
+	Operands [mostSlots]struct {
+		X                   kernels.Ref
+		Matrix, Row, Column int64
+	}
+}
+
+func (e Epilogue) arguments(dt kernels.Dtype) epilogueArgs {
+	args := epilogueArgs{Steps: e.chain | int32(len(e.slots))<<16}
+	for i := range args.Operands {
+		x := &args.Operands[i]
+		if x.X = out; i < len(e.slots) {
 			v := e.operands[e.slots[i]]
-			at, strides = kernels.At(kernels.Operand(2+e.slots[i]), v.Offset*dt.Size()), v.Strides
+			x.X = kernels.At(kernels.Operand(2+e.slots[i]), v.Offset*dt.Size())
+			x.Matrix, x.Row, x.Column = int64(v.Strides[0]), int64(v.Strides[1]), int64(v.Strides[2])
 		}
-		args = append(args, at, int64(strides[0]), int64(strides[1]), int64(strides[2]))
 	}
 	return args
 }

@@ -144,8 +144,21 @@ func (x product) transposed() product {
 	return product{x.b, x.a, x.batch, x.n, x.m, x.k, !x.transB, !x.transA, !x.transC}
 }
 
-// arguments returns those that kernels of products take first; count is the splits.
-func (x product) arguments(to kernels.Ref, chunk, count int64) []any {
+// productArgs are the first arguments of kernels of products: the operands, their sizes and strides in elements, and the splits of K.
+type productArgs struct {
+	A, B, C                                           kernels.Ref
+	M, N, K, LDA, LDB, MatrixA, MatrixB, Batch, Chunk int64
+	Splits                                            int64 `arg:"int32"` // or tiles, rows or matrices of a block
+	TransA, TransB                                    bool
+}
+
+// tileArgs are those of kernels that can write C transposed.
+type tileArgs struct {
+	productArgs
+	TransC bool
+}
+
+func (x product) arguments(to kernels.Ref, chunk, splits int64) tileArgs {
 	lda, ldb := x.k, x.n
 	if x.transA {
 		lda = x.m
@@ -153,7 +166,7 @@ func (x product) arguments(to kernels.Ref, chunk, count int64) []any {
 	if x.transB {
 		ldb = x.k
 	}
-	return []any{x.a, x.b, to, x.m, x.n, x.k, lda, ldb, x.m * x.k, x.k * x.n, x.batch, chunk, int32(count), arith.Flag(x.transA), arith.Flag(x.transB), arith.Flag(x.transC)}
+	return tileArgs{productArgs{x.a, x.b, to, x.m, x.n, x.k, lda, ldb, x.m * x.k, x.k * x.n, x.batch, chunk, splits, x.transA, x.transB}, x.transC}
 }
 
 // appendTiles appends the launches of a form of the tiled kernel: one, or splits of k that a
@@ -164,10 +177,10 @@ func appendTiles(p *kernels.Plan, dev kernels.Device, c result, f matmulForm, po
 		if x.transC {
 			e = e.transposed()
 		}
-		p.Launch(k, int(blocks), f.threads, append(x.arguments(to, chunk, splits), e.arguments(c.dt)...)...).Shared = int(shared)
+		p.Launch(k, int(blocks), f.threads, x.arguments(to, chunk, splits), e.arguments(c.dt)).Shared = int(shared)
 	}
 	if splits := pol.joined(dev, tiles, x.k, f.join); splits > 1 {
-		launch(f.joined, kernels.At(kernels.Out, 0), c.epilogue, kernels.CeilDiv(tiles*splits, f.join)*f.join, splits, kernels.CeilDiv(x.k, splits), f.shared(c.dt, false)+f.m*f.n*c.dt.Size())
+		launch(f.joined, out, c.epilogue, kernels.CeilDiv(tiles*splits, f.join)*f.join, splits, kernels.CeilDiv(x.k, splits), f.shared(c.dt, false)+f.m*f.n*c.dt.Size())
 		return
 	}
 	appendSplit(p, dev, c, tiles, pol, x.k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
@@ -204,7 +217,7 @@ func appendSplit(p *kernels.Plan, dev kernels.Device, c result, blocks int64, po
 	unit := cmp.Or(pol.unit, 64) // rows of a split stay aligned
 	chunk := max(arith.RoundUp(kernels.CeilDiv(k, splits), unit), unit)
 	if splits = max(kernels.CeilDiv(k, chunk), 1); splits == 1 {
-		launch(kernels.At(kernels.Out, 0), c.epilogue, 1, chunk)
+		launch(out, c.epilogue, 1, chunk)
 		return
 	}
 	partial := p.Workspace(splits * c.count() * c.dt.Size())
@@ -216,16 +229,14 @@ func appendSplit(p *kernels.Plan, dev kernels.Device, c result, blocks int64, po
 // are whole: splits that a cluster joins are one here.
 func matmulBody[T kernels.Float](whole bool) func(kernels.Call) {
 	return func(c kernels.Call) {
-		a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-		strideA, strideB, batch, chunk, splits := c.Int(8), c.Int(9), c.Int(10), c.Int(11), c.Int(12)
-		transA, transB := c.Int(13) == 1, c.Int(14) == 1
-		if c.Int(15) == 1 { // C is written transposed
-			a, b, m, n, lda, ldb, strideA, strideB, transA, transB = b, a, n, m, ldb, lda, strideB, strideA, !transB, !transA
+		x := kernels.Args[tileArgs](c)
+		if x.TransC {
+			x.A, x.B, x.M, x.N, x.LDA, x.LDB, x.MatrixA, x.MatrixB, x.TransA, x.TransB = x.B, x.A, x.N, x.M, x.LDB, x.LDA, x.MatrixB, x.MatrixA, !x.TransB, !x.TransA
 		}
 		if whole {
-			splits, chunk = 1, k
+			x.Splits, x.Chunk = 1, x.K
 		}
-		gemms(c.BLAS(), transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
+		gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, kernels.Slice[T](c, x.A), x.LDA, x.MatrixA, kernels.Slice[T](c, x.B), x.LDB, x.MatrixB,
+			kernels.Slice[T](c, x.C), x.Batch, x.Chunk, x.Splits)
 	}
 }

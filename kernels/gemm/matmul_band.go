@@ -59,6 +59,6 @@ func appendBand(p *kernels.Plan, dev kernels.Device, c result, x product) bool {
 	if kernels.CheckGrid(blocks) != nil {
 		return false
 	}
-	p.Launch(matmulBand, int(blocks), 32*bandWarps, x.arguments(kernels.At(kernels.Out, 0), x.k, tiles)...).Shared = int(bandShared(x.k))
+	p.Launch(matmulBand, int(blocks), 32*bandWarps, x.arguments(out, x.k, tiles)).Shared = int(bandShared(x.k))
 	return true
 }

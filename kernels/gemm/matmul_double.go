@@ -2,7 +2,6 @@ package gemm
 
 import (
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // doubleForm is a form of matmul_double.cu.
@@ -78,32 +77,40 @@ func (d doubleCut) blocks(c result, k int64) int64 {
 
 // appendDouble appends the launches of a product by a form of matmul_double.cu.
 func appendDouble(p *kernels.Plan, dev kernels.Device, d doubleCut, c result, k int64, transA, transB bool) {
-	f, chunk, to, e := doubleForms[d.form], d.chunk(k), kernels.At(kernels.Out, 0), c.epilogue
+	f, chunk, to, e := doubleForms[d.form], d.chunk(k), out, c.epilogue
 	copies := max(kernels.CeilDiv(k, chunk*d.parts), 1)
 	if copies > 1 {
 		to, e = p.Workspace(copies*c.count()*c.dt.Size()), Epilogue{}
 	}
-	args := []any{kernels.In(0), kernels.In(1), to, c.m, c.n, k, arith.Flag(transA), arith.Flag(transB), c.batch, chunk, int32(d.parts)}
+	args := doubleArgs{tiledArgs{kernels.In(0), kernels.In(1), to, c.m, c.n, k, transA, transB}, c.batch, chunk, d.parts}
 	if f.few {
-		args[10] = arith.Flag(false)
+		args.Parts = 0
 		if c.m > c.n {
-			args, e = []any{kernels.In(1), kernels.In(0), to, c.n, c.m, k, arith.Flag(!transB), arith.Flag(!transA), c.batch, chunk, arith.Flag(true)}, e.transposed()
+			args.tiledArgs, args.Parts, e = args.transposed(), 1, e.transposed()
 		}
 	}
-	p.Launch(f.kernel, int(d.blocks(c, k)), f.threads, append(args, e.arguments(c.dt)...)...).Shared = f.shared()
+	p.Launch(f.kernel, int(d.blocks(c, k)), f.threads, args, e.arguments(c.dt)).Shared = f.shared()
 	if copies > 1 {
 		appendCombine(p, dev, c, to, copies)
 	}
 }
 
-// doubleBody takes the batch, the terms of a part and the parts of a copy beside the arguments of TiledMatMulBody.
-func doubleBody(c kernels.Call) { tiledBody[float64](c, c.Int(8), c.Int(9)*c.Int(10)) }
+// doubleArgs are the first arguments of the kernels.
+type doubleArgs struct {
+	tiledArgs
+	Batch, Chunk int64
+	Parts        int64 `arg:"int32"` // of a copy that a cluster adds up; of a form for few rows whether C is written transposed
+}
 
-// doubleFewBody takes whether C is written transposed in place of the parts.
+func doubleBody(c kernels.Call) {
+	x := kernels.Args[doubleArgs](c)
+	tiledBody[float64](c, x.tiledArgs, x.Batch, x.Chunk*x.Parts)
+}
+
 func doubleFewBody(c kernels.Call) {
-	if c.Int(10) == 1 {
-		turnedBody[float64](c, c.Int(8), c.Int(9))
-	} else {
-		tiledBody[float64](c, c.Int(8), c.Int(9))
+	x := kernels.Args[doubleArgs](c)
+	if x.Parts == 1 {
+		x.tiledArgs = x.transposed()
 	}
+	tiledBody[float64](c, x.tiledArgs, x.Batch, x.Chunk)
 }

@@ -3,7 +3,6 @@ package gemm
 import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"math"
-	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -74,30 +73,28 @@ func appendMatMulPlanes(p *kernels.Plan, dev kernels.Device, c result, k int64, 
 	}
 	appendPlanes(p, dev, missing...)
 	scaling := p.Workspace(4 * (scalingHead + batch*max(m, n)))
-	args := slices.Concat(operands[0].arguments(kernels.In(0), again[0]), operands[1].arguments(kernels.In(1), again[1]), []any{int32(batch)})
-	for _, x := range planes {
-		args = append(args, x.ranges, int32(x.blocks))
+	args := rescaleArgs{
+		Operands: [2]splitOperand{operands[0].arguments(kernels.In(0), again[0]), operands[1].arguments(kernels.In(1), again[1])},
+		Batch:    batch, Ranges: [2]blockRanges{{planes[0].ranges, planes[0].blocks}, {planes[1].ranges, planes[1].blocks}},
+		// Lines that lie side by side in memory are read faster, and a smaller operand.
+		Columns: [2]bool{transA, !transB}, Preferred: n < m,
+		Scaling: scaling, Arrivals: scaling,
 	}
-	// Lines that lie side by side in memory are read faster, and a smaller operand.
-	columns, preferred := [2]int32{arith.Flag(transA), arith.Flag(!transB)}, arith.Flag(n < m)
-	if columns[0] != columns[1] {
-		preferred = columns[0]
+	if args.Columns[0] != args.Columns[1] {
+		args.Preferred = args.Columns[0]
 	}
-	args = append(args, columns[0], columns[1], preferred)
 	x := planesProduct{operands, [2]kernels.Ref{planes[0].to, planes[1].to}, again, scaling, k, transA, transB}
-	rescale := func(apart int32, arrivals kernels.Ref, count int64) {
-		// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
-		p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs), planesMost)), planesThreads, append(args, scaling, apart, arrivals, int32(count))...)
+	hopper, cut := tensorCoresOf(dev) != mmaCores, hopperPolicies.On(dev).cut(dev, c, k)
+	if hopper {
+		args.Apart, args.Arrivals, args.Count = true, p.Workspace(max(cut.arrivals(), 1)*4), cut.arrivals()
 	}
-	if tensorCoresOf(dev) == mmaCores {
-		rescale(0, scaling, 0)
+	// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
+	p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs), planesMost)), planesThreads, args)
+	if hopper {
+		appendHopperPlanes(p, dev, c, x, cut, args.Arrivals)
+	} else {
 		appendMMAPlanes(p, dev, c, x)
-		return
 	}
-	cut := hopperPolicies.On(dev).cut(dev, c, k)
-	arrivals := p.Workspace(max(cut.arrivals(), 1) * 4)
-	rescale(1, arrivals, cut.arrivals())
-	appendHopperPlanes(p, dev, c, x, cut, arrivals)
 }
 
 // planesProduct is a product of operands in planes, or of those that were written again, as scaling says.
@@ -109,10 +106,23 @@ type planesProduct struct {
 	transA, transB bool
 }
 
-// arguments returns those after the operands of the kernels of both sources.
-func (x planesProduct) arguments(c result, to kernels.Ref, chunk int64, e Epilogue) []any {
-	args := []any{to, x.scaling, int32(c.m), int32(c.n), int32(x.k), int32(c.batch), int32(chunk), c.n}
-	return append(args, e.arguments(kernels.Float32)...)
+// planesArgs are the first arguments of the kernels of both sources.
+type planesArgs struct {
+	Operands              [4]any // A and B, and both as they may be written again: Refs or TensorMaps
+	C, Scaling            kernels.Ref
+	M, N, K, Batch, Chunk int64 `arg:"int32"`
+	LDC                   int64
+	epilogueArgs
+}
+
+func (x planesProduct) arguments(operands [4]any, c result, to kernels.Ref, chunk int64, e Epilogue) planesArgs {
+	return planesArgs{operands, to, x.scaling, c.m, c.n, x.k, c.batch, chunk, c.n, e.arguments(c.dt)}
+}
+
+// shareArgs are those after them in matmul_hopper.cu.
+type shareArgs struct {
+	Shared          int64 `arg:"int32"`
+	Parts, Arrivals kernels.Ref
 }
 
 // hopperCut is how the tiles of C go to blocks: whole ones, copies for splits of k, or shares of tiles that blocks add up among
@@ -139,15 +149,14 @@ func (d hopperCut) parts() int64 {
 func appendHopperPlanes(p *kernels.Plan, dev kernels.Device, c result, x planesProduct, d hopperCut, arrivals kernels.Ref) {
 	kernel, parts := hopperProducts[d.cluster-1][arith.Flag(x.transA)][arith.Flag(x.transB)], p.Workspace(max(d.parts(), 1)*4)
 	launch := func(to kernels.Ref, e Epilogue, chunk int64) {
-		var args []any
-		for _, from := range [][2]kernels.Ref{x.at, x.again} {
-			args = append(args, x.operands[0].tensorMap(from[0], !x.transA, hopperTile), x.operands[1].tensorMap(from[1], x.transB, hopperTile/d.cluster))
+		var maps [4]any
+		for i, from := range [][2]kernels.Ref{x.at, x.again} {
+			maps[2*i], maps[2*i+1] = x.operands[0].tensorMap(from[0], !x.transA, hopperTile), x.operands[1].tensorMap(from[1], x.transB, hopperTile/d.cluster)
 		}
-		args = append(append(args, x.arguments(c, to, chunk, e)...), int32(d.shared), parts, arrivals)
-		p.Launch(kernel, int(d.blocks*d.cluster), hopperThreads, args...).Shared = hopperShared
+		p.Launch(kernel, int(d.blocks*d.cluster), hopperThreads, x.arguments(maps, c, to, chunk, e), shareArgs{d.shared, parts, arrivals}).Shared = hopperShared
 	}
 	if d.copies == 1 {
-		launch(kernels.At(kernels.Out, 0), c.epilogue, x.k)
+		launch(out, c.epilogue, x.k)
 		return
 	}
 	partial := p.Workspace(d.copies * c.count() * c.dt.Size())
@@ -175,8 +184,9 @@ func hopperOperands(batch, m, n, k int64, transA, transB bool) [2]Planes {
 // planesBody is the product of operands in planes, by the BLAS that Gorgonia uses.
 func planesBody(transA, transB bool) func(kernels.Call) {
 	return func(c kernels.Call) {
-		out, scaling := kernels.Slice[float32](c, 4), kernels.Slice[int32](c, 5)
-		m, n, k, batch, chunk, ld := c.Int(6), c.Int(7), c.Int(8), c.Int(9), c.Int(10), c.Int(11)
+		args := kernels.Args[planesArgs](c)
+		out, scaling := kernels.Slice[float32](c, args.C), kernels.Slice[int32](c, args.Scaling)
+		m, n, k, batch, chunk, ld := args.M, args.N, args.K, args.Batch, args.Chunk, args.LDC
 		lines, scale := int(scaling[2]), 1.0
 		if scaling[0] == planesScaled {
 			scale = planeScale
@@ -188,7 +198,7 @@ func planesBody(transA, transB bool) func(kernels.Call) {
 			if scaling[1]>>i&1 != 0 { // written again
 				from += 2
 			}
-			planes[i] = kernels.Slice[uint16](c, from)
+			planes[i] = kernels.Slice[uint16](c, place(args.Operands[from]))
 		}
 		for matrix := range batch {
 			a, b := operands[0].matrix(planes[0], matrix, scale), operands[1].matrix(planes[1], matrix, scale)

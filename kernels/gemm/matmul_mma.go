@@ -53,14 +53,14 @@ var (
 // mmaRoundBody is roundTF32Body, and rounds.
 func mmaRoundBody(c kernels.Call) {
 	roundTF32Body(c)
-	for y := range c.Grid[1] {
-		to, lines, pitch := kernels.Slice[float32](c, 6*y+1), c.Int(6*y+2), c.Int(6*y+4)
-		cols := c.Int(6*y + 3)
-		if c.Int(6*y+5) == 1 {
+	args := kernels.Args[roundTF32Args](c)
+	for _, x := range args.Operands[:c.Grid[1]] {
+		to, lines, cols := kernels.Slice[float32](c, x.To), x.Rows, x.Cols
+		if x.Trans {
 			lines, cols = cols, lines
 		}
-		for line := range c.Int(12) * lines {
-			row := to[line*pitch:][:pitch]
+		for line := range args.Batch * lines {
+			row := to[line*x.Pitch:][:x.Pitch]
 			for i, v := range row[:cols] {
 				row[i] = kernels.TF32.Round(v)
 			}
@@ -74,7 +74,7 @@ func appendMMAPlanes(p *kernels.Plan, dev kernels.Device, c result, x planesProd
 	tiles := kernels.CeilDiv(c.m, mmaTile) * kernels.CeilDiv(c.n, mmaTile) * c.batch
 	kernel := mmaProducts[arith.Flag(x.transA)][arith.Flag(x.transB)]
 	appendSplit(p, dev, c, tiles, splitPolicy{blocks: 1, terms: hopperPolicies.On(dev).least}, x.k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		args := append([]any{x.at[0], x.at[1], x.again[0], x.again[1]}, x.arguments(c, to, chunk, e)...)
-		p.Launch(kernel, int(tiles*splits), mmaPlanesThreads, args...).Shared = mmaPlanesBytes
+		operands := [4]any{x.at[0], x.at[1], x.again[0], x.again[1]}
+		p.Launch(kernel, int(tiles*splits), mmaPlanesThreads, x.arguments(operands, c, to, chunk, e)).Shared = mmaPlanesBytes
 	})
 }

@@ -2,7 +2,6 @@ package gemm
 
 import (
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // matmul_mma_double.cu computes tiles of mmaDoubleTile x mmaDoubleTile elements of C, by pieces of its factors of so many bytes.
@@ -36,11 +35,20 @@ func appendMMADouble(p *kernels.Plan, dev kernels.Device, c result, k int64, tra
 		return false
 	}
 	appendSplit(p, dev, c, tiles, pol.splits, k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		args := []any{kernels.In(0), kernels.In(1), to, c.m, c.n, k, arith.Flag(transA), arith.Flag(transB), int32(c.batch), chunk}
-		p.Launch(mmaDoubleKernel, int(tiles*splits), mmaDoubleThreads, append(args, e.arguments(c.dt)...)...).Shared = mmaDoubleBytes
+		args := mmaDoubleArgs{tiledArgs{kernels.In(0), kernels.In(1), to, c.m, c.n, k, transA, transB}, c.batch, chunk}
+		p.Launch(mmaDoubleKernel, int(tiles*splits), mmaDoubleThreads, args, e.arguments(c.dt)).Shared = mmaDoubleBytes
 	})
 	return true
 }
 
-// mmaDoubleBody takes the batch and the terms of a split beside the arguments of TiledMatMulBody.
-func mmaDoubleBody(c kernels.Call) { tiledBody[float64](c, c.Int(8), c.Int(9)) }
+// mmaDoubleArgs are the first arguments of the kernel.
+type mmaDoubleArgs struct {
+	tiledArgs
+	Batch int64 `arg:"int32"`
+	Chunk int64
+}
+
+func mmaDoubleBody(c kernels.Call) {
+	x := kernels.Args[mmaDoubleArgs](c)
+	tiledBody[float64](c, x.tiledArgs, x.Batch, x.Chunk)
+}

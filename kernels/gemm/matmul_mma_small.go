@@ -52,17 +52,15 @@ func appendSmallProduct(p *kernels.Plan, c result, by kernels.Precision, parts i
 		kernel, blocks = smallJoined[by], kernels.CeilDiv(blocks*parts, smallJoin)*smallJoin
 		chunk = kernels.CeilDiv(kernels.CeilDiv(x.k, parts), 8) * 8 // rows of a part stay aligned
 	}
-	args := x.arguments(kernels.At(kernels.Out, 0), chunk, parts)
-	p.Launch(kernel, int(blocks), smallThreads, append(args[:len(args)-1], c.epilogue.arguments(kernels.Float32)...)...).Shared = smallShared
+	p.Launch(kernel, int(blocks), smallThreads, x.arguments(out, chunk, parts).productArgs, c.epilogue.arguments(c.dt)).Shared = smallShared
 }
 
 // smallBody rounds the operands and multiplies them by the BLAS.
 func smallBody(by kernels.Precision) func(kernels.Call) {
 	return func(c kernels.Call) {
-		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-		strideA, strideB, batch := c.Int(8), c.Int(9), c.Int(10)
-		a, b := roundedCopy(by, kernels.Slice[float32](c, 0)[:batch*strideA]), roundedCopy(by, kernels.Slice[float32](c, 1)[:batch*strideB])
-		gemms(c.BLAS(), c.Int(13) == 1, c.Int(14) == 1, m, n, k, a, lda, strideA, b, ldb, strideB, kernels.Slice[float32](c, 2), batch, k, 1)
+		x := kernels.Args[productArgs](c)
+		a, b := roundedCopy(by, kernels.Slice[float32](c, x.A)[:x.Batch*x.MatrixA]), roundedCopy(by, kernels.Slice[float32](c, x.B)[:x.Batch*x.MatrixB])
+		gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, a, x.LDA, x.MatrixA, b, x.LDB, x.MatrixB, kernels.Slice[float32](c, x.C), x.Batch, x.K, 1)
 	}
 }
 

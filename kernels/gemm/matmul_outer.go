@@ -80,7 +80,7 @@ func appendOuter(p *kernels.Plan, dev kernels.Device, c result, x product) {
 	} // of a warp
 	for ; rows > 4 && jobs(rows) < 16*int64(dev.SMs); rows /= 2 {
 	}
-	p.Launch(kernel, int(kernels.CeilDiv(jobs(rows), warps)), threads, x.arguments(kernels.At(kernels.Out, 0), x.k, rows)...)
+	p.Launch(kernel, int(kernels.CeilDiv(jobs(rows), warps)), threads, x.arguments(out, x.k, rows))
 }
 
 // appendTall appends the launch of a product with a narrow C.
@@ -100,13 +100,13 @@ func appendTall(p *kernels.Plan, c result, x product) {
 	if !x.transC {
 		pitch = max(pitch, x.n|1)
 	}
-	l := p.Launch(kernel, int(x.batch*kernels.CeilDiv(x.m, rows)), int(threads), x.arguments(kernels.At(kernels.Out, 0), x.k, 1)...)
+	l := p.Launch(kernel, int(x.batch*kernels.CeilDiv(x.m, rows)), int(threads), x.arguments(out, x.k, 1))
 	l.Shared = int((columns*x.k + rows*pitch) * c.dt.Size())
 }
 
 // appendTiny appends the launch of a batch of small matrices.
 func appendTiny(p *kernels.Plan, c result, x product) {
-	p.LaunchElements(matmulOuter[c.dt].tiny, c.count(), x.arguments(kernels.At(kernels.Out, 0), x.k, 1)...)
+	p.LaunchElements(matmulOuter[c.dt].tiny, c.count(), x.arguments(out, x.k, 1))
 }
 
 // appendBundle appends the launch of a batch of matrices, several a block, and reports whether it is one of at least as many as there are
@@ -123,6 +123,6 @@ func appendBundle(p *kernels.Plan, dev kernels.Device, c result, x product) bool
 	if c.dt != kernels.Float32 || each == 0 || x.batch < max(int64(dev.SMs), 2) {
 		return false
 	}
-	p.Launch(matmulBundle, int(kernels.CeilDiv(x.batch, each)), threads, x.arguments(kernels.At(kernels.Out, 0), x.k, each)...).Shared = int(each * shared)
+	p.Launch(matmulBundle, int(kernels.CeilDiv(x.batch, each)), threads, x.arguments(out, x.k, each)).Shared = int(each * shared)
 	return true
 }

@@ -128,7 +128,7 @@ func appendMatMulReduced(p *kernels.Plan, dev kernels.Device, c result, by kerne
 		}
 	}
 	appendRound(p, dev, by, moves)
-	appendReducedProduct(p, dev, c, operands, at, k, transA, transB, kernels.At(kernels.Out, 0), false)
+	appendReducedProduct(p, dev, c, operands, at, k, transA, transB, out, false)
 }
 
 // rounding is an operand that is rounded from one place to another.
@@ -143,29 +143,34 @@ func appendRound(p *kernels.Plan, dev kernels.Device, by kernels.Precision, move
 		return
 	}
 	const threads = 256
-	var args []any
-	blocks, kernel := int64(0), roundBF16
-	for _, m := range moves {
-		if by == kernels.BF16 {
-			args = append(args, m.from, m.to, m.Batch*m.Rows, int32(m.Cols), int32(m.pitch()))
+	if len(moves) == 1 {
+		defer func() { p.Launches[len(p.Launches)-1].Grid[1] = 1 }()
+		moves = append(moves, moves[0]) // not read
+	}
+	var args any
+	var blocks int64
+	kernel := roundBF16
+	if by == kernels.BF16 {
+		var list roundBF16Args
+		for i, m := range moves {
+			list[i] = bf16Operand{m.from, m.to, m.Batch * m.Rows, m.Cols, m.pitch()}
 			blocks = max(blocks, kernels.CeilDiv(m.bytes(), 16*threads)) // 8 elements a thread at a time
-			continue
 		}
+		args = list
+	} else {
 		const side = 64 // of the squares of a block
-		args = append(args, m.from, m.to, int32(m.Rows), int32(m.Cols), int32(m.pitch()), arith.Flag(m.Trans))
-		blocks, kernel = max(blocks, kernels.CeilDiv(m.Rows, side)*kernels.CeilDiv(m.Cols, side)*m.Batch), roundTF32
+		list := roundTF32Args{Batch: moves[0].Batch}
+		for i, m := range moves {
+			list.Operands[i] = tf32Operand{m.from, m.to, m.Rows, m.Cols, m.pitch(), m.Trans}
+			blocks = max(blocks, kernels.CeilDiv(m.Rows, side)*kernels.CeilDiv(m.Cols, side)*m.Batch)
+		}
+		args, kernel = list, roundTF32
 		if tensorCoresOf(dev) == mmaCores {
 			kernel = mmaRoundTF32
 		}
 	}
-	if len(moves) == 1 {
-		args = append(args, args...) // not read
-	}
-	if by == kernels.TF32 {
-		args = append(args, int32(moves[0].Batch))
-	}
 	blocks = min(blocks, reducedPolicies.On(dev).round*int64(dev.SMs))
-	p.Launch(kernel, int(blocks), threads, args...).Grid[1] = len(moves)
+	p.Launch(kernel, int(blocks), threads, args).Grid[1] = 2
 }
 
 // appendReducedProduct appends the launches of a product of rounded operands. With halves the last one also writes C in BF16.
@@ -177,22 +182,50 @@ func appendReducedProduct(p *kernels.Plan, dev kernels.Device, c result, operand
 	tiles := f.tiles(c.batch, c.m, c.n)
 	kernel := f.kernels[arith.Flag(transA)][arith.Flag(transB)]
 	appendSplit(p, dev, c, tiles, splits, k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		args, blocks := []any{at[0], at[1]}, tiles*splits
+		args, blocks := reducedArgs{at[0], at[1], to, c.m, c.n, k, c.batch, chunk, c.n, e.arguments(c.dt), half, halves}, tiles*splits
 		if tensorCoresOf(dev) != mmaCores {
-			args = []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster)}
+			args.A, args.B = operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster)
 			blocks = min(blocks, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
 		}
-		args = append(args, to, int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n)
-		args = append(append(args, e.arguments(kernels.Float32)...), half, arith.Flag(halves))
-		p.Launch(kernel, int(blocks), f.threads, args...).Shared = f.shared
+		p.Launch(kernel, int(blocks), f.threads, args).Shared = f.shared
 	})
 }
+
+// reducedArgs are the arguments of the kernels; operands are Refs or TensorMaps.
+type reducedArgs struct {
+	A, B                  any
+	C                     kernels.Ref
+	M, N, K, Batch, Chunk int64 `arg:"int32"`
+	LDC                   int64
+	epilogueArgs
+	Also   kernels.Ref // C in BF16
+	Halves bool        // whether it is written
+}
+
+// roundBF16Args and roundTF32Args are the arguments of the kernels that round two operands.
+type (
+	roundBF16Args [2]bf16Operand
+	bf16Operand   struct {
+		X, To       kernels.Ref
+		Rows        int64
+		Cols, Pitch int64 `arg:"int32"`
+	}
+	roundTF32Args struct {
+		Operands [2]tf32Operand
+		Batch    int64 `arg:"int32"`
+	}
+	tf32Operand struct {
+		X, To             kernels.Ref
+		Rows, Cols, Pitch int64 `arg:"int32"`
+		Trans             bool
+	}
+)
 
 // halvesBody is the Go body of a product that also writes C in BF16.
 func halvesBody(product func(kernels.Call)) func(kernels.Call) {
 	return func(c kernels.Call) {
-		from, to := kernels.Slice[float32](c, 2), kernels.Slice[uint16](c, len(c.Args)-2)
-		from = from[:c.Int(3)*c.Int(4)*c.Int(6)]
+		x := kernels.Args[reducedArgs](c)
+		from, to := kernels.Slice[float32](c, x.C)[:x.M*x.N*x.Batch], kernels.Slice[uint16](c, x.Also)
 		product(c)
 		roundRows(from, to, 1, int64(len(from)), int64(len(from)))
 	}
@@ -213,26 +246,24 @@ func roundRows(x []float32, to []uint16, rows, cols, pitch int64) {
 
 // roundBF16Body writes operands in BF16, of so many rows each.
 func roundBF16Body(c kernels.Call) {
-	for y := range c.Grid[1] {
-		x, to := kernels.Slice[float32](c, 5*y), kernels.Slice[uint16](c, 5*y+1)
-		rows, cols, pitch := c.Int(5*y+2), c.Int(5*y+3), c.Int(5*y+4)
-		roundRows(x, to, rows, cols, pitch)
+	args := kernels.Args[roundBF16Args](c)
+	for _, x := range args[:c.Grid[1]] {
+		roundRows(kernels.Slice[float32](c, x.X), kernels.Slice[uint16](c, x.To), x.Rows, x.Cols, x.Pitch)
 	}
 }
 
 // roundTF32Body writes matrices to rows so far apart, transposed or not.
 func roundTF32Body(c kernels.Call) {
-	batch := c.Int(12)
-	for y := range c.Grid[1] {
-		x, to := kernels.Slice[float32](c, 6*y), kernels.Slice[float32](c, 6*y+1)
-		rows, cols, pitch, trans := c.Int(6*y+2), c.Int(6*y+3), c.Int(6*y+4), c.Int(6*y+5) == 1
-		for matrix := range batch {
+	args := kernels.Args[roundTF32Args](c)
+	for _, op := range args.Operands[:c.Grid[1]] {
+		x, to, rows, cols := kernels.Slice[float32](c, op.X), kernels.Slice[float32](c, op.To), op.Rows, op.Cols
+		for matrix := range args.Batch {
 			lines, length, from := rows, cols, x[matrix*rows*cols:][:rows*cols]
-			if trans {
+			if op.Trans {
 				lines, length, from = cols, rows, transpose(from, rows, cols, cols)
 			}
 			for line := range lines {
-				copy(to[(matrix*lines+line)*pitch:], from[line*length:][:length])
+				copy(to[(matrix*lines+line)*op.Pitch:], from[line*length:][:length])
 			}
 		}
 	}
@@ -241,25 +272,34 @@ func roundTF32Body(c kernels.Call) {
 // reducedBody is the product of rounded operands, by the BLAS.
 func reducedBody(by kernels.Precision, transA, transB bool) func(kernels.Call) {
 	return func(c kernels.Call) {
-		out := kernels.Slice[float32](c, 2)
-		m, n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+		args := kernels.Args[reducedArgs](c)
+		m, n, k, batch := args.M, args.N, args.K, args.Batch
 		x := hopperOperands(batch, m, n, k, transA, transB)
-		a, b := reducedOperand(c, 0, by, x[0]), reducedOperand(c, 1, by, x[1])
-		gemms(c.BLAS(), transA, transB, m, n, k, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols, out, batch, chunk, kernels.CeilDiv(k, chunk))
+		a, b := reducedOperand(c, args.A, by, x[0]), reducedOperand(c, args.B, by, x[1])
+		gemms(c.BLAS(), transA, transB, m, n, k, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols, kernels.Slice[float32](c, args.C),
+			batch, args.Chunk, kernels.CeilDiv(k, args.Chunk))
 	}
 }
 
-// reducedOperand returns the numbers of an operand that is argument i, matrices of such extents.
-func reducedOperand(c kernels.Call, i int, by kernels.Precision, extents Planes) []float32 {
+// place returns where an operand begins, a Ref or a TensorMap.
+func place(operand any) kernels.Ref {
+	if m, mapped := operand.(kernels.TensorMap); mapped {
+		return m.Ref
+	}
+	return operand.(kernels.Ref)
+}
+
+// reducedOperand returns the numbers of an operand, matrices of such extents.
+func reducedOperand(c kernels.Call, operand any, by kernels.Precision, extents Planes) []float32 {
 	cols, lines := extents.Cols, extents.Batch*extents.Rows
 	pitch := Rounded{Precision: by, Cols: cols}.pitch()
 	x := align.Make[float32](lines * cols)
 	var halves []uint16
 	var words []float32
 	if by == kernels.BF16 {
-		halves = kernels.Slice[uint16](c, i)
+		halves = kernels.Slice[uint16](c, place(operand))
 	} else {
-		words = kernels.Slice[float32](c, i)
+		words = kernels.Slice[float32](c, place(operand))
 	}
 	kernels.Parallel(lines, max(kernels.Grain/cols, 1), func(lo, hi int64) {
 		for line := lo; line < hi; line++ {

@@ -145,11 +145,11 @@ func appendFewRows(p *kernels.Plan, dev kernels.Device, c result, x product, for
 		if apart {
 			to = p.Workspace(c.count() * c.dt.Size())
 		}
-		args := []any{x.a, x.b, to, x.m, x.n, x.k, rowV, termV, x.m * x.k, rowY, colY, x.batch, chunk}
+		args := stripArgs{x.a, x.b, to, x.m, x.n, x.k, rowV, termV, x.m * x.k, rowY, colY, x.batch, chunk}
 		if x.transB {
-			args = []any{x.b, x.a, to, x.n, x.m, x.k, rowV, termV, x.m * x.k, colY, rowY, x.batch, chunk}
+			args.A, args.B, args.M, args.N, args.RowC, args.ColumnC = x.b, x.a, x.n, x.m, colY, rowY
 		}
-		p.Launch(form.kernel, int(blocks*splits), stripThreads, args...).Shared = int(form.shared)
+		p.Launch(form.kernel, int(blocks*splits), stripThreads, args).Shared = int(form.shared)
 		if apart {
 			appendCombine(p, dev, c, to, 1)
 		}
@@ -157,32 +157,31 @@ func appendFewRows(p *kernels.Plan, dev kernels.Device, c result, x product, for
 	return true
 }
 
-// matmulStripBody is y[r][j] = sum over l of v[r][l] * x[l][j], by the BLAS.
+// stripArgs are the arguments of the kernels: the small operand has strides, and so has C.
+type stripArgs struct {
+	A, B, C              kernels.Ref
+	M, N, K              int64
+	RowV, TermV, MatrixV int64
+	RowC, ColumnC        int64
+	Batch, Chunk         int64
+}
+
+// matmulStripBody is C = op(A) B of few rows of A, by the BLAS.
 func matmulStripBody[T kernels.Float](c kernels.Call) {
-	v, x, y := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	rows, n, k, termV, colY, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(7), c.Int(10), c.Int(11), c.Int(12)
-	multiplyFew(c.BLAS(), v, x, y, rows, n, k, batch, chunk, termV != 1, false, colY != 1)
+	x := kernels.Args[stripArgs](c)
+	product := tiledArgs{x.A, x.B, x.C, x.M, x.N, x.K, x.TermV != 1, false}
+	if x.ColumnC != 1 {
+		product = product.transposed()
+	}
+	tiledBody[T](c, product, x.Batch, x.Chunk)
 }
 
-// matmulNarrowBody is y[i][c] = sum over l of x[i][l] * v[l][c], by the BLAS.
+// matmulNarrowBody is C = A op(B) of few columns of B, by the BLAS.
 func matmulNarrowBody[T kernels.Float](c kernels.Call) {
-	x, v, y := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	n, rows, k, termV, rowY, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(7), c.Int(9), c.Int(11), c.Int(12)
-	multiplyFew(c.BLAS(), v, x, y, rows, n, k, batch, chunk, termV != 1, true, rowY != 1)
-}
-
-// multiplyFew is Y = op(V) op(X), rows x n, for each split and matrix. With transY Y is written transposed.
-func multiplyFew[T kernels.Float](by kernels.BLAS, v, x, y []T, rows, n, k, batch, chunk int64, transV, transX, transY bool) {
-	splits, ldv, ldx := max(kernels.CeilDiv(k, chunk), 1), k, n
-	if transV {
-		ldv = rows
+	x := kernels.Args[stripArgs](c)
+	product := tiledArgs{x.B, x.A, x.C, x.N, x.M, x.K, x.TermV != 1, true}
+	if x.RowC != 1 {
+		product = product.transposed()
 	}
-	if transX {
-		ldx = k
-	}
-	if transY {
-		gemms(by, !transX, !transV, n, rows, k, x, ldx, n*k, v, ldv, rows*k, y, batch, chunk, splits)
-		return
-	}
-	gemms(by, transV, transX, rows, n, k, v, ldv, rows*k, x, ldx, n*k, y, batch, chunk, splits)
+	tiledBody[T](c, product, x.Batch, x.Chunk)
 }

@@ -2,7 +2,6 @@ package gemm
 
 import (
 	"fmt"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -34,36 +33,39 @@ func (t TiledMatMul) Plan(dt kernels.Dtype, batch, m, n, k int64, transA, transB
 	if err := kernels.CheckGrid(t.blocks(batch, m, n)); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Op, err)
 	}
-	l := p.Launch(t.Kernel, int(t.blocks(batch, m, n)), 0, kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), m, n, k, arith.Flag(transA), arith.Flag(transB))
+	l := p.Launch(t.Kernel, int(t.blocks(batch, m, n)), 0, tiledArgs{kernels.In(0), kernels.In(1), out, m, n, k, transA, transB})
 	l.Block, l.Shared = t.Block, t.Shared
 	return p, nil
+}
+
+// tiledArgs are the first arguments of a kernel of dense matrices.
+type tiledArgs struct {
+	A, B, C        kernels.Ref
+	M, N, K        int64
+	TransA, TransB bool
+}
+
+// transposed returns the product that computes the transpose of C.
+func (x tiledArgs) transposed() tiledArgs {
+	return tiledArgs{x.B, x.A, x.C, x.N, x.M, x.K, !x.TransB, !x.TransA}
 }
 
 // TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The
 // arguments are a, b, c, m, n, k, transA, transB.
 func TiledMatMulBody[T kernels.Float](c kernels.Call) {
-	m, n, k := c.Int(3), c.Int(4), c.Int(5)
-	tiledBody[T](c, int64(len(kernels.Slice[T](c, 2)))/(m*n), max(k, 1))
+	x := kernels.Args[tiledArgs](c)
+	tiledBody[T](c, x, int64(len(kernels.Slice[T](c, x.C)))/(x.M*x.N), max(x.K, 1))
 }
 
-// tiledBody is the same for a batch, in splits of chunk terms.
-func tiledBody[T kernels.Float](c kernels.Call, batch, chunk int64) {
-	tiledProduct(c, kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), c.Int(3), c.Int(4), c.Int(6) == 1, c.Int(7) == 1, batch, chunk)
-}
-
-// turnedBody is the same with C written transposed: then the second operand times the first.
-func turnedBody[T kernels.Float](c kernels.Call, batch, chunk int64) {
-	tiledProduct(c, kernels.Slice[T](c, 1), kernels.Slice[T](c, 0), c.Int(4), c.Int(3), c.Int(7) != 1, c.Int(6) != 1, batch, chunk)
-}
-
-func tiledProduct[T kernels.Float](c kernels.Call, a, b []T, m, n int64, transA, transB bool, batch, chunk int64) {
-	k := c.Int(5)
-	lda, ldb := k, n
-	if transA {
-		lda = m
+// tiledBody multiplies the matrices of a batch by the BLAS, in splits of chunk terms.
+func tiledBody[T kernels.Float](c kernels.Call, x tiledArgs, batch, chunk int64) {
+	lda, ldb := x.K, x.N
+	if x.TransA {
+		lda = x.M
 	}
-	if transB {
-		ldb = k
+	if x.TransB {
+		ldb = x.K
 	}
-	gemms(c.BLAS(), transA, transB, m, n, k, a, lda, m*k, b, ldb, k*n, kernels.Slice[T](c, 2), batch, chunk, max(kernels.CeilDiv(k, chunk), 1))
+	gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, kernels.Slice[T](c, x.A), lda, x.M*x.K, kernels.Slice[T](c, x.B), ldb, x.K*x.N,
+		kernels.Slice[T](c, x.C), batch, chunk, max(kernels.CeilDiv(x.K, chunk), 1))
 }

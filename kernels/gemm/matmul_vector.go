@@ -46,11 +46,11 @@ func apart(dt kernels.Dtype, n int64) int64 {
 // column of C, or with across a row.
 func appendMatVec(p *kernels.Plan, dev kernels.Device, c result, x, v kernels.Ref, n, k int64, trans, across bool) {
 	pol, variants := matmulPolicies.On(dev), matmulVector[c.dt]
-	launch := func(kernel *kernels.Kernel, blocks int64, e Epilogue, args ...any) {
+	launch := func(kernel *kernels.Kernel, blocks int64, e Epilogue, args any) {
 		if across {
 			e = e.transposed()
 		}
-		p.Launch(kernel, int(blocks), vectorBlock, append(args, e.arguments(c.dt)...)...)
+		p.Launch(kernel, int(blocks), vectorBlock, args, e.arguments(c.dt))
 	}
 	switch {
 	case trans:
@@ -70,13 +70,13 @@ func appendMatVec(p *kernels.Plan, dev kernels.Device, c result, x, v kernels.Re
 			splits.terms /= 2
 		}
 		appendSplit(p, dev, c, strips*c.batch, splits, k, func(y kernels.Ref, e Epilogue, splits, chunk int64) {
-			launch(kernel, strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
+			launch(kernel, strips*c.batch*splits, e, vectorArgs{x, v, y, n, k, c.batch, chunk})
 		})
 	case k <= pol.shortRows[c.dt]:
 		lanes := int64(1)
 		for ; lanes < 32 && lanes*4 < k; lanes *= 2 {
 		}
-		launch(variants.short, kernels.CeilDiv(n*c.batch*lanes, vectorBlock), c.epilogue, x, v, kernels.At(kernels.Out, 0), n, k, c.batch, int32(lanes))
+		launch(variants.short, kernels.CeilDiv(n*c.batch*lanes, vectorBlock), c.epilogue, shortArgs{x, v, out, n, k, c.batch, lanes})
 	default:
 		const rows, warps = 4, 8 // of a warp, in float32; of a block
 		groups := n * c.batch
@@ -84,36 +84,58 @@ func appendMatVec(p *kernels.Plan, dev kernels.Device, c result, x, v kernels.Re
 			groups = kernels.CeilDiv(n, rows*step) * step * c.batch
 		}
 		appendSplit(p, dev, c, kernels.CeilDiv(groups, warps), pol.rows, k, func(y kernels.Ref, e Epilogue, splits, chunk int64) {
-			launch(variants.rows, kernels.CeilDiv(groups*splits, warps), e, x, v, y, n, k, c.batch, chunk)
+			launch(variants.rows, kernels.CeilDiv(groups*splits, warps), e, vectorArgs{x, v, y, n, k, c.batch, chunk})
 		})
 	}
 }
 
 // appendCombine appends the launch that adds splits up in partial, [splits][count of C], and makes C of them.
 func appendCombine(p *kernels.Plan, dev kernels.Device, c result, partial kernels.Ref, splits int64) {
-	args := append([]any{partial, kernels.At(kernels.Out, 0), c.count(), splits, c.m, c.n}, c.epilogue.arguments(c.dt)...)
+	args := combineArgs{partial, out, c.count(), splits, c.m, c.n, c.epilogue.arguments(c.dt)}
 	if pol := matmulPolicies.On(dev); splits >= pol.copies && c.count() <= pol.joined {
 		const elements, threads = 32, 1024
-		p.Launch(matmulVector[c.dt].join, int(kernels.CeilDiv(c.count(), elements)), threads, args...)
+		p.Launch(matmulVector[c.dt].join, int(kernels.CeilDiv(c.count(), elements)), threads, args)
 		return
 	}
-	p.LaunchElements(matmulVector[c.dt].combine, c.count(), args...)
+	p.LaunchElements(matmulVector[c.dt].combine, c.count(), args)
+}
+
+// vectorArgs are the first arguments of the kernels of a matrix X and a vector V: N sums of K terms, in splits of Chunk.
+type vectorArgs struct {
+	X, V, Y            kernels.Ref
+	N, K, Batch, Chunk int64
+}
+
+// shortArgs are those with the lanes of a row in place of the splits.
+type shortArgs struct {
+	X, V, Y     kernels.Ref
+	N, K, Batch int64
+	Lanes       int64 `arg:"int32"`
+}
+
+// combineArgs are the arguments of the kernels that add splits up.
+type combineArgs struct {
+	Partial, C          kernels.Ref
+	Count, Splits, M, N int64
+	epilogueArgs
 }
 
 // matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
-func matmulRowsBody[T kernels.Float](c kernels.Call) { rowsBody[T](c, c.Int(6)) }
+func matmulRowsBody[T kernels.Float](c kernels.Call) { rowsBody[T](c, kernels.Args[vectorArgs](c)) }
 
-// matmulShortRowsBody is the same, with the lanes of a row in place of a split's terms.
-func matmulShortRowsBody[T kernels.Float](c kernels.Call) { rowsBody[T](c, max(c.Int(4), 1)) }
+func matmulShortRowsBody[T kernels.Float](c kernels.Call) {
+	x := kernels.Args[shortArgs](c)
+	rowsBody[T](c, vectorArgs{x.X, x.V, x.Y, x.N, x.K, x.Batch, max(x.K, 1)})
+}
 
-func rowsBody[T kernels.Float](c kernels.Call, chunk int64) {
-	x, v, y := kernels.Slice[T](c, 0), align.Vector(kernels.Slice[T](c, 1)), kernels.Slice[T](c, 2)
-	rows, k, batch := c.Int(3), c.Int(4), c.Int(5)
-	splits := max(kernels.CeilDiv(k, chunk), 1)
-	kernels.Parallel(splits*batch, max(kernels.Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
+func rowsBody[T kernels.Float](c kernels.Call, a vectorArgs) {
+	x, v, y := kernels.Slice[T](c, a.X), align.Vector(kernels.Slice[T](c, a.V)), kernels.Slice[T](c, a.Y)
+	rows, k := a.N, a.K
+	splits := max(kernels.CeilDiv(k, a.Chunk), 1)
+	kernels.Parallel(splits*a.Batch, max(kernels.Grain/max(rows*min(k, a.Chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
-			matrix, k0 := i%batch, i/batch*chunk
-			matvec(c.BLAS(), rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
+			matrix, k0 := i%a.Batch, i/a.Batch*a.Chunk
+			matvec(c.BLAS(), rows, min(a.Chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
 		}
 	})
 }
@@ -151,8 +173,9 @@ func rowsTimes[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld in
 
 // matmulColumnsBody is y[j] = sum over l of v[l] * x[l][j].
 func matmulColumnsBody[T kernels.Float](c kernels.Call) {
-	x, v, y := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
+	a := kernels.Args[vectorArgs](c)
+	x, v, y := kernels.Slice[T](c, a.X), kernels.Slice[T](c, a.V), kernels.Slice[T](c, a.Y)
+	n, k, batch, chunk := a.N, a.K, a.Batch, a.Chunk
 	splits := max(kernels.CeilDiv(k, chunk), 1)
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk
@@ -189,12 +212,12 @@ func axpy[T kernels.Float](by kernels.BLAS, f T, x, y []T) {
 
 // matmulCombineBody is c[i] = sum over s of partial[s][i].
 func matmulCombineBody[T kernels.Float](c kernels.Call) {
-	partial, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)
-	count, splits := c.Int(2), c.Int(3)
-	for i := range out[:count] {
+	x := kernels.Args[combineArgs](c)
+	partial, out := kernels.Slice[T](c, x.Partial), kernels.Slice[T](c, x.C)
+	for i := range out[:x.Count] {
 		var sum T
-		for s := range splits {
-			sum += partial[s*count+int64(i)]
+		for s := range x.Splits {
+			sum += partial[s*x.Count+int64(i)]
 		}
 		out[i] = sum
 	}

@@ -45,7 +45,7 @@ func (x Planes) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		Inputs: []int64{x.Batch * x.Rows * x.Cols * kernels.Float32.Size()},
 		Out:    x.bytes() + hopperRanges,
 	}
-	appendPlanes(p, dev, &planar{x, kernels.In(0), kernels.At(kernels.Out, 0), kernels.At(kernels.Out, x.bytes()), 0})
+	appendPlanes(p, dev, &planar{x, kernels.In(0), out, kernels.At(kernels.Out, x.bytes()), 0})
 	return p, nil
 }
 
@@ -72,10 +72,40 @@ func planesBlocks(dev kernels.Device, operands ...Planes) (blocks [2]int64) {
 	return blocks
 }
 
-// arguments returns those of hopperSplit and hopperRescale for an operand.
-func (x Planes) arguments(from, to kernels.Ref) []any {
-	return []any{from, to, int32(x.Rows), int32(x.Cols), int32(x.pitch()), x.Cols, x.Rows * x.Cols}
+// splitOperand is an operand of hopperSplit and hopperRescale.
+type splitOperand struct {
+	X, Planes         kernels.Ref
+	Rows, Cols, Pitch int64 `arg:"int32"`
+	LD, Matrix        int64
 }
+
+func (x Planes) arguments(from, to kernels.Ref) splitOperand {
+	return splitOperand{from, to, x.Rows, x.Cols, x.pitch(), x.Cols, x.Rows * x.Cols}
+}
+
+// splitArgs and rescaleArgs are the arguments of hopperSplit and hopperRescale.
+type (
+	splitArgs struct {
+		Operands      [2]splitOperand
+		Batch, Blocks int64 `arg:"int32"` // blocks of the first operand
+		Ranges        kernels.Ref
+	}
+	rescaleArgs struct {
+		Operands  [2]splitOperand
+		Batch     int64 `arg:"int32"`
+		Ranges    [2]blockRanges
+		Columns   [2]bool // whether lines are columns
+		Preferred bool    // whether the lines of the second operand are multiplied rather than those of the first
+		Scaling   kernels.Ref
+		Apart     bool // whether products can keep the first planes apart
+		Arrivals  kernels.Ref
+		Count     int64 `arg:"int32"` // of arrivals
+	}
+	blockRanges struct {
+		At     kernels.Ref
+		Blocks int64 `arg:"int32"`
+	}
+)
 
 // planar is an operand, its place, and the places of its planes and ranges; blocks take it apart.
 type planar struct {
@@ -99,13 +129,13 @@ func appendPlanes(p *kernels.Plan, dev kernels.Device, operands ...*planar) {
 		x.blocks = each[i]
 	}
 	a, b := operands[0], operands[len(operands)-1]
-	args := slices.Concat(a.arguments(a.from, a.to), b.arguments(b.from, b.to), []any{int32(a.Batch), int32(a.blocks), a.ranges})
+	args := splitArgs{[2]splitOperand{a.arguments(a.from, a.to), b.arguments(b.from, b.to)}, a.Batch, a.blocks, a.ranges}
 	blocks := a.blocks
 	if len(operands) > 1 {
 		blocks += b.blocks
 		b.ranges = kernels.At(a.ranges.Operand, a.ranges.Offset+8*a.blocks)
 	}
-	p.Launch(hopperSplit, int(blocks), planesThreads, args...)
+	p.Launch(hopperSplit, int(blocks), planesThreads, args)
 }
 
 // tensorMap returns the map from which a block copies pieces of that many lines, a
@@ -126,32 +156,27 @@ func (x Planes) tensorMap(at kernels.Ref, along bool, lines int64) kernels.Tenso
 	}
 }
 
-// hopperOperand is an operand of hopperSplit, whose arguments start at first.
-func hopperOperand(c kernels.Call, first int) (x []float32, to []uint16, planes Planes, ld, stride int64) {
-	planes = Planes{c.Int(14), c.Int(first + 2), c.Int(first + 3)}
-	return kernels.Slice[float32](c, first), kernels.Slice[uint16](c, first+1), planes, c.Int(first + 5), c.Int(first + 6)
+// row returns row i of an operand, counted through all matrices.
+func (x splitOperand) row(c kernels.Call, i int64) []float32 {
+	return kernels.Slice[float32](c, x.X)[i/x.Rows*x.Matrix+i%x.Rows*x.LD:][:x.Cols]
 }
-
-// firstArguments are those at which the operands of hopperSplit and hopperRescale start.
-var firstArguments = [2]int{0, 7}
 
 // hopperSplitBody writes the planes of the operands and, in place of what each block
 // would find, the range of all numbers of each.
 func hopperSplitBody(c kernels.Call) {
-	blocksA, ranges := int(c.Int(15)), kernels.Slice[uint32](c, 16)
+	args := kernels.Args[splitArgs](c)
+	ranges := kernels.Slice[uint32](c, args.Ranges)
 	for block := range c.Grid[0] {
 		ranges[2*block], ranges[2*block+1] = emptyRange.packed()
 	}
-	for i, block := range []int{0, blocksA} {
+	for i, block := range []int{0, int(args.Blocks)} {
 		if block >= c.Grid[0] {
 			break
 		}
-		writePlanes(c, firstArguments[i], func(int64, int64) int { return 0 }, 1, false)
-		x, _, planes, ld, stride := hopperOperand(c, firstArguments[i])
-		all := emptyRange
-		for line := range planes.Batch * planes.Rows {
-			at := line/planes.Rows*stride + line%planes.Rows*ld
-			for _, v := range x[at : at+planes.Cols] {
+		x, all := args.Operands[i], emptyRange
+		x.writePlanes(c, args.Batch, func(int64, int64) int { return 0 }, 1, false)
+		for row := range args.Batch * x.Rows {
+			for _, v := range x.row(c, row) {
 				all.add(v)
 			}
 		}
@@ -163,21 +188,22 @@ func hopperSplitBody(c kernels.Call) {
 // again, the one whose lines have powers of 2 of their own, or -1, the number of blocks that the form depends on, whether each has found
 // a line whose sums may overflow, and the exponents that the sums of each line have to be divided by.
 func hopperRescaleBody(c kernels.Call) {
-	scaling := kernels.Slice[int32](c, 22)
+	args := kernels.Args[rescaleArgs](c)
+	scaling := kernels.Slice[int32](c, args.Scaling)
 	var ranges [2]sizeRange
-	for i := range ranges {
-		of := kernels.Slice[uint32](c, 15+2*i)
+	for i, r := range args.Ranges {
+		of := kernels.Slice[uint32](c, r.At)
 		ranges[i] = emptyRange
-		for block := range c.Int(16 + 2*i) {
+		for block := range r.Blocks {
 			ranges[i].join(of[2*block], of[2*block+1])
 		}
 	}
-	s := hopperScales(ranges, c.Int(23) != 0, int(c.Int(21)))
+	s := hopperScales(ranges, args.Apart, int(arith.Flag(args.Preferred)))
 	scaling[0], scaling[1], scaling[2], scaling[3] = int32(s.form), 0, int32(s.lines), 0
 	if s.open {
 		scaling[3] = int32(c.Grid[0])
 	}
-	for i, first := range firstArguments {
+	for i, x := range args.Operands {
 		if !s.again[i] {
 			continue
 		}
@@ -185,34 +211,33 @@ func hopperRescaleBody(c kernels.Call) {
 		exponent := func(int64, int64) int { return s.other }
 		if i == s.lines {
 			var high bool // what one block would find
-			exponent, high = lineExponents(c, first, c.Int(19+i) != 0, s, scaling[scalingHead:])
+			exponent, high = x.lineExponents(c, args.Batch, args.Columns[i], s, scaling[scalingHead:])
 			found := scaling[4:][:c.Grid[0]]
 			clear(found)
 			found[0] = arith.Flag(high)
 		}
-		writePlanes(c, first, exponent, s.scale(), s.whole)
+		x.writePlanes(c, args.Batch, exponent, s.scale(), s.whole)
 	}
 }
 
 // lineExponents finds the exponents of the powers of 2 for the lines of an operand, by matrix and line, writes those that sums have to be
 // divided by, and returns the one for an element by its row in all matrices and its column, and whether sums of a line may overflow. columns
 // reports whether lines are columns.
-func lineExponents(c kernels.Call, first int, columns bool, s hopperScaling, out []int32) (exponent func(row, col int64) int, high bool) {
-	x, _, planes, ld, stride := hopperOperand(c, first)
+func (x splitOperand) lineExponents(c kernels.Call, batch int64, columns bool, s hopperScaling, out []int32) (exponent func(row, col int64) int, high bool) {
 	line := func(row, col int64) int64 { // row counts those of all matrices
 		if columns {
-			return row/planes.Rows*planes.Cols + col
+			return row/x.Rows*x.Cols + col
 		}
 		return row
 	}
-	lines := planes.Batch * planes.Rows
+	lines := batch * x.Rows
 	if columns {
-		lines = planes.Batch * planes.Cols
+		lines = batch * x.Cols
 	}
 	ranges := slices.Repeat([]sizeRange{emptyRange}, int(lines))
-	for row := range planes.Batch * planes.Rows {
-		for col := range planes.Cols {
-			ranges[line(row, col)].add(x[row/planes.Rows*stride+row%planes.Rows*ld+col])
+	for row := range batch * x.Rows {
+		for col, v := range x.row(c, row) {
+			ranges[line(row, int64(col))].add(v)
 		}
 	}
 	exponents := make([]int, lines)
@@ -310,18 +335,15 @@ const (
 
 // writePlanes writes the planes of an operand, each element times the power of 2 of that exponent, by its row in all matrices and its
 // column. For whole, see bf16Planes.
-func writePlanes(c kernels.Call, first int, exponent func(row, col int64) int, scale float32, whole bool) {
-	x, to, planes, ld, stride := hopperOperand(c, first)
-	pitch := planes.pitch()
-	plane := planes.Rows * pitch
-	kernels.Parallel(planes.Batch*planes.Rows, max(kernels.Grain/pitch, 1), func(lo, hi int64) {
+func (x splitOperand) writePlanes(c kernels.Call, batch int64, exponent func(row, col int64) int, scale float32, whole bool) {
+	to, plane := kernels.Slice[uint16](c, x.Planes), x.Rows*x.Pitch
+	kernels.Parallel(batch*x.Rows, max(kernels.Grain/x.Pitch, 1), func(lo, hi int64) {
 		for line := lo; line < hi; line++ {
-			matrix, row := line/planes.Rows, line%planes.Rows
-			x, to := x[matrix*stride+row*ld:], to[matrix*3*plane+row*pitch:]
-			for col := range pitch {
+			row, to := x.row(c, line), to[line/x.Rows*3*plane+line%x.Rows*x.Pitch:]
+			for col := range x.Pitch {
 				var p [3]uint16
-				if col < planes.Cols {
-					p = bf16Planes(float32(math.Ldexp(float64(x[col]), exponent(line, col))), scale, whole)
+				if col < x.Cols {
+					p = bf16Planes(float32(math.Ldexp(float64(row[col]), exponent(line, col))), scale, whole)
 				}
 				for i, v := range p {
 					to[int64(i)*plane+col] = v

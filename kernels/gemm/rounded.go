@@ -44,7 +44,7 @@ func (x Rounded) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		Inputs: []int64{x.Batch * x.Rows * x.Cols * kernels.Float32.Size()},
 		Out:    x.bytes(), Precision: x.Precision,
 	}
-	appendRound(p, dev, x.Precision, []rounding{{x, kernels.In(0), kernels.At(kernels.Out, 0)}})
+	appendRound(p, dev, x.Precision, []rounding{{x, kernels.In(0), out}})
 	return p, nil
 }
 
@@ -137,7 +137,7 @@ func (p RoundedProduct) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	plan := newMatMul(kernels.Float32, batch, m, n, k)
 	operands, transA, transB := reducedOperands(p.Precision, batch, m, n, k, p.TransA, p.TransB)
 	plan.Inputs = []int64{operands[0].bytes(), operands[1].bytes()}
-	half := kernels.At(kernels.Out, 0)
+	half := out
 	if p.Halves {
 		plan.Parts, plan.Out = kernels.LayOut([]int64{plan.Out, plan.Out / 2})
 		half.Offset = plan.Parts[1]
