@@ -3,7 +3,6 @@ package gemm
 import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // tensorCores names the kernels of float32 products on the tensor cores that are compiled for a device.
@@ -28,53 +27,19 @@ func tensorCoresOf(dev kernels.Device) tensorCores {
 	return mmaCores
 }
 
-// A block of matmul_mma.cu computes a tile of mmaTile rows of C, by panels of 64 bytes along k, 2 or more of them in shared memory.
-const (
-	mmaTile          = 128
-	mmaPlanesThreads = 256                              // for float32, in tiles of mmaTile x mmaTile
-	mmaPlanesBytes   = 2 * 3 * (mmaTile + mmaTile) * 64 // of shared memory
-)
+// Kinds of devices.
+func isHost(dev kernels.Device) bool   { return dev.Major == 0 }
+func isGPU(dev kernels.Device) bool    { return dev.Major != 0 }
+func isA100(dev kernels.Device) bool   { return dev.Major == 8 && dev.Minor == 0 }
+func isHopper(dev kernels.Device) bool { return dev.Major == 9 && dev.Minor == 0 }
+func hasMMA(dev kernels.Device) bool   { return tensorCoresOf(dev) == mmaCores }
+func hasWGMMA(dev kernels.Device) bool { return tensorCoresOf(dev) == hopperCores }
 
-var (
-	mmaProducts = planesKernels("matmul_mma", "matmul_mma_f32_")
-	mmaReduced  = [kernels.BF16 + 1][]reducedForm{
-		kernels.TF32: {
-			{256, 1, 256, 4 * (mmaTile + 256) * 64, reducedKernelTF32("matmul_mma", "matmul_mma_tf32_nt")},
-			{128, 1, 128, 3 * (mmaTile + 128) * 64, reducedKernelTF32("matmul_mma", "matmul_mma_tf32_one_nt")},
-		},
-		kernels.BF16: {
-			{256, 1, 256, 4 * (mmaTile + 256) * 64, reducedKernels("matmul_mma", "matmul_mma_bf16_")},
-			{128, 1, 128, 3 * (mmaTile + 128) * 64, reducedKernels("matmul_mma", "matmul_mma_bf16_one_")},
-		},
-	}
-	mmaRoundTF32 = own.Kernel("matmul_mma", "matmul_mma_round_tf32", mmaRoundBody)
-)
+// tensorTile is the rows of C that a block of matmul_hopper.cu or matmul_mma.cu computes.
+const tensorTile = 128
 
-// mmaRoundBody is roundTF32Body, and rounds.
-func mmaRoundBody(c kernels.Call) {
-	roundTF32Body(c)
-	args := kernels.Args[roundTF32Args](c)
-	for _, x := range args.Operands[:c.Grid[1]] {
-		to, lines, cols := kernels.Slice[float32](c, x.To), x.Rows, x.Cols
-		if x.Trans {
-			lines, cols = cols, lines
-		}
-		for line := range args.Batch * lines {
-			row := to[line*x.Pitch:][:x.Pitch]
-			for i, v := range row[:cols] {
-				row[i] = kernels.TF32.Round(v)
-			}
-			clear(row[cols:])
-		}
-	}
-}
-
-// appendMMAPlanes appends the launches of a product of planes by matmul_mma.cu.
-func appendMMAPlanes(p *kernels.Plan, dev kernels.Device, c result, x planesProduct) {
-	tiles := kernels.CeilDiv(c.m, mmaTile) * kernels.CeilDiv(c.n, mmaTile) * c.batch
-	kernel := mmaProducts[arith.Flag(x.transA)][arith.Flag(x.transB)]
-	appendSplit(p, dev, c, tiles, splitPolicy{blocks: 1, terms: hopperPolicies.On(dev).least}, x.k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		operands := [4]any{x.at[0], x.at[1], x.again[0], x.again[1]}
-		p.Launch(kernel, int(tiles*splits), mmaPlanesThreads, x.arguments(operands, c, to, chunk, e)).Shared = mmaPlanesBytes
-	})
+// mmaSplit is the kernel of matmul_mma.cu for split operands, with two stages of slices of 64 bytes along K.
+var mmaSplit = candidate{
+	name: "mma_split", form: BF16Split, able: limits{on: isA100, also: splittable}, tile: tile{m: tensorTile, n: tensorTile, threads: 256, shared: 2 * 3 * (tensorTile + tensorTile) * 64},
+	split: splitPolicy{blocksPerSM: 1, minK: 128}, kernels: byTrans("matmul_mma", "matmul_mma_f32_", splitProductBody), cut: cutGrid, emit: emitSplit,
 }

@@ -51,7 +51,7 @@ func TestProductsByDevice(t *testing.T) {
 				dt = kernels.Float64
 			}
 			for _, n := range []int64{4096, 1000, 513} {
-				p := MatMulIn(dev, by, dt, 1, n, n, n, false, false, Epilogue{})
+				p := planOf(t, dev, by, dt, 1, n, n, n, false, false)
 				plans = append(plans, p)
 				if err := p.Check(dev); err != nil {
 					t.Errorf("%s: %v", dev.Name, err)
@@ -88,7 +88,7 @@ func TestRoundedTF32(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	const batch, rows, cols = 2, 70, 37
 	for _, trans := range []bool{false, true} {
-		x := Rounded{kernels.TF32, batch, rows, cols, trans}
+		x := Prepare{TF32, batch, rows, cols, trans}
 		p, err := x.Plan(tensorDevices[1])
 		if err != nil {
 			t.Fatal(err)

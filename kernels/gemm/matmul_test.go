@@ -15,7 +15,17 @@ var matmulDevices = []kernels.Device{kernels.HostDevice(), {Name: "test", Major:
 // matmulCheck runs the plan for a device on random matrices against plain loops in float64.
 func matmulCheck[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
 	t.Helper()
-	matmulRun[T](t, r, MatMul(dev, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+	matmulRun[T](t, r, planOf(t, dev, 0, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+}
+
+// planOf plans a product in a precision, full for 0.
+func planOf(t testing.TB, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) *kernels.Plan {
+	t.Helper()
+	p, err := Product{Dtype: dt, Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}, Round: by}.Plan(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // matmulRun runs a plan of a product.
@@ -99,7 +109,7 @@ func TestMatMulNonFinite(t *testing.T) {
 					for i := range full {
 						full[i] = bad
 					}
-					p := MatMul(dev, kernels.Float32, 1, m, n, k, i >= 2, i%2 == 1)
+					p := planOf(t, dev, 0, kernels.Float32, 1, m, n, k, i >= 2, i%2 == 1)
 					if err := p.Run([][]byte{kernels.Bytes(zero), kernels.Bytes(full)}, kernels.Bytes(out), nil); err != nil {
 						t.Fatal(err)
 					}
@@ -190,7 +200,7 @@ func plannedMatMuls() []plannedMatMul {
 // where there are terms enough to share.
 func TestMatMulPlan(t *testing.T) {
 	for _, c := range plannedMatMuls() {
-		p := MatMul(c.dev, kernels.Float32, c.batch, c.m, c.n, c.k, false, false)
+		p := planOf(t, c.dev, 0, kernels.Float32, c.batch, c.m, c.n, c.k, false, false)
 		var got []string
 		for _, l := range p.Launches {
 			got = append(got, l.Kernel.Entry)
@@ -211,7 +221,7 @@ func BenchmarkMatMul(b *testing.B) {
 	const n = 512
 	for _, form := range []string{"nn", "nt", "tn", "tt"} {
 		b.Run(form, func(b *testing.B) {
-			p := MatMul(kernels.HostDevice(), kernels.Float32, 1, n, n, n, form[0] == 't', form[1] == 't')
+			p := planOf(b, kernels.HostDevice(), 0, kernels.Float32, 1, n, n, n, form[0] == 't', form[1] == 't')
 			x, out := kernels.Bytes(make([]float32, n*n)), kernels.Bytes(make([]float32, n*n))
 			for i := range kernels.Elements[float32](x) {
 				kernels.Elements[float32](x)[i] = float32(i%7) + 1

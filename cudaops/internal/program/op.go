@@ -149,10 +149,3 @@ func Pointwise(op Op) bool {
 	}
 	return false
 }
-
-// isRoundedProduct reports whether an op is a product of rounded operands, which may have its result rounded as a second output.
-func isRoundedProduct(op Op) bool {
-	k, _ := op.(Kernel)
-	_, product := k.Planner.(gemm.RoundedProduct)
-	return product
-}
