@@ -55,16 +55,14 @@ func (x problem) size() int64 { return x.Dtype.Size() }
 // large returns the bytes of the larger operand.
 func (x problem) large() int64 { return x.Batch * max(x.M, x.N) * x.K * x.size() }
 
-// work counts multiply-adds.
-func (x problem) work() float64 { return float64(x.Batch) * float64(x.M) * float64(x.N) * float64(x.K) }
-
 // candidate is a kernel for products, by the problems that it takes, its cuts of K and its launches.
 type candidate struct {
 	name    string
 	dtype   kernels.Dtype
 	form    Form                  // of the operands that it reads
 	strided bool                  // whether operands may have strides
-	orient  func(problem) problem // to the one that it computes; nil: as it is
+	rounds  bool                  // whether it rounds operands
+	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
 	able    limits                // what the kernel can compute
 	worth   []limits              // where it is fast: one of these, if there are any, has to admit a problem
 	tile
@@ -73,7 +71,27 @@ type candidate struct {
 	kernel, joined *kernels.Kernel       // joined: in clusters that add up parts of K
 	kernels        [2][2]*kernels.Kernel // in place of kernel, by the operands that are transposed
 	cut            func(c candidate, x problem) (d cut, ok bool)
-	emit           func(c candidate, p *kernels.Plan, x problem, d cut)
+	args           func(c candidate, x problem, d cut, to kernels.Ref) any // of the kernel, before the epilogue's
+	special        func(c candidate, p *kernels.Plan, x problem, d cut)    // appends the launches, in place of args
+}
+
+// emit appends the launches that compute a problem.
+func (c candidate) emit(p *kernels.Plan, x problem, d cut) {
+	if c.special != nil {
+		c.special(c, p, x, d)
+		return
+	}
+	kernel := c.kernel
+	if d.parts > 1 && c.joined != nil {
+		kernel = c.joined
+	}
+	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
+		args := []any{c.args(c, x, d, to)}
+		if !c.able.plain {
+			args = append(args, e)
+		}
+		p.Launch(kernel, int(d.blocks), c.threads, args...).Shared = int(c.shared + d.shared)
+	})
 }
 
 // when returns the candidate for problems that one of these limits admits.
@@ -98,31 +116,28 @@ func (t tile) count(x problem) int64 {
 
 // cost is the time of parts of a kernel by a rough model, in us.
 type cost struct {
-	start, block float64 // of a launch, and of each block of an SM
-	step, alone  float64 // of a K slice of each block, and of a slice at least
-	join         float64 // of the reduction in a cluster
-	second       float64 // of the launch that adds partial sums up
-	copied       float64 // of each MB of those
-	even, part   float64 // of stream-K in equal parts of a tile, and of each part but one
-	uneven       float64 // of stream-K in equal parts for the blocks
-	element      float64 // of an element of a tile; another candidate of the group takes 1
+	start, block float64 // a launch; each block of the busiest SM
+	step, alone  float64 // a K slice of each of those blocks; a K slice at least
+	join         float64 // a cluster reduction
+	second       float64 // the launch that adds partial sums
+	copied       float64 // each MB of partial sums
+	even, part   float64 // stream-K with tiles cut into equal parts; each further part
+	uneven       float64 // stream-K with equal parts for the blocks
+	element      float64 // an element of a tile, relative to the group's other candidates
 }
 
 // cut is how a candidate divides the work.
 type cut struct {
-	partials int64   // sums for an element of C, which another launch adds up; 0: 1
-	parts    int64   // of a partial sum, which the blocks of a cluster add up
+	partials int64   // partial sums of an element of C, added by another launch; 0: 1
+	parts    int64   // parts of a partial sum, reduced by the blocks of a cluster
 	chunk    int64   // K of a part
 	cluster  int64   // blocks that share slices of B
-	blocks   int64   // of the launch, or clusters
+	blocks   int64   // blocks of the launch, or clusters
 	streamed int64   // tiles, of a cluster, whose K slices are dealt out to blocks (stream-K)
 	each     int64   // tiles, rows, matrices of a block, or lanes of a row
-	shared   int64   // dynamic shared memory of a block of a kernel whose tile does not say it, bytes
+	shared   int64   // dynamic shared memory beside the tile's, bytes
 	us       float64 // by the model, 0 without one
 }
-
-// uncut returns the cut of a kernel that sums K in one go.
-func uncut(_ candidate, x problem) (cut, bool) { return cut{chunk: x.K}, true }
 
 // span is a range of numbers; with to 0 it has no end.
 type span struct{ from, to int64 }
@@ -151,7 +166,7 @@ type limits struct {
 
 func (l limits) admit(c candidate, x problem) bool {
 	return (l.on == nil || l.on(x.dev)) && l.m.has(x.M) && l.n.has(x.N) && l.k.has(x.K) && l.batch.has(x.Batch) && l.elements.has(x.elements()) &&
-		l.side.has(min(x.M, x.N)) && l.long.has(max(x.M, x.N)) && l.c.has(float64(x.elements()), x) && l.work.has(x.work(), x) &&
+		l.side.has(min(x.M, x.N)) && l.long.has(max(x.M, x.N)) && l.c.has(float64(x.elements()), x) && l.work.has(float64(x.Batch)*float64(x.M)*float64(x.N)*float64(x.K), x) &&
 		l.tiles.has(float64(c.count(x)), x) && l.large.has(float64(x.large()), x) && (!l.plain || x.epilogue.chain == 0) &&
 		(x.A.Trans || !l.transA) && (x.B.Trans || !l.transB) && !(x.B.Trans && l.straight) && (l.also == nil || l.also(c, x))
 }
@@ -183,11 +198,11 @@ func choose(x problem) (best candidate, as problem, d cut) {
 			if prepared && c.form != max(x.A.Form, x.B.Form) || !c.can(x) || !prepared && !c.pays(x) {
 				continue
 			}
-			if got, ok := c.cut(c, x); ok && (best.emit == nil || got.us < d.us) {
+			if got, ok := c.cut(c, x); ok && (best.cut == nil || got.us < d.us) {
 				best, as, d = c, x, got
 			}
 		}
-		if best.emit != nil {
+		if best.cut != nil {
 			break
 		}
 	}
@@ -199,18 +214,18 @@ const maxChunk = 1 << 30
 
 // splitPolicy says how K is split where a kernel has too few blocks for the device.
 type splitPolicy struct {
-	blocksPerSM        int64 // wanted; 0: K is not split
-	minK               int64 // of a split: shorter ones cost more in partial sums than they win
-	minSplits          int64 // fewer don't pay
-	unsplitBlocksPerSM int64 // from as many blocks on K is not split, if not 0
-	clusterMaxK        int64 // of a split, up to which a cluster makes fewer splits than wanted: a second launch costs more
-	roundToNearest     bool  // the number of splits, in place of down
-	kMultiple          int64 // of a split; 0: 64
-	fillTailMinK       int64 // K from which blocks that leave a quarter of the device idle are split twice as often, if not 0
-	halveBlocksPerSM   int64 // if splits of minK are fewer blocks than that, minK is halved
+	blocksPerSM        int64 // target number of blocks; 0: K is not split
+	minK               int64 // least K of a split: shorter splits cost more in partial sums than they save
+	minSplits          int64 // least number of splits
+	unsplitBlocksPerSM int64 // with at least this many blocks K is not split; 0: no limit
+	clusterMaxK        int64 // up to this K of a split, a cluster makes fewer splits than the target: a second launch costs more
+	roundToNearest     bool  // rounds the number of splits to nearest, not down
+	kMultiple          int64 // K of a split is a multiple of it; 0: 64
+	fillTailMinK       int64 // from this K on, twice the splits if the blocks leave a quarter of the device idle; 0: never
+	halveBlocksPerSM   int64 // minK is halved if splits of minK are fewer blocks than this
 
-	minBlocksPerSM        float64 // of a skinny kernel that is fast
-	countSplitsBytesPerSM int64   // of the larger operand, from which each split has blocks of its own for that
+	minBlocksPerSM        float64 // of skinny kernels: fewer blocks are slow
+	countSplitsBytesPerSM int64   // with a larger operand of at least this many bytes, splits count as blocks for minBlocksPerSM
 }
 
 // splits returns how many splits are wanted for a number of blocks.

@@ -171,27 +171,11 @@ func (e epilogue) String() string {
 	return text
 }
 
-// finish makes the epilogue part of the plan of a product, whose last launch writes C.
-func (e epilogue) finish(p *kernels.Plan, of Product) {
-	if e.chain == 0 {
-		return
-	}
-	p.Op += " " + e.String()
-	p.Flops += of.Batch * of.M * of.N * int64(e.f.Operations())
-	for _, v := range e.operands {
-		p.Inputs = append(p.Inputs, v.Elements*of.Dtype.Size())
-	}
-	if len(p.Launches) > 0 {
-		last := &p.Launches[len(p.Launches)-1]
-		last.Kernel = &kernels.Kernel{Image: last.Kernel.Image, Entry: last.Kernel.Entry, Body: e.body(last.Kernel.Body, of)}
-	}
-}
-
-// body is the Go body of a product with an epilogue: that of the product, then that of a Map, which
+// epilogueBody is the Go body of a product with an epilogue: that of the product, then that of a Map, which
 // writes over what it reads.
-func (e epilogue) body(product func(kernels.Call), of Product) func(kernels.Call) {
-	shape := []int{int(of.Batch), int(of.M), int(of.N)}
-	mapped, err := codegen.Map(kernels.HostDevice(), e.f, shape, append([]codegen.View{codegen.Dense(shape)}, e.operands...)...)
+func (p Product) epilogueBody(product func(kernels.Call)) func(kernels.Call) {
+	shape := []int{int(p.Batch), int(p.M), int(p.N)}
+	mapped, err := codegen.Map(kernels.HostDevice(), p.epilogue.f, shape, append([]codegen.View{codegen.Dense(shape)}, p.epilogue.operands...)...)
 	if err != nil {
 		panic("kernels: " + err.Error()) // Product.With has checked the views
 	}

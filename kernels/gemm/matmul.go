@@ -16,7 +16,7 @@ func typed[T kernels.Float](name string) (kernels.Dtype, string) {
 // tiled returns a kernel of matmul.cu, as it is compiled there for one element type.
 func tiled[T kernels.Float](name string, t tile, split splitPolicy) candidate {
 	dt, name := typed[T](name)
-	c := candidate{name: name, dtype: dt, strided: true, orient: longRows, tile: t, split: split, cut: cutTiles, emit: emitTiles}
+	c := candidate{name: name, dtype: dt, strided: true, orient: longRows, tile: t, split: split, cut: cutTiles, args: splitArguments}
 	if t.n < t.m { // C is narrow one way or the other
 		c.orient = tall
 	}
@@ -46,28 +46,27 @@ func (x problem) arguments(to kernels.Ref, chunk, splits int64) tileArgs {
 	return tileArgs{productArgs{x.a, x.b, to, x.M, x.N, x.K, lda, ldb, matrixA, matrixB, x.Batch, chunk, splits, x.A.Trans, x.B.Trans}, x.transC}
 }
 
-// cutTiles cuts K in splits that a cluster adds up, or that another launch does.
-func cutTiles(c candidate, x problem) (cut, bool) {
-	tiles := c.count(x)
-	if parts := c.split.parts(x, tiles, c.cluster); parts > 1 {
-		return cut{parts: parts, chunk: kernels.CeilDiv(x.K, parts), blocks: arith.RoundUp(tiles*parts, c.cluster)}, true
-	}
-	return c.split.cut(x, tiles), true
+// splitArguments and lowKArguments are the arguments of kernels that split K, and of those that sum it in one go.
+func splitArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+	return x.arguments(to, d.chunk, max(d.partials, d.parts))
 }
 
-func emitTiles(c candidate, p *kernels.Plan, x problem, d cut) {
-	if d.parts > 1 {
-		l := p.Launch(c.joined, int(d.blocks), c.threads, x.arguments(out, d.chunk, d.parts), x.epilogue.arguments(x.Dtype))
-		l.Shared = int(c.bytes(x.size(), false) + c.m*c.n*x.size())
-		return
+func lowKArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+	return x.arguments(to, x.K, max(d.each, 1))
+}
+
+// cutTiles cuts K in splits that a cluster adds up, or that another launch does.
+func cutTiles(c candidate, x problem) (cut, bool) {
+	tiles, n := c.count(x), x.N
+	if parts := c.split.parts(x, tiles, c.cluster); parts > 1 {
+		return cut{parts: parts, chunk: kernels.CeilDiv(x.K, parts), blocks: arith.RoundUp(tiles*parts, c.cluster), shared: c.bytes(x.size(), false) + c.m*c.n*x.size()}, true
 	}
-	n := x.N
 	if x.transC {
 		n = x.M
 	}
-	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
-		p.Launch(c.kernel, int(d.blocks), c.threads, x.arguments(to, d.chunk, d.partials), e).Shared = int(c.bytes(x.size(), e.Steps != 0 || n%(16/x.size()) != 0))
-	})
+	d := c.split.cut(x, tiles)
+	d.shared = c.bytes(x.size(), d.partials == 1 && x.HasEpilogue() || n%(16/x.size()) != 0)
+	return d, true
 }
 
 // bytes returns the dynamic shared memory of a block of matmul.cu: stages of slices of A and B, whose rows along C are followed by 16
@@ -89,13 +88,17 @@ func holds(c candidate, x problem) bool { return int64(x.dev.SharedOptin) >= c.b
 func productBody[T kernels.Float](whole bool) func(kernels.Call) {
 	return func(c kernels.Call) {
 		x := kernels.Args[tileArgs](c)
-		if x.TransC {
-			x.A, x.B, x.M, x.N, x.LDA, x.LDB, x.MatrixA, x.MatrixB, x.TransA, x.TransB = x.B, x.A, x.N, x.M, x.LDB, x.LDA, x.MatrixB, x.MatrixA, !x.TransB, !x.TransA
-		}
 		if whole {
 			x.Splits, x.Chunk = 1, x.K
 		}
-		gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, kernels.Slice[T](c, x.A), x.LDA, x.MatrixA, kernels.Slice[T](c, x.B), x.LDB, x.MatrixB,
-			kernels.Slice[T](c, x.C), x.Batch, x.Chunk, x.Splits)
+		multiplyAll[T](c, x)
 	}
+}
+
+func multiplyAll[T kernels.Float](c kernels.Call, x tileArgs) {
+	if x.TransC {
+		x.A, x.B, x.M, x.N, x.LDA, x.LDB, x.MatrixA, x.MatrixB, x.TransA, x.TransB = x.B, x.A, x.N, x.M, x.LDB, x.LDA, x.MatrixB, x.MatrixA, !x.TransB, !x.TransA
+	}
+	gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, kernels.Slice[T](c, x.A), x.LDA, x.MatrixA, kernels.Slice[T](c, x.B), x.LDB, x.MatrixB,
+		kernels.Slice[T](c, x.C), x.Batch, x.Chunk, x.Splits)
 }

@@ -18,7 +18,7 @@ func double(name string, m, n, stages int64, threads int, cluster int64, body fu
 	}
 	t.shared *= 8
 	return candidate{name: "double_" + name, dtype: kernels.Float64, able: limits{on: isHopper}, tile: t, cost: kernels.Measured[cost]{{Capability: 90, Policy: c}},
-		kernel: own.Kernel("matmul_double", "matmul_double_"+name, body), cut: cutDouble, emit: emitDouble}
+		kernel: own.Kernel("matmul_double", "matmul_double_"+name, body), cut: cutDouble, args: doubleArguments}
 }
 
 // cutIn returns the cut in so many partial sums, each of so many parts.
@@ -62,14 +62,11 @@ func cutDouble(c candidate, x problem) (best cut, ok bool) {
 	return best, ok
 }
 
-func emitDouble(c candidate, p *kernels.Plan, x problem, d cut) {
-	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
-		args := doubleArgs{x.dense(to), x.Batch, d.chunk, d.parts}
-		if c.n > c.m {
-			args.Parts = int64(arith.Flag(x.transC))
-		}
-		p.Launch(c.kernel, int(d.blocks), c.threads, args, e).Shared = int(c.shared)
-	})
+func doubleArguments(c candidate, x problem, d cut, to kernels.Ref) any {
+	if c.n > c.m {
+		d.parts = int64(arith.Flag(x.transC))
+	}
+	return doubleArgs{x.dense(to), x.Batch, d.chunk, d.parts}
 }
 
 // doubleArgs are the first arguments of the kernels.
@@ -81,10 +78,10 @@ type doubleArgs struct {
 
 func doubleBody(c kernels.Call) {
 	x := kernels.Args[doubleArgs](c)
-	denseBody[float64](c, x.denseArgs, x.Batch, x.Chunk*x.Parts)
+	denseBody[float64](c, x.denseArgs, false, x.Batch, x.Chunk*x.Parts)
 }
 
 func doubleRowsBody(c kernels.Call) {
 	x := kernels.Args[doubleArgs](c)
-	denseBody[float64](c, x.transposedIf(x.Parts == 1), x.Batch, x.Chunk)
+	denseBody[float64](c, x.denseArgs, x.Parts == 1, x.Batch, x.Chunk)
 }

@@ -25,7 +25,7 @@ var (
 		name: "hopper_split", form: BF16Split, able: limits{on: isHopper, also: splittable},
 		tile:    tile{m: tensorTile, n: tensorTile, step: hopperStep, threads: hopperThreads, shared: 2048 + 4*3*2*(tensorTile+tensorTile)*hopperStep + hopperFinish},
 		cost:    kernels.Measured[cost]{{Capability: 90, Policy: cost{step: 1.07, block: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 10}}},
-		kernels: byTrans("matmul_hopper", "matmul_hopper_f32_", splitProductBody), cut: cutHopper, emit: emitSplit,
+		kernels: byTrans("matmul_hopper", "matmul_hopper_f32_", splitProductBody), cut: cutHopper, special: emitSplit,
 	}
 	hopperPair = byTrans("matmul_hopper", "matmul_hopper_f32_pair_", splitProductBody)
 )
@@ -69,13 +69,13 @@ func cutHopper(c candidate, x problem) (best cut, ok bool) {
 // emitSplit launches a float32 product on the tensor cores: it splits each operand that was not prepared; splits them again with scaling,
 // into scratch memory, if the ranges of both ask for it; then multiplies (six BF16 products).
 func emitSplit(c candidate, p *kernels.Plan, x problem, d cut) {
-	var operands [2]splitting
+	var operands [2]conversion
 	var rescaled [2]kernels.Ref
-	var missing []*splitting
+	var missing []*conversion
 	prepared := kernels.Operand(2 + len(x.epilogue.operands))
 	for i, o := range x.Prepares(BF16Split) {
 		rescaled[i] = p.Workspace(o.bytes())
-		operands[i] = splitting{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0}
+		operands[i] = conversion{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0}
 		if [2]Operand{x.A, x.B}[i].Form == Plain {
 			missing = append(missing, &operands[i])
 			continue
@@ -152,11 +152,8 @@ func splitProductBody(transA, transB bool) func(kernels.Call) {
 		args := kernels.Args[splitProductArgs](c)
 		out, scaling := kernels.Slice[float32](c, args.C), kernels.Slice[int32](c, args.Scaling)
 		m, n, k, batch, chunk, ld := args.M, args.N, args.K, args.Batch, args.Chunk, args.LDC
-		lines, scale := int(scaling[2]), 1.0
-		if scaling[0] == splitScaled {
-			scale = splitScale
-		}
-		operands := operandsIn(BF16Split, batch, m, n, k, transA, transB)
+		lines, scale := int(scaling[2]), float64(scaleOf(scaling[0]))
+		operands := operands(BF16Split, batch, m, n, k, transA, transB)
 		var splits [2][]uint16
 		for i := range splits {
 			from := i

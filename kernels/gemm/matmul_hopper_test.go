@@ -84,7 +84,7 @@ func TestMatMulDouble(t *testing.T) {
 				}
 				for parts := min(c.cluster, 2); parts <= max(c.cluster, 1); parts = max(2*parts, 1) {
 					p := newPlan(Product{Dtype: kernels.Float64, Batch: batch, M: m, N: n, K: k})
-					c.emit(c, p, x, c.cutIn(x, 1+r.Int64N(3), max(parts, 1)))
+					c.emit(p, x, c.cutIn(x, 1+r.Int64N(3), max(parts, 1)))
 					matmulRun[float64](t, r, p, kernels.Float64, batch, m, n, k, transA, transB)
 					plans = append(plans, p)
 				}

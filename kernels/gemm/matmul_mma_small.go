@@ -1,7 +1,6 @@
 package gemm
 
 import (
-	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
@@ -14,7 +13,10 @@ func small(name string, by kernels.Precision) candidate {
 	}
 	return candidate{name: "small_" + name, able: limits{on: isHopper, also: rounds(by)},
 		tile: tile{m: 32, n: 32, step: 32, threads: 128, cluster: 8, shared: 4 * (4*2*32*(32+8) + 32*32)}, kernel: kernel(name), joined: kernel("joined_" + name),
-		cost: kernels.Measured[cost]{{Capability: 90, Policy: cost{join: 0.45, block: 0.29, step: 0.07, alone: 0.32}}}, cut: cutSmall, emit: emitSmall}
+		cost: kernels.Measured[cost]{{Capability: 90, Policy: cost{join: 0.45, block: 0.29, step: 0.07, alone: 0.32}}}, cut: cutSmall, rounds: true,
+		args: func(_ candidate, x problem, d cut, to kernels.Ref) any {
+			return x.arguments(to, d.chunk, d.parts).productArgs
+		}}
 }
 
 // rounds returns a limit to products that are rounded to a precision.
@@ -33,38 +35,26 @@ func cutSmall(c candidate, x problem) (best cut, ok bool) {
 			us += cost.join
 		}
 		if !ok || us < best.us {
-			best, ok = cut{parts: parts, us: us}, true
+			best, ok = c.inParts(x, parts), true
+			best.us = us
 		}
 	}
 	return best, ok
 }
 
-func emitSmall(c candidate, p *kernels.Plan, x problem, d cut) {
-	p.Op, p.Precision = p.Op+" in "+x.Round.String(), x.Round
-	kernel, blocks, chunk := c.kernel, c.count(x), x.K
-	if d.parts > 1 {
-		kernel, blocks = c.joined, arith.RoundUp(blocks*d.parts, c.cluster)
-		chunk = arith.RoundUp(kernels.CeilDiv(x.K, d.parts), 8) // rows of a part stay aligned
+// inParts returns the cut into so many parts.
+func (c candidate) inParts(x problem, parts int64) cut {
+	if parts == 1 {
+		return cut{parts: 1, chunk: x.K, blocks: c.count(x)}
 	}
-	p.Launch(kernel, int(blocks), c.threads, x.arguments(out, chunk, d.parts).productArgs, x.epilogue.arguments(x.Dtype)).Shared = int(c.shared)
+	return cut{parts: parts, chunk: arith.RoundUp(kernels.CeilDiv(x.K, parts), 8), blocks: arith.RoundUp(c.count(x)*parts, c.cluster)} // rows of a part stay aligned
 }
 
 // smallBody rounds the operands and multiplies them by the BLAS.
 func smallBody(by kernels.Precision) func(kernels.Call) {
 	return func(c kernels.Call) {
 		x := kernels.Args[productArgs](c)
-		a, b := roundedCopy(by, kernels.Slice[float32](c, x.A)[:x.Batch*x.MatrixA]), roundedCopy(by, kernels.Slice[float32](c, x.B)[:x.Batch*x.MatrixB])
+		a, b := dense(kernels.Slice[float32](c, x.A), x.Batch*x.MatrixA, 1, 1, by.Round), dense(kernels.Slice[float32](c, x.B), x.Batch*x.MatrixB, 1, 1, by.Round)
 		gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, a, x.LDA, x.MatrixA, b, x.LDB, x.MatrixB, kernels.Slice[float32](c, x.C), x.Batch, x.K, 1)
 	}
-}
-
-// roundedCopy returns numbers rounded to a precision.
-func roundedCopy(by kernels.Precision, x []float32) []float32 {
-	to := align.Make[float32](int64(len(x)))
-	kernels.Parallel(int64(len(x)), kernels.Grain, func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			to[i] = by.Round(x[i])
-		}
-	})
-	return to
 }

@@ -74,11 +74,12 @@ func TestProductsByDevice(t *testing.T) {
 func TestTensorCores(t *testing.T) {
 	for _, c := range []struct {
 		major, minor int
-		want         tensorCores
-	}{{0, 0, hopperCores}, {6, 1, noTensorCores}, {7, 5, noTensorCores}, {8, 0, mmaCores}, {8, 7, mmaCores}, {8, 9, mmaCores}, {9, 0, hopperCores}, {9, 1, noTensorCores},
-		{10, 0, mmaCores}, {10, 3, mmaCores}, {11, 0, noTensorCores}, {12, 0, mmaCores}, {12, 1, mmaCores}, {13, 0, noTensorCores}} {
-		if got := tensorCoresOf(kernels.Device{Major: c.major, Minor: c.minor}); got != c.want {
-			t.Errorf("%d.%d has %d, want %d", c.major, c.minor, got, c.want)
+		wgmma, mma   bool
+	}{{0, 0, true, false}, {6, 1, false, false}, {7, 5, false, false}, {8, 0, false, true}, {8, 7, false, true}, {8, 9, false, true}, {9, 0, true, false}, {9, 1, false, false},
+		{10, 0, false, true}, {10, 3, false, true}, {11, 0, false, false}, {12, 0, false, true}, {12, 1, false, true}, {13, 0, false, false}} {
+		dev := kernels.Device{Major: c.major, Minor: c.minor}
+		if wgmma, mma := hasWGMMA(dev), hasMMA(dev); wgmma != c.wgmma || mma != c.mma {
+			t.Errorf("%d.%d has wgmma %v and mma %v, want %v and %v", c.major, c.minor, wgmma, mma, c.wgmma, c.mma)
 		}
 	}
 }

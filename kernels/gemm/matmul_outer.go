@@ -6,12 +6,7 @@ import "github.com/stheno-ml/stheno/kernels"
 func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(candidate, problem) (cut, bool)) candidate {
 	dt, name := typed[T](name)
 	return candidate{name: name, dtype: dt, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
-		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, emit: emitLowK}
-}
-
-// emitLowK launches a kernel that sums K in one go, with what a block or a warp takes in place of the splits.
-func emitLowK(c candidate, p *kernels.Plan, x problem, d cut) {
-	p.Launch(c.kernel, int(d.blocks), c.threads, x.arguments(out, x.K, max(d.each, 1))).Shared = int(d.shared)
+		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
 // cutOuter cuts a C of long rows into rows of a warp, fewer where the device would be idle.

@@ -20,7 +20,7 @@ func byTrans(stem, prefix string, body func(transA, transB bool) func(kernels.Ca
 func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[cost]) candidate {
 	by := kernels.Precision(f)
 	c := candidate{name: name, form: f, able: limits{on: on, also: func(_ candidate, x problem) bool { return x.Round == by && countable(x) }}, tile: t,
-		split: splitPolicy{blocksPerSM: 1, minK: 128}, cost: element, cut: cutReduced, emit: emitReduced}
+		split: splitPolicy{blocksPerSM: 1, minK: 128}, cost: element, cut: cutReduced, rounds: true, special: emitReduced}
 	if c.m = tensorTile * max(t.cluster, 1); f == TF32 {
 		c.kernels[0][1] = own.Kernel(stem, "matmul_"+name+"_nt", reducedBody(f)(false, true))
 	} else {
@@ -58,17 +58,16 @@ func cutReduced(c candidate, x problem) (cut, bool) {
 func emitReduced(c candidate, p *kernels.Plan, x problem, d cut) {
 	operands, at := x.Prepares(c.form), [2]kernels.Ref{x.a, x.b}
 	if !x.rounded() {
-		var list []rounding
+		var list []conversion
 		for i, o := range operands {
 			if !o.IsNoOp(x.dev) {
 				to := p.Workspace(o.bytes())
-				list = append(list, rounding{o, at[i], to})
+				list = append(list, conversion{Prepare: o, from: at[i], to: to})
 				at[i] = to
 			}
 		}
 		appendRound(p, x.dev, list)
 	}
-	p.Op, p.Precision = p.Op+" in "+x.Round.String(), x.Round
 	transA, transB, also := x.A.Trans, x.B.Trans, out
 	if c.form == TF32 {
 		transA, transB = false, true
@@ -78,7 +77,7 @@ func emitReduced(c candidate, p *kernels.Plan, x problem, d cut) {
 	}
 	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
 		args, blocks := reducedArgs{at[0], at[1], to, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e, also, x.Also != Plain}, d.blocks
-		if tensorCoresOf(x.dev) != mmaCores {
+		if hasWGMMA(x.dev) {
 			cluster := max(c.cluster, 1)
 			args.A, args.B = operands[0].tensorMap(at[0], !transA, tensorTile), operands[1].tensorMap(at[1], transB, c.n/cluster)
 			blocks = min(blocks, max(x.sms()/cluster, 1)*cluster)
@@ -113,7 +112,7 @@ func reducedBody(f Form) func(transA, transB bool) func(kernels.Call) {
 	return func(transA, transB bool) func(kernels.Call) {
 		return func(c kernels.Call) {
 			args := kernels.Args[reducedArgs](c)
-			x := operandsIn(f, args.Batch, args.M, args.N, args.K, transA, transB)
+			x := operands(f, args.Batch, args.M, args.N, args.K, transA, transB)
 			a, b := x[0].numbers(c, args.A), x[1].numbers(c, args.B)
 			gemms(c.BLAS(), transA, transB, args.M, args.N, args.K, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols,
 				kernels.Slice[float32](c, args.C), args.Batch, args.Chunk, kernels.CeilDiv(args.K, args.Chunk))

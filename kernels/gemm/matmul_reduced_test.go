@@ -114,7 +114,7 @@ func planBy(t *testing.T, x problem, f Form) *kernels.Plan {
 	for _, c := range slices.Concat(table...) {
 		if c.form == f && c.can(x) {
 			d, _ := c.cut(c, x)
-			c.emit(c, p, x, d)
+			c.emit(p, x, d)
 			return p
 		}
 	}

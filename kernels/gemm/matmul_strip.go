@@ -14,7 +14,7 @@ func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64
 	dt, name := typed[T](name)
 	able.side, able.k.from = span{minRows, rows}, max(able.k.from, 1)
 	return candidate{name: name, dtype: dt, orient: wide, able: able, tile: tile{m: rows, n: columns, threads: skinnyThreads},
-		split: splitPolicy{blocksPerSM: resident, minK: 64, roundToNearest: true}, cut: cutSkinny, emit: emitSkinny}
+		split: splitPolicy{blocksPerSM: resident, minK: 64, roundToNearest: true}, cut: cutSkinny, special: emitSkinny}
 }
 
 // strip is a kernel of matmul_strip.cu, whose threads compute that many columns of C each.
@@ -40,7 +40,8 @@ func narrow[T kernels.Float](name string, minRows, rows, each, stages, resident 
 	return c
 }
 
-// cutSkinny cuts K in as many splits as SMs have place for, or twice as many long ones. It returns false for fewer blocks than are fast.
+// cutSkinny splits K so that all blocks are resident at once, or twice as often if the splits stay long. It returns false if there are too few
+// blocks.
 func cutSkinny(c candidate, x problem) (cut, bool) {
 	const doubleMinK = 1024 // of a split
 	s, blocks := c.split, kernels.CeilDiv(x.N, c.n)*x.Batch
@@ -90,13 +91,11 @@ type stripArgs struct {
 // stripBody is C = op(A) B of few rows of A, by the BLAS.
 func stripBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[stripArgs](c)
-	product := denseArgs{x.A, x.B, x.C, x.M, x.N, x.K, x.TermV != 1, false}
-	denseBody[T](c, product.transposedIf(x.ColumnC != 1), x.Batch, x.Chunk)
+	denseBody[T](c, denseArgs{x.A, x.B, x.C, x.M, x.N, x.K, x.TermV != 1, false}, x.ColumnC != 1, x.Batch, x.Chunk)
 }
 
 // narrowBody is C = A op(B) of few columns of B, by the BLAS.
 func narrowBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[stripArgs](c)
-	product := denseArgs{x.B, x.A, x.C, x.N, x.M, x.K, x.TermV != 1, true}
-	denseBody[T](c, product.transposedIf(x.RowC != 1), x.Batch, x.Chunk)
+	denseBody[T](c, denseArgs{x.B, x.A, x.C, x.N, x.M, x.K, x.TermV != 1, true}, x.RowC != 1, x.Batch, x.Chunk)
 }

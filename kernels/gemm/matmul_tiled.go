@@ -44,25 +44,17 @@ func (x problem) dense(to kernels.Ref) denseArgs {
 	return denseArgs{x.a, x.b, to, x.M, x.N, x.K, x.A.Trans, x.B.Trans}
 }
 
-// transposedIf returns the product that computes the transpose of C, if it is asked for.
-func (x denseArgs) transposedIf(is bool) denseArgs {
-	if is {
-		return denseArgs{x.B, x.A, x.C, x.N, x.M, x.K, !x.TransB, !x.TransA}
-	}
-	return x
-}
-
 // TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The
 // arguments are a, b, c, m, n, k, transA, transB.
 func TiledMatMulBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[denseArgs](c)
-	denseBody[T](c, x, int64(len(kernels.Slice[T](c, x.C)))/(x.M*x.N), max(x.K, 1))
+	denseBody[T](c, x, false, int64(len(kernels.Slice[T](c, x.C)))/(x.M*x.N), max(x.K, 1))
 }
 
-// denseBody multiplies the matrices of a batch by the BLAS, in splits of chunk terms.
-func denseBody[T kernels.Float](c kernels.Call, x denseArgs, batch, chunk int64) {
+// denseBody multiplies the matrices of a batch, in splits of chunk terms. With transC, C is stored transposed.
+func denseBody[T kernels.Float](c kernels.Call, x denseArgs, transC bool, batch, chunk int64) {
 	lda, matrixA := Operand{Trans: x.TransA}.strides(x.M, x.K)
 	ldb, matrixB := Operand{Trans: x.TransB}.strides(x.K, x.N)
-	gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, kernels.Slice[T](c, x.A), lda, matrixA, kernels.Slice[T](c, x.B), ldb, matrixB,
-		kernels.Slice[T](c, x.C), batch, chunk, max(kernels.CeilDiv(x.K, chunk), 1))
+	splits := max(kernels.CeilDiv(x.K, chunk), 1)
+	multiplyAll[T](c, tileArgs{productArgs{x.A, x.B, x.C, x.M, x.N, x.K, lda, ldb, matrixA, matrixB, batch, chunk, splits, x.TransA, x.TransB}, transC})
 }

@@ -9,7 +9,7 @@ import (
 // ofVectors returns a kernel of matmul_vector.cu for one element type.
 func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernels.Call), cutter func(candidate, problem) (cut, bool)) candidate {
 	dt, name := typed[T](name)
-	return candidate{name: name, dtype: dt, orient: column, able: limits{side: span{to: 1}}, split: split, kernel: own.Kernel("matmul_vector", "matmul_"+name, body), cut: cutter, emit: emitVector}
+	return candidate{name: name, dtype: dt, orient: column, able: limits{side: span{to: 1}}, split: split, kernel: own.Kernel("matmul_vector", "matmul_"+name, body), cut: cutter, args: vectorArguments, tile: tile{threads: vectorThreads}}
 }
 
 // combineKernel and joinKernel add partial sums up.
@@ -45,9 +45,6 @@ func strips(x problem) int64 {
 
 func cutColumns(c candidate, x problem) (cut, bool) { return c.split.cut(x, strips(x)), true }
 
-// cutFlat cuts a matrix whose columns are one strip.
-func cutFlat(c candidate, x problem) (cut, bool) { return c.split.cut(x, x.Batch), true }
-
 // cutShortRows gives a row a group of lanes.
 func cutShortRows(_ candidate, x problem) (cut, bool) {
 	lanes := int64(1)
@@ -68,14 +65,11 @@ func cutRows(c candidate, x problem) (cut, bool) {
 	return d, true
 }
 
-func emitVector(c candidate, p *kernels.Plan, x problem, d cut) {
-	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
-		args := vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}
-		if d.each > 0 {
-			args.Chunk = int32(d.each)
-		}
-		p.Launch(c.kernel, int(d.blocks), vectorThreads, args, e)
-	})
+func vectorArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+	if d.each > 0 {
+		return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(d.each)}
+	}
+	return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}
 }
 
 // combine appends the launch that adds partial sums up, [partials][elements of C], and makes C of them.
@@ -135,21 +129,16 @@ func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64
 	const group = 4
 	kernels.Parallel(kernels.CeilDiv(rows, group), max(kernels.Grain/(group*terms), 1), func(lo, hi int64) {
 		first, last := lo*group, min(hi*group, rows)
-		rowsTimes(by, last-first, terms, x[first*ld:], ld, v, y[first:])
-	})
-}
-
-// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l.
-func rowsTimes[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
-	switch x := any(x).(type) {
-	case []float32:
-		v, y := any(v).([]float32), any(y).([]float32)
-		for r := range rows {
-			y[r] = by.Sdot(int(terms), x[r*ld:], 1, v, 1)
+		switch x := any(x[first*ld:]).(type) {
+		case []float32:
+			v, y := any(v).([]float32), any(y).([]float32)
+			for r := first; r < last; r++ {
+				y[r] = by.Sdot(int(terms), x[(r-first)*ld:], 1, v, 1)
+			}
+		case []float64:
+			by.Dgemv(blas.NoTrans, int(last-first), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y[first:]).([]float64), 1)
 		}
-	case []float64:
-		by.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
-	}
+	})
 }
 
 // columnsBody is y[j] = sum over l of v[l] * x[l][j].

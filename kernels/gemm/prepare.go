@@ -20,16 +20,21 @@ type Prepare struct {
 	Trans             bool // of TF32 alone
 }
 
-// operandsIn returns the operands of a product in a form. The kernels for TF32 read both with rows along K.
-func operandsIn(f Form, batch, m, n, k int64, transA, transB bool) [2]Prepare {
-	a, b := Prepare{f, batch, m, k, f == TF32 && transA}, Prepare{f, batch, k, n, f == TF32 && !transB}
-	if transA {
-		a.Rows, a.Cols = k, m
+// Prepares returns what brings the operands to a form. The kernels for TF32 read both with rows along K.
+func (p Product) Prepares(f Form) [2]Prepare {
+	a, b := Prepare{f, p.Batch, p.M, p.K, f == TF32 && p.A.Trans}, Prepare{f, p.Batch, p.K, p.N, f == TF32 && !p.B.Trans}
+	if p.A.Trans {
+		a.Rows, a.Cols = p.K, p.M
 	}
-	if transB {
-		b.Rows, b.Cols = n, k
+	if p.B.Trans {
+		b.Rows, b.Cols = p.N, p.K
 	}
 	return [2]Prepare{a, b}
+}
+
+// operands returns the operands of a kernel in a form.
+func operands(f Form, batch, m, n, k int64, transA, transB bool) [2]Prepare {
+	return Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}}.Prepares(f)
 }
 
 // String names the form.
@@ -66,10 +71,10 @@ func (x Prepare) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		Out:    x.allBytes(),
 	}
 	if x.Form == BF16Split {
-		appendSplit(p, dev, &splitting{x, kernels.In(0), out, kernels.At(kernels.Out, x.bytes()), 0})
+		appendSplit(p, dev, &conversion{x, kernels.In(0), out, kernels.At(kernels.Out, x.bytes()), 0})
 	} else {
 		p.Precision = kernels.Precision(x.Form)
-		appendRound(p, dev, []rounding{{x, kernels.In(0), out}})
+		appendRound(p, dev, []conversion{{Prepare: x, from: kernels.In(0), to: out}})
 	}
 	return p, nil
 }
@@ -82,32 +87,27 @@ func (x Prepare) extents() (rows, cols int64) {
 	return x.Rows, x.Cols
 }
 
-// size returns the bytes of an element.
-func (x Prepare) size() int64 {
-	if x.Form == TF32 {
-		return 4
-	}
-	return 2
+// storage is how a form is stored: bytes of an element, matrices that stand for one, bytes along K of a slice that TMA copies, and TMA's type.
+type storage struct {
+	size, splits, slice int64
+	element             kernels.TensorElement
 }
 
-// splits returns the matrices that stand for one.
-func (x Prepare) splits() int64 {
-	if x.Form == BF16Split {
-		return 3
-	}
-	return 1
+func (f Form) stored() storage {
+	return [...]storage{{size: 4, splits: 1}, {4, 1, 128, kernels.TensorTF32}, {2, 1, 128, kernels.TensorBF16}, {2, 3, 2 * hopperStep, kernels.TensorBF16}}[min(f, BF16Split)]
 }
 
-// pitch returns how many elements rows are apart: they start 16-byte aligned, as TMA wants.
+// pitch returns the row stride in elements. TMA requires rows to start 16-byte aligned.
 func (x Prepare) pitch() int64 {
 	_, cols := x.extents()
-	return arith.RoundUp(cols, 16/x.size())
+	return arith.RoundUp(cols, 16/x.Form.stored().size)
 }
 
 // bytes returns those of the matrices, allBytes with the ranges of splits.
 func (x Prepare) bytes() int64 {
 	rows, _ := x.extents()
-	return x.Batch * x.splits() * rows * x.pitch() * x.size()
+	s := x.Form.stored()
+	return x.Batch * s.splits * rows * x.pitch() * s.size
 }
 
 func (x Prepare) allBytes() int64 {
@@ -120,25 +120,19 @@ func (x Prepare) allBytes() int64 {
 // IsNoOp reports whether the matrices already are what would be written: TMA rounds to TF32 as it copies, while kernels of other
 // devices want rounded numbers.
 func (x Prepare) IsNoOp(dev kernels.Device) bool {
-	return x.Form == TF32 && !x.Trans && x.pitch() == x.Cols && tensorCoresOf(dev) == hopperCores
+	return x.Form == TF32 && !x.Trans && x.pitch() == x.Cols && hasWGMMA(dev)
 }
 
 // tensorMap returns the map by which a block copies slices of that many lines, a multiple of 64. alongK reports whether rows run along K.
 func (x Prepare) tensorMap(at kernels.Ref, alongK bool, lines int64) kernels.TensorMap {
-	element, slice := kernels.TensorBF16, 128/x.size() // K of a slice
-	switch x.Form {
-	case TF32:
-		element = kernels.TensorTF32
-	case BF16Split:
-		slice = hopperStep
-	}
-	box, swizzle := []int64{64, slice, 1, 1}, int64(128)
+	s := x.Form.stored()
+	box, swizzle := []int64{64, s.slice / s.size, 1, 1}, int64(128)
 	if alongK {
-		box, swizzle = []int64{slice, lines, 1, 1}, slice*x.size()
+		box, swizzle = []int64{s.slice / s.size, lines, 1, 1}, s.slice
 	}
 	rows, cols := x.extents()
-	row := x.pitch() * x.size()
-	return kernels.TensorMap{Ref: at, Element: element, Extents: []int64{cols, rows, x.splits(), x.Batch}, Strides: []int64{row, rows * row, x.splits() * rows * row}, Box: box, Swizzle: swizzle}
+	row := x.pitch() * s.size
+	return kernels.TensorMap{Ref: at, Element: s.element, Extents: []int64{cols, rows, s.splits, x.Batch}, Strides: []int64{row, rows * row, s.splits * rows * row}, Box: box, Swizzle: swizzle}
 }
 
 var (
@@ -164,14 +158,8 @@ type (
 	}
 )
 
-// rounding is an operand that is rounded from one place to another.
-type rounding struct {
-	Prepare
-	from, to kernels.Ref
-}
-
 // appendRound appends the launch that rounds one or two operands, or none for none.
-func appendRound(p *kernels.Plan, dev kernels.Device, list []rounding) {
+func appendRound(p *kernels.Plan, dev kernels.Device, list []conversion) {
 	if len(list) == 0 {
 		return
 	}
@@ -190,7 +178,7 @@ func appendRound(p *kernels.Plan, dev kernels.Device, list []rounding) {
 	}
 	kernel, args := roundBF16, any(bf16)
 	if list[0].Form == TF32 {
-		if kernel, args = roundTF32, tf32; tensorCoresOf(dev) == mmaCores {
+		if kernel, args = roundTF32, tf32; hasMMA(dev) {
 			kernel = mmaRoundTF32
 		}
 	}
@@ -250,25 +238,22 @@ func place(operand any) kernels.Ref {
 	return operand.(kernels.Ref)
 }
 
-// numbers returns the elements of a rounded operand, whose rows run as they are stored, without the pitch.
+// numbers returns the elements of a rounded operand in float32, rows as they are stored.
 func (x Prepare) numbers(c kernels.Call, operand any) []float32 {
-	pitch, list := x.pitch(), align.Make[float32](x.Batch*x.Rows*x.Cols)
-	var halves []uint16
-	var words []float32
 	if x.Form == BF16 {
-		halves = kernels.Slice[uint16](c, place(operand))
-	} else {
-		words = kernels.Slice[float32](c, place(operand))
+		return dense(kernels.Slice[uint16](c, place(operand)), x.Batch*x.Rows, x.Cols, x.pitch(), fromBF16)
 	}
-	kernels.Parallel(x.Batch*x.Rows, max(kernels.Grain/x.Cols, 1), func(lo, hi int64) {
+	return dense(kernels.Slice[float32](c, place(operand)), x.Batch*x.Rows, x.Cols, x.pitch(), kernels.TF32.Round)
+}
+
+// dense copies rows, which are pitch elements apart, by a function of the elements.
+func dense[T float32 | uint16](from []T, rows, cols, pitch int64, f func(T) float32) []float32 {
+	list := align.Make[float32](rows * cols)
+	kernels.Parallel(rows, max(kernels.Grain/cols, 1), func(lo, hi int64) {
 		for row := lo; row < hi; row++ {
-			to := list[row*x.Cols:][:x.Cols]
-			for col := range to {
-				if x.Form == BF16 {
-					to[col] = fromBF16(halves[row*pitch+int64(col)])
-				} else {
-					to[col] = kernels.TF32.Round(words[row*pitch+int64(col)])
-				}
+			to := list[row*cols:][:cols]
+			for col, v := range from[row*pitch:][:cols] {
+				to[col] = f(v)
 			}
 		}
 	})

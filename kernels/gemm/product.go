@@ -138,6 +138,9 @@ func (p Product) rounded() bool { return !p.split() && (p.A.Form != Plain || p.B
 func (p Product) strided() bool { return p.A.Row|p.A.Matrix|p.B.Row|p.B.Matrix != 0 }
 
 func (p Product) problem(dev kernels.Device) problem {
+	if p.K == 0 { // operands without elements
+		p.A.Row, p.A.Matrix, p.B.Row, p.B.Matrix = 0, 0, 0, 0
+	}
 	return problem{Product: p, dev: dev, a: kernels.In(0), b: kernels.In(1)}
 }
 
@@ -155,11 +158,6 @@ func (p Product) Wants(dev kernels.Device) (a, b Form) {
 	return Plain, Plain
 }
 
-// Prepares returns what brings the operands to a form.
-func (p Product) Prepares(f Form) [2]Prepare {
-	return operandsIn(f, p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans)
-}
-
 // AlsoIn returns a product of rounded operands with a second output: C as [Prepare] writes it. It returns false if the kernel cannot
 // write that on a device: in TF32, if rows are not a multiple of 8 elements, and if another launch adds splits of K up.
 func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
@@ -167,7 +165,7 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 		return p, false
 	}
 	c, _, d := choose(p.problem(dev))
-	if c.emit == nil || d.partials > 1 {
+	if c.cut == nil || d.partials > 1 {
 		return p, false
 	}
 	p.Also = f
@@ -210,14 +208,16 @@ func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if plan.Out > 0 {
 		x := p.problem(dev)
 		c, as, d := choose(x)
-		if c.emit == nil && p.split() {
+		if c.cut == nil && p.split() {
 			x.A.Form, x.B.Form = Plain, Plain
 			c, as, d = choose(x)
 		}
-		if c.emit == nil {
+		if c.cut == nil {
 			return nil, fmt.Errorf("%v: no kernel for %s multiplies %d matrices of %d x %d x %d of %v", p, dev.Name, p.Batch, p.M, p.K, p.N, p.Dtype)
 		}
-		c.emit(c, plan, as, d)
+		if c.emit(plan, as, d); c.rounds {
+			plan.Op, plan.Precision = plan.Op+" in "+p.Round.String(), p.Round
+		}
 	}
 	p.finish(plan)
 	return plan, nil
@@ -245,14 +245,27 @@ func newPlan(p Product) *kernels.Plan {
 
 // finish makes the epilogue, splits of operands and the second output part of a plan.
 func (p Product) finish(plan *kernels.Plan) {
-	p.epilogue.finish(plan, p)
+	var follow []func(func(kernels.Call)) func(kernels.Call) // Go bodies of what the last launch does to C
+	if p.HasEpilogue() {
+		plan.Op += " " + p.epilogue.String()
+		plan.Flops += p.Batch * p.M * p.N * int64(p.epilogue.f.Operations())
+		for _, v := range p.epilogue.operands {
+			plan.Inputs = append(plan.Inputs, v.Elements*p.Dtype.Size())
+		}
+		follow = append(follow, p.epilogueBody)
+	}
 	for i, o := range [2]Operand{p.A, p.B} {
 		if o.Form == BF16Split {
 			plan.Inputs = append(plan.Inputs, p.Prepares(BF16Split)[i].allBytes())
 		}
 	}
 	if p.Also != Plain {
-		last := &plan.Launches[len(plan.Launches)-1]
-		last.Kernel = &kernels.Kernel{Image: last.Kernel.Image, Entry: last.Kernel.Entry, Body: alsoBody(last.Kernel.Body)}
+		follow = append(follow, alsoBody)
+	}
+	for _, f := range follow {
+		if n := len(plan.Launches); n > 0 {
+			last := plan.Launches[n-1].Kernel
+			plan.Launches[n-1].Kernel = &kernels.Kernel{Image: last.Image, Entry: last.Entry, Body: f(last.Body)}
+		}
 	}
 }

@@ -21,19 +21,19 @@ var (
 	rescaleKernel = own.Kernel("matmul_hopper", "matmul_hopper_rescale", rescaleBody)
 )
 
-// splitting is an operand, its place, and the places of its splits and ranges; blocks split it.
-type splitting struct {
+// conversion is an operand and the places that it is prepared from and to, and for splits that of its ranges and how many blocks split it.
+type conversion struct {
 	Prepare
 	from, to, ranges kernels.Ref
 	blocks           int64
 }
 
-func (x splitting) operand(to kernels.Ref) splitOperand {
+func (x conversion) operand(to kernels.Ref) splitOperand {
 	return splitOperand{x.from, to, x.Rows, x.Cols, x.pitch(), x.Cols, x.Rows * x.Cols}
 }
 
 // setBlocks sets how many blocks split each operand of a launch: all have about as much to do, and all are on the device at once.
-func setBlocks(dev kernels.Device, operands ...*splitting) {
+func setBlocks(dev kernels.Device, operands ...*conversion) {
 	var vectors int64 // of 8 elements
 	for _, x := range operands {
 		vectors += x.bytes() / (3 * 16)
@@ -46,7 +46,7 @@ func setBlocks(dev kernels.Device, operands ...*splitting) {
 
 // appendSplit appends the launch that splits one or two operands; with none it appends nothing. It sets each operand's blocks, and places
 // the ranges of the second after those of the first.
-func appendSplit(p *kernels.Plan, dev kernels.Device, operands ...*splitting) {
+func appendSplit(p *kernels.Plan, dev kernels.Device, operands ...*conversion) {
 	if len(operands) == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func rescaleBody(c kernels.Call) {
 			clear(found)
 			found[0] = arith.Flag(high)
 		}
-		x.write(c, args.Batch, exponent, s.scale(), s.whole)
+		x.write(c, args.Batch, exponent, scaleOf(int32(s.form)), s.whole)
 	}
 }
 
@@ -165,17 +165,13 @@ func (x splitOperand) lineExponents(c kernels.Call, batch int64, columns bool, s
 		}
 		return row
 	}
-	lines := batch * x.Rows
-	if columns {
-		lines = batch * x.Cols
-	}
-	ranges := slices.Repeat([]magnitudes{noMagnitudes}, int(lines))
+	ranges := slices.Repeat([]magnitudes{noMagnitudes}, int(line(batch*x.Rows-1, x.Cols-1)+1))
 	for row := range batch * x.Rows {
 		for col, v := range x.row(c, row) {
 			ranges[line(row, int64(col))].add(v)
 		}
 	}
-	exponents := make([]int, lines)
+	exponents := make([]int, len(ranges))
 	for i, r := range ranges {
 		var is bool
 		exponents[i], is = s.exponent(r)
@@ -250,14 +246,6 @@ func (s scaling) exponent(line magnitudes) (e int, high bool) {
 	return e, e > wanted
 }
 
-// scale is that of each plane against the one before.
-func (s scaling) scale() float32 {
-	if s.form == splitScaled {
-		return splitScale
-	}
-	return 1
-}
-
 // splitScale is the scale of splits that hold any number.
 const splitScale = 1 << 8
 
@@ -267,6 +255,14 @@ const (
 	splitScaled
 	splitNonFinite
 )
+
+// scaleOf returns the scale of each split of a form against the one before.
+func scaleOf(form int32) float32 {
+	if form == splitScaled {
+		return splitScale
+	}
+	return 1
+}
 
 // write writes the splits of an operand, each element times the power of 2 of that exponent, by its row in all matrices and its
 // column. For whole, see bf16Split.
@@ -324,8 +320,7 @@ func (r *magnitudes) join(most, least uint32) {
 func (r magnitudes) hard() bool { return r.low() < minExact || r.most >= 0x7f7f8000 }
 
 // low and high are the exponents of the least and the largest size. Of no numbers they are 128 and -150.
-func (r magnitudes) low() int { return log2(r.least) }
-
+func (r magnitudes) low() int  { return log2(r.least) }
 func (r magnitudes) high() int { return log2(r.most) }
 
 // log2 is the exponent of a number's size, given as bits.
@@ -350,8 +345,8 @@ func bf16(x float32) uint16 {
 
 func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
-// bf16Split takes x apart: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for
-// splitScale and any finite x, for 1 and sizes from 2^-109 on. The splits of Inf and NaN
+// bf16Split splits x: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for
+// splitScale and any finite x, for 1 and sizes of at least 2^-109. The splits of Inf and NaN
 // are x and zeros. With whole, p[0] is not 0 unless x is: there are infinities to
 // multiply it by.
 func bf16Split(x, scale float32, whole bool) (p [3]uint16) {
