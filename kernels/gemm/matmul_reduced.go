@@ -43,13 +43,11 @@ func quarter(x problem, bytes int64) bool {
 	return x.dev.Memory == 0 || bytes*x.Batch*(x.M*x.K+x.K*x.N) <= x.dev.Memory/4
 }
 
-// tilesOf returns the tiles in whole clusters.
-func (c candidate) tilesOf(x problem) int64 { return c.count(x) * max(c.cluster, 1) }
-
 // cutReduced takes the time that tiles of the group would take, those of the busiest SM one after the other.
 func cutReduced(c candidate, x problem) (cut, bool) {
-	d := c.split.cut(x, c.tilesOf(x))
-	d.us = float64(kernels.CeilDiv(c.tilesOf(x), x.sms())*c.n) * c.cost.On(x.dev).element
+	tiles := c.count(x) * max(c.cluster, 1)
+	d := c.split.cut(x, tiles)
+	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.n) * c.cost.On(x.dev).element
 	return d, true
 }
 

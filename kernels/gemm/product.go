@@ -47,12 +47,12 @@ func (o Operand) strides(rows, cols int64) (row, matrix int64) {
 
 // extent returns the elements from the first of an operand to its last.
 func (o Operand) extent(batch, rows, cols int64) int64 {
+	if min(batch, rows, cols) == 0 {
+		return 0
+	}
 	row, matrix := o.strides(rows, cols)
 	if o.Trans {
 		rows, cols = cols, rows
-	}
-	if min(batch, rows, cols) == 0 {
-		return 0
 	}
 	return (batch-1)*matrix + (rows-1)*row + cols
 }
