@@ -137,7 +137,7 @@ func (o matMul) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 // Product returns the product to be planned.
 func (o matMul) Product(in ...Type) (gemm.Product, error) {
 	p, err := o.product(in[0].Shape, in[1].Shape)
-	return gemm.Product{Dtype: in[0].Dtype, Batch: int64(p.batch), M: int64(p.m), N: int64(p.n), K: int64(p.k), TransA: o.transA, TransB: o.transB}, err
+	return gemm.Product{Dtype: in[0].Dtype, Batch: int64(p.batch), M: int64(p.m), N: int64(p.n), K: int64(p.k), A: gemm.Operand{Trans: o.transA}, B: gemm.Operand{Trans: o.transB}}, err
 }
 
 // Adjoints are matMuls again. For C = A B they are dA = G B^T and dB = A^T G; if A is stored

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // hardDoubles draw the operands of a product in float64.
@@ -45,7 +44,7 @@ func TestDoubleAccuracy(t *testing.T) {
 				dev.SMs = 1 + r.IntN(8)
 				batch, m, n, k := 1+r.Int64N(3), 33+r.Int64N(140), 33+r.Int64N(140), 17+r.Int64N(600)
 				transA, transB := transposes >= 2, transposes%2 == 1
-				p := gemm.MatMul(dev, kernels.Float64, batch, m, n, k, transA, transB)
+				p := product(t, dev, 0, kernels.Float64, batch, m, n, k, transA, transB)
 				t.Run(fmt.Sprintf("%s %s %s %v %v", dev.Name, numbers.name, p.Op, transA, transB), func(t *testing.T) {
 					if dev.Major == 8 && dev.Minor == 0 && !strings.Contains(p.String(), "matmul_mma_f64") {
 						t.Errorf("%v: want the tensor cores", p)

@@ -73,7 +73,7 @@ func epiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device, forms []sizedFo
 			}
 			transposes := (i + j) % 4
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				p := gemm.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1}
+				p := gemm.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}}
 				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v on %d.%d", p, f.batch, f.m, f.n, f.k, text, dev.Major, dev.Minor), func(t *testing.T) {
 					if dt == kernels.Float32 {
 						finishProduct[float32](t, r, dev, p, text)

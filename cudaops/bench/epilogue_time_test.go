@@ -19,9 +19,9 @@ func TestEpilogueTimes(t *testing.T) {
 	for _, s := range [][3]int64{
 		{128, 784, 512}, {128, 512, 512}, {128, 512, 10}, {4096, 784, 512}, {4096, 512, 512}, {4096, 512, 10}, {4096, 784, 4096}, {4096, 4096, 4096}, {4096, 4096, 10}, {8192, 8192, 8192},
 	} {
-		for _, x := range []gemm.Product{{Dtype: kernels.Float32}, {Dtype: kernels.Float32, Precision: kernels.TF32}, {Dtype: kernels.Float32, Precision: kernels.BF16}, {Dtype: kernels.Float64}} {
+		for _, x := range []gemm.Product{{Dtype: kernels.Float32}, {Dtype: kernels.Float32, Round: kernels.TF32}, {Dtype: kernels.Float32, Round: kernels.BF16}, {Dtype: kernels.Float64}} {
 			x.Batch, x.M, x.K, x.N = 1, s[0], s[1], s[2]
-			name := fmt.Sprintf("epilogue %v %dx%dx%d %v", x.Dtype, s[0], s[1], s[2], x.Precision)
+			name := fmt.Sprintf("epilogue %v %dx%dx%d %v", x.Dtype, s[0], s[1], s[2], x.Round)
 			if !w.wants(name) || x.Dtype == kernels.Float64 && s[0] == 8192 {
 				continue
 			}
@@ -31,7 +31,7 @@ func TestEpilogueTimes(t *testing.T) {
 				t.Fatalf("%v is not an epilogue", f)
 			}
 			plans := []*kernels.Plan{plan(x.Plan(w.dev)), plan(with.Plan(w.dev))}
-			if plans[0].Precision != x.Precision {
+			if plans[0].Precision != x.Round {
 				continue
 			}
 			inputs := uniformInputs(plans[1])

@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // device0 returns the properties of device 0; without one the test is skipped, or
@@ -15,4 +16,17 @@ func device0(t testing.TB) kernels.Device {
 	devices, err := cudaops.Devices()
 	testutil.SkipUnless(t, "GPU", err)
 	return devices[0].Device
+}
+
+// product plans a product in a precision, full for 0.
+func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) *kernels.Plan {
+	t.Helper()
+	p := gemm.Product{Dtype: dt, Batch: batch, M: m, N: n, K: k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by}
+	return testutil.Get[*kernels.Plan](t)(p.Plan(dev))
+}
+
+// rounded returns a product of operands that have been rounded.
+func rounded(p gemm.Product) gemm.Product {
+	p.A.Form, p.B.Form = gemm.Form(p.Round), gemm.Form(p.Round)
+	return p
 }

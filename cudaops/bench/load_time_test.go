@@ -13,7 +13,6 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
 )
 
@@ -36,7 +35,7 @@ func TestLoadTime(t *testing.T) {
 	} else {
 		n := map[string]int64{"small": 256, "product": 1024}[name]
 		start := time.Now()
-		p := gemm.MatMul(b.Device(), kernels.Float32, 1, n, n, n, false, false)
+		p := product(t, b.Device(), 0, kernels.Float32, 1, n, n, n, false, false)
 		testutil.Do(t, Run(0, p, [][]byte{make([]byte, p.Inputs[0]), make([]byte, p.Inputs[1])}, make([]byte, p.Out)))
 		t.Logf("all in %v", time.Since(start))
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // matmulForms are products small enough for sanitizers, with the form of the kernels that
@@ -122,7 +121,7 @@ func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 			}
 			transA, transB := transposes >= 2, transposes%2 == 1
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				p := gemm.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
+				p := product(t, dev, 0, dt, f.batch, f.m, f.n, f.k, transA, transB)
 				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
 					is := func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) }
 					if (as8 || dev.Major == 9) && isDouble(f.kernel) == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {

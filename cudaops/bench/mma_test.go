@@ -114,7 +114,7 @@ func TestProductAccuracy(t *testing.T) {
 				dev.SMs = 1
 			}
 			transA, transB := r.IntN(2) == 1, r.IntN(2) == 1
-			p := gemm.MatMul(dev, kernels.Float32, batch, m, n, k, transA, transB)
+			p := product(t, dev, 0, kernels.Float32, batch, m, n, k, transA, transB)
 			t.Run(fmt.Sprintf("%s %s %s %v %v", dev.Name, numbers.name, p.Op, transA, transB), func(t *testing.T) {
 				if dev.Major == 8 && dev.Minor == 0 && !strings.Contains(p.String(), "matmul_mma_f32_") {
 					t.Errorf("%v: want the tensor cores", p)
@@ -210,7 +210,7 @@ func TestProductTimes(t *testing.T) {
 			for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
 				for _, dev := range productDevices(t) {
 					way := fmt.Sprintf("%dx%dx%d %s %v %d.%d", s.m, s.n, s.k, form, by, dev.Major, dev.Minor)
-					p := gemm.MatMulIn(dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, gemm.Epilogue{})
+					p := product(t, dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB)
 					if by == kernels.FullPrecision {
 						times(way+" "+last(p).Kernel.Entry, p)
 						continue
@@ -219,19 +219,19 @@ func TestProductTimes(t *testing.T) {
 						continue
 					}
 					times(way, p)
-					product := gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
+					product := rounded(gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by})
 					p = testutil.Get[*kernels.Plan](t)(product.Plan(dev))
 					times(way+" rounded before "+last(p).Kernel.Entry, p)
 				}
 			}
 			for _, dev := range productDevices(t) {
-				p := gemm.MatMul(dev, kernels.Float64, 1, s.m, s.n, s.k, transA, transB)
+				p := product(t, dev, 0, kernels.Float64, 1, s.m, s.n, s.k, transA, transB)
 				times(fmt.Sprintf("%dx%dx%d %s float64 %d.%d %s", s.m, s.n, s.k, form, dev.Major, dev.Minor, last(p).Kernel.Entry), p)
 			}
 			turing := w.dev
 			turing.Major, turing.Minor = 7, 5
-			times(fmt.Sprintf("%dx%dx%d %s by FMA", s.m, s.n, s.k, form), gemm.MatMul(turing, kernels.Float32, 1, s.m, s.n, s.k, transA, transB))
-			times(fmt.Sprintf("%dx%dx%d %s float64 by FMA", s.m, s.n, s.k, form), gemm.MatMul(turing, kernels.Float64, 1, s.m, s.n, s.k, transA, transB))
+			times(fmt.Sprintf("%dx%dx%d %s by FMA", s.m, s.n, s.k, form), product(t, turing, 0, kernels.Float32, 1, s.m, s.n, s.k, transA, transB))
+			times(fmt.Sprintf("%dx%dx%d %s float64 by FMA", s.m, s.n, s.k, form), product(t, turing, 0, kernels.Float64, 1, s.m, s.n, s.k, transA, transB))
 		}
 	}
 }

@@ -41,17 +41,17 @@ func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 		{2, 1, 300, 140, 170, [2]int{0, 0}, float32(math.Inf(1))},
 	} {
 		dev.SMs = c.sms
-		product := gemm.Product{Dtype: kernels.Float32, Batch: c.batch, M: c.m, N: c.n, K: c.k, TransA: i%2 == 1, TransB: i%4 >= 2}
+		product := gemm.Product{Dtype: kernels.Float32, Batch: c.batch, M: c.m, N: c.n, K: c.k, A: gemm.Operand{Trans: i%2 == 1}, B: gemm.Operand{Trans: i%4 >= 2}}
 		t.Run(fmt.Sprintf("%d x %dx%dx%d, near 2^%d, with %v on %d.%d", c.batch, c.m, c.n, c.k, c.exponents, c.rare, dev.Major, dev.Minor), func(t *testing.T) {
-			operands, ok := product.Planes(dev)
-			if !ok && dev.Major != 9 && (dev.Major != 8 || dev.Minor != 0) {
+			form, _ := product.Wants(dev)
+			if form != gemm.BF16Split && dev.Major != 9 && (dev.Major != 8 || dev.Minor != 0) {
 				t.Skip("SKIPPED, NOT TESTED: the device takes no operands apart")
 			}
-			if !ok {
+			if form != gemm.BF16Split {
 				t.Fatalf("%v is not taken apart", product)
 			}
 			var in, planes [2][]byte
-			for j, x := range operands {
+			for j, x := range product.Prepares(form) {
 				numbers := make([]float32, x.Batch*x.Rows*x.Cols)
 				for l := range numbers {
 					numbers[l] = float32(math.Ldexp(r.Float64()-0.5, c.exponents[j]))
@@ -64,13 +64,14 @@ func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 			}
 			want := run(product, in[:]...)
 			for _, given := range [][2]bool{{true, false}, {false, true}, {true, true}} {
-				inputs := in[:2:2]
+				inputs, with := in[:2:2], product
 				for j, is := range given {
 					if is {
 						inputs = append(inputs, planes[j])
+						*[]*gemm.Form{&with.A.Form, &with.B.Form}[j] = form
 					}
 				}
-				if got := run(gemm.PlanesProduct{Product: product, Given: given}, inputs...); !bytes.Equal(got, want) {
+				if got := run(with, inputs...); !bytes.Equal(got, want) {
 					t.Errorf("given %v: not the bits of the product alone", given)
 				}
 			}

@@ -54,7 +54,7 @@ func reducedOn(t *testing.T, r *rand.Rand, dev kernels.Device, kernel string) {
 			}
 			for by, bits := range significant {
 				transA, transB := transposes >= 2, transposes%2 == 1
-				p := gemm.MatMulIn(dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB, gemm.Epilogue{})
+				p := product(t, dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB)
 				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
 					if kernel != "" && !strings.Contains(p.String(), kernel+strings.ToLower(by.String())) {
 						t.Errorf("%v: want the kernel for %v", p, by)
@@ -123,7 +123,7 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 // reducedDrawn compares a product of drawn numbers and transposes, of operands rounded to so many bits, with its definition.
 func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision, bits int, batch, m, n, k int64) {
 	transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
-	p := gemm.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, gemm.Epilogue{})
+	p := product(t, dev, by, kernels.Float32, batch, m, n, k, transA, transB)
 	draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
 	reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
 }
@@ -157,7 +157,7 @@ func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k in
 					a[i*k+l] = x[i]
 				}
 			}
-			p := gemm.MatMulIn(dev, by, kernels.Float32, 1, m, n, int64(k), transA, false, gemm.Epilogue{})
+			p := product(t, dev, by, kernels.Float32, 1, m, n, int64(k), transA, false)
 			testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 			wrong := 0
 			for i, v := range x {
@@ -193,7 +193,7 @@ func reducedEpiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 			}
 			transposes := (i + j) % 4
 			for by := range significant {
-				p := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1, Precision: by}
+				p := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}, Round: by}
 				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v on %d.%d", p, f.batch, f.m, f.n, f.k, text, dev.Major, dev.Minor), func(t *testing.T) {
 					finishProduct[float32](t, r, dev, p, text)
 				})
@@ -219,10 +219,10 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				continue // a checker follows every access
 			}
 			n := (f.n + 7) / 8 * 8
-			product := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, TransA: j%2 == 1, TransB: j%4 > 1, Precision: kernels.BF16}
+			product := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, A: gemm.Operand{Trans: j%2 == 1}, B: gemm.Operand{Trans: j%4 > 1}, Round: kernels.BF16}
 			operands := make([][]byte, 2, 4)
-			for k, x := range []gemm.Rounded{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
-				if x.Precision, x.Batch = kernels.BF16, f.batch; k == 0 && product.TransA || k == 1 && product.TransB {
+			for k, x := range []gemm.Prepare{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
+				if x.Form, x.Batch = gemm.BF16, f.batch; k == 0 && product.A.Trans || k == 1 && product.B.Trans {
 					x.Rows, x.Cols = x.Cols, x.Rows
 				}
 				p := plan(x.Plan(dev))
@@ -241,11 +241,11 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 					t.Fatalf("%s is not an epilogue", text)
 				}
 			}
-			with, ok := gemm.RoundedProduct{Product: product}.Rounding(dev)
+			with, ok := rounded(product).AlsoIn(gemm.BF16, dev)
 			if !ok {
 				continue // splits
 			}
-			one, two := plan(gemm.RoundedProduct{Product: product}.Plan(dev)), plan(with.Plan(dev))
+			one, two := plan(rounded(product).Plan(dev)), plan(with.Plan(dev))
 			want, got := make([]float32, f.batch*f.m*n), make([]byte, two.Out)
 			testutil.Do(t, Run(0, one, operands, kernels.Bytes(want)))
 			testutil.Do(t, Run(0, two, operands, got))
@@ -282,20 +282,20 @@ func TestReducedTimes(t *testing.T) {
 		transA, transB := s.form[0] == 't', s.form[1] == 't'
 		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
 			name := fmt.Sprintf("%dx%dx%d %s %v", s.m, s.n, s.k, s.form, by)
-			if p := gemm.MatMulIn(w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, gemm.Epilogue{}); p.Precision == by {
+			if p := product(t, w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB); p.Precision == by {
 				times(name, p)
 			}
 			if by == kernels.BF16 || by == kernels.TF32 && s.form == "nt" {
-				product := gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
+				product := rounded(gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by})
 				times(name+" rounded before", plan(product.Plan(w.dev)))
-				if with, ok := product.Rounding(w.dev); ok {
+				if with, ok := product.AlsoIn(gemm.BF16, w.dev); ok {
 					times(name+" rounded before and after", plan(with.Plan(w.dev)))
 				}
 			}
 		}
 	}
 	for _, s := range [][2]int64{{4096, 4096}, {4096, 784}, {4096, 512}, {784, 512}, {128, 784}} {
-		for _, x := range []gemm.Rounded{{Precision: kernels.BF16}, {Precision: kernels.TF32, Trans: true}} {
+		for _, x := range []gemm.Prepare{{Form: gemm.BF16}, {Form: gemm.TF32, Trans: true}} {
 			x.Batch, x.Rows, x.Cols = 1, s[0], s[1]
 			times(fmt.Sprintf("%v %dx%d", x, s[0], s[1]), plan(x.Plan(w.dev)))
 		}

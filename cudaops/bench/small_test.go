@@ -38,7 +38,7 @@ func TestSmallForms(t *testing.T) {
 		for transposes := range 4 {
 			for by, bits := range significant {
 				transA, transB := transposes >= 2, transposes%2 == 1
-				p := gemm.MatMulIn(dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB, gemm.Epilogue{})
+				p := product(t, dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB)
 				entries[p.Launches[0].Kernel.Entry] = true
 				if testing.Short() && transposes != i%4 {
 					continue // a checker follows every access
@@ -97,7 +97,7 @@ func TestSmallEpilogues(t *testing.T) {
 			}
 			transposes := (i + j) % 4
 			for by := range significant {
-				p := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1, Precision: by}
+				p := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}, Round: by}
 				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v", p, f.batch, f.m, f.n, f.k, text), func(t *testing.T) {
 					finishProduct[float32](t, r, dev, p, text)
 				})
@@ -117,7 +117,7 @@ func TestSmallTimes(t *testing.T) {
 		{256, 256, 256, "nn"}, {384, 384, 384, "nn"}, {512, 512, 512, "nn"}, {100, 128, 625, "nn"}, {784, 512, 256, "tn"},
 	} {
 		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
-			p := testutil.Get[*kernels.Plan](t)(gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: s.form[0] == 't', TransB: s.form[1] == 't', Precision: by}.Plan(w.dev))
+			p := testutil.Get[*kernels.Plan](t)(gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, A: gemm.Operand{Trans: s.form[0] == 't'}, B: gemm.Operand{Trans: s.form[1] == 't'}, Round: by}.Plan(w.dev))
 			if name := fmt.Sprintf("small %dx%dx%d %s %v", s.m, s.n, s.k, s.form, by); w.wants(name) && (by == kernels.FullPrecision || p.Precision == by) {
 				w.plan(name, p, uniformInputs(p), p.Bytes(), 40e6)
 			}

@@ -215,10 +215,10 @@ func TestWarpgroupTimes(t *testing.T) {
 			if bf16 {
 				plans = append(plans, testutil.Get[*kernels.Plan](t)(versions.WarpgroupCeiling(w.dev, int64(n))))
 			}
-			own := testutil.Get[*kernels.Plan](t)(gemm.MatMul(w.dev, kernels.Float32, 1, int64(n), int64(n), int64(n), false, false), error(nil))
+			own := product(t, w.dev, 0, kernels.Float32, 1, int64(n), int64(n), int64(n), false, false)
 			if bf16 {
-				product := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: int64(n), N: int64(n), K: int64(n), Precision: kernels.BF16}
-				own = testutil.Get[*kernels.Plan](t)(gemm.RoundedProduct{Product: product}.Plan(w.dev))
+				product := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: int64(n), N: int64(n), K: int64(n), Round: kernels.BF16}
+				own = testutil.Get[*kernels.Plan](t)(rounded(product).Plan(w.dev))
 			}
 			for range 8192 / n {
 				for _, p := range append(plans, own) {

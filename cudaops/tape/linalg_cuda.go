@@ -11,7 +11,6 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
-	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 )
 
@@ -63,52 +62,40 @@ func (l linAlg) product(in []gorgonia.Value) (p product, ok bool) {
 	if len(in) != 2 {
 		return p, false
 	}
-	if p.dt, ok = values.Dtype(in[0].Dtype()); !ok || !p.dt.IsFloat() {
+	if p.Dtype, ok = values.Dtype(in[0].Dtype()); !ok || !p.Dtype.IsFloat() {
 		return p, false
 	}
 	a, b := in[0].Shape(), in[1].Shape()
 	switch name := l.String(); {
 	case strings.Contains(name, "⋅"):
-		p.batch, p.m, p.n, p.k = 1, 1, 1, int64(a.TotalSize())
+		p.Batch, p.M, p.N, p.K = 1, 1, 1, int64(a.TotalSize())
 		return p, true
 	case strings.Contains(name, "×××"):
-		p.transA, p.transB = internal.Transposes(l.Op)
+		p.A.Trans, p.B.Trans = internal.Transposes(l.Op)
 		rank := len(a)
-		p.m, p.k, p.n = int64(a[rank-2]), int64(a[rank-1]), int64(b[rank-1])
-		if p.transA {
-			p.m, p.k = p.k, p.m
+		p.M, p.K, p.N = int64(a[rank-2]), int64(a[rank-1]), int64(b[rank-1])
+		if p.A.Trans {
+			p.M, p.K = p.K, p.M
 		}
-		if p.transB {
-			p.n = int64(b[rank-2])
+		if p.B.Trans {
+			p.N = int64(b[rank-2])
 		}
-		p.batch = 1
+		p.Batch = 1
 		for _, d := range a[:rank-2] {
-			p.batch *= int64(d)
+			p.Batch *= int64(d)
 		}
 		return p, true
 	}
 	return p, false
 }
 
-// product plans the products of a batch of matrices, as [gemm.MatMul] does.
-type product struct {
-	dt             kernels.Dtype
-	batch, m, n, k int64
-	transA, transB bool
-}
-
-// Plan implements kernels.Planner.
-func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	if p.batch == 1 && p.m == 1 && p.n == 1 {
-		return reduce.Dot(dev, p.dt, 1, p.k), nil
-	}
-	return gemm.MatMul(dev, p.dt, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
-}
+// product is one that a machine runs.
+type product struct{ gemm.Product }
 
 // run runs the product on the device, or on the host in the same memory.
 func (p product) run(extern gorgonia.External, dev gorgonia.Device, out gorgonia.Value, in []gorgonia.Value) (gorgonia.Value, error) {
-	if size := p.batch * p.m * p.n; out.Dtype() != values.Tensor(p.dt) || int64(out.Shape().TotalSize()) != size {
-		return nil, fmt.Errorf("tape: a product for an output of %v of shape %v, want %d elements of %v", out.Dtype(), out.Shape(), size, p.dt)
+	if size := p.Batch * p.M * p.N; out.Dtype() != values.Tensor(p.Dtype) || int64(out.Shape().TotalSize()) != size {
+		return nil, fmt.Errorf("tape: a product for an output of %v of shape %v, want %d elements of %v", out.Dtype(), out.Shape(), size, p.Dtype)
 	}
 	done, err := Run(extern, dev, p, out, in)
 	if err != nil || done {

@@ -25,7 +25,7 @@ type square struct {
 func (s square) plan(dev kernels.Device, dt kernels.Dtype) (*kernels.Plan, error) {
 	n := int64(s.n)
 	if s.version == 0 {
-		return gemm.MatMul(dev, dt, 1, n, n, n, s.transA, false), nil
+		return gemm.Product{Dtype: dt, Batch: 1, M: n, N: n, K: n, A: gemm.Operand{Trans: s.transA}}.Plan(dev)
 	}
 	return versions.MatMul(dt, s.version, 1, n, n, n, s.transA, false)
 }

@@ -47,7 +47,7 @@ func (s *squares) plan(dev kernels.Device, version int) (*kernels.Plan, error) {
 	n := int64(s.n)
 	switch {
 	case version == opBF16:
-		return gemm.RoundedProduct{Product: gemm.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, Precision: kernels.BF16}}.Plan(dev)
+		return gemm.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, A: gemm.Operand{Form: gemm.BF16}, B: gemm.Operand{Form: gemm.BF16}, Round: kernels.BF16}.Plan(dev)
 	case version == ceiling:
 		return versions.WarpgroupCeiling(dev, n)
 	case version == opFloat32:

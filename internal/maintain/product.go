@@ -58,7 +58,10 @@ func (p Product) Measure(on Bench) ([]records.Record, error) {
 	var list []records.Record
 	var computed [][]float32
 	for i, dev := range []kernels.Device{on.Device.Device, fma} {
-		plan := gemm.MatMul(dev, kernels.Float32, 1, p.M, p.N, p.K, false, false)
+		plan, err := gemm.Product{Batch: 1, M: p.M, N: p.N, K: p.K}.Plan(dev)
+		if err != nil {
+			return nil, err
+		}
 		out := make([]float32, p.M*p.N)
 		if err := bench.Run(on.Device.Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)); err != nil {
 			return nil, err
@@ -119,7 +122,10 @@ func (special) Describe() any { return nil }
 // Measure implements [Case].
 func (s special) Measure(on Bench) ([]records.Record, error) {
 	a, b := matrix(s.kind, 1, s.side, s.side), matrix("signed", 2, s.side, s.side)
-	plan := gemm.MatMul(on.Device.Device, kernels.Float32, 1, s.side, s.side, s.side, false, false)
+	plan, err := gemm.Product{Batch: 1, M: s.side, N: s.side, K: s.side}.Plan(on.Device.Device)
+	if err != nil {
+		return nil, err
+	}
 	digests, err := plan.Digests()
 	if err != nil {
 		return nil, err

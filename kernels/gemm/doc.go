@@ -5,3 +5,6 @@ import "github.com/stheno-ml/stheno/kernels"
 
 // own holds the kernels of the family.
 var own = kernels.Builtin()
+
+// out is where a plan's output begins.
+var out = kernels.At(kernels.Out, 0)

@@ -12,10 +12,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Epilogue is a function of the elements of a product and of further operands, which product
+// epilogue is a function of the elements of a product and of further operands, which product
 // kernels apply to each sum before they write it. Kernels are compiled, so it is a chain of at most
-// four of the [steps], with at most two operands. The zero Epilogue changes nothing.
-type Epilogue struct {
+// four of the [steps], with at most two operands. The zero epilogue changes nothing.
+type epilogue struct {
 	chain    int32          // numbers of steps, four bits each, the first step lowest
 	f        expr.Func      // of the element, then the operands
 	operands []codegen.View // strided by matrix, row and column: inputs 2 and 3 of the plan
@@ -65,20 +65,20 @@ var stepFuncs = sync.OnceValue(func() [2][]expr.Func {
 
 // newEpilogue returns the epilogue that computes f, whose first operand is the product's element,
 // or false if no chain of steps does.
-func newEpilogue(dt kernels.Dtype, f expr.Func, operands []codegen.View) (Epilogue, bool) {
+func newEpilogue(dt kernels.Dtype, f expr.Func, operands []codegen.View) (epilogue, bool) {
 	types, outputs := f.Operands(), f.Outputs()
 	if len(types) != len(operands)+1 || len(outputs) != 1 || f.Operations() > mostInAnEpilogue {
-		return Epilogue{}, false
+		return epilogue{}, false
 	}
 	if slices.ContainsFunc(append(types, outputs...), func(d kernels.Dtype) bool { return d != dt }) {
-		return Epilogue{}, false
+		return epilogue{}, false
 	}
-	e := Epilogue{f: f, operands: operands}
+	e := epilogue{f: f, operands: operands}
 	return e, e.find(f, dt, mostSteps) && len(e.slots) <= mostSlots
 }
 
 // find appends the steps that compute f, up to a number, and reports whether there are any.
-func (e *Epilogue) find(f expr.Func, dt kernels.Dtype, most int) bool {
+func (e *epilogue) find(f expr.Func, dt kernels.Dtype, most int) bool {
 	if k, ok := f.IsOperand(); ok || most == 0 {
 		return ok && k == 0
 	}
@@ -109,7 +109,7 @@ func (e *Epilogue) find(f expr.Func, dt kernels.Dtype, most int) bool {
 }
 
 // transposed returns the epilogue for C written transposed.
-func (e Epilogue) transposed() Epilogue {
+func (e epilogue) transposed() epilogue {
 	operands := make([]codegen.View, len(e.operands))
 	for i, v := range e.operands {
 		operands[i] = v
@@ -119,26 +119,32 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// arguments returns the last arguments of a product kernel: the steps, with the number of their
-// operands in the bits above; then for either operand where it begins and its strides from matrix
-// to matrix, row to row and column to column, in elements. For a missing operand it is a pointer
-// that is not read.
-func (e Epilogue) arguments(dt kernels.Dtype) []any {
-	args := []any{e.chain | int32(len(e.slots))<<16}
-	for i := range mostSlots {
-		at, strides := kernels.At(kernels.Out, 0), []int{0, 0, 0}
-		if i < len(e.slots) {
+// epilogueArgs are the last arguments of a product kernel: the steps, with the number of their operands in the bits above, and the
+// operands with their strides in elements. A missing operand points to memory that is not read.
+type epilogueArgs struct {
+	Steps    int32
+	Operands [mostSlots]struct {
+		X                   kernels.Ref
+		Matrix, Row, Column int64
+	}
+}
+
+func (e epilogue) arguments(dt kernels.Dtype) epilogueArgs {
+	args := epilogueArgs{Steps: e.chain | int32(len(e.slots))<<16}
+	for i := range args.Operands {
+		x := &args.Operands[i]
+		if x.X = out; i < len(e.slots) {
 			v := e.operands[e.slots[i]]
-			at, strides = kernels.At(kernels.Operand(2+e.slots[i]), v.Offset*dt.Size()), v.Strides
+			x.X = kernels.At(kernels.Operand(2+e.slots[i]), v.Offset*dt.Size())
+			x.Matrix, x.Row, x.Column = int64(v.Strides[0]), int64(v.Strides[1]), int64(v.Strides[2])
 		}
-		args = append(args, at, int64(strides[0]), int64(strides[1]), int64(strides[2]))
 	}
 	return args
 }
 
 // String returns the steps in terms of the element c and of the operands x0 and x1, as in
 // relu(c + x0).
-func (e Epilogue) String() string {
+func (e epilogue) String() string {
 	const sum, product, call = 0, 1, 2 // how tightly text binds
 	text, slots, binds := "c", e.slots, call
 	for chain := e.chain; chain != 0; chain >>= 4 {
@@ -165,29 +171,11 @@ func (e Epilogue) String() string {
 	return text
 }
 
-// appendEpilogue makes the epilogue part of the plan of a product whose last launch writes C:
-// batch matrices of m x n elements.
-func appendEpilogue(p *kernels.Plan, e Epilogue, dt kernels.Dtype, batch, m, n int64) {
-	if e.chain == 0 {
-		return
-	}
-	p.Op += " " + e.String()
-	p.Flops += batch * m * n * int64(e.f.Operations())
-	for _, v := range e.operands {
-		p.Inputs = append(p.Inputs, v.Elements*dt.Size())
-	}
-	if len(p.Launches) == 0 {
-		return
-	}
-	last := &p.Launches[len(p.Launches)-1]
-	last.Kernel = &kernels.Kernel{Image: last.Kernel.Image, Entry: last.Kernel.Entry, Body: e.body(last.Kernel.Body, batch, m, n)}
-}
-
-// body is the Go body of a product with an epilogue: that of the product, then that of a Map, which
+// epilogueBody is the Go body of a product with an epilogue: that of the product, then that of a Map, which
 // writes over what it reads.
-func (e Epilogue) body(product func(kernels.Call), batch, m, n int64) func(kernels.Call) {
-	shape := []int{int(batch), int(m), int(n)}
-	mapped, err := codegen.Map(kernels.HostDevice(), e.f, shape, append([]codegen.View{codegen.Dense(shape)}, e.operands...)...)
+func (p Product) epilogueBody(product func(kernels.Call)) func(kernels.Call) {
+	shape := []int{int(p.Batch), int(p.M), int(p.N)}
+	mapped, err := codegen.Map(kernels.HostDevice(), p.epilogue.f, shape, append([]codegen.View{codegen.Dense(shape)}, p.epilogue.operands...)...)
 	if err != nil {
 		panic("kernels: " + err.Error()) // Product.With has checked the views
 	}

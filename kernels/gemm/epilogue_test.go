@@ -179,7 +179,7 @@ func TestEpilogue(t *testing.T) {
 			if batch*m*n == 1 {
 				continue // a dot product
 			}
-			p := Product{Batch: batch, M: m, N: n, K: k, TransA: r.IntN(2) == 0, TransB: r.IntN(2) == 0}
+			p := Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: r.IntN(2) == 0}, B: Operand{Trans: r.IntN(2) == 0}}
 			for _, dev := range matmulDevices {
 				testEpilogue[float32](t, r, dev, p, kernels.Float32, c, check)
 				testEpilogue[float64](t, r, dev, p, kernels.Float64, c, check)

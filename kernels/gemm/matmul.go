@@ -1,231 +1,104 @@
 package gemm
 
 import (
-	"cmp"
-	"fmt"
-
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// matmulForm is a form of the tiled kernel, as matmul.cu compiles it for one element type.
-type matmulForm struct {
-	m, n, step     int64 // the tile of C of a block, and its step along k
-	slices, stages int64
-	threads        int
-	join           int64           // blocks of a cluster, which add up splits of k; 0: there is no such kernel
-	kernel, joined *kernels.Kernel // the latter in clusters
+// typed returns the element type T, and a candidate's name with its suffix.
+func typed[T kernels.Float](name string) (kernels.Dtype, string) {
+	if _, is := any(T(0)).(float32); is {
+		return kernels.Float32, name + "_f32"
+	}
+	return kernels.Float64, name + "_f64"
 }
 
-// tiled returns a form with its kernels.
-func tiled[T kernels.Float](name string, m, n, step, slices, stages int64, threads int, join int64) matmulForm {
-	f := matmulForm{m: m, n: n, step: step, slices: slices, stages: stages, threads: threads, join: join}
-	f.kernel = own.Kernel("matmul", "matmul_"+name, matmulBody[T](false))
-	if join > 0 {
-		f.joined = own.Kernel("matmul", "matmul_joined_"+name, matmulBody[T](true))
+// tiled returns a kernel of matmul.cu, as it is compiled there for one element type.
+func tiled[T kernels.Float](name string, t tile, split splitPolicy) candidate {
+	dt, name := typed[T](name)
+	c := candidate{name: name, dtype: dt, strided: true, orient: longRows, tile: t, split: split, cut: cutTiles, args: splitArguments}
+	if t.n < t.m { // C is narrow one way or the other
+		c.orient = tall
 	}
-	return f
+	if c.kernel = own.Kernel("matmul", "matmul_"+name, productBody[T](false)); t.cluster > 0 {
+		c.joined = own.Kernel("matmul", "matmul_joined_"+name, productBody[T](true))
+	}
+	return c
 }
 
-// Forms of the tiled kernel, by element type.
-var (
-	matmulLarge  = tiled[float32]("large_f32", 128, 128, 16, 1, 3, 256, 0)
-	matmulMedium = [...]matmulForm{
-		kernels.Float32: tiled[float32]("medium_f32", 64, 64, 32, 2, 3, 256, 2),
-		kernels.Float64: tiled[float64]("medium_f64", 64, 64, 16, 2, 3, 256, 2),
-	}
-	matmulShort = [...]matmulForm{
-		kernels.Float32: tiled[float32]("short_f32", 64, 64, 16, 1, 3, 128, 0),
-		kernels.Float64: tiled[float64]("short_f64", 64, 64, 8, 1, 3, 128, 0),
-	}
-	matmulSmall = [...]matmulForm{
-		kernels.Float32: tiled[float32]("small_f32", 32, 32, 16, 1, 3, 64, 8),
-		kernels.Float64: tiled[float64]("small_f64", 32, 32, 16, 1, 3, 64, 8),
-	}
-	matmulThin = [...]matmulForm{
-		kernels.Float32: tiled[float32]("thin_f32", 32, 16, 64, 8, 3, 256, 8),
-		kernels.Float64: tiled[float64]("thin_f64", 32, 16, 32, 8, 3, 256, 8),
-	}
-)
-
-// MatMul plans C = op(A) op(B) for each matrix of a batch, row-major:
-//
-//	c[i][j] = sum over l of opA[i][l] * opB[l][j]
-//
-// C is m x n. op(A) is m x k: A is stored so, or k x m with transA. op(B) is
-// k x n: B is stored so, or n x k with transB. With k = 0, C is zero. A vector is a
-// matrix of one column or one row.
-func MatMul(dev kernels.Device, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) *kernels.Plan {
-	return MatMulWith(dev, dt, batch, m, n, k, transA, transB, Epilogue{})
+// productArgs are the first arguments of kernels of products: the operands, their sizes and strides in elements, and the splits of K.
+type productArgs struct {
+	A, B, C                                           kernels.Ref
+	M, N, K, LDA, LDB, MatrixA, MatrixB, Batch, Chunk int64
+	Splits                                            int64 `arg:"int32"` // or tiles, rows or matrices of a block
+	TransA, TransB                                    bool
 }
 
-// MatMulWith plans [MatMul] with an epilogue.
-func MatMulWith(dev kernels.Device, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *kernels.Plan {
-	p := newMatMul(dt, batch, m, n, k)
-	defer appendEpilogue(p, e, dt, batch, m, n)
-	if p.Out == 0 {
-		return p
-	}
-	c := result{dt, batch, m, n, e}
-	a, b := kernels.In(0), kernels.In(1)
-	switch {
-	case n == 1:
-		appendMatVec(p, dev, c, a, b, m, k, transA, false)
-	case m == 1:
-		appendMatVec(p, dev, c, b, a, n, k, !transB, true)
-	default:
-		appendMatMul(p, dev, c, k, transA, transB)
-	}
-	return p
+// tileArgs are those of kernels that can write C transposed.
+type tileArgs struct {
+	productArgs
+	TransC bool
 }
 
-// result is the C of a plan: matrices of a batch, m x n each, and the epilogue applied to their elements.
-type result struct {
-	dt          kernels.Dtype
-	batch, m, n int64
-	epilogue    Epilogue
+func (x problem) arguments(to kernels.Ref, chunk, splits int64) tileArgs {
+	lda, matrixA := x.A.strides(x.M, x.K)
+	ldb, matrixB := x.B.strides(x.K, x.N)
+	return tileArgs{productArgs{x.a, x.b, to, x.M, x.N, x.K, lda, ldb, matrixA, matrixB, x.Batch, chunk, splits, x.A.Trans, x.B.Trans}, x.transC}
 }
 
-func (c result) count() int64 { return c.batch * c.m * c.n }
-
-// newMatMul returns the plan of a batch of products without its launches.
-func newMatMul(dt kernels.Dtype, batch, m, n, k int64) *kernels.Plan {
-	op := ""
-	if batch != 1 {
-		op = fmt.Sprintf("%d x ", batch)
-	}
-	return &kernels.Plan{
-		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", dt, op, m, k, k, n),
-		Inputs: []int64{batch * m * k * dt.Size(), batch * k * n * dt.Size()},
-		Out:    batch * m * n * dt.Size(),
-		Flops:  2 * batch * m * n * k,
-	}
+// splitArguments and lowKArguments are the arguments of kernels that split K, and of those that sum it in one go.
+func splitArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+	return x.arguments(to, d.chunk, max(d.partials, d.parts))
 }
 
-// appendMatMul appends the launches of a product of two matrices.
-func appendMatMul(p *kernels.Plan, dev kernels.Device, c result, k int64, transA, transB bool) {
-	if k <= 1 { // a column is a row: take the form whose rows are long
-		transA, transB = true, false
-	}
-	x := product{kernels.In(0), kernels.In(1), c.batch, c.m, c.n, k, transA, transB, false}
-	if appendBand(p, dev, c, x) {
-		return
-	}
-	if c.dt == kernels.Float32 && planesFit(dev, c.batch, c.m, c.n, k) {
-		appendMatMulPlanes(p, dev, c, k, transA, transB, [2]*kernels.Ref{})
-		return
-	}
-	if d, ok := doublePolicies.On(dev).cut(dev, c, k); ok {
-		appendDouble(p, dev, d, c, k, transA, transB)
-		return
-	}
-	if appendMMADouble(p, dev, c, k, transA, transB) {
-		return
-	}
-	if appendNarrow(p, dev, c, x) || appendFewTerms(p, dev, c, x) || appendStrip(p, dev, c, x) {
-		return
-	}
-	form, pol := matmulPolicies.On(dev).form(dev, c.dt, x)
-	if form.n < form.m && c.m < c.n { // C is narrow the other way: its transpose
-		x = x.transposed()
-	}
-	appendTiles(p, dev, c, form, pol, x)
+func lowKArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+	return x.arguments(to, x.K, max(d.each, 1))
 }
 
-// product is op(A) op(B), written transposed with transC.
-type product struct {
-	a, b                   kernels.Ref
-	batch, m, n, k         int64
-	transA, transB, transC bool
-}
-
-// transposed returns the product that computes the transpose of C.
-func (x product) transposed() product {
-	return product{x.b, x.a, x.batch, x.n, x.m, x.k, !x.transB, !x.transA, !x.transC}
-}
-
-// arguments returns those that kernels of products take first; count is the splits.
-func (x product) arguments(to kernels.Ref, chunk, count int64) []any {
-	lda, ldb := x.k, x.n
-	if x.transA {
-		lda = x.m
+// cutTiles cuts K in splits that a cluster adds up, or that another launch does.
+func cutTiles(c candidate, x problem) (cut, bool) {
+	tiles, n := c.count(x), x.N
+	if parts := c.split.parts(x, tiles, c.cluster); parts > 1 {
+		return cut{parts: parts, chunk: kernels.CeilDiv(x.K, parts), blocks: arith.RoundUp(tiles*parts, c.cluster), shared: c.bytes(x.size(), false) + c.m*c.n*x.size()}, true
 	}
-	if x.transB {
-		ldb = x.k
+	if x.transC {
+		n = x.M
 	}
-	return []any{x.a, x.b, to, x.m, x.n, x.k, lda, ldb, x.m * x.k, x.k * x.n, x.batch, chunk, int32(count), arith.Flag(x.transA), arith.Flag(x.transB), arith.Flag(x.transC)}
+	d := c.split.cut(x, tiles)
+	d.shared = c.bytes(x.size(), d.partials == 1 && x.HasEpilogue() || n%(16/x.size()) != 0)
+	return d, true
 }
 
-// appendTiles appends the launches of a form of the tiled kernel: one, or splits of k that a
-// cluster adds up, or splits and the launch that adds them up.
-func appendTiles(p *kernels.Plan, dev kernels.Device, c result, f matmulForm, pol splitPolicy, x product) {
-	tiles := f.count(x.batch, x.m, x.n)
-	launch := func(k *kernels.Kernel, to kernels.Ref, e Epilogue, blocks, splits, chunk, shared int64) {
-		if x.transC {
-			e = e.transposed()
-		}
-		p.Launch(k, int(blocks), f.threads, append(x.arguments(to, chunk, splits), e.arguments(c.dt)...)...).Shared = int(shared)
+// bytes returns the dynamic shared memory of a block of matmul.cu: stages of slices of A and B, whose rows along C are followed by 16
+// unused bytes; in their place at the end, if there are several groups of threads or steps to take on sums or rows of C begin anywhere, a
+// tile of sums for each group.
+func (t tile) bytes(size int64, finished bool) int64 {
+	pad := 16 / size
+	n := t.stages * t.step * (t.m + pad + t.n + pad)
+	if t.slices > 1 || finished {
+		n = max(n, t.slices*t.m*t.n)
 	}
-	if splits := pol.joined(dev, tiles, x.k, f.join); splits > 1 {
-		launch(f.joined, kernels.At(kernels.Out, 0), c.epilogue, kernels.CeilDiv(tiles*splits, f.join)*f.join, splits, kernels.CeilDiv(x.k, splits), f.shared(c.dt, false)+f.m*f.n*c.dt.Size())
-		return
-	}
-	appendSplit(p, dev, c, tiles, pol, x.k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		launch(f.kernel, to, e, tiles*splits, splits, chunk, f.shared(c.dt, e.chain != 0 || c.n%(16/c.dt.Size()) != 0))
-	})
+	return n * size
 }
 
-// count returns the number of tiles of a batch of products of m x n elements.
-func (f matmulForm) count(batch, m, n int64) int64 {
-	return kernels.CeilDiv(m, f.m) * kernels.CeilDiv(n, f.n) * batch
-}
+// holds reports whether an SM has the shared memory of a block of matmul.cu.
+func holds(c candidate, x problem) bool { return int64(x.dev.SharedOptin) >= c.bytes(x.size(), true) }
 
-// shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and
-// B, whose rows along C are followed by 16 unused bytes; in their place at the end, if
-// there are several slices or steps to take on sums or rows of C begin anywhere, a tile of sums for each.
-func (f matmulForm) shared(dt kernels.Dtype, finished bool) int64 {
-	pad := 16 / dt.Size()
-	n := f.stages * f.step * (f.m + pad + f.n + pad)
-	if f.slices > 1 || finished {
-		n = max(n, f.slices*f.m*f.n)
-	}
-	return n * dt.Size()
-}
-
-// mostTerms is the most terms of a split: the tiled kernel counts them in 32 bits.
-const mostTerms = 1 << 30
-
-// appendSplit cuts k into as many splits as pol wants on a GPU for a number of blocks, and calls
-// launch once: to is the place of the sums, e the epilogue applied to them, chunk the terms of a
-// split. Several splits leave partial sums in scratch memory, [splits][count of C], from which a
-// second launch makes C, adding them in order.
-func appendSplit(p *kernels.Plan, dev kernels.Device, c result, blocks int64, pol splitPolicy, k int64, launch func(to kernels.Ref, e Epilogue, splits, chunk int64)) {
-	splits := max(pol.splits(dev, blocks, k), kernels.CeilDiv(k, mostTerms))
-	unit := cmp.Or(pol.unit, 64) // rows of a split stay aligned
-	chunk := max(arith.RoundUp(kernels.CeilDiv(k, splits), unit), unit)
-	if splits = max(kernels.CeilDiv(k, chunk), 1); splits == 1 {
-		launch(kernels.At(kernels.Out, 0), c.epilogue, 1, chunk)
-		return
-	}
-	partial := p.Workspace(splits * c.count() * c.dt.Size())
-	launch(partial, Epilogue{}, splits, chunk)
-	appendCombine(p, dev, c, partial, splits)
-}
-
-// matmulBody is a kernel with the arguments of a product, by the BLAS. Sums that no other launch adds up
-// are whole: splits that a cluster joins are one here.
-func matmulBody[T kernels.Float](whole bool) func(kernels.Call) {
+// productBody multiplies by the BLAS. Sums that no other launch adds up are whole: splits that a cluster adds up are one here.
+func productBody[T kernels.Float](whole bool) func(kernels.Call) {
 	return func(c kernels.Call) {
-		a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-		strideA, strideB, batch, chunk, splits := c.Int(8), c.Int(9), c.Int(10), c.Int(11), c.Int(12)
-		transA, transB := c.Int(13) == 1, c.Int(14) == 1
-		if c.Int(15) == 1 { // C is written transposed
-			a, b, m, n, lda, ldb, strideA, strideB, transA, transB = b, a, n, m, ldb, lda, strideB, strideA, !transB, !transA
-		}
+		x := kernels.Args[tileArgs](c)
 		if whole {
-			splits, chunk = 1, k
+			x.Splits, x.Chunk = 1, x.K
 		}
-		gemms(c.BLAS(), transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
+		multiplyAll[T](c, x)
 	}
+}
+
+func multiplyAll[T kernels.Float](c kernels.Call, x tileArgs) {
+	if x.TransC {
+		x.A, x.B, x.M, x.N, x.LDA, x.LDB, x.MatrixA, x.MatrixB, x.TransA, x.TransB = x.B, x.A, x.N, x.M, x.LDB, x.LDA, x.MatrixB, x.MatrixA, !x.TransB, !x.TransA
+	}
+	gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, kernels.Slice[T](c, x.A), x.LDA, x.MatrixA, kernels.Slice[T](c, x.B), x.LDB, x.MatrixB,
+		kernels.Slice[T](c, x.C), x.Batch, x.Chunk, x.Splits)
 }

@@ -5,105 +5,83 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// doubleForm is a form of matmul_double.cu.
-type doubleForm struct {
-	m, n, step, stages int64 // the tile of C of a block, its step along k, and the pieces in shared memory
-	threads            int
-	join               int64 // blocks of a cluster, whose parts of sums are added up there; 0: there are none
-	few                bool  // for a C of few rows, or of few columns, which is written transposed
-	kernel             *kernels.Kernel
-}
-
-func doubleOf(name string, m, n, stages int64, threads int, join int64) doubleForm {
-	return doubleForm{m, n, 16, stages, threads, join, false, own.Kernel("matmul_double", "matmul_double_"+name, doubleBody)}
-}
-
-func doubleFew(name string, m, n, stages int64, threads int) doubleForm {
-	return doubleForm{m, n, 16, stages, threads, 0, true, own.Kernel("matmul_double", "matmul_double_"+name, doubleFewBody)}
-}
-
-// doubleForms are the forms, as matmul_double.cu compiles them.
-var doubleForms = [...]doubleForm{
-	doubleLarge: doubleOf("large", 128, 128, 4, 256, 0),
-	doubleSmall: doubleOf("small", 64, 64, 3, 128, 0),
-	doubleTiny:  doubleOf("joined_tiny", 32, 32, 4, 128, 8),
-	doubleRows:  doubleFew("rows", 32, 128, 4, 128),
-}
-
-const (
-	doubleLarge = iota
-	doubleSmall
-	doubleTiny
-	doubleRows
-)
-
-// shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and B, whose rows
-// are followed by 4 unused elements, and behind them a tile that a cluster sends; in their place at the
-// end a tile of sums, whose rows are followed by 2.
-func (f doubleForm) shared() int {
-	stages := f.stages * (f.m + f.n) * (f.step + 4)
-	if f.join > 0 {
-		return int(8 * (stages + f.m*f.n))
+// double is a kernel of matmul_double.cu: float64 on the tensor cores, with slices of 16 along K.
+func double(name string, m, n, stages int64, threads int, cluster int64, body func(kernels.Call), c cost) candidate {
+	c.second, c.copied = 2.8, 0.18
+	t := tile{m: m, n: n, step: 16, stages: stages, threads: threads, cluster: cluster}
+	// Stages of A and B, whose rows are followed by 4 unused elements, and behind them a tile that a cluster sends; in their place at the
+	// end a tile of sums, whose rows are followed by 2.
+	if t.shared = stages * (m + n) * (t.step + 4); cluster > 0 {
+		t.shared += m * n
+	} else {
+		t.shared = max(t.shared, m*(n+2))
 	}
-	return int(8 * max(stages, f.m*(f.n+2)))
+	t.shared *= 8
+	return candidate{name: "double_" + name, dtype: kernels.Float64, able: limits{on: isHopper}, tile: t, cost: kernels.Measured[cost]{{Capability: 90, Policy: c}},
+		kernel: own.Kernel("matmul_double", "matmul_double_"+name, body), cut: cutDouble, args: doubleArguments}
 }
 
-// count returns the tiles of a batch of products of m x n elements.
-func (f doubleForm) count(batch, m, n int64) int64 {
-	if f.few && m > n {
-		m, n = n, m
-	}
-	return batch * kernels.CeilDiv(m, f.m) * kernels.CeilDiv(n, f.n)
+// cutIn returns the cut in so many partial sums, each of so many parts.
+func (c candidate) cutIn(x problem, partials, parts int64) cut {
+	chunk := max(arith.RoundUp(kernels.CeilDiv(x.K, parts*partials), c.step), c.step) // rows of a part stay aligned
+	partials = max(kernels.CeilDiv(x.K, chunk*parts), 1)
+	return cut{partials: partials, parts: parts, chunk: chunk, blocks: arith.RoundUp(c.count(x)*parts*partials, max(c.cluster, 1))}
 }
 
-// doubleCut is how a product runs on a form: sums in so many parts, added up by a cluster, and those in so many
-// copies of C, added up by another launch.
-type doubleCut struct {
-	form          int
-	parts, copies int64
-}
-
-// chunk returns the terms of a part of a copy.
-func (d doubleCut) chunk(k int64) int64 {
-	step := doubleForms[d.form].step // rows of a part stay aligned
-	return max(kernels.CeilDiv(kernels.CeilDiv(k, d.parts*d.copies), step)*step, step)
-}
-
-// blocks returns the blocks of the launch that multiplies.
-func (d doubleCut) blocks(c result, k int64) int64 {
-	f := doubleForms[d.form]
-	blocks := f.count(c.batch, c.m, c.n) * d.parts * max(kernels.CeilDiv(k, d.chunk(k)*d.parts), 1)
-	return kernels.CeilDiv(blocks, max(f.join, 1)) * max(f.join, 1)
-}
-
-// appendDouble appends the launches of a product by a form of matmul_double.cu.
-func appendDouble(p *kernels.Plan, dev kernels.Device, d doubleCut, c result, k int64, transA, transB bool) {
-	f, chunk, to, e := doubleForms[d.form], d.chunk(k), kernels.At(kernels.Out, 0), c.epilogue
-	copies := max(kernels.CeilDiv(k, chunk*d.parts), 1)
-	if copies > 1 {
-		to, e = p.Workspace(copies*c.count()*c.dt.Size()), Epilogue{}
-	}
-	args := []any{kernels.In(0), kernels.In(1), to, c.m, c.n, k, arith.Flag(transA), arith.Flag(transB), c.batch, chunk, int32(d.parts)}
-	if f.few {
-		args[10] = arith.Flag(false)
-		if c.m > c.n {
-			args, e = []any{kernels.In(1), kernels.In(0), to, c.n, c.m, k, arith.Flag(!transB), arith.Flag(!transA), c.batch, chunk, arith.Flag(true)}, e.transposed()
+// cutDouble returns the cut of the least time by the model.
+func cutDouble(c candidate, x problem) (best cut, ok bool) {
+	const minPart, minPartial, maxPartials, spreadMinK = 16, 48, 264, 1024
+	cost, tiles := c.cost.On(x.dev), c.count(x)
+	try := func(partials, parts int64) {
+		d := c.cutIn(x, partials, parts)
+		each := float64(kernels.CeilDiv(d.blocks, x.sms())) // blocks of the busiest SM
+		d.us = cost.start + each*cost.block + float64(d.chunk/c.step)*max(cost.alone, each*cost.step)
+		if partials > 1 {
+			d.us += cost.second + cost.copied*float64(partials*x.elements()*x.size())/1e6
+		}
+		if (!ok || d.us < best.us) && kernels.CheckGrid(d.blocks) == nil && d.chunk <= maxChunk {
+			best, ok = d, true
 		}
 	}
-	p.Launch(f.kernel, int(d.blocks(c, k)), f.threads, append(args, e.arguments(c.dt)...)...).Shared = f.shared()
-	if copies > 1 {
-		appendCombine(p, dev, c, to, copies)
+	for parts := int64(1); parts <= max(c.cluster, 1) && (parts == 1 || parts*minPart <= x.K); parts *= 2 {
+		try(1, parts)
 	}
+	if c.cluster > 0 {
+		return best, ok
+	}
+	for full := int64(1); full <= 4; full++ { // fill the device once, twice and so on
+		if partials := min(full*x.sms()/tiles, x.K/minPartial, maxPartials); partials > 1 {
+			try(partials, 1)
+		}
+	}
+	if waves := kernels.CeilDiv(tiles, x.sms()); waves > 1 && waves <= 3 && x.K >= spreadMinK { // spread the last wave
+		for partials := int64(2); partials <= 4; partials++ {
+			try(partials, 1)
+		}
+	}
+	return best, ok
 }
 
-// doubleBody takes the batch, the terms of a part and the parts of a copy beside the arguments of TiledMatMulBody.
-func doubleBody(c kernels.Call) { tiledBody[float64](c, c.Int(8), c.Int(9)*c.Int(10)) }
-
-// doubleFewBody takes whether C is written transposed in place of the parts.
-func doubleFewBody(c kernels.Call) {
-	if c.Int(10) == 1 {
-		turnedBody[float64](c, c.Int(8), c.Int(9))
-	} else {
-		tiledBody[float64](c, c.Int(8), c.Int(9))
+func doubleArguments(c candidate, x problem, d cut, to kernels.Ref) any {
+	if c.n > c.m {
+		d.parts = int64(arith.Flag(x.transC))
 	}
+	return doubleArgs{x.dense(to), x.Batch, d.chunk, d.parts}
+}
+
+// doubleArgs are the first arguments of the kernels.
+type doubleArgs struct {
+	denseArgs
+	Batch, Chunk int64
+	Parts        int64 `arg:"int32"` // of a partial sum; of the kernel for few rows whether C is stored transposed
+}
+
+func doubleBody(c kernels.Call) {
+	x := kernels.Args[doubleArgs](c)
+	denseBody[float64](c, x.denseArgs, false, x.Batch, x.Chunk*x.Parts)
+}
+
+func doubleRowsBody(c kernels.Call) {
+	x := kernels.Args[doubleArgs](c)
+	denseBody[float64](c, x.denseArgs, x.Parts == 1, x.Batch, x.Chunk)
 }

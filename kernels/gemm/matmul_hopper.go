@@ -1,197 +1,169 @@
 package gemm
 
 import (
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"math"
-	"slices"
 
+	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// A block of matmul_hopper.cu computes a tile of hopperTile x hopperTile elements of
-// C, by pieces of hopperStep terms of k, and is alone on its multiprocessor.
+// A block of matmul_hopper.cu computes a tile of tensorTile rows of C and is alone on its SM. With split operands its slices have
+// hopperStep elements along K.
 const (
-	hopperTile    = 128
 	hopperStep    = 32
 	hopperThreads = 384
-	hopperShared  = 2048 + 4*3*2*(hopperTile+hopperTile)*hopperStep + hopperFinish // barriers; 4 stages of 3 planes of BF16 of a piece of A and one of B
-	hopperFinish  = 8 * 16 * 40 * 4                                                // for sums on their way to C: of 8 warps, 16 rows of 32 and 8 unused
+	hopperFinish  = 8 * 16 * 40 * 4 // of shared memory, for sums on their way to C: of 8 warps, 16 rows of 32 and 8 unused
+	// Of rounded operands: barriers, stages of slices of A and B of 128 bytes, and what steps on sums and rows that begin anywhere take, with
+	// a row of an operand of steps for each of 8 warps.
+	reducedShared = 2048 + 4*128*(tensorTile+256) + hopperFinish + 8*256*4
 )
 
-// hopperProducts are by blocks in a cluster, less 1, by transA and by transB.
-var hopperProducts = [2][2][2]*kernels.Kernel{planesKernels("matmul_hopper", "matmul_hopper_f32_"), planesKernels("matmul_hopper", "matmul_hopper_f32_pair_")}
+// hopperSplit is the kernel of matmul_hopper.cu for split operands, with four stages; hopperPair is that for clusters of two blocks.
+var (
+	hopperSplit = candidate{
+		name: "hopper_split", form: BF16Split, able: limits{on: isHopper, also: splittable},
+		tile:    tile{m: tensorTile, n: tensorTile, step: hopperStep, threads: hopperThreads, shared: 2048 + 4*3*2*(tensorTile+tensorTile)*hopperStep + hopperFinish},
+		cost:    kernels.Measured[cost]{{Capability: 90, Policy: cost{step: 1.07, block: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 10}}},
+		kernels: byTrans("matmul_hopper", "matmul_hopper_f32_", splitProductBody), cut: cutHopper, special: emitSplit,
+	}
+	hopperPair = byTrans("matmul_hopper", "matmul_hopper_f32_pair_", splitProductBody)
+)
 
-// planesKernels returns the kernels of the entry points prefix + "nn" to "tt" of a source.
-func planesKernels(stem, prefix string) (k [2][2]*kernels.Kernel) {
-	for a, transA := range []string{"n", "t"} {
-		for b, transB := range []string{"n", "t"} {
-			k[a][b] = own.Kernel(stem, prefix+transA+transB, planesBody(a == 1, b == 1))
+// splittable reports whether the kernels can count rows, columns, K, matrices and tiles in 32 bits, and split operands take at most a
+// quarter of the memory.
+func splittable(c candidate, x problem) bool {
+	return !x.dev.FMA && max(x.Batch, x.M, x.N, x.K, c.count(x)) <= 1<<30 && quarter(x, 6)
+}
+
+// cutHopper returns the cut of the least time by a rough model of the measured times: whole tiles, partial sums, or stream-K.
+func cutHopper(c candidate, x problem) (best cut, ok bool) {
+	cost, cluster := c.cost.On(x.dev), int64(1)
+	if c.count(x) >= 7*x.sms() && x.M > c.m {
+		cluster = 2
+	}
+	c.m *= cluster
+	tiles, steps, most := c.count(x), kernels.CeilDiv(x.K, c.step), max(x.sms()/cluster, 1)
+	waves := kernels.CeilDiv(tiles, most)
+	best = cut{partials: 1, chunk: x.K, cluster: cluster, blocks: min(tiles, most), us: float64(waves*steps)*cost.step + float64(waves-1)*cost.block}
+	try := func(blocks, streamed, partials, chunk, steps int64, more float64) {
+		if us := float64(steps)*cost.step + more; us < best.us {
+			best = cut{partials: partials, chunk: chunk, cluster: cluster, blocks: blocks, streamed: streamed, us: us}
 		}
 	}
-	return k
+	for n := int64(2); n*tiles <= most && n <= steps; n++ {
+		chunk := arith.RoundUp(kernels.CeilDiv(x.K, n), c.step)
+		partials := kernels.CeilDiv(x.K, chunk)
+		try(n*tiles, 0, partials, arith.RoundUp(kernels.CeilDiv(x.K, partials), c.step), chunk/c.step, cost.second+cost.copied*float64(n*x.elements()*x.size())/1e6)
+		try(n*tiles, tiles, 1, x.K, kernels.CeilDiv(steps, n), cost.even+cost.part*float64(n-1))
+	}
+	// All blocks are at different places along K, so the splits of few tiles have to be in L2 as a whole, with room to spare: 768 x 3072 x 768,
+	// 28 of 60 MB, took 57 and 67 us in two runs, by partial sums 58.
+	streamed := tiles - max(tiles/most-1, 0)*most
+	if tiles%most != 0 && tiles*steps >= most && (tiles > most || 6*x.Batch*(x.M+x.N)*x.K <= x.dev.L2*3/8) {
+		try(most, streamed, 1, x.K, kernels.CeilDiv(streamed*steps, most)+(tiles-streamed)/most*steps, cost.uneven)
+	}
+	return best, true
 }
 
-// planesFit reports whether plans take the operands of a float32 product apart for the tensor cores: of one that
-// is large enough for them, on a device with kernels that are faster than FMA, and not so large that the
-// planes take more than a quarter of the memory.
-func planesFit(dev kernels.Device, batch, m, n, k int64) bool {
-	const most = 1 << 30 // the kernels count rows, columns, terms, matrices and tiles in 32 bits
-	tiles := kernels.CeilDiv(m, hopperTile) * kernels.CeilDiv(n, hopperTile) * batch
-	pol := hopperPolicies.On(dev)
-	products := pol.products
-	if pol.tiled > 0 && tiles*6 >= int64(dev.SMs) {
-		products = pol.tiled
-	}
-	terms := pol.terms
-	if pol.few > 0 && batch == 1 && tiles >= 12*int64(dev.SMs) {
-		terms = pol.few
-	}
-	return pol.chosen && !dev.FMA && dev.Major != 0 && tensorCoresOf(dev) != noTensorCores && max(batch, m, n, k) <= most && tiles <= most &&
-		min(m, n) > hopperTile/2 && k >= terms && float64(batch)*float64(m)*float64(n)*float64(k) >= products*float64(dev.SMs) &&
-		(dev.Memory == 0 || 6*batch*(m*k+k*n) <= dev.Memory/4)
-}
-
-// appendMatMulPlanes appends the launches of a float32 product on the tensor cores: the planes of those operands for which made has none; planes
-// again, in scratch memory, if the ranges of both ask for it; then the six products of planes.
-func appendMatMulPlanes(p *kernels.Plan, dev kernels.Device, c result, k int64, transA, transB bool, made [2]*kernels.Ref) {
-	batch, m, n := c.batch, c.m, c.n
-	operands := hopperOperands(batch, m, n, k, transA, transB)
-	var planes [2]planar
-	var again [2]kernels.Ref
-	var missing []*planar
-	for i, x := range operands {
-		planes[i] = planar{x, kernels.At(kernels.Operand(i), 0), p.Workspace(x.bytes()), kernels.Ref{}, 0}
-		again[i] = planes[i].to
-		if made[i] == nil {
-			missing = append(missing, &planes[i])
+// emitSplit launches a float32 product on the tensor cores: it splits each operand that was not prepared; splits them again with scaling,
+// into scratch memory, if the ranges of both ask for it; then multiplies (six BF16 products).
+func emitSplit(c candidate, p *kernels.Plan, x problem, d cut) {
+	var operands [2]conversion
+	var rescaled [2]kernels.Ref
+	var missing []*conversion
+	prepared := kernels.Operand(2 + len(x.epilogue.operands))
+	for i, o := range x.Prepares(BF16Split) {
+		rescaled[i] = p.Workspace(o.bytes())
+		operands[i] = conversion{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0}
+		if [2]Operand{x.A, x.B}[i].Form == Plain {
+			missing = append(missing, &operands[i])
 			continue
 		}
-		planes[i].to, planes[i].ranges = *made[i], kernels.At(made[i].Operand, made[i].Offset+x.bytes())
-		planes[i].blocks = planesBlocks(dev, x)[0]
+		operands[i].to, operands[i].ranges = kernels.In(prepared), kernels.At(prepared, o.bytes())
+		setBlocks(x.dev, &operands[i])
+		prepared++
 	}
 	if len(missing) > 0 {
-		missing[0].ranges = p.Workspace(hopperRanges)
+		missing[0].ranges = p.Workspace(rangesBytes)
 	}
-	appendPlanes(p, dev, missing...)
-	scaling := p.Workspace(4 * (scalingHead + batch*max(m, n)))
-	args := slices.Concat(operands[0].arguments(kernels.In(0), again[0]), operands[1].arguments(kernels.In(1), again[1]), []any{int32(batch)})
-	for _, x := range planes {
-		args = append(args, x.ranges, int32(x.blocks))
+	appendSplit(p, x.dev, missing...)
+	a, b := &operands[0], &operands[1]
+	args := rescaleArgs{
+		Operands: [2]splitOperand{a.operand(rescaled[0]), b.operand(rescaled[1])},
+		Batch:    x.Batch, Ranges: [2]blockRanges{{a.ranges, a.blocks}, {b.ranges, b.blocks}},
+		// Lines that are stored contiguously are read faster, and a smaller operand.
+		Columns: [2]bool{x.A.Trans, !x.B.Trans}, Preferred: x.N < x.M,
+		Scaling: p.Workspace(4 * (scalingHead + x.Batch*max(x.M, x.N))),
 	}
-	// Lines that lie side by side in memory are read faster, and a smaller operand.
-	columns, preferred := [2]int32{arith.Flag(transA), arith.Flag(!transB)}, arith.Flag(n < m)
-	if columns[0] != columns[1] {
-		preferred = columns[0]
+	if args.Columns[0] != args.Columns[1] {
+		args.Preferred = args.Columns[0]
 	}
-	args = append(args, columns[0], columns[1], preferred)
-	x := planesProduct{operands, [2]kernels.Ref{planes[0].to, planes[1].to}, again, scaling, k, transA, transB}
-	rescale := func(apart int32, arrivals kernels.Ref, count int64) {
-		// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
-		p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs), planesMost)), planesThreads, append(args, scaling, apart, arrivals, int32(count))...)
+	hopper, cluster := d.cluster > 0, max(d.cluster, 1)
+	if args.Arrivals = args.Scaling; hopper {
+		args.Apart, args.Count = true, d.streamed*cluster*2 // counters of the blocks that share tiles
+		args.Arrivals = p.Workspace(max(args.Count, 1) * 4)
 	}
-	if tensorCoresOf(dev) == mmaCores {
-		rescale(0, scaling, 0)
-		appendMMAPlanes(p, dev, c, x)
-		return
+	// Two blocks an SM: as many loads in flight as splits that are written again need.
+	p.Launch(rescaleKernel, int(min(a.blocks+b.blocks, 2*x.sms(), splitMaxBlocks)), splitThreads, args)
+	products, stream := c.kernels, []any(nil)
+	if cluster == 2 {
+		products = hopperPair
 	}
-	cut := hopperPolicies.On(dev).cut(dev, c, k)
-	arrivals := p.Workspace(max(cut.arrivals(), 1) * 4)
-	rescale(1, arrivals, cut.arrivals())
-	appendHopperPlanes(p, dev, c, x, cut, arrivals)
-}
-
-// planesProduct is a product of operands in planes, or of those that were written again, as scaling says.
-type planesProduct struct {
-	operands       [2]Planes
-	at, again      [2]kernels.Ref
-	scaling        kernels.Ref
-	k              int64
-	transA, transB bool
-}
-
-// arguments returns those after the operands of the kernels of both sources.
-func (x planesProduct) arguments(c result, to kernels.Ref, chunk int64, e Epilogue) []any {
-	args := []any{to, x.scaling, int32(c.m), int32(c.n), int32(x.k), int32(c.batch), int32(chunk), c.n}
-	return append(args, e.arguments(kernels.Float32)...)
-}
-
-// hopperCut is how the tiles of C go to blocks: whole ones, copies for splits of k, or shares of tiles that blocks add up among
-// themselves (matmul_shares.cuh).
-type hopperCut struct {
-	cluster int64 // blocks that work together
-	blocks  int64 // clusters
-	shared  int64 // tiles of a cluster that are shared
-	copies  int64
-}
-
-// arrivals returns how many counters the blocks that share tiles need.
-func (d hopperCut) arrivals() int64 { return d.shared * d.cluster * 2 }
-
-// parts returns how many elements of parts of tiles they need place for.
-func (d hopperCut) parts() int64 {
-	if d.shared == 0 {
-		return 0
-	}
-	return d.blocks * d.cluster * 2 * hopperTile * hopperTile
-}
-
-// appendHopperPlanes appends the launches of a product of planes by matmul_hopper.cu.
-func appendHopperPlanes(p *kernels.Plan, dev kernels.Device, c result, x planesProduct, d hopperCut, arrivals kernels.Ref) {
-	kernel, parts := hopperProducts[d.cluster-1][arith.Flag(x.transA)][arith.Flag(x.transB)], p.Workspace(max(d.parts(), 1)*4)
-	launch := func(to kernels.Ref, e Epilogue, chunk int64) {
-		var args []any
-		for _, from := range [][2]kernels.Ref{x.at, x.again} {
-			args = append(args, x.operands[0].tensorMap(from[0], !x.transA, hopperTile), x.operands[1].tensorMap(from[1], x.transB, hopperTile/d.cluster))
+	if hopper {
+		parts := int64(1) // elements of the parts of tiles
+		if d.streamed > 0 {
+			parts = d.blocks * cluster * 2 * tensorTile * tensorTile
 		}
-		args = append(append(args, x.arguments(c, to, chunk, e)...), int32(d.shared), parts, arrivals)
-		p.Launch(kernel, int(d.blocks*d.cluster), hopperThreads, args...).Shared = hopperShared
+		stream = []any{streamArgs{d.streamed, p.Workspace(parts * 4), args.Arrivals}}
 	}
-	if d.copies == 1 {
-		launch(kernels.At(kernels.Out, 0), c.epilogue, x.k)
-		return
-	}
-	partial := p.Workspace(d.copies * c.count() * c.dt.Size())
-	launch(partial, Epilogue{}, hopperChunk(x.k, d.copies))
-	appendCombine(p, dev, c, partial, d.copies)
+	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
+		product := splitProductArgs{[4]any{a.to, b.to, rescaled[0], rescaled[1]}, to, args.Scaling, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e}
+		for i, at := range product.Operands {
+			if hopper && i%2 == 0 {
+				product.Operands[i] = a.tensorMap(at.(kernels.Ref), !x.A.Trans, tensorTile)
+			} else if hopper {
+				product.Operands[i] = b.tensorMap(at.(kernels.Ref), x.B.Trans, tensorTile/cluster)
+			}
+		}
+		kernel := products[arith.Flag(x.A.Trans)][arith.Flag(x.B.Trans)]
+		p.Launch(kernel, int(d.blocks*cluster), c.threads, append([]any{product}, stream...)...).Shared = int(c.shared)
+	})
 }
 
-// hopperChunk returns the terms of each of so many splits of k.
-func hopperChunk(k, splits int64) int64 {
-	return kernels.CeilDiv(kernels.CeilDiv(k, splits), hopperStep) * hopperStep
+// splitProductArgs are the first arguments of the kernels of both sources.
+type splitProductArgs struct {
+	Operands              [4]any // A and B, and both as they may be written again: Refs or TensorMaps
+	C, Scaling            kernels.Ref
+	M, N, K, Batch, Chunk int64 `arg:"int32"`
+	LDC                   int64
+	epilogueArgs
 }
 
-// hopperOperands returns the operands of a product as they are stored.
-func hopperOperands(batch, m, n, k int64, transA, transB bool) [2]Planes {
-	a, b := Planes{batch, m, k}, Planes{batch, k, n}
-	if transA {
-		a.Rows, a.Cols = k, m
-	}
-	if transB {
-		b.Rows, b.Cols = n, k
-	}
-	return [2]Planes{a, b}
+// streamArgs are those after them in matmul_hopper.cu.
+type streamArgs struct {
+	Tiles           int64 `arg:"int32"` // whose K slices are dealt out
+	Parts, Arrivals kernels.Ref
 }
 
-// planesBody is the product of operands in planes, by the BLAS that Gorgonia uses.
-func planesBody(transA, transB bool) func(kernels.Call) {
+// splitProductBody is the product of split operands, by the BLAS.
+func splitProductBody(transA, transB bool) func(kernels.Call) {
 	return func(c kernels.Call) {
-		out, scaling := kernels.Slice[float32](c, 4), kernels.Slice[int32](c, 5)
-		m, n, k, batch, chunk, ld := c.Int(6), c.Int(7), c.Int(8), c.Int(9), c.Int(10), c.Int(11)
-		lines, scale := int(scaling[2]), 1.0
-		if scaling[0] == planesScaled {
-			scale = planeScale
-		}
-		operands := hopperOperands(batch, m, n, k, transA, transB)
-		var planes [2][]uint16
-		for i := range planes {
+		args := kernels.Args[splitProductArgs](c)
+		out, scaling := kernels.Slice[float32](c, args.C), kernels.Slice[int32](c, args.Scaling)
+		m, n, k, batch, chunk, ld := args.M, args.N, args.K, args.Batch, args.Chunk, args.LDC
+		lines, scale := int(scaling[2]), float64(scaleOf(scaling[0]))
+		operands := operands(BF16Split, batch, m, n, k, transA, transB)
+		var splits [2][]uint16
+		for i := range splits {
 			from := i
 			if scaling[1]>>i&1 != 0 { // written again
 				from += 2
 			}
-			planes[i] = kernels.Slice[uint16](c, from)
+			splits[i] = kernels.Slice[uint16](c, place(args.Operands[from]))
 		}
 		for matrix := range batch {
-			a, b := operands[0].matrix(planes[0], matrix, scale), operands[1].matrix(planes[1], matrix, scale)
+			a, b := operands[0].joined(splits[0], matrix, scale), operands[1].joined(splits[1], matrix, scale)
 			for split := range kernels.CeilDiv(k, chunk) {
 				k0 := split * chunk
 				a, b := fromTerm(a, k0, operands[0].Cols, transA), fromTerm(b, k0, operands[1].Cols, !transB)
@@ -210,4 +182,18 @@ func planesBody(transA, transB bool) func(kernels.Call) {
 			}
 		}
 	}
+}
+
+// joined puts a matrix of the batch together again, rows of Cols elements.
+func (x Prepare) joined(splits []uint16, matrix int64, scale float64) []float32 {
+	out, pitch := align.Make[float32](x.Rows*x.Cols), x.pitch()
+	split := x.Rows * pitch
+	splits = splits[matrix*3*split:]
+	for row := range x.Rows {
+		for col := range x.Cols {
+			i := row*pitch + col
+			out[row*x.Cols+col] = float32(float64(fromBF16(splits[i])) + float64(fromBF16(splits[split+i]))/scale + float64(fromBF16(splits[2*split+i]))/(scale*scale))
+		}
+	}
+	return out
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/align"
@@ -22,9 +24,9 @@ func TestBF16Planes(t *testing.T) {
 		for _, form := range []struct {
 			scale float64
 			whole bool
-		}{{1, false}, {planeScale, false}, {planeScale, true}} {
+		}{{1, false}, {splitScale, false}, {splitScale, true}} {
 			scale := form.scale
-			p := bf16Planes(x, float32(scale), form.whole)
+			p := bf16Split(x, float32(scale), form.whole)
 			v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
 			if x-x != 0 {
 				if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
@@ -44,7 +46,7 @@ func TestBF16Planes(t *testing.T) {
 }
 
 // A plan of planes computes products of any size, transposed or not.
-func TestMatMulPlanes(t *testing.T) {
+func TestMatMulSplit(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 0))
 	var plans []*kernels.Plan
 	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}, {500, 129, 2, 3}} {
@@ -52,8 +54,7 @@ func TestMatMulPlanes(t *testing.T) {
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
 			for _, dev := range tensorDevices {
-				p := &kernels.Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-				appendMatMulPlanes(p, dev, result{kernels.Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*kernels.Ref{})
+				p := planBy(t, Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}}.problem(dev), BF16Split)
 				matmulRun[float32](t, r, p, kernels.Float32, batch, m, n, k, transA, transB)
 				plans = append(plans, p)
 			}
@@ -72,10 +73,18 @@ func TestMatMulDouble(t *testing.T) {
 		batch, m, n, k := s[0], s[1], s[2], s[3]
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
-			for form, f := range doubleForms {
-				for parts := min(f.join, 2); parts <= max(f.join, 1); parts = max(2*parts, 1) {
-					p := newMatMul(kernels.Float64, batch, m, n, k)
-					appendDouble(p, matmulDevices[1], doubleCut{form, max(parts, 1), 1 + r.Int64N(3)}, result{kernels.Float64, batch, m, n, Epilogue{}}, k, transA, transB)
+			x := Product{Dtype: kernels.Float64, Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}}.problem(matmulDevices[1])
+			for _, c := range slices.Concat(table...) {
+				if !strings.HasPrefix(c.name, "double") {
+					continue
+				}
+				x := x
+				if c.orient != nil {
+					x = c.orient(x)
+				}
+				for parts := min(c.cluster, 2); parts <= max(c.cluster, 1); parts = max(2*parts, 1) {
+					p := newPlan(Product{Dtype: kernels.Float64, Batch: batch, M: m, N: n, K: k})
+					c.emit(p, x, c.cutIn(x, 1+r.Int64N(3), max(parts, 1)))
 					matmulRun[float64](t, r, p, kernels.Float64, batch, m, n, k, transA, transB)
 					plans = append(plans, p)
 				}
@@ -89,7 +98,7 @@ func TestMatMulDouble(t *testing.T) {
 
 // Nothing is written again where planes hold all numbers and no sum overflows or loses bits as denormal numbers. Else lines of the operand that
 // asks for it get powers of 2, and planes are scaled if there is no other way to hold its numbers.
-func TestHopperScales(t *testing.T) {
+func TestScaling(t *testing.T) {
 	const least = math.SmallestNonzeroFloat32
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	none, a, b, both := [2]bool{}, [2]bool{true, false}, [2]bool{false, true}, [2]bool{true, true}
@@ -100,26 +109,26 @@ func TestHopperScales(t *testing.T) {
 		form, single int // without apart
 		mma          int
 	}{
-		{[2][]float32{{0}, {0, 0}}, none, -1, 0, planesPlain, 0, planesPlain},
-		{[2][]float32{{0}, {1, inf}}, none, -1, 0, planesApart, 0, planesScaled},
-		{[2][]float32{{1, -3, 0x1p-70}, {0x1.8p-50, 2, nan}}, none, -1, 0, planesApart, 0, planesScaled},
-		{[2][]float32{{1, -3, 0x1p-70}, {0x1.8p-50, 2}}, none, -1, 0, planesPlain, 0, planesPlain},
-		{[2][]float32{{1, 0x1p-71}, {0x1.8p-50, 2}}, a, 0, 0, planesPlain, 98 - 1, planesPlain},
-		{[2][]float32{{0x1p49, 1}, {0x1.8p49, -1}}, none, -1, 0, planesPlain, 0, planesPlain},
-		{[2][]float32{{0x1p50, 1}, {0x1.8p49, -1}}, a, 0, 0, planesPlain, -1, planesPlain},
-		{[2][]float32{{0x1p60, 0x1p-60}, {-0x1p60, 0x1p-60}}, a, 0, 0, planesApart, 0, planesScaled}, // one line of both
-		{[2][]float32{{0x1p60, 0x1p-60}, {0x1p-120}}, b, 1, 0, planesPlain, 98 - 60 + 120, planesPlain},
-		{[2][]float32{{least, 1}, {1}}, a, 0, 0, planesPlain, 98, planesPlain},
-		{[2][]float32{{1}, {least, 0x1p58}}, b, 1, 0, planesPlain, 40, planesPlain},
-		{[2][]float32{{1}, {least, 0x1p59}}, both, 1, 0, planesScaled, 98 - 59, planesScaled},
-		{[2][]float32{{least, 1}, {1, least}}, both, 0, 40, planesPlain, 98 - 40, planesPlain},
-		{[2][]float32{{least, math.MaxFloat32}, {1, least}}, both, 0, 0, planesScaled, 0, planesScaled},
-		{[2][]float32{{-math.MaxFloat32}, {0x1p-9}}, a, 0, 0, planesPlain, 100 - 127, planesPlain},
-		{[2][]float32{{math.MaxFloat32}, {math.MaxFloat32}}, both, 0, 0, planesPlain, 98 - 127 - 127, planesPlain},
+		{[2][]float32{{0}, {0, 0}}, none, -1, 0, splitPlain, 0, splitPlain},
+		{[2][]float32{{0}, {1, inf}}, none, -1, 0, splitNonFinite, 0, splitScaled},
+		{[2][]float32{{1, -3, 0x1p-70}, {0x1.8p-50, 2, nan}}, none, -1, 0, splitNonFinite, 0, splitScaled},
+		{[2][]float32{{1, -3, 0x1p-70}, {0x1.8p-50, 2}}, none, -1, 0, splitPlain, 0, splitPlain},
+		{[2][]float32{{1, 0x1p-71}, {0x1.8p-50, 2}}, a, 0, 0, splitPlain, 98 - 1, splitPlain},
+		{[2][]float32{{0x1p49, 1}, {0x1.8p49, -1}}, none, -1, 0, splitPlain, 0, splitPlain},
+		{[2][]float32{{0x1p50, 1}, {0x1.8p49, -1}}, a, 0, 0, splitPlain, -1, splitPlain},
+		{[2][]float32{{0x1p60, 0x1p-60}, {-0x1p60, 0x1p-60}}, a, 0, 0, splitNonFinite, 0, splitScaled}, // one line of both
+		{[2][]float32{{0x1p60, 0x1p-60}, {0x1p-120}}, b, 1, 0, splitPlain, 98 - 60 + 120, splitPlain},
+		{[2][]float32{{least, 1}, {1}}, a, 0, 0, splitPlain, 98, splitPlain},
+		{[2][]float32{{1}, {least, 0x1p58}}, b, 1, 0, splitPlain, 40, splitPlain},
+		{[2][]float32{{1}, {least, 0x1p59}}, both, 1, 0, splitScaled, 98 - 59, splitScaled},
+		{[2][]float32{{least, 1}, {1, least}}, both, 0, 40, splitPlain, 98 - 40, splitPlain},
+		{[2][]float32{{least, math.MaxFloat32}, {1, least}}, both, 0, 0, splitScaled, 0, splitScaled},
+		{[2][]float32{{-math.MaxFloat32}, {0x1p-9}}, a, 0, 0, splitPlain, 100 - 127, splitPlain},
+		{[2][]float32{{math.MaxFloat32}, {math.MaxFloat32}}, both, 0, 0, splitPlain, 98 - 127 - 127, splitPlain},
 	} {
-		r := [2]sizeRange{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}
+		r := [2]magnitudes{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}
 		for _, apart := range []bool{true, false} {
-			s, want := hopperScales(r, apart, 0), c.form
+			s, want := scalingOf(r, apart, 0), c.form
 			if !apart {
 				want = c.mma
 			}
@@ -134,8 +143,8 @@ func TestHopperScales(t *testing.T) {
 	}
 }
 
-func rangeOf(numbers []float32) sizeRange {
-	r := emptyRange
+func rangeOf(numbers []float32) magnitudes {
+	r := noMagnitudes
 	for _, x := range numbers {
 		r.add(x)
 	}
@@ -144,16 +153,16 @@ func rangeOf(numbers []float32) sizeRange {
 
 // Whatever the sizes of lines, the planes hold all numbers, no product of two becomes too small for a sum, but for those that it was too small for, and
 // planes that are summed together make no sum overflow.
-func TestHopperScalesAnyLines(t *testing.T) {
+func TestScalingAnyLines(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range 100_000 {
-		var lines [2][]sizeRange
-		var all [2]sizeRange
+		var lines [2][]magnitudes
+		var all [2]magnitudes
 		for i := range lines {
-			all[i] = emptyRange
+			all[i] = noMagnitudes
 			low, high := r.IntN(277)-149, r.IntN(277)-149
 			for range 1 + r.IntN(4) {
-				line := emptyRange
+				line := noMagnitudes
 				middle := min(low, high) + r.IntN(max(low, high)-min(low, high)+1)
 				for range 2 {
 					e := min(max(middle+r.IntN(1+r.IntN(60)), -149), 127)
@@ -165,9 +174,9 @@ func TestHopperScalesAnyLines(t *testing.T) {
 			all[i].finite = r.IntN(4) > 0
 		}
 		apart := r.IntN(2) == 0
-		s := hopperScales(all, apart, r.IntN(2))
+		s := scalingOf(all, apart, r.IntN(2))
 		high := false
-		exponent := func(operand int, line sizeRange) int {
+		exponent := func(operand int, line magnitudes) int {
 			switch operand {
 			case s.lines:
 				e, is := s.exponent(line)
@@ -178,13 +187,13 @@ func TestHopperScalesAnyLines(t *testing.T) {
 			}
 			return 0
 		}
-		if !apart && s.whole && s.form != planesScaled || apart && s.whole && s.form == planesPlain {
+		if !apart && s.whole && s.form != splitScaled || apart && s.whole && s.form == splitPlain {
 			t.Fatalf("%v: infinities or NaN in planes of form %d", all, s.form)
 		}
 		for i := range lines {
 			for _, line := range lines[i] {
 				e := exponent(i, line)
-				if e != 0 && !s.again[i] || line.high()+e > 126 && e > 0 || line.low()+e < -149 || s.form != planesScaled && line.low()+e < exactPlanes || !s.again[i] && line.hard() {
+				if e != 0 && !s.again[i] || line.high()+e > 126 && e > 0 || line.low()+e < -149 || s.form != splitScaled && line.low()+e < minExact || !s.again[i] && line.hard() {
 					t.Fatalf("%v: operand %d, times 2^%d, by %+v", lines, i, e, s)
 				}
 			}
@@ -192,10 +201,10 @@ func TestHopperScalesAnyLines(t *testing.T) {
 		for _, a := range lines[0] {
 			for _, b := range lines[1] {
 				e := exponent(0, a) + exponent(1, b)
-				if least := a.low() + b.low() + e; e < 0 && least < leastProduct || s.lines < 0 && least < leastProduct {
+				if least := a.low() + b.low() + e; e < 0 && least < minProduct || s.lines < 0 && least < minProduct {
 					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, least, s)
 				}
-				if most := a.high() + b.high() + e; most > largest && (s.form == planesPlain || s.open && !high || e > 0) {
+				if most := a.high() + b.high() + e; most > maxSum && (s.form == splitPlain || s.open && !high || e > 0) {
 					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, most, s)
 				}
 				if e < -252 || e > 252 {
@@ -211,24 +220,23 @@ func TestHopperCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 0))
 	for range 20_000 {
 		dev := kernels.Device{Major: 9, SMs: 1 + r.IntN(160), L2: 50 << 20}
-		c := result{kernels.Float32, 1 + r.Int64N(3), 1 + r.Int64N(5000), 1 + r.Int64N(5000), Epilogue{}}
-		k := 1 + r.Int64N(3000)
-		d := hopperPolicies.On(dev).cut(dev, c, k)
-		tiles, steps := kernels.CeilDiv(c.m, d.cluster*hopperTile)*kernels.CeilDiv(c.n, hopperTile)*c.batch, kernels.CeilDiv(k, hopperStep)
-		work := tiles * d.copies
-		if d.shared > 0 {
-			work = tiles - d.shared + d.shared*steps
+		x := Product{Batch: 1 + r.Int64N(3), M: 1 + r.Int64N(5000), N: 1 + r.Int64N(5000), K: 1 + r.Int64N(3000)}.problem(dev)
+		d, _ := cutHopper(hopperSplit, x)
+		tiles, steps := kernels.CeilDiv(x.M, d.cluster*tensorTile)*kernels.CeilDiv(x.N, tensorTile)*x.Batch, kernels.CeilDiv(x.K, hopperStep)
+		work := tiles * d.partials
+		if d.streamed > 0 {
+			work = tiles - d.streamed + d.streamed*steps
 		}
-		if d.shared > tiles || d.shared > 0 && d.copies > 1 || d.blocks > work || d.shared > 0 && d.blocks > d.shared*steps ||
-			d.blocks*d.cluster > max(int64(dev.SMs), d.cluster) || (d.copies-1)*hopperChunk(k, d.copies) >= k {
-			t.Fatalf("%d x %dx%dx%d on %d multiprocessors: cut %+v of %d tiles of %d steps", c.batch, c.m, k, c.n, dev.SMs, d, tiles, steps)
+		if d.streamed > tiles || d.streamed > 0 && d.partials > 1 || d.blocks > work || d.streamed > 0 && d.blocks > d.streamed*steps ||
+			d.blocks*d.cluster > max(int64(dev.SMs), d.cluster) || (d.partials-1)*d.chunk >= x.K {
+			t.Fatalf("%d x %dx%dx%d on %d SMs: cut %+v of %d tiles of %d steps", x.Batch, x.M, x.K, x.N, dev.SMs, d, tiles, steps)
 		}
 	}
 }
 
 // Products of tiny and of huge numbers are as accurate as others, rows of op(A) and columns of op(B) of different sizes too, and infinite where
 // they are due.
-func TestMatMulPlanesRange(t *testing.T) {
+func TestMatMulSplitRange(t *testing.T) {
 	const batch, m, n, k = 2, 41, 33, 40
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for i, c := range [][2][2]int{ // exponents of lines, from and to
@@ -266,8 +274,7 @@ func TestMatMulPlanesRange(t *testing.T) {
 				a[at(0, 3, 5, m, k, transA)], b[at(0, 7, 2, k, n, transB)] = float32(math.Inf(1)), float32(math.NaN())
 			}
 			for _, dev := range tensorDevices {
-				p := &kernels.Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-				appendMatMulPlanes(p, dev, result{kernels.Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*kernels.Ref{})
+				p := planBy(t, Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}}.problem(dev), BF16Split)
 				out := make([]float32, batch*m*n)
 				if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), nil); err != nil {
 					t.Fatal(err)
@@ -300,25 +307,25 @@ func TestMatMulPlanesRange(t *testing.T) {
 
 // A product of planes made before it, of either operand or both, has the bits of the product alone, whatever the
 // numbers: those of two ranges that ask for it are written again beside them.
-func TestPlanesProduct(t *testing.T) {
+func TestPreparedSplits(t *testing.T) {
 	for _, dev := range tensorDevices {
 		dev.SMs = 1 // so that small products are on the tensor cores
-		planesProductOn(t, dev)
+		preparedSplitsOn(t, dev)
 	}
 }
 
-func planesProductOn(t *testing.T, dev kernels.Device) {
+func preparedSplitsOn(t *testing.T, dev kernels.Device) {
 	const batch, m, n, k = 2, 130, 131, 140
 	r := rand.New(rand.NewPCG(5, 0))
 	var plans []*kernels.Plan
 	for i, exponents := range [][2]int{{0, 0}, {-140, 110}, {127, -10}, {100, -50}} {
-		product := Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, TransA: i%2 == 1, TransB: i >= 2}
-		operands, ok := product.Planes(dev)
-		if !ok {
+		product := Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, A: Operand{Trans: i%2 == 1}, B: Operand{Trans: i >= 2}}
+		form, _ := product.Wants(dev)
+		if form != BF16Split {
 			t.Fatalf("%v is not taken apart", product)
 		}
 		var in, planes [2][]byte
-		for j, x := range operands {
+		for j, x := range product.Prepares(form) {
 			numbers := make([]float32, x.Batch*x.Rows*x.Cols)
 			for l := range numbers {
 				numbers[l] = float32(math.Ldexp(r.Float64()-0.5, exponents[j]))
@@ -339,17 +346,18 @@ func planesProductOn(t *testing.T, dev kernels.Device) {
 		}
 		want := run(t, product, dev, in[:])
 		for _, given := range [][2]bool{{true, false}, {false, true}, {true, true}} {
-			inputs := in[:2:2]
+			inputs, with := in[:2:2], product
 			for j, is := range given {
 				if is {
 					inputs = append(inputs, planes[j])
+					*[]*Form{&with.A.Form, &with.B.Form}[j] = form
 				}
 			}
-			got := run(t, PlanesProduct{product, given}, dev, inputs)
+			got := run(t, with, dev, inputs)
 			if !bytes.Equal(got, want) {
 				t.Errorf("numbers near 2^%d, planes %v: not the bits of the product alone", exponents, given)
 			}
-			p, err := PlanesProduct{product, given}.Plan(dev)
+			p, err := with.Plan(dev)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,78 +3,25 @@ package gemm
 import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// tensorCores names the kernels of float32 products on the tensor cores that are compiled for a device.
-type tensorCores uint8
-
-const (
-	noTensorCores tensorCores = iota
-	mmaCores                  // matmul_mma.cu
-	hopperCores               // matmul_hopper.cu
-)
-
-// tensorCoresOf returns those of a device. The host runs the Go bodies of matmul_hopper.cu. Code that a driver compiles from PTX has none: it
-// is for all devices.
-func tensorCoresOf(dev kernels.Device) tensorCores {
+// Kinds of devices, by the kernels on the tensor cores that are compiled for them: hasWGMMA those of matmul_hopper.cu, whose Go bodies the
+// host runs, hasMMA those of matmul_mma.cu. Code that a driver compiles from PTX has none: it is for all devices.
+func isHost(dev kernels.Device) bool   { return dev.Major == 0 }
+func isGPU(dev kernels.Device) bool    { return dev.Major != 0 }
+func isA100(dev kernels.Device) bool   { return dev.Major == 8 && dev.Minor == 0 }
+func isHopper(dev kernels.Device) bool { return dev.Major == 9 && dev.Minor == 0 }
+func hasWGMMA(dev kernels.Device) bool { return isHost(dev) || isHopper(dev) }
+func hasMMA(dev kernels.Device) bool {
 	target, _, err := kernels.Target(dev.Major, dev.Minor)
-	switch {
-	case dev.Major == 0 || dev.Major == 9 && dev.Minor == 0:
-		return hopperCores
-	case err != nil || target == manifest.PTX || dev.Major < 8:
-		return noTensorCores
-	}
-	return mmaCores
+	return err == nil && target != manifest.PTX && dev.Major >= 8 && !isHopper(dev)
 }
 
-// A block of matmul_mma.cu computes a tile of mmaTile rows of C, by panels of 64 bytes along k, 2 or more of them in shared memory.
-const (
-	mmaTile          = 128
-	mmaPlanesThreads = 256                              // for float32, in tiles of mmaTile x mmaTile
-	mmaPlanesBytes   = 2 * 3 * (mmaTile + mmaTile) * 64 // of shared memory
-)
+// tensorTile is the rows of C that a block of matmul_hopper.cu or matmul_mma.cu computes.
+const tensorTile = 128
 
-var (
-	mmaProducts = planesKernels("matmul_mma", "matmul_mma_f32_")
-	mmaReduced  = [kernels.BF16 + 1][]reducedForm{
-		kernels.TF32: {
-			{256, 1, 256, 4 * (mmaTile + 256) * 64, reducedKernelTF32("matmul_mma", "matmul_mma_tf32_nt")},
-			{128, 1, 128, 3 * (mmaTile + 128) * 64, reducedKernelTF32("matmul_mma", "matmul_mma_tf32_one_nt")},
-		},
-		kernels.BF16: {
-			{256, 1, 256, 4 * (mmaTile + 256) * 64, reducedKernels("matmul_mma", "matmul_mma_bf16_")},
-			{128, 1, 128, 3 * (mmaTile + 128) * 64, reducedKernels("matmul_mma", "matmul_mma_bf16_one_")},
-		},
-	}
-	mmaRoundTF32 = own.Kernel("matmul_mma", "matmul_mma_round_tf32", mmaRoundBody)
-)
-
-// mmaRoundBody is roundTF32Body, and rounds.
-func mmaRoundBody(c kernels.Call) {
-	roundTF32Body(c)
-	for y := range c.Grid[1] {
-		to, lines, pitch := kernels.Slice[float32](c, 6*y+1), c.Int(6*y+2), c.Int(6*y+4)
-		cols := c.Int(6*y + 3)
-		if c.Int(6*y+5) == 1 {
-			lines, cols = cols, lines
-		}
-		for line := range c.Int(12) * lines {
-			row := to[line*pitch:][:pitch]
-			for i, v := range row[:cols] {
-				row[i] = kernels.TF32.Round(v)
-			}
-			clear(row[cols:])
-		}
-	}
-}
-
-// appendMMAPlanes appends the launches of a product of planes by matmul_mma.cu.
-func appendMMAPlanes(p *kernels.Plan, dev kernels.Device, c result, x planesProduct) {
-	tiles := kernels.CeilDiv(c.m, mmaTile) * kernels.CeilDiv(c.n, mmaTile) * c.batch
-	kernel := mmaProducts[arith.Flag(x.transA)][arith.Flag(x.transB)]
-	appendSplit(p, dev, c, tiles, splitPolicy{blocks: 1, terms: hopperPolicies.On(dev).least}, x.k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		args := append([]any{x.at[0], x.at[1], x.again[0], x.again[1]}, x.arguments(c, to, chunk, e)...)
-		p.Launch(kernel, int(tiles*splits), mmaPlanesThreads, args...).Shared = mmaPlanesBytes
-	})
+// mmaSplit is the kernel of matmul_mma.cu for split operands, with two stages of slices of 64 bytes along K.
+var mmaSplit = candidate{
+	name: "mma_split", form: BF16Split, able: limits{on: isA100, also: splittable}, tile: tile{m: tensorTile, n: tensorTile, threads: 256, shared: 2 * 3 * (tensorTile + tensorTile) * 64},
+	split: splitPolicy{blocksPerSM: 1, minK: 128}, kernels: byTrans("matmul_mma", "matmul_mma_f32_", splitProductBody), cut: cutGrid, special: emitSplit,
 }

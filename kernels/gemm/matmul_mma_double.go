@@ -1,46 +1,30 @@
 package gemm
 
-import (
-	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
-)
+import "github.com/stheno-ml/stheno/kernels"
 
-// matmul_mma_double.cu computes tiles of mmaDoubleTile x mmaDoubleTile elements of C, by pieces of its factors of so many bytes.
-const (
-	mmaDoubleTile    = 64
-	mmaDoubleThreads = 128
-	mmaDoubleBytes   = 3 * 2 * mmaDoubleTile * (16 + 4) * 8 // of shared memory
-)
-
-var mmaDoubleKernel = own.Kernel("matmul_mma_double", "matmul_mma_f64", mmaDoubleBody)
-
-// mmaDoublePolicy tunes float64 products by mma.sync.
-type mmaDoublePolicy struct {
-	chosen bool  // whether plans use the kernel
-	side   int64 // least rows and columns
-	terms  int64 // least k
-	splits splitPolicy
+// mmaDouble is the kernel of matmul_mma_double.cu: float64 by mma.sync. Not timed on an A100. By its data sheet its tensor cores multiply float64
+// at twice the rate of FMA; those of 8.6 and 8.9 at the rate of FMA, a 64th of float32's.
+var mmaDouble = candidate{
+	name: "mma_f64", dtype: kernels.Float64, able: limits{on: isA100}, tile: tile{m: 64, n: 64, threads: 128, shared: 3 * 2 * 64 * (16 + 4) * 8},
+	split: splitPolicy{blocksPerSM: 2, minK: 128}, kernel: own.Kernel("matmul_mma_double", "matmul_mma_f64", mmaDoubleBody), cut: cutGrid,
+	args: func(_ candidate, x problem, d cut, to kernels.Ref) any {
+		return mmaDoubleArgs{x.dense(to), x.Batch, d.chunk}
+	},
 }
 
-var mmaDoublePolicies = kernels.Measured[mmaDoublePolicy]{
-	// Not timed on an A100. By its data sheet its tensor cores multiply float64 at twice the rate of FMA.
-	{80, mmaDoublePolicy{chosen: true, side: 33, terms: 17, splits: splitPolicy{blocks: 2, terms: 128}}},
-	{86, mmaDoublePolicy{}}, // the rate of float64 is a 64th of float32's, as FMA or otherwise
+// cutGrid cuts K if the tiles fit in a grid.
+func cutGrid(c candidate, x problem) (cut, bool) {
+	return c.split.cut(x, c.count(x)), kernels.CheckGrid(c.count(x)) == nil
 }
 
-// appendMMADouble appends the launches of a float64 product by matmul_mma_double.cu, or returns false: C is narrow, or sums are short.
-func appendMMADouble(p *kernels.Plan, dev kernels.Device, c result, k int64, transA, transB bool) bool {
-	pol := mmaDoublePolicies.On(dev)
-	tiles := c.batch * kernels.CeilDiv(c.m, mmaDoubleTile) * kernels.CeilDiv(c.n, mmaDoubleTile)
-	if !pol.chosen || c.dt != kernels.Float64 || dev.Major != 8 || dev.Minor != 0 || min(c.m, c.n) < pol.side || k < pol.terms || kernels.CheckGrid(tiles) != nil {
-		return false
-	}
-	appendSplit(p, dev, c, tiles, pol.splits, k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		args := []any{kernels.In(0), kernels.In(1), to, c.m, c.n, k, arith.Flag(transA), arith.Flag(transB), int32(c.batch), chunk}
-		p.Launch(mmaDoubleKernel, int(tiles*splits), mmaDoubleThreads, append(args, e.arguments(c.dt)...)...).Shared = mmaDoubleBytes
-	})
-	return true
+// mmaDoubleArgs are the first arguments of the kernel.
+type mmaDoubleArgs struct {
+	denseArgs
+	Batch int64 `arg:"int32"`
+	Chunk int64
 }
 
-// mmaDoubleBody takes the batch and the terms of a split beside the arguments of TiledMatMulBody.
-func mmaDoubleBody(c kernels.Call) { tiledBody[float64](c, c.Int(8), c.Int(9)) }
+func mmaDoubleBody(c kernels.Call) {
+	x := kernels.Args[mmaDoubleArgs](c)
+	denseBody[float64](c, x.denseArgs, false, x.Batch, x.Chunk)
+}

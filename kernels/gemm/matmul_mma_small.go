@@ -1,78 +1,60 @@
 package gemm
 
 import (
-	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// Small products of float32 matrices in TF32 and BF16, by matmul_mma_small.cu: one launch rounds and multiplies.
-
-// A block of the kernel computes a tile of smallTile x smallTile elements of C, of a part of k. A cluster adds up the parts of smallJoin blocks.
-const (
-	smallTile    = 32
-	smallThreads = 128
-	smallJoin    = 8
-	smallTerms   = 32                                                       // of a piece of an operand in shared memory
-	smallShared  = 4 * (4*2*smallTile*(smallTerms+8) + smallTile*smallTile) // bytes: four pieces of A and B, each line with 8 elements that are not used, and a tile of sums
-)
-
-// smallKernels and smallJoined, in clusters, are the kernels by precision.
-var (
-	smallKernels = [...]*kernels.Kernel{kernels.TF32: smallKernel("tf32", kernels.TF32), kernels.BF16: smallKernel("bf16", kernels.BF16)}
-	smallJoined  = [...]*kernels.Kernel{kernels.TF32: smallKernel("joined_tf32", kernels.TF32), kernels.BF16: smallKernel("joined_bf16", kernels.BF16)}
-)
-
-func smallKernel(name string, by kernels.Precision) *kernels.Kernel {
-	return own.Kernel("matmul_mma_small", "matmul_mma_small_"+name, smallBody(by))
-}
-
-// smallFits reports whether a device rounds the operands of a float32 product that is too small for reducedFits.
-func smallFits(dev kernels.Device, by kernels.Precision, batch, m, n, k int64) bool {
-	pol := smallPolicies.On(dev)
-	terms := float64(batch) * float64(m) * float64(n) * float64(k)
-	return by != kernels.FullPrecision && dev.Major != 0 && tensorCoresOf(dev) == hopperCores && min(m, n) >= pol.side && k >= pol.terms && k <= pol.most &&
-		terms > 0 && terms < reducedPolicies.On(dev).products*float64(dev.SMs)
-}
-
-// appendMatMulSmall appends the launch of a small product.
-func appendMatMulSmall(p *kernels.Plan, dev kernels.Device, c result, by kernels.Precision, x product) {
-	appendSmallProduct(p, c, by, smallPolicies.On(dev).parts(dev, x), x)
-}
-
-// smallTiles returns the number of tiles of C.
-func smallTiles(x product) int64 {
-	return kernels.CeilDiv(x.m, smallTile) * kernels.CeilDiv(x.n, smallTile) * x.batch
-}
-
-// appendSmallProduct appends the launch of a product in that many parts of k, a power of 2 up to smallJoin.
-func appendSmallProduct(p *kernels.Plan, c result, by kernels.Precision, parts int64, x product) {
-	p.Op, p.Precision = p.Op+" in "+by.String(), by
-	kernel, blocks, chunk := smallKernels[by], smallTiles(x), x.k
-	if parts > 1 {
-		kernel, blocks = smallJoined[by], kernels.CeilDiv(blocks*parts, smallJoin)*smallJoin
-		chunk = kernels.CeilDiv(kernels.CeilDiv(x.k, parts), 8) * 8 // rows of a part stay aligned
+// small is a kernel of matmul_mma_small.cu, which rounds the operands of a float32 product and multiplies them in one launch. A block has
+// four slices of A and B in shared memory, each line with 8 elements that are not used, and a tile of sums.
+func small(name string, by kernels.Precision) candidate {
+	kernel := func(name string) *kernels.Kernel {
+		return own.Kernel("matmul_mma_small", "matmul_mma_small_"+name, smallBody(by))
 	}
-	args := x.arguments(kernels.At(kernels.Out, 0), chunk, parts)
-	p.Launch(kernel, int(blocks), smallThreads, append(args[:len(args)-1], c.epilogue.arguments(kernels.Float32)...)...).Shared = smallShared
+	return candidate{name: "small_" + name, able: limits{on: isHopper, also: rounds(by)},
+		tile: tile{m: 32, n: 32, step: 32, threads: 128, cluster: 8, shared: 4 * (4*2*32*(32+8) + 32*32)}, kernel: kernel(name), joined: kernel("joined_" + name),
+		cost: kernels.Measured[cost]{{Capability: 90, Policy: cost{join: 0.45, block: 0.29, step: 0.07, alone: 0.32}}}, cut: cutSmall, rounds: true,
+		args: func(_ candidate, x problem, d cut, to kernels.Ref) any {
+			return x.arguments(to, d.chunk, d.parts).productArgs
+		}}
+}
+
+// rounds returns a limit to products that are rounded to a precision.
+func rounds(by kernels.Precision) func(candidate, problem) bool {
+	return func(_ candidate, x problem) bool { return x.Round == by }
+}
+
+// cutSmall returns the cut into parts of the least time by the model.
+func cutSmall(c candidate, x problem) (best cut, ok bool) {
+	const minPart = 16
+	cost := c.cost.On(x.dev)
+	for parts := int64(1); parts <= c.cluster && (parts == 1 || parts*minPart <= x.K); parts *= 2 {
+		slices, busy := float64(kernels.CeilDiv(kernels.CeilDiv(x.K, parts), c.step)), float64(kernels.CeilDiv(c.count(x)*parts, x.sms())) // blocks of the busiest SM
+		us := busy*cost.block + slices*max(cost.alone, busy*cost.step)
+		if parts > 1 {
+			us += cost.join
+		}
+		if !ok || us < best.us {
+			best, ok = c.inParts(x, parts), true
+			best.us = us
+		}
+	}
+	return best, ok
+}
+
+// inParts returns the cut into so many parts.
+func (c candidate) inParts(x problem, parts int64) cut {
+	if parts == 1 {
+		return cut{parts: 1, chunk: x.K, blocks: c.count(x)}
+	}
+	return cut{parts: parts, chunk: arith.RoundUp(kernels.CeilDiv(x.K, parts), 8), blocks: arith.RoundUp(c.count(x)*parts, c.cluster)} // rows of a part stay aligned
 }
 
 // smallBody rounds the operands and multiplies them by the BLAS.
 func smallBody(by kernels.Precision) func(kernels.Call) {
 	return func(c kernels.Call) {
-		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-		strideA, strideB, batch := c.Int(8), c.Int(9), c.Int(10)
-		a, b := roundedCopy(by, kernels.Slice[float32](c, 0)[:batch*strideA]), roundedCopy(by, kernels.Slice[float32](c, 1)[:batch*strideB])
-		gemms(c.BLAS(), c.Int(13) == 1, c.Int(14) == 1, m, n, k, a, lda, strideA, b, ldb, strideB, kernels.Slice[float32](c, 2), batch, k, 1)
+		x := kernels.Args[productArgs](c)
+		a, b := dense(kernels.Slice[float32](c, x.A), x.Batch*x.MatrixA, 1, 1, by.Round), dense(kernels.Slice[float32](c, x.B), x.Batch*x.MatrixB, 1, 1, by.Round)
+		gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, a, x.LDA, x.MatrixA, b, x.LDB, x.MatrixB, kernels.Slice[float32](c, x.C), x.Batch, x.K, 1)
 	}
-}
-
-// roundedCopy returns numbers rounded to a precision.
-func roundedCopy(by kernels.Precision, x []float32) []float32 {
-	to := align.Make[float32](int64(len(x)))
-	kernels.Parallel(int64(len(x)), kernels.Grain, func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			to[i] = by.Round(x[i])
-		}
-	})
-	return to
 }

@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -19,10 +20,12 @@ func TestMatMulSmall(t *testing.T) {
 		for i, s := range sizes {
 			batch, m, n, k := s[0], s[1], s[2], s[3]
 			a, b := uniform(r, batch*m*k), uniform(r, batch*k*n)
-			for l, parts := range []int64{1, 2, smallJoin} {
+			c := small(strings.ToLower(by.String()), by)
+			for l, parts := range []int64{1, 2, c.cluster} {
 				transA, transB := i%2 == 1, (i/2+l)%2 == 1
-				p := newMatMul(kernels.Float32, batch, m, n, k)
-				appendSmallProduct(p, result{kernels.Float32, batch, m, n, Epilogue{}}, by, parts, product{kernels.In(0), kernels.In(1), batch, m, n, k, transA, transB, false})
+				x := Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}, Round: by}.problem(matmulDevices[1])
+				p := newPlan(x.Product)
+				c.emit(p, x, c.inParts(x, parts))
 				reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
 				plans = append(plans, p)
 			}

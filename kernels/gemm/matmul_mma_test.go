@@ -51,7 +51,7 @@ func TestProductsByDevice(t *testing.T) {
 				dt = kernels.Float64
 			}
 			for _, n := range []int64{4096, 1000, 513} {
-				p := MatMulIn(dev, by, dt, 1, n, n, n, false, false, Epilogue{})
+				p := planOf(t, dev, by, dt, 1, n, n, n, false, false)
 				plans = append(plans, p)
 				if err := p.Check(dev); err != nil {
 					t.Errorf("%s: %v", dev.Name, err)
@@ -74,11 +74,12 @@ func TestProductsByDevice(t *testing.T) {
 func TestTensorCores(t *testing.T) {
 	for _, c := range []struct {
 		major, minor int
-		want         tensorCores
-	}{{0, 0, hopperCores}, {6, 1, noTensorCores}, {7, 5, noTensorCores}, {8, 0, mmaCores}, {8, 7, mmaCores}, {8, 9, mmaCores}, {9, 0, hopperCores}, {9, 1, noTensorCores},
-		{10, 0, mmaCores}, {10, 3, mmaCores}, {11, 0, noTensorCores}, {12, 0, mmaCores}, {12, 1, mmaCores}, {13, 0, noTensorCores}} {
-		if got := tensorCoresOf(kernels.Device{Major: c.major, Minor: c.minor}); got != c.want {
-			t.Errorf("%d.%d has %d, want %d", c.major, c.minor, got, c.want)
+		wgmma, mma   bool
+	}{{0, 0, true, false}, {6, 1, false, false}, {7, 5, false, false}, {8, 0, false, true}, {8, 7, false, true}, {8, 9, false, true}, {9, 0, true, false}, {9, 1, false, false},
+		{10, 0, false, true}, {10, 3, false, true}, {11, 0, false, false}, {12, 0, false, true}, {12, 1, false, true}, {13, 0, false, false}} {
+		dev := kernels.Device{Major: c.major, Minor: c.minor}
+		if wgmma, mma := hasWGMMA(dev), hasMMA(dev); wgmma != c.wgmma || mma != c.mma {
+			t.Errorf("%d.%d has wgmma %v and mma %v, want %v and %v", c.major, c.minor, wgmma, mma, c.wgmma, c.mma)
 		}
 	}
 }
@@ -88,7 +89,7 @@ func TestRoundedTF32(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	const batch, rows, cols = 2, 70, 37
 	for _, trans := range []bool{false, true} {
-		x := Rounded{kernels.TF32, batch, rows, cols, trans}
+		x := Prepare{TF32, batch, rows, cols, trans}
 		p, err := x.Plan(tensorDevices[1])
 		if err != nil {
 			t.Fatal(err)

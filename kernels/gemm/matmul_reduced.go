@@ -1,277 +1,119 @@
 package gemm
 
 import (
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
-	"math"
-
-	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// Products of float32 matrices in less than float32's precision, by matmul_hopper.cu or matmul_mma.cu: operands are rounded to
-// BF16 or TF32 first, sums are float32.
-
-var (
-	roundBF16 = own.Kernel("matmul_round", "matmul_round_bf16", roundBF16Body)
-	roundTF32 = own.Kernel("matmul_round", "matmul_round_tf32", roundTF32Body)
-)
-
-// reducedForm is a form of a kernel for rounded operands: clusters of blocks, each with a tile of
-// hopperTile x columns elements of C.
-type reducedForm struct {
-	columns, cluster int64
-	threads, shared  int                   // of a block; its dynamic shared memory, bytes
-	kernels          [2][2]*kernels.Kernel // by transA and by transB; nil: operands must lie otherwise
-}
-
-// hopperReduced are the forms of matmul_hopper.cu by precision, those with large tiles first.
-var hopperReduced = [kernels.BF16 + 1][]reducedForm{
-	kernels.TF32: {
-		{256, 2, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_nt")},
-		{128, 1, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_one_nt")},
-		{64, 1, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_narrow_nt")},
-	},
-	kernels.BF16: {
-		{256, 2, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_")},
-		{128, 1, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_one_")},
-		{64, 1, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_narrow_")},
-	},
-}
-
-// reducedForms returns the forms of a precision on a device.
-func reducedForms(dev kernels.Device, by kernels.Precision) []reducedForm {
-	if tensorCoresOf(dev) == mmaCores {
-		return mmaReduced[by]
-	}
-	return hopperReduced[by]
-}
-
-// reducedKernelTF32 returns the kernel for TF32, with terms side by side.
-func reducedKernelTF32(stem, entry string) (k [2][2]*kernels.Kernel) {
-	k[0][1] = own.Kernel(stem, entry, reducedBody(kernels.TF32, false, true))
-	return k
-}
-
-// reducedKernels returns the kernels for BF16 of the entry points prefix + "nn" to "tt".
-func reducedKernels(stem, prefix string) (k [2][2]*kernels.Kernel) {
+// byTrans returns the kernels prefix + "nn" to "tt" of a source, by the operands that are transposed.
+func byTrans(stem, prefix string, body func(transA, transB bool) func(kernels.Call)) (k [2][2]*kernels.Kernel) {
 	for a, transA := range []string{"n", "t"} {
 		for b, transB := range []string{"n", "t"} {
-			k[a][b] = own.Kernel(stem, prefix+transA+transB, reducedBody(kernels.BF16, a == 1, b == 1))
+			k[a][b] = own.Kernel(stem, prefix+transA+transB, body(a == 1, b == 1))
 		}
 	}
 	return k
 }
 
-// tiles counts the tiles of a batch of products of m x n elements, in whole clusters.
-func (f reducedForm) tiles(batch, m, n int64) int64 {
-	return kernels.CeilDiv(m, f.cluster*hopperTile) * f.cluster * kernels.CeilDiv(n, f.columns) * batch
-}
-
-// reducedShared is the dynamic shared memory of a block of matmul_hopper.cu: barriers, stages of pieces of A and B of 128 bytes along k, and what steps on sums
-// and rows that begin anywhere take, with a row of an operand of steps for each of 8 warps.
-const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish + 8*256*4
-
-// MatMulIn plans [MatMulWith] with operands rounded to a precision, if they are float32. On a GPU a product that a float32
-// kernel computes about as fast is not rounded, on the host every one is.
-func MatMulIn(dev kernels.Device, by kernels.Precision, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *kernels.Plan {
-	large := dt == kernels.Float32 && reducedFits(dev, by, batch, m, n, k, false)
-	if !large && !(dt == kernels.Float32 && smallFits(dev, by, batch, m, n, k)) {
-		return MatMulWith(dev, dt, batch, m, n, k, transA, transB, e)
-	}
-	p, c := newMatMul(dt, batch, m, n, k), result{dt, batch, m, n, e}
-	if large {
-		appendMatMulReduced(p, dev, c, by, k, transA, transB)
+// reduced is a kernel of matmul_hopper.cu or matmul_mma.cu for operands in TF32 or BF16, whose sums are float32. Those of TF32 have rows
+// along K. cost is that of an element of the tile.
+func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[cost]) candidate {
+	by := kernels.Precision(f)
+	c := candidate{name: name, form: f, able: limits{on: on, also: func(_ candidate, x problem) bool { return x.Round == by && countable(x) }}, tile: t,
+		split: splitPolicy{blocksPerSM: 1, minK: 128}, cost: element, cut: cutReduced, rounds: true, special: emitReduced}
+	if c.m = tensorTile * max(t.cluster, 1); f == TF32 {
+		c.kernels[0][1] = own.Kernel(stem, "matmul_"+name+"_nt", reducedBody(f)(false, true))
 	} else {
-		appendMatMulSmall(p, dev, c, by, product{kernels.In(0), kernels.In(1), batch, m, n, k, transA, transB, false})
+		c.kernels = byTrans(stem, "matmul_"+name+"_", reducedBody(f))
 	}
-	appendEpilogue(p, e, dt, batch, m, n)
-	return p
+	return c
 }
 
-// reducedFits reports whether plans round the operands of a float32 product: on the host all, so that what Go bodies compute is
-// the definition; on a device with kernels for them those that are large enough, and not so large that rounded operands
-// take more than a quarter of the memory. Fewer rows or columns are enough if the large operand is given rounded.
-func reducedFits(dev kernels.Device, by kernels.Precision, batch, m, n, k int64, given bool) bool {
-	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors of 8 elements in 32 bits
-	if by == kernels.FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most {
-		return false
+// countable reports whether the kernels can count rows, columns, K, matrices, tiles and vectors of 8 elements in 32 bits.
+func countable(x problem) bool {
+	const most = 1 << 30
+	vectors := func(side int64) bool {
+		return float64(x.Batch)*(float64(side)*float64(x.K)/8+float64(max(side, x.K))) <= most
 	}
-	for _, side := range []int64{m, n} {
-		if float64(batch)*(float64(side)*float64(k)/8+float64(max(side, k))) > most {
-			return false
-		}
-	}
-	if dev.Major == 0 {
-		return true
-	}
-	pol := reducedPolicies.On(dev)
-	side := pol.side
-	if given && by == kernels.BF16 && pol.given > 0 {
-		side = pol.given
-	}
-	return pol.chosen && tensorCoresOf(dev) != noTensorCores && min(m, n) >= side && k >= pol.terms &&
-		float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
-		(dev.Memory == 0 || 4*batch*(m*k+k*n) <= dev.Memory/4)
+	return min(x.Batch, x.M, x.N, x.K) > 0 && max(x.Batch, x.M, x.N, x.K) <= most && vectors(x.M) && vectors(x.N)
 }
 
-// appendMatMulReduced appends the launches of a product of float32 matrices that are rounded: one, unless they lie as the
-// kernel reads them, that rounds both, then the product.
-func appendMatMulReduced(p *kernels.Plan, dev kernels.Device, c result, by kernels.Precision, k int64, transA, transB bool) {
-	operands, transA, transB := reducedOperands(by, c.batch, c.m, c.n, k, transA, transB)
-	at := [2]kernels.Ref{{Operand: 0, Offset: 0}, {Operand: 1, Offset: 0}}
-	var moves []rounding
-	for i, x := range operands {
-		if !x.lies(dev) {
-			to := p.Workspace(x.bytes())
-			moves = append(moves, rounding{x, at[i], to})
-			at[i] = to
-		}
-	}
-	appendRound(p, dev, by, moves)
-	appendReducedProduct(p, dev, c, operands, at, k, transA, transB, kernels.At(kernels.Out, 0), false)
+// quarter reports whether operands of so many bytes an element take at most a quarter of the memory.
+func quarter(x problem, bytes int64) bool {
+	return x.dev.Memory == 0 || bytes*x.Batch*(x.M*x.K+x.K*x.N) <= x.dev.Memory/4
 }
 
-// rounding is an operand that is rounded from one place to another.
-type rounding struct {
-	Rounded
-	from, to kernels.Ref
+// cutReduced takes the time that tiles of the group would take, those of the busiest SM one after the other.
+func cutReduced(c candidate, x problem) (cut, bool) {
+	tiles := c.count(x) * max(c.cluster, 1)
+	d := c.split.cut(x, tiles)
+	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.n) * c.cost.On(x.dev).element
+	return d, true
 }
 
-// appendRound appends the launch that rounds one or two operands, or none for none.
-func appendRound(p *kernels.Plan, dev kernels.Device, by kernels.Precision, moves []rounding) {
-	if len(moves) == 0 {
-		return
-	}
-	const threads = 256
-	var args []any
-	blocks, kernel := int64(0), roundBF16
-	for _, m := range moves {
-		if by == kernels.BF16 {
-			args = append(args, m.from, m.to, m.Batch*m.Rows, int32(m.Cols), int32(m.pitch()))
-			blocks = max(blocks, kernels.CeilDiv(m.bytes(), 16*threads)) // 8 elements a thread at a time
-			continue
+// emitReduced launches a product of rounded operands, after the launch that rounds those that were not prepared and are not as the kernel
+// reads them.
+func emitReduced(c candidate, p *kernels.Plan, x problem, d cut) {
+	operands, at := x.Prepares(c.form), [2]kernels.Ref{x.a, x.b}
+	if !x.rounded() {
+		var list []conversion
+		for i, o := range operands {
+			if !o.IsNoOp(x.dev) {
+				to := p.Workspace(o.bytes())
+				list = append(list, conversion{Prepare: o, from: at[i], to: to})
+				at[i] = to
+			}
 		}
-		const side = 64 // of the squares of a block
-		args = append(args, m.from, m.to, int32(m.Rows), int32(m.Cols), int32(m.pitch()), arith.Flag(m.Trans))
-		blocks, kernel = max(blocks, kernels.CeilDiv(m.Rows, side)*kernels.CeilDiv(m.Cols, side)*m.Batch), roundTF32
-		if tensorCoresOf(dev) == mmaCores {
-			kernel = mmaRoundTF32
+		appendRound(p, x.dev, list)
+	}
+	transA, transB, also := x.A.Trans, x.B.Trans, out
+	if c.form == TF32 {
+		transA, transB = false, true
+	}
+	if x.Also != Plain {
+		also.Offset = p.Parts[1]
+	}
+	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
+		args, blocks := reducedArgs{at[0], at[1], to, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e, also, x.Also != Plain}, d.blocks
+		if hasWGMMA(x.dev) {
+			cluster := max(c.cluster, 1)
+			args.A, args.B = operands[0].tensorMap(at[0], !transA, tensorTile), operands[1].tensorMap(at[1], transB, c.n/cluster)
+			blocks = min(blocks, max(x.sms()/cluster, 1)*cluster)
 		}
-	}
-	if len(moves) == 1 {
-		args = append(args, args...) // not read
-	}
-	if by == kernels.TF32 {
-		args = append(args, int32(moves[0].Batch))
-	}
-	blocks = min(blocks, reducedPolicies.On(dev).round*int64(dev.SMs))
-	p.Launch(kernel, int(blocks), threads, args...).Grid[1] = len(moves)
-}
-
-// appendReducedProduct appends the launches of a product of rounded operands. With halves the last one also writes C in BF16.
-func appendReducedProduct(p *kernels.Plan, dev kernels.Device, c result, operands [2]Rounded, at [2]kernels.Ref, k int64, transA, transB bool, half kernels.Ref, halves bool) {
-	by := operands[0].Precision
-	p.Op, p.Precision = p.Op+" in "+by.String(), by
-	pol := reducedPolicies.On(dev)
-	f, splits := pol.form(dev, by, c, k)
-	tiles := f.tiles(c.batch, c.m, c.n)
-	kernel := f.kernels[arith.Flag(transA)][arith.Flag(transB)]
-	appendSplit(p, dev, c, tiles, splits, k, func(to kernels.Ref, e Epilogue, splits, chunk int64) {
-		args, blocks := []any{at[0], at[1]}, tiles*splits
-		if tensorCoresOf(dev) != mmaCores {
-			args = []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster)}
-			blocks = min(blocks, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
-		}
-		args = append(args, to, int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n)
-		args = append(append(args, e.arguments(kernels.Float32)...), half, arith.Flag(halves))
-		p.Launch(kernel, int(blocks), f.threads, args...).Shared = f.shared
+		p.Launch(c.kernels[arith.Flag(transA)][arith.Flag(transB)], int(blocks), c.threads, args).Shared = int(c.shared)
 	})
 }
 
-// halvesBody is the Go body of a product that also writes C in BF16.
-func halvesBody(product func(kernels.Call)) func(kernels.Call) {
+// reducedArgs are the arguments of the kernels; operands are Refs or TensorMaps.
+type reducedArgs struct {
+	A, B                  any
+	C                     kernels.Ref
+	M, N, K, Batch, Chunk int64 `arg:"int32"`
+	LDC                   int64
+	epilogueArgs
+	Also    kernels.Ref // C in BF16
+	HasAlso bool
+}
+
+// alsoBody is the Go body of a product that also writes C in BF16.
+func alsoBody(product func(kernels.Call)) func(kernels.Call) {
 	return func(c kernels.Call) {
-		from, to := kernels.Slice[float32](c, 2), kernels.Slice[uint16](c, len(c.Args)-2)
-		from = from[:c.Int(3)*c.Int(4)*c.Int(6)]
+		x := kernels.Args[reducedArgs](c)
+		from, to := kernels.Slice[float32](c, x.C)[:x.M*x.N*x.Batch], kernels.Slice[uint16](c, x.Also)
 		product(c)
 		roundRows(from, to, 1, int64(len(from)), int64(len(from)))
 	}
 }
 
-// roundRows writes rows in BF16.
-func roundRows(x []float32, to []uint16, rows, cols, pitch int64) {
-	kernels.Parallel(rows, max(kernels.Grain/pitch, 1), func(lo, hi int64) {
-		for row := lo; row < hi; row++ {
-			x, to := x[row*cols:], to[row*pitch:]
-			for col := range cols {
-				to[col] = uint16(math.Float32bits(kernels.BF16.Round(x[col])) >> 16)
-			}
-			clear(to[cols:pitch])
-		}
-	})
-}
-
-// roundBF16Body writes operands in BF16, of so many rows each.
-func roundBF16Body(c kernels.Call) {
-	for y := range c.Grid[1] {
-		x, to := kernels.Slice[float32](c, 5*y), kernels.Slice[uint16](c, 5*y+1)
-		rows, cols, pitch := c.Int(5*y+2), c.Int(5*y+3), c.Int(5*y+4)
-		roundRows(x, to, rows, cols, pitch)
-	}
-}
-
-// roundTF32Body writes matrices to rows so far apart, transposed or not.
-func roundTF32Body(c kernels.Call) {
-	batch := c.Int(12)
-	for y := range c.Grid[1] {
-		x, to := kernels.Slice[float32](c, 6*y), kernels.Slice[float32](c, 6*y+1)
-		rows, cols, pitch, trans := c.Int(6*y+2), c.Int(6*y+3), c.Int(6*y+4), c.Int(6*y+5) == 1
-		for matrix := range batch {
-			lines, length, from := rows, cols, x[matrix*rows*cols:][:rows*cols]
-			if trans {
-				lines, length, from = cols, rows, transpose(from, rows, cols, cols)
-			}
-			for line := range lines {
-				copy(to[(matrix*lines+line)*pitch:], from[line*length:][:length])
-			}
-		}
-	}
-}
-
 // reducedBody is the product of rounded operands, by the BLAS.
-func reducedBody(by kernels.Precision, transA, transB bool) func(kernels.Call) {
-	return func(c kernels.Call) {
-		out := kernels.Slice[float32](c, 2)
-		m, n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-		x := hopperOperands(batch, m, n, k, transA, transB)
-		a, b := reducedOperand(c, 0, by, x[0]), reducedOperand(c, 1, by, x[1])
-		gemms(c.BLAS(), transA, transB, m, n, k, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols, out, batch, chunk, kernels.CeilDiv(k, chunk))
-	}
-}
-
-// reducedOperand returns the numbers of an operand that is argument i, matrices of such extents.
-func reducedOperand(c kernels.Call, i int, by kernels.Precision, extents Planes) []float32 {
-	cols, lines := extents.Cols, extents.Batch*extents.Rows
-	pitch := Rounded{Precision: by, Cols: cols}.pitch()
-	x := align.Make[float32](lines * cols)
-	var halves []uint16
-	var words []float32
-	if by == kernels.BF16 {
-		halves = kernels.Slice[uint16](c, i)
-	} else {
-		words = kernels.Slice[float32](c, i)
-	}
-	kernels.Parallel(lines, max(kernels.Grain/cols, 1), func(lo, hi int64) {
-		for line := lo; line < hi; line++ {
-			to := x[line*cols:][:cols]
-			for col := range to {
-				if by == kernels.BF16 {
-					to[col] = fromBF16(halves[line*pitch+int64(col)])
-				} else {
-					to[col] = kernels.TF32.Round(words[line*pitch+int64(col)])
-				}
-			}
+func reducedBody(f Form) func(transA, transB bool) func(kernels.Call) {
+	return func(transA, transB bool) func(kernels.Call) {
+		return func(c kernels.Call) {
+			args := kernels.Args[reducedArgs](c)
+			x := operands(f, args.Batch, args.M, args.N, args.K, transA, transB)
+			a, b := x[0].numbers(c, args.A), x[1].numbers(c, args.B)
+			gemms(c.BLAS(), transA, transB, args.M, args.N, args.K, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols,
+				kernels.Slice[float32](c, args.C), args.Batch, args.Chunk, kernels.CeilDiv(args.K, args.Chunk))
 		}
-	})
-	return x
+	}
 }

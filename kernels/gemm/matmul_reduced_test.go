@@ -90,12 +90,10 @@ func TestMatMulReduced(t *testing.T) {
 			for i := range 4 {
 				transA, transB := i >= 2, i%2 == 1
 				a, b := uniform(r, batch*m*k), uniform(r, batch*k*n)
-				host := MatMulIn(kernels.HostDevice(), by, kernels.Float32, batch, m, n, k, transA, transB, Epilogue{})
+				host := planOf(t, kernels.HostDevice(), by, kernels.Float32, batch, m, n, k, transA, transB)
 				list := []*kernels.Plan{host}
 				for _, dev := range tensorDevices {
-					gpu := newMatMul(kernels.Float32, batch, m, n, k)
-					appendMatMulReduced(gpu, dev, result{kernels.Float32, batch, m, n, Epilogue{}}, by, k, transA, transB)
-					list = append(list, gpu)
+					list = append(list, planBy(t, Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}, Round: by}.problem(dev), Form(by)))
 				}
 				for _, p := range list {
 					reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
@@ -109,6 +107,21 @@ func TestMatMulReduced(t *testing.T) {
 	}
 }
 
+// planBy plans a problem by the first kernel that reads operands in a form, however small it is.
+func planBy(t *testing.T, x problem, f Form) *kernels.Plan {
+	t.Helper()
+	p := newPlan(x.Product)
+	for _, c := range slices.Concat(table...) {
+		if c.form == f && c.can(x) {
+			d, _ := c.cut(c, x)
+			c.emit(p, x, d)
+			return p
+		}
+	}
+	t.Fatalf("no kernel on %s reads operands in %v", x.dev.Name, f)
+	return nil
+}
+
 // The product of an operand that is Inf, or rounds to it, is Inf or NaN, and that of NaN is NaN.
 func TestMatMulReducedNonFinite(t *testing.T) {
 	const k = 20
@@ -119,7 +132,7 @@ func TestMatMulReducedNonFinite(t *testing.T) {
 			a, b, out := make([]float32, 3*k), make([]float32, k*2), make([]float32, 6)
 			a[k+7] = c.x
 			b[7*2+1] = c.y
-			p := MatMulIn(kernels.HostDevice(), by, kernels.Float32, 1, 3, 2, k, false, false, Epilogue{})
+			p := planOf(t, kernels.HostDevice(), by, kernels.Float32, 1, 3, 2, k, false, false)
 			if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +177,7 @@ func TestMatMulReducedPlan(t *testing.T) {
 		{ampere, kernels.TF32, kernels.Float32, 2048, 2048, 64, true, false, []string{"matmul_mma_round_tf32", "matmul_mma_tf32_nt"}},
 		{kernels.HostDevice(), kernels.BF16, kernels.Float64, 20, 20, 20, false, false, []string{"matmul_small_f64"}},
 	} {
-		p := MatMulIn(c.dev, c.by, c.dt, 1, c.m, c.n, c.k, c.transA, c.transB, Epilogue{})
+		p := planOf(t, c.dev, c.by, c.dt, 1, c.m, c.n, c.k, c.transA, c.transB)
 		var got []string
 		for _, l := range p.Launches {
 			got = append(got, l.Kernel.Entry)
@@ -175,17 +188,17 @@ func TestMatMulReducedPlan(t *testing.T) {
 	}
 }
 
-// A product that writes its result rounded, too, has the bits of Rounded.
-func TestRoundedProductHalves(t *testing.T) {
+// A product that writes its result rounded, too, has the bits of Prepare.
+func TestProductAlsoInBF16(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	f, err := expr.Parse("select(c < 0, -0, c + 0)", kernels.Float32, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
-		product, ok := Product{Dtype: kernels.Float32, Batch: 3, M: 140, N: 96, K: 70, TransB: true, Precision: kernels.BF16}.With(f)
-		with, canHalve := RoundedProduct{Product: product}.Rounding(dev)
-		if !ok || !canHalve {
+		product, ok := Product{Dtype: kernels.Float32, Batch: 3, M: 140, N: 96, K: 70, A: Operand{Form: BF16}, B: Operand{Form: BF16, Trans: true}, Round: kernels.BF16}.With(f)
+		with, can := product.AlsoIn(BF16, dev)
+		if !ok || !can {
 			t.Fatalf("%v on %s: want one with an epilogue that writes its result rounded", product, dev.Name)
 		}
 		p, err := with.Plan(dev)
@@ -218,12 +231,13 @@ func TestRoundedProductHalves(t *testing.T) {
 			t.Errorf("on %s: %d elements are 0 after a rectifier", dev.Name, zeros)
 		}
 	}
-	for _, p := range []Product{{Dtype: kernels.Float32, Batch: 1, M: 500, N: 500, K: 5000, Precision: kernels.BF16}, {Dtype: kernels.Float32, Batch: 1, M: 500, N: 503, K: 100, Precision: kernels.BF16},
-		{Dtype: kernels.Float32, Batch: 1, M: 500, N: 504, K: 100, Precision: kernels.TF32}} {
-		if with, ok := (RoundedProduct{Product: p}).Rounding(matmulDevices[1]); ok {
+	for _, p := range []Product{{Batch: 1, M: 500, N: 500, K: 5000, Round: kernels.BF16}, {Batch: 1, M: 500, N: 503, K: 100, Round: kernels.BF16}, {Batch: 1, M: 500, N: 504, K: 100, Round: kernels.TF32}} {
+		p.A.Form, p.B.Form = Form(p.Round), Form(p.Round)
+		if with, ok := p.AlsoIn(BF16, matmulDevices[1]); ok {
 			t.Errorf("%v of %d columns and %d terms: writes its result rounded, want none", with, p.N, p.K)
 		}
-		if _, err := (RoundedProduct{Product: p, Halves: true}).Plan(matmulDevices[1]); err == nil {
+		p.Also = BF16
+		if _, err := p.Plan(matmulDevices[1]); err == nil {
 			t.Errorf("%v of %d columns and %d terms: no error for halves", p, p.N, p.K)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -15,7 +16,17 @@ var matmulDevices = []kernels.Device{kernels.HostDevice(), {Name: "test", Major:
 // matmulCheck runs the plan for a device on random matrices against plain loops in float64.
 func matmulCheck[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
 	t.Helper()
-	matmulRun[T](t, r, MatMul(dev, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+	matmulRun[T](t, r, planOf(t, dev, 0, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+}
+
+// planOf plans a product in a precision, full for 0.
+func planOf(t testing.TB, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) *kernels.Plan {
+	t.Helper()
+	p, err := Product{Dtype: dt, Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}, Round: by}.Plan(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // matmulRun runs a plan of a product.
@@ -99,7 +110,7 @@ func TestMatMulNonFinite(t *testing.T) {
 					for i := range full {
 						full[i] = bad
 					}
-					p := MatMul(dev, kernels.Float32, 1, m, n, k, i >= 2, i%2 == 1)
+					p := planOf(t, dev, 0, kernels.Float32, 1, m, n, k, i >= 2, i%2 == 1)
 					if err := p.Run([][]byte{kernels.Bytes(zero), kernels.Bytes(full)}, kernels.Bytes(out), nil); err != nil {
 						t.Fatal(err)
 					}
@@ -190,7 +201,7 @@ func plannedMatMuls() []plannedMatMul {
 // where there are terms enough to share.
 func TestMatMulPlan(t *testing.T) {
 	for _, c := range plannedMatMuls() {
-		p := MatMul(c.dev, kernels.Float32, c.batch, c.m, c.n, c.k, false, false)
+		p := planOf(t, c.dev, 0, kernels.Float32, c.batch, c.m, c.n, c.k, false, false)
 		var got []string
 		for _, l := range p.Launches {
 			got = append(got, l.Kernel.Entry)
@@ -211,7 +222,7 @@ func BenchmarkMatMul(b *testing.B) {
 	const n = 512
 	for _, form := range []string{"nn", "nt", "tn", "tt"} {
 		b.Run(form, func(b *testing.B) {
-			p := MatMul(kernels.HostDevice(), kernels.Float32, 1, n, n, n, form[0] == 't', form[1] == 't')
+			p := planOf(b, kernels.HostDevice(), 0, kernels.Float32, 1, n, n, n, form[0] == 't', form[1] == 't')
 			x, out := kernels.Bytes(make([]float32, n*n)), kernels.Bytes(make([]float32, n*n))
 			for i := range kernels.Elements[float32](x) {
 				kernels.Elements[float32](x)[i] = float32(i%7) + 1
@@ -223,5 +234,46 @@ func BenchmarkMatMul(b *testing.B) {
 			}
 			b.ReportMetric(float64(p.Flops)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
+	}
+}
+
+// Operands whose rows and matrices are strided give what dense ones give, of whole numbers, whose sums are exact, on plans for every device.
+func TestStridedProduct(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for range 60 {
+		p := Product{Dtype: kernels.Dtype(r.IntN(2)), Batch: 1 + r.Int64N(3), M: 1 + r.Int64N(70), N: 1 + r.Int64N(70), K: r.Int64N(200)}
+		p.A.Trans, p.B.Trans = r.IntN(2) == 0, r.IntN(2) == 0
+		for _, dev := range matmulDevices {
+			if p.Dtype == kernels.Float32 {
+				stridedProduct[float32](t, r, dev, p)
+			} else {
+				stridedProduct[float64](t, r, dev, p)
+			}
+		}
+	}
+	if _, err := (Product{Batch: 1, M: 3, N: 3, K: 5, A: Operand{Row: 4}}).Plan(matmulDevices[0]); err == nil {
+		t.Error("rows of 5 elements, 4 apart: no error")
+	}
+}
+
+func stridedProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, p Product) {
+	strided, in := p, [2][][]byte{}
+	for i, x := range p.Prepares(Plain) {
+		o := []*Operand{&strided.A, &strided.B}[i]
+		o.Row = x.Cols + 1 + r.Int64N(9)
+		o.Matrix = x.Rows*o.Row + r.Int64N(30)
+		from, to := make([]T, x.Batch*x.Rows*x.Cols), make([]T, o.extent(p.Batch, []int64{p.M, p.K}[i], []int64{p.K, p.N}[i]))
+		for j := range to {
+			to[j] = T(math.NaN())
+		}
+		for j := range from {
+			from[j] = T(r.IntN(15) - 7)
+			row := int64(j) / x.Cols
+			to[row/x.Rows*o.Matrix+row%x.Rows*o.Row+int64(j)%x.Cols] = from[j]
+		}
+		in[0], in[1] = append(in[0], kernels.Bytes(from)), append(in[1], kernels.Bytes(to))
+	}
+	if got, want := run(t, strided, dev, in[1]), run(t, p, dev, in[0]); !slices.Equal(kernels.Elements[T](got), kernels.Elements[T](want)) {
+		t.Errorf("%d matrices of %d x %d x %d of %v on %s, strides %+v and %+v: not the dense product", p.Batch, p.M, p.K, p.N, p.Dtype, dev.Name, strided.A, strided.B)
 	}
 }

@@ -6,32 +6,24 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// vectorKernels are those of matmul_vector.cu for one element type.
-type vectorKernels struct{ rows, short, columns, flat, combine, join *kernels.Kernel }
-
-func vectorsOf[T kernels.Float](suffix string) vectorKernels {
-	kernel := func(name string, body func(kernels.Call)) *kernels.Kernel {
-		return own.Kernel("matmul_vector", "matmul_"+name+"_"+suffix, body)
-	}
-	return vectorKernels{
-		rows:    kernel("rows", matmulRowsBody[T]),
-		short:   kernel("shortrows", matmulShortRowsBody[T]),
-		columns: kernel("columns", matmulColumnsBody[T]),
-		flat:    kernel("flat", matmulColumnsBody[T]),
-		combine: kernel("combine", matmulCombineBody[T]),
-		join:    kernel("join", matmulCombineBody[T]),
-	}
+// ofVectors returns a kernel of matmul_vector.cu for one element type.
+func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernels.Call), cutter func(candidate, problem) (cut, bool)) candidate {
+	dt, name := typed[T](name)
+	return candidate{name: name, dtype: dt, orient: column, able: limits{side: span{to: 1}}, split: split, kernel: own.Kernel("matmul_vector", "matmul_"+name, body), cut: cutter, args: vectorArguments, tile: tile{threads: vectorThreads}}
 }
 
-var matmulVector = [...]vectorKernels{kernels.Float32: vectorsOf[float32]("f32"), kernels.Float64: vectorsOf[float64]("f64")}
+// combineKernel and joinKernel add partial sums up.
+var (
+	combineKernel = [...]*kernels.Kernel{own.Kernel("matmul_vector", "matmul_combine_f32", combineBody[float32]), own.Kernel("matmul_vector", "matmul_combine_f64", combineBody[float64])}
+	joinKernel    = [...]*kernels.Kernel{own.Kernel("matmul_vector", "matmul_join_f32", combineBody[float32]), own.Kernel("matmul_vector", "matmul_join_f64", combineBody[float64])}
+)
 
-// vectorBlock is the block of the kernels of matmul_vector.cu.
-const vectorBlock = 256
+// vectorThreads is the block of the kernels of matmul_vector.cu.
+const vectorThreads = 256
 
-// apart returns how many rows of n elements lie between two that begin at the same place
-// within 16 bytes.
-func apart(dt kernels.Dtype, n int64) int64 {
-	w := 16 / dt.Size()
+// alignmentPeriod returns how many rows of n elements lie between two that begin at the same place within 16 bytes.
+func alignmentPeriod(size, n int64) int64 {
+	w := 16 / size
 	switch {
 	case n%w == 0:
 		return 1
@@ -41,78 +33,83 @@ func apart(dt kernels.Dtype, n int64) int64 {
 	return w
 }
 
-// appendMatVec appends the launches of y = op(X) v for each matrix of the batch: y has
-// n elements, each a sum of k terms. X is stored n x k, or k x n with trans. y is a
-// column of C, or with across a row.
-func appendMatVec(p *kernels.Plan, dev kernels.Device, c result, x, v kernels.Ref, n, k int64, trans, across bool) {
-	pol, variants := matmulPolicies.On(dev), matmulVector[c.dt]
-	launch := func(kernel *kernels.Kernel, blocks int64, e Epilogue, args ...any) {
-		if across {
-			e = e.transposed()
-		}
-		p.Launch(kernel, int(blocks), vectorBlock, append(args, e.arguments(c.dt)...)...)
+// strips returns the strips of columns that blocks take of a matrix that is stored transposed.
+func strips(x problem) int64 {
+	w := 16 / x.size()
+	width := 64 * w
+	if x.M%w != 0 {
+		width -= w
 	}
-	switch {
-	case trans:
-		w := 16 / c.dt.Size()
-		width := 64 * w // columns of a block
-		if n%w != 0 {
-			width -= w
-		}
-		kernel, strips, splits := variants.columns, kernels.CeilDiv(n, width), pol.columns
-		switch {
-		case n <= pol.few:
-			kernel, strips, splits = variants.flat, 1, pol.flat
-		case strips*c.batch <= pol.strips && k >= pol.terms[0] && k <= pol.terms[1]:
-			splits = pol.scarce
-		}
-		if splits.unit == 0 && strips*c.batch*(k/splits.terms) < pol.halved*int64(dev.SMs) {
-			splits.terms /= 2
-		}
-		appendSplit(p, dev, c, strips*c.batch, splits, k, func(y kernels.Ref, e Epilogue, splits, chunk int64) {
-			launch(kernel, strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
-		})
-	case k <= pol.shortRows[c.dt]:
-		lanes := int64(1)
-		for ; lanes < 32 && lanes*4 < k; lanes *= 2 {
-		}
-		launch(variants.short, kernels.CeilDiv(n*c.batch*lanes, vectorBlock), c.epilogue, x, v, kernels.At(kernels.Out, 0), n, k, c.batch, int32(lanes))
-	default:
-		const rows, warps = 4, 8 // of a warp, in float32; of a block
-		groups := n * c.batch
-		if step := apart(c.dt, k); c.dt == kernels.Float32 {
-			groups = kernels.CeilDiv(n, rows*step) * step * c.batch
-		}
-		appendSplit(p, dev, c, kernels.CeilDiv(groups, warps), pol.rows, k, func(y kernels.Ref, e Epilogue, splits, chunk int64) {
-			launch(variants.rows, kernels.CeilDiv(groups*splits, warps), e, x, v, y, n, k, c.batch, chunk)
-		})
-	}
+	return kernels.CeilDiv(x.M, width) * x.Batch
 }
 
-// appendCombine appends the launch that adds splits up in partial, [splits][count of C], and makes C of them.
-func appendCombine(p *kernels.Plan, dev kernels.Device, c result, partial kernels.Ref, splits int64) {
-	args := append([]any{partial, kernels.At(kernels.Out, 0), c.count(), splits, c.m, c.n}, c.epilogue.arguments(c.dt)...)
-	if pol := matmulPolicies.On(dev); splits >= pol.copies && c.count() <= pol.joined {
+func cutColumns(c candidate, x problem) (cut, bool) { return c.split.cut(x, strips(x)), true }
+
+// cutShortRows gives a row a group of lanes.
+func cutShortRows(_ candidate, x problem) (cut, bool) {
+	lanes := int64(1)
+	for ; lanes < 32 && lanes*4 < x.K; lanes *= 2 {
+	}
+	return cut{each: lanes, blocks: kernels.CeilDiv(x.M*x.Batch*lanes, vectorThreads)}, true
+}
+
+// cutRows gives a warp a row, in float32 four.
+func cutRows(c candidate, x problem) (cut, bool) {
+	const rows, warps = 4, vectorThreads / 32
+	groups := x.M * x.Batch
+	if step := alignmentPeriod(x.size(), x.K); x.Dtype == kernels.Float32 {
+		groups = kernels.CeilDiv(x.M, rows*step) * step * x.Batch
+	}
+	d := c.split.cut(x, kernels.CeilDiv(groups, warps))
+	d.blocks = kernels.CeilDiv(groups*d.partials, warps)
+	return d, true
+}
+
+func vectorArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+	if d.each > 0 {
+		return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(d.each)}
+	}
+	return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}
+}
+
+// combine appends the launch that adds partial sums up, [partials][elements of C], and makes C of them.
+func (x problem) combine(p *kernels.Plan, partial kernels.Ref, partials int64) {
+	x = x.transposedIf(x.transC)
+	args := combineArgs{partial, out, x.elements(), partials, x.M, x.N, x.epilogue.arguments(x.Dtype)}
+	if partials >= warpReduceMinPartials && x.elements() <= warpReduceMaxElements {
 		const elements, threads = 32, 1024
-		p.Launch(matmulVector[c.dt].join, int(kernels.CeilDiv(c.count(), elements)), threads, args...)
+		p.Launch(joinKernel[x.Dtype], int(kernels.CeilDiv(x.elements(), elements)), threads, args)
 		return
 	}
-	p.LaunchElements(matmulVector[c.dt].combine, c.count(), args...)
+	p.LaunchElements(combineKernel[x.Dtype], x.elements(), args)
 }
 
-// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
-func matmulRowsBody[T kernels.Float](c kernels.Call) { rowsBody[T](c, c.Int(6)) }
+// vectorArgs are the first arguments of the kernels of a matrix X and a vector V: N sums of K terms.
+type vectorArgs struct {
+	X, V, Y     kernels.Ref
+	N, K, Batch int64
+	Chunk       any // of a split, an int64; the lanes of a short row, an int32
+}
 
-// matmulShortRowsBody is the same, with the lanes of a row in place of a split's terms.
-func matmulShortRowsBody[T kernels.Float](c kernels.Call) { rowsBody[T](c, max(c.Int(4), 1)) }
+// combineArgs are the arguments of the kernels that add splits up.
+type combineArgs struct {
+	Partial, C          kernels.Ref
+	Count, Splits, M, N int64
+	epilogueArgs
+}
 
-func rowsBody[T kernels.Float](c kernels.Call, chunk int64) {
-	x, v, y := kernels.Slice[T](c, 0), align.Vector(kernels.Slice[T](c, 1)), kernels.Slice[T](c, 2)
-	rows, k, batch := c.Int(3), c.Int(4), c.Int(5)
-	splits := max(kernels.CeilDiv(k, chunk), 1)
-	kernels.Parallel(splits*batch, max(kernels.Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
+// rowsBody is y[r] = sum over l of x[r][l] * v[l].
+func rowsBody[T kernels.Float](c kernels.Call) {
+	a := kernels.Args[vectorArgs](c)
+	x, v, y := kernels.Slice[T](c, a.X), align.Vector(kernels.Slice[T](c, a.V)), kernels.Slice[T](c, a.Y)
+	rows, k := a.N, a.K
+	chunk, split := a.Chunk.(int64)
+	if !split {
+		chunk = max(k, 1)
+	}
+	kernels.Parallel(max(kernels.CeilDiv(k, chunk), 1)*a.Batch, max(kernels.Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
-			matrix, k0 := i%batch, i/batch*chunk
+			matrix, k0 := i%a.Batch, i/a.Batch*chunk
 			matvec(c.BLAS(), rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
 		}
 	})
@@ -132,27 +129,23 @@ func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64
 	const group = 4
 	kernels.Parallel(kernels.CeilDiv(rows, group), max(kernels.Grain/(group*terms), 1), func(lo, hi int64) {
 		first, last := lo*group, min(hi*group, rows)
-		rowsTimes(by, last-first, terms, x[first*ld:], ld, v, y[first:])
+		switch x := any(x[first*ld:]).(type) {
+		case []float32:
+			v, y := any(v).([]float32), any(y).([]float32)
+			for r := first; r < last; r++ {
+				y[r] = by.Sdot(int(terms), x[(r-first)*ld:], 1, v, 1)
+			}
+		case []float64:
+			by.Dgemv(blas.NoTrans, int(last-first), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y[first:]).([]float64), 1)
+		}
 	})
 }
 
-// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l.
-func rowsTimes[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
-	switch x := any(x).(type) {
-	case []float32:
-		v, y := any(v).([]float32), any(y).([]float32)
-		for r := range rows {
-			y[r] = by.Sdot(int(terms), x[r*ld:], 1, v, 1)
-		}
-	case []float64:
-		by.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
-	}
-}
-
-// matmulColumnsBody is y[j] = sum over l of v[l] * x[l][j].
-func matmulColumnsBody[T kernels.Float](c kernels.Call) {
-	x, v, y := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
-	n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
+// columnsBody is y[j] = sum over l of v[l] * x[l][j].
+func columnsBody[T kernels.Float](c kernels.Call) {
+	a := kernels.Args[vectorArgs](c)
+	x, v, y := kernels.Slice[T](c, a.X), kernels.Slice[T](c, a.V), kernels.Slice[T](c, a.Y)
+	n, k, batch, chunk := a.N, a.K, a.Batch, a.Chunk.(int64)
 	splits := max(kernels.CeilDiv(k, chunk), 1)
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk
@@ -187,14 +180,14 @@ func axpy[T kernels.Float](by kernels.BLAS, f T, x, y []T) {
 	}
 }
 
-// matmulCombineBody is c[i] = sum over s of partial[s][i].
-func matmulCombineBody[T kernels.Float](c kernels.Call) {
-	partial, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)
-	count, splits := c.Int(2), c.Int(3)
-	for i := range out[:count] {
+// combineBody is c[i] = sum over s of partial[s][i].
+func combineBody[T kernels.Float](c kernels.Call) {
+	x := kernels.Args[combineArgs](c)
+	partial, out := kernels.Slice[T](c, x.Partial), kernels.Slice[T](c, x.C)
+	for i := range out[:x.Count] {
 		var sum T
-		for s := range splits {
-			sum += partial[s*count+int64(i)]
+		for s := range x.Splits {
+			sum += partial[s*x.Count+int64(i)]
 		}
 		out[i] = sum
 	}

@@ -1,23 +1,77 @@
 package gemm
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
-	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
-// Product is the plan of [MatMul] as a [Planner]: a batch of products of an M x K and a K x N
-// matrix, either stored transposed, in a [Precision] if it is of float32. A function of its elements can be part
-// of it, see [Product.With].
+// Form is how the elements of an operand are stored.
+type Form uint8
+
+// The forms; see [Prepare].
+const (
+	Plain     Form = iota // elements of the product's type
+	TF32                  // float32 rounded to TF32
+	BF16                  // float32 rounded to BF16
+	BF16Split             // float32 as three BF16 matrices that add up to it
+)
+
+// String names the form.
+func (f Form) String() string {
+	if f == BF16Split {
+		return "planes"
+	}
+	return kernels.Precision(f).String()
+}
+
+// Operand describes a batch of matrices in memory.
+type Operand struct {
+	Trans       bool  // the transposes are stored
+	Row, Matrix int64 // elements from row to row and from matrix to matrix; 0: dense
+	Form        Form
+}
+
+// strides returns the elements from row to row and from matrix to matrix.
+func (o Operand) strides(rows, cols int64) (row, matrix int64) {
+	if o.Trans {
+		rows, cols = cols, rows
+	}
+	row = cmp.Or(o.Row, cols)
+	return row, cmp.Or(o.Matrix, rows*row)
+}
+
+// extent returns the elements from the first of an operand to its last.
+func (o Operand) extent(batch, rows, cols int64) int64 {
+	if min(batch, rows, cols) == 0 {
+		return 0
+	}
+	row, matrix := o.strides(rows, cols)
+	if o.Trans {
+		rows, cols = cols, rows
+	}
+	return (batch-1)*matrix + (rows-1)*row + cols
+}
+
+// Product plans C = op(A) op(B) for each matrix of a batch, row-major:
+//
+//	c[i][j] = sum over l of opA[i][l] * opB[l][j]
+//
+// C is M x N, op(A) is M x K and op(B) is K x N. With K = 0, C is zero. A vector is a matrix of one column or one row. Round says to what
+// operands of float32 may be rounded; on the host all of them are, on a GPU none of a product that a float32 kernel computes about as fast.
+// The plan's inputs are A and B, the operands of the function that [Product.With] has added, and operands in the form BF16Split, whose
+// matrices are inputs 0 and 1 as well; on a device without kernels for splits the plan does not read them.
 type Product struct {
 	Dtype          kernels.Dtype
 	Batch, M, N, K int64
-	TransA, TransB bool
-	Precision      kernels.Precision
-	epilogue       Epilogue
+	A, B           Operand
+	Round          kernels.Precision
+	Also           Form // of a second output with the elements of C, see [Product.AlsoIn]; Plain: there is none
+	epilogue       epilogue
 }
 
 // String names the product with the operands that are stored transposed, its precision if it is not full, and the
@@ -25,20 +79,29 @@ type Product struct {
 func (p Product) String() string {
 	name := "product"
 	var notes []string
-	if p.TransA {
+	if p.A.Trans {
 		notes = append(notes, "TransA")
 	}
-	if p.TransB {
+	if p.B.Trans {
 		notes = append(notes, "TransB")
 	}
-	if p.Precision != kernels.FullPrecision {
-		notes = append(notes, p.Precision.String())
+	if p.Round != kernels.FullPrecision {
+		notes = append(notes, p.Round.String())
 	}
 	if len(notes) > 0 {
 		name += "[" + strings.Join(notes, " ") + "]"
 	}
-	if p.epilogue.chain != 0 {
+	if p.HasEpilogue() {
 		name += " " + p.epilogue.String()
+	}
+	switch {
+	case p.split():
+		name += " of planes"
+	case p.rounded():
+		name += " of rounded"
+	}
+	if p.Also != Plain {
+		name += ", and rounded"
 	}
 	return name
 }
@@ -68,10 +131,141 @@ func (p Product) HasEpilogue() bool { return p.epilogue.chain != 0 }
 // dot reports whether this is the product of two vectors.
 func (p Product) dot() bool { return p.Batch == 1 && p.M == 1 && p.N == 1 }
 
-// Plan implements [Planner].
-func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	if p.dot() {
-		return reduce.Dot(dev, p.Dtype, 1, p.K), nil
+// split and rounded report whether operands are in such a form.
+func (p Product) split() bool   { return p.A.Form == BF16Split || p.B.Form == BF16Split }
+func (p Product) rounded() bool { return !p.split() && (p.A.Form != Plain || p.B.Form != Plain) }
+
+func (p Product) strided() bool { return p.A.Row|p.A.Matrix|p.B.Row|p.B.Matrix != 0 }
+
+func (p Product) problem(dev kernels.Device) problem {
+	if p.K == 0 { // operands without elements
+		p.A.Row, p.A.Matrix, p.B.Row, p.B.Matrix = 0, 0, 0, 0
 	}
-	return MatMulIn(dev, p.Precision, p.Dtype, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB, p.epilogue), nil
+	return problem{Product: p, dev: dev, a: kernels.In(0), b: kernels.In(1)}
+}
+
+// Wants returns the forms in which kernels of a device read the operands of a product, Plain if they read them as they are. A larger
+// operand that is in BF16 already makes BF16 worth it for fewer rows or columns.
+func (p Product) Wants(dev kernels.Device) (a, b Form) {
+	x := p.problem(dev)
+	for _, group := range table {
+		for _, c := range group {
+			if c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && !p.dot() && c.can(x) && c.pays(x) {
+				return c.form, c.form
+			}
+		}
+	}
+	return Plain, Plain
+}
+
+// AlsoIn returns a product of rounded operands with a second output: C as [Prepare] writes it. It returns false if the kernel cannot
+// write that on a device: in TF32, if rows are not a multiple of 8 elements, and if another launch adds splits of K up.
+func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
+	if f != BF16 || !p.rounded() || p.Round != kernels.BF16 || p.N%8 != 0 {
+		return p, false
+	}
+	c, _, d := choose(p.problem(dev))
+	if c.cut == nil || d.partials > 1 {
+		return p, false
+	}
+	p.Also = f
+	return p, true
+}
+
+// check returns an error if there are no such operands.
+func (p Product) check(dev kernels.Device) error {
+	for i, o := range [2]Operand{p.A, p.B} {
+		cols := []int64{p.K, p.N}[i]
+		if o.Trans {
+			cols = []int64{p.M, p.K}[i]
+		}
+		switch {
+		case o.Row != 0 && o.Row < cols || o.Matrix < 0:
+			return fmt.Errorf("%v: operand %d: got rows %d and matrices %d elements apart, want at least %d and 0", p, i, o.Row, o.Matrix, cols)
+		case o.Form != Plain && (p.Dtype != kernels.Float32 || min(p.Batch, p.M, p.N, p.K) < 1 || p.strided()):
+			return fmt.Errorf("%v: operand %d: got the form %v for %d matrices of %d x %d x %d of %v, want float32, 1 or more of each and no strides", p, i, o.Form, p.Batch, p.M, p.K, p.N, p.Dtype)
+		case p.rounded() && o.Form != Form(p.Round):
+			return fmt.Errorf("%v: operand %d: got the form %v, want %v, as it rounds both", p, i, o.Form, p.Round)
+		}
+	}
+	if p.Also != Plain {
+		if _, ok := p.AlsoIn(p.Also, dev); !ok {
+			return fmt.Errorf("%v cannot write its result in %v", p, p.Also)
+		}
+	}
+	return nil
+}
+
+// Plan implements [kernels.Planner].
+func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	if err := p.check(dev); err != nil {
+		return nil, err
+	}
+	plan := newPlan(p)
+	if p.Also != Plain {
+		plan.Parts, plan.Out = kernels.LayOut([]int64{plan.Out, plan.Out / 2})
+	}
+	if plan.Out > 0 {
+		x := p.problem(dev)
+		c, as, d := choose(x)
+		if c.cut == nil && p.split() {
+			x.A.Form, x.B.Form = Plain, Plain
+			c, as, d = choose(x)
+		}
+		if c.cut == nil {
+			return nil, fmt.Errorf("%v: no kernel for %s multiplies %d matrices of %d x %d x %d of %v", p, dev.Name, p.Batch, p.M, p.K, p.N, p.Dtype)
+		}
+		if c.emit(plan, as, d); c.rounds {
+			plan.Op, plan.Precision = plan.Op+" in "+p.Round.String(), p.Round
+		}
+	}
+	p.finish(plan)
+	return plan, nil
+}
+
+// newPlan returns the plan of a product without its launches.
+func newPlan(p Product) *kernels.Plan {
+	op, size := "", p.Dtype.Size()
+	if p.Batch != 1 {
+		op = fmt.Sprintf("%d x ", p.Batch)
+	}
+	plan := &kernels.Plan{
+		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", p.Dtype, op, p.M, p.K, p.K, p.N),
+		Inputs: []int64{p.A.extent(p.Batch, p.M, p.K) * size, p.B.extent(p.Batch, p.K, p.N) * size},
+		Out:    p.Batch * p.M * p.N * size,
+		Flops:  2 * p.Batch * p.M * p.N * p.K,
+	}
+	if p.rounded() {
+		for i, x := range p.Prepares(Form(p.Round)) {
+			plan.Inputs[i] = x.bytes()
+		}
+	}
+	return plan
+}
+
+// finish makes the epilogue, splits of operands and the second output part of a plan.
+func (p Product) finish(plan *kernels.Plan) {
+	var follow []func(func(kernels.Call)) func(kernels.Call) // Go bodies of what the last launch does to C
+	if p.HasEpilogue() {
+		plan.Op += " " + p.epilogue.String()
+		plan.Flops += p.Batch * p.M * p.N * int64(p.epilogue.f.Operations())
+		for _, v := range p.epilogue.operands {
+			plan.Inputs = append(plan.Inputs, v.Elements*p.Dtype.Size())
+		}
+		follow = append(follow, p.epilogueBody)
+	}
+	for i, o := range [2]Operand{p.A, p.B} {
+		if o.Form == BF16Split {
+			plan.Inputs = append(plan.Inputs, p.Prepares(BF16Split)[i].allBytes())
+		}
+	}
+	if p.Also != Plain {
+		follow = append(follow, alsoBody)
+	}
+	for _, f := range follow {
+		if n := len(plan.Launches); n > 0 {
+			last := plan.Launches[n-1].Kernel
+			plan.Launches[n-1].Kernel = &kernels.Kernel{Image: last.Image, Entry: last.Entry, Body: f(last.Body)}
+		}
+	}
 }

@@ -46,7 +46,7 @@ func tensor[T kernels.Float](shared int, name string) gemm.TiledMatMul {
 	return gemm.TiledMatMul{M: 128, N: 64, Block: warps4, Shared: shared, Kernel: library.Kernel("matmul_tensor", "matmul_tensor_"+name, gemm.TiledMatMulBody[T])}
 }
 
-// MatMul plans [gemm.MatMul] by version 1 to 7, on any device; [WarpgroupMatMul] plans those after them. It is an error if the
+// MatMul plans a [gemm.Product] by version 1 to 7, on any device; [WarpgroupMatMul] plans those after them. It is an error if the
 // device cannot run that many blocks in one launch.
 func MatMul(dt kernels.Dtype, v int, batch, m, n, k int64, transA, transB bool) (*kernels.Plan, error) {
 	if err := check("matmul", v, len(matmuls)); err != nil {

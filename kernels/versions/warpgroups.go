@@ -106,7 +106,7 @@ func checkWarpgroup(dev kernels.Device, what string, n int64) error {
 
 // roundFirst returns a plan of a product of n x n matrices in BF16 for operands in float32, which it rounds.
 func roundFirst(dev kernels.Device, product *kernels.Plan, n int64) (*kernels.Plan, error) {
-	round, err := gemm.Rounded{Precision: kernels.BF16, Batch: 1, Rows: n, Cols: n}.Plan(dev)
+	round, err := gemm.Prepare{Form: gemm.BF16, Batch: 1, Rows: n, Cols: n}.Plan(dev)
 	if err != nil {
 		return nil, err
 	}

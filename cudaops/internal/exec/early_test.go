@@ -122,7 +122,8 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	if r.IntN(10) == 0 {
 		m, n, k = 1024, 1024, 512
 	}
-	product := drawPlaces(gemm.MatMul(dev, kernels.Float32, 1, m, n, k, r.IntN(2) == 0, r.IntN(2) == 0), r)
+	matmul := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: m, N: n, K: k, A: gemm.Operand{Trans: r.IntN(2) == 0}, B: gemm.Operand{Trans: r.IntN(2) == 0}}
+	product := drawPlaces(testutil.Get[*kernels.Plan](t)(matmul.Plan(dev)), r)
 	return []drawnPlan{product, inPlace(t, dev, product)}
 }
 

@@ -101,8 +101,8 @@ func (c *call) contract(p contraction) *program.Value {
 		return nil
 	}
 	planner := gemm.Product{Dtype: c.Dtype, Batch: kernels.Count(extents(a, batch)), M: kernels.Count(m), N: kernels.Count(n), K: k}
-	a, planner.TransA = c.matrices(a, batch, p.freeA, p.sumA)
-	b, planner.TransB = c.matrices(b, batch, p.sumB, p.freeB)
+	a, planner.A.Trans = c.matrices(a, batch, p.freeA, p.sumA)
+	b, planner.B.Trans = c.matrices(b, batch, p.sumB, p.freeB)
 	return c.emit(program.Kernel{Planner: planner}, c.Type, a, b)
 }
 

@@ -20,8 +20,8 @@ func (c *call) setPrecision(start int) {
 			continue
 		}
 		c.rounded[c.node] = own
-		if product.Precision != precision {
-			product.Precision = precision
+		if product.Round != precision {
+			product.Round = precision
 			in.Op = program.Kernel{Planner: product}
 		}
 	}

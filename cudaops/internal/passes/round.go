@@ -6,28 +6,25 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// castOperands makes the conversion of matmul operands explicit, so that it happens once per value. An operand of
-// reduced-precision matmuls is rounded once, in the epilogue of the matmul that computes it where possible. A float32
-// operand that several matmuls read as BF16 splits is split once.
+// castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
+// rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
+// is split once.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
-		r.read(in)
+		if product, ok := program.ProductOf(in.Op); ok {
+			if f, _ := product.Wants(t.Device); f == gemm.BF16Split {
+				for i, x := range product.Prepares(f) {
+					r.readers[of(in.In[i], x)]++
+				}
+			}
+		}
 	}
 	instrs := p.Instrs
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
 		if product, ok := program.ProductOf(in.Op); ok {
-			if operands, ok := product.Rounds(t.Device, r.precast(in, product)); ok {
-				in.Op = program.Kernel{Planner: gemm.RoundedProduct{Product: product}}
-				for i, x := range operands {
-					if x != nil {
-						in.In[i] = r.rounded(in.In[i], *x)
-					}
-				}
-			} else if operands, ok := product.Planes(t.Device); ok {
-				r.shareSplits(in, product, operands)
-			}
+			r.convert(in, product)
 		}
 		p.Instrs = append(p.Instrs, in)
 	}
@@ -38,27 +35,58 @@ type caster struct {
 	p       *program.Program
 	device  kernels.Device
 	cast    map[prepared]*program.Value
-	readers map[prepared]int // number of matmuls that split the operand
+	readers map[prepared]int // products that read splits
 }
 
-// preparer plans the conversion of an operand: [gemm.Rounded] or [gemm.Planes].
-type preparer interface {
-	kernels.Planner
-	Result() (kernels.Dtype, []int)
-}
-
-// prepared identifies a converted operand: matrices stored in a base from an offset on, and their conversion.
+// prepared is matrices in a base, from an offset on, and how a product reads them.
 type prepared struct {
 	base   *program.Value
 	offset int64
-	as     preparer
+	as     gemm.Prepare
 }
 
-func preparedAs(v *program.Value, as preparer) prepared { return prepared{v.Base, v.View.Offset, as} }
+func of(v *program.Value, as gemm.Prepare) prepared { return prepared{v.Base, v.View.Offset, as} }
 
-// prepare returns the converted value, which it adds to the program if it is new.
-func (r *caster) prepare(v *program.Value, as preparer) *program.Value {
-	key := preparedAs(v, as)
+// convert makes a product read its operands in the form that its kernel wants: rounded ones, and the splits that other products read, too.
+func (r *caster) convert(in *program.Instr, product gemm.Product) {
+	operands, large := [2]*gemm.Operand{&product.A, &product.B}, 0
+	if product.M < product.N {
+		large = 1
+	}
+	given := product
+	if r.inBF16(in.In[large]) {
+		[2]*gemm.Operand{&given.A, &given.B}[large].Form = gemm.BF16
+	}
+	f, _ := given.Wants(r.device)
+	if f == gemm.Plain {
+		return
+	}
+	changed := false
+	for i, x := range product.Prepares(f) {
+		v := in.In[i]
+		switch {
+		case f != gemm.BF16Split:
+			if !x.IsNoOp(r.device) {
+				in.In[i] = r.prepare(v, x)
+			}
+		case r.readers[of(v, x)] > 1:
+			in.In = append(in.In, r.prepare(v, x))
+		default:
+			continue
+		}
+		operands[i].Form, changed = f, true
+	}
+	if changed {
+		in.Op = program.Kernel{Planner: product}
+	}
+}
+
+// prepare returns a value as a product reads it.
+func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
+	if as.Form == gemm.BF16 { // contiguous matrices are one
+		as.Rows, as.Batch = as.Rows*as.Batch, 1
+	}
+	key := of(v, as)
 	if r.cast[key] == nil {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
@@ -71,68 +99,24 @@ func (r *caster) prepare(v *program.Value, as preparer) *program.Value {
 	return r.cast[key]
 }
 
-// read counts how many matmuls split each operand.
-func (r *caster) read(in *program.Instr) {
-	product, ok := program.ProductOf(in.Op)
-	if !ok {
-		return
-	}
-	if operands, ok := product.Planes(r.device); ok {
-		for i, x := range operands {
-			r.readers[preparedAs(in.In[i], x)]++
-		}
-	}
-}
-
-// shareSplits makes a matmul read the shared splits of those operands that several matmuls split.
-func (r *caster) shareSplits(in *program.Instr, product gemm.Product, operands [2]gemm.Planes) {
-	var presplit [2]bool
-	for i, x := range operands {
-		if v := in.In[i]; r.readers[preparedAs(v, x)] > 1 {
-			presplit[i] = true
-			in.In = append(in.In, r.prepare(v, x))
-		}
-	}
-	if presplit != [2]bool{} {
-		in.Op = program.Kernel{Planner: gemm.PlanesProduct{Product: product, Given: presplit}}
-	}
-}
-
-// precast reports whether the matmul that computes the larger operand also stores it in BF16.
-func (r *caster) precast(in *program.Instr, product gemm.Product) bool {
-	large := 0
-	if product.M < product.N {
-		large = 1
-	}
-	k, _ := in.In[large].Base.Def.Op.(program.Kernel)
-	from, ok := k.Planner.(gemm.RoundedProduct)
-	if ok && !from.Halves {
-		_, ok = from.Rounding(r.device)
+// inBF16 reports whether the product that computes a value writes it in BF16, too, or can.
+func (r *caster) inBF16(v *program.Value) bool {
+	from, ok := program.ProductOf(v.Base.Def.Op)
+	if ok && from.Also == gemm.Plain {
+		_, ok = from.AlsoIn(gemm.BF16, r.device)
 	}
 	return ok
 }
 
-// rounded returns a value rounded to the precision of as.
-func (r *caster) rounded(v *program.Value, as gemm.Rounded) *program.Value {
-	if as.Precision == kernels.BF16 { // contiguous matrices are rounded as one
-		as.Rows, as.Batch = as.Rows*as.Batch, 1
-	}
-	return r.prepare(v, as)
-}
-
-// byProduct returns the second, BF16 output of the matmul that computes v, if that output has v's elements in the same
-// order. Otherwise it returns nil.
-func (r *caster) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
-	if rounded, ok := as.(gemm.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
-		return nil
-	}
+// byProduct returns a value in BF16, with all of its elements in the same order, if the product that computes the value writes
+// that as its second output; else nil.
+func (r *caster) byProduct(v *program.Value, t program.Type, as gemm.Prepare) *program.Value {
 	def := v.Base.Def
-	k, _ := def.Op.(program.Kernel)
-	product, ok := k.Planner.(gemm.RoundedProduct)
-	if !ok {
+	product, ok := program.ProductOf(def.Op)
+	if as.Form != gemm.BF16 || t.Bytes() != v.Base.Bytes()/2 || !ok {
 		return nil
 	}
-	if product, ok = product.Rounding(r.device); !ok {
+	if product, ok = product.AlsoIn(gemm.BF16, r.device); !ok {
 		return nil
 	}
 	def.Op = program.Kernel{Planner: product}

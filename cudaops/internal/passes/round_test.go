@@ -33,12 +33,10 @@ func TestPlanesOnce(t *testing.T) {
 	for _, in := range g.Program.Instrs {
 		k, _ := in.Op.(program.Kernel)
 		switch of := k.Planner.(type) {
-		case gemm.Planes:
+		case gemm.Prepare:
 			planes++
-		case gemm.PlanesProduct:
-			given[of.Given]++
 		case gemm.Product:
-			given[[2]bool{}]++
+			given[[2]bool{of.A.Form == gemm.BF16Split, of.B.Form == gemm.BF16Split}]++
 		}
 	}
 	if planes != 3 || given[[2]bool{true, true}] != 3 || given[[2]bool{}] > 1 {

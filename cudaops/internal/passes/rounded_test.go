@@ -41,15 +41,19 @@ func TestRoundedOnce(t *testing.T) {
 		got, products := map[string]int{}, 0
 		for _, in := range l.Program.Instrs {
 			k, _ := in.Op.(program.Kernel)
-			switch k.Planner.(type) {
-			case gemm.Rounded:
+			switch of := k.Planner.(type) {
+			case gemm.Prepare:
 				name := in.Nodes[0].Name()
 				if in.Nodes[0].Op() != nil {
 					name = ""
 				}
-				got[name]++
-			case gemm.RoundedProduct:
-				products++
+				if of.Form == gemm.Form(by) {
+					got[name]++
+				}
+			case gemm.Product:
+				if of.A.Form != gemm.Plain && of.A.Form == gemm.Form(by) {
+					products++
+				}
 			}
 		}
 		if !maps.Equal(got, c.rounded) || products != c.products {

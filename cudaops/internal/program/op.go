@@ -60,23 +60,16 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 }
 
 // ProductOf returns the matmul that an op computes, and false for other ops.
-func ProductOf(op Op) (gemm.Product, bool) {
-	k, kernel := op.(Kernel)
-	if !kernel {
-		return gemm.Product{}, false
-	}
-	if p, product := k.Planner.(gemm.Product); product {
+func ProductOf(op Op) (p gemm.Product, is bool) {
+	k, _ := op.(Kernel)
+	if p, is = k.Planner.(gemm.Product); is {
 		return p, true
 	}
-	known, is := k.Planner.(interface {
-		Product() (gemm.Product, bool)
-	})
-	if !is {
-		return gemm.Product{}, false
+	if known, has := k.Planner.(interface{ Product() (gemm.Product, bool) }); has {
+		err := guard.Recover("Product", func() error { p, is = known.Product(); return nil })
+		is = is && err == nil
 	}
-	var p gemm.Product
-	err := guard.Recover("Product", func() error { p, is = known.Product(); return nil })
-	return p, is && err == nil
+	return p, is
 }
 
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
@@ -145,11 +138,4 @@ func Pointwise(op Op) bool {
 		return true
 	}
 	return false
-}
-
-// isRoundedProduct reports whether an op is a product of rounded operands. Its result in BF16 may be a second output.
-func isRoundedProduct(op Op) bool {
-	k, _ := op.(Kernel)
-	_, product := k.Planner.(gemm.RoundedProduct)
-	return product
 }

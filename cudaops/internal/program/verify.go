@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // Verify returns every fault of the program: each value must be defined once and before its use,
@@ -125,8 +126,10 @@ func (c *checker) view(v *Value) {
 // shape checks an instruction's number of values and their sizes.
 func (c *checker) shape(in *Instr) {
 	inputs, outputs := -1, 1
-	if Pointwise(in.Op) || isRoundedProduct(in.Op) {
+	if product, ok := ProductOf(in.Op); Pointwise(in.Op) {
 		outputs = max(len(in.Out), 1)
+	} else if ok && product.Also != gemm.Plain {
+		outputs = 2
 	}
 	switch op := in.Op.(type) {
 	case Input, Constant, State:

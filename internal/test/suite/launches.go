@@ -92,10 +92,10 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000},
 		} {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				plans = append(plans, gemm.MatMul(opspec.Devices()[2], dt, s[0], s[1], s[2], s[3], transposes >= 2, transposes%2 == 1))
+				plans = append(plans, product(t, opspec.Devices()[2], kernels.FullPrecision, dt, s, transposes))
 			}
 		}
-		plans = append(plans, gemm.MatMul(opspec.Devices()[1], kernels.Float32, 1, 4096, 4096, 4096, transposes >= 2, transposes%2 == 1))
+		plans = append(plans, product(t, opspec.Devices()[1], kernels.FullPrecision, kernels.Float32, [4]int64{1, 4096, 4096, 4096}, transposes))
 	}
 	return plans
 }
@@ -144,17 +144,23 @@ func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
+// product plans a product of batch, rows, columns and terms s; transposes counts the operands that are stored transposed in binary, A above B.
+func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, s [4]int64, transposes int) *kernels.Plan {
+	p := gemm.Product{Dtype: dt, Batch: s[0], M: s[1], N: s[2], K: s[3], Round: by, A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}}
+	return testutil.Get[*kernels.Plan](t)(p.Plan(dev))
+}
+
 // inPrecisions are plans of products in reduced precision, in all forms: package cudaops-bench runs smaller ones.
-func inPrecisions() (plans []*kernels.Plan) {
+func inPrecisions(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
 		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
 			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
 				for i := range 4 {
-					plans = append(plans, gemm.MatMulIn(dev, by, kernels.Float32, 1, s[0], s[1], s[0], i >= 2, i%2 == 1, gemm.Epilogue{}))
+					plans = append(plans, product(t, dev, by, kernels.Float32, [4]int64{1, s[0], s[1], s[0]}, i))
 				}
 			}
 			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones
-				plans = append(plans, gemm.MatMulIn(dev, by, kernels.Float32, s[0], s[1], s[2], s[3], false, false, gemm.Epilogue{}))
+				plans = append(plans, product(t, dev, by, kernels.Float32, s, 0))
 			}
 		}
 	}
@@ -162,14 +168,16 @@ func inPrecisions() (plans []*kernels.Plan) {
 }
 
 // ofFewTerms are plans of products of few terms and of products of few rows, which package cudaops-bench runs.
-func ofFewTerms() (plans []*kernels.Plan) {
+func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range opspec.Devices() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
-				plans = append(plans, gemm.MatMul(dev, dt, 1, s[0], s[1], s[2], false, false))
+				plans = append(plans, product(t, dev, kernels.FullPrecision, dt, [4]int64{1, s[0], s[1], s[2]}, 0))
 			}
 			for rows := int64(4); rows <= 16; rows += 4 {
-				plans = append(plans, gemm.MatMul(dev, dt, 1, rows, 400_000, 100, false, false), gemm.MatMul(dev, dt, 1, rows, 400_000, 100, false, true))
+				for transposes := range 2 {
+					plans = append(plans, product(t, dev, kernels.FullPrecision, dt, [4]int64{1, rows, 400_000, 100}, transposes))
+				}
 			}
 		}
 	}
@@ -180,7 +188,7 @@ func ofFewTerms() (plans []*kernels.Plan) {
 // entry point takes, and that every entry point of the images is launched by a case or
 // its derivative: none escapes the tests. This needs no GPU.
 func Launches(t *testing.T) {
-	plans := slices.Concat(plansOf(t), shown(t), onWarpgroups(t), inPrecisions(), ofFewTerms())
+	plans := slices.Concat(plansOf(t), shown(t), onWarpgroups(t), inPrecisions(t), ofFewTerms(t))
 	launched := map[string]bool{}
 	for _, p := range plans {
 		for _, l := range p.Launches {

@@ -1,0 +1,290 @@
+package gemm
+
+import (
+	"cmp"
+	"math/bits"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// problem is a product as a kernel computes it on a device.
+type problem struct {
+	Product
+	dev    kernels.Device
+	a, b   kernels.Ref
+	transC bool // C is stored transposed
+}
+
+// transposed returns the problem that computes the transpose of C.
+func (x problem) transposed() problem {
+	x.M, x.N, x.a, x.b, x.A, x.B = x.N, x.M, x.b, x.a, x.B, x.A
+	x.A.Trans, x.B.Trans = !x.A.Trans, !x.B.Trans
+	x.epilogue, x.transC = x.epilogue.transposed(), !x.transC
+	return x
+}
+
+func (x problem) transposedIf(is bool) problem {
+	if is {
+		return x.transposed()
+	}
+	return x
+}
+
+// longRows reads a column, which is a row as well, in the layout whose rows are long.
+func longRows(x problem) problem {
+	if x.K <= 1 && !x.strided() {
+		x.A.Trans, x.B.Trans = true, false
+	}
+	return x
+}
+
+// wide and tall return a problem with at least as many columns as rows, or rows as columns; column one with a single column.
+func wide(x problem) problem   { x = longRows(x); return x.transposedIf(x.M > x.N) }
+func tall(x problem) problem   { x = longRows(x); return x.transposedIf(x.M < x.N) }
+func column(x problem) problem { return x.transposedIf(x.N != 1) }
+
+func (x problem) sms() int64 { return int64(x.dev.SMs) }
+
+// elements counts those of C.
+func (x problem) elements() int64 { return x.Batch * x.M * x.N }
+
+// size returns the bytes of an element.
+func (x problem) size() int64 { return x.Dtype.Size() }
+
+// large returns the bytes of the larger operand.
+func (x problem) large() int64 { return x.Batch * max(x.M, x.N) * x.K * x.size() }
+
+// candidate is a kernel for products, by the problems that it takes, its cuts of K and its launches.
+type candidate struct {
+	name    string
+	dtype   kernels.Dtype
+	form    Form                  // of the operands that it reads
+	strided bool                  // whether operands may have strides
+	rounds  bool                  // whether it rounds operands
+	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
+	able    limits                // what the kernel can compute
+	worth   []limits              // where it is fast: one of these, if there are any, has to admit a problem
+	tile
+	split          splitPolicy
+	cost           kernels.Measured[cost]
+	kernel, joined *kernels.Kernel       // joined: in clusters that add up parts of K
+	kernels        [2][2]*kernels.Kernel // in place of kernel, by the operands that are transposed
+	cut            func(c candidate, x problem) (d cut, ok bool)
+	args           func(c candidate, x problem, d cut, to kernels.Ref) any // of the kernel, before the epilogue's
+	special        func(c candidate, p *kernels.Plan, x problem, d cut)    // appends the launches, in place of args
+}
+
+// emit appends the launches that compute a problem.
+func (c candidate) emit(p *kernels.Plan, x problem, d cut) {
+	if c.special != nil {
+		c.special(c, p, x, d)
+		return
+	}
+	kernel := c.kernel
+	if d.parts > 1 && c.joined != nil {
+		kernel = c.joined
+	}
+	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
+		args := []any{c.args(c, x, d, to)}
+		if !c.able.plain {
+			args = append(args, e)
+		}
+		p.Launch(kernel, int(d.blocks), c.threads, args...).Shared = int(c.shared + d.shared)
+	})
+}
+
+// when returns the candidate for problems that one of these limits admits.
+func (c candidate) when(worth ...limits) candidate {
+	c.worth = worth
+	return c
+}
+
+// tile is the work of a block.
+type tile struct {
+	m, n, step     int64 // rows and columns of C, and the K slice in shared memory
+	slices, stages int64 // groups of threads, each with a part of the K slice; slices in flight
+	threads        int
+	cluster        int64 // blocks of a cluster; 0: none
+	shared         int64 // dynamic shared memory, bytes
+}
+
+// count returns the tiles of C.
+func (t tile) count(x problem) int64 {
+	return kernels.CeilDiv(x.M, max(t.m, 1)) * kernels.CeilDiv(x.N, max(t.n, 1)) * x.Batch
+}
+
+// cost is the time of parts of a kernel by a rough model, in us.
+type cost struct {
+	start, block float64 // a launch; each block of the busiest SM
+	step, alone  float64 // a K slice of each of those blocks; a K slice at least
+	join         float64 // a cluster reduction
+	second       float64 // the launch that adds partial sums
+	copied       float64 // each MB of partial sums
+	even, part   float64 // stream-K with tiles cut into equal parts; each further part
+	uneven       float64 // stream-K with equal parts for the blocks
+	element      float64 // an element of a tile, relative to the group's other candidates
+}
+
+// cut is how a candidate divides the work.
+type cut struct {
+	partials int64   // partial sums of an element of C, added by another launch; 0: 1
+	parts    int64   // parts of a partial sum, reduced by the blocks of a cluster
+	chunk    int64   // K of a part
+	cluster  int64   // blocks that share slices of B
+	blocks   int64   // blocks of the launch, or clusters
+	streamed int64   // tiles, of a cluster, whose K slices are dealt out to blocks (stream-K)
+	each     int64   // tiles, rows, matrices of a block, or lanes of a row
+	shared   int64   // dynamic shared memory beside the tile's, bytes
+	us       float64 // by the model, 0 without one
+}
+
+// span is a range of numbers; with to 0 it has no end.
+type span struct{ from, to int64 }
+
+func (s span) has(n int64) bool { return n >= s.from && (s.to == 0 || n <= s.to) }
+
+// perSM is a range of numbers for each SM; with below 0 it has no end.
+type perSM struct{ from, below float64 }
+
+func (s perSM) has(n float64, x problem) bool {
+	sms := float64(x.dev.SMs)
+	return n >= s.from*sms && (s.below == 0 || n < s.below*sms)
+}
+
+// limits say which problems a candidate takes. A zero limit admits all.
+type limits struct {
+	on                       func(kernels.Device) bool
+	m, n, k, batch, elements span
+	side, long               span // the lesser and the greater of M and N
+	c, work, tiles           perSM
+	large                    perSM // bytes of the larger operand
+	plain                    bool  // there is no epilogue
+	transA, transB, straight bool  // A, B is transposed; B is not
+	also                     func(c candidate, x problem) bool
+}
+
+func (l limits) admit(c candidate, x problem) bool {
+	return (l.on == nil || l.on(x.dev)) && l.m.has(x.M) && l.n.has(x.N) && l.k.has(x.K) && l.batch.has(x.Batch) && l.elements.has(x.elements()) &&
+		l.side.has(min(x.M, x.N)) && l.long.has(max(x.M, x.N)) && l.c.has(float64(x.elements()), x) && l.work.has(float64(x.Batch)*float64(x.M)*float64(x.N)*float64(x.K), x) &&
+		l.tiles.has(float64(c.count(x)), x) && l.large.has(float64(x.large()), x) && (!l.plain || x.epilogue.chain == 0) &&
+		(x.A.Trans || !l.transA) && (x.B.Trans || !l.transB) && !(x.B.Trans && l.straight) && (l.also == nil || l.also(c, x))
+}
+
+// can reports whether the candidate computes a problem, in its own orientation; pays whether it is fast.
+func (c candidate) can(x problem) bool {
+	return c.dtype == x.Dtype && (c.strided || !x.strided()) && c.able.admit(c, x)
+}
+
+func (c candidate) pays(x problem) bool {
+	for _, l := range c.worth {
+		if l.admit(c, x) {
+			return true
+		}
+	}
+	return len(c.worth) == 0
+}
+
+// choose returns the first candidate of [table] that takes a problem, of a group that with the least time, with the problem as it
+// computes it and its cut. Operands that were prepared leave no choice but the kernels that read them.
+func choose(x problem) (best candidate, as problem, d cut) {
+	for _, group := range table {
+		for _, c := range group {
+			x := x
+			if c.orient != nil {
+				x = c.orient(x)
+			}
+			prepared := x.A.Form != Plain || x.B.Form != Plain
+			if prepared && c.form != max(x.A.Form, x.B.Form) || !c.can(x) || !prepared && !c.pays(x) {
+				continue
+			}
+			if got, ok := c.cut(c, x); ok && (best.cut == nil || got.us < d.us) {
+				best, as, d = c, x, got
+			}
+		}
+		if best.cut != nil {
+			break
+		}
+	}
+	return best, as, d
+}
+
+// maxChunk is the most K of a split: kernels count it in 32 bits.
+const maxChunk = 1 << 30
+
+// splitPolicy says how K is split where a kernel has too few blocks for the device.
+type splitPolicy struct {
+	blocksPerSM        int64 // target number of blocks; 0: K is not split
+	minK               int64 // least K of a split: shorter splits cost more in partial sums than they save
+	minSplits          int64 // least number of splits
+	unsplitBlocksPerSM int64 // with at least this many blocks K is not split; 0: no limit
+	clusterMaxK        int64 // up to this K of a split, a cluster makes fewer splits than the target: a second launch costs more
+	roundToNearest     bool  // rounds the number of splits to nearest, not down
+	kMultiple          int64 // K of a split is a multiple of it; 0: 64
+	fillTailMinK       int64 // from this K on, twice the splits if the blocks leave a quarter of the device idle; 0: never
+	halveBlocksPerSM   int64 // minK is halved if splits of minK are fewer blocks than this
+
+	minBlocksPerSM        float64 // of skinny kernels: fewer blocks are slow
+	countSplitsBytesPerSM int64   // with a larger operand of at least this many bytes, splits count as blocks for minBlocksPerSM
+}
+
+// splits returns how many splits are wanted for a number of blocks.
+func (s splitPolicy) splits(x problem, blocks int64) int64 {
+	if x.dev.Major == 0 || s.blocksPerSM == 0 || s.unsplitBlocksPerSM > 0 && blocks >= s.unsplitBlocksPerSM*x.sms() {
+		return 1
+	}
+	minK, wanted := s.minK, x.sms()*s.blocksPerSM
+	if blocks*(x.K/minK) < s.halveBlocksPerSM*x.sms() {
+		minK /= 2
+	}
+	if s.fillTailMinK > 0 && x.K >= s.fillTailMinK && wanted/blocks*blocks*4 < wanted*3 {
+		wanted *= 2
+	}
+	n := wanted / blocks
+	if s.roundToNearest {
+		n = (wanted + blocks/2) / blocks
+	}
+	if n = min(n, x.K/minK); n >= max(s.minSplits, 2) {
+		return n
+	}
+	return 1
+}
+
+// parts returns how many splits the blocks of clusters add up among themselves, a power of 2: 1 if another launch adds them up, or there
+// are none.
+func (s splitPolicy) parts(x problem, blocks, cluster int64) int64 {
+	n := s.splits(x, blocks)
+	if n > cluster && cluster > 0 && kernels.CeilDiv(x.K, cluster) <= s.clusterMaxK {
+		n = cluster
+	}
+	if n == 1 || n > cluster || x.K > maxChunk || !x.dev.HasClusters() {
+		return 1
+	}
+	if up := arith.Pow2(n); up == n || x.K/up >= s.minK {
+		return up
+	}
+	if down := int64(1) << (bits.Len64(uint64(n)) - 1); down >= s.minSplits {
+		return down
+	}
+	return 1
+}
+
+// cut returns the cut into splits that another launch adds up.
+func (s splitPolicy) cut(x problem, blocks int64) cut {
+	unit := cmp.Or(s.kMultiple, 64) // rows of a split stay aligned
+	chunk := max(arith.RoundUp(kernels.CeilDiv(x.K, max(s.splits(x, blocks), kernels.CeilDiv(x.K, maxChunk))), unit), unit)
+	partials := max(kernels.CeilDiv(x.K, chunk), 1)
+	return cut{partials: partials, chunk: chunk, blocks: blocks * partials}
+}
+
+// launch calls launch once, with the place of the sums and the epilogue applied to them. Several partial sums go to scratch memory,
+// [partials][elements of C], from which a second launch makes C, adding them in order.
+func (x problem) launch(p *kernels.Plan, d cut, launch func(to kernels.Ref, e epilogueArgs)) {
+	if d.partials <= 1 {
+		launch(out, x.epilogue.arguments(x.Dtype))
+		return
+	}
+	partial := p.Workspace(d.partials * x.elements() * x.size())
+	launch(partial, epilogue{}.arguments(x.Dtype))
+	x.combine(p, partial, d.partials)
+}

@@ -1,0 +1,364 @@
+package gemm
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+const (
+	splitThreads     = 256
+	splitMaxBlocks   = 1 << 10                  // of an operand
+	splitBlocksPerSM = 4                        // H200, 4096 x 784 and 784 x 512 by 3, 4, 6, 8: 15.4, 15.3, 16.0, 15.3 us; 4096 x 4096 96, 96, 97, 93
+	rangesBytes      = 8 * (splitMaxBlocks + 2) // of the blocks' ranges, with room to round each of two operands up
+	scalingHead      = 4 + splitMaxBlocks       // numbers that a product is given on its scaling, before exponents
+)
+
+var (
+	splitKernel   = own.Kernel("matmul_hopper", "matmul_hopper_split", splitBody)
+	rescaleKernel = own.Kernel("matmul_hopper", "matmul_hopper_rescale", rescaleBody)
+)
+
+// conversion is an operand and the places that it is prepared from and to, and for splits that of its ranges and how many blocks split it.
+type conversion struct {
+	Prepare
+	from, to, ranges kernels.Ref
+	blocks           int64
+}
+
+func (x conversion) operand(to kernels.Ref) splitOperand {
+	return splitOperand{x.from, to, x.Rows, x.Cols, x.pitch(), x.Cols, x.Rows * x.Cols}
+}
+
+// setBlocks sets how many blocks split each operand of a launch: all have about as much to do, and all are on the device at once.
+func setBlocks(dev kernels.Device, operands ...*conversion) {
+	var vectors int64 // of 8 elements
+	for _, x := range operands {
+		vectors += x.bytes() / (3 * 16)
+	}
+	each := kernels.CeilDiv(vectors, splitThreads*min(splitBlocksPerSM*int64(dev.SMs), splitMaxBlocks)) * splitThreads
+	for _, x := range operands {
+		x.blocks = kernels.CeilDiv(x.bytes()/(3*16), each)
+	}
+}
+
+// appendSplit appends the launch that splits one or two operands; with none it appends nothing. It sets each operand's blocks, and places
+// the ranges of the second after those of the first.
+func appendSplit(p *kernels.Plan, dev kernels.Device, operands ...*conversion) {
+	if len(operands) == 0 {
+		return
+	}
+	setBlocks(dev, operands...)
+	a, b := operands[0], operands[len(operands)-1]
+	blocks := a.blocks
+	if len(operands) > 1 {
+		blocks += b.blocks
+		b.ranges = kernels.At(a.ranges.Operand, a.ranges.Offset+8*a.blocks)
+	}
+	p.Launch(splitKernel, int(blocks), splitThreads, splitArgs{[2]splitOperand{a.operand(a.to), b.operand(b.to)}, a.Batch, a.blocks, a.ranges})
+}
+
+// splitOperand is an operand of splitKernel and rescaleKernel.
+type splitOperand struct {
+	X, Splits         kernels.Ref
+	Rows, Cols, Pitch int64 `arg:"int32"`
+	LD, Matrix        int64
+}
+
+// splitArgs and rescaleArgs are the arguments of splitKernel and rescaleKernel.
+type (
+	splitArgs struct {
+		Operands      [2]splitOperand
+		Batch, Blocks int64 `arg:"int32"` // blocks of the first operand
+		Ranges        kernels.Ref
+	}
+	rescaleArgs struct {
+		Operands  [2]splitOperand
+		Batch     int64 `arg:"int32"`
+		Ranges    [2]blockRanges
+		Columns   [2]bool // whether lines are columns
+		Preferred bool    // whether the lines of the second operand are multiplied rather than those of the first
+		Scaling   kernels.Ref
+		Apart     bool // whether products can keep the first splits apart
+		Arrivals  kernels.Ref
+		Count     int64 `arg:"int32"` // of arrivals
+	}
+	blockRanges struct {
+		At     kernels.Ref
+		Blocks int64 `arg:"int32"`
+	}
+)
+
+// row returns row i of an operand, counted through all matrices.
+func (x splitOperand) row(c kernels.Call, i int64) []float32 {
+	return kernels.Slice[float32](c, x.X)[i/x.Rows*x.Matrix+i%x.Rows*x.LD:][:x.Cols]
+}
+
+// splitBody writes the splits of the operands and, in place of what each block
+// would find, the range of all numbers of each.
+func splitBody(c kernels.Call) {
+	args := kernels.Args[splitArgs](c)
+	ranges := kernels.Slice[uint32](c, args.Ranges)
+	for block := range c.Grid[0] {
+		ranges[2*block], ranges[2*block+1] = noMagnitudes.packed()
+	}
+	for i, block := range []int{0, int(args.Blocks)} {
+		if block >= c.Grid[0] {
+			break
+		}
+		x, all := args.Operands[i], noMagnitudes
+		x.write(c, args.Batch, func(int64, int64) int { return 0 }, 1, false)
+		for row := range args.Batch * x.Rows {
+			for _, v := range x.row(c, row) {
+				all.add(v)
+			}
+		}
+		ranges[2*block], ranges[2*block+1] = all.packed()
+	}
+}
+
+// rescaleBody writes splits again of operands whose ranges ask for it, and how: the splits' form, which operands were written
+// again, the one whose lines have powers of 2 of their own, or -1, the number of blocks that the form depends on, whether each has found
+// a line whose sums may overflow, and the exponents that the sums of each line have to be divided by.
+func rescaleBody(c kernels.Call) {
+	args := kernels.Args[rescaleArgs](c)
+	scaling := kernels.Slice[int32](c, args.Scaling)
+	var ranges [2]magnitudes
+	for i, r := range args.Ranges {
+		of := kernels.Slice[uint32](c, r.At)
+		ranges[i] = noMagnitudes
+		for block := range r.Blocks {
+			ranges[i].join(of[2*block], of[2*block+1])
+		}
+	}
+	s := scalingOf(ranges, args.Apart, int(arith.Flag(args.Preferred)))
+	scaling[0], scaling[1], scaling[2], scaling[3] = int32(s.form), 0, int32(s.lines), 0
+	if s.open {
+		scaling[3] = int32(c.Grid[0])
+	}
+	for i, x := range args.Operands {
+		if !s.again[i] {
+			continue
+		}
+		scaling[1] |= 1 << i
+		exponent := func(int64, int64) int { return s.other }
+		if i == s.lines {
+			var high bool // what one block would find
+			exponent, high = x.lineExponents(c, args.Batch, args.Columns[i], s, scaling[scalingHead:])
+			found := scaling[4:][:c.Grid[0]]
+			clear(found)
+			found[0] = arith.Flag(high)
+		}
+		x.write(c, args.Batch, exponent, scaleOf(int32(s.form)), s.whole)
+	}
+}
+
+// lineExponents finds the exponents of the powers of 2 for the lines of an operand, by matrix and line, writes those that sums have to be
+// divided by, and returns the one for an element by its row in all matrices and its column, and whether sums of a line may overflow. columns
+// reports whether lines are columns.
+func (x splitOperand) lineExponents(c kernels.Call, batch int64, columns bool, s scaling, out []int32) (exponent func(row, col int64) int, high bool) {
+	line := func(row, col int64) int64 { // row counts those of all matrices
+		if columns {
+			return row/x.Rows*x.Cols + col
+		}
+		return row
+	}
+	ranges := slices.Repeat([]magnitudes{noMagnitudes}, int(line(batch*x.Rows-1, x.Cols-1)+1))
+	for row := range batch * x.Rows {
+		for col, v := range x.row(c, row) {
+			ranges[line(row, int64(col))].add(v)
+		}
+	}
+	exponents := make([]int, len(ranges))
+	for i, r := range ranges {
+		var is bool
+		exponents[i], is = s.exponent(r)
+		out[i] = int32(exponents[i] + s.other)
+		high = high || is
+	}
+	return func(row, col int64) int { return exponents[line(row, col)] }, high
+}
+
+// scaling is how operands are brought into range, in a way that takes nothing from numbers that have others beside them. Nothing is
+// written again if splits hold all numbers, no product of two is so small that sums lose bits as denormal numbers, and no sum overflows. Else
+// the lines of one operand, rows of op(A) or columns of op(B), are multiplied by a power of 2 each, so that the largest products come near
+// 2^98. That makes numbers smaller only as far as no product is lost. The other operand is multiplied by a power of 2 if splits can't hold its
+// least numbers.
+type scaling struct {
+	form   int
+	again  [2]bool // by operand
+	lines  int     // the operand whose lines are multiplied, or -1
+	target int     // the exponent that the largest number of a line comes to
+	floor  int     // and that no number comes below where a line is made smaller
+	other  int     // the exponent of the other operand's power of 2
+	whole  bool    // see bf16Split
+	open   bool    // whether it depends on lines if sums may overflow: if not, splits of form splitNonFinite are multiplied as plain ones
+}
+
+// Exponents of numbers, products, and sums of products that are in range.
+const (
+	minExact   = -109 // splits hold numbers from 2^minExact on
+	minProduct = -120
+	maxSum     = 98
+)
+
+// scalingOf returns the scaling of operands of these ranges. With apart, products can keep the first splits apart. Of two
+// operands whose lines would serve, those of preferred are multiplied.
+func scalingOf(r [2]magnitudes, apart bool, preferred int) scaling {
+	s := scaling{form: splitPlain, lines: -1, whole: !r[0].finite || !r[1].finite}
+	special := splitScaled
+	if apart {
+		special = splitNonFinite
+	}
+	if s.whole {
+		s.form = special
+	}
+	hard := [2]bool{r[0].hard(), r[1].hard()}
+	if s.form != splitScaled && !hard[0] && !hard[1] && r[0].low()+r[1].low() >= minProduct && r[0].high()+r[1].high() <= maxSum {
+		return s
+	}
+	s.lines = preferred
+	if hard[0] != hard[1] {
+		s.lines = int(arith.Flag(hard[1]))
+	}
+	line, other := r[s.lines], r[1-s.lines]
+	s.other = max(minExact-other.low(), 0)
+	s.target = min(maxSum-other.high()-s.other, 100)
+	if s.other > 0 && other.high()+s.other > 100 || line.low()+max(s.target-line.high(), 0) < minExact {
+		s.form, s.other, s.target = splitScaled, 0, min(maxSum-other.high(), 100)
+	}
+	s.floor = max(minExact, minProduct-other.low()-s.other)
+	if s.form == splitPlain && s.target-line.high() < min(s.floor-line.low(), 0) {
+		s.form, s.open = special, apart
+	}
+	s.again[s.lines], s.again[1-s.lines] = true, other.hard() || s.other > 0 || s.form == splitScaled
+	return s
+}
+
+// exponent is that of the power of 2 for a line of this range, whose sums may overflow if high.
+func (s scaling) exponent(line magnitudes) (e int, high bool) {
+	wanted := min(s.target-line.high(), 200)
+	if e = wanted; e < 0 {
+		e = min(max(e, s.floor-line.low()), 0)
+	}
+	return e, e > wanted
+}
+
+// splitScale is the scale of splits that hold any number.
+const splitScale = 1 << 8
+
+// The forms of splits: as they are, scaled, and as they are with infinities or NaN among the numbers or the sums.
+const (
+	splitPlain = iota
+	splitScaled
+	splitNonFinite
+)
+
+// scaleOf returns the scale of each split of a form against the one before.
+func scaleOf(form int32) float32 {
+	if form == splitScaled {
+		return splitScale
+	}
+	return 1
+}
+
+// write writes the splits of an operand, each element times the power of 2 of that exponent, by its row in all matrices and its
+// column. For whole, see bf16Split.
+func (x splitOperand) write(c kernels.Call, batch int64, exponent func(row, col int64) int, scale float32, whole bool) {
+	to, plane := kernels.Slice[uint16](c, x.Splits), x.Rows*x.Pitch
+	kernels.Parallel(batch*x.Rows, max(kernels.Grain/x.Pitch, 1), func(lo, hi int64) {
+		for line := lo; line < hi; line++ {
+			row, to := x.row(c, line), to[line/x.Rows*3*plane+line%x.Rows*x.Pitch:]
+			for col := range x.Pitch {
+				var p [3]uint16
+				if col < x.Cols {
+					p = bf16Split(float32(math.Ldexp(float64(row[col]), exponent(line, col))), scale, whole)
+				}
+				for i, v := range p {
+					to[int64(i)*plane+col] = v
+				}
+			}
+		}
+	})
+}
+
+// magnitudes is the largest and the least size of finite numbers other than 0, as bits,
+// and whether there are no others.
+type magnitudes struct {
+	most, least uint32
+	finite      bool
+}
+
+var noMagnitudes = magnitudes{0, 0x7f800000, true}
+
+func (r *magnitudes) add(x float32) {
+	switch size := math.Float32bits(x) &^ (1 << 31); {
+	case size >= 0x7f800000:
+		r.finite = false
+	case size > 0:
+		r.most, r.least = max(r.most, size), min(r.least, size)
+	}
+}
+
+// packed is a range in memory: its largest size has the sign of a range with numbers
+// that are not finite.
+func (r magnitudes) packed() (most, least uint32) {
+	if !r.finite {
+		r.most |= 1 << 31
+	}
+	return r.most, r.least
+}
+
+// join adds a range from memory.
+func (r *magnitudes) join(most, least uint32) {
+	*r = magnitudes{max(r.most, most&^(1<<31)), min(r.least, least), r.finite && most < 1<<31}
+}
+
+// hard reports whether splits as they are don't hold all numbers: tiny ones, and those that BF16 rounds to infinity.
+func (r magnitudes) hard() bool { return r.low() < minExact || r.most >= 0x7f7f8000 }
+
+// low and high are the exponents of the least and the largest size. Of no numbers they are 128 and -150.
+func (r magnitudes) low() int  { return log2(r.least) }
+func (r magnitudes) high() int { return log2(r.most) }
+
+// log2 is the exponent of a number's size, given as bits.
+func log2(size uint32) int {
+	if size == 0 {
+		return -150
+	}
+	return min(math.Ilogb(float64(math.Float32frombits(size))), 128)
+}
+
+// bf16 rounds x to BF16, its upper half; a finite x stays finite.
+func bf16(x float32) uint16 {
+	bits := math.Float32bits(x)
+	switch size := bits &^ (1 << 31); {
+	case size > 0x7f800000: // NaN
+		return uint16(bits>>16 | 0x7fff)
+	case size >= 0x7f7f8000 && size < 0x7f800000:
+		return uint16(bits >> 16)
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
+
+// bf16Split splits x: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for
+// splitScale and any finite x, for 1 and sizes of at least 2^-109. The splits of Inf and NaN
+// are x and zeros. With whole, p[0] is not 0 unless x is: there are infinities to
+// multiply it by.
+func bf16Split(x, scale float32, whole bool) (p [3]uint16) {
+	p[0] = bf16(x)
+	if math.Float32bits(x)&0x7f800000 == 0x7f800000 {
+		return p
+	}
+	if whole && x != 0 && p[0]<<1 == 0 {
+		p[0] |= 1
+	}
+	rest := (x - fromBF16(p[0])) * scale
+	p[1] = bf16(rest)
+	p[2] = bf16((rest - fromBF16(p[1])) * scale)
+	return p
+}

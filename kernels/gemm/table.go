@@ -1,0 +1,209 @@
+package gemm
+
+import (
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
+)
+
+// A block adds up 32 elements of C, with a warp for each group of partial sums, if there are many partial sums of few elements.
+const (
+	warpReduceMinPartials = 16
+	warpReduceMaxElements = 1 << 14
+)
+
+// table lists the candidates in the order in which they are tried; of a group the one that takes the least time by its model is chosen.
+// Beside limits are times in us on an H200 at their edge, of the candidate and of what else would be chosen; bench/notes/gemm.md has the rest.
+var table = slices.Concat(
+	[][]candidate{
+		{dot(kernels.Float32), dot(kernels.Float64)},
+	},
+	roundedTable(TF32), roundedTable(BF16),
+	vectorTable[float32](), vectorTable[float64](),
+	[][]candidate{
+		// m x k x n                 panels  tiles
+		// 10962 x 24 x 17680, A^T   289     476
+		// 819 x 26 x 4044, A^T      13.1    13.8
+		// 17 x (81 x 31 x 402)      10.0    9.2
+		{rowPanel.when(limits{k: span{17, 48}, m: span{from: 33}, n: span{from: 96}, c: perSM{from: 1 << 14}})},
+		// m x k x n                 split   FMA
+		// 1024 x 1024 x 1024        44      64
+		// 600 x 600 x 600           20.3    30.1
+		// 6000 x 40 x 6000          103     111
+		// 512 x 784 x 512           18.8    16.5
+		{hopperSplit.when(
+			limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}},
+			limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1_600_000}, tiles: perSM{from: 1. / 6}},
+			limits{side: span{from: 65}, k: span{from: 33}, work: perSM{from: 1_600_000}, tiles: perSM{from: 12}, batch: span{1, 1}},
+		)},
+		// On an H200; no A100 was timed. 1024: 62, FMA 68; 2048: 335, 437. Tensor cores of 8.6, 8.9 and 12.0 are too slow for six products.
+		{mmaSplit.when(limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}})},
+		// The model of float64 was fitted to 150 times of 50 shapes, 10 % off on the average: 120 x 22 x 39253 24.4, FMA 26.4; 237 x 8 x 6570 14.0, 8.1.
+		{
+			double("large", 128, 128, 4, 256, 0, doubleBody, cost{start: 4.5, block: 6.6, step: 1.16, alone: 1.0}).when(limits{k: span{from: 17}, side: span{from: 33}}),
+			double("small", 64, 64, 3, 128, 0, doubleBody, cost{start: 2.3, block: 1.1, step: 0.306, alone: 0.44}).when(limits{k: span{from: 17}, side: span{from: 33}}),
+			double("joined_tiny", 32, 32, 4, 128, 8, doubleBody, cost{start: 2.3, block: 0.62, step: 0.154, alone: 0.234}).when(limits{k: span{from: 17}, side: span{from: 33}}),
+		},
+		// 29 x 4151 x 5803, A^T: 89, FMA 179; 19 x 4107 x 1709: 38.4, 37.9.
+		{doubleRows.when(limits{k: span{from: 17}, side: span{17, 32}, large: perSM{from: 1 << 16}})},
+		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
+	},
+	[][]candidate{slices.Concat(
+		narrowTable[float32](), narrowTable[float64](),
+		lowKTable[float32](bundle), lowKTable[float64](),
+		[]candidate{
+			// m x k x n                 strips  tiles
+			// 3 x 5000 x 40000          189     270
+			// 12 x 173 x 215782         84      95
+			// 12 x 331 x 38845          41      32
+			// 4 x 170 x 20001, float64  18.6    20.0
+			strip[float32]("strip4", 1, 4, 4, 8, isGPU, 1<<19),
+			strip[float32]("strip8", 5, 8, 4, 6, isGPU, 1<<19),
+			strip[float32]("strip16", 9, 16, 4, 4, isHopper, 0).when(limits{large: perSM{from: 1 << 20}, also: full}),
+			strip[float64]("strip4", 1, 4, 2, 6, isHopper, 0).when(limits{large: perSM{from: 1 << 19}}),
+			strip[float64]("strip8", 5, 8, 2, 5, isHopper, 0).when(limits{large: perSM{from: 1 << 19}}),
+			strip[float64]("strip16", 9, 16, 2, 4, isHopper, 0).when(limits{large: perSM{from: 1 << 20}, also: full}),
+		},
+		tileTable[float32](tiled[float32]("large", tile{m: 128, n: 128, step: 16, slices: 1, stages: 3, threads: 256}, splitPolicy{blocksPerSM: 2, minK: 128}).
+			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
+		tileTable[float64](),
+	)},
+)
+
+// dot is the product of two vectors.
+func dot(dt kernels.Dtype) candidate {
+	return candidate{name: "dot", dtype: dt, able: limits{m: span{1, 1}, n: span{1, 1}, batch: span{1, 1}},
+		cut:     func(candidate, problem) (cut, bool) { return cut{}, true },
+		special: func(_ candidate, p *kernels.Plan, x problem, _ cut) { *p = *reduce.Dot(x.dev, x.Dtype, 1, x.K) }}
+}
+
+// doubleRows is the kernel of matmul_double.cu for a C of few rows, or columns.
+var doubleRows = func() candidate {
+	c := double("rows", 32, 128, 4, 128, 0, doubleRowsBody, cost{start: 2.3, block: 1.1, step: 0.4, alone: 0.44})
+	c.orient = wide
+	return c
+}()
+
+// roundedTable lists the kernels for operands that are rounded to a form.
+func roundedTable(f Form) [][]candidate {
+	name := strings.ToLower(f.String())
+	one := func(t tile) tile { t.threads, t.shared = hopperThreads, reducedShared; return t }
+	mma := func(n int64, stages int64) tile {
+		return tile{n: n, threads: int(n), shared: stages * (tensorTile + n) * 64}
+	}
+	// m x k x n                 TF32, float32   BF16 with rounding
+	// 512 x 1024 x 512          12, 25          16
+	// 512 x 512 x 512           10.5, 15        10.4, and 5 to round
+	// 128 x 784 x 512           10.7, 11.1      10.9
+	fast := []limits{
+		{on: isHost},
+		{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ candidate, x problem) bool { return quarter(x, 4) }},
+	}
+	if f == BF16 {
+		fast = append(fast, limits{on: isHopper, side: span{from: 10}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ candidate, x problem) bool {
+			return quarter(x, 4) && max(x.A.Form, x.B.Form) == BF16
+		}})
+	}
+	element := func(us float64) kernels.Measured[cost] {
+		return kernels.Measured[cost]{{Capability: 90, Policy: cost{element: us}}}
+	}
+	// 1000 x 784 x 1000, BF16: 9.6, by splits of 128 columns 15.9; 512 x 2048 x 512, A^T: 13.0, 12.3.
+	narrow := reduced("matmul_hopper", "hopper_"+name+"_narrow", f, isHopper, one(tile{n: 64}), element(1)).when(fast...)
+	narrow.split = splitPolicy{}
+	able := narrow.able.also
+	narrow.able.also = func(c candidate, x problem) bool {
+		return able(c, x) && x.K*f.stored().size <= 4096 && c.count(x) <= x.sms()
+	}
+	return [][]candidate{
+		{narrow},
+		{
+			reduced("matmul_hopper", "hopper_"+name, f, hasWGMMA, one(tile{n: 256, cluster: 2}), element(1)).when(fast...),
+			reduced("matmul_hopper", "hopper_"+name+"_one", f, hasWGMMA, one(tile{n: 128}), kernels.Measured[cost]{{0, cost{element: 1.1}}, {90, cost{element: 1.2}}}).when(fast...),
+			reduced("matmul_mma", "mma_"+name, f, hasMMA, mma(256, 4), element(1)).when(fast...),
+			reduced("matmul_mma", "mma_"+name+"_one", f, hasMMA, mma(128, 3), element(1.1)).when(fast...),
+		},
+		// 128 x 784 x 512, BF16: 6.9, float32 9.7; 512 x 256 x 512, TF32, A^T: 7.2, 6.7; 104 x 5928 x 64: 11.0, 9.4. The model was fitted to 75 shapes.
+		{small(name, kernels.Precision(f)).when(limits{side: span{from: 24}, k: span{192, 2560}, work: perSM{below: 1 << 20}, elements: span{from: 1}})},
+	}
+}
+
+// vectorTable lists the kernels for a matrix and a vector.
+func vectorTable[T kernels.Float]() [][]candidate {
+	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
+	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
+	// Splits of 32 and of 128 terms: 453 x 2106 13.0, 15.0; 2113 x 2981 13.4, 17.0; 3000 x 8000 31.8, 28.6.
+	fewStrips := columns
+	fewStrips.split = splitPolicy{blocksPerSM: 16, minK: 32, kMultiple: 16}
+	return [][]candidate{
+		{flat.when(limits{transA: true, m: span{to: 64}})},
+		{fewStrips.when(limits{transA: true, k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
+		{columns.when(limits{transA: true})},
+		{ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows).when(limits{k: span{to: 32}})},
+		{ofVectors[T]("rows", splitPolicy{blocksPerSM: 16, minK: 1024, unsplitBlocksPerSM: 8}, rowsBody[T], cutRows)},
+	}
+}
+
+// lowKTable lists the kernels for few terms, after others.
+func lowKTable[T kernels.Float](others ...candidate) []candidate {
+	threads := 1024 / int(unsafe.Sizeof(T(0)))
+	outer := func(name string, rows int64, k span) candidate {
+		return lowK[T](name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
+	}
+	tiny := func(_ candidate, x problem) bool {
+		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
+	}
+	// m x k x n                 low K   tiles
+	// 10000 x 10 x 10000        120     142
+	// 142 x 3 x 14713, 12 of    29.0    66.9
+	// 9 x 11 x 39, 27057 of     40.0    98.8, an element a thread
+	return append(others,
+		lowK[T]("tiny", tile{threads: 256}, span{1, 16}, longRows, cutTiny).when(limits{c: perSM{from: 64}, batch: span{from: 2}, also: tiny}),
+		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: isTall}),
+		lowK[T]("tall", tile{m: 1024, n: 16, threads: threads}, span{1, 64}, tall, cutTall).when(limits{c: perSM{from: 64}, also: isTall}),
+		outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
+	)
+}
+
+// bundle is the kernel of matmul_outer.cu for several matrices a block.
+var bundle = lowK[float32]("bundle", tile{m: 4, threads: 256}, span{1, 14}, longRows, cutBundle).when(limits{c: perSM{from: 64}, also: func(c candidate, x problem) bool {
+	return !isTall(c, x) && (!isLong(c, x) || x.B.Trans && x.Batch >= 4*x.sms())
+}})
+
+// narrowTable lists the kernels for a C of few rows where rows of the large operand run along K.
+func narrowTable[T kernels.Float]() []candidate {
+	// m x k x n                 narrow  tiles
+	// 12 x 90 x 1000000         158     307
+	// 9 x 2137 x 2088           21.5    17.8
+	// 16 x 170 x 20000          15.4    13.9
+	return []candidate{
+		narrow[T]("narrow4", 1, 4, 1, 3, 3), narrow[T]("narrow8", 5, 8, 1, 3, 3), narrow[T]("narrow12", 9, 12, 2, 2, 2),
+		narrow[T]("narrow16", 13, 16, 2, 2, 2).when(limits{k: span{to: 128}}),
+	}
+}
+
+// tileTable lists the tiles, with large ones before the middle ones.
+func tileTable[T kernels.Float](large ...candidate) []candidate {
+	size := int64(unsafe.Sizeof(T(0)))
+	medium := tiled[T]("medium", tile{m: 64, n: 64, step: 128 / size, slices: 2, stages: 3, threads: 256, cluster: 2}, splitPolicy{blocksPerSM: 1, minK: 128, fillTailMinK: 1024})
+	short := tiled[T]("short", tile{m: 64, n: 64, step: 64 / size, slices: 1, stages: 3, threads: 128}, splitPolicy{})
+	small := tiled[T]("small", tile{m: 32, n: 32, step: 16, slices: 1, stages: 3, threads: 64, cluster: 8}, splitPolicy{blocksPerSM: 4, minK: 16, minSplits: 3, clusterMaxK: 128})
+	thin := tiled[T]("thin", tile{m: 32, n: 16, step: 256 / size, slices: 8, stages: 3, threads: 256, cluster: 8}, splitPolicy{blocksPerSM: 2, minK: 64, minSplits: 4, clusterMaxK: 128})
+	// m x k x n                 chosen  other
+	// 10000 x 10 x 10000        142     143 to 202, large; 270, medium
+	// 10000 x 784 x 10          19.6    29, small
+	// 512 x 128 x 512           5.3     5.7, medium
+	// 512 x 256 x 512           7.7     8.5, small
+	return slices.Concat(
+		[]candidate{
+			small.when(limits{on: isHost}),
+			short.when(limits{k: span{to: 64}, side: span{from: 33}, tiles: perSM{from: 1}}),
+			thin.when(limits{k: span{from: 65}, side: span{to: 16}}),
+			small.when(limits{side: span{to: 32}}, limits{work: perSM{below: 500_000}}),
+		},
+		large,
+		[]candidate{medium.when(limits{tiles: perSM{below: 3}, also: holds}), short},
+	)
+}
