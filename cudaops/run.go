@@ -43,6 +43,11 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 	if vm.closed {
 		return nil, errors.New("RunAll after Close")
 	}
+	leave, err := vm.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	release, err := vm.nodes.claim()
 	if err != nil {
 		return nil, err
@@ -80,6 +85,9 @@ func (vm *VM) run(ctx context.Context) error {
 		return err
 	}
 	watched := len(vm.config.watch) > 0
+	if _, err := vm.params.refresh(vm.params.all); err != nil {
+		return err
+	}
 	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
 		return err
 	}
