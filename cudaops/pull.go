@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Pull copies learnables from the device, all of them if no node is given. It writes into the tensors and scalars bound to
+// Pull copies learnables and parameters of [In] from the device, all of them if no node is given. It writes into the tensors and scalars bound to
 // their nodes, so every holder of these sees the new values. A learnable without a value is bound to a new one. A value
 // that was bound to a node since the last run or Push is copied to the device instead.
 //
@@ -29,7 +29,7 @@ func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 	})
 }
 
-// Push copies the values of learnables and of inputs of [Resident] to the device, of all if no node is given. The solver state
+// Push copies the values of learnables, of parameters of [In] and of inputs of [Resident] to the device, of all if no node is given. The solver state
 // of learnables does not change.
 func (vm *VM) Push(nodes ...*gorgonia.Node) error {
 	return vm.between("Push", func() error {

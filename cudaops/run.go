@@ -18,7 +18,8 @@ func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
 
 // RunContext is RunAll that stops with an error when ctx is done. It stops before a host step of [VM.Report], or before
 // device steps that are launched at once, such as all steps between two host steps. A run that has started to change
-// learnables of [Train] completes. The error wraps ctx's error and cause. Nothing has changed then, and the VM may run again.
+// learnables of [Train] completes. With [In] it also stops waiting for another VM of the Store. The error wraps ctx's error and
+// cause. Nothing has changed then, and the VM may run again.
 func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -26,7 +27,7 @@ import (
 // Store's methods may be called concurrently, and wait for a run too.
 type Store struct {
 	turn    chan struct{} // holds an element while a VM or a method uses the Store, which guards all fields
-	device  string        // of the VMs; "" before the first one, while parameters are in memory of the host
+	device  string        // the VMs' device; "" before the first VM, while parameters are in host memory
 	alloc   func(bytes int64) (program.Memory, error)
 	byName  map[string]*parameter
 	list    []*parameter // in the order in which they came
@@ -117,7 +118,7 @@ func (s *Store) SetParameters(list []Learnable) error {
 				return fmt.Errorf("got the name %q for parameter %d, want unique names", l.Name, i)
 			}
 			seen[l.Name] = true
-			if l.Value == nil {
+			if guard.IsNil(l.Value) {
 				return fmt.Errorf("parameter %s: got no value", l.Name)
 			}
 			var err error
@@ -249,7 +250,7 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node, 
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
 		if i < len(learnables) && held[i].trainer != nil {
-			return nil, fmt.Errorf("learnable %s: got a second VM that trains it, want one: close the first VM, or leave Train out", n.Name())
+			return nil, fmt.Errorf("learnable %s: another open VM of the Store trains it: close that VM, or omit the learnable from Train", n.Name())
 		}
 	}
 	if s.device == "" {
@@ -341,8 +342,8 @@ func (s *Store) find(name string, of tensor.Dtype, shape tensor.Shape) (*paramet
 	return &parameter{name: name, dtype: dt, shape: shape.Clone()}, err
 }
 
-// place gives parameters memory, of which the first learned ones will be trained: those of one element type must be contiguous,
-// so that one launch updates them.
+// place allocates memory for parameters. The first learned parameters will be trained: all of an element type must be
+// contiguous, so that one launch updates them.
 func (s *Store) place(list []*parameter, learned int) error {
 	groups := map[kernels.Dtype][]*parameter{}
 	for i, p := range list {

@@ -344,7 +344,7 @@ func TestStoreErrors(t *testing.T) {
 		"In: got a graph without parameters: want the option Train, nodes of In, or inputs with the names of the Store's 4 parameters": func() (*VM, error) {
 			return NewVM(vector(tensor.Float64, "a"), OnHost(), In(s))
 		},
-		"In: learnable w0: got a second VM that trains it, want one": func() (*VM, error) {
+		"In: learnable w0: another open VM of the Store trains it": func() (*VM, error) {
 			return NewVM(again.g, OnHost(), In(s), Train(G.NewAdamSolver(), again.learnables...))
 		},
 		"In wants one of Gorgonia's solvers, got a cudaops.otherSolver": func() (*VM, error) {
@@ -359,7 +359,7 @@ func TestStoreErrors(t *testing.T) {
 		" with an op, ": func() (*VM, error) { return NewVM(n.g, OnHost(), In(s, n.loss)) },
 	} {
 		if vm, err := open(); err == nil || vm != nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got the error %v, want one with %q", err, want)
+			t.Errorf("got the error %v, want %q in it", err, want)
 		}
 	}
 	for name, v := range bitsOf(t, s) {
@@ -379,7 +379,7 @@ func TestStoreErrors(t *testing.T) {
 		"parameter c: got int of shape (1)": tensors("c", tensor.New(tensor.WithShape(1), tensor.WithBacking([]int{1}))),
 	} {
 		if err := s.SetParameters(list); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got the error %v, want one with %q", err, want)
+			t.Errorf("got the error %v, want %q in it", err, want)
 		}
 	}
 	sameValue(t, "w1", bitsOf(t, s)["w1"], before["w1"])
@@ -535,5 +535,31 @@ func TestStoreConcurrently(t *testing.T) {
 				t.Errorf("after 50 steps an element is %v", got)
 			}
 		})
+	}
+}
+
+// A VM whose graph could not be compiled again takes the Store's parameters when it can, not those of before.
+func TestStoreMended(t *testing.T) {
+	s := NewStore()
+	defer s.Close()
+	n := newNet(t, tensor.Float64, 4, 1)
+	training := machine(t, n.g, OnHost(), In(s, n.learnables[3]), Train(G.NewAdamSolver(), n.learnables[:3]...))
+	n.run(t, training, 0)
+	g := G.NewGraph()
+	b := G.NewVector(g, tensor.Float64, G.WithName("b1"), G.WithShape(3))
+	c := G.NewVector(g, tensor.Float64, G.WithName("c"), G.WithShape(3), G.WithValue(vector(1, 2, 3)))
+	testutil.Get[G.Nodes](t)(G.Grad(testutil.Get[*G.Node](t)(G.Mul(b, c)), b, c))
+	machine(t, g, OnHost(), In(s), Train(G.NewAdamSolver(), b, c)) // moves b1
+	training.config.device, training.config.host = 99, false
+	if err := training.RunAll(); !errors.Is(err, ErrNoDevice) {
+		t.Fatalf("without a device the run gives %v", err)
+	}
+	testutil.Do(t, s.SetParameters([]Learnable{{Name: "b0", Value: tensor.New(tensor.WithShape(13), tensor.Of(tensor.Float64))}}))
+	training.config.host = true
+	testutil.Do(t, training.Pull())
+	for _, x := range floats(t, n.learnables[1].Value()) {
+		if x != 0 {
+			t.Fatalf("b0 is %v, want zeros", n.learnables[1].Value())
+		}
 	}
 }

@@ -38,7 +38,7 @@ import (
 // zero the first and not the second.
 //
 // Inputs are copied to the device in every run, so they may be changed in place or by [gorgonia.Let] between runs.
-// Exceptions are the learnables of [Train] and the inputs of [Resident]. The running mean and variance of a
+// Exceptions are the learnables of [Train], the parameters of [In] and the inputs of [Resident]. The running mean and variance of a
 // [gorgonia.BatchNormOp] are copied too: a run that trains stores them in the op, where Stats reads them.
 //
 // The next run uses a slice set by [gorgonia.UnsafeLet]. The first such slice of an op causes the graph to be recompiled with
@@ -336,8 +336,8 @@ func onlyKernels(p *program.Program) error {
 // Reset does nothing: a VM can always run again. It exists for programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
 
-// Close releases the VM's device memory; values on the host stay. With [Train] it first pulls the learnables. Further calls do
-// nothing.
+// Close releases the VM's device memory; values on the host and in a [Store] stay. With [Train] it first pulls the learnables.
+// Further calls do nothing.
 func (vm *VM) Close() error {
 	if vm == nil || vm.exec == nil {
 		return nil
@@ -361,9 +361,11 @@ func (vm *VM) Close() error {
 	}
 	vm.closed = true
 	vm.cleanup.Stop()
-	err := vm.mend()
-	if err == nil && len(newer) > 0 {
-		err = vm.params.pull(newer)
+	var err error
+	if len(newer) > 0 {
+		if err = vm.mend(); err == nil {
+			err = vm.params.pull(newer)
+		}
 	}
 	for _, l := range vm.lists {
 		l.close()
