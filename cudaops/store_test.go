@@ -530,6 +530,18 @@ func TestStoreConcurrently(t *testing.T) {
 					testutil.Get[[]Learnable](t)(s.Parameters())
 				}
 			})
+			group.Go(func() {
+				for range 5 {
+					testutil.Get[[]PassReport](t)(vm.Passes())
+					own, learnables := step()
+					c := G.NewVector(own, tensor.Float64, G.WithName("c"), G.WithShape(10), G.WithInit(G.Zeroes()))
+					testutil.Get[G.Nodes](t)(G.Grad(testutil.Get[*G.Node](t)(G.Sum(c)), c))
+					_, err := open(own, In(s), Train(G.NewVanillaSolver(), learnables[0], c))
+					if err == nil || !strings.Contains(err.Error(), "another open VM") {
+						t.Errorf("a second training gives %v", err)
+					}
+				}
+			})
 			group.Wait()
 			if got := floats(t, bitsOf(t, s)["w"])[999]; got != -50 {
 				t.Errorf("after 50 steps an element is %v", got)
