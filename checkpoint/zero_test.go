@@ -18,6 +18,7 @@ func TestSurvives(t *testing.T) {
 	path, empty := filepath.Join(dir, "run"), filepath.Join(dir, "empty")
 	testutil.Do(t, Save(path, vm, 1))
 	testutil.Write(t, empty, "")
-	testutil.SurviveWhole(t, map[string]any{"Save": Save, "Load": Load, "SaveParameters": SaveParameters, "LoadParameters": LoadParameters},
-		path, empty, dir, vm, new(int), m.learnables[0], m.loss, (chan int)(nil))
+	testutil.SurviveWhole(t, map[string]any{"Save": Save, "Load": Load, "SaveParameters": SaveParameters, "LoadParameters": LoadParameters,
+		"SaveStore": SaveStore, "LoadStore": LoadStore},
+		path, empty, dir, vm, new(int), m.learnables[0], m.loss, (chan int)(nil), cudaops.NewStore(), new(cudaops.Store))
 }

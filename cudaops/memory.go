@@ -12,7 +12,7 @@ import (
 // same time share memory. The fields up to Workspace are the sizes of each kind at the step of peak use, and Peak is their
 // sum.
 type Memory struct {
-	Parameters  int64  // learnables of Train, kept from run to run
+	Parameters  int64  // learnables of Train, kept from run to run; 0 if they are in a Store
 	Solver      int64  // moments and other solver state, kept from run to run
 	Constants   int64  // kept from run to run
 	Inputs      int64  // values of the user

@@ -19,6 +19,7 @@ type config struct {
 	seed          *uint64
 	keep          []*gorgonia.Node
 	train         []training // each Train
+	stores        []stored   // each In
 	clipNorm      []float64
 	every         []int
 	stepEvery     []int

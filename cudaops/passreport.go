@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 
@@ -44,12 +45,22 @@ func (vm *VM) Explain(w io.Writer) error {
 }
 
 func (vm *VM) explain(w io.Writer) error {
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	_, err := vm.compile(func(pass string, p *program.Program) error {
+	return vm.compileAgain(func(pass string, p *program.Program) error {
 		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
 		return err
 	})
+}
+
+// compileAgain compiles the graph between runs.
+func (vm *VM) compileAgain(watch func(pass string, p *program.Program) error) error {
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	leave, err := vm.enter(context.Background())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = vm.compile(watch)
 	return err
 }
 
@@ -59,10 +70,8 @@ func (vm *VM) Passes() ([]PassReport, error) {
 	if vm == nil || vm.exec == nil {
 		return nil, fmt.Errorf("cudaops: Passes of a VM that NewVM did not make")
 	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
 	var list []PassReport
-	_, err := vm.compile(func(pass string, p *program.Program) error {
+	err := vm.compileAgain(func(pass string, p *program.Program) error {
 		r, err := newPassReport(pass, p, vm.target.Device)
 		list = append(list, r)
 		return err

@@ -1,13 +1,14 @@
 package cudaops
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"gorgonia.org/gorgonia"
 )
 
-// Pull copies learnables from the device, all of them if no node is given. It writes into the tensors and scalars bound to
+// Pull copies learnables and parameters of [In] from the device, all of them if no node is given. It writes into the tensors and scalars bound to
 // their nodes, so every holder of these sees the new values. A learnable without a value is bound to a new one. A value
 // that was bound to a node since the last run or Push is copied to the device instead.
 //
@@ -15,25 +16,28 @@ import (
 // its next run. If that VM has made steps of the learnable since, its next run and its Pull return errors until [VM.Push]
 // copies the tensor. No VM that holds the tensor may run during a Pull.
 func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
-	return vm.move("Pull", nodes, func(list []int) error {
-		t := vm.trainer
-		changed, err := t.refresh(vm.exec, list)
+	return vm.between("Pull", func() error {
+		list, err := vm.params.find(nodes)
 		if err != nil {
 			return err
 		}
-		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(changed, i) }))
+		changed, err := vm.params.refresh(list)
+		if err != nil {
+			return err
+		}
+		return vm.params.pull(slices.DeleteFunc(list, func(i int) bool { return slices.Contains(changed, i) }))
 	})
 }
 
-// Push copies the values of learnables and of inputs of [Resident] to the device, of all if no node is given. The solver state
+// Push copies the values of learnables, of parameters of [In] and of inputs of [Resident] to the device, of all if no node is given. The solver state
 // of learnables does not change.
 func (vm *VM) Push(nodes ...*gorgonia.Node) error {
 	return vm.between("Push", func() error {
 		residents, others := vm.resident.find(nodes)
-		if len(others) > 0 || len(nodes) == 0 && (len(vm.Learnables()) > 0 || len(residents) == 0) {
-			list, err := vm.trainer.find(others)
+		if len(others) > 0 || len(nodes) == 0 && (len(vm.params.nodes) > 0 || len(residents) == 0) {
+			list, err := vm.params.find(others)
 			if err == nil {
-				err = vm.trainer.push(vm.exec, list)
+				err = vm.params.push(list)
 			}
 			if err != nil {
 				return err
@@ -51,20 +55,19 @@ func (vm *VM) Push(nodes ...*gorgonia.Node) error {
 // Learnables returns the nodes of [Train] whose values stay on the device between runs. There are none without Train, or if
 // the solver makes its steps on the host.
 func (vm *VM) Learnables() gorgonia.Nodes {
-	if vm == nil || vm.trainer == nil || vm.trainer.onHost {
+	if vm == nil {
 		return nil
 	}
-	return slices.Clone(gorgonia.Nodes(vm.trainer.learnables))
+	return slices.Clone(gorgonia.Nodes(vm.trainer.onDevice()))
 }
 
-// move calls f for learnables between runs.
-func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
+// training calls f for the trainer of a VM with learnables on the device, between runs.
+func (vm *VM) training(method string, do func(t *trainer) error) error {
 	return vm.between(method, func() error {
-		list, err := vm.trainer.find(nodes)
-		if err == nil {
-			err = do(list)
+		if len(vm.trainer.onDevice()) == 0 {
+			return errUntrained
 		}
-		return err
+		return do(vm.trainer)
 	})
 }
 
@@ -78,7 +81,11 @@ func (vm *VM) between(method string, do func() error) error {
 	if vm.closed {
 		return fmt.Errorf("cudaops: %s after Close", method)
 	}
-	err := vm.mend()
+	leave, err := vm.enter(context.Background())
+	if err == nil {
+		defer leave()
+		err = vm.mend()
+	}
 	if err == nil {
 		var release func()
 		if release, err = vm.nodes.claim(); err == nil {
@@ -90,4 +97,17 @@ func (vm *VM) between(method string, do func() error) error {
 		return fmt.Errorf("cudaops: %s: %w", method, err)
 	}
 	return nil
+}
+
+// enter waits until no other VM of the Store runs.
+func (vm *VM) enter(ctx context.Context) (leave func(), err error) {
+	s := vm.params.store
+	if s == nil {
+		return func() {}, nil
+	}
+	unlock, err := s.enter(ctx, vm.exec)
+	return func() {
+		s.last = vm.exec
+		unlock()
+	}, err
 }

@@ -37,7 +37,7 @@ type NodeReport struct {
 	Name  string
 	Shape tensor.Shape
 	// Where is the origin of the node's value: Report.Device, "host" (the op's Do), "alias" (a view of another value),
-	// "input", "constant", "state" (a learnable of Train or an input of Resident, on the device between runs),
+	// "input", "constant", "state" (a learnable of Train, a parameter of In or an input of Resident, on the device between runs),
 	// "statement", or "unneeded" for a node that no result depends on.
 	Where   string
 	Kernels []string // entry points in launch order; they may compute other nodes too

@@ -19,21 +19,21 @@ func Resident(nodes ...*gorgonia.Node) Option {
 // residents holds the resident inputs of a VM.
 type residents struct {
 	graph  *lower.Graph
-	copies *deviceCopies
+	copies []*deviceCopy // in the order of graph.Residents
 }
 
 // built resets the residents after the graph was compiled: no value is on the device.
 func (r *residents) built(graph *lower.Graph) {
 	r.graph = graph
-	for i := range graph.Residents {
-		r.copies.set(i, nil)
+	for _, c := range r.copies {
+		c.set(nil)
 	}
 }
 
 // before copies values that were bound since the last run, or written by Pull, to the device.
 func (r *residents) before(e *exec.Executable) error {
 	for i, own := range r.graph.Residents {
-		if !r.copies.has(i, own.Node.Value()) || r.copies.isStale(i) {
+		if c := r.copies[i]; !c.has(own.Node.Value()) || c.isStale() {
 			if err := r.push(e, i); err != nil {
 				return err
 			}
@@ -52,11 +52,11 @@ func (r *residents) push(e *exec.Executable, i int) error {
 	if err != nil {
 		return err
 	}
-	r.copies.set(i, nil) // until the copy has completed
+	r.copies[i].set(nil) // until the copy has completed
 	if err := e.SetState(own.Value, m); err != nil {
 		return err
 	}
-	r.copies.set(i, own.Node.Value())
+	r.copies[i].set(own.Node.Value())
 	return nil
 }
 

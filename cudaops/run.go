@@ -18,7 +18,8 @@ func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
 
 // RunContext is RunAll that stops with an error when ctx is done. It stops before a host step of [VM.Report], or before
 // device steps that are launched at once, such as all steps between two host steps. A run that has started to change
-// learnables of [Train] completes. The error wraps ctx's error and cause. Nothing has changed then, and the VM may run again.
+// learnables of [Train] completes. With [In] it also stops waiting for another VM of the Store. The error wraps ctx's error and
+// cause. Nothing has changed then, and the VM may run again.
 func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
@@ -43,6 +44,11 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 	if vm.closed {
 		return nil, errors.New("RunAll after Close")
 	}
+	leave, err := vm.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	release, err := vm.nodes.claim()
 	if err != nil {
 		return nil, err
@@ -80,6 +86,9 @@ func (vm *VM) run(ctx context.Context) error {
 		return err
 	}
 	watched := len(vm.config.watch) > 0
+	if _, err := vm.params.refresh(vm.params.all); err != nil {
+		return err
+	}
 	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
 		return err
 	}

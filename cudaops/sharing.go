@@ -66,22 +66,27 @@ func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 	return nil
 }
 
-// deviceCopies lists the host values that a VM has copies of on its device, by index of the learnable or resident input.
-type deviceCopies struct {
-	values []gorgonia.Value // nil entries have no copy
-	at     []values.Extent
-	stale  []atomic.Bool // Pull of another VM has written the value since the copy
+// deviceCopy is a value on the host that a VM or a Store has a copy of on its device.
+type deviceCopy struct {
+	of      *deviceCopies
+	value   gorgonia.Value // nil without a copy
+	at      values.Extent
+	version int         // of the parameter when host and device last had the same value, or -1
+	stale   atomic.Bool // Pull of another VM has written the value since the copy
 }
 
-// copies are the lists of all open VMs of the process.
+// deviceCopies are the copies of the learnables or residents of a VM, or of the parameters of a Store.
+type deviceCopies struct{ list map[*deviceCopy]bool }
+
+// copies are all open deviceCopies of the process.
 var copies struct {
 	sync.Mutex
 	open map[*deviceCopies]bool
 }
 
-// newDeviceCopies returns a list for n values, without copies.
-func newDeviceCopies(n int) *deviceCopies {
-	c := &deviceCopies{make([]gorgonia.Value, n), make([]values.Extent, n), make([]atomic.Bool, n)}
+// newDeviceCopies returns an empty list.
+func newDeviceCopies() *deviceCopies {
+	c := &deviceCopies{map[*deviceCopy]bool{}}
 	copies.Lock()
 	defer copies.Unlock()
 	if copies.open == nil {
@@ -92,34 +97,50 @@ func newDeviceCopies(n int) *deviceCopies {
 }
 
 // close removes the list from copies.
-func (c *deviceCopies) close() {
+func (l *deviceCopies) close() {
 	copies.Lock()
 	defer copies.Unlock()
-	delete(copies.open, c)
+	delete(copies.open, l)
+}
+
+// add adds an entry without a copy.
+func (l *deviceCopies) add() *deviceCopy {
+	copies.Lock()
+	defer copies.Unlock()
+	c := &deviceCopy{of: l}
+	l.list[c] = true
+	return c
+}
+
+// remove removes an entry.
+func (l *deviceCopies) remove(c *deviceCopy) {
+	copies.Lock()
+	defer copies.Unlock()
+	delete(l.list, c)
 }
 
 // set records that the device has a copy of v, or no copy if v is nil.
-func (c *deviceCopies) set(i int, v gorgonia.Value) {
+func (c *deviceCopy) set(v gorgonia.Value) {
 	copies.Lock()
 	defer copies.Unlock()
-	c.values[i], c.at[i] = v, values.ExtentOf(v)
-	c.stale[i].Store(false)
+	c.value, c.at = v, values.ExtentOf(v)
+	c.stale.Store(false)
 }
 
 // has reports whether the device has a copy of a value, stale or not.
-func (c *deviceCopies) has(i int, v gorgonia.Value) bool { return v != nil && c.values[i] == v }
+func (c *deviceCopy) has(v gorgonia.Value) bool { return v != nil && c.value == v }
 
 // isStale reports whether Pull has written into the value's memory since it was copied.
-func (c *deviceCopies) isStale(i int) bool { return c.stale[i].Load() }
+func (c *deviceCopy) isStale() bool { return c.stale.Load() }
 
-// written marks the copies in other lists as stale whose values share memory with value i of this list.
-func (c *deviceCopies) written(i int) {
+// written marks the copies in other lists as stale whose values share memory with this one.
+func (c *deviceCopy) written() {
 	copies.Lock()
 	defer copies.Unlock()
-	for other := range copies.open {
-		for k, at := range other.at {
-			if other != c && at.Overlaps(c.at[i]) {
-				other.stale[k].Store(true)
+	for l := range copies.open {
+		for other := range l.list {
+			if l != c.of && other.at.Overlaps(c.at) {
+				other.stale.Store(true)
 			}
 		}
 	}

@@ -50,15 +50,14 @@ type RunningMean struct{ Mean, Variance gorgonia.Value }
 // Every learnable needs a unique name. After a step with indices of [gorgonia.ByIndices] outside of their
 // axis, Snapshot returns an error until the next Restore.
 func (vm *VM) Snapshot() (s *Snapshot, err error) {
-	err = vm.move("Snapshot", nil, func([]int) error {
-		t := vm.trainer
+	err = vm.training("Snapshot", func(t *trainer) error {
 		if err := t.named(); err != nil {
 			return err
 		}
 		if t.spoilt != nil {
 			return t.spoilt
 		}
-		if _, err := t.refresh(vm.exec, t.all); err != nil {
+		if _, err := t.refresh(t.all); err != nil {
 			return err
 		}
 		options := t.reader.Read()
@@ -110,14 +109,13 @@ func (vm *VM) Runs() int {
 // The graph must have learnables of the same names, types and shapes. The solver must have the same
 // options, except for the learning rate.
 func (vm *VM) Restore(s *Snapshot) error {
-	return vm.move("Restore", nil, func([]int) error {
-		t := vm.trainer
+	return vm.training("Restore", func(t *trainer) error {
 		if s == nil {
 			return errors.New("got a nil Snapshot")
 		}
 		learnables, err := t.fit(s)
 		if err == nil {
-			err = t.takes(t.all)
+			err = t.takes(t.trained())
 		}
 		if err != nil {
 			return err
@@ -135,7 +133,8 @@ func (vm *VM) Restore(s *Snapshot) error {
 			copy(p.to, p.memory)
 		}
 		t.runs, t.spoilt, t.kept = s.Steps*t.every+s.Added, nil, nil
-		if err := t.pull(vm.exec, t.all); err != nil {
+		t.stepped(1)
+		if err := t.pull(t.trained()); err != nil {
 			return err
 		}
 		gorgonia.WithLearnRate(s.Options[learnRate])(t.solver)

@@ -192,7 +192,7 @@ func stagings(t *testing.T) map[string]func(g *G.ExprGraph, opts ...Option) (*VM
 	list := map[string]func(g *G.ExprGraph, opts ...Option) (*VM, error){}
 	for _, eager := range []bool{false, true} {
 		list[fmt.Sprint("late, eager copies ", eager)] = func(g *G.ExprGraph, opts ...Option) (*VM, error) {
-			c := &config{}
+			c := &config{host: true} // if it is rebuilt
 			for _, o := range opts {
 				o(c)
 			}

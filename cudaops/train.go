@@ -1,7 +1,6 @@
 package cudaops
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
-	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
 
@@ -73,14 +71,9 @@ type trainer struct {
 	every   int             // runs per step
 	runs    int             // runs made so far
 	graph   *lower.Trained
-	all     []int         // the indices of all learnables
-	copies  *deviceCopies // of the learnables' values on the host
-	// current is, for each learnable, the number of steps after which host and device last had the same value.
-	current []int
-	spoilt  error // from a step with indices outside of their axis, or nil
-	// kept holds the states before a watched run, after keptRuns runs; nil if the states have changed since.
-	kept     [][]byte
-	keptRuns int
+	*parameters
+	spoilt   error    // from a step with indices outside of their axis, or nil
+	keptRuns int      // runs made before a watched run
 	saved    [][]byte // the states, while the graph is recompiled
 }
 
@@ -137,10 +130,6 @@ func newTrainer(c *config) (*trainer, error) {
 	if len(c.clipNorm) > 0 {
 		t.norm = c.clipNorm[0]
 	}
-	for i := range t.learnables {
-		t.all = append(t.all, i)
-	}
-	t.current = make([]int, len(t.learnables))
 	return t, nil
 }
 
@@ -152,12 +141,20 @@ func (t *trainer) nodes() []*gorgonia.Node {
 	return t.learnables
 }
 
+// onDevice returns the learnables that stay on the device.
+func (t *trainer) onDevice() []*gorgonia.Node {
+	if t == nil || t.onHost {
+		return nil
+	}
+	return t.learnables
+}
+
 // lowered returns the training to compile into the program, or nil.
 func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0, Adds: t.every > 1}
+	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0, Adds: t.every > 1, Homes: t.homes()}
 }
 
 // where describes where the steps are made.
@@ -187,17 +184,14 @@ func (t *trainer) adds(n *gorgonia.Node) bool {
 	return t.takesGradients() && (t.runs-1)%t.every > 0 && slices.Contains(t.learnables, n)
 }
 
-// before prepares a step: it copies values bound to learnables to the device, and appends the numbers of the step to the
-// program's inputs. If the run is watched it saves the states, so that the step can be undone.
+// before prepares a step: it sets the last inputs of the program to the numbers of the step. If the run is watched it saves the
+// states, so that the step can be undone.
 func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) (err error) {
 	if t == nil {
 		return nil
 	}
 	if t.keptRuns = t.runs; t.onHost {
 		return nil
-	}
-	if _, err := t.refresh(e, t.all); err != nil {
-		return err
 	}
 	now := t.reader.Read()
 	if !solver.Same(now, t.options) {
@@ -209,7 +203,7 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	}
 	numbers := t.graph.Numbers(now, step, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
-	if watched && t.kept == nil {
+	if watched && (t.kept == nil || t.store != nil) { // another VM of the Store may have changed the learnables
 		t.kept, err = e.States()
 	}
 	return err
@@ -220,17 +214,22 @@ func (t *trainer) undo(e *exec.Executable) error {
 	if t == nil || !t.onHost && t.kept == nil {
 		return nil
 	}
+	steps := t.steps()
 	if t.runs = t.keptRuns; t.onHost {
 		return nil
 	}
+	t.stepped(t.steps() - steps)
 	t.spoilt = nil
 	return e.SetStates(t.kept)
 }
 
 // started counts a run that is in flight.
 func (t *trainer) started() {
-	if t != nil {
-		t.runs++
+	if t == nil {
+		return
+	}
+	if t.runs++; t.runs%t.every == 0 {
+		t.stepped(1)
 	}
 }
 
@@ -280,189 +279,16 @@ func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
 	return nil
 }
 
-// save saves the states of an executable before it is closed.
-func (t *trainer) save(e *exec.Executable) (err error) {
-	if t != nil && !t.onHost {
-		t.saved, err = e.States()
-	}
-	return err
-}
-
-// changed returns the learnables whose host values must be copied to the device: values bound since the last copy, and values
-// written by Pull of another VM. It returns them with an error if the device has made steps of one of the latter since.
-func (t *trainer) changed(among []int) (list []int, err error) {
-	for _, i := range among {
-		bound := !t.copies.has(i, t.learnables[i].Value())
-		if !bound && !t.copies.isStale(i) {
-			continue
-		}
-		list = append(list, i)
-		if !bound && t.ahead(i) && err == nil {
-			err = fmt.Errorf("learnable %s: got steps on the device and a value written by Pull of another VM: call Push to copy that value", internal.Name(t.learnables[i]))
-		}
-	}
-	return list, err
-}
-
-// refresh copies changed learnables to the device and returns them.
-func (t *trainer) refresh(e *exec.Executable, among []int) (changed []int, err error) {
-	if changed, err = t.changed(among); err == nil {
-		err = t.push(e, changed)
-	}
-	return changed, err
-}
-
-// separate returns an error if learnables share memory on the host.
-func (t *trainer) separate() error {
-	sorted, at := slices.Clone(t.all), make([]values.Extent, len(t.all))
-	for i, n := range t.learnables {
-		at[i] = values.ExtentOf(n.Value())
-	}
-	slices.SortFunc(sorted, func(i, j int) int { return cmp.Compare(at[i].Start, at[j].Start) })
-	for k := range sorted[1:] {
-		if i, j := sorted[k], sorted[k+1]; at[i].Overlaps(at[j]) {
-			return fmt.Errorf("learnables %s and %s have values in the same memory, want separate tensors", internal.Name(t.learnables[i]), internal.Name(t.learnables[j]))
-		}
-	}
-	return nil
-}
-
-// push copies values of learnables to the device, all or none.
-func (t *trainer) push(e *exec.Executable, list []int) error {
-	if len(list) == 0 {
+// save saves the states of an executable before it is closed, except those in a Store.
+func (t *trainer) save(e *exec.Executable, p *program.Program) (err error) {
+	if t == nil || t.onHost {
 		return nil
 	}
-	if err := t.separate(); err != nil {
-		return err
-	}
-	memory := make([][]byte, len(list))
-	for k, i := range list {
-		var err error
-		if memory[k], err = stateBytes("learnable", t.learnables[i], t.graph.Learned[i].Value); err != nil {
-			return err
+	t.saved, err = e.States()
+	for i := range t.saved {
+		if p.Updates[i].State.Buffer.Home != nil {
+			t.saved[i] = nil
 		}
 	}
-	for k, i := range list {
-		t.kept = nil
-		if err := e.SetState(t.graph.Learned[i].Value, memory[k]); err != nil {
-			return fmt.Errorf("learnable %s: %w", internal.Name(t.learnables[i]), err)
-		}
-		t.copies.set(i, t.learnables[i].Value())
-		t.current[i] = t.steps()
-	}
-	return nil
-}
-
-// stateBytes returns the host memory of the value of a node that is a state on the device.
-func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error) {
-	v := n.Value()
-	if v == nil {
-		return nil, fmt.Errorf("%s %s has no value: set it with gorgonia.Let", what, internal.Name(n))
-	}
-	if err := fits(what, n, to); err != nil {
-		return nil, err
-	}
-	return values.Bytes(v)
-}
-
-// fits returns an error unless the value of a node has the type and shape of its state on the device.
-func fits(what string, n *gorgonia.Node, state *program.Value) error {
-	v, want := n.Value(), values.Tensor(state.Dtype)
-	if v.Dtype() != want || !v.Shape().Eq(state.Shape) {
-		return fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, state.Shape)
-	}
-	if _, err := values.Memory(v); err != nil {
-		return fmt.Errorf("%s %s: got %w", what, internal.Name(n), err)
-	}
-	return nil
-}
-
-// takes returns an error unless the host values of learnables can be overwritten by the device's.
-func (t *trainer) takes(list []int) error {
-	for _, i := range list {
-		n := t.learnables[i]
-		if n.Value() == nil {
-			continue
-		}
-		if err := fits("learnable", n, t.graph.Learned[i].Value); err != nil {
-			return err
-		}
-	}
-	return t.separate()
-}
-
-// pull copies learnables from the device to their values on the host, all or none. A learnable without a value is bound to a
-// new one.
-func (t *trainer) pull(e *exec.Executable, list []int) error {
-	if err := t.takes(list); err != nil {
-		return err
-	}
-	pulled, memory := make([]gorgonia.Value, len(list)), make([][]byte, len(list))
-	for k, i := range list {
-		from := t.graph.Learned[i].Value
-		var err error
-		if pulled[k], memory[k], err = values.Make(from.Dtype, from.Shape); err == nil {
-			err = e.State(from, memory[k])
-		}
-		if err != nil {
-			return fmt.Errorf("learnable %s: %w", internal.Name(t.learnables[i]), err)
-		}
-	}
-	for k, i := range list {
-		n := t.learnables[i]
-		var err error
-		if v := n.Value(); v != nil {
-			err = values.Set(v, memory[k])
-		} else {
-			err = internal.Bind(n, pulled[k])
-		}
-		if err != nil {
-			return fmt.Errorf("learnable %s: %w", internal.Name(n), err)
-		}
-		t.copies.set(i, n.Value())
-		t.copies.written(i)
-		t.current[i] = t.steps()
-	}
-	return nil
-}
-
-// find returns the indices of the given learnables, or of all if nodes is empty.
-func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
-	if t == nil || t.onHost {
-		return nil, errors.New("want a VM with the option Train and one of Gorgonia's solvers")
-	}
-	if len(nodes) == 0 {
-		nodes = t.learnables
-	}
-	list := make([]int, len(nodes))
-	for k, n := range nodes {
-		if list[k] = slices.Index(t.learnables, n); n == nil || list[k] < 0 {
-			return nil, fmt.Errorf("got %v, want a learnable of Train", n)
-		}
-	}
-	return list, nil
-}
-
-// ahead reports whether the device has made steps since host and device last had the same value of a learnable.
-func (t *trainer) ahead(i int) bool { return t.copies.values[i] != nil && t.current[i] != t.steps() }
-
-// close removes the list of copies on the device.
-func (t *trainer) close() {
-	if t != nil {
-		t.copies.close()
-	}
-}
-
-// newer returns the learnables whose values are newer on the device than on the host.
-func (t *trainer) newer() (list []int, err error) {
-	if t == nil || t.onHost {
-		return nil, nil
-	}
-	changed, err := t.changed(t.all)
-	for _, i := range t.all {
-		if t.ahead(i) && !slices.Contains(changed, i) {
-			list = append(list, i)
-		}
-	}
-	return list, err
+	return err
 }

@@ -1,10 +1,12 @@
 package cudaops
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +38,7 @@ import (
 // zero the first and not the second.
 //
 // Inputs are copied to the device in every run, so they may be changed in place or by [gorgonia.Let] between runs.
-// Exceptions are the learnables of [Train] and the inputs of [Resident]. The running mean and variance of a
+// Exceptions are the learnables of [Train], the parameters of [In] and the inputs of [Resident]. The running mean and variance of a
 // [gorgonia.BatchNormOp] are copied too: a run that trains stores them in the op, where Stats reads them.
 //
 // The next run uses a slice set by [gorgonia.UnsafeLet]. The first such slice of an op causes the graph to be recompiled with
@@ -65,6 +67,8 @@ type VM struct {
 	trainer  *trainer // nil without Train
 	tracer   *tracer  // nil without Trace
 	resident residents
+	params   *parameters
+	lists    []*deviceCopies
 	every    int // every this many runs, results are copied to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
@@ -161,17 +165,66 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	if vm.trainer, err = newTrainer(c); err != nil {
 		return nil, err
 	}
-	vm.resident.copies = vm.copies(len(c.resident))
-	if vm.trainer != nil {
-		vm.trainer.copies = vm.copies(len(vm.trainer.learnables))
+	residents := vm.copies()
+	for range c.resident {
+		vm.resident.copies = append(vm.resident.copies, residents.add())
 	}
 	if vm.tracer, err = newTracer(c); err != nil {
 		return nil, err
 	}
-	if err := vm.build(b); err != nil {
+	build := vm.build
+	if len(c.stores) > 0 {
+		build = vm.buildIn
+	} else {
+		vm.own(newParameters(vm.trainer.onDevice(), vm.copies()))
+	}
+	if err := build(b); err != nil {
 		return nil, err
 	}
 	return vm, nil
+}
+
+// own sets the parameters.
+func (vm *VM) own(p *parameters) {
+	if vm.params = p; vm.trainer != nil {
+		vm.trainer.parameters = p
+	}
+}
+
+// buildIn builds a VM in a Store.
+func (vm *VM) buildIn(b exec.Backend) error {
+	in := vm.config.stores[0]
+	s := in.store
+	switch {
+	case len(vm.config.stores) > 1:
+		return fmt.Errorf("got the option In %d times, want it once", len(vm.config.stores))
+	case s == nil || s.turn == nil:
+		return errors.New("In got a Store that NewStore did not make")
+	case vm.trainer != nil && vm.trainer.onHost:
+		return fmt.Errorf("In wants one of Gorgonia's solvers, got a %T", vm.trainer.solver)
+	}
+	leave, err := s.enter(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	device := "the host"
+	if b.Device().Major > 0 {
+		device = fmt.Sprintf("CUDA device %d", vm.config.device)
+	}
+	p, err := s.join(vm.source, vm.trainer.onDevice(), in.nodes, b, device)
+	if err != nil {
+		return fmt.Errorf("In: %w", err)
+	}
+	vm.own(p)
+	if err = vm.build(b); err == nil {
+		err = p.push(p.fresh())
+	}
+	if err != nil {
+		return driver.Join(err, s.part(p))
+	}
+	runtime.AddCleanup(vm, func(p *parameters) { go p.drop() }, p) // does nothing after Close
+	return nil
 }
 
 // build compiles the graph in its current state and makes it ready to run on a backend.
@@ -198,31 +251,33 @@ func (vm *VM) build(b exec.Backend) error {
 	if err := vm.trainer.built(e, graph.Trained); err != nil {
 		return err
 	}
+	vm.params.built(e, graph)
 	vm.resident.built(graph)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	vm.products = productsBy(graph.Program, b)
-	vm.nodes = newFootprint(graph, vm.trainer.nodes())
+	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()
 	// The executable does not refer to the VM, so an unreachable VM that was not closed still releases its memory.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
 	return nil
 }
 
-// copies returns a list of n copies on the device, which is removed when the VM becomes unreachable.
-func (vm *VM) copies(n int) *deviceCopies {
-	c := newDeviceCopies(n)
+// copies returns a list of copies on the device, which is removed when the VM becomes unreachable.
+func (vm *VM) copies() *deviceCopies {
+	c := newDeviceCopies()
+	vm.lists = append(vm.lists, c)
 	runtime.AddCleanup(vm, (*deviceCopies).close, c)
 	return c
 }
 
-// rebuild recompiles the graph if UnsafeLet has set the slice of an op for the first time, or SetTraining has changed a mode,
-// since it was compiled. It preserves the states of training; ops keep their own states.
+// rebuild recompiles the graph if UnsafeLet has set the slice of an op for the first time, SetTraining has changed a mode, or
+// its Store has moved a parameter, since it was compiled. It preserves the states of training; ops keep their own states.
 func (vm *VM) rebuild() error {
-	if !vm.broken && !vm.graph.Stale() {
+	if !vm.broken && !vm.graph.Stale() && !vm.params.moved() {
 		return nil
 	}
 	if !vm.broken {
-		if err := vm.trainer.save(vm.exec); err != nil {
+		if err := vm.trainer.save(vm.exec, vm.graph.Program); err != nil {
 			return err
 		}
 	}
@@ -242,9 +297,9 @@ func (vm *VM) rebuild() error {
 	return nil
 }
 
-// mend rebuilds after a failed rebuild, which has released the device memory.
+// mend rebuilds after a failed rebuild, which has released the device memory, and if its Store has moved a parameter.
 func (vm *VM) mend() error {
-	if !vm.broken {
+	if !vm.broken && !vm.params.moved() {
 		return nil
 	}
 	return vm.rebuild()
@@ -253,7 +308,7 @@ func (vm *VM) mend() error {
 // compile lowers the graph and runs the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
 	wanted := vm.config.wants()
-	wanted.Train = vm.trainer.lowered()
+	wanted.Train, wanted.Shared = vm.trainer.lowered(), vm.params.shared()
 	if vm.graph != nil {
 		wanted.Moving = vm.graph.Moving()
 	}
@@ -281,8 +336,8 @@ func onlyKernels(p *program.Program) error {
 // Reset does nothing: a VM can always run again. It exists for programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
 
-// Close releases the VM's device memory; values on the host stay. With [Train] it first pulls the learnables. Further calls do
-// nothing.
+// Close releases the VM's device memory; values on the host and in a [Store] stay. With [Train] it first pulls the learnables.
+// Further calls do nothing.
 func (vm *VM) Close() error {
 	if vm == nil || vm.exec == nil {
 		return nil
@@ -292,7 +347,11 @@ func (vm *VM) Close() error {
 	if vm.closed {
 		return nil
 	}
-	newer, failed := vm.trainer.newer()
+	if s := vm.params.store; s != nil {
+		unlock, _ := s.lock(context.Background())
+		defer unlock()
+	}
+	newer, failed := vm.params.newer()
 	if len(newer) > 0 {
 		release, err := vm.nodes.claim()
 		if err != nil {
@@ -302,13 +361,20 @@ func (vm *VM) Close() error {
 	}
 	vm.closed = true
 	vm.cleanup.Stop()
-	err := vm.mend()
-	if err == nil && len(newer) > 0 {
-		err = vm.trainer.pull(vm.exec, newer)
+	var err error
+	if len(newer) > 0 {
+		if err = vm.mend(); err == nil {
+			err = vm.params.pull(newer)
+		}
 	}
-	vm.trainer.close()
-	vm.resident.copies.close()
-	if err := driver.Join(failed, err, vm.exec.Close(), vm.tracer.end()); err != nil {
+	for _, l := range vm.lists {
+		l.close()
+	}
+	errs := []error{failed, err, vm.exec.Close(), vm.tracer.end()}
+	if s := vm.params.store; s != nil {
+		errs = append(errs, s.part(vm.params))
+	}
+	if err := driver.Join(errs...); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil

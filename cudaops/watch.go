@@ -125,7 +125,16 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 			return what != ""
 		}
 	}
-	what, _, err := w.find(n.Value())
+	v := n.Value()
+	if i := slices.Index(vm.params.nodes, n); i >= 0 { // in a Store
+		own := vm.params.values[i]
+		m := make([]byte, own.Bytes())
+		if vm.exec.State(own, m) != nil {
+			return false
+		}
+		v = values.Over(own.Dtype, own.Shape, m)
+	}
+	what, _, err := w.find(v)
 	return err == nil && what != ""
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/tensor"
 )
 
 // Zero values and nils are errors of sessions, and nothing panics.
@@ -18,4 +19,13 @@ func TestSessionSurvives(t *testing.T) {
 		&kernels.Kernel{Body: func(c kernels.Call) { kernels.Args[struct{ N int64 }](c) }}, &kernels.Kernel{Image: kernels.Builtin().Image("none")})
 	testutil.Do(t, s.Close())
 	testutil.Survive(t, nil, s, new(Session))
+}
+
+// Zero values and nils are errors of a Store, and nothing panics.
+func TestStoreSurvives(t *testing.T) {
+	closed := NewStore()
+	testutil.Do(t, closed.Close())
+	values := []Learnable{{Name: "a", Value: vector(1, 2)}, {Name: "b", Value: (*tensor.Dense)(nil)}}
+	testutil.Survive(t, map[string]any{"NewStore": NewStore, "Store.Close": nil}, NewStore(), closed, values[:1], values[1:], make([]Learnable, 1))
+	testutil.Survive(t, nil, NewStore(), new(Store))
 }

@@ -120,6 +120,44 @@ func Example_evaluation() {
 	// epoch 6: loss 0.9 with dropout, 0.04 without
 }
 
+func Example_store() {
+	inputs, targets := plane(1000)
+	build := func(rows int) (g *G.ExprGraph, x, y, loss *G.Node, parameters G.Nodes) {
+		g = G.NewGraph()
+		x = G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(rows, 2))
+		y = G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(rows))
+		parameters, errors := model(x, y)
+		return g, x, y, mean(errors, parameters), parameters
+	}
+	solver := G.NewAdamSolver(G.WithLearnRate(0.05))
+
+	store := cudaops.NewStore()
+	defer store.Close()
+	g, x, y, loss, parameters := build(32)
+	vm, err := stheno.NewVM(g, cudaops.In(store), cudaops.Train(solver, parameters...))
+	check(err)
+	defer vm.Close()
+	all, allX, allY, mse, _ := build(1000) // the same model for all rows at once
+	test, err := stheno.NewVM(all, cudaops.In(store), cudaops.Inference())
+	check(err)
+	defer test.Close()
+	check(G.Let(allX, tensor.New(tensor.WithShape(1000, 2), tensor.WithBacking(inputs))))
+	check(G.Let(allY, tensor.New(tensor.WithBacking(targets))))
+	evaluate := func(e train.Epoch) error {
+		check(test.RunAll()) // computes with the parameters in training: no Pull, no copy
+		fmt.Printf("epoch %d: %.2f\n", e.Number, mse.Value())
+		return nil
+	}
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(3), train.AfterEpoch(evaluate))
+	check(err)
+	// Output:
+	// epoch 1: 3.17
+	// epoch 2: 0.38
+	// epoch 3: 0.03
+}
+
 func Example_stepEvery() {
 	inputs, targets := plane(1024)
 	g := G.NewGraph()

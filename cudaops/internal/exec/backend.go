@@ -5,11 +5,15 @@ package exec
 import (
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Span is a range of a backend's arena, in bytes.
-type Span struct{ Offset, Size int64 }
+// Span is a range of a backend's arena or of its Home, in bytes.
+type Span struct {
+	Offset, Size int64
+	Home         program.Memory // from NewMemory of a backend of the same device; nil selects the arena
+}
 
 // Outputs returns the span of each output of a plan, within the span of all outputs.
 func Outputs(p *kernels.Plan, all Span) []Span {
@@ -18,7 +22,7 @@ func Outputs(p *kernels.Plan, all Span) []Span {
 	}
 	list := make([]Span, len(p.Parts))
 	for k, at := range p.Parts {
-		list[k] = Span{all.Offset + at, p.OutputBytes(k)}
+		list[k] = Span{all.Offset + at, p.OutputBytes(k), all.Home}
 	}
 	return list
 }
@@ -28,7 +32,7 @@ type preloader interface {
 	Preload(plans []*kernels.Plan) (done func() error)
 }
 
-// Backend runs plans on one arena of memory. It executes work in the order of the calls; Sync waits for all of it. A Backend
+// Backend runs plans on one arena of memory and on memory that it shares with other backends of its device. It executes work in the order of the calls; Sync waits for all of it. A Backend
 // must not be used concurrently.
 type Backend interface {
 	// Device returns the properties that plans are made for.
@@ -37,6 +41,8 @@ type Backend interface {
 	Name() string
 	// Alloc allocates the arena; it is called once.
 	Alloc(bytes int64) error
+	// NewMemory allocates zeroed memory, which outlives the backend.
+	NewMemory(bytes int64) (program.Memory, error)
 	// Clear fills a span with zeros.
 	Clear(s Span) error
 	// Bind makes a plan ready to run on spans of the arena, one for each input and output.

@@ -262,7 +262,7 @@ func (e *Executable) startCopy(s *bufferSet, t *transfer, v gorgonia.Value) erro
 	copyChunks(int64(len(m)), func(lo, hi int64) { // the device copies a chunk while the host fills others
 		streamcopy.Copy(t.memory[lo:hi], m[lo:hi])
 		streamcopy.Fence()
-		if err := e.copier.CopyAsync(Span{t.to.Offset + lo, hi - lo}, t.memory[lo:hi]); err != nil {
+		if err := e.copier.CopyAsync(Span{Offset: t.to.Offset + lo, Size: hi - lo}, t.memory[lo:hi]); err != nil {
 			failed.Store(&err)
 		}
 	})

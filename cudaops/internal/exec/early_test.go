@@ -35,7 +35,7 @@ func TestStartedEarly(t *testing.T) {
 					testutil.Do(t, g.launch())
 					memory[k] = make([]byte, arenaBytes)
 					if (run+1)%8 == 0 || run+1 == runs {
-						testutil.Do(t, g.backend.Download(memory[k], Span{0, arenaBytes}))
+						testutil.Do(t, g.backend.Download(memory[k], Span{Size: arenaBytes}))
 						testutil.Do(t, g.backend.Sync())
 					}
 				}
@@ -70,7 +70,7 @@ func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	for i := range numbers {
 		numbers[i] = r.Float32()
 	}
-	testutil.Do(t, g.Upload(Span{0, arenaBytes}, kernels.Bytes(numbers)))
+	testutil.Do(t, g.Upload(Span{Size: arenaBytes}, kernels.Bytes(numbers)))
 	testutil.Do(t, g.Sync())
 	var work []Work
 	var o order
@@ -131,7 +131,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 	const slot = 1 << 18 // bytes
 	place := func(bytes int64) Span {
-		return Span{int64(r.IntN(int(arenaBytes/slot-(bytes-1)/slot))) * slot, bytes}
+		return Span{Offset: int64(r.IntN(int(arenaBytes/slot-(bytes-1)/slot))) * slot, Size: bytes}
 	}
 	apart := func(a, b Span) bool { return a.Offset+a.Size <= b.Offset || b.Offset+b.Size <= a.Offset }
 	d := drawnPlan{plan: p, out: place(p.Out)}

@@ -89,7 +89,7 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 		e.copier = b
 	}
 	if len(p.Updates) > 0 { // states are initially 0, and the gaps between inputs of a ConcatInPlace are read
-		if err := b.Clear(Span{0, p.Arena}); err != nil {
+		if err := b.Clear(Span{Size: p.Arena}); err != nil {
 			return nil, err
 		}
 	}
@@ -326,6 +326,16 @@ func (e *Executable) wait() error {
 	return err
 }
 
+// Settle waits for all queued work, which may use memory that other executables use too. It may be called after Close.
+func (e *Executable) Settle() error {
+	e.pool.open.RLock()
+	defer e.pool.open.RUnlock()
+	if e.pool.closed {
+		return nil
+	}
+	return e.backend.Sync()
+}
+
 // Close closes the backend. Further calls do nothing.
 func (e *Executable) Close() error {
 	e.pool.open.Lock() // waits for Stage
@@ -338,7 +348,13 @@ func span(b *program.Buffer) Span {
 	if b == nil {
 		return Span{}
 	}
-	return Span{b.Offset, b.Size}
+	return Span{b.Offset, b.Size, b.Home}
+}
+
+// part returns the span of a contiguous value within its base.
+func part(v *program.Value) Span {
+	s := span(v.Base.Buffer)
+	return Span{s.Offset + v.View.Offset*v.Dtype.Size(), v.Bytes(), s.Home}
 }
 
 // results returns the spans of an instruction's outputs.
@@ -355,9 +371,8 @@ func results(in *program.Instr) []Span {
 func operands(in *program.Instr) []Span {
 	list := make([]Span, len(in.In))
 	for i, v := range in.In {
-		list[i] = span(v.Base.Buffer)
-		if !program.ReadsViews(in.Op) {
-			list[i] = Span{list[i].Offset + v.View.Offset*v.Dtype.Size(), v.Bytes()}
+		if list[i] = part(v); program.ReadsViews(in.Op) {
+			list[i] = span(v.Base.Buffer)
 		}
 	}
 	return list

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -64,8 +65,37 @@ func (g *GPUBackend) Alloc(bytes int64) (err error) {
 
 // Clear implements Backend.
 func (g *GPUBackend) Clear(s Span) error {
-	return g.ctx.Memset8(g.Address(s.Offset), 0, s.Size)
+	return g.ctx.Memset8(g.address(s), 0, s.Size)
 }
+
+// NewMemory implements Backend.
+func (g *GPUBackend) NewMemory(bytes int64) (program.Memory, error) {
+	at, err := g.ctx.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	m := &gpuMemory{g.ctx, at}
+	if err := g.ctx.Memset8(at, 0, bytes); err != nil {
+		return nil, driver.Join(err, m.Free())
+	}
+	return m, nil
+}
+
+// gpuMemory is memory of GPUBackend.NewMemory.
+type gpuMemory struct {
+	ctx *driver.Context
+	at  driver.Ptr
+}
+
+func (m *gpuMemory) Read(dst []byte, offset int64) error {
+	return m.ctx.Download(dst, m.at+driver.Ptr(offset))
+}
+
+func (m *gpuMemory) Write(offset int64, src []byte) error {
+	return m.ctx.Upload(m.at+driver.Ptr(offset), src)
+}
+
+func (m *gpuMemory) Free() error { return m.ctx.Free(m.at) }
 
 // Loading returns the cost of loading modules so far, for all backends of the device.
 func (g *GPUBackend) Loading() loader.Loading { return g.loader.Loading() }
@@ -78,6 +108,14 @@ func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
 
 // Address returns the address of a byte of the arena. Before Alloc the arena starts at 0, so that offsets are addresses.
 func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
+
+// address returns the address of a span.
+func (g *GPUBackend) address(s Span) driver.Ptr {
+	if s.Home != nil {
+		return s.Home.(*gpuMemory).at + driver.Ptr(s.Offset)
+	}
+	return g.Address(s.Offset)
+}
 
 // Preload starts to load the kernels of plans; done waits for it. The plans must be bound before done is called.
 func (g *GPUBackend) Preload(plans []*kernels.Plan) (done func() error) {
@@ -96,7 +134,7 @@ func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loade
 		case r.Operand >= 0:
 			s = in[r.Operand]
 		}
-		return g.Address(s.Offset + r.Offset)
+		return g.address(s) + driver.Ptr(r.Offset)
 	})
 }
 
@@ -182,18 +220,20 @@ func (g *GPUBackend) Stage(n int64) ([]byte, error) {
 
 // Upload implements Backend.
 func (g *GPUBackend) Upload(to Span, src []byte) error {
-	if dst := g.Address(to.Offset); g.smallCopy(dst, src) {
+	dst := g.address(to)
+	if g.smallCopy(dst, src) {
 		return g.copy(dst, driver.Address(src), int64(len(src)))
 	}
-	return g.stream.Upload(g.Address(to.Offset), src)
+	return g.stream.Upload(dst, src)
 }
 
 // Download implements Backend.
 func (g *GPUBackend) Download(dst []byte, from Span) error {
-	if src := g.Address(from.Offset); g.smallCopy(src, dst) {
+	src := g.address(from)
+	if g.smallCopy(src, dst) {
 		return g.copy(driver.Address(dst), src, int64(len(dst)))
 	}
-	return g.stream.Download(dst, g.Address(from.Offset))
+	return g.stream.Download(dst, src)
 }
 
 // copyLimit is the size in bytes of the largest copy between staging memory and the device that a kernel makes. In a graph

@@ -44,7 +44,38 @@ func HostMemory(bytes int64) ([]byte, error) {
 
 // Memory returns the bytes of a span.
 func (h *HostBackend) Memory(s Span) []byte {
-	return h.arena[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
+	from := h.arena
+	if s.Home != nil {
+		from = s.Home.(*hostMemory).bytes
+	}
+	return from[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
+}
+
+// NewMemory implements Backend.
+func (h *HostBackend) NewMemory(bytes int64) (program.Memory, error) {
+	m, err := HostMemory(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &hostMemory{m}, nil
+}
+
+// hostMemory is memory of HostBackend.NewMemory.
+type hostMemory struct{ bytes []byte }
+
+func (m *hostMemory) Read(dst []byte, offset int64) error {
+	copy(dst, m.bytes[offset:])
+	return nil
+}
+
+func (m *hostMemory) Write(offset int64, src []byte) error {
+	copy(m.bytes[offset:], src)
+	return nil
+}
+
+func (m *hostMemory) Free() error {
+	m.bytes = nil
+	return nil
 }
 
 // Clear implements Backend.

@@ -19,10 +19,13 @@ type Work struct {
 // order computes the dependencies of instructions from the memory that they read and write. Buffers share memory, so a
 // writer also depends on the readers of the earlier contents.
 type order struct {
-	segments []segment // disjoint ranges of the arena, sorted
+	byHome map[program.Memory]*segments // nil is the arena
 }
 
-// segment is a range of the arena with the instructions that access it.
+// segments are disjoint ranges of the arena or of other memory, sorted.
+type segments []segment
+
+// segment is a range of memory with the instructions that access it.
 type segment struct {
 	from, to int64
 	writer   int   // the last writer, or -1
@@ -34,8 +37,7 @@ func (o *order) add(i int, in *program.Instr) []int {
 	var after []int
 	for _, v := range in.In {
 		if b := v.Base.Buffer; b != nil && b.Size > 0 {
-			for k := range o.within(b) {
-				s := &o.segments[k]
+			for s := range o.within(b) {
 				after = append(after, s.writer)
 				s.readers = append(s.readers, i)
 			}
@@ -45,8 +47,7 @@ func (o *order) add(i int, in *program.Instr) []int {
 		if b == nil || b.Size == 0 {
 			return
 		}
-		for k := range o.within(b) {
-			s := &o.segments[k]
+		for s := range o.within(b) {
 			after = append(append(after, s.writer), s.readers...)
 			s.writer, s.readers = i, nil
 		}
@@ -59,45 +60,52 @@ func (o *order) add(i int, in *program.Instr) []int {
 	return slices.DeleteFunc(slices.Compact(after), func(j int) bool { return j < 0 || j == i })
 }
 
-// within yields the indices of the segments that cover exactly a buffer; it splits and inserts segments as needed.
-func (o *order) within(b *program.Buffer) func(yield func(k int) bool) {
-	from, to := b.Offset, b.Offset+b.Size
-	o.split(from)
-	o.split(to)
-	k := o.search(from)
-	for at := from; at < to; k++ {
-		if k == len(o.segments) || o.segments[k].from > at { // unused so far
-			end := to
-			if k < len(o.segments) {
-				end = min(end, o.segments[k].from)
-			}
-			o.segments = slices.Insert(o.segments, k, segment{at, end, -1, nil})
+// within yields the segments that cover exactly a buffer; it splits and inserts segments as needed.
+func (o *order) within(b *program.Buffer) func(yield func(s *segment) bool) {
+	list := o.byHome[b.Home]
+	if list == nil {
+		if list = new(segments); o.byHome == nil {
+			o.byHome = map[program.Memory]*segments{}
 		}
-		at = o.segments[k].to
+		o.byHome[b.Home] = list
 	}
-	first := o.search(from)
-	return func(yield func(k int) bool) {
-		for i := first; i < k && yield(i); i++ {
+	from, to := b.Offset, b.Offset+b.Size
+	list.split(from)
+	list.split(to)
+	k := list.search(from)
+	for at := from; at < to; k++ {
+		if k == len(*list) || (*list)[k].from > at { // unused so far
+			end := to
+			if k < len(*list) {
+				end = min(end, (*list)[k].from)
+			}
+			*list = slices.Insert(*list, k, segment{at, end, -1, nil})
+		}
+		at = (*list)[k].to
+	}
+	first := list.search(from)
+	return func(yield func(s *segment) bool) {
+		for i := first; i < k && yield(&(*list)[i]); i++ {
 		}
 	}
 }
 
 // search returns the index of the first segment that ends after an offset.
-func (o *order) search(at int64) int {
-	return sort.Search(len(o.segments), func(k int) bool { return o.segments[k].to > at })
+func (l segments) search(at int64) int {
+	return sort.Search(len(l), func(k int) bool { return l[k].to > at })
 }
 
 // split splits the segment that contains an offset in its interior.
-func (o *order) split(at int64) {
-	k := o.search(at)
-	if k == len(o.segments) || o.segments[k].from >= at {
+func (l *segments) split(at int64) {
+	k := l.search(at)
+	if k == len(*l) || (*l)[k].from >= at {
 		return
 	}
-	o.segments[k].readers = slices.Clip(o.segments[k].readers) // the two halves append to it separately
-	right := o.segments[k]
-	right.from = at
-	o.segments[k].to = at
-	o.segments = slices.Insert(o.segments, k+1, right)
+	left := &(*l)[k]
+	left.readers = slices.Clip(left.readers) // the two halves append to it separately
+	right := *left
+	right.from, left.to = at, at
+	*l = slices.Insert(*l, k+1, right)
 }
 
 // reduced removes edges that other edges imply (transitive reduction), considering paths through about the last thousand

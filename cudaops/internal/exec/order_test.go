@@ -16,9 +16,13 @@ import (
 // the earlier, perhaps by way of others; and none waits for one that it shares no memory
 // with.
 func TestOrder(t *testing.T) {
+	homes := [2]program.Memory{&hostMemory{}, &hostMemory{}}
 	testutil.CheckProperty(t, func(t *rapid.T) {
 		buffer := func(what string) *program.Buffer {
-			return &program.Buffer{Offset: rapid.Int64Range(0, 40).Draw(t, what), Size: rapid.Int64Range(0, 20).Draw(t, "size")}
+			return &program.Buffer{
+				Offset: rapid.Int64Range(0, 40).Draw(t, what), Size: rapid.Int64Range(0, 20).Draw(t, "size"),
+				Home: rapid.SampledFrom([]program.Memory{nil, homes[0], homes[1]}).Draw(t, "home"),
+			}
 		}
 		value := func(b *program.Buffer) *program.Value {
 			v := &program.Value{Type: program.Type{Numeric: true, Shape: tensor.Shape{1}}, Buffer: b}
@@ -65,7 +69,7 @@ func TestOrder(t *testing.T) {
 func share(a, b []*program.Buffer) bool {
 	for _, x := range a {
 		for _, y := range b {
-			if max(x.Offset, y.Offset) < min(x.Offset+x.Size, y.Offset+y.Size) {
+			if x.Home == y.Home && max(x.Offset, y.Offset) < min(x.Offset+x.Size, y.Offset+y.Size) {
 				return true
 			}
 		}

@@ -45,10 +45,10 @@ func (e *Executable) States() ([][]byte, error) {
 	return list, nil
 }
 
-// SetStates sets the states that runs change to values returned by States.
+// SetStates sets the states that runs change to values returned by States, except those that are nil.
 func (e *Executable) SetStates(list [][]byte) error {
 	for i, u := range e.program.Updates {
-		if u.Next == u.State {
+		if list[i] == nil || u.Next == u.State {
 			continue
 		}
 		if err := e.SetState(u.State, list[i]); err != nil {
@@ -63,5 +63,5 @@ func stateSpan(v *program.Value, m []byte) (Span, error) {
 	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
 		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())
 	}
-	return Span{v.Base.Buffer.Offset + v.View.Offset*v.Dtype.Size(), v.Bytes()}, nil
+	return part(v), nil
 }

@@ -21,8 +21,9 @@ type Graph struct {
 	Inputs    []Input // in the order of the program's inputs
 	Outputs   []Output
 	Gradients []Gradient
-	Trained   *Trained // nil without training
-	Residents []Resident
+	Trained   *Trained   // nil without training
+	Residents []Resident // in the order of Wanted.Resident
+	Shared    []Resident // in the order of Wanted.Shared
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
@@ -93,6 +94,8 @@ type Wanted struct {
 	Train    *Training        // nil without training
 	// Resident lists inputs that stay on the device between runs.
 	Resident []*gorgonia.Node
+	// Shared lists inputs in memory that several programs use.
+	Shared []Shared
 	// Moving lists ops whose slices are inputs of the program.
 	Moving []gorgonia.Op
 	// Precision applies to all products except those listed in PrecisionOf.
@@ -142,7 +145,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, err
 		}
 	}
-	if err := l.startResidents(w.Resident); err != nil {
+	if err := l.startResidents(w); err != nil {
 		return nil, err
 	}
 	for _, n := range sorted {
@@ -150,7 +153,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, fmt.Errorf("node %s: %w", internal.Name(n), err)
 		}
 	}
-	if err := l.checkResidents(w.Resident); err != nil {
+	if err := l.checkResidents(); err != nil {
 		return nil, err
 	}
 	if err := l.checkPrecisions(); err != nil {

@@ -15,49 +15,69 @@ type Resident struct {
 	Value *program.Value
 }
 
-// startResidents makes the states of resident inputs.
-func (l *lowerer) startResidents(nodes []*gorgonia.Node) error {
+// Shared is an input in memory that other programs use too. Like a Resident, it is a state that no run changes.
+type Shared struct {
+	Node   *gorgonia.Node
+	Home   program.Memory
+	Offset int64 // bytes
+}
+
+// startResidents makes the states of resident and shared inputs.
+func (l *lowerer) startResidents(w *Wanted) error {
 	l.resident = map[*gorgonia.Node]*program.Value{}
-	for _, n := range nodes {
-		if n == nil {
-			return errors.New("Resident: got a nil node")
+	for _, s := range w.Shared {
+		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset})
+		if err != nil {
+			return fmt.Errorf("In: %w", err)
 		}
-		t := typeOf(n)
-		_, learned := l.learned[n]
-		switch {
-		case l.resident[n] != nil:
-			return fmt.Errorf("Resident: got node %s twice, want it once", internal.Name(n))
-		case learned:
-			return fmt.Errorf("Resident: got node %s, which is a learnable of Train and stays on the device already", internal.Name(n))
-		case n.Op() != nil:
-			return fmt.Errorf("Resident: got node %s with an op, %v, want an input of the graph", internal.Name(n), n.Op())
-		case !t.Numeric || t.Elements() == 0:
-			return fmt.Errorf("Resident: got node %s, a %v of shape %v, want elements that kernels take", internal.Name(n), n.Type(), n.Shape())
+		l.graph.Shared = append(l.graph.Shared, Resident{s.Node, v})
+	}
+	for _, n := range w.Resident {
+		v, err := l.residentState(n, program.State{})
+		if err != nil {
+			return fmt.Errorf("Resident: %w", err)
 		}
-		def := &program.Instr{Op: program.State{}, Nodes: []*gorgonia.Node{n}}
-		p := l.graph.Program
-		p.Setup = append(p.Setup, def)
-		v := p.NewValue(def, internal.Name(n), t)
-		p.Updates = append(p.Updates, program.Update{State: v, Next: v})
-		l.resident[n] = v
+		l.graph.Residents = append(l.graph.Residents, Resident{n, v})
 	}
 	return nil
 }
 
-// resident lowers a resident input.
-func resident(c *call) *program.Value {
-	v := c.resident[c.node]
-	if v != nil {
-		c.graph.Residents = append(c.graph.Residents, Resident{c.node, v})
+// residentState makes the state of an input.
+func (l *lowerer) residentState(n *gorgonia.Node, op program.State) (*program.Value, error) {
+	if n == nil {
+		return nil, errors.New("got a nil node")
 	}
-	return v
+	t := typeOf(n)
+	_, learned := l.learned[n]
+	switch {
+	case l.resident[n] != nil:
+		return nil, fmt.Errorf("got node %s twice, want it once", internal.Name(n))
+	case learned:
+		return nil, fmt.Errorf("got node %s, which is a learnable of Train and stays on the device already", internal.Name(n))
+	case n.Op() != nil:
+		return nil, fmt.Errorf("got node %s with an op, %v, want an input of the graph", internal.Name(n), n.Op())
+	case !t.Numeric || t.Elements() == 0:
+		return nil, fmt.Errorf("got node %s, a %v of shape %v, want elements that kernels take", internal.Name(n), n.Type(), n.Shape())
+	}
+	def := &program.Instr{Op: op, Nodes: []*gorgonia.Node{n}}
+	p := l.graph.Program
+	p.Setup = append(p.Setup, def)
+	v := p.NewValue(def, internal.Name(n), t)
+	p.Updates = append(p.Updates, program.Update{State: v, Next: v})
+	l.resident[n] = v
+	return v, nil
 }
 
-// checkResidents returns an error that names a resident node outside of the graph.
-func (l *lowerer) checkResidents(nodes []*gorgonia.Node) error {
-	for _, n := range nodes {
-		if l.valueOf[n] == nil {
-			return fmt.Errorf("Resident: node %s is not in the graph", internal.Name(n))
+// resident lowers a resident or shared input.
+func resident(c *call) *program.Value { return c.resident[c.node] }
+
+// checkResidents returns an error that names a resident or shared node outside of the graph.
+func (l *lowerer) checkResidents() error {
+	for option, list := range map[string][]Resident{"Resident": l.graph.Residents, "In": l.graph.Shared} {
+		for _, r := range list {
+			if l.valueOf[r.Node] == nil {
+				return fmt.Errorf("%s: node %s is not in the graph", option, internal.Name(r.Node))
+			}
 		}
 	}
 	return nil

@@ -20,6 +20,8 @@ type Training struct {
 	Solver     internal.Solver
 	ClipNorm   bool // limit the norm of all gradients together
 	Adds       bool // accumulate the gradients of several runs for a step
+	// Homes holds the learnables of each element type, if they are not in the program's arena. The solver's moments always are.
+	Homes map[kernels.Dtype]program.Memory
 }
 
 // Trained describes the training in a graph's program. Learnables of one element type are stored contiguously, as are
@@ -120,8 +122,12 @@ func (l *lowerer) startTraining(t Training) error {
 		}
 		var offsets []int64
 		offsets, g.total = program.Layout(g.dtype, elements...)
-		for range 1 + g.rule.Moments {
-			def := &program.Instr{Op: program.State{}, Nodes: trained.nodes(g)}
+		for k := range 1 + g.rule.Moments {
+			op := program.State{}
+			if k == 0 {
+				op.Home = t.Homes[g.dtype]
+			}
+			def := &program.Instr{Op: op, Nodes: trained.nodes(g)}
 			l.graph.Program.Setup = append(l.graph.Program.Setup, def)
 			g.states = append(g.states, l.graph.Program.NewValue(def, "learnables", g.whole(g.dtype)))
 		}

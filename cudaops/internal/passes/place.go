@@ -9,7 +9,7 @@ import (
 )
 
 // place assigns a buffer to every value on the device, alive from its definition through its last use, and an offset in the
-// arena to every buffer. A Map overwrites one of its inputs if no later instruction uses it. Updates overwrite
+// arena to every buffer without a Home. A Map overwrites one of its inputs if no later instruction uses it. Updates overwrite
 // their states, and inputs of a ConcatInPlace are computed within its buffer.
 func place(p *program.Program, t Target) error {
 	last := max(len(p.Instrs)-1, 0)
@@ -20,7 +20,12 @@ func place(p *program.Program, t Target) error {
 	}
 	for _, in := range p.Setup {
 		for _, v := range in.Out {
-			if v.Space == program.OnDevice && v.Base == v {
+			if v.Space != program.OnDevice || v.Base != v {
+				continue
+			}
+			if s, ok := in.Op.(program.State); ok && s.Home != nil {
+				v.Buffer = &program.Buffer{Home: s.Home, Offset: s.Offset, Size: v.Bytes(), Death: last}
+			} else {
 				v.Buffer = buffer(v.Bytes(), 0, last)
 			}
 		}

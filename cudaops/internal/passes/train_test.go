@@ -52,13 +52,33 @@ func drawTraining(t *rapid.T) *training {
 	}
 	out := &training{b, nil, 0.01}
 	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds")}
-	var resident []*G.Node // that no step changes
-	for _, x := range all {
-		if !slices.Contains(learnables, x) && rapid.Bool().Draw(t, "resident") {
-			resident = append(resident, x)
+	home := func(nodes ...*G.Node) program.Memory {
+		bytes := int64(0)
+		for _, n := range nodes {
+			bytes += 8*int64(n.Shape().TotalSize()) + program.Alignment
+		}
+		m, err := new(exec.HostBackend).NewMemory(bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if rapid.Bool().Draw(t, "homes") {
+		training.Homes = map[kernels.Dtype]program.Memory{kernels.Float32: home(all...), kernels.Float64: home(all...)}
+	}
+	wanted := &lower.Wanted{Keep: b.keep, Train: training}
+	for _, x := range all { // those that no step changes
+		if slices.Contains(learnables, x) {
+			continue
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "resident") {
+		case 1:
+			wanted.Resident = append(wanted.Resident, x)
+		case 2:
+			wanted.Shared = append(wanted.Shared, lower.Shared{Node: x, Home: home(x), Offset: program.Alignment * rapid.Int64Range(0, 1).Draw(t, "offset")})
 		}
 	}
-	if out.graph, err = lower.New(b.g, &lower.Wanted{Keep: b.keep, Train: training, Resident: resident}); err != nil {
+	if out.graph, err = lower.New(b.g, wanted); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -87,7 +107,7 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 			}
 		}
 	}
-	for _, r := range t.graph.Residents {
+	for _, r := range slices.Concat(t.graph.Residents, t.graph.Shared) {
 		list = append(list, states[slices.Index(t.graph.Program.Updates, program.Update{State: r.Value, Next: r.Value})])
 	}
 	return list

@@ -153,7 +153,7 @@ func (e *interpreter) launch(in *Instr) error {
 // buffer returns the memory of a value's base in the arena, or nil if it has none.
 func (e *interpreter) buffer(v *Value) []byte {
 	b := v.Base.Buffer
-	if b == nil || e.arena == nil {
+	if b == nil || b.Home != nil || e.arena == nil {
 		return nil
 	}
 	return e.arena[b.Offset : b.Offset+b.Size]

@@ -24,7 +24,10 @@ type Constant struct{ Value gorgonia.Value }
 
 // State is a value that stays on the device between runs: 0 before the first run, then the value that [Program.Updates]
 // names.
-type State struct{}
+type State struct {
+	Home   Memory // holds the value, which other programs may use too; nil selects the program's arena
+	Offset int64  // in Home, bytes
+}
 
 // Host calls the Do of an op on the host.
 type Host struct {

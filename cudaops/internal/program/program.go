@@ -212,10 +212,19 @@ func (v *Value) kernelView() codegen.View {
 	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
 }
 
-// Buffer is a range of the arena, alive from instruction Birth through instruction Death of [Program.Instrs].
+// Memory is device memory outside of any program's arena, which several programs may use: for example a cudaops.Store.
+type Memory interface {
+	// Read and Write copy bytes at an offset and wait. Work that uses the memory must have completed.
+	Read(dst []byte, offset int64) error
+	Write(offset int64, src []byte) error
+	Free() error
+}
+
+// Buffer is a range of the arena or of its Home, alive from instruction Birth through instruction Death of [Program.Instrs].
 type Buffer struct {
 	Offset, Size int64 // bytes
 	Birth, Death int
+	Home         Memory  // nil: the arena. Other buffers are not in Program.Buffers and count neither in Arena nor in Peak
 	Parent       *Buffer // the ConcatInPlace's buffer that contains this one, or nil
 	// Alternate is the second half of a double buffer, or nil. Runs alternate between the two, so that the next input can
 	// be copied while a run computes. It is listed in Program.Buffers; its own Alternate is nil.

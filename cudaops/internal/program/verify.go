@@ -224,7 +224,7 @@ func (c *checker) memory() {
 		}
 	}
 	alive := func(b *Buffer, at int, what any) {
-		if b == nil || !known[b] {
+		if b == nil || b.Home == nil && !known[b] {
 			c.fault("%v has no buffer", what)
 		} else if at < b.Birth || at > b.Death {
 			c.fault("instruction %d uses the buffer of %v, which is alive from %d to %d", at, what, b.Birth, b.Death)
@@ -267,7 +267,7 @@ func (c *checker) overwrites(in *Instr) {
 	for _, out := range in.Out {
 		for _, v := range in.In {
 			a, b := out.Buffer, v.Base.Buffer
-			if a == nil || b == nil || a.Offset >= b.Offset+b.Size || b.Offset >= a.Offset+a.Size {
+			if a == nil || b == nil || a.Home != b.Home || a.Offset >= b.Offset+b.Size || b.Offset >= a.Offset+a.Size {
 				continue
 			}
 			if !in.ReadsInOrder(v) || a.Offset != b.Offset || v.Bytes() != out.Bytes() {

@@ -97,8 +97,8 @@ func conflict(a, b Node) (exec.Span, bool) {
 		for _, x := range pair[0] {
 			for _, y := range pair[1] {
 				from, to := max(x.Offset, y.Offset), min(x.Offset+x.Size, y.Offset+y.Size)
-				if from < to {
-					return exec.Span{Offset: from, Size: to - from}, true
+				if x.Home == y.Home && from < to {
+					return exec.Span{Offset: from, Size: to - from, Home: x.Home}, true
 				}
 			}
 		}

@@ -54,9 +54,9 @@ func (m *memory) fault(format string, args ...any) {
 	m.faults = append(m.faults, fmt.Errorf(format, args...))
 }
 
-// pieces returns those of a buffer, from and to.
+// pieces returns those of a buffer in the arena, from and to.
 func (m *memory) pieces(b *program.Buffer) (lo, hi int) {
-	if b == nil || b.Size == 0 {
+	if b == nil || b.Size == 0 || b.Home != nil {
 		return 0, 0
 	}
 	lo, _ = slices.BinarySearch(m.cuts, b.Offset)
@@ -147,5 +147,5 @@ func (m *memory) distinct(in *program.Instr) {
 }
 
 func overlap(a, b *program.Buffer) bool {
-	return a != nil && b != nil && max(a.Offset, b.Offset) < min(a.Offset+a.Size, b.Offset+b.Size)
+	return a != nil && b != nil && a.Home == b.Home && max(a.Offset, b.Offset) < min(a.Offset+a.Size, b.Offset+b.Size)
 }

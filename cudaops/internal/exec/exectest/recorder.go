@@ -3,12 +3,14 @@
 package exectest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -116,7 +118,7 @@ func launched(p *kernels.Plan, l kernels.Launch, in, out []exec.Span, scratch ex
 		if r.Operand >= 0 {
 			n.Reads = append(n.Reads, s)
 		} else {
-			n.Writes = append(n.Writes, exec.Span{Offset: s.Offset + r.Offset, Size: s.Size - r.Offset})
+			n.Writes = append(n.Writes, exec.Span{Offset: s.Offset + r.Offset, Size: s.Size - r.Offset, Home: s.Home})
 		}
 	}
 	return n, nil
@@ -143,6 +145,9 @@ func (b *Recorder) Name() string { return b.For.Name }
 
 // Alloc implements [exec.Backend].
 func (b *Recorder) Alloc(int64) error { return nil }
+
+// NewMemory implements [exec.Backend]. No test has programs that share memory.
+func (b *Recorder) NewMemory(int64) (program.Memory, error) { return nil, errors.ErrUnsupported }
 
 // Clear implements [exec.Backend].
 func (b *Recorder) Clear(exec.Span) error { return nil }

@@ -1,0 +1,292 @@
+package cudaops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// parameters are the inputs of a VM that stay on its device and that Pull copies to the host: the learnables of Train, which
+// come first, and with In the other parameters of the graph.
+type parameters struct {
+	nodes   []*gorgonia.Node
+	learned int              // number of learnables
+	values  []*program.Value // states or views of them, as last compiled
+	held    []*parameter
+	copies  []*deviceCopy // of the nodes' values
+	all     []int         // indices of all nodes
+	store   *Store        // nil without In
+	exec    *exec.Executable
+	// kept holds the states before a watched run; nil if the states have changed since.
+	kept [][]byte
+}
+
+// newParameters returns the parameters of a VM without a Store.
+func newParameters(learnables []*gorgonia.Node, copies *deviceCopies) *parameters {
+	p := &parameters{}
+	for _, n := range learnables {
+		p.add(n, new(parameter), copies.add())
+	}
+	p.learned = len(learnables)
+	return p
+}
+
+func (p *parameters) add(n *gorgonia.Node, held *parameter, c *deviceCopy) {
+	p.all = append(p.all, len(p.nodes))
+	p.nodes, p.held, p.copies = append(p.nodes, n), append(p.held, held), append(p.copies, c)
+}
+
+// trained returns the indices of the learnables.
+func (p *parameters) trained() []int { return p.all[:p.learned] }
+
+// homes returns the memory of the learnables of each element type in a Store.
+func (p *parameters) homes() map[kernels.Dtype]program.Memory {
+	list := map[kernels.Dtype]program.Memory{}
+	for _, i := range p.trained() {
+		if h := p.held[i]; h.home != nil {
+			list[h.dtype] = h.home
+		}
+	}
+	return list
+}
+
+// shared returns the inputs in the Store that are no learnables.
+func (p *parameters) shared() (list []lower.Shared) {
+	for _, i := range p.all[p.learned:] {
+		list = append(list, lower.Shared{Node: p.nodes[i], Home: p.held[i].home, Offset: p.held[i].offset})
+	}
+	return list
+}
+
+// built records the program of a compiled graph.
+func (p *parameters) built(e *exec.Executable, graph *lower.Graph) {
+	p.exec, p.values, p.kept = e, nil, nil
+	for i := range p.learned {
+		p.values = append(p.values, graph.Trained.Learned[i].Value)
+	}
+	for _, s := range graph.Shared {
+		p.values = append(p.values, s.Value)
+	}
+}
+
+// fresh returns the parameters without a value on the device whose nodes have one.
+func (p *parameters) fresh() []int {
+	return slices.DeleteFunc(slices.Clone(p.all), func(i int) bool { return p.held[i].version > 0 || p.nodes[i].Value() == nil })
+}
+
+// drop removes a VM that became unreachable from its Store.
+func (p *parameters) drop() {
+	unlock, _ := p.store.lock(context.Background())
+	defer unlock()
+	if p.store.members[p] {
+		p.exec.Close()
+		p.store.part(p)
+	}
+}
+
+// moved reports whether the Store has moved a parameter since the graph was compiled.
+func (p *parameters) moved() bool {
+	return slices.ContainsFunc(p.all, func(i int) bool {
+		return p.values[i].Base.Buffer.Home != p.held[i].home
+	})
+}
+
+// stepped records that runs have changed the learnables n times.
+func (p *parameters) stepped(n int) {
+	for _, i := range p.trained() {
+		p.held[i].version += n
+	}
+}
+
+// changed returns the learnables whose host values must be copied to the device: values bound since the last copy, and values
+// written by Pull of another VM. It returns them with an error if the device has made steps of one of the latter since.
+func (p *parameters) changed(among []int) (list []int, err error) {
+	for _, i := range among {
+		v := p.nodes[i].Value()
+		if v == nil && p.held[i].version > 0 { // the Store has a value
+			continue
+		}
+		bound := !p.copies[i].has(v)
+		if !bound && !p.copies[i].isStale() {
+			continue
+		}
+		list = append(list, i)
+		if !bound && p.ahead(i) && err == nil {
+			err = fmt.Errorf("learnable %s: got steps on the device and a value written by Pull of another VM: call Push to copy that value", internal.Name(p.nodes[i]))
+		}
+	}
+	return list, err
+}
+
+// refresh copies changed learnables to the device and returns them.
+func (p *parameters) refresh(among []int) (changed []int, err error) {
+	if changed, err = p.changed(among); err == nil {
+		err = p.push(changed)
+	}
+	return changed, err
+}
+
+// separate returns an error if learnables share memory on the host.
+func (p *parameters) separate() error {
+	sorted, at := slices.Clone(p.all), make([]values.Extent, len(p.all))
+	for i, n := range p.nodes {
+		at[i] = values.ExtentOf(n.Value())
+	}
+	slices.SortFunc(sorted, func(i, j int) int { return cmp.Compare(at[i].Start, at[j].Start) })
+	for k := range sorted[1:] {
+		if i, j := sorted[k], sorted[k+1]; at[i].Overlaps(at[j]) {
+			return fmt.Errorf("learnables %s and %s have values in the same memory, want separate tensors", internal.Name(p.nodes[i]), internal.Name(p.nodes[j]))
+		}
+	}
+	return nil
+}
+
+// push copies values of learnables to the device, all or none.
+func (p *parameters) push(list []int) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := p.separate(); err != nil {
+		return err
+	}
+	memory := make([][]byte, len(list))
+	for k, i := range list {
+		var err error
+		if memory[k], err = stateBytes("learnable", p.nodes[i], p.values[i]); err != nil {
+			return err
+		}
+	}
+	for k, i := range list {
+		p.kept = nil
+		if err := p.exec.SetState(p.values[i], memory[k]); err != nil {
+			return fmt.Errorf("learnable %s: %w", internal.Name(p.nodes[i]), err)
+		}
+		p.held[i].version++
+		p.synced(i)
+	}
+	return nil
+}
+
+// stateBytes returns the host memory of the value of a node that is a state on the device.
+func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error) {
+	v := n.Value()
+	if v == nil {
+		return nil, fmt.Errorf("%s %s has no value: set it with gorgonia.Let", what, internal.Name(n))
+	}
+	if err := fits(what, n, to); err != nil {
+		return nil, err
+	}
+	return values.Bytes(v)
+}
+
+// fits returns an error unless the value of a node has the type and shape of its state on the device.
+func fits(what string, n *gorgonia.Node, state *program.Value) error {
+	v, want := n.Value(), values.Tensor(state.Dtype)
+	if v.Dtype() != want || !v.Shape().Eq(state.Shape) {
+		return fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, state.Shape)
+	}
+	if _, err := values.Memory(v); err != nil {
+		return fmt.Errorf("%s %s: got %w", what, internal.Name(n), err)
+	}
+	return nil
+}
+
+// takes returns an error unless the host values of learnables can be overwritten by the device's.
+func (p *parameters) takes(list []int) error {
+	for _, i := range list {
+		n := p.nodes[i]
+		if n.Value() == nil {
+			continue
+		}
+		if err := fits("learnable", n, p.values[i]); err != nil {
+			return err
+		}
+	}
+	return p.separate()
+}
+
+// pull copies learnables from the device to their values on the host, all or none. A learnable without a value is bound to a
+// new one.
+func (p *parameters) pull(list []int) error {
+	if err := p.takes(list); err != nil {
+		return err
+	}
+	pulled, memory := make([]gorgonia.Value, len(list)), make([][]byte, len(list))
+	for k, i := range list {
+		from := p.values[i]
+		var err error
+		if pulled[k], memory[k], err = values.Make(from.Dtype, from.Shape); err == nil {
+			err = p.exec.State(from, memory[k])
+		}
+		if err != nil {
+			return fmt.Errorf("learnable %s: %w", internal.Name(p.nodes[i]), err)
+		}
+	}
+	for k, i := range list {
+		n := p.nodes[i]
+		var err error
+		if v := n.Value(); v != nil {
+			err = values.Set(v, memory[k])
+		} else {
+			err = internal.Bind(n, pulled[k])
+		}
+		if err != nil {
+			return fmt.Errorf("learnable %s: %w", internal.Name(n), err)
+		}
+		p.synced(i)
+		p.copies[i].written()
+	}
+	return nil
+}
+
+// find returns the indices of the given learnables, or of all if nodes is empty.
+func (p *parameters) find(nodes []*gorgonia.Node) ([]int, error) {
+	if len(p.nodes) == 0 {
+		return nil, errUntrained
+	}
+	if len(nodes) == 0 {
+		nodes = p.nodes
+	}
+	list := make([]int, len(nodes))
+	for k, n := range nodes {
+		if list[k] = slices.Index(p.nodes, n); n == nil || list[k] < 0 {
+			return nil, fmt.Errorf("got %v, want a learnable of Train or a parameter of its Store", n)
+		}
+	}
+	return list, nil
+}
+
+// errUntrained is the error of methods that need learnables.
+var errUntrained = errors.New("want a VM with the option Train and one of Gorgonia's solvers")
+
+// ahead reports whether the device has changed a parameter since host and device last had the same value.
+func (p *parameters) ahead(i int) bool {
+	return p.copies[i].value != nil && p.copies[i].version != p.held[i].version
+}
+
+// synced records that the node's value and the device's are the same.
+func (p *parameters) synced(i int) {
+	p.copies[i].set(p.nodes[i].Value())
+	p.copies[i].version = p.held[i].version
+}
+
+// newer returns the learnables whose values are newer on the device than on the host.
+func (p *parameters) newer() (list []int, err error) {
+	changed, err := p.changed(p.trained())
+	for _, i := range p.trained() {
+		if p.ahead(i) && !slices.Contains(changed, i) {
+			list = append(list, i)
+		}
+	}
+	return list, err
+}

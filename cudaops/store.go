@@ -1,0 +1,480 @@
+package cudaops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Store holds parameters by name in the memory of one device. All VMs with the option [In] of a Store compute with the same
+// ones, in place: what one VM trains, the next run of another VM reads.
+//
+// One VM of a Store runs at a time. A call of another VM's method waits for the end of the run; [VM.RunContext] stops waiting
+// when its context is done. An op must not run another VM of its VM's Store.
+//
+// Store's methods may be called concurrently, and wait for a run too.
+type Store struct {
+	turn    chan struct{} // holds an element while a VM or a method uses the Store, which guards all fields
+	device  string        // the VMs' device; "" before the first VM, while parameters are in host memory
+	alloc   func(bytes int64) (program.Memory, error)
+	byName  map[string]*parameter
+	list    []*parameter // in the order in which they came
+	homes   homes
+	copies  *deviceCopies
+	nodes   map[*gorgonia.Node]*storeNode
+	members map[*parameters]bool // of open VMs
+	last    *exec.Executable     // of the last run, which may still be in flight
+	closed  bool
+}
+
+// homes counts the parameters in each piece of memory.
+type homes map[program.Memory]int
+
+// parameter is a parameter on the device. Without a Store it has only a version.
+type parameter struct {
+	version int // counts changes on the device; 0 without a value
+
+	name    string
+	dtype   kernels.Dtype
+	shape   tensor.Shape
+	home    program.Memory
+	offset  int64       // bytes
+	users   int         // number of VMs
+	trainer *parameters // of the VM that trains it, or nil
+}
+
+// storeNode is a node that holds a parameter on the host.
+type storeNode struct {
+	copy  *deviceCopy
+	users int // number of VMs
+}
+
+// NewStore returns an empty Store.
+func NewStore() *Store {
+	s := &Store{turn: make(chan struct{}, 1), alloc: new(exec.HostBackend).NewMemory, byName: map[string]*parameter{}, homes: homes{},
+		copies: newDeviceCopies(), nodes: map[*gorgonia.Node]*storeNode{}, members: map[*parameters]bool{}}
+	runtime.AddCleanup(s, func(h homes) { h.free() }, s.homes)
+	runtime.AddCleanup(s, (*deviceCopies).close, s.copies)
+	return s
+}
+
+// In makes a VM use the parameters of a Store. These are the learnables of [Train], the given nodes, and all inputs of the graph
+// with the name of a parameter that the Store has. Each must have a unique name and elements of float32 or float64.
+//
+// NewVM copies the value of a node to the Store if the Store has none of that name; otherwise it ignores the node's value.
+// Later values of nodes count as for Train: see [VM.Push], [VM.Pull] and [gorgonia.Let]. A node of another type or shape than
+// the parameter is an error of NewVM, as are another device than that of the Store's other VMs and a graph without parameters.
+//
+// A parameter has at most one VM that trains it: NewVM returns an error for another one until that VM is closed. The moments of
+// the solver belong to the VM, and [VM.Snapshot] has them. The solver must be one of Gorgonia's.
+func In(s *Store, nodes ...*gorgonia.Node) Option {
+	return func(c *config) { c.stores = append(c.stores, stored{s, nodes}) }
+}
+
+// stored holds the arguments of In.
+type stored struct {
+	store *Store
+	nodes []*gorgonia.Node
+}
+
+// Parameters returns copies of all parameters, in the order in which the Store got them, without moments.
+func (s *Store) Parameters() (list []Learnable, err error) {
+	err = s.use("Parameters", func() error {
+		for _, p := range s.list {
+			if p.version == 0 {
+				continue
+			}
+			v, m := values.New(p.dtype, p.shape)
+			if err := p.home.Read(m, p.offset); err != nil {
+				return fmt.Errorf("parameter %s: %w", p.name, err)
+			}
+			list = append(list, Learnable{Name: p.name, Value: v})
+		}
+		return nil
+	})
+	return list, err
+}
+
+// SetParameters sets parameters to copies of values and adds those that the Store does not have. It ignores moments. If a value
+// has another type or shape than the parameter, it returns an error and changes nothing.
+func (s *Store) SetParameters(list []Learnable) error {
+	return s.use("SetParameters", func() error {
+		set, contents := make([]*parameter, len(list)), make([][]byte, len(list))
+		seen := map[string]bool{}
+		for i, l := range list {
+			if l.Name == "" || seen[l.Name] {
+				return fmt.Errorf("got the name %q for parameter %d, want unique names", l.Name, i)
+			}
+			seen[l.Name] = true
+			if guard.IsNil(l.Value) {
+				return fmt.Errorf("parameter %s: got no value", l.Name)
+			}
+			var err error
+			if set[i], err = s.find(l.Name, l.Value.Dtype(), l.Value.Shape()); err == nil {
+				contents[i], err = values.Bytes(l.Value)
+			}
+			if err != nil {
+				return fmt.Errorf("parameter %s: %w", l.Name, err)
+			}
+		}
+		for i, p := range set {
+			s.insert(p)
+			var err error
+			if p.home == nil {
+				err = s.arrange(p)
+			}
+			if err == nil {
+				err = p.home.Write(p.offset, contents[i])
+			}
+			if err != nil {
+				return driver.Join(fmt.Errorf("parameter %s: %w", p.name, err), s.sweep())
+			}
+			p.version++
+		}
+		return nil
+	})
+}
+
+// Close ends the use of the Store: NewVM and Store's other methods return errors. VMs of the Store run on; when the last one is
+// closed, or with Close if there is none, the memory is freed. Values on the host stay. Further calls do nothing.
+func (s *Store) Close() error {
+	if s == nil || s.turn == nil {
+		return nil
+	}
+	unlock, _ := s.lock(context.Background())
+	defer unlock()
+	s.closed = true
+	if err := s.end(); err != nil {
+		return fmt.Errorf("cudaops: Store.Close: %w", err)
+	}
+	return nil
+}
+
+// end frees the memory of a closed Store without VMs.
+func (s *Store) end() error {
+	if !s.closed || len(s.members) > 0 {
+		return nil
+	}
+	s.copies.close()
+	s.byName, s.list = nil, nil
+	return s.homes.free()
+}
+
+func (h homes) free() error {
+	var errs []error
+	for m := range h {
+		errs = append(errs, m.Free())
+	}
+	clear(h)
+	return driver.Join(errs...)
+}
+
+// use calls f while no VM runs.
+func (s *Store) use(method string, f func() error) error {
+	if s == nil || s.turn == nil {
+		return fmt.Errorf("cudaops: %s of a Store that NewStore did not make", method)
+	}
+	leave, err := s.enter(context.Background(), nil)
+	if err == nil {
+		defer leave()
+		if err = errors.New("the Store is closed"); !s.closed {
+			err = f()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cudaops: Store.%s: %w", method, err)
+	}
+	return nil
+}
+
+// enter waits until nothing else uses the Store, and for all work that executables other than e have queued.
+func (s *Store) enter(ctx context.Context, e *exec.Executable) (leave func(), err error) {
+	if leave, err = s.lock(ctx); err != nil || s.last == nil || s.last == e {
+		return leave, err
+	}
+	if err := s.last.Settle(); err != nil {
+		leave()
+		return nil, fmt.Errorf("the last run of another VM of the Store: %w", err)
+	}
+	return leave, nil
+}
+
+// lock waits until nothing else uses the Store.
+func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
+	unlock = func() { <-s.turn }
+	select {
+	case s.turn <- struct{}{}:
+		return unlock, nil
+	default:
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return unlock, nil
+	case <-ctx.Done():
+	}
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err {
+		return nil, fmt.Errorf("the call was cancelled while another VM of the Store ran: %w", err)
+	}
+	return nil, fmt.Errorf("the call was cancelled while another VM of the Store ran: %w: %w", err, cause)
+}
+
+// join adds a VM, whose graph is not compiled yet, and returns its parameters.
+func (s *Store) join(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node, b exec.Backend, device string) (*parameters, error) {
+	switch {
+	case s.closed:
+		return nil, errors.New("the Store is closed")
+	case s.device != "" && s.device != device:
+		return nil, fmt.Errorf("got a VM on %s, want %s, which the Store's other VMs use", device, s.device)
+	}
+	nodes, err := s.choose(g, learnables, named)
+	if err != nil {
+		return nil, err
+	}
+	held := make([]*parameter, len(nodes))
+	for i, n := range nodes {
+		of, _ := internal.ElementType(n)
+		if held[i], err = s.find(n.Name(), of, n.Shape()); err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+		if i < len(learnables) && held[i].trainer != nil {
+			return nil, fmt.Errorf("learnable %s: another open VM of the Store trains it: close that VM, or omit the learnable from Train", n.Name())
+		}
+	}
+	if s.device == "" {
+		s.alloc = b.NewMemory
+		for _, p := range s.list {
+			if err := s.arrange(p); err != nil {
+				return nil, err
+			}
+		}
+		s.device = device
+	}
+	if err := s.place(held, len(learnables)); err != nil {
+		return nil, driver.Join(err, s.sweep())
+	}
+	p := &parameters{store: s, learned: len(learnables)}
+	for i, n := range nodes {
+		at := s.nodes[n]
+		if at == nil {
+			at = &storeNode{copy: s.copies.add()}
+			if s.nodes[n] = at; held[i].version > 0 {
+				at.copy.set(n.Value())
+				at.copy.version = -1
+			}
+		}
+		at.users++
+		if held[i].users++; i < len(learnables) {
+			held[i].trainer = p
+		}
+		p.add(n, held[i], at.copy)
+	}
+	s.members[p] = true
+	return p, nil
+}
+
+// choose returns the nodes of a graph that are parameters, the learnables first.
+func (s *Store) choose(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node) (list []*gorgonia.Node, err error) {
+	byName := map[string]*gorgonia.Node{}
+	add := func(n *gorgonia.Node) error {
+		switch name := internal.InputName(n); {
+		case n.Op() != nil:
+			return fmt.Errorf("got node %s with an op, %v, want an input of the graph", internal.Name(n), n.Op())
+		case name == "":
+			return fmt.Errorf("got a parameter of shape %v without name: give it one with gorgonia.WithName", n.Shape())
+		case byName[name] == nil:
+			byName[name] = n
+			list = append(list, n)
+		case byName[name] != n:
+			return fmt.Errorf("got two inputs called %q, want unique names of parameters", name)
+		}
+		return nil
+	}
+	for _, n := range slices.Concat(learnables, named) {
+		if n == nil {
+			return nil, errors.New("got a nil node")
+		}
+		if err := add(n); err != nil {
+			return nil, err
+		}
+	}
+	if len(list) < len(learnables) {
+		return nil, errors.New("Train: got a learnable twice, want it once")
+	}
+	for _, n := range g.AllNodes() {
+		if name := internal.InputName(n); n.Op() == nil && (byName[name] != nil || s.byName[name] != nil) {
+			if err := add(n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("got a graph without parameters: want the option Train, nodes of In, or inputs with the names of the Store's %d parameters", len(s.list))
+	}
+	return list, nil
+}
+
+// find returns the parameter of a name, or a new one for insert. It returns an error if it has another type.
+func (s *Store) find(name string, of tensor.Dtype, shape tensor.Shape) (*parameter, error) {
+	if p := s.byName[name]; p != nil {
+		if values.Tensor(p.dtype) != of || !slices.Equal(p.shape, shape) {
+			return nil, fmt.Errorf("got %v of shape %v, want %v of shape %v as in the Store", of, shape, values.Tensor(p.dtype), p.shape)
+		}
+		return p, nil
+	}
+	dt, ok := values.Dtype(of)
+	if !ok || !dt.IsFloat() || kernels.Count(shape) == 0 {
+		return nil, fmt.Errorf("got %v of shape %v, want at least one element of float32 or float64", of, shape)
+	}
+	_, err := values.Size(dt, shape)
+	return &parameter{name: name, dtype: dt, shape: shape.Clone()}, err
+}
+
+// place allocates memory for parameters. The first learned parameters will be trained: all of an element type must be
+// contiguous, so that one launch updates them.
+func (s *Store) place(list []*parameter, learned int) error {
+	groups := map[kernels.Dtype][]*parameter{}
+	for i, p := range list {
+		if s.insert(p); i < learned {
+			groups[p.dtype] = append(groups[p.dtype], p)
+		}
+	}
+	for _, g := range groups {
+		if !s.contiguous(g) {
+			if err := s.arrange(g...); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range list[learned:] {
+		if p.home == nil {
+			if err := s.arrange(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// insert adds a parameter that the Store does not have.
+func (s *Store) insert(p *parameter) {
+	if s.byName[p.name] == nil {
+		s.byName[p.name] = p
+		s.list = append(s.list, p)
+	}
+}
+
+// layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes.
+func layout(list []*parameter) (offsets []int64, size int64) {
+	dt, elements := list[0].dtype, make([]int64, len(list))
+	for i, p := range list {
+		elements[i] = kernels.Count(p.shape)
+	}
+	offsets, size = program.Layout(dt, elements...)
+	for i := range offsets {
+		offsets[i] *= dt.Size()
+	}
+	return offsets, size * dt.Size()
+}
+
+// contiguous reports whether parameters are alone in their memory, at the offsets at which arrange would put them.
+func (s *Store) contiguous(list []*parameter) bool {
+	home := list[0].home
+	offsets, _ := layout(list)
+	for i, p := range list {
+		if p.home == nil || p.home != home || p.offset != offsets[i] {
+			return false
+		}
+	}
+	return s.homes[home] == len(list)
+}
+
+// arrange moves parameters to new memory. VMs that use them compile their graphs again before their next run.
+func (s *Store) arrange(list ...*parameter) error {
+	offsets, size := layout(list)
+	home, err := s.alloc(size)
+	if err != nil {
+		return fmt.Errorf("memory for the Store's parameters: %w", err)
+	}
+	for i, p := range list {
+		if p.version == 0 {
+			continue
+		}
+		m := make([]byte, kernels.Count(p.shape)*p.dtype.Size())
+		err := p.home.Read(m, p.offset)
+		if err == nil {
+			err = home.Write(offsets[i], m)
+		}
+		if err != nil {
+			return driver.Join(fmt.Errorf("parameter %s: %w", p.name, err), home.Free())
+		}
+	}
+	var errs []error
+	for i, p := range list {
+		errs = append(errs, s.release(p))
+		p.home, p.offset = home, offsets[i]
+		s.homes[home]++
+	}
+	return driver.Join(errs...)
+}
+
+// release frees the memory of a parameter unless others are in it.
+func (s *Store) release(p *parameter) error {
+	home := p.home
+	if home == nil {
+		return nil
+	}
+	if s.homes[home]--; s.homes[home] > 0 {
+		return nil
+	}
+	delete(s.homes, home)
+	return home.Free()
+}
+
+// sweep removes parameters without a value that no VM uses.
+func (s *Store) sweep() error {
+	var errs []error
+	s.list = slices.DeleteFunc(s.list, func(p *parameter) bool {
+		if p.version > 0 || p.users > 0 {
+			return false
+		}
+		delete(s.byName, p.name)
+		errs = append(errs, s.release(p))
+		return true
+	})
+	return driver.Join(errs...)
+}
+
+// part removes a VM after it has been closed.
+func (s *Store) part(p *parameters) error {
+	if !s.members[p] {
+		return nil
+	}
+	delete(s.members, p)
+	for i, n := range p.nodes {
+		if p.held[i].users--; p.held[i].trainer == p {
+			p.held[i].trainer = nil
+		}
+		at := s.nodes[n]
+		if at.users--; at.users == 0 {
+			s.copies.remove(at.copy)
+			delete(s.nodes, n)
+		}
+	}
+	if s.last == p.exec {
+		s.last = nil
+	}
+	return driver.Join(s.sweep(), s.end())
+}
