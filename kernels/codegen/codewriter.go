@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
@@ -80,18 +79,6 @@ func (w *codeWriter) numberParameters(f expr.Func) {
 		registers = append(registers, w.parameter(d.String(), d.Kind()))
 	}
 	w.Numbers(registers)
-}
-
-// numberArguments returns the arguments of [codeWriter.numberParameters].
-func numberArguments(numbers []expr.Number) (args []any) {
-	for _, n := range numbers {
-		if n.Dtype == kernels.Float32 {
-			args = append(args, float32(n.Value))
-		} else {
-			args = append(args, n.Value)
-		}
-	}
-	return args
 }
 
 func (w *codeWriter) pointer() string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -70,44 +71,69 @@ func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kerne
 	if err := checkMap(f, shape, operands); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", name, err)
 	}
-	types, n := f.Operands(), kernels.Count(shape)
-	p := &kernels.Plan{Op: name, Flops: n * int64(f.Operations())}
-	p.Parts, p.Out = mapParts(f, shape)
-	for i, v := range operands {
-		p.Inputs = append(p.Inputs, v.inputBytes(types[i]))
-	}
-	if n > 0 {
-		if err := launchMap(p, newMapping(dev, f, shape, operands, nil), f); err != nil {
+	p, c := &kernels.Plan{Op: name}, call{f: f, shape: shape, operands: operands}
+	from, to := c.buffers(p)
+	if kernels.Count(shape) > 0 {
+		if err := newMap(dev, c, nil).launch(p, f, from, to); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", name, err)
 		}
 	}
 	return p, nil
 }
 
-// kernel returns the kernel of a mapping of f.
-func (m *mapping) kernel(f expr.Func) *kernels.Kernel {
-	f, _ = f.Numbers()
-	return &kernels.Kernel{Image: mapImage{f, m.layout}, Entry: mapEntry, Body: m.body}
+// newMap lays out a map whose one output is stored as a view describes, or whose outputs are in row-major order if there is none. A
+// thread has vectors of elements.
+func newMap(dev kernels.Device, c call, into *View) *nest {
+	outputs := slices.Repeat([]View{Dense(c.shape)}, len(c.f.Outputs()))
+	if into != nil {
+		outputs = []View{*into}
+	}
+	n := newNest(c, rowGrid{across: true, width: vectorWidth(slices.Concat(c.f.Operands(), c.f.Outputs())), threads: 1}.whole(), outputs)
+	small := dev.Major > 0 && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
+	if small {
+		n.grid.width = 1 // less code to compile, and threads that are done sooner
+	}
+	n.address(!small)
+	if into != nil && n.layout.place(len(n.types)).spread != together { // no vectors to write
+		n.grid.width = 1
+		n.address(true)
+	}
+	l, pol := &n.layout, kernels.Streaming.On(dev)
+	if l.rowAxes > 0 {
+		pol = kernels.Scaling.On(dev)
+	}
+	l.entry, l.threads, l.beside, l.vectors = mapEntry, 1, pol.Block, int(pol.Vectors)
+	if small {
+		l.vectors = 1
+	} else if l.width == 1 {
+		l.vectors *= 4
+	}
+	l.wide = n.isWide(int64(l.width * l.vectors * l.beside))
+	if dev.Major > 0 && n.streams == nil {
+		n.chooseTiles()
+	}
+	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: n.outputs}
+	for i := range n.types {
+		step.needs = append(step.needs, i)
+	}
+	for k := range n.outputs {
+		step.to = append(step.to, k)
+	}
+	n.steps = []rowStep{step}
+	return n
 }
 
-// launchMap appends the launch of a mapping of f.
-func launchMap(p *kernels.Plan, m *mapping, f expr.Func) error {
-	blocks := m.gridBlocks()
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return err
+// vectorWidth returns the elements of a vector: those that have 16 bytes in the
+// narrowest type that counts. A Bool is computed of or selects among wider ones.
+func vectorWidth(types []expr.Dtype) int64 {
+	narrow, wide := false, false
+	for _, d := range types {
+		narrow, wide = narrow || d.Size() == 4, wide || d.Size() == 8
 	}
-	l := p.Launch(m.kernel(f), int(blocks), m.layout.block, m.arguments()...)
-	l.Grid[1] = max(m.count, 1)
-	return nil
-}
-
-// mapParts returns where the outputs of f begin, and the bytes of all.
-func mapParts(f expr.Func, shape []int) (parts []int64, bytes int64) {
-	sizes := make([]int64, len(f.Outputs()))
-	for k, d := range f.Outputs() {
-		sizes[k] = kernels.Count(shape) * d.Size()
+	if wide && !narrow {
+		return 2
 	}
-	return kernels.LayOut(sizes)
+	return 4
 }
 
 // checkMap returns an error if arguments of Map do not fit.

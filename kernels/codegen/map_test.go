@@ -192,7 +192,34 @@ func within(v View, axis, from, to int) View {
 	return v
 }
 
-// How operands are read: the letters of [access].
+// placeLetters returns a letter for each of n operands or outputs from one on: s for one element, d and u for elements in order, aligned for vectors or not,
+// r, c and g for vectors, one element or elements by index, p with bounds, t by tiles.
+func placeLetters(l layout, first, n int) string {
+	var letters []byte
+	for i := range n {
+		p, letter := l.place(first+i), byte('g')
+		switch {
+		case p.rows == fixed:
+			letter = 's'
+		case p.mark.axis() >= 0:
+			letter = 'p'
+		case p.rows == next && p.spread == together:
+			letter = 'd'
+		case p.rows == next:
+			letter = 'u'
+		case p.spread == together:
+			letter = 'r'
+		case p.spread == single:
+			letter = 'c'
+		case p.spread == transposed:
+			letter = 't'
+		}
+		letters = append(letters, letter)
+	}
+	return string(letters)
+}
+
+// How operands are read.
 func TestMapLayout(t *testing.T) {
 	for _, c := range []struct {
 		shape  []int
@@ -218,8 +245,8 @@ func TestMapLayout(t *testing.T) {
 			t.Errorf("%v: %v", c.shape, err)
 			continue
 		}
-		got := p.Launches[0].Kernel.Image.(mapImage).layout
-		if got.accesses != c.want || got.axes != c.axes || got.inner != c.inner || got.wide || fmt.Sprint(p.Launches[0].Grid) != c.launch {
+		got := p.Launches[0].Kernel.Image.(image).layout
+		if placeLetters(got, 0, 3) != c.want || got.rowAxes != c.axes || got.inner != c.inner || got.wide || fmt.Sprint(p.Launches[0].Grid) != c.launch {
 			t.Errorf("%v, %v: got %+v on %v, want %s", c.shape, c.views, got, p.Launches[0].Grid, c.want)
 		}
 	}
@@ -230,14 +257,14 @@ func TestMapLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := p.Launches[0].Kernel.Image.(mapImage).layout
-		if got := fmt.Sprint(l.width, l.vectors, l.block, " ", l.accesses); got != want || int64(l.width*l.vectors*l.block*p.Launches[0].Grid[0]) < int64(n) {
+		l := p.Launches[0].Kernel.Image.(image).layout
+		if got := fmt.Sprint(l.width, l.vectors, l.beside, " ", placeLetters(l, 0, 4)); got != want || int64(l.width*l.vectors*l.beside*p.Launches[0].Grid[0]) < int64(n) {
 			t.Errorf("%d elements: got %s on %v, want %s", n, got, p.Launches[0].Grid, want)
 		}
 	}
 	big := []int{1 << 16, 1 << 15}
 	p, err := Map(kernels.HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), viewAt(1<<16, 0, 1, 0))
-	if err != nil || !p.Launches[0].Kernel.Image.(mapImage).layout.wide {
+	if err != nil || !p.Launches[0].Kernel.Image.(image).layout.wide {
 		t.Errorf("2^31 elements: got %v, %v, want indices of 64 bits", p, err)
 	}
 }

@@ -1,36 +1,8 @@
 package codegen
 
 import (
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
-
-// mapImage is the generated code of a function for a layout.
-type mapImage struct {
-	f      expr.Func
-	layout mapLayout
-}
-
-// mapEntry is the entry point of the code.
-const mapEntry = "map"
-
-func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
-
-func (i mapImage) Source() string { return "math" }
-
-func (i mapImage) Code(major, minor int) (kernels.Code, error) {
-	return kernels.CodeOf(i, major, minor)
-}
-
-// ptx returns PTX for every device, or for those of compute capability 9.0 and later.
-func (i mapImage) PTX(major int) ([]byte, error) {
-	code, err := newCodeWriter(major, i.layout.wide)
-	if err != nil {
-		return nil, err
-	}
-	w := mapWriter{codeWriter: code, mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
-	return []byte(w.kernel()), nil
-}
 
 // mapWriter writes a kernel:
 //
@@ -42,7 +14,7 @@ func (i mapImage) PTX(major int) ([]byte, error) {
 // thread has one element, a thread without one is done at once.
 type mapWriter struct {
 	codeWriter
-	mapLayout
+	layout
 	f              expr.Func
 	types, outputs []expr.Dtype
 
@@ -81,24 +53,24 @@ func (w *mapWriter) parameters() {
 	if w.tile > 0 {
 		w.tileParameters()
 	} else {
-		w.divide = w.divides(w.axes)
+		w.divide = w.divides(w.rowAxes)
 	}
 	w.strides, w.bounds = make([][]string, len(w.types)), make([][2]string, len(w.types))
 	for i := range w.types {
-		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
+		for a := 0; w.place(i).rows == indexed && a < w.rowAxes; a++ {
 			w.strides[i] = append(w.strides[i], w.parameter(w.index, w.kind))
 		}
-		if access(w.accesses[i]) == padded {
+		if w.place(i).mark.axis() >= 0 {
 			w.bounds[i][0], w.bounds[i][1] = w.boundParameters()
 		}
 	}
-	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
+	for a := 0; w.place(len(w.types)).rows == indexed && a < w.rowAxes; a++ {
 		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
 	}
 	w.sources = make([]*source, len(w.types))
 	for i := range w.types {
-		if isRandom(w.random, i) {
-			w.sources[i] = w.source(w.bases[i], isNormal(w.random, i))
+		if mark := w.place(i).mark; mark.random() {
+			w.sources[i] = w.source(w.bases[i], mark == normal)
 			w.bases[i] = w.sources[i].first
 		}
 	}
@@ -145,14 +117,14 @@ func (w *mapWriter) kernel() string {
 	w.parameters()
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.block})
+		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.beside})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
 		vectors[j] = w.locate(j)
 	}
 	w.loadScalars()
-	if w.single() {
+	if w.oneElement() {
 		w.Line("@!%s bra none", vectors[0].full)
 	}
 	for _, v := range vectors {
@@ -174,10 +146,10 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		w.store(v)
 	}
-	if w.single() {
+	if w.oneElement() {
 		w.Label("none")
 	}
-	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.block})
+	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.beside})
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -187,19 +159,19 @@ func (w *mapWriter) locate(j int) *vector {
 	block, thread := w.Register(expr.B32), w.Register(expr.B32)
 	w.Line("mov.u32 %s, %%ctaid.x", block)
 	w.Line("mov.u32 %s, %%tid.x", thread)
-	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.block)
+	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.beside)
 	if w.wide {
 		w.Line("cvt.u64.u32 %s, %s", v.first, thread)
-		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, v.first)
+		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.beside*w.vectors, v.first)
 	} else {
-		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, thread)
+		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.beside*w.vectors, thread)
 	}
 	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
 	indices, at := w.indices(v), v.first
-	if w.mapLayout.to.byIndex() {
+	if w.toBy != nil {
 		at = w.offset(indices[0], w.toBy)
 	}
 	for out, d := range w.outputs {
@@ -208,7 +180,7 @@ func (w *mapWriter) locate(j int) *vector {
 	}
 	for i := range w.types {
 		var addresses, inside []string
-		if access(w.accesses[i]) == padded {
+		if w.place(i).mark.axis() >= 0 {
 			addresses, inside = w.padded(i, indices)
 		} else {
 			addresses = w.addresses(v, i, indices)
@@ -224,7 +196,7 @@ func (w *mapWriter) locate(j int) *vector {
 // indices returns the indices along each axis of a vector's first element, or of
 // all elements if they may lie in several rows.
 func (w *mapWriter) indices(v *vector) [][]string {
-	if w.axes == 0 {
+	if w.rowAxes == 0 {
 		return nil
 	}
 	list := make([][]string, w.width)
@@ -242,11 +214,11 @@ func (w *mapWriter) indices(v *vector) [][]string {
 // addresses returns the address of a vector's first element of operand i, or those
 // of all elements if they are read one by one.
 func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
-	size, a := w.size(i), access(w.accesses[i])
-	if a == scalar {
+	size, p := w.size(i), w.place(i)
+	if p.rows == fixed {
 		return nil
 	}
-	if !a.byIndex() {
+	if p.rows == next {
 		r := w.Register(expr.B64)
 		w.address(r, w.bases[i], v.first, size)
 		return []string{r}
@@ -257,10 +229,10 @@ func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
 		w.address(r, w.bases[i], w.offset(index, w.strides[i]), size)
 		list = append(list, r)
 	}
-	if a == strided && w.inner { // the others follow along the innermost axis
+	if p.spread == scattered && w.inner { // the others follow along the innermost axis
 		for k := 1; k < w.width; k++ {
 			r := w.Register(expr.B64)
-			w.address(r, list[k-1], w.strides[i][w.axes-1], size)
+			w.address(r, list[k-1], w.strides[i][w.rowAxes-1], size)
 			list = append(list, r)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 func (w *mapWriter) loadScalars() {
 	w.follow()
 	for i, d := range w.types {
-		if access(w.accesses[i]) == scalar && w.sources[i] != nil {
+		if w.place(i).rows == fixed && w.sources[i] != nil {
 			w.bases[i] = w.numbers(w.sources[i], d, w.bases[i], 1, false)[0]
-		} else if access(w.accesses[i]) == scalar {
+		} else if w.place(i).rows == fixed {
 			r := w.Register(d.Kind())
 			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
 			w.bases[i] = r
@@ -24,7 +24,7 @@ func (w *mapWriter) loadScalars() {
 // load loads the elements of a vector.
 func (w *mapWriter) load(v *vector) {
 	for i, d := range w.types {
-		if w.sources[i] != nil && access(w.accesses[i]) != scalar {
+		if w.sources[i] != nil && w.place(i).rows != fixed {
 			v.elements = append(v.elements, w.draw(v, i))
 			continue
 		}
@@ -34,10 +34,10 @@ func (w *mapWriter) load(v *vector) {
 		}
 		regs := make([]string, w.width)
 		for k := range regs {
-			switch a := access(w.accesses[i]); {
-			case a == scalar:
+			switch p := w.place(i); {
+			case p.rows == fixed:
 				regs[k] = w.bases[i]
-			case a == column && k > 0:
+			case p.spread == single && k > 0:
 				regs[k] = regs[0]
 			default:
 				regs[k] = w.Register(d.Kind())
@@ -50,16 +50,17 @@ func (w *mapWriter) load(v *vector) {
 			if w.sources[i] != nil || w.merged && i > 0 {
 				continue
 			}
-			switch regs := v.elements[i]; access(w.accesses[i]) {
-			case dense, row:
+			switch regs, p := v.elements[i], w.place(i); {
+			case p.rows == fixed:
+			case p.spread == together:
 				w.whole("ld.global", d, location{v.addresses[i][0], 0}, regs)
-			case column:
+			case p.spread == single:
 				w.Line("ld.global.%s %s, [%s]", memoryType(d), regs[0], v.addresses[i][0])
-			case padded:
+			case p.mark.axis() >= 0:
 				for k := range regs {
 					w.loadPadded(v, i, k, "")
 				}
-			case unaligned, strided:
+			default:
 				for k, r := range regs {
 					w.Line("ld.global.%s %s, %s", memoryType(d), r, elementAt(v.addresses[i], k, d.Size()))
 				}
@@ -67,11 +68,11 @@ func (w *mapWriter) load(v *vector) {
 		}
 	}, func(k int, exists string) {
 		for i, d := range w.types {
-			a, r := access(w.accesses[i]), v.elements[i][k]
-			if a == scalar || a == column && k > 0 || w.sources[i] != nil || w.merged && i > 0 {
+			p, r := w.place(i), v.elements[i][k]
+			if p.rows == fixed || p.spread == single && k > 0 || w.sources[i] != nil || w.merged && i > 0 {
 				continue
 			}
-			if a == padded {
+			if p.mark.axis() >= 0 {
 				w.loadPadded(v, i, k, exists)
 				continue
 			}
@@ -84,10 +85,10 @@ func (w *mapWriter) load(v *vector) {
 // draw returns the elements of a vector of random operand i.
 func (w *mapWriter) draw(v *vector, i int) (list []string) {
 	s, d, at := w.sources[i], w.types[i], v.addresses[i]
-	switch a := access(w.accesses[i]); a {
-	case dense, row, unaligned:
-		return w.numbers(s, d, at[0], w.width, a != unaligned && int64(w.width)%perBlock(d) == 0)
-	case column:
+	switch p := w.place(i); {
+	case p.spread == together || p.rows == next:
+		return w.numbers(s, d, at[0], w.width, p.spread == together && int64(w.width)%perBlock(d) == 0)
+	case p.spread == single:
 		return slices.Repeat(w.numbers(s, d, at[0], 1, false), w.width)
 	}
 	for k := range w.width {
@@ -112,7 +113,7 @@ func (w *mapWriter) store(v *vector) {
 // branch does all of a vector at once if its elements all exist, else element by
 // element, each if it exists.
 func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
-	if w.single() {
+	if w.oneElement() {
 		full()
 		return
 	}

@@ -1,43 +1,10 @@
 package codegen
 
 import (
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // Operands with bounds: views that read as 0 outside of a part of an axis.
-
-// bound is the part of an axis of the merged shape in which an operand has elements;
-// extent 0 is for all of it.
-type bound struct {
-	axis         int
-	from, extent int64
-}
-
-// bound notes the bounds of operands along axis a of the shape, which became axis
-// merged, or a part of it.
-func (m *mapping) bound(shape []int, operands []View, a, merged int, joined bool) {
-	for i, v := range operands {
-		switch b := &m.bounds[i]; {
-		case v.bounded(shape) && v.Bounds.Axis == a:
-			*b = bound{merged, int64(v.Bounds.From), int64(v.Bounds.To - v.Bounds.From)}
-		case joined && b.extent > 0 && b.axis == merged:
-			b.from, b.extent = b.from*int64(shape[a]), b.extent*int64(shape[a])
-		}
-	}
-}
-
-// bounded returns the axis of each operand's bounds, "" if none has any.
-func (m *mapping) bounded() string {
-	axes, any := make([]byte, len(m.bounds)), false
-	for i, b := range m.bounds {
-		axes[i], any = byte(b.axis), any || b.extent > 0
-	}
-	if !any {
-		return ""
-	}
-	return string(axes)
-}
 
 // boundParameters adds the parameters of an operand's bounds.
 func (w *mapWriter) boundParameters() (from, extent string) {
@@ -51,12 +18,12 @@ func (w *mapWriter) padded(i int, indices [][]string) (addresses, inside []strin
 		index := indices[min(k, len(indices)-1)]
 		offset, within, address := w.Register(w.kind), w.Register(expr.Pred), w.Register(expr.B64)
 		for axis, at := range index {
-			if w.inner && axis == w.axes-1 && k > 0 { // those behind the first follow along this axis
+			if w.inner && axis == w.rowAxes-1 && k > 0 { // those behind the first follow along this axis
 				next := w.Register(w.kind)
 				w.Line("add.%s %s, %s, %d", w.index, next, at, k)
 				at = next
 			}
-			if axis == int(w.bounded[i]) {
+			if axis == w.place(i).mark.axis() {
 				shifted := w.Register(w.kind)
 				w.Line("sub.%s %s, %s, %s", w.index, shifted, at, w.bounds[i][0])
 				w.Line("setp.lt.%s %s, %s, %s", w.index, within, shifted, w.bounds[i][1]) // unsigned: not below either
@@ -101,40 +68,4 @@ func (w *mapWriter) loadPadded(v *vector, i, k int, exists string) {
 	}
 	w.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r)
 	w.Line("@%s ld.global.%s %s, %s", inside, memoryType(d), r, location{v.addresses[i][k], 0})
-}
-
-// pad copies n elements of operand i from the block's index on, or zeros; of a part of a concatenation after the first
-// those that it has alone.
-func pad[T kernels.Element](b *block, i int, to []T, n int) {
-	from, strides, last := kernels.Elements[T](b.operands[i]), b.strides[i], len(b.shape)-1
-	bound := b.bounds[i]
-	index := append(b.walk[:0], b.index...)
-	for k := 0; k < n; {
-		run := min(int64(n-k), b.shape[last]-index[last])
-		shifted := index[bound.axis] - bound.from
-		inside := shifted >= 0 && shifted < bound.extent
-		if bound.axis == last && shifted < 0 {
-			run = min(run, -shifted)
-		} else if bound.axis == last && inside {
-			run = min(run, bound.extent-shifted)
-		}
-		to := to[k : k+int(run)]
-		if inside {
-			at := -bound.from * strides[bound.axis]
-			for a, s := range strides {
-				at += index[a] * s
-			}
-			for j := range to {
-				to[j] = from[at+int64(j)*strides[last]]
-			}
-		} else if i == 0 || !b.layout.merged {
-			clear(to)
-		}
-		k += int(run)
-		index[last] += run
-		for a := last; a > 0 && index[a] == b.shape[a]; a-- {
-			index[a] = 0
-			index[a-1]++
-		}
-	}
 }

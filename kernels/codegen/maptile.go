@@ -25,46 +25,44 @@ const (
 )
 
 // chooseTiles lays the mapping out in tiles if an operand is transposed.
-func (m *mapping) chooseTiles() {
-	inner, across := len(m.shape)-1, -1
-	if slices.ContainsFunc(m.bounds, func(b bound) bool { return b.extent > 0 }) || inner < 1 || m.shape[inner] < tileLeast {
+func (n *nest) chooseTiles() {
+	inner, across := len(n.rowShape)-1, -1
+	if slices.ContainsFunc(n.bounds, func(b bound) bool { return b.extent > 0 }) || inner < 1 || n.rowShape[inner] < tileLeast {
 		return
 	}
-	for a, extent := range m.shape[:inner] {
-		if extent >= tileLeast && slices.ContainsFunc(m.strides, func(s []int64) bool { return isTurned(s, a) }) {
+	for a, extent := range n.rowShape[:inner] {
+		if extent >= tileLeast && slices.ContainsFunc(n.rowStrides[:len(n.types)], func(s []int64) bool { return isTurned(s, a) }) {
 			across = a
 		}
 	}
 	if across < 0 {
 		return
 	}
-	accesses, shared, tile := []byte(m.layout.accesses), int64(0), tileSmall
-	for i, d := range m.types {
-		switch {
-		case isTurned(m.strides[i], across):
-			accesses[i] = byte(turned)
+	shared, tile := int64(0), tileSmall
+	for i, d := range n.types {
+		if isTurned(n.rowStrides[i], across) {
 			shared += d.Size()
-		case access(accesses[i]) != scalar:
-			accesses[i] = byte(strided)
 		}
 	}
 	bytes := func(tile int64) int64 { return shared * tile * (tile + tileMargin + 4) }
-	if m.cost <= tileSimple && bytes(tileLarge) <= tileShared {
+	if n.cost <= tileSimple && bytes(tileLarge) <= tileShared {
 		tile = tileLarge
 	}
 	if bytes(tileSmall) > tileShared {
 		return
 	}
-	if m.toStrides == nil { // row-major
-		m.toStrides = make([]int64, len(m.shape))
-		for a, n := inner, int64(1); a >= 0; a-- {
-			m.toStrides[a] = n
-			n *= m.shape[a]
+	l := &n.layout
+	places := slices.Repeat([]place{{indexed, fixed, scattered, plain}}, len(n.rowStrides))
+	for i, strides := range n.rowStrides {
+		if isTurned(strides, across) {
+			places[i].spread = transposed
+		} else if l.place(i).rows == fixed {
+			places[i] = l.place(i)
 		}
 	}
-	m.layout = mapLayout{axes: len(m.shape), wide: m.layout.wide, width: 1, vectors: 1, block: tileBlock, accesses: string(accesses),
-		to: strided, tile: tile, across: across}
-	m.layout.skewed = m.isSkewed()
+	l.setPlaces(places)
+	l.inner, l.width, l.vectors, l.beside, l.rowAxes = false, 1, 1, tileBlock, len(n.rowShape)
+	l.tile, l.tileAxis, l.skewed = tile, across, n.isSkewed()
 }
 
 // isTurned reports whether elements are contiguous along an axis, but not along
@@ -75,36 +73,36 @@ func isTurned(strides []int64, axis int) bool {
 
 // tileGrid returns the extents of the grid of tiles: of the other axes in order, then along the
 // axis across, then along the innermost one.
-func (m *mapping) tileGrid() (grid []int64) {
-	inner, tile := len(m.shape)-1, int64(m.layout.tile)
-	for a, extent := range m.shape[:inner] {
-		if a != m.layout.across {
+func (n *nest) tileGrid() (grid []int64) {
+	inner, tile := len(n.rowShape)-1, int64(n.layout.tile)
+	for a, extent := range n.rowShape[:inner] {
+		if a != n.layout.tileAxis {
 			grid = append(grid, extent)
 		}
 	}
-	columns := m.shape[inner]
-	if m.layout.skewed {
+	columns := n.rowShape[inner]
+	if n.layout.skewed {
 		columns += tileMargin - 1 // the first tile may have so few
 	}
-	return append(grid, kernels.CeilDiv(m.shape[m.layout.across], tile), kernels.CeilDiv(columns, tile))
+	return append(grid, kernels.CeilDiv(n.rowShape[n.layout.tileAxis], tile), kernels.CeilDiv(columns, tile))
 }
 
-// tiles returns the number of tiles.
-func (m *mapping) tiles() int64 {
-	n := int64(1)
-	for _, extent := range m.tileGrid() {
-		n *= extent
+// tileBlocks returns the number of tiles.
+func (n *nest) tileBlocks() int64 {
+	blocks := int64(1)
+	for _, extent := range n.tileGrid() {
+		blocks *= extent
 	}
-	return n
+	return blocks
 }
 
 // tileArguments returns those of [mapWriter.tileParameters].
-func (m *mapping) tileArguments() (args []any) {
-	for _, extent := range m.tileGrid()[1:] {
+func (n *nest) tileArguments() (args []any) {
+	for _, extent := range n.tileGrid()[1:] {
 		args = append(args, int32(extent))
 	}
-	for _, a := range []int{m.layout.across, len(m.shape) - 1} {
-		args = append(args, indexArgument(m.shape[a], m.layout.wide))
+	for _, a := range []int{n.layout.tileAxis, len(n.rowShape) - 1} {
+		args = append(args, indexArgument(n.rowShape[a], n.layout.wide))
 	}
 	return args
 }
@@ -112,7 +110,7 @@ func (m *mapping) tileArguments() (args []any) {
 // tileParameters adds the parameters of the tiles: the extents of their grid but the first, and
 // those of the axes of a tile.
 func (w *mapWriter) tileParameters() {
-	for range w.axes - 1 {
+	for range w.rowAxes - 1 {
 		w.grid = append(w.grid, w.parameter("u32", expr.B32))
 	}
 	w.extents = [2]string{w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)}
@@ -138,7 +136,7 @@ func (w *mapWriter) tiled() {
 	regs := make([][][]string, len(w.types))
 	inside := t.inside(0, 1, t.margin())
 	for i := range w.types {
-		if access(w.accesses[i]) == turned {
+		if w.place(i).spread == transposed {
 			regs[i] = t.loadTurned(i, inside)
 		}
 	}
@@ -161,7 +159,7 @@ func (w *mapWriter) tiled() {
 }
 
 // inner returns the innermost axis.
-func (t *tileWriter) inner() int { return t.axes - 1 }
+func (t *tileWriter) inner() int { return t.rowAxes - 1 }
 
 // locateTile finds the tile of the block and the thread's place in it.
 func (t *tileWriter) locateTile() {
@@ -171,8 +169,8 @@ func (t *tileWriter) locateTile() {
 	t.Line("and.b32 %s, %s, 31", t.lane, thread)
 	t.Line("shr.u32 %s, %s, 5", t.warp, thread)
 	t.Line("mov.u32 %s, %%ctaid.x", rest)
-	list := make([]string, t.axes) // places in the grid
-	for a := t.axes - 1; a > 0; a-- {
+	list := make([]string, t.rowAxes) // places in the grid
+	for a := t.rowAxes - 1; a > 0; a-- {
 		q, back := t.Register(expr.B32), t.Register(expr.B32)
 		list[a] = t.Register(expr.B32)
 		t.Line("div.u32 %s, %s, %s", q, rest, t.grid[a-1])
@@ -181,17 +179,17 @@ func (t *tileWriter) locateTile() {
 		rest = q
 	}
 	list[0] = rest
-	for _, p := range list[t.axes-2:] {
+	for _, p := range list[t.rowAxes-2:] {
 		t.Line("mul.lo.u32 %s, %s, %d", p, p, t.tile)
 	}
-	list = slices.Insert(list, t.across, list[t.axes-2])
-	list = slices.Delete(list, t.axes-1, t.axes)
+	list = slices.Insert(list, t.tileAxis, list[t.rowAxes-2])
+	list = slices.Delete(list, t.rowAxes-1, t.rowAxes)
 	for i, p := range list {
 		list[i] = t.indexOf(p)
 	}
-	t.first = [2]string{list[t.across], list[t.inner()]}
+	t.first = [2]string{list[t.tileAxis], list[t.inner()]}
 	for i, d := range t.types {
-		if access(t.accesses[i]) == scalar {
+		if t.place(i).rows == fixed {
 			t.corners = append(t.corners, "")
 			continue
 		}
@@ -280,7 +278,7 @@ func (t *tileWriter) loadTurned(i int, inside [][]string) [][]string {
 	}
 	regs := make([][]string, t.tile/32)
 	for c := range regs {
-		at := t.places(corner, t.strides[i][t.across], t.strides[i][t.inner()], d, c, 0, n)
+		at := t.places(corner, t.strides[i][t.tileAxis], t.strides[i][t.inner()], d, c, 0, n)
 		for k := range n {
 			r := t.Register(d.Kind())
 			t.load1(r, at[k], d, inside[c][k])
@@ -337,10 +335,10 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 	}
 	elements := make([][]string, len(t.types))
 	for i, d := range t.types {
-		switch access(t.accesses[i]) {
-		case scalar:
+		switch p := t.place(i); {
+		case p.rows == fixed:
 			elements[i] = slices.Repeat([]string{t.bases[i]}, n)
-		case turned:
+		case p.spread == transposed:
 			first := t.sharedAt(i, t.warp, t.lane)
 			for j := range n {
 				r, at := t.Register(d.Kind()), first
@@ -353,7 +351,7 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 				elements[i] = append(elements[i], r)
 			}
 		default:
-			at := t.places(t.corners[i], t.strides[i][t.inner()], t.strides[i][t.across], d, c, k, n)
+			at := t.places(t.corners[i], t.strides[i][t.inner()], t.strides[i][t.tileAxis], d, c, k, n)
 			for j, at := range t.shifted(at, shifts, t.strides[i][t.inner()], d) {
 				r := t.Register(d.Kind())
 				t.load1(r, at, d, inside[c][k+j])
@@ -370,7 +368,7 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 		results[j] = t.Apply(t.f, operands)
 	}
 	for out, d := range t.outputs {
-		at := t.places(t.corners[len(t.types)+out], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
+		at := t.places(t.corners[len(t.types)+out], t.toBy[t.inner()], t.toBy[t.tileAxis], d, c, k, n)
 		for j, at := range t.shifted(at, shifts, t.toBy[t.inner()], d) {
 			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(d), at, results[j][out])
 		}

@@ -8,13 +8,13 @@ import (
 // Tiles whose rows begin with sectors of the output: see maptile.go.
 
 // isSkewed reports whether rows of the first output begin within sectors.
-func (m *mapping) isSkewed() bool {
-	size := m.outputs[0].Size()
-	if m.toStrides[len(m.shape)-1] != 1 || size < 4 {
+func (n *nest) isSkewed() bool {
+	size, strides, inner := n.outputs[0].Size(), n.rowStrides[len(n.types)], len(n.rowShape)-1
+	if strides[inner] != 1 || size < 4 {
 		return false
 	}
-	within := m.to * size % kernels.SectorBytes
-	for _, s := range m.toStrides[:len(m.shape)-1] {
+	within := n.offsets[len(n.types)] * size % kernels.SectorBytes
+	for _, s := range strides[:inner] {
 		within |= s * size % kernels.SectorBytes
 	}
 	return within != 0
@@ -48,7 +48,7 @@ func (t *tileWriter) before(address, elements string, d expr.Dtype) string {
 func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
 	d := t.outputs[0]
 	width := shift(int(d.Size()))
-	at := t.places(t.corners[len(t.types)], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
+	at := t.places(t.corners[len(t.types)], t.toBy[t.inner()], t.toBy[t.tileAxis], d, c, k, n)
 	column := t.Register(t.kind)
 	t.Line("add.%s %s, %s, %s", t.index, column, t.first[1], t.indexOf(t.lane))
 	t.Line("add.%s %s, %s, %d", t.index, column, column, 32*c)

@@ -120,35 +120,6 @@ func streams(operands []View) []Stream {
 	return list
 }
 
-// randomLetters marks the operands with a stream for a layout: "" for none.
-func randomLetters(streams []Stream) string {
-	letters := make([]byte, len(streams))
-	for i, s := range streams {
-		if letters[i] = '-'; s.Normal {
-			letters[i] = 'n'
-		} else if s.Number != 0 {
-			letters[i] = 'r'
-		}
-	}
-	return string(letters)
-}
-
-// isRandom reports whether operand i of a layout's letters is marked, isNormal whether it is with normal numbers.
-func isRandom(letters string, i int) bool { return i < len(letters) && letters[i] != '-' }
-
-func isNormal(letters string, i int) bool { return isRandom(letters, i) && letters[i] == 'n' }
-
-// randomArguments returns the arguments of operands with a stream, behind all others: the
-// number of the first element, and the stream.
-func randomArguments(streams []Stream, offsets []int64) (args []any) {
-	for i, s := range streams {
-		if s.Number != 0 {
-			args = append(args, offsets[i], int32(s.Number))
-		}
-	}
-	return args
-}
-
 // source is a generator in a kernel.
 type source struct {
 	first, key0, key1, stream, run string

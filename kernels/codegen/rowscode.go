@@ -5,55 +5,8 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
-
-// rowsImage is the generated code of a function with reductions for a layout.
-type rowsImage struct {
-	f      expr.Func
-	perRow string // a letter for each output: r for one element a row
-	layout rowsLayout
-}
-
-// rowsEntry is the entry point of the code.
-const rowsEntry = "rows"
-
-func (i rowsImage) Name() string { return "stheno/rows(" + i.f.String() + ")" }
-
-func (i rowsImage) Source() string { return "math" }
-
-func (i rowsImage) Code(major, minor int) (kernels.Code, error) {
-	return kernels.CodeOf(i, major, minor)
-}
-
-// ptx returns PTX for every device, or with what those of compute capability 8.0, or 9.0, and later
-// have.
-func (i rowsImage) PTX(major int) ([]byte, error) {
-	code, err := newCodeWriter(major, i.layout.wide)
-	if err != nil {
-		return nil, err
-	}
-	perRow := make([]bool, len(i.perRow))
-	for k := range perRow {
-		perRow[k] = i.perRow[k] == 'r'
-	}
-	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, loaded: map[[2]int][]string{}}
-	if w.staged, err = i.f.Stages(perRow); err != nil {
-		return nil, err
-	}
-	_, w.used = i.f.Trim()
-	if major >= 8 {
-		w.nan = true
-	}
-	if major == 8 {
-		w.target = "sm_80"
-	}
-	if i.layout.cluster > 0 {
-		w.target = "sm_90"
-	}
-	return []byte(w.kernel()), nil
-}
 
 // rowsWriter writes a kernel:
 //
@@ -68,7 +21,7 @@ func (i rowsImage) PTX(major int) ([]byte, error) {
 // at a turn. Either way a thread reduces its vectors in order, each lane on its own.
 type rowsWriter struct {
 	codeWriter
-	rowsLayout
+	layout
 	f              expr.Func
 	types, outputs []expr.Dtype
 	perRow         []bool
@@ -76,10 +29,10 @@ type rowsWriter struct {
 	used           []int // operands that the function depends on
 	nan            bool  // there are instructions for maxima with NaN
 
-	places               []*place // of the operands, then of the outputs
-	rows, columns        string   // their numbers
-	chunk                string   // of a split, or the share of a block of a cluster
-	rank                 string   // of the block in its cluster
+	places               []*address // of the operands, then of the outputs
+	rows, columns        string     // their numbers
+	chunk                string     // of a split, or the share of a block of a cluster
+	rank                 string     // of the block in its cluster
 	rowDivide, colDivide []divide
 
 	thread  string              // of the row
@@ -100,7 +53,7 @@ type rowsWriter struct {
 
 // kernel writes the whole.
 func (w *rowsWriter) kernel() string {
-	if n := joinBytes(w.rowsLayout, w.staged); n > 0 {
+	if n := joinBytes(w.layout, w.staged); n > 0 {
 		w.Line(".shared .align 16 .b8 joined[%d]", n)
 	}
 	w.parameters()
@@ -148,7 +101,7 @@ func (w *rowsWriter) resident() int {
 		}
 		return 0
 	}
-	return max(min(1024/w.threads, memory/(w.sharedBytes(w.types)+joinBytes(w.rowsLayout, w.staged)+system)), 1)
+	return max(min(1024/w.threads, memory/(w.sharedBytes(w.types)+joinBytes(w.layout, w.staged)+system)), 1)
 }
 
 // guardHeld finds which vectors that the thread holds exist: all but the last do, or but
@@ -168,11 +121,10 @@ func (w *rowsWriter) guardHeld() {
 	}
 }
 
-// parameters adds the parameters, in the order of [rowMapping.arguments].
+// parameters adds the parameters, in the order of [nest.arguments].
 func (w *rowsWriter) parameters() {
 	for i := range len(w.types) + len(w.outputs) {
-		p := &place{base: w.pointer()}
-		p.rows, p.columns, p.spread = w.access(i)
+		p := &address{place: w.place(i), base: w.pointer()}
 		if i < len(w.types) {
 			p.dtype = w.types[i]
 		} else {
@@ -188,9 +140,9 @@ func (w *rowsWriter) parameters() {
 	for _, p := range w.places {
 		p.ofRow, p.ofColumn = w.strides(p.rows, w.rowAxes), w.strides(p.columns, w.colAxes)
 	}
-	for i, p := range w.places {
-		if isRandom(w.random, i) {
-			p.source = w.source(p.base, isNormal(w.random, i))
+	for _, p := range w.places {
+		if p.mark.random() {
+			p.source = w.source(p.base, p.mark == normal)
 			p.base = p.source.first
 		}
 	}

@@ -64,7 +64,7 @@ func TestRowGridDrawn(t *testing.T) {
 		}
 		dev := kernels.Device{Major: r.IntN(2) * 9, SMs: 1 + r.IntN(200)}
 		g := newRowGrid(dev, shape, axes)
-		c := rowCall{shape: shape, axes: axes}
+		c := call{shape: shape, axes: axes}
 		columns := kernels.Count(shape) / c.rows()
 		threads := g.threads * g.beside
 		switch {
@@ -118,7 +118,7 @@ func TestRowsWalk(t *testing.T) {
 				blocks, walk, shared = c.blocks, c.walk, c.shared
 			}
 			l := p.Launches[0]
-			layout := l.Kernel.Image.(rowsImage).layout
+			layout := l.Kernel.Image.(image).layout
 			if l.Grid[0] != blocks || layout.walk != walk || layout.cluster != shared {
 				t.Errorf("%s over %v of %v, %d multiprocessors: got %d blocks, each with %d shares, in clusters of %d, want %d, %d, %d", f.Name, c.axes, c.shape, c.sms, l.Grid[0], layout.walk, layout.cluster, blocks, walk, shared)
 			}

@@ -13,10 +13,10 @@ import (
 // mostHeld is the most elements of an operand that a thread holds: the kernel has code for every one.
 const mostHeld = 64
 
-// hold decides how many vectors of the operands that differ from row to row a thread
+// keepVectors decides how many vectors of the operands that differ from row to row a thread
 // holds: all of them; of long rows as many as the multiprocessor has room for; or none. The
 // rest is read when it is needed, from a cache.
-func (m *rowMapping) hold(dev kernels.Device, pol rowsPolicy) {
+func (m *nest) keepVectors(dev kernels.Device, pol rowsPolicy) {
 	l, between := &m.layout, m.grid.columnsBetween()
 	columns := m.grid.columnsOfBlock(m.columns)
 	needed, most := kernels.CeilDiv(columns, between), mostHeld/m.grid.width
@@ -57,7 +57,7 @@ func (m *rowMapping) hold(dev kernels.Device, pol rowsPolicy) {
 
 // inRegisters returns how many bytes of operands a thread holds in registers: the first number if shared memory has room for
 // the rest, the second if not.
-func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
+func (m *nest) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
 	most := pol.resident
 	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
 		most /= 2
@@ -73,9 +73,9 @@ func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) 
 }
 
 // held returns the operands that are worth holding, those that are needed longest first.
-func (m *rowMapping) held() (list []int) {
+func (m *nest) held() (list []int) {
 	for _, i := range m.used {
-		if rows, columns, _ := m.layout.access(i); columns != fixed && (rows != fixed || m.rows == 1) {
+		if p := m.layout.place(i); p.columns != fixed && (p.rows != fixed || m.rows == 1) {
 			list = append(list, i)
 		}
 	}
@@ -86,7 +86,7 @@ func (m *rowMapping) held() (list []int) {
 // share returns a character for each operand: '0' plus the number of its vectors that go to shared
 // memory because that many bytes of registers are full. It reports whether shared memory has room
 // for them.
-func (m *rowMapping) share(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
+func (m *nest) share(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {
 		excess += vectors * m.grid.width * m.types[i].Size()
@@ -94,7 +94,7 @@ func (m *rowMapping) share(dev kernels.Device, operands []int, vectors, register
 	shared := int64(0)
 	for _, i := range operands {
 		size := m.grid.width * m.types[i].Size() // of a vector
-		if _, _, spread := m.layout.access(i); excess > 0 && !isRandom(m.layout.random, i) && (spread == together || m.grid.width == 1 && size >= 4) {
+		if p := m.layout.place(i); excess > 0 && !p.mark.random() && (p.spread == together || m.grid.width == 1 && size >= 4) {
 			n := min(kernels.CeilDiv(excess, size), vectors)
 			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
 		}
@@ -107,7 +107,7 @@ func (m *rowMapping) share(dev kernels.Device, operands []int, vectors, register
 }
 
 // sharedBytes returns the bytes of operands of these types that a block holds in shared memory.
-func (l *rowsLayout) sharedBytes(types []expr.Dtype) int {
+func (l *layout) sharedBytes(types []expr.Dtype) int {
 	bytes := 0
 	for i, n := range []byte(l.shared) {
 		bytes += int(n-'0') * l.width * int(types[i].Size()) * l.threads * l.beside
@@ -121,7 +121,7 @@ func elementSteps(staged expr.Staged) int {
 }
 
 // lastUse returns the last step that an operand is used in.
-func (m *rowMapping) lastUse(operand int) (last int) {
+func (m *nest) lastUse(operand int) (last int) {
 	uses := func(step int, f expr.Func) {
 		if _, needs := f.Trim(); slices.Contains(needs, operand) {
 			last = step

@@ -216,7 +216,7 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 // joinBytes returns the bytes of shared memory through which threads join: along rows
 // an element for each warp and reduction of a stage, of two stages in turns or of each share that
 // a block takes; across rows one for each lane of a block.
-func joinBytes(l rowsLayout, staged expr.Staged) int {
+func joinBytes(l layout, staged expr.Staged) int {
 	switch {
 	case l.across && l.threads > 1:
 		return 8 * l.threads * l.beside * l.width
@@ -277,7 +277,7 @@ func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
 }
 
 // turnBytes returns the bytes of shared memory through which a stage, or a share of it, is joined.
-func (w *rowsWriter) turnBytes() int { return joinBytes(w.rowsLayout, w.staged) / max(w.walk, 2) }
+func (w *rowsWriter) turnBytes() int { return joinBytes(w.layout, w.staged) / max(w.walk, 2) }
 
 // joinBlocks waits for the warps of a block or a cluster, and joins their results in shared memory.
 func (w *rowsWriter) joinBlocks(list []*accumulator) {

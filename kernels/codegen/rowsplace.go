@@ -7,20 +7,19 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// place is where an operand or output lies.
-type place struct {
+// address is where an operand or output is stored, in registers.
+type address struct {
+	place
 	dtype           expr.Dtype
-	rows, columns   reach
-	spread          spread
 	base            string
 	ofRow, ofColumn []string // strides
-	address         []string // of the row; of each row, for vectors of scattered rows
+	first           []string // address of the row; of each row, for vectors of scattered rows
 	step            string   // bytes from a lane of a spaced vector to the next
 	source          *source  // of a random operand, whose base and addresses are numbers of elements
 }
 
 // size returns the bytes from one element to the next in memory, 1 for numbers.
-func (p *place) size() int64 {
+func (p *address) size() int64 {
 	if p.source != nil {
 		return 1
 	}
@@ -40,20 +39,20 @@ func (w *rowsWriter) findRows() {
 	for i, p := range w.places {
 		switch p.rows {
 		case fixed:
-			p.address = []string{p.base}
+			p.first = []string{p.base}
 		case linear:
-			p.address = []string{w.offset(p, p.base, []string{w.row}, p.ofRow)}
+			p.first = []string{w.offset(p, p.base, []string{w.row}, p.ofRow)}
 		case indexed:
 			for k := range indices {
 				if k == 0 || p.spread == scattered {
-					p.address = append(p.address, w.offset(p, p.base, indices[k], p.ofRow))
+					p.first = append(p.first, w.offset(p, p.base, indices[k], p.ofRow))
 				}
 			}
 		}
 		if w.split && i >= len(w.types) {
 			at := w.Register(expr.B64)
-			w.address(at, p.address[0], w.special("ctaid.y"), p.dtype.Size())
-			p.address[0] = at
+			w.address(at, p.first[0], w.special("ctaid.y"), p.dtype.Size())
+			p.first[0] = at
 		}
 		if p.spread == spaced {
 			strides := p.ofColumn
@@ -68,7 +67,7 @@ func (w *rowsWriter) findRows() {
 }
 
 // offset returns the address of an index beyond another.
-func (w *rowsWriter) offset(p *place, from string, index, strides []string) string {
+func (w *rowsWriter) offset(p *address, from string, index, strides []string) string {
 	sum := w.calculate("mul.lo", index[0], strides[0])
 	for a := 1; a < len(index); a++ {
 		sum = w.calculate("mad.lo", index[a], strides[a], sum)
@@ -83,7 +82,7 @@ func (w *rowsWriter) loadUniform() {
 	w.uniform = make([][]string, len(w.types))
 	for i, p := range w.places[:len(w.types)] {
 		if p.columns == fixed && slices.Contains(w.used, i) {
-			w.uniform[i] = w.load(p, w.spreadOut(p, p.address, 0), w.rowsOfThread(), "")
+			w.uniform[i] = w.load(p, w.spreadOut(p, p.first, 0), w.rowsOfThread(), "")
 			w.Uniform(w.uniform[i]...)
 		}
 	}
@@ -91,16 +90,16 @@ func (w *rowsWriter) loadUniform() {
 
 // batch is some vectors of a thread: all of them, or those of a turn of a loop.
 type batch struct {
-	columns  []string            // of each
-	exists   []string            // predicate of each, "" where it does
-	indices  [][][]string        // along each axis of the columns, by vector and lane, as far as needed
-	begin    map[*place][]string // addresses of the first vector, where the others follow at fixed distances
-	elements map[int][][]string  // by operand, vector and lane
+	columns  []string              // of each
+	exists   []string              // predicate of each, "" where it does
+	indices  [][][]string          // along each axis of the columns, by vector and lane, as far as needed
+	begin    map[*address][]string // addresses of the first vector, where the others follow at fixed distances
+	elements map[int][][]string    // by operand, vector and lane
 }
 
 // newBatch returns vectors from a column on.
 func (w *rowsWriter) newBatch(column string, vectors int) *batch {
-	b := &batch{exists: make([]string, vectors), indices: make([][][]string, vectors), begin: map[*place][]string{}, elements: map[int][][]string{}}
+	b := &batch{exists: make([]string, vectors), indices: make([][][]string, vectors), begin: map[*address][]string{}, elements: map[int][][]string{}}
 	for j := range vectors {
 		b.columns = append(b.columns, w.calculate("add", column, fmt.Sprint(j*w.between())))
 	}
@@ -119,13 +118,13 @@ func (w *rowsWriter) between() int {
 }
 
 // locate returns where vector j of a batch is: one address, or one for each lane.
-func (w *rowsWriter) locate(p *place, b *batch, j int) []location {
+func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 	switch p.columns {
 	case fixed:
-		return w.spreadOut(p, p.address, 0)
+		return w.spreadOut(p, p.first, 0)
 	case next:
 		if b.begin[p] == nil {
-			for _, row := range p.address {
+			for _, row := range p.first {
 				r := w.Register(expr.B64)
 				w.address(r, row, b.columns[0], p.size())
 				b.begin[p] = append(b.begin[p], r)
@@ -145,15 +144,15 @@ func (w *rowsWriter) locate(p *place, b *batch, j int) []location {
 		index = b.indices[j][:lanes]
 	}
 	var list []string
-	for k := range max(len(p.address), len(index)) {
-		list = append(list, w.offset(p, p.address[min(k, len(p.address)-1)], index[min(k, len(index)-1)], p.ofColumn))
+	for k := range max(len(p.first), len(index)) {
+		list = append(list, w.offset(p, p.first[min(k, len(p.first)-1)], index[min(k, len(index)-1)], p.ofColumn))
 	}
 	return w.spreadOut(p, list, 0)
 }
 
 // spreadOut returns the addresses of a vector, that many bytes beyond those given: one
 // if it is loaded at once or has one element, else those of its lanes.
-func (w *rowsWriter) spreadOut(p *place, from []string, bytes int64) []location {
+func (w *rowsWriter) spreadOut(p *address, from []string, bytes int64) []location {
 	var list []location
 	add := func(r string, bytes int64) { list = append(list, location{r, bytes}) }
 	switch p.spread {
@@ -187,7 +186,7 @@ func predicated(predicate string) string {
 }
 
 // load loads the lanes of a vector; those of one that does not exist are 0.
-func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists string) []string {
+func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists string) []string {
 	if p.source != nil {
 		return w.draw(p, addresses, lanes)
 	}
@@ -213,7 +212,7 @@ func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists stri
 }
 
 // draw returns the lanes of a vector of random numbers.
-func (w *rowsWriter) draw(p *place, numbers []location, lanes int) (list []string) {
+func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []string) {
 	for _, at := range numbers {
 		number := w.Register(expr.B64)
 		w.Line("add.u64 %s, %s, %d", number, at.register, at.bytes)
@@ -229,7 +228,7 @@ func (w *rowsWriter) draw(p *place, numbers []location, lanes int) (list []strin
 }
 
 // store stores the lanes of a vector.
-func (w *rowsWriter) store(p *place, addresses []location, values []string, exists string) {
+func (w *rowsWriter) store(p *address, addresses []location, values []string, exists string) {
 	if p.spread == together {
 		w.whole(predicated(exists)+"st.global", p.dtype, addresses[0], values)
 		return

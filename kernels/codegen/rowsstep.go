@@ -115,7 +115,7 @@ func (w *rowsWriter) varying(f expr.Func) (early, late []int) {
 
 // severalRows reports whether anything differs from row to row.
 func (w *rowsWriter) severalRows() bool {
-	return slices.ContainsFunc(w.places, func(p *place) bool { return p.rows != fixed })
+	return slices.ContainsFunc(w.places, func(p *address) bool { return p.rows != fixed })
 }
 
 // read loads vector j of operands, if there is one and it is not there: from where the
@@ -308,7 +308,7 @@ func (w *rowsWriter) storeElements() {
 }
 
 // outputsOf returns the places of the outputs with one element a row, or of the others.
-func (w *rowsWriter) outputsOf(perRow bool) (list []*place) {
+func (w *rowsWriter) outputsOf(perRow bool) (list []*address) {
 	for k, one := range w.perRow {
 		if one == perRow {
 			list = append(list, w.places[len(w.types)+k])
@@ -338,6 +338,6 @@ func (w *rowsWriter) storeRow() {
 		w.Line("and.pred %s, %s, %s", exists, exists, w.exists)
 	}
 	for i, p := range places {
-		w.store(p, w.spreadOut(p, p.address, 0), results[i], exists)
+		w.store(p, w.spreadOut(p, p.first, 0), results[i], exists)
 	}
 }

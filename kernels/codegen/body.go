@@ -1,0 +1,563 @@
+package codegen
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// body is the Go body: tiles of rows, each computed in blocks of as many elements as an
+// interpreter likes best. The order of a sum follows from the shape, as on a GPU.
+func (n *nest) body(c kernels.Call) {
+	rows, splits := n.blockRows, n.grid.splits
+	kernels.Parallel(kernels.CeilDiv(n.rows, rows)*splits, max(kernels.Grain/(n.cost*rows*n.columnsOfTile()), 1), func(lo, hi int64) {
+		t := n.tiles.Get().(*rowTile)
+		defer n.tiles.Put(t)
+		row, split := lo/splits*rows, lo%splits
+		t.bind(c, split)
+		for range hi - lo {
+			t.run(row)
+			if split++; split == splits {
+				row, split = row+rows, 0
+			}
+			if splits > 1 {
+				t.bind(c, split)
+			}
+		}
+	})
+}
+
+// setBlock sets the rows that are computed together, and the columns of a block of them.
+func (n *nest) setBlock() {
+	if n.grid.across { // neighbours in memory are rows
+		n.blockRows = min(max(128, expr.BlockSize/n.columns), n.rows)
+		n.blockColumns = expr.BlockSize / n.blockRows
+		return
+	}
+	n.blockColumns = min(n.columns, expr.BlockSize)
+	n.blockRows = expr.BlockSize / n.blockColumns
+}
+
+// rowStep is a step of the function: a stage, the outputs of each element, or those that
+// each row has one of.
+type rowStep struct {
+	early      *expr.Interpreter // of the values of a row, from the results of reductions; nil for none
+	hoisted    []expr.Dtype      // its outputs
+	known      int               // reductions before the step
+	eval       *expr.Interpreter // of the operands, the results and the outputs of early
+	needs      []int             // its operands
+	outputs    []expr.Dtype      // of the step
+	reductions []expr.Op         // of a stage, for its first outputs
+	to         []int             // outputs of the function, none for a stage
+	perRow     bool              // the outputs have one element a row
+	keeps      int               // outputs, the last ones, that are kept
+	firstKept  int               // the first of them
+}
+
+// mostKept is the most elements of rows whose values the Go body keeps from step to
+// step.
+const mostKept = 1 << 20
+
+// makeSteps makes the steps of the Go body.
+func (n *nest) makeSteps(f expr.Func) error {
+	staged := n.staged
+	if n.blockRows*n.columnsOfTile() <= mostKept {
+		var err error
+		if staged, n.kept, err = f.StagesKept(n.perRow); err != nil {
+			return err
+		}
+	}
+	operands, kept := len(n.types)+len(n.kept), 0
+	for _, s := range staged.Stages {
+		step := newRowStep(s.Func, operands)
+		step.reductions, step.keeps, step.firstKept = s.Reductions, s.Kept, kept
+		kept += s.Kept
+		n.steps = append(n.steps, step)
+	}
+	for _, perRow := range []bool{false, true} {
+		f := staged.Elements
+		if perRow {
+			f = staged.Row
+		}
+		step := newRowStep(f, operands)
+		step.perRow = perRow
+		for k, one := range n.perRow {
+			if one == perRow {
+				step.to = append(step.to, k)
+			}
+		}
+		if step.to != nil {
+			n.steps = append(n.steps, step)
+		}
+	}
+	return nil
+}
+
+// columnsOfTile returns the columns of a row, or of a split of it.
+func (n *nest) columnsOfTile() int64 { return min(n.columns, n.grid.chunk) }
+
+// newRowStep returns the step of a function of operands, among them those kept, and of the
+// results of reductions known before it.
+func newRowStep(f expr.Func, operands int) rowStep {
+	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs()}
+	early, late, err := f.Hoist(operands)
+	if err != nil { // as a function, f cannot be taken apart wrongly
+		early, late = expr.Func{}, f
+	}
+	if step.hoisted = early.Outputs(); len(step.hoisted) > 0 {
+		step.early = expr.NewInterpreter(early)
+	}
+	_, step.needs = late.Trim()
+	step.eval = expr.NewInterpreter(late)
+	return step
+}
+
+// A rowTile is some rows in the hands of one goroutine. In a block of them the elements
+// of the innermost axis are contiguous: columns of a row, or a column's of
+// all rows where the grid goes across.
+type rowTile struct {
+	*nest
+	row, rows       int64
+	begin, end      int64       // columns of the split
+	column, columns int64       // of the block
+	inner, outer    span        // of the block
+	stored          []stored    // of the operands, then of the outputs
+	blocks          [][]byte    // of the operands, the kept values, the results of reductions, then the outputs of a step; nil until used
+	kept            [][]byte    // values of all elements of the tile, block by block
+	results         [][]byte    // of the reductions, then the values that a step hoists, by row
+	pieces          [][]float64 // the reductions of blocks, by reduction of a stage
+	in, out         []unsafe.Pointer
+	copied          []bool  // outputs of the step that are in blocks
+	index           []int64 // of an element along inner axes
+}
+
+// span is the rows or columns of a block.
+type span struct{ first, n int64 }
+
+// stored is where an operand or output is stored.
+type stored struct {
+	memory       []byte
+	size         int64 // of an element
+	inner, outer steps // along the axes that are contiguous in a block, and along the others
+	copied       bool  // it is not used where it is stored: it is random or has bounds, or other operands of the map may be there
+	constant     bool  // one element for all
+	filled       int64 // elements that the block of a constant has
+}
+
+// steps leads from the number of a row or column to its offset.
+type steps struct {
+	shape, strides []int64
+	even           bool  // in one stride
+	stride, extent int64 // of the innermost axis
+}
+
+func newSteps(shape, strides []int64) steps {
+	s := steps{shape: shape, strides: strides, even: reachOf(shape, strides) != indexed}
+	if last := len(shape) - 1; last >= 0 {
+		s.stride, s.extent = strides[last], shape[last]
+	}
+	return s
+}
+
+// offset returns the offset of an index in row-major order.
+func (s *steps) offset(index int64) int64 {
+	if s.even {
+		return index * s.stride
+	}
+	return dot(index, s.shape, s.strides)
+}
+
+func dot(index int64, shape, strides []int64) (offset int64) {
+	for a := len(shape) - 1; a > 0; a-- {
+		offset += index % shape[a] * strides[a]
+		index /= shape[a]
+	}
+	return offset + index*strides[0]
+}
+
+// newTile returns a *rowTile.
+func (n *nest) newTile() any {
+	ofRow := len(n.scalars) // values of a row
+	for _, s := range n.steps {
+		ofRow = max(ofRow, s.known+len(s.hoisted))
+	}
+	operands, outputs := len(n.types)+len(n.kept)+ofRow, max(ofRow+len(n.kept), len(n.outputs))
+	t := &rowTile{nest: n, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs), copied: make([]bool, outputs),
+		stored: make([]stored, len(n.offsets)), blocks: make([][]byte, operands+outputs), pieces: make([][]float64, len(n.scalars)), index: make([]int64, len(n.innerShape()))}
+	for range ofRow {
+		t.results = append(t.results, kernels.Bytes(make([]float64, t.blockRows)))
+	}
+	for range n.kept {
+		t.kept = append(t.kept, kernels.Bytes(make([]float64, t.blockRows*n.columnsOfTile())))
+	}
+	for i := range t.stored {
+		s := &t.stored[i]
+		s.size, s.inner, s.outer = n.dtype(i).Size(), newSteps(n.colShape, n.colStrides[i]), newSteps(n.rowShape, n.rowStrides[i])
+		if n.grid.across {
+			s.inner, s.outer = s.outer, s.inner
+		}
+		random := n.layout.place(i).mark.random()
+		s.copied = random || n.bounds[i].extent > 0
+		s.constant = !s.copied && s.inner.even && s.inner.stride == 0 && s.outer.even && s.outer.stride == 0
+	}
+	return t
+}
+
+// bind has the tile read and write the memory of a launch, of a split of the rows or a part of a concatenation.
+func (t *rowTile) bind(c kernels.Call, split int64) {
+	operands, outputs, first := t.stored[:len(t.types)], t.stored[len(t.types):], 0
+	t.begin, t.end = 0, t.nest.columns
+	if t.layout.split {
+		t.begin, t.end = split*t.grid.chunk, min((split+1)*t.grid.chunk, t.end)
+	} else {
+		first = int(split)
+	}
+	for i := range operands {
+		operands[i].memory, operands[i].filled = kernels.Slice[byte](c, first+i), 0
+	}
+	for k := range outputs {
+		s := &outputs[k]
+		s.memory = kernels.Slice[byte](c, len(operands)+max(t.layout.joined-1, 0)+k)[split*t.part*s.size:]
+		s.copied = len(outputs) > 1 && slices.ContainsFunc(operands, func(o stored) bool { return overlap(o.memory, s.memory) })
+	}
+}
+
+// overlap reports whether two pieces of memory share bytes.
+func overlap(x, y []byte) bool {
+	if len(x) == 0 || len(y) == 0 {
+		return false
+	}
+	a, b := uintptr(unsafe.Pointer(&x[0])), uintptr(unsafe.Pointer(&y[0]))
+	return a < b+uintptr(len(y)) && b < a+uintptr(len(x))
+}
+
+// block returns the memory of a block.
+func (t *rowTile) block(i int) []byte {
+	if t.blocks[i] == nil {
+		t.blocks[i] = kernels.Bytes(make([]float64, t.blockRows*t.blockColumns))
+	}
+	return t.blocks[i]
+}
+
+// run computes the rows from one on, of columns of the split.
+func (t *rowTile) run(row int64) {
+	t.row, t.rows = row, min(t.blockRows, t.nest.rows-row)
+	known := 0
+	for i := range t.steps {
+		step, at, end := &t.steps[i], t.begin, t.end
+		if step.early != nil {
+			t.hoist(step)
+		}
+		if step.perRow {
+			at, end = 0, 1
+		}
+		for k := range step.reductions {
+			t.pieces[k] = t.pieces[k][:0]
+		}
+		for ; at < end; at += t.blockColumns {
+			t.compute(step, at, min(t.blockColumns, end-at))
+			for k, op := range step.reductions {
+				t.pieces[k] = reduceBlock(t.pieces[k], op, step.outputs[k], t.block(len(t.in)+k), t.rows, t.columns, t.grid.across)
+			}
+			for k, output := range step.to {
+				if t.copied[k] {
+					t.transfer(len(t.types)+output, t.block(len(t.in)+k), true, false)
+				}
+			}
+		}
+		for k, op := range step.reductions {
+			t.join(op, t.scalars[known], t.pieces[k], t.results[known])
+			known++
+		}
+	}
+}
+
+// hoist computes the values of a row for a step, after the results of reductions.
+func (t *rowTile) hoist(step *rowStep) {
+	first := len(t.types) + len(t.nest.kept) // of the results
+	operands := first + step.known
+	for k := range step.known {
+		t.in[first+k] = unsafe.Pointer(&t.results[k][0])
+	}
+	for k := range step.hoisted {
+		t.out[k] = unsafe.Pointer(&t.results[step.known+k][0])
+	}
+	step.early.Run(int(t.rows), t.in[:operands], t.out[:len(step.hoisted)]) // fails for other numbers of operands only
+}
+
+// compute evaluates a step on the block of some columns, into blocks or where the outputs are stored.
+func (t *rowTile) compute(step *rowStep, column, columns int64) {
+	t.column, t.columns = column, columns
+	t.inner, t.outer = span{column, columns}, span{t.row, t.rows}
+	if t.grid.across {
+		t.inner, t.outer = t.outer, t.inner
+	}
+	for _, i := range step.needs {
+		if k := i - len(t.types); k >= len(t.kept) {
+			t.repeat(i, step)
+		} else if k >= 0 {
+			t.in[i] = t.keptAt(k)
+			continue
+		} else if t.in[i] = t.inOrder(i); t.in[i] != nil {
+			continue
+		} else {
+			t.load(i)
+		}
+		t.in[i] = unsafe.Pointer(&t.block(i)[0])
+	}
+	out := t.out[:len(step.outputs)]
+	for k := range out {
+		if j := k - (len(out) - step.keeps); j >= 0 {
+			out[k] = t.keptAt(step.firstKept + j)
+			continue
+		}
+		if len(step.to) > 0 {
+			out[k] = t.inOrder(len(t.types) + step.to[k])
+			if t.copied[k] = out[k] == nil; !t.copied[k] {
+				continue
+			}
+		}
+		out[k] = unsafe.Pointer(&t.block(len(t.in) + k)[0])
+	}
+	operands := len(t.types) + len(t.kept) + step.known + len(step.hoisted)
+	step.eval.Run(int(t.rows*t.columns), t.in[:operands], out) // fails for other numbers of operands only
+}
+
+// keptAt returns where the block's elements of kept value k are.
+func (t *rowTile) keptAt(k int) unsafe.Pointer {
+	at := (t.column - t.begin) * t.rows * t.nest.kept[k].Size()
+	return unsafe.Pointer(&t.kept[k][at])
+}
+
+// inOrder returns where the block's elements of operand or output i are stored if they are stored in the order of a block, else nil.
+func (t *rowTile) inOrder(i int) unsafe.Pointer {
+	s := &t.stored[i]
+	switch {
+	case s.copied || t.inner.n > 1 && s.inner.stride != 1 || t.outer.n > 1 && (!s.outer.even || s.outer.stride != t.inner.n):
+		return nil
+	case !s.inner.even && t.inner.first%s.inner.extent+t.inner.n > s.inner.extent:
+		return nil
+	}
+	at := s.inner.offset(t.inner.first) + s.outer.offset(t.outer.first)
+	return unsafe.Pointer(&s.memory[at*s.size])
+}
+
+// runs calls f for the runs of the block's elements that have one stride in the memory
+// of operand or output i: with a run's first element in the block and in memory, the
+// stride, and the number. Elements beyond an operand's bounds are at -1.
+func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
+	b, inner, k := t.bounds[i], &t.stored[i].inner, int64(0)
+	index, shape, strides, last := t.index, inner.shape, inner.strides, len(t.index)-1
+	for o := range t.outer.n {
+		at := t.stored[i].outer.offset(t.outer.first + o)
+		if inner.even && b.extent == 0 {
+			f(k, at+t.inner.first*inner.stride, inner.stride, t.inner.n)
+			k += t.inner.n
+			continue
+		}
+		rest := t.inner.first
+		for a := last; a > 0; a-- {
+			index[a] = rest % shape[a]
+			rest /= shape[a]
+			at += index[a] * strides[a]
+		}
+		index[0], at = rest, at+rest*strides[0]
+		for end := k + t.inner.n; k < end; {
+			n, from := min(shape[last]-index[last], end-k), at
+			if b.extent > 0 {
+				from -= b.from * strides[b.axis]
+				within := index[b.axis] - b.from
+				switch inside := within >= 0 && within < b.extent; {
+				case b.axis == last && inside:
+					n = min(n, b.extent-within)
+				case b.axis == last && within < 0:
+					n, from = min(n, -within), -1
+				case !inside:
+					from = -1
+				}
+			}
+			f(k, from, strides[last], n)
+			k, at = k+n, at+n*strides[last]
+			index[last] += n
+			for a := last; a > 0 && index[a] == shape[a]; a-- {
+				at += strides[a-1] - shape[a]*strides[a]
+				index[a] = 0
+				index[a-1]++
+			}
+		}
+	}
+}
+
+// load copies the block's elements of operand i into its block, or draws them. Parts of a concatenation have one block.
+func (t *rowTile) load(i int) {
+	s, n := &t.stored[i], t.rows*t.columns
+	if s.constant && s.filled >= n {
+		return
+	}
+	s.filled = n
+	to, zero := t.block(i), true
+	if t.layout.merged {
+		to, zero = t.block(0), i == 0
+	}
+	if t.streams != nil && t.streams[i].Number != 0 {
+		g := newGenerator(s.memory, t.streams[i])
+		t.runs(i, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.offsets[i]+at, stride, n) })
+		return
+	}
+	t.transfer(i, to, false, zero)
+}
+
+// transfer copies a block from operand i, with zeros beyond its bounds if zero is set, or stores it to output i.
+func (t *rowTile) transfer(i int, block []byte, store, zero bool) {
+	switch memory := t.stored[i].memory; t.stored[i].size {
+	case 1:
+		transferElements(t, i, kernels.Elements[uint8](block), kernels.Elements[uint8](memory), store, zero)
+	case 4:
+		transferElements(t, i, kernels.Elements[uint32](block), kernels.Elements[uint32](memory), store, zero)
+	default:
+		transferElements(t, i, kernels.Elements[int64](block), kernels.Elements[int64](memory), store, zero)
+	}
+}
+
+func transferElements[T kernels.Element](t *rowTile, i int, block, memory []T, store, zero bool) {
+	if store {
+		t.runs(i, func(k, at, stride, n int64) { moveElements(memory[at:], stride, block[k:], 1, n) })
+		return
+	}
+	t.runs(i, func(k, at, stride, n int64) {
+		if at >= 0 {
+			moveElements(block[k:], 1, memory[at:], stride, n)
+		} else if zero {
+			clear(block[k : k+n])
+		}
+	})
+}
+
+// repeat copies a result of a reduction, or a value that the step hoists, to each element of
+// its row.
+func (t *rowTile) repeat(i int, step *rowStep) {
+	s, size := i-len(t.types)-len(t.kept), int64(0)
+	if s < step.known {
+		size = t.scalars[s].Size()
+	} else {
+		size = step.hoisted[s-step.known].Size()
+	}
+	to, from := t.block(i), t.results[s]
+	if t.grid.across {
+		for c := range t.columns {
+			move(size, to, c*t.rows, 1, from, 0, 1, t.rows)
+		}
+		return
+	}
+	for r := range t.rows {
+		move(size, to, r*t.columns, 1, from, r, 0, t.columns)
+	}
+}
+
+// move copies n elements of that size from one stride to another.
+func move(size int64, to []byte, toAt, toStride int64, from []byte, fromAt, fromStride, n int64) {
+	switch size {
+	case 1:
+		moveElements(kernels.Elements[uint8](to)[toAt:], toStride, kernels.Elements[uint8](from)[fromAt:], fromStride, n)
+	case 4:
+		moveElements(kernels.Elements[uint32](to)[toAt:], toStride, kernels.Elements[uint32](from)[fromAt:], fromStride, n)
+	default:
+		moveElements(kernels.Elements[int64](to)[toAt:], toStride, kernels.Elements[int64](from)[fromAt:], fromStride, n)
+	}
+}
+
+func moveElements[T kernels.Element](to []T, toStride int64, from []T, fromStride, n int64) {
+	switch {
+	case toStride == 1 && fromStride == 1:
+		copy(to[:n], from)
+	case toStride == 1 && fromStride == 0:
+		to, v := to[:n], from[0]
+		for k := range to {
+			to[k] = v
+		}
+	case toStride == 1:
+		for k := range to[:n] {
+			to[k] = from[int64(k)*fromStride]
+		}
+	default:
+		for k := range n {
+			to[k*toStride] = from[k*fromStride]
+		}
+	}
+}
+
+// reduceBlock takes in the block of a reduction's arguments: along rows it appends the
+// reduction of each row's part, across rows pieces holds one for each row.
+func reduceBlock(pieces []float64, op expr.Op, d expr.Dtype, b []byte, rows, columns int64, across bool) []float64 {
+	if d == kernels.Float32 {
+		return reduceElements(pieces, op, kernels.Elements[float32](b), rows, columns, across)
+	}
+	return reduceElements(pieces, op, kernels.Elements[float64](b), rows, columns, across)
+}
+
+func reduceElements[T kernels.Float](pieces []float64, op expr.Op, b []T, rows, columns int64, across bool) []float64 {
+	if !across {
+		for r := range rows {
+			pieces = append(pieces, reduceRun(op, b[r*columns:(r+1)*columns]))
+		}
+		return pieces
+	}
+	if len(pieces) == 0 {
+		pieces = append(pieces, slices.Repeat([]float64{identityOf(op)}, int(rows))...)
+	}
+	for c := range columns {
+		x := b[c*rows : (c+1)*rows]
+		switch p := pieces[:len(x)]; op {
+		case expr.RowSum:
+			for r, v := range x {
+				p[r] += float64(v)
+			}
+		case expr.RowMax:
+			for r, v := range x {
+				p[r] = max(p[r], float64(v))
+			}
+		default:
+			for r, v := range x {
+				p[r] = min(p[r], float64(v))
+			}
+		}
+	}
+	return pieces
+}
+
+// reduceRun returns the reduction of a part of a row.
+func reduceRun[T kernels.Float](op expr.Op, x []T) float64 {
+	if op == expr.RowSum {
+		return arith.Sum(x)
+	}
+	most := x[0]
+	for _, v := range x[1:] {
+		if op == expr.RowMax {
+			most = max(most, v)
+		} else {
+			most = min(most, v)
+		}
+	}
+	return float64(most)
+}
+
+// reductionOf are the reductions of rows as those of a whole buffer, which fold alike.
+var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.RowMax: {operator: expr.Max}, expr.RowMin: {operator: expr.Min}}
+
+// join writes the reduction of each row of the tile: pieces has one for each, or those
+// of the blocks of the only row.
+func (t *rowTile) join(op expr.Op, d expr.Dtype, pieces []float64, to []byte) {
+	if int64(len(pieces)) > t.rows {
+		pieces = []float64{reductionOf[op].Fold(pieces)}
+	}
+	for r, v := range pieces {
+		if d == kernels.Float32 {
+			kernels.Elements[float32](to)[r] = float32(v)
+		} else {
+			kernels.Elements[float64](to)[r] = v
+		}
+	}
+}
