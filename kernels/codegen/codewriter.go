@@ -2,6 +2,7 @@ package codegen
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 	"sync"
 
@@ -188,4 +189,107 @@ func (w *codeWriter) whole(op string, d expr.Dtype, at location, regs []string) 
 		}
 		w.Line("%s.v%d.%s %s, %s", op, each, memoryType(d), list, to)
 	}
+}
+
+// address is where an operand or output is stored, in registers.
+type address struct {
+	place
+	dtype           expr.Dtype
+	base            string
+	ofRow, ofColumn []string  // strides
+	first           []string  // address of the row; of each row, for vectors of scattered rows
+	step            string    // bytes from a lane of a spaced vector to the next
+	bounds          [2]string // from where on there are elements, and how many along the axis
+	source          *source   // of a random operand, whose base and addresses are numbers of elements
+}
+
+// size returns the bytes from one element to the next in memory, 1 for numbers.
+func (p *address) size() int64 {
+	if p.source != nil {
+		return 1
+	}
+	return p.dtype.Size()
+}
+
+// result writes an instruction whose first operand is a new register, and returns that.
+func (w *codeWriter) result(k expr.Kind, format string, args ...any) string {
+	r := w.Register(k)
+	w.Line(format, append([]any{r}, args...)...)
+	return r
+}
+
+// strides adds the parameters of strides along rows or columns.
+func (w *codeWriter) strides(r reach, axes int) (list []string) {
+	if r == linear {
+		axes = 1
+	} else if r != indexed {
+		axes = 0
+	}
+	for range axes {
+		list = append(list, w.parameter(w.index, w.kind))
+	}
+	return list
+}
+
+// calculate adds an instruction on indices, and returns its result.
+func (w *codeWriter) calculate(op string, args ...string) string {
+	r, dtype := w.Register(w.kind), w.index
+	if op == "and" {
+		dtype = "b" + dtype[1:]
+	}
+	w.Line("%s.%s %s, %s", op, dtype, r, strings.Join(args, ", "))
+	return r
+}
+
+// special returns a special register, such as tid.x, as an index.
+func (w *codeWriter) special(name string) string {
+	r := w.Register(expr.B32)
+	w.Line("mov.u32 %s, %%%s", r, name)
+	if w.kind == expr.B32 {
+		return r
+	}
+	wide := w.Register(w.kind)
+	w.Line("cvt.u64.u32 %s, %s", wide, r)
+	return wide
+}
+
+// predicate adds a comparison of indices.
+func (w *codeWriter) predicate(comparison, x, y string) string {
+	p := w.Register(expr.Pred)
+	w.Line("setp.%s.%s %s, %s, %s", comparison, w.index, p, x, y)
+	return p
+}
+
+// shift returns the logarithm of a power of two.
+func shift(n int) string { return fmt.Sprint(bits.TrailingZeros(uint(n))) }
+
+// predicated returns the prefix that makes an instruction depend on a predicate, "" for none.
+func predicated(predicate string) string {
+	if predicate == "" {
+		return ""
+	}
+	return "@" + predicate + " "
+}
+
+// registers returns registers for the elements of a vector.
+func (w *codeWriter) registers(p *address, n int) (list []string) {
+	for k := range n {
+		if k > 0 && p.spread == single {
+			list = append(list, list[0])
+		} else {
+			list = append(list, w.Register(p.dtype.Kind()))
+		}
+	}
+	return list
+}
+
+// clear sets the register of an element to 0.
+func (w *codeWriter) clear(d expr.Dtype, r string) { w.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r) }
+
+// loadElement loads an element if it exists, else 0.
+func (w *codeWriter) loadElement(d expr.Dtype, r, at, exists string) {
+	if exists != "" {
+		w.clear(d, r)
+	}
+	w.Line("%sld.global.%s %s, %s", predicated(exists), memoryType(d), r, at)
 }

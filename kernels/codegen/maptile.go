@@ -122,8 +122,7 @@ func (w *mapWriter) tileParameters() {
 type tileWriter struct {
 	*mapWriter
 	lane, warp string
-	first      [2]string // index of the tile's first element, across and innermost
-	corners    []string  // addresses of that element, by operand, then by output
+	begin      [2]string // index of the tile's first element, across and innermost: addresses are of that one first
 }
 
 const tileWarps = tileBlock / 32
@@ -135,9 +134,9 @@ func (w *mapWriter) tiled() {
 	t.loadScalars()
 	regs := make([][][]string, len(w.types))
 	inside := t.inside(0, 1, t.margin())
-	for i := range w.types {
-		if w.place(i).spread == transposed {
-			regs[i] = t.loadTurned(i, inside)
+	for i, p := range w.places {
+		if p.spread == transposed {
+			regs[i] = t.loadTransposed(p, inside)
 		}
 	}
 	for i := range w.types {
@@ -163,20 +162,14 @@ func (t *tileWriter) inner() int { return t.rowAxes - 1 }
 
 // locateTile finds the tile of the block and the thread's place in it.
 func (t *tileWriter) locateTile() {
-	thread, rest := t.Register(expr.B32), t.Register(expr.B32)
-	t.lane, t.warp = t.Register(expr.B32), t.Register(expr.B32)
-	t.Line("mov.u32 %s, %%tid.x", thread)
-	t.Line("and.b32 %s, %s, 31", t.lane, thread)
-	t.Line("shr.u32 %s, %s, 5", t.warp, thread)
+	thread, rest := t.result(expr.B32, "mov.u32 %s, %%tid.x"), t.Register(expr.B32)
+	t.lane, t.warp = t.result(expr.B32, "and.b32 %s, %s, 31", thread), t.result(expr.B32, "shr.u32 %s, %s, 5", thread)
 	t.Line("mov.u32 %s, %%ctaid.x", rest)
 	list := make([]string, t.rowAxes) // places in the grid
 	for a := t.rowAxes - 1; a > 0; a-- {
-		q, back := t.Register(expr.B32), t.Register(expr.B32)
-		list[a] = t.Register(expr.B32)
-		t.Line("div.u32 %s, %s, %s", q, rest, t.grid[a-1])
-		t.Line("mul.lo.u32 %s, %s, %s", back, q, t.grid[a-1])
-		t.Line("sub.u32 %s, %s, %s", list[a], rest, back)
-		rest = q
+		q := t.result(expr.B32, "div.u32 %s, %s, %s", rest, t.grid[a-1])
+		back := t.result(expr.B32, "mul.lo.u32 %s, %s, %s", q, t.grid[a-1])
+		list[a], rest = t.result(expr.B32, "sub.u32 %s, %s, %s", rest, back), q
 	}
 	list[0] = rest
 	for _, p := range list[t.rowAxes-2:] {
@@ -187,25 +180,19 @@ func (t *tileWriter) locateTile() {
 	for i, p := range list {
 		list[i] = t.indexOf(p)
 	}
-	t.first = [2]string{list[t.tileAxis], list[t.inner()]}
-	for i, d := range t.types {
-		if t.place(i).rows == fixed {
-			t.corners = append(t.corners, "")
+	t.begin = [2]string{list[t.tileAxis], list[t.inner()]}
+	at := ""
+	for i, p := range t.places {
+		if p.rows == fixed {
 			continue
 		}
-		t.corners = append(t.corners, t.corner(t.bases[i], t.offset(list, t.strides[i]), d))
+		if i <= len(t.types) { // outputs have one offset
+			at = t.offset(list, p.ofRow)
+		}
+		r := t.Register(expr.B64)
+		t.address(r, p.base, at, p.size())
+		p.first = []string{r}
 	}
-	at := t.offset(list, t.toBy)
-	for k, d := range t.outputs {
-		t.corners = append(t.corners, t.corner(t.to[k], at, d))
-	}
-}
-
-// corner returns base + offset elements.
-func (t *tileWriter) corner(base, offset string, d expr.Dtype) string {
-	r := t.Register(expr.B64)
-	t.address(r, base, offset, d.Size())
-	return r
 }
 
 // indexOf returns a 32-bit number as an index.
@@ -225,9 +212,7 @@ func (t *tileWriter) inside(lanes, warps, before int) [][]string {
 	list := make([][]string, len(byLane))
 	for c, p := range byLane {
 		for _, q := range byWarp {
-			both := t.Register(expr.Pred)
-			t.Line("and.pred %s, %s, %s", both, p, q)
-			list[c] = append(list[c], both)
+			list[c] = append(list[c], t.result(expr.Pred, "and.pred %s, %s, %s", p, q))
 		}
 	}
 	return list
@@ -239,59 +224,50 @@ func (t *tileWriter) along(axis int, place string, step, n, before int) []string
 	list := make([]string, n)
 	for i := range list {
 		at := t.Register(t.kind)
-		t.Line("add.%s %s, %s, %s", t.index, at, t.first[axis], t.indexOf(place))
+		t.Line("add.%s %s, %s, %s", t.index, at, t.begin[axis], t.indexOf(place))
 		t.Line("add.%s %s, %s, %d", t.index, at, at, i*step-before)
-		list[i] = t.Register(expr.Pred)
-		t.Line("setp.lt.%s %s, %s, %s", t.index, list[i], at, t.extents[axis])
+		list[i] = t.predicate("lt", at, t.extents[axis])
 	}
 	return list
 }
 
-// places returns the addresses of the thread's elements of an operand or output, by c, then k,
-// given those of the corner and the strides along the lanes and along the warps.
-func (t *tileWriter) places(corner, byLane, byWarp string, d expr.Dtype, c, k, n int) []string {
+// elementsOf returns the addresses of n of the thread's elements of an operand or output, of column c from number k on.
+func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
+	byLane, byWarp := p.ofRow[t.inner()], p.ofRow[t.tileAxis]
+	if p.spread == transposed {
+		byLane, byWarp = byWarp, byLane
+	}
 	at, step := t.Register(t.kind), t.Register(t.kind)
-	lane, warp := t.Register(expr.B32), t.Register(expr.B32)
-	t.Line("add.u32 %s, %s, %d", lane, t.lane, 32*c)
-	t.Line("add.u32 %s, %s, %d", warp, t.warp, tileWarps*k)
+	lane, warp := t.result(expr.B32, "add.u32 %s, %s, %d", t.lane, 32*c), t.result(expr.B32, "add.u32 %s, %s, %d", t.warp, tileWarps*k)
 	t.Line("mul.lo.%s %s, %s, %s", t.index, at, t.indexOf(lane), byLane)
 	t.Line("mad.lo.%s %s, %s, %s, %s", t.index, at, t.indexOf(warp), byWarp, at)
 	t.Line("mul.lo.%s %s, %s, %d", t.index, step, byWarp, tileWarps)
 	list := make([]string, n)
 	for i := range list {
 		if list[i] = t.Register(expr.B64); i == 0 {
-			t.address(list[i], corner, at, d.Size())
+			t.address(list[i], p.first[0], at, p.size())
 		} else {
-			t.address(list[i], list[i-1], step, d.Size())
+			t.address(list[i], list[i-1], step, p.size())
 		}
 	}
 	return list
 }
 
-// loadTurned loads the thread's elements of a transposed operand.
-func (t *tileWriter) loadTurned(i int, inside [][]string) [][]string {
-	d, n, corner := t.types[i], (t.tile+t.margin())/tileWarps, t.corners[i]
-	if t.skewed { // that of the margin
-		back := t.Register(t.kind)
-		t.Line("mul.lo.%s %s, %s, %d", t.index, back, t.strides[i][t.inner()], tileMargin)
-		corner = t.before(corner, back, d)
+// loadTransposed loads the thread's elements of a transposed operand.
+func (t *tileWriter) loadTransposed(p *address, inside [][]string) [][]string {
+	if t.skewed { // from the margin on
+		back := t.calculate("mul.lo", p.ofRow[t.inner()], fmt.Sprint(tileMargin))
+		p.first[0] = t.before(p.first[0], back, p.dtype)
 	}
 	regs := make([][]string, t.tile/32)
 	for c := range regs {
-		at := t.places(corner, t.strides[i][t.tileAxis], t.strides[i][t.inner()], d, c, 0, n)
-		for k := range n {
-			r := t.Register(d.Kind())
-			t.load1(r, at[k], d, inside[c][k])
+		for k, at := range t.elementsOf(p, c, 0, (t.tile+t.margin())/tileWarps) {
+			r := t.Register(p.dtype.Kind())
+			t.loadElement(p.dtype, r, "["+at+"]", inside[c][k])
 			regs[c] = append(regs[c], r)
 		}
 	}
 	return regs
-}
-
-// load1 loads an element if it exists, else 0.
-func (t *tileWriter) load1(r, at string, d expr.Dtype, exists string) {
-	t.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r)
-	t.Line("@%s ld.global.%s %s, [%s]", exists, memoryType(d), r, at)
 }
 
 // rowBytes returns the bytes from a row of an operand's tile in shared memory to the next: such that
@@ -306,8 +282,7 @@ func tileName(i int) string { return fmt.Sprintf("tile%d", i) }
 // sharedAt returns the address of the thread's first element in an operand's tile: of row warp or
 // lane, and of the column of the other.
 func (t *tileWriter) sharedAt(i int, row, column string) string {
-	r, d := t.Register(expr.B32), t.types[i]
-	t.Line("mov.u32 %s, %s", r, tileName(i))
+	r, d := t.result(expr.B32, "mov.u32 %s, %s", tileName(i)), t.types[i]
 	t.Line("mad.lo.u32 %s, %s, %d, %s", r, row, t.rowBytes(d), r)
 	t.Line("mad.lo.u32 %s, %s, %d, %s", r, column, d.Size(), r)
 	return r
@@ -335,26 +310,24 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 	}
 	elements := make([][]string, len(t.types))
 	for i, d := range t.types {
-		switch p := t.place(i); {
+		switch p := t.places[i]; {
 		case p.rows == fixed:
-			elements[i] = slices.Repeat([]string{t.bases[i]}, n)
+			elements[i] = slices.Repeat([]string{p.base}, n)
 		case p.spread == transposed:
 			first := t.sharedAt(i, t.warp, t.lane)
 			for j := range n {
 				r, at := t.Register(d.Kind()), first
 				if t.skewed {
-					at = t.Register(expr.B32)
-					t.Line("mul.lo.u32 %s, %s, %d", at, shifts[j], d.Size())
+					at = t.result(expr.B32, "mul.lo.u32 %s, %s, %d", shifts[j], d.Size())
 					t.Line("sub.u32 %s, %s, %s", at, first, at)
 				}
 				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c+t.margin())*d.Size()})
 				elements[i] = append(elements[i], r)
 			}
 		default:
-			at := t.places(t.corners[i], t.strides[i][t.inner()], t.strides[i][t.tileAxis], d, c, k, n)
-			for j, at := range t.shifted(at, shifts, t.strides[i][t.inner()], d) {
+			for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
 				r := t.Register(d.Kind())
-				t.load1(r, at, d, inside[c][k+j])
+				t.loadElement(d, r, "["+at+"]", inside[c][k+j])
 				elements[i] = append(elements[i], r)
 			}
 		}
@@ -367,10 +340,9 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 		}
 		results[j] = t.Apply(t.f, operands)
 	}
-	for out, d := range t.outputs {
-		at := t.places(t.corners[len(t.types)+out], t.toBy[t.inner()], t.toBy[t.tileAxis], d, c, k, n)
-		for j, at := range t.shifted(at, shifts, t.toBy[t.inner()], d) {
-			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(d), at, results[j][out])
+	for out, p := range t.places[len(t.types):] {
+		for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
+			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(p.dtype), at, results[j][out])
 		}
 	}
 }

@@ -2,8 +2,6 @@ package codegen
 
 import (
 	"fmt"
-	"math/bits"
-	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -141,54 +139,9 @@ func (w *rowsWriter) parameters() {
 		p.ofRow, p.ofColumn = w.strides(p.rows, w.rowAxes), w.strides(p.columns, w.colAxes)
 	}
 	for _, p := range w.places {
-		if p.mark.random() {
-			p.source = w.source(p.base, p.mark == normal)
-			p.base = p.source.first
-		}
+		w.sourceOf(p)
 	}
 	w.numberParameters(w.f)
-}
-
-// strides adds the parameters of strides along rows or columns.
-func (w *rowsWriter) strides(r reach, axes int) (list []string) {
-	if r == linear {
-		axes = 1
-	} else if r != indexed {
-		axes = 0
-	}
-	for range axes {
-		list = append(list, w.parameter(w.index, w.kind))
-	}
-	return list
-}
-
-// calculate adds an instruction on indices, and returns its result.
-func (w *rowsWriter) calculate(op string, args ...string) string {
-	r, dtype := w.Register(w.kind), w.index
-	if op == "and" {
-		dtype = "b" + dtype[1:]
-	}
-	w.Line("%s.%s %s, %s", op, dtype, r, strings.Join(args, ", "))
-	return r
-}
-
-// special returns a special register, such as tid.x, as an index.
-func (w *rowsWriter) special(name string) string {
-	r := w.Register(expr.B32)
-	w.Line("mov.u32 %s, %%%s", r, name)
-	if w.kind == expr.B32 {
-		return r
-	}
-	wide := w.Register(w.kind)
-	w.Line("cvt.u64.u32 %s, %s", wide, r)
-	return wide
-}
-
-// predicate adds a comparison of indices.
-func (w *rowsWriter) predicate(comparison, x, y string) string {
-	p := w.Register(expr.Pred)
-	w.Line("setp.%s.%s %s, %s, %s", comparison, w.index, p, x, y)
-	return p
 }
 
 // findThread finds the row and the columns of the thread. One without a row reads the
@@ -225,6 +178,3 @@ func (w *rowsWriter) findThread() {
 		w.end = w.calculate("min", w.columns, w.calculate("add", begin, w.chunk))
 	}
 }
-
-// shift returns the logarithm of a power of two.
-func shift(n int) string { return fmt.Sprint(bits.TrailingZeros(uint(n))) }

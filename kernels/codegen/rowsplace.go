@@ -7,25 +7,6 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// address is where an operand or output is stored, in registers.
-type address struct {
-	place
-	dtype           expr.Dtype
-	base            string
-	ofRow, ofColumn []string // strides
-	first           []string // address of the row; of each row, for vectors of scattered rows
-	step            string   // bytes from a lane of a spaced vector to the next
-	source          *source  // of a random operand, whose base and addresses are numbers of elements
-}
-
-// size returns the bytes from one element to the next in memory, 1 for numbers.
-func (p *address) size() int64 {
-	if p.source != nil {
-		return 1
-	}
-	return p.dtype.Size()
-}
-
 // findRows finds where the thread's rows begin.
 func (w *rowsWriter) findRows() {
 	lanes := 1
@@ -177,28 +158,15 @@ func (w *rowsWriter) spreadOut(p *address, from []string, bytes int64) []locatio
 	return list
 }
 
-// predicated returns the prefix that makes an instruction depend on a predicate, "" for none.
-func predicated(predicate string) string {
-	if predicate == "" {
-		return ""
-	}
-	return "@" + predicate + " "
-}
-
 // load loads the lanes of a vector; those of one that does not exist are 0.
 func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists string) []string {
 	if p.source != nil {
 		return w.draw(p, addresses, lanes)
 	}
-	var list []string
-	for k := range lanes {
-		if k > 0 && p.spread == single {
-			list = append(list, list[0])
-			continue
-		}
-		r := w.Register(p.dtype.Kind())
-		if list = append(list, r); exists != "" {
-			w.Line("mov.b%d %s, 0", 8*max(p.dtype.Size(), 4), r)
+	list := w.registers(p, lanes)
+	for k, r := range list {
+		if exists != "" && (k == 0 || p.spread != single) {
+			w.clear(p.dtype, r)
 		}
 	}
 	if p.spread == together {
