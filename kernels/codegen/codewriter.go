@@ -3,6 +3,7 @@ package codegen
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 
@@ -121,12 +122,9 @@ func indexArgument(v int64, wide bool) any {
 func (w *codeWriter) indicesOf(rest string, by []divide) []string {
 	list := make([]string, len(by))
 	for a := len(by) - 1; a > 0; a-- {
-		q, t, at := w.Register(w.kind), w.Register(w.kind), w.Register(w.kind)
-		w.Line("mul.hi.%s %s, %s, %s", w.index, q, rest, by[a].magic)
+		q := w.calculate("mul.hi", rest, by[a].magic)
 		w.Line("shr.%s %s, %s, %s", w.index, q, q, by[a].shift)
-		w.Line("mul.lo.%s %s, %s, %s", w.index, t, q, by[a].extent)
-		w.Line("sub.%s %s, %s, %s", w.index, at, rest, t)
-		list[a], rest = at, q
+		list[a], rest = w.calculate("sub", rest, w.calculate("mul.lo", q, by[a].extent)), q
 	}
 	list[0] = rest
 	return list
@@ -243,14 +241,11 @@ func (w *codeWriter) calculate(op string, args ...string) string {
 
 // special returns a special register, such as tid.x, as an index.
 func (w *codeWriter) special(name string) string {
-	r := w.Register(expr.B32)
-	w.Line("mov.u32 %s, %%%s", r, name)
+	r := w.result(expr.B32, "mov.u32 %s, %%%s", name)
 	if w.kind == expr.B32 {
 		return r
 	}
-	wide := w.Register(w.kind)
-	w.Line("cvt.u64.u32 %s, %s", wide, r)
-	return wide
+	return w.result(w.kind, "cvt.u64.u32 %s, %s", r)
 }
 
 // predicate adds a comparison of indices.
@@ -271,16 +266,20 @@ func predicated(predicate string) string {
 	return "@" + predicate + " "
 }
 
-// registers returns registers for the elements of a vector.
-func (w *codeWriter) registers(p *address, n int) (list []string) {
-	for k := range n {
-		if k > 0 && p.spread == single {
-			list = append(list, list[0])
-		} else {
-			list = append(list, w.Register(p.dtype.Kind()))
-		}
+// registers returns n registers for elements.
+func (w *codeWriter) registers(d expr.Dtype, n int) (list []string) {
+	for range n {
+		list = append(list, w.Register(d.Kind()))
 	}
 	return list
+}
+
+// lanes returns registers for the elements of a vector of n.
+func (w *codeWriter) lanes(p *address, n int) []string {
+	if p.spread == single {
+		return slices.Repeat(w.registers(p.dtype, 1), n)
+	}
+	return w.registers(p.dtype, n)
 }
 
 // clear sets the register of an element to 0.

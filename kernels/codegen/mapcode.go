@@ -272,7 +272,7 @@ func (w *mapWriter) load(v *vector) {
 		case w.merged && i > 0:
 			regs = v.elements[0]
 		default:
-			regs, loaded = w.registers(p, w.width), append(loaded, i)
+			regs, loaded = w.lanes(p, w.width), append(loaded, i)
 		}
 		v.elements = append(v.elements, regs)
 	}

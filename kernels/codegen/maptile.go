@@ -200,9 +200,7 @@ func (t *tileWriter) indexOf(r string) string {
 	if !t.wide {
 		return r
 	}
-	to := t.Register(expr.B64)
-	t.Line("cvt.u64.u32 %s, %s", to, r)
-	return to
+	return t.result(expr.B64, "cvt.u64.u32 %s, %s", r)
 }
 
 // inside returns predicates: the thread's elements, whose lanes go along one of [across,

@@ -171,23 +171,18 @@ func (w *codeWriter) philox(s *source, number string) [4]string {
 
 // plus returns the sum of a word and a number.
 func (w *codeWriter) plus(x string, n uint32) string {
-	r := w.Register(expr.B32)
-	w.Line("add.u32 %s, %s, %d", r, x, int32(n))
-	return r
+	return w.result(expr.B32, "add.u32 %s, %s, %d", x, int32(n))
 }
 
 // product returns the halves of the product of a word and a number.
 func (w *codeWriter) product(x string, n uint32) (lower, upper string) {
-	r := w.Register(expr.B64)
-	w.Line("mul.wide.u32 %s, %s, 0x%X", r, x, n)
+	r := w.result(expr.B64, "mul.wide.u32 %s, %s, 0x%X", x, n)
 	return w.halves(r)
 }
 
 // differ returns x ^ y ^ z.
 func (w *codeWriter) differ(x, y, z string) string {
-	r := w.Register(expr.B32)
-	w.Line("lop3.b32 %s, %s, %s, %s, 0x96", r, x, y, z)
-	return r
+	return w.result(expr.B32, "lop3.b32 %s, %s, %s, %s, 0x96", x, y, z)
 }
 
 // numbers returns elements from a number on, which is in a register of 64 bits; aligned reports
@@ -196,8 +191,7 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 	var list []string
 	per := int(perBlock(d))
 	for k := 0; k < elements; {
-		at := w.Register(expr.B64)
-		w.Line("add.u64 %s, %s, %d", at, number, k)
+		at := w.result(expr.B64, "add.u64 %s, %s, %d", number, k)
 		lower, _ := w.halves(at)
 		w.Line("shr.u64 %s, %s, %d", at, at, map[int]int{4: 2, 2: 1}[per])
 		words := w.philox(s, at)
@@ -228,23 +222,19 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 
 // one returns the second of two words if a bit of a number is set, else the first.
 func (w *codeWriter) one(number string, bit int, first, second string) string {
-	masked, set, r := w.Register(expr.B32), w.Register(expr.Pred), w.Register(expr.B32)
-	w.Line("and.b32 %s, %s, %d", masked, number, bit)
-	w.Line("setp.ne.u32 %s, %s, 0", set, masked)
-	w.Line("selp.b32 %s, %s, %s, %s", r, second, first, set)
-	return r
+	masked := w.result(expr.B32, "and.b32 %s, %s, %d", number, bit)
+	set := w.result(expr.Pred, "setp.ne.u32 %s, %s, 0", masked)
+	return w.result(expr.B32, "selp.b32 %s, %s, %s, %s", second, first, set)
 }
 
 // choose returns the words of an element in its block of `per` elements, given the lower half of
 // its number.
 func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 	for step := 1; step < per; step *= 2 {
-		bit, odd := w.Register(expr.B32), w.Register(expr.Pred)
-		w.Line("and.b32 %s, %s, %d", bit, number, per/2/step)
-		w.Line("setp.ne.u32 %s, %s, 0", odd, bit)
+		bit := w.result(expr.B32, "and.b32 %s, %s, %d", number, per/2/step)
+		odd := w.result(expr.Pred, "setp.ne.u32 %s, %s, 0", bit)
 		for k := range 2 / step {
-			r := w.Register(expr.B32)
-			w.Line("selp.b32 %s, %s, %s, %s", r, words[k+2/step], words[k], odd)
+			r := w.result(expr.B32, "selp.b32 %s, %s, %s, %s", words[k+2/step], words[k], odd)
 			words[k] = r
 		}
 	}
@@ -255,14 +245,12 @@ func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 func (w *codeWriter) fraction(d expr.Dtype, words []string) string {
 	r := w.Register(d.Kind())
 	if d == expr.Float32 {
-		whole := w.Register(expr.B32)
-		w.Line("shr.u32 %s, %s, 8", whole, words[0])
+		whole := w.result(expr.B32, "shr.u32 %s, %s, 8", words[0])
 		w.Line("cvt.rn.f32.u32 %s, %s", r, whole)
 		w.Line("mul.rn.f32 %s, %s, 0f33800000", r, r)
 		return r
 	}
-	whole := w.Register(expr.B64)
-	w.Line("mov.b64 %s, {%s, %s}", whole, words[0], words[1])
+	whole := w.result(expr.B64, "mov.b64 %s, {%s, %s}", words[0], words[1])
 	w.Line("shr.u64 %s, %s, 11", whole, whole)
 	w.Line("cvt.rn.f64.u64 %s, %s", r, whole)
 	w.Line("mul.rn.f64 %s, %s, 0d3CA0000000000000", r, r)

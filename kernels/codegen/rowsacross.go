@@ -10,10 +10,8 @@ import (
 // all threads share in joining them, a few neighbours at a time, until so few are left that every thread reads all those of its
 // rows. When every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200, bench/notes/rows.md).
 func (w *rowsWriter) joinAcross(list []*accumulator) {
-	number, x, y := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.B32)
-	w.Line("mov.u32 %s, %%tid.x", number)
-	w.Line("and.b32 %s, %s, %d", x, number, w.beside-1)
-	w.Line("shr.u32 %s, %s, %s", y, number, shift(w.beside))
+	number := w.result(expr.B32, "mov.u32 %s, %%tid.x")
+	x, y := w.result(expr.B32, "and.b32 %s, %s, %d", number, w.beside-1), w.result(expr.B32, "shr.u32 %s, %s, %s", number, shift(w.beside))
 	w.Line("mad.lo.u32 %s, %s, %d, %s", y, y, w.beside*w.width, x)
 	to, from := w.sharedAddress(y), w.sharedAddress(x)
 	for _, a := range list {
@@ -66,8 +64,7 @@ func (w *rowsWriter) joinSome(a *accumulator, number string, n, apart, left int)
 // joinShared joins n numbers in shared memory, so many bytes apart, in order.
 func (w *rowsWriter) joinShared(a *accumulator, at string, offset, n, apart int) (sum string) {
 	for i := range n {
-		r := w.Register(a.wide().Kind())
-		w.Line("ld.shared.%v %s, [%s+%d]", a.wide(), r, at, offset+i*apart)
+		r := w.result(a.wide().Kind(), "ld.shared.%[2]v %[1]s, [%[3]s+%[4]d]", a.wide(), at, offset+i*apart)
 		if i > 0 {
 			r = w.combine(a, sum, r)
 		}

@@ -164,15 +164,12 @@ func (w *rowsWriter) copyShared() {
 		return
 	}
 	w.Declare(".extern .shared .align 16 .b8 held[]")
-	base, number := w.Register(expr.B32), w.Register(expr.B32)
-	w.Line("mov.u32 %s, held", base)
-	w.Line("mov.u32 %s, %%tid.x", number)
+	base, number := w.result(expr.B32, "mov.u32 %s, held"), w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	begin := int64(0)
 	w.slots = make([]string, len(w.types))
 	for i, d := range w.types {
 		if first := w.firstShared(i); first < w.vectors {
-			w.slots[i] = w.Register(expr.B32)
-			w.Line("mad.lo.u32 %s, %s, %d, %s", w.slots[i], number, int64(w.width)*d.Size(), base)
+			w.slots[i] = w.result(expr.B32, "mad.lo.u32 %s, %s, %d, %s", number, int64(w.width)*d.Size(), base)
 			w.Line("add.u32 %s, %s, %d", w.slots[i], w.slots[i], begin-w.slot(d, first))
 			begin += w.slot(d, w.vectors-first)
 		}
@@ -216,10 +213,7 @@ func (w *rowsWriter) awaitShared(operands []int) {
 // loadShared loads vector j of an operand in shared memory.
 func (w *rowsWriter) loadShared(operand, j int) []string {
 	d := w.types[operand]
-	list := make([]string, w.width)
-	for k := range list {
-		list[k] = w.Register(d.Kind())
-	}
+	list := w.registers(d, w.width)
 	at, key := location{w.slots[operand], w.slot(d, j)}, [2]int{operand, j}
 	for k, before := range w.loaded[key] {
 		if d.Size() < 8 && w.cluster == 0 { // else registers don't suffice for what was computed

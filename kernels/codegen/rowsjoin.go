@@ -38,13 +38,11 @@ func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 		if op == expr.RowSum && w.held != nil {
 			continue
 		}
-		a.lanes[k] = w.Register(a.wide().Kind())
-		w.Line("mov.%v %s, %s", a.wide(), a.lanes[k], number(a.wide(), identityOf(op)))
+		a.lanes[k] = w.start(a)
 	}
 	for range w.rowsOfThread() {
 		if op != expr.RowSum && !w.native(a) {
-			p := w.Register(expr.Pred)
-			w.Line("mov.pred %s, 0", p)
+			p := w.result(expr.Pred, "mov.pred %s, 0")
 			a.nan = append(a.nan, p)
 		}
 	}
@@ -95,21 +93,17 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 	begun := a.lanes[k] != ""
 	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
-		some := w.Register(a.dtype.Kind())
-		w.Line("selp.%v %s, %s, %s, %s", a.dtype, some, v, number(a.dtype, 0), exists)
-		v, exists = some, ""
+		v, exists = w.result(a.dtype.Kind(), "selp.%[2]v %[1]s, %[3]s, %[4]s, %[5]s", a.dtype, v, number(a.dtype, 0), exists), ""
 	}
 	if a.dtype == kernels.Float32 {
-		wide := w.Register(expr.F64)
-		w.Line("cvt.f64.f32 %s, %s", wide, v)
+		wide := w.result(expr.F64, "cvt.f64.f32 %s, %s", v)
 		v = wide
 	}
 	if begun {
 		w.Line("%sadd.rn.f64 %s, %s, %s", predicated(exists), a.lanes[k], a.lanes[k], v)
 		return
 	}
-	a.lanes[k] = w.Register(expr.F64)
-	w.Line("mov.f64 %s, %s", a.lanes[k], v)
+	a.lanes[k] = w.result(expr.F64, "mov.f64 %s, %s", v)
 }
 
 // combine returns the reduction of two.
@@ -159,9 +153,7 @@ func (w *rowsWriter) joinLanes(list []*accumulator) {
 			a.lanes = a.lanes[:n/2]
 		}
 		for k, p := range a.nan {
-			r := w.Register(a.dtype.Kind())
-			w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), a.lanes[k], p)
-			a.lanes[k] = r
+			a.lanes[k] = w.result(a.dtype.Kind(), "selp.%[2]v %[1]s, %[3]s, %[4]s, %[5]s", a.dtype, number(a.dtype, math.NaN()), a.lanes[k], p)
 		}
 	}
 }
@@ -171,8 +163,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 	for _, a := range unique(all) {
 		for k, v := range a.lanes {
 			if a.op == expr.RowSum && w.held != nil { // of -0 alone it is 0
-				a.lanes[k] = w.Register(expr.F64)
-				w.Line("add.rn.f64 %s, %s, %s", a.lanes[k], v, number(kernels.Float64, 0))
+				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, number(kernels.Float64, 0))
 			}
 		}
 	}
@@ -183,8 +174,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 		}
 		for _, v := range a.lanes {
 			if a.op == expr.RowSum && a.dtype == kernels.Float32 {
-				r := w.Register(expr.F32)
-				w.Line("cvt.rn.f32.f64 %s, %s", r, v)
+				r := w.result(expr.F32, "cvt.rn.f32.f64 %s, %s", v)
 				v = r
 			}
 			results[i] = append(results[i], v)
@@ -202,8 +192,7 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 		if a.wide() == kernels.Float32 {
 			w.Line(swap, other, v, away)
 		} else {
-			low, high := w.Register(expr.B32), w.Register(expr.B32)
-			w.Line("mov.b64 {%s, %s}, %s", low, high, v)
+			low, high := w.halves(v)
 			w.Line(swap, low, low, away)
 			w.Line(swap, high, high, away)
 			w.Line("mov.b64 %s, {%s, %s}", other, low, high)
@@ -235,8 +224,7 @@ const warpsBytes = 32 * 8
 
 // sharedAddress returns the address in shared memory of a number of 8 bytes.
 func (w *rowsWriter) sharedAddress(number string) string {
-	base := w.Register(expr.B32)
-	w.Line("mov.u32 %s, joined", base)
+	base := w.result(expr.B32, "mov.u32 %s, joined")
 	w.Line("mad.lo.u32 %s, %s, 8, %s", base, number, base)
 	return base
 }
@@ -250,8 +238,7 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 		}
 		return
 	}
-	turn := w.Register(expr.B32)
-	w.Line("mov.u32 %s, %d", turn, w.joins%2)
+	turn := w.result(expr.B32, "mov.u32 %s, %d", w.joins%2)
 	w.joinWarp(list, turn)
 	w.joinBlocks(list)
 	w.joins++
@@ -264,11 +251,10 @@ func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
 	for _, a := range list {
 		a.lanes[0] = w.shuffle(a, a.lanes[0], 32)
 	}
-	number, lane, p := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.Pred)
-	w.Line("mov.u32 %s, %%tid.x", number)
-	w.Line("and.b32 %s, %s, 31", lane, number)
+	number := w.result(expr.B32, "mov.u32 %s, %%tid.x")
+	lane := w.result(expr.B32, "and.b32 %s, %s, 31", number)
 	w.Line("shr.u32 %s, %s, 5", number, number)
-	w.Line("setp.eq.u32 %s, %s, 0", p, lane)
+	p := w.result(expr.Pred, "setp.eq.u32 %s, %s, 0", lane)
 	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.turnBytes()/8, number)
 	to := w.sharedAddress(number)
 	for i, a := range list {
@@ -295,10 +281,9 @@ func (w *rowsWriter) joinBlocks(list []*accumulator) {
 		return
 	}
 	lanes := int(arith.Pow2(int64(warps)))
-	lane, exists := w.Register(expr.B32), w.Register(expr.Pred)
-	w.Line("mov.u32 %s, %%tid.x", lane)
+	lane := w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
-	w.Line("setp.lt.u32 %s, %s, %d", exists, lane, warps)
+	exists := w.result(expr.Pred, "setp.lt.u32 %s, %s, %d", lane, warps)
 	from := w.sharedAddress(lane)
 	for i, a := range list {
 		a.lanes[0] = w.shuffle(a, w.loadShares(a, exists, from, begin+i*warpsBytes), lanes)
@@ -308,12 +293,8 @@ func (w *rowsWriter) joinBlocks(list []*accumulator) {
 // joinWarps loads the results of all warps from shared memory and combines them, in the order of
 // shuffles. With few warps, every thread does.
 func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
-	base := w.Register(expr.B32)
-	w.Line("mov.u32 %s, joined", base)
-	list := make([]string, warps)
-	for k := range list {
-		list[k] = w.Register(a.wide().Kind())
-	}
+	base := w.result(expr.B32, "mov.u32 %s, joined")
+	list := w.registers(a.wide(), warps)
 	const pair = 2 // are 16 bytes
 	for k := 0; k < warps; k += pair {
 		if a.wide() == kernels.Float64 && k+1 < warps {
@@ -343,12 +324,10 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 	for rank := range max(w.cluster, 1) {
 		at, memory := from, "shared"
 		if w.cluster > 0 {
-			at, memory = w.Register(expr.B32), "shared::cluster"
-			w.Line("mapa.shared::cluster.u32 %s, %s, %d", at, from, rank)
+			at, memory = w.result(expr.B32, "mapa.shared::cluster.u32 %s, %s, %d", from, rank), "shared::cluster"
 		}
 		for share := range max(w.walk, 1) {
-			r := w.Register(a.wide().Kind())
-			w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
+			r := w.start(a)
 			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.turnBytes())
 			list = append(list, r)
 		}
@@ -361,4 +340,7 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 	return list[0]
 }
 
-func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }
+// start returns a register with the identity of a reduction.
+func (w *rowsWriter) start(a *accumulator) string {
+	return w.result(a.wide().Kind(), "mov.%[2]v %[1]s, %[3]s", a.wide(), number(a.wide(), identityOf(a.op)))
+}

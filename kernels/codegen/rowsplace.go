@@ -40,8 +40,7 @@ func (w *rowsWriter) findRows() {
 			if w.across {
 				strides = p.ofRow
 			}
-			p.step = w.Register(expr.B64)
-			w.Line("mov.u64 %s, 0", p.step)
+			p.step = w.result(expr.B64, "mov.u64 %s, 0")
 			w.address(p.step, p.step, strides[len(strides)-1], p.size())
 		}
 	}
@@ -148,8 +147,7 @@ func (w *rowsWriter) spreadOut(p *address, from []string, bytes int64) []locatio
 	case spaced:
 		for k, r := 0, from[0]; k < w.width; k++ {
 			add(r, bytes)
-			beyond := w.Register(expr.B64)
-			w.Line("add.u64 %s, %s, %s", beyond, r, p.step)
+			beyond := w.result(expr.B64, "add.u64 %s, %s, %s", r, p.step)
 			r = beyond
 		}
 	default:
@@ -163,7 +161,7 @@ func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists st
 	if p.source != nil {
 		return w.draw(p, addresses, lanes)
 	}
-	list := w.registers(p, lanes)
+	list := w.lanes(p, lanes)
 	for k, r := range list {
 		if exists != "" && (k == 0 || p.spread != single) {
 			w.clear(p.dtype, r)
@@ -182,8 +180,7 @@ func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists st
 // draw returns the lanes of a vector of random numbers.
 func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []string) {
 	for _, at := range numbers {
-		number := w.Register(expr.B64)
-		w.Line("add.u64 %s, %s, %d", number, at.register, at.bytes)
+		number := w.result(expr.B64, "add.u64 %s, %s, %d", at.register, at.bytes)
 		switch p.spread {
 		case together:
 			return w.numbers(p.source, p.dtype, number, lanes, true)

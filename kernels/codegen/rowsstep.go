@@ -228,8 +228,7 @@ func (w *rowsWriter) reduceShares(s expr.Stage) {
 	})
 	w.Line("add.%s %s, %s, %s", w.index, begin, begin, w.chunk)
 	w.Line("add.u32 %s, %s, 1", of, of)
-	p := w.Register(expr.Pred)
-	w.Line("setp.lt.u32 %s, %s, %d", p, of, w.walk)
+	p := w.result(expr.Pred, "setp.lt.u32 %s, %s, %d", of, w.walk)
 	w.Line("@%s bra %s", p, again)
 	w.joinBlocks(unique(list))
 	w.reduced(w.results(list))
@@ -298,8 +297,7 @@ func (w *rowsWriter) storeElements() {
 		case exists == "":
 			exists = b.exists[j]
 		case b.exists[j] != "":
-			exists = w.Register(expr.Pred)
-			w.Line("and.pred %s, %s, %s", exists, w.exists, b.exists[j])
+			exists = w.result(expr.Pred, "and.pred %s, %s, %s", w.exists, b.exists[j])
 		}
 		for i, p := range w.outputsOf(false) {
 			w.store(p, w.locate(p, b, j), results[i], exists)
