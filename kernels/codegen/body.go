@@ -32,7 +32,7 @@ func (n *nest) body(c kernels.Call) {
 
 // setBlock sets the rows that are computed together, and the columns of a block of them.
 func (n *nest) setBlock() {
-	if n.grid.across { // neighbours in memory are rows
+	if n.grid.stridedAxis { // neighbours in memory are rows
 		n.blockRows = min(max(128, expr.BlockSize/n.columns), n.rows)
 		n.blockColumns = expr.BlockSize / n.blockRows
 		return
@@ -44,27 +44,27 @@ func (n *nest) setBlock() {
 // rowStep is a step of the function: a stage, the outputs of each element, or those that
 // each row has one of.
 type rowStep struct {
-	early      *expr.Interpreter // of the values of a row, from the results of reductions; nil for none
-	hoisted    []expr.Dtype      // its outputs
-	known      int               // reductions before the step
-	eval       *expr.Interpreter // of the operands, the results and the outputs of early
-	needs      []int             // its operands
-	outputs    []expr.Dtype      // of the step
-	reductions []expr.Op         // of a stage, for its first outputs
-	to         []int             // outputs of the function, none for a stage
-	perRow     bool              // the outputs have one element a row
-	keeps      int               // outputs, the last ones, that are kept
-	firstKept  int               // the first of them
+	hoisted      *expr.Interpreter // of the values of a row, from the results of reductions; nil for none
+	hoistedTypes []expr.Dtype      // its outputs
+	known        int               // reductions before the step
+	eval         *expr.Interpreter // of the operands, the results and the outputs of early
+	needs        []int             // its operands
+	outputs      []expr.Dtype      // of the step
+	reductions   []expr.Op         // of a stage, for its first outputs
+	to           []int             // outputs of the function, none for a stage
+	perRow       bool              // the outputs have one element a row
+	keeps        int               // outputs, the last ones, that are kept
+	firstKept    int               // the first of them
 }
 
 // mostKept is the most elements of rows whose values the Go body keeps from step to
 // step.
-const mostKept = 1 << 20
+const maxKept = 1 << 20
 
 // makeSteps makes the steps of the Go body.
 func (n *nest) makeSteps(f expr.Func) error {
 	staged := n.staged
-	if n.blockRows*n.columnsOfTile() <= mostKept {
+	if n.blockRows*n.columnsOfTile() <= maxKept {
 		var err error
 		if staged, n.kept, err = f.StagesKept(n.perRow); err != nil {
 			return err
@@ -97,21 +97,21 @@ func (n *nest) makeSteps(f expr.Func) error {
 }
 
 // columnsOfTile returns the columns of a row, or of a split of it.
-func (n *nest) columnsOfTile() int64 { return min(n.columns, n.grid.chunk) }
+func (n *nest) columnsOfTile() int64 { return min(n.columns, n.grid.colsPerSplit) }
 
 // newRowStep returns the step of a function of operands, among them those kept, and of the
 // results of reductions known before it.
 func newRowStep(f expr.Func, operands int) rowStep {
 	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs()}
-	early, late, err := f.Hoist(operands)
+	hoisted, rest, err := f.Hoist(operands)
 	if err != nil { // as a function, f cannot be taken apart wrongly
-		early, late = expr.Func{}, f
+		hoisted, rest = expr.Func{}, f
 	}
-	if step.hoisted = early.Outputs(); len(step.hoisted) > 0 {
-		step.early = expr.NewInterpreter(early)
+	if step.hoistedTypes = hoisted.Outputs(); len(step.hoistedTypes) > 0 {
+		step.hoisted = expr.NewInterpreter(hoisted)
 	}
-	_, step.needs = late.Trim()
-	step.eval = expr.NewInterpreter(late)
+	_, step.needs = rest.Trim()
+	step.eval = expr.NewInterpreter(rest)
 	return step
 }
 
@@ -155,7 +155,7 @@ type steps struct {
 }
 
 func newSteps(shape, strides []int64) steps {
-	s := steps{shape: shape, strides: strides, even: reachOf(shape, strides) != indexed}
+	s := steps{shape: shape, strides: strides, even: addressingOf(shape, strides) != indexed}
 	if last := len(shape) - 1; last >= 0 {
 		s.stride, s.extent = strides[last], shape[last]
 	}
@@ -182,7 +182,7 @@ func dot(index int64, shape, strides []int64) (offset int64) {
 func (n *nest) newTile() any {
 	ofRow := len(n.scalars) // values of a row
 	for _, s := range n.steps {
-		ofRow = max(ofRow, s.known+len(s.hoisted))
+		ofRow = max(ofRow, s.known+len(s.hoistedTypes))
 	}
 	operands, outputs := len(n.types)+len(n.kept)+ofRow, max(ofRow+len(n.kept), len(n.outputs))
 	t := &rowTile{nest: n, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs), copied: make([]bool, outputs),
@@ -196,7 +196,7 @@ func (n *nest) newTile() any {
 	for i := range t.stored {
 		s := &t.stored[i]
 		s.size, s.inner, s.outer = n.dtype(i).Size(), newSteps(n.colShape, n.colStrides[i]), newSteps(n.rowShape, n.rowStrides[i])
-		if n.grid.across {
+		if n.grid.stridedAxis {
 			s.inner, s.outer = s.outer, s.inner
 		}
 		random := n.layout.place(i).mark.random()
@@ -211,7 +211,7 @@ func (t *rowTile) bind(c kernels.Call, split int64) {
 	operands, outputs, first := t.stored[:len(t.types)], t.stored[len(t.types):], 0
 	t.begin, t.end = 0, t.nest.columns
 	if t.layout.split {
-		t.begin, t.end = split*t.grid.chunk, min((split+1)*t.grid.chunk, t.end)
+		t.begin, t.end = split*t.grid.colsPerSplit, min((split+1)*t.grid.colsPerSplit, t.end)
 	} else {
 		first = int(split)
 	}
@@ -248,7 +248,7 @@ func (t *rowTile) run(row int64) {
 	known := 0
 	for i := range t.steps {
 		step, at, end := &t.steps[i], t.begin, t.end
-		if step.early != nil {
+		if step.hoisted != nil {
 			t.hoist(step)
 		}
 		if step.perRow {
@@ -260,7 +260,7 @@ func (t *rowTile) run(row int64) {
 		for ; at < end; at += t.blockColumns {
 			t.compute(step, at, min(t.blockColumns, end-at))
 			for k, op := range step.reductions {
-				t.pieces[k] = reduceBlock(t.pieces[k], op, step.outputs[k], t.block(len(t.in)+k), t.rows, t.columns, t.grid.across)
+				t.pieces[k] = reduceBlock(t.pieces[k], op, step.outputs[k], t.block(len(t.in)+k), t.rows, t.columns, t.grid.stridedAxis)
 			}
 			for k, output := range step.to {
 				if t.copied[k] {
@@ -269,7 +269,7 @@ func (t *rowTile) run(row int64) {
 			}
 		}
 		for k, op := range step.reductions {
-			t.join(op, t.scalars[known], t.pieces[k], t.results[known])
+			t.combine(op, t.scalars[known], t.pieces[k], t.results[known])
 			known++
 		}
 	}
@@ -282,22 +282,22 @@ func (t *rowTile) hoist(step *rowStep) {
 	for k := range step.known {
 		t.in[first+k] = unsafe.Pointer(&t.results[k][0])
 	}
-	for k := range step.hoisted {
+	for k := range step.hoistedTypes {
 		t.out[k] = unsafe.Pointer(&t.results[step.known+k][0])
 	}
-	step.early.Run(int(t.rows), t.in[:operands], t.out[:len(step.hoisted)]) // fails for other numbers of operands only
+	step.hoisted.Run(int(t.rows), t.in[:operands], t.out[:len(step.hoistedTypes)]) // fails for other numbers of operands only
 }
 
 // compute evaluates a step on the block of some columns, into blocks or where the outputs are stored.
 func (t *rowTile) compute(step *rowStep, column, columns int64) {
 	t.column, t.columns = column, columns
 	t.inner, t.outer = span{column, columns}, span{t.row, t.rows}
-	if t.grid.across {
+	if t.grid.stridedAxis {
 		t.inner, t.outer = t.outer, t.inner
 	}
 	for _, i := range step.needs {
 		if k := i - len(t.types); k >= len(t.kept) {
-			t.repeat(i, step)
+			t.broadcast(i, step)
 		} else if k >= 0 {
 			t.in[i] = t.keptAt(k)
 			continue
@@ -322,7 +322,7 @@ func (t *rowTile) compute(step *rowStep, column, columns int64) {
 		}
 		out[k] = unsafe.Pointer(&t.block(len(t.in) + k)[0])
 	}
-	operands := len(t.types) + len(t.kept) + step.known + len(step.hoisted)
+	operands := len(t.types) + len(t.kept) + step.known + len(step.hoistedTypes)
 	step.eval.Run(int(t.rows*t.columns), t.in[:operands], out) // fails for other numbers of operands only
 }
 
@@ -438,15 +438,15 @@ func transferElements[T kernels.Element](t *rowTile, i int, block, memory []T, s
 
 // repeat copies a result of a reduction, or a value that the step hoists, to each element of
 // its row.
-func (t *rowTile) repeat(i int, step *rowStep) {
+func (t *rowTile) broadcast(i int, step *rowStep) {
 	s, size := i-len(t.types)-len(t.kept), int64(0)
 	if s < step.known {
 		size = t.scalars[s].Size()
 	} else {
-		size = step.hoisted[s-step.known].Size()
+		size = step.hoistedTypes[s-step.known].Size()
 	}
 	to, from := t.block(i), t.results[s]
-	if t.grid.across {
+	if t.grid.stridedAxis {
 		for c := range t.columns {
 			move(size, to, c*t.rows, 1, from, 0, 1, t.rows)
 		}
@@ -549,7 +549,7 @@ var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.
 
 // join writes the reduction of each row of the tile: pieces has one for each, or those
 // of the blocks of the only row.
-func (t *rowTile) join(op expr.Op, d expr.Dtype, pieces []float64, to []byte) {
+func (t *rowTile) combine(op expr.Op, d expr.Dtype, pieces []float64, to []byte) {
 	if int64(len(pieces)) > t.rows {
 		pieces = []float64{reductionOf[op].Fold(pieces)}
 	}

@@ -18,7 +18,7 @@ type codeWriter struct {
 	index  string    // the type of indices
 	kind   expr.Kind // of the registers for indices
 	target string    // the oldest that the code is for
-	waited bool      // the code has the instruction of follow
+	waits  bool      // the code has the instruction of follow
 	params []string
 }
 
@@ -50,16 +50,16 @@ var MathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 
 // follow has all threads wait for the kernels that this one follows, where a device may start it before they are
 // done: see follow.cuh. It comes before the first use of the device's memory, and behind all that can be computed before.
-func (w *codeWriter) follow() {
-	if w.target == "sm_90" && !w.waited {
+func (w *codeWriter) gridDependencyWait() {
+	if w.target == "sm_90" && !w.waits {
 		w.Line("griddepcontrol.wait")
-		w.waited = true
+		w.waits = true
 	}
 }
 
 // admit lets kernels that follow this one come to the device.
-func (w *codeWriter) admit() {
-	if w.waited {
+func (w *codeWriter) launchDependents() {
+	if w.waits {
 		w.Line("griddepcontrol.launch_dependents")
 	}
 }
@@ -170,7 +170,7 @@ func elementAt(addresses []string, k int, size int64) location {
 
 // whole loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as
 // ld.global, perhaps with a predicate before it.
-func (w *codeWriter) whole(op string, d expr.Dtype, at location, regs []string) {
+func (w *codeWriter) vectorAccess(op string, d expr.Dtype, at location, regs []string) {
 	if len(regs) == 1 {
 		to, from := regs[0], at.String()
 		if strings.Contains(op, "st.") {
@@ -217,7 +217,7 @@ func (w *codeWriter) result(k expr.Kind, format string, args ...any) string {
 }
 
 // strides adds the parameters of strides along rows or columns.
-func (w *codeWriter) strides(r reach, axes int) (list []string) {
+func (w *codeWriter) strides(r addressing, axes int) (list []string) {
 	if r == linear {
 		axes = 1
 	} else if r != indexed {
@@ -276,7 +276,7 @@ func (w *codeWriter) registers(d expr.Dtype, n int) (list []string) {
 
 // lanes returns registers for the elements of a vector of n.
 func (w *codeWriter) lanes(p *address, n int) []string {
-	if p.spread == single {
+	if p.lanes == single {
 		return slices.Repeat(w.registers(p.dtype, 1), n)
 	}
 	return w.registers(p.dtype, n)

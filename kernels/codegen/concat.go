@@ -67,7 +67,7 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 		if n > 1 {
 			err = launchMerged(p, dev, shape, parts[:n])
 		} else {
-			for n < min(len(parts), mostParts) && parts[n].like(parts[0]) {
+			for n < min(len(parts), maxParts) && parts[n].like(parts[0]) {
 				n++
 			}
 			err = launchLike(p, f, parts[:n])
@@ -81,15 +81,15 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 }
 
 const (
-	mostParts  = 16 // of a launch of like parts
-	mostMerged = 8  // of one that looks for the part of each element
-	shortPart  = 96 // elements in a row up to which a launch for each part is slower, also by vectors
+	maxParts  = 16 // of a launch of like parts
+	maxMerged = 8  // of one that looks for the part of each element
+	shortPart = 96 // elements in a row up to which a launch for each part is slower, also by vectors
 )
 
 // merged returns how many parts, from the first on, one launch is to write that finds the part of each element; 1 for none. That is better
 // for parts that are short or cannot be written in vectors, unless one is transposed and written by tiles.
 func merged(parts []part, inner int) int {
-	few := min(len(parts), mostMerged)
+	few := min(len(parts), maxMerged)
 	short := func(a part) bool { return a.layout.width == 1 || a.elements()*inner <= shortPart }
 	tiles := func(a part) bool { return a.layout.tile > 0 }
 	if !slices.ContainsFunc(parts[:few], short) || slices.ContainsFunc(parts[:few], tiles) {

@@ -88,13 +88,13 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	if into != nil {
 		outputs = []View{*into}
 	}
-	n := newNest(c, rowGrid{across: true, width: vectorWidth(slices.Concat(c.f.Operands(), c.f.Outputs())), threads: 1}.whole(), outputs)
+	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.f.Operands(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
 	small := dev.Major > 0 && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
 	if small {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
 	}
 	n.address(!small)
-	if into != nil && n.layout.place(len(n.types)).spread != together { // no vectors to write
+	if into != nil && n.layout.place(len(n.types)).lanes != aligned { // no vectors to write
 		n.grid.width = 1
 		n.address(true)
 	}
@@ -102,13 +102,13 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	if l.rowAxes > 0 {
 		pol = kernels.Scaling.On(dev)
 	}
-	l.entry, l.threads, l.beside, l.vectors = mapEntry, 1, pol.Block, int(pol.Vectors)
+	l.entry, l.threadsPerRow, l.rowsPerBlock, l.vectors = mapEntry, 1, pol.Block, int(pol.Vectors)
 	if small {
 		l.vectors = 1
 	} else if l.width == 1 {
 		l.vectors *= 4
 	}
-	l.wide = n.isWide(int64(l.width * l.vectors * l.beside))
+	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
 	if dev.Major > 0 && n.streams == nil {
 		n.chooseTiles()
 	}

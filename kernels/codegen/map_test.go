@@ -203,15 +203,15 @@ func placeLetters(l layout, first, n int) string {
 			letter = 's'
 		case p.mark.axis() >= 0:
 			letter = 'p'
-		case p.rows == next && p.spread == together:
+		case p.rows == unitStride && p.lanes == aligned:
 			letter = 'd'
-		case p.rows == next:
+		case p.rows == unitStride:
 			letter = 'u'
-		case p.spread == together:
+		case p.lanes == aligned:
 			letter = 'r'
-		case p.spread == single:
+		case p.lanes == single:
 			letter = 'c'
-		case p.spread == transposed:
+		case p.lanes == transposed:
 			letter = 't'
 		}
 		letters = append(letters, letter)
@@ -258,7 +258,7 @@ func TestMapLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := p.Launches[0].Kernel.Image.(image).layout
-		if got := fmt.Sprint(l.width, l.vectors, l.beside, " ", placeLetters(l, 0, 4)); got != want || int64(l.width*l.vectors*l.beside*p.Launches[0].Grid[0]) < int64(n) {
+		if got := fmt.Sprint(l.width, l.vectors, l.rowsPerBlock, " ", placeLetters(l, 0, 4)); got != want || int64(l.width*l.vectors*l.rowsPerBlock*p.Launches[0].Grid[0]) < int64(n) {
 			t.Errorf("%d elements: got %s on %v, want %s", n, got, p.Launches[0].Grid, want)
 		}
 	}

@@ -91,7 +91,7 @@ func (w *mapWriter) kernel() string {
 	w.parameters()
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.beside})
+		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
@@ -116,14 +116,14 @@ func (w *mapWriter) kernel() string {
 			}
 		}
 	}
-	w.admit()
+	w.launchDependents()
 	for _, v := range vectors {
 		w.store(v)
 	}
 	if w.oneElement() {
 		w.Label("none")
 	}
-	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.beside})
+	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -131,12 +131,12 @@ func (w *mapWriter) kernel() string {
 func (w *mapWriter) locate(j int) *vector {
 	v := &vector{number: j, first: w.Register(w.kind)}
 	block, thread := w.result(expr.B32, "mov.u32 %s, %%ctaid.x"), w.result(expr.B32, "mov.u32 %s, %%tid.x")
-	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.beside)
+	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.rowsPerBlock)
 	if w.wide {
 		w.Line("cvt.u64.u32 %s, %s", v.first, thread)
-		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.beside*w.vectors, v.first)
+		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.rowsPerBlock*w.vectors, v.first)
 	} else {
-		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.beside*w.vectors, thread)
+		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.rowsPerBlock*w.vectors, thread)
 	}
 	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
 	v.full = w.predicate("le", w.calculate("add", v.first, fmt.Sprint(w.width)), w.n)
@@ -188,7 +188,7 @@ func (w *mapWriter) addresses(v *vector, p *address, indices [][]string) (list, 
 		return nil, nil
 	case p.mark.axis() >= 0:
 		return w.padded(p, indices)
-	case p.rows == next:
+	case p.rows == unitStride:
 		r := w.Register(expr.B64)
 		w.address(r, p.base, v.first, p.size())
 		return []string{r}, nil
@@ -198,7 +198,7 @@ func (w *mapWriter) addresses(v *vector, p *address, indices [][]string) (list, 
 		w.address(r, p.base, w.offset(index, p.ofRow), p.size())
 		list = append(list, r)
 	}
-	for k := 1; p.spread == scattered && w.inner && k < w.width; k++ { // the others follow along the innermost axis
+	for k := 1; p.lanes == scattered && w.inner && k < w.width; k++ { // the others follow along the innermost axis
 		r := w.Register(expr.B64)
 		w.address(r, list[k-1], p.ofRow[w.rowAxes-1], p.size())
 		list = append(list, r)
@@ -246,7 +246,7 @@ func (w *mapWriter) addProduct(sum string, axis int, x, y string) {
 
 // loadScalars loads operands of one element.
 func (w *mapWriter) loadScalars() {
-	w.follow()
+	w.gridDependencyWait()
 	for _, p := range w.places[:len(w.types)] {
 		if p.rows != fixed {
 			continue
@@ -278,9 +278,9 @@ func (w *mapWriter) load(v *vector) {
 	}
 	w.branch(v, "load", func() {
 		for _, i := range loaded {
-			switch p, at, regs := w.places[i], v.addresses[i], v.elements[i]; p.spread {
-			case together:
-				w.whole("ld.global", p.dtype, location{at[0], 0}, regs)
+			switch p, at, regs := w.places[i], v.addresses[i], v.elements[i]; p.lanes {
+			case aligned:
+				w.vectorAccess("ld.global", p.dtype, location{at[0], 0}, regs)
 			case single:
 				w.loadElement(p.dtype, regs[0], "["+at[0]+"]", "")
 			default:
@@ -291,7 +291,7 @@ func (w *mapWriter) load(v *vector) {
 		}
 	}, func(k int, exists string) {
 		for _, i := range loaded {
-			if k == 0 || w.places[i].spread != single {
+			if k == 0 || w.places[i].lanes != single {
 				w.loadOne(v, i, k, exists)
 			}
 		}
@@ -314,9 +314,9 @@ func (w *mapWriter) loadOne(v *vector, i, k int, exists string) {
 // draw returns the elements of a vector of random numbers.
 func (w *mapWriter) draw(p *address, at []string) (list []string) {
 	switch {
-	case p.spread == together || p.rows == next:
-		return w.numbers(p.source, p.dtype, at[0], w.width, p.spread == together && int64(w.width)%perBlock(p.dtype) == 0)
-	case p.spread == single:
+	case p.lanes == aligned || p.rows == unitStride:
+		return w.numbers(p.source, p.dtype, at[0], w.width, p.lanes == aligned && int64(w.width)%perBlock(p.dtype) == 0)
+	case p.lanes == single:
 		return slices.Repeat(w.numbers(p.source, p.dtype, at[0], 1, false), w.width)
 	}
 	for k := range w.width {
@@ -330,7 +330,7 @@ func (w *mapWriter) store(v *vector) {
 	to := v.addresses[len(w.types):]
 	w.branch(v, "store", func() {
 		for out, d := range w.outputs {
-			w.whole("st.global", d, location{to[out][0], 0}, v.results[out])
+			w.vectorAccess("st.global", d, location{to[out][0], 0}, v.results[out])
 		}
 	}, func(k int, exists string) {
 		for out, d := range w.outputs {

@@ -16,22 +16,22 @@ import (
 // skewed, and bring as many columns before the first one to shared memory as there are elements in a sector at most.
 
 const (
-	tileLarge  = 64 // elements of a tile along either axis, for functions of few operations
-	tileSmall  = 32
-	tileBlock  = 256
-	tileShared = 40 << 10 // bytes of shared memory, at most
-	tileSimple = 4        // operations: a thread of a large tile computes 16 elements, one after the other in the code
-	tileLeast  = 16       // elements along either axis from which on tiles are worth it
+	tileLarge       = 64 // elements of a tile along either axis, for functions of few operations
+	tileSmall       = 32
+	tileBlock       = 256
+	tileMaxShared   = 40 << 10 // bytes of shared memory, at most
+	tileLargeMaxOps = 4        // operations: a thread of a large tile computes 16 elements, one after the other in the code
+	tileMinExtent   = 16       // elements along either axis from which on tiles are worth it
 )
 
 // chooseTiles lays the mapping out in tiles if an operand is transposed.
 func (n *nest) chooseTiles() {
 	inner, across := len(n.rowShape)-1, -1
-	if slices.ContainsFunc(n.bounds, func(b bound) bool { return b.extent > 0 }) || inner < 1 || n.rowShape[inner] < tileLeast {
+	if slices.ContainsFunc(n.bounds, func(b bound) bool { return b.extent > 0 }) || inner < 1 || n.rowShape[inner] < tileMinExtent {
 		return
 	}
 	for a, extent := range n.rowShape[:inner] {
-		if extent >= tileLeast && slices.ContainsFunc(n.rowStrides[:len(n.types)], func(s []int64) bool { return isTurned(s, a) }) {
+		if extent >= tileMinExtent && slices.ContainsFunc(n.rowStrides[:len(n.types)], func(s []int64) bool { return isTransposed(s, a) }) {
 			across = a
 		}
 	}
@@ -40,34 +40,34 @@ func (n *nest) chooseTiles() {
 	}
 	shared, tile := int64(0), tileSmall
 	for i, d := range n.types {
-		if isTurned(n.rowStrides[i], across) {
+		if isTransposed(n.rowStrides[i], across) {
 			shared += d.Size()
 		}
 	}
 	bytes := func(tile int64) int64 { return shared * tile * (tile + tileMargin + 4) }
-	if n.cost <= tileSimple && bytes(tileLarge) <= tileShared {
+	if n.cost <= tileLargeMaxOps && bytes(tileLarge) <= tileMaxShared {
 		tile = tileLarge
 	}
-	if bytes(tileSmall) > tileShared {
+	if bytes(tileSmall) > tileMaxShared {
 		return
 	}
 	l := &n.layout
 	places := slices.Repeat([]place{{indexed, fixed, scattered, plain}}, len(n.rowStrides))
 	for i, strides := range n.rowStrides {
-		if isTurned(strides, across) {
-			places[i].spread = transposed
+		if isTransposed(strides, across) {
+			places[i].lanes = transposed
 		} else if l.place(i).rows == fixed {
 			places[i] = l.place(i)
 		}
 	}
 	l.setPlaces(places)
-	l.inner, l.width, l.vectors, l.beside, l.rowAxes = false, 1, 1, tileBlock, len(n.rowShape)
+	l.inner, l.width, l.vectors, l.rowsPerBlock, l.rowAxes = false, 1, 1, tileBlock, len(n.rowShape)
 	l.tile, l.tileAxis, l.skewed = tile, across, n.isSkewed()
 }
 
 // isTurned reports whether elements are contiguous along an axis, but not along
 // the innermost one.
-func isTurned(strides []int64, axis int) bool {
+func isTransposed(strides []int64, axis int) bool {
 	return strides[axis] == 1 && strides[len(strides)-1] > 1
 }
 
@@ -135,13 +135,13 @@ func (w *mapWriter) tiled() {
 	regs := make([][][]string, len(w.types))
 	inside := t.inside(0, 1, t.margin())
 	for i, p := range w.places {
-		if p.spread == transposed {
+		if p.lanes == transposed {
 			regs[i] = t.loadTransposed(p, inside)
 		}
 	}
 	for i := range w.types {
 		if regs[i] != nil {
-			t.hold(i, regs[i])
+			t.storeShared(i, regs[i])
 		}
 	}
 	w.Line("bar.sync 0")
@@ -232,7 +232,7 @@ func (t *tileWriter) along(axis int, place string, step, n, before int) []string
 // elementsOf returns the addresses of n of the thread's elements of an operand or output, of column c from number k on.
 func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
 	byLane, byWarp := p.ofRow[t.inner()], p.ofRow[t.tileAxis]
-	if p.spread == transposed {
+	if p.lanes == transposed {
 		byLane, byWarp = byWarp, byLane
 	}
 	at, step := t.Register(t.kind), t.Register(t.kind)
@@ -287,7 +287,7 @@ func (t *tileWriter) sharedAt(i int, row, column string) string {
 }
 
 // hold writes the thread's elements of a transposed operand to shared memory.
-func (t *tileWriter) hold(i int, regs [][]string) {
+func (t *tileWriter) storeShared(i int, regs [][]string) {
 	d := t.types[i]
 	t.Declare(fmt.Sprintf(".shared .align 16 .b8 %s[%d]", tileName(i), int64(t.tile)*t.rowBytes(d)))
 	at := t.sharedAt(i, t.lane, t.warp)
@@ -311,7 +311,7 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 		switch p := t.places[i]; {
 		case p.rows == fixed:
 			elements[i] = slices.Repeat([]string{p.base}, n)
-		case p.spread == transposed:
+		case p.lanes == transposed:
 			first := t.sharedAt(i, t.warp, t.lane)
 			for j := range n {
 				r, at := t.Register(d.Kind()), first

@@ -42,18 +42,18 @@ type nest struct {
 
 // layout is all that a kernel is generated from, beside the function.
 type layout struct {
-	entry   string // mapEntry or rowsEntry
-	perRow  string // by output of Rows: r for one element a row, else e
-	places  string // four bytes for each operand, then each output: see place
-	wide    bool   // indices take 64 bits
-	inner   bool   // vectors lie within an innermost axis
-	width   int    // elements of a vector
-	threads int    // as in rowGrid, like the next two
-	beside  int
-	across  bool
-	vectors int // of a thread of Map; those that a thread of Rows holds, 0 if each step reads them again
-	rowAxes int // of the merged shape, for addresses by index
-	colAxes int // of columns
+	entry         string // mapEntry or rowsEntry
+	perRow        string // by output of Rows: r for one element a row, else e
+	places        string // four bytes for each operand, then each output: see place
+	wide          bool   // indices take 64 bits
+	inner         bool   // vectors lie within an innermost axis
+	width         int    // elements of a vector
+	threadsPerRow int    // as in rowGrid, like the next two
+	rowsPerBlock  int
+	stridedAxis   bool
+	vectors       int // of a thread of Map; those that a thread of Rows holds, 0 if each step reads them again
+	rowAxes       int // of the merged shape, for addresses by index
+	colAxes       int // of columns
 
 	// Map:
 	tile     int  // elements of a tile along either of its axes, 0 without tiles
@@ -63,14 +63,14 @@ type layout struct {
 	merged   bool // the operands are parts of a concatenation, and each element is in one of them
 
 	// Rows:
-	split   bool   // blocks take a chunk of a row each
-	cluster int    // as in rowGrid, like the next
-	walk    int    //
-	full    bool   // all vectors of a thread exist
-	few     bool   // their number is a power of two, and those of the second half may not exist
-	rest    bool   // there are more, which each step reads again
-	shared  string // how many of them, the last, are in shared memory, not in registers: see share
-	turn    int    // bytes that a thread reads in a turn of a loop
+	split          bool   // blocks take a chunk of a row each
+	cluster        int    // as in rowGrid, like the next
+	sharesPerBlock int    //
+	full           bool   // all vectors of a thread exist
+	small          bool   // their number is a power of two, and those of the second half may not exist
+	partial        bool   // there are more, which each step reads again
+	shared         string // how many of them, the last, are in shared memory, not in registers: see share
+	bytesPerIter   int    // bytes that a thread reads in a turn of a loop
 }
 
 // oneElement reports whether every thread of a Map has one element.
@@ -78,46 +78,46 @@ func (l *layout) oneElement() bool { return l.width == 1 && l.vectors == 1 && l.
 
 // place is how the elements of an operand or output are addressed.
 type place struct {
-	rows, columns reach
-	spread        spread
+	rows, columns addressing
+	lanes         laneLayout
 	mark          mark
 }
 
 // place returns the place of operand i; outputs come after the operands.
 func (l *layout) place(i int) place {
 	p := l.places[4*i:]
-	return place{reach(p[0]), reach(p[1]), spread(p[2]), mark(p[3])}
+	return place{addressing(p[0]), addressing(p[1]), laneLayout(p[2]), mark(p[3])}
 }
 
 // setPlaces sets the places of operands and outputs.
 func (l *layout) setPlaces(list []place) {
 	letters := make([]byte, 0, 4*len(list))
 	for _, p := range list {
-		letters = append(letters, byte(p.rows), byte(p.columns), byte(p.spread), byte(p.mark))
+		letters = append(letters, byte(p.rows), byte(p.columns), byte(p.lanes), byte(p.mark))
 	}
 	l.places = string(letters)
 }
 
 // reach is how an address follows from the number of a row, or of a column.
-type reach byte
+type addressing byte
 
 const (
-	fixed   reach = 'f' // it does not
-	next    reach = 'n' // an element on for each
-	linear  reach = 'l' // in one stride, which is an argument
-	indexed reach = 'i' // from the index along each axis
+	fixed      addressing = 'f' // it does not
+	unitStride addressing = 'n' // an element on for each
+	linear     addressing = 'l' // in one stride, which is an argument
+	indexed    addressing = 'i' // from the index along each axis
 )
 
 // spread is how the elements of a vector lie.
-type spread byte
+type laneLayout byte
 
 const (
-	single     spread = '1' // one element for all
-	together   spread = 't' // contiguous, and aligned for vectors
-	adjoining  spread = 'a' // contiguous
-	spaced     spread = 's' // in one stride
-	scattered  spread = 'x' // each where its index is
-	transposed spread = 'z' // read by tiles: see maptile.go
+	single     laneLayout = '1' // one element for all
+	aligned    laneLayout = 't' // contiguous, and aligned for vectors
+	contiguous laneLayout = 'a' // contiguous
+	strided    laneLayout = 's' // in one stride
+	scattered  laneLayout = 'x' // each where its index is
+	transposed laneLayout = 'z' // read by tiles: see maptile.go
 )
 
 // mark tells operands with a stream or with bounds from others.
@@ -202,24 +202,24 @@ func (n *nest) address(vectors bool) {
 	l.inner = vectors && len(inner) > 0 && inner[len(inner)-1]%n.grid.width == 0
 	list := make([]place, len(n.offsets))
 	for i := range list {
-		p := place{reachOf(n.rowShape, n.rowStrides[i]), reachOf(n.colShape, n.colStrides[i]), single, plain}
+		p := place{addressingOf(n.rowShape, n.rowStrides[i]), addressingOf(n.colShape, n.colStrides[i]), single, plain}
 		if i < len(n.streams) && n.streams[i].Normal {
 			p.mark = normal
 		} else if i < len(n.streams) && n.streams[i].Number != 0 {
 			p.mark = uniform
 		}
 		if p.columns == linear && n.colStrides[i][len(n.colShape)-1] == 1 {
-			p.columns = next
+			p.columns = unitStride
 		}
 		if n.isMap() && p.rows == linear {
 			if p.rows = indexed; n.rowStrides[i][len(n.rowShape)-1] == 1 {
-				p.rows = next
+				p.rows = unitStride
 			}
 		}
 		if b := n.bounds[i]; b.extent > 0 {
-			p.rows, p.spread, p.mark = indexed, scattered, bounded+mark(b.axis)
+			p.rows, p.lanes, p.mark = indexed, scattered, bounded+mark(b.axis)
 		} else {
-			p.spread = n.spread(i, p)
+			p.lanes = n.laneLayout(i, p)
 		}
 		if p.rows == indexed {
 			l.rowAxes = len(n.rowShape)
@@ -238,14 +238,14 @@ func (n *nest) isMap() bool { return n.perRow == nil }
 
 // innerShape returns the axes that vectors lie along.
 func (n *nest) innerShape() []int64 {
-	if n.grid.across {
+	if n.grid.stridedAxis {
 		return n.rowShape
 	}
 	return n.colShape
 }
 
 // reachOf returns how addresses follow from numbers in row-major order of a shape.
-func reachOf(shape, strides []int64) reach {
+func addressingOf(shape, strides []int64) addressing {
 	if len(shape) == 0 || slices.Max(strides) == 0 {
 		return fixed
 	}
@@ -260,9 +260,9 @@ func reachOf(shape, strides []int64) reach {
 }
 
 // spread returns how the elements of a vector of operand or output i lie.
-func (n *nest) spread(i int, p place) spread {
+func (n *nest) laneLayout(i int, p place) laneLayout {
 	of, strides, others := p.columns, n.colStrides[i], n.rowStrides[i]
-	if n.grid.across {
+	if n.grid.stridedAxis {
 		of, strides, others = p.rows, n.rowStrides[i], n.colStrides[i]
 	}
 	switch {
@@ -277,18 +277,20 @@ func (n *nest) spread(i int, p place) spread {
 		unit = min(16, unit)
 	}
 	misaligned := func(stride int64) bool { return stride*size%unit != 0 }
-	aligned := !misaligned(n.offsets[i]) && !slices.ContainsFunc(others, misaligned) && !(of == indexed && slices.ContainsFunc(strides[:last], misaligned))
+	if of == indexed {
+		others = slices.Concat(others, strides[:last])
+	}
 	switch {
 	case strides[last] == 0:
 		return single
-	case strides[last] == 1 && aligned:
-		return together
+	case strides[last] == 1 && !misaligned(n.offsets[i]) && !slices.ContainsFunc(others, misaligned):
+		return aligned
 	case of == indexed && n.isMap():
 		return scattered
 	case strides[last] == 1:
-		return adjoining
+		return contiguous
 	}
-	return spaced
+	return strided
 }
 
 // dtype returns the element type of operand or output i.
@@ -304,7 +306,7 @@ func (n *nest) dtype(i int) expr.Dtype {
 func (n *nest) isWide(beyond int64) bool {
 	reach := max(n.rows, n.columns) + beyond
 	for i := range n.offsets {
-		if n.isMap() && i >= len(n.types) && n.layout.place(i).rows == next {
+		if n.isMap() && i >= len(n.types) && n.layout.place(i).rows == unitStride {
 			continue
 		}
 		last := int64(0)
@@ -331,7 +333,7 @@ func (n *nest) launchWith(p *kernels.Plan, f expr.Func, args []any) error {
 	}
 	f, _ = f.Numbers()
 	kernel := &kernels.Kernel{Image: image{f, n.layout}, Entry: n.layout.entry, Body: n.body}
-	l := p.Launch(kernel, int(blocks), n.layout.threads*n.layout.beside, args...)
+	l := p.Launch(kernel, int(blocks), n.layout.threadsPerRow*n.layout.rowsPerBlock, args...)
 	l.Grid[1], l.Shared = int(n.grid.splits), n.layout.sharedBytes(n.types)
 	return nil
 }
@@ -342,9 +344,9 @@ func (n *nest) blocks() int64 {
 	case n.layout.tile > 0:
 		return n.tileBlocks()
 	case n.isMap():
-		return kernels.CeilDiv(n.rows, int64(n.layout.width*n.layout.vectors*n.layout.beside))
+		return kernels.CeilDiv(n.rows, int64(n.layout.width*n.layout.vectors*n.layout.rowsPerBlock))
 	}
-	return kernels.CeilDiv(n.rows, n.grid.rowsOfBlock()) * max(n.grid.cluster, 1)
+	return kernels.CeilDiv(n.rows, n.grid.rowsInBlock()) * max(n.grid.cluster, 1)
 }
 
 // arguments returns those of a launch, in the order of [mapWriter.parameters] or [rowsWriter.parameters].
@@ -367,9 +369,9 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 		index(n.rows, n.columns)
 	}
 	if l.split {
-		index(n.grid.chunk)
-	} else if l.cluster > 0 || l.walk > 0 {
-		index(n.grid.share)
+		index(n.grid.colsPerSplit)
+	} else if l.cluster > 0 || l.sharesPerBlock > 0 {
+		index(n.grid.colsPerBlock)
 	}
 	if l.tile > 0 {
 		args = append(args, n.tileArguments()...)
@@ -383,7 +385,7 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 		}
 		p := l.place(i)
 		for k, strides := range [][]int64{n.rowStrides[i], n.colStrides[i]} {
-			switch []reach{p.rows, p.columns}[k] {
+			switch []addressing{p.rows, p.columns}[k] {
 			case linear:
 				index(strides[len(strides)-1])
 			case indexed:

@@ -6,30 +6,30 @@ import (
 
 // rowsPolicy tunes Rows.
 type rowsPolicy struct {
-	elements  int64 // of a row that a thread takes, where the device has enough threads
-	down      int64 // likewise of those of a vector of rows, across rows
-	short     int64 // columns up to which it takes half as many
-	middling  int64 // columns from which on it takes twice as many
-	threads   int64 // that are enough, for each multiprocessor
-	block     int64 // threads of a block that takes several rows, or a split of one
-	most      int64 // threads of a block
-	resident  int64 // bytes of an operand that a thread holds in registers, half as many in blocks of more than roomy threads; of the other operands only where shared memory has no place
-	roomy     int64
-	clustered int64 // likewise, of all operands, in clusters
-	partial   int64 // likewise, where it has more than it can hold
-	turn      int64 // bytes that a thread reads in a turn of a loop
-	walk      int64 // likewise, where a block takes several shares of a row
-	shared    int64 // elements that a thread takes of rows of more columns than a block's most threads take so: a cluster of blocks shares them
-	share     int64 // columns of a block of a cluster, at most if 8 blocks are enough
-	each      int64 // columns of a thread of a cluster
-	part      int64 // least columns of a block of a cluster that shares a row because there are few
-	long      int64 // columns from which few rows are split
-	longest   int64 // likewise, where clusters can share them, of rows fewer than fill the device with their clusters
-	huge      int64 // likewise, of columns that a cluster has no place for
-	deep      int64 // likewise across rows
-	chunk     int64 // least columns of a split
-	least     int64 // least columns of a thread in a split across rows
-	blocks    int64 // blocks wanted for each multiprocessor where rows are split
+	elemsPerThread            int64 // of a row that a thread takes, where the device has enough threads
+	elemsPerThreadStrided     int64 // likewise of those of a vector of rows, across rows
+	halveMaxCols              int64 // columns up to which it takes half as many
+	doubleMinCols             int64 // columns from which on it takes twice as many
+	minThreadsPerSM           int64 // that are enough, for each multiprocessor
+	blockThreads              int64 // threads of a block that takes several rows, or a split of one
+	maxThreads                int64 // threads of a block
+	residentBytes             int64 // bytes of an operand that a thread holds in registers, half as many in blocks of more than roomy threads; of the other operands only where shared memory has no place
+	fullRegsMaxThreads        int64
+	clusterResidentBytes      int64 // likewise, of all operands, in clusters
+	partialResidentBytes      int64 // likewise, where it has more than it can hold
+	bytesPerIter              int64 // bytes that a thread reads in a turn of a loop
+	bytesPerIterShares        int64 // likewise, where a block takes several shares of a row
+	clusterMinColsPerThread   int64 // elements that a thread takes of rows of more columns than a block's most threads take so: a cluster of blocks shares them
+	maxColsPerBlock           int64 // columns of a block of a cluster, at most if 8 blocks are enough
+	clusterColsPerThread      int64 // columns of a thread of a cluster
+	minColsPerBlock           int64 // least columns of a block of a cluster that shares a row because there are few
+	splitMinCols              int64 // columns from which few rows are split
+	splitMinColsCluster       int64 // likewise, where clusters can share them, of rows fewer than fill the device with their clusters
+	splitMinColsBeyondCluster int64 // likewise, of columns that a cluster has no place for
+	splitMinColsStrided       int64 // likewise across rows
+	minColsPerSplit           int64 // least columns of a split
+	minColsPerThreadStrided   int64 // least columns of a thread in a split across rows
+	splitBlocksPerSM          int64 // blocks wanted for each multiprocessor where rows are split
 }
 
 var rowsPolicies = kernels.Measured[rowsPolicy]{
@@ -44,6 +44,6 @@ var rowsPolicies = kernels.Measured[rowsPolicy]{
 	// 658, 334, 314; cross-entropy of 2048 x 50 257 411, 396, -. Part: cross-entropy of 46 x 31622 by clusters of 4 11.5, without 16.2; clusters of 2 are slower: 100 x 32768 23.3, 22.0.
 	// Longest: the sum of 66737 by a cluster 4.3, by splits 8.6, of 200 000 6.7, 8.4; layer norm of 57 x 145080 28.3 by clusters, 66.2 by splits. Huge follows from the memory of 8 multiprocessors; beyond it,
 	// BatchNorm of [64, 256, 112, 112] by splits, by clusters 616, 647, its gradient 1208, 1683, of [64, 256, 88, 88] 384, 364, and 754, 1068.
-	{90, rowsPolicy{elements: 32, down: 16, short: 1024, middling: 1 << 13, threads: 1024, block: 256, most: 1024, resident: 256, roomy: 512, clustered: 32, partial: 64, turn: 64, walk: 128,
-		shared: 32, share: 1 << 14, each: 64, part: 6 << 10, long: 1 << 16, longest: 1 << 18, huge: 7 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
+	{90, rowsPolicy{elemsPerThread: 32, elemsPerThreadStrided: 16, halveMaxCols: 1024, doubleMinCols: 1 << 13, minThreadsPerSM: 1024, blockThreads: 256, maxThreads: 1024, residentBytes: 256, fullRegsMaxThreads: 512, clusterResidentBytes: 32, partialResidentBytes: 64, bytesPerIter: 64, bytesPerIterShares: 128,
+		clusterMinColsPerThread: 32, maxColsPerBlock: 1 << 14, clusterColsPerThread: 64, minColsPerBlock: 6 << 10, splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsStrided: 256, minColsPerSplit: 1 << 13, minColsPerThreadStrided: 4, splitBlocksPerSM: 8}},
 }

@@ -130,7 +130,7 @@ type source struct {
 func (w *codeWriter) source(state string, normal bool) *source {
 	s := &source{first: w.parameter("u64", expr.B64), stream: w.parameter("u32", expr.B32), normal: normal}
 	seed, run := w.Register(expr.B64), w.Register(expr.B64)
-	w.follow()
+	w.gridDependencyWait()
 	w.Line("ld.global.u64 %s, [%s]", seed, state)
 	w.Line("ld.global.u64 %s, [%s+8]", run, state)
 	s.key0, s.key1 = w.halves(seed)

@@ -103,13 +103,13 @@ func newRows(dev kernels.Device, c call, g rowGrid) (*nest, error) {
 	}
 	pol := rowsPolicies.On(dev)
 	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
-		g = g.walking(int64(dev.SMs), c.rows(), pol.threads)
+		g = g.withShares(int64(dev.SMs), c.rows(), pol.minThreadsPerSM)
 	}
 	n := newNest(c, g, c.outputs(int(g.splits)))
 	n.staged = staged
 	for _, s := range staged.Stages {
-		if k := len(s.Reductions); k > mostReductions {
-			return nil, fmt.Errorf("got %d reductions side by side, want at most %d", k, mostReductions)
+		if k := len(s.Reductions); k > maxReductions {
+			return nil, fmt.Errorf("got %d reductions side by side, want at most %d", k, maxReductions)
 		}
 		n.scalars = append(n.scalars, s.Func.Outputs()...)
 	}
@@ -125,7 +125,7 @@ func newRows(dev kernels.Device, c call, g rowGrid) (*nest, error) {
 	}
 	n.address(true)
 	l := &n.layout
-	l.entry, l.across, l.threads, l.beside, l.split, l.cluster, l.walk = rowsEntry, g.across, int(g.threads), int(g.beside), g.splits > 1, int(g.cluster), int(g.walk)
+	l.entry, l.stridedAxis, l.threadsPerRow, l.rowsPerBlock, l.split, l.cluster, l.sharesPerBlock = rowsEntry, g.stridedAxis, int(g.threadsPerRow), int(g.rowsPerBlock), g.splits > 1, int(g.cluster), int(g.sharesPerBlock)
 	for _, one := range c.perRow {
 		if one {
 			l.perRow += "r"
@@ -134,7 +134,7 @@ func newRows(dev kernels.Device, c call, g rowGrid) (*nest, error) {
 		}
 	}
 	l.wide = n.isWide(1 << 18)
-	n.keepVectors(dev, pol)
+	n.chooseResident(dev, pol)
 	return n, nil
 }
 

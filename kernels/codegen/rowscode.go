@@ -33,39 +33,39 @@ type rowsWriter struct {
 	rank                 string     // of the block in its cluster
 	rowDivide, colDivide []divide
 
-	thread  string              // of the row
-	row     string              // the thread's first
-	exists  string              // predicate: the thread has a row; "" where all have
-	first   string              // column of the first vector
-	end     string              // column behind the last
-	uniform [][]string          // by operand: the values of each row of the thread
-	scalars [][]string          // results of the reductions so far, likewise
-	held    *batch              // the vectors that the thread holds
-	slots   []string            // by operand in shared memory: where the thread's vectors begin
-	loaded  map[[2]int][]string // elements that the last step loaded from there, by operand and vector
-	waiting bool                // for copies to shared memory
-	stages  int                 // so far, as are the next
-	loops   int
-	joins   int // through shared memory
+	thread        string              // of the row
+	row           string              // the thread's first
+	exists        string              // predicate: the thread has a row; "" where all have
+	first         string              // column of the first vector
+	end           string              // column behind the last
+	uniform       [][]string          // by operand: the values of each row of the thread
+	scalars       [][]string          // results of the reductions so far, likewise
+	residentBatch *batch              // the vectors that the thread holds
+	slots         []string            // by operand in shared memory: where the thread's vectors begin
+	loaded        map[[2]int][]string // elements that the last step loaded from there, by operand and vector
+	copyPending   bool                // for copies to shared memory
+	stages        int                 // so far, as are the next
+	loops         int
+	reductions    int // through shared memory
 }
 
 // kernel writes the whole.
 func (w *rowsWriter) kernel() string {
-	if n := joinBytes(w.layout, w.staged); n > 0 {
+	if n := reduceBytes(w.layout, w.staged); n > 0 {
 		w.Line(".shared .align 16 .b8 joined[%d]", n)
 	}
 	w.parameters()
 	w.findThread()
 	w.findRows()
-	w.follow()
+	w.gridDependencyWait()
 	w.loadUniform()
 	if w.vectors > 0 {
-		w.held = w.newBatch(w.first, w.vectors)
-		w.guardHeld()
+		w.residentBatch = w.newBatch(w.first, w.vectors)
+		w.guardResident()
 		w.copyShared()
 	}
 	for _, s := range w.staged.Stages {
-		if w.walk > 0 {
+		if w.sharesPerBlock > 0 {
 			w.reduceShares(s)
 		} else {
 			w.reduce(s)
@@ -74,7 +74,7 @@ func (w *rowsWriter) kernel() string {
 	if w.cluster > 0 { // a block's shared memory is there until all have read it
 		w.Line("barrier.cluster.arrive")
 	}
-	w.admit()
+	w.launchDependents()
 	w.storeElements()
 	w.storeRow()
 	if w.cluster > 0 {
@@ -83,31 +83,31 @@ func (w *rowsWriter) kernel() string {
 	if w.slots != nil {
 		w.Label(noColumns)
 	}
-	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threads * w.beside, Cluster: w.cluster, Resident: w.resident()})
+	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threadsPerRow * w.rowsPerBlock, Cluster: w.cluster, Resident: w.blocksPerSM()})
 }
 
 // resident returns how many blocks a multiprocessor is to have registers for, 0 for as many as the assembler chooses. For a
 // cluster these are as many as fit by shared memory, with 1024 threads at most. A block that holds so much in registers that a second
 // one has no room may take all registers: otherwise the assembler takes fewer, and loads the last elements when the first have
 // been added up (H200, layer norm of 4096 x 32768: 345 us; 265 with all of them loaded at once).
-func (w *rowsWriter) resident() int {
+func (w *rowsWriter) blocksPerSM() int {
 	const memory, system = 227 << 10, 1 << 10 // of a multiprocessor of those that have clusters; what a block takes of it
 	if w.cluster == 0 {
 		const registers, others = 1 << 16, 24 // of a multiprocessor; of a thread, beside those of elements, about
-		if w.shared == "" && elementSteps(w.staged) > 1 && 2*w.threads*w.beside*(w.heldRegisters()+others) > registers {
+		if w.shared == "" && elementSteps(w.staged) > 1 && 2*w.threadsPerRow*w.rowsPerBlock*(w.residentRegisters()+others) > registers {
 			return 1
 		}
 		return 0
 	}
-	return max(min(1024/w.threads, memory/(w.sharedBytes(w.types)+joinBytes(w.layout, w.staged)+system)), 1)
+	return max(min(1024/w.threadsPerRow, memory/(w.sharedBytes(w.types)+reduceBytes(w.layout, w.staged)+system)), 1)
 }
 
 // guardHeld finds which vectors that the thread holds exist: all but the last do, or but
 // the last two where the last block of a cluster has a few columns less than the others.
-func (w *rowsWriter) guardHeld() {
+func (w *rowsWriter) guardResident() {
 	first := w.vectors - 1
 	switch {
-	case w.few:
+	case w.small:
 		first = w.vectors / 2
 	case w.full:
 		first = w.vectors
@@ -115,7 +115,7 @@ func (w *rowsWriter) guardHeld() {
 		first = max(first-1, 0)
 	}
 	for j := first; j < w.vectors; j++ {
-		w.held.exists[j] = w.before(w.held, j)
+		w.residentBatch.exists[j] = w.existsAt(w.residentBatch, j)
 	}
 }
 
@@ -131,7 +131,7 @@ func (w *rowsWriter) parameters() {
 		w.places = append(w.places, p)
 	}
 	w.rows, w.columns = w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)
-	if w.split || w.cluster > 0 || w.walk > 0 {
+	if w.split || w.cluster > 0 || w.sharesPerBlock > 0 {
 		w.chunk = w.parameter(w.index, w.kind)
 	}
 	w.rowDivide, w.colDivide = w.divides(w.rowAxes), w.divides(w.colAxes)
@@ -149,26 +149,26 @@ func (w *rowsWriter) parameters() {
 func (w *rowsWriter) findThread() {
 	number := w.special("tid.x")
 	beside, lanes := "0", 1 // of the block
-	if w.across {
-		w.thread, beside = w.calculate("shr", number, shift(w.beside)), w.calculate("and", number, fmt.Sprint(w.beside-1))
+	if w.stridedAxis {
+		w.thread, beside = w.calculate("shr", number, shift(w.rowsPerBlock)), w.calculate("and", number, fmt.Sprint(w.rowsPerBlock-1))
 		lanes = w.width
-	} else if w.thread = number; w.beside > 1 {
-		w.thread, beside = w.calculate("and", number, fmt.Sprint(w.threads-1)), w.calculate("shr", number, shift(w.threads))
+	} else if w.thread = number; w.rowsPerBlock > 1 {
+		w.thread, beside = w.calculate("and", number, fmt.Sprint(w.threadsPerRow-1)), w.calculate("shr", number, shift(w.threadsPerRow))
 	}
 	block := w.special("ctaid.x")
 	if w.cluster > 0 {
 		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, fmt.Sprint(w.cluster-1))
 	}
-	w.row = w.calculate("mad.lo", block, fmt.Sprint(w.beside), beside)
-	if w.row = w.calculate("mul.lo", w.row, fmt.Sprint(lanes)); w.beside > 1 {
+	w.row = w.calculate("mad.lo", block, fmt.Sprint(w.rowsPerBlock), beside)
+	if w.row = w.calculate("mul.lo", w.row, fmt.Sprint(lanes)); w.rowsPerBlock > 1 {
 		w.exists = w.predicate("lt", w.row, w.rows)
 		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, fmt.Sprint(lanes)))
 	}
 	w.first, w.end = w.thread, w.columns
-	if !w.across {
+	if !w.stridedAxis {
 		w.first = w.calculate("mul.lo", w.thread, fmt.Sprint(w.width))
 	}
-	if w.walk == 0 && (w.split || w.cluster > 0) {
+	if w.sharesPerBlock == 0 && (w.split || w.cluster > 0) {
 		part := w.rank
 		if w.split {
 			part = w.special("ctaid.y")

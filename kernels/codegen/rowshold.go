@@ -11,45 +11,45 @@ import (
 )
 
 // mostHeld is the most elements of an operand that a thread holds: the kernel has code for every one.
-const mostHeld = 64
+const maxResident = 64
 
 // keepVectors decides how many vectors of the operands that differ from row to row a thread
 // holds: all of them; of long rows as many as the multiprocessor has room for; or none. The
 // rest is read when it is needed, from a cache.
-func (m *nest) keepVectors(dev kernels.Device, pol rowsPolicy) {
-	l, between := &m.layout, m.grid.columnsBetween()
-	columns := m.grid.columnsOfBlock(m.columns)
-	needed, most := kernels.CeilDiv(columns, between), mostHeld/m.grid.width
+func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
+	l, between := &m.layout, m.grid.colStride()
+	columns := m.grid.columnsInBlock(m.columns)
+	needed, most := kernels.CeilDiv(columns, between), maxResident/m.grid.width
 	switch {
 	case l.split:
-		l.turn = int(pol.turn)
+		l.bytesPerIter = int(pol.bytesPerIter)
 		return
-	case l.walk > 0:
-		l.turn = int(pol.walk)
+	case l.sharesPerBlock > 0:
+		l.bytesPerIter = int(pol.bytesPerIterShares)
 		return
 	}
-	operands, all := m.held(), needed
-	few := m.grid.few && needed <= 4
+	operands, all := m.residentOperands(), needed
+	few := m.grid.small && needed <= 4
 	if few { // so that there are fewer kernels: see rowsPolicy.round
 		all = arith.Pow2(needed)
 	}
-	for _, registers := range m.inRegisters(pol, operands, all) {
-		if shared, ok := m.share(dev, operands, all, registers); ok && all <= most {
-			l.vectors, l.few, l.shared = int(all), few, shared
+	for _, registers := range m.registerBytes(pol, operands, all) {
+		if shared, ok := m.splitResident(dev, operands, all, registers); ok && all <= most {
+			l.vectors, l.small, l.shared = int(all), few, shared
 			l.full = !few && columns%between == 0 && m.columns%columns == 0
 			return
 		}
 	}
-	l.turn = int(pol.turn)
-	if m.grid.cluster == 0 && l.threads*l.beside < int(pol.roomy) || elementSteps(m.staged) == 1 || len(operands) == 0 {
+	l.bytesPerIter = int(pol.bytesPerIter)
+	if m.grid.cluster == 0 && l.threadsPerRow*l.rowsPerBlock < int(pol.fullRegsMaxThreads) || elementSteps(m.staged) == 1 || len(operands) == 0 {
 		return
 	}
 	if m.grid.cluster > 0 { // its last block has a few columns less
 		needed--
 	}
 	for n := min(needed-1, most); n > needed/4; n-- {
-		if shared, ok := m.share(dev, operands, n, pol.partial); ok {
-			l.vectors, l.full, l.rest, l.shared = int(n), true, true, shared
+		if shared, ok := m.splitResident(dev, operands, n, pol.partialResidentBytes); ok {
+			l.vectors, l.full, l.partial, l.shared = int(n), true, true, shared
 			return
 		}
 	}
@@ -57,13 +57,13 @@ func (m *nest) keepVectors(dev kernels.Device, pol rowsPolicy) {
 
 // inRegisters returns how many bytes of operands a thread holds in registers: the first number if shared memory has room for
 // the rest, the second if not.
-func (m *nest) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
-	most := pol.resident
-	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
+func (m *nest) registerBytes(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
+	most := pol.residentBytes
+	if m.grid.cluster > 0 || m.grid.threadsPerRow*m.grid.rowsPerBlock > pol.fullRegsMaxThreads {
 		most /= 2
 	}
 	if m.grid.cluster > 0 {
-		return [2]int64{pol.clustered, most}
+		return [2]int64{pol.clusterResidentBytes, most}
 	}
 	one := int64(0)
 	for _, i := range operands {
@@ -73,7 +73,7 @@ func (m *nest) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int
 }
 
 // held returns the operands that are worth holding, those that are needed longest first.
-func (m *nest) held() (list []int) {
+func (m *nest) residentOperands() (list []int) {
 	for _, i := range m.used {
 		if p := m.layout.place(i); p.columns != fixed && (p.rows != fixed || m.rows == 1) {
 			list = append(list, i)
@@ -86,7 +86,7 @@ func (m *nest) held() (list []int) {
 // share returns a character for each operand: '0' plus the number of its vectors that go to shared
 // memory because that many bytes of registers are full. It reports whether shared memory has room
 // for them.
-func (m *nest) share(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
+func (m *nest) splitResident(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {
 		excess += vectors * m.grid.width * m.types[i].Size()
@@ -94,7 +94,7 @@ func (m *nest) share(dev kernels.Device, operands []int, vectors, registers int6
 	shared := int64(0)
 	for _, i := range operands {
 		size := m.grid.width * m.types[i].Size() // of a vector
-		if p := m.layout.place(i); excess > 0 && !p.mark.random() && (p.spread == together || m.grid.width == 1 && size >= 4) {
+		if p := m.layout.place(i); excess > 0 && !p.mark.random() && (p.lanes == aligned || m.grid.width == 1 && size >= 4) {
 			n := min(kernels.CeilDiv(excess, size), vectors)
 			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
 		}
@@ -102,15 +102,15 @@ func (m *nest) share(dev kernels.Device, operands []int, vectors, registers int6
 	if shared == 0 {
 		return "", excess <= 0
 	}
-	shared *= m.grid.threads * m.grid.beside
-	return string(counts), excess <= 0 && dev.Major >= 8 && elementSteps(m.staged) > 1 && shared <= int64(dev.SharedOptin-joinBytes(m.layout, m.staged))
+	shared *= m.grid.threadsPerRow * m.grid.rowsPerBlock
+	return string(counts), excess <= 0 && dev.Major >= 8 && elementSteps(m.staged) > 1 && shared <= int64(dev.SharedOptin-reduceBytes(m.layout, m.staged))
 }
 
 // sharedBytes returns the bytes of operands of these types that a block holds in shared memory.
 func (l *layout) sharedBytes(types []expr.Dtype) int {
 	bytes := 0
 	for i, n := range []byte(l.shared) {
-		bytes += int(n-'0') * l.width * int(types[i].Size()) * l.threads * l.beside
+		bytes += int(n-'0') * l.width * int(types[i].Size()) * l.threadsPerRow * l.rowsPerBlock
 	}
 	return bytes
 }
@@ -143,7 +143,7 @@ func (w *rowsWriter) firstShared(operand int) int {
 }
 
 // heldRegisters returns how many registers of a thread hold elements.
-func (w *rowsWriter) heldRegisters() (n int) {
+func (w *rowsWriter) residentRegisters() (n int) {
 	for _, i := range w.used {
 		if p := w.places[i]; p.columns != fixed && (p.rows != fixed || !w.severalRows()) {
 			n += w.firstShared(i) * w.width * int(kernels.CeilDiv(w.types[i].Size(), 4))
@@ -174,12 +174,12 @@ func (w *rowsWriter) copyShared() {
 			begin += w.slot(d, w.vectors-first)
 		}
 	}
-	for j, exists := range w.held.exists {
+	for j, exists := range w.residentBatch.exists {
 		for i, d := range w.types {
 			if j < w.firstShared(i) {
 				continue
 			}
-			at := w.locate(w.places[i], w.held, j)[0]
+			at := w.locate(w.places[i], w.residentBatch, j)[0]
 			bytes := int64(w.width) * d.Size()
 			for done := int64(0); done < bytes; done += 16 {
 				cache := "ca"
@@ -191,22 +191,22 @@ func (w *rowsWriter) copyShared() {
 		}
 	}
 	w.Line("@%s bra %s", w.predicate("eq", w.columns, "0"), noColumns)
-	w.waiting = true
+	w.copyPending = true
 }
 
 // slot returns the offset of vector j in shared memory, in bytes, from where a thread's first vector would be if all
 // were there.
 func (w *rowsWriter) slot(d expr.Dtype, j int) int64 {
-	return int64(j*w.threads*w.beside*w.width) * d.Size()
+	return int64(j*w.threadsPerRow*w.rowsPerBlock*w.width) * d.Size()
 }
 
 // awaitShared waits for the copies to shared memory, before the first of these operands is read there. By then the loads into
 // registers have been issued, since the assembler moves none past the synchronization.
-func (w *rowsWriter) awaitShared(operands []int) {
-	if w.waiting && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
+func (w *rowsWriter) waitShared(operands []int) {
+	if w.copyPending && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
 		w.Line("bar.warp.sync 0xffffffff")
 		w.Line("cp.async.wait_all")
-		w.waiting = false
+		w.copyPending = false
 	}
 }
 
@@ -222,7 +222,7 @@ func (w *rowsWriter) loadShared(operand, j int) []string {
 	}
 	w.loaded[key] = list
 	if w.width > 1 {
-		w.whole("ld.shared", d, at, list)
+		w.vectorAccess("ld.shared", d, at, list)
 	} else {
 		w.Line("ld.shared.%s %s, %s", memoryType(d), list[0], at)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // mostReductions is the most reductions of a stage: each takes shared memory.
-const mostReductions = 64
+const maxReductions = 64
 
 // accumulator holds a thread's partial results of a reduction, in lanes: RowSum in double.
 type accumulator struct {
@@ -35,12 +35,12 @@ func (a *accumulator) wide() expr.Dtype {
 func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
 	for k := range a.lanes {
-		if op == expr.RowSum && w.held != nil {
+		if op == expr.RowSum && w.residentBatch != nil {
 			continue
 		}
 		a.lanes[k] = w.start(a)
 	}
-	for range w.rowsOfThread() {
+	for range w.rowsPerThread() {
 		if op != expr.RowSum && !w.native(a) {
 			p := w.result(expr.Pred, "mov.pred %s, 0")
 			a.nan = append(a.nan, p)
@@ -125,15 +125,15 @@ func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 
 // join returns the results of the threads of a row together, of each row of the
 // thread.
-func (w *rowsWriter) join(all []*accumulator) [][]string {
-	w.joinLanes(all)
+func (w *rowsWriter) reduceThreads(all []*accumulator) [][]string {
+	w.reduceLanes(all)
 	list := unique(all)
 	switch {
-	case w.threads == 1:
-	case w.across:
-		w.joinAcross(list)
+	case w.threadsPerRow == 1:
+	case w.stridedAxis:
+		w.reduceStrided(list)
 	default:
-		w.joinAlong(list)
+		w.reduceContiguous(list)
 	}
 	return w.results(all)
 }
@@ -144,9 +144,9 @@ func unique(list []*accumulator) []*accumulator {
 }
 
 // joinLanes joins the lanes of a thread, along rows, and marks those that took a NaN in.
-func (w *rowsWriter) joinLanes(list []*accumulator) {
+func (w *rowsWriter) reduceLanes(list []*accumulator) {
 	for _, a := range unique(list) {
-		for n := len(a.lanes); !w.across && n > 1; n = len(a.lanes) {
+		for n := len(a.lanes); !w.stridedAxis && n > 1; n = len(a.lanes) {
 			for k := range n / 2 {
 				a.lanes[k] = w.combine(a, a.lanes[2*k], a.lanes[2*k+1])
 			}
@@ -162,7 +162,7 @@ func (w *rowsWriter) joinLanes(list []*accumulator) {
 func (w *rowsWriter) results(all []*accumulator) [][]string {
 	for _, a := range unique(all) {
 		for k, v := range a.lanes {
-			if a.op == expr.RowSum && w.held != nil { // of -0 alone it is 0
+			if a.op == expr.RowSum && w.residentBatch != nil { // of -0 alone it is 0
 				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, number(kernels.Float64, 0))
 			}
 		}
@@ -205,16 +205,16 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 // joinBytes returns the bytes of shared memory through which threads join: along rows
 // an element for each warp and reduction of a stage, of two stages in turns or of each share that
 // a block takes; across rows one for each lane of a block.
-func joinBytes(l layout, staged expr.Staged) int {
+func reduceBytes(l layout, staged expr.Staged) int {
 	switch {
-	case l.across && l.threads > 1:
-		return 8 * l.threads * l.beside * l.width
-	case !l.across && l.threads > 32:
+	case l.stridedAxis && l.threadsPerRow > 1:
+		return 8 * l.threadsPerRow * l.rowsPerBlock * l.width
+	case !l.stridedAxis && l.threadsPerRow > 32:
 		most := 0
 		for _, s := range staged.Stages {
 			most = max(most, len(s.Reductions))
 		}
-		return max(l.walk, 2) * most * warpsBytes
+		return max(l.sharesPerBlock, 2) * most * warpsBytes
 	}
 	return 0
 }
@@ -231,22 +231,22 @@ func (w *rowsWriter) sharedAddress(number string) string {
 
 // joinAlong joins neighbouring threads: those of a warp by shuffles, warps through
 // shared memory.
-func (w *rowsWriter) joinAlong(list []*accumulator) {
-	if w.threads <= 32 {
+func (w *rowsWriter) reduceContiguous(list []*accumulator) {
+	if w.threadsPerRow <= 32 {
 		for _, a := range list {
-			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threads)
+			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threadsPerRow)
 		}
 		return
 	}
-	turn := w.result(expr.B32, "mov.u32 %s, %d", w.joins%2)
-	w.joinWarp(list, turn)
-	w.joinBlocks(list)
-	w.joins++
+	turn := w.result(expr.B32, "mov.u32 %s, %d", w.reductions%2)
+	w.reduceWarp(list, turn)
+	w.reduceBlocks(list)
+	w.reductions++
 }
 
 // joinWarp joins the threads of each warp, and stores their results in shared memory, in the place of a
 // turn.
-func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
+func (w *rowsWriter) reduceWarp(list []*accumulator, turn string) {
 	list = unique(list)
 	for _, a := range list {
 		a.lanes[0] = w.shuffle(a, a.lanes[0], 32)
@@ -255,7 +255,7 @@ func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
 	lane := w.result(expr.B32, "and.b32 %s, %s, 31", number)
 	w.Line("shr.u32 %s, %s, 5", number, number)
 	p := w.result(expr.Pred, "setp.eq.u32 %s, %s, 0", lane)
-	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.turnBytes()/8, number)
+	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.roundBytes()/8, number)
 	to := w.sharedAddress(number)
 	for i, a := range list {
 		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, i*warpsBytes, a.lanes[0])
@@ -263,20 +263,22 @@ func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
 }
 
 // turnBytes returns the bytes of shared memory through which a stage, or a share of it, is joined.
-func (w *rowsWriter) turnBytes() int { return joinBytes(w.layout, w.staged) / max(w.walk, 2) }
+func (w *rowsWriter) roundBytes() int {
+	return reduceBytes(w.layout, w.staged) / max(w.sharesPerBlock, 2)
+}
 
 // joinBlocks waits for the warps of a block or a cluster, and joins their results in shared memory.
-func (w *rowsWriter) joinBlocks(list []*accumulator) {
+func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	if w.cluster > 0 {
 		w.Line("barrier.cluster.arrive")
 		w.Line("barrier.cluster.wait")
 	} else {
 		w.Line("bar.sync 0")
 	}
-	begin, warps := w.joins%2*w.turnBytes(), w.threads/32
-	if w.cluster == 0 && w.walk == 0 && warps <= 8 {
+	begin, warps := w.reductions%2*w.roundBytes(), w.threadsPerRow/32
+	if w.cluster == 0 && w.sharesPerBlock == 0 && warps <= 8 {
 		for i, a := range list {
-			a.lanes[0] = w.joinWarps(a, begin+i*warpsBytes, warps)
+			a.lanes[0] = w.reduceWarps(a, begin+i*warpsBytes, warps)
 		}
 		return
 	}
@@ -292,7 +294,7 @@ func (w *rowsWriter) joinBlocks(list []*accumulator) {
 
 // joinWarps loads the results of all warps from shared memory and combines them, in the order of
 // shuffles. With few warps, every thread does.
-func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
+func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
 	base := w.result(expr.B32, "mov.u32 %s, joined")
 	list := w.registers(a.wide(), warps)
 	const pair = 2 // are 16 bytes
@@ -326,9 +328,9 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 		if w.cluster > 0 {
 			at, memory = w.result(expr.B32, "mapa.shared::cluster.u32 %s, %s, %d", from, rank), "shared::cluster"
 		}
-		for share := range max(w.walk, 1) {
+		for share := range max(w.sharesPerBlock, 1) {
 			r := w.start(a)
-			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.turnBytes())
+			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.roundBytes())
 			list = append(list, r)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // findRows finds where the thread's rows begin.
 func (w *rowsWriter) findRows() {
 	lanes := 1
-	if w.across && !w.inner {
+	if w.stridedAxis && !w.inner {
 		lanes = w.width
 	}
 	var indices [][]string
@@ -25,7 +25,7 @@ func (w *rowsWriter) findRows() {
 			p.first = []string{w.offset(p, p.base, []string{w.row}, p.ofRow)}
 		case indexed:
 			for k := range indices {
-				if k == 0 || p.spread == scattered {
+				if k == 0 || p.lanes == scattered {
 					p.first = append(p.first, w.offset(p, p.base, indices[k], p.ofRow))
 				}
 			}
@@ -35,9 +35,9 @@ func (w *rowsWriter) findRows() {
 			w.address(at, p.first[0], w.special("ctaid.y"), p.dtype.Size())
 			p.first[0] = at
 		}
-		if p.spread == spaced {
+		if p.lanes == strided {
 			strides := p.ofColumn
-			if w.across {
+			if w.stridedAxis {
 				strides = p.ofRow
 			}
 			p.step = w.result(expr.B64, "mov.u64 %s, 0")
@@ -62,7 +62,7 @@ func (w *rowsWriter) loadUniform() {
 	w.uniform = make([][]string, len(w.types))
 	for i, p := range w.places[:len(w.types)] {
 		if p.columns == fixed && slices.Contains(w.used, i) {
-			w.uniform[i] = w.load(p, w.spreadOut(p, p.first, 0), w.rowsOfThread(), "")
+			w.uniform[i] = w.load(p, w.laneAddresses(p, p.first, 0), w.rowsPerThread(), "")
 			w.Uniform(w.uniform[i]...)
 		}
 	}
@@ -81,28 +81,28 @@ type batch struct {
 func (w *rowsWriter) newBatch(column string, vectors int) *batch {
 	b := &batch{exists: make([]string, vectors), indices: make([][][]string, vectors), begin: map[*address][]string{}, elements: map[int][][]string{}}
 	for j := range vectors {
-		b.columns = append(b.columns, w.calculate("add", column, fmt.Sprint(j*w.between())))
+		b.columns = append(b.columns, w.calculate("add", column, fmt.Sprint(j*w.colStride())))
 	}
 	return b
 }
 
 // before returns the predicate that vector j of a batch lies before the end.
-func (w *rowsWriter) before(b *batch, j int) string { return w.predicate("lt", b.columns[j], w.end) }
+func (w *rowsWriter) existsAt(b *batch, j int) string { return w.predicate("lt", b.columns[j], w.end) }
 
 // between is the number of columns from a vector of a thread to the next.
-func (w *rowsWriter) between() int {
-	if w.across {
-		return w.threads
+func (w *rowsWriter) colStride() int {
+	if w.stridedAxis {
+		return w.threadsPerRow
 	}
-	return w.threads * w.width
+	return w.threadsPerRow * w.width
 }
 
 // locate returns where vector j of a batch is: one address, or one for each lane.
 func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 	switch p.columns {
 	case fixed:
-		return w.spreadOut(p, p.first, 0)
-	case next:
+		return w.laneAddresses(p, p.first, 0)
+	case unitStride:
 		if b.begin[p] == nil {
 			for _, row := range p.first {
 				r := w.Register(expr.B64)
@@ -110,12 +110,12 @@ func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 				b.begin[p] = append(b.begin[p], r)
 			}
 		}
-		return w.spreadOut(p, b.begin[p], int64(j*w.between())*p.size())
+		return w.laneAddresses(p, b.begin[p], int64(j*w.colStride())*p.size())
 	}
 	index := [][]string{{b.columns[j]}}
 	if p.columns == indexed {
 		lanes := 1
-		if !w.across && p.spread == scattered {
+		if !w.stridedAxis && p.lanes == scattered {
 			lanes = w.width
 		}
 		for k := len(b.indices[j]); k < lanes; k++ {
@@ -127,24 +127,24 @@ func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 	for k := range max(len(p.first), len(index)) {
 		list = append(list, w.offset(p, p.first[min(k, len(p.first)-1)], index[min(k, len(index)-1)], p.ofColumn))
 	}
-	return w.spreadOut(p, list, 0)
+	return w.laneAddresses(p, list, 0)
 }
 
 // spreadOut returns the addresses of a vector, that many bytes beyond those given: one
 // if it is loaded at once or has one element, else those of its lanes.
-func (w *rowsWriter) spreadOut(p *address, from []string, bytes int64) []location {
+func (w *rowsWriter) laneAddresses(p *address, from []string, bytes int64) []location {
 	var list []location
 	add := func(r string, bytes int64) { list = append(list, location{r, bytes}) }
-	switch p.spread {
+	switch p.lanes {
 	case scattered:
 		for _, r := range from {
 			add(r, bytes)
 		}
-	case adjoining:
+	case contiguous:
 		for k := range w.width {
 			add(from[0], bytes+int64(k)*p.size())
 		}
-	case spaced:
+	case strided:
 		for k, r := 0, from[0]; k < w.width; k++ {
 			add(r, bytes)
 			beyond := w.result(expr.B64, "add.u64 %s, %s, %s", r, p.step)
@@ -163,12 +163,12 @@ func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists st
 	}
 	list := w.lanes(p, lanes)
 	for k, r := range list {
-		if exists != "" && (k == 0 || p.spread != single) {
+		if exists != "" && (k == 0 || p.lanes != single) {
 			w.clear(p.dtype, r)
 		}
 	}
-	if p.spread == together {
-		w.whole(predicated(exists)+"ld.global", p.dtype, addresses[0], list)
+	if p.lanes == aligned {
+		w.vectorAccess(predicated(exists)+"ld.global", p.dtype, addresses[0], list)
 		return list
 	}
 	for k, at := range addresses {
@@ -181,8 +181,8 @@ func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists st
 func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []string) {
 	for _, at := range numbers {
 		number := w.result(expr.B64, "add.u64 %s, %s, %d", at.register, at.bytes)
-		switch p.spread {
-		case together:
+		switch p.lanes {
+		case aligned:
 			return w.numbers(p.source, p.dtype, number, lanes, true)
 		case single:
 			return slices.Repeat(w.numbers(p.source, p.dtype, number, 1, false), lanes)
@@ -194,8 +194,8 @@ func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []str
 
 // store stores the lanes of a vector.
 func (w *rowsWriter) store(p *address, addresses []location, values []string, exists string) {
-	if p.spread == together {
-		w.whole(predicated(exists)+"st.global", p.dtype, addresses[0], values)
+	if p.lanes == aligned {
+		w.vectorAccess(predicated(exists)+"st.global", p.dtype, addresses[0], values)
 		return
 	}
 	for k, at := range addresses {
