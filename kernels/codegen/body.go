@@ -115,9 +115,8 @@ func newRowStep(f expr.Func, operands int) rowStep {
 	return step
 }
 
-// A rowTile is some rows in the hands of one goroutine. In a block of them the elements
-// of the innermost axis are contiguous: columns of a row, or a column's of
-// all rows where the grid goes across.
+// rowTile is some rows that one goroutine computes. In a block of them the elements of the innermost axis are contiguous: columns of a
+// row, or, if the grid reduces a strided axis, a column's elements of all rows.
 type rowTile struct {
 	*nest
 	row, rows       int64
@@ -436,8 +435,7 @@ func transferElements[T kernels.Element](t *rowTile, i int, block, memory []T, s
 	})
 }
 
-// repeat copies a result of a reduction, or a value that the step hoists, to each element of
-// its row.
+// broadcast copies a result of a reduction, or a value that the step hoists, to each element of its row.
 func (t *rowTile) broadcast(i int, step *rowStep) {
 	s, size := i-len(t.types)-len(t.kept), int64(0)
 	if s < step.known {
@@ -489,8 +487,8 @@ func moveElements[T kernels.Element](to []T, toStride int64, from []T, fromStrid
 	}
 }
 
-// reduceBlock takes in the block of a reduction's arguments: along rows it appends the
-// reduction of each row's part, across rows pieces holds one for each row.
+// reduceBlock adds the block of a reduction's arguments to pieces. It appends the reduction of each row's part; over a strided axis,
+// pieces has one partial result for each row.
 func reduceBlock(pieces []float64, op expr.Op, d expr.Dtype, b []byte, rows, columns int64, across bool) []float64 {
 	if d == kernels.Float32 {
 		return reduceElements(pieces, op, kernels.Elements[float32](b), rows, columns, across)
@@ -547,8 +545,8 @@ func reduceRun[T kernels.Float](op expr.Op, x []T) float64 {
 // reductionOf are the reductions of rows as those of a whole buffer, which fold alike.
 var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.RowMax: {operator: expr.Max}, expr.RowMin: {operator: expr.Min}}
 
-// join writes the reduction of each row of the tile: pieces has one for each, or those
-// of the blocks of the only row.
+// combine writes the reduction of each row of the tile. pieces has one partial result for each row, or those of the blocks of the only
+// row.
 func (t *rowTile) combine(op expr.Op, d expr.Dtype, pieces []float64, to []byte) {
 	if int64(len(pieces)) > t.rows {
 		pieces = []float64{reductionOf[op].Fold(pieces)}

@@ -48,8 +48,8 @@ var MathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 	return expr.ReadFunctions(string(text))
 })
 
-// follow has all threads wait for the kernels that this one follows, where a device may start it before they are
-// done: see follow.cuh. It comes before the first use of the device's memory, and behind all that can be computed before.
+// gridDependencyWait has all threads wait until the kernels that this one depends on have completed (griddepcontrol.wait), on devices
+// that may launch it before that: see follow.cuh. It precedes the first access to global memory and follows what can be computed before.
 func (w *codeWriter) gridDependencyWait() {
 	if w.target == "sm_90" && !w.waits {
 		w.Line("griddepcontrol.wait")
@@ -57,7 +57,7 @@ func (w *codeWriter) gridDependencyWait() {
 	}
 }
 
-// admit lets kernels that follow this one come to the device.
+// launchDependents lets kernels that depend on this one launch.
 func (w *codeWriter) launchDependents() {
 	if w.waits {
 		w.Line("griddepcontrol.launch_dependents")
@@ -168,8 +168,8 @@ func elementAt(addresses []string, k int, size int64) location {
 	return location{addresses[0], int64(k) * size}
 }
 
-// whole loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as
-// ld.global, perhaps with a predicate before it.
+// vectorAccess loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as ld.global, perhaps after a
+// predicate.
 func (w *codeWriter) vectorAccess(op string, d expr.Dtype, at location, regs []string) {
 	if len(regs) == 1 {
 		to, from := regs[0], at.String()

@@ -10,8 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// View is an operand of [Map]: a buffer, and where the elements of the output's
-// shape lie in it.
+// View is an operand of [Map]: a buffer, and where it stores the elements of the output's
+// shape.
 type View struct {
 	Elements int64 // of the buffer
 	Offset   int64 // of the first element that is used
@@ -20,8 +20,7 @@ type View struct {
 	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
 	// Stream makes the elements random numbers, a function of the
-	// stream, of the number that says where the element lies, and of the state that the
-	// buffer holds: see [RandomState].
+	// stream, of the element's offset, and of the state in the buffer: see [RandomState].
 	Stream Stream
 }
 
@@ -41,7 +40,7 @@ func (v View) bounded(shape []int) bool {
 	return b.To != 0 && (b.From != 0 || b.To != shape[b.Axis])
 }
 
-// Dense returns the view of a buffer that holds a shape in row-major order.
+// Dense returns the view of a buffer of a shape in row-major order.
 func Dense(shape []int) View {
 	return View{Elements: kernels.Count(shape), Strides: rowMajor(shape)}
 }
@@ -59,8 +58,8 @@ func rowMajor(shape []int) []int {
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
 // row-major order, and operands that are views of the plan's inputs. Several outputs
-// lie one after the other as [Plan.Parts] describes. An
-// output may lie where an input does that has elements of that size, if that
+// are consecutive, as [Plan.Parts] describes. An
+// output may overwrite an input that has elements of that size, if that
 // input's view is dense and no other view is of the same memory.
 //
 // The kernel is generated when a device needs it. Kernels are equal, and are

@@ -63,8 +63,7 @@ func (w *mapWriter) parameters() {
 	w.numberParameters(w.f)
 }
 
-// choosePart takes the first operand and the output of the block's part, which begins `next` bytes
-// after the part before.
+// choosePart selects the first operand and the output of the block's part. The output begins `next` bytes after the previous part's.
 func (w *mapWriter) choosePart(next string) {
 	part, from, to := w.result(expr.B32, "mov.u32 %s, %%ctaid.y"), w.places[0], w.places[1]
 	for k, base := range w.others {
@@ -164,8 +163,7 @@ func (w *mapWriter) locate(j int) *vector {
 	return v
 }
 
-// indices returns the indices along each axis of a vector's first element, or of
-// all elements if they may lie in several rows.
+// indices returns the indices along each axis of a vector's first element, or of all elements if they may be in several rows.
 func (w *mapWriter) indices(v *vector) [][]string {
 	if w.rowAxes == 0 {
 		return nil
@@ -180,8 +178,8 @@ func (w *mapWriter) indices(v *vector) [][]string {
 	return list
 }
 
-// addresses returns the address of a vector's first element of an operand, or those
-// of all elements if they are read one by one. Of an operand with bounds it also returns predicates: the element is one of the buffer.
+// addresses returns the address of a vector's first element of an operand, or of each element if they are loaded one by one. For an
+// operand with bounds it also returns predicates: the element is inside the buffer.
 func (w *mapWriter) addresses(v *vector, p *address, indices [][]string) (list, inside []string) {
 	switch {
 	case p.rows == fixed:
@@ -211,7 +209,7 @@ func (w *mapWriter) padded(p *address, indices [][]string) (addresses, inside []
 	for k := range w.width {
 		offset, within, address := w.Register(w.kind), w.Register(expr.Pred), w.Register(expr.B64)
 		for axis, at := range indices[min(k, len(indices)-1)] {
-			if w.inner && axis == w.rowAxes-1 && k > 0 { // those behind the first follow along this axis
+			if w.inner && axis == w.rowAxes-1 && k > 0 { // elements after the first follow along this axis
 				at = w.calculate("add", at, fmt.Sprint(k))
 			}
 			if axis == p.mark.axis() {

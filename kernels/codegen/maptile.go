@@ -8,12 +8,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Mappings that read transposed operands: a block takes a square tile of two axes, the innermost
-// one of the output and the one along which such operands lie one element behind the
-// other. It reads them along the latter, passes them through shared memory, and
-// computes and writes along the former, so that warps read and write whole sectors. Where rows of the output
-// begin anywhere within sectors, each row of a tile begins with the sector that the tile's first column is in: tiles are
-// skewed, and bring as many columns before the first one to shared memory as there are elements in a sector at most.
+// Maps of transposed operands: a block computes a square tile of two axes, the output's innermost
+// axis and the axis along which such operands are contiguous. It loads them along the latter, stores them to shared memory, and
+// computes and stores along the former, so that warps access whole sectors. If rows of the output are not aligned to
+// sectors, each row of a tile begins with the sector that contains the tile's first column: tiles are
+// skewed, and load up to a sector of columns before the first one.
 
 const (
 	tileLarge       = 64 // elements of a tile along either axis, for functions of few operations
@@ -65,14 +64,12 @@ func (n *nest) chooseTiles() {
 	l.tile, l.tileAxis, l.skewed = tile, across, n.isSkewed()
 }
 
-// isTurned reports whether elements are contiguous along an axis, but not along
-// the innermost one.
+// isTransposed reports whether elements are contiguous along an axis, but not along the innermost one.
 func isTransposed(strides []int64, axis int) bool {
 	return strides[axis] == 1 && strides[len(strides)-1] > 1
 }
 
-// tileGrid returns the extents of the grid of tiles: of the other axes in order, then along the
-// axis across, then along the innermost one.
+// tileGrid returns the extents of the grid of tiles: of the other axes in order, then along tileAxis, then along the innermost axis.
 func (n *nest) tileGrid() (grid []int64) {
 	inner, tile := len(n.rowShape)-1, int64(n.layout.tile)
 	for a, extent := range n.rowShape[:inner] {
@@ -116,9 +113,8 @@ func (w *mapWriter) tileParameters() {
 	w.extents = [2]string{w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)}
 }
 
-// tileWriter writes the code of a tile. Along an axis a thread has the elements lane + 32 c, along
-// the other warp + 8 k: lanes go along the axis across while they read transposed operands, and along
-// the innermost one afterwards.
+// tileWriter writes the code of a tile. Along one axis a thread has the elements lane + 32 c, along the other warp + 8 k. Lanes run
+// along tileAxis while they load transposed operands, and along the innermost axis afterwards.
 type tileWriter struct {
 	*mapWriter
 	lane, warp string
@@ -203,8 +199,8 @@ func (t *tileWriter) indexOf(r string) string {
 	return t.result(expr.B64, "cvt.u64.u32 %s, %s", r)
 }
 
-// inside returns predicates: the thread's elements, whose lanes go along one of [across,
-// innermost] and whose warps go along the other, from so many before the tile on, exist. The indices are c, then k.
+// inside returns predicates by c, then k: the thread's element exists. Lanes run along one of [tileAxis, innermost] and warps along the
+// other, from `before` elements ahead of the tile on.
 func (t *tileWriter) inside(lanes, warps, before int) [][]string {
 	byLane, byWarp := t.along(lanes, t.lane, 32, t.tile/32, 0), t.along(warps, t.warp, tileWarps, (t.tile+before)/tileWarps, before)
 	list := make([][]string, len(byLane))
@@ -216,8 +212,7 @@ func (t *tileWriter) inside(lanes, warps, before int) [][]string {
 	return list
 }
 
-// along returns predicates: n indices along one of [across, innermost], a step from one to the next, from a place less so many on,
-// exist.
+// along returns predicates for n indices along one of [tileAxis, innermost], `step` apart from place - before on: the index exists.
 func (t *tileWriter) along(axis int, place string, step, n, before int) []string {
 	list := make([]string, n)
 	for i := range list {
@@ -274,7 +269,7 @@ func (t *tileWriter) rowBytes(d expr.Dtype) int64 {
 	return int64(t.tile+t.margin())*d.Size() + max(d.Size(), 4)
 }
 
-// tileName is the shared memory of operand i: a row for each index across.
+// tileName returns the name of operand i's tile in shared memory, which has a row for each index along tileAxis.
 func tileName(i int) string { return fmt.Sprintf("tile%d", i) }
 
 // sharedAt returns the address of the thread's first element in an operand's tile: of row warp or
@@ -286,7 +281,7 @@ func (t *tileWriter) sharedAt(i int, row, column string) string {
 	return r
 }
 
-// hold writes the thread's elements of a transposed operand to shared memory.
+// storeShared stores the thread's elements of a transposed operand to shared memory.
 func (t *tileWriter) storeShared(i int, regs [][]string) {
 	d := t.types[i]
 	t.Declare(fmt.Sprintf(".shared .align 16 .b8 %s[%d]", tileName(i), int64(t.tile)*t.rowBytes(d)))

@@ -20,7 +20,7 @@ func (n *nest) isSkewed() bool {
 	return within != 0
 }
 
-// tileMargin is the columns before the first one that a skewed tile holds.
+// tileMargin is the number of columns before the first one that a skewed tile loads.
 const tileMargin = 8
 
 // margin returns the columns before the first one.

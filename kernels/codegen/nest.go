@@ -40,37 +40,37 @@ type nest struct {
 	tiles                   sync.Pool    // of *rowTile
 }
 
-// layout is all that a kernel is generated from, beside the function.
+// layout is everything, except the function, that determines a kernel's code.
 type layout struct {
 	entry         string // mapEntry or rowsEntry
 	perRow        string // by output of Rows: r for one element a row, else e
 	places        string // four bytes for each operand, then each output: see place
 	wide          bool   // indices take 64 bits
-	inner         bool   // vectors lie within an innermost axis
+	inner         bool   // vectors are within an innermost axis
 	width         int    // elements of a vector
 	threadsPerRow int    // as in rowGrid, like the next two
 	rowsPerBlock  int
 	stridedAxis   bool
-	vectors       int // of a thread of Map; those that a thread of Rows holds, 0 if each step reads them again
-	rowAxes       int // of the merged shape, for addresses by index
-	colAxes       int // of columns
+	vectors       int // of a thread of Map; resident vectors of a thread of Rows, 0 if each step reloads them
+	rowAxes       int // of the merged rows, for addresses by index
+	colAxes       int // of the merged columns
 
 	// Map:
 	tile     int  // elements of a tile along either of its axes, 0 without tiles
-	tileAxis int  // the axis of a tile beside the innermost one
+	tileAxis int  // the axis of a tile other than the innermost one
 	skewed   bool // rows of a tile begin with sectors of the output
 	joined   int  // a power of two, parts of a concatenation at most, one for each block along y; 0 for none
 	merged   bool // the operands are parts of a concatenation, and each element is in one of them
 
 	// Rows:
-	split          bool   // blocks take a chunk of a row each
-	cluster        int    // as in rowGrid, like the next
-	sharesPerBlock int    //
+	split          bool // each block has a split of a row
+	cluster        int  // as in rowGrid, like the next
+	sharesPerBlock int
 	full           bool   // all vectors of a thread exist
 	small          bool   // their number is a power of two, and those of the second half may not exist
-	partial        bool   // there are more, which each step reads again
-	shared         string // how many of them, the last, are in shared memory, not in registers: see share
-	bytesPerIter   int    // bytes that a thread reads in a turn of a loop
+	partial        bool   // there are more, which each step reloads
+	shared         string // by operand: how many of them, the last, are in shared memory instead of registers; see splitResident
+	bytesPerIter   int    // bytes that a thread loads in a loop iteration
 }
 
 // oneElement reports whether every thread of a Map has one element.
@@ -98,7 +98,7 @@ func (l *layout) setPlaces(list []place) {
 	l.places = string(letters)
 }
 
-// reach is how an address follows from the number of a row, or of a column.
+// addressing is how an address follows from the number of a row, or of a column.
 type addressing byte
 
 const (
@@ -108,7 +108,7 @@ const (
 	indexed    addressing = 'i' // from the index along each axis
 )
 
-// spread is how the elements of a vector lie.
+// laneLayout is how the elements of a vector are stored.
 type laneLayout byte
 
 const (
@@ -194,7 +194,8 @@ func mergeAxes(shape, axes []int, views []View, bounds []bound) (n int64, merged
 	return n, merged, strides
 }
 
-// address finds the places of operands and outputs, for vectors of the grid's width, or without vectors for elements that lie anywhere.
+// address sets the places of operands and outputs, for vectors of the grid's width. Without vectors, elements of a vector have no fixed
+// distance.
 func (n *nest) address(vectors bool) {
 	l := &n.layout
 	l.rowAxes, l.colAxes, l.width = 0, 0, int(n.grid.width)
@@ -236,7 +237,7 @@ func (n *nest) address(vectors bool) {
 // isMap reports whether the function is one of [Map].
 func (n *nest) isMap() bool { return n.perRow == nil }
 
-// innerShape returns the axes that vectors lie along.
+// innerShape returns the axes that vectors run along.
 func (n *nest) innerShape() []int64 {
 	if n.grid.stridedAxis {
 		return n.rowShape
@@ -244,7 +245,7 @@ func (n *nest) innerShape() []int64 {
 	return n.colShape
 }
 
-// reachOf returns how addresses follow from numbers in row-major order of a shape.
+// addressingOf returns how addresses follow from numbers in row-major order of a shape.
 func addressingOf(shape, strides []int64) addressing {
 	if len(shape) == 0 || slices.Max(strides) == 0 {
 		return fixed
@@ -259,7 +260,7 @@ func addressingOf(shape, strides []int64) addressing {
 	return linear
 }
 
-// spread returns how the elements of a vector of operand or output i lie.
+// laneLayout returns how the elements of a vector of operand or output i are stored.
 func (n *nest) laneLayout(i int, p place) laneLayout {
 	of, strides, others := p.columns, n.colStrides[i], n.rowStrides[i]
 	if n.grid.stridedAxis {
@@ -301,8 +302,8 @@ func (n *nest) dtype(i int) expr.Dtype {
 	return n.outputs[i-len(n.types)]
 }
 
-// isWide reports whether indices take more than 31 bits. Threads compute so many indices beyond
-// the last row and column, too, but use no address there.
+// isWide reports whether indices take more than 31 bits. Threads compute up to `beyond` indices past the last row and column, but access
+// no memory there.
 func (n *nest) isWide(beyond int64) bool {
 	reach := max(n.rows, n.columns) + beyond
 	for i := range n.offsets {

@@ -15,8 +15,8 @@ import (
 // elements that differ in the indices along axes alone; perRow reports for each output
 // whether a row has one element of it. Outputs are in row-major order: those of an
 // element for each index in the whole shape, those of one a row in the shape
-// without the axes. Several outputs lie one after the other as [Plan.Parts] describes.
-// A single output of an element for each index may lie where an input does that has
+// without the axes. Several outputs are consecutive, as [Plan.Parts] describes.
+// A single output of an element for each index may overwrite an input that has
 // elements of that size, if that input's view is dense and no other view is of the
 // same memory.
 //
@@ -279,9 +279,8 @@ func identityOf(op expr.Op) float64 {
 	return 0
 }
 
-// splitRows appends the launches of a call with one stage of reductions and no output
-// but theirs: the first reduces each split of a row in double precision, the second
-// joins the splits of a row.
+// splitRows appends the launches of a call with one stage of reductions and no output but theirs. The first launch reduces each split of
+// a row in double precision, the second combines the splits of a row.
 func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, g rowGrid, from, to []kernels.Ref) error {
 	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
 	types := c.f.Operands()

@@ -6,9 +6,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// joinAcross joins the threads of each row, which are not neighbours. Each writes its result to shared memory; then
-// all threads share in joining them, a few neighbours at a time, until so few are left that every thread reads all those of its
-// rows. When every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200, bench/notes/rows.md).
+// reduceStrided combines the partial results of the threads of each row, which are not neighbours. Each thread stores its result to
+// shared memory. All threads then combine groups of neighbouring results, round by round, until so few are left that every thread reads
+// all those of its rows. When every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200,
+// bench/notes/rows.md).
 func (w *rowsWriter) reduceStrided(list []*accumulator) {
 	number := w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	x, y := w.result(expr.B32, "and.b32 %s, %s, %d", number, w.rowsPerBlock-1), w.result(expr.B32, "shr.u32 %s, %s, %s", number, shift(w.rowsPerBlock))
@@ -32,10 +33,9 @@ func (w *rowsWriter) reduceStrided(list []*accumulator) {
 	}
 }
 
-// joinTurns returns how many neighbours are joined at a time, turn by turn, given the threads of a row and the width in rows of
-// each.
+// reduceRounds returns the size of a group in each round, given the threads of a row and how many rows each thread has.
 func reduceRounds(threads, width int) (list []int) {
-	const most = 16 // that every thread reads after the last turn
+	const most = 16 // results that every thread reads after the last round
 	for threads*width > most {
 		n := max(width, min(8, threads*width/most)) // a width at least: there are no more threads
 		list, threads = append(list, n), threads/n
@@ -43,8 +43,8 @@ func reduceRounds(threads, width int) (list []int) {
 	return list
 }
 
-// joinSome joins n neighbours, so many threads apart, of each row of the block, where that many of each row are left
-// afterwards: in the place of the first of them.
+// reduceGroups reduces groups of n partial results of each row, `apart` threads apart, into the group's first slot. `left` results per
+// row remain.
 func (w *rowsWriter) reduceGroups(a *accumulator, number string, n, apart, left int) {
 	rows := w.rowsPerBlock * w.width
 	at, p := w.Register(expr.B32), w.Register(expr.Pred)
@@ -61,7 +61,7 @@ func (w *rowsWriter) reduceGroups(a *accumulator, number string, n, apart, left 
 	w.Line("bar.sync 0")
 }
 
-// joinShared joins n numbers in shared memory, so many bytes apart, in order.
+// reduceShared reduces n numbers in shared memory, `apart` bytes apart, in order.
 func (w *rowsWriter) reduceShared(a *accumulator, at string, offset, n, apart int) (sum string) {
 	for i := range n {
 		r := w.result(a.wide().Kind(), "ld.shared.%[2]v %[1]s, [%[3]s+%[4]d]", a.wide(), at, offset+i*apart)

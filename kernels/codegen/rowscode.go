@@ -10,13 +10,13 @@ import (
 //
 //	find the thread's row and first vector
 //	load the operands that a row has one of
-//	for each stage: its function at each element, reduced; the threads of a row join
+//	for each stage: its function at each element, reduced; the threads of a row combine their results
 //	the outputs at each element
 //	the outputs of which a row has one
 //
-// A thread that holds its vectors loads each once, and computes nothing twice of those
-// in registers; for vectors that it does not hold, each step has a loop that loads a few
-// at a turn. Either way a thread reduces its vectors in order, each lane on its own.
+// A thread loads each resident vector once, and computes nothing twice of those
+// in registers. For other vectors, each step has a loop that loads a few
+// per iteration. Either way a thread reduces its vectors in order, each lane separately.
 type rowsWriter struct {
 	codeWriter
 	layout
@@ -39,8 +39,8 @@ type rowsWriter struct {
 	first         string              // column of the first vector
 	end           string              // column behind the last
 	uniform       [][]string          // by operand: the values of each row of the thread
-	scalars       [][]string          // results of the reductions so far, likewise
-	residentBatch *batch              // the vectors that the thread holds
+	scalars       [][]string          // results of the reductions so far, by reduction and row
+	residentBatch *batch              // the resident vectors
 	slots         []string            // by operand in shared memory: where the thread's vectors begin
 	loaded        map[[2]int][]string // elements that the last step loaded from there, by operand and vector
 	copyPending   bool                // for copies to shared memory
@@ -86,24 +86,24 @@ func (w *rowsWriter) kernel() string {
 	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threadsPerRow * w.rowsPerBlock, Cluster: w.cluster, Resident: w.blocksPerSM()})
 }
 
-// resident returns how many blocks a multiprocessor is to have registers for, 0 for as many as the assembler chooses. For a
-// cluster these are as many as fit by shared memory, with 1024 threads at most. A block that holds so much in registers that a second
-// one has no room may take all registers: otherwise the assembler takes fewer, and loads the last elements when the first have
-// been added up (H200, layer norm of 4096 x 32768: 345 us; 265 with all of them loaded at once).
+// blocksPerSM returns how many blocks an SM must have registers for, 0 to leave that to the assembler. For a cluster these are as many
+// as shared memory admits, with at most 1024 threads. A block with so many resident elements that a second one has no room may use all
+// registers: otherwise the assembler uses fewer, and loads the last elements after the first have been accumulated (H200, layer norm of
+// 4096 x 32768: 345 us; 265 with all of them loaded at once).
 func (w *rowsWriter) blocksPerSM() int {
-	const memory, system = 227 << 10, 1 << 10 // of a multiprocessor of those that have clusters; what a block takes of it
+	const sharedPerSM, reservedPerBlock = 227 << 10, 1 << 10 // bytes: shared memory of an SM with clusters, reserved of it for a block
 	if w.cluster == 0 {
-		const registers, others = 1 << 16, 24 // of a multiprocessor; of a thread, beside those of elements, about
-		if w.shared == "" && elementSteps(w.staged) > 1 && 2*w.threadsPerRow*w.rowsPerBlock*(w.residentRegisters()+others) > registers {
+		const registersPerSM, otherRegisters = 1 << 16, 24 // of an SM; estimate for a thread, besides resident elements
+		if w.shared == "" && elementSteps(w.staged) > 1 && 2*w.threadsPerRow*w.rowsPerBlock*(w.residentRegisters()+otherRegisters) > registersPerSM {
 			return 1
 		}
 		return 0
 	}
-	return max(min(1024/w.threadsPerRow, memory/(w.sharedBytes(w.types)+reduceBytes(w.layout, w.staged)+system)), 1)
+	return max(min(1024/w.threadsPerRow, sharedPerSM/(w.sharedBytes(w.types)+reduceBytes(w.layout, w.staged)+reservedPerBlock)), 1)
 }
 
-// guardHeld finds which vectors that the thread holds exist: all but the last do, or but
-// the last two where the last block of a cluster has a few columns less than the others.
+// guardResident finds which resident vectors exist: all but the last do, or all but the last two where the last block of a cluster has a
+// few columns less than the other blocks.
 func (w *rowsWriter) guardResident() {
 	first := w.vectors - 1
 	switch {

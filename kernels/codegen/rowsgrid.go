@@ -8,25 +8,23 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-// rowGrid assigns elements of rows to threads. It follows from shape,
-// axes and device alone, so that a sum has one order whatever else is computed beside
-// it and however the operands lie.
+// rowGrid assigns elements of rows to threads. It depends only on shape, axes and device, so the order of a sum does not depend on the
+// fused function or on the operands' layout.
 //
-// Neighbouring threads take neighbouring elements of the innermost axis. If that is a
-// reduced one, they are threads of one row, along it; else each has rows of its own,
-// across, and the threads that share a row join through shared memory. A thread
-// takes vectors of neighbours: of columns along rows, of rows across them.
+// Neighbouring threads have neighbouring elements of the innermost axis. If that axis is reduced, they are threads of one row. Otherwise
+// the reduced axis is strided: each has rows of its own, and the threads that share a row reduce through shared memory. A thread has
+// vectors of neighbours: of columns, or of rows if the reduced axis is strided.
 type rowGrid struct {
-	stridedAxis    bool
+	stridedAxis    bool  // the innermost axis is not reduced
 	width          int64 // elements of a vector
-	threadsPerRow  int64 // that share a row
-	rowsPerBlock   int64 // rows of a block; where across, vectors of rows
+	threadsPerRow  int64 // threads that share a row
+	rowsPerBlock   int64 // of vectors of rows, if the reduced axis is strided
 	splits         int64 // parts of a row, each in a block of its own
 	colsPerSplit   int64 // columns of a split
-	cluster        int64 // blocks that share a row and join in their shared memory; 0: one has it
+	cluster        int64 // blocks that share a row and reduce through their shared memory; 0: one block has it
 	colsPerBlock   int64 // columns of a block of a cluster
-	sharesPerBlock int64 // shares that each of its blocks takes, one after the other; 0: one each
-	small          bool  // the device has more threads than there is work for; rows are not shared by blocks
+	sharesPerBlock int64 // consecutive shares of each block of the cluster; 0: one each
+	small          bool  // the device has more threads than work; blocks share no rows
 }
 
 // newRowGrid returns the grid for a shape that has elements.
@@ -61,12 +59,11 @@ func newRowGrid(dev kernels.Device, shape, axes []int) rowGrid {
 	return g
 }
 
-// hostSplits is the number of multiprocessors that the host counts as.
+// hostSplits is the number of SMs that plans for the host assume.
 const hostSplits = 32
 
-// columnsOfThread returns how many columns a thread takes: from most down to least, so
-// many that the device's threads have work. lines is the number of rows, or of vectors
-// of them.
+// colsPerThread returns how many columns a thread has: at most `most` and at least `least`, few enough that the device's threads have
+// work. lines is the number of rows, or of vectors of rows.
 func (pol rowsPolicy) colsPerThread(sms, lines, columns, most, least int64) int64 {
 	for most > least && lines*kernels.CeilDiv(columns, most) < sms*pol.minThreadsPerSM {
 		most /= 2
@@ -74,7 +71,7 @@ func (pol rowsPolicy) colsPerThread(sms, lines, columns, most, least int64) int6
 	return most
 }
 
-// along lays out threads along rows.
+// contiguous lays out threads for a reduction over a contiguous axis.
 func (pol rowsPolicy) contiguous(g *rowGrid, clusters bool, sms, rows, columns int64) {
 	most := pol.elemsPerThread
 	if columns <= pol.halveMaxCols {
@@ -92,7 +89,7 @@ func (pol rowsPolicy) contiguous(g *rowGrid, clusters bool, sms, rows, columns i
 	pol.roundThreads(g, sms, rows, columns)
 	blocks := kernels.CeilDiv(rows, g.rowsPerBlock)
 	few := 2*blocks < sms && columns > pol.splitMinCols
-	if clusters { // keep more of the device busy, with rows that they hold
+	if clusters { // clusters keep more of the device busy, with resident rows
 		few = columns > pol.splitMinColsBeyondCluster && 2*blocks <= sms*pol.splitBlocksPerSM || few && kernels.ClusterBlocks*blocks < sms && columns > pol.splitMinColsCluster
 	}
 	switch {
@@ -105,14 +102,13 @@ func (pol rowsPolicy) contiguous(g *rowGrid, clusters bool, sms, rows, columns i
 	g.small = g.small && g.splits == 1 && g.cluster == 0
 }
 
-// round gives few rows with one vector to a thread the next larger of few sizes of blocks, so that matrices of many shapes
-// have one kernel, which may have been assembled beforehand. It changes no sum: the threads beyond the last column
-// join with the identity.
+// roundThreads rounds the block size up for few rows with one vector per thread, so that matrices of many shapes share one kernel, which
+// may have been assembled beforehand. It changes no sum: threads beyond the last column contribute the identity.
 func (pol rowsPolicy) roundThreads(g *rowGrid, sms, rows, columns int64) {
 	threads := roundedUp(g.threadsPerRow, 16, 32, 256, pol.maxThreads)
-	beside := max(pol.blockThreads/threads, 1)
-	if g.small = kernels.CeilDiv(rows, beside)*beside*threads <= sms*pol.minThreadsPerSM; g.small && columns <= g.threadsPerRow*g.width {
-		g.threadsPerRow, g.rowsPerBlock = threads, beside
+	perBlock := max(pol.blockThreads/threads, 1)
+	if g.small = kernels.CeilDiv(rows, perBlock)*perBlock*threads <= sms*pol.minThreadsPerSM; g.small && columns <= g.threadsPerRow*g.width {
+		g.threadsPerRow, g.rowsPerBlock = threads, perBlock
 	}
 }
 
@@ -126,8 +122,8 @@ func roundedUp(n int64, sizes ...int64) int64 {
 	return n
 }
 
-// clusters lets clusters of blocks share rows: long ones, which are more than a block can hold, and
-// those of a matrix of few rows, of which a thread takes that many elements at most.
+// clusters lets clusters of blocks share rows: long rows, which exceed a block's capacity, and rows of a matrix of few rows, of which a
+// thread has at most `most` elements.
 func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
 	n, long := min(2*sms/rows, columns/pol.minColsPerBlock, kernels.ClusterBlocks), columns > pol.maxThreads*pol.clusterMinColsPerThread
 	switch {
@@ -146,7 +142,7 @@ func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
 	g.threadsPerRow, g.rowsPerBlock = max(min(arith.Pow2(kernels.CeilDiv(g.colsPerBlock, each)), pol.maxThreads), 64), 1
 }
 
-// across lays out threads across rows, of which `run` are contiguous.
+// strided lays out threads for a reduction over a strided axis, of rows of which `run` are contiguous.
 func (pol rowsPolicy) strided(g *rowGrid, sms, rows, columns, run int64) {
 	x := min(arith.Pow2(kernels.CeilDiv(run, g.width)), 32)
 	tiles := func() int64 { return kernels.CeilDiv(rows, g.width*x) }
@@ -160,7 +156,7 @@ func (pol rowsPolicy) strided(g *rowGrid, sms, rows, columns, run int64) {
 	}
 	per := pol.colsPerThread(sms, kernels.CeilDiv(rows, g.width), columns, pol.elemsPerThreadStrided/g.width, 1)
 	g.threadsPerRow = min(arith.Pow2(kernels.CeilDiv(columns, per)), block/x)
-	if g.small = few; few && columns <= g.threadsPerRow { // one kernel for many shapes: see round
+	if g.small = few; few && columns <= g.threadsPerRow { // one kernel for many shapes: see roundThreads
 		g.threadsPerRow = roundedUp(g.threadsPerRow, 16, 64, 128, 256, pol.maxThreads)
 		x = min(pol.maxThreads/g.threadsPerRow, 16/g.width)
 	}
@@ -184,10 +180,9 @@ func (g rowGrid) whole() rowGrid {
 	return g
 }
 
-// walking returns the grid with fewer blocks for a row, as long as every multiprocessor has a block and half the
-// threads that other functions need: for functions of one stage and no outputs but its own, which hold nothing and have more loads
-// under way. Each block takes several of the shares of a cluster, and joins the results of its threads for each in
-// the order of a cluster.
+// withShares reduces the blocks per row, as long as every SM still has a block and half of the usual number of threads. It applies to
+// functions with one reduction stage and only per-row outputs: they keep no elements on chip and so have more loads in flight. Each
+// block then computes several shares of a cluster, and combines its threads' results of each share in the order of a cluster.
 func (g rowGrid) withShares(sms, rows, threads int64) rowGrid {
 	for blocks := rows * g.cluster / 2; g.cluster > 1 && blocks >= sms && 2*blocks*g.threadsPerRow >= sms*threads; blocks /= 2 {
 		g.cluster, g.sharesPerBlock = g.cluster/2, 2*max(g.sharesPerBlock, 1)
@@ -198,7 +193,7 @@ func (g rowGrid) withShares(sms, rows, threads int64) rowGrid {
 	return g
 }
 
-// rowsOfBlock returns the rows that a block takes.
+// rowsInBlock returns the number of rows of a block.
 func (g rowGrid) rowsInBlock() int64 {
 	if g.stridedAxis {
 		return g.rowsPerBlock * g.width
@@ -206,7 +201,7 @@ func (g rowGrid) rowsInBlock() int64 {
 	return g.rowsPerBlock
 }
 
-// columnsOfBlock returns how many of a row's columns a block has, if the row is not split.
+// columnsInBlock returns how many of a row's columns a block has, if the row is not split.
 func (g rowGrid) columnsInBlock(columns int64) int64 {
 	if g.cluster > 0 {
 		return g.colsPerBlock
@@ -214,7 +209,7 @@ func (g rowGrid) columnsInBlock(columns int64) int64 {
 	return columns
 }
 
-// columnsBetween is the number of columns from a vector of a thread to its next.
+// colStride returns the number of columns from a vector of a thread to its next.
 func (g rowGrid) colStride() int64 {
 	if g.stridedAxis {
 		return g.threadsPerRow

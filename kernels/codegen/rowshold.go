@@ -10,12 +10,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// mostHeld is the most elements of an operand that a thread holds: the kernel has code for every one.
+// maxResident is the most elements of an operand that a thread keeps: the kernel has code for each.
 const maxResident = 64
 
-// keepVectors decides how many vectors of the operands that differ from row to row a thread
-// holds: all of them; of long rows as many as the multiprocessor has room for; or none. The
-// rest is read when it is needed, from a cache.
+// chooseResident decides how many vectors of row-varying operands a thread keeps in registers and shared memory: all, none, or, for long
+// rows, as many as fit. The rest is reloaded in each step, mostly from cache.
 func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
 	l, between := &m.layout, m.grid.colStride()
 	columns := m.grid.columnsInBlock(m.columns)
@@ -30,7 +29,7 @@ func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
 	}
 	operands, all := m.residentOperands(), needed
 	few := m.grid.small && needed <= 4
-	if few { // so that there are fewer kernels: see rowsPolicy.round
+	if few { // so that there are fewer kernels: see rowsPolicy.roundThreads
 		all = arith.Pow2(needed)
 	}
 	for _, registers := range m.registerBytes(pol, operands, all) {
@@ -55,8 +54,8 @@ func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
 	}
 }
 
-// inRegisters returns how many bytes of operands a thread holds in registers: the first number if shared memory has room for
-// the rest, the second if not.
+// registerBytes returns the most bytes of operands that a thread keeps in registers: first if shared memory has room for the rest, then
+// if it has not.
 func (m *nest) registerBytes(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
 	most := pol.residentBytes
 	if m.grid.cluster > 0 || m.grid.threadsPerRow*m.grid.rowsPerBlock > pol.fullRegsMaxThreads {
@@ -72,7 +71,7 @@ func (m *nest) registerBytes(pol rowsPolicy, operands []int, vectors int64) [2]i
 	return [2]int64{min(one, most), most}
 }
 
-// held returns the operands that are worth holding, those that are needed longest first.
+// residentOperands returns the operands that are worth keeping, those that are needed longest first.
 func (m *nest) residentOperands() (list []int) {
 	for _, i := range m.used {
 		if p := m.layout.place(i); p.columns != fixed && (p.rows != fixed || m.rows == 1) {
@@ -83,9 +82,8 @@ func (m *nest) residentOperands() (list []int) {
 	return list
 }
 
-// share returns a character for each operand: '0' plus the number of its vectors that go to shared
-// memory because that many bytes of registers are full. It reports whether shared memory has room
-// for them.
+// splitResident returns a character for each operand: '0' plus the number of its vectors that go to shared memory because `registers`
+// bytes are in use. It reports whether shared memory has room for them.
 func (m *nest) splitResident(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {
@@ -106,7 +104,7 @@ func (m *nest) splitResident(dev kernels.Device, operands []int, vectors, regist
 	return string(counts), excess <= 0 && dev.Major >= 8 && elementSteps(m.staged) > 1 && shared <= int64(dev.SharedOptin-reduceBytes(m.layout, m.staged))
 }
 
-// sharedBytes returns the bytes of operands of these types that a block holds in shared memory.
+// sharedBytes returns the bytes of operands of these types that a block keeps in shared memory.
 func (l *layout) sharedBytes(types []expr.Dtype) int {
 	bytes := 0
 	for i, n := range []byte(l.shared) {
@@ -134,7 +132,7 @@ func (m *nest) lastUse(operand int) (last int) {
 	return last
 }
 
-// firstShared returns the first vector of an operand that is held in shared memory.
+// firstShared returns the first vector of an operand that is in shared memory.
 func (w *rowsWriter) firstShared(operand int) int {
 	if w.shared == "" {
 		return w.vectors
@@ -142,7 +140,7 @@ func (w *rowsWriter) firstShared(operand int) int {
 	return w.vectors - int(w.shared[operand]-'0')
 }
 
-// heldRegisters returns how many registers of a thread hold elements.
+// residentRegisters returns how many registers of a thread contain resident elements.
 func (w *rowsWriter) residentRegisters() (n int) {
 	for _, i := range w.used {
 		if p := w.places[i]; p.columns != fixed && (p.rows != fixed || !w.severalRows()) {
@@ -155,10 +153,9 @@ func (w *rowsWriter) residentRegisters() (n int) {
 // noColumns is a label that threads with a row without columns would jump to. There are none; for its use see copyShared.
 const noColumns = "empty"
 
-// copyShared starts copies of the thread's vectors into shared memory, past the
-// registers. No other thread reads them. The assembler would start them when the elements in registers
-// have been loaded and added up, which is a second wait for memory; it moves no copy past a branch
-// (H200, gradient of layer norm of 16384 x 1000: 53.4 us; 50.1 so, with the wait where they are needed).
+// copyShared issues copies of the thread's vectors into shared memory, past the registers. No other thread reads them. The assembler
+// would issue them after the elements in registers have been loaded and accumulated, which is a second wait for memory; it moves no copy
+// past a branch (H200, gradient of layer norm of 16384 x 1000: 53.4 us; 50.1 so, with the wait where they are needed).
 func (w *rowsWriter) copyShared() {
 	if w.shared == "" {
 		return
@@ -200,8 +197,8 @@ func (w *rowsWriter) slot(d expr.Dtype, j int) int64 {
 	return int64(j*w.threadsPerRow*w.rowsPerBlock*w.width) * d.Size()
 }
 
-// awaitShared waits for the copies to shared memory, before the first of these operands is read there. By then the loads into
-// registers have been issued, since the assembler moves none past the synchronization.
+// waitShared waits for the copies to shared memory, before the first of these operands is read there. By then the loads into registers
+// have been issued, since the assembler moves none past the synchronization.
 func (w *rowsWriter) waitShared(operands []int) {
 	if w.copyPending && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
 		w.Line("bar.warp.sync 0xffffffff")

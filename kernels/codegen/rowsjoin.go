@@ -10,10 +10,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// mostReductions is the most reductions of a stage: each takes shared memory.
+// maxReductions is the most reductions of a stage: each takes shared memory.
 const maxReductions = 64
 
-// accumulator holds a thread's partial results of a reduction, in lanes: RowSum in double.
+// accumulator is a thread's partial results of a reduction, in lanes: RowSum in double.
 type accumulator struct {
 	op     expr.Op
 	dtype  expr.Dtype // of the result
@@ -30,8 +30,7 @@ func (a *accumulator) wide() expr.Dtype {
 	return a.dtype
 }
 
-// newAccumulator returns one that has taken in nothing. Of a sum whose first elements
-// the thread holds, lanes are "" until then.
+// newAccumulator returns an empty accumulator. For a sum whose first elements are resident, lanes are "" until then.
 func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
 	for k := range a.lanes {
@@ -69,7 +68,7 @@ func (w *rowsWriter) instruction(a *accumulator) string {
 	return name + "." + a.dtype.String()
 }
 
-// accumulate takes in the lanes of a vector that exists.
+// accumulate accumulates the lanes of a vector that exists.
 func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) {
 	for k, v := range values {
 		if a.op == expr.RowSum {
@@ -89,7 +88,7 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 	}
 }
 
-// add takes a number into a lane of a sum, if it exists.
+// add adds a number to a lane of a sum, if it exists.
 func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 	begun := a.lanes[k] != ""
 	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
@@ -123,8 +122,7 @@ func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 	return r
 }
 
-// join returns the results of the threads of a row together, of each row of the
-// thread.
+// reduceThreads returns the results of the threads of a row together, for each row of the thread.
 func (w *rowsWriter) reduceThreads(all []*accumulator) [][]string {
 	w.reduceLanes(all)
 	list := unique(all)
@@ -138,12 +136,12 @@ func (w *rowsWriter) reduceThreads(all []*accumulator) [][]string {
 	return w.results(all)
 }
 
-// unique returns the accumulators but those that another stands for.
+// unique returns the accumulators without those that repeat another.
 func unique(list []*accumulator) []*accumulator {
 	return slices.DeleteFunc(slices.Clone(list), func(a *accumulator) bool { return a.sameAs != nil })
 }
 
-// joinLanes joins the lanes of a thread, along rows, and marks those that took a NaN in.
+// reduceLanes combines the lanes of a thread, over a contiguous axis, and marks those that had a NaN.
 func (w *rowsWriter) reduceLanes(list []*accumulator) {
 	for _, a := range unique(list) {
 		for n := len(a.lanes); !w.stridedAxis && n > 1; n = len(a.lanes) {
@@ -202,9 +200,9 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	return v
 }
 
-// joinBytes returns the bytes of shared memory through which threads join: along rows
-// an element for each warp and reduction of a stage, of two stages in turns or of each share that
-// a block takes; across rows one for each lane of a block.
+// reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp
+// and reduction of a stage, for two stages in alternation or for each share of a block; over a strided axis an element for each lane of
+// a block.
 func reduceBytes(l layout, staged expr.Staged) int {
 	switch {
 	case l.stridedAxis && l.threadsPerRow > 1:
@@ -229,8 +227,7 @@ func (w *rowsWriter) sharedAddress(number string) string {
 	return base
 }
 
-// joinAlong joins neighbouring threads: those of a warp by shuffles, warps through
-// shared memory.
+// reduceContiguous combines neighbouring threads: those of a warp by shuffles, warps through shared memory.
 func (w *rowsWriter) reduceContiguous(list []*accumulator) {
 	if w.threadsPerRow <= 32 {
 		for _, a := range list {
@@ -244,8 +241,7 @@ func (w *rowsWriter) reduceContiguous(list []*accumulator) {
 	w.reductions++
 }
 
-// joinWarp joins the threads of each warp, and stores their results in shared memory, in the place of a
-// turn.
+// reduceWarp reduces the threads of each warp and stores their results in shared memory, in the slots of a parity or share.
 func (w *rowsWriter) reduceWarp(list []*accumulator, turn string) {
 	list = unique(list)
 	for _, a := range list {
@@ -262,12 +258,12 @@ func (w *rowsWriter) reduceWarp(list []*accumulator, turn string) {
 	}
 }
 
-// turnBytes returns the bytes of shared memory through which a stage, or a share of it, is joined.
+// roundBytes returns the bytes of shared memory through which a stage, or a share of it, is reduced.
 func (w *rowsWriter) roundBytes() int {
 	return reduceBytes(w.layout, w.staged) / max(w.sharesPerBlock, 2)
 }
 
-// joinBlocks waits for the warps of a block or a cluster, and joins their results in shared memory.
+// reduceBlocks waits for the warps of a block or a cluster, and combines their results in shared memory.
 func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	if w.cluster > 0 {
 		w.Line("barrier.cluster.arrive")
@@ -292,8 +288,8 @@ func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	}
 }
 
-// joinWarps loads the results of all warps from shared memory and combines them, in the order of
-// shuffles. With few warps, every thread does.
+// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread
+// does.
 func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
 	base := w.result(expr.B32, "mov.u32 %s, joined")
 	list := w.registers(a.wide(), warps)

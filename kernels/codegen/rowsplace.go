@@ -68,7 +68,7 @@ func (w *rowsWriter) loadUniform() {
 	}
 }
 
-// batch is some vectors of a thread: all of them, or those of a turn of a loop.
+// batch is some vectors of a thread: all resident ones, or those of a loop iteration.
 type batch struct {
 	columns  []string              // of each
 	exists   []string              // predicate of each, "" where it does
@@ -86,10 +86,10 @@ func (w *rowsWriter) newBatch(column string, vectors int) *batch {
 	return b
 }
 
-// before returns the predicate that vector j of a batch lies before the end.
+// existsAt returns the predicate that vector j of a batch is before the end.
 func (w *rowsWriter) existsAt(b *batch, j int) string { return w.predicate("lt", b.columns[j], w.end) }
 
-// between is the number of columns from a vector of a thread to the next.
+// colStride returns the number of columns from a vector of a thread to the next.
 func (w *rowsWriter) colStride() int {
 	if w.stridedAxis {
 		return w.threadsPerRow
@@ -97,7 +97,7 @@ func (w *rowsWriter) colStride() int {
 	return w.threadsPerRow * w.width
 }
 
-// locate returns where vector j of a batch is: one address, or one for each lane.
+// locate returns where vector j of a batch is stored: one address, or one for each lane.
 func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 	switch p.columns {
 	case fixed:
@@ -130,8 +130,8 @@ func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 	return w.laneAddresses(p, list, 0)
 }
 
-// spreadOut returns the addresses of a vector, that many bytes beyond those given: one
-// if it is loaded at once or has one element, else those of its lanes.
+// laneAddresses returns the addresses of a vector, `bytes` beyond those given: one if it is loaded at once or has one element, else one
+// for each lane.
 func (w *rowsWriter) laneAddresses(p *address, from []string, bytes int64) []location {
 	var list []location
 	add := func(r string, bytes int64) { list = append(list, location{r, bytes}) }

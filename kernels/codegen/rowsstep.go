@@ -33,7 +33,7 @@ func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, 
 	})
 }
 
-// stepHeld evaluates a function at the elements that the thread holds.
+// stepResident evaluates a function at the resident elements.
 func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results [][]string)) {
 	b := w.residentBatch
 	streamed, invariant := w.varying(f)
@@ -41,7 +41,7 @@ func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results
 		w.read(b, streamed, j, false)
 	}
 	w.waitShared(streamed)
-	ahead := 4 / w.width // vectors that are under way while one is at work
+	ahead := 4 / w.width // vectors in flight while one is computed
 	for j := range ahead {
 		w.read(b, streamed, j, true)
 		w.read(b, invariant, j, false)
@@ -61,8 +61,7 @@ func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results
 	}
 }
 
-// loop adds a loop over the columns that the thread does not hold, of which a turn takes
-// some, from the first on or from the last.
+// loop adds a loop over the columns that are not resident, `columns` of them per iteration, from the first on or from the last.
 func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) {
 	w.loops++
 	again, done := fmt.Sprintf("again%d", w.loops), fmt.Sprintf("done%d", w.loops)
@@ -87,7 +86,7 @@ func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) 
 	w.Label(done)
 }
 
-// vectorsOfTurn returns the vectors of a turn of a loop.
+// vectorsPerIter returns the vectors of a loop iteration.
 func (w *rowsWriter) vectorsPerIter(f expr.Func) int {
 	bytes := int64(0)
 	streamed, invariant := w.varying(f)
@@ -97,8 +96,8 @@ func (w *rowsWriter) vectorsPerIter(f expr.Func) int {
 	return int(min(max(int64(w.bytesPerIter)/max(bytes*int64(w.width), 4), 1), 8))
 }
 
-// varying returns the operands of a function that differ along a row: those to read
-// early, and those that a cache holds, as they are the same for all rows.
+// varying returns the operands of a function that differ along a row: those that stream from memory, and those that are the same for all
+// rows, so that a cache has them.
 func (w *rowsWriter) varying(f expr.Func) (streamed, invariant []int) {
 	_, kept := f.Trim()
 	for _, i := range kept {
@@ -118,8 +117,8 @@ func (w *rowsWriter) severalRows() bool {
 	return slices.ContainsFunc(w.places, func(p *address) bool { return p.rows != fixed })
 }
 
-// read loads vector j of operands, if there is one and it is not there: from where the
-// operand lies, or those that are held in shared memory from there.
+// read loads vector j of operands, if there is one and it has not been loaded: from global memory, or, with shared, those that are
+// resident in shared memory.
 func (w *rowsWriter) read(b *batch, operands []int, j int, shared bool) {
 	for _, i := range operands {
 		held := b == w.residentBatch && j >= w.firstShared(i)
@@ -150,7 +149,7 @@ func (w *rowsWriter) operands(k int, element func(operand int) string) []string 
 	return list
 }
 
-// rowsOfThread returns the number of rows that a thread has, a lane each.
+// rowsPerThread returns the number of rows that a thread has, a lane each.
 func (w *rowsWriter) rowsPerThread() int {
 	if w.stridedAxis {
 		return w.width
@@ -158,8 +157,8 @@ func (w *rowsWriter) rowsPerThread() int {
 	return 1
 }
 
-// applyAll evaluates a function at the elements of some vectors, those before end, and calls
-// use for each. Vectors that exist are evaluated side by side.
+// applyAll evaluates a function at the elements of some vectors, those before end, and calls use for each. Vectors that exist are
+// evaluated together.
 func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
 	for j := first; j < end; {
 		n := 1
@@ -206,7 +205,7 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 	w.reduced(w.reduceThreads(list))
 }
 
-// reduceShares evaluates a stage of a block that takes several shares of a row.
+// reduceShares evaluates a stage of a block that computes several shares of a row.
 func (w *rowsWriter) reduceShares(s expr.Stage) {
 	const again = "share"
 	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, fmt.Sprint(w.sharesPerBlock))
@@ -234,7 +233,7 @@ func (w *rowsWriter) reduceShares(s expr.Stage) {
 	w.reduced(w.results(list))
 }
 
-// accumulators returns those of a stage.
+// accumulators returns the accumulators of a stage.
 func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	list := make([]*accumulator, len(s.Reductions))
 	for k, op := range s.Reductions {
@@ -250,7 +249,7 @@ func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	return list
 }
 
-// accumulateAll takes all elements of a thread in.
+// accumulateAll accumulates all elements of a thread.
 func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 	w.step(s.Func, w.backward(w.stages), func(b *batch, j int, results [][]string) {
 		for k, a := range list {
