@@ -57,7 +57,7 @@ type rowStep struct {
 	firstKept    int               // the first of them
 }
 
-// mostKept is the most elements of rows whose values the Go body keeps from step to
+// maxKept is the most elements of rows whose values the Go body keeps from step to
 // step.
 const maxKept = 1 << 20
 
@@ -233,8 +233,11 @@ func overlap(x, y []byte) bool {
 	return a < b+uintptr(len(y)) && b < a+uintptr(len(x))
 }
 
-// block returns the memory of a block.
+// block returns the memory of a block. Parts of a concatenation share one.
 func (t *rowTile) block(i int) []byte {
+	if t.layout.merged && i < len(t.types) {
+		i = 0
+	}
 	if t.blocks[i] == nil {
 		t.blocks[i] = kernels.Bytes(make([]float64, t.blockRows*t.blockColumns))
 	}
@@ -390,23 +393,21 @@ func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
 	}
 }
 
-// load copies the block's elements of operand i into its block, or draws them. Parts of a concatenation have one block.
+// load copies the block's elements of operand i into its block, or draws them. Of a part of a concatenation it only copies what is
+// inside of the bounds, except for the first.
 func (t *rowTile) load(i int) {
 	s, n := &t.stored[i], t.rows*t.columns
 	if s.constant && s.filled >= n {
 		return
 	}
 	s.filled = n
-	to, zero := t.block(i), true
-	if t.layout.merged {
-		to, zero = t.block(0), i == 0
-	}
+	to := t.block(i)
 	if t.streams != nil && t.streams[i].Number != 0 {
 		g := newGenerator(s.memory, t.streams[i])
 		t.runs(i, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.offsets[i]+at, stride, n) })
 		return
 	}
-	t.transfer(i, to, false, zero)
+	t.transfer(i, to, false, i == 0 || !t.layout.merged)
 }
 
 // transfer copies a block from operand i, with zeros beyond its bounds if zero is set, or stores it to output i.
@@ -504,7 +505,7 @@ func reduceElements[T kernels.Float](pieces []float64, op expr.Op, b []T, rows, 
 		return pieces
 	}
 	if len(pieces) == 0 {
-		pieces = append(pieces, slices.Repeat([]float64{identityOf(op)}, int(rows))...)
+		pieces = append(pieces, slices.Repeat([]float64{reductionOf[op].Identity()}, int(rows))...)
 	}
 	for c := range columns {
 		x := b[c*rows : (c+1)*rows]
@@ -542,7 +543,7 @@ func reduceRun[T kernels.Float](op expr.Op, x []T) float64 {
 	return float64(most)
 }
 
-// reductionOf are the reductions of rows as those of a whole buffer, which fold alike.
+// reductionOf returns reductions of rows as reductions of a whole buffer: both fold in one order.
 var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.RowMax: {operator: expr.Max}, expr.RowMin: {operator: expr.Min}}
 
 // combine writes the reduction of each row of the tile. pieces has one partial result for each row, or those of the blocks of the only

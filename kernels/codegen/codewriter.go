@@ -239,20 +239,22 @@ func (w *codeWriter) calculate(op string, args ...string) string {
 	return r
 }
 
-// special returns a special register, such as tid.x, as an index.
-func (w *codeWriter) special(name string) string {
-	r := w.result(expr.B32, "mov.u32 %s, %%%s", name)
+// indexOf returns a 32-bit number as an index.
+func (w *codeWriter) indexOf(r string) string {
 	if w.kind == expr.B32 {
 		return r
 	}
-	return w.result(w.kind, "cvt.u64.u32 %s, %s", r)
+	return w.result(expr.B64, "cvt.u64.u32 %s, %s", r)
+}
+
+// special returns a special register, such as tid.x, as an index.
+func (w *codeWriter) special(name string) string {
+	return w.indexOf(w.result(expr.B32, "mov.u32 %s, %%"+name))
 }
 
 // predicate adds a comparison of indices.
 func (w *codeWriter) predicate(comparison, x, y string) string {
-	p := w.Register(expr.Pred)
-	w.Line("setp.%s.%s %s, %s, %s", comparison, w.index, p, x, y)
-	return p
+	return w.result(expr.Pred, "setp.%[2]s.%[3]s %[1]s, %[4]s, %[5]s", comparison, w.index, x, y)
 }
 
 // shift returns the logarithm of a power of two.

@@ -93,7 +93,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
 	}
 	n.address(!small)
-	if into != nil && n.layout.place(len(n.types)).lanes != aligned { // no vectors to write
+	if into != nil && (n.layout.place(len(n.types)).lanes != aligned || n.rows == 1) { // no vectors to store
 		n.grid.width = 1
 		n.address(true)
 	}

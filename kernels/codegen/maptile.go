@@ -191,14 +191,6 @@ func (t *tileWriter) locateTile() {
 	}
 }
 
-// indexOf returns a 32-bit number as an index.
-func (t *tileWriter) indexOf(r string) string {
-	if !t.wide {
-		return r
-	}
-	return t.result(expr.B64, "cvt.u64.u32 %s, %s", r)
-}
-
 // inside returns predicates by c, then k: the thread's element exists. Lanes run along one of [tileAxis, innermost] and warps along the
 // other, from `before` elements ahead of the tile on.
 func (t *tileWriter) inside(lanes, warps, before int) [][]string {

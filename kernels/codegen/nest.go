@@ -219,8 +219,8 @@ func (n *nest) address(vectors bool) {
 		}
 		if b := n.bounds[i]; b.extent > 0 {
 			p.rows, p.lanes, p.mark = indexed, scattered, bounded+mark(b.axis)
-		} else {
-			p.lanes = n.laneLayout(i, p)
+		} else if p.lanes = n.laneLayout(i, p); n.isMap() && i >= len(n.types) && p.rows == fixed { // an output of one element
+			p.rows, p.lanes = unitStride, aligned
 		}
 		if p.rows == indexed {
 			l.rowAxes = len(n.rowShape)

@@ -3,7 +3,6 @@ package codegen
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -239,13 +238,10 @@ func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.St
 		return nil
 	}
 	b := expr.NewBuilder(c.f.Operands()...)
-	values := make([]expr.Value, len(c.operands))
-	for i := range values {
-		values[i] = b.Operand(i)
-	}
+	values := operandsOf(b, len(c.operands))
 	for _, s := range staged.Stages {
 		for k, op := range s.Reductions {
-			values = append(values, b.Constant(s.Func.Outputs()[k], identityOf(op)))
+			values = append(values, b.Constant(s.Func.Outputs()[k], reductionOf[op].Identity()))
 		}
 	}
 	f, err := b.Func(b.Inline(staged.Row, values...)...)
@@ -268,15 +264,12 @@ func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.St
 	return newMap(dev, rest, nil).launch(p, rest.f, from, ofRow)
 }
 
-// identityOf returns the identity of a reduction.
-func identityOf(op expr.Op) float64 {
-	switch op {
-	case expr.RowMax:
-		return math.Inf(-1)
-	case expr.RowMin:
-		return math.Inf(1)
+// operandsOf returns the first n operands of a builder.
+func operandsOf(b *expr.Builder, n int) (list []expr.Value) {
+	for i := range n {
+		list = append(list, b.Operand(i))
 	}
-	return 0
+	return list
 }
 
 // splitRows appends the launches of a call with one stage of reductions and no output but theirs. The first launch reduces each split of
@@ -285,11 +278,7 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
 	types := c.f.Operands()
 	b := expr.NewBuilder(types...)
-	values := make([]expr.Value, len(types))
-	for i := range values {
-		values[i] = b.Operand(i)
-	}
-	parts := b.Inline(stage.Func, values...)
+	parts := b.Inline(stage.Func, operandsOf(b, len(types))...)
 	for k, op := range stage.Reductions {
 		parts[k] = b.Apply(op, b.Convert(parts[k], kernels.Float64))
 	}
@@ -298,11 +287,9 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 		return err
 	}
 	b = expr.NewBuilder(append(slices.Clone(types), slices.Repeat([]kernels.Dtype{kernels.Float64}, n)...)...)
+	values := operandsOf(b, len(types))
 	for k, op := range stage.Reductions {
 		values = append(values, b.Convert(b.Apply(op, b.Operand(len(types)+k)), stage.Func.Outputs()[k]))
-	}
-	for i := range types {
-		values[i] = b.Operand(i)
 	}
 	join, err := b.Func(b.Inline(staged.Row, values...)...)
 	if err != nil {

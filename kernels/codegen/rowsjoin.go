@@ -340,5 +340,5 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 
 // start returns a register with the identity of a reduction.
 func (w *rowsWriter) start(a *accumulator) string {
-	return w.result(a.wide().Kind(), "mov.%[2]v %[1]s, %[3]s", a.wide(), number(a.wide(), identityOf(a.op)))
+	return w.result(a.wide().Kind(), "mov.%[2]v %[1]s, %[3]s", a.wide(), number(a.wide(), reductionOf[a.op].Identity()))
 }
