@@ -13,7 +13,7 @@ import (
 // interpreter likes best. The order of a sum follows from the shape, as on a GPU.
 func (n *nest) body(c kernels.Call) {
 	rows, splits := n.blockRows, n.grid.splits
-	kernels.Parallel(kernels.CeilDiv(n.rows, rows)*splits, max(kernels.Grain/(n.cost*rows*n.columnsOfTile()), 1), func(lo, hi int64) {
+	kernels.Parallel(kernels.CeilDiv(n.rows, rows)*splits, n.grain, func(lo, hi int64) {
 		t := n.tiles.Get().(*rowTile)
 		defer n.tiles.Put(t)
 		row, split := lo/splits*rows, lo%splits
@@ -30,15 +30,16 @@ func (n *nest) body(c kernels.Call) {
 	})
 }
 
-// setBlock sets the rows that are computed together, and the columns of a block of them.
+// setBlock sets the rows of a tile, the columns of a block of them, and how many tiles are worth a goroutine.
 func (n *nest) setBlock() {
 	if n.grid.stridedAxis { // neighbours in memory are rows
 		n.blockRows = min(max(128, expr.BlockSize/n.columns), n.rows)
 		n.blockColumns = expr.BlockSize / n.blockRows
-		return
+	} else {
+		n.blockColumns = min(n.columns, expr.BlockSize)
+		n.blockRows = expr.BlockSize / n.blockColumns
 	}
-	n.blockColumns = min(n.columns, expr.BlockSize)
-	n.blockRows = expr.BlockSize / n.blockColumns
+	n.grain = max(kernels.Grain/(n.cost*n.blockRows*n.columnsOfTile()), 1)
 }
 
 // rowStep is a step of the function: a stage, the outputs of each element, or those that
@@ -340,7 +341,7 @@ func (t *rowTile) inOrder(i int) unsafe.Pointer {
 	switch {
 	case s.copied || t.inner.n > 1 && s.inner.stride != 1 || t.outer.n > 1 && (!s.outer.even || s.outer.stride != t.inner.n):
 		return nil
-	case !s.inner.even && t.inner.first%s.inner.extent+t.inner.n > s.inner.extent:
+	case !s.inner.even && (t.inner.n > s.inner.extent || t.inner.first%s.inner.extent+t.inner.n > s.inner.extent): // not within an innermost axis
 		return nil
 	}
 	at := s.inner.offset(t.inner.first) + s.outer.offset(t.outer.first)
@@ -353,10 +354,11 @@ func (t *rowTile) inOrder(i int) unsafe.Pointer {
 func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
 	b, inner, k := t.bounds[i], &t.stored[i].inner, int64(0)
 	index, shape, strides, last := t.index, inner.shape, inner.strides, len(t.index)-1
+	stride, extent := inner.stride, inner.extent
 	for o := range t.outer.n {
 		at := t.stored[i].outer.offset(t.outer.first + o)
 		if inner.even && b.extent == 0 {
-			f(k, at+t.inner.first*inner.stride, inner.stride, t.inner.n)
+			f(k, at+t.inner.first*stride, stride, t.inner.n)
 			k += t.inner.n
 			continue
 		}
@@ -368,7 +370,7 @@ func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
 		}
 		index[0], at = rest, at+rest*strides[0]
 		for end := k + t.inner.n; k < end; {
-			n, from := min(shape[last]-index[last], end-k), at
+			n, from := min(extent-index[last], end-k), at
 			if b.extent > 0 {
 				from -= b.from * strides[b.axis]
 				within := index[b.axis] - b.from
@@ -381,8 +383,8 @@ func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
 					from = -1
 				}
 			}
-			f(k, from, strides[last], n)
-			k, at = k+n, at+n*strides[last]
+			f(k, from, stride, n)
+			k, at = k+n, at+n*stride
 			index[last] += n
 			for a := last; a > 0 && index[a] == shape[a]; a-- {
 				at += strides[a-1] - shape[a]*strides[a]

@@ -37,6 +37,7 @@ type nest struct {
 	steps                   []rowStep    // the stages, then the outputs of each element and those of each row
 	kept                    []expr.Dtype // values of elements that are kept from step to step
 	blockRows, blockColumns int64        // at most
+	grain                   int64        // tiles of a goroutine, at least
 	tiles                   sync.Pool    // of *rowTile
 }
 
