@@ -171,21 +171,16 @@ func elementAt(addresses []string, k int, size int64) location {
 // vectorAccess loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as ld.global, perhaps after a
 // predicate.
 func (w *codeWriter) vectorAccess(op string, d expr.Dtype, at location, regs []string) {
-	if len(regs) == 1 {
-		to, from := regs[0], at.String()
+	each := min(len(regs), int(16/d.Size()))
+	for k := 0; k < len(regs); k += each {
+		op, to, from := op, regs[k], location{at.register, at.bytes + int64(k)*d.Size()}.String()
+		if len(regs) > 1 {
+			op, to = fmt.Sprintf("%s.v%d", op, each), "{"+strings.Join(regs[k:k+each], ", ")+"}"
+		}
 		if strings.Contains(op, "st.") {
 			to, from = from, to
 		}
 		w.Line("%s.%s %s, %s", op, memoryType(d), to, from)
-		return
-	}
-	each := min(len(regs), int(16/d.Size()))
-	for k := 0; k < len(regs); k += each {
-		to, list := location{at.register, at.bytes + int64(k)*d.Size()}.String(), "{"+strings.Join(regs[k:k+each], ", ")+"}"
-		if strings.Contains(op, "st.") {
-			to, list = list, to
-		}
-		w.Line("%s.v%d.%s %s, %s", op, each, memoryType(d), list, to)
 	}
 }
 

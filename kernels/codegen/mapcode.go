@@ -104,16 +104,7 @@ func (w *mapWriter) kernel() string {
 		w.load(v)
 	}
 	for _, v := range vectors {
-		v.results = make([][]string, len(w.outputs))
-		for k := range w.width {
-			operands := make([]string, len(w.types))
-			for i := range operands {
-				operands[i] = v.elements[i][k]
-			}
-			for out, r := range w.Apply(w.f, operands) {
-				v.results[out] = append(v.results[out], r)
-			}
-		}
+		v.results = w.results(v.elements, w.width)
 	}
 	w.launchDependents()
 	for _, v := range vectors {
@@ -123,6 +114,21 @@ func (w *mapWriter) kernel() string {
 		w.Label("none")
 	}
 	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
+}
+
+// results returns the function's results at n elements, by output, given its operands' elements.
+func (w *mapWriter) results(elements [][]string, n int) [][]string {
+	list := make([][]string, len(w.outputs))
+	for k := range n {
+		operands := make([]string, len(elements))
+		for i := range operands {
+			operands[i] = elements[i][k]
+		}
+		for out, r := range w.Apply(w.f, operands) {
+			list[out] = append(list[out], r)
+		}
+	}
+	return list
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring

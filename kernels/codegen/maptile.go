@@ -317,17 +317,10 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 			}
 		}
 	}
-	results := make([][]string, n)
-	for j := range n {
-		operands := make([]string, len(t.types))
-		for i := range operands {
-			operands[i] = elements[i][j]
-		}
-		results[j] = t.Apply(t.f, operands)
-	}
+	results := t.results(elements, n)
 	for out, p := range t.places[len(t.types):] {
 		for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
-			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(p.dtype), at, results[j][out])
+			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(p.dtype), at, results[out][j])
 		}
 	}
 }

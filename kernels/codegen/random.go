@@ -195,27 +195,21 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 		lower, _ := w.halves(at)
 		w.Line("shr.u64 %s, %s, %d", at, at, map[int]int{4: 2, 2: 1}[per])
 		words := w.philox(s, at)
-		if s.normal && aligned {
+		switch {
+		case s.normal && aligned:
 			first, second := w.normals(words[0], words[1]), w.normals(words[2], words[3])
 			list = append(list, first[0], first[1], second[0], second[1])[:min(len(list)+per, elements)]
-			k += per
-			continue
-		}
-		if s.normal {
+		case s.normal:
 			pair := w.normals(w.one(lower, 2, words[0], words[2]), w.one(lower, 2, words[1], words[3]))
 			list = append(list, w.one(lower, 1, pair[0], pair[1]))
-			k++
-			continue
-		}
-		if aligned {
+		case aligned:
 			for lane := 0; lane < min(per, elements-k); lane++ {
 				list = append(list, w.fraction(d, words[lane*4/per:]))
 			}
-			k += per
-			continue
+		default:
+			list = append(list, w.fraction(d, w.choose(words, lower, per)))
 		}
-		list = append(list, w.fraction(d, w.choose(words, lower, per)))
-		k++
+		k = len(list)
 	}
 	return list
 }
@@ -234,8 +228,7 @@ func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 		bit := w.result(expr.B32, "and.b32 %s, %s, %d", number, per/2/step)
 		odd := w.result(expr.Pred, "setp.ne.u32 %s, %s, 0", bit)
 		for k := range 2 / step {
-			r := w.result(expr.B32, "selp.b32 %s, %s, %s, %s", words[k+2/step], words[k], odd)
-			words[k] = r
+			words[k] = w.result(expr.B32, "selp.b32 %s, %s, %s, %s", words[k+2/step], words[k], odd)
 		}
 	}
 	return words[:4/per]
@@ -243,16 +236,14 @@ func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 
 // fraction returns the number in [0, 1) of a word, or of two.
 func (w *codeWriter) fraction(d expr.Dtype, words []string) string {
-	r := w.Register(d.Kind())
 	if d == expr.Float32 {
-		whole := w.result(expr.B32, "shr.u32 %s, %s, 8", words[0])
-		w.Line("cvt.rn.f32.u32 %s, %s", r, whole)
+		r := w.result(expr.F32, "cvt.rn.f32.u32 %s, %s", w.result(expr.B32, "shr.u32 %s, %s, 8", words[0]))
 		w.Line("mul.rn.f32 %s, %s, 0f33800000", r, r)
 		return r
 	}
 	whole := w.result(expr.B64, "mov.b64 %s, {%s, %s}", words[0], words[1])
 	w.Line("shr.u64 %s, %s, 11", whole, whole)
-	w.Line("cvt.rn.f64.u64 %s, %s", r, whole)
+	r := w.result(expr.F64, "cvt.rn.f64.u64 %s, %s", whole)
 	w.Line("mul.rn.f64 %s, %s, 0d3CA0000000000000", r, r)
 	return r
 }
