@@ -224,14 +224,13 @@ func (w *codeWriter) strides(r addressing, axes int) (list []string) {
 	return list
 }
 
-// calculate adds an instruction on indices, and returns its result.
-func (w *codeWriter) calculate(op string, args ...string) string {
-	r, dtype := w.Register(w.kind), w.index
+// calculate adds an instruction on indices, registers or numbers, and returns its result.
+func (w *codeWriter) calculate(op string, args ...any) string {
+	dtype, format := w.index, strings.Repeat(", %v", len(args))
 	if op == "and" {
 		dtype = "b" + dtype[1:]
 	}
-	w.Line("%s.%s %s, %s", op, dtype, r, strings.Join(args, ", "))
-	return r
+	return w.result(w.kind, op+"."+dtype+" %s"+format, args...)
 }
 
 // indexOf returns a 32-bit number as an index.

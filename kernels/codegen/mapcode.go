@@ -16,57 +16,32 @@ import (
 // A vector that reaches beyond the end is loaded and stored by elements. Where each
 // thread has one element, a thread without one is done at once.
 type mapWriter struct {
-	codeWriter
-	layout
-	f              expr.Func
-	types, outputs []expr.Dtype
-
-	places  []*address // of the operands, then of the outputs
-	divide  []divide
+	kernelWriter
 	n       string
-	others  []string  // addresses of the first operand in the parts after the first
 	grid    []string  // extents of the grid of tiles, but the first
 	extents [2]string // of the axes of a tile
 }
 
 // parameters adds the parameters, in the order of [nest.arguments].
 func (w *mapWriter) parameters() {
-	for i, d := range slices.Concat(w.types, w.outputs) {
-		w.places = append(w.places, &address{place: w.place(i), dtype: d, base: w.pointer()})
-		for range w.joined - len(w.others) - 1 {
-			w.others = append(w.others, w.pointer())
-		}
-	}
+	parts := w.pointers()
 	w.n = w.parameter("u64", expr.B64)
 	if w.joined > 0 {
-		w.choosePart(w.parameter("u64", expr.B64))
+		w.choosePart(parts, w.parameter("u64", expr.B64))
 	}
 	if !w.wide {
 		w.n = w.result(w.kind, "cvt.u32.u64 %s, %s", w.n)
 	}
 	if w.tile > 0 {
 		w.tileParameters()
-	} else {
-		w.divide = w.divides(w.rowAxes)
 	}
-	for _, p := range w.places[:len(w.types)+1] {
-		p.ofRow = w.strides(p.rows, w.rowAxes)
-		if p.mark.axis() >= 0 {
-			p.bounds = [2]string{w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)}
-		}
-	}
-	for i, p := range w.places {
-		if w.sourceOf(p); i > len(w.types) { // outputs have strides together
-			p.ofRow = w.places[len(w.types)].ofRow
-		}
-	}
-	w.numberParameters(w.f)
+	w.addressParameters()
 }
 
 // choosePart selects the first operand and the output of the block's part. The output begins `next` bytes after the previous part's.
-func (w *mapWriter) choosePart(next string) {
+func (w *mapWriter) choosePart(parts []string, next string) {
 	part, from, to := w.result(expr.B32, "mov.u32 %s, %%ctaid.y"), w.places[0], w.places[1]
-	for k, base := range w.others {
+	for k, base := range parts {
 		is := w.result(expr.Pred, "setp.eq.u32 %s, %s, %d", part, k+1)
 		w.Line("@%s mov.u64 %s, %s", is, from.base, base)
 	}
@@ -144,7 +119,7 @@ func (w *mapWriter) locate(j int) *vector {
 		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.rowsPerBlock*w.vectors, thread)
 	}
 	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
-	v.full = w.predicate("le", w.calculate("add", v.first, fmt.Sprint(w.width)), w.n)
+	v.full = w.predicate("le", w.calculate("add", v.first, w.width), w.n)
 	indices, at := w.indices(v), v.first
 	operands, outputs := w.places[:len(w.types)], w.places[len(w.types):]
 	if outputs[0].rows == indexed {
@@ -179,7 +154,7 @@ func (w *mapWriter) indices(v *vector) [][]string {
 		list = list[:1]
 	}
 	for k := range list {
-		list[k] = w.indicesOf(w.calculate("add", v.first, fmt.Sprint(k)), w.divide)
+		list[k] = w.indicesOf(w.calculate("add", v.first, k), w.rowDivide)
 	}
 	return list
 }
@@ -216,7 +191,7 @@ func (w *mapWriter) padded(p *address, indices [][]string) (addresses, inside []
 		offset, within, address := w.Register(w.kind), w.Register(expr.Pred), w.Register(expr.B64)
 		for axis, at := range indices[min(k, len(indices)-1)] {
 			if w.inner && axis == w.rowAxes-1 && k > 0 { // elements after the first follow along this axis
-				at = w.calculate("add", at, fmt.Sprint(k))
+				at = w.calculate("add", at, k)
 			}
 			if axis == p.mark.axis() {
 				at = w.calculate("sub", at, p.bounds[0])
@@ -356,7 +331,7 @@ func (w *mapWriter) branch(v *vector, what string, full func(), element func(k i
 	w.Line("bra %s", name("done"))
 	w.Label(name("elements"))
 	for k := range w.width {
-		element(k, w.predicate("lt", w.calculate("add", v.first, fmt.Sprint(k)), w.n))
+		element(k, w.predicate("lt", w.calculate("add", v.first, k), w.n))
 	}
 	w.Label(name("done"))
 }

@@ -138,14 +138,6 @@ func (w *codeWriter) source(state string, normal bool) *source {
 	return s
 }
 
-// sourceOf adds the parameters of an operand with a stream: its base becomes the number of its first element.
-func (w *codeWriter) sourceOf(p *address) {
-	if p.mark.random() {
-		p.source = w.source(p.base, p.mark == normal)
-		p.base = p.source.first
-	}
-}
-
 // halves returns the lower and the upper half of a register of 64 bits.
 func (w *codeWriter) halves(r string) (lower, upper string) {
 	lower, upper = w.Register(expr.B32), w.Register(expr.B32)

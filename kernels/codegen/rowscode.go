@@ -1,8 +1,6 @@
 package codegen
 
 import (
-	"fmt"
-
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -18,20 +16,15 @@ import (
 // in registers. For other vectors, each step has a loop that loads a few
 // per iteration. Either way a thread reduces its vectors in order, each lane separately.
 type rowsWriter struct {
-	codeWriter
-	layout
-	f              expr.Func
-	types, outputs []expr.Dtype
-	perRow         []bool
-	staged         expr.Staged
-	used           []int // operands that the function depends on
-	nan            bool  // there are instructions for maxima with NaN
+	kernelWriter
+	perRow []bool
+	staged expr.Staged
+	used   []int // operands that the function depends on
+	nan    bool  // there are instructions for maxima with NaN
 
-	places               []*address // of the operands, then of the outputs
-	rows, columns        string     // their numbers
-	chunk                string     // of a split, or the share of a block of a cluster
-	rank                 string     // of the block in its cluster
-	rowDivide, colDivide []divide
+	rows, columns string // their numbers
+	chunk         string // columns of a split, or of the share of a block of a cluster
+	rank          string // of the block in its cluster
 
 	thread        string              // of the row
 	row           string              // the thread's first
@@ -121,27 +114,12 @@ func (w *rowsWriter) guardResident() {
 
 // parameters adds the parameters, in the order of [nest.arguments].
 func (w *rowsWriter) parameters() {
-	for i := range len(w.types) + len(w.outputs) {
-		p := &address{place: w.place(i), base: w.pointer()}
-		if i < len(w.types) {
-			p.dtype = w.types[i]
-		} else {
-			p.dtype = w.outputs[i-len(w.types)]
-		}
-		w.places = append(w.places, p)
-	}
+	w.pointers()
 	w.rows, w.columns = w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)
 	if w.split || w.cluster > 0 || w.sharesPerBlock > 0 {
 		w.chunk = w.parameter(w.index, w.kind)
 	}
-	w.rowDivide, w.colDivide = w.divides(w.rowAxes), w.divides(w.colAxes)
-	for _, p := range w.places {
-		p.ofRow, p.ofColumn = w.strides(p.rows, w.rowAxes), w.strides(p.columns, w.colAxes)
-	}
-	for _, p := range w.places {
-		w.sourceOf(p)
-	}
-	w.numberParameters(w.f)
+	w.addressParameters()
 }
 
 // findThread finds the row and the columns of the thread. One without a row reads the
@@ -150,23 +128,23 @@ func (w *rowsWriter) findThread() {
 	number := w.special("tid.x")
 	beside, lanes := "0", 1 // of the block
 	if w.stridedAxis {
-		w.thread, beside = w.calculate("shr", number, shift(w.rowsPerBlock)), w.calculate("and", number, fmt.Sprint(w.rowsPerBlock-1))
+		w.thread, beside = w.calculate("shr", number, shift(w.rowsPerBlock)), w.calculate("and", number, w.rowsPerBlock-1)
 		lanes = w.width
 	} else if w.thread = number; w.rowsPerBlock > 1 {
-		w.thread, beside = w.calculate("and", number, fmt.Sprint(w.threadsPerRow-1)), w.calculate("shr", number, shift(w.threadsPerRow))
+		w.thread, beside = w.calculate("and", number, w.threadsPerRow-1), w.calculate("shr", number, shift(w.threadsPerRow))
 	}
 	block := w.special("ctaid.x")
 	if w.cluster > 0 {
-		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, fmt.Sprint(w.cluster-1))
+		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, w.cluster-1)
 	}
-	w.row = w.calculate("mad.lo", block, fmt.Sprint(w.rowsPerBlock), beside)
-	if w.row = w.calculate("mul.lo", w.row, fmt.Sprint(lanes)); w.rowsPerBlock > 1 {
+	w.row = w.calculate("mad.lo", block, w.rowsPerBlock, beside)
+	if w.row = w.calculate("mul.lo", w.row, lanes); w.rowsPerBlock > 1 {
 		w.exists = w.predicate("lt", w.row, w.rows)
-		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, fmt.Sprint(lanes)))
+		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, lanes))
 	}
 	w.first, w.end = w.thread, w.columns
 	if !w.stridedAxis {
-		w.first = w.calculate("mul.lo", w.thread, fmt.Sprint(w.width))
+		w.first = w.calculate("mul.lo", w.thread, w.width)
 	}
 	if w.sharesPerBlock == 0 && (w.split || w.cluster > 0) {
 		part := w.rank

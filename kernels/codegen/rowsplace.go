@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -15,7 +14,7 @@ func (w *rowsWriter) findRows() {
 	}
 	var indices [][]string
 	for k := range lanes * min(w.rowAxes, 1) {
-		indices = append(indices, w.indicesOf(w.calculate("add", w.row, fmt.Sprint(k)), w.rowDivide))
+		indices = append(indices, w.indicesOf(w.calculate("add", w.row, k), w.rowDivide))
 	}
 	for i, p := range w.places {
 		switch p.rows {
@@ -81,7 +80,7 @@ type batch struct {
 func (w *rowsWriter) newBatch(column string, vectors int) *batch {
 	b := &batch{exists: make([]string, vectors), indices: make([][][]string, vectors), begin: map[*address][]string{}, elements: map[int][][]string{}}
 	for j := range vectors {
-		b.columns = append(b.columns, w.calculate("add", column, fmt.Sprint(j*w.colStride())))
+		b.columns = append(b.columns, w.calculate("add", column, j*w.colStride()))
 	}
 	return b
 }
@@ -119,7 +118,7 @@ func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 			lanes = w.width
 		}
 		for k := len(b.indices[j]); k < lanes; k++ {
-			b.indices[j] = append(b.indices[j], w.indicesOf(w.calculate("add", b.columns[j], fmt.Sprint(k)), w.colDivide))
+			b.indices[j] = append(b.indices[j], w.indicesOf(w.calculate("add", b.columns[j], k), w.colDivide))
 		}
 		index = b.indices[j][:lanes]
 	}

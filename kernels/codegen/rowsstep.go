@@ -65,12 +65,12 @@ func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results
 func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) {
 	w.loops++
 	again, done := fmt.Sprintf("again%d", w.loops), fmt.Sprintf("done%d", w.loops)
-	first := w.calculate("add", w.first, fmt.Sprint(w.vectors*w.colStride()))
+	first := w.calculate("add", w.first, w.vectors*w.colStride())
 	column := w.Register(w.kind)
 	w.Line("mov.%s %s, %s", w.index, column, first)
 	w.Line("@%s bra %s", w.predicate("ge", column, w.end), done)
 	if backward {
-		turns := w.calculate("div", w.calculate("sub", w.calculate("sub", w.end, "1"), first), fmt.Sprint(columns))
+		turns := w.calculate("div", w.calculate("sub", w.calculate("sub", w.end, "1"), first), columns)
 		w.Line("mad.lo.%s %s, %s, %d, %s", w.index, column, turns, columns, first)
 	}
 	w.Label(again)
@@ -208,7 +208,7 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 // reduceShares evaluates a stage of a block that computes several shares of a row.
 func (w *rowsWriter) reduceShares(s expr.Stage) {
 	const again = "share"
-	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, fmt.Sprint(w.sharesPerBlock))
+	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, w.sharesPerBlock)
 	if w.rank == "" {
 		w.Line("mov.%s %s, 0", w.index, begin)
 	} else {
