@@ -150,7 +150,7 @@ func memoryType(d expr.Dtype) string {
 	return fmt.Sprintf("u%d", 8*d.Size())
 }
 
-// location is an address in global memory.
+// location is an address in memory.
 type location struct {
 	register string
 	bytes    int64 // beyond it
@@ -224,13 +224,18 @@ func (w *codeWriter) strides(r addressing, axes int) (list []string) {
 	return list
 }
 
-// calculate adds an instruction on indices, registers or numbers, and returns its result.
+// emit adds an instruction on registers or numbers, and returns its result.
+func (w *codeWriter) emit(k expr.Kind, instruction string, args ...any) string {
+	return w.result(k, instruction+" %s"+strings.Repeat(", %v", len(args)), args...)
+}
+
+// calculate adds an instruction on indices, and returns its result.
 func (w *codeWriter) calculate(op string, args ...any) string {
-	dtype, format := w.index, strings.Repeat(", %v", len(args))
+	dtype := w.index
 	if op == "and" {
 		dtype = "b" + dtype[1:]
 	}
-	return w.result(w.kind, op+"."+dtype+" %s"+format, args...)
+	return w.emit(w.kind, op+"."+dtype, args...)
 }
 
 // indexOf returns a 32-bit number as an index.
@@ -248,7 +253,7 @@ func (w *codeWriter) special(name string) string {
 
 // predicate adds a comparison of indices.
 func (w *codeWriter) predicate(comparison, x, y string) string {
-	return w.result(expr.Pred, "setp.%[2]s.%[3]s %[1]s, %[4]s, %[5]s", comparison, w.index, x, y)
+	return w.emit(expr.Pred, "setp."+comparison+"."+w.index, x, y)
 }
 
 // shift returns the logarithm of a power of two.

@@ -233,7 +233,7 @@ func (w *mapWriter) loadScalars() {
 		if p.source != nil {
 			p.base = w.numbers(p.source, p.dtype, p.base, 1, false)[0]
 		} else {
-			p.base = w.result(p.dtype.Kind(), "ld.global.%[2]s %[1]s, [%[3]s]", memoryType(p.dtype), p.base)
+			p.base = w.emit(p.dtype.Kind(), "ld.global."+memoryType(p.dtype), "["+p.base+"]")
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (w *rowsWriter) reduceGroups(a *accumulator, number string, n, apart, left 
 // reduceShared reduces n numbers in shared memory, `apart` bytes apart, in order.
 func (w *rowsWriter) reduceShared(a *accumulator, at string, offset, n, apart int) (sum string) {
 	for i := range n {
-		r := w.result(a.wide().Kind(), "ld.shared.%[2]v %[1]s, [%[3]s+%[4]d]", a.wide(), at, offset+i*apart)
+		r := w.emit(a.wide().Kind(), "ld.shared."+a.wide().String(), location{at, int64(offset + i*apart)})
 		if i > 0 {
 			r = w.combine(a, sum, r)
 		}

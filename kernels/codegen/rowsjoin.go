@@ -41,8 +41,7 @@ func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 	}
 	for range w.rowsPerThread() {
 		if op != expr.RowSum && !w.native(a) {
-			p := w.result(expr.Pred, "mov.pred %s, 0")
-			a.nan = append(a.nan, p)
+			a.nan = append(a.nan, w.emit(expr.Pred, "mov.pred", 0))
 		}
 	}
 	return a
@@ -92,11 +91,10 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 	begun := a.lanes[k] != ""
 	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
-		v, exists = w.result(a.dtype.Kind(), "selp.%[2]v %[1]s, %[3]s, %[4]s, %[5]s", a.dtype, v, number(a.dtype, 0), exists), ""
+		v, exists = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), v, number(a.dtype, 0), exists), ""
 	}
 	if a.dtype == kernels.Float32 {
-		wide := w.result(expr.F64, "cvt.f64.f32 %s, %s", v)
-		v = wide
+		v = w.emit(expr.F64, "cvt.f64.f32", v)
 	}
 	if begun {
 		w.Line("%sadd.rn.f64 %s, %s, %s", predicated(exists), a.lanes[k], a.lanes[k], v)
@@ -107,18 +105,15 @@ func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 
 // combine returns the reduction of two.
 func (w *rowsWriter) combine(a *accumulator, x, y string) string {
-	r := w.Register(a.wide().Kind())
+	k := a.wide().Kind()
 	switch {
 	case a.op == expr.RowSum:
-		w.Line("add.rn.f64 %s, %s, %s", r, x, y)
+		return w.emit(k, "add.rn.f64", x, y)
 	case w.native(a):
-		w.Line("%s %s, %s, %s", w.instruction(a), r, x, y)
-	default:
-		p, t := w.Register(expr.Pred), w.Register(a.dtype.Kind())
-		w.Line("setp.nan.%v %s, %s, %s", a.dtype, p, x, y)
-		w.Line("%s %s, %s, %s", w.instruction(a), t, x, y)
-		w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), t, p)
+		return w.emit(k, w.instruction(a), x, y)
 	}
+	r, p := w.Register(k), w.emit(expr.Pred, "setp.nan."+a.dtype.String(), x, y)
+	w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), w.emit(k, w.instruction(a), x, y), p)
 	return r
 }
 
@@ -151,7 +146,7 @@ func (w *rowsWriter) reduceLanes(list []*accumulator) {
 			a.lanes = a.lanes[:n/2]
 		}
 		for k, p := range a.nan {
-			a.lanes[k] = w.result(a.dtype.Kind(), "selp.%[2]v %[1]s, %[3]s, %[4]s, %[5]s", a.dtype, number(a.dtype, math.NaN()), a.lanes[k], p)
+			a.lanes[k] = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), number(a.dtype, math.NaN()), a.lanes[k], p)
 		}
 	}
 }
@@ -172,8 +167,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 		}
 		for _, v := range a.lanes {
 			if a.op == expr.RowSum && a.dtype == kernels.Float32 {
-				r := w.result(expr.F32, "cvt.rn.f32.f64 %s, %s", v)
-				v = r
+				v = w.emit(expr.F32, "cvt.rn.f32.f64", v)
 			}
 			results[i] = append(results[i], v)
 		}
@@ -340,5 +334,5 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 
 // start returns a register with the identity of a reduction.
 func (w *rowsWriter) start(a *accumulator) string {
-	return w.result(a.wide().Kind(), "mov.%[2]v %[1]s, %[3]s", a.wide(), number(a.wide(), reductionOf[a.op].Identity()))
+	return w.emit(a.wide().Kind(), "mov."+a.wide().String(), number(a.wide(), reductionOf[a.op].Identity()))
 }
