@@ -45,17 +45,17 @@ func (n *nest) setBlock() {
 // rowStep is a step of the function: a stage, the outputs of each element, or those that
 // each row has one of.
 type rowStep struct {
-	hoisted      *expr.Interpreter // of the values of a row, from the results of reductions; nil for none
-	hoistedTypes []expr.Dtype      // its outputs
+	hoisted      *expr.Interpreter // computes values of a row from the results of reductions; may be nil
+	hoistedTypes []expr.Dtype      // types of those values
 	known        int               // reductions before the step
-	eval         *expr.Interpreter // of the operands, the results and the outputs of early
+	eval         *expr.Interpreter // computes the outputs from operands, results and hoisted values
 	needs        []int             // its operands
-	outputs      []expr.Dtype      // of the step
-	reductions   []expr.Op         // of a stage, for its first outputs
-	to           []int             // outputs of the function, none for a stage
-	perRow       bool              // the outputs have one element a row
-	keeps        int               // outputs, the last ones, that are kept
-	firstKept    int               // the first of them
+	outputs      []expr.Dtype
+	reductions   []expr.Op // of a stage, for its first outputs
+	to           []int     // outputs of the function, none for a stage
+	perRow       bool      // the outputs have one element a row
+	keeps        int       // outputs, the last ones, that are kept
+	firstKept    int       // the first of them
 }
 
 // maxKept is the most elements of rows whose values the Go body keeps from step to
@@ -105,7 +105,7 @@ func (n *nest) columnsOfTile() int64 { return min(n.columns, n.grid.colsPerSplit
 func newRowStep(f expr.Func, operands int) rowStep {
 	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs()}
 	hoisted, rest, err := f.Hoist(operands)
-	if err != nil { // as a function, f cannot be taken apart wrongly
+	if err != nil { // cannot happen: f is a valid function
 		hoisted, rest = expr.Func{}, f
 	}
 	if step.hoistedTypes = hoisted.Outputs(); len(step.hoistedTypes) > 0 {
@@ -140,22 +140,22 @@ type span struct{ first, n int64 }
 // stored is where an operand or output is stored.
 type stored struct {
 	memory       []byte
-	size         int64 // of an element
-	inner, outer steps // along the axes that are contiguous in a block, and along the others
-	copied       bool  // it is not used where it is stored: it is random or has bounds, or other operands of the map may be there
-	constant     bool  // one element for all
-	filled       int64 // elements that the block of a constant has
+	size         int64     // of an element
+	inner, outer offsetMap // along the axes that are contiguous in a block, and along the others
+	copied       bool      // not accessed in place: it is random or has bounds, or it is one of several outputs and overlaps an operand
+	constant     bool      // the same element everywhere
+	filled       int64     // elements that the block of a constant has
 }
 
-// steps leads from the number of a row or column to its offset.
-type steps struct {
+// offsetMap maps the number of a row or column to its offset.
+type offsetMap struct {
 	shape, strides []int64
-	even           bool  // in one stride
+	oneStride      bool  // neighbours have one distance, stride
 	stride, extent int64 // of the innermost axis
 }
 
-func newSteps(shape, strides []int64) steps {
-	s := steps{shape: shape, strides: strides, even: addressingOf(shape, strides) != indexed}
+func newOffsetMap(shape, strides []int64) offsetMap {
+	s := offsetMap{shape: shape, strides: strides, oneStride: addressingOf(shape, strides) != indexed}
 	if last := len(shape) - 1; last >= 0 {
 		s.stride, s.extent = strides[last], shape[last]
 	}
@@ -163,8 +163,8 @@ func newSteps(shape, strides []int64) steps {
 }
 
 // offset returns the offset of an index in row-major order.
-func (s *steps) offset(index int64) int64 {
-	if s.even {
+func (s *offsetMap) offset(index int64) int64 {
+	if s.oneStride {
 		return index * s.stride
 	}
 	return dot(index, s.shape, s.strides)
@@ -195,13 +195,13 @@ func (n *nest) newTile() any {
 	}
 	for i := range t.stored {
 		s := &t.stored[i]
-		s.size, s.inner, s.outer = n.dtype(i).Size(), newSteps(n.colShape, n.colStrides[i]), newSteps(n.rowShape, n.rowStrides[i])
+		s.size, s.inner, s.outer = n.dtype(i).Size(), newOffsetMap(n.colShape, n.colStrides[i]), newOffsetMap(n.rowShape, n.rowStrides[i])
 		if n.grid.stridedAxis {
 			s.inner, s.outer = s.outer, s.inner
 		}
 		random := n.layout.place(i).mark.random()
 		s.copied = random || n.bounds[i].extent > 0
-		s.constant = !s.copied && s.inner.even && s.inner.stride == 0 && s.outer.even && s.outer.stride == 0
+		s.constant = !s.copied && s.inner.oneStride && s.inner.stride == 0 && s.outer.oneStride && s.outer.stride == 0
 	}
 	return t
 }
@@ -339,9 +339,9 @@ func (t *rowTile) keptAt(k int) unsafe.Pointer {
 func (t *rowTile) inOrder(i int) unsafe.Pointer {
 	s := &t.stored[i]
 	switch {
-	case s.copied || t.inner.n > 1 && s.inner.stride != 1 || t.outer.n > 1 && (!s.outer.even || s.outer.stride != t.inner.n):
+	case s.copied || t.inner.n > 1 && s.inner.stride != 1 || t.outer.n > 1 && (!s.outer.oneStride || s.outer.stride != t.inner.n):
 		return nil
-	case !s.inner.even && (t.inner.n > s.inner.extent || t.inner.first%s.inner.extent+t.inner.n > s.inner.extent): // not within an innermost axis
+	case !s.inner.oneStride && (t.inner.n > s.inner.extent || t.inner.first%s.inner.extent+t.inner.n > s.inner.extent): // the block is not within one row of the innermost axis
 		return nil
 	}
 	at := s.inner.offset(t.inner.first) + s.outer.offset(t.outer.first)
@@ -357,7 +357,7 @@ func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
 	stride, extent := inner.stride, inner.extent
 	for o := range t.outer.n {
 		at := t.stored[i].outer.offset(t.outer.first + o)
-		if inner.even && b.extent == 0 {
+		if inner.oneStride && b.extent == 0 {
 			f(k, at+t.inner.first*stride, stride, t.inner.n)
 			k += t.inner.n
 			continue
@@ -395,8 +395,8 @@ func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
 	}
 }
 
-// load copies the block's elements of operand i into its block, or draws them. Of a part of a concatenation it only copies what is
-// inside of the bounds, except for the first.
+// load copies the block's elements of operand i into its block, or draws them. Elements beyond the bounds become 0; for parts of a
+// concatenation only the first clears them, since all parts share a block.
 func (t *rowTile) load(i int) {
 	s, n := &t.stored[i], t.rows*t.columns
 	if s.constant && s.filled >= n {

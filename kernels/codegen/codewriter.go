@@ -192,7 +192,7 @@ type address struct {
 	ofRow, ofColumn []string  // strides
 	first           []string  // address of the row; of each row, for vectors of scattered rows
 	step            string    // bytes from a lane of a spaced vector to the next
-	bounds          [2]string // from where on there are elements, and how many along the axis
+	bounds          [2]string // first index with elements, and their number, along the axis of the bounds
 	source          *source   // of a random operand, whose base and addresses are numbers of elements
 }
 

@@ -81,8 +81,8 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 }
 
 const (
-	maxParts  = 16 // of a launch of like parts
-	maxMerged = 8  // of one that looks for the part of each element
+	maxParts  = 16 // parts of a launch of like parts
+	maxMerged = 8  // parts of a launch that selects the part of each element
 	shortPart = 96 // elements in a row up to which a launch for each part is slower, also by vectors
 )
 

@@ -240,7 +240,7 @@ func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
 
 // loadTransposed loads the thread's elements of a transposed operand.
 func (t *tileWriter) loadTransposed(p *address, inside [][]string) [][]string {
-	if t.skewed { // from the margin on
+	if t.skewed { // loads begin with the margin
 		back := t.calculate("mul.lo", p.ofRow[t.inner()], tileMargin)
 		p.first[0] = t.before(p.first[0], back, p.dtype)
 	}

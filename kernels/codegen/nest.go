@@ -13,7 +13,7 @@ import (
 type nest struct {
 	types   []expr.Dtype // of the operands
 	outputs []expr.Dtype
-	streams []Stream      // of the operands, nil for none
+	streams []Stream      // of the operands, or nil
 	numbers []expr.Number // constants of the function, which are arguments
 	cost    int64         // operations on an element
 
@@ -44,7 +44,7 @@ type nest struct {
 // layout is everything, except the function, that determines a kernel's code.
 type layout struct {
 	entry         string // mapEntry or rowsEntry
-	perRow        string // by output of Rows: r for one element a row, else e
+	perRow        string // a letter for each output of Rows: r for one element a row, e for all elements
 	places        string // four bytes for each operand, then each output: see place
 	wide          bool   // indices take 64 bits
 	inner         bool   // vectors are within an innermost axis
