@@ -142,9 +142,10 @@ type stored struct {
 	memory       []byte
 	size         int64     // of an element
 	inner, outer offsetMap // along the axes that are contiguous in a block, and along the others
-	copied       bool      // not accessed in place: it is random or has bounds, or it is one of several outputs and overlaps an operand
-	constant     bool      // the same element everywhere
-	filled       int64     // elements that the block of a constant has
+	bounds       bound
+	copied       bool  // not accessed in place: it is random or has bounds, or it is one of several outputs and overlaps an operand
+	constant     bool  // the same element everywhere
+	filled       int64 // elements that the block of a constant has
 }
 
 // offsetMap maps the number of a row or column to its offset.
@@ -200,7 +201,8 @@ func (n *nest) newTile() any {
 			s.inner, s.outer = s.outer, s.inner
 		}
 		random := n.layout.place(i).mark.random()
-		s.copied = random || n.bounds[i].extent > 0
+		s.bounds = n.bounds[i]
+		s.copied = random || s.bounds.extent > 0
 		s.constant = !s.copied && s.inner.oneStride && s.inner.stride == 0 && s.outer.oneStride && s.outer.stride == 0
 	}
 	return t
@@ -267,7 +269,7 @@ func (t *rowTile) run(row int64) {
 			}
 			for k, output := range step.to {
 				if t.copied[k] {
-					t.transfer(len(t.types)+output, t.block(len(t.in)+k), true, false)
+					t.transfer(&t.stored[len(t.types)+output], t.inner, t.outer, t.block(len(t.in)+k), true, false)
 				}
 			}
 		}
@@ -348,28 +350,27 @@ func (t *rowTile) inOrder(i int) unsafe.Pointer {
 	return unsafe.Pointer(&s.memory[at*s.size])
 }
 
-// runs calls f for the runs of the block's elements that have one stride in the memory
-// of operand or output i: with a run's first element in the block and in memory, the
+// runs calls f for the runs of a block's elements that have one stride where they are stored:
+// with a run's first element in the block and in memory, the
 // stride, and the number. Elements beyond an operand's bounds are at -1.
-func (t *rowTile) runs(i int, f func(k, at, stride, n int64)) {
-	b, inner, k := t.bounds[i], &t.stored[i].inner, int64(0)
-	index, shape, strides, last := t.index, inner.shape, inner.strides, len(t.index)-1
-	stride, extent := inner.stride, inner.extent
-	for o := range t.outer.n {
-		at := t.stored[i].outer.offset(t.outer.first + o)
-		if inner.oneStride && b.extent == 0 {
-			f(k, at+t.inner.first*stride, stride, t.inner.n)
-			k += t.inner.n
+func (t *rowTile) runs(s *stored, inner, outer span, f func(k, at, stride, n int64)) {
+	b, k, index, last := s.bounds, int64(0), t.index, len(t.index)-1
+	shape, strides, stride, extent := s.inner.shape, s.inner.strides, s.inner.stride, s.inner.extent
+	for o := range outer.n {
+		at := s.outer.offset(outer.first + o)
+		if s.inner.oneStride && b.extent == 0 {
+			f(k, at+inner.first*stride, stride, inner.n)
+			k += inner.n
 			continue
 		}
-		rest := t.inner.first
+		rest := inner.first
 		for a := last; a > 0; a-- {
 			index[a] = rest % shape[a]
 			rest /= shape[a]
 			at += index[a] * strides[a]
 		}
 		index[0], at = rest, at+rest*strides[0]
-		for end := k + t.inner.n; k < end; {
+		for end := k + inner.n; k < end; {
 			n, from := min(extent-index[last], end-k), at
 			if b.extent > 0 {
 				from -= b.from * strides[b.axis]
@@ -406,30 +407,30 @@ func (t *rowTile) load(i int) {
 	to := t.block(i)
 	if t.streams != nil && t.streams[i].Number != 0 {
 		g := newGenerator(s.memory, t.streams[i])
-		t.runs(i, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.offsets[i]+at, stride, n) })
+		t.runs(s, t.inner, t.outer, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.offsets[i]+at, stride, n) })
 		return
 	}
-	t.transfer(i, to, false, i == 0 || !t.layout.merged)
+	t.transfer(s, t.inner, t.outer, to, false, i == 0 || !t.layout.merged)
 }
 
-// transfer copies a block from operand i, with zeros beyond its bounds if zero is set, or stores it to output i.
-func (t *rowTile) transfer(i int, block []byte, store, zero bool) {
-	switch memory := t.stored[i].memory; t.stored[i].size {
+// transfer loads a block from where an operand is stored, with zeros beyond its bounds if zero is set, or stores a block to an output.
+func (t *rowTile) transfer(s *stored, inner, outer span, block []byte, store, zero bool) {
+	switch s.size {
 	case 1:
-		transferElements(t, i, kernels.Elements[uint8](block), kernels.Elements[uint8](memory), store, zero)
+		transferElements(t, s, inner, outer, kernels.Elements[uint8](block), kernels.Elements[uint8](s.memory), store, zero)
 	case 4:
-		transferElements(t, i, kernels.Elements[uint32](block), kernels.Elements[uint32](memory), store, zero)
+		transferElements(t, s, inner, outer, kernels.Elements[uint32](block), kernels.Elements[uint32](s.memory), store, zero)
 	default:
-		transferElements(t, i, kernels.Elements[int64](block), kernels.Elements[int64](memory), store, zero)
+		transferElements(t, s, inner, outer, kernels.Elements[int64](block), kernels.Elements[int64](s.memory), store, zero)
 	}
 }
 
-func transferElements[T kernels.Element](t *rowTile, i int, block, memory []T, store, zero bool) {
+func transferElements[T kernels.Element](t *rowTile, s *stored, inner, outer span, block, memory []T, store, zero bool) {
 	if store {
-		t.runs(i, func(k, at, stride, n int64) { moveElements(memory[at:], stride, block[k:], 1, n) })
+		t.runs(s, inner, outer, func(k, at, stride, n int64) { moveElements(memory[at:], stride, block[k:], 1, n) })
 		return
 	}
-	t.runs(i, func(k, at, stride, n int64) {
+	t.runs(s, inner, outer, func(k, at, stride, n int64) {
 		if at >= 0 {
 			moveElements(block[k:], 1, memory[at:], stride, n)
 		} else if zero {
@@ -440,34 +441,17 @@ func transferElements[T kernels.Element](t *rowTile, i int, block, memory []T, s
 
 // broadcast copies a result of a reduction, or a value that the step hoists, to each element of its row.
 func (t *rowTile) broadcast(i int, step *rowStep) {
-	s, size := i-len(t.types)-len(t.kept), int64(0)
-	if s < step.known {
-		size = t.scalars[s].Size()
-	} else {
-		size = step.hoistedTypes[s-step.known].Size()
-	}
-	to, from := t.block(i), t.results[s]
+	k := i - len(t.types) - len(t.kept)
+	s := stored{memory: t.results[k], inner: offsetMap{oneStride: true}, outer: offsetMap{oneStride: true, stride: 1}}
 	if t.grid.stridedAxis {
-		for c := range t.columns {
-			move(size, to, c*t.rows, 1, from, 0, 1, t.rows)
-		}
-		return
+		s.inner, s.outer = s.outer, s.inner
 	}
-	for r := range t.rows {
-		move(size, to, r*t.columns, 1, from, r, 0, t.columns)
+	if k < step.known {
+		s.size = t.scalars[k].Size()
+	} else {
+		s.size = step.hoistedTypes[k-step.known].Size()
 	}
-}
-
-// move copies n elements of that size from one stride to another.
-func move(size int64, to []byte, toAt, toStride int64, from []byte, fromAt, fromStride, n int64) {
-	switch size {
-	case 1:
-		moveElements(kernels.Elements[uint8](to)[toAt:], toStride, kernels.Elements[uint8](from)[fromAt:], fromStride, n)
-	case 4:
-		moveElements(kernels.Elements[uint32](to)[toAt:], toStride, kernels.Elements[uint32](from)[fromAt:], fromStride, n)
-	default:
-		moveElements(kernels.Elements[int64](to)[toAt:], toStride, kernels.Elements[int64](from)[fromAt:], fromStride, n)
-	}
+	t.transfer(&s, span{0, t.inner.n}, span{0, t.outer.n}, t.block(i), false, true)
 }
 
 func moveElements[T kernels.Element](to []T, toStride int64, from []T, fromStride, n int64) {
@@ -475,8 +459,8 @@ func moveElements[T kernels.Element](to []T, toStride int64, from []T, fromStrid
 	case toStride == 1 && fromStride == 1:
 		copy(to[:n], from)
 	case toStride == 1 && fromStride == 0:
-		to, v := to[:n], from[0]
-		for k := range to {
+		v := from[0]
+		for k := range to[:n] {
 			to[k] = v
 		}
 	case toStride == 1:

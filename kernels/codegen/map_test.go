@@ -146,28 +146,29 @@ func clipped(x float64) *big.Float {
 	return big.NewFloat(min(max(x, -1e30), 1e30))
 }
 
-// Large outputs are made in parallel, and in place of an input.
+// Large outputs are made in parallel, and in place of an input. Blocks of elements are in several rows, or some within one.
 func TestMapLarge(t *testing.T) {
 	f := parseMap(t, "a * b + 1", "a", "b")
-	shape := []int{1000, 333}
-	n := kernels.Count(shape)
-	a, b := make([]float32, n), make([]float32, 333)
-	for i := range a {
-		a[i] = float32(i)
-	}
-	for i := range b {
-		b[i] = float32(i % 7)
-	}
-	p, err := Map(kernels.HostDevice(), f, shape, Dense(shape), viewAt(333, 0, 0, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(a), nil); err != nil {
-		t.Fatal(err)
-	}
-	for i, got := range a {
-		if want := float32(i)*b[i%333] + 1; got != want {
-			t.Fatalf("element %d is %v, want %v", i, got, want)
+	for _, columns := range []int{333, expr.BlockSize, 1500} {
+		shape := []int{1000, columns}
+		a, b := make([]float32, kernels.Count(shape)), make([]float32, columns)
+		for i := range a {
+			a[i] = float32(i)
+		}
+		for i := range b {
+			b[i] = float32(i % 7)
+		}
+		p, err := Map(kernels.HostDevice(), f, shape, Dense(shape), viewAt(int64(columns), 0, 0, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(a), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range a {
+			if want := float32(i)*b[i%columns] + 1; got != want {
+				t.Fatalf("%d columns: element %d is %v, want %v", columns, i, got, want)
+			}
 		}
 	}
 }
