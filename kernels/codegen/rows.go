@@ -85,20 +85,11 @@ func (c call) buffers(p *kernels.Plan) (from, to []kernels.Ref) {
 	return from, to
 }
 
-// launchRows appends the launch of a call whose operands and outputs are there.
+// launchRows appends the launch of a call that was checked, whose operands and outputs are there.
 func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to []kernels.Ref) error {
-	n, err := newRows(dev, c, g)
-	if err != nil {
-		return err
-	}
-	return n.launch(p, c.f, from, to)
-}
-
-// newRows lays out a call that was checked.
-func newRows(dev kernels.Device, c call, g rowGrid) (*nest, error) {
 	staged, err := c.f.Stages(c.perRow)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	pol := rowsPolicies.On(dev)
 	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
@@ -108,7 +99,7 @@ func newRows(dev kernels.Device, c call, g rowGrid) (*nest, error) {
 	n.staged = staged
 	for _, s := range staged.Stages {
 		if k := len(s.Reductions); k > maxReductions {
-			return nil, fmt.Errorf("got %d reductions side by side, want at most %d", k, maxReductions)
+			return fmt.Errorf("got %d reductions side by side, want at most %d", k, maxReductions)
 		}
 		n.scalars = append(n.scalars, s.Func.Outputs()...)
 	}
@@ -116,25 +107,21 @@ func newRows(dev kernels.Device, c call, g rowGrid) (*nest, error) {
 	_, ofRow := staged.Row.Trim()
 	for _, i := range ofRow {
 		if i < len(n.types) && slices.Max(append(n.colStrides[i], 0)) > 0 {
-			return nil, fmt.Errorf("got an output with one element a row that depends on operand %d, of strides %v, want it the same along axes %v", i, c.operands[i].Strides, c.axes)
+			return fmt.Errorf("got an output with one element a row that depends on operand %d, of strides %v, want it the same along axes %v", i, c.operands[i].Strides, c.axes)
 		}
 	}
 	if err := n.makeSteps(c.f); err != nil {
-		return nil, err
+		return err
 	}
 	n.address(true)
 	l := &n.layout
 	l.entry, l.stridedAxis, l.threadsPerRow, l.rowsPerBlock, l.split, l.cluster, l.sharesPerBlock = rowsEntry, g.stridedAxis, int(g.threadsPerRow), int(g.rowsPerBlock), g.splits > 1, int(g.cluster), int(g.sharesPerBlock)
 	for _, one := range c.perRow {
-		if one {
-			l.perRow += "r"
-		} else {
-			l.perRow += "e"
-		}
+		l.perRow += map[bool]string{true: "r", false: "e"}[one]
 	}
 	l.wide = n.isWide(1 << 18)
 	n.chooseResident(dev, pol)
-	return n, nil
+	return n.launch(p, c.f, from, to)
 }
 
 // outputs returns how outputs are stored: in row-major order, with an element for each index, or one for each split of each row.
