@@ -25,8 +25,8 @@ func Concat(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, extents
 // A part is the map that writes an operand of a concatenation.
 type part struct {
 	*nest
-	args []any
-	view View // within the whole shape, by bounds
+	operand kernels.Operand
+	view    View // within the whole shape, by bounds
 }
 
 // elements returns how many elements along the axis the part has.
@@ -55,7 +55,7 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 			whole.Offset = int64(from * inner)
 			n := newMap(dev, c, &whole)
 			v.Bounds = Bounds{Axis: axis, From: from, To: from + extents[i]}
-			parts = append(parts, part{n, n.arguments([]kernels.Ref{kernels.In(kernels.Operand(i))}, []kernels.Ref{kernels.At(kernels.Out, 0)}), v})
+			parts = append(parts, part{n, kernels.Operand(i), v})
 		}
 		from += extents[i]
 	}
@@ -67,10 +67,7 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 		if n > 1 {
 			err = launchMerged(p, dev, shape, parts[:n])
 		} else {
-			for n < min(len(parts), maxParts) && parts[n].like(parts[0]) {
-				n++
-			}
-			err = launchLike(p, f, parts[:n])
+			n, err = launchLike(p, f, parts[:min(len(parts), maxParts)])
 		}
 		if err != nil {
 			return err
@@ -111,7 +108,7 @@ func launchMerged(p *kernels.Plan, dev kernels.Device, shape []int, parts []part
 	for _, a := range parts {
 		a.view.Bounds.From -= from
 		a.view.Bounds.To -= from
-		c.operands, refs = append(c.operands, a.view), append(refs, kernels.In(a.args[0].(kernels.Ref).Operand))
+		c.operands, refs = append(c.operands, a.view), append(refs, kernels.In(a.operand))
 		c.shape[axis] = a.view.Bounds.To
 	}
 	into := &whole
@@ -123,20 +120,26 @@ func launchMerged(p *kernels.Plan, dev kernels.Device, shape []int, parts []part
 	return n.launch(p, f, refs, []kernels.Ref{kernels.At(kernels.Out, 0)})
 }
 
-// like reports whether two parts differ only in their operand and in where their output begins.
-func (a part) like(b part) bool { return a.layout == b.layout && slices.Equal(a.args[2:], b.args[2:]) }
-
-// launchLike appends the launch that writes like parts, each by blocks of its own.
-func launchLike(p *kernels.Plan, f expr.Func, parts []part) error {
-	n, args := parts[0].nest, parts[0].args
-	if len(parts) > 1 {
-		n.grid.splits, n.part = int64(len(parts)), parts[1].offsets[1]-n.offsets[1]
-		n.layout.joined = int(arith.Pow2(n.grid.splits))
-		from := slices.Repeat(args[:1], n.layout.joined) // no block takes those behind the last
-		for k, a := range parts {
-			from[k] = a.args[0]
+// launchLike appends the launch that writes the first of some parts, each by blocks of its own: those that differ from the first only in
+// their operand and in where their output begins. It returns their number.
+func launchLike(p *kernels.Plan, f expr.Func, parts []part) (count int, err error) {
+	arguments := func(a part) []any {
+		return a.arguments([]kernels.Ref{kernels.In(a.operand)}, []kernels.Ref{kernels.At(kernels.Out, 0)})
+	}
+	n, args := parts[0].nest, arguments(parts[0])
+	from := slices.Clone(args[:1])
+	for _, a := range parts[1:] {
+		other := arguments(a)
+		if a.layout != n.layout || !slices.Equal(other[2:], args[2:]) {
+			break
 		}
+		from = append(from, other[0])
+	}
+	if count = len(from); count > 1 {
+		n.grid.splits, n.part = int64(count), parts[1].offsets[1]-n.offsets[1]
+		n.layout.joined = int(arith.Pow2(n.grid.splits))
+		from = append(from, slices.Repeat(from[:1], n.layout.joined-count)...) // no block has these
 		args = slices.Concat(from, args[1:3], []any{n.part * n.outputs[0].Size()}, args[3:])
 	}
-	return n.launchWith(p, f, args)
+	return count, n.launchWith(p, f, args)
 }
