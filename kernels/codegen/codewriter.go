@@ -2,10 +2,11 @@ package codegen
 
 import (
 	"fmt"
+	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
@@ -17,7 +18,7 @@ type codeWriter struct {
 	index  string    // the type of indices
 	kind   expr.Kind // of the registers for indices
 	target string    // the oldest that the code is for
-	waited bool      // the code has the instruction of follow
+	waits  bool      // the code has the instruction of follow
 	params []string
 }
 
@@ -47,18 +48,18 @@ var MathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 	return expr.ReadFunctions(string(text))
 })
 
-// follow has all threads wait for the kernels that this one follows, where a device may start it before they are
-// done: see follow.cuh. It comes before the first use of the device's memory, and behind all that can be computed before.
-func (w *codeWriter) follow() {
-	if w.target == "sm_90" && !w.waited {
+// gridDependencyWait has all threads wait until the kernels that this one depends on have completed (griddepcontrol.wait), on devices
+// that may launch it before that: see follow.cuh. It precedes the first access to global memory and follows what can be computed before.
+func (w *codeWriter) gridDependencyWait() {
+	if w.target == "sm_90" && !w.waits {
 		w.Line("griddepcontrol.wait")
-		w.waited = true
+		w.waits = true
 	}
 }
 
-// admit lets kernels that follow this one come to the device.
-func (w *codeWriter) admit() {
-	if w.waited {
+// launchDependents lets kernels that depend on this one launch.
+func (w *codeWriter) launchDependents() {
+	if w.waits {
 		w.Line("griddepcontrol.launch_dependents")
 	}
 }
@@ -80,18 +81,6 @@ func (w *codeWriter) numberParameters(f expr.Func) {
 		registers = append(registers, w.parameter(d.String(), d.Kind()))
 	}
 	w.Numbers(registers)
-}
-
-// numberArguments returns the arguments of [codeWriter.numberParameters].
-func numberArguments(numbers []expr.Number) (args []any) {
-	for _, n := range numbers {
-		if n.Dtype == kernels.Float32 {
-			args = append(args, float32(n.Value))
-		} else {
-			args = append(args, n.Value)
-		}
-	}
-	return args
 }
 
 func (w *codeWriter) pointer() string {
@@ -133,12 +122,9 @@ func indexArgument(v int64, wide bool) any {
 func (w *codeWriter) indicesOf(rest string, by []divide) []string {
 	list := make([]string, len(by))
 	for a := len(by) - 1; a > 0; a-- {
-		q, t, at := w.Register(w.kind), w.Register(w.kind), w.Register(w.kind)
-		w.Line("mul.hi.%s %s, %s, %s", w.index, q, rest, by[a].magic)
+		q := w.calculate("mul.hi", rest, by[a].magic)
 		w.Line("shr.%s %s, %s, %s", w.index, q, q, by[a].shift)
-		w.Line("mul.lo.%s %s, %s, %s", w.index, t, q, by[a].extent)
-		w.Line("sub.%s %s, %s, %s", w.index, at, rest, t)
-		list[a], rest = at, q
+		list[a], rest = w.calculate("sub", rest, w.calculate("mul.lo", q, by[a].extent)), q
 	}
 	list[0] = rest
 	return list
@@ -164,7 +150,7 @@ func memoryType(d expr.Dtype) string {
 	return fmt.Sprintf("u%d", 8*d.Size())
 }
 
-// location is an address in global memory.
+// location is an address in memory.
 type location struct {
 	register string
 	bytes    int64 // beyond it
@@ -182,23 +168,128 @@ func elementAt(addresses []string, k int, size int64) location {
 	return location{addresses[0], int64(k) * size}
 }
 
-// whole loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as
-// ld.global, perhaps with a predicate before it.
-func (w *codeWriter) whole(op string, d expr.Dtype, at location, regs []string) {
-	if len(regs) == 1 {
-		to, from := regs[0], at.String()
+// vectorAccess loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as ld.global, perhaps after a
+// predicate.
+func (w *codeWriter) vectorAccess(op string, d expr.Dtype, at location, regs []string) {
+	each := min(len(regs), int(16/d.Size()))
+	for k := 0; k < len(regs); k += each {
+		op, to, from := op, regs[k], location{at.register, at.bytes + int64(k)*d.Size()}.String()
+		if len(regs) > 1 {
+			op, to = fmt.Sprintf("%s.v%d", op, each), "{"+strings.Join(regs[k:k+each], ", ")+"}"
+		}
 		if strings.Contains(op, "st.") {
 			to, from = from, to
 		}
 		w.Line("%s.%s %s, %s", op, memoryType(d), to, from)
-		return
 	}
-	each := min(len(regs), int(16/d.Size()))
-	for k := 0; k < len(regs); k += each {
-		to, list := location{at.register, at.bytes + int64(k)*d.Size()}.String(), "{"+strings.Join(regs[k:k+each], ", ")+"}"
-		if strings.Contains(op, "st.") {
-			to, list = list, to
-		}
-		w.Line("%s.v%d.%s %s, %s", op, each, memoryType(d), list, to)
+}
+
+// address is where an operand or output is stored, in registers.
+type address struct {
+	place
+	dtype           expr.Dtype
+	base            string
+	ofRow, ofColumn []string  // strides
+	first           []string  // address of the row; of each row, for vectors of scattered rows
+	step            string    // bytes from a lane of a spaced vector to the next
+	bounds          [2]string // first index with elements, and their number, along the axis of the bounds
+	source          *source   // of a random operand, whose base and addresses are numbers of elements
+}
+
+// size returns the bytes from one element to the next in memory, 1 for numbers.
+func (p *address) size() int64 {
+	if p.source != nil {
+		return 1
 	}
+	return p.dtype.Size()
+}
+
+// result writes an instruction whose first operand is a new register, and returns that.
+func (w *codeWriter) result(k expr.Kind, format string, args ...any) string {
+	r := w.Register(k)
+	w.Line(format, append([]any{r}, args...)...)
+	return r
+}
+
+// strides adds the parameters of strides along rows or columns.
+func (w *codeWriter) strides(r addressing, axes int) (list []string) {
+	if r == linear {
+		axes = 1
+	} else if r != indexed {
+		axes = 0
+	}
+	for range axes {
+		list = append(list, w.parameter(w.index, w.kind))
+	}
+	return list
+}
+
+// emit adds an instruction on registers or numbers, and returns its result.
+func (w *codeWriter) emit(k expr.Kind, instruction string, args ...any) string {
+	return w.result(k, instruction+" %s"+strings.Repeat(", %v", len(args)), args...)
+}
+
+// calculate adds an instruction on indices, and returns its result.
+func (w *codeWriter) calculate(op string, args ...any) string {
+	dtype := w.index
+	if op == "and" {
+		dtype = "b" + dtype[1:]
+	}
+	return w.emit(w.kind, op+"."+dtype, args...)
+}
+
+// indexOf returns a 32-bit number as an index.
+func (w *codeWriter) indexOf(r string) string {
+	if w.kind == expr.B32 {
+		return r
+	}
+	return w.result(expr.B64, "cvt.u64.u32 %s, %s", r)
+}
+
+// special returns a special register, such as tid.x, as an index.
+func (w *codeWriter) special(name string) string {
+	return w.indexOf(w.result(expr.B32, "mov.u32 %s, %%"+name))
+}
+
+// predicate adds a comparison of indices.
+func (w *codeWriter) predicate(comparison, x, y string) string {
+	return w.emit(expr.Pred, "setp."+comparison+"."+w.index, x, y)
+}
+
+// shift returns the logarithm of a power of two.
+func shift(n int) string { return fmt.Sprint(bits.TrailingZeros(uint(n))) }
+
+// predicated returns the prefix that makes an instruction depend on a predicate, "" for none.
+func predicated(predicate string) string {
+	if predicate == "" {
+		return ""
+	}
+	return "@" + predicate + " "
+}
+
+// registers returns n registers for elements.
+func (w *codeWriter) registers(d expr.Dtype, n int) (list []string) {
+	for range n {
+		list = append(list, w.Register(d.Kind()))
+	}
+	return list
+}
+
+// lanes returns registers for the elements of a vector of n.
+func (w *codeWriter) lanes(p *address, n int) []string {
+	if p.lanes == single {
+		return slices.Repeat(w.registers(p.dtype, 1), n)
+	}
+	return w.registers(p.dtype, n)
+}
+
+// clear sets the register of an element to 0.
+func (w *codeWriter) clear(d expr.Dtype, r string) { w.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r) }
+
+// loadElement loads an element if it exists, else 0.
+func (w *codeWriter) loadElement(d expr.Dtype, r, at, exists string) {
+	if exists != "" {
+		w.clear(d, r)
+	}
+	w.Line("%sld.global.%s %s, %s", predicated(exists), memoryType(d), r, at)
 }

@@ -22,6 +22,16 @@ func Concat(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, extents
 	return p, nil
 }
 
+// A part is the map that writes an operand of a concatenation.
+type part struct {
+	*nest
+	operand kernels.Operand
+	view    View // within the whole shape, by bounds
+}
+
+// elements returns how many elements along the axis the part has.
+func (a part) elements() int { return a.view.Bounds.To - a.view.Bounds.From }
+
 func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape []int, axis int, extents []int, operands []View) error {
 	if axis < 0 || axis >= len(shape) || len(extents) != len(operands) {
 		return fmt.Errorf("got axis %d of shape %v and %d extents for %d operands", axis, shape, len(extents), len(operands))
@@ -31,23 +41,21 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 	if err != nil {
 		return err
 	}
-	strides, from := rowMajor(shape), 0
-	var parts []*mapping
-	var bounded []View
+	whole, from := Dense(shape), 0
+	inner := whole.Strides[axis]
+	var parts []part
 	for i, v := range operands {
-		part := slices.Clone(shape)
-		part[axis] = extents[i]
-		if err := checkMap(f, part, []View{v}); err != nil {
+		c := call{f: f, shape: slices.Clone(shape), operands: []View{v}}
+		c.shape[axis] = extents[i]
+		if err := checkMap(f, c.shape, c.operands); err != nil {
 			return fmt.Errorf("operand %d: %w", i, err)
 		}
 		p.Inputs = append(p.Inputs, v.Elements*dt.Size())
-		if kernels.Count(part) > 0 {
-			into := View{Elements: kernels.Count(shape), Offset: int64(from * strides[axis]), Strides: strides}
-			m := newMapping(dev, f, part, []View{v}, &into)
-			m.from, m.extent = []kernels.Ref{{Operand: kernels.Operand(i), Offset: m.offsets[0] * dt.Size()}}, int64(extents[i])
-			parts = append(parts, m)
+		if kernels.Count(c.shape) > 0 {
+			whole.Offset = int64(from * inner)
+			n := newMap(dev, c, &whole)
 			v.Bounds = Bounds{Axis: axis, From: from, To: from + extents[i]}
-			bounded = append(bounded, v)
+			parts = append(parts, part{n, kernels.Operand(i), v})
 		}
 		from += extents[i]
 	}
@@ -55,87 +63,83 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 		return fmt.Errorf("got extents %v, want %d together", extents, shape[axis])
 	}
 	for len(parts) > 0 {
-		n := merged(parts, strides[axis])
+		n := merged(parts, inner)
 		if n > 1 {
-			err = launchMerged(p, dev, dt, shape, axis, bounded[:n], parts[:n])
+			err = launchMerged(p, dev, shape, parts[:n])
 		} else {
-			for n < min(len(parts), mostParts) && parts[n].like(parts[0]) {
-				n++
-			}
-			err = launchMap(p, join(parts[:n]), f)
+			n, err = launchLike(p, f, parts[:min(len(parts), maxParts)])
 		}
 		if err != nil {
 			return err
 		}
-		parts, bounded = parts[n:], bounded[n:]
+		parts = parts[n:]
 	}
 	return nil
 }
 
 const (
-	mostParts  = 16 // of a launch of like parts
-	mostMerged = 8  // of one that looks for the part of each element
-	shortPart  = 96 // elements in a row up to which a launch for each part is slower, also by vectors
+	maxParts  = 16 // parts of a launch of like parts
+	maxMerged = 8  // parts of a launch that selects the part of each element
+	shortPart = 96 // elements in a row up to which a launch for each part is slower, also by vectors
 )
 
 // merged returns how many parts, from the first on, one launch is to write that finds the part of each element; 1 for none. That is better
 // for parts that are short or cannot be written in vectors, unless one is transposed and written by tiles.
-func merged(parts []*mapping, inner int) int {
-	few := min(len(parts), mostMerged)
-	short := func(m *mapping) bool { return m.layout.width == 1 || m.extent*int64(inner) <= shortPart }
-	tiles := func(m *mapping) bool { return m.layout.tile > 0 }
+func merged(parts []part, inner int) int {
+	few := min(len(parts), maxMerged)
+	short := func(a part) bool { return a.layout.width == 1 || a.elements()*inner <= shortPart }
+	tiles := func(a part) bool { return a.layout.tile > 0 }
 	if !slices.ContainsFunc(parts[:few], short) || slices.ContainsFunc(parts[:few], tiles) {
 		return 1
 	}
 	return few
 }
 
-// launchMerged appends the launch that writes some parts, given their views with bounds among all parts.
-func launchMerged(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape []int, axis int, views []View, parts []*mapping) error {
-	b := expr.NewBuilder(slices.Repeat([]kernels.Dtype{dt}, len(views))...)
+// launchMerged appends the launch that writes some parts.
+func launchMerged(p *kernels.Plan, dev kernels.Device, shape []int, parts []part) error {
+	b := expr.NewBuilder(slices.Repeat(parts[0].types, len(parts))...)
 	f, err := b.Func(b.Operand(0))
 	if err != nil {
 		return err
 	}
-	from, to := views[0].Bounds.From, views[len(views)-1].Bounds.To
-	views = slices.Clone(views)
-	for i := range views {
-		views[i].Bounds.From -= from
-		views[i].Bounds.To -= from
+	axis, from := parts[0].view.Bounds.Axis, parts[0].view.Bounds.From
+	c, whole := call{f: f, shape: slices.Clone(shape)}, Dense(shape)
+	var refs []kernels.Ref
+	for _, a := range parts {
+		a.view.Bounds.From -= from
+		a.view.Bounds.To -= from
+		c.operands, refs = append(c.operands, a.view), append(refs, kernels.In(a.operand))
+		c.shape[axis] = a.view.Bounds.To
 	}
-	var into *View
-	if to-from < shape[axis] {
-		strides := rowMajor(shape)
-		into = &View{Elements: kernels.Count(shape), Offset: int64(from * strides[axis]), Strides: strides}
-		shape = slices.Clone(shape)
-		shape[axis] = to - from
+	into := &whole
+	if whole.Offset = int64(from * whole.Strides[axis]); c.shape[axis] == shape[axis] {
+		into = nil
 	}
-	m := newMapping(dev, f, shape, views, into)
-	m.layout.merged = true
-	for _, o := range parts {
-		m.from = append(m.from, o.from...)
-	}
-	return launchMap(p, m, f)
+	n := newMap(dev, c, into)
+	n.layout.merged = true
+	return n.launch(p, f, refs, []kernels.Ref{kernels.At(kernels.Out, 0)})
 }
 
-// like reports whether two parts differ in their operand and their place alone.
-func (m *mapping) like(o *mapping) bool {
-	return m.layout == o.layout && slices.Equal(m.shape, o.shape) && slices.Equal(m.strides[0], o.strides[0]) && slices.Equal(m.toStrides, o.toStrides)
-}
-
-// join returns like parts as one mapping.
-func join(parts []*mapping) *mapping {
-	m := parts[0]
-	if len(parts) == 1 {
-		return m
+// launchLike appends the launch that writes the first of some parts, each by blocks of its own: those that differ from the first only in
+// their operand and in where their output begins. It returns their number.
+func launchLike(p *kernels.Plan, f expr.Func, parts []part) (count int, err error) {
+	arguments := func(a part) []any {
+		return a.arguments([]kernels.Ref{kernels.In(a.operand)}, []kernels.Ref{kernels.At(kernels.Out, 0)})
 	}
-	m.count, m.next = len(parts), parts[1].to-m.to
-	for _, o := range parts[1:] {
-		m.from = append(m.from, o.from...)
+	n, args := parts[0].nest, arguments(parts[0])
+	from := slices.Clone(args[:1])
+	for _, a := range parts[1:] {
+		other := arguments(a)
+		if a.layout != n.layout || !slices.Equal(other[2:], args[2:]) {
+			break
+		}
+		from = append(from, other[0])
 	}
-	m.layout.joined = int(arith.Pow2(int64(m.count)))
-	for range m.layout.joined - m.count { // which no block takes
-		m.from = append(m.from, m.from[0])
+	if count = len(from); count > 1 {
+		n.grid.splits, n.part = int64(count), parts[1].offsets[1]-n.offsets[1]
+		n.layout.joined = int(arith.Pow2(n.grid.splits))
+		from = append(from, slices.Repeat(from[:1], n.layout.joined-count)...) // no block has these
+		args = slices.Concat(from, args[1:3], []any{n.part * n.outputs[0].Size()}, args[3:])
 	}
-	return m
+	return count, n.launchWith(p, f, args)
 }

@@ -155,8 +155,9 @@ func TestConcatLayout(t *testing.T) {
 		}
 		var got []string
 		for _, l := range p.Launches {
-			layout := l.Kernel.Image.(mapImage).layout
-			got = append(got, fmt.Sprintf("%c%s%d", layout.to, layout.accesses, layout.width))
+			layout := l.Kernel.Image.(image).layout
+			operands := len(layout.places)/4 - 1
+			got = append(got, fmt.Sprintf("%s%s%d", placeLetters(layout, operands, 1), placeLetters(layout, 0, operands), layout.width))
 			if n := l.Grid[1]; n > 1 {
 				got[len(got)-1] += fmt.Sprint("x", n)
 				if layout.joined < n || layout.joined >= 2*n {

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// View is an operand of [Map]: a buffer, and where the elements of the output's
-// shape lie in it.
+// View is an operand of [Map]: a buffer, and where it stores the elements of the output's
+// shape.
 type View struct {
 	Elements int64 // of the buffer
 	Offset   int64 // of the first element that is used
@@ -19,8 +20,7 @@ type View struct {
 	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
 	// Stream makes the elements random numbers, a function of the
-	// stream, of the number that says where the element lies, and of the state that the
-	// buffer holds: see [RandomState].
+	// stream, of the element's offset, and of the state in the buffer: see [RandomState].
 	Stream Stream
 }
 
@@ -40,7 +40,7 @@ func (v View) bounded(shape []int) bool {
 	return b.To != 0 && (b.From != 0 || b.To != shape[b.Axis])
 }
 
-// Dense returns the view of a buffer that holds a shape in row-major order.
+// Dense returns the view of a buffer of a shape in row-major order.
 func Dense(shape []int) View {
 	return View{Elements: kernels.Count(shape), Strides: rowMajor(shape)}
 }
@@ -58,8 +58,8 @@ func rowMajor(shape []int) []int {
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
 // row-major order, and operands that are views of the plan's inputs. Several outputs
-// lie one after the other as [Plan.Parts] describes. An
-// output may lie where an input does that has elements of that size, if that
+// are consecutive, as [Plan.Parts] describes. An
+// output may overwrite an input that has elements of that size, if that
 // input's view is dense and no other view is of the same memory.
 //
 // The kernel is generated when a device needs it. Kernels are equal, and are
@@ -70,44 +70,69 @@ func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kerne
 	if err := checkMap(f, shape, operands); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", name, err)
 	}
-	types, n := f.Operands(), kernels.Count(shape)
-	p := &kernels.Plan{Op: name, Flops: n * int64(f.Operations())}
-	p.Parts, p.Out = mapParts(f, shape)
-	for i, v := range operands {
-		p.Inputs = append(p.Inputs, v.inputBytes(types[i]))
-	}
-	if n > 0 {
-		if err := launchMap(p, newMapping(dev, f, shape, operands, nil), f); err != nil {
+	p, c := &kernels.Plan{Op: name}, call{f: f, shape: shape, operands: operands}
+	from, to := c.buffers(p)
+	if kernels.Count(shape) > 0 {
+		if err := newMap(dev, c, nil).launch(p, f, from, to); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", name, err)
 		}
 	}
 	return p, nil
 }
 
-// kernel returns the kernel of a mapping of f.
-func (m *mapping) kernel(f expr.Func) *kernels.Kernel {
-	f, _ = f.Numbers()
-	return &kernels.Kernel{Image: mapImage{f, m.layout}, Entry: mapEntry, Body: m.body}
+// newMap lays out a map whose one output is stored as a view describes, or whose outputs are in row-major order if there is none. A
+// thread has vectors of elements.
+func newMap(dev kernels.Device, c call, into *View) *nest {
+	outputs := slices.Repeat([]View{Dense(c.shape)}, len(c.f.Outputs()))
+	if into != nil {
+		outputs = []View{*into}
+	}
+	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.f.Operands(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
+	small := dev.Major > 0 && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
+	if small {
+		n.grid.width = 1 // less code to compile, and threads that are done sooner
+	}
+	n.address(!small)
+	if into != nil && (n.layout.place(len(n.types)).lanes != aligned || n.rows == 1) { // no vectors to store
+		n.grid.width = 1
+		n.address(true)
+	}
+	l, pol := &n.layout, kernels.Streaming.On(dev)
+	if l.rowAxes > 0 {
+		pol = kernels.Scaling.On(dev)
+	}
+	l.entry, l.threadsPerRow, l.rowsPerBlock, l.vectors = mapEntry, 1, pol.Block, int(pol.Vectors)
+	if small {
+		l.vectors = 1
+	} else if l.width == 1 {
+		l.vectors *= 4
+	}
+	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
+	if dev.Major > 0 && n.streams == nil {
+		n.chooseTiles()
+	}
+	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: n.outputs}
+	for i := range n.types {
+		step.needs = append(step.needs, i)
+	}
+	for k := range n.outputs {
+		step.to = append(step.to, k)
+	}
+	n.steps = []rowStep{step}
+	return n
 }
 
-// launchMap appends the launch of a mapping of f.
-func launchMap(p *kernels.Plan, m *mapping, f expr.Func) error {
-	blocks := m.gridBlocks()
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return err
+// vectorWidth returns the elements of a vector: those that have 16 bytes in the
+// narrowest type that counts. A Bool is computed of or selects among wider ones.
+func vectorWidth(types []expr.Dtype) int64 {
+	narrow, wide := false, false
+	for _, d := range types {
+		narrow, wide = narrow || d.Size() == 4, wide || d.Size() == 8
 	}
-	l := p.Launch(m.kernel(f), int(blocks), m.layout.block, m.arguments()...)
-	l.Grid[1] = max(m.count, 1)
-	return nil
-}
-
-// mapParts returns where the outputs of f begin, and the bytes of all.
-func mapParts(f expr.Func, shape []int) (parts []int64, bytes int64) {
-	sizes := make([]int64, len(f.Outputs()))
-	for k, d := range f.Outputs() {
-		sizes[k] = kernels.Count(shape) * d.Size()
+	if wide && !narrow {
+		return 2
 	}
-	return kernels.LayOut(sizes)
+	return 4
 }
 
 // checkMap returns an error if arguments of Map do not fit.

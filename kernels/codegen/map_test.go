@@ -146,28 +146,29 @@ func clipped(x float64) *big.Float {
 	return big.NewFloat(min(max(x, -1e30), 1e30))
 }
 
-// Large outputs are made in parallel, and in place of an input.
+// Large outputs are made in parallel, and in place of an input. Blocks of elements are in several rows, or some within one.
 func TestMapLarge(t *testing.T) {
 	f := parseMap(t, "a * b + 1", "a", "b")
-	shape := []int{1000, 333}
-	n := kernels.Count(shape)
-	a, b := make([]float32, n), make([]float32, 333)
-	for i := range a {
-		a[i] = float32(i)
-	}
-	for i := range b {
-		b[i] = float32(i % 7)
-	}
-	p, err := Map(kernels.HostDevice(), f, shape, Dense(shape), viewAt(333, 0, 0, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(a), nil); err != nil {
-		t.Fatal(err)
-	}
-	for i, got := range a {
-		if want := float32(i)*b[i%333] + 1; got != want {
-			t.Fatalf("element %d is %v, want %v", i, got, want)
+	for _, columns := range []int{333, expr.BlockSize, 1500} {
+		shape := []int{1000, columns}
+		a, b := make([]float32, kernels.Count(shape)), make([]float32, columns)
+		for i := range a {
+			a[i] = float32(i)
+		}
+		for i := range b {
+			b[i] = float32(i % 7)
+		}
+		p, err := Map(kernels.HostDevice(), f, shape, Dense(shape), viewAt(int64(columns), 0, 0, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(a), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range a {
+			if want := float32(i)*b[i%columns] + 1; got != want {
+				t.Fatalf("%d columns: element %d is %v, want %v", columns, i, got, want)
+			}
 		}
 	}
 }
@@ -192,7 +193,34 @@ func within(v View, axis, from, to int) View {
 	return v
 }
 
-// How operands are read: the letters of [access].
+// placeLetters returns a letter for each of n operands or outputs from one on: s for one element, d and u for elements in order, aligned for vectors or not,
+// r, c and g for vectors, one element or elements by index, p with bounds, t by tiles.
+func placeLetters(l layout, first, n int) string {
+	var letters []byte
+	for i := range n {
+		p, letter := l.place(first+i), byte('g')
+		switch {
+		case p.rows == fixed:
+			letter = 's'
+		case p.mark.axis() >= 0:
+			letter = 'p'
+		case p.rows == unitStride && p.lanes == aligned:
+			letter = 'd'
+		case p.rows == unitStride:
+			letter = 'u'
+		case p.lanes == aligned:
+			letter = 'r'
+		case p.lanes == single:
+			letter = 'c'
+		case p.lanes == transposed:
+			letter = 't'
+		}
+		letters = append(letters, letter)
+	}
+	return string(letters)
+}
+
+// How operands are read.
 func TestMapLayout(t *testing.T) {
 	for _, c := range []struct {
 		shape  []int
@@ -218,8 +246,8 @@ func TestMapLayout(t *testing.T) {
 			t.Errorf("%v: %v", c.shape, err)
 			continue
 		}
-		got := p.Launches[0].Kernel.Image.(mapImage).layout
-		if got.accesses != c.want || got.axes != c.axes || got.inner != c.inner || got.wide || fmt.Sprint(p.Launches[0].Grid) != c.launch {
+		got := p.Launches[0].Kernel.Image.(image).layout
+		if placeLetters(got, 0, 3) != c.want || got.rowAxes != c.axes || got.inner != c.inner || got.wide || fmt.Sprint(p.Launches[0].Grid) != c.launch {
 			t.Errorf("%v, %v: got %+v on %v, want %s", c.shape, c.views, got, p.Launches[0].Grid, c.want)
 		}
 	}
@@ -230,14 +258,14 @@ func TestMapLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := p.Launches[0].Kernel.Image.(mapImage).layout
-		if got := fmt.Sprint(l.width, l.vectors, l.block, " ", l.accesses); got != want || int64(l.width*l.vectors*l.block*p.Launches[0].Grid[0]) < int64(n) {
+		l := p.Launches[0].Kernel.Image.(image).layout
+		if got := fmt.Sprint(l.width, l.vectors, l.rowsPerBlock, " ", placeLetters(l, 0, 4)); got != want || int64(l.width*l.vectors*l.rowsPerBlock*p.Launches[0].Grid[0]) < int64(n) {
 			t.Errorf("%d elements: got %s on %v, want %s", n, got, p.Launches[0].Grid, want)
 		}
 	}
 	big := []int{1 << 16, 1 << 15}
 	p, err := Map(kernels.HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), viewAt(1<<16, 0, 1, 0))
-	if err != nil || !p.Launches[0].Kernel.Image.(mapImage).layout.wide {
+	if err != nil || !p.Launches[0].Kernel.Image.(image).layout.wide {
 		t.Errorf("2^31 elements: got %v, %v, want indices of 64 bits", p, err)
 	}
 }

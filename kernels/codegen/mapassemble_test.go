@@ -34,9 +34,9 @@ func assembleMap(t *testing.T, i int, dev kernels.Device, shape []int, f expr.Fu
 		t.Fatal(err)
 	}
 	targets := []string{"sm_70", "sm_80", "sm_90"}
-	target, image := targets[i%len(targets)], p.Launches[0].Kernel.Image
-	_, registers, spills := assemble(t, image, target)
-	t.Logf("%s: %d registers on %s, %v", f, registers, target, image.(mapImage).layout)
+	target, code := targets[i%len(targets)], p.Launches[0].Kernel.Image.(image)
+	_, registers, spills := assemble(t, code, target)
+	t.Logf("%s: %d registers on %s, %v", f, registers, target, code.layout)
 	if spills > 0 {
 		t.Errorf("%v spills %d bytes on %s", f, spills, target)
 	}

@@ -1,36 +1,11 @@
 package codegen
 
 import (
-	"github.com/stheno-ml/stheno/kernels"
+	"fmt"
+	"slices"
+
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
-
-// mapImage is the generated code of a function for a layout.
-type mapImage struct {
-	f      expr.Func
-	layout mapLayout
-}
-
-// mapEntry is the entry point of the code.
-const mapEntry = "map"
-
-func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
-
-func (i mapImage) Digests() (map[string]string, error) { return DigestsOf(i.f) }
-
-func (i mapImage) Code(major, minor int) (kernels.Code, error) {
-	return kernels.CodeOf(i, major, minor)
-}
-
-// ptx returns PTX for every device, or for those of compute capability 9.0 and later.
-func (i mapImage) PTX(major int) ([]byte, error) {
-	code, err := newCodeWriter(major, i.layout.wide)
-	if err != nil {
-		return nil, err
-	}
-	w := mapWriter{codeWriter: code, mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
-	return []byte(w.kernel()), nil
-}
 
 // mapWriter writes a kernel:
 //
@@ -41,91 +16,37 @@ func (i mapImage) PTX(major int) ([]byte, error) {
 // A vector that reaches beyond the end is loaded and stored by elements. Where each
 // thread has one element, a thread without one is done at once.
 type mapWriter struct {
-	codeWriter
-	mapLayout
-	f              expr.Func
-	types, outputs []expr.Dtype
-
-	bases   []string  // addresses of the operands
-	sources []*source // of random operands, whose bases and addresses are numbers of elements
-	divide  []divide
-	strides [][]string  // of operands addressed by index
-	bounds  [][2]string // of padded operands: from where on, how many
+	kernelWriter
 	n       string
-	to      []string  // addresses of the outputs
-	toBy    []string  // strides of outputs addressed by index
-	others  []string  // addresses of the first operand in the parts after the first
 	grid    []string  // extents of the grid of tiles, but the first
 	extents [2]string // of the axes of a tile
 }
 
+// parameters adds the parameters, in the order of [nest.arguments].
 func (w *mapWriter) parameters() {
-	for range w.types {
-		w.bases = append(w.bases, w.pointer())
-	}
-	for range w.joined - 1 {
-		w.others = append(w.others, w.pointer())
-	}
-	for range w.outputs {
-		w.to = append(w.to, w.pointer())
-	}
+	parts := w.pointers()
 	w.n = w.parameter("u64", expr.B64)
 	if w.joined > 0 {
-		w.choosePart(w.parameter("u64", expr.B64))
+		w.choosePart(parts, w.parameter("u64", expr.B64))
 	}
 	if !w.wide {
-		n := w.Register(w.kind)
-		w.Line("cvt.u32.u64 %s, %s", n, w.n)
-		w.n = n
+		w.n = w.result(w.kind, "cvt.u32.u64 %s, %s", w.n)
 	}
 	if w.tile > 0 {
 		w.tileParameters()
-	} else {
-		w.divide = w.divides(w.axes)
 	}
-	w.strides, w.bounds = make([][]string, len(w.types)), make([][2]string, len(w.types))
-	for i := range w.types {
-		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
-			w.strides[i] = append(w.strides[i], w.parameter(w.index, w.kind))
-		}
-		if access(w.accesses[i]) == padded {
-			w.bounds[i][0], w.bounds[i][1] = w.boundParameters()
-		}
-	}
-	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
-		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
-	}
-	w.sources = make([]*source, len(w.types))
-	for i := range w.types {
-		if isRandom(w.random, i) {
-			w.sources[i] = w.source(w.bases[i], isNormal(w.random, i))
-			w.bases[i] = w.sources[i].first
-		}
-	}
-	w.numberParameters(w.f)
+	w.addressParameters()
 }
 
-// choosePart takes the first operand and the output of the block's part, which begins `next` bytes
-// after the part before.
-func (w *mapWriter) choosePart(next string) {
-	part, far := w.Register(expr.B32), w.Register(expr.B64)
-	w.Line("mov.u32 %s, %%ctaid.y", part)
-	for k, base := range w.others {
-		is := w.Register(expr.Pred)
-		w.Line("setp.eq.u32 %s, %s, %d", is, part, k+1)
-		w.Line("@%s mov.u64 %s, %s", is, w.bases[0], base)
+// choosePart selects the first operand and the output of the block's part. The output begins `next` bytes after the previous part's.
+func (w *mapWriter) choosePart(parts []string, next string) {
+	part, from, to := w.result(expr.B32, "mov.u32 %s, %%ctaid.y"), w.places[0], w.places[1]
+	for k, base := range parts {
+		is := w.result(expr.Pred, "setp.eq.u32 %s, %s, %d", part, k+1)
+		w.Line("@%s mov.u64 %s, %s", is, from.base, base)
 	}
-	w.Line("cvt.u64.u32 %s, %s", far, part)
-	w.Line("mad.lo.u64 %s, %s, %s, %s", w.to[0], far, next, w.to[0])
-}
-
-// size returns the bytes from one element of operand i to the next in memory, 1 for
-// numbers.
-func (w *mapWriter) size(i int) int64 {
-	if w.sources[i] != nil {
-		return 1
-	}
-	return w.types[i].Size()
+	far := w.result(expr.B64, "cvt.u64.u32 %s, %s", part)
+	w.Line("mad.lo.u64 %s, %s, %s, %s", to.base, far, next, to.base)
 }
 
 // vector holds the registers of a thread for one vector.
@@ -133,10 +54,9 @@ type vector struct {
 	number    int
 	first     string     // index of its first element
 	full      string     // predicate: all its elements exist
-	addresses [][]string // by operand: one, or one for each element
-	inside    [][]string // predicates of padded operands: an element is in the buffer
+	addresses [][]string // by operand, then by output: one, or one for each element
+	inside    [][]string // predicates of operands with bounds: an element is in the buffer
 	elements  [][]string // by operand, then element
-	to        []string   // addresses of the results, by output
 	results   [][]string // by output, then element
 }
 
@@ -145,86 +65,88 @@ func (w *mapWriter) kernel() string {
 	w.parameters()
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.block})
+		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
 		vectors[j] = w.locate(j)
 	}
 	w.loadScalars()
-	if w.single() {
+	if w.oneElement() {
 		w.Line("@!%s bra none", vectors[0].full)
 	}
 	for _, v := range vectors {
 		w.load(v)
 	}
 	for _, v := range vectors {
-		v.results = make([][]string, len(w.outputs))
-		for k := range w.width {
-			operands := make([]string, len(w.types))
-			for i := range operands {
-				operands[i] = v.elements[i][k]
-			}
-			for out, r := range w.Apply(w.f, operands) {
-				v.results[out] = append(v.results[out], r)
-			}
-		}
+		v.results = w.results(v.elements, w.width)
 	}
-	w.admit()
+	w.launchDependents()
 	for _, v := range vectors {
 		w.store(v)
 	}
-	if w.single() {
+	if w.oneElement() {
 		w.Label("none")
 	}
-	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.block})
+	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
+}
+
+// results returns the function's results at n elements, by output, given its operands' elements.
+func (w *mapWriter) results(elements [][]string, n int) [][]string {
+	list := make([][]string, len(w.outputs))
+	for k := range n {
+		operands := make([]string, len(elements))
+		for i := range operands {
+			operands[i] = elements[i][k]
+		}
+		for out, r := range w.Apply(w.f, operands) {
+			list[out] = append(list[out], r)
+		}
+	}
+	return list
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
 // vectors together.
 func (w *mapWriter) locate(j int) *vector {
-	v := &vector{number: j, first: w.Register(w.kind), full: w.Register(expr.Pred)}
-	block, thread := w.Register(expr.B32), w.Register(expr.B32)
-	w.Line("mov.u32 %s, %%ctaid.x", block)
-	w.Line("mov.u32 %s, %%tid.x", thread)
-	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.block)
+	v := &vector{number: j, first: w.Register(w.kind)}
+	block, thread := w.result(expr.B32, "mov.u32 %s, %%ctaid.x"), w.result(expr.B32, "mov.u32 %s, %%tid.x")
+	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.rowsPerBlock)
 	if w.wide {
 		w.Line("cvt.u64.u32 %s, %s", v.first, thread)
-		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, v.first)
+		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.rowsPerBlock*w.vectors, v.first)
 	} else {
-		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, thread)
+		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.rowsPerBlock*w.vectors, thread)
 	}
 	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
-	end := w.Register(w.kind)
-	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
-	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	v.full = w.predicate("le", w.calculate("add", v.first, w.width), w.n)
 	indices, at := w.indices(v), v.first
-	if w.mapLayout.to.byIndex() {
-		at = w.offset(indices[0], w.toBy)
+	operands, outputs := w.places[:len(w.types)], w.places[len(w.types):]
+	if outputs[0].rows == indexed {
+		at = w.offset(indices[0], outputs[0].ofRow)
 	}
-	for out, d := range w.outputs {
-		v.to = append(v.to, w.Register(expr.B64))
-		w.address(v.to[out], w.to[out], at, d.Size())
+	var to [][]string
+	for _, p := range outputs {
+		r := w.Register(expr.B64)
+		w.address(r, p.base, at, p.size())
+		to = append(to, []string{r})
 	}
-	for i := range w.types {
-		var addresses, inside []string
-		if access(w.accesses[i]) == padded {
-			addresses, inside = w.padded(i, indices)
-		} else {
-			addresses = w.addresses(v, i, indices)
-		}
+	for _, p := range operands {
+		addresses, inside := w.addresses(v, p, indices)
 		v.addresses, v.inside = append(v.addresses, addresses), append(v.inside, inside)
 	}
-	if w.merged {
-		w.merge(v)
+	v.addresses = append(v.addresses, to...)
+	for i := 1; w.merged && i < len(operands); i++ { // each element is in one part: that address becomes the one of operand 0
+		for k, at := range v.addresses[i] {
+			w.Line("selp.b64 %s, %s, %s, %s", v.addresses[0][k], at, v.addresses[0][k], v.inside[i][k])
+		}
 	}
 	return v
 }
 
-// indices returns the indices along each axis of a vector's first element, or of
-// all elements if they may lie in several rows.
+// indices returns the indices along each axis of a vector's first element, or of all elements if they may be in several rows.
 func (w *mapWriter) indices(v *vector) [][]string {
-	if w.axes == 0 {
+	if w.rowAxes == 0 {
 		return nil
 	}
 	list := make([][]string, w.width)
@@ -232,50 +154,184 @@ func (w *mapWriter) indices(v *vector) [][]string {
 		list = list[:1]
 	}
 	for k := range list {
-		rest := w.Register(w.kind)
-		w.Line("add.%s %s, %s, %d", w.index, rest, v.first, k)
-		list[k] = w.indicesOf(rest, w.divide)
+		list[k] = w.indicesOf(w.calculate("add", v.first, k), w.rowDivide)
 	}
 	return list
 }
 
-// addresses returns the address of a vector's first element of operand i, or those
-// of all elements if they are read one by one.
-func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
-	size, a := w.size(i), access(w.accesses[i])
-	if a == scalar {
-		return nil
-	}
-	if !a.byIndex() {
+// addresses returns the address of a vector's first element of an operand, or of each element if they are loaded one by one. For an
+// operand with bounds it also returns predicates: the element is inside the buffer.
+func (w *mapWriter) addresses(v *vector, p *address, indices [][]string) (list, inside []string) {
+	switch {
+	case p.rows == fixed:
+		return nil, nil
+	case p.mark.axis() >= 0:
+		return w.padded(p, indices)
+	case p.rows == unitStride:
 		r := w.Register(expr.B64)
-		w.address(r, w.bases[i], v.first, size)
-		return []string{r}
+		w.address(r, p.base, v.first, p.size())
+		return []string{r}, nil
 	}
-	var list []string
 	for _, index := range indices {
 		r := w.Register(expr.B64)
-		w.address(r, w.bases[i], w.offset(index, w.strides[i]), size)
+		w.address(r, p.base, w.offset(index, p.ofRow), p.size())
 		list = append(list, r)
 	}
-	if a == strided && w.inner { // the others follow along the innermost axis
-		for k := 1; k < w.width; k++ {
-			r := w.Register(expr.B64)
-			w.address(r, list[k-1], w.strides[i][w.axes-1], size)
-			list = append(list, r)
-		}
+	for k := 1; p.lanes == scattered && w.inner && k < w.width; k++ { // the others follow along the innermost axis
+		r := w.Register(expr.B64)
+		w.address(r, list[k-1], p.ofRow[w.rowAxes-1], p.size())
+		list = append(list, r)
 	}
-	return list
+	return list, nil
+}
+
+// padded returns the addresses and predicates of an operand with bounds.
+func (w *mapWriter) padded(p *address, indices [][]string) (addresses, inside []string) {
+	for k := range w.width {
+		offset, within, address := w.Register(w.kind), w.Register(expr.Pred), w.Register(expr.B64)
+		for axis, at := range indices[min(k, len(indices)-1)] {
+			if w.inner && axis == w.rowAxes-1 && k > 0 { // elements after the first follow along this axis
+				at = w.calculate("add", at, k)
+			}
+			if axis == p.mark.axis() {
+				at = w.calculate("sub", at, p.bounds[0])
+				w.Line("setp.lt.%s %s, %s, %s", w.index, within, at, p.bounds[1]) // unsigned: not below either
+			}
+			w.addProduct(offset, axis, at, p.ofRow[axis])
+		}
+		w.address(address, p.base, offset, p.size())
+		addresses, inside = append(addresses, address), append(inside, within)
+	}
+	return addresses, inside
 }
 
 // offset returns the sum of the products of indices and strides.
 func (w *mapWriter) offset(index, strides []string) string {
 	sum := w.Register(w.kind)
 	for axis, at := range index {
-		if axis == 0 {
-			w.Line("mul.lo.%s %s, %s, %s", w.index, sum, at, strides[axis])
-		} else {
-			w.Line("mad.lo.%s %s, %s, %s, %s", w.index, sum, at, strides[axis], sum)
-		}
+		w.addProduct(sum, axis, at, strides[axis])
 	}
 	return sum
+}
+
+// addProduct adds a product to a sum, of which that of axis 0 is the first.
+func (w *mapWriter) addProduct(sum string, axis int, x, y string) {
+	if axis == 0 {
+		w.Line("mul.lo.%s %s, %s, %s", w.index, sum, x, y)
+	} else {
+		w.Line("mad.lo.%s %s, %s, %s, %s", w.index, sum, x, y, sum)
+	}
+}
+
+// loadScalars loads operands of one element.
+func (w *mapWriter) loadScalars() {
+	w.gridDependencyWait()
+	for _, p := range w.places[:len(w.types)] {
+		if p.rows != fixed {
+			continue
+		}
+		if p.source != nil {
+			p.base = w.numbers(p.source, p.dtype, p.base, 1, false)[0]
+		} else {
+			p.base = w.emit(p.dtype.Kind(), "ld.global."+memoryType(p.dtype), "["+p.base+"]")
+		}
+	}
+}
+
+// load loads the elements of a vector.
+func (w *mapWriter) load(v *vector) {
+	var loaded []int
+	for i, p := range w.places[:len(w.types)] {
+		var regs []string
+		switch {
+		case p.rows == fixed:
+			regs = slices.Repeat([]string{p.base}, w.width)
+		case p.source != nil:
+			regs = w.draw(p, v.addresses[i])
+		case w.merged && i > 0:
+			regs = v.elements[0]
+		default:
+			regs, loaded = w.lanes(p, w.width), append(loaded, i)
+		}
+		v.elements = append(v.elements, regs)
+	}
+	w.branch(v, "load", func() {
+		for _, i := range loaded {
+			switch p, at, regs := w.places[i], v.addresses[i], v.elements[i]; p.lanes {
+			case aligned:
+				w.vectorAccess("ld.global", p.dtype, location{at[0], 0}, regs)
+			case single:
+				w.loadElement(p.dtype, regs[0], "["+at[0]+"]", "")
+			default:
+				for k := range regs {
+					w.loadOne(v, i, k, "")
+				}
+			}
+		}
+	}, func(k int, exists string) {
+		for _, i := range loaded {
+			if k == 0 || w.places[i].lanes != single {
+				w.loadOne(v, i, k, exists)
+			}
+		}
+	})
+}
+
+// loadOne loads element k of operand i, if it exists and is inside of the bounds; exists may be "".
+func (w *mapWriter) loadOne(v *vector, i, k int, exists string) {
+	p := w.places[i]
+	switch inside := v.inside[i]; {
+	case inside == nil || w.merged:
+	case exists == "":
+		exists = inside[k]
+	default:
+		exists = w.result(expr.Pred, "and.pred %s, %s, %s", inside[k], exists)
+	}
+	w.loadElement(p.dtype, v.elements[i][k], elementAt(v.addresses[i], k, p.dtype.Size()).String(), exists)
+}
+
+// draw returns the elements of a vector of random numbers.
+func (w *mapWriter) draw(p *address, at []string) (list []string) {
+	switch {
+	case p.lanes == aligned || p.rows == unitStride:
+		return w.numbers(p.source, p.dtype, at[0], w.width, p.lanes == aligned && int64(w.width)%perBlock(p.dtype) == 0)
+	case p.lanes == single:
+		return slices.Repeat(w.numbers(p.source, p.dtype, at[0], 1, false), w.width)
+	}
+	for k := range w.width {
+		list = append(list, w.numbers(p.source, p.dtype, at[k], 1, false)...)
+	}
+	return list
+}
+
+// store stores the results of a vector.
+func (w *mapWriter) store(v *vector) {
+	to := v.addresses[len(w.types):]
+	w.branch(v, "store", func() {
+		for out, d := range w.outputs {
+			w.vectorAccess("st.global", d, location{to[out][0], 0}, v.results[out])
+		}
+	}, func(k int, exists string) {
+		for out, d := range w.outputs {
+			w.Line("@%s st.global.%s %s, %s", exists, memoryType(d), elementAt(to[out], k, d.Size()), v.results[out][k])
+		}
+	})
+}
+
+// branch does all of a vector at once if its elements all exist, else element by
+// element, each if it exists.
+func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
+	if w.oneElement() {
+		full()
+		return
+	}
+	name := func(s string) string { return fmt.Sprintf("%s_%s%d", what, s, v.number) }
+	w.Line("@!%s bra %s", v.full, name("elements"))
+	full()
+	w.Line("bra %s", name("done"))
+	w.Label(name("elements"))
+	for k := range w.width {
+		element(k, w.predicate("lt", w.calculate("add", v.first, k), w.n))
+	}
+	w.Label(name("done"))
 }

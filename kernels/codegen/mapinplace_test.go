@@ -72,13 +72,13 @@ func TestMapReadsDenseOperandsInOrder(t *testing.T) {
 			next *= shape[a]
 		}
 		for _, sms := range []int{0, 132} { // few elements have kernels of their own
-			m := newMapping(kernels.Device{Major: 9, SMs: sms}, f, shape, []View{Dense(shape), turned}, nil)
-			switch a := access(m.layout.accesses[0]); {
-			case a == dense, a == scalar && m.n == 1:
-			case a == strided && m.layout.tile > 0 && slices.Equal(m.strides[0], m.toStrides) && m.offsets[0] == 0 && m.to == 0:
+			n := newMap(kernels.Device{Major: 9, SMs: sms}, call{f: f, shape: shape, operands: []View{Dense(shape), turned}}, nil)
+			switch letter := placeLetters(n.layout, 0, 1); {
+			case letter == "d", letter == "s" && n.rows == 1:
+			case letter == "g" && n.layout.tile > 0 && slices.Equal(n.rowStrides[0], n.rowStrides[2]) && n.offsets[0] == 0 && n.offsets[2] == 0:
 				byTiles++
 			default:
-				t.Fatalf("dense operand of %v is read as %c, at %v from %d on; the output is at %v; %+v", shape, a, m.strides[0], m.offsets[0], m.toStrides, m.layout)
+				t.Fatalf("dense operand of %v is read as %s, at %v from %d on; the output is at %v; %+v", shape, letter, n.rowStrides[0], n.offsets[0], n.rowStrides[2], n.layout)
 			}
 		}
 	})

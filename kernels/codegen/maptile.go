@@ -8,103 +8,98 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Mappings that read transposed operands: a block takes a square tile of two axes, the innermost
-// one of the output and the one along which such operands lie one element behind the
-// other. It reads them along the latter, passes them through shared memory, and
-// computes and writes along the former, so that warps read and write whole sectors. Where rows of the output
-// begin anywhere within sectors, each row of a tile begins with the sector that the tile's first column is in: tiles are
-// skewed, and bring as many columns before the first one to shared memory as there are elements in a sector at most.
+// Maps of transposed operands: a block computes a square tile of two axes, the output's innermost
+// axis and the axis along which such operands are contiguous. It loads them along the latter, stores them to shared memory, and
+// computes and stores along the former, so that warps access whole sectors. If rows of the output are not aligned to
+// sectors, each row of a tile begins with the sector that contains the tile's first column: tiles are
+// skewed, and load up to a sector of columns before the first one.
 
 const (
-	tileLarge  = 64 // elements of a tile along either axis, for functions of few operations
-	tileSmall  = 32
-	tileBlock  = 256
-	tileShared = 40 << 10 // bytes of shared memory, at most
-	tileSimple = 4        // operations: a thread of a large tile computes 16 elements, one after the other in the code
-	tileLeast  = 16       // elements along either axis from which on tiles are worth it
+	tileLarge       = 64 // elements of a tile along either axis, for functions of few operations
+	tileSmall       = 32
+	tileBlock       = 256
+	tileMaxShared   = 40 << 10 // bytes of shared memory, at most
+	tileLargeMaxOps = 4        // operations: a thread of a large tile computes 16 elements, one after the other in the code
+	tileMinExtent   = 16       // elements along either axis from which on tiles are worth it
 )
 
 // chooseTiles lays the mapping out in tiles if an operand is transposed.
-func (m *mapping) chooseTiles() {
-	inner, across := len(m.shape)-1, -1
-	if slices.ContainsFunc(m.bounds, func(b bound) bool { return b.extent > 0 }) || inner < 1 || m.shape[inner] < tileLeast {
+func (n *nest) chooseTiles() {
+	inner, across := len(n.rowShape)-1, -1
+	if slices.ContainsFunc(n.bounds, func(b bound) bool { return b.extent > 0 }) || inner < 1 || n.rowShape[inner] < tileMinExtent {
 		return
 	}
-	for a, extent := range m.shape[:inner] {
-		if extent >= tileLeast && slices.ContainsFunc(m.strides, func(s []int64) bool { return isTurned(s, a) }) {
+	for a, extent := range n.rowShape[:inner] {
+		if extent >= tileMinExtent && slices.ContainsFunc(n.rowStrides[:len(n.types)], func(s []int64) bool { return isTransposed(s, a) }) {
 			across = a
 		}
 	}
 	if across < 0 {
 		return
 	}
-	accesses, shared, tile := []byte(m.layout.accesses), int64(0), tileSmall
-	for i, d := range m.types {
-		switch {
-		case isTurned(m.strides[i], across):
-			accesses[i] = byte(turned)
+	shared, tile := int64(0), tileSmall
+	for i, d := range n.types {
+		if isTransposed(n.rowStrides[i], across) {
 			shared += d.Size()
-		case access(accesses[i]) != scalar:
-			accesses[i] = byte(strided)
 		}
 	}
 	bytes := func(tile int64) int64 { return shared * tile * (tile + tileMargin + 4) }
-	if m.cost <= tileSimple && bytes(tileLarge) <= tileShared {
+	if n.cost <= tileLargeMaxOps && bytes(tileLarge) <= tileMaxShared {
 		tile = tileLarge
 	}
-	if bytes(tileSmall) > tileShared {
+	if bytes(tileSmall) > tileMaxShared {
 		return
 	}
-	if m.toStrides == nil { // row-major
-		m.toStrides = make([]int64, len(m.shape))
-		for a, n := inner, int64(1); a >= 0; a-- {
-			m.toStrides[a] = n
-			n *= m.shape[a]
+	l := &n.layout
+	places := slices.Repeat([]place{{indexed, fixed, scattered, plain}}, len(n.rowStrides))
+	for i, strides := range n.rowStrides {
+		if isTransposed(strides, across) {
+			places[i].lanes = transposed
+		} else if l.place(i).rows == fixed {
+			places[i] = l.place(i)
 		}
 	}
-	m.layout = mapLayout{axes: len(m.shape), wide: m.layout.wide, width: 1, vectors: 1, block: tileBlock, accesses: string(accesses),
-		to: strided, tile: tile, across: across}
-	m.layout.skewed = m.isSkewed()
+	l.setPlaces(places)
+	l.inner, l.width, l.vectors, l.rowsPerBlock, l.rowAxes = false, 1, 1, tileBlock, len(n.rowShape)
+	l.tile, l.tileAxis, l.skewed = tile, across, n.isSkewed()
 }
 
-// isTurned reports whether elements are contiguous along an axis, but not along
-// the innermost one.
-func isTurned(strides []int64, axis int) bool {
+// isTransposed reports whether elements are contiguous along an axis, but not along the innermost one.
+func isTransposed(strides []int64, axis int) bool {
 	return strides[axis] == 1 && strides[len(strides)-1] > 1
 }
 
-// tileGrid returns the extents of the grid of tiles: of the other axes in order, then along the
-// axis across, then along the innermost one.
-func (m *mapping) tileGrid() (grid []int64) {
-	inner, tile := len(m.shape)-1, int64(m.layout.tile)
-	for a, extent := range m.shape[:inner] {
-		if a != m.layout.across {
+// tileGrid returns the extents of the grid of tiles: of the other axes in order, then along tileAxis, then along the innermost axis.
+func (n *nest) tileGrid() (grid []int64) {
+	inner, tile := len(n.rowShape)-1, int64(n.layout.tile)
+	for a, extent := range n.rowShape[:inner] {
+		if a != n.layout.tileAxis {
 			grid = append(grid, extent)
 		}
 	}
-	columns := m.shape[inner]
-	if m.layout.skewed {
+	columns := n.rowShape[inner]
+	if n.layout.skewed {
 		columns += tileMargin - 1 // the first tile may have so few
 	}
-	return append(grid, kernels.CeilDiv(m.shape[m.layout.across], tile), kernels.CeilDiv(columns, tile))
+	return append(grid, kernels.CeilDiv(n.rowShape[n.layout.tileAxis], tile), kernels.CeilDiv(columns, tile))
 }
 
-// tiles returns the number of tiles.
-func (m *mapping) tiles() int64 {
-	n := int64(1)
-	for _, extent := range m.tileGrid() {
-		n *= extent
+// tileBlocks returns the number of tiles.
+func (n *nest) tileBlocks() int64 {
+	blocks := int64(1)
+	for _, extent := range n.tileGrid() {
+		blocks *= extent
 	}
-	return n
+	return blocks
 }
 
 // tileArguments returns those of [mapWriter.tileParameters].
-func (m *mapping) tileArguments() (args []any) {
-	for _, extent := range m.tileGrid()[1:] {
+func (n *nest) tileArguments() (args []any) {
+	for _, extent := range n.tileGrid()[1:] {
 		args = append(args, int32(extent))
 	}
-	for _, a := range []int{m.layout.across, len(m.shape) - 1} {
-		args = append(args, indexArgument(m.shape[a], m.layout.wide))
+	for _, a := range []int{n.layout.tileAxis, len(n.rowShape) - 1} {
+		args = append(args, indexArgument(n.rowShape[a], n.layout.wide))
 	}
 	return args
 }
@@ -112,20 +107,18 @@ func (m *mapping) tileArguments() (args []any) {
 // tileParameters adds the parameters of the tiles: the extents of their grid but the first, and
 // those of the axes of a tile.
 func (w *mapWriter) tileParameters() {
-	for range w.axes - 1 {
+	for range w.rowAxes - 1 {
 		w.grid = append(w.grid, w.parameter("u32", expr.B32))
 	}
 	w.extents = [2]string{w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)}
 }
 
-// tileWriter writes the code of a tile. Along an axis a thread has the elements lane + 32 c, along
-// the other warp + 8 k: lanes go along the axis across while they read transposed operands, and along
-// the innermost one afterwards.
+// tileWriter writes the code of a tile. Along one axis a thread has the elements lane + 32 c, along the other warp + 8 k. Lanes run
+// along tileAxis while they load transposed operands, and along the innermost axis afterwards.
 type tileWriter struct {
 	*mapWriter
 	lane, warp string
-	first      [2]string // index of the tile's first element, across and innermost
-	corners    []string  // addresses of that element, by operand, then by output
+	begin      [2]string // index of the tile's first element, across and innermost: addresses are of that one first
 }
 
 const tileWarps = tileBlock / 32
@@ -137,14 +130,14 @@ func (w *mapWriter) tiled() {
 	t.loadScalars()
 	regs := make([][][]string, len(w.types))
 	inside := t.inside(0, 1, t.margin())
-	for i := range w.types {
-		if access(w.accesses[i]) == turned {
-			regs[i] = t.loadTurned(i, inside)
+	for i, p := range w.places {
+		if p.lanes == transposed {
+			regs[i] = t.loadTransposed(p, inside)
 		}
 	}
 	for i := range w.types {
 		if regs[i] != nil {
-			t.hold(i, regs[i])
+			t.storeShared(i, regs[i])
 		}
 	}
 	w.Line("bar.sync 0")
@@ -161,139 +154,105 @@ func (w *mapWriter) tiled() {
 }
 
 // inner returns the innermost axis.
-func (t *tileWriter) inner() int { return t.axes - 1 }
+func (t *tileWriter) inner() int { return t.rowAxes - 1 }
 
 // locateTile finds the tile of the block and the thread's place in it.
 func (t *tileWriter) locateTile() {
-	thread, rest := t.Register(expr.B32), t.Register(expr.B32)
-	t.lane, t.warp = t.Register(expr.B32), t.Register(expr.B32)
-	t.Line("mov.u32 %s, %%tid.x", thread)
-	t.Line("and.b32 %s, %s, 31", t.lane, thread)
-	t.Line("shr.u32 %s, %s, 5", t.warp, thread)
+	thread, rest := t.result(expr.B32, "mov.u32 %s, %%tid.x"), t.Register(expr.B32)
+	t.lane, t.warp = t.result(expr.B32, "and.b32 %s, %s, 31", thread), t.result(expr.B32, "shr.u32 %s, %s, 5", thread)
 	t.Line("mov.u32 %s, %%ctaid.x", rest)
-	list := make([]string, t.axes) // places in the grid
-	for a := t.axes - 1; a > 0; a-- {
-		q, back := t.Register(expr.B32), t.Register(expr.B32)
-		list[a] = t.Register(expr.B32)
-		t.Line("div.u32 %s, %s, %s", q, rest, t.grid[a-1])
-		t.Line("mul.lo.u32 %s, %s, %s", back, q, t.grid[a-1])
-		t.Line("sub.u32 %s, %s, %s", list[a], rest, back)
-		rest = q
+	list := make([]string, t.rowAxes) // places in the grid
+	for a := t.rowAxes - 1; a > 0; a-- {
+		q := t.result(expr.B32, "div.u32 %s, %s, %s", rest, t.grid[a-1])
+		back := t.result(expr.B32, "mul.lo.u32 %s, %s, %s", q, t.grid[a-1])
+		list[a], rest = t.result(expr.B32, "sub.u32 %s, %s, %s", rest, back), q
 	}
 	list[0] = rest
-	for _, p := range list[t.axes-2:] {
+	for _, p := range list[t.rowAxes-2:] {
 		t.Line("mul.lo.u32 %s, %s, %d", p, p, t.tile)
 	}
-	list = slices.Insert(list, t.across, list[t.axes-2])
-	list = slices.Delete(list, t.axes-1, t.axes)
+	list = slices.Insert(list, t.tileAxis, list[t.rowAxes-2])
+	list = slices.Delete(list, t.rowAxes-1, t.rowAxes)
 	for i, p := range list {
 		list[i] = t.indexOf(p)
 	}
-	t.first = [2]string{list[t.across], list[t.inner()]}
-	for i, d := range t.types {
-		if access(t.accesses[i]) == scalar {
-			t.corners = append(t.corners, "")
+	t.begin = [2]string{list[t.tileAxis], list[t.inner()]}
+	at := ""
+	for i, p := range t.places {
+		if p.rows == fixed {
 			continue
 		}
-		t.corners = append(t.corners, t.corner(t.bases[i], t.offset(list, t.strides[i]), d))
-	}
-	at := t.offset(list, t.toBy)
-	for k, d := range t.outputs {
-		t.corners = append(t.corners, t.corner(t.to[k], at, d))
+		if i <= len(t.types) { // outputs have one offset
+			at = t.offset(list, p.ofRow)
+		}
+		r := t.Register(expr.B64)
+		t.address(r, p.base, at, p.size())
+		p.first = []string{r}
 	}
 }
 
-// corner returns base + offset elements.
-func (t *tileWriter) corner(base, offset string, d expr.Dtype) string {
-	r := t.Register(expr.B64)
-	t.address(r, base, offset, d.Size())
-	return r
-}
-
-// indexOf returns a 32-bit number as an index.
-func (t *tileWriter) indexOf(r string) string {
-	if !t.wide {
-		return r
-	}
-	to := t.Register(expr.B64)
-	t.Line("cvt.u64.u32 %s, %s", to, r)
-	return to
-}
-
-// inside returns predicates: the thread's elements, whose lanes go along one of [across,
-// innermost] and whose warps go along the other, from so many before the tile on, exist. The indices are c, then k.
+// inside returns predicates by c, then k: the thread's element exists. Lanes run along one of [tileAxis, innermost] and warps along the
+// other, from `before` elements ahead of the tile on.
 func (t *tileWriter) inside(lanes, warps, before int) [][]string {
 	byLane, byWarp := t.along(lanes, t.lane, 32, t.tile/32, 0), t.along(warps, t.warp, tileWarps, (t.tile+before)/tileWarps, before)
 	list := make([][]string, len(byLane))
 	for c, p := range byLane {
 		for _, q := range byWarp {
-			both := t.Register(expr.Pred)
-			t.Line("and.pred %s, %s, %s", both, p, q)
-			list[c] = append(list[c], both)
+			list[c] = append(list[c], t.result(expr.Pred, "and.pred %s, %s, %s", p, q))
 		}
 	}
 	return list
 }
 
-// along returns predicates: n indices along one of [across, innermost], a step from one to the next, from a place less so many on,
-// exist.
+// along returns predicates for n indices along one of [tileAxis, innermost], `step` apart from place - before on: the index exists.
 func (t *tileWriter) along(axis int, place string, step, n, before int) []string {
 	list := make([]string, n)
 	for i := range list {
 		at := t.Register(t.kind)
-		t.Line("add.%s %s, %s, %s", t.index, at, t.first[axis], t.indexOf(place))
+		t.Line("add.%s %s, %s, %s", t.index, at, t.begin[axis], t.indexOf(place))
 		t.Line("add.%s %s, %s, %d", t.index, at, at, i*step-before)
-		list[i] = t.Register(expr.Pred)
-		t.Line("setp.lt.%s %s, %s, %s", t.index, list[i], at, t.extents[axis])
+		list[i] = t.predicate("lt", at, t.extents[axis])
 	}
 	return list
 }
 
-// places returns the addresses of the thread's elements of an operand or output, by c, then k,
-// given those of the corner and the strides along the lanes and along the warps.
-func (t *tileWriter) places(corner, byLane, byWarp string, d expr.Dtype, c, k, n int) []string {
+// elementsOf returns the addresses of n of the thread's elements of an operand or output, of column c from number k on.
+func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
+	byLane, byWarp := p.ofRow[t.inner()], p.ofRow[t.tileAxis]
+	if p.lanes == transposed {
+		byLane, byWarp = byWarp, byLane
+	}
 	at, step := t.Register(t.kind), t.Register(t.kind)
-	lane, warp := t.Register(expr.B32), t.Register(expr.B32)
-	t.Line("add.u32 %s, %s, %d", lane, t.lane, 32*c)
-	t.Line("add.u32 %s, %s, %d", warp, t.warp, tileWarps*k)
+	lane, warp := t.result(expr.B32, "add.u32 %s, %s, %d", t.lane, 32*c), t.result(expr.B32, "add.u32 %s, %s, %d", t.warp, tileWarps*k)
 	t.Line("mul.lo.%s %s, %s, %s", t.index, at, t.indexOf(lane), byLane)
 	t.Line("mad.lo.%s %s, %s, %s, %s", t.index, at, t.indexOf(warp), byWarp, at)
 	t.Line("mul.lo.%s %s, %s, %d", t.index, step, byWarp, tileWarps)
 	list := make([]string, n)
 	for i := range list {
 		if list[i] = t.Register(expr.B64); i == 0 {
-			t.address(list[i], corner, at, d.Size())
+			t.address(list[i], p.first[0], at, p.size())
 		} else {
-			t.address(list[i], list[i-1], step, d.Size())
+			t.address(list[i], list[i-1], step, p.size())
 		}
 	}
 	return list
 }
 
-// loadTurned loads the thread's elements of a transposed operand.
-func (t *tileWriter) loadTurned(i int, inside [][]string) [][]string {
-	d, n, corner := t.types[i], (t.tile+t.margin())/tileWarps, t.corners[i]
-	if t.skewed { // that of the margin
-		back := t.Register(t.kind)
-		t.Line("mul.lo.%s %s, %s, %d", t.index, back, t.strides[i][t.inner()], tileMargin)
-		corner = t.before(corner, back, d)
+// loadTransposed loads the thread's elements of a transposed operand.
+func (t *tileWriter) loadTransposed(p *address, inside [][]string) [][]string {
+	if t.skewed { // loads begin with the margin
+		back := t.calculate("mul.lo", p.ofRow[t.inner()], tileMargin)
+		p.first[0] = t.before(p.first[0], back, p.dtype)
 	}
 	regs := make([][]string, t.tile/32)
 	for c := range regs {
-		at := t.places(corner, t.strides[i][t.across], t.strides[i][t.inner()], d, c, 0, n)
-		for k := range n {
-			r := t.Register(d.Kind())
-			t.load1(r, at[k], d, inside[c][k])
+		for k, at := range t.elementsOf(p, c, 0, (t.tile+t.margin())/tileWarps) {
+			r := t.Register(p.dtype.Kind())
+			t.loadElement(p.dtype, r, "["+at+"]", inside[c][k])
 			regs[c] = append(regs[c], r)
 		}
 	}
 	return regs
-}
-
-// load1 loads an element if it exists, else 0.
-func (t *tileWriter) load1(r, at string, d expr.Dtype, exists string) {
-	t.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r)
-	t.Line("@%s ld.global.%s %s, [%s]", exists, memoryType(d), r, at)
 }
 
 // rowBytes returns the bytes from a row of an operand's tile in shared memory to the next: such that
@@ -302,21 +261,20 @@ func (t *tileWriter) rowBytes(d expr.Dtype) int64 {
 	return int64(t.tile+t.margin())*d.Size() + max(d.Size(), 4)
 }
 
-// tileName is the shared memory of operand i: a row for each index across.
+// tileName returns the name of operand i's tile in shared memory, which has a row for each index along tileAxis.
 func tileName(i int) string { return fmt.Sprintf("tile%d", i) }
 
 // sharedAt returns the address of the thread's first element in an operand's tile: of row warp or
 // lane, and of the column of the other.
 func (t *tileWriter) sharedAt(i int, row, column string) string {
-	r, d := t.Register(expr.B32), t.types[i]
-	t.Line("mov.u32 %s, %s", r, tileName(i))
+	r, d := t.result(expr.B32, "mov.u32 %s, %s", tileName(i)), t.types[i]
 	t.Line("mad.lo.u32 %s, %s, %d, %s", r, row, t.rowBytes(d), r)
 	t.Line("mad.lo.u32 %s, %s, %d, %s", r, column, d.Size(), r)
 	return r
 }
 
-// hold writes the thread's elements of a transposed operand to shared memory.
-func (t *tileWriter) hold(i int, regs [][]string) {
+// storeShared stores the thread's elements of a transposed operand to shared memory.
+func (t *tileWriter) storeShared(i int, regs [][]string) {
 	d := t.types[i]
 	t.Declare(fmt.Sprintf(".shared .align 16 .b8 %s[%d]", tileName(i), int64(t.tile)*t.rowBytes(d)))
 	at := t.sharedAt(i, t.lane, t.warp)
@@ -337,42 +295,32 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 	}
 	elements := make([][]string, len(t.types))
 	for i, d := range t.types {
-		switch access(t.accesses[i]) {
-		case scalar:
-			elements[i] = slices.Repeat([]string{t.bases[i]}, n)
-		case turned:
+		switch p := t.places[i]; {
+		case p.rows == fixed:
+			elements[i] = slices.Repeat([]string{p.base}, n)
+		case p.lanes == transposed:
 			first := t.sharedAt(i, t.warp, t.lane)
 			for j := range n {
 				r, at := t.Register(d.Kind()), first
 				if t.skewed {
-					at = t.Register(expr.B32)
-					t.Line("mul.lo.u32 %s, %s, %d", at, shifts[j], d.Size())
+					at = t.result(expr.B32, "mul.lo.u32 %s, %s, %d", shifts[j], d.Size())
 					t.Line("sub.u32 %s, %s, %s", at, first, at)
 				}
 				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c+t.margin())*d.Size()})
 				elements[i] = append(elements[i], r)
 			}
 		default:
-			at := t.places(t.corners[i], t.strides[i][t.inner()], t.strides[i][t.across], d, c, k, n)
-			for j, at := range t.shifted(at, shifts, t.strides[i][t.inner()], d) {
+			for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
 				r := t.Register(d.Kind())
-				t.load1(r, at, d, inside[c][k+j])
+				t.loadElement(d, r, "["+at+"]", inside[c][k+j])
 				elements[i] = append(elements[i], r)
 			}
 		}
 	}
-	results := make([][]string, n)
-	for j := range n {
-		operands := make([]string, len(t.types))
-		for i := range operands {
-			operands[i] = elements[i][j]
-		}
-		results[j] = t.Apply(t.f, operands)
-	}
-	for out, d := range t.outputs {
-		at := t.places(t.corners[len(t.types)+out], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
-		for j, at := range t.shifted(at, shifts, t.toBy[t.inner()], d) {
-			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(d), at, results[j][out])
+	results := t.results(elements, n)
+	for out, p := range t.places[len(t.types):] {
+		for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
+			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(p.dtype), at, results[out][j])
 		}
 	}
 }

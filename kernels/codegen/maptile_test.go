@@ -35,9 +35,9 @@ func TestTileLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		layout, got := p.Launches[0].Kernel.Image.(mapImage).layout, ""
+		layout, got := p.Launches[0].Kernel.Image.(image).layout, ""
 		if layout.tile > 0 {
-			got = fmt.Sprintf("%s %d %d", layout.accesses, layout.tile, layout.across)
+			got = fmt.Sprintf("%s %d %d", placeLetters(layout, 0, len(c.views)), layout.tile, layout.tileAxis)
 			if layout.skewed {
 				got += " skewed"
 			}
@@ -46,7 +46,7 @@ func TestTileLayout(t *testing.T) {
 			t.Errorf("%s of %v: got %q on %v blocks, want %q on %d", c.text, c.views, got, p.Launches[0].Grid, c.want, c.grid)
 		}
 		host, err := Map(kernels.HostDevice(), parseMap(t, c.text, names...), c.shape, c.views...)
-		if err != nil || host.Launches[0].Kernel.Image.(mapImage).layout.tile > 0 {
+		if err != nil || host.Launches[0].Kernel.Image.(image).layout.tile > 0 {
 			t.Errorf("%s: got tiles on the host, %v", c.text, err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTilesAssemble(t *testing.T) {
 		}
 		for _, l := range p.Launches {
 			_, registers, spills := assemble(t, l.Kernel.Image, "sm_90")
-			t.Logf("%s: %d registers, %+v", p.Op, registers, l.Kernel.Image.(mapImage).layout)
+			t.Logf("%s: %d registers, %+v", p.Op, registers, l.Kernel.Image.(image).layout)
 			if spills > 0 {
 				t.Errorf("%s spills %d bytes", p.Op, spills)
 			}
@@ -115,7 +115,7 @@ func TestTilesOfSeveralOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Launches[0].Kernel.Image.(mapImage).layout.tile == 0 {
+	if p.Launches[0].Kernel.Image.(image).layout.tile == 0 {
 		t.Fatal("this test wants tiles")
 	}
 	out, err := runGuarded(p, [][]byte{kernels.Bytes(x)})

@@ -8,19 +8,19 @@ import (
 // Tiles whose rows begin with sectors of the output: see maptile.go.
 
 // isSkewed reports whether rows of the first output begin within sectors.
-func (m *mapping) isSkewed() bool {
-	size := m.outputs[0].Size()
-	if m.toStrides[len(m.shape)-1] != 1 || size < 4 {
+func (n *nest) isSkewed() bool {
+	size, strides, inner := n.outputs[0].Size(), n.rowStrides[len(n.types)], len(n.rowShape)-1
+	if strides[inner] != 1 || size < 4 {
 		return false
 	}
-	within := m.to * size % kernels.SectorBytes
-	for _, s := range m.toStrides[:len(m.shape)-1] {
+	within := n.offsets[len(n.types)] * size % kernels.SectorBytes
+	for _, s := range strides[:inner] {
 		within |= s * size % kernels.SectorBytes
 	}
 	return within != 0
 }
 
-// tileMargin is the columns before the first one that a skewed tile holds.
+// tileMargin is the number of columns before the first one that a skewed tile loads.
 const tileMargin = 8
 
 // margin returns the columns before the first one.
@@ -48,9 +48,9 @@ func (t *tileWriter) before(address, elements string, d expr.Dtype) string {
 func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
 	d := t.outputs[0]
 	width := shift(int(d.Size()))
-	at := t.places(t.corners[len(t.types)], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
+	at := t.elementsOf(t.places[len(t.types)], c, k, n)
 	column := t.Register(t.kind)
-	t.Line("add.%s %s, %s, %s", t.index, column, t.first[1], t.indexOf(t.lane))
+	t.Line("add.%s %s, %s, %s", t.index, column, t.begin[1], t.indexOf(t.lane))
 	t.Line("add.%s %s, %s, %d", t.index, column, column, 32*c)
 	for j := range n {
 		shift, low, mine, exists := t.Register(expr.B32), t.Register(expr.B64), t.Register(t.kind), t.Register(expr.Pred)
@@ -69,11 +69,11 @@ func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
 }
 
 // shifted changes addresses of operand or output elements, one for each row, to those of the rows' columns.
-func (t *tileWriter) shifted(at []string, shifts []string, stride string, d expr.Dtype) []string {
+func (t *tileWriter) shifted(p *address, at, shifts []string) []string {
 	for j, shift := range shifts {
 		by := t.Register(t.kind)
-		t.Line("mul.lo.%s %s, %s, %s", t.index, by, t.indexOf(shift), stride)
-		at[j] = t.before(at[j], by, d)
+		t.Line("mul.lo.%s %s, %s, %s", t.index, by, t.indexOf(shift), p.ofRow[t.inner()])
+		at[j] = t.before(at[j], by, p.dtype)
 	}
 	return at
 }

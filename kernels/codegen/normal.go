@@ -113,13 +113,6 @@ func (w *codeWriter) normals(a, b string) (z [2]string) {
 	return z
 }
 
-// result writes an instruction whose first operand is a new register, and returns that.
-func (w *codeWriter) result(k expr.Kind, format string, args ...any) string {
-	r := w.Register(k)
-	w.Line(format, append([]any{r}, args...)...)
-	return r
-}
-
 // literal returns a float32 as PTX has it.
 func literal(x float32) string { return fmt.Sprintf("0f%08X", math.Float32bits(x)) }
 

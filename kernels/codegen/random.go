@@ -120,35 +120,6 @@ func streams(operands []View) []Stream {
 	return list
 }
 
-// randomLetters marks the operands with a stream for a layout: "" for none.
-func randomLetters(streams []Stream) string {
-	letters := make([]byte, len(streams))
-	for i, s := range streams {
-		if letters[i] = '-'; s.Normal {
-			letters[i] = 'n'
-		} else if s.Number != 0 {
-			letters[i] = 'r'
-		}
-	}
-	return string(letters)
-}
-
-// isRandom reports whether operand i of a layout's letters is marked, isNormal whether it is with normal numbers.
-func isRandom(letters string, i int) bool { return i < len(letters) && letters[i] != '-' }
-
-func isNormal(letters string, i int) bool { return isRandom(letters, i) && letters[i] == 'n' }
-
-// randomArguments returns the arguments of operands with a stream, behind all others: the
-// number of the first element, and the stream.
-func randomArguments(streams []Stream, offsets []int64) (args []any) {
-	for i, s := range streams {
-		if s.Number != 0 {
-			args = append(args, offsets[i], int32(s.Number))
-		}
-	}
-	return args
-}
-
 // source is a generator in a kernel.
 type source struct {
 	first, key0, key1, stream, run string
@@ -159,7 +130,7 @@ type source struct {
 func (w *codeWriter) source(state string, normal bool) *source {
 	s := &source{first: w.parameter("u64", expr.B64), stream: w.parameter("u32", expr.B32), normal: normal}
 	seed, run := w.Register(expr.B64), w.Register(expr.B64)
-	w.follow()
+	w.gridDependencyWait()
 	w.Line("ld.global.u64 %s, [%s]", seed, state)
 	w.Line("ld.global.u64 %s, [%s+8]", run, state)
 	s.key0, s.key1 = w.halves(seed)
@@ -192,23 +163,18 @@ func (w *codeWriter) philox(s *source, number string) [4]string {
 
 // plus returns the sum of a word and a number.
 func (w *codeWriter) plus(x string, n uint32) string {
-	r := w.Register(expr.B32)
-	w.Line("add.u32 %s, %s, %d", r, x, int32(n))
-	return r
+	return w.result(expr.B32, "add.u32 %s, %s, %d", x, int32(n))
 }
 
 // product returns the halves of the product of a word and a number.
 func (w *codeWriter) product(x string, n uint32) (lower, upper string) {
-	r := w.Register(expr.B64)
-	w.Line("mul.wide.u32 %s, %s, 0x%X", r, x, n)
+	r := w.result(expr.B64, "mul.wide.u32 %s, %s, 0x%X", x, n)
 	return w.halves(r)
 }
 
 // differ returns x ^ y ^ z.
 func (w *codeWriter) differ(x, y, z string) string {
-	r := w.Register(expr.B32)
-	w.Line("lop3.b32 %s, %s, %s, %s, 0x96", r, x, y, z)
-	return r
+	return w.result(expr.B32, "lop3.b32 %s, %s, %s, %s, 0x96", x, y, z)
 }
 
 // numbers returns elements from a number on, which is in a register of 64 bits; aligned reports
@@ -217,56 +183,44 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 	var list []string
 	per := int(perBlock(d))
 	for k := 0; k < elements; {
-		at := w.Register(expr.B64)
-		w.Line("add.u64 %s, %s, %d", at, number, k)
+		at := w.result(expr.B64, "add.u64 %s, %s, %d", number, k)
 		lower, _ := w.halves(at)
 		w.Line("shr.u64 %s, %s, %d", at, at, map[int]int{4: 2, 2: 1}[per])
 		words := w.philox(s, at)
-		if s.normal && aligned {
+		switch {
+		case s.normal && aligned:
 			first, second := w.normals(words[0], words[1]), w.normals(words[2], words[3])
 			list = append(list, first[0], first[1], second[0], second[1])[:min(len(list)+per, elements)]
-			k += per
-			continue
-		}
-		if s.normal {
+		case s.normal:
 			pair := w.normals(w.one(lower, 2, words[0], words[2]), w.one(lower, 2, words[1], words[3]))
 			list = append(list, w.one(lower, 1, pair[0], pair[1]))
-			k++
-			continue
-		}
-		if aligned {
+		case aligned:
 			for lane := 0; lane < min(per, elements-k); lane++ {
 				list = append(list, w.fraction(d, words[lane*4/per:]))
 			}
-			k += per
-			continue
+		default:
+			list = append(list, w.fraction(d, w.choose(words, lower, per)))
 		}
-		list = append(list, w.fraction(d, w.choose(words, lower, per)))
-		k++
+		k = len(list)
 	}
 	return list
 }
 
 // one returns the second of two words if a bit of a number is set, else the first.
 func (w *codeWriter) one(number string, bit int, first, second string) string {
-	masked, set, r := w.Register(expr.B32), w.Register(expr.Pred), w.Register(expr.B32)
-	w.Line("and.b32 %s, %s, %d", masked, number, bit)
-	w.Line("setp.ne.u32 %s, %s, 0", set, masked)
-	w.Line("selp.b32 %s, %s, %s, %s", r, second, first, set)
-	return r
+	masked := w.result(expr.B32, "and.b32 %s, %s, %d", number, bit)
+	set := w.result(expr.Pred, "setp.ne.u32 %s, %s, 0", masked)
+	return w.result(expr.B32, "selp.b32 %s, %s, %s, %s", second, first, set)
 }
 
 // choose returns the words of an element in its block of `per` elements, given the lower half of
 // its number.
 func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 	for step := 1; step < per; step *= 2 {
-		bit, odd := w.Register(expr.B32), w.Register(expr.Pred)
-		w.Line("and.b32 %s, %s, %d", bit, number, per/2/step)
-		w.Line("setp.ne.u32 %s, %s, 0", odd, bit)
+		bit := w.result(expr.B32, "and.b32 %s, %s, %d", number, per/2/step)
+		odd := w.result(expr.Pred, "setp.ne.u32 %s, %s, 0", bit)
 		for k := range 2 / step {
-			r := w.Register(expr.B32)
-			w.Line("selp.b32 %s, %s, %s, %s", r, words[k+2/step], words[k], odd)
-			words[k] = r
+			words[k] = w.result(expr.B32, "selp.b32 %s, %s, %s, %s", words[k+2/step], words[k], odd)
 		}
 	}
 	return words[:4/per]
@@ -274,18 +228,14 @@ func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 
 // fraction returns the number in [0, 1) of a word, or of two.
 func (w *codeWriter) fraction(d expr.Dtype, words []string) string {
-	r := w.Register(d.Kind())
 	if d == expr.Float32 {
-		whole := w.Register(expr.B32)
-		w.Line("shr.u32 %s, %s, 8", whole, words[0])
-		w.Line("cvt.rn.f32.u32 %s, %s", r, whole)
+		r := w.result(expr.F32, "cvt.rn.f32.u32 %s, %s", w.result(expr.B32, "shr.u32 %s, %s, 8", words[0]))
 		w.Line("mul.rn.f32 %s, %s, 0f33800000", r, r)
 		return r
 	}
-	whole := w.Register(expr.B64)
-	w.Line("mov.b64 %s, {%s, %s}", whole, words[0], words[1])
+	whole := w.result(expr.B64, "mov.b64 %s, {%s, %s}", words[0], words[1])
 	w.Line("shr.u64 %s, %s, 11", whole, whole)
-	w.Line("cvt.rn.f64.u64 %s, %s", r, whole)
+	r := w.result(expr.F64, "cvt.rn.f64.u64 %s, %s", whole)
 	w.Line("mul.rn.f64 %s, %s, 0d3CA0000000000000", r, r)
 	return r
 }

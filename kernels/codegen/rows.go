@@ -3,7 +3,6 @@ package codegen
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -15,8 +14,8 @@ import (
 // elements that differ in the indices along axes alone; perRow reports for each output
 // whether a row has one element of it. Outputs are in row-major order: those of an
 // element for each index in the whole shape, those of one a row in the shape
-// without the axes. Several outputs lie one after the other as [Plan.Parts] describes.
-// A single output of an element for each index may lie where an input does that has
+// without the axes. Several outputs are consecutive, as [Plan.Parts] describes.
+// A single output of an element for each index may overwrite an input that has
 // elements of that size, if that input's view is dense and no other view is of the
 // same memory.
 //
@@ -29,7 +28,7 @@ import (
 // the argument that does not fit.
 func Rows(dev kernels.Device, f expr.Func, shape, axes []int, perRow []bool, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
-	if err := appendRows(p, dev, rowCall{f, shape, axes, perRow, operands}); err != nil {
+	if err := appendRows(p, dev, call{f, shape, axes, perRow, operands}); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	return p, nil
@@ -42,8 +41,8 @@ func RowsWhole(dev kernels.Device, shape, axes []int) bool {
 	return kernels.Count(shape) == 0 || newRowGrid(dev, shape, axes).splits == 1
 }
 
-// rowCall is the arguments of [Rows].
-type rowCall struct {
+// call is the arguments of [Rows], or of [Map] without axes and perRow.
+type call struct {
 	f           expr.Func
 	shape, axes []int
 	perRow      []bool
@@ -51,7 +50,7 @@ type rowCall struct {
 }
 
 // appendRows makes the plan of a call.
-func appendRows(p *kernels.Plan, dev kernels.Device, c rowCall) error {
+func appendRows(p *kernels.Plan, dev kernels.Device, c call) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -59,16 +58,7 @@ func appendRows(p *kernels.Plan, dev kernels.Device, c rowCall) error {
 	if err != nil {
 		return err
 	}
-	var from, to []kernels.Ref
-	for i, d := range c.f.Operands() {
-		p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
-		from = append(from, kernels.At(kernels.Operand(i), 0))
-	}
-	p.Parts, p.Out = kernels.LayOut(c.sizes())
-	for _, at := range p.Parts {
-		to = append(to, kernels.At(kernels.Out, at))
-	}
-	p.Flops = kernels.Count(c.shape) * int64(c.f.Operations())
+	from, to := c.buffers(p)
 	switch g := newRowGrid(dev, c.shape, c.axes); {
 	case c.rows() == 0:
 		return nil
@@ -81,26 +71,78 @@ func appendRows(p *kernels.Plan, dev kernels.Device, c rowCall) error {
 	}
 }
 
-// launchRows appends the launch of a call whose operands and outputs are there.
-func launchRows(p *kernels.Plan, dev kernels.Device, c rowCall, g rowGrid, from, to []kernels.Ref) error {
-	m, err := newRowMapping(dev, c, g)
+// buffers sets the sizes of a plan's inputs and outputs, and returns them.
+func (c call) buffers(p *kernels.Plan) (from, to []kernels.Ref) {
+	for i, d := range c.f.Operands() {
+		p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
+		from = append(from, kernels.In(kernels.Operand(i)))
+	}
+	p.Parts, p.Out = kernels.LayOut(c.sizes())
+	for _, at := range p.Parts {
+		to = append(to, kernels.At(kernels.Out, at))
+	}
+	p.Flops = kernels.Count(c.shape) * int64(c.f.Operations())
+	return from, to
+}
+
+// launchRows appends the launch of a call that was checked, whose operands and outputs are there.
+func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to []kernels.Ref) error {
+	staged, err := c.f.Stages(c.perRow)
 	if err != nil {
 		return err
 	}
-	g = m.grid
-	blocks := kernels.CeilDiv(m.rows, g.rowsOfBlock()) * max(g.cluster, 1)
-	if err := kernels.CheckGrid(blocks); err != nil {
+	pol := rowsPolicies.On(dev)
+	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
+		g = g.withShares(int64(dev.SMs), c.rows(), pol.minThreadsPerSM)
+	}
+	n := newNest(c, g, c.outputs(int(g.splits)))
+	n.staged = staged
+	for _, s := range staged.Stages {
+		if k := len(s.Reductions); k > maxReductions {
+			return fmt.Errorf("got %d reductions side by side, want at most %d", k, maxReductions)
+		}
+		n.scalars = append(n.scalars, s.Func.Outputs()...)
+	}
+	_, n.used = c.f.Trim()
+	_, ofRow := staged.Row.Trim()
+	for _, i := range ofRow {
+		if i < len(n.types) && slices.Max(append(n.colStrides[i], 0)) > 0 {
+			return fmt.Errorf("got an output with one element a row that depends on operand %d, of strides %v, want it the same along axes %v", i, c.operands[i].Strides, c.axes)
+		}
+	}
+	if err := n.makeSteps(c.f); err != nil {
 		return err
 	}
-	f, _ := c.f.Numbers()
-	kernel := &kernels.Kernel{Image: rowsImage{f, m.flags(), m.layout}, Entry: rowsEntry, Body: m.body}
-	l := p.Launch(kernel, int(blocks), int(g.threads*g.beside), m.arguments(from, to)...)
-	l.Grid[1], l.Shared = int(g.splits), m.layout.sharedBytes(m.types)
-	return nil
+	n.address(true)
+	l := &n.layout
+	l.entry, l.stridedAxis, l.threadsPerRow, l.rowsPerBlock, l.split, l.cluster, l.sharesPerBlock = rowsEntry, g.stridedAxis, int(g.threadsPerRow), int(g.rowsPerBlock), g.splits > 1, int(g.cluster), int(g.sharesPerBlock)
+	for _, one := range c.perRow {
+		l.perRow += map[bool]string{true: "r", false: "e"}[one]
+	}
+	l.wide = n.isWide(1 << 18)
+	n.chooseResident(dev, pol)
+	return n.launch(p, c.f, from, to)
+}
+
+// outputs returns how outputs are stored: in row-major order, with an element for each index, or one for each split of each row.
+func (c call) outputs(splits int) (views []View) {
+	for _, perRow := range c.perRow {
+		v := Dense(c.shape)
+		if perRow {
+			v.Strides = make([]int, len(c.shape))
+			at := splits
+			for _, a := range slices.Backward(c.kept()) {
+				v.Strides[a] = at
+				at *= c.shape[a]
+			}
+		}
+		views = append(views, v)
+	}
+	return views
 }
 
 // check returns an error if the arguments do not fit.
-func (c rowCall) check() error {
+func (c call) check() error {
 	if err := checkMap(c.f, c.shape, c.operands); err != nil {
 		return err
 	}
@@ -126,7 +168,7 @@ func (c rowCall) check() error {
 }
 
 // kept returns the axes that are not reduced.
-func (c rowCall) kept() (axes []int) {
+func (c call) kept() (axes []int) {
 	for a := range c.shape {
 		if !slices.Contains(c.axes, a) {
 			axes = append(axes, a)
@@ -136,7 +178,7 @@ func (c rowCall) kept() (axes []int) {
 }
 
 // rows returns the number of rows.
-func (c rowCall) rows() int64 { return kernels.Count(pick(c.shape, c.kept())) }
+func (c call) rows() int64 { return kernels.Count(pick(c.shape, c.kept())) }
 
 // pick returns the elements of a list at some places.
 func pick(list, at []int) []int {
@@ -148,13 +190,13 @@ func pick(list, at []int) []int {
 }
 
 // sizes returns the bytes of each output.
-func (c rowCall) sizes() []int64 {
-	sizes := make([]int64, len(c.perRow))
+func (c call) sizes() (sizes []int64) {
 	for k, d := range c.f.Outputs() {
-		sizes[k] = c.rows() * d.Size()
-		if !c.perRow[k] {
-			sizes[k] = kernels.Count(c.shape) * d.Size()
+		elements := kernels.Count(c.shape)
+		if c.perRow != nil && c.perRow[k] {
+			elements = c.rows()
 		}
+		sizes = append(sizes, elements*d.Size())
 	}
 	return sizes
 }
@@ -162,7 +204,7 @@ func (c rowCall) sizes() []int64 {
 // rowwise returns f as a function of a shape without the axes, for operands that don't
 // differ along a row, with only the operands that f depends on. shape
 // and strides get axes at their ends.
-func (c rowCall) rowwise(f expr.Func, shape ...int) (rest rowCall, kept []int) {
+func (c call) rowwise(f expr.Func, shape ...int) (rest call, kept []int) {
 	rest.f, kept = f.Trim()
 	axes := c.kept()
 	rest.shape = append(pick(c.shape, axes), shape...)
@@ -178,18 +220,15 @@ func (c rowCall) rowwise(f expr.Func, shape ...int) (rest rowCall, kept []int) {
 
 // appendEmptyRows appends the launch for rows without elements: the reductions are their
 // identities.
-func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c rowCall, staged expr.Staged, to []kernels.Ref) error {
+func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, to []kernels.Ref) error {
 	if !slices.Contains(c.perRow, true) {
 		return nil
 	}
 	b := expr.NewBuilder(c.f.Operands()...)
-	values := make([]expr.Value, len(c.operands))
-	for i := range values {
-		values[i] = b.Operand(i)
-	}
+	values := operandsOf(b, len(c.operands))
 	for _, s := range staged.Stages {
 		for k, op := range s.Reductions {
-			values = append(values, b.Constant(s.Func.Outputs()[k], identityOf(op)))
+			values = append(values, b.Constant(s.Func.Outputs()[k], reductionOf[op].Identity()))
 		}
 	}
 	f, err := b.Func(b.Inline(staged.Row, values...)...)
@@ -200,48 +239,33 @@ func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c rowCall, staged expr
 	if err := checkMap(rest.f, rest.shape, rest.operands); err != nil {
 		return err
 	}
-	m := newMapping(dev, rest.f, rest.shape, rest.operands, nil)
-	m.parts = m.parts[:0]
+	var from, ofRow []kernels.Ref
+	for _, k := range kept {
+		from = append(from, kernels.In(kernels.Operand(k)))
+	}
 	for k, at := range to {
 		if c.perRow[k] {
-			m.parts = append(m.parts, at.Offset)
+			ofRow = append(ofRow, at)
 		}
 	}
-	args := m.arguments()
-	for i, k := range kept {
-		args[i] = kernels.At(kernels.Operand(k), args[i].(kernels.Ref).Offset)
-	}
-	blocks := m.gridBlocks()
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return err
-	}
-	p.Launch(m.kernel(rest.f), int(blocks), m.layout.block, args...)
-	return nil
+	return newMap(dev, rest, nil).launch(p, rest.f, from, ofRow)
 }
 
-// identityOf returns the identity of a reduction.
-func identityOf(op expr.Op) float64 {
-	switch op {
-	case expr.RowMax:
-		return math.Inf(-1)
-	case expr.RowMin:
-		return math.Inf(1)
+// operandsOf returns the first n operands of a builder.
+func operandsOf(b *expr.Builder, n int) (list []expr.Value) {
+	for i := range n {
+		list = append(list, b.Operand(i))
 	}
-	return 0
+	return list
 }
 
-// splitRows appends the launches of a call with one stage of reductions and no output
-// but theirs: the first reduces each split of a row in double precision, the second
-// joins the splits of a row.
-func splitRows(p *kernels.Plan, dev kernels.Device, c rowCall, staged expr.Staged, g rowGrid, from, to []kernels.Ref) error {
+// splitRows appends the launches of a call with one stage of reductions and no output but theirs. The first launch reduces each split of
+// a row in double precision, the second combines the splits of a row.
+func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, g rowGrid, from, to []kernels.Ref) error {
 	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
 	types := c.f.Operands()
 	b := expr.NewBuilder(types...)
-	values := make([]expr.Value, len(types))
-	for i := range values {
-		values[i] = b.Operand(i)
-	}
-	parts := b.Inline(stage.Func, values...)
+	parts := b.Inline(stage.Func, operandsOf(b, len(types))...)
 	for k, op := range stage.Reductions {
 		parts[k] = b.Apply(op, b.Convert(parts[k], kernels.Float64))
 	}
@@ -250,11 +274,9 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c rowCall, staged expr.Stage
 		return err
 	}
 	b = expr.NewBuilder(append(slices.Clone(types), slices.Repeat([]kernels.Dtype{kernels.Float64}, n)...)...)
+	values := operandsOf(b, len(types))
 	for k, op := range stage.Reductions {
 		values = append(values, b.Convert(b.Apply(op, b.Operand(len(types)+k)), stage.Func.Outputs()[k]))
-	}
-	for i := range types {
-		values[i] = b.Operand(i)
 	}
 	join, err := b.Func(b.Inline(staged.Row, values...)...)
 	if err != nil {
@@ -264,7 +286,7 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c rowCall, staged expr.Stage
 	for k := range partials {
 		partials[k] = p.Workspace(c.rows() * g.splits * kernels.Float64.Size())
 	}
-	first := rowCall{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), c.operands}
+	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), c.operands}
 	if err := launchRows(p, dev, first, g, from, partials); err != nil {
 		return err
 	}

@@ -192,11 +192,11 @@ func TestRowsAssembles(t *testing.T) {
 				}
 				for _, l := range p.Launches {
 					target := targets[i%len(targets)]
-					if l.Shared > 0 || l.Kernel.Image.(rowsImage).layout.cluster > 0 {
+					if l.Shared > 0 || l.Kernel.Image.(image).layout.cluster > 0 {
 						target = "sm_90"
 					}
 					_, registers, spills := assemble(t, l.Kernel.Image, target)
-					t.Logf("%s %v over %v of %v: %d registers on %s, %+v", f.Name, d, c.Axes, c.Shape, registers, target, l.Kernel.Image.(rowsImage).layout)
+					t.Logf("%s %v over %v of %v: %d registers on %s, %+v", f.Name, d, c.Axes, c.Shape, registers, target, l.Kernel.Image.(image).layout)
 					if spills > map[expr.Dtype]int{kernels.Float32: 64, kernels.Float64: 512}[d] {
 						t.Errorf("%s %v over %v of %v spills %d bytes on %s", f.Name, d, c.Axes, c.Shape, spills, target)
 					}

@@ -10,7 +10,7 @@ func TestJoinTurns(t *testing.T) {
 	for _, width := range []int{1, 4} {
 		for threads := 2; threads <= 1024; threads *= 2 {
 			left := threads
-			for _, n := range joinTurns(threads, width) {
+			for _, n := range reduceRounds(threads, width) {
 				if n < 2 || left%n != 0 {
 					t.Fatalf("%d threads, width %d: a turn joins %d of %d", threads, width, n, left)
 				}

@@ -1,120 +1,64 @@
 package codegen
 
 import (
-	"fmt"
-	"math/bits"
-	"strings"
-
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
-
-// rowsImage is the generated code of a function with reductions for a layout.
-type rowsImage struct {
-	f      expr.Func
-	perRow string // a letter for each output: r for one element a row
-	layout rowsLayout
-}
-
-// rowsEntry is the entry point of the code.
-const rowsEntry = "rows"
-
-func (i rowsImage) Name() string { return "stheno/rows(" + i.f.String() + ")" }
-
-func (i rowsImage) Digests() (map[string]string, error) { return DigestsOf(i.f) }
-
-func (i rowsImage) Code(major, minor int) (kernels.Code, error) {
-	return kernels.CodeOf(i, major, minor)
-}
-
-// ptx returns PTX for every device, or with what those of compute capability 8.0, or 9.0, and later
-// have.
-func (i rowsImage) PTX(major int) ([]byte, error) {
-	code, err := newCodeWriter(major, i.layout.wide)
-	if err != nil {
-		return nil, err
-	}
-	perRow := make([]bool, len(i.perRow))
-	for k := range perRow {
-		perRow[k] = i.perRow[k] == 'r'
-	}
-	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, loaded: map[[2]int][]string{}}
-	if w.staged, err = i.f.Stages(perRow); err != nil {
-		return nil, err
-	}
-	_, w.used = i.f.Trim()
-	if major >= 8 {
-		w.nan = true
-	}
-	if major == 8 {
-		w.target = "sm_80"
-	}
-	if i.layout.cluster > 0 {
-		w.target = "sm_90"
-	}
-	return []byte(w.kernel()), nil
-}
 
 // rowsWriter writes a kernel:
 //
 //	find the thread's row and first vector
 //	load the operands that a row has one of
-//	for each stage: its function at each element, reduced; the threads of a row join
+//	for each stage: its function at each element, reduced; the threads of a row combine their results
 //	the outputs at each element
 //	the outputs of which a row has one
 //
-// A thread that holds its vectors loads each once, and computes nothing twice of those
-// in registers; for vectors that it does not hold, each step has a loop that loads a few
-// at a turn. Either way a thread reduces its vectors in order, each lane on its own.
+// A thread loads each resident vector once, and computes nothing twice of those
+// in registers. For other vectors, each step has a loop that loads a few
+// per iteration. Either way a thread reduces its vectors in order, each lane separately.
 type rowsWriter struct {
-	codeWriter
-	rowsLayout
-	f              expr.Func
-	types, outputs []expr.Dtype
-	perRow         []bool
-	staged         expr.Staged
-	used           []int // operands that the function depends on
-	nan            bool  // there are instructions for maxima with NaN
+	kernelWriter
+	perRow []bool
+	staged expr.Staged
+	used   []int // operands that the function depends on
+	nan    bool  // there are instructions for maxima with NaN
 
-	places               []*place // of the operands, then of the outputs
-	rows, columns        string   // their numbers
-	chunk                string   // of a split, or the share of a block of a cluster
-	rank                 string   // of the block in its cluster
-	rowDivide, colDivide []divide
+	rows, columns string // their numbers
+	chunk         string // columns of a split, or of the share of a block of a cluster
+	rank          string // of the block in its cluster
 
-	thread  string              // of the row
-	row     string              // the thread's first
-	exists  string              // predicate: the thread has a row; "" where all have
-	first   string              // column of the first vector
-	end     string              // column behind the last
-	uniform [][]string          // by operand: the values of each row of the thread
-	scalars [][]string          // results of the reductions so far, likewise
-	held    *batch              // the vectors that the thread holds
-	slots   []string            // by operand in shared memory: where the thread's vectors begin
-	loaded  map[[2]int][]string // elements that the last step loaded from there, by operand and vector
-	waiting bool                // for copies to shared memory
-	stages  int                 // so far, as are the next
-	loops   int
-	joins   int // through shared memory
+	thread        string              // of the row
+	row           string              // the thread's first
+	exists        string              // predicate: the thread has a row; "" where all have
+	first         string              // column of the first vector
+	end           string              // column behind the last
+	uniform       [][]string          // by operand: the values of each row of the thread
+	scalars       [][]string          // results of the reductions so far, by reduction and row
+	residentBatch *batch              // the resident vectors
+	slots         []string            // by operand in shared memory: where the thread's vectors begin
+	loaded        map[[2]int][]string // elements that the last step loaded from there, by operand and vector
+	copyPending   bool                // for copies to shared memory
+	stages        int                 // so far, as are the next
+	loops         int
+	reductions    int // through shared memory
 }
 
 // kernel writes the whole.
 func (w *rowsWriter) kernel() string {
-	if n := joinBytes(w.rowsLayout, w.staged); n > 0 {
+	if n := reduceBytes(w.layout, w.staged); n > 0 {
 		w.Line(".shared .align 16 .b8 joined[%d]", n)
 	}
 	w.parameters()
 	w.findThread()
 	w.findRows()
-	w.follow()
+	w.gridDependencyWait()
 	w.loadUniform()
 	if w.vectors > 0 {
-		w.held = w.newBatch(w.first, w.vectors)
-		w.guardHeld()
+		w.residentBatch = w.newBatch(w.first, w.vectors)
+		w.guardResident()
 		w.copyShared()
 	}
 	for _, s := range w.staged.Stages {
-		if w.walk > 0 {
+		if w.sharesPerBlock > 0 {
 			w.reduceShares(s)
 		} else {
 			w.reduce(s)
@@ -123,7 +67,7 @@ func (w *rowsWriter) kernel() string {
 	if w.cluster > 0 { // a block's shared memory is there until all have read it
 		w.Line("barrier.cluster.arrive")
 	}
-	w.admit()
+	w.launchDependents()
 	w.storeElements()
 	w.storeRow()
 	if w.cluster > 0 {
@@ -132,31 +76,31 @@ func (w *rowsWriter) kernel() string {
 	if w.slots != nil {
 		w.Label(noColumns)
 	}
-	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threads * w.beside, Cluster: w.cluster, Resident: w.resident()})
+	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threadsPerRow * w.rowsPerBlock, Cluster: w.cluster, Resident: w.blocksPerSM()})
 }
 
-// resident returns how many blocks a multiprocessor is to have registers for, 0 for as many as the assembler chooses. For a
-// cluster these are as many as fit by shared memory, with 1024 threads at most. A block that holds so much in registers that a second
-// one has no room may take all registers: otherwise the assembler takes fewer, and loads the last elements when the first have
-// been added up (H200, layer norm of 4096 x 32768: 345 us; 265 with all of them loaded at once).
-func (w *rowsWriter) resident() int {
-	const memory, system = 227 << 10, 1 << 10 // of a multiprocessor of those that have clusters; what a block takes of it
+// blocksPerSM returns how many blocks an SM must have registers for, 0 to leave that to the assembler. For a cluster these are as many
+// as shared memory admits, with at most 1024 threads. A block whose resident elements leave no room for a second one may use all
+// registers. Otherwise the assembler uses fewer, and loads the last elements after the first have been accumulated. For layer norm of
+// 4096 x 32768 on an H200 that takes 345 us, and 265 us if all loads are issued at once.
+func (w *rowsWriter) blocksPerSM() int {
+	const sharedPerSM, reservedPerBlock = 227 << 10, 1 << 10 // bytes: shared memory of an SM with clusters, reserved of it for a block
 	if w.cluster == 0 {
-		const registers, others = 1 << 16, 24 // of a multiprocessor; of a thread, beside those of elements, about
-		if w.shared == "" && elementSteps(w.staged) > 1 && 2*w.threads*w.beside*(w.heldRegisters()+others) > registers {
+		const registersPerSM, otherRegisters = 1 << 16, 24 // of an SM; estimate for a thread, besides resident elements
+		if w.shared == "" && elementSteps(w.staged) > 1 && 2*w.threadsPerRow*w.rowsPerBlock*(w.residentRegisters()+otherRegisters) > registersPerSM {
 			return 1
 		}
 		return 0
 	}
-	return max(min(1024/w.threads, memory/(w.sharedBytes(w.types)+joinBytes(w.rowsLayout, w.staged)+system)), 1)
+	return max(min(1024/w.threadsPerRow, sharedPerSM/(w.sharedBytes(w.types)+reduceBytes(w.layout, w.staged)+reservedPerBlock)), 1)
 }
 
-// guardHeld finds which vectors that the thread holds exist: all but the last do, or but
-// the last two where the last block of a cluster has a few columns less than the others.
-func (w *rowsWriter) guardHeld() {
+// guardResident finds which resident vectors exist: all but the last do, or all but the last two where the last block of a cluster has a
+// few columns less than the other blocks.
+func (w *rowsWriter) guardResident() {
 	first := w.vectors - 1
 	switch {
-	case w.few:
+	case w.small:
 		first = w.vectors / 2
 	case w.full:
 		first = w.vectors
@@ -164,79 +108,18 @@ func (w *rowsWriter) guardHeld() {
 		first = max(first-1, 0)
 	}
 	for j := first; j < w.vectors; j++ {
-		w.held.exists[j] = w.before(w.held, j)
+		w.residentBatch.exists[j] = w.existsAt(w.residentBatch, j)
 	}
 }
 
-// parameters adds the parameters, in the order of [rowMapping.arguments].
+// parameters adds the parameters, in the order of [nest.arguments].
 func (w *rowsWriter) parameters() {
-	for i := range len(w.types) + len(w.outputs) {
-		p := &place{base: w.pointer()}
-		p.rows, p.columns, p.spread = w.access(i)
-		if i < len(w.types) {
-			p.dtype = w.types[i]
-		} else {
-			p.dtype = w.outputs[i-len(w.types)]
-		}
-		w.places = append(w.places, p)
-	}
+	w.pointers()
 	w.rows, w.columns = w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)
-	if w.split || w.cluster > 0 || w.walk > 0 {
+	if w.split || w.cluster > 0 || w.sharesPerBlock > 0 {
 		w.chunk = w.parameter(w.index, w.kind)
 	}
-	w.rowDivide, w.colDivide = w.divides(w.rowAxes), w.divides(w.colAxes)
-	for _, p := range w.places {
-		p.ofRow, p.ofColumn = w.strides(p.rows, w.rowAxes), w.strides(p.columns, w.colAxes)
-	}
-	for i, p := range w.places {
-		if isRandom(w.random, i) {
-			p.source = w.source(p.base, isNormal(w.random, i))
-			p.base = p.source.first
-		}
-	}
-	w.numberParameters(w.f)
-}
-
-// strides adds the parameters of strides along rows or columns.
-func (w *rowsWriter) strides(r reach, axes int) (list []string) {
-	if r == linear {
-		axes = 1
-	} else if r != indexed {
-		axes = 0
-	}
-	for range axes {
-		list = append(list, w.parameter(w.index, w.kind))
-	}
-	return list
-}
-
-// calculate adds an instruction on indices, and returns its result.
-func (w *rowsWriter) calculate(op string, args ...string) string {
-	r, dtype := w.Register(w.kind), w.index
-	if op == "and" {
-		dtype = "b" + dtype[1:]
-	}
-	w.Line("%s.%s %s, %s", op, dtype, r, strings.Join(args, ", "))
-	return r
-}
-
-// special returns a special register, such as tid.x, as an index.
-func (w *rowsWriter) special(name string) string {
-	r := w.Register(expr.B32)
-	w.Line("mov.u32 %s, %%%s", r, name)
-	if w.kind == expr.B32 {
-		return r
-	}
-	wide := w.Register(w.kind)
-	w.Line("cvt.u64.u32 %s, %s", wide, r)
-	return wide
-}
-
-// predicate adds a comparison of indices.
-func (w *rowsWriter) predicate(comparison, x, y string) string {
-	p := w.Register(expr.Pred)
-	w.Line("setp.%s.%s %s, %s, %s", comparison, w.index, p, x, y)
-	return p
+	w.addressParameters()
 }
 
 // findThread finds the row and the columns of the thread. One without a row reads the
@@ -244,26 +127,26 @@ func (w *rowsWriter) predicate(comparison, x, y string) string {
 func (w *rowsWriter) findThread() {
 	number := w.special("tid.x")
 	beside, lanes := "0", 1 // of the block
-	if w.across {
-		w.thread, beside = w.calculate("shr", number, shift(w.beside)), w.calculate("and", number, fmt.Sprint(w.beside-1))
+	if w.stridedAxis {
+		w.thread, beside = w.calculate("shr", number, shift(w.rowsPerBlock)), w.calculate("and", number, w.rowsPerBlock-1)
 		lanes = w.width
-	} else if w.thread = number; w.beside > 1 {
-		w.thread, beside = w.calculate("and", number, fmt.Sprint(w.threads-1)), w.calculate("shr", number, shift(w.threads))
+	} else if w.thread = number; w.rowsPerBlock > 1 {
+		w.thread, beside = w.calculate("and", number, w.threadsPerRow-1), w.calculate("shr", number, shift(w.threadsPerRow))
 	}
 	block := w.special("ctaid.x")
 	if w.cluster > 0 {
-		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, fmt.Sprint(w.cluster-1))
+		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, w.cluster-1)
 	}
-	w.row = w.calculate("mad.lo", block, fmt.Sprint(w.beside), beside)
-	if w.row = w.calculate("mul.lo", w.row, fmt.Sprint(lanes)); w.beside > 1 {
+	w.row = w.calculate("mad.lo", block, w.rowsPerBlock, beside)
+	if w.row = w.calculate("mul.lo", w.row, lanes); w.rowsPerBlock > 1 {
 		w.exists = w.predicate("lt", w.row, w.rows)
-		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, fmt.Sprint(lanes)))
+		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, lanes))
 	}
 	w.first, w.end = w.thread, w.columns
-	if !w.across {
-		w.first = w.calculate("mul.lo", w.thread, fmt.Sprint(w.width))
+	if !w.stridedAxis {
+		w.first = w.calculate("mul.lo", w.thread, w.width)
 	}
-	if w.walk == 0 && (w.split || w.cluster > 0) {
+	if w.sharesPerBlock == 0 && (w.split || w.cluster > 0) {
 		part := w.rank
 		if w.split {
 			part = w.special("ctaid.y")
@@ -273,6 +156,3 @@ func (w *rowsWriter) findThread() {
 		w.end = w.calculate("min", w.columns, w.calculate("add", begin, w.chunk))
 	}
 }
-
-// shift returns the logarithm of a power of two.
-func shift(n int) string { return fmt.Sprint(bits.TrailingZeros(uint(n))) }

@@ -8,25 +8,23 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-// rowGrid assigns elements of rows to threads. It follows from shape,
-// axes and device alone, so that a sum has one order whatever else is computed beside
-// it and however the operands lie.
+// rowGrid assigns elements of rows to threads. It depends only on shape, axes and device, so the order of a sum does not depend on the
+// fused function or on the operands' layout.
 //
-// Neighbouring threads take neighbouring elements of the innermost axis. If that is a
-// reduced one, they are threads of one row, along it; else each has rows of its own,
-// across, and the threads that share a row join through shared memory. A thread
-// takes vectors of neighbours: of columns along rows, of rows across them.
+// Neighbouring threads have neighbouring elements of the innermost axis. If that axis is reduced, they are threads of one row. Otherwise
+// the reduced axis is strided: each has rows of its own, and the threads that share a row reduce through shared memory. A thread has
+// vectors of neighbours: of columns, or of rows if the reduced axis is strided.
 type rowGrid struct {
-	across  bool
-	width   int64 // elements of a vector
-	threads int64 // that share a row
-	beside  int64 // rows of a block; where across, vectors of rows
-	splits  int64 // parts of a row, each in a block of its own
-	chunk   int64 // columns of a split
-	cluster int64 // blocks that share a row and join in their shared memory; 0: one has it
-	share   int64 // columns of a block of a cluster
-	walk    int64 // shares that each of its blocks takes, one after the other; 0: one each
-	few     bool  // the device has more threads than there is work for; rows are not shared by blocks
+	stridedAxis    bool  // the innermost axis is not reduced
+	width          int64 // elements of a vector
+	threadsPerRow  int64 // threads that share a row
+	rowsPerBlock   int64 // of vectors of rows, if the reduced axis is strided
+	splits         int64 // parts of a row, each in a block of its own
+	colsPerSplit   int64 // columns of a split
+	cluster        int64 // blocks that share a row and reduce through their shared memory; 0: one block has it
+	colsPerBlock   int64 // columns of a block of a cluster
+	sharesPerBlock int64 // consecutive shares of each block of the cluster; 0: one each
+	small          bool  // the device has more threads than work; blocks share no rows
 }
 
 // newRowGrid returns the grid for a shape that has elements.
@@ -49,70 +47,68 @@ func newRowGrid(dev kernels.Device, shape, axes []int) rowGrid {
 	if last.N == 1 && len(groups) > 1 { // an axis of one element stands for none
 		last = groups[len(groups)-2]
 	}
-	g := rowGrid{across: !last.Chosen, width: 1, splits: 1, chunk: columns}
+	g := rowGrid{stridedAxis: !last.Chosen, width: 1, splits: 1, colsPerSplit: columns}
 	if last.N%4 == 0 {
 		g.width = 4
 	}
-	if g.across {
-		pol.across(&g, sms, rows, columns, last.N)
+	if g.stridedAxis {
+		pol.strided(&g, sms, rows, columns, last.N)
 	} else {
-		pol.along(&g, dev.Major >= 9, sms, rows, columns)
+		pol.contiguous(&g, dev.Major >= 9, sms, rows, columns)
 	}
 	return g
 }
 
-// hostSplits is the number of multiprocessors that the host counts as.
+// hostSplits is the number of SMs that plans for the host assume.
 const hostSplits = 32
 
-// columnsOfThread returns how many columns a thread takes: from most down to least, so
-// many that the device's threads have work. lines is the number of rows, or of vectors
-// of them.
-func (pol rowsPolicy) columnsOfThread(sms, lines, columns, most, least int64) int64 {
-	for most > least && lines*kernels.CeilDiv(columns, most) < sms*pol.threads {
+// colsPerThread returns how many columns a thread has: at most `most` and at least `least`, few enough that the device's threads have
+// work. lines is the number of rows, or of vectors of rows.
+func (pol rowsPolicy) colsPerThread(sms, lines, columns, most, least int64) int64 {
+	for most > least && lines*kernels.CeilDiv(columns, most) < sms*pol.minThreadsPerSM {
 		most /= 2
 	}
 	return most
 }
 
-// along lays out threads along rows.
-func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64) {
-	most := pol.elements
-	if columns <= pol.short {
+// contiguous lays out threads for a reduction over a contiguous axis.
+func (pol rowsPolicy) contiguous(g *rowGrid, clusters bool, sms, rows, columns int64) {
+	most := pol.elemsPerThread
+	if columns <= pol.halveMaxCols {
 		most /= 2
-	} else if columns > pol.middling {
+	} else if columns > pol.doubleMinCols {
 		most *= 2
 	}
-	g.threads, g.beside = kernels.CeilDiv(columns, pol.columnsOfThread(sms, rows, columns, most, g.width)), 1
-	if g.threads <= 32 {
-		g.threads = arith.Pow2(g.threads)
-		g.beside = pol.block / g.threads
+	g.threadsPerRow, g.rowsPerBlock = kernels.CeilDiv(columns, pol.colsPerThread(sms, rows, columns, most, g.width)), 1
+	if g.threadsPerRow <= 32 {
+		g.threadsPerRow = arith.Pow2(g.threadsPerRow)
+		g.rowsPerBlock = pol.blockThreads / g.threadsPerRow
 	} else {
-		g.threads = min(kernels.CeilDiv(g.threads, 32)*32, pol.most)
+		g.threadsPerRow = min(kernels.CeilDiv(g.threadsPerRow, 32)*32, pol.maxThreads)
 	}
-	pol.round(g, sms, rows, columns)
-	blocks := kernels.CeilDiv(rows, g.beside)
-	few := 2*blocks < sms && columns > pol.long
-	if clusters { // keep more of the device busy, with rows that they hold
-		few = columns > pol.huge && 2*blocks <= sms*pol.blocks || few && kernels.ClusterBlocks*blocks < sms && columns > pol.longest
+	pol.roundThreads(g, sms, rows, columns)
+	blocks := kernels.CeilDiv(rows, g.rowsPerBlock)
+	few := 2*blocks < sms && columns > pol.splitMinCols
+	if clusters { // clusters keep more of the device busy, with resident rows
+		few = columns > pol.splitMinColsBeyondCluster && 2*blocks <= sms*pol.splitBlocksPerSM || few && kernels.ClusterBlocks*blocks < sms && columns > pol.splitMinColsCluster
 	}
 	switch {
 	case few:
-		g.threads, g.beside = pol.block, 1
-		g.split(min(sms*pol.blocks/blocks, columns/pol.chunk), columns, g.threads*g.width)
+		g.threadsPerRow, g.rowsPerBlock = pol.blockThreads, 1
+		g.split(min(sms*pol.splitBlocksPerSM/blocks, columns/pol.minColsPerSplit), columns, g.threadsPerRow*g.width)
 	case clusters:
 		pol.clusters(g, sms, rows, columns, most)
 	}
-	g.few = g.few && g.splits == 1 && g.cluster == 0
+	g.small = g.small && g.splits == 1 && g.cluster == 0
 }
 
-// round gives few rows with one vector to a thread the next larger of few sizes of blocks, so that matrices of many shapes
-// have one kernel, which may have been assembled beforehand. It changes no sum: the threads beyond the last column
-// join with the identity.
-func (pol rowsPolicy) round(g *rowGrid, sms, rows, columns int64) {
-	threads := roundedUp(g.threads, 16, 32, 256, pol.most)
-	beside := max(pol.block/threads, 1)
-	if g.few = kernels.CeilDiv(rows, beside)*beside*threads <= sms*pol.threads; g.few && columns <= g.threads*g.width {
-		g.threads, g.beside = threads, beside
+// roundThreads rounds the block size up for few rows with one vector per thread, so that matrices of many shapes share one kernel, which
+// may have been assembled beforehand. It changes no sum: threads beyond the last column contribute the identity.
+func (pol rowsPolicy) roundThreads(g *rowGrid, sms, rows, columns int64) {
+	threads := roundedUp(g.threadsPerRow, 16, 32, 256, pol.maxThreads)
+	perBlock := max(pol.blockThreads/threads, 1)
+	if g.small = kernels.CeilDiv(rows, perBlock)*perBlock*threads <= sms*pol.minThreadsPerSM; g.small && columns <= g.threadsPerRow*g.width {
+		g.threadsPerRow, g.rowsPerBlock = threads, perBlock
 	}
 }
 
@@ -126,47 +122,47 @@ func roundedUp(n int64, sizes ...int64) int64 {
 	return n
 }
 
-// clusters lets clusters of blocks share rows: long ones, which are more than a block can hold, and
-// those of a matrix of few rows, of which a thread takes that many elements at most.
+// clusters lets clusters of blocks share rows: long rows, which exceed a block's capacity, and rows of a matrix of few rows, of which a
+// thread has at most `most` elements.
 func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
-	n, long := min(2*sms/rows, columns/pol.part, kernels.ClusterBlocks), columns > pol.most*pol.shared
+	n, long := min(2*sms/rows, columns/pol.minColsPerBlock, kernels.ClusterBlocks), columns > pol.maxThreads*pol.clusterMinColsPerThread
 	switch {
 	case long:
-		g.cluster = min(arith.Pow2(kernels.CeilDiv(columns, pol.share)), kernels.ClusterBlocks)
+		g.cluster = min(arith.Pow2(kernels.CeilDiv(columns, pol.maxColsPerBlock)), kernels.ClusterBlocks)
 	case n >= 4:
 		g.cluster = arith.Pow2(n+1) / 2
 	default:
 		return
 	}
-	g.share = kernels.CeilDiv(kernels.CeilDiv(columns, g.cluster), g.width) * g.width
-	each := pol.each
+	g.colsPerBlock = kernels.CeilDiv(kernels.CeilDiv(columns, g.cluster), g.width) * g.width
+	each := pol.clusterColsPerThread
 	if !long {
-		each = pol.columnsOfThread(sms/2, rows*g.cluster, g.share, most, g.width)
+		each = pol.colsPerThread(sms/2, rows*g.cluster, g.colsPerBlock, most, g.width)
 	}
-	g.threads, g.beside = max(min(arith.Pow2(kernels.CeilDiv(g.share, each)), pol.most), 64), 1
+	g.threadsPerRow, g.rowsPerBlock = max(min(arith.Pow2(kernels.CeilDiv(g.colsPerBlock, each)), pol.maxThreads), 64), 1
 }
 
-// across lays out threads across rows, of which `run` are contiguous.
-func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
+// strided lays out threads for a reduction over a strided axis, of rows of which `run` are contiguous.
+func (pol rowsPolicy) strided(g *rowGrid, sms, rows, columns, run int64) {
 	x := min(arith.Pow2(kernels.CeilDiv(run, g.width)), 32)
 	tiles := func() int64 { return kernels.CeilDiv(rows, g.width*x) }
-	split, block := 2*tiles() < sms && columns > pol.deep, pol.block
+	split, block := 2*tiles() < sms && columns > pol.splitMinColsStrided, pol.blockThreads
 	for tiles() < sms && x*g.width > 16 && !split { // 8 float32 are a sector of memory
 		x /= 2
 	}
 	few := tiles() < sms && !split
 	if few {
-		block = pol.most
+		block = pol.maxThreads
 	}
-	per := pol.columnsOfThread(sms, kernels.CeilDiv(rows, g.width), columns, pol.down/g.width, 1)
-	g.threads = min(arith.Pow2(kernels.CeilDiv(columns, per)), block/x)
-	if g.few = few; few && columns <= g.threads { // one kernel for many shapes: see round
-		g.threads = roundedUp(g.threads, 16, 64, 128, 256, pol.most)
-		x = min(pol.most/g.threads, 16/g.width)
+	per := pol.colsPerThread(sms, kernels.CeilDiv(rows, g.width), columns, pol.elemsPerThreadStrided/g.width, 1)
+	g.threadsPerRow = min(arith.Pow2(kernels.CeilDiv(columns, per)), block/x)
+	if g.small = few; few && columns <= g.threadsPerRow { // one kernel for many shapes: see roundThreads
+		g.threadsPerRow = roundedUp(g.threadsPerRow, 16, 64, 128, 256, pol.maxThreads)
+		x = min(pol.maxThreads/g.threadsPerRow, 16/g.width)
 	}
-	g.beside = max(pol.block/g.threads, x)
+	g.rowsPerBlock = max(pol.blockThreads/g.threadsPerRow, x)
 	if split {
-		g.split(min(sms*pol.blocks/kernels.CeilDiv(rows, g.width*g.beside), columns/(g.threads*pol.least)), columns, g.threads)
+		g.split(min(sms*pol.splitBlocksPerSM/kernels.CeilDiv(rows, g.width*g.rowsPerBlock), columns/(g.threadsPerRow*pol.minColsPerThreadStrided)), columns, g.threadsPerRow)
 	}
 }
 
@@ -174,23 +170,22 @@ func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
 func (g *rowGrid) split(splits, columns, multiple int64) {
 	const most = 1<<16 - 1 // blocks of a grid in its second dimension
 	splits = max(min(splits, most), 1)
-	g.chunk = kernels.CeilDiv(kernels.CeilDiv(columns, splits), multiple) * multiple
-	g.splits = kernels.CeilDiv(columns, g.chunk)
+	g.colsPerSplit = kernels.CeilDiv(kernels.CeilDiv(columns, splits), multiple) * multiple
+	g.splits = kernels.CeilDiv(columns, g.colsPerSplit)
 }
 
 // whole returns the grid without splits.
 func (g rowGrid) whole() rowGrid {
-	g.splits, g.chunk = 1, math.MaxInt64
+	g.splits, g.colsPerSplit = 1, math.MaxInt64
 	return g
 }
 
-// walking returns the grid with fewer blocks for a row, as long as every multiprocessor has a block and half the
-// threads that other functions need: for functions of one stage and no outputs but its own, which hold nothing and have more loads
-// under way. Each block takes several of the shares of a cluster, and joins the results of its threads for each in
-// the order of a cluster.
-func (g rowGrid) walking(sms, rows, threads int64) rowGrid {
-	for blocks := rows * g.cluster / 2; g.cluster > 1 && blocks >= sms && 2*blocks*g.threads >= sms*threads; blocks /= 2 {
-		g.cluster, g.walk = g.cluster/2, 2*max(g.walk, 1)
+// withShares reduces the blocks per row, as long as every SM still has a block and half of the usual number of threads. It applies to
+// functions with one reduction stage and only per-row outputs: they keep no elements on chip and so have more loads in flight. Each
+// block then computes several shares of a cluster, and combines its threads' results of each share in the order of a cluster.
+func (g rowGrid) withShares(sms, rows, threads int64) rowGrid {
+	for blocks := rows * g.cluster / 2; g.cluster > 1 && blocks >= sms && 2*blocks*g.threadsPerRow >= sms*threads; blocks /= 2 {
+		g.cluster, g.sharesPerBlock = g.cluster/2, 2*max(g.sharesPerBlock, 1)
 	}
 	if g.cluster == 1 { // alone
 		g.cluster = 0
@@ -198,26 +193,26 @@ func (g rowGrid) walking(sms, rows, threads int64) rowGrid {
 	return g
 }
 
-// rowsOfBlock returns the rows that a block takes.
-func (g rowGrid) rowsOfBlock() int64 {
-	if g.across {
-		return g.beside * g.width
+// rowsInBlock returns the number of rows of a block.
+func (g rowGrid) rowsInBlock() int64 {
+	if g.stridedAxis {
+		return g.rowsPerBlock * g.width
 	}
-	return g.beside
+	return g.rowsPerBlock
 }
 
-// columnsOfBlock returns how many of a row's columns a block has, if the row is not split.
-func (g rowGrid) columnsOfBlock(columns int64) int64 {
+// columnsInBlock returns how many of a row's columns a block has, if the row is not split.
+func (g rowGrid) columnsInBlock(columns int64) int64 {
 	if g.cluster > 0 {
-		return g.share
+		return g.colsPerBlock
 	}
 	return columns
 }
 
-// columnsBetween is the number of columns from a vector of a thread to its next.
-func (g rowGrid) columnsBetween() int64 {
-	if g.across {
-		return g.threads
+// colStride returns the number of columns from a vector of a thread to its next.
+func (g rowGrid) colStride() int64 {
+	if g.stridedAxis {
+		return g.threadsPerRow
 	}
-	return g.threads * g.width
+	return g.threadsPerRow * g.width
 }

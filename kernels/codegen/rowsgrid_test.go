@@ -16,31 +16,31 @@ func TestRowGrid(t *testing.T) {
 		shape, axes []int
 		want        rowGrid
 	}{
-		{[]int{128, 10}, []int{1}, rowGrid{width: 1, threads: 16, beside: 16, splits: 1, chunk: 10, few: true}},
-		{[]int{23}, []int{0}, rowGrid{width: 1, threads: 32, beside: 8, splits: 1, chunk: 23, few: true}},
-		{[]int{1000}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 1000, few: true}},
-		{[]int{100, 512}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 512, few: true}},
-		{[]int{7, 300}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1, chunk: 7, few: true}},
-		{[]int{100, 10}, []int{0}, rowGrid{across: true, width: 1, threads: 64, beside: 16, splits: 1, chunk: 100, few: true}},
-		{[]int{16384, 128}, []int{1}, rowGrid{width: 4, threads: 16, beside: 16, splits: 1, chunk: 128}},
-		{[]int{16384, 1000}, []int{1}, rowGrid{width: 4, threads: 64, beside: 1, splits: 1, chunk: 1000}},
-		{[]int{16384, 1001}, []int{1}, rowGrid{width: 1, threads: 64, beside: 1, splits: 1, chunk: 1001}},
-		{[]int{16384, 4096}, []int{1}, rowGrid{width: 4, threads: 128, beside: 1, splits: 1, chunk: 4096}},
-		{[]int{16384, 32768}, []int{1}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 32768}},
-		{[]int{1 << 28}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1053, chunk: 254976}},
-		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
-		{[]int{16, 300_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 36, chunk: 8448}},
-		{[]int{46, 31622}, []int{1}, rowGrid{width: 1, threads: 512, beside: 1, splits: 1, chunk: 31622, cluster: 4, share: 7906}},
-		{[]int{256, 64, 64, 64}, []int{0, 2, 3}, rowGrid{width: 4, threads: 256, beside: 1, splits: 16, chunk: 65536}},
-		{[]int{256, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 4, chunk: 250_880}},
-		{[]int{1000, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 1_000_000, cluster: 8, share: 125_000}},
-		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 200704, cluster: 8, share: 25088}},
-		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
-		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 32772, cluster: 4, share: 8196}},
-		{[]int{16384, 4096}, []int{0}, rowGrid{across: true, width: 4, threads: 8, beside: 32, splits: 33, chunk: 504}},
-		{[]int{1 << 20, 64}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1041, chunk: 1008}},
-		{[]int{64, 1000, 49}, []int{1}, rowGrid{across: true, width: 1, threads: 16, beside: 16, splits: 1, chunk: 1000}},
-		{[]int{64, 3, 224, 224}, []int{1}, rowGrid{across: true, width: 4, threads: 1, beside: 256, splits: 1, chunk: 3}},
+		{[]int{128, 10}, []int{1}, rowGrid{width: 1, threadsPerRow: 16, rowsPerBlock: 16, splits: 1, colsPerSplit: 10, small: true}},
+		{[]int{23}, []int{0}, rowGrid{width: 1, threadsPerRow: 32, rowsPerBlock: 8, splits: 1, colsPerSplit: 23, small: true}},
+		{[]int{1000}, []int{0}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 1000, small: true}},
+		{[]int{100, 512}, []int{1}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 512, small: true}},
+		{[]int{7, 300}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 16, rowsPerBlock: 16, splits: 1, colsPerSplit: 7, small: true}},
+		{[]int{100, 10}, []int{0}, rowGrid{stridedAxis: true, width: 1, threadsPerRow: 64, rowsPerBlock: 16, splits: 1, colsPerSplit: 100, small: true}},
+		{[]int{16384, 128}, []int{1}, rowGrid{width: 4, threadsPerRow: 16, rowsPerBlock: 16, splits: 1, colsPerSplit: 128}},
+		{[]int{16384, 1000}, []int{1}, rowGrid{width: 4, threadsPerRow: 64, rowsPerBlock: 1, splits: 1, colsPerSplit: 1000}},
+		{[]int{16384, 1001}, []int{1}, rowGrid{width: 1, threadsPerRow: 64, rowsPerBlock: 1, splits: 1, colsPerSplit: 1001}},
+		{[]int{16384, 4096}, []int{1}, rowGrid{width: 4, threadsPerRow: 128, rowsPerBlock: 1, splits: 1, colsPerSplit: 4096}},
+		{[]int{16384, 32768}, []int{1}, rowGrid{width: 4, threadsPerRow: 512, rowsPerBlock: 1, splits: 1, colsPerSplit: 32768}},
+		{[]int{1 << 28}, []int{0}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 1053, colsPerSplit: 254976}},
+		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 100_003, cluster: 8, colsPerBlock: 12501}},
+		{[]int{16, 300_003}, []int{1}, rowGrid{width: 1, threadsPerRow: 256, rowsPerBlock: 1, splits: 36, colsPerSplit: 8448}},
+		{[]int{46, 31622}, []int{1}, rowGrid{width: 1, threadsPerRow: 512, rowsPerBlock: 1, splits: 1, colsPerSplit: 31622, cluster: 4, colsPerBlock: 7906}},
+		{[]int{256, 64, 64, 64}, []int{0, 2, 3}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 16, colsPerSplit: 65536}},
+		{[]int{256, 1_000_000}, []int{1}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 4, colsPerSplit: 250_880}},
+		{[]int{1000, 1_000_000}, []int{1}, rowGrid{width: 4, threadsPerRow: 1024, rowsPerBlock: 1, splits: 1, colsPerSplit: 1_000_000, cluster: 8, colsPerBlock: 125_000}},
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threadsPerRow: 512, rowsPerBlock: 1, splits: 1, colsPerSplit: 200704, cluster: 8, colsPerBlock: 25088}},
+		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 100_003, cluster: 8, colsPerBlock: 12501}},
+		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 32772, cluster: 4, colsPerBlock: 8196}},
+		{[]int{16384, 4096}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 8, rowsPerBlock: 32, splits: 33, colsPerSplit: 504}},
+		{[]int{1 << 20, 64}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 16, rowsPerBlock: 16, splits: 1041, colsPerSplit: 1008}},
+		{[]int{64, 1000, 49}, []int{1}, rowGrid{stridedAxis: true, width: 1, threadsPerRow: 16, rowsPerBlock: 16, splits: 1, colsPerSplit: 1000}},
+		{[]int{64, 3, 224, 224}, []int{1}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 1, rowsPerBlock: 256, splits: 1, colsPerSplit: 3}},
 	} {
 		if got := newRowGrid(dev, c.shape, c.axes); got != c.want {
 			t.Errorf("%v over %v: got %+v, want %+v", c.shape, c.axes, got, c.want)
@@ -64,19 +64,19 @@ func TestRowGridDrawn(t *testing.T) {
 		}
 		dev := kernels.Device{Major: r.IntN(2) * 9, SMs: 1 + r.IntN(200)}
 		g := newRowGrid(dev, shape, axes)
-		c := rowCall{shape: shape, axes: axes}
+		c := call{shape: shape, axes: axes}
 		columns := kernels.Count(shape) / c.rows()
-		threads := g.threads * g.beside
+		threads := g.threadsPerRow * g.rowsPerBlock
 		switch {
-		case threads < 64 && g.threads > 32 || threads < 128 && g.threads <= 32 || threads > 1024 || threads%32 != 0:
+		case threads < 64 && g.threadsPerRow > 32 || threads < 128 && g.threadsPerRow <= 32 || threads > 1024 || threads%32 != 0:
 			t.Errorf("%v over %v: got blocks of %d threads; %+v", shape, axes, threads, g)
-		case !g.across && g.threads > 32 && (g.threads%32 != 0 || g.beside != 1), (g.across || g.threads <= 32) && (arith.Pow2(g.threads) != g.threads || arith.Pow2(g.beside) != g.beside):
+		case !g.stridedAxis && g.threadsPerRow > 32 && (g.threadsPerRow%32 != 0 || g.rowsPerBlock != 1), (g.stridedAxis || g.threadsPerRow <= 32) && (arith.Pow2(g.threadsPerRow) != g.threadsPerRow || arith.Pow2(g.rowsPerBlock) != g.rowsPerBlock):
 			t.Errorf("%v over %v: got %+v, want warps or groups of a power of two", shape, axes, g)
-		case g.splits < 1 || g.splits > 1<<16-1 || g.chunk*g.splits < columns || g.chunk*(g.splits-1) >= columns:
+		case g.splits < 1 || g.splits > 1<<16-1 || g.colsPerSplit*g.splits < columns || g.colsPerSplit*(g.splits-1) >= columns:
 			t.Errorf("%v over %v: got %+v, want splits of %d columns", shape, axes, g, columns)
-		case g.splits > 1 && g.chunk%g.columnsBetween() != 0:
+		case g.splits > 1 && g.colsPerSplit%g.colStride() != 0:
 			t.Errorf("%v over %v: got %+v, want splits of whole vectors of all threads", shape, axes, g)
-		case g.cluster > 0 && (dev.Major < 9 || g.splits > 1 || g.cluster != arith.Pow2(g.cluster) || g.cluster > 8 || g.share%g.width != 0 || g.share*g.cluster < columns || g.share*(g.cluster-1) >= columns):
+		case g.cluster > 0 && (dev.Major < 9 || g.splits > 1 || g.cluster != arith.Pow2(g.cluster) || g.cluster > 8 || g.colsPerBlock%g.width != 0 || g.colsPerBlock*g.cluster < columns || g.colsPerBlock*(g.cluster-1) >= columns):
 			t.Errorf("%v over %v: got %+v, want clusters that share %d columns", shape, axes, g, columns)
 		}
 	}
@@ -118,9 +118,9 @@ func TestRowsWalk(t *testing.T) {
 				blocks, walk, shared = c.blocks, c.walk, c.shared
 			}
 			l := p.Launches[0]
-			layout := l.Kernel.Image.(rowsImage).layout
-			if l.Grid[0] != blocks || layout.walk != walk || layout.cluster != shared {
-				t.Errorf("%s over %v of %v, %d multiprocessors: got %d blocks, each with %d shares, in clusters of %d, want %d, %d, %d", f.Name, c.axes, c.shape, c.sms, l.Grid[0], layout.walk, layout.cluster, blocks, walk, shared)
+			layout := l.Kernel.Image.(image).layout
+			if l.Grid[0] != blocks || layout.sharesPerBlock != walk || layout.cluster != shared {
+				t.Errorf("%s over %v of %v, %d multiprocessors: got %d blocks, each with %d shares, in clusters of %d, want %d, %d, %d", f.Name, c.axes, c.shape, c.sms, l.Grid[0], layout.sharesPerBlock, layout.cluster, blocks, walk, shared)
 			}
 		}
 	}

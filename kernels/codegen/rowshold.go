@@ -10,60 +10,59 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// mostHeld is the most elements of an operand that a thread holds: the kernel has code for every one.
-const mostHeld = 64
+// maxResident is the most elements of an operand that a thread keeps: the kernel has code for each.
+const maxResident = 64
 
-// hold decides how many vectors of the operands that differ from row to row a thread
-// holds: all of them; of long rows as many as the multiprocessor has room for; or none. The
-// rest is read when it is needed, from a cache.
-func (m *rowMapping) hold(dev kernels.Device, pol rowsPolicy) {
-	l, between := &m.layout, m.grid.columnsBetween()
-	columns := m.grid.columnsOfBlock(m.columns)
-	needed, most := kernels.CeilDiv(columns, between), mostHeld/m.grid.width
+// chooseResident decides how many vectors of row-varying operands a thread keeps in registers and shared memory: all, none, or, for long
+// rows, as many as fit. The rest is reloaded in each step, mostly from cache.
+func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
+	l, between := &m.layout, m.grid.colStride()
+	columns := m.grid.columnsInBlock(m.columns)
+	needed, most := kernels.CeilDiv(columns, between), maxResident/m.grid.width
 	switch {
 	case l.split:
-		l.turn = int(pol.turn)
+		l.bytesPerIter = int(pol.bytesPerIter)
 		return
-	case l.walk > 0:
-		l.turn = int(pol.walk)
+	case l.sharesPerBlock > 0:
+		l.bytesPerIter = int(pol.bytesPerIterShares)
 		return
 	}
-	operands, all := m.held(), needed
-	few := m.grid.few && needed <= 4
-	if few { // so that there are fewer kernels: see rowsPolicy.round
+	operands, all := m.residentOperands(), needed
+	few := m.grid.small && needed <= 4
+	if few { // so that there are fewer kernels: see rowsPolicy.roundThreads
 		all = arith.Pow2(needed)
 	}
-	for _, registers := range m.inRegisters(pol, operands, all) {
-		if shared, ok := m.share(dev, operands, all, registers); ok && all <= most {
-			l.vectors, l.few, l.shared = int(all), few, shared
+	for _, registers := range m.registerBytes(pol, operands, all) {
+		if shared, ok := m.splitResident(dev, operands, all, registers); ok && all <= most {
+			l.vectors, l.small, l.shared = int(all), few, shared
 			l.full = !few && columns%between == 0 && m.columns%columns == 0
 			return
 		}
 	}
-	l.turn = int(pol.turn)
-	if m.grid.cluster == 0 && l.threads*l.beside < int(pol.roomy) || elementSteps(m.staged) == 1 || len(operands) == 0 {
+	l.bytesPerIter = int(pol.bytesPerIter)
+	if m.grid.cluster == 0 && l.threadsPerRow*l.rowsPerBlock < int(pol.fullRegsMaxThreads) || elementSteps(m.staged) == 1 || len(operands) == 0 {
 		return
 	}
 	if m.grid.cluster > 0 { // its last block has a few columns less
 		needed--
 	}
 	for n := min(needed-1, most); n > needed/4; n-- {
-		if shared, ok := m.share(dev, operands, n, pol.partial); ok {
-			l.vectors, l.full, l.rest, l.shared = int(n), true, true, shared
+		if shared, ok := m.splitResident(dev, operands, n, pol.partialResidentBytes); ok {
+			l.vectors, l.full, l.partial, l.shared = int(n), true, true, shared
 			return
 		}
 	}
 }
 
-// inRegisters returns how many bytes of operands a thread holds in registers: the first number if shared memory has room for
-// the rest, the second if not.
-func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
-	most := pol.resident
-	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
+// registerBytes returns the most bytes of operands that a thread keeps in registers: first if shared memory has room for the rest, then
+// if it has not.
+func (m *nest) registerBytes(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
+	most := pol.residentBytes
+	if m.grid.cluster > 0 || m.grid.threadsPerRow*m.grid.rowsPerBlock > pol.fullRegsMaxThreads {
 		most /= 2
 	}
 	if m.grid.cluster > 0 {
-		return [2]int64{pol.clustered, most}
+		return [2]int64{pol.clusterResidentBytes, most}
 	}
 	one := int64(0)
 	for _, i := range operands {
@@ -72,10 +71,10 @@ func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) 
 	return [2]int64{min(one, most), most}
 }
 
-// held returns the operands that are worth holding, those that are needed longest first.
-func (m *rowMapping) held() (list []int) {
+// residentOperands returns the operands that are worth keeping, those that are needed longest first.
+func (m *nest) residentOperands() (list []int) {
 	for _, i := range m.used {
-		if rows, columns, _ := m.layout.access(i); columns != fixed && (rows != fixed || m.rows == 1) {
+		if p := m.layout.place(i); p.columns != fixed && (p.rows != fixed || m.rows == 1) {
 			list = append(list, i)
 		}
 	}
@@ -83,10 +82,9 @@ func (m *rowMapping) held() (list []int) {
 	return list
 }
 
-// share returns a character for each operand: '0' plus the number of its vectors that go to shared
-// memory because that many bytes of registers are full. It reports whether shared memory has room
-// for them.
-func (m *rowMapping) share(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
+// splitResident returns a character for each operand: '0' plus the number of its vectors that go to shared memory because `registers`
+// bytes are in use. It reports whether shared memory has room for them.
+func (m *nest) splitResident(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {
 		excess += vectors * m.grid.width * m.types[i].Size()
@@ -94,7 +92,7 @@ func (m *rowMapping) share(dev kernels.Device, operands []int, vectors, register
 	shared := int64(0)
 	for _, i := range operands {
 		size := m.grid.width * m.types[i].Size() // of a vector
-		if _, _, spread := m.layout.access(i); excess > 0 && !isRandom(m.layout.random, i) && (spread == together || m.grid.width == 1 && size >= 4) {
+		if p := m.layout.place(i); excess > 0 && !p.mark.random() && (p.lanes == aligned || m.grid.width == 1 && size >= 4) {
 			n := min(kernels.CeilDiv(excess, size), vectors)
 			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
 		}
@@ -102,15 +100,15 @@ func (m *rowMapping) share(dev kernels.Device, operands []int, vectors, register
 	if shared == 0 {
 		return "", excess <= 0
 	}
-	shared *= m.grid.threads * m.grid.beside
-	return string(counts), excess <= 0 && dev.Major >= 8 && elementSteps(m.staged) > 1 && shared <= int64(dev.SharedOptin-joinBytes(m.layout, m.staged))
+	shared *= m.grid.threadsPerRow * m.grid.rowsPerBlock
+	return string(counts), excess <= 0 && dev.Major >= 8 && elementSteps(m.staged) > 1 && shared <= int64(dev.SharedOptin-reduceBytes(m.layout, m.staged))
 }
 
-// sharedBytes returns the bytes of operands of these types that a block holds in shared memory.
-func (l *rowsLayout) sharedBytes(types []expr.Dtype) int {
+// sharedBytes returns the bytes of operands of these types that a block keeps in shared memory.
+func (l *layout) sharedBytes(types []expr.Dtype) int {
 	bytes := 0
 	for i, n := range []byte(l.shared) {
-		bytes += int(n-'0') * l.width * int(types[i].Size()) * l.threads * l.beside
+		bytes += int(n-'0') * l.width * int(types[i].Size()) * l.threadsPerRow * l.rowsPerBlock
 	}
 	return bytes
 }
@@ -121,7 +119,7 @@ func elementSteps(staged expr.Staged) int {
 }
 
 // lastUse returns the last step that an operand is used in.
-func (m *rowMapping) lastUse(operand int) (last int) {
+func (m *nest) lastUse(operand int) (last int) {
 	uses := func(step int, f expr.Func) {
 		if _, needs := f.Trim(); slices.Contains(needs, operand) {
 			last = step
@@ -134,7 +132,7 @@ func (m *rowMapping) lastUse(operand int) (last int) {
 	return last
 }
 
-// firstShared returns the first vector of an operand that is held in shared memory.
+// firstShared returns the first vector of an operand that is in shared memory.
 func (w *rowsWriter) firstShared(operand int) int {
 	if w.shared == "" {
 		return w.vectors
@@ -142,8 +140,8 @@ func (w *rowsWriter) firstShared(operand int) int {
 	return w.vectors - int(w.shared[operand]-'0')
 }
 
-// heldRegisters returns how many registers of a thread hold elements.
-func (w *rowsWriter) heldRegisters() (n int) {
+// residentRegisters returns how many registers of a thread contain resident elements.
+func (w *rowsWriter) residentRegisters() (n int) {
 	for _, i := range w.used {
 		if p := w.places[i]; p.columns != fixed && (p.rows != fixed || !w.severalRows()) {
 			n += w.firstShared(i) * w.width * int(kernels.CeilDiv(w.types[i].Size(), 4))
@@ -155,34 +153,30 @@ func (w *rowsWriter) heldRegisters() (n int) {
 // noColumns is a label that threads with a row without columns would jump to. There are none; for its use see copyShared.
 const noColumns = "empty"
 
-// copyShared starts copies of the thread's vectors into shared memory, past the
-// registers. No other thread reads them. The assembler would start them when the elements in registers
-// have been loaded and added up, which is a second wait for memory; it moves no copy past a branch
-// (H200, gradient of layer norm of 16384 x 1000: 53.4 us; 50.1 so, with the wait where they are needed).
+// copyShared issues copies of the thread's vectors into shared memory, past the registers. No other thread reads them. The assembler
+// would issue them after the elements in registers have been loaded and accumulated, which is a second wait for memory; it moves no copy
+// past a branch (H200, gradient of layer norm of 16384 x 1000: 53.4 us; 50.1 so, with the wait where they are needed).
 func (w *rowsWriter) copyShared() {
 	if w.shared == "" {
 		return
 	}
 	w.Declare(".extern .shared .align 16 .b8 held[]")
-	base, number := w.Register(expr.B32), w.Register(expr.B32)
-	w.Line("mov.u32 %s, held", base)
-	w.Line("mov.u32 %s, %%tid.x", number)
+	base, number := w.result(expr.B32, "mov.u32 %s, held"), w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	begin := int64(0)
 	w.slots = make([]string, len(w.types))
 	for i, d := range w.types {
 		if first := w.firstShared(i); first < w.vectors {
-			w.slots[i] = w.Register(expr.B32)
-			w.Line("mad.lo.u32 %s, %s, %d, %s", w.slots[i], number, int64(w.width)*d.Size(), base)
+			w.slots[i] = w.result(expr.B32, "mad.lo.u32 %s, %s, %d, %s", number, int64(w.width)*d.Size(), base)
 			w.Line("add.u32 %s, %s, %d", w.slots[i], w.slots[i], begin-w.slot(d, first))
 			begin += w.slot(d, w.vectors-first)
 		}
 	}
-	for j, exists := range w.held.exists {
+	for j, exists := range w.residentBatch.exists {
 		for i, d := range w.types {
 			if j < w.firstShared(i) {
 				continue
 			}
-			at := w.locate(w.places[i], w.held, j)[0]
+			at := w.locate(w.places[i], w.residentBatch, j)[0]
 			bytes := int64(w.width) * d.Size()
 			for done := int64(0); done < bytes; done += 16 {
 				cache := "ca"
@@ -194,32 +188,29 @@ func (w *rowsWriter) copyShared() {
 		}
 	}
 	w.Line("@%s bra %s", w.predicate("eq", w.columns, "0"), noColumns)
-	w.waiting = true
+	w.copyPending = true
 }
 
 // slot returns the offset of vector j in shared memory, in bytes, from where a thread's first vector would be if all
 // were there.
 func (w *rowsWriter) slot(d expr.Dtype, j int) int64 {
-	return int64(j*w.threads*w.beside*w.width) * d.Size()
+	return int64(j*w.threadsPerRow*w.rowsPerBlock*w.width) * d.Size()
 }
 
-// awaitShared waits for the copies to shared memory, before the first of these operands is read there. By then the loads into
-// registers have been issued, since the assembler moves none past the synchronization.
-func (w *rowsWriter) awaitShared(operands []int) {
-	if w.waiting && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
+// waitShared waits for the copies to shared memory, before the first of these operands is read there. By then the loads into registers
+// have been issued, since the assembler moves none past the synchronization.
+func (w *rowsWriter) waitShared(operands []int) {
+	if w.copyPending && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
 		w.Line("bar.warp.sync 0xffffffff")
 		w.Line("cp.async.wait_all")
-		w.waiting = false
+		w.copyPending = false
 	}
 }
 
 // loadShared loads vector j of an operand in shared memory.
 func (w *rowsWriter) loadShared(operand, j int) []string {
 	d := w.types[operand]
-	list := make([]string, w.width)
-	for k := range list {
-		list[k] = w.Register(d.Kind())
-	}
+	list := w.registers(d, w.width)
 	at, key := location{w.slots[operand], w.slot(d, j)}, [2]int{operand, j}
 	for k, before := range w.loaded[key] {
 		if d.Size() < 8 && w.cluster == 0 { // else registers don't suffice for what was computed
@@ -228,7 +219,7 @@ func (w *rowsWriter) loadShared(operand, j int) []string {
 	}
 	w.loaded[key] = list
 	if w.width > 1 {
-		w.whole("ld.shared", d, at, list)
+		w.vectorAccess("ld.shared", d, at, list)
 	} else {
 		w.Line("ld.shared.%s %s, %s", memoryType(d), list[0], at)
 	}

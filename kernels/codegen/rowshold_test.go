@@ -25,7 +25,7 @@ func TestRowsLoadFirst(t *testing.T) {
 				continue
 			}
 			p := testutil.Get[*kernels.Plan](t)(rowsOf(kernels.Device{Major: 9, SMs: 132, SharedOptin: 232448}, f, exprtest.RowShape{Shape: []int{16384, columns}, Axes: []int{1}}))
-			image := p.Launches[0].Kernel.Image.(rowsImage)
+			image := p.Launches[0].Kernel.Image.(image)
 			assembled, _, spills := assemble(t, image, "sm_90a")
 			code, loads := cubin.Section(assembled, ".text."+rowsEntry), 0
 			for ; len(code) >= 16; code = code[16:] {

@@ -10,10 +10,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// mostReductions is the most reductions of a stage: each takes shared memory.
-const mostReductions = 64
+// maxReductions is the most reductions of a stage: each takes shared memory.
+const maxReductions = 64
 
-// accumulator holds a thread's partial results of a reduction, in lanes: RowSum in double.
+// accumulator is a thread's partial results of a reduction, in lanes: RowSum in double.
 type accumulator struct {
 	op     expr.Op
 	dtype  expr.Dtype // of the result
@@ -30,22 +30,18 @@ func (a *accumulator) wide() expr.Dtype {
 	return a.dtype
 }
 
-// newAccumulator returns one that has taken in nothing. Of a sum whose first elements
-// the thread holds, lanes are "" until then.
+// newAccumulator returns an empty accumulator. For a sum whose first elements are resident, lanes are "" until then.
 func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
 	for k := range a.lanes {
-		if op == expr.RowSum && w.held != nil {
+		if op == expr.RowSum && w.residentBatch != nil {
 			continue
 		}
-		a.lanes[k] = w.Register(a.wide().Kind())
-		w.Line("mov.%v %s, %s", a.wide(), a.lanes[k], number(a.wide(), identityOf(op)))
+		a.lanes[k] = w.start(a)
 	}
-	for range w.rowsOfThread() {
+	for range w.rowsPerThread() {
 		if op != expr.RowSum && !w.native(a) {
-			p := w.Register(expr.Pred)
-			w.Line("mov.pred %s, 0", p)
-			a.nan = append(a.nan, p)
+			a.nan = append(a.nan, w.emit(expr.Pred, "mov.pred", 0))
 		}
 	}
 	return a
@@ -71,7 +67,7 @@ func (w *rowsWriter) instruction(a *accumulator) string {
 	return name + "." + a.dtype.String()
 }
 
-// accumulate takes in the lanes of a vector that exists.
+// accumulate accumulates the lanes of a vector that exists.
 func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) {
 	for k, v := range values {
 		if a.op == expr.RowSum {
@@ -91,77 +87,66 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 	}
 }
 
-// add takes a number into a lane of a sum, if it exists.
+// add adds a number to a lane of a sum, if it exists.
 func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 	begun := a.lanes[k] != ""
 	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
-		some := w.Register(a.dtype.Kind())
-		w.Line("selp.%v %s, %s, %s, %s", a.dtype, some, v, number(a.dtype, 0), exists)
-		v, exists = some, ""
+		v, exists = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), v, number(a.dtype, 0), exists), ""
 	}
 	if a.dtype == kernels.Float32 {
-		wide := w.Register(expr.F64)
-		w.Line("cvt.f64.f32 %s, %s", wide, v)
-		v = wide
+		v = w.emit(expr.F64, "cvt.f64.f32", v)
 	}
 	if begun {
 		w.Line("%sadd.rn.f64 %s, %s, %s", predicated(exists), a.lanes[k], a.lanes[k], v)
 		return
 	}
-	a.lanes[k] = w.Register(expr.F64)
-	w.Line("mov.f64 %s, %s", a.lanes[k], v)
+	a.lanes[k] = w.result(expr.F64, "mov.f64 %s, %s", v)
 }
 
 // combine returns the reduction of two.
 func (w *rowsWriter) combine(a *accumulator, x, y string) string {
-	r := w.Register(a.wide().Kind())
+	k := a.wide().Kind()
 	switch {
 	case a.op == expr.RowSum:
-		w.Line("add.rn.f64 %s, %s, %s", r, x, y)
+		return w.emit(k, "add.rn.f64", x, y)
 	case w.native(a):
-		w.Line("%s %s, %s, %s", w.instruction(a), r, x, y)
-	default:
-		p, t := w.Register(expr.Pred), w.Register(a.dtype.Kind())
-		w.Line("setp.nan.%v %s, %s, %s", a.dtype, p, x, y)
-		w.Line("%s %s, %s, %s", w.instruction(a), t, x, y)
-		w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), t, p)
+		return w.emit(k, w.instruction(a), x, y)
 	}
+	r, p := w.Register(k), w.emit(expr.Pred, "setp.nan."+a.dtype.String(), x, y)
+	w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), w.emit(k, w.instruction(a), x, y), p)
 	return r
 }
 
-// join returns the results of the threads of a row together, of each row of the
-// thread.
-func (w *rowsWriter) join(all []*accumulator) [][]string {
-	w.joinLanes(all)
+// reduceThreads returns the results of the threads of a row together, for each row of the thread.
+func (w *rowsWriter) reduceThreads(all []*accumulator) [][]string {
+	w.reduceLanes(all)
 	list := unique(all)
 	switch {
-	case w.threads == 1:
-	case w.across:
-		w.joinAcross(list)
+	case w.threadsPerRow == 1:
+	case w.stridedAxis:
+		w.reduceStrided(list)
 	default:
-		w.joinAlong(list)
+		w.reduceContiguous(list)
 	}
 	return w.results(all)
 }
 
-// unique returns the accumulators but those that another stands for.
+// unique returns the accumulators without those that repeat another.
 func unique(list []*accumulator) []*accumulator {
 	return slices.DeleteFunc(slices.Clone(list), func(a *accumulator) bool { return a.sameAs != nil })
 }
 
-// joinLanes joins the lanes of a thread, along rows, and marks those that took a NaN in.
-func (w *rowsWriter) joinLanes(list []*accumulator) {
+// reduceLanes combines the lanes of a thread, over a contiguous axis, and marks those that had a NaN.
+func (w *rowsWriter) reduceLanes(list []*accumulator) {
 	for _, a := range unique(list) {
-		for n := len(a.lanes); !w.across && n > 1; n = len(a.lanes) {
+		for n := len(a.lanes); !w.stridedAxis && n > 1; n = len(a.lanes) {
 			for k := range n / 2 {
 				a.lanes[k] = w.combine(a, a.lanes[2*k], a.lanes[2*k+1])
 			}
 			a.lanes = a.lanes[:n/2]
 		}
 		for k, p := range a.nan {
-			r := w.Register(a.dtype.Kind())
-			w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), a.lanes[k], p)
-			a.lanes[k] = r
+			a.lanes[k] = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), number(a.dtype, math.NaN()), a.lanes[k], p)
 		}
 	}
 }
@@ -170,9 +155,8 @@ func (w *rowsWriter) joinLanes(list []*accumulator) {
 func (w *rowsWriter) results(all []*accumulator) [][]string {
 	for _, a := range unique(all) {
 		for k, v := range a.lanes {
-			if a.op == expr.RowSum && w.held != nil { // of -0 alone it is 0
-				a.lanes[k] = w.Register(expr.F64)
-				w.Line("add.rn.f64 %s, %s, %s", a.lanes[k], v, number(kernels.Float64, 0))
+			if a.op == expr.RowSum && w.residentBatch != nil { // of -0 alone it is 0
+				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, number(kernels.Float64, 0))
 			}
 		}
 	}
@@ -183,9 +167,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 		}
 		for _, v := range a.lanes {
 			if a.op == expr.RowSum && a.dtype == kernels.Float32 {
-				r := w.Register(expr.F32)
-				w.Line("cvt.rn.f32.f64 %s, %s", r, v)
-				v = r
+				v = w.emit(expr.F32, "cvt.rn.f32.f64", v)
 			}
 			results[i] = append(results[i], v)
 		}
@@ -202,8 +184,7 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 		if a.wide() == kernels.Float32 {
 			w.Line(swap, other, v, away)
 		} else {
-			low, high := w.Register(expr.B32), w.Register(expr.B32)
-			w.Line("mov.b64 {%s, %s}, %s", low, high, v)
+			low, high := w.halves(v)
 			w.Line(swap, low, low, away)
 			w.Line(swap, high, high, away)
 			w.Line("mov.b64 %s, {%s, %s}", other, low, high)
@@ -213,19 +194,19 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	return v
 }
 
-// joinBytes returns the bytes of shared memory through which threads join: along rows
-// an element for each warp and reduction of a stage, of two stages in turns or of each share that
-// a block takes; across rows one for each lane of a block.
-func joinBytes(l rowsLayout, staged expr.Staged) int {
+// reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp
+// and reduction of a stage, for two stages in alternation or for each share of a block; over a strided axis an element for each lane of
+// a block.
+func reduceBytes(l layout, staged expr.Staged) int {
 	switch {
-	case l.across && l.threads > 1:
-		return 8 * l.threads * l.beside * l.width
-	case !l.across && l.threads > 32:
+	case l.stridedAxis && l.threadsPerRow > 1:
+		return 8 * l.threadsPerRow * l.rowsPerBlock * l.width
+	case !l.stridedAxis && l.threadsPerRow > 32:
 		most := 0
 		for _, s := range staged.Stages {
 			most = max(most, len(s.Reductions))
 		}
-		return max(l.walk, 2) * most * warpsBytes
+		return max(l.sharesPerBlock, 2) * most * warpsBytes
 	}
 	return 0
 }
@@ -235,85 +216,77 @@ const warpsBytes = 32 * 8
 
 // sharedAddress returns the address in shared memory of a number of 8 bytes.
 func (w *rowsWriter) sharedAddress(number string) string {
-	base := w.Register(expr.B32)
-	w.Line("mov.u32 %s, joined", base)
+	base := w.result(expr.B32, "mov.u32 %s, joined")
 	w.Line("mad.lo.u32 %s, %s, 8, %s", base, number, base)
 	return base
 }
 
-// joinAlong joins neighbouring threads: those of a warp by shuffles, warps through
-// shared memory.
-func (w *rowsWriter) joinAlong(list []*accumulator) {
-	if w.threads <= 32 {
+// reduceContiguous combines neighbouring threads: those of a warp by shuffles, warps through shared memory.
+func (w *rowsWriter) reduceContiguous(list []*accumulator) {
+	if w.threadsPerRow <= 32 {
 		for _, a := range list {
-			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threads)
+			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threadsPerRow)
 		}
 		return
 	}
-	turn := w.Register(expr.B32)
-	w.Line("mov.u32 %s, %d", turn, w.joins%2)
-	w.joinWarp(list, turn)
-	w.joinBlocks(list)
-	w.joins++
+	turn := w.result(expr.B32, "mov.u32 %s, %d", w.reductions%2)
+	w.reduceWarp(list, turn)
+	w.reduceBlocks(list)
+	w.reductions++
 }
 
-// joinWarp joins the threads of each warp, and stores their results in shared memory, in the place of a
-// turn.
-func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
+// reduceWarp reduces the threads of each warp and stores their results in shared memory, in the slots of a parity or share.
+func (w *rowsWriter) reduceWarp(list []*accumulator, turn string) {
 	list = unique(list)
 	for _, a := range list {
 		a.lanes[0] = w.shuffle(a, a.lanes[0], 32)
 	}
-	number, lane, p := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.Pred)
-	w.Line("mov.u32 %s, %%tid.x", number)
-	w.Line("and.b32 %s, %s, 31", lane, number)
+	number := w.result(expr.B32, "mov.u32 %s, %%tid.x")
+	lane := w.result(expr.B32, "and.b32 %s, %s, 31", number)
 	w.Line("shr.u32 %s, %s, 5", number, number)
-	w.Line("setp.eq.u32 %s, %s, 0", p, lane)
-	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.turnBytes()/8, number)
+	p := w.result(expr.Pred, "setp.eq.u32 %s, %s, 0", lane)
+	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.roundBytes()/8, number)
 	to := w.sharedAddress(number)
 	for i, a := range list {
 		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, i*warpsBytes, a.lanes[0])
 	}
 }
 
-// turnBytes returns the bytes of shared memory through which a stage, or a share of it, is joined.
-func (w *rowsWriter) turnBytes() int { return joinBytes(w.rowsLayout, w.staged) / max(w.walk, 2) }
+// roundBytes returns the bytes of shared memory through which a stage, or a share of it, is reduced.
+func (w *rowsWriter) roundBytes() int {
+	return reduceBytes(w.layout, w.staged) / max(w.sharesPerBlock, 2)
+}
 
-// joinBlocks waits for the warps of a block or a cluster, and joins their results in shared memory.
-func (w *rowsWriter) joinBlocks(list []*accumulator) {
+// reduceBlocks waits for the warps of a block or a cluster, and combines their results in shared memory.
+func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	if w.cluster > 0 {
 		w.Line("barrier.cluster.arrive")
 		w.Line("barrier.cluster.wait")
 	} else {
 		w.Line("bar.sync 0")
 	}
-	begin, warps := w.joins%2*w.turnBytes(), w.threads/32
-	if w.cluster == 0 && w.walk == 0 && warps <= 8 {
+	begin, warps := w.reductions%2*w.roundBytes(), w.threadsPerRow/32
+	if w.cluster == 0 && w.sharesPerBlock == 0 && warps <= 8 {
 		for i, a := range list {
-			a.lanes[0] = w.joinWarps(a, begin+i*warpsBytes, warps)
+			a.lanes[0] = w.reduceWarps(a, begin+i*warpsBytes, warps)
 		}
 		return
 	}
 	lanes := int(arith.Pow2(int64(warps)))
-	lane, exists := w.Register(expr.B32), w.Register(expr.Pred)
-	w.Line("mov.u32 %s, %%tid.x", lane)
+	lane := w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
-	w.Line("setp.lt.u32 %s, %s, %d", exists, lane, warps)
+	exists := w.result(expr.Pred, "setp.lt.u32 %s, %s, %d", lane, warps)
 	from := w.sharedAddress(lane)
 	for i, a := range list {
 		a.lanes[0] = w.shuffle(a, w.loadShares(a, exists, from, begin+i*warpsBytes), lanes)
 	}
 }
 
-// joinWarps loads the results of all warps from shared memory and combines them, in the order of
-// shuffles. With few warps, every thread does.
-func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
-	base := w.Register(expr.B32)
-	w.Line("mov.u32 %s, joined", base)
-	list := make([]string, warps)
-	for k := range list {
-		list[k] = w.Register(a.wide().Kind())
-	}
+// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread
+// does.
+func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
+	base := w.result(expr.B32, "mov.u32 %s, joined")
+	list := w.registers(a.wide(), warps)
 	const pair = 2 // are 16 bytes
 	for k := 0; k < warps; k += pair {
 		if a.wide() == kernels.Float64 && k+1 < warps {
@@ -343,13 +316,11 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 	for rank := range max(w.cluster, 1) {
 		at, memory := from, "shared"
 		if w.cluster > 0 {
-			at, memory = w.Register(expr.B32), "shared::cluster"
-			w.Line("mapa.shared::cluster.u32 %s, %s, %d", at, from, rank)
+			at, memory = w.result(expr.B32, "mapa.shared::cluster.u32 %s, %s, %d", from, rank), "shared::cluster"
 		}
-		for share := range max(w.walk, 1) {
-			r := w.Register(a.wide().Kind())
-			w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
-			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.turnBytes())
+		for share := range max(w.sharesPerBlock, 1) {
+			r := w.start(a)
+			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.roundBytes())
 			list = append(list, r)
 		}
 	}
@@ -361,4 +332,7 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 	return list[0]
 }
 
-func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }
+// start returns a register with the identity of a reduction.
+func (w *rowsWriter) start(a *accumulator) string {
+	return w.emit(a.wide().Kind(), "mov."+a.wide().String(), number(a.wide(), reductionOf[a.op].Identity()))
+}

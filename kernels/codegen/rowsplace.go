@@ -1,74 +1,52 @@
 package codegen
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// place is where an operand or output lies.
-type place struct {
-	dtype           expr.Dtype
-	rows, columns   reach
-	spread          spread
-	base            string
-	ofRow, ofColumn []string // strides
-	address         []string // of the row; of each row, for vectors of scattered rows
-	step            string   // bytes from a lane of a spaced vector to the next
-	source          *source  // of a random operand, whose base and addresses are numbers of elements
-}
-
-// size returns the bytes from one element to the next in memory, 1 for numbers.
-func (p *place) size() int64 {
-	if p.source != nil {
-		return 1
-	}
-	return p.dtype.Size()
-}
-
 // findRows finds where the thread's rows begin.
 func (w *rowsWriter) findRows() {
 	lanes := 1
-	if w.across && !w.inner {
+	if w.stridedAxis && !w.inner {
 		lanes = w.width
 	}
 	var indices [][]string
 	for k := range lanes * min(w.rowAxes, 1) {
-		indices = append(indices, w.indicesOf(w.calculate("add", w.row, fmt.Sprint(k)), w.rowDivide))
+		indices = append(indices, w.indicesOf(w.calculate("add", w.row, k), w.rowDivide))
 	}
 	for i, p := range w.places {
 		switch p.rows {
 		case fixed:
-			p.address = []string{p.base}
+			p.first = []string{p.base}
 		case linear:
-			p.address = []string{w.offset(p, p.base, []string{w.row}, p.ofRow)}
+			p.first = []string{w.offset(p, p.base, []string{w.row}, p.ofRow)}
 		case indexed:
 			for k := range indices {
-				if k == 0 || p.spread == scattered {
-					p.address = append(p.address, w.offset(p, p.base, indices[k], p.ofRow))
+				if k == 0 || p.lanes == scattered {
+					p.first = append(p.first, w.offset(p, p.base, indices[k], p.ofRow))
 				}
 			}
 		}
 		if w.split && i >= len(w.types) {
 			at := w.Register(expr.B64)
-			w.address(at, p.address[0], w.special("ctaid.y"), p.dtype.Size())
-			p.address[0] = at
+			w.address(at, p.first[0], w.special("ctaid.y"), p.dtype.Size())
+			p.first[0] = at
 		}
-		if p.spread == spaced {
+		if p.lanes == strided {
 			strides := p.ofColumn
-			if w.across {
+			if w.stridedAxis {
 				strides = p.ofRow
 			}
-			p.step = w.Register(expr.B64)
-			w.Line("mov.u64 %s, 0", p.step)
+			p.step = w.result(expr.B64, "mov.u64 %s, 0")
 			w.address(p.step, p.step, strides[len(strides)-1], p.size())
 		}
 	}
 }
 
 // offset returns the address of an index beyond another.
-func (w *rowsWriter) offset(p *place, from string, index, strides []string) string {
+func (w *rowsWriter) offset(p *address, from string, index, strides []string) string {
 	sum := w.calculate("mul.lo", index[0], strides[0])
 	for a := 1; a < len(index); a++ {
 		sum = w.calculate("mad.lo", index[a], strides[a], sum)
@@ -83,93 +61,92 @@ func (w *rowsWriter) loadUniform() {
 	w.uniform = make([][]string, len(w.types))
 	for i, p := range w.places[:len(w.types)] {
 		if p.columns == fixed && slices.Contains(w.used, i) {
-			w.uniform[i] = w.load(p, w.spreadOut(p, p.address, 0), w.rowsOfThread(), "")
+			w.uniform[i] = w.load(p, w.laneAddresses(p, p.first, 0), w.rowsPerThread(), "")
 			w.Uniform(w.uniform[i]...)
 		}
 	}
 }
 
-// batch is some vectors of a thread: all of them, or those of a turn of a loop.
+// batch is some vectors of a thread: all resident ones, or those of a loop iteration.
 type batch struct {
-	columns  []string            // of each
-	exists   []string            // predicate of each, "" where it does
-	indices  [][][]string        // along each axis of the columns, by vector and lane, as far as needed
-	begin    map[*place][]string // addresses of the first vector, where the others follow at fixed distances
-	elements map[int][][]string  // by operand, vector and lane
+	columns  []string              // of each
+	exists   []string              // predicate of each, "" where it does
+	indices  [][][]string          // along each axis of the columns, by vector and lane, as far as needed
+	begin    map[*address][]string // addresses of the first vector, where the others follow at fixed distances
+	elements map[int][][]string    // by operand, vector and lane
 }
 
 // newBatch returns vectors from a column on.
 func (w *rowsWriter) newBatch(column string, vectors int) *batch {
-	b := &batch{exists: make([]string, vectors), indices: make([][][]string, vectors), begin: map[*place][]string{}, elements: map[int][][]string{}}
+	b := &batch{exists: make([]string, vectors), indices: make([][][]string, vectors), begin: map[*address][]string{}, elements: map[int][][]string{}}
 	for j := range vectors {
-		b.columns = append(b.columns, w.calculate("add", column, fmt.Sprint(j*w.between())))
+		b.columns = append(b.columns, w.calculate("add", column, j*w.colStride()))
 	}
 	return b
 }
 
-// before returns the predicate that vector j of a batch lies before the end.
-func (w *rowsWriter) before(b *batch, j int) string { return w.predicate("lt", b.columns[j], w.end) }
+// existsAt returns the predicate that vector j of a batch is before the end.
+func (w *rowsWriter) existsAt(b *batch, j int) string { return w.predicate("lt", b.columns[j], w.end) }
 
-// between is the number of columns from a vector of a thread to the next.
-func (w *rowsWriter) between() int {
-	if w.across {
-		return w.threads
+// colStride returns the number of columns from a vector of a thread to the next.
+func (w *rowsWriter) colStride() int {
+	if w.stridedAxis {
+		return w.threadsPerRow
 	}
-	return w.threads * w.width
+	return w.threadsPerRow * w.width
 }
 
-// locate returns where vector j of a batch is: one address, or one for each lane.
-func (w *rowsWriter) locate(p *place, b *batch, j int) []location {
+// locate returns where vector j of a batch is stored: one address, or one for each lane.
+func (w *rowsWriter) locate(p *address, b *batch, j int) []location {
 	switch p.columns {
 	case fixed:
-		return w.spreadOut(p, p.address, 0)
-	case next:
+		return w.laneAddresses(p, p.first, 0)
+	case unitStride:
 		if b.begin[p] == nil {
-			for _, row := range p.address {
+			for _, row := range p.first {
 				r := w.Register(expr.B64)
 				w.address(r, row, b.columns[0], p.size())
 				b.begin[p] = append(b.begin[p], r)
 			}
 		}
-		return w.spreadOut(p, b.begin[p], int64(j*w.between())*p.size())
+		return w.laneAddresses(p, b.begin[p], int64(j*w.colStride())*p.size())
 	}
 	index := [][]string{{b.columns[j]}}
 	if p.columns == indexed {
 		lanes := 1
-		if !w.across && p.spread == scattered {
+		if !w.stridedAxis && p.lanes == scattered {
 			lanes = w.width
 		}
 		for k := len(b.indices[j]); k < lanes; k++ {
-			b.indices[j] = append(b.indices[j], w.indicesOf(w.calculate("add", b.columns[j], fmt.Sprint(k)), w.colDivide))
+			b.indices[j] = append(b.indices[j], w.indicesOf(w.calculate("add", b.columns[j], k), w.colDivide))
 		}
 		index = b.indices[j][:lanes]
 	}
 	var list []string
-	for k := range max(len(p.address), len(index)) {
-		list = append(list, w.offset(p, p.address[min(k, len(p.address)-1)], index[min(k, len(index)-1)], p.ofColumn))
+	for k := range max(len(p.first), len(index)) {
+		list = append(list, w.offset(p, p.first[min(k, len(p.first)-1)], index[min(k, len(index)-1)], p.ofColumn))
 	}
-	return w.spreadOut(p, list, 0)
+	return w.laneAddresses(p, list, 0)
 }
 
-// spreadOut returns the addresses of a vector, that many bytes beyond those given: one
-// if it is loaded at once or has one element, else those of its lanes.
-func (w *rowsWriter) spreadOut(p *place, from []string, bytes int64) []location {
+// laneAddresses returns the addresses of a vector, `bytes` beyond those given: one if it is loaded at once or has one element, else one
+// for each lane.
+func (w *rowsWriter) laneAddresses(p *address, from []string, bytes int64) []location {
 	var list []location
 	add := func(r string, bytes int64) { list = append(list, location{r, bytes}) }
-	switch p.spread {
+	switch p.lanes {
 	case scattered:
 		for _, r := range from {
 			add(r, bytes)
 		}
-	case adjoining:
+	case contiguous:
 		for k := range w.width {
 			add(from[0], bytes+int64(k)*p.size())
 		}
-	case spaced:
+	case strided:
 		for k, r := 0, from[0]; k < w.width; k++ {
 			add(r, bytes)
-			beyond := w.Register(expr.B64)
-			w.Line("add.u64 %s, %s, %s", beyond, r, p.step)
+			beyond := w.result(expr.B64, "add.u64 %s, %s, %s", r, p.step)
 			r = beyond
 		}
 	default:
@@ -178,32 +155,19 @@ func (w *rowsWriter) spreadOut(p *place, from []string, bytes int64) []location 
 	return list
 }
 
-// predicated returns the prefix that makes an instruction depend on a predicate, "" for none.
-func predicated(predicate string) string {
-	if predicate == "" {
-		return ""
-	}
-	return "@" + predicate + " "
-}
-
 // load loads the lanes of a vector; those of one that does not exist are 0.
-func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists string) []string {
+func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists string) []string {
 	if p.source != nil {
 		return w.draw(p, addresses, lanes)
 	}
-	var list []string
-	for k := range lanes {
-		if k > 0 && p.spread == single {
-			list = append(list, list[0])
-			continue
-		}
-		r := w.Register(p.dtype.Kind())
-		if list = append(list, r); exists != "" {
-			w.Line("mov.b%d %s, 0", 8*max(p.dtype.Size(), 4), r)
+	list := w.lanes(p, lanes)
+	for k, r := range list {
+		if exists != "" && (k == 0 || p.lanes != single) {
+			w.clear(p.dtype, r)
 		}
 	}
-	if p.spread == together {
-		w.whole(predicated(exists)+"ld.global", p.dtype, addresses[0], list)
+	if p.lanes == aligned {
+		w.vectorAccess(predicated(exists)+"ld.global", p.dtype, addresses[0], list)
 		return list
 	}
 	for k, at := range addresses {
@@ -213,12 +177,11 @@ func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists stri
 }
 
 // draw returns the lanes of a vector of random numbers.
-func (w *rowsWriter) draw(p *place, numbers []location, lanes int) (list []string) {
+func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []string) {
 	for _, at := range numbers {
-		number := w.Register(expr.B64)
-		w.Line("add.u64 %s, %s, %d", number, at.register, at.bytes)
-		switch p.spread {
-		case together:
+		number := w.result(expr.B64, "add.u64 %s, %s, %d", at.register, at.bytes)
+		switch p.lanes {
+		case aligned:
 			return w.numbers(p.source, p.dtype, number, lanes, true)
 		case single:
 			return slices.Repeat(w.numbers(p.source, p.dtype, number, 1, false), lanes)
@@ -229,9 +192,9 @@ func (w *rowsWriter) draw(p *place, numbers []location, lanes int) (list []strin
 }
 
 // store stores the lanes of a vector.
-func (w *rowsWriter) store(p *place, addresses []location, values []string, exists string) {
-	if p.spread == together {
-		w.whole(predicated(exists)+"st.global", p.dtype, addresses[0], values)
+func (w *rowsWriter) store(p *address, addresses []location, values []string, exists string) {
+	if p.lanes == aligned {
+		w.vectorAccess(predicated(exists)+"st.global", p.dtype, addresses[0], values)
 		return
 	}
 	for k, at := range addresses {

@@ -10,68 +10,67 @@ import (
 // step evaluates a function at all elements, and calls use for each vector with the
 // results by output and lane. With backward, a loop runs from the last vector to the first.
 func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, results [][]string)) {
-	if w.held != nil {
-		w.stepHeld(f, use)
+	if w.residentBatch != nil {
+		w.stepResident(f, use)
 	}
-	if w.held != nil && !w.rest {
+	if w.residentBatch != nil && !w.partial {
 		return
 	}
-	for k := range w.rowsOfThread() {
+	for k := range w.rowsPerThread() {
 		w.Prepare(f, w.operands(k, nil))
 	}
-	turn := w.vectorsOfTurn(f)
-	w.loop(turn*w.between(), backward, func(column string) {
+	turn := w.vectorsPerIter(f)
+	w.loop(turn*w.colStride(), backward, func(column string) {
 		b := w.newBatch(column, turn)
 		for j := 1; j < turn; j++ {
-			b.exists[j] = w.before(b, j)
+			b.exists[j] = w.existsAt(b, j)
 		}
-		early, late := w.varying(f)
+		streamed, invariant := w.varying(f)
 		for j := range turn {
-			w.read(b, append(early, late...), j, false)
+			w.read(b, append(streamed, invariant...), j, false)
 		}
 		w.applyAll(f, b, 0, turn, use)
 	})
 }
 
-// stepHeld evaluates a function at the elements that the thread holds.
-func (w *rowsWriter) stepHeld(f expr.Func, use func(b *batch, j int, results [][]string)) {
-	b := w.held
-	early, late := w.varying(f)
+// stepResident evaluates a function at the resident elements.
+func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results [][]string)) {
+	b := w.residentBatch
+	streamed, invariant := w.varying(f)
 	for j := range b.columns {
-		w.read(b, early, j, false)
+		w.read(b, streamed, j, false)
 	}
-	w.awaitShared(early)
-	ahead := 4 / w.width // vectors that are under way while one is at work
+	w.waitShared(streamed)
+	ahead := 4 / w.width // vectors in flight while one is computed
 	for j := range ahead {
-		w.read(b, early, j, true)
-		w.read(b, late, j, false)
+		w.read(b, streamed, j, true)
+		w.read(b, invariant, j, false)
 	}
 	for j := 0; j < len(b.columns); j += ahead {
 		for k := range ahead {
-			w.read(b, early, j+ahead+k, true)
-			w.read(b, late, j+ahead+k, false)
+			w.read(b, streamed, j+ahead+k, true)
+			w.read(b, invariant, j+ahead+k, false)
 		}
 		w.applyAll(f, b, j, min(j+ahead, len(b.columns)), use)
 	}
-	for _, i := range early {
+	for _, i := range streamed {
 		b.elements[i] = b.elements[i][:w.firstShared(i)]
 	}
-	for _, i := range late {
+	for _, i := range invariant {
 		delete(b.elements, i)
 	}
 }
 
-// loop adds a loop over the columns that the thread does not hold, of which a turn takes
-// some, from the first on or from the last.
+// loop adds a loop over the columns that are not resident, `columns` of them per iteration, from the first on or from the last.
 func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) {
 	w.loops++
 	again, done := fmt.Sprintf("again%d", w.loops), fmt.Sprintf("done%d", w.loops)
-	first := w.calculate("add", w.first, fmt.Sprint(w.vectors*w.between()))
+	first := w.calculate("add", w.first, w.vectors*w.colStride())
 	column := w.Register(w.kind)
 	w.Line("mov.%s %s, %s", w.index, column, first)
 	w.Line("@%s bra %s", w.predicate("ge", column, w.end), done)
 	if backward {
-		turns := w.calculate("div", w.calculate("sub", w.calculate("sub", w.end, "1"), first), fmt.Sprint(columns))
+		turns := w.calculate("div", w.calculate("sub", w.calculate("sub", w.end, "1"), first), columns)
 		w.Line("mad.lo.%s %s, %s, %d, %s", w.index, column, turns, columns, first)
 	}
 	w.Label(again)
@@ -87,42 +86,42 @@ func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) 
 	w.Label(done)
 }
 
-// vectorsOfTurn returns the vectors of a turn of a loop.
-func (w *rowsWriter) vectorsOfTurn(f expr.Func) int {
+// vectorsPerIter returns the vectors of a loop iteration.
+func (w *rowsWriter) vectorsPerIter(f expr.Func) int {
 	bytes := int64(0)
-	early, late := w.varying(f)
-	for _, i := range append(early, late...) {
+	streamed, invariant := w.varying(f)
+	for _, i := range append(streamed, invariant...) {
 		bytes += w.types[i].Size()
 	}
-	return int(min(max(int64(w.turn)/max(bytes*int64(w.width), 4), 1), 8))
+	return int(min(max(int64(w.bytesPerIter)/max(bytes*int64(w.width), 4), 1), 8))
 }
 
-// varying returns the operands of a function that differ along a row: those to read
-// early, and those that a cache holds, as they are the same for all rows.
-func (w *rowsWriter) varying(f expr.Func) (early, late []int) {
+// varying returns the operands of a function that differ along a row: those that stream from memory, and those that are the same for all
+// rows, so that a cache has them.
+func (w *rowsWriter) varying(f expr.Func) (streamed, invariant []int) {
 	_, kept := f.Trim()
 	for _, i := range kept {
 		switch {
 		case i >= len(w.types) || w.places[i].columns == fixed:
 		case w.places[i].rows == fixed && w.severalRows():
-			late = append(late, i)
+			invariant = append(invariant, i)
 		default:
-			early = append(early, i)
+			streamed = append(streamed, i)
 		}
 	}
-	return early, late
+	return streamed, invariant
 }
 
 // severalRows reports whether anything differs from row to row.
 func (w *rowsWriter) severalRows() bool {
-	return slices.ContainsFunc(w.places, func(p *place) bool { return p.rows != fixed })
+	return slices.ContainsFunc(w.places, func(p *address) bool { return p.rows != fixed })
 }
 
-// read loads vector j of operands, if there is one and it is not there: from where the
-// operand lies, or those that are held in shared memory from there.
+// read loads vector j of operands, if there is one and it has not been loaded: from global memory, or, with shared, those that are
+// resident in shared memory.
 func (w *rowsWriter) read(b *batch, operands []int, j int, shared bool) {
 	for _, i := range operands {
-		held := b == w.held && j >= w.firstShared(i)
+		held := b == w.residentBatch && j >= w.firstShared(i)
 		switch p := w.places[i]; {
 		case len(b.elements[i]) != j || j >= len(b.columns) || held != shared:
 		case held:
@@ -150,16 +149,16 @@ func (w *rowsWriter) operands(k int, element func(operand int) string) []string 
 	return list
 }
 
-// rowsOfThread returns the number of rows that a thread has, a lane each.
-func (w *rowsWriter) rowsOfThread() int {
-	if w.across {
+// rowsPerThread returns the number of rows that a thread has, a lane each.
+func (w *rowsWriter) rowsPerThread() int {
+	if w.stridedAxis {
 		return w.width
 	}
 	return 1
 }
 
-// applyAll evaluates a function at the elements of some vectors, those before end, and calls
-// use for each. Vectors that exist are evaluated side by side.
+// applyAll evaluates a function at the elements of some vectors, those before end, and calls use for each. Vectors that exist are
+// evaluated together.
 func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
 	for j := first; j < end; {
 		n := 1
@@ -179,7 +178,7 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 	lanes := make([][]string, n*w.width)
 	for k := range lanes {
 		j, lane := first+k/w.width, k%w.width
-		lanes[k] = w.operands(lane%w.rowsOfThread(), func(i int) string {
+		lanes[k] = w.operands(lane%w.rowsPerThread(), func(i int) string {
 			if j >= len(b.elements[i]) { // f does not depend on it
 				return ""
 			}
@@ -203,13 +202,13 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 func (w *rowsWriter) reduce(s expr.Stage) {
 	list := w.accumulators(s)
 	w.accumulateAll(s, list)
-	w.reduced(w.join(list))
+	w.reduced(w.reduceThreads(list))
 }
 
-// reduceShares evaluates a stage of a block that takes several shares of a row.
+// reduceShares evaluates a stage of a block that computes several shares of a row.
 func (w *rowsWriter) reduceShares(s expr.Stage) {
 	const again = "share"
-	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, fmt.Sprint(w.walk))
+	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, w.sharesPerBlock)
 	if w.rank == "" {
 		w.Line("mov.%s %s, 0", w.index, begin)
 	} else {
@@ -223,19 +222,18 @@ func (w *rowsWriter) reduceShares(s expr.Stage) {
 		w.first, w.end = w.calculate("add", first, begin), w.calculate("min", end, w.calculate("add", begin, w.chunk))
 		list = w.accumulators(s)
 		w.accumulateAll(s, list)
-		w.joinLanes(list)
-		w.joinWarp(list, of)
+		w.reduceLanes(list)
+		w.reduceWarp(list, of)
 	})
 	w.Line("add.%s %s, %s, %s", w.index, begin, begin, w.chunk)
 	w.Line("add.u32 %s, %s, 1", of, of)
-	p := w.Register(expr.Pred)
-	w.Line("setp.lt.u32 %s, %s, %d", p, of, w.walk)
+	p := w.result(expr.Pred, "setp.lt.u32 %s, %s, %d", of, w.sharesPerBlock)
 	w.Line("@%s bra %s", p, again)
-	w.joinBlocks(unique(list))
+	w.reduceBlocks(unique(list))
 	w.reduced(w.results(list))
 }
 
-// accumulators returns those of a stage.
+// accumulators returns the accumulators of a stage.
 func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	list := make([]*accumulator, len(s.Reductions))
 	for k, op := range s.Reductions {
@@ -251,7 +249,7 @@ func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	return list
 }
 
-// accumulateAll takes all elements of a thread in.
+// accumulateAll accumulates all elements of a thread.
 func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 	w.step(s.Func, w.backward(w.stages), func(b *batch, j int, results [][]string) {
 		for k, a := range list {
@@ -298,8 +296,7 @@ func (w *rowsWriter) storeElements() {
 		case exists == "":
 			exists = b.exists[j]
 		case b.exists[j] != "":
-			exists = w.Register(expr.Pred)
-			w.Line("and.pred %s, %s, %s", exists, w.exists, b.exists[j])
+			exists = w.result(expr.Pred, "and.pred %s, %s, %s", w.exists, b.exists[j])
 		}
 		for i, p := range w.outputsOf(false) {
 			w.store(p, w.locate(p, b, j), results[i], exists)
@@ -308,7 +305,7 @@ func (w *rowsWriter) storeElements() {
 }
 
 // outputsOf returns the places of the outputs with one element a row, or of the others.
-func (w *rowsWriter) outputsOf(perRow bool) (list []*place) {
+func (w *rowsWriter) outputsOf(perRow bool) (list []*address) {
 	for k, one := range w.perRow {
 		if one == perRow {
 			list = append(list, w.places[len(w.types)+k])
@@ -324,7 +321,7 @@ func (w *rowsWriter) storeRow() {
 		return
 	}
 	results := make([][]string, len(places))
-	for k := range w.rowsOfThread() {
+	for k := range w.rowsPerThread() {
 		for out, r := range w.Apply(w.staged.Row, w.operands(k, nil)) {
 			results[out] = append(results[out], r)
 		}
@@ -338,6 +335,6 @@ func (w *rowsWriter) storeRow() {
 		w.Line("and.pred %s, %s, %s", exists, exists, w.exists)
 	}
 	for i, p := range places {
-		w.store(p, w.spreadOut(p, p.address, 0), results[i], exists)
+		w.store(p, w.laneAddresses(p, p.first, 0), results[i], exists)
 	}
 }
