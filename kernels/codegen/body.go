@@ -418,6 +418,8 @@ func (t *rowTile) transfer(s *stored, inner, outer span, block []byte, store, ze
 	switch s.size {
 	case 1:
 		transferElements(t, s, inner, outer, kernels.Elements[uint8](block), kernels.Elements[uint8](s.memory), store, zero)
+	case 2:
+		transferElements(t, s, inner, outer, kernels.Elements[uint16](block), kernels.Elements[uint16](s.memory), store, zero)
 	case 4:
 		transferElements(t, s, inner, outer, kernels.Elements[uint32](block), kernels.Elements[uint32](s.memory), store, zero)
 	default:

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -276,6 +277,10 @@ func Pack(d expr.Dtype, values []float64) []byte {
 			le.PutUint32(at, uint32(int32(v)))
 		case expr.Int64, expr.Int:
 			le.PutUint64(at, uint64(int64(v)))
+		case expr.BF16:
+			le.PutUint16(at, uint16(math.Float32bits(float32(v))>>16)) // of a number that BF16 has
+		case expr.F16:
+			le.PutUint16(at, halves()[v]) // of a number that F16 has
 		default:
 			at[0] = uint8(v)
 		}
@@ -297,12 +302,42 @@ func Unpack(d expr.Dtype, b []byte) []float64 {
 			values[i] = float64(int32(le.Uint32(at)))
 		case expr.Int64, expr.Int:
 			values[i] = float64(int64(le.Uint64(at)))
+		case expr.BF16:
+			values[i] = float64(math.Float32frombits(uint32(le.Uint16(at)) << 16))
+		case expr.F16:
+			values[i] = halfValue(le.Uint16(at))
 		default:
 			values[i] = float64(at[0])
 		}
 	}
 	return values
 }
+
+// halfValue is the number that F16 has for some bits.
+func halfValue(bits uint16) float64 {
+	v := math.Ldexp(float64(bits&0x3ff)+1024, int(bits>>10&31)-25)
+	switch bits >> 10 & 31 {
+	case 0:
+		v = math.Ldexp(float64(bits&0x3ff), -24)
+	case 31:
+		if v = math.Inf(1); bits&0x3ff != 0 {
+			v = math.NaN()
+		}
+	}
+	if bits>>15 == 1 {
+		return -v
+	}
+	return v
+}
+
+// halves maps the numbers of F16 to their bits.
+var halves = sync.OnceValue(func() map[float64]uint16 {
+	bits := map[float64]uint16{}
+	for b := range uint32(1 << 16) {
+		bits[halfValue(uint16(b))] = uint16(b)
+	}
+	return bits
+})
 
 // Memory returns that many bytes, aligned for every type.
 func Memory(bytes int64) []byte {
