@@ -118,6 +118,42 @@ func TestMapEdgesOnGPU(t *testing.T) {
 	}
 }
 
+// All numbers of 16 bits become float32, and float32 numbers of all sizes, those in the middle of two such numbers among them, become
+// numbers of 16 bits as on the host.
+func TestMapHalvesOnGPU(t *testing.T) {
+	device := device0(t)
+	r := rand.New(rand.NewPCG(rand.Uint64(), 5))
+	for _, d := range []expr.Dtype{expr.BF16, expr.F16} {
+		var all []byte
+		for bits := range uint32(1 << 16) {
+			all = append(all, byte(bits), byte(bits>>8))
+		}
+		numbers := slices.DeleteFunc(exprtest.Unpack(d, all), func(v float64) bool { return v != v })
+		var singles []float64
+		for i, v := range numbers {
+			middle := float64(float32(v+numbers[(i+1)%len(numbers)]) / 2)
+			singles = append(singles, v, middle, float64(math.Nextafter32(float32(middle), 0)), float64(math.Float32frombits(r.Uint32())))
+		}
+		from, to := expr.NewBuilder(d), expr.NewBuilder(expr.Float32)
+		for _, c := range []struct {
+			f expr.Func
+			x []float64
+		}{
+			{testutil.Get[expr.Func](t)(from.Func(from.Convert(from.Operand(0), expr.Float32))), numbers},
+			{testutil.Get[expr.Func](t)(to.Func(to.Convert(to.Operand(0), d))), singles},
+		} {
+			for _, dev := range []kernels.Device{device, ofMany(device)} {
+				got := testutil.Get[[]float64](t)(mapOnGPU(dev, c.f, c.x))
+				for i, want := range mapOnHost(t, c.f, c.x) {
+					if !exprtest.Same(got[i], want) {
+						t.Fatalf("%v of %v is %v, want %v", c.f, c.x[i], got[i], want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // The sign of a constant -0 is not lost: the assembler drops the abs of a choice of numbers
 // between 2 and -0.
 func TestMapMinusZeroOnGPU(t *testing.T) {
