@@ -170,7 +170,7 @@ func TestEpilogue(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r, check := rand.New(rand.NewPCG(seed, 0)), new(kernels.Checker)
 	for first := range epilogueSteps {
-		for range 12 {
+		for range 6 {
 			c := drawChain(r, first)
 			batch, m, n, k := 1+r.Int64N(3), 1+r.Int64N(40), 1+r.Int64N(40), r.Int64N(30)
 			if r.IntN(4) == 0 {

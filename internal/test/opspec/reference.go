@@ -68,6 +68,13 @@ func (t *total) addProduct(x, y float64) {
 	t.lost += math.FMA(x, y, -p)
 }
 
+// less returns the sum without the terms of u, NaN if either is not finite.
+func (t total) less(u total) float64 {
+	d := total{sum: t.sum, lost: t.lost - u.lost}
+	d.add(-u.sum)
+	return d.sum + d.lost
+}
+
 // value returns the sum. The lost part is no number once the sum is not finite.
 func (t total) value() float64 {
 	if v := t.sum + t.lost; !math.IsNaN(v) {

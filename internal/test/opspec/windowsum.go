@@ -119,18 +119,26 @@ func windowCase(name string, radius int, same bool, shape ...int) Case {
 			if same {
 				first, last = 0, n
 			}
+			sums, sizes := make([]total, n+1), make([]total, n+1) // of the first elements of a row
 			for row := 0; row < len(in[0]); row += n {
 				x := in[0][row : row+n]
+				for i, v := range x {
+					sums[i+1], sizes[i+1] = sums[i], sizes[i]
+					sums[i+1].add(v)
+					sizes[i+1].add(math.Abs(v))
+				}
 				for centre := first; centre < last; centre++ {
-					var sum total
-					abs := 0.0
-					for j := centre - radius; j <= centre+radius; j++ {
-						if 0 <= j && j < n {
-							sum.add(x[j])
-							abs += math.Abs(x[j])
+					lo, hi := max(centre-radius, 0), min(centre+radius+1, n)
+					sum, size := sums[hi].less(sums[lo]), sizes[hi].less(sizes[lo])
+					if sum != sum { // a number that is not finite, in the window or before it
+						var s, a total
+						for _, v := range x[lo:hi] {
+							s.add(v)
+							a.add(math.Abs(v))
 						}
+						sum, size = s.value(), a.value()
 					}
-					out, magnitude = append(out, sum.value()), append(magnitude, abs)
+					out, magnitude = append(out, sum), append(magnitude, size)
 				}
 			}
 			return out, magnitude
