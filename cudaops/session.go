@@ -154,7 +154,7 @@ func (s *Session) launchChecked(l kernels.Launch, args []any) error {
 	if err := plan.Check(dev); err != nil {
 		return err
 	}
-	if dev.Major > 0 || l.Kernel.Image != nil { // the host needs no CUDA code
+	if dev.Kind == kernels.GPU || l.Kernel.Image != nil { // the host needs no CUDA code
 		err := s.checker.CheckLaunch(plan, &plan.Launches[0])
 		if checked = err == nil; !checked && !errors.Is(err, kernels.ErrNoSignatures) {
 			return err

@@ -20,6 +20,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostmem"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -209,7 +210,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	}
 	defer leave()
 	device := "the host"
-	if b.Device().Major > 0 {
+	if b.Device().Kind == kernels.GPU {
 		device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
 	p, err := s.join(vm.source, vm.trainer.onDevice(), in.nodes, b, device)

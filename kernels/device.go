@@ -4,11 +4,21 @@ import (
 	"runtime"
 )
 
+// Kind is the kind of a device.
+type Kind uint8
+
+// The kinds of devices: one that runs the CUDA bodies of kernels, and the host, which runs their Go bodies.
+const (
+	GPU Kind = iota
+	CPU
+)
+
 // Device holds the properties that a plan may depend on. The zero value is
 // not a device; use [HostDevice] or the properties that a CUDA device reports.
 type Device struct {
 	Name         string
-	Major, Minor int   // compute capability; 0.0 is the host
+	Kind         Kind
+	Major, Minor int   // compute capability of a GPU
 	SMs          int   // streaming multiprocessors (cores of the host)
 	SharedOptin  int   // largest dynamic shared memory of a block, bytes
 	L2           int64 // level-2 cache, bytes
@@ -23,7 +33,7 @@ type Device struct {
 
 // HostDevice describes the machine that runs the Go bodies.
 func HostDevice() Device {
-	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
+	return Device{Name: "host", Kind: CPU, SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
 }
 
 // HasClusters reports whether the device's images use clusters of blocks. Later devices than those

@@ -88,7 +88,7 @@ func TestPlanCheck(t *testing.T) {
 		for _, dev := range []kernels.Device{gpu, kernels.HostDevice()} {
 			p := basic.Add(dev, kernels.Float32, 15)
 			c.change(p)
-			if dev.Major > 0 {
+			if dev.Kind == kernels.GPU {
 				wants(t, "on a GPU", p.Check(dev), want)
 			} else {
 				wants(t, "on the host", p.Check(dev), c.host)

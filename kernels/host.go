@@ -65,35 +65,9 @@ type Host struct{ BLAS BLAS }
 // BLAS returns the BLAS that the launch multiplies by.
 func (c Call) BLAS() BLAS { return c.blas }
 
-// Int returns argument i, an int32 or int64.
-func (c Call) Int(i int) int64 {
-	if v, ok := c.Args[i].(int32); ok {
-		return int64(v)
-	}
-	return c.Args[i].(int64)
-}
-
-// Float returns argument i, a float32 or float64.
-func (c Call) Float(i int) float64 {
-	if v, ok := c.Args[i].(float32); ok {
-		return float64(v)
-	}
-	return c.Args[i].(float64)
-}
-
-// Slice returns the elements from where an argument of [Args], or argument i, a Ref or a TensorMap, points, to the
-// end of its operand.
-func Slice[T Element, A Ref | int](c Call, argument A) []T {
-	r, _ := any(argument).(Ref)
-	if i, position := any(argument).(int); position {
-		if m, isMap := c.Args[i].(TensorMap); isMap {
-			r = m.Ref
-		} else {
-			r = c.Args[i].(Ref)
-		}
-		r.argument = int32(i) + 1
-	}
-	if c.took != nil {
+// Slice returns the elements from where an argument of [Args] points to the end of its operand.
+func Slice[T Element](c Call, r Ref) []T {
+	if c.took != nil && r.argument > 0 {
 		c.took(int(r.argument)-1, T(0))
 	}
 	var mem []byte

@@ -24,7 +24,7 @@ func (p *Plan) Check(dev Device) error {
 			return fmt.Errorf("launch %d of the plan has no kernel", i)
 		}
 		err := p.checkArgs(l)
-		if err == nil && dev.Major > 0 { // the host runs any grid
+		if err == nil && dev.Kind == GPU { // the host runs any grid
 			err = cmp.Or(l.checkExtents(0), l.checkShared(dev))
 		}
 		if err != nil {

@@ -49,7 +49,7 @@ func TestElementWise(t *testing.T) {
 				t.Errorf("%v has no kernel, want %s", n.Op(), name)
 				return
 			}
-			plan, err := p.Plan(kernels.Device{})
+			plan, err := p.Plan(kernels.HostDevice())
 			if err != nil {
 				t.Fatal(err)
 			}

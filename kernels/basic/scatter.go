@@ -118,7 +118,7 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 		TileRows: height, TileColumns: columns, TileOuter: deep, TilesDown: tiles / across, TilesAcross: across}
 	heavyAcross := kernels.CeilDiv(inner, heavyColumns)
 	items := heavyAcross * outer * kernels.CeilDiv(count, pol.heavyMin) // max of scatter_heavy
-	split := dev.Major > 0 && count >= pol.splitMin && max(rows, items) < 1<<31
+	split := dev.Kind == kernels.GPU && count >= pol.splitMin && max(rows, items) < 1<<31
 	if split {
 		args.Many = max(pol.heavyMin, count/pol.heavyShare)
 		args.scatterSplit = appendSplitIndices(p, pol, rows, count, height, args.Many)

@@ -218,11 +218,11 @@ func (t *rowTile) bind(c kernels.Call, split int64) {
 		first = int(split)
 	}
 	for i := range operands {
-		operands[i].memory, operands[i].filled = kernels.Slice[byte](c, first+i), 0
+		operands[i].memory, operands[i].filled = kernels.Slice[byte](c, c.Args[first+i].(kernels.Ref)), 0
 	}
 	for k := range outputs {
 		s := &outputs[k]
-		s.memory = kernels.Slice[byte](c, len(operands)+max(t.layout.joined-1, 0)+k)[split*t.part*s.size:]
+		s.memory = kernels.Slice[byte](c, c.Args[len(operands)+max(t.layout.joined-1, 0)+k].(kernels.Ref))[split*t.part*s.size:]
 		s.copied = len(outputs) > 1 && slices.ContainsFunc(operands, func(o stored) bool { return overlap(o.memory, s.memory) })
 	}
 }

@@ -88,7 +88,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		outputs = []View{*into}
 	}
 	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.f.Operands(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
-	small := dev.Major > 0 && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
+	small := dev.Kind == kernels.GPU && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
 	if small {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
 	}
@@ -108,7 +108,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors *= 4
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
-	if dev.Major > 0 && n.streams == nil {
+	if dev.Kind == kernels.GPU && n.streams == nil {
 		n.chooseTiles()
 	}
 	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: n.outputs}

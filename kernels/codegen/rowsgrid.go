@@ -31,7 +31,7 @@ type rowGrid struct {
 func newRowGrid(dev kernels.Device, shape, axes []int) rowGrid {
 	pol := rowsPolicies.On(dev)
 	sms := int64(dev.SMs)
-	if dev.Major == 0 { // results don't depend on the number of cores
+	if dev.Kind == kernels.CPU { // results don't depend on the number of cores
 		sms = hostSplits
 	}
 	rows, columns := int64(1), int64(1)

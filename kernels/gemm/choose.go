@@ -230,7 +230,7 @@ type splitPolicy struct {
 
 // splits returns how many splits are wanted for a number of blocks.
 func (s splitPolicy) splits(x problem, blocks int64) int64 {
-	if x.dev.Major == 0 || s.blocksPerSM == 0 || s.unsplitBlocksPerSM > 0 && blocks >= s.unsplitBlocksPerSM*x.sms() {
+	if x.dev.Kind == kernels.CPU || s.blocksPerSM == 0 || s.unsplitBlocksPerSM > 0 && blocks >= s.unsplitBlocksPerSM*x.sms() {
 		return 1
 	}
 	minK, wanted := s.minK, x.sms()*s.blocksPerSM

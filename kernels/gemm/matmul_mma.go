@@ -7,8 +7,8 @@ import (
 
 // Kinds of devices, by the kernels on the tensor cores that are compiled for them: hasWGMMA those of matmul_hopper.cu, whose Go bodies the
 // host runs, hasMMA those of matmul_mma.cu. Code that a driver compiles from PTX has none: it is for all devices.
-func isHost(dev kernels.Device) bool   { return dev.Major == 0 }
-func isGPU(dev kernels.Device) bool    { return dev.Major != 0 }
+func isHost(dev kernels.Device) bool   { return dev.Kind == kernels.CPU }
+func isGPU(dev kernels.Device) bool    { return dev.Kind == kernels.GPU }
 func isA100(dev kernels.Device) bool   { return dev.Major == 8 && dev.Minor == 0 }
 func isHopper(dev kernels.Device) bool { return dev.Major == 9 && dev.Minor == 0 }
 func hasWGMMA(dev kernels.Device) bool { return isHost(dev) || isHopper(dev) }

@@ -78,6 +78,9 @@ func TestTensorCores(t *testing.T) {
 	}{{0, 0, true, false}, {6, 1, false, false}, {7, 5, false, false}, {8, 0, false, true}, {8, 7, false, true}, {8, 9, false, true}, {9, 0, true, false}, {9, 1, false, false},
 		{10, 0, false, true}, {10, 3, false, true}, {11, 0, false, false}, {12, 0, false, true}, {12, 1, false, true}, {13, 0, false, false}} {
 		dev := kernels.Device{Major: c.major, Minor: c.minor}
+		if c.major == 0 {
+			dev = kernels.HostDevice()
+		}
 		if wgmma, mma := hasWGMMA(dev), hasMMA(dev); wgmma != c.wgmma || mma != c.mma {
 			t.Errorf("%d.%d has wgmma %v and mma %v, want %v and %v", c.major, c.minor, wgmma, mma, c.wgmma, c.mma)
 		}

@@ -42,7 +42,7 @@ func appendSumTwice(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, group
 	_, q, inner := axisgroup.Around(groups, second)
 	middle := groups[first+1].N
 	outputs := slabs * middle * inner
-	if dev.Major == 0 || terms >= 1<<16 || outputs > math.MaxInt32 || terms*middle*inner > math.MaxInt32 {
+	if dev.Kind == kernels.CPU || terms >= 1<<16 || outputs > math.MaxInt32 || terms*middle*inner > math.MaxInt32 {
 		return false
 	}
 	in, out, sizes := kernels.In(0), kernels.At(kernels.Out, 0), twiceSizes{r, middle, q, inner}

@@ -110,7 +110,7 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 // arena.
 func OnHost(p *program.Program, dev kernels.Device) int64 {
 	bytes := int64(0)
-	if dev.Major == 0 {
+	if dev.Kind == kernels.CPU {
 		bytes = p.Arena
 	}
 	for _, in := range p.Instrs {

@@ -49,7 +49,7 @@ func (f *frozen) plan(p *kernels.Plan, dev kernels.Device) {
 	for _, l := range p.Launches {
 		name := l.Kernel.Image.Name()
 		fmt.Fprintln(f, name, l.CoResident, l.Cooperative)
-		if dev.Major == 0 || !strings.Contains(name, "(") {
+		if dev.Kind == kernels.CPU || !strings.Contains(name, "(") {
 			continue
 		}
 		key := fmt.Sprintf("%#v", l.Kernel.Image)
