@@ -11,10 +11,9 @@
 // rows or columns in matmul_narrow.cu and matmul_strip.cu. Large products on devices of compute capability 9 run on the
 // tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
 //
-// Where C has too few tiles to fill the device, k is cut into splits. The blocks of a
-// cluster add up their splits (joined, from compute capability 9.0 on); else each split is summed into a
-// copy of C of its own in scratch memory, and matmul_vector.cu's combine adds the copies in the order of
-// the splits. No sum's order depends on timing.
+// If C has too few tiles to fill the device, K is cut into splits. On compute capability 9.0 and later the blocks of a cluster
+// reduce their splits (joined). Otherwise each split is summed into a separate copy of C in scratch memory, and
+// matmul_vector.cu's combine adds the copies in the order of the splits. The order of summation does not depend on timing.
 //
 // The launch that writes C, combine where there are copies, applies the epilogue to the sums (epilogue.cuh).
 #include "matmul_sliced.cuh"

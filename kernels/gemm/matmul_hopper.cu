@@ -10,8 +10,8 @@
 //
 // A block is one producer warp and two consumer warpgroups. The producer keeps a
 // ring of STAGES pieces of A and B in shared memory filled; each consumer multiplies 64
-// rows of A by all BN columns of B. Blocks are persistent: there are no more than fit on the
-// device, and each takes tiles of C a grid apart. Tiles are numbered so that those computed
+// rows of A by all BN columns of B. Blocks are persistent: the grid fits on the device
+// at once, and each block computes tiles of C in a grid-stride loop. Tiles are numbered so that those computed
 // at one time share rows of A and columns of B in the level-2 cache. The producer fetches for
 // the next tile while the consumers still write the last one. With CLUSTER = 2 two blocks compute tiles one above the
 // other; each fetches half of their common piece of B, for both. Sums go to C, through an

@@ -13,7 +13,7 @@ import (
 const (
 	hopperStep    = 32
 	hopperThreads = 384
-	hopperFinish  = 8 * 16 * 40 * 4 // of shared memory, for sums on their way to C: of 8 warps, 16 rows of 32 and 8 unused
+	hopperFinish  = 8 * 16 * 40 * 4 // bytes of shared memory that stage sums before the store to C: 8 warps, 16 rows of 32 sums and 8 unused
 	// Of rounded operands: barriers, stages of slices of A and B of 128 bytes, and what steps on sums and rows that begin anywhere take, with
 	// a row of an operand of steps for each of 8 warps.
 	reducedShared = 2048 + 4*128*(tensorTile+256) + hopperFinish + 8*256*4

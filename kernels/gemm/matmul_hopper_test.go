@@ -267,7 +267,7 @@ func TestMatMulSplitRange(t *testing.T) {
 					}
 				}
 			}
-			if i%2 == 0 { // and small ones beside them
+			if i%2 == 0 { // add a subnormal number
 				a[at(1, 0, 0, m, k, transA)] = math.SmallestNonzeroFloat32
 			}
 			if i%3 == 2 {
@@ -305,8 +305,8 @@ func TestMatMulSplitRange(t *testing.T) {
 	}
 }
 
-// A product of planes made before it, of either operand or both, has the bits of the product alone, whatever the
-// numbers: those of two ranges that ask for it are written again beside them.
+// A product of operands that were split beforehand, one or both, has the same bits as a product that splits them itself. This
+// holds for all ranges of numbers, including pairs of ranges for which the splits are rescaled into separate memory.
 func TestPreparedSplits(t *testing.T) {
 	for _, dev := range tensorDevices {
 		dev.SMs = 1 // so that small products are on the tensor cores

@@ -111,9 +111,16 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float sum[64], part[64];
 
-    // form is how planes are multiplied for sums of k terms. Few terms are summed as beside infinities, high products apart from low ones: where one term
-    // is nearly all of a sum, most of the error comes from truncating both together. Terms of 2^-60 to 2^60, mean error, apart, together and in cuBLAS:
-    // k = 320 0.57, 0.78, 0.72; k = 512 -, 0.78, 0.78. It takes 8 to 13 % longer: 4096 x 256 x 4096 117, 104 us, cuBLAS 189.
+    // form returns how splits are multiplied for a reduction length of k. For a small k, high and low products have separate accumulators,
+    // as with infinities. If one term dominates a sum, most of the error comes from truncating high and low products together.
+    // Separate accumulators take 8 to 13 % longer.
+    //
+    //                                     apart  together  cuBLAS
+    // mean error, terms 2^-60 to 2^60
+    //   k = 320                            0.57      0.78    0.72
+    //   k = 512                               -      0.78    0.78
+    // time, us
+    //   4096 x 256 x 4096                   117       104     189
     template <typename Shape> static __device__ __forceinline__ int form(const Scaling& range, const Shape& s) {
         const int form = range.settle(s.range);
         return form == Scaling::PLAIN && s.k < 448 ? (int)Scaling::APART : form;

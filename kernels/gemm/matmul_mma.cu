@@ -14,7 +14,7 @@
 #include "matmul_sliced.cuh"
 #include "mma.cuh"
 
-// Shape is what a product kernel is given beside its operands.
+// Shape holds a matmul kernel's arguments except its operands.
 struct Shape {
     int m, n, k;
     int batch;
@@ -30,16 +30,16 @@ template <int SIZE_, int PLANES_, int TA, int TB, int BN_, int WARPS, int STAGES
     using A = Panel<BM, SIZE, PLANES, TA, THREADS>;
     using B = Panel<BN, SIZE, PLANES, TB, THREADS>;
     static constexpr int BK = A::BK, STAGE = A::BYTES + B::BYTES;
-    static constexpr int LD = NT * 8 + 8; // of a warp's sums on their way to C, so that four rows of 8 are in all banks
+    static constexpr int LD = NT * 8 + 8; // row pitch of a warp's sums in shared memory; four rows of 8 sums cover all banks
     static_assert(WARPS * 2 * 16 * LD * 4 <= STAGES * STAGE, "sums have a place");
 };
 
-// Stream brings a block's panels to shared memory, one after the other.
+// Stream copies a block's panels to shared memory in order of K.
 template <typename K> struct Stream {
     typename K::A a;
     typename K::B b;
     u32 memory;
-    int stage, left; // the one that is multiplied; terms that are not on their way
+    int stage, left; // stage being multiplied; K elements whose copies are not yet issued
     u32 placeA, placeB;
 
     __device__ __forceinline__ void fetch(int stage) {
@@ -55,7 +55,8 @@ template <typename K> struct Stream {
 #pragma unroll
         for (int i = 0; i < K::STAGES - 1; i++) fetch(i);
     }
-    // ready waits until the stage is there, and everyone has loaded the one before it; fill then starts to fill that one.
+    // ready waits until the current stage has been copied and all threads have finished reading the previous stage. fill then issues the
+    // copies of the next panels into the previous stage's buffer.
     __device__ __forceinline__ void ready() {
         arrived<K::STAGES - 2>();
         __syncthreads();
@@ -266,7 +267,8 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     store<K>(sums.sum, by, target, s.half ? s.half + place : nullptr, reinterpret_cast<float*>(dynamic) + warp * 16 * K::LD);
 }
 
-// Older devices have no such instructions: the entry points are empty there. So are those of planes where FMA is faster.
+// On older devices, without these instructions, the entry points are empty. Entry points for split operands are also empty on devices
+// where FMA is faster.
 #if __CUDA_ARCH__ >= 800
 #define BODY_OF_Plain(...) __VA_ARGS__
 #else
@@ -277,8 +279,8 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
 #else
 #define BODY_OF_Six(...)
 #endif
-// Products of planes are given what was done to their range, and where the planes lie that were written again; those of rounded operands
-// where the result goes in BF16, if halves says so.
+// Entry points for split operands get the Scaling of the operands and the addresses of their rescaled splits. Entry points for rounded
+// operands get the address of a BF16 copy of the result, used if `halves` is set.
 #define AGAIN_OF_Six const void *againA, const void *againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,

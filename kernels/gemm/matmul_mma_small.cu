@@ -1,16 +1,17 @@
 // C = op(A) op(B) of small float32 matrices on the tensor cores of compute capability 9.0, in one launch: operands are rounded
-// to TF32 or BF16 as they are multiplied, sums are float32. Such a product is mostly waiting, so all that a block of few terms reads is on its way at once.
+// to TF32 or BF16 as they are multiplied, sums are float32. Small products are latency-bound, so for a small K a block issues all of its
+// loads up front.
 //
-// A block computes a tile of C of a part of k. Pieces of A and B of 32 terms come to shared memory as they lie (cp.async), STAGES of them
-// before the first is multiplied (mma.sync). Splits of k are added up as in matmul.cu, by the blocks of a cluster (joined), in an order that
-// no timing changes. Epilogues are those of epilogue.cuh.
+// A block computes a tile of C over one split of K. cp.async copies 32-wide K slices of A and B to shared memory in their stored layout;
+// STAGES slices are issued before the first mma.sync. As in matmul.cu, the blocks of a cluster reduce the splits of K (joined), in an
+// order that does not depend on timing. Epilogues are those of epilogue.cuh.
 #include "matmul_sliced.cuh"
 #include "mma.cuh"
 
 constexpr int BK = 32, STAGES = 4;
 
-// Lines is a thread's share in fetching pieces of a matrix with elements (x, l), X by BK of them, into rows of shared memory. Where it lies along,
-// the elements of one x are side by side, else those of one l. Elements outside the matrix become zeros.
+// Lines is a thread's share of the copies of X x BK slices of a matrix with elements (x, l) to rows of shared memory. With `along`, l is
+// the contiguous dimension of the matrix; otherwise x is. Elements outside the matrix become zeros.
 template <int X, int THREADS> struct Lines {
     // Rows are so far apart that the loads of a warp meet in no bank: 8 x, and 4 times two terms.
     template <bool ALONG> static constexpr int LD = ALONG ? BK + 8 : X + 4;
@@ -200,7 +201,8 @@ __device__ __forceinline__ void small(const float* a, const float* b, float* c, 
         if (together > 1) send(at.rank - at.split + to, inbox + (at.split << log) + i - (to << log), x, &full);
         else inbox[i] = x; // for itself
     }
-    // What the epilogue takes is on its way while the sums are. In a loop, since its steps are many instructions, and those that run once take long.
+    // Epilogue operands are loaded while partial sums are in flight. The epilogue is in a loop, because its steps are many instructions
+    // and instructions that run only once are slow.
     int row, col;
     float x[4] = {}, y[4] = {};
     const auto beside = [&](int i) {

@@ -181,8 +181,8 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
     c[i] = sum;
 }
 
-// bundle: each of them a block, whose operands come to shared memory whole: op(A) with its rows side by side, in groups
-// of R, and op(B) as it lies. A thread computes R rows of a column at a time.
+// bundle: a block computes `each` matrices of the batch. It copies their operands to shared memory in full: op(A) with K outermost
+// and rows contiguous, padded to groups of R; op(B) in its stored layout. A thread computes R rows of a column at a time.
 template <typename T>
 __device__ __forceinline__ void bundle(const T* a, const T* b, T* c, int m, int n, int k, i64 batch, int each, int transA, int transB) {
     using V = typename Vec<T>::type;

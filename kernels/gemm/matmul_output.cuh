@@ -100,7 +100,8 @@ struct Share {
     __device__ __forceinline__ Share(const Operand<float>& x, int r, int c) : p(x.x + r * x.row + c * x.col), row(4 * x.row), part(32 * x.col), col(x.col) {
         wide = col == 1 && row % 4 == 0 && reinterpret_cast<u64>(p) % 16 == 0;
     }
-    // load reads the share of a part, with so many rows and columns inside C from the first on; the others become 0.
+    // load loads the lane's share of part i. `rows` and `cols` count the rows and columns from the first element to the edge of C;
+    // elements beyond the edge keep their values.
     __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
         const float* q = p + i * part;
 #pragma unroll
@@ -183,7 +184,7 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
 #pragma unroll
                 for (int i = 0; i < 16; i++) a[i] = f.s[i % 4];
             } else if (target.epilogue.steps >= 1 << 16) {
-                x.load(a, part, target.rows - row, inside); // on their way while sums are brought
+                x.load(a, part, target.rows - row, inside); // in flight while sums are copied
             }
             if (target.epilogue.steps >= 2 << 16) y.load(b, part, target.rows - row, inside);
             bring(sums, by, part, memory);

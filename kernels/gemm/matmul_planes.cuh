@@ -17,7 +17,8 @@ __device__ __forceinline__ u32 bf16x2(float low, float high) {
 // power is 2^e, e in [-126, 127].
 __device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(e + 127) << 23); }
 
-// Scaling records how float32 operands were brought into range. In memory what each block has found follows, and then the exponents.
+// Scaling records how float32 operands were brought into range. In memory, BLOCKS flags follow it, one per block (see found), then the
+// exponents.
 struct Scaling {
     // SCALED planes are scaled against one another. Planes APART are as in PLAIN ones, but the first planes alone have what IEEE arithmetic
     // makes of infinities and NaN, among the numbers or where sums overflow.
@@ -26,7 +27,7 @@ struct Scaling {
     int form;
     int rewritten; // bit by operand: its planes were written again
     int lines;     // the operand whose lines, rows of A or columns of B, were multiplied by a power of 2 each, or -1
-    int blocks;    // if not 0, planes are APART only if one of so many blocks has found a line whose sums may overflow
+    int blocks;    // if not 0: number of flags; the form is APART only if one is set, because a block found a line whose sums may overflow
     // again reports whether an operand's planes were written again.
     __device__ __forceinline__ bool again(int operand) const { return rewritten >> operand & 1; }
     __device__ __forceinline__ int* found() { return reinterpret_cast<int*>(this + 1); }
@@ -134,8 +135,8 @@ struct Range {
 // lines of one operand are multiplied by a power of 2 each, so that the largest products come near 2^98. That makes numbers smaller
 // only as far as no product is lost. The other operand is multiplied by a power of 2 if planes can't hold its least numbers.
 struct Scales {
-    static constexpr int EXACT = -109;   // planes hold numbers from 2^EXACT on
-    static constexpr int LEAST = -120;   // and sums products from 2^LEAST on
+    static constexpr int EXACT = -109;   // log2 of the min magnitude of numbers that splits represent
+    static constexpr int LEAST = -120;   // log2 of the min magnitude of products that sums represent
     static constexpr int LARGEST = 98;   // exponent of products whose sums don't overflow
     static constexpr u32 HUGE_ = 0x7f7f8000; // numbers that would become infinite in BF16
     int form = Scaling::PLAIN, rewritten = 0, lines = -1;

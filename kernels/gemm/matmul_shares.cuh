@@ -1,24 +1,25 @@
-// How blocks of matmul_hopper.cu share the sums of tiles (stream-k). Where tiles would keep the device busy for a round and a bit, some
-// blocks would have twice as much to do as others. So the steps along k of the first tiles, tile after tile, are cut
-// into equal ranges, one for each block (or cluster), and all end at about the same time.
+// Stream-K distribution of tiles to the blocks of matmul_hopper.cu. If there are slightly more tiles than a full wave, some blocks
+// compute two tiles and the rest one. Instead, the K steps of the first `tiles` tiles are concatenated and cut into equal ranges,
+// one for each block (or cluster). So all blocks finish at about the same time.
 #pragma once
 typedef unsigned int u32;
 typedef long long i64;
 
-// Shares is the tiles that are shared and what blocks need for that.
+// Shares describes the shared tiles and the scratch memory for them.
 struct Shares {
-    int tiles;     // the first so many; blocks take the others one at a time
+    int tiles;     // number of shared tiles, the first ones; each other tile is computed by one block
     float* sums;   // places for parts of tiles, two for each block: of the tile that its range ends, and of the one that it begins
-    int* arrivals; // for each tile, of each 64 rows: parts that are there. 0 at first
+    int* arrivals; // number of parts stored, per tile and 64 rows; initially 0
 };
 
-// Section is what a block computes of a tile: so many steps from the term k0 on. It is one of several parts if the tile is shared.
+// Section is a block's contribution to one tile: `steps` K steps starting at k0. For a shared tile it is part `number` of `parts`.
 struct Section {
     int tile, k0, steps;
-    int number, parts, block; // and the block of part 0; the next parts are the next blocks'
+    int number, parts, block; // part 0 belongs to `block`, the next parts to the blocks after it
 };
 
-// Walk is a block's way through tiles of so many steps of STEP terms: its range of the shared tiles, then tiles a grid apart.
+// Walk iterates over a block's sections: first its range of the shared tiles, then whole tiles in a grid-stride loop. STEP is the K
+// extent of a step.
 template <int STEP> struct Walk {
     Shares shares;
     int each, count; // steps of a tile; tiles

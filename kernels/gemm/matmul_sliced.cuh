@@ -7,10 +7,10 @@
 // memory for each TM x TN multiply-adds; its rows and columns come in groups of 16 bytes, a
 // warp's width apart. The transposes differ only in how a piece is fetched.
 //
-// Where C is small or narrow, a tile occupies few threads. Then the block has SLICES times as
-// many: each slice sums terms of its own, and the slices' sums are added up at the end. And k is cut into
-// splits, a block for each: the blocks of a cluster send their sums to one another, others write them
-// to memory, for another launch to add. No sum's order depends on timing.
+// If C is small or narrow, a tile occupies few threads. Then the block has SLICES times as many threads. Each slice of threads
+// accumulates its own part of K, and the block adds up the slices' sums at the end. K is also cut into splits, one for each
+// block. The blocks of a cluster exchange their partial sums; other blocks store them to memory, and another launch adds
+// them. The order of summation does not depend on timing.
 #pragma once
 #include "async.cuh"
 #include "epilogue.cuh"
@@ -19,8 +19,8 @@
 
 extern __shared__ double dynamic[];
 
-// Piece is a thread's share in fetching X x BK pieces of a matrix with elements (x, l) into shared
-// memory, l first. With along, the elements of one x lie side by side in memory, else those of one l.
+// Piece is a thread's share of the copies of X x BK slices of a matrix with elements (x, l) to shared
+// memory, l first. With `along`, l is the contiguous dimension of the matrix; otherwise x is.
 // Elements outside the matrix become zeros.
 template <typename T, int X, int BK, int THREADS> struct Piece {
     static constexpr int W = Vec<T>::width, LD = X + W, SIZE = BK * LD; // so that lanes don't meet in a bank

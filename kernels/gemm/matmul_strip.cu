@@ -3,7 +3,7 @@
 //	y[r][j] = sum over l of v[r][l] * x[l][j],  r in [0, R), j in [0, n), l in [0, k)
 //
 // A thread computes C columns, a block's width apart from one another, so that a warp reads 128 bytes that lie side by
-// side wherever rows begin. What a block needs of v comes to shared memory, STEP terms at a time. Sums are by FMA in
+// side wherever rows begin. The block copies v to shared memory in K slices of STEP elements. Sums are by FMA in
 // the order of the terms; k is cut into splits where there are few columns, which matmul_vector.cu's combine adds up. An
 // epilogue is left to it too.
 #include "follow.cuh"

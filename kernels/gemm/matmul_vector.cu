@@ -10,7 +10,7 @@
 // in turn, and their sums are added in order. Where rows begin anywhere, each warp's rows begin at the same
 // place within 16 bytes, and warps take their columns from there on.
 //
-// flat: the same for few columns. A block takes rows that lie side by side as one, 16 bytes a thread.
+// flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread.
 //
 // k is cut into splits where there is too little work for the device. Each is summed into its own copy of y
 // in scratch memory; combine adds the copies in the order of the splits, join many copies of few elements
@@ -99,7 +99,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     if (lane < mine) y[(split * batch + matrix) * count + at] = epilogue.of(own, matrix, at, 0);
 }
 
-// line reads eight elements of a row at a time with each lane, at the row's end too, so that many loads are under way.
+// line computes one row per warp. Each lane loads eight elements at a time, including at the row's end, to keep many loads in flight.
 template <typename T>
 __device__ void line(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
     constexpr int U = 8;

@@ -39,15 +39,25 @@ var table = slices.Concat(
 			limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1_600_000}, tiles: perSM{from: 1. / 6}},
 			limits{side: span{from: 65}, k: span{from: 33}, work: perSM{from: 1_600_000}, tiles: perSM{from: 12}, batch: span{1, 1}},
 		)},
-		// On an H200; no A100 was timed. 1024: 62, FMA 68; 2048: 335, 437. Tensor cores of 8.6, 8.9 and 12.0 are too slow for six products.
+		// Measured on an H200 only, not on an A100. The tensor cores of 8.6, 8.9 and 12.0 are too slow for six products.
+		//
+		// m, k, n                   split   FMA
+		// 1024                      62      68
+		// 2048                      335     437
 		{mmaSplit.when(limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}})},
-		// The model of float64 was fitted to 150 times of 50 shapes, 10 % off on the average: 120 x 22 x 39253 24.4, FMA 26.4; 237 x 8 x 6570 14.0, 8.1.
+		// The float64 cost model was fitted to 150 times of 50 shapes; its mean error is 10 %.
+		//
+		// m x k x n                 double  FMA
+		// 120 x 22 x 39253          24.4    26.4
+		// 237 x 8 x 6570            14.0    8.1
 		{
 			double("large", 128, 128, 4, 256, 0, doubleBody, cost{start: 4.5, block: 6.6, step: 1.16, alone: 1.0}).when(limits{k: span{from: 17}, side: span{from: 33}}),
 			double("small", 64, 64, 3, 128, 0, doubleBody, cost{start: 2.3, block: 1.1, step: 0.306, alone: 0.44}).when(limits{k: span{from: 17}, side: span{from: 33}}),
 			double("joined_tiny", 32, 32, 4, 128, 8, doubleBody, cost{start: 2.3, block: 0.62, step: 0.154, alone: 0.234}).when(limits{k: span{from: 17}, side: span{from: 33}}),
 		},
-		// 29 x 4151 x 5803, A^T: 89, FMA 179; 19 x 4107 x 1709: 38.4, 37.9.
+		// m x k x n                 rows    FMA
+		// 29 x 4151 x 5803, A^T     89      179
+		// 19 x 4107 x 1709          38.4    37.9
 		{doubleRows.when(limits{k: span{from: 17}, side: span{17, 32}, large: perSM{from: 1 << 16}})},
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},

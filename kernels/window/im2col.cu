@@ -2,16 +2,16 @@
 // col2im, its adjoint: out[b][c][h][w] = the sum of the elements of in that im2col
 // would copy from there, in the order in which they lie
 //
-// im2col writes as much as size of a window times what it reads. A block does a tile of
-// windows of some channels of one image, or the windows of a few small images: it brings the rows that they cover to shared memory, all
-// at once, and each thread then has one element (c, i, j), or neighbours that have 16 bytes, of one window, or of a group of
-// windows side by side, whose places in the tile it knows, and writes those of one group after the other. Where each group begins, in the tile and
-// in memory, stands in a table, so that 16 bytes take about 15 instructions. Rows and planes lie such that few threads read from one bank.
+// im2col writes up to the window size times as much as it reads. A block processes a tile of windows of some channels of one
+// image, or all windows of a few small images. It first copies all rows that the windows cover to shared memory. Windows are
+// processed in groups of adjacent windows, or singly. A thread owns one element (c, i, j) of a group, or 16 bytes of consecutive
+// elements. It computes their offsets in the tile once, then writes them for group after group. A table holds each group's offset
+// in the tile and in memory, so that 16 bytes take about 15 instructions. The pitches of rows and planes avoid most bank conflicts.
 //
-// In col2im a block goes down the windows of some channels of one image. A row of them comes to shared memory while the one
-// before is added, from there, to the sums of the image's rows that it reaches, each element by one thread, which knows its windows of a row. What no
-// later row reaches is written. So the columns are read once, in pieces of all elements of a window in these
-// channels.
+// In col2im a block iterates over the rows of windows of some channels of one image. It copies a row of windows to shared memory
+// while it adds the previous row to the accumulators of the image rows that the windows contain. One thread accumulates each
+// element, at precomputed offsets in a row of windows. An image row is written when no later windows contain it. So each column
+// element is read once; a contiguous piece holds all elements of a window in these channels.
 //
 // Both are bound by the columns' traffic.
 #include "async.cuh"
@@ -43,9 +43,9 @@ struct Place {
     unsigned tile, group;
 };
 
-// What a block brings: lines of an image, each by 2^lanes threads.
+// Lines distributes the image rows that a block copies over its threads; 2^lanes threads copy each row.
 struct Lines {
-    int plane, row, planes, rows; // a thread's first line, and how far it is to the next
+    int plane, row, planes, rows; // a thread's first row, and the distance to its next row
     __device__ Lines(int lanes, Divide high) {
         const int first = threadIdx.x >> lanes, beside = blockDim.x >> lanes;
         plane = high(first), row = first - plane * high.d;
@@ -53,11 +53,12 @@ struct Lines {
     }
 };
 
-// Blocks count through (part of the channels, tile of columns, tile of rows, batch images). A tile has
-// down x across windows and part channels, of each high x span elements, plane from one to the next; it is whole images where these are several.
-// vectors are what 16 bytes are of a line where lines begin with 16 bytes, which the tile's then do too, else 1; 2^lanes threads bring a line.
-// A thread has WIDTH elements of a group of 2^group windows, one behind the other in out. highDiv divides by high,
-// kernelDiv by the elements of a channel's kernel, rowDiv by those of its row, the others by the numbers of tiles and parts.
+// Blocks count through (part of the channels, tile of columns, tile of rows, batch images). A tile holds
+// down x across windows of part channels, or several whole images. It has high x span elements per channel; plane is the distance between
+// channels. vectors is the number of elements in 16 bytes if the image's rows are 16-byte aligned; the tile's rows are then aligned too.
+// Otherwise vectors is 1. 2^lanes threads copy a row. A thread writes WIDTH elements, contiguous in out, of each group of 2^group windows.
+// highDiv divides by high, kernelDiv by the size of a channel's window, rowDiv by the length of a window's row. tilesDown, tilesAcross
+// and parts divide by the numbers of tiles and parts.
 template <typename T, int WIDTH>
 __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int down, int across, int span, int plane,
                        int group, int images, int batch, int vectors, int lanes, Divide highDiv, Divide kernelDiv, Divide rowDiv, Divide tilesDown, Divide tilesAcross, Divide parts) {
@@ -103,7 +104,7 @@ __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channe
     arrived<0>();
     __syncthreads();
     if (first >= beside) return;
-    for (int k = lane; k < width; k += blockDim.x) { // once, but for windows of more than a block has threads
+    for (int k = lane; k < width; k += blockDim.x) { // more than one iteration only if width exceeds the block size
         unsigned from[WIDTH];
 #pragma unroll
         for (int n = 0; n < WIDTH; n++) {
@@ -147,7 +148,7 @@ __device__ int first(Axis a, Divide stride, int at) {
 
 // A thread's share in copying a row of windows: pieces of windows, which lie pitch apart in the ring and stride apart in memory.
 struct Copier {
-    int x, k, dx, dk, pieces, pitch; // its first piece, and how far it is to the next, without a turn to another window
+    int x, k, dx, dk, pieces, pitch; // its first window and piece; the step to its next piece, before the carry from k to x
     long long stride;
     __device__ Copier(int pieces, int pitch, long long stride) : pieces(pieces), pitch(pitch), stride(stride) {
         x = threadIdx.x / pieces, k = threadIdx.x - x * pieces;
@@ -165,14 +166,15 @@ struct Copier {
     }
 };
 
-// How the windows of a row come to shared memory.
-enum { ELEMENTS, VECTORS, WHOLE }; // by elements; by 16 bytes; all windows of all channels by 16 bytes, wherever they begin
+// How a row of windows is copied to shared memory.
+enum { ELEMENTS, VECTORS, WHOLE }; // element by element; in 16 bytes; as one array of all channels, in 16 bytes, even if unaligned
 
-// Blocks count through (tile of columns, tile of rows, part of the channels, image). Of two rows of windows in shared memory one is summed and
-// the next on its way; they are line apart, windows pitch. Behind them are the sums of `ring` rows of the image, as many as a window reaches, one
-// for each thread. A warp has elements of beside channels side by side; unitsDiv divides by the warps that a row of the tile takes. An element
-// has those windows of a row that are apart from one another, by stride and dilation, whose
-// elements lie leap apart. TAPS is how many of a row it has at most, 0 if not known.
+// Blocks count through (tile of columns, tile of rows, part of the channels, image). Shared memory double-buffers
+// rows of windows: one is accumulated while the next is copied. line is the distance between the buffers, pitch between windows, in elements.
+// Accumulators for ring image rows follow, the window height, one for each thread. A warp processes elements of beside channels. unitsDiv
+// divides by the number of warps for a row of the tile. The windows of a row that contain the same image element are apart windows from each
+// other, by stride and dilation. leap is the distance between that element's copies in shared memory. TAPS is the max number of windows of a
+// row that contain an element, 0 if unknown.
 template <typename T, int TAPS>
 __device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int columns, int ring, int line,
                        int pitch, int how, int beside, int apart, int leap, Divide unitsDiv, Divide downDiv, Divide acrossDiv,
@@ -246,7 +248,7 @@ __device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channe
     fetch(oy0);
     for (int oy = oy0; oy < oy1; oy++) {
         arrived<0>();
-        __syncthreads(); // the row is there, and all are done with the one before
+        __syncthreads(); // the row has been copied, and all threads have finished reading the previous row
         fetch(oy + 1);
         if (!mineToo) continue;
         const int top = v.begin(oy);

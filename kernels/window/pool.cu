@@ -249,7 +249,7 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
     }
     __syncthreads();
 
-    const int offset = down(v.pad) * v.stride - v.pad; // of counted rows from those of the plane
+    const int offset = down(v.pad) * v.stride - v.pad; // from a row's number in the count of rows to its number in the plane
     const int side = (int)across(h.pad) * h.stride - h.pad;
     for (int e = threadIdx.x; e < group * t.strips.d * t.columns; e += blockDim.x) {
         const int line = t.stripColumns(e), column = e - line * t.columns, plane = t.strips(line), row = (line - plane * t.strips.d) * ROWS;

@@ -1,8 +1,8 @@
 // The derivative of a maximum pool as in pool.cu, for windows of 3 x 3 by 1, which overlap so much that tiles are bound by
 // instructions. A warp walks down neighbouring columns of a plane, or of several narrow ones, a lane a column: it takes the greatest of
 // three neighbours in each row, and of three rows in each window, and adds the windows' dy to the rows they reach, which it keeps in
-// registers until no later window does. Neighbours' elements, places and dy come by shuffles: each is read once, but for
-// the columns around a warp's and the rows around a strip's. Windows are added in their order, as everywhere.
+// registers until no later window does. Neighbours' elements, places and dy are exchanged by shuffles. So each is loaded
+// once, except the columns next to a warp's columns and the rows next to a strip. Windows are added in their order, as everywhere.
 #include "windows.cuh"
 
 constexpr unsigned ALL_LANES = 0xffffffff;
@@ -42,7 +42,7 @@ __device__ void maxDiffWalk(const T* __restrict__ in, const T* __restrict__ grad
     const int x = group * columns + lane - side * wide - before, y0 = (line - several * strips.d) * rows, y1 = min(y0 + rows, v.in);
     const long long plane = (long long)several * beside + side;
     const int window = x - 1 + h.pad; // that has x in its middle; of rows, y - 1 + v.pad
-    const int left = group == 0 ? 0 : group * columns + 2 - before, right = group == groups.d - 1 ? h.in : (group + 1) * columns + 2 - before; // of what it writes
+    const int left = group == 0 ? 0 : group * columns + 2 - before, right = group == groups.d - 1 ? h.in : (group + 1) * columns + 2 - before; // the warp writes columns left to right - 1
     const bool exists = side < beside && plane < planes, inside = exists && h.inside(x);
     const Span reads{0, v.in, inside}, writes{y0, y1, inside && x >= left && x < right};
     const Span adds{max(y0 - 1, 1 - v.pad), min(y1 + 1, v.out + 1 - v.pad), exists && (unsigned)window < (unsigned)h.out};

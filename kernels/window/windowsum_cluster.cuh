@@ -5,13 +5,13 @@
 #include "windowsum_segments.cuh"
 
 constexpr int cluster_blocks = 8;
-constexpr int cluster_totals = 128; // sums of segments in a block, a power of two: those of a window and three turns more
+constexpr int cluster_totals = 128; // max segment sums stored in a block, a power of two: one window's and three more rounds'
 
 #if __CUDA_ARCH__ >= 900
 #define CLUSTER __cluster_dims__(cluster_blocks, 1, 1)
 
-// Totals is where a block has the sums of all blocks' segments, as in an inbox: they arrive at barriers that count bytes, one for even turns and one
-// for odd. No block sends for the turn after the next before it has all sums of the next, and so every block those of this one.
+// Totals holds the segment sums of all blocks of the cluster. They arrive by st.async at two mbarriers, for even and odd rounds. Two
+// suffice: a block sends for round r+2 only after it has received all sums of round r+1, so every block has received those of round r.
 struct Totals {
     double sums[cluster_totals];
     u64 full[2];

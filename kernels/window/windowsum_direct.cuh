@@ -56,9 +56,9 @@ template <int w, typename T> __device__ __forceinline__ void tile(const T* src, 
     }
 }
 
-// ends sums the windows of a block that meets the end of a row, `count` of them from the one at place `at` of a row on. Those of
-// the next row have their elements in shared memory too, behind these; no block has outputs of three rows. Arguments are scalars: a
-// reference to a Row would have it on the stack of every thread.
+// ends sums `count` windows, starting at window `at` of a row, for a block that reaches the end of the row. In shared memory, the
+// elements for the next row's windows follow this row's elements; a block's outputs span at most two rows. Arguments are scalars,
+// because a reference to a Row would put it on every thread's stack.
 template <typename T> __device__ __forceinline__ void ends(const T* row, T* dst, i64 at, i64 n_in, i64 n_out, i64 off, int w, int count) {
     T* const x = reinterpret_cast<T*>(shared_memory);
     const int here = (int)min(n_out - at, (i64)count), staged = here + w - 1, all = count + (w - 1) * (here < count ? 2 : 1), step = blockDim.x;

@@ -54,8 +54,8 @@ template <typename T> struct Piece {
         return shift + (int)(row * g.n_in + first - lo);
     }
 
-    // store writes the block's outputs from shared memory, whole vectors wherever there are; x lies as far behind a
-    // vector's border as they do in memory.
+    // store copies the block's outputs from shared to global memory, in whole vectors except at the ends. x and the outputs have the
+    // same offset from a vector boundary.
     __device__ __forceinline__ void store(const Row<T>& g, const T* x) const {
         const int count = (rows - 1) * (int)g.n_out + outputs;
         T* const to = g.out + out;

@@ -37,8 +37,8 @@ template <typename T> struct Stretch {
         for (int v = t; v < vectors; v += blockDim.x) async_copy(reinterpret_cast<Vector*>(to + head) + v, reinterpret_cast<const Vector*>(from + head) + v);
     }
 
-    // store writes outputs from shared memory, whole vectors wherever there are; x lies as far behind a vector's border as
-    // they do in memory, lead elements.
+    // store copies outputs from shared to global memory, in whole vectors except at the ends. x and `to` have the same offset from a
+    // vector boundary, lead elements.
     __device__ static __forceinline__ void store(T* to, int lead, const T* x, int count) {
         const int head = min(-lead & (W - 1), max(count, 0)), vectors = (count - head) / W, tail = head + vectors * W, t = threadIdx.x;
         if (t < head) to[t] = x[t];
@@ -113,8 +113,8 @@ __device__ __forceinline__ void scan_warp(double& after, double& before, double&
 }
 
 // The window that begins at place i of a segment is the segment's elements from i on, the q - 1 segments after it, and the next
-// one's elements before i. Shared: q + 2 segments, the one that is on its way and those from there back, each from a vector's border on
-// and with zeros for the threads' remaining places.
+// one's elements before i. Shared memory holds the last q + 2 segments, including the one in flight. Each starts at a vector boundary
+// and is padded with zeros to the number of elements that the threads read.
 template <typename T> __device__ __forceinline__ void segments(const Row<T>& g, const Segments& s) {
     constexpr int K = segment_items<T>, W = Vec<T>::width;
     __shared__ double warps[2][segment_warps], totals[segments_held];
@@ -141,7 +141,7 @@ template <typename T> __device__ __forceinline__ void segments(const Row<T>& g, 
         const T* const right = shared + slot * size + Stretch<T>::shift(row * g.n_in + at + g.off) + t * K;
         T* const left = shared + behind * size;
         double from[K];
-        suffix_sums(left + Stretch<T>::shift(row * g.n_in + at - g.w + g.off) + t * K, from); // whatever, where there are no outputs yet
+        suffix_sums(left + Stretch<T>::shift(row * g.n_in + at - g.w + g.off) + t * K, from); // undefined values if n < q, when there are no outputs yet
 
         double after = from[0], before = total(right);
         scan_warp(after, before, warps[0][warp], warps[1][warp]);
@@ -153,7 +153,7 @@ template <typename T> __device__ __forceinline__ void segments(const Row<T>& g, 
             totals[n & segments_held - 1] = sum;
         }
         if (n >= s.q) {
-            // a lane has a later warp, an earlier one, or the segment that many before this one
+            // a lane loads the sum of a later warp, of an earlier warp, or of a previous segment, lane - 15 before this segment
             double middle = 0;
             if (lane < 8 ? lane > warp && lane < warp_count : lane < 16 && lane - 8 < warp) middle = warps[lane / 8][lane % 8];
             if (lane >= 16 && lane - 16 < s.q - 1) middle = totals[n - 1 - (lane - 16) & segments_held - 1];

@@ -65,9 +65,9 @@ template <int K> __device__ __forceinline__ double head_of(const double (&e)[K],
 // places is a bit for each k below 15 with lo <= k < hi.
 __device__ __forceinline__ unsigned places(int lo, int hi) { return (1u << min(max(hi, 0), 15)) - 1 & -1u << min(max(lo, 0), 15); }
 
-// short_rows is for windows of at least a chunk, w = q K + rest. Chunks are counted from the first element of a row. A thread takes
-// a chunk, and the windows that begin in it; where none do, those that begin in one that would lie before the row, which has no
-// elements. Shared: the chunks' heads, levels of their sums, so many doubles in all, then elements, `staged` of them, and outputs.
+// short_rows is for windows of at least a chunk, w = q K + rest. Chunks are counted from the first element of a row. A thread loads
+// a chunk and sums the windows that begin in it. If no windows begin in its chunk, the thread sums windows that begin in an empty chunk
+// before the row. Shared memory holds `doubles` doubles, the chunks' heads and the levels of their sums, then `staged` elements, then outputs.
 template <typename T>
 __device__ __forceinline__ void short_rows(const Row<T>& g, const Pieces& pieces, int staged, int levels_kept, int doubles) {
     constexpr int K = short_items<T>;
