@@ -11,11 +11,11 @@ import (
 const (
 	splitThreads   = 256
 	splitMaxBlocks = 1 << 10 // of an operand
-	// Blocks for each SM, on an H200, in us.
+	// Time in us on an H200, by blocks per SM.
 	//
-	// operands                     3     4     6     8
-	// 4096 x 784 and 784 x 512     15.4  15.3  16.0  15.3
-	// 4096 x 4096                  96    96    97    93
+	// operands                    3 blocks  4     6     8
+	// 4096 x 784 and 784 x 512    15.4      15.3  16.0  15.3
+	// 4096 x 4096                 96        96    97    93
 	splitBlocksPerSM = 4
 	rangesBytes      = 8 * (splitMaxBlocks + 2) // of the blocks' ranges, with room to round each of two operands up
 	scalingHead      = 4 + splitMaxBlocks       // numbers that a product is given on its scaling, before exponents

@@ -135,7 +135,12 @@ func roundedTable(f Form) [][]candidate {
 			reduced("matmul_mma", "mma_"+name, f, hasMMA, mma(256, 4), element(1)).when(fast...),
 			reduced("matmul_mma", "mma_"+name+"_one", f, hasMMA, mma(128, 3), element(1.1)).when(fast...),
 		},
-		// 128 x 784 x 512, BF16: 6.9, float32 9.7; 512 x 256 x 512, TF32, A^T: 7.2, 6.7; 104 x 5928 x 64: 11.0, 9.4. The model was fitted to 75 shapes.
+		// The cost model was fitted to 75 shapes.
+		//
+		// m x k x n                 small  else
+		// 128 x 784 x 512, BF16     6.9    9.7 (float32)
+		// 512 x 256 x 512, TF32 A^T 7.2    6.7
+		// 104 x 5928 x 64           11.0   9.4
 		{small(name, kernels.Precision(f)).when(limits{side: span{from: 24}, k: span{192, 2560}, work: perSM{below: 1 << 20}, elements: span{from: 1}})},
 	}
 }
