@@ -151,7 +151,10 @@ func roundedTable(f Form) [][]candidate {
 func vectorTable[T kernels.Float]() [][]candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
-	// Splits of 32 and of 128 terms: 453 x 2106 13.0, 15.0; 2113 x 2981 13.4, 17.0; 3000 x 8000 31.8, 28.6.
+	// min K of a split          32      128
+	// 453 x 2106                13.0    15.0
+	// 2113 x 2981               13.4    17.0
+	// 3000 x 8000               31.8    28.6
 	fewStrips := columns
 	fewStrips.split = splitPolicy{blocksPerSM: 16, minK: 32, kMultiple: 16}
 	return [][]candidate{
