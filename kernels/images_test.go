@@ -122,7 +122,8 @@ func TestSelectTarget(t *testing.T) {
 
 // spills is the max spilled bytes, stores and loads, by source. 192 of the 240 registers of a consumer warpgroup's thread are accumulators.
 // Those kernels keep the values that they need across tiles in local memory. They keep at most three values there from one group of
-// 4 to 16 K steps of 32 to the next group. The large float64 tiles keep some addresses in local memory. So do outer in float64 on sm_80, and strips of eight rows on sm_80 to sm_89.
+// 4 to 16 K steps of 32 to the next group. The large float64 tiles keep some addresses in local memory. Outer in float64 on sm_80 and
+// strips of eight rows on sm_80 to sm_89 keep some addresses there, too.
 var spills = map[string]int{"matmul_hopper": 304, "matmul_double": 676, "matmul_outer": 40, "matmul_strip": 8}
 
 func TestNoSpills(t *testing.T) {

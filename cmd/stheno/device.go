@@ -19,7 +19,7 @@ type measurement struct {
 	file  *records.File // earlier results
 	cases []maintain.Case
 	time  func(c maintain.Case) ([]records.Record, error)
-	path  string // the file of results, or its folder; "" writes no results
+	path  string // the results file or its folder; "" if there is none
 }
 
 // onGPU is a measurement of cases of a set on a device whose bandwidth is known.

@@ -60,8 +60,8 @@ func compiled(op string) bool {
 	return err != nil
 }
 
-// Check compares the results of GPUs with the tree. The error stale names the suites that ran on some GPU, but never with the kernels
-// of the tree. The error missing names the suites not run and the cases not timed on any GPU with these kernels. Tables name the
+// Check compares the results of GPUs with the tree. The error stale names the suites that ran on some GPU, but never to the end with the
+// kernels of the tree. The error missing names the suites not run and the cases not timed on any GPU with these kernels. Tables name the
 // kernels that changed after a result; a release needs results for all kernels.
 func Check(files []*records.File) (stale, missing error) {
 	tree, err := Tree()
