@@ -17,8 +17,8 @@ import (
 type Image interface {
 	// Name names the image in errors and reports, as in stheno/sum.
 	Name() string
-	// Code returns the code for a device of that compute capability. It may take
-	// milliseconds; backends call it when they load the image, beside that of other images.
+	// Code returns the code for a device of that compute capability. A call can last
+	// milliseconds. Backends call Code when they load the image, concurrently for several images.
 	Code(major, minor int) (Code, error)
 }
 

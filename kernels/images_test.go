@@ -120,9 +120,10 @@ func TestSelectTarget(t *testing.T) {
 	}
 }
 
-// Of the 240 registers of a consumer, 192 are accumulators: its kernels keep what they need from one tile
-// to the next in local memory, and no more than three values from one 4 to 16 steps of 32 terms to the next. The large tiles in float64, and on sm_80 outer in
-// float64, keep some addresses there, as strips of eight rows do on sm_80 to sm_89. Bytes, stores and loads, by source.
+// spills is the max spilled bytes, stores and loads, by source. 192 of the 240 registers of a consumer warpgroup's thread are accumulators.
+// Those kernels keep the values that they need across tiles in local memory. They keep at most three values there from one group of
+// 4 to 16 K steps of 32 to the next group. The large float64 tiles keep some addresses in local memory. Outer in float64 on sm_80 and
+// strips of eight rows on sm_80 to sm_89 keep some addresses there, too.
 var spills = map[string]int{"matmul_hopper": 304, "matmul_double": 676, "matmul_outer": 40, "matmul_strip": 8}
 
 func TestNoSpills(t *testing.T) {

@@ -18,7 +18,7 @@ __device__ __forceinline__ void open_inbox(u64* full, int bytes) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
-// send writes 16 bytes to p in another block's inbox.
+// send stores 16 bytes to p in another block's shared memory (st.async) and counts them at that block's mbarrier.
 __device__ __forceinline__ void send(int block, float4* p, float4 v, u64* full) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(in_block(block, p)), "f"(v.x), "f"(v.y), "f"(v.z),
                  "f"(v.w), "r"(in_block(block, full)) : "memory");

@@ -135,8 +135,8 @@ func TestImageIdentity(t *testing.T) {
 	}
 }
 
-// What a library lacks is an error that names it: of one that NewLibrary did not make, and of a source
-// without images.
+// A library that NewLibrary did not create returns an error, and so does a library without the images of a
+// source. The error names the missing part.
 func TestLibraryWithout(t *testing.T) {
 	m := manifest.Manifest{Sources: []manifest.Source{{Stem: "x"}}}
 	text, err := m.Encode()

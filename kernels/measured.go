@@ -26,7 +26,7 @@ func (m Measured[P]) On(dev Device) P {
 
 // StreamPolicy tunes kernels that stream memory.
 type StreamPolicy struct {
-	Block   int   // threads of a block; blocks come and go, none loops
+	Block   int   // threads a block; the kernels have no grid-stride loop
 	Vectors int64 // vectors of 16 bytes that a thread takes
 	Few     int64 // elements for each multiprocessor up to which a generated kernel has a thread for each
 }

@@ -15,7 +15,7 @@ import (
 // signature lists the parameters of a PTX entry point.
 type signature struct {
 	params     []param
-	maxThreads int // of a block, 0 for no limit of its own
+	maxThreads int // max threads a block, 0 if the entry point declares no limit
 	code       string
 	addresses  map[string]int // parameters by the registers that first hold their addresses
 }

@@ -100,8 +100,9 @@ func CheckFloats(in []Type, n int) error {
 }
 
 // Apply applies a primitive to nodes of one graph and returns the node of its output. Constants,
-// made by [gorgonia.NewConstant], become a part of that graph. The error names the primitive, the
-// input, what it got and what it wants. A panic of the primitive becomes an error, too.
+// made by [gorgonia.NewConstant], become a part of that graph. The error names the primitive and
+// the input, and states the value received and the values allowed. A panic of the primitive is
+// returned as an error.
 func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	name, err := nameOf(p)
 	if err != nil {

@@ -19,7 +19,7 @@ type measurement struct {
 	file  *records.File // earlier results
 	cases []maintain.Case
 	time  func(c maintain.Case) ([]records.Record, error)
-	path  string // of the file of results, or its folder; "" for none
+	path  string // the results file or its folder; "" if there is none
 }
 
 // onGPU is a measurement of cases of a set on a device whose bandwidth is known.
@@ -99,7 +99,7 @@ func (m *measurement) measure(c *console) (failures []error) {
 	return failures
 }
 
-// comparison prints a row's speed beside that of the fastest peer, if there is one.
+// comparison returns a row's speed relative to the fastest peer, and "" without a complete row or a peer.
 func comparison(f *records.File, row records.Record) string {
 	best, ok := f.Best(row.Key)
 	if !ok || !row.Complete() {

@@ -413,7 +413,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// Rows are aligned, whatever their cells; a failure stands in its row's place.
+// Columns are aligned for cells of any width. A failed case prints its error instead of its cells.
 func TestRows(t *testing.T) {
 	var out bytes.Buffer
 	r := newRows(&console{&out, &out}, 3, column{"case", 6}, column{"time", 7}, column{"of", 2})

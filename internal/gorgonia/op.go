@@ -25,8 +25,8 @@ func OpName(op gorgonia.Op) string {
 	return t.Name()
 }
 
-// IsStatement reports whether op is that of a statement node, Let or Read,
-// which has no value of its own.
+// IsStatement reports whether op is a statement, Let or Read. A statement
+// node does not compute a value.
 func IsStatement(op gorgonia.Op) bool {
 	name := OpName(op)
 	return name == "letOp" || name == "readOp"

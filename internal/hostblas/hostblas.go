@@ -4,14 +4,18 @@
 //
 // # Requirements of a library
 //
-// Products by a library keep the promises of products by gonum: the same input produces the same bits,
-// however many cores there are, whatever runs beside it and wherever operands lie; NaN and Inf are
-// those of IEEE 754, 0 x Inf among them; and the error of an element is at most one rounding for
-// each of its terms. Libraries promise none of that by themselves: with threads of their own, the
-// number of threads decides where matrices are cut, and so the order of sums, and concurrent calls
-// have given wrong results in many versions of OpenBLAS. So each call uses one thread, and the
-// cores are kept busy by tiles of C, which depend on the sizes alone. [check] tests a library for
-// the rest when it is loaded; a library that fails is refused.
+// A matmul by a library keeps the guarantees of a matmul by gonum:
+//
+//   - The same input produces the same bits. The number of cores, concurrent work and the addresses
+//     of operands do not change the result.
+//   - NaN and Inf follow IEEE 754, including 0 x Inf.
+//   - The error of an element is at most one rounding for each of its terms.
+//
+// Libraries do not guarantee any of this. In a multithreaded call, the number of threads determines
+// how matrices are split, and therefore the order of sums. Concurrent calls have given wrong results
+// in many versions of OpenBLAS. Therefore each call uses one thread, and separate calls compute tiles
+// of C on all cores. The tiles depend only on the sizes. [check] tests the other guarantees when a
+// library is loaded, and a library that fails is refused.
 //
 // Libraries only multiply matrices, from a size on where they are faster. Products with vectors,
 // where memory is the limit, and small matrices stay with gonum. So do [kernels.Plan.Run] and the

@@ -182,8 +182,8 @@ func testProducts[T kernels.Float](r *rand.Rand) (tests []func(*testing.T, *host
 	return tests
 }
 
-// A product has the same bits in every run, on any number of cores, wherever its operands
-// lie and whatever is computed beside it.
+// A product has the same bits in every run, on any number of cores, at any address of its
+// operands and during any concurrent work.
 func TestSameBits(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

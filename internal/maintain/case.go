@@ -28,7 +28,7 @@ type Bench struct {
 	Runs   int   // timed runs of a case, fewer of those that take long
 }
 
-// Cases returns the cases of a set, but for drawn ones, in the order of the tables. Of ops the numbered versions come last.
+// Cases returns the cases of a set in the order of the tables, without the random cases. The numbered versions of ops are last.
 func Cases(set string) (cases []Case) {
 	switch set {
 	case records.Ops:

@@ -60,9 +60,9 @@ func compiled(op string) bool {
 	return err != nil
 }
 
-// Check compares the results of GPUs with the tree. stale is an error that names the suites that ran, on whatever GPU, with other
-// kernels than those in the tree alone. missing is one that names the suites that no GPU has run, and the cases that none has timed,
-// with these kernels: tables name the kernels that have changed since, and a release wants all.
+// Check compares the results of GPUs with the tree. The error stale names the suites that ran on some GPU, but never to the end with the
+// kernels of the tree. The error missing names the suites not run and the cases not timed on any GPU with these kernels. Tables name the
+// kernels that changed after a result; a release needs results for all kernels.
 func Check(files []*records.File) (stale, missing error) {
 	tree, err := Tree()
 	if err != nil {

@@ -49,7 +49,7 @@ func TestStepCase(t *testing.T) {
 	}
 }
 
-// Steps in reduced precision are held against those of all bits, and pass by a margin that shows that they were rounded.
+// Steps in reduced precision are compared with full-precision steps. Their error is within the bound, and large enough to show rounding.
 func TestStepCaseInPrecision(t *testing.T) {
 	host := &hostSteps{}
 	for _, s := range graphspec.InPrecisions(graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10))[0]) {

@@ -126,8 +126,8 @@ template <typename T> __device__ void histogram_halves(const T* x, count_t* coun
     for (int i = threadIdx.x; i < words; i += blockDim.x) own[i] = table[i];
 }
 
-// histogram_aggregate counts in global memory. Of the lanes whose elements lie in one bin, the first
-// adds their number, so that a warp makes at most one atomic for each bin among its elements.
+// histogram_aggregate counts in global memory. The first lane of those with elements in the same bin
+// adds their number. A warp therefore issues at most one atomic for each bin among its elements.
 template <typename T> __device__ void histogram_aggregate(const T* __restrict__ x, count_t* counts, long long n, Range r) {
     const long long stride = (long long)gridDim.x * blockDim.x;
     const int lane = threadIdx.x % 32;

@@ -1,6 +1,6 @@
-// Histograms of more bins than shared memory has room for, in two launches: one sorts the elements of each tile by range of bins, the
-// other counts each range by itself. Elements are read once; of each, two bytes are written and read again. The data's
-// distribution does not matter: no two threads count in one place while they sort, and ranges get blocks by how many elements they have.
+// Histograms of more bins than fit in shared memory, in two launches. The first launch sorts the elements of each tile by range of bins;
+// the second counts each range separately. Each element is read once, and two bytes of it are written and read again. The time does not
+// depend on the distribution of the data: no two threads share a counter during the sort, and a range gets blocks in proportion to its elements.
 #pragma once
 #include "histogram.cuh"
 #include "windows.cuh" // Divide

@@ -203,8 +203,9 @@ __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int s
 template <int R, typename T> __device__ void cluster(const T*, const T*, const T*, T*, int, int, int) { __trap(); }
 #endif
 
-// wide calls store(j, (A in)[j]) for all j. With columns = 0, a warp takes a row, lanes side by side. Else A is w transposed, and a block takes
-// `columns` columns of w, a power of two up to 32: its threads go down the rows in turn, and are added in an order that is always the same.
+// wide calls store(j, (A in)[j]) for all j. If columns is 0, A is w, and each warp computes a row with its lanes on contiguous elements.
+// Otherwise A is w transposed, and each block computes `columns` columns of w, a power of two up to 32. The threads of a column stride
+// over the rows, and the block reduces their sums in a fixed order.
 template <typename T, typename In, typename Store>
 __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int columns, Store store) {
     __shared__ double part[32][33];

@@ -3,8 +3,8 @@
 // of rows and columns of out, for some o. It goes through all indices, keeps those of its
 // rows, in order, and sorts them by row, in shared memory: the order of atomics decides
 // nothing, so equal input gives equal bits. Then each 16 bytes of the tile are one thread's: it
-// sums what its row has, and writes, so that out is written once, zeros included. Where a tile
-// has more indices than its list holds, it takes them in turns and adds to what it wrote.
+// sums what its row has, and writes, so that out is written once, zeros included. A tile with more
+// indices than its list holds processes them in several rounds and adds each round's sums to out.
 //
 // Where there are many indices, split.cu splits them among bands of rows first, and a block reads
 // those of its band alone. A row of very many indices would keep one block busy when all others are
@@ -238,8 +238,8 @@ constexpr int stages = 8;         // panels
 constexpr int heavyHeld = 8192;   // indices in its list: as in scatter.go
 extern __shared__ __align__(16) unsigned char shared[]; // the list, then panels of deep rows
 
-// Each block takes one item after the other: some columns of a row of many indices, for one o. All
-// threads read panels of the rows to sum, and one warp sums.
+// A block processes items in a grid-stride loop. An item is some columns of one output row with many indices, for
+// one outer index o. All threads load panels of the rows to sum, and one warp sums.
 template <typename T>
 __device__ void scatterHeavy(const T* __restrict__ g, Indices from, T* out, const int* __restrict__ starts, const Heavy* heavy, int parts, int bandRows,
                              int deep, unsigned tilesAcross, unsigned outer, long long rows, long long count, long long inner) {
@@ -271,7 +271,7 @@ __device__ void scatterHeavy(const T* __restrict__ g, Indices from, T* out, cons
             int stage = 0;
             for (int e = 0; e < n; e += deep) {
                 arrived<stages - 2>();
-                __syncthreads(); // the panel is there, and all are done with the one before
+                __syncthreads(); // this panel has been copied, and all threads have finished reading the previous panel
                 fetch(e + (stages - 1) * deep, stage == 0 ? stages - 1 : stage - 1);
                 if (warp == 0) {
                     const T* panel = panels + stage * deep * lanes + lane;

@@ -1,6 +1,8 @@
-// Splits many indices among bands of rows, for scatter.cu: split_count counts, for each warp's part of the indices,
-// those of each band; split_scan adds up the counts in order of bands, then of warps; split_place
-// writes each k and its row to the place of its band and warp, in order.
+// Splits many indices among bands of rows, for scatter.cu. Each warp processes one part of the indices:
+//
+//   split_count  counts the part's indices in each band.
+//   split_scan   computes prefix sums of the counts, in order of bands, then of warps.
+//   split_place  stores each k and its row in order, at the offset of its band and warp.
 #include "scatter.cuh"
 
 constexpr int mostBands = 128, splitWarps = 4; // as in scatter.go

@@ -44,8 +44,9 @@ sum.cu(3): warning #177-D: variable "x" was declared but never referenced
 	}
 }
 
-// A folder of two sources, which share a header, and a builder whose compiler
-// makes images of the text alone, and records what it was asked for.
+// testBuilder returns a builder for a folder of two sources that share a header. Its
+// compiler makes images that depend only on the text before any comment. compiled returns the
+// number and names of the sources compiled since its last call.
 func testBuilder(t *testing.T) (b *builder, compiled func() string) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.cu": "#include \"h.cuh\"\n a", "b.cu": "b", "h.cuh": "1"} {

@@ -83,8 +83,8 @@ const (
 	shortPart = 96 // elements in a row up to which a launch for each part is slower, also by vectors
 )
 
-// merged returns how many parts, from the first on, one launch is to write that finds the part of each element; 1 for none. That is better
-// for parts that are short or cannot be written in vectors, unless one is transposed and written by tiles.
+// merged returns the number of leading parts to write in one launch that selects the part of each element, or 1 to write them
+// separately. A merged launch is faster if some part is short or cannot be written in vectors, and no part is transposed and written in tiles.
 func merged(parts []part, inner int) int {
 	few := min(len(parts), maxMerged)
 	short := func(a part) bool { return a.layout.width == 1 || a.elements()*inner <= shortPart }

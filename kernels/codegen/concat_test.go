@@ -108,7 +108,7 @@ func (j *joined) inputs() (list [][]byte) {
 	return list
 }
 
-// Parts come one behind the other, whatever their layout, and nothing else is written.
+// Concat writes the parts of any layout consecutively, and nothing else.
 func TestConcat(t *testing.T) {
 	testutil.CheckProperty(t, func(t *rapid.T) {
 		j := drawJoined(t)

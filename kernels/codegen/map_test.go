@@ -252,7 +252,7 @@ func TestMapLayout(t *testing.T) {
 		}
 	}
 	h200 := kernels.Device{Major: 9, SMs: 132}
-	for n, want := range map[int]string{1000: "1 1 256 ddgg", 132 * 2048: "1 1 256 ddgg", 1 << 20: "4 2 256 ddrc"} { // of few elements a thread has one
+	for n, want := range map[int]string{1000: "1 1 256 ddgg", 132 * 2048: "1 1 256 ddgg", 1 << 20: "4 2 256 ddrc"} { // small maps: one element a thread
 		shape := []int{n / 8, 8}
 		p, err := Map(h200, parseMap(t, "a + b + c + d", "a", "b", "c", "d"), shape, Dense(shape), viewAt(int64(n), 0, 8, 1), viewAt(8, 0, 0, 1), viewAt(int64(n), 0, 1, 0))
 		if err != nil {

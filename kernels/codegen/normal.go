@@ -13,8 +13,12 @@ import (
 // cosine are polynomials that both bodies evaluate in the same operations, each rounded once, so that numbers
 // are the same on every device to the bit. CUDA's functions take three times as many instructions, and leave the last bits open.
 
-// The polynomials, by rising powers: -2 ln(1 + f) / f for f from -1/3 to 1/3, within 1.7e-7 of it; sin(πt/4) / t and (cos(πt/4) - 1) / t²
-// for t² up to 1, within 3.3e-9 of the sine and 3.3e-8.
+// The coefficients of the polynomials, by rising powers:
+//
+//	              approximates          argument           max error
+//	normalLog     -2 ln(1 + f) / f      -1/3 <= f <= 1/3   1.7e-7
+//	normalSine    sin(πt/4) / t         t² <= 1            3.3e-9
+//	normalCosine  (cos(πt/4) - 1) / t²  t² <= 1            3.3e-8
 var (
 	normalLog    = []float32{-1.9999996423721313, 0.9999987483024597, -0.6667597889900208, 0.5001524090766907, -0.3959007263183594, 0.32840171456336975, -0.34222379326820374, 0.3073139786720276}
 	normalSine   = []float32{0.7853981852531433, -0.08074543625116348, 0.00249000103212893, -3.59504520019982e-05}

@@ -19,10 +19,10 @@ import (
 // elements of that size, if that input's view is dense and no other view is of the
 // same memory.
 //
-// How a sum is ordered follows from the shape, the axes and the device alone, not from
-// the rest of the function: a function that is split at its reductions, so that each
-// has a plan of its own, computes the same bits if [RowsWhole] reports true or
-// the function has one stage of reductions and no output but theirs.
+// The order of a sum depends only on the shape, the axes and the device, not on the rest
+// of the function. A function may be split at its reductions, with a separate plan for
+// each. The split function computes the same bits if [RowsWhole] reports true, or if the
+// function has one stage of reductions and outputs only their results.
 //
 // The kernel is generated when a device needs it, as that of [Map] is. An error names
 // the argument that does not fit.

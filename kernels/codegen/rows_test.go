@@ -278,8 +278,8 @@ func TestRowsEmpty(t *testing.T) {
 	}
 }
 
-// A function of rows that are split among blocks has the bits of its parts made one by
-// one, if it has no output but its reductions'.
+// If rows are split among blocks and a function outputs only per-row results, the function
+// computes the same bits as separate plans of its parts.
 func TestRowsSplit(t *testing.T) {
 	dev := kernels.HostDevice()
 	b := expr.NewBuilder(kernels.Float32, kernels.Float32, kernels.Float32)

@@ -82,8 +82,8 @@ func TestRowGridDrawn(t *testing.T) {
 	}
 }
 
-// How many blocks take a row whose sums alone are wanted: as few as keep the device busy, each with
-// several of the shares that blocks of a cluster have where a function needs the row again.
+// A function that reads a row again splits it into shares, one for each block of a cluster. A function
+// that needs only a row's sums uses the fewest blocks that fill the device, each with several shares.
 func TestRowsWalk(t *testing.T) {
 	functions, err := exprtest.RowFunctions(kernels.Float32)
 	if err != nil {

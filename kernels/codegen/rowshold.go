@@ -43,7 +43,7 @@ func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
 	if m.grid.cluster == 0 && l.threadsPerRow*l.rowsPerBlock < int(pol.fullRegsMaxThreads) || elementSteps(m.staged) == 1 || len(operands) == 0 {
 		return
 	}
-	if m.grid.cluster > 0 { // its last block has a few columns less
+	if m.grid.cluster > 0 { // the cluster's last block computes slightly fewer columns
 		needed--
 	}
 	for n := min(needed-1, most); n > needed/4; n-- {

@@ -75,7 +75,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Equal graphs are one Func, whatever was built beside them and in what order.
+// Equal graphs produce equal Funcs. The order of construction and unused nodes make no difference.
 func TestFuncIdentity(t *testing.T) {
 	build := func(extra bool) Func {
 		b := NewBuilder(Float32, Float64, Bool)
@@ -141,8 +141,8 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// Errors of a builder name what was got and what is wanted, and the first one
-// stays.
+// A builder's error names the argument received and the arguments allowed. The
+// builder keeps its first error.
 func TestBuilderErrors(t *testing.T) {
 	for want, build := range map[string]func(b *Builder) Value{
 		"got operand 4, want one of 4":                           func(b *Builder) Value { return b.Operand(4) },

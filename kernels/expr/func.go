@@ -32,7 +32,7 @@ func (n *node) value() float64 { return math.Float64frombits(n.bits) }
 // inputs returns the arguments.
 func (n *node) inputs() []Value { return n.args[:n.op.Arity()] }
 
-// graph is a Func taken apart. Each node comes after the nodes that it uses.
+// graph is a decoded Func. Its nodes are in topological order: each node follows the nodes that it uses.
 type graph struct {
 	operands []Dtype
 	nodes    []node
@@ -68,7 +68,7 @@ func (g *graph) encode() Func {
 	return Func{string(code)}
 }
 
-// graph takes the function apart.
+// graph decodes the function.
 func (f Func) graph() *graph {
 	if f.code == "" {
 		return &graph{}

@@ -49,8 +49,8 @@ func (f Func) Gradient(operands ...int) (Func, error) {
 type differ struct {
 	*Builder
 	*graph
-	here     []Value // of the graph's nodes in the builder
-	adjoints []Value // of the graph's nodes in the builder, so far; none at first
+	here     []Value // the builder's values of the graph's nodes
+	adjoints []Value // the builder's gradients w.r.t. the graph's nodes, accumulated so far; initially none
 }
 
 // none is no derivative: 0.

@@ -1,9 +1,9 @@
 package expr
 
-// Hoist takes a function apart if values of many operations depend only on operands from a number
-// on, such as the results of reductions, which are the same for a whole row. early returns those
-// values, late the function's outputs; late's operands are those of the function, then early's
-// outputs. If there are no such values early is the zero Func and late the function itself.
+// Hoist splits a function at expensive values that depend only on constants and on operands from
+// number `from` on. Results of reductions are such operands: they are constant along a row. early
+// returns the hoisted values, and late the function's outputs. The operands of late are the function's
+// operands, then early's outputs. Without such values, early is the zero Func and late is f.
 func (f Func) Hoist(from int) (early, late Func, err error) {
 	g := f.graph()
 	fixed, costly := make([]bool, len(g.nodes)), make([]bool, len(g.nodes))

@@ -36,7 +36,7 @@ func ParseReduction(text string) (Op, Func, error) {
 	return op, of, err
 }
 
-// splitter takes an expression apart.
+// splitter splits an expression a op f(b) into op and f(b).
 type splitter struct {
 	*parser
 	a     Value

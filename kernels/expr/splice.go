@@ -30,7 +30,7 @@ const result = 2
 // item is a function or a table beside the entry points.
 type item struct{ name, text string }
 
-// ReadFunctions takes the PTX of math.cu apart.
+// ReadFunctions parses the PTX of math.cu.
 func ReadFunctions(ptx string) (*Functions, error) {
 	fs := &Functions{bodies: map[string]body{}}
 	entries := map[string]string{}

@@ -12,7 +12,7 @@ type Stage struct {
 	Kept       int  // outputs of Func behind those: see [Func.StagesKept]
 }
 
-// Staged is a function with reductions taken apart. After the stages, Elements and Row
+// Staged is a function with reductions, split into stages. After the stages, Elements and Row
 // compute the function's outputs; their operands are those of the whole function, then
 // the results of all reductions.
 type Staged struct {
@@ -161,7 +161,7 @@ func (s *stager) keeps(stages int, elements []Value) [][]Value {
 	return keeps
 }
 
-// stager takes one graph apart.
+// stager splits one graph into functions.
 type stager struct {
 	*graph
 	depth  []int         // reductions on the longest way to a node

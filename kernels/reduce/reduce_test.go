@@ -158,7 +158,7 @@ func TestReducePlans(t *testing.T) {
 	}
 }
 
-// Planning keeps nothing on the host, however many expressions there are.
+// Planning retains no host memory for any number of expressions.
 func TestReduceMemory(t *testing.T) {
 	heap := func() int64 {
 		var m runtime.MemStats

@@ -171,8 +171,8 @@ COLS(f32_f64, float, double)
 COLS(f64, double, double)
 COLS(f64_f32, double, float)
 
-// Few rows. A thread has COLUMNS columns, blockDim.x apart, so that lanes side by side read
-// elements side by side, and enough of them are under way. Block b: tile b % tiles of columns of outer index b / tiles.
+// Few rows. A thread sums COLUMNS columns with a stride of blockDim.x. Adjacent lanes therefore load contiguous elements, and
+// enough loads are in flight. Block b: tile b % tiles of columns of outer index b / tiles.
 template <typename T>
 __device__ __forceinline__ void sum_few(const T* __restrict__ in, T* __restrict__ out, int r, long long inner, int tiles, double div) {
     constexpr int COLUMNS = 4, FLIGHT = 4;
@@ -219,7 +219,7 @@ struct Twice {
         return (j * middle * q + k - j * q) * inner;
     }
     __device__ int first(int o) const { return o / inner * q * inner + o % inner; }
-    // sum adds up the terms from k on that are `step` apart of the output whose first term is at p.
+    // sum returns the sum of the terms k, k + step, ... of the output whose first term is at p.
     template <typename T> __device__ double sum(const T* p, int k, int step) const {
         constexpr int FLIGHT = 8;
         const int terms = r * q;

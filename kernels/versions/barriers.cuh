@@ -9,8 +9,8 @@ enum Wait { NONE, BLOCK, WRAP, VOLATILE, ACQUIRE, FLIP };
 // thread wrote before it. One thread of each block does it, between two barriers of the block. NONE and BLOCK are WRONG on purpose.
 //
 // A counter that goes back to 0 when the last block arrives, with blocks that wait for the 0, can hang: a fast block arrives at the next
-// barrier and makes it 1 before a slow one has looked. Two such counters in turn cannot: a block comes to the barrier after the next
-// only when all have come to the next, and so have left this one. A counter that only grows needs no second one.
+// barrier and makes it 1 before a slow one has looked. Two alternating counters cannot hang: a block reaches barrier i + 2 only after
+// all blocks have reached barrier i + 1, and therefore left barrier i. A counter that only grows needs no second counter.
 template <Wait W> __device__ void barrier(unsigned* counter, unsigned phase) {
     if (W == NONE) return;
     if (W == ACQUIRE) return grid_barrier(counter, phase);  // the op's own

@@ -6,7 +6,7 @@
 // one that holds the lock for those that wait for it.
 #pragma once
 
-// A Mutex is taken by whoever comes first: 0 is free. It starts as 0.
+// Mutex is a spin lock: the first thread to change `taken` from 0 to 1 acquires it. 0 is free and is the initial value.
 struct Mutex {
     int taken;
 

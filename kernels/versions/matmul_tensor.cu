@@ -11,8 +11,9 @@
 // and lie in shared memory in the order that they have in global memory. So each
 // element is loaded once for 64 or 128 multiply-adds.
 //
-// float64 elements are multiplied as they are. A float32 element is taken apart into
-// two TF32 numbers, and three products make one: see Fragment and accumulate.
+// float64 elements are multiplied directly. A float32 element is split into two TF32
+// numbers, and a float32 product is the sum of three TF32 products: see Fragment and
+// accumulate.
 // Devices before sm_80 have no tensor cores for these types and sum by FMA.
 #include "matmul_tiles.cuh"
 #include "vector.cuh"
@@ -42,9 +43,9 @@ __device__ __forceinline__ void mma(double (&c)[4], const double (&a)[4], const 
 #endif
 }
 
-// Fragment is one factor of an mma, N numbers of a lane. A float x is taken apart into
-// two TF32 numbers of 11 significant bits, high + low, which keep 22 of its 24 bits
-// from 2^-114 on. mma ignores the last 13 bits of a float.
+// Fragment is one operand of an mma, N numbers of a lane. A float x is split into two
+// TF32 numbers of 11 significant bits, high + low. They keep 22 of the 24 bits of x if
+// |x| >= 2^-114. mma ignores the last 13 bits of a float.
 //
 // high is x rounded to 11 bits, halves away from zero. The rest, x - high, is exact and
 // at most 4096 units of x's last bit, so only from 2048 units on has it a 12th bit. A

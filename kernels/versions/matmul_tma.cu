@@ -31,8 +31,8 @@ __device__ __forceinline__ void product(const TensorMap* a, const TensorMap* b, 
         multiply<A, B>(sums[1], memory(at.stage), 64, memory(at.stage) + A::BYTES, step > 0);
         wgmma_commit();
         pin(sums[0]), pin(sums[1]);
-        wgmma_wait<1>(); // the products of the step before are done,
-        __syncthreads(); // those of all warps: its stage is free
+        wgmma_wait<1>(); // this warp's matmuls of the previous step are done
+        __syncthreads(); // all warps' matmuls of the previous step are done: its stage is free
         fetch(step + STAGES - 1);
     }
     wgmma_wait<0>();

@@ -108,8 +108,8 @@ func (r *caster) inBF16(v *program.Value) bool {
 	return ok
 }
 
-// byProduct returns a value in BF16, with all of its elements in the same order, if the product that computes the value writes
-// that as its second output; else nil.
+// byProduct returns the BF16 copy of a value that the matmul computing the value can write as its second output. The copy has all
+// elements of the value in the same order. byProduct returns nil if the matmul cannot write the copy.
 func (r *caster) byProduct(v *program.Value, t program.Type, as gemm.Prepare) *program.Value {
 	def := v.Base.Def
 	product, ok := program.ProductOf(def.Op)

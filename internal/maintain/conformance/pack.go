@@ -59,8 +59,8 @@ func pack(suites []suite, tree, to string) error {
 	return os.WriteFile(filepath.Join(to, "run.sh"), []byte(script.String()), 0o777)
 }
 
-// withoutImages returns an overlay for builds that embed no image but those of a target and
-// the portable ones.
+// withoutImages returns an overlay for builds that embed only the images of a target and the
+// portable images.
 func withoutImages(tree, root, target string) (overlay string, err error) {
 	var images []string
 	for _, kind := range []string{"images/*.cubin.zst", "versions/images/*.cubin.zst", "prebuilt/*.archive"} {

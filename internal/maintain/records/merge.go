@@ -32,8 +32,8 @@ func (f *File) Merge(later *File) error {
 	return nil
 }
 
-// replacedBy reports whether a later record takes the place of r: a peer that of a peer on the case, a suite that of its name, and
-// what was measured here that of all that was measured here of the case.
+// replacedBy reports whether a later record replaces r. Both must have the same key. A suite replaces the suite of its name, a peer
+// replaces a peer, and a local measurement replaces every local measurement.
 func (r Record) replacedBy(later Record) bool {
 	if r.Key != later.Key {
 		return false

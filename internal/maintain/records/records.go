@@ -236,8 +236,8 @@ func ReadPeers(path string) (peers []Record, err error) {
 	return peers, err
 }
 
-// Tools are the tools that the tests of kernels run under: "test" is none, the others are those of
-// NVIDIA's compute-sanitizer.
+// Tools are the tools that the tests of kernels run under. "test" runs them without a tool; each
+// further name is a tool of NVIDIA's compute-sanitizer.
 var Tools = []string{"test", "racecheck", "initcheck", "memcheck", "synccheck"}
 
 // SuiteNamed returns a record of the suite of that name, see [Record.Suite].

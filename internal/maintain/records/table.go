@@ -163,7 +163,7 @@ func Speed(f *File, cases []Key) string {
 func (f *File) outcome() string {
 	suites := f.Of(Suite)
 	passed, cut := 0, 0
-	failed := map[string][]string{} // by what is known
+	failed := map[string][]string{} // keyed by Record.Known
 	for _, s := range suites {
 		switch s.Result {
 		case "PASS":

@@ -58,8 +58,9 @@ func Roots(getenv func(string) string, dir string) []string {
 	return roots
 }
 
-// DNNRoots returns the folders to look in for cuDNN if the CUDA that was found has none beside it:
-// it is often installed apart. Wheels are not among them: their cuDNN is for the CUDA beside it.
+// DNNRoots returns the folders to search for cuDNN when the CUDA installation does not include it;
+// cuDNN is often installed separately. The folders of wheels are not included: the cuDNN of a wheel
+// is for the CUDA in the same place.
 func DNNRoots(getenv func(string) string) []string {
 	var roots []string
 	for _, name := range []string{"CUDNN_HOME", "CUDNN_PATH"} {
@@ -187,7 +188,7 @@ const (
 func includes(root string) []string {
 	dirs := globs(root, "include", "include/"+multiarch[runtime.GOARCH], "targets/"+targetDir[runtime.GOARCH]+"/include",
 		"nvidia/*/include", "lib/python*/site-packages/nvidia/*/include")
-	for _, dir := range dirs { // from CUDA 13 on, <nv/target> is here
+	for _, dir := range dirs { // CUDA 13 and later have <nv/target> in cccl
 		dirs = append(dirs, filepath.Join(dir, "cccl"))
 	}
 	return dirs

@@ -111,7 +111,7 @@ func testDecisions(t *testing.T, c Case, in []gorgonia.Value) {
 			wrong++
 		}
 	}
-	if wrong == 0 { // those of hidden units whose gradient is 0 make no difference
+	if wrong == 0 { // decisions of hidden units with a zero gradient do not change the result
 		t.Errorf("none of %d decisions that are not in doubt is seen the other way", d.made-len(d.doubts))
 	}
 }

@@ -93,9 +93,9 @@ func TestNodesAreSeen(t *testing.T) {
 type finding struct {
 	place   int // in the order of the run
 	node    *gorgonia.Node
-	off     float64 // from the op's result on its children's values; see apart
-	host    float64 // from its value on the host backend
-	changes bool    // from run to run
+	off     float64 // difference from the op's result on its children's values; see apart
+	host    float64 // difference from its value on the host backend
+	changes bool    // whether its value changes from run to run
 	err     error   // of the op
 }
 

@@ -236,8 +236,8 @@ func (p product) f64(in [][]float64, out []float64) {
 }
 
 // fillKind writes data of a kind, "uniform", "equal" or "skewed", into memory of elements of a
-// type: numbers in [-1, 1), or bytes. Of skewed ones a quarter lies in the lowest 2^-16 of the
-// range.
+// type: numbers in [-1, 1), or bytes. A quarter of the skewed elements is in the lowest 2^-16 of
+// the range.
 func fillKind(dt kernels.Dtype, data string) func(operand []byte) {
 	if data == "uniform" {
 		return nil

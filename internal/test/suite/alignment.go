@@ -13,8 +13,8 @@ import (
 )
 
 // Alignment tests that the Go bodies compute the same bits at any address of their operands. Slices of
-// tensors, and what users back tensors with, lie anywhere, and vector instructions tend
-// to treat the first elements apart until an address is a multiple of their width.
+// tensors and memory provided by users can be unaligned. Vector code often handles the first elements
+// separately, until an address is a multiple of the vector width.
 func Alignment(t *testing.T) {
 	each(t, 1<<13, planned, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		if c.Atomic {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Files are the CUDA sources and headers of a folder: the path of each by its base name, by which sources include headers. Those of
-// sub-folders count too, but for sub-folders with images of their own.
+// Files are the CUDA sources and headers of a folder: the path of each by its base name, by which sources include headers. Files in
+// sub-folders are included, except in sub-folders that contain images.
 type Files map[string]string
 
 // FindFiles returns the files of a folder. Two files of one name are an error.

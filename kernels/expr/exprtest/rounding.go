@@ -18,8 +18,8 @@ func Round(x float64, bits int) float64 {
 	return x
 }
 
-// HardFloat32 returns the i-th number of a sequence that is hard to round or to take apart: first special numbers, then random ones, of
-// which many are denormal, large, infinite, NaN, or halfway between two numbers of TF32 or BF16.
+// HardFloat32 returns the i-th number of a sequence that is hard to round or to split. The sequence has special numbers first, then
+// random numbers. Many random numbers are subnormal, large, infinite, NaN, or halfway between two numbers of TF32 or BF16.
 func HardFloat32(r *rand.Rand, i int) float32 {
 	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f801000, 0x3f803000,
 		0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7fc00000, 0x7f7ff000, 0x7f7fefff, 0x3fffffff, 0x00ff8000, 0x09000001}

@@ -7,7 +7,7 @@ import (
 	. "gorgonia.org/gorgonia"
 )
 
-// sizes are those of the hidden layers: the example's where runs are timed, else small ones.
+// sizes returns the sizes of the hidden layers: the example's sizes in timed runs, small sizes in other runs.
 func sizes() []int {
 	if strings.HasPrefix(os.Getenv("STHENO_CONFORMANCE"), "time-") {
 		return []int{1000, 1000, 1000}

@@ -1,7 +1,7 @@
 //go:build go1.26
 
-// Package flags stands in for package flag in programs that are parts of one: each has
-// flags of its own.
+// Package flags replaces package flag when several programs are combined into one binary:
+// each program keeps a separate set of flags.
 package flags
 
 import (
