@@ -223,12 +223,8 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	case s.turn <- struct{}{}:
 		return unlock, nil
 	case <-ctx.Done():
+		return nil, exec.Cancelled(ctx, "the call was cancelled while another VM of the Store ran")
 	}
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
-		return nil, fmt.Errorf("the call was cancelled while another VM of the Store ran: %w", err)
-	}
-	return nil, fmt.Errorf("the call was cancelled while another VM of the Store ran: %w: %w", err, cause)
 }
 
 // join adds a VM, whose graph is not compiled yet, and returns its parameters.

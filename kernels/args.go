@@ -6,20 +6,6 @@ import (
 	"sync"
 )
 
-// Arguments of a kernel are written as a struct with a field for each parameter, in order:
-//
-//	type sumArgs struct {
-//		X, Out kernels.Ref
-//		Rows   int64
-//		N      int64 `arg:"int32"`
-//		Mean   bool
-//		Div    float64
-//	}
-//
-// [Plan.Launch] flattens it: a field of type Ref, TensorMap, int32, int64, float32 or float64 is an argument, a bool is an int32 of 0 or
-// 1, an int64 with the tag arg:"int32" is an int32, a field of type any is the argument that it holds, and the fields of structs and
-// elements of arrays are arguments one after the other. [Args] returns the struct to the Go body.
-
 // argField is an argument in a struct.
 type argField struct {
 	index []int // of fields and, negative, elements of arrays
@@ -102,8 +88,22 @@ func flatten(args []any) (flat []any) {
 	return flat
 }
 
-// Args returns the first arguments of a launch as a struct of type T, whose fields are as [Plan.Launch] flattens them. It panics if
-// the launch has other arguments, which [Check] reports.
+// Args returns the first arguments of a launch as a struct of type T. It panics if the launch has other arguments, which [Check]
+// reports.
+//
+// Arguments of a kernel are written as a struct with a field for each parameter, in order:
+//
+//	type sumArgs struct {
+//		X, Out kernels.Ref
+//		Rows   int64
+//		N      int64 `arg:"int32"`
+//		Mean   bool
+//		Div    float64
+//	}
+//
+// [Plan.Launch] flattens it: a field of type Ref, TensorMap, int32, int64, float32 or float64 is an argument, a bool is an int32 of 0 or
+// 1, an int64 with the tag arg:"int32" is an int32, a field of type any is the argument that it holds, and the fields of structs and
+// elements of arrays are arguments one after the other.
 func Args[T any](c Call) (args T) {
 	v := reflect.ValueOf(&args).Elem()
 	for i, f := range fieldsOf(v.Type()) {
@@ -115,8 +115,6 @@ func Args[T any](c Call) (args T) {
 		case TensorMap:
 			a.Ref.argument = int32(i) + 1
 			from = a
-		}
-		switch a := from.(type) {
 		case int32:
 			switch {
 			case to.Kind() == reflect.Bool:

@@ -139,7 +139,7 @@ func (l *Library) checkImages() error {
 	if err != nil {
 		return err
 	}
-	files, err := manifest.FindFiles(l.files)
+	files, err := l.paths()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (l *Library) checkImages() error {
 		return fmt.Errorf("no source *.cu")
 	}
 	for _, stem := range stems {
-		if err := l.checkSource(files, stem); err != nil {
+		if err := l.checkSource(stem); err != nil {
 			return err
 		}
 	}
@@ -161,13 +161,13 @@ func (l *Library) checkImages() error {
 }
 
 // checkSource compares a source with the manifest and with its images.
-func (l *Library) checkSource(files manifest.Files, stem string) error {
+func (l *Library) checkSource(stem string) error {
 	file := stem + ".cu"
 	s, err := l.source(stem)
 	if err != nil {
 		return err
 	}
-	hash, err := manifest.SourceHash(func(name string) ([]byte, error) { return files.Read(l.files, name) }, file)
+	hash, err := manifest.SourceHash(l.readSource, file)
 	if err != nil {
 		return err
 	}

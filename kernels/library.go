@@ -37,6 +37,7 @@ type Library struct {
 	name     string
 	files    fs.FS // x.cu, headers, images/
 	manifest func() (*manifest.Manifest, error)
+	paths    func() (manifest.Files, error) // of sources and headers
 
 	mu      sync.Mutex
 	entries map[entry]bool // of the kernels made, for Check
@@ -59,6 +60,7 @@ func NewLibrary(name string, files fs.FS) *Library {
 	}
 	l := &Library{name: name, files: files}
 	l.manifest = sync.OnceValues(l.readManifest)
+	l.paths = sync.OnceValues(func() (manifest.Files, error) { return manifest.FindFiles(l.files) })
 	return l
 }
 
@@ -108,14 +110,14 @@ func (l *Library) read(name string) ([]byte, error) {
 
 // readSource returns a source or header by its base name.
 func (l *Library) readSource(name string) ([]byte, error) {
-	if l == nil || l.files == nil {
+	if l == nil || l.paths == nil {
 		return nil, errUnmade
 	}
-	sources, err := manifest.FindFiles(l.files)
+	paths, err := l.paths()
 	if err != nil {
 		return nil, err
 	}
-	return sources.Read(l.files, name)
+	return paths.Read(l.files, name)
 }
 
 // title returns the library's name for messages.

@@ -14,8 +14,8 @@ func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernel
 
 // combineKernel and joinKernel add partial sums up.
 var (
-	combineKernel = [...]*kernels.Kernel{own.Kernel("matmul_vector", "matmul_combine_f32", combineBody[float32]), own.Kernel("matmul_vector", "matmul_combine_f64", combineBody[float64])}
-	joinKernel    = [...]*kernels.Kernel{own.Kernel("matmul_vector", "matmul_join_f32", combineBody[float32]), own.Kernel("matmul_vector", "matmul_join_f64", combineBody[float64])}
+	combineKernel = own.Pair("matmul_vector", "matmul_combine", combineBody[float32], combineBody[float64])
+	joinKernel    = own.Pair("matmul_vector", "matmul_join", combineBody[float32], combineBody[float64])
 )
 
 // vectorThreads is the block of the kernels of matmul_vector.cu.

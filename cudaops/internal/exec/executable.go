@@ -243,11 +243,16 @@ func (e *Executable) cancelled() error {
 	if e.ctx == nil || e.changed || e.ctx.Err() == nil {
 		return nil
 	}
-	err, cause := e.ctx.Err(), context.Cause(e.ctx)
+	return Cancelled(e.ctx, "the run was cancelled")
+}
+
+// Cancelled returns the error of a context that is done, with its cause, after what.
+func Cancelled(ctx context.Context, what string) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {
-		return fmt.Errorf("the run was cancelled: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return fmt.Errorf("the run was cancelled: %w: %w", err, cause)
+	return fmt.Errorf("%s: %w: %w", what, err, cause)
 }
 
 // Changed reports whether the last started run has changed a state, even if it failed.
