@@ -20,6 +20,7 @@ type config struct {
 	keep          []*gorgonia.Node
 	train         []training // each Train
 	stores        []stored   // each In
+	states        []state    // each State
 	clipNorm      []float64
 	every         []int
 	stepEvery     []int

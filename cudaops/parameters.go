@@ -17,28 +17,40 @@ import (
 )
 
 // parameters are the inputs of a VM that stay on its device and that Pull copies to the host: the learnables of Train, which
-// come first, and with In the other parameters of the graph.
+// come first, those of State, and with In the other parameters of the graph.
 type parameters struct {
 	nodes   []*gorgonia.Node
 	learned int              // number of learnables
+	states  []int            // indices of those of State
+	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
 	values  []*program.Value // states or views of them, as last compiled
 	held    []*parameter
 	copies  []*deviceCopy // of the nodes' values
 	all     []int         // indices of all nodes
 	store   *Store        // nil without In
 	exec    *exec.Executable
-	// kept holds the states before a watched run; nil if the states have changed since.
-	kept [][]byte
+	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
+	kept  [][]byte
+	saved [][]byte // the states, while the graph is recompiled
 }
 
 // newParameters returns the parameters of a VM without a Store.
-func newParameters(learnables []*gorgonia.Node, copies *deviceCopies) *parameters {
-	p := &parameters{}
-	for _, n := range learnables {
+func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies) *parameters {
+	p := &parameters{learned: len(learnables)}
+	for _, n := range slices.Concat(learnables, c.stateNodes()) {
 		p.add(n, new(parameter), copies.add())
 	}
-	p.learned = len(learnables)
+	p.findStates(c)
 	return p
+}
+
+// findStates finds the nodes of State.
+func (p *parameters) findStates(c *config) {
+	for i, n := range p.nodes {
+		if p.next = append(p.next, c.next(n)); p.next[i] != nil {
+			p.states = append(p.states, i)
+		}
+	}
 }
 
 func (p *parameters) add(n *gorgonia.Node, held *parameter, c *deviceCopy) {
@@ -60,16 +72,16 @@ func (p *parameters) homes() map[kernels.Dtype]program.Memory {
 	return list
 }
 
-// shared returns the inputs in the Store that are no learnables.
+// shared returns the parameters that are no learnables.
 func (p *parameters) shared() (list []lower.Shared) {
 	for _, i := range p.all[p.learned:] {
-		list = append(list, lower.Shared{Node: p.nodes[i], Home: p.held[i].home, Offset: p.held[i].offset})
+		list = append(list, lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset})
 	}
 	return list
 }
 
-// built records the program of a compiled graph.
-func (p *parameters) built(e *exec.Executable, graph *lower.Graph) {
+// built records the program of a compiled graph, and sets its states to the saved ones.
+func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 	p.exec, p.values, p.kept = e, nil, nil
 	for i := range p.learned {
 		p.values = append(p.values, graph.Trained.Learned[i].Value)
@@ -77,6 +89,48 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) {
 	for _, s := range graph.Shared {
 		p.values = append(p.values, s.Value)
 	}
+	if p.saved == nil {
+		return nil
+	}
+	if err := e.SetStates(p.saved); err != nil {
+		return err
+	}
+	p.saved = nil
+	return nil
+}
+
+// save saves the states of a program before its executable is closed, except those in a Store.
+func (p *parameters) save(of *program.Program) (err error) {
+	p.saved, err = p.exec.States()
+	for i := range p.saved {
+		if of.Updates[i].State.Buffer.Home != nil {
+			p.saved[i] = nil
+		}
+	}
+	return err
+}
+
+// begin makes zeros, which new memory holds, the values of states without one.
+func (p *parameters) begin() {
+	for _, i := range p.states {
+		p.held[i].version = max(p.held[i].version, 1)
+	}
+}
+
+// keep saves the states before a run, for undo.
+func (p *parameters) keep() (err error) {
+	if p.kept == nil || p.store != nil { // another VM of the Store may have changed them
+		p.kept, err = p.exec.States()
+	}
+	return err
+}
+
+// undo sets the states to those before the run, if keep has saved them.
+func (p *parameters) undo() error {
+	if p.kept == nil {
+		return nil
+	}
+	return p.exec.SetStates(p.kept)
 }
 
 // fresh returns the parameters without a value on the device whose nodes have one.
@@ -101,6 +155,24 @@ func (p *parameters) moved() bool {
 	})
 }
 
+// what names the kind of a parameter, for errors.
+func (p *parameters) what(i int) string {
+	switch {
+	case i < p.learned:
+		return "learnable"
+	case p.next[i] != nil:
+		return "state"
+	}
+	return "parameter"
+}
+
+// ran records that a run has changed the states.
+func (p *parameters) ran() {
+	for _, i := range p.states {
+		p.held[i].version++
+	}
+}
+
 // stepped records that runs have changed the learnables n times.
 func (p *parameters) stepped(n int) {
 	for _, i := range p.trained() {
@@ -113,7 +185,7 @@ func (p *parameters) stepped(n int) {
 func (p *parameters) changed(among []int) (list []int, err error) {
 	for _, i := range among {
 		v := p.nodes[i].Value()
-		if v == nil && p.held[i].version > 0 { // the Store has a value
+		if v == nil && (p.held[i].version > 0 || p.next[i] != nil) { // the device has a value
 			continue
 		}
 		bound := !p.copies[i].has(v)
@@ -122,7 +194,7 @@ func (p *parameters) changed(among []int) (list []int, err error) {
 		}
 		list = append(list, i)
 		if !bound && p.ahead(i) && err == nil {
-			err = fmt.Errorf("learnable %s: got steps on the device and a value written by Pull of another VM: call Push to copy that value", internal.Name(p.nodes[i]))
+			err = fmt.Errorf("%s %s: got changes on the device and a value written by Pull of another VM: call Push to copy that value", p.what(i), internal.Name(p.nodes[i]))
 		}
 	}
 	return list, err
@@ -162,14 +234,14 @@ func (p *parameters) push(list []int) error {
 	memory := make([][]byte, len(list))
 	for k, i := range list {
 		var err error
-		if memory[k], err = stateBytes("learnable", p.nodes[i], p.values[i]); err != nil {
+		if memory[k], err = stateBytes(p.what(i), p.nodes[i], p.values[i]); err != nil {
 			return err
 		}
 	}
 	for k, i := range list {
 		p.kept = nil
 		if err := p.exec.SetState(p.values[i], memory[k]); err != nil {
-			return fmt.Errorf("learnable %s: %w", internal.Name(p.nodes[i]), err)
+			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
 		}
 		p.held[i].version++
 		p.synced(i)
@@ -208,7 +280,7 @@ func (p *parameters) takes(list []int) error {
 		if n.Value() == nil {
 			continue
 		}
-		if err := fits("learnable", n, p.values[i]); err != nil {
+		if err := fits(p.what(i), n, p.values[i]); err != nil {
 			return err
 		}
 	}
@@ -229,7 +301,7 @@ func (p *parameters) pull(list []int) error {
 			err = p.exec.State(from, memory[k])
 		}
 		if err != nil {
-			return fmt.Errorf("learnable %s: %w", internal.Name(p.nodes[i]), err)
+			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
 		}
 	}
 	for k, i := range list {
@@ -241,7 +313,7 @@ func (p *parameters) pull(list []int) error {
 			err = internal.Bind(n, pulled[k])
 		}
 		if err != nil {
-			return fmt.Errorf("learnable %s: %w", internal.Name(n), err)
+			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(n), err)
 		}
 		p.synced(i)
 		p.copies[i].written()
@@ -260,14 +332,14 @@ func (p *parameters) find(nodes []*gorgonia.Node) ([]int, error) {
 	list := make([]int, len(nodes))
 	for k, n := range nodes {
 		if list[k] = slices.Index(p.nodes, n); n == nil || list[k] < 0 {
-			return nil, fmt.Errorf("got %v, want a learnable of Train or a parameter of its Store", n)
+			return nil, fmt.Errorf("got %v, want a learnable of Train, a node of State or a parameter of its Store", n)
 		}
 	}
 	return list, nil
 }
 
 // errUntrained is the error of methods that need learnables.
-var errUntrained = errors.New("want a VM with the option Train and one of Gorgonia's solvers")
+var errUntrained = errors.New("want a VM with the option Train and one of Gorgonia's solvers, or with State or In")
 
 // ahead reports whether the device has changed a parameter since host and device last had the same value.
 func (p *parameters) ahead(i int) bool {

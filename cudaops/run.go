@@ -89,14 +89,24 @@ func (vm *VM) run(ctx context.Context) error {
 	if _, err := vm.params.refresh(vm.params.all); err != nil {
 		return err
 	}
-	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
+	if err := vm.trainer.before(in); err != nil {
 		return err
+	}
+	undoes := len(vm.params.states) > 0 && vm.graph.ComputesIndices()
+	if watched || undoes {
+		if err := vm.params.keep(); err != nil {
+			return err
+		}
 	}
 	if err = vm.start(ctx, in, watched); err == nil {
 		err = vm.trainer.stepOnHost()
 	}
 	if err != nil {
-		return driver.Join(err, vm.trainer.undo(vm.exec))
+		vm.trainer.undo()
+		return driver.Join(err, vm.params.undo())
+	}
+	if !watched || vm.trainer == nil || vm.trainer.onHost { // else the watch has saved the new ones
+		vm.params.kept = nil
 	}
 	return nil
 }
@@ -106,6 +116,7 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 	err := vm.exec.Start(ctx, in)
 	if err == nil || vm.exec.Changed() {
 		vm.trainer.started()
+		vm.params.ran()
 	}
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Store holds parameters by name in the memory of one device. All VMs with the option [In] of a Store compute with the same
+// Store holds parameters and states by name in the memory of one device. All VMs with the option [In] of a Store compute with the same
 // ones, in place: what one VM trains, the next run of another VM reads.
 //
 // One VM of a Store runs at a time. A call of another VM's method waits for the end of the run; [VM.RunContext] stops waiting
@@ -70,8 +70,8 @@ func NewStore() *Store {
 	return s
 }
 
-// In makes a VM use the parameters of a Store. These are the learnables of [Train], the given nodes, and all inputs of the graph
-// with the name of a parameter that the Store has. Each must have a unique name and elements of float32 or float64.
+// In makes a VM use the parameters of a Store. These are the learnables of [Train], the inputs of [State], the given nodes, and all
+// inputs of the graph with the name of a parameter that the Store has. Each must have a unique name.
 //
 // NewVM copies the value of a node to the Store if the Store has none of that name; otherwise it ignores the node's value.
 // Later values of nodes count as for Train: see [VM.Push], [VM.Pull] and [gorgonia.Let]. A node of another type or shape than
@@ -317,7 +317,7 @@ func (s *Store) choose(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("got a graph without parameters: want the option Train, nodes of In, or inputs with the names of the Store's %d parameters", len(s.list))
+		return nil, fmt.Errorf("got a graph without parameters: want the options Train or State, nodes of In, or inputs with the names of the Store's %d parameters", len(s.list))
 	}
 	return list, nil
 }
@@ -331,8 +331,8 @@ func (s *Store) find(name string, of tensor.Dtype, shape tensor.Shape) (*paramet
 		return p, nil
 	}
 	dt, ok := values.Dtype(of)
-	if !ok || !dt.IsFloat() || kernels.Count(shape) == 0 {
-		return nil, fmt.Errorf("got %v of shape %v, want at least one element of float32 or float64", of, shape)
+	if !ok || kernels.Count(shape) == 0 {
+		return nil, fmt.Errorf("got %v of shape %v, want at least one element of a type that kernels have", of, shape)
 	}
 	_, err := values.Size(dt, shape)
 	return &parameter{name: name, dtype: dt, shape: shape.Clone()}, err

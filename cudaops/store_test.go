@@ -330,18 +330,18 @@ func TestStoreErrors(t *testing.T) {
 		return list
 	}
 	again, custom := newNet(t, tensor.Float64, 2, 1), newNet(t, tensor.Float64, 2, 1)
-	twice, unnamed, whole := vector(tensor.Float64, "v"), G.NewGraph(), vector(tensor.Int, "i")
+	twice, unnamed, whole := vector(tensor.Float64, "v"), G.NewGraph(), vector(tensor.Complex64, "i")
 	testutil.Get[*G.Node](t)(G.Neg(G.NewVector(twice, tensor.Float64, G.WithName("v"), G.WithShape(3))))
 	testutil.Get[*G.Node](t)(G.Neg(G.NewVector(unnamed, tensor.Float64, G.WithShape(2))))
 	for want, open := range map[string]func() (*VM, error){
-		"In: node b0: got float64 of shape (2), want float64 of shape (13) as in the Store": func() (*VM, error) { return NewVM(vector(tensor.Float64, "b0"), OnHost(), In(s)) },
-		"In: node b0: got float32 of shape (2), want float64 of shape (13) as in the Store": func() (*VM, error) { return NewVM(vector(tensor.Float32, "b0"), OnHost(), In(s)) },
-		"In: node b1: got int of shape (2), want float64 of shape (3) as in the Store":      func() (*VM, error) { return NewVM(vector(tensor.Int, "b1"), OnHost(), In(s)) },
-		"In: node i: got int of shape (2), want at least one element of float32 or float64": func() (*VM, error) { return NewVM(whole, OnHost(), In(s, inputs(whole)...)) },
-		"In: got two inputs called \"v\", want unique names of parameters":                  func() (*VM, error) { return NewVM(twice, OnHost(), In(s, inputs(twice)...)) },
-		"In: got a parameter of shape (2) without name":                                     func() (*VM, error) { return NewVM(unnamed, OnHost(), In(s, inputs(unnamed)...)) },
+		"In: node b0: got float64 of shape (2), want float64 of shape (13) as in the Store":             func() (*VM, error) { return NewVM(vector(tensor.Float64, "b0"), OnHost(), In(s)) },
+		"In: node b0: got float32 of shape (2), want float64 of shape (13) as in the Store":             func() (*VM, error) { return NewVM(vector(tensor.Float32, "b0"), OnHost(), In(s)) },
+		"In: node b1: got int of shape (2), want float64 of shape (3) as in the Store":                  func() (*VM, error) { return NewVM(vector(tensor.Int, "b1"), OnHost(), In(s)) },
+		"In: node i: got complex64 of shape (2), want at least one element of a type that kernels have": func() (*VM, error) { return NewVM(whole, OnHost(), In(s, inputs(whole)...)) },
+		"In: got two inputs called \"v\", want unique names of parameters":                              func() (*VM, error) { return NewVM(twice, OnHost(), In(s, inputs(twice)...)) },
+		"In: got a parameter of shape (2) without name":                                                 func() (*VM, error) { return NewVM(unnamed, OnHost(), In(s, inputs(unnamed)...)) },
 		"In: got a nil node": func() (*VM, error) { return NewVM(whole, OnHost(), In(s, nil)) },
-		"In: got a graph without parameters: want the option Train, nodes of In, or inputs with the names of the Store's 4 parameters": func() (*VM, error) {
+		"In: got a graph without parameters: want the options Train or State, nodes of In, or inputs with the names of the Store's 4 parameters": func() (*VM, error) {
 			return NewVM(vector(tensor.Float64, "a"), OnHost(), In(s))
 		},
 		"In: learnable w0: another open VM of the Store trains it": func() (*VM, error) {
@@ -373,10 +373,10 @@ func TestStoreErrors(t *testing.T) {
 	}
 	for want, list := range map[string][]Learnable{
 		"Store.SetParameters: parameter b0: got float64 of shape (1), want float64 of shape (13) as in the Store": tensors("b0", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float64{1}))),
-		"parameter c: got no value":         tensors("c", nil),
-		`got the name "w1" for parameter 1`: tensors("w1", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float64{1}))),
-		`got the name "" for parameter 1`:   tensors("", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float64{1}))),
-		"parameter c: got int of shape (1)": tensors("c", tensor.New(tensor.WithShape(1), tensor.WithBacking([]int{1}))),
+		"parameter c: got no value":               tensors("c", nil),
+		`got the name "w1" for parameter 1`:       tensors("w1", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float64{1}))),
+		`got the name "" for parameter 1`:         tensors("", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float64{1}))),
+		"parameter c: got complex64 of shape (1)": tensors("c", tensor.New(tensor.WithShape(1), tensor.WithBacking([]complex64{1}))),
 	} {
 		if err := s.SetParameters(list); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got the error %v, want %q in it", err, want)

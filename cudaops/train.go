@@ -6,9 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
-	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
@@ -72,9 +70,8 @@ type trainer struct {
 	runs    int             // runs made so far
 	graph   *lower.Trained
 	*parameters
-	spoilt   error    // from a step with indices outside of their axis, or nil
-	keptRuns int      // runs made before a watched run
-	saved    [][]byte // the states, while the graph is recompiled
+	spoilt   error // from a step with indices outside of their axis, or nil
+	keptRuns int   // runs made before the current one
 }
 
 // newTrainer returns the trainer of the options, or nil without Train.
@@ -184,9 +181,8 @@ func (t *trainer) adds(n *gorgonia.Node) bool {
 	return t.takesGradients() && (t.runs-1)%t.every > 0 && slices.Contains(t.learnables, n)
 }
 
-// before prepares a step: it sets the last inputs of the program to the numbers of the step. If the run is watched it saves the
-// states, so that the step can be undone.
-func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) (err error) {
+// before prepares a step: it sets the last inputs of the program to the numbers of the step.
+func (t *trainer) before(in []gorgonia.Value) error {
 	if t == nil {
 		return nil
 	}
@@ -203,24 +199,19 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	}
 	numbers := t.graph.Numbers(now, step, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
-	if watched && (t.kept == nil || t.store != nil) { // another VM of the Store may have changed the learnables
-		t.kept, err = e.States()
-	}
-	return err
+	return nil
 }
 
-// undo restores the states from before a watched run. With a solver on the host it only uncounts the run.
-func (t *trainer) undo(e *exec.Executable) error {
+// undo uncounts the current run, unless the device's states stay as the run has made them.
+func (t *trainer) undo() {
 	if t == nil || !t.onHost && t.kept == nil {
-		return nil
+		return
 	}
 	steps := t.steps()
-	if t.runs = t.keptRuns; t.onHost {
-		return nil
+	if t.runs = t.keptRuns; !t.onHost {
+		t.stepped(t.steps() - steps)
+		t.spoilt = nil
 	}
-	t.stepped(t.steps() - steps)
-	t.spoilt = nil
-	return e.SetStates(t.kept)
 }
 
 // started counts a run that is in flight.
@@ -263,32 +254,9 @@ func (t *trainer) stepOnHost() error {
 	return nil
 }
 
-// built sets the states of a new executable to the saved ones.
-func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
-	if t == nil {
-		return nil
+// built records the training in a compiled graph.
+func (t *trainer) built(graph *lower.Trained) {
+	if t != nil {
+		t.graph = graph
 	}
-	t.graph = graph
-	if t.saved == nil {
-		return nil
-	}
-	if err := e.SetStates(t.saved); err != nil {
-		return err
-	}
-	t.saved = nil
-	return nil
-}
-
-// save saves the states of an executable before it is closed, except those in a Store.
-func (t *trainer) save(e *exec.Executable, p *program.Program) (err error) {
-	if t == nil || t.onHost {
-		return nil
-	}
-	t.saved, err = e.States()
-	for i := range t.saved {
-		if p.Updates[i].State.Buffer.Home != nil {
-			t.saved[i] = nil
-		}
-	}
-	return err
 }

@@ -39,7 +39,7 @@ import (
 // zero the first and not the second.
 //
 // Inputs are copied to the device in every run, so they may be changed in place or by [gorgonia.Let] between runs.
-// Exceptions are the learnables of [Train], the parameters of [In] and the inputs of [Resident]. The running mean and variance of a
+// Exceptions are the learnables of [Train], the parameters of [In] and the inputs of [State] and [Resident]. The running mean and variance of a
 // [gorgonia.BatchNormOp] are copied too: a run that trains stores them in the op, where Stats reads them.
 //
 // The next run uses a slice set by [gorgonia.UnsafeLet]. The first such slice of an op causes the graph to be recompiled with
@@ -107,7 +107,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	if err := errors.Join(c.checkPrecisions(), c.checkWatches()); err != nil {
+	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates()); err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	b, why, err := open(c)
@@ -177,7 +177,7 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	if len(c.stores) > 0 {
 		build = vm.buildIn
 	} else {
-		vm.own(newParameters(vm.trainer.onDevice(), vm.copies()))
+		vm.own(newParameters(vm.trainer.onDevice(), &vm.config, vm.copies()))
 	}
 	if err := build(b); err != nil {
 		return nil, err
@@ -213,13 +213,15 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if b.Device().Kind == kernels.GPU {
 		device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), in.nodes, b, device)
+	p, err := s.join(vm.source, vm.trainer.onDevice(), slices.Concat(vm.config.stateNodes(), in.nodes), b, device)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}
+	p.findStates(&vm.config)
 	vm.own(p)
 	if err = vm.build(b); err == nil {
 		err = p.push(p.fresh())
+		p.begin()
 	}
 	if err != nil {
 		return driver.Join(err, s.part(p))
@@ -249,10 +251,10 @@ func (vm *VM) build(b exec.Backend) error {
 	if err != nil {
 		return err
 	}
-	if err := vm.trainer.built(e, graph.Trained); err != nil {
+	vm.trainer.built(graph.Trained)
+	if err := vm.params.built(e, graph); err != nil {
 		return err
 	}
-	vm.params.built(e, graph)
 	vm.resident.built(graph)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	vm.products = productsBy(graph.Program, b)
@@ -272,13 +274,13 @@ func (vm *VM) copies() *deviceCopies {
 }
 
 // rebuild recompiles the graph if UnsafeLet has set the slice of an op for the first time, SetTraining has changed a mode, or
-// its Store has moved a parameter, since it was compiled. It preserves the states of training; ops keep their own states.
+// its Store has moved a parameter, since it was compiled. It preserves states; ops keep their own.
 func (vm *VM) rebuild() error {
 	if !vm.broken && !vm.graph.Stale() && !vm.params.moved() {
 		return nil
 	}
 	if !vm.broken {
-		if err := vm.trainer.save(vm.exec, vm.graph.Program); err != nil {
+		if err := vm.params.save(vm.graph.Program); err != nil {
 			return err
 		}
 	}

@@ -118,19 +118,15 @@ func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 
 // begins reports whether an input or a learnable had a watched number before the run.
 func (vm *VM) begins(n *gorgonia.Node) bool {
-	w := vm.config.watched()
-	if t := vm.trainer; t != nil && !t.onHost {
-		if i := slices.Index(t.learnables, n); i >= 0 {
-			what, _ := values.NotFinite(t.graph.Learned[i].Value.Dtype, t.parameter(vm.graph.Program, t.kept, i), w&NaN != 0, w&Inf != 0)
-			return what != ""
-		}
-	}
-	v := n.Value()
-	if i := slices.Index(vm.params.nodes, n); i >= 0 { // in a Store
+	w, v := vm.config.watched(), n.Value()
+	if i := slices.Index(vm.params.nodes, n); i >= 0 {
 		own := vm.params.values[i]
-		m := make([]byte, own.Bytes())
-		if vm.exec.State(own, m) != nil {
-			return false
+		m := vm.params.part(vm.graph.Program, vm.params.kept, i)
+		if m == nil { // in a Store, and no run changes it
+			m = make([]byte, own.Bytes())
+			if vm.exec.State(own, m) != nil {
+				return false
+			}
 		}
 		v = values.Over(own.Dtype, own.Shape, m)
 	}
@@ -147,7 +143,7 @@ func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 		return nil, err
 	}
 	for i, l := range t.graph.Learned {
-		if what, at := values.NotFinite(l.Value.Dtype, t.parameter(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
+		if what, at := values.NotFinite(l.Value.Dtype, t.part(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
 			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.solver)}, nil
 		}
 	}
@@ -155,12 +151,15 @@ func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	return nil, nil
 }
 
-// parameter returns the elements of a learnable from the states of a program, as
-// [exec.Executable.States] returns them.
-func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
-	l := t.graph.Learned[i]
-	k := slices.IndexFunc(p.Updates, func(u program.Update) bool { return u.State == l.States[0] })
-	return states[k][l.Value.View.Offset*l.Value.Dtype.Size():][:l.Value.Bytes()]
+// part returns the elements of a parameter from the states of a program, as [exec.Executable.States] returns them; nil if no run
+// changes it.
+func (p *parameters) part(of *program.Program, states [][]byte, i int) []byte {
+	v := p.values[i]
+	k := slices.IndexFunc(of.Updates, func(u program.Update) bool { return u.State == v.Base })
+	if states[k] == nil {
+		return nil
+	}
+	return states[k][v.View.Offset*v.Dtype.Size():][:v.Bytes()]
 }
 
 // find returns "NaN" or "Inf" and the row-major index of the first watched number of a value, or "" if it has none.

@@ -94,7 +94,7 @@ type Wanted struct {
 	Train    *Training        // nil without training
 	// Resident lists inputs that stay on the device between runs.
 	Resident []*gorgonia.Node
-	// Shared lists inputs in memory that several programs use.
+	// Shared lists inputs in memory that several programs may use, and those that runs change.
 	Shared []Shared
 	// Moving lists ops whose slices are inputs of the program.
 	Moving []gorgonia.Op
@@ -154,6 +154,9 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		}
 	}
 	if err := l.checkResidents(); err != nil {
+		return nil, err
+	}
+	if err := l.changeStates(w); err != nil {
 		return nil, err
 	}
 	if err := l.checkPrecisions(); err != nil {

@@ -3,9 +3,12 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -15,11 +18,12 @@ type Resident struct {
 	Value *program.Value
 }
 
-// Shared is an input in memory that other programs use too. Like a Resident, it is a state that no run changes.
+// Shared is an input in memory that other programs may use too. Like a Resident, it is a state.
 type Shared struct {
 	Node   *gorgonia.Node
-	Home   program.Memory
-	Offset int64 // bytes
+	Next   *gorgonia.Node // its value after a run; nil if no run changes it
+	Home   program.Memory // nil: the program's arena
+	Offset int64          // in Home, bytes
 }
 
 // startResidents makes the states of resident and shared inputs.
@@ -28,7 +32,7 @@ func (l *lowerer) startResidents(w *Wanted) error {
 	for _, s := range w.Shared {
 		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset})
 		if err != nil {
-			return fmt.Errorf("In: %w", err)
+			return fmt.Errorf("%s: %w", s.option(), err)
 		}
 		l.graph.Shared = append(l.graph.Shared, Resident{s.Node, v})
 	}
@@ -38,6 +42,41 @@ func (l *lowerer) startResidents(w *Wanted) error {
 			return fmt.Errorf("Resident: %w", err)
 		}
 		l.graph.Residents = append(l.graph.Residents, Resident{n, v})
+	}
+	return nil
+}
+
+// option returns the option that lists an input.
+func (s Shared) option() string {
+	if s.Next != nil {
+		return "State"
+	}
+	return "In"
+}
+
+// changeStates sets the values of shared inputs after a run.
+func (l *lowerer) changeStates(w *Wanted) error {
+	for i, s := range w.Shared {
+		if s.Next == nil {
+			continue
+		}
+		state, next := l.graph.Shared[i].Value, l.valueOf[s.Next]
+		if next == nil {
+			return fmt.Errorf("State: got node %v, which is not in the graph", s.Next)
+		}
+		c := &call{lowerer: l, node: s.Next, Type: next.Type}
+		if again := l.again[next]; again != nil {
+			next = again(c)
+		}
+		if !next.Numeric || next.Dtype != state.Dtype || kernels.Count(next.Shape) != kernels.Count(state.Shape) || !s.Next.Shape().Eq(s.Node.Shape()) {
+			return fmt.Errorf("State: node %s: got %v of shape %v for its next value, want %v of shape %v",
+				internal.Name(s.Node), values.Tensor(next.Dtype), s.Next.Shape(), values.Tensor(state.Dtype), s.Node.Shape())
+		}
+		if !slices.Equal(next.Shape, state.Shape) {
+			next = c.reshaped(next, state.Shape)
+		}
+		k := slices.IndexFunc(l.graph.Program.Updates, func(u program.Update) bool { return u.State == state })
+		l.graph.Program.Updates[k].Next = next
 	}
 	return nil
 }
@@ -73,11 +112,9 @@ func resident(c *call) *program.Value { return c.resident[c.node] }
 
 // checkResidents returns an error that names a resident or shared node outside of the graph.
 func (l *lowerer) checkResidents() error {
-	for option, list := range map[string][]Resident{"Resident": l.graph.Residents, "In": l.graph.Shared} {
-		for _, r := range list {
-			if l.valueOf[r.Node] == nil {
-				return fmt.Errorf("%s: node %s is not in the graph", option, internal.Name(r.Node))
-			}
+	for _, r := range slices.Concat(l.graph.Residents, l.graph.Shared) {
+		if l.valueOf[r.Node] == nil {
+			return fmt.Errorf("Resident, In or State: node %s is not in the graph", internal.Name(r.Node))
 		}
 	}
 	return nil

@@ -124,8 +124,8 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 		}
 	}
 	for _, u := range p.Updates {
-		if v := f.vertexOf[u.Next.Def]; v != nil {
-			v.materialized, v.liveOut, v.updates = true, true, true
+		if v := f.vertexOf[u.Next.Base.Def]; v != nil {
+			v.materialized, v.liveOut, v.updates = true, true, u.Next.Base == u.Next
 		}
 	}
 	f.number()

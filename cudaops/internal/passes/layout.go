@@ -12,7 +12,7 @@ import (
 func layout(p *program.Program, _ Target) error {
 	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, placed: map[*program.Value]bool{}}
 	for _, u := range p.Updates {
-		l.placed[u.Next] = true
+		l.placed[u.Next.Base] = true
 	}
 	instrs := p.Instrs
 	p.Instrs = make([]*program.Instr, 0, len(instrs))

@@ -33,6 +33,7 @@ var All = []Pass{
 	{"fuse", fuse},
 	{"layout", layout},
 	{"round", castOperands},
+	{"states", states},
 	{"plan", plan},
 	{"transfer", transfer},
 	{"place", place},

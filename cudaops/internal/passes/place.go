@@ -127,7 +127,7 @@ func copiesInput(in *program.Instr) bool {
 	return input
 }
 
-// lastUses returns the index of the last instruction that uses each base. Values of Setup are used by the next run too. The
+// lastUses returns the index of the last instruction that uses each base. Values of Setup and of states are used by the next run too. The
 // inputs of a ConcatInPlace and its output all have the latest of their uses.
 func lastUses(p *program.Program) map[*program.Value]int {
 	last := map[*program.Value]int{}
@@ -151,6 +151,9 @@ func lastUses(p *program.Program) map[*program.Value]int {
 		for _, v := range in.Out {
 			last[v] = len(p.Instrs)
 		}
+	}
+	for _, u := range p.Updates {
+		last[u.Next] = len(p.Instrs)
 	}
 	return last
 }

@@ -1,0 +1,107 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// states makes every state that runs change computable in place: an instruction computes the next value over the state, after all
+// instructions that read the state. It moves that instruction behind them, or copies the next value to the state at the end of
+// the run.
+func states(p *program.Program, _ Target) error {
+	u := &stateUpdater{p: p, changes: map[*program.Value]bool{}}
+	for _, to := range p.Updates {
+		u.changes[to.State] = to.Next != to.State
+	}
+	next := map[*program.Value]bool{}
+	for i := range p.Updates {
+		to := &p.Updates[i]
+		if to.Next == to.State {
+			continue
+		}
+		if next[to.Next] || !ownsResult(p, to.Next) {
+			if err := u.copy(to); err != nil {
+				return err
+			}
+		}
+		next[to.Next] = true
+	}
+	for i := range p.Updates {
+		if to := &p.Updates[i]; to.Next != to.State && !u.inPlace(to) {
+			if err := u.copy(to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type stateUpdater struct {
+	p       *program.Program
+	changes map[*program.Value]bool // states
+}
+
+// ownsResult reports whether a launch of each run computes a value into a buffer that no other value determines.
+func ownsResult(p *program.Program, v *program.Value) bool {
+	if v.Base != v || !program.Launches(v.Def.Op) || !slices.Contains(p.Instrs, v.Def) {
+		return false
+	}
+	return !slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool { return isConcatInPlace(in) && slices.Contains(in.In, v) })
+}
+
+// copy replaces the next value of a state by a copy: of a state at the beginning of the run, of other values at the end.
+func (u *stateUpdater) copy(to *program.Update) error {
+	f, err := identity(to.State.Dtype)
+	if err != nil {
+		return err
+	}
+	v := to.Next
+	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+	added := []*program.Instr{def}
+	if !u.changes[v.Base] {
+		u.p.Instrs = append(u.p.Instrs, added...)
+	} else {
+		if v != v.Base {
+			alias := &program.Instr{Op: program.Alias{}, In: []*program.Value{v.Base}, Nodes: v.Def.Nodes}
+			def.In[0] = u.p.NewAlias(alias, v.Name, v.Type, v.Base, v.View)
+			added = []*program.Instr{alias, def}
+		}
+		u.p.Instrs = slices.Insert(u.p.Instrs, 0, added...)
+	}
+	to.Next = u.p.NewValue(def, v.Name, to.State.Type)
+	return nil
+}
+
+// inPlace reports whether the next value can be computed over the state. It moves the instruction behind readers of the state if
+// possible.
+func (u *stateUpdater) inPlace(to *program.Update) bool {
+	def := to.Next.Def
+	reads := func(in *program.Instr) bool {
+		_, alias := in.Op.(program.Alias)
+		return !alias && slices.ContainsFunc(in.In, func(v *program.Value) bool { return v.Base == to.State })
+	}
+	for _, v := range def.In {
+		if v.Base == to.State && !def.ReadsInOrder(v) {
+			return false
+		}
+	}
+	at, last, use := slices.Index(u.p.Instrs, def), -1, len(u.p.Instrs)
+	for i, in := range u.p.Instrs {
+		if in != def && reads(in) {
+			last = i
+		}
+		if slices.ContainsFunc(in.In, func(v *program.Value) bool { return v.Base.Def == def }) {
+			use = min(use, i)
+		}
+	}
+	if last < at {
+		return true
+	}
+	otherState := func(v *program.Value) bool { return u.changes[v.Base] && v.Base != to.State }
+	if last >= use || slices.ContainsFunc(def.In, otherState) {
+		return false
+	}
+	u.p.Instrs = slices.Insert(slices.Delete(u.p.Instrs, at, at+1), last, def)
+	return true
+}

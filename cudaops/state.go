@@ -1,0 +1,66 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"gorgonia.org/gorgonia"
+)
+
+// State makes an input of the graph a value that a run changes: all readers of node in a run see its old value, and the value of next
+// becomes its new one when the run has succeeded. So a graph has caches, recurrent states and running means.
+//
+//	position, next := ..., gorgonia.Must(gorgonia.Add(position, one))
+//	vm, err := cudaops.NewVM(g, cudaops.State(position, next))
+//
+// next has the element type and shape of node, and must be in the graph. The value stays on the device. The first run copies the
+// node's value to it; without a value it begins with zeros. A value bound by [gorgonia.Let] is copied to the device in the next
+// run. [gorgonia.Node.Value] is the value last pulled: see [VM.Pull], [VM.Push] and [VM.Snapshot]. [VM.Close] pulls no states.
+//
+// The step that computes next writes over the old value if no other step reads it later, and as long as it does so in the
+// order of the elements. Otherwise next is computed elsewhere and copied, a step of [VM.Report].
+//
+// Gorgonia's machines do not carry a state on: see docs/running.md. With [In] the state is in the Store, under the node's name.
+//
+// A run that fails leaves the states as they were. For this, runs under [Watch] and runs that compute indices, which
+// are checked after the run, first copy the states to the host.
+func State(node, next *gorgonia.Node) Option {
+	return func(c *config) { c.states = append(c.states, state{node, next}) }
+}
+
+// state holds the arguments of State.
+type state struct{ node, next *gorgonia.Node }
+
+// checkStates checks the arguments of each State.
+func (c *config) checkStates() error {
+	seen := map[*gorgonia.Node]bool{}
+	for _, s := range c.states {
+		switch {
+		case s.node == nil || s.next == nil:
+			return errors.New("State got a nil node")
+		case seen[s.node]:
+			return fmt.Errorf("State got node %s twice, want it once", internal.Name(s.node))
+		}
+		seen[s.node] = true
+	}
+	return nil
+}
+
+// stateNodes returns the nodes of all states.
+func (c *config) stateNodes() (list []*gorgonia.Node) {
+	for _, s := range c.states {
+		list = append(list, s.node)
+	}
+	return list
+}
+
+// next returns the node with the next value of a state, or nil for another node.
+func (c *config) next(n *gorgonia.Node) *gorgonia.Node {
+	for _, s := range c.states {
+		if s.node == n {
+			return s.next
+		}
+	}
+	return nil
+}

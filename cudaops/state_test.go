@@ -1,0 +1,264 @@
+package cudaops
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+)
+
+// recurrence is a graph of drawn ops with states.
+type recurrence struct {
+	g            *G.ExprGraph
+	x            *G.Node
+	states, next []*G.Node
+	out          []*G.Node // of a run
+}
+
+// newRecurrence draws a graph. Next values are results, views, inputs, constants and other states, some of them twice.
+func newRecurrence(t testing.TB, seed uint64) *recurrence {
+	node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(seed, 5))
+	dt := []tensor.Dtype{tensor.Float32, tensor.Float64}[r.IntN(2)]
+	n := 1 + r.IntN(9)
+	c := &recurrence{g: G.NewGraph()}
+	c.x = G.NewMatrix(c.g, dt, G.WithName("x"), G.WithShape(n, n))
+	list := []*G.Node{c.x, node(G.Neg(c.x)), c.g.AddNode(G.NewConstant(draw(r, dt, n, n), G.WithName("constant")))}
+	for i := range 1 + r.IntN(4) {
+		s := G.NewMatrix(c.g, dt, G.WithName(fmt.Sprint("state", i)), G.WithShape(n, n))
+		if r.IntN(2) == 0 {
+			testutil.Do(t, G.Let(s, draw(r, dt, n, n)))
+		}
+		c.states, list = append(c.states, s), append(list, s)
+	}
+	any := func() *G.Node { return list[r.IntN(len(list))] }
+	for range r.IntN(12) {
+		var v *G.Node
+		switch a := any(); r.IntN(6) {
+		case 0:
+			v = node(ops.MatMul(a, list[1]))
+		case 1:
+			v = node(G.Transpose(node(ops.Map("a+1", a))))
+		case 2:
+			v = node(ops.Map("tanh(a-b)", list[1], a))
+		case 3:
+			v = node(G.Transpose(node(ops.Map("a*b", list[1], a)), 1, 0))
+		case 4:
+			v = node(ops.Map("a+b*0.5", list[1], node(ops.Broadcast(node(ops.Sum(node(ops.Map("a+b", a, list[1])), 1)), n, 1))))
+		case 5:
+			v = node(ops.Map("a+b*0.25", list[1], c.states[r.IntN(len(c.states))]))
+		}
+		list = append(list, v)
+	}
+	for range c.states {
+		c.next = append(c.next, any())
+	}
+	for range 1 + r.IntN(3) {
+		c.out = append(c.out, node(ops.Map("a*2", any())))
+	}
+	for _, s := range append(c.states, c.next...) { // all are in the graph and read
+		c.out = append(c.out, node(ops.Map("a+b", c.x, s)))
+	}
+	return c
+}
+
+// run sets x and runs a VM. It returns copies of the outputs.
+func (c *recurrence) run(t testing.TB, vm *VM, number int) (out []G.Value) {
+	t.Helper()
+	testutil.Do(t, G.Let(c.x, draw(rand.New(rand.NewPCG(uint64(number), 6)), c.x.Dtype(), c.x.Shape()...)))
+	testutil.Do(t, vm.RunAll())
+	for _, n := range c.out {
+		out = append(out, testutil.Get[G.Value](t)(G.CloneValue(n.Value())))
+	}
+	return out
+}
+
+// TestStates: a VM with states computes what a program does that sets the inputs to the next values itself.
+func TestStates(t *testing.T) {
+	for name, newVM := range storeMachines(t) {
+		t.Run(name, func(t *testing.T) {
+			testutil.CheckProperty(t, func(rt *rapid.T) {
+				seed := rapid.Uint64().Draw(rt, "seed")
+				own, other := newRecurrence(t, seed), newRecurrence(t, seed)
+				opts := []Option{Keep(own.out...)}
+				for i, s := range own.states {
+					opts = append(opts, State(s, own.next[i]))
+				}
+				vm := testutil.Get[*VM](t)(newVM(own.g, opts...))
+				by := testutil.Get[*VM](t)(newVM(other.g, Keep(append(other.next, other.out...)...)))
+				for _, s := range other.states {
+					if s.Value() == nil {
+						testutil.Do(t, G.Let(s, tensor.New(tensor.Of(s.Dtype()), tensor.WithShape(s.Shape()...))))
+					}
+				}
+				for k := range 3 {
+					got, want := own.run(t, vm, k), other.run(t, by, k)
+					for i := range got {
+						sameValue(t, fmt.Sprintf("seed %d, run %d, output %d", seed, k, i), got[i], want[i])
+					}
+					var next []G.Value
+					for _, n := range other.next {
+						next = append(next, testutil.Get[G.Value](t)(G.CloneValue(n.Value())))
+					}
+					for i, s := range other.states {
+						testutil.Do(t, G.Let(s, next[i]))
+					}
+				}
+				testutil.Do(t, vm.Pull())
+				for i, s := range own.states {
+					sameValue(t, fmt.Sprintf("seed %d, state %d", seed, i), s.Value(), other.states[i].Value())
+				}
+				testutil.Do(t, vm.Close())
+				testutil.Do(t, by.Close())
+			})
+		})
+	}
+}
+
+// counter is a graph that counts runs in a state of an integer type or a float: total is the sum of all x.
+func counter(t testing.TB) (g *G.ExprGraph, x, total, next *G.Node) {
+	g = G.NewGraph()
+	x = G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3))
+	total = G.NewVector(g, tensor.Float64, G.WithName("total"), G.WithShape(3))
+	next = testutil.Get[*G.Node](t)(ops.Map("a+b", total, x))
+	return g, x, total, next
+}
+
+// TestStateLife: Let, Push, Pull, ReadEvery, failures, a Store.
+func TestStateLife(t *testing.T) {
+	for name, newVM := range storeMachines(t) {
+		t.Run(name, func(t *testing.T) {
+			g, x, total, next := counter(t)
+			vm := testutil.Get[*VM](t)(newVM(g, State(total, next), ReadEvery(1000)))
+			defer vm.Close()
+			run := func(v float64) {
+				t.Helper()
+				testutil.Do(t, G.Let(x, vector(v, 2*v, 3*v)))
+				testutil.Do(t, vm.RunAll())
+			}
+			pulled := func(want ...float64) {
+				t.Helper()
+				testutil.Do(t, vm.Pull(total))
+				sameValue(t, "total", total.Value(), vector(want...))
+			}
+			run(1)
+			run(2)
+			pulled(3, 6, 9)
+			run(1)
+			sameValue(t, "the value last pulled", total.Value(), vector(3, 6, 9))
+			testutil.Do(t, G.Let(total, vector(10, 20, 30)))
+			run(1)
+			pulled(11, 22, 33)
+			total.Value().Data().([]float64)[0] = 5
+			run(0)
+			pulled(11, 22, 33)
+			total.Value().Data().([]float64)[0] = 5
+			testutil.Do(t, vm.Push())
+			run(1)
+			pulled(6, 24, 36)
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := vm.RunContext(ctx); err == nil {
+				t.Error("got no error of a cancelled run")
+			}
+			pulled(6, 24, 36)
+		})
+	}
+}
+
+// TestStateOfFailedRun: a run that fails after the device has computed leaves the states as they were.
+func TestStateOfFailedRun(t *testing.T) {
+	for name, newVM := range storeMachines(t) {
+		t.Run(name, func(t *testing.T) {
+			g, x, total, next := counter(t)
+			vm := testutil.Get[*VM](t)(newVM(g, State(total, next), Watch(NaN)))
+			defer vm.Close()
+			for _, v := range []float64{1, math.NaN(), 2} {
+				testutil.Do(t, G.Let(x, vector(v, v, v)))
+				if err := vm.RunAll(); (err != nil) != math.IsNaN(v) {
+					t.Fatalf("x = %v: got error %v", v, err)
+				}
+			}
+			testutil.Do(t, vm.Pull())
+			sameValue(t, "total", total.Value(), vector(3, 3, 3))
+
+			g, x, total, next = counter(t)
+			table := G.NewVector(g, tensor.Float64, G.WithName("table"), G.WithShape(2), G.WithValue(vector(7, 8)))
+			at := testutil.Get[*G.Node](t)(G.ConvType(x, tensor.Float64, tensor.Int))
+			read := testutil.Get[*G.Node](t)(G.ByIndices(table, at, 0))
+			vm = testutil.Get[*VM](t)(newVM(g, State(total, next), ReadEvery(7)))
+			defer vm.Close()
+			for _, v := range []float64{1, 5, 1} {
+				testutil.Do(t, G.Let(x, vector(v, 0, v)))
+				if err := vm.RunAll(); (err != nil) != (v > 1) {
+					t.Fatalf("index %v: got error %v", v, err)
+				}
+			}
+			testutil.Do(t, vm.Pull())
+			sameValue(t, "total", total.Value(), vector(2, 0, 2))
+			_ = read
+		})
+	}
+}
+
+// TestStateInStore: two VMs advance one state of a Store.
+func TestStateInStore(t *testing.T) {
+	for name, newVM := range storeMachines(t) {
+		t.Run(name, func(t *testing.T) {
+			s := NewStore()
+			defer s.Close()
+			var vms []*VM
+			var inputs []*G.Node
+			for range 2 {
+				g, x, total, next := counter(t)
+				vm := testutil.Get[*VM](t)(newVM(g, State(total, next), In(s)))
+				defer vm.Close()
+				vms, inputs = append(vms, vm), append(inputs, x)
+			}
+			g, _, total, _ := counter(t) // reads it
+			reader := testutil.Get[*VM](t)(newVM(g, In(s)))
+			defer reader.Close()
+			for k := range 6 {
+				testutil.Do(t, G.Let(inputs[k%2], vector(1, 10, 100)))
+				testutil.Do(t, vms[k%2].RunAll())
+			}
+			testutil.Do(t, reader.Pull())
+			sameValue(t, "total", total.Value(), vector(6, 60, 600))
+			list := testutil.Get[[]Learnable](t)(s.Parameters())
+			if len(list) != 1 || list[0].Name != "total" {
+				t.Fatalf("got parameters %v, want total", list)
+			}
+			sameValue(t, "total of the Store", list[0].Value, vector(6, 60, 600))
+		})
+	}
+}
+
+// TestStateOptionErrors: options that do not fit name the node, what was got and what is wanted.
+func TestStateOptionErrors(t *testing.T) {
+	g, x, total, next := counter(t)
+	single := testutil.Get[*G.Node](t)(ops.Sum(next))
+	_, _, _, foreign := counter(t)
+	for want, opts := range map[string][]Option{
+		"State got a nil node":         {State(nil, next)},
+		"State got node total twice":   {State(total, next), State(total, x)},
+		"want an input of the graph":   {State(next, next)},
+		"State: node total: got float": {State(total, single)},
+		"which is not in the graph":    {State(total, foreign)},
+		"got node total twice":         {State(total, next), Resident(total)},
+	} {
+		vm, err := NewVM(g, append(opts, OnHost())...)
+		if err == nil {
+			vm.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
