@@ -193,6 +193,9 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	if err := o.checkValues(in); err != nil {
 		return err
 	}
+	if err := o.checkLimits(in); err != nil {
+		return err
+	}
 	mem := make([][]byte, len(in))
 	for i, v := range in {
 		var err error

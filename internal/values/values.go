@@ -328,6 +328,34 @@ func firstNotFinite[T float32 | float64](elements []T, nan, inf bool) (what stri
 	return "", 0
 }
 
+// CheckIndices returns an error that names the first element of an integer value outside of 0 to below count, unless it is also.
+func CheckIndices(v gorgonia.Value, count, also int) error {
+	m, err := Bytes(v)
+	if err != nil {
+		return fmt.Errorf("its indices are %w", err)
+	}
+	switch dt, _ := Dtype(v.Dtype()); dt {
+	case kernels.Uint8:
+		return checkIndices(m, count, also)
+	case kernels.Int32:
+		return checkIndices(kernels.Elements[int32](m), count, also)
+	case kernels.Int64:
+		return checkIndices(kernels.Elements[int64](m), count, also)
+	case kernels.Int:
+		return checkIndices(kernels.Elements[int](m), count, also)
+	}
+	return fmt.Errorf("got indices of %v, want integers", v.Dtype())
+}
+
+func checkIndices[T uint8 | int32 | int64 | int](list []T, count, also int) error {
+	for i, index := range list {
+		if at := int64(index); (at < 0 || at >= int64(count)) && at != int64(also) {
+			return fmt.Errorf("got index %d at %d, want 0 to %d", at, i, count-1)
+		}
+	}
+	return nil
+}
+
 // View returns, as a value of the given shape, the elements of v, which is in row-major order, at
 // offset + sum of i[k] strides[k], all counted in elements. Elements outside of bounds are 0, as in
 // [codegen.View]. The result shares the memory of v if its elements lie in row-major order there,

@@ -75,18 +75,26 @@ type ranged struct {
 	input  *gorgonia.Node
 	output int
 	extent int
+	also   int // the only other valid index
 }
 
 // within records that the indices must be within an axis of that extent. It checks constant indices immediately.
-func (c *call) within(indices *program.Value, extent int) {
-	r := ranged{node: c.node, extent: extent}
+func (c *call) within(indices *program.Value, extent int) { c.withinOr(indices, extent, 0) }
+
+// withinOr is within with another valid index.
+func (c *call) withinOr(indices *program.Value, extent, also int) {
+	r := ranged{node: c.node, extent: extent, also: also}
 	if all := indices.Base; indices.IsContiguous() && indices.Elements() == all.Elements() {
 		switch op := all.Def.Op.(type) {
 		case program.Constant:
 			c.err = r.check(op.Value)
 			return
-		case program.Input, program.State:
+		case program.Input:
 			r.input = all.Def.Nodes[0]
+		case program.State:
+			if n := all.Def.Nodes[0]; !c.changing[n] {
+				r.input = n
+			}
 		}
 	}
 	if r.input == nil {
@@ -126,14 +134,8 @@ func (g *Graph) Check(outputs []gorgonia.Value) error {
 
 // check returns an error that names the first index in a value outside of the axis.
 func (r ranged) check(v gorgonia.Value) error {
-	m, err := values.Bytes(v)
-	if err != nil {
-		return fmt.Errorf("node %s: its indices are %w", internal.Name(r.node), err)
-	}
-	for i, at := range kernels.Elements[int](m) {
-		if at < 0 || at >= r.extent {
-			return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", internal.Name(r.node), at, i, r.extent-1)
-		}
+	if err := values.CheckIndices(v, r.extent, r.also); err != nil {
+		return fmt.Errorf("node %s: %w", internal.Name(r.node), err)
 	}
 	return nil
 }

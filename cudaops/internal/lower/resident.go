@@ -28,8 +28,9 @@ type Shared struct {
 
 // startResidents makes the states of resident and shared inputs.
 func (l *lowerer) startResidents(w *Wanted) error {
-	l.resident = map[*gorgonia.Node]*program.Value{}
+	l.resident, l.changing = map[*gorgonia.Node]*program.Value{}, map[*gorgonia.Node]bool{}
 	for _, s := range w.Shared {
+		l.changing[s.Node] = s.Next != nil
 		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.option(), err)

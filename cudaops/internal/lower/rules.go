@@ -77,5 +77,14 @@ func kernel(c *call) *program.Value {
 	if !ok {
 		return nil
 	}
+	if op, ok := planner.(interface {
+		Limit(input int) (count, also int, limited bool)
+	}); ok {
+		for i, v := range c.in {
+			if count, also, limited := op.Limit(i); limited {
+				c.withinOr(v, count, also)
+			}
+		}
+	}
 	return c.emit(program.Kernel{Planner: planner}, c.Type, c.in...)
 }

@@ -81,8 +81,10 @@ func (u *stateUpdater) inPlace(to *program.Update) bool {
 		_, alias := in.Op.(program.Alias)
 		return !alias && slices.ContainsFunc(in.In, func(v *program.Value) bool { return v.Base == to.State })
 	}
-	for _, v := range def.In {
-		if v.Base == to.State && !def.ReadsInOrder(v) {
+	op, overFirst := program.InPlace(def.Op)
+	overFirst = overFirst && def.In[0].Base == to.State && def.In[0].IsContiguous() && def.In[0].Elements() == to.State.Elements()
+	for i, v := range def.In {
+		if v.Base == to.State && !def.ReadsInOrder(v) && (i > 0 || !overFirst) {
 			return false
 		}
 	}
@@ -95,13 +97,15 @@ func (u *stateUpdater) inPlace(to *program.Update) bool {
 			use = min(use, i)
 		}
 	}
-	if last < at {
-		return true
-	}
 	otherState := func(v *program.Value) bool { return u.changes[v.Base] && v.Base != to.State }
-	if last >= use || slices.ContainsFunc(def.In, otherState) {
-		return false
+	if last > at {
+		if last >= use || slices.ContainsFunc(def.In, otherState) {
+			return false
+		}
+		u.p.Instrs = slices.Insert(slices.Delete(u.p.Instrs, at, at+1), last, def)
 	}
-	u.p.Instrs = slices.Insert(slices.Delete(u.p.Instrs, at, at+1), last, def)
+	if overFirst {
+		def.Op = op
+	}
 	return true
 }

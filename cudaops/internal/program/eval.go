@@ -147,6 +147,9 @@ func (e *interpreter) launch(in *Instr) error {
 			e.held[v], outputs[k] = values.New(v.Dtype, v.Shape)
 		}
 	}
+	if k, kernel := in.Op.(Kernel); kernel && k.InPlace {
+		copy(outputs[0], operands[0])
+	}
 	return kernels.Host{}.Run(plan, operands, outputs, scratch)
 }
 

@@ -47,8 +47,26 @@ func WritesThrough(op Op) bool {
 	return through
 }
 
-// Kernel runs an op with a launch plan of its own.
-type Kernel struct{ Planner kernels.Planner }
+// Kernel runs an op with a launch plan of its own. With InPlace the output has the memory of the first input, and the launches
+// write only the elements that differ.
+type Kernel struct {
+	Planner kernels.Planner
+	InPlace bool
+}
+
+// InPlace returns an op in place, and false for an op that has no such plan.
+func InPlace(op Op) (in Kernel, ok bool) {
+	k, _ := op.(Kernel)
+	known, has := k.Planner.(interface {
+		InPlace() (kernels.Planner, bool)
+	})
+	if !has {
+		return in, false
+	}
+	in.InPlace = true
+	in.Planner, ok = known.InPlace()
+	return in, ok
+}
 
 // plan returns the launches of an op, which may come from another module.
 func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {

@@ -40,6 +40,9 @@ func (c *checker) inPlace(u Update) {
 // ReadsInOrder reports whether an instruction reads, for each element that it computes, only the element of an input's base
 // at the same index.
 func (in *Instr) ReadsInOrder(v *Value) bool {
+	if k, kernel := in.Op.(Kernel); kernel && k.InPlace && v == in.In[0] {
+		return true
+	}
 	_, mapped := in.Op.(Map)
 	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
 }

@@ -1,0 +1,144 @@
+package ops
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Update returns x with the rows from a position along an axis replaced by those of rows:
+//
+//	out[..., position + k, ...] = rows[..., k, ...]   for each k below the extent n of rows along axis
+//	out[..., i, ...]            = x[..., i, ...]      elsewhere
+//
+// rows has the element type and shape of x, except that n may be less. The position, of int or int64, is a scalar, or a vector with
+// one for each index of axis 0, if axis is not 0. A position below 0, or above the extent of x less n, is the error of a run, in
+// which nothing is written. Any element type is accepted.
+//
+// If x is a state of [cudaops.State] and the result its next value, only the rows are written. So a cache of keys and values grows.
+//
+// [cudaops.State]: https://pkg.go.dev/github.com/stheno-ml/stheno/cudaops#State
+func Update(x, rows, position *gorgonia.Node, axis int) (*gorgonia.Node, error) {
+	return Apply(update{axis}, x, rows, position)
+}
+
+// RowsAt returns n rows of x from a position along an axis on, the inverse of [Update]:
+//
+//	out[..., k, ...] = x[..., position + k, ...]   for each k below n
+func RowsAt(x, position *gorgonia.Node, n, axis int) (*gorgonia.Node, error) {
+	return Apply(rowsAt{n, axis}, x, position)
+}
+
+type update struct{ axis int }
+
+func (u update) String() string { return fmt.Sprintf("Update[%d]", u.axis) }
+
+func (u update) Infer(in ...Type) (Type, error) {
+	if len(in) != 3 {
+		return Type{}, fmt.Errorf("got %d inputs, want 3", len(in))
+	}
+	x, rows := in[0], in[1]
+	want := x.Shape.Clone()
+	if n := rows.Shape.Dims(); u.axis >= 0 && u.axis < min(n, x.Shape.Dims()) {
+		want[u.axis] = min(rows.Shape[u.axis], want[u.axis])
+	}
+	if rows.Dtype != x.Dtype || !sameShape(rows.Shape, want) {
+		return Type{}, fmt.Errorf("input 1: got %v, want rows of %v along axis %d", rows, x, u.axis)
+	}
+	return x, checkPosition(x, in[2], u.axis)
+}
+
+// checkPosition returns an error unless a position along an axis fits x.
+func checkPosition(x, position Type, axis int) error {
+	if axis < 0 || axis >= x.Shape.Dims() {
+		return fmt.Errorf("got axis %d for shape %v, want 0 <= axis < %d", axis, x.Shape, x.Shape.Dims())
+	}
+	if position.Dtype != kernels.Int && position.Dtype != kernels.Int64 {
+		return fmt.Errorf("got a position of %v, want int or int64", values.Tensor(position.Dtype))
+	}
+	if position.Shape.IsScalar() || axis > 0 && sameShape(position.Shape, tensor.Shape{x.Shape[0]}) {
+		return nil
+	}
+	if axis == 0 {
+		return fmt.Errorf("got a position of shape %v, want a scalar along axis 0", position.Shape)
+	}
+	return fmt.Errorf("got a position of shape %v, want a scalar or shape (%d)", position.Shape, x.Shape[0])
+}
+
+// updateOf describes n rows of x for the kernels.
+func updateOf(x, position Type, n, axis int) basic.Rows {
+	return basic.Rows{Dtype: x.Dtype, Shape: x.Shape, Axis: axis, Count: int64(n), Positions: position.Elements()}
+}
+
+func (u update) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return u.plan(dev, false, in)
+}
+
+func (u update) planInPlace(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return u.plan(dev, true, in)
+}
+
+func (u update) plan(dev kernels.Device, inPlace bool, in []Type) (*kernels.Plan, error) {
+	return updateOf(in[0], in[2], in[1].Shape[u.axis], u.axis).Update(dev, inPlace)
+}
+
+func (u update) limit(input int, in ...Type) (count, also int, limited bool) {
+	return in[0].Shape[u.axis] - in[1].Shape[u.axis] + 1, 0, input == 2
+}
+
+func (u update) Adjoints(b *Backward) []Term {
+	if !b.Grad().Type().Dtype.IsFloat() {
+		return b.None("its elements are integers")
+	}
+	position := b.In(2)
+	return []Term{b.Apply(u, b.Grad(), zeros(b, b.In(1)), position), b.Apply(rowsAt{b.In(1).Type().Shape[u.axis], u.axis}, b.Grad(), position), {}}
+}
+
+type rowsAt struct{ n, axis int }
+
+func (r rowsAt) String() string { return fmt.Sprintf("RowsAt[%d along %d]", r.n, r.axis) }
+
+func (r rowsAt) Infer(in ...Type) (Type, error) {
+	if len(in) != 2 {
+		return Type{}, fmt.Errorf("got %d inputs, want 2", len(in))
+	}
+	if err := checkPosition(in[0], in[1], r.axis); err != nil {
+		return Type{}, err
+	}
+	out := Type{in[0].Dtype, in[0].Shape.Clone()}
+	if r.n < 1 || r.n > out.Shape[r.axis] {
+		return Type{}, fmt.Errorf("got %d rows, want 1 to %d along axis %d of %v", r.n, out.Shape[r.axis], r.axis, in[0])
+	}
+	out.Shape[r.axis] = r.n
+	return out, nil
+}
+
+func (r rowsAt) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return updateOf(in[0], in[1], r.n, r.axis).Read(dev)
+}
+
+func (r rowsAt) limit(input int, in ...Type) (count, also int, limited bool) {
+	return in[0].Shape[r.axis] - r.n + 1, 0, input == 1
+}
+
+func (r rowsAt) Adjoints(b *Backward) []Term {
+	if !b.Grad().Type().Dtype.IsFloat() {
+		return b.None("its elements are integers")
+	}
+	return []Term{b.Apply(update{r.axis}, zeros(b, b.In(0)), b.Grad(), b.In(1)), {}}
+}
+
+// zeros returns zeros of the type of a term.
+func zeros(b *Backward, like Term) Term {
+	zero := expr.NewBuilder(like.Type().Dtype)
+	f, err := zero.Func(zero.Constant(like.Type().Dtype, 0))
+	if err != nil {
+		return b.fail("%w", err)
+	}
+	return b.Apply(mapping{f}, like)
+}
