@@ -32,11 +32,11 @@ func ExampleNewVM() {
 		fmt.Printf("%s: %s, %d bytes in, %d out\n", n.Name, n.Where, n.In, n.Out)
 	}
 	// Output:
-	// cudaops: no kernel for 1 of the ops, and Strict is set: node Sparsemax{}()(%0), op Sparsemax{}(): no kernel
+	// cudaops: no kernel for 1 of the ops, and Strict is set: node Sparsemax{}()(x), op Sparsemax{}(): no kernel
 	// [1  2  3  5]
 	// x: input, 16 bytes in, 0 out
-	// Sparsemax{}()(%0): host, 16 bytes in, 0 out
-	// Add(%0, %1): host backend, 0 bytes in, 16 out
+	// Sparsemax{}()(x): host, 16 bytes in, 0 out
+	// Add(x, Sparsemax{}()(x)): host backend, 0 bytes in, 16 out
 }
 
 // A line through four points: each run makes a step of the solver, and Pull brings the

@@ -52,7 +52,7 @@ func ExampleVM_Memory() {
 	// workspace           0 B
 	// peak          352.5 KiB
 	// reserved      352.5 KiB
-	// the peak is at 8: square(%3), Σ[0 1](%4), ÷ false(%5, %8), ⊙ false(%3, %12), ⊙ false(%13, %11)…
+	// the peak is at 8: square(tanh(%2)), Σ[0 1](square(%3)), ÷ false(Σ[0 1](%4), ⊙ false(%6, %7)), …
 }
 
 func ExampleTrace() {

@@ -454,5 +454,5 @@ func Example_notANumber() {
 	fmt.Println(err)
 	// Output:
 	// NaN in ln in step 2
-	// train: step 2 (epoch 0, batch 1): cudaops: training step 2: NaN in the value of node ln(%0), element 2, made by step 1, rows f64, f64: t0 = log(x0); t1 = x1 * t0; t0, t1, rowsum(t1) over [0]; the learnables are as after step 1
+	// train: step 2 (epoch 0, batch 1): cudaops: training step 2: NaN in the value of node ln(x), element 2, made by step 1, rows f64, f64: t0 = log(x0); t1 = x1 * t0; t0, t1, rowsum(t1) over [0]; the learnables are as after step 1
 }

@@ -3,6 +3,7 @@ package gorgonia
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"gorgonia.org/gorgonia"
@@ -60,14 +61,33 @@ func InputName(n *gorgonia.Node) string {
 // unnamed is Gorgonia's name for inputs without a name.
 var unnamed = sync.OnceValue(func() string { return gorgonia.NewScalar(gorgonia.NewGraph(), gorgonia.Float64).Name() })
 
-// Name returns the name of a node in messages: its own or, if it has none, its op with the
-// positions of its inputs in the graph, or an input's type and shape.
-func Name(n *gorgonia.Node) string {
+// Name returns the name of a node in messages: the one that it was given or, if it has none, its op with the names of its inputs, or
+// an input's type and shape.
+func Name(n *gorgonia.Node) string { return nameTo(n, 2) }
+
+// nameTo is Name with so many ops without names in each other. The inputs of the last one are their positions in the graph.
+func nameTo(n *gorgonia.Node, depth int) string {
 	switch {
 	case n == nil:
 		return "<nil>"
 	case n.Op() == nil && InputName(n) == "":
 		return fmt.Sprintf("(unnamed, %v of shape %v)", n.Type(), n.Shape())
 	}
-	return n.Name()
+	children, err := Children(n)
+	if err != nil || n.Op() == nil || isNamed(n) {
+		return n.Name()
+	}
+	inputs := make([]string, len(children))
+	for i, c := range children {
+		if inputs[i] = fmt.Sprintf("%%%x", c.ID()); depth > 1 || isNamed(c) {
+			inputs[i] = nameTo(c, depth-1)
+		}
+	}
+	return fmt.Sprintf("%v(%s)", n.Op(), strings.Join(inputs, ", "))
+}
+
+// isNamed reports whether a node was given a name, as inputs and constants always are.
+func isNamed(n *gorgonia.Node) bool {
+	given, err := field(reflect.ValueOf(n).Elem(), "name", reflect.String)
+	return err != nil || n.Op() == nil || given.String() != ""
 }

@@ -33,7 +33,6 @@ var All = []Pass{
 	{"fuse", fuse},
 	{"layout", layout},
 	{"round", castOperands},
-	{"states", states},
 	{"plan", plan},
 	{"transfer", transfer},
 	{"place", place},

@@ -138,7 +138,7 @@ func TestPrune(t *testing.T) {
 		t.Fatalf("got %d outputs, %d instructions, %d constants, want 2, 7 and 1:\n%v", len(p.Outputs), len(p.Instrs), len(p.Setup), p)
 	}
 	p.Outputs = p.Outputs[:1]
-	if p.Outputs[0].Name != wanted.Name() {
+	if p.Outputs[0].Name != internal.Name(wanted) {
 		t.Fatalf("the first output is that of %s, want %v", p.Outputs[0].Name, wanted)
 	}
 	if err := prune(p, Target{}); err != nil {

@@ -8,8 +8,12 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// plan makes the launches, on the target, of every instruction that runs on the device.
+// plan makes the launches, on the target, of every instruction that runs on the device. By then no other pass adds readers of a
+// state, so it first decides which next values are computed over their states.
 func plan(p *program.Program, t Target) error {
+	if err := states(p); err != nil {
+		return err
+	}
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {
 			continue

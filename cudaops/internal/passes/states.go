@@ -9,7 +9,7 @@ import (
 // states makes every state that runs change computable in place: an instruction computes the next value over the state, after all
 // instructions that read the state. It moves that instruction behind them, or copies the next value to the state at the end of
 // the run.
-func states(p *program.Program, _ Target) error {
+func states(p *program.Program) error {
 	u := &stateUpdater{p: p, changes: map[*program.Value]bool{}}
 	for _, to := range p.Updates {
 		u.changes[to.State] = to.Next != to.State
