@@ -19,7 +19,7 @@ type Memory struct {
 	Activations int64  // results of ops, including derivatives
 	Workspace   int64  // scratch memory of steps while they run
 	Peak        int64  // maximum of bytes alive at once
-	Reserved    int64  // allocated bytes: the peak and gaps between values
+	Reserved    int64  // allocated bytes: the peak and gaps between values; with In partly shared with the Store's other VMs
 	At          string // names of the nodes of the step of peak use
 }
 
@@ -52,7 +52,7 @@ func (m Memory) String() string {
 // newMemory finds the step of peak use.
 func newMemory(g *lower.Graph) Memory {
 	p := g.Program
-	m := Memory{Peak: p.Peak, Reserved: p.Arena}
+	m := Memory{Peak: p.Peak, Reserved: p.Arena + p.Workspace}
 	alive := make([]int64, len(p.Instrs)+1)
 	for _, b := range p.Buffers {
 		if b.Parent == nil { // other buffers are within their parents

@@ -25,9 +25,10 @@ type parameters struct {
 	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
 	values  []*program.Value // states or views of them, as last compiled
 	held    []*parameter
-	copies  []*deviceCopy // of the nodes' values
-	all     []int         // indices of all nodes
-	store   *Store        // nil without In
+	copies  []*deviceCopy  // of the nodes' values
+	all     []int          // indices of all nodes
+	store   *Store         // nil without In
+	work    program.Memory // the Store's workspace, as last compiled
 	exec    *exec.Executable
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
 	kept  [][]byte
@@ -82,7 +83,9 @@ func (p *parameters) shared() (list []lower.Shared) {
 
 // built records the program of a compiled graph, and sets its states to the saved ones.
 func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
-	p.exec, p.values, p.kept = e, nil, nil
+	if p.exec, p.values, p.kept = e, nil, nil; p.store != nil {
+		p.work = p.store.work
+	}
 	for i := range p.learned {
 		p.values = append(p.values, graph.Trained.Learned[i].Value)
 	}
@@ -148,9 +151,9 @@ func (p *parameters) drop() {
 	}
 }
 
-// moved reports whether the Store has moved a parameter since the graph was compiled.
+// moved reports whether the Store has moved a parameter or the workspace since the graph was compiled.
 func (p *parameters) moved() bool {
-	return slices.ContainsFunc(p.all, func(i int) bool {
+	return p.store != nil && p.work != p.store.work || slices.ContainsFunc(p.all, func(i int) bool {
 		return p.values[i].Base.Buffer.Home != p.held[i].home
 	})
 }

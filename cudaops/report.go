@@ -29,7 +29,7 @@ type Report struct {
 	Runs     int           // runs without error
 	Time     time.Duration // wall time of the last run without error
 	Peak     int64         // maximum bytes of values and scratch memory alive at once, each rounded up to 256
-	Arena    int64         // bytes of device memory allocated: the peak and gaps
+	Arena    int64         // bytes of device memory allocated: the peak and gaps; with In partly shared with the Store's other VMs
 }
 
 // NodeReport describes a VM's work for one node.
@@ -112,7 +112,7 @@ const logSoftMax = "a LogSoftMax: by gorgonia.LogSoftMax, or a SoftMax that gorg
 // newReport returns the report of a graph that has not run.
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
-	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Steps: steps(device, p), Peak: p.Peak, Arena: p.Arena}
+	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Steps: steps(device, p), Peak: p.Peak, Arena: p.Arena + p.Workspace}
 	needed := map[*program.Instr]bool{}
 	for in := range p.All() {
 		needed[in] = true

@@ -21,7 +21,7 @@ import (
 // Store holds parameters and states by name in the memory of one device. All VMs with the option [In] of a Store compute with the same
 // ones, in place: what one VM trains, the next run of another VM reads.
 //
-// One VM of a Store runs at a time. A call of another VM's method waits for the end of the run; [VM.RunContext] stops waiting
+// VMs of a Store share the memory of the values that a run alone needs, as much as the largest VM takes. One VM runs at a time. A call of another VM's method waits for the end of the run; [VM.RunContext] stops waiting
 // when its context is done. An op must not run another VM of its VM's Store.
 //
 // Store's methods may be called concurrently, and wait for a run too.
@@ -32,6 +32,8 @@ type Store struct {
 	byName  map[string]*parameter
 	list    []*parameter // in the order in which they came
 	homes   homes
+	work    program.Memory // of the values that VMs need only during a run; nil before the first VM
+	size    int64          // of work, bytes
 	copies  *deviceCopies
 	nodes   map[*gorgonia.Node]*storeNode
 	members map[*parameters]bool // of open VMs
@@ -168,7 +170,7 @@ func (s *Store) end() error {
 		return nil
 	}
 	s.copies.close()
-	s.byName, s.list = nil, nil
+	s.byName, s.list, s.work, s.size = nil, nil, nil, 0
 	return s.homes.free()
 }
 
@@ -370,6 +372,35 @@ func (s *Store) insert(p *parameter) {
 		s.byName[p.name] = p
 		s.list = append(s.list, p)
 	}
+}
+
+// workspace returns memory of at least that many bytes for the values of one run of a VM. If it allocates new memory, the other VMs
+// compile their graphs again before their next run.
+func (s *Store) workspace(bytes int64) (program.Memory, error) {
+	if bytes <= s.size {
+		return s.work, nil
+	}
+	if s.work != nil {
+		bytes = max(bytes, s.size+s.size/4) // so that VMs of rising sizes seldom move it
+		if err := s.freeWorkspace(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := s.alloc(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("memory of %s for the values of a run: %w", size(bytes), err)
+	}
+	s.homes[m]++
+	s.work, s.size = m, bytes
+	return m, nil
+}
+
+// freeWorkspace frees the workspace. No VM runs with it again.
+func (s *Store) freeWorkspace() error {
+	m := s.work
+	s.work, s.size = nil, 0
+	delete(s.homes, m)
+	return m.Free()
 }
 
 // layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes.

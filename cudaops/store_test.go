@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func bitsOf(t testing.TB, s *Store) map[string]G.Value {
 	return all
 }
 
-// VMs of a Store compute what VMs compute whose parameters are pulled from the VM that trains, and set, before each run.
+// VMs of a Store, which share a workspace, compute what VMs compute whose parameters are pulled from the VM that trains, and set, before each run.
 func TestStore(t *testing.T) {
 	for name, open := range storeMachines(t) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -103,7 +104,7 @@ func TestStore(t *testing.T) {
 					defer plain.Close()
 					var nets, refs []*net
 					var vms, plains []*VM
-					for i, batch := range []int{5, 1} {
+					for i, batch := range []int{5, 40, 1} { // the second needs a larger workspace than the others
 						n := newNet(t, dt, batch, 100) // with other parameters, which don't count
 						nets, refs = append(nets, n), append(refs, newNet(t, dt, batch, 100))
 						vms = append(vms, get(open(n.g, In(s), Inference())))
@@ -115,7 +116,10 @@ func TestStore(t *testing.T) {
 					for step := range 30 {
 						own.run(t, training, step)
 						ref.run(t, plain, step)
-						if k := how.IntN(3); k < 2 {
+						if how.IntN(2) == 0 { // runs depend on nothing in the workspace
+							testutil.Do(t, s.use("test", func() error { return s.work.Write(0, bytes.Repeat([]byte{0xff}, int(s.size))) }))
+						}
+						if k := how.IntN(4); k < 3 {
 							testutil.Do(t, plain.Pull())
 							refs[k].take(t, ref)
 							sameValue(t, fmt.Sprintf("step %d, a batch of %v", step, nets[k].x.Shape()), nets[k].run(t, vms[k], step), refs[k].run(t, plains[k], step))

@@ -319,7 +319,14 @@ func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower
 	if err != nil {
 		return nil, err
 	}
-	return graph, passes.Run(graph.Program, vm.target, watch)
+	target := vm.target
+	if s := vm.params.store; s != nil {
+		target.Workspace = s.workspace
+		if watch != nil { // the program does not run
+			target.Workspace = func(int64) (program.Memory, error) { return vm.params.work, nil }
+		}
+	}
+	return graph, passes.Run(graph.Program, target, watch)
 }
 
 // onlyKernels returns an error that names the ops that would run on the host because they have no kernel.

@@ -16,6 +16,8 @@ type Target struct {
 	// DoubleBufferMin, if not 0, double-buffers inputs of more bytes, up to doubleBufferMax: the next run's value is
 	// copied to one buffer while a run reads the other.
 	DoubleBufferMin int64
+	// Workspace, if not nil, returns memory for the values that no other run needs, which several programs use one after the other.
+	Workspace func(bytes int64) (program.Memory, error)
 }
 
 // Pass is one rewriting step of the compiler.

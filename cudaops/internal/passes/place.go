@@ -9,10 +9,11 @@ import (
 )
 
 // place assigns a buffer to every value on the device, alive from its definition through its last use, and an offset in the
-// arena to every buffer without a Home. A Map overwrites one of its inputs if no later instruction uses it. Updates overwrite
+// arena or the target's workspace to every buffer without a Home. Later runs need the values of Setup, the double-buffered
+// inputs and the zeros between the inputs of a ConcatInPlace, so these are always in the arena. A Map overwrites one of its inputs if no later instruction uses it. Updates overwrite
 // their states, and inputs of a ConcatInPlace are computed within its buffer.
 func place(p *program.Program, t Target) error {
-	last := max(len(p.Instrs)-1, 0)
+	last, lasting := max(len(p.Instrs)-1, 0), map[*program.Buffer]bool{}
 	buffer := func(size int64, birth, death int) *program.Buffer {
 		b := &program.Buffer{Size: size, Birth: birth, Death: death}
 		p.Buffers = append(p.Buffers, b)
@@ -27,6 +28,7 @@ func place(p *program.Program, t Target) error {
 				v.Buffer = &program.Buffer{Home: s.Home, Offset: s.Offset, Size: v.Bytes(), Death: last}
 			} else {
 				v.Buffer = buffer(v.Bytes(), 0, last)
+				lasting[v.Buffer] = true
 			}
 		}
 	}
@@ -40,7 +42,7 @@ func place(p *program.Program, t Target) error {
 				whole := to.join.Buffer
 				if whole == nil {
 					whole = buffer(to.join.Bytes(), at, at)
-					to.join.Buffer = whole
+					to.join.Buffer, lasting[whole] = whole, true
 				}
 				v.Buffer = buffer(v.Bytes(), at, at)
 				v.Buffer.Parent, v.Buffer.Offset = whole, to.offset
@@ -66,6 +68,7 @@ func place(p *program.Program, t Target) error {
 				}
 				if double {
 					v.Buffer.Alternate = buffer(v.Bytes(), 0, last)
+					lasting[v.Buffer], lasting[v.Buffer.Alternate] = true, true
 				}
 			}
 		}
@@ -75,6 +78,18 @@ func place(p *program.Program, t Target) error {
 	}
 	own := slices.DeleteFunc(slices.Clone(p.Buffers), func(b *program.Buffer) bool { return b.Parent != nil })
 	p.Peak = livePeak(own)
+	if t.Workspace != nil {
+		shared := slices.DeleteFunc(slices.Clone(own), func(b *program.Buffer) bool { return lasting[b] })
+		own = slices.DeleteFunc(own, func(b *program.Buffer) bool { return !lasting[b] })
+		p.Workspace = pack(shared)
+		home, err := t.Workspace(p.Workspace)
+		if err != nil {
+			return err
+		}
+		for _, b := range shared {
+			b.Home = home
+		}
+	}
 	p.Arena = pack(own)
 	for _, b := range p.Buffers {
 		if b.Parent != nil {

@@ -29,7 +29,9 @@ type Program struct {
 	Outputs []*Value  // the values copied to the host in a run
 	Updates []Update  // one for each State
 	Buffers []*Buffer // device memory; set by the pass that reaches stage Placed
-	Arena   int64     // bytes of device memory that contain all buffers
+	Arena   int64     // bytes of device memory that contain all buffers without a Home
+	// Workspace is the bytes of the Home of the other Buffers, memory that other programs use between runs.
+	Workspace int64
 	Peak    int64     // maximum bytes of buffers alive at once: a lower bound of Arena for this order
 
 	values int // number of values made so far
@@ -224,7 +226,7 @@ type Memory interface {
 type Buffer struct {
 	Offset, Size int64 // bytes
 	Birth, Death int
-	Home         Memory  // nil: the arena. Other buffers are not in Program.Buffers and count neither in Arena nor in Peak
+	Home         Memory  // nil: the arena. Program.Buffers has no buffers of parameters in a Home, and Peak does not count them
 	Parent       *Buffer // the ConcatInPlace's buffer that contains this one, or nil
 	// Alternate is the second half of a double buffer, or nil. Runs alternate between the two, so that the next input can
 	// be copied while a run computes. It is listed in Program.Buffers; its own Alternate is nil.

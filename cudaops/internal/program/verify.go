@@ -219,8 +219,12 @@ func (c *checker) memory() {
 	known := map[*Buffer]bool{}
 	for _, b := range c.p.Buffers {
 		known[b] = true
-		if b.Offset%Alignment != 0 || b.Offset < 0 || b.Offset+b.Size > c.p.Arena {
-			c.fault("a buffer of %d bytes at %d, in an arena of %d", b.Size, b.Offset, c.p.Arena)
+		size := c.p.Arena
+		if b.Home != nil {
+			size = c.p.Workspace
+		}
+		if b.Offset%Alignment != 0 || b.Offset < 0 || b.Offset+b.Size > size {
+			c.fault("a buffer of %d bytes at %d, in memory of %d", b.Size, b.Offset, size)
 		}
 	}
 	alive := func(b *Buffer, at int, what any) {
@@ -285,7 +289,7 @@ func (c *checker) overlaps() {
 			if b.Offset >= a.Offset+a.Size {
 				break
 			}
-			if b.Size > 0 && a.Overlaps(b) && a.Parent != b && b.Parent != a {
+			if b.Size > 0 && a.Home == b.Home && a.Overlaps(b) && a.Parent != b && b.Parent != a {
 				c.fault("buffers share memory: %+v and %+v", *a, *b)
 			}
 		}
