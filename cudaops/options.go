@@ -31,6 +31,7 @@ type config struct {
 	compiled      []any            // by gorgonia.Compile or CompileFunction
 	watch         []FloatClass     // each Watch
 	precisions    []precision      // each Precision
+	workspaceMax  int64            // maximum bytes of the Store's workspace for this VM, set by a Cache; 0: no limit
 	logger        *log.Logger
 	trace         []io.Writer
 }

@@ -375,13 +375,18 @@ func (s *Store) insert(p *parameter) {
 }
 
 // workspace returns memory of at least that many bytes for the values of one run of a VM. If it allocates new memory, the other VMs
-// compile their graphs again before their next run.
-func (s *Store) workspace(bytes int64) (program.Memory, error) {
+// compile their graphs again before their next run. A most above 0 limits the bytes.
+func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
+	if most > 0 && bytes > most {
+		return nil, fmt.Errorf("got %s for the values of a run, want at most %s", size(bytes), size(most))
+	}
 	if bytes <= s.size {
 		return s.work, nil
 	}
 	if s.work != nil {
-		bytes = max(bytes, s.size+s.size/4) // so that VMs of rising sizes seldom move it
+		if grown := s.size + s.size/4; most == 0 || grown <= most { // so that VMs of rising sizes seldom move it
+			bytes = max(bytes, grown)
+		}
 		if err := s.freeWorkspace(); err != nil {
 			return nil, err
 		}

@@ -321,7 +321,7 @@ func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower
 	}
 	target := vm.target
 	if s := vm.params.store; s != nil {
-		target.Workspace = s.workspace
+		target.Workspace = func(bytes int64) (program.Memory, error) { return s.workspace(bytes, vm.config.workspaceMax) }
 		if watch != nil { // the program does not run
 			target.Workspace = func(int64) (program.Memory, error) { return vm.params.work, nil }
 		}

@@ -32,7 +32,7 @@ type Program struct {
 	Arena   int64     // bytes of device memory that contain all buffers without a Home
 	// Workspace is the bytes of the Home of the other Buffers, memory that other programs use between runs.
 	Workspace int64
-	Peak    int64     // maximum bytes of buffers alive at once: a lower bound of Arena for this order
+	Peak      int64 // maximum bytes of buffers alive at once: a lower bound of Arena for this order
 
 	values int // number of values made so far
 }

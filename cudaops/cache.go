@@ -1,0 +1,498 @@
+package cudaops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Cache holds VMs of one computation for inputs of several sizes: batches of any number of rows, prompts of any length. They share
+// the parameters and the workspace of a [Store]. It makes a VM when a size is first used, and closes those not used for the
+// longest time when they exceed a limit.
+//
+// Its methods may be called concurrently.
+type Cache struct {
+	store *Store
+	build func(size int) (*Sized, error)
+	limit Limit
+
+	mu      sync.Mutex // guards the fields below
+	vms     []*sized   // the last used one is the last
+	queue   []*request
+	serving bool          // a goroutine serves the queue
+	full    chan struct{} // holds an element when the queue has the rows of a run
+	closed  bool
+}
+
+// Sized is a graph for inputs of one size.
+type Sized struct {
+	Graph   *gorgonia.ExprGraph
+	In      []*gorgonia.Node // the inputs of a request; axis 0 of each counts rows
+	Out     []*gorgonia.Node // the results of a request, by rows too
+	Options []Option         // of the VM, besides In and Keep of the results; mostly Inference
+}
+
+// Limit limits a [Cache]. Each field is optional.
+type Limit struct {
+	VMs   int   // maximum number of VMs kept
+	Bytes int64 // maximum bytes of device memory of the VMs kept, with the workspace
+	// Rows is the largest size of a run that [Cache.Run] makes of several requests. At 0 each request is a run.
+	Rows int
+	// Wait is how long a request waits for others before its run.
+	Wait time.Duration
+	// Sizes are the sizes of runs, in any order: a run has the smallest of them that has room for its rows, and the rest is zeros. Without
+	// Sizes a run has the size of its rows, so that each number of rows is a VM.
+	Sizes []int
+}
+
+// sized is a VM of a Cache.
+type sized struct {
+	*Sized
+	size  int
+	vm    *VM
+	turn  chan struct{} // holds an element while a call uses the VM
+	users int           // calls that use it or wait for it; guarded by the Cache's mu
+}
+
+// building is held while a graph is built: Gorgonia's constructors are not safe for concurrent use.
+var building sync.Mutex
+
+// NewCache returns an empty Cache. build returns the graph for inputs of a size; its inputs with the names of the Store's parameters
+// are these parameters. Calls of build by all Caches of the process are made one at a time.
+func NewCache(s *Store, build func(size int) (*Sized, error), limit Limit) (*Cache, error) {
+	switch {
+	case s == nil || s.turn == nil:
+		return nil, errors.New("cudaops: NewCache got a Store that NewStore did not make")
+	case build == nil:
+		return nil, errors.New("cudaops: NewCache got a nil build")
+	case limit.VMs < 0 || limit.Bytes < 0 || limit.Rows < 0 || limit.Wait < 0:
+		return nil, fmt.Errorf("cudaops: NewCache got %+v, want no number below 0", limit)
+	}
+	limit.Sizes = slices.Sorted(slices.Values(limit.Sizes))
+	if n := len(limit.Sizes); n > 0 && (limit.Sizes[0] < 1 || limit.Sizes[n-1] < limit.Rows) {
+		return nil, fmt.Errorf("cudaops: NewCache got the sizes %v and runs of at most %d rows, want sizes above 0, and one for these rows", limit.Sizes, limit.Rows)
+	}
+	return &Cache{store: s, build: build, limit: limit, full: make(chan struct{}, 1)}, nil
+}
+
+// Do calls f with the VM of a size and its graph. No other call uses the VM until f returns.
+func (c *Cache) Do(ctx context.Context, size int, f func(vm *VM, graph *Sized) error) (err error) {
+	if err = c.usable(ctx); err == nil && f == nil {
+		err = errors.New("got a nil function")
+	}
+	if err != nil {
+		return fmt.Errorf("cudaops: Cache.Do: %w", err)
+	}
+	v, err := c.acquire(size)
+	if err != nil {
+		return fmt.Errorf("cudaops: Cache.Do: size %d: %w", size, err)
+	}
+	defer func() { err = driver.Join(err, c.release(v)) }()
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+		return f(v.vm, v.Sized)
+	case <-ctx.Done():
+		return exec.Cancelled(ctx, "cudaops: Cache.Do: the call was cancelled while another one used the VM")
+	}
+}
+
+// usable returns an error unless c is from NewCache and the context is not nil.
+func (c *Cache) usable(ctx context.Context) error {
+	if c == nil || c.build == nil {
+		return errors.New("got a Cache that NewCache did not make")
+	}
+	if guard.IsNil(ctx) {
+		return errors.New("got a nil context")
+	}
+	return nil
+}
+
+// acquire returns the VM of a size and makes it if there is none.
+func (c *Cache) acquire(size int) (*sized, error) {
+	if size < 1 {
+		return nil, errors.New("want a size above 0")
+	}
+	if v, err := c.find(size, nil); v != nil || err != nil {
+		return v, err
+	}
+	building.Lock()
+	defer building.Unlock()
+	if v, err := c.find(size, nil); v != nil || err != nil { // built meanwhile
+		return v, err
+	}
+	made, err := c.newVM(size)
+	if err != nil {
+		return nil, err
+	}
+	return c.find(size, made)
+}
+
+// find returns the VM of a size for a call, or nil if there is none. It adds a made one first, and closes others beyond the limits.
+func (c *Cache) find(size int, made *sized) (*sized, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		err := errors.New("the Cache is closed")
+		if made != nil {
+			err = driver.Join(err, made.vm.Close())
+		}
+		return nil, err
+	}
+	if made != nil {
+		c.vms = append(c.vms, made)
+	}
+	i := slices.IndexFunc(c.vms, func(v *sized) bool { return v.size == size })
+	if i < 0 {
+		return nil, nil
+	}
+	v := c.vms[i]
+	c.vms = append(slices.Delete(c.vms, i, i+1), v)
+	v.users++
+	if err := c.shrink(); err != nil {
+		v.users--
+		return nil, err
+	}
+	return v, nil
+}
+
+// newVM builds the VM of a size. If memory is short, it closes the unused VMs and tries again.
+func (c *Cache) newVM(rows int) (*sized, error) {
+	v := &sized{size: rows, turn: make(chan struct{}, 1)}
+	err := guard.Recover("build", func() (err error) { v.Sized, err = c.build(rows); return err })
+	if err == nil {
+		err = v.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build: %w", err)
+	}
+	opts := append(slices.Clone(v.Options), In(c.store), Keep(v.Out...), func(o *config) { o.workspaceMax = c.limit.Bytes })
+	if v.vm, err = NewVM(v.Graph, opts...); driver.IsOutOfMemory(err) {
+		c.mu.Lock()
+		failed := c.evict(func() bool { return false })
+		c.mu.Unlock()
+		if failed != nil {
+			return nil, driver.Join(err, failed)
+		}
+		v.vm, err = NewVM(v.Graph, opts...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if bytes := c.bytes(v); c.limit.Bytes > 0 && bytes > c.limit.Bytes {
+		return nil, driver.Join(fmt.Errorf("got a VM of %s, want at most the %s of the Limit", size(bytes), size(c.limit.Bytes)), v.vm.Close())
+	}
+	return v, nil
+}
+
+// check returns an error unless inputs and results have the size along axis 0.
+func (v *sized) check() error {
+	if v.Sized == nil || v.Graph == nil || len(v.In) == 0 || len(v.Out) == 0 {
+		return errors.New("got no graph, inputs or results")
+	}
+	for _, n := range slices.Concat(v.In, v.Out) {
+		if n == nil {
+			return errors.New("got a nil node")
+		}
+	}
+	return nil
+}
+
+// bytes returns the device memory of VMs, with the Store's workspace once.
+func (c *Cache) bytes(vms ...*sized) (sum int64) {
+	largest := int64(0)
+	for _, v := range vms {
+		p := v.vm.shown.Load().graph.Program
+		sum, largest = sum+p.Arena, max(largest, p.Workspace)
+	}
+	return sum + largest
+}
+
+// shrink closes unused VMs until the limits hold.
+func (c *Cache) shrink() error {
+	return c.evict(func() bool {
+		return (c.limit.VMs == 0 || len(c.vms) <= c.limit.VMs) && (c.limit.Bytes == 0 || c.bytes(c.vms...) <= c.limit.Bytes)
+	})
+}
+
+// evict closes unused VMs, those not used for the longest time first, until enough returns true.
+func (c *Cache) evict(enough func() bool) error {
+	var errs []error
+	for i := 0; i < len(c.vms) && !enough(); {
+		if v := c.vms[i]; v.users == 0 {
+			c.vms = slices.Delete(c.vms, i, i+1)
+			errs = append(errs, v.vm.Close())
+		} else {
+			i++
+		}
+	}
+	return driver.Join(errs...)
+}
+
+// release ends the use of a VM.
+func (c *Cache) release(v *sized) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.users--; v.users == 0 && c.closed {
+		return v.vm.Close()
+	}
+	return nil
+}
+
+// VMs returns the sizes of the VMs kept, the last used one last.
+func (c *Cache) VMs() (sizes []int) {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, v := range c.vms {
+		sizes = append(sizes, v.size)
+	}
+	return sizes
+}
+
+// Close closes the VMs; those in use are closed at the end of the calls. The Store stays open. Further calls do nothing.
+func (c *Cache) Close() error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if err := c.evict(func() bool { return false }); err != nil {
+		return fmt.Errorf("cudaops: Cache.Close: %w", err)
+	}
+	return nil
+}
+
+// request is a call of Run that waits for its results.
+type request struct {
+	in   []input
+	rows int
+	out  []gorgonia.Value
+	err  error
+	done chan struct{}
+}
+
+// input is a copy of a value of a request.
+type input struct {
+	dtype tensor.Dtype
+	row   tensor.Shape // without axis 0
+	bytes []byte
+}
+
+// Run returns the results of a request: of values for the graph's inputs, all with the same number of rows along axis 0. With
+// [Limit].Rows, requests that wait at the same time are joined into one run, and each call gets its own rows of the results, as new
+// values. When ctx is done, the request leaves the queue.
+func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.Value, err error) {
+	if err = c.usable(ctx); err == nil {
+		out, err = c.run(ctx, in)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cudaops: Cache.Run: %w", err)
+	}
+	return out, nil
+}
+
+func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value, error) {
+	r, err := newRequest(in)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(c.limit.Sizes); n > 0 && r.rows > c.limit.Sizes[n-1] {
+		return nil, fmt.Errorf("got %d rows, want at most %d, the largest of Limit.Sizes", r.rows, c.limit.Sizes[n-1])
+	}
+	c.enqueue(r)
+	select {
+	case <-r.done:
+		return r.out, r.err
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue = slices.DeleteFunc(c.queue, func(o *request) bool { return o == r })
+		return nil, exec.Cancelled(ctx, "the request was cancelled while it waited")
+	}
+}
+
+// newRequest copies the values of a request.
+func newRequest(in []gorgonia.Value) (*request, error) {
+	r := &request{done: make(chan struct{})}
+	for i, v := range in {
+		switch {
+		case guard.IsNil(v):
+			return nil, fmt.Errorf("input %d: got no value", i)
+		case v.Shape().Dims() == 0:
+			return nil, fmt.Errorf("input %d: got a scalar, want rows along axis 0", i)
+		case i > 0 && v.Shape()[0] != r.rows:
+			return nil, fmt.Errorf("input %d: got %d rows, want %d as of input 0", i, v.Shape()[0], r.rows)
+		}
+		m, err := values.Bytes(v)
+		if err != nil {
+			return nil, fmt.Errorf("input %d: %w", i, err)
+		}
+		r.rows = v.Shape()[0]
+		r.in = append(r.in, input{v.Dtype(), v.Shape()[1:].Clone(), slices.Clone(m)})
+	}
+	if r.rows < 1 {
+		return nil, errors.New("got no rows")
+	}
+	return r, nil
+}
+
+// enqueue appends a request to the queue and starts to serve it.
+func (c *Cache) enqueue(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, r)
+	rows := 0
+	for _, r := range c.queue {
+		rows += r.rows
+	}
+	if rows >= c.limit.Rows {
+		select {
+		case c.full <- struct{}{}:
+		default:
+		}
+	}
+	if !c.serving {
+		c.serving = true
+		go c.serve()
+	}
+}
+
+// serve waits for further requests, then runs those in the queue until it is empty.
+func (c *Cache) serve() {
+	if c.limit.Rows > 0 && c.limit.Wait > 0 {
+		t := time.NewTimer(c.limit.Wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-c.full:
+		}
+	}
+	for {
+		batch := c.next()
+		if len(batch) == 0 {
+			return
+		}
+		c.runBatch(batch)
+	}
+}
+
+// next removes the requests of the next run from the queue. If there are none, the queue is no longer served.
+func (c *Cache) next() (batch []*request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows := 0
+	for len(c.queue) > 0 {
+		r := c.queue[0]
+		if len(batch) > 0 && (rows+r.rows > c.limit.Rows || !joins(batch[0], r)) {
+			break
+		}
+		batch, rows, c.queue = append(batch, r), rows+r.rows, c.queue[1:]
+	}
+	c.serving = len(batch) > 0
+	select {
+	case <-c.full:
+	default:
+	}
+	return batch
+}
+
+// joins reports whether two requests fit into one run: whether their inputs have the same types and shapes of rows.
+func joins(a, b *request) bool {
+	return slices.EqualFunc(a.in, b.in, func(v, w input) bool { return v.dtype == w.dtype && slices.Equal(v.row, w.row) })
+}
+
+// runBatch runs a batch of requests.
+func (c *Cache) runBatch(batch []*request) {
+	rows := 0
+	for _, r := range batch {
+		rows += r.rows
+	}
+	size := rows
+	if i, _ := slices.BinarySearch(c.limit.Sizes, rows); i < len(c.limit.Sizes) {
+		size = c.limit.Sizes[i]
+	}
+	err := c.Do(context.Background(), size, func(vm *VM, g *Sized) error {
+		err := g.set(batch, size)
+		if err == nil {
+			err = vm.RunAll()
+		}
+		if err == nil {
+			err = g.split(batch, size)
+		}
+		return err
+	})
+	for _, r := range batch {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// set sets the inputs to the rows of the requests.
+func (g *Sized) set(batch []*request, size int) error {
+	if n := len(batch[0].in); n != len(g.In) {
+		return fmt.Errorf("got %d inputs, want %d", n, len(g.In))
+	}
+	for i, n := range g.In {
+		shape, first := n.Shape(), batch[0].in[i]
+		of, _ := internal.ElementType(n)
+		if shape.Dims() == 0 || shape[0] != size || first.dtype != of || !slices.Equal(shape[1:], first.row) {
+			return fmt.Errorf("input %d: got rows of %v and shape %v, want %v and shape %v for %d rows", i, first.dtype, first.row, of, shape, size)
+		}
+		dt, _ := values.Dtype(of)
+		v, m, err := values.Make(dt, shape)
+		if err != nil {
+			return err
+		}
+		for _, r := range batch {
+			m = m[copy(m, r.in[i].bytes):]
+		}
+		if err := gorgonia.Let(n, v); err != nil {
+			return fmt.Errorf("input %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// split gives each request its rows of the results.
+func (g *Sized) split(batch []*request, size int) error {
+	for _, r := range batch {
+		r.out = make([]gorgonia.Value, len(g.Out))
+	}
+	for k, n := range g.Out {
+		v := n.Value()
+		if guard.IsNil(v) || v.Shape().Dims() == 0 || v.Shape()[0] != size {
+			return fmt.Errorf("result %d: got a value of shape %v, want %d rows along axis 0", k, n.Shape(), size)
+		}
+		m, err := values.Bytes(v)
+		if err != nil {
+			return fmt.Errorf("result %d: %w", k, err)
+		}
+		dt, _ := values.Dtype(v.Dtype())
+		row := len(m) / size
+		for _, r := range batch {
+			shape := append(tensor.Shape{r.rows}, v.Shape()[1:]...)
+			to, own, err := values.Make(dt, shape)
+			if err != nil {
+				return err
+			}
+			m = m[copy(own, m[:r.rows*row]):]
+			r.out[k] = to
+		}
+	}
+	return nil
+}
