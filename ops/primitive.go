@@ -168,6 +168,21 @@ func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return n, nil
 }
 
+// typesOf returns the types of inputs, one or more of one floating-point type. The error names the input.
+func typesOf(inputs []*gorgonia.Node) ([]Type, error) {
+	if len(inputs) == 0 {
+		return nil, errors.New("got no inputs, want at least one")
+	}
+	types := make([]Type, len(inputs))
+	for i, n := range inputs {
+		var err error
+		if types[i], err = typeOf(n); err != nil {
+			return nil, fmt.Errorf("input %d: %w", i, err)
+		}
+	}
+	return types, CheckFloats(types, len(types))
+}
+
 // typeOf returns the type of a node, or an error that explains why the node cannot
 // be an input.
 func typeOf(n *gorgonia.Node) (t Type, err error) {
