@@ -2,6 +2,8 @@ package ops
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/stheno-ml/stheno/internal/values"
@@ -19,8 +21,8 @@ import (
 //	ops.Map("select(a > 0, a, 0.01*a)", x)
 //	ops.Map("0.5 * a * (1 + erf(a * 0.70710678))", x)
 //
-// The inputs have one element type, float32 or float64, and one shape; a scalar among them is used
-// for every element. The expression holds numbers, + - * /,
+// The inputs have one element type, float32 or float64. They broadcast to one shape by numpy's rule: shapes are aligned at their last
+// axes, and an input repeats along axes that it lacks and along its axes of one element. The expression holds numbers, + - * /,
 // parentheses, comparisons, which return 1 or 0, and the functions of [expr.Op], among them
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
@@ -35,67 +37,72 @@ import (
 // An expression that cannot be read, or has more than 4096 characters, is an error
 // with the position of what is wrong, counted from 1.
 func Map(expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	f, err := parseMap(expression, inputs)
-	if err != nil {
-		return nil, fmt.Errorf("ops: Map(%.80q): %w", expression, err)
-	}
-	return Apply(mapping{f}, inputs...)
+	return applyExpression(fmt.Sprintf("Map(%.80q)", expression), "", expression, inputs...)
 }
 
-// parseMap reads the expression for the first input's element type.
-func parseMap(expression string, inputs []*gorgonia.Node) (expr.Func, error) {
-	const letters = "abcdefghijklmnopqrstuvwxyz"
+// letters name the inputs in expressions.
+const letters = "abcdefghijklmnopqrstuvwxyz"
+
+// applyExpression applies an expression to inputs a, b, c, ... that broadcast to one shape. caller names the constructor in errors, and
+// name, unless "", the op.
+func applyExpression(caller, name, expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if len(inputs) == 0 || len(inputs) > len(letters) {
-		return expr.Func{}, fmt.Errorf("got %d inputs, want 1 to %d", len(inputs), len(letters))
+		return nil, fmt.Errorf("ops: %s: got %d inputs, want 1 to %d", caller, len(inputs), len(letters))
 	}
-	t, err := typeOf(inputs[0])
-	if err == nil && !t.Dtype.IsFloat() {
-		err = fmt.Errorf("got %v, want float32 or float64", values.Tensor(t.Dtype))
+	m := mapping{name: name}
+	types, err := typesOf(inputs)
+	if err == nil {
+		m.f, err = expr.Parse(expression, types[0].Dtype, strings.Split(letters[:len(inputs)], "")...)
+	}
+	if err == nil {
+		shapes := make([]tensor.Shape, len(types))
+		for i, t := range types {
+			shapes[i] = t.Shape
+		}
+		m.shape, err = broadcastShape(shapes...)
 	}
 	if err != nil {
-		return expr.Func{}, fmt.Errorf("input 0: %w", err)
+		return nil, fmt.Errorf("ops: %s: %w", caller, err)
 	}
-	return expr.Parse(expression, t.Dtype, strings.Split(letters[:len(inputs)], "")...)
+	return Apply(m, inputs...)
 }
 
-// mapping is Map with a function of one output.
-type mapping struct{ f expr.Func }
+// mapping is a function of elements, with one output, of inputs that broadcast to a shape.
+type mapping struct {
+	f     expr.Func
+	shape tensor.Shape
+	name  string // "" for an expression of the user
+}
 
-func (m mapping) String() string { return fmt.Sprintf("Map[%v]", m.f) }
+func (m mapping) String() string {
+	if m.name != "" {
+		return m.name
+	}
+	return fmt.Sprintf("Map[%v]", m.f)
+}
 
 func (m mapping) Infer(in ...Type) (Type, error) {
 	types := m.f.Operands()
 	if err := CheckFloats(in, len(types)); err != nil {
 		return Type{}, err
 	}
-	out := Type{m.f.Outputs()[0], tensor.ScalarShape()}
 	for i, t := range in {
-		switch {
-		case t.Dtype != types[i]:
+		if t.Dtype != types[i] {
 			return Type{}, fmt.Errorf("input %d: got %v, want %v", i, values.Tensor(t.Dtype), values.Tensor(types[i]))
-		case t.Shape.IsScalar() || sameShape(t.Shape, out.Shape):
-		case !out.Shape.IsScalar():
-			return Type{}, fmt.Errorf("input %d: got shape %v, want %v as of the inputs before, or a scalar", i, t.Shape, out.Shape)
-		default:
-			out.Shape = t.Shape
+		}
+		if _, ok := broadcastView(t.Shape, m.shape); !ok {
+			return Type{}, fmt.Errorf("input %d: got shape %v, want one that broadcasts to %v", i, t.Shape, m.shape)
 		}
 	}
-	return out, nil
+	return Type{m.f.Outputs()[0], m.shape}, nil
 }
 
 func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	out, err := m.Infer(in...)
-	if err != nil {
-		return nil, err
-	}
 	views := make([]codegen.View, len(in))
 	for i, t := range in {
-		views[i] = codegen.Dense(out.Shape)
-		if t.Shape.IsScalar() {
-			views[i] = codegen.View{Elements: 1, Strides: make([]int, len(out.Shape))}
-		}
+		views[i], _ = broadcastView(t.Shape, m.shape)
 	}
-	return codegen.Map(dev, m.f, out.Shape, views...)
+	return codegen.Map(dev, m.f, m.shape, views...)
 }
 
 func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }
@@ -114,21 +121,22 @@ func (m mapping) Adjoints(b *Backward) []Term {
 		if err != nil {
 			return []Term{b.fail("%w", err)}
 		}
-		terms[i] = adjoint(b, g, append(operands, b.Grad()), b.In(i).Type())
+		terms[i] = adjoint(b, mapping{f: g, shape: m.shape}, append(operands, b.Grad()), b.In(i).Type())
 	}
 	return terms
 }
 
 // adjoint applies the derivative by an input to the operands that it depends on, the last of which
-// is the derivative by the output. The derivative by an input that is used for all elements is
+// is the derivative by the output. The derivative by an input that is used for several elements is
 // their sum.
-func adjoint(b *Backward, g expr.Func, operands []Term, of Type) Term {
-	g, kept := g.Trim()
-	if len(kept) == 0 { // 0 everywhere, in the output's shape
+func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
+	var kept []int
+	m.f, kept = m.f.Trim()
+	if len(kept) == 0 { // 0 everywhere
 		kept = []int{len(operands) - 1}
 		zero := expr.NewBuilder(of.Dtype)
 		var err error
-		if g, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
+		if m.f, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
 			return b.fail("%w", err)
 		}
 	}
@@ -136,13 +144,21 @@ func adjoint(b *Backward, g expr.Func, operands []Term, of Type) Term {
 	for i, k := range kept {
 		used[i] = operands[k]
 	}
-	t := b.Apply(mapping{g}, used...)
+	t := b.Apply(m, used...)
 	if shape := t.Type().Shape; of.Shape.IsScalar() && !shape.IsScalar() {
 		var axes []int
 		for a := range shape {
 			axes = append(axes, a)
 		}
-		t = b.Apply(sum{axes: axes}, t)
+		return b.Apply(sum{axes: axes}, t)
 	}
-	return t
+	return sumTo(b, t, of.Shape)
+}
+
+// number writes a number for an expression.
+func number(v float64) string {
+	if math.IsInf(v, 0) {
+		return fmt.Sprintf("%d / 0", int(math.Copysign(1, v)))
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }

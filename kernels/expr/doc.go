@@ -28,8 +28,8 @@
 // RowSum, RowMax and RowMin take their argument at every element of a row, and are one
 // number for all of it: a function that has them is computed row by row, in stages
 // ([Func.Stages]), by kernels.Rows. RowSum is the sum in double precision, rounded to
-// the element type; of no elements it is 0, RowMax -Inf and RowMin +Inf. Text cannot
-// name them, and they have no derivative here.
+// the element type; of no elements it is 0, RowMax -Inf and RowMin +Inf. [ParseRows]
+// reads them, and [Func.RowGradient] is their derivative.
 //
 // Functions such as Exp are within 2 units in the last place of the true value on
 // every backend, Sigmoid and Softplus within 4. Backends may differ within that;

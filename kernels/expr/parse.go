@@ -23,7 +23,19 @@ const longest = 4096
 // An error, also that the text has more than 4096 characters, names the position,
 // in characters from 1.
 func Parse(text string, d Dtype, names ...string) (Func, error) {
-	p, v := read(text, d, names...)
+	return parseAs(text, d, false, names)
+}
+
+// ParseRows reads an expression in the language of [Parse] that may also name the reductions of a row, rowsum(x), rowmax(x)
+// and rowmin(x):
+//
+//	ParseRows("exp(x - rowmax(x)) / rowsum(exp(x - rowmax(x)))", Float32, "x")
+func ParseRows(text string, d Dtype, names ...string) (Func, error) {
+	return parseAs(text, d, true, names)
+}
+
+func parseAs(text string, d Dtype, rows bool, names []string) (Func, error) {
+	p, v := read(text, d, rows, names...)
 	if p.err != nil {
 		return Func{}, p.err
 	}
@@ -31,9 +43,9 @@ func Parse(text string, d Dtype, names ...string) (Func, error) {
 }
 
 // read returns the parser after it has read the text, with its error if there is
-// one, and the value of the expression.
-func read(text string, d Dtype, names ...string) (*parser, Value) {
-	p := &parser{text: text, names: names, float: d, Builder: NewBuilder(slices.Repeat([]Dtype{d}, len(names))...)}
+// one, and the value of the expression. With rows it may name reductions.
+func read(text string, d Dtype, rows bool, names ...string) (*parser, Value) {
+	p := &parser{text: text, names: names, float: d, rows: rows, Builder: NewBuilder(slices.Repeat([]Dtype{d}, len(names))...)}
 	if len(text) > longest {
 		p.err = fmt.Errorf("at %d: got %d characters, want at most %d", longest+1, len(text), longest)
 		return p, -1
@@ -53,6 +65,7 @@ type parser struct {
 	text  string
 	names []string
 	float Dtype
+	rows  bool   // whether the text may name reductions of rows
 	pos   int    // where the text goes on after the token, from 0
 	token string // "" at the end
 	at    int    // of the token, from 1
@@ -141,7 +154,7 @@ func (p *parser) unary() Value {
 var functions = func() map[string]Op {
 	m := map[string]Op{}
 	for op := Neg; op < opCount; op++ {
-		if isWord(op.String()[0]) && !op.reduces() {
+		if isWord(op.String()[0]) {
 			m[op.String()] = op
 		}
 	}
@@ -156,7 +169,7 @@ func (p *parser) primary() Value {
 		p.next()
 		return p.Operand(i)
 	}
-	if op, ok := functions[p.token]; ok {
+	if op, ok := functions[p.token]; ok && (p.rows || !op.reduces()) {
 		p.next()
 		return p.call(op)
 	}
