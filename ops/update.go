@@ -140,5 +140,5 @@ func zeros(b *Backward, like Term) Term {
 	if err != nil {
 		return b.fail("%w", err)
 	}
-	return b.Apply(mapping{f}, like)
+	return b.Apply(mapping{f: f, shape: like.Type().Shape}, like)
 }
