@@ -88,7 +88,7 @@ func (o *Op) apply(inputs []*gorgonia.Node) (*gorgonia.Node, error) {
 			return nil, fmt.Errorf("%v: input %d is of another graph than input 0", o, i)
 		}
 	}
-	return gorgonia.ApplyOp(forMachines(o), inputs...)
+	return gorgonia.ApplyOp(o.forGraph(), inputs...)
 }
 
 // Primitive returns the primitive of the op.
@@ -215,9 +215,12 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 			return fmt.Errorf("ops: %v: input %d is %w", o, i, err)
 		}
 	}
-	p, err := o.Plan(kernels.HostDevice())
+	p, state, err := o.planOnHost()
 	if err != nil {
 		return err
+	}
+	if state != nil {
+		mem = append(mem, state)
 	}
 	by, err := hostblas.For(gorgonia.WhichBLAS())
 	if err != nil {

@@ -112,6 +112,9 @@ func GroupNorm(op gorgonia.Op) (groups int, epsilon float64, derivative, ok bool
 
 // Training reports whether an op trains, if its value depends on that.
 func Training(op gorgonia.Op) (training, ok bool) {
+	if own, ok := op.(interface{ Training() bool }); ok {
+		return own.Training(), true
+	}
 	if d, ok := Dropout(op); ok {
 		return d.Training, true
 	}

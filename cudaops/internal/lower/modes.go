@@ -27,6 +27,19 @@ func (c *call) trains() bool {
 	return training
 }
 
+// whenTraining lowers an op of package ops that selects an input by the mode.
+func whenTraining(c *call) *program.Value {
+	op, ok := c.node.Op().(interface{ WhenTraining() bool })
+	if !ok || !op.WhenTraining() || len(c.in) != 2 {
+		return nil
+	}
+	x := c.in[1]
+	if c.trains() {
+		x = c.in[0]
+	}
+	return c.alias(x, c.Type, x.View)
+}
+
 // checkMode returns an error if the program evaluates and the node's op has a mode of its own.
 func (c *call) checkMode() error {
 	op, has := c.node.Op().(gorgonia.TrainModeOp)

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/tensor"
 )
 
@@ -26,6 +27,14 @@ func (c *call) uniform(d drawer, t program.Type) *program.Value { return c.draw(
 
 // draw returns random numbers, normal ones or uniform ones.
 func (c *call) draw(d drawer, t program.Type, normal bool) *program.Value {
+	number, state := c.stream(d)
+	view := program.Contiguous(t.Shape)
+	view.Stream = codegen.Stream{Number: number, Normal: normal}
+	return c.alias(state, t, view)
+}
+
+// stream returns the number of a drawer's stream, and the state of the generator.
+func (c *call) stream(d drawer) (number int, state *program.Value) {
 	if c.state == nil {
 		c.graph.Random = make([]int64, codegen.RandomState)
 		state := tensor.New(tensor.WithShape(codegen.RandomState), tensor.WithBacking(c.graph.Random))
@@ -34,9 +43,7 @@ func (c *call) draw(d drawer, t program.Type, normal bool) *program.Value {
 	if c.drawn[d] == 0 {
 		c.drawn[d] = len(c.drawn) + 1
 	}
-	view := program.Contiguous(t.Shape)
-	view.Stream = codegen.Stream{Number: c.drawn[d], Normal: normal}
-	return c.alias(c.state, t, view)
+	return c.drawn[d], c.state
 }
 
 // stateInput adds an input that is the state of an op.
@@ -51,7 +58,7 @@ func dropout(c *call) *program.Value {
 	if !ok || d.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
 		return nil
 	}
-	return c.dropout(d, c.in[0])
+	return c.dropout(d.Probability, d.Op, c.in[0])
 }
 
 // dropoutDiff lowers the gradient of Dropout, whose inputs are the Dropout's input, its output and the gradient w.r.t. the
@@ -63,19 +70,36 @@ func dropoutDiff(c *call) *program.Value {
 	if !ok || !d.Derivative || !c.floats(3) || !slices.Equal(c.in[2].Shape, c.Shape) {
 		return nil
 	}
-	return c.dropout(d, c.in[2])
+	return c.dropout(d.Probability, d.Op, c.in[2])
 }
 
 // dropout emits a Dropout of a value.
-func (c *call) dropout(d internal.DropoutOf, x *program.Value) *program.Value {
-	if training := c.trains(); d.Probability == 0 || !training {
+func (c *call) dropout(probability float64, of any, x *program.Value) *program.Value {
+	if training := c.trains(); probability == 0 || !training {
 		return c.alias(x, c.Type, x.View)
 	}
-	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
-		keep := b.Constant(c.Dtype, 1-d.Probability)
-		kept := b.Apply(expr.Lt, b.Operand(1), keep)
-		return b.Apply(expr.Select, kept, b.Apply(expr.Div, b.Operand(0), keep), b.Constant(c.Dtype, 0))
-	}, x, c.uniform(drawer{of: d.Op}, c.Type))
+	return c.mapped(c.Type, func(b *expr.Builder) expr.Value { return ops.DropoutOf(b, c.Dtype, probability) }, x, c.uniform(drawer{of: of}, c.Type))
+}
+
+// drawing lowers an op of package ops that draws random numbers. Its kernel has the state of the generator as its last operand, except for
+// Dropout, which is a map.
+func drawing(c *call) *program.Value {
+	op, ok := c.node.Op().(interface {
+		Draws() (source any, planner func(stream int) kernels.Planner, ok bool)
+		Dropout() (probability float64, ok bool)
+	})
+	if !ok {
+		return nil
+	}
+	of, planner, ok := op.Draws()
+	if !ok {
+		return nil
+	}
+	if probability, ok := op.Dropout(); ok {
+		return c.dropout(probability, of, c.in[0])
+	}
+	stream, state := c.stream(drawer{of: of})
+	return c.kernel(planner(stream), append(slices.Clone(c.in), state)...)
 }
 
 // random lowers random tensors. It leaves invalid parameters to the op's Do, which reports them.

@@ -23,7 +23,7 @@ type rule func(c *call) *program.Value
 // rules are tried in this order. The last one lowers every node.
 var rules = []rule{learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, viewed, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
-	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, kernel, host}
+	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, kernel, host}
 
 // emit adds an instruction with one output and returns the output.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
@@ -80,7 +80,12 @@ func kernel(c *call) *program.Value {
 	if !ok {
 		return nil
 	}
-	if op, ok := planner.(interface {
+	return c.kernel(planner, c.in...)
+}
+
+// kernel emits the kernel of the node's op, and notes which of its inputs are indices.
+func (c *call) kernel(planner kernels.Planner, in ...*program.Value) *program.Value {
+	if op, ok := c.node.Op().(interface {
 		Limit(input int) (count, also int, limited bool)
 	}); ok {
 		for i, v := range c.in {
@@ -89,5 +94,5 @@ func kernel(c *call) *program.Value {
 			}
 		}
 	}
-	return c.emit(program.Kernel{Planner: planner}, c.Type, c.in...)
+	return c.emit(program.Kernel{Planner: planner}, c.Type, in...)
 }
