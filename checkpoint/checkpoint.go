@@ -14,10 +14,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 
+	"github.com/stheno-ml/stheno/checkpoint/safetensors"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/safetensors"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
@@ -142,6 +143,13 @@ func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
 }
 
 func load(path string, vm *cudaops.VM, position any) (note string, err error) {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = wantFile(path, info)
+	}
+	if err != nil {
+		return "", err
+	}
 	f, err := open(path)
 	if err != nil {
 		return "", err

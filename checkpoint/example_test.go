@@ -89,7 +89,7 @@ func Example() {
 
 	// The parameters alone, for a graph that is not trained.
 	_, _, _, learnables := model()
-	if _, err := checkpoint.LoadParameters(twice, learnables...); err != nil {
+	if _, err := checkpoint.LoadParameters(twice, learnables); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -90,6 +90,14 @@ func checked(t testing.TB) func(note string, err error) {
 	}
 }
 
+// complete is checked for LoadParameters and LoadStore.
+func complete(t testing.TB) func(l Loaded, err error) {
+	return func(l Loaded, err error) {
+		t.Helper()
+		checked(t)(l.Note, err)
+	}
+}
+
 // onBackends runs a test on the host backend and, where there is one, on the GPU.
 func onBackends(t *testing.T, test func(t *testing.T, on cudaops.Option)) {
 	t.Run("host", func(t *testing.T) { test(t, cudaops.OnHost()) })

@@ -118,7 +118,7 @@ func TestPythonWrites(t *testing.T) {
 		G.NewScalar(g, tensor.Float64, G.WithName("scalar")),
 		G.NewVector(g, tensor.Float64, G.WithName("bias é"), G.WithShape(3)),
 	}
-	testutil.Get[string](t)(LoadParameters(path, nodes...))
+	testutil.Get[Loaded](t)(LoadParameters(path, nodes))
 	seventh := func(i float64) float64 { return i / 7 }
 	wants := []any{
 		[]float32{0, 1. / 7, 2. / 7, 3. / 7, 4. / 7, 5. / 7},

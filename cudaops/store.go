@@ -107,6 +107,24 @@ func (s *Store) Parameters() (list []Learnable, err error) {
 	return list, err
 }
 
+// ParameterType is the name, element type and shape of a parameter.
+type ParameterType struct {
+	Name  string
+	Dtype tensor.Dtype
+	Shape tensor.Shape
+}
+
+// Types returns the types of all parameters, in the order of [Store.Parameters], with those that have no value yet.
+func (s *Store) Types() (list []ParameterType, err error) {
+	err = s.use("Types", func() error {
+		for _, p := range s.list {
+			list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone()})
+		}
+		return nil
+	})
+	return list, err
+}
+
 // SetParameters sets parameters to copies of values and adds those that the Store does not have. It ignores moments. If a value
 // has another type or shape than the parameter, it returns an error and changes nothing.
 func (s *Store) SetParameters(list []Learnable) error {
