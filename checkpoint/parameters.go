@@ -164,9 +164,9 @@ func places(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (list []place) 
 func (f *file) solverState() map[string]bool {
 	names := map[string]bool{}
 	if f.header != nil {
-		for _, name := range f.header.Learnables {
-			for k := range f.header.Moments {
-				names[momentName(k+1, name)] = true
+		for i := range f.header.Learnables {
+			for _, name := range f.header.stateOf(i) {
+				names[name] = true
 			}
 		}
 	}

@@ -21,6 +21,7 @@ type config struct {
 	train         []training // each Train
 	stores        []stored   // each In
 	clipNorm      []float64
+	ema           []float64
 	every         []int
 	stepEvery     []int
 	add           bool
