@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/checkpoint/safetensors"
+	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 )
