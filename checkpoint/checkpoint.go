@@ -1,7 +1,8 @@
 // Package checkpoint saves the state of a training in a file and loads it, so that an interrupted training continues with
 // the same bits as an uninterrupted one.
 //
-// Files are in the safetensors format, which the Python library of that name reads. Each learnable is a tensor
+// Files are in the safetensors format, which the Python library of that name reads; [LoadParameters] and [LoadStore] read those of
+// other programs too. Each learnable is a tensor
 // with the name of its node; [Save] lists the other tensors.
 //
 // A file has a checksum in its metadata "stheno.sha256": the SHA-256 of the whole file, header included,

@@ -46,13 +46,13 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 	return write(path, h, nil, list)
 }
 
-// LoadParameters sets nodes to the tensors with their names in a file of [Save], [SaveParameters] or another program, or in what
-// else [safetensors.Open] opens: shards of an index, or a folder. If the nodes' graph has BatchNorms, it sets their running means
-// and variances too, named as in Save. It ignores solver state. If it returns an error, nothing has changed.
+// LoadParameters sets nodes to the tensors with their names in a file of [Save], [SaveParameters] or another program. The path is
+// that of a file, of an index of shards, or of a folder: see [safetensors.Open]. If the nodes' graph has BatchNorms, it sets their
+// running means and variances too, named as in Save. It ignores solver state. If it returns an error, nothing has changed.
 //
-// Nodes have elements of float32 or float64, and those of the file are converted to the node's type as by [safetensors.Elements].
-// [Rename], [Transposed] and [Partial] adapt other names and layouts, and other sets of tensors. Files of other programs
-// are unchecked: see [Loaded].
+// Nodes have elements of float32 or float64; those of the file are converted to the node's type as by [safetensors.Elements].
+// [Rename] and [Transposed] are for files with other names and layouts, [Partial] for those with more or fewer tensors. The content
+// of files of other programs is unchecked: see [Loaded].
 //
 // SetTraining(true) of a BatchNorm resets its mean and variance to 0 and 1, so call it before LoadParameters. Learnables of
 // [cudaops.Train] are copied to the device in the next run, as after gorgonia.Let.

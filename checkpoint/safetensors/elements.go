@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"unsafe"
 )
 
 // Element is a type that [Elements] converts to.
@@ -12,24 +14,18 @@ type Element interface {
 	float32 | float64 | int | int64 | int32 | int16 | int8 | uint8
 }
 
-// decoders decode an element of the types that [Elements] converts from, by float or by integer.
-var decoders = map[string]struct {
-	float   func(b []byte) float64
-	integer func(b []byte) int64
-}{
-	"F64": {float: func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }},
-	"F32": {float: func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) }},
-	"F16": {float: func(b []byte) float64 { return half(binary.LittleEndian.Uint16(b)) }},
-	"BF16": {float: func(b []byte) float64 {
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
-	}},
-	"I64":  {integer: func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }},
-	"I32":  {integer: func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }},
-	"I16":  {integer: func(b []byte) int64 { return int64(int16(binary.LittleEndian.Uint16(b))) }},
-	"I8":   {integer: func(b []byte) int64 { return int64(int8(b[0])) }},
-	"U8":   {integer: func(b []byte) int64 { return int64(b[0]) }},
-	"BOOL": {integer: func(b []byte) int64 { return int64(min(b[0], 1)) }},
-}
+// floats and integers are the types of elements that [Elements] converts from; integers decode one.
+var (
+	floats   = []string{"F64", "F32", "F16", "BF16"}
+	integers = map[string]func(b []byte) int64{
+		"I64":  func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) },
+		"I32":  func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) },
+		"I16":  func(b []byte) int64 { return int64(int16(binary.LittleEndian.Uint16(b))) },
+		"I8":   func(b []byte) int64 { return int64(int8(b[0])) },
+		"U8":   func(b []byte) int64 { return int64(b[0]) },
+		"BOOL": func(b []byte) int64 { return int64(min(b[0], 1)) },
+	}
+)
 
 // half returns the value of an IEEE 754 number of 16 bits.
 func half(u uint16) float64 {
@@ -56,27 +52,25 @@ func Elements[T Element](t *Tensor, from int, into []T) error {
 	if t == nil {
 		return errors.New("got a nil tensor")
 	}
-	d, known := decoders[t.Dtype]
-	floats := T(1)/T(2) != 0
-	if !known || d.integer == nil && !floats {
+	toFloats := T(1)/T(2) != 0
+	if integers[t.Dtype] == nil && !(toFloats && slices.Contains(floats, t.Dtype)) {
 		return fmt.Errorf("tensor %q: got elements of %s, which do not convert to %T", t.Name, t.Dtype, *new(T))
 	}
 	size := int(dtypeBits[t.Dtype] / 8)
 	if t.elements == nil || from < 0 || len(into) > int(t.elements.Size())/size-from {
 		return fmt.Errorf("tensor %q: got %d elements from %d on, want elements of a tensor of shape %v in a File", t.Name, len(into), from, t.Shape)
 	}
+	if m := bytesOf(into, t.Dtype); m != nil {
+		return t.readAt(m, int64(from)*int64(size))
+	}
 	buffer := make([]byte, min(1<<16, len(into)*size))
 	for at := 0; at < len(into); {
 		n := min(len(buffer)/size, len(into)-at)
-		raw, part := buffer[:n*size], into[at:at+n]
+		raw := buffer[:n*size]
 		if err := t.readAt(raw, int64(from+at)*int64(size)); err != nil {
 			return err
 		}
-		if same[T](t.Dtype) {
-			if _, err := binary.Decode(raw, binary.LittleEndian, part); err != nil {
-				return fmt.Errorf("tensor %q: %w", t.Name, err)
-			}
-		} else if i := convert(d.float, d.integer, size, raw, part); i < n {
+		if i := convert(t.Dtype, raw, into[at:at+n]); i < n {
 			return fmt.Errorf("tensor %q: got element %d of %s, % x, want a number of %T", t.Name, from+at+i, t.Dtype, raw[i*size:][:size], *new(T))
 		}
 		at += n
@@ -84,34 +78,50 @@ func Elements[T Element](t *Tensor, from int, into []T) error {
 	return nil
 }
 
-// same reports whether T is the type of elements.
-func same[T Element](dtype string) bool {
-	switch any(*new(T)).(type) {
-	case float32:
-		return dtype == "F32"
-	case float64:
-		return dtype == "F64"
+// bytesOf returns the memory of elements of a type that the machine stores as the file does, or nil.
+func bytesOf[T Element](s []T, dtype string) []byte {
+	var of string
+	switch any(s).(type) {
+	case []float32:
+		of = "F32"
+	case []float64:
+		of = "F64"
 	}
-	return false // convert keeps the bits of integers
+	if of != dtype || len(s) == 0 || binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
 // convert converts elements and returns the index of the first that T cannot represent, or their number.
-func convert[T Element](float func([]byte) float64, integer func([]byte) int64, size int, raw []byte, into []T) int {
-	floats := T(1)/T(2) != 0
-	for i := range into {
-		b := raw[i*size:]
-		if float != nil {
-			x := float(b)
-			into[i] = T(x)
-			if math.IsInf(float64(into[i]), 0) && !math.IsInf(x, 0) {
+func convert[T Element](dtype string, raw []byte, into []T) int {
+	switch dtype {
+	case "F64":
+		for i := range into {
+			x := math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))
+			if into[i] = T(x); math.IsInf(float64(into[i]), 0) && !math.IsInf(x, 0) {
 				return i
 			}
-			continue
 		}
-		n := integer(b)
-		into[i] = T(n)
-		if !floats && int64(into[i]) != n {
-			return i
+	case "F32":
+		for i := range into {
+			into[i] = T(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+	case "F16":
+		for i := range into {
+			into[i] = T(half(binary.LittleEndian.Uint16(raw[2*i:])))
+		}
+	case "BF16":
+		for i := range into {
+			into[i] = T(math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[2*i:])) << 16))
+		}
+	default:
+		integer, size, toFloats := integers[dtype], len(raw)/len(into), T(1)/T(2) != 0
+		for i := range into {
+			n := integer(raw[i*size:])
+			if into[i] = T(n); !toFloats && int64(into[i]) != n {
+				return i
+			}
 		}
 	}
 	return len(into)

@@ -158,7 +158,7 @@ func newHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	return header, nil
 }
 
-// File is a file, or several, that [New] or [Open] has found to be whole.
+// File is a file, or the shards of an index, whose headers [New] or [Open] has checked.
 type File struct {
 	Metadata map[string]string // nil for shards
 	Tensors  []Tensor          // in the order of the file, then of the shards' names
