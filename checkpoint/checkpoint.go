@@ -1,7 +1,8 @@
 // Package checkpoint saves the state of a training in a file and loads it, so that an interrupted training continues with
 // the same bits as an uninterrupted one.
 //
-// Files are in the safetensors format, which the Python library of that name reads. Each learnable is a tensor
+// Files are in the safetensors format, which the Python library of that name reads; [LoadParameters] and [LoadStore] read those of
+// other programs too. Each learnable is a tensor
 // with the name of its node; [Save] lists the other tensors.
 //
 // A file has a checksum in its metadata "stheno.sha256": the SHA-256 of the whole file, header included,
@@ -14,16 +15,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 
+	"github.com/stheno-ml/stheno/checkpoint/safetensors"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/safetensors"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
 
-// version is the version of the files that Save writes. Files of version 1 have no checksum.
-const version = 2
+// Files of version 1 have no checksum; only those of version 3 have several solvers or averages.
+const (
+	version     = 2
+	versionSets = 3
+)
 
 // The names of the metadata in a file, each encoded as JSON.
 const (
@@ -35,9 +40,11 @@ const (
 type header struct {
 	Version    int       `json:"version"`
 	Learnables []string  `json:"learnables"` // names, in the order of Train
-	Moments    int       `json:"moments"`    // number of moments of each learnable
+	Moments    int       `json:"moments"`    // number of moments of each learnable of the first solver
 	BatchNorms int       `json:"batchnorms"`
 	Training   *training `json:"training,omitempty"` // nil in a file of SaveParameters
+
+	owners []owner // of the learnables, by parseHeader
 }
 
 type training struct {
@@ -47,10 +54,38 @@ type training struct {
 	Added   int                `json:"added,omitempty"`
 	Runs    int                `json:"runs"`
 	Seed    uint64             `json:"seed"`
+	EMA     bool               `json:"ema,omitempty"`  // each learnable has an average
+	More    []more             `json:"more,omitempty"` // solvers after the first
+}
+
+// more is a further solver. Its learnables are those from First on, up to the next solver's.
+type more struct {
+	First   int                `json:"first"`
+	Moments int                `json:"moments"`
+	Solver  string             `json:"solver"`
+	Options map[string]float64 `json:"options"`
+}
+
+// owner is the solver of a learnable and the number of the learnable's moments.
+type owner struct{ solver, moments int }
+
+// stateOf returns the names of the tensors of a learnable's solver state, moments first.
+func (h *header) stateOf(learnable int) (names []string) {
+	name := h.Learnables[learnable]
+	for k := range h.owners[learnable].moments {
+		names = append(names, momentName(k+1, name))
+	}
+	if h.Training != nil && h.Training.EMA {
+		names = append(names, emaName(name))
+	}
+	return names
 }
 
 // momentName returns the name of a learnable's moment, counted from 1.
 func momentName(k int, learnable string) string { return fmt.Sprintf("moment%d/%s", k, learnable) }
+
+// emaName returns the name of a learnable's average.
+func emaName(learnable string) string { return "ema/" + learnable }
 
 // averageName returns the name of a BatchNorm's running "mean" or "variance".
 func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s", i, what) }
@@ -69,7 +104,7 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 // If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged.
 //
 // The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
-// such a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
+// such a name, "ema/" and a name under [cudaops.EMA], and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
 	s, err := vm.Snapshot()
 	if err == nil {
@@ -101,6 +136,9 @@ func finite(s *cudaops.Snapshot) (err error) {
 		for k, m := range l.Moments {
 			check(momentName(k+1, l.Name), m)
 		}
+		if l.EMA != nil {
+			check(emaName(l.Name), l.EMA)
+		}
 	}
 	for i, a := range s.Averages {
 		check(averageName(i, "mean"), a.Mean)
@@ -110,14 +148,24 @@ func finite(s *cudaops.Snapshot) (err error) {
 }
 
 func save(path string, s *cudaops.Snapshot, position any) error {
-	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Added, s.Runs, s.Seed}}
+	t := &training{Solver: s.Solvers[0].Kind, Options: s.Solvers[0].Options, Steps: s.Steps, Added: s.Added, Runs: s.Runs, Seed: s.Seed}
+	h := header{Version: version, Moments: len(s.Learnables[0].Moments), BatchNorms: len(s.Averages), Training: t}
 	var list tensors
-	for _, l := range s.Learnables {
-		h.Learnables, h.Moments = append(h.Learnables, l.Name), len(l.Moments)
+	for i, l := range s.Learnables {
+		if of := l.Solver; of > len(t.More) {
+			t.More = append(t.More, more{i, len(l.Moments), s.Solvers[of].Kind, s.Solvers[of].Options})
+		}
+		h.Learnables = append(h.Learnables, l.Name)
 		list.add(l.Name, l.Value)
 		for k, m := range l.Moments {
 			list.add(momentName(k+1, l.Name), m)
 		}
+		if t.EMA = l.EMA != nil; t.EMA {
+			list.add(emaName(l.Name), l.EMA)
+		}
+	}
+	if len(t.More) > 0 || t.EMA {
+		h.Version = versionSets
 	}
 	for i, a := range s.Averages {
 		list.add(averageName(i, "mean"), a.Mean)
@@ -142,6 +190,13 @@ func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
 }
 
 func load(path string, vm *cudaops.VM, position any) (note string, err error) {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = wantFile(path, info)
+	}
+	if err != nil {
+		return "", err
+	}
 	f, err := open(path)
 	if err != nil {
 		return "", err
@@ -172,11 +227,18 @@ func (f *file) state() (*cudaops.Snapshot, error) {
 		return nil, errors.New("got a file of SaveParameters, want a file of Save: use LoadParameters")
 	}
 	t := h.Training
-	s := &cudaops.Snapshot{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed}
-	for _, name := range h.Learnables {
+	s := &cudaops.Snapshot{Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed, Solvers: []cudaops.SolverState{{Kind: t.Solver, Options: t.Options}}}
+	for _, m := range t.More {
+		s.Solvers = append(s.Solvers, cudaops.SolverState{Kind: m.Solver, Options: m.Options})
+	}
+	for i, name := range h.Learnables {
 		l := cudaops.Learnable{Name: name, Value: f.value(name)}
-		for k := range h.Moments {
-			l.Moments = append(l.Moments, f.value(momentName(k+1, name)))
+		for _, of := range h.stateOf(i) {
+			l.Moments = append(l.Moments, f.value(of))
+		}
+		own := h.owners[i]
+		if l.Solver = own.solver; t.EMA {
+			l.Moments, l.EMA = l.Moments[:own.moments], l.Moments[own.moments]
 		}
 		s.Learnables = append(s.Learnables, l)
 	}
@@ -198,8 +260,8 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	if err := json.Unmarshal([]byte(text), &of); err != nil {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
-	if of.Version < 1 || of.Version > version {
-		return nil, fmt.Errorf("got a file of version %d, want 1 to %d, which this version of Stheno reads", of.Version, version)
+	if of.Version < 1 || of.Version > versionSets {
+		return nil, fmt.Errorf("got a file of version %d, want 1 to %d, which this version of Stheno reads", of.Version, versionSets)
 	}
 	h := &header{}
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
@@ -207,12 +269,39 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	if err := d.Decode(h); err != nil {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
-	tensors := len(h.Learnables)*(1+h.Moments) + 2*h.BatchNorms
-	if n := len(f.Tensors); h.Moments < 0 || h.BatchNorms < 0 || max(h.Moments, h.BatchNorms, len(h.Learnables)) > n || tensors != n {
-		return nil, fmt.Errorf("got %d tensors, want %d learnables with %d moments each and two tensors for each of %d BatchNorms, as in the metadata",
-			n, len(h.Learnables), h.Moments, h.BatchNorms)
+	if !h.assign(len(f.Tensors)) {
+		return nil, fmt.Errorf("got %d tensors, want those of %d learnables, of the solver state that the metadata describes, and of %d BatchNorms",
+			len(f.Tensors), len(h.Learnables), h.BatchNorms)
 	}
 	return h, nil
+}
+
+// assign sets the owners, and reports whether the header describes so many tensors.
+func (h *header) assign(tensors int) bool {
+	var ends []int
+	owners := []owner{{0, h.Moments}}
+	each := 1 // tensors of a learnable without moments
+	if t := h.Training; t != nil {
+		for i, m := range t.More {
+			ends = append(ends, m.First)
+			owners = append(owners, owner{i + 1, m.Moments})
+		}
+		if t.EMA {
+			each++
+		}
+	}
+	left := tensors - 2*h.BatchNorms
+	for i, end := range append(ends, len(h.Learnables)) {
+		own := owners[i]
+		if end < len(h.owners) || end > len(h.Learnables) || own.moments < 0 || own.moments > tensors || h.BatchNorms < 0 || h.BatchNorms > tensors {
+			return false
+		}
+		for len(h.owners) < end {
+			h.owners = append(h.owners, own)
+			left -= each + own.moments
+		}
+	}
+	return left == 0
 }
 
 // position decodes the position in the file and returns a function that assigns it.

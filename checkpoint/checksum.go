@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/checkpoint/safetensors"
 )
 
 // checksumKey is the name of a file's checksum in the metadata: the SHA-256, in hexadecimal digits, of the
@@ -30,20 +31,20 @@ func seal(metadata map[string]string, list []safetensors.Tensor) error {
 }
 
 // verify returns an error if a file does not match its checksum, and reports whether it has one.
-func verify(f *safetensors.File, from io.ReaderAt, size int64) (checked bool, err error) {
+func verify(f *safetensors.File) (checked bool, err error) {
 	text, has := f.Metadata[checksumKey]
 	if !has {
 		return false, nil
 	}
 	digits := int64(len(noDigits))
 	want, err := strconv.Unquote(text)
-	at := f.Offset(want)
-	if err != nil || len(want) != len(noDigits) || at < 0 {
+	if err != nil || len(want) != len(noDigits) || bytes.Count(f.Header, []byte(want)) != 1 {
 		return false, fmt.Errorf("metadata %q: got %q, want %d digits in quotes, once in the header", checksumKey, text, digits)
 	}
+	at := 8 + int64(bytes.Index(f.Header, []byte(want)))
 	h := sha256.New()
-	_, err = io.Copy(h, io.MultiReader(io.NewSectionReader(from, 0, at), strings.NewReader(noDigits),
-		io.NewSectionReader(from, at+digits, size-at-digits)))
+	_, err = io.Copy(h, io.MultiReader(io.NewSectionReader(f.Raw, 0, at), strings.NewReader(noDigits),
+		io.NewSectionReader(f.Raw, at+digits, f.Raw.Size()-at-digits)))
 	if err != nil {
 		return false, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/checkpoint"
@@ -89,7 +90,7 @@ func Example() {
 
 	// The parameters alone, for a graph that is not trained.
 	_, _, _, learnables := model()
-	if _, err := checkpoint.LoadParameters(twice, learnables...); err != nil {
+	if _, err := checkpoint.LoadParameters(twice, learnables); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -97,4 +98,26 @@ func Example() {
 	// Output:
 	// the same bits: true
 	// y = 2.00 x + 1.00
+}
+
+// The parameters of a model that another program has saved, with other names and with tensors that the graph does not have.
+func ExampleLoadParameters() {
+	parameters := gorgonia.Nodes{gorgonia.NewMatrix(gorgonia.NewGraph(), gorgonia.Float32, gorgonia.WithName("wte.weight"), gorgonia.WithShape(64, 24))}
+	parameters = append(parameters, gorgonia.NewVector(parameters[0].Graph(), gorgonia.Float32, gorgonia.WithName("ln_f.bias"), gorgonia.WithShape(24)))
+	const path = "testdata/gpt2/bf16.safetensors"
+	loaded, err := checkpoint.LoadParameters(path, parameters, checkpoint.Partial(), checkpoint.Rename(func(name string) string {
+		if name == "lm_head.weight" || strings.HasSuffix(name, ".attn.bias") {
+			return "" // not a parameter of this graph
+		}
+		return strings.TrimPrefix(name, "transformer.")
+	}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(loaded.Note)
+	fmt.Println(len(loaded.Unused), "unused, among them", loaded.Unused[0])
+	// Output:
+	// a file of another program, without a checksum of Stheno: its content is unchecked
+	// 26 unused, among them transformer.h.0.attn.c_attn.weight
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/checkpoint/safetensors"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -66,45 +66,27 @@ func write(path string, h header, position any, t tensors) error {
 // file is an open file.
 type file struct {
 	*safetensors.File
-	io.Closer
-	header *header         // nil for a file of another program
-	note   string          // why the content is unchecked, or "" if it was checked
-	read   map[string]bool // names of the tensors read
-	err    error           // the first error of value
+	header *header // nil for a file of another program
+	note   string  // why the content is unchecked, or "" if it was checked
+	err    error   // the first error of value
 }
 
-// open opens a file and checks that it is complete. It takes the size from the open file, since another process may replace
-// the file at any time.
+// open opens what [safetensors.Open] opens, and checks that it is complete and matches its checksum. Errors have the path.
 func open(path string) (*file, error) {
-	info, err := os.Stat(path)
+	whole, err := safetensors.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := wantFile(path, info); err != nil {
-		return nil, err
-	}
-	opened, err := os.Open(path)
+	f, err := newFile(whole)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), whole.Close())
 	}
-	var f *file
-	if info, err = opened.Stat(); err == nil {
-		f, err = newFile(opened, info.Size())
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), opened.Close())
-	}
-	f.Closer = opened
 	return f, nil
 }
 
-// newFile checks that a file is complete and matches its checksum.
-func newFile(from io.ReaderAt, size int64) (*file, error) {
-	whole, err := safetensors.Open(from, size)
-	if err != nil {
-		return nil, err
-	}
-	checked, err := verify(whole, from, size)
+// newFile checks that a file matches its checksum.
+func newFile(whole *safetensors.File) (*file, error) {
+	checked, err := verify(whole)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +94,7 @@ func newFile(from io.ReaderAt, size int64) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{File: whole, header: h, read: map[string]bool{}}
+	f := &file{File: whole, header: h}
 	if !checked {
 		f.note, err = unchecked(whole, h)
 	}
@@ -130,9 +112,8 @@ func wantFile(path string, info os.FileInfo) error {
 	return nil
 }
 
-// value reads a tensor. If it cannot, it sets err and returns nil.
+// value reads a tensor of float32 or float64. If it cannot, it sets err and returns nil.
 func (f *file) value(name string) gorgonia.Value {
-	f.read[name] = true
 	v, err := f.tensor(name)
 	if err != nil {
 		if f.err == nil {
@@ -149,23 +130,57 @@ func (f *file) tensor(name string) (gorgonia.Value, error) {
 		return nil, fmt.Errorf("got a file without the tensor %q", name)
 	}
 	for dt, named := range dtypes {
-		if named != t.Dtype {
-			continue
+		if named == t.Dtype {
+			return read(t, dt, false)
 		}
-		if slices.Contains(t.Shape, 0) {
-			return nil, fmt.Errorf("tensor %q: got the shape %v, want at least one element", name, t.Shape)
-		}
-		v, m := values.New(dt, tensor.Shape(t.Shape))
-		if err := f.Read(t, m); err != nil {
-			return nil, err
-		}
-		copy(m, littleEndian(m, dt.Size()))
-		return v, nil
 	}
 	return nil, fmt.Errorf("tensor %q: got elements of %s, want F32 or F64", name, t.Dtype)
 }
 
-// littleEndian converts elements between the machine's byte order and the format's.
+// read returns a tensor of a file, or its transpose, with elements converted to dt.
+func read(t *safetensors.Tensor, dt kernels.Dtype, transposed bool) (gorgonia.Value, error) {
+	shape := tensor.Shape(slices.Clone(t.Shape))
+	switch {
+	case slices.Contains(shape, 0):
+		return nil, fmt.Errorf("tensor %q: got the shape %v, want at least one element", t.Name, t.Shape)
+	case transposed && len(shape) != 2:
+		return nil, fmt.Errorf("tensor %q: got the shape %v for Transposed, want two axes", t.Name, shape)
+	case transposed:
+		slices.Reverse(shape)
+	}
+	v, m, err := values.Make(dt, shape)
+	if err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	if dt == kernels.Float32 {
+		return v, elements(t, kernels.Elements[float32](m), transposed)
+	}
+	return v, elements(t, kernels.Elements[float64](m), transposed)
+}
+
+// elements reads the elements of a tensor or of its transpose.
+func elements[T float32 | float64](t *safetensors.Tensor, into []T, transposed bool) error {
+	if !transposed {
+		return safetensors.Elements(t, 0, into)
+	}
+	const block = 32 // rows whose columns are contiguous in the transpose
+	rows, cols := t.Shape[0], t.Shape[1]
+	buffer := make([]T, min(block, rows)*cols)
+	for first := 0; first < rows; first += block {
+		n := min(block, rows-first)
+		if err := safetensors.Elements(t, first*cols, buffer[:n*cols]); err != nil {
+			return err
+		}
+		for c := range cols {
+			for r := range n {
+				into[c*rows+first+r] = buffer[r*cols+c]
+			}
+		}
+	}
+	return nil
+}
+
+// littleEndian converts elements of the machine's byte order to the format's.
 func littleEndian(m []byte, size int64) []byte {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return m

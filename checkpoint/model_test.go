@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -90,6 +91,14 @@ func checked(t testing.TB) func(note string, err error) {
 	}
 }
 
+// complete is checked for LoadParameters and LoadStore.
+func complete(t testing.TB) func(l Loaded, err error) {
+	return func(l Loaded, err error) {
+		t.Helper()
+		checked(t)(l.Note, err)
+	}
+}
+
 // onBackends runs a test on the host backend and, where there is one, on the GPU.
 func onBackends(t *testing.T, test func(t *testing.T, on cudaops.Option)) {
 	t.Run("host", func(t *testing.T) { test(t, cudaops.OnHost()) })
@@ -112,6 +121,9 @@ func state(t testing.TB, vm *cudaops.VM) (*cudaops.Snapshot, map[string][]byte) 
 		for k, m := range l.Moments {
 			add(momentName(k+1, l.Name), m)
 		}
+		if l.EMA != nil {
+			add(emaName(l.Name), l.EMA)
+		}
 	}
 	for i, a := range s.Averages {
 		add(averageName(i, "mean"), a.Mean)
@@ -125,7 +137,7 @@ func same(t testing.TB, what string, got, want *cudaops.VM) {
 	t.Helper()
 	a, values := state(t, got)
 	b, wanted := state(t, want)
-	if a.Solver != b.Solver || !maps.Equal(a.Options, b.Options) || a.Steps != b.Steps || a.Runs != b.Runs || a.Seed != b.Seed {
+	if !reflect.DeepEqual(a.Solvers, b.Solvers) || a.Steps != b.Steps || a.Runs != b.Runs || a.Seed != b.Seed {
 		t.Fatalf("%s: got %+v, want %+v", what, a, b)
 	}
 	if !maps.EqualFunc(values, wanted, bytes.Equal) {

@@ -8,6 +8,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // SaveParameters writes the values of nodes, and the running means and variances of the BatchNorms of their graph, to a file.
@@ -45,86 +46,131 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 	return write(path, h, nil, list)
 }
 
-// LoadParameters sets nodes to the tensors with their names in a file of [Save], [SaveParameters] or another program. If the
-// file has the running means and variances of the BatchNorms of the nodes' graph, it sets these too. It ignores solver
-// state. If it returns an error, nothing has changed. The note is as in [Load]; files of other programs are unchecked.
+// LoadParameters sets nodes to the tensors with their names in a file of [Save], [SaveParameters] or another program. The path is
+// that of a file, of an index of shards, or of a folder: see [safetensors.Open]. If the nodes' graph has BatchNorms, it sets their
+// running means and variances too, named as in Save. It ignores solver state. If it returns an error, nothing has changed.
+//
+// Nodes have elements of float32 or float64; those of the file are converted to the node's type as by [safetensors.Elements].
+// [Rename] and [Transposed] are for files with other names and layouts, [Partial] for those with more or fewer tensors. The content
+// of files of other programs is unchecked: see [Loaded].
 //
 // SetTraining(true) of a BatchNorm resets its mean and variance to 0 and 1, so call it before LoadParameters. Learnables of
 // [cudaops.Train] are copied to the device in the next run, as after gorgonia.Let.
-func LoadParameters(path string, nodes ...*gorgonia.Node) (note string, err error) {
-	if note, err = loadParameters(path, nodes); err != nil {
-		return "", fmt.Errorf("checkpoint: LoadParameters: %w", err)
+func LoadParameters(path string, nodes gorgonia.Nodes, opts ...LoadOption) (Loaded, error) {
+	loaded, err := loadParameters(path, nodes, opts)
+	if err != nil {
+		return Loaded{}, fmt.Errorf("checkpoint: LoadParameters: %w", err)
 	}
-	return note, nil
+	return loaded, nil
 }
 
-func loadParameters(path string, nodes gorgonia.Nodes) (note string, err error) {
+func loadParameters(path string, nodes gorgonia.Nodes, opts []LoadOption) (loaded Loaded, err error) {
+	l, err := newLoading(opts)
+	if err != nil {
+		return loaded, err
+	}
 	g, err := graphOf(nodes)
 	if err != nil {
-		return "", err
+		return loaded, err
 	}
 	f, err := open(path)
 	if err != nil {
-		return "", err
+		return loaded, err
 	}
 	defer f.Close()
-	steps, err := f.parameters(nodes, internal.BatchNorms(g))
+	loaded, steps, err := f.parameters(nodes, internal.BatchNorms(g), l)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return loaded, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, set := range steps {
 		if err := set(); err != nil {
-			return "", err
+			return loaded, err
 		}
 	}
-	return f.note, nil
+	return loaded, nil
+}
+
+// place is where LoadParameters puts a tensor.
+type place struct {
+	name  string
+	dtype tensor.Dtype
+	shape tensor.Shape
+	set   func(v gorgonia.Value) error
 }
 
 // parameters returns functions that set the nodes and the running means and variances.
-func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (set []func() error, err error) {
+func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp, l loading) (loaded Loaded, set []func() error, err error) {
+	tensors, err := l.find(f, f.solverState())
+	if err != nil {
+		return loaded, nil, err
+	}
+	byName := map[string]found{}
+	for _, t := range tensors {
+		byName[t.as] = t
+	}
+	var missing []string
+	for _, p := range places(nodes, norms) {
+		t, ok := byName[p.name]
+		if !ok {
+			missing = append(missing, p.name)
+			continue
+		}
+		delete(byName, p.name)
+		dt, known := values.Dtype(p.dtype)
+		if !known || !dt.IsFloat() {
+			return loaded, nil, fmt.Errorf("node %s: got a node of %v, want float32 or float64", p.name, p.dtype)
+		}
+		v, err := read(t.Tensor, dt, l.transposes(p.name))
+		if err == nil && !slices.Equal(v.Shape(), p.shape) {
+			err = fmt.Errorf("got shape %v, want %v of shape %v", v.Shape(), p.dtype, p.shape)
+		}
+		if err != nil {
+			return loaded, nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		set = append(set, func() error { return p.set(v) })
+	}
+	var unused []string
+	for _, t := range tensors {
+		if _, left := byName[t.as]; left {
+			unused = append(unused, t.Name)
+		}
+	}
+	loaded, err = l.end(f, missing, unused)
+	return loaded, set, err
+}
+
+// places returns where the values of nodes and the running means and variances are.
+func places(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (list []place) {
 	for _, n := range nodes {
-		v := f.value(n.Name())
-		if f.err != nil {
-			return nil, f.err
-		}
-		if want, _ := internal.ElementType(n); v.Dtype() != want || !slices.Equal(v.Shape(), n.Shape()) {
-			return nil, fmt.Errorf("node %s: got %v of shape %v, want %v of shape %v", n.Name(), v.Dtype(), v.Shape(), want, n.Shape())
-		}
-		set = append(set, func() error { return internal.Bind(n, v) })
+		of, _ := internal.ElementType(n)
+		list = append(list, place{n.Name(), of, n.Shape(), func(v gorgonia.Value) error { return internal.Bind(n, v) }})
 	}
 	for i, op := range norms {
 		mean, variance := op.Stats()
-		for what, own := range map[string]gorgonia.Value{"mean": mean, "variance": variance} {
-			name := averageName(i, what)
-			v := f.value(name)
-			if f.err != nil {
-				return nil, f.err
-			}
-			dt, _ := values.Dtype(v.Dtype())
-			to, ok := values.Own(own, dt, v.Shape())
-			if !ok {
-				return nil, fmt.Errorf("%s: got %v of shape %v, want %v of shape %v", name, v.Dtype(), v.Shape(), own.Dtype(), own.Shape())
-			}
-			m, err := values.Bytes(v)
-			if err != nil {
-				return nil, err
-			}
-			set = append(set, func() error { copy(to, m); return nil })
+		for k, own := range []gorgonia.Value{mean, variance} {
+			list = append(list, place{averageName(i, []string{"mean", "variance"}[k]), own.Dtype(), own.Shape(), func(v gorgonia.Value) error {
+				m, err := values.Bytes(v)
+				if err == nil {
+					err = values.Set(own, m)
+				}
+				return err
+			}})
 		}
 	}
-	if h := f.header; h != nil { // other tensors are solver state
-		for _, name := range h.Learnables {
-			for k := range h.Moments {
-				f.read[momentName(k+1, name)] = true
+	return list
+}
+
+// solverState returns the names of tensors of a training's solver.
+func (f *file) solverState() map[string]bool {
+	names := map[string]bool{}
+	if f.header != nil {
+		for i := range f.header.Learnables {
+			for _, name := range f.header.stateOf(i) {
+				names[name] = true
 			}
 		}
 	}
-	for _, t := range f.Tensors {
-		if !f.read[t.Name] {
-			return nil, fmt.Errorf("got a file with the tensor %q of shape %v, want only tensors of the nodes and of %d BatchNorms", t.Name, t.Shape, len(norms))
-		}
-	}
-	return set, nil
+	return names
 }
 
 // graphOf returns the graph of nodes, or an error unless they are inputs of one graph with unique names.

@@ -39,7 +39,7 @@ func TestNoPermission(t *testing.T) {
 		defer syscall.RawSyscall(syscall.SYS_SETFSUID, 0, 0, 0)
 	}
 	_, load := Load(path, vm, nil)
-	_, parameters := LoadParameters(path, m.learnables...)
+	_, parameters := LoadParameters(path, m.learnables)
 	for what, err := range map[string]error{
 		"Load": load, "Save": Save(path, vm, nil),
 		"LoadParameters": parameters, "SaveParameters": SaveParameters(path, m.learnables...),

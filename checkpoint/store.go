@@ -3,8 +3,11 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // SaveStore writes the parameters of a Store to a file, as [SaveParameters] writes the values of nodes. It waits for a run of a
@@ -34,38 +37,90 @@ func SaveStore(path string, s *cudaops.Store) error {
 }
 
 // LoadStore sets the parameters of a Store to those in a file of [Save], [SaveParameters] or [SaveStore], or to all tensors in a
-// file of another program, and adds those that the Store does not have. It ignores solver state and running means. The note is
-// as in [Load]. If a tensor has another type or shape than the parameter of its name, nothing changes.
-func LoadStore(path string, s *cudaops.Store) (note string, err error) {
-	if note, err = loadStore(path, s); err != nil {
-		return "", fmt.Errorf("checkpoint: LoadStore: %w", err)
+// file of another program, a folder or an index of shards, and adds those that the Store does not have, unless [Partial] is
+// set. It ignores solver state and running means. If a tensor has another shape than the parameter of its name, nothing changes.
+//
+// Elements are converted to the parameter's type; a new parameter has float64 for elements of F64, and float32 for other
+// floating-point types. New parameters of integers are an error: [Rename] can omit such tensors.
+func LoadStore(path string, s *cudaops.Store, opts ...LoadOption) (Loaded, error) {
+	loaded, err := loadStore(path, s, opts)
+	if err != nil {
+		return Loaded{}, fmt.Errorf("checkpoint: LoadStore: %w", err)
 	}
-	return note, nil
+	return loaded, nil
 }
 
-func loadStore(path string, s *cudaops.Store) (note string, err error) {
+func loadStore(path string, s *cudaops.Store, opts []LoadOption) (loaded Loaded, err error) {
+	l, err := newLoading(opts)
+	if err != nil {
+		return loaded, err
+	}
+	types, err := s.Types()
+	if err != nil {
+		return loaded, err
+	}
 	f, err := open(path)
 	if err != nil {
-		return "", err
+		return loaded, err
 	}
 	defer f.Close()
-	var names []string
-	if f.header != nil {
-		names = f.header.Learnables
-	} else {
-		for _, t := range f.Tensors {
-			names = append(names, t.Name)
-		}
-	}
-	var list []cudaops.Learnable
-	for _, name := range names {
-		list = append(list, cudaops.Learnable{Name: name, Value: f.value(name)})
-	}
-	if err = f.err; err == nil {
+	list, loaded, err := f.stored(types, l)
+	if err == nil {
 		err = s.SetParameters(list)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return loaded, fmt.Errorf("%s: %w", path, err)
 	}
-	return f.note, nil
+	return loaded, nil
+}
+
+// stored returns the tensors for a Store with parameters of these types.
+func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.Learnable, loaded Loaded, err error) {
+	tensors, err := l.find(f, f.notParameters())
+	if err != nil {
+		return nil, loaded, err
+	}
+	var missing, unused []string
+	of := map[string]kernels.Dtype{}
+	for _, t := range types {
+		of[t.Name], _ = values.Dtype(t.Dtype)
+		if l.partial && !slices.ContainsFunc(tensors, func(f found) bool { return f.as == t.Name }) {
+			missing = append(missing, t.Name)
+		}
+	}
+	for _, t := range tensors {
+		dt, has := of[t.as]
+		if !has && l.partial {
+			unused = append(unused, t.Name)
+			continue
+		}
+		if !has {
+			switch t.Dtype {
+			case "F64":
+				dt = kernels.Float64
+			case "F32", "F16", "BF16":
+				dt = kernels.Float32
+			default:
+				return nil, loaded, fmt.Errorf("tensor %q: got elements of %s for a new parameter, want F64, F32, F16 or BF16", t.Name, t.Dtype)
+			}
+		}
+		v, err := read(t.Tensor, dt, l.transposes(t.as))
+		if err != nil {
+			return nil, loaded, err
+		}
+		list = append(list, cudaops.Learnable{Name: t.as, Value: v})
+	}
+	loaded, err = l.end(f, missing, unused)
+	return list, loaded, err
+}
+
+// notParameters returns the names of the tensors of a file of Stheno that are no parameters.
+func (f *file) notParameters() map[string]bool {
+	names := f.solverState()
+	if f.header != nil {
+		for i := range f.header.BatchNorms {
+			names[averageName(i, "mean")], names[averageName(i, "variance")] = true, true
+		}
+	}
+	return names
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/checkpoint/safetensors"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/safetensors"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
@@ -51,7 +51,7 @@ func TestStore(t *testing.T) {
 			testutil.Do(t, foreign.Close())
 			for _, name := range []string{"whole", "store", "nodes", "foreign"} {
 				other := cudaops.NewStore()
-				if note := testutil.Get[string](t)(LoadStore(path(name), other)); (note != "") != (name == "foreign") {
+				if note := testutil.Get[Loaded](t)(LoadStore(path(name), other)).Note; (note != "") != (name == "foreign") {
 					t.Errorf("%s: got the note %q", name, note)
 				}
 				vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(newModel(t, dt, 7, 5).g, on, cudaops.In(other)))

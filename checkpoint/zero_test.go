@@ -19,6 +19,7 @@ func TestSurvives(t *testing.T) {
 	testutil.Do(t, Save(path, vm, 1))
 	testutil.Write(t, empty, "")
 	testutil.SurviveWhole(t, map[string]any{"Save": Save, "Load": Load, "SaveParameters": SaveParameters, "LoadParameters": LoadParameters,
-		"SaveStore": SaveStore, "LoadStore": LoadStore},
-		path, empty, dir, vm, new(int), m.learnables[0], m.loss, (chan int)(nil), cudaops.NewStore(), new(cudaops.Store))
+		"SaveStore": SaveStore, "LoadStore": LoadStore,
+		"Partial": Partial, "Rename": Rename, "Transposed": Transposed},
+		path, empty, dir, vm, new(int), m.learnables[0], m.loss, (chan int)(nil), cudaops.NewStore(), new(cudaops.Store), Loaded{}, LoadOption(nil))
 }

@@ -196,8 +196,8 @@ func TestAddedGradientsStay(t *testing.T) {
 		state := testutil.Get[*Snapshot](t)(b.Snapshot())
 		for want, change := range map[string]func(){
 			"after 3 runs since the last step, want 0 to 2": func() { state.Added = 3 },
-			"with StepEvery 2, want 3":                      func() { state.Options["StepEvery"] = 2 },
-			"without StepEvery, want 3":                     func() { delete(state.Options, "StepEvery") },
+			"with StepEvery 2, want 3":                      func() { state.Solvers[0].Options["StepEvery"] = 2 },
+			"without StepEvery, want 3":                     func() { delete(state.Solvers[0].Options, "StepEvery") },
 		} {
 			state = testutil.Get[*Snapshot](t)(b.Snapshot())
 			change()

@@ -22,6 +22,7 @@ type config struct {
 	stores        []stored   // each In
 	states        []state    // each State
 	clipNorm      []float64
+	ema           []float64
 	every         []int
 	stepEvery     []int
 	add           bool

@@ -12,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
-	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -62,13 +61,10 @@ func (p *parameters) add(n *gorgonia.Node, held *parameter, c *deviceCopy) {
 // trained returns the indices of the learnables.
 func (p *parameters) trained() []int { return p.all[:p.learned] }
 
-// homes returns the memory of the learnables of each element type in a Store.
-func (p *parameters) homes() map[kernels.Dtype]program.Memory {
-	list := map[kernels.Dtype]program.Memory{}
+// homes returns the memory of each learnable in a Store, nil without one.
+func (p *parameters) homes() (list []program.Memory) {
 	for _, i := range p.trained() {
-		if h := p.held[i]; h.home != nil {
-			list[h.dtype] = h.home
-		}
+		list = append(list, p.held[i].home)
 	}
 	return list
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -23,15 +24,20 @@ import (
 type Snapshot struct {
 	Learnables []Learnable   // in the order of Train, each with a unique name
 	Averages   []RunningMean // one for each [gorgonia.BatchNormOp], in the order in which their nodes were made
-	Solver     string        // "AdamSolver", "VanillaSolver", ...
-	// Options holds the solver's options in use, keyed by the name of Gorgonia's option without "With",
-	// such as "LearnRate". "ClipNorm" is the limit of [ClipNorm], "StepEvery" the runs of a step if there are
-	// more than one.
+	Solvers    []SolverState // one for each Train
+	Steps      int           // made by the solvers
+	Added      int           // runs since the last step, whose gradients are summed: see [StepEvery]
+	Runs       int           // of the graph; it and Seed determine the random numbers
+	Seed       uint64        // see [Seed]
+}
+
+// SolverState describes a solver.
+type SolverState struct {
+	Kind string // "AdamSolver", "VanillaSolver", ...
+	// Options holds the options in use, keyed by the name of Gorgonia's option without "With", such as "LearnRate", and
+	// "WeightDecay" of AdamW. "ClipNorm" is the limit of [ClipNorm], "StepEvery" the runs of a step if there are more than one, and
+	// "EMA" the decay of [EMA].
 	Options map[string]float64
-	Steps   int    // made by the solver
-	Added   int    // runs since the last step, whose gradients are summed: see [StepEvery]
-	Runs    int    // of the graph; it and Seed determine the random numbers
-	Seed    uint64 // see [Seed]
 }
 
 // Learnable is a learnable with its solver state.
@@ -39,6 +45,8 @@ type Learnable struct {
 	Name    string // of the node
 	Value   gorgonia.Value
 	Moments []gorgonia.Value // of the type and shape of Value; under [StepEvery] the last one is the sum of gradients
+	EMA     gorgonia.Value   // the average of [EMA], or nil
+	Solver  int              // index in Snapshot.Solvers
 }
 
 // RunningMean is the state of a [gorgonia.BatchNormOp] for each channel.
@@ -60,18 +68,27 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 		if _, err := t.refresh(t.all); err != nil {
 			return err
 		}
-		options := t.reader.Read()
-		s = &Snapshot{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
-		for _, l := range t.graph.Learned {
-			var parts []gorgonia.Value
-			for k := range l.States {
-				v, m := values.New(l.Value.Dtype, l.Value.Shape)
-				if err := vm.exec.State(l.Part(k), m); err != nil {
-					return fmt.Errorf("learnable %s: %w", internal.Name(l.Node), err)
+		s = &Snapshot{Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
+		for i := range t.sets {
+			options := t.sets[i].reader.Read()
+			s.Solvers = append(s.Solvers, SolverState{string(options.Kind), t.used(options)})
+		}
+		for i, own := range t.graph.Learned {
+			l := Learnable{Name: own.Node.Name(), Solver: t.setOf(i)}
+			for k := range own.States {
+				v, err := vm.part(own, k)
+				switch {
+				case err != nil:
+					return err
+				case k == 0:
+					l.Value = v
+				case k == own.EMA:
+					l.EMA = v
+				default:
+					l.Moments = append(l.Moments, v)
 				}
-				parts = append(parts, v)
 			}
-			s.Learnables = append(s.Learnables, Learnable{l.Node.Name(), parts[0], parts[1:]})
+			s.Learnables = append(s.Learnables, l)
 		}
 		for i, op := range internal.BatchNorms(vm.source) {
 			mean, variance := op.Stats()
@@ -92,6 +109,40 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 	return s, nil
 }
 
+// part returns a copy of a learnable's part of a state.
+func (vm *VM) part(l lower.Learned, k int) (gorgonia.Value, error) {
+	v, m := values.New(l.Value.Dtype, l.Value.Shape)
+	if err := vm.exec.State(l.Part(k), m); err != nil {
+		return nil, fmt.Errorf("learnable %s: %w", internal.Name(l.Node), err)
+	}
+	return v, nil
+}
+
+// EMA returns copies of the averages of [EMA] by the names of their learnables, in the order of Train. [Store.SetParameters] takes
+// them, to evaluate with the averages. Before the first step it returns an error.
+func (vm *VM) EMA() (list []Learnable, err error) {
+	err = vm.training("EMA", func(t *trainer) error {
+		switch {
+		case t.ema == 0:
+			return errors.New("want a VM with the option EMA")
+		case t.steps() == 0:
+			return errors.New("got no step yet, want one")
+		}
+		for _, l := range t.graph.Learned {
+			v, err := vm.part(l, l.EMA)
+			if err != nil {
+				return err
+			}
+			list = append(list, Learnable{Name: l.Node.Name(), Value: v})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
 // Runs returns the number of runs of the VM, as [Snapshot] counts them. A run that fails counts if the device has
 // made its step of [Train] or added its gradients.
 func (vm *VM) Runs() int {
@@ -104,9 +155,9 @@ func (vm *VM) Runs() int {
 }
 
 // Restore sets the VM to a snapshot; if it returns an error, nothing has changed. The learnables' nodes
-// get the snapshot's values too, as by [VM.Pull]. The solver gets its learning rate, the VM its seed.
+// get the snapshot's values too, as by [VM.Pull]. Each solver gets its learning rate, the VM its seed.
 //
-// The graph must have learnables of the same names, types and shapes. The solver must have the same
+// The graph must have learnables of the same names, types and shapes, in the same sets. The solvers must have the same
 // options, except for the learning rate.
 func (vm *VM) Restore(s *Snapshot) error {
 	return vm.training("Restore", func(t *trainer) error {
@@ -137,7 +188,9 @@ func (vm *VM) Restore(s *Snapshot) error {
 		if err := t.pull(t.trained()); err != nil {
 			return err
 		}
-		gorgonia.WithLearnRate(s.Options[learnRate])(t.solver)
+		for i, set := range t.sets {
+			gorgonia.WithLearnRate(s.Solvers[i].Options[learnRate])(set.solver)
+		}
 		vm.next, vm.seed = s.Runs, s.Seed
 		return nil
 	})
@@ -156,7 +209,7 @@ func (t *trainer) used(s internal.Solver) map[string]float64 {
 		"L1Reg": {s.L1, s.UseL1}, "L2Reg": {s.L2, s.UseL2}, "Clip": {s.Clip, s.UseClip}, "BatchSize": {s.Batch, s.Batch > 1},
 		"Momentum": {s.Momentum, s.Momentum != 0}, "Rho": {s.Rho, s.Rho != 0}, "Eps": {s.Eps, s.Eps != 0},
 		"Beta1": {s.Beta1, s.Beta1 != 0}, "Beta2": {s.Beta2, s.Beta2 != 0}, "WeightDecay": {s.WeightDecay, s.WeightDecay != 0},
-		"ClipNorm": {t.norm, t.norm > 0}, "StepEvery": {float64(t.every), t.every > 1},
+		"ClipNorm": {t.norm, t.norm > 0}, "StepEvery": {float64(t.every), t.every > 1}, "EMA": {t.ema, t.ema > 0},
 	} {
 		if o.is {
 			used[name] = o.x
@@ -193,12 +246,17 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 	if err := t.named(); err != nil {
 		return nil, err
 	}
-	options := t.reader.Read()
-	if s.Solver != string(options.Kind) {
-		return nil, fmt.Errorf("got a state of the solver %q, want %s", s.Solver, options.Kind)
+	if len(s.Solvers) != len(t.sets) {
+		return nil, fmt.Errorf("got a state of %d solvers, want %d", len(s.Solvers), len(t.sets))
 	}
-	if err := sameOptions(s.Options, t.used(options)); err != nil {
-		return nil, err
+	for i, set := range t.sets {
+		got, options := s.Solvers[i], set.reader.Read()
+		if got.Kind != string(options.Kind) {
+			return nil, fmt.Errorf("got a state of the solver %q, want %s", got.Kind, options.Kind)
+		}
+		if err := sameOptions(got.Options, t.used(options)); err != nil {
+			return nil, err
+		}
 	}
 	if most := math.MaxInt / 2 / t.every; min(s.Steps, s.Runs) < 0 || max(s.Steps, s.Runs) > most { // the rest is for later runs
 		return nil, fmt.Errorf("got a state after %d steps and %d runs, want 0 to %d", s.Steps, s.Runs, most)
@@ -213,20 +271,31 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 		}
 		byName[l.Name] = l
 	}
-	for _, own := range t.graph.Learned {
+	for i, own := range t.graph.Learned {
 		name := own.Node.Name()
 		l, ok := byName[name]
 		if !ok {
 			return nil, fmt.Errorf("got a state of the learnables %s, want %s too", names(s.Learnables), name)
 		}
 		delete(byName, name)
-		if len(l.Moments) != len(own.States)-1 {
-			return nil, fmt.Errorf("learnable %s: got a state with %d moments, want the %d of %s", name, len(l.Moments), len(own.States)-1, s.Solver)
+		moments := len(own.States) - 1
+		if own.EMA > 0 {
+			moments--
 		}
-		for k, v := range append([]gorgonia.Value{l.Value}, l.Moments...) {
+		switch set := t.setOf(i); {
+		case l.Solver != set:
+			return nil, fmt.Errorf("learnable %s: got a state of solver %d, want %d", name, l.Solver, set)
+		case len(l.Moments) != moments:
+			return nil, fmt.Errorf("learnable %s: got a state with %d moments, want the %d of %s", name, len(l.Moments), moments, s.Solvers[set].Kind)
+		}
+		states := append([]gorgonia.Value{l.Value}, l.Moments...)
+		if own.EMA > 0 {
+			states = slices.Insert(states, own.EMA, l.EMA)
+		}
+		for k, v := range states {
 			m, err := fitting(v, own.Value.Dtype, own.Value.Shape)
 			if err != nil {
-				return nil, fmt.Errorf("learnable %s%s: %w", name, moment(k), err)
+				return nil, fmt.Errorf("learnable %s%s: %w", name, moment(k, own.EMA), err)
 			}
 			parts = append(parts, part{of: own.Part(k), memory: m})
 		}
@@ -239,10 +308,15 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 	return parts, nil
 }
 
-// moment names moment k of a learnable.
-func moment(k int) string {
-	if k == 0 {
+// moment names state k of a learnable, whose average is state ema.
+func moment(k, ema int) string {
+	switch {
+	case k == 0:
 		return ""
+	case k == ema:
+		return ", EMA"
+	case ema > 0 && k > ema:
+		k--
 	}
 	return fmt.Sprintf(", moment %d", k)
 }

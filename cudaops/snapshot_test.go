@@ -3,9 +3,9 @@ package cudaops
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,7 +22,7 @@ import (
 // sameSnapshot ends the test unless two states are the same bit for bit.
 func sameSnapshot(t testing.TB, what string, got, want *Snapshot) {
 	t.Helper()
-	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Added != want.Added || got.Runs != want.Runs || got.Seed != want.Seed {
+	if !reflect.DeepEqual(got.Solvers, want.Solvers) || got.Steps != want.Steps || got.Added != want.Added || got.Runs != want.Runs || got.Seed != want.Seed {
 		t.Fatalf("%s: got %+v, want %+v", what, got, want)
 	}
 	a, b := stateValues(got), stateValues(want)
@@ -39,7 +39,10 @@ func sameSnapshot(t testing.TB, what string, got, want *Snapshot) {
 
 func stateValues(s *Snapshot) (all []G.Value) {
 	for _, l := range s.Learnables {
-		all = append(append(all, l.Value), l.Moments...)
+		all = append(append(all, l.Value, values.Number(kernels.Int, float64(l.Solver))), l.Moments...)
+		if l.EMA != nil {
+			all = append(all, l.EMA)
+		}
 	}
 	for _, a := range s.Averages {
 		all = append(all, a.Mean, a.Variance)
@@ -112,14 +115,14 @@ func TestRestoreErrors(t *testing.T) {
 		testutil.Do(t, vm.RunAll())
 		before := testutil.Get[*Snapshot](t)(vm.Snapshot())
 		option := func(name string, x float64) func(s *Snapshot) {
-			return func(s *Snapshot) { s.Options[name] = x }
+			return func(s *Snapshot) { s.Solvers[0].Options[name] = x }
 		}
 		for want, change := range map[string]func(s *Snapshot){
-			`the solver "Momentum", want AdamSolver`:                             func(s *Snapshot) { s.Solver = "Momentum" },
+			`the solver "Momentum", want AdamSolver`:                             func(s *Snapshot) { s.Solvers[0].Kind = "Momentum" },
 			"with Beta1 0.5, want 0.9":                                           option("Beta1", 0.5),
 			"with L1Reg 0, want a solver without it":                             option("L1Reg", 0),
-			"without Clip, want 5":                                               func(s *Snapshot) { delete(s.Options, "Clip") },
-			"without a learning rate":                                            func(s *Snapshot) { delete(s.Options, "LearnRate") },
+			"without Clip, want 5":                                               func(s *Snapshot) { delete(s.Solvers[0].Options, "Clip") },
+			"without a learning rate":                                            func(s *Snapshot) { delete(s.Solvers[0].Options, "LearnRate") },
 			"ClipNorm 1, want a solver without it":                               option("ClipNorm", 1),
 			"after -1 steps":                                                     func(s *Snapshot) { s.Steps = -1 },
 			fmt.Sprint("after ", math.MaxInt, " steps"):                          func(s *Snapshot) { s.Steps = math.MaxInt },
@@ -193,7 +196,7 @@ func TestStateOfBrokenDevice(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 3)
 	p.feed(t)
 	f := &fake{closes: new(atomic.Int32)}
-	vm := testutil.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
+	vm := testutil.Get[*VM](t)(newVM(p.g, &config{train: []training{{solver: G.NewAdamSolver(), learnables: p.learnables}}}, f))
 	testutil.Do(t, vm.RunAll())
 	f.broken = true
 	if s, err := vm.Snapshot(); !errors.Is(err, errFake) || s != nil {

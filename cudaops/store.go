@@ -109,6 +109,24 @@ func (s *Store) Parameters() (list []Learnable, err error) {
 	return list, err
 }
 
+// ParameterType is the name, element type and shape of a parameter.
+type ParameterType struct {
+	Name  string
+	Dtype tensor.Dtype
+	Shape tensor.Shape
+}
+
+// Types returns the types of all parameters, in the order of [Store.Parameters], with those that have no value yet.
+func (s *Store) Types() (list []ParameterType, err error) {
+	err = s.use("Types", func() error {
+		for _, p := range s.list {
+			list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone()})
+		}
+		return nil
+	})
+	return list, err
+}
+
 // SetParameters sets parameters to copies of values and adds those that the Store does not have. It ignores moments. If a value
 // has another type or shape than the parameter, it returns an error and changes nothing.
 func (s *Store) SetParameters(list []Learnable) error {
@@ -229,8 +247,8 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// join adds a VM, whose graph is not compiled yet, and returns its parameters.
-func (s *Store) join(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node, b exec.Backend, device string) (*parameters, error) {
+// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable.
+func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, b exec.Backend, device string) (*parameters, error) {
 	switch {
 	case s.closed:
 		return nil, errors.New("the Store is closed")
@@ -260,7 +278,7 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node, 
 		}
 		s.device = device
 	}
-	if err := s.place(held, len(learnables)); err != nil {
+	if err := s.place(held, len(learnables), setOf); err != nil {
 		return nil, driver.Join(err, s.sweep())
 	}
 	p := &parameters{store: s, learned: len(learnables)}
@@ -308,9 +326,6 @@ func (s *Store) choose(g *gorgonia.ExprGraph, learnables, named []*gorgonia.Node
 			return nil, err
 		}
 	}
-	if len(list) < len(learnables) {
-		return nil, errors.New("Train: got a learnable twice, want it once")
-	}
 	for _, n := range g.AllNodes() {
 		if name := internal.InputName(n); n.Op() == nil && (byName[name] != nil || s.byName[name] != nil) {
 			if err := add(n); err != nil {
@@ -340,13 +355,18 @@ func (s *Store) find(name string, of tensor.Dtype, shape tensor.Shape) (*paramet
 	return &parameter{name: name, dtype: dt, shape: shape.Clone()}, err
 }
 
-// place allocates memory for parameters. The first learned parameters will be trained: all of an element type must be
+// place allocates memory for parameters. The first learned parameters will be trained: all of a set and an element type must be
 // contiguous, so that one launch updates them.
-func (s *Store) place(list []*parameter, learned int) error {
-	groups := map[kernels.Dtype][]*parameter{}
+func (s *Store) place(list []*parameter, learned int, setOf func(i int) int) error {
+	type group struct {
+		set   int
+		dtype kernels.Dtype
+	}
+	groups := map[group][]*parameter{}
 	for i, p := range list {
 		if s.insert(p); i < learned {
-			groups[p.dtype] = append(groups[p.dtype], p)
+			at := group{setOf(i), p.dtype}
+			groups[at] = append(groups[at], p)
 		}
 	}
 	for _, g := range groups {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
@@ -26,10 +27,30 @@ import (
 // gorgonia.WithLearnRate(rate)(solver) between runs. The solver itself does not change; it must not have made steps
 // before.
 //
-// A solver of another module makes its steps on the host, by its Step after each run; the report gives the reason.
+// Several Trains have solvers for disjoint sets of learnables, such as weights with decay, and biases and norms without. Then
+// every input that was passed to gorgonia.Grad must be in one set. All solvers make their steps in the same runs.
+//
+// A solver of another module makes its steps on the host, by its Step after each run; the report gives the reason. It must
+// be the only one.
 func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
-	return func(c *config) { c.train = append(c.train, training{s, learnables}) }
+	return func(c *config) { c.train = append(c.train, training{solver: s, learnables: learnables}) }
 }
+
+// WeightDecay is an option of [gorgonia.NewAdamW]: the decay of weights, 0.01 without it, which Gorgonia calls
+// [gorgonia.WithRho]. A step of [Train] first multiplies each learnable by 1 - LearnRate * decay, separately from its gradient, as
+// PyTorch's AdamW does. Other solvers ignore the option, as they do Gorgonia's options that they do not have.
+func WeightDecay(decay float64) gorgonia.SolverOpt {
+	return func(s gorgonia.Solver) {
+		if _, ok := s.(*gorgonia.AdamW); ok {
+			gorgonia.WithRho(decay)(s)
+		}
+	}
+}
+
+// EMA keeps an exponential moving average of each learnable of [Train] on the device. The first step sets it to the learnable;
+// each later step, after the solver's, adds (1 - decay) * (learnable - average), with a decay between 0 and 1. [VM.EMA]
+// returns the averages, and they are part of the VM's [Snapshot].
+func EMA(decay float64) Option { return func(c *config) { c.ema = append(c.ema, decay) } }
 
 // ClipNorm limits the norm of the gradients of all learnables together, the root of the sum of the squares of all their
 // elements. If it exceeds limit, all gradients are scaled by one factor, before the solver's own options apply.
@@ -53,40 +74,44 @@ func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every
 // batch separately. The sum is part of the VM's [Snapshot].
 func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.stepEvery, n) } }
 
-// training holds the arguments of Train.
+// training holds the arguments of a Train and the solver's options.
 type training struct {
 	solver     gorgonia.Solver
 	learnables []*gorgonia.Node
+	reader     *internal.SolverReader // nil for a solver of another module
+	options    internal.Solver        // when the graph was compiled
 }
 
-// trainer makes the steps of a VM's solver.
+// trainer makes the steps of a VM's solvers.
 type trainer struct {
-	training
-	onHost  bool // the solver's Step runs on the host
-	reader  *internal.SolverReader
-	options internal.Solver // the solver's options when the graph was compiled
-	norm    float64         // limit of ClipNorm, or 0
-	every   int             // runs per step
-	runs    int             // runs made so far
-	graph   *lower.Trained
+	sets       []training
+	learnables []*gorgonia.Node // of all sets
+	onHost     bool             // the solver's Step runs on the host
+	norm       float64          // limit of ClipNorm, or 0
+	ema        float64          // decay of EMA, or 0
+	every      int              // runs per step
+	runs       int              // runs made so far
+	graph      *lower.Trained
 	*parameters
 	spoilt   error // from a step with indices outside of their axis, or nil
 	keptRuns int   // runs made before the current one
 }
 
 // newTrainer returns the trainer of the options, or nil without Train.
-func newTrainer(c *config) (*trainer, error) {
+func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	switch {
 	case len(c.every) > 1 || len(c.every) == 1 && c.every[0] < 1:
 		return nil, fmt.Errorf("ReadEvery got %v, want a single number above 0", c.every)
-	case len(c.train) > 1:
-		return nil, fmt.Errorf("got the option Train %d times, want it once", len(c.train))
 	case len(c.clipNorm) > 1 || len(c.clipNorm) == 1 && !(c.clipNorm[0] > 0 && !math.IsInf(c.clipNorm[0], 0)):
 		return nil, fmt.Errorf("ClipNorm got %v, want a single number above 0", c.clipNorm)
 	case len(c.train) > 0 && c.forward:
 		return nil, errors.New("got the options Train and ForwardOnly or Inference, want one of them")
 	case len(c.clipNorm) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option ClipNorm without Train")
+	case len(c.ema) > 1 || len(c.ema) == 1 && !(c.ema[0] > 0 && c.ema[0] < 1):
+		return nil, fmt.Errorf("EMA got %v, want a single number between 0 and 1", c.ema)
+	case len(c.ema) > 0 && len(c.train) == 0:
+		return nil, errors.New("got the option EMA without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
 		return nil, fmt.Errorf("StepEvery got %v, want a single number above 0", c.stepEvery)
 	case len(c.stepEvery) > 0 && len(c.train) == 0:
@@ -96,38 +121,69 @@ func newTrainer(c *config) (*trainer, error) {
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{training: c.train[0], every: 1}
+	t := &trainer{sets: slices.Clone(c.train), every: 1}
 	if len(c.stepEvery) > 0 {
 		t.every = c.stepEvery[0]
-	}
-	if t.solver == nil {
-		return nil, errors.New("Train got a nil solver")
-	}
-	if guard.IsNil(t.solver) {
-		return nil, fmt.Errorf("Train got a nil %T", t.solver)
-	}
-	if len(t.learnables) == 0 {
-		return nil, errors.New("Train got no learnables")
-	}
-	var err error
-	if t.reader, err = internal.NewSolverReader(t.solver); err != nil {
-		return nil, fmt.Errorf("Train: %w", err)
-	}
-	if t.onHost = t.reader == nil; !t.onHost {
-		t.options = t.reader.Read()
-	}
-	switch {
-	case t.onHost && len(c.clipNorm) > 0:
-		return nil, fmt.Errorf("ClipNorm wants one of Gorgonia's solvers, got a %T", t.solver)
-	case t.onHost && c.strict:
-		return nil, fmt.Errorf("%s, and Strict is set", t.where(""))
-	case t.options.Stepped:
-		return nil, fmt.Errorf("Train got a %T that has made steps, want a new one", t.solver)
 	}
 	if len(c.clipNorm) > 0 {
 		t.norm = c.clipNorm[0]
 	}
+	if len(c.ema) > 0 {
+		t.ema = c.ema[0]
+	}
+	for i := range t.sets {
+		if err := t.add(&t.sets[i]); err != nil {
+			return nil, err
+		}
+	}
+	switch s := t.sets[0].solver; {
+	case t.onHost && (t.norm > 0 || t.ema > 0):
+		return nil, fmt.Errorf("ClipNorm and EMA want one of Gorgonia's solvers, got a %T", s)
+	case t.onHost && c.strict:
+		return nil, fmt.Errorf("%s, and Strict is set", t.where(""))
+	}
+	if len(t.sets) > 1 {
+		for _, n := range g.AllNodes() {
+			if n.Op() == nil && n.Deriv() != nil && !slices.Contains(t.learnables, n) {
+				return nil, fmt.Errorf("got input %s with a gradient in none of %d Trains, want it in one", internal.Name(n), len(t.sets))
+			}
+		}
+	}
 	return t, nil
+}
+
+// add checks a set and adds its learnables.
+func (t *trainer) add(s *training) (err error) {
+	switch {
+	case s.solver == nil:
+		return errors.New("Train got a nil solver")
+	case guard.IsNil(s.solver):
+		return fmt.Errorf("Train got a nil %T", s.solver)
+	case len(s.learnables) == 0:
+		return errors.New("Train got no learnables")
+	}
+	for _, n := range s.learnables {
+		switch {
+		case n == nil:
+			return errors.New("Train: got a nil learnable")
+		case slices.Contains(t.learnables, n):
+			return fmt.Errorf("Train: learnable %s: got it twice, want it once", internal.Name(n))
+		}
+		t.learnables = append(t.learnables, n)
+	}
+	if s.reader, err = internal.NewSolverReader(s.solver); err != nil {
+		return fmt.Errorf("Train: %w", err)
+	}
+	if s.reader == nil {
+		if t.onHost = true; len(t.sets) > 1 {
+			return fmt.Errorf("several Trains want Gorgonia's solvers, got a %T", s.solver)
+		}
+		return nil
+	}
+	if s.options = s.reader.Read(); s.options.Stepped {
+		return fmt.Errorf("Train got a %T that has made steps, want a new one", s.solver)
+	}
+	return nil
 }
 
 // nodes returns the learnables.
@@ -151,7 +207,29 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0, Adds: t.every > 1, Homes: t.homes()}
+	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Homes: t.homes()}
+	for _, s := range t.sets {
+		l.Sets = append(l.Sets, lower.Set{Solver: s.options, Learnables: s.learnables})
+	}
+	return l
+}
+
+// setOf returns the index of a learnable's set.
+func (t *trainer) setOf(i int) int {
+	set := 0
+	for ; i >= len(t.sets[set].learnables); set++ {
+		i -= len(t.sets[set].learnables)
+	}
+	return set
+}
+
+// solvers names the types of the solvers.
+func (t *trainer) solvers() string {
+	var list []string
+	for _, s := range t.sets {
+		list = append(list, fmt.Sprintf("%T", s.solver))
+	}
+	return strings.Join(list, " and ")
 }
 
 // where describes where the steps are made.
@@ -164,9 +242,9 @@ func (t *trainer) where(device string) string {
 		perStep = fmt.Sprintf(", each of %d runs", t.every)
 	}
 	if t.onHost {
-		return fmt.Sprintf("steps of %T%s on the host: it is not one of Gorgonia's solvers", t.solver, perStep)
+		return fmt.Sprintf("steps of %s%s on the host: it is not one of Gorgonia's solvers", t.solvers(), perStep)
 	}
-	return fmt.Sprintf("steps of %T%s on %s", t.solver, perStep, device)
+	return fmt.Sprintf("steps of %s%s on %s", t.solvers(), perStep, device)
 }
 
 // steps returns the number of steps made so far.
@@ -189,9 +267,11 @@ func (t *trainer) before(in []gorgonia.Value) error {
 	if t.keptRuns = t.runs; t.onHost {
 		return nil
 	}
-	now := t.reader.Read()
-	if !solver.Same(now, t.options) {
-		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want the options of %+v, whose numbers may differ", t.solver, now, t.options)
+	now := make([]internal.Solver, len(t.sets))
+	for i, s := range t.sets {
+		if now[i] = s.reader.Read(); !solver.Same(now[i], s.options) {
+			return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want the options of %+v, whose numbers may differ", s.solver, now[i], s.options)
+		}
 	}
 	step := 0 // no step in this run
 	if (t.runs+1)%t.every == 0 {
@@ -247,9 +327,10 @@ func (t *trainer) stepOnHost() error {
 	if !t.takesGradients() || t.runs%t.every != 0 {
 		return nil
 	}
-	err := guard.Recover("its Step", func() error { return t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)) })
+	s := t.sets[0].solver
+	err := guard.Recover("its Step", func() error { return s.Step(gorgonia.NodesToValueGrads(t.learnables)) })
 	if err != nil {
-		return fmt.Errorf("solver %T: %w", t.solver, err)
+		return fmt.Errorf("solver %T: %w", s, err)
 	}
 	return nil
 }

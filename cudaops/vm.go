@@ -163,7 +163,7 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 		vm.seed = *c.seed
 	}
 	var err error
-	if vm.trainer, err = newTrainer(c); err != nil {
+	if vm.trainer, err = newTrainer(c, g); err != nil {
 		return nil, err
 	}
 	residents := vm.copies()
@@ -202,7 +202,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	case s == nil || s.turn == nil:
 		return errors.New("In got a Store that NewStore did not make")
 	case vm.trainer != nil && vm.trainer.onHost:
-		return fmt.Errorf("In wants one of Gorgonia's solvers, got a %T", vm.trainer.solver)
+		return fmt.Errorf("In wants one of Gorgonia's solvers, got a %T", vm.trainer.sets[0].solver)
 	}
 	leave, err := s.enter(context.Background(), nil)
 	if err != nil {
@@ -213,7 +213,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if b.Device().Kind == kernels.GPU {
 		device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), slices.Concat(vm.config.stateNodes(), in.nodes), b, device)
+	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, slices.Concat(vm.config.stateNodes(), in.nodes), b, device)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}

@@ -144,7 +144,7 @@ func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	}
 	for i, l := range t.graph.Learned {
 		if what, at := values.NotFinite(l.Value.Dtype, t.part(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
-			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.solver)}, nil
+			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.sets[t.setOf(i)].solver)}, nil
 		}
 	}
 	t.kept = now

@@ -65,7 +65,7 @@ func TestWatchTrain(t *testing.T) {
 				}
 				equal(t, "the loss that was read", l.loss, seen, 0)
 				after := testutil.Get[*Snapshot](t)(vm.Snapshot())
-				before.Learnables[0].Value, before.Options = after.Learnables[0].Value, after.Options // a Let changes it
+				before.Learnables[0].Value, before.Solvers = after.Learnables[0].Value, after.Solvers // a Let changes it
 				sameSnapshot(t, "after a step that was not made", after, before)
 			}
 			both := func(x ...float64) {

@@ -181,6 +181,34 @@ func Example_stepEvery() {
 	// 640 runs, 160 steps: [ 3.0  -2.0] 1.0
 }
 
+func Example_sets() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	weights, biases := parameters[:1], parameters[1:]
+	loss := mean(errors, parameters)
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+
+	decaying, plain := G.NewAdamW(cudaops.WeightDecay(0.2)), G.NewAdamW(cudaops.WeightDecay(0))
+	vm, err := stheno.NewVM(g, cudaops.Train(decaying, weights...), cudaops.Train(plain, biases...), cudaops.EMA(0.99))
+	check(err)
+	defer vm.Close()
+	schedule := train.Cosine(0.1, 20, 620)
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(20), train.LearnRate(decaying, schedule), train.LearnRate(plain, schedule))
+	check(err)
+	averages, err := vm.EMA() // by name: store.SetParameters(averages) for a VM that evaluates
+	check(err)
+	for _, a := range averages {
+		fmt.Printf("%s: %.1f\n", a.Name, a.Value)
+	}
+	// Output:
+	// slopes: [ 2.6  -1.8]
+	// offset: 1.0
+}
+
 // A loop without this package: the VM makes the steps of the solver. Stage copies the next batch to the device during a run;
 // without a device it does nothing.
 func Example_ownLoop() {

@@ -86,28 +86,27 @@ func TimeStep(device int, g *gorgonia.ExprGraph, train Training, runs int, budge
 	return t, nil
 }
 
-// lowered lowers a graph. If training is not nil it also returns the solver's options.
-func lowered(g *gorgonia.ExprGraph, train *Training) (graph *lower.Graph, options internal.Solver, err error) {
+// lowered lowers a graph.
+func lowered(g *gorgonia.ExprGraph, train *Training) (*lower.Graph, error) {
 	if train == nil {
-		graph, err = lower.New(g, nil)
-		return graph, options, err
+		return lower.New(g, nil)
 	}
 	options, ok, err := internal.ReadSolver(train.Solver)
 	if err == nil && !ok {
 		err = fmt.Errorf("got a solver %T, want one of Gorgonia's", train.Solver)
 	}
 	if err != nil {
-		return nil, options, err
+		return nil, err
 	}
-	graph, err = lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: train.Learnables, Solver: options}, Precision: train.Precision})
+	graph, err := lower.New(g, &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: options, Learnables: train.Learnables}}}, Precision: train.Precision})
 	if err == nil && train.UpdateAlone {
 		graph.Program.Outputs = nil
 	}
-	return graph, options, err
+	return graph, err
 }
 
 // start sets the learnables to their values and returns the numbers of the first step, which follow the inputs.
-func start(e *exec.Executable, graph *lower.Graph, train *Training, options internal.Solver) ([]gorgonia.Value, error) {
+func start(e *exec.Executable, graph *lower.Graph, train *Training) ([]gorgonia.Value, error) {
 	if train == nil {
 		return nil, nil
 	}
@@ -120,11 +119,11 @@ func start(e *exec.Executable, graph *lower.Graph, train *Training, options inte
 			return nil, fmt.Errorf("learnable %s: %w", internal.Name(n), err)
 		}
 	}
-	return graph.Trained.Numbers(options, 1, 0), nil
+	return graph.Trained.Numbers(graph.Trained.Solvers(), 1, 0), nil
 }
 
 func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, train *Training, runs int, budget time.Duration) (*GraphTiming, error) {
-	graph, options, err := lowered(g, train)
+	graph, err := lowered(g, train)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +146,7 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, train *Training, runs int,
 			return nil, fmt.Errorf("input %s has no value", internal.Name(in.Node))
 		}
 	}
-	numbers, err := start(e, graph, train, options)
+	numbers, err := start(e, graph, train)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func loadStep(t *testing.T, r *rand.Rand, b *exec.GPUBackend, s graphspec.Step) 
 		t.Logf("%-40s %v", what, now.Sub(last))
 		last = now
 	}
-	graph, options, err := lowered(in.Graph, train)
+	graph, err := lowered(in.Graph, train)
 	testutil.Do(t, err)
 	took("lowered")
 	testutil.Do(t, passes.Run(graph.Program, passes.Target{Device: b.Device(), DoubleBufferMin: exec.CopyLimit}, nil))
@@ -88,7 +88,7 @@ func loadStep(t *testing.T, r *rand.Rand, b *exec.GPUBackend, s graphspec.Step) 
 	for i, in := range graph.Inputs {
 		inputs[i] = in.Value()
 	}
-	numbers := testutil.Get[[]gorgonia.Value](t)(start(e, graph, train, options))
+	numbers := testutil.Get[[]gorgonia.Value](t)(start(e, graph, train))
 	inputs = append(inputs, numbers...)
 	took("learnables to the device")
 	for _, run := range []string{"the first run", "the second run"} {

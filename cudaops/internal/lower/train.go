@@ -1,7 +1,6 @@
 package lower
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -16,20 +15,27 @@ import (
 
 // Training describes the solver steps to include in the program.
 type Training struct {
-	Learnables []*gorgonia.Node
-	Solver     internal.Solver
-	ClipNorm   bool // limit the norm of all gradients together
-	Adds       bool // accumulate the gradients of several runs for a step
-	// Homes holds the learnables of each element type, if they are not in the program's arena. The solver's moments always are.
-	Homes map[kernels.Dtype]program.Memory
+	Sets     []Set
+	ClipNorm bool    // limit the norm of all gradients together
+	Adds     bool    // accumulate the gradients of several runs for a step
+	EMA      float64 // decay of an exponential moving average of the learnables, 0 for none
+	// Homes is the memory of each learnable, of all sets in order, nil in the program's arena. Learnables of one set and element type
+	// have the same. The solver's moments are always in the arena.
+	Homes []program.Memory
 }
 
-// Trained describes the training in a graph's program. Learnables of one element type are stored contiguously, as are
+// Set is a solver and its learnables.
+type Set struct {
+	Solver     internal.Solver
+	Learnables []*gorgonia.Node
+}
+
+// Trained describes the training in a graph's program. Learnables of one set and element type are stored contiguously, as are
 // their moments, so that one launch updates all of them.
 //
 // The numbers of a step, such as the learning rate, are inputs of the program after those of the graph.
 type Trained struct {
-	Learned []Learned // in the order of Training.Learnables
+	Learned []Learned // in the order of the sets
 
 	training Training
 	groups   []*group
@@ -40,8 +46,10 @@ type Trained struct {
 type Learned struct {
 	Node   *gorgonia.Node
 	Value  *program.Value   // a view of States[0]
-	States []*program.Value // parameters, then each moment, then accumulated gradients; the learnable has the same view of each
+	States []*program.Value // parameters, each moment, the average, accumulated gradients; the learnable has the same view of each
+	EMA    int              // index of the average in States, 0 if there is none
 
+	group  *group
 	offset int64 // in each state, elements
 }
 
@@ -52,8 +60,9 @@ func (l Learned) Part(k int) *program.Value {
 	return &v
 }
 
-// group holds the learnables of one element type.
+// group holds the learnables of one set and element type.
 type group struct {
+	set     int
 	dtype   kernels.Dtype
 	rule    solver.Rule
 	members []int // indices in Learned
@@ -61,11 +70,18 @@ type group struct {
 	total   int64 // elements of all members
 }
 
-// Solver returns the solver's options when the graph was lowered.
-func (t *Trained) Solver() internal.Solver { return t.training.Solver }
+// Solvers returns the solvers' options when the graph was lowered.
+func (t *Trained) Solvers() []internal.Solver {
+	list := make([]internal.Solver, len(t.training.Sets))
+	for i, s := range t.training.Sets {
+		list[i] = s.Solver
+	}
+	return list
+}
 
-// Numbers returns the program's last inputs for a step, counted from 1; step is 0 in a run without a step.
-func (t *Trained) Numbers(s internal.Solver, step int, maxNorm float64) []gorgonia.Value {
+// Numbers returns the program's last inputs for a step, counted from 1, with the solvers' current options; step is 0 in a run without
+// a step.
+func (t *Trained) Numbers(solvers []internal.Solver, step int, maxNorm float64) []gorgonia.Value {
 	var list []gorgonia.Value
 	add := func(d kernels.Dtype, numbers []float64) {
 		if len(numbers) == 0 {
@@ -82,22 +98,24 @@ func (t *Trained) Numbers(s internal.Solver, step int, maxNorm float64) []gorgon
 		list = append(list, v)
 	}
 	if t.numbers {
-		add(kernels.Float64, t.common(s, step, maxNorm))
+		add(kernels.Float64, t.common(solvers, step, maxNorm))
 	}
 	for _, g := range t.groups {
-		add(g.dtype, g.rule.AppendNumbers(nil, s, step))
+		add(g.dtype, g.rule.AppendNumbers(nil, solvers[g.set], step))
 	}
 	return list
 }
 
-// common returns the numbers shared by all groups.
-func (t *Trained) common(s internal.Solver, step int, maxNorm float64) []float64 {
+// common returns the numbers shared by groups: the maximum norm, then those of each set that [solver.StepNumbers] has.
+func (t *Trained) common(solvers []internal.Solver, step int, maxNorm float64) []float64 {
 	var list []float64
 	if t.training.ClipNorm {
 		list = append(list, maxNorm)
 	}
-	if s.Kind == internal.BarzilaiBorwein {
-		list = append(list, solver.StepNumbers(s, step)...)
+	for _, s := range solvers {
+		if s.Kind == internal.BarzilaiBorwein {
+			list = append(list, solver.StepNumbers(s, step)...)
+		}
 	}
 	return list
 }
@@ -106,14 +124,16 @@ func (t *Trained) common(s internal.Solver, step int, maxNorm float64) []float64
 func (l *lowerer) startTraining(t Training) error {
 	trained := &Trained{training: t}
 	l.graph.Trained = trained
-	for _, n := range t.Learnables {
-		if err := l.learn(n); err != nil {
-			return fmt.Errorf("Train: %w", err)
+	for i, s := range t.Sets {
+		for _, n := range s.Learnables {
+			if err := l.learn(n, i); err != nil {
+				return fmt.Errorf("Train: %w", err)
+			}
 		}
 	}
 	for _, g := range trained.groups {
 		var err error
-		if g.rule, err = solver.NewRule(t.Solver, g.dtype, t.ClipNorm, t.Adds); err != nil {
+		if g.rule, err = solver.NewRule(t.Sets[g.set].Solver, g.dtype, solver.Options{Scaled: t.ClipNorm, Adds: t.Adds, EMA: t.EMA}); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
 		elements := make([]int64, len(g.members))
@@ -124,29 +144,25 @@ func (l *lowerer) startTraining(t Training) error {
 		offsets, g.total = program.Layout(g.dtype, elements...)
 		for k := range 1 + g.rule.Moments {
 			op := program.State{}
-			if k == 0 {
-				op.Home = t.Homes[g.dtype]
+			if k == 0 && len(t.Homes) > 0 {
+				op.Home = t.Homes[g.members[0]]
 			}
 			def := &program.Instr{Op: op, Nodes: trained.nodes(g)}
 			l.graph.Program.Setup = append(l.graph.Program.Setup, def)
 			g.states = append(g.states, l.graph.Program.NewValue(def, "learnables", g.whole(g.dtype)))
 		}
 		for i, m := range g.members {
-			trained.Learned[m].States, trained.Learned[m].offset = g.states, offsets[i]
+			of := &trained.Learned[m]
+			of.States, of.EMA, of.group, of.offset = g.states, g.rule.Average, g, offsets[i]
 		}
 	}
 	return nil
 }
 
-// learn adds a learnable to the group of its type.
-func (l *lowerer) learn(n *gorgonia.Node) error {
+// learn adds a learnable to the group of its set and type.
+func (l *lowerer) learn(n *gorgonia.Node, set int) error {
 	t := l.graph.Trained
-	_, twice := l.learned[n]
 	switch {
-	case n == nil:
-		return errors.New("got a nil learnable")
-	case twice:
-		return fmt.Errorf("learnable %s: got it twice, want it once", internal.Name(n))
 	case n.Op() != nil:
 		return fmt.Errorf("learnable %s: got a node with an op, %v, want an input of the graph", internal.Name(n), n.Op())
 	case n.Deriv() == nil:
@@ -160,10 +176,10 @@ func (l *lowerer) learn(n *gorgonia.Node) error {
 		l.learned = map[*gorgonia.Node]int{}
 	}
 	l.learned[n] = len(t.Learned)
-	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.dtype == want.Dtype })
+	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.set == set && g.dtype == want.Dtype })
 	if i < 0 {
 		i = len(t.groups)
-		t.groups = append(t.groups, &group{dtype: want.Dtype})
+		t.groups = append(t.groups, &group{set: set, dtype: want.Dtype})
 	}
 	t.groups[i].members = append(t.groups[i].members, len(t.Learned))
 	t.Learned = append(t.Learned, Learned{Node: n})

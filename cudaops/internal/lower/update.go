@@ -29,7 +29,10 @@ func (l *lowerer) update() error {
 				internal.Name(m.Node), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
 		}
 	}
-	e := &updater{lowerer: l, Trained: t, nodes: t.training.Learnables, joined: map[*group]*program.Value{}}
+	e := &updater{lowerer: l, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
+	for _, m := range t.Learned {
+		e.nodes = append(e.nodes, m.Node)
+	}
 	e.inputs()
 	for _, g := range t.groups {
 		if err := e.group(g); err != nil {
@@ -46,8 +49,9 @@ type updater struct {
 	nodes  []*gorgonia.Node // nodes of the emitted instructions
 	common []*program.Value // numbers shared by all groups
 	own    map[*group]*program.Value
-	sums   []*program.Value // over all learnables
+	sums   []*program.Value // over all learnables, then those of each set's step size
 	joined map[*group]*program.Value
+	scales map[kernels.Dtype]*program.Value // factors that limit the norm of the gradients
 }
 
 // emit adds an instruction with outputs of the given types.
@@ -78,7 +82,7 @@ func (e *updater) inputs() {
 	add := func(d kernels.Dtype, n int) *program.Value {
 		return e.emit(program.Input{}, nil, program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{n}})[0]
 	}
-	if n := len(e.Trained.common(e.training.Solver, 1, 0)); n > 0 {
+	if n := len(e.Trained.common(e.Solvers(), 1, 0)); n > 0 {
 		e.numbers = true
 		v := add(kernels.Float64, n)
 		for i := range n {
@@ -121,8 +125,7 @@ func (e *updater) gradient(l Learned) (*program.Value, error) {
 	if !e.training.Adds {
 		return d, nil
 	}
-	g := e.groups[slices.IndexFunc(e.groups, func(g *group) bool { return g.states[0] == l.States[0] })]
-	joined, err := e.join(g)
+	joined, err := e.join(l.group)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +135,7 @@ func (e *updater) gradient(l Learned) (*program.Value, error) {
 // group emits the step of a group: one Map of its concatenated gradients.
 func (e *updater) group(g *group) error {
 	e.nodes = e.Trained.nodes(g)
-	shared, err := e.shared(g.dtype)
+	shared, err := e.shared(g)
 	if err != nil {
 		return err
 	}
@@ -149,6 +152,8 @@ func (e *updater) group(g *group) error {
 			in[i] = joined
 		case o == solver.Scale || o == solver.Step:
 			in[i] = e.alias(shared[o], g.whole(g.dtype), everywhere)
+		case o == solver.Average:
+			in[i] = g.states[g.rule.Average]
 		case o <= solver.Moment2:
 			in[i] = g.states[o-solver.Parameter]
 		default:
@@ -163,9 +168,9 @@ func (e *updater) group(g *group) error {
 	return nil
 }
 
-// shared emits the numbers that depend on the gradients of all learnables, in type d.
-func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, error) {
-	numbers, shared := e.common, map[solver.Operand]*program.Value{}
+// shared emits the numbers that depend on the gradients of several learnables, in the type of a group.
+func (e *updater) shared(g *group) (map[solver.Operand]*program.Value, error) {
+	d, numbers, shared := g.dtype, e.common, map[solver.Operand]*program.Value{}
 	emit := func(o solver.Operand, f expr.Func, err error, in ...*program.Value) error {
 		if err == nil {
 			shared[o] = e.emit(program.Map{Func: f}, in, program.Type{Numeric: true, Dtype: d})[0]
@@ -179,21 +184,35 @@ func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, er
 	}
 	sums := e.sums
 	if e.training.ClipNorm {
-		f, err := solver.NormScale(d)
-		if err := emit(solver.Scale, f, err, numbers[0], sums[0]); err != nil {
-			return nil, err
+		if shared[solver.Scale] = e.scales[d]; e.scales[d] == nil {
+			f, err := solver.NormScale(d)
+			if err := emit(solver.Scale, f, err, numbers[0], sums[0]); err != nil {
+				return nil, err
+			}
+			e.scales[d] = shared[solver.Scale]
 		}
 		numbers, sums = numbers[1:], sums[1:]
 	}
-	if s := e.training.Solver; s.Kind == internal.BarzilaiBorwein {
+	if s := e.training.Sets[g.set].Solver; s.Kind == internal.BarzilaiBorwein {
+		k := e.steps(g.set) // each has 3 numbers and 2 sums
 		f, err := solver.StepSize(s, d)
-		return shared, emit(solver.Step, f, err, slices.Concat(numbers, sums)...)
+		return shared, emit(solver.Step, f, err, slices.Concat(numbers[3*k:3*k+3], sums[2*k:2*k+2])...)
 	}
 	return shared, nil
 }
 
-// reduce emits the sums over all learnables: the squared norm of the gradients, and the sums for the step size of Barzilai and
-// Borwein.
+// steps returns the number of sets before one whose step size is computed from their gradients.
+func (e *updater) steps(before int) (n int) {
+	for _, s := range e.training.Sets[:before] {
+		if s.Solver.Kind == internal.BarzilaiBorwein {
+			n++
+		}
+	}
+	return n
+}
+
+// reduce emits the sums over learnables: the squared norm of all gradients, and for each set of Barzilai and Borwein those for its
+// step size.
 func (e *updater) reduce() error {
 	var parts [][]*program.Value // by sum, then learnable
 	collect := func(sums []*program.Value, from int) {
@@ -218,13 +237,13 @@ func (e *updater) reduce() error {
 			collect(e.rows(f, g), 0)
 			at = 1
 		}
-		if e.training.Solver.Kind == internal.BarzilaiBorwein {
+		if e.training.Sets[m.group.set].Solver.Kind == internal.BarzilaiBorwein {
 			f, err := solver.Differences(g.Dtype)
 			if err != nil {
 				return err
 			}
 			before := func(state int) *program.Value { return e.alias(m.States[state], m.Value.Type, m.Value.View) }
-			collect(e.rows(f, g, m.Value, before(2), before(1)), at)
+			collect(e.rows(f, g, m.Value, before(2), before(1)), at+2*e.steps(m.group.set))
 		}
 	}
 	e.sums = []*program.Value{}

@@ -42,16 +42,22 @@ func drawTraining(t *rapid.T) *training {
 		t.Skip("no gradient: ", err)
 	}
 	learnables := rapid.SampledFrom([]G.Nodes{all, all[:1], all[len(all)-1:]}).Draw(t, "learnables")
-	kind := rapid.SampledFrom([]G.Solver{
+	kinds := rapid.SampledFrom([]G.Solver{
 		G.NewVanillaSolver(G.WithLearnRate(0.1)), G.NewMomentum(G.WithL2Reg(0.1)), G.NewRMSPropSolver(), G.NewAdamSolver(G.WithClip(0.5), G.WithBatchSize(3)),
 		G.NewAdamW(), G.NewAdaGradSolver(), G.NewBarzilaiBorweinSolver(G.WithClip(0.1)),
-	}).Draw(t, "solver")
-	s, _, err := internal.ReadSolver(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	out := &training{b, nil, 0.01}
-	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds")}
+	training := &lower.Training{ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds"), EMA: rapid.SampledFrom([]float64{0, 0.75}).Draw(t, "EMA")}
+	first := rapid.IntRange(1, len(learnables)).Draw(t, "first set")
+	for _, set := range []G.Nodes{learnables[:first], learnables[first:]} {
+		s, _, err := internal.ReadSolver(kinds.Draw(t, "solver"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(set) > 0 {
+			training.Sets = append(training.Sets, lower.Set{Solver: s, Learnables: set})
+		}
+	}
 	home := func(nodes ...*G.Node) program.Memory {
 		bytes := int64(0)
 		for _, n := range nodes {
@@ -64,7 +70,12 @@ func drawTraining(t *rapid.T) *training {
 		return m
 	}
 	if rapid.Bool().Draw(t, "homes") {
-		training.Homes = map[kernels.Dtype]program.Memory{kernels.Float32: home(all...), kernels.Float64: home(all...)}
+		for _, set := range training.Sets {
+			of := map[tensor.Dtype]program.Memory{tensor.Float32: home(all...), tensor.Float64: home(all...)}
+			for _, x := range set.Learnables {
+				training.Homes = append(training.Homes, of[x.Dtype()])
+			}
+		}
 	}
 	wanted := &lower.Wanted{Keep: b.keep, Train: training}
 	for _, x := range all { // those that no step changes
@@ -78,6 +89,7 @@ func drawTraining(t *rapid.T) *training {
 			wanted.Shared = append(wanted.Shared, lower.Shared{Node: x, Home: home(x), Offset: program.Alignment * rapid.Int64Range(0, 1).Draw(t, "offset")})
 		}
 	}
+	var err error
 	if out.graph, err = lower.New(b.g, wanted); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +97,8 @@ func drawTraining(t *rapid.T) *training {
 }
 
 // inputs returns those of a step.
-func (t *training) inputs(s internal.Solver, step int) []G.Value {
-	return append(inputsOf(t.graph), t.graph.Trained.Numbers(s, step, t.limit)...)
+func (t *training) inputs(solvers []internal.Solver, step int) []G.Value {
+	return append(inputsOf(t.graph), t.graph.Trained.Numbers(solvers, step, t.limit)...)
 }
 
 // parts returns the parts of states that learnables lie in, between which there is anything,
@@ -118,7 +130,7 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 func TestPassesKeepSteps(t *testing.T) {
 	testutil.CheckProperty(t, func(t *rapid.T) {
 		b := drawTraining(t)
-		p, solver := b.graph.Program, b.graph.Trained.Solver()
+		p, solvers := b.graph.Program, b.graph.Trained.Solvers()
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
 		states := make([]G.Value, len(p.Updates))
 		for i, u := range p.Updates {
@@ -138,7 +150,7 @@ func TestPassesKeepSteps(t *testing.T) {
 			if err := p.Verify(); err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}
-			out, after, err := p.Step(b.inputs(solver, 2), states)
+			out, after, err := p.Step(b.inputs(solvers, 2), states)
 			if err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}
@@ -153,12 +165,12 @@ func TestPassesKeepSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.backend(t, p, solver, states)
+		b.backend(t, p, solvers, states)
 	})
 }
 
 // backend compares steps of the backend with those of Eval.
-func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solver, states []G.Value) {
+func (b *training) backend(t *rapid.T, p *program.Program, solvers []internal.Solver, states []G.Value) {
 	e, err := exec.New(p, new(exec.HostBackend), false)
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +182,7 @@ func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solve
 		}
 	}
 	for _, step := range []int{1, 2, 0, 3} { // 0 stands for none
-		in := b.inputs(solver, step)
+		in := b.inputs(solvers, step)
 		want, next, err := p.Step(in, states)
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +215,7 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 	testutil.Get[G.Nodes](t)(G.Grad(cost, x))
 	s, _, err := internal.ReadSolver(G.NewVanillaSolver())
 	testutil.Do(t, err)
-	training := &lower.Training{Learnables: G.Nodes{x}, Solver: s, ClipNorm: true}
+	training := &lower.Training{Sets: []lower.Set{{Solver: s, Learnables: G.Nodes{x}}}, ClipNorm: true}
 	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
 	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
 	for _, u := range p.Updates {

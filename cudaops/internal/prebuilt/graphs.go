@@ -234,10 +234,11 @@ func (g graph) plans(dev kernels.Device) ([]*kernels.Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", g.name, err)
 		}
-		wanted = &lower.Wanted{Train: &lower.Training{Solver: options}}
+		set := lower.Set{Solver: options}
 		for _, i := range g.learns {
-			wanted.Train.Learnables = append(wanted.Train.Learnables, in[i])
+			set.Learnables = append(set.Learnables, in[i])
 		}
+		wanted = &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{set}}}
 	}
 	lowered, err := lower.New(expressions, wanted)
 	if err == nil {

@@ -25,13 +25,14 @@ const (
 	lessBeta2
 	correction1
 	correction2
-	decay     // of weights, of AdamW
-	makesStep // 1 if a step is made, 0 if gradients are only accumulated
+	decay         // of weights, of AdamW
+	makesStep     // 1 if a step is made, 0 if gradients are only accumulated
+	averageWeight // of the parameter in its average; 1 in the first step
 	numbersEnd
 )
 
-// value returns a number, rounded as Gorgonia rounds it for elements of d.
-func (o Operand) value(s internal.Solver, step int, d expr.Dtype) float64 {
+// value returns a number, rounded as Gorgonia rounds it for elements of d. ema is the decay of the average.
+func (o Operand) value(s internal.Solver, step int, d expr.Dtype, ema float64) float64 {
 	round := func(x float64) float64 {
 		if d == expr.Float32 {
 			return float64(float32(x))
@@ -78,6 +79,11 @@ func (o Operand) value(s internal.Solver, step int, d expr.Dtype) float64 {
 		return round(1 - s.Rate*s.WeightDecay)
 	case makesStep:
 		return min(t, 1)
+	case averageWeight:
+		if step == 1 {
+			return 1
+		}
+		return round(1 - ema)
 	}
 	return math.NaN()
 }

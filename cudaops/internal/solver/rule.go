@@ -14,13 +14,23 @@ type Rule struct {
 	// Func computes the parameter and the moments after a step, in this order, from
 	// [Rule.Operands].
 	Func expr.Func
-	// Moments is the number of solver state elements for each element of a parameter, all 0 before the first step. If the
-	// rule accumulates gradients, the last one is their sum.
+	// Moments is the number of solver state elements for each element of a parameter, all 0 before the first step: the solver's
+	// own, then the average of [Options.EMA], then the sum of gradients of [Options.Adds].
 	Moments int
+	// Average is the index of the average among the parameter, which is 0, and the moments; 0 without an average.
+	Average int
 	// Operands lists the operands of Func: the gradient, the parameter, the moments, and numbers.
 	Operands []Operand
 
 	dtype expr.Dtype
+	ema   float64
+}
+
+// Options are the parts of a [Rule] that the solver does not have.
+type Options struct {
+	Scaled bool    // multiply gradients by [Scale] first
+	Adds   bool    // accumulate gradients and make a step with their sum; without a step only the sum changes
+	EMA    float64 // decay of an exponential moving average of the parameter, made after the step; 0 for none
 }
 
 // Operand is an operand of the function of a [Rule].
@@ -32,6 +42,7 @@ const (
 	Parameter         //
 	Moment1           // moments
 	Moment2           //
+	Average           // of the parameter
 	Scale             // the factor that limits the norm of the gradients
 	Step              // the step size of Barzilai and Borwein, computed from the gradients
 	firstNumber
@@ -53,16 +64,14 @@ func (r Rule) Numbers() int {
 func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64 {
 	for _, o := range r.Operands {
 		if o >= firstNumber {
-			to = append(to, o.value(s, step, r.dtype))
+			to = append(to, o.value(s, step, r.dtype, r.ema))
 		}
 	}
 	return to
 }
 
-// NewRule returns the rule of a solver for elements of type d, Float32 or Float64. With scaled, gradients are multiplied by
-// [Scale] first. With adds, the rule accumulates gradients and makes a step with their sum; without a step only the sum
-// changes.
-func NewRule(s internal.Solver, d expr.Dtype, scaled, adds bool) (Rule, error) {
+// NewRule returns the rule of a solver for elements of type d, Float32 or Float64.
+func NewRule(s internal.Solver, d expr.Dtype, o Options) (Rule, error) {
 	kind, ok := rules[s.Kind]
 	if !ok {
 		return Rule{}, fmt.Errorf("no rule for the solver %s", s.Kind)
@@ -71,14 +80,22 @@ func NewRule(s internal.Solver, d expr.Dtype, scaled, adds bool) (Rule, error) {
 	for i := range types {
 		types[i] = d
 	}
-	w := &writer{Builder: expr.NewBuilder(types...), solver: s, scaled: scaled}
-	r, next := Rule{Moments: kind.moments, dtype: d}, kind.write(w)
-	if adds {
+	w := &writer{Builder: expr.NewBuilder(types...), solver: s, scaled: o.Scaled}
+	r, next := Rule{Moments: kind.moments, dtype: d, ema: o.EMA}, kind.write(w)
+	states := []Operand{Parameter, Moment1, Moment2}[:len(next)]
+	if o.EMA > 0 {
+		r.Moments++
+		r.Average = r.Moments
+		average := w.operand(Average)
+		next = append(next, w.add(average, w.by(w.sub(next[0], average), averageWeight)))
+		states = append(states, Average)
+	}
+	if o.Adds {
 		r.Moments++
 		zero := w.Constant(d, 0)
 		steps := w.Apply(expr.Ne, w.operand(makesStep), zero)
 		for k, v := range next {
-			next[k] = w.Apply(expr.Select, steps, v, w.operand(Parameter+Operand(k)))
+			next[k] = w.Apply(expr.Select, steps, v, w.operand(states[k]))
 		}
 		next = append(next, w.Apply(expr.Select, steps, zero, w.operand(Gradient)))
 	}

@@ -161,7 +161,7 @@ func TestSame(t *testing.T) {
 			t.Errorf("Adam with %s is the same function: %v", name, got)
 		}
 	}
-	if _, err := NewRule(internal.Solver{Kind: "Other"}, expr.Float32, false, false); err == nil || !strings.Contains(err.Error(), "Other") {
+	if _, err := NewRule(internal.Solver{Kind: "Other"}, expr.Float32, Options{}); err == nil || !strings.Contains(err.Error(), "Other") {
 		t.Errorf("an unknown solver gives the error %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func newStepper(t testing.TB, s G.Solver, dt expr.Dtype, scaled bool, start []fl
 	if testutil.Do(t, err); !ok {
 		t.Fatalf("%T is not known", s)
 	}
-	st := &stepper{t: t, rule: testutil.Get[Rule](t)(NewRule(read, dt, scaled, false)), solver: s, extra: map[Operand]float64{}}
+	st := &stepper{t: t, rule: testutil.Get[Rule](t)(NewRule(read, dt, Options{Scaled: scaled})), solver: s, extra: map[Operand]float64{}}
 	whole := []int{len(start)}
 	for range 1 + st.rule.Moments {
 		st.state, st.next = append(st.state, make([]byte, int64(len(start))*dt.Size())), append(st.next, make([]byte, int64(len(start))*dt.Size()))

@@ -62,7 +62,7 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 			testutil.Do(t, err)
 			for _, adds := range []bool{false, true} {
 				list[fmt.Sprintf("%s, norm limited %v, gradients added %v", name, clip, adds)] =
-					&lower.Wanted{Train: &lower.Training{Learnables: in[2:], Solver: solver, ClipNorm: clip, Adds: adds}}
+					&lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, Adds: adds}}
 			}
 		}
 	}

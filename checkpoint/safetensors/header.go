@@ -26,8 +26,11 @@ func (f *File) parse(header []byte) error {
 			f.Metadata = map[string]string{}
 			return object(d, func(key string) error {
 				s, err := text(d)
+				if err != nil {
+					return fmt.Errorf("%s, %q: %w", metadataKey, key, err)
+				}
 				f.Metadata[key] = s
-				return err
+				return nil
 			})
 		}
 		t, err := tensor(d, name)

@@ -3,12 +3,12 @@
 // row-major order, one tensor behind the other.
 //
 // It is as strict as the format's own library: a file that has holes, overlaps, bytes that no
-// tensor owns, names twice or sizes that do not fit is an error.
+// tensor owns, names twice or sizes that do not fit is an error that names the entry. Elements are
+// read on demand, in any element type, without a copy of the file in memory.
 package safetensors
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -19,6 +19,8 @@ import (
 	"math/bits"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/stheno-ml/stheno/internal/guard"
 )
 
 // largestHeader is the limit of the format's own library, in bytes.
@@ -34,19 +36,22 @@ var dtypeBits = map[string]uint64{
 	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
 }
 
-// Tensor is a tensor of a file. Data is its elements as the file has them; nil for one
-// that [Open] found.
+// Tensor is a tensor of a file.
 type Tensor struct {
 	Name  string
 	Dtype string // "F32", "F64", ...
 	Shape []int  // without axes for a scalar
-	Data  []byte
+	Data  []byte // elements to [Write]; a [File] leaves it nil
 
 	begin, end uint64 // behind the header
+	elements   *io.SectionReader
 }
 
 // Bytes returns the size of the elements in bytes.
 func (t *Tensor) Bytes() (int, error) {
+	if t == nil {
+		return 0, errors.New("got a nil tensor")
+	}
 	size, ok := dtypeBits[t.Dtype]
 	if !ok {
 		return 0, fmt.Errorf("tensor %q: got elements of %q, which is no type of the format", t.Name, t.Dtype)
@@ -70,6 +75,9 @@ func Write(to io.Writer, metadata map[string]string, tensors []Tensor) error {
 	slices.SortStableFunc(sorted, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(dtypeBits[b.Dtype], dtypeBits[a.Dtype]), cmp.Compare(a.Name, b.Name))
 	})
+	if guard.IsNil(to) {
+		return errors.New("got a nil writer")
+	}
 	header, err := newHeader(metadata, sorted)
 	if err != nil {
 		return err
@@ -150,24 +158,25 @@ func newHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	return header, nil
 }
 
-// File is a file that [Open] has found to be whole.
+// File is a file, or the shards of an index, whose headers [New] or [Open] has checked.
 type File struct {
-	Metadata map[string]string
-	Tensors  []Tensor // in the order of the file
+	Metadata map[string]string // nil for shards
+	Tensors  []Tensor          // in the order of the file, then of the shards' names
+	Header   []byte            // JSON, from byte 8 of the file on; nil for shards
+	Raw      *io.SectionReader // the whole file; nil for shards
 
-	from   io.ReaderAt
-	header []byte
-	start  int64 // of the bytes that follow the header
+	index map[string]int // in Tensors, by name
+	open  []io.Closer
 }
 
-// Open reads the header of a file of size bytes and checks all of it. The elements are read by
-// [File.Read].
-func Open(from io.ReaderAt, size int64) (*File, error) {
-	if size < 8 {
+// New reads the header of a file of size bytes and checks all of it.
+func New(from io.ReaderAt, size int64) (*File, error) {
+	if guard.IsNil(from) || size < 8 {
 		return nil, fmt.Errorf("got %d bytes, want a safetensors file, which has more than 8", size)
 	}
+	raw := io.NewSectionReader(from, 0, size)
 	var length [8]byte
-	if err := readAt(from, length[:], 0); err != nil {
+	if err := readAt(raw, length[:], 0); err != nil {
 		return nil, err
 	}
 	n := binary.LittleEndian.Uint64(length[:])
@@ -178,17 +187,43 @@ func Open(from io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("truncated, or no safetensors file: got %d bytes behind the first 8, want a header of %d", size-8, n)
 	}
 	header := make([]byte, n)
-	if err := readAt(from, header, 8); err != nil {
+	if err := readAt(raw, header, 8); err != nil {
 		return nil, err
 	}
-	f := &File{from: from, header: header, start: 8 + int64(n)}
+	f := &File{Header: header, Raw: raw}
 	if err := f.parse(header); err != nil {
 		return nil, fmt.Errorf("no safetensors file: its header: %w", err)
 	}
-	if err := f.check(uint64(size - f.start)); err != nil {
+	start := 8 + int64(n)
+	if err := f.check(uint64(size - start)); err != nil {
 		return nil, err
 	}
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		t.elements = io.NewSectionReader(raw, start+int64(t.begin), int64(t.end-t.begin))
+	}
+	f.enumerate()
 	return f, nil
+}
+
+// enumerate indexes the tensors by name.
+func (f *File) enumerate() {
+	f.index = make(map[string]int, len(f.Tensors))
+	for i, t := range f.Tensors {
+		f.index[t.Name] = i
+	}
+}
+
+// Close closes the files of [Open].
+func (f *File) Close() error {
+	if f == nil {
+		return nil
+	}
+	var errs []error
+	for _, c := range f.open {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // check checks that tensors fill the bytes behind the header, without holes and overlaps.
@@ -208,12 +243,11 @@ func (f *File) check(size uint64) error {
 		case t.end-t.begin != uint64(n):
 			return fmt.Errorf("tensor %q: got bytes %d to %d, want %d of them, for %s of shape %v", t.Name, t.begin, t.end, n, t.Dtype, t.Shape)
 		}
-		at = t.end
+		if at = t.end; at > size {
+			return fmt.Errorf("truncated: tensor %q: got %d bytes of tensors, want its bytes %d to %d", t.Name, size, t.begin, t.end)
+		}
 	}
-	switch {
-	case at > size:
-		return fmt.Errorf("truncated: got %d bytes of tensors, want %d", size, at)
-	case at < size:
+	if at < size {
 		return fmt.Errorf("got %d bytes of tensors, want the %d that the header describes", size, at)
 	}
 	return nil
@@ -221,27 +255,27 @@ func (f *File) check(size uint64) error {
 
 // Find returns the tensor of a name, nil if there is none.
 func (f *File) Find(name string) *Tensor {
-	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
-	if i < 0 {
+	i, ok := f.index[name]
+	if !ok {
 		return nil
 	}
 	return &f.Tensors[i]
 }
 
-// Offset returns where in the file the header has a text, -1 if it has it not once.
-func (f *File) Offset(text string) int64 {
-	if bytes.Count(f.header, []byte(text)) != 1 {
-		return -1
+// Read reads the elements of a tensor of a [File], as the file has them: [Tensor.Bytes] bytes.
+func (t *Tensor) Read(into []byte) error {
+	n, err := t.Bytes()
+	if err != nil {
+		return err
 	}
-	return 8 + int64(bytes.Index(f.header, []byte(text)))
+	if t.elements == nil || len(into) != n {
+		return fmt.Errorf("tensor %q: got %d bytes of memory, want the %d of a tensor of a File", t.Name, len(into), n)
+	}
+	return t.readAt(into, 0)
 }
 
-// Read reads the elements of one of the file's tensors.
-func (f *File) Read(t *Tensor, into []byte) error {
-	if uint64(len(into)) != t.end-t.begin {
-		return fmt.Errorf("tensor %q: got %d bytes of memory, want %d", t.Name, len(into), t.end-t.begin)
-	}
-	if err := readAt(f.from, into, f.start+int64(t.begin)); err != nil {
+func (t *Tensor) readAt(into []byte, at int64) error {
+	if err := readAt(t.elements, into, at); err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
 	return nil
