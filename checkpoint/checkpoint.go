@@ -24,7 +24,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Files of version 1 have no checksum; only those of version 3 have several solvers or averages.
+// Files of version 1 have no checksum; only those of version 3 have several solvers, averages or states.
 const (
 	version     = 2
 	versionSets = 3
@@ -42,6 +42,7 @@ type header struct {
 	Learnables []string  `json:"learnables"` // names, in the order of Train
 	Moments    int       `json:"moments"`    // number of moments of each learnable of the first solver
 	BatchNorms int       `json:"batchnorms"`
+	States     []string  `json:"states,omitempty"`
 	Training   *training `json:"training,omitempty"` // nil in a file of SaveParameters
 
 	owners []owner // of the learnables, by parseHeader
@@ -103,7 +104,7 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 //
 // If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged.
 //
-// The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
+// The tensors are the learnables and the nodes of [cudaops.State], named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, "ema/" and a name under [cudaops.EMA], and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
 	s, err := vm.Snapshot()
@@ -123,6 +124,9 @@ func Save(path string, vm *cudaops.VM, position any) error {
 func finite(s *cudaops.Snapshot) (err error) {
 	check := func(name string, v gorgonia.Value) {
 		dt, _ := values.Dtype(v.Dtype())
+		if !dt.IsFloat() {
+			return
+		}
 		m, failed := values.Bytes(v)
 		if what, at := values.NotFinite(dt, m, true, true); err == nil && failed == nil && what != "" {
 			failed = fmt.Errorf("%s: element %d is %s, want finite numbers", name, at, what)
@@ -140,6 +144,9 @@ func finite(s *cudaops.Snapshot) (err error) {
 			check(emaName(l.Name), l.EMA)
 		}
 	}
+	for _, l := range s.States {
+		check(l.Name, l.Value)
+	}
 	for i, a := range s.Averages {
 		check(averageName(i, "mean"), a.Mean)
 		check(averageName(i, "variance"), a.Variance)
@@ -148,6 +155,9 @@ func finite(s *cudaops.Snapshot) (err error) {
 }
 
 func save(path string, s *cudaops.Snapshot, position any) error {
+	if len(s.Solvers) == 0 {
+		return errors.New("got a VM without Train: put its states into a Store, for SaveStore")
+	}
 	t := &training{Solver: s.Solvers[0].Kind, Options: s.Solvers[0].Options, Steps: s.Steps, Added: s.Added, Runs: s.Runs, Seed: s.Seed}
 	h := header{Version: version, Moments: len(s.Learnables[0].Moments), BatchNorms: len(s.Averages), Training: t}
 	var list tensors
@@ -164,7 +174,11 @@ func save(path string, s *cudaops.Snapshot, position any) error {
 			list.add(emaName(l.Name), l.EMA)
 		}
 	}
-	if len(t.More) > 0 || t.EMA {
+	for _, l := range s.States {
+		h.States = append(h.States, l.Name)
+		list.add(l.Name, l.Value)
+	}
+	if len(t.More) > 0 || t.EMA || len(h.States) > 0 {
 		h.Version = versionSets
 	}
 	for i, a := range s.Averages {
@@ -242,6 +256,9 @@ func (f *file) state() (*cudaops.Snapshot, error) {
 		}
 		s.Learnables = append(s.Learnables, l)
 	}
+	for _, name := range h.States {
+		s.States = append(s.States, cudaops.Learnable{Name: name, Value: f.value(name)})
+	}
 	for i := range h.BatchNorms {
 		s.Averages = append(s.Averages, cudaops.RunningMean{Mean: f.value(averageName(i, "mean")), Variance: f.value(averageName(i, "variance"))})
 	}
@@ -270,8 +287,8 @@ func parseHeader(f *safetensors.File) (*header, error) {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
 	if !h.assign(len(f.Tensors)) {
-		return nil, fmt.Errorf("got %d tensors, want those of %d learnables, of the solver state that the metadata describes, and of %d BatchNorms",
-			len(f.Tensors), len(h.Learnables), h.BatchNorms)
+		return nil, fmt.Errorf("got %d tensors, want those of %d learnables, of the solver state that the metadata describes, %d states and %d BatchNorms",
+			len(f.Tensors), len(h.Learnables), len(h.States), h.BatchNorms)
 	}
 	return h, nil
 }
@@ -290,7 +307,7 @@ func (h *header) assign(tensors int) bool {
 			each++
 		}
 	}
-	left := tensors - 2*h.BatchNorms
+	left := tensors - 2*h.BatchNorms - len(h.States)
 	for i, end := range append(ends, len(h.Learnables)) {
 		own := owners[i]
 		if end < len(h.owners) || end > len(h.Learnables) || own.moments < 0 || own.moments > tensors || h.BatchNorms < 0 || h.BatchNorms > tensors {

@@ -137,14 +137,14 @@ func TestLoadEditedFiles(t *testing.T) {
 			h.BatchNorms = 1
 			f.Tensors = slices.DeleteFunc(f.Tensors, func(x safetensors.Tensor) bool { return strings.HasPrefix(x.Name, "batchnorm1") })
 		},
-		"got 24 tensors, want those of 7 learnables":                                          func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] },
-		"7 learnables, of the solver state that the metadata describes, and of -1 BatchNorms": func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 },
-		`without the tensor "moment2/w1"`:                                                     func(f *safetensors.File, _ *header) { f.Find("moment2/w1").Name = "moment2/w9" },
-		"two learnables beta0":                                                                func(_ *safetensors.File, h *header) { h.Learnables[0] = "beta0" },
-		"gamma1, beta1, scale, want w1 too":                                                   renamed("w1", "w9"),
-		`"scale": got elements of I32, want F32 or F64`:                                       scale(func(x *safetensors.Tensor) { x.Dtype = "I32" }),
-		"got the shape [0], want at least one element":                                        scale(func(x *safetensors.Tensor) { x.Shape, x.Data = []int{0}, nil }),
-		"scale: got float32 of shape (1), want float32 of shape ()":                           scale(func(x *safetensors.Tensor) { x.Shape = []int{1} }),
+		"got 24 tensors, want those of 7 learnables":                                                func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] },
+		"7 learnables, of the solver state that the metadata describes, 0 states and -1 BatchNorms": func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 },
+		`without the tensor "moment2/w1"`:                                                           func(f *safetensors.File, _ *header) { f.Find("moment2/w1").Name = "moment2/w9" },
+		"two learnables beta0":                                                                      func(_ *safetensors.File, h *header) { h.Learnables[0] = "beta0" },
+		"gamma1, beta1, scale, want w1 too":                                                         renamed("w1", "w9"),
+		`learnable scale: got int32 of shape (), want float32 of shape ()`:                          scale(func(x *safetensors.Tensor) { x.Dtype = "I32" }),
+		"got the shape [0], want at least one element":                                              scale(func(x *safetensors.Tensor) { x.Shape, x.Data = []int{0}, nil }),
+		"scale: got float32 of shape (1), want float32 of shape ()":                                 scale(func(x *safetensors.Tensor) { x.Shape = []int{1} }),
 		"after -1 steps": func(_ *safetensors.File, h *header) { h.Training.Steps = -1 },
 	} {
 		path, at := v.write(rewrite(t, good, change)), position{}

@@ -17,7 +17,15 @@ import (
 )
 
 // dtypes are the format's names of element types.
-var dtypes = map[kernels.Dtype]string{kernels.Float32: "F32", kernels.Float64: "F64"}
+var dtypes = map[kernels.Dtype]string{kernels.Float32: "F32", kernels.Float64: "F64", kernels.Uint8: "U8", kernels.Int32: "I32", kernels.Int64: "I64", kernels.Bool: "BOOL"}
+
+// nameOf returns the format's name of an element type, "" if it has none. Go's int is saved as int64.
+func nameOf(dt kernels.Dtype) string {
+	if dt == kernels.Int {
+		dt = kernels.Int64
+	}
+	return dtypes[dt]
+}
 
 // tensors is the content of a new file.
 type tensors struct {
@@ -30,10 +38,10 @@ func (t *tensors) add(name string, v gorgonia.Value) {
 	m, err := values.Bytes(v)
 	if err == nil {
 		dt, _ := values.Dtype(v.Dtype())
-		if dtypes[dt] == "" {
-			err = fmt.Errorf("got %v, want float32 or float64", v.Dtype())
+		if nameOf(dt) == "" || dt == kernels.Int && dt.Size() != kernels.Int64.Size() {
+			err = fmt.Errorf("got %v, which a file has no type for", v.Dtype())
 		}
-		t.list = append(t.list, safetensors.Tensor{Name: name, Dtype: dtypes[dt], Shape: v.Shape(), Data: littleEndian(m, dt.Size())})
+		t.list = append(t.list, safetensors.Tensor{Name: name, Dtype: nameOf(dt), Shape: v.Shape(), Data: littleEndian(m, dt.Size())})
 	}
 	if err != nil && t.err == nil {
 		t.err = fmt.Errorf("%s: %w", name, err)
@@ -112,7 +120,7 @@ func wantFile(path string, info os.FileInfo) error {
 	return nil
 }
 
-// value reads a tensor of float32 or float64. If it cannot, it sets err and returns nil.
+// value reads a tensor. If it cannot, it sets err and returns nil.
 func (f *file) value(name string) gorgonia.Value {
 	v, err := f.tensor(name)
 	if err != nil {
@@ -134,7 +142,7 @@ func (f *file) tensor(name string) (gorgonia.Value, error) {
 			return read(t, dt, false)
 		}
 	}
-	return nil, fmt.Errorf("tensor %q: got elements of %s, want F32 or F64", name, t.Dtype)
+	return nil, fmt.Errorf("tensor %q: got elements of %s, want those of a state", name, t.Dtype)
 }
 
 // read returns a tensor of a file, or its transpose, with elements converted to dt.
@@ -152,14 +160,25 @@ func read(t *safetensors.Tensor, dt kernels.Dtype, transposed bool) (gorgonia.Va
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	if dt == kernels.Float32 {
-		return v, elements(t, kernels.Elements[float32](m), transposed)
+	switch dt {
+	case kernels.Float32:
+		err = elements(t, kernels.Elements[float32](m), transposed)
+	case kernels.Float64:
+		err = elements(t, kernels.Elements[float64](m), transposed)
+	case kernels.Uint8, kernels.Bool:
+		err = elements(t, m, transposed)
+	case kernels.Int32:
+		err = elements(t, kernels.Elements[int32](m), transposed)
+	case kernels.Int64:
+		err = elements(t, kernels.Elements[int64](m), transposed)
+	default:
+		err = elements(t, kernels.Elements[int](m), transposed)
 	}
-	return v, elements(t, kernels.Elements[float64](m), transposed)
+	return v, err
 }
 
 // elements reads the elements of a tensor or of its transpose.
-func elements[T float32 | float64](t *safetensors.Tensor, into []T, transposed bool) error {
+func elements[T safetensors.Element](t *safetensors.Tensor, into []T, transposed bool) error {
 	if !transposed {
 		return safetensors.Elements(t, 0, into)
 	}

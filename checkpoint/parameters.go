@@ -50,7 +50,7 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 // that of a file, of an index of shards, or of a folder: see [safetensors.Open]. If the nodes' graph has BatchNorms, it sets their
 // running means and variances too, named as in Save. It ignores solver state. If it returns an error, nothing has changed.
 //
-// Nodes have elements of float32 or float64; those of the file are converted to the node's type as by [safetensors.Elements].
+// Elements of the file are converted to the node's type as by [safetensors.Elements].
 // [Rename] and [Transposed] are for files with other names and layouts, [Partial] for those with more or fewer tensors. The content
 // of files of other programs is unchecked: see [Loaded].
 //
@@ -100,7 +100,13 @@ type place struct {
 
 // parameters returns functions that set the nodes and the running means and variances.
 func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp, l loading) (loaded Loaded, set []func() error, err error) {
-	tensors, err := l.find(f, f.solverState())
+	skip := f.solverState()
+	if f.header != nil {
+		for _, name := range f.header.States { // only nodes that are asked for
+			skip[name] = !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { return n.Name() == name })
+		}
+	}
+	tensors, err := l.find(f, skip)
 	if err != nil {
 		return loaded, nil, err
 	}
@@ -117,8 +123,8 @@ func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp, l
 		}
 		delete(byName, p.name)
 		dt, known := values.Dtype(p.dtype)
-		if !known || !dt.IsFloat() {
-			return loaded, nil, fmt.Errorf("node %s: got a node of %v, want float32 or float64", p.name, p.dtype)
+		if !known {
+			return loaded, nil, fmt.Errorf("node %s: got a node of %v, want a type that kernels have", p.name, p.dtype)
 		}
 		v, err := read(t.Tensor, dt, l.transposes(p.name))
 		if err == nil && !slices.Equal(v.Shape(), p.shape) {

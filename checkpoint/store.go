@@ -40,8 +40,8 @@ func SaveStore(path string, s *cudaops.Store) error {
 // file of another program, a folder or an index of shards, and adds those that the Store does not have, unless [Partial] is
 // set. It ignores solver state and running means. If a tensor has another shape than the parameter of its name, nothing changes.
 //
-// Elements are converted to the parameter's type; a new parameter has float64 for elements of F64, and float32 for other
-// floating-point types. New parameters of integers are an error: [Rename] can omit such tensors.
+// Elements are converted to the parameter's type. A new parameter has the type of the tensor, and float32 for F16 and BF16. An open VM
+// of the Store that has an input of int keeps it: I64 is converted. [Rename] can omit tensors.
 func LoadStore(path string, s *cudaops.Store, opts ...LoadOption) (Loaded, error) {
 	loaded, err := loadStore(path, s, opts)
 	if err != nil {
@@ -100,8 +100,16 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 				dt = kernels.Float64
 			case "F32", "F16", "BF16":
 				dt = kernels.Float32
+			case "I64":
+				dt = kernels.Int64
+			case "I32":
+				dt = kernels.Int32
+			case "U8":
+				dt = kernels.Uint8
+			case "BOOL":
+				dt = kernels.Bool
 			default:
-				return nil, loaded, fmt.Errorf("tensor %q: got elements of %s for a new parameter, want F64, F32, F16 or BF16", t.Name, t.Dtype)
+				return nil, loaded, fmt.Errorf("tensor %q: got elements of %s for a new parameter, want F64, F32, F16, BF16, I64, I32, U8 or BOOL", t.Name, t.Dtype)
 			}
 		}
 		v, err := read(t.Tensor, dt, l.transposes(t.as))

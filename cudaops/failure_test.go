@@ -16,6 +16,7 @@ import (
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
@@ -293,7 +294,7 @@ func TestIndexOutsideOfAxis(t *testing.T) {
 					t.Fatalf("%s: got the error %v", name, err)
 				}
 				if c.computed {
-					if _, err := vm.Snapshot(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("step 2 was made with a wrong index, node %s", rows.Name())) {
+					if _, err := vm.Snapshot(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("step 2 was made with a wrong index, node %s", internal.Name(rows))) {
 						t.Fatalf("%s: State gives the error %v", name, err)
 					}
 					testutil.Do(t, vm.Restore(before))

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -24,9 +25,9 @@ func TestMemory(t *testing.T) {
 		testutil.Get[*G.Node](t)(ops.Add(v, c))
 		vm := machine(t, g, on)
 		m := vm.Memory()
-		want := Memory{Constants: 8 * n, Activations: 16 * n, Peak: 24 * n, Reserved: 24 * n, At: v.Name()}
-		if m.At == w.Name() { // x and w
-			want = Memory{Constants: 8 * n, Inputs: 8 * n, Activations: 8 * n, Peak: 24 * n, Reserved: 24 * n, At: w.Name()}
+		want := Memory{Constants: 8 * n, Activations: 16 * n, Peak: 24 * n, Reserved: 24 * n, At: internal.Name(v)}
+		if m.At == internal.Name(w) { // x and w
+			want = Memory{Constants: 8 * n, Inputs: 8 * n, Activations: 8 * n, Peak: 24 * n, Reserved: 24 * n, At: internal.Name(w)}
 		}
 		if m != want {
 			t.Errorf("got %+v, want %+v", m, want)

@@ -17,12 +17,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Snapshot holds everything that a VM with the option [Train] keeps from run to run. Another VM of the
+// Snapshot holds everything that a VM with the option [Train] or [State] keeps from run to run. Another VM of the
 // same graph and options that restores it computes the same bits as the first VM.
 //
 // Package checkpoint writes it to a file.
 type Snapshot struct {
 	Learnables []Learnable   // in the order of Train, each with a unique name
+	States     []Learnable   // the nodes of State, without moments; their names are unique too
 	Averages   []RunningMean // one for each [gorgonia.BatchNormOp], in the order in which their nodes were made
 	Solvers    []SolverState // one for each Train
 	Steps      int           // made by the solvers
@@ -55,40 +56,30 @@ type RunningMean struct{ Mean, Variance gorgonia.Value }
 // Snapshot returns copies of all values that the VM keeps from run to run. It first copies values that were
 // bound to learnables since the last run to the device.
 //
-// Every learnable needs a unique name. After a step with indices of [gorgonia.ByIndices] outside of their
+// Every learnable and state needs a unique name. After a step with indices of [gorgonia.ByIndices] outside of their
 // axis, Snapshot returns an error until the next Restore.
 func (vm *VM) Snapshot() (s *Snapshot, err error) {
-	err = vm.training("Snapshot", func(t *trainer) error {
-		if err := t.named(); err != nil {
+	err = vm.between("Snapshot", func() error {
+		if len(vm.trainer.onDevice()) == 0 && len(vm.params.states) == 0 {
+			return errUntrained
+		}
+		if err := vm.params.named(); err != nil {
 			return err
 		}
-		if t.spoilt != nil {
-			return t.spoilt
-		}
-		if _, err := t.refresh(t.all); err != nil {
+		if _, err := vm.params.refresh(vm.params.all); err != nil {
 			return err
 		}
-		s = &Snapshot{Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
-		for i := range t.sets {
-			options := t.sets[i].reader.Read()
-			s.Solvers = append(s.Solvers, SolverState{string(options.Kind), t.used(options)})
+		s = &Snapshot{Runs: vm.next, Seed: vm.seed}
+		if err := vm.snapshotTraining(s); err != nil {
+			return err
 		}
-		for i, own := range t.graph.Learned {
-			l := Learnable{Name: own.Node.Name(), Solver: t.setOf(i)}
-			for k := range own.States {
-				v, err := vm.part(own, k)
-				switch {
-				case err != nil:
-					return err
-				case k == 0:
-					l.Value = v
-				case k == own.EMA:
-					l.EMA = v
-				default:
-					l.Moments = append(l.Moments, v)
-				}
+		for _, i := range vm.params.states {
+			from := vm.params.values[i]
+			v, m := values.New(from.Dtype, from.Shape)
+			if err := vm.exec.State(from, m); err != nil {
+				return fmt.Errorf("state %s: %w", vm.params.nodes[i].Name(), err)
 			}
-			s.Learnables = append(s.Learnables, l)
+			s.States = append(s.States, Learnable{Name: vm.params.nodes[i].Name(), Value: v})
 		}
 		for i, op := range internal.BatchNorms(vm.source) {
 			mean, variance := op.Stats()
@@ -107,6 +98,40 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// snapshotTraining adds the learnables and the state of the solvers.
+func (vm *VM) snapshotTraining(s *Snapshot) error {
+	t := vm.trainer
+	if len(t.onDevice()) == 0 {
+		return nil
+	}
+	if t.spoilt != nil {
+		return t.spoilt
+	}
+	s.Steps, s.Added = t.steps(), t.runs%t.every
+	for i := range t.sets {
+		options := t.sets[i].reader.Read()
+		s.Solvers = append(s.Solvers, SolverState{string(options.Kind), t.used(options)})
+	}
+	for i, own := range t.graph.Learned {
+		l := Learnable{Name: own.Node.Name(), Solver: t.setOf(i)}
+		for k := range own.States {
+			v, err := vm.part(own, k)
+			switch {
+			case err != nil:
+				return err
+			case k == 0:
+				l.Value = v
+			case k == own.EMA:
+				l.EMA = v
+			default:
+				l.Moments = append(l.Moments, v)
+			}
+		}
+		s.Learnables = append(s.Learnables, l)
+	}
+	return nil
 }
 
 // part returns a copy of a learnable's part of a state.
@@ -154,19 +179,35 @@ func (vm *VM) Runs() int {
 	return vm.next
 }
 
-// Restore sets the VM to a snapshot; if it returns an error, nothing has changed. The learnables' nodes
+// Restore sets the VM to a snapshot; if it returns an error, nothing has changed. The nodes of learnables and states
 // get the snapshot's values too, as by [VM.Pull]. Each solver gets its learning rate, the VM its seed.
 //
 // The graph must have learnables of the same names, types and shapes, in the same sets. The solvers must have the same
-// options, except for the learning rate.
+// options, except for the learning rate. The states must have the same names, types and shapes.
 func (vm *VM) Restore(s *Snapshot) error {
-	return vm.training("Restore", func(t *trainer) error {
-		if s == nil {
+	return vm.between("Restore", func() error {
+		p, t := vm.params, vm.trainer
+		trains := len(t.onDevice()) > 0
+		switch {
+		case !trains && len(p.states) == 0:
+			return errUntrained
+		case s == nil:
 			return errors.New("got a nil Snapshot")
+		case !trains && len(s.Learnables) > 0:
+			return fmt.Errorf("got a state of the learnables %s, want one of a VM without Train", names(s.Learnables))
 		}
-		learnables, err := t.fit(s)
+		if err := p.named(); err != nil {
+			return err
+		}
+		states, err := p.fitStates(s)
+		if err == nil && trains {
+			var learnables []part
+			learnables, err = t.fit(s)
+			states = append(states, learnables...)
+		}
+		own := slices.Concat(p.trained(), p.states)
 		if err == nil {
-			err = t.takes(t.trained())
+			err = p.takes(own)
 		}
 		if err != nil {
 			return err
@@ -175,7 +216,7 @@ func (vm *VM) Restore(s *Snapshot) error {
 		if err != nil {
 			return err
 		}
-		for _, p := range learnables {
+		for _, p := range states {
 			if err := vm.exec.SetState(p.of, p.memory); err != nil {
 				return err
 			}
@@ -183,13 +224,19 @@ func (vm *VM) Restore(s *Snapshot) error {
 		for _, p := range averages {
 			copy(p.to, p.memory)
 		}
-		t.runs, t.spoilt, t.kept = s.Steps*t.every+s.Added, nil, nil
-		t.stepped(1)
-		if err := t.pull(t.trained()); err != nil {
+		p.kept = nil
+		p.stepped(1)
+		p.ran()
+		if trains {
+			t.runs, t.spoilt = s.Steps*t.every+s.Added, nil
+		}
+		if err := p.pull(own); err != nil {
 			return err
 		}
-		for i, set := range t.sets {
-			gorgonia.WithLearnRate(s.Solvers[i].Options[learnRate])(set.solver)
+		if trains {
+			for i, set := range t.sets {
+				gorgonia.WithLearnRate(s.Solvers[i].Options[learnRate])(set.solver)
+			}
 		}
 		vm.next, vm.seed = s.Runs, s.Seed
 		return nil
@@ -218,20 +265,45 @@ func (t *trainer) used(s internal.Solver) map[string]float64 {
 	return used
 }
 
-// named returns an error unless every learnable has a unique name.
-func (t *trainer) named() error {
+// named returns an error unless every learnable and state has a unique name.
+func (p *parameters) named() error {
 	seen := map[string]int{}
-	for i, n := range t.learnables {
+	for _, i := range slices.Concat(p.trained(), p.states) {
+		n := p.nodes[i]
 		name := internal.InputName(n)
 		if name == "" {
-			return fmt.Errorf("learnable %d of Train, of shape %v, has no name: give it one with gorgonia.WithName", i, n.Shape())
+			return fmt.Errorf("%s %d, of shape %v, has no name: give it one with gorgonia.WithName", p.what(i), i, n.Shape())
 		}
 		if before, twice := seen[name]; twice {
-			return fmt.Errorf("learnables %d and %d of Train are both called %q, want unique names", before, i, name)
+			return fmt.Errorf("%s %d and %s %d are both called %q, want unique names", p.what(before), before, p.what(i), i, name)
 		}
 		seen[name] = i
 	}
 	return nil
+}
+
+// fitStates returns the snapshot's entries for the nodes of State, or an error that names the first mismatch.
+func (p *parameters) fitStates(s *Snapshot) (parts []part, err error) {
+	if len(s.States) != len(p.states) {
+		return nil, fmt.Errorf("got the states %s, want %d", names(s.States), len(p.states))
+	}
+	for _, i := range p.states {
+		name, own := p.nodes[i].Name(), p.values[i]
+		k := slices.IndexFunc(s.States, func(l Learnable) bool { return l.Name == name })
+		if k < 0 {
+			return nil, fmt.Errorf("got the states %s, want %s too", names(s.States), name)
+		}
+		dt := own.Dtype
+		if v := s.States[k].Value; dt == kernels.Int && v != nil && v.Dtype() == tensor.Int64 && dt.Size() == kernels.Int64.Size() {
+			dt = kernels.Int64 // as files have it
+		}
+		m, err := fitting(s.States[k].Value, dt, own.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("state %s: %w", name, err)
+		}
+		parts = append(parts, part{of: own, memory: m})
+	}
+	return parts, nil
 }
 
 // part is an entry of a snapshot and where Restore writes it.
@@ -243,9 +315,6 @@ type part struct {
 
 // fit returns the snapshot's entries for the learnables, or an error that names the first mismatch.
 func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
-	if err := t.named(); err != nil {
-		return nil, err
-	}
 	if len(s.Solvers) != len(t.sets) {
 		return nil, fmt.Errorf("got a state of %d solvers, want %d", len(s.Solvers), len(t.sets))
 	}

@@ -167,8 +167,8 @@ func TestStateErrors(t *testing.T) {
 	named := func(s string) []G.NodeConsOpt { return []G.NodeConsOpt{G.WithName(s)} }
 	train := func(learnables ...*G.Node) []Option { return []Option{Train(G.NewVanillaSolver(), learnables...)} }
 	for want, vm := range map[string]*VM{
-		"learnable 1 of Train, of shape (3), has no name": build(named("a"), nil, train),
-		`0 and 1 of Train are both called "w"`:            build(named("w"), named("w"), train),
+		"learnable 1, of shape (3), has no name":          build(named("a"), nil, train),
+		`learnable 0 and learnable 1 are both called "w"`: build(named("w"), named("w"), train),
 		"want a VM with the option Train": build(named("a"), named("b"),
 			func(...*G.Node) []Option { return nil }),
 		"one of Gorgonia's solvers": build(named("a"), named("b"),

@@ -262,3 +262,56 @@ func TestStateOptionErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestStateSnapshot: another VM that restores a snapshot goes on with the same states, of integers too, without a Train and with one.
+func TestStateSnapshot(t *testing.T) {
+	node := testutil.Get[*G.Node](t)
+	build := func() (n *net, opts []Option, total, count *G.Node) {
+		n = newNet(t, tensor.Float64, 4, 9)
+		total = G.NewScalar(n.g, tensor.Float64, G.WithName("total"))
+		count = G.NewVector(n.g, tensor.Int, G.WithName("count"), G.WithShape(2), G.WithValue(tensor.New(tensor.WithBacking([]int{3, 4}))))
+		next := node(ops.Update(count, node(ops.RowsAt(count, node(ops.Constant(n.g, 1)), 1, 0)), node(ops.Constant(n.g, 0)), 0))
+		return n, []Option{State(total, node(ops.Map("a+b", total, n.loss))), State(count, next), Seed(1)}, total, count
+	}
+	for name, newVM := range storeMachines(t) {
+		for _, trains := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", trains: ", trains), func(t *testing.T) {
+				var vms []*VM
+				var nets []*net
+				var totals, counts []*G.Node
+				for range 2 {
+					n, opts, total, count := build()
+					if trains {
+						opts = append(opts, Train(G.NewAdamSolver(), n.learnables...))
+					}
+					vm := testutil.Get[*VM](t)(newVM(n.g, opts...))
+					defer vm.Close()
+					vms, nets, totals, counts = append(vms, vm), append(nets, n), append(totals, total), append(counts, count)
+				}
+				for k := range 3 {
+					nets[0].run(t, vms[0], k)
+				}
+				s := testutil.Get[*Snapshot](t)(vms[0].Snapshot())
+				if len(s.States) != 2 || s.States[0].Name != "total" || s.Runs != 3 {
+					t.Fatalf("got the states %v after %d runs", s.States, s.Runs)
+				}
+				testutil.Do(t, vms[1].Restore(s))
+				sameValue(t, "total", totals[1].Value(), s.States[0].Value)
+				for i := range 2 {
+					nets[i].run(t, vms[i], 3)
+					testutil.Do(t, vms[i].Pull())
+				}
+				sameValue(t, "total", totals[1].Value(), totals[0].Value())
+				sameValue(t, "count", counts[1].Value(), tensor.New(tensor.WithBacking([]int{4, 4})))
+				s.States[0].Value = tensor.New(tensor.WithBacking([]float64{1, 2}))
+				if err := vms[1].Restore(s); err == nil || !strings.Contains(err.Error(), "state total: got float64 of shape (2)") {
+					t.Errorf("a state of another shape gives %v", err)
+				}
+				s.States = s.States[:1]
+				if err := vms[1].Restore(s); err == nil || !strings.Contains(err.Error(), "got the states total, want 2") {
+					t.Errorf("a state too few gives %v", err)
+				}
+			})
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -56,9 +57,9 @@ func TestWatchTrain(t *testing.T) {
 				err := vm.RunAll()
 				var bad *NotFinite
 				if !errors.As(err, &bad) || bad.What != what || bad.Node != node || bad.Element != element || bad.Run != before.Steps+1 || bad.Input != input {
-					t.Fatalf("got the error %v, %+v, want %s in %s in step %d", err, bad, what, node.Name(), before.Steps+1)
+					t.Fatalf("got the error %v, %+v, want %s in %s in step %d", err, bad, what, internal.Name(node), before.Steps+1)
 				}
-				for _, text := range append(texts, what, node.Name(), "training step 4", "as after step 3") {
+				for _, text := range append(texts, what, internal.Name(node), "training step 4", "as after step 3") {
 					if !strings.Contains(err.Error(), text) {
 						t.Errorf("got the error %v, want one with %q", err, text)
 					}
