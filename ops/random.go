@@ -55,6 +55,7 @@ type drawing interface {
 	repeats() bool // it draws the numbers of the last run again, as a gradient does
 }
 
+
 var errDraws = errors.New("the plan of an op that draws random numbers needs the state of a generator: see Op.Draws")
 
 // Draws returns the source of the op's random numbers, the same for a gradient of the op, and its planner for a stream of random

@@ -76,6 +76,9 @@ func (l *lowerer) changeStates(w *Wanted) error {
 		if !slices.Equal(next.Shape, state.Shape) {
 			next = c.reshaped(next, state.Shape)
 		}
+		if next.Base == state && next.IsContiguous() { // as of an op that evaluates
+			continue
+		}
 		k := slices.IndexFunc(l.graph.Program.Updates, func(u program.Update) bool { return u.State == state })
 		l.graph.Program.Updates[k].Next = next
 	}

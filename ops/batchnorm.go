@@ -1,0 +1,115 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// BatchNorm normalizes each channel of x, axis 1, over all other axes. scale, bias, mean and variance have shape (C), for C channels:
+//
+//	out = (x - m) / sqrt(v + epsilon) * scale + bias
+//
+// In runs that train, m and v are the mean and the variance of x, divided by the number n of its elements in a channel; in runs that evaluate
+// they are the inputs mean and variance: see [WhenTraining]. The other results are the running values after the run,
+//
+//	nextMean     = (1 - momentum) mean + momentum m
+//	nextVariance = (1 - momentum) variance + momentum v n / (n - 1)
+//
+// or mean and variance in runs that evaluate. cudaops.State(mean, nextMean) keeps them on the device. They begin with 0 and 1. They have no
+// gradient, and none passes through mean and variance. It is an error if x has fewer than two axes or, for a run that trains, two elements in a channel.
+func BatchNorm(x, scale, bias, mean, variance *gorgonia.Node, momentum, epsilon float64) (out, nextMean, nextVariance *gorgonia.Node, err error) {
+	b := &batchNorm{momentum: momentum, epsilon: epsilon}
+	if err = b.check(x, scale, bias, mean, variance); err == nil {
+		out = b.normalize(x, scale, bias, mean, variance)
+		err = b.err
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("ops: BatchNorm: %w", err)
+	}
+	return out, b.next[0], b.next[1], nil
+}
+
+// batchNorm builds a BatchNorm of other ops. It keeps the first error.
+type batchNorm struct {
+	momentum, epsilon float64
+	shape             tensor.Shape
+	next              [2]*gorgonia.Node
+	err               error
+}
+
+func (b *batchNorm) check(inputs ...*gorgonia.Node) error {
+	types, err := typesOf(inputs)
+	if err != nil {
+		return err
+	}
+	if b.shape = types[0].Shape; len(b.shape) < 2 {
+		return fmt.Errorf("got x of shape %v, want at least two axes", b.shape)
+	}
+	if b.shape.TotalSize()/b.shape[1] < 2 {
+		return fmt.Errorf("got x of shape %v, want at least two elements in each channel of axis 1", b.shape)
+	}
+	for i, what := range []string{"scale", "bias", "mean", "variance"} {
+		if t := types[i+1]; !sameShape(t.Shape, tensor.Shape{b.shape[1]}) {
+			return fmt.Errorf("got %s of shape %v for x of shape %v, want (%d)", what, t.Shape, b.shape, b.shape[1])
+		}
+	}
+	if !(b.momentum >= 0 && b.momentum <= 1) {
+		return fmt.Errorf("got momentum %v, want 0 to 1", b.momentum)
+	}
+	if !(b.epsilon >= 0) || math.IsInf(b.epsilon, 1) {
+		return fmt.Errorf("got epsilon %v, want a number of 0 or more", b.epsilon)
+	}
+	return nil
+}
+
+// keep keeps the first error.
+func (b *batchNorm) keep(n *gorgonia.Node, err error) *gorgonia.Node {
+	if b.err == nil {
+		b.err = err
+	}
+	return n
+}
+
+// apply applies an expression of inputs a, b, c, ...
+func (b *batchNorm) apply(expression string, inputs ...*gorgonia.Node) *gorgonia.Node {
+	if b.err != nil {
+		return nil
+	}
+	return b.keep(Map(expression, inputs...))
+}
+
+func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *gorgonia.Node {
+	axes, channels := []int{0}, make(tensor.Shape, len(b.shape)-1) // axis 1 is the first of channels
+	for a := range channels {
+		if channels[a] = 1; a > 0 {
+			axes = append(axes, a+1)
+		}
+	}
+	channels[0] = b.shape[1]
+	n := float64(b.shape.TotalSize() / b.shape[1])
+	batchMean, batchVariance := b.keep(Mean(x, axes...)), b.keep(Var(x, 0, axes...))
+	now := [2]*gorgonia.Node{}
+	for i, of := range []struct {
+		running, batch *gorgonia.Node
+		factor         float64
+	}{{mean, batchMean, b.momentum}, {variance, batchVariance, b.momentum * n / (n - 1)}} {
+		if b.err != nil {
+			return nil
+		}
+		running, batch := b.keep(StopGradient(of.running)), b.keep(StopGradient(of.batch))
+		next := b.apply(fmt.Sprintf("a * %s + b * %s", number(1-b.momentum), number(of.factor)), running, batch)
+		if b.err != nil {
+			return nil
+		}
+		b.next[i] = b.keep(WhenTraining(next, running))
+		now[i] = b.keep(reshaped(b.keep(WhenTraining(of.batch, running)), channels))
+	}
+	if b.err != nil {
+		return nil
+	}
+	s, t := b.keep(reshaped(scale, channels)), b.keep(reshaped(bias, channels))
+	return b.apply(fmt.Sprintf("(a - b) * (1 / sqrt(c + %s)) * d + e", number(b.epsilon)), x, now[0], now[1], s, t)
+}
