@@ -19,7 +19,6 @@ type normed struct {
 	g                         *G.ExprGraph
 	shape                     tensor.Shape
 	in                        []*G.Node // x, scale, bias, mean, variance
-	weights                   []float64
 	out, next, spread, weight *G.Node
 	loss                      *G.Node
 }

@@ -55,7 +55,6 @@ type drawing interface {
 	repeats() bool // it draws the numbers of the last run again, as a gradient does
 }
 
-
 var errDraws = errors.New("the plan of an op that draws random numbers needs the state of a generator: see Op.Draws")
 
 // Draws returns the source of the op's random numbers, the same for a gradient of the op, and its planner for a stream of random
@@ -99,6 +98,3 @@ func (o *Op) planOnHost() (p *kernels.Plan, state []byte, err error) {
 	p, err = drawn{o, of, 1}.Plan(kernels.HostDevice())
 	return p, kernels.Bytes([]int64{int64(d.seed), int64(run)}), err
 }
-
-// stateType is the type of the state of a generator.
-var stateType = Type{kernels.Int64, []int{codegen.RandomState}}
