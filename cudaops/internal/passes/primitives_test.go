@@ -1,23 +1,49 @@
 package passes
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// launches returns the generated kernels that a graph compiled for an H200 launches, besides its matmuls.
+// launches returns the generated kernels that a graph compiled for an H200 launches, besides its matmuls. The passes must not change what the
+// program computes.
 func launches(t *testing.T, g *G.ExprGraph) (list []string) {
 	t.Helper()
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+	inputs := make([]G.Value, len(l.Inputs))
+	for i, in := range l.Inputs {
+		v, memory := values.New(kernels.Float32, in.Node.Shape())
+		for k := range kernels.Elements[float32](memory) {
+			kernels.Elements[float32](memory)[k] = float32(rand.IntN(9) - 4) // sums are exact in any order
+		}
+		inputs[i] = v
+	}
+	small := !slices.ContainsFunc(inputs, func(v G.Value) bool { return v.Shape().TotalSize() > 1<<20 })
+	var want []G.Value
+	if small {
+		want = testutil.Get[[]G.Value](t)(l.Program.Eval(inputs))
+	}
 	testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
 	testutil.Do(t, l.Program.Verify())
+	if small {
+		for i, v := range testutil.Get[[]G.Value](t)(l.Program.Eval(inputs)) {
+			if got, want := testutil.Get[[]byte](t)(values.Bytes(v)), testutil.Get[[]byte](t)(values.Bytes(want[i])); !bytes.Equal(got, want) {
+				t.Errorf("output %d of %v has other bits after the passes", i, l.Outputs)
+			}
+		}
+	}
 	for _, in := range l.Program.Instrs {
 		if _, matmul := program.ProductOf(in.Op); program.Launches(in.Op) && !matmul {
 			list = append(list, fmt.Sprint(in.Op))
