@@ -3,6 +3,7 @@ package passes
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -122,6 +123,47 @@ func TestViewsCopyNothing(t *testing.T) {
 		testutil.Get[*G.Node](t)(c.build(parts[0], parts[1], parts[2]))
 		if got := launches(t, g); len(got) != c.want {
 			t.Errorf("%s: got launches %q, want %d", name, got, c.want)
+		}
+	}
+}
+
+// Few long rows are split across blocks, one reduction after the other.
+func TestLongRowsAreSplit(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(x *G.Node) (*G.Node, error)
+		want  int
+	}{
+		"SoftMax":   {func(x *G.Node) (*G.Node, error) { return ops.SoftMax(x, -1) }, 3},
+		"LogSumExp": {func(x *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 2},
+		"Var":       {func(x *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 2},
+		"Max":       {func(x *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 1},
+	} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(2, 300_000))
+		testutil.Get[*G.Node](t)(c.build(x))
+		l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+		v, memory := values.New(kernels.Float32, x.Shape())
+		for k := range kernels.Elements[float32](memory) {
+			kernels.Elements[float32](memory)[k] = rand.Float32()
+		}
+		want := testutil.Get[[]G.Value](t)(l.Program.Eval([]G.Value{v}))
+		testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+		testutil.Do(t, l.Program.Verify())
+		count := 0
+		for _, in := range l.Program.Instrs {
+			if program.Launches(in.Op) {
+				count++
+			}
+		}
+		if count != c.want {
+			t.Errorf("%s: got %d launches, want %d", name, count, c.want)
+		}
+		ref := testutil.Get[[]byte](t)(values.Bytes(want[0]))
+		got := testutil.Get[[]byte](t)(values.Bytes(testutil.Get[[]G.Value](t)(l.Program.Eval([]G.Value{v}))[0]))
+		for i, y := range kernels.Elements[float32](got) {
+			if z := kernels.Elements[float32](ref)[i]; math.Abs(float64(y-z)) > 1e-6*math.Abs(float64(z)) {
+				t.Fatalf("%s: element %d is %v after the passes, %v before", name, i, y, z)
+			}
 		}
 	}
 }
