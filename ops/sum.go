@@ -17,7 +17,7 @@ import (
 //	out[kept] = sum over the axes' indexes of x[...]
 //
 // The sum is made in double precision whatever the type, so a float32 result is
-// the float64 sum rounded once. An axis below zero, beyond the rank or given
+// the float64 sum rounded once. A negative axis counts from the end. An axis beyond the rank or given
 // twice is an error.
 func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAxes(false, x, along) }
 
@@ -38,11 +38,9 @@ func overAxes(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) 
 	if x.IsScalar() && len(along) == 0 {
 		return x, nil
 	}
-	axes := slices.Sorted(slices.Values(along))
-	if len(axes) == 0 {
-		for a := range x.Shape() {
-			axes = append(axes, a)
-		}
+	axes, err := axesOf(along, x.Shape())
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", sum{mean, along}, err)
 	}
 	return Apply(sum{mean, axes}, x)
 }
