@@ -86,6 +86,8 @@ func (e *interpreter) instr(in *Instr) error {
 		if out = e.states[in.Out[0]]; out == nil {
 			out, _ = values.New(in.Out[0].Dtype, in.Out[0].Shape)
 		}
+	case Iota:
+		out, _ = values.New(kernels.Int64, nil)
 	case ConcatInPlace:
 		return e.join(in, args)
 	case Host:
@@ -120,8 +122,9 @@ func (e *interpreter) launch(in *Instr) error {
 			return err
 		}
 	}
-	operands := make([][]byte, len(in.In))
-	for i, v := range in.In {
+	inputs := in.Operands()
+	operands := make([][]byte, len(inputs))
+	for i, v := range inputs {
 		if ReadsViews(in.Op) {
 			v = v.Base // the plan knows the view
 		}
@@ -189,7 +192,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 
 // alias sets a value to a view of its base. A base in the arena needs nothing: load applies the view.
 func (e *interpreter) alias(v *Value) error {
-	if e.buffer(v) != nil || v.IsRandom() {
+	if e.buffer(v) != nil || v.IsRandom() || v.IsIota() {
 		return nil
 	}
 	base, err := e.load(v.Base)
