@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -28,38 +29,78 @@ func nameOf(p Primitive) (name string, err error) {
 	return name, err
 }
 
-// function returns the function of elements of a [Pointwise] primitive; ok is false for any other
-// primitive.
-func function(p Primitive, in []Type, out Type) (f expr.Func, ok bool, err error) {
-	pointwise, ok := p.(Pointwise)
-	if !ok {
-		return f, false, nil
-	}
-	err = guard.Recover("Func", func() error {
-		if f, err = pointwise.Func(in...); err != nil {
-			return err
-		}
-		return checkFunction(f, in, out)
-	})
-	return f, true, err
+// forms are what a primitive computes, in the forms that compilers use.
+type forms struct {
+	pointwise, rowwise, viewer bool
+	function                   expr.Func
+	rows                       Rows
+	view                       codegen.View
 }
 
-// checkFunction returns an error if a function does not fit the types of an op.
-func checkFunction(f expr.Func, in []Type, out Type) error {
+// formsOf returns the forms of a primitive.
+func formsOf(p Primitive, in []Type, out Type) (f forms, err error) {
+	if pointwise, ok := p.(Pointwise); ok {
+		f.pointwise = true
+		err = guard.Recover("Func", func() error {
+			if f.function, err = pointwise.Func(in...); err != nil {
+				return err
+			}
+			return checkFunction("Func", f.function, in, out.Dtype, out.Shape)
+		})
+	}
+	if rowwise, ok := p.(Rowwise); ok && err == nil {
+		f.rowwise = true
+		err = guard.Recover("Rows", func() error {
+			if f.rows, err = rowwise.Rows(in...); err != nil {
+				return err
+			}
+			if err := checkAxes(f.rows.Axes, f.rows.Shape); err != nil {
+				return fmt.Errorf("Rows: %w", err)
+			}
+			want := kernels.Count(f.rows.Shape)
+			if f.rows.PerRow {
+				want = kernels.Count(without(f.rows.Shape, f.rows.Axes))
+			}
+			if out.Elements() != want {
+				return fmt.Errorf("Rows: its result has %d elements, want the %d of %v", want, out.Elements(), out)
+			}
+			return checkFunction("Rows", f.rows.Func, in, out.Dtype, f.rows.Shape)
+		})
+	}
+	if viewer, ok := p.(Viewer); ok && err == nil {
+		f.viewer = true
+		err = guard.Recover("View", func() error {
+			if f.view, err = viewer.View(in...); err != nil {
+				return err
+			}
+			if err := f.view.Check(out.Shape); err != nil {
+				return fmt.Errorf("View: %w", err)
+			}
+			if len(in) != 1 || in[0].Dtype != out.Dtype || f.view.Elements != in[0].Elements() {
+				return fmt.Errorf("View: got a view of %d elements of inputs %v as %v, want one of all elements of one input of that type", f.view.Elements, in, out)
+			}
+			return nil
+		})
+	}
+	return f, err
+}
+
+// checkFunction returns an error if a function does not fit the types of an op; its method returned it.
+func checkFunction(method string, f expr.Func, in []Type, dt kernels.Dtype, shape tensor.Shape) error {
 	operands, results := f.Operands(), f.Outputs()
 	if len(operands) != len(in) || len(results) != 1 {
-		return fmt.Errorf("Func: got a function of %d operands with %d results, want %d and 1", len(operands), len(results), len(in))
+		return fmt.Errorf("%s: got a function of %d operands with %d results, want %d and 1", method, len(operands), len(results), len(in))
 	}
 	for i, t := range in {
 		if operands[i] != t.Dtype {
-			return fmt.Errorf("Func: operand %d is %v, want %v", i, values.Tensor(operands[i]), values.Tensor(t.Dtype))
+			return fmt.Errorf("%s: operand %d is %v, want %v", method, i, values.Tensor(operands[i]), values.Tensor(t.Dtype))
 		}
-		if !t.Shape.IsScalar() && !sameShape(t.Shape, out.Shape) {
-			return fmt.Errorf("Func: input %d is of shape %v, want a scalar or %v, the output's", i, t.Shape, out.Shape)
+		if _, ok := broadcastView(t.Shape, shape); !ok {
+			return fmt.Errorf("%s: input %d is of shape %v, want one that broadcasts to %v, the output's", method, i, t.Shape, shape)
 		}
 	}
-	if results[0] != out.Dtype {
-		return fmt.Errorf("Func: its result is %v, want %v", values.Tensor(results[0]), values.Tensor(out.Dtype))
+	if results[0] != dt {
+		return fmt.Errorf("%s: its result is %v, want %v", method, values.Tensor(results[0]), values.Tensor(dt))
 	}
 	return nil
 }

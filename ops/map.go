@@ -19,8 +19,8 @@ import (
 //	ops.Map("select(a > 0, a, 0.01*a)", x)
 //	ops.Map("0.5 * a * (1 + erf(a * 0.70710678))", x)
 //
-// The inputs have one element type, float32 or float64, and one shape; a scalar among them is used
-// for every element. The expression holds numbers, + - * /,
+// The inputs have one element type, float32 or float64. They broadcast to one shape by numpy's rule: shapes are aligned at their last
+// axes, and an input repeats along axes that it lacks and along its axes of one element. The expression holds numbers, + - * /,
 // parentheses, comparisons, which return 1 or 0, and the functions of [expr.Op], among them
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
@@ -39,7 +39,19 @@ func Map(expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ops: Map(%.80q): %w", expression, err)
 	}
-	return Apply(mapping{f}, inputs...)
+	shapes := make([]tensor.Shape, len(inputs))
+	for i, n := range inputs {
+		t, err := typeOf(n)
+		if err != nil {
+			return nil, fmt.Errorf("ops: Map(%.80q): input %d: %w", expression, i, err)
+		}
+		shapes[i] = t.Shape
+	}
+	shape, err := broadcastShape(shapes...)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Map(%.80q): %w", expression, err)
+	}
+	return Apply(mapping{f, shape}, inputs...)
 }
 
 // parseMap reads the expression for the first input's element type.
@@ -58,8 +70,11 @@ func parseMap(expression string, inputs []*gorgonia.Node) (expr.Func, error) {
 	return expr.Parse(expression, t.Dtype, strings.Split(letters[:len(inputs)], "")...)
 }
 
-// mapping is Map with a function of one output.
-type mapping struct{ f expr.Func }
+// mapping is a function of elements, with one output, of inputs that broadcast to a shape.
+type mapping struct {
+	f     expr.Func
+	shape tensor.Shape
+}
 
 func (m mapping) String() string { return fmt.Sprintf("Map[%v]", m.f) }
 
@@ -68,34 +83,23 @@ func (m mapping) Infer(in ...Type) (Type, error) {
 	if err := CheckFloats(in, len(types)); err != nil {
 		return Type{}, err
 	}
-	out := Type{m.f.Outputs()[0], tensor.ScalarShape()}
 	for i, t := range in {
-		switch {
-		case t.Dtype != types[i]:
+		if t.Dtype != types[i] {
 			return Type{}, fmt.Errorf("input %d: got %v, want %v", i, values.Tensor(t.Dtype), values.Tensor(types[i]))
-		case t.Shape.IsScalar() || sameShape(t.Shape, out.Shape):
-		case !out.Shape.IsScalar():
-			return Type{}, fmt.Errorf("input %d: got shape %v, want %v as of the inputs before, or a scalar", i, t.Shape, out.Shape)
-		default:
-			out.Shape = t.Shape
+		}
+		if _, ok := broadcastView(t.Shape, m.shape); !ok {
+			return Type{}, fmt.Errorf("input %d: got shape %v, want one that broadcasts to %v", i, t.Shape, m.shape)
 		}
 	}
-	return out, nil
+	return Type{m.f.Outputs()[0], m.shape}, nil
 }
 
 func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	out, err := m.Infer(in...)
-	if err != nil {
-		return nil, err
-	}
 	views := make([]codegen.View, len(in))
 	for i, t := range in {
-		views[i] = codegen.Dense(out.Shape)
-		if t.Shape.IsScalar() {
-			views[i] = codegen.View{Elements: 1, Strides: make([]int, len(out.Shape))}
-		}
+		views[i], _ = broadcastView(t.Shape, m.shape)
 	}
-	return codegen.Map(dev, m.f, out.Shape, views...)
+	return codegen.Map(dev, m.f, m.shape, views...)
 }
 
 func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }
@@ -114,21 +118,22 @@ func (m mapping) Adjoints(b *Backward) []Term {
 		if err != nil {
 			return []Term{b.fail("%w", err)}
 		}
-		terms[i] = adjoint(b, g, append(operands, b.Grad()), b.In(i).Type())
+		terms[i] = adjoint(b, mapping{g, m.shape}, append(operands, b.Grad()), b.In(i).Type())
 	}
 	return terms
 }
 
 // adjoint applies the derivative by an input to the operands that it depends on, the last of which
-// is the derivative by the output. The derivative by an input that is used for all elements is
+// is the derivative by the output. The derivative by an input that is used for several elements is
 // their sum.
-func adjoint(b *Backward, g expr.Func, operands []Term, of Type) Term {
-	g, kept := g.Trim()
-	if len(kept) == 0 { // 0 everywhere, in the output's shape
+func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
+	var kept []int
+	m.f, kept = m.f.Trim()
+	if len(kept) == 0 { // 0 everywhere
 		kept = []int{len(operands) - 1}
 		zero := expr.NewBuilder(of.Dtype)
 		var err error
-		if g, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
+		if m.f, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
 			return b.fail("%w", err)
 		}
 	}
@@ -136,13 +141,13 @@ func adjoint(b *Backward, g expr.Func, operands []Term, of Type) Term {
 	for i, k := range kept {
 		used[i] = operands[k]
 	}
-	t := b.Apply(mapping{g}, used...)
+	t := b.Apply(m, used...)
 	if shape := t.Type().Shape; of.Shape.IsScalar() && !shape.IsScalar() {
 		var axes []int
 		for a := range shape {
 			axes = append(axes, a)
 		}
-		t = b.Apply(sum{axes: axes}, t)
+		return b.Apply(sum{axes: axes}, t)
 	}
-	return t
+	return sumTo(b, t, of.Shape)
 }

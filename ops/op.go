@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
@@ -29,8 +30,7 @@ type Op struct {
 	in          []Type
 	out         Type
 	identity    identity
-	pointwise   bool // its function of elements, if it has one
-	function    expr.Func
+	forms       forms
 	derivatives func() ([]Term, error) // derivatives by the inputs, made at first use
 }
 
@@ -59,7 +59,7 @@ func newOp(p Primitive, in ...Type) (*Op, error) {
 		}
 	}
 	if err == nil {
-		o.function, o.pointwise, err = function(p, o.in, o.out)
+		o.forms, err = formsOf(p, o.in, o.out)
 	}
 	if err == nil {
 		o.identity, err = identify(p, name, o.in)
@@ -111,7 +111,19 @@ func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
 
 // Pointwise returns the op's function of elements, if its primitive is [Pointwise]; ok is false for
 // any other.
-func (o *Op) Pointwise() (f expr.Func, ok bool) { return o.function, o.pointwise }
+func (o *Op) Pointwise() (f expr.Func, ok bool) { return o.forms.function, o.forms.pointwise }
+
+// Rows returns the op's function of rows, if its primitive is [Rowwise]; ok is false for any other.
+func (o *Op) Rows() (r Rows, ok bool) { return o.forms.rows, o.forms.rowwise }
+
+// View returns the op as a view of its input in row-major order, if its primitive is a [Viewer]; ok is false for any other.
+func (o *Op) View() (v codegen.View, ok bool) { return o.forms.view, o.forms.viewer }
+
+// Concat returns the axis along which the op concatenates its inputs, if it does; ok is false for any other op.
+func (o *Op) Concat() (axis int, ok bool) {
+	c, ok := o.primitive.(concat)
+	return c.axis, ok
+}
 
 // Product returns the op as a product of matrices, if it is one; ok is false for any other.
 func (o *Op) Product() (p gemm.Product, ok bool) {

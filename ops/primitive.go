@@ -8,6 +8,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -37,12 +38,51 @@ type Primitive interface {
 }
 
 // Pointwise is a primitive whose output at each index is a function of the inputs' elements at that
-// index; a scalar among the inputs is used for every index. A machine that compiles graphs uses the
+// index. The inputs broadcast to the output's shape by numpy's rule: shapes are aligned at their last axes, and an input repeats
+// along axes that it lacks and along its axes of one element. A machine that compiles graphs uses the
 // function instead of the plan and makes one kernel of it and its neighbours.
 type Pointwise interface {
 	Primitive
 	// Func returns the function, with one operand for each input, for inputs that Infer accepted.
 	Func(in ...Type) (expr.Func, error)
+}
+
+// Rowwise is a primitive that computes a function with reductions over rows, such as softmax. A machine that compiles graphs uses
+// the function instead of the plan and makes one kernel of it and its neighbours.
+type Rowwise interface {
+	Primitive
+	// Rows returns the function, for inputs that Infer accepted.
+	Rows(in ...Type) (Rows, error)
+}
+
+// Rows is a function with reductions. The inputs broadcast to one shape by numpy's rule. A row is all elements of that shape that
+// differ in their indices along some axes alone.
+type Rows struct {
+	Func   expr.Func    // of one operand for each input, with one output; see expr.ParseRows
+	Shape  tensor.Shape // that the inputs broadcast to
+	Axes   []int        // of a row, rising
+	PerRow bool         // the output has one element for each row instead of one for each element
+}
+
+// Plan returns the launches that compute the function of inputs of given types. It is the Plan of most [Rowwise] primitives.
+func (r Rows) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	views := make([]codegen.View, len(in))
+	for i, t := range in {
+		var ok bool
+		if views[i], ok = broadcastView(t.Shape, r.Shape); !ok {
+			return nil, fmt.Errorf("input %d: got shape %v, want one that broadcasts to %v", i, t.Shape, r.Shape)
+		}
+	}
+	return codegen.Rows(dev, r.Func, r.Shape, r.Axes, []bool{r.PerRow}, views...)
+}
+
+// Viewer is a primitive whose output is its one input seen through a view: elements in another order, repeated, left out, or 0
+// beyond the bounds of the view. A machine that compiles graphs reads the input's memory through the view and copies nothing, except for
+// a view with bounds, which becomes part of the kernel that reads it where possible.
+type Viewer interface {
+	Primitive
+	// View returns the view of the input, in row-major order, in the output's shape, for an input that Infer accepted.
+	View(in ...Type) (codegen.View, error)
 }
 
 // Type is the element type and the shape of an operand.

@@ -31,7 +31,7 @@
 // number for all of it: a function that has them is computed row by row, in stages
 // ([Func.Stages]), by kernels.Rows. RowSum is the sum in double precision, rounded to
 // the element type; of no elements it is 0, RowMax -Inf and RowMin +Inf. RowSum of integers is an Int64 that wraps; RowMax of no
-// integers is the least of the type, RowMin the greatest. Text cannot name them, and they have no derivative here.
+// integers is the least of the type, RowMin the greatest. [ParseRows] reads them, and [Func.RowGradient] is their derivative.
 //
 // Functions such as Exp are within 2 units in the last place of the true value on
 // every backend, Sigmoid and Softplus within 4. Backends may differ within that;

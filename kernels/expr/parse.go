@@ -23,14 +23,15 @@ const longest = 4096
 // An error, also that the text has more than 4096 characters, names the position,
 // in characters from 1.
 func Parse(text string, d Dtype, names ...string) (Func, error) {
-	if !d.IsFloat() {
-		return Func{}, fmt.Errorf("expr: got an expression of %v, want f32 or f64", d)
-	}
-	p, v := read(text, slices.Repeat([]Dtype{d}, len(names)), d, names...)
-	if p.err != nil {
-		return Func{}, p.err
-	}
-	return p.Func(v)
+	return parseAs(text, d, false, names)
+}
+
+// ParseRows reads an expression in the language of [Parse] that may also name the reductions of a row, rowsum(x), rowmax(x)
+// and rowmin(x):
+//
+//	ParseRows("exp(x - rowmax(x)) / rowsum(exp(x - rowmax(x)))", Float32, "x")
+func ParseRows(text string, d Dtype, names ...string) (Func, error) {
+	return parseAs(text, d, true, names)
 }
 
 // ParseTypes is [Parse] of an expression of operands of those element types, one for each name. If they are not all Float32 or all
@@ -50,7 +51,18 @@ func ParseTypes(text string, types []Dtype, names ...string) (Func, error) {
 	if slices.Contains(types, Float64) {
 		float = Float64
 	}
-	p, v := read(text, types, float, names...)
+	return made(read(text, types, float, false, names...))
+}
+
+func parseAs(text string, d Dtype, rows bool, names []string) (Func, error) {
+	if !d.IsFloat() {
+		return Func{}, fmt.Errorf("expr: got an expression of %v, want f32 or f64", d)
+	}
+	return made(read(text, slices.Repeat([]Dtype{d}, len(names)), d, rows, names...))
+}
+
+// made returns the function that a parser has read.
+func made(p *parser, v Value) (Func, error) {
 	if p.err != nil {
 		return Func{}, p.err
 	}
@@ -58,9 +70,9 @@ func ParseTypes(text string, types []Dtype, names ...string) (Func, error) {
 }
 
 // read returns the parser after it has read the text, with its error if there is
-// one, and the value of the expression.
-func read(text string, types []Dtype, float Dtype, names ...string) (*parser, Value) {
-	p := &parser{text: text, names: names, float: float, Builder: NewBuilder(types...)}
+// one, and the value of the expression. With rows it may name reductions.
+func read(text string, types []Dtype, float Dtype, rows bool, names ...string) (*parser, Value) {
+	p := &parser{text: text, names: names, float: float, rows: rows, Builder: NewBuilder(types...)}
 	p.mixed = slices.ContainsFunc(types, func(d Dtype) bool { return d != float })
 	if len(text) > longest {
 		p.err = fmt.Errorf("at %d: got %d characters, want at most %d", longest+1, len(text), longest)
@@ -85,6 +97,7 @@ type parser struct {
 	names []string
 	float Dtype  // of numbers and of functions
 	mixed bool   // operands have other types too
+	rows  bool   // whether the text may name reductions of rows
 	pos   int    // where the text goes on after the token, from 0
 	token string // "" at the end
 	at    int    // of the token, from 1
@@ -232,7 +245,7 @@ func (p *parser) unary() Value {
 var functions = func() map[string]Op {
 	m := map[string]Op{}
 	for op := Neg; op < opCount; op++ {
-		if isWord(op.String()[0]) && !op.reduces() {
+		if isWord(op.String()[0]) {
 			m[op.String()] = op
 		}
 	}
@@ -247,7 +260,7 @@ func (p *parser) primary() Value {
 		p.next()
 		return p.Operand(i)
 	}
-	if op, ok := functions[p.token]; ok {
+	if op, ok := functions[p.token]; ok && (p.rows || !op.reduces()) {
 		p.next()
 		return p.call(op)
 	}

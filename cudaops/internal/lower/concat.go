@@ -13,6 +13,11 @@ func concat(c *call) *program.Value {
 	if !ok || !c.numbers() || axis < 0 || axis >= len(c.Shape) {
 		return nil
 	}
+	return c.concatenate(axis)
+}
+
+// concatenate emits the concatenation of the inputs along an axis. It returns nil if their shapes do not fit.
+func (c *call) concatenate(axis int) *program.Value {
 	along := 0
 	for _, v := range c.in {
 		want := slices.Clone(c.Shape)

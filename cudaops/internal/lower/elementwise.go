@@ -155,7 +155,9 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 	for i, v := range c.in {
 		var ok bool
 		if views[i], ok = fitting(v, c.Type); !ok {
-			return nil
+			if views[i], ok = broadcastTo(v, c.Shape); !ok {
+				return nil
+			}
 		}
 	}
 	fn, err := written(f, c.in...)

@@ -27,7 +27,7 @@ func lowered(t *testing.T, g *G.ExprGraph) *program.Program {
 }
 
 // ops returns the ops of a program that compute something.
-func ops(p *program.Program) (list []string) {
+func opsOf(p *program.Program) (list []string) {
 	for _, in := range p.Instrs {
 		switch in.Op.(type) {
 		case program.Input, program.Alias:
@@ -67,7 +67,7 @@ func TestTransposedProducts(t *testing.T) {
 	} {
 		g := G.NewGraph()
 		n := c.build(g)
-		if got := ops(lowered(t, g)); !slices.Equal(got, c.want) {
+		if got := opsOf(lowered(t, g)); !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %q, want %q", n, got, c.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestFold(t *testing.T) {
 	x := matrix(g, "x", 2, 3)
 	G.Must(G.Mean(x)) // by 2 times 3
 	p := lowered(t, g)
-	if got, want := ops(p), []string{"rows f64: rowsum(x0) over [0 1]", "map f64, f64: x0 / x1"}; !slices.Equal(got, want) {
+	if got, want := opsOf(p), []string{"rows f64: rowsum(x0) over [0 1]", "map f64, f64: x0 / x1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	six := p.Instrs[len(p.Instrs)-1].In[1]
@@ -134,7 +134,7 @@ func TestSumsOfSums(t *testing.T) {
 			G.Must(G.Tanh(sum))
 		}
 		G.Must(G.Sum(sum, c.axes[1]))
-		got := ops(lowered(t, g))
+		got := opsOf(lowered(t, g))
 		slices.Sort(got)
 		slices.Sort(c.want)
 		if !slices.Equal(got, c.want) {

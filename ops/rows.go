@@ -1,0 +1,170 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// rowFunc is a function of rows: a Rowwise primitive whose gradient is derived from the function.
+type rowFunc struct {
+	name  string
+	f     expr.Func
+	shape tensor.Shape // of the elements
+	axes  []int        // of a row, rising
+	out   rowOut
+}
+
+// rowOut is the shape of the output of a rowFunc.
+type rowOut uint8
+
+const (
+	ofElements rowOut = iota // the shape of the elements
+	ofRows                   // the shape without the axes
+	ofRowsKept               // the shape with axes of one element instead
+)
+
+// newRowFunc returns the function of rows that an expression of a, b, c, ... describes, in the language of expr.ParseRows.
+func newRowFunc(name, expression string, operands int, dt kernels.Dtype, shape tensor.Shape, axes []int, out rowOut) (rowFunc, error) {
+	f, err := expr.ParseRows(expression, dt, strings.Split(letters[:operands], "")...)
+	return rowFunc{name, f, shape, axes, out}, err
+}
+
+func (r rowFunc) String() string {
+	if len(r.axes) == len(r.shape) {
+		return r.name
+	}
+	return fmt.Sprintf("%s%v", r.name, r.axes)
+}
+
+func (r rowFunc) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, len(r.f.Operands())); err != nil {
+		return Type{}, err
+	}
+	t := Type{r.f.Outputs()[0], r.shape}
+	switch r.out {
+	case ofRows:
+		t.Shape = without(r.shape, r.axes)
+	case ofRowsKept:
+		t.Shape = kept(r.shape, r.axes)
+	}
+	return t, nil
+}
+
+func (r rowFunc) Rows(...Type) (Rows, error) {
+	return Rows{r.f, r.shape, r.axes, r.out != ofElements}, nil
+}
+
+func (r rowFunc) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	rows, _ := r.Rows()
+	return rows.Plan(dev, in...)
+}
+
+func (r rowFunc) Adjoints(b *Backward) []Term {
+	in := make([]Term, len(r.f.Operands()))
+	repeats := make([]bool, len(in)) // whether all elements of a row read the same one
+	for i := range in {
+		in[i] = b.In(i)
+		v, _ := broadcastView(in[i].Type().Shape, r.shape)
+		repeats[i] = !slices.ContainsFunc(r.axes, func(a int) bool { return r.shape[a] != 1 && v.Strides[a] != 0 })
+	}
+	grad := b.Grad()
+	if r.out == ofRows {
+		grad = b.reshape(grad, kept(r.shape, r.axes))
+	}
+	terms := make([]Term, len(in))
+	for i := range in {
+		f, err := r.f.RowGradient(i, r.out != ofElements, repeats)
+		if err != nil {
+			return []Term{b.fail("%w", err)}
+		}
+		out := ofElements
+		if repeats[i] {
+			out = ofRowsKept
+		}
+		terms[i] = r.derivative(b, f, out, append(slices.Clone(in), grad), in[i].Type())
+	}
+	return terms
+}
+
+// derivative applies the derivative by an input, a function of operands.
+func (r rowFunc) derivative(b *Backward, f expr.Func, out rowOut, operands []Term, of Type) Term {
+	if f.Reductions() == 0 {
+		shape := r.shape
+		if out == ofRowsKept {
+			shape = kept(shape, r.axes)
+		}
+		return adjoint(b, mapping{f, shape}, operands, of)
+	}
+	f, used := f.Trim()
+	in := make([]Term, len(used))
+	for i, k := range used {
+		in[i] = operands[k]
+	}
+	return sumTo(b, b.Apply(rowFunc{r.name + "Gradient", f, r.shape, r.axes, out}, in...), of.Shape)
+}
+
+// letters name the inputs in expressions.
+const letters = "abcdefghijklmnopqrstuvwxyz"
+
+// apply returns the function of rows that an expression of terms a, b, c, ... describes: perRow with axes of one element.
+func (b *Backward) apply(name, expression string, shape tensor.Shape, axes []int, perRow bool, terms ...Term) Term {
+	out := ofElements
+	if perRow {
+		out = ofRowsKept
+	}
+	r, err := newRowFunc(name, expression, len(terms), b.grad.typ.Dtype, shape, axes, out)
+	if err != nil {
+		return b.fail("%s: %w", name, err)
+	}
+	return b.Apply(r, terms...)
+}
+
+// mapped returns the function of elements that an expression of terms a, b, c, ... describes.
+func (b *Backward) mapped(expression string, terms ...Term) Term {
+	f, err := expr.Parse(expression, b.grad.typ.Dtype, strings.Split(letters[:len(terms)], "")...)
+	if err != nil {
+		return b.fail("%q: %w", expression, err)
+	}
+	shapes := make([]tensor.Shape, len(terms))
+	for i, t := range terms {
+		shapes[i] = t.Type().Shape
+	}
+	shape, err := broadcastShape(shapes...)
+	if err != nil {
+		return b.fail("%q: %w", expression, err)
+	}
+	return b.Apply(mapping{f, shape}, terms...)
+}
+
+// alongAxes applies a function of the rows of x along some axes, all of them if none is given. expression returns the function of rows
+// of n elements.
+func alongAxes(name string, x *gorgonia.Node, along []int, out rowOut, expression func(n int) string) (*gorgonia.Node, error) {
+	t, axes, err := inputAlong(x, along)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %s%v: %w", name, along, err)
+	}
+	n := t.Shape.TotalSize() / without(t.Shape, axes).TotalSize()
+	r, err := newRowFunc(name, expression(n), 1, t.Dtype, t.Shape, axes, out)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %s%v: %w", name, along, err)
+	}
+	return Apply(r, x)
+}
+
+// inputAlong returns the type of an input of floating-point numbers, and axes of its shape, counted from 0.
+func inputAlong(x *gorgonia.Node, along []int) (t Type, axes []int, err error) {
+	if t, err = typeOf(x); err == nil {
+		err = CheckFloats([]Type{t}, 1)
+	}
+	if err != nil {
+		return t, nil, fmt.Errorf("input 0: %w", err)
+	}
+	axes, err = axesOf(along, t.Shape)
+	return t, axes, err
+}
