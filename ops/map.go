@@ -19,17 +19,21 @@ import (
 //	ops.Map("select(a > 0, a, 0.01*a)", x)
 //	ops.Map("0.5 * a * (1 + erf(a * 0.70710678))", x)
 //
-// The inputs have one element type, float32 or float64. They broadcast to one shape by numpy's rule: shapes are aligned at their last
+// The inputs have float32 or float64, integer types or bool. They broadcast to one shape by numpy's rule: shapes are aligned at their last
 // axes, and an input repeats along axes that it lacks and along its axes of one element. The expression holds numbers, + - * /,
-// parentheses, comparisons, which return 1 or 0, and the functions of [expr.Op], among them
+// parentheses, comparisons, && || !, and the functions of [expr.Op], among them
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
 //	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)
 //	select(condition, x, y)
 //
+// Inputs of one floating-point type have outputs of this type, and comparisons of them return 1 or 0. Inputs of other types are combined
+// by PyTorch's rules, which [expr.ParseTypes] documents: + - * of integers are integers that wrap, / and functions are floating-point
+// numbers, and comparisons return bool.
+//
 // Each operation is rounded to the element type, so the result has the bits that one op per
 // operation would. Package kernels/expr documents special values, such as NaN and Inf. The
-// gradient is derived from the expression; sign, ceil, floor and comparisons have the derivative 0.
+// gradient is derived from the expression; sign, ceil, floor and comparisons have the derivative 0, and integers and bool none.
 // On a GPU the kernel is generated from the expression when the op first runs.
 //
 // An expression that cannot be read, or has more than 4096 characters, is an error
@@ -54,20 +58,21 @@ func Map(expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return Apply(mapping{f, shape}, inputs...)
 }
 
-// parseMap reads the expression for the first input's element type.
+// parseMap reads the expression for the inputs' element types.
 func parseMap(expression string, inputs []*gorgonia.Node) (expr.Func, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	if len(inputs) == 0 || len(inputs) > len(letters) {
 		return expr.Func{}, fmt.Errorf("got %d inputs, want 1 to %d", len(inputs), len(letters))
 	}
-	t, err := typeOf(inputs[0])
-	if err == nil && !t.Dtype.IsFloat() {
-		err = fmt.Errorf("got %v, want float32 or float64", values.Tensor(t.Dtype))
+	types := make([]kernels.Dtype, len(inputs))
+	for i, n := range inputs {
+		t, err := typeOf(n)
+		if err != nil {
+			return expr.Func{}, fmt.Errorf("input %d: %w", i, err)
+		}
+		types[i] = t.Dtype
 	}
-	if err != nil {
-		return expr.Func{}, fmt.Errorf("input 0: %w", err)
-	}
-	return expr.Parse(expression, t.Dtype, strings.Split(letters[:len(inputs)], "")...)
+	return expr.ParseTypes(expression, types, strings.Split(letters[:len(inputs)], "")...)
 }
 
 // mapping is a function of elements, with one output, of inputs that broadcast to a shape.
@@ -80,8 +85,8 @@ func (m mapping) String() string { return fmt.Sprintf("Map[%v]", m.f) }
 
 func (m mapping) Infer(in ...Type) (Type, error) {
 	types := m.f.Operands()
-	if err := CheckFloats(in, len(types)); err != nil {
-		return Type{}, err
+	if len(in) != len(types) {
+		return Type{}, fmt.Errorf("got %d inputs, want %d", len(in), len(types))
 	}
 	for i, t := range in {
 		if t.Dtype != types[i] {
@@ -105,15 +110,15 @@ func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }
 
 func (m mapping) Adjoints(b *Backward) []Term {
-	if !m.f.Outputs()[0].IsFloat() {
-		return b.None("its output is not a number")
+	types := m.f.Operands()
+	terms, operands := make([]Term, len(types)), make([]Term, len(types))
+	for i := range operands {
+		operands[i] = b.In(i)
 	}
-	var operands []Term
-	for i := range m.f.Operands() {
-		operands = append(operands, b.In(i))
-	}
-	terms := make([]Term, len(operands))
-	for i := range terms {
+	for i, d := range types {
+		if !d.IsFloat() || !m.f.Outputs()[0].IsFloat() {
+			continue
+		}
 		g, err := m.f.Gradient(i)
 		if err != nil {
 			return []Term{b.fail("%w", err)}
@@ -131,7 +136,7 @@ func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
 	m.f, kept = m.f.Trim()
 	if len(kept) == 0 { // 0 everywhere
 		kept = []int{len(operands) - 1}
-		zero := expr.NewBuilder(of.Dtype)
+		zero := expr.NewBuilder(operands[len(operands)-1].Type().Dtype)
 		var err error
 		if m.f, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
 			return b.fail("%w", err)

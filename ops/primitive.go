@@ -56,12 +56,15 @@ type Rowwise interface {
 }
 
 // Rows is a function with reductions. The inputs broadcast to one shape by numpy's rule. A row is all elements of that shape that
-// differ in their indices along some axes alone.
+// differ in their indices along some axes alone. Without axes it is a function of elements, for one that takes indices.
 type Rows struct {
-	Func   expr.Func    // of one operand for each input, with one output; see expr.ParseRows
+	Func   expr.Func    // of one operand for each input, then one for each of Iotas, with one output; see expr.ParseRows
 	Shape  tensor.Shape // that the inputs broadcast to
 	Axes   []int        // of a row, rising
 	PerRow bool         // the output has one element for each row instead of one for each element
+	// Iotas are operands that no memory holds: each element, an Int64, is the sum of its indices times these strides, one for each axis of
+	// Shape. Stride 1 along an axis and 0 elsewhere gives the index along it.
+	Iotas [][]int
 }
 
 // Plan returns the launches that compute the function of inputs of given types. It is the Plan of most [Rowwise] primitives.
@@ -73,7 +76,20 @@ func (r Rows) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 			return nil, fmt.Errorf("input %d: got shape %v, want one that broadcasts to %v", i, t.Shape, r.Shape)
 		}
 	}
+	for _, strides := range r.Iotas {
+		views = append(views, codegen.View{Strides: strides, Iota: true})
+	}
+	if len(r.Axes) == 0 {
+		return codegen.Map(dev, r.Func, r.Shape, views...)
+	}
 	return codegen.Rows(dev, r.Func, r.Shape, r.Axes, []bool{r.PerRow}, views...)
+}
+
+// indexAlong returns the strides of an iota that is the index along an axis of a shape.
+func indexAlong(axis int, shape tensor.Shape) []int {
+	strides := make([]int, len(shape))
+	strides[axis] = 1
+	return strides
 }
 
 // Viewer is a primitive whose output is its one input seen through a view: elements in another order, repeated, left out, or 0
@@ -106,7 +122,7 @@ func (t Type) equal(u Type) bool { return t.Dtype == u.Dtype && sameShape(t.Shap
 // check returns an error if kernels have no such element type, or if there are no elements or more
 // than can be counted in bytes.
 func (t Type) check() error {
-	if t.Dtype > kernels.Int {
+	if t.Dtype > kernels.Bool {
 		return fmt.Errorf("got kernels.Dtype(%d), which is not an element type", uint8(t.Dtype))
 	}
 	n := 1
@@ -182,7 +198,7 @@ func typeOf(n *gorgonia.Node) (t Type, err error) {
 		return t, fmt.Errorf("node %s has no element type", internal.Name(n))
 	}
 	dt, ok := values.Dtype(of)
-	if !ok || dt == kernels.Bool {
+	if !ok {
 		return t, fmt.Errorf("got %v, want an element type that kernels have", of)
 	}
 	if n.Shape().Dims() != n.Dims() {

@@ -57,7 +57,7 @@ func (r rowFunc) Infer(in ...Type) (Type, error) {
 }
 
 func (r rowFunc) Rows(...Type) (Rows, error) {
-	return Rows{r.f, r.shape, r.axes, r.out != ofElements}, nil
+	return Rows{Func: r.f, Shape: r.shape, Axes: r.axes, PerRow: r.out != ofElements}, nil
 }
 
 func (r rowFunc) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
@@ -118,7 +118,7 @@ func (b *Backward) apply(name, expression string, shape tensor.Shape, axes []int
 	if perRow {
 		out = ofRowsKept
 	}
-	r, err := newRowFunc(name, expression, len(terms), b.grad.typ.Dtype, shape, axes, out)
+	r, err := newRowFunc(name, expression, len(terms), terms[0].Type().Dtype, shape, axes, out)
 	if err != nil {
 		return b.fail("%s: %w", name, err)
 	}

@@ -150,6 +150,12 @@ var operators = map[string]bool{"<=": true, ">=": true, "==": true, "!=": true, 
 // promotion are the element types in the order in which operands take one another's.
 var promotion = []Dtype{Bool, Uint8, Int32, Int, Int64, Float32, Float64}
 
+// Promote returns the type that operands of those types are combined in, at least one and none of 16 bits: the last of Bool, Uint8,
+// Int32, Int, Int64, Float32, Float64 among them.
+func Promote(types ...Dtype) Dtype {
+	return slices.MaxFunc(types, func(a, b Dtype) int { return slices.Index(promotion, a) - slices.Index(promotion, b) })
+}
+
 // arguments converts the arguments of an operation to one type that it takes.
 func (p *parser) arguments(op Op, args ...Value) []Value {
 	to := p.float
@@ -165,11 +171,6 @@ func (p *parser) arguments(op Op, args ...Value) []Value {
 // common returns the type that arguments of an operation are converted to: see [ParseTypes].
 func (p *parser) common(op Op, args []Value) Dtype {
 	to := Bool
-	raise := func(d Dtype) {
-		if slices.Index(promotion, d) > slices.Index(promotion, to) {
-			to = d
-		}
-	}
 	for _, constants := range []bool{false, true} {
 		for _, v := range args {
 			d, ok := p.dtype(v)
@@ -179,7 +180,7 @@ func (p *parser) common(op Op, args []Value) Dtype {
 			if n := p.nodes[v]; constants && (d.IsFloat() && to.IsFloat() || d.IsInteger() && to.IsInteger() && to.wrap(n.integer()) == n.integer()) {
 				continue
 			}
-			raise(d)
+			to = Promote(to, d)
 		}
 	}
 	if to == Bool && !op.takes(Bool) {

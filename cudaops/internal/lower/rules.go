@@ -29,7 +29,8 @@ var rules = []rule{learnable, resident, input, constant, size, reshape, transpos
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
 	def := &program.Instr{Op: op, In: in, Nodes: []*gorgonia.Node{c.node}}
 	list := &c.graph.Program.Instrs
-	if _, constant := op.(program.Constant); constant {
+	switch op.(type) {
+	case program.Constant, program.Iota:
 		list = &c.graph.Program.Setup
 	}
 	*list = append(*list, def)
