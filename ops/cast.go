@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/internal/values"
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -34,46 +33,33 @@ func Cast(x *gorgonia.Node, dtype tensor.Dtype) (*gorgonia.Node, error) {
 	return applyFunc(fmt.Sprintf("Cast[%v]", dtype), b, b.Convert(b.Operand(0), to), x)
 }
 
-// applyFunc applies the function that a builder has of inputs that broadcast to one shape.
+// applyFunc applies the function that a builder of the inputs has of v, as an op of that name. The inputs broadcast to one shape.
 func applyFunc(name string, b *expr.Builder, v expr.Value, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	f, err := b.Func(v)
-	shapes := make([]tensor.Shape, len(inputs))
-	for i, n := range inputs {
-		shapes[i] = n.Shape()
-	}
-	m := mapping{f: f}
+	m := mapping{name: name}
+	types, err := anyTypesOf(inputs)
 	if err == nil {
-		m.shape, err = broadcastShape(shapes...)
+		m.f, err = b.Func(v)
+	}
+	if err == nil {
+		m.shape, err = broadcastShape(shapesOf(types)...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: %s: %w", name, err)
 	}
-	return Apply(named{m, name}, inputs...)
+	return Apply(m, inputs...)
 }
 
-// named is a mapping with a name of its own.
-type named struct {
-	mapping
-	name string
-}
-
-func (n named) String() string { return n.name }
-
-// promoted returns a builder of operands of the inputs' types, of which those from one on are converted to one type, and all operands.
+// promoted returns a builder of operands of the inputs' types, and the operands, of which those from one on are converted to one type.
 func promoted(name string, from int, inputs ...*gorgonia.Node) (*expr.Builder, []expr.Value, error) {
-	types := make([]kernels.Dtype, len(inputs))
-	for i, n := range inputs {
-		t, err := typeOf(n)
-		if err != nil {
-			return nil, nil, fmt.Errorf("ops: %s: input %d: %w", name, i, err)
-		}
-		types[i] = t.Dtype
+	types, err := anyTypesOf(inputs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ops: %s: %w", name, err)
 	}
-	b := expr.NewBuilder(types...)
+	b := expr.NewBuilder(dtypes(types)...)
 	operands := make([]expr.Value, len(inputs))
 	for i := range operands {
 		if operands[i] = b.Operand(i); i >= from {
-			operands[i] = b.Convert(operands[i], expr.Promote(types[from:]...))
+			operands[i] = b.Convert(operands[i], expr.Promote(dtypes(types)[from:]...))
 		}
 	}
 	return b, operands, nil

@@ -10,45 +10,44 @@ import (
 )
 
 // Concat puts tensors one after the other along an axis. They have one element type, and equal shapes but for that axis, in which the
-// result has the sum of their extents. A negative axis counts from the end. The gradients are slices of the result's.
+// result has the sum of their extents. A negative axis counts from the end.
 func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	if len(xs) == 0 {
-		return nil, fmt.Errorf("ops: Concat[%d]: got no inputs, want at least one", axis)
+	t, err := typesOf(xs)
+	if err == nil {
+		axis, err = axisOf(axis, t[0].Shape)
 	}
-	t, err := typeOf(xs[0])
 	if err != nil {
-		return nil, fmt.Errorf("ops: Concat[%d]: input 0: %w", axis, err)
+		return nil, fmt.Errorf("ops: Concat: %w", err)
 	}
-	a, err := axisOf(axis, t.Shape)
-	if err != nil {
-		return nil, fmt.Errorf("ops: Concat[%d]: %w", axis, err)
-	}
-	return Apply(concat{a}, xs...)
+	return Apply(concat{axis}, xs...)
 }
 
-// Stack puts tensors of one type and shape one after the other along a new axis, which is inserted before the given one: the stack of n
+// Stack puts tensors of one type and shape one after the other along a new axis, which becomes the given axis of the result: the stack of n
 // tensors of shape (3, 4) is (n, 3, 4) along axis 0 and (3, 4, n) along axis 2 or -1.
 func Stack(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	var parts []*gorgonia.Node
-	for i, x := range xs {
-		t, err := typeOf(x)
-		if err != nil {
-			return nil, fmt.Errorf("ops: Stack[%d]: input %d: %w", axis, i, err)
-		}
-		if first := xs[0].Shape(); !sameShape(t.Shape, first) {
-			return nil, fmt.Errorf("ops: Stack[%d]: input %d: got shape %v, want %v, as of input 0", axis, i, t.Shape, first)
-		}
-		a, err := axisOf(axis, append(slices.Clone(t.Shape), 1))
-		if err != nil {
-			return nil, fmt.Errorf("ops: Stack[%d]: %w", axis, err)
-		}
-		part, err := reshaped(x, slices.Insert(slices.Clone(t.Shape), a, 1))
-		if err != nil {
-			return nil, fmt.Errorf("ops: Stack[%d]: input %d: %w", axis, i, err)
-		}
-		parts = append(parts, part)
+	types, err := typesOf(xs)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}
-	return Concat(axis, parts...)
+	shape := types[0].Shape
+	a, err := axisOf(axis, append(slices.Clone(shape), 1))
+	if err != nil {
+		return nil, fmt.Errorf("ops: Stack: %w", err)
+	}
+	parts := make([]*gorgonia.Node, len(xs))
+	for i, t := range types {
+		if !sameShape(t.Shape, shape) {
+			return nil, fmt.Errorf("ops: Stack: input %d: got shape %v, want %v, as of input 0", i, t.Shape, shape)
+		}
+		if parts[i], err = reshaped(xs[i], slices.Insert(slices.Clone(shape), a, 1)); err != nil {
+			return nil, fmt.Errorf("ops: Stack: input %d: %w", i, err)
+		}
+	}
+	out, err := Concat(a, parts...)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Stack: %w", err)
+	}
+	return out, nil
 }
 
 type concat struct{ axis int }

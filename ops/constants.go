@@ -32,8 +32,11 @@ func inOneGraph(nodes []*gorgonia.Node) ([]*gorgonia.Node, error) {
 			continue
 		}
 		nodes[i] = g.AddNode(n)
-		if !sameConstant(n, nodes[i]) { // Gorgonia merges constants of one name
-			return nil, fmt.Errorf("input %d: the graph has another constant named %s, want different names: gorgonia.WithName sets them", i, internal.Name(n))
+		if !sameConstant(n, nodes[i]) { // Gorgonia merges constants that are printed alike
+			var err error
+			if nodes[i], err = Constant(g, n.Value()); err != nil {
+				return nil, fmt.Errorf("input %d: %w", i, err)
+			}
 		}
 	}
 	return nodes, nil

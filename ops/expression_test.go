@@ -55,7 +55,7 @@ func TestMapGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, errs := gradients(t, mapping{f, tensor.Shape{3}}, 2, []float64{-1, 0, 2}, []float64{4, 5, 6})
+		results, errs := gradients(t, mapping{f: f, shape: tensor.Shape{3}}, 2, []float64{-1, 0, 2}, []float64{4, 5, 6})
 		for way, name := range []string{"Grad", "LispMachine"} {
 			if got := fmt.Sprint(results[way]); errs[way] != nil || got != c.want {
 				t.Errorf("%s: %s gave %v, %v, want %s", c.expression, name, got, errs[way], c.want)

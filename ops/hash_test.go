@@ -14,6 +14,9 @@ func TestHash(t *testing.T) {
 	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
 			for _, dt := range c.Types {
+				if c.Composed { // other cases have its last op, too
+					continue
+				}
 				_, n, err := c.Nodes(dt, nil)
 				if err != nil {
 					t.Fatalf("%s, case %s: %v", s.Name, c.Name, err)

@@ -2,6 +2,8 @@ package ops
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/stheno-ml/stheno/internal/values"
@@ -39,49 +41,48 @@ import (
 // An expression that cannot be read, or has more than 4096 characters, is an error
 // with the position of what is wrong, counted from 1.
 func Map(expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	f, err := parseMap(expression, inputs)
-	if err != nil {
-		return nil, fmt.Errorf("ops: Map(%.80q): %w", expression, err)
-	}
-	shapes := make([]tensor.Shape, len(inputs))
-	for i, n := range inputs {
-		t, err := typeOf(n)
-		if err != nil {
-			return nil, fmt.Errorf("ops: Map(%.80q): input %d: %w", expression, i, err)
-		}
-		shapes[i] = t.Shape
-	}
-	shape, err := broadcastShape(shapes...)
-	if err != nil {
-		return nil, fmt.Errorf("ops: Map(%.80q): %w", expression, err)
-	}
-	return Apply(mapping{f, shape}, inputs...)
+	return applyExpression(fmt.Sprintf("Map(%.80q)", expression), "", expression, inputs...)
 }
 
-// parseMap reads the expression for the inputs' element types.
-func parseMap(expression string, inputs []*gorgonia.Node) (expr.Func, error) {
-	const letters = "abcdefghijklmnopqrstuvwxyz"
+// letters name the inputs in expressions.
+const letters = "abcdefghijklmnopqrstuvwxyz"
+
+// applyExpression applies an expression to inputs a, b, c, ... that broadcast to one shape. caller names the constructor in errors, and
+// name, unless "", an op of one floating-point type.
+func applyExpression(caller, name, expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if len(inputs) == 0 || len(inputs) > len(letters) {
-		return expr.Func{}, fmt.Errorf("got %d inputs, want 1 to %d", len(inputs), len(letters))
+		return nil, fmt.Errorf("ops: %s: got %d inputs, want 1 to %d", caller, len(inputs), len(letters))
 	}
-	types := make([]kernels.Dtype, len(inputs))
-	for i, n := range inputs {
-		t, err := typeOf(n)
-		if err != nil {
-			return expr.Func{}, fmt.Errorf("input %d: %w", i, err)
-		}
-		types[i] = t.Dtype
+	m := mapping{name: name}
+	types, err := anyTypesOf(inputs)
+	if err == nil && name != "" {
+		err = CheckFloats(types, len(types))
 	}
-	return expr.ParseTypes(expression, types, strings.Split(letters[:len(inputs)], "")...)
+	if err == nil {
+		m.f, err = expr.ParseTypes(expression, dtypes(types), strings.Split(letters[:len(inputs)], "")...)
+	}
+	if err == nil {
+		m.shape, err = broadcastShape(shapesOf(types)...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ops: %s: %w", caller, err)
+	}
+	return Apply(m, inputs...)
 }
 
 // mapping is a function of elements, with one output, of inputs that broadcast to a shape.
 type mapping struct {
 	f     expr.Func
 	shape tensor.Shape
+	name  string // "" for an expression of the user
 }
 
-func (m mapping) String() string { return fmt.Sprintf("Map[%v]", m.f) }
+func (m mapping) String() string {
+	if m.name != "" {
+		return m.name
+	}
+	return fmt.Sprintf("Map[%v]", m.f)
+}
 
 func (m mapping) Infer(in ...Type) (Type, error) {
 	types := m.f.Operands()
@@ -123,7 +124,7 @@ func (m mapping) Adjoints(b *Backward) []Term {
 		if err != nil {
 			return []Term{b.fail("%w", err)}
 		}
-		terms[i] = adjoint(b, mapping{g, m.shape}, append(operands, b.Grad()), b.In(i).Type())
+		terms[i] = adjoint(b, mapping{f: g, shape: m.shape}, append(operands, b.Grad()), b.In(i).Type())
 	}
 	return terms
 }
@@ -155,4 +156,12 @@ func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
 		return b.Apply(sum{axes: axes}, t)
 	}
 	return sumTo(b, t, of.Shape)
+}
+
+// number writes a number for an expression.
+func number(v float64) string {
+	if math.IsInf(v, 0) {
+		return fmt.Sprintf("%d / 0", int(math.Copysign(1, v)))
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }

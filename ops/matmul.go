@@ -2,6 +2,7 @@ package ops
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
@@ -25,12 +26,15 @@ func TransB() MatMulOption { return MatMulOption{transB: true} }
 //	a            b            out
 //	(M, K)       (K, N)       (M, N)
 //	(..., M, K)  (..., K, N)  (..., M, N)  one product for each leading index
+//	(..., M, K)  (K, N)       (..., M, N)
+//	(..., M, K)  (K)          (..., M)
+//	(K)          (..., K, N)  (..., N)
 //	(M, K)       (K)          (M)
 //	(K)          (K, N)       (N)
 //	(K)          (K)          scalar, by the kernel of [Dot]
 //
-// With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading axes must be equal;
-// axes of extent 1 are kept. It is an error to transpose a vector. float32 products are summed in
+// With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading axes broadcast by numpy's rule;
+// axes of extent 1 are kept. Products with one matrix b are one product with the rows of all matrices a. It is an error to transpose a vector. float32 products are summed in
 // float32, those of two vectors in double precision. Large products on GPUs of compute capability
 // 8.0 and 9.0 are made of six BF16 products on the tensor cores, which use all bits of the operands and
 // have smaller errors than sums in float32. The option cudaops.Precision rounds the operands of float32 products.
@@ -39,7 +43,67 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	for _, opt := range opts {
 		o.transA, o.transB = o.transA || opt.transA, o.transB || opt.transB
 	}
-	return Apply(o, a, b)
+	return o.apply(a, b)
+}
+
+// apply applies the product to nodes. Unless they have equal leading axes or are matrices and vectors, it reshapes them first.
+func (o matMul) apply(a, b *gorgonia.Node) (*gorgonia.Node, error) {
+	in := make([]Type, 2)
+	for i, n := range []*gorgonia.Node{a, b} {
+		var err error
+		if in[i], err = typeOf(n); err != nil {
+			return nil, fmt.Errorf("ops: %v: input %d: %w", o, i, err)
+		}
+	}
+	ra, rb := len(in[0].Shape), len(in[1].Shape)
+	leadA, leadB := in[0].Shape[:max(ra-2, 0)], in[1].Shape[:max(rb-2, 0)]
+	if ra == 0 || rb == 0 || ra <= 2 && rb <= 2 || sameShape(leadA, leadB) || ra == 1 && o.transA || rb == 1 && o.transB {
+		return Apply(o, a, b)
+	}
+	lead, err := broadcastShape(leadA, leadB)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: got shapes %v and %v, want leading axes that broadcast", o, in[0].Shape, in[1].Shape)
+	}
+	matA, matB := in[0].Shape[len(leadA):], in[1].Shape[len(leadB):]
+	one, err := o.product(matA, matB)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", o, err)
+	}
+	out := append(lead, one.out...)
+	if rb <= 2 && !o.transA { // the rows of all matrices
+		matA = tensor.Shape{leadA.TotalSize() * one.m, one.k}
+		lead = nil
+	} else {
+		if ra == 1 {
+			matA = tensor.Shape{1, one.k}
+		}
+		if rb == 1 {
+			matB = tensor.Shape{one.k, 1}
+		}
+		if a, err = spread(a, leadA, lead, matA); err != nil {
+			return nil, err
+		}
+		if b, err = spread(b, leadB, lead, matB); err != nil {
+			return nil, err
+		}
+	}
+	if a, err = reshaped(a, append(slices.Clone(lead), matA...)); err != nil {
+		return nil, err
+	}
+	product, err := Apply(o, a, b)
+	if err != nil {
+		return nil, err
+	}
+	return reshaped(product, out)
+}
+
+// spread broadcasts the leading axes of matrices.
+func spread(x *gorgonia.Node, from, to, matrix tensor.Shape) (*gorgonia.Node, error) {
+	x, err := reshaped(x, append(slices.Clone(from), matrix...))
+	if err != nil || sameShape(from, to) {
+		return x, err
+	}
+	return Apply(viewing{expand{append(slices.Clone(to), matrix...)}}, x)
 }
 
 // matMul is the product of two operands, each stored as it is or transposed. outer is the product

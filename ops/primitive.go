@@ -184,6 +184,47 @@ func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return n, nil
 }
 
+// typesOf returns the types of inputs, one or more of one floating-point type. The error names the input.
+func typesOf(inputs []*gorgonia.Node) ([]Type, error) {
+	types, err := anyTypesOf(inputs)
+	if err == nil {
+		err = CheckFloats(types, len(types))
+	}
+	return types, err
+}
+
+// anyTypesOf returns the types of inputs, one or more. The error names the input.
+func anyTypesOf(inputs []*gorgonia.Node) ([]Type, error) {
+	if len(inputs) == 0 {
+		return nil, errors.New("got no inputs, want at least one")
+	}
+	types := make([]Type, len(inputs))
+	for i, n := range inputs {
+		var err error
+		if types[i], err = typeOf(n); err != nil {
+			return nil, fmt.Errorf("input %d: %w", i, err)
+		}
+	}
+	return types, nil
+}
+
+// dtypes returns the element types of types, and shapesOf their shapes.
+func dtypes(types []Type) []kernels.Dtype {
+	list := make([]kernels.Dtype, len(types))
+	for i, t := range types {
+		list[i] = t.Dtype
+	}
+	return list
+}
+
+func shapesOf(types []Type) []tensor.Shape {
+	list := make([]tensor.Shape, len(types))
+	for i, t := range types {
+		list[i] = t.Shape
+	}
+	return list
+}
+
 // typeOf returns the type of a node, or an error that explains why the node cannot
 // be an input.
 func typeOf(n *gorgonia.Node) (t Type, err error) {

@@ -87,7 +87,7 @@ func (r reduction) Adjoints(b *Backward) []Term {
 	if err != nil {
 		return []Term{b.fail("%w", err)}
 	}
-	return []Term{b.Apply(mapping{f, b.In(0).Type().Shape}, operands...)}
+	return []Term{b.Apply(mapping{f: f, shape: b.In(0).Type().Shape}, operands...)}
 }
 
 // factors returns the reductions that compute the product of the factors that are not 0 and the number

@@ -99,7 +99,7 @@ func (r rowFunc) derivative(b *Backward, f expr.Func, out rowOut, operands []Ter
 		if out == ofRowsKept {
 			shape = kept(shape, r.axes)
 		}
-		return adjoint(b, mapping{f, shape}, operands, of)
+		return adjoint(b, mapping{f: f, shape: shape}, operands, of)
 	}
 	f, used := f.Trim()
 	in := make([]Term, len(used))
@@ -108,9 +108,6 @@ func (r rowFunc) derivative(b *Backward, f expr.Func, out rowOut, operands []Ter
 	}
 	return sumTo(b, b.Apply(rowFunc{r.name + "Gradient", f, r.shape, r.axes, out}, in...), of.Shape)
 }
-
-// letters name the inputs in expressions.
-const letters = "abcdefghijklmnopqrstuvwxyz"
 
 // apply returns the function of rows that an expression of terms a, b, c, ... describes: perRow with axes of one element.
 func (b *Backward) apply(name, expression string, shape tensor.Shape, axes []int, perRow bool, terms ...Term) Term {
@@ -139,7 +136,7 @@ func (b *Backward) mapped(expression string, terms ...Term) Term {
 	if err != nil {
 		return b.fail("%q: %w", expression, err)
 	}
-	return b.Apply(mapping{f, shape}, terms...)
+	return b.Apply(mapping{f: f, shape: shape}, terms...)
 }
 
 // alongAxes applies a function of the rows of x along some axes, all of them if none is given. expression returns the function of rows
@@ -159,12 +156,11 @@ func alongAxes(name string, x *gorgonia.Node, along []int, out rowOut, expressio
 
 // inputAlong returns the type of an input of floating-point numbers, and axes of its shape, counted from 0.
 func inputAlong(x *gorgonia.Node, along []int) (t Type, axes []int, err error) {
-	if t, err = typeOf(x); err == nil {
-		err = CheckFloats([]Type{t}, 1)
-	}
+	types, err := typesOf([]*gorgonia.Node{x})
 	if err != nil {
-		return t, nil, fmt.Errorf("input 0: %w", err)
+		return t, nil, err
 	}
+	t = types[0]
 	axes, err = axesOf(along, t.Shape)
 	return t, axes, err
 }

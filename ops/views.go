@@ -111,7 +111,7 @@ func (p section) Adjoints(b *Backward) []Term {
 	if p.step > 1 {
 		apart := b.view(pad{p.axis + 1, 0, p.step - 1}, b.reshape(g, slices.Insert(slices.Clone(shape), p.axis+1, 1)))
 		shape[p.axis] *= p.step
-		if g = b.reshape(apart, shape); p.from+shape[p.axis] > extent {
+		if g = b.reshape(apart, slices.Clone(shape)); p.from+shape[p.axis] > extent {
 			shape[p.axis] = extent - p.from
 			g = b.view(section{p.axis, 0, shape[p.axis], 1}, g)
 		}

@@ -66,6 +66,9 @@ func input(c *call) *program.Value {
 }
 
 func constant(c *call) *program.Value {
+	if op, ok := c.node.Op().(interface{ Constant() gorgonia.Value }); ok {
+		return c.emit(program.Constant{Value: op.Constant()}, c.Type)
+	}
 	if !internal.IsConstant(c.node.Op()) {
 		return nil
 	}

@@ -67,8 +67,8 @@ var _ = register(Spec{
 		badMap("cannot be read", "a + ", "at 5: got the end", tensor.Shape{3}),
 		badMap("an input too few", "a + b", "at 5: got b, want a number, a name of a,", tensor.Shape{3}),
 		badMap("no inputs", "1", "got 0 inputs, want 1 to 26"),
-		badMap("other length", "a + b", "input 1: got shape (4), want (3) as of the inputs before, or a scalar", tensor.Shape{3}, tensor.Shape{4}),
-		badMap("a column", "a + b", "input 1: got shape (3, 1)", tensor.Shape{3, 4}, tensor.Shape{3, 1}),
+		badMap("other length", "a + b", "input 1: got shape (4), want one that broadcasts with (3), as of the inputs before", tensor.Shape{3}, tensor.Shape{4}),
+		badMap("an axis that is not the last", "a + b", "input 1: got shape (3)", tensor.Shape{3, 4}, tensor.Shape{3}),
 	},
 	Random: func(r *rand.Rand) Case {
 		i := r.IntN(len(mapExamples))

@@ -53,7 +53,7 @@ var _ = register(Spec{
 	Bad: []Bad{
 		badMatMul("inner sizes", "a has 4, b has 5", tensor.Shape{3, 4}, tensor.Shape{5, 2}),
 		badMatMul("inner sizes, transposed", "a has 4, b has 2", tensor.Shape{3, 4}, tensor.Shape{4, 2}, ops.TransB()),
-		badMatMul("leading sizes", "want equal axes 0", tensor.Shape{2, 3, 4}, tensor.Shape{3, 4, 5}),
+		badMatMul("leading sizes", "want leading axes that broadcast", tensor.Shape{2, 3, 4}, tensor.Shape{3, 4, 5}),
 		badMatMul("two vectors", "a has 3, b has 4", tensor.Shape{3}, tensor.Shape{4}),
 		badMatMul("transpose of a vector", "a vector has no transpose", tensor.Shape{3}, tensor.Shape{3}, ops.TransA()),
 		badMatMul("more elements than memory can hold", "too many elements", tensor.Shape{1 << 40, 1}, tensor.Shape{1, 1 << 40}),

@@ -37,6 +37,11 @@ type Spec struct {
 	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.
 	NoGradient bool
+	// Stops marks ops whose gradient is 0 by definition, other than the limit of differences.
+	Stops bool
+	// Generated marks ops that are functions, for which kernels are generated, or that consist of other ops. Packages codegen and gemm test these
+	// kernels in all sizes, so the Spec needs neither Wide nor a case beyond 2^31 bytes.
+	Generated bool
 }
 
 // Build applies an op, or several, to nodes.

@@ -119,6 +119,7 @@ func (s *Sizes) Shape(elements, lo, hi int) tensor.Shape {
 // Draw draws n cases of the given ops in turn. The same seed draws the same cases of an op,
 // whatever the other ops are; cases that [Limits] exclude are drawn again.
 func Draw(n int, seed uint64, limits Limits, specs []Spec) ([]Drawn, error) {
+	specs = slices.DeleteFunc(slices.Clone(specs), func(s Spec) bool { return s.Wide == nil })
 	if n < 1 || len(specs) == 0 {
 		return nil, fmt.Errorf("opspec: got %d cases to draw of %d ops, want at least one of each", n, len(specs))
 	}

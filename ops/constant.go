@@ -1,0 +1,80 @@
+package ops
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"hash/fnv"
+
+	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Constant returns a node of g with a copy of a value: a tensor, a Gorgonia value, or a number or bool of Go. Constants of one type
+// and shape with the same bits are one node; gorgonia.NewConstant makes one node of those that are printed alike, too. Gradients by a
+// constant do not exist.
+func Constant(g *gorgonia.ExprGraph, value any) (*gorgonia.Node, error) {
+	if g == nil {
+		return nil, fmt.Errorf("ops: Constant: got a nil graph")
+	}
+	c := constant{}
+	if err := guard.Recover("the value", func() error { c.v = gorgonia.NewConstant(value).Value(); return nil }); err != nil {
+		return nil, fmt.Errorf("ops: Constant: got a %T, want a tensor, a number or a bool: %w", value, err)
+	}
+	dt, ok := values.Dtype(c.v.Dtype())
+	if !ok {
+		return nil, fmt.Errorf("ops: Constant: got %v, want an element type that kernels have", c.v.Dtype())
+	}
+	b, err := values.Bytes(c.v)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Constant: the value is %w", err)
+	}
+	t := Type{dt, c.v.Shape().Clone()}
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("ops: Constant: %w", err)
+	}
+	var memory []byte
+	c.v, memory = values.New(dt, t.Shape)
+	copy(memory, b)
+	c.bits = sha256.Sum256(memory)
+	return gorgonia.NewUniqueNode(gorgonia.In(g), gorgonia.WithOp(c), gorgonia.WithType(t.hm()), gorgonia.WithShape(t.Shape...)), nil
+}
+
+// constant is an op without inputs.
+type constant struct {
+	v    gorgonia.Value
+	bits [sha256.Size]byte // hash of the elements
+}
+
+// Constant returns the value, which must not be written.
+func (c constant) Constant() gorgonia.Value { return c.v }
+
+func (c constant) Arity() int    { return 0 }
+func (c constant) Type() hm.Type { return gorgonia.TypeOf(c.v) }
+func (c constant) String() string {
+	return fmt.Sprintf("Constant[%v of shape %v, %.8x]", c.v.Dtype(), c.v.Shape(), c.bits)
+}
+
+func (c constant) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
+	return c.v.Shape().Clone(), nil
+}
+
+// Do returns a copy: machines write into results.
+func (c constant) Do(...gorgonia.Value) (gorgonia.Value, error) { return values.Clone(c.v) }
+
+func (c constant) ReturnsPtr() bool     { return true }
+func (c constant) CallsExtern() bool    { return false }
+func (c constant) OverwritesInput() int { return -1 }
+
+func (c constant) WriteHash(h hash.Hash) {
+	fmt.Fprintf(h, "stheno constant %v %v %x", c.v.Dtype(), c.v.Shape(), c.bits)
+}
+
+func (c constant) Hashcode() uint32 {
+	h := fnv.New32a()
+	c.WriteHash(h)
+	return h.Sum32()
+}

@@ -1,0 +1,43 @@
+package ops
+
+import (
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Max is the greatest element of x along the given axes, or of all if none is given, and NaN if one of them is. The axes are removed from
+// the shape; negative ones count from the end. The gradient is shared equally by the elements that are equal to the greatest.
+//
+//	out[kept] = max over the axes' indexes of x[...]
+//
+// An axis beyond the rank or given twice is an error.
+func Max(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
+	return alongAxes("Max", x, along, ofRows, func(int) string { return "rowmax(a)" })
+}
+
+// Min is [Max] for the least element.
+func Min(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
+	return alongAxes("Min", x, along, ofRows, func(int) string { return "rowmin(a)" })
+}
+
+// Var is the variance of x along the given axes, or of all elements if none is given. The axes are removed from the shape; negative ones
+// count from the end.
+//
+//	out[kept] = (sum over the axes' indexes of (x[...] - mean)²) / (number of terms - correction)
+//
+// The correction is 1 for the variance of a sample, PyTorch's default, and 0 for that of all values. The mean is computed first, and sums
+// are made in double precision. It is an error if there are not more terms than the correction, or if that is negative.
+func Var(x *gorgonia.Node, correction int, along ...int) (*gorgonia.Node, error) {
+	t, axes, err := inputAlong(x, along)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Var%v: %w", along, err)
+	}
+	n := t.Shape.TotalSize() / without(t.Shape, axes).TotalSize()
+	if correction < 0 || n <= correction {
+		return nil, fmt.Errorf("ops: Var%v: got %d terms and the correction %d, want a correction of 0 or more and more terms", along, n, correction)
+	}
+	return alongAxes("Var", x, along, ofRows, func(n int) string {
+		return fmt.Sprintf("rowsum(square(a - rowsum(a) / %d)) / %d", n, n-correction)
+	})
+}

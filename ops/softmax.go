@@ -1,0 +1,72 @@
+package ops
+
+import (
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+)
+
+// SoftMax is the exponentials of x along an axis, divided by their sum. A negative axis counts from the end.
+//
+//	out = exp(x - max) / (sum of exp(x - max)), max and sum over the axis
+//
+// A row of -Inf alone, or with NaN or +Inf, is NaN, as PyTorch's.
+func SoftMax(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
+	return softMaxOf("SoftMax", false, "exp(a - rowmax(a)) / rowsum(exp(a - rowmax(a)))", x, axis)
+}
+
+// LogSoftMax is the logarithm of [SoftMax], without overflow or underflow.
+//
+//	out = x - max - log(sum of exp(x - max)), max and sum over the axis
+func LogSoftMax(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
+	return softMaxOf("LogSoftMax", true, "a - rowmax(a) - log(rowsum(exp(a - rowmax(a))))", x, axis)
+}
+
+func softMaxOf(name string, log bool, expression string, x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
+	t, axes, err := inputAlong(x, []int{axis})
+	if err != nil {
+		return nil, fmt.Errorf("ops: %s: %w", name, err)
+	}
+	r, err := newRowFunc(name, expression, 1, t.Dtype, t.Shape, axes, ofElements)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %s: %w", name, err)
+	}
+	return Apply(softMax{r, log}, x)
+}
+
+type softMax struct {
+	rowFunc
+	log bool
+}
+
+func (p softMax) Adjoints(b *Backward) []Term {
+	expression := "a * (b - rowsum(a * b))"
+	if p.log {
+		expression = "b - exp(a) * rowsum(b)"
+	}
+	return []Term{b.apply(p.name+"Gradient", expression, p.shape, p.axes, false, b.Out(), b.Grad())}
+}
+
+// LogSumExp is the logarithm of the sum of the exponentials of x along the given axes, or of all if none is given, without overflow. The axes
+// are removed from the shape; negative ones count from the end. It is -Inf for -Inf alone.
+//
+//	out[kept] = max + log(sum over the axes' indexes of exp(x[...] - max))
+func LogSumExp(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
+	t, axes, err := inputAlong(x, along)
+	if err != nil {
+		return nil, fmt.Errorf("ops: LogSumExp%v: %w", along, err)
+	}
+	const most = "select(rowmax(a) - rowmax(a) == 0, rowmax(a), 0)" // 0 for a maximum that is not finite
+	r, err := newRowFunc("LogSumExp", fmt.Sprintf("log(rowsum(exp(a - %s))) + %s", most, most), 1, t.Dtype, t.Shape, axes, ofRows)
+	if err != nil {
+		return nil, fmt.Errorf("ops: LogSumExp%v: %w", along, err)
+	}
+	return Apply(logSumExp{r}, x)
+}
+
+type logSumExp struct{ rowFunc }
+
+func (p logSumExp) Adjoints(b *Backward) []Term {
+	ones := kept(p.shape, p.axes)
+	return []Term{b.mapped("c * exp(a - b)", b.In(0), b.reshape(b.Out(), ones), b.reshape(b.Grad(), ones))}
+}
