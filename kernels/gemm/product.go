@@ -158,6 +158,15 @@ func (p Product) Wants(dev kernels.Device) (a, b Form) {
 	return Plain, Plain
 }
 
+// ReadsStrides reports whether the kernel that a device runs for operands in row-major order reads operands with strides, too.
+func (p Product) ReadsStrides(dev kernels.Device) bool {
+	if min(p.Batch, p.M, p.N, p.K) < 1 {
+		return false
+	}
+	c, _, _ := choose(p.problem(dev))
+	return c.strided
+}
+
 // AlsoIn returns a product of rounded operands with a second output: C as [Prepare] writes it. It returns false if the kernel cannot
 // write that on a device: in TF32, if rows are not a multiple of 8 elements, and if another launch adds splits of K up.
 func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {

@@ -356,10 +356,10 @@ func span(b *program.Buffer) Span {
 	return Span{b.Offset, b.Size, b.Home}
 }
 
-// part returns the span of a contiguous value within its base.
+// part returns the span of a value within its base, up to its last element.
 func part(v *program.Value) Span {
 	s := span(v.Base.Buffer)
-	return Span{s.Offset + v.View.Offset*v.Dtype.Size(), v.Bytes(), s.Home}
+	return Span{s.Offset + v.View.Offset*v.Dtype.Size(), v.Reach() * v.Dtype.Size(), s.Home}
 }
 
 // results returns the spans of an instruction's outputs.

@@ -57,7 +57,7 @@ func (c *composer) value(v *program.Value) (expr.Value, bool) {
 
 // operand adds an operand of the epilogue.
 func (c *composer) operand(v *program.Value) (expr.Value, bool) {
-	strides, ok := split(v.Shape, v.View.Strides, c.product.Batch, c.product.M, c.product.N)
+	strides, ok := program.SplitAxes(v.Shape, v.View.Strides, c.product.Batch, c.product.M, c.product.N)
 	if !ok || v.IsBounded() || v.Dtype != c.product.Dtype {
 		return 0, false
 	}
@@ -70,45 +70,6 @@ func (c *composer) operand(v *program.Value) (expr.Value, bool) {
 		return 0, false
 	}
 	return c.Operand(i + 1), true
-}
-
-// split returns the strides of a view along other axes, which cover the same elements in row-major order. It returns false
-// if an axis has no single stride.
-func split(shape []int, strides []int64, axes ...int64) ([]int, bool) {
-	type axis struct{ extent, stride int64 }
-	var rest []axis
-	for a, d := range shape {
-		if d != 1 {
-			rest = append(rest, axis{int64(d), strides[a]})
-		}
-	}
-	list := make([]int, len(axes))
-	for i, want := range slices.Backward(axes) {
-		stride := int64(0)
-		for have := int64(1); have < want; {
-			if len(rest) == 0 {
-				return nil, false
-			}
-			last := &rest[len(rest)-1]
-			if have == 1 {
-				stride = last.stride
-			} else if last.stride != stride*have {
-				return nil, false
-			}
-			switch left := want / have; {
-			case left%last.extent == 0:
-				have *= last.extent
-				rest = rest[:len(rest)-1]
-			case last.extent%left == 0:
-				*last = axis{last.extent / left, last.stride * left}
-				have = want
-			default:
-				return nil, false
-			}
-		}
-		list[i] = int(stride)
-	}
-	return list, len(rest) == 0
 }
 
 // relu holds the function that Rectify is lowered to and its derivative.

@@ -4,12 +4,14 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // layout copies values that launches cannot read in place: operands of kernels that are not in row-major order or not
-// aligned for vector loads, and operands of Rows with bounds. Maps read every view. layout also copies inputs of a
+// aligned for vector loads, and operands of Rows with bounds. Maps read every view, and matmuls read matrices whose rows have strides where
+// their kernel does. layout also copies inputs of a
 // ConcatInPlace that cannot be computed at their offset in it.
-func layout(p *program.Program, _ Target) error {
+func layout(p *program.Program, t Target) error {
 	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, placed: map[*program.Value]bool{}}
 	for _, u := range p.Updates {
 		l.placed[u.Next] = true
@@ -18,7 +20,7 @@ func layout(p *program.Program, _ Target) error {
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
 		for i, v := range in.In {
-			if v.Numeric && !readable(in.Op, v) {
+			if v.Numeric && !readable(in.Op, v) && !readsStrides(in, i, t.Device) {
 				dense, err := l.dense(v)
 				if err != nil {
 					return in.InNode(err)
@@ -45,6 +47,23 @@ func readable(op program.Op, v *program.Value) bool {
 		return !v.IsBounded()
 	}
 	return true
+}
+
+// readsStrides makes a matmul read an operand with the strides of its view, and reports whether its kernel on a device reads strides.
+func readsStrides(in *program.Instr, i int, dev kernels.Device) bool {
+	product, ok := program.ProductOf(in.Op)
+	v := in.In[i]
+	if !ok || i > 1 || v.View.Offset*v.Dtype.Size()%program.Alignment != 0 || !product.ReadsStrides(dev) {
+		return false
+	}
+	x := product.Prepares(gemm.Plain)[i]
+	o, ok := v.Matrices(x.Batch, x.Rows, x.Cols)
+	if ok {
+		own := [2]*gemm.Operand{&product.A, &product.B}[i]
+		own.Row, own.Matrix = o.Row, o.Matrix
+		in.Op = program.Kernel{Planner: product}
+	}
+	return ok
 }
 
 type layouter struct {

@@ -36,7 +36,7 @@ func fits(in *program.Instr, plan *kernels.Plan) error {
 		return fmt.Errorf("got a plan of %d inputs, want %d as in the node", len(plan.Inputs), len(in.In))
 	}
 	for i, v := range in.In {
-		if !v.Numeric || v.Bytes() != plan.Inputs[i] {
+		if !v.Numeric || v.Reach()*v.Dtype.Size() != plan.Inputs[i] {
 			return fmt.Errorf("got a plan with %d bytes for input %d, want %s", plan.Inputs[i], i, typeName(v))
 		}
 	}

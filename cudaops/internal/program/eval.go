@@ -128,17 +128,17 @@ func (e *interpreter) launch(in *Instr) error {
 		if ReadsViews(in.Op) {
 			v = v.Base // the plan knows the view
 		}
-		if b := e.buffer(v); b != nil {
-			operands[i] = b[v.View.Offset*v.Dtype.Size():][:v.Bytes()]
-			continue
+		b := e.buffer(v)
+		if b == nil {
+			held, err := e.load(v.Base)
+			if err == nil {
+				b, err = values.Bytes(held)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		held, err := e.load(v)
-		if err != nil {
-			return err
-		}
-		if operands[i], err = values.Bytes(held); err != nil {
-			return err
-		}
+		operands[i] = b[v.View.Offset*v.Dtype.Size():][:v.Reach()*v.Dtype.Size()]
 	}
 	var scratch []byte
 	if s := in.Scratch; s != nil && e.arena != nil {

@@ -150,6 +150,15 @@ func (v *Value) IsContiguous() bool {
 	return true
 }
 
+// Reach returns the number of elements of the base from the first to the last element of a view without bounds.
+func (v *Value) Reach() int64 {
+	n := int64(1)
+	for a, d := range v.Shape {
+		n += int64(d-1) * v.View.Strides[a]
+	}
+	return n
+}
+
 // Instr computes values from values.
 type Instr struct {
 	Op      Op

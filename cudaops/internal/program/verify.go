@@ -206,7 +206,7 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 		switch {
 		case views && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || pointwise && !slices.Equal(v.Shape, in.Domain())):
 			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Domain())
-		case !views && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
+		case !views && (!v.Numeric || v.Reach()*v.Dtype.Size() != plan.Inputs[i] || !v.IsContiguous() && !stridedOperand(in.Op, i, v)):
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}
 	}
@@ -219,6 +219,18 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 			c.fault("output %d of %v is %s, its plan writes %d bytes", k, in.Op, v.describe(), want)
 		}
 	}
+}
+
+// stridedOperand reports whether a value is an operand of a matmul that reads it with the strides of its view.
+func stridedOperand(op Op, i int, v *Value) bool {
+	product, ok := ProductOf(op)
+	if !ok || i > 1 {
+		return false
+	}
+	x := product.Prepares(gemm.Plain)[i]
+	want, ok := v.Matrices(x.Batch, x.Rows, x.Cols)
+	o := [2]gemm.Operand{product.A, product.B}[i]
+	return ok && o.Row == want.Row && o.Matrix == want.Matrix
 }
 
 // memory checks the buffers: the buffer of each value on the device is alive from the value's definition through its last

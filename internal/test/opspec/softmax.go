@@ -42,13 +42,15 @@ func exponentialsOf(x []float64) (s exponentials) {
 	for _, v := range x {
 		s.max = max(s.max, v)
 	}
+	var sum total
 	for _, v := range x {
 		e := math.Exp(v - s.max)
-		if s.sum += e; e != 0 {
+		if sum.add(e); e != 0 {
 			s.error += e * math.Abs(v-s.max)
 		}
 		s.e = append(s.e, e)
 	}
+	s.sum = sum.value()
 	s.error = s.error/s.sum + 1
 	return s
 }

@@ -1,0 +1,101 @@
+package passes
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// launches returns the generated kernels that a graph compiled for an H200 launches, besides its matmuls.
+func launches(t *testing.T, g *G.ExprGraph) (list []string) {
+	t.Helper()
+	l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+	testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+	testutil.Do(t, l.Program.Verify())
+	for _, in := range l.Program.Instrs {
+		if _, matmul := program.ProductOf(in.Op); program.Launches(in.Op) && !matmul {
+			list = append(list, fmt.Sprint(in.Op))
+		}
+	}
+	return list
+}
+
+// A function of rows is one launch, and so is its gradient, apart from the sums over rows for parameters.
+func TestRowsAreOneLaunch(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		build             func(x, scale, bias *G.Node) (*G.Node, error)
+		parameters        int
+		forward, backward int
+	}{
+		{"SoftMax", func(x, _, _ *G.Node) (*G.Node, error) { return ops.SoftMax(x, -1) }, 0, 1, 1},
+		{"LogSoftMax", func(x, _, _ *G.Node) (*G.Node, error) { return ops.LogSoftMax(x, -1) }, 0, 1, 1},
+		{"LogSumExp", func(x, _, _ *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 0, 1, 1},
+		{"Max", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 0, 1, 1},
+		{"Var", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 0, 1, 1},
+		{"LayerNorm", func(x, scale, bias *G.Node) (*G.Node, error) { return ops.LayerNorm(x, scale, bias, 1e-5) }, 2, 1, 2},
+		{"RMSNorm", func(x, scale, _ *G.Node) (*G.Node, error) { return ops.RMSNorm(x, scale, 1e-5) }, 1, 1, 2},
+	} {
+		for _, gradient := range []bool{false, true} {
+			g := G.NewGraph()
+			input := func(name string, shape ...int) *G.Node {
+				return G.NewTensor(g, tensor.Float32, len(shape), G.WithName(name), G.WithShape(shape...))
+			}
+			parameters := G.Nodes{input("x", 8, 1024, 768), input("scale", 768), input("bias", 768)}
+			y := testutil.Get[*G.Node](t)(c.build(parameters[0], parameters[1], parameters[2]))
+			want := c.forward
+			if gradient {
+				want += c.backward
+				last := y.Shape()[y.Dims()-1]
+				dy := testutil.Get[*G.Node](t)(ops.MatMul(y, input("w", last, last))) // which separates the two passes
+				for _, d := range testutil.Get[G.Nodes](t)(y.Op().(G.SDOp).SymDiff(parameters[:c.parameters+1], y, dy)) {
+					G.Read(d, new(G.Value))
+				}
+				G.Read(y, new(G.Value))
+			}
+			if got := launches(t, g); len(got) != want {
+				t.Errorf("%s, gradient %v: got %d launches %q, want %d", c.name, gradient, len(got), got, want)
+			}
+		}
+	}
+}
+
+// Views launch nothing before maps, rows, and matmuls of their rows.
+func TestViewsCopyNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(q, k, v *G.Node) (*G.Node, error)
+		want  int
+	}{
+		"map":  {func(q, k, v *G.Node) (*G.Node, error) { return ops.Map("a*b + c", q, k, v) }, 1},
+		"rows": {func(q, _, _ *G.Node) (*G.Node, error) { return ops.SoftMax(q, -1) }, 1},
+		"slice of a permuted view": {func(q, _, _ *G.Node) (*G.Node, error) {
+			q, err := ops.Permute(q, 1, 2, 0)
+			if err != nil {
+				return nil, err
+			}
+			if q, err = ops.Slice(q, nil, G.S(64, 256, 2)); err != nil {
+				return nil, err
+			}
+			return ops.SoftMax(q, 1)
+		}, 1},
+		"matmul": {func(q, k, _ *G.Node) (*G.Node, error) { return ops.MatMul(q, k, ops.TransB()) }, 0},
+		"linear": {func(q, _, _ *G.Node) (*G.Node, error) {
+			w := G.NewMatrix(q.Graph(), tensor.Float32, G.WithName("w"), G.WithShape(10, 768))
+			return ops.Linear(q, w, nil)
+		}, 0},
+	} {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float32, 3, G.WithName("x"), G.WithShape(4, 16, 3*768))
+		parts := testutil.Get[[]*G.Node](t)(ops.Split(x, -1, 768, 768, 768))
+		testutil.Get[*G.Node](t)(c.build(parts[0], parts[1], parts[2]))
+		if got := launches(t, g); len(got) != c.want {
+			t.Errorf("%s: got launches %q, want %d", name, got, c.want)
+		}
+	}
+}

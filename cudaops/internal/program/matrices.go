@@ -1,0 +1,65 @@
+package program
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/gemm"
+)
+
+// Matrices returns the strides of a value as a batch of row-major matrices; ok is false if its view is no such batch, or if one matrix is
+// repeated.
+func (v *Value) Matrices(batch, rows, cols int64) (o gemm.Operand, ok bool) {
+	if v.IsBounded() || v.IsRandom() {
+		return o, false
+	}
+	s, ok := SplitAxes(v.Shape, v.View.Strides, batch, rows, cols)
+	if !ok || cols > 1 && s[2] != 1 || rows > 1 && int64(s[1]) < cols || batch > 1 && s[0] < 1 {
+		return o, false
+	}
+	if rows > 1 {
+		o.Row = int64(s[1])
+	}
+	if batch > 1 {
+		o.Matrix = int64(s[0])
+	}
+	return o, true
+}
+
+// SplitAxes returns the strides of a view along other axes, which cover the same elements in row-major order. It returns false
+// if an axis has no single stride.
+func SplitAxes(shape []int, strides []int64, axes ...int64) ([]int, bool) {
+	type axis struct{ extent, stride int64 }
+	var rest []axis
+	for a, d := range shape {
+		if d != 1 {
+			rest = append(rest, axis{int64(d), strides[a]})
+		}
+	}
+	list := make([]int, len(axes))
+	for i, want := range slices.Backward(axes) {
+		stride := int64(0)
+		for have := int64(1); have < want; {
+			if len(rest) == 0 {
+				return nil, false
+			}
+			last := &rest[len(rest)-1]
+			if have == 1 {
+				stride = last.stride
+			} else if last.stride != stride*have {
+				return nil, false
+			}
+			switch left := want / have; {
+			case left%last.extent == 0:
+				have *= last.extent
+				rest = rest[:len(rest)-1]
+			case last.extent%left == 0:
+				*last = axis{last.extent / left, last.stride * left}
+				have = want
+			default:
+				return nil, false
+			}
+		}
+		list[i] = int(stride)
+	}
+	return list, len(rest) == 0
+}

@@ -1,0 +1,148 @@
+package ops_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/internal/test/suite"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// runOn runs a graph on a machine.
+func runOn(t *testing.T, m suite.Machine, g *gorgonia.ExprGraph) {
+	t.Helper()
+	vm := testutil.Get[gorgonia.VM](t)(m.New(g))
+	testutil.Do(t, vm.RunAll())
+	t.Cleanup(func() { testutil.Do(t, vm.Close()) })
+}
+
+// elements returns the elements of a node's value.
+func elements(t *testing.T, v gorgonia.Value) []float64 {
+	t.Helper()
+	return testutil.Get[[]float64](t)(suite.Numbers(v))
+}
+
+// Parts of the width of a transformer are right, which Gorgonia's slices are not: 256, 512 and 768 differ by a multiple of 256. So are their
+// gradients.
+func TestSplitOfWidth768(t *testing.T) {
+	const rows, width = 4, 768
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for _, m := range suite.Machines() {
+		g := gorgonia.NewGraph()
+		backing := make([]float32, rows*3*width)
+		for i := range backing {
+			backing[i] = float32(r.NormFloat64())
+		}
+		x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(rows, 3*width), gorgonia.WithValue(tensor.New(tensor.WithShape(rows, 3*width), tensor.WithBacking(backing))))
+		parts := testutil.Get[[]*gorgonia.Node](t)(ops.Split(x, -1, width, width, width))
+		third := testutil.Get[*gorgonia.Node](t)(ops.Slice(x, nil, gorgonia.S(2*width, 3*width)))
+		if third != parts[2] {
+			t.Errorf("%s: equal slices are two nodes", m.Name)
+		}
+		values := make([]gorgonia.Value, len(parts))
+		for i, p := range parts {
+			gorgonia.Read(p, &values[i])
+		}
+		if m.Name != "LispMachine" {
+			sum := testutil.Get[*gorgonia.Node](t)(ops.Map("1*a + 2*b + 3*c", parts...))
+			loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(sum))
+			testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, x))
+		}
+		runOn(t, m, g)
+		for i := range parts {
+			got := elements(t, values[i])
+			for k, v := range got {
+				if want := float64(backing[k/width*3*width+i*width+k%width]); v != want {
+					t.Fatalf("%s: element %d of part %d is %v, want %v", m.Name, k, i, v, want)
+				}
+			}
+		}
+		if m.Name == "LispMachine" {
+			continue
+		}
+		for k, v := range elements(t, testutil.Get[gorgonia.Value](t)(x.Grad())) {
+			if want := float64(k/width%3 + 1); v != want {
+				t.Fatalf("%s: the gradient by element %d is %v, want %v", m.Name, k, v, want)
+			}
+		}
+	}
+}
+
+// Constants that differ in any element or in their type differ, though they are printed alike; equal ones are one node.
+func TestConstants(t *testing.T) {
+	const n = 3000
+	for _, m := range suite.Machines() {
+		g := gorgonia.NewGraph()
+		x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(n), gorgonia.WithValue(tensor.New(tensor.WithShape(n), tensor.Of(tensor.Float64))))
+		var sums []*gorgonia.Node
+		for i := range 4 {
+			v := tensor.New(tensor.WithBacking(make([]float64, n)))
+			v.Set(n/2, float64(i/2)) // two pairs
+			c := testutil.Get[*gorgonia.Node](t)(ops.Constant(g, v))
+			if i%2 == 1 {
+				c = gorgonia.NewConstant(v) // merged with what is printed alike, if it is not replaced
+			}
+			sums = append(sums, testutil.Get[*gorgonia.Node](t)(ops.Sum(testutil.Get[*gorgonia.Node](t)(ops.Add(x, c)))))
+		}
+		runOn(t, m, g)
+		for i, sum := range sums {
+			if got := elements(t, sum.Value()); !slices.Equal(got, []float64{float64(i / 2)}) {
+				t.Errorf("%s: constant %d adds up to %v, want %d", m.Name, i, got, i/2)
+			}
+		}
+	}
+	g := gorgonia.NewGraph()
+	node := func(v any) *gorgonia.Node { return testutil.Get[*gorgonia.Node](t)(ops.Constant(g, v)) }
+	if node(1.0) != node(1.0) || node(1.0) == node(float32(1)) || node(0.0) == node(math.Copysign(0, -1)) {
+		t.Error("equal constants are two nodes, or others are one")
+	}
+}
+
+// What is no value of a graph is an error.
+func TestConstantErrors(t *testing.T) {
+	g := gorgonia.NewGraph()
+	for name, build := range map[string]func() (*gorgonia.Node, error){
+		"got a nil graph":            func() (*gorgonia.Node, error) { return ops.Constant(nil, 1.0) },
+		"want a tensor, a number":    func() (*gorgonia.Node, error) { return ops.Constant(g, "one") },
+		"got a <nil>, want a tensor": func() (*gorgonia.Node, error) { return ops.Constant(g, nil) },
+		"want at least one element": func() (*gorgonia.Node, error) {
+			return ops.Constant(g, tensor.New(tensor.WithShape(0), tensor.WithBacking([]float64{})))
+		},
+	} {
+		if n, err := build(); err == nil || !strings.Contains(err.Error(), "ops: Constant: ") || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v and error %v, want %q", n, err, name)
+		}
+	}
+}
+
+// Gradients pass StopGradient as if it were a constant, both of Gorgonia's ways.
+func TestStopGradient(t *testing.T) {
+	for _, m := range suite.Machines() {
+		g := gorgonia.NewGraph()
+		x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(3), gorgonia.WithValue(tensor.New(tensor.WithBacking([]float64{1, -2, 3}))))
+		stopped := testutil.Get[*gorgonia.Node](t)(ops.StopGradient(x))
+		loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(testutil.Get[*gorgonia.Node](t)(ops.Map("a*b", x, stopped))))
+		if m.Name == "LispMachine" { // that of the suite makes no gradients
+			m.New = func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewLispMachine(g) }
+		} else {
+			testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, x))
+		}
+		runOn(t, m, g)
+		if got := elements(t, testutil.Get[gorgonia.Value](t)(x.Grad())); !slices.Equal(got, []float64{1, -2, 3}) {
+			t.Errorf("%s: got the gradient %v, want the stopped values", m.Name, got)
+		}
+	}
+	g := gorgonia.NewGraph()
+	x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(3))
+	loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(testutil.Get[*gorgonia.Node](t)(ops.StopGradient(x))))
+	if d, err := gorgonia.Grad(loss, x); err == nil {
+		t.Errorf("a loss that only depends on stopped values: got the derivatives %v and no error", d)
+	}
+}
