@@ -69,7 +69,7 @@ func (p oneHot) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return planRows(p, dev, in)
 }
 
-// Within makes ids beyond the classes an error: see [Op.Within].
+// Within makes ids beyond the classes an error.
 func (p oneHot) Within() (input, extent int) { return 0, p.classes }
 
 func (oneHot) Adjoints(*Backward) []Term { return []Term{{}} }

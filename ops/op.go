@@ -119,6 +119,16 @@ func (o *Op) Rows() (r Rows, ok bool) { return o.forms.rows, o.forms.rowwise }
 // View returns the op as a view of its input in row-major order, if its primitive is a [Viewer]; ok is false for any other.
 func (o *Op) View() (v codegen.View, ok bool) { return o.forms.view, o.forms.viewer }
 
+// Within returns the number of the input that has indices, and how many elements they may index, if its primitive is [Indexing]; ok is
+// false for any other.
+func (o *Op) Within() (input, extent int, ok bool) {
+	p, ok := o.primitive.(Indexing)
+	if ok {
+		input, extent = p.Within()
+	}
+	return input, extent, ok && input >= 0 && input < len(o.in) && o.in[input].Dtype.IsInteger()
+}
+
 // Concat returns the axis along which the op concatenates its inputs, if it does; ok is false for any other op.
 func (o *Op) Concat() (axis int, ok bool) {
 	c, ok := o.primitive.(concat)
@@ -210,6 +220,11 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 		var err error
 		if mem[i], err = values.Bytes(v); err != nil {
 			return fmt.Errorf("ops: %v: input %d is %w", o, i, err)
+		}
+	}
+	if i, extent, ok := o.Within(); ok {
+		if index, at, ok := values.Outside(o.in[i].Dtype, mem[i], extent); ok {
+			return fmt.Errorf("ops: %v: input %d: got index %d at %d, want 0 to %d", o, i, index, at, extent-1)
 		}
 	}
 	p, err := o.Plan(kernels.HostDevice())

@@ -92,6 +92,13 @@ func indexAlong(axis int, shape tensor.Shape) []int {
 	return strides
 }
 
+// Indexing is a primitive with an input of indices. An index outside of their range is an error of the run, on every machine.
+type Indexing interface {
+	Primitive
+	// Within returns the number of that input, and how many elements its integers may index from 0 on.
+	Within() (input, extent int)
+}
+
 // Viewer is a primitive whose output is its one input seen through a view: elements in another order, repeated, left out, or 0
 // beyond the bounds of the view. A machine that compiles graphs reads the input's memory through the view and copies nothing, except for
 // a view with bounds, which becomes part of the kernel that reads it where possible.

@@ -156,7 +156,15 @@ func alongAxes(name string, x *gorgonia.Node, along []int, out rowOut, expressio
 
 // inputAlong returns the type of an input of floating-point numbers, and axes of its shape, counted from 0.
 func inputAlong(x *gorgonia.Node, along []int) (t Type, axes []int, err error) {
-	types, err := typesOf([]*gorgonia.Node{x})
+	if t, axes, err = anyInputAlong(x, along); err == nil {
+		err = CheckFloats([]Type{t}, 1)
+	}
+	return t, axes, err
+}
+
+// anyInputAlong is inputAlong of an input of any element type.
+func anyInputAlong(x *gorgonia.Node, along []int) (t Type, axes []int, err error) {
+	types, err := anyTypesOf([]*gorgonia.Node{x})
 	if err != nil {
 		return t, nil, err
 	}

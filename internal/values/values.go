@@ -328,6 +328,29 @@ func firstNotFinite[T float32 | float64](elements []T, nan, inf bool) (what stri
 	return "", 0
 }
 
+// Outside returns the first integer that is no index of extent elements, and its number, in the memory of a value of an integer type; ok is
+// false if all are indices.
+func Outside(dt kernels.Dtype, m []byte, extent int) (index int64, at int, ok bool) {
+	switch dt {
+	case kernels.Uint8:
+		return firstOutside(m, extent)
+	case kernels.Int32:
+		return firstOutside(kernels.Elements[int32](m), extent)
+	case kernels.Int64:
+		return firstOutside(kernels.Elements[int64](m), extent)
+	}
+	return firstOutside(kernels.Elements[int](m), extent)
+}
+
+func firstOutside[T uint8 | int32 | int64 | int](indices []T, extent int) (index int64, at int, ok bool) {
+	for i, x := range indices {
+		if x < 0 || int64(x) >= int64(extent) {
+			return int64(x), i, true
+		}
+	}
+	return 0, 0, false
+}
+
 // View returns, as a value of the given shape, the elements of v, which is in row-major order, at
 // offset + sum of i[k] strides[k], all counted in elements. Elements outside of bounds are 0, as in
 // [codegen.View]. The result shares the memory of v if its elements lie in row-major order there,

@@ -77,6 +77,20 @@ type ranged struct {
 	extent int
 }
 
+// indexing records the indices of an op of package ops. It lowers nothing.
+func indexing(c *call) *program.Value {
+	op, ok := c.node.Op().(interface {
+		Within() (input, extent int, ok bool)
+	})
+	if !ok {
+		return nil
+	}
+	if i, extent, ok := op.Within(); ok && c.in[i].Numeric && c.in[i].Dtype.IsInteger() {
+		c.within(c.in[i], extent)
+	}
+	return nil
+}
+
 // within records that the indices must be within an axis of that extent. It checks constant indices immediately.
 func (c *call) within(indices *program.Value, extent int) {
 	r := ranged{node: c.node, extent: extent}
@@ -130,10 +144,9 @@ func (r ranged) check(v gorgonia.Value) error {
 	if err != nil {
 		return fmt.Errorf("node %s: its indices are %w", internal.Name(r.node), err)
 	}
-	for i, at := range kernels.Elements[int](m) {
-		if at < 0 || at >= r.extent {
-			return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", internal.Name(r.node), at, i, r.extent-1)
-		}
+	dt, _ := values.Dtype(v.Dtype())
+	if index, at, ok := values.Outside(dt, m, r.extent); ok {
+		return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", internal.Name(r.node), index, at, r.extent-1)
 	}
 	return nil
 }

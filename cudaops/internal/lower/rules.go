@@ -21,7 +21,7 @@ type call struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one lowers every node.
-var rules = []rule{learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
+var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, viewed, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
 	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, kernel, host}
 
