@@ -36,7 +36,7 @@ func ExampleSum() {
 	// 21
 	// [5  7  9]
 	// [ 6  15]
-	// ops: Sum[2]: got axis 2 for shape (2, 3), want 0 <= axis < 2
+	// ops: Sum[2]: got axis 2 of shape (2, 3), want -2 <= axis < 2
 }
 
 func ExampleMatMul() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -69,6 +70,63 @@ func TestPointwiseErrors(t *testing.T) {
 	} {
 		if n, err := Apply(pointwise{name}, vectors([]float64{1, 2, 3})...); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Apply gave %v and error %v, want %q", n, err, want)
+		}
+	}
+}
+
+// rowwise and viewer are primitives with a function or a view from outside.
+type rowwise struct {
+	formMethods
+	rows *Rows
+}
+
+type viewer struct {
+	formMethods
+	view *codegen.View
+}
+
+type formMethods struct{ name string }
+
+func (p formMethods) String() string                 { return p.name }
+func (p formMethods) Infer(in ...Type) (Type, error) { return in[0], nil }
+
+func (p formMethods) Plan(kernels.Device, ...Type) (*kernels.Plan, error) {
+	return nil, errors.New("the plan was asked for")
+}
+
+func (p formMethods) Adjoints(b *Backward) []Term { return b.None("it is a test's") }
+
+func (p rowwise) Rows(...Type) (Rows, error)        { return *p.rows, nil }
+func (p viewer) View(...Type) (codegen.View, error) { return *p.view, nil }
+
+// Rows and views that are wrong are errors of Apply.
+func TestFormErrors(t *testing.T) {
+	f, err := expr.ParseRows("rowsum(a)", expr.Float64, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	three := tensor.Shape{3}
+	row := func(r Rows) Primitive { return rowwise{formMethods{"Row"}, &r} }
+	see := func(v codegen.View) Primitive { return viewer{formMethods{"See"}, &v} }
+	for _, c := range []struct {
+		p    Primitive
+		want string
+	}{
+		{row(Rows{Func: f, Shape: three, Axes: []int{0}}), ""},
+		{rowwise{formMethods{"Row"}, nil}, "ops: Row: Rows panicked"},
+		{row(Rows{Func: f, Shape: three, Axes: []int{1}}), "ops: Row: Rows: got axis 1 for shape (3)"},
+		{row(Rows{Func: f, Shape: three, Axes: []int{0}, PerRow: true}), "ops: Row: Rows: its result has 1 elements, want the 3 of float64 (3)"},
+		{row(Rows{Func: f, Shape: tensor.Shape{2, 2}, Axes: []int{0}}), "ops: Row: Rows: its result has 4 elements"},
+		{row(Rows{Shape: three, Axes: []int{0}}), "ops: Row: Rows: got a function of 0 operands"},
+		{see(codegen.Dense(three)), ""},
+		{viewer{formMethods{"See"}, nil}, "ops: See: View panicked"},
+		{see(codegen.View{Elements: 3, Offset: 1, Strides: []int{1}}), "ops: See: View: got a view of elements 1 to 3, want it within 3"},
+		{see(codegen.View{Elements: 4, Strides: []int{1}}), "ops: See: View: got a view of 4 elements"},
+		{see(codegen.View{Elements: 3}), "ops: See: View: got 0 strides, want 1"},
+	} {
+		_, err := newOp(c.p, vector3)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix("ops: "+err.Error(), c.want)) {
+			t.Errorf("got error %v, want %q", err, c.want)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 //	out[kept] = sum over the axes' indexes of x[...]
 //
 // The sum is made in double precision whatever the type, so a float32 result is
-// the float64 sum rounded once. The sum of integers, or of bool, is an int64 that wraps; it has no gradient. An axis below zero, beyond the rank or given
-// twice is an error.
+// the float64 sum rounded once. The sum of integers, or of bool, is an int64 that wraps; it has no gradient. A negative axis counts from
+// the end. An axis beyond the rank or given twice is an error.
 func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAxes(false, x, along) }
 
 // Mean is Sum divided by the number of terms.
@@ -44,11 +44,9 @@ func overAxes(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) 
 		}
 		return x, nil
 	}
-	axes := slices.Sorted(slices.Values(along))
-	if len(axes) == 0 {
-		for a := range x.Shape() {
-			axes = append(axes, a)
-		}
+	axes, err := axesOf(along, x.Shape())
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", sum{mean, along}, err)
 	}
 	if integers {
 		return Apply(sumIntegers{axes}, x)

@@ -100,7 +100,7 @@ func TestConstants(t *testing.T) {
 	}
 	g := gorgonia.NewGraph()
 	node := func(v any) *gorgonia.Node { return testutil.Get[*gorgonia.Node](t)(ops.Constant(g, v)) }
-	if node(1.0) != node(1.0) || node(1.0) == node(float32(1)) || node(0.0) == node(math.Copysign(0, -1)) {
+	if one, again := node(1.0), node(1.0); one != again || one == node(float32(1)) || node(0.0) == node(math.Copysign(0, -1)) {
 		t.Error("equal constants are two nodes, or others are one")
 	}
 }

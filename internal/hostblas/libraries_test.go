@@ -19,7 +19,7 @@ func TestLibraries(t *testing.T) {
 	specs := opspec.All()
 	s := specs[slices.IndexFunc(specs, func(s opspec.Spec) bool { return s.Name == "MatMul" })]
 	for _, c := range suite.Cases(t, s) {
-		if c.Elements() > 1<<16 || testing.Short() && c.Elements() > 1<<12 {
+		if c.Composed || c.Elements() > 1<<16 || testing.Short() && c.Elements() > 1<<12 {
 			continue
 		}
 		for _, dt := range c.Types {

@@ -104,6 +104,9 @@ func Suites() (suites []Suite, err error) {
 	}
 	for _, tool := range records.Tools {
 		for _, s := range opspec.All() {
+			if s.Generated {
+				continue
+			}
 			parts := 1
 			if most := testsOfPart[tool]; most > 0 {
 				parts = (tests(s) + most - 1) / most

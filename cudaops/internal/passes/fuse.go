@@ -21,6 +21,9 @@ import (
 // anyway or computed by waiting instructions. So the gradient of tanh reads tanh from the forward pass instead of
 // 1 - tanh².
 func fuse(p *program.Program, t Target) error {
+	if err := splitRows(p, t.Device); err != nil {
+		return err
+	}
 	f := newFuser(p, t.Device)
 	for _, v := range f.vertices {
 		if v.group == nil {

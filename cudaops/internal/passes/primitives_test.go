@@ -1,23 +1,50 @@
 package passes
 
 import (
+	"bytes"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// launches returns the generated kernels that a graph compiled for an H200 launches, besides its matmuls.
+// launches returns the generated kernels that a graph compiled for an H200 launches, besides its matmuls. The passes must not change what the
+// program computes.
 func launches(t *testing.T, g *G.ExprGraph) (list []string) {
 	t.Helper()
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+	inputs := make([]G.Value, len(l.Inputs))
+	for i, in := range l.Inputs {
+		v, memory := values.New(kernels.Float32, in.Node.Shape())
+		for k := range kernels.Elements[float32](memory) {
+			kernels.Elements[float32](memory)[k] = float32(rand.IntN(9) - 4) // sums are exact in any order
+		}
+		inputs[i] = v
+	}
+	small := !slices.ContainsFunc(inputs, func(v G.Value) bool { return v.Shape().TotalSize() > 1<<20 })
+	var want []G.Value
+	if small {
+		want = testutil.Get[[]G.Value](t)(l.Program.Eval(inputs))
+	}
 	testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
 	testutil.Do(t, l.Program.Verify())
+	if small {
+		for i, v := range testutil.Get[[]G.Value](t)(l.Program.Eval(inputs)) {
+			if got, want := testutil.Get[[]byte](t)(values.Bytes(v)), testutil.Get[[]byte](t)(values.Bytes(want[i])); !bytes.Equal(got, want) {
+				t.Errorf("output %d of %v has other bits after the passes", i, l.Outputs)
+			}
+		}
+	}
 	for _, in := range l.Program.Instrs {
 		if _, matmul := program.ProductOf(in.Op); program.Launches(in.Op) && !matmul {
 			list = append(list, fmt.Sprint(in.Op))
@@ -96,6 +123,47 @@ func TestViewsCopyNothing(t *testing.T) {
 		testutil.Get[*G.Node](t)(c.build(parts[0], parts[1], parts[2]))
 		if got := launches(t, g); len(got) != c.want {
 			t.Errorf("%s: got launches %q, want %d", name, got, c.want)
+		}
+	}
+}
+
+// Few long rows are split across blocks, one reduction after the other.
+func TestLongRowsAreSplit(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(x *G.Node) (*G.Node, error)
+		want  int
+	}{
+		"SoftMax":   {func(x *G.Node) (*G.Node, error) { return ops.SoftMax(x, -1) }, 3},
+		"LogSumExp": {func(x *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 2},
+		"Var":       {func(x *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 2},
+		"Max":       {func(x *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 1},
+	} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(2, 300_000))
+		testutil.Get[*G.Node](t)(c.build(x))
+		l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+		v, memory := values.New(kernels.Float32, x.Shape())
+		for k := range kernels.Elements[float32](memory) {
+			kernels.Elements[float32](memory)[k] = rand.Float32()
+		}
+		want := testutil.Get[[]G.Value](t)(l.Program.Eval([]G.Value{v}))
+		testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+		testutil.Do(t, l.Program.Verify())
+		count := 0
+		for _, in := range l.Program.Instrs {
+			if program.Launches(in.Op) {
+				count++
+			}
+		}
+		if count != c.want {
+			t.Errorf("%s: got %d launches, want %d", name, count, c.want)
+		}
+		ref := testutil.Get[[]byte](t)(values.Bytes(want[0]))
+		got := testutil.Get[[]byte](t)(values.Bytes(testutil.Get[[]G.Value](t)(l.Program.Eval([]G.Value{v}))[0]))
+		for i, y := range kernels.Elements[float32](got) {
+			if z := kernels.Elements[float32](ref)[i]; math.Abs(float64(y-z)) > 1e-6*math.Abs(float64(z)) {
+				t.Fatalf("%s: element %d is %v after the passes, %v before", name, i, y, z)
+			}
 		}
 	}
 }

@@ -128,17 +128,24 @@ func (e *interpreter) launch(in *Instr) error {
 		if ReadsViews(in.Op) {
 			v = v.Base // the plan knows the view
 		}
-		b := e.buffer(v)
-		if b == nil {
-			held, err := e.load(v.Base)
-			if err == nil {
-				b, err = values.Bytes(held)
-			}
-			if err != nil {
-				return err
-			}
+		if b := e.buffer(v); b != nil {
+			operands[i] = b[v.View.Offset*v.Dtype.Size():][:v.Reach()*v.Dtype.Size()]
+			continue
 		}
-		operands[i] = b[v.View.Offset*v.Dtype.Size():][:v.Reach()*v.Dtype.Size()]
+		from, strided := v, stridedOperand(in.Op, i, v)
+		if strided {
+			from = v.Base
+		}
+		held, err := e.load(from)
+		if err != nil {
+			return err
+		}
+		if operands[i], err = values.Bytes(held); err != nil {
+			return err
+		}
+		if strided {
+			operands[i] = operands[i][v.View.Offset*v.Dtype.Size():][:v.Reach()*v.Dtype.Size()]
+		}
 	}
 	var scratch []byte
 	if s := in.Scratch; s != nil && e.arena != nil {

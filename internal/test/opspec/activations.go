@@ -56,7 +56,9 @@ var _ = register(Spec{
 		bad("limits exchanged", clip(1, -1), "got limits 1 and -1", tensor.Shape{3}),
 		bad("a limit that is NaN", clip(math.NaN(), 1), "got limits NaN and 1", tensor.Shape{3}),
 	},
-	Random: func(r *rand.Rand) Case { return clipCase(randomShape(r, 1, 5), -float64(r.IntN(1024))/1024, float64(r.IntN(1024))/1024) },
+	Random: func(r *rand.Rand) Case {
+		return clipCase(randomShape(r, 1, 5), -float64(r.IntN(1024))/1024, float64(r.IntN(1024))/1024)
+	},
 })
 
 func clip(lo, hi float64) Build {

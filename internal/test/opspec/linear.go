@@ -33,7 +33,9 @@ func withoutBiasLinear(s tensor.Shape, out int) Case {
 	c := with
 	c.Name, c.Shapes = c.Name+" without bias", c.Shapes[:2]
 	c.Build = binary(func(x, w *gorgonia.Node) (*gorgonia.Node, error) { return ops.Linear(x, w, nil) })
-	c.Reference = func(in ...[]float64) (y, magnitude []float64) { return with.Reference(append(in, make([]float64, out))...) }
+	c.Reference = func(in ...[]float64) (y, magnitude []float64) {
+		return with.Reference(append(in, make([]float64, out))...)
+	}
 	return c
 }
 

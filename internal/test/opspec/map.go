@@ -57,6 +57,8 @@ var _ = register(Spec{
 		}
 		cube := tensor.Shape{5, 1, 12}
 		return append(cases,
+			broadcastMapCase(1, tensor.Shape{17, 31}, tensor.Shape{31}, tensor.Shape{17, 1}), broadcastMapCase(0, tensor.Shape{5, 1}, tensor.Shape{7}, tensor.Shape{5, 7}),
+			broadcastMapCase(2, tensor.Shape{3, 1, 1, 2}, tensor.Shape{4, 5, 1}), broadcastMapCase(4, tensor.Shape{1, 1, 3}, tensor.Shape{2, 1, 1, 3}), broadcastMapCase(1, tensor.Shape{1}, tensor.Shape{}, tensor.Shape{1, 9}),
 			mapCase(0, cube, tensor.ScalarShape(), cube), mapCase(1, tensor.ScalarShape(), tensor.ScalarShape(), cube), mapCase(2, tensor.Shape{70001}, tensor.ScalarShape()),
 			large(mapCase(1, tensor.Shape{1<<29 + 3}, tensor.Shape{1<<29 + 3}, tensor.ScalarShape()), kernels.Float32),
 			timed("tanh(a*b) + c, 2^28", mapCase(0, slices.Repeat([]tensor.Shape{{1 << 28}}, 3)...)),
@@ -111,6 +113,16 @@ func mapInGorgonia(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 		return nil, err
 	}
 	return gorgonia.Add(product, in[2])
+}
+
+// broadcastMapCase has inputs whose shapes broadcast to one.
+func broadcastMapCase(example int, shapes ...tensor.Shape) Case {
+	c := mapCase(example, shapes...)
+	c.Reference = func(in ...[]float64) (out, magnitude []float64) {
+		in, whole := broadcast(shapes, in)
+		return mapCase(example, slices.Repeat([]tensor.Shape{whole}, len(in))...).Reference(in...)
+	}
+	return c
 }
 
 func mapCase(example int, shapes ...tensor.Shape) Case {

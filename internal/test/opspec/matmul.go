@@ -20,7 +20,7 @@ var _ = register(Spec{
 	// The bound of a sum of K terms in the type itself is K/2; K is at most 257
 	// but where the device cuts it into shorter sums.
 	Tolerance: 129,
-	Cases: slices.Concat(matMulForms(), matMulVersionCases(), []Case{
+	Cases: slices.Concat(matMulForms(), matMulVersionCases(), matMulBroadcasts(), []Case{
 		matMulCase(transposes{}, tensor.Shape{1, 1}, tensor.Shape{1, 1}),
 		matMulCase(transposes{}, tensor.Shape{1, 31}, tensor.Shape{31, 1}),
 		matMulCase(transposes{}, tensor.Shape{31, 1}, tensor.Shape{1, 17}),
@@ -104,6 +104,56 @@ func matMulForms() (cases []Case) {
 			matMulCase(transposes{b: trans}, tensor.Shape{pick(trans, 53, 37)}, x))
 	}
 	return cases
+}
+
+// matMulBroadcasts are products whose leading axes broadcast, or of a matrix with several.
+func matMulBroadcasts() (cases []Case) {
+	for _, s := range []struct {
+		o    transposes
+		a, b tensor.Shape
+	}{
+		{transposes{}, tensor.Shape{2, 3, 5}, tensor.Shape{5, 4}}, {transposes{b: true}, tensor.Shape{2, 1, 3, 5}, tensor.Shape{4, 5}}, {transposes{a: true}, tensor.Shape{2, 5, 3}, tensor.Shape{5, 4}},
+		{transposes{}, tensor.Shape{3, 5}, tensor.Shape{2, 5, 4}}, {transposes{a: true, b: true}, tensor.Shape{1, 2, 5, 3}, tensor.Shape{3, 1, 4, 5}}, {transposes{}, tensor.Shape{1, 3, 5}, tensor.Shape{2, 5, 4}},
+		{transposes{}, tensor.Shape{2, 3, 5}, tensor.Shape{5}}, {transposes{a: true}, tensor.Shape{2, 5, 3}, tensor.Shape{5}}, {transposes{}, tensor.Shape{5}, tensor.Shape{2, 3, 5, 4}}, {transposes{b: true}, tensor.Shape{5}, tensor.Shape{2, 4, 5}},
+	} {
+		cases = append(cases, broadcastMatMulCase(s.o, s.a, s.b))
+	}
+	return cases
+}
+
+// broadcastMatMulCase multiplies each pair of matrices by matMulCase. A vector is a row or a column.
+func broadcastMatMulCase(o transposes, a, b tensor.Shape) Case {
+	c := matMulCase(o, a, b)
+	c.Composed = true
+	matA, matB := a, b
+	if len(a) == 1 {
+		matA = tensor.Shape{1, a[0]}
+	}
+	if len(b) == 1 {
+		matB = tensor.Shape{b[0], 1}
+	}
+	leadA, leadB := matA[:len(matA)-2], matB[:len(matB)-2]
+	matA, matB = matA[len(leadA):], matB[len(leadB):]
+	one := matMulCase(o, matA, matB)
+	c.Reference = func(in ...[]float64) (out, magnitude []float64) {
+		number := func(lead tensor.Shape) (list []float64) { // of each matrix
+			for i := range lead.TotalSize() {
+				list = append(list, float64(i))
+			}
+			return list
+		}
+		pairs, _ := broadcast([]tensor.Shape{leadA, leadB}, [][]float64{number(leadA), number(leadB)})
+		for i := range pairs[0] {
+			at := func(k int, m tensor.Shape) []float64 {
+				n := m.TotalSize()
+				return in[k][int(pairs[k][i])*n:][:n]
+			}
+			y, m := one.Reference(at(0, matA), at(1, matB))
+			out, magnitude = append(out, y...), append(magnitude, m...)
+		}
+		return out, magnitude
+	}
+	return c
 }
 
 func pick(cond bool, yes, no int) int {

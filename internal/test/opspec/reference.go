@@ -39,6 +39,33 @@ func flatten(shape, at, skip []int) int {
 	return flat
 }
 
+// broadcast repeats operands of several shapes as numpy does, and returns their common shape.
+func broadcast(shapes []tensor.Shape, in [][]float64) (out [][]float64, whole tensor.Shape) {
+	for _, s := range shapes {
+		for len(whole) < len(s) {
+			whole = append(tensor.Shape{1}, whole...)
+		}
+	}
+	for _, s := range shapes {
+		for a, d := range s {
+			k := len(whole) - len(s) + a
+			whole[k] = max(whole[k], d)
+		}
+	}
+	for i, s := range shapes {
+		var x []float64
+		index(whole, func(_ int, at []int) {
+			own := slices.Clone(at[len(whole)-len(s):])
+			for a, d := range s {
+				own[a] = min(own[a], d-1)
+			}
+			x = append(x, in[i][flatten(s, own, nil)])
+		})
+		out = append(out, x)
+	}
+	return out, whole
+}
+
 // without returns a shape with axes taken out.
 func without(shape tensor.Shape, axes ...int) tensor.Shape {
 	rest := tensor.Shape{}

@@ -34,7 +34,7 @@ var _ = register(Spec{
 		against("columns 2048x2048", sumCase(false, tensor.Shape{2048, 2048}, 0), along(gorgonia.Sum, 0)),
 		against("middle of 64x256x256", sumCase(false, tensor.Shape{64, 256, 256}, 1), along(gorgonia.Sum, 1)),
 	}, sumVersionCases()),
-	Bad: append(sumBad(ops.Sum),
+	Bad: append(alongBad(ops.Sum),
 		bad("version below 0", along(versions.Version(-1).Sum), "got version -1, want 0 to 9", tensor.Shape{3, 4}),
 		bad("version too large", along(versions.Version(10).Sum), "got version 10, want 0 to 9", tensor.Shape{3, 4}),
 		bad("one axis by a version", along(versions.Version(4).Sum, 0), "Sum[0] version 4: got an output of shape (4)", tensor.Shape{3, 4}),
@@ -51,7 +51,7 @@ var _ = register(Spec{
 	Cases: append(sumCases(true),
 		large(sumCase(true, tensor.Shape{1<<29 + 3}), kernels.Float32),
 		against("all 2^22", sumCase(true, tensor.Shape{1 << 22}), along(gorgonia.Mean))),
-	Bad:    sumBad(ops.Mean),
+	Bad:    alongBad(ops.Mean),
 	Random: func(r *rand.Rand) Case { return randomSum(r, true) },
 	Wide:   func(s *Sizes) Wide { return wideSum(s, true) },
 })
@@ -59,15 +59,6 @@ var _ = register(Spec{
 // along is a reduction over axes.
 func along(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error), axes ...int) Build {
 	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], axes...) }
-}
-
-func sumBad(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error)) []Bad {
-	return []Bad{
-		bad("axis below 0", along(f, -1), "got axis -1 for shape (3, 4), want 0 <= axis < 2", tensor.Shape{3, 4}),
-		bad("axis too large", along(f, 0, 5), "got axis 5 for shape (3, 4)", tensor.Shape{3, 4}),
-		bad("axis twice", along(f, 1, 1), "got axis 1 twice", tensor.Shape{3, 4}),
-		bad("axis of a scalar", along(f, 0), "got axis 0 for shape ()", tensor.Shape{}),
-	}
 }
 
 func sumCases(mean bool) []Case {
