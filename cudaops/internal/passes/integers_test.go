@@ -2,6 +2,7 @@ package passes
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
@@ -151,5 +152,37 @@ func TestIotasFuse(t *testing.T) {
 	}
 	if iotas != 1 || launches > 2 {
 		t.Errorf("got %d iotas and %d launches, want 1 and at most 2:\n%v", iotas, launches, l.Program)
+	}
+}
+
+// ArgMax of a few long rows, which the host splits at their reductions, finds the greatest elements.
+func TestArgMaxOfLongRows(t *testing.T) {
+	const rows, columns = 3, 70_001
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	list, want := make([]float32, rows*columns), make([]int, rows)
+	for i := range list {
+		if list[i] = r.Float32(); list[i] > list[i/columns*columns+want[i/columns]] {
+			want[i/columns] = i % columns
+		}
+	}
+	for _, target := range []Target{{Device: kernels.HostDevice()}, {Device: exectest.H200}} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(rows, columns), G.WithValue(tensor.New(tensor.WithShape(rows, columns), tensor.WithBacking(list))))
+		at := testutil.Get[*G.Node](t)(ops.ArgMax(x, 1))
+		testutil.Get[*G.Node](t)(ops.Map("a + b", at, at))
+		l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Keep: G.Nodes{at}}))
+		got := evaluates(t, l, target)[0].Data().([]int)
+		if !slices.Equal(got, want) {
+			t.Errorf("on %s: got %v, want %v", target.Device.Name, got, want)
+		}
+		launches := 0
+		for _, in := range l.Program.Instrs {
+			if program.Launches(in.Op) {
+				launches++
+			}
+		}
+		if target.Device.Kind == kernels.CPU && launches < 2 {
+			t.Errorf("got %d launches on the host, want the rows split", launches)
+		}
 	}
 }

@@ -68,6 +68,9 @@ func (e *interpreter) instr(in *Instr) error {
 	if Launches(in.Op) {
 		return e.launch(in)
 	}
+	if _, alias := in.Op.(Alias); alias { // of its base, which alone has memory
+		return e.alias(in.Out[0])
+	}
 	args := make([]gorgonia.Value, len(in.In))
 	for i, v := range in.In {
 		var err error
@@ -100,8 +103,6 @@ func (e *interpreter) instr(in *Instr) error {
 			}
 		}
 		out, err = Do(op.Op, in.Out[0].Type, args...)
-	case Alias:
-		return e.alias(in.Out[0])
 	case Copy:
 		out, err = values.Clone(args[0])
 	default:
