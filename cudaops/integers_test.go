@@ -232,11 +232,11 @@ func TestGradientsPassIntegers(t *testing.T) {
 		return g, testutil.Get[*G.Node](t)(ops.Sum(testutil.Get[*G.Node](t)(ops.Map("a * b", chosen, whole)))), x, ids
 	}
 	want := []float64{2 * 1 * 3 * 1, 1 * -2, 2 * 3 * 1 * 3, 2 * -4 * 2 * -4} // the cast to an integer is constant
-	g, loss, x, ids := build(t)
+	_, loss, _, ids := build(t)
 	if nodes, err := G.Grad(loss, ids); err == nil {
 		t.Errorf("the gradient w.r.t. integers is %v, want an error", nodes)
 	}
-	g, loss, x, _ = build(t)
+	g, loss, x, _ := build(t)
 	dx := testutil.Get[G.Nodes](t)(G.Grad(loss, x))[0]
 	onBackends(t, func(t *testing.T, on Option) {
 		vm := machine(t, g, on, Keep(dx))
