@@ -72,10 +72,10 @@ type layerNorm struct {
 func (p layerNorm) Adjoints(b *Backward) []Term {
 	x, scale, g := b.In(0), b.In(1), b.Grad()
 	n := scale.Type().Shape.TotalSize()
-	mean := b.apply("Mean", meanOf(n), p.shape, p.axes, true, x)
-	inverse := b.apply("InverseDeviation", fmt.Sprintf("1 / sqrt(rowsum(square(a - b)) / %d + %s)", n, number(p.epsilon)), p.shape, p.axes, true, x, mean)
-	dx := b.apply("LayerNormGradient", fmt.Sprintf("d * (e*b - rowsum(e*b) / %[1]d - (a - c) * d * (rowsum(e*b * ((a - c) * d)) / %[1]d))", n), p.shape, p.axes, false, x, scale, mean, inverse, g)
-	terms := []Term{dx, sumTo(b, b.mapped("a * ((b - c) * d)", g, x, mean, inverse), scale.Type().Shape)}
+	mean := b.rows("Mean", meanOf(n), p.shape, p.axes, ofRowsKept, x)
+	inverse := b.rows("InverseDeviation", fmt.Sprintf("1 / sqrt(rowsum(square(a - b)) / %d + %s)", n, number(p.epsilon)), p.shape, p.axes, ofRowsKept, x, mean)
+	dx := b.rows("LayerNormGradient", fmt.Sprintf("d * (e*b - rowsum(e*b) / %[1]d - (a - c) * d * (rowsum(e*b * ((a - c) * d)) / %[1]d))", n), p.shape, p.axes, ofElements, x, scale, mean, inverse, g)
+	terms := []Term{dx, sumTo(b, b.elements("a * ((b - c) * d)", g, x, mean, inverse), scale.Type().Shape)}
 	if len(b.in) > 2 {
 		terms = append(terms, sumTo(b, g, scale.Type().Shape))
 	}
@@ -90,7 +90,7 @@ type rmsNorm struct {
 func (p rmsNorm) Adjoints(b *Backward) []Term {
 	x, scale, g := b.In(0), b.In(1), b.Grad()
 	n := scale.Type().Shape.TotalSize()
-	inverse := b.apply("InverseRootMeanSquare", fmt.Sprintf("1 / sqrt(rowsum(square(a)) / %d + %s)", n, number(p.epsilon)), p.shape, p.axes, true, x)
-	dx := b.apply("RMSNormGradient", fmt.Sprintf("c * (d*b - a * c * (rowsum(d*b * (a * c)) / %d))", n), p.shape, p.axes, false, x, scale, inverse, g)
-	return []Term{dx, sumTo(b, b.mapped("a * (b * c)", g, x, inverse), scale.Type().Shape)}
+	inverse := b.rows("InverseRootMeanSquare", fmt.Sprintf("1 / sqrt(rowsum(square(a)) / %d + %s)", n, number(p.epsilon)), p.shape, p.axes, ofRowsKept, x)
+	dx := b.rows("RMSNormGradient", fmt.Sprintf("c * (d*b - a * c * (rowsum(d*b * (a * c)) / %d))", n), p.shape, p.axes, ofElements, x, scale, inverse, g)
+	return []Term{dx, sumTo(b, b.elements("a * (b * c)", g, x, inverse), scale.Type().Shape)}
 }

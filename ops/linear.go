@@ -2,7 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"slices"
 
 	"gorgonia.org/gorgonia"
 )
@@ -29,18 +28,17 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if b != nil && !sameShape(types[2].Shape, matrix[:1]) {
 		return nil, fmt.Errorf("ops: Linear: got b of shape %v and w of shape %v, want b (out) and w (out, in)", types[2].Shape, matrix)
 	}
-	rows, err := Reshape(x, -1, matrix[1])
-	if err == nil {
-		rows, err = MatMul(rows, w, TransB())
+	var out *gorgonia.Node
+	if last == 0 {
+		out, err = MatMul(w, x)
+	} else {
+		out, err = MatMul(x, w, TransB())
 	}
 	if err == nil && b != nil {
-		rows, err = Map("a + b", rows, b)
-	}
-	if err == nil {
-		rows, err = reshaped(rows, append(slices.Clone(shape[:last]), matrix[0]))
+		out, err = Map("a + b", out, b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: Linear: %w", err)
 	}
-	return rows, nil
+	return out, nil
 }

@@ -34,8 +34,8 @@ func TransB() MatMulOption { return MatMulOption{transB: true} }
 //	(K)          (K)          scalar, by the kernel of [Dot]
 //
 // With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading axes broadcast by numpy's rule;
-// axes of extent 1 are kept. Products with one matrix b are one product with the rows of all matrices a. It is an error to transpose a vector. float32 products are summed in
-// float32, those of two vectors in double precision. Large products on GPUs of compute capability
+// axes of extent 1 are kept. The products with one matrix b are one product of the rows of all matrices a, unless these are transposed.
+// It is an error to transpose a vector. float32 products are summed in float32, those of two vectors in double precision. Large products on GPUs of compute capability
 // 8.0 and 9.0 are made of six BF16 products on the tensor cores, which use all bits of the operands and
 // have smaller errors than sums in float32. The option cudaops.Precision rounds the operands of float32 products.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
@@ -46,7 +46,7 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	return o.apply(a, b)
 }
 
-// apply applies the product to nodes. Unless they have equal leading axes or are matrices and vectors, it reshapes them first.
+// apply applies the product to nodes. Leading axes that differ broadcast first, unless b is one matrix.
 func (o matMul) apply(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	in := make([]Type, 2)
 	for i, n := range []*gorgonia.Node{a, b} {
@@ -57,7 +57,7 @@ func (o matMul) apply(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	}
 	ra, rb := len(in[0].Shape), len(in[1].Shape)
 	leadA, leadB := in[0].Shape[:max(ra-2, 0)], in[1].Shape[:max(rb-2, 0)]
-	if ra == 0 || rb == 0 || ra <= 2 && rb <= 2 || sameShape(leadA, leadB) || ra == 1 && o.transA || rb == 1 && o.transB {
+	if ra == 0 || rb == 0 || sameShape(leadA, leadB) || rb == 2 && !o.transA || ra == 1 && o.transA || rb == 1 && o.transB {
 		return Apply(o, a, b)
 	}
 	lead, err := broadcastShape(leadA, leadB)
@@ -69,32 +69,26 @@ func (o matMul) apply(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}
-	out := append(lead, one.out...)
-	if rb <= 2 && !o.transA { // the rows of all matrices
-		matA = tensor.Shape{leadA.TotalSize() * one.m, one.k}
-		lead = nil
-	} else {
-		if ra == 1 {
-			matA = tensor.Shape{1, one.k}
-		}
-		if rb == 1 {
-			matB = tensor.Shape{one.k, 1}
-		}
-		if a, err = spread(a, leadA, lead, matA); err != nil {
-			return nil, err
-		}
-		if b, err = spread(b, leadB, lead, matB); err != nil {
-			return nil, err
-		}
+	if ra == 1 {
+		matA = tensor.Shape{1, one.k}
 	}
-	if a, err = reshaped(a, append(slices.Clone(lead), matA...)); err != nil {
+	if rb == 1 {
+		matB = tensor.Shape{one.k, 1}
+	}
+	leadOfB := lead
+	if rb == 1 && !o.transA { // one column for the rows of all matrices
+		leadOfB = nil
+	} else if a, err = spread(a, leadA, lead, matA); err != nil {
+		return nil, err
+	}
+	if b, err = spread(b, leadB, leadOfB, matB); err != nil {
 		return nil, err
 	}
 	product, err := Apply(o, a, b)
 	if err != nil {
 		return nil, err
 	}
-	return reshaped(product, out)
+	return reshaped(product, append(lead, one.out...))
 }
 
 // spread broadcasts the leading axes of matrices.
@@ -144,6 +138,12 @@ func (o matMul) product(a, b tensor.Shape) (p product, err error) {
 		return product{1, a[0], b[0], 1, tensor.Shape{a[0], b[0]}}, nil
 	case o.outer:
 		return p, fmt.Errorf("got shapes %v and %v, want two vectors", a, b)
+	case ra > 2 && rb == 2 && !o.transA: // the rows of all matrices
+		if p, err = o.product(flat(a), b); err != nil {
+			return p, fmt.Errorf("got a of shape %v: %w", a, err)
+		}
+		p.out = append(slices.Clone(a[:ra-1]), p.n)
+		return p, nil
 	case ra == 1 && o.transA:
 		return p, fmt.Errorf("got a of shape %v, want a matrix for TransA: a vector has no transpose", a)
 	case rb == 1 && o.transB:
@@ -198,6 +198,12 @@ func (o matMul) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return p.Plan(dev)
 }
 
+// flat returns the shape of the rows of all matrices.
+func flat(shape tensor.Shape) tensor.Shape {
+	last := shape[len(shape)-1]
+	return tensor.Shape{shape.TotalSize() / last, last}
+}
+
 // Product returns the product to be planned.
 func (o matMul) Product(in ...Type) (gemm.Product, error) {
 	p, err := o.product(in[0].Shape, in[1].Shape)
@@ -217,6 +223,12 @@ func (o matMul) Adjoints(back *Backward) []Term {
 	}
 	ra, rb := len(a.Type().Shape), len(b.Type().Shape)
 	switch {
+	case ra > 2 && rb == 2 && !o.transA:
+		x, y := back.reshape(a, flat(a.Type().Shape)), back.reshape(g, flat(g.Type().Shape))
+		if o.transB {
+			x, y = y, x
+		}
+		return []Term{product(matMul{transB: !o.transB}, g, b), product(matMul{transA: true}, x, y)}
 	case o.outer: // C = a b^T
 		return []Term{product(matMul{}, g, b), product(matMul{transA: true}, g, a)}
 	case ra == 1 && rb == 1:

@@ -13,12 +13,12 @@ import (
 //
 // An axis beyond the rank or given twice is an error.
 func Max(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
-	return alongAxes("Max", x, along, ofRows, func(int) string { return "rowmax(a)" })
+	return reduceRows("Max", "rowmax(a)", x, along)
 }
 
 // Min is [Max] for the least element.
 func Min(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
-	return alongAxes("Min", x, along, ofRows, func(int) string { return "rowmin(a)" })
+	return reduceRows("Min", "rowmin(a)", x, along)
 }
 
 // Var is the variance of x along the given axes, or of all elements if none is given. The axes are removed from the shape; negative ones
@@ -37,7 +37,14 @@ func Var(x *gorgonia.Node, correction int, along ...int) (*gorgonia.Node, error)
 	if correction < 0 || n <= correction {
 		return nil, fmt.Errorf("ops: Var%v: got %d terms and the correction %d, want a correction of 0 or more and more terms", along, n, correction)
 	}
-	return alongAxes("Var", x, along, ofRows, func(n int) string {
-		return fmt.Sprintf("rowsum(square(a - rowsum(a) / %d)) / %d", n, n-correction)
-	})
+	return reduceRows("Var", fmt.Sprintf("rowsum(square(a - rowsum(a) / %d)) / %d", n, n-correction), x, along)
+}
+
+// reduceRows applies a function with one result for each row of x along some axes.
+func reduceRows(name, expression string, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
+	r, err := rowsAlong(name, expression, x, along, ofRows)
+	if err != nil {
+		return nil, err
+	}
+	return Apply(r, x)
 }

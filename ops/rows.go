@@ -109,12 +109,8 @@ func (r rowFunc) derivative(b *Backward, f expr.Func, out rowOut, operands []Ter
 	return sumTo(b, b.Apply(rowFunc{r.name + "Gradient", f, r.shape, r.axes, out}, in...), of.Shape)
 }
 
-// apply returns the function of rows that an expression of terms a, b, c, ... describes: perRow with axes of one element.
-func (b *Backward) apply(name, expression string, shape tensor.Shape, axes []int, perRow bool, terms ...Term) Term {
-	out := ofElements
-	if perRow {
-		out = ofRowsKept
-	}
+// rows returns the function of rows that an expression of terms a, b, c, ... describes.
+func (b *Backward) rows(name, expression string, shape tensor.Shape, axes []int, out rowOut, terms ...Term) Term {
 	r, err := newRowFunc(name, expression, len(terms), terms[0].Type().Dtype, shape, axes, out)
 	if err != nil {
 		return b.fail("%s: %w", name, err)
@@ -122,8 +118,8 @@ func (b *Backward) apply(name, expression string, shape tensor.Shape, axes []int
 	return b.Apply(r, terms...)
 }
 
-// mapped returns the function of elements that an expression of terms a, b, c, ... describes.
-func (b *Backward) mapped(expression string, terms ...Term) Term {
+// elements returns the function of elements that an expression of terms a, b, c, ... describes.
+func (b *Backward) elements(expression string, terms ...Term) Term {
 	f, err := expr.Parse(expression, b.grad.typ.Dtype, strings.Split(letters[:len(terms)], "")...)
 	if err != nil {
 		return b.fail("%q: %w", expression, err)
@@ -139,19 +135,17 @@ func (b *Backward) mapped(expression string, terms ...Term) Term {
 	return b.Apply(mapping{f: f, shape: shape}, terms...)
 }
 
-// alongAxes applies a function of the rows of x along some axes, all of them if none is given. expression returns the function of rows
-// of n elements.
-func alongAxes(name string, x *gorgonia.Node, along []int, out rowOut, expression func(n int) string) (*gorgonia.Node, error) {
+// rowsAlong returns the function of the rows of x along some axes, all of them if none is given.
+func rowsAlong(name, expression string, x *gorgonia.Node, along []int, out rowOut) (rowFunc, error) {
 	t, axes, err := inputAlong(x, along)
 	if err != nil {
-		return nil, fmt.Errorf("ops: %s%v: %w", name, along, err)
+		return rowFunc{}, fmt.Errorf("ops: %s%v: %w", name, along, err)
 	}
-	n := t.Shape.TotalSize() / without(t.Shape, axes).TotalSize()
-	r, err := newRowFunc(name, expression(n), 1, t.Dtype, t.Shape, axes, out)
+	r, err := newRowFunc(name, expression, 1, t.Dtype, t.Shape, axes, out)
 	if err != nil {
-		return nil, fmt.Errorf("ops: %s%v: %w", name, along, err)
+		return r, fmt.Errorf("ops: %s%v: %w", name, along, err)
 	}
-	return Apply(r, x)
+	return r, nil
 }
 
 // inputAlong returns the type of an input of floating-point numbers, and axes of its shape, counted from 0.

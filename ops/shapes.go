@@ -101,7 +101,7 @@ func sumTo(b *Backward, t Term, shape tensor.Shape) Term {
 		}
 	}
 	if len(axes) > 0 {
-		t = b.apply("Sum", "rowsum(a)", from, axes, true, t)
+		t = b.rows("Sum", "rowsum(a)", from, axes, ofRowsKept, t)
 	}
 	return b.reshape(t, shape)
 }

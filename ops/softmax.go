@@ -1,10 +1,6 @@
 package ops
 
-import (
-	"fmt"
-
-	"gorgonia.org/gorgonia"
-)
+import "gorgonia.org/gorgonia"
 
 // SoftMax is the exponentials of x along an axis, divided by their sum. A negative axis counts from the end.
 //
@@ -23,13 +19,9 @@ func LogSoftMax(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 }
 
 func softMaxOf(name string, log bool, expression string, x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
-	t, axes, err := inputAlong(x, []int{axis})
+	r, err := rowsAlong(name, expression, x, []int{axis}, ofElements)
 	if err != nil {
-		return nil, fmt.Errorf("ops: %s: %w", name, err)
-	}
-	r, err := newRowFunc(name, expression, 1, t.Dtype, t.Shape, axes, ofElements)
-	if err != nil {
-		return nil, fmt.Errorf("ops: %s: %w", name, err)
+		return nil, err
 	}
 	return Apply(softMax{r, log}, x)
 }
@@ -44,7 +36,7 @@ func (p softMax) Adjoints(b *Backward) []Term {
 	if p.log {
 		expression = "b - exp(a) * rowsum(b)"
 	}
-	return []Term{b.apply(p.name+"Gradient", expression, p.shape, p.axes, false, b.Out(), b.Grad())}
+	return []Term{b.rows(p.name+"Gradient", expression, p.shape, p.axes, ofElements, b.Out(), b.Grad())}
 }
 
 // LogSumExp is the logarithm of the sum of the exponentials of x along the given axes, or of all if none is given, without overflow. The axes
@@ -52,14 +44,10 @@ func (p softMax) Adjoints(b *Backward) []Term {
 //
 //	out[kept] = max + log(sum over the axes' indexes of exp(x[...] - max))
 func LogSumExp(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
-	t, axes, err := inputAlong(x, along)
-	if err != nil {
-		return nil, fmt.Errorf("ops: LogSumExp%v: %w", along, err)
-	}
 	const most = "select(rowmax(a) - rowmax(a) == 0, rowmax(a), 0)" // 0 for a maximum that is not finite
-	r, err := newRowFunc("LogSumExp", fmt.Sprintf("log(rowsum(exp(a - %s))) + %s", most, most), 1, t.Dtype, t.Shape, axes, ofRows)
+	r, err := rowsAlong("LogSumExp", "log(rowsum(exp(a - "+most+"))) + "+most, x, along, ofRows)
 	if err != nil {
-		return nil, fmt.Errorf("ops: LogSumExp%v: %w", along, err)
+		return nil, err
 	}
 	return Apply(logSumExp{r}, x)
 }
@@ -68,5 +56,5 @@ type logSumExp struct{ rowFunc }
 
 func (p logSumExp) Adjoints(b *Backward) []Term {
 	ones := kept(p.shape, p.axes)
-	return []Term{b.mapped("c * exp(a - b)", b.In(0), b.reshape(b.Out(), ones), b.reshape(b.Grad(), ones))}
+	return []Term{b.elements("c * exp(a - b)", b.In(0), b.reshape(b.Out(), ones), b.reshape(b.Grad(), ones))}
 }

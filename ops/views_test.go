@@ -1,8 +1,10 @@
 package ops_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +97,25 @@ func TestConstants(t *testing.T) {
 		for i, sum := range sums {
 			if got := elements(t, sum.Value()); !slices.Equal(got, []float64{float64(i / 2)}) {
 				t.Errorf("%s: constant %d adds up to %v, want %d", m.Name, i, got, i/2)
+			}
+		}
+	}
+	for _, value := range []any{[]int32{1, -2}, []uint8{3, 200}, []int{4, -5}, []bool{true, false}, 7.0, float32(8), int64(9)} {
+		g := gorgonia.NewGraph()
+		if s := reflect.ValueOf(value); s.Kind() == reflect.Slice {
+			value = tensor.New(tensor.WithBacking(value))
+		}
+		c := testutil.Get[*gorgonia.Node](t)(ops.Constant(g, value))
+		var got gorgonia.Value
+		gorgonia.Read(c, &got)
+		gorgonia.NewScalar(g, tensor.Float64, gorgonia.WithName("input"), gorgonia.WithValue(1.0)) // Gorgonia wants one
+		for _, m := range suite.Machines() {
+			if m.Name == "LispMachine" { // makes a derivative for each value
+				continue
+			}
+			runOn(t, m, g)
+			if fmt.Sprint(got) != fmt.Sprint(gorgonia.NewConstant(value).Value()) {
+				t.Errorf("%s: got %v, want %v", m.Name, got, value)
 			}
 		}
 	}

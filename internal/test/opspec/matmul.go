@@ -124,7 +124,7 @@ func matMulBroadcasts() (cases []Case) {
 // broadcastMatMulCase multiplies each pair of matrices by matMulCase. A vector is a row or a column.
 func broadcastMatMulCase(o transposes, a, b tensor.Shape) Case {
 	c := matMulCase(o, a, b)
-	c.Composed = true
+	c.Composed = len(b) != 2 || o.a
 	matA, matB := a, b
 	if len(a) == 1 {
 		matA = tensor.Shape{1, a[0]}
