@@ -45,7 +45,7 @@ func formsOf(p Primitive, in []Type, out Type) (f forms, err error) {
 			if f.function, err = pointwise.Func(in...); err != nil {
 				return err
 			}
-			return checkFunction("Func", f.function, in, out.Dtype, out.Shape)
+			return checkFunction("Func", f.function, in, nil, out.Dtype, out.Shape)
 		})
 	}
 	if rowwise, ok := p.(Rowwise); ok && err == nil {
@@ -64,7 +64,7 @@ func formsOf(p Primitive, in []Type, out Type) (f forms, err error) {
 			if out.Elements() != want {
 				return fmt.Errorf("Rows: its result has %d elements, want the %d of %v", want, out.Elements(), out)
 			}
-			return checkFunction("Rows", f.rows.Func, in, out.Dtype, f.rows.Shape)
+			return checkFunction("Rows", f.rows.Func, in, f.rows.Iotas, out.Dtype, f.rows.Shape)
 		})
 	}
 	if viewer, ok := p.(Viewer); ok && err == nil {
@@ -86,10 +86,15 @@ func formsOf(p Primitive, in []Type, out Type) (f forms, err error) {
 }
 
 // checkFunction returns an error if a function does not fit the types of an op; its method returned it.
-func checkFunction(method string, f expr.Func, in []Type, dt kernels.Dtype, shape tensor.Shape) error {
+func checkFunction(method string, f expr.Func, in []Type, iotas [][]int, dt kernels.Dtype, shape tensor.Shape) error {
 	operands, results := f.Operands(), f.Outputs()
-	if len(operands) != len(in) || len(results) != 1 {
-		return fmt.Errorf("%s: got a function of %d operands with %d results, want %d and 1", method, len(operands), len(results), len(in))
+	if len(operands) != len(in)+len(iotas) || len(results) != 1 {
+		return fmt.Errorf("%s: got a function of %d operands with %d results, want %d and 1", method, len(operands), len(results), len(in)+len(iotas))
+	}
+	for i, strides := range iotas {
+		if d := operands[len(in)+i]; d != kernels.Int64 || len(strides) != len(shape) {
+			return fmt.Errorf("%s: operand %d is %v for iota %d of strides %v, want int64 and %d strides", method, len(in)+i, values.Tensor(d), i, strides, len(shape))
+		}
 	}
 	for i, t := range in {
 		if operands[i] != t.Dtype {

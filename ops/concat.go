@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"gorgonia.org/gorgonia"
@@ -12,7 +13,7 @@ import (
 // Concat puts tensors one after the other along an axis. They have one element type, and equal shapes but for that axis, in which the
 // result has the sum of their extents. A negative axis counts from the end.
 func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	t, err := typesOf(xs)
+	t, err := anyTypesOf(xs)
 	if err == nil {
 		axis, err = axisOf(axis, t[0].Shape)
 	}
@@ -25,7 +26,7 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 // Stack puts tensors of one type and shape one after the other along a new axis, which becomes the given axis of the result: the stack of n
 // tensors of shape (3, 4) is (n, 3, 4) along axis 0 and (3, 4, n) along axis 2 or -1.
 func Stack(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	types, err := typesOf(xs)
+	types, err := anyTypesOf(xs)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}
@@ -55,11 +56,11 @@ type concat struct{ axis int }
 func (p concat) String() string { return fmt.Sprintf("Concat[%d]", p.axis) }
 
 func (p concat) Infer(in ...Type) (Type, error) {
-	if err := CheckFloats(in, len(in)); err != nil {
-		return Type{}, err
-	}
 	shape := slices.Clone(in[0].Shape)
 	for i, t := range in[1:] {
+		if t.Dtype != in[0].Dtype {
+			return Type{}, fmt.Errorf("input %d is %v, input 0 is %v: want one type", i+1, values.Tensor(t.Dtype), values.Tensor(in[0].Dtype))
+		}
 		if len(t.Shape) != len(shape) || !sameShape(without(t.Shape, []int{p.axis}), without(shape, []int{p.axis})) {
 			return Type{}, fmt.Errorf("input %d: got shape %v, want %v but for axis %d, as of input 0", i+1, t.Shape, in[0].Shape, p.axis)
 		}
@@ -82,6 +83,9 @@ func (p concat) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 func (p concat) Adjoints(b *Backward) []Term {
 	terms, from := make([]Term, len(b.in)), 0
+	if !b.grad.typ.Dtype.IsFloat() {
+		return terms
+	}
 	for i, t := range b.in {
 		n := t.Type().Shape[p.axis]
 		terms[i] = b.view(section{p.axis, from, n, 1}, b.Grad())

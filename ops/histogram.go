@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
@@ -44,6 +45,9 @@ func (h histogram) String() string {
 func (h histogram) Infer(in ...Type) (Type, error) {
 	if len(in) != 1 {
 		return Type{}, fmt.Errorf("got %d inputs, want 1", len(in))
+	}
+	if in[0].Dtype == kernels.Bool {
+		return Type{}, fmt.Errorf("got %v, want numbers", values.Tensor(kernels.Bool))
 	}
 	const most = 1 << 30
 	if h.bins.N < 1 || h.bins.N > most {

@@ -8,17 +8,10 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// indexed is a primitive with inputs whose elements must be integers from 0 to below a count, or also. Kernels ignore other
-// elements; the machines report them.
-type indexed interface {
-	limit(input int, in ...Type) (count, also int, limited bool)
-}
-
-// Limit reports whether the elements of an input must be integers from 0 to below count, or also. A machine returns an
-// error if they are not.
+// Limit returns what the op's primitive does, if it is [Indexing]; limited is false for other ops, and for inputs that are no integers.
 func (o *Op) Limit(input int) (count, also int, limited bool) {
-	if p, ok := o.primitive.(indexed); ok && input >= 0 && input < len(o.in) {
-		return p.limit(input, o.in...)
+	if p, ok := o.primitive.(Indexing); ok && input >= 0 && input < len(o.in) && o.in[input].Dtype.IsInteger() {
+		return p.Limit(input, o.in...)
 	}
 	return 0, 0, false
 }

@@ -21,17 +21,21 @@ import (
 //	ops.Map("select(a > 0, a, 0.01*a)", x)
 //	ops.Map("0.5 * a * (1 + erf(a * 0.70710678))", x)
 //
-// The inputs have one element type, float32 or float64. They broadcast to one shape by numpy's rule: shapes are aligned at their last
+// The inputs have float32 or float64, integer types or bool. They broadcast to one shape by numpy's rule: shapes are aligned at their last
 // axes, and an input repeats along axes that it lacks and along its axes of one element. The expression holds numbers, + - * /,
-// parentheses, comparisons, which return 1 or 0, and the functions of [expr.Op], among them
+// parentheses, comparisons, && || !, and the functions of [expr.Op], among them
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
 //	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)
 //	select(condition, x, y)
 //
+// Inputs of one floating-point type have outputs of this type, and comparisons of them return 1 or 0. Inputs of other types are combined
+// by PyTorch's rules, which [expr.ParseTypes] documents: + - * of integers are integers that wrap, / and functions are floating-point
+// numbers, and comparisons return bool.
+//
 // Each operation is rounded to the element type, so the result has the bits that one op per
 // operation would. Package kernels/expr documents special values, such as NaN and Inf. The
-// gradient is derived from the expression; sign, ceil, floor and comparisons have the derivative 0.
+// gradient is derived from the expression; sign, ceil, floor and comparisons have the derivative 0, and integers and bool none.
 // On a GPU the kernel is generated from the expression when the op first runs.
 //
 // An expression that cannot be read, or has more than 4096 characters, is an error
@@ -44,22 +48,21 @@ func Map(expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 const letters = "abcdefghijklmnopqrstuvwxyz"
 
 // applyExpression applies an expression to inputs a, b, c, ... that broadcast to one shape. caller names the constructor in errors, and
-// name, unless "", the op.
+// name, unless "", an op of one floating-point type.
 func applyExpression(caller, name, expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if len(inputs) == 0 || len(inputs) > len(letters) {
 		return nil, fmt.Errorf("ops: %s: got %d inputs, want 1 to %d", caller, len(inputs), len(letters))
 	}
 	m := mapping{name: name}
-	types, err := typesOf(inputs)
-	if err == nil {
-		m.f, err = expr.Parse(expression, types[0].Dtype, strings.Split(letters[:len(inputs)], "")...)
+	types, err := anyTypesOf(inputs)
+	if err == nil && name != "" {
+		err = CheckFloats(types, len(types))
 	}
 	if err == nil {
-		shapes := make([]tensor.Shape, len(types))
-		for i, t := range types {
-			shapes[i] = t.Shape
-		}
-		m.shape, err = broadcastShape(shapes...)
+		m.f, err = expr.ParseTypes(expression, dtypes(types), strings.Split(letters[:len(inputs)], "")...)
+	}
+	if err == nil {
+		m.shape, err = broadcastShape(shapesOf(types)...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: %s: %w", caller, err)
@@ -83,8 +86,8 @@ func (m mapping) String() string {
 
 func (m mapping) Infer(in ...Type) (Type, error) {
 	types := m.f.Operands()
-	if err := CheckFloats(in, len(types)); err != nil {
-		return Type{}, err
+	if len(in) != len(types) {
+		return Type{}, fmt.Errorf("got %d inputs, want %d", len(in), len(types))
 	}
 	for i, t := range in {
 		if t.Dtype != types[i] {
@@ -108,15 +111,15 @@ func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }
 
 func (m mapping) Adjoints(b *Backward) []Term {
-	if !m.f.Outputs()[0].IsFloat() {
-		return b.None("its output is not a number")
+	types := m.f.Operands()
+	terms, operands := make([]Term, len(types)), make([]Term, len(types))
+	for i := range operands {
+		operands[i] = b.In(i)
 	}
-	var operands []Term
-	for i := range m.f.Operands() {
-		operands = append(operands, b.In(i))
-	}
-	terms := make([]Term, len(operands))
-	for i := range terms {
+	for i, d := range types {
+		if !d.IsFloat() || !m.f.Outputs()[0].IsFloat() {
+			continue
+		}
 		g, err := m.f.Gradient(i)
 		if err != nil {
 			return []Term{b.fail("%w", err)}
@@ -134,7 +137,7 @@ func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
 	m.f, kept = m.f.Trim()
 	if len(kept) == 0 { // 0 everywhere
 		kept = []int{len(operands) - 1}
-		zero := expr.NewBuilder(of.Dtype)
+		zero := expr.NewBuilder(operands[len(operands)-1].Type().Dtype)
 		var err error
 		if m.f, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
 			return b.fail("%w", err)

@@ -56,12 +56,15 @@ type Rowwise interface {
 }
 
 // Rows is a function with reductions. The inputs broadcast to one shape by numpy's rule. A row is all elements of that shape that
-// differ in their indices along some axes alone.
+// differ in their indices along some axes alone. Without axes it is a function of elements, for one that takes indices.
 type Rows struct {
-	Func   expr.Func    // of one operand for each input, with one output; see expr.ParseRows
+	Func   expr.Func    // of one operand for each input, then one for each of Iotas, with one output; see expr.ParseRows
 	Shape  tensor.Shape // that the inputs broadcast to
 	Axes   []int        // of a row, rising
 	PerRow bool         // the output has one element for each row instead of one for each element
+	// Iotas are operands that no memory holds: each element, an Int64, is the sum of its indices times these strides, one for each axis of
+	// Shape. Stride 1 along an axis and 0 elsewhere gives the index along it.
+	Iotas [][]int
 }
 
 // Plan returns the launches that compute the function of inputs of given types. It is the Plan of most [Rowwise] primitives.
@@ -73,7 +76,28 @@ func (r Rows) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 			return nil, fmt.Errorf("input %d: got shape %v, want one that broadcasts to %v", i, t.Shape, r.Shape)
 		}
 	}
+	for _, strides := range r.Iotas {
+		views = append(views, codegen.View{Strides: strides, Iota: true})
+	}
+	if len(r.Axes) == 0 {
+		return codegen.Map(dev, r.Func, r.Shape, views...)
+	}
 	return codegen.Rows(dev, r.Func, r.Shape, r.Axes, []bool{r.PerRow}, views...)
+}
+
+// indexAlong returns the strides of an iota that is the index along an axis of a shape.
+func indexAlong(axis int, shape tensor.Shape) []int {
+	strides := make([]int, len(shape))
+	strides[axis] = 1
+	return strides
+}
+
+// Indexing is a primitive with inputs of integers that must be indices. Kernels ignore other integers; a machine returns an error that names
+// the first one.
+type Indexing interface {
+	Primitive
+	// Limit reports whether the elements of an input must be from 0 to below count, or also, for inputs that Infer accepted.
+	Limit(input int, in ...Type) (count, also int, limited bool)
 }
 
 // Viewer is a primitive whose output is its one input seen through a view: elements in another order, repeated, left out, or 0
@@ -106,7 +130,7 @@ func (t Type) equal(u Type) bool { return t.Dtype == u.Dtype && sameShape(t.Shap
 // check returns an error if kernels have no such element type, or if there are no elements or more
 // than can be counted in bytes.
 func (t Type) check() error {
-	if t.Dtype > kernels.Int {
+	if t.Dtype > kernels.Bool {
 		return fmt.Errorf("got kernels.Dtype(%d), which is not an element type", uint8(t.Dtype))
 	}
 	n := 1
@@ -170,6 +194,15 @@ func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 
 // typesOf returns the types of inputs, one or more of one floating-point type. The error names the input.
 func typesOf(inputs []*gorgonia.Node) ([]Type, error) {
+	types, err := anyTypesOf(inputs)
+	if err == nil {
+		err = CheckFloats(types, len(types))
+	}
+	return types, err
+}
+
+// anyTypesOf returns the types of inputs, one or more. The error names the input.
+func anyTypesOf(inputs []*gorgonia.Node) ([]Type, error) {
 	if len(inputs) == 0 {
 		return nil, errors.New("got no inputs, want at least one")
 	}
@@ -180,7 +213,24 @@ func typesOf(inputs []*gorgonia.Node) ([]Type, error) {
 			return nil, fmt.Errorf("input %d: %w", i, err)
 		}
 	}
-	return types, CheckFloats(types, len(types))
+	return types, nil
+}
+
+// dtypes returns the element types of types, and shapesOf their shapes.
+func dtypes(types []Type) []kernels.Dtype {
+	list := make([]kernels.Dtype, len(types))
+	for i, t := range types {
+		list[i] = t.Dtype
+	}
+	return list
+}
+
+func shapesOf(types []Type) []tensor.Shape {
+	list := make([]tensor.Shape, len(types))
+	for i, t := range types {
+		list[i] = t.Shape
+	}
+	return list
 }
 
 // typeOf returns the type of a node, or an error that explains why the node cannot
@@ -197,7 +247,7 @@ func typeOf(n *gorgonia.Node) (t Type, err error) {
 		return t, fmt.Errorf("node %s has no element type", internal.Name(n))
 	}
 	dt, ok := values.Dtype(of)
-	if !ok || dt == kernels.Bool {
+	if !ok {
 		return t, fmt.Errorf("got %v, want an element type that kernels have", of)
 	}
 	if n.Shape().Dims() != n.Dims() {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/codegen"
 	"gorgonia.org/gorgonia"
 )
 

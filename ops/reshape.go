@@ -11,7 +11,7 @@ import (
 // Reshape returns the elements of x, in row-major order, in another shape. One extent may be -1: it follows from the number of elements.
 // It is an error if the shape has another number of elements.
 func Reshape(x *gorgonia.Node, shape ...int) (*gorgonia.Node, error) {
-	t, _, err := inputAlong(x, nil)
+	t, _, err := anyInputAlong(x, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Reshape%v: %w", shape, err)
 	}
@@ -31,7 +31,7 @@ func Reshape(x *gorgonia.Node, shape ...int) (*gorgonia.Node, error) {
 // Permute returns x with its axes in another order: axis i of the result is axis axes[i] of x. A negative axis counts from the end. It is an
 // error unless each axis of x is given once.
 func Permute(x *gorgonia.Node, axes ...int) (*gorgonia.Node, error) {
-	t, sorted, err := inputAlong(x, axes)
+	t, sorted, err := anyInputAlong(x, axes)
 	if err == nil && (len(axes) != len(t.Shape) || len(sorted) != len(t.Shape)) {
 		err = fmt.Errorf("got %d axes for shape %v, want each axis once", len(axes), t.Shape)
 	}

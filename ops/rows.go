@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
@@ -18,6 +19,7 @@ type rowFunc struct {
 	shape tensor.Shape // of the elements
 	axes  []int        // of a row, rising
 	out   rowOut
+	iotas [][]int // operands of f after those of the inputs: see Rows
 }
 
 // rowOut is the shape of the output of a rowFunc.
@@ -32,7 +34,7 @@ const (
 // newRowFunc returns the function of rows that an expression of a, b, c, ... describes, in the language of expr.ParseRows.
 func newRowFunc(name, expression string, operands int, dt kernels.Dtype, shape tensor.Shape, axes []int, out rowOut) (rowFunc, error) {
 	f, err := expr.ParseRows(expression, dt, strings.Split(letters[:operands], "")...)
-	return rowFunc{name, f, shape, axes, out}, err
+	return rowFunc{name: name, f: f, shape: shape, axes: axes, out: out}, err
 }
 
 func (r rowFunc) String() string {
@@ -43,8 +45,14 @@ func (r rowFunc) String() string {
 }
 
 func (r rowFunc) Infer(in ...Type) (Type, error) {
-	if err := CheckFloats(in, len(r.f.Operands())); err != nil {
-		return Type{}, err
+	types := r.f.Operands()
+	if want := len(types) - len(r.iotas); len(in) != want {
+		return Type{}, fmt.Errorf("got %d inputs, want %d", len(in), want)
+	}
+	for i, t := range in {
+		if t.Dtype != types[i] {
+			return Type{}, fmt.Errorf("input %d: got %v, want %v", i, values.Tensor(t.Dtype), values.Tensor(types[i]))
+		}
 	}
 	t := Type{r.f.Outputs()[0], r.shape}
 	switch r.out {
@@ -57,7 +65,7 @@ func (r rowFunc) Infer(in ...Type) (Type, error) {
 }
 
 func (r rowFunc) Rows(...Type) (Rows, error) {
-	return Rows{r.f, r.shape, r.axes, r.out != ofElements}, nil
+	return Rows{Func: r.f, Shape: r.shape, Axes: r.axes, PerRow: r.out != ofElements, Iotas: r.iotas}, nil
 }
 
 func (r rowFunc) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
@@ -66,12 +74,19 @@ func (r rowFunc) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 }
 
 func (r rowFunc) Adjoints(b *Backward) []Term {
-	in := make([]Term, len(r.f.Operands()))
-	repeats := make([]bool, len(in)) // whether all elements of a row read the same one
-	for i := range in {
-		in[i] = b.In(i)
-		v, _ := broadcastView(in[i].Type().Shape, r.shape)
-		repeats[i] = !slices.ContainsFunc(r.axes, func(a int) bool { return r.shape[a] != 1 && v.Strides[a] != 0 })
+	types := r.f.Operands()
+	in := make([]Term, len(types)-len(r.iotas))
+	repeats := make([]bool, len(types)) // by operand: whether all elements of a row read the same one
+	for i := range types {
+		var strides []int
+		if k := i - len(in); k >= 0 {
+			strides = r.iotas[k]
+		} else {
+			in[i] = b.In(i)
+			v, _ := broadcastView(in[i].Type().Shape, r.shape)
+			strides = v.Strides
+		}
+		repeats[i] = !slices.ContainsFunc(r.axes, func(a int) bool { return r.shape[a] != 1 && strides[a] != 0 })
 	}
 	grad := b.Grad()
 	if r.out == ofRows {
@@ -79,7 +94,13 @@ func (r rowFunc) Adjoints(b *Backward) []Term {
 	}
 	terms := make([]Term, len(in))
 	for i := range in {
+		if !types[i].IsFloat() || !r.f.Outputs()[0].IsFloat() {
+			continue
+		}
 		f, err := r.f.RowGradient(i, r.out != ofElements, repeats)
+		if err == nil {
+			f, err = iotasLast(f, len(r.iotas))
+		}
 		if err != nil {
 			return []Term{b.fail("%w", err)}
 		}
@@ -92,26 +113,56 @@ func (r rowFunc) Adjoints(b *Backward) []Term {
 	return terms
 }
 
-// derivative applies the derivative by an input, a function of operands.
-func (r rowFunc) derivative(b *Backward, f expr.Func, out rowOut, operands []Term, of Type) Term {
-	if f.Reductions() == 0 {
-		shape := r.shape
-		if out == ofRowsKept {
-			shape = kept(shape, r.axes)
+// iotasLast returns a function of operands, n iotas and one more operand with the iotas behind that.
+func iotasLast(f expr.Func, n int) (expr.Func, error) {
+	if n == 0 {
+		return f, nil
+	}
+	types := f.Operands()
+	last := len(types) - 1
+	first := last - n // iota
+	b := expr.NewBuilder(slices.Concat(types[:first], types[last:], types[first:last])...)
+	operands := make([]expr.Value, len(types))
+	for i := range types {
+		switch {
+		case i == last:
+			operands[i] = b.Operand(first)
+		case i >= first:
+			operands[i] = b.Operand(i + 1)
+		default:
+			operands[i] = b.Operand(i)
 		}
-		return adjoint(b, mapping{f: f, shape: shape}, operands, of)
 	}
-	f, used := f.Trim()
-	in := make([]Term, len(used))
-	for i, k := range used {
-		in[i] = operands[k]
+	return b.Func(b.Inline(f, operands...)...)
+}
+
+// derivative applies the derivative by an input, a function of operands and of iotas.
+func (r rowFunc) derivative(b *Backward, f expr.Func, out rowOut, operands []Term, of Type) Term {
+	d := rowFunc{name: r.name + "Gradient", shape: r.shape, axes: r.axes, out: out}
+	var used []int
+	var in []Term
+	d.f, used = f.Trim()
+	for _, k := range used {
+		if k < len(operands) {
+			in = append(in, operands[k])
+		} else {
+			d.iotas = append(d.iotas, r.iotas[k-len(operands)])
+		}
 	}
-	return sumTo(b, b.Apply(rowFunc{r.name + "Gradient", f, r.shape, r.axes, out}, in...), of.Shape)
+	if f.Reductions() == 0 {
+		if d.axes = nil; out == ofRowsKept {
+			d.shape, d.out = kept(r.shape, r.axes), ofElements
+		}
+		if d.iotas == nil {
+			return adjoint(b, mapping{f: f, shape: d.shape}, operands, of)
+		}
+	}
+	return sumTo(b, b.Apply(d, in...), of.Shape)
 }
 
 // rows returns the function of rows that an expression of terms a, b, c, ... describes.
 func (b *Backward) rows(name, expression string, shape tensor.Shape, axes []int, out rowOut, terms ...Term) Term {
-	r, err := newRowFunc(name, expression, len(terms), b.grad.typ.Dtype, shape, axes, out)
+	r, err := newRowFunc(name, expression, len(terms), terms[0].Type().Dtype, shape, axes, out)
 	if err != nil {
 		return b.fail("%s: %w", name, err)
 	}
@@ -150,7 +201,15 @@ func rowsAlong(name, expression string, x *gorgonia.Node, along []int, out rowOu
 
 // inputAlong returns the type of an input of floating-point numbers, and axes of its shape, counted from 0.
 func inputAlong(x *gorgonia.Node, along []int) (t Type, axes []int, err error) {
-	types, err := typesOf([]*gorgonia.Node{x})
+	if t, axes, err = anyInputAlong(x, along); err == nil {
+		err = CheckFloats([]Type{t}, 1)
+	}
+	return t, axes, err
+}
+
+// anyInputAlong is inputAlong of an input of any element type.
+func anyInputAlong(x *gorgonia.Node, along []int) (t Type, axes []int, err error) {
+	types, err := anyTypesOf([]*gorgonia.Node{x})
 	if err != nil {
 		return t, nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // if a range is empty or reaches beyond its axis, or if there are more ranges than axes. Stheno's machine reads x through a view and
 // copies nothing. Gorgonia's own Slice takes ranges that differ by a multiple of 256 for one.
 func Slice(x *gorgonia.Node, ranges ...tensor.Slice) (*gorgonia.Node, error) {
-	t, _, err := inputAlong(x, nil)
+	t, _, err := anyInputAlong(x, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Slice: %w", err)
 	}
@@ -41,7 +41,7 @@ func Slice(x *gorgonia.Node, ranges ...tensor.Slice) (*gorgonia.Node, error) {
 // Split cuts x along an axis into parts of the given sizes, which add up to the extent of the axis: the inverse of [Concat]. A negative
 // axis counts from the end. The parts are slices as of [Slice].
 func Split(x *gorgonia.Node, axis int, sizes ...int) ([]*gorgonia.Node, error) {
-	t, axes, err := inputAlong(x, []int{axis})
+	t, axes, err := anyInputAlong(x, []int{axis})
 	if err != nil {
 		return nil, fmt.Errorf("ops: Split: %w", err)
 	}

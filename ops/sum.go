@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/reduce"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -17,8 +18,8 @@ import (
 //	out[kept] = sum over the axes' indexes of x[...]
 //
 // The sum is made in double precision whatever the type, so a float32 result is
-// the float64 sum rounded once. A negative axis counts from the end. An axis beyond the rank or given
-// twice is an error.
+// the float64 sum rounded once. The sum of integers, or of bool, is an int64 that wraps; it has no gradient. A negative axis counts from
+// the end. An axis beyond the rank or given twice is an error.
 func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAxes(false, x, along) }
 
 // Mean is Sum divided by the number of terms.
@@ -32,15 +33,23 @@ func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAx
 func Mean(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return overAxes(true, x, along) }
 
 func overAxes(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
-	if _, err := typeOf(x); err != nil {
+	t, err := typeOf(x)
+	if err != nil {
 		return nil, fmt.Errorf("ops: %v: input 0: %w", sum{mean, along}, err)
 	}
+	integers := !mean && !t.Dtype.IsFloat()
 	if x.IsScalar() && len(along) == 0 {
+		if integers {
+			return Cast(x, tensor.Int64)
+		}
 		return x, nil
 	}
 	axes, err := axesOf(along, x.Shape())
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", sum{mean, along}, err)
+	}
+	if integers {
+		return Apply(sumIntegers{axes}, x)
 	}
 	return Apply(sum{mean, axes}, x)
 }
@@ -76,6 +85,33 @@ func (s sum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 func (s sum) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(broadcast{b.In(0).Type().Shape, s.axes, s.mean}, b.Grad())}
 }
+
+// sumIntegers is the sum of integers, or of bool, in int64.
+type sumIntegers struct{ axes []int }
+
+func (s sumIntegers) String() string { return fmt.Sprintf("Sum%v", s.axes) }
+
+func (s sumIntegers) Infer(in ...Type) (Type, error) {
+	if len(in) != 1 {
+		return Type{}, fmt.Errorf("got %d inputs, want 1", len(in))
+	}
+	if err := checkAxes(s.axes, in[0].Shape); err != nil {
+		return Type{}, err
+	}
+	return Type{kernels.Int64, without(in[0].Shape, s.axes)}, nil
+}
+
+func (s sumIntegers) Rows(in ...Type) (Rows, error) {
+	b := expr.NewBuilder(in[0].Dtype)
+	f, err := b.Func(b.Apply(expr.RowSum, b.Operand(0)))
+	return Rows{Func: f, Shape: in[0].Shape, Axes: s.axes, PerRow: true}, err
+}
+
+func (s sumIntegers) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return planRows(s, dev, in)
+}
+
+func (sumIntegers) Adjoints(*Backward) []Term { return []Term{{}} }
 
 // checkAxes returns an error unless sorted axes are axes of a shape.
 func checkAxes(axes []int, shape tensor.Shape) error {

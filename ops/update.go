@@ -87,7 +87,7 @@ func (u update) plan(dev kernels.Device, inPlace bool, in []Type) (*kernels.Plan
 	return updateOf(in[0], in[2], in[1].Shape[u.axis], u.axis).Update(dev, inPlace)
 }
 
-func (u update) limit(input int, in ...Type) (count, also int, limited bool) {
+func (u update) Limit(input int, in ...Type) (count, also int, limited bool) {
 	return in[0].Shape[u.axis] - in[1].Shape[u.axis] + 1, 0, input == 2
 }
 
@@ -122,7 +122,7 @@ func (r rowsAt) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return updateOf(in[0], in[1], r.n, r.axis).Read(dev)
 }
 
-func (r rowsAt) limit(input int, in ...Type) (count, also int, limited bool) {
+func (r rowsAt) Limit(input int, in ...Type) (count, also int, limited bool) {
 	return in[0].Shape[r.axis] - r.n + 1, 0, input == 1
 }
 

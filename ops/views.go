@@ -23,8 +23,8 @@ type layout interface {
 }
 
 func (p viewing) Infer(in ...Type) (Type, error) {
-	if err := CheckFloats(in, 1); err != nil {
-		return Type{}, err
+	if len(in) != 1 {
+		return Type{}, fmt.Errorf("got %d inputs, want 1", len(in))
 	}
 	_, shape, err := p.see(in[0].Shape)
 	return Type{in[0].Dtype, shape}, err
@@ -33,6 +33,13 @@ func (p viewing) Infer(in ...Type) (Type, error) {
 func (p viewing) View(in ...Type) (codegen.View, error) {
 	v, _, err := p.see(in[0].Shape)
 	return v, err
+}
+
+func (p viewing) Adjoints(b *Backward) []Term {
+	if !b.In(0).Type().Dtype.IsFloat() {
+		return []Term{{}}
+	}
+	return p.layout.Adjoints(b)
 }
 
 func (p viewing) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {

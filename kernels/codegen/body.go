@@ -121,14 +121,14 @@ func newRowStep(f expr.Func, operands int) rowStep {
 type rowTile struct {
 	*nest
 	row, rows       int64
-	begin, end      int64       // columns of the split
-	column, columns int64       // of the block
-	inner, outer    span        // of the block
-	stored          []stored    // of the operands, then of the outputs
-	blocks          [][]byte    // of the operands, the kept values, the results of reductions, then the outputs of a step; nil until used
-	kept            [][]byte    // values of all elements of the tile, block by block
-	results         [][]byte    // of the reductions, then the values that a step hoists, by row
-	pieces          [][]float64 // the reductions of blocks, by reduction of a stage
+	begin, end      int64      // columns of the split
+	column, columns int64      // of the block
+	inner, outer    span       // of the block
+	stored          []stored   // of the operands, then of the outputs
+	blocks          [][]byte   // of the operands, the kept values, the results of reductions, then the outputs of a step; nil until used
+	kept            [][]byte   // values of all elements of the tile, block by block
+	results         [][]byte   // of the reductions, then the values that a step hoists, by row
+	pieces          []partials // the reductions of blocks, by reduction of a stage
 	in, out         []unsafe.Pointer
 	copied          []bool  // outputs of the step that are in blocks
 	index           []int64 // of an element along inner axes
@@ -143,7 +143,7 @@ type stored struct {
 	size         int64     // of an element
 	inner, outer offsetMap // along the axes that are contiguous in a block, and along the others
 	bounds       bound
-	copied       bool  // not accessed in place: it is random or has bounds, or it is one of several outputs and overlaps an operand
+	copied       bool  // not accessed in place: it is random, an iota or has bounds, or it is one of several outputs and overlaps an operand
 	constant     bool  // the same element everywhere
 	filled       int64 // elements that the block of a constant has
 }
@@ -187,7 +187,7 @@ func (n *nest) newTile() any {
 	}
 	operands, outputs := len(n.types)+len(n.kept)+ofRow, max(ofRow+len(n.kept), len(n.outputs))
 	t := &rowTile{nest: n, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs), copied: make([]bool, outputs),
-		stored: make([]stored, len(n.offsets)), blocks: make([][]byte, operands+outputs), pieces: make([][]float64, len(n.scalars)), index: make([]int64, len(n.innerShape()))}
+		stored: make([]stored, len(n.offsets)), blocks: make([][]byte, operands+outputs), pieces: make([]partials, len(n.scalars)), index: make([]int64, len(n.innerShape()))}
 	for range ofRow {
 		t.results = append(t.results, kernels.Bytes(make([]float64, t.blockRows)))
 	}
@@ -200,9 +200,8 @@ func (n *nest) newTile() any {
 		if n.grid.stridedAxis {
 			s.inner, s.outer = s.outer, s.inner
 		}
-		random := n.layout.place(i).mark.random()
 		s.bounds = n.bounds[i]
-		s.copied = random || s.bounds.extent > 0
+		s.copied = n.layout.place(i).mark.computed() || s.bounds.extent > 0
 		s.constant = !s.copied && s.inner.oneStride && s.inner.stride == 0 && s.outer.oneStride && s.outer.stride == 0
 	}
 	return t
@@ -217,12 +216,17 @@ func (t *rowTile) bind(c kernels.Call, split int64) {
 	} else {
 		first = int(split)
 	}
+	arg := 0 // of the next operand or output
 	for i := range operands {
-		operands[i].memory, operands[i].filled = kernels.Slice[byte](c, c.Args[first+i].(kernels.Ref)), 0
+		if t.isIota(i) {
+			continue
+		}
+		operands[i].memory, operands[i].filled = kernels.Slice[byte](c, c.Args[first+arg].(kernels.Ref)), 0
+		arg++
 	}
 	for k := range outputs {
 		s := &outputs[k]
-		s.memory = kernels.Slice[byte](c, c.Args[len(operands)+max(t.layout.joined-1, 0)+k].(kernels.Ref))[split*t.part*s.size:]
+		s.memory = kernels.Slice[byte](c, c.Args[arg+max(t.layout.joined-1, 0)+k].(kernels.Ref))[split*t.part*s.size:]
 		s.copied = len(outputs) > 1 && slices.ContainsFunc(operands, func(o stored) bool { return overlap(o.memory, s.memory) })
 	}
 }
@@ -260,12 +264,12 @@ func (t *rowTile) run(row int64) {
 			at, end = 0, 1
 		}
 		for k := range step.reductions {
-			t.pieces[k] = t.pieces[k][:0]
+			t.pieces[k].clear()
 		}
 		for ; at < end; at += t.blockColumns {
 			t.compute(step, at, min(t.blockColumns, end-at))
 			for k, op := range step.reductions {
-				t.pieces[k] = reduceBlock(t.pieces[k], op, step.outputs[k], t.block(len(t.in)+k), t.rows, t.columns, t.grid.stridedAxis)
+				t.pieces[k].add(op, step.outputs[k], t.block(len(t.in)+k), t.rows, t.columns, t.grid.stridedAxis)
 			}
 			for k, output := range step.to {
 				if t.copied[k] {
@@ -274,7 +278,7 @@ func (t *rowTile) run(row int64) {
 			}
 		}
 		for k, op := range step.reductions {
-			t.combine(op, t.scalars[known], t.pieces[k], t.results[known])
+			t.pieces[k].combine(op, t.scalars[known], t.rows, t.results[known])
 			known++
 		}
 	}
@@ -396,7 +400,7 @@ func (t *rowTile) runs(s *stored, inner, outer span, f func(k, at, stride, n int
 	}
 }
 
-// load copies the block's elements of operand i into its block, or draws them. Elements beyond the bounds become 0; for parts of a
+// load copies the block's elements of operand i into its block, or computes them. Elements beyond the bounds become 0; for parts of a
 // concatenation only the first clears them, since all parts share a block.
 func (t *rowTile) load(i int) {
 	s, n := &t.stored[i], t.rows*t.columns
@@ -408,6 +412,14 @@ func (t *rowTile) load(i int) {
 	if t.streams != nil && t.streams[i].Number != 0 {
 		g := newGenerator(s.memory, t.streams[i])
 		t.runs(s, t.inner, t.outer, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.offsets[i]+at, stride, n) })
+		return
+	}
+	if t.isIota(i) {
+		t.runs(s, t.inner, t.outer, func(k, at, stride, n int64) {
+			for j := range n {
+				kernels.Elements[int64](to)[k+j] = t.offsets[i] + at + j*stride
+			}
+		})
 		return
 	}
 	t.transfer(s, t.inner, t.outer, to, false, i == 0 || !t.layout.merged)
@@ -476,13 +488,61 @@ func moveElements[T kernels.Element](to []T, toStride int64, from []T, fromStrid
 	}
 }
 
-// reduceBlock adds the block of a reduction's arguments to pieces. It appends the reduction of each row's part; over a strided axis,
-// pieces has one partial result for each row.
-func reduceBlock(pieces []float64, op expr.Op, d expr.Dtype, b []byte, rows, columns int64, across bool) []float64 {
-	if d == kernels.Float32 {
-		return reduceElements(pieces, op, kernels.Elements[float32](b), rows, columns, across)
+// partials are partial results of a reduction: of floating-point numbers in double precision, or of integers.
+type partials struct {
+	floats   []float64
+	integers []int64
+}
+
+func (p *partials) clear() { p.floats, p.integers = p.floats[:0], p.integers[:0] }
+
+// add adds the block of a reduction's arguments. It appends the reduction of each row's part; over a strided axis,
+// there is one partial result for each row.
+func (p *partials) add(op expr.Op, d expr.Dtype, b []byte, rows, columns int64, across bool) {
+	switch {
+	case d == kernels.Float32:
+		p.floats = reduceElements(p.floats, op, kernels.Elements[float32](b), rows, columns, across)
+	case d == kernels.Float64:
+		p.floats = reduceElements(p.floats, op, kernels.Elements[float64](b), rows, columns, across)
+	case d.Size() == 1:
+		p.integers = reduceIntegers(p.integers, op, d, b, rows, columns, across)
+	case d.Size() == 4:
+		p.integers = reduceIntegers(p.integers, op, d, kernels.Elements[int32](b), rows, columns, across)
+	default:
+		p.integers = reduceIntegers(p.integers, op, d, kernels.Elements[int64](b), rows, columns, across)
 	}
-	return reduceElements(pieces, op, kernels.Elements[float64](b), rows, columns, across)
+}
+
+func reduceIntegers[T uint8 | int32 | int64](pieces []int64, op expr.Op, d expr.Dtype, b []T, rows, columns int64, across bool) []int64 {
+	if !across || len(pieces) == 0 {
+		pieces = append(pieces, slices.Repeat([]int64{integerIdentity(op, d)}, int(rows))...)
+	}
+	row, column := columns, int64(1) // distances in the block
+	if across {
+		row, column = 1, rows
+	}
+	for r, last := int64(0), pieces[int64(len(pieces))-rows:]; r < rows; r++ {
+		for c := range columns {
+			last[r] = joinIntegers(op, last[r], int64(b[r*row+c*column]))
+		}
+	}
+	return pieces
+}
+
+// integerIdentity returns the reduction of no integers.
+func integerIdentity(op expr.Op, d expr.Dtype) int64 {
+	least, most := d.Limits()
+	return map[expr.Op]int64{expr.RowMax: least, expr.RowMin: most}[op]
+}
+
+func joinIntegers(op expr.Op, a, b int64) int64 {
+	switch op {
+	case expr.RowSum:
+		return a + b
+	case expr.RowMax:
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func reduceElements[T kernels.Float](pieces []float64, op expr.Op, b []T, rows, columns int64, across bool) []float64 {
@@ -534,17 +594,27 @@ func reduceRun[T kernels.Float](op expr.Op, x []T) float64 {
 // reductionOf returns reductions of rows as reductions of a whole buffer: both fold in one order.
 var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.RowMax: {operator: expr.Max}, expr.RowMin: {operator: expr.Min}}
 
-// combine writes the reduction of each row of the tile. pieces has one partial result for each row, or those of the blocks of the only
+// combine writes the reduction of each of some rows. There is one partial result for each row, or those of the blocks of the only
 // row.
-func (t *rowTile) combine(op expr.Op, d expr.Dtype, pieces []float64, to []byte) {
-	if int64(len(pieces)) > t.rows {
-		pieces = []float64{reductionOf[op].Fold(pieces)}
+func (p *partials) combine(op expr.Op, d expr.Dtype, rows int64, to []byte) {
+	if int64(len(p.floats)) > rows {
+		p.floats = []float64{reductionOf[op].Fold(p.floats)}
 	}
-	for r, v := range pieces {
-		if d == kernels.Float32 {
-			kernels.Elements[float32](to)[r] = float32(v)
-		} else {
-			kernels.Elements[float64](to)[r] = v
+	for k := 1; int64(len(p.integers)) > rows && k < len(p.integers); k++ {
+		p.integers[0] = joinIntegers(op, p.integers[0], p.integers[k])
+	}
+	for r := range rows {
+		switch {
+		case d == kernels.Float32:
+			kernels.Elements[float32](to)[r] = float32(p.floats[r])
+		case d == kernels.Float64:
+			kernels.Elements[float64](to)[r] = p.floats[r]
+		case d.Size() == 1:
+			to[r] = uint8(p.integers[r])
+		case d.Size() == 4:
+			kernels.Elements[int32](to)[r] = int32(p.integers[r])
+		default:
+			kernels.Elements[int64](to)[r] = p.integers[r]
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (w *codeWriter) parameter(dtype string, k expr.Kind) string {
 func (w *codeWriter) numberParameters(f expr.Func) {
 	var registers []string
 	for _, d := range f.NumberTypes() {
-		registers = append(registers, w.parameter(d.String(), d.Kind()))
+		registers = append(registers, w.parameter(d.PTX(), d.Kind()))
 	}
 	w.Numbers(registers)
 }
@@ -193,15 +193,24 @@ type address struct {
 	first           []string  // address of the row; of each row, for vectors of scattered rows
 	step            string    // bytes from a lane of a spaced vector to the next
 	bounds          [2]string // first index with elements, and their number, along the axis of the bounds
-	source          *source   // of a random operand, whose base and addresses are numbers of elements
+	source          *source   // of a random operand, whose base and addresses are numbers of elements, as those of an iota are
 }
 
 // size returns the bytes from one element to the next in memory, 1 for numbers.
 func (p *address) size() int64 {
-	if p.source != nil {
+	if p.mark.computed() {
 		return 1
 	}
 	return p.dtype.Size()
+}
+
+// iota returns n elements of an iota from a number on, or the numbers that are given.
+func (w *codeWriter) iota(at []string, n int) (list []string) {
+	for k := range n {
+		l := elementAt(at, k, 1)
+		list = append(list, w.result(expr.B64, "add.u64 %s, %s, %d", l.register, l.bytes))
+	}
+	return list
 }
 
 // result writes an instruction whose first operand is a new register, and returns that.

@@ -50,6 +50,9 @@ func appendConcat(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, shape [
 		if err := checkMap(f, c.shape, c.operands); err != nil {
 			return fmt.Errorf("operand %d: %w", i, err)
 		}
+		if v.Iota {
+			return fmt.Errorf("operand %d: got an iota, want one in memory", i)
+		}
 		p.Inputs = append(p.Inputs, v.Elements*dt.Size())
 		if kernels.Count(c.shape) > 0 {
 			whole.Offset = int64(from * inner)

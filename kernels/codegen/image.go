@@ -70,7 +70,11 @@ type kernelWriter struct {
 // pointers adds the parameters of operands and outputs. It returns those of the first operand in the parts after the first.
 func (w *kernelWriter) pointers() (parts []string) {
 	for i, d := range slices.Concat(w.types, w.outputs) {
-		w.places = append(w.places, &address{place: w.place(i), dtype: d, base: w.pointer()})
+		p := &address{place: w.place(i), dtype: d}
+		if w.places = append(w.places, p); p.mark == ordinal {
+			continue
+		}
+		p.base = w.pointer()
 		for range w.joined - 1 - len(parts) {
 			parts = append(parts, w.pointer())
 		}
@@ -95,7 +99,9 @@ func (w *kernelWriter) addressParameters() {
 		}
 	}
 	for _, p := range w.places {
-		if p.mark.random() {
+		if p.mark == ordinal {
+			p.base = w.parameter("u64", expr.B64)
+		} else if p.mark.random() {
 			p.source = w.source(p.base, p.mark == normal)
 			p.base = p.source.first
 		}

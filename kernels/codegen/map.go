@@ -22,6 +22,9 @@ type View struct {
 	// Stream makes the elements random numbers, a function of the
 	// stream, of the element's offset, and of the state in the buffer: see [RandomState].
 	Stream Stream
+	// Iota makes each element, an Int64, the number Offset + sum of index[k] Strides[k] itself. There is no buffer: Elements is 0, and
+	// a plan has no input for the operand. Stride 1 along an axis and 0 elsewhere gives the index along the axis.
+	Iota bool
 }
 
 // Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0
@@ -87,7 +90,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	if into != nil {
 		outputs = []View{*into}
 	}
-	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.f.Operands(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
+	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.stored(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
 	small := dev.Kind == kernels.GPU && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
 	if small {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
@@ -149,9 +152,13 @@ func checkMap(f expr.Func, shape []int, operands []View) error {
 		}
 	}
 	for i, v := range operands {
-		err := v.Check(shape)
-		if err == nil && v.Stream.Number != 0 {
-			err = v.checkRandom(f.Operands()[i])
+		err, d := v.Check(shape), f.Operands()[i]
+		switch {
+		case err != nil:
+		case v.Stream.Number != 0:
+			err = v.checkRandom(d)
+		case v.Iota && (d != expr.Int64 || v.Elements != 0 || v.Bounds.To != 0):
+			err = fmt.Errorf("got %v, %d elements and bounds %+v of an iota, want i64 and neither", d, v.Elements, v.Bounds)
 		}
 		if err != nil {
 			return fmt.Errorf("operand %d: %w", i, err)
@@ -182,7 +189,7 @@ func (v View) Check(shape []int) error {
 		}
 		last += int64(s) * int64(max(extent-1, 0))
 	}
-	if kernels.Count(shape) > 0 && v.Stream.Number == 0 && (v.Offset < 0 || last >= v.Elements) {
+	if kernels.Count(shape) > 0 && v.Stream.Number == 0 && !v.Iota && (v.Offset < 0 || last >= v.Elements) {
 		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
 	}
 	return nil

@@ -227,7 +227,7 @@ func (w *mapWriter) addProduct(sum string, axis int, x, y string) {
 func (w *mapWriter) loadScalars() {
 	w.gridDependencyWait()
 	for _, p := range w.places[:len(w.types)] {
-		if p.rows != fixed {
+		if p.rows != fixed || p.mark == ordinal {
 			continue
 		}
 		if p.source != nil {
@@ -246,7 +246,7 @@ func (w *mapWriter) load(v *vector) {
 		switch {
 		case p.rows == fixed:
 			regs = slices.Repeat([]string{p.base}, w.width)
-		case p.source != nil:
+		case p.mark.computed():
 			regs = w.draw(p, v.addresses[i])
 		case w.merged && i > 0:
 			regs = v.elements[0]
@@ -290,9 +290,13 @@ func (w *mapWriter) loadOne(v *vector, i, k int, exists string) {
 	w.loadElement(p.dtype, v.elements[i][k], elementAt(v.addresses[i], k, p.dtype.Size()).String(), exists)
 }
 
-// draw returns the elements of a vector of random numbers.
+// draw returns the elements of a vector of random numbers or of an iota.
 func (w *mapWriter) draw(p *address, at []string) (list []string) {
 	switch {
+	case p.mark == ordinal && p.lanes == single:
+		return slices.Repeat(at, w.width)
+	case p.mark == ordinal:
+		return w.iota(at, w.width)
 	case p.lanes == aligned || p.rows == unitStride:
 		return w.numbers(p.source, p.dtype, at[0], w.width, p.lanes == aligned && int64(w.width)%perBlock(p.dtype) == 0)
 	case p.lanes == single:

@@ -30,8 +30,10 @@ func (n *nest) chooseTiles() {
 		return
 	}
 	for a, extent := range n.rowShape[:inner] {
-		if extent >= tileMinExtent && slices.ContainsFunc(n.rowStrides[:len(n.types)], func(s []int64) bool { return isTransposed(s, a) }) {
-			across = a
+		for i := range n.types {
+			if extent >= tileMinExtent && n.isTransposed(i, a) {
+				across = a
+			}
 		}
 	}
 	if across < 0 {
@@ -39,7 +41,7 @@ func (n *nest) chooseTiles() {
 	}
 	shared, tile := int64(0), tileSmall
 	for i, d := range n.types {
-		if isTransposed(n.rowStrides[i], across) {
+		if n.isTransposed(i, across) {
 			shared += d.Size()
 		}
 	}
@@ -52,9 +54,11 @@ func (n *nest) chooseTiles() {
 	}
 	l := &n.layout
 	places := slices.Repeat([]place{{indexed, fixed, scattered, plain}}, len(n.rowStrides))
-	for i, strides := range n.rowStrides {
-		if isTransposed(strides, across) {
+	for i := range n.rowStrides {
+		if n.isTransposed(i, across) {
 			places[i].lanes = transposed
+		} else if n.isIota(i) && l.place(i).rows != fixed {
+			places[i].mark = ordinal
 		} else if l.place(i).rows == fixed {
 			places[i] = l.place(i)
 		}
@@ -64,9 +68,10 @@ func (n *nest) chooseTiles() {
 	l.tile, l.tileAxis, l.skewed = tile, across, n.isSkewed()
 }
 
-// isTransposed reports whether elements are contiguous along an axis, but not along the innermost one.
-func isTransposed(strides []int64, axis int) bool {
-	return strides[axis] == 1 && strides[len(strides)-1] > 1
+// isTransposed reports whether elements of operand or output i are contiguous in memory along an axis, but not along the innermost one.
+func (n *nest) isTransposed(i, axis int) bool {
+	strides := n.rowStrides[i]
+	return strides[axis] == 1 && strides[len(strides)-1] > 1 && !n.isIota(i)
 }
 
 // tileGrid returns the extents of the grid of tiles: of the other axes in order, then along tileAxis, then along the innermost axis.
@@ -242,7 +247,7 @@ func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
 func (t *tileWriter) loadTransposed(p *address, inside [][]string) [][]string {
 	if t.skewed { // loads begin with the margin
 		back := t.calculate("mul.lo", p.ofRow[t.inner()], tileMargin)
-		p.first[0] = t.before(p.first[0], back, p.dtype)
+		p.first[0] = t.before(p.first[0], back, p.size())
 	}
 	regs := make([][]string, t.tile/32)
 	for c := range regs {
@@ -309,6 +314,8 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c+t.margin())*d.Size()})
 				elements[i] = append(elements[i], r)
 			}
+		case p.mark == ordinal:
+			elements[i] = t.shifted(p, t.elementsOf(p, c, k, n), shifts)
 		default:
 			for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
 				r := t.Register(d.Kind())

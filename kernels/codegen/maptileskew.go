@@ -31,13 +31,13 @@ func (t *tileWriter) margin() int {
 	return 0
 }
 
-// before returns an address less so many elements.
-func (t *tileWriter) before(address, elements string, d expr.Dtype) string {
+// before returns an address less so many elements of a size.
+func (t *tileWriter) before(address, elements string, size int64) string {
 	r, bytes := t.Register(expr.B64), t.Register(expr.B64)
 	if t.wide {
-		t.Line("mul.lo.u64 %s, %s, %d", bytes, elements, d.Size())
+		t.Line("mul.lo.u64 %s, %s, %d", bytes, elements, size)
 	} else {
-		t.Line("mul.wide.u32 %s, %s, %d", bytes, elements, d.Size())
+		t.Line("mul.wide.u32 %s, %s, %d", bytes, elements, size)
 	}
 	t.Line("sub.u64 %s, %s, %s", r, address, bytes)
 	return r
@@ -73,7 +73,7 @@ func (t *tileWriter) shifted(p *address, at, shifts []string) []string {
 	for j, shift := range shifts {
 		by := t.Register(t.kind)
 		t.Line("mul.lo.%s %s, %s, %s", t.index, by, t.indexOf(shift), p.ofRow[t.inner()])
-		at[j] = t.before(at[j], by, p.dtype)
+		at[j] = t.before(at[j], by, p.size())
 	}
 	return at
 }

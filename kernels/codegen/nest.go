@@ -14,6 +14,7 @@ type nest struct {
 	types   []expr.Dtype // of the operands
 	outputs []expr.Dtype
 	streams []Stream      // of the operands, or nil
+	iotas   []bool        // by operand: it is an iota
 	numbers []expr.Number // constants of the function, which are arguments
 	cost    int64         // operations on an element
 
@@ -128,10 +129,14 @@ const (
 	plain   mark = '-'
 	uniform mark = 'r' // random numbers
 	normal  mark = 'n'
+	ordinal mark = 'i'    // an iota
 	bounded mark = 1 << 7 // and the axis of the bounds
 )
 
 func (m mark) random() bool { return m == uniform || m == normal }
+
+// computed reports whether addresses are numbers from which elements are computed.
+func (m mark) computed() bool { return m.random() || m == ordinal }
 
 // axis returns the axis of an operand's bounds, -1 for none.
 func (m mark) axis() int { return max(int(m)-int(bounded), -1) }
@@ -147,6 +152,9 @@ type bound struct {
 func newNest(c call, g rowGrid, outputs []View) *nest {
 	views := slices.Concat(c.operands, outputs)
 	n := &nest{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), part: 1, streams: streams(c.operands)}
+	for _, v := range c.operands {
+		n.iotas = append(n.iotas, v.Iota)
+	}
 	_, n.numbers = c.f.Numbers()
 	for _, v := range views {
 		n.offsets = append(n.offsets, v.Offset)
@@ -209,6 +217,8 @@ func (n *nest) address(vectors bool) {
 			p.mark = normal
 		} else if i < len(n.streams) && n.streams[i].Number != 0 {
 			p.mark = uniform
+		} else if n.isIota(i) {
+			p.mark = ordinal
 		}
 		if p.columns == linear && n.colStrides[i][len(n.colShape)-1] == 1 {
 			p.columns = unitStride
@@ -234,6 +244,9 @@ func (n *nest) address(vectors bool) {
 	l.setPlaces(list)
 	l.inner = l.inner && !(n.isMap() && l.rowAxes == 0)
 }
+
+// isIota reports whether operand or output i is an iota.
+func (n *nest) isIota(i int) bool { return i < len(n.iotas) && n.iotas[i] }
 
 // isMap reports whether the function is one of [Map].
 func (n *nest) isMap() bool { return n.perRow == nil }
@@ -285,6 +298,8 @@ func (n *nest) laneLayout(i int, p place) laneLayout {
 	switch {
 	case strides[last] == 0:
 		return single
+	case strides[last] == 1 && n.isIota(i):
+		return aligned
 	case strides[last] == 1 && !misaligned(n.offsets[i]) && !slices.ContainsFunc(others, misaligned):
 		return aligned
 	case of == indexed && n.isMap():
@@ -360,6 +375,9 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 		}
 	}
 	for i, r := range slices.Concat(from, to) {
+		if n.isIota(i) {
+			continue
+		}
 		if !l.place(i).mark.random() {
 			r.Offset += n.offsets[i] * n.dtype(i).Size()
 		}
@@ -398,17 +416,15 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 			index(n.bounds[i].from, n.bounds[i].extent)
 		}
 	}
-	for i, s := range n.streams {
-		if s.Number != 0 {
-			args = append(args, n.offsets[i], int32(s.Number))
+	for i := range n.types {
+		if n.isIota(i) {
+			args = append(args, n.offsets[i])
+		} else if n.streams != nil && n.streams[i].Number != 0 {
+			args = append(args, n.offsets[i], int32(n.streams[i].Number))
 		}
 	}
 	for _, c := range n.numbers {
-		if c.Dtype == kernels.Float32 {
-			args = append(args, float32(c.Value))
-		} else {
-			args = append(args, c.Value)
-		}
+		args = append(args, c.Argument())
 	}
 	return args
 }

@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -63,7 +62,7 @@ func appendRows(p *kernels.Plan, dev kernels.Device, c call) error {
 	case c.rows() == 0:
 		return nil
 	case kernels.Count(c.shape) == 0:
-		return appendEmptyRows(p, dev, c, staged, to)
+		return appendEmptyRows(p, dev, c, staged, from, to)
 	case g.splits > 1 && len(staged.Stages) == 1 && !slices.Contains(c.perRow, false):
 		return splitRows(p, dev, c, staged, g, from, to)
 	default:
@@ -74,8 +73,10 @@ func appendRows(p *kernels.Plan, dev kernels.Device, c call) error {
 // buffers sets the sizes of a plan's inputs and outputs, and returns them.
 func (c call) buffers(p *kernels.Plan) (from, to []kernels.Ref) {
 	for i, d := range c.f.Operands() {
-		p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
-		from = append(from, kernels.In(kernels.Operand(i)))
+		from = append(from, kernels.In(kernels.Operand(len(p.Inputs))))
+		if !c.operands[i].Iota {
+			p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
+		}
 	}
 	p.Parts, p.Out = kernels.LayOut(c.sizes())
 	for _, at := range p.Parts {
@@ -160,11 +161,21 @@ func (c call) check() error {
 		}
 	}
 	for _, d := range slices.Concat(c.f.Operands(), c.f.Outputs()) {
-		if !d.IsFloat() && d != expr.Bool {
-			return errors.New("got integers, want float32, float64 or bool")
+		if d == expr.BF16 || d == expr.F16 {
+			return fmt.Errorf("got %v, which only a Map reads and writes", d)
 		}
 	}
 	return nil
+}
+
+// stored returns the types of the operands that are in memory.
+func (c call) stored() (types []expr.Dtype) {
+	for i, d := range c.f.Operands() {
+		if !c.operands[i].Iota {
+			types = append(types, d)
+		}
+	}
+	return types
 }
 
 // kept returns the axes that are not reduced.
@@ -181,8 +192,8 @@ func (c call) kept() (axes []int) {
 func (c call) rows() int64 { return kernels.Count(pick(c.shape, c.kept())) }
 
 // pick returns the elements of a list at some places.
-func pick(list, at []int) []int {
-	picked := make([]int, len(at))
+func pick[T any](list []T, at []int) []T {
+	picked := make([]T, len(at))
 	for i, a := range at {
 		picked[i] = list[a]
 	}
@@ -220,7 +231,7 @@ func (c call) rowwise(f expr.Func, shape ...int) (rest call, kept []int) {
 
 // appendEmptyRows appends the launch for rows without elements: the reductions are their
 // identities.
-func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, to []kernels.Ref) error {
+func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, from, to []kernels.Ref) error {
 	if !slices.Contains(c.perRow, true) {
 		return nil
 	}
@@ -228,7 +239,7 @@ func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.St
 	values := operandsOf(b, len(c.operands))
 	for _, s := range staged.Stages {
 		for k, op := range s.Reductions {
-			values = append(values, b.Constant(s.Func.Outputs()[k], reductionOf[op].Identity()))
+			values = append(values, identity(b, op, s.Func.Outputs()[k]))
 		}
 	}
 	f, err := b.Func(b.Inline(staged.Row, values...)...)
@@ -239,16 +250,21 @@ func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.St
 	if err := checkMap(rest.f, rest.shape, rest.operands); err != nil {
 		return err
 	}
-	var from, ofRow []kernels.Ref
-	for _, k := range kept {
-		from = append(from, kernels.In(kernels.Operand(k)))
-	}
+	var ofRow []kernels.Ref
 	for k, at := range to {
 		if c.perRow[k] {
 			ofRow = append(ofRow, at)
 		}
 	}
-	return newMap(dev, rest, nil).launch(p, rest.f, from, ofRow)
+	return newMap(dev, rest, nil).launch(p, rest.f, pick(from, kept), ofRow)
+}
+
+// identity adds the reduction of no elements of a type.
+func identity(b *expr.Builder, op expr.Op, d expr.Dtype) expr.Value {
+	if d.IsInteger() {
+		return b.Integer(d, integerIdentity(op, d))
+	}
+	return b.Constant(d, reductionOf[op].Identity())
 }
 
 // operandsOf returns the first n operands of a builder.
@@ -260,20 +276,24 @@ func operandsOf(b *expr.Builder, n int) (list []expr.Value) {
 }
 
 // splitRows appends the launches of a call with one stage of reductions and no output but theirs. The first launch reduces each split of
-// a row in double precision, the second combines the splits of a row.
+// a row in double precision, or integers in their type, the second combines the splits of a row.
 func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, g rowGrid, from, to []kernels.Ref) error {
 	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
 	types := c.f.Operands()
 	b := expr.NewBuilder(types...)
 	parts := b.Inline(stage.Func, operandsOf(b, len(types))...)
+	partial := slices.Repeat([]kernels.Dtype{kernels.Float64}, n)
 	for k, op := range stage.Reductions {
-		parts[k] = b.Apply(op, b.Convert(parts[k], kernels.Float64))
+		if d := stage.Func.Outputs()[k]; !d.IsFloat() {
+			partial[k] = d
+		}
+		parts[k] = b.Apply(op, b.Convert(parts[k], partial[k]))
 	}
 	part, err := b.Func(parts...)
 	if err != nil {
 		return err
 	}
-	b = expr.NewBuilder(append(slices.Clone(types), slices.Repeat([]kernels.Dtype{kernels.Float64}, n)...)...)
+	b = expr.NewBuilder(append(slices.Clone(types), partial...)...)
 	values := operandsOf(b, len(types))
 	for k, op := range stage.Reductions {
 		values = append(values, b.Convert(b.Apply(op, b.Operand(len(types)+k)), stage.Func.Outputs()[k]))
@@ -283,8 +303,8 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 		return err
 	}
 	partials := make([]kernels.Ref, n)
-	for k := range partials {
-		partials[k] = p.Workspace(c.rows() * g.splits * kernels.Float64.Size())
+	for k, d := range partial {
+		partials[k] = p.Workspace(c.rows() * g.splits * d.Size())
 	}
 	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), c.operands}
 	if err := launchRows(p, dev, first, g, from, partials); err != nil {

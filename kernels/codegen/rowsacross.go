@@ -18,7 +18,7 @@ func (w *rowsWriter) reduceStrided(list []*accumulator) {
 	for _, a := range list {
 		w.Line("bar.sync 0") // the results joined before have been read
 		for k, v := range a.lanes {
-			w.Line("st.shared.%v [%s+%d], %s", a.wide(), to, 8*k*w.rowsPerBlock, v)
+			w.Line("st.shared.%s [%s+%d], %s", a.wide().PTX(), to, 8*k*w.rowsPerBlock, v)
 		}
 		w.Line("bar.sync 0")
 		left, apart := w.threadsPerRow, 1
@@ -56,7 +56,7 @@ func (w *rowsWriter) reduceGroups(a *accumulator, number string, n, apart, left 
 	w.Line("mul.lo.u32 %s, %s, %d", at, at, n*apart-1)
 	w.Line("add.u32 %s, %s, %s", at, at, number) // neighbours' number * n * apart * rows + row
 	at = w.sharedAddress(at)
-	w.Line("st.shared.%v [%s], %s", a.wide(), at, w.reduceShared(a, at, 0, n, 8*apart*rows))
+	w.Line("st.shared.%s [%s], %s", a.wide().PTX(), at, w.reduceShared(a, at, 0, n, 8*apart*rows))
 	w.Label(rest)
 	w.Line("bar.sync 0")
 }
@@ -64,7 +64,7 @@ func (w *rowsWriter) reduceGroups(a *accumulator, number string, n, apart, left 
 // reduceShared reduces n numbers in shared memory, `apart` bytes apart, in order.
 func (w *rowsWriter) reduceShared(a *accumulator, at string, offset, n, apart int) (sum string) {
 	for i := range n {
-		r := w.emit(a.wide().Kind(), "ld.shared."+a.wide().String(), location{at, int64(offset + i*apart)})
+		r := w.emit(a.wide().Kind(), "ld.shared."+a.wide().PTX(), location{at, int64(offset + i*apart)})
 		if i > 0 {
 			r = w.combine(a, sum, r)
 		}

@@ -74,7 +74,7 @@ func (m *nest) registerBytes(pol rowsPolicy, operands []int, vectors int64) [2]i
 // residentOperands returns the operands that are worth keeping, those that are needed longest first.
 func (m *nest) residentOperands() (list []int) {
 	for _, i := range m.used {
-		if p := m.layout.place(i); p.columns != fixed && (p.rows != fixed || m.rows == 1) {
+		if p := m.layout.place(i); p.columns != fixed && p.mark != ordinal && (p.rows != fixed || m.rows == 1) {
 			list = append(list, i)
 		}
 	}
@@ -92,7 +92,7 @@ func (m *nest) splitResident(dev kernels.Device, operands []int, vectors, regist
 	shared := int64(0)
 	for _, i := range operands {
 		size := m.grid.width * m.types[i].Size() // of a vector
-		if p := m.layout.place(i); excess > 0 && !p.mark.random() && (p.lanes == aligned || m.grid.width == 1 && size >= 4) {
+		if p := m.layout.place(i); excess > 0 && !p.mark.random() && size >= 4 && (p.lanes == aligned || m.grid.width == 1) {
 			n := min(kernels.CeilDiv(excess, size), vectors)
 			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
 		}
@@ -143,7 +143,7 @@ func (w *rowsWriter) firstShared(operand int) int {
 // residentRegisters returns how many registers of a thread contain resident elements.
 func (w *rowsWriter) residentRegisters() (n int) {
 	for _, i := range w.used {
-		if p := w.places[i]; p.columns != fixed && (p.rows != fixed || !w.severalRows()) {
+		if p := w.places[i]; p.columns != fixed && p.mark != ordinal && (p.rows != fixed || !w.severalRows()) {
 			n += w.firstShared(i) * w.width * int(kernels.CeilDiv(w.types[i].Size(), 4))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // maxReductions is the most reductions of a stage: each takes shared memory.
 const maxReductions = 64
 
-// accumulator is a thread's partial results of a reduction, in lanes: RowSum in double.
+// accumulator is a thread's partial results of a reduction, in lanes: RowSum of floating-point numbers in double.
 type accumulator struct {
 	op     expr.Op
 	dtype  expr.Dtype // of the result
@@ -24,23 +24,26 @@ type accumulator struct {
 
 // wide is the type that is reduced in.
 func (a *accumulator) wide() expr.Dtype {
-	if a.op == expr.RowSum {
+	if a.op == expr.RowSum && a.dtype.IsFloat() {
 		return kernels.Float64
 	}
 	return a.dtype
 }
 
+// sumsFloats reports whether the reduction is a sum in double.
+func (a *accumulator) sumsFloats() bool { return a.op == expr.RowSum && a.dtype.IsFloat() }
+
 // newAccumulator returns an empty accumulator. For a sum whose first elements are resident, lanes are "" until then.
 func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
 	for k := range a.lanes {
-		if op == expr.RowSum && w.residentBatch != nil {
+		if a.sumsFloats() && w.residentBatch != nil {
 			continue
 		}
 		a.lanes[k] = w.start(a)
 	}
 	for range w.rowsPerThread() {
-		if op != expr.RowSum && !w.native(a) {
+		if op != expr.RowSum && d.IsFloat() && !w.native(a) {
 			a.nan = append(a.nan, w.emit(expr.Pred, "mov.pred", 0))
 		}
 	}
@@ -58,19 +61,19 @@ func number(d expr.Dtype, v float64) string {
 // native reports whether one instruction computes the greater of two numbers or NaN.
 func (w *rowsWriter) native(a *accumulator) bool { return w.nan && a.dtype == kernels.Float32 }
 
-// instruction returns that of a maximum or minimum.
+// instruction returns that of a maximum or minimum, or of a sum of integers.
 func (w *rowsWriter) instruction(a *accumulator) string {
-	name := map[expr.Op]string{expr.RowMax: "max", expr.RowMin: "min"}[a.op]
+	name := map[expr.Op]string{expr.RowSum: "add", expr.RowMax: "max", expr.RowMin: "min"}[a.op]
 	if w.native(a) {
 		name += ".NaN"
 	}
-	return name + "." + a.dtype.String()
+	return name + "." + a.dtype.PTX()
 }
 
 // accumulate accumulates the lanes of a vector that exists.
 func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) {
 	for k, v := range values {
-		if a.op == expr.RowSum {
+		if a.sumsFloats() {
 			w.add(a, k, v, exists)
 			continue
 		}
@@ -107,9 +110,9 @@ func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 	k := a.wide().Kind()
 	switch {
-	case a.op == expr.RowSum:
+	case a.sumsFloats():
 		return w.emit(k, "add.rn.f64", x, y)
-	case w.native(a):
+	case w.native(a) || a.dtype.IsInteger():
 		return w.emit(k, w.instruction(a), x, y)
 	}
 	r, p := w.Register(k), w.emit(expr.Pred, "setp.nan."+a.dtype.String(), x, y)
@@ -155,7 +158,7 @@ func (w *rowsWriter) reduceLanes(list []*accumulator) {
 func (w *rowsWriter) results(all []*accumulator) [][]string {
 	for _, a := range unique(all) {
 		for k, v := range a.lanes {
-			if a.op == expr.RowSum && w.residentBatch != nil { // of -0 alone it is 0
+			if a.sumsFloats() && w.residentBatch != nil { // of -0 alone it is 0
 				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, number(kernels.Float64, 0))
 			}
 		}
@@ -181,7 +184,7 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
 	for away := 1; away < lanes; away *= 2 {
 		other := w.Register(a.wide().Kind())
-		if a.wide() == kernels.Float32 {
+		if a.wide().Kind() != expr.F64 && a.wide().Kind() != expr.B64 {
 			w.Line(swap, other, v, away)
 		} else {
 			low, high := w.halves(v)
@@ -248,7 +251,7 @@ func (w *rowsWriter) reduceWarp(list []*accumulator, turn string) {
 	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.roundBytes()/8, number)
 	to := w.sharedAddress(number)
 	for i, a := range list {
-		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, i*warpsBytes, a.lanes[0])
+		w.Line("@%s st.shared.%s [%s+%d], %s", p, a.wide().PTX(), to, i*warpsBytes, a.lanes[0])
 	}
 }
 
@@ -294,7 +297,7 @@ func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
 			continue
 		}
 		for j := k; j < min(k+pair, warps); j++ {
-			w.Line("ld.shared.%v %s, [%s+%d]", a.wide(), list[j], base, bytes+8*j)
+			w.Line("ld.shared.%s %s, [%s+%d]", a.wide().PTX(), list[j], base, bytes+8*j)
 		}
 	}
 	for n := len(list); n > 1; n = len(list) {
@@ -320,7 +323,7 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 		}
 		for share := range max(w.sharesPerBlock, 1) {
 			r := w.start(a)
-			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.roundBytes())
+			w.Line("@%s ld.%s.%s %s, [%s+%d]", exists, memory, a.wide().PTX(), r, at, bytes+share*w.roundBytes())
 			list = append(list, r)
 		}
 	}
@@ -334,5 +337,9 @@ func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) 
 
 // start returns a register with the identity of a reduction.
 func (w *rowsWriter) start(a *accumulator) string {
-	return w.emit(a.wide().Kind(), "mov."+a.wide().String(), number(a.wide(), reductionOf[a.op].Identity()))
+	d := a.wide()
+	if d.IsInteger() {
+		return w.emit(d.Kind(), "mov."+d.PTX(), integerIdentity(a.op, d))
+	}
+	return w.emit(d.Kind(), "mov."+d.PTX(), number(d, reductionOf[a.op].Identity()))
 }

@@ -157,7 +157,7 @@ func (w *rowsWriter) laneAddresses(p *address, from []string, bytes int64) []loc
 
 // load loads the lanes of a vector; those of one that does not exist are 0.
 func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists string) []string {
-	if p.source != nil {
+	if p.mark.computed() {
 		return w.draw(p, addresses, lanes)
 	}
 	list := w.lanes(p, lanes)
@@ -176,14 +176,21 @@ func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists st
 	return list
 }
 
-// draw returns the lanes of a vector of random numbers.
+// draw returns the lanes of a vector of random numbers or of an iota.
 func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []string) {
 	for _, at := range numbers {
 		number := w.result(expr.B64, "add.u64 %s, %s, %d", at.register, at.bytes)
-		switch p.lanes {
-		case aligned:
+		switch {
+		case p.mark == ordinal && p.lanes == aligned:
+			return w.iota([]string{number}, lanes)
+		case p.mark == ordinal && p.lanes == single:
+			return slices.Repeat([]string{number}, lanes)
+		case p.mark == ordinal:
+			list = append(list, number)
+			continue
+		case p.lanes == aligned:
 			return w.numbers(p.source, p.dtype, number, lanes, true)
-		case single:
+		case p.lanes == single:
 			return slices.Repeat(w.numbers(p.source, p.dtype, number, 1, false), lanes)
 		}
 		list = append(list, w.numbers(p.source, p.dtype, number, 1, false)...)

@@ -91,19 +91,21 @@ func (w *rowsWriter) vectorsPerIter(f expr.Func) int {
 	bytes := int64(0)
 	streamed, invariant := w.varying(f)
 	for _, i := range append(streamed, invariant...) {
-		bytes += w.types[i].Size()
+		if w.places[i].mark != ordinal {
+			bytes += w.types[i].Size()
+		}
 	}
 	return int(min(max(int64(w.bytesPerIter)/max(bytes*int64(w.width), 4), 1), 8))
 }
 
 // varying returns the operands of a function that differ along a row: those that stream from memory, and those that are the same for all
-// rows, so that a cache has them.
+// rows, so that a cache has them, or are computed from indices.
 func (w *rowsWriter) varying(f expr.Func) (streamed, invariant []int) {
 	_, kept := f.Trim()
 	for _, i := range kept {
 		switch {
 		case i >= len(w.types) || w.places[i].columns == fixed:
-		case w.places[i].rows == fixed && w.severalRows():
+		case w.places[i].rows == fixed && w.severalRows() || w.places[i].mark == ordinal:
 			invariant = append(invariant, i)
 		default:
 			streamed = append(streamed, i)

@@ -81,7 +81,7 @@ func (a *Assembler) values(g *graph, lanes [][]string, exists string) [][]string
 				}
 				values[i][lane] = r
 			case constant:
-				values[i][lane] = literal(n.dtype, n.value())
+				values[i][lane] = n.literal()
 			case number:
 				values[i][lane] = a.numbers[n.bits]
 			}

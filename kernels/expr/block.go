@@ -93,7 +93,7 @@ func binaryBlock[T float](op Op, out, x, y []T) {
 	}
 }
 
-func compareBlock[T float](op Op, out []bool, x, y []T) {
+func compareBlock[T float | integer](op Op, out []bool, x, y []T) {
 	out, y = out[:len(x)], y[:len(x)]
 	switch op {
 	case Eq:
@@ -115,7 +115,7 @@ func compareBlock[T float](op Op, out []bool, x, y []T) {
 	}
 }
 
-func selectBlock[T float](out []T, c []bool, x, y []T) {
+func selectBlock[T any](out []T, c []bool, x, y []T) {
 	out, x, y = out[:len(c)], x[:len(c)], y[:len(c)]
 	for i, first := range c {
 		if first {
@@ -135,7 +135,7 @@ func mapBlock[T, From any](out []T, x []From, f func(From) T) {
 
 // convertBlock converts elements of type from, one for each of out.
 func convertBlock[T float](out []T, from Dtype, x unsafe.Pointer) {
-	switch from {
+	switch from.fixed() {
 	case Float32:
 		convertElements(out, block[float32](x, len(out)))
 	case Float64:
@@ -146,28 +146,122 @@ func convertBlock[T float](out []T, from Dtype, x unsafe.Pointer) {
 		convertElements(out, block[int32](x, len(out)))
 	case Int64:
 		convertElements(out, block[int64](x, len(out)))
-	case Int:
-		convertElements(out, block[int](x, len(out)))
 	}
 }
 
-func convertElements[T float, From float | uint8 | int32 | int64 | int](out []T, x []From) {
+// convertIntegers is convertBlock to integers of type to.
+func convertIntegers[T integer](out []T, to, from Dtype, x unsafe.Pointer) {
+	switch from.fixed() {
+	case Float32:
+		truncateBlock(out, to, block[float32](x, len(out)))
+	case Float64:
+		truncateBlock(out, to, block[float64](x, len(out)))
+	case Uint8, Bool:
+		convertElements(out, block[uint8](x, len(out)))
+	case Int32:
+		convertElements(out, block[int32](x, len(out)))
+	case Int64:
+		convertElements(out, block[int64](x, len(out)))
+	}
+}
+
+func convertElements[T, From float | integer](out []T, x []From) {
 	for i, v := range x {
 		out[i] = T(v)
 	}
 }
 
-// truncateBlock rounds toward 0, as PTX does: numbers beyond int64 to the nearest, and NaN to the
-// least.
-func truncateBlock[T float](out []int64, x []T) {
+func truncateBlock[T integer, F float](out []T, to Dtype, x []F) {
 	for i, v := range x {
-		switch {
-		case v >= 0x1p63:
-			out[i] = math.MaxInt64
-		case v >= -0x1p63:
-			out[i] = int64(v)
-		default:
-			out[i] = math.MinInt64
+		out[i] = T(truncate(float64(v), to))
+	}
+}
+
+// truncate rounds toward 0. Numbers beyond an integer type become its nearest, and NaN becomes 0.
+func truncate(v float64, to Dtype) int64 {
+	least, most := to.Limits()
+	switch {
+	case v != v:
+		return 0
+	case v >= 0x1p63:
+		return most
+	case v < -0x1p63:
+		return least
+	}
+	return min(max(int64(v), least), most)
+}
+
+// integer are the types that integers have in memory.
+type integer interface{ uint8 | int32 | int64 }
+
+// fixed returns d, and for Int the type of its size.
+func (d Dtype) fixed() Dtype {
+	switch {
+	case d != Int:
+		return d
+	case Int.Size() == Int64.Size():
+		return Int64
+	}
+	return Int32
+}
+
+// integerBlock is an operation on integers, which wraps.
+func integerBlock[T integer](op Op, out, x, y []T) {
+	out = out[:len(x)]
+	switch op {
+	case Neg:
+		for i, v := range x {
+			out[i] = -v
+		}
+	case Abs:
+		for i, v := range x {
+			out[i] = v
+			if v < 0 {
+				out[i] = -v
+			}
+		}
+	case Add:
+		for i, v := range x {
+			out[i] = v + y[i]
+		}
+	case Sub:
+		for i, v := range x {
+			out[i] = v - y[i]
+		}
+	case Mul:
+		for i, v := range x {
+			out[i] = v * y[i]
+		}
+	case Min:
+		for i, v := range x {
+			out[i] = min(v, y[i])
+		}
+	case Max:
+		for i, v := range x {
+			out[i] = max(v, y[i])
+		}
+	}
+}
+
+// logicBlock is an operation on Bool.
+func logicBlock(op Op, out, x, y []bool) {
+	out = out[:len(x)]
+	switch op {
+	case And:
+		for i, v := range x {
+			out[i] = v && y[i]
+		}
+	case Or:
+		for i, v := range x {
+			out[i] = v || y[i]
+		}
+	case Ne:
+		for i, v := range x {
+			out[i] = v != y[i]
+		}
+	case Not:
+		for i, v := range x {
+			out[i] = !v
 		}
 	}
 }

@@ -22,14 +22,16 @@
 //   - Pow follows C99: Pow(1, y) and Pow(x, 0) are 1, also for NaN.
 //   - Sigmoid and Softplus are not cut off: they are right in their tails, where
 //     Gorgonia's return 0, 1 or x.
-//   - Convert from Bool returns 0 or 1. To an integer it rounds toward 0; a number beyond the type's
-//     range becomes the nearest one that the type has, and NaN the least.
+//   - Arithmetic on integers wraps; so do Neg and Abs of the least.
+//   - Convert from Bool returns 0 or 1, and to Bool whether the element is not 0, as NaN is not. From an integer to a floating-point
+//     type it rounds to nearest, and to another integer type it wraps. From a floating-point number to an integer it rounds toward 0; a
+//     number beyond the type's range becomes the nearest one that the type has, and NaN becomes 0.
 //
 // RowSum, RowMax and RowMin take their argument at every element of a row, and are one
 // number for all of it: a function that has them is computed row by row, in stages
 // ([Func.Stages]), by kernels.Rows. RowSum is the sum in double precision, rounded to
-// the element type; of no elements it is 0, RowMax -Inf and RowMin +Inf. [ParseRows]
-// reads them, and [Func.RowGradient] is their derivative.
+// the element type; of no elements it is 0, RowMax -Inf and RowMin +Inf. RowSum of integers is an Int64 that wraps; RowMax of no
+// integers is the least of the type, RowMin the greatest. [ParseRows] reads them, and [Func.RowGradient] is their derivative.
 //
 // Functions such as Exp are within 2 units in the last place of the true value on
 // every backend, Sigmoid and Softplus within 4. Backends may differ within that;

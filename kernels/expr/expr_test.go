@@ -145,21 +145,24 @@ func TestInline(t *testing.T) {
 // builder keeps its first error.
 func TestBuilderErrors(t *testing.T) {
 	for want, build := range map[string]func(b *Builder) Value{
-		"got operand 4, want one of 4":                           func(b *Builder) Value { return b.Operand(4) },
-		"got a constant of bool, want f32 or f64":                func(b *Builder) Value { return b.Constant(Bool, 1) },
-		"got a conversion of f32 to i32, want one to f32 or f64": func(b *Builder) Value { return b.Convert(b.Operand(0), Int32) },
-		"got arguments of f32 and f64 for +":                     func(b *Builder) Value { return b.Apply(Add, b.Operand(0), b.Operand(1)) },
-		"got arguments of i64 and i64 for neg":                   func(b *Builder) Value { return b.Apply(Neg, b.Operand(2)) },
-		"got 1 arguments for pow, want 2":                        func(b *Builder) Value { return b.Apply(Pow, b.Operand(0)) },
-		"got a condition of f32 for select, want bool":           func(b *Builder) Value { return b.Apply(Select, b.Operand(0), b.Operand(0), b.Operand(0)) },
-		"got value 77, want one that this builder has returned":  func(b *Builder) Value { return b.Apply(Abs, 77) },
-		"got operation 0":                                        func(b *Builder) Value { return b.Apply(0) },
-		"got operation 200":                                      func(b *Builder) Value { return b.Apply(200) },
-		"got 1 operands for f32, f32: x0 + x1, want 2":           func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0))[0] },
-		"got operand 1 of f64 for f32, f32: x0 + x1, want f32":   func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0), b.Operand(1))[0] },
+		"got operand 4, want one of 4":                          func(b *Builder) Value { return b.Operand(4) },
+		"got a constant of bool, want one of a number type":     func(b *Builder) Value { return b.Constant(Bool, 1) },
+		"got an integer constant of f32, want an integer type":  func(b *Builder) Value { return b.Integer(Float32, 1) },
+		"got a conversion of i64 to bf16, want one from or to":  func(b *Builder) Value { return b.Convert(b.Operand(2), BF16) },
+		"got arguments of f32 and f64 for +":                    func(b *Builder) Value { return b.Apply(Add, b.Operand(0), b.Operand(1)) },
+		"got arguments of i64 and i64 for /, want both of one":  func(b *Builder) Value { return b.Apply(Div, b.Operand(2), b.Operand(2)) },
+		"got arguments of i64 and i64 for &&":                   func(b *Builder) Value { return b.Apply(And, b.Operand(2), b.Operand(2)) },
+		"got arguments of bool and bool for <":                  func(b *Builder) Value { return b.Apply(Lt, b.Operand(3), b.Operand(3)) },
+		"got 1 arguments for pow, want 2":                       func(b *Builder) Value { return b.Apply(Pow, b.Operand(0)) },
+		"got a condition of f32 for select, want bool":          func(b *Builder) Value { return b.Apply(Select, b.Operand(0), b.Operand(0), b.Operand(0)) },
+		"got value 77, want one that this builder has returned": func(b *Builder) Value { return b.Apply(Abs, 77) },
+		"got operation 0":   func(b *Builder) Value { return b.Apply(0) },
+		"got operation 200": func(b *Builder) Value { return b.Apply(200) },
+		"got 1 operands for f32, f32: x0 + x1, want 2":         func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0))[0] },
+		"got operand 1 of f64 for f32, f32: x0 + x1, want f32": func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0), b.Operand(1))[0] },
 	} {
 		b := NewBuilder(Float32, Float64, Int64, Bool)
-		v := b.Apply(Neg, build(b))
+		v := b.Convert(build(b), Float32)
 		b.Operand(9)
 		if f, err := b.Func(v); err == nil || !strings.HasPrefix(err.Error(), "expr: "+want) {
 			t.Errorf("got %v, %v, want an error with %q", f, err, want)

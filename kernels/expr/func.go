@@ -23,11 +23,12 @@ type node struct {
 	op    Op
 	dtype Dtype
 	args  [3]Value
-	bits  uint64 // the number of an operand or of a constant taken out, a constant as float64
+	bits  uint64 // the number of an operand or of a constant taken out, a constant as float64 or int64
 }
 
-// value returns a constant.
+// value returns a constant of a floating-point type, and integer one of an integer type.
 func (n *node) value() float64 { return math.Float64frombits(n.bits) }
+func (n *node) integer() int64 { return int64(n.bits) }
 
 // inputs returns the arguments.
 func (n *node) inputs() []Value { return n.args[:n.op.Arity()] }
@@ -214,10 +215,21 @@ func (b *Builder) Operand(i int) Value {
 	return b.add(node{op: operand, dtype: b.operands[i], bits: uint64(i)})
 }
 
-// Constant returns a number, rounded to d, which is Float32 or Float64.
+// Integer returns an integer of type d, wrapped to its range.
+func (b *Builder) Integer(d Dtype, v int64) Value {
+	if !d.IsInteger() {
+		return b.fail("got an integer constant of %v, want an integer type", d)
+	}
+	return b.add(node{op: constant, dtype: d, bits: uint64(d.wrap(v))})
+}
+
+// Constant returns a number converted to d, as by [Builder.Convert]: rounded to Float32 or Float64, or an integer.
 func (b *Builder) Constant(d Dtype, v float64) Value {
+	if d.IsInteger() {
+		return b.Integer(d, truncate(v, d))
+	}
 	if !d.IsFloat() {
-		return b.fail("got a constant of %v, want f32 or f64", d)
+		return b.fail("got a constant of %v, want one of a number type", d)
 	}
 	if d == Float32 {
 		v = float64(float32(v))
@@ -228,8 +240,8 @@ func (b *Builder) Constant(d Dtype, v float64) Value {
 	return b.add(node{op: constant, dtype: d, bits: math.Float64bits(v)})
 }
 
-// Convert returns x as an element of d, which is Float32, Float64 or x's own type, or an
-// integer of 64 bits where x is a floating-point number.
+// Convert returns x as an element of d. BF16 and F16 are converted from and to Float32 alone. The package's documentation
+// describes conversions to integers and Bool.
 func (b *Builder) Convert(x Value, d Dtype) Value {
 	from, ok := b.dtype(x)
 	switch {
@@ -239,17 +251,24 @@ func (b *Builder) Convert(x Value, d Dtype) Value {
 		return x
 	case from.isHalf() && d != Float32, d.isHalf() && from != Float32:
 		return b.fail("got a conversion of %v to %v, want one from or to f32", from, d)
-	case !d.IsFloat() && !d.isHalf() && !(from.IsFloat() && d.isWide()):
-		return b.fail("got a conversion of %v to %v, want one to f32 or f64, or of these to i64", from, d)
-	case d.IsFloat() && b.nodes[x].op == constant: // conversions of numbers are exact or rounded once
+	case d == Bool:
+		return b.Apply(Ne, x, b.Constant(from, 0))
+	case b.nodes[x].op == constant && from.IsFloat() && !d.isHalf(): // conversions of numbers are exact or rounded once
 		return b.Constant(d, b.nodes[x].value())
+	case b.nodes[x].op == constant && d.IsInteger():
+		return b.Integer(d, b.nodes[x].integer())
+	case b.nodes[x].op == constant && d == Float32:
+		return b.Constant(d, float64(float32(b.nodes[x].integer())))
+	case b.nodes[x].op == constant && d == Float64:
+		return b.Constant(d, float64(b.nodes[x].integer()))
 	}
 	return b.add(node{op: convert, dtype: d, args: [3]Value{x}})
 }
 
 // Apply returns an operation on values. Its arguments are of one type, Float32 or
 // Float64, which is the result's too; comparisons return a Bool, and the first argument
-// of Select is one.
+// of Select is one. Neg, Abs, Add, Sub, Mul, Min, Max, Square, Cube, comparisons, Select and reductions also take integers, of which RowSum
+// is an Int64; And, Or, Not, Eq, Ne, Select and RowSum take Bool.
 func (b *Builder) Apply(op Op, args ...Value) Value {
 	if op <= convert || op >= opCount {
 		return b.fail("got operation %d, want one of this package's", op)
@@ -266,8 +285,8 @@ func (b *Builder) Apply(op Op, args ...Value) Value {
 	}
 	d, _ := b.dtype(numbers[0])
 	for _, a := range numbers {
-		if t, ok := b.dtype(a); ok && (t != d || !t.IsFloat()) {
-			b.fail("got arguments of %v and %v for %v, want both f32 or both f64", d, t, op)
+		if t, ok := b.dtype(a); ok && (t != d || !op.takes(t)) {
+			b.fail("got arguments of %v and %v for %v, want both of one type that it takes", d, t, op)
 		}
 	}
 	if b.err != nil {
@@ -280,7 +299,9 @@ func (b *Builder) Apply(op Op, args ...Value) Value {
 func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 	switch op {
 	case Neg:
-		if x := &b.nodes[args[0]]; x.op == constant {
+		if x := &b.nodes[args[0]]; x.op == constant && d.IsInteger() {
+			return b.Integer(d, -x.integer())
+		} else if x.op == constant {
 			return b.Constant(d, -x.value())
 		}
 	case Mul:
@@ -305,6 +326,18 @@ func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 		op, args = Div, []Value{b.Constant(d, 1), args[0]}
 	case InverseSqrt:
 		op, args = Div, []Value{b.Constant(d, 1), b.Apply(Sqrt, args[0])}
+	case Eq:
+		if d == Bool {
+			return b.Apply(Not, b.Apply(Ne, args...))
+		}
+	case Select:
+		if d == Bool {
+			return b.Apply(Or, b.Apply(And, args[0], args[1]), b.Apply(And, b.Apply(Not, args[0]), args[2]))
+		}
+	case RowSum:
+		if !d.IsFloat() {
+			d, args = Int64, []Value{b.Convert(args[0], Int64)}
+		}
 	}
 	if op.compares() {
 		d = Bool
@@ -317,7 +350,7 @@ func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 // isOne reports whether a value is the constant 1.
 func (b *Builder) isOne(v Value) bool {
 	n := &b.nodes[v]
-	return n.op == constant && n.value() == 1
+	return n.op == constant && (n.dtype.IsFloat() && n.value() == 1 || n.dtype.IsInteger() && n.integer() == 1)
 }
 
 // Inline returns the outputs of f for the given operands, which have the types of

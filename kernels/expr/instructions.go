@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// convert adds a conversion. Integers are rounded to floating-point numbers, and those to
-// integers toward 0.
+// convert adds a conversion. Integers are rounded to floating-point numbers.
 func (a *Assembler) convert(r string, in instruction) {
 	switch {
 	case in.to == F16:
@@ -32,7 +31,7 @@ func (a *Assembler) convert(r string, in instruction) {
 		return
 	}
 	if !in.to.IsFloat() {
-		a.Line("cvt.rzi.s64.%v %s, %s", in.from, r, in.x)
+		a.toInteger(r, in)
 		return
 	}
 	switch in.from {
@@ -44,6 +43,38 @@ func (a *Assembler) convert(r string, in instruction) {
 		a.Line("cvt.rn.f32.f64 %s, %s", r, in.x)
 	default:
 		a.Line("cvt.rn.%v.s%s %s, %s", in.to, kinds[in.from.Kind()].dtype[1:], r, in.x)
+	}
+}
+
+// toInteger adds a conversion to an integer type. Those of numbers out of its range give the nearest one; those of NaN give
+// 0 or the least, depending on the types.
+func (a *Assembler) toInteger(r string, in instruction) {
+	to, bits := in.to.PTX(), kinds[in.to.Kind()].dtype
+	switch {
+	case in.from == Bool:
+		a.Line("selp.%s %s, 1, 0, %s", bits, r, in.x)
+	case in.from.IsFloat():
+		a.Line("cvt.rzi.%s.%v %s, %s", to, in.from, r, in.x)
+		p := a.Register(Pred)
+		a.Line("setp.eq.%v %s, %s, %s", in.from, p, in.x, in.x)
+		a.Line("selp.%s %s, %s, 0, %s", bits, r, r, p)
+		if in.to == Uint8 {
+			a.Line("max.s32 %s, %s, 0", r, r)
+			a.Line("min.s32 %s, %s, 255", r, r)
+		}
+	case in.from.PTX() != to:
+		a.Line("cvt.%s.%s %s, %s", to, in.from.PTX(), r, in.x)
+		a.narrow(r, in.to)
+	default:
+		a.Line("mov.%s %s, %s", bits, r, in.x)
+		a.narrow(r, in.to)
+	}
+}
+
+// narrow wraps a register of 32 bits to Uint8, if d is that.
+func (a *Assembler) narrow(r string, d Dtype) {
+	if d == Uint8 {
+		a.Line("and.b32 %s, %s, 255", r, r)
 	}
 }
 
@@ -60,10 +91,46 @@ var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1
 // comparison are the conditions of setp. Those but neu are false for a NaN.
 var comparison = map[Op]string{Eq: "eq", Ne: "neu", Lt: "lt", Le: "le"}
 
+// integral are the operations of one instruction on two integers, logical those on two of Bool.
+var (
+	integral = map[Op]string{Add: "add", Sub: "sub", Mul: "mul.lo", Min: "min", Max: "max"}
+	logical  = map[Op]string{And: "and.pred", Or: "or.pred", Ne: "xor.pred"}
+)
+
+// instructIntegers adds an operation on integers or Bool.
+func (a *Assembler) instructIntegers(r string, in instruction) {
+	d := in.to
+	switch {
+	case in.op == Not:
+		a.Line("not.pred %s, %s", r, in.x)
+	case in.from == Bool:
+		a.Line("%s %s, %s, %s", logical[in.op], r, in.x, in.y)
+	case in.op == Ne:
+		a.Line("setp.ne.%s %s, %s, %s", in.from.PTX(), r, in.x, in.y)
+	case in.op.compares():
+		a.Line("setp.%s.%s %s, %s, %s", comparison[in.op], in.from.PTX(), r, in.x, in.y)
+	case in.op == Select:
+		a.Line("selp.%s %s, %s, %s, %s", kinds[d.Kind()].dtype, r, in.y, in.z, in.x)
+	case in.op == Neg:
+		a.Line("neg.%s %s, %s", d.PTX(), r, in.x)
+		a.narrow(r, d)
+	case in.op == Abs && d == Uint8:
+		a.Line("mov.b32 %s, %s", r, in.x)
+	case in.op == Abs:
+		a.Line("neg.%s %s, %s", d.PTX(), r, in.x)
+		a.Line("max.%s %s, %s, %s", d.PTX(), r, r, in.x)
+	default:
+		a.Line("%s.%s %s, %s, %s", integral[in.op], d.PTX(), r, in.x, in.y)
+		a.narrow(r, d)
+	}
+}
+
 // instruct adds an operation of one or a few instructions.
 func (a *Assembler) instruct(r string, in instruction) {
 	d := in.to
 	switch {
+	case !in.from.IsFloat():
+		a.instructIntegers(r, in)
 	case plain[in.op] != "" && in.y == "":
 		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s", r, in.x)
 	case plain[in.op] != "":
@@ -91,6 +158,17 @@ func (a *Assembler) instruct(r string, in instruction) {
 		a.Line("%v.%v %s, %s, %s", in.op, d, t, in.x, in.y)
 		a.Line("selp.%v %s, %s, %s, %s", d, r, nan, t, p)
 	}
+}
+
+// literal returns a constant.
+func (n *node) literal() string {
+	switch {
+	case n.dtype.IsFloat():
+		return literal(n.dtype, n.value())
+	case n.dtype.Size() == 8:
+		return fmt.Sprintf("0x%X", uint64(n.integer()))
+	}
+	return fmt.Sprintf("0x%X", uint32(n.integer()))
 }
 
 // literal returns a number of a floating-point type, all its bits.

@@ -92,6 +92,9 @@ func (c *compiler) compile() {
 					c.release(a, i)
 				}
 			}
+			if n.op.Arity() == 1 { // its second argument is no other block, which may be missing
+				in.args[1] = in.args[0]
+			}
 			if k, ok := outputs[Value(i)]; ok {
 				in.out = len(c.graph.operands) + k
 			} else {
@@ -140,10 +143,17 @@ func (in *Interpreter) workspace(first int) *workspace {
 		w.blocks[first+i] = unsafe.Pointer(&w.memory[i*BlockSize])
 	}
 	for i, n := range in.constants {
-		if n.dtype == Float32 {
-			fill(block[float32](w.blocks[first+i], BlockSize), float32(n.value()))
-		} else {
-			fill(block[float64](w.blocks[first+i], BlockSize), n.value())
+		switch at := w.blocks[first+i]; n.dtype.fixed() {
+		case Float32:
+			fill(block[float32](at, BlockSize), float32(n.value()))
+		case Float64:
+			fill(block[float64](at, BlockSize), n.value())
+		case Uint8:
+			fill(block[uint8](at, BlockSize), uint8(n.integer()))
+		case Int32:
+			fill(block[int32](at, BlockSize), int32(n.integer()))
+		case Int64:
+			fill(block[int64](at, BlockSize), n.integer())
 		}
 	}
 	return w
@@ -190,23 +200,33 @@ func (i *instr) run(blocks []unsafe.Pointer, n int) {
 		mapBlock(block[float32](out, n), block[uint16](x, n), fromBF16)
 	case i.op == convert && i.from == F16:
 		mapBlock(block[float32](out, n), block[uint16](x, n), fromF16)
-	case i.op == convert && i.to.isWide() && i.from == Float32:
-		truncateBlock(block[int64](out, n), block[float32](x, n))
-	case i.op == convert && i.to.isWide():
-		truncateBlock(block[int64](out, n), block[float64](x, n))
-	case i.op == convert:
+	case i.op == convert && i.to == Float64:
 		convertBlock(block[float64](out, n), i.from, x)
+	case i.op == convert && i.to == Uint8:
+		convertIntegers(block[uint8](out, n), i.to, i.from, x)
+	case i.op == convert && i.to.Size() == 4:
+		convertIntegers(block[int32](out, n), i.to, i.from, x)
+	case i.op == convert:
+		convertIntegers(block[int64](out, n), i.to, i.from, x)
 	case i.op == copyBlock:
 		size := n * int(i.to.Size())
 		copy(block[byte](out, size), block[byte](x, size))
-	case i.op.compares() && i.from == Float32:
-		compareBlock(i.op, block[bool](out, n), block[float32](x, n), block[float32](y, n))
+	case i.from == Bool && i.op != Select:
+		logicBlock(i.op, block[bool](out, n), block[bool](x, n), block[bool](y, n))
 	case i.op.compares():
-		compareBlock(i.op, block[bool](out, n), block[float64](x, n), block[float64](y, n))
-	case i.op == Select && i.to == Float32:
-		selectBlock(block[float32](out, n), block[bool](x, n), block[float32](y, n), block[float32](z, n))
+		i.compare(block[bool](out, n), x, y)
+	case i.op == Select && i.to.Size() == 1:
+		selectBlock(block[uint8](out, n), block[bool](x, n), block[uint8](y, n), block[uint8](z, n))
+	case i.op == Select && i.to.Size() == 4:
+		selectBlock(block[uint32](out, n), block[bool](x, n), block[uint32](y, n), block[uint32](z, n))
 	case i.op == Select:
-		selectBlock(block[float64](out, n), block[bool](x, n), block[float64](y, n), block[float64](z, n))
+		selectBlock(block[uint64](out, n), block[bool](x, n), block[uint64](y, n), block[uint64](z, n))
+	case i.to == Uint8:
+		integerBlock(i.op, block[uint8](out, n), block[uint8](x, n), block[uint8](y, n))
+	case i.to.fixed() == Int32:
+		integerBlock(i.op, block[int32](out, n), block[int32](x, n), block[int32](y, n))
+	case i.to.fixed() == Int64:
+		integerBlock(i.op, block[int64](out, n), block[int64](x, n), block[int64](y, n))
 	case i.op.Arity() == 2 && i.to == Float32:
 		binaryBlock(i.op, block[float32](out, n), block[float32](x, n), block[float32](y, n))
 	case i.op.Arity() == 2:
@@ -215,5 +235,21 @@ func (i *instr) run(blocks []unsafe.Pointer, n int) {
 		unaryBlock(i.op, block[float32](out, n), block[float32](x, n))
 	default:
 		unaryBlock(i.op, block[float64](out, n), block[float64](x, n))
+	}
+}
+
+// compare is a comparison of elements of the instruction's type.
+func (i *instr) compare(out []bool, x, y unsafe.Pointer) {
+	switch n := len(out); i.from.fixed() {
+	case Float32:
+		compareBlock(i.op, out, block[float32](x, n), block[float32](y, n))
+	case Float64:
+		compareBlock(i.op, out, block[float64](x, n), block[float64](y, n))
+	case Uint8:
+		compareBlock(i.op, out, block[uint8](x, n), block[uint8](y, n))
+	case Int32:
+		compareBlock(i.op, out, block[int32](x, n), block[int32](y, n))
+	case Int64:
+		compareBlock(i.op, out, block[int64](x, n), block[int64](y, n))
 	}
 }

@@ -47,7 +47,7 @@ const (
 
 	Select // y if x, a Bool, is true, else z
 
-	RowSum // the sum of x over a row, rounded once
+	RowSum // the sum of x over a row, rounded once; an Int64 of integers and of Bool
 	RowMax // the greatest x of a row
 	RowMin // the least x of a row
 
@@ -55,6 +55,10 @@ const (
 	Cube        // x * x * x
 	Inverse     // 1 / x
 	InverseSqrt // 1 / √x
+
+	And // x and y, of Bool, as are the next two
+	Or  // x or y
+	Not // not x
 
 	opCount
 )
@@ -103,6 +107,7 @@ var ops = [opCount]struct {
 	Select: {name: "select", arity: 3},
 	RowSum: {name: "rowsum", arity: 1}, RowMax: {name: "rowmax", arity: 1}, RowMin: {name: "rowmin", arity: 1},
 	Square: {name: "square", arity: 1}, Cube: {name: "cube", arity: 1}, Inverse: {name: "inverse", arity: 1}, InverseSqrt: {name: "inverseSqrt", arity: 1},
+	And: {name: "&&", arity: 2}, Or: {name: "||", arity: 2}, Not: {name: "!", arity: 1},
 }
 
 // Ops returns the operations that [Builder.Apply] takes of numbers, in order: those with one right result, and those that
@@ -123,6 +128,19 @@ func (o Op) String() string { return ops[o].name }
 
 // Arity returns the number of arguments.
 func (o Op) Arity() int { return ops[o].arity }
+
+// takes reports whether the operation's arguments, but a Select's condition, may be of a type.
+func (o Op) takes(d Dtype) bool {
+	switch o {
+	case And, Or, Not:
+		return d == Bool
+	case Eq, Ne, Select, RowSum:
+		return !d.isHalf()
+	case Neg, Abs, Add, Sub, Mul, Min, Max, Lt, Le, Gt, Ge, RowMax, RowMin, Square, Cube:
+		return d.IsFloat() || d.IsInteger()
+	}
+	return d.IsFloat()
+}
 
 // compares reports whether the operation returns a Bool.
 func (o Op) compares() bool { return o >= Eq && o <= Ge }

@@ -12,7 +12,7 @@ import "fmt"
 // returns the operation and f. Any other expression is an error that names the
 // position, in characters from 1.
 func ParseReduction(text string) (Op, Func, error) {
-	p, v := read(text, Float64, false, "a", "b")
+	p, v := read(text, []Dtype{Float64, Float64}, Float64, false, "a", "b")
 	if p.err != nil {
 		return 0, Func{}, p.err
 	}

@@ -85,11 +85,11 @@ type printer struct {
 	plain    Dtype
 }
 
-// tightest is the level of a minus sign.
-const tightest = 4
+// tightest is the level of a minus sign and of Not.
+const tightest = 6
 
 // levels of binary operators: those of a higher level bind more tightly.
-var levels = map[Op]int{Eq: 1, Ne: 1, Lt: 1, Le: 1, Add: 2, Sub: 2, Mul: 3, Div: 3}
+var levels = map[Op]int{Or: 1, And: 2, Eq: 3, Ne: 3, Lt: 3, Le: 3, Add: 4, Sub: 4, Mul: 5, Div: 5}
 
 // text returns a node, in parentheses if it binds less tightly than level.
 func (p *printer) text(v Value, level int) string {
@@ -104,10 +104,14 @@ func (p *printer) text(v Value, level int) string {
 		return "n" + strconv.FormatUint(n.bits, 10)
 	case n.op == constant && n.dtype == p.plain:
 		return strconv.FormatFloat(n.value(), 'g', -1, 64)
+	case n.op == constant && n.dtype.IsInteger():
+		return fmt.Sprintf("%v(%d)", n.dtype, n.integer())
 	case n.op == constant:
 		return fmt.Sprintf("%v(%v)", n.dtype, n.value())
 	case n.op == Neg: // of something other than a number: numbers have their sign
 		return "-" + p.text(n.args[0], tightest)
+	case n.op == Not:
+		return "!" + p.text(n.args[0], tightest)
 	case own > 0: // operators group from the left
 		s := p.text(n.args[0], own) + " " + n.op.String() + " " + p.text(n.args[1], own+1)
 		if own < level {

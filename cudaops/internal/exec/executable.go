@@ -130,7 +130,7 @@ func OnHost(p *program.Program, dev kernels.Device) int64 {
 func (e *Executable) runSetup() error {
 	for _, in := range e.program.Setup {
 		switch op := in.Op.(type) {
-		case program.State: // New clears states
+		case program.State, program.Iota: // New clears states, and an iota has no memory
 		case program.Constant:
 			e.frame[e.slot(in.Out[0])] = op.Value
 		case program.Copy:
@@ -374,8 +374,9 @@ func results(in *program.Instr) []Span {
 // operands returns the spans of an instruction's inputs. If the plan reads views, as that of a Map does, these are the
 // buffers of the inputs' bases.
 func operands(in *program.Instr) []Span {
-	list := make([]Span, len(in.In))
-	for i, v := range in.In {
+	inputs := in.Operands()
+	list := make([]Span, len(inputs))
+	for i, v := range inputs {
 		if list[i] = part(v); program.ReadsViews(in.Op) {
 			list[i] = span(v.Base.Buffer)
 		}

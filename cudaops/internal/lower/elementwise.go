@@ -2,6 +2,7 @@ package lower
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -27,6 +28,9 @@ var binaries = map[string]expr.Op{
 	"add": expr.Add, "sub": expr.Sub, "mul": expr.Mul, "div": expr.Div, "pow": expr.Pow,
 	"lt": expr.Lt, "gt": expr.Gt, "le": expr.Le, "ge": expr.Ge, "eq": expr.Eq, "ne": expr.Ne,
 }
+
+// integral are the binary operations that integers have.
+var integral = map[expr.Op]bool{expr.Add: true, expr.Sub: true, expr.Mul: true, expr.Lt: true, expr.Gt: true, expr.Le: true, expr.Ge: true, expr.Eq: true, expr.Ne: true}
 
 // unary lowers an element-wise op of one operand.
 func unary(c *call) *program.Value {
@@ -58,7 +62,7 @@ func binary(c *call) *program.Value {
 	equality := op == expr.Eq || op == expr.Ne
 	dtype := c.in[0].Dtype
 	for _, v := range c.in {
-		if !v.Numeric || v.Dtype != dtype || !dtype.IsFloat() && !(dtype == kernels.Bool && equality) {
+		if !v.Numeric || v.Dtype != dtype || !dtype.IsFloat() && !(dtype == kernels.Bool && equality) && !(dtype.IsInteger() && integral[op]) {
 			return nil
 		}
 	}
@@ -104,7 +108,7 @@ func (c *call) product(op expr.Op) *program.Value {
 	return nil
 }
 
-// convert lowers ConvType to float32 or float64, and from these to int.
+// convert lowers ConvType to float32 or float64, and from these to int and int64, where NaN becomes the least, as by Go on most processors.
 func convert(c *call) *program.Value {
 	if !internal.IsConversion(c.node.Op()) || !c.Numeric || len(c.in) != 1 || !c.in[0].Numeric {
 		return nil
@@ -112,7 +116,14 @@ func convert(c *call) *program.Value {
 	if !c.Dtype.IsFloat() && !(c.in[0].Dtype.IsFloat() && (c.Dtype == kernels.Int || c.Dtype == kernels.Int64)) {
 		return nil
 	}
-	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), c.Dtype) })
+	return c.pointwise(func(b *expr.Builder) expr.Value {
+		x := b.Operand(0)
+		v := b.Convert(x, c.Dtype)
+		if c.Dtype.IsFloat() {
+			return v
+		}
+		return b.Apply(expr.Select, b.Apply(expr.Eq, x, x), v, b.Integer(c.Dtype, math.MinInt64))
+	})
 }
 
 // between lowers MinBetween and MaxBetween.

@@ -78,6 +78,22 @@ type ranged struct {
 	also   int // the only other valid index
 }
 
+// indexing records which inputs of an op of package ops are indices. It lowers nothing.
+func indexing(c *call) *program.Value {
+	op, ok := c.node.Op().(interface {
+		Limit(input int) (count, also int, limited bool)
+	})
+	if !ok {
+		return nil
+	}
+	for i, v := range c.in {
+		if count, also, limited := op.Limit(i); limited && v.Numeric {
+			c.withinOr(v, count, also)
+		}
+	}
+	return nil
+}
+
 // within records that the indices must be within an axis of that extent. It checks constant indices immediately.
 func (c *call) within(indices *program.Value, extent int) { c.withinOr(indices, extent, 0) }
 

@@ -211,6 +211,7 @@ type lowerer struct {
 	index   map[*program.Value]int  // of Program.Outputs
 	bound   map[*gorgonia.Node]bool // outputs bound to their nodes
 	state   *program.Value          // state of the random number generator, or nil
+	iotas   *program.Value          // base of all iotas, or nil
 	users   map[*gorgonia.Node]int  // number of nodes that use a node's value
 	drawn   map[any]int             // random streams, by drawer
 	norms   map[norm]*moments

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/tensor"
@@ -80,7 +81,7 @@ func rowwise(c *call) *program.Value {
 	}
 	var r ops.Rows
 	c.guarded("its Rows", func() { r, ok = op.Rows() })
-	if !ok || len(r.Func.Operands()) != len(c.in) || len(r.Func.Outputs()) != 1 || r.Func.Outputs()[0] != c.Dtype {
+	if !ok || len(r.Func.Operands()) != len(c.in)+len(r.Iotas) || len(r.Func.Outputs()) != 1 || r.Func.Outputs()[0] != c.Dtype {
 		return nil
 	}
 	views := make([]program.View, len(c.in))
@@ -95,7 +96,13 @@ func rowwise(c *call) *program.Value {
 			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: r.Shape}, views[i])
 		}
 	}
+	for _, strides := range r.Iotas {
+		in = append(in, c.iota(r.Shape, strides))
+	}
 	t := c.Type
+	if len(r.Axes) == 0 {
+		return c.emit(program.Map{Func: r.Func, Shape: r.Shape}, t, in...)
+	}
 	if t.Shape = r.Shape; r.PerRow {
 		t.Shape = without(r.Shape, r.Axes)
 	}
@@ -104,6 +111,18 @@ func rowwise(c *call) *program.Value {
 		return v
 	}
 	return c.reshaped(v, c.Shape)
+}
+
+// iota returns numbers of elements as a value of a shape: each is the sum of its indices times strides.
+func (c *call) iota(shape tensor.Shape, strides []int) *program.Value {
+	if c.iotas == nil {
+		c.iotas = c.emit(program.Iota{}, program.Type{Numeric: true, Dtype: kernels.Int64})
+	}
+	view := program.View{Strides: make([]int64, len(shape))}
+	for a, s := range strides {
+		view.Strides[a] = int64(s)
+	}
+	return c.alias(c.iotas, program.Type{Numeric: true, Dtype: kernels.Int64, Shape: shape}, view)
 }
 
 // broadcastTo returns the view of a value broadcast to a shape by numpy's rule; ok is false if it does not broadcast to that.

@@ -99,7 +99,7 @@ func drawing(c *call) *program.Value {
 		return c.dropout(probability, of, c.in[0])
 	}
 	stream, state := c.stream(drawer{of: of})
-	return c.kernel(planner(stream), append(slices.Clone(c.in), state)...)
+	return c.emit(program.Kernel{Planner: planner(stream)}, c.Type, append(slices.Clone(c.in), state)...)
 }
 
 // random lowers random tensors. It leaves invalid parameters to the op's Do, which reports them.

@@ -21,7 +21,7 @@ type call struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one lowers every node.
-var rules = []rule{learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
+var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, viewed, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
 	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, kernel, host}
 
@@ -29,7 +29,8 @@ var rules = []rule{learnable, resident, input, constant, size, reshape, transpos
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
 	def := &program.Instr{Op: op, In: in, Nodes: []*gorgonia.Node{c.node}}
 	list := &c.graph.Program.Instrs
-	if _, constant := op.(program.Constant); constant {
+	switch op.(type) {
+	case program.Constant, program.Iota:
 		list = &c.graph.Program.Setup
 	}
 	*list = append(*list, def)
@@ -80,19 +81,5 @@ func kernel(c *call) *program.Value {
 	if !ok {
 		return nil
 	}
-	return c.kernel(planner, c.in...)
-}
-
-// kernel emits the kernel of the node's op, and notes which of its inputs are indices.
-func (c *call) kernel(planner kernels.Planner, in ...*program.Value) *program.Value {
-	if op, ok := c.node.Op().(interface {
-		Limit(input int) (count, also int, limited bool)
-	}); ok {
-		for i, v := range c.in {
-			if count, also, limited := op.Limit(i); limited {
-				c.withinOr(v, count, also)
-			}
-		}
-	}
-	return c.emit(program.Kernel{Planner: planner}, c.Type, in...)
+	return c.emit(program.Kernel{Planner: planner}, c.Type, c.in...)
 }

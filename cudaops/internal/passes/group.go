@@ -172,14 +172,9 @@ func (g *group) reduces() bool {
 	return g.axes != nil && !slices.ContainsFunc(g.outputs(), func(m *vertex) bool { return !g.perRow(m) })
 }
 
-// notInRows reports whether a member cannot be part of a Rows: it reads a view with bounds, has integers, or overwrites a
-// state.
+// notInRows reports whether a member cannot be part of a Rows: it reads a view with bounds, or overwrites a state.
 func notInRows(m *vertex) bool {
-	if m.updates {
-		return true
-	}
-	integers := func(v *program.Value) bool { return !v.Dtype.IsFloat() && v.Dtype != kernels.Bool }
-	return slices.ContainsFunc(m.In, (*program.Value).IsBounded) || slices.ContainsFunc(slices.Concat(m.In, m.Out), integers)
+	return m.updates || slices.ContainsFunc(m.In, (*program.Value).IsBounded)
 }
 
 // rowShape returns the shape without the axes.

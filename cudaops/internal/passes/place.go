@@ -21,7 +21,7 @@ func place(p *program.Program, t Target) error {
 	}
 	for _, in := range p.Setup {
 		for _, v := range in.Out {
-			if v.Space != program.OnDevice || v.Base != v {
+			if v.Space != program.OnDevice || v.Base != v || v.IsIota() {
 				continue
 			}
 			if s, ok := in.Op.(program.State); ok && s.Home != nil {

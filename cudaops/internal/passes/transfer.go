@@ -15,7 +15,8 @@ func transfer(p *program.Program, _ Target) error {
 	p.Setup, p.Instrs = nil, make([]*program.Instr, 0, len(instrs))
 	for _, in := range setup {
 		space := program.OnHost
-		if _, state := in.Op.(program.State); state {
+		switch in.Op.(type) {
+		case program.State, program.Iota:
 			space = program.OnDevice
 		}
 		t.keep(&p.Setup, in, space)

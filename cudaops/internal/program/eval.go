@@ -68,6 +68,9 @@ func (e *interpreter) instr(in *Instr) error {
 	if Launches(in.Op) {
 		return e.launch(in)
 	}
+	if _, alias := in.Op.(Alias); alias { // of its base, which alone has memory
+		return e.alias(in.Out[0])
+	}
 	args := make([]gorgonia.Value, len(in.In))
 	for i, v := range in.In {
 		var err error
@@ -86,6 +89,8 @@ func (e *interpreter) instr(in *Instr) error {
 		if out = e.states[in.Out[0]]; out == nil {
 			out, _ = values.New(in.Out[0].Dtype, in.Out[0].Shape)
 		}
+	case Iota:
+		out, _ = values.New(kernels.Int64, nil)
 	case ConcatInPlace:
 		return e.join(in, args)
 	case Host:
@@ -98,8 +103,6 @@ func (e *interpreter) instr(in *Instr) error {
 			}
 		}
 		out, err = Do(op.Op, in.Out[0].Type, args...)
-	case Alias:
-		return e.alias(in.Out[0])
 	case Copy:
 		out, err = values.Clone(args[0])
 	default:
@@ -120,8 +123,9 @@ func (e *interpreter) launch(in *Instr) error {
 			return err
 		}
 	}
-	operands := make([][]byte, len(in.In))
-	for i, v := range in.In {
+	inputs := in.Operands()
+	operands := make([][]byte, len(inputs))
+	for i, v := range inputs {
 		if ReadsViews(in.Op) {
 			v = v.Base // the plan knows the view
 		}
@@ -199,7 +203,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 
 // alias sets a value to a view of its base. A base in the arena needs nothing: load applies the view.
 func (e *interpreter) alias(v *Value) error {
-	if e.buffer(v) != nil || v.IsRandom() {
+	if e.buffer(v) != nil || v.IsRandom() || v.IsIota() {
 		return nil
 	}
 	base, err := e.load(v.Base)

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Op is the operation of an instruction: one of [Input], [Constant], [State], [Host], [Kernel],
+// Op is the operation of an instruction: one of [Input], [Constant], [State], [Iota], [Host], [Kernel],
 // [Map], [Rows], [Concat], [Alias], [ConcatInPlace] and [Copy].
 type Op interface{ String() string }
 
@@ -28,6 +28,10 @@ type State struct {
 	Home   Memory // holds the value, which other programs may use too; nil selects the program's arena
 	Offset int64  // in Home, bytes
 }
+
+// Iota is a scalar of Int64 without memory, an instruction of Setup. Views of it are operands of Maps and Rows: each of their elements
+// is its own address, as in a [codegen.View].
+type Iota struct{}
 
 // Host calls the Do of an op on the host.
 type Host struct {
@@ -131,6 +135,7 @@ type Copy struct{}
 func (Input) String() string         { return "input" }
 func (Constant) String() string      { return "constant" }
 func (State) String() string         { return "state" }
+func (Iota) String() string          { return "iota" }
 func (h Host) String() string        { return fmt.Sprintf("host %v", h.Op) }
 func (k Kernel) String() string      { return fmt.Sprintf("kernel %v", k.Planner) }
 func (m Map) String() string         { return fmt.Sprintf("map %v", m.Func) }

@@ -82,7 +82,9 @@ func (v *Value) describe() string {
 	if b := v.View.Bounds; v.IsBounded() {
 		s += fmt.Sprintf(" [%d:%d] along %d", b.From, b.To, b.Axis)
 	}
-	if v.IsRandom() {
+	if v.IsIota() {
+		s += fmt.Sprintf(" from %d, strides %v", v.View.Offset, v.View.Strides)
+	} else if v.IsRandom() {
 		s += fmt.Sprintf(" random, stream %d", v.View.Stream.Number)
 		if v.View.Stream.Normal {
 			s += ", normal"

@@ -12,6 +12,7 @@ package program
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
@@ -24,7 +25,7 @@ import (
 // the backend holds the values that a run changes.
 type Program struct {
 	Stage   Stage
-	Setup   []*Instr  // executed once, before the first run: constants and states
+	Setup   []*Instr  // executed once, before the first run: constants, states and the iota
 	Instrs  []*Instr  // executed in this order in every run
 	Outputs []*Value  // the values copied to the host in a run
 	Updates []Update  // one for each State
@@ -131,6 +132,12 @@ func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
 // IsRandom reports whether the elements are random numbers, which are generated instead of stored.
 func (v *Value) IsRandom() bool { return v.View.Stream.Number != 0 }
 
+// IsIota reports whether the elements are addresses, which no memory holds.
+func (v *Value) IsIota() bool {
+	_, iota := v.Base.Def.Op.(Iota)
+	return iota
+}
+
 // IsContiguous reports whether the elements are stored contiguously in row-major order.
 func (v *Value) IsContiguous() bool {
 	if v.IsBounded() {
@@ -169,6 +176,11 @@ func (in *Instr) Domain() tensor.Shape {
 		return op.Shape
 	}
 	return in.Op.(Map).Shape
+}
+
+// Operands returns the inputs of the instruction's plan: those that are in memory.
+func (in *Instr) Operands() []*Value {
+	return slices.DeleteFunc(slices.Clone(in.In), (*Value).IsIota)
 }
 
 // PlanFor returns the launches of an instruction on a device.
@@ -219,6 +231,9 @@ func (v *Value) kernelView() codegen.View {
 	strides := make([]int, len(v.View.Strides))
 	for i, s := range v.View.Strides {
 		strides[i] = int(s)
+	}
+	if v.IsIota() {
+		return codegen.View{Offset: v.View.Offset, Strides: strides, Iota: true}
 	}
 	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
 }

@@ -178,7 +178,7 @@ var faults = map[string]struct {
 		_, in := find(t, p, isKernel)
 		in.Out[0].Buffer.Offset = in.In[0].Base.Buffer.Offset
 	}},
-	"buffer beyond the arena": {"in an arena of", func(t *testing.T, p *Program) { p.Arena -= Alignment }},
+	"buffer beyond the arena": {"in memory of", func(t *testing.T, p *Program) { p.Arena -= Alignment }},
 	"no scratch memory": {"has no buffer", func(t *testing.T, p *Program) {
 		_, in := find(t, p, func(in *Instr) bool { return in.Scratch != nil })
 		in.Scratch = nil

@@ -51,6 +51,9 @@ func (c *checker) instr(in *Instr) {
 		if !c.defined[v] {
 			c.fault("%v uses %v before it is defined", in.Op, v)
 		}
+		if _, alias := in.Op.(Alias); v.IsIota() && !alias && !Pointwise(in.Op) {
+			c.fault("input %d of %v, %v, is an iota, want one in memory", i, in.Op, v)
+		}
 		if want := wants(in.Op); c.p.Stage >= Transferred && want != Anywhere && v.Space != want {
 			c.fault("input %d of %v, %v, is on the %v, want the %v", i, in.Op, v, v.Space, want)
 		}
@@ -80,7 +83,7 @@ func (c *checker) instr(in *Instr) {
 // wants returns the space in which an op reads and writes its values, or [Anywhere] if every space is allowed.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map, Rows, Concat, State, ConcatInPlace:
+	case Kernel, Map, Rows, Concat, State, ConcatInPlace, Iota:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -101,6 +104,10 @@ func (c *checker) view(v *Value) {
 		c.fault("%v has shape %v and bounds %+v", v, v.Shape, v.View.Bounds)
 	case len(v.View.Strides) != len(v.Shape):
 		c.fault("%v has shape %v and strides %v", v, v.Shape, v.View.Strides)
+	case v.IsIota():
+		if v.Dtype != kernels.Int64 || v.IsBounded() || v.IsRandom() || b.Elements() != 1 || !slices.Contains(c.p.Setup, b.Def) {
+			c.fault("%v, %v, is no view of an iota %v, %d of %v, of Setup", v, v.Dtype, b, b.Elements(), b.Dtype)
+		}
 	case v.IsRandom():
 		if b.Dtype != kernels.Int64 || b.Elements() != codegen.RandomState || !v.Dtype.IsFloat() || v.View.Offset < 0 || v.View.Stream.Normal && v.Dtype != kernels.Float32 {
 			c.fault("%v, random numbers of %v from %d on, has for its state %v, %d of %v", v, v.Dtype, v.View.Offset, b, b.Elements(), b.Dtype)
@@ -132,7 +139,7 @@ func (c *checker) shape(in *Instr) {
 		outputs = 2
 	}
 	switch op := in.Op.(type) {
-	case Input, Constant, State:
+	case Input, Constant, State, Iota:
 		inputs = 0
 	case Alias, Copy:
 		inputs = 1
@@ -189,12 +196,13 @@ func (c *checker) concat(op Concat, in *Instr) {
 
 // plan checks a launch plan against the values that it reads and writes.
 func (c *checker) plan(in *Instr, plan *kernels.Plan) {
-	if len(plan.Inputs) != len(in.In) {
-		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(in.In))
+	operands := in.Operands()
+	if len(plan.Inputs) != len(operands) {
+		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(operands))
 		return
 	}
 	views, pointwise := ReadsViews(in.Op), Pointwise(in.Op)
-	for i, v := range in.In {
+	for i, v := range operands {
 		switch {
 		case views && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || pointwise && !slices.Equal(v.Shape, in.Domain())):
 			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Domain())
@@ -248,7 +256,7 @@ func (c *checker) memory() {
 	}
 	for _, in := range c.p.Setup {
 		for _, v := range in.Out {
-			if v.Space == OnDevice { // written before the first run, read in every run
+			if v.Space == OnDevice && !v.IsIota() { // written before the first run, read in every run
 				alive(v.Base.Buffer, 0, v)
 				alive(v.Base.Buffer, len(c.p.Instrs)-1, v)
 			}
@@ -256,7 +264,7 @@ func (c *checker) memory() {
 	}
 	for at, in := range c.p.Instrs {
 		for _, v := range slices.Concat(in.In, in.Out) {
-			if v.Space != OnDevice {
+			if v.Space != OnDevice || v.IsIota() {
 				continue
 			}
 			if alive(v.Base.Buffer, at, v); v.Base.Buffer != nil && v.Base.Buffer.Size < v.Base.Bytes() {

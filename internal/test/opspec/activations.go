@@ -24,7 +24,7 @@ var (
 func elementSpec(name, formula, doc string, build func(x *gorgonia.Node) (*gorgonia.Node, error), f func(x float64) float64) Spec {
 	of := func(s tensor.Shape) Case { return elementCase(s, unary(build), f) }
 	return Spec{
-		Name: name, Formula: formula, Doc: doc, Tolerance: 8, Generated: true, Stops: name == "StopGradient",
+		Name: name, Formula: formula, Doc: doc, Tolerance: 8, Generated: true, Stops: name == "StopGradient", AnyType: name == "StopGradient",
 		Cases:  []Case{of(tensor.Shape{1}), of(tensor.ScalarShape()), of(tensor.Shape{1021}), of(tensor.Shape{17, 1, 31}), of(tensor.Shape{70001})},
 		Bad:    []Bad{bad("no elements", unary(build), "want at least one element", tensor.Shape{0})},
 		Random: func(r *rand.Rand) Case { return of(randomShape(r, 0, 5)) },

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = register(Spec{
-	Name: "Concat", Formula: "out[..., i, ...] = xₖ[..., i - start of xₖ, ...]", Doc: "Tensors one after the other along an axis.", Generated: true,
+	Name: "Concat", Formula: "out[..., i, ...] = xₖ[..., i - start of xₖ, ...]", Doc: "Tensors one after the other along an axis.", Generated: true, AnyType: true,
 	Cases: []Case{
 		concatCase(tensor.Shape{1}, 0, 1, 1), concatCase(tensor.Shape{1}, 0, 1), concatCase(tensor.Shape{7}, 0, 3, 4), concatCase(tensor.Shape{3, 5}, 0, 2, 1), concatCase(tensor.Shape{3, 5}, 1, 1, 2, 2),
 		concatCase(tensor.Shape{2, 768}, 1, 256, 256, 256), concatCase(tensor.Shape{4, 3, 1, 5}, 2, 1, 4), concatCase(tensor.Shape{33, 40}, 1, 5, 30, 1, 4),
@@ -63,7 +63,7 @@ func concatCase(s tensor.Shape, axis int, sizes ...int) Case {
 }
 
 var _ = register(Spec{
-	Name: "Stack", Formula: "out[..., k, ...] = xₖ[...]", Doc: "Tensors one after the other along a new axis.", Generated: true,
+	Name: "Stack", Formula: "out[..., k, ...] = xₖ[...]", Doc: "Tensors one after the other along a new axis.", Generated: true, AnyType: true,
 	Cases: []Case{stackCase(tensor.Shape{1}, 0, 2), stackCase(tensor.ScalarShape(), 0, 3), stackCase(tensor.Shape{3, 5}, 0, 2), stackCase(tensor.Shape{3, 5}, 1, 3), stackCase(tensor.Shape{3, 5}, 2, 2)},
 	Bad: []Bad{
 		bad("no inputs", stack(0), "got no inputs"),

@@ -133,6 +133,8 @@ func Encode(dt kernels.Dtype, x []float64) []byte {
 		return encode[int64](x)
 	case kernels.Int:
 		return encode[int](x)
+	case kernels.Bool:
+		return encode[uint8](x)
 	}
 	return encode[float64](x)
 }
@@ -159,6 +161,8 @@ func Decode(dt kernels.Dtype, b []byte) []float64 {
 		return decode[int64](b)
 	case kernels.Int:
 		return decode[int](b)
+	case kernels.Bool:
+		return decode[uint8](b)
 	}
 	return decode[float64](b)
 }

@@ -47,6 +47,8 @@ var _ = register(Spec{
 	Formula:   "out[i] = f(a[i], b[i], ...), f given as text",
 	Doc:       "An expression of any inputs, element by element; its GPU code is made at run time.",
 	Tolerance: 8,
+	AnyType:   true,
+	Mixed:     true,
 	Cases: func() (cases []Case) {
 		for i, e := range mapExamples {
 			n := e.inputs

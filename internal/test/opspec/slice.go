@@ -27,7 +27,7 @@ func moved(name string, in, out tensor.Shape, build Build, from func(at []int) (
 }
 
 var _ = register(Spec{
-	Name: "Slice", Formula: "out[i, j, ...] = x[start + step i, j, ...]", Doc: "A range along each axis, a view on Stheno's machine.", Generated: true,
+	Name: "Slice", Formula: "out[i, j, ...] = x[start + step i, j, ...]", Doc: "A range along each axis, a view on Stheno's machine.", Generated: true, AnyType: true,
 	Cases: []Case{
 		sliceCase(tensor.Shape{1}, [3]int{0, 1, 1}), sliceCase(tensor.Shape{9}, [3]int{2, 7, 1}), sliceCase(tensor.Shape{9}, [3]int{2, 9, 3}), sliceCase(tensor.Shape{9}, [3]int{1, 9, 4}),
 		sliceCase(tensor.Shape{3, 768}, [3]int{0, 3, 1}, [3]int{0, 256, 1}), sliceCase(tensor.Shape{3, 768}, [3]int{0, 3, 1}, [3]int{256, 512, 1}), sliceCase(tensor.Shape{3, 768}, [3]int{0, 3, 1}, [3]int{512, 768, 1}),
@@ -107,7 +107,7 @@ func padCase(s tensor.Shape, axis, before, after int) Case {
 }
 
 var _ = register(Spec{
-	Name: "Reshape", Formula: "out = x in another shape", Doc: "Another shape of the same elements.", Generated: true,
+	Name: "Reshape", Formula: "out = x in another shape", Doc: "Another shape of the same elements.", Generated: true, AnyType: true,
 	Cases: []Case{reshapeCase(tensor.Shape{1}), reshapeCase(tensor.Shape{6}, 2, 3), reshapeCase(tensor.Shape{2, 3, 4}, 6, -1), reshapeCase(tensor.Shape{4, 6}, 2, 2, 1, 6)},
 	Bad: []Bad{
 		bad("other elements", reshaped(2, 2), "got shape (3) of 3 elements, want the 4 of (2, 2)", tensor.Shape{3}),
@@ -136,7 +136,7 @@ func reshapeCase(s tensor.Shape, to ...int) Case {
 }
 
 var _ = register(Spec{
-	Name: "Permute", Formula: "out[..., i, ...] = x[..., i, ...], axes in another order", Doc: "Axes in another order, a view on Stheno's machine.", Generated: true,
+	Name: "Permute", Formula: "out[..., i, ...] = x[..., i, ...], axes in another order", Doc: "Axes in another order, a view on Stheno's machine.", Generated: true, AnyType: true,
 	Cases: []Case{permuteCase(tensor.Shape{1}, 0), permuteCase(tensor.Shape{3, 5}, 1, 0), permuteCase(tensor.Shape{2, 3, 4}, 2, 0, 1), permuteCase(tensor.Shape{2, 7, 1, 4, 3}, 0, 3, 2, 4, 1)},
 	Bad: []Bad{
 		bad("axis twice", permuted(0, 0), "got axis 0 twice", tensor.Shape{3, 4}),

@@ -33,6 +33,8 @@ type Spec struct {
 	Tolerance float64
 	// Types are the element types of the inputs, nil for float32 and float64.
 	Types []kernels.Dtype
+	// AnyType marks ops that take integers and bool as well, and Mixed those whose inputs may be of several types.
+	AnyType, Mixed bool
 	// Exact marks ops that count: the output is int64 and equals the reference.
 	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.

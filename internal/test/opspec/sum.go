@@ -15,6 +15,7 @@ import (
 
 var _ = register(Spec{
 	Name:      "Sum",
+	AnyType:   true,
 	Formula:   "out[kept] = Σ x[...] over axes",
 	Doc:       "Sum over any set of axes of a tensor of any rank.",
 	Tolerance: 1,

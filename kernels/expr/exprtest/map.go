@@ -15,6 +15,7 @@ type View struct {
 		Number int
 		Normal bool
 	}
+	Iota bool
 }
 
 // Map is a function applied to views.

@@ -36,7 +36,7 @@ func dataflow(p *program.Program) error {
 	}
 	for _, in := range p.Setup { // values that the next run finds
 		for _, v := range in.Out {
-			if v.Base == v && v.Space == program.OnDevice && !slices.ContainsFunc(p.Updates, func(u program.Update) bool { return u.State == v }) {
+			if v.Base == v && v.Space == program.OnDevice && !v.IsIota() && !slices.ContainsFunc(p.Updates, func(u program.Update) bool { return u.State == v }) {
 				m.holds(v, "after the run", v)
 			}
 		}
@@ -78,7 +78,7 @@ func (m *memory) holds(v *program.Value, who any, want *program.Value) {
 func (m *memory) read(in *program.Instr) {
 	for _, v := range in.In {
 		base := v.Base
-		if base.Space != program.OnDevice {
+		if base.Space != program.OnDevice || v.IsIota() {
 			continue
 		}
 		if base.Buffer == nil || base.Buffer.Size < base.Bytes() {
