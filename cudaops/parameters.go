@@ -116,6 +116,23 @@ func (p *parameters) begin() {
 	}
 }
 
+// spoil records that a run has changed the states and then failed.
+func (p *parameters) spoil(err error) {
+	for _, i := range p.states {
+		p.held[i].spoilt = fmt.Errorf("state %s: a run with a wrong index has changed it, %w: want Push or Restore", internal.Name(p.nodes[i]), err)
+	}
+}
+
+// usable returns an error if a failed run has changed a state.
+func (p *parameters) usable(list []int) error {
+	for _, i := range list {
+		if err := p.held[i].spoilt; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // keep saves the states before a run, for undo.
 func (p *parameters) keep() (err error) {
 	if p.kept == nil || p.store != nil { // another VM of the Store may have changed them
@@ -243,6 +260,7 @@ func (p *parameters) push(list []int) error {
 			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
 		}
 		p.held[i].version++
+		p.held[i].spoilt = nil
 		p.synced(i)
 	}
 	return nil
@@ -289,7 +307,7 @@ func (p *parameters) takes(list []int) error {
 // pull copies learnables from the device to their values on the host, all or none. A learnable without a value is bound to a
 // new one.
 func (p *parameters) pull(list []int) error {
-	if err := p.takes(list); err != nil {
+	if err := errors.Join(p.takes(list), p.usable(list)); err != nil {
 		return err
 	}
 	pulled, memory := make([]gorgonia.Value, len(list)), make([][]byte, len(list))

@@ -92,8 +92,10 @@ func (vm *VM) run(ctx context.Context) error {
 	if err := vm.trainer.before(in); err != nil {
 		return err
 	}
-	undoes := len(vm.params.states) > 0 && vm.graph.ComputesIndices()
-	if watched || undoes {
+	if err := vm.params.usable(vm.params.all); err != nil {
+		return err
+	}
+	if watched {
 		if err := vm.params.keep(); err != nil {
 			return err
 		}
@@ -130,6 +132,9 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 	}
 	if err := vm.graph.Check(out); err != nil {
 		vm.trainer.spoil(err)
+		if !watched { // else the run is undone
+			vm.params.spoil(err)
+		}
 		return err
 	}
 	if watched {

@@ -66,7 +66,11 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 		if err := vm.params.named(); err != nil {
 			return err
 		}
-		if _, err := vm.params.refresh(vm.params.all); err != nil {
+		_, err := vm.params.refresh(vm.params.all)
+		if err == nil {
+			err = vm.params.usable(vm.params.states)
+		}
+		if err != nil {
 			return err
 		}
 		s = &Snapshot{Runs: vm.next, Seed: vm.seed}
@@ -225,6 +229,9 @@ func (vm *VM) Restore(s *Snapshot) error {
 			copy(p.to, p.memory)
 		}
 		p.kept = nil
+		for _, i := range p.states {
+			p.held[i].spoilt = nil
+		}
 		p.stepped(1)
 		p.ran()
 		if trains {

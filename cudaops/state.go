@@ -23,8 +23,9 @@ import (
 //
 // Gorgonia's machines do not carry a state on: see docs/running.md. With [In] the state is in the Store, under the node's name.
 //
-// A run that fails leaves the states as they were. For this, runs under [Watch] and runs that compute indices, which
-// are checked after the run, first copy the states to the host.
+// A run that fails leaves the states as they were, with one exception: indices that a run computes are checked after it. If one is
+// wrong, the run returns the error, and so do all calls that read the states, until [VM.Push] or [VM.Restore] sets them. Under [Watch], which
+// copies the states to the host before each run, they are as they were.
 func State(node, next *gorgonia.Node) Option {
 	return func(c *config) { c.states = append(c.states, state{node, next}) }
 }

@@ -195,12 +195,24 @@ func TestStateOfFailedRun(t *testing.T) {
 			read := testutil.Get[*G.Node](t)(G.ByIndices(table, at, 0))
 			vm = testutil.Get[*VM](t)(newVM(g, State(total, next), ReadEvery(7)))
 			defer vm.Close()
-			for _, v := range []float64{1, 5, 1} {
+			run := func(v float64) error {
+				t.Helper()
 				testutil.Do(t, G.Let(x, vector(v, 0, v)))
-				if err := vm.RunAll(); (err != nil) != (v > 1) {
-					t.Fatalf("index %v: got error %v", v, err)
+				return vm.RunAll()
+			}
+			testutil.Do(t, run(1))
+			testutil.Do(t, vm.Pull())
+			if err := run(5); err == nil {
+				t.Fatal("got no error of a wrong index")
+			}
+			_, snapshot := vm.Snapshot()
+			for what, err := range map[string]error{"a run": run(1), "Pull": vm.Pull(), "Snapshot": snapshot} {
+				if err == nil || !strings.Contains(err.Error(), "state total: a run with a wrong index has changed it") {
+					t.Errorf("%s after a wrong index gives %v", what, err)
 				}
 			}
+			testutil.Do(t, vm.Push())
+			testutil.Do(t, run(1))
 			testutil.Do(t, vm.Pull())
 			sameValue(t, "total", total.Value(), vector(2, 0, 2))
 			_ = read

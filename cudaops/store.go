@@ -46,7 +46,8 @@ type homes map[program.Memory]int
 
 // parameter is a parameter on the device. Without a Store it has only a version.
 type parameter struct {
-	version int // counts changes on the device; 0 without a value
+	version int   // counts changes on the device; 0 without a value
+	spoilt  error // a run that failed has changed it
 
 	name    string
 	dtype   kernels.Dtype
@@ -97,6 +98,9 @@ func (s *Store) Parameters() (list []Learnable, err error) {
 		for _, p := range s.list {
 			if p.version == 0 {
 				continue
+			}
+			if p.spoilt != nil {
+				return p.spoilt
 			}
 			v, m := values.New(p.dtype, p.shape)
 			if err := p.home.Read(m, p.offset); err != nil {
@@ -162,6 +166,7 @@ func (s *Store) SetParameters(list []Learnable) error {
 				return driver.Join(fmt.Errorf("parameter %s: %w", p.name, err), s.sweep())
 			}
 			p.version++
+			p.spoilt = nil
 		}
 		return nil
 	})

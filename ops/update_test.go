@@ -169,7 +169,7 @@ func TestUpdateInPlace(t *testing.T) {
 		t.Errorf("got the steps %v, want update_rows and a sum", steps)
 	}
 	one := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 1, 1, 1, 1, 1}))
-	for _, p := range []int{0, 4, -1, 3} {
+	for _, p := range []int{0, 4, -1, 3} { // an input, so that a wrong position is an error before the run
 		testutil.Do(t, G.Let(row, one))
 		testutil.Do(t, G.Let(at, p))
 		if err := vm.RunAll(); (err != nil) != (p == 4 || p == -1) || err != nil && !strings.Contains(err.Error(), "want 0 to 3") {
