@@ -77,6 +77,38 @@ func TestSplitOfWidth768(t *testing.T) {
 	}
 }
 
+// Matmuls read parts of rows through their strides: of whole numbers, whose sums are exact.
+func TestMatMulOfParts(t *testing.T) {
+	const batch, rows, width = 3, 37, 128
+	for _, m := range suite.Machines() {
+		g := gorgonia.NewGraph()
+		backing := make([]float32, batch*rows*3*width)
+		for i := range backing {
+			backing[i] = float32(rand.IntN(9) - 4)
+		}
+		x := gorgonia.NewTensor(g, tensor.Float32, 3, gorgonia.WithName("x"), gorgonia.WithShape(batch, rows, 3*width), gorgonia.WithValue(tensor.New(tensor.WithShape(batch, rows, 3*width), tensor.WithBacking(backing))))
+		parts := testutil.Get[[]*gorgonia.Node](t)(ops.Split(x, -1, width, width, width))
+		weights := testutil.Get[*gorgonia.Node](t)(ops.MatMul(parts[0], parts[1], ops.TransB()))
+		out := testutil.Get[*gorgonia.Node](t)(ops.MatMul(weights, parts[2]))
+		runOn(t, m, g)
+		at := func(z, row, column int) float64 { return float64(backing[(z*rows+row)*3*width+column]) }
+		for k, got := range elements(t, out.Value()) {
+			z, i, j := k/width/rows, k/width%rows, k%width
+			want := 0.0
+			for r := range rows {
+				w := 0.0
+				for c := range width {
+					w += at(z, i, c) * at(z, r, width+c)
+				}
+				want += w * at(z, r, 2*width+j)
+			}
+			if got != want {
+				t.Fatalf("%s: element %d is %v, want %v", m.Name, k, got, want)
+			}
+		}
+	}
+}
+
 // Constants that differ in any element or in their type differ, though they are printed alike; equal ones are one node.
 func TestConstants(t *testing.T) {
 	const n = 3000
@@ -139,6 +171,36 @@ func TestConstantErrors(t *testing.T) {
 	} {
 		if n, err := build(); err == nil || !strings.Contains(err.Error(), "ops: Constant: ") || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v and error %v, want %q", n, err, name)
+		}
+	}
+}
+
+// Gradients where several elements are greatest, where factors are 0, and at limits.
+func TestGradientsAtTies(t *testing.T) {
+	for name, c := range map[string]struct {
+		build   func(x *gorgonia.Node) (*gorgonia.Node, error)
+		x, want []float64
+	}{
+		"Max":            {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Max(x) }, []float64{5, 2, 5, -1}, []float64{0.5, 0, 0.5, 0}},
+		"Min":            {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Min(x) }, []float64{3, 3, 3, 3}, []float64{0.25, 0.25, 0.25, 0.25}},
+		"Prod":           {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Prod(x) }, []float64{2, 0, 3, 5}, []float64{0, 30, 0, 0}},
+		"Prod, zeros":    {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Prod(x) }, []float64{2, 0, 0, 5}, []float64{0, 0, 0, 0}},
+		"Clip":           {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Clip(x, -1, 1) }, []float64{-2, -1, 1, 2}, []float64{0, 1, 1, 0}},
+		"rows of -Inf":   {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.LogSumExp(x) }, []float64{math.Inf(-1), 0, 0, math.Inf(-1)}, []float64{0, 0.5, 0.5, 0}},
+		"strided slices": {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Slice(x, gorgonia.S(1, 4, 2)) }, []float64{1, 2, 3, 4}, []float64{0, 1, 0, 1}},
+	} {
+		for _, m := range suite.Machines() {
+			if m.Name == "LispMachine" { // makes no gradients here
+				continue
+			}
+			g := gorgonia.NewGraph()
+			x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4), gorgonia.WithValue(tensor.New(tensor.WithBacking(slices.Clone(c.x)))))
+			loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(testutil.Get[*gorgonia.Node](t)(c.build(x))))
+			testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, x))
+			runOn(t, m, g)
+			if got := elements(t, testutil.Get[gorgonia.Value](t)(x.Grad())); !slices.Equal(got, c.want) {
+				t.Errorf("%s on %s: got the gradient %v of %v, want %v", name, m.Name, got, c.x, c.want)
+			}
 		}
 	}
 }
