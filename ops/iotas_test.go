@@ -3,6 +3,7 @@ package ops
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -101,5 +102,25 @@ func TestGradientsWithIndices(t *testing.T) {
 			}
 		}
 		testutil.Do(t, vm.Close())
+	}
+}
+
+// Sums of integers are of int64 and wrap, maxima and minima have the type of the integers.
+func TestIntegerReductions(t *testing.T) {
+	for _, c := range []struct {
+		x    any
+		of   func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error)
+		want any
+	}{
+		{[]uint8{200, 100, 255, 1, 2, 3}, Sum, []int64{555, 6}}, {[]int32{math.MaxInt32, 1, -5, 0, 0, -1}, Sum, []int64{math.MaxInt32 - 4, -1}},
+		{[]int64{math.MaxInt64, 1, 0, 1, 2, 3}, Sum, []int64{math.MinInt64, 6}}, {[]bool{true, false, true, true, true, true}, Sum, []int64{2, 3}},
+		{[]uint8{200, 100, 255, 1, 2, 3}, Max, []uint8{255, 3}}, {[]int{-7, -9, -8, math.MinInt, 1, 0}, Min, []int{-9, math.MinInt}},
+	} {
+		v := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking(c.x))
+		x := gorgonia.NewMatrix(gorgonia.NewGraph(), v.Dtype(), gorgonia.WithName("x"), gorgonia.WithShape(2, 3))
+		y := testutil.Get[*gorgonia.Node](t)(c.of(x, 1))
+		if got := testutil.Get[gorgonia.Value](t)(y.Op().Do(v)).Data(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v of %v: got %v, want %v", y, c.x, got, c.want)
+		}
 	}
 }

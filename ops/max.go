@@ -3,22 +3,31 @@ package ops
 import (
 	"fmt"
 
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
 // Max is the greatest element of x along the given axes, or of all if none is given, and NaN if one of them is. The axes are removed from
-// the shape; negative ones count from the end. The gradient is shared equally by the elements that are equal to the greatest.
+// the shape; negative ones count from the end. The gradient is shared equally by the elements that are equal to the greatest; that of
+// integers has none.
 //
 //	out[kept] = max over the axes' indexes of x[...]
 //
 // An axis beyond the rank or given twice is an error.
 func Max(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
-	return reduceRows("Max", "rowmax(a)", x, along)
+	return extreme("Max", expr.RowMax, x, along)
 }
 
 // Min is [Max] for the least element.
 func Min(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
-	return reduceRows("Min", "rowmin(a)", x, along)
+	return extreme("Min", expr.RowMin, x, along)
+}
+
+func extreme(name string, op expr.Op, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
+	if t, axes, err := anyInputAlong(x, along); err == nil && t.Dtype.IsInteger() {
+		return Apply(reduceIntegers{name, op, t.Dtype, axes}, x)
+	}
+	return reduceRows(name, fmt.Sprintf("%v(a)", op), x, along)
 }
 
 // Var is the variance of x along the given axes, or of all elements if none is given. The axes are removed from the shape; negative ones

@@ -49,7 +49,7 @@ func overAxes(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) 
 		return nil, fmt.Errorf("ops: %v: %w", sum{mean, along}, err)
 	}
 	if integers {
-		return Apply(sumIntegers{axes}, x)
+		return Apply(reduceIntegers{"Sum", expr.RowSum, kernels.Int64, axes}, x)
 	}
 	return Apply(sum{mean, axes}, x)
 }
@@ -86,32 +86,34 @@ func (s sum) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(broadcast{b.In(0).Type().Shape, s.axes, s.mean}, b.Grad())}
 }
 
-// sumIntegers is the sum of integers, or of bool, in int64.
-type sumIntegers struct{ axes []int }
+// reduceIntegers is a reduction of integers, or of bool, with a result of a type.
+type reduceIntegers struct {
+	name string
+	op   expr.Op
+	to   kernels.Dtype
+	axes []int
+}
 
-func (s sumIntegers) String() string { return fmt.Sprintf("Sum%v", s.axes) }
+func (r reduceIntegers) String() string { return fmt.Sprintf("%s%v", r.name, r.axes) }
 
-func (s sumIntegers) Infer(in ...Type) (Type, error) {
+func (r reduceIntegers) Infer(in ...Type) (Type, error) {
 	if len(in) != 1 {
 		return Type{}, fmt.Errorf("got %d inputs, want 1", len(in))
 	}
-	if err := checkAxes(s.axes, in[0].Shape); err != nil {
-		return Type{}, err
-	}
-	return Type{kernels.Int64, without(in[0].Shape, s.axes)}, nil
+	return Type{r.to, without(in[0].Shape, r.axes)}, checkAxes(r.axes, in[0].Shape)
 }
 
-func (s sumIntegers) Rows(in ...Type) (Rows, error) {
+func (r reduceIntegers) Rows(in ...Type) (Rows, error) {
 	b := expr.NewBuilder(in[0].Dtype)
-	f, err := b.Func(b.Apply(expr.RowSum, b.Operand(0)))
-	return Rows{Func: f, Shape: in[0].Shape, Axes: s.axes, PerRow: true}, err
+	f, err := b.Func(b.Apply(r.op, b.Operand(0)))
+	return Rows{Func: f, Shape: in[0].Shape, Axes: r.axes, PerRow: true}, err
 }
 
-func (s sumIntegers) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return planRows(s, dev, in)
+func (r reduceIntegers) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return planRows(r, dev, in)
 }
 
-func (sumIntegers) Adjoints(*Backward) []Term { return []Term{{}} }
+func (reduceIntegers) Adjoints(*Backward) []Term { return []Term{{}} }
 
 // checkAxes returns an error unless sorted axes are axes of a shape.
 func checkAxes(axes []int, shape tensor.Shape) error {

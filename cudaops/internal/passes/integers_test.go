@@ -80,7 +80,8 @@ func drawIntegers(t *rapid.T) (g *G.ExprGraph, keep G.Nodes) {
 		case "argmax":
 			n = must(ops.Map("a + b", one(), must(ops.ArgMax(numbers(), 0))))
 		case "sum":
-			n = must(ops.Map("a - b", one(), must(ops.Sum(one(), rapid.SampledFrom([][]int{{0}, {0, 1}}).Draw(t, "axes")...))))
+			axes := rapid.SampledFrom([][]int{{0}, {0, 1}}).Draw(t, "axes")
+			n = must(ops.Map("a - b + c", one(), must(ops.Sum(one(), axes...)), must(ops.Max(numbers(), axes...))))
 		case "softmax":
 			n = must(ops.SoftMax(one(tensor.Float32), -1))
 		case "permute":

@@ -11,7 +11,7 @@ import (
 
 var _ = register(Spec{
 	Name: "Max", Formula: "out[kept] = max x[...] over axes", Doc: "Greatest element over any set of axes.",
-	Cases: reductionCases(maxCase), Bad: alongBad(ops.Max), Generated: true,
+	Cases: reductionCases(maxCase), Bad: alongBad(ops.Max), Generated: true, AnyType: true,
 	Random: func(r *rand.Rand) Case { return randomReduction(r, maxCase) },
 })
 
@@ -27,7 +27,7 @@ func maxCase(s tensor.Shape, axes ...int) Case {
 
 var _ = register(Spec{
 	Name: "Min", Formula: "out[kept] = min x[...] over axes", Doc: "Least element over any set of axes.",
-	Cases: reductionCases(minCase), Bad: alongBad(ops.Min), Generated: true,
+	Cases: reductionCases(minCase), Bad: alongBad(ops.Min), Generated: true, AnyType: true,
 	Random: func(r *rand.Rand) Case { return randomReduction(r, minCase) },
 })
 
