@@ -1,0 +1,171 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
+)
+
+// CrossEntropyOption is an option of [CrossEntropy].
+type CrossEntropyOption func(*crossEntropy)
+
+// IgnoreLabel sets the label of rows that do not count, -100 by default.
+func IgnoreLabel(label int) CrossEntropyOption { return func(c *crossEntropy) { c.ignored = label } }
+
+// LabelSmoothing moves a share of the target from the label to all classes equally, 0 by default.
+func LabelSmoothing(share float64) CrossEntropyOption {
+	return func(c *crossEntropy) { c.smoothing = share }
+}
+
+// CrossEntropy is the mean over rows of the negative logarithm of the probability that the softmax of logits gives the label, a scalar.
+// Classes are along axis 1 of logits, or axis 0 of a vector; labels are integers of any type, of the shape without that axis:
+//
+//	row[i] = (1 - s) (lse(logits[i]) - logits[i][labels[i]]) + s (lse(logits[i]) - mean of logits[i])
+//	out    = mean of row[i] over the rows whose label is not ignored, NaN if there are none
+//
+// where lse is the logarithm of the sum of exponentials and s the share of [LabelSmoothing]. A label that is neither a class nor ignored is
+// an error of the run.
+func CrossEntropy(logits, labels *gorgonia.Node, opts ...CrossEntropyOption) (*gorgonia.Node, error) {
+	c := crossEntropy{ignored: -100}
+	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("ops: CrossEntropy: got a nil option")
+		}
+		o(&c)
+	}
+	n, err := c.mean(logits, labels)
+	if err != nil {
+		return nil, fmt.Errorf("ops: CrossEntropy: %w", err)
+	}
+	return n, nil
+}
+
+// crossEntropy computes the rows of CrossEntropy, of labels with an axis of one element in place of the classes.
+type crossEntropy struct {
+	axis      int // of the classes
+	ignored   int
+	smoothing float64
+	gradient  bool // w.r.t. the logits; the last input is that w.r.t. the rows
+}
+
+func (c crossEntropy) mean(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+	types, err := anyTypesOf([]*gorgonia.Node{logits, labels})
+	if err != nil {
+		return nil, err
+	}
+	if !(c.smoothing >= 0 && c.smoothing <= 1) {
+		return nil, fmt.Errorf("got label smoothing %v, want 0 to 1", c.smoothing)
+	}
+	shape := types[0].Shape
+	if len(shape) == 0 {
+		return nil, fmt.Errorf("got a scalar of logits, want classes along axis 1, or a vector")
+	}
+	c.axis = min(len(shape)-1, 1)
+	if want := without(shape, []int{c.axis}); !types[1].Dtype.IsInteger() || !sameShape(types[1].Shape, want) {
+		return nil, fmt.Errorf("got labels %v for logits %v, want integers of shape %v", types[1], types[0], want)
+	}
+	targets, err := reshaped(labels, kept(shape, []int{c.axis}))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := Apply(c, logits, targets)
+	if err != nil {
+		return nil, err
+	}
+	b := expr.NewBuilder(types[1].Dtype)
+	counts, err := applyFunc("IsCounted", b, b.Convert(c.counts(b, b.Operand(0)), types[0].Dtype), labels)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := Sum(rows)
+	if err != nil {
+		return nil, err
+	}
+	n, err := Sum(counts)
+	if err != nil {
+		return nil, err
+	}
+	return Map("a/b", sum, n)
+}
+
+// counts returns whether a label is not ignored.
+func (c crossEntropy) counts(b *expr.Builder, label expr.Value) expr.Value {
+	return b.Apply(expr.Ne, b.Convert(label, kernels.Int64), b.Integer(kernels.Int64, int64(c.ignored)))
+}
+
+func (c crossEntropy) String() string {
+	if c.gradient {
+		return "CrossEntropyGradient"
+	}
+	return "CrossEntropy"
+}
+
+func (c crossEntropy) Infer(in ...Type) (Type, error) {
+	want := 2
+	if c.gradient {
+		want = 3
+	}
+	if len(in) != want {
+		return Type{}, fmt.Errorf("got %d inputs, want %d", len(in), want)
+	}
+	if !in[0].Dtype.IsFloat() {
+		return Type{}, fmt.Errorf("input 0: got %v, want float32 or float64", values.Tensor(in[0].Dtype))
+	}
+	if c.gradient {
+		return in[0], nil
+	}
+	return Type{in[0].Dtype, without(in[0].Shape, []int{c.axis})}, nil
+}
+
+func (c crossEntropy) Rows(in ...Type) (Rows, error) {
+	dt, shape := in[0].Dtype, in[0].Shape
+	r := Rows{Shape: shape, Axes: []int{c.axis}, PerRow: !c.gradient, Iotas: [][]int{indexAlong(c.axis, shape)}}
+	operands := []kernels.Dtype{dt, in[1].Dtype, kernels.Int64}
+	if c.gradient {
+		operands = slices.Insert(operands, 2, dt)
+	}
+	b := expr.NewBuilder(operands...)
+	number := func(x float64) expr.Value { return b.Constant(dt, x) }
+	x, label, index := b.Operand(0), b.Operand(1), b.Operand(len(operands)-1)
+	most := b.Apply(expr.RowMax, x)
+	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x, most))
+	sum := b.Apply(expr.RowSum, e)
+	is := b.Apply(expr.Eq, b.Convert(label, kernels.Int64), index)
+	classes := float64(shape[c.axis])
+	var v expr.Value
+	if c.gradient {
+		target := b.Apply(expr.Select, is, number(1-c.smoothing+c.smoothing/classes), number(c.smoothing/classes))
+		v = b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), target))
+	} else {
+		v = b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))
+		if s := c.smoothing; s > 0 {
+			v = b.Apply(expr.Add, b.Apply(expr.Mul, number(1-s), v), b.Apply(expr.Mul, number(s/classes), b.Apply(expr.RowSum, x)))
+		}
+		v = b.Apply(expr.Sub, b.Apply(expr.Add, b.Apply(expr.Log, sum), most), v)
+	}
+	var err error
+	r.Func, err = b.Func(b.Apply(expr.Select, c.counts(b, label), v, number(0)))
+	return r, err
+}
+
+func (c crossEntropy) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return planRows(c, dev, in)
+}
+
+// Limit makes other labels than classes and the ignored one an error.
+func (c crossEntropy) Limit(input int, in ...Type) (count, also int, limited bool) {
+	return in[0].Shape[c.axis], c.ignored, input == 1 && !c.gradient
+}
+
+func (c crossEntropy) Adjoints(b *Backward) []Term {
+	if c.gradient {
+		return b.None("it is a gradient of CrossEntropy")
+	}
+	labels, shape := b.In(1), b.In(0).Type().Shape
+	c.gradient = true
+	return []Term{b.Apply(c, b.In(0), labels, b.reshape(b.Grad(), kept(shape, []int{c.axis}))), {}}
+}
