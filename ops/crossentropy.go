@@ -81,15 +81,23 @@ func (c crossEntropy) mean(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if err != nil {
 		return nil, err
 	}
-	sum, err := Sum(rows)
+	sum, err := total(rows)
 	if err != nil {
 		return nil, err
 	}
-	n, err := Sum(counts)
+	n, err := total(counts)
 	if err != nil {
 		return nil, err
 	}
 	return Map("a/b", sum, n)
+}
+
+// total returns the sum of all elements as a function of rows, which joins the kernel that computes the elements, and whose gradient is a view.
+func total(x *gorgonia.Node) (*gorgonia.Node, error) {
+	if x.IsScalar() {
+		return x, nil
+	}
+	return alongAxes("Sum", x, nil, ofRows, func(int) string { return "rowsum(a)" })
 }
 
 // counts returns whether a label is not ignored.
