@@ -97,7 +97,7 @@ func total(x *gorgonia.Node) (*gorgonia.Node, error) {
 	if x.IsScalar() {
 		return x, nil
 	}
-	return alongAxes("Sum", x, nil, ofRows, func(int) string { return "rowsum(a)" })
+	return reduceRows("Sum", "rowsum(a)", x, nil)
 }
 
 // counts returns whether a label is not ignored.
