@@ -81,23 +81,17 @@ func (c crossEntropy) mean(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if err != nil {
 		return nil, err
 	}
-	sum, err := total(rows)
+	sum, err := Sum(rows)
 	if err != nil {
 		return nil, err
 	}
-	n, err := total(counts)
+	if len(labels.Shape()) > 0 { // the two sums in one kernel would keep the rows' gradient out of the rows' kernel
+		counts, err = reduceRows("Sum", "rowsum(a)", counts, nil)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return Map("a/b", sum, n)
-}
-
-// total returns the sum of all elements as a function of rows, which joins the kernel that computes the elements, and whose gradient is a view.
-func total(x *gorgonia.Node) (*gorgonia.Node, error) {
-	if x.IsScalar() {
-		return x, nil
-	}
-	return reduceRows("Sum", "rowsum(a)", x, nil)
+	return Map("a/b", sum, counts)
 }
 
 // counts returns whether a label is not ignored.
