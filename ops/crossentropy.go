@@ -85,13 +85,11 @@ func (c crossEntropy) mean(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if err != nil {
 		return nil, err
 	}
-	if len(labels.Shape()) > 0 { // the two sums in one kernel would keep the rows' gradient out of the rows' kernel
-		counts, err = reduceRows("Sum", "rowsum(a)", counts, nil)
-	}
+	n, err := Sum(counts) // as functions of rows, the sums would join and keep the rows' gradient out of the rows' kernel
 	if err != nil {
 		return nil, err
 	}
-	return Map("a/b", sum, counts)
+	return Map("a/b", sum, n)
 }
 
 // counts returns whether a label is not ignored.
