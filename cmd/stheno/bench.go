@@ -25,7 +25,7 @@ type benches struct {
 // would ignore.
 type selection struct {
 	Run  pattern `placeholder:"REGEXP" help:"Time only the cases whose name, as --list prints it, has a match of this regular expression."`
-	List bool    `xor:"runs,device,json,plot,peers" help:"Time nothing: print the names of the cases."`
+	List bool    `xor:"runs,device,json,peers" help:"Time nothing: print the names of the cases."`
 }
 
 // timing holds the flags for how cases are timed.
@@ -125,10 +125,11 @@ type benchGPU struct {
 	selection
 	timing
 	onDevice
-	drawing
-	Peers    string `xor:"peers" placeholder:"FILE" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote; or bench/peers.py itself, to let python3 run it first."`
-	Versions bool   `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
-	JSON     string `name:"json" xor:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
+	Random   count     `placeholder:"N" help:"Time N cases with random sizes, shapes and parameters instead, the same ones for the same --seed; --run chooses among the names of the ops."`
+	Most     megabytes `placeholder:"MB" help:"With --random: the largest case, in megabytes of its inputs and output (default: 4000)."`
+	Peers    string    `xor:"peers" placeholder:"FILE" type:"existingfile" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote."`
+	Versions bool      `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
+	JSON     string    `name:"json" xor:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
 }
 
 func (benchGPU) Help() string {
@@ -144,11 +145,11 @@ A wrong result is an error. On a machine without a GPU, see "stheno bench host".
 
 With --random and --peers a column more says how many times as fast as the fastest other library Stheno
 is, below 1 it is slower; then come the worst cases, percentiles for each op, and the large cases that are far from the
-bandwidth. Where the libraries are timed in another place:
+bandwidth:
 
   stheno bench gpu --random 500 --seed 7 --list > shapes.json
   python3 bench/peers.py shapes.json peers.json
-  stheno bench gpu --random 500 --seed 7 --peers peers.json --plot all.svg`
+  stheno bench gpu --random 500 --seed 7 --peers peers.json`
 }
 
 // Run times the ops.
@@ -156,11 +157,8 @@ func (b benchGPU) Run(c *console) error {
 	if b.Random > 0 {
 		return b.random(c)
 	}
-	if err := b.drawing.refuse(); err != nil {
-		return err
-	}
-	if b.Peers != "" {
-		return usageErrorf("got --peers without --random, want both: only drawn cases are compared here")
+	if b.Most != 0 || b.Peers != "" {
+		return usageErrorf("got --most or --peers without --random, want both: they are of random cases")
 	}
 	return timeOnGPU(c, records.Ops, b.selection, b.timing, casesOf(records.Ops, b.Versions, 0), b.device(), b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
 }

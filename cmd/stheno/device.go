@@ -18,7 +18,7 @@ import (
 type measurement struct {
 	file  *records.File // earlier results
 	cases []maintain.Case
-	time  func(c maintain.Case) ([]records.Record, error)
+	bench maintain.Bench
 	path  string // the results file or its folder; "" if there is none
 }
 
@@ -36,8 +36,7 @@ func onGPU(c *console, set string, device cudaops.Device, cases []maintain.Case,
 	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", run.Copy)
 	f := &records.File{Set: set, GPU: device.Name, Compute: fmt.Sprintf("%d.%d", device.Major, device.Minor), SMs: device.SMs, L2: device.L2, Memory: device.Memory,
 		Runs: []records.Run{run}, Records: []records.Record{}}
-	b := maintain.Bench{Device: device, Block: maintain.NewBlock(seed, maintain.BlockOfGPU), Runs: runs}
-	return &measurement{file: f, cases: cases, time: func(c maintain.Case) ([]records.Record, error) { return c.Measure(b) }}, nil
+	return &measurement{file: f, cases: cases, bench: maintain.Bench{Device: device, Block: maintain.NewBlock(seed, maintain.BlockOfGPU), Runs: runs}}, nil
 }
 
 // run measures all cases. It goes on after a failure.
@@ -74,7 +73,7 @@ func (m *measurement) measure(c *console) (failures []error) {
 	defer t.end()
 	for _, one := range m.cases {
 		t.begin(caseName(one))
-		measured, err := m.time(one)
+		measured, err := one.Measure(m.bench)
 		runtime.GC() // gigabytes of operands
 		if err != nil {
 			t.fail(caseName(one), err)

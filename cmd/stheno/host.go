@@ -25,16 +25,12 @@ var errNoTape = errors.New("to compare with Gorgonia on the processor needs a bu
 type benchHost struct {
 	selection
 	timing
-	drawing
 }
 
 func (benchHost) Help() string {
 	return `Runs each op of Stheno's that Gorgonia has too and Gorgonia's own in turn, both on gorgonia.NewTapeMachine
 with the same inputs, and prints a line each as soon as it is measured: the best time of either, and
-how many times as fast as Gorgonia's op Stheno's is. Below 1 it is slower.
-
-With --random, drawn cases of Stheno's ops are timed beside the plainest loops on one core, products
-beside gonum's BLAS; then come the worst cases and percentiles for each op.`
+how many times as fast as Gorgonia's op Stheno's is. Below 1 it is slower.`
 }
 
 // hostCase is a case of an op that Gorgonia has too.
@@ -64,12 +60,6 @@ func hostName(c hostCase) string {
 
 // Run times the ops.
 func (b benchHost) Run(c *console) error {
-	if b.Random > 0 {
-		return b.random(c)
-	}
-	if err := b.drawing.refuse(); err != nil {
-		return err
-	}
 	return timeOnHost(c, b.selection, b.timing, hostCases(), hostName, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d",
 		func(h hostCase, random maintain.Block) (ours, theirs time.Duration, err error) {
 			return h.time(random, b.runs())

@@ -21,7 +21,6 @@ type maintainers struct {
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
 	Cases  listCases     `cmd:"" help:"List the cases of a set with their recorded times."`
 	Record recordCases   `cmd:"" help:"Measure on this machine's GPU the cases of a set that lack a record."`
-	Ratios listRatios    `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge         `cmd:"" help:"Add files of results to the recorded ones."`
 	Tables tables        `cmd:"" help:"Write the tables of README.md and docs from the records and from the ops, and the plot of drawn cases."`
 }
@@ -304,21 +303,6 @@ func (r recordCases) Run(c *console) error {
 	}
 	m.path, m.file.Records = r.JSON, append(m.file.Records, others...)
 	return m.run(c)
-}
-
-// listRatios prints the statistics of a file of drawn cases.
-type listRatios struct {
-	File string `arg:"" type:"existingfile" help:"File of results, which stheno bench gpu --random --json wrote."`
-	Plot string `placeholder:"FILE" type:"path" help:"Draw the times of all cases into this .svg or .png file."`
-}
-
-// Run shows it.
-func (l listRatios) Run(c *console) error {
-	f, err := records.Read(l.File)
-	if err != nil {
-		return err
-	}
-	return conclude(c, f, l.Plot)
 }
 
 // merge adds files to the recorded results of their sets and GPUs.

@@ -27,7 +27,7 @@ func TestPeersKnowEveryCase(t *testing.T) {
 	known := entries("op_peers.py")
 	drawn := testutil.Get[[]opspec.Drawn](t)(opspec.Draw(1200, 1, opspec.Limits{Least: 1e3, Most: 1e9, Flops: 1e12}, opspec.All()))
 	words := map[string]bool{}
-	for _, c := range slices.Concat(Cases(records.Ops), Drawn(drawn)) {
+	for _, c := range slices.Concat(Cases(records.Ops), Random(drawn)) {
 		d := c.Describe().(opspec.Description)
 		words[d.Op], words[d.Expression] = true, true
 	}

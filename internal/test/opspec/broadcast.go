@@ -34,15 +34,10 @@ var _ = register(Spec{
 		s := randomShape(r, 1, 3)
 		return broadcastCase(s, 1+r.IntN(9), r.IntN(len(s)+1))
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		out := s.Shape(s.Elements(1), 1, 4)
 		axis := s.IntN(len(out))
-		x, piece := without(out, axis), 1
-		for _, extent := range out[axis+1:] {
-			piece *= extent
-		}
-		return Wide{broadcastCase(x, out[axis], axis),
-			s.plainFloats(plainBroadcast[float32](piece, out[axis]), plainBroadcast[float64](piece, out[axis]))}
+		return broadcastCase(without(out, axis), out[axis], axis)
 	},
 })
 

@@ -71,23 +71,21 @@ var _ = register(Spec{
 })
 
 // wideMatMul draws products of matrices, or of a matrix and a vector, and batches of them.
-func wideMatMul(s *Sizes) Wide {
+func wideMatMul(s *Sizes) Case {
 	const widest = 1_000_000
-	p := product{transposes{s.IntN(2) == 1, s.IntN(2) == 1}, 1, s.LogInt(1, widest), s.LogInt(1, widest), s.LogInt(1, widest)}
-	var leading []int
+	o := transposes{s.IntN(2) == 1, s.IntN(2) == 1}
+	m, n, k := s.LogInt(1, widest), s.LogInt(1, widest), s.LogInt(1, widest)
 	switch s.IntN(6) {
 	case 0, 1:
-		p.batch = s.LogInt(1, 100_000)
-		leading = []int{p.batch}
+		return matMulOf(o, m, n, k, s.LogInt(1, 100_000))
 	case 2:
-		p.n, p.b = 1, false
-		a := tensor.Shape{p.m, p.k}
-		if p.a {
-			a = tensor.Shape{p.k, p.m}
+		a := tensor.Shape{m, k}
+		if o.a {
+			a = tensor.Shape{k, m}
 		}
-		return Wide{matMulCase(p.transposes, a, tensor.Shape{p.k}), s.plainFloats(p.f32, p.f64)}
+		return matMulCase(transposes{a: o.a}, a, tensor.Shape{k})
 	}
-	return Wide{matMulOf(p.transposes, p.m, p.n, p.k, leading...), s.plainFloats(p.f32, p.f64)}
+	return matMulOf(o, m, n, k)
 }
 
 // matMulForms are all transposes of all forms.
