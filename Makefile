@@ -1,5 +1,7 @@
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
+# CUDA and cuDNN for the tag cuda.
+WHEELS := internal/maintain/toolkit/wheels.txt
 
 .PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit
 
@@ -52,4 +54,6 @@ site: gallery # README, docs and gallery as plain HTML, into .site
 	go run ./internal/maintain/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
-	go run ./internal/maintain/toolkit/install
+	cmp -s $(WHEELS) .cuda/13.0-cudnn9/wheels.txt || { rm -rf .cuda/13.0-cudnn9 && \
+		python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --target .cuda/13.0-cudnn9 -r $(WHEELS) && \
+		cp $(WHEELS) .cuda/13.0-cudnn9; }

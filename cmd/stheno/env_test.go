@@ -40,7 +40,7 @@ func TestEnvSaysWhatIsMissing(t *testing.T) {
 		}
 		return stderr
 	}
-	for _, want := range []string{dir + " lacks cublas_v2.h", "libcublas.so", "pip install", "nvidia-cublas-cu12==12.4"} {
+	for _, want := range []string{dir + " lacks cublas_v2.h", "libcublas.so", "pip install", "nvidia-cublas=="} {
 		if got := tryEnv("--cuda", dir); !strings.Contains(got, want) {
 			t.Errorf("an incomplete toolkit: %q, want %q in it", got, want)
 		}

@@ -213,16 +213,6 @@ func (s *Settings) StubExport() string {
 	return fmt.Sprintf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n", shellQuote(s.Stub))
 }
 
-// Environ are the settings as name=value, for a process.
-func (s *Settings) Environ() ([]string, error) {
-	cflags, err := join(s.CFlags)
-	if err != nil {
-		return nil, err
-	}
-	ldflags, err := join(s.LDFlags)
-	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=" + cflags, "CGO_LDFLAGS=" + ldflags}, err
-}
-
 // join writes flags as Go reads them: with spaces between, and quotes around
 // those that have spaces.
 func join(flags []string) (string, error) {

@@ -8,6 +8,7 @@ package toolkit
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,6 +40,20 @@ func (m *Missing) Error() string {
 		return "no CUDA toolkit in " + strings.Join(m.Looked, ", ")
 	}
 	return fmt.Sprintf("%s lacks %s", m.Root, strings.Join(m.What, ", "))
+}
+
+// wheels.txt lists a CUDA and a cuDNN as Python wheels, those that make tag-toolkit installs. Wheels need no root and no GPU.
+//
+//go:embed wheels.txt
+var wheelList string
+
+// Advice describes how to get the missing parts.
+func (m *Missing) Advice() string {
+	return fmt.Sprintf(`To get all of it as wheels (1 to 2 GB), with no root and no GPU, where 'stheno env' finds it unless CUDA_HOME or CUDA_PATH is set:
+    python3 -m pip install --no-deps --target .cuda/13.0-cudnn9 %s
+Or install CUDA and cuDNN with NVIDIA's packages; CUDA_HOME and CUDNN_HOME say where they are, if not in the usual places.
+Without the tag nothing of this is needed: stheno.NewVM runs on the GPU with the driver alone.`,
+		strings.Join(strings.Fields(wheelList), " "))
 }
 
 // Roots returns the folders to look in, best first: CUDA_HOME or CUDA_PATH alone if set; else
