@@ -1,3 +1,5 @@
+# The versions of kernels that teach: what has tensor cores that they use, and PTX.
+VERSIONS := -dir kernels/versions -headers kernels -targets sm_80,sm_90a,sm_100,sm_120,ptx
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 # CUDA and cuDNN for the tag cuda.
@@ -28,13 +30,13 @@ toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetens
 images: toolkit # compile what changed of the CUDA sources of kernels into kernels/images, of common generated kernels, the versions and the example's kernel
 	go run ./kernels/build
 	go run ./cudaops/internal/prebuilt
-	go run ./kernels/build -dir kernels/versions -headers kernels
+	go run ./kernels/build $(VERSIONS)
 	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile everything again and compare byte for byte
 	go run ./kernels/build -check -all
 	go run ./cudaops/internal/prebuilt -check -for 1h
-	go run ./kernels/build -dir kernels/versions -headers kernels -check -all
+	go run ./kernels/build $(VERSIONS) -check -all
 	go run ./kernels/build -dir examples/own -check -all
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu

@@ -61,15 +61,20 @@ type Code struct {
 	MinDriver int    // the CUDA version, as 12000 for 12.0, that the driver must support
 }
 
-// Target returns the image of a [Library] for a device of that compute capability: the cubin of the
+// Target returns the image of a [Library] that is compiled for all targets, for a device of that compute capability: the cubin of the
 // same major version and the highest minor version that is not above the device's, else PTX, which
 // the driver compiles. minDriver is as in [Code]. It is an error if the device is older than 7.0.
 func Target(major, minor int) (target string, minDriver int, err error) {
+	return targetOf(manifest.Targets, major, minor)
+}
+
+// targetOf is Target for images of the given targets.
+func targetOf(targets []string, major, minor int) (target string, minDriver int, err error) {
 	if major < 7 {
 		return "", 0, fmt.Errorf("compute capability %d.%d is too old: the kernels need 7.0 (Volta) or newer", major, minor)
 	}
 	best := -1
-	for _, t := range manifest.Targets {
+	for _, t := range targets {
 		name, exact := strings.CutSuffix(strings.TrimPrefix(t, "sm_"), "a")
 		n, err := strconv.Atoi(name)
 		if err != nil || n/10 != major || n%10 > minor || n%10 < best || exact && n%10 != minor {
