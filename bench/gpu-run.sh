@@ -26,7 +26,6 @@
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
 #   SHAPES, SEED how many cases random draws, 500 if unset, and of which seed, else of a new one
-#   MOST         of graphs, time those that move at most so many megabytes
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -182,7 +181,7 @@ kernels() {
 # ops those that lack a time with the kernels as they are.
 measure() {
     local set=$1 seconds=$2 folder=$OUT/$1 all= peers=()
-    local chosen=("$set" --run "${BENCH_RUN:-}" --text "$text" ${MOST:+--most "$MOST"})
+    local chosen=("$set" --run "${BENCH_RUN:-}" --text "$text")
     [[ -n ${ALL:-} || $set != ops ]] && all=--all
     mkdir -p "$folder"
     "$bin/stheno" maintain cases "${chosen[@]}" $([[ -n $all ]] || echo --missing) --json > "$bin/$set.json" || { failed=1 && return; }

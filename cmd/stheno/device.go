@@ -22,8 +22,8 @@ type measurement struct {
 	path  string // the results file or its folder; "" if there is none
 }
 
-// onGPU is a measurement of cases of a set on a device whose bandwidth is known.
-func onGPU(c *console, set string, device cudaops.Device, cases []maintain.Case, runs int, seed uint64) (*measurement, error) {
+// measure returns a measurement of cases of a set on a device whose bandwidth is known.
+func measure(c *console, set string, device cudaops.Device, cases []maintain.Case, runs int, seed uint64) (*measurement, error) {
 	run := records.Run{Driver: device.Driver, CUDA: device.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
 	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", device.Name, run.Driver, run.CUDA, seed)
 	var err error
@@ -44,7 +44,7 @@ func (m *measurement) run(c *console) error {
 	if info, err := os.Stat(m.path); err == nil && info.IsDir() {
 		m.path = filepath.Join(m.path, records.Name(m.file.GPU))
 	}
-	failures := m.measure(c)
+	failures := m.all(c)
 	for _, p := range m.file.Unmatched() {
 		failures = append(failures, fmt.Errorf("peer %s times %v, which is no case or failed", p.By, p.Key))
 	}
@@ -62,8 +62,8 @@ func (m *measurement) save() error {
 	return m.file.Write(m.path)
 }
 
-// measure times and prints the cases, and saves after each of them, in case the run is cut off.
-func (m *measurement) measure(c *console) (failures []error) {
+// all times and prints the cases, and saves after each of them, in case the run is cut off.
+func (m *measurement) all(c *console) (failures []error) {
 	compared := len(m.file.Of(records.Peer)) > 0
 	columns := []column{{"case", longest(m.cases, caseName)}, {"time", 9}, {"rate", 12}, {"of copy", 7}}
 	if compared {

@@ -17,7 +17,7 @@ func (b benchGPU) randomCases(seed uint64) ([]maintain.Case, error) {
 	if b.Most != 0 {
 		limits.Most = int64(1e6 * b.Most)
 		if limits.Most < 2*limits.Least {
-			return nil, usageErrorf("--most: got %g megabytes, want at least %g", float64(b.Most), 2*float64(limits.Least)/1e6)
+			return nil, usageErrorf("--most: got %g megabytes, want at least %g", b.Most, 2*float64(limits.Least)/1e6)
 		}
 	}
 	all := opspec.All()
@@ -56,7 +56,7 @@ func (b benchGPU) random(c *console) error {
 			return err
 		}
 	}
-	m, err := onGPU(c, records.Drawn, device, cases, b.runs(), seed)
+	m, err := measure(c, records.Drawn, device, cases, b.runs(), seed)
 	if err != nil {
 		return err
 	}
