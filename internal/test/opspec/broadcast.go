@@ -39,6 +39,12 @@ var _ = register(Spec{
 		axis := s.IntN(len(out))
 		return broadcastCase(without(out, axis), out[axis], axis)
 	},
+	Peers: `
+def peers(c, d):
+    s, axis = c["shapes"][0], c.get("axis", 0)
+    out = s[:axis] + [c["copies"]] + s[axis:]
+    yield TORCH + " copy_", lambda: (drawn(d, s), empty(d, out)), lambda x, o: o.copy_(x.unsqueeze(axis))
+`,
 })
 
 func broadcastCase(s tensor.Shape, n, axis int) Case {

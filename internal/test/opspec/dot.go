@@ -37,6 +37,15 @@ var _ = register(Spec{
 	},
 	Random: func(r *rand.Rand) Case { return dotCase(randomShape(r, 1, 2)) },
 	Wide:   func(s *Sizes) Case { return dotCase(s.Shape(s.Elements(2), 1, 2)) },
+	Peers: `
+def peers(c, d):
+    s = c["shapes"][0]
+    make = lambda: (drawn(d, s), drawn(d, s))
+    if len(s) == 1:
+        yield TORCH + " dot", make, torch.dot
+    else:
+        yield TORCH + " linalg.vecdot", make, torch.linalg.vecdot
+`,
 })
 
 func dotCase(s tensor.Shape) Case {

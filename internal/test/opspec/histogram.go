@@ -45,6 +45,31 @@ var _ = register(Spec{
 		c.Name, c.Data, c.Fill = c.Name+", "+data, data, fillKind(s.Type, data)
 		return c
 	},
+	Peers: `
+def peers(c, d):
+    n, bins, lo, hi, data = c["shapes"][0][0], c["bins"], c.get("lo", 0), c["hi"], c["data"]
+
+    def numbers():
+        if data == "equal":
+            at = torch.full((n,), 0.3, device="cuda", dtype=torch.float64 if d == torch.float64 else torch.float32)
+        else:
+            at = torch.rand(n, device="cuda", dtype=torch.float64 if d == torch.float64 else torch.float32)
+            if data == "skewed":
+                at = at.pow_(8)
+        if d == torch.uint8:
+            return at.mul_(256).to(d)
+        return at.mul_(2).sub_(1)
+
+    if data == "text":
+        letters = pathlib.Path(c["text"]).read_bytes()
+        one = torch.frombuffer(bytearray((letters * (n // len(letters) + 1))[:n]), dtype=torch.uint8)
+        numbers = lambda: one.repeat(REPEATED, 1).cuda()
+    make = lambda: (numbers(), empty(torch.int32, [bins]))
+    if d != torch.uint8:
+        yield TORCH + " histc", make, lambda x, o: torch.histc(x, bins, lo, hi)
+    if d != torch.float64:
+        yield "CUB HistogramEven", make, lambda x, o: cub.histogram(c["dtype"], x, o, int(lo), int(hi))
+`,
 })
 
 func badHistogram(name, want string, bins int, lo, hi float64) Bad {

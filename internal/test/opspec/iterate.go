@@ -39,6 +39,20 @@ var _ = register(Spec{
 		steps := s.LogInt(1, min(100, int(100/math.Log2(max(2, float64(n)/3)))))
 		return iterateCase(0, n, steps)
 	},
+	Peers: `
+def peers(c, d):
+    w, n, steps = c["shapes"][0], c["shapes"][2][0], c["steps"]
+
+    def f(w1, w2, x, p, y):
+        y.copy_(x)
+        for _ in range(steps):
+            torch.mv(w1, y, out=p)
+            torch.mv(w2, p, out=y)
+
+    make = lambda: (drawn(d, w), drawn(d, w), drawn(d, [n]), empty(d, [n]), empty(d, [n]))
+    yield f"{TORCH} mv, {2 * steps} calls", make, f
+    yield f"{TORCH} mv, {2 * steps} calls in a CUDA graph", make, graphed(f)
+`,
 })
 
 func badIterate(name, want string, v, steps int, shapes ...tensor.Shape) Bad {

@@ -68,6 +68,16 @@ var _ = register(Spec{
 		return matMulOf(o, s[0], s[1], s[2], s[3:3+r.IntN(3)]...)
 	},
 	Wide: wideMatMul,
+	Peers: `
+def peers(c, d):
+    a, b = c["shapes"]
+    turn = lambda t, turned: t.mT if turned else t
+    f = lambda a, b, *o: torch.matmul(turn(a, c.get("trans_a")), turn(b, c.get("trans_b")), **({"out": o[0]} if o else {}))
+    m, k = a[-2:] if not c.get("trans_a") else a[:-3:-1]
+    out = a[:-2] + [m] if len(b) == 1 else a[:-2] + [m, b[-2] if c.get("trans_b") else b[-1]]
+    name = ("S" if d == torch.float32 else "D") + ("GEMV" if len(b) == 1 else "GEMM")
+    yield f"cuBLAS {name} ({TORCH} matmul)", lambda: (drawn(d, a), drawn(d, b), empty(d, out)), f
+`,
 })
 
 // wideMatMul draws products of matrices, or of a matrix and a vector, and batches of them.

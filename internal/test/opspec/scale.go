@@ -29,6 +29,11 @@ var _ = register(Spec{
 	},
 	Random: func(r *rand.Rand) Case { return scaleCase(randomShape(r, 1, 2)) },
 	Wide:   func(s *Sizes) Case { return scaleCase(s.Shape(s.Elements(2), 1, 2)) },
+	Peers: `
+def peers(c, d):
+    x, s = c["shapes"]
+    yield TORCH + " mul", lambda: (drawn(d, x), drawn(d, s), empty(d, x)), lambda x, s, o: torch.mul(x, s.unsqueeze(-1), out=o)
+`,
 })
 
 func scaleCase(s tensor.Shape) Case {

@@ -40,6 +40,7 @@ var _ = register(Spec{
 		bad("the matrices' version on a vector", along(versions.Version(9).Sum, 0), "Sum[0] version 9: got shape (7), want a matrix", tensor.Shape{7})),
 	Random: func(r *rand.Rand) Case { return randomSum(r, false) },
 	Wide:   func(s *Sizes) Case { return wideSum(s, false) },
+	Peers:  sumPeers,
 })
 
 var _ = register(Spec{
@@ -53,7 +54,17 @@ var _ = register(Spec{
 	Bad:    sumBad(ops.Mean),
 	Random: func(r *rand.Rand) Case { return randomSum(r, true) },
 	Wide:   func(s *Sizes) Case { return wideSum(s, true) },
+	Peers:  sumPeers,
 })
+
+const sumPeers = `
+def peers(c, d):
+    s, axes, name = c["shapes"][0], tuple(c["axes"]), c["op"].lower()
+    make = lambda: (drawn(d, s), empty(d, [n for a, n in enumerate(s) if a not in axes]))
+    yield f"{TORCH} {name}", make, lambda x, o: getattr(torch, name)(x, dim=axes, out=o)
+    if cupy:
+        yield f"CuPy {cupy.__version__} {name}", make, cupy_call(lambda x, o: getattr(x, name)(axis=axes, out=o))
+`
 
 // along is a reduction over axes.
 func along(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error), axes ...int) Build {

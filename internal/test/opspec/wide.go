@@ -20,11 +20,12 @@ type Description struct {
 	Dtype  string  `json:"dtype"`
 	Shapes [][]int `json:"shapes"` // of the inputs
 	Parameters
+	Peers string `json:"peers"` // of the Spec
 }
 
 // Describe describes a case of the op in one element type.
 func (s Spec) Describe(c Case, dt kernels.Dtype) Description {
-	d := Description{Op: s.Name, Name: c.Name, Dtype: dt.String(), Parameters: c.Parameters}
+	d := Description{Op: s.Name, Name: c.Name, Dtype: dt.String(), Parameters: c.Parameters, Peers: s.Peers}
 	for _, shape := range c.Shapes {
 		d.Shapes = append(d.Shapes, append([]int{}, shape...))
 	}

@@ -90,6 +90,24 @@ var _ = register(Spec{
 		}
 		return windowCase(fmt.Sprintf("%v r=%d %s", []int(shape), radius, mode), radius, same, shape...)
 	},
+	Peers: `
+def peers(c, d):
+    s, r, same = c["shapes"][0], c.get("radius", 0), c.get("same", False)
+    n, k = s[-1], 2 * r + 1
+    make = lambda: (drawn(d, s).view(-1, 1, n),)
+    if r <= 512:
+        yield TORCH + " avg_pool1d", make, lambda x: F.avg_pool1d(x, k, 1, r if same else 0)
+    if r <= 7:
+        w = torch.ones(1, 1, k, dtype=d, device="cuda")
+        yield TORCH + " conv1d", make, lambda x: F.conv1d(x, w, padding=r if same else 0)
+    if r >= 16:
+
+        def running(x):  # of any radius in one pass more, with the type's rounding
+            sums = F.pad(x, (r + 1, r) if same else (1, 0)).cumsum(-1)
+            return sums[..., k:] - sums[..., :-k]
+
+        yield TORCH + " cumsum", make, running
+`,
 })
 
 // windowOption is the option for the mode.
