@@ -80,12 +80,13 @@ func (c *Checker) launch(p *Plan, l *Launch) (s signature, err error) {
 		return s, errors.New("got a nil checker, plan, launch or kernel")
 	}
 	image := l.Kernel.Image
-	if err := CheckImage(image); err != nil {
+	safe, err := Load(image)
+	if err != nil {
 		return s, err
 	}
 	entries, ok := c.signatures[image]
 	if !ok {
-		if entries, err = imageSignatures(image); err != nil {
+		if entries, err = imageSignatures(image, safe); err != nil {
 			return s, err
 		}
 		if c.signatures == nil {
@@ -94,7 +95,7 @@ func (c *Checker) launch(p *Plan, l *Launch) (s signature, err error) {
 		c.signatures[image] = entries
 	}
 	if s, ok = entries[l.Kernel.Entry]; !ok {
-		return s, noEntry(l.Kernel.Entry, ImageName(image), entries)
+		return s, noEntry(l.Kernel.Entry, safe.Name(), entries)
 	}
 	return s, s.check(p, l)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/prebuilt"
 )
 
 // image is the generated code of a function for a layout.
@@ -25,7 +26,7 @@ func (i image) Name() string { return "stheno/" + i.layout.entry + "(" + i.f.Str
 func (i image) Digests() (map[string]string, error) { return DigestsOf(i.f) }
 
 func (i image) Code(major, minor int) (kernels.Code, error) {
-	return kernels.CodeOf(i, major, minor)
+	return prebuilt.Code(i, major, minor)
 }
 
 // PTX returns PTX for every device, or with what those of compute capability 9.0, and for rows 8.0, and later have.

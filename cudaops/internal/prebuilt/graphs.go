@@ -263,13 +263,15 @@ func generated(program string, dev kernels.Device, plans []*kernels.Plan) (map[s
 	list := map[string]code{}
 	for _, p := range plans {
 		for _, l := range p.Launches {
-			ptx, ok, err := kernels.GeneratedCode(l.Kernel.Image, dev.Major)
+			g, ok := l.Kernel.Image.(kernels.Generated)
+			if !ok {
+				continue
+			}
+			ptx, err := g.PTX(dev.Major)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", program, err)
 			}
-			if ok {
-				list[manifest.Key(ptx)] = code{l.Kernel.Image.Name(), program, ptx}
-			}
+			list[manifest.Key(ptx)] = code{g.Name(), program, ptx}
 		}
 	}
 	return list, nil
