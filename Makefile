@@ -1,5 +1,9 @@
+# The versions of kernels that teach: what has tensor cores that they use, and PTX.
+VERSIONS := -dir kernels/versions -headers kernels -targets sm_80,sm_90a,sm_100,sm_120,ptx
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
+# CUDA and cuDNN for the tag cuda.
+WHEELS := internal/maintain/toolkit/wheels.txt
 
 .PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit
 
@@ -26,13 +30,13 @@ toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetens
 images: toolkit # compile what changed of the CUDA sources of kernels into kernels/images, of common generated kernels, the versions and the example's kernel
 	go run ./kernels/build
 	go run ./cudaops/internal/prebuilt
-	go run ./kernels/build -dir kernels/versions -headers kernels
+	go run ./kernels/build $(VERSIONS)
 	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile everything again and compare byte for byte
 	go run ./kernels/build -check -all
 	go run ./cudaops/internal/prebuilt -check -for 1h
-	go run ./kernels/build -dir kernels/versions -headers kernels -check -all
+	go run ./kernels/build $(VERSIONS) -check -all
 	go run ./kernels/build -dir examples/own -check -all
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
@@ -52,4 +56,6 @@ site: gallery # README, docs and gallery as plain HTML, into .site
 	go run ./internal/maintain/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
-	go run ./internal/maintain/toolkit/install
+	cmp -s $(WHEELS) .cuda/13.0-cudnn9/wheels.txt || { rm -rf .cuda/13.0-cudnn9 && \
+		python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --target .cuda/13.0-cudnn9 -r $(WHEELS) && \
+		cp $(WHEELS) .cuda/13.0-cudnn9; }

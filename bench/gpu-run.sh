@@ -26,7 +26,6 @@
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
 #   SHAPES, SEED how many cases random draws, 500 if unset, and of which seed, else of a new one
-#   MOST         of graphs, time those that move at most so many megabytes
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -182,7 +181,7 @@ kernels() {
 # ops those that lack a time with the kernels as they are.
 measure() {
     local set=$1 seconds=$2 folder=$OUT/$1 all= peers=()
-    local chosen=("$set" --run "${BENCH_RUN:-}" --text "$text" ${MOST:+--most "$MOST"})
+    local chosen=("$set" --run "${BENCH_RUN:-}" --text "$text")
     [[ -n ${ALL:-} || $set != ops ]] && all=--all
     mkdir -p "$folder"
     "$bin/stheno" maintain cases "${chosen[@]}" $([[ -n $all ]] || echo --missing) --json > "$bin/$set.json" || { failed=1 && return; }
@@ -225,7 +224,7 @@ random() {
     start=$(now)
     "$bin/stheno" "${drawn[@]}" --list > "$bin/drawn.json" || { failed=1 && return; }
     PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py "$bin/drawn.json" "$bin/drawn-peers.json" $(($(left) / 2 - 20)) > "$OUT/drawn-peers.log" 2>&1
-    timeout $(($(left) - 10)) "$bin/stheno" "${drawn[@]}" --peers "$bin/drawn-peers.json" --json "$folder" --plot "$OUT/drawn.svg" 2>&1 | tee "$OUT/drawn.log"
+    timeout $(($(left) - 10)) "$bin/stheno" "${drawn[@]}" --peers "$bin/drawn-peers.json" --json "$folder" 2>&1 | tee "$OUT/drawn.log"
     status=${PIPESTATUS[0]}
     record "drawn cases" "$status" "$start" "$(tail -n 1 "$OUT/drawn.log" | tr -d '\t')"
 }

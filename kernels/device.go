@@ -39,9 +39,3 @@ func HostDevice() Device {
 // HasClusters reports whether the device's images use clusters of blocks. Later devices than those
 // named load the PTX, whose target has none.
 func (d Device) HasClusters() bool { return d.Major == 9 || d.Major == 10 || d.Major == 12 }
-
-// ClusterBlocks is the number of blocks of a cluster, the most that every device supports.
-const ClusterBlocks = 8
-
-// SectorBytes is the size of the pieces in which memory is read.
-const SectorBytes = 32

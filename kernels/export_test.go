@@ -5,7 +5,7 @@ import (
 )
 
 // Files and names of the package that its external tests read.
-var Files, PrebuiltFiles = files, prebuiltFiles
+var Files = files
 
 type Compiled = compiled
 

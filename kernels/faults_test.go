@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/basic"
 )
@@ -120,7 +121,7 @@ func (b broken) Code(int, int) (kernels.Code, error) {
 }
 
 // Images of other modules, and the folders that they are in, may fail.
-func TestCodeFor(t *testing.T) {
+func TestLoad(t *testing.T) {
 	for image, want := range map[kernels.Image]string{
 		broken("panic"): "image broken: its Code panicked: no code",
 		broken("error"): "image broken: no code today",
@@ -128,12 +129,13 @@ func TestCodeFor(t *testing.T) {
 		broken("name"):  "image of type kernels_test.broken: its Code panicked",
 		text("x"):       "",
 	} {
-		_, err := kernels.CodeFor(image, 9, 0)
-		wants(t, "CodeFor", err, want)
+		_, err := testutil.Get[kernels.Image](t)(kernels.Load(image)).Code(9, 0)
+		wants(t, "Code", err, want)
 	}
-	wants(t, "CheckImage", kernels.CheckImage((*compiledText)(nil)), "without an image")
+	_, err := kernels.Load((*compiledText)(nil))
+	wants(t, "Load", err, "without an image")
 	l := kernels.NewLibrary("example.com/nowhere", nil)
 	wants(t, "a library of no files", kernels.Check(l), "example.com/nowhere: open images/manifest.json: file does not exist")
-	_, err := l.Source("x.cu")
+	_, err = l.Source("x.cu")
 	wants(t, "a library of no files", err, `no source "x.cu"`)
 }

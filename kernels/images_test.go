@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/prebuilt"
 	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
@@ -39,12 +40,12 @@ func TestImages(t *testing.T) {
 			}
 		}
 	}
-	archives, err := fs.Glob(kernels.PrebuiltFiles, "prebuilt/*.archive")
+	archives, err := fs.Glob(prebuilt.Files, "*.archive")
 	if err != nil || len(archives) == 0 {
 		t.Errorf("got archives %v, %v, want one for each target", archives, err)
 	}
 	for _, a := range archives {
-		if info, err := fs.Stat(kernels.PrebuiltFiles, a); err == nil {
+		if info, err := fs.Stat(prebuilt.Files, a); err == nil {
 			total += int(info.Size())
 		}
 	}

@@ -242,7 +242,15 @@ func (c compiled) Code(major, minor int) (Code, error) {
 }
 
 func (c compiled) code(major, minor int) (Code, error) {
-	target, minDriver, err := Target(major, minor)
+	s, err := c.library.source(c.stem)
+	if err != nil {
+		return Code{}, err
+	}
+	targets := make([]string, len(s.Images))
+	for i, image := range s.Images {
+		targets[i] = image.Target
+	}
+	target, minDriver, err := targetOf(targets, major, minor)
 	if err != nil {
 		return Code{}, err
 	}

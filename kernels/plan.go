@@ -158,16 +158,6 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// LayOut returns where outputs of those sizes begin, at multiples of 256, as
-// [Plan.Parts] has it, and the bytes of all.
-func LayOut(sizes []int64) (parts []int64, bytes int64) {
-	for _, size := range sizes {
-		at := (bytes + 255) &^ 255
-		parts, bytes = append(parts, at), at+size
-	}
-	return parts, bytes
-}
-
 // Part returns the output that offset of Out lies in, and where in that output.
 func (p *Plan) Part(offset int64) (output int, rest int64) {
 	for output+1 < len(p.Parts) && p.Parts[output+1] <= offset {

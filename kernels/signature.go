@@ -83,10 +83,11 @@ func signatures(ptx string) map[string]signature {
 	return entries
 }
 
-// imageSignatures returns the entry points of an image, from its PTX.
-func imageSignatures(image Image) (map[string]signature, error) {
+// imageSignatures returns the entry points of an image, from its PTX. safe is the image as [Load] returns it.
+func imageSignatures(image, safe Image) (map[string]signature, error) {
 	var text []byte
-	if ptx, ok, err := GeneratedCode(image, 9); ok {
+	if g, ok := image.(Generated); ok {
+		ptx, err := g.PTX(9)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +101,7 @@ func imageSignatures(image Image) (map[string]signature, error) {
 			return nil, err
 		}
 	} else {
-		code, err := CodeFor(image, 9, 0)
+		code, err := safe.Code(9, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -10,12 +10,12 @@ import (
 // Zero values and nils are errors, and nothing panics.
 func TestSurvives(t *testing.T) {
 	testutil.SurviveWhole(t, map[string]any{
-		"Check": kernels.Check, "CheckGrid": kernels.CheckGrid, "CheckImage": kernels.CheckImage, "CodeFor": kernels.CodeFor, "GeneratedCode": kernels.GeneratedCode,
-		"ImageName": kernels.ImageName, "NewLibrary": kernels.NewLibrary, "Builtin": kernels.Builtin, "Digests": kernels.Digests, "Target": kernels.Target, "HostDevice": kernels.HostDevice,
-		"Count": kernels.Count, "In": kernels.In, "At": kernels.At, "LayOut": kernels.LayOut,
+		"Check": kernels.Check, "CheckGrid": kernels.CheckGrid, "Load": kernels.Load,
+		"NewLibrary": kernels.NewLibrary, "Builtin": kernels.Builtin, "Digests": kernels.Digests, "Target": kernels.Target, "HostDevice": kernels.HostDevice,
+		"Count": kernels.Count, "In": kernels.In, "At": kernels.At,
 		// These return no error: CheckLaunch has checked the arguments of Go bodies.
-		"CodeOf": nil, "CeilDiv": nil, "Parallel": nil, "Call": nil,
+		"CeilDiv": nil, "Parallel": nil, "Call": nil,
 	}, -1, int64(-1), "sum", kernels.HostDevice(), &kernels.Plan{}, &kernels.Plan{Launches: []kernels.Launch{{}}}, &kernels.Plan{Launches: []kernels.Launch{{Kernel: &kernels.Kernel{}}}},
 		&kernels.Checker{}, &kernels.Library{}, kernels.NewLibrary("x", nil), &kernels.Kernel{}, kernels.Launch{}, kernels.Code{}, kernels.Ref{}, kernels.Operand(0), kernels.Precision(0),
-		kernels.TensorElement(0), kernels.TensorMap{}, kernels.Host{}, kernels.StreamPolicy{}, kernels.Kind(0), kernels.Compiled{})
+		kernels.TensorElement(0), kernels.TensorMap{}, kernels.Host{}, kernels.Kind(0), kernels.Compiled{})
 }

@@ -25,7 +25,7 @@ type benches struct {
 // would ignore.
 type selection struct {
 	Run  pattern `placeholder:"REGEXP" help:"Time only the cases whose name, as --list prints it, has a match of this regular expression."`
-	List bool    `xor:"runs,device,json,plot,peers" help:"Time nothing: print the names of the cases."`
+	List bool    `xor:"runs,device,json,peers" help:"Time nothing: print the names of the cases."`
 }
 
 // timing holds the flags for how cases are timed.
@@ -92,9 +92,6 @@ func (n *count) UnmarshalText(text []byte) error {
 
 // choose returns the cases whose names match; it is an error if there are none.
 func choose[T any](p pattern, cases []T, name func(T) string) ([]T, error) {
-	if len(cases) == 0 {
-		return nil, usageErrorf("--most: got a limit that leaves out every graph, want at least the bytes that the smallest moves")
-	}
 	chosen := slices.DeleteFunc(slices.Clone(cases), func(c T) bool { return !p.Matches(name(c)) })
 	if len(chosen) == 0 {
 		return nil, usageErrorf("--run: got %q, which matches none of the %d cases, such as %q; --list prints their names", p, len(cases), name(cases[0]))
@@ -120,15 +117,21 @@ func printNames[T any](w io.Writer, cases []T, name func(T) string) error {
 	return nil
 }
 
-// benchGPU times every op on a GPU.
-type benchGPU struct {
+// onGPU holds the flags of a bench on a GPU.
+type onGPU struct {
 	selection
 	timing
 	onDevice
-	drawing
-	Peers    string `xor:"peers" placeholder:"FILE" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote; or bench/peers.py itself, to let python3 run it first."`
-	Versions bool   `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
-	JSON     string `name:"json" xor:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
+	JSON string `name:"json" xor:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
+}
+
+// benchGPU times every op on a GPU.
+type benchGPU struct {
+	onGPU
+	Random   count   `placeholder:"N" help:"Time N cases with random sizes, shapes and parameters instead, the same ones for the same --seed; --run chooses among the names of the ops."`
+	Most     float64 `placeholder:"MB" help:"With --random: the largest case, in megabytes of its inputs and output (default: 4000)."`
+	Peers    string  `xor:"peers" placeholder:"FILE" type:"existingfile" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote."`
+	Versions bool    `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
 }
 
 func (benchGPU) Help() string {
@@ -144,11 +147,11 @@ A wrong result is an error. On a machine without a GPU, see "stheno bench host".
 
 With --random and --peers a column more says how many times as fast as the fastest other library Stheno
 is, below 1 it is slower; then come the worst cases, percentiles for each op, and the large cases that are far from the
-bandwidth. Where the libraries are timed in another place:
+bandwidth:
 
   stheno bench gpu --random 500 --seed 7 --list > shapes.json
   python3 bench/peers.py shapes.json peers.json
-  stheno bench gpu --random 500 --seed 7 --peers peers.json --plot all.svg`
+  stheno bench gpu --random 500 --seed 7 --peers peers.json`
 }
 
 // Run times the ops.
@@ -156,43 +159,80 @@ func (b benchGPU) Run(c *console) error {
 	if b.Random > 0 {
 		return b.random(c)
 	}
-	if err := b.drawing.refuse(); err != nil {
-		return err
+	if b.Most != 0 || b.Peers != "" {
+		return usageErrorf("got --most or --peers without --random, want both: they are of random cases")
 	}
-	if b.Peers != "" {
-		return usageErrorf("got --peers without --random, want both: only drawn cases are compared here")
-	}
-	return timeOnGPU(c, records.Ops, b.selection, b.timing, casesOf(records.Ops, b.Versions, 0), b.device(), b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
+	return b.time(c, records.Ops, casesOf(records.Ops, b.Versions), "\"stheno bench host\" times the ops on this machine's processor")
 }
 
-// timeOnGPU times the selected cases of a set on a GPU, or prints their names; path is a file for the
-// results, or "". The error for a missing GPU ends with the hint.
-func timeOnGPU(c *console, set string, s selection, t timing, cases []maintain.Case, device uint, path, hint string) error {
-	cases, err := choose(s.Run, cases, caseName)
+// benchGraphs times whole graphs of Gorgonia's ops.
+type benchGraphs struct{ onGPU }
+
+func (benchGraphs) Help() string {
+	return `Programs as users of Gorgonia write them: element-wise chains, softmax, layer norm, losses, networks
+with their gradients. A line a graph, as soon as it is measured:
+
+  time      the median of the launches, by the GPU's clock
+  rate      bytes that must be moved, or operations, by that time
+  of copy   the rate as a share of the one at which the GPU copies its memory
+  checked   how much of the result was compared with a reference in float64
+  error     the largest error, as a share of the error that the graph is allowed
+
+then the launches of a run, and the time of a run with the copies from and to the host.`
+}
+
+// Run times the graphs.
+func (b benchGraphs) Run(c *console) error {
+	return b.time(c, records.Graphs, maintain.Cases(records.Graphs), "graphs are timed on one")
+}
+
+// benchSteps times whole training steps.
+type benchSteps struct{ onGPU }
+
+func (benchSteps) Help() string {
+	return `Training steps of programs as users of Gorgonia write them, in one machine with the option cudaops.Train:
+forward, loss, backward and the solver's update. A line a step, as soon as it is measured:
+
+  time      the median of the launches of a step, by the GPU's clock, steps back to back;
+            with the batch from the host, of a step in a loop of package train
+  rate      operations, or bytes that must be moved, by that time
+  of copy   the rate as a share of the one at which the GPU copies its memory
+  checked   how many steps were held against those of the host backend
+  error     how far a learnable is off, as a share of the error that is allowed
+
+then the launches of a step, and the time of a call of RunAll, one after the other, the loss read
+after every tenth.`
+}
+
+// Run times the steps.
+func (b benchSteps) Run(c *console) error {
+	return b.time(c, records.Steps, maintain.Cases(records.Steps), "training steps are timed on one")
+}
+
+// time times the selected cases of a set on a GPU, or prints their names. The error for a missing GPU ends with the hint.
+func (o onGPU) time(c *console, set string, cases []maintain.Case, hint string) error {
+	cases, err := choose(o.selection.Run, cases, caseName)
 	if err != nil {
 		return err
 	}
-	if s.List {
-		return list(c, t, cases, caseName)
+	if o.List {
+		return list(c, o.timing, cases, caseName)
 	}
-	gpu, err := deviceOf(device, hint)
+	gpu, err := deviceOf(o.device(), hint)
 	if err != nil {
 		return err
 	}
-	m, err := onGPU(c, set, gpu, cases, t.runs(), t.seed())
+	m, err := measure(c, set, gpu, cases, o.runs(), o.seed())
 	if err != nil {
 		return err
 	}
-	m.path = path
+	m.path = o.JSON
 	return m.run(c)
 }
 
-// casesOf returns the cases of a set, with the numbered versions of ops if wanted, and without those that move more than the limit.
-func casesOf(set string, versions bool, most megabytes) []maintain.Case {
-	return slices.DeleteFunc(maintain.Cases(set), func(c maintain.Case) bool {
-		graph, ok := c.(maintain.Graph)
-		return !versions && maintain.Versioned(c) || ok && !most.allow(graph.Bytes())
-	})
+// casesOf returns the cases of a set, with the numbered versions of ops if wanted.
+func casesOf(set string, versions bool) []maintain.Case {
+	return slices.DeleteFunc(maintain.Cases(set), func(c maintain.Case) bool { return !versions && maintain.Versioned(c) })
 }
 
 // caseName returns a case's name on the command line.

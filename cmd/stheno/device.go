@@ -18,12 +18,12 @@ import (
 type measurement struct {
 	file  *records.File // earlier results
 	cases []maintain.Case
-	time  func(c maintain.Case) ([]records.Record, error)
+	bench maintain.Bench
 	path  string // the results file or its folder; "" if there is none
 }
 
-// onGPU is a measurement of cases of a set on a device whose bandwidth is known.
-func onGPU(c *console, set string, device cudaops.Device, cases []maintain.Case, runs int, seed uint64) (*measurement, error) {
+// measure returns a measurement of cases of a set on a device whose bandwidth is known.
+func measure(c *console, set string, device cudaops.Device, cases []maintain.Case, runs int, seed uint64) (*measurement, error) {
 	run := records.Run{Driver: device.Driver, CUDA: device.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
 	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", device.Name, run.Driver, run.CUDA, seed)
 	var err error
@@ -36,8 +36,7 @@ func onGPU(c *console, set string, device cudaops.Device, cases []maintain.Case,
 	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", run.Copy)
 	f := &records.File{Set: set, GPU: device.Name, Compute: fmt.Sprintf("%d.%d", device.Major, device.Minor), SMs: device.SMs, L2: device.L2, Memory: device.Memory,
 		Runs: []records.Run{run}, Records: []records.Record{}}
-	b := maintain.Bench{Device: device, Block: maintain.NewBlock(seed, maintain.BlockOfGPU), Runs: runs}
-	return &measurement{file: f, cases: cases, time: func(c maintain.Case) ([]records.Record, error) { return c.Measure(b) }}, nil
+	return &measurement{file: f, cases: cases, bench: maintain.Bench{Device: device, Block: maintain.NewBlock(seed, maintain.BlockOfGPU), Runs: runs}}, nil
 }
 
 // run measures all cases. It goes on after a failure.
@@ -45,7 +44,7 @@ func (m *measurement) run(c *console) error {
 	if info, err := os.Stat(m.path); err == nil && info.IsDir() {
 		m.path = filepath.Join(m.path, records.Name(m.file.GPU))
 	}
-	failures := m.measure(c)
+	failures := m.all(c)
 	for _, p := range m.file.Unmatched() {
 		failures = append(failures, fmt.Errorf("peer %s times %v, which is no case or failed", p.By, p.Key))
 	}
@@ -63,8 +62,8 @@ func (m *measurement) save() error {
 	return m.file.Write(m.path)
 }
 
-// measure times and prints the cases, and saves after each of them, in case the run is cut off.
-func (m *measurement) measure(c *console) (failures []error) {
+// all times and prints the cases, and saves after each of them, in case the run is cut off.
+func (m *measurement) all(c *console) (failures []error) {
 	compared := len(m.file.Of(records.Peer)) > 0
 	columns := []column{{"case", longest(m.cases, caseName)}, {"time", 9}, {"rate", 12}, {"of copy", 7}}
 	if compared {
@@ -74,7 +73,7 @@ func (m *measurement) measure(c *console) (failures []error) {
 	defer t.end()
 	for _, one := range m.cases {
 		t.begin(caseName(one))
-		measured, err := m.time(one)
+		measured, err := one.Measure(m.bench)
 		runtime.GC() // gigabytes of operands
 		if err != nil {
 			t.fail(caseName(one), err)

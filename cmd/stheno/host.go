@@ -25,16 +25,12 @@ var errNoTape = errors.New("to compare with Gorgonia on the processor needs a bu
 type benchHost struct {
 	selection
 	timing
-	drawing
 }
 
 func (benchHost) Help() string {
 	return `Runs each op of Stheno's that Gorgonia has too and Gorgonia's own in turn, both on gorgonia.NewTapeMachine
 with the same inputs, and prints a line each as soon as it is measured: the best time of either, and
-how many times as fast as Gorgonia's op Stheno's is. Below 1 it is slower.
-
-With --random, drawn cases of Stheno's ops are timed beside the plainest loops on one core, products
-beside gonum's BLAS; then come the worst cases and percentiles for each op.`
+how many times as fast as Gorgonia's op Stheno's is. Below 1 it is slower.`
 }
 
 // hostCase is a case of an op that Gorgonia has too.
@@ -64,50 +60,36 @@ func hostName(c hostCase) string {
 
 // Run times the ops.
 func (b benchHost) Run(c *console) error {
-	if b.Random > 0 {
-		return b.random(c)
-	}
-	if err := b.drawing.refuse(); err != nil {
-		return err
-	}
-	return timeOnHost(c, b.selection, b.timing, hostCases(), hostName, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d",
-		func(h hostCase, random maintain.Block) (ours, theirs time.Duration, err error) {
-			return h.time(random, b.runs())
-		})
-}
-
-// timeOnHost times the cases that are selected on the host, or prints their names. The title has places for
-// the numbers of cores and of runs, and for the seed.
-func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T) string, title string, measure func(one T, random maintain.Block) (ours, theirs time.Duration, err error)) error {
-	cases, err := choose(s.Run, cases, name)
+	cases, err := choose(b.selection.Run, hostCases(), hostName)
 	if err != nil {
 		return err
 	}
-	if s.List {
-		return list(c, t, cases, name)
+	if b.List {
+		return list(c, b.timing, cases, hostName)
 	}
 	if gorgonia.CUDA {
 		return errNoTape
 	}
-	seed := t.seed()
-	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.runs(), seed, hostblas.Describe(nil))
+	seed := b.seed()
+	fmt.Fprintf(c.out, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n",
+		runtime.GOMAXPROCS(0), b.runs(), seed, hostblas.Describe(nil))
 	random := maintain.NewBlock(seed, maintain.BlockOfHost)
-	return beside(c, cases, name, func(one T) (ours, theirs time.Duration, err error) { return measure(one, random) })
+	return beside(c, cases, func(h hostCase) (ours, theirs time.Duration, err error) { return h.time(random, b.runs()) })
 }
 
 // beside prints the times of cases, Stheno's and Gorgonia's.
-func beside[T any](c *console, cases []T, name func(T) string, measure func(T) (ours, theirs time.Duration, err error)) (failed error) {
-	t := newRows(c, len(cases), column{"case", longest(cases, name)}, column{"Stheno", 8}, column{"Gorgonia", 8}, column{"Stheno is", 19})
+func beside(c *console, cases []hostCase, measure func(hostCase) (ours, theirs time.Duration, err error)) (failed error) {
+	t := newRows(c, len(cases), column{"case", longest(cases, hostName)}, column{"Stheno", 8}, column{"Gorgonia", 8}, column{"Stheno is", 19})
 	defer t.end()
 	for _, one := range cases {
-		t.begin(name(one))
+		t.begin(hostName(one))
 		ours, theirs, err := measure(one)
 		if err != nil {
-			t.fail(name(one), err)
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", name(one), err))
+			t.fail(hostName(one), err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", hostName(one), err))
 			continue
 		}
-		t.add(name(one), records.Micros(maintain.Micros(ours)), records.Micros(maintain.Micros(theirs)), timesAsFast(maintain.Micros(ours), maintain.Micros(theirs)))
+		t.add(hostName(one), records.Micros(maintain.Micros(ours)), records.Micros(maintain.Micros(theirs)), timesAsFast(maintain.Micros(ours), maintain.Micros(theirs)))
 	}
 	return failed
 }
@@ -115,8 +97,7 @@ func beside[T any](c *console, cases []T, name func(T) string, measure func(T) (
 // timesAsFast compares two times.
 func timesAsFast(ours, theirs float64) string { return fmt.Sprintf("%.2f times as fast", theirs/ours) }
 
-// time returns the best times of running the case's two graphs, which take
-// turns.
+// time returns the best times of running the case's two graphs by turns.
 func (h hostCase) time(block maintain.Block, runs int) (ours, theirs time.Duration, err error) {
 	var vms [2]gorgonia.VM
 	for i, b := range []opspec.Build{h.Build, h.Gorgonia} {
@@ -125,23 +106,17 @@ func (h hostCase) time(block maintain.Block, runs int) (ours, theirs time.Durati
 		}
 		defer vms[i].Close()
 	}
-	return takeTurns(vms[0], vms[1], runs, math.MaxInt64)
-}
-
-// takeTurns returns the best times of two machines that run by turns: n runs of each,
-// or those that fit into the budget, one at least.
-func takeTurns(a, b gorgonia.VM, runs int, budget time.Duration) (bestA, bestB time.Duration, err error) {
-	best, began := [2]time.Duration{math.MaxInt64, math.MaxInt64}, time.Now()
-	for i := 0; i < runs && (i == 0 || time.Since(began) < budget); i++ {
-		for k, vm := range []gorgonia.VM{a, b} {
+	best := [2]time.Duration{math.MaxInt64, math.MaxInt64}
+	for range runs {
+		for k, vm := range vms {
 			start := time.Now()
 			err := vm.RunAll()
-			d := time.Since(start)
+			took := time.Since(start)
 			vm.Reset()
 			if err != nil {
 				return 0, 0, err
 			}
-			best[k] = min(best[k], d)
+			best[k] = min(best[k], took)
 		}
 	}
 	return best[0], best[1], nil

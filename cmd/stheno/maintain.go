@@ -19,9 +19,8 @@ import (
 type maintainers struct {
 	Check  checkEvidence `cmd:"" help:"Compare the records of GPUs with the kernels of this build."`
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
-	Cases  listCases     `cmd:"" help:"List the cases of a set with their recorded times."`
+	Cases  listCases     `cmd:"" help:"List the cases of a set."`
 	Record recordCases   `cmd:"" help:"Measure on this machine's GPU the cases of a set that lack a record."`
-	Ratios listRatios    `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge         `cmd:"" help:"Add files of results to the recorded ones."`
 	Tables tables        `cmd:"" help:"Write the tables of README.md and docs from the records and from the ops, and the plot of drawn cases."`
 }
@@ -121,16 +120,15 @@ func (l listSuites) Run(c *console) error {
 // caseSet chooses cases of a set.
 type caseSet struct {
 	recorded
-	Set      string    `arg:"" enum:"ops,graphs,steps,products" help:"One of ops, graphs, steps, and products, whose errors are measured."`
-	Chosen   pattern   `name:"run" placeholder:"REGEXP" help:"Only the cases whose name has a match of this regular expression."`
-	Text     string    `placeholder:"FILE" type:"existingfile" help:"Of ops: also the histogram of this text, repeated to 5.8 MB."`
-	Versions bool      `help:"Of ops: also the numbered versions."`
-	Most     megabytes `placeholder:"MB" help:"Of graphs: leave out those that move more than so many megabytes."`
+	Set      string  `arg:"" enum:"ops,graphs,steps,products" help:"One of ops, graphs, steps, and products, whose errors are measured."`
+	Chosen   pattern `name:"run" placeholder:"REGEXP" help:"Only the cases whose name has a match of this regular expression."`
+	Text     string  `placeholder:"FILE" type:"existingfile" help:"Of ops: also the histogram of this text, repeated to 5.8 MB."`
+	Versions bool    `help:"Of ops: also the numbered versions."`
 }
 
 // cases returns those that the flags choose.
 func (s caseSet) cases() ([]maintain.Case, error) {
-	all := casesOf(s.Set, s.Versions, s.Most)
+	all := casesOf(s.Set, s.Versions)
 	if s.Text != "" && s.Set == records.Ops {
 		text, err := maintain.Text(s.Text)
 		if err != nil {
@@ -161,14 +159,14 @@ type listCases struct {
 	Operands string `placeholder:"FOLDER" type:"existingdir" help:"Of products: also write their operands into files of this folder."`
 }
 
-// Run prints cases with the times that are recorded for each GPU.
+// Run prints the names of cases, or their descriptions.
 func (l listCases) Run(c *console) error {
 	cases, err := l.cases()
 	if err != nil {
 		return err
 	}
 	if l.GPU != "" && !l.Missing {
-		return usageErrorf("got --gpu without --missing, want both or neither: without, all GPUs are listed")
+		return usageErrorf("got --gpu without --missing, want both or neither")
 	}
 	if l.Missing {
 		file, err := l.of(l.Set, l.GPU)
@@ -186,28 +184,10 @@ func (l listCases) Run(c *console) error {
 			}
 		}
 	}
-	switch {
-	case l.JSON:
+	if l.JSON {
 		return describeCases(c.out, cases)
-	case l.Missing:
-		return printNames(c.out, cases, caseName)
 	}
-	files, err := l.read(l.Set)
-	if err != nil {
-		return err
-	}
-	lines := [][]string{{"case"}}
-	for _, f := range files {
-		lines[0] = append(lines[0], f.GPU)
-	}
-	for _, one := range cases {
-		cells := []string{caseName(one)}
-		for _, f := range files {
-			cells = append(cells, recordedTime(f, one.Key()))
-		}
-		lines = append(lines, cells)
-	}
-	return printTable(c, lines)
+	return printNames(c.out, cases, caseName)
 }
 
 // describeCases prints the descriptions of cases as JSON, one a line.
@@ -231,18 +211,6 @@ func describeCases(w io.Writer, cases []maintain.Case) error {
 	}
 	_, err := fmt.Fprintln(w, "\n]")
 	return err
-}
-
-// recordedTime prints the time of a case.
-func recordedTime(f *records.File, key records.Key) string {
-	r, _ := f.Time(key)
-	switch maintain.RowState(f, key, f.Tree) {
-	case maintain.Unmeasured:
-		return "not measured"
-	case maintain.Stale:
-		return r.Micros() + ", with other kernels"
-	}
-	return r.Micros()
 }
 
 // recordCases measures cases for the record.
@@ -298,27 +266,12 @@ func (r recordCases) Run(c *console) error {
 			return !slices.ContainsFunc(cases, func(c maintain.Case) bool { return c.Key() == p.Key })
 		})...)
 	}
-	m, err := onGPU(c, r.Set, device, cases, r.runs(), r.seed())
+	m, err := measure(c, r.Set, device, cases, r.runs(), r.seed())
 	if err != nil {
 		return err
 	}
 	m.path, m.file.Records = r.JSON, append(m.file.Records, others...)
 	return m.run(c)
-}
-
-// listRatios prints the statistics of a file of drawn cases.
-type listRatios struct {
-	File string `arg:"" type:"existingfile" help:"File of results, which stheno bench gpu --random --json wrote."`
-	Plot string `placeholder:"FILE" type:"path" help:"Draw the times of all cases into this .svg or .png file."`
-}
-
-// Run shows it.
-func (l listRatios) Run(c *console) error {
-	f, err := records.Read(l.File)
-	if err != nil {
-		return err
-	}
-	return conclude(c, f, l.Plot)
 }
 
 // merge adds files to the recorded results of their sets and GPUs.

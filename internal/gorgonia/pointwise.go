@@ -14,22 +14,29 @@ import (
 // constructor, and the number or pointer in it stands for the kind. So a version with other numbers
 // is still read correctly, and one with other fields is not read at all.
 
-// unaryConstructors make the element-wise ops of one operand, by the names that
-// Unary returns.
-var unaryConstructors = map[string]func(*gorgonia.Node) (*gorgonia.Node, error){
-	"abs": gorgonia.Abs, "sign": gorgonia.Sign, "ceil": gorgonia.Ceil, "floor": gorgonia.Floor,
-	"sin": gorgonia.Sin, "cos": gorgonia.Cos, "exp": gorgonia.Exp, "log": gorgonia.Log, "log2": gorgonia.Log2,
-	"neg": gorgonia.Neg, "square": gorgonia.Square, "sqrt": gorgonia.Sqrt, "inverse": gorgonia.Inverse, "inversesqrt": gorgonia.InverseSqrt,
-	"cube": gorgonia.Cube, "tanh": gorgonia.Tanh, "sigmoid": gorgonia.Sigmoid,
-	"log1p": gorgonia.Log1p, "expm1": gorgonia.Expm1, "softplus": gorgonia.Softplus,
+// Function is one of Gorgonia's functions that make element-wise ops.
+type Function[F any] struct {
+	Kind string // of its ops, as Unary or Binary returns it
+	Name string // in package gorgonia
+	New  F
 }
 
-// binaryConstructors make the element-wise ops of two operands, by the names that
-// Binary returns.
-var binaryConstructors = map[string]func(a, b *gorgonia.Node) (*gorgonia.Node, error){
-	"add": gorgonia.Add, "sub": gorgonia.Sub, "mul": gorgonia.HadamardProd, "div": gorgonia.HadamardDiv, "pow": gorgonia.Pow,
-	"lt": compare(gorgonia.Lt), "gt": compare(gorgonia.Gt), "le": compare(gorgonia.Lte), "ge": compare(gorgonia.Gte),
-	"eq": compare(gorgonia.Eq), "ne": compare(gorgonia.Ne),
+// UnaryFunctions are all of them that have one operand. They are the one list of these: what is lowered, prebuilt and listed in documents
+// follows from it.
+var UnaryFunctions = []Function[func(x *gorgonia.Node) (*gorgonia.Node, error)]{
+	{"abs", "Abs", gorgonia.Abs}, {"sign", "Sign", gorgonia.Sign}, {"ceil", "Ceil", gorgonia.Ceil}, {"floor", "Floor", gorgonia.Floor},
+	{"sin", "Sin", gorgonia.Sin}, {"cos", "Cos", gorgonia.Cos}, {"exp", "Exp", gorgonia.Exp}, {"log", "Log", gorgonia.Log}, {"log2", "Log2", gorgonia.Log2},
+	{"neg", "Neg", gorgonia.Neg}, {"square", "Square", gorgonia.Square}, {"sqrt", "Sqrt", gorgonia.Sqrt},
+	{"inverse", "Inverse", gorgonia.Inverse}, {"inversesqrt", "InverseSqrt", gorgonia.InverseSqrt}, {"cube", "Cube", gorgonia.Cube},
+	{"tanh", "Tanh", gorgonia.Tanh}, {"sigmoid", "Sigmoid", gorgonia.Sigmoid},
+	{"log1p", "Log1p", gorgonia.Log1p}, {"expm1", "Expm1", gorgonia.Expm1}, {"softplus", "Softplus", gorgonia.Softplus},
+}
+
+// BinaryFunctions are all of them that have two operands. Comparisons return ones and zeros.
+var BinaryFunctions = []Function[func(a, b *gorgonia.Node) (*gorgonia.Node, error)]{
+	{"add", "Add", gorgonia.Add}, {"sub", "Sub", gorgonia.Sub}, {"mul", "HadamardProd", gorgonia.HadamardProd}, {"div", "HadamardDiv", gorgonia.HadamardDiv}, {"pow", "Pow", gorgonia.Pow},
+	{"lt", "Lt", compare(gorgonia.Lt)}, {"gt", "Gt", compare(gorgonia.Gt)}, {"le", "Lte", compare(gorgonia.Lte)}, {"ge", "Gte", compare(gorgonia.Gte)},
+	{"eq", "Eq", compare(gorgonia.Eq)}, {"ne", "Ne", compare(gorgonia.Ne)},
 }
 
 func compare(f func(a, b *gorgonia.Node, same bool) (*gorgonia.Node, error)) func(a, b *gorgonia.Node) (*gorgonia.Node, error) {
@@ -47,33 +54,33 @@ type kinds struct {
 var learn = sync.OnceValues(func() (*kinds, error) {
 	k := &kinds{map[uintptr]string{}, map[uint64]string{}, map[uint64]string{}}
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-		for name, make := range unaryConstructors {
+		for _, f := range UnaryFunctions {
 			x := gorgonia.NewVector(gorgonia.NewGraph(), dt, gorgonia.WithName("x"), gorgonia.WithShape(2))
-			n, err := make(x)
+			n, err := f.New(x)
 			if err != nil {
-				return nil, fmt.Errorf("gorgonia: %s of a vector: %w", name, err)
+				return nil, fmt.Errorf("gorgonia: %s of a vector: %w", f.Name, err)
 			}
 			at, ok := unaryKind(n.Op())
 			if old := k.unary[at]; !ok || old != "" {
-				return nil, elsewhere(name, old)
+				return nil, elsewhere(f.Kind, old)
 			}
-			k.unary[at] = name
+			k.unary[at] = f.Kind
 		}
 	}
-	for name, make := range binaryConstructors {
+	for _, f := range BinaryFunctions {
 		g := gorgonia.NewGraph()
 		vector := func(name string) *gorgonia.Node {
 			return gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName(name), gorgonia.WithShape(2))
 		}
-		n, err := make(vector("x"), vector("y"))
+		n, err := f.New(vector("x"), vector("y"))
 		if err != nil {
-			return nil, fmt.Errorf("gorgonia: %s of vectors: %w", name, err)
+			return nil, fmt.Errorf("gorgonia: %s of vectors: %w", f.Name, err)
 		}
 		number, ok := binaryKind(n.Op())
 		if old := k.binary[number]; !ok || old != "" {
-			return nil, elsewhere(name, old)
+			return nil, elsewhere(f.Kind, old)
 		}
-		k.binary[number] = name
+		k.binary[number] = f.Kind
 	}
 	return k, k.learnProducts()
 })

@@ -28,16 +28,18 @@ func TestKinds(t *testing.T) {
 		g := G.NewGraph()
 		x, s := G.NewMatrix(g, dt, G.WithName("x"), G.WithShape(2, 3)), G.NewScalar(g, dt, G.WithName("s"))
 		y := G.NewMatrix(g, dt, G.WithName("y"), G.WithShape(2, 3))
-		for want, build := range unaryConstructors {
+		for _, f := range UnaryFunctions {
+			want := f.Kind
 			for _, in := range []*G.Node{x, s} {
-				if got, ok := Unary(node(build(in)).Op()); !ok || got != want {
+				if got, ok := Unary(node(f.New(in)).Op()); !ok || got != want {
 					t.Errorf("%s of %v is taken for %q", want, in.Shape(), got)
 				}
 			}
 		}
-		for want, build := range binaryConstructors {
+		for _, f := range BinaryFunctions {
+			want := f.Kind
 			for _, in := range [][2]*G.Node{{x, y}, {x, s}, {s, x}, {s, s}} {
-				got, same, ok := Binary(node(build(in[0], in[1])).Op())
+				got, same, ok := Binary(node(f.New(in[0], in[1])).Op())
 				if comparison := want != "add" && want != "sub" && want != "mul" && want != "div" && want != "pow"; !ok || got != want || same != comparison {
 					t.Errorf("%s of %v and %v is taken for %q, same %v", want, in[0].Shape(), in[1].Shape(), got, same)
 				}

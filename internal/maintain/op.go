@@ -20,15 +20,15 @@ type Op struct {
 	Spec  opspec.Spec
 	Case  opspec.Case
 	Dtype kernels.Dtype
-	// Plain is set for a case that was drawn: little time is for each of many, and the results of those that move more than 256 MB
-	// are not checked on a GPU.
-	Plain opspec.Plain
+	// Random is set for a random case: there are many, so each gets little time, and the results of those that move more than 256 MB
+	// are not checked.
+	Random bool
 }
 
-// Drawn returns drawn cases as cases.
-func Drawn(drawn []opspec.Drawn) (cases []Case) {
+// Random returns random cases of ops as cases.
+func Random(drawn []opspec.Drawn) (cases []Case) {
 	for _, d := range drawn {
-		cases = append(cases, Op{d.Spec, d.Case, d.Type, d.Plain})
+		cases = append(cases, Op{d.Spec, d.Case, d.Type, true})
 	}
 	return cases
 }
@@ -71,7 +71,7 @@ func (o Op) Describe() any { return o.Spec.Describe(o.Case, o.Dtype) }
 // the host.
 func (o Op) Measure(b Bench) ([]records.Record, error) {
 	budget, checked := 3*time.Second, int64(math.MaxInt64)
-	if o.Plain != nil {
+	if o.Random {
 		budget, checked = 300*time.Millisecond, 256<<20
 	}
 	plan, _, err := o.Case.Plan(o.Dtype, b.Device.Device)
@@ -97,48 +97,6 @@ func (o Op) Measure(b Bench) ([]records.Record, error) {
 	}
 	err = o.checkInto(&r, plan, inputs, timing.Out)
 	return []records.Record{r}, err
-}
-
-// plainPeer is the name under which drawn cases on the host are compared.
-const plainPeer = "plain loops and gonum's BLAS"
-
-// MeasureOnHost times the host's body of a drawn case and, as a peer, the plain loops.
-func (o Op) MeasureOnHost(block Block, runs int) ([]records.Record, error) {
-	plan, _, err := o.Case.Plan(o.Dtype, kernels.HostDevice())
-	if err != nil {
-		return nil, err
-	}
-	inputs, out := o.inputs(plan, block), kernels.Bytes(make([]float64, (plan.Out+7)/8))[:plan.Out]
-	plain := bestOf(runs, func() { o.Plain(inputs, out) })
-	ours := bestOf(runs, func() { err = errors.Join(err, plan.Run(inputs, out, nil)) })
-	if err != nil {
-		return nil, err
-	}
-	r := timed(o, []time.Duration{ours}, nil, map[string]float64{"bytes": float64(o.Case.Bytes(plan, o.Dtype, kernels.HostDevice())), "flops": float64(plan.Flops)})
-	err = o.checkInto(&r, plan, inputs, out)
-	return []records.Record{r, {Kind: records.Peer, Key: o.Key(), By: plainPeer, Us: Micros(plain)}}, err
-}
-
-// bestOf returns the shortest time of a call: of that many calls, or of those that fit into 50 ms,
-// at least one. A call that is too short to be timed is repeated.
-func bestOf(runs int, call func()) time.Duration {
-	const budget, shortest = 50 * time.Millisecond, 20 * time.Microsecond
-	best, began := time.Duration(math.MaxInt64), time.Now()
-	times := 1
-	for i := 0; i < runs && (i == 0 || time.Since(began) < budget); {
-		start := time.Now()
-		for range times {
-			call()
-		}
-		took := time.Since(start)
-		if took < shortest && times < 1<<20 {
-			times *= 2
-			continue
-		}
-		best = min(best, took/time.Duration(times))
-		i++
-	}
-	return max(best, 1)
 }
 
 // checkInto records how an output was checked. A wrong output is an error.

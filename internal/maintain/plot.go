@@ -10,29 +10,24 @@ import (
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
-// PlotRatios draws the drawn cases of a file that have a peer.
-func PlotRatios(path string, f *records.File) error {
-	points := f.Points()
-	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Head().Seed)
-	return plot(path, title, "Stheno", "the fastest other library", points, f.Head().Copy)
-}
-
-// PlotDrawn draws the plots of the recorded drawn cases into a folder.
+// PlotDrawn plots the recorded random cases that have a peer, a file for each GPU.
 func PlotDrawn(into, folder string) error {
 	files, err := Read(folder, records.Drawn)
 	for _, f := range files {
 		if err == nil {
-			err = PlotRatios(filepath.Join(into, records.Picture(f.GPU)), f)
+			points := f.Points()
+			title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Head().Seed)
+			err = plot(filepath.Join(into, records.Picture(f.GPU)), title, points, f.Head().Copy)
 		}
 	}
 	return err
 }
 
-// plot draws all points into a file of one of [figure.Formats]: bytes against time where
-// memory is the limit, operations against time where arithmetic is, here and elsewhere. The
+// plot writes the points as SVG: bytes against time where
+// memory is the limit, operations against time where arithmetic is, of Stheno and of the fastest peer. The
 // line is the roofline: the bandwidth of a copy in GB/s, and the highest rate of operations
 // that any point reached.
-func plot(path, title, here, elsewhere string, points []records.Point, bandwidth float64) error {
+func plot(path, title string, points []records.Point, bandwidth float64) error {
 	var panels []figure.Panel
 	for _, arithmetic := range []bool{false, true} {
 		chosen := slices.DeleteFunc(slices.Clone(points), func(p records.Point) bool {
@@ -47,7 +42,7 @@ func plot(path, title, here, elsewhere string, points []records.Point, bandwidth
 			y, label, roof, name = flops, "operations", 1e6*tflops, fmt.Sprintf("the fastest, %.3g TFLOP/s", tflops)
 		}
 		panels = append(panels, figure.Chart{
-			Title: title, XLabel: "time, µs", LogX: true, YLabel: label, Log: true, Series: series(chosen, y, here, elsewhere, roof, "roofline: "+name),
+			Title: title, XLabel: "time, µs", LogX: true, YLabel: label, Log: true, Series: series(chosen, y, roof, "roofline: "+name),
 		})
 	}
 	if len(panels) == 0 {
@@ -62,8 +57,8 @@ func flops(p records.Point) float64 { return p.Here.Values["flops"] }
 
 // series returns points over their times in microseconds, and a line of roof units a
 // microsecond.
-func series(points []records.Point, y func(records.Point) float64, here, elsewhere string, roof float64, name string) []figure.Series {
-	ours, theirs := figure.Series{Name: here, Colour: figure.Blue, Dots: true}, figure.Series{Name: elsewhere, Colour: figure.Amber, Dots: true}
+func series(points []records.Point, y func(records.Point) float64, roof float64, name string) []figure.Series {
+	ours, theirs := figure.Series{Name: "Stheno", Colour: figure.Blue, Dots: true}, figure.Series{Name: "the fastest other library", Colour: figure.Amber, Dots: true}
 	low, high := y(points[0]), y(points[0])
 	for _, p := range points {
 		ours.X, ours.Y = append(ours.X, p.Here.Us), append(ours.Y, y(p))

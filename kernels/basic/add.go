@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 var addKernel = own.Pair("add", "add", AddBody[float32], AddBody[float64])
@@ -18,7 +19,7 @@ func Add(dev kernels.Device, dt kernels.Dtype, n int64) *kernels.Plan {
 	size := n * dt.Size()
 	p := &kernels.Plan{Op: fmt.Sprintf("add_%v(%d)", dt, n), Inputs: []int64{size, size}, Out: size, Flops: n}
 	if n > 0 {
-		appendStream(p, addKernel[dt], kernels.Streaming.On(dev), n*dt.Size(), addArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), n})
+		appendStream(p, addKernel[dt], policy.Streaming.On(dev), n*dt.Size(), addArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), n})
 	}
 	return p
 }

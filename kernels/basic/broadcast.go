@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 var broadcastKernel = own.Pair("broadcast", "broadcast", broadcastBody[float32], broadcastBody[float64])
@@ -71,7 +72,7 @@ func Broadcast(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean boo
 			dst, d = p.Workspace(outer*r*inner*dt.Size()), 1
 		}
 		n := outer * r * inner
-		appendStream(p, broadcastKernel[dt], kernels.Streaming.On(dev), n*dt.Size(), broadcastArgs{src, dst, n, r, inner, d})
+		appendStream(p, broadcastKernel[dt], policy.Streaming.On(dev), n*dt.Size(), broadcastArgs{src, dst, n, r, inner, d})
 		src = dst
 	}
 	return p

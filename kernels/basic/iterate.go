@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 // iterateTuning returns the policy, limited by what the device supports.
@@ -62,6 +63,9 @@ type iterateChainArgs struct {
 	Columns       int64 `arg:"int32"`
 }
 
+// rowsBlock is the block size of iterateRows.
+const rowsBlock = 256
+
 type iterateRowsArgs struct {
 	In, Out               kernels.Ref
 	N                     int64
@@ -107,10 +111,10 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	case n == 0:
 	case n <= pol.maxCluster:
 		kernel, rows := iterateCluster16[dt], 16
-		if n > kernels.ClusterBlocks*16 {
+		if n > policy.ClusterBlocks*16 {
 			kernel, rows = iterateCluster32[dt], 32
 		}
-		p.Launch(kernel, kernels.ClusterBlocks, kernels.ClusterBlocks*rows, iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
+		p.Launch(kernel, policy.ClusterBlocks, policy.ClusterBlocks*rows, iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
 	case n <= pol.maxHeld:
 		kernel, blocks, threads, padded := heldGrid(dt, n)
 		state, counter := beginIterate(p, dt, n, padded)
@@ -183,7 +187,7 @@ func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, tran
 	if reversed {
 		from, step = last, -1
 	}
-	p.Launch(iterateRows[dt], 1, kernels.ElementBlock, iterateRowsArgs{In: kernels.In(2), Out: kernels.At(kernels.Out, from*row), N: n, First: from, Stride: 1, Narrow: 1})
+	p.Launch(iterateRows[dt], 1, rowsBlock, iterateRowsArgs{In: kernels.In(2), Out: kernels.At(kernels.Out, from*row), N: n, First: from, Stride: 1, Narrow: 1})
 	for i := range last {
 		at := from + step*i
 		w := kernels.Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
@@ -202,7 +206,7 @@ func IterateRows(dt kernels.Dtype, wide, narrow, n int64, first, stride int, put
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
 	if out*n > 0 {
-		p.Launch(iterateRows[dt], int(out), kernels.ElementBlock, iterateRowsArgs{kernels.In(0), kernels.At(kernels.Out, 0), n, int64(first), int64(stride), narrow, put})
+		p.Launch(iterateRows[dt], int(out), rowsBlock, iterateRowsArgs{kernels.In(0), kernels.At(kernels.Out, 0), n, int64(first), int64(stride), narrow, put})
 	}
 	return p
 }

@@ -1,9 +1,12 @@
 package basic
 
-import "github.com/stheno-ml/stheno/kernels"
+import (
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
+)
 
 // appendStream appends a launch of a streaming kernel over bytes of output.
-func appendStream(p *kernels.Plan, k *kernels.Kernel, pol kernels.StreamPolicy, bytes int64, args ...any) {
+func appendStream(p *kernels.Plan, k *kernels.Kernel, pol policy.Stream, bytes int64, args ...any) {
 	p.Launch(k, int(max(kernels.CeilDiv(bytes, pol.Vectors*16*int64(pol.Block)), 1)), pol.Block, args...)
 }
 
@@ -56,7 +59,7 @@ var iteratePolicies = kernels.Measured[iteratePolicy]{
 	// cluster                          0.46 to 0.49          -
 	// weights in registers                      1.4       1.72
 	// graph of launches                         4.7         31
-	{90, iteratePolicy{maxHeld: heldMost, maxCluster: kernels.ClusterBlocks * 32}},
+	{90, iteratePolicy{maxHeld: heldMost, maxCluster: policy.ClusterBlocks * 32}},
 }
 
 // widePolicy tunes half steps of Iterate that are bound by memory.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 var scaleRows = own.Pair("scale", "scale_rows", scaleBody[float32], scaleBody[float64])
@@ -19,7 +20,7 @@ func Scale(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 	size := rows * n * dt.Size()
 	p := &kernels.Plan{Op: fmt.Sprintf("scale_%v(%d x %d)", dt, rows, n), Inputs: []int64{size, rows * dt.Size()}, Out: size, Flops: rows * n}
 	if size > 0 {
-		appendStream(p, scaleRows[dt], kernels.Scaling.On(dev), size, scaleArgs{kernels.In(1), kernels.In(0), kernels.At(kernels.Out, 0), rows * n, n})
+		appendStream(p, scaleRows[dt], policy.Scaling.On(dev), size, scaleArgs{kernels.In(1), kernels.In(0), kernels.At(kernels.Out, 0), rows * n, n})
 	}
 	return p
 }

@@ -19,6 +19,7 @@ import (
 // A builder compiles the sources in dir into images in out.
 type builder struct {
 	dir, headers, out, toolkit, only string
+	targets                          []string // of manifest.Targets
 	all                              bool
 	workers                          int
 	log                              io.Writer // for warnings and progress
@@ -50,11 +51,11 @@ func (b *builder) build(verbose bool) error {
 		case before != nil && same && !b.all && before.Hash == s.Hash && b.whole(before) == nil:
 			s.Images = before.Images
 		default:
-			jobs = append(jobs, jobsOf(s)...)
+			jobs = append(jobs, b.jobsOf(s)...)
 		}
 	}
 	err = b.each(jobs, func(j *job) (err error) {
-		j.source.Images[j.index], j.data, err = b.image(j.source.Stem, j.target())
+		j.source.Images[j.index], j.data, err = b.image(j.source.Stem, j.target)
 		return err
 	})
 	if err != nil {
@@ -76,7 +77,7 @@ func (b *builder) build(verbose bool) error {
 	if err := b.write(manifest.File, text); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.log, "%s: compiled %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(manifest.Targets), time.Since(start).Seconds())
+	fmt.Fprintf(b.log, "%s: compiled %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(b.targets), time.Since(start).Seconds())
 	return b.removeOld(m)
 }
 
@@ -93,7 +94,7 @@ func (b *builder) manifests() (now, old *manifest.Manifest, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		now.Sources = append(now.Sources, manifest.Source{Stem: stem, Hash: hash, Images: make([]manifest.Image, len(manifest.Targets))})
+		now.Sources = append(now.Sources, manifest.Source{Stem: stem, Hash: hash, Images: make([]manifest.Image, len(b.targets))})
 	}
 	if len(now.Sources) == 0 || b.only != "" && find(now, b.only) == nil {
 		return nil, nil, fmt.Errorf("no source %s", filepath.Join(b.dir, cmp.Or(b.only, "*")+".cu"))
@@ -154,7 +155,7 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 func (b *builder) whole(s *manifest.Source) error {
 	var errs []error
 	unpacked := map[string][]byte{} // by target
-	for i, target := range manifest.Targets {
+	for i, target := range b.targets {
 		if i >= len(s.Images) || s.Images[i].Target != target {
 			return fmt.Errorf("%s.cu has not been compiled for %s", s.Stem, target)
 		}
@@ -174,16 +175,15 @@ func (b *builder) whole(s *manifest.Source) error {
 // A job is the compilation of one source for one target.
 type job struct {
 	source *manifest.Source
+	target string
 	index  int    // of the target
 	data   []byte // the image, once it is compiled
 }
 
-func (j *job) target() string { return manifest.Targets[j.index] }
-
 // like returns the image that is the dictionary for the job's, nil if there is none.
 func (j *job) like(jobs []*job) []byte {
 	for _, other := range jobs {
-		if other.source == j.source && other.target() == manifest.Like(j.target()) {
+		if other.source == j.source && other.target == manifest.Like(j.target) {
 			return other.data
 		}
 	}
@@ -191,10 +191,9 @@ func (j *job) like(jobs []*job) []byte {
 }
 
 // jobsOf returns the jobs for all images of a source.
-func jobsOf(s *manifest.Source) []*job {
-	jobs := make([]*job, len(manifest.Targets))
-	for i := range jobs {
-		jobs[i] = &job{source: s, index: i}
+func (b *builder) jobsOf(s *manifest.Source) (jobs []*job) {
+	for i, target := range b.targets {
+		jobs = append(jobs, &job{source: s, target: target, index: i})
 	}
 	return jobs
 }

@@ -62,7 +62,7 @@ func (b *builder) check(limit time.Duration, since string) error {
 			return nil
 		}
 		compiled.Add(1)
-		image, _, err := b.image(j.source.Stem, j.target())
+		image, _, err := b.image(j.source.Stem, j.target)
 		if want := j.source.Images[j.index]; err == nil && !reflect.DeepEqual(image, want) {
 			err = fmt.Errorf("%s differs: compiled again it has %d bytes of hash %.12s, the manifest says %d of %.12s", image.File, image.Bytes, image.Hash, want.Bytes, want.Hash)
 		}
@@ -92,9 +92,9 @@ func (b *builder) order(m *manifest.Manifest, since string) (first, rest []*job,
 	for i := range m.Sources {
 		s := &m.Sources[i]
 		if before := find(then, s.Stem); before == nil || before.Hash != s.Hash || before.Digest() != s.Digest() {
-			first = append(first, jobsOf(s)...)
+			first = append(first, b.jobsOf(s)...)
 		} else {
-			rest = append(rest, jobsOf(s)...)
+			rest = append(rest, b.jobsOf(s)...)
 		}
 	}
 	for _, jobs := range [][]*job{first, rest} {

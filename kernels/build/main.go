@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/command"
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
 func main() {
@@ -23,6 +24,7 @@ func main() {
 	flag.StringVar(&b.out, "out", "", "folder for the images, such as an ignored one while tuning; images in the folder of the sources if empty")
 	flag.StringVar(&b.toolkit, "toolkit", ".toolkit", "folder that the toolkit's wheels were unpacked into")
 	flag.StringVar(&b.only, "only", "", "compile the source with this stem, for development")
+	targets := flag.String("targets", strings.Join(manifest.Targets, ","), "what to compile for: some of these, ptx among them, in this order; a device without an image of its own runs that of its major version, or PTX")
 	flag.BoolVar(&b.all, "all", false, "compile everything, also sources that have not changed")
 	flag.IntVar(&b.workers, "j", 2, "compile that many images at a time, each in a process of its own")
 	check := flag.Bool("check", false, "write nothing: compare sources and images with the manifest, compile images again for as long as -for allows, and exit with 1 and the names of those that differ")
@@ -36,6 +38,7 @@ func main() {
 		b.out = filepath.Join(b.dir, "images")
 	}
 	b.compile = b.startCompiler
+	b.targets = strings.Split(*targets, ",")
 
 	var err error
 	switch args := flag.Args(); {
@@ -43,6 +46,8 @@ func main() {
 		err = b.compileInput(args[1], args[2])
 	case len(args) > 0:
 		err = command.NoArguments()
+	case !manifest.Subset(b.targets):
+		err = command.Misused("-targets is %s, want some of %s in this order, ptx among them", *targets, strings.Join(manifest.Targets, ","))
 	case b.workers < 1:
 		err = command.Misused("-j is %d, want at least 1", b.workers)
 	case *get:

@@ -54,7 +54,7 @@ func testBuilder(t *testing.T) (b *builder, compiled func() string) {
 	}
 	var mu sync.Mutex
 	var asked []string
-	b = &builder{dir: dir, out: filepath.Join(dir, "images"), workers: 2, log: io.Discard}
+	b = &builder{dir: dir, out: filepath.Join(dir, "images"), targets: manifest.Targets, workers: 2, log: io.Discard}
 	b.compile = func(name, target string, source []byte) ([]byte, string, error) {
 		if name == "empty.cu" {
 			return []byte("// Cuda compilation tools, release 1.2, V1.2.3\n"), "", nil
@@ -210,7 +210,7 @@ func TestCompilesReproducibly(t *testing.T) {
 	_, err := os.Stat(b.toolkit)
 	testutil.SkipUnless(t, "TOOLKIT", err)
 	b.compile = b.startCompiler
-	_, m, err := (&builder{dir: "..", out: "../images"}).manifests()
+	_, m, err := (&builder{dir: "..", out: "../images", targets: manifest.Targets}).manifests()
 	if err != nil {
 		t.Fatal(err)
 	}

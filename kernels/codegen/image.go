@@ -3,7 +3,6 @@ package codegen
 import (
 	"slices"
 
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -23,10 +22,6 @@ func (i image) Name() string { return "stheno/" + i.layout.entry + "(" + i.f.Str
 
 // Digests returns the digests of the functions of math.cu in the code.
 func (i image) Digests() (map[string]string, error) { return DigestsOf(i.f) }
-
-func (i image) Code(major, minor int) (kernels.Code, error) {
-	return kernels.CodeOf(i, major, minor)
-}
 
 // PTX returns PTX for every device, or with what those of compute capability 9.0, and for rows 8.0, and later have.
 func (i image) PTX(major int) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 // View is an operand of [Map]: a buffer, and where it stores the elements of the output's
@@ -91,7 +92,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		outputs = []View{*into}
 	}
 	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.stored(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
-	small := dev.Kind == kernels.GPU && into == nil && n.rows <= int64(dev.SMs)*kernels.Streaming.On(dev).Few
+	small := dev.Kind == kernels.GPU && into == nil && n.rows <= int64(dev.SMs)*policy.Streaming.On(dev).Few
 	if small {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
 	}
@@ -100,9 +101,9 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		n.grid.width = 1
 		n.address(true)
 	}
-	l, pol := &n.layout, kernels.Streaming.On(dev)
+	l, pol := &n.layout, policy.Streaming.On(dev)
 	if l.rowAxes > 0 {
-		pol = kernels.Scaling.On(dev)
+		pol = policy.Scaling.On(dev)
 	}
 	l.entry, l.threadsPerRow, l.rowsPerBlock, l.vectors = mapEntry, 1, pol.Block, int(pol.Vectors)
 	if small {

@@ -13,7 +13,7 @@ import (
 // ptxOf returns the PTX of an image that is made when it is needed.
 func ptxOf(t testing.TB, image kernels.Image, major int) []byte {
 	t.Helper()
-	ptx, _, err := kernels.GeneratedCode(image, major)
+	ptx, err := image.(kernels.Generated).PTX(major)
 	if err != nil {
 		t.Fatalf("%s: %v", image.Name(), err)
 	}

@@ -1,8 +1,8 @@
 package codegen
 
 import (
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 // Tiles whose rows begin with sectors of the output: see maptile.go.
@@ -13,9 +13,9 @@ func (n *nest) isSkewed() bool {
 	if strides[inner] != 1 || size < 4 {
 		return false
 	}
-	within := n.offsets[len(n.types)] * size % kernels.SectorBytes
+	within := n.offsets[len(n.types)] * size % policy.SectorBytes
 	for _, s := range strides[:inner] {
-		within |= s * size % kernels.SectorBytes
+		within |= s * size % policy.SectorBytes
 	}
 	return within != 0
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // Rows plans a function with reductions, such as softmax, exp(x - rowmax(x)) /
@@ -78,7 +79,7 @@ func (c call) buffers(p *kernels.Plan) (from, to []kernels.Ref) {
 			p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
 		}
 	}
-	p.Parts, p.Out = kernels.LayOut(c.sizes())
+	p.Parts, p.Out = arith.LayOut(c.sizes())
 	for _, at := range p.Parts {
 		to = append(to, kernels.At(kernels.Out, at))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 // rowGrid assigns elements of rows to threads. It depends only on shape, axes and device, so the order of a sum does not depend on the
@@ -90,7 +91,7 @@ func (pol rowsPolicy) contiguous(g *rowGrid, clusters bool, sms, rows, columns i
 	blocks := kernels.CeilDiv(rows, g.rowsPerBlock)
 	few := 2*blocks < sms && columns > pol.splitMinCols
 	if clusters { // clusters keep more of the device busy, with resident rows
-		few = columns > pol.splitMinColsBeyondCluster && 2*blocks <= sms*pol.splitBlocksPerSM || few && kernels.ClusterBlocks*blocks < sms && columns > pol.splitMinColsCluster
+		few = columns > pol.splitMinColsBeyondCluster && 2*blocks <= sms*pol.splitBlocksPerSM || few && policy.ClusterBlocks*blocks < sms && columns > pol.splitMinColsCluster
 	}
 	switch {
 	case few:
@@ -125,10 +126,10 @@ func roundedUp(n int64, sizes ...int64) int64 {
 // clusters lets clusters of blocks share rows: long rows, which exceed a block's capacity, and rows of a matrix of few rows, of which a
 // thread has at most `most` elements.
 func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
-	n, long := min(2*sms/rows, columns/pol.minColsPerBlock, kernels.ClusterBlocks), columns > pol.maxThreads*pol.clusterMinColsPerThread
+	n, long := min(2*sms/rows, columns/pol.minColsPerBlock, policy.ClusterBlocks), columns > pol.maxThreads*pol.clusterMinColsPerThread
 	switch {
 	case long:
-		g.cluster = min(arith.Pow2(kernels.CeilDiv(columns, pol.maxColsPerBlock)), kernels.ClusterBlocks)
+		g.cluster = min(arith.Pow2(kernels.CeilDiv(columns, pol.maxColsPerBlock)), policy.ClusterBlocks)
 	case n >= 4:
 		g.cluster = arith.Pow2(n+1) / 2
 	default:

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // Form is how the elements of an operand are stored.
@@ -212,7 +213,7 @@ func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	plan := newPlan(p)
 	if p.Also != Plain {
-		plan.Parts, plan.Out = kernels.LayOut([]int64{plan.Out, plan.Out / 2})
+		plan.Parts, plan.Out = arith.LayOut([]int64{plan.Out, plan.Out / 2})
 	}
 	if plan.Out > 0 {
 		x := p.problem(dev)

@@ -236,3 +236,15 @@ func TestGrid(t *testing.T) {
 		}
 	}
 }
+
+// A device without images of its own runs those of its major version, or PTX.
+func TestTargets(t *testing.T) {
+	for _, c := range []struct {
+		major, minor int
+		target       string
+	}{{7, 5, "ptx"}, {8, 0, "sm_80"}, {8, 9, "sm_80"}, {9, 0, "sm_90a"}, {10, 3, "sm_100"}, {12, 0, "sm_120"}} {
+		if code, err := library.Image("add").Code(c.major, c.minor); err != nil || code.Target != c.target || len(code.Text) == 0 {
+			t.Errorf("%d.%d gets %d bytes for %s, %v, want %s", c.major, c.minor, len(code.Text), code.Target, err, c.target)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 // col2imArgs has the share of a block of col2im: Part channels, Rows and Columns of an image. Shared memory holds two rows of
@@ -93,7 +94,7 @@ func (t col2imArgs) threads() int64 { return 32 * t.units() * kernels.CeilDiv(t.
 func newCol2ImTile(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (t col2imArgs, bytes int64, ok bool) {
 	kernel, size := w.elements(), dt.Size()
 	t.imageArgs = w.imageArgs(channels)
-	even := kernels.SectorBytes / gcd(kernels.SectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors
+	even := policy.SectorBytes / gcd(policy.SectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors
 	t.Columns = int64(w.Columns.In)
 	t.Part = min(channels, even*max(kernels.CeilDiv(col2imPiece, even*kernel*size), col2imThreads/(even*((t.Columns+7)&^7))))
 tile:

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 var (
@@ -127,7 +128,7 @@ func newIm2ColTile(dev kernels.Device, dt kernels.Dtype, images, channels int64,
 		return t, fmt.Errorf("got %d images and windows of %d x %d elements, want fewer than 2^31, and at most %d bytes from corner to corner",
 			images, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
 	}
-	sectors := kernels.SectorBytes / gcd(kernels.SectorBytes, kernel*size)
+	sectors := policy.SectorBytes / gcd(policy.SectorBytes, kernel*size)
 	t.part = min(kernels.CeilDiv(kernels.CeilDiv(im2colPiece, kernel*size), sectors)*sectors, channels)
 	for t.part > 1 && bytes(t.part, 1, 1) > im2colColumns {
 		t.part = kernels.CeilDiv(t.part, 2)

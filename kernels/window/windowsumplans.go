@@ -3,6 +3,7 @@ package window
 import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 // appendWindowFew appends a launch whose blocks sum whole rows, or some outputs of a row.
@@ -92,26 +93,26 @@ func appendWindowSegments(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype,
 func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) bool {
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
 	var q, threads, shared, each int64 // each: blocks of an SM
-	for q = arith.RoundUp(kernels.CeilDiv(g.W, windowPlaces*windowEach[dt]), kernels.ClusterBlocks); ; q += kernels.ClusterBlocks {
-		if !dev.HasClusters() || q/kernels.ClusterBlocks > windowSegmentsMax {
+	for q = arith.RoundUp(kernels.CeilDiv(g.W, windowPlaces*windowEach[dt]), policy.ClusterBlocks); ; q += policy.ClusterBlocks {
+		if !dev.HasClusters() || q/policy.ClusterBlocks > windowSegmentsMax {
 			return false
 		}
 		threads = arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(g.W, q), windowEach[dt]), windowWarp)
-		shared = (q/kernels.ClusterBlocks + 3) * arith.RoundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
+		shared = (q/policy.ClusterBlocks + 3) * arith.RoundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
 		if each = min(pol.clustered/threads, int64(dev.SharedOptin)/(shared+3<<10)); each >= 2 {
 			break
 		}
 	}
 	// Co-resident clusters: the SMs of a GPC are not a multiple of ClusterBlocks. An H200 has 15 clusters if each is 1, then 30 and 45.
-	clusters := each * (int64(dev.SMs)/kernels.ClusterBlocks - 1)
+	clusters := each * (int64(dev.SMs)/policy.ClusterBlocks - 1)
 	if clusters < 1 {
 		return false
 	}
 	least, longer := g.W/q, g.W%q
 	segments := g.segments(least, longer, q)
-	run := arith.RoundUp(kernels.CeilDiv(segments, min(max(clusters/g.Rows, 1), kernels.CeilDiv(segments, kernels.ClusterBlocks))), kernels.ClusterBlocks)
+	run := arith.RoundUp(kernels.CeilDiv(segments, min(max(clusters/g.Rows, 1), kernels.CeilDiv(segments, policy.ClusterBlocks))), policy.ClusterBlocks)
 	runs := kernels.CeilDiv(segments, run)
-	p.Launch(windowClusterKernel[dt], int(g.Rows*runs*kernels.ClusterBlocks), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
+	p.Launch(windowClusterKernel[dt], int(g.Rows*runs*policy.ClusterBlocks), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
 	return true
 }
 

@@ -41,7 +41,7 @@ func newCache[M any](limit int, load func(kernels.Image) (M, error), unload func
 
 // acquire returns the entry of an image with one more user, who must release it. It loads the image if necessary.
 func (c *cache[M]) acquire(image kernels.Image) (*cached[M], error) {
-	if err := kernels.CheckImage(image); err != nil {
+	if _, err := kernels.Load(image); err != nil {
 		return nil, err
 	}
 	e := c.enter(image)

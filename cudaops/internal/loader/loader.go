@@ -65,7 +65,11 @@ func New(ctx *driver.Context) *Loader {
 func (l *Loader) load(image kernels.Image) (*module, error) {
 	d := l.ctx.Device
 	start := time.Now()
-	code, err := kernels.CodeFor(image, d.Major, d.Minor)
+	safe, err := kernels.Load(image)
+	if err != nil {
+		return nil, err
+	}
+	code, err := safe.Code(d.Major, d.Minor)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +77,7 @@ func (l *Loader) load(image kernels.Image) (*module, error) {
 	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
 	l.add(Loading{1, made.Sub(start), time.Since(made)})
 	if err != nil {
-		return nil, fmt.Errorf("image %s for %s: %w", kernels.ImageName(image), code.Target, err)
+		return nil, fmt.Errorf("image %s for %s: %w", safe.Name(), code.Target, err)
 	}
 	return &module{m, code, map[string]*function{}}, nil
 }
@@ -98,7 +102,7 @@ func (l *Loader) Preload(plans []*kernels.Plan) (done func() error) {
 	for _, p := range plans {
 		for _, k := range p.Launches {
 			image := k.Kernel.Image
-			if kernels.CheckImage(image) != nil || seen[image] {
+			if _, err := kernels.Load(image); err != nil || seen[image] {
 				continue
 			}
 			seen[image] = true

@@ -54,7 +54,7 @@ func (f *frozen) plan(p *kernels.Plan, dev kernels.Device) {
 		}
 		key := fmt.Sprintf("%#v", l.Kernel.Image)
 		if f.codes[key] == "" {
-			code := testutil.Get[kernels.Code](f.T)(kernels.CodeFor(l.Kernel.Image, 0, 0))
+			code := testutil.Get[kernels.Code](f.T)(l.Kernel.Image.Code(0, 0))
 			f.codes[key] = fmt.Sprintf("%x", sha256.Sum256(code.Text))
 		}
 		fmt.Fprintln(f, f.codes[key])

@@ -36,12 +36,13 @@ var few, many = tensor.Shape{1000}, tensor.Shape{1 << 22}
 // graphs are common programs.
 func graphs() (list []graph) {
 	for _, shape := range []tensor.Shape{few, many} {
-		for name, f := range unaries {
-			list = append(list, one(name, func(in ...*G.Node) (*G.Node, error) { return f(in[0]) }, shape))
+		list = append(list, one("Rectify", func(in ...*G.Node) (*G.Node, error) { return G.Rectify(in[0]) }, shape))
+		for _, f := range internal.UnaryFunctions {
+			list = append(list, one(f.Name, func(in ...*G.Node) (*G.Node, error) { return f.New(in[0]) }, shape))
 		}
-		for name, f := range binaries {
-			two := func(in ...*G.Node) (*G.Node, error) { return f(in[0], in[1]) }
-			list = append(list, one(name, two, shape, shape), one(name+" of a scalar", two, shape, nil), one(name+" by a scalar", two, nil, shape))
+		for _, f := range internal.BinaryFunctions {
+			two := func(in ...*G.Node) (*G.Node, error) { return f.New(in[0], in[1]) }
+			list = append(list, one(f.Name, two, shape, shape), one(f.Name+" of a scalar", two, shape, nil), one(f.Name+" by a scalar", two, nil, shape))
 		}
 	}
 	for _, rows := range []int{128, 1 << 14} {
@@ -108,28 +109,10 @@ func step(c graphspec.Case, name string, solver G.Solver) graph {
 	return g
 }
 
-// unaries and binaries are Gorgonia's element-wise functions.
-var (
-	unaries = map[string]func(*G.Node) (*G.Node, error){
-		"abs": G.Abs, "sign": G.Sign, "ceil": G.Ceil, "floor": G.Floor, "sin": G.Sin, "cos": G.Cos, "exp": G.Exp, "log": G.Log, "log2": G.Log2, "neg": G.Neg,
-		"square": G.Square, "sqrt": G.Sqrt, "inverse": G.Inverse, "inverse sqrt": G.InverseSqrt, "cube": G.Cube, "tanh": G.Tanh, "sigmoid": G.Sigmoid,
-		"log1p": G.Log1p, "expm1": G.Expm1, "softplus": G.Softplus, "rectify": G.Rectify,
-	}
-	binaries = map[string]func(a, b *G.Node) (*G.Node, error){
-		"add": G.Add, "sub": G.Sub, "mul": G.HadamardProd, "div": G.HadamardDiv, "pow": G.Pow,
-		"gt": compare(G.Gt), "gte": compare(G.Gte), "lt": compare(G.Lt), "lte": compare(G.Lte), "eq": compare(G.Eq), "ne": compare(G.Ne),
-	}
-)
-
 // solvers are Gorgonia's solvers with usual options.
 var solvers = map[string]G.Solver{
 	"SGD": G.NewVanillaSolver(G.WithLearnRate(0.01)), "momentum": G.NewMomentum(G.WithLearnRate(0.01)), "Adam": G.NewAdamSolver(G.WithLearnRate(0.001)),
 	"RMSProp": G.NewRMSPropSolver(G.WithLearnRate(0.001)), "AdaGrad": G.NewAdaGradSolver(G.WithLearnRate(0.01)),
-}
-
-// compare returns a comparison whose results are numbers.
-func compare(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node) (*G.Node, error) {
-	return func(a, b *G.Node) (*G.Node, error) { return f(a, b, true) }
 }
 
 // rowwise returns programs on the rows of a matrix.
@@ -264,13 +247,15 @@ func generated(program string, dev kernels.Device, plans []*kernels.Plan) (map[s
 	list := map[string]code{}
 	for _, p := range plans {
 		for _, l := range p.Launches {
-			ptx, ok, err := kernels.GeneratedCode(l.Kernel.Image, dev.Major)
+			g, ok := l.Kernel.Image.(kernels.Generated)
+			if !ok {
+				continue
+			}
+			ptx, err := g.PTX(dev.Major)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", program, err)
 			}
-			if ok {
-				list[manifest.Key(ptx)] = code{l.Kernel.Image.Name(), program, ptx}
-			}
+			list[manifest.Key(ptx)] = code{g.Name(), program, ptx}
 		}
 	}
 	return list, nil

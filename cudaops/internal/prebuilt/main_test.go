@@ -79,7 +79,7 @@ func archive(t *testing.T, target string) *manifest.Archive {
 type fromPTX struct{ kernels.Image }
 
 func (i fromPTX) Code(major, minor int) (kernels.Code, error) {
-	ptx, _, err := kernels.GeneratedCode(i.Image, major)
+	ptx, err := i.Image.(kernels.Generated).PTX(major)
 	return kernels.Code{Text: ptx, Target: manifest.PTX, MinDriver: 12000}, err
 }
 
@@ -104,7 +104,8 @@ func TestPrebuiltOnGPU(t *testing.T) {
 			again.Launches, again.Op = nil, p.Op+" from PTX"
 			var keys []string // of kernels that no plan had before
 			for _, l := range p.Launches {
-				if ptx, ok, _ := kernels.GeneratedCode(l.Kernel.Image, dev.Major); ok {
+				if g, ok := l.Kernel.Image.(kernels.Generated); ok {
+					ptx := testutil.Get[[]byte](t)(g.PTX(dev.Major))
 					kinds[testutil.Get[kernels.Code](t)(l.Kernel.Image.Code(dev.Major, dev.Minor)).Target]++
 					kernel := *l.Kernel
 					kernel.Image = fromPTX{kernel.Image}

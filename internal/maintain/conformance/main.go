@@ -6,6 +6,9 @@
 // It copies the modules out of the module cache into a folder that git ignores, with a hook that
 // lets Stheno stand in for a tape machine. It changes a few lines of examples that would take
 // hours, need files to be downloaded, or train on the Lisp machine.
+//
+// For a GPU machine that has no Go, -pack writes a folder with the built programs and this one. There,
+// conformance -run runs them, and -read records what they left in the folder.
 package main
 
 import (
@@ -24,31 +27,34 @@ import (
 func main() {
 	var c options
 	flag.StringVar(&c.tree, "tree", ".conformance", "the folder of the copies")
-	flag.StringVar(&c.only, "only", "", "run, or pack, the suite of this name, or those whose names begin so, and record nothing")
+	flag.StringVar(&c.only, "only", "", "run, or pack, the suites whose names begin so, and record nothing")
 	flag.StringVar(&c.pack, "pack", "", "build for a GPU machine into this folder, and run nothing")
-	flag.StringVar(&c.target, "target", "sm_90a", "the target whose images are packed")
-	flag.StringVar(&c.read, "read", "", "record the results that the packed runs left in this folder")
+	flag.BoolVar(&c.run, "run", false, "run the suites of the working folder, which -pack made, on GPU 0, and record nothing")
+	flag.StringVar(&c.read, "read", "", "record the results of the runs in this folder")
 	flag.StringVar(&c.device, "device", "host", "the GPU that they ran on")
 	command.Flags("conformance")
 	command.Exit("conformance", c.do())
 }
 
-type options struct{ tree, only, pack, target, read, device string }
+type options struct {
+	tree, only, pack, read, device string
+	run                            bool
+}
 
 func (c options) do() error {
-	if c.read != "" {
-		return c.record(c.read)
-	}
 	chosen := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return !strings.HasPrefix(s.name, c.only) })
-	if i := slices.IndexFunc(chosen, func(s suite) bool { return s.name == c.only }); i >= 0 {
-		chosen = chosen[i : i+1]
-	}
 	if len(chosen) == 0 {
-		var names []string
-		for _, s := range suites {
-			names = append(names, s.name)
+		return command.Misused("-only is %q, want the beginning of the name of a suite in internal/maintain/conformance/suites.go", c.only)
+	}
+	switch {
+	case c.read != "":
+		return c.record(c.read)
+	case c.run:
+		for i := range chosen {
+			chosen[i].env = append(slices.Clone(chosen[i].env), "STHENO_REQUIRE_GPU=1")
+			chosen[i].args = slices.Concat(chosen[i].args, chosen[i].without)
 		}
-		return command.Misused("-only is %q, want one of %s, or the beginning of one", c.only, strings.Join(names, "; "))
+		return runAll(".", chosen)
 	}
 	root, err := filepath.Abs(".")
 	if err != nil {
@@ -57,50 +63,38 @@ func (c options) do() error {
 	if err := makeTree(c.tree, root); err != nil {
 		return err
 	}
-	var flags []string
-	if c.pack != "" {
-		overlay, err := withoutImages(c.tree, root, c.target)
-		if err != nil {
+	for _, s := range chosen {
+		if err := s.build(c.tree); err != nil {
 			return err
 		}
-		flags = []string{"-overlay", overlay}
 	}
-	var built []string
+	if c.pack != "" {
+		return pack(chosen, c.tree, c.pack)
+	}
+	if err := runAll(c.tree, chosen); err != nil || c.only != "" {
+		return err
+	}
+	return c.record(c.tree)
+}
+
+// runAll runs suites, and prints a summary of each.
+func runAll(tree string, chosen []suite) error {
 	for _, s := range chosen {
-		start := time.Now()
-		if binary := s.binary(c.tree); !slices.Contains(built, binary) {
-			if err := s.build(c.tree, flags...); err != nil {
-				return err
-			}
-			built = append(built, binary)
-		}
-		fmt.Printf("%s: built in %.0f s", s.name, time.Since(start).Seconds())
+		fmt.Print(s.name)
 		for _, mode := range s.modes() {
-			if c.pack != "" {
-				continue
-			}
 			start := time.Now()
-			if err := s.run(c.tree, mode); err != nil {
+			if err := s.run(tree, mode); err != nil {
 				return err
 			}
 			fmt.Printf(", %s %.1f s", mode, time.Since(start).Seconds())
 		}
-		fmt.Println()
-		if c.pack == "" {
-			o, err := s.outcome(c.tree)
-			if err != nil {
-				return err
-			}
-			fmt.Println("   ", o)
+		o, err := s.outcome(tree)
+		if err != nil {
+			return err
 		}
+		fmt.Printf("\n    %v\n", o)
 	}
-	switch {
-	case c.pack != "":
-		return pack(chosen, c.tree, c.pack)
-	case c.only != "":
-		return nil
-	}
-	return c.record(c.tree)
+	return nil
 }
 
 // record writes the results of the runs in a folder, and the page.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
 const (
@@ -30,88 +33,67 @@ func updatePage() error {
 
 // withTables returns the page's text with the tables of a folder's records between its markers.
 func withTables(text, folder string) (string, error) {
-	const begin, end = "<!-- conformance:begin -->\n", "<!-- conformance:end -->"
-	head, rest, found := strings.Cut(text, begin)
-	_, tail, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		return "", fmt.Errorf("%s has no lines %q and %q", page, strings.TrimSpace(begin), end)
-	}
 	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		return "", err
 	}
-	var tables strings.Builder
+	tables := ""
 	for _, name := range names {
 		r, err := readRecord(name)
 		if err != nil {
 			return "", err
 		}
-		tables.WriteString(r.table())
+		tables += r.table()
 	}
-	return head + begin + tables.String() + end + tail, nil
+	return records.Splice(text, "conformance", tables)
 }
 
 func (r Record) table() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**, %s, Gorgonia %s, onnx-go %s.\n\n", r.Device, r.Date, r.Gorgonia, r.ONNX)
-	b.WriteString("| Suite | Tests | Pass on the tape machine | Pass on Stheno | Values compared | Greatest difference | Steps on the host for want of a kernel |\n")
-	b.WriteString("|---|--:|--:|--:|--:|---|---|\n")
-	for _, o := range r.Suites {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %s | %s |\n", o.Name, o.Tests, o.Tape, o.Stheno, o.Nodes, o.worst(), o.host())
-	}
-	b.WriteString("\n" + r.timesTable())
-	list := func(title string, lines []string) {
-		if len(lines) == 0 {
-			return
-		}
-		fmt.Fprintf(&b, "%s:\n\n", title)
-		for _, l := range lines {
-			fmt.Fprintf(&b, "- %s\n", l)
-		}
-		b.WriteString("\n")
-	}
+	lines := [][]string{{"Suite", "Tests", "Pass on the tape machine", "Pass on Stheno", "Values compared", "Greatest difference", "Steps on the host for want of a kernel"}}
 	var failed, values []string
 	others := map[string]int{}
 	for _, o := range r.Suites {
+		lines = append(lines, []string{o.Name, fmt.Sprint(o.Tests), fmt.Sprint(o.Tape), fmt.Sprint(o.Stheno), fmt.Sprint(o.Nodes), o.worst(), o.host()})
 		for _, name := range o.Fail {
-			why := excused(name)
-			if why == "" {
-				why = "not explained"
-			}
-			failed = append(failed, fmt.Sprintf("`%s` %s", name, why))
+			failed = append(failed, fmt.Sprintf("`%s` %s", name, cmp.Or(excused(name), "not explained")))
 		}
 		for why, n := range o.Others {
 			others[why] += n
 		}
-		values = append(values, o.Apart...)
-		values = append(values, o.Errors...)
+		values = slices.Concat(values, o.Apart, o.Errors)
 	}
 	for _, why := range slices.Sorted(maps.Keys(others)) {
 		values = append(values, fmt.Sprintf("%d values: %s", others[why], why))
 	}
-	list("Tests that pass on the tape machine alone", failed)
-	list("Runs and values apart", values)
-	return b.String()
+	return fmt.Sprintf("**%s**, %s, Gorgonia %s, onnx-go %s.\n\n", r.Device, r.Date, r.Gorgonia, r.ONNX) + records.Grid("lrrrrll", lines) + "\n" +
+		r.timesTable() + list("Tests that pass on the tape machine alone", failed) + list("Runs and values apart", values)
+}
+
+// list returns lines as a list under a title, "" if there are none.
+func list(title string, lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return title + ":\n\n- " + strings.Join(lines, "\n- ") + "\n\n"
 }
 
 // timesTable compares the times of runs, "" if there are none.
 func (r Record) timesTable() string {
-	var b strings.Builder
+	var lines [][]string
 	for _, o := range r.Suites {
 		t := o.Times
 		if t == nil {
 			continue
 		}
-		if b.Len() == 0 {
-			fmt.Fprintf(&b, "| Program | Tape machine, %d cores, steps/s | Stheno, %s, steps/s | Stheno is | To make the machine: tape, ms | Stheno, ms |\n|---|--:|--:|--:|--:|--:|\n", t.Cores, r.Device)
+		if lines == nil {
+			lines = [][]string{{"Program", fmt.Sprintf("Tape machine, %d cores, steps/s", t.Cores), fmt.Sprintf("Stheno, %s, steps/s", r.Device), "Stheno is", "To make the machine: tape, ms", "Stheno, ms"}}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s times as fast | %s | %s |\n",
-			o.Name, digits3(t.Tape), digits3(t.Stheno), digits3(t.Stheno/t.Tape), digits3(1e3*t.TapeMade), digits3(1e3*t.SthenoMade))
+		lines = append(lines, []string{o.Name, digits3(t.Tape), digits3(t.Stheno), digits3(t.Stheno/t.Tape) + " times as fast", digits3(1e3 * t.TapeMade), digits3(1e3 * t.SthenoMade)})
 	}
-	if b.Len() > 0 {
-		b.WriteString("\n")
+	if lines == nil {
+		return ""
 	}
-	return b.String()
+	return records.Grid("lr", lines) + "\n"
 }
 
 // digits3 prints a number with three digits, or all before the point.
@@ -133,7 +115,7 @@ func (o Outcome) worst() string {
 		return "none"
 	}
 	op, _, _ := strings.Cut(o.Of, "{")
-	return fmt.Sprintf("%.1g, %s", o.Worst, strings.ReplaceAll(op, "|", `\|`))
+	return fmt.Sprintf("%.1g, %s", o.Worst, op)
 }
 
 func (o Outcome) host() string {

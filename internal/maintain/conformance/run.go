@@ -2,44 +2,32 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 )
 
-// field returns a string of a JSON object.
-func field(text []byte, name string) (string, error) {
-	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		return "", err
-	}
-	s, ok := object[name].(string)
-	if !ok {
-		return "", fmt.Errorf("no %s in %s", name, text)
-	}
-	return s, nil
-}
-
 // build compiles a suite, without cgo, as Stheno's users do.
-func (s suite) build(tree string, flags ...string) error {
+func (s suite) build(tree string) error {
 	binary, err := filepath.Abs(s.binary(tree))
 	if err != nil {
 		return err
 	}
-	args := append([]string{"test", "-c", "-vet=off", "-tags", "native"}, flags...) // native: the BLAS of Go
-	args = append(args, "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
+	args := []string{"build"}
+	if s.test != "" {
+		args = []string{"test", "-c", "-vet=off"}
+	}
+	args = append(args, "-tags", "native", "-trimpath", "-ldflags=-s -w", "-o", binary, ".") // native: the BLAS of Go
 	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join(tree, filepath.FromSlash(s.built()))
+	cmd.Dir = s.folder(tree)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v in %s: %w\n%s", cmd, s.built(), err, out)
+		return fmt.Errorf("%v in %s: %w\n%s", cmd, s.dir, err, out)
 	}
 	return nil
 }
@@ -65,6 +53,9 @@ func (s suite) run(tree, mode string) error {
 	if err := os.Remove(record); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if err := s.makeWeights(tree); err != nil {
+		return err
+	}
 	out, err := os.Create(printed)
 	if err != nil {
 		return err
@@ -79,8 +70,12 @@ func (s suite) run(tree, mode string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, s.arguments()...)
-	cmd.Dir = filepath.Join(tree, filepath.FromSlash(s.dir))
+	args := s.args
+	if s.test != "" {
+		args = append([]string{"-test.v"}, args...)
+	}
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = s.folder(tree)
 	cmd.Env = append(os.Environ(), s.environment(mode, record)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	status := 0
@@ -100,12 +95,4 @@ func (s suite) modes() []string {
 		return modes
 	}
 	return slices.Concat(modes, timedModes)
-}
-
-// arguments are those of the binary.
-func (s suite) arguments() []string {
-	if s.test {
-		return append([]string{"-test.v"}, s.args...)
-	}
-	return append([]string{path.Base(s.dir)}, s.args...)
 }

@@ -10,13 +10,11 @@ import (
 type suite struct {
 	name string
 	dir  string // of its package in the tree, which is where it runs
-	test bool   // of tests
-	// joined is set if it is built with the tests of joined, as programs are.
-	joined bool
-	args   []string
-	env    []string
-	// For a run elsewhere: files that it reads in its folder, files of numbers to be made there in
-	// place of large ones, by their sizes, and arguments that leave out the tests that need more.
+	test string // the name of the package of its tests, "" for a program
+	args []string
+	env  []string
+	// For a run in a packed folder: files that it reads in its folder, sizes in bytes of files of numbers to be made there in
+	// place of large ones, and arguments that leave out the tests that need more.
 	files   []string
 	weights map[string]int
 	without []string
@@ -26,9 +24,9 @@ type suite struct {
 
 // suites are the suites in the order in which they run.
 var suites = []suite{
-	{name: "gorgonia", dir: "gorgonia", test: true, args: []string{"-test.short"}, without: []string{"-test.skip=TestYolo"}},
-	{name: "gorgonia, nn", dir: "gorgonia/ops/nn", test: true, joined: true, args: []string{"-test.run=^ExampleConv2d$"}},
-	{name: "onnx operators", dir: joined, test: true, joined: true, args: []string{"-test.skip=^ExampleConv2d$"}},
+	{name: "gorgonia", dir: "gorgonia", test: "gorgonia_test", args: []string{"-test.short"}, without: []string{"-test.skip=TestYolo"}},
+	{name: "gorgonia, nn", dir: "gorgonia/ops/nn", test: "nnops_test"},
+	{name: "onnx operators", dir: "onnx-go/backend/x/gorgonnx", test: "gorgonnx_test"},
 	{name: "linear regression, 286", dir: "gorgonia/examples/286"},
 	{name: "iris", dir: "gorgonia/examples/iris", files: []string{"iris.csv"}, timed: true},
 	{name: "logistic regression", dir: "gorgonia/examples/logisticregression", timed: true},
@@ -84,30 +82,14 @@ func excused(test string) string {
 	return apart[name+"/"]
 }
 
-// built returns the folder of the package whose tests a suite is built with.
-func (s suite) built() string {
-	if s.test && !s.joined {
-		return s.dir
-	}
-	return joined
-}
+// folder returns the folder of a suite's package in a tree.
+func (s suite) folder(tree string) string { return filepath.Join(tree, filepath.FromSlash(s.dir)) }
 
 // binary returns where a suite is built.
-func (s suite) binary(dir string) string { return filepath.Join(dir, "bin", path.Base(s.built())) }
+func (s suite) binary(tree string) string { return filepath.Join(tree, "bin", path.Base(s.dir)) }
 
 // log returns the path of a file that a run of the suite leaves: with .log, its output;
 // with .jsonl, the hook's records; with .exit, its exit status.
 func (s suite) log(dir, mode, kind string) string {
-	return filepath.Join(dir, "log", fileName(s.name)+"-"+mode+"."+kind)
-}
-
-// fileName makes one word of a suite's name.
-func fileName(name string) string {
-	word := []rune(name)
-	for i, r := range word {
-		if r == ' ' || r == ',' {
-			word[i] = '-'
-		}
-	}
-	return string(word)
+	return filepath.Join(dir, "log", strings.NewReplacer(" ", "-", ",", "-").Replace(s.name)+"-"+mode+"."+kind)
 }

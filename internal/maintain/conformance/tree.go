@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"go/scanner"
 	"go/token"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -73,24 +75,16 @@ func method(signature, instead string) patch {
 	return patch{"gorgonia/vm_tape.go", head, head + "\tif m.standIn != nil {\n\t\t" + instead + "\n\t}\n"}
 }
 
-// additions are the folders that files of the hook go to.
-var additions = map[string][]string{
-	"standin.go":     {"gorgonia"},
-	"hook.go":        {"gorgonia/sthenohook"},
-	"timed.go":       {"gorgonia/sthenohook"},
-	"flags.go":       {"gorgonia/sthenohook/flags"},
-	"pair.go":        {"gorgonia/sthenohook"},
-	"difference.go":  {"gorgonia/sthenohook"},
-	"charrnn.go":     {"gorgonia/examples/charRNN"},
-	"convnet.go":     {"gorgonia/examples/convnet"},
-	"autoencoder.go": {"gorgonia/examples/stacked_autoencoder"},
-	"main.go": {
-		"gorgonia/examples/286", "gorgonia/examples/charRNN", "gorgonia/examples/convnet", "gorgonia/examples/iris",
-		"gorgonia/examples/logisticregression", "gorgonia/examples/stacked_autoencoder", "gorgonia/examples/tiny-yolo-v2-coco",
-		"gorgonia/examples/tiny-yolo-v3-coco",
-	},
-	"gorgonia_test.go": {"gorgonia"},
-	"gorgonnx_test.go": {"onnx-go/backend/x/gorgonnx"},
+// additions are the files of the hook and the folders that they go to.
+var additions = map[string]string{
+	"standin.go":     "gorgonia",
+	"hook.go":        "gorgonia/sthenohook",
+	"timed.go":       "gorgonia/sthenohook",
+	"pair.go":        "gorgonia/sthenohook",
+	"difference.go":  "gorgonia/sthenohook",
+	"charrnn.go":     "gorgonia/examples/charRNN",
+	"convnet.go":     "gorgonia/examples/convnet",
+	"autoencoder.go": "gorgonia/examples/stacked_autoencoder",
 }
 
 // digest identifies the hook: a hash of its code and patches.
@@ -99,7 +93,7 @@ func digest() (string, error) {
 	for _, p := range patches {
 		fmt.Fprintf(h, "%q %q %q\n", p.file, p.old, p.new)
 	}
-	for _, name := range slices.Sorted(mapKeys(additions)) {
+	for _, name := range slices.Sorted(maps.Keys(additions)) {
 		text, err := hook.ReadFile("testdata/hook/" + name)
 		if err != nil {
 			return "", err
@@ -126,16 +120,6 @@ func code(text []byte) (tokens []byte) {
 	}
 }
 
-func mapKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
-	return func(yield func(K) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
 // makeTree copies the modules into a folder, with the hook, as a Go workspace beside
 // the Stheno in the folder root.
 func makeTree(dir, root string) error {
@@ -143,7 +127,7 @@ func makeTree(dir, root string) error {
 		return err
 	}
 	work := "go 1.26.0\n\nuse (\n\t" + root + "\n"
-	for _, name := range slices.Sorted(mapKeys(modules)) {
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if err := copyModule(filepath.Join(dir, name), modules[name]); err != nil {
 			return err
 		}
@@ -157,25 +141,33 @@ func makeTree(dir, root string) error {
 			return err
 		}
 	}
-	for name, folders := range additions {
+	for name, folder := range additions {
 		text, err := hook.ReadFile("testdata/hook/" + name)
+		if err == nil {
+			err = writeFile(filepath.Join(dir, filepath.FromSlash(folder), "stheno_"+name), text)
+		}
 		if err != nil {
 			return err
 		}
-		for _, folder := range folders {
-			to := filepath.Join(dir, filepath.FromSlash(folder), "stheno_"+name)
-			if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
-				return err
-			}
-			if err := os.WriteFile(to, text, 0o666); err != nil {
-				return err
-			}
+	}
+	for _, s := range suites { // which import the hook
+		name, pkg := "stheno_import.go", "main"
+		if s.test != "" {
+			name, pkg = "stheno_import_test.go", s.test
+		}
+		if err := writeFile(filepath.Join(s.folder(dir), name), []byte("package "+pkg+"\n\nimport _ \"gorgonia.org/gorgonia/sthenohook\"\n")); err != nil {
+			return err
 		}
 	}
-	if err := join(dir); err != nil {
+	return digits(filepath.Join(dir, "gorgonia", "examples", "testdata", "mnist"))
+}
+
+// writeFile writes a file, in a folder that it makes if there is none.
+func writeFile(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 		return err
 	}
-	return digits(filepath.Join(dir, "gorgonia", "examples", "testdata", "mnist"))
+	return os.WriteFile(name, text, 0o666)
 }
 
 func (p patch) apply(dir string) error {
@@ -202,10 +194,11 @@ func copyModule(to string, m module) error {
 	if err != nil {
 		return fmt.Errorf("%v: %w", cmd, err)
 	}
-	from, err := field(out, "Dir")
-	if err != nil {
-		return err
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil {
+		return fmt.Errorf("%v: %w", cmd, err)
 	}
+	from := found.Dir
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -2,9 +2,7 @@ package toolkit
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -34,13 +32,12 @@ type Settings struct {
 // Go's build cache sees flags but not the contents of headers. So the folder's name is a hash of
 // its contents: other headers or another toolkit have other flags, and so a new build.
 func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
-	names, err := t.driverNames()
-	if err != nil {
-		return nil, err
-	}
 	hash := sha256.New()
-	fmt.Fprintln(hash, t, cc, names)
-	err = fs.WalkDir(compat.Headers, ".", func(path string, d fs.DirEntry, err error) error {
+	fmt.Fprintln(hash, t, cc)
+	for _, name := range []string{"cuda.h", "cudnn.h", "cudnn_version.h"} {
+		fmt.Fprintf(hash, "%q\n", t.header(name))
+	}
+	err := fs.WalkDir(compat.Headers, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -51,9 +48,9 @@ func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(cache, fmt.Sprintf("cuda-%s-%x", t.CUDA, hash.Sum(nil)[:6]))
+	dir := filepath.Join(cache, fmt.Sprintf("cuda-%x", hash.Sum(nil)[:6]))
 	if _, err := os.Stat(dir); err != nil {
-		if err := t.make(dir, cc, names); err != nil {
+		if err := t.make(dir, cc); err != nil {
 			return nil, err
 		}
 	}
@@ -75,7 +72,7 @@ func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 
 // make makes the folder elsewhere and moves it into place whole, so that two
 // processes may do so at once.
-func (t *Toolkit) make(dir, cc string, names []string) error {
+func (t *Toolkit) make(dir, cc string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
 		return err
 	}
@@ -100,7 +97,7 @@ func (t *Toolkit) make(dir, cc string, names []string) error {
 			return err
 		}
 	}
-	if err := makeStub(lib, cc, names); err != nil {
+	if err := t.makeStub(lib, cc); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, dir); err != nil && !isDir(dir) {
@@ -114,6 +111,16 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// header returns the text of a header of the toolkit, none if it is not there.
+func (t *Toolkit) header(name string) []byte {
+	for _, dir := range t.Include {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return text
+		}
+	}
+	return nil
+}
+
 var driverName = regexp.MustCompile(`\bcu[A-Z]\w*`)
 
 // driverNames are the names in cuda.h and in compat's cuda.h that look like
@@ -123,13 +130,7 @@ func (t *Toolkit) driverNames() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range t.Include {
-		more, err := os.ReadFile(filepath.Join(dir, "cuda.h"))
-		if err == nil {
-			text = append(text, more...)
-			break
-		}
-	}
+	text = append(text, t.header("cuda.h")...)
 	names := driverName.FindAllString(string(text), -1)
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -143,7 +144,11 @@ var stubText = map[string]string{
 
 // makeStub compiles a libcuda.so.1 whose functions all return CUDA_ERROR_STUB_LIBRARY, as those of
 // NVIDIA's own stand-in do.
-func makeStub(lib, cc string, names []string) error {
+func (t *Toolkit) makeStub(lib, cc string) error {
+	names, err := t.driverNames()
+	if err != nil {
+		return err
+	}
 	var source bytes.Buffer
 	for _, name := range names {
 		text, special := stubText[name]
@@ -163,16 +168,16 @@ func makeStub(lib, cc string, names []string) error {
 	return os.Symlink("libcuda.so.1", filepath.Join(lib, "libcuda.so"))
 }
 
-var noHeader = regexp.MustCompile(`fatal error: ([^:]+): No such file`)
-
 // Check compiles the toolkit's headers and links its libraries, which finds faults that cannot be seen
-// in folders: a missing header that another one includes, a library for another processor. A missing
-// header returns a *[Missing].
+// in folders: a version that is too old, a missing header that another one includes, a library for another processor.
 func (t *Toolkit) Check(s *Settings, cc string) error {
 	const source = `
 #include <cuda.h>
 #include <cublas_v2.h>
 #include <cudnn.h>
+#if CUDA_VERSION < 11080 || CUDNN_MAJOR < 8
+#error want CUDA 11.8 or later and cuDNN 8 or later
+#endif
 int main(void) { return 0; }
 `
 	args := slices.Concat(strings.Fields(cc), s.CFlags, []string{"-w", "-o", os.DevNull, "-x", "c", "-"}, s.LDFlags,
@@ -180,18 +185,10 @@ int main(void) { return 0; }
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin = strings.NewReader(source)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		return nil
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s cannot build with the CUDA in %s: %w\n%s", cc, t.Root, err, bytes.TrimSpace(out))
 	}
-	if m := noHeader.FindSubmatch(out); m != nil {
-		return &Missing{Root: t.Root, CUDA: t.CUDA, What: []string{string(m[1]) + " (included by CUDA's headers)"}}
-	}
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return fmt.Errorf("cannot run the C compiler %s: %w", cmp.Or(cc, `""`), err)
-	}
-	return fmt.Errorf("%s cannot build with CUDA %s in %s:\n%s", cc, t.CUDA, t.Root, bytes.TrimSpace(out))
+	return nil
 }
 
 // Exports are the settings as lines for a shell.
@@ -211,16 +208,6 @@ func (s *Settings) Exports() (string, error) {
 // path of libraries.
 func (s *Settings) StubExport() string {
 	return fmt.Sprintf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n", shellQuote(s.Stub))
-}
-
-// Environ are the settings as name=value, for a process.
-func (s *Settings) Environ() ([]string, error) {
-	cflags, err := join(s.CFlags)
-	if err != nil {
-		return nil, err
-	}
-	ldflags, err := join(s.LDFlags)
-	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=" + cflags, "CGO_LDFLAGS=" + ldflags}, err
 }
 
 // join writes flags as Go reads them: with spaces between, and quotes around

@@ -1,7 +1,6 @@
 package toolkit
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,7 +105,7 @@ func TestSettingsBuildAndStart(t *testing.T) {
 	}
 }
 
-func TestCheckNamesAMissingHeader(t *testing.T) {
+func TestCheckNamesFaults(t *testing.T) {
 	cc := compiler(t)
 	root := t.TempDir()
 	fake(t, root, wheels12, 12090, 9)
@@ -119,8 +118,7 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var missing *Missing
-	if err := tk.Check(s, cc); !errors.As(err, &missing) || !strings.Contains(err.Error(), "nv/target") {
+	if err := tk.Check(s, cc); err == nil || !strings.Contains(err.Error(), "nv/target") {
 		t.Errorf("got %v, want that nv/target is missing", err)
 	}
 	testutil.Write(t, filepath.Join(root, "nvidia/cuda_cccl/include/nv/target"), "")
@@ -131,8 +129,26 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 	if s, err = tk.Prepare(t.TempDir(), cc); err != nil {
 		t.Fatal(err)
 	}
-	if err := tk.Check(s, cc); errors.As(err, &missing) || err == nil || !strings.Contains(err.Error(), "libcu") {
+	if err := tk.Check(s, cc); err == nil || !strings.Contains(err.Error(), "libcu") {
 		t.Errorf("got %v, want the linker's words about the libraries", err)
+	}
+}
+
+// A toolkit that is too old is refused.
+func TestCheckVersions(t *testing.T) {
+	cc := compiler(t)
+	for _, c := range [][2]int{{10020, 8}, {12040, 7}} {
+		root := t.TempDir()
+		fake(t, root, installed, c[0], c[1])
+		library(t, cc, filepath.Join(root, installed.cublasLib))
+		library(t, cc, filepath.Join(root, installed.dnnLib))
+		tk, err := Find([]string{root}, nil)
+		testutil.Do(t, err)
+		s, err := tk.Prepare(t.TempDir(), cc)
+		testutil.Do(t, err)
+		if err := tk.Check(s, cc); err == nil || !strings.Contains(err.Error(), "want CUDA 11.8 or later and cuDNN 8 or later") {
+			t.Errorf("CUDA %d, cuDNN %d: %v", c[0], c[1], err)
+		}
 	}
 }
 

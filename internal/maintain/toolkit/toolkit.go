@@ -8,6 +8,7 @@ package toolkit
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,25 +21,22 @@ import (
 // A Toolkit is an installed CUDA with cuDNN.
 type Toolkit struct {
 	Root      string   // the folder that has cuda.h
-	CUDA      string   // its version, such as 13.0
-	CUDNN     string   // such as 9.28.0
 	Include   []string // folders of headers
 	Libraries []string // libcublas.so and libcudnn.so, whatever version their names end in
 }
 
-// Missing is the error for a folder that lacks something, or for several without a CUDA.
-type Missing struct {
-	Root   string
-	CUDA   string // the version of the CUDA that is there, "" if none
-	What   []string
-	Looked []string // the folders, where none has one; the rest is then empty
-}
+// wheels.txt lists a CUDA and a cuDNN as Python wheels, those that make tag-toolkit installs. Wheels need no root and no GPU.
+//
+//go:embed wheels.txt
+var wheelList string
 
-func (m *Missing) Error() string {
-	if m.Looked != nil {
-		return "no CUDA toolkit in " + strings.Join(m.Looked, ", ")
-	}
-	return fmt.Sprintf("%s lacks %s", m.Root, strings.Join(m.What, ", "))
+// Advice describes how to get the missing parts.
+func Advice() string {
+	return fmt.Sprintf(`To get all of it as wheels (1 to 2 GB), with no root and no GPU, where 'stheno env' finds it unless CUDA_HOME or CUDA_PATH is set:
+    python3 -m pip install --no-deps --target .cuda/13.0-cudnn9 %s
+Or install CUDA and cuDNN with NVIDIA's packages; CUDA_HOME and CUDNN_HOME say where they are, if not in the usual places.
+Without the tag nothing of this is needed: stheno.NewVM runs on the GPU with the driver alone.`,
+		strings.Join(strings.Fields(wheelList), " "))
 }
 
 // Roots returns the folders to look in, best first: CUDA_HOME or CUDA_PATH alone if set; else
@@ -87,50 +85,48 @@ func wheels(dir string) []string {
 // newest are the folders that match a pattern, the highest version first.
 func newest(pattern string) []string {
 	found, _ := filepath.Glob(pattern)
-	slices.SortFunc(found, func(a, b string) int { return CompareVersions(b, a) })
+	slices.SortFunc(found, func(a, b string) int { return compareVersions(b, a) })
 	return found
 }
 
-// Find returns the first complete toolkit among roots. If none is, the error is a *[Missing] about
-// the first that has a CUDA.
+// Find returns the first complete toolkit among roots. If none is, the error names what the first that has a CUDA lacks.
 func Find(roots, dnnRoots []string) (*Toolkit, error) {
-	var best *Missing
+	var best error
 	for _, root := range roots {
-		t, missing := examine(root, dnnRoots)
-		if missing == nil {
+		t, lacks := examine(root, dnnRoots)
+		if len(lacks) == 0 {
 			return t, nil
 		}
-		if best == nil && (missing.CUDA != "" || len(roots) == 1) {
-			best = missing
+		if best == nil && (!slices.Contains(lacks, "cuda.h") || len(roots) == 1) {
+			best = fmt.Errorf("%s lacks %s", t.Root, strings.Join(lacks, ", "))
 		}
 	}
 	if best == nil {
-		best = &Missing{Looked: roots}
+		best = fmt.Errorf("no CUDA toolkit in %s", strings.Join(roots, ", "))
 	}
 	return nil, best
 }
 
-// examine looks for everything in root, and for cuDNN in dnnRoots too.
-func examine(root string, dnnRoots []string) (*Toolkit, *Missing) {
+// examine looks for everything in root, and for cuDNN in dnnRoots too. It returns the names of the files that are not there.
+func examine(root string, dnnRoots []string) (t *Toolkit, lacks []string) {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	t := &Toolkit{Root: root}
-	missing := &Missing{Root: root}
-	header := func(name string, in ...string) string {
+	t = &Toolkit{Root: root}
+	header := func(name string, in ...string) bool {
 		for _, r := range in {
 			for _, dir := range includes(r) {
-				if path := filepath.Join(dir, name); isFile(path) {
+				if isFile(filepath.Join(dir, name)) {
 					if !slices.Contains(t.Include, dir) {
 						t.Include = append(t.Include, dir)
 					}
-					return path
+					return true
 				}
 			}
 		}
-		return ""
+		return false
 	}
-	library := func(name string, in ...string) {
+	library := func(name string, in ...string) bool {
 		for _, r := range in {
 			for _, dir := range libraries(r) {
 				if path := newestLibrary(dir, name); path != "" {
@@ -138,51 +134,28 @@ func examine(root string, dnnRoots []string) (*Toolkit, *Missing) {
 						path = real
 					}
 					t.Libraries = append(t.Libraries, path)
-					return
+					return true
 				}
 			}
 		}
-		missing.What = append(missing.What, name+" (the library)")
+		return false
 	}
-
-	if path := header("cuda.h", root); path == "" {
-		missing.What = append(missing.What, "cuda.h (CUDA's header)")
-	} else if t.CUDA = cudaVersion(path); t.CUDA == "" {
-		missing.What = append(missing.What, "a version in "+path)
-	}
-	missing.CUDA = t.CUDA
-	if t.CUDA != "" && CompareVersions(t.CUDA, oldestCUDA) < 0 {
-		missing.What = append(missing.What, fmt.Sprintf("CUDA %s or later: it is CUDA %s", oldestCUDA, t.CUDA))
-	}
-	if header("cublas_v2.h", root) == "" {
-		missing.What = append(missing.What, "cublas_v2.h (cuBLAS's header)")
-	}
-	library("libcublas.so", root)
 	inDNN := append([]string{root}, dnnRoots...)
-	if header("cudnn.h", inDNN...) == "" {
-		missing.What = append(missing.What, "cudnn.h (cuDNN's header)")
-	} else if path := header("cudnn_version.h", inDNN...); path != "" {
-		t.CUDNN = cudnnVersion(path)
+	for _, part := range []struct {
+		name string
+		find func(name string, in ...string) bool
+		in   []string
+	}{{"cuda.h", header, []string{root}}, {"cublas_v2.h", header, []string{root}}, {"libcublas.so", library, []string{root}}, {"cudnn.h", header, inDNN}, {"libcudnn.so", library, inDNN}} {
+		if !part.find(part.name, part.in...) {
+			lacks = append(lacks, part.name)
+		}
 	}
-	if t.CUDNN != "" && CompareVersions(t.CUDNN, oldestCUDNN) < 0 {
-		missing.What = append(missing.What, fmt.Sprintf("cuDNN %s or later: it is cuDNN %s", oldestCUDNN, t.CUDNN))
-	}
-	library("libcudnn.so", inDNN...)
 	// Wheels have these apart. The C compiler finds out whether this CUDA
 	// needs them.
 	header("crt/host_defines.h", root)
 	header("nv/target", root)
-	if len(missing.What) > 0 {
-		return nil, missing
-	}
-	return t, nil
+	return t, lacks
 }
-
-// The oldest versions that are known to work.
-const (
-	oldestCUDA  = "11.8"
-	oldestCUDNN = "8.0"
-)
 
 // includes are a toolkit's folders of headers.
 func includes(root string) []string {
@@ -236,45 +209,11 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-var cudaDefine = regexp.MustCompile(`(?m)^\s*#\s*define\s+CUDA_VERSION\s+(\d+)`)
-
-// cudaVersion reads a version such as 13.0 out of cuda.h, or "".
-func cudaVersion(path string) string {
-	n := number(path, cudaDefine)
-	if n < 1000 {
-		return ""
-	}
-	return fmt.Sprintf("%d.%d", n/1000, n%1000/10)
-}
-
-var cudnnDefines = [3]*regexp.Regexp{
-	regexp.MustCompile(`(?m)^\s*#\s*define\s+CUDNN_MAJOR\s+(\d+)`),
-	regexp.MustCompile(`(?m)^\s*#\s*define\s+CUDNN_MINOR\s+(\d+)`),
-	regexp.MustCompile(`(?m)^\s*#\s*define\s+CUDNN_PATCHLEVEL\s+(\d+)`),
-}
-
-// cudnnVersion reads a version such as 9.28.0 out of cudnn_version.h.
-func cudnnVersion(path string) string {
-	return fmt.Sprintf("%d.%d.%d", number(path, cudnnDefines[0]), number(path, cudnnDefines[1]), number(path, cudnnDefines[2]))
-}
-
-// number returns the value that a header defines, 0 if it does not.
-func number(path string, define *regexp.Regexp) (n int) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	if m := define.FindSubmatch(text); m != nil {
-		fmt.Sscan(string(m[1]), &n)
-	}
-	return n
-}
-
 var digits = regexp.MustCompile(`\d+`)
 
-// CompareVersions compares by the numbers in two texts, the first first: -1, 0
-// or 1. Of a path, only the last part counts.
-func CompareVersions(a, b string) int {
+// compareVersions compares by the numbers in the last parts of two paths, the first first: -1, 0
+// or 1.
+func compareVersions(a, b string) int {
 	numbers := func(s string) (all []int) {
 		for _, d := range digits.FindAllString(filepath.Base(s), -1) {
 			var n int

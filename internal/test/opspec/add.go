@@ -32,9 +32,12 @@ var _ = register(Spec{
 		bad("version below 0", binary(versions.Version(-1).Add), "got version -1, want 0 to 2", tensor.Shape{3}, tensor.Shape{3}),
 	},
 	Random: func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)...) },
-	Wide: func(s *Sizes) Wide {
-		return Wide{Case: addCase(s.Shape(s.Elements(3), 1, 3)...), Plain: s.plainFloats(plainAdd, plainAdd)}
-	},
+	Wide:   func(s *Sizes) Case { return addCase(s.Shape(s.Elements(3), 1, 3)...) },
+	Peers: `
+def peers(c, d):
+    s = c["shapes"][0]
+    yield TORCH + " add", lambda: (drawn(d, s), drawn(d, s), empty(d, s)), lambda a, b, o: torch.add(a, b, out=o)
+`,
 })
 
 // addComposed is a graph of three ops: 3 (a + b).

@@ -34,16 +34,17 @@ var _ = register(Spec{
 		s := randomShape(r, 1, 3)
 		return broadcastCase(s, 1+r.IntN(9), r.IntN(len(s)+1))
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		out := s.Shape(s.Elements(1), 1, 4)
 		axis := s.IntN(len(out))
-		x, piece := without(out, axis), 1
-		for _, extent := range out[axis+1:] {
-			piece *= extent
-		}
-		return Wide{broadcastCase(x, out[axis], axis),
-			s.plainFloats(plainBroadcast[float32](piece, out[axis]), plainBroadcast[float64](piece, out[axis]))}
+		return broadcastCase(without(out, axis), out[axis], axis)
 	},
+	Peers: `
+def peers(c, d):
+    s, axis = c["shapes"][0], c.get("axis", 0)
+    out = s[:axis] + [c["copies"]] + s[axis:]
+    yield TORCH + " copy_", lambda: (drawn(d, s), empty(d, out)), lambda x, o: o.copy_(x.unsqueeze(axis))
+`,
 })
 
 func broadcastCase(s tensor.Shape, n, axis int) Case {

@@ -36,9 +36,16 @@ var _ = register(Spec{
 		bad("version too large", binary(versions.Version(4).Dot), "got version 4, want 0 to 3", tensor.Shape{3}, tensor.Shape{3}),
 	},
 	Random: func(r *rand.Rand) Case { return dotCase(randomShape(r, 1, 2)) },
-	Wide: func(s *Sizes) Wide {
-		return Wide{Case: dotCase(s.Shape(s.Elements(2), 1, 2)), Plain: s.plainFloats(plainDot, plainDot)}
-	},
+	Wide:   func(s *Sizes) Case { return dotCase(s.Shape(s.Elements(2), 1, 2)) },
+	Peers: `
+def peers(c, d):
+    s = c["shapes"][0]
+    make = lambda: (drawn(d, s), drawn(d, s))
+    if len(s) == 1:
+        yield TORCH + " dot", make, torch.dot
+    else:
+        yield TORCH + " linalg.vecdot", make, torch.linalg.vecdot
+`,
 })
 
 func dotCase(s tensor.Shape) Case {

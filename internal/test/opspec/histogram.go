@@ -35,7 +35,7 @@ var _ = register(Spec{
 		lo := float64(r.IntN(9) - 6)
 		return histogramCase(0, randomShape(r, 1, 3), 1+r.IntN(300), lo, lo+float64(1+r.IntN(1000))/4)
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		bins, lo, hi := s.LogInt(1, 1_000_000), -1.0, 1.0
 		if s.Type == kernels.Uint8 {
 			bins, lo, hi = s.LogInt(1, 256), 0, 256
@@ -43,8 +43,33 @@ var _ = register(Spec{
 		data := []string{"uniform", "uniform", "equal", "skewed"}[s.IntN(4)]
 		c := histogramCase(0, s.Shape(s.Elements(1), 1, 1), bins, lo, hi)
 		c.Name, c.Data, c.Fill = c.Name+", "+data, data, fillKind(s.Type, data)
-		return Wide{c, s.plainHistogram(bins, lo, hi)}
+		return c
 	},
+	Peers: `
+def peers(c, d):
+    n, bins, lo, hi, data = c["shapes"][0][0], c["bins"], c.get("lo", 0), c["hi"], c["data"]
+
+    def numbers():
+        if data == "equal":
+            at = torch.full((n,), 0.3, device="cuda", dtype=torch.float64 if d == torch.float64 else torch.float32)
+        else:
+            at = torch.rand(n, device="cuda", dtype=torch.float64 if d == torch.float64 else torch.float32)
+            if data == "skewed":
+                at = at.pow_(8)
+        if d == torch.uint8:
+            return at.mul_(256).to(d)
+        return at.mul_(2).sub_(1)
+
+    if data == "text":
+        letters = pathlib.Path(c["text"]).read_bytes()
+        one = torch.frombuffer(bytearray((letters * (n // len(letters) + 1))[:n]), dtype=torch.uint8)
+        numbers = lambda: one.repeat(REPEATED, 1).cuda()
+    make = lambda: (numbers(), empty(torch.int32, [bins]))
+    if d != torch.uint8:
+        yield TORCH + " histc", make, lambda x, o: torch.histc(x, bins, lo, hi)
+    if d != torch.float64:
+        yield "CUB HistogramEven", make, lambda x, o: cub.histogram(c["dtype"], x, o, int(lo), int(hi))
+`,
 })
 
 func badHistogram(name, want string, bins int, lo, hi float64) Bad {
@@ -103,4 +128,34 @@ func histogramCase(v int, s tensor.Shape, bins int, lo, hi float64) Case {
 		c = versioned(v, c, c.Build)
 	}
 	return c
+}
+
+// fillKind writes data of a kind, "uniform", "equal" or "skewed", into memory of elements of a
+// type: numbers in [-1, 1), or bytes. A quarter of the skewed elements is in the lowest 2^-16 of
+// the range.
+func fillKind(dt kernels.Dtype, data string) func(operand []byte) {
+	if data == "uniform" {
+		return nil
+	}
+	return func(operand []byte) {
+		r := rand.New(rand.NewPCG(1, 2))
+		block := operand[:min(len(operand), 1<<20)] // the rest repeats it
+		for i := range block[:len(block)/int(dt.Size())] {
+			at := 0.3 // in [0, 1)
+			if data == "skewed" {
+				at = math.Pow(r.Float64(), 8)
+			}
+			switch dt {
+			case kernels.Float32:
+				kernels.Elements[float32](block)[i] = float32(2*at - 1)
+			case kernels.Float64:
+				kernels.Elements[float64](block)[i] = 2*at - 1
+			default:
+				block[i] = byte(256 * at)
+			}
+		}
+		for done := len(block); done < len(operand); done *= 2 {
+			copy(operand[done:], operand[:done])
+		}
+	}
 }

@@ -32,13 +32,27 @@ var _ = register(Spec{
 	Random: func(r *rand.Rand) Case {
 		return iterateCase(r.IntN(len(versions.Docs("Iterate"))+1), []int{1, 2, 3, 31, 32, 33, 64, 100, 129}[r.IntN(9)], 1+r.IntN(3))
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		n := int(math.Sqrt(float64(s.Elements(2))))
 		// A step of random numbers in [-1, 1) makes values n/3 times as large: they are to
 		// stay within float32.
 		steps := s.LogInt(1, min(100, int(100/math.Log2(max(2, float64(n)/3)))))
-		return Wide{iterateCase(0, n, steps), s.plainFloats(plainIterate(n, steps))}
+		return iterateCase(0, n, steps)
 	},
+	Peers: `
+def peers(c, d):
+    w, n, steps = c["shapes"][0], c["shapes"][2][0], c["steps"]
+
+    def f(w1, w2, x, p, y):
+        y.copy_(x)
+        for _ in range(steps):
+            torch.mv(w1, y, out=p)
+            torch.mv(w2, p, out=y)
+
+    make = lambda: (drawn(d, w), drawn(d, w), drawn(d, [n]), empty(d, [n]), empty(d, [n]))
+    yield f"{TORCH} mv, {2 * steps} calls", make, f
+    yield f"{TORCH} mv, {2 * steps} calls in a CUDA graph", make, graphed(f)
+`,
 })
 
 func badIterate(name, want string, v, steps int, shapes ...tensor.Shape) Bad {

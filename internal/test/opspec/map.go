@@ -86,17 +86,38 @@ var _ = register(Spec{
 		}
 		return mapCase(i, shapes...)
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		i := s.IntN(len(mapExamples))
-		e := mapExamples[i]
-		shapes := slices.Repeat([]tensor.Shape{s.Shape(s.Elements(e.inputs+1), 1, 3)}, e.inputs)
+		inputs := mapExamples[i].inputs
+		shapes := slices.Repeat([]tensor.Shape{s.Shape(s.Elements(inputs+1), 1, 3)}, inputs)
 		for k := range shapes[1:] {
 			if s.IntN(4) == 0 {
 				shapes[k+1] = tensor.ScalarShape()
 			}
 		}
-		return Wide{mapCase(i, shapes...), s.plainFloats(plainMap[float32](e.f), plainMap[float64](e.f))}
+		return mapCase(i, shapes...)
 	},
+	Peers: `
+# Expressions of Map: in PyTorch, and in C for CuPy, where T is the type.
+MAPS = {
+    "tanh(a*b) + c": (lambda a, b, c: torch.tanh(a * b) + c, "tanh(a*b) + c"),
+    "a*b + c": (lambda a, b, c: a * b + c, "a*b + c"),
+    "select(a < b, a, 0.5*b)": (lambda a, b: torch.where(a < b, a, 0.5 * b), "a < b ? a : (T)0.5*b"),
+    "max(a, 0.1*a) * sigmoid(b)": (lambda a, b: torch.maximum(a, 0.1 * a) * torch.sigmoid(b), "max(a, (T)0.1*a) / ((T)1 + exp(-b))"),
+    "a / sqrt(1 + square(b)) - (a >= b)": (lambda a, b: a / torch.sqrt(1 + b * b) - (a >= b).to(a.dtype), "a / sqrt((T)1 + b*b) - (T)(a >= b)"),
+    "0.5 * a * (1 + erf(a * 0.70710678))": (lambda a: 0.5 * a * (1 + torch.erf(a * 0.70710678)), "(T)0.5 * a * ((T)1 + erf(a * (T)0.70710678))"),
+}
+
+
+def peers(c, d):
+    in_torch, in_c = MAPS[c["expression"]]
+    operands = lambda: tuple(drawn(d, s) for s in c["shapes"])
+    yield TORCH + " element-wise calls", operands, in_torch
+    if cupy:
+        names = "abc"[: len(c["shapes"])]
+        kernel = cupy.ElementwiseKernel(", ".join("T " + n for n in names), "T y", "y = " + in_c, "mapped")
+        yield f"CuPy {cupy.__version__} ElementwiseKernel", lambda: operands() + (empty(d, c["shapes"][0]),), cupy_call(kernel)
+`,
 })
 
 func badMap(name, expression, want string, shapes ...tensor.Shape) Bad {

@@ -68,26 +68,34 @@ var _ = register(Spec{
 		return matMulOf(o, s[0], s[1], s[2], s[3:3+r.IntN(3)]...)
 	},
 	Wide: wideMatMul,
+	Peers: `
+def peers(c, d):
+    a, b = c["shapes"]
+    turn = lambda t, turned: t.mT if turned else t
+    f = lambda a, b, *o: torch.matmul(turn(a, c.get("trans_a")), turn(b, c.get("trans_b")), **({"out": o[0]} if o else {}))
+    m, k = a[-2:] if not c.get("trans_a") else a[:-3:-1]
+    out = a[:-2] + [m] if len(b) == 1 else a[:-2] + [m, b[-2] if c.get("trans_b") else b[-1]]
+    name = ("S" if d == torch.float32 else "D") + ("GEMV" if len(b) == 1 else "GEMM")
+    yield f"cuBLAS {name} ({TORCH} matmul)", lambda: (drawn(d, a), drawn(d, b), empty(d, out)), f
+`,
 })
 
 // wideMatMul draws products of matrices, or of a matrix and a vector, and batches of them.
-func wideMatMul(s *Sizes) Wide {
+func wideMatMul(s *Sizes) Case {
 	const widest = 1_000_000
-	p := product{transposes{s.IntN(2) == 1, s.IntN(2) == 1}, 1, s.LogInt(1, widest), s.LogInt(1, widest), s.LogInt(1, widest)}
-	var leading []int
+	o := transposes{s.IntN(2) == 1, s.IntN(2) == 1}
+	m, n, k := s.LogInt(1, widest), s.LogInt(1, widest), s.LogInt(1, widest)
 	switch s.IntN(6) {
 	case 0, 1:
-		p.batch = s.LogInt(1, 100_000)
-		leading = []int{p.batch}
+		return matMulOf(o, m, n, k, s.LogInt(1, 100_000))
 	case 2:
-		p.n, p.b = 1, false
-		a := tensor.Shape{p.m, p.k}
-		if p.a {
-			a = tensor.Shape{p.k, p.m}
+		a := tensor.Shape{m, k}
+		if o.a {
+			a = tensor.Shape{k, m}
 		}
-		return Wide{matMulCase(p.transposes, a, tensor.Shape{p.k}), s.plainFloats(p.f32, p.f64)}
+		return matMulCase(transposes{a: o.a}, a, tensor.Shape{k})
 	}
-	return Wide{matMulOf(p.transposes, p.m, p.n, p.k, leading...), s.plainFloats(p.f32, p.f64)}
+	return matMulOf(o, m, n, k)
 }
 
 // matMulForms are all transposes of all forms.

@@ -58,12 +58,32 @@ var _ = register(Spec{
 		}
 		return reduceCase(i, 1+r.IntN(100), 1+r.IntN(10))
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		i := s.IntN(len(reduceExamples) - 1) // the last one multiplies: of many factors, beyond the range of the type
-		e := reduceExamples[i]
-		return Wide{reduceCase(i, s.Shape(s.Elements(1), 1, 2)...),
-			s.plainFloats(plainReduce[float32](e.f, e.identity, e.operator), plainReduce[float64](e.f, e.identity, e.operator))}
+		return reduceCase(i, s.Shape(s.Elements(1), 1, 2)...)
 	},
+	Peers: `
+# Expressions of Reduce: a call of PyTorch's, if there is one, and for CuPy the function of an
+# element, how two results join, and the identity.
+REDUCTIONS = {
+    "a + b": (torch.sum, "x", "a + b", "0"),
+    "a + b*b": (lambda x: torch.dot(x.view(-1), x.view(-1)), "x*x", "a + b", "0"),
+    "(a - b / 2) + 1": (None, "(T)1 - x/2", "a + b", "0"),
+    "sqrt(1 + b*b) + a": (None, "sqrt((T)1 + x*x)", "a + b", "0"),
+    "max(a, b)": (torch.max, "x", "max(a, b)", "-1e30"),
+    "min(abs(b), a)": (None, "abs(x)", "min(a, b)", "100"),
+}
+
+
+def peers(c, d):
+    s = c["shapes"][0]
+    in_torch, each, join, identity = REDUCTIONS[c["expression"]]
+    if in_torch:
+        yield f"{TORCH} {in_torch.__name__.replace('<lambda>', 'dot')}", lambda: (drawn(d, s),), in_torch
+    if cupy:
+        kernel = cupy.ReductionKernel("T x", "T y", each, join, "y = a", identity, "reduced")
+        yield f"CuPy {cupy.__version__} ReductionKernel", lambda: (drawn(d, s), empty(d, [])), cupy_call(lambda x, o: kernel(x, o))
+`,
 })
 
 func badReduce(name, expression string, identity float64, want string) Bad {

@@ -28,9 +28,12 @@ var _ = register(Spec{
 		bad("a row's length", binary(ops.Scale), "want s of shape (3)", tensor.Shape{3, 4}, tensor.Shape{4}),
 	},
 	Random: func(r *rand.Rand) Case { return scaleCase(randomShape(r, 1, 2)) },
-	Wide: func(s *Sizes) Wide {
-		return Wide{Case: scaleCase(s.Shape(s.Elements(2), 1, 2)), Plain: s.plainFloats(plainScale, plainScale)}
-	},
+	Wide:   func(s *Sizes) Case { return scaleCase(s.Shape(s.Elements(2), 1, 2)) },
+	Peers: `
+def peers(c, d):
+    x, s = c["shapes"]
+    yield TORCH + " mul", lambda: (drawn(d, x), drawn(d, s), empty(d, x)), lambda x, s, o: torch.mul(x, s.unsqueeze(-1), out=o)
+`,
 })
 
 func scaleCase(s tensor.Shape) Case {

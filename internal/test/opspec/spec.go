@@ -27,7 +27,9 @@ type Spec struct {
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
 	// Wide draws a case for benches, see [Draw].
-	Wide func(s *Sizes) Wide
+	Wide func(s *Sizes) Case
+	// Peers are the calls of other libraries that do the same, in Python, see bench/op_peers.py.
+	Peers string
 	// Tolerance is relative to the float64 reference: a factor of the sum of the absolute values of
 	// an element's terms, in units of the type's epsilon.
 	Tolerance float64

@@ -20,11 +20,12 @@ type Description struct {
 	Dtype  string  `json:"dtype"`
 	Shapes [][]int `json:"shapes"` // of the inputs
 	Parameters
+	Peers string `json:"peers"` // of the Spec
 }
 
 // Describe describes a case of the op in one element type.
 func (s Spec) Describe(c Case, dt kernels.Dtype) Description {
-	d := Description{Op: s.Name, Name: c.Name, Dtype: dt.String(), Parameters: c.Parameters}
+	d := Description{Op: s.Name, Name: c.Name, Dtype: dt.String(), Parameters: c.Parameters, Peers: s.Peers}
 	for _, shape := range c.Shapes {
 		d.Shapes = append(d.Shapes, append([]int{}, shape...))
 	}
@@ -37,9 +38,6 @@ type Drawn struct {
 	Spec Spec          `json:"-"`
 	Case Case          `json:"-"`
 	Type kernels.Dtype `json:"-"`
-	// Plain computes the output by the plainest loops in the case's own type, products by gonum's
-	// BLAS: a program without Stheno.
-	Plain Plain `json:"-"`
 }
 
 // Parameters are the arguments of an op besides its inputs. Those of other ops are zero.
@@ -59,15 +57,6 @@ type Parameters struct {
 	Steps      int     `json:"steps,omitempty"`
 	Expression string  `json:"expression,omitempty"`
 }
-
-// Wide is a case that a Spec makes for drawn sizes.
-type Wide struct {
-	Case
-	Plain Plain
-}
-
-// Plain computes an op on the memory of its operands.
-type Plain func(in [][]byte, out []byte)
 
 // Limits bound the cases that are drawn.
 type Limits struct {
@@ -146,8 +135,8 @@ func (s Spec) draw(r *rand.Rand, limits Limits, seen map[string]bool) (Drawn, er
 	const tries = 10_000
 	for range tries {
 		sizes := &Sizes{r, s.drawType(r), limits}
-		w := s.Wide(sizes)
-		d := Drawn{Description: s.Describe(w.Case, sizes.Type), Spec: s, Case: complete(s, w.Case), Type: sizes.Type, Plain: w.Plain}
+		c := s.Wide(sizes)
+		d := Drawn{Description: s.Describe(c, sizes.Type), Spec: s, Case: complete(s, c), Type: sizes.Type}
 		name := d.Op + "/" + d.Name + "/" + d.Dtype
 		if seen[name] || !limits.mayHold(d) {
 			continue

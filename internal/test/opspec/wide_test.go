@@ -160,50 +160,6 @@ func TestDrawnJSON(t *testing.T) {
 	}
 }
 
-// Plain loops compute the op: the result of the reference, or counts that are near it,
-// since they round numbers to bins in another way.
-func TestPlain(t *testing.T) {
-	r := rand.New(rand.NewPCG(seedOf(t), 0))
-	for _, c := range draw(t, 240, r.Uint64(), forTests) {
-		in := Short.Draw(r, c.Case, c.Type)
-		memory := make([][]byte, len(in))
-		for i := range in {
-			for j := range in[i] {
-				in[i][j] /= 2 // in [-1, 1)
-				if c.Type == kernels.Uint8 {
-					in[i][j] = float64(uint8(256 * math.Abs(in[i][j])))
-				}
-			}
-			memory[i] = Encode(c.Type, in[i])
-		}
-		want, magnitude := c.Case.Reference(in...)
-		_, result, err := c.Case.Plan(c.Type, kernels.HostDevice())
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := kernels.Bytes(make([]float64, len(want)))[:int64(len(want))*result.Dtype.Size()]
-		for i := range out {
-			out[i] = 0xff
-		}
-		c.Plain(memory, out)
-		epsilon := 0x1p-23
-		if c.Type == kernels.Float64 {
-			epsilon = 0x1p-52
-		}
-		terms := 1.0 // of an element, which the plain loops round one by one
-		for _, s := range c.Case.Shapes {
-			terms = max(terms, float64(s.TotalSize()))
-		}
-		for i, got := range Decode(result.Dtype, out) {
-			if allowed := max(16, terms) * epsilon * magnitude[i]; c.Op != "Histogram" && !(math.Abs(got-want[i]) <= allowed) {
-				t.Fatalf("%s %s %s: element %d is %v, want %v", c.Op, c.Name, c.Dtype, i, got, want[i])
-			} else if c.Op == "Histogram" && math.Abs(got-want[i]) > 1+terms/1000 {
-				t.Fatalf("%s %s %s: %v in bin %d, want about %v", c.Op, c.Name, c.Dtype, got, i, want[i])
-			}
-		}
-	}
-}
-
 // Skewed data have a quarter of their values in the lowest part of the range.
 func TestFillKind(t *testing.T) {
 	if fillKind(kernels.Float32, "uniform") != nil {

@@ -77,7 +77,7 @@ var _ = register(Spec{
 		}
 		return windowCase("random", r.IntN((n-1)/2+1), false, shape...)
 	},
-	Wide: func(s *Sizes) Wide {
+	Wide: func(s *Sizes) Case {
 		shape := s.Shape(s.Elements(2), 1, 2)
 		row, same := shape[len(shape)-1], s.IntN(2) == 0
 		most := min(row-1, 1_000_000)
@@ -88,9 +88,26 @@ var _ = register(Spec{
 		if same {
 			mode = "same"
 		}
-		return Wide{windowCase(fmt.Sprintf("%v r=%d %s", []int(shape), radius, mode), radius, same, shape...),
-			s.plainFloats(plainWindow[float32](row, radius, same), plainWindow[float64](row, radius, same))}
+		return windowCase(fmt.Sprintf("%v r=%d %s", []int(shape), radius, mode), radius, same, shape...)
 	},
+	Peers: `
+def peers(c, d):
+    s, r, same = c["shapes"][0], c.get("radius", 0), c.get("same", False)
+    n, k = s[-1], 2 * r + 1
+    make = lambda: (drawn(d, s).view(-1, 1, n),)
+    if r <= 512:
+        yield TORCH + " avg_pool1d", make, lambda x: F.avg_pool1d(x, k, 1, r if same else 0)
+    if r <= 7:
+        w = torch.ones(1, 1, k, dtype=d, device="cuda")
+        yield TORCH + " conv1d", make, lambda x: F.conv1d(x, w, padding=r if same else 0)
+    if r >= 16:
+
+        def running(x):  # of any radius in one pass more, with the type's rounding
+            sums = F.pad(x, (r + 1, r) if same else (1, 0)).cumsum(-1)
+            return sums[..., k:] - sums[..., :-k]
+
+        yield TORCH + " cumsum", make, running
+`,
 })
 
 // windowOption is the option for the mode.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
@@ -13,11 +14,17 @@ import (
 // File is the manifest's name in the folder of the images.
 const File = "manifest.json"
 
-// Targets are the targets of each source. The last, PTX, is for devices that no other covers.
+// Targets are the targets of sources. The last, PTX, is for devices that no other covers.
 var Targets = []string{"sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", PTX}
 
 // PTX is the target compiled on the user's machine, by the driver.
 const PTX = "ptx"
+
+// Subset reports whether targets are some of [Targets], in their order, and PTX is among them.
+func Subset(targets []string) bool {
+	known := slices.DeleteFunc(slices.Clone(Targets), func(t string) bool { return !slices.Contains(targets, t) })
+	return slices.Equal(targets, known) && slices.Contains(targets, PTX)
+}
 
 // Manifest is the whole of manifest.json.
 type Manifest struct {
@@ -30,7 +37,7 @@ type Manifest struct {
 type Source struct {
 	Stem   string  `json:"stem"`
 	Hash   string  `json:"sha256"` // [SourceHash]
-	Images []Image `json:"images"` // in the order of Targets
+	Images []Image `json:"images"` // in the order of Targets, those of all sources for the same targets
 }
 
 // Image is one compiled source.

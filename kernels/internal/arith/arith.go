@@ -75,3 +75,13 @@ func Flag(b bool) int32 {
 	}
 	return 0
 }
+
+// LayOut returns where outputs of those sizes begin, at multiples of 256, as
+// [kernels.Plan.Parts] has it, and the bytes of all.
+func LayOut(sizes []int64) (parts []int64, bytes int64) {
+	for _, size := range sizes {
+		at := (bytes + 255) &^ 255
+		parts, bytes = append(parts, at), at+size
+	}
+	return parts, bytes
+}

@@ -1,3 +1,0 @@
-package gorgonia_test
-
-import _ "gorgonia.org/gorgonia/sthenohook"

@@ -1,3 +1,0 @@
-package gorgonnx_test
-
-import _ "gorgonia.org/gorgonia/sthenohook"

@@ -1,3 +1,0 @@
-package program
-
-import _ "gorgonia.org/gorgonia/sthenohook"
