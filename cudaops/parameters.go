@@ -29,6 +29,7 @@ type parameters struct {
 	store   *Store         // nil without In
 	work    program.Memory // the Store's workspace, as last compiled
 	exec    *exec.Executable
+	graph   *lower.Graph
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
 	kept  [][]byte
 	saved [][]byte // the states, while the graph is recompiled
@@ -79,7 +80,7 @@ func (p *parameters) shared() (list []lower.Shared) {
 
 // built records the program of a compiled graph, and sets its states to the saved ones.
 func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
-	if p.exec, p.values, p.kept = e, nil, nil; p.store != nil {
+	if p.exec, p.graph, p.values, p.kept = e, graph, nil, nil; p.store != nil {
 		p.work = p.store.work
 	}
 	for i := range p.learned {
@@ -250,7 +251,10 @@ func (p *parameters) push(list []int) error {
 	memory := make([][]byte, len(list))
 	for k, i := range list {
 		var err error
-		if memory[k], err = stateBytes(p.what(i), p.nodes[i], p.values[i]); err != nil {
+		if memory[k], err = stateBytes(p.what(i), p.nodes[i], p.values[i]); err == nil {
+			err = p.graph.CheckInput(p.nodes[i], p.nodes[i].Value())
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -327,3 +327,29 @@ func TestStateSnapshot(t *testing.T) {
 		}
 	}
 }
+
+// TestStateOfIndices: indices in a state whose next value is an ArgMax are checked when they are set, not in each run.
+func TestStateOfIndices(t *testing.T) {
+	for name, newVM := range storeMachines(t) {
+		t.Run(name, func(t *testing.T) {
+			node, g := testutil.Get[*G.Node](t), G.NewGraph()
+			table := G.NewMatrix(g, tensor.Float64, G.WithName("table"), G.WithShape(3, 3), G.WithValue(tensor.New(tensor.WithShape(3, 3), tensor.WithBacking([]float64{0, 1, 0, 0, 0, 1, 1, 0, 0}))))
+			at := G.NewVector(g, tensor.Int, G.WithName("at"), G.WithShape(2), G.WithValue(tensor.New(tensor.WithBacking([]int{0, 1}))))
+			next := node(ops.ArgMax(node(G.ByIndices(table, at, 0)), -1))
+			vm := testutil.Get[*VM](t)(newVM(g, State(at, next), ReadEvery(100)))
+			defer vm.Close()
+			if vm.graph.ComputesIndices() {
+				t.Error("the indices are checked in each run")
+			}
+			for range 5 {
+				testutil.Do(t, vm.RunAll())
+			}
+			testutil.Do(t, vm.Pull())
+			sameValue(t, "at", at.Value(), tensor.New(tensor.WithBacking([]int{2, 0})))
+			testutil.Do(t, G.Let(at, tensor.New(tensor.WithBacking([]int{0, 3}))))
+			if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "got index 3 at 1, want 0 to 2") {
+				t.Errorf("a wrong index gives the error %v", err)
+			}
+		})
+	}
+}

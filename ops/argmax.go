@@ -75,6 +75,8 @@ func (p argExtreme) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) 
 	return planRows(p, dev, in)
 }
 
+func (p argExtreme) below(in ...Type) int { return in[0].Shape[p.axis] }
+
 func (argExtreme) Adjoints(*Backward) []Term { return []Term{{}} }
 
 // planRows is the Plan of a Rowwise primitive.

@@ -94,12 +94,35 @@ func indexing(c *call) *program.Value {
 	return nil
 }
 
+// below returns the number that all elements of a node's value are below, and not below 0, or 0 if that is not known.
+func below(n *gorgonia.Node) int {
+	op, ok := n.Op().(interface {
+		Below() int
+		View() (codegen.View, bool)
+	})
+	if !ok {
+		return 0
+	}
+	if b := op.Below(); b > 0 {
+		return b
+	}
+	children, err := internal.Children(n)
+	if v, viewer := op.View(); viewer && v.Bounds.To == 0 && err == nil && len(children) == 1 {
+		return below(children[0])
+	}
+	return 0
+}
+
 // within records that the indices must be within an axis of that extent. It checks constant indices immediately.
 func (c *call) within(indices *program.Value, extent int) { c.withinOr(indices, extent, 0) }
 
 // withinOr is within with another valid index.
 func (c *call) withinOr(indices *program.Value, extent, also int) {
 	r := ranged{node: c.node, extent: extent, also: also}
+	isBelow := func(n *gorgonia.Node) bool { b := below(n); return b > 0 && b <= extent }
+	if isBelow(indices.Def.Nodes[0]) {
+		return
+	}
 	if all := indices.Base; indices.IsContiguous() && indices.Elements() == all.Elements() {
 		switch op := all.Def.Op.(type) {
 		case program.Constant:
@@ -108,7 +131,7 @@ func (c *call) withinOr(indices *program.Value, extent, also int) {
 		case program.Input:
 			r.input = all.Def.Nodes[0]
 		case program.State:
-			if n := all.Def.Nodes[0]; !c.changing[n] {
+			if n := all.Def.Nodes[0]; c.changing[n] == nil || isBelow(c.changing[n]) {
 				r.input = n
 			}
 		}

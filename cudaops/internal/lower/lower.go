@@ -223,7 +223,7 @@ type lowerer struct {
 	err     error                            // from a rule that composed an invalid function
 	// resident maps resident inputs to their states.
 	resident map[*gorgonia.Node]*program.Value
-	changing map[*gorgonia.Node]bool // resident inputs that runs change
+	changing map[*gorgonia.Node]*gorgonia.Node // the next values of resident inputs that runs change
 
 	evaluates bool // all ops evaluate
 

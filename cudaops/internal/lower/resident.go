@@ -28,9 +28,9 @@ type Shared struct {
 
 // startResidents makes the states of resident and shared inputs.
 func (l *lowerer) startResidents(w *Wanted) error {
-	l.resident, l.changing = map[*gorgonia.Node]*program.Value{}, map[*gorgonia.Node]bool{}
+	l.resident, l.changing = map[*gorgonia.Node]*program.Value{}, map[*gorgonia.Node]*gorgonia.Node{}
 	for _, s := range w.Shared {
-		l.changing[s.Node] = s.Next != nil
+		l.changing[s.Node] = s.Next
 		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.option(), err)

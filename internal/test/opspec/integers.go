@@ -91,9 +91,16 @@ var _ = func() bool {
 	return true
 }()
 
-// where takes the lesser of two inputs.
+// noTie moves a threshold from where numbers of 12 bits are equal, since differences give no gradient there.
+const noTie = 1.0 / 4096
+
+// where takes the lesser of two inputs, unless they differ by less than noTie.
 func where(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-	cond, err := ops.Less(in[0], in[1])
+	above, err := ops.Map(fmt.Sprintf("a + %v", noTie), in[1])
+	if err != nil {
+		return nil, err
+	}
+	cond, err := ops.Less(in[0], above)
 	if err != nil {
 		return nil, fmt.Errorf("the condition of: Where: %w", err)
 	}
@@ -101,7 +108,7 @@ func where(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 }
 
 func lesser(x []float64) float64 {
-	if x[0] < x[1] {
+	if x[0] < x[1]+noTie {
 		return x[0]
 	}
 	return x[1]
