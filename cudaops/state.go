@@ -21,7 +21,7 @@ import (
 // The step that computes next writes over the old value if no other step reads it later, and as long as it does so in the
 // order of the elements. Otherwise next is computed elsewhere and copied, a step of [VM.Report].
 //
-// Gorgonia's machines do not carry a state on: see docs/running.md. With [In] the state is in the Store, under the node's name.
+// Gorgonia's machines do not carry a state on: see docs/training.md. With [In] the state is in the Store, under the node's name.
 //
 // A run that fails leaves the states as they were, with one exception: indices that a run computes are checked after it. If one is
 // wrong, the run returns the error, and so do all calls that read the states, until [VM.Push] or [VM.Restore] sets them. Under [Watch], which
