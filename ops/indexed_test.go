@@ -216,6 +216,25 @@ func TestCrossEntropy(t *testing.T) {
 	}
 }
 
+// TestProdOfIntegers: products are of int64 and wrap.
+func TestProdOfIntegers(t *testing.T) {
+	for range 20 {
+		r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+		rows, n := 1+r.IntN(4), 1+r.IntN(30)
+		list := drawnIndices(r, rows*n, 256)
+		indexedCase{indicesOf(r, list, rows, n), nil, func(x, _ *G.Node) (*G.Node, error) { return ops.Prod(x, -1) }, func([]float64) (out []float64) {
+			for i := range rows {
+				product := int64(1)
+				for _, v := range list[i*n : (i+1)*n] {
+					product *= int64(v)
+				}
+				out = append(out, float64(product))
+			}
+			return out
+		}}.check(t, r)
+	}
+}
+
 // TestCrossEntropyErrors: shapes that do not fit, and a label that is no class.
 func TestCrossEntropyErrors(t *testing.T) {
 	g := G.NewGraph()

@@ -14,9 +14,12 @@ import (
 //
 //	out[kept] = product over the axes' indexes of x[...]
 //
-// Each product is rounded to the element type. An axis beyond the rank or given twice is an error.
+// Each product is rounded to the element type; that of integers, or of bool, is an int64 that wraps, and has no gradient. An axis beyond the rank or given twice is an error.
 func Prod(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
-	t, axes, err := inputAlong(x, along)
+	t, axes, err := anyInputAlong(x, along)
+	if err == nil && !t.Dtype.IsFloat() {
+		x, err = Cast(x, tensor.Int64)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: Prod%v: %w", along, err)
 	}

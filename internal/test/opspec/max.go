@@ -81,7 +81,7 @@ func moments(x []float64) (m rowMoments) {
 }
 
 var _ = register(Spec{
-	Name: "Prod", Formula: "out[kept] = Π x[...] over axes", Doc: "Product over any set of axes.",
+	Name: "Prod", Formula: "out[kept] = Π x[...] over axes", Doc: "Product over any set of axes.", AnyType: true,
 	Tolerance: 1, Bad: alongBad(ops.Prod), Generated: true,
 	Cases: []Case{
 		prodCase(tensor.Shape{1}, 0), prodCase(tensor.Shape{2}, 0), prodCase(tensor.Shape{7}, 0), prodCase(tensor.Shape{3, 8}, 1), prodCase(tensor.Shape{9, 3}, 0), prodCase(tensor.Shape{5, 1, 4}, 1),
