@@ -1,4 +1,4 @@
-# The versions of kernels that teach: what has tensor cores that they use, and PTX.
+# The versions of kernels: for the devices whose tensor cores they use, and PTX for others.
 VERSIONS := -dir kernels/versions -headers kernels -targets sm_80,sm_90a,sm_100,sm_120,ptx
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy

@@ -221,7 +221,7 @@ func (l *Library) readImage(stem, target string) ([]byte, error) {
 	}
 	var like []byte
 	if t := manifest.Like(target); t != "" {
-		if like, err = l.readImage(stem, t); err != nil {
+		if like, err = l.readImage(stem, t); err != nil && !errors.Is(err, fs.ErrNotExist) { // a source may not be compiled for it
 			return nil, err
 		}
 	}

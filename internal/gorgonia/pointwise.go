@@ -21,8 +21,8 @@ type Function[F any] struct {
 	New  F
 }
 
-// UnaryFunctions are all of them that have one operand. They are the one list of these: what is lowered, prebuilt and listed in documents
-// follows from it.
+// UnaryFunctions are the functions of one operand. This is the only list of them: the kinds of ops, the prebuilt kernels and the page of
+// Gorgonia's ops follow from it, and package lower has the operation of each kind.
 var UnaryFunctions = []Function[func(x *gorgonia.Node) (*gorgonia.Node, error)]{
 	{"abs", "Abs", gorgonia.Abs}, {"sign", "Sign", gorgonia.Sign}, {"ceil", "Ceil", gorgonia.Ceil}, {"floor", "Floor", gorgonia.Floor},
 	{"sin", "Sin", gorgonia.Sin}, {"cos", "Cos", gorgonia.Cos}, {"exp", "Exp", gorgonia.Exp}, {"log", "Log", gorgonia.Log}, {"log2", "Log2", gorgonia.Log2},
@@ -32,7 +32,7 @@ var UnaryFunctions = []Function[func(x *gorgonia.Node) (*gorgonia.Node, error)]{
 	{"log1p", "Log1p", gorgonia.Log1p}, {"expm1", "Expm1", gorgonia.Expm1}, {"softplus", "Softplus", gorgonia.Softplus},
 }
 
-// BinaryFunctions are all of them that have two operands. Comparisons return ones and zeros.
+// BinaryFunctions are the functions of two operands. Comparisons return ones and zeros.
 var BinaryFunctions = []Function[func(a, b *gorgonia.Node) (*gorgonia.Node, error)]{
 	{"add", "Add", gorgonia.Add}, {"sub", "Sub", gorgonia.Sub}, {"mul", "HadamardProd", gorgonia.HadamardProd}, {"div", "HadamardDiv", gorgonia.HadamardDiv}, {"pow", "Pow", gorgonia.Pow},
 	{"lt", "Lt", compare(gorgonia.Lt)}, {"gt", "Gt", compare(gorgonia.Gt)}, {"le", "Lte", compare(gorgonia.Lte)}, {"ge", "Gte", compare(gorgonia.Gte)},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -118,6 +119,14 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 			t.Errorf("%s: %v", step.name, err)
 		}
 		compiled()
+	}
+	few, _ := testBuilder(t)
+	few.targets = []string{"sm_75", "sm_86", manifest.PTX} // the images that those of both are like are not there
+	if err := few.build(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(few.check(time.Hour, ""), kernels.Check(kernels.NewLibrary("few", os.DirFS(few.dir)))); err != nil {
+		t.Errorf("for few targets: %v", err)
 	}
 	if files, _ := os.ReadDir(b.out); len(files) != 19 {
 		t.Errorf("%d files, want 18 images and the manifest", len(files))

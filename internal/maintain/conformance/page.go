@@ -88,23 +88,12 @@ func (r Record) timesTable() string {
 		if lines == nil {
 			lines = [][]string{{"Program", fmt.Sprintf("Tape machine, %d cores, steps/s", t.Cores), fmt.Sprintf("Stheno, %s, steps/s", r.Device), "Stheno is", "To make the machine: tape, ms", "Stheno, ms"}}
 		}
-		lines = append(lines, []string{o.Name, digits3(t.Tape), digits3(t.Stheno), digits3(t.Stheno/t.Tape) + " times as fast", digits3(1e3 * t.TapeMade), digits3(1e3 * t.SthenoMade)})
+		lines = append(lines, []string{o.Name, records.Digits3(t.Tape), records.Digits3(t.Stheno), records.Digits3(t.Stheno/t.Tape) + " times as fast", records.Digits3(1e3 * t.TapeMade), records.Digits3(1e3 * t.SthenoMade)})
 	}
 	if lines == nil {
 		return ""
 	}
 	return records.Grid("lr", lines) + "\n"
-}
-
-// digits3 prints a number with three digits, or all before the point.
-func digits3(x float64) string {
-	switch {
-	case x < 10:
-		return fmt.Sprintf("%.2f", x)
-	case x < 100:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.0f", x)
 }
 
 func (o Outcome) worst() string {

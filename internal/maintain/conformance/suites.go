@@ -13,8 +13,8 @@ type suite struct {
 	test string // the name of the package of its tests, "" for a program
 	args []string
 	env  []string
-	// For a run in a packed folder: files that it reads in its folder, sizes in bytes of files of numbers to be made there in
-	// place of large ones, and arguments that leave out the tests that need more.
+	// For a run in a packed folder: the files that it reads, the sizes in bytes of large files that random numbers replace, and arguments
+	// that skip the tests that need other files.
 	files   []string
 	weights map[string]int
 	without []string

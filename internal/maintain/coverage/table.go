@@ -1,29 +1,25 @@
 package coverage
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"gorgonia.org/tensor"
 )
 
 // Table returns a Markdown table of rows, in which equal rows are merged.
 func Table(rows []Row) string {
-	var lines []string // without the names
-	of := map[string][]string{}
+	lines := [][]string{{"Gorgonia's", "Forward", "Backward", "One step with maps", "On the device of"}}
 	for _, r := range rows {
-		line := fmt.Sprintf("%s | %s | %s | %s |\n", strings.Join(r.Forward, ", "), r.Backward, r.fused(), types(r.Types))
-		if of[line] == nil {
-			lines = append(lines, line)
+		rest := []string{strings.Join(r.Forward, ", "), string(r.Backward), r.fused(), types(r.Types)}
+		at := slices.IndexFunc(lines, func(line []string) bool { return slices.Equal(line[1:], rest) })
+		if at < 0 {
+			at, lines = len(lines), append(lines, append([]string{""}, rest...))
 		}
-		of[line] = append(of[line], names(r))
+		lines[at][0] += names(r) + " "
 	}
-	var b strings.Builder
-	b.WriteString("| Gorgonia's | Forward | Backward | One step with maps | On the device of |\n|---|---|---|---|---|\n")
-	for _, line := range lines {
-		fmt.Fprintf(&b, "| %s | %s", strings.Join(of[line], " "), line)
-	}
-	return b.String()
+	return records.Grid("l", lines)
 }
 
 func names(r Row) string { return "`" + strings.Join(r.Names, "` `") + "`" }

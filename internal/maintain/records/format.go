@@ -101,13 +101,18 @@ func Micros(us float64) string {
 	if us >= 1000 {
 		us, unit = us/1000, "ms"
 	}
+	return Digits3(us) + " " + unit
+}
+
+// Digits3 prints a number with three digits, or all before the point.
+func Digits3(x float64) string {
 	switch {
-	case us < 10:
-		return fmt.Sprintf("%.2f %s", us, unit)
-	case us < 100:
-		return fmt.Sprintf("%.1f %s", us, unit)
+	case x < 10:
+		return fmt.Sprintf("%.2f", x)
+	case x < 100:
+		return fmt.Sprintf("%.1f", x)
 	}
-	return fmt.Sprintf("%.0f %s", us, unit)
+	return fmt.Sprintf("%.0f", x)
 }
 
 // Long prints an element type as documents do.

@@ -1,6 +1,6 @@
-// Command site writes the documentation as plain HTML: README.md, the documents, the
-// gallery that `make gallery` has built, and the files of the source tree that they link to. Run it in the root of the repository. The pages
-// work from a folder, with no server and no network, as well as on GitHub Pages.
+// Command site writes the documentation as plain HTML: README.md, the documents, and the
+// gallery that `make gallery` has built. Run it in the root of the repository. The pages
+// work from a folder, with no server, as well as on GitHub Pages; links to sources lead to GitHub.
 package main
 
 import (

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	_ "embed"
-	"errors"
 	"fmt"
 	"html"
 	"html/template"
@@ -14,10 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/alecthomas/chroma/v2"
-	"github.com/alecthomas/chroma/v2/lexers"
 	"github.com/stheno-ml/stheno/internal/figure"
 )
 
@@ -37,6 +34,9 @@ var sections = []section{
 }
 
 const gallery = "docs/gallery/*.html"
+
+// sources is where links to files and folders of the source tree lead.
+const sources = "https://github.com/stheno-ml/stheno/blob/main/"
 
 // A builder makes the pages of a repository.
 type builder struct {
@@ -120,7 +120,7 @@ func title(name, text string) string {
 // copied are the kinds of files that the site has as they are.
 var copied = []string{".html", ".png", ".svg", ".jpg"}
 
-// address returns the name of the file that the site has for a path of the repository.
+// address returns the name of the file that the site has for a path of the repository, "" if it has none.
 func address(name string) string {
 	switch ext := path.Ext(name); {
 	case name == "README.md":
@@ -130,7 +130,7 @@ func address(name string) string {
 	case slices.Contains(copied, ext):
 		return name
 	}
-	return name + ".html"
+	return ""
 }
 
 // link queues the page of a path of the repository, once.
@@ -142,7 +142,7 @@ func (b *builder) link(name string) {
 }
 
 // resolve returns a link of a page for the site: one into the repository leads to the page
-// of that path, any other one stays.
+// of that path, or to the repository on GitHub if there is none, and any other one stays.
 func (b *builder) resolve(from, link string) (string, error) {
 	u, err := url.Parse(link)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Path == "" {
@@ -151,6 +151,9 @@ func (b *builder) resolve(from, link string) (string, error) {
 	name := path.Join(path.Dir(from), u.Path)
 	if _, err := fs.Stat(b.repository, name); err != nil {
 		return "", fmt.Errorf("the link %s: %w", link, err)
+	}
+	if address(name) == "" {
+		return sources + name, nil
 	}
 	b.link(name)
 	u.Path = relative(from, name)
@@ -168,13 +171,6 @@ func relative(from, to string) string {
 
 // render returns the file of the site for a path of the repository.
 func (b *builder) render(name string) ([]byte, error) {
-	info, err := fs.Stat(b.repository, name)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return b.folder(name)
-	}
 	text, err := fs.ReadFile(b.repository, name)
 	switch {
 	case err != nil:
@@ -187,30 +183,8 @@ func (b *builder) render(name string) ([]byte, error) {
 		return b.page(name, title(name, string(text)), body)
 	case path.Dir(name) == path.Dir(gallery):
 		return b.enclose(name, text)
-	case slices.Contains(copied, path.Ext(name)):
-		return text, nil
 	}
-	return b.source(name, text)
-}
-
-// source returns the page of a source file.
-func (b *builder) source(name string, text []byte) ([]byte, error) {
-	if !utf8.Valid(text) {
-		return nil, errors.New("got a binary file, want links to texts and pictures")
-	}
-	lexer := lexers.Match(path.Base(name))
-	if slices.Contains([]string{".cu", ".cuh"}, path.Ext(name)) {
-		lexer = figure.CUDA()
-	}
-	code, err := block(lexer, string(text), "")
-	if err != nil {
-		return nil, err
-	}
-	body, err := execute("source", map[string]any{"Name": name, "Code": template.HTML(code)})
-	if err != nil {
-		return nil, err
-	}
-	return b.page(name, name, template.HTML(body))
+	return text, nil
 }
 
 // block returns code as a block, coloured if there is a lexer for it, under the name of a file if it
@@ -225,26 +199,6 @@ func block(lexer chroma.Lexer, code, file string) ([]byte, error) {
 		inner = coloured
 	}
 	return execute("code", map[string]any{"File": file, "Code": inner})
-}
-
-// folder returns a page that lists the files of a folder.
-func (b *builder) folder(name string) ([]byte, error) {
-	entries, err := fs.ReadDir(b.repository, name)
-	if err != nil {
-		return nil, err
-	}
-	var files []menuLink
-	for _, e := range entries {
-		if file := path.Join(name, e.Name()); e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
-			b.link(file)
-			files = append(files, menuLink{Title: e.Name(), URL: relative(name, file)})
-		}
-	}
-	body, err := execute("folder", map[string]any{"Name": name + "/", "Files": files})
-	if err != nil {
-		return nil, err
-	}
-	return b.page(name, name+"/", template.HTML(body))
 }
 
 //go:embed page.html

@@ -170,10 +170,12 @@ func TestErrors(t *testing.T) {
 	if page := string(files["index.html"]); !strings.Contains(page, `<a href="docs/gallery/a.html">A</a>`) {
 		t.Errorf("the navigation does not have the page of the gallery: %s", page)
 	}
+	if link, err := (&builder{repository: os.DirFS("../../..")}).resolve("docs/host.md", "../ops/add.go"); link != sources+"ops/add.go" || err != nil {
+		t.Errorf("a source: got %s, %v, want it on GitHub", link, err)
+	}
 	for _, c := range []struct{ file, text, want string }{
 		{"README.md", "# Title\n\n[a](nowhere.md)\n", "README.md: the link nowhere.md"},
 		{"docs/host.md", "# Title\n\n[a](../../x)\n", "docs/host.md: the link ../../x"},
-		{"docs/host.md", "# Title\n\n[a](../x.bin)\n", "x.bin: got a binary file"},
 		{"docs/host.md", "# Title\n\n![](../x.bin)\n", "has no words"},
 		{"docs/host.md", "# Title\n\n```java\n```\n", `got a block in the language "java"`},
 		{"docs/host.md", "", "docs/host.md: got no title"},

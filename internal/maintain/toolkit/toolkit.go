@@ -89,7 +89,8 @@ func newest(pattern string) []string {
 	return found
 }
 
-// Find returns the first complete toolkit among roots. If none is, the error names what the first that has a CUDA lacks.
+// Find returns the first complete toolkit among roots. If there is no such toolkit, the error names the files missing from the first
+// root that has a CUDA.
 func Find(roots, dnnRoots []string) (*Toolkit, error) {
 	var best error
 	for _, root := range roots {

@@ -28,7 +28,7 @@ type Spec struct {
 	Random func(r *rand.Rand) Case
 	// Wide draws a case for benches, see [Draw].
 	Wide func(s *Sizes) Case
-	// Peers are the calls of other libraries that do the same, in Python, see bench/op_peers.py.
+	// Peers is Python that calls other libraries for the same result, see bench/op_peers.py.
 	Peers string
 	// Tolerance is relative to the float64 reference: a factor of the sum of the absolute values of
 	// an element's terms, in units of the type's epsilon.
