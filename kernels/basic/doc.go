@@ -1,4 +1,5 @@
-// Package basic plans ops of one kernel each: additions, scaled rows, broadcasts, gathers, scatters, histograms, iterations.
+// Package basic plans ops of one kernel each: additions, scaled rows, broadcasts, gathers, scatters, picks, cumulative sums,
+// selections of the largest elements, draws, histograms, iterations.
 package basic
 
 import "github.com/stheno-ml/stheno/kernels"

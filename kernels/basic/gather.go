@@ -1,19 +1,28 @@
 package basic
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// gatherKernels are the kernels by bytes of the word that a thread copies.
-var gatherKernels = map[int64]*kernels.Kernel{
-	1:  own.Kernel("gather", "gather_b8", gatherBody(1)),
-	4:  own.Kernel("gather", "gather_b32", gatherBody(4)),
-	8:  own.Kernel("gather", "gather_b64", gatherBody(8)),
-	16: own.Kernel("gather", "gather_b128", gatherBody(16)),
-}
+// gatherKernels are the kernels by bytes of the word that a thread copies, and gatherIndexKernels those for indices of any type.
+var (
+	gatherKernels = map[int64]*kernels.Kernel{
+		1:  own.Kernel("gather", "gather_b8", gatherBody(1)),
+		4:  own.Kernel("gather", "gather_b32", gatherBody(4)),
+		8:  own.Kernel("gather", "gather_b64", gatherBody(8)),
+		16: own.Kernel("gather", "gather_b128", gatherBody(16)),
+	}
+	gatherIndexKernels = map[int64]*kernels.Kernel{
+		1:  own.Kernel("gather_index", "gather_index_b8", gatherIndexBody(1)),
+		4:  own.Kernel("gather_index", "gather_index_b32", gatherIndexBody(4)),
+		8:  own.Kernel("gather_index", "gather_index_b64", gatherIndexBody(8)),
+		16: own.Kernel("gather_index", "gather_index_b128", gatherIndexBody(16)),
+	}
+)
 
 const (
 	gatherEach   = 4   // words of a thread: as in gather.cu
@@ -22,8 +31,53 @@ const (
 
 type gatherArgs struct {
 	X, Indices, Out kernels.Ref
-	Words, Rows     int64
-	Count, Inner    wideDivide
+	gatherShape
+}
+
+type gatherIndexArgs struct {
+	X       kernels.Ref
+	Indices indexArgs
+	Out     kernels.Ref
+	gatherShape
+}
+
+type gatherShape struct {
+	Words, Rows  int64
+	Count, Inner wideDivide
+}
+
+// indexArgs is indices.cuh's Indices: indices of Bytes bytes each.
+type indexArgs struct {
+	At    kernels.Ref
+	Bytes int64 `arg:"int32"`
+}
+
+// indexSize returns the bytes of an index, or an error.
+func indexSize(index kernels.Dtype) (int64, error) {
+	switch index {
+	case kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int:
+		return index.Size(), nil
+	}
+	return 0, fmt.Errorf("got indices of %v, want uint8, int32, int64 or int", index)
+}
+
+// load returns n indices as int64.
+func (a indexArgs) load(c kernels.Call, n int64) []int64 {
+	switch a.Bytes {
+	case 1:
+		return converted(kernels.Slice[uint8](c, a.At)[:n])
+	case 4:
+		return converted(kernels.Slice[int32](c, a.At)[:n])
+	}
+	return kernels.Slice[int64](c, a.At)[:n]
+}
+
+func converted[T uint8 | int32](x []T) []int64 {
+	list := make([]int64, len(x))
+	for i, v := range x {
+		list[i] = int64(v)
+	}
+	return list
 }
 
 // wideDivide holds the arguments of a division by D of indices of 63 bits.
@@ -41,13 +95,19 @@ func wideDivideBy(d int64) wideDivide {
 // but count elements along the axis. The inputs are x and the indices, of Int64. Where an
 // index is outside the axis, out is 0.
 func Gather(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
+	return GatherBy(dev, dt, kernels.Int64, shape, axis, count)
+}
+
+// GatherBy is [Gather] with indices of type index: Uint8, Int32, Int64 or Int.
+func GatherBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
 	outer, rows, inner, err := alongAxis(shape, axis, count)
+	each, wrong := indexSize(index)
 	p := &kernels.Plan{Op: fmt.Sprintf("gather_%v(%v, %d along %d)", dt, shape, count, axis)}
-	if err != nil {
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	size := inner * dt.Size() // of a row
-	p.Inputs, p.Out = []int64{outer * rows * size, count * kernels.Int64.Size()}, outer*count*size
+	p.Inputs, p.Out = []int64{outer * rows * size, count * each}, outer*count*size
 	if p.Out == 0 {
 		return p, nil
 	}
@@ -60,8 +120,13 @@ func Gather(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count i
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	p.Launch(gatherKernels[word], int(blocks), indicesBlock,
-		gatherArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), words, rows, wideDivideBy(count), wideDivideBy(size / word)})
+	from, indices, to := kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0)
+	by := gatherShape{words, rows, wideDivideBy(count), wideDivideBy(size / word)}
+	if each == kernels.Int64.Size() {
+		p.Launch(gatherKernels[word], int(blocks), indicesBlock, gatherArgs{from, indices, to, by})
+	} else {
+		p.Launch(gatherIndexKernels[word], int(blocks), indicesBlock, gatherIndexArgs{from, indexArgs{indices, each}, to, by})
+	}
 	return p, nil
 }
 
@@ -79,21 +144,32 @@ func alongAxis(shape []int, axis int, count int64) (outer, rows, inner int64, er
 	return outer, rows, inner, err
 }
 
-// gatherBody is the Go body for words of that many bytes.
+// gatherBody is the Go body for words of that many bytes, gatherIndexBody that for indices of any type.
 func gatherBody(word int64) func(kernels.Call) {
 	return func(c kernels.Call) {
 		args := kernels.Args[gatherArgs](c)
-		x, indices, out := kernels.Slice[uint8](c, args.X), kernels.Slice[int64](c, args.Indices), kernels.Slice[uint8](c, args.Out)
-		rows, count, size := args.Rows, args.Count.D, args.Inner.D*word
-		kernels.Parallel(args.Words*word/size, max(kernels.Grain/size, 1), func(lo, hi int64) {
-			for row := lo; row < hi; row++ {
-				to, index := out[row*size:(row+1)*size], indices[row%count]
-				if index < 0 || index >= rows {
-					clear(to)
-					continue
-				}
-				copy(to, x[(row/count*rows+index)*size:])
-			}
-		})
+		args.gather(c, word, args.X, args.Out, kernels.Slice[int64](c, args.Indices))
 	}
+}
+
+func gatherIndexBody(word int64) func(kernels.Call) {
+	return func(c kernels.Call) {
+		args := kernels.Args[gatherIndexArgs](c)
+		args.gather(c, word, args.X, args.Out, args.Indices.load(c, args.Count.D))
+	}
+}
+
+func (s gatherShape) gather(c kernels.Call, word int64, from, to kernels.Ref, indices []int64) {
+	x, out := kernels.Slice[uint8](c, from), kernels.Slice[uint8](c, to)
+	rows, count, size := s.Rows, s.Count.D, s.Inner.D*word
+	kernels.Parallel(s.Words*word/size, max(kernels.Grain/size, 1), func(lo, hi int64) {
+		for row := lo; row < hi; row++ {
+			to, index := out[row*size:(row+1)*size], indices[row%count]
+			if index < 0 || index >= rows {
+				clear(to)
+				continue
+			}
+			copy(to, x[(row/count*rows+index)*size:])
+		}
+	})
 }

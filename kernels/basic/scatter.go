@@ -1,6 +1,7 @@
 package basic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -78,28 +79,46 @@ var scatterPolicies = kernels.Measured[scatterPolicy]{
 	{90, scatterPolicy{tile: 64 << 10, blocks: 8, splitMin: 512, partMin: 256, maxCounts: 1 << 15, heavyMin: 256, heavyShare: 512, panels: 64 << 10}},
 }
 
+var errZeroDevice = errors.New("got the zero Device, want HostDevice or the properties of a CUDA device")
+
 // Scatter plans the adjoint of [Gather]: out has the shape, and at each index along the axis the sum of the rows of g with this index, 0 if
 // there are none. Rows are summed in their order, or by parts ([ScatterParts]). The inputs are g, with count elements along the axis,
 // and count indices of Int64; indices outside the axis are ignored. Types are Float32 and Float64.
 func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
+	return ScatterBy(dev, dt, kernels.Int64, shape, axis, count)
+}
+
+// ScatterBy is [Scatter] with indices of type index: Uint8, Int32, Int64 or Int.
+func ScatterBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
 	outer, rows, inner, err := alongAxis(shape, axis, count)
+	each, wrong := indexSize(index)
+	err = cmp.Or(err, wrong)
 	if err == nil && !dt.IsFloat() {
 		err = errors.New("want float32 or float64")
 	}
 	if err == nil && dev.SMs < 1 {
-		err = errors.New("got the zero Device, want HostDevice or the properties of a CUDA device")
+		err = errZeroDevice
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("scatter_%v(%v, %d along %d)", dt, shape, count, axis)}
 	if err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	p.Inputs, p.Out = []int64{outer * count * inner * dt.Size(), count * kernels.Int64.Size()}, outer*rows*inner*dt.Size()
+	p.Inputs, p.Out = []int64{outer * count * inner * dt.Size(), count * each}, outer*rows*inner*dt.Size()
 	p.Flops = outer * count * inner
 	if p.Out == 0 {
 		return p, nil
 	}
+	indices := kernels.In(1)
+	if each != kernels.Int64.Size() {
+		indices = p.Workspace(count * kernels.Int64.Size())
+		p.LaunchElements(indicesWiden, count, widenArgs{indexArgs{kernels.In(1), each}, indices, count})
+	}
 	if parts := ScatterParts(outer, rows, inner, count); parts > 1 {
-		return appendScatterParts(p, dt, outer, rows, count, inner, parts)
+		return appendScatterParts(p, dt, indices, outer, rows, count, inner, parts)
+	}
+	if scatterRowsPolicies.On(dev).takes(dev, dt, outer, rows, inner, count) {
+		appendScatterRows(p, dev, dt, indices, rows, inner, count)
+		return p, nil
 	}
 	pol := scatterPolicies.On(dev)
 	columns := min(inner, pol.tile/dt.Size())
@@ -112,8 +131,8 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	args := scatterArgs{G: kernels.In(0), Indices: kernels.In(1), Out: kernels.At(kernels.Out, 0),
-		scatterSplit: scatterSplit{Starts: kernels.In(1), List: kernels.In(1), Heavy: kernels.In(1)},
+	args := scatterArgs{G: kernels.In(0), Indices: indices, Out: kernels.At(kernels.Out, 0),
+		scatterSplit: scatterSplit{Starts: indices, List: indices, Heavy: indices},
 		Outer:        outer, Rows: rows, Count: count, Inner: inner,
 		TileRows: height, TileColumns: columns, TileOuter: deep, TilesDown: tiles / across, TilesAcross: across}
 	heavyAcross := kernels.CeilDiv(inner, heavyColumns)
@@ -121,7 +140,7 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 	split := dev.Kind == kernels.GPU && count >= pol.splitMin && max(rows, items) < 1<<31
 	if split {
 		args.Many = max(pol.heavyMin, count/pol.heavyShare)
-		args.scatterSplit = appendSplitIndices(p, pol, rows, count, height, args.Many)
+		args.scatterSplit = appendSplitIndices(p, pol, indices, rows, count, height, args.Many)
 	}
 	p.Launch(scatterKernel[dt], int(blocks), indicesBlock, args)
 	if split {
@@ -135,13 +154,13 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 
 // appendSplitIndices appends the launches that split the indices among bands of rows, each band a number of tiles of height rows. Rows of
 // many indices are heavy.
-func appendSplitIndices(p *kernels.Plan, pol scatterPolicy, rows, count, height, many int64) scatterSplit {
+func appendSplitIndices(p *kernels.Plan, pol scatterPolicy, indices kernels.Ref, rows, count, height, many int64) scatterSplit {
 	bandRows := kernels.CeilDiv(kernels.CeilDiv(rows, height), splitBands) * height
 	bands := kernels.CeilDiv(rows, bandRows)
 	each := (max(kernels.CeilDiv(count, pol.maxCounts/bands), pol.partMin) + 31) &^ 31
 	parts := kernels.CeilDiv(count, each)
 	s := scatterSplit{p.Workspace((bands*parts + 1) * kernels.Int32.Size()), p.Workspace(2 * count * kernels.Int32.Size()), p.Workspace((1 + count/many) * kernels.Int32.Size()), parts, bandRows}
-	blocks, args := int(kernels.CeilDiv(parts, splitWarps)), splitArgs{kernels.In(1), s.Starts, s.Heavy, count, rows, bandRows, bands, parts, each}
+	blocks, args := int(kernels.CeilDiv(parts, splitWarps)), splitArgs{indices, s.Starts, s.Heavy, count, rows, bandRows, bands, parts, each}
 	p.Launch(splitCount, blocks, 32*splitWarps, args)
 	p.Launch(splitScan, 1, scanBlock, splitScanArgs{s.Starts, bands * parts})
 	args.To = s.List
@@ -190,7 +209,12 @@ func scatterHeavyBody(kernels.Call) {}
 func scatterBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[scatterArgs](c)
 	g, indices, out := kernels.Slice[T](c, args.G), kernels.Slice[int64](c, args.Indices), kernels.Slice[T](c, args.Out)
-	outer, rows, count, inner := args.Outer, args.Rows, args.Count, args.Inner
+	sumInOrder(g, indices[:args.Count], out, args.Outer, args.Rows, args.Inner)
+}
+
+// sumInOrder writes the sums of outer x len(indices) x inner elements g to outer x rows x inner elements out.
+func sumInOrder[T kernels.Float](g []T, indices []int64, out []T, outer, rows, inner int64) {
+	count := int64(len(indices))
 	kernels.Parallel(outer*inner, max(kernels.Grain/(count+rows), 1), func(lo, hi int64) {
 		for o := lo / inner; o*inner < hi; o++ {
 			from, to := max(lo-o*inner, 0), min(hi-o*inner, inner)
@@ -198,7 +222,7 @@ func scatterBody[T kernels.Float](c kernels.Call) {
 				at := (o*rows + v) * inner
 				clear(out[at+from : at+to])
 			}
-			for k, v := range indices[:count] {
+			for k, v := range indices {
 				if v < 0 || v >= rows {
 					continue
 				}

@@ -60,7 +60,7 @@ func ScatterParts(outer, rows, inner, count int64) int64 {
 }
 
 // appendScatterParts appends the launches of a scatter by parts.
-func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, outer, rows, count, inner, parts int64) (*kernels.Plan, error) {
+func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, indices kernels.Ref, outer, rows, count, inner, parts int64) (*kernels.Plan, error) {
 	elements, threads := outer*rows*inner, int64(scatterPartsThreads)
 	for rows*threads*dt.Size() > scatterPartsShared {
 		threads /= 2
@@ -71,7 +71,7 @@ func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, outer, rows, count, i
 	}
 	partial := p.Workspace(parts * elements * dt.Size())
 	p.Launch(scatterPartsKernel[dt], int(blocks), int(threads),
-		scatterPartsArgs{kernels.In(0), kernels.In(1), partial, outer, rows, count, inner, parts}).Shared = int(rows * threads * dt.Size())
+		scatterPartsArgs{kernels.In(0), indices, partial, outer, rows, count, inner, parts}).Shared = int(rows * threads * dt.Size())
 	p.Launch(scatterPartsJoin[dt], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross,
 		scatterPartsJoinArgs{partial, kernels.At(kernels.Out, 0), elements, parts})
 	return p, nil

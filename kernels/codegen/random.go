@@ -2,10 +2,10 @@ package codegen
 
 import (
 	"fmt"
-	"math/bits"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/philox"
 )
 
 // Random numbers of views with a stream: Philox4x32-10 (Salmon and others, 2011), whose
@@ -16,15 +16,6 @@ import (
 // RandomState is the elements of the buffer of a view with a stream, int64 each: the
 // seed, and the number of the run, of which 32 bits count.
 const RandomState = 2
-
-// The constants of Philox4x32.
-const (
-	philoxRounds = 10
-	philoxM0     = 0xD2511F53
-	philoxM1     = 0xCD9E8D57
-	philoxW0     = 0x9E3779B9
-	philoxW1     = 0xBB67AE85
-)
 
 // generator makes the numbers of a stream.
 type generator struct {
@@ -41,16 +32,7 @@ func newGenerator(state []byte, stream Stream) generator {
 
 // block returns a block of words.
 func (g generator) block(number uint64) [4]uint32 {
-	c := [4]uint32{uint32(number), uint32(number >> 32), g.stream, g.run}
-	k := g.key
-	for range philoxRounds {
-		hi0, lo0 := bits.Mul32(philoxM0, c[0])
-		hi1, lo1 := bits.Mul32(philoxM1, c[2])
-		c = [4]uint32{hi1 ^ c[1] ^ k[0], lo1, hi0 ^ c[3] ^ k[1], lo0}
-		k[0] += philoxW0
-		k[1] += philoxW1
-	}
-	return c
+	return philox.Block(g.key, g.stream, g.run, number)
 }
 
 // fill writes n numbers of the stream, from one on in a stride, to elements of that type
@@ -150,12 +132,12 @@ func (w *codeWriter) philox(s *source, number string) [4]string {
 	c := [4]string{2: s.stream, 3: s.run}
 	c[0], c[1] = w.halves(number)
 	key0, key1 := s.key0, s.key1
-	for round := range philoxRounds {
+	for round := range philox.Rounds {
 		if round > 0 {
-			key0, key1 = w.plus(key0, philoxW0), w.plus(key1, philoxW1)
+			key0, key1 = w.plus(key0, philox.W0), w.plus(key1, philox.W1)
 		}
-		lo0, hi0 := w.product(c[0], philoxM0)
-		lo1, hi1 := w.product(c[2], philoxM1)
+		lo0, hi0 := w.product(c[0], philox.M0)
+		lo1, hi1 := w.product(c[2], philox.M1)
 		c = [4]string{w.differ(hi1, c[1], key0), lo1, w.differ(hi0, c[3], key1), lo0}
 	}
 	return c

@@ -91,27 +91,24 @@ var _ = func() bool {
 	return true
 }()
 
-// noTie moves a threshold from where numbers of 12 bits are equal, since differences give no gradient there.
-const noTie = 1.0 / 4096
+// noTie moves numbers of 12 bits apart that are equal, since differences give no gradient there.
+const noTie = 1.0 / 2048
 
-// where takes the lesser of two inputs, unless they differ by less than noTie.
+// where takes the lesser of an input and another one plus noTie.
 func where(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	above, err := ops.Map(fmt.Sprintf("a + %v", noTie), in[1])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the second input of: Where: %w", err)
 	}
 	cond, err := ops.Less(in[0], above)
 	if err != nil {
 		return nil, fmt.Errorf("the condition of: Where: %w", err)
 	}
-	return ops.Where(cond, in[0], in[1])
+	return ops.Where(cond, in[0], above)
 }
 
 func lesser(x []float64) float64 {
-	if x[0] < x[1]+noTie {
-		return x[0]
-	}
-	return x[1]
+	return min(x[0], x[1]+noTie)
 }
 
 var _ = register(Spec{

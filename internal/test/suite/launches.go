@@ -10,9 +10,11 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/kernels/window"
+	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 )
 
@@ -35,19 +37,51 @@ func plansOf(t *testing.T) (plans []*kernels.Plan) {
 				}
 				for _, n := range out.Graph().AllNodes() {
 					planner, ok := n.Op().(kernels.Planner)
+					if !ok { // an input
+						continue
+					}
+					planners := []kernels.Planner{planner}
+					if op, ok := planner.(*ops.Op); ok {
+						if over, ok := op.InPlace(); ok {
+							planners = append(planners, over)
+						}
+					}
 					for _, dev := range devices {
-						if !ok { // an input
-							continue
+						for _, planner := range planners {
+							p, err := planner.Plan(dev)
+							if err != nil {
+								t.Fatalf("%s %s of %v, %v on %s: %v", s.Name, c.Name, dt, n, dev.Name, err)
+							}
+							plans = append(plans, p)
 						}
-						p, err := planner.Plan(dev)
-						if err != nil {
-							t.Fatalf("%s %s of %v, %v on %s: %v", s.Name, c.Name, dt, n, dev.Name, err)
-						}
-						plans = append(plans, p)
 					}
 				}
 			}
 		}
+	}
+	return plans
+}
+
+// ofIntegers are plans of kernels by element types that the cases of ops do not have.
+func ofIntegers(t *testing.T) (plans []*kernels.Plan) {
+	dev := opspec.Devices()[2]
+	add := func(p *kernels.Plan, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	for _, dt := range []kernels.Dtype{kernels.Uint8, kernels.Int32, kernels.Int64, expr.BF16} {
+		add(basic.Pick(dev, dt, kernels.Int32, []int{5, 7}, 1, 3))
+		add(basic.GatherBy(dev, dt, kernels.Int32, []int{5, 7}, 0, 3))
+		if dt == kernels.Int32 || dt == kernels.Int64 {
+			add(basic.CumSum(dev, dt, []int{100, 100}, 0, false))
+			add(basic.CumSum(dev, dt, []int{100, 100}, 1, false))
+		}
+	}
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		add(basic.PickAdjoint(dev, dt, kernels.Int64, []int{50, 700}, 1, 30))
+		add(basic.ScatterBy(dev, dt, kernels.Int32, []int{50304, 768}, 0, 8192))
 	}
 	return plans
 }
@@ -62,7 +96,21 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 		}
 		plans = append(plans, p)
 	}
+	plans = append(plans, ofIntegers(t)...)
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		for _, rows := range []int64{1, 3, 1000} {
+			for _, n := range []int64{5, 3000, 200000} {
+				p, err := basic.Categorical(opspec.Devices()[2], dt, basic.Draws{Rows: rows, N: n, Temperature: 1, K: 1, P: rows})
+				if err != nil {
+					t.Fatal(err)
+				}
+				k, err := basic.TopK(opspec.Devices()[2], dt, rows, n, min(n, 50))
+				if err != nil {
+					t.Fatal(err)
+				}
+				plans = append(plans, p, k)
+			}
+		}
 		plans = append(plans, onWindows(t, dt)...)
 		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
 		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {

@@ -1,0 +1,47 @@
+package programs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// gpt2 is GPT-2 of 124 million parameters.
+var gpt2 = GPT{Layers: 12, Width: 768, Heads: 12, Vocabulary: 50304, Context: 1024, Dtype: tensor.Float32}
+
+// BenchmarkToken draws one token after another from GPT-2 124M with a cache of 1024 positions, the largest logit each time, and reports the time from
+// the graph to the first token.
+func BenchmarkToken(b *testing.B) {
+	step := testutil.Get[*Step](b)(gpt2.Step(1, 0, nil, nil))
+	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), cudaops.Inference(), cudaops.Outputs(step.Next)}
+	for _, state := range step.States {
+		opts = append(opts, cudaops.State(state[0], state[1]))
+	}
+	testutil.Do(b, G.Let(step.Token, tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int{7}))))
+	began := time.Now()
+	vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(step.Graph, opts...))
+	defer vm.Close()
+	made := time.Since(began)
+	restart := func() {
+		testutil.Do(b, G.Let(step.Position, 0))
+		testutil.Do(b, vm.RunAll())
+	}
+	restart()
+	first := time.Since(began)
+	b.ReportMetric(float64(made.Milliseconds()), "ms/VM")
+	b.ReportMetric(float64(first.Milliseconds()), "ms/first")
+	for i := 0; b.Loop(); i++ {
+		if i%1000 == 999 {
+			restart()
+		}
+		testutil.Do(b, vm.RunAll())
+	}
+	b.StopTimer()
+	if testing.Verbose() {
+		b.Log(vm.Report())
+	}
+}

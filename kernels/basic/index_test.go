@@ -1,0 +1,631 @@
+package basic_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+)
+
+// hopper is a device whose plans use every kernel; small has one SM.
+var (
+	hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10, Cooperative: true}
+	small  = kernels.Device{Name: "small", Major: 9, SMs: 1, SharedOptin: 227 << 10}
+)
+
+// machine runs plans for its devices: on the host, or on a GPU where there is one.
+type machine struct {
+	devices []kernels.Device
+	run     func(p *kernels.Plan, inputs [][]byte, out []byte) error
+}
+
+// onMachines runs a test on each machine.
+func onMachines(t *testing.T, test func(t *testing.T, r *rand.Rand, m machine)) {
+	for name, m := range map[string]machine{
+		"host": {[]kernels.Device{kernels.HostDevice(), hopper}, func(p *kernels.Plan, inputs [][]byte, out []byte) error { return p.Run(inputs, out, nil) }},
+		"GPU":  {[]kernels.Device{hopper, small}, func(p *kernels.Plan, inputs [][]byte, out []byte) error { return bench.Run(0, p, inputs, out) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "GPU" {
+				_, err := cudaops.Devices()
+				testutil.SkipUnless(t, "GPU", err)
+			}
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			test(t, rand.New(rand.NewPCG(seed, 1)), m)
+		})
+	}
+}
+
+// output runs a plan and returns its output, which was filled with NaN.
+func (m machine) output(t *testing.T, p *kernels.Plan, inputs ...[]byte) []byte {
+	t.Helper()
+	out := exprtest.Memory(p.Out)
+	for i := range out {
+		out[i] = 0xff
+	}
+	testutil.Do(t, m.run(p, inputs, out))
+	return out
+}
+
+var indexTypes = []kernels.Dtype{kernels.Int64, kernels.Int32, kernels.Uint8, kernels.Int}
+
+// drawIndices draws n indices of an axis, some of them outside.
+func drawIndices(r *rand.Rand, n, extent int64) []int64 {
+	list := make([]int64, n)
+	kind := r.IntN(5)
+	for i := range list {
+		switch {
+		case kind == 1:
+			list[i] = extent - 1
+		case kind == 2:
+			list[i] = int64(r.IntN(int(min(extent, 3))))
+		case kind == 3 && r.IntN(4) == 0:
+			list[i] = []int64{-1, extent, math.MinInt64, math.MaxInt64}[r.IntN(4)]
+		case kind == 4 && r.IntN(8) == 0:
+			list[i] = extent / 2
+		default:
+			list[i] = r.Int64N(extent)
+		}
+	}
+	return list
+}
+
+// packed returns indices as elements of a type, and what these stand for.
+func packed(dt kernels.Dtype, list []int64) ([]byte, []int64) {
+	back := make([]int64, len(list))
+	m := exprtest.Memory(int64(len(list)) * dt.Size())
+	for i, v := range list {
+		switch dt {
+		case kernels.Uint8:
+			kernels.Elements[uint8](m)[i], back[i] = uint8(v), int64(uint8(v))
+		case kernels.Int32:
+			kernels.Elements[int32](m)[i], back[i] = int32(v), int64(int32(v))
+		default:
+			kernels.Elements[int64](m)[i], back[i] = v, v
+		}
+	}
+	return m, back
+}
+
+// drawElements draws elements, with NaN, infinities and zeros of both signs among those of floating-point types.
+func drawElements(r *rand.Rand, dt kernels.Dtype, n int64) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		switch v := r.NormFloat64(); {
+		case !dt.IsFloat():
+			x[i] = math.Trunc(math.Min(50*math.Abs(v), 255))
+		case r.IntN(50) == 0:
+			x[i] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0}[r.IntN(5)]
+		default:
+			x[i] = float64(float32(v))
+		}
+	}
+	return x
+}
+
+// add adds x to a sum of that type: a float32 is rounded twice, as once, since 53 bits are more than 2 * 24 + 1.
+func add(dt kernels.Dtype, sum *float64, x float64) {
+	if *sum += x; dt == kernels.Float32 {
+		*sum = float64(float32(*sum))
+	}
+}
+
+// wantSame compares elements bit by bit, all NaN equal.
+func wantSame(t *testing.T, p *kernels.Plan, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: got %d elements, want %d", p.Op, len(got), len(want))
+	}
+	for i := range got {
+		if !exprtest.Same(got[i], want[i]) {
+			t.Fatalf("%v: element %d is %v, want %v", p, i, got[i], want[i])
+		}
+	}
+}
+
+// A picture of one axis: outer x rows x inner.
+type axis struct{ outer, rows, inner, count int64 }
+
+func (a axis) shape() []int { return []int{int(a.outer), int(a.rows), int(a.inner)} }
+
+// drawAxis draws the extents, an axis of size elements or less.
+func drawAxis(r *rand.Rand, size int) axis {
+	extent := func(most int) int64 { return int64(math.Exp(r.Float64() * math.Log(float64(most)))) }
+	inner := extent(min(size, 300))
+	rows := extent(size/int(inner) + 1)
+	outer := extent(size/int(inner*rows) + 1)
+	return axis{outer, rows, inner, extent(max(size/int(outer*inner), 1))}
+}
+
+// Gathers and scatters with indices of each type are those of the definition, to the bit.
+func TestIndexTypes(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for i := range 12 {
+			a := drawAxis(r, 20_000)
+			index, dev := indexTypes[i%len(indexTypes)], m.devices[i%2]
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Uint8} {
+				list, v := packed(index, drawIndices(r, a.count, a.rows))
+				x := drawElements(r, dt, a.outer*a.rows*a.inner)
+				p := testutil.Get[*kernels.Plan](t)(basic.GatherBy(dev, dt, index, a.shape(), 1, a.count))
+				want := make([]float64, a.outer*a.count*a.inner)
+				for e := range want {
+					o, k, c := a.part(int64(e))
+					if v[k] >= 0 && v[k] < a.rows {
+						want[e] = x[(o*a.rows+v[k])*a.inner+c]
+					}
+				}
+				wantSame(t, p, exprtest.Unpack(dt, m.output(t, p, exprtest.Pack(dt, x), list)), want)
+				if !dt.IsFloat() || basic.ScatterParts(a.outer, a.rows, a.inner, a.count) > 1 { // another order: TestIndices of bench
+					continue
+				}
+				checkScatter(t, r, m, dev, dt, index, a, list, v)
+			}
+		}
+	})
+}
+
+// part returns where element e of outer x count x inner is.
+func (a axis) part(e int64) (o, k, c int64) {
+	return e / (a.count * a.inner), e / a.inner % a.count, e % a.inner
+}
+
+func checkScatter(t *testing.T, r *rand.Rand, m machine, dev kernels.Device, dt, index kernels.Dtype, a axis, list []byte, v []int64) {
+	t.Helper()
+	g := drawElements(r, dt, a.outer*a.count*a.inner)
+	p := testutil.Get[*kernels.Plan](t)(basic.ScatterBy(dev, dt, index, a.shape(), 1, a.count))
+	want := make([]float64, a.outer*a.rows*a.inner)
+	for e, x := range g {
+		if o, k, c := a.part(int64(e)); v[k] >= 0 && v[k] < a.rows {
+			add(dt, &want[(o*a.rows+v[k])*a.inner+c], x)
+		}
+	}
+	wantSame(t, p, exprtest.Unpack(dt, m.output(t, p, exprtest.Pack(dt, g), list)), want)
+}
+
+// The scatter to long rows sums in the order of the indices, to the bit: in one round and several, with rows of any number of indices.
+func TestScatterRows(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for _, a := range []axis{
+			{1, 2000, 132, 600}, {1, 2100, 128, 700}, {1, 600, 700, 8192}, {1, 70, 3300, 1000}, {1, 64, 9000, 513}, {1, 900, 300, 16_000}, {1, 3000, 64, 4000},
+		} {
+			if testing.Short() {
+				a.count = max(a.count/8, 512)
+			}
+			for range 3 {
+				list, v := packed(kernels.Int64, drawIndices(r, a.count, a.rows))
+				dt := []kernels.Dtype{kernels.Float32, kernels.Float64}[r.IntN(2)]
+				dev := m.devices[r.IntN(2)]
+				if p, err := basic.Scatter(dev, dt, a.shape(), 1, a.count); dev.Kind == kernels.GPU && (err != nil || len(p.Launches) != 1) {
+					t.Fatalf("%v, %v, want one launch", p, err)
+				}
+				checkScatter(t, r, m, dev, dt, kernels.Int64, a, list, v)
+			}
+		}
+	})
+}
+
+// Pick and its adjoint are those of the definition, to the bit, for indices of each type.
+func TestPick(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for i := range 24 {
+			a := drawAxis(r, 30_000)
+			switch i {
+			case 0:
+				a = axis{3, 9000, 1, 1}
+			case 1:
+				a = axis{2, 5, 1, 3000}
+			case 2:
+				a = axis{2, 300, 45, 60}
+			}
+			index, dev, dt := indexTypes[i%len(indexTypes)], m.devices[i/4%2], []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int64, expr.F16}[r.IntN(5)]
+			list, v := packed(index, drawIndices(r, a.outer*a.count*a.inner, a.rows))
+			if dt == expr.F16 {
+				checkHalves(t, r, m, dev, index, a, list, v)
+				dt = kernels.Float32
+			}
+			x := drawElements(r, dt, a.outer*a.rows*a.inner)
+			p := testutil.Get[*kernels.Plan](t)(basic.Pick(dev, dt, index, a.shape(), 1, a.count))
+			want := make([]float64, a.outer*a.count*a.inner)
+			for e := range want {
+				if o, _, c := a.part(int64(e)); v[e] >= 0 && v[e] < a.rows {
+					want[e] = x[(o*a.rows+v[e])*a.inner+c]
+				}
+			}
+			wantSame(t, p, exprtest.Unpack(dt, m.output(t, p, exprtest.Pack(dt, x), list)), want)
+			if !dt.IsFloat() {
+				continue
+			}
+			g := drawElements(r, dt, a.outer*a.count*a.inner)
+			p = testutil.Get[*kernels.Plan](t)(basic.PickAdjoint(dev, dt, index, a.shape(), 1, a.count))
+			want = make([]float64, a.outer*a.rows*a.inner)
+			for e, y := range g {
+				if o, _, c := a.part(int64(e)); v[e] >= 0 && v[e] < a.rows {
+					add(dt, &want[(o*a.rows+v[e])*a.inner+c], y)
+				}
+			}
+			wantSame(t, p, exprtest.Unpack(dt, m.output(t, p, exprtest.Pack(dt, g), list)), want)
+		}
+	})
+}
+
+// checkHalves picks elements of 16 bits.
+func checkHalves(t *testing.T, r *rand.Rand, m machine, dev kernels.Device, index kernels.Dtype, a axis, list []byte, v []int64) {
+	t.Helper()
+	x := make([]uint16, a.outer*a.rows*a.inner)
+	for i := range x {
+		x[i] = uint16(r.Uint32())
+	}
+	p := testutil.Get[*kernels.Plan](t)(basic.Pick(dev, expr.F16, index, a.shape(), 1, a.count))
+	for e, got := range kernels.Elements[uint16](m.output(t, p, kernels.Bytes(x), list)) {
+		want := uint16(0)
+		if o, _, c := a.part(int64(e)); v[e] >= 0 && v[e] < a.rows {
+			want = x[(o*a.rows+v[e])*a.inner+c]
+		}
+		if got != want {
+			t.Fatalf("%v: element %d is %d, want %d", p, e, got, want)
+		}
+	}
+}
+
+// Cumulative sums are near those in float64, those of integers exact, and their bits do not depend on the device.
+func TestCumSum(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for i := range 32 {
+			a := drawAxis(r, 60_000)
+			switch i {
+			case 0, 1, 2, 3:
+				a = axis{2, 30_000 + int64(i), 1, 0}
+			case 4, 5:
+				a = axis{3, 1500, 1, 0}
+			case 6:
+				a = axis{1, 5000, 7, 0}
+			}
+			dt := []kernels.Dtype{kernels.Float32, kernels.Int64, kernels.Int32, kernels.Float64}[i%4]
+			reversed := r.IntN(2) == 0
+			x := make([]float64, a.outer*a.rows*a.inner)
+			for e := range x {
+				if x[e] = float64(float32(r.NormFloat64())); !dt.IsFloat() {
+					x[e] = math.Trunc(x[e] * 1e6)
+				}
+			}
+			if dt.IsFloat() && i%3 == 0 {
+				x[r.IntN(len(x))] = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
+			}
+			result := dt
+			if !dt.IsFloat() {
+				result = kernels.Int64
+			}
+			var first []byte
+			for _, dev := range m.devices {
+				p := testutil.Get[*kernels.Plan](t)(basic.CumSum(dev, dt, a.shape(), 1, reversed))
+				out := m.output(t, p, exprtest.Pack(dt, x))
+				got := exprtest.Unpack(result, out)
+				for c := range a.outer * a.inner {
+					sum, size := 0., 0.
+					for k := range a.rows {
+						if reversed {
+							k = a.rows - 1 - k
+						}
+						e := (c/a.inner*a.rows+k)*a.inner + c%a.inner
+						sum += x[e]
+						size += math.Abs(x[e])
+						tolerance := 0.
+						if dt == kernels.Float32 {
+							tolerance = 1e-6 * size
+						} else if dt == kernels.Float64 {
+							tolerance = 1e-14 * size
+						}
+						if !exprtest.Same(got[e], sum) && !(math.Abs(got[e]-sum) <= tolerance) {
+							t.Fatalf("%v: element %d is %v, want %v within %v", p, e, got[e], sum, tolerance)
+						}
+					}
+				}
+				if first == nil {
+					first = out
+				} else if !slices.Equal(first, out) {
+					t.Fatalf("%v: another device has other bits", p)
+				}
+			}
+		}
+	})
+}
+
+// ranked returns the indices of a row from the largest element on.
+func ranked(x []float64) []int64 {
+	order := make([]int64, len(x))
+	for i := range order {
+		order[i] = int64(i)
+	}
+	slices.SortStableFunc(order, func(i, j int64) int {
+		a, b := x[i], x[j]
+		switch {
+		case a > b || math.IsNaN(a) && !math.IsNaN(b):
+			return -1
+		case a < b || math.IsNaN(b) && !math.IsNaN(a):
+			return 1
+		}
+		return 0
+	})
+	return order
+}
+
+// drawRow draws a row: random, rising, falling, of few values, all equal, or with special values.
+func drawRow(r *rand.Rand, x []float64) {
+	kind, scale := r.IntN(7), math.Exp(3*r.NormFloat64())
+	for i := range x {
+		switch v := float64(float32(scale * r.NormFloat64())); kind {
+		case 1:
+			x[i] = float64(i)
+		case 2:
+			x[i] = -float64(i)
+		case 3:
+			x[i] = float64(r.IntN(3))
+		case 4:
+			x[i] = -1
+		case 5:
+			x[i] = v
+			if r.IntN(10) == 0 {
+				x[i] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0}[r.IntN(5)]
+			}
+		default:
+			x[i] = v
+		}
+	}
+}
+
+// TopK returns the indices of a stable sort, NaN first.
+func TestTopK(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for i := range 24 {
+			n := int64(math.Exp(r.Float64() * math.Log(60_000)))
+			rows := 1 + r.Int64N(max(100_000/n, 1))
+			if testing.Short() {
+				rows = min(rows, 3)
+			}
+			k := 1 + r.Int64N(min(n, []int64{4, 60, basic.MaxTopK}[i%3]))
+			dt, dev := []kernels.Dtype{kernels.Float32, kernels.Float64}[i/3%2], m.devices[i%2]
+			x := make([]float64, rows*n)
+			for row := range rows {
+				drawRow(r, x[row*n:(row+1)*n])
+			}
+			p := testutil.Get[*kernels.Plan](t)(basic.TopK(dev, dt, rows, n, k))
+			got := kernels.Elements[int64](m.output(t, p, exprtest.Pack(dt, x)))
+			for row := range rows {
+				if want := ranked(x[row*n : (row+1)*n])[:k]; !slices.Equal(got[row*k:(row+1)*k], want) {
+					t.Fatalf("%v: row %d is %v, want %v", p, row, got[row*k:(row+1)*k], want)
+				}
+			}
+		}
+	})
+}
+
+// A draw is the element at which the cumulative probability in float64 exceeds u, or one beside it if u is within rounding of a boundary.
+func TestCategorical(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for i := range 40 {
+			n := int64(math.Exp(r.Float64() * math.Log(20_000)))
+			rows := 1 + r.Int64N(5)
+			if i%4 == 0 {
+				rows = 140 // more than there are SMs
+				n = min(n, 3000)
+			}
+			if testing.Short() {
+				n = min(n, 6000)
+				rows = min(rows, 3)
+			}
+			dt, dev := []kernels.Dtype{kernels.Float32, kernels.Float64}[i%2], m.devices[i/2%2]
+			c := draws{dt: dt, rows: rows, n: n, x: make([]float64, rows*n), state: [2]int64{r.Int64(), r.Int64N(1 << 32)}, stream: r.Int64N(1 << 31)}
+			for row := range rows {
+				if drawRow(r, c.x[row*n:(row+1)*n]); r.IntN(3) > 0 {
+					for e := range n {
+						if at := &c.x[row*n+e]; math.IsNaN(*at) || math.IsInf(*at, 1) {
+							*at = math.Inf(-1)
+						}
+					}
+				}
+			}
+			each := func(set func() float64) (list []float64) {
+				for range []int64{1, rows}[r.IntN(2)] {
+					list = append(list, set())
+				}
+				return list
+			}
+			mode := i / 4 % 5
+			c.temperature = each(func() float64 { return float64(float32([]float64{1, 0, math.Exp(r.NormFloat64())}[r.IntN(3)])) })
+			c.k = each(func() float64 {
+				return float64([]int64{0, 1 + r.Int64N(50), 1 + r.Int64N(n), n + 7, 1 + r.Int64N(min(n, 1024))}[[]int{0, 1, 2, r.IntN(5), r.IntN(5)}[mode]])
+			})
+			c.p = each(func() float64 {
+				return float64(float32([]float64{1, r.Float64(), .999}[[]int{0, 0, 1, 1, r.IntN(3)}[mode]]))
+			})
+			c.check(t, m, dev)
+		}
+	})
+}
+
+// draws is a case of TestCategorical.
+type draws struct {
+	dt                kernels.Dtype
+	rows, n           int64
+	x                 []float64
+	temperature, k, p []float64
+	state             [2]int64
+	stream            int64
+}
+
+func (c draws) plan(t *testing.T, dev kernels.Device) *kernels.Plan {
+	t.Helper()
+	return testutil.Get[*kernels.Plan](t)(basic.Categorical(dev, c.dt, basic.Draws{Rows: c.rows, N: c.n,
+		Temperature: int64(len(c.temperature)), K: int64(len(c.k)), P: int64(len(c.p)), Stream: c.stream}))
+}
+
+func (c draws) inputs() [][]byte {
+	return [][]byte{exprtest.Pack(c.dt, c.x), exprtest.Pack(c.dt, c.temperature), exprtest.Pack(kernels.Int64, c.k), exprtest.Pack(c.dt, c.p), kernels.Bytes(c.state[:])}
+}
+
+func (c draws) check(t *testing.T, m machine, dev kernels.Device) {
+	t.Helper()
+	p := c.plan(t, dev)
+	got := kernels.Elements[int64](m.output(t, p, c.inputs()...))
+	for row := range c.rows {
+		words := exprtest.Philox([4]uint32{uint32(row / 2), 0, uint32(c.stream), uint32(c.state[1])}, [2]uint32{uint32(c.state[0]), uint32(c.state[0] >> 32)})
+		u := (float64(words[row%2*2+1]) + float64(words[row%2*2])/(1<<32)) / (1 << 32)
+		of := func(list []float64) float64 { return list[int(row)%len(list)] }
+		if err := c.wrong(c.x[row*c.n:(row+1)*c.n], of(c.temperature), of(c.k), of(c.p), u, got[row]); err != "" {
+			t.Fatalf("%v: row %d, temperature %v, k %v, p %v, u %v: %s", p, row, of(c.temperature), of(c.k), of(c.p), u, err)
+		}
+	}
+}
+
+// wrong says what is wrong with a draw, if anything is.
+func (c draws) wrong(x []float64, temperature, k, p, u float64, got int64) string {
+	falling := ranked(x)
+	if top := x[falling[0]]; math.IsNaN(top) || math.IsInf(top, 0) {
+		if got != -1 {
+			return fmt.Sprintf("got %d, want -1, since the largest is %v", got, top)
+		}
+		return ""
+	}
+	if got < 0 || got >= int64(len(x)) {
+		return fmt.Sprintf("got %d of %d", got, len(x))
+	}
+	if temperature == 0 {
+		if got != falling[0] {
+			return fmt.Sprintf("got %d, want the largest, %d", got, falling[0])
+		}
+		return ""
+	}
+	order, n := falling, len(x)
+	if k >= 1 && int(k) < n {
+		n = int(k)
+	} else if p >= 1 {
+		order = make([]int64, n)
+		for i := range order {
+			order[i] = int64(i)
+		}
+	}
+	mass := func(i int64) float64 { return math.Exp((x[i] - x[falling[0]]) / temperature) }
+	total := 0.
+	for _, i := range order[:n] {
+		total += mass(i)
+	}
+	near := 1e-5 // of the total: of float32 exponentials, and of p
+	if c.dt == kernels.Float64 {
+		near = 1e-11
+	}
+	// The sum that p keeps is between these, and so are the bounds of the element that was drawn.
+	low, high := total, total
+	if p < 1 {
+		low, high = 0, 0
+		sum := 0.
+		for _, i := range order[:n] {
+			before := sum
+			sum += mass(i)
+			if low == 0 && sum >= (p-near)*total {
+				low = sum
+			}
+			if before < (p+near)*total {
+				high = sum
+			}
+		}
+	}
+	sum := 0.
+	for _, i := range order[:n] {
+		before := sum
+		if sum += mass(i); i != got {
+			continue
+		}
+		if mass(i) == 0 || sum < u*low-near*total || before > u*high+near*total {
+			return fmt.Sprintf("got %d, from %v to %v of %v, want it at %v to %v", got, before, sum, total, u*low, u*high)
+		}
+		return ""
+	}
+	return fmt.Sprintf("got %d, which k excludes", got)
+}
+
+// indexPlans are plans of all kernels of indices, cumulative sums, selections and draws.
+func indexPlans(t *testing.T) (plans []*kernels.Plan) {
+	plan := func(p *kernels.Plan, err error) {
+		t.Helper()
+		testutil.Do(t, err)
+		plans = append(plans, p)
+	}
+	for _, dev := range []kernels.Device{hopper, small, kernels.HostDevice()} {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			plan(basic.GatherBy(dev, dt, kernels.Int32, []int{5, 7}, 0, 3))
+			plan(basic.GatherBy(dev, dt, kernels.Uint8, []int{5, 8}, 0, 3))
+			plan(basic.GatherBy(dev, dt, kernels.Uint8, []int{5, 4}, 0, 3))
+			plan(basic.ScatterBy(dev, dt, kernels.Int32, []int{5, 7}, 0, 3))
+			plan(basic.Scatter(dev, dt, []int{1500, 128}, 0, 9))
+			plan(basic.PickAdjoint(dev, dt, kernels.Int32, []int{5, 7}, 0, 3))
+			for _, rows := range []int64{1, 200} {
+				plan(basic.TopK(dev, dt, rows, 5000, 5))
+				plan(basic.Categorical(dev, dt, basic.Draws{Rows: rows, N: 5000, Temperature: 1, K: rows, P: 1, Stream: 1}))
+			}
+		}
+		for _, dt := range []kernels.Dtype{kernels.Uint8, expr.BF16, kernels.Float32, kernels.Int64} {
+			plan(basic.Pick(dev, dt, kernels.Int32, []int{5, 7}, 0, 3))
+		}
+		plan(basic.GatherBy(dev, kernels.Bool, kernels.Int32, []int{5, 7}, 0, 3))
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64, kernels.Int} {
+			plan(basic.CumSum(dev, dt, []int{3, 9000}, 1, true))
+			plan(basic.CumSum(dev, dt, []int{3, 90, 2}, 1, false))
+		}
+	}
+	return plans
+}
+
+// The launches are such as the entry points take, and the devices can run them.
+func TestIndexLaunches(t *testing.T) {
+	plans := indexPlans(t)
+	testutil.Do(t, kernels.Check(kernels.Builtin(), plans...))
+	for _, p := range plans {
+		testutil.Do(t, p.Check(hopper))
+	}
+}
+
+// Arguments that do not fit are refused with an error that names them.
+func TestIndexErrors(t *testing.T) {
+	dev := kernels.HostDevice()
+	for want, plan := range map[string]func() (*kernels.Plan, error){
+		"got indices of f32": func() (*kernels.Plan, error) {
+			return basic.GatherBy(dev, kernels.Float32, kernels.Float32, []int{2}, 0, 4)
+		},
+		"got indices of bool": func() (*kernels.Plan, error) {
+			return basic.ScatterBy(dev, kernels.Float32, kernels.Bool, []int{2}, 0, 4)
+		},
+		"got axis 1 of shape": func() (*kernels.Plan, error) { return basic.Pick(dev, kernels.Float32, kernels.Int64, []int{2}, 1, 4) },
+		"got indices of bf16": func() (*kernels.Plan, error) { return basic.Pick(dev, kernels.Float32, expr.BF16, []int{2}, 0, 4) },
+		"got -1 indices": func() (*kernels.Plan, error) {
+			return basic.PickAdjoint(dev, kernels.Float32, kernels.Int64, []int{2}, 0, -1)
+		},
+		"want float32 or float64": func() (*kernels.Plan, error) {
+			return basic.PickAdjoint(dev, kernels.Int64, kernels.Int64, []int{2}, 0, 1)
+		},
+		"got k = 3, want 1 to 2":  func() (*kernels.Plan, error) { return basic.TopK(dev, kernels.Float32, 4, 2, 3) },
+		"got k = 0, want 1 to 10": func() (*kernels.Plan, error) { return basic.TopK(dev, kernels.Float32, 4, 5000, 0) },
+		"got the zero Device":     func() (*kernels.Plan, error) { return basic.TopK(kernels.Device{}, kernels.Float32, 4, 5000, 1) },
+		"got 2 temperatures": func() (*kernels.Plan, error) {
+			return basic.Categorical(dev, kernels.Float32, basic.Draws{Rows: 3, N: 4, Temperature: 2, K: 1, P: 1})
+		},
+		"got stream -1": func() (*kernels.Plan, error) {
+			return basic.Categorical(dev, kernels.Float32, basic.Draws{Rows: 3, N: 4, Temperature: 1, K: 1, P: 1, Stream: -1})
+		},
+		"want float32, float64, i": func() (*kernels.Plan, error) { return basic.CumSum(dev, kernels.Uint8, []int{3}, 0, false) },
+	} {
+		if p, err := plan(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want an error with %q", p, err, want)
+		}
+	}
+}
