@@ -79,6 +79,10 @@ func ofIntegers(t *testing.T) (plans []*kernels.Plan) {
 			add(basic.CumSum(dev, dt, []int{100, 100}, 1, false))
 		}
 	}
+	rows := basic.Rows{Dtype: kernels.Uint8, Shape: []int{5, 7}, Axis: 1, Count: 3, Positions: 1}
+	add(rows.Update(dev, false))
+	add(rows.Update(dev, true))
+	add(rows.Read(dev))
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		add(basic.PickAdjoint(dev, dt, kernels.Int64, []int{50, 700}, 1, 30))
 		add(basic.ScatterBy(dev, dt, kernels.Int32, []int{50304, 768}, 0, 8192))
