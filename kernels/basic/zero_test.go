@@ -14,5 +14,5 @@ func TestSurvives(t *testing.T) {
 		"TopK": TopK, "Categorical": Categorical, "CumSum": CumSum,
 		// These return no error: ops have checked the shapes of plans.
 		"AddBody": nil, "Add": nil, "Broadcast": nil, "Histogram": nil, "Iterate": nil, "IterateChain": nil, "IterateHeld": nil, "IterateRows": nil, "Scale": nil, "ScatterParts": nil,
-	}, -1, int64(-1), kernels.HostDevice(), Bins{}, HistogramArgs{}, Draws{})
+	}, -1, int64(-1), kernels.HostDevice(), Bins{}, HistogramArgs{}, Draws{}, Rows{})
 }
