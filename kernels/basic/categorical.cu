@@ -131,7 +131,7 @@ template <typename M, typename F> __device__ Found find(u64* sums, int n, M mass
     return result;
 }
 
-template <typename T> __noinline__ __device__ u64 sum_masses(u64* sums, const Draw<T>& d, T largest, typename KeyOf<T>::K key, unsigned low) {
+template <typename T> __device__ u64 sum_masses(u64* sums, const Draw<T>& d, T largest, typename KeyOf<T>::K key, unsigned low) {
     u64 own = 0, total;
 #pragma unroll 8
     for (int i = threadIdx.x; i < d.n; i += blockDim.x) {
@@ -144,7 +144,7 @@ template <typename T> __noinline__ __device__ u64 sum_masses(u64* sums, const Dr
 
 // descend returns the least of the largest elements whose weights add up to more than `rest`: their masses, or, if counted, 1 for each.
 template <typename T>
-__noinline__ __device__ void descend(u64* sums, const Draw<T>& d, T largest, bool counted, u64 rest, typename KeyOf<T>::K& key, unsigned& low) {
+__device__ void descend(u64* sums, const Draw<T>& d, T largest, bool counted, u64 rest, typename KeyOf<T>::K& key, unsigned& low) {
     using K = typename KeyOf<T>::K;
     unsigned* const lower = reinterpret_cast<unsigned*>(shared); // of the bins' sums
     unsigned* const upper = lower + bins;

@@ -113,7 +113,7 @@ template <typename T> struct Candidates {
     }
 
     // tighten keeps at least k of n candidates, the largest ones, and at most `most`, at least k itself, if there are more. It returns their number and what they reach.
-    __noinline__ __device__ int tighten(int n, int k, int most, K& leastKey, unsigned& leastLow) {
+    __device__ int tighten(int n, int k, int most, K& leastKey, unsigned& leastLow) {
         constexpr int keyBits = 8 * sizeof(K);
         K pk = 0;
         unsigned pl = 0;

@@ -133,7 +133,7 @@ func drawn[T any](i int, draw func(t *rapid.T) T) T { return rapid.Custom(draw).
 // frozenGroups are the groups of frozen results, by name. Each group of random cases covers one block of them.
 func frozenGroups() map[string]func(f *frozen) {
 	groups := map[string]func(f *frozen){}
-	specs := slices.DeleteFunc(opspec.All(), func(s opspec.Spec) bool { return s.Generated })
+	specs := slices.DeleteFunc(opspec.All(), func(s opspec.Spec) bool { return s.Wide == nil })
 	for _, s := range specs {
 		groups["op "+s.Name] = func(f *frozen) {
 			for _, c := range s.Cases {

@@ -212,6 +212,7 @@ type Step struct {
 	Token, Position *G.Node // states: the last token of each row, and how many tokens came before it
 	Logits, Next    *G.Node
 	States          [][2]*G.Node
+	Parameters      []*G.Node
 }
 
 // Step returns the graph of one token. temperature, k and p are those of ops.Categorical.
@@ -226,6 +227,6 @@ func (m GPT) Step(batch int, temperature, k, p any) (*Step, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
-	s.States = append(g.states, [2]*G.Node{s.Token, s.Next}, [2]*G.Node{s.Position, g.keep(ops.Map("a+1", s.Position))})
+	s.Parameters, s.States = g.parameters, append(g.states, [2]*G.Node{s.Token, s.Next}, [2]*G.Node{s.Position, g.keep(ops.Map("a+1", s.Position))})
 	return s, g.err
 }
