@@ -42,6 +42,9 @@ var mapExamples = []struct {
 		"a", func(x []float64) float64 { return x[0] }},
 }
 
+// mapSteps is the example that jumps where its inputs are equal. Differences give no gradient there, and one number among many is equal to some.
+const mapSteps = 4
+
 var _ = register(Spec{
 	Name:      "Map",
 	Formula:   "out[i] = f(a[i], b[i], ...), f given as text",
