@@ -10,7 +10,7 @@
 #
 #   PARTS   "tests kernels ops" if unset. Every part takes cmd/stheno; tests the test
 #           binaries of all packages that have tests, about 100 MB packed, or of those that
-#           are named; kernels two of them; gallery the notebooks in examples/[0-9]*. The others,
+#           are named; kernels four of them; gallery the notebooks in examples/[0-9]*. The others,
 #           ops, graphs, steps, products and random, take nothing more.
 #   NOTEBOOKS  of gallery, the notebooks whose folders match, such as '0[125]*': those with
 #           figures of kernels that have changed
@@ -44,7 +44,7 @@ packages() {
         go list -f "$list" "${@:-./...}" | { grep -v -E '/(internal/maintain(/records)?|cudaops/compat)$' || true; }
     fi
     if wanted kernels; then
-        go list -f "$list" . ./cudaops/bench # the programs of stheno maintain suites
+        go list -f "$list" . ./cudaops/bench ./kernels/basic ./ops # the programs of stheno maintain suites
     fi
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -117,7 +118,7 @@ func (c Case) forward(dt tensor.Dtype) ([]string, error) {
 		return kinds, nil
 	}
 	for _, n := range r.Nodes {
-		if n.Name == y.Name() {
+		if n.Name == internal.Name(y) {
 			kinds = []string{map[bool]string{true: "constant", false: "view"}[n.Where == "constant"]}
 		}
 	}

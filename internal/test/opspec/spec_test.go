@@ -78,6 +78,9 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// elsewhere are the ops that package ops tests itself: those that draw random numbers, return several nodes or depend on a mode.
+var elsewhere = map[string]bool{"BatchNorm": true, "Categorical": true, "Dropout": true, "TopK": true, "WhenTraining": true}
+
 // Every function of package ops that returns a node has a Spec.
 func TestEveryOpHasASpec(t *testing.T) {
 	want := constructors(t, "../../../ops")
@@ -85,7 +88,7 @@ func TestEveryOpHasASpec(t *testing.T) {
 		t.Fatal("package ops has no constructor")
 	}
 	for name := range want {
-		if _, ok := Find(name); !ok {
+		if _, ok := Find(name); !ok && !elsewhere[name] {
 			t.Errorf("ops.%s has no Spec: want internal/test/opspec/%s.go", name, strings.ToLower(name))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"hash"
 	"hash/fnv"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -135,12 +137,33 @@ func (o inflated) Hashcode() uint32 {
 	return h.Sum32()
 }
 
+// isFlat reports whether the reference of a case does not depend on its inputs.
+func isFlat(c opspec.Case) bool {
+	r := rand.New(rand.NewPCG(1, 1))
+	draw := func() (in [][]float64) {
+		for _, s := range c.Shapes {
+			list := make([]float64, max(s.TotalSize(), 1))
+			for i := range list {
+				list[i] = r.NormFloat64()
+			}
+			in = append(in, list)
+		}
+		return in
+	}
+	a, _ := c.Reference(draw()...)
+	b, _ := c.Reference(draw()...)
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) < 1e-12 })
+}
+
 // TestSuiteCatchesWrongGradients: for every op, a gradient that is wrong by one
 // percent fails the function that all gradients pass, in both modes. Inputs of a case of few elements may have
 // no gradient to speak of, of which a percent is nothing: then others are drawn.
 func TestSuiteCatchesWrongGradients(t *testing.T) {
 	each(t, 600, differentiableOp, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		parallelOnHost(t)
+		if isFlat(c) { // a wrong gradient of 0 is 0
+			return
+		}
 		lying := c
 		lying.Build = func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			y, err := c.Build(in...)
@@ -152,7 +175,7 @@ func TestSuiteCatchesWrongGradients(t *testing.T) {
 		for _, mode := range []gradcheck.Mode{gradcheck.SymDiff, gradcheck.DoDiff} {
 			r := Random(t)
 			err := checkGradients(r, lying, dt, gradcheck.Modes(mode))
-			for draws := 1; err == nil && draws < 8; draws++ {
+			for draws := 1; err == nil && draws < 40; draws++ {
 				err = checkGradients(r, lying, dt, gradcheck.Modes(mode))
 			}
 			var m *gradcheck.Mismatch
