@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/ops"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -156,6 +158,65 @@ func Example_store() {
 	// epoch 1: 3.17
 	// epoch 2: 0.38
 	// epoch 3: 0.03
+}
+
+// A state that a run changes, in the order of its rows.
+func Example_state() {
+	g := G.NewGraph()
+	memory := G.NewMatrix(g, G.Float64, G.WithName("memory"), G.WithShape(3, 2))
+	row := G.NewMatrix(g, G.Float64, G.WithName("row"), G.WithShape(1, 2))
+	position := G.NewScalar(g, G.Int, G.WithName("position"))
+
+	next, err := ops.Update(memory, row, position, 0) // a row of the memory
+	check(err)
+	vm, err := stheno.NewVM(g, cudaops.State(memory, next))
+	check(err)
+	defer vm.Close()
+	for i := range 2 {
+		check(G.Let(row, tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float64{float64(i + 1), 5}))))
+		check(G.Let(position, i))
+		check(vm.RunAll())
+	}
+	check(vm.Pull(memory))
+	fmt.Println(memory.Value().Data())
+
+	tape := G.NewTapeMachine(g)
+	defer tape.Close()
+	check(G.Let(position, 2))
+	check(tape.RunAll())
+	check(G.Let(memory, next.Value())) // after each run
+	fmt.Println(memory.Value().Data())
+	// Output:
+	// [1 5 2 5 0 0]
+	// [1 5 2 5 2 5]
+}
+
+// VMs of several sizes, used by several goroutines.
+func Example_cache() {
+	store := cudaops.NewStore()
+	defer store.Close()
+	model := func(rows int) (g *G.ExprGraph, x, y, w *G.Node) {
+		g = G.NewGraph()
+		x = G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(rows, 2))
+		w = G.NewMatrix(g, G.Float64, G.WithName("w"), G.WithShape(1, 2), G.WithInit(G.ValuesOf(3.0)))
+		return g, x, G.Must(ops.Linear(x, w, nil)), w
+	}
+	g, _, _, w := model(1)
+	vm, err := stheno.NewVM(g, cudaops.In(store, w))
+	check(err)
+	defer vm.Close()
+
+	cache, err := cudaops.NewCache(store, func(rows int) (*cudaops.Sized, error) {
+		g, x, y, _ := model(rows)
+		return &cudaops.Sized{Graph: g, In: []*G.Node{x}, Out: []*G.Node{y}, Options: []cudaops.Option{cudaops.OnAny(), cudaops.Inference()}}, nil
+	}, cudaops.Limit{Rows: 64, Wait: time.Millisecond, Sizes: []int{1, 8, 64}})
+	check(err)
+	defer cache.Close()
+	out, err := cache.Run(context.Background(), tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 2, 3, 4})))
+	check(err)
+	fmt.Println(out[0].Data())
+	// Output:
+	// [9 21]
 }
 
 func Example_stepEvery() {
