@@ -128,7 +128,7 @@ func TestIdsOutside(t *testing.T) {
 						t.Errorf("%v, computed %v: got the error %v, want one with %q", dt, computed, err, want)
 					}
 				})
-				tape := G.NewTapeMachine(build(t, dt, bad, computed))
+				tape := tapeMachine(t, build(t, dt, bad, computed))
 				if err := tape.RunAll(); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("Gorgonia's machine: %v, computed %v: got the error %v, want one with %q", dt, computed, err, want)
 				}
@@ -209,7 +209,7 @@ func TestGorgoniasIntegersOnDevice(t *testing.T) {
 				if names := onTheHost(vm.Report()); len(names) > 0 {
 					t.Errorf("%s of %v: on the host: got %v, want nothing", name, dt, names)
 				}
-				tape := G.NewTapeMachine(g)
+				tape := tapeMachine(t, g)
 				testutil.Do(t, tape.RunAll())
 				if want := fmt.Sprint(out.Value().Dtype(), out.Value().Data()); got != want {
 					t.Errorf("%s of %v: got %s, want %s", name, dt, got, want)

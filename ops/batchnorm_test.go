@@ -95,6 +95,7 @@ func (b *normed) reference(in [][]float64, trains bool) (out, mean, variance []f
 
 // TestBatchNorm compares results with loops, and gradients with differences of these, on Gorgonia's machines and Stheno's, in both modes.
 func TestBatchNorm(t *testing.T) {
+	withoutTag(t)
 	for range 40 {
 		seed := rand.Uint64()
 		for _, trains := range []bool{true, false} {

@@ -87,6 +87,7 @@ func numbers(v G.Value) []float64 {
 // check compares values, and gradients of the sum of weighted outputs with differences of the reference, on all machines.
 func (c indexedCase) check(t testing.TB, r *rand.Rand) {
 	t.Helper()
+	withoutTag(t)
 	node := testutil.Get[*G.Node](t)
 	want := c.reference(numbers(c.x))
 	weights := randomOf(r, max(len(want), 1))

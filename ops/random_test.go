@@ -13,6 +13,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// withoutTag skips a test in a build with the tag cuda, where Gorgonia's machines want a device: cudaops/tape tests those.
+func withoutTag(t testing.TB) {
+	t.Helper()
+	if G.CUDA {
+		t.Skip("in a build with the tag cuda, Gorgonia's machines are its CUDA machines")
+	}
+}
+
 // dropped is two Dropouts of ones, and the sum of the first one's products with weights.
 type dropped struct {
 	g             *G.ExprGraph
@@ -45,6 +53,7 @@ func dropoutMachines(t testing.TB, d *dropped) map[string]func() {
 
 // TestDropout: the share that is dropped, the scale of the rest, the same elements in the gradient, others in the other op and the next run.
 func TestDropout(t *testing.T) {
+	withoutTag(t)
 	for _, machine := range []string{"stheno", "tape"} {
 		t.Run(machine, func(t *testing.T) {
 			d := newDropped(t)
@@ -79,6 +88,7 @@ func TestDropout(t *testing.T) {
 
 // TestFixDraws: Gorgonia's machines draw the same numbers in each run, also the Lisp machine, whose gradient drops what its output does.
 func TestFixDraws(t *testing.T) {
+	withoutTag(t)
 	d := newDropped(t)
 	run := dropoutMachines(t, d)["tape"]
 	ops.FixDraws(d.g, 7)
@@ -107,6 +117,7 @@ func TestFixDraws(t *testing.T) {
 
 // TestModes: WhenTraining and Dropout follow the option EvalMode, SetTraining, and gorgonia.EvalMode.
 func TestModes(t *testing.T) {
+	withoutTag(t)
 	node := testutil.Get[*G.Node](t)
 	build := func() (d *dropped, which *G.Node) {
 		d = newDropped(t)

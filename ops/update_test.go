@@ -70,6 +70,7 @@ func (c updateCase) each(f func(row, whole int)) {
 
 // TestUpdate compares values and gradients with loops, on Gorgonia's machines and on Stheno's, in place and not.
 func TestUpdate(t *testing.T) {
+	withoutTag(t)
 	node := testutil.Get[*G.Node](t)
 	for range 200 {
 		r := rand.New(rand.NewPCG(rand.Uint64(), 1))
@@ -157,6 +158,7 @@ func TestUpdate(t *testing.T) {
 
 // TestUpdateInPlace: the next value of a state is updated without a copy of the rest, and a wrong position changes nothing.
 func TestUpdateInPlace(t *testing.T) {
+	withoutTag(t)
 	node, g := testutil.Get[*G.Node](t), G.NewGraph()
 	cache := G.NewMatrix(g, tensor.Float32, G.WithName("cache"), G.WithShape(5, 3))
 	row := G.NewMatrix(g, tensor.Float32, G.WithName("row"), G.WithShape(2, 3))

@@ -55,7 +55,11 @@ func Gradients(t *testing.T, machines ...Machine) {
 			if m.Name == "LispMachine" || strings.Contains(m.Name, "strict") { // the check's loss is no kernel
 				continue
 			}
-			if err := checkGradients(r, c, dt, gradcheck.Modes(gradcheck.SymDiff), gradcheck.Machine(m.New)); err != nil {
+			err := checkGradients(r, c, dt, gradcheck.Modes(gradcheck.SymDiff), gradcheck.Machine(m.New))
+			if errors.Is(err, stheno.ErrNoDevice) { // with the tag cuda, gradients add up by an op of Gorgonia's
+				continue
+			}
+			if err != nil {
 				t.Errorf("%s: %v", m.Name, err)
 			}
 		}
