@@ -34,6 +34,7 @@ func elements(t *testing.T, v gorgonia.Value) []float64 {
 // Parts of the width of a transformer are right, which Gorgonia's slices are not: 256, 512 and 768 differ by a multiple of 256. So are their
 // gradients.
 func TestSplitOfWidth768(t *testing.T) {
+	withoutTag(t)
 	const rows, width = 4, 768
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for _, m := range suite.Machines() {
@@ -177,6 +178,7 @@ func TestConstantErrors(t *testing.T) {
 
 // Gradients where several elements are greatest, where factors are 0, and at limits.
 func TestGradientsAtTies(t *testing.T) {
+	withoutTag(t)
 	for name, c := range map[string]struct {
 		build   func(x *gorgonia.Node) (*gorgonia.Node, error)
 		x, want []float64
