@@ -150,7 +150,7 @@ func TestGPT2(t *testing.T) {
 						testutil.Get[Loaded](t)(LoadParameters("testdata/gpt2/"+path, m.parameters, opts...))
 					} else {
 						values := make([]cudaops.Learnable, len(m.parameters))
-						for i, n := range m.parameters { // of the graph's type, and of other values
+						for i, n := range m.parameters { // the graph's element type, but other values
 							values[i] = cudaops.Learnable{Name: n.Name(), Value: tensor.New(tensor.Of(dt), tensor.WithShape(n.Shape()...))}
 						}
 						testutil.Do(t, store.SetParameters(values))

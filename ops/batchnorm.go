@@ -2,7 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -59,10 +58,7 @@ func (b *batchNorm) check(inputs ...*gorgonia.Node) error {
 	if !(b.momentum >= 0 && b.momentum <= 1) {
 		return fmt.Errorf("got momentum %v, want 0 to 1", b.momentum)
 	}
-	if !(b.epsilon >= 0) || math.IsInf(b.epsilon, 1) {
-		return fmt.Errorf("got epsilon %v, want a number of 0 or more", b.epsilon)
-	}
-	return nil
+	return checkEpsilon(b.epsilon)
 }
 
 // keep keeps the first error.

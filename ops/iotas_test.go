@@ -32,7 +32,7 @@ func TestGradientsWithIndices(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		types []kernels.Dtype // of x, labels as far as they are there, and iotas
+		types []kernels.Dtype // of x, of labels if there are any, and of iotas
 		iotas [][]int
 		out   rowOut
 		f     func(b *expr.Builder) expr.Value

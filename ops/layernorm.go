@@ -37,8 +37,8 @@ func normalized(name, expression string, epsilon float64, inputs []*gorgonia.Nod
 	if err != nil {
 		return nil, fmt.Errorf("ops: %s: %w", name, err)
 	}
-	if !(epsilon >= 0) || math.IsInf(epsilon, 1) {
-		return nil, fmt.Errorf("ops: %s: got epsilon %v, want a number of 0 or more", name, epsilon)
+	if err := checkEpsilon(epsilon); err != nil {
+		return nil, fmt.Errorf("ops: %s: %w", name, err)
 	}
 	shape, scale := types[0].Shape, types[1].Shape
 	first := len(shape) - len(scale)
@@ -58,6 +58,14 @@ func normalized(name, expression string, epsilon float64, inputs []*gorgonia.Nod
 		return nil, fmt.Errorf("ops: %s: %w", name, err)
 	}
 	return Apply(of(r), inputs...)
+}
+
+// checkEpsilon returns an error unless epsilon, which a normalization adds to a variance, is finite and not negative.
+func checkEpsilon(epsilon float64) error {
+	if !(epsilon >= 0) || math.IsInf(epsilon, 1) {
+		return fmt.Errorf("got epsilon %v, want a number of 0 or more", epsilon)
+	}
+	return nil
 }
 
 // meanOf is the mean of a row of n elements.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/internal/values"
-	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -48,33 +47,3 @@ func (o *Op) checkLimits(in []gorgonia.Value) error {
 	}
 	return nil
 }
-
-// inPlace is a primitive whose output differs from its first input in the elements that its launches write over it.
-type inPlace interface {
-	planInPlace(dev kernels.Device, in ...Type) (*kernels.Plan, error)
-}
-
-// InPlace returns a planner of the op that writes over the first input only the elements in which the output differs; ok is false
-// for an op that has none.
-func (o *Op) InPlace() (p kernels.Planner, ok bool) {
-	_, ok = o.primitive.(inPlace)
-	return overInput{o}, ok
-}
-
-// overInput plans an op in place.
-type overInput struct{ *Op }
-
-// Plan implements kernels.Planner.
-func (o overInput) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	p, err := o.primitive.(inPlace).planInPlace(dev, o.in...)
-	if err == nil {
-		err = o.checkPlan(p, dev)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ops: %v in place: %w", o, err)
-	}
-	return p, nil
-}
-
-// String names the op.
-func (o overInput) String() string { return o.name + " in place" }

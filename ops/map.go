@@ -137,9 +137,8 @@ func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
 	m.f, kept = m.f.Trim()
 	if len(kept) == 0 { // 0 everywhere
 		kept = []int{len(operands) - 1}
-		zero := expr.NewBuilder(operands[len(operands)-1].Type().Dtype)
 		var err error
-		if m.f, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
+		if m.f, err = zero(operands[len(operands)-1].Type().Dtype, of.Dtype); err != nil {
 			return b.fail("%w", err)
 		}
 	}
@@ -156,6 +155,22 @@ func adjoint(b *Backward, m mapping, operands []Term, of Type) Term {
 		return b.Apply(sum{axes: axes}, t)
 	}
 	return sumTo(b, t, of.Shape)
+}
+
+// zeros returns zeros of the type of a term.
+func zeros(b *Backward, like Term) Term {
+	t := like.Type()
+	f, err := zero(t.Dtype, t.Dtype)
+	if err != nil {
+		return b.fail("%w", err)
+	}
+	return b.Apply(mapping{f: f, shape: t.Shape}, like)
+}
+
+// zero returns the function of one operand that is 0 everywhere.
+func zero(operand, out kernels.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(operand)
+	return b.Func(b.Constant(out, 0))
 }
 
 // number writes a number for an expression.

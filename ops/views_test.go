@@ -159,7 +159,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// What is no value of a graph is an error.
+// Constant returns an error for values that a graph cannot hold.
 func TestConstantErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	for name, build := range map[string]func() (*gorgonia.Node, error){

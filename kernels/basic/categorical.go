@@ -55,8 +55,8 @@ type categoricalJoinArgs struct {
 // Categorical plans one draw of an index, as Int64, for each row of logits. The inputs are the logits, Rows x N, temperature and p, of the type of the logits, k, of Int64, each of
 // Rows elements or one, as d says, and a state of two Int64: the seed, and the number of the run, of which 32 bits count.
 //
-// Probabilities are proportional to exp(logit / temperature). Of the elements of a row, in falling order as [TopK] has them, the k largest are kept, and of these the fewest first ones whose
-// probabilities, of those of the k, add up to p. k < 1 or k >= N, and p >= 1, do not restrict; p <= 0 keeps the largest. A temperature of 0, or of no positive normal number, takes the
+// Probabilities are proportional to exp(logit / temperature). A row is sorted in falling order, as [TopK] sorts it. The draw keeps the k largest elements, whose probabilities then
+// add up to 1; of these it keeps the fewest largest whose probabilities add up to p. k < 1 or k >= N, and p >= 1, do not restrict; p <= 0 keeps the largest. A temperature of 0, or of no positive normal number, takes the
 // largest. Where the largest logit is not finite, NaN being larger than all, out is -1: such a row has a NaN, an Inf, or no finite logit.
 //
 // A draw is the first element, in falling order if k or p restricts the row and in order of indices if not, at which the cumulative probability exceeds u, a number in [0, 1) of 64 bits:

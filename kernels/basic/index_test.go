@@ -81,7 +81,7 @@ func drawIndices(r *rand.Rand, n, extent int64) []int64 {
 	return list
 }
 
-// packed returns indices as elements of a type, and what these stand for.
+// packed returns indices as elements of a type, and the numbers that these elements hold.
 func packed(dt kernels.Dtype, list []int64) ([]byte, []int64) {
 	back := make([]int64, len(list))
 	m := exprtest.Memory(int64(len(list)) * dt.Size())
