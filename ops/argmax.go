@@ -25,12 +25,9 @@ func ArgMin(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 }
 
 func argument(name string, op expr.Op, x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
-	t, err := typeOf(x)
-	if err == nil {
-		axis, err = axisOf(axis, t.Shape)
-	}
+	axis, err := inputAxis(name, x, axis)
 	if err != nil {
-		return nil, fmt.Errorf("ops: %s: input 0: %w", name, err)
+		return nil, err
 	}
 	return Apply(argExtreme{name, op, axis}, x)
 }

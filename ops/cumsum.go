@@ -16,12 +16,9 @@ import (
 // x has elements of float32, float64, int32, int64 or int; sums of integers are of int64 and wrap. The order of a sum follows from the shape
 // alone.
 func CumSum(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
-	t, err := typeOf(x)
-	if err == nil {
-		axis, err = axisOf(axis, t.Shape)
-	}
+	axis, err := inputAxis("CumSum", x, axis)
 	if err != nil {
-		return nil, fmt.Errorf("ops: CumSum: input 0: %w", err)
+		return nil, err
 	}
 	return Apply(cumSum{axis, false}, x)
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Max is the greatest element of x along the given axes, or of all if none is given, and NaN if one of them is. The axes are removed from
-// the shape; negative ones count from the end. The gradient is shared equally by the elements that are equal to the greatest; that of
-// integers has none.
+// the shape; negative ones count from the end. The gradient is shared equally by the elements that are equal to the greatest. It is NaN for
+// all elements if one of them is NaN, as that of PyTorch's amax. Integers have no gradient.
 //
 //	out[kept] = max over the axes' indexes of x[...]
 //

@@ -18,12 +18,9 @@ import (
 // It is numpy's take_along_axis. x has elements of any type. An index outside of the axis is an error of the run. The gradient by x adds up the
 // output's gradients with equal indices, in the order of k.
 func Pick(x, indices *gorgonia.Node, axis int) (*gorgonia.Node, error) {
-	t, err := typeOf(x)
-	if err == nil {
-		axis, err = axisOf(axis, t.Shape)
-	}
+	axis, err := inputAxis("Pick", x, axis)
 	if err != nil {
-		return nil, fmt.Errorf("ops: Pick: input 0: %w", err)
+		return nil, err
 	}
 	return Apply(pick{axis}, x, indices)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -18,6 +19,18 @@ func axisOf(axis int, shape tensor.Shape) (int, error) {
 		return 0, fmt.Errorf("got axis %d of shape %v, want %d <= axis < %d", axis, shape, -rank, rank)
 	}
 	return (axis + rank) % rank, nil
+}
+
+// inputAxis is axisOf of input 0 of an op.
+func inputAxis(op string, x *gorgonia.Node, axis int) (int, error) {
+	t, err := typeOf(x)
+	if err == nil {
+		axis, err = axisOf(axis, t.Shape)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ops: %s: input 0: %w", op, err)
+	}
+	return axis, nil
 }
 
 // axesOf returns axes of a shape, counted from 0 and rising: all of them if none is given.

@@ -6,7 +6,7 @@ import "gorgonia.org/gorgonia"
 //
 //	out = exp(x - max) / (sum of exp(x - max)), max and sum over the axis
 //
-// A row of -Inf alone, or with NaN or +Inf, is NaN, as PyTorch's.
+// A row of -Inf alone, or with NaN or +Inf, is NaN, and its gradient too, as PyTorch's.
 func SoftMax(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 	return softMaxOf("SoftMax", false, "exp(a - rowmax(a)) / rowsum(exp(a - rowmax(a)))", x, axis)
 }
@@ -14,6 +14,8 @@ func SoftMax(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 // LogSoftMax is the logarithm of [SoftMax], without overflow or underflow.
 //
 //	out = x - max - log(sum of exp(x - max)), max and sum over the axis
+//
+// A row of -Inf alone, or with NaN or +Inf, is NaN, and its gradient too, as PyTorch's.
 func LogSoftMax(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 	return softMaxOf("LogSoftMax", true, "a - rowmax(a) - log(rowsum(exp(a - rowmax(a))))", x, axis)
 }
@@ -40,9 +42,12 @@ func (p softMax) Adjoints(b *Backward) []Term {
 }
 
 // LogSumExp is the logarithm of the sum of the exponentials of x along the given axes, or of all if none is given, without overflow. The axes
-// are removed from the shape; negative ones count from the end. It is -Inf for -Inf alone.
+// are removed from the shape; negative ones count from the end.
 //
 //	out[kept] = max + log(sum over the axes' indexes of exp(x[...] - max))
+//
+// The gradient is that of out times exp(x - out). -Inf alone give -Inf, with a gradient of NaN, as PyTorch's; with +Inf, out is +Inf and the
+// gradient NaN at +Inf.
 func LogSumExp(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
 	const most = "select(rowmax(a) - rowmax(a) == 0, rowmax(a), 0)" // 0 for a maximum that is not finite
 	r, err := rowsAlong("LogSumExp", "log(rowsum(exp(a - "+most+"))) + "+most, x, along, ofRows)

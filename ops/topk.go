@@ -16,14 +16,11 @@ import (
 // x has elements of float32 or float64, and k is at most basic.MaxTopK. The values are a [Pick] of the indices, and so is their gradient;
 // indices have none.
 func TopK(x *gorgonia.Node, k, axis int) (largest, indices *gorgonia.Node, err error) {
-	t, err := typeOf(x)
-	if err == nil {
-		axis, err = axisOf(axis, t.Shape)
-	}
+	axis, err = inputAxis("TopK", x, axis)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ops: TopK: input 0: %w", err)
+		return nil, nil, err
 	}
-	order := make([]int, len(t.Shape)) // that exchanges the axis with the last one, also back
+	order := make([]int, x.Dims()) // that exchanges the axis with the last one, also back
 	for a := range order {
 		order[a] = a
 	}

@@ -15,7 +15,7 @@ import (
 //	out[..., position + k, ...] = rows[..., k, ...]   for each k below the extent n of rows along axis
 //	out[..., i, ...]            = x[..., i, ...]      elsewhere
 //
-// rows has the element type and shape of x, except that n may be less. The position, of int or int64, is a scalar, or a vector with
+// rows has the element type and shape of x, except that n may be less. A negative axis counts from the end. The position, of int or int64, is a scalar, or a vector with
 // one for each index of axis 0, if axis is not 0. A position below 0, or above the extent of x less n, is the error of a run, in
 // which nothing is written. Any element type is accepted.
 //
@@ -23,13 +23,21 @@ import (
 //
 // [cudaops.State]: https://pkg.go.dev/github.com/stheno-ml/stheno/cudaops#State
 func Update(x, rows, position *gorgonia.Node, axis int) (*gorgonia.Node, error) {
+	axis, err := inputAxis("Update", x, axis)
+	if err != nil {
+		return nil, err
+	}
 	return Apply(update{axis}, x, rows, position)
 }
 
-// RowsAt returns n rows of x from a position along an axis on, the inverse of [Update]:
+// RowsAt returns n rows of x from a position along an axis on, the inverse of [Update], with the same rules for the axis and the position:
 //
 //	out[..., k, ...] = x[..., position + k, ...]   for each k below n
 func RowsAt(x, position *gorgonia.Node, n, axis int) (*gorgonia.Node, error) {
+	axis, err := inputAxis("RowsAt", x, axis)
+	if err != nil {
+		return nil, err
+	}
 	return Apply(rowsAt{n, axis}, x, position)
 }
 
@@ -43,7 +51,7 @@ func (u update) Infer(in ...Type) (Type, error) {
 	}
 	x, rows := in[0], in[1]
 	want := x.Shape.Clone()
-	if n := rows.Shape.Dims(); u.axis >= 0 && u.axis < min(n, x.Shape.Dims()) {
+	if u.axis < rows.Shape.Dims() {
 		want[u.axis] = min(rows.Shape[u.axis], want[u.axis])
 	}
 	if rows.Dtype != x.Dtype || !sameShape(rows.Shape, want) {
@@ -54,9 +62,6 @@ func (u update) Infer(in ...Type) (Type, error) {
 
 // checkPosition returns an error unless a position along an axis fits x.
 func checkPosition(x, position Type, axis int) error {
-	if axis < 0 || axis >= x.Shape.Dims() {
-		return fmt.Errorf("got axis %d for shape %v, want 0 <= axis < %d", axis, x.Shape, x.Shape.Dims())
-	}
 	if position.Dtype != kernels.Int && position.Dtype != kernels.Int64 {
 		return fmt.Errorf("got a position of %v, want int or int64", values.Tensor(position.Dtype))
 	}

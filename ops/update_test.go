@@ -95,6 +95,10 @@ func TestUpdate(t *testing.T) {
 			g                         *G.ExprGraph
 			x, rows, out, read, total *G.Node
 		}
+		axis := c.axis
+		if r.IntN(2) == 0 {
+			axis -= len(c.shape)
+		}
 		build := func() *graph {
 			g := &graph{g: G.NewGraph()}
 			g.x = G.NewTensor(g.g, tensor.Float64, len(c.shape), G.WithShape(c.shape...), G.WithName("x"), G.WithValue(x.Clone().(*tensor.Dense)))
@@ -105,7 +109,7 @@ func TestUpdate(t *testing.T) {
 			if !c.scalar {
 				position = G.NewVector(g.g, tensor.Int, G.WithName("positions"), G.WithShape(len(c.positions)), G.WithValue(tensor.New(tensor.WithShape(len(c.positions)), tensor.WithBacking(slices.Clone(c.positions)))))
 			}
-			g.out, g.read = node(ops.Update(g.x, g.rows, position, c.axis)), node(ops.RowsAt(g.x, position, c.n, c.axis))
+			g.out, g.read = node(ops.Update(g.x, g.rows, position, axis)), node(ops.RowsAt(g.x, position, c.n, axis))
 			g.total = node(G.Add(node(ops.Sum(node(ops.Map("a*b", g.out, w)))), node(ops.Sum(node(ops.Map("a*b", g.read, p))))))
 			return g
 		}
@@ -201,8 +205,8 @@ func TestUpdateErrors(t *testing.T) {
 	for want, build := range map[string]func() (*G.Node, error){
 		"input 1: got float32 (4, 6), want rows of float32 (4, 5) along axis 1": func() (*G.Node, error) { return ops.Update(x, tensorOf(tensor.Float32, 4, 6), at, 1) },
 		"input 1: got float64 (4, 1)":                                           func() (*G.Node, error) { return ops.Update(x, tensorOf(tensor.Float64, 4, 1), at, 1) },
-		"got axis 2 for shape (4, 5), want 0 <= axis < 2":                       func() (*G.Node, error) { return ops.Update(x, x, at, 2) },
-		"got axis -1 for shape":                                                 func() (*G.Node, error) { return ops.RowsAt(x, at, 1, -1) },
+		"Update: input 0: got axis 2 of shape (4, 5), want -2 <= axis < 2":      func() (*G.Node, error) { return ops.Update(x, x, at, 2) },
+		"RowsAt: input 0: got axis -3 of shape":                                 func() (*G.Node, error) { return ops.RowsAt(x, at, 1, -3) },
 		"got a position of float32, want int or int64":                          func() (*G.Node, error) { return ops.Update(x, x, f, 0) },
 		"got a position of shape (5), want a scalar or":                         func() (*G.Node, error) { return ops.Update(x, x, tensorOf(tensor.Int, 5), 1) },
 		"got a position of shape (4), want a scalar along":                      func() (*G.Node, error) { return ops.Update(x, x, tensorOf(tensor.Int, 4), 0) },

@@ -176,20 +176,36 @@ func TestConstantErrors(t *testing.T) {
 	}
 }
 
-// Gradients where several elements are greatest, where factors are 0, and at limits.
+// Gradients where several elements are greatest, where factors are 0, at limits, and of rows with NaN or Inf: PyTorch's values of amax,
+// logsumexp, softmax and log_softmax.
 func TestGradientsAtTies(t *testing.T) {
 	withoutTag(t)
+	inf, nan := math.Inf(1), math.NaN()
+	softMax := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.SoftMax(x, 0) }
+	logSoftMax := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.LogSoftMax(x, 0) }
+	max := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Max(x) }
+	min := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Min(x) }
+	logSumExp := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.LogSumExp(x) }
+	nans := []float64{nan, nan, nan, nan}
 	for name, c := range map[string]struct {
 		build   func(x *gorgonia.Node) (*gorgonia.Node, error)
 		x, want []float64
 	}{
-		"Max":            {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Max(x) }, []float64{5, 2, 5, -1}, []float64{0.5, 0, 0.5, 0}},
-		"Min":            {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Min(x) }, []float64{3, 3, 3, 3}, []float64{0.25, 0.25, 0.25, 0.25}},
-		"Prod":           {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Prod(x) }, []float64{2, 0, 3, 5}, []float64{0, 30, 0, 0}},
-		"Prod, zeros":    {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Prod(x) }, []float64{2, 0, 0, 5}, []float64{0, 0, 0, 0}},
-		"Clip":           {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Clip(x, -1, 1) }, []float64{-2, -1, 1, 2}, []float64{0, 1, 1, 0}},
-		"rows of -Inf":   {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.LogSumExp(x) }, []float64{math.Inf(-1), 0, 0, math.Inf(-1)}, []float64{0, 0.5, 0.5, 0}},
-		"strided slices": {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Slice(x, gorgonia.S(1, 4, 2)) }, []float64{1, 2, 3, 4}, []float64{0, 1, 0, 1}},
+		"Max":                    {max, []float64{5, 2, 5, -1}, []float64{0.5, 0, 0.5, 0}},
+		"Min":                    {min, []float64{3, 3, 3, 3}, []float64{0.25, 0.25, 0.25, 0.25}},
+		"Prod":                   {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Prod(x) }, []float64{2, 0, 3, 5}, []float64{0, 30, 0, 0}},
+		"Prod, zeros":            {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Prod(x) }, []float64{2, 0, 0, 5}, []float64{0, 0, 0, 0}},
+		"Clip":                   {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Clip(x, -1, 1) }, []float64{-2, -1, 1, 2}, []float64{0, 1, 1, 0}},
+		"Max of NaN":             {max, []float64{5, nan, 5, -1}, nans},
+		"Min of NaN":             {min, []float64{5, nan, 5, -1}, nans},
+		"Max of -Inf":            {max, []float64{-inf, -inf, -inf, -inf}, []float64{0.25, 0.25, 0.25, 0.25}},
+		"LogSumExp of some -Inf": {logSumExp, []float64{-inf, 0, 0, -inf}, []float64{0, 0.5, 0.5, 0}},
+		"LogSumExp of -Inf":      {logSumExp, []float64{-inf, -inf, -inf, -inf}, nans},
+		"LogSumExp of Inf":       {logSumExp, []float64{1, inf, -inf, 2}, []float64{0, nan, 0, 0}},
+		"SoftMax of -Inf":        {softMax, []float64{-inf, -inf, -inf, -inf}, nans},
+		"LogSoftMax of -Inf":     {logSoftMax, []float64{-inf, -inf, -inf, -inf}, nans},
+		"LogSoftMax of Inf":      {logSoftMax, []float64{1, inf, -inf, 2}, nans},
+		"strided slices":         {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Slice(x, gorgonia.S(1, 4, 2)) }, []float64{1, 2, 3, 4}, []float64{0, 1, 0, 1}},
 	} {
 		for _, m := range suite.Machines() {
 			if m.Name == "LispMachine" { // makes no gradients here
@@ -200,7 +216,7 @@ func TestGradientsAtTies(t *testing.T) {
 			loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(testutil.Get[*gorgonia.Node](t)(c.build(x))))
 			testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, x))
 			runOn(t, m, g)
-			if got := elements(t, testutil.Get[gorgonia.Value](t)(x.Grad())); !slices.Equal(got, c.want) {
+			if got := elements(t, testutil.Get[gorgonia.Value](t)(x.Grad())); !slices.EqualFunc(got, c.want, func(a, b float64) bool { return a == b || a != a && b != b }) {
 				t.Errorf("%s on %s: got the gradient %v of %v, want %v", name, m.Name, got, c.x, c.want)
 			}
 		}

@@ -7,8 +7,8 @@ import "fmt"
 // derivative is a function of the operands, then of the derivative of the loss by the output. If all elements of a row read the same
 // element of the operand, a row has one element of the derivative.
 //
-// RowMax and RowMin share the derivative equally among the elements that are equal to the result. [Func.Gradient] has the derivatives
-// of the other operations.
+// RowMax and RowMin share the derivative equally among the elements that are equal to the result. If that is NaN, no element is equal
+// to it, and the derivative of the row is NaN. [Func.Gradient] has the derivatives of the other operations.
 func (f Func) RowGradient(of int, perRow bool, rows []bool) (Func, error) {
 	g := f.graph()
 	if of < 0 || of >= len(g.operands) || len(rows) != len(g.operands) || len(g.outputs) != 1 {
@@ -78,8 +78,8 @@ func (d *rowDiffer) reduce(n *node, v Value) {
 		return
 	}
 	if n.op != RowSum {
-		equal := d.Apply(Eq, d.here[n.args[0]], d.here[v])
-		dy = d.Apply(Select, equal, d.Apply(Div, dy, d.Apply(RowSum, d.Convert(equal, n.dtype))), d.Constant(n.dtype, 0))
+		equal := d.Convert(d.Apply(Eq, d.here[n.args[0]], d.here[v]), n.dtype)
+		dy = d.Apply(Mul, d.Apply(Div, dy, d.Apply(RowSum, equal)), equal)
 	}
 	d.adjoints = d.ofElements
 	d.add(n.args[0], dy)

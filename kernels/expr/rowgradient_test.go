@@ -15,7 +15,7 @@ func TestRowGradient(t *testing.T) {
 		{"y * rowsum(x)", 1, true, "z * rowsum(x)"},
 		{"x * rowsum(x)", 0, false, "z * rowsum(x) + rowsum(z * x)"},
 		{"x * y + y", 1, false, "rowsum(z + z * x)"},
-		{"rowmax(x)", 0, true, "select(x == rowmax(x), z / rowsum(x == rowmax(x)), 0)"},
+		{"rowmax(x)", 0, true, "z / rowsum(x == rowmax(x)) * (x == rowmax(x))"},
 		{"rowmin(x)", 1, true, "0"},
 	} {
 		f, err := ParseRows(c.text, Float64, "x", "y")
