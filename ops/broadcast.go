@@ -62,3 +62,16 @@ func (p broadcast) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 func (p broadcast) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(sum{mean: p.mean, axes: p.axes}, b.Grad())}
 }
+
+// Broadcast returns the axes along which a Broadcast, or the gradient of a Sum or Mean, repeats its input, and the number that it divides by;
+// ok is false for any other op.
+func (o *Op) Broadcast() (axes []int, divisor int, ok bool) {
+	p, ok := o.primitive.(broadcast)
+	divisor = 1
+	for _, a := range p.axes {
+		if p.mean {
+			divisor *= p.shape[a]
+		}
+	}
+	return p.axes, divisor, ok
+}

@@ -304,6 +304,25 @@ func Float(v gorgonia.Value) (x float64, ok bool) {
 	return 0, false
 }
 
+// Integer returns the first integer of a value, 0 for a value of another type.
+func Integer(v gorgonia.Value) int64 {
+	m, err := Bytes(v)
+	if err != nil {
+		return 0
+	}
+	switch dt, _ := Dtype(v.Dtype()); dt {
+	case kernels.Uint8:
+		return int64(m[0])
+	case kernels.Int32:
+		return int64(kernels.Elements[int32](m)[0])
+	case kernels.Int64:
+		return kernels.Elements[int64](m)[0]
+	case kernels.Int:
+		return int64(kernels.Elements[int](m)[0])
+	}
+	return 0
+}
+
 // NotFinite returns "NaN" or "Inf", those of the two that are asked for, and the number of the first
 // such element in the memory of a value of floats, "" if there is none.
 func NotFinite(dt kernels.Dtype, m []byte, nan, inf bool) (what string, at int) {

@@ -7,11 +7,12 @@ import (
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower ops of package ops, and of other modules, that are views, functions of rows or concatenations.
+// The rules of this file lower ops of package ops, and of other modules, that are views, broadcasts, functions of rows or concatenations.
 
 // viewed lowers an op that is a view of its input.
 func viewed(c *call) *program.Value {
@@ -36,6 +37,30 @@ func viewed(c *call) *program.Value {
 		return c.alias(from, c.Type, view)
 	}
 	return c.padded(from, c.Type, view, v.Bounds)
+}
+
+// broadcasts lowers Broadcast and the gradients of Sum and Mean to a view, so that they are fused with the ops that read them.
+func broadcasts(c *call) *program.Value {
+	op, ok := c.node.Op().(interface{ Broadcast() ([]int, int, bool) })
+	if !ok || !c.floats(1) {
+		return nil
+	}
+	axes, divisor, ok := op.Broadcast()
+	if !ok {
+		return nil
+	}
+	x := c.in[0]
+	strides := slices.Clone(x.View.Strides)
+	for _, a := range axes {
+		strides = slices.Insert(strides, a, 0)
+	}
+	v := c.alias(x, c.Type, program.View{Offset: x.View.Offset, Strides: strides})
+	if divisor == 1 {
+		return v
+	}
+	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.Div, b.Operand(0), b.Constant(c.Dtype, float64(divisor)))
+	}, v)
 }
 
 // guarded calls a method of an op, and sets the node's error if it panics.

@@ -71,7 +71,7 @@ type vertex struct {
 	*program.Instr
 	at           int       // index in Instrs
 	group        *group    // nil for an instruction that cannot be fused
-	sources      []*vertex // the instructions that compute the bases of In; nil for instructions of Setup
+	sources      []*vertex // the instructions that compute the bases of In; nil for values of Setup, such as inputs and states
 	readers      []*vertex // the instructions that read its results, also through views
 	materialized bool      // its results are stored in memory for any grouping
 	liveOut      bool      // an output, or the new value of a state, is a view of its result
@@ -95,14 +95,15 @@ type fuser struct {
 	device    kernels.Device
 	vertices  []*vertex
 	vertexOf  map[*program.Instr]*vertex
-	reach     prefixMax // by index of a group's first member, the index of its last
-	origin    prefixMax // by mirrored index of a group's last member, the mirrored index of its first
+	ofSetup   map[*program.Value][]*vertex // the instructions that read a value of Setup, also through views
+	reach     prefixMax                    // by index of a group's first member, the index of its last
+	origin    prefixMax                    // by mirrored index of a group's last member, the mirrored index of its first
 	searches  int
 	unfusable map[[2]*group]bool // pairs that cannot be merged; this stays true, because groups only grow
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
-	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), vertexOf: make(map[*program.Instr]*vertex, len(p.Instrs)),
+	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), vertexOf: make(map[*program.Instr]*vertex, len(p.Instrs)), ofSetup: map[*program.Value][]*vertex{},
 		reach: make(prefixMax, len(p.Instrs)+1), origin: make(prefixMax, len(p.Instrs)+1), unfusable: map[[2]*group]bool{}}
 	for i, in := range p.Instrs {
 		v := &vertex{Instr: in, at: i, materialized: !program.Pointwise(in.Op)}
@@ -118,6 +119,8 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 			if v.sources = append(v.sources, source); source != nil {
 				source.readers = append(source.readers, v)
 				source.materialized = source.materialized || v.group == nil
+			} else {
+				f.ofSetup[from.Base] = append(f.ofSetup[from.Base], v)
 			}
 		}
 	}
@@ -216,11 +219,16 @@ func (f *fuser) joinReaders(v *vertex) {
 // joinSiblings merges the group of an instruction with groups that read the same value, if one of the two only returns
 // one element per row. One pass over memory then serves both, such as the gradients w.r.t. scale and bias.
 func (f *fuser) joinSiblings(v *vertex) {
-	for _, s := range v.sources {
-		if s == nil || s.group == v.group || s.Out[0].Elements() < v.count {
+	for i, s := range v.sources {
+		base := v.In[i].Base
+		readers := f.ofSetup[base]
+		if s != nil {
+			readers = s.readers
+		}
+		if s != nil && s.group == v.group || base.Elements() < v.count {
 			continue
 		}
-		for _, r := range s.near(v) {
+		for _, r := range near(readers, v) {
 			if r.group == nil || r.group == v.group || !r.group.reduces() && !v.group.reduces() {
 				continue
 			}
@@ -229,10 +237,10 @@ func (f *fuser) joinSiblings(v *vertex) {
 	}
 }
 
-// near returns the readers of a vertex next to one of them in program order, at most maxSiblings in each direction.
-func (v *vertex) near(reader *vertex) []*vertex {
-	i, _ := slices.BinarySearchFunc(v.readers, reader.at, func(r *vertex, at int) int { return r.at - at })
-	return v.readers[max(i-maxSiblings, 0):min(i+maxSiblings, len(v.readers))]
+// near returns the readers of a value next to one of them in program order, at most maxSiblings in each direction.
+func near(readers []*vertex, reader *vertex) []*vertex {
+	i, _ := slices.BinarySearchFunc(readers, reader.at, func(r *vertex, at int) int { return r.at - at })
+	return readers[max(i-maxSiblings, 0):min(i+maxSiblings, len(readers))]
 }
 
 // joinShort merges groups that reduce different values of one shape along the same axes, if the values have few elements and

@@ -43,8 +43,8 @@ func (g *group) build() (*fused, error) {
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
 		for i, v := range m.In {
-			if c, constant := number(v); constant {
-				args[i] = b.Constant(v.Dtype, c)
+			if isNumber(v) {
+				args[i] = literal(b, v)
 			} else if g.inside(m.sources[i]) {
 				args[i] = result[m.sources[i]]
 			} else {
@@ -83,11 +83,24 @@ func function(in *program.Instr) expr.Func {
 
 // number returns the value of a floating-point constant of one element.
 func number(v *program.Value) (c float64, ok bool) {
-	op, ok := v.Base.Def.Op.(program.Constant)
-	if !ok || v.IsBounded() || !v.Dtype.IsFloat() || v.Base.Elements() != 1 {
+	if !isNumber(v) {
 		return 0, false
 	}
-	return values.Float(op.Value)
+	return values.Float(v.Base.Def.Op.(program.Constant).Value)
+}
+
+// isNumber reports whether a value is a constant of one number.
+func isNumber(v *program.Value) bool {
+	_, constant := v.Base.Def.Op.(program.Constant)
+	return constant && !v.IsBounded() && (v.Dtype.IsFloat() || v.Dtype.IsInteger()) && v.Base.Elements() == 1
+}
+
+// literal returns a constant of one number as a literal.
+func literal(b *expr.Builder, v *program.Value) expr.Value {
+	if c, float := number(v); float {
+		return b.Constant(v.Dtype, c)
+	}
+	return b.Integer(v.Dtype, values.Integer(v.Base.Def.Op.(program.Constant).Value))
 }
 
 // operand returns an input of a member as a view of the group's shape.

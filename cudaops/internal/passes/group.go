@@ -141,12 +141,12 @@ func (g *group) inputs() (n int) {
 	return n
 }
 
-// operands returns the distinct views that members read of values computed outside of the group, except constants, which
-// become part of the function.
+// operands returns the distinct views that members read of values computed outside of the group, except numbers, which
+// become literals of the function.
 func (g *group) operands() (list []operand) {
 	for _, m := range g.members {
 		for i, v := range m.In {
-			if _, constant := number(v); constant || g.inside(m.sources[i]) {
+			if isNumber(v) || g.inside(m.sources[i]) {
 				continue
 			}
 			if o := g.operand(m, v); !slices.ContainsFunc(list, o.equal) {

@@ -68,7 +68,7 @@ func drawIntegers(t *rapid.T) (g *G.ExprGraph, keep G.Nodes) {
 	text := rapid.SampledFrom([]string{"a + b", "a * b - 1", "max(a, b)", "a - b * 3", "a == b", "a < b && b > 2", "!(a != b) || a > 1", "select(a > b, a, b)", "tanh(a) + b", "a / (b + 1)", "abs(a - b)"})
 	for range rapid.IntRange(1, 14).Draw(t, "nodes") {
 		var n *G.Node
-		switch rapid.SampledFrom([]string{"map", "map", "cast", "where", "one-hot", "argmax", "sum", "softmax", "permute", "slice", "compare", "concat"}).Draw(t, "op") {
+		switch rapid.SampledFrom([]string{"map", "map", "cast", "where", "one-hot", "argmax", "sum", "softmax", "permute", "slice", "compare", "concat", "number"}).Draw(t, "op") {
 		case "map":
 			n = must(ops.Map(text.Draw(t, "expression"), one(), one()))
 		case "cast":
@@ -91,6 +91,9 @@ func drawIntegers(t *rapid.T) (g *G.ExprGraph, keep G.Nodes) {
 		case "compare":
 			f := rapid.SampledFrom([]func(a, b *G.Node) (*G.Node, error){ops.Equal, ops.NotEqual}).Draw(t, "comparison")
 			n = must(f(one(), one()))
+		case "number":
+			dt := rapid.SampledFrom([]kernels.Dtype{kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int}).Draw(t, "type of the number")
+			n = must(ops.Map("a * b - b", one(), must(ops.Constant(g, values.Number(dt, float64(r.IntN(9)))))))
 		case "concat":
 			a := one()
 			n = must(ops.Concat(0, must(ops.Slice(a, G.S(3, mixedRows))), must(ops.Slice(a, G.S(0, 3)))))
@@ -129,6 +132,23 @@ func TestIntegersOnDevices(t *testing.T) {
 			t.Fatalf("%v\n%v", err, l.Program)
 		}
 	})
+}
+
+// Constants of one number are literals of the function, not operands.
+func TestNumbersAreLiterals(t *testing.T) {
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, values.Tensor(dt), G.WithName("x"), G.WithShape(mixedRows, mixedColumns))
+		three := testutil.Get[*G.Node](t)(ops.Constant(g, values.Number(dt, 3)))
+		testutil.Get[*G.Node](t)(ops.Map("a + b", x, three))
+		l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+		testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+		for _, in := range l.Program.Instrs {
+			if program.Launches(in.Op) && len(in.In) != 1 {
+				t.Errorf("%v: got %d operands, want x alone: %v", values.Tensor(dt), len(in.In), l.Program)
+			}
+		}
+	}
 }
 
 // The index of the greatest element, its one-hot row, and what uses it, are one launch.

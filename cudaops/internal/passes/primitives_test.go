@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
@@ -89,6 +90,42 @@ func TestRowsAreOneLaunch(t *testing.T) {
 			if got := launches(t, g); len(got) != want {
 				t.Errorf("%s, gradient %v: got %d launches %q, want %d", c.name, gradient, len(got), got, want)
 			}
+		}
+	}
+}
+
+// Broadcasts, and the gradients of sums and means, are fused with the functions that read them.
+func TestBroadcastsAreFused(t *testing.T) {
+	for _, along := range [][]int{nil, {0}, {1}} {
+		for _, reduce := range []func(x *G.Node, along ...int) (*G.Node, error){ops.Sum, ops.Mean} {
+			g := G.NewGraph()
+			x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(96, 200))
+			y := G.NewVector(g, tensor.Float32, G.WithName("y"), G.WithShape(200))
+			node := testutil.Get[*G.Node](t)
+			loss := node(reduce(node(ops.Map("a * a * b", x, node(ops.Broadcast(y, 96, 0)))), along...))
+			if along != nil {
+				loss = node(ops.Sum(node(ops.Map("a * a", loss))))
+			}
+			testutil.Get[G.Nodes](t)(G.Grad(loss, x, y))
+			for _, name := range launches(t, g) {
+				if strings.Contains(name, "broadcast") || strings.Contains(name, "Broadcast") {
+					t.Errorf("along %v: got the launch %v, want it fused", along, name)
+				}
+			}
+		}
+	}
+}
+
+// Reductions that read an input directly are one launch with other functions of its rows.
+func TestSiblingsOfInputsAreOneLaunch(t *testing.T) {
+	for _, along := range [][]int{{0}, {1}} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(96, 200))
+		testutil.Get[*G.Node](t)(ops.Max(x, along...))
+		testutil.Get[*G.Node](t)(ops.Min(x, along...))
+		testutil.Get[*G.Node](t)(ops.Map("a * a", x))
+		if list := launches(t, g); len(list) != 1 {
+			t.Errorf("along %v: got the launches %v, want one", along, list)
 		}
 	}
 }
