@@ -35,11 +35,14 @@ func Categorical(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, 
 
 func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) {
 	t, err := typeOf(logits)
+	if err == nil {
+		err = CheckFloats([]Type{t}, 1)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !t.Dtype.IsFloat() || len(t.Shape) == 0 {
-		return nil, fmt.Errorf("got logits %v, want rows of float32 or float64", t)
+	if len(t.Shape) == 0 {
+		return nil, fmt.Errorf("got logits %v, want rows", t)
 	}
 	n, rows := t.Shape[len(t.Shape)-1], without(t.Shape, []int{len(t.Shape) - 1})
 	inputs, checks := []*gorgonia.Node{logits}, []string{"a >= 0", "a >= 1", "a > 0 && a <= 1"}

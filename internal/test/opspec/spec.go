@@ -43,6 +43,8 @@ type Spec struct {
 	NoGradient bool
 	// Stops marks ops whose gradient is 0 by definition, other than the limit of differences.
 	Stops bool
+	// Several marks ops that refuse inputs of one element.
+	Several bool
 	// Generated marks ops that are functions, for which kernels are generated, that consist of other ops, or whose cases have constants of
 	// integers. Packages codegen, gemm and basic test their kernels in all sizes, so the Spec needs neither Wide nor a case beyond 2^31 bytes.
 	Generated bool

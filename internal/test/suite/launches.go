@@ -41,6 +41,13 @@ func plansOf(t *testing.T) (plans []*kernels.Plan) {
 						continue
 					}
 					planners := []kernels.Planner{planner}
+					if op, ok := planner.(interface {
+						Draws() (any, func(stream int) kernels.Planner, bool)
+					}); ok {
+						if _, drawn, ok := op.Draws(); ok {
+							planners[0] = drawn(1)
+						}
+					}
 					if op, ok := planner.(*ops.Op); ok {
 						if over, ok := op.InPlace(); ok {
 							planners = append(planners, over)
