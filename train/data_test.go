@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -178,6 +180,61 @@ func newDeviceDataLine(t *testing.T, x, y []float64, weighted bool) (*line, *Dev
 	testutil.Do(t, err)
 	t.Cleanup(func() { testutil.Do(t, l.vm.Close()) })
 	return l, data
+}
+
+// A data set of bytes, a text and labels of its rows, stays of one byte an element on the device, and steps get its rows.
+func TestDeviceDataOfBytes(t *testing.T) {
+	const count, length, batch, rate = 500, 33, 8, 0.01
+	text, labels := make([]byte, count*length), make([]byte, count)
+	for i := range text {
+		text[i] = byte(rand.IntN(256))
+	}
+	for i := range labels {
+		labels[i] = byte(rand.IntN(10))
+	}
+	node := testutil.Get[*G.Node](t)
+	g := G.NewGraph()
+	data := testutil.Get[*DeviceData](t)(NewDeviceData(g, batch, tensor.New(tensor.WithShape(count, length), tensor.WithBacking(text)), tensor.New(tensor.WithBacking(labels)))).Shuffle(7)
+	w := G.NewScalar(g, tensor.Float64, G.WithName("w"), G.WithValue(0.5))
+	sums := node(ops.Cast(node(ops.Sum(data.Nodes[0], 1)), tensor.Float64))
+	errs := node(ops.Map("a * b / 4096 - c", sums, w, node(ops.Cast(data.Nodes[1], tensor.Float64))))
+	loss := node(ops.Mean(node(ops.Map("a * a", errs))))
+	testutil.Get[G.Nodes](t)(G.Grad(loss, w))
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnAny(), cudaops.Strict(), cudaops.Keep(data.Nodes...), cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(rate)), w), data.Option()))
+	defer vm.Close()
+	elements := int64(len(text) + len(labels))
+	if got := vm.Memory().Inputs; got < elements || got > elements+1024 { // and the numbers of a batch's rows
+		t.Errorf("the inputs have %d bytes on the device, want one for each of %d elements", got, elements)
+	}
+	want, step := 0.5, 0
+	testutil.Get[History](t)(Run(t.Context(), vm, loss, data, Epochs(2), AfterStep(1, func(s Step) error {
+		epoch, at := step/(count/batch), step%(count/batch)
+		step++
+		value, gradient := 0.0, 0.0
+		var rows, of []byte
+		for _, row := range data.epoch(epoch)[at*batch : (at+1)*batch] {
+			line := text[row*length : (row+1)*length]
+			rows, of = append(rows, line...), append(of, labels[row])
+			sum := 0.0
+			for _, b := range line {
+				sum += float64(b)
+			}
+			off := sum/4096*want - float64(labels[row])
+			value += off * off / batch
+			gradient += 2 * off * sum / 4096 / batch
+		}
+		want -= rate * gradient
+		if math.Abs(s.Loss-value) > 1e-9*value {
+			t.Errorf("step %d: got the loss %v, want %v", s.Step, s.Loss, value)
+		}
+		if !slices.Equal(data.Nodes[0].Value().Data().([]byte), rows) || !slices.Equal(data.Nodes[1].Value().Data().([]byte), of) {
+			t.Errorf("step %d has other rows than %v of epoch %d", s.Step, at, epoch)
+		}
+		return nil
+	})))
+	if testutil.Do(t, vm.Pull()); step != 2*(count/batch) || math.Abs(w.Value().Data().(float64)-want) > 1e-9 {
+		t.Errorf("got w = %v after %d steps, want %v", w.Value(), step, want)
+	}
 }
 
 // The memory of batches is used again, but not while a step or a callback may look at it.
