@@ -3,6 +3,7 @@ package ops
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/guard"
 )
@@ -122,8 +123,11 @@ func (b *Backward) check(t Term) error {
 	return nil
 }
 
-// derive returns the derivatives by the op's inputs.
+// derive returns the derivatives by the op's inputs: zero Terms if none has floating-point numbers.
 func (o *Op) derive() (terms []Term, err error) {
+	if !slices.ContainsFunc(o.in, func(t Type) bool { return t.Dtype.IsFloat() }) {
+		return make([]Term, len(o.in)), nil
+	}
 	b := newBackward(o)
 	err = guard.Recover("Adjoints", func() error { terms = o.primitive.Adjoints(b); return nil })
 	switch {

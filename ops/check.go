@@ -57,6 +57,9 @@ func formsOf(p Primitive, in []Type, out Type) (f forms, err error) {
 			if err := checkAxes(f.rows.Axes, f.rows.Shape); err != nil {
 				return fmt.Errorf("Rows: %w", err)
 			}
+			if n := f.rows.Func.Reductions(); n > 0 && len(f.rows.Axes) == 0 {
+				return fmt.Errorf("Rows: got a function with %d reductions and no axes, want one axis or more", n)
+			}
 			want := kernels.Count(f.rows.Shape)
 			if f.rows.PerRow {
 				want = kernels.Count(without(f.rows.Shape, f.rows.Axes))

@@ -83,9 +83,6 @@ func (p concat) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 func (p concat) Adjoints(b *Backward) []Term {
 	terms, from := make([]Term, len(b.in)), 0
-	if !b.grad.typ.Dtype.IsFloat() {
-		return terms
-	}
 	for i, t := range b.in {
 		n := t.Type().Shape[p.axis]
 		terms[i] = b.view(section{p.axis, from, n, 1}, b.Grad())

@@ -40,10 +40,11 @@ func Constant(g *gorgonia.ExprGraph, value any) (*gorgonia.Node, error) {
 	c.v, memory = values.New(dt, t.Shape)
 	copy(memory, b)
 	c.bits = sha256.Sum256(memory)
-	return gorgonia.NewUniqueNode(gorgonia.In(g), gorgonia.WithOp(c), gorgonia.WithType(t.hm()), gorgonia.WithShape(t.Shape...)), nil
+	return gorgonia.ApplyOp(c, g.AddNode(gorgonia.NewConstant(0, gorgonia.WithName("input of constants"))))
 }
 
-// constant is an op without inputs.
+// constant is an op that ignores its input, which Gorgonia needs: gorgonia.Grad removes nodes of an op without inputs that nothing reads, and then finds
+// other nodes by wrong numbers.
 type constant struct {
 	v    gorgonia.Value
 	bits [sha256.Size]byte // hash of the elements
@@ -52,8 +53,10 @@ type constant struct {
 // Constant returns the value, which must not be written.
 func (c constant) Constant() gorgonia.Value { return c.v }
 
-func (c constant) Arity() int    { return 0 }
-func (c constant) Type() hm.Type { return gorgonia.TypeOf(c.v) }
+func (c constant) Arity() int { return 1 }
+func (c constant) Type() hm.Type {
+	return hm.NewFnType(gorgonia.TypeOf(gorgonia.NewI(0)), gorgonia.TypeOf(c.v))
+}
 func (c constant) String() string {
 	return fmt.Sprintf("Constant[%v of shape %v, %.8x]", c.v.Dtype(), c.v.Shape(), c.bits)
 }
@@ -64,6 +67,16 @@ func (c constant) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
 
 // Do returns a copy: machines write into results.
 func (c constant) Do(...gorgonia.Value) (gorgonia.Value, error) { return values.Clone(c.v) }
+
+func (c constant) DiffWRT(int) []bool { return []bool{false} }
+
+// SymDiff returns no derivative by the input.
+func (c constant) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
+	return gorgonia.Nodes{nil}, nil
+}
+
+// DoDiff adds nothing to the gradient of the input.
+func (c constant) DoDiff(gorgonia.ExecutionContext, gorgonia.Nodes, *gorgonia.Node) error { return nil }
 
 func (c constant) ReturnsPtr() bool     { return true }
 func (c constant) CallsExtern() bool    { return false }

@@ -271,3 +271,41 @@ func TestCrossEntropyErrors(t *testing.T) {
 		}
 	}
 }
+
+// Ops that move integers are passed by where gorgonia.NewLispMachine differentiates a cost that uses the integers as indices.
+func TestLispPassesIntegers(t *testing.T) {
+	for name, move := range map[string]func(ids, zero *G.Node) (*G.Node, error){
+		"Slice":     func(ids, _ *G.Node) (*G.Node, error) { return ops.Slice(ids) },
+		"Concat":    func(ids, _ *G.Node) (*G.Node, error) { return ops.Concat(0, ids) },
+		"Pad":       func(ids, _ *G.Node) (*G.Node, error) { return ops.Pad(ids, 0, 1, 0) },
+		"Pick":      func(ids, _ *G.Node) (*G.Node, error) { return ops.Pick(ids, ids, 0) },
+		"Embedding": func(ids, _ *G.Node) (*G.Node, error) { return ops.Embedding(ids, ids) },
+		"RowsAt":    func(ids, zero *G.Node) (*G.Node, error) { return ops.RowsAt(ids, zero, 3, 0) },
+		"Update":    func(ids, zero *G.Node) (*G.Node, error) { return ops.Update(ids, ids, zero, 0) },
+		"Where": func(ids, _ *G.Node) (*G.Node, error) {
+			return ops.Where(testutil.Get[*G.Node](t)(ops.Less(ids, ids)), ids, ids)
+		},
+	} {
+		g := G.NewGraph()
+		x := G.NewVector(g, G.Float64, G.WithShape(3), G.WithName("x"), G.WithInit(G.Ones()))
+		ids := G.NewVector(g, tensor.Int64, G.WithShape(3), G.WithName("ids"), G.WithValue(tensor.New(tensor.WithBacking([]int64{2, 0, 1}))))
+		zero := G.NewScalar(g, tensor.Int, G.WithName("zero"), G.WithValue(0))
+		moved := testutil.Get[*G.Node](t)(move(ids, zero))
+		testutil.Get[*G.Node](t)(ops.Sum(testutil.Get[*G.Node](t)(ops.Pick(x, moved, 0))))
+		if err := G.NewLispMachine(g).RunAll(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		d, err := x.Grad()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, want := elements(t, d), []float64{1, 1, 1}
+		if name == "Pad" {
+			want[0] = 2
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got the gradient %v, want %v", name, got, want)
+		}
+	}
+}

@@ -25,6 +25,9 @@ func Min(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
 
 func extreme(name string, op expr.Op, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
 	if t, axes, err := anyInputAlong(x, along); err == nil && t.Dtype.IsInteger() {
+		if t.Shape.IsScalar() {
+			return x, nil
+		}
 		return Apply(reduceIntegers{name, op, t.Dtype, axes}, x)
 	}
 	return reduceRows(name, fmt.Sprintf("%v(a)", op), x, along)

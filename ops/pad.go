@@ -6,19 +6,19 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Pad puts zeros before and after the elements of x along an axis. A negative axis counts from the end.
+// Pad puts zeros, or false, before and after the elements of x, of any type, along an axis. A negative axis counts from the end.
 //
 //	out[..., before + i, ...] = x[..., i, ...]   and 0 elsewhere
 //
-// It is an error if before or after is negative.
+// It is an error if before or after is negative or above 2^48.
 func Pad(x *gorgonia.Node, axis, before, after int) (*gorgonia.Node, error) {
-	t, axes, err := inputAlong(x, []int{axis})
+	t, axes, err := anyInputAlong(x, []int{axis})
 	if err != nil {
 		return nil, fmt.Errorf("ops: Pad: %w", err)
 	}
 	const most = 1 << 48 // so that sums do not overflow
 	if before < 0 || after < 0 || before > most || after > most {
-		return nil, fmt.Errorf("ops: Pad: got %d and %d zeros along axis %d of shape %v, want 0 or more", before, after, axis, t.Shape)
+		return nil, fmt.Errorf("ops: Pad: got %d and %d zeros along axis %d of shape %v, want 0 to %d", before, after, axis, t.Shape, most)
 	}
 	if before+after == 0 {
 		return x, nil

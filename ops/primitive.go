@@ -33,7 +33,8 @@ type Primitive interface {
 	Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error)
 	// Adjoints returns, for each input, the derivative of the loss by that input, or
 	// the zero Term where the output does not depend on it smoothly. A primitive
-	// that has no gradient at all returns b.None("why").
+	// that has no gradient at all returns b.None("why"). It is not called if no
+	// input has floating-point numbers.
 	Adjoints(b *Backward) []Term
 }
 

@@ -192,6 +192,9 @@ func rowsAlong(name, expression string, x *gorgonia.Node, along []int, out rowOu
 	if err != nil {
 		return rowFunc{}, fmt.Errorf("ops: %s%v: %w", name, along, err)
 	}
+	if t.Shape.IsScalar() { // a row of one element
+		t.Shape, axes = tensor.Shape{1}, []int{0}
+	}
 	r, err := newRowFunc(name, expression, 1, t.Dtype, t.Shape, axes, out)
 	if err != nil {
 		return r, fmt.Errorf("ops: %s%v: %w", name, along, err)

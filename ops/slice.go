@@ -13,7 +13,7 @@ import (
 //	ops.Slice(x, gorgonia.S(0, 3), nil, gorgonia.S(2, 10, 2))
 //
 // A nil range, or one that is left out at the end, is the whole axis. No axis is removed: gorgonia.S(3) is the one element 3. It is an error
-// if a range is empty or reaches beyond its axis, or if there are more ranges than axes. Stheno's machine reads x through a view and
+// if a range is empty, has a negative start or step, or reaches beyond its axis, or if there are more ranges than axes. Stheno's machine reads x through a view and
 // copies nothing. Gorgonia's own Slice takes ranges that differ by a multiple of 256 for one.
 func Slice(x *gorgonia.Node, ranges ...tensor.Slice) (*gorgonia.Node, error) {
 	t, _, err := anyInputAlong(x, nil)

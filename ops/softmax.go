@@ -61,5 +61,6 @@ type logSumExp struct{ rowFunc }
 
 func (p logSumExp) Adjoints(b *Backward) []Term {
 	ones := kept(p.shape, p.axes)
-	return []Term{b.elements("c * exp(a - b)", b.In(0), b.reshape(b.Out(), ones), b.reshape(b.Grad(), ones))}
+	d := b.elements("c * exp(a - b)", b.In(0), b.reshape(b.Out(), ones), b.reshape(b.Grad(), ones))
+	return []Term{b.reshape(d, b.In(0).Type().Shape)}
 }

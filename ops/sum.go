@@ -38,7 +38,7 @@ func overAxes(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) 
 		return nil, fmt.Errorf("ops: %v: input 0: %w", sum{mean, along}, err)
 	}
 	integers := !mean && !t.Dtype.IsFloat()
-	if x.IsScalar() && len(along) == 0 {
+	if x.IsScalar() && len(along) == 0 && (integers || t.Dtype.IsFloat()) {
 		if integers {
 			return Cast(x, tensor.Int64)
 		}

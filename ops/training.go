@@ -79,8 +79,5 @@ func (w whenTraining) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error
 
 func (w whenTraining) Adjoints(b *Backward) []Term {
 	g := b.Grad()
-	if !g.Type().Dtype.IsFloat() {
-		return b.None("its elements are integers")
-	}
 	return []Term{b.Apply(w, g, zeros(b, g)), b.Apply(w, zeros(b, g), g)}
 }

@@ -96,9 +96,6 @@ func (u update) Limit(input int, in ...Type) (count, also int, limited bool) {
 }
 
 func (u update) Adjoints(b *Backward) []Term {
-	if !b.Grad().Type().Dtype.IsFloat() {
-		return b.None("its elements are integers")
-	}
 	position := b.In(2)
 	return []Term{b.Apply(u, b.Grad(), zeros(b, b.In(1)), position), b.Apply(rowsAt{b.In(1).Type().Shape[u.axis], u.axis}, b.Grad(), position), {}}
 }
@@ -131,9 +128,6 @@ func (r rowsAt) Limit(input int, in ...Type) (count, also int, limited bool) {
 }
 
 func (r rowsAt) Adjoints(b *Backward) []Term {
-	if !b.Grad().Type().Dtype.IsFloat() {
-		return b.None("its elements are integers")
-	}
 	return []Term{b.Apply(update{r.axis}, zeros(b, b.In(0)), b.Grad(), b.In(1)), {}}
 }
 

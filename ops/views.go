@@ -35,13 +35,6 @@ func (p viewing) View(in ...Type) (codegen.View, error) {
 	return v, err
 }
 
-func (p viewing) Adjoints(b *Backward) []Term {
-	if !b.In(0).Type().Dtype.IsFloat() {
-		return []Term{{}}
-	}
-	return p.layout.Adjoints(b)
-}
-
 func (p viewing) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	v, shape, err := p.see(in[0].Shape)
 	if err != nil {

@@ -159,6 +159,38 @@ func TestConstants(t *testing.T) {
 	}
 }
 
+// A constant that nothing reads, wherever it is made, does not disturb gorgonia.Grad.
+func TestUnreadConstants(t *testing.T) {
+	for unread := range 4 {
+		g := gorgonia.NewGraph()
+		constant := func(at int) {
+			if at == unread {
+				testutil.Get[*gorgonia.Node](t)(ops.Constant(g, 1.5))
+			}
+		}
+		constant(0)
+		x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithShape(3), gorgonia.WithName("x"), gorgonia.WithInit(gorgonia.Ones()))
+		constant(1)
+		y := testutil.Get[*gorgonia.Node](t)(ops.Map("a*b", x, testutil.Get[*gorgonia.Node](t)(ops.Constant(g, 7.0))))
+		constant(2)
+		loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(y))
+		constant(3)
+		d, err := gorgonia.Grad(loss, x)
+		if err != nil {
+			t.Fatalf("constant %d: %v", unread, err)
+		}
+		for _, m := range suite.Machines() {
+			if m.Name == "LispMachine" { // differentiates by itself
+				continue
+			}
+			runOn(t, m, g)
+			if got := elements(t, d[0].Value()); !slices.Equal(got, []float64{7, 7, 7}) {
+				t.Errorf("%s, constant %d: got the gradient %v, want 7", m.Name, unread, got)
+			}
+		}
+	}
+}
+
 // Constant returns an error for values that a graph cannot hold.
 func TestConstantErrors(t *testing.T) {
 	g := gorgonia.NewGraph()

@@ -74,6 +74,9 @@ func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kerne
 	if err := checkMap(f, shape, operands); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", name, err)
 	}
+	if n := f.Reductions(); n > 0 {
+		return nil, fmt.Errorf("kernels: %s: got a function with %d reductions, want a function of elements", name, n)
+	}
 	p, c := &kernels.Plan{Op: name}, call{f: f, shape: shape, operands: operands}
 	from, to := c.buffers(p)
 	if kernels.Count(shape) > 0 {

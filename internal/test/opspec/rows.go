@@ -97,9 +97,9 @@ func alongBad(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error)) []
 	}
 }
 
-// reductionCases are cases over one axis, several axes and all of them.
+// reductionCases are cases over one axis, several axes and all of them, and of a scalar.
 func reductionCases(of func(shape tensor.Shape, axes ...int) Case) []Case {
-	return append(rowCases(of), of(tensor.Shape{4, 9, 5, 7}, 0, 2), of(tensor.Shape{4, 9, 5, 7}, 1, 3), of(tensor.Shape{33, 65}, 0, 1), of(tensor.Shape{1, 1}, 0, 1))
+	return append(rowCases(of), of(tensor.Shape{4, 9, 5, 7}, 0, 2), of(tensor.Shape{4, 9, 5, 7}, 1, 3), of(tensor.Shape{33, 65}, 0, 1), of(tensor.Shape{1, 1}, 0, 1), of(tensor.Shape{}))
 }
 
 // randomReduction draws an op over some axes.
