@@ -225,7 +225,7 @@ func (l *Library) readImage(stem, target string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return manifest.Unpack(packed, like)
+	return manifest.Unpack(target, packed, like)
 }
 
 // compiled is the image of a library's source.

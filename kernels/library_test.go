@@ -64,6 +64,7 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("the image is called %s", name)
 	}
 
+	packed := testutil.Get[[][]byte](t)(testutil.Pack([][]byte{[]byte("x")}, [][]byte{nil}))[0]
 	for name, c := range map[string]struct {
 		change func(fstest.MapFS)
 		want   string
@@ -75,7 +76,7 @@ func TestLibrary(t *testing.T) {
 		"renamed": {func(f fstest.MapFS) { f["sub.cu"] = f["add.cu"]; delete(f, "add.cu") }, `no images of "sub"`},
 		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.zst") }, "add.cu for sm_80"},
 		"bytes": {func(f fstest.MapFS) {
-			f["images/add.sm_80.cubin.zst"] = &fstest.MapFile{Data: manifest.Pack([]byte("x"), nil)}
+			f["images/add.sm_80.cubin.zst"] = &fstest.MapFile{Data: packed}
 		},
 			"not the file that the manifest describes"},
 		"manifest": {func(f fstest.MapFS) { delete(f, "images/manifest.json") }, "compile the sources first"},

@@ -24,6 +24,7 @@ type builder struct {
 	workers                          int
 	log                              io.Writer // for warnings and progress
 	compile                          func(name, target string, source []byte) (image []byte, log string, err error)
+	pack                             manifest.Packer
 }
 
 // build brings the images up to date: it compiles the sources that changed since
@@ -62,7 +63,11 @@ func (b *builder) build(verbose bool) error {
 		return err
 	}
 	err = b.each(jobs, func(j *job) error {
-		return b.write(j.source.Images[j.index].File, manifest.Pack(j.data, j.like(jobs)))
+		packed, err := manifest.Pack(b.pack, j.target, j.data, j.like(jobs))
+		if err != nil {
+			return err
+		}
+		return b.write(j.source.Images[j.index].File, packed)
 	})
 	if err != nil {
 		return err
@@ -163,7 +168,7 @@ func (b *builder) whole(s *manifest.Source) error {
 		packed, err := os.ReadFile(filepath.Join(b.out, image.File))
 		if err != nil {
 			errs = append(errs, err)
-		} else if data, err := manifest.Unpack(packed, unpacked[manifest.Like(target)]); err != nil {
+		} else if data, err := manifest.Unpack(target, packed, unpacked[manifest.Like(target)]); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", image.File, err))
 		} else if unpacked[target] = data; manifest.Sum(data) != image.Hash {
 			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", image.File))

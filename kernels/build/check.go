@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -103,7 +102,7 @@ func (b *builder) order(m *manifest.Manifest, since string) (first, rest []*job,
 	return first, rest, nil
 }
 
-// revision reads the manifest of a git revision, an empty one if it has none.
+// revision reads the manifest of a git revision, an empty one if it has none of this form.
 func (b *builder) revision(rev string) (*manifest.Manifest, error) {
 	git := func(args ...string) ([]byte, error) {
 		c := exec.Command("git", append([]string{"-C", b.out}, args...)...)
@@ -118,11 +117,8 @@ func (b *builder) revision(rev string) (*manifest.Manifest, error) {
 	}
 	m := new(manifest.Manifest)
 	text, err := git("show", rev+":./"+manifest.File)
-	if err != nil {
-		return m, nil // none at that revision
-	}
-	if err := json.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("%s of %s: %w", filepath.Join(b.out, manifest.File), rev, err)
+	if err != nil || json.Unmarshal(text, m) != nil {
+		return new(manifest.Manifest), nil // none at that revision, or one of another form
 	}
 	return m, nil
 }

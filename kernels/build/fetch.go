@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/stheno-ml/stheno/internal/maintain/packer"
 )
 
 // wheels are the Python packages that hold the compiler, NVRTC, and the headers that it
-// includes. Their versions decide the images' bytes.
-var wheels = []string{"nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27"}
+// includes, and the library that packs the images. Their versions decide the images' bytes.
+var wheels = []string{"nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27", packer.Wheel}
 
 // errSystem names the systems that compile kernels, and what works elsewhere.
 var errSystem = errors.New(`kernels are compiled on Linux (amd64 or arm64): NVIDIA has no compiler for macOS, and this program does not call the one for Windows.

@@ -55,7 +55,7 @@ func testBuilder(t *testing.T) (b *builder, compiled func() string) {
 	}
 	var mu sync.Mutex
 	var asked []string
-	b = &builder{dir: dir, out: filepath.Join(dir, "images"), targets: manifest.Targets, workers: 2, log: io.Discard}
+	b = &builder{dir: dir, out: filepath.Join(dir, "images"), targets: manifest.Targets, workers: 2, log: io.Discard, pack: testutil.Pack}
 	b.compile = func(name, target string, source []byte) ([]byte, string, error) {
 		if name == "empty.cu" {
 			return []byte("// Cuda compilation tools, release 1.2, V1.2.3\n"), "", nil
@@ -147,8 +147,10 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"a new source":   {func(b *builder) { put(t, filepath.Join(b.dir, "d.cu"), "d") }, "d.cu has not been compiled"},
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
 		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.zst")) }, "b.ptx.zst"},
-		"another image":  {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), string(manifest.Pack(nil, nil))) }, "b.ptx.zst is not the file"},
-		"not packed":     {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), "b") }, "b.ptx.zst"},
+		"another image": {func(b *builder) {
+			put(t, filepath.Join(b.out, "b.ptx.zst"), string(testutil.Get[[]byte](t)(manifest.Pack(b.pack, manifest.PTX, nil, nil))))
+		}, "b.ptx.zst is not the file"},
+		"not packed": {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), "b") }, "b.ptx.zst"},
 		"other bytes": {func(b *builder) {
 			compile := b.compile
 			b.compile = func(name, target string, source []byte) ([]byte, string, error) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/command"
+	"github.com/stheno-ml/stheno/internal/maintain/packer"
 	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -40,12 +41,14 @@ func main() {
 		command.Exit("prebuilt", command.Misused("-j is %d, want at least 1", b.workers))
 	}
 	b.ptxas = filepath.Join(*toolkit, "nvidia/cuda_nvcc/bin/ptxas")
+	b.pack = packer.New(*toolkit)
 	command.Exit("prebuilt", b.run(*check))
 }
 
 // builder makes archives, or checks them.
 type builder struct {
 	out, ptxas string
+	pack       manifest.Packer
 	limit      time.Duration
 	workers    int
 }
@@ -131,7 +134,7 @@ func (b builder) build(p pass) error {
 	if err != nil {
 		return err
 	}
-	data, err := manifest.WriteArchive(p.assembler, cubins)
+	data, err := manifest.WriteArchive(p.pack, p.assembler, cubins)
 	if err != nil {
 		return err
 	}

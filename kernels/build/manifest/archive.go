@@ -61,7 +61,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	dictionary, err := Unpack(packed, nil)
+	dictionary, err := unpack(packed, nil)
 	if err == nil {
 		a.reader, err = newReader(dictionary, shared)
 	}
@@ -111,30 +111,33 @@ func (a *Archive) Cubin(key string) ([]byte, error) {
 	return cubin, nil
 }
 
-// WriteArchive returns an archive of cubins. Its bytes depend only on the cubins and on the version
-// of the packing library.
-func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
+// WriteArchive returns an archive of cubins. Its bytes depend only on the cubins and on the packer.
+func WriteArchive(pack Packer, assembler string, cubins map[string][]byte) ([]byte, error) {
 	keys := slices.Sorted(maps.Keys(cubins))
 	var dictionary []byte
 	for i := 0; i < len(keys) && len(dictionary) < dictionarySize; i += max(len(keys)/dictionaryFrom, 1) {
 		cubin := cubins[keys[i]]
 		dictionary = append(dictionary, cubin[:min(dictionarySize-len(dictionary), len(cubin))]...)
 	}
-	var index, all []byte
+	texts, dictionaries := [][]byte{dictionary}, [][]byte{nil}
 	for _, key := range keys {
-		packed, err := pack(cubins[key], dictionary)
-		if err != nil {
-			return nil, err
-		}
+		texts, dictionaries = append(texts, cubins[key]), append(dictionaries, dictionary)
+	}
+	packed, err := pack(texts, dictionaries)
+	if err != nil {
+		return nil, err
+	}
+	var index, all []byte
+	for i, key := range keys {
 		name, err := hex.DecodeString(key)
 		if err != nil || len(name) != keyBytes {
 			return nil, fmt.Errorf("got key %q, want %d hexadecimal digits", key, 2*keyBytes)
 		}
-		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed)))
-		all = append(all, packed...)
+		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed[i+1])))
+		all = append(all, packed[i+1]...)
 	}
 	data := make([]byte, 4)
-	for _, part := range [][]byte{[]byte(assembler), Pack(dictionary, nil), index} {
+	for _, part := range [][]byte{[]byte(assembler), packed[0], index} {
 		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(part))), part...)
 	}
 	data = append(data, all...)

@@ -5,6 +5,7 @@ package manifest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -49,13 +50,24 @@ type Image struct {
 	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
 }
 
-// Kernel is the assembler's report on one entry point.
+// Kernel is the assembler's report on one entry point. In JSON it is an array of the fields, since there are thousands.
 type Kernel struct {
-	Name      string `json:"name"`
-	Registers int    `json:"registers"` // per thread
-	Stack     int    `json:"stack"`     // bytes per thread, spills included
-	Spill     int    `json:"spill"`     // bytes stored and loaded, per thread
-	Shared    int    `json:"shared"`    // static bytes per block
+	Name      string
+	Registers int // per thread
+	Stack     int // bytes per thread, spills included
+	Spill     int // bytes stored and loaded, per thread
+	Shared    int // static bytes per block
+}
+
+func (k *Kernel) fields() []any { return []any{&k.Name, &k.Registers, &k.Stack, &k.Spill, &k.Shared} }
+
+// MarshalJSON implements [json.Marshaler].
+func (k Kernel) MarshalJSON() ([]byte, error) { return json.Marshal(k.fields()) }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (k *Kernel) UnmarshalJSON(text []byte) error {
+	fields := k.fields()
+	return json.Unmarshal(text, &fields)
 }
 
 // ImageFile is the name of a source's image, which is packed.
