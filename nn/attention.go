@@ -145,8 +145,8 @@ func Attention(s *Scope, q, k, v *G.Node, heads int, opts ...LayerOption) *G.Nod
 	}
 	y, pattern := s.attend(q, k, v, seen)
 	for _, l := range opts {
-		if l.node != nil {
-			*l.node = pattern
+		if l.nodes != nil {
+			*l.nodes = append(*l.nodes, pattern)
 		}
 	}
 	return s.Keep(ops.Reshape(s.Keep(ops.Permute(y, 0, 2, 1, 3)), of...))

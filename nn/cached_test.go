@@ -110,9 +110,9 @@ func TestCached(t *testing.T) {
 func TestPattern(t *testing.T) {
 	s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64))
 	x := s.Input("x", tensor.Float64, 1, 4, 6)
-	var pattern *G.Node
-	y := nn.SelfAttention(s, x, 3, nn.Causal(), nn.Pattern(&pattern))
-	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(y, pattern)))
+	var patterns G.Nodes
+	y := nn.SelfAttention(s, x, 3, nn.Causal(), nn.Pattern(&patterns))
+	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(append(patterns, y)...)))
 	defer vm.Close()
 	v := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(1, 4, 6))
 	for i := range v.Float64s() {
@@ -120,7 +120,7 @@ func TestPattern(t *testing.T) {
 	}
 	testutil.Do(t, G.Let(x, v))
 	testutil.Do(t, vm.RunAll())
-	for i, w := range elements(t, pattern.Value()) {
+	for i, w := range elements(t, patterns[0].Value()) {
 		if row, key := i/4%4, i%4; (w > 0) != (key <= row) || row == 0 && key == 0 && w != 1 {
 			t.Errorf("head %d: the weight of key %d for position %d is %v", i/16, key, row, w)
 		}
