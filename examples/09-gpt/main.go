@@ -45,7 +45,7 @@ func run(p *notebook.Page, path, file string) {
 	notebook.Check(err)
 	cut := (len(text) - p.Size(30_000, 30_000, 3_000)) / 256 * 256 // whole lines, and a letter
 	m := &gpt{Page: p, layers: p.Size(6, 2, 2), width: p.Size(384, 96, 32), heads: p.Size(6, 4, 2), context: p.Size(256, 64, 32), batch: p.Size(64, 16, 8),
-		steps: p.Size(3000, 600, 200), read: text[:cut+1], held: text[cut : cut+p.Size(25_600, 25_600, 2_560)+1], store: cudaops.NewStore()}
+		steps: p.Size(3000, 400, 200), read: text[:cut+1], held: text[cut : cut+p.Size(25_600, 25_600, 2_560)+1], store: cudaops.NewStore()}
 	defer m.store.Close()
 	if file != "" {
 		m.train(file, m.steps)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,25 +23,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// book writes a file of words, some of which often follow others.
-func book(t *testing.T, size int) (path string) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(3, 4))
-	words := strings.Fields("the light of a ray is bent where it enters glass, and colours part; what is white before the prism is red and blue behind it.")
-	var b strings.Builder
-	for at := 0; b.Len() < size; {
-		at = (at + 1 + r.IntN(2)*r.IntN(len(words))) % len(words)
-		b.WriteString(words[at])
-		b.WriteByte(" \n"[r.IntN(12)/11])
-	}
-	path = filepath.Join(t.TempDir(), "book.txt")
-	testutil.Do(t, os.WriteFile(path, []byte(b.String()[:size]), 0o644))
-	return path
-}
-
 // The program runs on small sizes, learns in two processes (it fails if not), and its text, page and figures are there.
 func TestGPT(t *testing.T) {
-	text, _, _ := notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, book(t, 70_000), "") }, 1,
+	text, _, _ := notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, notebooktest.Book(t, 70_000), "") }, 1,
 		"the file book.txt, 70000 letters", "func (m *gpt) logits(", "func (m *gpt) train(", "After 133 steps", "the other process", "func (m *gpt) write(", "attention.png")
 	if n := strings.Count(text, "what it writes"); n != 2 {
 		t.Errorf("the network writes %d times, want 2", n)
@@ -52,7 +35,7 @@ func TestGPT(t *testing.T) {
 // A training in two parts, of which the second one finds the file of the first one and an empty store, has the parameters of one that was not ended, and writes
 // the same.
 func TestTwoParts(t *testing.T) {
-	text := testutil.Get[[]byte](t)(os.ReadFile(book(t, 50_000)))
+	text := testutil.Get[[]byte](t)(os.ReadFile(notebooktest.Book(t, 50_000)))
 	newGPT := func(p *notebook.Page) *gpt {
 		return &gpt{Page: p, layers: 1, width: 8, heads: 2, context: 8, batch: 4, steps: 12, read: text[:4001], held: text[4000:4097], store: cudaops.NewStore()}
 	}
