@@ -78,18 +78,18 @@ func run(p *notebook.Page, path, file string) {
 	p.GoFunction("main.go", "write")
 	p.Listing("what it writes", m.write("The light "))
 	p.Heading("What it looks at")
-	n, look, s := m.context/2, G.Nodes{}, m.scope(nn.Evaluation())
+	n, look, s := 24, G.Nodes{}, m.scope(nn.Evaluation())
 	x := s.Input("x", tensor.Uint8, 1, n)
 	m.logits(s, x, nn.Pattern(&look))
 	vm := notebook.Must(s.NewVM(p.On(), cudaops.Outputs(look...)))
 	defer vm.Close()
 	notebook.Check(errors.Join(vm.Let(x, m.held[:n]), vm.RunAll()))
-	pictures := figure.Pictures{Zoom: 4, Columns: m.heads}
+	pictures := figure.Pictures{Zoom: 8}
 	for i := range m.layers * m.heads {
 		pictures.Images = append(pictures.Images, figure.Image{Width: n, Text: fmt.Sprintf("layer %d, head %d", i/m.heads+1, i%m.heads+1),
 			Values: look[i/m.heads].Value().Data().([]float32)[i%m.heads*n*n:][:n*n]})
 	}
-	p.Figure("attention", fmt.Sprintf("Each row is a letter of %q, and each column one that it may look at: the brighter, the more it looks. Above the diagonal is what has not come yet.", m.held[:n]), pictures)
+	p.Figure("attention", fmt.Sprintf("Each row is a letter of %q, and each column one that it may look at: the darker, the more it looks. Right of the diagonal is what has not come yet.", m.held[:n]), pictures)
 }
 
 // gpt is a GPT of letters, which are bytes, with the page and the text.
