@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -196,7 +197,7 @@ func (s *Scope) Reset() error {
 		return err
 	}
 	for _, n := range s.reset {
-		var zero any = 0
+		zero := reflect.Zero(n.Dtype().Type).Interface()
 		if n.Dims() > 0 {
 			zero = tensor.New(tensor.Of(n.Dtype()), tensor.WithShape(n.Shape()...))
 		}
