@@ -10,14 +10,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// position is the number of tokens before those of a run, a state of graphs with Cached.
+// position is the number of tokens that earlier runs have read, a state of graphs with Cached.
 type position struct {
 	node        *G.Node
 	batch, time int
 }
 
-// Position returns the number of tokens before those of the next run, a scalar of int that runs change. It is nil without [Cached], and before the first layer
-// with positions.
+// Position returns the number of tokens that runs have read, a state of int. It is nil without [Cached], and before the first layer that has positions.
 func (s *Scope) Position() *G.Node {
 	if !s.made() || s.position == nil {
 		return nil
@@ -46,7 +45,7 @@ func (s *Scope) before(batch, time int) *G.Node {
 	return n
 }
 
-// rows returns the rows of a table for the positions of a run: the first ones, or under Cached those from the position on.
+// rows returns the rows of a table for the positions of a run: the first rows, or under Cached the rows from the position on.
 func (s *Scope) rows(table *G.Node, batch, time int) *G.Node {
 	p := s.before(batch, time)
 	switch {
@@ -72,7 +71,7 @@ func Positions(s *Scope, x *G.Node, count int) *G.Node {
 }
 
 // SelfAttention is PyTorch's MultiheadAttention of x with itself: in_proj_weight (3 width, width), in_proj_bias, out_proj.weight and out_proj.bias. x is (batch,
-// time, width). Options: [NoBias] and those of [Attention].
+// time, width). Options: [NoBias] and the options of [Attention].
 func SelfAttention(s *Scope, x *G.Node, heads int, opts ...LayerOption) *G.Node {
 	shape, ok := s.shape("SelfAttention", x, 3, 3, "(batch, time, width)")
 	if !ok {
@@ -188,7 +187,7 @@ func (s *Scope) causal(batch, time int) *G.Node {
 	return s.Keep(ops.LessEqual(key, own))
 }
 
-// remember returns keys or values, (batch, heads, time, width), with those of all positions so far.
+// remember returns keys or values, (batch, heads, time, width), after the keys or values of all positions so far.
 func (s *Scope) remember(name string, x *G.Node) *G.Node {
 	if !s.ok() {
 		return nil

@@ -100,7 +100,7 @@ type gpt struct {
 	store                                       *cudaops.Store // of the parameters of all graphs
 }
 
-// logits guesses the letter after each one of x, batch x time. The options are those of attention.
+// logits guesses the letter after each one of x, batch x time. opts are options of attention.
 func (m *gpt) logits(s *nn.Scope, x *G.Node, opts ...nn.LayerOption) *G.Node {
 	x = nn.Positions(s.At("positions"), nn.Embedding(s.At("letters"), x, 256, m.width), m.context)
 	for l := range m.layers {
