@@ -51,7 +51,7 @@ func TestErrors(t *testing.T) {
 		"nn: drop: ops: Dropout: got probability 2":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Dropout(s.At("drop"), x, 2) },
 		"nn: ops: Embedding":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
 		"Positions got 3 positions, want at least the 6": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
-		"nn: a: Attention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
+		"nn: a: SelfAttention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 3)
 		},
 		"as many keys as times under Causal": func(s *nn.Scope, _, image *G.Node) *G.Node {
