@@ -3,6 +3,7 @@ package cudaops
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
@@ -27,11 +28,20 @@ import (
 // wrong, the run returns the error, and so do all calls that read the states, until [VM.Push] or [VM.Restore] sets them. Under [Watch], which
 // copies the states to the host before each run, they are as they were.
 func State(node, next *gorgonia.Node) Option {
-	return func(c *config) { c.states = append(c.states, state{node, next}) }
+	return func(c *config) { c.states = append(c.states, state{node, next, false}) }
 }
 
-// state holds the arguments of State.
-type state struct{ node, next *gorgonia.Node }
+// Transient is a [State] that is no part of the model, such as a cache of keys and values. With [In] all VMs of the Store with such a
+// state share it, until the last of them is closed; [Store.Parameters] and [Store.Types] omit it, and so do files of them.
+func Transient(node, next *gorgonia.Node) Option {
+	return func(c *config) { c.states = append(c.states, state{node, next, true}) }
+}
+
+// state holds the arguments of State or Transient.
+type state struct {
+	node, next *gorgonia.Node
+	transient  bool
+}
 
 // checkStates checks the arguments of each State.
 func (c *config) checkStates() error {
@@ -54,6 +64,11 @@ func (c *config) stateNodes() (list []*gorgonia.Node) {
 		list = append(list, s.node)
 	}
 	return list
+}
+
+// transient reports whether a node is a state of Transient.
+func (c *config) transient(n *gorgonia.Node) bool {
+	return slices.ContainsFunc(c.states, func(s state) bool { return s.node == n && s.transient })
 }
 
 // next returns the node with the next value of a state, or nil for another node.

@@ -56,6 +56,8 @@ type parameter struct {
 	offset  int64       // bytes
 	users   int         // number of VMs
 	trainer *parameters // of the VM that trains it, or nil
+
+	transient bool // a state of Transient
 }
 
 // storeNode is a node that holds a parameter on the host.
@@ -80,6 +82,8 @@ func NewStore() *Store {
 // Later values of nodes count as for Train: see [VM.Push], [VM.Pull] and [gorgonia.Let]. A node of another type or shape than
 // the parameter is an error of NewVM, as are another device than that of the Store's other VMs and a graph without parameters.
 //
+// Several In of one Store have the nodes of all.
+//
 // A parameter has at most one VM that trains it: NewVM returns an error for another one until that VM is closed. The moments of
 // the solver belong to the VM, and [VM.Snapshot] has them. The solver must be one of Gorgonia's.
 func In(s *Store, nodes ...*gorgonia.Node) Option {
@@ -100,11 +104,11 @@ type stored struct {
 	nodes []*gorgonia.Node
 }
 
-// Parameters returns copies of all parameters, in the order in which the Store got them, without moments.
+// Parameters returns copies of all parameters, in the order in which the Store got them, without moments and states of [Transient].
 func (s *Store) Parameters() (list []Learnable, err error) {
 	err = s.use("Parameters", func() error {
 		for _, p := range s.list {
-			if p.version == 0 {
+			if p.version == 0 || p.transient {
 				continue
 			}
 			if p.spoilt != nil {
@@ -132,7 +136,9 @@ type ParameterType struct {
 func (s *Store) Types() (list []ParameterType, err error) {
 	err = s.use("Types", func() error {
 		for _, p := range s.list {
-			list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone()})
+			if !p.transient {
+				list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone()})
+			}
 		}
 		return nil
 	})
@@ -260,8 +266,9 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable.
-func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, b exec.Backend, device string) (*parameters, error) {
+// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable, and transient whether a
+// node is a state of Transient.
+func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, transient func(*gorgonia.Node) bool, b exec.Backend, device string) (*parameters, error) {
 	switch {
 	case s.closed:
 		return nil, errors.New("the Store is closed")
@@ -277,6 +284,11 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf f
 		of, _ := internal.ElementType(n)
 		if held[i], err = s.find(n.Name(), of, n.Shape()); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+		if t := transient(n); held[i].users == 0 && held[i].version == 0 {
+			held[i].transient = t
+		} else if held[i].transient != t {
+			return nil, fmt.Errorf("node %s: got Transient %v, want %v as in the Store", n.Name(), t, held[i].transient)
 		}
 		if i < len(learnables) && held[i].trainer != nil {
 			return nil, fmt.Errorf("learnable %s: another open VM of the Store trains it: close that VM, or omit the learnable from Train", n.Name())
@@ -508,11 +520,11 @@ func (s *Store) release(p *parameter) error {
 	return home.Free()
 }
 
-// sweep removes parameters without a value that no VM uses.
+// sweep removes parameters that no VM uses: those without a value and states of Transient.
 func (s *Store) sweep() error {
 	var errs []error
 	s.list = slices.DeleteFunc(s.list, func(p *parameter) bool {
-		if p.version > 0 || p.users > 0 {
+		if p.version > 0 && !p.transient || p.users > 0 {
 			return false
 		}
 		delete(s.byName, p.name)

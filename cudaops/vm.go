@@ -194,11 +194,14 @@ func (vm *VM) own(p *parameters) {
 
 // buildIn builds a VM in a Store.
 func (vm *VM) buildIn(b exec.Backend) error {
-	in := vm.config.stores[0]
-	s := in.store
+	s, named := vm.config.stores[0].store, vm.config.stateNodes()
+	for _, in := range vm.config.stores {
+		if in.store != s {
+			return errors.New("got the option In of two Stores, want one")
+		}
+		named = append(named, in.nodes...)
+	}
 	switch {
-	case len(vm.config.stores) > 1:
-		return fmt.Errorf("got the option In %d times, want it once", len(vm.config.stores))
 	case s == nil || s.turn == nil:
 		return errors.New("In got a Store that NewStore did not make")
 	case vm.trainer != nil && vm.trainer.onHost:
@@ -213,7 +216,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if b.Device().Kind == kernels.GPU {
 		device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, slices.Concat(vm.config.stateNodes(), in.nodes), b, device)
+	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.transient, b, device)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}

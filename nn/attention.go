@@ -1,0 +1,249 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// position is the number of tokens before those of a run, a state of graphs with Cached.
+type position struct {
+	node        *G.Node
+	batch, time int
+}
+
+// Position returns the number of tokens before those of the next run, a scalar of int that runs change. It is nil without [Cached], and before the first layer
+// with positions.
+func (s *Scope) Position() *G.Node {
+	if !s.made() || s.position == nil {
+		return nil
+	}
+	return s.position.node
+}
+
+// before returns the position for sequences of a batch, or nil without Cached.
+func (s *Scope) before(batch, time int) *G.Node {
+	if !s.ok() || s.context == 0 {
+		return nil
+	}
+	if p := s.position; p != nil {
+		if p.batch != batch || p.time != time {
+			s.fail("got %d sequences of %d tokens, want %d of %d as for the layers before: the graph has one position", batch, time, p.batch, p.time)
+		}
+		return p.node
+	}
+	n := s.input(fmt.Sprintf("position(%d)", batch), tensor.Int, nil)
+	next := s.Keep(ops.Map(fmt.Sprintf("a + %d", time), n))
+	if !s.ok() {
+		return nil
+	}
+	s.position, s.next[n] = &position{n, batch, time}, next
+	s.caches, s.reset = append(s.caches, n), append(s.reset, n)
+	return n
+}
+
+// rows returns the rows of a table for the positions of a run: the first ones, or under Cached those from the position on.
+func (s *Scope) rows(table *G.Node, batch, time int) *G.Node {
+	p := s.before(batch, time)
+	switch {
+	case !s.ok():
+		return nil
+	case p == nil:
+		return s.Keep(ops.Slice(table, G.S(0, time)))
+	}
+	return s.Keep(ops.RowsAt(table, p, time, 0))
+}
+
+// Positions adds a learnt row to each position of x, (batch, time, width): weight (count, width), an Embedding in PyTorch.
+func Positions(s *Scope, x *G.Node, count int) *G.Node {
+	shape, ok := s.shape("Positions", x, 3, 3, "(batch, time, width)")
+	if ok && shape[1] > count {
+		s.fail("Positions got %d tokens, want at most %d", shape[1], count)
+	}
+	if !s.ok() {
+		return nil
+	}
+	table := s.Parameter("weight", Normal(1), count, shape[2])
+	return s.Keep(ops.Map("a + b", x, s.rows(table, shape[0], shape[1])))
+}
+
+// SelfAttention is PyTorch's MultiheadAttention of x with itself: in_proj_weight (3 width, width), in_proj_bias, out_proj.weight and out_proj.bias. x is (batch,
+// time, width). Options: [NoBias] and those of [Attention].
+func SelfAttention(s *Scope, x *G.Node, heads int, opts ...LayerOption) *G.Node {
+	shape, ok := s.shape("SelfAttention", x, 3, 3, "(batch, time, width)")
+	if !ok {
+		return nil
+	}
+	width := shape[2]
+	o, out := settings{}, []LayerOption(nil)
+	own := slices.DeleteFunc(slices.Clone(opts), func(l LayerOption) bool {
+		if l.name == "NoBias" {
+			o["NoBias"], out = l.value, append(out, l)
+		}
+		return l.name == "NoBias"
+	})
+	weight := s.Parameter("in_proj_weight", Uniform(math.Sqrt(6/float64(4*width))), 3*width, width)
+	var bias *G.Node
+	if o["NoBias"] == 0 {
+		bias = s.Parameter("in_proj_bias", Constant(0), 3*width)
+	}
+	q, k, v := Split3(s, s.Keep(ops.Linear(x, weight, bias)))
+	y := Attention(s, q, k, v, heads, own...)
+	return Linear(s.At("out_proj"), y, width, out...)
+}
+
+// Split3 cuts the last axis of x into three parts of one size, such as queries, keys and values.
+func Split3(s *Scope, x *G.Node) (a, b, c *G.Node) {
+	shape, ok := s.shape("Split3", x, 1, 0, "(..., 3 width)")
+	if !ok {
+		return nil, nil, nil
+	}
+	width := shape[len(shape)-1] / 3
+	parts, err := ops.Split(x, -1, width, width, width)
+	if s.Keep(nil, err); !s.ok() {
+		return nil, nil, nil
+	}
+	return parts[0], parts[1], parts[2]
+}
+
+// Attention is the scaled dot-product attention of q, (batch, time, width), to k and v, (batch, keys, width), in heads of width / heads elements each. The result
+// is (batch, time, width).
+//
+//	softmax(q kᵀ / √(width / heads)) v
+//
+// Options: [Causal], [Rotary], [Pattern]. Under [Cached] causal attention is to the keys and values of the runs before, too.
+func Attention(s *Scope, q, k, v *G.Node, heads int, opts ...LayerOption) *G.Node {
+	o := s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0})
+	const want = "(batch, time, width)"
+	of, _ := s.shape("Attention", q, 3, 3, want)
+	to, _ := s.shape("Attention", k, 3, 3, want)
+	and, ok := s.shape("Attention", v, 3, 3, want)
+	switch {
+	case !ok:
+		return nil
+	case of[0] != to[0] || of[2] != to[2] || !slices.Equal(to, and) || o["Causal"] != 0 && of[1] != to[1]:
+		s.fail("Attention got q of shape %v, k of %v and v of %v, want (batch, time, width) and twice (batch, keys, width), as many keys as times under Causal", of, to, and)
+	case heads < 1 || of[2]%heads != 0 || o["Rotary"] != 0 && of[2]/heads%2 != 0:
+		s.fail("Attention got %d heads of width %d, want a divisor, for Rotary with an even width of a head", heads, of[2])
+	case !(o["Rotary"] >= 0):
+		s.fail("Attention got Rotary(%v), want a base above 0", o["Rotary"])
+	}
+	q, k, v = s.heads(q, heads), s.heads(k, heads), s.heads(v, heads)
+	if o["Rotary"] != 0 {
+		q, k = s.rotate(q, o["Rotary"]), s.rotate(k, o["Rotary"])
+	}
+	var seen *G.Node
+	if o["Causal"] != 0 {
+		if s.ok() && s.context > 0 {
+			k, v = s.remember("keys", k), s.remember("values", v)
+		}
+		seen = s.causal(of[0], of[1])
+	}
+	y, pattern := s.attend(q, k, v, seen)
+	for _, l := range opts {
+		if l.node != nil {
+			*l.node = pattern
+		}
+	}
+	return s.Keep(ops.Reshape(s.Keep(ops.Permute(y, 0, 2, 1, 3)), of...))
+}
+
+// heads returns x, (batch, time, width), as (batch, heads, time, width / heads).
+func (s *Scope) heads(x *G.Node, heads int) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	shape := x.Shape()
+	return s.Keep(ops.Permute(s.Keep(ops.Reshape(x, shape[0], shape[1], heads, shape[2]/heads)), 0, 2, 1, 3))
+}
+
+// attend returns the attention of heads, and its weights. seen, (time, keys), is true where a position may look; nil is everywhere.
+func (s *Scope) attend(q, k, v, seen *G.Node) (y, weights *G.Node) {
+	scores := s.Keep(ops.MatMul(q, k, ops.TransB()))
+	if !s.ok() {
+		return nil, nil
+	}
+	scores = s.Keep(ops.Map(fmt.Sprintf("a * %v", 1/math.Sqrt(float64(q.Shape()[3]))), scores))
+	if seen != nil {
+		scores = s.Keep(ops.Where(seen, scores, s.constant(tensor.Shape{}, func(int) float64 { return math.Inf(-1) })))
+	}
+	weights = s.Keep(ops.SoftMax(scores, -1))
+	return s.Keep(ops.MatMul(weights, v)), weights
+}
+
+// causal returns, for each position of a run and each key, whether the key is not after the position.
+func (s *Scope) causal(batch, time int) *G.Node {
+	keys := time
+	if s.ok() && s.context > 0 {
+		keys = s.context
+	}
+	key, own := s.iota(1, keys), s.iota(time, 1)
+	if p := s.before(batch, time); p != nil {
+		own = s.Keep(ops.Map("a + b", own, p))
+	}
+	return s.Keep(ops.LessEqual(key, own))
+}
+
+// remember returns keys or values, (batch, heads, time, width), with those of all positions so far.
+func (s *Scope) remember(name string, x *G.Node) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	shape := x.Shape()
+	old := s.cache(name, s.dtype, shape[0], shape[1], s.context, shape[3])
+	next := s.Keep(ops.Update(old, x, s.before(shape[0], shape[2]), 2))
+	s.Next(old, next)
+	return next
+}
+
+// rotate turns pairs of elements of x, (batch, heads, time, width), by angles of their positions.
+func (s *Scope) rotate(x *G.Node, base float64) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	batch, time, half := x.Shape()[0], x.Shape()[2], x.Shape()[3]/2
+	table := func(f func(float64) float64) *G.Node {
+		t := s.constant(tensor.Shape{max(time, s.context), half}, func(i int) float64 {
+			return f(float64(i/half) * math.Pow(base, -float64(i%half)/float64(half)))
+		})
+		return s.rows(t, batch, time)
+	}
+	parts, err := ops.Split(x, 3, half, half)
+	cos, sin := table(math.Cos), table(math.Sin)
+	if s.Keep(nil, err); !s.ok() {
+		return nil
+	}
+	return s.Keep(ops.Concat(3, s.Keep(ops.Map("a*c - b*d", parts[0], parts[1], cos, sin)), s.Keep(ops.Map("b*c + a*d", parts[0], parts[1], cos, sin))))
+}
+
+// iota returns the constants 0, 1, ... in a shape.
+func (s *Scope) iota(shape ...int) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	v := tensor.New(tensor.Of(tensor.Int), tensor.WithShape(shape...))
+	for i := range v.Ints() {
+		v.Ints()[i] = i
+	}
+	return s.Keep(ops.Constant(s.graph, v))
+}
+
+// constant returns a constant of the scope's element type, f(i) at each index of its memory.
+func (s *Scope) constant(shape tensor.Shape, f func(i int) float64) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	v := tensor.New(tensor.Of(s.dtype), tensor.WithShape(shape...))
+	for i := range v.Size() {
+		if s.dtype == tensor.Float32 {
+			v.Float32s()[i] = float32(f(i))
+		} else {
+			v.Float64s()[i] = f(i)
+		}
+	}
+	return s.Keep(ops.Constant(s.graph, v))
+}

@@ -1,0 +1,120 @@
+package nn
+
+import (
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Conv2d is PyTorch's Conv2d with windows of size x size: weight (out, in, size, size), and bias (out) without [NoBias]. x is (batch, in, height, width), the
+// result (batch, out, ...). Options: NoBias, [Stride], [Padding], [Groups].
+func Conv2d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
+	o := s.convolution("Conv2d", opts)
+	shape, ok := s.shape("Conv2d", x, 4, 4, "(batch, channels, height, width)")
+	if !ok {
+		return nil
+	}
+	return s.convolve("Conv2d", x, shape, out, tensor.Shape{size, size}, 2, o)
+}
+
+// Conv1d is PyTorch's Conv1d: weight (out, in, size), and bias (out) without [NoBias]. x is (batch, in, length), the result (batch, out, ...). Options: NoBias,
+// [Stride], [Padding], [Groups].
+func Conv1d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
+	o := s.convolution("Conv1d", opts)
+	shape, ok := s.shape("Conv1d", x, 3, 3, "(batch, channels, length)")
+	if !ok {
+		return nil
+	}
+	image := tensor.Shape{shape[0], shape[1], 1, shape[2]}
+	y := s.convolve("Conv1d", s.Keep(ops.Reshape(x, image...)), image, out, tensor.Shape{1, size}, 1, o)
+	if y == nil {
+		return nil
+	}
+	return s.Keep(ops.Reshape(y, shape[0], out, y.Shape()[3]))
+}
+
+func (s *Scope) convolution(layer string, opts []LayerOption) settings {
+	o := s.read(layer, opts, settings{"NoBias": 0, "Stride": 1, "Padding": 0, "Groups": 1})
+	if o["Groups"] != 1 {
+		s.fail("%s got %v groups, want 1: convolutions of groups are not there yet", layer, o["Groups"])
+	}
+	return o
+}
+
+// convolve convolves an image by windows, whose last axes are in the weight.
+func (s *Scope) convolve(layer string, x *G.Node, shape tensor.Shape, out int, window tensor.Shape, axes int, o settings) *G.Node {
+	if !s.window(layer, shape, window, o, axes) {
+		return nil
+	}
+	in := shape[1]
+	n := in * window.TotalSize()
+	weight, bias := s.Parameter("weight", fanIn(n), append([]int{out, in}, window[2-axes:]...)...), s.bias(o, fanIn(n), out)
+	if axes == 1 {
+		weight = s.Keep(ops.Reshape(weight, out, in, 1, window[1]))
+	}
+	pad, stride := o.along("Padding", axes, 0), o.along("Stride", axes, 1)
+	y := s.try("Conv2d", func() (*G.Node, error) { return G.Conv2d(x, weight, window, pad, stride, []int{1, 1}) })
+	if bias == nil {
+		return y
+	}
+	return s.Keep(ops.Map("a + b", y, s.Keep(ops.Reshape(bias, out, 1, 1))))
+}
+
+// along returns an option for both axes of an image, with another value for the first one if only the second one counts.
+func (o settings) along(name string, axes, first int) []int {
+	if axes == 2 {
+		first = int(o[name])
+	}
+	return []int{first, int(o[name])}
+}
+
+// window reports whether windows with a stride and padding fit an image, and keeps an error if not.
+func (s *Scope) window(layer string, image, window tensor.Shape, o settings, axes int) bool {
+	switch stride, pad := o["Stride"], o["Padding"]; {
+	case !s.ok():
+	case window[1] < 1 || stride < 1 || pad < 0:
+		s.fail("%s got windows of %v, stride %v and padding %v, want at least 1, 1 and 0", layer, []int(window[2-axes:]), stride, pad)
+	case image[3]+2*int(pad) < window[1] || axes == 2 && image[2]+2*int(pad) < window[0]:
+		s.fail("%s got windows of %v for images of %v with padding %v, want windows within the padded image", layer, []int(window[2-axes:]), []int(image[4-axes:]), pad)
+	}
+	return s.ok()
+}
+
+// MaxPool2d is PyTorch's MaxPool2d: the maximum of each window of size x size. x is (batch, channels, height, width). Options: [Stride], [Padding].
+func MaxPool2d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
+	return s.pool("MaxPool2d", G.MaxPool2D, x, size, opts)
+}
+
+// AvgPool2d is PyTorch's AvgPool2d: the mean of each window of size x size, in which zeros of the padding count. x is (batch, channels, height, width).
+// Options: [Stride], [Padding].
+func AvgPool2d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
+	return s.pool("AvgPool2d", G.AveragePool2D, x, size, opts)
+}
+
+func (s *Scope) pool(layer string, f func(*G.Node, tensor.Shape, []int, []int) (*G.Node, error), x *G.Node, size int, opts []LayerOption) *G.Node {
+	o := s.read(layer, opts, settings{"Stride": float64(size), "Padding": 0})
+	shape, ok := s.shape(layer, x, 4, 4, "(batch, channels, height, width)")
+	if !ok || !s.window(layer, shape, tensor.Shape{size, size}, o, 2) {
+		return nil
+	}
+	if pad := int(o["Padding"]); 2*pad > size {
+		s.fail("%s got padding %d for windows of %d, want at most half of it", layer, pad, size)
+	}
+	return s.try(layer, func() (*G.Node, error) {
+		return f(x, tensor.Shape{size, size}, o.along("Padding", 2, 0), o.along("Stride", 2, 1))
+	})
+}
+
+// GlobalAvgPool is the mean of each channel over the axes behind it: (batch, channels, ...) becomes (batch, channels). It is PyTorch's AdaptiveAvgPool2d(1) and
+// Flatten.
+func GlobalAvgPool(s *Scope, x *G.Node) *G.Node {
+	shape, ok := s.shape("GlobalAvgPool", x, 3, 0, "(batch, channels, ...)")
+	if !ok {
+		return nil
+	}
+	var axes []int
+	for a := 2; a < len(shape); a++ {
+		axes = append(axes, a)
+	}
+	return s.Keep(ops.Mean(x, axes...))
+}

@@ -1,0 +1,49 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+)
+
+// CrossEntropy is the mean cross-entropy of labels, integers of shape (...), under the softmax of logits, (..., classes): see ops.CrossEntropy for the
+// options.
+func CrossEntropy(s *Scope, logits, labels *G.Node, opts ...ops.CrossEntropyOption) *G.Node {
+	shape, ok := s.shape("CrossEntropy", logits, 2, 0, "logits (..., classes)")
+	if _, has := s.shape("CrossEntropy", labels, 1, 0, "labels (...)"); !ok || !has {
+		return nil
+	}
+	last := len(shape) - 1
+	if !slices.Equal(shape[:last], labels.Shape()) {
+		s.fail("CrossEntropy got logits of shape %v and labels of shape %v, want (..., classes) and (...)", shape, labels.Shape())
+		return nil
+	}
+	if last > 1 {
+		logits, labels = s.Keep(ops.Reshape(logits, -1, shape[last])), s.Keep(ops.Reshape(labels, -1))
+	}
+	return s.Keep(ops.CrossEntropy(logits, labels, opts...))
+}
+
+// MSE is the mean of (a - b)². The shapes must be equal: a (n, 1) and a (n) would make a (n, n).
+func MSE(s *Scope, a, b *G.Node) *G.Node { return s.mean("MSE", "square(a - b)", a, b) }
+
+// BCEWithLogits is the mean binary cross-entropy of targets, 0 to 1, under the sigmoid of logits of the same shape:
+//
+//	mean of max(x, 0) - x t + log(1 + e^-|x|)
+func BCEWithLogits(s *Scope, logits, targets *G.Node) *G.Node {
+	return s.mean("BCEWithLogits", "select(a > 0, a*(1 - b) + softplus(-a), softplus(a) - a*b)", logits, targets)
+}
+
+// mean returns the mean of an expression of two nodes of one shape.
+func (s *Scope) mean(layer, expression string, a, b *G.Node) *G.Node {
+	of, _ := s.shape(layer, a, 0, 0, "a node")
+	and, ok := s.shape(layer, b, 0, 0, "a node")
+	if ok && !slices.Equal(of, and) {
+		s.fail("%s got shapes %v and %v, want one shape", layer, of, and)
+	}
+	if !s.ok() {
+		return nil
+	}
+	return s.Keep(ops.Mean(s.Keep(ops.Map(expression, a, b))))
+}

@@ -1,0 +1,73 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// LayerNorm is PyTorch's LayerNorm over the last axis: weight and, without [NoBias], bias of its extent. Options: NoBias, [Epsilon].
+func LayerNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
+	o := s.read("LayerNorm", opts, settings{"NoBias": 0, "Epsilon": 1e-5})
+	shape, ok := s.shape("LayerNorm", x, 1, 0, "(..., width)")
+	if !ok {
+		return nil
+	}
+	n := shape[len(shape)-1]
+	return s.Keep(ops.LayerNorm(x, s.Parameter("weight", Constant(1), n), s.bias(o, Constant(0), n), o["Epsilon"]))
+}
+
+// RMSNorm is PyTorch's RMSNorm over the last axis: weight of its extent. Option: [Epsilon], 1e-5 without it, where PyTorch has the type's machine epsilon.
+func RMSNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
+	o := s.read("RMSNorm", opts, settings{"Epsilon": 1e-5})
+	shape, ok := s.shape("RMSNorm", x, 1, 0, "(..., width)")
+	if !ok {
+		return nil
+	}
+	return s.Keep(ops.RMSNorm(x, s.Parameter("weight", Constant(1), shape[len(shape)-1]), o["Epsilon"]))
+}
+
+// BatchNorm is PyTorch's BatchNorm1d and BatchNorm2d: each channel of x, axis 1, is normalized over all other axes. It has weight and bias, and the buffers
+// running_mean and running_var, which runs that train change; a file of PyTorch has num_batches_tracked too. Options: [Epsilon], [Momentum].
+func BatchNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
+	o := s.read("BatchNorm", opts, settings{"Epsilon": 1e-5, "Momentum": 0.1})
+	shape, ok := s.shape("BatchNorm", x, 2, 0, "(batch, channels, ...)")
+	if !ok {
+		return nil
+	}
+	c := shape[1]
+	weight, bias := s.Parameter("weight", Constant(1), c), s.Parameter("bias", Constant(0), c)
+	mean, variance := s.Buffer("running_mean", Constant(0), c), s.Buffer("running_var", Constant(1), c)
+	if !s.ok() {
+		return nil
+	}
+	if s.evaluate {
+		return s.normalize(x, mean, variance, weight, bias, o["Epsilon"])
+	}
+	y, nextMean, nextVariance, err := ops.BatchNorm(x, weight, bias, mean, variance, o["Momentum"], o["Epsilon"])
+	if y = s.Keep(y, err); y != nil {
+		s.Next(mean, nextMean)
+		s.Next(variance, nextVariance)
+	}
+	return y
+}
+
+// normalize is ops.BatchNorm in runs that evaluate, also of one element in a channel.
+func (s *Scope) normalize(x, mean, variance, weight, bias *G.Node, epsilon float64) *G.Node {
+	channels := make(tensor.Shape, x.Dims()-1)
+	for i := range channels {
+		channels[i] = 1
+	}
+	channels[0] = x.Shape()[1]
+	inputs := []*G.Node{x, mean, variance, weight, bias}
+	for i := range inputs[1:] {
+		inputs[i+1] = s.Keep(ops.Reshape(inputs[i+1], channels...))
+	}
+	if !(epsilon >= 0) {
+		s.fail("BatchNorm got epsilon %v, want a number of 0 or more", epsilon)
+		return nil
+	}
+	return s.Keep(ops.Map(fmt.Sprintf("(a - b) * (1 / sqrt(c + %v)) * d + e", epsilon), inputs...))
+}

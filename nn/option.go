@@ -1,0 +1,81 @@
+package nn
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// LayerOption is an option of layers. A layer that does not have it reports an error.
+type LayerOption struct {
+	name  string
+	value float64
+	node  **G.Node
+}
+
+// NoBias leaves the bias out.
+func NoBias() LayerOption { return LayerOption{name: "NoBias", value: 1} }
+
+// Stride sets the step of windows along each axis: 1 for convolutions without it, the window's size for pooling.
+func Stride(n int) LayerOption { return LayerOption{name: "Stride", value: float64(n)} }
+
+// Padding puts n zeros around an image for a convolution or a mean, numbers below all others for a maximum. 0 without it.
+func Padding(n int) LayerOption { return LayerOption{name: "Padding", value: float64(n)} }
+
+// Groups sets the number of groups of a convolution's channels: 1, since convolutions of more groups are not there yet.
+func Groups(n int) LayerOption { return LayerOption{name: "Groups", value: float64(n)} }
+
+// Epsilon sets the number that a normalization adds to a variance, 1e-5 without it.
+func Epsilon(epsilon float64) LayerOption { return LayerOption{name: "Epsilon", value: epsilon} }
+
+// Momentum sets the share of a batch in the next running mean and variance of a BatchNorm, 0.1 without it.
+func Momentum(share float64) LayerOption { return LayerOption{name: "Momentum", value: share} }
+
+// Causal lets each position attend to itself and those before it alone.
+func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
+
+// Rotary turns queries and keys by angles of their positions: the pair of elements i and i + width/2 of a head by position · base^(-2i/width). The base is mostly
+// 10000.
+func Rotary(base float64) LayerOption { return LayerOption{name: "Rotary", value: base} }
+
+// Pattern sets a variable to the node of the weights of an attention, (batch, heads, time, keys).
+func Pattern(to **G.Node) LayerOption { return LayerOption{name: "Pattern", value: 1, node: to} }
+
+// Layers sets the number of layers of a recurrent network, 1 without it.
+func Layers(n int) LayerOption { return LayerOption{name: "Layers", value: float64(n)} }
+
+// Carry makes a recurrent network begin each run with the state that the run before left: see [Scope.Reset].
+func Carry() LayerOption { return LayerOption{name: "Carry", value: 1} }
+
+// settings are options of a layer by name.
+type settings map[string]float64
+
+// read returns the options of a layer: the given ones, and defaults for all others. It reports options that the layer does not have.
+func (s *Scope) read(layer string, given []LayerOption, defaults settings) settings {
+	for _, o := range given {
+		if _, ok := defaults[o.name]; !ok {
+			s.fail("%s got the option %s, want one of %s", layer, o.name, strings.Join(slices.Sorted(maps.Keys(defaults)), ", "))
+			break
+		}
+		defaults[o.name] = o.value
+	}
+	return defaults
+}
+
+// shape returns the shape of a layer's input, which must have at least min axes and, unless max is 0, at most max. ok is false after an error.
+func (s *Scope) shape(layer string, x *G.Node, min, max int, want string) (shape tensor.Shape, ok bool) {
+	if !s.ok() {
+		return nil, false
+	}
+	if x == nil {
+		s.fail("%s got a nil node, want %s", layer, want)
+		return nil, false
+	}
+	if shape = x.Shape(); len(shape) < min || max > 0 && len(shape) > max {
+		s.fail("%s got shape %v, want %s", layer, shape, want)
+	}
+	return shape, s.ok()
+}

@@ -1,0 +1,191 @@
+package nn
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Init draws an element of a parameter's initial value.
+type Init func(r *rand.Rand) float64
+
+// Constant is one value for all elements.
+func Constant(value float64) Init { return func(*rand.Rand) float64 { return value } }
+
+// Uniform draws from -bound to bound.
+func Uniform(bound float64) Init {
+	return func(r *rand.Rand) float64 { return bound * (2*r.Float64() - 1) }
+}
+
+// Normal draws from the normal distribution with mean 0 and a standard deviation.
+func Normal(deviation float64) Init {
+	return func(r *rand.Rand) float64 { return deviation * r.NormFloat64() }
+}
+
+// fanIn is what PyTorch draws weights and biases of linear layers and convolutions from, kaiming_uniform(a=√5): Uniform(1/√n) for n inputs of an output.
+func fanIn(n int) Init { return Uniform(1 / math.Sqrt(float64(n))) }
+
+// Parameter returns a parameter that is learnt, called name below the path, with the scope's element type. Its initial value is drawn element by element
+// from init, with random numbers that follow from the seed and the path; where the Store of [In] has the parameter, none is drawn.
+func (s *Scope) Parameter(name string, init Init, shape ...int) *G.Node {
+	n, made := s.variable(name, init, shape)
+	if made {
+		s.parameters = append(s.parameters, n)
+	}
+	return n
+}
+
+// Buffer returns a parameter that is not learnt, such as a running mean: gradients leave it out, files have it. [Scope.Next] makes it a state.
+func (s *Scope) Buffer(name string, init Init, shape ...int) *G.Node {
+	n, made := s.variable(name, init, shape)
+	if made {
+		s.buffers = append(s.buffers, n)
+	}
+	return n
+}
+
+// variable returns a parameter or buffer, and whether it is new.
+func (s *Scope) variable(name string, init Init, shape tensor.Shape) (n *G.Node, made bool) {
+	if !s.ok() {
+		return nil, false
+	}
+	p := s.At(name)
+	full := p.path
+	if s.tied {
+		if n = s.byName[full]; n == nil {
+			s.fail("parameter %s is tied, and there is none of that name yet", full)
+		} else if !slices.Equal(n.Shape(), shape) {
+			s.fail("parameter %s is tied: got shape %v, want %v as it was made", full, shape, n.Shape())
+		}
+		return s.Keep(n, nil), false
+	}
+	if t, ok := s.stored[full]; ok && s.ok() {
+		if t.Dtype != s.dtype || !slices.Equal(t.Shape, shape) {
+			s.fail("parameter %s: got %v of shape %v, want %v of shape %v as in the Store", full, s.dtype, shape, t.Dtype, t.Shape)
+			return nil, false
+		}
+		return s.input(full, s.dtype, shape), s.ok()
+	}
+	if init == nil {
+		s.fail("parameter %s: got a nil Init", full)
+	}
+	if n = s.input(full, s.dtype, shape); n == nil {
+		return nil, false
+	}
+	if s.initial != nil {
+		if own := s.initial(full, shape.Clone()); own != nil {
+			init = own
+		}
+	}
+	s.Keep(n, G.Let(n, s.draw(full, init, shape)))
+	return n, s.ok()
+}
+
+// draw returns an initial value.
+func (s *Scope) draw(name string, init Init, shape tensor.Shape) *tensor.Dense {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	r := rand.New(rand.NewPCG(s.seed, h.Sum64()))
+	v := tensor.New(tensor.Of(s.dtype), tensor.WithShape(shape...))
+	switch m := v.Data().(type) {
+	case []float32:
+		for i := range m {
+			m[i] = float32(init(r))
+		}
+	case []float64:
+		for i := range m {
+			m[i] = init(r)
+		}
+	}
+	return v
+}
+
+// Input returns an input of the graph, without a value. Its name must not be that of a parameter.
+func (s *Scope) Input(name string, dt tensor.Dtype, shape ...int) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	full := s.At(name).path
+	if _, ok := s.stored[full]; ok {
+		s.fail("input %s has the name of a parameter in the Store", full)
+	}
+	return s.input(full, dt, shape)
+}
+
+// input returns an input of the graph.
+func (s *Scope) input(full string, dt tensor.Dtype, shape tensor.Shape) *G.Node {
+	switch {
+	case !s.ok():
+		return nil
+	case s.byName[full] != nil:
+		s.fail("%s is there already: want another path, or Tied", full)
+		return nil
+	case slices.ContainsFunc(shape, func(n int) bool { return n < 1 }):
+		s.fail("%s: got shape %v, want extents above 0", full, shape)
+		return nil
+	}
+	var n *G.Node
+	if opts := []G.NodeConsOpt{G.WithName(full)}; len(shape) == 0 {
+		n = G.NewScalar(s.graph, dt, opts...)
+	} else {
+		n = G.NewTensor(s.graph, dt, len(shape), append(opts, G.WithShape(shape...))...)
+	}
+	s.byName[full] = n
+	return n
+}
+
+// Cache returns an input that begins with zeros and changes from run to run, and is no part of the model, such as the last token of each sequence. Want a
+// [Scope.Next]. With [In], VMs with a cache of that name and shape share it; other shapes are other caches.
+func (s *Scope) Cache(name string, dt tensor.Dtype, shape ...int) *G.Node {
+	n := s.cache(name, dt, shape...)
+	if n != nil {
+		s.reset = append(s.reset, n)
+	}
+	return n
+}
+
+// cache is Cache without Reset.
+func (s *Scope) cache(name string, dt tensor.Dtype, shape ...int) *G.Node {
+	if !s.ok() {
+		return nil
+	}
+	n := s.input(fmt.Sprint(s.At(name).path, tensor.Shape(shape)), dt, shape)
+	if n != nil {
+		s.caches = append(s.caches, n)
+	}
+	return n
+}
+
+// Next sets the value that a Buffer or Cache has after a run.
+func (s *Scope) Next(n, next *G.Node) {
+	switch {
+	case !s.ok():
+	case n == nil || next == nil:
+		s.fail("Next got a nil node")
+	case !slices.Contains(s.buffers, n) && !slices.Contains(s.caches, n):
+		s.fail("Next got %v, want a Buffer or a Cache of this graph", n)
+	case s.next[n] != nil:
+		s.fail("Next got %s twice", n.Name())
+	default:
+		s.next[n] = next
+	}
+}
+
+// Reset binds zeros to the caches and the position, so that the next run begins another sequence.
+func (s *Scope) Reset() error {
+	for _, n := range s.reset {
+		var zero any = 0
+		if n.Dims() > 0 {
+			zero = tensor.New(tensor.Of(n.Dtype()), tensor.WithShape(n.Shape()...))
+		}
+		if err := G.Let(n, zero); err != nil {
+			return fmt.Errorf("nn: Reset: %s: %w", n.Name(), err)
+		}
+	}
+	return nil
+}
