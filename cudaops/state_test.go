@@ -353,3 +353,46 @@ func TestStateOfIndices(t *testing.T) {
 		})
 	}
 }
+
+// countingGraph returns a graph whose input grows by 1 in each run.
+func countingGraph(t testing.TB, name string) (count *G.Node, option func(func(node, next *G.Node) Option) Option) {
+	count = G.NewScalar(G.NewGraph(), G.Float64, G.WithName(name))
+	next := testutil.Get[*G.Node](t)(G.Add(count, testutil.Get[*G.Node](t)(ops.Constant(count.Graph(), 1.0))))
+	return count, func(f func(node, next *G.Node) Option) Option { return f(count, next) }
+}
+
+// VMs of a Store share a state of Transient, which is no parameter of the Store, until the last of them is closed.
+func TestTransient(t *testing.T) {
+	s := NewStore()
+	defer s.Close()
+	testutil.Do(t, s.SetParameters([]Learnable{{Name: "w", Value: tensor.New(tensor.WithBacking([]float64{1}))}}))
+	open := func() (*VM, *G.Node) {
+		n, option := countingGraph(t, "count")
+		return testutil.Get[*VM](t)(NewVM(n.Graph(), OnAny(), In(s, n), In(s), option(Transient))), n
+	}
+	a, _ := open()
+	b, n := open()
+	testutil.Do(t, a.RunAll())
+	testutil.Do(t, a.RunAll())
+	testutil.Do(t, b.RunAll())
+	testutil.Do(t, a.Close())
+	testutil.Do(t, b.Pull(n))
+	if got := n.Value().Data(); got != 3.0 {
+		t.Errorf("two VMs count to %v in three runs, want 3", got)
+	}
+	if all, types := bitsOf(t, s), testutil.Get[[]ParameterType](t)(s.Types()); len(all) != 1 || len(types) != 1 {
+		t.Errorf("the Store has %v and %v, want w alone", all, types)
+	}
+	state, option := countingGraph(t, "count")
+	if _, err := NewVM(state.Graph(), OnAny(), In(s), option(State)); err == nil || !strings.Contains(err.Error(), "node count: got Transient false, want true as in the Store") {
+		t.Errorf("a State of that name: got the error %v", err)
+	}
+	testutil.Do(t, b.Close())
+	c, n := open()
+	defer c.Close()
+	testutil.Do(t, c.RunAll())
+	testutil.Do(t, c.Pull(n))
+	if got := n.Value().Data(); got != 1.0 {
+		t.Errorf("a VM opened after all others were closed counts to %v in a run, want 1", got)
+	}
+}

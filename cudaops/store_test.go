@@ -354,7 +354,7 @@ func TestStoreErrors(t *testing.T) {
 		"In wants one of Gorgonia's solvers, got a cudaops.otherSolver": func() (*VM, error) {
 			return NewVM(custom.g, OnHost(), In(s), Train(otherSolver{G.NewVanillaSolver()}, custom.learnables...))
 		},
-		"got the option In 2 times":                 func() (*VM, error) { return NewVM(n.g, OnHost(), In(s), In(s)) },
+		"got the option In of two Stores, want one": func() (*VM, error) { return NewVM(n.g, OnHost(), In(s), In(closed)) },
 		"In got a Store that NewStore did not make": func() (*VM, error) { return NewVM(n.g, OnHost(), In(nil)) },
 		"In: the Store is closed":                   func() (*VM, error) { return NewVM(n.g, OnHost(), In(closed, n.learnables...)) },
 		"In: got a VM on CUDA device 0, want the host, which the Store's other VMs use": func() (*VM, error) {

@@ -178,6 +178,9 @@ func (s *Scope) Next(n, next *G.Node) {
 
 // Reset binds zeros to the caches and the position, so that the next run begins another sequence.
 func (s *Scope) Reset() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
 	for _, n := range s.reset {
 		var zero any = 0
 		if n.Dims() > 0 {

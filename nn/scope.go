@@ -227,6 +227,7 @@ func (s *Scope) Options() (opts []cudaops.Option) {
 	if !s.ok() {
 		return nil
 	}
+	of := slices.Concat(s.parameters, s.buffers)
 	for _, n := range slices.Concat(s.buffers, s.caches) {
 		switch next := s.next[n]; {
 		case next == nil:
@@ -236,8 +237,8 @@ func (s *Scope) Options() (opts []cudaops.Option) {
 			opts = append(opts, cudaops.State(n, next))
 		}
 	}
-	if s.store != nil {
-		opts = append(opts, cudaops.In(s.store, slices.Concat(s.parameters, s.buffers)...))
+	if s.store != nil && len(of)+len(s.caches) > 0 {
+		opts = append(opts, cudaops.In(s.store, of...))
 	}
 	if s.evaluate {
 		opts = append(opts, cudaops.Inference())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -18,20 +19,17 @@ var gpt2 = GPT{Layers: 12, Width: 768, Heads: 12, Vocabulary: 50304, Context: 10
 // BenchmarkToken draws one token after another from GPT-2 124M with a cache of 1024 positions, the largest logit each time, and reports the time from
 // the graph to the first token.
 func BenchmarkToken(b *testing.B) {
-	step := testutil.Get[*Step](b)(gpt2.Step(1, 0, nil, nil))
 	s := cudaops.NewStore()
 	defer s.Close()
-	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), cudaops.Inference(), cudaops.Outputs(step.Next), cudaops.In(s, step.Parameters...)}
-	for _, state := range step.States {
-		opts = append(opts, cudaops.State(state[0], state[1]))
-	}
+	step := testutil.Get[*Step](b)(gpt2.Step(1, 0, nil, nil, nn.In(s)))
+	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), cudaops.Outputs(step.Next)}
 	testutil.Do(b, G.Let(step.Token, tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int{7}))))
 	began := time.Now()
-	vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(step.Graph, opts...))
+	vm := testutil.Get[*cudaops.VM](b)(step.NewVM(opts...))
 	defer vm.Close()
 	made := time.Since(began)
 	restart := func() {
-		testutil.Do(b, G.Let(step.Position, 0))
+		testutil.Do(b, G.Let(step.Position(), 0))
 		testutil.Do(b, vm.RunAll())
 	}
 	restart()
@@ -48,7 +46,7 @@ func BenchmarkToken(b *testing.B) {
 	if !testing.Verbose() {
 		return
 	}
-	timed := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(step.Graph, append(opts, cudaops.Timed())...))
+	timed := testutil.Get[*cudaops.VM](b)(step.NewVM(append(opts, cudaops.Timed())...))
 	defer timed.Close()
 	for range 10 {
 		testutil.Do(b, timed.RunAll())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -65,12 +66,8 @@ func TestGPT(t *testing.T) {
 	s := trained(t, m)
 	defer s.Close()
 	const batch, time = 3, 10
-	step := testutil.Get[*Step](t)(m.Step(batch, 0, nil, nil))
-	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), cudaops.In(s), cudaops.Inference(), cudaops.Keep(step.Logits, step.Next)}
-	for _, state := range step.States {
-		opts = append(opts, cudaops.State(state[0], state[1]))
-	}
-	sampler := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(step.Graph, opts...))
+	step := testutil.Get[*Step](t)(m.Step(batch, 0, nil, nil, nn.In(s)))
+	sampler := testutil.Get[*cudaops.VM](t)(step.NewVM(cudaops.OnAny(), cudaops.Strict(), cudaops.Keep(step.Logits, step.Next)))
 	defer sampler.Close()
 	whole := testutil.Get[*Trained](t)(m.Train(batch, time))
 	reader := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(whole.Graph, cudaops.OnAny(), cudaops.Strict(), cudaops.In(s), cudaops.Inference(), cudaops.Outputs(whole.Logits)))
@@ -80,7 +77,6 @@ func TestGPT(t *testing.T) {
 	testutil.Do(t, G.Let(whole.Labels, labels))
 	testutil.Do(t, reader.RunAll())
 	testutil.Do(t, G.Let(step.Token, tensor.New(tensor.WithShape(batch, 1), tensor.WithBacking([]int{0, 1, 2}))))
-	testutil.Do(t, G.Let(step.Position, 0))
 	want := whole.Logits.Value().Data().([]float64)
 	for i := range time {
 		testutil.Do(t, sampler.RunAll())
@@ -96,9 +92,9 @@ func TestGPT(t *testing.T) {
 			}
 		}
 	}
-	testutil.Do(t, sampler.Pull(step.Position))
-	if step.Position.Value().Data() != time {
-		t.Errorf("the position is %v after %d tokens", step.Position.Value(), time)
+	testutil.Do(t, sampler.Pull(step.Position()))
+	if step.Position().Value().Data() != time {
+		t.Errorf("the position is %v after %d tokens", step.Position().Value(), time)
 	}
 	for _, in := range sampler.Report().Steps {
 		if in.Where == "host" {
@@ -120,7 +116,7 @@ func TestGPTSizes(t *testing.T) {
 	defer s.Close()
 	const time = 6
 	c, err := cudaops.NewCache(s, func(size int) (*cudaops.Sized, error) {
-		g, err := m.Train(size, time)
+		g, err := m.Train(size, time, nn.In(s))
 		if err != nil {
 			return nil, err
 		}

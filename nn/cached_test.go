@@ -1,0 +1,154 @@
+package nn_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// decoder is a transformer for the tests: rotary positions in one block and learnt ones before.
+func decoder(s *nn.Scope, tokens *G.Node) *G.Node {
+	x := nn.Positions(s.At("wpe"), nn.Embedding(s.At("wte"), tokens, 9, 8), 12)
+	for i, o := range [][]nn.LayerOption{{nn.Causal()}, {nn.Causal(), nn.Rotary(100)}} {
+		x = nn.Residual(s.At("h", i, "attn"), x, func(s *nn.Scope, x *G.Node) *G.Node {
+			return nn.SelfAttention(s, nn.RMSNorm(s.At("norm"), x), 2, o...)
+		})
+	}
+	return nn.Linear(s.At("wte").Tied(), x, 9, nn.NoBias())
+}
+
+// machine is a graph of a function of tokens, with its VM.
+type machine struct {
+	*nn.Scope
+	tokens, y *G.Node
+	vm        *cudaops.VM
+}
+
+func newMachine(t *testing.T, store *cudaops.Store, f nn.Layer, batch, time int, opts ...nn.Option) *machine {
+	m := &machine{Scope: nn.New(G.NewGraph(), append(opts, nn.In(store), nn.Dtype(tensor.Float64), nn.Seed(3))...)}
+	m.tokens = m.Input("tokens", tensor.Int, batch, time)
+	m.y = f(m.Scope, m.tokens)
+	m.vm = testutil.Get[*cudaops.VM](t)(m.NewVM(cudaops.OnAny(), cudaops.Strict(), cudaops.Keep(m.y)))
+	t.Cleanup(func() { m.vm.Close() })
+	return m
+}
+
+// run returns the outputs for the columns from, from + 1, ... of rows of tokens.
+func (m *machine) run(t *testing.T, rows [][]int, from int) []float64 {
+	t.Helper()
+	var list []int
+	for _, r := range rows {
+		list = append(list, r[from:from+m.tokens.Shape()[1]]...)
+	}
+	testutil.Do(t, G.Let(m.tokens, tensor.New(tensor.WithShape(m.tokens.Shape()...), tensor.WithBacking(list))))
+	testutil.Do(t, m.vm.RunAll())
+	return elements(t, m.y.Value())
+}
+
+// Token by token with a cache, or after a prompt that another graph has read, the outputs are those of the whole sequence; Reset begins another one.
+func TestCached(t *testing.T) {
+	store := cudaops.NewStore()
+	defer store.Close()
+	const batch, time, prompt, classes = 2, 12, 5, 9
+	r, rows := rand.New(rand.NewPCG(5, 6)), make([][]int, batch)
+	for i := range batch * time {
+		rows[i%batch] = append(rows[i%batch], r.IntN(classes))
+	}
+	whole := newMachine(t, store, decoder, batch, time)
+	want := whole.run(t, rows, 0)
+	step, read := newMachine(t, store, decoder, batch, 1, nn.Cached(time)), newMachine(t, store, decoder, batch, prompt, nn.Cached(time))
+	other := newMachine(t, store, decoder, 1, 1, nn.Cached(time)) // has caches of its own
+	same := func(what string, m *machine, from int) {
+		t.Helper()
+		n := m.tokens.Shape()[1]
+		for i, got := range m.run(t, rows, from) {
+			k, c := i/classes, i%classes
+			if w := want[(k/n*time+from+k%n)*classes+c]; math.Abs(got-w) > 1e-9*(1+math.Abs(w)) {
+				t.Fatalf("%s: token %d of row %d: got %v, want %v", what, from+k%n, k/n, got, w)
+			}
+		}
+	}
+	for i := range time {
+		same("token by token", step, i)
+		if i < 3 {
+			other.run(t, rows[:1], i)
+		}
+	}
+	testutil.Do(t, read.Reset())
+	same("a prompt", read, 0)
+	for i := prompt; i < time; i++ {
+		same("after a prompt", step, i)
+	}
+	testutil.Do(t, step.vm.Pull(step.Position()))
+	if got := step.Position().Value().Data(); got != time {
+		t.Errorf("the position is %v, want %d", got, time)
+	}
+	if err := step.vm.RunAll(); err == nil {
+		t.Error("got no error of a token beyond the context")
+	}
+	for _, p := range testutil.Get[[]cudaops.Learnable](t)(store.Parameters()) {
+		if strings.Contains(p.Name, "keys") || strings.Contains(p.Name, "position") {
+			t.Errorf("%s is a parameter of the Store", p.Name)
+		}
+	}
+	s := nn.New(G.NewGraph(), nn.Cached(4))
+	nn.Positions(s, s.Input("a", tensor.Float32, 1, 2, 3), 9)
+	nn.Positions(s.At("b"), s.Input("c", tensor.Float32, 1, 3, 3), 9)
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "nn: b: got 1 sequences of 3 tokens, want 1 of 2") {
+		t.Errorf("got the error %v of two lengths in one graph", err)
+	}
+}
+
+// The pattern of an attention has rows that add up to 1, and is 0 where a position may not look.
+func TestPattern(t *testing.T) {
+	s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64))
+	x := s.Input("x", tensor.Float64, 1, 4, 6)
+	var pattern *G.Node
+	y := nn.SelfAttention(s, x, 3, nn.Causal(), nn.Pattern(&pattern))
+	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(y, pattern)))
+	defer vm.Close()
+	v := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(1, 4, 6))
+	for i := range v.Float64s() {
+		v.Float64s()[i] = math.Sin(float64(i))
+	}
+	testutil.Do(t, G.Let(x, v))
+	testutil.Do(t, vm.RunAll())
+	for i, w := range elements(t, pattern.Value()) {
+		if row, key := i/4%4, i%4; (w > 0) != (key <= row) || row == 0 && key == 0 && w != 1 {
+			t.Errorf("head %d: the weight of key %d for position %d is %v", i/16, key, row, w)
+		}
+	}
+}
+
+// A recurrent network that carries its state computes in pieces what it computes of the whole, until Reset.
+func TestCarry(t *testing.T) {
+	for name, layer := range map[string]func(*nn.Scope, *G.Node, int, ...nn.LayerOption) *G.Node{"LSTM": nn.LSTM, "GRU": nn.GRU} {
+		store := cudaops.NewStore()
+		defer store.Close()
+		rows := [][]int{{1, 2, 3, 4, 5, 6}, {6, 5, 4, 4, 3, 2}}
+		of := func(opts ...nn.LayerOption) nn.Layer {
+			return func(s *nn.Scope, x *G.Node) *G.Node {
+				return layer(s.At("rnn"), nn.Embedding(s.At("in"), x, 9, 3), 4, append(opts, nn.Layers(2))...)
+			}
+		}
+		want := newMachine(t, store, of(), 2, 6).run(t, rows, 0)
+		m := newMachine(t, store, of(nn.Carry()), 2, 2)
+		for again := range 2 {
+			for from := 0; from < 6; from += 2 {
+				for i, got := range m.run(t, rows, from) {
+					if w := want[(i/8*6+from+i/4%2)*4+i%4]; math.Abs(got-w) > 1e-12 {
+						t.Fatalf("%s, pass %d, from step %d: output %d is %v, want %v", name, again, from, i, got, w)
+					}
+				}
+			}
+			testutil.Do(t, m.Reset())
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package nn_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Wrong inputs are errors that name the path, what was got and what is wanted. No layer panics, nor do those that follow.
+func TestErrors(t *testing.T) {
+	stored := cudaops.NewStore()
+	defer stored.Close()
+	testutil.Do(t, stored.SetParameters([]cudaops.Learnable{{Name: "fc.weight", Value: tensor.New(tensor.WithShape(3, 4), tensor.WithBacking(make([]float32, 12)))}}))
+	closed := cudaops.NewStore()
+	testutil.Do(t, closed.Close())
+	for want, build := range map[string]func(s *nn.Scope, x, image *G.Node) *G.Node{
+		"nn: fc: ops: Linear: got x of shape (5, 4)": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			return s.At("fc").Keep(ops.Linear(x, s.Parameter("w", nn.Constant(0), 3, 7), nil))
+		},
+		"nn: h.1.fc: Linear got a nil node, want (..., in)": func(s *nn.Scope, _, _ *G.Node) *G.Node { return nn.Linear(s.At("h", 1, "fc"), nil, 3) },
+		"nn: fc: fc.weight: got shape (0, 4), want extents above 0": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			return nn.Linear(s.At("fc"), x, 0)
+		},
+		"nn: fc: fc.weight is there already: want another path, or Tied": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			return nn.Linear(s.At("fc"), nn.Linear(s.At("fc"), x, 4), 4)
+		},
+		"nn: fc: parameter fc.weight is tied: got shape (3, 4), want (4, 4)": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			return nn.Linear(s.At("fc").Tied(), nn.Linear(s.At("fc"), x, 4), 3)
+		},
+		"nn: fc: parameter fc.weight is tied, and there is none":                func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
+		"nn: fc: Linear got the option Stride, want one of NoBias":              func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
+		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
+		"nn: c: Conv2d got 3 groups, want 1":                                    func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(3)) },
+		"nn: c: Conv2d got windows of [9 9] for images of [6 7] with padding 0": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 9) },
+		"nn: c: Conv1d got shape (5, 4), want (batch, channels, length)":        func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv1d(s.At("c"), x, 3, 9) },
+		"MaxPool2d got windows of [2 2], stride 0":                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.MaxPool2d(s, image, 2, nn.Stride(0)) },
+		"AvgPool2d got padding 2 for windows of 3, want at most half":           func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.AvgPool2d(s, image, 3, nn.Padding(2)) },
+		"GlobalAvgPool got shape (5, 4), want (batch, channels, ...)":           func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.GlobalAvgPool(s, x) },
+		"nn: n: ops: LayerNorm: got epsilon -1":                                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.LayerNorm(s.At("n"), x, nn.Epsilon(-1)) },
+		"nn: n: ops: BatchNorm: got momentum 2":                                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.BatchNorm(s.At("n"), x, nn.Momentum(2)) },
+		"nn: drop: ops: Dropout: got probability 2":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Dropout(s.At("drop"), x, 2) },
+		"nn: ops: Embedding":                     func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
+		"Positions got 6 tokens, want at most 3": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
+		"nn: a: Attention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.SelfAttention(s.At("a"), row(s, image), 3)
+		},
+		"as many keys as times under Causal": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			k := s.Keep(ops.Slice(row(s, image), nil, G.S(0, 2)))
+			return nn.Attention(s, row(s, image), k, k, 1, nn.Causal())
+		},
+		"nn: lstm: LSTM got hidden 0 and 1 layers":        func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.LSTM(s.At("lstm"), row(s, image), 0) },
+		"GRU got shape (5, 4), want (batch, time, width)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.GRU(s, x, 3) },
+		"MSE got shapes (5, 4) and (5), want one shape": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			return nn.MSE(s, x, s.Keep(ops.Sum(x, 1)))
+		},
+		"CrossEntropy got logits of shape (5, 4) and labels of shape (5, 4)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.CrossEntropy(s, x, x) },
+		"Sequential got a nil layer 1":                                       func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Sequential(s, x, nn.ReLU, nil) },
+		"Residual got a nil layer":                                           func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Residual(s, x, nil) },
+		"parameter a: got a nil Init":                                        func(s *nn.Scope, _, _ *G.Node) *G.Node { return s.Parameter("a", nil, 3) },
+		"nn: a..b: At got an empty name":                                     func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("a", "", "b"), x, 3) },
+		"Next got ":                                                          func(s *nn.Scope, x, _ *G.Node) *G.Node { s.Next(x, x); return x },
+		"Next got n twice": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			b := s.Buffer("n", nn.Constant(0), 3)
+			s.Next(b, b)
+			s.Next(b, b)
+			return b
+		},
+		"ReLU got a nil node": func(s *nn.Scope, _, _ *G.Node) *G.Node { return nn.ReLU(s, nil) },
+	} {
+		s := nn.New(G.NewGraph())
+		x, image := s.Input("x", tensor.Float32, 5, 4), s.Input("image", tensor.Float32, 2, 3, 6, 7)
+		y := build(s, x, image)
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) || strings.HasPrefix(want, "nn: ") && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got the error %v, want %q", err, want)
+		}
+		after(t, s, x, image, y)
+		after(t, s, nil, nil, nil)
+		if s.Grad(y) != s.Err() || len(s.Options()) > 0 {
+			t.Errorf("%s: Grad returns another error, or there are options", want)
+		}
+		if vm, err := s.NewVM(); vm != nil || err != s.Err() {
+			t.Errorf("%s: NewVM returns %v", want, err)
+		}
+	}
+	for want, s := range map[string]*nn.Scope{
+		"nn: got a Scope that New did not make": {},
+		"got a Scope":                           nil,
+		"nn: New got a nil graph":               nn.New(nil),
+		"New got a nil option":                  nn.New(G.NewGraph(), nil),
+		"New got the element type int":          nn.New(G.NewGraph(), nn.Dtype(tensor.Int)),
+		"New got Cached(-1)":                    nn.New(G.NewGraph(), nn.Cached(-1)),
+		"the Store is closed":                   nn.New(G.NewGraph(), nn.In(closed)),
+	} {
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want %q", err, want)
+		}
+		after(t, s, nil, nil, nil)
+	}
+	s := nn.New(G.NewGraph(), nn.In(stored))
+	nn.Linear(s.At("fc"), s.Input("x", tensor.Float32, 5, 3), 4)
+	if err, want := s.Err(), "nn: fc: parameter fc.weight: got float32 of shape (4, 3), want float32 of shape (3, 4) as in the Store"; err == nil || err.Error() != want {
+		t.Errorf("got the error %v, want %s", err, want)
+	}
+	s = nn.New(G.NewGraph(), nn.In(stored))
+	if s.Input("fc.weight", tensor.Float32, 3, 4); s.Err() == nil {
+		t.Error("an input has the name of a parameter, and there is no error")
+	}
+}
+
+// row returns an image of 3 channels as sequences of (batch, time, width).
+func row(s *nn.Scope, image *G.Node) *G.Node { return s.Keep(ops.Mean(image, 1)) }
+
+// after calls all layers in a scope with an error: none panics, and all return nil.
+func after(t *testing.T, s *nn.Scope, x, image, y *G.Node) {
+	t.Helper()
+	a, b, c := nn.Split3(s, y)
+	for i, n := range append([]*G.Node{a, b, c}, nn.Linear(s.At("after"), x, 3), nn.Conv2d(s, image, 3, 3), nn.Conv1d(s, x, 3, 3), nn.MaxPool2d(s, image, 2), nn.AvgPool2d(s, image, 2),
+		nn.GlobalAvgPool(s, image), nn.LayerNorm(s, x), nn.RMSNorm(s, x), nn.BatchNorm(s, x), nn.ReLU(s, x), nn.GELU(s, x), nn.GELUTanh(s, x), nn.SiLU(s, x), nn.Tanh(s, x),
+		nn.Sigmoid(s, x), nn.Dropout(s, x, 0.5), nn.Flatten(s, x), nn.Residual(s, x, nn.ReLU), nn.Sequential(s, x, nn.ReLU), nn.Embedding(s, x, 3, 4), nn.Positions(s, x, 9),
+		nn.SelfAttention(s, x, 2, nn.Causal(), nn.Rotary(100)), nn.Attention(s, x, x, x, 2), nn.LSTM(s, x, 3), nn.GRU(s, x, 3, nn.Carry()), nn.CrossEntropy(s, x, y), nn.MSE(s, x, y), nn.BCEWithLogits(s, y, x),
+		s.Parameter("p", nn.Normal(1), 3), s.Buffer("q", nn.Normal(1), 3), s.Cache("r", tensor.Int, 3), s.Input("i", tensor.Int, 3), s.Keep(x, nil), s.Tied().Keep(x, nil)) {
+		if n != nil {
+			t.Errorf("layer %d after an error returns %v", i, n)
+		}
+	}
+	s.Next(x, y)
+	s.Position()
+	if s.Err() == nil || s.Grad(nil) != s.Err() || s.Reset() != s.Err() {
+		t.Error("the error is gone")
+	}
+}
+
+// Initial values follow from seed and path: neither the order of layers nor other layers change them.
+func TestOrder(t *testing.T) {
+	of := func(seed uint64, paths ...string) map[string][]float64 {
+		s := nn.New(G.NewGraph(), nn.Seed(seed))
+		x := s.Input("x", tensor.Float32, 2, 6)
+		for _, p := range paths {
+			nn.Linear(s.At(p), x, 5)
+		}
+		testutil.Do(t, s.Err())
+		all := map[string][]float64{}
+		for _, p := range s.Parameters() {
+			all[p.Name()] = elements(t, p.Value())
+		}
+		return all
+	}
+	one, other, seeded := of(1, "a", "b"), of(1, "c", "b", "a"), of(2, "a", "b")
+	for name, v := range one {
+		if !slices.Equal(v, other[name]) || slices.Equal(v, seeded[name]) {
+			t.Errorf("%s: got %v in one order, %v in another, %v of another seed", name, v[:2], other[name][:2], seeded[name][:2])
+		}
+	}
+	if slices.Equal(one["a.weight"], one["b.weight"]) {
+		t.Error("two layers have the same values")
+	}
+}
+
+// convnet has dropout and running statistics.
+func convnet(s *nn.Scope, x *G.Node) *G.Node {
+	for i := range 2 {
+		x = nn.ReLU(s, nn.BatchNorm(s.At("bn", i), nn.Conv2d(s.At("conv", i), x, 4, 3, nn.Padding(1))))
+	}
+	x = nn.Flatten(s, nn.MaxPool2d(s, x, 2))
+	x = nn.BatchNorm(s.At("norm"), nn.Linear(s.At("fc"), x, 8))
+	return nn.Linear(s.At("head"), nn.Dropout(s, x, 0.5), 3)
+}
+
+// Graphs of one function share a Store: one trains, and those of other batch sizes evaluate alike, rows alone too, in both ways to evaluate. A graph that finds its
+// parameters in the Store makes no values.
+func TestGraphs(t *testing.T) {
+	store := cudaops.NewStore()
+	defer store.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	images := func(n int) *tensor.Dense {
+		v := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(n, 1, 6, 6))
+		for i := range v.Float64s() {
+			v.Float64s()[i] = r.NormFloat64()
+		}
+		return v
+	}
+	s := nn.New(G.NewGraph(), nn.In(store), nn.Dtype(tensor.Float64))
+	x, labels := s.Input("x", tensor.Float64, 8, 1, 6, 6), s.Input("labels", tensor.Int, 8)
+	loss := nn.CrossEntropy(s, convnet(s, x), labels)
+	testutil.Do(t, s.Grad(loss))
+	if n := len(s.Parameters()); n != 14 {
+		t.Errorf("got %d parameters, want 14", n)
+	}
+	training := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Train(G.NewAdamSolver(), s.Parameters()...)))
+	defer training.Close()
+	all := images(8)
+	type evaluation struct {
+		x, y *G.Node
+		vm   *cudaops.VM
+	}
+	evaluate := func(rows int, opts ...nn.Option) evaluation {
+		s := nn.New(G.NewGraph(), append(opts, nn.In(store), nn.Dtype(tensor.Float64))...)
+		x := s.Input("x", tensor.Float64, rows, 1, 6, 6)
+		e := evaluation{x: x, y: convnet(s, x)}
+		for _, p := range s.Parameters() {
+			if p.Value() != nil {
+				t.Fatalf("%s has a value, which the Store has too", p.Name())
+			}
+		}
+		e.vm = testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(e.y), cudaops.EvalMode()))
+		return e
+	}
+	evaluations := []evaluation{evaluate(8), evaluate(8, nn.Evaluation()), evaluate(1, nn.Evaluation())}
+	run := func(e evaluation, v *tensor.Dense) []float64 {
+		testutil.Do(t, G.Let(e.x, v))
+		testutil.Do(t, e.vm.RunAll())
+		return elements(t, e.y.Value())
+	}
+	var before []float64
+	for range 3 {
+		testutil.Do(t, G.Let(x, all))
+		testutil.Do(t, G.Let(labels, tensor.New(tensor.WithBacking([]int{0, 1, 2, 0, 1, 2, 0, 1}))))
+		testutil.Do(t, training.RunAll())
+		want := run(evaluations[0], all)
+		if slices.Equal(want, before) {
+			t.Error("the evaluation does not see the training")
+		}
+		if got := run(evaluations[1], all); !slices.Equal(got, want) {
+			t.Errorf("got %v in a graph of Evaluation, want %v as under EvalMode", got, want)
+		}
+		for i := range 8 {
+			one := tensor.New(tensor.WithShape(1, 1, 6, 6), tensor.WithBacking(all.Float64s()[36*i:][:36]))
+			for k, got := range run(evaluations[2], one) {
+				if math.Abs(got-want[3*i+k]) > 1e-12 {
+					t.Fatalf("row %d alone: logit %d is %v, want %v", i, k, got, want[3*i+k])
+				}
+			}
+		}
+		before = want
+	}
+	for _, e := range evaluations {
+		testutil.Do(t, e.vm.Close())
+	}
+}
+
+// Tied layers share parameters, whose gradients add up.
+func TestTied(t *testing.T) {
+	s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64), nn.Initial(func(name string, shape tensor.Shape) nn.Init {
+		if name != "a.weight" || !shape.Eq(tensor.Shape{2, 2}) {
+			t.Errorf("got %s of shape %v", name, shape)
+		}
+		return nn.Constant(3)
+	}))
+	x := s.Keep(ops.Constant(s.Graph(), tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float64{1, 2}))))
+	y := nn.Linear(s.At("a").Tied(), nn.Linear(s.At("a"), x, 2, nn.NoBias()), 2, nn.NoBias())
+	testutil.Do(t, s.Grad(s.Keep(ops.Sum(y))))
+	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(y)))
+	defer vm.Close()
+	testutil.Do(t, vm.RunAll())
+	p := s.Parameters()
+	if len(p) != 1 || fmt.Sprint(elements(t, y.Value())) != "[54 54]" || fmt.Sprint(elements(t, testutil.Get[G.Value](t)(p[0].Grad()))) != "[15 21 15 21]" {
+		t.Errorf("got %d parameters, %v", len(p), y.Value())
+	}
+}

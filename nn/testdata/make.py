@@ -1,0 +1,154 @@
+"""Writes what PyTorch's modules compute, for the tests of package nn.
+
+    python make.py
+
+modules.safetensors has, for each module of CASES, its state in training as NAME/parameter, the inputs NAME/.x, the output NAME/.y, the gradients of sum(y * NAME/.g)
+by inputs and parameters, NAME/.dx and NAME/.d/parameter, buffers after the run NAME/.next/buffer, and the output of evaluation NAME/.evaluated. Wants torch,
+numpy and safetensors.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(20261126)
+
+
+class Output(nn.Module):
+    """The first output of a module."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)[0]
+
+
+class Attention(nn.Module):
+    """Causal or full self-attention."""
+
+    def __init__(self, width, heads, causal, bias=True):
+        super().__init__()
+        self.inner, self.causal = nn.MultiheadAttention(width, heads, bias=bias, batch_first=True), causal
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if self.causal else None
+        return self.inner(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+
+class Rotary(nn.Module):
+    """Causal attention of x, with rotated queries and keys, as in models with rotate_half."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in x.chunk(3, -1))
+        width, time = q.shape[-1], q.shape[-2]
+        angles = torch.arange(time)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)
+        cos, sin = torch.cat([angles, angles], -1).cos(), torch.cat([angles, angles], -1).sin()
+
+        def turn(t):
+            a, b = t.chunk(2, -1)
+            return t * cos + torch.cat([-b, a], -1) * sin
+
+        return F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True).transpose(1, 2).flatten(-2)
+
+
+class Loss(nn.Module):
+    """A loss of x and a fixed target."""
+
+    def __init__(self, inner, target):
+        super().__init__()
+        self.inner, self.target = inner, target
+
+    def forward(self, x):
+        return self.inner(x, self.target)
+
+
+def block(width):
+    return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Sequential(nn.Linear(2 * width, width), nn.Tanh()))
+
+
+LABELS = torch.tensor([[2, 0, 1], [1, 1, 2]])
+TARGETS = torch.tensor([[0.0, 1.0, 0.25], [1.0, 0.0, 0.5]])
+
+CASES = {
+    "linear": (nn.Linear(5, 3), (2, 4, 5)),
+    "linear_no_bias": (nn.Linear(5, 3, bias=False), (4, 5)),
+    "layer_norm": (nn.LayerNorm(6), (2, 3, 6)),
+    "rms_norm": (nn.RMSNorm(6, eps=1e-5), (2, 3, 6)),
+    "batch_norm_1d": (nn.BatchNorm1d(3), (7, 3)),
+    "batch_norm_2d": (nn.BatchNorm2d(3, momentum=0.3, eps=1e-3), (4, 3, 5, 2)),
+    "conv1d": (nn.Conv1d(3, 4, 3, stride=2, padding=1), (2, 3, 8)),
+    "conv2d": (nn.Conv2d(3, 4, 3, padding=1), (2, 3, 5, 6)),
+    "conv2d_stride": (nn.Conv2d(2, 3, 5, stride=2, padding=2, bias=False), (2, 2, 7, 8)),
+    "max_pool": (nn.MaxPool2d(2), (2, 3, 4, 6)),
+    "max_pool_3": (nn.MaxPool2d(3, stride=2, padding=1), (2, 3, 7, 6)),
+    "avg_pool": (nn.AvgPool2d(2), (2, 3, 4, 6)),
+    "avg_pool_3": (nn.AvgPool2d(3, stride=2, padding=1), (2, 3, 7, 6)),
+    "global_avg_pool": (nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), (2, 3, 4, 5)),
+    "relu": (nn.ReLU(), (3, 4)),
+    "gelu": (nn.GELU(), (3, 4)),
+    "gelu_tanh": (nn.GELU(approximate="tanh"), (3, 4)),
+    "silu": (nn.SiLU(), (3, 4)),
+    "tanh": (nn.Tanh(), (3, 4)),
+    "sigmoid": (nn.Sigmoid(), (3, 4)),
+    "flatten": (nn.Flatten(), (2, 3, 2)),
+    "sequential": (block(4), (3, 4)),
+    "attention": (Attention(12, 3, causal=False), (2, 5, 12)),
+    "attention_causal": (Attention(8, 2, causal=True, bias=False), (2, 6, 8)),
+    "rotary": (Rotary(2), (2, 5, 24)),
+    "lstm": (Output(nn.LSTM(3, 5, num_layers=2, batch_first=True)), (2, 4, 3)),
+    "lstm_no_bias": (Output(nn.LSTM(3, 4, bias=False, batch_first=True)), (2, 3, 3)),
+    "gru": (Output(nn.GRU(3, 5, num_layers=2, batch_first=True)), (2, 4, 3)),
+    "cross_entropy": (Loss(lambda x, t: F.cross_entropy(x.flatten(0, 1), t.flatten()), LABELS), (2, 3, 3)),
+    "mse": (Loss(nn.MSELoss(), TARGETS), (2, 3)),
+    "bce": (Loss(nn.BCEWithLogitsLoss(), TARGETS), (2, 3)),
+}
+
+
+def main():
+    out = {}
+
+    def put(name, t):
+        out[name] = t.detach().clone().contiguous()
+
+    for name, (module, shape) in CASES.items():
+        x = 2 * torch.randn(shape)
+        with torch.no_grad():
+            for n, p in module.named_parameters():
+                if p.dim() < 2:
+                    p += 0.3 * torch.randn_like(p)  # of biases and norms, which would begin with 0 and 1
+            for n, b in module.named_buffers():
+                if b.is_floating_point():
+                    b += torch.rand_like(b)
+        short = lambda n: n.removeprefix("inner.")
+        for n, t in module.state_dict().items():
+            put(f"{name}/{short(n)}", t)
+        put(f"{name}/.evaluated", module.eval()(x))
+        module.train()
+        x.requires_grad_()
+        y = module(x)
+        g = torch.randn_like(y)
+        (y * g).sum().backward()
+        for n, t in {"x": x, "y": y, "g": g, "dx": x.grad}.items():
+            put(f"{name}/.{n}", t)
+        for n, p in module.named_parameters():
+            put(f"{name}/.d/{short(n)}", p.grad)
+        for n, b in module.named_buffers():
+            put(f"{name}/.next/{short(n)}", b)
+    ids = torch.tensor([[1, 4, 1], [0, 2, 4]])
+    table = nn.Embedding(5, 4)
+    put("embedding/weight", table.weight)
+    put("embedding/.y", table(ids))
+    save_file(out, Path(__file__).parent / "modules.safetensors")
+
+
+if __name__ == "__main__":
+    main()
