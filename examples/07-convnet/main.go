@@ -2,7 +2,7 @@
 // quickstart, from several seeds, and looks at what it gets wrong and what it sees.
 //
 //	go run ./examples/07-convnet
-//	go run ./examples/07-convnet -state run -html out.html
+//	go run ./examples/07-convnet -state run- -html out.html
 //
 // It reads like a notebook, from top to bottom. Without a GPU it runs on the host. With -state it
 // continues trainings that were ended. It fails if fewer than 98.5 % of the digits that were held out are right, over all
@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"path/filepath"
 
 	"github.com/stheno-ml/stheno/checkpoint"
 	"github.com/stheno-ml/stheno/cudaops"
@@ -37,7 +36,7 @@ var files embed.FS
 const title = "A convolutional network: from neighbouring pixels to digits"
 
 func main() {
-	state := flag.String("state", "", "folder of the trainings, which continue when it is given again; a temporary one without")
+	state := flag.String("state", "", "where the names of the trainings' files begin, such as run-: given again, the trainings continue")
 	notebook.Main(title, files, func(p *notebook.Page) { run(p, *state) })
 }
 
@@ -104,7 +103,7 @@ func read(store *cudaops.Store, on cudaops.Option, set digits.Set) (logp, seen, 
 func run(p *notebook.Page, state string) {
 	seeds, epochs, want, all := p.Size(3, 3, 1), p.Size(40, 40, 2), float64(p.Size(985, 985, 700))/1000, notebook.Must(digits.Load())
 	if state == "" {
-		state = p.Folder()
+		state = p.Folder() + "/"
 	}
 	p.Heading("The digits")
 	p.Text(`The quickstart reads %d handwritten digits with a perceptron. It sees an image as %d numbers in no order: that two of them are neighbours it would have to learn, and what it learns about a stroke at one place it does not know at another. A convolutional network is built on both. There are few images to learn from, so it hardly sees one twice: when an image is used, it is distorted, each time in another way, by no more than people's hands differ. What is between two pixels is their mean, which blurs; the images to be read are not blurred, so one in four stays as it is.`, all.Len(), digits.Pixels)
@@ -121,7 +120,7 @@ func run(p *notebook.Page, state string) {
 		store := cudaops.NewStore()
 		defer store.Close()
 		training, held := all.Split(rand.New(rand.NewPCG(seed, 0)))
-		h := fit(store, p.On(), training, held, seed, epochs, filepath.Join(state, fmt.Sprint("seed", seed)))
+		h := fit(store, p.On(), training, held, seed, epochs, fmt.Sprint(state, "seed", seed))
 		line, wrong := figure.Series{Name: fmt.Sprint("seed ", seed), Colour: figure.Viridis(float64(seed) / float64(seeds+1))}, []float64(nil)
 		for _, e := range h.Epochs {
 			line.Y, wrong = append(line.Y, e.Loss), append(wrong, 100*(1-e.Scores["accuracy"]))

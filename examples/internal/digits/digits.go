@@ -96,7 +96,7 @@ func (s Set) Tensors() (images, labels *tensor.Dense) {
 
 // Planes returns the images as (n, 1, 8, 8), one channel each.
 func (s Set) Planes() *tensor.Dense {
-	return tensor.New(tensor.WithShape(s.Len(), 1, Side, Side), tensor.WithBacking(s.Images))
+	return tensor.New(tensor.WithShape(len(s.Images)/Pixels, 1, Side, Side), tensor.WithBacking(s.Images))
 }
 
 // Append returns the images of both sets.
