@@ -2,17 +2,32 @@ package cudaops
 
 import (
 	"fmt"
+	"reflect"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Let binds a value to an input of the VM's graph, as [gorgonia.Let] does, for the next
-// run.
+// run. A slice has the elements of a tensor of the input's shape, in row-major order.
 func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
+	}
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Type().PkgPath() == "" {
+		shape := n.Shape()
+		if v.Len() != max(1, shape.TotalSize()) || shape.IsScalar() {
+			return fmt.Errorf("cudaops: Let: node %s of shape %v: got a slice of %d elements, want as many as the shape has", internal.Name(n), shape, v.Len())
+		}
+		slice := value
+		if err := guard.Recover("tensor.New", func() error {
+			value = tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slice))
+			return nil
+		}); err != nil {
+			return fmt.Errorf("cudaops: Let: node %s: got a slice of %v: %w", internal.Name(n), v.Type().Elem(), err)
+		}
 	}
 	if err := guard.Recover("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)

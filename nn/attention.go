@@ -61,8 +61,8 @@ func (s *Scope) rows(table *G.Node, batch, time int) *G.Node {
 // Positions adds a learnt row to each position of x, (batch, time, width): weight (count, width), an Embedding in PyTorch.
 func Positions(s *Scope, x *G.Node, count int) *G.Node {
 	shape, ok := s.shape("Positions", x, 3, 3, "(batch, time, width)")
-	if ok && shape[1] > count {
-		s.fail("Positions got %d tokens, want at most %d", shape[1], count)
+	if ok && max(shape[1], s.context) > count {
+		s.fail("Positions got %d positions, want at least the %d of the tokens and of Cached", count, max(shape[1], s.context))
 	}
 	if !s.ok() {
 		return nil
@@ -145,8 +145,8 @@ func Attention(s *Scope, q, k, v *G.Node, heads int, opts ...LayerOption) *G.Nod
 	}
 	y, pattern := s.attend(q, k, v, seen)
 	for _, l := range opts {
-		if l.node != nil {
-			*l.node = pattern
+		if l.nodes != nil {
+			*l.nodes = append(*l.nodes, pattern)
 		}
 	}
 	return s.Keep(ops.Reshape(s.Keep(ops.Permute(y, 0, 2, 1, 3)), of...))

@@ -3,12 +3,14 @@ package nn_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/nn"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -110,9 +112,9 @@ func TestCached(t *testing.T) {
 func TestPattern(t *testing.T) {
 	s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64))
 	x := s.Input("x", tensor.Float64, 1, 4, 6)
-	var pattern *G.Node
-	y := nn.SelfAttention(s, x, 3, nn.Causal(), nn.Pattern(&pattern))
-	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(y, pattern)))
+	var patterns G.Nodes
+	y := nn.SelfAttention(s, x, 3, nn.Causal(), nn.Pattern(&patterns))
+	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(append(patterns, y)...)))
 	defer vm.Close()
 	v := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(1, 4, 6))
 	for i := range v.Float64s() {
@@ -120,7 +122,7 @@ func TestPattern(t *testing.T) {
 	}
 	testutil.Do(t, G.Let(x, v))
 	testutil.Do(t, vm.RunAll())
-	for i, w := range elements(t, pattern.Value()) {
+	for i, w := range elements(t, patterns[0].Value()) {
 		if row, key := i/4%4, i%4; (w > 0) != (key <= row) || row == 0 && key == 0 && w != 1 {
 			t.Errorf("head %d: the weight of key %d for position %d is %v", i/16, key, row, w)
 		}
@@ -150,5 +152,47 @@ func TestCarry(t *testing.T) {
 			}
 			testutil.Do(t, m.Reset())
 		}
+	}
+}
+
+// A Cache of VMs by size takes the options of a scope.
+func TestSizes(t *testing.T) {
+	store := cudaops.NewStore()
+	defer store.Close()
+	cache := testutil.Get[*cudaops.Cache](t)(cudaops.NewCache(store, func(rows int) (*cudaops.Sized, error) {
+		s := nn.New(G.NewGraph(), nn.In(store), nn.Evaluation(), nn.Dtype(tensor.Float64), nn.Initial(nn.NormalWeights(1)))
+		x := s.Input("x", tensor.Float64, rows, 2)
+		y := nn.BatchNorm(s.At("norm"), nn.Linear(s.At("fc"), x, 1), nn.Epsilon(0))
+		return &cudaops.Sized{Graph: s.Graph(), In: []*G.Node{x}, Out: []*G.Node{y}, Options: append(s.Options(), cudaops.OnAny())}, s.Err()
+	}, cudaops.Limit{}))
+	defer cache.Close()
+	for _, rows := range []int{1, 3} {
+		x := tensor.New(tensor.WithShape(rows, 2), tensor.WithBacking(slices.Repeat([]float64{1, -2}, rows)))
+		out := testutil.Get[[]G.Value](t)(cache.Run(t.Context(), x))
+		parameters := testutil.Get[[]cudaops.Learnable](t)(store.Parameters())
+		w := elements(t, parameters[0].Value)
+		for _, got := range elements(t, out[0]) {
+			if want := w[0] - 2*w[1]; len(parameters) != 6 || math.Abs(got-want) > 1e-12 {
+				t.Errorf("%d rows, %d parameters: got %v, want %v", rows, len(parameters), got, want)
+			}
+		}
+	}
+}
+
+// Caches of any type and shape are reset.
+func TestReset(t *testing.T) {
+	s := nn.New(G.NewGraph())
+	a, b := s.Cache("a", tensor.Float32), s.Cache("b", tensor.Bool, 2)
+	s.Next(a, s.Keep(ops.Map("a + 1", a)))
+	s.Next(b, s.Keep(ops.Map("!a", b)))
+	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny()))
+	defer vm.Close()
+	for range 2 {
+		testutil.Do(t, vm.RunAll())
+		testutil.Do(t, vm.Pull())
+		if a.Value().Data() != float32(1) || !slices.Equal(b.Value().Data().([]bool), []bool{true, true}) {
+			t.Errorf("got %v and %v after a run, want 1 and true", a.Value(), b.Value())
+		}
+		testutil.Do(t, s.Reset())
 	}
 }

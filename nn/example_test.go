@@ -49,8 +49,8 @@ func Example() {
 		labels[i] = i % 3
 		rows[4*i+i%3], rows[4*i+3] = 1, float32(i)/12
 	}
-	check(G.Let(x, tensor.New(tensor.WithShape(12, 4), tensor.WithBacking(rows))))
-	check(G.Let(y, tensor.New(tensor.WithBacking(labels))))
+	check(vm.Let(x, rows))
+	check(vm.Let(y, labels))
 	for range 50 {
 		check(vm.RunAll())
 	}
@@ -62,7 +62,7 @@ func Example() {
 	single, err := one.NewVM(cudaops.OnHost(), cudaops.Outputs(class))
 	check(err)
 	defer single.Close()
-	check(G.Let(row, tensor.New(tensor.WithShape(1, 4), tensor.WithBacking([]float32{0, 1, 0, 0.5}))))
+	check(single.Let(row, []float32{0, 1, 0, 0.5}))
 	check(single.RunAll())
 	fmt.Println("class:", class.Value())
 	// Output:

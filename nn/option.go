@@ -13,7 +13,7 @@ import (
 type LayerOption struct {
 	name  string
 	value float64
-	node  **G.Node
+	nodes *G.Nodes
 }
 
 // NoBias leaves the bias out.
@@ -41,8 +41,8 @@ func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
 // 10000.
 func Rotary(base float64) LayerOption { return LayerOption{name: "Rotary", value: base} }
 
-// Pattern sets a variable to the node of the weights of an attention, (batch, heads, time, keys).
-func Pattern(to **G.Node) LayerOption { return LayerOption{name: "Pattern", value: 1, node: to} }
+// Pattern appends the node of the weights of an attention, (batch, heads, time, keys), to a list.
+func Pattern(to *G.Nodes) LayerOption { return LayerOption{name: "Pattern", value: 1, nodes: to} }
 
 // Layers sets the number of layers of a recurrent network, 1 without it.
 func Layers(n int) LayerOption { return LayerOption{name: "Layers", value: float64(n)} }

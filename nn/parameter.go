@@ -5,7 +5,9 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -25,6 +27,19 @@ func Uniform(bound float64) Init {
 // Normal draws from the normal distribution with mean 0 and a standard deviation.
 func Normal(deviation float64) Init {
 	return func(r *rand.Rand) float64 { return deviation * r.NormFloat64() }
+}
+
+// NormalWeights are the initial values of many transformers, for [Initial]: Normal for parameters of two axes or more, 0 for biases, and PyTorch's for all others.
+func NormalWeights(deviation float64) func(name string, shape tensor.Shape) Init {
+	return func(name string, shape tensor.Shape) Init {
+		switch {
+		case len(shape) > 1:
+			return Normal(deviation)
+		case strings.HasSuffix(name, "bias"):
+			return Constant(0)
+		}
+		return nil
+	}
 }
 
 // fanIn is what PyTorch draws weights and biases of linear layers and convolutions from, kaiming_uniform(a=√5): Uniform(1/√n) for n inputs of an output.
@@ -182,7 +197,7 @@ func (s *Scope) Reset() error {
 		return err
 	}
 	for _, n := range s.reset {
-		var zero any = 0
+		zero := reflect.Zero(n.Dtype().Type).Interface()
 		if n.Dims() > 0 {
 			zero = tensor.New(tensor.Of(n.Dtype()), tensor.WithShape(n.Shape()...))
 		}

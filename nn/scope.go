@@ -43,8 +43,14 @@ type model struct {
 // Option is an option of [New].
 type Option func(*model)
 
-// In makes the parameters those of a Store, which may be empty: the names and shapes that it has bind the layers.
-func In(s *cudaops.Store) Option { return func(m *model) { m.store = s } }
+// In makes the parameters those of a Store, which may be empty. A parameter of another type or shape than the Store has is an error of its layer.
+func In(s *cudaops.Store) Option {
+	return func(m *model) {
+		if m.store = s; s == nil {
+			m.err = errors.New("nn: In got a nil Store")
+		}
+	}
+}
 
 // Seed sets the seed of initial values, 0 without it.
 func Seed(seed uint64) Option { return func(m *model) { m.seed = seed } }

@@ -49,8 +49,8 @@ func TestErrors(t *testing.T) {
 		"nn: n: ops: LayerNorm: got epsilon -1":                                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.LayerNorm(s.At("n"), x, nn.Epsilon(-1)) },
 		"nn: n: ops: BatchNorm: got momentum 2":                                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.BatchNorm(s.At("n"), x, nn.Momentum(2)) },
 		"nn: drop: ops: Dropout: got probability 2":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Dropout(s.At("drop"), x, 2) },
-		"nn: ops: Embedding":                     func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
-		"Positions got 6 tokens, want at most 3": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
+		"nn: ops: Embedding":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
+		"Positions got 3 positions, want at least the 6": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
 		"nn: a: Attention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 3)
 		},
@@ -99,6 +99,7 @@ func TestErrors(t *testing.T) {
 		"New got a nil option":                  nn.New(G.NewGraph(), nil),
 		"New got the element type int":          nn.New(G.NewGraph(), nn.Dtype(tensor.Int)),
 		"New got Cached(-1)":                    nn.New(G.NewGraph(), nn.Cached(-1)),
+		"nn: In got a nil Store":                nn.New(G.NewGraph(), nn.In(nil)),
 		"the Store is closed":                   nn.New(G.NewGraph(), nn.In(closed)),
 	} {
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
@@ -265,5 +266,30 @@ func TestTied(t *testing.T) {
 	p := s.Parameters()
 	if len(p) != 1 || fmt.Sprint(elements(t, y.Value())) != "[54 54]" || fmt.Sprint(elements(t, testutil.Get[G.Value](t)(p[0].Grad()))) != "[15 21 15 21]" {
 		t.Errorf("got %d parameters, %v", len(p), y.Value())
+	}
+}
+
+// Dropout drops in runs that train and keeps all in graphs of Evaluation and VMs that evaluate.
+func TestDropout(t *testing.T) {
+	share := func(opt []nn.Option, opts ...cudaops.Option) (dropped float64) {
+		s := nn.New(G.NewGraph(), opt...)
+		x := s.Input("x", tensor.Float32, 4000)
+		y := nn.Dropout(s, x, 0.25)
+		z := s.Keep(ops.Map("a + 0", y))
+		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(append(opts, cudaops.OnAny(), cudaops.Keep(z))...))
+		defer vm.Close()
+		testutil.Do(t, vm.Let(x, slices.Repeat([]float32{3}, 4000)))
+		testutil.Do(t, vm.RunAll())
+		for _, v := range elements(t, z.Value()) {
+			if v == 0 {
+				dropped++
+			} else if v != 3 && v != 4 {
+				t.Fatalf("got the element %v", v)
+			}
+		}
+		return dropped / 4000
+	}
+	if training, evaluation, inference := share(nil), share([]nn.Option{nn.Evaluation()}), share(nil, cudaops.Inference()); math.Abs(training-0.25) > 0.05 || evaluation+inference > 0 {
+		t.Errorf("got the shares %v, %v and %v, want 0.25 in training and none in evaluation", training, evaluation, inference)
 	}
 }

@@ -20,32 +20,14 @@ import (
 // The program runs on small sizes, learns (it fails if not), and its text, page and figures are
 // there.
 func TestText(t *testing.T) {
-	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, options{text: book(t, 70_000), seed: 1}) }, 2,
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, options{text: notebooktest.Book(t, 70_000), seed: 1}) }, 2,
 		"the file book.txt", "func (c *counts) probability(", "func newNetwork(", "func (net *network) cell(", "func (s *story) train(",
 		"after 0 steps", "after 120 steps", "letters a second, on", "bits.png", "surprises.png")
 }
 
-// book writes a file of words, some of which often follow others.
-func book(t *testing.T, size int) (path string) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(3, 4))
-	words := strings.Fields("the light of a ray is bent where it enters glass, and colours part; what is white before the prism is red and blue behind it.")
-	var b strings.Builder
-	for at := 0; b.Len() < size; {
-		at = (at + 1 + r.IntN(2)*r.IntN(len(words))) % len(words)
-		b.WriteString(words[at])
-		b.WriteByte(" \n"[r.IntN(12)/11])
-	}
-	path = filepath.Join(t.TempDir(), "book.txt")
-	if err := os.WriteFile(path, []byte(b.String()[:size]), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // A text is split into a part to read and a part held out, and knows its letters.
 func TestLoad(t *testing.T) {
-	path := book(t, least)
+	path := notebooktest.Book(t, least)
 	got, err := load(path)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +39,7 @@ func TestLoad(t *testing.T) {
 	if got.string(append(slices.Clone(got.read), got.held...)) != string(content) || len(got.held) != least/20 || got.name != "the file book.txt" {
 		t.Errorf("got %d and %d letters of %s, want all %d of the file, a twentieth held out", len(got.read), len(got.held), got.name, least)
 	}
-	if _, err := load(book(t, least-1)); err == nil || !strings.Contains(err.Error(), "49999 bytes, want at least 50000") {
+	if _, err := load(notebooktest.Book(t, least-1)); err == nil || !strings.Contains(err.Error(), "49999 bytes, want at least 50000") {
 		t.Errorf("a text that is too short: %v", err)
 	}
 	if _, err := load(filepath.Join(t.TempDir(), "absent.txt")); err == nil || !strings.Contains(err.Error(), "absent.txt") {
@@ -189,7 +171,7 @@ func TestNetwork(t *testing.T) {
 // newStory returns a story of a small network on a page that nobody reads.
 func newStory(t *testing.T, seed uint64, f func(s *story)) {
 	t.Helper()
-	text, err := load(book(t, least))
+	text, err := load(notebooktest.Book(t, least))
 	if err != nil {
 		t.Fatal(err)
 	}

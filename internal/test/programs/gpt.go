@@ -2,8 +2,6 @@
 package programs
 
 import (
-	"strings"
-
 	"github.com/stheno-ml/stheno/nn"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -35,15 +33,7 @@ func (m GPT) logits(s *nn.Scope, tokens *G.Node) *G.Node {
 
 // scope returns the scope of a new graph, with GPT-2's initial values.
 func (m GPT) scope(opts ...nn.Option) *nn.Scope {
-	return nn.New(G.NewGraph(), append(opts, nn.Seed(1), nn.Dtype(m.Dtype), nn.Initial(func(name string, shape tensor.Shape) nn.Init {
-		switch {
-		case len(shape) > 1:
-			return nn.Normal(0.02)
-		case strings.HasSuffix(name, "bias"):
-			return nn.Constant(0)
-		}
-		return nil
-	}))...)
+	return nn.New(G.NewGraph(), append(opts, nn.Seed(1), nn.Dtype(m.Dtype), nn.Initial(nn.NormalWeights(0.02)))...)
 }
 
 // Trained is a graph that trains.

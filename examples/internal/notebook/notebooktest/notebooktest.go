@@ -75,6 +75,24 @@ func Recorded(t *testing.T, files fs.FS, run func(*notebook.Page)) {
 	}
 }
 
+// Book writes a file of words, some of which often follow others, and returns its path.
+func Book(t *testing.T, size int) (path string) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, 4))
+	words := strings.Fields("the light of a ray is bent where it enters glass, and colours part; what is white before the prism is red and blue behind it.")
+	var b strings.Builder
+	for at := 0; b.Len() < size; {
+		at = (at + 1 + r.IntN(2)*r.IntN(len(words))) % len(words)
+		b.WriteString(words[at])
+		b.WriteByte(" \n"[r.IntN(12)/11])
+	}
+	path = filepath.Join(t.TempDir(), "book.txt")
+	if err := os.WriteFile(path, []byte(b.String()[:size]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Slopes checks the gradients of float32 parameters at elements drawn from r, that many of each
 // parameter, against the slopes of cost, which computes the loss anew from the parameters' values,
 // over steps of h to either side.
