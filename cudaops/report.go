@@ -21,6 +21,8 @@ type Report struct {
 	Device string // the device that runs kernels, or "host backend"
 	Why    string // why OnAny selected the host, or ""
 	Solver string // where the steps of Train are made, and why if on the host
+	// Evaluates reports whether ops evaluate by [EvalMode] or [Inference].
+	Evaluates bool
 	// Products names the BLAS library for products on the host, and why it is gonum's. It is "" on a GPU and without
 	// such products.
 	Products string
@@ -59,7 +61,7 @@ func (vm *VM) Report() Report {
 
 func (vm *VM) report(s *shown) Report {
 	r := newReport(vm.device, s.graph)
-	r.Why, r.Solver, r.Products = s.why, vm.trainer.where(vm.device), s.products
+	r.Why, r.Solver, r.Products, r.Evaluates = s.why, vm.trainer.where(vm.device), s.products, vm.config.eval
 	if s.runs > 0 {
 		r.measured(s.graph, vm.target.Device, s.times, s.runs, s.took)
 	}

@@ -90,6 +90,14 @@ func In(s *Store, nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.stores = append(c.stores, stored{s, nodes}) }
 }
 
+// Store returns the Store of the option [In], or nil.
+func (vm *VM) Store() *Store {
+	if vm == nil || len(vm.config.stores) == 0 {
+		return nil
+	}
+	return vm.config.stores[0].store
+}
+
 // stored holds the arguments of In.
 type stored struct {
 	store *Store

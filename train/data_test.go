@@ -275,7 +275,7 @@ func TestRowsOfAnyShape(t *testing.T) {
 	var got []string
 	for b, err := range data.Batches(0, 0) {
 		testutil.Do(t, err)
-		fitted, _, err := f.fit(b)
+		fitted, _, _, err := f.fit(b)
 		testutil.Do(t, err)
 		for _, n := range []*G.Node{images, labels, weights} {
 			if !fitted[n].Shape().Eq(n.Shape()) {
@@ -340,10 +340,19 @@ func TestFrom(t *testing.T) {
 }
 
 func TestSchedule(t *testing.T) {
-	rate := Cosine(2, 4, 12)
-	for step, want := range map[int]float64{0: 0.5, 3: 2, 4: 2, 8: 1, 12: 0, 20: 0} {
-		if got := rate(step); math.Abs(got-want) > 1e-15 {
-			t.Errorf("step %d: rate %v, want %v", step, got, want)
+	for name, c := range map[string]struct {
+		rate func(step int) float64
+		want map[int]float64
+	}{
+		"cosine":     {Cosine(2, 4, 12), map[int]float64{0: 0.5, 3: 2, 4: 2, 8: 1, 12: 0, 20: 0}},
+		"linear":     {Linear(2, 4, 12), map[int]float64{0: 0.5, 3: 2, 4: 2, 6: 1.5, 8: 1, 12: 0, 20: 0}},
+		"no warm-up": {Linear(3, 0, 3), map[int]float64{0: 3, 1: 2, 3: 0}},
+		"steps":      {StepDecay(8, 0.5, 10), map[int]float64{0: 8, 9: 8, 10: 4, 25: 2}},
+	} {
+		for step, want := range c.want {
+			if got := c.rate(step); math.Abs(got-want) > 1e-15 {
+				t.Errorf("%s: step %d: rate %v, want %v", name, step, got, want)
+			}
 		}
 	}
 }

@@ -9,5 +9,5 @@ import (
 // The code of docs/training.md is that of the examples here and in package checkpoint, which are
 // compiled and run.
 func TestDocument(t *testing.T) {
-	testutil.CheckDocument(t, "../docs/training.md", "example_test.go", 15, "../checkpoint/example_test.go")
+	testutil.CheckDocument(t, "../docs/training.md", "example_test.go", 15, "validate_example_test.go", "../checkpoint/example_test.go")
 }

@@ -82,46 +82,6 @@ func Example() {
 }
 
 // The gradients of four batches make one step.
-func Example_evaluation() {
-	inputs, targets := plane(1032)
-	g := G.NewGraph()
-	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
-	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
-	parameters, errors := model(G.Must(G.Dropout(x, 0.05)), y)
-	loss := mean(errors, parameters)
-	held := train.Batch{
-		x: tensor.New(tensor.WithShape(32, 2), tensor.WithBacking(inputs[2000:])),
-		y: tensor.New(tensor.WithBacking(targets[1000:])),
-	}
-	solver := G.NewAdamSolver(G.WithLearnRate(0.05))
-	data, err := train.NewData(train.Columns{x: inputs[:2000], y: targets[:1000]})
-	check(err)
-
-	vm, err := stheno.NewVM(g, cudaops.Seed(1), cudaops.Train(solver, parameters...))
-	check(err)
-	defer vm.Close()
-	test, err := stheno.NewVM(g, cudaops.Inference())
-	check(err)
-	defer test.Close()
-	evaluate := func(e train.Epoch) error {
-		check(vm.Pull()) // test takes the parameters from their nodes
-		check(G.Let(x, held[x]))
-		check(G.Let(y, held[y]))
-		check(test.RunAll())
-		fmt.Printf("epoch %d: loss %.1f with dropout, %.2f without\n", e.Number, e.Loss, loss.Value())
-		return nil
-	}
-	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(6), train.AfterEpoch(evaluate))
-	check(err)
-	// Output:
-	// epoch 1: loss 7.8 with dropout, 2.72 without
-	// epoch 2: loss 1.7 with dropout, 0.31 without
-	// epoch 3: loss 0.6 with dropout, 0.07 without
-	// epoch 4: loss 0.4 with dropout, 0.04 without
-	// epoch 5: loss 0.6 with dropout, 0.05 without
-	// epoch 6: loss 0.9 with dropout, 0.04 without
-}
-
 func Example_store() {
 	inputs, targets := plane(1000)
 	build := func(rows int) (g *G.ExprGraph, x, y, loss *G.Node, parameters G.Nodes) {

@@ -31,9 +31,11 @@ type Step struct {
 type Epoch struct {
 	Number   int           // counted from 1
 	Position               // position after the epoch
-	Steps    int           // steps of the epoch made by this Run
+	Steps    int           // steps of the epoch made by this Run, or since the first Run with its Checkpoint
 	Loss     float64       // mean of the known losses of these steps, or NaN
-	Time     time.Duration // since Run was called
+	Time     time.Duration // since Run was called; 0 for an epoch of an earlier Run
+	// Scores are the metrics of Validate by name, or nil.
+	Scores map[string]float64
 }
 
 // Loss is the loss of a step, counted from 1.
@@ -42,16 +44,20 @@ type Loss struct {
 	Loss float64
 }
 
-// History is the record of a training.
+// History is the record of a training. Epochs and Best include those before the [Checkpoint] that the training continued from; Losses,
+// Steps, Left and Time are of this Run.
 type History struct {
 	Losses []Loss  // of every step; under cudaops.ReadEvery of the steps with results
 	Epochs []Epoch // completed epochs
-	Begin  Position
-	End    Position
-	Steps  int           // steps made by this Run
-	Left   int           // rows left out in short batches: see Weights
-	Time   time.Duration // duration of Run
-	Note   string        // note of checkpoint.Load about the file that the training continued from, or ""
+	Best   int     // number of the epoch with the best first score of Validate, or 0
+	// Stopped reports whether EarlyStop ended the training.
+	Stopped bool
+	Begin   Position
+	End     Position
+	Steps   int           // steps made by this Run
+	Left    int           // rows left out in short batches: see Weights
+	Time    time.Duration // duration of Run
+	Note    string        // note of checkpoint.Load about the file that the training continued from, or ""
 }
 
 // Rate returns the number of steps per second.

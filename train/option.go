@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
@@ -20,6 +19,9 @@ type config struct {
 	epochs, steps int // 0: no limit
 	from          Position
 	checkpoint    saving
+	validation    *evaluation // nil without Validate
+	patience      int         // 0 without EarlyStop
+	best          string      // path of KeepBest, or ""
 	prefetch      int
 	stage         func(map[*gorgonia.Node]gorgonia.Value) (bool, error) // the VM's Stage
 	weights       *gorgonia.Node
@@ -108,25 +110,13 @@ func Weights(n *gorgonia.Node) Option {
 }
 
 // LearnRate sets the learning rate of a solver before each step to schedule(step), where step is the number of steps made so
-// far.
+// far: see [Cosine], [Linear] and [StepDecay]. A rate that is NaN or infinite is an error of Run.
 func LearnRate(s gorgonia.Solver, schedule func(step int) float64) Option {
 	return func(c *config) {
 		if guard.IsNil(s) || schedule == nil {
 			c.fault("LearnRate got a nil solver or function")
 		}
 		c.rates = append(c.rates, rate{s, schedule})
-	}
-}
-
-// Cosine returns a schedule for [LearnRate]: the rate grows from 0 to top in the first
-// warmup steps, and falls to 0 along half a cosine until step total.
-func Cosine(top float64, warmup, total int) func(step int) float64 {
-	return func(step int) float64 {
-		if step < warmup {
-			return top * float64(step+1) / float64(warmup)
-		}
-		left := float64(step-warmup) / float64(max(total-warmup, 1))
-		return top * (1 + math.Cos(math.Pi*min(left, 1))) / 2
 	}
 }
 

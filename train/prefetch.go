@@ -13,7 +13,9 @@ import (
 // item is a batch of the source or, with batch nil, the end of an epoch.
 type item struct {
 	batch Batch
-	left  int // at the end of an epoch, rows of a short batch that is left out
+	// Of a batch that is padded: its own rows, and those of the inputs. Otherwise 0.
+	short, full int
+	left        int // at the end of an epoch, rows of a short batch that is left out
 }
 
 // prefetcher makes a limited number of batches ahead, in another goroutine.
@@ -77,6 +79,15 @@ func (p *prefetcher) stop() error {
 	for range p.items { // until it is closed
 	}
 	return p.err
+}
+
+// finish is stop for a consumer that ended with an error or nil. It returns both errors.
+func (p *prefetcher) finish(err error) error {
+	failed := p.stop()
+	if err != nil && errors.Is(failed, err) {
+		return failed // the more specific error
+	}
+	return errors.Join(err, failed)
 }
 
 // stage starts a goroutine that copies each batch to the device during the previous step. It returns a function that
@@ -174,16 +185,16 @@ func (p *prefetcher) epoch(n, from int, underWay bool) (err error) {
 		if left > 0 {
 			return fmt.Errorf("batch %d of epoch %d has %d rows, fewer than the inputs, and is not the last: want Weights for such", at-1, n, left)
 		}
-		fitted, rows, err := p.fitter.fit(b)
+		fitted, short, full, err := p.fitter.fit(b)
 		if err != nil {
 			return fmt.Errorf("batch %d of epoch %d: %w", at, n, err)
 		}
 		at++
 		if fitted == nil {
-			left = rows
+			left = short
 			continue
 		}
-		wanted := p.deliver(item{batch: fitted})
+		wanted := p.deliver(item{batch: fitted, short: short, full: full})
 		if steps++; p.steps > 0 {
 			if p.steps--; p.steps == 0 && wanted {
 				return errComplete

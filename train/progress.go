@@ -21,6 +21,7 @@ type progress struct {
 	shown  time.Time // when a step was last shown
 	at     int       // the step last shown
 	onLine bool      // the bar is visible
+	scores string    // of the last validation
 }
 
 // newProgress returns a progress for a writer, or nil for a nil writer.
@@ -75,12 +76,24 @@ func (p *progress) show(at Position, loss float64, last bool) {
 	fmt.Fprintf(p.w, "step %d%s  %s\n", at.Step, total, text)
 }
 
-// text returns the loss, steps per second and the remaining time or, at the end, the total time.
+// setScores sets the metrics to show from the next step on.
+func (p *progress) setScores(metrics []Metric, scores map[string]float64) {
+	if p == nil {
+		return
+	}
+	p.scores = ""
+	for _, m := range metrics {
+		p.scores += fmt.Sprintf("%s %.4g  ", m.Name, scores[m.Name])
+	}
+}
+
+// text returns the loss, the metrics, steps per second and the remaining time or, at the end, the total time.
 func (p *progress) text(at Position, loss float64, last bool) string {
 	text := ""
 	if !math.IsNaN(loss) {
 		text = fmt.Sprintf("loss %.4g  ", loss)
 	}
+	text += p.scores
 	took := time.Since(p.start)
 	rate := float64(at.Step-p.first) / max(took.Seconds(), 1e-9)
 	if rate < 100 {

@@ -19,8 +19,8 @@ import (
 // the graph.
 //
 // Run ends after the epochs and steps of its options. It ends early when the context is done, with the context's cause in
-// the error; by an error of the source, the VM or a callback; by [ErrStop]; or if the loss is NaN or infinite. A step
-// during which the context ends is either made or has no effect.
+// the error; by an error of the source, the VM or a callback; by [ErrStop] or [EarlyStop]; or if the loss is NaN or infinite. A
+// step during which the context ends is either made or has no effect.
 //
 // In any case every step is complete, the history contains exactly the steps made, as cudaops.VM.Runs counts them, and
 // the learnables are pulled: their nodes have the values after the last step.
@@ -38,6 +38,7 @@ func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source
 	}
 	l.progress.end(l.position, l.last)
 	l.history.End, l.history.Time = l.position, time.Since(l.start)
+	l.history.Best, l.history.Stopped = l.best.Epoch, l.stopped()
 	if err != nil {
 		err = fmt.Errorf("train: %w", err)
 	}
@@ -56,24 +57,19 @@ type loop struct {
 	start    time.Time
 	position Position
 	history  History
-	seen     gorgonia.Value          // value of the loss in the last run with results
-	last     float64                 // the last loss
-	epoch    mean                    // loss of the current epoch
-	inputs   map[*gorgonia.Node]bool // inputs of the VM's graph found in batches so far
-	bound    Batch                   // the last batch
-	saved    int                     // the step of the last checkpoint
-	failed   bool                    // a step or its checkpoint failed
-	staged   bool                    // batches are staged on the device
-}
-
-// mean accumulates the losses of an epoch.
-type mean struct {
-	sum          float64
-	known, steps int
+	seen     gorgonia.Value // value of the loss in the last run with results
+	last     float64        // the last loss
+	part     part           // losses of the current epoch
+	best     best           // of Validate
+	feeder   feeder
+	bound    Batch // the last batch
+	changed  bool  // since the last checkpoint
+	failed   bool  // a step or its checkpoint failed
+	staged   bool  // batches are staged on the device
 }
 
 func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) (*loop, error) {
-	l := &loop{vm: vm, loss: loss, source: source, config: config{prefetch: 1}, last: math.NaN(), start: time.Now(), inputs: map[*gorgonia.Node]bool{}}
+	l := &loop{vm: vm, loss: loss, source: source, config: config{prefetch: 1}, last: math.NaN(), start: time.Now(), feeder: newFeeder(vm)}
 	for _, o := range opts {
 		if o == nil {
 			return nil, errors.New("Run got a nil option")
@@ -92,6 +88,9 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 		return nil, fmt.Errorf("loss: got node %s, want an output of the VM or a node passed to cudaops.Keep", internal.Name(loss))
 	}
 	if err := errors.Join(c.faults...); err != nil {
+		return nil, err
+	}
+	if err := c.checkValidation(vm); err != nil {
 		return nil, err
 	}
 	if err := l.load(); err != nil {
@@ -122,6 +121,9 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	l.position.Order = order(source)
 	l.history.Begin = l.position
 	l.progress = newProgress(c.progress, l.total(0), l.position.Step)
+	if n := len(l.history.Epochs); n > 0 && c.validation != nil {
+		l.progress.setScores(c.validation.metrics, l.history.Epochs[n-1].Scores)
+	}
 	return l, nil
 }
 
@@ -140,7 +142,13 @@ func (l *loop) total(perEpoch int) int {
 
 // run makes the steps of the training.
 func (l *loop) run(ctx context.Context) (err error) {
+	if l.stopped() {
+		return nil
+	}
 	if limit := l.config.steps; limit > 0 && l.position.Step >= limit {
+		if err := l.endEpoch(ctx, false); !errors.Is(err, ErrStop) {
+			return err
+		}
 		return nil
 	}
 	p := prefetch(ctx, l.source, l.fitter, &l.config)
@@ -149,15 +157,10 @@ func (l *loop) run(ctx context.Context) (err error) {
 		next = stage(p, l.config.stage)
 	}
 	defer func() {
-		failed := p.stop()
 		if errors.Is(err, ErrStop) {
 			err = nil
 		}
-		if err == nil || !errors.Is(failed, err) {
-			err = errors.Join(err, failed)
-		} else {
-			err = failed // the more specific error
-		}
+		err = p.finish(err)
 	}()
 	for {
 		it, ok := next()
@@ -166,10 +169,13 @@ func (l *loop) run(ctx context.Context) (err error) {
 		}
 		switch {
 		case !ok:
-			return l.ended(p)
+			if p.err == nil {
+				err = l.endEpoch(ctx, false)
+			}
+			return err
 		case it.batch == nil:
 			l.history.Left += it.left
-			err = l.endEpoch(true)
+			err = l.endEpoch(ctx, true)
 		default:
 			err = l.step(ctx, it.batch)
 		}
@@ -179,19 +185,15 @@ func (l *loop) run(ctx context.Context) (err error) {
 	}
 }
 
-// ended finishes the training when there are no more batches.
-func (l *loop) ended(p *prefetcher) error {
-	if p.err != nil || l.epoch.steps == 0 {
-		return nil
-	}
-	return l.endEpoch(false)
-}
-
 // step makes a step and calls those who wait for it.
 func (l *loop) step(ctx context.Context, b Batch) error {
 	at := l.position
 	for _, r := range l.config.rates {
-		gorgonia.WithLearnRate(r.schedule(at.Step))(r.solver)
+		now := r.schedule(at.Step)
+		if math.IsNaN(now) || math.IsInf(now, 0) {
+			return fmt.Errorf("%v: LearnRate: got the rate %v, want a finite number", at, now)
+		}
+		gorgonia.WithLearnRate(now)(r.solver)
 	}
 	before := l.vm.Runs()
 	err := l.bind(b)
@@ -210,7 +212,8 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 		l.position.Step++
 		l.position.Batch++
 		l.history.Steps++
-		l.epoch.steps++
+		l.part.Steps++
+		l.changed = true
 		err = errors.Join(err, l.read())
 	}
 	if err != nil {
@@ -234,18 +237,8 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 
 // bind binds a batch to the inputs. The batch before it is not needed any more.
 func (l *loop) bind(b Batch) error {
-	for n, v := range b {
-		if !l.inputs[n] && slices.Contains(l.vm.Learnables(), n) {
-			return fmt.Errorf("got a value for the learnable %s, want only values of inputs", internal.Name(n))
-		}
-		err := gorgonia.Let(n, v)
-		if err == nil && !l.inputs[n] { // not seen yet
-			err = l.vm.Let(n, v)
-			l.inputs[n] = true
-		}
-		if err != nil {
-			return fmt.Errorf("input %s: %w", internal.Name(n), err)
-		}
+	if err := l.feeder.bind(b); err != nil {
+		return err
 	}
 	if data, ok := l.source.(*Data); ok && l.bound != nil {
 		data.recycle(l.bound)
@@ -274,8 +267,8 @@ func (l *loop) read() error {
 		return fmt.Errorf("the loss, node %s, is a %T, want a float", internal.Name(l.loss), x)
 	}
 	l.history.Losses = append(l.history.Losses, Loss{l.position.Step, l.last})
-	l.epoch.sum += l.last
-	l.epoch.known++
+	l.part.Sum += number(l.last)
+	l.part.Known++
 	class := ""
 	switch {
 	case math.IsNaN(l.last):
@@ -289,31 +282,43 @@ func (l *loop) read() error {
 	return fmt.Errorf("%v: the loss is %v: cudaops.Watch(cudaops.%s) names the node that made it", l.position, l.last, class)
 }
 
-// endEpoch advances to the next epoch if this one is complete, and calls the callbacks. It does not report an epoch that
-// ended before the position of From.
-func (l *loop) endEpoch(whole bool) error {
+// endEpoch validates, advances to the next epoch if this one is complete, and calls the callbacks. It does not report an epoch
+// that ended before the position of From.
+func (l *loop) endEpoch(ctx context.Context, whole bool) error {
 	e := Epoch{
-		Number: l.position.Epoch + 1, Steps: l.epoch.steps,
-		Loss: l.epoch.sum / float64(l.epoch.known), Time: time.Since(l.start),
+		Number: l.position.Epoch + 1, Position: l.position, Steps: l.part.Steps,
+		Loss: float64(l.part.Sum) / float64(l.part.Known), Time: time.Since(l.start),
 	}
-	l.epoch = mean{}
 	if whole {
-		l.position.Epoch++
-		l.position.Batch = 0
+		e.Epoch++
+		e.Batch = 0
 	}
 	if e.Steps == 0 {
+		l.position = e.Position
 		return nil
 	}
-	e.Position = l.position
+	better, err := l.validate(ctx, &e)
+	if err != nil {
+		return err
+	}
+	l.position, l.part, l.changed = e.Position, part{}, true
 	l.history.Epochs = append(l.history.Epochs, e)
-	if l.config.from.Batch == 0 || len(l.history.Epochs) > 1 {
+	if l.config.from.Batch == 0 || e.Number > l.config.from.Epoch+1 {
 		l.progress.setTotal(l.total(e.Steps))
+	}
+	if better {
+		if err := l.keepBest(); err != nil {
+			return err
+		}
 	}
 	for _, f := range l.config.ends {
 		l.progress.clear()
 		if err := f(e); err != nil {
 			return err
 		}
+	}
+	if l.stopped() {
+		return ErrStop
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -202,7 +203,7 @@ func TestRun(t *testing.T) {
 		}
 		for i, e := range epochs {
 			mean := (r.losses[3*i] + r.losses[3*i+1] + r.losses[3*i+2]) / 3
-			if e != h.Epochs[i] || e.Steps != 3 || e.Number != i+1 || e.Epoch != i+1 || e.Batch != 0 || math.Abs(e.Loss-mean) > 1e-12 {
+			if !reflect.DeepEqual(e, h.Epochs[i]) || e.Steps != 3 || e.Number != i+1 || e.Epoch != i+1 || e.Batch != 0 || math.Abs(e.Loss-mean) > 1e-12 {
 				t.Errorf("epoch %d is %+v, want the mean loss %v", i, e, mean)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 // fitter fits batches to the shapes of the graph's inputs.
 type fitter struct {
+	fill    bool           // pad short batches without weights too
 	weights *gorgonia.Node // input of the rows' weights, or nil
 	full    gorgonia.Value // the weights of a full batch
 	first   Batch          // the first batch: all others must have its inputs
@@ -56,58 +57,59 @@ func fill[T float32 | float64](weights []T) {
 	}
 }
 
-// fit returns the batch padded to the inputs' shapes, with the weights if the graph has an input for them. For a short batch
-// without weights it returns nil and the number of rows that are left out.
-func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
+// fit returns the batch padded to the inputs' shapes, with the weights if the graph has an input for them. For a short batch,
+// short is its number of rows and full that of the inputs. Without weights and fill, a short batch is left out: fitted is nil.
+func (f *fitter) fit(b Batch) (fitted Batch, short, full int, err error) {
 	if len(b) == 0 {
-		return nil, 0, errors.New("got a batch without values, want a value for each input")
+		return nil, 0, 0, errors.New("got a batch without values, want a value for each input")
 	}
 	if f.first == nil {
 		f.first = b
 	}
 	for n := range f.first {
 		if _, ok := b[n]; !ok {
-			return nil, 0, fmt.Errorf("got no value for input %s, want the inputs of the first batch", internal.Name(n))
+			return nil, 0, 0, fmt.Errorf("got no value for input %s, want the inputs of the first batch", internal.Name(n))
 		}
 	}
-	short, want := 0, 0
 	for n, v := range b {
 		if n == nil || v == nil {
-			return nil, 0, errors.New("a batch has a nil node or value")
+			return nil, 0, 0, errors.New("a batch has a nil node or value")
 		}
 		if _, ok := f.first[n]; !ok {
-			return nil, 0, fmt.Errorf("got a value for %s, want only the inputs of the first batch", internal.Name(n))
+			return nil, 0, 0, fmt.Errorf("got a value for %s, want only the inputs of the first batch", internal.Name(n))
 		}
-		has, full := v.Shape(), n.Shape()
-		if len(full) == 0 || len(has) != len(full) || has[0] >= full[0] || !slices.Equal(has[1:], full[1:]) {
+		has, want := v.Shape(), n.Shape()
+		if len(want) == 0 || len(has) != len(want) || has[0] >= want[0] || !slices.Equal(has[1:], want[1:]) {
 			continue // it fits, or Let returns the error
 		}
-		if short > 0 && (has[0] != short || full[0] != want) {
-			return nil, 0, fmt.Errorf("input %s: got %d of %d rows, want %d as for another input of the batch", internal.Name(n), has[0], full[0], short)
+		if short > 0 && (has[0] != short || want[0] != full) {
+			return nil, 0, 0, fmt.Errorf("input %s: got %d of %d rows, want %d as for another input of the batch", internal.Name(n), has[0], want[0], short)
 		}
-		short, want = has[0], full[0]
+		short, full = has[0], want[0]
 	}
 	switch {
-	case short > 0 && f.weights == nil:
-		return nil, short, nil
-	case f.weights == nil:
-		return b, 0, nil
-	case short > 0 && f.weights.Shape()[0] != want:
-		return nil, 0, fmt.Errorf("Weights: node %s has %d rows, want the %d of the other inputs", internal.Name(f.weights), f.weights.Shape()[0], want)
+	case short > 0 && f.weights == nil && !f.fill:
+		return nil, short, full, nil
+	case short == 0 && f.weights == nil:
+		return b, 0, 0, nil
+	case short > 0 && f.weights != nil && f.weights.Shape()[0] != full:
+		return nil, 0, 0, fmt.Errorf("Weights: node %s has %d rows, want the %d of the other inputs", internal.Name(f.weights), f.weights.Shape()[0], full)
 	}
 	fitted = make(Batch, len(b)+1)
 	for n, v := range b {
-		if short > 0 && len(v.Shape()) > 0 && v.Shape()[0] == short && n.Shape()[0] == want {
+		if short > 0 && len(v.Shape()) > 0 && v.Shape()[0] == short && n.Shape()[0] == full {
 			if v, err = repeated(v, n.Shape()); err != nil {
-				return nil, 0, fmt.Errorf("input %s: %w", internal.Name(n), err)
+				return nil, 0, 0, fmt.Errorf("input %s: %w", internal.Name(n), err)
 			}
 		}
 		fitted[n] = v
 	}
-	if fitted[f.weights] = f.full; short > 0 {
-		fitted[f.weights] = f.weightsFor(short)
+	if f.weights != nil {
+		if fitted[f.weights] = f.full; short > 0 {
+			fitted[f.weights] = f.weightsFor(short)
+		}
 	}
-	return fitted, short, nil
+	return fitted, short, full, nil
 }
 
 // repeated returns a value of that shape whose rows repeat the rows of v.

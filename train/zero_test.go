@@ -29,18 +29,33 @@ func TestSurvives(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "line")
 	testutil.SurviveWhole(t, map[string]any{
-		"NewData":       NewData,
-		"NewDeviceData": NewDeviceData,
-		"Seq":           Seq,
-		"Cosine":        Cosine,
+		"NewData":        NewData,
+		"NewDeviceData":  NewDeviceData,
+		"Seq":            Seq,
+		"Cosine":         Cosine,
+		"Linear":         Linear,
+		"StepDecay":      StepDecay,
+		"Mean":           Mean,
+		"Perplexity":     Perplexity,
+		"Accuracy":       Accuracy,
+		"BinaryAccuracy": BinaryAccuracy,
+		"F1":             F1,
+		"BinaryF1":       BinaryF1,
+		"Evaluate": func(ctx context.Context, vm *cudaops.VM, s Source, m Metric) error {
+			_, err := Evaluate(ctx, vm, s, m)
+			return err
+		},
 		"Run": func(ctx context.Context, vm *cudaops.VM, loss *G.Node, source Source, o Option) error {
 			_, err := Run(ctx, vm, loss, source, Steps(3), o)
 			return err
 		},
 		"AfterEpoch": func(f func(Epoch) error) error { return run(AfterEpoch(f)) },
 		"AfterStep":  func(n int, f func(Step) error) error { return run(AfterStep(n, f)) },
-		"Checkpoint": func(name string, n int) error { return run(Checkpoint(name, n)) },
+		"Checkpoint": func(name string, n int, value any) error { return run(Checkpoint(name, n, value)) },
 		"Epochs":     func(n int) error { return run(Epochs(n)) },
+		"EarlyStop":  func(n int) error { return run(EarlyStop(n)) },
+		"KeepBest":   func(name string) error { return run(KeepBest(name)) },
+		"Validate":   func(vm *cudaops.VM, s Source, m Metric) error { return run(Validate(vm, s, m)) },
 		"From":       func(p Position) error { return run(From(p)) },
 		"LearnRate":  func(s G.Solver, of func(int) float64) error { return run(LearnRate(s, of)) },
 		"Prefetch":   func(n int) error { return run(Prefetch(n)) },
@@ -51,5 +66,5 @@ func TestSurvives(t *testing.T) {
 		t.Context(), l.vm, l.g, l.loss, l.x, G.NewVanillaSolver(), io.Discard,
 		Batch{}, Columns{l.x: nil}, Columns{new(G.Node): []int{1}}, Columns{l.x: (*tensor.Dense)(nil)}, Columns{l.x: new(tensor.Dense)}, Columns{l.x: []float64{}}, &Data{}, &DeviceData{}, SourceFunc(nil), SourceFunc(func(int, int) iter.Seq2[Batch, error] { return nil }), short,
 		tensor.New(tensor.WithBacking([]float64{1, 2, 3})),
-		Epoch{}, History{}, Loss{}, Position{Epoch: math.MaxInt, Batch: math.MaxInt}, Step{}, Option(nil), Steps(1), struct{ Source }{})
+		Epoch{}, Metric{}, Mean("m", l.loss), History{}, Loss{}, Position{Epoch: math.MaxInt, Batch: math.MaxInt}, Step{}, Option(nil), Steps(1), struct{ Source }{})
 }

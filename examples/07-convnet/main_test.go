@@ -4,14 +4,18 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
+	"github.com/stheno-ml/stheno/nn"
+	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,57 +23,61 @@ import (
 // The program runs on small sizes, reads most digits (it fails if not), and its text, page and
 // figures are there.
 func TestConvnet(t *testing.T) {
-	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, options{1, 1}) }, 6,
-		"func distort(", "func newNetwork(", "func (net *network) convolution(", "func (s *story) train(", "nearest neighbour", "2 epochs of 44 steps",
-		"digits.png", "curves.png", "confusion.png", "mistakes.png", "filters.png", "launches.png")
+	notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, "") }, 5,
+		"func distorted(", "func model(", "func fit(", "func read(", "nearest neighbour", "are read wrong",
+		"digits.png", "curves.png", "confusion.png", "mistakes.png", "filters.png")
 }
 
-func TestFlags(t *testing.T) {
-	for _, o := range []options{{0, 1}, {1, 0}} {
-		if err := notebook.Try(func() { run(new(notebook.Page), o) }); err == nil || !strings.Contains(err.Error(), "want at least 1") {
-			t.Errorf("%+v: %v", o, err)
-		}
-	}
-}
-
-// newStory returns a story of few digits.
-func newStory(t *testing.T, f func(s *story)) {
+// fitted trains with some digits.
+func fitted(t *testing.T, seed uint64, epochs int, state string) (h train.History, parameters []cudaops.Learnable) {
 	t.Helper()
 	all, err := digits.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
+	store := cudaops.NewStore()
+	defer store.Close()
+	some := all.Take(rand.New(rand.NewPCG(1, 2)).Perm(all.Len())[:170])
 	err = notebook.Run(notebook.Options{Device: "cpu", Small: true}, io.Discard, title, files, func(p *notebook.Page) {
-		f(&story{Page: p, options: options{1, 2}, want: 0.999, all: all.Take(rand.New(rand.NewPCG(1, 2)).Perm(all.Len())[:120])})
+		training, held := some.Split(rand.New(rand.NewPCG(1, 0)))
+		h = fit(store, p.On(), training, held, seed, epochs, state)
+		parameters = notebook.Must(store.Parameters())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// One seed makes one training, another seed another, and too many mistakes are an error.
-func TestSeed(t *testing.T) {
-	newStory(t, func(s *story) {
-		var losses [3][]float64
-		for i, seed := range []uint64{1, 1, 2} {
-			losses[i] = notebook.Must(s.train(seed)).losses
-		}
-		if len(losses[0]) != 2 || !slices.Equal(losses[0], losses[1]) || slices.Equal(losses[0], losses[2]) {
-			t.Errorf("got the losses %v of seed 1, %v of seed 1 again, and %v of seed 2", losses[0], losses[1], losses[2])
-		}
-		if err := notebook.Try(func() { training(s) }); err == nil || !strings.Contains(err.Error(), "want at least 99.9 %") {
-			t.Errorf("hardly trained: got %v, want an error", err)
-		}
-	})
-}
-
-// values are a node's, in double.
-func values(n *G.Node) []float64 {
-	var out []float64
-	for _, v := range n.Value().Data().([]float32) {
-		out = append(out, float64(v))
+	for i := range h.Epochs {
+		h.Epochs[i].Time = 0
 	}
-	return out
+	return h, parameters
+}
+
+// One seed makes one training, another seed another. A training that is over is not made again, and ends with its best epoch.
+func TestFit(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "one")
+	first, best := fitted(t, 1, 3, state)
+	same, alike := fitted(t, 1, 3, filepath.Join(t.TempDir(), "same"))
+	other, _ := fitted(t, 2, 3, filepath.Join(t.TempDir(), "other"))
+	if len(first.Epochs) != 3 || !reflect.DeepEqual(first.Epochs, same.Epochs) || reflect.DeepEqual(first.Epochs, other.Epochs) || !equal(best, alike) {
+		t.Errorf("got the epochs %v of seed 1, %v of seed 1 again, and %v of seed 2", first.Epochs, same.Epochs, other.Epochs)
+	}
+	again, loaded := fitted(t, 1, 3, state)
+	if again.Steps != 0 || !reflect.DeepEqual(first.Epochs, again.Epochs) || !equal(best, loaded) {
+		t.Errorf("run again it made %d steps and has the epochs %v, want none and %v", again.Steps, again.Epochs, first.Epochs)
+	}
+	if err := os.Remove(state + ".last"); err != nil {
+		t.Fatal(err)
+	}
+	if from0, _ := fitted(t, 1, 3, state); from0.Steps != first.Steps {
+		t.Errorf("without its state it made %d steps, want %d", from0.Steps, first.Steps)
+	}
+}
+
+// equal reports whether parameters are equal.
+func equal(a, b []cudaops.Learnable) bool {
+	return len(a) == len(b) && slices.EqualFunc(a, b, func(x, y cudaops.Learnable) bool {
+		return x.Name == y.Name && slices.Equal(x.Value.Data().([]float32), y.Value.Data().([]float32))
+	})
 }
 
 // convolve is a convolution with its rectifier, of one image.
@@ -101,100 +109,68 @@ func halves(in []float64, side int) (out []float64) {
 	return out
 }
 
-// cost is the mean loss of images, by the formulas of the network.
-func (net *network) cost(set digits.Set) (sum float64) {
-	var p [][]float64
-	for _, n := range net.parameters {
-		p = append(p, values(n))
-	}
-	for i, label := range set.Labels {
-		var h []float64
-		for _, v := range set.Image(i) {
-			h = append(h, float64(v))
-		}
-		h = halves(convolve(h, 1, 8, p[0], p[1]), 8)
-		h = convolve(h, len(p[1]), 4, p[2], p[3])
-		h = halves(convolve(h, len(p[3]), 4, p[4], p[5]), 4)
-		all, chosen := 0.0, 0.0
-		for k, score := range p[7] {
-			for j, v := range h {
-				score += v * p[6][j*digits.Classes+k]
-			}
-			all += math.Exp(score)
-			if k == label {
-				chosen = score
-			}
-		}
-		sum += (math.Log(all) - chosen) / float64(set.Len())
-	}
-	return sum
-}
-
-// The loss is that of the formulas, and the gradient is its derivative.
-func TestNetwork(t *testing.T) {
+// A network reads what the formulas say, one image and several.
+func TestRead(t *testing.T) {
 	all, err := digits.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, r := all.Take([]int{3, 14}), rand.New(rand.NewPCG(7, 8))
-	net := newNetwork(set.Len(), 0)
-	if err := net.initialise(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := net.feed(set); err != nil {
-		t.Fatal(err)
-	}
-	for i := 1; i < len(net.parameters); i += 2 { // biases: at 0, rectifiers of paper are just where they bend
-		for k := range net.parameters[i].Value().Data().([]float32) {
-			net.parameters[i].Value().Data().([]float32)[k] = float32(r.NormFloat64() / 10)
-		}
-	}
-	if _, err := G.Grad(net.loss, net.parameters...); err != nil {
-		t.Fatal(err)
-	}
-	vm, err := cudaops.NewVM(net.graph, cudaops.OnHost())
+	set, store := all.Take([]int{3, 14}), cudaops.NewStore()
+	defer store.Close()
+	s := nn.New(G.NewGraph(), nn.In(store), nn.Seed(rand.Uint64()))
+	x, _, logits := model(s, 5)
+	vm, err := s.NewVM(cudaops.OnHost())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer vm.Close()
-	if err := vm.RunAll(); err != nil {
+	if shape := logits.Shape(); !shape.Eq(tensor.Shape{5, digits.Classes}) || x.Shape()[0] != 5 {
+		t.Fatalf("got logits of shape %v for 5 images", shape)
+	}
+	var p [][]float64
+	list, err := store.Parameters()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := float64(net.loss.Value().Data().(float32)), net.cost(set); math.Abs(got-want) > 1e-5 {
-		t.Errorf("the loss is %v, want %v", got, want)
-	}
-	for i, label := range set.Labels {
-		if digit, probability := net.answer(i); digit < 0 || digit >= digits.Classes || !(probability >= 0.1 && probability <= 1) {
-			t.Errorf("a %d is read as %d with probability %v", label, digit, probability)
+	for i, name := range []string{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "conv3.weight", "conv3.bias", "fc.weight", "fc.bias"} {
+		if list[i].Name != name {
+			t.Fatalf("parameter %d is %s, want %s", i, list[i].Name, name)
+		}
+		p = append(p, nil)
+		for _, v := range list[i].Value.Data().([]float32) {
+			p[i] = append(p[i], float64(v))
 		}
 	}
-	notebooktest.Slopes(t, r, net.parameters, 3, 1e-4, func() float64 { return net.cost(set) }) // little, since rectifiers and maxima bend
-}
-
-// A distorted image has as much ink as before, but for the edges, and is another one each time.
-func TestDistort(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 1))
-	image := make([]float32, digits.Pixels)
-	for _, i := range []int{27, 28, 35, 36} {
-		image[i] = 1
+	logp, seen, filters := read(store, cudaops.OnHost(), set)
+	one, _, _ := read(store, cudaops.OnHost(), set.Take([]int{1}))
+	if len(seen) != 2*16*digits.Pixels || len(filters) != 16*9 {
+		t.Errorf("got %d features and %d weights of filters, want those of 2 images and 16 filters", len(seen), len(filters))
 	}
-	var last []float32
-	for range 100 {
-		out, ink := distort(r, image), float32(0)
-		for _, v := range out {
-			if !(v >= 0 && v <= 1.0001) {
-				t.Fatalf("a pixel is %v, want 0 to 1", v)
+	for i := range set.Len() {
+		var h []float64
+		for _, v := range set.Image(i) {
+			h = append(h, float64(v))
+		}
+		h = convolve(h, 1, 8, p[0], p[1])
+		for k, v := range h {
+			if got := float64(seen[i*16*digits.Pixels+k]); math.Abs(got-v) > 1e-5 {
+				t.Fatalf("image %d: feature %d is %v, want %v", i, k, got, v)
 			}
-			ink += v
 		}
-		if ink < 2.5 || ink > 6 || slices.Equal(out, last) {
-			t.Fatalf("%v of ink, want about 4; the same as before: %v", ink, slices.Equal(out, last))
+		h = convolve(halves(h, 8), len(p[1]), 4, p[2], p[3])
+		h = halves(convolve(h, len(p[3]), 4, p[4], p[5]), 4)
+		scores, all := append([]float64(nil), p[7]...), 0.0
+		for k := range scores {
+			for j, v := range h {
+				scores[k] += v * p[6][k*len(h)+j]
+			}
+			all += math.Exp(scores[k])
 		}
-		last = out
-	}
-	for at, want := range map[[2]float64]float32{{3, 3}: 1, {2.5, 3}: 0.5, {2.5, 2.5}: 0.25, {-3, 9}: 0, {4.75, 4}: 0.25} {
-		if got := between(image, at[0], at[1]); got != want {
-			t.Errorf("the ink at %v is %v, want %v", at, got, want)
+		for k, score := range scores {
+			want, got := score-math.Log(all), float64(logp[i*digits.Classes+k])
+			if math.Abs(got-want) > 1e-5 || i == 1 && math.Abs(float64(one[k])-want) > 1e-5 {
+				t.Errorf("image %d: the logarithm of the probability of %d is %v, and %v alone, want %v", i, k, got, one[k], want)
+			}
 		}
 	}
 }
@@ -205,42 +181,31 @@ func TestDistorted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	net := newNetwork(10, 0)
+	s := nn.New(G.NewGraph())
+	x, _, _ := model(s, 10)
+	y := s.Input("y", tensor.Int, 10)
 	set := all.Take([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22})
-	labels := func(epoch, from int) (list [][]float32) {
-		for b, err := range net.distorted(set, 1).Batches(epoch, from) {
+	batches := func(epoch, from int) (list [][]float32) {
+		for b, err := range distorted(x, y, set, 1).Batches(epoch, from) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			list = append(list, append(b[net.x].Data().([]float32), b[net.y].Data().([]float32)...))
+			own := b[x].Data().([]float32)
+			for _, label := range b[y].Data().([]int) {
+				own = append(own, float32(label))
+			}
+			list = append(list, own)
 		}
 		return list
 	}
-	first, second := labels(0, 0), labels(1, 0)
+	first, second := batches(0, 0), batches(1, 0)
 	if len(first) != 2 || len(second) != 2 || slices.Equal(first[0], second[0]) {
 		t.Errorf("%d and %d batches, want 2 of each epoch, not the same", len(first), len(second))
 	}
-	if rest := labels(0, 1); len(rest) != 1 || !slices.Equal(rest[0], first[1]) {
+	if rest := batches(0, 1); len(rest) != 1 || !slices.Equal(rest[0], first[1]) {
 		t.Error("what begins after the first batch is not the second one")
 	}
-	if shape := tensor.Shape(net.x.Shape()); !shape.Eq(tensor.Shape{10, 1, 8, 8}) {
+	if shape := s.Graph().Inputs()[0].Shape(); !shape.Eq(tensor.Shape{10, 1, 8, 8}) {
 		t.Errorf("batches of shape %v", shape)
-	}
-}
-
-// The nearest neighbour is the training image that differs least.
-func TestNearestNeighbour(t *testing.T) {
-	all, err := digits.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	training := all.Take([]int{0, 1, 2})
-	held := all.Take([]int{2, 0})
-	if got := nearestNeighbour(training, held); got != 0 {
-		t.Errorf("%d mistakes with images that are known, want none", got)
-	}
-	held.Labels = []int{9, held.Labels[1]}
-	if got := nearestNeighbour(training, held); got != 1 {
-		t.Errorf("%d mistakes, want 1", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"gorgonia.org/tensor"
@@ -91,6 +92,16 @@ func (s Set) Tensors() (images, labels *tensor.Dense) {
 	images = tensor.New(tensor.WithShape(s.Len(), Pixels), tensor.WithBacking(s.Images))
 	labels = tensor.New(tensor.WithShape(s.Len(), Classes), tensor.WithBacking(oneHot))
 	return images, labels
+}
+
+// Planes returns the images as (n, 1, 8, 8), one channel each.
+func (s Set) Planes() *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(s.Images)/Pixels, 1, Side, Side), tensor.WithBacking(s.Images))
+}
+
+// Append returns the images of both sets.
+func (s Set) Append(more Set) Set {
+	return Set{slices.Concat(s.Images, more.Images), slices.Concat(s.Labels, more.Labels)}
 }
 
 // Answer returns the digit of the greatest of the logarithms of the digits' probabilities, and its

@@ -54,6 +54,7 @@ func Main(title string, files fs.FS, run func(p *Page)) {
 func Run(o Options, w io.Writer, title string, files fs.FS, run func(p *Page)) error {
 	return Try(func() {
 		p := begin(o, w, title, files)
+		defer func() { os.RemoveAll(p.folder) }()
 		run(p)
 		p.credit()
 		if o.HTML != "" {
@@ -209,6 +210,7 @@ type Page struct {
 	recorded *record
 	measured *record
 	noted    bool // the page has named the source of recorded figures
+	folder   string
 
 	benchmarks map[string]published // the times from bench/results, by their keys
 	unmeasured map[string]Case      // cases that bench/results does not have
@@ -216,6 +218,14 @@ type Page struct {
 
 // GPU is the device to run on, nil for the host.
 func (p *Page) GPU() *cudaops.Device { return p.gpu }
+
+// Folder returns a folder that is removed when the notebook ends.
+func (p *Page) Folder() string {
+	if p.folder == "" {
+		p.folder = Must(os.MkdirTemp("", "notebook"))
+	}
+	return p.folder
+}
 
 // Where names the device that the notebook runs on, for captions of figures that depend on it.
 func (p *Page) Where() string {
