@@ -11,7 +11,7 @@ import (
 
 // WaitsForDependencies reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
 // it uses memory of the device or ends, as follow.cuh has it. A device may start such a kernel
-// before those are done.
+// before those are done. In a cubin a prefetch to L2 may come before the wait, since the device's stores go to L2 too.
 func (c Code) WaitsForDependencies(entry string) bool {
 	if bytes.HasPrefix(c.Text, []byte("\x7fELF")) {
 		return waitsSASS(c.Text, entry)

@@ -1,14 +1,18 @@
 // A matrix times a vector, batched: bound by memory. float32 sums in float32, float64 in float64, by FMA.
 //
-// rows: y[r] = sum over l of x[r][l] * v[l]. In float32 a warp takes four rows that begin at the same place
-// within 16 bytes, neighbours or 2 or 4 rows apart, which depends on k: so a lane reads 16 bytes at a time
-// whatever k is, and each element of v that it reads serves four times. In float64 it takes one row (line), an element a lane.
+// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 128 threads computes a row. Before the block waits for the kernels that it follows, it
+// prefetches to L2 the elements that it reads first, which is right whoever writes x, since L2 is where the writes go, and it launches its dependents: in
+// a chain of launches, those of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and after the
+// 16-byte vectors of a row are read one by one.
 //
 // short: the same for rows of few terms, by a group of lanes each.
 //
 // columns: y[j] = sum over l of v[l] * x[l][j]. A lane takes 16 bytes of columns, the block's warps take rows
 // in turn, and their sums are added in order. Where rows begin anywhere, each warp's rows begin at the same
 // place within 16 bytes, and warps take their columns from there on.
+//
+// joined columns: the same where rows begin at multiples of 16 bytes and the matrix is not large. The 8 blocks of a cluster split k; the first
+// adds up their sums in order.
 //
 // flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread.
 //
@@ -19,6 +23,16 @@
 // The launch that writes the result applies the epilogue to the sums (epilogue.cuh).
 #include "epilogue.cuh"
 #include "follow.cuh"
+#include "inbox.cuh"
+
+constexpr int CLUSTER = 8; // blocks that add up columns
+#if __CUDA_ARCH__ >= 900
+#define ON_CLUSTERS(...) __VA_ARGS__
+#define IN_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
+#else // devices without clusters take columns: the entry points are empty there
+#define ON_CLUSTERS(...)
+#define IN_CLUSTER
+#endif
 
 // place is the position of p within 16 bytes, in elements.
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
@@ -42,98 +56,69 @@ __device__ __forceinline__ double2 read_once(const double2* p) {
 }
 
 template <typename T>
-__device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
-    using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, R = 4, STEP = 32 * W;
-    const int step = apart<T>(k), lane = threadIdx.x % 32;
-    const i64 groups = (count + R * step - 1) / (R * step) * step, id = (i64)blockIdx.x * 8 + threadIdx.x / 32;
-    const i64 rest = id / groups, group = id - rest * groups;
-    const i64 split = batch == 1 ? rest : rest / batch, matrix = rest - split * batch;
-    const i64 row = group / step * (R * step) + group % step, k0 = split * chunk, left = min(k - k0, chunk);
-    if (row >= count || split > 0 && left <= 0) return;
-    v += matrix * k + k0;
-    x += (matrix * count + row) * k + k0;
-    const i64 next = step * k;
-    const int mine = (int)min((count - row + step - 1) / step, (i64)R);
-    const int head = (int)min((i64)((W - place(x)) % W), left), tail = (int)((left - head) % W);
-    const i64 end = left - tail;
-    T sum[R][W];
-#pragma unroll
-    for (int i = 0; i < R * W; i++) sum[i / W][i % W] = 0;
-    if (lane < head || lane >= 16 && lane - 16 < tail) { // elements at either end that do not fill 16 bytes
-        const i64 e = lane < head ? lane : end + lane - 16;
-#pragma unroll
-        for (int i = 0; i < R; i++)
-            if (i < mine) sum[i][0] = x[i * next + e] * v[e];
-    }
-    const bool along = place(v + head) == 0;
-#pragma unroll 2
-    for (i64 l = head + lane * W; l < end; l += STEP) {
-        Pack<T> a[R], f;
-#pragma unroll
-        for (int i = 0; i < R; i++)
-            if (i < mine) a[i].v = read_once(reinterpret_cast<const U*>(x + i * next + l));
-        if (along) f.v = *reinterpret_cast<const U*>(v + l);
-        else {
-#pragma unroll
-            for (int e = 0; e < W; e++) f.s[e] = v[l + e];
-        }
-#pragma unroll
-        for (int i = 0; i < R; i++)
-            if (i < mine) {
-#pragma unroll
-                for (int e = 0; e < W; e++) sum[i][e] += a[i].s[e] * f.s[e];
-            }
-    }
-    T own = 0;
-#pragma unroll
-    for (int i = 0; i < R; i++) {
-        T t = 0;
-#pragma unroll
-        for (int e = 0; e < W; e++) t += sum[i][e];
-#pragma unroll
-        for (int d = 16; d > 0; d /= 2) t += __shfl_xor_sync(0xffffffffu, t, d);
-        if (lane == i) own = t;
-    }
-    const i64 at = row + lane * step;
-    if (lane < mine) y[(split * batch + matrix) * count + at] = epilogue.of(own, matrix, at, 0);
-}
-
-// line computes one row per warp. Each lane loads eight elements at a time, including at the row's end, to keep many loads in flight.
-template <typename T>
-__device__ void line(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
-    constexpr int U = 8;
-    const i64 id = (i64)blockIdx.x * 8 + threadIdx.x / 32, all = count * batch, split = id < all ? 0 : id / all, row = id - split * all;
-    const i64 matrix = batch == 1 ? 0 : row / count, k0 = split * chunk;
-    const int lane = threadIdx.x % 32;
-    if (k0 >= k && split > 0) return;
+__device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, const Epilogue<T>& epilogue) {
+    using V = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, U = 2, THREADS = 128;
+    __shared__ T sums[THREADS / 32];
+    const int lane = threadIdx.x & (threads - 1), log = __ffs(THREADS / threads) - 1; // 2^log rows a block
+    const i64 all = count * batch;
+    const unsigned blocks = (unsigned)((all + (1 << log) - 1) >> log), split = blockIdx.x < blocks ? 0 : blockIdx.x / blocks;
+    const i64 id = ((i64)(blockIdx.x - split * blocks) << log) + threadIdx.x / threads, row = min(id, all - 1), k0 = split * chunk;
     const int left = (int)min(k - k0, chunk);
     x += row * k + k0;
+    const int head = min(-place(x) & W - 1, left), vectors = (left - head) / W, tail = left - head & W - 1;
+    const V* const p = reinterpret_cast<const V*>(x + head);
+#if __CUDA_ARCH__ >= 900
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
+#endif
+    admit();
+    follow();
+    const i64 matrix = batch == 1 ? 0 : row / count;
     v += matrix * k + k0;
-    T sum[4] = {};
-    int l = lane;
-    for (; l + (U - 1) * 32 < left; l += U * 32) {
-        T a[U], f[U];
+    T sum[W] = {};
+    if (lane < head) sum[0] = x[lane] * v[lane];
+    if (lane < tail) sum[0] += x[left - tail + lane] * v[left - tail + lane];
+    const auto accumulate = [&](const bool along) { // the products of vectors; without branches between the loads
+#pragma unroll 1
+        for (int i = lane; i < vectors; i += U * threads) {
+            Pack<T> a[U], f[U];
 #pragma unroll
-        for (int u = 0; u < U; u++) a[u] = x[l + u * 32];
+            for (int u = 0; u < U; u++) a[u].v = read_once(p + min(i + u * threads, vectors - 1));
 #pragma unroll
-        for (int u = 0; u < U; u++) f[u] = v[l + u * 32];
+            for (int u = 0; u < U; u++) {
+                const T* const from = v + head + min(i + u * threads, vectors - 1) * W;
+                if (along) f[u].v = *reinterpret_cast<const V*>(from);
+                else {
 #pragma unroll
-        for (int u = 0; u < U; u++) sum[u % 4] += a[u] * f[u];
+                    for (int e = 0; e < W; e++) f[u].s[e] = from[e];
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < U; u++)
+#pragma unroll
+                for (int e = 0; e < W; e++) {
+                    const T next = sum[e] + a[u].s[e] * f[u].s[e];
+                    if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                }
+        }
+    };
+    if (place(v + head) == 0) accumulate(true);
+    else accumulate(false);
+    T t = 0;
+#pragma unroll
+    for (int e = 0; e < W; e++) t += sum[e];
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2)
+        if (d < threads) t += __shfl_xor_sync(0xffffffffu, t, d);
+    if (threads > 32) {
+        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = t;
+        __syncthreads();
+        t = 0;
+        for (int w = 0; w < threads / 32; w++) t += sums[(threadIdx.x - lane) / 32 + w];
     }
-    if (l < left) {
-        T a[U], f[U];
-#pragma unroll
-        for (int u = 0; u < U; u++) a[u] = l + u * 32 < left ? x[l + u * 32] : T(0);
-#pragma unroll
-        for (int u = 0; u < U; u++) f[u] = l + u * 32 < left ? v[l + u * 32] : T(0);
-#pragma unroll
-        for (int u = 0; u < U; u++) sum[u % 4] += a[u] * f[u];
-    }
-    T t = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) t += __shfl_xor_sync(0xffffffffu, t, d);
-    if (lane == 0) y[id] = epilogue.of(t, matrix, row - matrix * count, 0);
+    if (lane == 0 && id < all) y[split * all + row] = epilogue.of(t, matrix, row - matrix * count, 0);
 }
 
 template <typename T>
@@ -209,6 +194,68 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
         y[((i64)split * batch + matrix) * n + at] = epilogue.of(t, matrix, at, 0);
     }
 }
+
+#if __CUDA_ARCH__ >= 900
+template <typename T>
+__device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 chunk, const Epilogue<T>& epilogue) {
+    using U = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, LANES = 8, ROWS = 256 / LANES, WARPS = 8, LOADS = 4; // a row of a strip is 128 bytes
+    __shared__ Pack<T> partial[WARPS][LANES];
+    __shared__ Pack<T> inbox[CLUSTER][LANES];
+    __shared__ u64 full;
+    const unsigned rank = blockIdx.x % CLUSTER, id = blockIdx.x / CLUSTER, strips = (unsigned)((n + LANES * W - 1) / (LANES * W)), matrix = id / strips;
+    open_inbox(&full, rank == 0 ? (int)sizeof(inbox) : 0);
+    const i64 first = (i64)(id - matrix * strips) * (LANES * W), begin = rank * chunk + threadIdx.x / LANES, end = min(k, (rank + 1) * chunk);
+    const int lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
+    const bool inside = first + lane * W < n;
+    x += matrix * k * n + first + lane * W;
+    v += matrix * k;
+    follow();
+    Pack<T> sum;
+#pragma unroll
+    for (int e = 0; e < W; e++) sum.s[e] = 0;
+#pragma unroll 1
+    for (i64 l = begin; inside && l < end; l += LOADS * ROWS) {
+        Pack<T> a[LOADS];
+        T f[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) {
+            const bool in = l + u * ROWS < end;
+            f[u] = in ? v[l + u * ROWS] : T(0);
+            if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + (l + u * ROWS) * n));
+            else {
+#pragma unroll
+                for (int e = 0; e < W; e++) a[u].s[e] = 0;
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+#pragma unroll
+            for (int e = 0; e < W; e++) sum.s[e] += f[u] * a[u].s[e];
+    }
+#pragma unroll
+    for (int d = 16; d >= LANES; d /= 2)
+#pragma unroll
+        for (int e = 0; e < W; e++) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
+    if (threadIdx.x % 32 < LANES) partial[warp][lane] = sum;
+    __syncthreads();
+    cluster_wait(); // all blocks have begun
+    if (threadIdx.x < LANES) {
+#pragma unroll
+        for (int w = 1; w < WARPS; w++)
+#pragma unroll
+            for (int e = 0; e < W; e++) sum.s[e] = (w == 1 ? partial[0][lane].s[e] : sum.s[e]) + partial[w][lane].s[e];
+        send(0, &inbox[rank][lane].v, sum.v, &full);
+    }
+    const int t = threadIdx.x;
+    if (rank > 0 || t >= LANES * W) return;
+    await_inbox(&full);
+    T total = 0;
+#pragma unroll
+    for (int c = 0; c < CLUSTER; c++) total += inbox[c][t / W].s[t % W];
+    if (first + t < n) y[matrix * n + first + t] = epilogue.of(total, matrix, first + t, 0);
+}
+#endif
 
 // flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
 template <typename T>
@@ -294,6 +341,14 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, last, EPILOGUE_ARGUMENTS(T))
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
+    extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(                                   \
+        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, int threads, EPILOGUE_ARGUMENTS(T)) { \
+        rows(a, v, c, count, k, batch, chunk, threads, EPILOGUE(T));                                              \
+    }                                                                                                             \
+    extern "C" __global__ void IN_CLUSTER __launch_bounds__(256) matmul_joined_columns_##suffix(                  \
+        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
+        ON_CLUSTERS(joinedColumns(a, v, c, count, k, chunk, EPILOGUE(T));)                                        \
+    }                                                                                                             \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
     ENTRY(flat, T, suffix, i64 chunk) { follow(); flat(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }           \
     extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \
@@ -306,11 +361,5 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         follow();                                                                                                 \
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
-extern "C" __global__ void __launch_bounds__(256, 3) matmul_rows_f32(
-    const float* a, const float* v, float* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(float)) {
-    follow();
-    rows(a, v, c, count, k, batch, chunk, EPILOGUE(float));
-}
-ENTRY(rows, double, f64, i64 chunk) { follow(); line(a, v, c, count, k, batch, chunk, EPILOGUE(double)); }
 VECTOR(float, f32)
 VECTOR(double, f64)

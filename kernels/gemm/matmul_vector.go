@@ -3,6 +3,7 @@ package gemm
 import (
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"gonum.org/v1/gonum/blas"
 )
 
@@ -18,8 +19,11 @@ var (
 	joinKernel    = own.Pair("matmul_vector", "matmul_join", combineBody[float32], combineBody[float64])
 )
 
-// vectorThreads is the block of the kernels of matmul_vector.cu.
-const vectorThreads = 256
+// vectorThreads is the block of the kernels of matmul_vector.cu, rowThreads that of rows.
+const (
+	vectorThreads = 256
+	rowThreads    = 128
+)
 
 // alignmentPeriod returns how many rows of n elements lie between two that begin at the same place within 16 bytes.
 func alignmentPeriod(size, n int64) int64 {
@@ -53,20 +57,31 @@ func cutShortRows(_ candidate, x problem) (cut, bool) {
 	return cut{each: lanes, blocks: kernels.CeilDiv(x.M*x.Batch*lanes, vectorThreads)}, true
 }
 
-// cutRows gives a warp a row, in float32 four.
+// cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or four if there are enough rows to fill the device.
 func cutRows(c candidate, x problem) (cut, bool) {
-	const rows, warps = 4, vectorThreads / 32
-	groups := x.M * x.Batch
-	if step := alignmentPeriod(x.size(), x.K); x.Dtype == kernels.Float32 {
-		groups = kernels.CeilDiv(x.M, rows*step) * step * x.Batch
+	const fewRowsPerSM = 10
+	vectors, each := kernels.CeilDiv(x.K*x.size(), 16), int64(4)
+	if x.M*x.Batch <= fewRowsPerSM*x.sms() {
+		each = 2
 	}
-	d := c.split.cut(x, kernels.CeilDiv(groups, warps))
-	d.blocks = kernels.CeilDiv(groups*d.partials, warps)
+	threads := min(max(arith.Pow2(kernels.CeilDiv(vectors, each)), 8), rowThreads)
+	d := c.split.cut(x, kernels.CeilDiv(x.M*x.Batch, rowThreads/threads))
+	d.each = threads
 	return d, true
 }
 
+// cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns of 128 bytes. It returns false if there are too many of
+// them: then each has little to do.
+func cutJoinedColumns(c candidate, x problem) (cut, bool) {
+	strips := kernels.CeilDiv(x.M*x.size(), 128) * x.Batch
+	return cut{parts: c.cluster, chunk: kernels.CeilDiv(x.K, c.cluster), blocks: strips * c.cluster}, strips*c.cluster <= 16*x.sms()
+}
+
 func vectorArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
-	if d.each > 0 {
+	switch {
+	case d.each > 0 && d.chunk > 0:
+		return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}, d.each}
+	case d.each > 0:
 		return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(d.each)}
 	}
 	return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}
@@ -89,6 +104,12 @@ type vectorArgs struct {
 	X, V, Y     kernels.Ref
 	N, K, Batch int64
 	Chunk       any // of a split, an int64; the lanes of a short row, an int32
+}
+
+// rowsArgs are those of rows, with the threads of a row.
+type rowsArgs struct {
+	vectorArgs
+	Threads int64 `arg:"int32"`
 }
 
 // combineArgs are the arguments of the kernels that add splits up.
@@ -141,11 +162,20 @@ func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64
 	})
 }
 
-// columnsBody is y[j] = sum over l of v[l] * x[l][j].
+// columnsBody is y[j] = sum over l of v[l] * x[l][j] for each split, joinedColumnsBody for all of K.
 func columnsBody[T kernels.Float](c kernels.Call) {
 	a := kernels.Args[vectorArgs](c)
+	columnsOf[T](c, a, a.Chunk.(int64))
+}
+
+func joinedColumnsBody[T kernels.Float](c kernels.Call) {
+	a := kernels.Args[vectorArgs](c)
+	columnsOf[T](c, a, max(a.K, 1))
+}
+
+func columnsOf[T kernels.Float](c kernels.Call, a vectorArgs, chunk int64) {
 	x, v, y := kernels.Slice[T](c, a.X), kernels.Slice[T](c, a.V), kernels.Slice[T](c, a.Y)
-	n, k, batch, chunk := a.N, a.K, a.Batch, a.Chunk.(int64)
+	n, k, batch := a.N, a.K, a.Batch
 	splits := max(kernels.CeilDiv(k, chunk), 1)
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk

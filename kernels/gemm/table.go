@@ -151,6 +151,25 @@ func roundedTable(f Form) [][]candidate {
 func vectorTable[T kernels.Float]() [][]candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
+	// H100, chained, k x m      joined  columns
+	// 768 x 768                 3.2     5.5
+	// 2048 x 2048               7.9     9.7
+	// 4096 x 4096               26.7    27.9
+	// 256 x 10000               7.8     8.0
+	// 10000 x 100               11.4    10.7
+	// 50304 x 768               66.7    56.7
+	// 12 of 1024 x 64           3.3     6.0 (flat)
+	joined := ofVectors[T]("joined_columns", splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
+	joined.cluster = 8
+	joined.able.on, joined.able.transA = kernels.Device.HasClusters, true
+	joined.able.also = func(_ candidate, x problem) bool { return x.M*x.size()%16 == 0 }
+	// H100, chained, m x k      rows    before: four rows a warp, K split from 1024 on
+	// 768 x 3072                5.0     8.5
+	// 453 x 2106                4.8     9.0
+	// 100 x 10000               5.3     9.0
+	// 50304 x 768               51.7    53.5
+	rows := ofVectors[T]("rows", splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutRows)
+	rows.threads = rowThreads
 	// min K of a split          32      128
 	// 453 x 2106                13.0    15.0
 	// 2113 x 2981               13.4    17.0
@@ -158,11 +177,12 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	fewStrips := columns
 	fewStrips.split = splitPolicy{blocksPerSM: 16, minK: 32, kMultiple: 16}
 	return [][]candidate{
+		{joined.when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
 		{flat.when(limits{transA: true, m: span{to: 64}})},
 		{fewStrips.when(limits{transA: true, k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
 		{columns.when(limits{transA: true})},
 		{ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows).when(limits{k: span{to: 32}})},
-		{ofVectors[T]("rows", splitPolicy{blocksPerSM: 16, minK: 1024, unsplitBlocksPerSM: 8}, rowsBody[T], cutRows)},
+		{rows},
 	}
 }
 
