@@ -9,7 +9,6 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/basic"
-	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -80,7 +79,7 @@ func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) 
 	if err != nil {
 		return nil, err
 	}
-	return Apply(viewing{checked{n}}, drawn)
+	return Apply(checked{viewing{reshape{drawn.Shape()}}, n}, drawn)
 }
 
 // numberOf returns the constant of temperature, k or p, numbered 0 to 2.
@@ -129,21 +128,19 @@ func invalidUnless(condition, x *gorgonia.Node) (*gorgonia.Node, error) {
 }
 
 // checked is its input, of which an element of -1 is an error.
-type checked struct{ count int }
+type checked struct {
+	viewing
+	count int
+}
 
 func (checked) String() string {
 	return "Categorical (-1: a row with a NaN, an Inf or no finite logit, k below 1, p not in (0, 1], a temperature below 0)"
 }
 
-func (checked) see(in tensor.Shape) (codegen.View, tensor.Shape, error) {
-	return codegen.Dense(in), in, nil
-}
+// Limit makes -1 an error.
+func (c checked) Limit(int, ...Type) (count, also int, limited bool) { return c.count, 0, true }
 
 func (c checked) below(...Type) int { return c.count }
-
-func (c checked) limit() int { return c.count }
-
-func (checked) Adjoints(*Backward) []Term { return []Term{{}} }
 
 // categorical draws without a check: -1 for rows that it cannot draw from.
 type categorical struct{ from *draws }

@@ -9,28 +9,19 @@ import (
 
 // Limit returns what the op's primitive does, if it is [Indexing]; limited is false for other ops, and for inputs that are no integers.
 func (o *Op) Limit(input int) (count, also int, limited bool) {
-	if v, ok := o.primitive.(viewing); ok {
-		if l, ok := v.layout.(interface{ limit() int }); ok {
-			return l.limit(), 0, true
-		}
-	}
 	if p, ok := o.primitive.(Indexing); ok && input >= 0 && input < len(o.in) && o.in[input].Dtype.IsInteger() {
 		return p.Limit(input, o.in...)
 	}
 	return 0, 0, false
 }
 
-// bounded is a primitive, or the view of one, whose output has integers from 0 to below a number.
+// bounded is a primitive whose output has integers from 0 to below a number.
 type bounded interface{ below(in ...Type) int }
 
 // Below returns the number that all elements of the output are below, and not below 0, or 0 if that is not known. So a machine need not check
 // indices that the op computes.
 func (o *Op) Below() int {
-	var p any = o.primitive
-	if v, ok := p.(viewing); ok {
-		p = v.layout
-	}
-	if b, ok := p.(bounded); ok {
+	if b, ok := o.primitive.(bounded); ok {
 		return b.below(o.in...)
 	}
 	return 0

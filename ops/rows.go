@@ -69,8 +69,7 @@ func (r rowFunc) Rows(...Type) (Rows, error) {
 }
 
 func (r rowFunc) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	rows, _ := r.Rows()
-	return rows.Plan(dev, in...)
+	return planRows(r, dev, in)
 }
 
 func (r rowFunc) Adjoints(b *Backward) []Term {

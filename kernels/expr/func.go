@@ -125,6 +125,12 @@ func (f Func) Operations() int {
 	return n
 }
 
+// Identity returns the function of one operand that is the operand.
+func Identity(d Dtype) (Func, error) {
+	b := NewBuilder(d)
+	return b.Func(b.Operand(0))
+}
+
 // Trim returns the function without the operands that it does not depend on, and
 // the numbers of those that it keeps.
 func (f Func) Trim() (Func, []int) {

@@ -175,8 +175,7 @@ func (w Windows) isPoints() bool {
 
 // appendExchange appends the launch that exchanges rows and columns of matrices.
 func appendExchange(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, matrices, rows, columns int64) error {
-	b := expr.NewBuilder(dt)
-	f, err := b.Func(b.Operand(0))
+	f, err := expr.Identity(dt)
 	if err != nil {
 		return err
 	}

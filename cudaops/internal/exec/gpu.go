@@ -272,8 +272,7 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	if n%4 == 0 {
 		d = kernels.Float32
 	}
-	b := expr.NewBuilder(d)
-	identity, err := b.Func(b.Operand(0))
+	identity, err := expr.Identity(d)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func epilogues(p *program.Program, _ Target) error {
 		}
 		e := &epilogue{rewriter: s, product: product, instr: in, out: in.Out[0]}
 		var err error
-		if e.f, err = identity(product.Dtype); err != nil {
+		if e.f, err = expr.Identity(product.Dtype); err != nil {
 			return in.InNode(err)
 		}
 		for e.extend() {

@@ -110,17 +110,11 @@ func (l *layouter) dense(v *program.Value) (*program.Value, error) {
 
 // copy returns a new copy of v in row-major order.
 func (l *layouter) copy(v *program.Value) (*program.Value, error) {
-	f, err := identity(v.Dtype)
+	f, err := expr.Identity(v.Dtype)
 	if err != nil {
 		return nil, err
 	}
 	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 	l.p.Instrs = append(l.p.Instrs, def)
 	return l.p.NewValue(def, v.Name, v.Type), nil
-}
-
-// identity returns the function that returns its operand.
-func identity(dt kernels.Dtype) (expr.Func, error) {
-	b := expr.NewBuilder(dt)
-	return b.Func(b.Operand(0))
 }

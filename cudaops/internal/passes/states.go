@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // states makes every state that runs change computable in place: an instruction computes the next value over the state, after all
@@ -52,7 +53,7 @@ func ownsResult(p *program.Program, v *program.Value) bool {
 
 // copy replaces the next value of a state by a copy: of a state at the beginning of the run, of other values at the end.
 func (u *stateUpdater) copy(to *program.Update) error {
-	f, err := identity(to.State.Dtype)
+	f, err := expr.Identity(to.State.Dtype)
 	if err != nil {
 		return err
 	}

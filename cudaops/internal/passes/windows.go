@@ -69,7 +69,7 @@ func newWindowing(p *program.Program) (*windowing, error) {
 	w := &windowing{newRewriter(p), map[kernels.Dtype]expr.Func{}, map[kernels.Dtype]expr.Func{}, map[*program.Value]bool{}, map[*program.Instr]extent{}}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		var err error
-		if w.identity[dt], err = identity(dt); err != nil {
+		if w.identity[dt], err = expr.Identity(dt); err != nil {
 			return nil, err
 		}
 		b := expr.NewBuilder(dt, dt)

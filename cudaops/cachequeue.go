@@ -1,0 +1,238 @@
+package cudaops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// The functions of this file are the queue of a Cache: requests that wait, and the runs that join them.
+
+// request is a call of Run that waits for its results.
+type request struct {
+	in   []input
+	rows int
+	out  []gorgonia.Value
+	err  error
+	done chan struct{}
+}
+
+// input is a copy of a value of a request.
+type input struct {
+	dtype tensor.Dtype
+	row   tensor.Shape // without axis 0
+	bytes []byte
+}
+
+// Run returns the results of a request: of values for the graph's inputs, all with the same number of rows along axis 0. With
+// [Limit].Rows, requests that wait at the same time are joined into one run, and each call gets its own rows of the results, as new
+// values. When ctx is done, the request leaves the queue.
+func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.Value, err error) {
+	if err = c.usable(ctx); err == nil {
+		out, err = c.run(ctx, in)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cudaops: Cache.Run: %w", err)
+	}
+	return out, nil
+}
+
+func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value, error) {
+	r, err := newRequest(in)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(c.limit.Sizes); n > 0 && r.rows > c.limit.Sizes[n-1] {
+		return nil, fmt.Errorf("got %d rows, want at most %d, the largest of Limit.Sizes", r.rows, c.limit.Sizes[n-1])
+	}
+	c.enqueue(r)
+	select {
+	case <-r.done:
+		return r.out, r.err
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue = slices.DeleteFunc(c.queue, func(o *request) bool { return o == r })
+		return nil, exec.Cancelled(ctx, "the request was cancelled while it waited")
+	}
+}
+
+// newRequest copies the values of a request.
+func newRequest(in []gorgonia.Value) (*request, error) {
+	r := &request{done: make(chan struct{})}
+	for i, v := range in {
+		switch {
+		case guard.IsNil(v):
+			return nil, fmt.Errorf("input %d: got no value", i)
+		case v.Shape().Dims() == 0:
+			return nil, fmt.Errorf("input %d: got a scalar, want rows along axis 0", i)
+		case i > 0 && v.Shape()[0] != r.rows:
+			return nil, fmt.Errorf("input %d: got %d rows, want %d as of input 0", i, v.Shape()[0], r.rows)
+		}
+		m, err := values.Bytes(v)
+		if err != nil {
+			return nil, fmt.Errorf("input %d: %w", i, err)
+		}
+		r.rows = v.Shape()[0]
+		r.in = append(r.in, input{v.Dtype(), v.Shape()[1:].Clone(), slices.Clone(m)})
+	}
+	if r.rows < 1 {
+		return nil, errors.New("got no rows")
+	}
+	return r, nil
+}
+
+// enqueue appends a request to the queue and starts to serve it.
+func (c *Cache) enqueue(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, r)
+	rows := 0
+	for _, r := range c.queue {
+		rows += r.rows
+	}
+	if rows >= c.limit.Rows {
+		select {
+		case c.full <- struct{}{}:
+		default:
+		}
+	}
+	if !c.serving {
+		c.serving = true
+		go c.serve()
+	}
+}
+
+// serve waits for further requests, then runs those in the queue until it is empty.
+func (c *Cache) serve() {
+	if c.limit.Rows > 0 && c.limit.Wait > 0 {
+		t := time.NewTimer(c.limit.Wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-c.full:
+		}
+	}
+	for {
+		batch := c.next()
+		if len(batch) == 0 {
+			return
+		}
+		c.runBatch(batch)
+	}
+}
+
+// next removes the requests of the next run from the queue. If there are none, the queue is no longer served.
+func (c *Cache) next() (batch []*request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows := 0
+	for len(c.queue) > 0 {
+		r := c.queue[0]
+		if len(batch) > 0 && (rows+r.rows > c.limit.Rows || !joins(batch[0], r)) {
+			break
+		}
+		batch, rows, c.queue = append(batch, r), rows+r.rows, c.queue[1:]
+	}
+	c.serving = len(batch) > 0
+	select {
+	case <-c.full:
+	default:
+	}
+	return batch
+}
+
+// joins reports whether two requests fit into one run: whether their inputs have the same types and shapes of rows.
+func joins(a, b *request) bool {
+	return slices.EqualFunc(a.in, b.in, func(v, w input) bool { return v.dtype == w.dtype && slices.Equal(v.row, w.row) })
+}
+
+// runBatch runs a batch of requests.
+func (c *Cache) runBatch(batch []*request) {
+	rows := 0
+	for _, r := range batch {
+		rows += r.rows
+	}
+	size := rows
+	if i, _ := slices.BinarySearch(c.limit.Sizes, rows); i < len(c.limit.Sizes) {
+		size = c.limit.Sizes[i]
+	}
+	err := c.Do(context.Background(), size, func(vm *VM, g *Sized) error {
+		err := g.set(batch, size)
+		if err == nil {
+			err = vm.RunAll()
+		}
+		if err == nil {
+			err = g.split(batch, size)
+		}
+		return err
+	})
+	for _, r := range batch {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// set sets the inputs to the rows of the requests.
+func (g *Sized) set(batch []*request, size int) error {
+	if n := len(batch[0].in); n != len(g.In) {
+		return fmt.Errorf("got %d inputs, want %d", n, len(g.In))
+	}
+	for i, n := range g.In {
+		shape, first := n.Shape(), batch[0].in[i]
+		of, _ := internal.ElementType(n)
+		if shape.Dims() == 0 || shape[0] != size || first.dtype != of || !slices.Equal(shape[1:], first.row) {
+			return fmt.Errorf("input %d: got rows of %v and shape %v, want %v and shape %v for %d rows", i, first.dtype, first.row, of, shape, size)
+		}
+		dt, _ := values.Dtype(of)
+		v, m, err := values.Make(dt, shape)
+		if err != nil {
+			return err
+		}
+		for _, r := range batch {
+			m = m[copy(m, r.in[i].bytes):]
+		}
+		if err := gorgonia.Let(n, v); err != nil {
+			return fmt.Errorf("input %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// split gives each request its rows of the results.
+func (g *Sized) split(batch []*request, size int) error {
+	for _, r := range batch {
+		r.out = make([]gorgonia.Value, len(g.Out))
+	}
+	for k, n := range g.Out {
+		v := n.Value()
+		if guard.IsNil(v) || v.Shape().Dims() == 0 || v.Shape()[0] != size {
+			return fmt.Errorf("result %d: got a value of shape %v, want %d rows along axis 0", k, n.Shape(), size)
+		}
+		m, err := values.Bytes(v)
+		if err != nil {
+			return fmt.Errorf("result %d: %w", k, err)
+		}
+		dt, _ := values.Dtype(v.Dtype())
+		row := len(m) / size
+		for _, r := range batch {
+			shape := append(tensor.Shape{r.rows}, v.Shape()[1:]...)
+			to, own, err := values.Make(dt, shape)
+			if err != nil {
+				return err
+			}
+			m = m[copy(own, m[:r.rows*row]):]
+			r.out[k] = to
+		}
+	}
+	return nil
+}
