@@ -108,6 +108,9 @@ func (l *loop) load() error {
 	if err != nil {
 		return err
 	}
+	if v := c.validation; v != nil && s.Best.Metric != "" && s.Best.Metric != v.metrics[0].Name {
+		return fmt.Errorf("%s: got a training whose best epoch is that of the metric %q, Validate has %q first", c.checkpoint.path, s.Best.Metric, v.metrics[0].Name)
+	}
 	if v := c.checkpoint.value; v != nil && s.Value != nil {
 		decoded := reflect.New(reflect.TypeOf(v).Elem())
 		if err := json.Unmarshal(s.Value, decoded.Interface()); err != nil {

@@ -6,6 +6,11 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
+// The code of docs/from-pytorch.md is that of the example here.
+func TestFromPyTorch(t *testing.T) {
+	testutil.CheckDocument(t, "../docs/from-pytorch.md", "frompytorch_example_test.go", 10)
+}
+
 // The code of docs/training.md is that of the examples here and in package checkpoint, which are
 // compiled and run.
 func TestDocument(t *testing.T) {

@@ -57,7 +57,7 @@ type loop struct {
 	start    time.Time
 	position Position
 	history  History
-	seen     gorgonia.Value // value of the loss in the last run with results
+	seen     gorgonia.Value // value of the loss before the step: another VM may have set it
 	last     float64        // the last loss
 	part     part           // losses of the current epoch
 	best     best           // of Validate
@@ -117,7 +117,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 			l.source = data.inPinned(c.prefetch)
 		}
 	}
-	l.position, l.seen = c.from, loss.Value()
+	l.position = c.from
 	l.position.Order = order(source)
 	l.history.Begin = l.position
 	l.progress = newProgress(c.progress, l.total(0), l.position.Step)
@@ -196,6 +196,7 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 		gorgonia.WithLearnRate(now)(r.solver)
 	}
 	before := l.vm.Runs()
+	l.seen = l.loss.Value()
 	err := l.bind(b)
 	if err == nil {
 		err = l.vm.RunContext(ctx)
@@ -253,7 +254,6 @@ func (l *loop) read() error {
 	if v == nil || v == l.seen {
 		return nil
 	}
-	l.seen = v
 	switch x := v.Data().(type) {
 	case float32:
 		l.last = float64(x)

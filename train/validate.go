@@ -68,20 +68,22 @@ func (c *config) checkValidation(vm *cudaops.VM) error {
 
 // best is the best epoch of a validation.
 type best struct {
+	Metric string `json:",omitempty"` // the name of the first metric
 	Epoch  int    `json:",omitempty"` // 0 if there is none
-	Score  number // of the first metric
-	Behind int    `json:",omitempty"` // epochs since then
+	Score  number
+	Behind int `json:",omitempty"` // epochs since then
 }
 
 // update records an epoch and reports whether it is the best one.
-func (b *best) update(epoch int, score float64, lower bool) bool {
+func (b *best) update(epoch int, m Metric, score float64) bool {
 	better := !math.IsNaN(score)
 	if b.Epoch > 0 {
-		better = !lower && score > float64(b.Score) || lower && score < float64(b.Score)
+		better = !m.Min && score > float64(b.Score) || m.Min && score < float64(b.Score)
 	}
 	if b.Behind++; better {
-		*b = best{epoch, number(score), 0}
+		b.Epoch, b.Score, b.Behind = epoch, number(score), 0
 	}
+	b.Metric = m.Name
 	return better
 }
 
@@ -109,7 +111,7 @@ func (l *loop) validate(ctx context.Context, e *Epoch) (better bool, err error) 
 	}
 	first := v.metrics[0]
 	l.progress.setScores(v.metrics, e.Scores)
-	return l.best.update(e.Number, e.Scores[first.Name], first.Min), nil
+	return l.best.update(e.Number, first, e.Scores[first.Name]), nil
 }
 
 // keepBest saves the training after its best epoch.

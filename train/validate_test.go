@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +108,60 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A training whose context ends, or whose metric fails, during a validation evaluates that epoch when it is run again, and ends as if nothing had
+// happened.
+func TestValidateAgain(t *testing.T) {
+	noLeaks(t)
+	whole := t.TempDir()
+	h, own := newJob(t).run(t, whole)
+	want, folder := result(t, whole, h, own), t.TempDir()
+	for k, fails := range []bool{true, false} {
+		j := newJob(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		breaking, batches := j.metrics[0], 0
+		breaking.Sums = func(v []G.Value) ([]float64, error) {
+			if batches++; batches == 7 { // of three an epoch
+				if fails {
+					return nil, errors.New("enough")
+				}
+				cancel(errors.New("enough"))
+			}
+			return j.metrics[0].Sums(v)
+		}
+		j.options = append(j.options[:2:2], Validate(j.test, j.held, breaking, j.metrics[1]), EarlyStop(6))
+		var own tally
+		h, err := Run(ctx, j.vm, j.loss, j.data, j.jobOptions(folder, &own)...)
+		wantError(t, err, "enough")
+		if len(h.Epochs) != 2*(k+1) {
+			t.Errorf("%d epochs before the error, want %d", len(h.Epochs), 2*(k+1))
+		}
+		cancel(nil)
+	}
+	h, own = newJob(t).run(t, folder)
+	if got := result(t, folder, h, own); got != want {
+		t.Errorf("got\n%.2000s\nwant\n%.2000s", got, want)
+	}
+}
+
+// Losses are those of the training's runs, though a validation of the same graph sets the same node.
+func TestLossOfTheSameGraph(t *testing.T) {
+	store := cudaops.NewStore()
+	defer store.Close()
+	l := newLine(t, false, cudaops.In(store), cudaops.ReadEvery(3))
+	test, err := cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.In(store), cudaops.Inference())
+	testutil.Do(t, err)
+	defer test.Close()
+	source := Seq(l.batches(4, nil))
+	h := testutil.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(3), Validate(test, source, Mean("loss", l.loss))))
+	var at []int
+	for _, loss := range h.Losses {
+		at = append(at, loss.Step)
+	}
+	if !slices.Equal(at, []int{3, 6, 9, 12}) || len(h.Epochs) != 3 || h.Best != 3 {
+		t.Errorf("losses of the steps %v in %d epochs, the best %d, want 3, 6, 9 and 12 in 3", at, len(h.Epochs), h.Best)
+	}
+}
+
 // Ties and NaN do not count as better, in either direction.
 func TestBest(t *testing.T) {
 	nan := math.NaN()
@@ -121,7 +177,7 @@ func TestBest(t *testing.T) {
 	} {
 		var b best
 		for i, x := range c.scores {
-			b.update(i+1, x, c.lower)
+			b.update(i+1, Metric{Name: "m", Min: c.lower}, x)
 		}
 		text := testutil.Get[[]byte](t)(json.Marshal(b))
 		var back best
@@ -158,10 +214,14 @@ func TestValidateErrors(t *testing.T) {
 		_, err := Run(t.Context(), j.vm, j.loss, j.data, opts...)
 		wantError(t, err, want)
 	}
+	testutil.Get[History](t)(Run(t.Context(), j.vm, j.loss, j.data, valid, Checkpoint(path, 1)))
+	_, err := Run(t.Context(), j.vm, j.loss, j.data, Validate(j.test, j.held, j.metrics[1]), Checkpoint(path, 1))
+	wantError(t, err, `the metric "mse", Validate has "root" first`)
+	testutil.Do(t, os.Remove(path))
 	text := "seven"
 	testutil.Get[History](t)(Run(t.Context(), j.vm, j.loss, j.data, Checkpoint(path, 1, &text)))
 	number := 5
-	_, err := Run(t.Context(), j.vm, j.loss, j.data, Checkpoint(path, 1, &number))
+	_, err = Run(t.Context(), j.vm, j.loss, j.data, Checkpoint(path, 1, &number))
 	wantError(t, err, "the value \"seven\": json: cannot unmarshal")
 	if number != 5 {
 		t.Errorf("the value is %d after an error, want 5", number)
@@ -180,7 +240,14 @@ type tally struct {
 // run trains in a folder, and goes on if there is a checkpoint.
 func (j *job) run(t *testing.T, folder string) (History, tally) {
 	var own tally
-	h, err := Run(t.Context(), j.vm, j.loss, j.data, append(j.options, Checkpoint(filepath.Join(folder, "last"), 3, &own), KeepBest(filepath.Join(folder, "best")),
+	h, err := Run(t.Context(), j.vm, j.loss, j.data, j.jobOptions(folder, &own)...)
+	testutil.Do(t, err)
+	return h, own
+}
+
+// jobOptions keeps the training in a folder, and a tally.
+func (j *job) jobOptions(folder string, own *tally) []Option {
+	return append(j.options, Checkpoint(filepath.Join(folder, "last"), 3, own), KeepBest(filepath.Join(folder, "best")),
 		AfterStep(1, func(Step) error { own.Steps++; return nil }),
 		AfterEpoch(func(e Epoch) error {
 			if own.Losses == nil {
@@ -188,9 +255,7 @@ func (j *job) run(t *testing.T, folder string) (History, tally) {
 			}
 			own.Losses[fmt.Sprint(e.Number)] = e.Loss
 			return nil
-		}))...)
-	testutil.Do(t, err)
-	return h, own
+		}))
 }
 
 // result is what is equal however often a training was killed.
