@@ -80,7 +80,7 @@ func sliceCase(s tensor.Shape, ranges ...[3]int) Case {
 
 var _ = register(Spec{
 	Name: "Pad", Formula: "out[before + i] = x[i], 0 elsewhere", Doc: "Zeros before and after an axis.", Generated: true,
-	Cases: []Case{padCase(tensor.Shape{1}, 0, 1, 0), padCase(tensor.Shape{7}, 0, 2, 5), padCase(tensor.Shape{3, 5}, 0, 0, 2), padCase(tensor.Shape{3, 5}, 1, 3, 0), padCase(tensor.Shape{4, 3, 1, 5}, 2, 1, 1)},
+	Cases:   []Case{padCase(tensor.Shape{1}, 0, 1, 0), padCase(tensor.Shape{7}, 0, 2, 5), padCase(tensor.Shape{3, 5}, 0, 0, 2), padCase(tensor.Shape{3, 5}, 1, 3, 0), padCase(tensor.Shape{4, 3, 1, 5}, 2, 1, 1)},
 	AnyType: true, Bad: []Bad{
 		bad("fewer than no zeros", padded(0, -1, 2), "got -1 and 2 zeros", tensor.Shape{3}),
 		bad("axis too large", padded(1, 1, 1), "got axis 1 of shape (3)", tensor.Shape{3}),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -16,19 +17,12 @@ import (
 var small = GPT{Layers: 4, Width: 256, Heads: 4, Vocabulary: 5000, Context: 256, Dtype: tensor.Float32}
 
 // read returns the graph of the token after each prompt of a batch.
-func (m GPT) read(batch, length int) (*cudaops.Sized, *graph, error) {
-	g := m.newGraph()
-	tokens := G.NewMatrix(g.ExprGraph, tensor.Int32, G.WithShape(batch, length), G.WithName("tokens"))
-	logits := g.logits(tokens, nil)
-	if g.err != nil {
-		return nil, g, g.err
-	}
-	last := g.keep(ops.Slice(logits, nil, G.S(length-1)))
-	if g.err != nil {
-		return nil, g, g.err
-	}
-	next := g.keep(ops.ArgMax(last, 1))
-	return &cudaops.Sized{Graph: g.ExprGraph, In: []*G.Node{tokens}, Out: []*G.Node{next}, Options: []cudaops.Option{cudaops.OnAny(), cudaops.Inference()}}, g, g.err
+func (m GPT) read(batch, length int, opts ...nn.Option) (*cudaops.Sized, *nn.Scope, error) {
+	s := m.scope(append(opts, nn.Evaluation())...)
+	tokens := s.Input("tokens", tensor.Int32, batch, length)
+	last := s.Keep(ops.Slice(m.logits(s, tokens), nil, G.S(length-1)))
+	next := s.Keep(ops.ArgMax(last, -1))
+	return &cudaops.Sized{Graph: s.Graph(), In: []*G.Node{tokens}, Out: []*G.Node{next}, Options: []cudaops.Option{cudaops.OnAny(), cudaops.Inference()}}, s, s.Err()
 }
 
 // tokens returns a batch of prompts.
@@ -46,13 +40,13 @@ func (m GPT) newCache(b *testing.B, length int) (*cudaops.Cache, *time.Time) {
 	_, g, err := m.read(1, length)
 	testutil.Do(b, err)
 	var list []cudaops.Learnable
-	for _, n := range g.parameters {
+	for _, n := range g.Parameters() {
 		list = append(list, cudaops.Learnable{Name: n.Name(), Value: n.Value()})
 	}
 	testutil.Do(b, s.SetParameters(list))
 	built := new(time.Time)
 	c := testutil.Get[*cudaops.Cache](b)(cudaops.NewCache(s, func(size int) (*cudaops.Sized, error) {
-		v, _, err := m.read(size, length)
+		v, _, err := m.read(size, length, nn.In(s))
 		*built = time.Now()
 		return v, err
 	}, cudaops.Limit{}))
@@ -96,7 +90,7 @@ func BenchmarkCacheRun(b *testing.B) {
 	c, _ := small.newCache(b, length)
 	v, g, err := small.read(batch, length)
 	testutil.Do(b, err)
-	alone := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.ExprGraph, append(v.Options, cudaops.Outputs(v.Out...), cudaops.Resident(g.parameters...))...))
+	alone := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph(), append(v.Options, cudaops.Outputs(v.Out...), cudaops.Resident(g.Parameters()...))...))
 	defer alone.Close()
 	x := small.tokens(batch, length)
 	var own, cached, joined []time.Duration
