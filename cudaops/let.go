@@ -16,23 +16,35 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Type().PkgPath() == "" {
-		shape := n.Shape()
-		if v.Len() != max(1, shape.TotalSize()) || shape.IsScalar() {
-			return fmt.Errorf("cudaops: Let: node %s of shape %v: got a slice of %d elements, want as many as the shape has", internal.Name(n), shape, v.Len())
-		}
-		slice := value
-		if err := guard.Recover("tensor.New", func() error {
-			value = tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slice))
-			return nil
-		}); err != nil {
-			return fmt.Errorf("cudaops: Let: node %s: got a slice of %v: %w", internal.Name(n), v.Type().Elem(), err)
-		}
+	value, err := shaped(n, value)
+	if err != nil {
+		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	if err := guard.Recover("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	return nil
+}
+
+// shaped returns a slice as a tensor of a node's shape, and other values as they are.
+func shaped(n *gorgonia.Node, value any) (any, error) {
+	of := reflect.TypeOf(value)
+	if of == nil || of.Kind() != reflect.Slice || of.Name() != "" {
+		return value, nil
+	}
+	shape := n.Shape()
+	if got := reflect.ValueOf(value).Len(); shape.IsScalar() || got != shape.TotalSize() {
+		return nil, fmt.Errorf("got a slice of %d elements, want one for each element of shape %v", got, shape)
+	}
+	var t *tensor.Dense
+	err := guard.Recover("tensor.New", func() error {
+		t = tensor.New(tensor.WithShape(shape...), tensor.WithBacking(value))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("got a slice of %v: %w", of.Elem(), err)
+	}
+	return t, nil
 }
 
 // Set binds the value of node b to node a, as Gorgonia's tape machine does. The two nodes then share its memory.

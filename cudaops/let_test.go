@@ -22,9 +22,9 @@ func TestLetSlice(t *testing.T) {
 	testutil.Do(t, vm.RunAll())
 	sameValue(t, "sums of columns", y.Value(), tensor.New(tensor.WithBacking([]float32{7, 9, 11})))
 	for want, value := range map[string]any{
-		"node x of shape (2, 3): got a slice of 5 elements": make([]float32, 5),
-		"node x: got a slice of struct {}":                   make([]struct{}, 6),
-		"node x: ":                                           make([]float64, 6),
+		"node x: got a slice of 5 elements, want one for each element of shape (2, 3)": make([]float32, 5),
+		"node x: got a slice of struct {}":                                             make([]struct{}, 6),
+		"node x: ":                                                                     make([]float64, 6),
 	} {
 		if err := vm.Let(x, value); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got the error %v, want %q", err, want)

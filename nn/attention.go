@@ -10,14 +10,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// position is the number of tokens before those of a run, a state of graphs with Cached.
+// position is the number of tokens that earlier runs have read, a state of graphs with Cached.
 type position struct {
 	node        *G.Node
 	batch, time int
 }
 
-// Position returns the number of tokens before those of the next run, a scalar of int that runs change. It is nil without [Cached], and before the first layer
-// with positions.
+// Position returns the number of tokens that runs have read, a state of int. It is nil without [Cached], and before the first layer that has positions.
 func (s *Scope) Position() *G.Node {
 	if !s.made() || s.position == nil {
 		return nil
@@ -46,7 +45,7 @@ func (s *Scope) before(batch, time int) *G.Node {
 	return n
 }
 
-// rows returns the rows of a table for the positions of a run: the first ones, or under Cached those from the position on.
+// rows returns the rows of a table for the positions of a run: the first rows, or under Cached the rows from the position on.
 func (s *Scope) rows(table *G.Node, batch, time int) *G.Node {
 	p := s.before(batch, time)
 	switch {
@@ -72,28 +71,18 @@ func Positions(s *Scope, x *G.Node, count int) *G.Node {
 }
 
 // SelfAttention is PyTorch's MultiheadAttention of x with itself: in_proj_weight (3 width, width), in_proj_bias, out_proj.weight and out_proj.bias. x is (batch,
-// time, width). Options: [NoBias] and those of [Attention].
+// time, width). Options: [NoBias] and the options of [Attention].
 func SelfAttention(s *Scope, x *G.Node, heads int, opts ...LayerOption) *G.Node {
+	o := s.read("SelfAttention", opts, settings{"NoBias": 0, "Causal": 0, "Rotary": 0, "Pattern": 0})
 	shape, ok := s.shape("SelfAttention", x, 3, 3, "(batch, time, width)")
 	if !ok {
 		return nil
 	}
 	width := shape[2]
-	o, out := settings{}, []LayerOption(nil)
-	own := slices.DeleteFunc(slices.Clone(opts), func(l LayerOption) bool {
-		if l.name == "NoBias" {
-			o["NoBias"], out = l.value, append(out, l)
-		}
-		return l.name == "NoBias"
-	})
 	weight := s.Parameter("in_proj_weight", Uniform(math.Sqrt(6/float64(4*width))), 3*width, width)
-	var bias *G.Node
-	if o["NoBias"] == 0 {
-		bias = s.Parameter("in_proj_bias", Constant(0), 3*width)
-	}
-	q, k, v := Split3(s, s.Keep(ops.Linear(x, weight, bias)))
-	y := Attention(s, q, k, v, heads, own...)
-	return Linear(s.At("out_proj"), y, width, out...)
+	q, k, v := Split3(s, s.Keep(ops.Linear(x, weight, s.bias("in_proj_bias", o, Constant(0), 3*width))))
+	y, out := s.attention("SelfAttention", q, k, v, heads, o, opts), s.At("out_proj")
+	return out.Keep(ops.Linear(y, out.Parameter("weight", fanIn(width), width, width), out.bias("bias", o, Constant(0), width)))
 }
 
 // Split3 cuts the last axis of x into three parts of one size, such as queries, keys and values.
@@ -117,20 +106,23 @@ func Split3(s *Scope, x *G.Node) (a, b, c *G.Node) {
 //
 // Options: [Causal], [Rotary], [Pattern]. Under [Cached] causal attention is to the keys and values of the runs before, too.
 func Attention(s *Scope, q, k, v *G.Node, heads int, opts ...LayerOption) *G.Node {
-	o := s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0})
+	return s.attention("Attention", q, k, v, heads, s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0}), opts)
+}
+
+func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, opts []LayerOption) *G.Node {
 	const want = "(batch, time, width)"
-	of, _ := s.shape("Attention", q, 3, 3, want)
-	to, _ := s.shape("Attention", k, 3, 3, want)
-	and, ok := s.shape("Attention", v, 3, 3, want)
+	of, _ := s.shape(layer, q, 3, 3, want)
+	to, _ := s.shape(layer, k, 3, 3, want)
+	and, ok := s.shape(layer, v, 3, 3, want)
 	switch {
 	case !ok:
 		return nil
 	case of[0] != to[0] || of[2] != to[2] || !slices.Equal(to, and) || o["Causal"] != 0 && of[1] != to[1]:
-		s.fail("Attention got q of shape %v, k of %v and v of %v, want (batch, time, width) and twice (batch, keys, width), as many keys as times under Causal", of, to, and)
+		s.fail("%s got q of shape %v, k of %v and v of %v, want (batch, time, width) and twice (batch, keys, width), as many keys as times under Causal", layer, of, to, and)
 	case heads < 1 || of[2]%heads != 0 || o["Rotary"] != 0 && of[2]/heads%2 != 0:
-		s.fail("Attention got %d heads of width %d, want a divisor, for Rotary with an even width of a head", heads, of[2])
+		s.fail("%s got %d heads of width %d, want a divisor, for Rotary with an even width of a head", layer, heads, of[2])
 	case !(o["Rotary"] >= 0):
-		s.fail("Attention got Rotary(%v), want a base above 0", o["Rotary"])
+		s.fail("%s got Rotary(%v), want a base above 0", layer, o["Rotary"])
 	}
 	q, k, v = s.heads(q, heads), s.heads(k, heads), s.heads(v, heads)
 	if o["Rotary"] != 0 {
@@ -188,7 +180,7 @@ func (s *Scope) causal(batch, time int) *G.Node {
 	return s.Keep(ops.LessEqual(key, own))
 }
 
-// remember returns keys or values, (batch, heads, time, width), with those of all positions so far.
+// remember returns keys or values, (batch, heads, time, width), after the keys or values of all positions so far.
 func (s *Scope) remember(name string, x *G.Node) *G.Node {
 	if !s.ok() {
 		return nil

@@ -48,7 +48,7 @@ func (s *Scope) convolve(layer string, x *G.Node, shape tensor.Shape, out int, w
 	}
 	in := shape[1]
 	n := in * window.TotalSize()
-	weight, bias := s.Parameter("weight", fanIn(n), append([]int{out, in}, window[2-axes:]...)...), s.bias(o, fanIn(n), out)
+	weight, bias := s.Parameter("weight", fanIn(n), append([]int{out, in}, window[2-axes:]...)...), s.bias("bias", o, fanIn(n), out)
 	if axes == 1 {
 		weight = s.Keep(ops.Reshape(weight, out, in, 1, window[1]))
 	}

@@ -6,7 +6,7 @@
 //		return nn.Linear(s.At("fc2"), x, 10)
 //	}
 //
-// A layer takes a [Scope], which belongs to one graph and owns its parameters by path. Names, shapes and initial values of parameters are those of
+// A layer takes a [Scope], which belongs to one graph and owns its parameters by path. Names, shapes and initial values of parameters are as in
 // PyTorch's modules: Linear at the path fc1 has fc1.weight, (out, in), and fc1.bias. Initial values depend on the seed and on the name, not on the order
 // of the layers. Batches are axis 0, and sequences are (batch, time, width).
 //

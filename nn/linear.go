@@ -15,15 +15,15 @@ func Linear(s *Scope, x *G.Node, out int, opts ...LayerOption) *G.Node {
 		return nil
 	}
 	in := shape[len(shape)-1]
-	return s.Keep(ops.Linear(x, s.Parameter("weight", fanIn(in), out, in), s.bias(o, fanIn(in), out)))
+	return s.Keep(ops.Linear(x, s.Parameter("weight", fanIn(in), out, in), s.bias("bias", o, fanIn(in), out)))
 }
 
-// bias returns a parameter called bias, or nil with NoBias.
-func (s *Scope) bias(o settings, init Init, shape ...int) *G.Node {
+// bias returns a parameter, or nil with NoBias.
+func (s *Scope) bias(name string, o settings, init Init, shape ...int) *G.Node {
 	if o["NoBias"] != 0 {
 		return nil
 	}
-	return s.Parameter("bias", init, shape...)
+	return s.Parameter(name, init, shape...)
 }
 
 // Embedding is PyTorch's Embedding: the rows of weight (count, width) at ids, integers of any shape (...). The result is (..., width).

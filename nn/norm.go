@@ -16,7 +16,7 @@ func LayerNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
 		return nil
 	}
 	n := shape[len(shape)-1]
-	return s.Keep(ops.LayerNorm(x, s.Parameter("weight", Constant(1), n), s.bias(o, Constant(0), n), o["Epsilon"]))
+	return s.Keep(ops.LayerNorm(x, s.Parameter("weight", Constant(1), n), s.bias("bias", o, Constant(0), n), o["Epsilon"]))
 }
 
 // RMSNorm is PyTorch's RMSNorm over the last axis: weight of its extent. Option: [Epsilon], 1e-5 without it, where PyTorch has the type's machine epsilon.

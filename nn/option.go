@@ -34,7 +34,7 @@ func Epsilon(epsilon float64) LayerOption { return LayerOption{name: "Epsilon", 
 // Momentum sets the share of a batch in the next running mean and variance of a BatchNorm, 0.1 without it.
 func Momentum(share float64) LayerOption { return LayerOption{name: "Momentum", value: share} }
 
-// Causal lets each position attend to itself and those before it alone.
+// Causal lets each position attend to itself and to earlier positions only.
 func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
 
 // Rotary turns queries and keys by angles of their positions: the pair of elements i and i + width/2 of a head by position · base^(-2i/width). The base is mostly

@@ -257,7 +257,7 @@ func TestInitial(t *testing.T) {
 		"embedding.weight": -1, "attention.in_proj_weight": math.Sqrt(6. / 256), "attention.out_proj.weight": 1. / 8,
 		"lstm.weight_ih_l0": 1 / math.Sqrt(50), "lstm.weight_hh_l0": 1 / math.Sqrt(50), "lstm.bias_ih_l0": 1 / math.Sqrt(50), "lstm.bias_hh_l0": 1 / math.Sqrt(50),
 	}
-	constant := map[string]float64{"norm.weight": 1, "norm.bias": 0, "bn.weight": 1, "bn.bias": 0, "attention.in_proj_bias": 0}
+	constant := map[string]float64{"norm.weight": 1, "norm.bias": 0, "bn.weight": 1, "bn.bias": 0, "attention.in_proj_bias": 0, "attention.out_proj.bias": 0}
 	for _, p := range s.Parameters() {
 		largest, sum, squares := 0.0, 0.0, 0.0
 		v := elements(t, p.Value())

@@ -33,7 +33,7 @@ type model struct {
 	byName     map[string]*G.Node
 	parameters G.Nodes
 	buffers    G.Nodes
-	caches     G.Nodes // of Cache, and those of attention, which are not reset
+	caches     G.Nodes // of Cache, and of attention, which Reset leaves alone
 	reset      G.Nodes
 	next       map[*G.Node]*G.Node
 	position   *position
@@ -43,7 +43,7 @@ type model struct {
 // Option is an option of [New].
 type Option func(*model)
 
-// In makes the parameters those of a Store, which may be empty. A parameter of another type or shape than the Store has is an error of its layer.
+// In keeps the parameters in a Store, which may be empty. A parameter of another type or shape than the Store has is an error of its layer.
 func In(s *cudaops.Store) Option {
 	return func(m *model) {
 		if m.store = s; s == nil {
@@ -62,8 +62,8 @@ func Dtype(dt tensor.Dtype) Option { return func(m *model) { m.dtype = dt } }
 // ops with a training mode evaluate in a VM with [Scope.Options]. Without Evaluation layers train, except in a VM with cudaops.EvalMode.
 func Evaluation() Option { return func(m *model) { m.evaluate = true } }
 
-// Cached gives causal attention caches of keys and values for a number of positions, and counts positions from run to run. The tokens of a run follow those of
-// the runs before, also of other VMs of the Store with the same batch size: see [Scope.Position] and [Scope.Reset].
+// Cached gives causal attention caches of keys and values for a number of positions, and counts positions from run to run. The tokens of a run follow the tokens of
+// earlier runs, also of other VMs of the Store with the same batch size: see [Scope.Position] and [Scope.Reset].
 func Cached(positions int) Option { return func(m *model) { m.context = positions } }
 
 // Initial sets the initial values of parameters by a function of the name and the shape, which returns nil for PyTorch's.

@@ -51,7 +51,7 @@ func TestErrors(t *testing.T) {
 		"nn: drop: ops: Dropout: got probability 2":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Dropout(s.At("drop"), x, 2) },
 		"nn: ops: Embedding":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
 		"Positions got 3 positions, want at least the 6": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
-		"nn: a: Attention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
+		"nn: a: SelfAttention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 3)
 		},
 		"as many keys as times under Causal": func(s *nn.Scope, _, image *G.Node) *G.Node {
@@ -269,12 +269,15 @@ func TestTied(t *testing.T) {
 	}
 }
 
-// Dropout drops in runs that train and keeps all in graphs of Evaluation and VMs that evaluate.
+// Dropout drops in runs that train and keeps all in graphs of Evaluation, other ops with a mode as well, and in VMs that evaluate.
 func TestDropout(t *testing.T) {
 	share := func(opt []nn.Option, opts ...cudaops.Option) (dropped float64) {
 		s := nn.New(G.NewGraph(), opt...)
 		x := s.Input("x", tensor.Float32, 4000)
 		y := nn.Dropout(s, x, 0.25)
+		if opt != nil {
+			y = s.Keep(ops.Dropout(y, 0.25))
+		}
 		z := s.Keep(ops.Map("a + 0", y))
 		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(append(opts, cudaops.OnAny(), cudaops.Keep(z))...))
 		defer vm.Close()
@@ -291,5 +294,25 @@ func TestDropout(t *testing.T) {
 	}
 	if training, evaluation, inference := share(nil), share([]nn.Option{nn.Evaluation()}), share(nil, cudaops.Inference()); math.Abs(training-0.25) > 0.05 || evaluation+inference > 0 {
 		t.Errorf("got the shares %v, %v and %v, want 0.25 in training and none in evaluation", training, evaluation, inference)
+	}
+}
+
+// Where a logit is far on the side of its target, the cost is small, not 0, and neither it nor its gradient overflows elsewhere.
+func TestBCEWithLogits(t *testing.T) {
+	for _, c := range []struct{ logit, target, cost, gradient float64 }{
+		{30, 1, math.Exp(-30), -math.Exp(-30)}, {-30, 0, math.Exp(-30), math.Exp(-30)}, {200, 0, 200, 1}, {-200, 1, 200, -1}, {0, 1, math.Ln2, -0.5},
+	} {
+		s := nn.New(G.NewGraph())
+		x, y := s.Parameter("x", nn.Constant(c.logit), 1), s.Input("y", tensor.Float32, 1)
+		loss := nn.BCEWithLogits(s, x, y)
+		testutil.Do(t, s.Grad(loss))
+		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny()))
+		testutil.Do(t, vm.Let(y, []float32{float32(c.target)}))
+		testutil.Do(t, vm.RunAll())
+		cost, gradient := elements(t, loss.Value())[0], elements(t, testutil.Get[G.Value](t)(x.Grad()))[0]
+		if math.Abs(cost/c.cost-1) > 1e-5 || math.Abs(gradient/c.gradient-1) > 1e-5 {
+			t.Errorf("logit %v, target %v: got %v with the gradient %v, want %v and %v", c.logit, c.target, cost, gradient, c.cost, c.gradient)
+		}
+		testutil.Do(t, vm.Close())
 	}
 }

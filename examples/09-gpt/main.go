@@ -16,6 +16,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"strings"
 
 	"github.com/stheno-ml/stheno/checkpoint"
 	"github.com/stheno-ml/stheno/cudaops"
@@ -44,8 +45,8 @@ func run(p *notebook.Page, path, file string) {
 	text, name, err := opticks.Read(path, 50_000)
 	notebook.Check(err)
 	cut := (len(text) - p.Size(30_000, 30_000, 3_000)) / 256 * 256 // whole lines, and a letter
-	m := &gpt{Page: p, layers: p.Size(6, 2, 2), width: p.Size(384, 96, 32), heads: p.Size(6, 4, 2), context: p.Size(256, 64, 32), batch: p.Size(64, 16, 8),
-		steps: p.Size(3000, 400, 200), read: text[:cut+1], held: text[cut : cut+p.Size(25_600, 25_600, 2_560)+1], store: cudaops.NewStore()}
+	m := &gpt{Page: p, layers: p.Size(6, 2, 2), width: p.Size(384, 64, 32), heads: p.Size(6, 4, 2), context: p.Size(256, 64, 32), batch: p.Size(64, 8, 8),
+		steps: p.Size(3000, 500, 200), read: text[:cut+1], held: text[cut : cut+p.Size(25_600, 25_600, 2_560)+1], store: cudaops.NewStore()}
 	defer m.store.Close()
 	if file != "" {
 		m.train(file, m.steps)
@@ -56,20 +57,22 @@ func run(p *notebook.Page, path, file string) {
 	p.Text("We read %s, %d letters, and guess each next one, as in 08-text. There, a memory was handed from letter to letter. Here each letter looks back at all letters before it, up to %d: the more its query is like their keys, the more it takes of their values.", name, len(text), m.context)
 	p.GoFunction("main.go", "logits")
 	p.Text("Layers are functions, and parameters have the names that PyTorch's modules give them. They are in a store, not in a graph: this function builds the graphs of training, of reading what is held out, and of writing one letter after the other, all with one set of weights.")
+	p.Table(figure.Table{Caption: "The network and its training", Header: strings.Split("layers width heads letters lines/step steps", " "), Rows: [][]string{strings.Fields(fmt.Sprint(m.layers, m.width, m.heads, m.context, m.batch, m.steps))}})
 	p.Heading("The training, in two processes")
 	dir := notebook.Must(os.MkdirTemp("", "gpt"))
 	defer os.RemoveAll(dir)
 	file = dir + "/gpt.safetensors"
 	p.GoFunction("main.go", "train")
 	m.train(file, m.steps*2/3)
-	p.Text("After %d steps, a letter of the text that is held out costs %.2f bits: log2(1/p) if its guess had probability p. The training is in a file. Another process loads it, makes the very steps that this one would have made next, and writes:", m.steps*2/3, m.bits())
+	first, counted := m.bits(), 4.3
+	p.Text("After %d steps, a letter of the text that is held out costs %.2f bits: log2(1/p) if its guess had probability p. The training is in a file. Another process loads it, makes the very steps that this one would have made next, and writes:", m.steps*2/3, first)
 	device := map[bool]string{true: "gpu", false: "cpu"}[p.GPU() != nil]
 	other := exec.Command(notebook.Must(os.Executable()), "-file", file, "-text", path, "-device", device, fmt.Sprint("-small=", p.Small()))
 	other.Stderr = os.Stderr
 	p.Listing("the other process", string(notebook.Must(other.Output())))
 	notebook.Must(checkpoint.LoadStore(file, m.store))
-	last, counted := m.bits(), 4.3
-	p.Text("This process has loaded what the other one learnt: %.2f bits. It began with 8; who knows how often each letter comes in English, and nothing else, needs about %.1f.", last, counted)
+	last := m.bits()
+	p.Figure("bits", "This process has loaded what the other one learnt. Counting is to know how often each letter comes in English, and nothing else.", figure.Bars{Title: "What a letter costs", Label: "bits", Names: []string{"untrained", "counting letters", "this process", "the other process"}, Series: []figure.BarSeries{{Colour: figure.Blue, Values: []float64{8, counted, first, last}}}})
 	if last >= counted {
 		notebook.Fail("a letter that is held out costs %.2f bits, want less than %.1f: are %d steps enough?", last, counted, m.steps)
 	}
@@ -100,7 +103,7 @@ type gpt struct {
 	store                                       *cudaops.Store // of the parameters of all graphs
 }
 
-// logits guesses the letter after each one of x, batch x time. The options are those of attention.
+// logits guesses the letter after each one of x, batch x time. opts are options of attention.
 func (m *gpt) logits(s *nn.Scope, x *G.Node, opts ...nn.LayerOption) *G.Node {
 	x = nn.Positions(s.At("positions"), nn.Embedding(s.At("letters"), x, 256, m.width), m.context)
 	for l := range m.layers {
@@ -148,18 +151,15 @@ func (m *gpt) bits() float64 {
 	return float64(loss.Value().Data().(float32)) / math.Ln2
 }
 
-// write goes on after a text, one letter a run: each run draws the next letter, and keeps keys, values, position and the letter on the device.
+// write goes on after a text, one letter a run, which draws the next letter and keeps keys, values and position on the device.
 func (m *gpt) write(text string) string {
 	s := m.scope(nn.Evaluation(), nn.Cached(m.context))
-	letter := s.Cache("letter", tensor.Int, 1, 1)
+	letter := s.Input("letter", tensor.Uint8, 1, 1)
 	next := s.Keep(ops.Categorical(m.logits(s, letter), 0.8, 20, nil))
-	s.Next(letter, next)
 	vm := notebook.Must(s.NewVM(m.On(), cudaops.Seed(1), cudaops.Outputs(next)))
 	defer vm.Close()
 	for i := range m.context {
-		if i < len(text) {
-			notebook.Check(vm.Let(letter, []int{int(text[i])}))
-		}
+		notebook.Check(vm.Let(letter, []byte{text[i]}))
 		if notebook.Check(vm.RunAll()); i >= len(text)-1 {
 			text += string(rune(next.Value().Data().([]int)[0]))
 		}

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 
 // The program runs on small sizes, learns in two processes (it fails if not), and its text, page and figures are there.
 func TestGPT(t *testing.T) {
-	text, _, _ := notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, notebooktest.Book(t, 70_000), "") }, 1,
-		"the file book.txt, 70000 letters", "func (m *gpt) logits(", "func (m *gpt) train(", "After 133 steps", "the other process", "func (m *gpt) write(", "attention.png")
+	text, _, _ := notebooktest.Run(t, title, files, func(p *notebook.Page) { run(p, notebooktest.Book(t, 70_000), "") }, 2,
+		"the file book.txt, 70000 letters", "func (m *gpt) logits(", "func (m *gpt) train(", "After 133 steps", "the other process", "func (m *gpt) write(", "bits.png", "attention.png")
 	if n := strings.Count(text, "what it writes"); n != 2 {
 		t.Errorf("the network writes %d times, want 2", n)
 	}
