@@ -1,5 +1,5 @@
 // Package train is a training loop: it feeds batches to a VM that makes the steps of a solver. It provides data sets,
-// prefetching, schedules, callbacks, progress and checkpoints.
+// prefetching, schedules, evaluation, callbacks, progress and checkpoints.
 //
 //	data, err := train.NewData(train.Columns{x: images, y: labels})
 //	...
@@ -16,6 +16,11 @@
 // batch is padded with copies of its rows, and the graph has an input for the weights of the rows. Copies have weight 0, so
 // a weighted sum of losses is the mean over the batch's own rows. Without [Weights] short batches are left out, which
 // is fair if every epoch has another order.
+//
+// # Evaluation
+//
+// [Evaluate] computes metrics, such as [Accuracy], of a data set by a VM of the same Store as the training's. [Validate] does so after each epoch, for
+// [EarlyStop] and [KeepBest].
 //
 // # Continuing a training
 //
