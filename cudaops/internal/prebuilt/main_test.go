@@ -29,6 +29,7 @@ func TestPrebuilt(t *testing.T) {
 			g := graphs()[0]
 			for _, dev := range devices(target) {
 				for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+					testutil.Do(t, p.Check(dev))
 					image := p.Launches[0].Kernel.Image
 					if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
 						t.Errorf("%s loads %s for %s, want the kernel assembled for %s", dev.Name, image.Name(), c.Target, target)
