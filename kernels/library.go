@@ -219,13 +219,7 @@ func (l *Library) readImage(stem, target string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var like []byte
-	if t := manifest.Like(target); t != "" {
-		if like, err = l.readImage(stem, t); err != nil && !errors.Is(err, fs.ErrNotExist) { // a source may not be compiled for it
-			return nil, err
-		}
-	}
-	return manifest.Unpack(target, packed, like)
+	return manifest.Unpack(target, packed)
 }
 
 // compiled is the image of a library's source.

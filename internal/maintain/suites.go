@@ -87,7 +87,7 @@ var packages = map[string][]string{
 
 // OnTag has the sources that only Gorgonia's own machine launches, with the digests that they had when its tests last ran on a
 // GPU (see docs/cuda-versions.md).
-var OnTag = records.Digests{"elembinop": "d404ab68d6df", "elemunaryop": "06555f9fb3fa"}
+var OnTag = records.Digests{"elembinop": "94e5961be0c8", "elemunaryop": "527ff0e94d60"}
 
 // testsOfPart is the number of tests of one op that run in one go, by tool: racecheck follows every
 // access to shared memory, and takes up to four seconds a test.

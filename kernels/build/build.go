@@ -63,7 +63,7 @@ func (b *builder) build(verbose bool) error {
 		return err
 	}
 	err = b.each(jobs, func(j *job) error {
-		packed, err := manifest.Pack(b.pack, j.target, j.data, j.like(jobs))
+		packed, err := manifest.Pack(b.pack, j.target, j.data)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,6 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
 	var errs []error
-	unpacked := map[string][]byte{} // by target
 	for i, target := range b.targets {
 		if i >= len(s.Images) || s.Images[i].Target != target {
 			return fmt.Errorf("%s.cu has not been compiled for %s", s.Stem, target)
@@ -168,9 +167,9 @@ func (b *builder) whole(s *manifest.Source) error {
 		packed, err := os.ReadFile(filepath.Join(b.out, image.File))
 		if err != nil {
 			errs = append(errs, err)
-		} else if data, err := manifest.Unpack(target, packed, unpacked[manifest.Like(target)]); err != nil {
+		} else if data, err := manifest.Unpack(target, packed); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", image.File, err))
-		} else if unpacked[target] = data; manifest.Sum(data) != image.Hash {
+		} else if manifest.Sum(data) != image.Hash {
 			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", image.File))
 		}
 	}
@@ -183,16 +182,6 @@ type job struct {
 	target string
 	index  int    // of the target
 	data   []byte // the image, once it is compiled
-}
-
-// like returns the image that is the dictionary for the job's, nil if there is none.
-func (j *job) like(jobs []*job) []byte {
-	for _, other := range jobs {
-		if other.source == j.source && other.target == manifest.Like(j.target) {
-			return other.data
-		}
-	}
-	return nil
 }
 
 // jobsOf returns the jobs for all images of a source.

@@ -66,7 +66,7 @@ func TestTiledMatMulsMatchSource(t *testing.T) {
 				t.Errorf("%s has %d bytes of shared memory in the plan, the source takes %d", v.Kernel.Entry, v.Shared, want)
 			}
 			if v.Shared > 64<<10 {
-				t.Errorf("%s takes %d bytes of shared memory, sm_75 has 64 KiB", v.Kernel.Entry, v.Shared)
+				t.Errorf("%s takes %d bytes of shared memory, 7.5 has 64 KiB", v.Kernel.Entry, v.Shared)
 			}
 		}
 	}

@@ -151,20 +151,26 @@ func graphOf(c graphspec.Case) graph {
 	return g
 }
 
-// device returns a typical device of a target.
-func device(target string) kernels.Device {
-	d := map[string]kernels.Device{
-		"sm_70":  {Name: "V100", Major: 7, Minor: 0, SMs: 80, SharedOptin: 98304},
-		"sm_75":  {Name: "T4", Major: 7, Minor: 5, SMs: 40, SharedOptin: 65536},
-		"sm_80":  {Name: "A100", Major: 8, Minor: 0, SMs: 108, SharedOptin: 166912},
-		"sm_86":  {Name: "RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptin: 101376},
-		"sm_89":  {Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 101376},
-		"sm_90a": {Name: "H200", Major: 9, Minor: 0, SMs: 132, SharedOptin: 232448},
-		"sm_100": {Name: "B200", Major: 10, Minor: 0, SMs: 148, SharedOptin: 232448},
-		"sm_120": {Name: "RTX 5090", Major: 12, Minor: 0, SMs: 170, SharedOptin: 101376},
+// devices returns typical devices that load the cubins of a target, one for each compute capability.
+func devices(target string) []kernels.Device {
+	list := map[string][]kernels.Device{
+		"sm_70": {
+			{Name: "V100", Major: 7, Minor: 0, SMs: 80, SharedOptin: 98304},
+			{Name: "T4", Major: 7, Minor: 5, SMs: 40, SharedOptin: 65536},
+		},
+		"sm_80": {
+			{Name: "A100", Major: 8, Minor: 0, SMs: 108, SharedOptin: 166912},
+			{Name: "RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptin: 101376},
+			{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 101376},
+		},
+		"sm_90a": {{Name: "H200", Major: 9, Minor: 0, SMs: 132, SharedOptin: 232448}},
+		"sm_100": {{Name: "B200", Major: 10, Minor: 0, SMs: 148, SharedOptin: 232448}},
+		"sm_120": {{Name: "RTX 5090", Major: 12, Minor: 0, SMs: 170, SharedOptin: 101376}},
 	}[target]
-	d.Cooperative = true
-	return d
+	for i := range list {
+		list[i].Cooperative = true
+	}
+	return list
 }
 
 // code is a generated kernel.
@@ -173,10 +179,22 @@ type code struct {
 	ptx         []byte
 }
 
-// needed returns the kernels that all programs need on a target, keyed by the PTX.
+// needed returns the kernels that all programs need on the devices of a target, keyed by the PTX.
 func needed(target string) (map[string]code, error) {
 	all := map[string]code{}
-	dev := device(target)
+	for _, dev := range devices(target) {
+		list, err := neededOn(dev)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, list)
+	}
+	return all, nil
+}
+
+// neededOn returns the kernels that all programs need on a device, keyed by the PTX.
+func neededOn(dev kernels.Device) (map[string]code, error) {
+	all := map[string]code{}
 	for _, n := range []int64{4, 3, exec.CopyLimit} {
 		plan, err := exec.CopyPlan(dev, n)
 		if err != nil {

@@ -26,22 +26,24 @@ func TestPrebuilt(t *testing.T) {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
 			testutil.Do(t, complete(archive(t, target), testutil.Get[map[string]code](t)(needed(target))))
-			dev := device(target)
 			g := graphs()[0]
-			for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
-				image := p.Launches[0].Kernel.Image
-				if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
-					t.Errorf("%s loads %s for %s, want the kernel assembled for %s", dev.Name, image.Name(), c.Target, target)
-				}
-				if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, 9)); dev.Minor < 9 && dev.Major > 8 && c.Target == target && target == "sm_90a" {
-					t.Errorf("a later device loads %s for %s, want %s", image.Name(), c.Target, manifest.PTX)
+			for _, dev := range devices(target) {
+				for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+					testutil.Do(t, p.Check(dev))
+					image := p.Launches[0].Kernel.Image
+					if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
+						t.Errorf("%s loads %s for %s, want the kernel assembled for %s", dev.Name, image.Name(), c.Target, target)
+					}
+					if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, 9)); target == "sm_90a" && c.Target == target {
+						t.Errorf("a later device loads %s for %s, want %s", image.Name(), c.Target, manifest.PTX)
+					}
 				}
 			}
 		})
 	}
 }
 
-// The driver compiles no kernel of perceptrons whose batch and widths nobody chose. On a device of 40 SMs, that of sm_75, it
+// The driver compiles no kernel of perceptrons whose batch and widths nobody chose. On a device of 40 SMs it
 // may: sums down 640 columns are no longer few there.
 func TestDrawn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) // others may need a kernel that is not worth its bytes
@@ -54,14 +56,19 @@ func TestDrawn(t *testing.T) {
 		}
 	}
 	for _, target := range manifest.Targets {
-		if target == manifest.PTX || device(target).SMs < 80 {
+		if target == manifest.PTX {
 			continue
 		}
 		a := archive(t, target)
-		for _, g := range list {
-			for key, c := range testutil.Get[map[string]code](t)(g.generated(device(target))) {
-				if testutil.Get[[]byte](t)(a.Cubin(key)) == nil {
-					t.Errorf("%s: %s: the driver compiles %s, want it assembled beforehand", target, g.name, c.name)
+		for _, dev := range devices(target) {
+			if dev.SMs < 80 {
+				continue
+			}
+			for _, g := range list {
+				for key, c := range testutil.Get[map[string]code](t)(g.generated(dev)) {
+					if testutil.Get[[]byte](t)(a.Cubin(key)) == nil {
+						t.Errorf("%s: %s: the driver compiles %s, want it assembled beforehand", dev.Name, g.name, c.name)
+					}
 				}
 			}
 		}

@@ -61,9 +61,9 @@ func ReadArchive(data []byte) (*Archive, error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	dictionary, err := unpack(packed, nil)
+	dictionary, err := unpack(packed)
 	if err == nil {
-		a.reader, err = newReader(dictionary, shared)
+		a.reader, err = newReader(dictionary)
 	}
 	return a, err
 }

@@ -15,8 +15,9 @@ import (
 // File is the manifest's name in the folder of the images.
 const File = "manifest.json"
 
-// Targets are the targets of sources. The last, PTX, is for devices that no other covers.
-var Targets = []string{"sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", PTX}
+// Targets are the targets of sources. The last, PTX, is for devices that no other covers. A cubin runs on later devices of its major version: that of
+// sm_70 on 7.5, that of sm_80 on 8.6 and 8.9.
+var Targets = []string{"sm_70", "sm_80", "sm_90a", "sm_100", "sm_120", PTX}
 
 // PTX is the target compiled on the user's machine, by the driver.
 const PTX = "ptx"
