@@ -101,6 +101,8 @@ type Wanted struct {
 	// Precision applies to all products except those listed in PrecisionOf.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
+	// Ranks is the number of ranks that run the program, 0 for one that has no others.
+	Ranks int
 }
 
 // New lowers g. A nil w selects the graph's results.
@@ -125,7 +127,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		again:   map[*program.Value]func(*call) *program.Value{},
 		kept:    map[*tensor.Dense]*program.Value{},
 
-		evaluates: w.Evaluate,
+		evaluates: w.Evaluate, ranks: max(w.Ranks, 1),
 
 		moving: w.Moving, begins: make([]float64, 2*len(w.Moving)), ranges: map[int]*program.Value{},
 
@@ -226,6 +228,7 @@ type lowerer struct {
 	changing map[*gorgonia.Node]*gorgonia.Node // the next values of resident inputs that runs change
 
 	evaluates bool // all ops evaluate
+	ranks     int
 
 	moving []gorgonia.Op
 	begins []float64              // first element and step of each moving slice

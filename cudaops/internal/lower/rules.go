@@ -23,7 +23,7 @@ type rule func(c *call) *program.Value
 // rules are tried in this order. The last one lowers every node.
 var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, viewed, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
-	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, kernel, host}
+	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, collective, kernel, host}
 
 // emit adds an instruction with one output and returns the output.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {

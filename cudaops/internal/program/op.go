@@ -13,7 +13,7 @@ import (
 )
 
 // Op is the operation of an instruction: one of [Input], [Constant], [State], [Iota], [Host], [Kernel],
-// [Map], [Rows], [Concat], [Alias], [ConcatInPlace] and [Copy].
+// [Map], [Rows], [Concat], [Alias], [ConcatInPlace], [Collective] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run.
@@ -128,6 +128,10 @@ type Alias struct{}
 // offset, so no element moves. The bytes between inputs are arbitrary. It prints as "join".
 type ConcatInPlace struct{}
 
+// Collective computes each output from the values that all ranks have of the input of the same index. Every rank runs the program, and
+// its collectives in the same order.
+type Collective struct{ kernels.Collective }
+
 // Copy moves a value between host and device, from the space of its input to the
 // space of its output.
 type Copy struct{}
@@ -149,6 +153,12 @@ func (Copy) String() string          { return "copy" }
 func Launches(op Op) bool {
 	_, kernel := op.(Kernel)
 	return kernel || ReadsViews(op)
+}
+
+// OnRanks returns the collective of an op, and false for other ops.
+func OnRanks(op Op) (c kernels.Collective, ok bool) {
+	of, ok := op.(Collective)
+	return of.Collective, ok
 }
 
 // ReadsViews reports whether the launches of an op can read views of any strides.
