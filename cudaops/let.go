@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"fmt"
+	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
@@ -9,12 +10,16 @@ import (
 )
 
 // Let binds a value to an input of the VM's graph, as [gorgonia.Let] does, for the next
-// run.
+// run. For an input of [Split] on several ranks the value has the rows of all ranks, which gorgonia.Let refuses.
 func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	if err := guard.Recover("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
+	let := func() error { return gorgonia.Let(n, value) }
+	if v, ok := value.(gorgonia.Value); ok && vm.config.ranks > 1 && slices.Contains(vm.config.split, n) {
+		let = func() error { return vm.letRows(n, v) }
+	}
+	if err := guard.Recover("gorgonia.Let", let); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	return nil

@@ -107,7 +107,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates()); err != nil {
+	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates(), c.checkRanks()); err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	b, why, err := open(c)
@@ -165,6 +165,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	var err error
 	if vm.trainer, err = newTrainer(c, g); err != nil {
 		return nil, err
+	}
+	if vm.config.ranks > 1 {
+		vm.device = fmt.Sprintf("%d ranks of %s", vm.config.ranks, vm.device)
 	}
 	residents := vm.copies()
 	for range c.resident {
@@ -244,10 +247,10 @@ func (vm *VM) build(b exec.Backend) error {
 			return err
 		}
 	}
-	if err := hostmem.Check(exec.OnHost(graph.Program, b.Device())); err != nil {
+	if err := hostmem.Check(int64(vm.config.ranksOrOne()) * exec.OnHost(graph.Program, b.Device())); err != nil {
 		return fmt.Errorf("memory for the graph's values on the host: %w", err)
 	}
-	e, err := exec.New(graph.Program, b, vm.config.timed || vm.tracer != nil)
+	e, err := vm.executable(graph.Program, b)
 	if err != nil {
 		return err
 	}
@@ -256,7 +259,7 @@ func (vm *VM) build(b exec.Backend) error {
 		return err
 	}
 	vm.resident.built(graph)
-	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, vm.config.ranksOrOne()), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()

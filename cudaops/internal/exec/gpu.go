@@ -161,6 +161,11 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func()
 	}, nil
 }
 
+// Collective implements Backend.
+func (g *GPUBackend) Collective(c kernels.Collective, _ []kernels.Dtype, _, _ []Span) (func() error, error) {
+	return nil, fmt.Errorf("%v: got a GPU that is no rank", c)
+}
+
 // Capture implements Backend: the work becomes a CUDA graph.
 func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 	graph, err := g.ctx.Capture(!g.fullEdges, func(s *driver.Stream) error {

@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -62,7 +64,7 @@ func input(c *call) *program.Value {
 		return nil
 	}
 	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node})
-	return c.emit(program.Input{}, c.Type)
+	return c.emit(program.Input{Split: slices.Contains(c.split, c.node)}, c.Type)
 }
 
 func constant(c *call) *program.Value {

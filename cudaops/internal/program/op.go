@@ -16,8 +16,9 @@ import (
 // [Map], [Rows], [Concat], [Alias], [ConcatInPlace], [Collective] and [Copy].
 type Op interface{ String() string }
 
-// Input is a value that the user sets before a run.
-type Input struct{}
+// Input is a value that the user sets before a run. With Split the user sets the values of all ranks, concatenated along the first axis,
+// of which each rank receives its own.
+type Input struct{ Split bool }
 
 // Constant is a value that is part of the graph.
 type Constant struct{ Value gorgonia.Value }
@@ -136,7 +137,14 @@ type Collective struct{ kernels.Collective }
 // space of its output.
 type Copy struct{}
 
-func (Input) String() string         { return "input" }
+// String returns the name of the instruction.
+func (i Input) String() string {
+	if i.Split {
+		return "input, split"
+	}
+	return "input"
+}
+
 func (Constant) String() string      { return "constant" }
 func (State) String() string         { return "state" }
 func (Iota) String() string          { return "iota" }

@@ -1,0 +1,88 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"gorgonia.org/gorgonia"
+)
+
+// OnHosts runs the graph on n ranks in this process, each as [OnHost] does, for tests of programs for several devices. The graph is one
+// rank's share of the work: its batch is the batch of a rank. [Split] names the inputs that hold a batch; a run takes n times as many
+// rows for these, and the same value on all ranks for other inputs.
+//
+// With [Train] the gradients of the learnables, and the cost of [gorgonia.Grad] that a run returns, are averaged over the ranks before
+// the step, so that all ranks make the same step: learnables and moments are equal bit for bit. If the cost is a mean over the batch,
+// the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
+// variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
+//
+// [In], [State] and [Watch], and solvers of other modules, are errors on several ranks.
+func OnHosts(n int) Option {
+	return func(c *config) {
+		OnHost()(c)
+		if c.ranks = n; n < 1 {
+			c.ranks = -1
+		}
+	}
+}
+
+// Split names inputs of which each rank of [OnHosts] has values of its own: a run takes the rows of all ranks, concatenated along the
+// first axis, and hands each rank as many as the node's shape has. [VM.Let] binds them. On one device Split changes nothing.
+func Split(inputs ...*gorgonia.Node) Option {
+	return func(c *config) { c.split = append(c.split, inputs...) }
+}
+
+// SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
+func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
+
+// rankSeed is the difference between the seeds of random numbers of consecutive ranks: odd, with bits everywhere (2^64 / golden ratio).
+const rankSeed = 0x9e3779b97f4a7c15
+
+// ranksOrOne returns the number of ranks.
+func (c *config) ranksOrOne() int { return max(c.ranks, 1) }
+
+// checkRanks returns an error for options that several ranks do not support.
+func (c *config) checkRanks() error {
+	switch {
+	case c.ranks < 0:
+		return errors.New("OnHosts got a number of ranks below 1")
+	case c.ranks < 2:
+		return nil
+	case len(c.stores) > 0:
+		return fmt.Errorf("got the options OnHosts(%d) and In, want one of them", c.ranks)
+	case len(c.states) > 0:
+		return fmt.Errorf("got the options OnHosts(%d) and State, want one of them", c.ranks)
+	case len(c.watch) > 0:
+		return fmt.Errorf("got the options OnHosts(%d) and Watch, want one of them", c.ranks)
+	}
+	return nil
+}
+
+// letRows binds the rows of all ranks to an input.
+func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value) error {
+	want := n.Shape().Clone()
+	want[0] *= vm.config.ranks
+	if dt, _ := internal.ElementType(n); v.Dtype() != dt || !v.Shape().Eq(want) {
+		return fmt.Errorf("got %v of shape %v, want %v of shape %v, the rows of %d ranks", v.Dtype(), v.Shape(), dt, want, vm.config.ranks)
+	}
+	return internal.Bind(n, v)
+}
+
+// executable makes a program ready to run on a backend, or on ranks of which it is the first.
+func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, error) {
+	timed := vm.config.timed || vm.tracer != nil
+	host, ok := b.(*exec.HostBackend)
+	if !ok || vm.config.ranks < 2 {
+		return exec.New(p, b, timed)
+	}
+	meeting, ranks := exec.NewMeeting(vm.config.ranks)
+	backends := []exec.Backend{host}
+	host.Ranks = ranks[0]
+	for _, r := range ranks[1:] {
+		backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: r})
+	}
+	return exec.NewRanks(p, meeting, backends, timed)
+}
