@@ -11,6 +11,15 @@ import (
 // Option configures a VM in [NewVM].
 type Option func(*config)
 
+// Options returns an option that applies several in order.
+func Options(list ...Option) Option {
+	return func(c *config) {
+		for _, o := range list {
+			o(c)
+		}
+	}
+}
+
 type config struct {
 	device        int
 	auto, host    bool

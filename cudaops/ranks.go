@@ -3,6 +3,7 @@ package cudaops
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -37,6 +38,14 @@ func Split(inputs ...*gorgonia.Node) Option {
 
 // SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
 func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
+
+// Ranks returns the number of ranks that run the graph, 1 for a VM without [OnHosts], and the inputs of [Split].
+func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
+	if vm == nil {
+		return 1, nil
+	}
+	return vm.config.ranksOrOne(), slices.Clone(gorgonia.Nodes(vm.config.split))
+}
 
 // rankSeed is the difference between the seeds of random numbers of consecutive ranks: odd, with bits everywhere (2^64 / golden ratio).
 const rankSeed = 0x9e3779b97f4a7c15

@@ -17,6 +17,8 @@ type fitter struct {
 	weights *gorgonia.Node // input of the rows' weights, or nil
 	full    gorgonia.Value // the weights of a full batch
 	first   Batch          // the first batch: all others must have its inputs
+	ranks   int            // of the VM
+	split   gorgonia.Nodes // inputs with the rows of all ranks
 }
 
 // newFitter checks the node of the weights.
@@ -56,6 +58,9 @@ func fill[T float32 | float64](weights []T) {
 	}
 }
 
+// splits reports whether an input takes the rows of several ranks.
+func (f *fitter) splits(n *gorgonia.Node) bool { return f.ranks > 1 && slices.Contains(f.split, n) }
+
 // fit returns the batch padded to the inputs' shapes, with the weights if the graph has an input for them. For a short batch
 // without weights it returns nil and the number of rows that are left out.
 func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
@@ -78,7 +83,10 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 		if _, ok := f.first[n]; !ok {
 			return nil, 0, fmt.Errorf("got a value for %s, want only the inputs of the first batch", internal.Name(n))
 		}
-		has, full := v.Shape(), n.Shape()
+		has, full := v.Shape(), n.Shape().Clone()
+		if f.splits(n) {
+			full[0] *= f.ranks
+		}
 		if len(full) == 0 || len(has) != len(full) || has[0] >= full[0] || !slices.Equal(has[1:], full[1:]) {
 			continue // it fits, or Let returns the error
 		}
