@@ -17,7 +17,8 @@ import (
 // boundary passes values between Gorgonia's nodes and a program: inputs before a run, outputs after it.
 type boundary struct {
 	graph  *lower.Graph
-	inputs []program.Type // in the order of graph.Inputs, of the values of all ranks
+	inputs []program.Type          // in the order of graph.Inputs, of the values of all ranks
+	split  map[*gorgonia.Node]bool // inputs whose values have the rows of several ranks
 	// handed is, for each output of the program, whether its value is new in each run and has a single user, who gets it
 	// without a copy.
 	handed []bool
@@ -26,10 +27,11 @@ type boundary struct {
 }
 
 func newBoundary(g *lower.Graph, ranks int) *boundary {
-	b := &boundary{graph: g, handed: make([]bool, len(g.Program.Outputs))}
-	for _, v := range g.Program.Inputs() {
+	b := &boundary{graph: g, split: map[*gorgonia.Node]bool{}, handed: make([]bool, len(g.Program.Outputs))}
+	for i, v := range g.Program.Inputs() {
 		t := v.Type
 		if v.Def.Op.(program.Input).Split {
+			b.split[g.Inputs[i].Node] = true
 			t.Shape = t.Shape.Clone()
 			t.Shape[0] *= ranks
 		}
@@ -154,6 +156,9 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 func (b *boundary) gradients(delivered []gorgonia.Value, adds func(input *gorgonia.Node) bool) ([]gorgonia.Value, error) {
 	list := make([]gorgonia.Value, len(b.graph.Gradients))
 	for i, g := range b.graph.Gradients {
+		if b.split[g.Input] { // the derivative is that of the first rank's rows
+			continue
+		}
 		d := g.Derivative.Value()
 		if at := b.derived[i]; at >= 0 {
 			d = delivered[at]

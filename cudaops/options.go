@@ -23,7 +23,9 @@ func Options(list ...Option) Option {
 type config struct {
 	device        int
 	auto, host    bool
-	ranks         int // of OnHosts, 0 without
+	ranks         int   // of OnHosts or OnDevices, 0 without
+	devices       []int // of OnDevices
+	allDevices    bool
 	split         []*gorgonia.Node
 	sumRanks      bool
 	strict, timed bool
@@ -58,17 +60,25 @@ func (c *config) wants() *lower.Wanted {
 
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).
 func OnDevice(i int) Option {
-	return func(c *config) { c.device, c.auto, c.host, c.ranks = i, false, false, 0 }
+	return func(c *config) {
+		c.device, c.auto, c.host, c.ranks, c.devices, c.allDevices = i, false, false, 0, nil, false
+	}
 }
 
 // OnHost runs the Go bodies of the kernels instead of a GPU. Products use the BLAS passed to gorgonia.Use before [NewVM].
 // Otherwise they use an OpenBLAS, BLIS, MKL or Accelerate library of the machine, or else gonum's BLAS. The
 // environment variable STHENO_BLAS selects a library or disables them: see docs/host.md.
-func OnHost() Option { return func(c *config) { c.auto, c.host, c.ranks = false, true, 0 } }
+func OnHost() Option {
+	return func(c *config) { c.auto, c.host, c.ranks, c.devices, c.allDevices = false, true, 0, nil, false }
+}
 
 // OnAny runs kernels on CUDA device 0 if it is usable, otherwise as [OnHost]. [VM.Device] and the first line of the report
 // then give the reason.
-func OnAny() Option { return func(c *config) { c.device, c.auto, c.host, c.ranks = 0, true, false, 0 } }
+func OnAny() Option {
+	return func(c *config) {
+		c.device, c.auto, c.host, c.ranks, c.devices, c.allDevices = 0, true, false, 0, nil, false
+	}
+}
 
 // Strict makes [NewVM] return an error if an op of the graph has no kernel and would run on the host. Inputs, constants,
 // statements and reshapes need no kernel.

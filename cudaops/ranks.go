@@ -5,22 +5,42 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
-// OnHosts runs the graph on n ranks in this process, each as [OnHost] does, for tests of programs for several devices. The graph is one
+// OnDevices runs the graph on several CUDA devices of one kind, each a rank in the order of the list, by NVIDIA's NCCL. The graph is one
 // rank's share of the work: its batch is the batch of a rank. [Split] names the inputs that hold a batch; a run takes n times as many
-// rows for these, and the same value on all ranks for other inputs.
+// rows for these, and the same value on all n ranks for other inputs.
 //
 // With [Train] the gradients of the learnables, and the cost of [gorgonia.Grad] that a run returns, are averaged over the ranks before
 // the step, so that all ranks make the same step: learnables and moments are equal bit for bit. If the cost is a mean over the batch,
 // the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
 // variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
 //
-// [In], [State] and [Watch], and solvers of other modules, are errors on several ranks.
+// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md. [In], [State] and [Watch], and solvers of other
+// modules, are errors on several ranks.
+func OnDevices(list ...int) Option {
+	return func(c *config) {
+		OnDevice(0)(c)
+		if c.devices, c.ranks = slices.Clone(list), len(list); len(list) == 0 {
+			c.ranks = -1
+		}
+	}
+}
+
+// AllDevices is [OnDevices] with all CUDA devices of the machine.
+func AllDevices() Option {
+	return func(c *config) {
+		OnDevice(0)(c)
+		c.allDevices = true
+	}
+}
+
+// OnHosts runs the graph on n ranks in this process, each as [OnHost] does: [OnDevices] without GPUs, for tests.
 func OnHosts(n int) Option {
 	return func(c *config) {
 		OnHost()(c)
@@ -30,8 +50,9 @@ func OnHosts(n int) Option {
 	}
 }
 
-// Split names inputs of which each rank of [OnHosts] has values of its own: a run takes the rows of all ranks, concatenated along the
-// first axis, and hands each rank as many as the node's shape has. [VM.Let] binds them. On one device Split changes nothing.
+// Split names inputs of which each rank of [OnDevices] has values of its own: a run takes the rows of all ranks, concatenated along the
+// first axis, and hands each rank as many as the node's shape has. [VM.Let] binds them. A run
+// sets no gradient of such an input. On one device Split changes nothing.
 func Split(inputs ...*gorgonia.Node) Option {
 	return func(c *config) { c.split = append(c.split, inputs...) }
 }
@@ -39,7 +60,7 @@ func Split(inputs ...*gorgonia.Node) Option {
 // SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
 func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
 
-// Ranks returns the number of ranks that run the graph, 1 for a VM without [OnHosts], and the inputs of [Split].
+// Ranks returns the number of ranks that run the graph, 1 for a VM without [OnDevices] or [OnHosts], and the inputs of [Split].
 func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
 	if vm == nil {
 		return 1, nil
@@ -55,19 +76,45 @@ func (c *config) ranksOrOne() int { return max(c.ranks, 1) }
 
 // checkRanks returns an error for options that several ranks do not support.
 func (c *config) checkRanks() error {
+	other := ""
 	switch {
 	case c.ranks < 0:
-		return errors.New("OnHosts got a number of ranks below 1")
+		return errors.New("OnDevices or OnHosts got no ranks, want at least one")
 	case c.ranks < 2:
 		return nil
 	case len(c.stores) > 0:
-		return fmt.Errorf("got the options OnHosts(%d) and In, want one of them", c.ranks)
+		other = "In"
 	case len(c.states) > 0:
-		return fmt.Errorf("got the options OnHosts(%d) and State, want one of them", c.ranks)
+		other = "State"
 	case len(c.watch) > 0:
-		return fmt.Errorf("got the options OnHosts(%d) and Watch, want one of them", c.ranks)
+		other = "Watch"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("got %d ranks and the option %s, want one of them", c.ranks, other)
+}
+
+// findDevices sets the devices of AllDevices, and checks those of OnDevices.
+func (c *config) findDevices() error {
+	if c.allDevices {
+		n, err := driver.Count()
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			c.devices = append(c.devices, i)
+		}
+		c.ranks = n
+	}
+	for i, d := range c.devices {
+		if slices.Contains(c.devices[:i], d) {
+			return fmt.Errorf("OnDevices: got device %d twice, want it once", d)
+		}
+	}
+	if len(c.devices) > 0 {
+		c.device = c.devices[0]
+	}
+	return c.checkRanks()
 }
 
 // letRows binds the rows of all ranks to an input.
@@ -83,15 +130,34 @@ func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value) error {
 // executable makes a program ready to run on a backend, or on ranks of which it is the first.
 func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, error) {
 	timed := vm.config.timed || vm.tracer != nil
-	host, ok := b.(*exec.HostBackend)
-	if !ok || vm.config.ranks < 2 {
+	if vm.config.ranks < 2 {
 		return exec.New(p, b, timed)
 	}
-	meeting, ranks := exec.NewMeeting(vm.config.ranks)
-	backends := []exec.Backend{host}
-	host.Ranks = ranks[0]
-	for _, r := range ranks[1:] {
-		backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: r})
+	backends := []exec.Backend{b}
+	if host, ok := b.(*exec.HostBackend); ok {
+		meeting, ranks := exec.NewMeeting(vm.config.ranks)
+		host.Ranks = ranks[0]
+		for _, r := range ranks[1:] {
+			backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: r})
+		}
+		return exec.NewRanks(p, meeting, backends, timed)
+	}
+	gpus := []*exec.GPUBackend{b.(*exec.GPUBackend)}
+	meeting, err := func() (*exec.Meeting, error) {
+		for _, i := range vm.config.devices[1:] {
+			g, err := exec.OpenGPU(i)
+			if err != nil {
+				return nil, err
+			}
+			gpus, backends = append(gpus, g), append(backends, g)
+		}
+		return exec.JoinGPUs(gpus)
+	}()
+	if err != nil {
+		for _, g := range gpus[1:] {
+			err = driver.Join(err, g.Close())
+		}
+		return nil, err
 	}
 	return exec.NewRanks(p, meeting, backends, timed)
 }

@@ -19,6 +19,25 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// onRanks runs a test on host backends and, where there are several GPUs, on these: on(n) is the option of n ranks, or of as many as there
+// are, and their number; one is that of one rank.
+func onRanks(t *testing.T, test func(t *testing.T, on func(n int) (Option, int), one Option)) {
+	t.Run("hosts", func(t *testing.T) {
+		test(t, func(n int) (Option, int) { return OnHosts(n), n }, OnHost())
+	})
+	t.Run("gpus", func(t *testing.T) {
+		list, err := Devices()
+		if err == nil && len(list) < 2 {
+			err = fmt.Errorf("got %d GPU, want two", len(list))
+		}
+		testutil.SkipUnless(t, "GPUS", err)
+		test(t, func(n int) (Option, int) {
+			all := []int{0, 1, 2, 3, 4, 5, 6, 7}[:min(n, len(list))]
+			return OnDevices(all...), len(all)
+		}, OnDevice(0))
+	})
+}
+
 // shareNet is a perceptron with a batch of rows; equal seeds give equal weights.
 type shareNet struct {
 	g          *G.ExprGraph
@@ -87,7 +106,9 @@ func sameOnRanks(t testing.TB, vm *VM) {
 
 // 100 steps on several ranks end with the parameters of as many on one at the whole batch, for every solver and option of a step; the
 // losses agree too, and the states are equal on all ranks.
-func TestRanks(t *testing.T) {
+func TestRanks(t *testing.T) { onRanks(t, testRanks) }
+
+func testRanks(t *testing.T, on func(n int) (Option, int), single Option) {
 	options := map[string][]Option{"": nil, "ClipNorm and EMA": {ClipNorm(0.05), EMA(0.9)}, "StepEvery": {StepEvery(3)}}
 	for name, solver := range trainingSolvers {
 		for with, opts := range options {
@@ -95,10 +116,11 @@ func TestRanks(t *testing.T) {
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)
 				r := rand.New(rand.NewPCG(seed, 0))
-				n, rows, widths := 2+r.IntN(3), 1+r.IntN(6), []int{1 + r.IntN(9), 1 + r.IntN(20), 1 + r.IntN(5)}
+				ranks, n := on(2 + r.IntN(3))
+				rows, widths := 1+r.IntN(6), []int{1 + r.IntN(9), 1 + r.IntN(20), 1 + r.IntN(5)}
 				whole, share := newShare(t, tensor.Float64, n*rows, widths, seed), newShare(t, tensor.Float64, rows, widths, seed)
-				one := machine(t, whole.g, append(opts, OnHost(), Train(solver(), whole.learnables...))...)
-				all := machine(t, share.g, append(opts, OnHosts(n), Split(share.x, share.y), Train(solver(), share.learnables...))...)
+				one := machine(t, whole.g, append(opts, single, Train(solver(), whole.learnables...))...)
+				all := machine(t, share.g, append(opts, ranks, Split(share.x, share.y), Train(solver(), share.learnables...))...)
 				for step := range 100 {
 					x, y := draw(r, tensor.Float64, n*rows, widths[0]), draw(r, tensor.Float64, n*rows, widths[2])
 					whole.feed(t, one, x, y)
@@ -124,22 +146,25 @@ func TestRanks(t *testing.T) {
 
 // A run with the same seed gives the same bits, with float32 and random numbers, also from a snapshot and with ReadEvery and without
 // reading; ranks draw different random numbers.
-func TestRanksRepeat(t *testing.T) {
+func TestRanksRepeat(t *testing.T) { onRanks(t, testRanksRepeat) }
+
+func testRanksRepeat(t *testing.T, on func(n int) (Option, int), _ Option) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	node := testutil.Get[*G.Node](t)
+	ranks, n := on(3)
 	train := func(every int, restart bool) (G.Value, []G.Value) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		g := G.NewGraph()
 		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(4, 6))
 		w := G.NewMatrix(g, tensor.Float32, G.WithName("w"), G.WithShape(6, 3), G.WithValue(draw(r, tensor.Float32, 6, 3)))
 		kept := node(ops.Dropout(x, 0.5))
-		gathered := node(ops.AllGather(kept, 3))
+		gathered := node(ops.AllGather(kept, n))
 		loss := node(G.Mean(node(G.Square(node(G.Mul(kept, w))))))
 		testutil.Get[G.Nodes](t)(G.Grad(loss, w))
-		vm := machine(t, g, OnHosts(3), Split(x), Seed(7), ReadEvery(every), Keep(gathered), Train(G.NewAdamSolver(), w))
+		vm := machine(t, g, ranks, Split(x), Seed(7), ReadEvery(every), Keep(gathered), Train(G.NewAdamSolver(), w))
 		for step := range 12 {
-			testutil.Do(t, vm.Let(x, tensor.Ones(tensor.Float32, 12, 6)))
+			testutil.Do(t, vm.Let(x, tensor.Ones(tensor.Float32, 4*n, 6)))
 			if restart && step == 5 {
 				s := testutil.Get[*Snapshot](t)(vm.Snapshot())
 				testutil.Do(t, vm.RunAll())
@@ -153,7 +178,7 @@ func TestRanksRepeat(t *testing.T) {
 	}
 	want, kept := train(1, false)
 	rows := testutil.Get[[]float64](t)(asFloats(kept[0]))
-	if share := len(rows) / 3; slices.Equal(rows[:share], rows[share:2*share]) {
+	if share := len(rows) / n; slices.Equal(rows[:share], rows[share:2*share]) {
 		t.Errorf("ranks 0 and 1 have dropped the same elements: %v", rows)
 	}
 	for _, every := range []int{1, 4} {
@@ -161,6 +186,70 @@ func TestRanksRepeat(t *testing.T) {
 			got, _ := train(every, restart)
 			if !bytes.Equal(kernels.Bytes(got.Data().([]float32)), kernels.Bytes(want.Data().([]float32))) {
 				t.Errorf("ReadEvery(%d), restart %v: got %v, want %v", every, restart, got, want)
+			}
+		}
+	}
+}
+
+// Collectives compute their definitions on all ranks, for each element type; AllGather shows those of all ranks.
+func TestRankCollectives(t *testing.T) { onRanks(t, testRankCollectives) }
+
+func testRankCollectives(t *testing.T, on func(n int) (Option, int), _ Option) {
+	ranks, n := on(4)
+	node := testutil.Get[*G.Node](t)
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+		g := G.NewGraph()
+		x := G.NewVector(g, dt, G.WithName("x"), G.WithShape(2*n))
+		k := G.NewVector(g, dt, G.WithName("k"), G.WithShape(2*n))
+		from := node(ops.BroadcastFrom(x, n-1))
+		cost := node(G.Sum(node(G.HadamardProd(k, from))))
+		testutil.Get[G.Nodes](t)(G.Grad(cost, x)) // a Reduce of k
+		part := node(ops.ReduceScatter(x, n, ops.MeanOfRanks))
+		all := []*G.Node{from, node(ops.AllReduce(x, ops.SumOfRanks)), x.Deriv()}
+		for i, y := range all {
+			all[i] = node(ops.AllGather(y, n))
+		}
+		all = append(all, node(ops.AllGather(part, n)), node(ops.AllGather(node(ops.Cast(x, tensor.Int)), n)))
+		vm := machine(t, g, ranks, Split(x, k), Keep(all...))
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		xs, ks := make([]float64, 2*n*n), make([]float64, 2*n*n)
+		for i := range xs {
+			xs[i], ks[i] = float64(r.IntN(9)), float64(r.IntN(9))
+		}
+		var wantFrom, wantSum, wantDeriv, wantPart []float64
+		for rank := range n {
+			for i := range 2 * n {
+				sum, derivative := 0.0, 0.0
+				for s := range n {
+					sum += xs[2*n*s+i]
+					derivative += ks[2*n*s+i]
+				}
+				if rank < n-1 {
+					derivative = 0
+				}
+				wantFrom, wantSum, wantDeriv = append(wantFrom, xs[2*n*(n-1)+i]), append(wantSum, sum), append(wantDeriv, derivative)
+				if rank == 0 {
+					wantPart = append(wantPart, sum/float64(n))
+				}
+			}
+		}
+		let := func(to *G.Node, x []float64) {
+			v := tensor.New(tensor.WithShape(len(x)), tensor.Of(dt))
+			for i, e := range x {
+				testutil.Do(t, v.SetAt(map[tensor.Dtype]any{tensor.Float32: float32(e), tensor.Float64: e}[dt], i))
+			}
+			testutil.Do(t, vm.Let(to, v))
+		}
+		let(x, xs)
+		let(k, ks)
+		testutil.Do(t, vm.RunAll())
+		for i, want := range [][]float64{wantFrom, wantSum, wantDeriv, wantPart, xs} {
+			got := testutil.Get[[]float64](t)(asFloats(all[i].Value()))
+			for j := range want {
+				if len(got) != len(want) || !(math.Abs(got[j]-want[j]) <= 1e-6*want[j]) {
+					t.Fatalf("seed %d, %v, %d ranks, result %d: got %v, want %v", seed, dt, n, i, got, want)
+				}
 			}
 		}
 	}
@@ -198,11 +287,13 @@ func TestRanksErrors(t *testing.T) {
 	n := newShare(t, tensor.Float32, 2, []int{3, 2}, 1)
 	train := Train(G.NewVanillaSolver(), n.learnables...)
 	for want, opts := range map[string][]Option{
-		"OnHosts got a number of ranks below 1": {OnHosts(0)},
-		"OnHosts(2) and Watch":                  {OnHosts(2), train, Watch(NaN)},
-		"OnHosts(2) and In":                     {OnHosts(2), train, In(NewStore())},
-		"Split: got node w0":                    {OnHosts(2), train, Split(n.learnables[0])},
-		"Split: got node":                       {OnHosts(2), train, Split(n.loss)},
+		"got no ranks":                 {OnHosts(0)},
+		"OnDevices or OnHosts":         {OnDevices()},
+		"got device 1 twice":           {OnDevices(1, 0, 1)},
+		"2 ranks and the option Watch": {OnHosts(2), train, Watch(NaN)},
+		"2 ranks and the option In":    {OnHosts(2), train, In(NewStore())},
+		"Split: got node w0":           {OnHosts(2), train, Split(n.learnables[0])},
+		"Split: got node":              {OnHosts(2), train, Split(n.loss)},
 	} {
 		vm, err := NewVM(n.g, opts...)
 		if err == nil {
@@ -279,6 +370,12 @@ func asFloats(v G.Value) ([]float64, error) {
 		return x, nil
 	case float64:
 		return []float64{x}, nil
+	case []int:
+		list := make([]float64, len(x))
+		for i := range x {
+			list[i] = float64(x[i])
+		}
+		return list, nil
 	case []float32:
 		list := make([]float64, len(x))
 		for i := range x {

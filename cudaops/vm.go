@@ -107,7 +107,10 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates(), c.checkRanks()); err != nil {
+	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates()); err != nil {
+		return nil, fmt.Errorf("cudaops: %w", err)
+	}
+	if err := c.findDevices(); err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	b, why, err := open(c)
@@ -235,7 +238,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 
 // build compiles the graph in its current state and makes it ready to run on a backend.
 func (vm *VM) build(b exec.Backend) error {
-	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil {
+	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil && vm.config.ranks < 2 {
 		vm.target.DoubleBufferMin = exec.CopyLimit
 	}
 	graph, err := vm.compile(nil)

@@ -60,7 +60,12 @@ var errNoSuchOp = errors.New("the instruction cannot run")
 
 // New allocates b's arena and makes p ready to run on it. With timed, Times includes device instructions, measured by events
 // around each; nothing is captured then.
-func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
+func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
+	return newExecutable(p, b, timed, true)
+}
+
+// newExecutable is New; with ahead, inputs may be copied on the backend's copy stream.
+func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executable, err error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
 	}
@@ -89,7 +94,7 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 		e.changes[u.State.Buffer] = true
 		trains = trains || u.Next != u.State
 	}
-	if b, ok := b.(AsyncCopier); ok && trains && !timed {
+	if b, ok := b.(AsyncCopier); ok && trains && !timed && ahead {
 		e.copier = b
 	}
 	if len(p.Updates) > 0 { // states are initially 0, and the gaps between inputs of a ConcatInPlace are read

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -19,15 +20,16 @@ type Exchange interface {
 	Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) error
 }
 
-// Meeting is where the ranks of one process exchange values on the host.
+// Meeting is where the ranks of one process exchange values on the host, and learn of ranks that fail.
 type Meeting struct {
 	mu      sync.Mutex
 	all     sync.Cond // signals that a collective is complete or has failed
 	what    exchanged // the collective that the ranks arrive for
 	in, out [][]byte  // of each rank that has arrived
 	arrived int
-	done    int   // collectives so far
-	failed  error // why a rank has left
+	done    int    // collectives so far
+	failed  error  // why a rank has left
+	abort   func() // ends the collectives of ranks on GPUs, for good; nil on the host
 }
 
 // exchanged is what ranks must agree on.
@@ -86,7 +88,9 @@ func (m member) Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) 
 // fail makes the exchanges of all ranks fail, unless they do. The lock is held.
 func (m *Meeting) fail(err error) {
 	if m.failed == nil {
-		m.failed = err
+		if m.failed = err; m.abort != nil {
+			m.abort()
+		}
 	}
 	m.all.Broadcast()
 }
@@ -98,29 +102,38 @@ func (m *Meeting) leave(rank int, err error) {
 	m.fail(fmt.Errorf("rank %d: %w", rank, err))
 }
 
-// renew returns why a rank has left, and makes the meeting ready for another run. No rank may be in it.
+// renew returns why a rank has left, and makes the meeting ready for another run if the ranks are on the host. No rank may be in it.
 func (m *Meeting) renew() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.failed
-	m.arrived, m.failed = 0, nil
+	if m.arrived = 0; m.abort == nil {
+		m.failed = nil
+	}
 	return err
 }
 
-// NewRanks is New on several ranks: backends that have the meeting's Exchanges, in the order of the ranks. The result is the first
-// rank, which starts and closes the others and sets their states; its outputs and states are those of the first rank.
+// NewRanks is New on several ranks: backends that exchange values at the meeting, in the order of the ranks. They are made ready
+// concurrently, because ranks on GPUs wait for each other. The result is the first rank, which starts and closes the others and
+// sets their states; its outputs and states are those of the first rank.
 func NewRanks(p *program.Program, m *Meeting, backends []Backend, timed bool) (*Executable, error) {
-	var ranks []*Executable
-	for _, b := range backends {
-		e, err := New(p, b, timed && len(ranks) == 0)
-		if err != nil {
-			errs := []error{fmt.Errorf("rank %d: %w", len(ranks), err)}
-			for _, e := range ranks {
-				errs = append(errs, e.Close())
+	ranks, errs := make([]*Executable, len(backends)), make([]error, len(backends))
+	var wait sync.WaitGroup
+	for r, b := range backends {
+		wait.Go(func() {
+			if ranks[r], errs[r] = newExecutable(p, b, timed, false); errs[r] != nil {
+				m.leave(r, errs[r])
 			}
-			return nil, errors.Join(errs...)
+		})
+	}
+	wait.Wait()
+	if err := m.renew(); err != nil {
+		for r, b := range backends {
+			if r > 0 { // the first is the caller's
+				err = driver.Join(err, b.Close())
+			}
 		}
-		ranks = append(ranks, e)
+		return nil, err
 	}
 	ranks[0].others, ranks[0].meeting = ranks[1:], m
 	return ranks[0], nil
@@ -136,6 +149,9 @@ func (e *Executable) startRanks(ctx context.Context, inputs []gorgonia.Value) er
 	}
 	if e.apart != nil {
 		return fmt.Errorf("the states of the ranks differ since a run failed: want a snapshot restored: %w", e.apart)
+	}
+	if err := e.meeting.renew(); err != nil { // ranks on GPUs cannot go on
+		return err
 	}
 	ranks, split := e.Ranks(), e.program.Inputs()
 	shares := make([][]gorgonia.Value, len(ranks))

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -148,22 +149,12 @@ func (l *Library) Join(id ID, ranks, rank int) (*Comm, error) {
 	return c, nil
 }
 
-// Group makes the calls of f one operation. They must come from f's goroutine, which is locked to its thread meanwhile.
-func (l *Library) Group(f func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := l.check("ncclGroupStart", l.fn.GroupStart()); err != nil {
-		return err
-	}
-	err := f()
-	return errors.Join(err, l.check("ncclGroupEnd", l.fn.GroupEnd()))
-}
-
 // Comm is a rank's communicator. Its collectives are queued on a stream, or captured if the stream captures; all ranks must queue
 // the same ones in the same order. Addresses are of memory of the rank's device.
 type Comm struct {
 	lib    *Library
 	handle uintptr
+	ended  atomic.Bool // by Abort or Close
 }
 
 // dtype returns NCCL's number of an element type.
@@ -180,6 +171,9 @@ func (c *Comm) call(name string, d kernels.Dtype, f func(dtype int32) int32) err
 	n, err := dtype(d)
 	if err != nil {
 		return err
+	}
+	if c.ended.Load() {
+		return fmt.Errorf("%s: the communicator has ended", name)
 	}
 	return c.lib.check(name, f(n))
 }
@@ -219,6 +213,17 @@ func (c *Comm) ReduceScatter(send, recv uintptr, count int64, d kernels.Dtype, o
 	})
 }
 
+// Group makes the collectives that f queues one operation. They must come from f's goroutine, which is locked to its thread meanwhile.
+func (c *Comm) Group(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.lib.check("ncclGroupStart", c.lib.fn.GroupStart()); err != nil {
+		return err
+	}
+	err := f()
+	return errors.Join(err, c.lib.check("ncclGroupEnd", c.lib.fn.GroupEnd()))
+}
+
 // AsyncError returns the error of a queued collective, or nil. After an error the communicator can only be aborted.
 func (c *Comm) AsyncError() error {
 	var code int32
@@ -228,8 +233,19 @@ func (c *Comm) AsyncError() error {
 	return c.lib.check("a collective", code)
 }
 
-// Abort ends the communicator and its collectives, also those that wait for another rank. No other call may follow.
-func (c *Comm) Abort() error { return c.lib.check("ncclCommAbort", c.lib.fn.CommAbort(c.handle)) }
+// Abort ends the communicator and its collectives, also those that wait for another rank, from any goroutine. Later collectives are
+// errors.
+func (c *Comm) Abort() error {
+	if c.ended.Swap(true) {
+		return nil
+	}
+	return c.lib.check("ncclCommAbort", c.lib.fn.CommAbort(c.handle))
+}
 
-// Close ends the communicator when its collectives have completed. No other call may follow.
-func (c *Comm) Close() error { return c.lib.check("ncclCommDestroy", c.lib.fn.CommDestroy(c.handle)) }
+// Close ends the communicator when its collectives have completed. After Abort it does nothing.
+func (c *Comm) Close() error {
+	if c.ended.Swap(true) {
+		return nil
+	}
+	return c.lib.check("ncclCommDestroy", c.lib.fn.CommDestroy(c.handle))
+}

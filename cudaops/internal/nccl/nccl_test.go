@@ -31,7 +31,7 @@ func TestLibrary(t *testing.T) {
 	if id == (ID{}) {
 		t.Error("got an id of zeros")
 	}
-	testutil.Do(t, l.Group(func() error { return nil }))
+	testutil.Do(t, (&Comm{lib: l}).Group(func() error { return nil }))
 	var of *Error
 	if _, err := l.Join(id, 1, 1); !errors.As(err, &of) || of.Call != "ncclCommInitRank" || of.Text == "" {
 		t.Errorf("rank 1 of 1: got error %v, want one of ncclCommInitRank", err)
