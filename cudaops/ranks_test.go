@@ -133,6 +133,15 @@ func testRanks(t *testing.T, on func(n int) (Option, int), single Option) {
 				}
 				sameOnRanks(t, all)
 				testutil.Do(t, one.Pull())
+				defer func() { // the snapshot of ranks continues on one
+					testutil.Do(t, one.Restore(testutil.Get[*Snapshot](t)(all.Snapshot())))
+					testutil.Do(t, one.Pull())
+					for i, p := range share.learnables {
+						if d := maxDiff(t, whole.learnables[i].Value(), p.Value()); d != 0 {
+							t.Errorf("%s: a snapshot restored differs by %g", p.Name(), d)
+						}
+					}
+				}()
 				testutil.Do(t, all.Pull())
 				for i, p := range share.learnables {
 					if d := maxDiff(t, p.Value(), whole.learnables[i].Value()); !(d < 1e-9) {
