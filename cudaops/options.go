@@ -5,6 +5,7 @@ import (
 	"log"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	"gorgonia.org/gorgonia"
 )
 
@@ -26,6 +27,8 @@ type config struct {
 	ranks         int   // of OnHosts or OnDevices, 0 without
 	devices       []int // of OnDevices
 	allDevices    bool
+	processes     bool         // Processes
+	world         *world.World // of Processes, or nil
 	split         []*gorgonia.Node
 	sumRanks      bool
 	strict, timed bool
@@ -53,7 +56,7 @@ type config struct {
 
 // wants returns the values of a run that the options require on the host.
 func (c *config) wants() *lower.Wanted {
-	w := &lower.Wanted{Ranks: c.ranks, Split: c.split, SumRanks: c.sumRanks, Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: len(c.watch) > 0, Resident: c.resident}
+	w := &lower.Wanted{Ranks: c.total(), Local: c.ranks, Split: c.split, SumRanks: c.sumRanks, Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: len(c.watch) > 0, Resident: c.resident}
 	w.Precision, w.PrecisionOf = c.ofProducts()
 	return w
 }

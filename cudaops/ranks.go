@@ -3,11 +3,14 @@ package cudaops
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
@@ -50,6 +53,29 @@ func OnHosts(n int) Option {
 	}
 }
 
+// Processes makes this process one rank of as many as there are processes, on the CUDA device of its number on the machine or, with
+// [OnHost], on the host. Each process makes the VM of the same graph with the same options, gives its own rows to the inputs of [Split],
+// as many as the node's shape has, and runs as often as the others. What [OnDevices] says of ranks holds for processes. Values of
+// learnables and of [Resident] inputs are those of rank 0, whenever a VM copies them to the device.
+//
+// Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
+// of SLURM or Open MPI. NewVM waits up to 10 minutes for all processes; so does a run on the host.
+func Processes() Option { return func(c *config) { c.processes = true } }
+
+// processLimit is the time that a process waits for the others.
+const processLimit = 10 * time.Minute
+
+// Process returns the number of this process's first rank, and the number of all ranks: 0 and [VM.Ranks] without [Processes].
+func (vm *VM) Process() (rank, all int) {
+	if vm == nil {
+		return 0, 1
+	}
+	if w := vm.config.world; w != nil {
+		rank = w.Rank
+	}
+	return rank, vm.config.total()
+}
+
 // Split names inputs of which each rank of [OnDevices] has values of its own: a run takes the rows of all ranks, concatenated along the
 // first axis, and hands each rank as many as the node's shape has. [VM.Let] binds them. A run
 // sets no gradient of such an input. On one device Split changes nothing.
@@ -60,7 +86,7 @@ func Split(inputs ...*gorgonia.Node) Option {
 // SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
 func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
 
-// Ranks returns the number of ranks that run the graph, 1 for a VM without [OnDevices] or [OnHosts], and the inputs of [Split].
+// Ranks returns the number of ranks of this process that run the graph, 1 for a VM without [OnDevices] or [OnHosts], and the inputs of [Split].
 func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
 	if vm == nil {
 		return 1, nil
@@ -71,7 +97,15 @@ func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
 // rankSeed is the difference between the seeds of random numbers of consecutive ranks: odd, with bits everywhere (2^64 / golden ratio).
 const rankSeed = 0x9e3779b97f4a7c15
 
-// ranksOrOne returns the number of ranks.
+// total returns the number of ranks of all processes.
+func (c *config) total() int {
+	if c.world != nil {
+		return c.world.Size
+	}
+	return c.ranksOrOne()
+}
+
+// ranksOrOne returns the number of ranks of this process.
 func (c *config) ranksOrOne() int { return max(c.ranks, 1) }
 
 // checkRanks returns an error for options that several ranks do not support.
@@ -80,7 +114,7 @@ func (c *config) checkRanks() error {
 	switch {
 	case c.ranks < 0:
 		return errors.New("OnDevices or OnHosts got no ranks, want at least one")
-	case c.ranks < 2:
+	case c.total() < 2:
 		return nil
 	case len(c.stores) > 0:
 		other = "In"
@@ -91,11 +125,21 @@ func (c *config) checkRanks() error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("got %d ranks and the option %s, want one of them", c.ranks, other)
+	return fmt.Errorf("got %d ranks and the option %s, want one of them", c.total(), other)
 }
 
 // findDevices sets the devices of AllDevices, and checks those of OnDevices.
 func (c *config) findDevices() error {
+	if c.processes {
+		if c.ranks != 0 || c.allDevices {
+			return errors.New("got the options Processes and OnDevices, AllDevices or OnHosts, want one of them: a process is one rank")
+		}
+		w, err := world.Find(os.Getenv)
+		if err != nil {
+			return fmt.Errorf("Processes: %w", err)
+		}
+		c.world, c.device = &w, w.Local
+	}
 	if c.allDevices {
 		n, err := driver.Count()
 		if err != nil {
@@ -130,10 +174,13 @@ func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value) error {
 // executable makes a program ready to run on a backend, or on ranks of which it is the first.
 func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, error) {
 	timed := vm.config.timed || vm.tracer != nil
-	if vm.config.ranks < 2 {
+	if vm.config.total() < 2 {
 		return exec.New(p, b, timed)
 	}
 	backends := []exec.Backend{b}
+	if vm.config.world != nil {
+		return vm.process(p, b, timed)
+	}
 	if host, ok := b.(*exec.HostBackend); ok {
 		meeting, ranks := exec.NewMeeting(vm.config.ranks)
 		host.Ranks = ranks[0]
@@ -160,4 +207,32 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 		return nil, err
 	}
 	return exec.NewRanks(p, meeting, backends, timed)
+}
+
+// process makes a program ready to run as the rank of this process.
+func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Executable, error) {
+	w := *vm.config.world
+	peers, err := world.Join(w, processLimit)
+	if err != nil {
+		return nil, err
+	}
+	leave := peers.Close
+	if host, ok := b.(*exec.HostBackend); ok {
+		host.Ranks = peers
+	} else {
+		gpu := b.(*exec.GPUBackend)
+		leave = func() {
+			gpu.AbortRanks()
+			peers.Close()
+		}
+		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size)
+	}
+	var e *exec.Executable
+	if err == nil {
+		e, err = exec.NewRanks(p, exec.NewProcess(w.Rank, peers, leave), []exec.Backend{b}, timed)
+	}
+	if err != nil {
+		leave()
+	}
+	return e, err
 }

@@ -76,8 +76,9 @@ func (vm *VM) run(ctx context.Context) error {
 		return err
 	}
 	if state := vm.graph.Random; state != nil {
+		first, _ := vm.Process()
 		for r := range len(state) / 2 {
-			state[2*r], state[2*r+1] = int64(vm.seed+uint64(r)*rankSeed), int64(vm.next)
+			state[2*r], state[2*r+1] = int64(vm.seed+uint64(first+r)*rankSeed), int64(vm.next)
 		}
 	}
 	in, err := vm.boundary.fetch()

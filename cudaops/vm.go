@@ -171,6 +171,8 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	}
 	if vm.config.ranks > 1 {
 		vm.device = fmt.Sprintf("%d ranks of %s", vm.config.ranks, vm.device)
+	} else if w := vm.config.world; w != nil {
+		vm.device = fmt.Sprintf("rank %d of %d processes, %s", w.Rank, w.Size, vm.device)
 	}
 	residents := vm.copies()
 	for range c.resident {
@@ -238,7 +240,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 
 // build compiles the graph in its current state and makes it ready to run on a backend.
 func (vm *VM) build(b exec.Backend) error {
-	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil && vm.config.ranks < 2 {
+	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil && vm.config.total() < 2 {
 		vm.target.DoubleBufferMin = exec.CopyLimit
 	}
 	graph, err := vm.compile(nil)

@@ -370,6 +370,9 @@ func (e *Executable) Close() error {
 	for _, o := range e.others {
 		errs = append(errs, o.Close())
 	}
+	if m := e.meeting; m != nil && m.peers != nil {
+		m.abort()
+	}
 	return driver.Join(errs...)
 }
 

@@ -34,10 +34,35 @@ func JoinGPUs(gpus []*GPUBackend) (*Meeting, error) {
 	m, _ := NewMeeting(len(gpus))
 	m.abort = func() {
 		for _, g := range gpus {
-			g.comm.Abort() // what is reported is the error that made the rank fail
+			g.AbortRanks()
 		}
 	}
 	return m, errors.Join(errs...)
+}
+
+// JoinProcess makes a GPU the rank of this process in an NCCL communicator of size processes.
+func JoinProcess(g *GPUBackend, peers Exchange, rank, size int) error {
+	lib, err := nccl.Load()
+	if err != nil {
+		return err
+	}
+	var id, all nccl.ID
+	if rank == 0 {
+		if id, err = lib.NewID(); err != nil {
+			return err
+		}
+	}
+	if err := peers.Exchange(kernels.Collective{Kind: kernels.Broadcast}, kernels.Uint8, id.Bytes[:], all.Bytes[:]); err != nil {
+		return err
+	}
+	return g.joinRanks(lib, all, size, rank)
+}
+
+// AbortRanks ends the GPU's collectives with other ranks, for good.
+func (g *GPUBackend) AbortRanks() {
+	if g.comm != nil {
+		g.comm.Abort() // what is reported is the error that made the rank fail
+	}
 }
 
 // joinRanks makes the GPU a rank. It reduces one number, because NCCL connects the ranks in the first collective, which must not be

@@ -27,9 +27,11 @@ type Meeting struct {
 	what    exchanged // the collective that the ranks arrive for
 	in, out [][]byte  // of each rank that has arrived
 	arrived int
-	done    int    // collectives so far
-	failed  error  // why a rank has left
-	abort   func() // ends the collectives of ranks on GPUs, for good; nil on the host
+	done    int      // collectives so far
+	failed  error    // why a rank has left
+	abort   func()   // ends the collectives of ranks on GPUs, for good; nil on the host
+	first   int      // number of the first rank of this process
+	peers   Exchange // with the ranks of other processes, or nil
 }
 
 // exchanged is what ranks must agree on.
@@ -48,6 +50,22 @@ func NewMeeting(n int) (*Meeting, []Exchange) {
 		ranks[r] = member{m, r}
 	}
 	return m, ranks
+}
+
+// NewProcess returns the meeting of the one rank of this process with those of other processes; leave ends its exchanges.
+func NewProcess(rank int, peers Exchange, leave func()) *Meeting {
+	m, _ := NewMeeting(1)
+	m.first, m.peers, m.abort = rank, peers, leave
+	return m
+}
+
+// same returns the bytes that the first rank of all processes has.
+func (m *Meeting) same(b []byte) ([]byte, error) {
+	if m == nil || m.peers == nil {
+		return b, nil
+	}
+	out := make([]byte, len(b))
+	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.Broadcast}, kernels.Uint8, b, out)
 }
 
 // member is a rank of a meeting.
@@ -99,7 +117,7 @@ func (m *Meeting) fail(err error) {
 func (m *Meeting) leave(rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fail(fmt.Errorf("rank %d: %w", rank, err))
+	m.fail(fmt.Errorf("rank %d: %w", m.first+rank, err))
 }
 
 // renew returns why a rank has left, and makes the meeting ready for another run if the ranks are on the host. No rank may be in it.

@@ -6,8 +6,12 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, on all ranks. m may be changed when it returns.
+// SetState copies m to v, a state or a contiguous part of one, on all ranks; of several processes all take the m of rank 0. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
+	m, err := e.meeting.same(m)
+	if err != nil {
+		return err
+	}
 	for _, o := range e.others {
 		if err := o.SetState(v, m); err != nil {
 			return err

@@ -101,9 +101,10 @@ type Wanted struct {
 	// Precision applies to all products except those listed in PrecisionOf.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
-	// Ranks is the number of ranks that run the program, 0 for one that has no others. Split lists the inputs of which each rank has a
+	// Ranks is the number of ranks that run the program, 0 for one that has no others, and Local that of this process. Split lists the inputs of which each rank has a
 	// value of its own. Costs and gradients of learnables are the means of those of the ranks, or their sums with SumRanks.
 	Ranks    int
+	Local    int
 	Split    []*gorgonia.Node
 	SumRanks bool
 }
@@ -130,7 +131,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		again:   map[*program.Value]func(*call) *program.Value{},
 		kept:    map[*tensor.Dense]*program.Value{},
 
-		evaluates: w.Evaluate, ranks: max(w.Ranks, 1), split: w.Split, sumRanks: w.SumRanks,
+		evaluates: w.Evaluate, ranks: max(w.Ranks, 1), local: max(w.Local, 1), split: w.Split, sumRanks: w.SumRanks,
 
 		moving: w.Moving, begins: make([]float64, 2*len(w.Moving)), ranges: map[int]*program.Value{},
 
@@ -236,6 +237,7 @@ type lowerer struct {
 
 	evaluates bool // all ops evaluate
 	ranks     int
+	local     int              // ranks of this process
 	split     []*gorgonia.Node // inputs of which each rank has a value of its own
 	sumRanks  bool
 	reduced   map[*program.Value]*program.Value // gradients, reduced over the ranks

@@ -64,7 +64,7 @@ func input(c *call) *program.Value {
 		return nil
 	}
 	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node})
-	return c.emit(program.Input{Split: c.ranks > 1 && slices.Contains(c.split, c.node)}, c.Type)
+	return c.emit(program.Input{Split: c.local > 1 && slices.Contains(c.split, c.node)}, c.Type)
 }
 
 func constant(c *call) *program.Value {
