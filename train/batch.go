@@ -67,9 +67,9 @@ type ordered interface{ Order() string }
 // counted is a source that knows its number of batches in an epoch, with or without short batches.
 type counted interface{ batches(short bool) int }
 
-// ranked is a source that makes the batches of several ranks.
+// ranked is a source that makes the batches of several ranks of this process, from rank first on of all ranks.
 type ranked interface {
-	onRanks(ranks int, split gorgonia.Nodes) (Source, error)
+	onRanks(ranks, first, all int, split gorgonia.Nodes) (Source, error)
 }
 
 // order returns the name of a source's order, or "".

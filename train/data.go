@@ -128,15 +128,15 @@ func (d *Data) Shuffle(seed uint64) *Data {
 	return &shuffled
 }
 
-// onRanks returns the data set with batches of the rows of all ranks.
-func (d *Data) onRanks(ranks int, split gorgonia.Nodes) (Source, error) {
+// onRanks implements ranked.
+func (d *Data) onRanks(ranks, first, all int, split gorgonia.Nodes) (Source, error) {
 	wider := *d
-	wider.batch *= ranks
+	wider.rows.onRanks(ranks, first, all)
 	wider.free, wider.columns = make(chan Batch, cap(d.free)), slices.Clone(d.columns)
 	for i := range wider.columns {
 		c := &wider.columns[i]
 		if !slices.Contains(split, c.node) {
-			return nil, fmt.Errorf("NewData: input %s: want it in cudaops.Split for %d ranks", internal.Name(c.node), ranks)
+			return nil, fmt.Errorf("NewData: input %s: want it in cudaops.Split for %d ranks", internal.Name(c.node), all)
 		}
 		c.shape = c.shape.Clone()
 		c.shape[0] *= ranks

@@ -93,10 +93,10 @@ func (r *DeviceData) Shuffle(seed uint64) *DeviceData {
 	return &shuffled
 }
 
-// onRanks returns the data set with batches of the rows of all ranks.
-func (r *DeviceData) onRanks(ranks int, _ gorgonia.Nodes) (Source, error) {
+// onRanks implements ranked.
+func (r *DeviceData) onRanks(ranks, first, all int, _ gorgonia.Nodes) (Source, error) {
 	wider := *r
-	wider.batch *= ranks
+	wider.rows.onRanks(ranks, first, all)
 	return &wider, nil
 }
 

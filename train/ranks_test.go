@@ -3,6 +3,7 @@ package train
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,5 +79,48 @@ func TestRanksNeedSplit(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), l.vm, l.loss, Seq(nil), Weights(l.weights)); err == nil || !strings.Contains(err.Error(), "Weights and a VM of 2 ranks") {
 		t.Errorf("weights: got error %v", err)
+	}
+}
+
+// The shares that processes take of a shuffled data set are, together and in their order, the batches of one process.
+func TestShares(t *testing.T) {
+	for range 50 {
+		count, batch, all := 1+rand.IntN(60), 1+rand.IntN(5), 1+rand.IntN(4)
+		one := rows{count: count, batch: batch * all, shuffled: true, seed: rand.Uint64()}
+		epoch, from := rand.IntN(3), rand.IntN(3)
+		batches := func(r rows) (list [][]int) {
+			for b, err := range r.chunks(epoch, from, func(order []int) (Batch, error) { list = append(list, order); return nil, nil }) {
+				if b != nil || err != nil {
+					t.Fatal(b, err)
+				}
+			}
+			return list
+		}
+		want := batches(one)
+		if n := len(want); n > 0 && len(want[n-1]) < one.batch {
+			want = want[:n-1]
+		}
+		got := make([][]int, len(want))
+		for first := 0; first < all; {
+			ranks := 1 + rand.IntN(all-first)
+			share := rows{count: count, batch: batch, shuffled: true, seed: one.seed}
+			if all > 1 {
+				share.onRanks(ranks, first, all)
+			}
+			if share.Order() != one.Order() || share.batches(false) != one.batches(false) {
+				t.Fatalf("got order %s, want %s", share.Order(), one.Order())
+			}
+			for i, b := range batches(share) {
+				if i < len(got) {
+					got[i] = append(got[i], b...)
+				} else if len(b) == share.batch {
+					t.Fatalf("got %d full batches, want %d", i+1, len(want))
+				}
+			}
+			first += ranks
+		}
+		if !slices.EqualFunc(got, want, slices.Equal) {
+			t.Fatalf("%d rows in batches of %d for %d ranks: got %v, want %v", count, batch, all, got, want)
+		}
 	}
 }
