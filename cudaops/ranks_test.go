@@ -20,7 +20,7 @@ import (
 )
 
 // onRanks runs a test on host backends and, where there are several GPUs, on these: on(n) is the option of n ranks, or of as many as there
-// are, and their number; one is that of one rank.
+// are, and their number; one is that of one rank. Without two GPUs STHENO_REQUIRE_GPUS=1 makes it fail.
 func onRanks(t *testing.T, test func(t *testing.T, on func(n int) (Option, int), one Option)) {
 	t.Run("hosts", func(t *testing.T) {
 		test(t, func(n int) (Option, int) { return OnHosts(n), n }, OnHost())
