@@ -18,7 +18,7 @@ type World struct {
 // starters are the programs that start processes, with the variables of a rank, the number of ranks, the rank on the machine and the
 // number of ranks on the machine.
 var starters = []struct{ name, rank, size, local, here string }{
-	{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+	{"torchrun or stheno launch", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
 	{"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 	{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
 }
@@ -56,5 +56,5 @@ func Find(getenv func(string) string) (w World, err error) {
 		w.Address = net.JoinHostPort(host, port)
 		return w, nil
 	}
-	return w, fmt.Errorf("want the program started by torchrun, SLURM or Open MPI: got none of the variables %s, %s and %s", starters[0].rank, starters[1].rank, starters[2].rank)
+	return w, fmt.Errorf("want the program started by torchrun, stheno launch, SLURM or Open MPI: got none of the variables %s, %s and %s", starters[0].rank, starters[1].rank, starters[2].rank)
 }

@@ -23,9 +23,9 @@ func TestFind(t *testing.T) {
 		{"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=0 MASTER_ADDR=::1", "{3 4 0 [::1]:29500}"},
 		{"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2", "{0 2 0 127.0.0.1:29500}"},
 		{"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=a SLURM_PROCID=5", "{0 1 0 a:29500}"},
-		{"", "want the program started by torchrun, SLURM or Open MPI"},
+		{"", "want the program started by torchrun, stheno launch, SLURM or Open MPI"},
 		{"RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=a", "RANK=2, WORLD_SIZE=2, LOCAL_RANK=0: want ranks from 0 on"},
-		{"RANK=0 WORLD_SIZE=x LOCAL_RANK=0", `WORLD_SIZE="x", want a number as torchrun sets it`},
+		{"RANK=0 WORLD_SIZE=x LOCAL_RANK=0", `WORLD_SIZE="x", want a number as torchrun or stheno launch sets it`},
 		{"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=2", `MASTER_ADDR is not set and SLURM_NTASKS_PER_NODE="2" of 4 processes`},
 	} {
 		env := map[string]string{}
