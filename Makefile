@@ -2,10 +2,12 @@
 VERSIONS := -dir kernels/versions -headers kernels -targets sm_80,sm_90a,sm_100,sm_120,ptx
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
+# The library of collectives, for the test that resolves its functions.
+NCCL := nvidia-nccl-cu12==2.28.9
 # CUDA and cuDNN for the tag cuda.
 WHEELS := internal/maintain/toolkit/wheels.txt
 
-.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit
+.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit nccl
 
 test: # every test of every package, with a line for each as it ends
 	go run gotest.tools/gotestsum@v1.13.0 --format testname ./...
@@ -59,3 +61,9 @@ tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
 	cmp -s $(WHEELS) .cuda/13.0-cudnn9/wheels.txt || { rm -rf .cuda/13.0-cudnn9 && \
 		python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --target .cuda/13.0-cudnn9 -r $(WHEELS) && \
 		cp $(WHEELS) .cuda/13.0-cudnn9; }
+
+nccl: .toolkit/nccl/versions # NCCL without what it depends on, into .toolkit (Linux)
+
+.toolkit/nccl/versions: Makefile
+	python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --upgrade --target .toolkit/nccl $(NCCL)
+	echo "$(NCCL)" > $@

@@ -17,7 +17,8 @@ import (
 // boundary passes values between Gorgonia's nodes and a program: inputs before a run, outputs after it.
 type boundary struct {
 	graph  *lower.Graph
-	inputs []*program.Value // in the order of graph.Inputs
+	inputs []program.Type          // in the order of graph.Inputs, of the values of all ranks
+	split  map[*gorgonia.Node]bool // inputs whose values have the rows of several ranks
 	// handed is, for each output of the program, whether its value is new in each run and has a single user, who gets it
 	// without a copy.
 	handed []bool
@@ -25,8 +26,17 @@ type boundary struct {
 	derived []int
 }
 
-func newBoundary(g *lower.Graph) *boundary {
-	b := &boundary{graph: g, inputs: g.Program.Inputs(), handed: make([]bool, len(g.Program.Outputs))}
+func newBoundary(g *lower.Graph, ranks int) *boundary {
+	b := &boundary{graph: g, split: map[*gorgonia.Node]bool{}, handed: make([]bool, len(g.Program.Outputs))}
+	for i, v := range g.Program.Inputs() {
+		t := v.Type
+		if v.Def.Op.(program.Input).Split {
+			b.split[g.Inputs[i].Node] = true
+			t.Shape = t.Shape.Clone()
+			t.Shape[0] *= ranks
+		}
+		b.inputs = append(b.inputs, t)
+	}
 	used := map[*program.Value]bool{}
 	for _, in := range g.Program.Instrs {
 		for _, v := range in.In {
@@ -57,7 +67,7 @@ func newBoundary(g *lower.Graph) *boundary {
 func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	in := make([]gorgonia.Value, len(b.inputs))
 	for i, input := range b.graph.Inputs {
-		if err := guard.Recover("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i].Type) }); err != nil {
+		if err := guard.Recover("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i]) }); err != nil {
 			return nil, fmt.Errorf("input %s has %w", internal.Name(input.Node), err)
 		}
 		if err := b.graph.CheckInput(input.Node, in[i]); err != nil {
@@ -146,6 +156,9 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 func (b *boundary) gradients(delivered []gorgonia.Value, adds func(input *gorgonia.Node) bool) ([]gorgonia.Value, error) {
 	list := make([]gorgonia.Value, len(b.graph.Gradients))
 	for i, g := range b.graph.Gradients {
+		if b.split[g.Input] { // the derivative is that of the first rank's rows
+			continue
+		}
 		d := g.Derivative.Value()
 		if at := b.derived[i]; at >= 0 {
 			d = delivered[at]

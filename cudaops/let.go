@@ -3,6 +3,7 @@ package cudaops
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
@@ -11,28 +12,40 @@ import (
 )
 
 // Let binds a value to an input of the VM's graph, as [gorgonia.Let] does, for the next
-// run. A slice has the elements of a tensor of the input's shape, in row-major order.
+// run. A slice has the elements of a tensor of the input's shape, in row-major order. For an input of [Split] on several ranks the value has the rows of
+// all ranks, which gorgonia.Let refuses.
 func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	value, err := shaped(n, value)
+	ranks := 1
+	if slices.Contains(vm.config.split, n) {
+		ranks = max(vm.config.ranks, 1)
+	}
+	value, err := shaped(n, value, ranks)
 	if err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
-	if err := guard.Recover("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
+	let := func() error { return gorgonia.Let(n, value) }
+	if v, ok := value.(gorgonia.Value); ok && ranks > 1 {
+		let = func() error { return vm.letRows(n, v) }
+	}
+	if err := guard.Recover("gorgonia.Let", let); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	return nil
 }
 
-// shaped returns a slice as a tensor of a node's shape, and other values as they are.
-func shaped(n *gorgonia.Node, value any) (any, error) {
+// shaped returns a slice as a tensor of a node's shape, with the rows of some ranks, and other values as they are.
+func shaped(n *gorgonia.Node, value any, ranks int) (any, error) {
 	of := reflect.TypeOf(value)
 	if of == nil || of.Kind() != reflect.Slice || of.Name() != "" {
 		return value, nil
 	}
-	shape := n.Shape()
+	shape := n.Shape().Clone()
+	if ranks > 1 {
+		shape[0] *= ranks
+	}
 	if got := reflect.ValueOf(value).Len(); shape.IsScalar() || got != shape.TotalSize() {
 		return nil, fmt.Errorf("got a slice of %d elements, want one for each element of shape %v", got, shape)
 	}

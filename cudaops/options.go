@@ -5,15 +5,32 @@ import (
 	"log"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	"gorgonia.org/gorgonia"
 )
 
 // Option configures a VM in [NewVM].
 type Option func(*config)
 
+// Options returns an option that applies several in order.
+func Options(list ...Option) Option {
+	return func(c *config) {
+		for _, o := range list {
+			o(c)
+		}
+	}
+}
+
 type config struct {
 	device        int
 	auto, host    bool
+	ranks         int   // of OnHosts or OnDevices, 0 without
+	devices       []int // of OnDevices
+	allDevices    bool
+	processes     bool         // Processes
+	world         *world.World // of Processes, or nil
+	split         []*gorgonia.Node
+	sumRanks      bool
 	strict, timed bool
 	eval          bool
 	seed          *uint64
@@ -39,22 +56,32 @@ type config struct {
 
 // wants returns the values of a run that the options require on the host.
 func (c *config) wants() *lower.Wanted {
-	w := &lower.Wanted{Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: len(c.watch) > 0, Resident: c.resident}
+	w := &lower.Wanted{Ranks: c.total(), Local: c.ranks, Split: c.split, SumRanks: c.sumRanks, Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: len(c.watch) > 0, Resident: c.resident}
 	w.Precision, w.PrecisionOf = c.ofProducts()
 	return w
 }
 
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).
-func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host = i, false, false } }
+func OnDevice(i int) Option {
+	return func(c *config) {
+		c.device, c.auto, c.host, c.ranks, c.devices, c.allDevices = i, false, false, 0, nil, false
+	}
+}
 
 // OnHost runs the Go bodies of the kernels instead of a GPU. Products use the BLAS passed to gorgonia.Use before [NewVM].
 // Otherwise they use an OpenBLAS, BLIS, MKL or Accelerate library of the machine, or else gonum's BLAS. The
 // environment variable STHENO_BLAS selects a library or disables them: see docs/host.md.
-func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
+func OnHost() Option {
+	return func(c *config) { c.auto, c.host, c.ranks, c.devices, c.allDevices = false, true, 0, nil, false }
+}
 
 // OnAny runs kernels on CUDA device 0 if it is usable, otherwise as [OnHost]. [VM.Device] and the first line of the report
 // then give the reason.
-func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
+func OnAny() Option {
+	return func(c *config) {
+		c.device, c.auto, c.host, c.ranks, c.devices, c.allDevices = 0, true, false, 0, nil, false
+	}
+}
 
 // Strict makes [NewVM] return an error if an op of the graph has no kernel and would run on the host. Inputs, constants,
 // statements and reshapes need no kernel.

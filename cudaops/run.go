@@ -76,7 +76,10 @@ func (vm *VM) run(ctx context.Context) error {
 		return err
 	}
 	if state := vm.graph.Random; state != nil {
-		state[0], state[1] = int64(vm.seed), int64(vm.next)
+		first, _ := vm.Process()
+		for r := range len(state) / 2 {
+			state[2*r], state[2*r+1] = int64(vm.seed+uint64(first+r)*rankSeed), int64(vm.next)
+		}
 	}
 	in, err := vm.boundary.fetch()
 	if err != nil {
@@ -126,17 +129,20 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !vm.graph.ComputesIndices() && !watched && !vm.trainer.takesGradients() {
 		return nil
 	}
-	out, err := vm.exec.Finish()
+	all, err := vm.exec.FinishRanks()
 	if err != nil {
 		return err
 	}
-	if err := vm.graph.Check(out); err != nil {
-		vm.trainer.spoil(err)
-		if !watched { // else the run is undone
-			vm.params.spoil(err)
+	for _, out := range all {
+		if err := vm.graph.Check(out); err != nil {
+			vm.trainer.spoil(err)
+			if !watched { // else the run is undone
+				vm.params.spoil(err)
+			}
+			return err
 		}
-		return err
 	}
+	out := all[0]
 	if watched {
 		if err := vm.look(out); err != nil {
 			return err

@@ -29,7 +29,7 @@ func (vm *VM) Stage(batch map[*gorgonia.Node]gorgonia.Value) (bool, error) {
 		if !ok || input.State != nil {
 			continue
 		}
-		if err := guard.Recover("its value", func() error { return check(v, now.boundary.inputs[i].Type) }); err != nil {
+		if err := guard.Recover("its value", func() error { return check(v, now.boundary.inputs[i]) }); err != nil {
 			return false, fmt.Errorf("cudaops: Stage: input %s has %w", internal.Name(input.Node), err)
 		}
 		in[i] = v

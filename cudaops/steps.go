@@ -12,8 +12,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Step is a part of a run: the launches of one instruction of the compiled program, which may compute many nodes, or an op's
-// Do on the host.
+// Step is a part of a run: the launches of one instruction of the compiled program, which may compute many nodes, a collective of
+// ranks, or an op's Do on the host.
 type Step struct {
 	Nodes   []string // names of the nodes that it computes
 	Op      string   // the instruction as printed by [VM.Explain]: "map f32, f32: tanh(x0 * x1)"
@@ -42,6 +42,9 @@ func steps(device string, p *program.Program) []Step {
 		if h, host := in.Op.(program.Host); host {
 			s.Reason = h.Reason
 		}
+		if _, onRanks := program.OnRanks(in.Op); onRanks {
+			s.Where = device
+		}
 		if plan := in.Plan; plan != nil {
 			s.Where, s.Bytes, s.Flops, s.Precision = device, plan.Bytes(), plan.Flops, plan.Precision
 			for _, l := range plan.Launches {
@@ -64,7 +67,8 @@ func nodeNames(in *program.Instr) (names []string) {
 // isStep reports whether an instruction is a step: whether it computes a value.
 func isStep(in *program.Instr) bool {
 	_, host := in.Op.(program.Host)
-	return host || program.Launches(in.Op)
+	_, onRanks := program.OnRanks(in.Op)
+	return host || onRanks || program.Launches(in.Op)
 }
 
 // timed sets the times of a run.

@@ -101,6 +101,9 @@ func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 		if !isStep(in) {
 			return e, false
 		}
+		if in.Plan == nil { // a collective
+			break
+		}
 		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, entries(in.Plan)
 	}
 	return e, true

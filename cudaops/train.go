@@ -139,6 +139,8 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	switch s := t.sets[0].solver; {
 	case t.onHost && (t.norm > 0 || t.ema > 0):
 		return nil, fmt.Errorf("ClipNorm and EMA want one of Gorgonia's solvers, got a %T", s)
+	case t.onHost && c.total() > 1:
+		return nil, fmt.Errorf("%d ranks want one of Gorgonia's solvers, got a %T", c.total(), s)
 	case t.onHost && c.strict:
 		return nil, fmt.Errorf("%s, and Strict is set", t.where(""))
 	}

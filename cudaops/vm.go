@@ -110,6 +110,9 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates()); err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
+	if err := c.findDevices(); err != nil {
+		return nil, fmt.Errorf("cudaops: %w", err)
+	}
 	b, why, err := open(c)
 	if err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
@@ -165,6 +168,11 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	var err error
 	if vm.trainer, err = newTrainer(c, g); err != nil {
 		return nil, err
+	}
+	if vm.config.ranks > 1 {
+		vm.device = fmt.Sprintf("%d ranks of %s", vm.config.ranks, vm.device)
+	} else if w := vm.config.world; w != nil {
+		vm.device = fmt.Sprintf("rank %d of %d processes, %s", w.Rank, w.Size, vm.device)
 	}
 	residents := vm.copies()
 	for range c.resident {
@@ -235,7 +243,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 
 // build compiles the graph in its current state and makes it ready to run on a backend.
 func (vm *VM) build(b exec.Backend) error {
-	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil {
+	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil && vm.config.total() < 2 {
 		vm.target.DoubleBufferMin = exec.CopyLimit
 	}
 	graph, err := vm.compile(nil)
@@ -247,10 +255,10 @@ func (vm *VM) build(b exec.Backend) error {
 			return err
 		}
 	}
-	if err := hostmem.Check(exec.OnHost(graph.Program, b.Device())); err != nil {
+	if err := hostmem.Check(int64(vm.config.ranksOrOne()) * exec.OnHost(graph.Program, b.Device())); err != nil {
 		return fmt.Errorf("memory for the graph's values on the host: %w", err)
 	}
-	e, err := exec.New(graph.Program, b, vm.config.timed || vm.tracer != nil)
+	e, err := vm.executable(graph.Program, b)
 	if err != nil {
 		return err
 	}
@@ -259,7 +267,7 @@ func (vm *VM) build(b exec.Backend) error {
 		return err
 	}
 	vm.resident.built(graph)
-	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, vm.config.ranksOrOne()), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()

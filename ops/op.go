@@ -125,6 +125,12 @@ func (o *Op) Concat() (axis int, ok bool) {
 	return c.axis, ok
 }
 
+// Collective returns the op as a collective, with 0 ranks for one that any number of ranks computes; ok is false for any other op.
+func (o *Op) Collective() (c kernels.Collective, ok bool) {
+	of, ok := o.primitive.(collective)
+	return of.Collective, ok
+}
+
 // Product returns the op as a product of matrices, if it is one; ok is false for any other.
 func (o *Op) Product() (p gemm.Product, ok bool) {
 	m, ok := o.primitive.(matMul)

@@ -67,6 +67,11 @@ type ordered interface{ Order() string }
 // counted is a source that knows its number of batches in an epoch, with or without short batches.
 type counted interface{ batches(short bool) int }
 
+// ranked is a source that makes the batches of several ranks of this process, from rank first on of all ranks.
+type ranked interface {
+	onRanks(ranks, first, all int, split gorgonia.Nodes) (Source, error)
+}
+
 // order returns the name of a source's order, or "".
 func order(s Source) string {
 	if o, ok := s.(ordered); ok {

@@ -20,7 +20,7 @@ import (
 type Columns map[*gorgonia.Node]any
 
 // Data is a data set on the host, a [Source] of batches. The first axis of each input is the number of rows of a batch; the
-// last batch of an epoch may have fewer.
+// last batch of an epoch may have fewer. On several ranks each has such a batch of its own: see [Run].
 //
 // Batches in order are slices of the columns; a device copies them without the host if they are in memory of
 // [cudaops.Pinned]. The memory of shuffled batches is recycled after the next step, so copy input values that you keep.
@@ -126,6 +126,22 @@ func (d *Data) Shuffle(seed uint64) *Data {
 	shuffled := *d
 	shuffled.shuffled, shuffled.seed = true, seed
 	return &shuffled
+}
+
+// onRanks implements ranked.
+func (d *Data) onRanks(ranks, first, all int, split gorgonia.Nodes) (Source, error) {
+	wider := *d
+	wider.rows.onRanks(ranks, first, all)
+	wider.free, wider.columns = make(chan Batch, cap(d.free)), slices.Clone(d.columns)
+	for i := range wider.columns {
+		c := &wider.columns[i]
+		if !slices.Contains(split, c.node) {
+			return nil, fmt.Errorf("NewData: input %s: want it in cudaops.Split for %d ranks", internal.Name(c.node), all)
+		}
+		c.shape = c.shape.Clone()
+		c.shape[0] *= ranks
+	}
+	return &wider, nil
 }
 
 // inPinned returns the data set with shuffled batches in pinned memory, for a loop that prefetches ahead batches. All of them

@@ -75,12 +75,12 @@ func newDeviceData(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Dev
 	return r, nil
 }
 
-// Option returns the option of [cudaops.NewVM] that keeps the data set on the device.
+// Option returns the option of [cudaops.NewVM] that keeps the data set on the device, on several ranks whole on each, of which each gathers rows of its own.
 func (r *DeviceData) Option() cudaops.Option {
 	if r == nil {
 		return nil
 	}
-	return cudaops.Resident(r.data...)
+	return cudaops.Options(cudaops.Resident(r.data...), cudaops.Split(r.index))
 }
 
 // Shuffle returns the data set with another order in every epoch, as [Data.Shuffle] does.
@@ -91,6 +91,13 @@ func (r *DeviceData) Shuffle(seed uint64) *DeviceData {
 	shuffled := *r
 	shuffled.shuffled, shuffled.seed = true, seed
 	return &shuffled
+}
+
+// onRanks implements ranked.
+func (r *DeviceData) onRanks(ranks, first, all int, _ gorgonia.Nodes) (Source, error) {
+	wider := *r
+	wider.rows.onRanks(ranks, first, all)
+	return &wider, nil
 }
 
 // Batches implements [Source].

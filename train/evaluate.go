@@ -50,6 +50,9 @@ func newEvaluation(vm *cudaops.VM, source Source, metrics []Metric) (*evaluation
 	if len(metrics) == 0 {
 		return nil, errors.New("got no metric, want at least one")
 	}
+	if n, _ := vm.Ranks(); n > 1 {
+		return nil, fmt.Errorf("got a VM of %d ranks, want one of one rank", n)
+	}
 	switch r := vm.Report(); {
 	case r.Solver != "":
 		return nil, errors.New("got a VM that makes steps, want another one of its Store, with the option cudaops.Inference")
@@ -183,17 +186,28 @@ func ownRows(v gorgonia.Value, it item) (gorgonia.Value, error) {
 type feeder struct {
 	vm    *cudaops.VM
 	known map[*gorgonia.Node]bool // inputs of the VM's graph found in batches so far
+	split gorgonia.Nodes          // inputs with the rows of several ranks
 }
 
-func newFeeder(vm *cudaops.VM) feeder { return feeder{vm, map[*gorgonia.Node]bool{}} }
+func newFeeder(vm *cudaops.VM) feeder {
+	f := feeder{vm: vm, known: map[*gorgonia.Node]bool{}}
+	if ranks, split := vm.Ranks(); ranks > 1 {
+		f.split = split
+	}
+	return f
+}
 
 func (f *feeder) bind(b Batch) error {
 	for n, v := range b {
 		if !f.known[n] && slices.Contains(f.vm.Learnables(), n) {
 			return fmt.Errorf("got a value for the learnable %s, want only values of inputs", internal.Name(n))
 		}
-		err := gorgonia.Let(n, v)
-		if err == nil && !f.known[n] {
+		var err error
+		split := slices.Contains(f.split, n)
+		if !split {
+			err = gorgonia.Let(n, v)
+		}
+		if err == nil && (!f.known[n] || split) {
 			err = f.vm.Let(n, v)
 			f.known[n] = true
 		}

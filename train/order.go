@@ -12,7 +12,16 @@ type rows struct {
 	count, batch int
 	shuffled     bool
 	seed         uint64
+	all, offset  int // with several ranks: rows of a batch of all processes, and the first of this process's batch among them
 }
+
+// onRanks makes a batch the rows of several ranks of this process, from rank first on of all ranks.
+func (r *rows) onRanks(ranks, first, all int) {
+	r.batch, r.all, r.offset = r.batch*ranks, r.batch*all, r.batch*first
+}
+
+// whole returns the rows of a batch of all processes.
+func (r *rows) whole() int { return max(r.batch, r.all) }
 
 // Order returns the name of the order; a training can only be continued in the same order.
 func (r *rows) Order() string {
@@ -20,7 +29,7 @@ func (r *rows) Order() string {
 	if r.shuffled {
 		how = fmt.Sprintf("shuffled by seed %d", r.seed)
 	}
-	return fmt.Sprintf("%d rows, %s, in batches of %d", r.count, how, r.batch)
+	return fmt.Sprintf("%d rows, %s, in batches of %d", r.count, how, r.whole())
 }
 
 // batches returns the number of batches in an epoch, with or without the short one.
@@ -28,8 +37,8 @@ func (r *rows) batches(short bool) int {
 	if r.batch == 0 {
 		return 0
 	}
-	n := r.count / r.batch
-	if short && r.count%r.batch > 0 {
+	n := r.count / r.whole()
+	if short && r.count%r.whole() > 0 {
 		n++
 	}
 	return n
@@ -62,8 +71,11 @@ func (r *rows) chunks(epoch, from int, take func(order []int) (Batch, error)) it
 		return failing("got batch %d to begin with, want 0 or more", from)
 	}
 	return func(yield func(Batch, error) bool) {
-		for at, order := min(from, r.batches(true))*r.batch, r.epoch(epoch); at < r.count; at += r.batch {
-			if !yield(take(order[at:min(at+r.batch, r.count)])) {
+		for at, order := min(from, r.batches(true))*r.whole(), r.epoch(epoch); at < r.count; at += r.whole() {
+			if r.whole() > r.batch && at+r.whole() > r.count {
+				return // the processes would have different numbers of rows
+			}
+			if !yield(take(order[at+r.offset : min(at+r.offset+r.batch, r.count)])) {
 				return
 			}
 		}

@@ -22,6 +22,11 @@ import (
 // the error; by an error of the source, the VM or a callback; by [ErrStop] or [EarlyStop]; or if the loss is NaN or infinite. A
 // step during which the context ends is either made or has no effect.
 //
+// On several ranks (cudaops.OnDevices) a step takes the rows of all ranks for the inputs of cudaops.Split, in the order of the ranks, as one
+// batch of the source. The batches of [Data] and [DeviceData] have them: the order of the rows is one permutation, of which every rank
+// takes its share of each batch. A short batch is left out, and Weights is an error. Of several
+// processes (cudaops.Processes) each makes the same data set and takes its share; from another source it takes its own rows.
+//
 // In any case every step is complete, the history contains exactly the steps made, as cudaops.VM.Runs counts them, and
 // the learnables are pulled: their nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
@@ -99,13 +104,26 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	if c.epochs == 0 && c.steps == 0 {
 		c.epochs = 1
 	}
+	ranks, split := vm.Ranks()
+	var err error
+	first, all := vm.Process()
+	if s, ok := source.(ranked); ok && all > 1 {
+		if source, err = s.onRanks(ranks, first, all, split); err != nil {
+			return nil, err
+		}
+		l.source = source
+	}
+	if all > 1 && c.weights != nil {
+		return nil, fmt.Errorf("got the option Weights and a VM of %d ranks, want one of them", all)
+	}
 	if has, want := order(source), c.from.Order; want != "" && has != want {
 		return nil, fmt.Errorf("got a position in an order of %q, the source has %q", want, has)
 	}
-	var err error
-	if l.fitter, err = newFitter(c.weights); err != nil {
+	l.fitter, err = newFitter(c.weights)
+	if err != nil {
 		return nil, err
 	}
+	l.fitter.ranks, l.fitter.split = ranks, split
 	if c.stage == nil {
 		c.stage = vm.Stage
 	}

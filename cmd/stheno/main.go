@@ -34,6 +34,7 @@ type commands struct {
 	Bench    benches     `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
 	Explain  explain     `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
 	Trace    trace       `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
+	Launch   launch      `cmd:"" help:"Start the processes of a program with several ranks on this machine."`
 	Env      env         `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
 	Maintain maintainers `cmd:"" help:"Keep the records of Stheno's repository: the runs on GPUs, and the tables made of them."`
 }
@@ -88,11 +89,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return failure
 }
 
-// twoDashes rewrites flags with one dash, as in Go's own commands, with two. -h alone is a flag of
+// twoDashes rewrites flags with one dash, as in Go's own commands, with two, up to an argument --. -h alone is a flag of
 // one letter.
 func twoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
 		if len(arg) > 2 && arg[0] == '-' && unicode.IsLetter(rune(arg[1])) {
 			args[i] = "-" + arg
 		}

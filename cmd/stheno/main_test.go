@@ -101,7 +101,7 @@ func TestMisuse(t *testing.T) {
 		{"bench gpu --device=-1", "--device: expected"},
 		{"bench host --device 0", "unknown flag --device"},
 		{"bench gpu --random 0", `--random: got "0", want a whole number from 1 on`},
-		{"bench gpu --random 1 --run Nothing", `--run: got "Nothing", which matches none of the ops Add, ArgMax`},
+		{"bench gpu --random 1 --run Nothing", `--run: got "Nothing", which matches none of the ops Add, AllGather`},
 		{"bench gpu --random 1 --most 0.001", "--most: got 0.001 megabytes, want at least 0.002"},
 		{"bench gpu --most 7", "got --most or --peers without --random"},
 		{"bench gpu --peers go.mod", "got --most or --peers without --random"},

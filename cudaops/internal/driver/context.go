@@ -67,6 +67,16 @@ func (c *Context) call(p *proc, args ...uintptr) error {
 	return p.call(args...)
 }
 
+// Current calls f on a thread that has c current, for another library's calls.
+func (c *Context) Current(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.call(cuCtxSetCurrent, c.handle); err != nil {
+		return err
+	}
+	return f()
+}
+
 // Ptr is an address in device memory; 0 is none.
 type Ptr uint64
 

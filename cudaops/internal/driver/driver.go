@@ -55,6 +55,7 @@ var (
 	cuMemcpyHtoD   = cu("cuMemcpyHtoD_v2")
 	cuMemcpyDtoH   = cu("cuMemcpyDtoH_v2")
 	cuMemsetD8     = cu("cuMemsetD8_v2")
+	cuMemsetAsync  = cu("cuMemsetD8Async")
 
 	cuPointerGetAttributes = cu("cuPointerGetAttributes")
 

@@ -47,6 +47,14 @@ func (s *Stream) Sync() error {
 	return err
 }
 
+// Handle returns the CUstream, for another library's calls.
+func (s *Stream) Handle() uintptr { return s.handle }
+
+// Clear queues the filling of bytes with zeros.
+func (s *Stream) Clear(at Ptr, bytes int64) error {
+	return s.ctx.call(cuMemsetAsync, uintptr(at), 0, uintptr(bytes), s.handle)
+}
+
 func (s *Stream) hold(b []byte) {
 	s.mu.Lock()
 	s.held = append(s.held, b)

@@ -47,6 +47,8 @@ type Backend interface {
 	Clear(s Span) error
 	// Bind makes a plan ready to run on spans of the arena, one for each input and output.
 	Bind(p *kernels.Plan, in, out []Span, scratch Span) (run func() error, err error)
+	// Collective makes a collective ready to run: of each input of all ranks, of an element type, into the output of the same index.
+	Collective(c kernels.Collective, d []kernels.Dtype, in, out []Span) (run func() error, err error)
 	// Upload fills a span; src must not change before Sync.
 	Upload(to Span, src []byte) error
 	// Download copies a span into dst, which is complete after Sync.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -47,6 +48,9 @@ type Executable struct {
 	pending   bool                     // a run was started and not finished
 	borrows   bool                     // copies read the memory of inputs until they complete
 	unstaged  bool                     // some copies use no staging memory
+	others    []*Executable            // of the first rank, the other ranks
+	meeting   *Meeting                 // of the first rank, where the ranks exchange values
+	apart     error                    // of the first rank: from a run that has changed the states of some ranks
 }
 
 // timing is the pair of events around an instruction: event and event+1.
@@ -56,7 +60,12 @@ var errNoSuchOp = errors.New("the instruction cannot run")
 
 // New allocates b's arena and makes p ready to run on it. With timed, Times includes device instructions, measured by events
 // around each; nothing is captured then.
-func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
+func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
+	return newExecutable(p, b, timed, true)
+}
+
+// newExecutable is New; with ahead, inputs may be copied on the backend's copy stream.
+func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executable, err error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
 	}
@@ -85,7 +94,7 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 		e.changes[u.State.Buffer] = true
 		trains = trains || u.Next != u.State
 	}
-	if b, ok := b.(AsyncCopier); ok && trains && !timed {
+	if b, ok := b.(AsyncCopier); ok && trains && !timed && ahead {
 		e.copier = b
 	}
 	if len(p.Updates) > 0 { // states are initially 0, and the gaps between inputs of a ConcatInPlace are read
@@ -193,7 +202,16 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 //
 // When ctx is done, Start stops between instructions or captured pieces of work, but not after it has changed a state: the
 // states always have the values from before a run or from after it.
-func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err error) {
+//
+// With other ranks, Start stops only before the run begins.
+func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) error {
+	if e.others != nil {
+		return e.startRanks(ctx, inputs)
+	}
+	return e.start(ctx, inputs)
+}
+
+func (e *Executable) start(ctx context.Context, inputs []gorgonia.Value) (err error) {
 	e.ctx, e.changed, e.begun = ctx, false, time.Now()
 	defer func() {
 		e.ctx = nil
@@ -256,7 +274,9 @@ func Cancelled(ctx context.Context, what string) error {
 }
 
 // Changed reports whether the last started run has changed a state, even if it failed.
-func (e *Executable) Changed() bool { return e.changed }
+func (e *Executable) Changed() bool {
+	return e.changed || slices.ContainsFunc(e.others, (*Executable).Changed)
+}
 
 // Pending reports whether a run was started and not finished.
 func (e *Executable) Pending() bool { return e.pending }
@@ -346,7 +366,14 @@ func (e *Executable) Close() error {
 	e.pool.open.Lock() // waits for Stage
 	defer e.pool.open.Unlock()
 	e.pool.closed = true
-	return e.backend.Close()
+	errs := []error{e.backend.Close()}
+	for _, o := range e.others {
+		errs = append(errs, o.Close())
+	}
+	if m := e.meeting; m != nil && m.peers != nil {
+		m.abort()
+	}
+	return driver.Join(errs...)
 }
 
 func span(b *program.Buffer) Span {

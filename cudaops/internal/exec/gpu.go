@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
+	"github.com/stheno-ml/stheno/cudaops/internal/nccl"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
@@ -21,6 +22,7 @@ type GPUBackend struct {
 	stream *driver.Stream // during Capture, the capturing stream
 	arena  driver.Ptr
 	async  copyStream
+	comm   *nccl.Comm // with the other ranks; nil for a GPU that is no rank
 	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
@@ -319,7 +321,7 @@ func (g *GPUBackend) Close() error {
 		for _, b := range g.bound {
 			errs = append(errs, b.Close())
 		}
-		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
+		errs = append(errs, g.leaveRanks(), g.ctx.Free(g.arena), g.stream.Close())
 		g.closed = driver.Join(errs...)
 	})
 	return g.closed

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -11,7 +12,8 @@ import (
 
 // HostBackend runs the Go bodies of the kernels, synchronously. The zero value is ready for Alloc.
 type HostBackend struct {
-	BLAS kernels.BLAS // nil selects gonum's
+	BLAS  kernels.BLAS // nil selects gonum's
+	Ranks Exchange     // with the other ranks; nil for a backend that is no rank
 
 	arena  []byte
 	events []time.Time
@@ -96,6 +98,21 @@ func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func(
 	}
 	s := h.Memory(scratch)
 	return func() error { return kernels.Host{BLAS: h.BLAS}.Run(p, inputs, outputs, s) }, nil
+}
+
+// Collective implements Backend.
+func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out []Span) (func() error, error) {
+	if h.Ranks == nil {
+		return nil, fmt.Errorf("%v: got a backend that is no rank", c)
+	}
+	return func() error {
+		for i := range in {
+			if err := h.Ranks.Exchange(c, d[i], h.Memory(in[i]), h.Memory(out[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
 }
 
 // Upload implements Backend.

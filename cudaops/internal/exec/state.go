@@ -6,8 +6,17 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// SetState copies m to v, a state or a contiguous part of one. m may be changed when it returns.
+// SetState copies m to v, a state or a contiguous part of one, on all ranks; of several processes all take the m of rank 0. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
+	m, err := e.meeting.same(m)
+	if err != nil {
+		return err
+	}
+	for _, o := range e.others {
+		if err := o.SetState(v, m); err != nil {
+			return err
+		}
+	}
 	s, err := stateSpan(v, m)
 	if err == nil {
 		err = e.backend.Upload(s, m)
@@ -18,7 +27,7 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// State copies v, a state or a contiguous part of one, to m. Its value is that after the last run.
+// State copies v, a state or a contiguous part of one, to m, from the first rank. Its value is that after the last run.
 func (e *Executable) State(v *program.Value, m []byte) error {
 	s, err := stateSpan(v, m)
 	if err == nil {
@@ -47,6 +56,7 @@ func (e *Executable) States() ([][]byte, error) {
 
 // SetStates sets the states that runs change to values returned by States, except those that are nil.
 func (e *Executable) SetStates(list [][]byte) error {
+	e.apart = nil
 	for i, u := range e.program.Updates {
 		if list[i] == nil || u.Next == u.State {
 			continue

@@ -230,7 +230,17 @@ type queued struct {
 
 // deviceInstr returns a function that queues a device instruction, and for a copy its transfer.
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
-	switch in.Op.(type) {
+	switch op := in.Op.(type) {
+	case program.Collective:
+		types := make([]kernels.Dtype, len(in.In))
+		for i, v := range in.In {
+			types[i] = v.Dtype
+		}
+		run, err := e.backend.Collective(op.Collective, types, operands(in), results(in))
+		if err != nil {
+			return nil, nil, err
+		}
+		return e.withEvents(i, run), nil, nil
 	case program.Kernel, program.Map, program.Rows, program.Concat:
 		run, err := e.backend.Bind(in.Plan, operands(in), results(in), span(in.Scratch))
 		if err != nil || !e.timed {

@@ -27,7 +27,7 @@ type Graph struct {
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
-	Random    []int64 // state of the random number generator, an input: seed and number of the run; nil without random numbers
+	Random    []int64 // states of the ranks' random number generators, an input: seed and number of the run; nil without random numbers
 	modes     []mode
 }
 
@@ -101,6 +101,12 @@ type Wanted struct {
 	// Precision applies to all products except those listed in PrecisionOf.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
+	// Ranks is the number of ranks that run the program, 0 for one that has no others, and Local that of this process. Split lists the inputs of which each rank has a
+	// value of its own. Costs and gradients of learnables are the means of those of the ranks, or their sums with SumRanks.
+	Ranks    int
+	Local    int
+	Split    []*gorgonia.Node
+	SumRanks bool
 }
 
 // New lowers g. A nil w selects the graph's results.
@@ -125,7 +131,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		again:   map[*program.Value]func(*call) *program.Value{},
 		kept:    map[*tensor.Dense]*program.Value{},
 
-		evaluates: w.Evaluate,
+		evaluates: w.Evaluate, ranks: max(w.Ranks, 1), local: max(w.Local, 1), split: w.Split, sumRanks: w.SumRanks,
 
 		moving: w.Moving, begins: make([]float64, 2*len(w.Moving)), ranges: map[int]*program.Value{},
 
@@ -159,6 +165,9 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	if err := l.changeStates(w); err != nil {
 		return nil, err
 	}
+	if err := l.checkSplit(); err != nil {
+		return nil, err
+	}
 	if err := l.checkPrecisions(); err != nil {
 		return nil, err
 	}
@@ -171,6 +180,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	if len(w.Only) == 0 {
 		l.results(w)
 	}
+	l.reduceCosts()
 	l.keepStates()
 	if w.Watch {
 		l.watch()
@@ -226,6 +236,11 @@ type lowerer struct {
 	changing map[*gorgonia.Node]*gorgonia.Node // the next values of resident inputs that runs change
 
 	evaluates bool // all ops evaluate
+	ranks     int
+	local     int              // ranks of this process
+	split     []*gorgonia.Node // inputs of which each rank has a value of its own
+	sumRanks  bool
+	reduced   map[*program.Value]*program.Value // gradients, reduced over the ranks
 
 	moving []gorgonia.Op
 	begins []float64              // first element and step of each moving slice

@@ -36,9 +36,10 @@ func (c *call) draw(d drawer, t program.Type, normal bool) *program.Value {
 // stream returns the number of a drawer's stream, and the state of the generator.
 func (c *call) stream(d drawer) (number int, state *program.Value) {
 	if c.state == nil {
-		c.graph.Random = make([]int64, codegen.RandomState)
-		state := tensor.New(tensor.WithShape(codegen.RandomState), tensor.WithBacking(c.graph.Random))
-		c.state = c.stateInput(state, kernels.Int64)
+		c.graph.Random = make([]int64, c.local*codegen.RandomState)
+		state := tensor.New(tensor.WithShape(len(c.graph.Random)), tensor.WithBacking(c.graph.Random))
+		c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node, State: state})
+		c.state = c.emit(program.Input{Split: c.local > 1}, program.Type{Numeric: true, Dtype: kernels.Int64, Shape: tensor.Shape{codegen.RandomState}})
 	}
 	if c.drawn[d] == 0 {
 		c.drawn[d] = len(c.drawn) + 1

@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -23,7 +25,7 @@ type rule func(c *call) *program.Value
 // rules are tried in this order. The last one lowers every node.
 var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, viewed, broadcasts, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows, onnxGemm,
-	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, kernel, host}
+	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, collective, kernel, host}
 
 // emit adds an instruction with one output and returns the output.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
@@ -62,7 +64,7 @@ func input(c *call) *program.Value {
 		return nil
 	}
 	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node})
-	return c.emit(program.Input{}, c.Type)
+	return c.emit(program.Input{Split: c.local > 1 && slices.Contains(c.split, c.node)}, c.Type)
 }
 
 func constant(c *call) *program.Value {

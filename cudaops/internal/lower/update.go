@@ -29,6 +29,7 @@ func (l *lowerer) update() error {
 				internal.Name(m.Node), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
 		}
 	}
+	l.reduceGradients()
 	e := &updater{lowerer: l, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
 	for _, m := range t.Learned {
 		e.nodes = append(e.nodes, m.Node)
@@ -104,7 +105,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 	}
 	gradients := make([]*program.Value, len(g.members))
 	for i, m := range g.members {
-		gradients[i] = e.valueOf[e.Learned[m].Node.Deriv()]
+		gradients[i] = e.derivative(e.Learned[m])
 	}
 	v := e.emit(program.ConcatInPlace{}, gradients, g.whole(g.dtype))[0]
 	if e.training.Adds {
@@ -121,7 +122,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 
 // gradient returns the gradient of a learnable, including accumulated ones.
 func (e *updater) gradient(l Learned) (*program.Value, error) {
-	d := e.valueOf[l.Node.Deriv()]
+	d := e.derivative(l)
 	if !e.training.Adds {
 		return d, nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // layout copies values that launches cannot read in place: operands of kernels that are not in row-major order or not
-// aligned for vector loads, and operands of Rows with bounds. Maps read every view, and matmuls read matrices whose rows have strides where
+// aligned for vector loads, operands of collectives that are not in row-major order, and operands of Rows with bounds. Maps read every view, and matmuls read matrices whose rows have strides where
 // their kernel does. layout also copies inputs of a
 // ConcatInPlace that cannot be computed at their offset in it.
 func layout(p *program.Program, t Target) error {
@@ -45,6 +45,8 @@ func readable(op program.Op, v *program.Value) bool {
 		return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%program.Alignment == 0
 	case program.Rows:
 		return !v.IsBounded()
+	case program.Collective:
+		return v.IsContiguous()
 	}
 	return true
 }

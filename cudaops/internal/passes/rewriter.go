@@ -38,7 +38,8 @@ func newRewriter(p *program.Program) *rewriter {
 			}
 		}
 		_, mapped := in.Op.(program.Map)
-		if _, host := in.Op.(program.Host); host || program.Launches(in.Op) && !mapped {
+		_, onRanks := program.OnRanks(in.Op)
+		if _, host := in.Op.(program.Host); host || onRanks || program.Launches(in.Op) && !mapped {
 			s.depth[in]++
 		}
 	}

@@ -28,7 +28,7 @@ func transfer(p *program.Program, _ Target) error {
 		switch in.Op.(type) {
 		case program.Alias:
 			// Emitted before its first use, like a copy.
-		case program.Kernel, program.Map, program.Rows, program.Concat, program.ConcatInPlace:
+		case program.Kernel, program.Map, program.Rows, program.Concat, program.ConcatInPlace, program.Collective:
 			t.move(in, program.OnDevice)
 			t.keep(&p.Instrs, in, program.OnDevice)
 		default:

@@ -24,23 +24,90 @@ func (p *Program) Eval(inputs []gorgonia.Value) ([]gorgonia.Value, error) {
 // Step is Eval of a program with states. states are their values before the run, in the order of Updates, nil for zeros;
 // next are their values after it.
 func (p *Program) Step(inputs, states []gorgonia.Value) (outputs, next []gorgonia.Value, err error) {
-	e := interpreter{program: p, inputs: inputs, held: map[*Value]gorgonia.Value{}, states: map[*Value]gorgonia.Value{}}
+	all, after, err := p.StepRanks([][]gorgonia.Value{inputs}, [][]gorgonia.Value{states})
+	if err != nil {
+		return nil, nil, err
+	}
+	return all[0], after[0], nil
+}
+
+// StepRanks is Step on several ranks, which interpret each instruction before any of them interprets the next. inputs, states and the
+// results are those of each rank.
+func (p *Program) StepRanks(inputs, states [][]gorgonia.Value) (outputs, next [][]gorgonia.Value, err error) {
+	ranks := make([]*interpreter, len(inputs))
+	for r := range ranks {
+		if ranks[r], err = p.interpret(inputs[r], states[r]); err != nil {
+			return nil, nil, err
+		}
+	}
+	for in := range p.All() {
+		if c, ok := OnRanks(in.Op); ok {
+			err = collective(c, in, ranks)
+		} else {
+			for r := 0; r < len(ranks) && err == nil; r++ {
+				err = ranks[r].instr(in)
+			}
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("program: %v: %w", in.Op, err)
+		}
+	}
+	outputs, next = make([][]gorgonia.Value, len(ranks)), make([][]gorgonia.Value, len(ranks))
+	for r, e := range ranks {
+		if outputs[r], next[r], err = e.results(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return outputs, next, nil
+}
+
+// collective interprets a Collective.
+func collective(c kernels.Collective, in *Instr, ranks []*interpreter) error {
+	if c.Ranks != len(ranks) {
+		return fmt.Errorf("got %d ranks, want %d", len(ranks), c.Ranks)
+	}
+	for i, v := range in.In {
+		from, to := make([][]byte, len(ranks)), make([][]byte, len(ranks))
+		for r, e := range ranks {
+			held, err := e.load(v)
+			if err == nil {
+				from[r], err = values.Bytes(values.Compact(held))
+			}
+			if err != nil {
+				return err
+			}
+			out := in.Out[i]
+			if b := e.buffer(out); b != nil {
+				to[r] = b[:out.Bytes()]
+			} else {
+				e.held[out], to[r] = values.New(out.Dtype, out.Shape)
+			}
+		}
+		c.Run(v.Dtype, from, to)
+	}
+	return nil
+}
+
+// interpret returns the state of a rank before the first instruction.
+func (p *Program) interpret(inputs, states []gorgonia.Value) (*interpreter, error) {
+	e := &interpreter{program: p, inputs: inputs, held: map[*Value]gorgonia.Value{}, states: map[*Value]gorgonia.Value{}}
 	for i, v := range states {
 		e.states[p.Updates[i].State] = v
 	}
 	if want := len(p.Inputs()); len(inputs) != want {
-		return nil, nil, fmt.Errorf("program: got %d inputs, want %d", len(inputs), want)
+		return nil, fmt.Errorf("program: got %d inputs, want %d", len(inputs), want)
 	}
 	if p.Stage >= Placed {
 		const poison = 0xff // NaN in any float type
 		e.arena = kernels.Bytes(make([]float64, (p.Arena+7)/8))
 		copy(e.arena, bytes.Repeat([]byte{poison}, len(e.arena)))
 	}
-	for in := range p.All() {
-		if err := e.instr(in); err != nil {
-			return nil, nil, fmt.Errorf("program: %v: %w", in.Op, err)
-		}
-	}
+	return e, nil
+}
+
+// results returns the values of the outputs and of the states after the last instruction.
+func (e *interpreter) results() (outputs, next []gorgonia.Value, err error) {
+	p := e.program
 	outputs, next = make([]gorgonia.Value, len(p.Outputs)), make([]gorgonia.Value, len(p.Updates))
 	for i, v := range p.Outputs {
 		if outputs[i], err = e.load(v); err != nil {

@@ -13,11 +13,12 @@ import (
 )
 
 // Op is the operation of an instruction: one of [Input], [Constant], [State], [Iota], [Host], [Kernel],
-// [Map], [Rows], [Concat], [Alias], [ConcatInPlace] and [Copy].
+// [Map], [Rows], [Concat], [Alias], [ConcatInPlace], [Collective] and [Copy].
 type Op interface{ String() string }
 
-// Input is a value that the user sets before a run.
-type Input struct{}
+// Input is a value that the user sets before a run. With Split the user sets the values of all ranks, concatenated along the first axis,
+// of which each rank receives its own.
+type Input struct{ Split bool }
 
 // Constant is a value that is part of the graph.
 type Constant struct{ Value gorgonia.Value }
@@ -128,11 +129,22 @@ type Alias struct{}
 // offset, so no element moves. The bytes between inputs are arbitrary. It prints as "join".
 type ConcatInPlace struct{}
 
+// Collective computes each output from the values that all ranks have of the input of the same index. Every rank runs the program, and
+// its collectives in the same order.
+type Collective struct{ kernels.Collective }
+
 // Copy moves a value between host and device, from the space of its input to the
 // space of its output.
 type Copy struct{}
 
-func (Input) String() string         { return "input" }
+// String returns the name of the instruction.
+func (i Input) String() string {
+	if i.Split {
+		return "input, split"
+	}
+	return "input"
+}
+
 func (Constant) String() string      { return "constant" }
 func (State) String() string         { return "state" }
 func (Iota) String() string          { return "iota" }
@@ -149,6 +161,12 @@ func (Copy) String() string          { return "copy" }
 func Launches(op Op) bool {
 	_, kernel := op.(Kernel)
 	return kernel || ReadsViews(op)
+}
+
+// OnRanks returns the collective of an op, and false for other ops.
+func OnRanks(op Op) (c kernels.Collective, ok bool) {
+	of, ok := op.(Collective)
+	return of.Collective, ok
 }
 
 // ReadsViews reports whether the launches of an op can read views of any strides.

@@ -83,7 +83,7 @@ func (c *checker) instr(in *Instr) {
 // wants returns the space in which an op reads and writes its values, or [Anywhere] if every space is allowed.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map, Rows, Concat, State, ConcatInPlace, Iota:
+	case Kernel, Map, Rows, Concat, State, ConcatInPlace, Iota, Collective:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -139,6 +139,8 @@ func (c *checker) shape(in *Instr) {
 		outputs = 2
 	}
 	switch op := in.Op.(type) {
+	case Collective:
+		inputs, outputs = max(len(in.Out), 1), max(len(in.In), 1)
 	case Input, Constant, State, Iota:
 		inputs = 0
 	case Alias, Copy:
@@ -162,6 +164,8 @@ func (c *checker) shape(in *Instr) {
 		c.concat(op, in)
 	case ConcatInPlace:
 		c.join(in)
+	case Collective:
+		c.collective(op, in)
 	case Alias:
 		from, to := in.In[0], in.Out[0]
 		if from.Base != to.Base {
@@ -191,6 +195,18 @@ func (c *checker) concat(op Concat, in *Instr) {
 	}
 	if len(in.In) == 0 || along != out.Shape[op.Axis] {
 		c.fault("%v makes %d elements along the axis of %s", op, along, out.describe())
+	}
+}
+
+// collective checks the values of a Collective.
+func (c *checker) collective(op Collective, in *Instr) {
+	for i, v := range in.In {
+		out := in.Out[i]
+		if err := op.Check(v.Dtype, v.Elements(), out.Elements()); err != nil || v.Dtype != out.Dtype || !v.Numeric || out.Base != out {
+			c.fault("%v makes %s of %s: %v", op, out.describe(), v.describe(), err)
+		} else if c.p.Stage >= Planned && !v.IsContiguous() {
+			c.fault("input %d of %v is %s, want row-major order", i, op, v.describe())
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ type section struct {
 // sections are the navigation; the gallery comes after them, if `make gallery` has built it.
 var sections = []section{
 	{"Start", []string{"README.md", "examples/README.md", "docs/port-your-program.md", "docs/from-pytorch.md", "docs/write-your-own-kernel.md"}},
-	{"Use", []string{"docs/nn.md", "docs/running.md", "docs/training.md", "docs/precision.md", "docs/host.md", "docs/environment.md", "docs/renamed.md"}},
+	{"Use", []string{"docs/nn.md", "docs/running.md", "docs/training.md", "docs/several-gpus.md", "docs/precision.md", "docs/host.md", "docs/environment.md", "docs/renamed.md"}},
 	{"Gorgonia's programs", []string{"docs/gorgonia-ops.md", "docs/conformance.md", "docs/cuda-tag.md", "docs/cuda-versions.md"}},
 	{"Speed and accuracy", []string{"docs/speed.md", "docs/graphs.md", "docs/drawn.md", "docs/functions.md"}},
 	{"Inside", []string{"docs/architecture.md", "CONTRIBUTING.md"}},

@@ -124,6 +124,11 @@ func launched(p *kernels.Plan, l kernels.Launch, in, out []exec.Span, scratch ex
 	return n, nil
 }
 
+// Collective implements [exec.Backend].
+func (b *Recorder) Collective(c kernels.Collective, _ []kernels.Dtype, in, out []exec.Span) (func() error, error) {
+	return func() error { return b.queue(Node{What: c.String(), Reads: in, Writes: out}) }, nil
+}
+
 // Upload implements [exec.Backend].
 func (b *Recorder) Upload(to exec.Span, _ []byte) error {
 	return b.queue(Node{What: "upload", Writes: []exec.Span{to}})

@@ -1,0 +1,229 @@
+package world
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Peers are the connections of a rank: of rank 0 to all others, of each other to rank 0.
+type Peers struct {
+	World
+	limit time.Duration
+	conns []net.Conn // by rank; of other ranks than 0 only conns[0]
+	mu    sync.Mutex
+	ended error
+}
+
+// hello is what a rank sends to join, and what rank 0 answers.
+type hello struct {
+	Magic      [8]byte
+	Size, Rank uint32
+}
+
+var magic = [8]byte{'s', 't', 'h', 'e', 'n', 'o', 0, 1}
+
+// Join connects the ranks. Rank 0 listens on the address alone, drops connections that say anything but a hello of a rank that is
+// missing, and stops listening when all have joined. limit is the time to wait for all ranks, and later for each collective.
+func Join(w World, limit time.Duration) (*Peers, error) {
+	p := &Peers{World: w, limit: limit, conns: make([]net.Conn, w.Size)}
+	err, until := error(nil), time.Now().Add(limit)
+	if w.Rank == 0 {
+		err = p.accept(until)
+	} else {
+		err = p.dial(until)
+	}
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("rank %d of %d, rank 0 at %s: %w", w.Rank, w.Size, w.Address, err)
+	}
+	return p, nil
+}
+
+func (p *Peers) accept(until time.Time) error {
+	at, err := net.ResolveTCPAddr("tcp", p.Address)
+	if err != nil {
+		return err
+	}
+	l, err := net.ListenTCP("tcp", at)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	l.SetDeadline(until)
+	for missing := p.Size - 1; missing > 0; {
+		c, err := l.Accept()
+		if err != nil {
+			return fmt.Errorf("%d ranks have not joined within %v: %w", missing, p.limit, err)
+		}
+		c.SetDeadline(time.Now().Add(time.Second)) // a stranger must not block the ranks
+		var h hello
+		err = binary.Read(c, binary.LittleEndian, &h)
+		if err != nil || h.Magic != magic || int(h.Size) != p.Size || h.Rank == 0 || int(h.Rank) >= p.Size || p.conns[h.Rank] != nil || binary.Write(c, binary.LittleEndian, h) != nil {
+			c.Close()
+			continue
+		}
+		p.conns[h.Rank] = c
+		missing--
+	}
+	return nil
+}
+
+func (p *Peers) dial(until time.Time) error {
+	h := hello{magic, uint32(p.Size), uint32(p.Rank)}
+	for {
+		c, err := net.DialTimeout("tcp", p.Address, time.Until(until))
+		if err == nil {
+			var answer hello
+			c.SetDeadline(until)
+			if err = errors.Join(binary.Write(c, binary.LittleEndian, h), binary.Read(c, binary.LittleEndian, &answer)); err == nil && answer == h {
+				p.conns[0] = c
+				return nil
+			}
+			c.Close()
+			err = fmt.Errorf("it does not answer as rank 0 of %d: %w", p.Size, err)
+		}
+		if time.Now().Add(retry).After(until) {
+			return err
+		}
+		time.Sleep(retry)
+	}
+}
+
+// retry is the time between attempts to reach rank 0, which may start later.
+const retry = 50 * time.Millisecond
+
+// request is what a rank sends to rank 0 before the bytes of its input. All ranks must send the same.
+type request struct {
+	Kind          kernels.CollectiveKind
+	Mean          bool
+	Dtype         kernels.Dtype
+	Ranks, Root   uint32
+	InLen, OutLen uint64
+}
+
+// Exchange computes a collective of all ranks on the host: rank 0 receives the inputs and sends the results. A rank that has left, that
+// does not answer within the time limit or that asks for another collective makes it fail on all ranks, for good.
+func (p *Peers) Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) error {
+	p.mu.Lock()
+	ended := p.ended
+	p.mu.Unlock()
+	if ended != nil {
+		return ended
+	}
+	r := request{c.Kind, c.Mean, d, uint32(c.Ranks), uint32(c.Root), uint64(len(in)), uint64(len(out))}
+	err := error(nil)
+	if p.Rank == 0 {
+		err = p.serve(c, d, r, in, out)
+	} else {
+		err = p.ask(r, in, out)
+	}
+	if err != nil {
+		p.end(err)
+	}
+	return err
+}
+
+// serve is Exchange of rank 0.
+func (p *Peers) serve(c kernels.Collective, d kernels.Dtype, want request, in, out []byte) error {
+	ins, outs, errs := make([][]byte, p.Size), make([][]byte, p.Size), make([]error, p.Size)
+	ins[0], outs[0] = in, out
+	each := func(f func(rank int, conn net.Conn) error) error {
+		var wait sync.WaitGroup
+		for rank, conn := range p.conns {
+			if rank == 0 {
+				continue
+			}
+			wait.Go(func() {
+				conn.SetDeadline(time.Now().Add(p.limit))
+				if err := f(rank, conn); err != nil {
+					errs[rank] = fmt.Errorf("rank %d: %w", rank, err)
+				}
+			})
+		}
+		wait.Wait()
+		return errors.Join(errs...)
+	}
+	err := each(func(rank int, conn net.Conn) error {
+		var r request
+		if err := binary.Read(conn, binary.LittleEndian, &r); err != nil {
+			return err
+		}
+		if r != want {
+			return fmt.Errorf("got %+v, want %+v as of rank 0: the ranks must run the same graph", r, want)
+		}
+		ins[rank], outs[rank] = kernels.Bytes(make([]float64, len(in)/8+1))[:len(in)], kernels.Bytes(make([]float64, len(out)/8+1))[:len(out)]
+		_, err := io.ReadFull(conn, ins[rank])
+		return err
+	})
+	if err == nil {
+		c.Run(d, ins, outs)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	failed := each(func(rank int, conn net.Conn) error {
+		reply := net.Buffers{binary.LittleEndian.AppendUint32(nil, uint32(len(text))), []byte(text)}
+		if text == "" {
+			reply = append(reply, outs[rank])
+		}
+		_, err := reply.WriteTo(conn)
+		return err
+	})
+	if err != nil {
+		return err // which the ranks that are left have received
+	}
+	return failed
+}
+
+// ask is Exchange of the other ranks.
+func (p *Peers) ask(r request, in, out []byte) error {
+	conn := p.conns[0]
+	conn.SetDeadline(time.Now().Add(2 * p.limit)) // rank 0 waits for the others first, and says which one is missing
+	var head bytes.Buffer
+	binary.Write(&head, binary.LittleEndian, r)
+	sent := net.Buffers{head.Bytes(), in}
+	var length [4]byte
+	_, err := sent.WriteTo(conn)
+	if err == nil {
+		_, err = io.ReadFull(conn, length[:])
+	}
+	if n := binary.LittleEndian.Uint32(length[:]); err == nil && n > 0 {
+		text := make([]byte, min(n, 1<<16))
+		if _, err = io.ReadFull(conn, text); err == nil {
+			err = errors.New(string(text))
+		}
+	} else if err == nil {
+		_, err = io.ReadFull(conn, out)
+	}
+	if err != nil {
+		return fmt.Errorf("rank 0: %w", err)
+	}
+	return nil
+}
+
+// end makes all later exchanges fail and closes the connections, so that those of the other ranks fail too.
+func (p *Peers) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended != nil {
+		return
+	}
+	p.ended = err
+	for _, c := range p.conns {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// Close leaves the other ranks, whose next exchange fails.
+func (p *Peers) Close() { p.end(errors.New("the rank has left the others")) }

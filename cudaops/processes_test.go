@@ -1,0 +1,130 @@
+package cudaops
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	tcp "net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// In a process, the test is one rank: it trains on its rows of batches that the port gives a seed, with initial values that only rank 0
+// has, and prints the parameters. Rank 1 leaves after as many steps as it is told.
+func asProcess(t *testing.T, leaves int) {
+	seed := testutil.Get[uint64](t)(strconv.ParseUint(os.Getenv("MASTER_PORT"), 10, 64))
+	n := newShare(t, tensor.Float64, 3, []int{4, 5, 2}, seed)
+	vm := testutil.Get[*VM](t)(NewVM(n.g, OnHost(), Processes(), Split(n.x, n.y), Train(G.NewAdamSolver(), n.learnables...)))
+	rank, all := vm.Process()
+	if rank > 0 {
+		testutil.Do(t, G.Let(n.learnables[0], tensor.Ones(tensor.Float64, 4, 5)))
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for step := range 20 {
+		if rank == 1 && step == leaves {
+			os.Exit(0)
+		}
+		for s := range all {
+			x, y := draw(r, tensor.Float64, 3, 4), draw(r, tensor.Float64, 3, 2)
+			if s == rank {
+				n.feed(t, vm, x, y)
+			}
+		}
+		testutil.Do(t, vm.RunAll())
+	}
+	testutil.Do(t, vm.Close())
+	var list [][]float64
+	for _, p := range n.learnables {
+		list = append(list, p.Value().Data().([]float64))
+	}
+	fmt.Printf("\nparameters %s\n", testutil.Get[[]byte](t)(json.Marshal(list)))
+}
+
+func TestProcesses(t *testing.T) {
+	if flag.NArg() > 0 {
+		asProcess(t, testutil.Get[int](t)(strconv.Atoi(flag.Arg(0))))
+		return
+	}
+	const processes = 3
+	start := func(t *testing.T, leaves int, variables func(rank string) []string) (port int, out [processes]string) {
+		l := testutil.Get[tcp.Listener](t)(tcp.Listen("tcp", "127.0.0.1:0"))
+		port = l.Addr().(*tcp.TCPAddr).Port
+		l.Close()
+		done := make(chan struct{})
+		for rank := range processes {
+			go func() {
+				c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcesses$", "-test.count=1", strconv.Itoa(leaves))
+				c.Env = append(os.Environ(), append(variables(strconv.Itoa(rank)), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port))...)
+				b, _ := c.CombinedOutput()
+				out[rank] = string(b)
+				done <- struct{}{}
+			}()
+		}
+		for range processes {
+			<-done
+		}
+		return port, out
+	}
+	size := strconv.Itoa(processes)
+	for name, variables := range map[string]func(rank string) []string{
+		"torchrun": func(r string) []string { return []string{"RANK=" + r, "WORLD_SIZE=" + size, "LOCAL_RANK=" + r} },
+		"SLURM": func(r string) []string {
+			return []string{"SLURM_PROCID=" + r, "SLURM_NTASKS=" + size, "SLURM_LOCALID=" + r}
+		},
+		"Open MPI": func(r string) []string {
+			return []string{"OMPI_COMM_WORLD_RANK=" + r, "OMPI_COMM_WORLD_SIZE=" + size, "OMPI_COMM_WORLD_LOCAL_RANK=" + r}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, out := start(t, 99, variables)
+			var got [processes]string
+			for rank, text := range out {
+				i := strings.Index(text, "parameters ")
+				if i < 0 {
+					t.Fatalf("rank %d: got %s", rank, text)
+				}
+				got[rank], _, _ = strings.Cut(text[i+len("parameters "):], "\n")
+			}
+			if got[1] != got[0] || got[2] != got[0] {
+				t.Errorf("got other parameters on other ranks: %v", got)
+			}
+			var parameters [][]float64
+			testutil.Do(t, json.Unmarshal([]byte(got[0]), &parameters))
+			n := newShare(t, tensor.Float64, 3*processes, []int{4, 5, 2}, uint64(port))
+			vm := machine(t, n.g, OnHost(), Train(G.NewAdamSolver(), n.learnables...))
+			r := rand.New(rand.NewPCG(uint64(port), 0))
+			for range 20 {
+				var x, y []float64
+				for range processes {
+					x = append(x, draw(r, tensor.Float64, 3, 4).Data().([]float64)...)
+					y = append(y, draw(r, tensor.Float64, 3, 2).Data().([]float64)...)
+				}
+				n.feed(t, vm, tensor.New(tensor.WithShape(9, 4), tensor.WithBacking(x)), tensor.New(tensor.WithShape(9, 2), tensor.WithBacking(y)))
+				testutil.Do(t, vm.RunAll())
+			}
+			testutil.Do(t, vm.Pull())
+			for i, p := range n.learnables {
+				if d := maxDiff(t, tensor.New(tensor.WithBacking(slices.Clone(parameters[i]))), p.Value()); !(d < 1e-9) {
+					t.Errorf("%s differs by %g of one VM at the whole batch", p.Name(), d)
+				}
+			}
+		})
+	}
+	t.Run("a rank leaves", func(t *testing.T) {
+		_, out := start(t, 1+rand.IntN(9), func(r string) []string { return []string{"RANK=" + r, "WORLD_SIZE=" + size, "LOCAL_RANK=" + r} })
+		for _, rank := range []int{0, 2} {
+			if !strings.Contains(out[rank], "rank 1: ") {
+				t.Errorf("rank %d: got %s, want an error that names rank 1", rank, out[rank])
+			}
+		}
+	})
+}

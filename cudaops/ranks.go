@@ -1,0 +1,238 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/cudaops/internal/world"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"gorgonia.org/gorgonia"
+)
+
+// OnDevices runs the graph on several CUDA devices of one kind, each a rank in the order of the list, by NVIDIA's NCCL. The graph is one
+// rank's share of the work: its batch is the batch of a rank. [Split] names the inputs that hold a batch; a run takes n times as many
+// rows for these, and the same value on all n ranks for other inputs.
+//
+// With [Train] the gradients of the learnables, and the cost of [gorgonia.Grad] that a run returns, are averaged over the ranks before
+// the step, so that all ranks make the same step: learnables and moments are equal bit for bit. If the cost is a mean over the batch,
+// the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
+// variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
+//
+// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md. [In], [State] and [Watch], and solvers of other
+// modules, are errors on several ranks.
+func OnDevices(list ...int) Option {
+	return func(c *config) {
+		OnDevice(0)(c)
+		if c.devices, c.ranks = slices.Clone(list), len(list); len(list) == 0 {
+			c.ranks = -1
+		}
+	}
+}
+
+// AllDevices is [OnDevices] with all CUDA devices of the machine.
+func AllDevices() Option {
+	return func(c *config) {
+		OnDevice(0)(c)
+		c.allDevices = true
+	}
+}
+
+// OnHosts runs the graph on n ranks in this process, each as [OnHost] does: [OnDevices] without GPUs, for tests.
+func OnHosts(n int) Option {
+	return func(c *config) {
+		OnHost()(c)
+		if c.ranks = n; n < 1 {
+			c.ranks = -1
+		}
+	}
+}
+
+// Processes makes this process one rank of as many as there are processes, on the CUDA device of its number on the machine or, with
+// [OnHost], on the host. Each process makes the VM of the same graph with the same options, gives its own rows to the inputs of [Split],
+// as many as the node's shape has, and runs as often as the others. What [OnDevices] says of ranks holds for processes. Values of
+// learnables and of [Resident] inputs are those of rank 0, whenever a VM copies them to the device.
+//
+// Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
+// of SLURM or Open MPI. NewVM waits up to 10 minutes for all processes; so does a run on the host.
+func Processes() Option { return func(c *config) { c.processes = true } }
+
+// processLimit is the time that a process waits for the others.
+const processLimit = 10 * time.Minute
+
+// Process returns the number of this process's first rank, and the number of all ranks: 0 and [VM.Ranks] without [Processes].
+func (vm *VM) Process() (rank, all int) {
+	if vm == nil {
+		return 0, 1
+	}
+	if w := vm.config.world; w != nil {
+		rank = w.Rank
+	}
+	return rank, vm.config.total()
+}
+
+// Split names inputs of which each rank of [OnDevices] has values of its own: a run takes the rows of all ranks, concatenated along the
+// first axis, and hands each rank as many as the node's shape has. [VM.Let] binds them. A run
+// sets no gradient of such an input. On one device Split changes nothing.
+func Split(inputs ...*gorgonia.Node) Option {
+	return func(c *config) { c.split = append(c.split, inputs...) }
+}
+
+// SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
+func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
+
+// Ranks returns the number of ranks of this process that run the graph, 1 for a VM without [OnDevices] or [OnHosts], and the inputs of [Split].
+func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
+	if vm == nil {
+		return 1, nil
+	}
+	return vm.config.ranksOrOne(), slices.Clone(gorgonia.Nodes(vm.config.split))
+}
+
+// rankSeed is the difference between the seeds of random numbers of consecutive ranks: odd, with bits everywhere (2^64 / golden ratio).
+const rankSeed = 0x9e3779b97f4a7c15
+
+// total returns the number of ranks of all processes.
+func (c *config) total() int {
+	if c.world != nil {
+		return c.world.Size
+	}
+	return c.ranksOrOne()
+}
+
+// ranksOrOne returns the number of ranks of this process.
+func (c *config) ranksOrOne() int { return max(c.ranks, 1) }
+
+// checkRanks returns an error for options that several ranks do not support.
+func (c *config) checkRanks() error {
+	other := ""
+	switch {
+	case c.ranks < 0:
+		return errors.New("OnDevices or OnHosts got no ranks, want at least one")
+	case c.total() < 2:
+		return nil
+	case len(c.stores) > 0:
+		other = "In"
+	case len(c.states) > 0:
+		other = "State"
+	case len(c.watch) > 0:
+		other = "Watch"
+	default:
+		return nil
+	}
+	return fmt.Errorf("got %d ranks and the option %s, want one of them", c.total(), other)
+}
+
+// findDevices sets the devices of AllDevices, and checks those of OnDevices.
+func (c *config) findDevices() error {
+	if c.processes {
+		if c.ranks != 0 || c.allDevices {
+			return errors.New("got the options Processes and OnDevices, AllDevices or OnHosts, want one of them: a process is one rank")
+		}
+		w, err := world.Find(os.Getenv)
+		if err != nil {
+			return fmt.Errorf("Processes: %w", err)
+		}
+		c.world, c.device = &w, w.Local
+	}
+	if c.allDevices {
+		n, err := driver.Count()
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			c.devices = append(c.devices, i)
+		}
+		c.ranks = n
+	}
+	for i, d := range c.devices {
+		if slices.Contains(c.devices[:i], d) {
+			return fmt.Errorf("OnDevices: got device %d twice, want it once", d)
+		}
+	}
+	if len(c.devices) > 0 {
+		c.device = c.devices[0]
+	}
+	return c.checkRanks()
+}
+
+// letRows binds the rows of all ranks to an input.
+func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value) error {
+	want := n.Shape().Clone()
+	want[0] *= vm.config.ranks
+	if dt, _ := internal.ElementType(n); v.Dtype() != dt || !v.Shape().Eq(want) {
+		return fmt.Errorf("got %v of shape %v, want %v of shape %v, the rows of %d ranks", v.Dtype(), v.Shape(), dt, want, vm.config.ranks)
+	}
+	return internal.Bind(n, v)
+}
+
+// executable makes a program ready to run on a backend, or on ranks of which it is the first.
+func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, error) {
+	timed := vm.config.timed || vm.tracer != nil
+	if vm.config.total() < 2 {
+		return exec.New(p, b, timed)
+	}
+	backends := []exec.Backend{b}
+	if vm.config.world != nil {
+		return vm.process(p, b, timed)
+	}
+	if host, ok := b.(*exec.HostBackend); ok {
+		meeting, ranks := exec.NewMeeting(vm.config.ranks)
+		host.Ranks = ranks[0]
+		for _, r := range ranks[1:] {
+			backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: r})
+		}
+		return exec.NewRanks(p, meeting, backends, timed)
+	}
+	gpus := []*exec.GPUBackend{b.(*exec.GPUBackend)}
+	meeting, err := func() (*exec.Meeting, error) {
+		for _, i := range vm.config.devices[1:] {
+			g, err := exec.OpenGPU(i)
+			if err != nil {
+				return nil, err
+			}
+			gpus, backends = append(gpus, g), append(backends, g)
+		}
+		return exec.JoinGPUs(gpus)
+	}()
+	if err != nil {
+		for _, g := range gpus[1:] {
+			err = driver.Join(err, g.Close())
+		}
+		return nil, err
+	}
+	return exec.NewRanks(p, meeting, backends, timed)
+}
+
+// process makes a program ready to run as the rank of this process.
+func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Executable, error) {
+	w := *vm.config.world
+	peers, err := world.Join(w, processLimit)
+	if err != nil {
+		return nil, err
+	}
+	leave := peers.Close
+	if host, ok := b.(*exec.HostBackend); ok {
+		host.Ranks = peers
+	} else {
+		gpu := b.(*exec.GPUBackend)
+		leave = func() {
+			gpu.AbortRanks()
+			peers.Close()
+		}
+		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size)
+	}
+	var e *exec.Executable
+	if err == nil {
+		e, err = exec.NewRanks(p, exec.NewProcess(w.Rank, peers, leave), []exec.Backend{b}, timed)
+	}
+	if err != nil {
+		leave()
+	}
+	return e, err
+}

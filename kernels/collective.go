@@ -1,0 +1,127 @@
+package kernels
+
+import "fmt"
+
+// CollectiveKind is what a collective computes from the values of n ranks. x[s] is the value of rank s and out[r] the result of
+// rank r; the reduction of values is their sum in the order of the ranks, or the sum divided by n.
+type CollectiveKind uint8
+
+// The kinds.
+const (
+	AllReduce     CollectiveKind = iota // out[r] = the reduction of all x
+	Reduce                              // out[Root] = the reduction of all x; zeros on other ranks
+	Broadcast                           // out[r] = x[Root]
+	AllGather                           // out[r] = x[0], ..., x[n-1] concatenated along the first axis
+	ReduceScatter                       // out[r] = part r of n, along the first axis, of the reduction of all x
+)
+
+// String returns the kind's name.
+func (k CollectiveKind) String() string {
+	return [...]string{"AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter"}[k]
+}
+
+// Collective is an operation on the values that ranks have of one operand.
+type Collective struct {
+	Kind  CollectiveKind
+	Ranks int  // n
+	Root  int  // of Reduce and Broadcast
+	Mean  bool // of the kinds that reduce: the mean of the ranks instead of the sum
+}
+
+// String returns the kind with its parameters.
+func (c Collective) String() string {
+	s := c.Kind.String()
+	if c.Mean {
+		s += " mean"
+	}
+	if c.Kind == Reduce || c.Kind == Broadcast {
+		s += fmt.Sprintf(" of rank %d", c.Root)
+	}
+	return fmt.Sprintf("%s of %d ranks", s, c.Ranks)
+}
+
+// Check returns an error unless ranks can compute the collective of values with the given numbers of elements.
+func (c Collective) Check(d Dtype, in, out int64) error {
+	n, want := int64(c.Ranks), in
+	switch c.Kind {
+	case AllGather:
+		want = in * n
+	case ReduceScatter:
+		want = in / max(n, 1)
+	}
+	switch {
+	case n < 1 || c.Root < 0 || c.Root >= c.Ranks:
+		return fmt.Errorf("%v: got root %d, want one of the ranks", c, c.Root)
+	case c.Kind == ReduceScatter && in%n != 0:
+		return fmt.Errorf("%v: got %d elements, want a multiple of %d", c, in, n)
+	case out != want:
+		return fmt.Errorf("%v: got an output of %d elements, want %d", c, out, want)
+	case c.Mean && !d.IsFloat() || d == Bool:
+		return fmt.Errorf("%v: got elements of type %v, want numbers, for the mean float32 or float64", c, d)
+	}
+	return nil
+}
+
+// Run computes the collective on the host: in and out have the memory of each rank. Sums are added in the order of the ranks, so
+// all ranks get the same bits in every run.
+func (c Collective) Run(d Dtype, in, out [][]byte) {
+	switch c.Kind {
+	case Broadcast:
+		for _, o := range out {
+			copy(o, in[c.Root])
+		}
+		return
+	case AllGather:
+		for _, o := range out {
+			for r, x := range in {
+				copy(o[r*len(x):], x)
+			}
+		}
+		return
+	case Reduce:
+		for _, o := range out {
+			clear(o)
+		}
+		c.reduce(d, in, out[c.Root], 0)
+	case ReduceScatter:
+		for r, o := range out {
+			c.reduce(d, in, o, r*len(o))
+		}
+	default:
+		c.reduce(d, in, out[0], 0)
+		for _, o := range out[1:] {
+			copy(o, out[0])
+		}
+	}
+}
+
+// reduce reduces the bytes of all ranks from an offset on.
+func (c Collective) reduce(d Dtype, in [][]byte, out []byte, from int) {
+	switch d {
+	case Float32:
+		reduceRanks[float32](c.Mean, in, out, from)
+	case Float64:
+		reduceRanks[float64](c.Mean, in, out, from)
+	case Int32:
+		reduceRanks[int32](c.Mean, in, out, from)
+	case Int64, Int:
+		reduceRanks[int64](c.Mean, in, out, from)
+	case Uint8:
+		reduceRanks[uint8](c.Mean, in, out, from)
+	}
+}
+
+func reduceRanks[T float32 | float64 | int32 | int64 | uint8](mean bool, in [][]byte, out []byte, from int) {
+	to, n := Elements[T](out), len(out)
+	copy(out, in[0][from:from+n])
+	for _, x := range in[1:] {
+		for i, v := range Elements[T](x[from : from+n]) {
+			to[i] += v
+		}
+	}
+	if mean {
+		for i := range to {
+			to[i] /= T(len(in))
+		}
+	}
+}
