@@ -13,7 +13,7 @@ import (
 // Reduction is how a collective combines the values of ranks.
 type Reduction bool
 
-// The reductions: the sum of the ranks' values in the order of the ranks, and that sum divided by their number, for float32 and float64.
+// The reductions: the sum of the ranks' values in the order of the ranks, and that sum divided by their number.
 const (
 	SumOfRanks  Reduction = false
 	MeanOfRanks Reduction = true
@@ -84,13 +84,11 @@ func (c collective) String() string {
 }
 
 func (c collective) Infer(in ...Type) (Type, error) {
-	if len(in) != 1 {
-		return Type{}, fmt.Errorf("got %d inputs, want 1", len(in))
+	if err := CheckFloats(in, 1); err != nil {
+		return Type{}, err
 	}
 	x := in[0]
 	switch {
-	case x.Dtype == kernels.Bool || c.Mean && !x.Dtype.IsFloat():
-		return Type{}, fmt.Errorf("got %v, want numbers, for a mean float32 or float64", x)
 	case c.Root < 0:
 		return Type{}, fmt.Errorf("got rank %d, want one from 0 on", c.Root)
 	case !c.sized():
@@ -134,9 +132,6 @@ func (c collective) for1() error {
 }
 
 func (c collective) Adjoints(b *Backward) []Term {
-	if !b.Grad().Type().Dtype.IsFloat() {
-		return b.None("its elements are integers")
-	}
 	adjoint := c
 	switch c.Kind {
 	case kernels.Reduce:
