@@ -24,7 +24,7 @@ import (
 // the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
 // variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
 //
-// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md. [In], [State] and [Watch], and solvers of other
+// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. [In], [State] and [Watch], and solvers of other
 // modules, are errors on several ranks.
 func OnDevices(list ...int) Option {
 	return func(c *config) {

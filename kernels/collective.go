@@ -15,9 +15,14 @@ const (
 	ReduceScatter                       // out[r] = part r of n, along the first axis, of the reduction of all x
 )
 
+var kinds = [...]string{"AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter"}
+
 // String returns the kind's name.
 func (k CollectiveKind) String() string {
-	return [...]string{"AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter"}[k]
+	if int(k) >= len(kinds) {
+		return fmt.Sprintf("CollectiveKind(%d)", k)
+	}
+	return kinds[k]
 }
 
 // Collective is an operation on the values that ranks have of one operand.
@@ -50,6 +55,8 @@ func (c Collective) Check(d Dtype, in, out int64) error {
 		want = in / max(n, 1)
 	}
 	switch {
+	case int(c.Kind) >= len(kinds):
+		return fmt.Errorf("got the kind %v, want AllReduce to ReduceScatter", c.Kind)
 	case n < 1 || c.Root < 0 || c.Root >= c.Ranks:
 		return fmt.Errorf("%v: got root %d, want one of the ranks", c, c.Root)
 	case c.Kind == ReduceScatter && in%n != 0:
@@ -63,21 +70,27 @@ func (c Collective) Check(d Dtype, in, out int64) error {
 }
 
 // Run computes the collective on the host: in and out have the memory of each rank. Sums are added in the order of the ranks, so
-// all ranks get the same bits in every run.
-func (c Collective) Run(d Dtype, in, out [][]byte) {
+// all ranks get the same bits in every run. It is an error if a rank's memory is missing, or not what [Collective.Check] wants.
+func (c Collective) Run(d Dtype, in, out [][]byte) error {
+	if c.Ranks < 1 || len(in) != c.Ranks || len(out) != c.Ranks {
+		return fmt.Errorf("%v: got inputs of %d and outputs of %d ranks, want each of all", c, len(in), len(out))
+	}
+	for r := range in {
+		if err := c.Check(d, int64(len(in[r]))/d.Size(), int64(len(out[r]))/d.Size()); err != nil {
+			return err
+		}
+	}
 	switch c.Kind {
 	case Broadcast:
 		for _, o := range out {
 			copy(o, in[c.Root])
 		}
-		return
 	case AllGather:
 		for _, o := range out {
 			for r, x := range in {
 				copy(o[r*len(x):], x)
 			}
 		}
-		return
 	case Reduce:
 		for _, o := range out {
 			clear(o)
@@ -93,6 +106,7 @@ func (c Collective) Run(d Dtype, in, out [][]byte) {
 			copy(o, out[0])
 		}
 	}
+	return nil
 }
 
 // reduce reduces the bytes of all ranks from an offset on.

@@ -28,7 +28,9 @@ func testCollective[T float32 | float64 | int32 | int64 | uint8](t *testing.T, d
 			t.Errorf("%v of %v: %v", c, d, err)
 		}
 		got := [][]T{slices.Repeat([]T{99}, len(want[0])), slices.Repeat([]T{99}, len(want[1]))}
-		c.Run(d, [][]byte{Bytes(in[0]), Bytes(in[1])}, [][]byte{Bytes(got[0]), Bytes(got[1])})
+		if err := c.Run(d, [][]byte{Bytes(in[0]), Bytes(in[1])}, [][]byte{Bytes(got[0]), Bytes(got[1])}); err != nil {
+			t.Errorf("%v of %v: %v", c, d, err)
+		}
 		if !slices.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("%v of %v: got %v, want %v", c, d, got, want)
 		}

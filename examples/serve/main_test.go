@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -122,8 +123,11 @@ func heap() uint64 {
 // 64 clients with batches of 1 to 32 images get the answers to their own images, in order, and memory does not grow. When the server stops while
 // they go on, each request that it accepted is answered.
 func TestLoad(t *testing.T) {
-	requests, clients := int64(20_000), 64
-	if testing.Short() {
+	requests, clients := int64(4000), 64
+	switch {
+	case os.Getenv("STHENO_LOAD") == "1":
+		requests = 20_000
+	case testing.Short():
 		requests = 1000
 	}
 	seed := rand.Uint64()

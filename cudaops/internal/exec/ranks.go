@@ -89,7 +89,10 @@ func (m member) Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) 
 	}
 	m.in[m.rank], m.out[m.rank] = in, out
 	if m.arrived++; m.arrived == len(m.in) {
-		c.Run(d, m.in, m.out)
+		if err := c.Run(d, m.in, m.out); err != nil {
+			m.fail(err)
+			return err
+		}
 		m.arrived = 0
 		m.done++
 		m.all.Broadcast()

@@ -83,7 +83,9 @@ func collective(c kernels.Collective, in *Instr, ranks []*interpreter) error {
 				e.held[out], to[r] = values.New(out.Dtype, out.Shape)
 			}
 		}
-		c.Run(v.Dtype, from, to)
+		if err := c.Run(v.Dtype, from, to); err != nil {
+			return err
+		}
 	}
 	return nil
 }

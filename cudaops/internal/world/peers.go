@@ -164,7 +164,7 @@ func (p *Peers) serve(c kernels.Collective, d kernels.Dtype, want request, in, o
 		return err
 	})
 	if err == nil {
-		c.Run(d, ins, outs)
+		err = c.Run(d, ins, outs)
 	}
 	text := ""
 	if err != nil {
