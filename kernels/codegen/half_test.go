@@ -1,13 +1,16 @@
 package codegen
 
 import (
+	"bytes"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"pgregory.net/rapid"
 )
 
 // halves is a function of two numbers of 16 bits whose outputs are the sum as float32 and rounded to both types of 16 bits.
@@ -64,6 +67,71 @@ func TestHalves(t *testing.T) {
 			}
 		}
 	}
+}
+
+// converted returns the memory of elements of one type as another one.
+func converted(t *testing.T, memory []byte, from, to expr.Dtype) []byte {
+	b := expr.NewBuilder(from)
+	n := int64(len(memory)) / from.Size()
+	p := testutil.Get[*kernels.Plan](t)(Map(kernels.HostDevice(), testutil.Get[expr.Func](t)(b.Func(b.Convert(b.Operand(0), to))), []int{int(n)}, Dense([]int{int(n)})))
+	out := exprtest.Memory(p.Out)
+	testutil.Do(t, p.Run([][]byte{memory}, out, nil))
+	return out
+}
+
+// Functions of numbers that are stored in 16 bits compute the bits of the float32 function, of operands and with outputs that are rounded.
+func TestStored(t *testing.T) {
+	testutil.CheckProperty(t, func(r *rapid.T) {
+		m := exprtest.DrawRows(r, append(slices.Clone(exprtest.Exact), exprtest.Inexact...), rapid.IntRange(0, 10).Draw(r, "size"))
+		dev, in := rapid.SampledFrom(devices).Draw(r, "device"), m.Inputs()
+		draw := func(types []expr.Dtype, plain func(i int) bool) (stored []expr.Dtype) {
+			for i, d := range types {
+				if d == expr.Float32 && !plain(i) {
+					d = rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.BF16, expr.F16}).Draw(r, "stored")
+				}
+				stored = append(stored, d)
+			}
+			return stored
+		}
+		from := draw(m.Func.Operands(), func(i int) bool { return m.Views[i].Stream.Number != 0 })
+		to := draw(m.Func.Outputs(), func(int) bool { return false })
+		plain := slices.Clone(in)
+		for i, d := range from {
+			if d != m.Func.Operands()[i] {
+				in[i] = converted(t, in[i], expr.Float32, d)
+				plain[i] = converted(t, in[i], d, expr.Float32)
+			}
+		}
+		want := testutil.Get[*kernels.Plan](t)(planRows(dev, m))
+		wanted := testutil.Get[[]byte](t)(runGuarded(want, plain))
+		m.Func = testutil.Get[expr.Func](t)(m.Func.Stored(from, to))
+		got := testutil.Get[*kernels.Plan](t)(planRows(dev, m))
+		out := testutil.Get[[]byte](t)(runGuarded(got, in))
+		testutil.Do(t, checkLaunches(got))
+		for k, d := range to {
+			list := [2][]byte{wanted[want.Parts[k]:], out[got.Parts[k]:]}
+			n := int64(m.Elements())
+			if m.PerRow[k] {
+				n = rowsIn(m)
+			}
+			if d == expr.BF16 || d == expr.F16 {
+				list[0] = converted(t, list[0][:4*n], expr.Float32, d)
+			}
+			if n *= d.Size(); !bytes.Equal(list[0][:n], list[1][:n]) {
+				r.Fatalf("output %d of %v is not that of %v in %v", k, got, want, d)
+			}
+		}
+	})
+}
+
+// rowsIn counts the rows of a case.
+func rowsIn(m *exprtest.Rows) (n int64) {
+	for i := range m.Elements() {
+		if _, first := m.Row(i); first {
+			n++
+		}
+	}
+	return n
 }
 
 // NVIDIA's assembler takes the conversions, and loads and stores of nothing but numbers of 16 bits, without spills.
