@@ -149,3 +149,20 @@ func TestHalvesAssemble(t *testing.T) {
 		}
 	}
 }
+
+// NVIDIA's assembler takes rows of numbers of 16 bits, in registers, in shared memory and reloaded, without spills.
+func TestStoredRowsAssemble(t *testing.T) {
+	b := expr.NewBuilder(expr.Float32, expr.Float32)
+	e := b.Apply(expr.Exp, b.Apply(expr.Sub, b.Operand(0), b.Apply(expr.RowMax, b.Operand(0))))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Mul, b.Operand(1), b.Apply(expr.Div, e, b.Apply(expr.RowSum, e)))))
+	f = testutil.Get[expr.Func](t)(f.Stored([]expr.Dtype{expr.BF16, expr.F16}, []expr.Dtype{expr.BF16}))
+	for _, target := range []string{"sm_70", "sm_80", "sm_90"} {
+		dev := kernels.Device{Major: int(target[3] - '0'), SMs: 132, SharedOptin: 96 << 10}
+		for _, s := range [][]int{{8192, 768}, {8192, 1001}, {4096, 4096}, {64, 50304}} {
+			p := testutil.Get[*kernels.Plan](t)(Rows(dev, f, s, []int{1}, []bool{false}, Dense(s), Dense(s)))
+			if _, registers, spills := assemble(t, p.Launches[0].Kernel.Image, target); spills > 0 {
+				t.Errorf("%v for %s: %d registers, %d bytes of spills", p, target, registers, spills)
+			}
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/programs"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -32,12 +33,16 @@ func trained(t testing.TB, m programs.GPT, batch, time int) *programs.Trained {
 }
 
 // storesRounded checks that Mixed computes what the program computes if the values that Mixed stores in BF16 are rounded when they are stored, bit
-// for bit, that each later pass keeps the bits, and that the host backend computes them. It returns how many values are in BF16.
-func storesRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted) int {
+// for bit, that each later pass keeps the bits, and that the host backend computes them. It returns how many values are in BF16. change changes the lowered
+// program.
+func storesRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ...func(*program.Program)) int {
 	lowered := func() *lower.Graph {
 		g, err := lower.New(graph, wanted)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, f := range change {
+			f(g.Program)
 		}
 		return g
 	}
@@ -148,6 +153,49 @@ func TestMixedKeepsResults(t *testing.T) {
 		stored += storesRounded(t, b.g, &lower.Wanted{Keep: b.keep, Precision: kernels.BF16})
 	})
 	t.Logf("%d values stored in BF16", stored)
+}
+
+// doubler plans 2 x of n elements of a type.
+type doubler struct {
+	kernels.Dtype
+	n int
+}
+
+func (d doubler) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	b := expr.NewBuilder(expr.Float32)
+	f, err := b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(0)))
+	if err == nil {
+		f, err = f.Stored([]kernels.Dtype{d.Dtype}, []kernels.Dtype{d.Dtype})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return codegen.Map(dev, f, []int{d.n}, codegen.Dense([]int{d.n}))
+}
+
+func (d doubler) Stored(to kernels.Dtype, _ kernels.Device) (p kernels.Planner, inputs, outputs []bool, ok bool) {
+	return doubler{to, d.n}, []bool{true}, []bool{true}, d.n%16 == 0
+}
+
+// A kernel that can have its operands and outputs in BF16 has: of its results and of what the result of a product, or a float32 input, becomes.
+func TestMixedStorer(t *testing.T) {
+	for rows, want := range map[int]int{32: 4, 33: 0} { // a kernel without 16 bits between the products
+		g := G.NewGraph()
+		matrix := func(name string, rows, cols int) *G.Node {
+			return G.NewMatrix(g, tensor.Float32, G.WithName(name), G.WithShape(rows, cols), G.WithInit(G.Uniform(-1, 1)))
+		}
+		y := G.Must(G.Mul(G.Must(G.Tanh(G.Must(G.Mul(G.Must(G.Tanh(matrix("x", rows, 8))), matrix("w", 8, 24))))), matrix("v", 24, 16)))
+		got := storesRounded(t, g, &lower.Wanted{Keep: G.Nodes{y}, Precision: kernels.BF16}, func(p *program.Program) {
+			for _, in := range p.Instrs {
+				if program.Pointwise(in.Op) {
+					in.Op = program.Kernel{Planner: doubler{kernels.Float32, int(in.Out[0].Elements())}}
+				}
+			}
+		})
+		if got != want {
+			t.Errorf("of %d rows %d values are stored in BF16, want %d", rows, got, want)
+		}
+	}
 }
 
 // In a step with its update on an H200 no launch rounds, and states, gradients w.r.t. parameters, statistics and the loss are float32.

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// losses returns the losses of the first steps of a GPT's training with the options.
+// losses returns the losses of the first steps of a GPT's training with the options. Before half of the steps it changes a matrix.
 func losses(t *testing.T, m GPT, steps int, opts ...cudaops.Option) []float64 {
 	const batch, time = 4, 16
 	g := testutil.Get[*Trained](t)(m.Train(batch, time))
@@ -23,7 +23,15 @@ func losses(t *testing.T, m GPT, steps int, opts ...cudaops.Option) []float64 {
 	testutil.Do(t, G.Let(g.Tokens, tokens))
 	testutil.Do(t, G.Let(g.Labels, labels))
 	var list []float64
-	for range steps {
+	for i := range steps {
+		if i == steps/2 { // a value of the user, of which the copy in BF16 must be made, too
+			p := g.Parameters[4] // h.0.attn.c_attn.weight
+			testutil.Do(t, vm.Pull(p))
+			for k, x := range p.Value().Data().([]float32) {
+				p.Value().Data().([]float32)[k] = 1.3 * x
+			}
+			testutil.Do(t, vm.Push(p))
+		}
 		testutil.Do(t, vm.RunAll())
 		list = append(list, float64(g.Loss.Value().Data().(float32)))
 	}
