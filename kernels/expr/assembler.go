@@ -23,7 +23,6 @@ type Assembler struct {
 	numbers   []string               // registers of constants: see Func.Numbers
 	labels    int
 	items     map[int]bool // tables and functions that the instructions name
-	RoundBF16 bool         // the target has an instruction that rounds to BF16: from 8.0 on
 }
 
 // Kind is a kind of register.
