@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -44,12 +45,13 @@ type config struct {
 	stepEvery     []int
 	add           bool
 	resident      []*gorgonia.Node
-	all, forward  bool             // KeepAll, ForwardOnly
-	only          []*gorgonia.Node // Outputs
-	compiled      []any            // by gorgonia.Compile or CompileFunction
-	watch         []FloatClass     // each Watch
-	precisions    []precision      // each Precision
-	workspaceMax  int64            // maximum bytes of the Store's workspace for this VM, set by a Cache; 0: no limit
+	all, forward  bool                // KeepAll, ForwardOnly
+	only          []*gorgonia.Node    // Outputs
+	compiled      []any               // by gorgonia.Compile or CompileFunction
+	watch         []FloatClass        // each Watch
+	precisions    []precision         // each Precision
+	mixed         []kernels.Precision // each Mixed
+	workspaceMax  int64               // maximum bytes of the Store's workspace for this VM, set by a Cache; 0: no limit
 	logger        *log.Logger
 	trace         []io.Writer
 }

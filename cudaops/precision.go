@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // The precisions of the option [Precision].
@@ -34,9 +36,36 @@ type precision struct {
 	nodes []*gorgonia.Node
 }
 
+// Mixed stores values between launches in 16 bits, in BF16, the only p: results of matmuls in float32, what is computed of them element by
+// element, and the gradients w.r.t. these. It sets [Precision] of products to BF16, except of nodes with their own. Launches compute in
+// float32, and round to nearest even when they store. Parameters, the solver's moments, gradients w.r.t. parameters, statistics, losses, sums
+// and all values on the host stay float32. docs/precision.md lists which values are stored how, and the report shows the type of each.
+//
+// Devices and products that do not multiply in BF16 leave their operands in float32: see [Precision]. A graph with float64 values is an error.
+func Mixed(p kernels.Precision) Option {
+	return func(c *config) { c.mixed = append(c.mixed, p) }
+}
+
+// checkMixed checks the arguments of each Mixed, and that the graph has no float64.
+func (c *config) checkMixed(g *gorgonia.ExprGraph) error {
+	for _, p := range c.mixed {
+		if p != BF16 {
+			return fmt.Errorf("Mixed: got %v, want BF16", p)
+		}
+		for _, n := range g.AllNodes() {
+			if d, ok := internal.ElementType(n); ok && d == tensor.Float64 {
+				return fmt.Errorf("Mixed: got node %s of float64, want a graph of float32", internal.Name(n))
+			}
+		}
+	}
+	return nil
+}
+
 // ofProducts returns the precision of all products, and the precisions of nodes that override it.
 func (c *config) ofProducts() (all kernels.Precision, byNode map[*gorgonia.Node]kernels.Precision) {
-	byNode = map[*gorgonia.Node]kernels.Precision{}
+	if byNode = map[*gorgonia.Node]kernels.Precision{}; len(c.mixed) > 0 {
+		all = BF16
+	}
 	for _, p := range c.precisions {
 		if len(p.nodes) == 0 {
 			all = p.Precision

@@ -12,6 +12,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -41,7 +42,9 @@ type NodeReport struct {
 	// Where is the origin of the node's value: Report.Device, "host" (the op's Do), "alias" (a view of another value),
 	// "input", "constant", "state" (a learnable of Train, a parameter of In or an input of Resident, on the device between runs),
 	// "statement", or "unneeded" for a node that no result depends on.
-	Where   string
+	Where string
+	// Stored is the element type in memory, such as f32, or bf16 under [Mixed]; "" for a value that is not in memory.
+	Stored  string
 	Kernels []string // entry points in launch order; they may compute other nodes too
 	In, Out int64    // bytes copied to and from the device
 	// Note is a remark about a LogSoftMax, which gorgonia.Log of a SoftMax makes of the SoftMax's node, or "".
@@ -126,6 +129,9 @@ func newReport(device string, g *lower.Graph) Report {
 		}
 		if _, log, derivative, ok := internal.SoftMax(n.Op()); ok && log && !derivative {
 			r.Nodes[i].Note = logSoftMax
+		}
+		if n.Value != nil && needed[n.Value.Base.Def] && n.Value.Numeric {
+			r.Nodes[i].Stored = n.Value.Dtype.String()
 		}
 	}
 	nodeReports := r.byNode(g)
@@ -218,6 +224,15 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "products of matrices by %s\n", r.Products)
 	}
 	printSteps(&b, r.Steps)
+	half := 0
+	for _, n := range r.Nodes {
+		if n.Stored == expr.BF16.String() {
+			half++
+		}
+	}
+	if half > 0 {
+		fmt.Fprintf(&b, "nodes stored in %v: %d\n", expr.BF16, half)
+	}
 	for _, n := range r.Nodes {
 		if n.Note != "" {
 			fmt.Fprintf(&b, "node %s: %s\n", n.Name, n.Note)

@@ -107,7 +107,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates()); err != nil {
+	if err := errors.Join(c.checkPrecisions(), c.checkMixed(g), c.checkWatches(), c.checkStates()); err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	if err := c.findDevices(); err != nil {
@@ -158,7 +158,7 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device()}, device: b.Name(), seed: rand.Uint64()}
+	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device(), Mixed: len(c.mixed) > 0}, device: b.Name(), seed: rand.Uint64()}
 	if len(c.every) > 0 {
 		vm.every = c.every[0]
 	}

@@ -62,6 +62,12 @@ type Matrices[T Float] struct {
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }
 
+// WithOutput returns the call with other memory for the only output.
+func (c Call) WithOutput(memory []byte) Call {
+	c.outputs = [][]byte{memory}
+	return c
+}
+
 // BLAS returns the BLAS that the launch multiplies by.
 func (c Call) BLAS() BLAS { return c.blas }
 

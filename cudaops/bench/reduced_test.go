@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,58 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				if math.Float32bits(c[i]) != math.Float32bits(v) || uint32(half[i])<<16 != math.Float32bits(rounded) && rounded == rounded {
 					t.Fatalf("%v\nelement %d is %v and %#04x, want %v and %v", two, i, c[i], half[i], v, rounded)
 				}
+			}
+			if text != "" {
+				storedHalves(t, r, dev, product, text, operands)
+			}
+		}
+	}
+}
+
+// storedHalves checks that a product which stores its result in BF16, and reads operands of its epilogue in BF16, has the bits of the
+// product in float32.
+func storedHalves(t *testing.T, r *rand.Rand, dev kernels.Device, product gemm.Product, text string, matrices [][]byte) {
+	plan := testutil.Get[*kernels.Plan](t)
+	for _, c := range []kernels.Dtype{kernels.Float32, expr.BF16} {
+		names, views, types := []string{"c"}, []codegen.View(nil), []kernels.Dtype(nil)
+		full, in := slices.Clone(matrices[:2]), slices.Clone(matrices[:2])
+		for k := range operandsOf(text) {
+			n := product.Batch*product.M*product.N + r.Int64N(9)
+			strides, d := []int{int(product.M * product.N), int(product.N), 1}, []kernels.Dtype{kernels.Float32, expr.BF16}[r.IntN(2)]
+			if r.IntN(3) == 0 {
+				strides = []int{0, 0, 1}
+			}
+			v := codegen.View{Elements: n, Offset: r.Int64N(1 + n - product.Batch*product.M*product.N), Strides: strides}
+			names, views, types = append(names, fmt.Sprint("x", k)), append(views, v), append(types, d)
+			numbers, halves := somewhat[float32](r, n, 5), make([]uint16, n)
+			for i, x := range numbers {
+				numbers[i] = kernels.BF16.Round(x)
+				halves[i] = uint16(math.Float32bits(numbers[i]) >> 16)
+			}
+			if full = append(full, kernels.Bytes(numbers)); d == expr.BF16 {
+				in = append(in, kernels.Bytes(halves))
+			} else {
+				in = append(in, kernels.Bytes(numbers))
+			}
+		}
+		product, _ := product.With(testutil.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...)
+		stored, ok := rounded(product).Stored(c, types, dev)
+		if !ok {
+			t.Fatalf("%v stores no %v with operands in %v", product, c, types)
+		}
+		one, two := plan(rounded(product).Plan(dev)), plan(stored.Plan(dev))
+		want, got := make([]float32, product.Batch*product.M*product.N), make([]byte, two.Out)
+		testutil.Do(t, Run(0, one, full, kernels.Bytes(want)))
+		testutil.Do(t, Run(0, two, in, got))
+		for i, v := range want {
+			var x float32
+			if c == expr.BF16 {
+				v, x = kernels.BF16.Round(v), math.Float32frombits(uint32(kernels.Elements[uint16](got)[i])<<16)
+			} else {
+				x = kernels.Elements[float32](got)[i]
+			}
+			if math.Float32bits(x) != math.Float32bits(v) && v == v {
+				t.Fatalf("%v with operands in %v\nelement %d is %v, want %v", two, types, i, x, v)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ package values
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"unsafe"
 
@@ -12,11 +11,13 @@ import (
 	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// types are Gorgonia's element types in the order of the kernels' ones.
+// types are Gorgonia's element types in the order of the kernels' ones. Elements stored in 16 bits, which no value of a graph has, are the
+// bits in a Uint16.
 var types = [...]tensor.Dtype{
 	kernels.Float32: tensor.Float32,
 	kernels.Float64: tensor.Float64,
@@ -25,13 +26,15 @@ var types = [...]tensor.Dtype{
 	kernels.Int64:   tensor.Int64,
 	kernels.Int:     tensor.Int,
 	kernels.Bool:    tensor.Bool,
+	expr.BF16:       tensor.Uint16,
+	expr.F16:        tensor.Uint16,
 }
 
 // Dtype returns the kernels' element type for one of Gorgonia's; ok is false for types that no
-// kernel takes.
+// kernel takes; of those with 16 bits it is false, since a value does not tell which one it is.
 func Dtype(t tensor.Dtype) (dt kernels.Dtype, ok bool) {
 	i := slices.Index(types[:], t)
-	return kernels.Dtype(max(i, 0)), i >= 0
+	return kernels.Dtype(max(i, 0)), i >= 0 && t != tensor.Uint16
 }
 
 // Tensor returns package tensor's element type for dt.
@@ -83,6 +86,8 @@ func reorder(t *tensor.Dense, rowMajor, own []byte, back bool) {
 	switch t.Dtype().Size() {
 	case 1:
 		reorderElements(t, rowMajor, own, back)
+	case 2:
+		reorderElements(t, kernels.Elements[uint16](rowMajor), kernels.Elements[uint16](own), back)
 	case 4:
 		reorderElements(t, kernels.Elements[int32](rowMajor), kernels.Elements[int32](own), back)
 	default:
@@ -160,6 +165,8 @@ func Memory(v gorgonia.Value) ([]byte, error) {
 			return memory(v.Ints()), nil
 		case tensor.Bool:
 			return memory(v.Bools()), nil
+		case tensor.Uint16:
+			return memory(v.Uint16s()), nil
 		}
 		return nil, fmt.Errorf("a tensor of %v: want one of %v", v.Dtype(), types)
 	}
@@ -323,64 +330,15 @@ func Integer(v gorgonia.Value) int64 {
 	return 0
 }
 
-// NotFinite returns "NaN" or "Inf", those of the two that are asked for, and the number of the first
-// such element in the memory of a value of floats, "" if there is none.
-func NotFinite(dt kernels.Dtype, m []byte, nan, inf bool) (what string, at int) {
-	switch dt {
-	case kernels.Float32:
-		return firstNotFinite(kernels.Elements[float32](m), nan, inf)
-	case kernels.Float64:
-		return firstNotFinite(kernels.Elements[float64](m), nan, inf)
-	}
-	return "", 0
-}
-
-func firstNotFinite[T float32 | float64](elements []T, nan, inf bool) (what string, at int) {
-	for i, x := range elements {
-		switch {
-		case nan && x != x:
-			return "NaN", i
-		case inf && math.IsInf(float64(x), 0):
-			return "Inf", i
-		}
-	}
-	return "", 0
-}
-
-// CheckIndices returns an error that names the first element of an integer value outside of 0 to below count, unless it is also.
-func CheckIndices(v gorgonia.Value, count, also int) error {
-	m, err := Bytes(v)
-	if err != nil {
-		return fmt.Errorf("its indices are %w", err)
-	}
-	switch dt, _ := Dtype(v.Dtype()); dt {
-	case kernels.Uint8:
-		return checkIndices(m, count, also)
-	case kernels.Int32:
-		return checkIndices(kernels.Elements[int32](m), count, also)
-	case kernels.Int64:
-		return checkIndices(kernels.Elements[int64](m), count, also)
-	case kernels.Int:
-		return checkIndices(kernels.Elements[int](m), count, also)
-	}
-	return fmt.Errorf("got indices of %v, want integers", v.Dtype())
-}
-
-func checkIndices[T uint8 | int32 | int64 | int](list []T, count, also int) error {
-	for i, index := range list {
-		if at := int64(index); (at < 0 || at >= int64(count)) && at != int64(also) {
-			return fmt.Errorf("got index %d at %d, want 0 to %d", at, i, count-1)
-		}
-	}
-	return nil
-}
-
 // View returns, as a value of the given shape, the elements of v, which is in row-major order, at
 // offset + sum of i[k] strides[k], all counted in elements. Elements outside of bounds are 0, as in
 // [codegen.View]. The result shares the memory of v if its elements lie in row-major order there,
 // and is a copy otherwise.
 func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds codegen.Bounds) (gorgonia.Value, error) {
 	dt, ok := Dtype(v.Dtype())
+	if v.Dtype() == tensor.Uint16 {
+		dt, ok = expr.BF16, true // as good as F16: elements are copied
+	}
 	if !ok {
 		return nil, fmt.Errorf("a view of %v: want one of %v", v.Dtype(), types)
 	}
@@ -425,6 +383,8 @@ func Over(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 		backing = kernels.Elements[int](m)
 	case kernels.Bool:
 		backing = bools(m)
+	case expr.BF16, expr.F16:
+		backing = kernels.Elements[uint16](m)
 	default:
 		backing = kernels.Elements[float32](m)
 	}
@@ -504,6 +464,9 @@ func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {
 		return fresh[int](gorgonia.NewI(0), shape)
 	case kernels.Bool:
 		return fresh[bool](gorgonia.NewB(false), shape)
+	case expr.BF16, expr.F16:
+		s := make([]uint16, kernels.Count(shape))
+		return dense(shape, s), memory(s)
 	}
 	return fresh[float32](gorgonia.NewF32(0), shape)
 }

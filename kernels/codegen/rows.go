@@ -161,11 +161,6 @@ func (c call) check() error {
 			return fmt.Errorf("got axes %v of shape %v, want rising axes of it", c.axes, c.shape)
 		}
 	}
-	for _, d := range slices.Concat(c.f.Operands(), c.f.Outputs()) {
-		if d == expr.BF16 || d == expr.F16 {
-			return fmt.Errorf("got %v, which only a Map reads and writes", d)
-		}
-	}
 	return nil
 }
 

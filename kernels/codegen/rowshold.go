@@ -66,7 +66,7 @@ func (m *nest) registerBytes(pol rowsPolicy, operands []int, vectors int64) [2]i
 	}
 	one := int64(0)
 	for _, i := range operands {
-		one = max(one, vectors*m.grid.width*m.types[i].Size())
+		one = max(one, vectors*m.grid.width*inRegister(m.types[i]))
 	}
 	return [2]int64{min(one, most), most}
 }
@@ -82,19 +82,27 @@ func (m *nest) residentOperands() (list []int) {
 	return list
 }
 
+// inRegister returns the bytes of registers that an element occupies.
+func inRegister(d expr.Dtype) int64 {
+	if d == expr.BF16 || d == expr.F16 {
+		return 4
+	}
+	return d.Size()
+}
+
 // splitResident returns a character for each operand: '0' plus the number of its vectors that go to shared memory because `registers`
 // bytes are in use. It reports whether shared memory has room for them.
 func (m *nest) splitResident(dev kernels.Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {
-		excess += vectors * m.grid.width * m.types[i].Size()
+		excess += vectors * m.grid.width * inRegister(m.types[i])
 	}
 	shared := int64(0)
 	for _, i := range operands {
-		size := m.grid.width * m.types[i].Size() // of a vector
+		size, held := m.grid.width*m.types[i].Size(), m.grid.width*inRegister(m.types[i]) // of a vector
 		if p := m.layout.place(i); excess > 0 && !p.mark.random() && size >= 4 && (p.lanes == aligned || m.grid.width == 1) {
-			n := min(kernels.CeilDiv(excess, size), vectors)
-			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
+			n := min(kernels.CeilDiv(excess, held), vectors)
+			excess, shared, counts[i] = excess-n*held, shared+n*size, byte('0'+n)
 		}
 	}
 	if shared == 0 {

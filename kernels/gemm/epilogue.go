@@ -16,10 +16,11 @@ import (
 // kernels apply to each sum before they write it. Kernels are compiled, so it is a chain of at most
 // four of the [steps], with at most two operands. The zero epilogue changes nothing.
 type epilogue struct {
-	chain    int32          // numbers of steps, four bits each, the first step lowest
-	f        expr.Func      // of the element, then the operands
-	operands []codegen.View // strided by matrix, row and column: inputs 2 and 3 of the plan
-	slots    []int          // the operands that the steps take, in order
+	chain    int32           // numbers of steps, four bits each, the first step lowest
+	f        expr.Func       // of the element, then the operands
+	operands []codegen.View  // strided by matrix, row and column: inputs 2 and 3 of the plan
+	types    []kernels.Dtype // in which the operands are stored; nil: all in the product's
+	slots    []int           // the operands that the steps take, in order
 }
 
 const (
@@ -129,13 +130,21 @@ type epilogueArgs struct {
 	}
 }
 
+// dtype returns the type in which an operand of a product of type dt is stored.
+func (e epilogue) dtype(operand int, dt kernels.Dtype) kernels.Dtype {
+	if e.types == nil {
+		return dt
+	}
+	return e.types[operand]
+}
+
 func (e epilogue) arguments(dt kernels.Dtype) epilogueArgs {
 	args := epilogueArgs{Steps: e.chain | int32(len(e.slots))<<16}
 	for i := range args.Operands {
 		x := &args.Operands[i]
 		if x.X = out; i < len(e.slots) {
 			v := e.operands[e.slots[i]]
-			x.X = kernels.At(kernels.Operand(2+e.slots[i]), v.Offset*dt.Size())
+			x.X = kernels.At(kernels.Operand(2+e.slots[i]), v.Offset*e.dtype(e.slots[i], dt).Size())
 			x.Matrix, x.Row, x.Column = int64(v.Strides[0]), int64(v.Strides[1]), int64(v.Strides[2])
 		}
 	}
@@ -175,7 +184,15 @@ func (e epilogue) String() string {
 // writes over what it reads.
 func (p Product) epilogueBody(product func(kernels.Call)) func(kernels.Call) {
 	shape := []int{int(p.Batch), int(p.M), int(p.N)}
-	mapped, err := codegen.Map(kernels.HostDevice(), p.epilogue.f, shape, append([]codegen.View{codegen.Dense(shape)}, p.epilogue.operands...)...)
+	f, stored := p.epilogue.f, []kernels.Dtype{p.Dtype}
+	for i := range p.epilogue.operands {
+		stored = append(stored, p.epilogue.dtype(i, p.Dtype))
+	}
+	f, err := f.Stored(stored, stored[:1])
+	if err != nil {
+		panic("kernels: " + err.Error()) // Product.Stored has checked the types
+	}
+	mapped, err := codegen.Map(kernels.HostDevice(), f, shape, append([]codegen.View{codegen.Dense(shape)}, p.epilogue.operands...)...)
 	if err != nil {
 		panic("kernels: " + err.Error()) // Product.With has checked the views
 	}

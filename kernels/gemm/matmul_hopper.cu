@@ -6,7 +6,7 @@
 //         their elements along k side by side
 //   f32   float32 operands as three BF16 planes each (split), six products
 //
-// All results are float32.
+// Results are float32, or BF16 for bf16.
 //
 // A block is one producer warp and two consumer warpgroups. The producer keeps a
 // ring of STAGES pieces of A and B in shared memory filled; each consumer multiplies 64
@@ -103,15 +103,15 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BLOCKS_OF_CLUSTER(n)
 #endif
 // Arguments that only some kinds have: products of planes take the scaling of their operands, and the maps of planes
-// that were written again, and share tiles; products of rounded operands take the place of the result in BF16, used if halves is set.
+// that were written again, and share tiles; products of rounded operands take the place of the result in BF16, and what is in BF16.
 #define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
 #define RANGE_OF_Plain
 #define HALVES_OF_Six , const int shared, float *parts, int *arrivals
 #define HALVES_OF_Plain , u16 *half, const int halves
-#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr, {shared, parts, arrivals}}
-#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves ? half : nullptr, {}}
+#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr, 0, {shared, parts, arrivals}}
+#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves & (HALF_ALSO | HALF_ALONE) ? half : nullptr, halves, {}}
 #define ENTRY(name, CLUSTER, KIND, ...)                                                                                                     \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                                \
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, AGAIN_OF_##KIND float* c, RANGE_OF_##KIND const int m,  \

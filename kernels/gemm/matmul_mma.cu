@@ -12,6 +12,7 @@
 // while another is multiplied. Sums go to C, with an epilogue (epilogue.cuh), by way of shared memory, in whole lines.
 #include "matmul_planes.cuh"
 #include "matmul_sliced.cuh"
+#include "matmul_halves.cuh"
 #include "mma.cuh"
 
 // Shape holds a matmul kernel's arguments except its operands.
@@ -21,7 +22,8 @@ struct Shape {
     int chunk; // terms of a split of k, a multiple of 64
     i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
     const Scaling* range; // of float32 operands, or null
-    u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
+    u16* half;            // where C is written in BF16, or null
+    int halves;           // see matmul_halves.cuh
 };
 
 // Block is the shape of a block's work: WARPS warps across a tile of 128 x BN, two down.
@@ -187,8 +189,15 @@ template <int TA, int TB> struct Six : Block<2, 3, TA, TB, 128, 4, 2> {
     }
 };
 
+// load_operand reads four neighbours of an operand of an epilogue, float32 or BF16; those that do not exist become 0 or keep their values.
+__device__ __forceinline__ void load_operand(const Operand<float>& o, bool half, float* to, int row, int col, int inside) {
+    if (!half) return o.load<4>(to, row, col, inside);
+    const u16* const p = reinterpret_cast<const u16*>(from(o, true, 0, row, col).x);
+    load_halves(to, p, o.col, inside, o.col == 1 && reinterpret_cast<u64>(p) % 8 == 0);
+}
+
 // store writes a warp's 64 rows of NT * 8 columns, divided as by says, 16 rows at a time by way of shared memory. target is the place of the first element.
-template <typename K> __device__ __forceinline__ void store(const float (&sum)[K::MT][K::NT][4], const Exponents& by, const Target<float>& target, u16* half, float* memory) {
+template <typename K> __device__ __forceinline__ void store(const float (&sum)[K::MT][K::NT][4], const Exponents& by, const Target<float>& target, u16* half, int halves, float* memory) {
     const int lane = threadIdx.x % 32;
     constexpr int LANES = K::NT * 2, STEP = 32 / LANES; // of a row
     const int row0 = lane / LANES, col = lane % LANES * 4;
@@ -205,7 +214,7 @@ template <typename K> __device__ __forceinline__ void store(const float (&sum)[K
         }
         __syncwarp();
         if (K::PLANES == 3) by.divide<K::LD>(memory, part * 16, 0);
-        if (!target.wide && target.epilogue.steps == 0 && !half) { // rows that begin anywhere: single elements, side by side
+        if (!target.wide && target.epilogue.steps == 0 && !halves) { // rows that begin anywhere: single elements, side by side
 #pragma unroll 4
             for (int r = 0; r < 16; r++)
                 for (int c = lane; c < K::NT * 8; c += 32)
@@ -218,17 +227,33 @@ template <typename K> __device__ __forceinline__ void store(const float (&sum)[K
             Pack<float> v[2];
 #pragma unroll
             for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const float4*>(memory + (r + u * STEP) * K::LD + col);
-            if (target.epilogue.steps != 0) {
-                target.finish(rows, cols, v);
-            } else {
+            if (!halves) {
+                if (target.epilogue.steps != 0) {
+                    target.finish(rows, cols, v);
+                } else {
 #pragma unroll
-                for (int u = 0; u < 2; u++) target.put(rows[u], cols[u], v[u]);
+                    for (int u = 0; u < 2; u++) target.put(rows[u], cols[u], v[u]);
+                }
+                continue;
             }
-            if (!half) continue;
+            float w[8], x[8] = {}, y[8] = {};
 #pragma unroll
-            for (int u = 0; u < 2; u++)
-                if (rows[u] < target.rows && cols[u] < target.cols)
+            for (int u = 0; u < 2; u++) {
+                const int inside = rows[u] < target.rows ? target.cols - cols[u] : 0;
+                if (target.epilogue.steps >= 1 << 16) load_operand(target.epilogue.x, halves & HALF_X, x + 4 * u, rows[u], cols[u], inside);
+                if (target.epilogue.steps >= 2 << 16) load_operand(target.epilogue.y, halves & HALF_Y, y + 4 * u, rows[u], cols[u], inside);
+            }
+#pragma unroll
+            for (int i = 0; i < 8; i++) w[i] = v[i / 4].s[i % 4];
+            finish(target.epilogue.steps & 0xffff, w, x, y);
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) v[u].s[e] = w[4 * u + e];
+                if (!(halves & HALF_ALONE)) target.put(rows[u], cols[u], v[u]);
+                if (half && rows[u] < target.rows && cols[u] < target.cols)
                     *reinterpret_cast<uint2*>(half + rows[u] * target.down + cols[u]) = make_uint2(bf16x2(v[u].s[0], v[u].s[1]), bf16x2(v[u].s[2], v[u].s[3]));
+            }
         }
     }
 }
@@ -262,9 +287,9 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     target.rows = (int)(s.m - at.m0) - row;
     target.cols = (int)(s.n - at.n0) - col;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
-    target.epilogue = epilogue.from(at.matrix, at.m0 + row, at.n0 + col);
+    target.epilogue = from(epilogue, s.halves, at.matrix, at.m0 + row, at.n0 + col);
     const Exponents by = K::PLANES == 3 ? Exponents(range, s.range, at.matrix, s.m, s.n, (int)at.m0 + row, (int)at.n0 + col) : Exponents();
-    store<K>(sums.sum, by, target, s.half ? s.half + place : nullptr, reinterpret_cast<float*>(dynamic) + warp * 16 * K::LD);
+    store<K>(sums.sum, by, target, s.half ? s.half + place : nullptr, s.halves, reinterpret_cast<float*>(dynamic) + warp * 16 * K::LD);
 }
 
 // On older devices, without these instructions, the entry points are empty. Entry points for split operands are also empty on devices
@@ -280,15 +305,15 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
 #define BODY_OF_Six(...)
 #endif
 // Entry points for split operands get the Scaling of the operands and the addresses of their rescaled splits. Entry points for rounded
-// operands get the address of a BF16 copy of the result, used if `halves` is set.
+// operands get the address of the result in BF16, and what is in BF16.
 #define AGAIN_OF_Six const void *againA, const void *againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
 #define RANGE_OF_Plain
 #define HALVES_OF_Six
 #define HALVES_OF_Plain , u16 *half, const int halves
-#define SHAPE_OF_Six againA, againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr}
-#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves ? half : nullptr}
+#define SHAPE_OF_Six againA, againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr, 0}
+#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves & (HALF_ALSO | HALF_ALONE) ? half : nullptr, halves}
 #define ENTRY(name, KIND, THREADS, BLOCKS, ...)                                                                                                     \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) matmul_mma_##name(                                                                \
         const void *a, const void *b, AGAIN_OF_##KIND float *c, RANGE_OF_##KIND const int m, const int n, const int k, const int batch, const int chunk, \

@@ -1,6 +1,7 @@
 // The tiles of C that the kernels of matmul_hopper.cu compute: their order, and how a warp writes its sums, through an epilogue.
 #pragma once
 #include "epilogue.cuh"
+#include "matmul_halves.cuh"
 #include "matmul_kinds.cuh"
 #include "matmul_planes.cuh"
 #include "matmul_shares.cuh"
@@ -14,7 +15,8 @@ struct Shape {
     int chunk; // terms of a split of k, a multiple of BK
     i64 ld;    // of C, whose matrices lie m * ld apart, and the sums of splits batch * m * ld
     const Scaling* range; // of float32 operands, or null
-    u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
+    u16* half;            // where C is written in BF16, or null
+    int halves;           // see matmul_halves.cuh
     Shares shares;
 };
 
@@ -96,13 +98,20 @@ template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide
 struct Share {
     const float* p; // the first
     i64 row, part, col;
-    bool wide;
-    __device__ __forceinline__ Share(const Operand<float>& x, int r, int c) : p(x.x + r * x.row + c * x.col), row(4 * x.row), part(32 * x.col), col(x.col) {
-        wide = col == 1 && row % 4 == 0 && reinterpret_cast<u64>(p) % 16 == 0;
+    bool wide, half;
+    __device__ __forceinline__ Share(const Operand<float>& x, bool half, int r, int c) : p(from(x, half, 0, r, c).x), row(4 * x.row), part(32 * x.col), col(x.col), half(half) {
+        wide = col == 1 && row % 4 == 0 && reinterpret_cast<u64>(p) % (half ? 8 : 16) == 0;
     }
     // load loads the lane's share of part i. `rows` and `cols` count the rows and columns from the first element to the edge of C;
     // elements beyond the edge keep their values.
     __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
+        if (half) {
+            const u16* q = reinterpret_cast<const u16*>(p) + i * part;
+#pragma unroll
+            for (int u = 0; u < 4; u++, q += row)
+                if (4 * u < rows) load_halves(to + 4 * u, q, col, cols, wide);
+            return;
+        }
         const float* q = p + i * part;
 #pragma unroll
         for (int u = 0; u < 4; u++, q += row) {
@@ -125,9 +134,9 @@ struct Share {
 // all rows of C. Each warp brings its own while the products are under way.
 template <typename K> struct Line {
     static constexpr int SIZE = K::LINE ? K::BN : 0;
-    static __device__ __forceinline__ bool of(const Epilogue<float>& e) { return K::LINE && e.steps >= 1 << 16 && e.x.row == 0; }
+    static __device__ __forceinline__ bool of(const Epilogue<float>& e, const Shape& s) { return K::LINE && e.steps >= 1 << 16 && e.x.row == 0 && !(s.halves & HALF_X); }
     static __device__ __forceinline__ void fetch(const Epilogue<float>& e, const Shape& s, const Tile& tile, float* line) {
-        if (!of(e)) return;
+        if (!of(e, s)) return;
         const int lane = threadIdx.x % 32;
         const float* const x = e.x.x + tile.matrix * e.x.matrix;
         __syncwarp(); // all have read the last tile's
@@ -159,8 +168,8 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
     target.rows = s.m - row0;
     target.cols = s.n - to.n0;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
-    target.epilogue = epilogue.from(to.matrix, row0, to.n0);
-    const bool lined = Line<K>::of(epilogue);
+    target.epilogue = from(epilogue, s.halves, to.matrix, row0, to.n0);
+    const bool lined = Line<K>::of(epilogue, s);
     if (lined) Line<K>::wait();
     if (epilogue.steps == 0 && target.wide && !s.half) {
         store_wide<false>(sums, by, target, memory, nullptr);
@@ -172,7 +181,7 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
     }
     const int row = lane / 8, col = lane % 8 * 4;
     if (epilogue.steps != 0 || s.half) {
-        const Share x(target.epilogue.x, row, col), y(target.epilogue.y, row, col);
+        const Share x(target.epilogue.x, s.halves & HALF_X, row, col), y(target.epilogue.y, s.halves & HALF_Y, row, col);
         float* q = target.c + row * s.ld + col;
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++, q += 32) {
@@ -205,7 +214,8 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
             for (int u = 0; u < 4; u++) {
                 if (row + 4 * u >= target.rows) continue;
                 float* const to = q + 4 * u * s.ld;
-                if (target.wide) {
+                if (s.halves & HALF_ALONE) {
+                } else if (target.wide) {
                     if (inside > 0) *reinterpret_cast<float4*>(to) = make_float4(v[4 * u], v[4 * u + 1], v[4 * u + 2], v[4 * u + 3]);
                 } else {
 #pragma unroll

@@ -1,7 +1,9 @@
 package gemm
 
 import (
+	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
@@ -46,6 +48,9 @@ func quarter(x problem, bytes int64) bool {
 // cutReduced takes the time that tiles of the group would take, those of the busiest SM one after the other.
 func cutReduced(c candidate, x problem) (cut, bool) {
 	tiles := c.count(x) * max(c.cluster, 1)
+	if x.halves() {
+		c.split = splitPolicy{}
+	}
 	d := c.split.cut(x, tiles)
 	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.n) * c.cost.On(x.dev).element
 	return d, true
@@ -66,15 +71,22 @@ func emitReduced(c candidate, p *kernels.Plan, x problem, d cut) {
 		}
 		appendRound(p, x.dev, list)
 	}
-	transA, transB, also := x.A.Trans, x.B.Trans, out
+	transA, transB, also, halves := x.A.Trans, x.B.Trans, out, int64(0)
 	if c.form == TF32 {
 		transA, transB = false, true
 	}
 	if x.Also != Plain {
-		also.Offset = p.Parts[1]
+		also.Offset, halves = p.Parts[1], halfAlso
+	} else if x.C != Plain {
+		halves = halfAlone
+	}
+	for i, slot := range x.epilogue.slots {
+		if x.epilogue.dtype(slot, x.Dtype) == expr.BF16 {
+			halves |= halfOperand << i
+		}
 	}
 	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
-		args, blocks := reducedArgs{at[0], at[1], to, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e, also, x.Also != Plain}, d.blocks
+		args, blocks := reducedArgs{at[0], at[1], to, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e, also, halves}, d.blocks
 		if hasWGMMA(x.dev) {
 			cluster := max(c.cluster, 1)
 			args.A, args.B = operands[0].tensorMap(at[0], !transA, tensorTile), operands[1].tensorMap(at[1], transB, c.n/cluster)
@@ -91,9 +103,12 @@ type reducedArgs struct {
 	M, N, K, Batch, Chunk int64 `arg:"int32"`
 	LDC                   int64
 	epilogueArgs
-	Also    kernels.Ref // C in BF16
-	HasAlso bool
+	Also   kernels.Ref // C in BF16
+	Halves int64       `arg:"int32"` // what is in BF16
 }
+
+// The bits of Halves: see matmul_halves.cuh.
+const halfAlso, halfAlone, halfOperand = 1, 2, 4
 
 // alsoBody is the Go body of a product that also writes C in BF16.
 func alsoBody(product func(kernels.Call)) func(kernels.Call) {
@@ -102,6 +117,16 @@ func alsoBody(product func(kernels.Call)) func(kernels.Call) {
 		from, to := kernels.Slice[float32](c, x.C)[:x.M*x.N*x.Batch], kernels.Slice[uint16](c, x.Also)
 		product(c)
 		roundRows(from, to, 1, int64(len(from)), int64(len(from)))
+	}
+}
+
+// storedBody is the Go body of a product that writes C in BF16 alone.
+func storedBody(product func(kernels.Call)) func(kernels.Call) {
+	return func(c kernels.Call) {
+		x := kernels.Args[reducedArgs](c)
+		sums, to := align.Make[float32](x.M*x.N*x.Batch), kernels.Slice[uint16](c, x.Also)
+		product(c.WithOutput(kernels.Bytes(sums)))
+		roundRows(sums, to, 1, int64(len(sums)), int64(len(sums)))
 	}
 }
 

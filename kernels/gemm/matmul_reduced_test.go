@@ -1,12 +1,15 @@
 package gemm
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -239,6 +242,68 @@ func TestProductAlsoInBF16(t *testing.T) {
 		p.Also = BF16
 		if _, err := p.Plan(matmulDevices[1]); err == nil {
 			t.Errorf("%v of %d columns and %d terms: no error for halves", p, p.N, p.K)
+		}
+	}
+}
+
+// A product that stores its result in BF16, and whose epilogue reads operands in BF16, has the bits of the product in float32, rounded.
+func TestProductStored(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	f := testutil.Get[expr.Func](t)(expr.Parse("c + x + y", kernels.Float32, "c", "x", "y"))
+	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
+		for _, c := range []kernels.Dtype{kernels.Float32, expr.BF16} {
+			for _, types := range [][]kernels.Dtype{{kernels.Float32, expr.BF16}, {expr.BF16, expr.BF16}, {expr.BF16, kernels.Float32}} {
+				batch, m, n, k := 1+r.Int64N(3), 130+r.Int64N(40), 8*(12+r.Int64N(8)), 64+r.Int64N(60)
+				views := []codegen.View{{Elements: n, Strides: []int{0, 0, 1}}, {Elements: 1 + batch*m*n, Offset: 1, Strides: []int{int(m * n), int(n), 1}}}
+				product, ok := Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, A: Operand{Form: BF16}, B: Operand{Form: BF16, Trans: r.IntN(2) == 1}, Round: kernels.BF16}.With(f, views...)
+				stored, can := product.Stored(c, types, dev)
+				if !ok || !can {
+					t.Fatalf("%v on %s: want one that stores %v with operands in %v", product, dev.Name, c, types)
+				}
+				plan, want := testutil.Get[*kernels.Plan](t)(stored.Plan(dev)), testutil.Get[*kernels.Plan](t)(product.Plan(dev))
+				testutil.Do(t, kernels.Check(own, plan))
+				in, full := make([][]byte, 4), make([][]byte, 4)
+				for i := range in {
+					n := want.Inputs[i] / 4
+					if i < 2 {
+						n *= 2
+					}
+					x, numbers := make([]uint16, n), make([]float32, n)
+					roundRows(uniform(r, 4*n), x, 1, n, n)
+					for k, v := range x {
+						numbers[k] = fromBF16(v)
+					}
+					in[i], full[i] = kernels.Bytes(numbers), kernels.Bytes(numbers)
+					if i < 2 {
+						in[i], full[i] = kernels.Bytes(x), kernels.Bytes(x)
+					} else if types[i-2] == expr.BF16 {
+						in[i] = kernels.Bytes(x)
+					}
+				}
+				out, wanted := kernels.Bytes(slices.Repeat([]uint32{0xffffffff}, int(plan.Out/4))), kernels.Bytes(make([]uint32, want.Out/4))
+				testutil.Do(t, plan.Run(in, out, nil))
+				testutil.Do(t, want.Run(full, wanted, nil))
+				if c == expr.BF16 {
+					rounded, sums := make([]uint16, want.Out/4), kernels.Elements[float32](wanted)
+					roundRows(sums, rounded, 1, int64(len(sums)), int64(len(sums)))
+					wanted = kernels.Bytes(rounded)
+				}
+				if !bytes.Equal(out, wanted) {
+					t.Fatalf("%v on %s with operands in %v: other bits than %v", stored, dev.Name, types, product)
+				}
+			}
+		}
+	}
+	product := Product{Dtype: kernels.Float32, Batch: 1, M: 500, N: 504, K: 100, A: Operand{Form: BF16}, B: Operand{Form: BF16}, Round: kernels.BF16}
+	for _, change := range []func(*Product){func(p *Product) { p.N = 503 }, func(p *Product) { p.K = 5000 }, func(p *Product) { p.Round, p.A.Form, p.B.Form = kernels.TF32, TF32, TF32 }, func(p *Product) { p.A.Form, p.B.Form = Plain, Plain }} {
+		p := product
+		change(&p)
+		if stored, ok := p.Stored(expr.BF16, nil, matmulDevices[1]); ok {
+			t.Errorf("%v of %d columns and %d terms: stores BF16, want none", stored, p.N, p.K)
+		}
+		p.C = BF16
+		if _, err := p.Plan(matmulDevices[1]); err == nil {
+			t.Errorf("%v of %d columns and %d terms: no error for C in BF16", p, p.N, p.K)
 		}
 	}
 }

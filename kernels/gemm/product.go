@@ -3,6 +3,7 @@ package gemm
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -72,6 +73,7 @@ type Product struct {
 	A, B           Operand
 	Round          kernels.Precision
 	Also           Form // of a second output with the elements of C, see [Product.AlsoIn]; Plain: there is none
+	C              Form // BF16: C is stored in BF16, see [Product.Stored]
 	epilogue       epilogue
 }
 
@@ -103,6 +105,9 @@ func (p Product) String() string {
 	}
 	if p.Also != Plain {
 		name += ", and rounded"
+	}
+	if p.C != Plain {
+		name += " to " + p.C.String()
 	}
 	return name
 }
@@ -171,7 +176,7 @@ func (p Product) ReadsStrides(dev kernels.Device) bool {
 // AlsoIn returns a product of rounded operands with a second output: C as [Prepare] writes it. It returns false if the kernel cannot
 // write that on a device: in TF32, if rows are not a multiple of 8 elements, and if another launch adds splits of K up.
 func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
-	if f != BF16 || !p.rounded() || p.Round != kernels.BF16 || p.N%8 != 0 {
+	if f != BF16 || p.C != Plain || !p.rounded() || p.Round != kernels.BF16 || p.N%8 != 0 {
 		return p, false
 	}
 	c, _, d := choose(p.problem(dev))
@@ -181,6 +186,32 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 	p.Also = f
 	return p, true
 }
+
+// maxUnsplit is the most splits of K that a product would have on its own for which it has none because C or an operand of its epilogue is
+// in BF16.
+const maxUnsplit = 2
+
+// Stored returns a product of BF16 operands that stores C as float32 or BF16, and whose epilogue reads operands stored in these types. It
+// returns false if no kernel of a device does: C in BF16 has rows of a multiple of 8 elements, and the kernel must not split K much.
+func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.Device) (Product, bool) {
+	p.C, p.epilogue.types = Plain, nil
+	own, _, d := choose(p.problem(dev))
+	if c == kernels.Float32 && !slices.Contains(operands, expr.BF16) {
+		return p, true
+	}
+	if p.Round != kernels.BF16 || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != expr.BF16 || p.N%8 != 0) || own.cut == nil || d.partials > maxUnsplit ||
+		slices.ContainsFunc(operands, func(d kernels.Dtype) bool { return d != expr.BF16 && d != kernels.Float32 }) {
+		return p, false
+	}
+	if c == expr.BF16 {
+		p.C = BF16
+	}
+	p.epilogue.types = operands
+	return p, true
+}
+
+// halves reports whether C or an operand of the epilogue is in BF16.
+func (p Product) halves() bool { return p.C != Plain || slices.Contains(p.epilogue.types, expr.BF16) }
 
 // check returns an error if there are no such operands.
 func (p Product) check(dev kernels.Device) error {
@@ -196,6 +227,17 @@ func (p Product) check(dev kernels.Device) error {
 			return fmt.Errorf("%v: operand %d: got the form %v for %d matrices of %d x %d x %d of %v, want float32, 1 or more of each and no strides", p, i, o.Form, p.Batch, p.M, p.K, p.N, p.Dtype)
 		case p.rounded() && o.Form != Form(p.Round):
 			return fmt.Errorf("%v: operand %d: got the form %v, want %v, as it rounds both", p, i, o.Form, p.Round)
+		}
+	}
+	if p.halves() {
+		c := kernels.Float32
+		if p.C != Plain {
+			c = expr.BF16
+		}
+		alone := p
+		alone.Also = Plain
+		if _, ok := alone.Stored(c, p.epilogue.types, dev); !ok || p.C != Plain && p.C != BF16 {
+			return fmt.Errorf("%v cannot store its result in %v with operands of its epilogue in %v", p, p.C, p.epilogue.types)
 		}
 	}
 	if p.Also != Plain {
@@ -245,6 +287,9 @@ func newPlan(p Product) *kernels.Plan {
 		Out:    p.Batch * p.M * p.N * size,
 		Flops:  2 * p.Batch * p.M * p.N * p.K,
 	}
+	if p.C == BF16 {
+		plan.Out /= 2
+	}
 	if p.rounded() {
 		for i, x := range p.Prepares(Form(p.Round)) {
 			plan.Inputs[i] = x.bytes()
@@ -259,8 +304,8 @@ func (p Product) finish(plan *kernels.Plan) {
 	if p.HasEpilogue() {
 		plan.Op += " " + p.epilogue.String()
 		plan.Flops += p.Batch * p.M * p.N * int64(p.epilogue.f.Operations())
-		for _, v := range p.epilogue.operands {
-			plan.Inputs = append(plan.Inputs, v.Elements*p.Dtype.Size())
+		for i, v := range p.epilogue.operands {
+			plan.Inputs = append(plan.Inputs, v.Elements*p.epilogue.dtype(i, p.Dtype).Size())
 		}
 		follow = append(follow, p.epilogueBody)
 	}
@@ -271,6 +316,9 @@ func (p Product) finish(plan *kernels.Plan) {
 	}
 	if p.Also != Plain {
 		follow = append(follow, alsoBody)
+	}
+	if p.C != Plain {
+		follow = append(follow, storedBody)
 	}
 	for _, f := range follow {
 		if n := len(plan.Launches); n > 0 {

@@ -2,11 +2,14 @@ package exec
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, on all ranks; of several processes all take the m of rank 0. m may be changed when it returns.
+// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in BF16, on all ranks; of several processes all take
+// the m of rank 0. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
 	m, err := e.meeting.same(m)
 	if err != nil {
@@ -21,10 +24,25 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	if err == nil {
 		err = e.backend.Upload(s, m)
 	}
+	for _, u := range e.program.Updates {
+		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
+			err = e.backend.Upload(Span{u.State.Buffer.Offset + v.View.Offset*u.State.Dtype.Size(), int64(len(m)) / 2, u.State.Buffer.Home}, rounded(m))
+		}
+	}
 	if err != nil {
 		return err
 	}
 	return e.backend.Sync()
+}
+
+// rounded returns float32 elements in BF16.
+func rounded(m []byte) []byte {
+	x := kernels.Elements[float32](m)
+	to := make([]uint16, len(x))
+	for i, v := range x {
+		to[i] = uint16(math.Float32bits(kernels.BF16.Round(v)) >> 16)
+	}
+	return kernels.Bytes(to)
 }
 
 // State copies v, a state or a contiguous part of one, to m, from the first rank. Its value is that after the last run.

@@ -42,7 +42,11 @@ func layout(p *program.Program, t Target) error {
 func readable(op program.Op, v *program.Value) bool {
 	switch op.(type) {
 	case program.Kernel:
-		return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%program.Alignment == 0
+		alignment := int64(program.Alignment)
+		if _, product := program.ProductOf(op); product && v.Dtype == expr.BF16 {
+			alignment = 16 // TMA's, and that of vector loads: parts of a copy of parameters
+		}
+		return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%alignment == 0
 	case program.Rows:
 		return !v.IsBounded()
 	case program.Collective:

@@ -18,6 +18,8 @@ type Target struct {
 	DoubleBufferMin int64
 	// Workspace, if not nil, returns memory for the values that no other run needs, which several programs use one after the other.
 	Workspace func(bytes int64) (program.Memory, error)
+	// Mixed stores values between products in BF16: see package cudaops.
+	Mixed bool
 }
 
 // Pass is one rewriting step of the compiler.
@@ -33,6 +35,7 @@ var All = []Pass{
 	{"windows", windows},
 	{"epilogue", epilogues},
 	{"fuse", fuse},
+	{"mixed", mixed}, // if the target asks for it
 	{"layout", layout},
 	{"round", castOperands},
 	{"plan", plan},
@@ -50,6 +53,9 @@ func Run(p *program.Program, t Target, watch func(pass string, p *program.Progra
 		return err
 	}
 	for _, pass := range All {
+		if pass.Name == "mixed" && !t.Mixed {
+			continue
+		}
 		if err := pass.Run(p, t); err != nil {
 			return err
 		}

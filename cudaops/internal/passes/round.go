@@ -49,6 +49,9 @@ func of(v *program.Value, as gemm.Prepare) prepared { return prepared{v.Base, v.
 
 // convert makes a product read its operands in the form that its kernel wants: rounded ones, and the splits that other products read, too.
 func (r *caster) convert(in *program.Instr, product gemm.Product) {
+	if product.A.Form != gemm.Plain && product.B.Form != gemm.Plain { // see mixed
+		return
+	}
 	operands, large := [2]*gemm.Operand{&product.A, &product.B}, 0
 	if product.M < product.N {
 		large = 1

@@ -28,6 +28,8 @@ type Constant struct{ Value gorgonia.Value }
 type State struct {
 	Home   Memory // holds the value, which other programs may use too; nil selects the program's arena
 	Offset int64  // in Home, bytes
+	// Rounds, if not nil, is the state of which this one is a copy in BF16: whoever sets that one sets both.
+	Rounds *Value
 }
 
 // Iota is a scalar of Int64 without memory, an instruction of Setup. Views of it are operands of Maps and Rows: each of their elements
@@ -57,6 +59,12 @@ func WritesThrough(op Op) bool {
 type Kernel struct {
 	Planner kernels.Planner
 	InPlace bool
+}
+
+// Storer is a planner of float32 that can have operands and outputs in a type of 16 bits, such as that of attention. Stored returns the planner
+// that does, and which of its inputs and outputs have that type: all of them, then.
+type Storer interface {
+	Stored(d kernels.Dtype, dev kernels.Device) (p kernels.Planner, inputs, outputs []bool, ok bool)
 }
 
 // InPlace returns an op in place, and false for an op that has no such plan.

@@ -77,3 +77,61 @@ func BenchmarkLoss(b *testing.B) {
 	}
 	b.Log(vm.Report())
 }
+
+// BenchmarkStep is a step of AdamW of a small GPT and of GPT-2 124M, with products in BF16 and with values in BF16, too.
+func BenchmarkStep(b *testing.B) {
+	small := GPT{Layers: 4, Width: 256, Heads: 4, Vocabulary: 256, Context: 256, Dtype: tensor.Float32}
+	for _, c := range []struct {
+		name string
+		GPT
+		batch int
+	}{{"small", small, 16}, {"124M", gpt2, 8}} {
+		for _, o := range []struct {
+			name string
+			cudaops.Option
+		}{{"float32", cudaops.Precision(cudaops.FullPrecision)}, {"BF16", cudaops.Precision(cudaops.BF16)}, {"mixed", cudaops.Mixed(cudaops.BF16)}} {
+			b.Run(c.name+"/"+o.name, func(b *testing.B) { benchmarkStep(b, c.GPT, c.batch, o.Option) })
+		}
+	}
+}
+
+func benchmarkStep(b *testing.B, m GPT, batch int, by cudaops.Option) {
+	g := testutil.Get[*Trained](b)(m.Train(batch, m.Context))
+	r := rand.New(rand.NewPCG(1, 1))
+	tokens, labels := make([]int32, batch*m.Context), make([]int32, batch*m.Context)
+	for i := range tokens {
+		tokens[i] = int32(r.IntN(256))
+		labels[i] = (5*tokens[i] + 3) % 256
+	}
+	testutil.Do(b, G.Let(g.Tokens, tensor.New(tensor.WithShape(batch, m.Context), tensor.WithBacking(tokens))))
+	testutil.Do(b, G.Let(g.Labels, tensor.New(tensor.WithShape(batch, m.Context), tensor.WithBacking(labels))))
+	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), by, cudaops.Outputs(g.Loss), cudaops.Resident(g.Tokens, g.Labels),
+		cudaops.Train(G.NewAdamW(G.WithLearnRate(3e-4), G.WithBeta2(0.95), G.WithRho(0.1)), g.Parameters...)}
+	vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph, opts...))
+	for range 3 {
+		testutil.Do(b, vm.RunAll())
+	}
+	for b.Loop() {
+		testutil.Do(b, vm.RunAll())
+	}
+	b.StopTimer()
+	report := vm.Report()
+	launches := 0
+	for _, s := range report.Steps {
+		launches += len(s.Kernels)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/step")
+	b.ReportMetric(float64(report.Arena>>20), "MiB")
+	b.ReportMetric(float64(launches), "launches")
+	b.ReportMetric(float64(g.Loss.Value().Data().(float32)), "loss")
+	vm.Close()
+	if !testing.Verbose() {
+		return
+	}
+	timed := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph, append(opts, cudaops.Timed())...))
+	defer timed.Close()
+	for range 5 {
+		testutil.Do(b, timed.RunAll())
+	}
+	b.Log(timed.Report())
+}

@@ -1,0 +1,395 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+	"gorgonia.org/tensor"
+)
+
+// mixed stores values in BF16 between launches, which compute in float32 in registers. docs/precision.md has the table. A value is stored in BF16
+// if it is an activation or a gradient w.r.t. one, and the launches on both sides of it can write and read BF16.
+//
+// Activations are the results of products and what is computed of them element by element, and the values of which the operands of products
+// are computed element by element. Statistics of rows, sums over rows, and values that the user or the next run reads are float32, as is
+// what becomes a state element by element: gradients w.r.t. parameters.
+//
+// Operands of these products that stay float32 are rounded by a launch, once for all products. Parameters of the program's own have a copy in
+// BF16, a state that the launch which updates them updates, too.
+func mixed(p *program.Program, t Target) error {
+	if !t.Mixed {
+		return nil
+	}
+	m := &mixer{p: p, device: t.Device, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
+	m.index()
+	m.choose()
+	for changed := true; changed; {
+		changed = false
+		for _, in := range p.Instrs {
+			changed = m.restrict(in) || changed
+		}
+	}
+	return m.rewrite()
+}
+
+type mixer struct {
+	p       *program.Program
+	device  kernels.Device
+	readers map[*program.Value][]use // of a base
+	instrs  map[*program.Value]bool  // bases that instructions of a run compute
+	half    map[*program.Value]bool  // bases that are stored in BF16
+	cast    caster
+	copies  map[*program.Value]*program.Value // in BF16, of states
+}
+
+// use is an operand of an instruction.
+type use struct {
+	in *program.Instr
+	v  *program.Value
+}
+
+func (m *mixer) index() {
+	for _, in := range m.p.Instrs {
+		if _, alias := in.Op.(program.Alias); alias {
+			continue
+		}
+		for _, v := range in.In {
+			m.readers[v.Base] = append(m.readers[v.Base], use{in, v})
+		}
+		for _, v := range in.Out {
+			m.instrs[v] = v.Numeric && v.Dtype == kernels.Float32
+		}
+	}
+}
+
+// inOrder reports whether a view has each element of its base once.
+func inOrder(v *program.Value) bool {
+	return v.Elements() == v.Base.Elements() && !v.IsBounded() && !v.IsRandom() && !v.IsIota() && v.Reach() == v.Elements()
+}
+
+// elementwise returns the outputs of a Map or Rows with an element for each element of the domain.
+func elementwise(in *program.Instr) (list []*program.Value) {
+	for k, v := range in.Out {
+		op, rows := in.Op.(program.Rows)
+		if program.Pointwise(in.Op) && !(rows && op.PerRow[k]) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// reach returns the bases that are found from some bases, element by element, in the direction of the data or against it.
+func (m *mixer) reach(from []*program.Value, forward bool) map[*program.Value]bool {
+	found := map[*program.Value]bool{}
+	for len(from) > 0 {
+		v := from[len(from)-1]
+		if from = from[:len(from)-1]; found[v] {
+			continue
+		}
+		found[v] = true
+		if forward {
+			for _, u := range m.readers[v] {
+				if inOrder(u.v) {
+					from = append(from, elementwise(u.in)...)
+				}
+			}
+		} else if m.instrs[v] && (isConcatInPlace(v.Def) || slices.Contains(elementwise(v.Def), v)) {
+			for _, x := range v.Def.In {
+				if inOrder(x) {
+					from = append(from, x.Base)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// choose finds the activations.
+func (m *mixer) choose() {
+	var results, operands, updates []*program.Value
+	float := map[*program.Value]bool{}
+	for _, in := range m.p.Instrs {
+		if _, in, out, ok := m.stored(in); ok {
+			results = append(results, out...)
+			for _, v := range in {
+				operands = append(operands, v.Base)
+			}
+		}
+		if product, ok := program.ProductOf(in.Op); ok && product.Round == kernels.BF16 {
+			results, operands = append(results, in.Out[0]), append(operands, in.In[0].Base, in.In[1].Base)
+		}
+	}
+	for _, u := range m.p.Updates {
+		updates, float[u.Next.Base] = append(updates, u.Next.Base), true
+	}
+	for _, v := range m.p.Outputs {
+		float[v.Base] = true
+	}
+	for v := range m.reach(updates, false) {
+		float[v] = true
+	}
+	m.half = m.reach(results, true)
+	for v := range m.reach(operands, false) {
+		m.half[v] = true
+	}
+	for v := range m.half {
+		_, product := program.ProductOf(v.Def.Op)
+		_, concat := v.Def.Op.(program.Concat)
+		_, _, stored, _ := m.stored(v.Def)
+		if float[v] || !m.instrs[v] || !product && !concat && !program.Pointwise(v.Def.Op) && !slices.Contains(stored, v) {
+			delete(m.half, v)
+		}
+	}
+}
+
+// restrict drops values that an instruction cannot read or write in BF16, and reports whether there were any.
+func (m *mixer) restrict(in *program.Instr) (changed bool) {
+	float := func(list ...*program.Value) {
+		for _, v := range list {
+			changed = changed || m.half[v.Base]
+			delete(m.half, v.Base)
+		}
+	}
+	product, isProduct := program.ProductOf(in.Op)
+	switch op := in.Op.(type) {
+	case program.Alias, program.Map:
+	case program.Rows:
+		for k, v := range in.Out {
+			if op.PerRow[k] {
+				float(v)
+			}
+		}
+	case program.Concat:
+		if slices.ContainsFunc(append(slices.Clone(in.In), in.Out...), func(v *program.Value) bool { return !m.half[v.Base] }) {
+			float(append(slices.Clone(in.In), in.Out...)...)
+		}
+	default:
+		if _, from, to, ok := m.stored(in); ok && len(to) > 0 && !slices.ContainsFunc(to, func(v *program.Value) bool { return !m.half[v] }) {
+			for _, v := range append(slices.Clone(in.In), in.Out...) {
+				if !slices.Contains(append(slices.Clone(from), to...), v) {
+					float(v)
+				}
+			}
+		} else if !isProduct {
+			float(append(slices.Clone(in.In), in.Out...)...)
+		} else if product, ok := m.inBF16(in, product); !ok {
+			float(append(slices.Clone(in.In), in.Out...)...)
+		} else if _, ok := product.Stored(m.dtype(in.Out[0]), m.dtypes(in.In[2:]), m.device); !ok {
+			float(append(slices.Clone(in.In[2:]), in.Out...)...)
+		}
+	}
+	return changed
+}
+
+// inBF16 returns a product with both operands in BF16, and false if it is not computed so on the device, or if an operand is such that no
+// launch makes it a dense one in BF16.
+func (m *mixer) inBF16(in *program.Instr, product gemm.Product) (gemm.Product, bool) {
+	if product.Round != kernels.BF16 || product.Dtype != kernels.Float32 {
+		return product, false
+	}
+	product.A.Form, product.B.Form = gemm.BF16, gemm.BF16
+	for i, x := range product.Prepares(gemm.BF16) {
+		if x.Cols%8 != 0 && (m.half[in.In[i].Base] || !in.In[i].IsContiguous()) {
+			return product, false
+		}
+	}
+	f, _ := product.Wants(m.device)
+	return product, f == gemm.BF16
+}
+
+// stored returns the planner of an instruction that reads and writes BF16, and the values that it has in BF16; ok is false if there is none.
+func (m *mixer) stored(in *program.Instr) (p kernels.Planner, from, to []*program.Value, ok bool) {
+	k, _ := in.Op.(program.Kernel)
+	s, ok := k.Planner.(program.Storer)
+	if !ok {
+		return nil, nil, nil, false
+	}
+	p, inputs, outputs, ok := s.Stored(expr.BF16, m.device)
+	if !ok || len(inputs) != len(in.In) || len(outputs) != len(in.Out) {
+		return nil, nil, nil, false
+	}
+	for i, v := range in.In {
+		if inputs[i] {
+			from = append(from, v)
+		}
+	}
+	for i, v := range in.Out {
+		if outputs[i] {
+			to = append(to, v)
+		}
+	}
+	return p, from, to, true
+}
+
+// dtype returns the type in which a value is stored.
+func (m *mixer) dtype(v *program.Value) kernels.Dtype {
+	if m.half[v.Base] {
+		return expr.BF16
+	}
+	return v.Dtype
+}
+
+func (m *mixer) dtypes(list []*program.Value) (types []kernels.Dtype) {
+	for _, v := range list {
+		types = append(types, m.dtype(v))
+	}
+	return types
+}
+
+// rewrite changes the types of values, and the instructions that read or write them.
+func (m *mixer) rewrite() error {
+	instrs := m.p.Instrs
+	m.p.Instrs = make([]*program.Instr, 0, len(instrs))
+	for _, in := range instrs {
+		if product, ok := program.ProductOf(in.Op); ok {
+			if err := m.product(in, product); err != nil {
+				return in.InNode(err)
+			}
+		}
+		if p, from, to, ok := m.stored(in); ok && len(to) > 0 && m.half[to[0]] {
+			for i, v := range in.In {
+				if slices.Contains(from, v) && !m.half[v.Base] {
+					var err error
+					if in.In[i], err = m.copy(v); err != nil {
+						return in.InNode(err)
+					}
+				}
+			}
+			in.Op = program.Kernel{Planner: p}
+		}
+		if program.Pointwise(in.Op) {
+			if err := m.convert(in); err != nil {
+				return in.InNode(err)
+			}
+		}
+		m.p.Instrs = append(m.p.Instrs, in)
+	}
+	for in := range m.p.All() {
+		for _, v := range in.Out {
+			v.Dtype = m.dtype(v)
+		}
+	}
+	return nil
+}
+
+// convert makes a Map or Rows convert what it loads and stores.
+func (m *mixer) convert(in *program.Instr) error {
+	from, to := m.dtypes(in.In), m.dtypes(in.Out)
+	if !slices.Contains(append(slices.Clone(from), to...), expr.BF16) {
+		return nil
+	}
+	f, err := function(in).Stored(from, to)
+	if err != nil {
+		return err
+	}
+	switch op := in.Op.(type) {
+	case program.Map:
+		op.Func = f
+		in.Op = op
+	case program.Rows:
+		op.Func = f
+		in.Op = op
+	}
+	return nil
+}
+
+// product makes a product read and write BF16.
+func (m *mixer) product(in *program.Instr, product gemm.Product) error {
+	if !slices.ContainsFunc(append(slices.Clone(in.In), in.Out...), func(v *program.Value) bool { return m.half[v.Base] }) {
+		return nil
+	}
+	product, _ = m.inBF16(in, product)
+	product, _ = product.Stored(m.dtype(in.Out[0]), m.dtypes(in.In[2:]), m.device)
+	for i, x := range product.Prepares(gemm.BF16) {
+		if v := in.In[i]; !m.half[v.Base] {
+			var err error
+			if in.In[i], err = m.rounded(v, x); err != nil {
+				return err
+			}
+		}
+	}
+	in.Op = program.Kernel{Planner: product}
+	return nil
+}
+
+// rounded returns a copy of a float32 value in BF16.
+func (m *mixer) rounded(v *program.Value, as gemm.Prepare) (*program.Value, error) {
+	if v.IsContiguous() && as.Cols%8 == 0 {
+		c, err := m.copyOf(v.Base)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			return m.alias(v, c), nil
+		}
+	}
+	if v.IsContiguous() {
+		return m.cast.prepare(v, as), nil
+	}
+	return m.copy(v)
+}
+
+// copy returns a dense copy of a float32 value in BF16.
+func (m *mixer) copy(v *program.Value) (*program.Value, error) {
+	f, err := identity(v.Dtype)
+	if err == nil {
+		f, err = f.Stored([]kernels.Dtype{v.Dtype}, []kernels.Dtype{expr.BF16})
+	}
+	if err != nil {
+		return nil, err
+	}
+	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+	m.p.Instrs = append(m.p.Instrs, def)
+	return m.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: expr.BF16, Shape: tensor.Shape(v.Shape)}), nil
+}
+
+// copyOf returns the copy of a state in BF16, or nil for a value that is none, is in memory that other programs change, or whose next value is
+// no output of a Map.
+func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
+	if c, known := m.copies[state]; known {
+		return c, nil
+	}
+	m.copies[state] = nil
+	op, is := state.Def.Op.(program.State)
+	k := slices.IndexFunc(m.p.Updates, func(u program.Update) bool { return u.State == state })
+	if !is || k < 0 || op.Home != nil {
+		return nil, nil
+	}
+	next := m.p.Updates[k].Next
+	update, mapped := next.Def.Op.(program.Map)
+	if next != state && (!mapped || next.Base != next || len(next.Def.Out) == maxOutputs) {
+		return nil, nil
+	}
+	t := program.Type{Numeric: true, Dtype: expr.BF16, Shape: state.Shape}
+	def := &program.Instr{Op: program.State{Rounds: state}, Nodes: state.Def.Nodes}
+	c := m.p.NewValue(def, state.Name, t)
+	m.p.Setup = append(m.p.Setup, def)
+	to := c
+	if next != state {
+		b := expr.NewBuilder(update.Func.Operands()...)
+		var operands []expr.Value
+		for i := range update.Func.Operands() {
+			operands = append(operands, b.Operand(i))
+		}
+		results := b.Inline(update.Func, operands...)
+		f, err := b.Func(append(results, b.Convert(results[slices.Index(next.Def.Out, next)], expr.BF16))...)
+		if err != nil {
+			return nil, err
+		}
+		update.Func = f
+		next.Def.Op, to = update, m.p.NewValue(next.Def, next.Name, t)
+	}
+	m.p.Updates = append(m.p.Updates, program.Update{State: c, Next: to})
+	m.copies[state] = c
+	return c, nil
+}
+
+// alias returns the elements of a copy at the places of a view of its state.
+func (m *mixer) alias(v, c *program.Value) *program.Value {
+	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{c}, Nodes: v.Def.Nodes}
+	m.p.Instrs = append(m.p.Instrs, def)
+	return m.p.NewAlias(def, v.Name, program.Type{Numeric: true, Dtype: expr.BF16, Shape: v.Shape}, c, v.View)
+}

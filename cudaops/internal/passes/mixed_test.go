@@ -1,0 +1,242 @@
+package passes
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/test/programs"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+)
+
+// trained returns the graph of a small GPT with tokens.
+func trained(t testing.TB, m programs.GPT, batch, time int) *programs.Trained {
+	tr := testutil.Get[*programs.Trained](t)(m.Train(batch, time))
+	for _, n := range []*G.Node{tr.Tokens, tr.Labels} {
+		list := make([]int32, batch*time)
+		for i := range list {
+			list[i] = rand.Int32N(int32(m.Vocabulary))
+		}
+		testutil.Do(t, G.Let(n, tensor.New(tensor.WithShape(batch, time), tensor.WithBacking(list))))
+	}
+	return tr
+}
+
+// storesRounded checks that Mixed computes what the program computes if the values that Mixed stores in BF16 are rounded when they are stored, bit
+// for bit, that each later pass keeps the bits, and that the host backend computes them. It returns how many values are in BF16. change changes the lowered
+// program.
+func storesRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ...func(*program.Program)) int {
+	lowered := func() *lower.Graph {
+		g, err := lower.New(graph, wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range change {
+			f(g.Program)
+		}
+		return g
+	}
+	half, g, target := map[int]bool{}, lowered(), Target{Device: kernels.HostDevice(), Mixed: true}
+	var want []G.Value
+	mixed := false
+	if err := Run(g.Program, target, func(pass string, p *program.Program) error {
+		if err := p.Verify(); err != nil {
+			t.Fatalf("after %s: %v\n%v", pass, err, p)
+		}
+		if mixed = mixed || pass == "mixed"; !mixed {
+			return nil
+		}
+		got, err := p.Eval(inputsOf(g))
+		if err != nil {
+			t.Fatalf("after %s: %v\n%v", pass, err, p)
+		}
+		for in := range p.All() {
+			for _, v := range in.Out {
+				if pass == "mixed" && v.Dtype == expr.BF16 {
+					half[v.ID] = true
+				}
+			}
+		}
+		if want == nil {
+			want = got
+		}
+		if !equal(t, got, want) {
+			t.Fatalf("after %s the program computes something else:\n%v", pass, p)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range g.Program.Outputs {
+		if v.Dtype == expr.BF16 {
+			t.Fatalf("output %v is stored in BF16:\n%v", v, g.Program)
+		}
+	}
+	full := lowered()
+	for _, pass := range All[:slices.IndexFunc(All, func(p Pass) bool { return p.Name == "mixed" })] {
+		if err := pass.Run(full.Program, target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roundStored(t, full.Program, half)
+	got, err := full.Program.Eval(inputsOf(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !equal(t, got, want) {
+		t.Fatalf("Mixed computes something else than the program with rounded values:\n%v\n%v", g.Program, full.Program)
+	}
+	e, err := exec.New(g.Program, new(exec.HostBackend), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = e.Run(inputsOf(g)); err != nil {
+		t.Fatal(err)
+	} else if !equal(t, got, want) {
+		t.Fatalf("the backend computes something else than Eval:\n%v", g.Program)
+	}
+	return len(half)
+}
+
+// roundStored rounds values with an instruction for each, whose result all others read.
+func roundStored(t failer, p *program.Program, half map[int]bool) {
+	b := expr.NewBuilder(expr.Float32)
+	f, err := b.Func(b.Convert(b.Convert(b.Operand(0), expr.BF16), expr.Float32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rounded := map[*program.Value]*program.Value{}
+	var instrs []*program.Instr
+	for _, in := range p.Instrs {
+		for i, v := range in.In {
+			if r := rounded[v]; r != nil {
+				in.In[i] = r
+			}
+		}
+		instrs = append(instrs, in)
+		for _, v := range slices.Clone(in.Out) {
+			if r := rounded[v.Base]; r != nil {
+				v.Base = r
+			} else if half[v.ID] && v.Base == v {
+				def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}}
+				rounded[v] = p.NewValue(def, v.Name, v.Type)
+				instrs = append(instrs, def)
+			}
+		}
+	}
+	p.Instrs = instrs
+}
+
+// A step of a GPT stores activations and their gradients in BF16.
+func TestMixedGPT(t *testing.T) {
+	tr := trained(t, programs.GPT{Layers: 2, Width: 32, Heads: 2, Vocabulary: 72, Context: 16, Dtype: tensor.Float32}, 2, 16)
+	if n := storesRounded(t, tr.Graph, &lower.Wanted{Precision: kernels.BF16}); n < 60 {
+		t.Errorf("%d values are stored in BF16, want 60 or more", n)
+	}
+}
+
+// Graphs with rows of any length compute what they compute with rounded values.
+func TestMixedKeepsResults(t *testing.T) {
+	stored := 0
+	testutil.CheckProperty(t, func(t *rapid.T) {
+		b := drawGraph(t)
+		stored += storesRounded(t, b.g, &lower.Wanted{Keep: b.keep, Precision: kernels.BF16})
+	})
+	t.Logf("%d values stored in BF16", stored)
+}
+
+// doubler plans 2 x of n elements of a type.
+type doubler struct {
+	kernels.Dtype
+	n int
+}
+
+func (d doubler) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	b := expr.NewBuilder(expr.Float32)
+	f, err := b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(0)))
+	if err == nil {
+		f, err = f.Stored([]kernels.Dtype{d.Dtype}, []kernels.Dtype{d.Dtype})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return codegen.Map(dev, f, []int{d.n}, codegen.Dense([]int{d.n}))
+}
+
+func (d doubler) Stored(to kernels.Dtype, _ kernels.Device) (p kernels.Planner, inputs, outputs []bool, ok bool) {
+	return doubler{to, d.n}, []bool{true}, []bool{true}, d.n%16 == 0
+}
+
+// A kernel that can have its operands and outputs in BF16 has: of its results and of what the result of a product, or a float32 input, becomes.
+func TestMixedStorer(t *testing.T) {
+	for rows, want := range map[int]int{32: 4, 33: 0} { // a kernel without 16 bits between the products
+		g := G.NewGraph()
+		matrix := func(name string, rows, cols int) *G.Node {
+			return G.NewMatrix(g, tensor.Float32, G.WithName(name), G.WithShape(rows, cols), G.WithInit(G.Uniform(-1, 1)))
+		}
+		y := G.Must(G.Mul(G.Must(G.Tanh(G.Must(G.Mul(G.Must(G.Tanh(matrix("x", rows, 8))), matrix("w", 8, 24))))), matrix("v", 24, 16)))
+		got := storesRounded(t, g, &lower.Wanted{Keep: G.Nodes{y}, Precision: kernels.BF16}, func(p *program.Program) {
+			for _, in := range p.Instrs {
+				if program.Pointwise(in.Op) {
+					in.Op = program.Kernel{Planner: doubler{kernels.Float32, int(in.Out[0].Elements())}}
+				}
+			}
+		})
+		if got != want {
+			t.Errorf("of %d rows %d values are stored in BF16, want %d", rows, got, want)
+		}
+	}
+}
+
+// In a step with its update on an H200 no launch rounds, and states, gradients w.r.t. parameters, statistics and the loss are float32.
+func TestMixedTypes(t *testing.T) {
+	m := programs.GPT{Layers: 1, Width: 768, Heads: 12, Vocabulary: 512, Context: 256, Dtype: tensor.Float32}
+	tr := trained(t, m, 8, 256)
+	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
+	testutil.Do(t, err)
+	l := testutil.Get[*lower.Graph](t)(lower.New(tr.Graph, &lower.Wanted{Precision: kernels.BF16, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: tr.Parameters}}}}))
+	testutil.Do(t, Run(l.Program, Target{Device: h200, Mixed: true}, nil))
+	testutil.Do(t, l.Program.Verify())
+	half, copies := 0, 0
+	for _, in := range l.Program.Instrs {
+		if _, ok := in.Op.(program.Kernel); ok && in.Plan.Launches[0].Kernel.Entry == "matmul_round_bf16" {
+			t.Errorf("%v is a launch that rounds", in)
+		}
+		for k, v := range in.Out {
+			op, rows := in.Op.(program.Rows)
+			switch {
+			case v.Dtype != expr.BF16:
+			case slices.ContainsFunc(l.Program.Updates, func(u program.Update) bool { return u.Next == v }): // a copy of parameters
+			case rows && op.PerRow[k], isConcatInPlace(in):
+				t.Errorf("%v stores statistics or gradients in BF16", in)
+			default:
+				half++
+			}
+		}
+	}
+	for _, u := range l.Program.Updates {
+		copied := u.State.Def.Op.(program.State).Rounds != nil
+		if copied {
+			copies++
+		}
+		if (u.State.Dtype == expr.BF16) != copied || (u.Next.Dtype == expr.BF16) != copied {
+			t.Errorf("state %v is stored in %v, want BF16 for a copy of parameters alone", u.State, u.State.Dtype)
+		}
+	}
+	if copies != 1 {
+		t.Errorf("%d states have a copy in BF16, want the parameters", copies)
+	}
+	if half < 40 {
+		t.Errorf("%d values are stored in BF16, want 40 or more:\n%v", half, l.Program)
+	}
+}
