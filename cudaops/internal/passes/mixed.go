@@ -334,7 +334,7 @@ func (m *mixer) rounded(v *program.Value, as gemm.Prepare) (*program.Value, erro
 
 // copy returns a dense copy of a float32 value in BF16.
 func (m *mixer) copy(v *program.Value) (*program.Value, error) {
-	f, err := identity(v.Dtype)
+	f, err := expr.Identity(v.Dtype)
 	if err == nil {
 		f, err = f.Stored([]kernels.Dtype{v.Dtype}, []kernels.Dtype{expr.BF16})
 	}
