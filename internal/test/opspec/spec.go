@@ -41,6 +41,8 @@ type Spec struct {
 	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.
 	NoGradient bool
+	// Once marks ops whose gradients have no gradient themselves.
+	Once bool
 	// Stops marks ops whose gradient is 0 by definition, other than the limit of differences.
 	Stops bool
 	// Generated marks ops that are functions, for which kernels are generated, that consist of other ops, or whose cases have constants of
