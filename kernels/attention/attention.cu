@@ -3,9 +3,6 @@
 //
 // A block computes SIDE queries of a head. It goes through the keys SIDE at a time and keeps of each query the running maximum, the sum of exponentials and
 // the weighted sum of rows of v (online softmax). The keys beyond the largest limit of the queries are left out. Bound by the FMA units.
-//
-// attention_decode: few queries. A block has the keys of a part of the sequence of a key head, which all its query heads read; each warp takes every eighth group of
-// keys, with 8 lanes for a key. attention_combine adds up the parts in their order. Bound by memory.
 #include "attention.cuh"
 
 template <typename E, typename T, int R, int S>

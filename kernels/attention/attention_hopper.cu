@@ -2,7 +2,8 @@
 //
 // A block is a producer warp and two consumer warpgroups, alone on its SM, and computes tiles of 128 queries of a head in a loop. The producer copies q, and keys and values 128
 // at a time, by TMA into stages. A consumer has 64 queries: scores of its queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first operand of the
-// next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The two warpgroups take turns (ping-pong), so that one multiplies while the other computes exponentials. Sums are float32, weights are rounded to 16 bits.
+// next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The two warpgroups take turns
+// (ping-pong), so that one multiplies while the other computes exponentials. Sums are float32, weights are rounded to 16 bits.
 #include "attention_wgmma.cuh"
 
 extern __shared__ unsigned char dynamic[];
