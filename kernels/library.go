@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-//go:embed images/* *.cuh basic/*.cu* codegen/*.cu* gemm/*.cu* reduce/*.cu* window/*.cu*
+//go:embed images/* *.cuh attention/*.cu* basic/*.cu* codegen/*.cu* gemm/*.cu* reduce/*.cu* window/*.cu*
 var files embed.FS
 
 // own holds the kernels of package ops.

@@ -44,3 +44,19 @@ func fromF16(x uint16) float32 {
 	}
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | significand<<13)
 }
+
+// FromHalf returns the number that an element of a storage type of 16 bits, BF16 or F16, holds.
+func FromHalf(d Dtype, x uint16) float32 {
+	if d == F16 {
+		return fromF16(x)
+	}
+	return fromBF16(x)
+}
+
+// ToHalf rounds a number to an element of BF16 or F16, to nearest, ties to even.
+func ToHalf(d Dtype, x float32) uint16 {
+	if d == F16 {
+		return toF16(x)
+	}
+	return toBF16(x)
+}

@@ -138,6 +138,11 @@ func (c *checker) shape(in *Instr) {
 	} else if ok && product.Also != gemm.Plain {
 		outputs = 2
 	}
+	if k, _ := in.Op.(Kernel); k.Planner != nil {
+		if several, ok := k.Planner.(interface{ Outputs() int }); ok {
+			outputs = several.Outputs()
+		}
+	}
 	switch op := in.Op.(type) {
 	case Collective:
 		inputs, outputs = max(len(in.Out), 1), max(len(in.In), 1)

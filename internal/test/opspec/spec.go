@@ -41,6 +41,8 @@ type Spec struct {
 	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.
 	NoGradient bool
+	// Once marks ops whose gradients have no gradient themselves.
+	Once bool
 	// Stops marks ops whose gradient is 0 by definition, other than the limit of differences.
 	Stops bool
 	// Several marks ops that refuse inputs of one element.

@@ -134,7 +134,7 @@ func constructors(t *testing.T, dir string) map[string]bool {
 // reference: Magnitude is right for the op.
 func TestMagnitude(t *testing.T) {
 	for _, s := range All() {
-		if s.Exact || s.Generated {
+		if s.Exact || s.Generated || s.Once { // attention's bound depends on the scores, and is no op: of timed cases Build itself is near enough
 			continue
 		}
 		for _, c := range s.Cases {

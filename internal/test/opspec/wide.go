@@ -56,6 +56,8 @@ type Parameters struct {
 	Text       string  `json:"text,omitempty"` // Histogram: the file of a text, which is repeated
 	Steps      int     `json:"steps,omitempty"`
 	Expression string  `json:"expression,omitempty"`
+	Causal     bool    `json:"causal,omitempty"`     // Attention
+	RowsFirst  bool    `json:"rows_first,omitempty"` // Attention
 }
 
 // Limits bound the cases that are drawn.

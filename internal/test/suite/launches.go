@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
@@ -184,6 +185,20 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	return plans
 }
 
+// ofHalves are plans of attention of 16-bit operands, which the tests of package attention run.
+func ofHalves(t *testing.T) (plans []*kernels.Plan) {
+	plan := testutil.Get[*kernels.Plan](t)
+	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
+		for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
+			for _, dim := range []int64{64, 128, 256} {
+				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
+				plans = append(plans, plan(attention.Forward{Problem: p, Out: true, Statistics: true}.Plan(dev)), plan(attention.Backward{Problem: p, Q: true, K: true, V: true}.Plan(dev)))
+			}
+		}
+	}
+	return plans
+}
+
 // onWarpgroups are plans of the versions of MatMul for compute capability 9.0, which package cudaops-bench runs.
 func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range []kernels.Device{opspec.Devices()[2], kernels.HostDevice()} {
@@ -247,7 +262,7 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 // entry point takes, and that every entry point of the images is launched by a case or
 // its derivative: none escapes the tests. This needs no GPU.
 func Launches(t *testing.T) {
-	plans := slices.Concat(plansOf(t), shown(t), onWarpgroups(t), inPrecisions(t), ofFewTerms(t))
+	plans := slices.Concat(plansOf(t), shown(t), ofHalves(t), onWarpgroups(t), inPrecisions(t), ofFewTerms(t))
 	launched := map[string]bool{}
 	for _, p := range plans {
 		for _, l := range p.Launches {

@@ -1,0 +1,192 @@
+// The parts of the attention kernels that run on every device: FMA units, tiles in shared memory.
+//
+// A block has 256 threads, 16 x 16, and tiles of SIDE = 16 R rows. Thread (x, y) computes the rows y R to y R + R - 1 of a SIDE x SIDE tile in the
+// columns x, x + 16, ...; of a tile of rows of d elements it computes the columns 4 x to 4 x + 3 of each 64. Elements E in memory are converted to T.
+#pragma once
+#include "follow.cuh"
+#include "indices.cuh"
+typedef long long i64;
+
+#define INFINITY __int_as_float(0x7f800000)
+
+struct BF16 { unsigned short bits; };
+struct F16 { unsigned short bits; };
+
+__device__ __forceinline__ void load_as(float& to, float x) { to = x; }
+__device__ __forceinline__ void load_as(double& to, double x) { to = x; }
+__device__ __forceinline__ void load_as(float& to, BF16 x) { to = __uint_as_float((unsigned)x.bits << 16); }
+__device__ __forceinline__ void load_as(float& to, F16 x) { asm("cvt.f32.f16 %0, %1;" : "=f"(to) : "h"(x.bits)); }
+__device__ __forceinline__ void store_as(float& to, float x) { to = x; }
+__device__ __forceinline__ void store_as(double& to, double x) { to = x; }
+__device__ __forceinline__ void store_as(F16& to, float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
+__device__ __forceinline__ void store_as(BF16& to, float x) {
+    const unsigned bits = __float_as_uint(x);
+    to.bits = x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+// Strides are the elements between batches, heads and rows of an operand.
+struct Strides { i64 batch, head, row; };
+
+// Problem is the part of the arguments that all kernels have. Query head h reads key head h / group.
+template <typename T> struct Problem {
+    int heads, group, queries, keys, dim;
+    T scale;
+    int causal;
+    Indices counts; // of keys that a query sees; bytes 0: there are none
+    i64 countBatch, countRow;
+    // limit is the number of keys that a query sees.
+    __device__ __forceinline__ int limit(int batch, int query) const {
+        i64 n = keys;
+        if (causal) n = min(n, (i64)query + keys - queries + 1);
+        if (counts.bytes) n = min(n, counts[batch * countBatch + query * countRow]);
+        return (int)max(n, 0ll);
+    }
+};
+
+// Rows are those of one head.
+template <typename E> struct Rows {
+    E* x;
+    i64 stride;
+    int count, dim;
+    __device__ __forceinline__ Rows(E* base, Strides s, int batch, int head, int count, int dim) : x(base + batch * s.batch + head * s.head), stride(s.row), count(count), dim(dim) {}
+};
+
+template <typename T> struct alignas(16) Four { T v[4]; };
+
+template <typename T, int R> struct Block {
+    static constexpr int SIDE = 16 * R, SLICE = 32, PITCH = SLICE + 4, WIDE = 64;
+    union Stage {
+        T rows[2][SIDE * PITCH]; // slices of SLICE columns
+        T wide[SIDE * WIDE];
+    };
+    struct Memory {
+        Stage stage;
+        T weights[SIDE * (SIDE + 4)];
+        int limits[SIDE];
+        int ends[2]; // the least and the largest limit
+    };
+    static __device__ __forceinline__ int x() { return threadIdx.x % 16; }
+    static __device__ __forceinline__ int y() { return threadIdx.x / 16; }
+
+    // stage copies columns c0 to c0 + W - 1 of SIDE rows from row t0 on, 0 outside.
+    template <int W, typename E> static __device__ __forceinline__ void stage(T* to, int pitch, const Rows<E>& from, int t0, int c0) {
+        const int column = threadIdx.x % W, first = threadIdx.x / W;
+#pragma unroll
+        for (int i = 0; i < SIDE; i += 256 / W) {
+            const int row = t0 + first + i;
+            T value = 0;
+            if (row < from.count && c0 + column < from.dim) load_as(value, from.x[row * from.stride + c0 + column]);
+            to[(first + i) * pitch + column] = value;
+        }
+    }
+
+    // scores computes s[r][c] = the product of row a0 + y R + r of a and row b0 + x + 16 c of b.
+    template <typename E> static __device__ __forceinline__ void scores(T (&s)[R][R], Memory& m, const Rows<E>& a, int a0, const Rows<E>& b, int b0) {
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int c = 0; c < R; c++) s[r][c] = 0;
+#pragma unroll 1
+        for (int c0 = 0; c0 < a.dim; c0 += SLICE) {
+            __syncthreads();
+            stage<SLICE>(m.stage.rows[0], PITCH, a, a0, c0);
+            stage<SLICE>(m.stage.rows[1], PITCH, b, b0, c0);
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < SLICE; k += 4) {
+                Four<T> u[R], w[R];
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    u[r] = *reinterpret_cast<const Four<T>*>(&m.stage.rows[0][(y() * R + r) * PITCH + k]);
+                    w[r] = *reinterpret_cast<const Four<T>*>(&m.stage.rows[1][(x() + 16 * r) * PITCH + k]);
+                }
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+#pragma unroll
+                    for (int r = 0; r < R; r++)
+#pragma unroll
+                        for (int c = 0; c < R; c++) s[r][c] += u[r].v[l] * w[c].v[l];
+            }
+        }
+    }
+
+    // keep stores a tile of weights for accumulate.
+    static __device__ __forceinline__ void keep(Memory& m, const T (&s)[R][R]) {
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int c = 0; c < R; c++) m.weights[(y() * R + r) * (SIDE + 4) + x() + 16 * c] = s[r][c];
+    }
+
+    // accumulate adds to row y R + r of sum the weights of that row times rows b0 to b0 + SIDE - 1 of b. Unless whole, pairs of a row and a column of the
+    // weights that are not seen add nothing: 0 times an infinity would be NaN.
+    template <int S, typename E, typename Seen> static __device__ __forceinline__ void accumulate(T (&sum)[R][S][4], Memory& m, const Rows<E>& b, int b0, bool whole, Seen seen) {
+#pragma unroll
+        for (int s = 0; s < S; s++) {
+            if (s * WIDE >= b.dim) break;
+            __syncthreads();
+            stage<WIDE>(m.stage.wide, WIDE, b, b0, s * WIDE);
+            __syncthreads();
+            if (whole) {
+                add(sum, s, m, [](int, int) { return true; });
+            } else {
+                add(sum, s, m, seen);
+            }
+        }
+    }
+    template <int S, typename Seen> static __device__ __forceinline__ void add(T (&sum)[R][S][4], int s, Memory& m, Seen seen) {
+#pragma unroll 2
+        for (int j = 0; j < SIDE; j += 4) {
+            Four<T> w[R];
+#pragma unroll
+            for (int r = 0; r < R; r++) w[r] = *reinterpret_cast<const Four<T>*>(&m.weights[(y() * R + r) * (SIDE + 4) + j]);
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                const Four<T> v = *reinterpret_cast<const Four<T>*>(&m.stage.wide[(j + l) * WIDE + 4 * x()]);
+#pragma unroll
+                for (int r = 0; r < R; r++)
+                    if (seen(y() * R + r, j + l))
+#pragma unroll
+                        for (int e = 0; e < 4; e++) sum[r][s][e] += w[r].v[l] * v.v[e];
+            }
+        }
+    }
+
+    // store writes SIDE rows from t0 on.
+    template <int S, typename E> static __device__ __forceinline__ void store(const Rows<E>& to, int t0, const T (&sum)[R][S][4], const T (&factor)[R]) {
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const int row = t0 + y() * R + r;
+            if (row >= to.count) continue;
+#pragma unroll
+            for (int s = 0; s < S; s++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int column = s * WIDE + 4 * x() + e;
+                    if (column < to.dim) store_as(to.x[row * to.stride + column], sum[r][s][e] * factor[r]);
+                }
+        }
+    }
+
+    // limits computes the limits of SIDE queries from t0 on, 0 past the last.
+    static __device__ __forceinline__ void limits(Memory& m, const Problem<T>& p, int batch, int t0) {
+        __syncthreads();
+        if (threadIdx.x < 2) m.ends[threadIdx.x] = threadIdx.x ? 0 : p.keys;
+        __syncthreads();
+        if (threadIdx.x < SIDE) {
+            const int query = t0 + threadIdx.x, limit = query < p.queries ? p.limit(batch, query) : 0;
+            m.limits[threadIdx.x] = limit;
+            atomicMin(&m.ends[0], limit);
+            atomicMax(&m.ends[1], limit);
+        }
+        __syncthreads();
+    }
+};
+
+#define STRIDES(name) const i64 name##_batch, const i64 name##_head, const i64 name##_row
+#define STRIDES_OF(name) Strides{name##_batch, name##_head, name##_row}
+#define PROBLEM(T)                                                                                                                                     \
+    const int batches, const int heads, const int group, const int queries, const int keys, const int dim, const T scale, const int causal,            \
+        const unsigned char *counts, const int countBytes, const i64 countBatch, const i64 countRow
+#define PROBLEM_OF(T) Problem<T>{heads, group, queries, keys, dim, scale, causal, Indices{counts, countBytes}, countBatch, countRow}

@@ -1,0 +1,202 @@
+package attention
+
+import (
+	"math"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+var (
+	deltaKernels = ofTypes("attention_backward", "attention_delta", inEither(portable(productsOfRows[float32]), portable(productsOfRows[float64])))
+	dqKernels    = kernelsOf("attention_backward", "attention_dq", inEither(portable(gradientOfQueries[float32]), portable(gradientOfQueries[float64])))
+	dkvKernels   = kernelsOf("attention_backward", "attention_dkv", inEither(portable(gradientOfKeys[float32]), portable(gradientOfKeys[float64])))
+)
+
+// inEither returns the body that computes in float64 for float64, else that for float32.
+func inEither(f32, f64 func(kernels.Dtype) func(kernels.Call)) func(kernels.Dtype) func(kernels.Call) {
+	return func(dt kernels.Dtype) func(kernels.Call) {
+		if dt == kernels.Float64 {
+			return f64(dt)
+		}
+		return f32(dt)
+	}
+}
+
+// Backward plans gradients of attention. Its inputs are q, k, v, the statistics of [Forward], out, the gradient w.r.t. out and, if there are, the counts; its outputs the
+// gradients w.r.t. q, k and v that are wanted, in this order. It is a kernels.Planner.
+type Backward struct {
+	Problem
+	Q, K, V bool
+}
+
+// gradientInputs are arguments of the kernels.
+type gradientInputs struct {
+	In                [3]operand
+	Grad              operand
+	Statistics, Delta kernels.Ref
+}
+
+type queriesArgs struct {
+	gradientInputs
+	Out kernels.Ref
+	problemArgs
+}
+
+type keysArgs struct {
+	gradientInputs
+	K, V kernels.Ref
+	strides
+	Outputs int64 `arg:"int32"` // 1: K, 2: V
+	problemArgs
+}
+
+type deltaArgs struct {
+	Grad                      kernels.Ref
+	Out                       operand
+	To                        kernels.Ref
+	Heads, Queries, Dim, Rows int64 `arg:"int32"`
+}
+
+// Plan returns the launches.
+func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	if err := named("attention gradient", b.check(dev)); err != nil {
+		return nil, err
+	}
+	var sizes [3]int64
+	products, outputs := int64(1), int64(0)
+	if b.Q {
+		sizes[0], products = b.queryBytes(), products+2
+	}
+	if b.K {
+		sizes[1], products, outputs = b.keyBytes(), products+2, 1
+	}
+	if b.V {
+		sizes[2], products, outputs = b.keyBytes(), products+1, outputs|2
+	}
+	if b.Q && b.K {
+		products-- // the product of the gradient with v
+	}
+	p, at := b.plan("attention_gradient", b.products(products), []int64{b.queryBytes(), b.keyBytes(), b.keyBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()}, sizes[:])
+	delta := p.Workspace(b.statisticBytes())
+	const rowsOfBlock = portableThreads / 32
+	p.Launch(deltaKernels[b.Dtype], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
+		deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()})
+	if b.onHopper(dev) {
+		b.launchHopper(p, at, delta, outputs)
+		return p, nil
+	}
+	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
+	if b.Q {
+		b.choose(dev, mmaDQ, 6, dqKernels).launch(p, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
+	}
+	if outputs > 0 { // two tiles of keys, and two stages of two tiles of 64 queries, or half as many of wide rows
+		b.choose(dev, mmaDKV, 6-2*b.wide(), dkvKernels).launch(p, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})
+	}
+	return p, nil
+}
+
+// Outputs returns the number of outputs.
+func (b Backward) Outputs() int { return count(b.Q, b.K, b.V) }
+
+// String prints the gradients.
+func (b Backward) String() string {
+	name := "attention gradient"
+	for i, is := range []bool{b.Q, b.K, b.V} {
+		if is {
+			name += " " + "qkv"[i:i+1]
+		}
+	}
+	return name
+}
+
+func productsOfRows[T kernels.Float](c kernels.Call, dt kernels.Dtype, args deltaArgs) {
+	h := &host[T]{Call: c, dtype: dt, problemArgs: problemArgs{Batches: args.Rows / args.Queries / args.Heads, Heads: args.Heads, Queries: args.Queries, Dim: args.Dim}}
+	to := kernels.Slice[T](c, args.To)
+	h.each(args.Heads, args.Queries, func(w *work[T], batch, head, t0, n int64) {
+		grad := w.load(0, h.rows(operand{args.Grad, args.Out.strides}, batch, head, t0, n))
+		out := w.load(1, h.rows(args.Out, batch, head, t0, n))
+		for i := range n {
+			sum := T(0)
+			for k := range args.Dim {
+				sum += grad[i*args.Dim+k] * out[i*args.Dim+k]
+			}
+			to[(batch*args.Heads+head)*args.Queries+t0+i] = sum
+		}
+	})
+}
+
+func gradientOfQueries[T kernels.Float](c kernels.Call, dt kernels.Dtype, args queriesArgs) {
+	h := newHost[T](c, dt, args.problemArgs)
+	lse, delta := kernels.Slice[T](c, args.Statistics), kernels.Slice[T](c, args.Delta)
+	h.each(args.Heads, args.Queries, func(w *work[T], batch, head, t0, n int64) {
+		limits, most := h.limits(batch, t0, n)
+		q, grad := w.load(0, h.rows(args.In[0], batch, head, t0, n)), w.load(1, h.rows(args.Grad, batch, head, t0, n))
+		sum := w.buffer(2, n*args.Dim)
+		clear(sum)
+		at := (batch*args.Heads+head)*args.Queries + t0
+		for j0 := int64(0); j0 < most; j0 += hostBlock {
+			m := min(hostBlock, args.Keys-j0)
+			s, dp := w.buffer(3, n*m), w.buffer(4, n*m)
+			k := w.load(5, h.rows(args.In[1], batch, head/args.Group, j0, m))
+			w.scores(s, q, k, n, m)
+			w.scores(dp, grad, w.load(6, h.rows(args.In[2], batch, head/args.Group, j0, m)), n, m)
+			seen := func(i, j int64) bool { return j0+j < limits[i] }
+			h.weigh(s, dp, n, m, seen, func(i, j int64) (T, T) { return lse[at+i], delta[at+i] })
+			w.accumulate(sum, dp, k, n, m, seen)
+		}
+		h.rows(operand{args.Out, args.Grad.strides}, batch, head, t0, n).store(sum)
+	})
+}
+
+// weigh makes the weights of a n x m tile from its scores, and ds from the products of the gradient with v. of returns the statistic and the delta of the query of an element.
+func (h *host[T]) weigh(s, dp []T, n, m int64, seen func(i, j int64) bool, of func(i, j int64) (lse, delta T)) {
+	for i := range n {
+		for j := range m {
+			at := i*m + j
+			if !seen(i, j) {
+				s[at], dp[at] = 0, 0
+				continue
+			}
+			lse, delta := of(i, j)
+			s[at] = T(math.Exp(float64(s[at]*h.scale - lse)))
+			dp[at] = s[at] * (dp[at] - delta) * h.scale
+		}
+	}
+}
+
+func gradientOfKeys[T kernels.Float](c kernels.Call, dt kernels.Dtype, args keysArgs) {
+	h := newHost[T](c, dt, args.problemArgs)
+	lse, delta := kernels.Slice[T](c, args.Statistics), kernels.Slice[T](c, args.Delta)
+	h.each(args.Heads/args.Group, args.Keys, func(w *work[T], batch, head, j0, n int64) {
+		k, v := w.load(0, h.rows(args.In[1], batch, head, j0, n)), w.load(1, h.rows(args.In[2], batch, head, j0, n))
+		sumK, sumV := w.buffer(2, n*args.Dim), w.buffer(3, n*args.Dim)
+		clear(sumK)
+		clear(sumV)
+		for row := range args.Group * args.Queries { // of a group's heads, one after the other
+			if row%args.Queries%hostBlock != 0 {
+				continue
+			}
+			from, t0 := head*args.Group+row/args.Queries, row%args.Queries
+			m := min(hostBlock, args.Queries-t0)
+			limits, most := h.limits(batch, t0, m)
+			if most <= j0 {
+				continue
+			}
+			q, grad := w.load(4, h.rows(args.In[0], batch, from, t0, m)), w.load(5, h.rows(args.Grad, batch, from, t0, m))
+			s, dp := w.buffer(6, n*m), w.buffer(7, n*m)
+			w.scores(s, k, q, n, m)
+			w.scores(dp, v, grad, n, m)
+			at := (batch*args.Heads+from)*args.Queries + t0
+			seen := func(i, j int64) bool { return j0+i < limits[j] }
+			h.weigh(s, dp, n, m, seen, func(i, j int64) (T, T) { return lse[at+j], delta[at+j] })
+			w.accumulate(sumV, s, grad, n, m, seen)
+			w.accumulate(sumK, dp, q, n, m, seen)
+		}
+		if args.Outputs&1 != 0 {
+			h.rows(operand{args.K, args.strides}, batch, head, j0, n).store(sumK)
+		}
+		if args.Outputs&2 != 0 {
+			h.rows(operand{args.V, args.strides}, batch, head, j0, n).store(sumV)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+// attention on the tensor cores of compute capability 9.0, for 16-bit operands: see attention.cu for the formula.
+//
+// A block is a producer warp and two consumer warpgroups, alone on its SM, and computes tiles of 128 queries of a head in a loop. The producer copies q, and keys and values 128
+// at a time, by TMA into stages. A consumer has 64 queries: scores of its queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first operand of the
+// next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The two warpgroups take turns
+// (ping-pong), so that one multiplies while the other computes exponentials. Sums are float32, weights are rounded to 16 bits.
+#include "attention_wgmma.cuh"
+
+extern __shared__ unsigned char dynamic[];
+
+constexpr int BM = 128;
+
+// Place is a tile of queries. Heads are in sections whose keys and values fit in the level-2 cache; in a section the last queries, which see the most keys if causal, come first.
+struct Place {
+    int batch, head, t0;
+    __device__ __forceinline__ Place(const Problem<float>& p, int batches, int tile) {
+        constexpr i64 CACHE = 24 << 20;
+        const int tiles = (p.queries + BM - 1) / BM, heads = batches * p.heads;
+        const int wide = (int)max(min(CACHE * p.group / ((i64)p.keys * p.dim * 4), (i64)heads), 1ll), section = tile / (wide * tiles);
+        const int first = section * wide, count = min(wide, heads - first), local = tile - first * tiles;
+        const int number = first + local % count;
+        batch = number / p.heads, head = number % p.heads, t0 = (tiles - 1 - local / count) * BM;
+    }
+};
+
+template <int D, bool HALF> struct Attend {
+    static constexpr int BN = 128, STAGES = D == 64 ? 4 : 2;
+    using Tile = Panels<128, D>;
+    static constexpr int SHARED = 2048 + (3 + 2 * STAGES) * Tile::BYTES;
+
+    // Places in shared memory: barriers, two tiles of queries, stages of keys and values, and what store_rows takes.
+    u32 start;
+    __device__ __forceinline__ u32 bar(int which, int stage) const { return start + (which * STAGES + stage) * 8; } // full and empty of q (0, 1), k (2, 3) and v (4, 5)
+    __device__ __forceinline__ u32 q(int stage) const { return start + 1024 + stage * Tile::BYTES; }
+    __device__ __forceinline__ u32 k(int stage) const { return q(2 + stage); }
+    __device__ __forceinline__ u32 v(int stage) const { return q(2 + STAGES + stage); }
+    __device__ __forceinline__ u32 lines() const { return q(2 + 2 * STAGES); }
+
+    __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches) {
+        start = (shared_address(dynamic) + 1023) / 1024 * 1024;
+        if (threadIdx.x == 0)
+            for (int i = 0; i < 6 * STAGES; i++) barrier_init(start + i * 8, i / STAGES % 2 ? 8 : 1);
+        barriers_ready();
+        follow();
+        const int tiles = (p.queries + BM - 1) / BM * p.heads * batches, group = threadIdx.x / 128;
+        if (group == 0) {
+            registers_down<40>();
+            if (threadIdx.x < 32) produce(mapQ, mapK, mapV, p, batches, tiles);
+        } else {
+            registers_up<232>();
+            consume(group - 1, out, os, lse, outputs, p, batches, tiles);
+        }
+    }
+
+    __device__ __forceinline__ void produce(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, const Problem<float>& p, int batches, int tiles) {
+        Position<STAGES> at;
+        Position<2> tileAt;
+#pragma unroll 1
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            const Place place(p, batches, tile);
+            const Span<BM> span(p, place.batch, place.t0);
+            if (span.high == 0 || threadIdx.x > 0) continue;
+            barrier_wait(bar(1, tileAt.stage), tileAt.parity ^ 1);
+            barrier_expect(bar(0, tileAt.stage), Tile::BYTES);
+            Tile::fetch_rows(q(tileAt.stage), mapQ, bar(0, tileAt.stage), place.t0, place.head, place.batch);
+            tileAt.next();
+#pragma unroll 1
+            for (int j0 = 0; j0 < span.high; j0 += BN, at.next()) {
+                barrier_wait(bar(3, at.stage), at.parity ^ 1);
+                barrier_expect(bar(2, at.stage), Tile::BYTES);
+                Tile::fetch_rows(k(at.stage), mapK, bar(2, at.stage), j0, place.head / p.group, place.batch);
+                barrier_wait(bar(5, at.stage), at.parity ^ 1);
+                barrier_expect(bar(4, at.stage), Tile::BYTES);
+                Tile::fetch_rows(v(at.stage), mapV, bar(4, at.stage), j0, place.head / p.group, place.batch);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void consume(int number, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches, int tiles) {
+        const float scale = p.scale * LOG2E;
+        const int row = number * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+        Position<STAGES> keys, values;
+        Position<2> queries;
+        if (number == 1) turn_pass(1);
+#pragma unroll 1
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            const Place at(p, batches, tile);
+            const Span<BM> span(p, at.batch, at.t0);
+            const int limit[2] = {p.limit(at.batch, min(at.t0 + row, p.queries - 1)), p.limit(at.batch, min(at.t0 + row + 8, p.queries - 1))};
+            float o[D / 2], s[64], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, factor[2];
+            u32 w[8][4];
+#pragma unroll
+            for (int i = 0; i < D / 2; i++) o[i] = 0;
+            if (span.high > 0) {
+                const u32 own = q(queries.stage) + number * 64 * 128;
+                barrier_wait(bar(0, queries.stage), queries.parity);
+                barrier_wait(bar(2, keys.stage), keys.parity);
+                wgmma_fence();
+                scores<HALF, D, BM, BN>(s, own, k(keys.stage));
+                wgmma_commit();
+                wgmma_wait<0>();
+                pin(s);
+                release(bar(3, keys.stage));
+                keys.next();
+                if (BN > span.low) mask(s, limit, 0);
+                weigh(s, most, total, factor, scale);
+                pack<HALF>(w, s);
+#pragma unroll 1
+                for (int j0 = BN; j0 < span.high; j0 += BN) {
+                    barrier_wait(bar(2, keys.stage), keys.parity);
+                    turn_wait(number);
+                    pin(w), pin(s), pin(o);
+                    wgmma_fence();
+                    scores<HALF, D, BM, BN>(s, own, k(keys.stage));
+                    wgmma_commit();
+                    barrier_wait(bar(4, values.stage), values.parity);
+                    weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
+                    wgmma_commit();
+                    turn_pass(number);
+                    wgmma_wait<1>();
+                    pin(s);
+                    release(bar(3, keys.stage));
+                    keys.next();
+                    if (j0 + BN > span.low) mask(s, limit, j0);
+                    weigh(s, most, total, factor, scale);
+                    wgmma_wait<0>();
+                    pin(o);
+                    release(bar(5, values.stage));
+                    values.next();
+#pragma unroll
+                    for (int i = 0; i < D / 2; i++) o[i] *= factor[i / 2 % 2];
+                    pack<HALF>(w, s);
+                }
+                release(bar(1, queries.stage));
+                queries.next();
+                barrier_wait(bar(4, values.stage), values.parity);
+                pin(w), pin(o);
+                wgmma_fence();
+                weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
+                wgmma_commit();
+                wgmma_wait<0>();
+                pin(o);
+                release(bar(5, values.stage));
+                values.next();
+            }
+            store(o, most, total, limit, at, row, out, os, lse, outputs, p);
+        }
+        if (number == 0) turn_wait(0);
+    }
+
+    __device__ __forceinline__ void store(const float (&o)[D / 2], const float (&most)[2], const float (&total)[2], const int (&limit)[2], const Place& x, int row, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p) {
+        const int lane = threadIdx.x % 32, first = x.t0 + row - lane / 4;
+        float factor[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float sum = total[r];
+            sum += __shfl_xor_sync(~0u, sum, 1);
+            sum += __shfl_xor_sync(~0u, sum, 2);
+            const bool none = limit[r] == 0;
+            factor[r] = none ? 0 : 1 / sum;
+            const int query = x.t0 + row + 8 * r;
+            if (outputs & 2 && lane % 4 == 0 && query < p.queries) lse[((i64)x.batch * p.heads + x.head) * p.queries + query] = none ? -INFINITY : most[r] * p.scale + logf(sum);
+        }
+        if (outputs & 1)
+            store_rows<HALF, D>(o, factor, lines() + (threadIdx.x / 32 - 4) * 16 * D * 2, out + x.batch * os.batch + x.head * os.head + first * os.row, os.row, p.queries - first, p.dim);
+    }
+};
+
+#define ENTRY(name, D, HALF)                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                                                                                  \
+        attention_hopper_##name(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, u16* out,  \
+                                STRIDES(out), float* lse, const int outputs, PROBLEM(float)) {                                                            \
+        BODY(Attend<D, HALF> a; a.run(&q, &k, &v, out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), batches);)                                        \
+    }
+ENTRY(64_bf16, 64, false)
+ENTRY(128_bf16, 128, false)
+ENTRY(64_f16, 64, true)
+ENTRY(128_f16, 128, true)

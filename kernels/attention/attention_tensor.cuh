@@ -1,0 +1,111 @@
+// What the attention kernels on tensor cores share. Elements are of 16 bits, BF16 or, HALF, F16. A tile of scores is 16 rows a warp; a thread has rows lane / 4 and 8 beyond, and of
+// each 8 columns 2 (lane % 4) and the next one: s[4 j + 2 r + e] is in row lane / 4 + 8 r and column 8 j + 2 (lane % 4) + e. Four such numbers of two neighbouring groups of
+// columns are, rounded, the first operand of a product of 16 terms.
+#pragma once
+#include "attention.cuh"
+typedef unsigned short u16;
+typedef unsigned int u32;
+
+constexpr float LOG2E = 1.4426950408889634f;
+
+// packed rounds two numbers to 16 bits, x in the lower half.
+template <bool HALF> __device__ __forceinline__ u32 packed(float x, float y) {
+    u32 d;
+    if constexpr (HALF)
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(y), "f"(x));
+    else
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(y), "f"(x));
+    return d;
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// pack rounds a tile to 16 bits, as the first operand of a product.
+template <bool HALF, int N> __device__ __forceinline__ void pack(u32 (&w)[N / 8][4], const float (&s)[N]) {
+#pragma unroll
+    for (int l = 0; l < N / 8; l++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) w[l][i] = packed<HALF>(s[8 * l + 2 * i], s[8 * l + 2 * i + 1]);
+}
+
+// Span is the least and the largest limit of ROWS queries from t0 on. All lanes of a warp call it.
+template <int ROWS> struct Span {
+    int low, high;
+    __device__ __forceinline__ Span(const Problem<float>& p, int batch, int t0) {
+        const int last = min(t0 + ROWS, p.queries) - 1;
+        low = p.limit(batch, t0), high = p.limit(batch, last);
+        if (p.counts.bytes) {
+            for (int i = threadIdx.x % 32; i < ROWS; i += 32) {
+                const int limit = p.limit(batch, min(t0 + i, last));
+                low = min(low, limit), high = max(high, limit);
+            }
+            for (int d = 16; d > 0; d /= 2) low = min(low, __shfl_xor_sync(~0u, low, d)), high = max(high, __shfl_xor_sync(~0u, high, d));
+        }
+    }
+};
+
+// mask makes scores -Inf beyond the limits of the thread's two rows; the first column of the tile is key j0.
+    template <int N> __device__ __forceinline__ void mask(float (&s)[N], const int (&limit)[2], int j0) {
+        const int column = j0 + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            if (column + j / 4 * 8 + j % 2 >= limit[j / 2 % 2]) s[j] = -INFINITY;
+    }
+    
+// weigh makes exponentials of scores, and returns the factors of what was computed with the last maxima.
+    template <int N> __device__ __forceinline__ void weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float high = most[r];
+#pragma unroll
+            for (int j = 0; j < N / 4; j++) high = fmaxf(high, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+            high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
+            high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
+            const float from = high == -INFINITY ? 0 : high * scale;
+            factor[r] = exp2_fast(most[r] * scale - from);
+            most[r] = high;
+            float add = 0;
+#pragma unroll
+            for (int j = 0; j < N / 4; j++) {
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float& x = s[4 * j + 2 * r + e];
+                    x = exp2_fast(fmaf(x, scale, -from));
+                    add += x;
+                }
+            }
+            total[r] = total[r] * factor[r] + add;
+        }
+    }
+
+// weight is exp2(scale s - lse).
+__device__ __forceinline__ float weight(float s, float scale, float lse) { return exp2_fast(fmaf(s, scale, -lse)); }
+
+// statistic is that of a query in powers of 2: of one without keys infinite, so that weights are 0.
+__device__ __forceinline__ float statistic(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2E; }
+
+// store_rows writes a warp's 16 rows of D elements, of which the thread has rows lane / 4 and 8 beyond, times a factor each. They go through 16 * D * 2 bytes of shared memory, 16-byte
+// pieces of a row exchanged, so that global memory gets whole lines.
+template <bool HALF, int D> __device__ __forceinline__ void store_rows(const float (&o)[D / 2], const float (&factor)[2], u32 memory, u16* to, i64 stride, int rows, int dim) {
+    const int lane = threadIdx.x % 32;
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < D / 8; j++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(memory + (lane / 4 + 8 * r) * (D * 2) + (j ^ lane / 4) * 16 + lane % 4 * 4),
+                         "r"(packed<HALF>(o[4 * j + 2 * r] * factor[r], o[4 * j + 2 * r + 1] * factor[r])) : "memory");
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        const int line = (i * 32 + lane) / (D / 8), piece = (i * 32 + lane) % (D / 8);
+        uint4 x;
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(memory + line * (D * 2) + (piece ^ line & 7) * 16) : "memory");
+        if (line < rows && piece * 8 < dim) *reinterpret_cast<uint4*>(to + line * stride + piece * 8) = x;
+    }
+    __syncwarp();
+}

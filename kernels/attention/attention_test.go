@@ -1,0 +1,289 @@
+package attention_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/test/compare"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/attention"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// attended is a problem of attention with its operands and, by the definition in float64, its results.
+type attended struct {
+	attention.Problem
+	q, k, v, grad, counts []float64
+	out, lse, dq, dk, dv  []float64
+	sizes                 []float64 // magnitudes of out
+	gradientSizes         [3]float64
+}
+
+// row returns where a row of an operand of so many heads and rows begins.
+func (a *attended) row(b, h, t, heads, rows int64) int64 {
+	if a.RowsFirst {
+		return ((b*rows+t)*heads + h) * a.Dim
+	}
+	return ((b*heads+h)*rows + t) * a.Dim
+}
+
+// drawAttention draws a problem of a type.
+func drawAttention(r *rand.Rand, dt kernels.Dtype) *attended {
+	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
+	a := &attended{Problem: attention.Problem{Dtype: dt, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
+	if r.IntN(3) > 0 { // rows that TMA copies
+		a.Dim = 8 * n(16)
+	}
+	if r.IntN(4) == 0 {
+		a.Queries = n(3)
+	}
+	a.Heads, a.Scale = a.KeyHeads*n(3), 1/math.Sqrt(float64(a.Dim))
+	if r.IntN(8) == 0 {
+		a.Scale = -a.Scale
+	}
+	numbers := func(rows int64) []float64 {
+		x := make([]float64, rows*a.Dim)
+		for i := range x {
+			if x[i] = r.NormFloat64(); dt.IsFloat() {
+				x[i] = float64(float32(x[i]))
+			} else {
+				x[i] = float64(expr.FromHalf(dt, expr.ToHalf(dt, float32(x[i]))))
+			}
+		}
+		return x
+	}
+	queries, keys := a.Batch*a.Heads*a.Queries, a.Batch*a.KeyHeads*a.Keys
+	a.q, a.k, a.v, a.grad = numbers(queries), numbers(keys), numbers(keys), numbers(queries)
+	if r.IntN(2) == 0 {
+		a.Counts = attention.Counts{Dtype: []kernels.Dtype{kernels.Int32, kernels.Int64}[r.IntN(2)], Elements: a.Batch * a.Queries, Batch: a.Queries, Row: 1}
+		if r.IntN(2) == 0 {
+			a.Counts.Elements, a.Counts.Batch, a.Counts.Row = a.Batch, 1, 0
+		}
+		for range a.Counts.Elements {
+			a.counts = append(a.counts, float64(r.Int64N(a.Keys+1)*r.Int64N(4)/3))
+		}
+		for i := range a.counts {
+			a.counts[i] = min(a.counts[i], float64(a.Keys))
+		}
+	}
+	a.compute()
+	return a
+}
+
+// compute computes the results.
+func (a *attended) compute() {
+	a.out, a.sizes, a.dq = make([]float64, len(a.q)), make([]float64, len(a.q)), make([]float64, len(a.q))
+	a.dk, a.dv, a.lse = make([]float64, len(a.k)), make([]float64, len(a.k)), make([]float64, a.Batch*a.Heads*a.Queries)
+	dot := func(x, y []float64) (sum float64) {
+		for i := range x {
+			sum += x[i] * y[i]
+		}
+		return sum
+	}
+	for i := range a.lse {
+		t, bh := int64(i)%a.Queries, int64(i)/a.Queries
+		b, h := bh/a.Heads, bh%a.Heads
+		at := a.row(b, h, t, a.Heads, a.Queries)
+		q, g, out, dq := a.q[at:][:a.Dim], a.grad[at:][:a.Dim], a.out[at:][:a.Dim], a.dq[at:][:a.Dim]
+		key := func(x []float64, j int64) []float64 {
+			return x[a.row(b, h*a.KeyHeads/a.Heads, j, a.KeyHeads, a.Keys):][:a.Dim]
+		}
+		n := a.Keys
+		if a.Causal {
+			n = min(n, t+a.Keys-a.Queries+1)
+		}
+		if a.counts != nil {
+			n = min(n, int64(a.counts[b*a.Counts.Batch+t*a.Counts.Row]))
+		}
+		a.lse[i] = math.Inf(-1)
+		if n <= 0 {
+			continue
+		}
+		p, most, sum := make([]float64, n), math.Inf(-1), 0.0
+		for j := range n {
+			p[j] = a.Scale * dot(q, key(a.k, j))
+			most = max(most, p[j])
+		}
+		for j := range p {
+			p[j] = math.Exp(p[j] - most)
+			sum += p[j]
+		}
+		a.lse[i] = most + math.Log(sum)
+		for j := range p {
+			p[j] /= sum
+			for c, v := range key(a.v, int64(j)) {
+				out[c] += p[j] * v
+				a.sizes[at+int64(c)] += p[j] * math.Abs(v)
+			}
+		}
+		delta := dot(g, out)
+		for j := range p {
+			k, dk, dv := key(a.k, int64(j)), key(a.dk, int64(j)), key(a.dv, int64(j))
+			ds := p[j] * (dot(g, key(a.v, int64(j))) - delta) * a.Scale
+			for c := range dq {
+				dq[c] += ds * k[c]
+				dk[c] += ds * q[c]
+				dv[c] += p[j] * g[c]
+			}
+		}
+	}
+	for i, x := range [][]float64{a.dq, a.dk, a.dv} {
+		a.gradientSizes[i] = 1e-3
+		for _, v := range x {
+			a.gradientSizes[i] = max(a.gradientSizes[i], math.Abs(v))
+		}
+	}
+}
+
+// statistics is the type of the statistics.
+func (a *attended) statistics() kernels.Dtype {
+	if a.Dtype == kernels.Float64 {
+		return kernels.Float64
+	}
+	return kernels.Float32
+}
+
+// bytesOfType returns numbers as memory of a type, and numbersOfType memory as numbers.
+func bytesOfType(dt kernels.Dtype, x []float64) []byte {
+	switch dt {
+	case kernels.Float32:
+		return bytesOf(x, func(v float64) float32 { return float32(v) })
+	case kernels.Float64:
+		return bytesOf(x, func(v float64) float64 { return v })
+	case kernels.Int32:
+		return bytesOf(x, func(v float64) int32 { return int32(v) })
+	case kernels.Int64:
+		return bytesOf(x, func(v float64) int64 { return int64(v) })
+	}
+	return bytesOf(x, func(v float64) uint16 { return expr.ToHalf(dt, float32(v)) })
+}
+
+func bytesOf[T kernels.Element](x []float64, of func(float64) T) []byte {
+	list := make([]T, len(x))
+	for i, v := range x {
+		list[i] = of(v)
+	}
+	return kernels.Bytes(list)
+}
+
+func numbersOfType(dt kernels.Dtype, b []byte, n int) (list []float64) {
+	for i := range n {
+		switch dt {
+		case kernels.Float32:
+			list = append(list, float64(kernels.Elements[float32](b)[i]))
+		case kernels.Float64:
+			list = append(list, kernels.Elements[float64](b)[i])
+		default:
+			list = append(list, float64(expr.FromHalf(dt, kernels.Elements[uint16](b)[i])))
+		}
+	}
+	return list
+}
+
+// checkAttention runs a plan twice and compares its outputs with the results.
+func (a *attended) check(dev kernels.Device, planner kernels.Planner, inputs [][]byte, types []kernels.Dtype, want, sizes [][]float64, tolerance float64) error {
+	p, err := planner.Plan(dev)
+	if err == nil {
+		err = p.Check(dev)
+	}
+	if err != nil {
+		return err
+	}
+	if a.counts != nil {
+		inputs = append(inputs[:len(inputs):len(inputs)], bytesOfType(a.Counts.Dtype, a.counts))
+	}
+	var first []byte
+	for range 2 {
+		out := bytes.Repeat([]byte{0xff}, int(p.Out)) // NaN
+		if dev.Kind == kernels.CPU {
+			err = p.Run(inputs, out, nil)
+		} else {
+			err = bench.Run(0, p, inputs, out)
+		}
+		if err != nil {
+			return err
+		}
+		at := int64(0)
+		for i, x := range want {
+			if len(p.Parts) > 0 {
+				at = p.Parts[i]
+			}
+			own := kernels.Bytes(append([]float64(nil), make([]float64, (int64(len(x))*types[i].Size()+7)/8)...))
+			copy(own, out[at:])
+			if err := compare.Close(numbersOfType(types[i], own, len(x)), x, sizes[i], tolerance*float64(int64(1)<<52), 0); err != nil {
+				return fmt.Errorf("output %d: %w\n%v", i, err, p)
+			}
+			if first != nil && !bytes.Equal(out[at:at+int64(len(x))*types[i].Size()], first[at:at+int64(len(x))*types[i].Size()]) {
+				return fmt.Errorf("output %d has other bits in the second run\n%v", i, p)
+			}
+		}
+		first = out
+	}
+	return nil
+}
+
+// Attention, its statistics and its gradients are those of the definition, of drawn sizes, on the host and on a GPU: of types of 16 bits too, whose weights are rounded to them on tensor
+// cores.
+func TestAttention(t *testing.T) {
+	devices := []kernels.Device{kernels.HostDevice()}
+	list, err := cudaops.Devices()
+	if len(list) > 0 {
+		mma, portable := list[0].Device, list[0].Device // the plans of older devices, whose kernels newer ones have too
+		mma.Name, mma.Major, portable.Name, portable.Major = mma.Name+" as 8.x", 8, portable.Name+" as 7.x", 7
+		devices = append(devices, list[0].Device, mma, portable)
+	} else {
+		t.Logf("host alone: %v", err)
+	}
+	for dt, epsilon := range map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52, expr.BF16: 0x1p-8, expr.F16: 0x1p-11} {
+		t.Run(dt.String(), func(t *testing.T) {
+			draws := 12
+			if testing.Short() {
+				draws = 3
+			}
+			for i := range draws {
+				seed := rand.Uint64()
+				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt)
+				half := func(x []float64) []byte { return bytesOfType(dt, x) }
+				rounded := numbersOfType(dt, half(a.out), len(a.out))
+				single := bytesOfType(a.statistics(), a.lse)
+				sizes := make([][]float64, 3)
+				for k, x := range [][]float64{a.dq, a.dk, a.dv} {
+					for range x {
+						sizes[k] = append(sizes[k], a.gradientSizes[k])
+					}
+				}
+				lse, tolerance := make([]float64, len(a.lse)), 40*epsilon
+				for k := range lse {
+					if lse[k] = 10; !dt.IsFloat() {
+						lse[k] *= 0x1p-20 / epsilon // of float32
+					}
+				}
+				if !dt.IsFloat() {
+					tolerance = 4 * epsilon
+				}
+				for _, dev := range devices {
+					in := [][]byte{half(a.q), half(a.k), half(a.v)}
+					err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
+					if err == nil {
+						err = a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
+					}
+					in = append(in, single, half(rounded), half(a.grad))
+					if err == nil {
+						err = a.check(dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in, []kernels.Dtype{dt, dt, dt}, [][]float64{a.dq, a.dk, a.dv}, sizes, tolerance)
+					}
+					if err == nil {
+						err = a.check(dev, attention.Backward{Problem: a.Problem, V: true}, in, []kernels.Dtype{dt}, [][]float64{a.dv}, sizes[2:], tolerance)
+					}
+					if err != nil {
+						t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
+					}
+				}
+			}
+		})
+	}
+}
