@@ -229,7 +229,7 @@ func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Exe
 	}
 	var e *exec.Executable
 	if err == nil {
-		e, err = exec.NewRanks(p, exec.NewProcess(w.Rank, peers, leave), []exec.Backend{b}, timed)
+		e, err = exec.NewRanks(p, exec.NewProcess(w.Rank, w.Size, peers, leave), []exec.Backend{b}, timed)
 	}
 	if err != nil {
 		leave()

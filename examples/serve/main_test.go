@@ -147,7 +147,7 @@ func TestLoad(t *testing.T) {
 				for asked.Add(1) <= end {
 					of, pixels := p.draw(r, 1+r.IntN(32))
 					answers, status, err := ask(client, url, pixels)
-					if err != nil && stopping && (strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset")) {
+					if err != nil && stopping && (strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "closed idle connection")) {
 						return // it was not accepted: TestShutdown counts those that were
 					}
 					if err == nil && status != http.StatusOK {

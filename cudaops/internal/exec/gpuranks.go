@@ -52,7 +52,7 @@ func JoinProcess(g *GPUBackend, peers Exchange, rank, size int) error {
 			return err
 		}
 	}
-	if err := peers.Exchange(kernels.Collective{Kind: kernels.Broadcast}, kernels.Uint8, id.Bytes[:], all.Bytes[:]); err != nil {
+	if err := peers.Exchange(kernels.Collective{Kind: kernels.Broadcast, Ranks: size}, kernels.Uint8, id.Bytes[:], all.Bytes[:]); err != nil {
 		return err
 	}
 	return g.joinRanks(lib, all, size, rank)

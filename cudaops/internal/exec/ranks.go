@@ -32,6 +32,7 @@ type Meeting struct {
 	abort   func()   // ends the collectives of ranks on GPUs, for good; nil on the host
 	first   int      // number of the first rank of this process
 	peers   Exchange // with the ranks of other processes, or nil
+	size    int      // ranks of all processes, where peers is set
 }
 
 // exchanged is what ranks must agree on.
@@ -52,10 +53,10 @@ func NewMeeting(n int) (*Meeting, []Exchange) {
 	return m, ranks
 }
 
-// NewProcess returns the meeting of the one rank of this process with those of other processes; leave ends its exchanges.
-func NewProcess(rank int, peers Exchange, leave func()) *Meeting {
+// NewProcess returns the meeting of the one rank of this process with those of other processes, size in all; leave ends its exchanges.
+func NewProcess(rank, size int, peers Exchange, leave func()) *Meeting {
 	m, _ := NewMeeting(1)
-	m.first, m.peers, m.abort = rank, peers, leave
+	m.first, m.size, m.peers, m.abort = rank, size, peers, leave
 	return m
 }
 
@@ -65,7 +66,7 @@ func (m *Meeting) same(b []byte) ([]byte, error) {
 		return b, nil
 	}
 	out := make([]byte, len(b))
-	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.Broadcast}, kernels.Uint8, b, out)
+	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.Broadcast, Ranks: m.size}, kernels.Uint8, b, out)
 }
 
 // member is a rank of a meeting.
