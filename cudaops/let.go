@@ -18,17 +18,19 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	ranks := 1
-	if slices.Contains(vm.config.split, n) {
-		ranks = max(vm.config.ranks, 1)
+	shape, ranks := n.Shape(), vm.config.ranksOrOne()
+	split := ranks > 1 && slices.Contains(vm.config.split, n)
+	if split {
+		shape = shape.Clone()
+		shape[0] *= ranks
 	}
-	value, err := shaped(n, value, ranks)
+	value, err := shaped(shape, value)
 	if err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	let := func() error { return gorgonia.Let(n, value) }
-	if v, ok := value.(gorgonia.Value); ok && ranks > 1 {
-		let = func() error { return vm.letRows(n, v) }
+	if v, ok := value.(gorgonia.Value); ok && split {
+		let = func() error { return vm.letRows(n, v, shape) }
 	}
 	if err := guard.Recover("gorgonia.Let", let); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
@@ -36,15 +38,11 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	return nil
 }
 
-// shaped returns a slice as a tensor of a node's shape, with the rows of some ranks, and other values as they are.
-func shaped(n *gorgonia.Node, value any, ranks int) (any, error) {
+// shaped returns a slice as a tensor of a shape, and other values as they are.
+func shaped(shape tensor.Shape, value any) (any, error) {
 	of := reflect.TypeOf(value)
 	if of == nil || of.Kind() != reflect.Slice || of.Name() != "" {
 		return value, nil
-	}
-	shape := n.Shape().Clone()
-	if ranks > 1 {
-		shape[0] *= ranks
 	}
 	if got := reflect.ValueOf(value).Len(); shape.IsScalar() || got != shape.TotalSize() {
 		return nil, fmt.Errorf("got a slice of %d elements, want one for each element of shape %v", got, shape)

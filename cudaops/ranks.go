@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // OnDevices runs the graph on several CUDA devices of one kind, each a rank in the order of the list, by NVIDIA's NCCL. The graph is one
@@ -161,10 +162,8 @@ func (c *config) findDevices() error {
 	return c.checkRanks()
 }
 
-// letRows binds the rows of all ranks to an input.
-func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value) error {
-	want := n.Shape().Clone()
-	want[0] *= vm.config.ranks
+// letRows binds the rows of all ranks to an input, a value of the shape that they have together.
+func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value, want tensor.Shape) error {
 	if dt, _ := internal.ElementType(n); v.Dtype() != dt || !v.Shape().Eq(want) {
 		return fmt.Errorf("got %v of shape %v, want %v of shape %v, the rows of %d ranks", v.Dtype(), v.Shape(), dt, want, vm.config.ranks)
 	}

@@ -175,17 +175,19 @@ func (e *Executable) startRanks(ctx context.Context, inputs []gorgonia.Value) er
 	if err := e.meeting.renew(); err != nil { // ranks on GPUs cannot go on
 		return err
 	}
-	ranks, split := e.Ranks(), e.program.Inputs()
+	ranks := e.Ranks()
 	shares := make([][]gorgonia.Value, len(ranks))
 	for r := range ranks {
 		shares[r] = slices.Clone(inputs)
-		for i, v := range split {
-			if !v.Def.Op.(program.Input).Split {
-				continue
-			}
+	}
+	for i, v := range e.program.Inputs() {
+		if !v.Def.Op.(program.Input).Split {
+			continue
+		}
+		all, whole := values.Compact(inputs[i]), program.Contiguous(v.Shape)
+		for r := range ranks {
 			var err error
-			whole := program.Contiguous(v.Shape)
-			if shares[r][i], err = values.View(values.Compact(inputs[i]), v.Shape, int64(r)*v.Elements(), whole.Strides, whole.Bounds); err != nil {
+			if shares[r][i], err = values.View(all, v.Shape, int64(r)*v.Elements(), whole.Strides, whole.Bounds); err != nil {
 				return err
 			}
 		}
