@@ -310,7 +310,7 @@ func TestPerceptronLaunches(t *testing.T) {
 		}
 		for _, pass := range All {
 			if with || pass.Name != "epilogue" {
-				if err := pass.Run(l.Program, Target{Device: h200}); err != nil {
+				if err := pass.Run(l.Program, Target{Device: H200}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -27,7 +27,7 @@ import (
 
 // frozenDevices are a device of each compute capability that policies tell apart, and the host.
 func frozenDevices() []kernels.Device {
-	devices := append(opspec.Devices(), frozenHost(), h200)
+	devices := append(opspec.Devices(), frozenHost(), H200)
 	for _, d := range []struct{ like, major, minor, sms int }{{0, 7, 5, 68}, {1, 8, 6, 84}, {1, 8, 9, 142}, {3, 12, 0, 170}} {
 		dev := devices[d.like]
 		dev.Name, dev.Major, dev.Minor, dev.SMs, dev.SharedOptin = fmt.Sprintf("%d.%d", d.major, d.minor), d.major, d.minor, d.sms, 99<<10

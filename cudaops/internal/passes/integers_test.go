@@ -142,7 +142,7 @@ func TestNumbersAreLiterals(t *testing.T) {
 		three := testutil.Get[*G.Node](t)(ops.Constant(g, values.Number(dt, 3)))
 		testutil.Get[*G.Node](t)(ops.Map("a + b", x, three))
 		l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
-		testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+		testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
 		for _, in := range l.Program.Instrs {
 			if program.Launches(in.Op) && len(in.In) != 1 {
 				t.Errorf("%v: got %d operands, want x alone: %v", values.Tensor(dt), len(in.In), l.Program)
@@ -160,7 +160,7 @@ func TestIotasFuse(t *testing.T) {
 	logp := testutil.Get[*G.Node](t)(ops.LogSoftMax(x, 1))
 	testutil.Get[*G.Node](t)(ops.Sum(testutil.Get[*G.Node](t)(ops.Map("a*b", logp, hot)), 1))
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
-	testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+	testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
 	testutil.Do(t, l.Program.Verify())
 	var iotas, launches int
 	for in := range l.Program.All() {

@@ -18,7 +18,7 @@ func moved(t *testing.T, g *G.ExprGraph, elements int) (times float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(l.Program, Target{Device: h200}, nil); err != nil {
+	if err := Run(l.Program, Target{Device: H200}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Program.Verify(); err != nil {

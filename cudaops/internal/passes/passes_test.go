@@ -152,8 +152,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// h200 holds the properties of an H200 that plans use.
-var h200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30, Cooperative: true}
+// H200 holds the properties of an H200 that plans use.
+var H200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30, Cooperative: true}
 
 // goldenGraphs are those whose programs are kept in testdata.
 var goldenGraphs = map[string]func() *G.ExprGraph{
@@ -194,7 +194,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			var text strings.Builder
-			err = Run(g.Program, Target{Device: h200}, func(pass string, p *program.Program) error {
+			err = Run(g.Program, Target{Device: H200}, func(pass string, p *program.Program) error {
 				text.WriteString("== " + pass + "\n" + p.String() + "\n")
 				return p.Verify()
 			})

@@ -37,7 +37,7 @@ func launches(t *testing.T, g *G.ExprGraph) (list []string) {
 	if small {
 		want = testutil.Get[[]G.Value](t)(l.Program.Eval(inputs))
 	}
-	testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+	testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
 	testutil.Do(t, l.Program.Verify())
 	if small {
 		for i, v := range testutil.Get[[]G.Value](t)(l.Program.Eval(inputs)) {
@@ -184,7 +184,7 @@ func TestLongRowsAreSplit(t *testing.T) {
 			kernels.Elements[float32](memory)[k] = rand.Float32()
 		}
 		want := testutil.Get[[]G.Value](t)(l.Program.Eval([]G.Value{v}))
-		testutil.Do(t, Run(l.Program, Target{Device: h200}, nil))
+		testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
 		testutil.Do(t, l.Program.Verify())
 		count := 0
 		for _, in := range l.Program.Instrs {

@@ -15,7 +15,7 @@ import (
 // twice. An operand with a single reader is split by that product's own plan.
 func TestPlanesOnce(t *testing.T) {
 	const side = 160
-	dev := h200
+	dev := H200
 	dev.SMs = 1 // so that small products are on the tensor cores
 	n := &net{T: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(1, 0)), dt: tensor.Float32}
 	x, w, v := n.input(1<<30, side, side), n.input(1<<30, side, side), n.input(1<<30, side, side)

@@ -35,7 +35,7 @@ func TestRoundedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Run(l.Program, Target{Device: h200}, nil); err != nil {
+		if err := Run(l.Program, Target{Device: H200}, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, products := map[string]int{}, 0
