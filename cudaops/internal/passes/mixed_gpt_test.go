@@ -33,7 +33,7 @@ func trained(t testing.TB, m programs.GPT, batch, time int) *programs.Trained {
 // A step of a GPT stores activations and their gradients in BF16.
 func TestMixedGPT(t *testing.T) {
 	tr := trained(t, programs.GPT{Layers: 2, Width: 32, Heads: 2, Vocabulary: 72, Context: 16, Dtype: tensor.Float32}, 2, 16)
-	if n := passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: kernels.BF16}); n < 60 {
+	if n := len(passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: kernels.BF16})); n < 60 {
 		t.Errorf("%d values are stored in BF16, want 60 or more", n)
 	}
 }
