@@ -13,7 +13,7 @@ import (
 // HostBackend runs the Go bodies of the kernels, synchronously. The zero value is ready for Alloc.
 type HostBackend struct {
 	BLAS  kernels.BLAS // nil selects gonum's
-	Ranks Exchange     // with the other ranks; nil for a backend that is no rank
+	Ranks Exchange     // exchanges data with other ranks; nil if there are none
 
 	arena  []byte
 	events []time.Time
