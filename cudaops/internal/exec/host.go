@@ -103,7 +103,7 @@ func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func(
 // Collective implements Backend.
 func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out []Span) (func() error, error) {
 	if h.Ranks == nil {
-		return nil, fmt.Errorf("%v: got a backend that is no rank", c)
+		return nil, fmt.Errorf("%v: got a backend without other ranks", c)
 	}
 	return func() error {
 		for i := range in {
