@@ -165,7 +165,7 @@ func TestLoadBadFiles(t *testing.T) {
 	}
 	v.refuses("a truncated file", v.write(good[:len(good)-1]), nil, "truncated")
 	v.refuses("an empty file", v.write(nil), nil, "got 0 bytes, want a safetensors file")
-	v.refuses("a picture", v.write([]byte("\x89PNG\r\n\x1a\n and so on")), nil, "no safetensors file")
+	v.refuses("a picture", v.write([]byte("\x89PNG\r\n\x1a\n and so on")), nil, "not a safetensors file")
 	v.refuses("a folder", v.dir, nil, "got a folder, want a file")
 	none := filepath.Join(v.dir, "none")
 	v.refuses("no file", none, nil, none)

@@ -19,7 +19,7 @@ import (
 )
 
 // In a process, the test is one rank: it trains on its rows of batches that the port gives a seed, with initial values that only rank 0
-// has, and prints the parameters. Rank 1 leaves after as many steps as it is told.
+// has, and prints the parameters. Rank 1 ends after leaves steps.
 func asProcess(t *testing.T, leaves int) {
 	seed := testutil.Get[uint64](t)(strconv.ParseUint(os.Getenv("MASTER_PORT"), 10, 64))
 	n := newShare(t, tensor.Float64, 3, []int{4, 5, 2}, seed)

@@ -104,7 +104,7 @@ func TestWeightDecayAndEMA(t *testing.T) {
 	})
 }
 
-// Two solvers in one VM make the steps, bit for bit, that each makes in a VM of its own, in a Store too, whatever their kinds.
+// TestTrainSets: two solvers of any kinds in one VM, with or without a Store, make the same steps, bit for bit, as each makes in a separate VM.
 func TestTrainSets(t *testing.T) {
 	kinds := []func() G.Solver{
 		func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.1)) },

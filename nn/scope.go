@@ -28,7 +28,7 @@ type model struct {
 	dtype      tensor.Dtype
 	seed       uint64
 	evaluate   bool
-	context    int // of caches, 0 for none
+	context    int // length of caches; 0 without a cache
 	initial    func(name string, shape tensor.Shape) Init
 	byName     map[string]*G.Node
 	parameters G.Nodes

@@ -25,7 +25,7 @@ func CumSum(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 
 type cumSum struct {
 	axis     int
-	reversed bool // from the last element on
+	reversed bool // sums from the end
 }
 
 func (p cumSum) String() string { return fmt.Sprintf("CumSum[%d]", p.axis) }

@@ -59,7 +59,7 @@ type Rowwise interface {
 // Rows is a function with reductions. The inputs broadcast to one shape by numpy's rule. A row is all elements of that shape that
 // differ in their indices along some axes alone. Without axes it is a function of elements, for one that takes indices.
 type Rows struct {
-	Func   expr.Func    // of one operand for each input, then one for each of Iotas, with one output; see expr.ParseRows
+	Func   expr.Func    // operands: the inputs, then Iotas; it has one output; see expr.ParseRows
 	Shape  tensor.Shape // that the inputs broadcast to
 	Axes   []int        // of a row, rising
 	PerRow bool         // the output has one element for each row instead of one for each element

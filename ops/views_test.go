@@ -262,7 +262,7 @@ func TestStopGradient(t *testing.T) {
 		x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(3), gorgonia.WithValue(tensor.New(tensor.WithBacking([]float64{1, -2, 3}))))
 		stopped := testutil.Get[*gorgonia.Node](t)(ops.StopGradient(x))
 		loss := testutil.Get[*gorgonia.Node](t)(ops.Sum(testutil.Get[*gorgonia.Node](t)(ops.Map("a*b", x, stopped))))
-		if m.Name == "LispMachine" { // that of the suite makes no gradients
+		if m.Name == "LispMachine" { // the suite's LispMachine makes no gradients
 			m.New = func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewLispMachine(g) }
 		} else {
 			testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, x))

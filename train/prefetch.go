@@ -13,7 +13,7 @@ import (
 // item is a batch of the source or, with batch nil, the end of an epoch.
 type item struct {
 	batch Batch
-	// Of a batch that is padded: its own rows, and those of the inputs. Otherwise 0.
+	// short is the number of rows of a batch that is padded, full that of the inputs. Both are 0 if it is not padded.
 	short, full int
 	left        int // at the end of an epoch, rows of a short batch that is left out
 }

@@ -258,7 +258,7 @@ func (j *job) jobOptions(folder string, own *tally) []Option {
 		}))
 }
 
-// result is what is equal however often a training was killed.
+// result prints everything that must not depend on how often training was killed.
 func result(t *testing.T, folder string, h History, own tally) string {
 	for i := range h.Epochs {
 		h.Epochs[i].Time = 0

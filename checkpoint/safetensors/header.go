@@ -41,7 +41,7 @@ func (f *File) parse(header []byte) error {
 		return err
 	}
 	if rest := header[d.InputOffset():]; len(bytes.TrimLeft(rest, " ")) > 0 {
-		return fmt.Errorf("got %.20q behind its end", rest)
+		return fmt.Errorf("got %.20q after its end", rest)
 	}
 	return nil
 }

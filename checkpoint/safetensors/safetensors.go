@@ -54,7 +54,7 @@ func (t *Tensor) Bytes() (int, error) {
 	}
 	size, ok := dtypeBits[t.Dtype]
 	if !ok {
-		return 0, fmt.Errorf("tensor %q: got elements of %q, which is no type of the format", t.Name, t.Dtype)
+		return 0, fmt.Errorf("tensor %q: got elements of type %q, unknown to the format", t.Name, t.Dtype)
 	}
 	for _, d := range t.Shape {
 		var high uint64
@@ -128,7 +128,7 @@ func newHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	seen, at := map[string]bool{metadataKey: true}, 0
 	for _, t := range tensors {
 		if seen[t.Name] || t.Name == "" {
-			return nil, fmt.Errorf("got the name %q for a tensor, want one of its own", t.Name)
+			return nil, fmt.Errorf("got the name %q, want a name that no other tensor has", t.Name)
 		}
 		seen[t.Name] = true
 		n, err := t.Bytes()
@@ -182,9 +182,9 @@ func New(from io.ReaderAt, size int64) (*File, error) {
 	n := binary.LittleEndian.Uint64(length[:])
 	switch {
 	case n > largestHeader:
-		return nil, fmt.Errorf("no safetensors file: it begins with a header's length of %d, want %d at most", n, largestHeader)
+		return nil, fmt.Errorf("not a safetensors file: it begins with a header's length of %d, want %d at most", n, largestHeader)
 	case n > uint64(size-8):
-		return nil, fmt.Errorf("truncated, or no safetensors file: got %d bytes behind the first 8, want a header of %d", size-8, n)
+		return nil, fmt.Errorf("truncated, or not a safetensors file: got %d bytes after the first 8, want a header of %d", size-8, n)
 	}
 	header := make([]byte, n)
 	if err := readAt(raw, header, 8); err != nil {
@@ -192,7 +192,7 @@ func New(from io.ReaderAt, size int64) (*File, error) {
 	}
 	f := &File{Header: header, Raw: raw}
 	if err := f.parse(header); err != nil {
-		return nil, fmt.Errorf("no safetensors file: its header: %w", err)
+		return nil, fmt.Errorf("not a safetensors file: its header: %w", err)
 	}
 	start := 8 + int64(n)
 	if err := f.check(uint64(size - start)); err != nil {

@@ -62,7 +62,7 @@ func (l launch) Run(c *console) error {
 	}
 	send := func(s os.Signal) {
 		for _, p := range ranks[:started] {
-			p.Process.Signal(s) // of one that has ended it is an error
+			p.Process.Signal(s) // fails if the process has ended
 		}
 	}
 	if err != nil {

@@ -148,7 +148,7 @@ func TestLoad(t *testing.T) {
 					of, pixels := p.draw(r, 1+r.IntN(32))
 					answers, status, err := ask(client, url, pixels)
 					if err != nil && stopping && (strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "closed idle connection")) {
-						return // it was not accepted: TestShutdown counts those that were
+						return // the server did not accept it; TestShutdown counts accepted requests
 					}
 					if err == nil && status != http.StatusOK {
 						err = fmt.Errorf("got status %d", status)
@@ -228,7 +228,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// What is no image is refused, and a batch of any size is answered.
+// TestSizes: a batch of any size is answered; a body that holds no images is refused.
 func TestSizes(t *testing.T) {
 	store := newStore(t)
 	r := rand.New(rand.NewPCG(1, 2))

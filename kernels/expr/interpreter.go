@@ -92,7 +92,7 @@ func (c *compiler) compile() {
 					c.release(a, i)
 				}
 			}
-			if n.op.Arity() == 1 { // its second argument is no other block, which may be missing
+			if n.op.Arity() == 1 { // the Go body of a unary operation must not read a second block
 				in.args[1] = in.args[0]
 			}
 			if k, ok := outputs[Value(i)]; ok {

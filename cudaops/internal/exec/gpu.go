@@ -22,7 +22,7 @@ type GPUBackend struct {
 	stream *driver.Stream // during Capture, the capturing stream
 	arena  driver.Ptr
 	async  copyStream
-	comm   *nccl.Comm // with the other ranks; nil for a GPU that is no rank
+	comm   *nccl.Comm // nil if this GPU is the only one
 	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned

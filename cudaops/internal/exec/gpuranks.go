@@ -97,7 +97,7 @@ func (g *GPUBackend) leaveRanks() error {
 // Collective implements Backend. The values of all inputs travel in one operation of NCCL.
 func (g *GPUBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out []Span) (func() error, error) {
 	if g.comm == nil {
-		return nil, fmt.Errorf("%v: got a GPU that is no rank", c)
+		return nil, fmt.Errorf("%v: got a GPU without other ranks", c)
 	}
 	op := nccl.Sum
 	if c.Mean {

@@ -13,7 +13,7 @@ import (
 // HostBackend runs the Go bodies of the kernels, synchronously. The zero value is ready for Alloc.
 type HostBackend struct {
 	BLAS  kernels.BLAS // nil selects gonum's
-	Ranks Exchange     // with the other ranks; nil for a backend that is no rank
+	Ranks Exchange     // exchanges data with other ranks; nil if there are none
 
 	arena  []byte
 	events []time.Time
@@ -103,7 +103,7 @@ func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func(
 // Collective implements Backend.
 func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out []Span) (func() error, error) {
 	if h.Ranks == nil {
-		return nil, fmt.Errorf("%v: got a backend that is no rank", c)
+		return nil, fmt.Errorf("%v: got a backend without other ranks", c)
 	}
 	return func() error {
 		for i := range in {

@@ -82,7 +82,7 @@ func (l *lowerer) reduceGradients() {
 	}
 	p, at := l.graph.Program, map[*program.Instr]int{}
 	for i, in := range p.Instrs {
-		at[in] = i + 1 // those of Setup have 0
+		at[in] = i + 1 // instructions of Setup stay at 0
 	}
 	var gradients []*program.Value
 	nodes := map[*program.Value][]*gorgonia.Node{}

@@ -81,7 +81,7 @@ const char *ncclGetErrorString(int code) { return "the text"; }
 	}
 }
 
-// Without the library, the error names every place; a library of another kind is named with what it lacks.
+// TestNone: the error lists every place where the library was looked for. If a library lacks a function, the error names both.
 func TestNone(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "libnccl.so.2")

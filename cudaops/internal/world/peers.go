@@ -17,7 +17,7 @@ import (
 type Peers struct {
 	World
 	limit time.Duration
-	conns []net.Conn // by rank; of other ranks than 0 only conns[0]
+	conns []net.Conn // by rank; only rank 0 has more than conns[0]
 	mu    sync.Mutex
 	ended error
 }

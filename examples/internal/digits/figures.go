@@ -15,8 +15,8 @@ func Draw(s Set) (list []figure.Image) {
 	return list
 }
 
-// Mistakes returns the images that are read wrong by the logarithms of probabilities of each image, with the digit, what it is taken for, and how
-// sure that is.
+// Mistakes returns the images whose most probable digit is wrong. logp holds the logarithm of each digit's probability, a row for each image.
+// A title gives the digit, the prediction and its probability.
 func Mistakes(s Set, logp []float32) (list []figure.Image) {
 	for i, image := range Draw(s) {
 		if digit, sure := Answer(logp[i*Classes:][:Classes]); digit != s.Labels[i] {
