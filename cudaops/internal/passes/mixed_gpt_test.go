@@ -3,6 +3,7 @@ package passes_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
@@ -47,8 +48,15 @@ func TestMixedTypes(t *testing.T) {
 	l := testutil.Get[*lower.Graph](t)(lower.New(tr.Graph, &lower.Wanted{Precision: kernels.BF16, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: tr.Parameters}}}}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: true}, nil))
 	testutil.Do(t, l.Program.Verify())
-	half, copies := 0, 0
+	half, copies, attention := 0, 0, 0
 	for _, in := range l.Program.Instrs {
+		if in.Plan != nil {
+			for _, x := range in.Plan.Launches {
+				if strings.HasPrefix(x.Kernel.Entry, "attention_hopper") && strings.HasSuffix(x.Kernel.Entry, "64_bf16") {
+					attention++
+				}
+			}
+		}
 		if _, ok := in.Op.(program.Kernel); ok && in.Plan.Launches[0].Kernel.Entry == "matmul_round_bf16" {
 			t.Errorf("%v is a launch that rounds", in)
 		}
@@ -72,6 +80,9 @@ func TestMixedTypes(t *testing.T) {
 		if (u.State.Dtype == expr.BF16) != copied || (u.Next.Dtype == expr.BF16) != copied {
 			t.Errorf("state %v is stored in %v, want BF16 for a copy of parameters alone", u.State, u.State.Dtype)
 		}
+	}
+	if attention != 3 {
+		t.Errorf("%d launches are of attention in BF16 on the tensor cores, want the result, the gradient w.r.t. q, and those w.r.t. k and v", attention)
 	}
 	if copies != 1 {
 		t.Errorf("%d states have a copy in BF16, want the parameters", copies)
