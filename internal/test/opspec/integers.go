@@ -152,7 +152,7 @@ var _ = register(Spec{
 // argumentCase finds the first element of each row that no other beats; NaN beats all numbers.
 func argumentCase(of func(x *gorgonia.Node, axis int) (*gorgonia.Node, error), beats func(a, b float64) bool) func(s tensor.Shape, axes ...int) Case {
 	return func(s tensor.Shape, axes ...int) Case {
-		return rowCase(s, axes, unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return of(x, axes[0]-len(s)) }), func(x []float64) (out, magnitude []float64) {
+		return rowCase(s, axes, along1(of, axes[0]-len(s)), func(x []float64) (out, magnitude []float64) {
 			best := 0
 			for i, v := range x {
 				if !math.IsNaN(x[best]) && (math.IsNaN(v) || beats(v, x[best])) {
@@ -167,14 +167,11 @@ func argumentCase(of func(x *gorgonia.Node, axis int) (*gorgonia.Node, error), b
 var _, _ = registerArgument("ArgMax", "max", ops.ArgMax, func(a, b float64) bool { return a > b }), registerArgument("ArgMin", "min", ops.ArgMin, func(a, b float64) bool { return a < b })
 
 func registerArgument(name, extreme string, of func(x *gorgonia.Node, axis int) (*gorgonia.Node, error), beats func(a, b float64) bool) bool {
-	at := func(axis int) Build {
-		return unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return of(x, axis) })
-	}
 	c := argumentCase(of, beats)
 	return register(Spec{
 		Name: name, Formula: "out[kept] = first i with x[i] = " + extreme + " x along axis", Doc: "Index of the " + map[string]string{"max": "greatest", "min": "least"}[extreme] + " element along an axis.",
 		Types: numberTypes, Generated: true, Stops: true, Cases: rowCases(c),
-		Bad:    []Bad{bad("axis too large", at(2), "got axis 2 of shape (3, 4), want -2 <= axis < 2", tensor.Shape{3, 4}), bad("a scalar", at(0), "got axis 0 of shape ()", tensor.Shape{})},
+		Bad:    []Bad{bad("axis too large", along1(of, 2), "got axis 2 of shape (3, 4), want -2 <= axis < 2", tensor.Shape{3, 4}), bad("a scalar", along1(of, 0), "got axis 0 of shape ()", tensor.Shape{})},
 		Random: func(r *rand.Rand) Case { return randomRows(r, c) },
 	})
 }

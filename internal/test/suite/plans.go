@@ -29,11 +29,6 @@ func OnHost(p *kernels.Plan, inputs [][]byte, out []byte) error {
 	return runOnHost(nil, p, inputs, out)
 }
 
-// OnHostBy is OnHost with the products by a BLAS.
-func OnHostBy(by kernels.BLAS) Runner {
-	return func(p *kernels.Plan, inputs [][]byte, out []byte) error { return runOnHost(by, p, inputs, out) }
-}
-
 func runOnHost(by kernels.BLAS, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	const guard = 256
 	before := make([][]byte, len(inputs))
