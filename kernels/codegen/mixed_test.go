@@ -63,7 +63,7 @@ func TestMixed(t *testing.T) {
 // NVIDIA's assembler takes them for every target.
 func TestMixedAssembles(t *testing.T) {
 	ptxas.Find(t)
-	n := 60
+	n := 40
 	if testing.Short() {
 		n = 6
 	}

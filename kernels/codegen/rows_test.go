@@ -179,7 +179,7 @@ func TestRowsAssembles(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range functions {
-				every := 13
+				every := 23
 				if testing.Short() {
 					every = 29
 				}

@@ -1,4 +1,4 @@
-package hostblas_test
+package suite
 
 import (
 	"fmt"
@@ -8,17 +8,16 @@ import (
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostblas/hostblastest"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
-	"github.com/stheno-ml/stheno/internal/test/suite"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 // TestLibraries: products by every BLAS library of the machine against the plain reference,
-// as suite.Plans has them.
+// as Plans has them.
 func TestLibraries(t *testing.T) {
 	libraries := hostblastest.Libraries(t)
 	specs := opspec.All()
 	s := specs[slices.IndexFunc(specs, func(s opspec.Spec) bool { return s.Name == "MatMul" })]
-	for _, c := range suite.Cases(t, s) {
+	for _, c := range Cases(t, s) {
 		if c.Composed || c.Elements() > 1<<16 || testing.Short() && c.Elements() > 1<<12 {
 			continue
 		}
@@ -28,8 +27,13 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+// onHostBy is OnHost with the products by a BLAS.
+func onHostBy(by kernels.BLAS) Runner {
+	return func(p *kernels.Plan, inputs [][]byte, out []byte) error { return runOnHost(by, p, inputs, out) }
+}
+
 func testLibraries(t *testing.T, libraries []*hostblas.Library, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
-	r := suite.Random(t)
+	r := Random(t)
 	kinds := []opspec.Numbers{opspec.Normal}
 	if c.Elements() <= 1<<11 {
 		kinds = append(kinds, opspec.Special...)
@@ -37,13 +41,13 @@ func testLibraries(t *testing.T, libraries []*hostblas.Library, s opspec.Spec, c
 	for _, k := range kinds {
 		xs := k.Draw(r, c, dt)
 		ref, magnitude := c.Reference(xs...)
-		for _, dev := range append(suite.Others, kernels.HostDevice()) {
+		for _, dev := range append(Others, kernels.HostDevice()) {
 			p, result, err := c.Plan(dt, dev)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, l := range libraries {
-				if err := suite.CheckPlan(suite.OnHostBy(l), p, dt, result.Dtype, xs, ref, magnitude, s.Tolerance, c.Atomic); err != nil {
+				if err := CheckPlan(onHostBy(l), p, dt, result.Dtype, xs, ref, magnitude, s.Tolerance, c.Atomic); err != nil {
 					t.Errorf("%v, %s, planned for %s: %v", l, k.Name, dev.Name, err)
 				}
 			}

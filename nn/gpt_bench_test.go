@@ -1,4 +1,4 @@
-package programs
+package nn_test
 
 import (
 	"math/rand/v2"

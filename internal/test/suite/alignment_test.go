@@ -12,10 +12,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Alignment tests that the Go bodies compute the same bits at any address of their operands. Slices of
+// The Go bodies compute the same bits at any address of their operands. Slices of
 // tensors and memory provided by users can be unaligned. Vector code often handles the first elements
 // separately, until an address is a multiple of the vector width.
-func Alignment(t *testing.T) {
+func TestAlignment(t *testing.T) {
 	each(t, 1<<13, planned, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		if c.Atomic {
 			t.Skip("the order of atomics decides the last bits")

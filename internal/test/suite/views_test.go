@@ -1,4 +1,4 @@
-package ops_test
+package suite
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	"github.com/stheno-ml/stheno/internal/test/suite"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
@@ -18,17 +17,25 @@ import (
 )
 
 // runOn runs a graph on a machine.
-func runOn(t *testing.T, m suite.Machine, g *gorgonia.ExprGraph) {
+func runOn(t *testing.T, m Machine, g *gorgonia.ExprGraph) {
 	t.Helper()
 	vm := testutil.Get[gorgonia.VM](t)(m.New(g))
 	testutil.Do(t, vm.RunAll())
 	t.Cleanup(func() { testutil.Do(t, vm.Close()) })
 }
 
+// withoutTag skips a test in a build with the tag cuda, where Gorgonia's machines want a device: cudaops/tape tests those.
+func withoutTag(t testing.TB) {
+	t.Helper()
+	if gorgonia.CUDA {
+		t.Skip("in a build with the tag cuda, Gorgonia's machines are its CUDA machines")
+	}
+}
+
 // elements returns the elements of a node's value.
 func elements(t *testing.T, v gorgonia.Value) []float64 {
 	t.Helper()
-	return testutil.Get[[]float64](t)(suite.Numbers(v))
+	return testutil.Get[[]float64](t)(Numbers(v))
 }
 
 // Parts of the width of a transformer are right, which Gorgonia's slices are not: 256, 512 and 768 differ by a multiple of 256. So are their
@@ -37,7 +44,7 @@ func TestSplitOfWidth768(t *testing.T) {
 	withoutTag(t)
 	const rows, width = 4, 768
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	for _, m := range suite.Machines() {
+	for _, m := range Machines() {
 		g := gorgonia.NewGraph()
 		backing := make([]float32, rows*3*width)
 		for i := range backing {
@@ -81,7 +88,7 @@ func TestSplitOfWidth768(t *testing.T) {
 // Matmuls read parts of rows through their strides: of whole numbers, whose sums are exact.
 func TestMatMulOfParts(t *testing.T) {
 	const batch, rows, width = 3, 37, 128
-	for _, m := range suite.Machines() {
+	for _, m := range Machines() {
 		g := gorgonia.NewGraph()
 		backing := make([]float32, batch*rows*3*width)
 		for i := range backing {
@@ -113,7 +120,7 @@ func TestMatMulOfParts(t *testing.T) {
 // Constants that differ in any element or in their type differ, though they are printed alike; equal ones are one node.
 func TestConstants(t *testing.T) {
 	const n = 3000
-	for _, m := range suite.Machines() {
+	for _, m := range Machines() {
 		g := gorgonia.NewGraph()
 		x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(n), gorgonia.WithValue(tensor.New(tensor.WithShape(n), tensor.Of(tensor.Float64))))
 		var sums []*gorgonia.Node
@@ -142,7 +149,7 @@ func TestConstants(t *testing.T) {
 		var got gorgonia.Value
 		gorgonia.Read(c, &got)
 		gorgonia.NewScalar(g, tensor.Float64, gorgonia.WithName("input"), gorgonia.WithValue(1.0)) // Gorgonia wants one
-		for _, m := range suite.Machines() {
+		for _, m := range Machines() {
 			if m.Name == "LispMachine" { // makes a derivative for each value
 				continue
 			}
@@ -179,7 +186,7 @@ func TestUnreadConstants(t *testing.T) {
 		if err != nil {
 			t.Fatalf("constant %d: %v", unread, err)
 		}
-		for _, m := range suite.Machines() {
+		for _, m := range Machines() {
 			if m.Name == "LispMachine" { // differentiates by itself
 				continue
 			}
@@ -239,7 +246,7 @@ func TestGradientsAtTies(t *testing.T) {
 		"LogSoftMax of Inf":      {logSoftMax, []float64{1, inf, -inf, 2}, nans},
 		"strided slices":         {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Slice(x, gorgonia.S(1, 4, 2)) }, []float64{1, 2, 3, 4}, []float64{0, 1, 0, 1}},
 	} {
-		for _, m := range suite.Machines() {
+		for _, m := range Machines() {
 			if m.Name == "LispMachine" { // makes no gradients here
 				continue
 			}
@@ -257,7 +264,7 @@ func TestGradientsAtTies(t *testing.T) {
 
 // Gradients pass StopGradient as if it were a constant, both of Gorgonia's ways.
 func TestStopGradient(t *testing.T) {
-	for _, m := range suite.Machines() {
+	for _, m := range Machines() {
 		g := gorgonia.NewGraph()
 		x := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(3), gorgonia.WithValue(tensor.New(tensor.WithBacking([]float64{1, -2, 3}))))
 		stopped := testutil.Get[*gorgonia.Node](t)(ops.StopGradient(x))
