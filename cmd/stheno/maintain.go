@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/stheno-ml/stheno/internal/maintain"
@@ -45,7 +46,10 @@ status is 1 if there is any.`
 
 // Run prints the missing records.
 func (e checkEvidence) Run(c *console) error {
-	files, err := e.read(records.Ops)
+	files, err := maintain.Read(e.Recorded, records.Ops)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no results in %s, want a .json file for each GPU", filepath.Join(e.Recorded, records.Ops))
+	}
 	if err != nil {
 		return err
 	}
@@ -56,19 +60,10 @@ func (e checkEvidence) Run(c *console) error {
 	return errors.Join(stale, missing)
 }
 
-// read reads the records of a set, of which there must be some.
-func (r recorded) read(set string) ([]*records.File, error) {
-	files, err := maintain.Read(r.Recorded, set)
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no results in %s, want a .json file for each GPU", filepath.Join(r.Recorded, set))
-	}
-	return files, err
-}
-
 // of reads the record of a GPU, by default that of this machine's first.
 func (r recorded) of(set, gpu string) (*records.File, error) {
 	if gpu == "" {
-		device, err := deviceOf(0, "--gpu names the GPU of another machine")
+		device, err := onDevice{}.open("--gpu names the GPU of another machine")
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +131,7 @@ func (s caseSet) cases() ([]maintain.Case, error) {
 		}
 		all = append(all, text)
 	}
-	return choose(s.Chosen, all, caseName)
+	return s.Chosen.choose(all)
 }
 
 // lacking returns those of the cases that a file has no record of, or one of other kernels.
@@ -192,24 +187,22 @@ func (l listCases) Run(c *console) error {
 
 // describeCases prints the descriptions of cases as JSON, one a line.
 func describeCases(w io.Writer, cases []maintain.Case) error {
-	separator := "[\n"
+	var lines []string
 	for _, one := range cases {
-		if d := one.Describe(); d != nil {
-			text, err := json.Marshal(d)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(w, "%s%s", separator, text); err != nil {
-				return err
-			}
-			separator = ",\n"
+		d := one.Describe()
+		if d == nil {
+			continue
 		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, "\n"+string(text))
 	}
-	if separator == "[\n" {
-		_, err := fmt.Fprintln(w, "[]")
-		return err
+	if len(lines) > 0 {
+		lines[len(lines)-1] += "\n"
 	}
-	_, err := fmt.Fprintln(w, "\n]")
+	_, err := fmt.Fprintf(w, "[%s]\n", strings.Join(lines, ","))
 	return err
 }
 
@@ -230,7 +223,7 @@ func (r recordCases) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	device, err := deviceOf(r.device(), "records are made on one")
+	device, err := r.open("records are made on one")
 	if err != nil {
 		return err
 	}
@@ -266,12 +259,8 @@ func (r recordCases) Run(c *console) error {
 			return !slices.ContainsFunc(cases, func(c maintain.Case) bool { return c.Key() == p.Key })
 		})...)
 	}
-	m, err := measure(c, r.Set, device, cases, r.runs(), r.seed())
-	if err != nil {
-		return err
-	}
-	m.path, m.file.Records = r.JSON, append(m.file.Records, others...)
-	return m.run(c)
+	_, err = measure(c, r.Set, device, cases, r.timing, others, r.JSON)
+	return err
 }
 
 // merge adds files to the recorded results of their sets and GPUs.
@@ -326,13 +315,7 @@ func (tables) Run() error {
 func printTable(c *console, lines [][]string) error {
 	t := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, cells := range lines {
-		for i, cell := range cells {
-			if i > 0 {
-				fmt.Fprint(t, "\t")
-			}
-			fmt.Fprint(t, cell)
-		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }

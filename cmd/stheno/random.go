@@ -46,7 +46,7 @@ func (b benchGPU) random(c *console) error {
 	if b.List {
 		return describeCases(c.out, cases)
 	}
-	device, err := deviceOf(b.device(), "random cases are timed on one")
+	device, err := b.open("random cases are timed on one")
 	if err != nil {
 		return err
 	}
@@ -56,12 +56,12 @@ func (b benchGPU) random(c *console) error {
 			return err
 		}
 	}
-	m, err := measure(c, records.Drawn, device, cases, b.runs(), seed)
-	if err != nil {
+	b.Seed = &seed
+	file, err := measure(c, records.Drawn, device, cases, b.timing, peers, b.JSON)
+	if file == nil {
 		return err
 	}
-	m.path, m.file.Records = b.JSON, append(m.file.Records, peers...)
-	return errors.Join(m.run(c), conclude(c, m.file))
+	return errors.Join(err, conclude(c, file))
 }
 
 // conclude prints the statistics of random cases.
