@@ -37,13 +37,8 @@ func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, erro
 
 // TimeWithin is [Time] with a budget: if the runs would exceed it there are fewer, but at least five.
 func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (*Timing, error) {
-	if len(inputs) != len(p.Inputs) {
-		return nil, fmt.Errorf("bench: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
-	}
-	for i, b := range inputs {
-		if int64(len(b)) != p.Inputs[i] {
-			return nil, fmt.Errorf("bench: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
-		}
+	if err := checkInputs(p, inputs); err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
 	}
 	g, err := exec.OpenGPU(device)
 	if err != nil {

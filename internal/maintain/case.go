@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // A Case is measured on a GPU.
@@ -75,14 +77,27 @@ func Keys(set string) (keys []records.Key) {
 }
 
 // timed records the times of a case's runs, which it sorts; there may be none.
-func timed(c Case, runs []time.Duration, kernels records.Digests, values map[string]float64) records.Record {
-	r := records.Record{Kind: records.Time, Key: c.Key(), Kernels: kernels, Values: values}
+func timed(c Case, runs []time.Duration, digests records.Digests, values map[string]float64) records.Record {
+	r := records.Record{Kind: records.Time, Key: c.Key(), Kernels: digests, Values: values}
 	slices.Sort(runs)
 	if n := len(runs); n > 0 {
 		r.Us, values["min"], values["max"] = Micros(runs[n/2]), Micros(runs[0]), Micros(runs[n-1])
 	}
 	values["runs"] = float64(len(runs))
 	return r
+}
+
+// timePlan times a plan of a case within a budget. It returns the record, with the given least traffic, and the output of the last run.
+func timePlan(c Case, b Bench, plan *kernels.Plan, inputs [][]byte, budget time.Duration, bytes int64) (r records.Record, out []byte, err error) {
+	digests, err := plan.Digests()
+	if err != nil {
+		return r, nil, err
+	}
+	timing, err := bench.TimeWithin(b.Device.Ordinal, plan, inputs, b.Runs, budget)
+	if err != nil {
+		return r, nil, err
+	}
+	return timed(c, timing.Runs, digests, map[string]float64{"bytes": float64(bytes), "flops": float64(plan.Flops)}), timing.Out, nil
 }
 
 // Micros returns a time in microseconds.

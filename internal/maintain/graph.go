@@ -44,7 +44,7 @@ func (g Graph) Measure(b Bench) ([]records.Record, error) {
 	if err := errors.Join(g.run(values, vm, in, nodes, b.Runs), vm.Close()); err != nil {
 		return nil, err
 	}
-	timing, err := bench.TimeGraph(b.Device.Ordinal, graph, b.Runs, GraphBudget)
+	timing, err := bench.TimeGraph(b.Device.Ordinal, graph, nil, b.Runs, GraphBudget)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
-	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/train"
 	"gorgonia.org/gorgonia"
@@ -31,8 +30,8 @@ func (s Step) Key() records.Key { return programKey(s.Case) }
 // Describe implements [Case].
 func (s Step) Describe() any { return s.Step.Describe() }
 
-// hostSteps are the steps that were made last on the host backend: steps in several precisions are held against the
-// same.
+// hostSteps are the losses and the learnables of the steps that the host backend made last. Steps in several precisions are compared with
+// the same.
 type hostSteps struct {
 	of      string // name and size
 	losses  []float64
@@ -70,7 +69,7 @@ func (s Step) Measure(b Bench) ([]records.Record, error) {
 		return nil, err
 	}
 	p := s.Program(in)
-	timing, err := bench.TimeStep(b.Device.Ordinal, p.Graph, bench.Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision, Parts: s.Parts}, b.Runs, GraphBudget)
+	timing, err := bench.TimeGraph(b.Device.Ordinal, p.Graph, &bench.Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision, Parts: s.Parts}, b.Runs, GraphBudget)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +110,7 @@ func (s Step) check(values map[string]float64, in []gorgonia.Value, where cudaop
 	if s.Rule == "Adam" {
 		tolerance = shareOffAdam
 	}
-	began, err := elements(s.Program(in).Learnables)
+	began, err := graphspec.Elements(valuesOf(s.Program(in).Learnables))
 	if err != nil {
 		return "", err
 	}
@@ -170,21 +169,8 @@ func (s Step) trained(in []gorgonia.Value, steps int, opts ...cudaops.Option) (l
 	if err := vm.Close(); err != nil {
 		return nil, nil, err
 	}
-	learned, err = elements(p.Learnables)
+	learned, err = graphspec.Elements(valuesOf(p.Learnables))
 	return losses, learned, err
-}
-
-// elements returns those of the values of nodes.
-func elements(nodes gorgonia.Nodes) ([][]float32, error) {
-	list := make([][]float32, len(nodes))
-	for i, n := range nodes {
-		m, err := values.Bytes(n.Value())
-		if err != nil {
-			return nil, err
-		}
-		list[i] = kernels.Elements[float32](m)
-	}
-	return list, nil
 }
 
 // readEvery is how many steps are made for one whose loss is read.
@@ -234,7 +220,7 @@ func (s Step) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option) (ti
 // fromHost trains on a data set of the host's, of some batches in order, until it is enough.
 func (s Step) fromHost(vm *cudaops.VM, p graphspec.Program, enough func() bool) error {
 	const batches = 4
-	one, err := elements(p.Batch)
+	one, err := graphspec.Elements(valuesOf(p.Batch))
 	if err != nil {
 		return err
 	}
