@@ -16,7 +16,7 @@ hunt: # many drawn cases for every property, others each time, some minutes
 	go test $$(grep -rl 'must\.Hold(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h
 
 conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
-	go run ./internal/maintain/conformance
+	go test -count 1 -timeout 2h -v ./internal/maintain/conformance -run TestConformance -conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/maintain/...
