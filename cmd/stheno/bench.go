@@ -172,7 +172,7 @@ func (b benchGPU) Run(c *console) error {
 	if b.Most != 0 || b.Peers != "" {
 		return usageErrorf("got --most or --peers without --random, want both: they are of random cases")
 	}
-	return b.time(c, records.Ops, casesOf(records.Ops, b.Versions), "\"stheno bench host\" times the ops on this machine's processor")
+	return b.time(c, records.Ops, maintain.Cases(records.Ops, b.Versions), "\"stheno bench host\" times the ops on this machine's processor")
 }
 
 // benchGraphs times whole graphs of Gorgonia's ops.
@@ -193,7 +193,7 @@ then the launches of a run, and the time of a run with the copies from and to th
 
 // Run times the graphs.
 func (b benchGraphs) Run(c *console) error {
-	return b.time(c, records.Graphs, maintain.Cases(records.Graphs), "graphs are timed on one")
+	return b.time(c, records.Graphs, maintain.Cases(records.Graphs, false), "graphs are timed on one")
 }
 
 // benchSteps times whole training steps.
@@ -216,7 +216,7 @@ after every tenth.`
 
 // Run times the steps.
 func (b benchSteps) Run(c *console) error {
-	return b.time(c, records.Steps, maintain.Cases(records.Steps), "training steps are timed on one")
+	return b.time(c, records.Steps, maintain.Cases(records.Steps, false), "training steps are timed on one")
 }
 
 // time times the selected cases of a set on a GPU, or prints their names. The error for a missing GPU ends with the hint.
@@ -231,11 +231,6 @@ func (o onGPU) time(c *console, set string, cases []maintain.Case, hint string) 
 	}
 	_, err = measure(c, set, gpu, cases, o.timing, nil, o.JSON)
 	return err
-}
-
-// casesOf returns the cases of a set, with the numbered versions of ops if wanted.
-func casesOf(set string, versions bool) []maintain.Case {
-	return slices.DeleteFunc(maintain.Cases(set), func(c maintain.Case) bool { return !versions && maintain.Versioned(c) })
 }
 
 // caseName returns a case's name on the command line.

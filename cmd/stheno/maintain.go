@@ -123,7 +123,7 @@ type caseSet struct {
 
 // cases returns those that the flags choose.
 func (s caseSet) cases() ([]maintain.Case, error) {
-	all := casesOf(s.Set, s.Versions)
+	all := maintain.Cases(s.Set, s.Versions)
 	if s.Text != "" && s.Set == records.Ops {
 		text, err := maintain.Text(s.Text)
 		if err != nil {
@@ -141,7 +141,7 @@ func lacking(file *records.File, cases []maintain.Case) ([]maintain.Case, error)
 		return nil, err
 	}
 	return slices.DeleteFunc(cases, func(c maintain.Case) bool {
-		return maintain.RowState(file, c.Key(), tree) == maintain.Current
+		return maintain.Measured(file, c.Key(), tree)
 	}), nil
 }
 

@@ -89,7 +89,7 @@ func TestBenchList(t *testing.T) {
 // A case is recorded by the kernels that it was timed with: only then is it not timed
 // again.
 func TestLacking(t *testing.T) {
-	cases := casesOf(records.Ops, false)
+	cases := maintain.Cases(records.Ops, false)
 	tree := testutil.Get[records.Digests](t)(maintain.Tree())
 	f := &records.File{}
 	for i, c := range cases {

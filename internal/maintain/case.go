@@ -30,29 +30,30 @@ type Bench struct {
 	Runs   int   // timed runs of a case, fewer of those that take long
 }
 
-// Cases returns the cases of a set in the order of the tables, without the random cases. The numbered versions of ops are last.
-func Cases(set string) (cases []Case) {
+// Cases returns the cases of a set in the order of the tables, without the random cases. With versions, those of numbered versions of ops are
+// last.
+func Cases(set string, versions bool) (cases []Case) {
 	switch set {
 	case records.Ops:
-		var versions []Case
+		var numbered []Case
 		for _, s := range opspec.All() {
 			for _, c := range s.Cases {
 				for _, dt := range c.Timed {
 					if o := (Op{Spec: s, Case: c, Dtype: dt}); c.Version == 0 {
 						cases = append(cases, o)
-					} else {
-						versions = append(versions, o)
+					} else if versions {
+						numbered = append(numbered, o)
 					}
 				}
 			}
 		}
-		return append(cases, versions...)
+		return append(cases, numbered...)
 	case records.Graphs:
 		for _, c := range graphspec.All() {
 			cases = append(cases, Graph{c})
 		}
 	case records.Steps:
-		host := &hostSteps{}
+		host := &trained{}
 		for _, s := range graphspec.Steps() {
 			cases = append(cases, Step{s, host})
 		}
@@ -62,15 +63,9 @@ func Cases(set string) (cases []Case) {
 	return cases
 }
 
-// Versioned reports whether a case is of a numbered version of an op.
-func Versioned(c Case) bool {
-	o, ok := c.(Op)
-	return ok && o.Case.Version > 0
-}
-
 // Keys returns the keys of the cases of a set, without numbered versions.
 func Keys(set string) (keys []records.Key) {
-	for _, c := range slices.DeleteFunc(Cases(set), Versioned) {
+	for _, c := range Cases(set, false) {
 		keys = append(keys, c.Key())
 	}
 	return keys

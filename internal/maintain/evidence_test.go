@@ -95,7 +95,7 @@ func TestSuitesCoverEverything(t *testing.T) {
 func recorded(t *testing.T) *records.File {
 	t.Helper()
 	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
-	for _, one := range Cases(records.Ops) {
+	for _, one := range Cases(records.Ops, true) {
 		c := one.(Op)
 		p, _, err := c.Case.Plan(c.Dtype, opspec.Devices()[2])
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 // Step is a training step.
 type Step struct {
 	graphspec.Step
-	host *hostSteps
+	host *trained // by the host backend, last: steps in several precisions are compared with the same
 }
 
 // Key implements [Case].
@@ -30,9 +30,8 @@ func (s Step) Key() records.Key { return programKey(s.Case) }
 // Describe implements [Case].
 func (s Step) Describe() any { return s.Step.Describe() }
 
-// hostSteps are the losses and the learnables of the steps that the host backend made last. Steps in several precisions are compared with
-// the same.
-type hostSteps struct {
+// trained is the result of some steps.
+type trained struct {
 	of      string // name and size
 	losses  []float64
 	learned [][]float32
@@ -93,17 +92,21 @@ func (s Step) check(values map[string]float64, in []gorgonia.Value, where cudaop
 	if float64(steps)*float64(s.Flops) > mostChecked {
 		steps, checked = 1, "1 step"
 	}
-	ours, learned, err := s.trained(in, steps, where, cudaops.Precision(s.Precision))
+	ours, err := s.train(in, steps, where, cudaops.Precision(s.Precision))
 	if err != nil {
 		return "", err
 	}
-	want, wanted, err := s.onHost(in, steps)
-	if err != nil {
-		return "", fmt.Errorf("on the host: %w", err)
+	name, _, _ := strings.Cut(s.Name, ", "+s.Precision.String())
+	if of := name + " " + s.Size; s.host.of != of {
+		if *s.host, err = s.train(in, steps, cudaops.OnHost()); err != nil {
+			return "", fmt.Errorf("on the host: %w", err)
+		}
+		s.host.of = of
 	}
-	for i, loss := range ours {
-		if off := math.Abs(loss-want[i]) / math.Abs(want[i]); !(off <= lossError[s.Precision]) {
-			return "", fmt.Errorf("wrong result: loss %d is %g, want %g", i+1, loss, want[i])
+	for i, loss := range ours.losses {
+		want := s.host.losses[i]
+		if off := math.Abs(loss-want) / math.Abs(want); !(off <= lossError[s.Precision]) {
+			return "", fmt.Errorf("wrong result: loss %d is %g, want %g", i+1, loss, want)
 		}
 	}
 	tolerance := shareOff[s.Precision]
@@ -114,8 +117,8 @@ func (s Step) check(values map[string]float64, in []gorgonia.Value, where cudaop
 	if err != nil {
 		return "", err
 	}
-	for k, got := range learned {
-		off := strayed(began[k], got, wanted[k])
+	for k, got := range ours.learned {
+		off := strayed(began[k], got, s.host.learned[k])
 		values["off"] = max(values["off"], off)
 		if values["error"] = max(values["error"], off/tolerance); !(off <= tolerance) {
 			return "", fmt.Errorf("wrong result: learnable %d is off by %.2g of the way that it went, want %g at most", k, off, tolerance)
@@ -138,39 +141,26 @@ func strayed(began, got, want []float32) float64 {
 	return math.Inf(1)
 }
 
-// onHost returns the losses and the learnables of steps on the host backend.
-func (s Step) onHost(in []gorgonia.Value, steps int) ([]float64, [][]float32, error) {
-	name, _, _ := strings.Cut(s.Name, ", "+s.Precision.String())
-	if of := name + " " + s.Size; s.host.of != of {
-		losses, learned, err := s.trained(in, steps, cudaops.OnHost())
-		if err != nil {
-			return nil, nil, err
-		}
-		*s.host = hostSteps{of, losses, learned}
-	}
-	return s.host.losses, s.host.learned, nil
-}
-
-// trained makes steps and returns the losses and the learnables.
-func (s Step) trained(in []gorgonia.Value, steps int, opts ...cudaops.Option) (losses []float64, learned [][]float32, err error) {
+// train makes steps on a machine.
+func (s Step) train(in []gorgonia.Value, steps int, opts ...cudaops.Option) (t trained, err error) {
 	p := s.Program(in)
 	var loss gorgonia.Value
 	gorgonia.Read(p.Loss, &loss)
 	vm, err := cudaops.NewVM(p.Graph, append(opts, cudaops.Train(s.Solver(), p.Learnables...))...)
 	if err != nil {
-		return nil, nil, err
+		return t, err
 	}
 	for range steps {
 		if err := vm.RunAll(); err != nil {
-			return nil, nil, errors.Join(err, vm.Close())
+			return t, errors.Join(err, vm.Close())
 		}
-		losses = append(losses, float64(loss.Data().(float32)))
+		t.losses = append(t.losses, float64(loss.Data().(float32)))
 	}
 	if err := vm.Close(); err != nil {
-		return nil, nil, err
+		return t, err
 	}
-	learned, err = graphspec.Elements(valuesOf(p.Learnables))
-	return losses, learned, err
+	t.learned, err = graphspec.Elements(valuesOf(p.Learnables))
+	return t, err
 }
 
 // readEvery is how many steps are made for one whose loss is read.

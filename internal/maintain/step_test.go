@@ -15,7 +15,7 @@ import (
 // smallSteps are training steps as those that are timed, of small programs.
 func smallSteps() (cases []Step) {
 	for _, s := range graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10), graphspec.LSTM(6, 5, 7, 9, 10)) {
-		cases = append(cases, Step{s, &hostSteps{}})
+		cases = append(cases, Step{s, &trained{}})
 	}
 	return cases
 }
@@ -51,7 +51,7 @@ func TestStepCase(t *testing.T) {
 
 // Steps in reduced precision are compared with full-precision steps. Their error is within the bound, and large enough to show rounding.
 func TestStepCaseInPrecision(t *testing.T) {
-	host := &hostSteps{}
+	host := &trained{}
 	for _, s := range graphspec.InPrecisions(graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10))[0]) {
 		c := Step{s, host}
 		values := map[string]float64{}
@@ -70,7 +70,7 @@ func TestCases(t *testing.T) {
 		records.Steps: {"MLP 784-512-512-10, SGD/batch 128/f32", "MLP 784-512-512-10, SGD, batch from the host/batch 4096/f32", "LSTM 64-256, 50 steps, SGD/batch 64/f32"},
 	} {
 		names := map[string]bool{}
-		for _, c := range Cases(set) {
+		for _, c := range Cases(set, true) {
 			name := c.Key().String()
 			if names[name] {
 				t.Errorf("there are two of %s", name)
