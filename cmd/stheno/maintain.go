@@ -106,7 +106,7 @@ func (l listSuites) Run(c *console) error {
 	ran := file.Of(records.Suite)
 	for _, s := range wanted {
 		if s.State(ran) != maintain.Current && !s.In(passed) {
-			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%d/%d\t%v\n", s.Name(), s.Tool, s.Binary, cmp.Or(s.Run, "-"), s.Part, s.Parts, s.Kernels)
+			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%s\t%v\n", s.Suite(), s.By, s.Binary, cmp.Or(s.Tests, "-"), cmp.Or(s.Case, "1/1"), s.Kernels)
 		}
 	}
 	return nil

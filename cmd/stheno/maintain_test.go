@@ -30,17 +30,17 @@ func TestEvidenceList(t *testing.T) {
 		t.Fatalf("%d lines, the first %q, want %d of six cells", len(first), first[0], len(suites))
 	}
 	outcomes := filepath.Join(dir, "suites.tsv")
-	line := suites[3].Name() + "\tPASS\t1\t\t" + suites[3].Kernels.String() + "\n"
+	line := suites[3].Suite() + "\tPASS\t1\t\t" + suites[3].Kernels.String() + "\n"
 	if err := os.WriteFile(outcomes, []byte(line), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if rest := list("--gpu G --passed " + outcomes); len(rest) != len(first)-1 || rest[3] != first[4] {
-		t.Errorf("%d lines when %s had passed, want all but it of %d", len(rest), suites[3].Name(), len(first))
+		t.Errorf("%d lines when %s had passed, want all but it of %d", len(rest), suites[3].Suite(), len(first))
 	}
 
 	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
 	for _, s := range suites {
-		r := records.SuiteNamed(s.Name())
+		r := records.SuiteNamed(s.Suite())
 		r.Result, r.Kernels = "PASS", s.Kernels
 		f.Records = append(f.Records, r)
 	}

@@ -50,12 +50,12 @@ func Cases(set string, versions bool) (cases []Case) {
 		return append(cases, numbered...)
 	case records.Graphs:
 		for _, c := range graphspec.All() {
-			cases = append(cases, Graph{c})
+			cases = append(cases, Program{Step: graphspec.Step{Case: c}})
 		}
 	case records.Steps:
 		host := &trained{}
 		for _, s := range graphspec.Steps() {
-			cases = append(cases, Step{s, host})
+			cases = append(cases, Program{s, host})
 		}
 	case records.Products:
 		return append(products(), specials()...)

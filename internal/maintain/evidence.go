@@ -74,9 +74,9 @@ func Check(files []*records.File) (stale, missing error) {
 	for _, s := range suites {
 		switch s.State(ran) {
 		case Stale:
-			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Name(), s.Kernels))
+			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Suite(), s.Kernels))
 		case Unmeasured:
-			none = append(none, fmt.Errorf("%s did not run with %v", s.Name(), s.Kernels))
+			none = append(none, fmt.Errorf("%s did not run with %v", s.Suite(), s.Kernels))
 		}
 	}
 	for _, key := range Keys(records.Ops) {

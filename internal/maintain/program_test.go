@@ -13,9 +13,9 @@ import (
 )
 
 // smallSteps are training steps as those that are timed, of small programs.
-func smallSteps() (cases []Step) {
+func smallSteps() (cases []Program) {
 	for _, s := range graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10), graphspec.LSTM(6, 5, 7, 9, 10)) {
-		cases = append(cases, Step{s, &trained{}})
+		cases = append(cases, Program{s, &trained{}})
 	}
 	return cases
 }
@@ -25,7 +25,7 @@ func TestStepCase(t *testing.T) {
 	for _, c := range smallSteps() {
 		in := c.Values(NewBlock(1, 100_003).F32)
 		values := map[string]float64{}
-		if checked, err := c.check(values, in, cudaops.OnHost()); err != nil || values["error"] > 1e-3 || checked != "3 steps" {
+		if checked, err := c.checkSteps(values, in, cudaops.OnHost()); err != nil || values["error"] > 1e-3 || checked != "3 steps" {
 			t.Errorf("%v: %v, checked %s with error %g, want 3 steps with next to none", c.Key(), err, checked, values["error"])
 		}
 		for _, fromHost := range []bool{false, true} {
@@ -43,7 +43,7 @@ func TestStepCase(t *testing.T) {
 			}
 			return right()
 		}
-		if _, err := c.check(values, in, cudaops.OnHost()); err == nil || !strings.Contains(err.Error(), "wrong result") {
+		if _, err := c.checkSteps(values, in, cudaops.OnHost()); err == nil || !strings.Contains(err.Error(), "wrong result") {
 			t.Errorf("%v with another solver: %v, want an error that the result is wrong", c.Key(), err)
 		}
 	}
@@ -53,9 +53,9 @@ func TestStepCase(t *testing.T) {
 func TestStepCaseInPrecision(t *testing.T) {
 	host := &trained{}
 	for _, s := range graphspec.InPrecisions(graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10))[0]) {
-		c := Step{s, host}
+		c := Program{s, host}
 		values := map[string]float64{}
-		_, err := c.check(values, c.Values(NewBlock(1, 100_003).F32), cudaops.OnHost())
+		_, err := c.checkSteps(values, c.Values(NewBlock(1, 100_003).F32), cudaops.OnHost())
 		if err != nil || values["off"] < 1e-5 || values["error"] > 0.5 {
 			t.Errorf("%v: %v, off by %g, with an error of %g, want one that rounding makes", c.Key(), err, values["off"], values["error"])
 		}
