@@ -87,23 +87,22 @@ suites that are recorded with the kernels of this build.`
 
 // Run prints the suites.
 func (l listSuites) Run(c *console) error {
-	file, err := &records.File{}, error(nil)
+	var ran []records.Record
 	if !l.All {
-		if file, err = l.of(records.Ops, l.GPU); err != nil {
+		file, err := l.of(records.Ops, l.GPU)
+		if err != nil {
 			return err
 		}
+		ran = file.Of(records.Suite)
 	}
-	var passed []records.Record
-	if l.Passed != "" {
-		if passed, err = records.ReadSuites(l.Passed); err != nil {
-			return err
-		}
+	passed, err := records.ReadSuites(l.Passed)
+	if err != nil {
+		return err
 	}
 	wanted, err := maintain.Suites()
 	if err != nil {
 		return err
 	}
-	ran := file.Of(records.Suite)
 	for _, s := range wanted {
 		if s.State(ran) != maintain.Current && !s.In(passed) {
 			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%s\t%v\n", s.Suite(), s.By, s.Binary, cmp.Or(s.Tests, "-"), cmp.Or(s.Case, "1/1"), s.Kernels)
@@ -236,21 +235,18 @@ func (r recordCases) Run(c *console) error {
 			return err
 		}
 	}
-	var others []records.Record
-	if r.Suites != "" {
-		if others, err = records.ReadSuites(r.Suites); err != nil {
-			return err
-		}
+	others, err := records.ReadSuites(r.Suites)
+	if err != nil {
+		return err
 	}
-	switch {
-	case r.Set == records.Products:
+	if r.Set == records.Products {
 		for i, one := range cases {
 			if p, ok := one.(maintain.Product); ok {
 				p.Peers = r.Peers
 				cases[i] = p
 			}
 		}
-	case r.Peers != "":
+	} else {
 		peers, err := records.ReadPeers(r.Peers)
 		if err != nil {
 			return err
