@@ -89,23 +89,18 @@ func (t Table) Text() string {
 
 // Wrap breaks a text into lines of at most width characters.
 func Wrap(text string, width int) string {
-	var b strings.Builder
-	column := 0
+	lines := []string{""}
 	for _, word := range strings.Fields(Typeset(text)) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case column == 0:
-		case column+1+n > width:
-			b.WriteByte('\n')
-			column = 0
+		switch last := &lines[len(lines)-1]; {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last+word) >= width:
+			lines = append(lines, word)
 		default:
-			b.WriteByte(' ')
-			column++
+			*last += " " + word
 		}
-		b.WriteString(word)
-		column += n
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // Number prints a value for people: three digits, or all of those before the

@@ -244,15 +244,15 @@ type Errors struct {
 	// Wrong counts the elements that are finite where float64 is not, or the other way round, or another infinity. In an exact
 	// case it counts those that differ, too.
 	Wrong int
+	n     int // elements in Mean
 }
 
 // errors compares results with float64 sums in the order of the terms.
 func (p Product) errors(a, b []float32, results ...[]float32) []Errors {
 	errors := make([]Errors, len(results))
-	counts := make([]int, len(results))
 	var mu sync.Mutex
 	kernels.Parallel(p.M, 1, func(lo, hi int64) {
-		sum, abs := make([]float64, p.N), make([]float64, p.N)
+		sum, abs, mine := make([]float64, p.N), make([]float64, p.N), make([]Errors, len(results))
 		for i := lo; i < hi; i++ {
 			clear(sum)
 			clear(abs)
@@ -265,33 +265,29 @@ func (p Product) errors(a, b []float32, results ...[]float32) []Errors {
 				}
 			}
 			for r, result := range results {
-				e, n := p.rowError(sum, abs, result[i*p.N:][:p.N])
-				mu.Lock()
-				errors[r].Largest = max(errors[r].Largest, e.Largest)
-				errors[r].Mean += e.Mean
-				errors[r].Wrong += e.Wrong
-				counts[r] += n
-				mu.Unlock()
+				p.addRow(&mine[r], sum, abs, result[i*p.N:][:p.N])
 			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for r, e := range mine {
+			all := &errors[r]
+			all.Largest, all.Mean, all.Wrong, all.n = max(all.Largest, e.Largest), all.Mean+e.Mean, all.Wrong+e.Wrong, all.n+e.n
 		}
 	})
 	for r := range errors {
-		errors[r].Mean /= float64(max(counts[r], 1))
+		errors[r].Mean /= float64(max(errors[r].n, 1))
 	}
 	return errors
 }
 
-// rowError compares a row. Its Mean is the sum of the elements' errors, not yet divided by their number.
-func (p Product) rowError(sum, abs []float64, got []float32) (e Errors, n int) {
+// addRow compares a row. It adds the errors of its elements to Mean.
+func (p Product) addRow(e *Errors, sum, abs []float64, got []float32) {
 	for j, want := range sum {
 		g, rounded := float64(got[j]), float32(want)
 		switch infinite := math.IsInf(float64(rounded), 0); {
-		case p.Exact:
-			if got[j] != rounded && (g == g || want == want) {
-				e.Wrong++
-			}
-		case infinite && abs[j] < math.MaxFloat32*2 && !math.IsInf(want, 0): // within rounding of overflow
-		case infinite || want != want || g-g != 0:
+		case !p.Exact && infinite && abs[j] < math.MaxFloat32*2 && !math.IsInf(want, 0): // within rounding of overflow
+		case p.Exact || infinite || want != want || g-g != 0:
 			if got[j] != rounded && (g == g || want == want) {
 				e.Wrong++
 			}
@@ -299,8 +295,7 @@ func (p Product) rowError(sum, abs []float64, got []float32) (e Errors, n int) {
 			off := math.Abs(g-want) / max(0x1p-24*abs[j], 0x1p-149)
 			e.Largest = max(e.Largest, off)
 			e.Mean += off
-			n++
+			e.n++
 		}
 	}
-	return e, n
 }
