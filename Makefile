@@ -47,8 +47,9 @@ gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 bench: # time every op on this machine's GPU
 	go run ./cmd/stheno bench gpu
 
-readme: # the tables of README.md and docs, from the ops and from bench/results
+readme: # the tables of README.md and docs, from the ops and from bench/results, and of what the compiler makes of Gorgonia's ops
 	go run ./cmd/stheno maintain tables
+	go test -count 1 ./internal/maintain/coverage -run TestTable -update
 
 gallery: # the pages of the notebooks, into docs/gallery, in 2 minutes; no GPU is needed
 	for page in examples/[0-9]*; do \

@@ -1,10 +1,13 @@
 package coverage
 
 import (
+	"flag"
 	"go/ast"
+	"os"
 	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
@@ -43,6 +46,28 @@ func returnsNode(f *ast.FuncDecl) bool {
 	}
 	name, ok := star.X.(*ast.Ident)
 	return ok && name.Name == "Node"
+}
+
+var update = flag.Bool("update", false, "write the table anew")
+
+// The table of the page is what is measured.
+func TestTable(t *testing.T) {
+	const page = "../../../docs/gorgonia-ops.md"
+	var rows []Row
+	for _, c := range Cases {
+		r, err := c.measure()
+		if err != nil {
+			t.Fatalf("%s: %v", c.Names[0], err)
+		}
+		rows = append(rows, r)
+	}
+	text := string(testutil.Get[[]byte](t)(os.ReadFile(page)))
+	want := testutil.Get[string](t)(records.Splice(text, "coverage", table(rows)))
+	if *update {
+		testutil.Write(t, page, want)
+	} else if text != want {
+		t.Errorf("%s: the table differs from what is measured: run `make readme`", page)
+	}
 }
 
 // The measured coverage of some ops is the known one.

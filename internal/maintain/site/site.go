@@ -42,6 +42,8 @@ const sources = "https://github.com/stheno-ml/stheno/blob/main/"
 type builder struct {
 	repository fs.FS
 	files      map[string][]byte // of the site
+	queue      []string          // paths in the repository that a page links to
+	queued     map[string]bool
 	sections   []section
 	titles     map[string]string // of the pages of the navigation
 }
@@ -52,16 +54,16 @@ func build(repository fs.FS) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{repository: repository, titles: map[string]string{}}
+	b := &builder{repository: repository, queued: map[string]bool{}, titles: map[string]string{}}
 	b.files = map[string][]byte{"style.css": []byte(string(style) + siteCSS), ".nojekyll": nil} // GitHub Pages takes the files as they are
 	if err := b.navigate(); err != nil {
 		return nil, err
 	}
-	for _, s := range b.sections {
-		for _, p := range s.pages {
-			if err := b.link(p); err != nil {
-				return nil, err
-			}
+	for len(b.queue) > 0 {
+		at := b.queue[0]
+		b.queue = b.queue[1:]
+		if b.files[address(at)], err = b.render(at); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 	}
 	return b.files, nil
@@ -89,6 +91,7 @@ func (b *builder) navigate() error {
 			if b.titles[p] = title(p, string(text)); b.titles[p] == "" {
 				return fmt.Errorf("%s: got no title, want a heading or an element title", p)
 			}
+			b.link(p)
 		}
 	}
 	for _, p := range documents {
@@ -130,19 +133,12 @@ func address(name string) string {
 	return ""
 }
 
-// link makes the file of the site for a path of the repository, and those that it links to, once.
-func (b *builder) link(name string) error {
-	to := address(name)
-	if _, made := b.files[to]; made {
-		return nil
+// link queues the page of a path of the repository, once.
+func (b *builder) link(name string) {
+	if !b.queued[name] {
+		b.queued[name] = true
+		b.queue = append(b.queue, name)
 	}
-	b.files[to] = nil
-	text, err := b.render(name)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	b.files[to] = text
-	return nil
 }
 
 // resolve returns a link of a page for the site: one into the repository leads to the page
@@ -159,8 +155,9 @@ func (b *builder) resolve(from, link string) (string, error) {
 	if address(name) == "" {
 		return sources + name, nil
 	}
+	b.link(name)
 	u.Path = relative(from, name)
-	return u.String(), b.link(name)
+	return u.String(), nil
 }
 
 // relative returns the relative link from the page of one path to the page of another.

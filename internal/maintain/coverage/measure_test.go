@@ -1,5 +1,3 @@
-// Package coverage finds out how Stheno's compiler handles each of Gorgonia's functions, forward
-// and backward, for the table of docs/gorgonia-ops.md.
 package coverage
 
 import (
@@ -34,18 +32,6 @@ const (
 	OnHost   Side = "host"
 	None     Side = "none" // Gorgonia has no derivative, or fails to make one
 )
-
-// Measure compiles the graphs of all cases.
-func Measure() (rows []Row, errs error) {
-	for _, c := range Cases {
-		r, err := c.measure()
-		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("%s: %w", c.Names[0], err))
-		}
-		rows = append(rows, r)
-	}
-	return rows, errs
-}
 
 func (c Case) measure() (r Row, err error) {
 	r.Case = c
