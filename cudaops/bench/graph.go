@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -171,8 +170,7 @@ func (t *GraphTiming) timeParts(b exec.Backend, e *exec.Executable) error {
 		if err != nil {
 			return err
 		}
-		slices.Sort(times)
-		until := times[len(times)/2]
+		until := median(times)
 		p := Part{Op: in.Op.String(), Shape: in.Out[0].Shape, Time: until - before}
 		if dev.Bandwidth > 0 && dev.FMAs > 0 {
 			limit := max(float64(in.Plan.Bytes())/dev.Bandwidth, float64(in.Plan.Flops)/2/dev.FMAs)
