@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -62,15 +61,7 @@ type Training struct {
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func TimeGraph(device int, g *gorgonia.ExprGraph, train *Training, runs int, budget time.Duration) (*GraphTiming, error) {
-	b, err := exec.OpenGPU(device)
-	if err != nil {
-		return nil, err
-	}
-	t, err := timeGraph(b, g, train, runs, budget)
-	if err = errors.Join(err, b.Close()); err != nil {
-		return nil, fmt.Errorf("bench: graph: %w", err)
-	}
-	return t, nil
+	return onGPU(device, "graph", func(b *exec.GPUBackend) (*GraphTiming, error) { return timeGraph(b, g, train, runs, budget) })
 }
 
 // lowered lowers a graph.

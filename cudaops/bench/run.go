@@ -17,14 +17,21 @@ import (
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
+	_, err := onGPU(device, p.Op, func(g *exec.GPUBackend) (any, error) { return nil, runGuarded(g, p, inputs, out) })
+	return err
+}
+
+// onGPU calls do with a device, which it closes. An error of do names what was done.
+func onGPU[T any](device int, what string, do func(g *exec.GPUBackend) (T, error)) (result T, err error) {
 	g, err := exec.OpenGPU(device)
 	if err != nil {
-		return err
+		return result, err
 	}
-	if err := errors.Join(runGuarded(g, p, inputs, out), g.Close()); err != nil {
-		return fmt.Errorf("bench: %s: %w", p.Op, err)
+	result, err = do(g)
+	if err = errors.Join(err, g.Close()); err != nil {
+		err = fmt.Errorf("bench: %s: %w", what, err)
 	}
-	return nil
+	return result, err
 }
 
 // guard is the number of bytes between operands. poison fills these bytes and output and scratch memory: NaN in any float type.
