@@ -120,17 +120,13 @@ func (e explain) summarize(c *console, passes []cudaops.PassReport) error {
 // graphName is a graph's name on the command line.
 func graphName(g graphspec.Case) string { return g.Name + "/" + g.Size }
 
-// findGraph returns the graph with a name, with its size or without, or the first whose name begins
-// with it. Letters may be of either case, and all other characters count as one space.
+// findGraph returns the first graph whose name, with its size, begins with the words of a text. Letters may be of either case, and all other
+// characters count as one space.
 func findGraph(name string) (graphspec.Case, error) {
 	all, want := graphspec.All(), words(name)
-	for _, matches := range []func(g graphspec.Case) bool{
-		func(g graphspec.Case) bool { return words(graphName(g)) == want },
-		func(g graphspec.Case) bool { return words(g.Name) == want },
-		func(g graphspec.Case) bool { return strings.HasPrefix(words(graphName(g))+" ", want+" ") },
-	} {
-		if i := slices.IndexFunc(all, matches); i >= 0 && want != "" {
-			return all[i], nil
+	for _, g := range all {
+		if want != "" && strings.HasPrefix(words(graphName(g))+" ", want+" ") {
+			return g, nil
 		}
 	}
 	var names []string

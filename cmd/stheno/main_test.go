@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 )
@@ -363,6 +364,13 @@ func TestExplain(t *testing.T) {
 	names := strings.Split(strings.TrimSpace(succeed(t, "explain")), "\n")
 	if len(names) < 10 || names[0] != "map tanh(a*b)+c/2^28" {
 		t.Errorf("got names %q, want those of all graphs", names)
+	}
+	for _, g := range graphspec.All() {
+		sized, err := findGraph(graphName(g))
+		named, wrong := findGraph(g.Name)
+		if err != nil || wrong != nil || graphName(sized) != graphName(g) || named.Name != g.Name {
+			t.Errorf("%s is found as %s and as %s, %v, %v, want itself", graphName(g), graphName(sized), graphName(named), err, wrong)
+		}
 	}
 	all := succeed(t, "explain", "softmax", "--host")
 	for _, want := range []string{"softmax/16384x128 on host backend\n\n== lower\n", "\n== fuse\n", "\n== place\n", "rowmax(x0)"} {

@@ -24,8 +24,8 @@ type Program struct {
 	host *trained // by the host backend, last: steps in several precisions are compared with the same
 }
 
-// budget is the longest time of the runs of a program, on the device and with copies each.
-const budget = time.Second / 2
+// programBudget is the longest time of the runs of a program, on the device and with copies each.
+const programBudget = time.Second / 2
 
 // Key implements [Case].
 func (p Program) Key() records.Key {
@@ -50,7 +50,7 @@ func (p Program) Measure(b Bench) ([]records.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	timing, err := bench.TimeGraph(b.Device.Ordinal, program.Graph, training, b.Runs, budget)
+	timing, err := bench.TimeGraph(b.Device.Ordinal, program.Graph, training, b.Runs, programBudget)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (p Program) runGraph(values map[string]float64, in []gorgonia.Value, runs i
 	if values["error"] = worst.Share; !(worst.Share <= 1) {
 		return "", nil, fmt.Errorf("wrong result: output %s is off by %.3g times the error that the case allows", worst.Output, worst.Share)
 	}
-	for began := time.Now(); len(times) == 0 || len(times) < runs && time.Since(began) < budget; {
+	for began := time.Now(); len(times) == 0 || len(times) < runs && time.Since(began) < programBudget; {
 		start := time.Now()
 		if err := vm.RunAll(); err != nil {
 			return "", nil, err
@@ -238,7 +238,7 @@ func (p Program) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option) 
 		now := time.Now()
 		times = append(times, now.Sub(last)/readEvery)
 		last = now
-		return len(times) > warm && (len(times) >= warm+runs || now.Sub(began) >= budget)
+		return len(times) > warm && (len(times) >= warm+runs || now.Sub(began) >= programBudget)
 	}
 	if p.FromHost {
 		err = p.fromHost(vm, program, enough)
