@@ -133,15 +133,14 @@ func (s caseSet) cases() ([]maintain.Case, error) {
 	return s.Chosen.choose(all)
 }
 
-// lacking returns those of the cases that a file has no record of, or one of other kernels.
-func lacking(file *records.File, cases []maintain.Case) ([]maintain.Case, error) {
-	tree, err := maintain.Tree()
+// lacking returns those of the cases of a set that a GPU has no record of, or one of other kernels.
+func (r recorded) lacking(set, gpu string, cases []maintain.Case) ([]maintain.Case, error) {
+	file, err := r.of(set, gpu)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(cases, func(c maintain.Case) bool {
-		return maintain.Measured(file, c.Key(), tree)
-	}), nil
+	tree, err := maintain.Tree()
+	return slices.DeleteFunc(cases, func(c maintain.Case) bool { return maintain.Measured(file, c.Key(), tree) }), err
 }
 
 // listCases lists cases.
@@ -163,11 +162,7 @@ func (l listCases) Run(c *console) error {
 		return usageErrorf("got --gpu without --missing, want both or neither")
 	}
 	if l.Missing {
-		file, err := l.of(l.Set, l.GPU)
-		if err != nil {
-			return err
-		}
-		if cases, err = lacking(file, cases); err != nil {
+		if cases, err = l.lacking(l.Set, l.GPU, cases); err != nil {
 			return err
 		}
 	}
@@ -227,11 +222,7 @@ func (r recordCases) Run(c *console) error {
 		return err
 	}
 	if !r.All {
-		file, err := r.of(r.Set, device.Name)
-		if err != nil {
-			return err
-		}
-		if cases, err = lacking(file, cases); err != nil {
+		if cases, err = r.lacking(r.Set, device.Name, cases); err != nil {
 			return err
 		}
 	}

@@ -91,7 +91,7 @@ func TestBenchList(t *testing.T) {
 func TestLacking(t *testing.T) {
 	cases := maintain.Cases(records.Ops, false)
 	tree := testutil.Get[records.Digests](t)(maintain.Tree())
-	f := &records.File{}
+	dir, f := t.TempDir(), &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
 	for i, c := range cases {
 		kernels := tree
 		if i == 2 {
@@ -102,7 +102,8 @@ func TestLacking(t *testing.T) {
 		}
 	}
 	want := []string{caseName(cases[2]), caseName(cases[3])}
-	rest := testutil.Get[[]maintain.Case](t)(lacking(f, cases))
+	testutil.Do(t, f.Write(records.Path(dir, records.Ops, "G")))
+	rest := testutil.Get[[]maintain.Case](t)(recorded{dir}.lacking(records.Ops, "G", cases))
 	if len(rest) != 2 || caseName(rest[0]) != want[0] || caseName(rest[1]) != want[1] {
 		t.Errorf("%d cases lack a record, want %q", len(rest), want)
 	}
