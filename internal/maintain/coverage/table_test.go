@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Table returns a Markdown table of rows, in which equal rows are merged.
-func Table(rows []Row) string {
+// table returns a Markdown table of rows, in which equal rows are merged.
+func table(rows []Row) string {
 	lines := [][]string{{"Gorgonia's", "Forward", "Backward", "One step with maps", "On the device of"}}
 	for _, r := range rows {
 		rest := []string{strings.Join(r.Forward, ", "), string(r.Backward), r.fused(), types(r.Types)}

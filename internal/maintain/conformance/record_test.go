@@ -1,18 +1,16 @@
-package main
+package conformance
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
-	"github.com/stheno-ml/stheno/internal/jsonlines"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // Record is the result of a run of all suites, in bench/results/conformance.
@@ -65,16 +63,9 @@ type line struct {
 }
 
 // outcome reads the logs of a suite's runs.
-func (s suite) outcome(dir string) (o Outcome, err error) {
-	o = Outcome{Name: s.name, Host: map[string]int{}}
-	tape, err := s.results(dir, "tape")
-	if err != nil {
-		return o, err
-	}
-	ours, err := s.results(dir, "stheno")
-	if err != nil {
-		return o, err
-	}
+func (s suite) outcome(t *testing.T, dir string) Outcome {
+	o := Outcome{Name: s.name, Host: map[string]int{}}
+	tape, ours := s.results(t, dir, "tape"), s.results(t, dir, "stheno")
 	for _, name := range slices.Sorted(maps.Keys(tape)) {
 		o.Tests++
 		if tape[name] {
@@ -86,52 +77,25 @@ func (s suite) outcome(dir string) (o Outcome, err error) {
 			o.Fail = append(o.Fail, name)
 		}
 	}
-	f, err := os.Open(s.log(dir, "compare", "jsonl"))
-	if err != nil {
-		return o, err
-	}
-	defer f.Close()
-	lines, err := readLines(f)
-	for _, l := range lines {
+	for _, l := range s.lines(t, dir, "compare") {
 		o.add(l)
 	}
-	if err == nil && s.timed {
-		o.Times, err = s.times(dir)
+	if s.timed {
+		timed := func(l line) bool { return l.Event != "timed" }
+		o.Times = slowest(slices.DeleteFunc(s.lines(t, dir, timedModes[0]), timed), slices.DeleteFunc(s.lines(t, dir, timedModes[1]), timed))
 	}
-	return o, err
+	return o
 }
 
-// readLines reads a log of the hook.
-func readLines(f *os.File) (lines []line, err error) {
-	for d := json.NewDecoder(f); ; {
+// lines reads the hook's log of a run.
+func (s suite) lines(t *testing.T, dir, mode string) (lines []line) {
+	text := testutil.Get[[]byte](t)(os.ReadFile(s.log(dir, mode, "jsonl")))
+	for one := range bytes.Lines(text) {
 		var l line
-		if err := d.Decode(&l); err == io.EOF {
-			return lines, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name(), err)
-		}
+		testutil.Do(t, json.Unmarshal(one, &l))
 		lines = append(lines, l)
 	}
-}
-
-// times reads the times, nil if there are none.
-func (s suite) times(dir string) (*Times, error) {
-	var logs [2][]line
-	for i, mode := range timedModes {
-		f, err := os.Open(s.log(dir, mode, "jsonl"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		} else if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		lines, err := readLines(f)
-		if err != nil {
-			return nil, err
-		}
-		logs[i] = slices.DeleteFunc(lines, func(l line) bool { return l.Event != "timed" })
-	}
-	return slowest(logs[0], logs[1]), nil
+	return lines
 }
 
 // slowest compares the machine whose run takes longest on the tape with the one that Stheno
@@ -199,20 +163,13 @@ var result = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
 
 // results returns which tests of a run passed, without skipped ones; for a program, whether it
 // ended without an error.
-func (s suite) results(dir, mode string) (map[string]bool, error) {
-	exit, err := os.ReadFile(s.log(dir, mode, "exit"))
-	if err != nil {
-		return nil, err
-	}
+func (s suite) results(t *testing.T, dir, mode string) map[string]bool {
+	exit := testutil.Get[[]byte](t)(os.ReadFile(s.log(dir, mode, "exit")))
 	if s.test == "" {
-		return map[string]bool{s.name: strings.TrimSpace(string(exit)) == "0"}, nil
-	}
-	text, err := os.ReadFile(s.log(dir, mode, "log"))
-	if err != nil {
-		return nil, err
+		return map[string]bool{s.name: strings.TrimSpace(string(exit)) == "0"}
 	}
 	passed := map[string]bool{}
-	for _, m := range result.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range result.FindAllStringSubmatch(string(testutil.Get[[]byte](t)(os.ReadFile(s.log(dir, mode, "log")))), -1) {
 		if kind, name := m[1], m[2]; kind != "SKIP" {
 			passed[name] = kind == "PASS"
 		}
@@ -223,17 +180,7 @@ func (s suite) results(dir, mode string) (map[string]bool, error) {
 		}
 	}
 	if len(passed) == 0 {
-		return nil, fmt.Errorf("%s, %s: no test has an outcome", s.name, mode)
+		t.Fatalf("%s, %s: no test has an outcome", s.name, mode)
 	}
-	return passed, nil
+	return passed
 }
-
-func readRecord(name string) (r Record, err error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return r, err
-	}
-	return r, json.Unmarshal(text, &r)
-}
-
-func (r Record) write(name string) error { return jsonlines.Write(name, r, 2) }

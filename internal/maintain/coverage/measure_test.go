@@ -1,5 +1,3 @@
-// Package coverage finds out how Stheno's compiler handles each of Gorgonia's functions, forward
-// and backward, for the table of docs/gorgonia-ops.md.
 package coverage
 
 import (
@@ -10,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -33,21 +32,6 @@ const (
 	OnHost   Side = "host"
 	None     Side = "none" // Gorgonia has no derivative, or fails to make one
 )
-
-// Host reports whether a step of the forward pass is on the host.
-func (r Row) Host() bool { return slices.Contains(r.Forward, "host") }
-
-// Measure compiles the graphs of all cases.
-func Measure() ([]Row, error) {
-	rows, errs := make([]Row, len(Cases)), make([]error, len(Cases))
-	for i, c := range Cases {
-		var err error
-		if rows[i], err = c.measure(); err != nil {
-			errs[i] = fmt.Errorf("%s: %w", c.Names[0], err)
-		}
-	}
-	return rows, errors.Join(errs...)
-}
 
 func (c Case) measure() (r Row, err error) {
 	r.Case = c
@@ -77,25 +61,26 @@ var errNoGraph = errors.New("Gorgonia makes no such graph")
 
 // graph builds a case's graph. Gorgonia's functions panic if they cannot.
 func (c Case) graph(dt tensor.Dtype, wrap func(*G.Node) *G.Node) (in *inputs, y *G.Node, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", errNoGraph, r)
-		}
-	}()
 	in = &inputs{g: G.NewGraph(), dtype: dt, wrap: wrap}
-	if y, err = c.build(in); err != nil {
+	if err := guard.Recover(c.Names[0], func() (err error) { y, err = c.build(in); return err }); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errNoGraph, err)
 	}
 	return in, y, nil
 }
 
-// report compiles a graph and returns its report before a run.
-func report(g *G.ExprGraph, keep ...*G.Node) (cudaops.Report, error) {
+// report compiles a graph and returns its report before a run, and the number of its steps on the host that have no kernel.
+func report(g *G.ExprGraph, keep ...*G.Node) (r cudaops.Report, hosts int, err error) {
 	vm, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Keep(keep...))
 	if err != nil {
-		return cudaops.Report{}, err
+		return r, 0, err
 	}
-	return vm.Report(), vm.Close()
+	r = vm.Report()
+	for _, s := range r.Steps {
+		if s.Reason != "" {
+			hosts++
+		}
+	}
+	return r, hosts, vm.Close()
 }
 
 // forward returns the kinds of steps of a case, without its derivatives.
@@ -104,7 +89,7 @@ func (c Case) forward(dt tensor.Dtype) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := report(in.g, y)
+	r, _, err := report(in.g, y)
 	if err != nil {
 		return nil, err
 	}
@@ -137,16 +122,6 @@ func kind(s cudaops.Step) string {
 	return words[0]
 }
 
-// hostSteps returns the number of steps on the host that have no kernel.
-func hostSteps(r cudaops.Report) (n int) {
-	for _, s := range r.Steps {
-		if s.Reason != "" {
-			n++
-		}
-	}
-	return n
-}
-
 // backward returns where the derivatives by a case's inputs are computed.
 func (c Case) backward() (side Side, err error) {
 	in, y, err := c.graph(tensor.Float64, nil)
@@ -156,44 +131,32 @@ func (c Case) backward() (side Side, err error) {
 	if err != nil {
 		return None, err
 	}
-	forward, err := report(in.g, y)
+	_, before, err := report(in.g, y)
 	if err != nil {
 		return None, err
 	}
-	grads, ok := gradients(y, in)
-	if !ok {
+	var grads G.Nodes
+	if guard.Recover("Grad", func() (err error) { grads, err = gradients(y, in); return err }) != nil || len(in.made) == 0 {
 		return None, nil
 	}
-	all, err := report(in.g, append(grads, y)...)
+	_, after, err := report(in.g, append(grads, y)...)
 	if err != nil {
 		return None, err
 	}
-	if hostSteps(all) > hostSteps(forward) {
+	if after > before {
 		return OnHost, nil
 	}
 	return OnDevice, nil
 }
 
-// gradients adds derivatives of a weighted sum of y's elements; ok is false if Gorgonia cannot.
-func gradients(y *G.Node, in *inputs) (grads G.Nodes, ok bool) {
-	defer func() { ok = recover() == nil && ok }()
+// gradients adds derivatives of a weighted sum of y's elements.
+func gradients(y *G.Node, in *inputs) (G.Nodes, error) {
 	cost := y
 	if !y.IsScalar() {
 		weights := G.NewTensor(in.g, y.Dtype(), y.Dims(), G.WithShape(y.Shape()...), G.WithName("weights"))
 		cost = G.Must(G.Sum(G.Must(G.HadamardProd(y, weights))))
 	}
-	grads, err := G.Grad(cost, in.made...)
-	return grads, err == nil && len(in.made) > 0
-}
-
-// followed returns the result of a map of a node, or the node itself if Gorgonia cannot make one.
-func followed(y *G.Node, by func(*G.Node) *G.Node) (last *G.Node) {
-	defer func() {
-		if recover() != nil {
-			last = y
-		}
-	}()
-	return by(y)
+	return G.Grad(cost, in.made...)
 }
 
 // neighbours reports whether a case becomes one step with a map before it and with one after it.
@@ -205,11 +168,13 @@ func (c Case) neighbours() (before, after bool, err error) {
 			return y
 		}
 	}
-	in, y, err := c.graph(tensor.Float32, named("before"))
+	in, last, err := c.graph(tensor.Float32, named("before"))
 	if err != nil {
 		return false, false, err
 	}
-	r, err := report(in.g, followed(y, named("after")))
+	// Gorgonia may be unable to make a map of the result, and panic; then the result itself is last.
+	guard.Recover("Tanh", func() error { last = named("after")(last); return nil })
+	r, _, err := report(in.g, last)
 	if err != nil {
 		return false, false, err
 	}

@@ -1,7 +1,8 @@
-package main
+package conformance
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,43 +10,28 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 const (
-	recordsFolder = "bench/results/conformance"
-	page          = "docs/conformance.md"
+	root          = "../../../"
+	recordsFolder = root + "bench/results/conformance"
+	page          = root + "docs/conformance.md"
 )
 
-// updatePage writes the tables of all records into the page.
-func updatePage() error {
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	text, err := withTables(string(old), recordsFolder)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(page, []byte(text), 0o666)
-}
-
-// withTables returns the page's text with the tables of a folder's records between its markers.
-func withTables(text, folder string) (string, error) {
-	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil {
-		return "", err
-	}
+// readPage returns the text of the page, and the text with the tables of all records between its markers.
+func readPage(t *testing.T) (text, want string, all []Record) {
 	tables := ""
-	for _, name := range names {
-		r, err := readRecord(name)
-		if err != nil {
-			return "", err
-		}
-		tables += r.table()
+	for _, name := range testutil.Get[[]string](t)(filepath.Glob(filepath.Join(recordsFolder, "*.json"))) {
+		var r Record
+		testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile(name)), &r))
+		tables, all = tables+r.table(), append(all, r)
 	}
-	return records.Splice(text, "conformance", tables)
+	text = string(testutil.Get[[]byte](t)(os.ReadFile(page)))
+	return text, testutil.Get[string](t)(records.Splice(text, "conformance", tables)), all
 }
 
 func (r Record) table() string {

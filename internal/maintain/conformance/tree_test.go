@@ -1,4 +1,4 @@
-package main
+package conformance
 
 import (
 	"bytes"
@@ -18,6 +18,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // hook holds the files that are added to the copies.
@@ -88,19 +91,16 @@ var additions = map[string]string{
 }
 
 // digest identifies the hook: a hash of its code and patches.
-func digest() (string, error) {
+func digest(t *testing.T) string {
 	h := sha256.New()
 	for _, p := range patches {
 		fmt.Fprintf(h, "%q %q %q\n", p.file, p.old, p.new)
 	}
 	for _, name := range slices.Sorted(maps.Keys(additions)) {
-		text, err := hook.ReadFile("testdata/hook/" + name)
-		if err != nil {
-			return "", err
-		}
+		text := testutil.Get[[]byte](t)(hook.ReadFile("testdata/hook/" + name))
 		fmt.Fprintf(h, "%s %q\n%s\n", name, additions[name], code(text))
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
 // code returns the tokens of a Go file and its directives, without other comments, so that these
@@ -120,93 +120,49 @@ func code(text []byte) (tokens []byte) {
 	}
 }
 
-// makeTree copies the modules into a folder, with the hook, as a Go workspace beside
-// the Stheno in the folder root.
-func makeTree(dir, root string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
+// makeTree copies the modules into a folder, with the hook, as a Go workspace beside the Stheno in the folder root. The modules come from the
+// module cache.
+func makeTree(t *testing.T, dir, root string) {
+	testutil.Do(t, os.MkdirAll(dir, 0o777))
 	work := "go 1.26.0\n\nuse (\n\t" + root + "\n"
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
-		if err := copyModule(filepath.Join(dir, name), modules[name]); err != nil {
-			return err
-		}
+		copyModule(t, filepath.Join(dir, name), modules[name])
 		work += "\t./" + name + "\n"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(work+")\n"), 0o666); err != nil {
-		return err
-	}
+	testutil.Write(t, filepath.Join(dir, "go.work"), work+")\n")
 	for _, p := range patches {
-		if err := p.apply(dir); err != nil {
-			return err
+		name := filepath.Join(dir, filepath.FromSlash(p.file))
+		text := string(testutil.Get[[]byte](t)(os.ReadFile(name)))
+		if !strings.Contains(text, p.old) {
+			t.Fatalf("%s: no %q", p.file, p.old)
 		}
+		testutil.Write(t, name, strings.ReplaceAll(text, p.old, p.new))
 	}
 	for name, folder := range additions {
-		text, err := hook.ReadFile("testdata/hook/" + name)
-		if err == nil {
-			err = writeFile(filepath.Join(dir, filepath.FromSlash(folder), "stheno_"+name), text)
-		}
-		if err != nil {
-			return err
-		}
+		text := testutil.Get[[]byte](t)(hook.ReadFile("testdata/hook/" + name))
+		testutil.Write(t, filepath.Join(dir, filepath.FromSlash(folder), "stheno_"+name), string(text))
 	}
 	for _, s := range suites { // which import the hook
 		name, pkg := "stheno_import.go", "main"
 		if s.test != "" {
 			name, pkg = "stheno_import_test.go", s.test
 		}
-		if err := writeFile(filepath.Join(s.folder(dir), name), []byte("package "+pkg+"\n\nimport _ \"gorgonia.org/gorgonia/sthenohook\"\n")); err != nil {
-			return err
-		}
+		testutil.Write(t, filepath.Join(s.folder(dir), name), "package "+pkg+"\n\nimport _ \"gorgonia.org/gorgonia/sthenohook\"\n")
 	}
-	return digits(filepath.Join(dir, "gorgonia", "examples", "testdata", "mnist"))
-}
-
-// writeFile writes a file, in a folder that it makes if there is none.
-func writeFile(name string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(name, text, 0o666)
-}
-
-func (p patch) apply(dir string) error {
-	name := filepath.Join(dir, filepath.FromSlash(p.file))
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if n := strings.Count(string(text), p.old); n == 0 {
-		return fmt.Errorf("%s: no %q", p.file, p.old)
-	}
-	return os.WriteFile(name, []byte(strings.ReplaceAll(string(text), p.old, p.new)), 0o666)
+	digits(t, dir)
 }
 
 // copyModule copies a module out of the module cache. Large files, weights, become links.
-func copyModule(to string, m module) error {
-	if err := os.RemoveAll(to); err != nil {
-		return err
-	}
+func copyModule(t *testing.T, to string, m module) {
+	testutil.Do(t, os.RemoveAll(to))
 	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
-	cmd.Dir, cmd.Stderr = os.TempDir(), os.Stderr
+	cmd.Dir, cmd.Stderr = t.TempDir(), os.Stderr
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-	out, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("%v: %w", cmd, err)
-	}
 	var found struct{ Dir string }
-	if err := json.Unmarshal(out, &found); err != nil {
-		return fmt.Errorf("%v: %w", cmd, err)
-	}
-	from := found.Dir
-	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(from, name)
-		if err != nil {
-			return err
-		}
+	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(cmd.Output()), &found))
+	testutil.Do(t, filepath.WalkDir(found.Dir, func(name string, d fs.DirEntry, err error) error {
+		testutil.Do(t, err)
+		relative := testutil.Get[string](t)(filepath.Rel(found.Dir, name))
 		target := filepath.Join(to, relative)
 		if d.IsDir() {
 			if strings.HasPrefix(d.Name(), ".") || path.Base(relative) == "media" {
@@ -214,28 +170,16 @@ func copyModule(to string, m module) error {
 			}
 			return os.MkdirAll(target, 0o777)
 		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if info.Size() > 4<<20 {
+		if testutil.Get[fs.FileInfo](t)(d.Info()).Size() > 4<<20 {
 			return os.Symlink(name, target)
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, text, 0o666)
-	})
+		return os.WriteFile(target, testutil.Get[[]byte](t)(os.ReadFile(name)), 0o666)
+	}))
 }
 
-// digits writes files in the format of MNIST with made-up images, which the examples
-// would have to download.
-func digits(dir string) error {
+// digits writes files in the format of MNIST with made-up images into a tree, which the examples would have to download.
+func digits(t *testing.T, tree string) {
 	const images, side = 20, 28
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"train", "t10k"} {
 		var pixels, labels bytes.Buffer
@@ -251,11 +195,8 @@ func digits(dir string) error {
 				pixels.WriteByte(byte(r.IntN(256)))
 			}
 		}
-		for kind, text := range map[string][]byte{"images-idx3": pixels.Bytes(), "labels-idx1": labels.Bytes()} {
-			if err := os.WriteFile(filepath.Join(dir, name+"-"+kind+"-ubyte"), text, 0o666); err != nil {
-				return err
-			}
+		for kind, text := range map[string]string{"images-idx3": pixels.String(), "labels-idx1": labels.String()} {
+			testutil.Write(t, filepath.Join(tree, "gorgonia", "examples", "testdata", "mnist", name+"-"+kind+"-ubyte"), text)
 		}
 	}
-	return nil
 }

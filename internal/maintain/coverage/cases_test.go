@@ -40,29 +40,29 @@ func (in *inputs) typed(dt tensor.Dtype, shape ...int) *G.Node {
 	return G.NewTensor(in.g, dt, len(shape), G.WithShape(shape...), G.WithName(fmt.Sprint("input ", in.names)))
 }
 
-func unary(f func(*G.Node) (*G.Node, error), names ...string) Case {
-	return Case{names, func(in *inputs) (*G.Node, error) { return f(in.of(4, 6)) }}
+// The shapes of most inputs: a matrix, and 2 images of 3 channels.
+var matrix, images = []int{4, 6}, []int{2, 3, 8, 8}
+
+func one(f func(*G.Node) (*G.Node, error), shape []int, names ...string) Case {
+	return Case{names, func(in *inputs) (*G.Node, error) { return f(in.of(shape...)) }}
 }
 
-func binary(f func(a, b *G.Node) (*G.Node, error), names ...string) Case {
-	return Case{names, func(in *inputs) (*G.Node, error) { return f(in.of(4, 6), in.of(4, 6)) }}
-}
-
-func broadcast(f func(a, b *G.Node, left, right []byte) (*G.Node, error), names ...string) Case {
-	return Case{names, func(in *inputs) (*G.Node, error) { return f(in.of(4, 6), in.of(1, 6), nil, []byte{0}) }}
-}
-
-// image is a case of 2 images of 3 channels.
-func image(f func(x *G.Node) (*G.Node, error), names ...string) Case {
-	return Case{names, func(in *inputs) (*G.Node, error) { return f(in.of(2, 3, 8, 8)) }}
-}
-
-func joined(f func(a, b *G.Node) (*G.Node, error), a, b []int, names ...string) Case {
+func two(f func(a, b *G.Node) (*G.Node, error), a, b []int, names ...string) Case {
 	return Case{names, func(in *inputs) (*G.Node, error) { return f(in.of(a...), in.of(b...)) }}
 }
 
-func axes(f func(*G.Node, ...int) (*G.Node, error), names ...string) Case {
-	return unary(func(x *G.Node) (*G.Node, error) { return f(x, 1) }, names...)
+func unary(f func(*G.Node) (*G.Node, error), name string) Case { return one(f, matrix, name) }
+
+func binary(f func(a, b *G.Node) (*G.Node, error), name string) Case {
+	return two(f, matrix, matrix, name)
+}
+
+func broadcast(f func(a, b *G.Node, left, right []byte) (*G.Node, error), name string) Case {
+	return two(func(a, b *G.Node) (*G.Node, error) { return f(a, b, nil, []byte{0}) }, matrix, []int{1, 6}, name)
+}
+
+func axes(f func(*G.Node, ...int) (*G.Node, error), name string) Case {
+	return unary(func(x *G.Node) (*G.Node, error) { return f(x, 1) }, name)
 }
 
 // elementwise are the functions that make element-wise ops, or several of them.
@@ -76,7 +76,7 @@ func elementwise() (cases []Case) {
 	}
 	return append(cases, binary(G.Div, "Div"), binary(G.MinBetween, "MinBetween"), binary(G.MaxBetween, "MaxBetween"), binary(G.BinaryXent, "BinaryXent"),
 		binary(func(a, b *G.Node) (*G.Node, error) { return G.ReduceAdd(G.Nodes{a, b, a}) }, "ReduceAdd"),
-		joined(func(a, b *G.Node) (*G.Node, error) { return G.ReduceMul(G.Nodes{a, b, a}) }, []int{4, 4}, []int{4, 4}, "ReduceMul"))
+		two(func(a, b *G.Node) (*G.Node, error) { return G.ReduceMul(G.Nodes{a, b, a}) }, []int{4, 4}, []int{4, 4}, "ReduceMul"))
 }
 
 // Cases are all of Gorgonia's functions that make nodes with ops of its own.
@@ -92,11 +92,11 @@ var Cases = slices.Concat(elementwise(), []Case{
 	broadcast(func(a, b *G.Node, _, _ []byte) (*G.Node, error) { return G.Auto(G.BroadcastAdd, a, b) }, "Auto"),
 	axes(G.Sum, "Sum"), axes(G.Max, "Max"), axes(G.Mean, "Mean"),
 	unary(func(x *G.Node) (*G.Node, error) { return G.Norm(x, 1, 2) }, "Norm"),
-	{[]string{"LogSumExp"}, func(in *inputs) (*G.Node, error) { return G.LogSumExp(in.of(6), 0) }},
+	one(func(x *G.Node) (*G.Node, error) { return G.LogSumExp(x, 0) }, []int{6}, "LogSumExp"),
 	axes(G.SoftMax, "SoftMax"), axes(G.LogSoftMax, "LogSoftMax"), axes(G.Sparsemax, "Sparsemax"),
-	joined(G.Mul, []int{4, 6}, []int{6, 5}, "Mul"), joined(G.OuterProd, []int{4}, []int{6}, "OuterProd"),
-	joined(func(a, b *G.Node) (*G.Node, error) { return G.BatchedMatMul(a, b) }, []int{2, 4, 6}, []int{2, 6, 5}, "BatchedMatMul"),
-	joined(func(a, b *G.Node) (*G.Node, error) { return G.Tensordot([]int{1}, []int{0}, a, b) }, []int{4, 6}, []int{6, 5}, "Tensordot"),
+	two(G.Mul, []int{4, 6}, []int{6, 5}, "Mul"), two(G.OuterProd, []int{4}, []int{6}, "OuterProd"),
+	two(func(a, b *G.Node) (*G.Node, error) { return G.BatchedMatMul(a, b) }, []int{2, 4, 6}, []int{2, 6, 5}, "BatchedMatMul"),
+	two(func(a, b *G.Node) (*G.Node, error) { return G.Tensordot([]int{1}, []int{0}, a, b) }, []int{4, 6}, []int{6, 5}, "Tensordot"),
 	unary(func(x *G.Node) (*G.Node, error) { return G.Reshape(x, tensor.Shape{2, 12}) }, "Reshape"), unary(G.Ravel, "Ravel"),
 	unary(func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 1, 0) }, "Transpose"),
 	unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(1, 4)) }, "Slice"),
@@ -114,25 +114,23 @@ var Cases = slices.Concat(elementwise(), []Case{
 		return G.Sub(parts[0], parts[1])
 	}, "Unconcat"),
 	{[]string{"ByIndices"}, func(in *inputs) (*G.Node, error) { return G.ByIndices(in.of(4, 6), in.typed(tensor.Int, 3), 0) }},
-	{[]string{"DiagFlat"}, func(in *inputs) (*G.Node, error) { return G.DiagFlat(in.of(4)) }},
+	one(G.DiagFlat, []int{4}, "DiagFlat"),
 	unary(func(x *G.Node) (*G.Node, error) { return G.ConvType(x, x.Dtype(), tensor.Float64) }, "ConvType"),
-	image(func(x *G.Node) (*G.Node, error) {
+	one(func(x *G.Node) (*G.Node, error) {
 		return G.Im2Col(x, tensor.Shape{3, 3}, tensor.Shape{1, 1}, tensor.Shape{1, 1}, tensor.Shape{1, 1})
-	}, "Im2Col"),
-	joined(func(x, w *G.Node) (*G.Node, error) {
+	}, images, "Im2Col"),
+	two(func(x, w *G.Node) (*G.Node, error) {
 		return G.Conv2d(x, w, tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1})
 	}, []int{2, 3, 8, 8}, []int{5, 3, 3, 3}, "Conv2d"),
-	joined(func(x, w *G.Node) (*G.Node, error) { return G.Conv1d(x, w, 3, 1, 1, 1) }, []int{2, 3, 1, 8}, []int{5, 3, 1, 3}, "Conv1d"),
-	image(func(x *G.Node) (*G.Node, error) {
-		return G.MaxPool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
-	}, "MaxPool2D"),
-	{[]string{"MaxPool1D"}, func(in *inputs) (*G.Node, error) { return G.MaxPool1D(in.of(2, 3, 1, 8), 2, 0, 2) }},
-	image(func(x *G.Node) (*G.Node, error) {
+	two(func(x, w *G.Node) (*G.Node, error) { return G.Conv1d(x, w, 3, 1, 1, 1) }, []int{2, 3, 1, 8}, []int{5, 3, 1, 3}, "Conv1d"),
+	one(func(x *G.Node) (*G.Node, error) { return G.MaxPool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2}) }, images, "MaxPool2D"),
+	one(func(x *G.Node) (*G.Node, error) { return G.MaxPool1D(x, 2, 0, 2) }, []int{2, 3, 1, 8}, "MaxPool1D"),
+	one(func(x *G.Node) (*G.Node, error) {
 		return G.AveragePool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
-	}, "AveragePool2D"),
-	{[]string{"AveragePool1D"}, func(in *inputs) (*G.Node, error) { return G.AveragePool1D(in.of(2, 3, 1, 8), 2, 0, 2) }},
-	image(G.GlobalAveragePool2D, "GlobalAveragePool2D"),
-	image(func(x *G.Node) (*G.Node, error) { return G.Upsample2D(x, 2) }, "Upsample2D"),
+	}, images, "AveragePool2D"),
+	one(func(x *G.Node) (*G.Node, error) { return G.AveragePool1D(x, 2, 0, 2) }, []int{2, 3, 1, 8}, "AveragePool1D"),
+	one(G.GlobalAveragePool2D, images, "GlobalAveragePool2D"),
+	one(func(x *G.Node) (*G.Node, error) { return G.Upsample2D(x, 2) }, images, "Upsample2D"),
 	{[]string{"BatchNorm"}, func(in *inputs) (*G.Node, error) {
 		y, _, _, _, err := G.BatchNorm(in.of(2, 3, 8, 8), in.of(1, 3, 8, 8), in.of(1, 3, 8, 8), 0.9, 1e-5)
 		return y, err

@@ -13,9 +13,9 @@ import (
 )
 
 // smallSteps are training steps as those that are timed, of small programs.
-func smallSteps() (cases []Step) {
+func smallSteps() (cases []Program) {
 	for _, s := range graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10), graphspec.LSTM(6, 5, 7, 9, 10)) {
-		cases = append(cases, Step{s, &hostSteps{}})
+		cases = append(cases, Program{s, &trained{}})
 	}
 	return cases
 }
@@ -25,7 +25,7 @@ func TestStepCase(t *testing.T) {
 	for _, c := range smallSteps() {
 		in := c.Values(NewBlock(1, 100_003).F32)
 		values := map[string]float64{}
-		if checked, err := c.check(values, in, cudaops.OnHost()); err != nil || values["error"] > 1e-3 || checked != "3 steps" {
+		if checked, err := c.checkSteps(values, in, cudaops.OnHost()); err != nil || values["error"] > 1e-3 || checked != "3 steps" {
 			t.Errorf("%v: %v, checked %s with error %g, want 3 steps with next to none", c.Key(), err, checked, values["error"])
 		}
 		for _, fromHost := range []bool{false, true} {
@@ -43,7 +43,7 @@ func TestStepCase(t *testing.T) {
 			}
 			return right()
 		}
-		if _, err := c.check(values, in, cudaops.OnHost()); err == nil || !strings.Contains(err.Error(), "wrong result") {
+		if _, err := c.checkSteps(values, in, cudaops.OnHost()); err == nil || !strings.Contains(err.Error(), "wrong result") {
 			t.Errorf("%v with another solver: %v, want an error that the result is wrong", c.Key(), err)
 		}
 	}
@@ -51,11 +51,11 @@ func TestStepCase(t *testing.T) {
 
 // Steps in reduced precision are compared with full-precision steps. Their error is within the bound, and large enough to show rounding.
 func TestStepCaseInPrecision(t *testing.T) {
-	host := &hostSteps{}
+	host := &trained{}
 	for _, s := range graphspec.InPrecisions(graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10))[0]) {
-		c := Step{s, host}
+		c := Program{s, host}
 		values := map[string]float64{}
-		_, err := c.check(values, c.Values(NewBlock(1, 100_003).F32), cudaops.OnHost())
+		_, err := c.checkSteps(values, c.Values(NewBlock(1, 100_003).F32), cudaops.OnHost())
 		if err != nil || values["off"] < 1e-5 || values["error"] > 0.5 {
 			t.Errorf("%v: %v, off by %g, with an error of %g, want one that rounding makes", c.Key(), err, values["off"], values["error"])
 		}
@@ -70,7 +70,7 @@ func TestCases(t *testing.T) {
 		records.Steps: {"MLP 784-512-512-10, SGD/batch 128/f32", "MLP 784-512-512-10, SGD, batch from the host/batch 4096/f32", "LSTM 64-256, 50 steps, SGD/batch 64/f32"},
 	} {
 		names := map[string]bool{}
-		for _, c := range Cases(set) {
+		for _, c := range Cases(set, true) {
 			name := c.Key().String()
 			if names[name] {
 				t.Errorf("there are two of %s", name)
