@@ -161,7 +161,7 @@ func where(device string, n lower.Node) string {
 		return v.Base.Def.Op.String() // input, state
 	}
 	switch v.Def.Op.(type) {
-	case program.Kernel, program.Map, program.Rows, program.Concat, program.Collective:
+	case program.Kernel, program.Map, program.Concat, program.Collective:
 		return device
 	case program.Host:
 		return "host"
@@ -183,7 +183,7 @@ func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Durat
 			} else {
 				n.Out += out.Bytes()
 			}
-		case program.Host, program.Kernel, program.Map, program.Rows, program.Concat, program.Collective:
+		case program.Host, program.Kernel, program.Map, program.Concat, program.Collective:
 			n.Time += times[i]
 		}
 	}

@@ -241,7 +241,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 			return nil, nil, err
 		}
 		return e.withEvents(i, run), nil, nil
-	case program.Kernel, program.Map, program.Rows, program.Concat:
+	case program.Kernel, program.Map, program.Concat:
 		run, err := e.backend.Bind(in.Plan, operands(in), results(in), span(in.Scratch))
 		if err != nil || !e.timed {
 			return run, nil, err

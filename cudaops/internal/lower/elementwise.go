@@ -7,7 +7,6 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -84,7 +83,7 @@ func binary(c *call) *program.Value {
 // the gradient of a repeat, and adds that to gradients with the axis.
 func (c *call) oneShape() bool {
 	a, b := c.in[0].Shape, c.in[1].Shape
-	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) || internal.IsDerivative(c.node) && slices.Equal(squeezed(a), squeezed(b)) {
+	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) || internal.IsDerivative(c.node) && slices.Equal(program.Squeezed(a), program.Squeezed(b)) {
 		return true
 	}
 	c.err = fmt.Errorf("got operands of shapes %v and %v, want equal shapes or a scalar", a, b)
@@ -143,20 +142,13 @@ func function(c *call) *program.Value {
 		return nil
 	}
 	var f expr.Func
-	if err := guard.Recover("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
-		c.err = err
+	if c.guarded("its Pointwise", func() { f, ok = op.Pointwise() }); c.err != nil {
 		return nil
 	}
 	if !ok || len(f.Operands()) != len(c.in) || len(f.Outputs()) != 1 || f.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	return c.pointwise(func(b *expr.Builder) expr.Value {
-		operands := make([]expr.Value, len(c.in))
-		for i := range operands {
-			operands[i] = b.Operand(i)
-		}
-		return b.Inline(f, operands...)[0]
-	})
+	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Inline(f, operands(b, len(c.in))...)[0] })
 }
 
 // pointwise lowers the node to a Map of its inputs, broadcast to the shape of its value. It returns nil if an input does not
@@ -182,34 +174,4 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 		}
 	}
 	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
-}
-
-// written returns the function of values that f composes.
-func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
-	types := make([]kernels.Dtype, len(in))
-	for i, v := range in {
-		types[i] = v.Dtype
-	}
-	b := expr.NewBuilder(types...)
-	return b.Func(f(b))
-}
-
-// apply emits a Map of one operation on values of one type and shape.
-func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
-	return c.mapped(in[0].Type, func(b *expr.Builder) expr.Value {
-		args := make([]expr.Value, len(in))
-		for i := range in {
-			args[i] = b.Operand(i)
-		}
-		return b.Apply(op, args...)
-	}, in...)
-}
-
-// mapped emits a Map of values with the shape of t.
-func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
-	fn, err := written(f, in...)
-	if err != nil {
-		c.err = err
-	}
-	return c.emit(program.Map{Func: fn, Shape: t.Shape}, t, in...)
 }

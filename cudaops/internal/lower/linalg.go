@@ -61,7 +61,7 @@ func tensorDot(c *call) *program.Value {
 		return nil
 	}
 	allA, allB := upTo(len(c.in[0].Shape)), upTo(len(c.in[1].Shape))
-	p := contraction{freeA: without(allA, sumA), freeB: without(allB, sumB)}
+	p := contraction{freeA: program.Without(allA, sumA), freeB: program.Without(allB, sumB)}
 	for _, axis := range allA { // in the axis order of the first operand
 		if i := slices.Index(sumA, axis); i >= 0 {
 			p.sumA, p.sumB = append(p.sumA, axis), append(p.sumB, sumB[i])
@@ -97,7 +97,7 @@ func (c *call) contract(p contraction) *program.Value {
 	shape := slices.Concat(extents(a, batch), m, n)
 	k := kernels.Count(extents(a, p.sumA))
 	if k != kernels.Count(extents(b, p.sumB)) || !slices.Equal(extents(a, batch), extents(b, batch)) ||
-		!slices.Equal(squeezed(shape), squeezed(c.Shape)) {
+		!slices.Equal(program.Squeezed(shape), program.Squeezed(c.Shape)) {
 		return nil
 	}
 	planner := gemm.Product{Dtype: c.Dtype, Batch: kernels.Count(extents(a, batch)), M: kernels.Count(m), N: kernels.Count(n), K: k}

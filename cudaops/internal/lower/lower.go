@@ -240,7 +240,7 @@ type lowerer struct {
 	local     int              // ranks of this process
 	split     []*gorgonia.Node // inputs of which each rank has a value of its own
 	sumRanks  bool
-	reduced   map[*program.Value]*program.Value // gradients, reduced over the ranks
+	gradients map[*program.Value]*program.Value // of learnables, reduced over the ranks
 
 	moving []gorgonia.Op
 	begins []float64              // first element and step of each moving slice
@@ -274,7 +274,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 		return err
 	}
 	start := len(l.graph.Program.Instrs)
-	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
+	c := l.call(n, typeOf(n), in...)
 	if c.Numeric {
 		if _, err := values.Size(c.Dtype, c.Shape); err != nil {
 			return err
@@ -375,8 +375,7 @@ func (l *lowerer) results(w *Wanted) {
 		if w.All || !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
-		_, input := n.Value.Def.Op.(program.Input)
-		if !input && l.resident[n.Node] == nil || n.Deriv() == nil || w.Forward {
+		if !program.Is[program.Input](n.Value.Def.Op) && l.resident[n.Node] == nil || n.Deriv() == nil || w.Forward {
 			continue
 		}
 		d := n.Deriv()

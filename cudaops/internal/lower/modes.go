@@ -74,7 +74,7 @@ func (g *Graph) Keeps() bool {
 func (l *lowerer) keepStates() {
 	for _, state := range l.order {
 		v := l.kept[state]
-		if _, unchanged := v.Def.Op.(program.Input); !unchanged {
+		if !program.Is[program.Input](v.Def.Op) {
 			l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(v), Node: v.Def.Nodes[0], State: state})
 		}
 	}

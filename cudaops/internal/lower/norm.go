@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower BatchNorm, GroupNorm and their gradients to Rows and Maps. Scale and bias are separate ops of
+// The rules of this file lower BatchNorm, GroupNorm and their gradients to Maps. Scale and bias are separate ops of
 // the graph.
 
 // norm is a normalization of a value.
@@ -30,15 +30,6 @@ type moments struct {
 	elements       float64        // elements of a row
 	ofRow          *program.Value // the inverse deviation
 	mean64, square *program.Value // the mean and the variance, in float64
-}
-
-// reduced emits Rows with one output of one element per row.
-func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
-	fn, err := written(f, in...)
-	if err != nil {
-		c.err = err
-	}
-	return c.emit(program.Rows{Func: fn, Shape: in[0].Shape, Axes: axes, PerRow: []bool{true}}, t, in...)
 }
 
 // spread broadcasts a value with one element per row to every element of the row.
@@ -69,7 +60,7 @@ func (c *call) first(x *program.Value, axes []int) *program.Value {
 // elements are. For float64, the first element of the row is subtracted first, so that the cancellation is limited by
 // the distance of that element from the mean.
 func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
-	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, axes)}
+	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: program.Without(x.Shape, axes)}
 	m := &moments{axes: axes, elements: float64(x.Elements()) / float64(max(rows.Elements(), 1))}
 	in := []*program.Value{x}
 	if c.Dtype == kernels.Float64 {
@@ -111,12 +102,9 @@ func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
 // normalized emits (x - mean) / deviation.
 func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	in := []*program.Value{x, m.mean, m.inverse}
-	f, err := written(func(b *expr.Builder) expr.Value {
+	f := c.checked(written(func(b *expr.Builder) expr.Value {
 		return b.Apply(expr.Mul, b.Apply(expr.Sub, b.Operand(0), b.Operand(1)), m.invert(b, b.Operand(2)))
-	}, in...)
-	if err != nil {
-		c.err = err
-	}
+	}, in...))
 	return c.emit(program.Map{Func: f, Shape: x.Shape, FuseWithConsumers: true}, x.Type, in...)
 }
 

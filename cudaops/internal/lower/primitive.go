@@ -129,9 +129,9 @@ func rowwise(c *call) *program.Value {
 		return c.emit(program.Map{Func: r.Func, Shape: r.Shape}, t, in...)
 	}
 	if t.Shape = r.Shape; r.PerRow {
-		t.Shape = without(r.Shape, r.Axes)
+		t.Shape = program.Without(r.Shape, r.Axes)
 	}
-	v := c.emit(program.Rows{Func: r.Func, Shape: r.Shape, Axes: r.Axes, PerRow: []bool{r.PerRow}}, t, in...)
+	v := c.emit(program.Map{Func: r.Func, Shape: r.Shape, Axes: r.Axes, PerRow: []bool{r.PerRow}}, t, in...)
 	if slices.Equal(t.Shape, c.Shape) {
 		return v
 	}

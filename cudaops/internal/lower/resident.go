@@ -65,7 +65,7 @@ func (l *lowerer) changeStates(w *Wanted) error {
 		if next == nil {
 			return fmt.Errorf("State: got node %v, which is not in the graph", s.Next)
 		}
-		c := &call{lowerer: l, node: s.Next, Type: next.Type}
+		c := l.call(s.Next, next.Type)
 		if again := l.again[next]; again != nil {
 			next = again(c)
 		}
@@ -102,10 +102,7 @@ func (l *lowerer) residentState(n *gorgonia.Node, op program.State) (*program.Va
 	case !t.Numeric || t.Elements() == 0:
 		return nil, fmt.Errorf("got node %s, a %v of shape %v, want elements that kernels take", internal.Name(n), n.Type(), n.Shape())
 	}
-	def := &program.Instr{Op: op, Nodes: []*gorgonia.Node{n}}
-	p := l.graph.Program
-	p.Setup = append(p.Setup, def)
-	v := p.NewValue(def, internal.Name(n), t)
+	v, p := l.call(n, t).emit(op, t), l.graph.Program
 	p.Updates = append(p.Updates, program.Update{State: v, Next: v})
 	l.resident[n] = v
 	return v, nil

@@ -115,11 +115,6 @@ func isContiguous(shape tensor.Shape, strides []int64) bool {
 	return v.IsContiguous()
 }
 
-// squeezed returns a shape without its axes of one element.
-func squeezed(shape []int) []int {
-	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
-}
-
 // transpose lowers a Transpose to a view whose axes have another order.
 func transpose(c *call) *program.Value {
 	pattern, ok := internal.Transpose(c.node.Op())
@@ -156,7 +151,7 @@ func slice(c *call) *program.Value {
 		view.Offset += int64(s.Start) * view.Strides[s.Axis]
 		view.Strides[s.Axis] *= int64(s.Step)
 		if t.Shape[s.Axis] = max((s.End-s.Start)/s.Step, 1); t.Shape[s.Axis] == 1 {
-			t.Shape, view.Strides = without(t.Shape, []int{s.Axis}), without(view.Strides, []int{s.Axis})
+			t.Shape, view.Strides = program.Without(t.Shape, []int{s.Axis}), program.Without(view.Strides, []int{s.Axis})
 		}
 	}
 	if !slices.Equal(t.Shape, c.Shape) {
@@ -181,7 +176,7 @@ func sliceDiff(c *call) *program.Value {
 	}
 	n := max((s.End-s.Start)/s.Step, 1)
 	t.Shape[s.Axis] = n
-	if !slices.Equal(squeezed(t.Shape), squeezed(c.in[1].Shape)) {
+	if !slices.Equal(program.Squeezed(t.Shape), program.Squeezed(c.in[1].Shape)) {
 		return nil
 	}
 	part := c.in[1]
@@ -260,7 +255,7 @@ func fitting(v *program.Value, t program.Type) (view program.View, ok bool) {
 		view.Strides = make([]int64, len(t.Shape))
 		return view, true
 	}
-	if !slices.Equal(squeezed(v.Shape), squeezed(t.Shape)) {
+	if !slices.Equal(program.Squeezed(v.Shape), program.Squeezed(t.Shape)) {
 		return view, false
 	}
 	view.Strides, ok = reshapedStrides(v.Shape, v.View.Strides, t.Shape)

@@ -147,9 +147,8 @@ func (l *lowerer) startTraining(t Training) error {
 			if k == 0 && len(t.Homes) > 0 {
 				op.Home = t.Homes[g.members[0]]
 			}
-			def := &program.Instr{Op: op, Nodes: trained.nodes(g)}
-			l.graph.Program.Setup = append(l.graph.Program.Setup, def)
-			g.states = append(g.states, l.graph.Program.NewValue(def, "learnables", g.whole(g.dtype)))
+			e := emitter{l, trained.nodes(g), "learnables"}
+			g.states = append(g.states, e.emit(op, g.whole()))
 		}
 		for i, m := range g.members {
 			of := &trained.Learned[m]
@@ -196,8 +195,8 @@ func (t *Trained) nodes(g *group) []*gorgonia.Node {
 }
 
 // whole returns the type of a state of the group.
-func (g *group) whole(d kernels.Dtype) program.Type {
-	return program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{int(g.total)}}
+func (g *group) whole() program.Type {
+	return program.Type{Numeric: true, Dtype: g.dtype, Shape: tensor.Shape{int(g.total)}}
 }
 
 // learnable lowers a learnable to a view of its state.

@@ -49,7 +49,7 @@ func (c *composer) value(v *program.Value) (expr.Value, bool) {
 	if x, constant := number(v); constant && c.numbers {
 		return c.Constant(v.Dtype, x), true
 	}
-	if _, mapped := base.Def.Op.(program.Map); mapped && c.inline && inOrder && len(base.Def.Out) == 1 && !c.liveOut[base] && c.readCount[base] == 1 {
+	if program.Elementwise(base.Def.Op) && c.inline && inOrder && len(base.Def.Out) == 1 && !c.liveOut[base] && c.readCount[base] == 1 {
 		return c.apply(base.Def)
 	}
 	return c.operand(v)

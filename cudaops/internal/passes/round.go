@@ -20,15 +20,12 @@ func castOperands(p *program.Program, t Target) error {
 			}
 		}
 	}
-	instrs := p.Instrs
-	p.Instrs = make([]*program.Instr, 0, len(instrs))
-	for _, in := range instrs {
+	return each(p, func(in *program.Instr) (keep bool, err error) {
 		if product, ok := program.ProductOf(in.Op); ok {
 			r.convert(in, product)
 		}
-		p.Instrs = append(p.Instrs, in)
-	}
-	return nil
+		return true, nil
+	})
 }
 
 type caster struct {
@@ -91,9 +88,7 @@ func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
 		if r.cast[key] = r.byProduct(v, t, as); r.cast[key] == nil {
-			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.cast[key] = r.p.NewValue(def, v.Name, t)
+			r.cast[key] = r.p.Emit(program.Kernel{Planner: as}, v.Def.Nodes, v.Name, t, v)
 		}
 	}
 	return r.cast[key]

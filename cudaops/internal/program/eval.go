@@ -137,7 +137,7 @@ func (e *interpreter) instr(in *Instr) error {
 	if Launches(in.Op) {
 		return e.launch(in)
 	}
-	if _, alias := in.Op.(Alias); alias { // of its base, which alone has memory
+	if Is[Alias](in.Op) { // of its base, which alone has memory
 		return e.alias(in.Out[0])
 	}
 	args := make([]gorgonia.Value, len(in.In))

@@ -63,3 +63,19 @@ func SplitAxes(shape []int, strides []int64, axes ...int64) ([]int, bool) {
 	}
 	return list, len(rest) == 0
 }
+
+// Squeezed returns a shape without its axes of extent 1.
+func Squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
+}
+
+// Without returns a list without the elements at some indices.
+func Without[S ~[]T, T any](list S, indices []int) S {
+	var kept S
+	for i, v := range list {
+		if !slices.Contains(indices, i) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

@@ -44,7 +44,7 @@ func (in *Instr) String() string {
 		out = append(out, v.describe())
 	}
 	switch op := in.Op.(type) {
-	case Kernel, Map, Rows, Concat:
+	case Kernel, Map, Concat:
 		if in.Plan != nil {
 			for _, l := range in.Plan.Launches {
 				notes = append(notes, l.Kernel.Entry)
