@@ -40,10 +40,7 @@ func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.V
 	if err = c.usable(ctx); err == nil {
 		out, err = c.run(ctx, in)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cudaops: Cache.Run: %w", err)
-	}
-	return out, nil
+	return out, failure("cudaops: Cache.Run", err)
 }
 
 func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value, error) {

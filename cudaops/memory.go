@@ -129,20 +129,14 @@ func (m *Memory) kinds(g *lower.Graph) func(v *program.Value) *int64 {
 		constants[in] = true
 	}
 	return func(v *program.Value) *int64 {
-		switch _, copied := v.Def.Op.(program.Copy); {
+		switch copied := program.Is[program.Copy](v.Def.Op); {
 		case states[v] != nil:
 			return states[v]
 		case copied && constants[v.Def]:
 			return &m.Constants
-		case copied && isInput(v.Def.In[0]), constants[v.Def]:
+		case copied && program.Is[program.Input](v.Def.In[0].Base.Def.Op), constants[v.Def]:
 			return &m.Inputs
 		}
 		return &m.Activations
 	}
-}
-
-// isInput reports whether a value is an input of the user.
-func isInput(v *program.Value) bool {
-	_, input := v.Base.Def.Op.(program.Input)
-	return input
 }

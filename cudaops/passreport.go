@@ -34,21 +34,14 @@ func (vm *VM) Explain(w io.Writer) error {
 		return fmt.Errorf("cudaops: Explain got no writer")
 	}
 	var text bytes.Buffer
-	err := vm.explain(&text)
+	err := vm.compileAgain(func(pass string, p *program.Program) error {
+		_, err := fmt.Fprintf(&text, "== %s\n%v\n", pass, p)
+		return err
+	})
 	if err == nil {
 		err = guard.Recover("the writer", func() error { _, err := text.WriteTo(w); return err })
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: Explain: %w", err)
-	}
-	return nil
-}
-
-func (vm *VM) explain(w io.Writer) error {
-	return vm.compileAgain(func(pass string, p *program.Program) error {
-		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
-		return err
-	})
+	return failure("cudaops: Explain", err)
 }
 
 // compileAgain compiles the graph between runs.
@@ -93,10 +86,10 @@ func newPassReport(pass string, p *program.Program, dev kernels.Device) (PassRep
 		}
 	}
 	for _, in := range p.Instrs {
-		if isStep(in) {
+		if program.Computes(in.Op) {
 			r.Steps++
 		}
-		if _, copied := in.Op.(program.Copy); copied {
+		if program.Is[program.Copy](in.Op) {
 			r.Copies++
 		}
 		if !program.Launches(in.Op) {

@@ -80,10 +80,7 @@ func (s *Session) CopyTo(dst *Buffer, src []byte) error {
 	if err == nil {
 		err = dst.memory.Write(0, src)
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: copy to the device: %w", err)
-	}
-	return nil
+	return failure("cudaops: copy to the device", err)
 }
 
 // CopyFrom waits for queued work and copies the start of src to dst. Its error may come from an earlier launch.
@@ -92,10 +89,7 @@ func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 	if err == nil {
 		err = src.memory.Read(dst, 0)
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: copy from the device: %w", err)
-	}
-	return nil
+	return failure("cudaops: copy from the device", err)
 }
 
 // Launch queues a kernel with shared bytes of dynamic shared memory per block. args are all of the kernel's parameters, in
@@ -119,10 +113,7 @@ func (s *Session) launch(l kernels.Launch, args []any) error {
 	if l.Kernel == nil {
 		return errors.New("cudaops: launch: got a nil kernel")
 	}
-	if err := s.launchChecked(l, args); err != nil {
-		return fmt.Errorf("cudaops: launch of %s: %w", l.Kernel.Entry, err)
-	}
-	return nil
+	return failure("cudaops: launch of "+l.Kernel.Entry, s.launchChecked(l, args))
 }
 
 // launchChecked queues a launch with arguments args.
@@ -180,10 +171,7 @@ func (s *Session) Free(m *Buffer) error {
 		err = s.device.free(m.memory)
 		m.memory = nil
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: free: %w", err)
-	}
-	return nil
+	return failure("cudaops: free", err)
 }
 
 // Close waits for queued work, frees all memory and ends the session. Further calls do nothing.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
@@ -61,11 +62,8 @@ func (c *config) checkStates() error {
 }
 
 // stateNodes returns the nodes of all states.
-func (c *config) stateNodes() (list []*gorgonia.Node) {
-	for _, s := range c.states {
-		list = append(list, s.node)
-	}
-	return list
+func (c *config) stateNodes() []*gorgonia.Node {
+	return program.Collect(c.states, func(s state) *gorgonia.Node { return s.node })
 }
 
 // transient reports whether a node is a state of Transient.

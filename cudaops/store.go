@@ -195,10 +195,7 @@ func (s *Store) Close() error {
 	unlock, _ := s.lock(context.Background())
 	defer unlock()
 	s.closed = true
-	if err := s.end(); err != nil {
-		return fmt.Errorf("cudaops: Store.Close: %w", err)
-	}
-	return nil
+	return failure("cudaops: Store.Close", s.end())
 }
 
 // end frees the memory of a closed Store without VMs.
@@ -232,10 +229,7 @@ func (s *Store) use(method string, f func() error) error {
 			err = f()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: Store.%s: %w", method, err)
-	}
-	return nil
+	return failure("cudaops: Store."+method, err)
 }
 
 // enter waits until nothing else uses the Store, and for all work that executables other than e have queued.
@@ -432,7 +426,10 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 		if grown := s.size + s.size/4; most == 0 || grown <= most { // so that VMs of rising sizes seldom move it
 			bytes = max(bytes, grown)
 		}
-		if err := s.freeWorkspace(); err != nil {
+		old := s.work // no VM runs with it again
+		s.work, s.size = nil, 0
+		delete(s.homes, old)
+		if err := old.Free(); err != nil {
 			return nil, err
 		}
 	}
@@ -445,21 +442,10 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 	return m, nil
 }
 
-// freeWorkspace frees the workspace. No VM runs with it again.
-func (s *Store) freeWorkspace() error {
-	m := s.work
-	s.work, s.size = nil, 0
-	delete(s.homes, m)
-	return m.Free()
-}
-
 // layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes.
 func layout(list []*parameter) (offsets []int64, size int64) {
-	dt, elements := list[0].dtype, make([]int64, len(list))
-	for i, p := range list {
-		elements[i] = kernels.Count(p.shape)
-	}
-	offsets, size = program.Layout(dt, elements...)
+	dt := list[0].dtype
+	offsets, size = program.Layout(dt, program.Collect(list, func(p *parameter) int64 { return kernels.Count(p.shape) })...)
 	for i := range offsets {
 		offsets[i] *= dt.Size()
 	}

@@ -63,11 +63,8 @@ func (s *Stream) hold(b []byte) {
 
 // Upload queues a copy of src to the device. src must not change before Sync.
 func (s *Stream) Upload(dst Ptr, src []byte) error {
-	if len(src) == 0 {
-		return nil
-	}
 	s.hold(src)
-	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
+	return s.UploadPinned(dst, src)
 }
 
 // UploadPinned is Upload from pinned memory. The caller keeps src alive until the copy has completed.

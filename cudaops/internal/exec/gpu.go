@@ -93,9 +93,6 @@ func (m *gpuMemory) Write(offset int64, src []byte) error {
 
 func (m *gpuMemory) Free() error { return m.ctx.Free(m.at) }
 
-// Loading returns the cost of loading modules so far, for all backends of the device.
-func (g *GPUBackend) Loading() loader.Loading { return g.loader.Loading() }
-
 // Context returns the device's context.
 func (g *GPUBackend) Context() *driver.Context { return g.ctx }
 

@@ -81,15 +81,7 @@ func (h *HostBackend) Clear(s Span) error {
 }
 
 func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
-	inputs := make([][]byte, len(in))
-	for i, s := range in {
-		inputs[i] = h.Memory(s)
-	}
-	outputs := make([][]byte, len(out))
-	for k, s := range out {
-		outputs[k] = h.Memory(s)
-	}
-	s := h.Memory(scratch)
+	inputs, outputs, s := program.Collect(in, h.Memory), program.Collect(out, h.Memory), h.Memory(scratch)
 	return func() error { return kernels.Host{BLAS: h.BLAS}.Run(p, inputs, outputs, s) }, nil
 }
 

@@ -38,7 +38,7 @@ func collective(c *call) *program.Value {
 
 // checkSplit returns an error unless all nodes of Split are inputs that each run copies.
 func (l *lowerer) checkSplit() error {
-	for _, n := range l.split {
+	for _, n := range l.want.Split {
 		v := l.valueOf[n]
 		if v == nil {
 			return fmt.Errorf("Split: got node %v, which is not in the graph", n)
@@ -52,7 +52,7 @@ func (l *lowerer) checkSplit() error {
 
 // overRanks returns the reduction of losses and gradients.
 func (l *lowerer) overRanks() program.Collective {
-	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.sumRanks}}
+	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.want.SumRanks}}
 }
 
 // reduceCosts makes the outputs of costs the reductions over the ranks.

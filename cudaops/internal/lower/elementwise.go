@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/tensor"
 )
 
 // The rules of this file lower Gorgonia's element-wise ops to maps.
@@ -100,7 +101,7 @@ func (c *call) product(op expr.Op) *program.Value {
 		if x, ok := values.Float(one.Value); !ok || x != 1 {
 			continue
 		}
-		if view, ok := fitting(c.in[1-i], c.Type); ok {
+		if view, ok := fitting(c.in[1-i], c.Shape); ok {
 			return c.alias(c.in[1-i], c.Type, view)
 		}
 	}
@@ -154,24 +155,18 @@ func function(c *call) *program.Value {
 // pointwise lowers the node to a Map of its inputs, broadcast to the shape of its value. It returns nil if an input does not
 // fit or the function's element type is not the value's.
 func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
-	views := make([]program.View, len(c.in))
-	for i, v := range c.in {
-		var ok bool
-		if views[i], ok = fitting(v, c.Type); !ok {
-			if views[i], ok = broadcastTo(v, c.Shape); !ok {
-				return nil
-			}
-		}
-	}
 	fn, err := written(f, c.in...)
 	if err != nil || fn.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	in := slices.Clone(c.in)
-	for i, v := range in {
-		if !slices.Equal(v.Shape, c.Shape) {
-			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: c.Shape}, views[i])
+	in := c.broadcast(c.Shape, func(v *program.Value, shape tensor.Shape) (program.View, bool) {
+		if view, ok := fitting(v, shape); ok {
+			return view, true
 		}
+		return broadcastTo(v, shape)
+	})
+	if in == nil && len(c.in) > 0 {
+		return nil
 	}
 	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
 }

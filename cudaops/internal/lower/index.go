@@ -32,7 +32,6 @@ func (g gathering) String() string {
 	return "gather"
 }
 
-// Plan implements kernels.Planner.
 func (g gathering) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if g.adjoint {
 		return basic.Scatter(dev, g.dtype, g.shape, g.axis, g.count)

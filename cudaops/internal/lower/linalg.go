@@ -87,11 +87,7 @@ func (c *call) contract(p contraction) *program.Value {
 	a, b := c.in[0], c.in[1]
 	batch := upTo(p.batch)
 	extents := func(v *program.Value, axes []int) []int {
-		list := make([]int, len(axes))
-		for i, axis := range axes {
-			list[i] = v.Shape[axis]
-		}
-		return list
+		return program.Collect(axes, func(axis int) int { return v.Shape[axis] })
 	}
 	m, n := extents(a, p.freeA), extents(b, p.freeB)
 	shape := slices.Concat(extents(a, batch), m, n)

@@ -49,12 +49,7 @@ func broadcasts(c *call) *program.Value {
 	if !ok {
 		return nil
 	}
-	x := c.in[0]
-	strides := slices.Clone(x.View.Strides)
-	for _, a := range axes {
-		strides = slices.Insert(strides, a, 0)
-	}
-	v := c.alias(x, c.Type, program.View{Offset: x.View.Offset, Strides: strides})
+	v := c.spread(c.in[0], c.Shape, axes)
 	if divisor == 1 {
 		return v
 	}
@@ -109,17 +104,14 @@ func rowwise(c *call) *program.Value {
 	if !ok || len(r.Func.Operands()) != len(c.in)+len(r.Iotas) || len(r.Func.Outputs()) != 1 || r.Func.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	views := make([]program.View, len(c.in))
 	for i, v := range c.in {
-		if views[i], ok = broadcastTo(v, r.Shape); !ok || v.Dtype != r.Func.Operands()[i] {
+		if v.Dtype != r.Func.Operands()[i] {
 			return nil
 		}
 	}
-	in := slices.Clone(c.in)
-	for i, v := range in {
-		if !slices.Equal(v.Shape, r.Shape) {
-			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: r.Shape}, views[i])
-		}
+	in := c.broadcast(r.Shape, broadcastTo)
+	if in == nil && len(c.in) > 0 {
+		return nil
 	}
 	for _, strides := range r.Iotas {
 		in = append(in, c.iota(r.Shape, strides))
@@ -148,6 +140,24 @@ func (c *call) iota(shape tensor.Shape, strides []int) *program.Value {
 		view.Strides[a] = int64(s)
 	}
 	return c.alias(c.iotas, program.Type{Numeric: true, Dtype: kernels.Int64, Shape: shape}, view)
+}
+
+// broadcast returns the inputs in a shape, by the views that view returns, or nil if one does not fit.
+func (c *call) broadcast(shape tensor.Shape, view func(v *program.Value, shape tensor.Shape) (program.View, bool)) []*program.Value {
+	views := make([]program.View, len(c.in))
+	for i, v := range c.in {
+		var ok bool
+		if views[i], ok = view(v, shape); !ok {
+			return nil
+		}
+	}
+	in := slices.Clone(c.in)
+	for i, v := range in {
+		if !slices.Equal(v.Shape, shape) {
+			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: shape}, views[i])
+		}
+	}
+	return in
 }
 
 // broadcastTo returns the view of a value broadcast to a shape by numpy's rule; ok is false if it does not broadcast to that.

@@ -85,16 +85,12 @@ func (s *axesSearch) behind(v *program.Value) []int {
 		return nil
 	}
 	switch op, mapped := in.Op.(program.Map); {
-	case len(op.Axes) > 0:
-		columns := int64(1)
-		for _, a := range op.Axes {
-			columns *= int64(s.shape[min(a, len(s.shape)-1)])
-		}
-		rows := kernels.Count(s.shape) / max(columns, 1)
-		if slices.Equal(op.Shape, s.shape) && rows > 1 && (rows >= few || columns <= long) {
+	case len(op.Axes) > 0 && slices.Equal(op.Shape, s.shape):
+		rows := kernels.Count(program.Without(s.shape, op.Axes))
+		if columns := kernels.Count(s.shape) / rows; rows > 1 && (rows >= few || columns <= long) {
 			return op.Axes
 		}
-	case mapped:
+	case mapped && len(op.Axes) == 0:
 		for _, from := range in.In {
 			if axes := s.behind(from); axes != nil {
 				return axes
@@ -160,14 +156,14 @@ func softMax(c *call) *program.Value {
 	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || len(c.Shape) == 0 {
 		return nil
 	}
-	r := c.row(axis)
-	shifted := c.apply(expr.Sub, c.in[0], r.spread(r.reduce(expr.RowMax, c.in[0])))
+	axes := c.softMaxAxes(axis)
+	shifted := c.apply(expr.Sub, c.in[0], c.spread(c.rows(expr.RowMax, c.in[0], axes), c.Shape, axes))
 	e := c.apply(expr.Exp, shifted)
-	sum := r.reduce(expr.RowSum, e)
+	sum := c.rows(expr.RowSum, e, axes)
 	if log {
-		return c.apply(expr.Sub, shifted, r.spread(c.apply(expr.Log, sum)))
+		return c.apply(expr.Sub, shifted, c.spread(c.apply(expr.Log, sum), c.Shape, axes))
 	}
-	return c.apply(expr.Div, e, r.spread(sum))
+	return c.apply(expr.Div, e, c.spread(sum, c.Shape, axes))
 }
 
 // softMaxDiff lowers the gradient of SoftMax and LogSoftMax, whose inputs are the op's input and output and the gradient
@@ -184,37 +180,21 @@ func softMaxDiff(c *call) *program.Value {
 	if !slices.Equal(y.Shape, c.Shape) || !slices.Equal(dy.Shape, c.Shape) {
 		return nil
 	}
-	r := c.row(axis)
+	axes := c.softMaxAxes(axis)
 	if log {
-		sum := r.spread(r.reduce(expr.RowSum, dy))
+		sum := c.spread(c.rows(expr.RowSum, dy, axes), c.Shape, axes)
 		return c.apply(expr.Sub, dy, c.apply(expr.Mul, c.apply(expr.Exp, y), sum))
 	}
-	sum := r.spread(r.reduce(expr.RowSum, c.apply(expr.Mul, y, dy)))
+	sum := c.spread(c.rows(expr.RowSum, c.apply(expr.Mul, y, dy), axes), c.Shape, axes)
 	return c.apply(expr.Mul, y, c.apply(expr.Sub, dy, sum))
 }
 
-// row emits Rows along one axis of the node's shape.
-type row struct {
-	*call
-	axis int
-}
-
-// row returns the axis of a SoftMax; negative axes count from the end. For a column vector, Gorgonia's default of -1 means
+// softMaxAxes returns the axis of a SoftMax; negative axes count from the end. For a column vector, Gorgonia's default of -1 means
 // the first axis.
-func (c *call) row(axis int) row {
+func (c *call) softMaxAxes(axis int) []int {
 	dims := len(c.Shape)
 	if axis == -1 && c.Shape.IsColVec() {
 		axis = 0
 	}
-	return row{c, (axis%dims + dims) % dims}
-}
-
-// reduce returns a reduction of each row.
-func (r row) reduce(op expr.Op, x *program.Value) *program.Value {
-	return r.rows(op, x, []int{r.axis})
-}
-
-// spread broadcasts a value with one element per row to every element of the row.
-func (r row) spread(v *program.Value) *program.Value {
-	return r.alias(v, r.Type, program.View{Offset: v.View.Offset, Strides: slices.Insert(slices.Clone(v.View.Strides), r.axis, 0)})
+	return []int{(axis%dims + dims) % dims}
 }

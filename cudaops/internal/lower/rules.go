@@ -90,11 +90,7 @@ func (e *emitter) reduced(t program.Type, axes []int, f func(*expr.Builder) expr
 
 // written returns the function of values that f composes.
 func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
-	types := make([]kernels.Dtype, len(in))
-	for i, v := range in {
-		types[i] = v.Dtype
-	}
-	b := expr.NewBuilder(types...)
+	b := expr.NewBuilder(program.Collect(in, func(v *program.Value) kernels.Dtype { return v.Dtype })...)
 	return b.Func(f(b))
 }
 
@@ -125,7 +121,7 @@ func input(c *call) *program.Value {
 		return nil
 	}
 	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node})
-	return c.emit(program.Input{Split: c.local > 1 && slices.Contains(c.split, c.node)}, c.Type)
+	return c.emit(program.Input{Split: c.local > 1 && slices.Contains(c.want.Split, c.node)}, c.Type)
 }
 
 func constant(c *call) *program.Value {

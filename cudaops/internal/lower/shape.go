@@ -247,17 +247,17 @@ func repeat(c *call) *program.Value {
 	return c.reshaped(c.alias(from, t, view), c.Shape)
 }
 
-// fitting returns the view of a value in the shape of t: a broadcast of one element, or the elements in order if the shapes
+// fitting returns the view of a value in a shape: a broadcast of one element, or the elements in order if the shapes
 // differ only in axes of one element. ok is false if the shapes do not fit. The element type is the value's.
-func fitting(v *program.Value, t program.Type) (view program.View, ok bool) {
+func fitting(v *program.Value, shape tensor.Shape) (view program.View, ok bool) {
 	view = program.View{Offset: v.View.Offset}
 	if v.Elements() == 1 {
-		view.Strides = make([]int64, len(t.Shape))
+		view.Strides = make([]int64, len(shape))
 		return view, true
 	}
-	if !slices.Equal(program.Squeezed(v.Shape), program.Squeezed(t.Shape)) {
+	if !slices.Equal(program.Squeezed(v.Shape), program.Squeezed(shape)) {
 		return view, false
 	}
-	view.Strides, ok = reshapedStrides(v.Shape, v.View.Strides, t.Shape)
+	view.Strides, ok = reshapedStrides(v.Shape, v.View.Strides, shape)
 	return view, ok
 }

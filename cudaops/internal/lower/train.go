@@ -72,11 +72,7 @@ type group struct {
 
 // Solvers returns the solvers' options when the graph was lowered.
 func (t *Trained) Solvers() []internal.Solver {
-	list := make([]internal.Solver, len(t.training.Sets))
-	for i, s := range t.training.Sets {
-		list[i] = s.Solver
-	}
-	return list
+	return program.Collect(t.training.Sets, func(s Set) internal.Solver { return s.Solver })
 }
 
 // Numbers returns the program's last inputs for a step, counted from 1, with the solvers' current options; step is 0 in a run without
@@ -136,12 +132,8 @@ func (l *lowerer) startTraining(t Training) error {
 		if g.rule, err = solver.NewRule(t.Sets[g.set].Solver, g.dtype, solver.Options{Scaled: t.ClipNorm, Adds: t.Adds, EMA: t.EMA}); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
-		elements := make([]int64, len(g.members))
-		for i, m := range g.members {
-			elements[i] = kernels.Count(trained.Learned[m].Node.Shape())
-		}
 		var offsets []int64
-		offsets, g.total = program.Layout(g.dtype, elements...)
+		offsets, g.total = program.Layout(g.dtype, program.Collect(g.members, func(m int) int64 { return kernels.Count(trained.Learned[m].Node.Shape()) })...)
 		for k := range 1 + g.rule.Moments {
 			op := program.State{}
 			if k == 0 && len(t.Homes) > 0 {
@@ -187,11 +179,7 @@ func (l *lowerer) learn(n *gorgonia.Node, set int) error {
 
 // nodes returns the learnables of a group.
 func (t *Trained) nodes(g *group) []*gorgonia.Node {
-	list := make([]*gorgonia.Node, len(g.members))
-	for i, m := range g.members {
-		list[i] = t.Learned[m].Node
-	}
-	return list
+	return program.Collect(g.members, func(m int) *gorgonia.Node { return t.Learned[m].Node })
 }
 
 // whole returns the type of a state of the group.

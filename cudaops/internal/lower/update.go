@@ -9,6 +9,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -30,9 +31,7 @@ func (l *lowerer) update() error {
 	}
 	l.reduceGradients()
 	e := &updater{emitter: emitter{lowerer: l, name: "step"}, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
-	for _, m := range t.Learned {
-		e.emitter.nodes = append(e.emitter.nodes, m.Node)
-	}
+	e.emitter.nodes = program.Collect(t.Learned, func(m Learned) *gorgonia.Node { return m.Node })
 	e.inputs()
 	for _, g := range t.groups {
 		e.group(g)
@@ -84,10 +83,7 @@ func (e *updater) join(g *group) *program.Value {
 	if e.joined[g] != nil {
 		return e.joined[g]
 	}
-	gradients := make([]*program.Value, len(g.members))
-	for i, m := range g.members {
-		gradients[i] = e.derivative(e.Learned[m])
-	}
+	gradients := program.Collect(g.members, func(m int) *program.Value { return e.derivative(e.Learned[m]) })
 	e.joined[g] = e.emit(program.ConcatInPlace{}, g.whole(), gradients...)
 	if e.training.Adds {
 		e.joined[g] = e.apply(expr.Add, g.states[len(g.states)-1], e.joined[g])

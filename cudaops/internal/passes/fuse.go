@@ -327,17 +327,19 @@ func (f *fuser) runs(g *group) bool {
 // before these end, and so on. In the other direction it cannot visit instructions before s.first.
 func (f *fuser) pathBetween(a, b *group) bool {
 	f.searches += 2
-	s := search{out: front{from: a, to: b, number: f.searches, other: f.searches + 1}, in: front{from: b, to: a, number: f.searches + 1, other: f.searches}}
-	s.last = until(b.last(), f.reach.until)
-	s.first = f.mirrored(until(f.mirrored(a.first()), f.origin.until))
-	if s.leave(a.members, false) || s.enter(b.members, false) {
+	out := &front{from: a, to: b, number: f.searches, other: f.searches + 1, last: until(b.last(), f.reach.until)}
+	out.neighbours = func(v *vertex) []*vertex { return v.readers }
+	in := &front{from: b, to: a, number: f.searches + 1, other: f.searches, last: len(f.vertices)}
+	in.first = f.mirrored(until(f.mirrored(a.first()), f.origin.until))
+	in.neighbours = func(v *vertex) []*vertex { return v.sources }
+	if out.advance(a.members, false) || in.advance(b.members, false) {
 		return true
 	}
 	for range maxVisited {
-		if len(s.out.next) == 0 || len(s.in.next) == 0 {
+		if len(out.next) == 0 || len(in.next) == 0 {
 			return false
 		}
-		if s.leave(s.out.pop(), true) || s.enter(s.in.pop(), true) {
+		if out.advance(out.pop(), true) || in.advance(in.pop(), true) {
 			return true
 		}
 	}
@@ -355,41 +357,21 @@ func until(n int, f func(int) int) int {
 // mirrored returns an index counted from the end of the program.
 func (f *fuser) mirrored(at int) int { return len(f.vertices) - 1 - at }
 
-// search is a bidirectional search for a path from one group to another.
-type search struct {
-	out, in     front
-	first, last int // range of instructions that can be on such a path
-}
-
-// front holds the vertices found from one end.
+// front holds the vertices found from one end of a bidirectional search for a path from one group to another.
 type front struct {
 	from, to      *group
-	number, other int       // marks in vertex.visited of this front and of the opposite one
-	next          []*vertex // vertices whose neighbours have not been visited
+	number, other int                       // marks in vertex.visited of this front and of the opposite one
+	first, last   int                       // range of vertices to visit
+	neighbours    func(v *vertex) []*vertex // its readers or its sources
+	next          []*vertex                 // vertices whose neighbours have not been visited
 }
 
-// leave advances from vertices to their readers and reports whether that completes a path. outside is set if the vertices
-// are not members of a: a path has at least one vertex outside of a and b.
-func (s *search) leave(vertices []*vertex, outside bool) bool {
+// advance visits the neighbours of vertices and reports whether that completes a path. outside is set if the vertices are not members of
+// from: a path has at least one vertex outside of both groups.
+func (w *front) advance(vertices []*vertex, outside bool) bool {
 	for _, v := range vertices {
-		for _, r := range v.readers {
-			if r.at > s.last {
-				break
-			}
-			if s.out.find(r, outside) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// enter advances from vertices to their sources and reports whether that completes a path. outside is set if the vertices
-// are not members of b.
-func (s *search) enter(vertices []*vertex, outside bool) bool {
-	for _, v := range vertices {
-		for _, from := range v.sources {
-			if from != nil && from.at >= s.first && s.in.find(from, outside) {
+		for _, n := range w.neighbours(v) {
+			if n != nil && w.first <= n.at && n.at <= w.last && w.find(n, outside) {
 				return true
 			}
 		}

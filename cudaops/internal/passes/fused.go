@@ -34,11 +34,7 @@ type operand struct {
 func (g *group) build() (*fused, error) {
 	out := &fused{}
 	operands := g.operands()
-	types := make([]expr.Dtype, len(operands))
-	for i, o := range operands {
-		types[i] = o.dtype
-	}
-	b := expr.NewBuilder(types...)
+	b := expr.NewBuilder(program.Collect(operands, func(o operand) expr.Dtype { return o.dtype })...)
 	result := map[*vertex]expr.Value{}
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
@@ -122,10 +118,7 @@ func (g *group) fused(p *program.Program) (list []*program.Instr, err error) {
 	if err != nil || len(f.outputs) == 0 {
 		return nil, err
 	}
-	var members []*program.Instr // a softmax is several
-	for _, m := range g.members {
-		members = append(members, m.Instr)
-	}
+	members := program.Collect(g.members, func(m *vertex) *program.Instr { return m.Instr }) // a softmax is several
 	*g.instr = program.Instr{Op: program.Map{Func: f.f, Shape: g.shape, Axes: g.axes, PerRow: f.perRow}, Out: f.outputs, Nodes: program.NodesOf(members...)}
 	for _, o := range f.operands {
 		v, alias := o.view(p, g.shape, g.instr.Nodes)

@@ -211,18 +211,6 @@ func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	return true
 }
 
-// refine returns the strides of a view after axes of its shape are split as in into.
-func refine(shape []int, strides []int64, into []int) []int64 {
-	list, a := make([]int64, len(into)), len(shape)-1
-	for i, n := len(into)-1, 1; i >= 0; i-- {
-		list[i] = strides[a] * int64(n)
-		if n *= into[i]; n == shape[a] {
-			n, a = 1, a-1
-		}
-	}
-	return list
-}
-
 // strides returns the strides of an input of a member along the axes of the group. For a member with one value per row,
 // the strides along the axes of a row are 0.
 func (g *group) strides(m *vertex, v *program.Value) []int64 {
@@ -240,7 +228,7 @@ func (g *group) strides(m *vertex, v *program.Value) []int64 {
 	switch {
 	case slices.Equal(m.domain, over):
 	case !m.flat:
-		own = refine(m.domain, own, over)
+		own, _ = program.SplitAxes(m.domain, own, over...)
 	case repeated(v):
 		own = make([]int64, len(over))
 	default: // traversed in another shape

@@ -40,11 +40,6 @@ var All = []Pass{
 	{"place", place},
 }
 
-// isStep reports whether an op computes: by launches, on the host or with other ranks.
-func isStep(op program.Op) bool {
-	return program.Launches(op) || program.Is[program.Host](op) || program.Is[program.Collective](op)
-}
-
 // Run applies all passes to a program. It calls watch, unless nil, before the first pass with the name "lower", and after
 // each pass with the pass's name.
 func Run(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {

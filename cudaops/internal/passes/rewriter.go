@@ -1,7 +1,6 @@
 package passes
 
 import (
-	"iter"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -20,16 +19,8 @@ type rewriter struct {
 
 func newRewriter(p *program.Program) *rewriter {
 	s := &rewriter{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}, map[*program.Instr][2]int{}}
-	s.order(0, slices.Values)
-	s.order(1, func(in []*program.Value) iter.Seq[*program.Value] {
-		return func(yield func(*program.Value) bool) {
-			for _, v := range slices.Backward(in) {
-				if !yield(v) {
-					return
-				}
-			}
-		}
-	})
+	s.order(0)
+	s.order(1)
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
 			s.depth[in] = max(s.depth[in], s.depth[v.Def])
@@ -37,7 +28,7 @@ func newRewriter(p *program.Program) *rewriter {
 				s.addReader(v.Base, in)
 			}
 		}
-		if isStep(in.Op) && !program.Elementwise(in.Op) {
+		if program.Computes(in.Op) && !program.Elementwise(in.Op) {
 			s.depth[in]++
 		}
 	}
@@ -51,8 +42,8 @@ func newRewriter(p *program.Program) *rewriter {
 }
 
 // order computes topological order k: the last instruction of the program after its dependencies, then the last of the
-// remaining ones, and so on. operands is the order in which an instruction's dependencies are visited.
-func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
+// remaining ones, and so on. Order 0 visits an instruction's dependencies from the first on, order 1 from the last.
+func (s *rewriter) order(k int) {
 	n := 0
 	var add func(in *program.Instr)
 	add = func(in *program.Instr) {
@@ -60,8 +51,11 @@ func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*progra
 		if at[k] > 0 {
 			return
 		}
-		for v := range operands(in.In) {
-			add(v.Def)
+		for i := range in.In {
+			if k == 1 {
+				i = len(in.In) - 1 - i
+			}
+			add(in.In[i].Def)
 		}
 		n++
 		at[k] = n

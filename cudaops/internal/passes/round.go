@@ -88,7 +88,9 @@ func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
 		if r.cast[key] = r.byProduct(v, t, as); r.cast[key] == nil {
-			r.cast[key] = r.p.Emit(program.Kernel{Planner: as}, v.Def.Nodes, v.Name, t, v)
+			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+			r.p.Instrs = append(r.p.Instrs, def)
+			r.cast[key] = r.p.NewValue(def, v.Name, t)
 		}
 	}
 	return r.cast[key]

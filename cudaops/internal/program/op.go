@@ -169,6 +169,9 @@ func Elementwise(op Op) bool {
 // Launches reports whether an op launches kernels: whether it is a Kernel, a Map or a Concat.
 func Launches(op Op) bool { return Is[Kernel](op) || ReadsViews(op) }
 
+// Computes reports whether an op computes values: by launches, on the host or with other ranks.
+func Computes(op Op) bool { return Launches(op) || Is[Host](op) || Is[Collective](op) }
+
 // OnRanks returns the collective of an op, and false for other ops.
 func OnRanks(op Op) (c kernels.Collective, ok bool) {
 	of, ok := op.(Collective)

@@ -178,10 +178,7 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	if op, kernel := in.Op.(Kernel); kernel {
 		return op.plan(dev)
 	}
-	views := make([]codegen.View, len(in.In))
-	for i, v := range in.In {
-		views[i] = v.kernelView()
-	}
+	views := Collect(in.In, (*Value).kernelView)
 	switch op := in.Op.(type) {
 	case Map:
 		if len(op.Axes) == 0 {
@@ -189,13 +186,18 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 		}
 		return codegen.Rows(dev, op.Func, op.Shape, op.Axes, op.PerRow, views...)
 	case Concat:
-		out, extents := in.Out[0], make([]int, len(in.In))
-		for i, v := range in.In {
-			extents[i] = v.Shape[op.Axis]
-		}
+		out, extents := in.Out[0], Collect(in.In, func(v *Value) int { return v.Shape[op.Axis] })
 		return codegen.Concat(dev, out.Dtype, out.Shape, op.Axis, extents, views...)
 	}
 	return nil, fmt.Errorf("%v has no launches", in.Op)
+}
+
+// Kernels returns the entry points of the launches, in order.
+func (in *Instr) Kernels() []string {
+	if in.Plan == nil {
+		return nil
+	}
+	return Collect(in.Plan.Launches, func(l kernels.Launch) string { return l.Kernel.Entry })
 }
 
 // InNode returns err with the name of the graph's node that the instruction computes. It returns a nil error, or one that
@@ -219,10 +221,7 @@ func (e *nodeError) Unwrap() error { return e.err }
 
 // kernelView returns the value as an operand of a Map: a view of its base's buffer.
 func (v *Value) kernelView() codegen.View {
-	strides := make([]int, len(v.View.Strides))
-	for i, s := range v.View.Strides {
-		strides[i] = int(s)
-	}
+	strides := Collect(v.View.Strides, func(s int64) int { return int(s) })
 	if v.IsIota() {
 		return codegen.View{Offset: v.View.Offset, Strides: strides, Iota: true}
 	}
@@ -280,11 +279,7 @@ func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
 
 // Offsets returns the offsets of the inputs of a ConcatInPlace, in elements.
 func (in *Instr) Offsets() []int64 {
-	elements := make([]int64, len(in.In))
-	for i, v := range in.In {
-		elements[i] = v.Elements()
-	}
-	offsets, _ := Layout(in.Out[0].Dtype, elements...)
+	offsets, _ := Layout(in.Out[0].Dtype, Collect(in.In, func(v *Value) int64 { return v.Elements() })...)
 	return offsets
 }
 
@@ -316,13 +311,6 @@ func (p *Program) NewAlias(def *Instr, name string, t Type, base *Value, view Vi
 	v := p.NewValue(def, name, t)
 	v.Base, v.View, v.Space = base.Base, view, base.Space
 	return v
-}
-
-// Emit adds an instruction with one output to the end of Instrs and returns the output.
-func (p *Program) Emit(op Op, nodes []*gorgonia.Node, name string, t Type, in ...*Value) *Value {
-	def := &Instr{Op: op, In: in, Nodes: nodes}
-	p.Instrs = append(p.Instrs, def)
-	return p.NewValue(def, name, t)
 }
 
 // EmitAlias adds a view of a value's base to the end of Instrs and returns it.
