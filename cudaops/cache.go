@@ -201,10 +201,8 @@ func (v *sized) check() error {
 	if v.Sized == nil || v.Graph == nil || len(v.In) == 0 || len(v.Out) == 0 {
 		return errors.New("got no graph, inputs or results")
 	}
-	for _, n := range slices.Concat(v.In, v.Out) {
-		if n == nil {
-			return errors.New("got a nil node")
-		}
+	if slices.Contains(slices.Concat(v.In, v.Out), nil) {
+		return errors.New("got a nil node")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies)
 // findStates finds the nodes of State.
 func (p *parameters) findStates(c *config) {
 	for i, n := range p.nodes {
-		if p.next = append(p.next, c.next(n)); p.next[i] != nil {
+		if p.next = append(p.next, c.state(n).next); p.next[i] != nil {
 			p.states = append(p.states, i)
 		}
 	}

@@ -260,9 +260,9 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable, and transient whether a
-// node is a state of Transient.
-func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, transient func(*gorgonia.Node) bool, b exec.Backend, device string) (*parameters, error) {
+// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable, and stateOf the
+// arguments of a node's State.
+func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, stateOf func(*gorgonia.Node) state, b exec.Backend, device string) (*parameters, error) {
 	switch {
 	case s.closed:
 		return nil, errors.New("the Store is closed")
@@ -279,7 +279,7 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf f
 		if held[i], err = s.find(n.Name(), of, n.Shape()); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
-		if t := transient(n); held[i].users == 0 && held[i].version == 0 {
+		if t := stateOf(n).transient; held[i].users == 0 && held[i].version == 0 {
 			held[i].transient = t
 		} else if held[i].transient != t {
 			return nil, fmt.Errorf("node %s: got Transient %v, want %v as in the Store", n.Name(), t, held[i].transient)

@@ -213,7 +213,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if b.Device().Kind == kernels.GPU {
 		device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.transient, b, device)
+	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.state, b, device)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}

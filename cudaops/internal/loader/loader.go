@@ -57,7 +57,10 @@ func (l *Loader) load(image kernels.Image) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
+	var m *driver.Module
+	if err = driver.CheckDriver(code.MinDriver); err == nil {
+		m, err = l.ctx.Load(code.Text)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("image %s for %s: %w", safe.Name(), code.Target, err)
 	}
@@ -234,11 +237,7 @@ func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, 
 func (b *Bound) Run(s *driver.Stream) error {
 	for i := range b.launches {
 		l := &b.launches[i]
-		launch := s.Launch
-		if l.cooperative {
-			launch = s.LaunchCooperative
-		}
-		if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
+		if err := s.Launch(l.function, l.grid, l.block, l.shared, l.cooperative, l.params); err != nil {
 			return err
 		}
 	}

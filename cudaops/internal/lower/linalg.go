@@ -106,7 +106,7 @@ func (c *call) contract(p contraction) *program.Value {
 // possibly transposed, if the strides allow it, otherwise a copy.
 func (c *call) matrices(v *program.Value, batch, rows, columns []int) (m *program.Value, transposed bool) {
 	for _, order := range [][]int{slices.Concat(batch, rows, columns), slices.Concat(batch, columns, rows)} {
-		if t, view := permuted(v, order); isContiguous(t.Shape, view.Strides) {
+		if t, view := permuted(v, order); (&program.Value{Type: t, View: view}).IsContiguous() {
 			if v.IsContiguous() {
 				return v, transposed
 			}

@@ -164,38 +164,35 @@ func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program
 	}, slices.Concat(in, dy)...)
 }
 
-// batchNorm lowers BatchNorm. In training it normalizes each channel by the channel's moments and updates the running moments;
-// otherwise it normalizes by the running moments.
+// batchNorm lowers BatchNorm, and its gradient, whose inputs are the BatchNorm's input and the gradient w.r.t. its output. In training it
+// normalizes each channel by the channel's moments and updates the running moments; otherwise it normalizes by the running moments. Gorgonia's
+// gradient in evaluation mode uses the moments of the last training run, or none.
 func batchNorm(c *call) *program.Value {
 	bn, ok := internal.BatchNorm(c.node.Op())
-	if !ok || bn.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+	if !ok || !c.sameShapes(bn.Derivative) {
 		return nil
 	}
 	m := c.batchMoments(bn)
 	if m == nil {
 		return nil
+	}
+	x := c.in[0]
+	if bn.Derivative {
+		return c.normalizedDiff(x, c.factors(c.in[1], func(v *program.Value) *program.Value { return v }), m)
 	}
 	if c.trains() {
 		c.runningMoments(bn, m)
 	}
-	x := c.in[0]
 	return c.repeated(func(c *call) *program.Value { return c.normalized(x, m) })
 }
 
-// batchNormDiff lowers the gradient of BatchNorm, whose inputs are the BatchNorm's inputs and the gradient w.r.t. its output.
-//
-// In evaluation mode Gorgonia uses the moments of the last training run, or none.
-func batchNormDiff(c *call) *program.Value {
-	bn, ok := internal.BatchNorm(c.node.Op())
-	if !ok || !bn.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
-		return nil
+// sameShapes reports whether the node has one floating-point input, or two as a derivative, of the shape of its value.
+func (c *call) sameShapes(derivative bool) bool {
+	inputs := 1
+	if derivative {
+		inputs = 2
 	}
-	m := c.batchMoments(bn)
-	if m == nil {
-		return nil
-	}
-	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return v })
-	return c.normalizedDiff(c.in[0], dy, m)
+	return c.floats(inputs) && !slices.ContainsFunc(c.in, func(v *program.Value) bool { return !slices.Equal(v.Shape, c.Shape) })
 }
 
 // batchMoments returns the moments that a BatchNorm or its gradient uses for the node's first input, or nil if the op does not
@@ -259,26 +256,20 @@ func (c *call) runningMoments(bn internal.BatchNormOf, m *moments) {
 	along(variance, tensor.Ones(variance.Dtype(), variance.Shape()...), m.square, m.elements/(m.elements-1))
 }
 
-// groupNorm lowers GroupNorm, which normalizes groups of channels.
+// groupNorm lowers GroupNorm, which normalizes groups of channels, and its gradient, whose inputs are the GroupNorm's input and the gradient
+// w.r.t. its output.
 func groupNorm(c *call) *program.Value {
 	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
-	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || !grouped(c.Shape, groups) {
+	if !ok || !c.sameShapes(derivative) || !grouped(c.Shape, groups) {
 		return nil
 	}
 	x, shape := c.inGroups(c.in[0], groups), c.Shape
+	if derivative {
+		dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return c.inGroups(v, groups) })
+		return c.reshaped(c.normalizedDiff(x, dy, c.groupMoments(c.in[0], x, groups, epsilon)), shape)
+	}
 	m := c.groupMoments(c.in[0], x, groups, epsilon)
 	return c.repeated(func(c *call) *program.Value { return c.reshaped(c.normalized(x, m), shape) })
-}
-
-// groupNormDiff lowers the gradient of GroupNorm, whose inputs are the GroupNorm's inputs and the gradient w.r.t. its output.
-func groupNormDiff(c *call) *program.Value {
-	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
-	if !ok || !derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) || !grouped(c.Shape, groups) {
-		return nil
-	}
-	x := c.inGroups(c.in[0], groups)
-	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return c.inGroups(v, groups) })
-	return c.reshaped(c.normalizedDiff(x, dy, c.groupMoments(c.in[0], x, groups, epsilon)), c.Shape)
 }
 
 // grouped reports whether channels, the second axis of a shape, can be divided into that many

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower ops of package ops, and of other modules, that are views, broadcasts, functions of rows or concatenations.
+// The rules of this file lower ops of package ops, and of other modules, that are views, broadcasts or functions of rows.
 
 // viewed lowers an op that is a view of its input.
 func viewed(c *call) *program.Value {
@@ -173,17 +173,4 @@ func broadcastTo(v *program.Value, shape tensor.Shape) (view program.View, ok bo
 		}
 	}
 	return view, true
-}
-
-// concatenated lowers an op of package ops that concatenates its inputs.
-func concatenated(c *call) *program.Value {
-	op, ok := c.node.Op().(interface{ Concat() (int, bool) })
-	if !ok {
-		return nil
-	}
-	axis, ok := op.Concat()
-	if !ok || !c.numbers() {
-		return nil
-	}
-	return c.concatenate(axis)
 }

@@ -37,8 +37,8 @@ type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one lowers every node.
 var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
-	unary, binary, between, convert, function, viewed, broadcasts, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows, onnxGemm,
-	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, collective, kernel, host}
+	unary, binary, between, convert, function, viewed, broadcasts, rowwise, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows, onnxGemm,
+	batchNorm, groupNorm, dropout, random, drawing, whenTraining, collective, kernel, host}
 
 // instr adds an instruction with outputs of some types, and returns the outputs.
 func (e *emitter) instr(op program.Op, in []*program.Value, types ...program.Type) []*program.Value {

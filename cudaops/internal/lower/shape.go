@@ -109,12 +109,6 @@ func (c *call) dense(v *program.Value) *program.Value {
 	return c.mapped(v.Type, func(b *expr.Builder) expr.Value { return b.Operand(0) }, v)
 }
 
-// isContiguous reports whether a view's elements are contiguous in row-major order.
-func isContiguous(shape tensor.Shape, strides []int64) bool {
-	v := program.Value{Type: program.Type{Shape: shape}, View: program.View{Strides: strides}}
-	return v.IsContiguous()
-}
-
 // transpose lowers a Transpose to a view whose axes have another order.
 func transpose(c *call) *program.Value {
 	pattern, ok := internal.Transpose(c.node.Op())

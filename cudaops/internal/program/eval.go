@@ -41,8 +41,8 @@ func (p *Program) StepRanks(inputs, states [][]gorgonia.Value) (outputs, next []
 		}
 	}
 	for in := range p.All() {
-		if c, ok := OnRanks(in.Op); ok {
-			err = collective(c, in, ranks)
+		if c, ok := in.Op.(Collective); ok {
+			err = collective(c.Collective, in, ranks)
 		} else {
 			for r := 0; r < len(ranks) && err == nil; r++ {
 				err = ranks[r].instr(in)

@@ -172,11 +172,5 @@ func Launches(op Op) bool { return Is[Kernel](op) || ReadsViews(op) }
 // Computes reports whether an op computes values: by launches, on the host or with other ranks.
 func Computes(op Op) bool { return Launches(op) || Is[Host](op) || Is[Collective](op) }
 
-// OnRanks returns the collective of an op, and false for other ops.
-func OnRanks(op Op) (c kernels.Collective, ok bool) {
-	of, ok := op.(Collective)
-	return of.Collective, ok
-}
-
 // ReadsViews reports whether the launches of an op can read views of any strides.
 func ReadsViews(op Op) bool { return Is[Map](op) || Is[Concat](op) }
