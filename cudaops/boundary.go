@@ -44,8 +44,7 @@ func newBoundary(g *lower.Graph, ranks int) *boundary {
 		}
 	}
 	for i, v := range g.Program.Outputs {
-		_, copied := v.Def.Op.(program.Copy)
-		b.handed[i] = copied && !used[v]
+		b.handed[i] = program.Is[program.Copy](v.Def.Op) && !used[v]
 	}
 	bound := map[*gorgonia.Node]int{} // indices in g.Outputs
 	for i, o := range g.Outputs {
@@ -132,7 +131,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	taken := make([]bool, len(out))
 	for i, o := range b.graph.Outputs {
 		v, output := out[o.Index], b.graph.Program.Outputs[o.Index]
-		if o.Read != nil && readInPlace(*o.Read, v, output) {
+		if _, ok := inPlace(o.Read, v); ok && v.Shape().Eq(output.Shape) {
 			delivered[i] = v
 			continue
 		}
@@ -198,34 +197,25 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 	return out, nil
 }
 
-// readInPlace reports whether read can copy an output into the memory of a variable's value.
-func readInPlace(to, v gorgonia.Value, output *program.Value) bool {
+// inPlace returns the memory of a variable's value if it has the type of v.
+func inPlace(to *gorgonia.Value, v gorgonia.Value) ([]byte, bool) {
 	dt, ok := values.Dtype(v.Dtype())
-	if !ok || !v.Shape().Eq(output.Shape) {
-		return false
+	if !ok || to == nil {
+		return nil, false
 	}
-	_, ok = values.Own(to, dt, v.Shape())
-	return ok
+	return values.Own(*to, dt, v.Shape())
 }
 
 // read assigns a value to the variable of a Read statement, in place if the variable has a value of that type.
 func read(to *gorgonia.Value, v gorgonia.Value) error {
-	dt, ok := values.Dtype(v.Dtype())
-	if !ok {
-		*to = v
-		return nil
-	}
-	memory, ok := values.Own(*to, dt, v.Shape())
+	memory, ok := inPlace(to, v)
 	if !ok {
 		*to = v
 		return nil
 	}
 	from, err := values.Bytes(v)
-	if err != nil {
-		return err
-	}
 	copy(memory, from)
-	return nil
+	return err
 }
 
 // add adds the previous gradient of an input, if any, to a value.

@@ -48,7 +48,7 @@ func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies)
 // findStates finds the nodes of State.
 func (p *parameters) findStates(c *config) {
 	for i, n := range p.nodes {
-		if p.next = append(p.next, c.next(n)); p.next[i] != nil {
+		if p.next = append(p.next, c.state(n).next); p.next[i] != nil {
 			p.states = append(p.states, i)
 		}
 	}
@@ -63,19 +63,15 @@ func (p *parameters) add(n *gorgonia.Node, held *parameter, c *deviceCopy) {
 func (p *parameters) trained() []int { return p.all[:p.learned] }
 
 // homes returns the memory of each learnable in a Store, nil without one.
-func (p *parameters) homes() (list []program.Memory) {
-	for _, i := range p.trained() {
-		list = append(list, p.held[i].home)
-	}
-	return list
+func (p *parameters) homes() []program.Memory {
+	return program.Collect(p.trained(), func(i int) program.Memory { return p.held[i].home })
 }
 
 // shared returns the parameters that are no learnables.
-func (p *parameters) shared() (list []lower.Shared) {
-	for _, i := range p.all[p.learned:] {
-		list = append(list, lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset})
-	}
-	return list
+func (p *parameters) shared() []lower.Shared {
+	return program.Collect(p.all[p.learned:], func(i int) lower.Shared {
+		return lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset}
+	})
 }
 
 // built records the program of a compiled graph, and sets its states to the saved ones.
@@ -227,10 +223,8 @@ func (p *parameters) refresh(among []int) (changed []int, err error) {
 
 // separate returns an error if learnables share memory on the host.
 func (p *parameters) separate() error {
-	sorted, at := slices.Clone(p.all), make([]values.Extent, len(p.all))
-	for i, n := range p.nodes {
-		at[i] = values.ExtentOf(n.Value())
-	}
+	sorted := slices.Clone(p.all)
+	at := program.Collect(p.nodes, func(n *gorgonia.Node) values.Extent { return values.ExtentOf(n.Value()) })
 	slices.SortFunc(sorted, func(i, j int) int { return cmp.Compare(at[i].Start, at[j].Start) })
 	for k := range sorted[1:] {
 		if i, j := sorted[k], sorted[k+1]; at[i].Overlaps(at[j]) {

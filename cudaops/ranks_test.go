@@ -86,7 +86,7 @@ func maxDiff(t testing.TB, got, want G.Value) (most float64) {
 // sameOnRanks fails unless the learnables and their moments are equal on all ranks, bit for bit.
 func sameOnRanks(t testing.TB, vm *VM) {
 	t.Helper()
-	for _, l := range vm.trainer.graph.Learned {
+	for _, l := range vm.trainer.graph.Trained.Learned {
 		for k := range l.States {
 			part := l.Part(k)
 			first := make([]byte, part.Bytes())

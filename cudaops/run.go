@@ -31,10 +31,15 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	if err == nil {
 		err = errors.Join(vm.log(done), vm.tracer.run(done))
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: %w", err)
+	return failure("cudaops", err)
+}
+
+// failure returns an error with where it came from; it is nil if err is.
+func failure(where string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s: %w", where, err)
 }
 
 // runOnce runs the graph, after the runs that other goroutines have started, and returns the VM's report data.

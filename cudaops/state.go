@@ -3,8 +3,8 @@ package cudaops
 import (
 	"errors"
 	"fmt"
-	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
@@ -61,24 +61,16 @@ func (c *config) checkStates() error {
 }
 
 // stateNodes returns the nodes of all states.
-func (c *config) stateNodes() (list []*gorgonia.Node) {
-	for _, s := range c.states {
-		list = append(list, s.node)
-	}
-	return list
+func (c *config) stateNodes() []*gorgonia.Node {
+	return program.Collect(c.states, func(s state) *gorgonia.Node { return s.node })
 }
 
-// transient reports whether a node is a state of Transient.
-func (c *config) transient(n *gorgonia.Node) bool {
-	return slices.ContainsFunc(c.states, func(s state) bool { return s.node == n && s.transient })
-}
-
-// next returns the node with the next value of a state, or nil for another node.
-func (c *config) next(n *gorgonia.Node) *gorgonia.Node {
+// state returns the arguments of a node's State or Transient, none for another node.
+func (c *config) state(n *gorgonia.Node) (of state) {
 	for _, s := range c.states {
 		if s.node == n {
-			return s.next
+			of = s
 		}
 	}
-	return nil
+	return of
 }

@@ -195,10 +195,7 @@ func (s *Store) Close() error {
 	unlock, _ := s.lock(context.Background())
 	defer unlock()
 	s.closed = true
-	if err := s.end(); err != nil {
-		return fmt.Errorf("cudaops: Store.Close: %w", err)
-	}
-	return nil
+	return failure("cudaops: Store.Close", s.end())
 }
 
 // end frees the memory of a closed Store without VMs.
@@ -232,10 +229,7 @@ func (s *Store) use(method string, f func() error) error {
 			err = f()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: Store.%s: %w", method, err)
-	}
-	return nil
+	return failure("cudaops: Store."+method, err)
 }
 
 // enter waits until nothing else uses the Store, and for all work that executables other than e have queued.
@@ -266,9 +260,9 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable, and transient whether a
-// node is a state of Transient.
-func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, transient func(*gorgonia.Node) bool, b exec.Backend, device string) (*parameters, error) {
+// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable, and stateOf the
+// arguments of a node's State.
+func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, stateOf func(*gorgonia.Node) state, b exec.Backend, device string) (*parameters, error) {
 	switch {
 	case s.closed:
 		return nil, errors.New("the Store is closed")
@@ -285,7 +279,7 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf f
 		if held[i], err = s.find(n.Name(), of, n.Shape()); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
-		if t := transient(n); held[i].users == 0 && held[i].version == 0 {
+		if t := stateOf(n).transient; held[i].users == 0 && held[i].version == 0 {
 			held[i].transient = t
 		} else if held[i].transient != t {
 			return nil, fmt.Errorf("node %s: got Transient %v, want %v as in the Store", n.Name(), t, held[i].transient)
@@ -432,7 +426,10 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 		if grown := s.size + s.size/4; most == 0 || grown <= most { // so that VMs of rising sizes seldom move it
 			bytes = max(bytes, grown)
 		}
-		if err := s.freeWorkspace(); err != nil {
+		old := s.work // no VM runs with it again
+		s.work, s.size = nil, 0
+		delete(s.homes, old)
+		if err := old.Free(); err != nil {
 			return nil, err
 		}
 	}
@@ -445,21 +442,10 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 	return m, nil
 }
 
-// freeWorkspace frees the workspace. No VM runs with it again.
-func (s *Store) freeWorkspace() error {
-	m := s.work
-	s.work, s.size = nil, 0
-	delete(s.homes, m)
-	return m.Free()
-}
-
 // layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes.
 func layout(list []*parameter) (offsets []int64, size int64) {
-	dt, elements := list[0].dtype, make([]int64, len(list))
-	for i, p := range list {
-		elements[i] = kernels.Count(p.shape)
-	}
-	offsets, size = program.Layout(dt, elements...)
+	dt := list[0].dtype
+	offsets, size = program.Layout(dt, program.Collect(list, func(p *parameter) int64 { return kernels.Count(p.shape) })...)
 	for i := range offsets {
 		offsets[i] *= dt.Size()
 	}

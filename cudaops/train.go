@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
@@ -91,7 +92,6 @@ type trainer struct {
 	ema        float64          // decay of EMA, or 0
 	every      int              // runs per step
 	runs       int              // runs made so far
-	graph      *lower.Trained
 	*parameters
 	spoilt   error // from a step with indices outside of their axis, or nil
 	keptRuns int   // runs made before the current one
@@ -121,16 +121,7 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{sets: slices.Clone(c.train), every: 1}
-	if len(c.stepEvery) > 0 {
-		t.every = c.stepEvery[0]
-	}
-	if len(c.clipNorm) > 0 {
-		t.norm = c.clipNorm[0]
-	}
-	if len(c.ema) > 0 {
-		t.ema = c.ema[0]
-	}
+	t := &trainer{sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0)}
 	for i := range t.sets {
 		if err := t.add(&t.sets[i]); err != nil {
 			return nil, err
@@ -153,6 +144,9 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	}
 	return t, nil
 }
+
+// one returns the argument of an option that was given at most once, or what it is without.
+func one[T any](list []T, without T) T { return append(list, without)[0] }
 
 // add checks a set and adds its learnables.
 func (t *trainer) add(s *training) (err error) {
@@ -210,9 +204,7 @@ func (t *trainer) lowered() *lower.Training {
 		return nil
 	}
 	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Homes: t.homes()}
-	for _, s := range t.sets {
-		l.Sets = append(l.Sets, lower.Set{Solver: s.options, Learnables: s.learnables})
-	}
+	l.Sets = program.Collect(t.sets, func(s training) lower.Set { return lower.Set{Solver: s.options, Learnables: s.learnables} })
 	return l
 }
 
@@ -227,11 +219,7 @@ func (t *trainer) setOf(i int) int {
 
 // solvers names the types of the solvers.
 func (t *trainer) solvers() string {
-	var list []string
-	for _, s := range t.sets {
-		list = append(list, fmt.Sprintf("%T", s.solver))
-	}
-	return strings.Join(list, " and ")
+	return strings.Join(program.Collect(t.sets, func(s training) string { return fmt.Sprintf("%T", s.solver) }), " and ")
 }
 
 // where describes where the steps are made.
@@ -279,7 +267,7 @@ func (t *trainer) before(in []gorgonia.Value) error {
 	if (t.runs+1)%t.every == 0 {
 		step = t.steps() + 1
 	}
-	numbers := t.graph.Numbers(now, step, t.norm)
+	numbers := t.graph.Trained.Numbers(now, step, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
 	return nil
 }
@@ -335,11 +323,4 @@ func (t *trainer) stepOnHost() error {
 		return fmt.Errorf("solver %T: %w", s, err)
 	}
 	return nil
-}
-
-// built records the training in a compiled graph.
-func (t *trainer) built(graph *lower.Trained) {
-	if t != nil {
-		t.graph = graph
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -56,30 +55,22 @@ import (
 // An op may call the VM's Report, Memory and Device during a run. All other methods except Stage wait for the end of the
 // run.
 type VM struct {
+	status
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
 	config   config
 	target   passes.Target
-	device   string // the backend's name
-	why      string // why OnAny selected the host
-	products string // the BLAS library for products on the host
-	graph    *lower.Graph
-	boundary *boundary
 	trainer  *trainer // nil without Train
 	tracer   *tracer  // nil without Trace
 	resident residents
 	params   *parameters
 	lists    []*deviceCopies
 	every    int // every this many runs, results are copied to the host
-	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	nodes    *footprint
 	shown    atomic.Pointer[shown] // readable during a run
 	seed     uint64                // of random numbers
 	next     int                   // number of the next run, counted from 0 or from the restored snapshot
-	runs     int                   // runs without error
-	began    time.Time             // start of the last run without error
-	took     time.Duration         // its duration
 	broken   bool                  // rebuild failed
 	closed   bool
 }
@@ -107,10 +98,11 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	if err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates()); err != nil {
-		return nil, fmt.Errorf("cudaops: %w", err)
+	err := errors.Join(c.checkPrecisions(), c.checkWatches(), c.checkStates())
+	if err == nil {
+		err = c.findDevices()
 	}
-	if err := c.findDevices(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	b, why, err := open(c)
@@ -158,10 +150,7 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device()}, device: b.Name(), seed: rand.Uint64()}
-	if len(c.every) > 0 {
-		vm.every = c.every[0]
-	}
+	vm := &VM{source: g, config: *c, every: one(c.every, 1), target: passes.Target{Device: b.Device()}, status: status{device: b.Name()}, seed: rand.Uint64()}
 	if c.seed != nil {
 		vm.seed = *c.seed
 	}
@@ -224,7 +213,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if b.Device().Kind == kernels.GPU {
 		device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.transient, b, device)
+	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.state, b, device)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}
@@ -262,7 +251,6 @@ func (vm *VM) build(b exec.Backend) error {
 	if err != nil {
 		return err
 	}
-	vm.trainer.built(graph.Trained)
 	if err := vm.params.built(e, graph); err != nil {
 		return err
 	}
@@ -395,8 +383,5 @@ func (vm *VM) Close() error {
 	if s := vm.params.store; s != nil {
 		errs = append(errs, s.part(vm.params))
 	}
-	if err := driver.Join(errs...); err != nil {
-		return fmt.Errorf("cudaops: Close: %w", err)
-	}
-	return nil
+	return failure("cudaops: Close", driver.Join(errs...))
 }

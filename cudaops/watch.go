@@ -142,7 +142,7 @@ func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, l := range t.graph.Learned {
+	for i, l := range t.graph.Trained.Learned {
 		if what, at := values.NotFinite(l.Value.Dtype, t.part(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
 			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.sets[t.setOf(i)].solver)}, nil
 		}
@@ -180,7 +180,7 @@ func (w FloatClass) find(v gorgonia.Value) (what string, at int, err error) {
 func madeBy(p *program.Program, n *gorgonia.Node) string {
 	step := 0
 	for _, in := range p.Instrs {
-		if !isStep(in) {
+		if !program.Computes(in.Op) {
 			continue
 		}
 		step++

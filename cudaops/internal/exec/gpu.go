@@ -51,13 +51,9 @@ func OpenGPU(i int) (*GPUBackend, error) {
 	return &GPUBackend{device: d, stream: s}, nil
 }
 
-// Device implements Backend.
 func (g *GPUBackend) Device() kernels.Device { return g.loader.Device() }
+func (g *GPUBackend) Name() string           { return g.ctx.Device.Name }
 
-// Name implements Backend.
-func (g *GPUBackend) Name() string { return g.ctx.Device.Name }
-
-// Alloc implements Backend.
 func (g *GPUBackend) Alloc(bytes int64) (err error) {
 	if bytes > 0 {
 		g.arena, err = g.ctx.Alloc(bytes)
@@ -65,12 +61,10 @@ func (g *GPUBackend) Alloc(bytes int64) (err error) {
 	return err
 }
 
-// Clear implements Backend.
 func (g *GPUBackend) Clear(s Span) error {
 	return g.ctx.Memset8(g.address(s), 0, s.Size)
 }
 
-// NewMemory implements Backend.
 func (g *GPUBackend) NewMemory(bytes int64) (program.Memory, error) {
 	at, err := g.ctx.Alloc(bytes)
 	if err != nil {
@@ -98,9 +92,6 @@ func (m *gpuMemory) Write(offset int64, src []byte) error {
 }
 
 func (m *gpuMemory) Free() error { return m.ctx.Free(m.at) }
-
-// Loading returns the cost of loading modules so far, for all backends of the device.
-func (g *GPUBackend) Loading() loader.Loading { return g.loader.Loading() }
 
 // Context returns the device's context.
 func (g *GPUBackend) Context() *driver.Context { return g.ctx }
@@ -140,7 +131,6 @@ func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loade
 	})
 }
 
-// Bind implements Backend.
 func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
@@ -220,7 +210,6 @@ func (g *GPUBackend) Stage(n int64) ([]byte, error) {
 	return p.Bytes, nil
 }
 
-// Upload implements Backend.
 func (g *GPUBackend) Upload(to Span, src []byte) error {
 	dst := g.address(to)
 	if g.smallCopy(dst, src) {
@@ -229,7 +218,6 @@ func (g *GPUBackend) Upload(to Span, src []byte) error {
 	return g.stream.Upload(dst, src)
 }
 
-// Download implements Backend.
 func (g *GPUBackend) Download(dst []byte, from Span) error {
 	src := g.address(from)
 	if g.smallCopy(src, dst) {
@@ -282,10 +270,8 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
-// Sync implements Backend.
 func (g *GPUBackend) Sync() error { return g.stream.Sync() }
 
-// Events implements Backend.
 func (g *GPUBackend) Events(n int) error {
 	for range n {
 		e, err := g.ctx.NewEvent()
@@ -297,15 +283,12 @@ func (g *GPUBackend) Events(n int) error {
 	return nil
 }
 
-// Record implements Backend.
 func (g *GPUBackend) Record(i int) error { return g.stream.Record(g.events[i]) }
 
-// Elapsed implements Backend.
 func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 	return driver.Elapsed(g.events[i], g.events[j])
 }
 
-// Close implements Backend.
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
 		errs := append([]error{g.stream.Sync()}, g.closeCopies()...)

@@ -70,7 +70,7 @@ func (e *Executable) SetStates(list [][]byte) error {
 
 // stateSpan returns the span of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
-	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
+	if !program.Is[program.State](v.Base.Def.Op) || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
 		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())
 	}
 	return part(v), nil

@@ -38,12 +38,12 @@ func collective(c *call) *program.Value {
 
 // checkSplit returns an error unless all nodes of Split are inputs that each run copies.
 func (l *lowerer) checkSplit() error {
-	for _, n := range l.split {
+	for _, n := range l.want.Split {
 		v := l.valueOf[n]
 		if v == nil {
 			return fmt.Errorf("Split: got node %v, which is not in the graph", n)
 		}
-		if _, input := v.Def.Op.(program.Input); !input || v.Shape.IsScalar() {
+		if !program.Is[program.Input](v.Def.Op) || v.Shape.IsScalar() {
 			return fmt.Errorf("Split: got node %s of shape %v, want an input with an axis of the batch that each run copies to the device", internal.Name(n), n.Shape())
 		}
 	}
@@ -52,7 +52,7 @@ func (l *lowerer) checkSplit() error {
 
 // overRanks returns the reduction of losses and gradients.
 func (l *lowerer) overRanks() program.Collective {
-	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.sumRanks}}
+	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.want.SumRanks}}
 }
 
 // reduceCosts makes the outputs of costs the reductions over the ranks.
@@ -63,8 +63,7 @@ func (l *lowerer) reduceCosts() {
 	reduced := map[int]bool{}
 	for _, o := range l.graph.Outputs {
 		if v := l.graph.Program.Outputs[o.Index]; internal.IsCost(o.Node) && v.Numeric && v.Dtype.IsFloat() && !reduced[o.Index] {
-			c := &call{lowerer: l, node: o.Node}
-			l.graph.Program.Outputs[o.Index], reduced[o.Index] = c.emit(l.overRanks(), v.Type, v), true
+			l.graph.Program.Outputs[o.Index], reduced[o.Index] = l.call(o.Node, v.Type).emit(l.overRanks(), v.Type, v), true
 		}
 	}
 }
@@ -94,12 +93,12 @@ func (l *lowerer) reduceGradients() {
 		nodes[v] = append(nodes[v], m.Node)
 	}
 	slices.SortStableFunc(gradients, func(a, b *program.Value) int { return cmp.Compare(at[a.Def], at[b.Def]) })
-	l.reduced = map[*program.Value]*program.Value{}
+	l.gradients = map[*program.Value]*program.Value{}
 	after := map[int][]*program.Instr{} // buckets, by the position behind which they are inserted
 	bucket, bytes := &program.Instr{Op: l.overRanks()}, int64(0)
 	for i, v := range gradients {
 		bucket.In, bucket.Nodes = append(bucket.In, v), append(bucket.Nodes, nodes[v]...)
-		l.reduced[v] = p.NewValue(bucket, v.Name, v.Type)
+		l.gradients[v] = p.NewValue(bucket, v.Name, v.Type)
 		if bytes += v.Bytes(); bytes >= bucketBytes || i == len(gradients)-1 {
 			after[at[v.Def]] = append(after[at[v.Def]], bucket)
 			bucket, bytes = &program.Instr{Op: l.overRanks()}, 0
@@ -121,5 +120,5 @@ func (e *updater) derivative(l Learned) *program.Value {
 	if e.ranks == 1 {
 		return v
 	}
-	return e.reduced[v]
+	return e.gradients[v]
 }

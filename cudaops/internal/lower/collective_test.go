@@ -30,7 +30,7 @@ func TestBuckets(t *testing.T) {
 	var sizes []int
 	var order []*gorgonia.Node
 	for i, in := range graph.Program.Instrs {
-		if _, ok := program.OnRanks(in.Op); !ok || in.In[0].Shape.IsScalar() {
+		if !program.Is[program.Collective](in.Op) || in.In[0].Shape.IsScalar() {
 			continue
 		}
 		bytes := int64(0)

@@ -72,11 +72,7 @@ type group struct {
 
 // Solvers returns the solvers' options when the graph was lowered.
 func (t *Trained) Solvers() []internal.Solver {
-	list := make([]internal.Solver, len(t.training.Sets))
-	for i, s := range t.training.Sets {
-		list[i] = s.Solver
-	}
-	return list
+	return program.Collect(t.training.Sets, func(s Set) internal.Solver { return s.Solver })
 }
 
 // Numbers returns the program's last inputs for a step, counted from 1, with the solvers' current options; step is 0 in a run without
@@ -136,20 +132,15 @@ func (l *lowerer) startTraining(t Training) error {
 		if g.rule, err = solver.NewRule(t.Sets[g.set].Solver, g.dtype, solver.Options{Scaled: t.ClipNorm, Adds: t.Adds, EMA: t.EMA}); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
-		elements := make([]int64, len(g.members))
-		for i, m := range g.members {
-			elements[i] = kernels.Count(trained.Learned[m].Node.Shape())
-		}
 		var offsets []int64
-		offsets, g.total = program.Layout(g.dtype, elements...)
+		offsets, g.total = program.Layout(g.dtype, program.Collect(g.members, func(m int) int64 { return kernels.Count(trained.Learned[m].Node.Shape()) })...)
 		for k := range 1 + g.rule.Moments {
 			op := program.State{}
 			if k == 0 && len(t.Homes) > 0 {
 				op.Home = t.Homes[g.members[0]]
 			}
-			def := &program.Instr{Op: op, Nodes: trained.nodes(g)}
-			l.graph.Program.Setup = append(l.graph.Program.Setup, def)
-			g.states = append(g.states, l.graph.Program.NewValue(def, "learnables", g.whole(g.dtype)))
+			e := emitter{l, trained.nodes(g), "learnables"}
+			g.states = append(g.states, e.emit(op, g.whole()))
 		}
 		for i, m := range g.members {
 			of := &trained.Learned[m]
@@ -188,16 +179,12 @@ func (l *lowerer) learn(n *gorgonia.Node, set int) error {
 
 // nodes returns the learnables of a group.
 func (t *Trained) nodes(g *group) []*gorgonia.Node {
-	list := make([]*gorgonia.Node, len(g.members))
-	for i, m := range g.members {
-		list[i] = t.Learned[m].Node
-	}
-	return list
+	return program.Collect(g.members, func(m int) *gorgonia.Node { return t.Learned[m].Node })
 }
 
 // whole returns the type of a state of the group.
-func (g *group) whole(d kernels.Dtype) program.Type {
-	return program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{int(g.total)}}
+func (g *group) whole() program.Type {
+	return program.Type{Numeric: true, Dtype: g.dtype, Shape: tensor.Shape{int(g.total)}}
 }
 
 // learnable lowers a learnable to a view of its state.

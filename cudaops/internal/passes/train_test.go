@@ -219,7 +219,7 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
 	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
 	for _, u := range p.Updates {
-		if _, mapped := u.Next.Def.Op.(program.Map); !mapped {
+		if !program.Elementwise(u.Next.Def.Op) {
 			t.Errorf("%v updates %v, want a map:\n%v", u.Next.Def.Op, u.State, p)
 		}
 	}

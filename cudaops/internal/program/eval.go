@@ -41,8 +41,8 @@ func (p *Program) StepRanks(inputs, states [][]gorgonia.Value) (outputs, next []
 		}
 	}
 	for in := range p.All() {
-		if c, ok := OnRanks(in.Op); ok {
-			err = collective(c, in, ranks)
+		if c, ok := in.Op.(Collective); ok {
+			err = collective(c.Collective, in, ranks)
 		} else {
 			for r := 0; r < len(ranks) && err == nil; r++ {
 				err = ranks[r].instr(in)
@@ -137,7 +137,7 @@ func (e *interpreter) instr(in *Instr) error {
 	if Launches(in.Op) {
 		return e.launch(in)
 	}
-	if _, alias := in.Op.(Alias); alias { // of its base, which alone has memory
+	if Is[Alias](in.Op) { // of its base, which alone has memory
 		return e.alias(in.Out[0])
 	}
 	args := make([]gorgonia.Value, len(in.In))

@@ -4,7 +4,7 @@ import "slices"
 
 // update checks the value that becomes a State.
 func (c *checker) update(i int, u Update) {
-	if _, state := u.State.Def.Op.(State); !state || !slices.Contains(c.p.Setup, u.State.Def) {
+	if !Is[State](u.State.Def.Op) || !slices.Contains(c.p.Setup, u.State.Def) {
 		c.fault("update %d: got %v, want a state of Setup", i, u.State)
 		return
 	}
@@ -43,8 +43,7 @@ func (in *Instr) ReadsInOrder(v *Value) bool {
 	if k, kernel := in.Op.(Kernel); kernel && k.InPlace && v == in.In[0] {
 		return true
 	}
-	_, mapped := in.Op.(Map)
-	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
+	return Elementwise(in.Op) && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
 }
 
 // join checks the sizes of the inputs of a ConcatInPlace and, in a placed program, their offsets.
