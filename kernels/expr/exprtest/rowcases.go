@@ -3,6 +3,7 @@ package exprtest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -63,6 +64,56 @@ func (s RowShape) CheckReductions(d expr.Dtype, x []float64, outputs [][]float64
 		}
 		if most, least := outputs[1][i], outputs[2][i]; !Same(most, r.most) || !Same(least, r.least) {
 			return fmt.Errorf("%v over %v of %v: the extremes of row %d are %v and %v, want %v and %v", d, s.Axes, s.Shape, i, most, least, r.most, r.least)
+		}
+	}
+	return nil
+}
+
+// Integers draws n elements of an integer type.
+func Integers(r *rand.Rand, d expr.Dtype, n int) []uint64 {
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = r.Uint64() >> (64 - 8*d.Size()) >> r.IntN(8*int(d.Size()))
+	}
+	return list
+}
+
+// CheckIntegers compares the outputs of [Reductions] for integers x, given by their memory, with those of a plain loop.
+func (s RowShape) CheckIntegers(d expr.Dtype, x []uint64, outputs [][]byte) error {
+	shift := 64 - 8*d.Size()
+	signed := func(d expr.Dtype, bits uint64) int64 {
+		if d == expr.Uint8 {
+			return int64(bits)
+		}
+		return int64(bits<<shift) >> shift
+	}
+	var want [3][]int64 // sums, maxima, minima
+	for i, bits := range x {
+		row, first := RowOf(s.Shape, s.Axes, i)
+		for k := range want {
+			for len(want[k]) <= row {
+				want[k] = append(want[k], 0)
+			}
+		}
+		v := signed(d, bits)
+		want[0][row] += v
+		if first || v > want[1][row] {
+			want[1][row] = v
+		}
+		if first || v < want[2][row] {
+			want[2][row] = v
+		}
+	}
+	sums := UnpackBits(expr.Int64, outputs[0])
+	extremes := [][]uint64{nil, UnpackBits(d, outputs[1]), UnpackBits(d, outputs[2])}
+	for row, sum := range want[0] {
+		if got := int64(sums[row]); got != sum {
+			return fmt.Errorf("%v over %v of %v: the sum of row %d is %d, want %d", d, s.Axes, s.Shape, row, got, sum)
+		}
+		for k := 1; k < 3; k++ {
+			if got := signed(d, extremes[k][row]); got != want[k][row] {
+				return fmt.Errorf("%v over %v of %v: extreme %d of row %d is %d, want %d", d, s.Axes, s.Shape, k, row, got, want[k][row])
+			}
 		}
 	}
 	return nil
