@@ -189,6 +189,14 @@ func (p *Plan) Workspace(bytes int64) Ref {
 	return r
 }
 
+// Or returns the plan, or err with the plan's op before it.
+func (p *Plan) Or(err error) (*Plan, error) {
+	if err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
+	return p, nil
+}
+
 // Launch appends a launch of a kernel on a grid of blocks of threads, in one
 // dimension; args are as in [Launch], or structs of such, as [Args] has them. Shared memory and further dimensions can be set
 // in the result, which is valid until the next launch is appended.
