@@ -189,67 +189,45 @@ func (in *Interpreter) Run(n int, operands, outputs []unsafe.Pointer) error {
 
 func (i *instr) run(blocks []unsafe.Pointer, n int) {
 	out, x, y, z := blocks[i.out], blocks[i.args[0]], blocks[i.args[1]], blocks[i.args[2]]
-	switch {
-	case i.op == convert && i.to == Float32 && !i.from.isHalf():
-		convertBlock(block[float32](out, n), i.from, x)
-	case i.op == convert && i.to == BF16:
-		mapBlock(block[uint16](out, n), block[float32](x, n), toBF16)
-	case i.op == convert && i.to == F16:
-		mapBlock(block[uint16](out, n), block[float32](x, n), toF16)
+	switch size := int(i.to.Size()); {
+	case i.op == copyBlock:
+		copy(block[byte](out, n*size), block[byte](x, n*size))
+	case i.op == Select && size == 1:
+		selectBlock(block[uint8](out, n), block[bool](x, n), block[uint8](y, n), block[uint8](z, n))
+	case i.op == Select && size == 4:
+		selectBlock(block[uint32](out, n), block[bool](x, n), block[uint32](y, n), block[uint32](z, n))
+	case i.op == Select:
+		selectBlock(block[uint64](out, n), block[bool](x, n), block[uint64](y, n), block[uint64](z, n))
 	case i.op == convert && i.from == BF16:
 		mapBlock(block[float32](out, n), block[uint16](x, n), fromBF16)
 	case i.op == convert && i.from == F16:
 		mapBlock(block[float32](out, n), block[uint16](x, n), fromF16)
-	case i.op == convert && i.to == Float64:
-		convertBlock(block[float64](out, n), i.from, x)
-	case i.op == convert && i.to == Uint8:
-		convertIntegers(block[uint8](out, n), i.to, i.from, x)
-	case i.op == convert && i.to.Size() == 4:
-		convertIntegers(block[int32](out, n), i.to, i.from, x)
-	case i.op == convert:
-		convertIntegers(block[int64](out, n), i.to, i.from, x)
-	case i.op == copyBlock:
-		size := n * int(i.to.Size())
-		copy(block[byte](out, size), block[byte](x, size))
-	case i.from == Bool && i.op != Select:
+	case i.from == Bool && i.op != convert:
 		logicBlock(i.op, block[bool](out, n), block[bool](x, n), block[bool](y, n))
-	case i.op.compares():
-		i.compare(block[bool](out, n), x, y)
-	case i.op == Select && i.to.Size() == 1:
-		selectBlock(block[uint8](out, n), block[bool](x, n), block[uint8](y, n), block[uint8](z, n))
-	case i.op == Select && i.to.Size() == 4:
-		selectBlock(block[uint32](out, n), block[bool](x, n), block[uint32](y, n), block[uint32](z, n))
-	case i.op == Select:
-		selectBlock(block[uint64](out, n), block[bool](x, n), block[uint64](y, n), block[uint64](z, n))
-	case i.to == Uint8:
-		integerBlock(i.op, block[uint8](out, n), block[uint8](x, n), block[uint8](y, n))
-	case i.to.fixed() == Int32:
-		integerBlock(i.op, block[int32](out, n), block[int32](x, n), block[int32](y, n))
-	case i.to.fixed() == Int64:
-		integerBlock(i.op, block[int64](out, n), block[int64](x, n), block[int64](y, n))
-	case i.op.Arity() == 2 && i.to == Float32:
-		binaryBlock(i.op, block[float32](out, n), block[float32](x, n), block[float32](y, n))
-	case i.op.Arity() == 2:
-		binaryBlock(i.op, block[float64](out, n), block[float64](x, n), block[float64](y, n))
-	case i.to == Float32:
-		unaryBlock(i.op, block[float32](out, n), block[float32](x, n))
 	default:
-		unaryBlock(i.op, block[float64](out, n), block[float64](x, n))
+		switch i.from.fixed() {
+		case Float32:
+			runOn(i, n, out, x, y, floatBlock[float32])
+		case Float64:
+			runOn(i, n, out, x, y, floatBlock[float64])
+		case Uint8, Bool:
+			runOn(i, n, out, x, y, integerBlock[uint8])
+		case Int32:
+			runOn(i, n, out, x, y, integerBlock[int32])
+		case Int64:
+			runOn(i, n, out, x, y, integerBlock[int64])
+		}
 	}
 }
 
-// compare is a comparison of elements of the instruction's type.
-func (i *instr) compare(out []bool, x, y unsafe.Pointer) {
-	switch n := len(out); i.from.fixed() {
-	case Float32:
-		compareBlock(i.op, out, block[float32](x, n), block[float32](y, n))
-	case Float64:
-		compareBlock(i.op, out, block[float64](x, n), block[float64](y, n))
-	case Uint8:
-		compareBlock(i.op, out, block[uint8](x, n), block[uint8](y, n))
-	case Int32:
-		compareBlock(i.op, out, block[int32](x, n), block[int32](y, n))
-	case Int64:
-		compareBlock(i.op, out, block[int64](x, n), block[int64](y, n))
+// runOn runs an operation on elements of type T.
+func runOn[T float | integer](i *instr, n int, out, x, y unsafe.Pointer, operate func(op Op, out, x, y []T)) {
+	switch {
+	case i.op == convert:
+		convertFrom[T](i.to, n, out, x)
+	case i.op.compares():
+		compareBlock(i.op, block[bool](out, n), block[T](x, n), block[T](y, n))
+	default:
+		operate(i.op, block[T](out, n), block[T](x, n), block[T](y, n))
 	}
 }
