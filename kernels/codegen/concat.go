@@ -16,10 +16,7 @@ import (
 // the part of each element. Each element is read once and written once.
 func Concat(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, extents []int, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("concat_%v(%v along %d)", dt, shape, axis), Out: kernels.Count(shape) * dt.Size()}
-	if err := appendConcat(p, dev, dt, shape, axis, extents, operands); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	return p, nil
+	return p.Or(appendConcat(p, dev, dt, shape, axis, extents, operands))
 }
 
 // A part is the map that writes an operand of a concatenation.

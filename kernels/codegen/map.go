@@ -70,21 +70,18 @@ func rowMajor(shape []int) []int {
 // loaded once, if functions and layouts are: extents and strides are arguments.
 // An error names the operand that does not fit.
 func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kernels.Plan, error) {
-	name := fmt.Sprintf("map(%v, %v)", f, shape)
-	if err := checkMap(f, shape, operands); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", name, err)
+	p, c := &kernels.Plan{Op: fmt.Sprintf("map(%v, %v)", f, shape)}, call{f: f, shape: shape, operands: operands}
+	err := checkMap(f, shape, operands)
+	if n := f.Reductions(); n > 0 && err == nil {
+		err = fmt.Errorf("got a function with %d reductions, want a function of elements", n)
 	}
-	if n := f.Reductions(); n > 0 {
-		return nil, fmt.Errorf("kernels: %s: got a function with %d reductions, want a function of elements", name, n)
+	if err != nil {
+		return p.Or(err)
 	}
-	p, c := &kernels.Plan{Op: name}, call{f: f, shape: shape, operands: operands}
-	from, to := c.buffers(p)
-	if kernels.Count(shape) > 0 {
-		if err := newMap(dev, c, nil).launch(p, f, from, to); err != nil {
-			return nil, fmt.Errorf("kernels: %s: %w", name, err)
-		}
+	if from, to := c.buffers(p); kernels.Count(shape) > 0 {
+		err = newMap(dev, c, nil).launch(p, f, from, to)
 	}
-	return p, nil
+	return p.Or(err)
 }
 
 // newMap lays out a map whose one output is stored as a view describes, or whose outputs are in row-major order if there is none. A

@@ -28,10 +28,7 @@ import (
 // the argument that does not fit.
 func Rows(dev kernels.Device, f expr.Func, shape, axes []int, perRow []bool, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
-	if err := appendRows(p, dev, call{f, shape, axes, perRow, operands}); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	return p, nil
+	return p.Or(appendRows(p, dev, call{f, shape, axes, perRow, operands}))
 }
 
 // RowsWhole reports whether rows of that shape are each computed by one block, so that

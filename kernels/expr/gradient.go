@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Gradient returns the adjoint of the function for some of its operands, given by their numbers: a
@@ -12,16 +13,8 @@ import (
 // Sign, Ceil, Floor and comparisons have the derivative 0, Abs has 0 at 0, and Min and Max pass the
 // whole derivative to their first argument if both are equal.
 func (f Func) Gradient(operands ...int) (Func, error) {
-	g := f.graph()
-	b := NewBuilder(append(g.operands, f.Outputs()...)...)
-	inputs := make([]Value, len(g.operands))
-	for i := range inputs {
-		inputs[i] = b.Operand(i)
-	}
-	d := differ{Builder: b, graph: g, here: b.values(g, inputs), adjoints: make([]Value, len(g.nodes))}
-	for i := range d.adjoints {
-		d.adjoints[i] = none
-	}
+	d := newDiffer(f)
+	b, g := d.Builder, d.graph
 	for i, v := range g.outputs {
 		d.add(v, b.Operand(len(g.operands)+i))
 	}
@@ -51,6 +44,17 @@ type differ struct {
 	*graph
 	here     []Value // the builder's values of the graph's nodes
 	adjoints []Value // the builder's gradients w.r.t. the graph's nodes, accumulated so far; initially none
+}
+
+// newDiffer returns a differ of a function of f's operands, then the derivative by each output.
+func newDiffer(f Func) differ {
+	g := f.graph()
+	b := NewBuilder(append(g.operands, f.Outputs()...)...)
+	inputs := make([]Value, len(g.operands))
+	for i := range inputs {
+		inputs[i] = b.Operand(i)
+	}
+	return differ{Builder: b, graph: g, here: b.values(g, inputs), adjoints: slices.Repeat([]Value{none}, len(g.nodes))}
 }
 
 // none is no derivative: 0.

@@ -115,7 +115,7 @@ func (a *Assembler) divisor(y string) divisor {
 	if hex, literal := strings.CutPrefix(y, "0f"); literal {
 		bits, _ := strconv.ParseUint(hex, 16, 32) // as literal wrote it
 		v := math.Float32frombits(uint32(bits))
-		d := divisor{value: y, inverse: fmt.Sprintf("0f%08X", math.Float32bits(1/v)), mask: "0"}
+		d := divisor{value: y, inverse: Literal(Float32, float64(1/v)), mask: "0"}
 		if size := math.Abs(float64(v)); size >= least && size <= most {
 			fraction, _ := math.Frexp(size)
 			d.exact, d.mask = fraction == 0.5, inRange
@@ -134,8 +134,8 @@ func (a *Assembler) divisor(y string) divisor {
 	size, low, both := a.Register(F32), a.Register(Pred), a.Register(Pred)
 	a.Line("rcp.rn.f32 %s, %s", d.inverse, y)
 	a.Line("abs.f32 %s, %s", size, y)
-	a.Line("setp.ge.f32 %s, %s, %s", low, size, literal(Float32, least))
-	a.Line("setp.le.and.f32 %s, %s, %s, %s", both, size, literal(Float32, most), low)
+	a.Line("setp.ge.f32 %s, %s, %s", low, size, Literal(Float32, least))
+	a.Line("setp.le.and.f32 %s, %s, %s, %s", both, size, Literal(Float32, most), low)
 	a.Line("selp.b32 %s, %s, 0, %s", d.mask, inRange, both)
 	return d
 }

@@ -52,10 +52,7 @@ const (
 	windowSegmentsMax = 12  // max segments of a window in a block of a cluster
 )
 
-// windowChunk is the elements of a chunk of short, and the outputs of a thread, by type.
-var windowChunk = [...]int64{kernels.Float32: 15, kernels.Float64: 9}
-
-// windowEach is the outputs of a thread of segments, by type.
+// windowEach is the outputs of a thread of segments and of short, whose chunks have as many elements, by type.
 var windowEach = [...]int64{kernels.Float32: 15, kernels.Float64: 9}
 
 var (

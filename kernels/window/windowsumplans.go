@@ -38,7 +38,7 @@ func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 //	f64  10000 x 3001, radius 700         162        143
 func appendWindowShort(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) bool {
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
-	chunk := windowChunk[dt]
+	chunk := windowEach[dt]
 	chunks := kernels.CeilDiv(g.NIn, chunk)
 	across := (g.Off+g.NOut-1)/chunk + kernels.CeilDiv(-g.Off, chunk) + 1 // Off is 0 or below
 	each := max(chunks, across)
