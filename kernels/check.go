@@ -178,16 +178,9 @@ func (l *Library) checkSource(stem string) error {
 	var targets []string
 	for _, i := range s.Images {
 		targets = append(targets, i.Target)
-		data, err := l.readImage(s.Stem, i.Target)
-		if err != nil {
-			return fmt.Errorf("%s for %s: %w", file, i.Target, err)
-		}
-		if manifest.Sum(data) != i.Hash || len(data) != i.Bytes {
-			return fmt.Errorf("images/%s is not the file that the manifest describes", i.File)
-		}
 	}
 	if !manifest.Subset(targets) {
 		return fmt.Errorf("%s is compiled for %v, want some of %v, %s among them", file, targets, manifest.Targets, manifest.PTX)
 	}
-	return nil
+	return s.Check(targets, func(name string) ([]byte, error) { return l.read("images/" + name) })
 }

@@ -47,25 +47,26 @@ func (p *Plan) Digests() (map[string]string, error) {
 		if l.Kernel == nil {
 			return nil, fmt.Errorf("%s: got a launch without a kernel", p.Op)
 		}
-		if g, ok := l.Kernel.Image.(interface {
+		g, ok := l.Kernel.Image.(interface {
 			Digests() (map[string]string, error)
-		}); ok {
-			list, err := g.Digests()
-			if err != nil {
-				return nil, fmt.Errorf("kernel %s: %w", l.Kernel.Entry, err)
-			}
-			maps.Copy(digests, list)
-			continue
-		}
-		c, ok := l.Kernel.Image.(compiled)
+		})
 		if !ok {
 			return nil, fmt.Errorf("kernel %s: got an image of type %T, want one of a library", l.Kernel.Entry, l.Kernel.Image)
 		}
-		s, err := c.library.source(c.stem)
+		list, err := g.Digests()
 		if err != nil {
-			return nil, c.library.named(err)
+			return nil, fmt.Errorf("kernel %s: %w", l.Kernel.Entry, err)
 		}
-		digests[c.short()] = s.Digest()
+		maps.Copy(digests, list)
 	}
 	return digests, nil
+}
+
+// Digests returns the digest of the source.
+func (c compiled) Digests() (map[string]string, error) {
+	s, err := c.library.source(c.stem)
+	if err != nil {
+		return nil, c.library.named(err)
+	}
+	return map[string]string{c.short(): s.Digest()}, nil
 }

@@ -158,22 +158,7 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
-	var errs []error
-	for i, target := range b.targets {
-		if i >= len(s.Images) || s.Images[i].Target != target {
-			return fmt.Errorf("%s.cu has not been compiled for %s", s.Stem, target)
-		}
-		image := s.Images[i]
-		packed, err := os.ReadFile(filepath.Join(b.out, image.File))
-		if err != nil {
-			errs = append(errs, err)
-		} else if data, err := manifest.Unpack(target, packed); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", image.File, err))
-		} else if manifest.Sum(data) != image.Hash {
-			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", image.File))
-		}
-	}
-	return errors.Join(errs...)
+	return s.Check(b.targets, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(b.out, file)) })
 }
 
 // A job is the compilation of one source for one target.

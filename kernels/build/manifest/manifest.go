@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -87,6 +88,26 @@ func Sum(b []byte) string {
 
 // Encode returns the bytes of manifest.json, an image a line.
 func (m *Manifest) Encode() ([]byte, error) { return jsonlines.Marshal(m, 4) }
+
+// Check returns an error unless the images are those of some targets, in their order, and the files, which read returns by name, are those
+// that the manifest describes.
+func (s *Source) Check(targets []string, read func(file string) ([]byte, error)) error {
+	if !slices.EqualFunc(s.Images, targets, func(i Image, target string) bool { return i.Target == target }) {
+		return fmt.Errorf("%s.cu has not been compiled for %v", s.Stem, targets)
+	}
+	var errs []error
+	for _, i := range s.Images {
+		packed, err := read(i.File)
+		if err != nil {
+			errs = append(errs, err)
+		} else if data, err := Unpack(i.Target, packed); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", i.File, err))
+		} else if Sum(data) != i.Hash || len(data) != i.Bytes {
+			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", i.File))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the
 // hashes of its images. Comments do not count, as in [SourceHash], so measurements and test outcomes
