@@ -135,7 +135,7 @@ func launchLike(p *kernels.Plan, f expr.Func, parts []part) (count int, err erro
 		from = append(from, other[0])
 	}
 	if count = len(from); count > 1 {
-		n.grid.splits, n.part = int64(count), parts[1].offsets[1]-n.offsets[1]
+		n.grid.splits, n.part = int64(count), parts[1].views[1].Offset-n.views[1].Offset
 		n.layout.joined = int(arith.Pow2(n.grid.splits))
 		from = append(from, slices.Repeat(from[:1], n.layout.joined-count)...) // no block has these
 		args = slices.Concat(from, args[1:3], []any{n.part * n.outputs[0].Size()}, args[3:])

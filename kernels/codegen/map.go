@@ -112,7 +112,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors *= 4
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
-	if dev.Kind == kernels.GPU && n.streams == nil {
+	if dev.Kind == kernels.GPU && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {
 		n.chooseTiles()
 	}
 	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: n.outputs}

@@ -89,15 +89,6 @@ func (n *nest) tileGrid() (grid []int64) {
 	return append(grid, kernels.CeilDiv(n.rowShape[n.layout.tileAxis], tile), kernels.CeilDiv(columns, tile))
 }
 
-// tileBlocks returns the number of tiles.
-func (n *nest) tileBlocks() int64 {
-	blocks := int64(1)
-	for _, extent := range n.tileGrid() {
-		blocks *= extent
-	}
-	return blocks
-}
-
 // tileArguments returns those of [mapWriter.tileParameters].
 func (n *nest) tileArguments() (args []any) {
 	for _, extent := range n.tileGrid()[1:] {
@@ -158,9 +149,6 @@ func (w *mapWriter) tiled() {
 	}
 }
 
-// inner returns the innermost axis.
-func (t *tileWriter) inner() int { return t.rowAxes - 1 }
-
 // locateTile finds the tile of the block and the thread's place in it.
 func (t *tileWriter) locateTile() {
 	thread, rest := t.result(expr.B32, "mov.u32 %s, %%tid.x"), t.Register(expr.B32)
@@ -181,7 +169,7 @@ func (t *tileWriter) locateTile() {
 	for i, p := range list {
 		list[i] = t.indexOf(p)
 	}
-	t.begin = [2]string{list[t.tileAxis], list[t.inner()]}
+	t.begin = [2]string{list[t.tileAxis], list[t.rowAxes-1]}
 	at := ""
 	for i, p := range t.places {
 		if p.rows == fixed {
@@ -223,7 +211,7 @@ func (t *tileWriter) along(axis int, place string, step, n, before int) []string
 
 // elementsOf returns the addresses of n of the thread's elements of an operand or output, of column c from number k on.
 func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
-	byLane, byWarp := p.ofRow[t.inner()], p.ofRow[t.tileAxis]
+	byLane, byWarp := p.ofRow[t.rowAxes-1], p.ofRow[t.tileAxis]
 	if p.lanes == transposed {
 		byLane, byWarp = byWarp, byLane
 	}
@@ -246,7 +234,7 @@ func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
 // loadTransposed loads the thread's elements of a transposed operand.
 func (t *tileWriter) loadTransposed(p *address, inside [][]string) [][]string {
 	if t.skewed { // loads begin with the margin
-		back := t.calculate("mul.lo", p.ofRow[t.inner()], tileMargin)
+		back := t.calculate("mul.lo", p.ofRow[t.rowAxes-1], tileMargin)
 		p.first[0] = t.before(p.first[0], back, p.size())
 	}
 	regs := make([][]string, t.tile/32)
@@ -314,10 +302,13 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c+t.margin())*d.Size()})
 				elements[i] = append(elements[i], r)
 			}
-		case p.mark == ordinal:
-			elements[i] = t.shifted(p, t.elementsOf(p, c, k, n), shifts)
 		default:
-			for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
+			at := t.shifted(p, t.elementsOf(p, c, k, n), shifts)
+			if p.mark == ordinal {
+				elements[i] = at
+				break
+			}
+			for j, at := range at {
 				r := t.Register(d.Kind())
 				t.loadElement(d, r, "["+at+"]", inside[c][k+j])
 				elements[i] = append(elements[i], r)

@@ -90,18 +90,6 @@ func (v View) inputBytes(d expr.Dtype) int64 {
 	return v.Elements * d.Size()
 }
 
-// streams returns the streams of operands, nil if none has any.
-func streams(operands []View) []Stream {
-	list, any := make([]Stream, len(operands)), false
-	for i, v := range operands {
-		list[i], any = v.Stream, any || v.Stream.Number != 0
-	}
-	if !any {
-		return nil
-	}
-	return list
-}
-
 // source is a generator in a kernel.
 type source struct {
 	first, key0, key1, stream, run string
@@ -132,31 +120,20 @@ func (w *codeWriter) philox(s *source, number string) [4]string {
 	c := [4]string{2: s.stream, 3: s.run}
 	c[0], c[1] = w.halves(number)
 	key0, key1 := s.key0, s.key1
+	product := func(x string, n uint32) (lower, upper string) {
+		return w.halves(w.result(expr.B64, "mul.wide.u32 %s, %s, 0x%X", x, n))
+	}
+	differ := func(x, y, z string) string { return w.result(expr.B32, "lop3.b32 %s, %s, %s, %s, 0x96", x, y, z) } // x ^ y ^ z
 	for round := range philox.Rounds {
 		if round > 0 {
-			key0, key1 = w.plus(key0, philox.W0), w.plus(key1, philox.W1)
+			w0, w1 := uint32(philox.W0), uint32(philox.W1)
+			key0, key1 = w.result(expr.B32, "add.u32 %s, %s, %d", key0, int32(w0)), w.result(expr.B32, "add.u32 %s, %s, %d", key1, int32(w1))
 		}
-		lo0, hi0 := w.product(c[0], philox.M0)
-		lo1, hi1 := w.product(c[2], philox.M1)
-		c = [4]string{w.differ(hi1, c[1], key0), lo1, w.differ(hi0, c[3], key1), lo0}
+		lo0, hi0 := product(c[0], philox.M0)
+		lo1, hi1 := product(c[2], philox.M1)
+		c = [4]string{differ(hi1, c[1], key0), lo1, differ(hi0, c[3], key1), lo0}
 	}
 	return c
-}
-
-// plus returns the sum of a word and a number.
-func (w *codeWriter) plus(x string, n uint32) string {
-	return w.result(expr.B32, "add.u32 %s, %s, %d", x, int32(n))
-}
-
-// product returns the halves of the product of a word and a number.
-func (w *codeWriter) product(x string, n uint32) (lower, upper string) {
-	r := w.result(expr.B64, "mul.wide.u32 %s, %s, 0x%X", x, n)
-	return w.halves(r)
-}
-
-// differ returns x ^ y ^ z.
-func (w *codeWriter) differ(x, y, z string) string {
-	return w.result(expr.B32, "lop3.b32 %s, %s, %s, %s, 0x96", x, y, z)
 }
 
 // numbers returns elements from a number on, which is in a register of 64 bits; aligned reports
