@@ -13,17 +13,18 @@ var (
 	histogramZero = own.Kernel("histogram", "histogram_zero", histogramZeroBody)
 
 	// histogramColumns are the kernels by type. The kernels after it count more bins than shared memory holds, which bytes do not have.
-	histogramColumns   = histogramKernels("columns", HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
-	histogramAggregate = histogramKernels("aggregate", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
-	histogramHalves    = histogramKernels("halves", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
-	histogramSort      = histogramKernels("sort", histogramSortBodyOf, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramColumns   = HistogramKernels(own, "columns", HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
+	histogramAggregate = HistogramKernels(own, "aggregate", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramHalves    = HistogramKernels(own, "halves", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramSort      = HistogramKernels(own, "sort", histogramSortBodyOf, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
 	histogramCount     = own.Kernel("histogram", "histogram_count", histogramCountBody)
 	histogramJoin      = own.Kernel("histogram", "histogram_join", nothing) // Go bodies count without parts
 )
 
-func histogramKernels(name string, body func(kernels.Dtype) func(kernels.Call), types ...kernels.Dtype) (ks [kernels.Int + 1]*kernels.Kernel) {
+// HistogramKernels returns the kernels histogram_name of a library's histogram.cu, by type.
+func HistogramKernels(l *kernels.Library, name string, body func(kernels.Dtype) func(kernels.Call), types ...kernels.Dtype) (ks [kernels.Int + 1]*kernels.Kernel) {
 	for _, dt := range types {
-		ks[dt] = own.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), body(dt))
+		ks[dt] = l.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), body(dt))
 	}
 	ks[kernels.Int] = ks[kernels.Int64]
 	if kernels.Int.Size() == 4 {

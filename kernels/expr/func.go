@@ -221,6 +221,15 @@ func (b *Builder) Operand(i int) Value {
 	return b.add(node{op: operand, dtype: b.operands[i], bits: uint64(i)})
 }
 
+// Inputs returns all operands.
+func (b *Builder) Inputs() []Value {
+	list := make([]Value, len(b.operands))
+	for i := range list {
+		list[i] = b.Operand(i)
+	}
+	return list
+}
+
 // Integer returns an integer of type d, wrapped to its range.
 func (b *Builder) Integer(d Dtype, v int64) Value {
 	if !d.IsInteger() {

@@ -50,11 +50,7 @@ type differ struct {
 func newDiffer(f Func) differ {
 	g := f.graph()
 	b := NewBuilder(append(g.operands, f.Outputs()...)...)
-	inputs := make([]Value, len(g.operands))
-	for i := range inputs {
-		inputs[i] = b.Operand(i)
-	}
-	return differ{Builder: b, graph: g, here: b.values(g, inputs), adjoints: slices.Repeat([]Value{none}, len(g.nodes))}
+	return differ{Builder: b, graph: g, here: b.values(g, b.Inputs()), adjoints: slices.Repeat([]Value{none}, len(g.nodes))}
 }
 
 // none is no derivative: 0.

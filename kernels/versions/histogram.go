@@ -14,18 +14,8 @@ const HistogramVersions = 3
 // histogramKernels are the kernels of versions 1 and 2 by type.
 var histogramKernels = [...][kernels.Int + 1]*kernels.Kernel{1: histogramOf("global"), 2: histogramOf("shared")}
 
-func histogramOf(variant string) (ks [kernels.Int + 1]*kernels.Kernel) {
-	for dt := range ks {
-		dt := kernels.Dtype(dt)
-		suffix := dt
-		if dt == kernels.Int {
-			if suffix = kernels.Int64; dt.Size() == 4 {
-				suffix = kernels.Int32
-			}
-		}
-		ks[dt] = library.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", variant, suffix), basic.HistogramBody(dt))
-	}
-	return ks
+func histogramOf(variant string) [kernels.Int + 1]*kernels.Kernel {
+	return basic.HistogramKernels(library, variant, basic.HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
 }
 
 // Histogram plans [basic.Histogram] by version 1, which counts in global memory, 2, which

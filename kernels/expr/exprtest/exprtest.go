@@ -157,11 +157,7 @@ func (t *Term) applied(args [][]uint64, apply Apply) ([]uint64, error) {
 		types[i], values[i] = a.Dtype, Unpack(a.Dtype, PackBits(a.Dtype, args[i]))
 	}
 	b := expr.NewBuilder(types...)
-	operands := make([]expr.Value, len(args))
-	for i := range operands {
-		operands[i] = b.Operand(i)
-	}
-	f, err := b.Func(b.Apply(t.Op, operands...))
+	f, err := b.Func(b.Apply(t.Op, b.Inputs()...))
 	if err != nil {
 		return nil, err
 	}

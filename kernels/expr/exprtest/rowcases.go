@@ -192,10 +192,7 @@ func RowFunctions(d expr.Dtype) (list []RowFunction, err error) {
 // rowFunction reads a function of some operands.
 func rowFunction(d expr.Dtype, operands int, text string) (expr.Func, error) {
 	b, names := expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, operands)...), []string{"x", "y", "z", "w"}[:operands]
-	var values, outputs []expr.Value
-	for i := range operands {
-		values = append(values, b.Operand(i))
-	}
+	values, outputs := b.Inputs(), []expr.Value(nil)
 	for part := range strings.SplitSeq(text, "; ") {
 		name, value, named := strings.Cut(part, " = ")
 		if !named {
