@@ -91,9 +91,8 @@ func wideDivideBy(d int64) wideDivide {
 	return wideDivide{d, int64(magic), int32(shift)}
 }
 
-// Gather plans out = the elements of x at indices along an axis: out has the shape of x,
-// but count elements along the axis. The inputs are x and the indices, of Int64. Where an
-// index is outside the axis, out is 0.
+// Gather plans out = the elements of x at indices along an axis: out has the shape of x, but count elements along the axis. The inputs are x and the
+// indices, of Int64. Where an index is outside the axis, out is 0.
 func Gather(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
 	return GatherBy(dev, dt, kernels.Int64, shape, axis, count)
 }

@@ -33,8 +33,7 @@ func HistogramKernels(l *kernels.Library, name string, body func(kernels.Dtype) 
 	return ks
 }
 
-// Bins are N cells of equal width that cover Lo <= x < Hi. Cell k holds the x
-// with
+// Bins are N cells of equal width that cover Lo <= x < Hi. Cell k holds the x with
 //
 //	floor((x - Lo) * (N / (Hi - Lo))) = k
 //
@@ -201,8 +200,7 @@ func histogramZeroBody(c kernels.Call) {
 	clear(kernels.Slice[int64](c, args.Sizes)[:args.Ranges])
 }
 
-// HistogramBody returns the Go body of kernels that count elements of type dt; their
-// arguments begin with [HistogramArgs].
+// HistogramBody returns the Go body of kernels that count elements of type dt; their arguments begin with [HistogramArgs].
 func HistogramBody(dt kernels.Dtype) func(kernels.Call) {
 	return [...]func(kernels.Call){kernels.Float32: histogramBody[float32], kernels.Float64: histogramBody[float64], kernels.Uint8: histogramBytesBody,
 		kernels.Int32: histogramBody[int32], kernels.Int64: histogramBody[int64], kernels.Int: histogramBody[int]}[dt]

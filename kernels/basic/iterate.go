@@ -91,16 +91,14 @@ func iterateKernels(name string, f32, f64 func(kernels.Call), sizes ...int64) ma
 	return all
 }
 
-// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors
-// of n; transposed uses both matrices' transposes. Inputs are w1, w2, x. The plan is one cluster of
-// blocks, one cooperative launch with the weights in registers, or a graph of launches: the first
-// of these that n and dev allow.
+// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors of n; transposed uses both matrices' transposes.
+// Inputs are w1, w2, x. The plan is one cluster of blocks, one cooperative launch with the weights in registers, or a graph of launches: the first of
+// these that n and dev allow.
 func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	return newIterate(dev, dt, n, steps, transposed, iterateTuning(dev))
 }
 
-// IterateHeld is [Iterate] with the weights in registers, if n and dev allow it, also for an n that
-// fits one cluster.
+// IterateHeld is [Iterate] with the weights in registers, if n and dev allow it, also for an n that fits one cluster.
 func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	pol := iterateTuning(dev)
 	if n <= pol.maxHeld {
@@ -137,8 +135,7 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	return p
 }
 
-// beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the
-// counter of the barrier.
+// beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the counter of the barrier.
 func beginIterate(p *kernels.Plan, dt kernels.Dtype, n, padded int64) (state [2]kernels.Ref, counter kernels.Ref) {
 	state, counter = [2]kernels.Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}, p.Workspace(4)
 	p.LaunchElements(iterateBegin[dt], padded, iterateBeginArgs{kernels.In(2), state, counter, n, padded})
@@ -169,10 +166,9 @@ func wideGrid(dev kernels.Device, n int64, transposed bool) (blocks, threads int
 	return int(kernels.CeilDiv(n, columns)), int(min(max(arith.Pow2(n), 256), int64(pol.columns))), columns
 }
 
-// IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
-// 2 steps, where A is w1 for odd k and w2 for even k, or their transposes. reversed
-// goes the other way: z[2 steps] = u[2 steps], z[k-1] = A z[k] + u[k-1]. Inputs are
-// w1, w2, both n x n, and u; u and the output are (2 steps + 1) x n.
+// IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ..., 2 steps, where A is w1 for odd k and w2 for even k, or their
+// transposes. reversed goes the other way: z[2 steps] = u[2 steps], z[k-1] = A z[k] + u[k-1]. Inputs are w1, w2, both n x n, and u; u and the output
+// are (2 steps + 1) x n.
 func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed, reversed bool) *kernels.Plan {
 	matrix, row := n*n*dt.Size(), n*dt.Size()
 	last := int64(2 * steps)

@@ -1,7 +1,6 @@
-// Command build compiles the CUDA sources of a folder, by default kernels and its sub-folders, into images with
-// NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no cgo. It needs Linux and a folder with the
-// compiler in it, which -fetch downloads. The same sources and the same compiler make the same
-// bytes, so that only changed sources are compiled.
+// Command build compiles the CUDA sources of a folder, by default kernels and its sub-folders, into images with NVRTC, NVIDIA's compiler library: no
+// nvcc, no gcc, no cgo. It needs Linux and a folder with the compiler in it, which -fetch downloads. The same sources and the same compiler make the
+// same bytes, so that only changed sources are compiled.
 package main
 
 import (

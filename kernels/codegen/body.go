@@ -41,8 +41,7 @@ func (n *nest) setBlock() {
 	n.grain = max(kernels.Grain/(n.cost*n.blockRows*n.columnsOfTile()), 1)
 }
 
-// rowStep is a step of the function: a stage, the outputs of each element, or those that
-// each row has one of.
+// rowStep is a step of the function: a stage, the outputs of each element, or those that each row has one of.
 type rowStep struct {
 	hoisted      *expr.Interpreter // computes values of a row from the results of reductions; may be nil
 	hoistedTypes []expr.Dtype      // types of those values
@@ -57,8 +56,7 @@ type rowStep struct {
 	firstKept    int       // the first of them
 }
 
-// maxKept is the most elements of rows whose values the Go body keeps from step to
-// step.
+// maxKept is the most elements of rows whose values the Go body keeps from step to step.
 const maxKept = 1 << 20
 
 // makeSteps makes the steps of the Go body.
@@ -99,8 +97,7 @@ func (n *nest) makeSteps(f expr.Func) error {
 // columnsOfTile returns the columns of a row, or of a split of it.
 func (n *nest) columnsOfTile() int64 { return min(n.columns, n.grid.colsPerSplit) }
 
-// newRowStep returns the step of a function of operands, among them those kept, and of the
-// results of reductions known before it.
+// newRowStep returns the step of a function of operands, among them those kept, and of the results of reductions known before it.
 func newRowStep(f expr.Func, operands int) rowStep {
 	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs()}
 	hoisted, rest, err := f.Hoist(operands)
@@ -353,9 +350,8 @@ func (t *rowTile) inOrder(i int) unsafe.Pointer {
 	return unsafe.Pointer(&s.memory[at*s.size])
 }
 
-// runs calls f for the runs of a block's elements that have one stride where they are stored:
-// with a run's first element in the block and in memory, the
-// stride, and the number. Elements beyond an operand's bounds are at -1.
+// runs calls f for the runs of a block's elements that have one stride where they are stored: with a run's first element in the block and in memory,
+// the stride, and the number. Elements beyond an operand's bounds are at -1.
 func (t *rowTile) runs(s *stored, inner, outer span, f func(k, at, stride, n int64)) {
 	b, k, index, last := s.bounds, int64(0), t.index, len(t.index)-1
 	shape, strides, stride, extent := s.inner.shape, s.inner.strides, s.inner.stride, s.inner.extent

@@ -95,8 +95,7 @@ func reduceRun[A float64 | int64, T kernels.Element](op expr.Op, x []T, sum func
 // reductionOf returns reductions of rows as reductions of a whole buffer: both fold in one order.
 var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.RowMax: {operator: expr.Max}, expr.RowMin: {operator: expr.Min}}
 
-// combine writes the reduction of each of some rows. There is one partial result for each row, or those of the blocks of the only
-// row.
+// combine writes the reduction of each of some rows. There is one partial result for each row, or those of the blocks of the only row.
 func (p *partials) combine(op expr.Op, d expr.Dtype, rows int64, to []byte) {
 	if int64(len(p.floats)) > rows {
 		p.floats = []float64{reductionOf[op].Fold(p.floats)}

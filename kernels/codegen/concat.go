@@ -9,11 +9,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// Concat plans out = operands, one after the other along an axis. Operand i is a view of a
-// part of the shape, of extents[i] elements along the axis; together they have the
-// shape's. A [Map] copies each to its part of out; neighbours of one layout
-// share a launch. Short parts, and those that are not whole vectors, share one that finds
-// the part of each element. Each element is read once and written once.
+// Concat plans out = operands, one after the other along an axis. Operand i is a view of a part of the shape, of extents[i] elements along the axis;
+// together they have the shape's. A [Map] copies each to its part of out; neighbours of one layout share a launch. Short parts, and those that are
+// not whole vectors, share one that finds the part of each element. Each element is read once and written once.
 func Concat(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, extents []int, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("concat_%v(%v along %d)", dt, shape, axis), Out: kernels.Count(shape) * dt.Size()}
 	return p.Or(appendConcat(p, dev, dt, shape, axis, extents, operands))

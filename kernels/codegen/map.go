@@ -11,8 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
-// View is an operand of [Map]: a buffer, and where it stores the elements of the output's
-// shape.
+// View is an operand of [Map]: a buffer, and where it stores the elements of the output's shape.
 type View struct {
 	Elements int64 // of the buffer
 	Offset   int64 // of the first element that is used
@@ -20,16 +19,14 @@ type View struct {
 	// Bounds leave out elements beyond From <= i < To along Axis: they are not in the buffer
 	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
-	// Stream makes the elements random numbers, a function of the
-	// stream, of the element's offset, and of the state in the buffer: see [RandomState].
+	// Stream makes the elements random numbers, a function of the stream, of the element's offset, and of the state in the buffer: see [RandomState].
 	Stream Stream
 	// Iota makes each element, an Int64, the number Offset + sum of index[k] Strides[k] itself. There is no buffer: Elements is 0, and
 	// a plan has no input for the operand. Stride 1 along an axis and 0 elsewhere gives the index along the axis.
 	Iota bool
 }
 
-// Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0
-// is for none.
+// Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0 is for none.
 type Stream = struct {
 	Number int
 	Normal bool
@@ -60,15 +57,12 @@ func rowMajor(shape []int) []int {
 	return strides
 }
 
-// Map plans out = f(operands), element by element, for an output of the shape, in
-// row-major order, and operands that are views of the plan's inputs. Several outputs
-// are consecutive, as [Plan.Parts] describes. An
-// output may overwrite an input that has elements of that size, if that
-// input's view is dense and no other view is of the same memory.
+// Map plans out = f(operands), element by element, for an output of the shape, in row-major order, and operands that are views of the plan's inputs.
+// Several outputs are consecutive, as [Plan.Parts] describes. An output may overwrite an input that has elements of that size, if that input's view
+// is dense and no other view is of the same memory.
 //
-// The kernel is generated when a device needs it. Kernels are equal, and are
-// loaded once, if functions and layouts are: extents and strides are arguments.
-// An error names the operand that does not fit.
+// The kernel is generated when a device needs it. Kernels are equal, and are loaded once, if functions and layouts are: extents and strides are
+// arguments. An error names the operand that does not fit.
 func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kernels.Plan, error) {
 	p, c := &kernels.Plan{Op: fmt.Sprintf("map(%v, %v)", f, shape)}, call{f: f, shape: shape, operands: operands}
 	err := checkMap(f, shape, operands)

@@ -8,11 +8,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Maps of transposed operands: a block computes a square tile of two axes, the output's innermost
-// axis and the axis along which such operands are contiguous. It loads them along the latter, stores them to shared memory, and
-// computes and stores along the former, so that warps access whole sectors. If rows of the output are not aligned to
-// sectors, each row of a tile begins with the sector that contains the tile's first column: tiles are
-// skewed, and load up to a sector of columns before the first one.
+// Maps of transposed operands: a block computes a square tile of two axes, the output's innermost axis and the axis along which such operands are
+// contiguous. It loads them along the latter, stores them to shared memory, and computes and stores along the former, so that warps access whole
+// sectors. If rows of the output are not aligned to sectors, each row of a tile begins with the sector that contains the tile's first column: tiles
+// are skewed, and load up to a sector of columns before the first one.
 
 const (
 	tileLarge       = 64 // elements of a tile along either axis, for functions of few operations
@@ -100,8 +99,7 @@ func (n *nest) tileArguments() (args []any) {
 	return args
 }
 
-// tileParameters adds the parameters of the tiles: the extents of their grid but the first, and
-// those of the axes of a tile.
+// tileParameters adds the parameters of the tiles: the extents of their grid but the first, and those of the axes of a tile.
 func (w *mapWriter) tileParameters() {
 	for range w.rowAxes - 1 {
 		w.grid = append(w.grid, w.parameter("u32", expr.B32))
@@ -257,8 +255,7 @@ func (t *tileWriter) rowBytes(d expr.Dtype) int64 {
 // tileName returns the name of operand i's tile in shared memory, which has a row for each index along tileAxis.
 func tileName(i int) string { return fmt.Sprintf("tile%d", i) }
 
-// sharedAt returns the address of the thread's first element in an operand's tile: of row warp or
-// lane, and of the column of the other.
+// sharedAt returns the address of the thread's first element in an operand's tile: of row warp or lane, and of the column of the other.
 func (t *tileWriter) sharedAt(i int, row, column string) string {
 	r, d := t.result(expr.B32, "mov.u32 %s, %s", tileName(i)), t.types[i]
 	t.Line("mad.lo.u32 %s, %s, %d, %s", r, row, t.rowBytes(d), r)
@@ -278,8 +275,7 @@ func (t *tileWriter) storeShared(i int, regs [][]string) {
 	}
 }
 
-// compute computes four of the thread's elements, from number k of column c on, and stores the
-// results.
+// compute computes four of the thread's elements, from number k of column c on, and stores the results.
 func (t *tileWriter) compute(c, k int, inside [][]string) {
 	const n = 4
 	var shifts []string

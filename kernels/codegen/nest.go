@@ -139,8 +139,7 @@ func (m mark) computed() bool { return m.random() || m == ordinal }
 // axis returns the axis of an operand's bounds, -1 for none.
 func (m mark) axis() int { return max(int(m)-int(bounded), -1) }
 
-// bound is the part of an axis of the merged shape in which an operand has elements;
-// extent 0 is for all of it.
+// bound is the part of an axis of the merged shape in which an operand has elements; extent 0 is for all of it.
 type bound struct {
 	axis         int
 	from, extent int64
@@ -159,9 +158,8 @@ func newNest(c call, g rowGrid, outputs []View) *nest {
 	return n
 }
 
-// mergeAxes returns the extent of some axes together, and their shape and strides with
-// axes of one element left out and neighbours joined where all strides allow it. It notes the bounds of views of the merged axes,
-// unless bounds is nil.
+// mergeAxes returns the extent of some axes together, and their shape and strides with axes of one element left out and neighbours joined where all
+// strides allow it. It notes the bounds of views of the merged axes, unless bounds is nil.
 func mergeAxes(shape, axes []int, views []View, bounds []bound) (n int64, merged []int64, strides [][]int64) {
 	n, strides = 1, make([][]int64, len(views))
 	for _, a := range axes {
@@ -195,8 +193,7 @@ func mergeAxes(shape, axes []int, views []View, bounds []bound) (n int64, merged
 	return n, merged, strides
 }
 
-// address sets the places of operands and outputs, for vectors of the grid's width. Without vectors, elements of a vector have no fixed
-// distance.
+// address sets the places of operands and outputs, for vectors of the grid's width. Without vectors, elements of a vector have no fixed distance.
 func (n *nest) address(vectors bool) {
 	l := &n.layout
 	l.rowAxes, l.colAxes, l.width = 0, 0, int(n.grid.width)

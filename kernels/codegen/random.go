@@ -8,13 +8,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/philox"
 )
 
-// Random numbers of views with a stream: Philox4x32-10 (Salmon and others, 2011), whose
-// block number b of four words is a function of the seed, the run and the stream. A
-// float32 has the upper 24 bits of a word of its own, a float64 the upper 53 of two
-// words, so that either is less than 1 and the same on every device.
+// Random numbers of views with a stream: Philox4x32-10 (Salmon and others, 2011), whose block number b of four words is a function of the seed, the
+// run and the stream. A float32 has the upper 24 bits of a word of its own, a float64 the upper 53 of two words, so that either is less than 1 and
+// the same on every device.
 
-// RandomState is the elements of the buffer of a view with a stream, int64 each: the
-// seed, and the number of the run, of which 32 bits count.
+// RandomState is the elements of the buffer of a view with a stream, int64 each: the seed, and the number of the run, of which 32 bits count.
 const RandomState = 2
 
 // generator makes the numbers of a stream.
@@ -35,8 +33,7 @@ func (g generator) block(number uint64) [4]uint32 {
 	return philox.Block(g.key, g.stream, g.run, number)
 }
 
-// fill writes n numbers of the stream, from one on in a stride, to elements of that type
-// from to[at] on.
+// fill writes n numbers of the stream, from one on in a stride, to elements of that type from to[at] on.
 func (g generator) fill(d expr.Dtype, to []byte, at, number, stride, n int64) {
 	known, words := int64(-1), [4]uint32{}
 	for k := range n {
@@ -136,8 +133,7 @@ func (w *codeWriter) philox(s *source, number string) [4]string {
 	return c
 }
 
-// numbers returns elements from a number on, which is in a register of 64 bits; aligned reports
-// that this number is the first of a block.
+// numbers returns elements from a number on, which is in a register of 64 bits; aligned reports that this number is the first of a block.
 func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements int, aligned bool) []string {
 	var list []string
 	per := int(perBlock(d))
@@ -172,8 +168,7 @@ func (w *codeWriter) one(number string, bit int, first, second string) string {
 	return w.result(expr.B32, "selp.b32 %s, %s, %s, %s", second, first, set)
 }
 
-// choose returns the words of an element in its block of `per` elements, given the lower half of
-// its number.
+// choose returns the words of an element in its block of `per` elements, given the lower half of its number.
 func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 	for step := 1; step < per; step *= 2 {
 		bit := w.result(expr.B32, "and.b32 %s, %s, %d", number, per/2/step)

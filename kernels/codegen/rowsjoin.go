@@ -169,8 +169,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 	return results
 }
 
-// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of
-// lanes of a warp.
+// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of lanes of a warp.
 func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
 	for away := 1; away < lanes; away *= 2 {
@@ -188,9 +187,8 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	return v
 }
 
-// reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp
-// and reduction of a stage, for two stages in alternation or for each share of a block; over a strided axis an element for each lane of
-// a block.
+// reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp and
+// reduction of a stage, for two stages in alternation or for each share of a block; over a strided axis an element for each lane of a block.
 func reduceBytes(l layout, staged expr.Staged) int {
 	switch {
 	case l.stridedAxis && l.threadsPerRow > 1:
@@ -276,8 +274,7 @@ func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	}
 }
 
-// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread
-// does.
+// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread does.
 func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
 	base := w.result(expr.B32, "mov.u32 %s, joined")
 	list := w.registers(a.wide(), warps)

@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// The operations on blocks, each a loop of its own: on some processors a product and a sum in one
-// loop could be contracted.
+// The operations on blocks, each a loop of its own: on some processors a product and a sum in one loop could be contracted.
 
 type float interface{ float32 | float64 }
 

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// Gradient returns the adjoint of the function for some of its operands, given by their numbers: a
-// function of the same operands followed by the derivative of a loss by each output of f; its
-// outputs are the derivatives of the loss by those operands. The operands and the outputs concerned
-// are Float32 or Float64.
+// Gradient returns the adjoint of the function for some of its operands, given by their numbers: a function of the same operands followed by the
+// derivative of a loss by each output of f; its outputs are the derivatives of the loss by those operands. The operands and the outputs concerned are
+// Float32 or Float64.
 //
 // Sign, Ceil, Floor and comparisons have the derivative 0, Abs has 0 at 0, and Min and Max pass the
 // whole derivative to their first argument if both are equal.
@@ -67,8 +66,7 @@ func (d *differ) add(v, term Value) {
 	}
 }
 
-// back adds the contributions of node n, of value y and derivative dy, to the derivatives by its
-// arguments.
+// back adds the contributions of node n, of value y and derivative dy, to the derivatives by its arguments.
 func (d *differ) back(n *node, y, dy Value) {
 	switch n.op {
 	case operand, constant:

@@ -83,8 +83,7 @@ func (a *Assembler) half(format string, args ...any) {
 	fmt.Fprintf(&a.text, "\t{ .reg .b16 h; "+format+"; }\n", args...)
 }
 
-// plain are the operations of one instruction. Sums and products are marked as
-// rounded, so that the assembler does not make one of both.
+// plain are the operations of one instruction. Sums and products are marked as rounded, so that the assembler does not make one of both.
 var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
 	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}
 

@@ -10,8 +10,7 @@ import (
 // overhead, few enough that the values between operations stay in the first-level cache.
 const BlockSize = 512
 
-// Interpreter is the Go body of a function: it runs one operation after the other
-// on blocks of elements. It is safe for several goroutines.
+// Interpreter is the Go body of a function: it runs one operation after the other on blocks of elements. It is safe for several goroutines.
 type Interpreter struct {
 	operands, outputs []Dtype
 	instrs            []instr
@@ -20,8 +19,7 @@ type Interpreter struct {
 	pool              sync.Pool // of *workspace
 }
 
-// instr is an operation on blocks, which it refers to by number: first the operands, then the
-// outputs, the constants, and buffers.
+// instr is an operation on blocks, which it refers to by number: first the operands, then the outputs, the constants, and buffers.
 type instr struct {
 	op   Op
 	from Dtype // of the last argument
@@ -30,8 +28,7 @@ type instr struct {
 	args [3]int
 }
 
-// copyBlock is an instruction without a node: for an output that is an operand, a constant or
-// another output.
+// copyBlock is an instruction without a node: for an output that is an operand, a constant or another output.
 const copyBlock = opCount
 
 // workspace is the memory of one goroutine.
@@ -50,8 +47,7 @@ func NewInterpreter(f Func) *Interpreter {
 	return in
 }
 
-// A compiler assigns blocks to the values of a graph: each value has its own while it is
-// in use.
+// A compiler assigns blocks to the values of a graph: each value has its own while it is in use.
 type compiler struct {
 	*Interpreter
 	*graph
@@ -168,9 +164,8 @@ func fill[T any](s []T, v T) {
 // block views memory as n elements.
 func block[T any](p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }
 
-// Run evaluates the function on n elements, at most [BlockSize], of each operand
-// into each output, all given by the memory they start in. An output may be an
-// operand's memory if it is the only one and of elements of that size.
+// Run evaluates the function on n elements, at most [BlockSize], of each operand into each output, all given by the memory they start in. An output
+// may be an operand's memory if it is the only one and of elements of that size.
 func (in *Interpreter) Run(n int, operands, outputs []unsafe.Pointer) error {
 	if n < 0 || n > BlockSize || len(operands) != len(in.operands) || len(outputs) != len(in.outputs) {
 		return fmt.Errorf("expr: got %d elements of %d operands and %d outputs, want at most %d of %d and %d",

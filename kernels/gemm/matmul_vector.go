@@ -136,9 +136,8 @@ func rowsBody[T kernels.Float](c kernels.Call) {
 	})
 }
 
-// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l. gonum's BLAS
-// takes float64 four rows at a time, so a goroutine starts at a multiple of four:
-// then the order of a sum does not depend on the goroutines.
+// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l. gonum's BLAS takes float64 four rows at a time, so a goroutine starts
+// at a multiple of four: then the order of a sum does not depend on the goroutines.
 func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
 	if terms == 0 {
 		clear(y)

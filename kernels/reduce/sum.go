@@ -46,8 +46,7 @@ type sumTileArgs struct {
 	Div                  float64
 }
 
-// Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
-// the number of terms for the mean. axes holds distinct axes of shape.
+// Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or the number of terms for the mean. axes holds distinct axes of shape.
 func Sum(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean bool) *kernels.Plan {
 	terms := int64(1)
 	for _, a := range axes {
@@ -104,8 +103,7 @@ func AppendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.
 	appendSum(p, dev, src, in, dst, out, 1, n, 1, 1)
 }
 
-// appendSum appends the launches that reduce src[outer][r][inner] to
-// dst[outer][inner], dividing by div.
+// appendSum appends the launches that reduce src[outer][r][inner] to dst[outer][inner], dividing by div.
 func appendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
 	pol := tilePolicies.On(dev)
 	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {

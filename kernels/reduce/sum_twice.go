@@ -74,8 +74,7 @@ func (pol twicePolicy) blocks(dev kernels.Device, dt kernels.Dtype, outputs, r, 
 	return block, side, terms*side <= pol.maxTerms*block && outputs*terms <= pol.maxElements
 }
 
-// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
-// returns 0 for fewer slabs than SMs.
+// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It returns 0 for fewer slabs than SMs.
 func (pol tilePolicy) twice(dev kernels.Device, in kernels.Dtype, slabs, r, middle, q, inner int64) (per, lanes int64) {
 	if slabs < int64(dev.SMs) {
 		return 0, 0

@@ -29,11 +29,9 @@ func incrementKernel(name string, body func(kernels.Call)) *kernels.Kernel {
 	return library.Kernel("increment", "increment_"+name+"_i32", body)
 }
 
-// Increment plans a cell, one int32, to which every thread of a grid of blocks adds one: it ends at
-// blocks * threads (at most 1024 each block) with the variants "atomic", "mutex" (a lock by
-// compare-and-swap) and "ticket" (a lock in the order of requests). The variants "racy" and
-// "racy_shared" show why these are needed: they are WRONG ON PURPOSE, end at less, and differ from
-// run to run.
+// Increment plans a cell, one int32, to which every thread of a grid of blocks adds one: it ends at blocks * threads (at most 1024 each block) with
+// the variants "atomic", "mutex" (a lock by compare-and-swap) and "ticket" (a lock in the order of requests). The variants "racy" and "racy_shared"
+// show why these are needed: they are WRONG ON PURPOSE, end at less, and differ from run to run.
 func Increment(variant string, blocks, threads int) (*kernels.Plan, error) {
 	if !slices.Contains(IncrementVariants(), variant) {
 		return nil, fmt.Errorf("versions: increment: got variant %q, want one of %q", variant, IncrementVariants())
@@ -72,8 +70,7 @@ func eachBlock(block func(threads int, cell *int32, locks []int32)) func(kernels
 	}
 }
 
-// incrementRacy makes the threads of a warp read and write together, as they do on a GPU, and
-// lets other blocks run between.
+// incrementRacy makes the threads of a warp read and write together, as they do on a GPU, and lets other blocks run between.
 func incrementRacy(threads int, cell *int32, _ []int32) {
 	for range kernels.CeilDiv(int64(threads), 32) {
 		before := atomic.LoadInt32(cell)

@@ -11,10 +11,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Version makes nodes that run a numbered version of an op's kernel:
-// Version(1).Sum(x) is the sum by one thread. Its methods take what the constructors
-// of package ops take and return nodes of the same shapes and gradients (the gradient runs the
-// op's own kernels). The zero Version is the op itself. [Docs] lists them.
+// Version makes nodes that run a numbered version of an op's kernel: Version(1).Sum(x) is the sum by one thread. Its methods take what the
+// constructors of package ops take and return nodes of the same shapes and gradients (the gradient runs the op's own kernels). The zero Version is
+// the op itself. [Docs] lists them.
 type Version int
 
 // Add is ops.Add by a numbered version of the kernel.
@@ -22,15 +21,13 @@ func (v Version) Add(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return v.apply("Add", nil, func(in []*gorgonia.Node) (*gorgonia.Node, error) { return ops.Add(in[0], in[1]) }, a, b)
 }
 
-// Dot is ops.Dot by a numbered version of the kernel, which takes two vectors;
-// matrices are an error.
+// Dot is ops.Dot by a numbered version of the kernel, which takes two vectors; matrices are an error.
 func (v Version) Dot(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return v.apply("Dot", nil, func(in []*gorgonia.Node) (*gorgonia.Node, error) { return ops.Dot(in[0], in[1]) }, a, b)
 }
 
-// Histogram is ops.Histogram by a numbered version of the kernel; the last one is the
-// op's own. Versions 2 and 3 count more bins than shared memory holds (58112 on an
-// H100) as version 1 does.
+// Histogram is ops.Histogram by a numbered version of the kernel; the last one is the op's own. Versions 2 and 3 count more bins than shared memory
+// holds (58112 on an H100) as version 1 does.
 func (v Version) Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
 	return v.apply("Histogram", basic.Bins{N: bins, Lo: lo, Hi: hi}, func(in []*gorgonia.Node) (*gorgonia.Node, error) { return ops.Histogram(in[0], bins, lo, hi) }, x)
 }
@@ -40,22 +37,19 @@ func (v Version) Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, e
 	return v.apply("Iterate", steps, func(in []*gorgonia.Node) (*gorgonia.Node, error) { return ops.Iterate(in[0], in[1], in[2], steps) }, w1, w2, x)
 }
 
-// MatMul is ops.MatMul by a numbered version of the kernel, to which a vector is a
-// matrix of one row or column. [Docs] describes how each sums. Versions above [TiledMatMuls] take square matrices, see [WarpgroupMatMul];
-// on a GPU without their instructions the machine reports an error.
+// MatMul is ops.MatMul by a numbered version of the kernel, to which a vector is a matrix of one row or column. [Docs] describes how each sums.
+// Versions above [TiledMatMuls] take square matrices, see [WarpgroupMatMul]; on a GPU without their instructions the machine reports an error.
 func (v Version) MatMul(a, b *gorgonia.Node, opts ...ops.MatMulOption) (*gorgonia.Node, error) {
 	trans := [2]bool{slices.Contains(opts, ops.TransA()), slices.Contains(opts, ops.TransB())}
 	return v.apply("MatMul", trans, func(in []*gorgonia.Node) (*gorgonia.Node, error) { return ops.MatMul(in[0], in[1], opts...) }, a, b)
 }
 
-// Sum is ops.Sum by a numbered version of the kernel. Versions add up whole tensors,
-// version 9 matrices alone: other axes and ranks are errors.
+// Sum is ops.Sum by a numbered version of the kernel. Versions add up whole tensors, version 9 matrices alone: other axes and ranks are errors.
 func (v Version) Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
 	return v.apply("Sum", nil, func(in []*gorgonia.Node) (*gorgonia.Node, error) { return ops.Sum(in[0], along...) }, x)
 }
 
-// WindowSum is ops.WindowSum by a numbered version of the kernel. The cost of versions
-// 1 and 2 grows with the radius.
+// WindowSum is ops.WindowSum by a numbered version of the kernel. The cost of versions 1 and 2 grows with the radius.
 func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...ops.WindowOption) (*gorgonia.Node, error) {
 	w := windows{radius, window.WindowValid}
 	if len(opts) > 0 && opts[len(opts)-1] == ops.Same() {
@@ -165,8 +159,7 @@ func (v Version) apply(op string, args any, build func(in []*gorgonia.Node) (*go
 	return ops.Apply(planned{p, op, v, args}, in...)
 }
 
-// primitiveOf returns the primitive of the op that build applies to nodes like those given, in a
-// graph of its own, or nil if there is none.
+// primitiveOf returns the primitive of the op that build applies to nodes like those given, in a graph of its own, or nil if there is none.
 func primitiveOf(build func(in []*gorgonia.Node) (*gorgonia.Node, error), in []*gorgonia.Node) (ops.Primitive, error) {
 	g := gorgonia.NewGraph()
 	like := make([]*gorgonia.Node, len(in))

@@ -6,10 +6,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
-// col2imArgs has the share of a block of col2im: Part channels, Rows and Columns of an image. Shared memory holds two rows of
-// windows, Line elements apart, whose windows are Pitch elements apart, and accumulators of a Ring of image rows. A warp sums
-// elements of Beside channels. Windows of a row that contain the same element are Apart windows from each other, and its copies Leap
-// elements of shared memory.
+// col2imArgs has the share of a block of col2im: Part channels, Rows and Columns of an image. Shared memory holds two rows of windows, Line elements
+// apart, whose windows are Pitch elements apart, and accumulators of a Ring of image rows. A warp sums elements of Beside channels. Windows of a row
+// that contain the same element are Apart windows from each other, and its copies Leap elements of shared memory.
 type col2imArgs struct {
 	imageArgs
 	Part, Rows, Columns, Ring, Line, Pitch, How, Beside, Apart, Leap int64 `arg:"int32"`
@@ -23,8 +22,7 @@ type col2imFarArgs struct {
 	Runs              int64 `arg:"int32"`
 }
 
-// Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of its copies by
-// Im2Col, in the order of the output of Im2Col.
+// Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of its copies by Im2Col, in the order of the output of Im2Col.
 func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (*kernels.Plan, error) {
 	p, err := newIm2Col("col2im", dt, images, channels, w)
 	if p.Inputs[0], p.Out = p.Out, p.Inputs[0]; err != nil || p.Out == 0 {

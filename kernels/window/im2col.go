@@ -102,9 +102,8 @@ func (w Windows) imageArgs(channels int64) imageArgs {
 	return imageArgs{kernels.In(0), kernels.At(kernels.Out, 0), channels, w.axes()}
 }
 
-// im2colTile is the share of a block of im2col: windows of part channels, down rows and across columns, of a batch of images.
-// A thread writes width elements of a group of windows. vectors is the number of elements in 16 bytes if lines of the
-// image are loaded by 16 bytes, else 1.
+// im2colTile is the share of a block of im2col: windows of part channels, down rows and across columns, of a batch of images. A thread writes width
+// elements of a group of windows. vectors is the number of elements in 16 bytes if lines of the image are loaded by 16 bytes, else 1.
 type im2colTile struct {
 	part, down, across, batch     int64
 	parts, tilesDown, tilesAcross int64

@@ -195,8 +195,7 @@ func poolVariant(w Windows) int {
 // known reports whether windows have their own kernel.
 func known(w Windows) bool { return poolVariant(w) < 3 }
 
-// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips the number of strips of
-// `rows` rows of windows.
+// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips the number of strips of `rows` rows of windows.
 func poolStrips(w Windows, rows int) int64 {
 	if known(w) {
 		return kernels.CeilDiv(int64(rows), poolStrip)

@@ -1,5 +1,4 @@
-// Package manifest describes the compiled kernel images, which the program in
-// kernels/build writes and package kernels reads.
+// Package manifest describes the compiled kernel images, which the program in kernels/build writes and package kernels reads.
 package manifest
 
 import (
@@ -109,9 +108,8 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 	return errors.Join(errs...)
 }
 
-// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the
-// hashes of its images. Comments do not count, as in [SourceHash], so measurements and test outcomes
-// carry it.
+// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images. Comments do not count, as in
+// [SourceHash], so measurements and test outcomes carry it.
 func (s *Source) Digest() string {
 	h := sha256.New()
 	for _, i := range s.Images {

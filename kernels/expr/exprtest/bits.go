@@ -139,8 +139,7 @@ func SameBits(d expr.Dtype, x, y uint64) bool {
 	return x == y || d.IsFloat() && math.IsNaN(valueOf(d, x)) && math.IsNaN(valueOf(d, y))
 }
 
-// exact computes an exact operation or a conversion of elements, given by their memory, without code of package expr: integers by package
-// big.
+// exact computes an exact operation or a conversion of elements, given by their memory, without code of package expr: integers by package big.
 func (t *Term) exact(args []uint64) uint64 {
 	of := t.Args[len(args)-1].Dtype
 	switch {

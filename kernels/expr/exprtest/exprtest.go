@@ -1,5 +1,4 @@
-// Package exprtest draws random expressions for tests, and evaluates them one
-// operation at a time.
+// Package exprtest draws random expressions for tests, and evaluates them one operation at a time.
 package exprtest
 
 import (
@@ -11,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Term is an expression as a tree: an operand, a number, a conversion or an
-// operation.
+// Term is an expression as a tree: an operand, a number, a conversion or an operation.
 type Term struct {
 	Kind  Kind
 	Dtype expr.Dtype
@@ -33,15 +31,13 @@ const (
 	Operation
 )
 
-// Exact are the operations with one right result, Inexact those that backends may round
-// differently.
+// Exact are the operations with one right result, Inexact those that backends may round differently.
 var (
 	Exact, Inexact = expr.Ops()
 	compare        = []expr.Op{expr.Eq, expr.Ne, expr.Lt, expr.Le, expr.Gt, expr.Ge}
 )
 
-// Draw draws a term of a floating-point type over operands of those types, of up to
-// size operations.
+// Draw draws a term of a floating-point type over operands of those types, of up to size operations.
 func Draw(t *rapid.T, operands []expr.Dtype, d expr.Dtype, ops []expr.Op, size int) *Term {
 	if size == 0 || rapid.IntRange(0, 9).Draw(t, "leaf") == 0 {
 		return leaf(t, operands, d)

@@ -21,8 +21,7 @@ type View struct {
 	Iota bool
 }
 
-// Map is a function applied to views: of elements, or with reductions of rows. A row is all elements that differ in the indices along the
-// axes alone.
+// Map is a function applied to views: of elements, or with reductions of rows. A row is all elements that differ in the indices along the axes alone.
 type Map struct {
 	Func       expr.Func
 	Shape      []int

@@ -5,8 +5,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawStream makes a view, some of the time, one of random numbers, and fills the buffer
-// with them.
+// drawStream makes a view, some of the time, one of random numbers, and fills the buffer with them.
 func (m *Map) drawStream(t *rapid.T, d expr.Dtype, v *View, buffer []uint64) {
 	if !d.IsFloat() || v.Bounds.To > 0 || rapid.IntRange(0, 3).Draw(t, "random") > 0 {
 		return

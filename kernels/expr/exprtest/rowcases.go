@@ -42,8 +42,7 @@ func Reductions(d expr.Dtype) (expr.Func, error) {
 // reduced is a row's reductions, made one element after the other.
 type reduced struct{ sum, most, least, magnitude float64 }
 
-// CheckReductions compares the outputs of [Reductions] for elements x with those of a plain loop,
-// sums within the effect of the order of additions.
+// CheckReductions compares the outputs of [Reductions] for elements x with those of a plain loop, sums within the effect of the order of additions.
 func (s RowShape) CheckReductions(d expr.Dtype, x []float64, outputs [][]float64) error {
 	var rows []reduced
 	for i, v := range x {

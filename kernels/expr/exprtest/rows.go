@@ -10,10 +10,9 @@ import (
 // rowsTypes are the types of the operands that DrawRows takes from.
 var rowsTypes = []expr.Dtype{expr.Float32, expr.Float32, expr.Float64, expr.Bool}
 
-// DrawRows draws a function with reductions of up to 4 operands and of up to 4 outputs
-// of up to size operations in all, a shape of rank 1 to 5, axes, and views of all sorts, many
-// of which are the same along a row. Operations and outputs have terms in common, such as a value in a reduction
-// that is an output of the row as well.
+// DrawRows draws a function with reductions of up to 4 operands and of up to 4 outputs of up to size operations in all, a shape of rank 1 to 5, axes,
+// and views of all sorts, many of which are the same along a row. Operations and outputs have terms in common, such as a value in a reduction that is
+// an output of the row as well.
 func DrawRows(t *rapid.T, ops []expr.Op, size int) *Map {
 	m := &Map{}
 	m.drawShape(t, 1, 5, 6000, 1, 2, 3, 4, 5, 8, 16, 33, 100, 257, 1024)
@@ -104,14 +103,12 @@ func (r *rowTerms) perRow(x *Term) bool {
 	return !slices.ContainsFunc(x.Args, func(a *Term) bool { return !r.perRow(a) })
 }
 
-// Row returns the number of the row that element i is in, and whether it is the first
-// of it.
+// Row returns the number of the row that element i is in, and whether it is the first of it.
 func (m *Map) Row(i int) (row int, first bool) {
 	return RowOf(m.Shape, m.Axes, i)
 }
 
-// RowOf returns the number of the row that element i of a shape is in, and whether it
-// is the first of it.
+// RowOf returns the number of the row that element i of a shape is in, and whether it is the first of it.
 func RowOf(shape, axes []int, i int) (row int, first bool) {
 	first = true
 	n := 1
