@@ -96,13 +96,15 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 	}
 	var errs []error
 	for _, i := range s.Images {
-		packed, err := read(i.File)
+		image, err := read(i.File)
+		if err == nil {
+			image, err = Unpack(i.Target, image)
+		}
+		if err == nil && (Sum(image) != i.Hash || len(image) != i.Bytes) {
+			err = fmt.Errorf("%s is not the file that the manifest describes", i.File)
+		}
 		if err != nil {
-			errs = append(errs, err)
-		} else if data, err := Unpack(i.Target, packed); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", i.File, err))
-		} else if Sum(data) != i.Hash || len(data) != i.Bytes {
-			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", i.File))
+			errs = append(errs, fmt.Errorf("%s.cu for %s: %w", s.Stem, i.Target, err))
 		}
 	}
 	return errors.Join(errs...)
