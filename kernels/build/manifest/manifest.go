@@ -101,10 +101,10 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 			image, err = Unpack(i.Target, image)
 		}
 		if err == nil && (Sum(image) != i.Hash || len(image) != i.Bytes) {
-			err = fmt.Errorf("%s is not the file that the manifest describes", i.File)
+			err = errors.New("is not the file that the manifest describes")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s.cu for %s: %w", s.Stem, i.Target, err))
+			errs = append(errs, fmt.Errorf("%s.cu for %s: %s %w", s.Stem, i.Target, i.File, err))
 		}
 	}
 	return errors.Join(errs...)
