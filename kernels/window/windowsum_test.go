@@ -247,7 +247,7 @@ func TestWindowSegments(t *testing.T) {
 		for j := int64(0); j/q*w+j%q*least+min(j%q, longer) < out; j++ {
 			want++
 		}
-		if got := (windowRows{NOut: out, W: w}).segments(least, longer, q); got != want {
+		if got, _, _ := (windowRows{NOut: out, W: w}).segments(q); got != want {
 			t.Fatalf("%d outputs, windows of %d elements in %d segments: got %d segments, want %d", out, w, q, got, want)
 		}
 	}
