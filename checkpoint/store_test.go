@@ -106,6 +106,13 @@ func TestStoreErrors(t *testing.T) {
 			t.Errorf("an error has changed %s", name)
 		}
 	}
+	nothing := Rename(func(string) string { return "" })
+	if _, err := LoadStore(path, s, nothing); err == nil || !strings.Contains(err.Error(), "got 2 tensors and none to load, want one at least") {
+		t.Errorf("a Rename that omits all gives %v", err)
+	}
+	if l, err := LoadStore(path, s, nothing, Partial()); err != nil || len(l.Missing) != 2 {
+		t.Errorf("a Rename that omits all gives %v and %v under Partial", l.Missing, err)
+	}
 	if _, err := LoadStore(path+"none", s); err == nil || !os.IsNotExist(err) && !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no file gives %v", err)
 	}

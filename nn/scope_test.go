@@ -118,6 +118,66 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A graph that evaluates, and any under Loaded, finds its parameters in the Store: names that do not fit are errors, not initial values.
+func TestLoaded(t *testing.T) {
+	model := func(s *nn.Scope) *nn.Scope {
+		x := nn.BatchNorm(s.At("norm"), nn.Linear(s.At("fc"), s.Input("x", tensor.Float32, 5, 4), 3))
+		s.Keep(ops.Mean(x))
+		return s
+	}
+	names := []string{"fc.bias", "fc.weight", "norm.bias", "norm.running_mean", "norm.running_var", "norm.weight"}
+	evaluation, loaded := nn.Evaluation(), nn.Loaded()
+	for _, c := range []struct {
+		prefix  string
+		skip    string
+		add     string
+		opt     nn.Option
+		message string // "" if the graph has a VM
+	}{
+		{opt: evaluation}, {opt: loaded}, {opt: nn.Seed(1)},
+		{prefix: "module.", opt: nn.Seed(1)}, // a training may begin with some
+		{prefix: "module.", opt: evaluation, message: "nn: fc: parameter fc.weight: got a Store without it, which has module.fc.bias, module.fc.weight, module.norm.bias and 3 others, want it there"},
+		{prefix: "module.", opt: loaded, message: "nn: fc: parameter fc.weight: got a Store without it"},
+		{skip: "norm.running_var", opt: evaluation, message: "nn: norm: parameter norm.running_var: got a Store without it, which has no other, want it there"},
+		{skip: "norm.running_var", opt: loaded, message: "nn: norm: parameter norm.running_var: got a Store without it"},
+		{skip: "norm.running_var", opt: nn.Seed(1)},
+		{add: "norm.num_batches_tracked", opt: evaluation}, {add: "norm.num_batches_tracked", opt: nn.Seed(1)},
+		{add: "norm.num_batches_tracked", opt: loaded, message: "nn: Loaded got a Store with norm.num_batches_tracked, which no layer has, want the parameters of the model alone"},
+	} {
+		store, list := cudaops.NewStore(), []cudaops.Learnable{}
+		for _, name := range append(slices.Clone(names), c.add) {
+			v := tensor.New(tensor.WithShape(3), tensor.WithBacking([]float32{1, 2, 3}))
+			if name == "fc.weight" {
+				v = tensor.New(tensor.WithShape(3, 4), tensor.WithBacking(make([]float32, 12)))
+			}
+			if name != "" && name != c.skip {
+				list = append(list, cudaops.Learnable{Name: c.prefix + name, Value: v})
+			}
+		}
+		testutil.Do(t, store.SetParameters(list))
+		s := model(nn.New(G.NewGraph(), nn.In(store), c.opt))
+		vm, err := s.NewVM(cudaops.OnHost())
+		if c.message == "" {
+			testutil.Do(t, err)
+			testutil.Do(t, vm.Close())
+		} else if err == nil || !strings.HasPrefix(err.Error(), c.message) {
+			t.Errorf("%+v: got the error %v, want %s", c, err, c.message)
+		}
+		testutil.Do(t, store.Close())
+	}
+	empty := cudaops.NewStore()
+	defer empty.Close()
+	testutil.Do(t, model(nn.New(G.NewGraph(), nn.In(empty), evaluation)).Err()) // a graph that evaluates may be the first one
+	for want, s := range map[string]*nn.Scope{
+		"nn: fc: parameter fc.weight: got a Store without it, which has no other": nn.New(G.NewGraph(), nn.In(empty), loaded),
+		"nn: New got Loaded without a Store, want In":                             nn.New(G.NewGraph(), loaded),
+	} {
+		if err := model(s).Err(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got the error %v, want %s", err, want)
+		}
+	}
+}
+
 // row returns an image of 3 channels as sequences of (batch, time, width).
 func row(s *nn.Scope, image *G.Node) *G.Node { return s.Keep(ops.Mean(image, 1)) }
 
