@@ -8,7 +8,7 @@ import (
 )
 
 // CrossEntropy is the mean cross-entropy of labels, integers of shape (...), under the softmax of logits, (..., classes): see ops.CrossEntropy for the
-// options.
+// options. Under ops.PerRow it is the cross-entropy of each label, of shape (...).
 func CrossEntropy(s *Scope, logits, labels *G.Node, opts ...ops.CrossEntropyOption) *G.Node {
 	shape, ok := s.shape("CrossEntropy", logits, 2, 0, "logits (..., classes)")
 	if _, has := s.shape("CrossEntropy", labels, 1, 0, "labels (...)"); !ok || !has {
@@ -22,7 +22,11 @@ func CrossEntropy(s *Scope, logits, labels *G.Node, opts ...ops.CrossEntropyOpti
 	if last > 1 {
 		logits, labels = s.Keep(ops.Reshape(logits, -1, shape[last])), s.Keep(ops.Reshape(labels, -1))
 	}
-	return s.Keep(ops.CrossEntropy(logits, labels, opts...))
+	y := s.Keep(ops.CrossEntropy(logits, labels, opts...))
+	if y != nil && y.Dims() > 0 && last > 1 {
+		y = s.Keep(ops.Reshape(y, shape[:last]...))
+	}
+	return y
 }
 
 // MSE is the mean of (a - b)². The shapes must be equal: a (n, 1) and a (n) would make a (n, n).
