@@ -6,8 +6,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Conv2d is PyTorch's Conv2d with windows of size x size: weight (out, in, size, size), and bias (out) without [NoBias]. x is (batch, in, height, width), the
-// result (batch, out, ...). Options: NoBias, [Stride], [Padding], [Groups].
+// Conv2d is PyTorch's Conv2d with windows of size x size: weight (out, in / groups, size, size), and bias (out) without [NoBias]. x is (batch, in, height, width),
+// the result (batch, out, ...). Options: NoBias, [Stride], [Padding], [Dilation], [Groups].
 func Conv2d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
 	o := s.convolution("Conv2d", opts)
 	shape, ok := s.shape("Conv2d", x, 4, 4, "(batch, channels, height, width)")
@@ -17,8 +17,8 @@ func Conv2d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
 	return s.convolve("Conv2d", x, shape, out, tensor.Shape{size, size}, 2, o)
 }
 
-// Conv1d is PyTorch's Conv1d: weight (out, in, size), and bias (out) without [NoBias]. x is (batch, in, length), the result (batch, out, ...). Options: NoBias,
-// [Stride], [Padding], [Groups].
+// Conv1d is PyTorch's Conv1d: weight (out, in / groups, size), and bias (out) without [NoBias]. x is (batch, in, length), the result (batch, out, ...). Options:
+// NoBias, [Stride], [Padding], [Dilation], [Groups].
 func Conv1d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
 	o := s.convolution("Conv1d", opts)
 	shape, ok := s.shape("Conv1d", x, 3, 3, "(batch, channels, length)")
@@ -34,30 +34,62 @@ func Conv1d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
 }
 
 func (s *Scope) convolution(layer string, opts []LayerOption) settings {
-	o := s.read(layer, opts, settings{"NoBias": 0, "Stride": 1, "Padding": 0, "Groups": 1})
-	if o["Groups"] != 1 {
-		s.fail("%s got %v groups, want 1: convolutions of groups are not there yet", layer, o["Groups"])
+	o := s.read(layer, opts, settings{"NoBias": 0, "Stride": 1, "Padding": 0, "Dilation": 1, "Groups": 1})
+	if o["Groups"] < 1 || o["Dilation"] < 1 {
+		s.fail("%s got %v groups and dilation %v, want at least 1", layer, o["Groups"], o["Dilation"])
 	}
 	return o
 }
 
 // convolve convolves an image by windows, whose last axes are in the weight.
 func (s *Scope) convolve(layer string, x *G.Node, shape tensor.Shape, out int, window tensor.Shape, axes int, o settings) *G.Node {
-	if !s.window(layer, shape, window, o, axes) {
+	groups, pad, stride, dilation := int(o["Groups"]), o.along("Padding", axes, 0), o.along("Stride", axes, 1), o.along("Dilation", axes, 1)
+	reach := tensor.Shape{dilation[0]*(window[0]-1) + 1, dilation[1]*(window[1]-1) + 1}
+	if shape[1]%groups != 0 || out%groups != 0 {
+		s.fail("%s got %d channels for %d in %d groups, want multiples of the groups", layer, shape[1], out, groups)
+	}
+	if !s.window(layer, shape, reach, o, axes) {
 		return nil
 	}
-	in := shape[1]
+	in := shape[1] / groups
 	n := in * window.TotalSize()
 	weight, bias := s.Parameter("weight", fanIn(n), append([]int{out, in}, window[2-axes:]...)...), s.bias("bias", o, fanIn(n), out)
-	if axes == 1 {
-		weight = s.Keep(ops.Reshape(weight, out, in, 1, window[1]))
+	var y *G.Node
+	if groups > 1 || o["Dilation"] > 1 {
+		y = s.taps(x, weight, window, groups, pad, stride, dilation)
+	} else {
+		if axes == 1 {
+			weight = s.Keep(ops.Reshape(weight, out, in, 1, window[1]))
+		}
+		y = s.try("Conv2d", func() (*G.Node, error) { return G.Conv2d(x, weight, window, pad, stride, []int{1, 1}) })
 	}
-	pad, stride := o.along("Padding", axes, 0), o.along("Stride", axes, 1)
-	y := s.try("Conv2d", func() (*G.Node, error) { return G.Conv2d(x, weight, window, pad, stride, []int{1, 1}) })
 	if bias == nil {
 		return y
 	}
 	return s.Keep(ops.Map("a + b", y, s.Keep(ops.Reshape(bias, out, 1, 1))))
+}
+
+// taps convolves with dilation and groups, which Gorgonia's Conv2d confuses or lacks: a slice of the padded image for each element of the window, and a matmul for each group.
+func (s *Scope) taps(x, weight *G.Node, window tensor.Shape, groups int, pad, stride, dilation []int) *G.Node {
+	for a, n := range pad {
+		x = s.Keep(ops.Pad(x, 2+a, n, n))
+	}
+	if !s.ok() {
+		return nil
+	}
+	shape, out, size := x.Shape(), weight.Shape()[0], window.TotalSize()
+	extent := func(a int) int { return (shape[2+a]-dilation[a]*(window[a]-1)-1)/stride[a] + 1 }
+	along := func(a, i int) tensor.Slice {
+		return G.S(i*dilation[a], i*dilation[a]+(extent(a)-1)*stride[a]+1, stride[a])
+	}
+	var parts []*G.Node
+	for i := range size {
+		parts = append(parts, s.Keep(ops.Slice(x, nil, nil, along(0, i/window[1]), along(1, i%window[1]))))
+	}
+	y := s.Keep(ops.Permute(s.Keep(ops.Stack(2, parts...)), 1, 2, 0, 3, 4)) // (channels, size, batch, ...)
+	y = s.Keep(ops.Reshape(y, groups, shape[1]/groups*size, -1))
+	y = s.Keep(ops.MatMul(s.Keep(ops.Reshape(weight, groups, out/groups, shape[1]/groups*size)), y))
+	return s.Keep(ops.Permute(s.Keep(ops.Reshape(y, out, shape[0], extent(0), extent(1))), 1, 0, 2, 3))
 }
 
 // along returns an option for both axes of an image, with another value for the first one if only the second one counts.

@@ -40,7 +40,12 @@ func TestErrors(t *testing.T) {
 		"nn: fc: parameter fc.weight is tied, and there is none":                func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
 		"nn: fc: Linear got the option Stride, want one of NoBias":              func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
 		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
-		"nn: c: Conv2d got 3 groups, want 1":                                    func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(3)) },
+		"nn: c: Conv2d got 0 groups and dilation 1, want at least 1":            func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
+		"nn: c: Conv2d got 3 channels for 4 in 3 groups, want multiples":        func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Groups(3)) },
+		"nn: c: Conv2d got windows of [7 7] for images of [6 7]":                func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Dilation(3)) },
+		"LSTM got Carry and Bidirectional, want one of them": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.LSTM(s, row(s, image), 3, nn.Carry(), nn.Bidirectional())
+		},
 		"nn: c: Conv2d got windows of [9 9] for images of [6 7] with padding 0": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 9) },
 		"nn: c: Conv1d got shape (5, 4), want (batch, channels, length)":        func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv1d(s.At("c"), x, 3, 9) },
 		"MaxPool2d got windows of [2 2], stride 0":                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.MaxPool2d(s, image, 2, nn.Stride(0)) },
