@@ -42,7 +42,8 @@ func SaveStore(path string, s *cudaops.Store) error {
 // set. It ignores solver state, and running means of a gorgonia.BatchNorm. A file without a tensor to load is an error, unless Partial is set. If a tensor has
 // another shape than the parameter of its name, nothing changes. Parameters of which the file has no tensor keep their values.
 //
-// A Store takes any name. That a model finds its parameters there is checked where its graph is built: see Loaded and Evaluation of package nn.
+// A file of another program without a parameter that an open VM of the Store computes with is an error, unless Partial is set. Before the first VM a Store takes any names; that a model
+// finds its parameters there is checked where its graph is built: see Loaded and Evaluation of package nn.
 //
 // Elements are converted to the parameter's type. A new parameter has the type of the tensor, and float32 for F16 and BF16. An open VM
 // of the Store that has an input of int keeps it: I64 is converted. [Rename] can omit tensors.
@@ -87,11 +88,11 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 	if err != nil {
 		return nil, loaded, err
 	}
-	var missing, unused []string
+	var missing, unused, added []string
 	of := map[string]kernels.Dtype{}
 	for _, t := range types {
 		of[t.Name], _ = values.Dtype(t.Dtype)
-		if l.partial && !slices.ContainsFunc(tensors, func(f found) bool { return f.as == t.Name }) {
+		if (l.partial || f.header == nil && t.Used) && !slices.ContainsFunc(tensors, func(f found) bool { return f.as == t.Name }) {
 			missing = append(missing, t.Name)
 		}
 	}
@@ -102,6 +103,7 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 			continue
 		}
 		if !has {
+			added = append(added, t.Name)
 			switch t.Dtype {
 			case "F64":
 				dt = kernels.Float64
@@ -124,6 +126,9 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 			return nil, loaded, err
 		}
 		list = append(list, cudaops.Learnable{Name: t.as, Value: v})
+	}
+	if len(missing) > 0 && !l.partial {
+		unused = added // names that may be meant
 	}
 	loaded, err = l.end(f, missing, unused)
 	return list, loaded, err
