@@ -114,27 +114,50 @@ func (s *Scope) window(layer string, image, window tensor.Shape, o settings, axe
 
 // MaxPool2d is PyTorch's MaxPool2d: the maximum of each window of size x size. x is (batch, channels, height, width). Options: [Stride], [Padding].
 func MaxPool2d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
-	return s.pool("MaxPool2d", G.MaxPool2D, x, size, opts)
+	return s.pool("MaxPool2d", G.MaxPool2D, 2, x, size, opts)
 }
 
 // AvgPool2d is PyTorch's AvgPool2d: the mean of each window of size x size, in which zeros of the padding count. x is (batch, channels, height, width).
 // Options: [Stride], [Padding].
 func AvgPool2d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
-	return s.pool("AvgPool2d", G.AveragePool2D, x, size, opts)
+	return s.pool("AvgPool2d", G.AveragePool2D, 2, x, size, opts)
 }
 
-func (s *Scope) pool(layer string, f func(*G.Node, tensor.Shape, []int, []int) (*G.Node, error), x *G.Node, size int, opts []LayerOption) *G.Node {
+// MaxPool1d is PyTorch's MaxPool1d: [MaxPool2d] of (batch, channels, length).
+func MaxPool1d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
+	return s.pool("MaxPool1d", G.MaxPool2D, 1, x, size, opts)
+}
+
+// AvgPool1d is PyTorch's AvgPool1d: [AvgPool2d] of (batch, channels, length).
+func AvgPool1d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
+	return s.pool("AvgPool1d", G.AveragePool2D, 1, x, size, opts)
+}
+
+// pool is a function of Gorgonia over the last axes of x.
+func (s *Scope) pool(layer string, f func(*G.Node, tensor.Shape, []int, []int) (*G.Node, error), axes int, x *G.Node, size int, opts []LayerOption) *G.Node {
 	o := s.read(layer, opts, settings{"Stride": float64(size), "Padding": 0})
-	shape, ok := s.shape(layer, x, 4, 4, "(batch, channels, height, width)")
-	if !ok || !s.window(layer, shape, tensor.Shape{size, size}, o, 2) {
+	shape, ok := s.shape(layer, x, 2+axes, 2+axes, map[int]string{1: "(batch, channels, length)", 2: "(batch, channels, height, width)"}[axes])
+	if !ok {
+		return nil
+	}
+	image, window := shape, tensor.Shape{size, size}
+	if axes == 1 {
+		image, window[0] = tensor.Shape{shape[0], shape[1], 1, shape[2]}, 1
+		x = s.Keep(ops.Reshape(x, image...))
+	}
+	if !s.window(layer, image, window, o, axes) {
 		return nil
 	}
 	if pad := int(o["Padding"]); 2*pad > size {
 		s.fail("%s got padding %d for windows of %d, want at most half of it", layer, pad, size)
 	}
-	return s.try(layer, func() (*G.Node, error) {
-		return f(x, tensor.Shape{size, size}, o.along("Padding", 2, 0), o.along("Stride", 2, 1))
+	y := s.try(layer, func() (*G.Node, error) {
+		return f(x, window, o.along("Padding", axes, 0), o.along("Stride", axes, 1))
 	})
+	if axes == 1 && y != nil {
+		y = s.Keep(ops.Reshape(y, shape[0], shape[1], y.Shape()[3]))
+	}
+	return y
 }
 
 // GlobalAvgPool is the mean of each channel over the axes behind it: (batch, channels, ...) becomes (batch, channels). It is PyTorch's AdaptiveAvgPool2d(1) and

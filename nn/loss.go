@@ -32,6 +32,14 @@ func CrossEntropy(s *Scope, logits, labels *G.Node, opts ...ops.CrossEntropyOpti
 // MSE is the mean of (a - b)². The shapes must be equal: a (n, 1) and a (n) would make a (n, n).
 func MSE(s *Scope, a, b *G.Node) *G.Node { return s.mean("MSE", "square(a - b)", a, b) }
 
+// L1 is the mean of |a - b|, PyTorch's L1Loss. The shapes must be equal.
+func L1(s *Scope, a, b *G.Node) *G.Node { return s.mean("L1", "abs(a - b)", a, b) }
+
+// SmoothL1 is PyTorch's SmoothL1Loss: the mean of (a - b)² / 2 where |a - b| is below 1, and of |a - b| - 1/2 elsewhere. The shapes must be equal.
+func SmoothL1(s *Scope, a, b *G.Node) *G.Node {
+	return s.mean("SmoothL1", "select(abs(a - b) < 1, 0.5*square(a - b), abs(a - b) - 0.5)", a, b)
+}
+
 // BCEWithLogits is the mean binary cross-entropy of targets, 0 to 1, under the sigmoid of logits of the same shape:
 //
 //	mean of max(x, 0) - x t + log(1 + e^-|x|)

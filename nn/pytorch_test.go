@@ -156,6 +156,19 @@ var modules = map[string]nn.Layer{
 	"lstm_bidirectional": func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 4, nn.Layers(2), nn.Bidirectional()) },
 	"lstm_dropout":       func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 4, nn.Layers(3), nn.LayerDropout(1)) },
 	"gru_bidirectional":  func(s *nn.Scope, x *G.Node) *G.Node { return nn.GRU(s, x, 4, nn.Bidirectional(), nn.NoBias()) },
+	"group_norm":         func(s *nn.Scope, x *G.Node) *G.Node { return nn.GroupNorm(s, x, 2) },
+	"instance_norm":      func(s *nn.Scope, x *G.Node) *G.Node { return nn.GroupNorm(s, x, 3, nn.Epsilon(1e-3)) },
+	"max_pool_1d":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool1d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
+	"avg_pool_1d":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool1d(s, x, 2) },
+	"leaky_relu":         func(s *nn.Scope, x *G.Node) *G.Node { return nn.LeakyReLU(s, x, 0.1) },
+	"l1":                 func(s *nn.Scope, x *G.Node) *G.Node { return nn.L1(s, x, targets(s, x)) },
+	"smooth_l1":          func(s *nn.Scope, x *G.Node) *G.Node { return nn.SmoothL1(s, x, targets(s, x)) },
+	"encoder":            func(s *nn.Scope, x *G.Node) *G.Node { return encoder(s, x, 8, 2, 16) },
+	"encoder_post": func(s *nn.Scope, x *G.Node) *G.Node {
+		x = nn.LayerNorm(s.At("norm1"), s.Keep(ops.Map("a + b", x, nn.SelfAttention(s.At("self_attn"), x, 2))))
+		y := nn.ReLU(s, nn.Linear(s.At("linear1"), x, 16))
+		return nn.LayerNorm(s.At("norm2"), s.Keep(ops.Map("a + b", x, nn.Linear(s.At("linear2"), y, 8))))
+	},
 	"cross_entropy_rows": func(s *nn.Scope, x *G.Node) *G.Node { return nn.CrossEntropy(s, x, someIgnored(s), ops.PerRow()) },
 	"cross_entropy_smoothing": func(s *nn.Scope, x *G.Node) *G.Node {
 		return nn.CrossEntropy(s, x, someIgnored(s), ops.LabelSmoothing(0.2))
@@ -166,6 +179,13 @@ var modules = map[string]nn.Layer{
 	},
 	"mse": func(s *nn.Scope, x *G.Node) *G.Node { return nn.MSE(s, x, targets(s, x)) },
 	"bce": func(s *nn.Scope, x *G.Node) *G.Node { return nn.BCEWithLogits(s, x, targets(s, x)) },
+}
+
+// encoder is that of docs/from-pytorch.md.
+func encoder(s *nn.Scope, x *G.Node, width, heads, hidden int) *G.Node {
+	x = s.Keep(ops.Add(x, nn.SelfAttention(s.At("self_attn"), nn.LayerNorm(s.At("norm1"), x), heads)))
+	y := nn.GELU(s, nn.Linear(s.At("linear1"), nn.LayerNorm(s.At("norm2"), x), hidden))
+	return s.Keep(ops.Add(x, nn.Linear(s.At("linear2"), y, width)))
 }
 
 // someIgnored are labels of make.py, of which two are ignored.

@@ -43,6 +43,9 @@ func TestErrors(t *testing.T) {
 		"nn: c: Conv2d got 0 groups and dilation 1, want at least 1":            func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
 		"nn: c: Conv2d got 3 channels for 4 in 3 groups, want multiples":        func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Groups(3)) },
 		"nn: c: Conv2d got windows of [7 7] for images of [6 7]":                func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Dilation(3)) },
+		"nn: n: GroupNorm got 2 groups of 3 channels, want a divisor":           func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s.At("n"), image, 2) },
+		"GroupNorm got epsilon -1":                                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s, image, 3, nn.Epsilon(-1)) },
+		"MaxPool1d got shape (5, 4), want (batch, channels, length)":            func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.MaxPool1d(s, x, 2) },
 		"LSTM got Carry and Bidirectional, want one of them": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.LSTM(s, row(s, image), 3, nn.Carry(), nn.Bidirectional())
 		},
@@ -191,7 +194,7 @@ func after(t *testing.T, s *nn.Scope, x, image, y *G.Node) {
 	t.Helper()
 	a, b, c := nn.Split3(s, y)
 	for i, n := range append([]*G.Node{a, b, c}, nn.Linear(s.At("after"), x, 3), nn.Conv2d(s, image, 3, 3), nn.Conv1d(s, x, 3, 3), nn.MaxPool2d(s, image, 2), nn.AvgPool2d(s, image, 2),
-		nn.GlobalAvgPool(s, image), nn.LayerNorm(s, x), nn.RMSNorm(s, x), nn.BatchNorm(s, x), nn.ReLU(s, x), nn.GELU(s, x), nn.GELUTanh(s, x), nn.SiLU(s, x), nn.Tanh(s, x),
+		nn.GlobalAvgPool(s, image), nn.MaxPool1d(s, x, 2), nn.AvgPool1d(s, x, 2), nn.GroupNorm(s, x, 1), nn.LeakyReLU(s, x, 0.1), nn.L1(s, x, y), nn.SmoothL1(s, x, y), nn.LayerNorm(s, x), nn.RMSNorm(s, x), nn.BatchNorm(s, x), nn.ReLU(s, x), nn.GELU(s, x), nn.GELUTanh(s, x), nn.SiLU(s, x), nn.Tanh(s, x),
 		nn.Sigmoid(s, x), nn.Dropout(s, x, 0.5), nn.Flatten(s, x), nn.Residual(s, x, nn.ReLU), nn.Sequential(s, x, nn.ReLU), nn.Embedding(s, x, 3, 4), nn.Positions(s, x, 9),
 		nn.SelfAttention(s, x, 2, nn.Causal(), nn.Rotary(100)), nn.Attention(s, x, x, x, 2), nn.LSTM(s, x, 3), nn.GRU(s, x, 3, nn.Carry()), nn.CrossEntropy(s, x, y), nn.MSE(s, x, y), nn.BCEWithLogits(s, y, x),
 		s.Parameter("p", nn.Normal(1), 3), s.Buffer("q", nn.Normal(1), 3), s.Cache("r", tensor.Int, 3), s.Input("i", tensor.Int, 3), s.Keep(x, nil), s.Tied().Keep(x, nil)) {
