@@ -59,7 +59,7 @@ func Example_fromPyTorchText() {
 	defer test.Close()
 	for i := range following {
 		if i%12 < 3 {
-			following[i] = -100 // the first letters of a row are anybody's guess
+			following[i] = -100 // the first letters of a row do not count: they have little before them
 		}
 	}
 	held, err := train.NewData(train.Columns{heldX: ids[8*12*16:][:12*13], heldY: following[8*12*16:][:12*13]})
