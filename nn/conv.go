@@ -69,7 +69,8 @@ func (s *Scope) convolve(layer string, x *G.Node, shape tensor.Shape, out int, w
 	return s.Keep(ops.Map("a + b", y, s.Keep(ops.Reshape(bias, out, 1, 1))))
 }
 
-// taps convolves with dilation and groups, which Gorgonia's Conv2d confuses or lacks: a slice of the padded image for each element of the window, and a matmul for each group.
+// taps convolves with dilation and groups: it takes a slice of the padded image for each element of the window, and a matmul for each group. Gorgonia's Conv2d has no groups, and
+// the hash of its im2col omits the dilation.
 func (s *Scope) taps(x, weight *G.Node, window tensor.Shape, groups int, pad, stride, dilation []int) *G.Node {
 	for a, n := range pad {
 		x = s.Keep(ops.Pad(x, 2+a, n, n))
