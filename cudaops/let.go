@@ -29,7 +29,7 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
-	let := func() error { return gorgonia.Let(n, value) }
+	let := func() error { return internal.Let(n, value) }
 	if v, ok := value.(gorgonia.Value); ok && split {
 		let = func() error { return vm.letRows(n, v, shape) }
 	}

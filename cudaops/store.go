@@ -130,6 +130,7 @@ type ParameterType struct {
 	Name  string
 	Dtype tensor.Dtype
 	Shape tensor.Shape
+	Used  bool // by an open VM
 }
 
 // Types returns the types of all parameters, in the order of [Store.Parameters], with those that have no value yet.
@@ -137,7 +138,7 @@ func (s *Store) Types() (list []ParameterType, err error) {
 	err = s.use("Types", func() error {
 		for _, p := range s.list {
 			if !p.transient {
-				list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone()})
+				list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone(), p.users > 0})
 			}
 		}
 		return nil

@@ -37,6 +37,20 @@ func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
 	return func(c *config) { c.train = append(c.train, training{solver: s, learnables: learnables}) }
 }
 
+// SGD is [Train] with the steps of PyTorch's SGD for the options of a [gorgonia.Momentum]. Gorgonia's own steps, those of Train, are the same
+// while the learning rate is constant and there is no regularization.
+//
+//	g = gradient + WithL2Reg · p        (weight_decay)
+//	v = WithMomentum · v + g
+//	p = p - WithLearnRate · v
+//
+// Gorgonia's velocity has the learning rates of the steps before, and the regularization is of the velocity, in place of p.
+func SGD(s *gorgonia.Momentum, learnables ...*gorgonia.Node) Option {
+	return func(c *config) {
+		c.train = append(c.train, training{solver: s, learnables: learnables, sgd: true})
+	}
+}
+
 // WeightDecay is an option of [gorgonia.NewAdamW]: the decay of weights, 0.01 without it, which Gorgonia calls
 // [gorgonia.WithRho]. A step of [Train] first multiplies each learnable by 1 - LearnRate * decay, separately from its gradient, as
 // PyTorch's AdamW does. Other solvers ignore the option, as they do Gorgonia's options that they do not have.
@@ -79,6 +93,7 @@ func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.s
 type training struct {
 	solver     gorgonia.Solver
 	learnables []*gorgonia.Node
+	sgd        bool                   // of SGD
 	reader     *internal.SolverReader // nil for a solver of another module
 	options    internal.Solver        // when the graph was compiled
 }
@@ -175,6 +190,9 @@ func (t *trainer) add(s *training) (err error) {
 			return fmt.Errorf("several Trains want Gorgonia's solvers, got a %T", s.solver)
 		}
 		return nil
+	}
+	if s.sgd {
+		s.reader.AsSGD()
 	}
 	if s.options = s.reader.Read(); s.options.Stepped {
 		return fmt.Errorf("Train got a %T that has made steps, want a new one", s.solver)

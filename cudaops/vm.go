@@ -125,7 +125,10 @@ func open(c *config) (b exec.Backend, why string, err error) {
 		if err == nil {
 			return g, "", nil
 		}
-		if !c.auto || !errors.Is(err, driver.ErrNoDevice) {
+		switch none := errors.Is(err, driver.ErrNoDevice); {
+		case none && !c.auto:
+			return nil, "", fmt.Errorf("%w; the options OnAny and OnHost run on the host", err)
+		case !none:
 			return nil, "", err
 		}
 		why = err.Error()

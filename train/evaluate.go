@@ -205,7 +205,7 @@ func (f *feeder) bind(b Batch) error {
 		var err error
 		split := slices.Contains(f.split, n)
 		if !split {
-			err = gorgonia.Let(n, v)
+			err = internal.Let(n, v)
 		}
 		if err == nil && (!f.known[n] || split) {
 			err = f.vm.Let(n, v)
