@@ -31,6 +31,7 @@ type config struct {
 	world         *world.World // of Processes, or nil
 	split         []*gorgonia.Node
 	sumRanks      bool
+	sharded       bool // ShardSolver
 	strict, timed bool
 	eval          bool
 	seed          *uint64

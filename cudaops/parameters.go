@@ -31,8 +31,8 @@ type parameters struct {
 	exec    *exec.Executable
 	graph   *lower.Graph
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
-	kept  [][]byte
-	saved [][]byte // the states, while the graph is recompiled
+	kept  [][][]byte // by rank
+	saved [][][]byte // the states by rank, while the graph is recompiled
 }
 
 // newParameters returns the parameters of a VM without a Store.
@@ -102,9 +102,11 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 // save saves the states of a program before its executable is closed, except those in a Store.
 func (p *parameters) save(of *program.Program) (err error) {
 	p.saved, err = p.exec.States()
-	for i := range p.saved {
-		if of.Updates[i].State.Buffer.Home != nil {
-			p.saved[i] = nil
+	for _, rank := range p.saved {
+		for i := range rank {
+			if of.Updates[i].State.Buffer.Home != nil {
+				rank[i] = nil
+			}
 		}
 	}
 	return err

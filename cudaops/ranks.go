@@ -87,6 +87,15 @@ func Split(inputs ...*gorgonia.Node) Option {
 // SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
 func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
 
+// ShardSolver divides the solver's state of [Train] among the ranks: each of n has 1/n of the moments, of the averages of [EMA] and of the sum
+// of gradients of [StepEvery], and makes the step of as many of the learnables' elements (ZeRO-1). The gradients are reduced to the rank
+// that needs them, and then the learnables are gathered on all ranks, so as many bytes travel as without. Learnables have the bits that
+// they have without ShardSolver where the ranks' sums have one order, as on the host. Under [ClipNorm], and for gorgonia.BarzilaiBorweinSolver, they differ by rounding,
+// because the sums over all learnables are sums of the ranks' sums.
+//
+// Snapshots and checkpoints are those of one device. Of several processes [VM.Snapshot] and [VM.EMA] are calls of all. On one rank ShardSolver changes nothing.
+func ShardSolver() Option { return func(c *config) { c.sharded = true } }
+
 // Ranks returns the number of ranks of this process that run the graph, 1 for a VM without [OnDevices] or [OnHosts], and the inputs of [Split].
 func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
 	if vm == nil {
@@ -183,8 +192,8 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 	if host, ok := b.(*exec.HostBackend); ok {
 		meeting, ranks := exec.NewMeeting(vm.config.ranks)
 		host.Ranks = ranks[0]
-		for _, r := range ranks[1:] {
-			backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: r})
+		for r := 1; r < len(ranks); r++ {
+			backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: ranks[r], Rank: r})
 		}
 		return exec.NewRanks(p, meeting, backends, timed)
 	}
@@ -217,7 +226,7 @@ func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Exe
 	}
 	leave := peers.Close
 	if host, ok := b.(*exec.HostBackend); ok {
-		host.Ranks = peers
+		host.Ranks, host.Rank = peers, w.Rank
 	} else {
 		gpu := b.(*exec.GPUBackend)
 		leave = func() {

@@ -90,6 +90,7 @@ type trainer struct {
 	norm       float64          // limit of ClipNorm, or 0
 	ema        float64          // decay of EMA, or 0
 	every      int              // runs per step
+	shards     int              // ranks that the solver's state is divided among, 0 or 1 if it is not
 	runs       int              // runs made so far
 	graph      *lower.Trained
 	*parameters
@@ -112,6 +113,8 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, fmt.Errorf("EMA got %v, want a single number between 0 and 1", c.ema)
 	case len(c.ema) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option EMA without Train")
+	case c.sharded && len(c.train) == 0:
+		return nil, errors.New("got the option ShardSolver without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
 		return nil, fmt.Errorf("StepEvery got %v, want a single number above 0", c.stepEvery)
 	case len(c.stepEvery) > 0 && len(c.train) == 0:
@@ -122,6 +125,9 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, nil
 	}
 	t := &trainer{sets: slices.Clone(c.train), every: 1}
+	if c.sharded {
+		t.shards = c.total()
+	}
 	if len(c.stepEvery) > 0 {
 		t.every = c.stepEvery[0]
 	}
@@ -209,7 +215,7 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Homes: t.homes()}
+	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Sharded: t.shards > 1, Homes: t.homes()}
 	for _, s := range t.sets {
 		l.Sets = append(l.Sets, lower.Set{Solver: s.options, Learnables: s.learnables})
 	}
@@ -245,6 +251,9 @@ func (t *trainer) where(device string) string {
 	}
 	if t.onHost {
 		return fmt.Sprintf("steps of %s%s on the host: it is not one of Gorgonia's solvers", t.solvers(), perStep)
+	}
+	if t.shards > 1 {
+		perStep += fmt.Sprintf(", state divided among %d ranks", t.shards)
 	}
 	return fmt.Sprintf("steps of %s%s on %s", t.solvers(), perStep, device)
 }

@@ -151,15 +151,15 @@ func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	return nil, nil
 }
 
-// part returns the elements of a parameter from the states of a program, as [exec.Executable.States] returns them; nil if no run
-// changes it.
-func (p *parameters) part(of *program.Program, states [][]byte, i int) []byte {
+// part returns the elements of a parameter from the states of a program, as [exec.Executable.States] returns them for the first rank; nil if
+// no run changes it.
+func (p *parameters) part(of *program.Program, states [][][]byte, i int) []byte {
 	v := p.values[i]
 	k := slices.IndexFunc(of.Updates, func(u program.Update) bool { return u.State == v.Base })
-	if states[k] == nil {
+	if states[0][k] == nil {
 		return nil
 	}
-	return states[k][v.View.Offset*v.Dtype.Size():][:v.Bytes()]
+	return states[0][k][v.View.Offset*v.Dtype.Size():][:v.Bytes()]
 }
 
 // find returns "NaN" or "Inf" and the row-major index of the first watched number of a value, or "" if it has none.

@@ -14,6 +14,7 @@ import (
 type HostBackend struct {
 	BLAS  kernels.BLAS // nil selects gonum's
 	Ranks Exchange     // with the other ranks; nil for a backend that is no rank
+	Rank  int
 
 	arena  []byte
 	events []time.Time
@@ -107,6 +108,10 @@ func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, ou
 	}
 	return func() error {
 		for i := range in {
+			if c.Kind == kernels.OwnPart {
+				copy(h.Memory(out[i]), h.Memory(in[i])[int64(h.Rank)*out[i].Size:])
+				continue
+			}
 			if err := h.Ranks.Exchange(c, d[i], h.Memory(in[i]), h.Memory(out[i])); err != nil {
 				return err
 			}

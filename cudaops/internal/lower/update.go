@@ -30,7 +30,7 @@ func (l *lowerer) update() error {
 		}
 	}
 	l.reduceGradients()
-	e := &updater{lowerer: l, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
+	e := &updater{lowerer: l, Trained: t, joined: map[*group]*program.Value{}, parts: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
 	for _, m := range t.Learned {
 		e.nodes = append(e.nodes, m.Node)
 	}
@@ -52,6 +52,7 @@ type updater struct {
 	own    map[*group]*program.Value
 	sums   []*program.Value // over all learnables, then those of each set's step size
 	joined map[*group]*program.Value
+	parts  map[*group]*program.Value        // of the parameters
 	scales map[kernels.Dtype]*program.Value // factors that limit the norm of the gradients
 }
 
@@ -98,23 +99,26 @@ func (e *updater) inputs() {
 	}
 }
 
-// join returns the concatenated gradients of a group, including accumulated ones.
+// join returns the concatenated gradients of a group, or a rank's part of them, including accumulated ones.
 func (e *updater) join(g *group) (*program.Value, error) {
 	if e.joined[g] != nil {
 		return e.joined[g], nil
 	}
-	gradients := make([]*program.Value, len(g.members))
-	for i, m := range g.members {
-		gradients[i] = e.derivative(e.Learned[m])
+	v := g.scattered
+	if v == nil {
+		gradients := make([]*program.Value, len(g.members))
+		for i, m := range g.members {
+			gradients[i] = e.derivative(e.Learned[m])
+		}
+		v = e.emit(program.ConcatInPlace{}, gradients, g.whole())[0]
 	}
-	v := e.emit(program.ConcatInPlace{}, gradients, g.whole(g.dtype))[0]
 	if e.training.Adds {
 		b := expr.NewBuilder(g.dtype, g.dtype)
 		f, err := b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1)))
 		if err != nil {
 			return nil, err
 		}
-		v = e.emit(program.Map{Func: f, Shape: g.whole(g.dtype).Shape}, []*program.Value{g.states[len(g.states)-1], v}, g.whole(g.dtype))[0]
+		v = e.emit(program.Map{Func: f, Shape: v.Shape}, []*program.Value{g.states[len(g.states)-1], v}, v.Type)[0]
 	}
 	e.joined[g] = v
 	return v, nil
@@ -133,7 +137,18 @@ func (e *updater) gradient(l Learned) (*program.Value, error) {
 	return e.alias(joined, l.Value.Type, l.Value.View), nil
 }
 
-// group emits the step of a group: one Map of its concatenated gradients.
+// parameters returns the parameters of a group before the step, or a rank's part of them.
+func (e *updater) parameters(g *group) *program.Value {
+	if g.scattered == nil {
+		return g.states[0]
+	}
+	if e.parts[g] == nil {
+		e.parts[g] = e.onPart(kernels.OwnPart, g.states[0], g.part())
+	}
+	return e.parts[g]
+}
+
+// group emits the step of a group: one Map of its concatenated gradients. If the training is sharded, the ranks then exchange the parameters.
 func (e *updater) group(g *group) error {
 	e.nodes = e.Trained.nodes(g)
 	shared, err := e.shared(g)
@@ -152,18 +167,23 @@ func (e *updater) group(g *group) error {
 		case o == solver.Gradient:
 			in[i] = joined
 		case o == solver.Scale || o == solver.Step:
-			in[i] = e.alias(shared[o], g.whole(g.dtype), everywhere)
+			in[i] = e.alias(shared[o], g.part(), everywhere)
 		case o == solver.Average:
 			in[i] = g.states[g.rule.Average]
+		case o == solver.Parameter:
+			in[i] = e.parameters(g)
 		case o <= solver.Moment2:
 			in[i] = g.states[o-solver.Parameter]
 		default:
-			in[i] = e.alias(e.own[g], g.whole(g.dtype), program.View{Offset: int64(number), Strides: []int64{0}})
+			in[i] = e.alias(e.own[g], g.part(), program.View{Offset: int64(number), Strides: []int64{0}})
 			number++
 		}
 	}
-	types := slices.Repeat([]program.Type{g.whole(g.dtype)}, len(g.states))
+	types := slices.Repeat([]program.Type{g.part()}, len(g.states))
 	for k, next := range e.emit(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
+		if k == 0 && g.scattered != nil {
+			next = e.onPart(kernels.AllGather, next, g.whole())
+		}
 		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})
 	}
 	return nil
@@ -212,8 +232,34 @@ func (e *updater) steps(before int) (n int) {
 	return n
 }
 
+// summand is a learnable, or a rank's part of a group, that sums go over.
+type summand struct {
+	set                 int
+	gradient, parameter *program.Value
+	state               func(k int) *program.Value
+}
+
+// summands yields what sums go over.
+func (e *updater) summands(yield func(summand, error) bool) {
+	if e.training.Sharded {
+		for _, g := range e.groups {
+			v, err := e.join(g)
+			if !yield(summand{g.set, v, e.parameters(g), func(k int) *program.Value { return g.states[k] }}, err) {
+				return
+			}
+		}
+		return
+	}
+	for _, m := range e.Learned {
+		v, err := e.gradient(m)
+		if !yield(summand{m.group.set, v, m.Value, func(k int) *program.Value { return e.alias(m.States[k], m.Value.Type, m.Value.View) }}, err) {
+			return
+		}
+	}
+}
+
 // reduce emits the sums over learnables: the squared norm of all gradients, and for each set of Barzilai and Borwein those for its
-// step size.
+// step size. If the training is sharded, each rank sums its parts, and the ranks' sums are added.
 func (e *updater) reduce() error {
 	var parts [][]*program.Value // by sum, then learnable
 	collect := func(sums []*program.Value, from int) {
@@ -224,27 +270,25 @@ func (e *updater) reduce() error {
 			parts[from+k] = append(parts[from+k], v)
 		}
 	}
-	for _, m := range e.Learned {
-		g, err := e.gradient(m)
+	for s, err := range e.summands {
 		if err != nil {
 			return err
 		}
 		at := 0
 		if e.training.ClipNorm {
-			f, err := solver.Squares(g.Dtype)
+			f, err := solver.Squares(s.gradient.Dtype)
 			if err != nil {
 				return err
 			}
-			collect(e.rows(f, g), 0)
+			collect(e.rows(f, s.gradient), 0)
 			at = 1
 		}
-		if e.training.Sets[m.group.set].Solver.Kind == internal.BarzilaiBorwein {
-			f, err := solver.Differences(g.Dtype)
+		if e.training.Sets[s.set].Solver.Kind == internal.BarzilaiBorwein {
+			f, err := solver.Differences(s.gradient.Dtype)
 			if err != nil {
 				return err
 			}
-			before := func(state int) *program.Value { return e.alias(m.States[state], m.Value.Type, m.Value.View) }
-			collect(e.rows(f, g, m.Value, before(2), before(1)), at+2*e.steps(m.group.set))
+			collect(e.rows(f, s.gradient, s.parameter, s.state(2), s.state(1)), at+2*e.steps(s.set))
 		}
 	}
 	e.sums = []*program.Value{}
@@ -254,6 +298,10 @@ func (e *updater) reduce() error {
 			return err
 		}
 		e.sums = append(e.sums, sum)
+	}
+	if e.training.Sharded && len(e.sums) > 0 {
+		all := kernels.Collective{Kind: kernels.AllReduce, Ranks: e.ranks}
+		e.sums = e.emit(program.Collective{Collective: all}, e.sums, slices.Repeat([]program.Type{e.sums[0].Type}, len(e.sums))...)
 	}
 	return nil
 }

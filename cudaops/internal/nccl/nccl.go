@@ -51,7 +51,7 @@ const (
 )
 
 // dtypes are NCCL's numbers of element types.
-var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, kernels.Float32: 7, kernels.Float64: 8}
+var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Bool: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, kernels.Float32: 7, kernels.Float64: 8}
 
 // Error is a call that failed.
 type Error struct {
@@ -142,7 +142,7 @@ func (l *Library) NewID() (id ID, err error) {
 // Join makes the calling thread's current device one of ranks, numbered rank from 0. It waits until all ranks have joined. A
 // process with several ranks calls it for each in a goroutine locked to a thread.
 func (l *Library) Join(id ID, ranks, rank int) (*Comm, error) {
-	c := &Comm{lib: l}
+	c := &Comm{lib: l, rank: rank}
 	if err := l.check("ncclCommInitRank", l.fn.CommInitRank(&c.handle, int32(ranks), id, int32(rank))); err != nil {
 		return nil, err
 	}
@@ -154,8 +154,12 @@ func (l *Library) Join(id ID, ranks, rank int) (*Comm, error) {
 type Comm struct {
 	lib    *Library
 	handle uintptr
+	rank   int
 	ended  atomic.Bool // by Abort or Close
 }
+
+// Rank returns the number of the rank.
+func (c *Comm) Rank() int { return c.rank }
 
 // dtype returns NCCL's number of an element type.
 func dtype(d kernels.Dtype) (int32, error) {
