@@ -3,7 +3,6 @@ package cudaops
 import (
 	"fmt"
 	"reflect"
-	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
@@ -18,18 +17,13 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	shape, ranks := n.Shape(), vm.config.ranksOrOne()
-	split := ranks > 1 && slices.Contains(vm.config.split, n)
-	if split {
-		shape = shape.Clone()
-		shape[0] *= ranks
-	}
+	shape := vm.RunShape(n)
 	value, err := shaped(shape, value)
 	if err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	let := func() error { return gorgonia.Let(n, value) }
-	if v, ok := value.(gorgonia.Value); ok && split {
+	if v, ok := value.(gorgonia.Value); ok && !shape.Eq(n.Shape()) {
 		let = func() error { return vm.letRows(n, v, shape) }
 	}
 	if err := guard.Recover("gorgonia.Let", let); err != nil {

@@ -104,6 +104,27 @@ func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
 	return vm.config.ranksOrOne(), slices.Clone(gorgonia.Nodes(vm.config.split))
 }
 
+// RunShape returns the shape of the values that a run takes for an input: the node's or, of an input of [Split], with the rows of all ranks
+// of this process.
+func (vm *VM) RunShape(n *gorgonia.Node) tensor.Shape {
+	if n == nil {
+		return nil
+	}
+	if vm == nil || !slices.Contains(vm.config.split, n) {
+		return n.Shape()
+	}
+	return vm.config.ofRanks(n.Shape())
+}
+
+// ofRanks returns the shape of the values of all ranks of this process, concatenated along the first axis.
+func (c *config) ofRanks(shape tensor.Shape) tensor.Shape {
+	shape = shape.Clone()
+	if len(shape) > 0 {
+		shape[0] *= c.ranksOrOne()
+	}
+	return shape
+}
+
 // rankSeed is the difference between the seeds of random numbers of consecutive ranks: odd, with bits everywhere (2^64 / golden ratio).
 const rankSeed = 0x9e3779b97f4a7c15
 

@@ -267,7 +267,7 @@ func (vm *VM) build(b exec.Backend) error {
 		return err
 	}
 	vm.resident.built(graph)
-	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, vm.config.ranksOrOne()), e, false
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, &vm.config), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()
