@@ -60,11 +60,23 @@ func OnHosts(n int) Option {
 // learnables and of [Resident] inputs are those of rank 0, whenever a VM copies them to the device.
 //
 // Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
-// of SLURM or Open MPI. NewVM waits up to 10 minutes for all processes; so does a run on the host.
+// of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout].
 func Processes() Option { return func(c *config) { c.processes = true } }
 
-// processLimit is the time that a process waits for the others.
-const processLimit = 10 * time.Minute
+// RankTimeout sets the time that ranks of [Processes], and GPUs, wait for each other, when they start and in each collective: 10 minutes
+// without it. A process that has ended is noticed at once. When another does not take part in time, all others end the run with an error that
+// names it, within twice the time.
+func RankTimeout(limit time.Duration) Option {
+	return func(c *config) { c.rankTimeout = append(c.rankTimeout, limit) }
+}
+
+// rankLimit returns the time of RankTimeout.
+func (c *config) rankLimit() time.Duration {
+	if len(c.rankTimeout) > 0 {
+		return c.rankTimeout[0]
+	}
+	return 10 * time.Minute
+}
 
 // Process returns the number of this process's first rank, and the number of all ranks: 0 and [VM.Ranks] without [Processes].
 func (vm *VM) Process() (rank, all int) {
@@ -75,6 +87,13 @@ func (vm *VM) Process() (rank, all int) {
 		rank = w.Rank
 	}
 	return rank, vm.config.total()
+}
+
+// Share returns the bytes that the process of rank 0 passes, on all processes of [Processes], between runs. It is a call of all. Without Processes
+// it returns b.
+func (vm *VM) Share(b []byte) (shared []byte, err error) {
+	err = vm.between("Share", func() error { shared, err = vm.exec.Share(b); return err })
+	return shared, err
 }
 
 // Split names inputs of which each rank of [OnDevices] has values of its own: a run takes the rows of all ranks, concatenated along the
@@ -145,6 +164,8 @@ func (c *config) checkRanks() error {
 	switch {
 	case c.ranks < 0:
 		return errors.New("OnDevices or OnHosts got no ranks, want at least one")
+	case len(c.rankTimeout) > 1 || c.rankLimit() <= 0:
+		return fmt.Errorf("RankTimeout got %v, want a single time above 0", c.rankTimeout)
 	case c.total() < 2:
 		return nil
 	case len(c.stores) > 0:
@@ -227,7 +248,7 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 			}
 			gpus, backends = append(gpus, g), append(backends, g)
 		}
-		return exec.JoinGPUs(gpus)
+		return exec.JoinGPUs(gpus, vm.config.rankLimit())
 	}()
 	if err != nil {
 		for _, g := range gpus[1:] {
@@ -241,7 +262,7 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 // process makes a program ready to run as the rank of this process.
 func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Executable, error) {
 	w := *vm.config.world
-	peers, err := world.Join(w, processLimit)
+	peers, err := world.Join(w, vm.config.rankLimit())
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +275,7 @@ func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Exe
 			gpu.AbortRanks()
 			peers.Close()
 		}
-		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size)
+		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size, vm.config.rankLimit())
 	}
 	var e *exec.Executable
 	if err == nil {

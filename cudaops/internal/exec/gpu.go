@@ -23,6 +23,7 @@ type GPUBackend struct {
 	arena  driver.Ptr
 	async  copyStream
 	comm   *nccl.Comm // with the other ranks; nil for a GPU that is no rank
+	watch  *watch     // of collectives, or nil
 	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
@@ -283,7 +284,12 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 }
 
 // Sync implements Backend.
-func (g *GPUBackend) Sync() error { return g.stream.Sync() }
+func (g *GPUBackend) Sync() error {
+	if g.watch != nil {
+		return g.watch.during(g.stream.Sync)
+	}
+	return g.stream.Sync()
+}
 
 // Events implements Backend.
 func (g *GPUBackend) Events(n int) error {
@@ -308,7 +314,7 @@ func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 // Close implements Backend.
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
-		errs := append([]error{g.stream.Sync()}, g.closeCopies()...)
+		errs := append([]error{g.Sync()}, g.closeCopies()...)
 		for _, e := range g.events {
 			errs = append(errs, e.Close())
 		}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -110,6 +111,22 @@ func (e *Executable) SetStates(list [][][]byte) error {
 		}
 	}
 	return nil
+}
+
+// Share returns the bytes that the first rank of all processes has. Unlike states, they may have any length, also another one elsewhere.
+func (e *Executable) Share(b []byte) ([]byte, error) {
+	if e.meeting == nil || e.meeting.peers == nil {
+		return b, nil
+	}
+	length, err := e.meeting.same(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
+	if err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length)
+	if uint64(len(b)) != n {
+		b = make([]byte, n)
+	}
+	return e.meeting.same(b)
 }
 
 // stateSpan returns the span of a state or of a part of one, which must be as long as m.

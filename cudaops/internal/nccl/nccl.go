@@ -156,7 +156,10 @@ type Comm struct {
 	handle uintptr
 	rank   int
 	ended  atomic.Bool // by Abort or Close
+	asking sync.Mutex  // during AsyncError, which must not use a communicator that ends
 }
+
+var errEnded = errors.New("the communicator has ended")
 
 // Rank returns the number of the rank.
 func (c *Comm) Rank() int { return c.rank }
@@ -177,7 +180,7 @@ func (c *Comm) call(name string, d kernels.Dtype, f func(dtype int32) int32) err
 		return err
 	}
 	if c.ended.Load() {
-		return fmt.Errorf("%s: the communicator has ended", name)
+		return fmt.Errorf("%s: %w", name, errEnded)
 	}
 	return c.lib.check(name, f(n))
 }
@@ -228,8 +231,13 @@ func (c *Comm) Group(f func() error) error {
 	return errors.Join(err, c.lib.check("ncclGroupEnd", c.lib.fn.GroupEnd()))
 }
 
-// AsyncError returns the error of a queued collective, or nil. After an error the communicator can only be aborted.
+// AsyncError returns the error of a queued collective, or nil, from any goroutine. After an error the communicator can only be aborted.
 func (c *Comm) AsyncError() error {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	if c.ended.Load() {
+		return errEnded
+	}
 	var code int32
 	if err := c.lib.check("ncclCommGetAsyncError", c.lib.fn.CommGetAsyncError(c.handle, &code)); err != nil {
 		return err
@@ -243,6 +251,8 @@ func (c *Comm) Abort() error {
 	if c.ended.Swap(true) {
 		return nil
 	}
+	c.asking.Lock()
+	defer c.asking.Unlock()
 	return c.lib.check("ncclCommAbort", c.lib.fn.CommAbort(c.handle))
 }
 

@@ -125,6 +125,36 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// Ranks that are in no exchange learn which rank has left, also those that rank 0 tells, and what they have not read yet is kept.
+func TestCheck(t *testing.T) {
+	peers := joined(t, 4, 10*time.Second)
+	x := make([]byte, 8)
+	c := kernels.Collective{Kind: kernels.AllReduce, Ranks: 4}
+	sent := make(chan error)
+	go func() { sent <- peers[2].Exchange(c, kernels.Float32, x, make([]byte, 8)) }()
+	time.Sleep(50 * time.Millisecond) // rank 2 is ahead of the others
+	for _, r := range []int{0, 1, 3} {
+		testutil.Do(t, peers[r].Check())
+	}
+	for _, err := range exchange(peers, c, [][]byte{x, x, nil, x}, [][]byte{make([]byte, 8), make([]byte, 8), nil, make([]byte, 8)}) {
+		testutil.Do(t, err)
+	}
+	testutil.Do(t, <-sent)
+	peers[3].Close()
+	for r := range 3 {
+		err, until := error(nil), time.Now().Add(10*time.Second)
+		for err == nil && time.Now().Before(until) {
+			err = peers[r].Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), "rank 3: the process has ended or left the others") {
+			t.Errorf("rank %d: got error %v, want one that names rank 3", r, err)
+		}
+		if again := peers[r].Exchange(c, kernels.Float32, x, x); again != err {
+			t.Errorf("rank %d: got error %v in the next exchange, want %v", r, again, err)
+		}
+	}
+}
+
 // A rank that has left, that hangs or that asks for another collective is named in the errors of the others, within the time limit.
 func TestExchangeFails(t *testing.T) {
 	c, x := kernels.Collective{Kind: kernels.AllReduce, Ranks: 3}, make([]byte, 8)
