@@ -22,14 +22,16 @@ type parameters struct {
 	learned int              // number of learnables
 	states  []int            // indices of those of State
 	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
-	values  []*program.Value // states or views of them, as last compiled
-	held    []*parameter
-	copies  []*deviceCopy  // of the nodes' values
-	all     []int          // indices of all nodes
-	store   *Store         // nil without In
-	work    program.Memory // the Store's workspace, as last compiled
-	exec    *exec.Executable
-	graph   *lower.Graph
+	// transient is set for a Transient.
+	transient []bool
+	values    []*program.Value // states or views of them, as last compiled
+	held      []*parameter
+	copies    []*deviceCopy  // of the nodes' values
+	all       []int          // indices of all nodes
+	store     *Store         // nil without In
+	work      program.Memory // the Store's workspace, as last compiled
+	exec      *exec.Executable
+	graph     *lower.Graph
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
 	kept  [][][]byte // by rank
 	saved [][][]byte // the states by rank, while the graph is recompiled
@@ -48,6 +50,7 @@ func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies)
 // findStates finds the nodes of State.
 func (p *parameters) findStates(c *config) {
 	for i, n := range p.nodes {
+		p.transient = append(p.transient, c.transient(n))
 		if p.next = append(p.next, c.next(n)); p.next[i] != nil {
 			p.states = append(p.states, i)
 		}
@@ -73,7 +76,7 @@ func (p *parameters) homes() (list []program.Memory) {
 // shared returns the parameters that are no learnables.
 func (p *parameters) shared() (list []lower.Shared) {
 	for _, i := range p.all[p.learned:] {
-		list = append(list, lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset})
+		list = append(list, lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset, Own: p.transient[i]})
 	}
 	return list
 }

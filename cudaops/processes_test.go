@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -49,30 +50,45 @@ func asProcess(t *testing.T, leaves int) {
 	fmt.Printf("\nparameters %s\n", testutil.Get[[]byte](t)(json.Marshal(list)))
 }
 
+// processes is the number of processes that tests start.
+const processes = 3
+
+func freePort(t *testing.T) int {
+	l := testutil.Get[tcp.Listener](t)(tcp.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	return l.Addr().(*tcp.TCPAddr).Port
+}
+
+// startOn runs a test of this program in several processes, with variables for each and an argument, and returns what they print.
+func startOn(t *testing.T, port int, test, argument string, variables func(rank string) []string) (out [processes]string) {
+	var wait sync.WaitGroup
+	for rank := range processes {
+		wait.Go(func() {
+			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1", argument)
+			c.Env = append(os.Environ(), append(variables(strconv.Itoa(rank)), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port))...)
+			b, _ := c.CombinedOutput()
+			out[rank] = string(b)
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+// startProcesses is startOn with torchrun's variables.
+func startProcesses(t *testing.T, test string) [processes]string {
+	return startOn(t, freePort(t), test, "child", func(r string) []string {
+		return []string{"RANK=" + r, "WORLD_SIZE=" + strconv.Itoa(processes), "LOCAL_RANK=" + r}
+	})
+}
+
 func TestProcesses(t *testing.T) {
 	if flag.NArg() > 0 {
 		asProcess(t, testutil.Get[int](t)(strconv.Atoi(flag.Arg(0))))
 		return
 	}
-	const processes = 3
 	start := func(t *testing.T, leaves int, variables func(rank string) []string) (port int, out [processes]string) {
-		l := testutil.Get[tcp.Listener](t)(tcp.Listen("tcp", "127.0.0.1:0"))
-		port = l.Addr().(*tcp.TCPAddr).Port
-		l.Close()
-		done := make(chan struct{})
-		for rank := range processes {
-			go func() {
-				c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcesses$", "-test.count=1", strconv.Itoa(leaves))
-				c.Env = append(os.Environ(), append(variables(strconv.Itoa(rank)), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port))...)
-				b, _ := c.CombinedOutput()
-				out[rank] = string(b)
-				done <- struct{}{}
-			}()
-		}
-		for range processes {
-			<-done
-		}
-		return port, out
+		port = freePort(t)
+		return port, startOn(t, port, "TestProcesses", strconv.Itoa(leaves), variables)
 	}
 	size := strconv.Itoa(processes)
 	for name, variables := range map[string]func(rank string) []string{

@@ -25,7 +25,7 @@ import (
 // the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
 // variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
 //
-// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. [In], [State] and [Watch], and solvers of other
+// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. [In], and solvers of other
 // modules, are errors on several ranks.
 func OnDevices(list ...int) Option {
 	return func(c *config) {
@@ -170,10 +170,6 @@ func (c *config) checkRanks() error {
 		return nil
 	case len(c.stores) > 0:
 		other = "In"
-	case len(c.states) > 0:
-		other = "State"
-	case len(c.watch) > 0:
-		other = "Watch"
 	default:
 		return nil
 	}

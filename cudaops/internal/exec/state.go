@@ -28,7 +28,7 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	if err != nil {
 		return err
 	}
-	all, err := e.meeting.together(m)
+	all, err := e.Together(m)
 	copy(m, all)
 	return err
 }
@@ -128,6 +128,9 @@ func (e *Executable) Share(b []byte) ([]byte, error) {
 	}
 	return e.meeting.same(b)
 }
+
+// Together returns the bytes of all processes, of one length, added up.
+func (e *Executable) Together(b []byte) ([]byte, error) { return e.meeting.together(b) }
 
 // stateSpan returns the span of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
