@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,8 +26,8 @@ import (
 // the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
 // variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
 //
-// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. [In], and solvers of other
-// modules, are errors on several ranks.
+// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. Solvers of other modules are
+// errors on several ranks.
 func OnDevices(list ...int) Option {
 	return func(c *config) {
 		OnDevice(0)(c)
@@ -160,20 +161,56 @@ func (c *config) ranksOrOne() int { return max(c.ranks, 1) }
 
 // checkRanks returns an error for options that several ranks do not support.
 func (c *config) checkRanks() error {
-	other := ""
 	switch {
 	case c.ranks < 0:
 		return errors.New("OnDevices or OnHosts got no ranks, want at least one")
 	case len(c.rankTimeout) > 1 || c.rankLimit() <= 0:
 		return fmt.Errorf("RankTimeout got %v, want a single time above 0", c.rankTimeout)
+	}
+	return nil
+}
+
+// rankMemory returns the ranks of a VM in words, "" for one, and a function that allocates memory on all of this process, as b does on the first.
+func (c *config) rankMemory(b exec.Backend) (ranks string, alloc func(bytes int64) (program.Memory, error), err error) {
+	switch {
 	case c.total() < 2:
-		return nil
-	case len(c.stores) > 0:
-		other = "In"
-	default:
+		return "", b.NewMemory, nil
+	case c.world != nil:
+		return fmt.Sprintf("%d processes", c.total()), b.NewMemory, nil
+	}
+	each := []func(bytes int64) (program.Memory, error){b.NewMemory}
+	for r := 1; r < c.ranks; r++ {
+		own := new(exec.HostBackend).NewMemory
+		if b.Device().Kind == kernels.GPU {
+			if own, err = exec.DeviceMemory(c.devices[r]); err != nil {
+				return "", nil, err
+			}
+		}
+		each = append(each, own)
+	}
+	ranks = fmt.Sprintf("%d ranks", c.ranks)
+	if len(c.devices) > 0 {
+		ranks += fmt.Sprintf(" on the devices %v", c.devices)
+	}
+	return ranks, func(bytes int64) (program.Memory, error) { return exec.NewRankMemory(bytes, each) }, nil
+}
+
+// shareParameters sets the parameters of a Store to those of rank 0, if there are several processes.
+func (vm *VM) shareParameters(p *parameters) error {
+	if vm.config.world == nil {
 		return nil
 	}
-	return fmt.Errorf("got %d ranks and the option %s, want one of them", c.total(), other)
+	for i, v := range p.values {
+		m := make([]byte, v.Bytes())
+		err := p.exec.State(v, m)
+		if err == nil {
+			err = p.exec.SetState(v, m)
+		}
+		if err != nil {
+			return fmt.Errorf("In: node %s: %w", internal.Name(p.nodes[i]), err)
+		}
+	}
+	return nil
 }
 
 // findDevices sets the devices of AllDevices, and checks those of OnDevices.

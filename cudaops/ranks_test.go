@@ -300,12 +300,11 @@ func TestRanksErrors(t *testing.T) {
 	n := newShare(t, tensor.Float32, 2, []int{3, 2}, 1)
 	train := Train(G.NewVanillaSolver(), n.learnables...)
 	for want, opts := range map[string][]Option{
-		"got no ranks":              {OnHosts(0)},
-		"OnDevices or OnHosts":      {OnDevices()},
-		"got device 1 twice":        {OnDevices(1, 0, 1)},
-		"2 ranks and the option In": {OnHosts(2), train, In(NewStore())},
-		"Split: got node w0":        {OnHosts(2), train, Split(n.learnables[0])},
-		"Split: got node":           {OnHosts(2), train, Split(n.loss)},
+		"got no ranks":         {OnHosts(0)},
+		"OnDevices or OnHosts": {OnDevices()},
+		"got device 1 twice":   {OnDevices(1, 0, 1)},
+		"Split: got node w0":   {OnHosts(2), train, Split(n.learnables[0])},
+		"Split: got node":      {OnHosts(2), train, Split(n.loss)},
 	} {
 		vm, err := NewVM(n.g, opts...)
 		if err == nil {

@@ -159,19 +159,19 @@ func TestWatchProcesses(t *testing.T) {
 		x, y := draw(r, tensor.Float64, 2*all, widths[0]), draw(r, tensor.Float64, 2*all, widths[2])
 		whole.feed(t, one, x, y)
 		testutil.Do(t, one.RunAll())
-		own := func(v *tensor.Dense, width int) *tensor.Dense {
-			return tensor.New(tensor.WithShape(2, width), tensor.WithBacking(slices.Clone(v.Data().([]float64)[rank*2*width:(rank+1)*2*width])))
+		own := func(v *tensor.Dense) *tensor.Dense {
+			return testutil.Get[*tensor.Dense](t)(rowsOf(v, 2*rank, 2*rank+2))
 		}
-		bad := own(y, widths[2])
+		bad := own(y)
 		if rank == step%all {
 			bad.Data().([]float64)[0] = math.NaN()
 		}
-		n.feed(t, vm, own(x, widths[0]), bad)
+		n.feed(t, vm, own(x), bad)
 		var found *NotFinite
 		if err := vm.RunAll(); !errors.As(err, &found) || found.Rank != step%all || found.Node == nil || found.Run != step+1 {
 			t.Fatalf("got error %v, want a NaN of rank %d", err, step%all)
 		}
-		n.feed(t, vm, own(x, widths[0]), own(y, widths[2]))
+		n.feed(t, vm, own(x), own(y))
 		testutil.Do(t, vm.RunAll())
 	}
 	want := testutil.Get[*Snapshot](t)(one.Snapshot())

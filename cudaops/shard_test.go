@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -122,9 +123,9 @@ func testShardSolver(t *testing.T, on func(n int) (Option, int), single Option, 
 // Each of n ranks has 1/n of the solver's state, up to the alignment, also of learnables that are reduced in several operations.
 func TestShardSolverMemory(t *testing.T) {
 	for _, n := range []int{2, 3} {
-		var used [2]Memory
-		var w [2]G.Value
-		for k, more := range [][]Option{nil, {ShardSolver()}} {
+		var used [3]Memory
+		var w [3]G.Value
+		for k, more := range [][]Option{nil, {ShardSolver()}, {ShardSolver(), In(NewStore())}} {
 			net := newShare(t, tensor.Float32, 1, []int{2050, 2050, 3, 7}, 5) // w0 has 16.8 MB
 			vm := machine(t, net.g, append(more, OnHosts(n), Split(net.x, net.y), Train(G.NewAdamSolver(), net.learnables...))...)
 			r := rand.New(rand.NewPCG(1, 2))
@@ -134,16 +135,19 @@ func TestShardSolverMemory(t *testing.T) {
 			}
 			sameOnRanks(t, vm)
 			testutil.Do(t, vm.Pull())
-			used[k], w[k] = vm.Memory(), net.learnables[2].Value()
-			if text, want := vm.Report().Solver, fmt.Sprintf("state divided among %d ranks", n); strings.Contains(text, want) != (k == 1) {
-				t.Errorf("got the report %q, want %q in it: %v", text, want, k == 1)
+			used[k], w[k] = vm.Memory(), testutil.Get[G.Value](t)(values.Clone(net.learnables[2].Value()))
+			defer vm.Store().Close()
+			if text, want := vm.Report().Solver, fmt.Sprintf("state divided among %d ranks", n); strings.Contains(text, want) != (k > 0) {
+				t.Errorf("got the report %q, want %q in it: %v", text, want, k > 0)
 			}
-			if of := vm.trainer.graph.Learned; k == 1 && of[0].States[0] == of[3].States[0] {
+			if of := vm.trainer.graph.Learned; k > 0 && of[0].States[0] == of[3].States[0] {
 				t.Errorf("got one operation for 16.8 MB and the rest, want several")
 			}
 		}
-		if d := maxDiff(t, w[1], w[0]); d != 0 {
-			t.Errorf("%d ranks: parameters differ by %g", n, d)
+		for k := range w {
+			if d := maxDiff(t, w[k], w[0]); d != 0 {
+				t.Errorf("%d ranks: parameters differ by %g", n, d)
+			}
 		}
 		if got, want := used[1].Solver, used[0].Solver/int64(n); got < want || got > want+8<<10 {
 			t.Errorf("%d ranks: got %d bytes of solver state, want 1/%d of %d", n, got, n, used[0].Solver)

@@ -12,6 +12,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Train makes a step of one of Gorgonia's solvers a part of every run: forward, backward and update run as one piece of
@@ -229,6 +230,29 @@ func (t *trainer) setOf(i int) int {
 		i -= len(t.sets[set].learnables)
 	}
 	return set
+}
+
+// groups returns, for each learnable, the number of those with which it is contiguous in memory: those of one set and element type or, if
+// the solver's state is divided, of a part of these that is reduced in one operation.
+func (t *trainer) groups() []int {
+	type of struct {
+		set int
+		d   tensor.Dtype
+	}
+	last, bytes := map[of]int{}, []int64{}
+	list := make([]int, len(t.onDevice()))
+	for i, n := range t.onDevice() {
+		d, _ := internal.ElementType(n)
+		key := of{t.setOf(i), d}
+		k, known := last[key]
+		if !known || t.shards > 1 && bytes[k] >= lower.BucketBytes {
+			k = len(bytes)
+			last[key], bytes = k, append(bytes, 0)
+		}
+		bytes[k] += int64(n.Shape().TotalSize()) * int64(d.Size())
+		list[i] = k
+	}
+	return list
 }
 
 // solvers names the types of the solvers.

@@ -220,18 +220,22 @@ func (vm *VM) buildIn(b exec.Backend) error {
 		return err
 	}
 	defer leave()
-	device := "the host"
+	v := joining{graph: vm.source, learnables: vm.trainer.onDevice(), groups: vm.trainer.groups(), named: named, transient: vm.config.transient, device: "the host", shards: int64(vm.config.total())}
 	if b.Device().Kind == kernels.GPU {
-		device = fmt.Sprintf("CUDA device %d", vm.config.device)
+		v.device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.transient, b, device)
+	v.changes = len(v.learnables) > 0 || slices.ContainsFunc(vm.config.states, func(s state) bool { return !s.transient })
+	if v.ranks, v.alloc, err = vm.config.rankMemory(b); err != nil {
+		return fmt.Errorf("In: %w", err)
+	}
+	p, err := s.join(v)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}
 	p.findStates(&vm.config)
 	vm.own(p)
 	if err = vm.build(b); err == nil {
-		err = p.push(p.fresh())
+		err = errors.Join(p.push(p.fresh()), vm.shareParameters(p))
 		p.begin()
 	}
 	if err != nil {

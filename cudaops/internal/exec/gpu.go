@@ -24,6 +24,7 @@ type GPUBackend struct {
 	async  copyStream
 	comm   *nccl.Comm // with the other ranks; nil for a GPU that is no rank
 	watch  *watch     // of collectives, or nil
+	rank   int        // among the GPUs of this process
 	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
@@ -115,7 +116,7 @@ func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.
 // address returns the address of a span.
 func (g *GPUBackend) address(s Span) driver.Ptr {
 	if s.Home != nil {
-		return s.Home.(*gpuMemory).at + driver.Ptr(s.Offset)
+		return ofRank(s.Home, g.rank).(*gpuMemory).at + driver.Ptr(s.Offset)
 	}
 	return g.Address(s.Offset)
 }

@@ -42,7 +42,8 @@ func JoinGPUs(gpus []*GPUBackend, limit time.Duration) (*Meeting, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for _, g := range gpus {
+	for r, g := range gpus {
+		g.rank = r
 		g.watchRanks(nil, limit, len(gpus))
 	}
 	return m, nil

@@ -49,7 +49,7 @@ func HostMemory(bytes int64) ([]byte, error) {
 func (h *HostBackend) Memory(s Span) []byte {
 	from := h.arena
 	if s.Home != nil {
-		from = s.Home.(*hostMemory).bytes
+		from = ofRank(s.Home, h.Rank).(*hostMemory).bytes
 	}
 	return from[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
 }

@@ -69,10 +69,10 @@ func (l *lowerer) reduceCosts() {
 	}
 }
 
-// bucketBytes is the number of bytes of gradients from which on they are reduced, in one operation. Among two H100 (NV18, NCCL 2.28) an
+// BucketBytes is the number of bytes of gradients from which on they are reduced, in one operation. Among two H100 (NV18, NCCL 2.28) an
 // all-reduce takes 44 to 50 us up to 4 MB, 81 us for 16 MB and 254 us for 64 MB: above 16 MB the time per byte hardly falls, and less of
 // the reduction runs beside the backward pass.
-const bucketBytes = 16 << 20
+const BucketBytes = 16 << 20
 
 // reduceGradients adds the reductions of the learnables' gradients over the ranks, each after the last gradient that it reduces. The
 // gradients are reduced in the order in which the backward pass computes them or, if the training is sharded, by groups.
@@ -118,7 +118,7 @@ func (l *lowerer) reduceBuckets(at map[*program.Instr]int, after map[int][]*prog
 	for i, v := range gradients {
 		bucket.In, bucket.Nodes = append(bucket.In, v), append(bucket.Nodes, nodes[v]...)
 		l.reduced[v] = p.NewValue(bucket, v.Name, v.Type)
-		if bytes += v.Bytes(); bytes >= bucketBytes || i == len(gradients)-1 {
+		if bytes += v.Bytes(); bytes >= BucketBytes || i == len(gradients)-1 {
 			after[at[v.Def]] = append(after[at[v.Def]], bucket)
 			bucket, bytes = &program.Instr{Op: l.overRanks()}, 0
 		}

@@ -21,7 +21,7 @@ type Training struct {
 	EMA      float64 // decay of an exponential moving average of the learnables, 0 for none
 	Sharded  bool    // each of several ranks has the solver's state of one part of the learnables
 	// Homes is the memory of each learnable, of all sets in order, nil in the program's arena. Learnables of one set and element type
-	// have the same. The solver's moments are always in the arena.
+	// have the same, or of sharded training in groups of BucketBytes or more. The solver's moments are always in the arena.
 	Homes []program.Memory
 }
 
@@ -32,7 +32,7 @@ type Set struct {
 }
 
 // Trained describes the training in a graph's program. Learnables of one set and element type are stored contiguously, as are
-// their moments, so that one launch updates all of them. Of sharded training such learnables are in one group or in several, of bucketBytes
+// their moments, so that one launch updates all of them. Of sharded training such learnables are in one group or in several, of BucketBytes
 // or more: the states of a group but the parameters have one part on each rank, which computes the same part of the parameters.
 //
 // The numbers of a step, such as the learning rate, are inputs of the program after those of the graph.
@@ -197,7 +197,10 @@ func (l *lowerer) learn(n *gorgonia.Node, set int) error {
 	}
 	l.learned[n] = len(t.Learned)
 	i := slices.IndexFunc(t.groups, func(g *group) bool {
-		return g.set == set && g.dtype == want.Dtype && !(t.training.Sharded && g.total*g.dtype.Size() >= bucketBytes)
+		if homes := t.training.Homes; len(homes) > 0 && homes[len(t.Learned)] != nil {
+			return g.set == set && g.dtype == want.Dtype && homes[g.members[0]] == homes[len(t.Learned)]
+		}
+		return g.set == set && g.dtype == want.Dtype && !(t.training.Sharded && g.total*g.dtype.Size() >= BucketBytes)
 	})
 	if i < 0 {
 		i = len(t.groups)
