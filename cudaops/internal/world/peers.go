@@ -63,6 +63,10 @@ func Join(w World, limit time.Duration) (*Peers, error) {
 
 func (p *Peers) accept(until time.Time) error {
 	at, err := net.ResolveTCPAddr("tcp", p.Address)
+	for unknown := (*net.DNSError)(nil); errors.As(err, &unknown) && time.Now().Before(until); { // the name of a pod is known some time after its start
+		time.Sleep(retry)
+		at, err = net.ResolveTCPAddr("tcp", p.Address)
+	}
 	if err != nil {
 		return err
 	}
