@@ -18,7 +18,7 @@ import (
 type boundary struct {
 	graph  *lower.Graph
 	inputs []program.Type          // in the order of graph.Inputs, of the values of all ranks
-	split  map[*gorgonia.Node]bool // inputs whose values have the rows of several ranks
+	split  map[*gorgonia.Node]bool // inputs of Split on several ranks
 	// handed is, for each output of the program, whether its value is new in each run and has a single user, who gets it
 	// without a copy.
 	handed []bool
@@ -26,14 +26,12 @@ type boundary struct {
 	derived []int
 }
 
-func newBoundary(g *lower.Graph, ranks int) *boundary {
+func newBoundary(g *lower.Graph, c *config) *boundary {
 	b := &boundary{graph: g, split: map[*gorgonia.Node]bool{}, handed: make([]bool, len(g.Program.Outputs))}
 	for i, v := range g.Program.Inputs() {
 		t := v.Type
 		if v.Def.Op.(program.Input).Split {
-			b.split[g.Inputs[i].Node] = true
-			t.Shape = t.Shape.Clone()
-			t.Shape[0] *= ranks
+			b.split[g.Inputs[i].Node], t.Shape = true, c.ofRanks(t.Shape)
 		}
 		b.inputs = append(b.inputs, t)
 	}

@@ -19,18 +19,13 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	shape, ranks := n.Shape(), vm.config.ranksOrOne()
-	split := ranks > 1 && slices.Contains(vm.config.split, n)
-	if split {
-		shape = shape.Clone()
-		shape[0] *= ranks
-	}
+	shape := vm.RunShape(n)
 	value, err := shaped(shape, value)
 	if err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	let := func() error { return internal.Let(n, value) }
-	if v, ok := value.(gorgonia.Value); ok && split {
+	if v, ok := value.(gorgonia.Value); ok && !shape.Eq(n.Shape()) {
 		let = func() error { return vm.letRows(n, v, shape) }
 	}
 	return failure("cudaops: Let: node "+internal.Name(n), guard.Recover("gorgonia.Let", let))

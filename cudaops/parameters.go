@@ -22,17 +22,19 @@ type parameters struct {
 	learned int              // number of learnables
 	states  []int            // indices of those of State
 	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
-	values  []*program.Value // states or views of them, as last compiled
-	held    []*parameter
-	copies  []*deviceCopy  // of the nodes' values
-	all     []int          // indices of all nodes
-	store   *Store         // nil without In
-	work    program.Memory // the Store's workspace, as last compiled
-	exec    *exec.Executable
-	graph   *lower.Graph
+	// transient is set for a Transient.
+	transient []bool
+	values    []*program.Value // states or views of them, as last compiled
+	held      []*parameter
+	copies    []*deviceCopy  // of the nodes' values
+	all       []int          // indices of all nodes
+	store     *Store         // nil without In
+	work      program.Memory // the Store's workspace, as last compiled
+	exec      *exec.Executable
+	graph     *lower.Graph
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
-	kept  [][]byte
-	saved [][]byte // the states, while the graph is recompiled
+	kept  [][][]byte // by rank
+	saved [][][]byte // the states by rank, while the graph is recompiled
 }
 
 // newParameters returns the parameters of a VM without a Store.
@@ -48,7 +50,9 @@ func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies)
 // findStates finds the nodes of State.
 func (p *parameters) findStates(c *config) {
 	for i, n := range p.nodes {
-		if p.next = append(p.next, c.state(n).next); p.next[i] != nil {
+		of := c.state(n)
+		p.transient = append(p.transient, of.transient)
+		if p.next = append(p.next, of.next); p.next[i] != nil {
 			p.states = append(p.states, i)
 		}
 	}
@@ -70,7 +74,7 @@ func (p *parameters) homes() []program.Memory {
 // shared returns the parameters that are no learnables.
 func (p *parameters) shared() []lower.Shared {
 	return program.Collect(p.all[p.learned:], func(i int) lower.Shared {
-		return lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset}
+		return lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset, Own: p.transient[i]}
 	})
 }
 
@@ -98,9 +102,11 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 // save saves the states of a program before its executable is closed, except those in a Store.
 func (p *parameters) save(of *program.Program) (err error) {
 	p.saved, err = p.exec.States()
-	for i := range p.saved {
-		if of.Updates[i].State.Buffer.Home != nil {
-			p.saved[i] = nil
+	for _, rank := range p.saved {
+		for i := range rank {
+			if of.Updates[i].State.Buffer.Home != nil {
+				rank[i] = nil
+			}
 		}
 	}
 	return err

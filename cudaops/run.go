@@ -147,11 +147,10 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 			return err
 		}
 	}
-	out := all[0]
 	if watched {
-		if err := vm.look(out); err != nil {
+		if err := vm.look(all); err != nil {
 			return err
 		}
 	}
-	return vm.boundary.deliver(out, func(n *gorgonia.Node) bool { return vm.config.add || vm.trainer.adds(n) })
+	return vm.boundary.deliver(all[0], func(n *gorgonia.Node) bool { return vm.config.add || vm.trainer.adds(n) })
 }

@@ -225,6 +225,7 @@ func (vm *VM) Restore(s *Snapshot) error {
 				return err
 			}
 		}
+		vm.exec.Rejoin()
 		for _, p := range averages {
 			copy(p.to, p.memory)
 		}

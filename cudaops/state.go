@@ -22,6 +22,8 @@ import (
 // The step that computes next writes over the old value if no other step reads it later, and as long as it does so in the
 // order of the elements. Otherwise next is computed elsewhere and copied, a step of [VM.Report].
 //
+// On several ranks all get the value of next on the first rank, as a run leaves equal values on all.
+//
 // Gorgonia's machines do not carry a state on: see docs/training.md. With [In] the state is in the Store, under the node's name.
 //
 // A run that fails leaves the states as they were, with one exception: indices that a run computes are checked after it. If one is
@@ -34,7 +36,8 @@ func State(node, next *gorgonia.Node) Option {
 }
 
 // Transient is a [State] that is no part of the model, such as a cache of keys and values. With [In] all VMs of the Store with such a
-// state share it, until the last of them is closed; [Store.Parameters] and [Store.Types] omit it, and so do files of them.
+// state share it, until the last of them is closed; [Store.Parameters] and [Store.Types] omit it, and so do files of them. On several ranks each has
+// a value of its own, which begins with the node's value on all; [VM.Pull] and [VM.Snapshot] have that of the first rank.
 func Transient(node, next *gorgonia.Node) Option {
 	return func(c *config) { c.states = append(c.states, state{node, next, true}) }
 }

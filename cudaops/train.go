@@ -13,6 +13,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Train makes a step of one of Gorgonia's solvers a part of every run: forward, backward and update run as one piece of
@@ -106,6 +107,7 @@ type trainer struct {
 	norm       float64          // limit of ClipNorm, or 0
 	ema        float64          // decay of EMA, or 0
 	every      int              // runs per step
+	shards     int              // ranks that the solver's state is divided among, 0 or 1 if it is not
 	runs       int              // runs made so far
 	*parameters
 	spoilt   error // from a step with indices outside of their axis, or nil
@@ -127,6 +129,8 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, fmt.Errorf("EMA got %v, want a single number between 0 and 1", c.ema)
 	case len(c.ema) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option EMA without Train")
+	case c.sharded && len(c.train) == 0:
+		return nil, errors.New("got the option ShardSolver without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
 		return nil, fmt.Errorf("StepEvery got %v, want a single number above 0", c.stepEvery)
 	case len(c.stepEvery) > 0 && len(c.train) == 0:
@@ -137,6 +141,9 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, nil
 	}
 	t := &trainer{sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0)}
+	if c.sharded {
+		t.shards = c.total()
+	}
 	for i := range t.sets {
 		if err := t.add(&t.sets[i]); err != nil {
 			return nil, err
@@ -221,7 +228,7 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Homes: t.homes()}
+	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Sharded: t.shards > 1, Homes: t.homes()}
 	l.Sets = program.Collect(t.sets, func(s training) lower.Set { return lower.Set{Solver: s.options, Learnables: s.learnables} })
 	return l
 }
@@ -233,6 +240,29 @@ func (t *trainer) setOf(i int) int {
 		i -= len(t.sets[set].learnables)
 	}
 	return set
+}
+
+// groups returns, for each learnable, the number of those with which it is contiguous in memory: those of one set and element type or, if
+// the solver's state is divided, of a part of these that is reduced in one operation.
+func (t *trainer) groups() []int {
+	type of struct {
+		set int
+		d   tensor.Dtype
+	}
+	last, bytes := map[of]int{}, []int64{}
+	list := make([]int, len(t.onDevice()))
+	for i, n := range t.onDevice() {
+		d, _ := internal.ElementType(n)
+		key := of{t.setOf(i), d}
+		k, known := last[key]
+		if !known || t.shards > 1 && bytes[k] >= lower.BucketBytes {
+			k = len(bytes)
+			last[key], bytes = k, append(bytes, 0)
+		}
+		bytes[k] += int64(n.Shape().TotalSize()) * int64(d.Size())
+		list[i] = k
+	}
+	return list
 }
 
 // solvers names the types of the solvers.
@@ -251,6 +281,9 @@ func (t *trainer) where(device string) string {
 	}
 	if t.onHost {
 		return fmt.Sprintf("steps of %s%s on the host: it is not one of Gorgonia's solvers", t.solvers(), perStep)
+	}
+	if t.shards > 1 {
+		perStep += fmt.Sprintf(", state divided among %d ranks", t.shards)
 	}
 	return fmt.Sprintf("steps of %s%s on %s", t.solvers(), perStep, device)
 }

@@ -212,18 +212,22 @@ func (vm *VM) buildIn(b exec.Backend) error {
 		return err
 	}
 	defer leave()
-	device := "the host"
+	v := joining{graph: vm.source, learnables: vm.trainer.onDevice(), groups: vm.trainer.groups(), named: named, stateOf: vm.config.state, device: "the host", shards: int64(vm.config.total())}
 	if b.Device().Kind == kernels.GPU {
-		device = fmt.Sprintf("CUDA device %d", vm.config.device)
+		v.device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.state, b, device)
+	v.changes = len(v.learnables) > 0 || slices.ContainsFunc(vm.config.states, func(s state) bool { return !s.transient })
+	if v.ranks, v.alloc, err = vm.config.rankMemory(b); err != nil {
+		return fmt.Errorf("In: %w", err)
+	}
+	p, err := s.join(v)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}
 	p.findStates(&vm.config)
 	vm.own(p)
 	if err = vm.build(b); err == nil {
-		err = p.push(p.fresh())
+		err = errors.Join(p.push(p.fresh()), vm.shareParameters(p))
 		p.begin()
 	}
 	if err != nil {
@@ -258,7 +262,7 @@ func (vm *VM) build(b exec.Backend) error {
 		return err
 	}
 	vm.resident.built(graph)
-	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, vm.config.ranksOrOne()), e, false
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, &vm.config), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()

@@ -67,9 +67,9 @@ func GroupNorm(s *Scope, x *G.Node, groups int, opts ...LayerOption) *G.Node {
 }
 
 // BatchNorm is PyTorch's BatchNorm1d and BatchNorm2d: each channel of x, axis 1, is normalized over all other axes. It has weight and bias, and the buffers
-// running_mean and running_var, which runs that train change; a file of PyTorch has num_batches_tracked too. Options: [Epsilon], [Momentum].
+// running_mean and running_var, which runs that train change; a file of PyTorch has num_batches_tracked too. Options: [Epsilon], [Momentum], [OverRanks].
 func BatchNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
-	o := s.read("BatchNorm", opts, settings{"Epsilon": 1e-5, "Momentum": 0.1})
+	o := s.read("BatchNorm", opts, settings{"Epsilon": 1e-5, "Momentum": 0.1, "OverRanks": 0})
 	shape, ok := s.shape("BatchNorm", x, 2, 0, "(batch, channels, ...)")
 	if !ok {
 		return nil
@@ -83,7 +83,11 @@ func BatchNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
 	if s.evaluate {
 		return s.normalize(x, mean, variance, weight, bias, o["Epsilon"])
 	}
-	y, nextMean, nextVariance, err := ops.BatchNorm(x, weight, bias, mean, variance, o["Momentum"], o["Epsilon"])
+	var over []ops.BatchNormOption
+	if o["OverRanks"] > 0 {
+		over = append(over, ops.OverRanks())
+	}
+	y, nextMean, nextVariance, err := ops.BatchNorm(x, weight, bias, mean, variance, o["Momentum"], o["Epsilon"], over...)
 	if y = s.Keep(y, err); y != nil {
 		s.Next(mean, nextMean)
 		s.Next(variance, nextVariance)

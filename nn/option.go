@@ -37,6 +37,9 @@ func Epsilon(epsilon float64) LayerOption { return LayerOption{name: "Epsilon", 
 // Momentum sets the share of a batch in the next running mean and variance of a BatchNorm, 0.1 without it.
 func Momentum(share float64) LayerOption { return LayerOption{name: "Momentum", value: share} }
 
+// OverRanks makes a BatchNorm normalize by the mean and the variance of the rows of all ranks, as the option of that name of ops.BatchNorm does.
+func OverRanks() LayerOption { return LayerOption{name: "OverRanks", value: 1} }
+
 // Causal lets each position attend to itself and to earlier positions only.
 func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
 

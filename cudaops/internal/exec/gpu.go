@@ -23,6 +23,8 @@ type GPUBackend struct {
 	arena  driver.Ptr
 	async  copyStream
 	comm   *nccl.Comm // nil if this GPU is the only one
+	watch  *watch     // of collectives, or nil
+	rank   int        // among the GPUs of this process
 	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
@@ -105,7 +107,7 @@ func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.
 // address returns the address of a span.
 func (g *GPUBackend) address(s Span) driver.Ptr {
 	if s.Home != nil {
-		return s.Home.(*gpuMemory).at + driver.Ptr(s.Offset)
+		return ofRank(s.Home, g.rank).(*gpuMemory).at + driver.Ptr(s.Offset)
 	}
 	return g.Address(s.Offset)
 }
@@ -270,7 +272,12 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
-func (g *GPUBackend) Sync() error { return g.stream.Sync() }
+func (g *GPUBackend) Sync() error {
+	if g.watch != nil {
+		return g.watch.during(g.stream.Sync)
+	}
+	return g.stream.Sync()
+}
 
 func (g *GPUBackend) Events(n int) error {
 	for range n {
@@ -291,7 +298,7 @@ func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
-		errs := append([]error{g.stream.Sync()}, g.closeCopies()...)
+		errs := append([]error{g.Sync()}, g.closeCopies()...)
 		for _, e := range g.events {
 			errs = append(errs, e.Close())
 		}

@@ -14,6 +14,7 @@ import (
 type HostBackend struct {
 	BLAS  kernels.BLAS // nil selects gonum's
 	Ranks Exchange     // exchanges data with other ranks; nil if there are none
+	Rank  int
 
 	arena  []byte
 	events []time.Time
@@ -44,7 +45,7 @@ func HostMemory(bytes int64) ([]byte, error) {
 func (h *HostBackend) Memory(s Span) []byte {
 	from := h.arena
 	if s.Home != nil {
-		from = s.Home.(*hostMemory).bytes
+		from = ofRank(s.Home, h.Rank).(*hostMemory).bytes
 	}
 	return from[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
 }
@@ -91,6 +92,10 @@ func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, ou
 	}
 	return func() error {
 		for i := range in {
+			if c.Kind == kernels.OwnPart {
+				copy(h.Memory(out[i]), h.Memory(in[i])[int64(h.Rank)*out[i].Size:])
+				continue
+			}
 			if err := h.Ranks.Exchange(c, d[i], h.Memory(in[i]), h.Memory(out[i])); err != nil {
 				return err
 			}

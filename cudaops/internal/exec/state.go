@@ -1,25 +1,72 @@
 package exec
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, on all ranks; of several processes all take the m of rank 0. m may be changed when it returns.
+// SetState copies m to v, a state or a contiguous part of one, on all ranks; of several processes all take the m of rank 0. Of a sharded
+// state v is a part of the value that the ranks have together. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
 	m, err := e.meeting.same(m)
 	if err != nil {
 		return err
 	}
-	for _, o := range e.others {
-		if err := o.SetState(v, m); err != nil {
+	return e.eachPart(v, m, func(b Backend, s Span, m []byte) error { return b.Upload(s, m) })
+}
+
+// State copies v, a state or a contiguous part of one, to m: from the first rank or, of a sharded state, from those that have it. It is
+// a call of all processes for a sharded state. The value is that after the last run.
+func (e *Executable) State(v *program.Value, m []byte) error {
+	if !sharded(v) {
+		return e.onRank(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+	}
+	clear(m) // others have the rest
+	err := e.eachPart(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+	if err != nil {
+		return err
+	}
+	all, err := e.Together(m)
+	copy(m, all)
+	return err
+}
+
+// sharded reports whether a value is a part of a sharded state.
+func sharded(v *program.Value) bool {
+	op, _ := v.Base.Def.Op.(program.State)
+	return op.Sharded
+}
+
+// eachPart calls f, on each rank of this process, for the span of v and the part of m that the rank has, and waits.
+func (e *Executable) eachPart(v *program.Value, m []byte, f func(b Backend, s Span, m []byte) error) error {
+	for i, rank := range e.Ranks() {
+		own, part := v, m
+		if sharded(v) {
+			n := v.Base.Elements()
+			first := int64(e.rank(i)) * n // of the value that the ranks have together
+			from, to := max(v.View.Offset, first), min(v.View.Offset+v.Elements(), first+n)
+			if from >= to {
+				continue
+			}
+			part = m[(from-v.View.Offset)*v.Dtype.Size() : (to-v.View.Offset)*v.Dtype.Size()]
+			own = &program.Value{Type: program.Type{Numeric: true, Dtype: v.Dtype, Shape: []int{int(to - from)}}, Base: v.Base}
+			own.View = program.Contiguous(own.Shape)
+			own.View.Offset = from - first
+		}
+		if err := rank.onRank(own, part, f); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// onRank calls f for the span of v, a state of the rank or a part of one, and waits.
+func (e *Executable) onRank(v *program.Value, m []byte, f func(b Backend, s Span, m []byte) error) error {
 	s, err := stateSpan(v, m)
 	if err == nil {
-		err = e.backend.Upload(s, m)
+		err = f(e.backend, s, m)
 	}
 	if err != nil {
 		return err
@@ -27,46 +74,63 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// State copies v, a state or a contiguous part of one, to m, from the first rank. Its value is that after the last run.
-func (e *Executable) State(v *program.Value, m []byte) error {
-	s, err := stateSpan(v, m)
-	if err == nil {
-		err = e.backend.Download(m, s)
+// States returns copies of the states of each rank of this process, in the order of [program.Program.Updates], nil for states that runs do
+// not change.
+func (e *Executable) States() ([][][]byte, error) {
+	if e.apart != nil {
+		return nil, e.differ()
 	}
-	if err != nil {
-		return err
-	}
-	return e.backend.Sync()
-}
-
-// States returns copies of the states in the order of [program.Program.Updates], nil for states that runs do not change.
-func (e *Executable) States() ([][]byte, error) {
-	list := make([][]byte, len(e.program.Updates))
-	for i, u := range e.program.Updates {
-		if u.Next == u.State {
-			continue
-		}
-		list[i] = make([]byte, u.State.Bytes())
-		if err := e.State(u.State, list[i]); err != nil {
-			return nil, err
+	list := make([][][]byte, len(e.others)+1)
+	for r, rank := range e.Ranks() {
+		list[r] = make([][]byte, len(e.program.Updates))
+		for i, u := range e.program.Updates {
+			if u.Next == u.State {
+				continue
+			}
+			m := make([]byte, u.State.Bytes())
+			if err := rank.onRank(u.State, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) }); err != nil {
+				return nil, err
+			}
+			list[r][i] = m
 		}
 	}
 	return list, nil
 }
 
 // SetStates sets the states that runs change to values returned by States, except those that are nil.
-func (e *Executable) SetStates(list [][]byte) error {
-	e.apart = nil
-	for i, u := range e.program.Updates {
-		if list[i] == nil || u.Next == u.State {
-			continue
-		}
-		if err := e.SetState(u.State, list[i]); err != nil {
-			return err
+func (e *Executable) SetStates(list [][][]byte) error {
+	e.Rejoin()
+	for r, rank := range e.Ranks() {
+		for i, u := range e.program.Updates {
+			if list[r][i] == nil || u.Next == u.State {
+				continue
+			}
+			if err := rank.onRank(u.State, list[r][i], func(b Backend, s Span, m []byte) error { return b.Upload(s, m) }); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
+
+// Share returns the bytes that the first rank of all processes has. Unlike states, they may have any length, also another one elsewhere.
+func (e *Executable) Share(b []byte) ([]byte, error) {
+	if e.meeting == nil || e.meeting.peers == nil {
+		return b, nil
+	}
+	length, err := e.meeting.same(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
+	if err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length)
+	if uint64(len(b)) != n {
+		b = make([]byte, n)
+	}
+	return e.meeting.same(b)
+}
+
+// Together returns the bytes of all processes, of one length, added up.
+func (e *Executable) Together(b []byte) ([]byte, error) { return e.meeting.together(b) }
 
 // stateSpan returns the span of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {

@@ -68,13 +68,13 @@ func (l *lowerer) reduceCosts() {
 	}
 }
 
-// bucketBytes is the number of bytes of gradients from which on they are reduced, in one operation. Among two H100 (NV18, NCCL 2.28) an
+// BucketBytes is the number of bytes of gradients from which on they are reduced, in one operation. Among two H100 (NV18, NCCL 2.28) an
 // all-reduce takes 44 to 50 us up to 4 MB, 81 us for 16 MB and 254 us for 64 MB: above 16 MB the time per byte hardly falls, and less of
 // the reduction runs beside the backward pass.
-const bucketBytes = 16 << 20
+const BucketBytes = 16 << 20
 
-// reduceGradients adds the reductions of the learnables' gradients over the ranks. The gradients are grouped in the order in which
-// the backward pass computes them, and each group is reduced after its last one.
+// reduceGradients adds the reductions of the learnables' gradients over the ranks, each after the last gradient that it reduces. The
+// gradients are reduced in the order in which the backward pass computes them or, if the training is sharded, by groups.
 func (l *lowerer) reduceGradients() {
 	if l.ranks == 1 {
 		return
@@ -83,6 +83,25 @@ func (l *lowerer) reduceGradients() {
 	for i, in := range p.Instrs {
 		at[in] = i + 1 // instructions of Setup stay at 0
 	}
+	after := map[int][]*program.Instr{} // by the position behind which they are inserted
+	if l.graph.Trained.training.Sharded {
+		l.scatterGradients(at, after)
+	} else {
+		l.reduceBuckets(at, after)
+	}
+	instrs := p.Instrs
+	p.Instrs = nil
+	for i := range len(instrs) + 1 {
+		if i > 0 {
+			p.Instrs = append(p.Instrs, instrs[i-1])
+		}
+		p.Instrs = append(p.Instrs, after[i]...)
+	}
+}
+
+// reduceBuckets reduces gradients on all ranks.
+func (l *lowerer) reduceBuckets(at map[*program.Instr]int, after map[int][]*program.Instr) {
+	p := l.graph.Program
 	var gradients []*program.Value
 	nodes := map[*program.Value][]*gorgonia.Node{}
 	for _, m := range l.graph.Trained.Learned {
@@ -94,24 +113,39 @@ func (l *lowerer) reduceGradients() {
 	}
 	slices.SortStableFunc(gradients, func(a, b *program.Value) int { return cmp.Compare(at[a.Def], at[b.Def]) })
 	l.gradients = map[*program.Value]*program.Value{}
-	after := map[int][]*program.Instr{} // buckets, by the position behind which they are inserted
 	bucket, bytes := &program.Instr{Op: l.overRanks()}, int64(0)
 	for i, v := range gradients {
 		bucket.In, bucket.Nodes = append(bucket.In, v), append(bucket.Nodes, nodes[v]...)
 		l.gradients[v] = p.NewValue(bucket, v.Name, v.Type)
-		if bytes += v.Bytes(); bytes >= bucketBytes || i == len(gradients)-1 {
+		if bytes += v.Bytes(); bytes >= BucketBytes || i == len(gradients)-1 {
 			after[at[v.Def]] = append(after[at[v.Def]], bucket)
 			bucket, bytes = &program.Instr{Op: l.overRanks()}, 0
 		}
 	}
-	instrs := p.Instrs
-	p.Instrs = nil
-	for i := range len(instrs) + 1 {
-		if i > 0 {
-			p.Instrs = append(p.Instrs, instrs[i-1])
+}
+
+// scatterGradients reduces the concatenated gradients of each group, of which each rank gets its part.
+func (l *lowerer) scatterGradients(at map[*program.Instr]int, after map[int][]*program.Instr) {
+	t := l.graph.Trained
+	for _, g := range t.groups {
+		last := 0
+		join := &program.Instr{Op: program.ConcatInPlace{Tail: g.tail, Zeros: t.sums()}, Nodes: t.nodes(g)}
+		for _, m := range g.members {
+			v := l.valueOf[t.Learned[m].Node.Deriv()]
+			join.In = append(join.In, v)
+			last = max(last, at[v.Def])
 		}
-		p.Instrs = append(p.Instrs, after[i]...)
+		op := l.overRanks()
+		op.Kind = kernels.ReduceScatter
+		scatter := &program.Instr{Op: op, In: []*program.Value{l.graph.Program.NewValue(join, "gradients", g.whole())}, Nodes: join.Nodes}
+		g.scattered = l.graph.Program.NewValue(scatter, "gradients", g.part())
+		after[last] = append(after[last], join, scatter)
 	}
+}
+
+// onPart emits a collective between the parameters of a group and the part of a rank.
+func (e *updater) onPart(kind kernels.CollectiveKind, v *program.Value, to program.Type) *program.Value {
+	return e.emit(program.Collective{Collective: kernels.Collective{Kind: kind, Ranks: e.ranks}}, to, v)
 }
 
 // derivative returns the gradient of a learnable, reduced over the ranks.

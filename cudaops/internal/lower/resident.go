@@ -18,6 +18,8 @@ type Shared struct {
 	Next   *gorgonia.Node // its value after a run; nil if no run changes it
 	Home   program.Memory // nil: the program's arena
 	Offset int64          // in Home, bytes
+	// Own is set if several ranks have values of their own; otherwise all get the next value of the first rank.
+	Own bool
 }
 
 // startResidents makes the states of resident and shared inputs.
@@ -51,6 +53,7 @@ func (s Shared) option() string {
 
 // changeStates sets the values of shared inputs after a run.
 func (l *lowerer) changeStates() error {
+	first := &program.Instr{Op: program.Collective{Collective: kernels.Collective{Kind: kernels.Broadcast, Ranks: l.ranks}}}
 	for i, s := range l.want.Shared {
 		if s.Next == nil {
 			continue
@@ -73,8 +76,15 @@ func (l *lowerer) changeStates() error {
 		if next.Base == state && next.IsContiguous() { // as of an op that evaluates
 			continue
 		}
+		if l.ranks > 1 && !s.Own {
+			first.In, first.Nodes = append(first.In, next), append(first.Nodes, s.Next)
+			next = l.graph.Program.NewValue(first, next.Name, next.Type)
+		}
 		k := slices.IndexFunc(l.graph.Program.Updates, func(u program.Update) bool { return u.State == state })
 		l.graph.Program.Updates[k].Next = next
+	}
+	if len(first.In) > 0 {
+		l.graph.Program.Instrs = append(l.graph.Program.Instrs, first)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (l *lowerer) update() error {
 		}
 	}
 	l.reduceGradients()
-	e := &updater{emitter: emitter{lowerer: l, name: "step"}, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
+	e := &updater{emitter: emitter{lowerer: l, name: "step"}, Trained: t, joined: map[*group]*program.Value{}, parts: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
 	e.emitter.nodes = program.Collect(t.Learned, func(m Learned) *gorgonia.Node { return m.Node })
 	e.inputs()
 	for _, g := range t.groups {
@@ -50,6 +50,7 @@ type updater struct {
 	own    map[*group]*program.Value
 	sums   []*program.Value // over all learnables, then those of each set's step size
 	joined map[*group]*program.Value
+	parts  map[*group]*program.Value        // of the parameters
 	scales map[kernels.Dtype]*program.Value // factors that limit the norm of the gradients
 }
 
@@ -78,16 +79,19 @@ func (e *updater) inputs() {
 	}
 }
 
-// join returns the concatenated gradients of a group, including accumulated ones.
+// join returns the concatenated gradients of a group, or a rank's part of them, including accumulated ones.
 func (e *updater) join(g *group) *program.Value {
 	if e.joined[g] != nil {
 		return e.joined[g]
 	}
-	gradients := program.Collect(g.members, func(m int) *program.Value { return e.derivative(e.Learned[m]) })
-	e.joined[g] = e.emit(program.ConcatInPlace{}, g.whole(), gradients...)
-	if e.training.Adds {
-		e.joined[g] = e.apply(expr.Add, g.states[len(g.states)-1], e.joined[g])
+	v := g.scattered
+	if v == nil {
+		v = e.emit(program.ConcatInPlace{}, g.whole(), program.Collect(g.members, func(m int) *program.Value { return e.derivative(e.Learned[m]) })...)
 	}
+	if e.training.Adds {
+		v = e.apply(expr.Add, g.states[len(g.states)-1], v)
+	}
+	e.joined[g] = v
 	return e.joined[g]
 }
 
@@ -99,7 +103,18 @@ func (e *updater) gradient(l Learned) *program.Value {
 	return e.alias(e.join(l.group), l.Value.Type, l.Value.View)
 }
 
-// group emits the step of a group: one Map of its concatenated gradients.
+// parameters returns the parameters of a group before the step, or a rank's part of them.
+func (e *updater) parameters(g *group) *program.Value {
+	if g.scattered == nil {
+		return g.states[0]
+	}
+	if e.parts[g] == nil {
+		e.parts[g] = e.onPart(kernels.OwnPart, g.states[0], g.part())
+	}
+	return e.parts[g]
+}
+
+// group emits the step of a group: one Map of its concatenated gradients. If the training is sharded, the ranks then exchange the parameters.
 func (e *updater) group(g *group) {
 	e.emitter.nodes = e.Trained.nodes(g)
 	shared, joined := e.shared(g), e.join(g)
@@ -111,18 +126,23 @@ func (e *updater) group(g *group) {
 		case o == solver.Gradient:
 			in[i] = joined
 		case o == solver.Scale || o == solver.Step:
-			in[i] = e.alias(shared[o], g.whole(), everywhere)
+			in[i] = e.alias(shared[o], g.part(), everywhere)
 		case o == solver.Average:
 			in[i] = g.states[g.rule.Average]
+		case o == solver.Parameter:
+			in[i] = e.parameters(g)
 		case o <= solver.Moment2:
 			in[i] = g.states[o-solver.Parameter]
 		default:
-			in[i] = e.alias(e.own[g], g.whole(), program.View{Offset: int64(number), Strides: []int64{0}})
+			in[i] = e.alias(e.own[g], g.part(), program.View{Offset: int64(number), Strides: []int64{0}})
 			number++
 		}
 	}
-	types := slices.Repeat([]program.Type{g.whole()}, len(g.states))
+	types := slices.Repeat([]program.Type{g.part()}, len(g.states))
 	for k, next := range e.instr(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
+		if k == 0 && g.scattered != nil {
+			next = e.onPart(kernels.AllGather, next, g.whole())
+		}
 		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})
 	}
 }
@@ -161,8 +181,32 @@ func (e *updater) steps(before int) (n int) {
 	return n
 }
 
+// summand is a learnable, or a rank's part of a group, that sums go over.
+type summand struct {
+	set                 int
+	gradient, parameter *program.Value
+	state               func(k int) *program.Value
+}
+
+// summands yields what sums go over.
+func (e *updater) summands(yield func(summand) bool) {
+	if e.training.Sharded {
+		for _, g := range e.groups {
+			if !yield(summand{g.set, e.join(g), e.parameters(g), func(k int) *program.Value { return g.states[k] }}) {
+				return
+			}
+		}
+		return
+	}
+	for _, m := range e.Learned {
+		if !yield(summand{m.group.set, e.gradient(m), m.Value, func(k int) *program.Value { return e.alias(m.States[k], m.Value.Type, m.Value.View) }}) {
+			return
+		}
+	}
+}
+
 // reduce emits the sums over learnables: the squared norm of all gradients, and for each set of Barzilai and Borwein those for its
-// step size.
+// step size. If the training is sharded, each rank sums its parts, and the ranks' sums are added.
 func (e *updater) reduce() {
 	var parts [][]*program.Value // by sum, then learnable
 	collect := func(sums []*program.Value, from int) {
@@ -173,20 +217,23 @@ func (e *updater) reduce() {
 			parts[from+k] = append(parts[from+k], v)
 		}
 	}
-	for _, m := range e.Learned {
-		g, at := e.gradient(m), 0
+	for s := range e.summands {
+		at := 0
 		if e.training.ClipNorm {
-			collect(e.rows(e.checked(solver.Squares(g.Dtype)), g), 0)
+			collect(e.rows(e.checked(solver.Squares(s.gradient.Dtype)), s.gradient), 0)
 			at = 1
 		}
-		if e.training.Sets[m.group.set].Solver.Kind == internal.BarzilaiBorwein {
-			before := func(state int) *program.Value { return e.alias(m.States[state], m.Value.Type, m.Value.View) }
-			collect(e.rows(e.checked(solver.Differences(g.Dtype)), g, m.Value, before(2), before(1)), at+2*e.steps(m.group.set))
+		if e.training.Sets[s.set].Solver.Kind == internal.BarzilaiBorwein {
+			collect(e.rows(e.checked(solver.Differences(s.gradient.Dtype)), s.gradient, s.parameter, s.state(2), s.state(1)), at+2*e.steps(s.set))
 		}
 	}
 	e.sums = []*program.Value{}
 	for _, list := range parts {
 		e.sums = append(e.sums, e.total(list))
+	}
+	if e.training.Sharded && len(e.sums) > 0 {
+		all := kernels.Collective{Kind: kernels.AllReduce, Ranks: e.ranks}
+		e.sums = e.instr(program.Collective{Collective: all}, e.sums, slices.Repeat([]program.Type{e.sums[0].Type}, len(e.sums))...)
 	}
 }
 

@@ -42,6 +42,9 @@ func place(p *program.Program, t Target) error {
 				whole := to.join.Buffer
 				if whole == nil {
 					whole = buffer(to.join.Bytes(), at, at)
+					if to.join.Def.Op.(program.ConcatInPlace).Zeros {
+						whole.Birth, whole.Death = 0, last
+					}
 					to.join.Buffer, lasting[whole] = whole, true
 				}
 				v.Buffer = buffer(v.Bytes(), at, at)

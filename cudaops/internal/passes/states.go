@@ -42,9 +42,9 @@ type stateUpdater struct {
 	changes map[*program.Value]bool // states
 }
 
-// ownsResult reports whether a launch of each run computes a value into a buffer that no other value determines.
+// ownsResult reports whether a launch or collective of each run computes a value into a buffer that no other value determines.
 func ownsResult(p *program.Program, v *program.Value) bool {
-	if v.Base != v || !program.Launches(v.Def.Op) || !slices.Contains(p.Instrs, v.Def) {
+	if op := v.Def.Op; v.Base != v || !program.Is[program.Collective](op) && !program.Launches(op) || !slices.Contains(p.Instrs, v.Def) {
 		return false
 	}
 	return !slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool { return isConcatInPlace(in) && slices.Contains(in.In, v) })

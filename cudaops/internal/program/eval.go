@@ -103,6 +103,11 @@ func (p *Program) interpret(inputs, states []gorgonia.Value) (*interpreter, erro
 		const poison = 0xff // NaN in any float type
 		e.arena = kernels.Bytes(make([]float64, (p.Arena+7)/8))
 		copy(e.arena, bytes.Repeat([]byte{poison}, len(e.arena)))
+		for _, in := range p.Instrs {
+			if join, ok := in.Op.(ConcatInPlace); ok && join.Zeros {
+				clear(e.buffer(in.Out[0]))
+			}
+		}
 	}
 	return e, nil
 }

@@ -28,6 +28,8 @@ type Constant struct{ Value gorgonia.Value }
 type State struct {
 	Home   Memory // holds the value, which other programs may use too; nil selects the program's arena
 	Offset int64  // in Home, bytes
+	// Sharded is set for a state of which each rank holds one part: the parts of all ranks, concatenated in their order, are one value.
+	Sharded bool
 }
 
 // Iota is a scalar of Int64 without memory, an instruction of Setup. Views of it are operands of Maps: each of their elements
@@ -118,8 +120,12 @@ type Concat struct{ Axis int }
 type Alias struct{}
 
 // ConcatInPlace is one buffer with the elements of all inputs at the offsets of [Layout]. Each input is computed at its
-// offset, so no element moves. The bytes between inputs are arbitrary. It prints as "join".
-type ConcatInPlace struct{}
+// offset, so no element moves. The bytes between the inputs, and Tail elements after them, are arbitrary or, with Zeros, zeros: then no
+// other value has its memory. It prints as "join".
+type ConcatInPlace struct {
+	Tail  int64
+	Zeros bool
+}
 
 // Collective computes each output from the values that all ranks have of the input of the same index. Every rank runs the program, and
 // its collectives in the same order.
@@ -137,15 +143,20 @@ func (i Input) String() string {
 	return "input"
 }
 
-func (Constant) String() string      { return "constant" }
-func (State) String() string         { return "state" }
-func (Iota) String() string          { return "iota" }
-func (h Host) String() string        { return fmt.Sprintf("host %v", h.Op) }
-func (k Kernel) String() string      { return fmt.Sprintf("kernel %v", k.Planner) }
-func (c Concat) String() string      { return fmt.Sprintf("concat along %d", c.Axis) }
-func (Alias) String() string         { return "alias" }
-func (ConcatInPlace) String() string { return "join" }
-func (Copy) String() string          { return "copy" }
+func (Constant) String() string { return "constant" }
+func (State) String() string    { return "state" }
+func (Iota) String() string     { return "iota" }
+func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
+func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
+func (c Concat) String() string { return fmt.Sprintf("concat along %d", c.Axis) }
+func (Alias) String() string    { return "alias" }
+func (Copy) String() string     { return "copy" }
+func (j ConcatInPlace) String() string {
+	if j.Zeros {
+		return "join with zeros"
+	}
+	return "join"
+}
 
 func (m Map) String() string {
 	if len(m.Axes) == 0 {

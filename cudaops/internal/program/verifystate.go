@@ -58,7 +58,7 @@ func (c *checker) join(in *Instr) {
 		elements = append(elements, v.Elements())
 	}
 	offsets, total := Layout(out.Dtype, elements...)
-	if out.Elements() != total {
+	if total += in.Op.(ConcatInPlace).Tail; out.Elements() != total {
 		c.fault("a join of %d elements gives %s", total, out.describe())
 	}
 	if c.p.Stage < Placed || out.Buffer == nil {

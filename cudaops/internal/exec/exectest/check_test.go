@@ -66,6 +66,12 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 			}
 		}
 	}
+	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
+	testutil.Do(t, err)
+	for _, sharded := range []bool{false, true} {
+		list[fmt.Sprintf("2 ranks, state divided %v", sharded)] =
+			&lower.Wanted{Ranks: 2, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: true, Sharded: sharded}}
+	}
 	return list
 }
 
