@@ -103,7 +103,7 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 //
 // If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged.
 //
-// Of several processes ([cudaops.Processes]) all call Save, and that of rank 0 writes the file.
+// With several processes ([cudaops.Processes]), all call Save, and rank 0 writes the file.
 //
 // The tensors are the learnables and the nodes of [cudaops.State], named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, "ema/" and a name under [cudaops.EMA], and "batchnorm0/mean", "batchnorm0/variance" and so on.

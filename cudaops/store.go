@@ -88,7 +88,7 @@ func NewStore() *Store {
 // Several In of one Store have the nodes of all.
 //
 // On several ranks each has the Store's parameters, with equal values. Then VMs on one rank, the first, may use the Store too, unless they have Train or
-// State, and after the first VM of all ranks. Of several processes each has a Store of its own: all set the same parameters, and NewVM sets them to those of rank 0.
+// State, and after the first VM of all ranks. Each of several processes has its own Store. All must set parameters in the same calls; NewVM then takes the values of rank 0.
 //
 // A parameter has at most one VM that trains it: NewVM returns an error for another one until that VM is closed. The moments of
 // the solver belong to the VM, and [VM.Snapshot] has them. The solver must be one of Gorgonia's.

@@ -48,7 +48,7 @@ func (l launch) Run(c *console) error {
 	out, errs := &lockedWriter{w: c.out}, &lockedWriter{w: c.err}
 	send := func(s os.Signal) {
 		for _, p := range ranks {
-			p.Process.Signal(s) // of one that has ended it is an error
+			p.Process.Signal(s) // fails if the process has ended
 		}
 	}
 	for r := range int(l.N) {
