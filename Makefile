@@ -13,10 +13,10 @@ test: # every test of every package, with a line for each as it ends
 	go run gotest.tools/gotestsum@v1.13.0 --format testname ./...
 
 hunt: # many drawn cases for every property, others each time, some minutes
-	go test $$(grep -rl 'must\.Hold(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h
+	go test $$(grep -rl 'testutil\.CheckProperty(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h
 
 conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
-	go run ./internal/maintain/conformance
+	go test -count 1 -timeout 2h -v ./internal/maintain/conformance -run TestConformance -conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/maintain/...
@@ -47,8 +47,9 @@ gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 bench: # time every op on this machine's GPU
 	go run ./cmd/stheno bench gpu
 
-readme: # the tables of README.md and docs, from the ops and from bench/results
+readme: # the tables of README.md and docs, from the ops and from bench/results, and of what the compiler makes of Gorgonia's ops
 	go run ./cmd/stheno maintain tables
+	go test -count 1 ./internal/maintain/coverage -run TestTable -update
 
 gallery: # the pages of the notebooks, into docs/gallery, in 2 minutes; no GPU is needed
 	for page in examples/[0-9]*; do \

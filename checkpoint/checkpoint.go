@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 
 	"github.com/stheno-ml/stheno/checkpoint/safetensors"
@@ -104,6 +103,8 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 //
 // If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged.
 //
+// With several processes ([cudaops.Processes]), all call Save, and rank 0 writes the file.
+//
 // The tensors are the learnables and the nodes of [cudaops.State], named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, "ema/" and a name under [cudaops.EMA], and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
@@ -111,7 +112,7 @@ func Save(path string, vm *cudaops.VM, position any) error {
 	if err == nil {
 		err = finite(s)
 	}
-	if err == nil {
+	if rank, _ := vm.Process(); err == nil && rank == 0 {
 		err = save(path, s, position)
 	}
 	if err != nil {
@@ -194,6 +195,8 @@ func save(path string, s *cudaops.Snapshot, position any) error {
 // The note is "" if the file has a checksum. A file of an older version of Stheno without a checksum is loaded too, and the
 // note says that its content is unchecked.
 //
+// Of several processes all call Load, and all get the content of the file of rank 0.
+//
 // An error names the values that do not fit, and leaves the VM and *position unchanged. It wraps [io/fs.ErrNotExist] if
 // there is no file.
 func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
@@ -204,14 +207,7 @@ func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
 }
 
 func load(path string, vm *cudaops.VM, position any) (note string, err error) {
-	info, err := os.Stat(path)
-	if err == nil {
-		err = wantFile(path, info)
-	}
-	if err != nil {
-		return "", err
-	}
-	f, err := open(path)
+	f, err := openFor(vm, path)
 	if err != nil {
 		return "", err
 	}

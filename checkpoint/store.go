@@ -13,7 +13,8 @@ import (
 // SaveStore writes the parameters of a Store to a file, as [SaveParameters] writes the values of nodes. It waits for a run of a
 // VM of the Store. If a number is NaN or infinite, it returns an error and leaves the file unchanged.
 //
-// The file has no solver state and no running means: [Save] of the VM that trains has both.
+// The file has the states of [cudaops.State] too, such as the running means of package nn. It has no solver state, and no running means of a
+// gorgonia.BatchNorm, which its op keeps: [Save] of the VM that trains has both.
 func SaveStore(path string, s *cudaops.Store) error {
 	list, err := s.Parameters()
 	if err == nil && len(list) == 0 {
@@ -38,7 +39,11 @@ func SaveStore(path string, s *cudaops.Store) error {
 
 // LoadStore sets the parameters of a Store to those in a file of [Save], [SaveParameters] or [SaveStore], or to all tensors in a
 // file of another program, a folder or an index of shards, and adds those that the Store does not have, unless [Partial] is
-// set. It ignores solver state and running means. If a tensor has another shape than the parameter of its name, nothing changes.
+// set. It ignores solver state, and running means of a gorgonia.BatchNorm. A file without a tensor to load is an error, unless Partial is set. If a tensor has
+// another shape than the parameter of its name, nothing changes. Parameters of which the file has no tensor keep their values.
+//
+// A file of another program without a parameter that an open VM of the Store computes with is an error, unless Partial is set. Before the first VM a Store takes any names; that a model
+// finds its parameters there is checked where its graph is built: see Loaded and Evaluation of package nn.
 //
 // Elements are converted to the parameter's type. A new parameter has the type of the tensor, and float32 for F16 and BF16. An open VM
 // of the Store that has an input of int keeps it: I64 is converted. [Rename] can omit tensors.
@@ -65,6 +70,9 @@ func loadStore(path string, s *cudaops.Store, opts []LoadOption) (loaded Loaded,
 	}
 	defer f.Close()
 	list, loaded, err := f.stored(types, l)
+	if err == nil && len(list) == 0 && !l.partial {
+		err = fmt.Errorf("got %d tensors and none to load, want one at least: Rename omits those that it renames to nothing", len(f.Tensors))
+	}
 	if err == nil {
 		err = s.SetParameters(list)
 	}
@@ -80,11 +88,11 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 	if err != nil {
 		return nil, loaded, err
 	}
-	var missing, unused []string
+	var missing, unused, added []string
 	of := map[string]kernels.Dtype{}
 	for _, t := range types {
 		of[t.Name], _ = values.Dtype(t.Dtype)
-		if l.partial && !slices.ContainsFunc(tensors, func(f found) bool { return f.as == t.Name }) {
+		if (l.partial || f.header == nil && t.Used) && !slices.ContainsFunc(tensors, func(f found) bool { return f.as == t.Name }) {
 			missing = append(missing, t.Name)
 		}
 	}
@@ -95,6 +103,7 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 			continue
 		}
 		if !has {
+			added = append(added, t.Name)
 			switch t.Dtype {
 			case "F64":
 				dt = kernels.Float64
@@ -117,6 +126,9 @@ func (f *file) stored(types []cudaops.ParameterType, l loading) (list []cudaops.
 			return nil, loaded, err
 		}
 		list = append(list, cudaops.Learnable{Name: t.as, Value: v})
+	}
+	if len(missing) > 0 && !l.partial {
+		unused = added // names that may be meant
 	}
 	loaded, err = l.end(f, missing, unused)
 	return list, loaded, err

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -106,7 +107,49 @@ func TestStoreErrors(t *testing.T) {
 			t.Errorf("an error has changed %s", name)
 		}
 	}
+	nothing := Rename(func(string) string { return "" })
+	if _, err := LoadStore(path, s, nothing); err == nil || !strings.Contains(err.Error(), "got 2 tensors and none to load, want one at least") {
+		t.Errorf("a Rename that omits all gives %v", err)
+	}
+	if l, err := LoadStore(path, s, nothing, Partial()); err != nil || len(l.Missing) != 2 {
+		t.Errorf("a Rename that omits all gives %v and %v under Partial", l.Missing, err)
+	}
 	if _, err := LoadStore(path+"none", s); err == nil || !os.IsNotExist(err) && !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no file gives %v", err)
 	}
+}
+
+// A file of another program has the parameters that open VMs compute with, unless Partial is set: other names are no new parameters then.
+func TestForeignNames(t *testing.T) {
+	store, m := cudaops.NewStore(), newModel(t, tensor.Float32, 1, 5)
+	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.In(store))
+	var list []safetensors.Tensor
+	for i, l := range testutil.Get[[]cudaops.Learnable](t)(store.Parameters()) {
+		name := l.Name
+		if i > 0 {
+			name = "module." + name
+		}
+		list = append(list, safetensors.Tensor{Name: name, Dtype: "F32", Shape: l.Value.Shape(), Data: testutil.Get[[]byte](t)(values.Bytes(l.Value))})
+	}
+	path, before := foreign(t, list...), held(t, store)
+	_, err := LoadStore(path, store)
+	for _, want := range []string{"without the tensors " + strconv.Quote(list[1].Name[len("module."):]), `and with "module.`, "or the options Rename or Partial"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want %s", err, want)
+		}
+	}
+	if after := held(t, store); len(after) != len(before) {
+		t.Errorf("an error has added parameters: %d, want %d", len(after), len(before))
+	}
+	trim := Rename(func(name string) string { return strings.TrimPrefix(name, "module.") })
+	testutil.Get[Loaded](t)(LoadStore(path, store, trim))
+	if l := testutil.Get[Loaded](t)(LoadStore(path, store, Partial())); len(l.Missing) != len(list)-1 || len(l.Unused) != len(list)-1 {
+		t.Errorf("got %d missing and %d unused, want %d", len(l.Missing), len(l.Unused), len(list)-1)
+	}
+	testutil.Do(t, vm.Close())
+	testutil.Get[Loaded](t)(LoadStore(path, store)) // no VM computes with the parameters
+	if after := held(t, store); len(after) != len(before)+len(list)-1 {
+		t.Errorf("got %d parameters, want %d", len(after), len(before)+len(list)-1)
+	}
+	testutil.Do(t, store.Close())
 }

@@ -18,7 +18,7 @@ import (
 type boundary struct {
 	graph  *lower.Graph
 	inputs []program.Type          // in the order of graph.Inputs, of the values of all ranks
-	split  map[*gorgonia.Node]bool // inputs whose values have the rows of several ranks
+	split  map[*gorgonia.Node]bool // inputs of Split on several ranks
 	// handed is, for each output of the program, whether its value is new in each run and has a single user, who gets it
 	// without a copy.
 	handed []bool
@@ -26,14 +26,12 @@ type boundary struct {
 	derived []int
 }
 
-func newBoundary(g *lower.Graph, ranks int) *boundary {
+func newBoundary(g *lower.Graph, c *config) *boundary {
 	b := &boundary{graph: g, split: map[*gorgonia.Node]bool{}, handed: make([]bool, len(g.Program.Outputs))}
 	for i, v := range g.Program.Inputs() {
 		t := v.Type
 		if v.Def.Op.(program.Input).Split {
-			b.split[g.Inputs[i].Node] = true
-			t.Shape = t.Shape.Clone()
-			t.Shape[0] *= ranks
+			b.split[g.Inputs[i].Node], t.Shape = true, c.ofRanks(t.Shape)
 		}
 		b.inputs = append(b.inputs, t)
 	}
@@ -44,8 +42,7 @@ func newBoundary(g *lower.Graph, ranks int) *boundary {
 		}
 	}
 	for i, v := range g.Program.Outputs {
-		_, copied := v.Def.Op.(program.Copy)
-		b.handed[i] = copied && !used[v]
+		b.handed[i] = program.Is[program.Copy](v.Def.Op) && !used[v]
 	}
 	bound := map[*gorgonia.Node]int{} // indices in g.Outputs
 	for i, o := range g.Outputs {
@@ -132,7 +129,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	taken := make([]bool, len(out))
 	for i, o := range b.graph.Outputs {
 		v, output := out[o.Index], b.graph.Program.Outputs[o.Index]
-		if o.Read != nil && readInPlace(*o.Read, v, output) {
+		if _, ok := inPlace(o.Read, v); ok && v.Shape().Eq(output.Shape) {
 			delivered[i] = v
 			continue
 		}
@@ -198,34 +195,25 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 	return out, nil
 }
 
-// readInPlace reports whether read can copy an output into the memory of a variable's value.
-func readInPlace(to, v gorgonia.Value, output *program.Value) bool {
+// inPlace returns the memory of a variable's value if it has the type of v.
+func inPlace(to *gorgonia.Value, v gorgonia.Value) ([]byte, bool) {
 	dt, ok := values.Dtype(v.Dtype())
-	if !ok || !v.Shape().Eq(output.Shape) {
-		return false
+	if !ok || to == nil {
+		return nil, false
 	}
-	_, ok = values.Own(to, dt, v.Shape())
-	return ok
+	return values.Own(*to, dt, v.Shape())
 }
 
 // read assigns a value to the variable of a Read statement, in place if the variable has a value of that type.
 func read(to *gorgonia.Value, v gorgonia.Value) error {
-	dt, ok := values.Dtype(v.Dtype())
-	if !ok {
-		*to = v
-		return nil
-	}
-	memory, ok := values.Own(*to, dt, v.Shape())
+	memory, ok := inPlace(to, v)
 	if !ok {
 		*to = v
 		return nil
 	}
 	from, err := values.Bytes(v)
-	if err != nil {
-		return err
-	}
 	copy(memory, from)
-	return nil
+	return err
 }
 
 // add adds the previous gradient of an input, if any, to a value.

@@ -157,7 +157,10 @@ func (c *Cache) find(size int, made *sized) (*sized, error) {
 	v := c.vms[i]
 	c.vms = append(slices.Delete(c.vms, i, i+1), v)
 	v.users++
-	if err := c.shrink(); err != nil {
+	within := func() bool {
+		return (c.limit.VMs == 0 || len(c.vms) <= c.limit.VMs) && (c.limit.Bytes == 0 || c.bytes(c.vms...) <= c.limit.Bytes)
+	}
+	if err := c.evict(within); err != nil {
 		v.users--
 		return nil, err
 	}
@@ -198,10 +201,8 @@ func (v *sized) check() error {
 	if v.Sized == nil || v.Graph == nil || len(v.In) == 0 || len(v.Out) == 0 {
 		return errors.New("got no graph, inputs or results")
 	}
-	for _, n := range slices.Concat(v.In, v.Out) {
-		if n == nil {
-			return errors.New("got a nil node")
-		}
+	if slices.Contains(slices.Concat(v.In, v.Out), nil) {
+		return errors.New("got a nil node")
 	}
 	return nil
 }
@@ -214,13 +215,6 @@ func (c *Cache) bytes(vms ...*sized) (sum int64) {
 		sum, largest = sum+p.Arena, max(largest, p.Workspace)
 	}
 	return sum + largest
-}
-
-// shrink closes unused VMs until the limits hold.
-func (c *Cache) shrink() error {
-	return c.evict(func() bool {
-		return (c.limit.VMs == 0 || len(c.vms) <= c.limit.VMs) && (c.limit.Bytes == 0 || c.bytes(c.vms...) <= c.limit.Bytes)
-	})
 }
 
 // evict closes unused VMs, those not used for the longest time first, until enough returns true.
@@ -268,8 +262,5 @@ func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if err := c.evict(func() bool { return false }); err != nil {
-		return fmt.Errorf("cudaops: Cache.Close: %w", err)
-	}
-	return nil
+	return failure("cudaops: Cache.Close", c.evict(func() bool { return false }))
 }

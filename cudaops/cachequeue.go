@@ -40,10 +40,7 @@ func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.V
 	if err = c.usable(ctx); err == nil {
 		out, err = c.run(ctx, in)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cudaops: Cache.Run: %w", err)
-	}
-	return out, nil
+	return out, failure("cudaops: Cache.Run", err)
 }
 
 func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value, error) {
@@ -95,12 +92,7 @@ func newRequest(in []gorgonia.Value) (*request, error) {
 func (c *Cache) enqueue(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue = append(c.queue, r)
-	rows := 0
-	for _, r := range c.queue {
-		rows += r.rows
-	}
-	if rows >= c.limit.Rows {
+	if c.queue = append(c.queue, r); rowsOf(c.queue) >= c.limit.Rows {
 		select {
 		case c.full <- struct{}{}:
 		default:
@@ -156,12 +148,17 @@ func joins(a, b *request) bool {
 	return slices.EqualFunc(a.in, b.in, func(v, w input) bool { return v.dtype == w.dtype && slices.Equal(v.row, w.row) })
 }
 
-// runBatch runs a batch of requests.
-func (c *Cache) runBatch(batch []*request) {
-	rows := 0
-	for _, r := range batch {
+// rowsOf returns the number of rows of requests.
+func rowsOf(list []*request) (rows int) {
+	for _, r := range list {
 		rows += r.rows
 	}
+	return rows
+}
+
+// runBatch runs a batch of requests.
+func (c *Cache) runBatch(batch []*request) {
+	rows := rowsOf(batch)
 	size := rows
 	if i, _ := slices.BinarySearch(c.limit.Sizes, rows); i < len(c.limit.Sizes) {
 		size = c.limit.Sizes[i]

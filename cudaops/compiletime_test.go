@@ -88,7 +88,7 @@ func cpuTime(t *testing.T) time.Duration {
 
 // NewVM takes about eight times as long for eight times as many nodes, not sixty-four times.
 func TestCompileTime(t *testing.T) {
-	const n, times, most = 1000, 8, 24
+	const n, times, most = 500, 8, 24
 	testutil.Do(t, internal.Learnt())
 	for name, build := range growing {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
@@ -18,24 +19,16 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	shape, ranks := n.Shape(), vm.config.ranksOrOne()
-	split := ranks > 1 && slices.Contains(vm.config.split, n)
-	if split {
-		shape = shape.Clone()
-		shape[0] *= ranks
-	}
+	shape := vm.RunShape(n)
 	value, err := shaped(shape, value)
 	if err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
-	let := func() error { return gorgonia.Let(n, value) }
-	if v, ok := value.(gorgonia.Value); ok && split {
+	let := func() error { return internal.Let(n, value) }
+	if v, ok := value.(gorgonia.Value); ok && !shape.Eq(n.Shape()) {
 		let = func() error { return vm.letRows(n, v, shape) }
 	}
-	if err := guard.Recover("gorgonia.Let", let); err != nil {
-		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
-	}
-	return nil
+	return failure("cudaops: Let: node "+internal.Name(n), guard.Recover("gorgonia.Let", let))
 }
 
 // shaped returns a slice as a tensor of a shape, and other values as they are.
@@ -69,10 +62,7 @@ func (vm *VM) Set(a, b *gorgonia.Node) error {
 	if v == nil {
 		return fmt.Errorf("cudaops: Set: node %s has no value: run the graph first, with Keep unless the node is a result", internal.Name(b))
 	}
-	if err := internal.Bind(a, v); err != nil {
-		return fmt.Errorf("cudaops: Set: %w", err)
-	}
-	return nil
+	return failure("cudaops: Set", internal.Bind(a, v))
 }
 
 // Results returns the nodes that a run binds values to, which are not inputs.
@@ -97,10 +87,8 @@ func (vm *VM) has(method string, n *gorgonia.Node) error {
 	if n == nil {
 		return fmt.Errorf("cudaops: %s got a nil node", method)
 	}
-	for _, own := range vm.shown.Load().graph.Nodes {
-		if own.Node == n {
-			return nil
-		}
+	if slices.ContainsFunc(vm.shown.Load().graph.Nodes, func(own lower.Node) bool { return own.Node == n }) {
+		return nil
 	}
 	return fmt.Errorf("cudaops: %s: node %s is not in the graph of this VM", method, internal.Name(n))
 }

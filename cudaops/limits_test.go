@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
@@ -70,11 +71,11 @@ func TestGraphTooLarge(t *testing.T) {
 
 // deadDevice is a session's device whose context is dead.
 type deadDevice struct {
-	hostSession
+	*exec.HostBackend
 	closed *atomic.Int32
 }
 
-func (d deadDevice) close() error {
+func (d deadDevice) Close() error {
 	d.closed.Add(1)
 	dead := &driver.Error{Call: "cuMemFree_v2", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}
 	return driver.Join(fmt.Errorf("free: %w", dead), dead, dead)
@@ -82,7 +83,7 @@ func (d deadDevice) close() error {
 
 // The error that a dead context returns to all calls is reported once.
 func TestDeadContext(t *testing.T) {
-	s := newSession(deadDevice{closed: new(atomic.Int32)})
+	s := newSession(deadDevice{new(exec.HostBackend), new(atomic.Int32)})
 	err := s.Close()
 	if err == nil || strings.Count(err.Error(), "illegal") != 1 {
 		t.Errorf("got the error %v", err)
@@ -103,7 +104,7 @@ func TestDroppedSession(t *testing.T) {
 		}
 		return false
 	}
-	m := testutil.Get[*Buffer](t)(newSession(deadDevice{closed: closed}).Alloc(8))
+	m := testutil.Get[*Buffer](t)(newSession(deadDevice{new(exec.HostBackend), closed}).Alloc(8))
 	if collected() {
 		t.Error("a session is closed while one of its buffers is there")
 	}
@@ -114,7 +115,7 @@ func TestDroppedSession(t *testing.T) {
 	if !collected() {
 		t.Error("a session dropped without Close keeps its memory")
 	}
-	s := newSession(deadDevice{closed: closed})
+	s := newSession(deadDevice{new(exec.HostBackend), closed})
 	_ = s.Close()
 	runtime.KeepAlive(s)
 	s, n := nil, closed.Load()

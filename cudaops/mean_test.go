@@ -15,7 +15,7 @@ import (
 // n, to the last bit.
 func TestMeanDivides(t *testing.T) {
 	means := map[string][2]func(*G.Node, ...int) (*G.Node, error){"ops": {ops.Sum, ops.Mean}, "Gorgonia": {G.Sum, G.Mean}}
-	sizes := [][2]int{{1, 300}, {2, 500}, {3, 500}, {5, 501}, {7, 500}, {10, 500}, {49, 301}, {1000, 57}, {1<<20 - 3, 2}}
+	sizes := [][2]int{{1, 300}, {2, 500}, {3, 500}, {5, 501}, {7, 500}, {10, 500}, {49, 301}, {1000, 57}, {1<<18 - 3, 2}}
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			round := func(v float64) float64 {
@@ -35,7 +35,6 @@ func TestMeanDivides(t *testing.T) {
 					testutil.Get[G.Nodes](t)(G.Grad(node(ops.Dot(mean, v)), x))
 					testutil.Do(t, machine(t, g, on, Keep(sum, mean)).RunAll())
 					quotient := func(what string, i int, got, of float64) {
-						t.Helper()
 						if want := round(of / float64(n)); math.Float64bits(got) != math.Float64bits(want) {
 							t.Fatalf("%s, mean of %d numbers of %v: %s %d is %x, want %x / %d = %x", name, n, dt, what, i, got, of, n, want)
 						}

@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
@@ -85,25 +86,21 @@ func newMemory(g *lower.Graph) Memory {
 
 // held returns the field of Memory that each buffer with a value belongs to at a step.
 func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
-	part, held := m.kinds(g), map[*program.Buffer]*int64{}
-	take := func(instrs []*program.Instr) {
-		for _, in := range instrs {
-			for _, v := range in.Out {
-				b := v.Buffer
-				if b == nil {
-					continue
-				}
-				for b.Parent != nil {
-					b = b.Parent
-				}
-				if held[b] != &m.Parameters && held[b] != &m.Solver { // a solver's step overwrites these
-					held[b] = part(v)
-				}
+	part, held, p := m.kinds(g), map[*program.Buffer]*int64{}, g.Program
+	for _, in := range slices.Concat(p.Setup, p.Instrs[:min(at+1, len(p.Instrs))]) {
+		for _, v := range in.Out {
+			b := v.Buffer
+			if b == nil {
+				continue
+			}
+			for b.Parent != nil {
+				b = b.Parent
+			}
+			if held[b] != &m.Parameters && held[b] != &m.Solver { // a solver's step overwrites these
+				held[b] = part(v)
 			}
 		}
 	}
-	take(g.Program.Setup)
-	take(g.Program.Instrs[:min(at+1, len(g.Program.Instrs))])
 	for b, part := range held {
 		if b.Alternate != nil {
 			held[b.Alternate] = part
@@ -129,20 +126,14 @@ func (m *Memory) kinds(g *lower.Graph) func(v *program.Value) *int64 {
 		constants[in] = true
 	}
 	return func(v *program.Value) *int64 {
-		switch _, copied := v.Def.Op.(program.Copy); {
+		switch copied := program.Is[program.Copy](v.Def.Op); {
 		case states[v] != nil:
 			return states[v]
 		case copied && constants[v.Def]:
 			return &m.Constants
-		case copied && isInput(v.Def.In[0]), constants[v.Def]:
+		case copied && program.Is[program.Input](v.Def.In[0].Base.Def.Op), constants[v.Def]:
 			return &m.Inputs
 		}
 		return &m.Activations
 	}
-}
-
-// isInput reports whether a value is an input of the user.
-func isInput(v *program.Value) bool {
-	_, input := v.Base.Def.Op.(program.Input)
-	return input
 }

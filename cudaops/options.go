@@ -3,6 +3,7 @@ package cudaops
 import (
 	"io"
 	"log"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
@@ -32,6 +33,8 @@ type config struct {
 	world         *world.World // of Processes, or nil
 	split         []*gorgonia.Node
 	sumRanks      bool
+	rankTimeout   []time.Duration
+	sharded       bool // ShardSolver
 	strict, timed bool
 	eval          bool
 	seed          *uint64

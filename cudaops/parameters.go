@@ -22,17 +22,19 @@ type parameters struct {
 	learned int              // number of learnables
 	states  []int            // indices of those of State
 	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
-	values  []*program.Value // states or views of them, as last compiled
-	held    []*parameter
-	copies  []*deviceCopy  // of the nodes' values
-	all     []int          // indices of all nodes
-	store   *Store         // nil without In
-	work    program.Memory // the Store's workspace, as last compiled
-	exec    *exec.Executable
-	graph   *lower.Graph
+	// transient is set for a Transient.
+	transient []bool
+	values    []*program.Value // states or views of them, as last compiled
+	held      []*parameter
+	copies    []*deviceCopy  // of the nodes' values
+	all       []int          // indices of all nodes
+	store     *Store         // nil without In
+	work      program.Memory // the Store's workspace, as last compiled
+	exec      *exec.Executable
+	graph     *lower.Graph
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
-	kept  [][]byte
-	saved [][]byte // the states, while the graph is recompiled
+	kept  [][][]byte // by rank
+	saved [][][]byte // the states by rank, while the graph is recompiled
 }
 
 // newParameters returns the parameters of a VM without a Store.
@@ -48,7 +50,9 @@ func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies)
 // findStates finds the nodes of State.
 func (p *parameters) findStates(c *config) {
 	for i, n := range p.nodes {
-		if p.next = append(p.next, c.next(n)); p.next[i] != nil {
+		of := c.state(n)
+		p.transient = append(p.transient, of.transient)
+		if p.next = append(p.next, of.next); p.next[i] != nil {
 			p.states = append(p.states, i)
 		}
 	}
@@ -63,19 +67,15 @@ func (p *parameters) add(n *gorgonia.Node, held *parameter, c *deviceCopy) {
 func (p *parameters) trained() []int { return p.all[:p.learned] }
 
 // homes returns the memory of each learnable in a Store, nil without one.
-func (p *parameters) homes() (list []program.Memory) {
-	for _, i := range p.trained() {
-		list = append(list, p.held[i].home)
-	}
-	return list
+func (p *parameters) homes() []program.Memory {
+	return program.Collect(p.trained(), func(i int) program.Memory { return p.held[i].home })
 }
 
 // shared returns the parameters that are no learnables.
-func (p *parameters) shared() (list []lower.Shared) {
-	for _, i := range p.all[p.learned:] {
-		list = append(list, lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset})
-	}
-	return list
+func (p *parameters) shared() []lower.Shared {
+	return program.Collect(p.all[p.learned:], func(i int) lower.Shared {
+		return lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset, Own: p.transient[i]}
+	})
 }
 
 // built records the program of a compiled graph, and sets its states to the saved ones.
@@ -102,9 +102,11 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 // save saves the states of a program before its executable is closed, except those in a Store.
 func (p *parameters) save(of *program.Program) (err error) {
 	p.saved, err = p.exec.States()
-	for i := range p.saved {
-		if of.Updates[i].State.Buffer.Home != nil {
-			p.saved[i] = nil
+	for _, rank := range p.saved {
+		for i := range rank {
+			if of.Updates[i].State.Buffer.Home != nil {
+				rank[i] = nil
+			}
 		}
 	}
 	return err
@@ -227,10 +229,8 @@ func (p *parameters) refresh(among []int) (changed []int, err error) {
 
 // separate returns an error if learnables share memory on the host.
 func (p *parameters) separate() error {
-	sorted, at := slices.Clone(p.all), make([]values.Extent, len(p.all))
-	for i, n := range p.nodes {
-		at[i] = values.ExtentOf(n.Value())
-	}
+	sorted := slices.Clone(p.all)
+	at := program.Collect(p.nodes, func(n *gorgonia.Node) values.Extent { return values.ExtentOf(n.Value()) })
 	slices.SortFunc(sorted, func(i, j int) int { return cmp.Compare(at[i].Start, at[j].Start) })
 	for k := range sorted[1:] {
 		if i, j := sorted[k], sorted[k+1]; at[i].Overlaps(at[j]) {

@@ -27,61 +27,46 @@ type PassReport struct {
 // Explain writes the lowered program, the program after each pass of the compiler, and the notes of [VM.Report]. It compiles the graph in its
 // current state for the VM's device.
 func (vm *VM) Explain(w io.Writer) error {
-	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
-	}
 	if guard.IsNil(w) {
 		return fmt.Errorf("cudaops: Explain got no writer")
 	}
 	var text bytes.Buffer
-	err := vm.explain(&text)
-	if err == nil {
-		err = guard.Recover("the writer", func() error { _, err := text.WriteTo(w); return err })
-	}
-	if err != nil {
-		return fmt.Errorf("cudaops: Explain: %w", err)
-	}
-	return nil
-}
-
-func (vm *VM) explain(w io.Writer) error {
-	err := vm.compileAgain(func(pass string, p *program.Program) error {
-		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
+	err := vm.compileAgain("Explain", func(pass string, p *program.Program) error {
+		_, err := fmt.Fprintf(&text, "== %s\n%v\n", pass, p)
 		return err
 	})
-	vm.Report().printNotes(w)
-	return err
+	if err != nil {
+		return err
+	}
+	vm.Report().printNotes(&text)
+	return failure("cudaops: Explain", guard.Recover("the writer", func() error { _, err := text.WriteTo(w); return err }))
 }
 
-// compileAgain compiles the graph between runs.
-func (vm *VM) compileAgain(watch func(pass string, p *program.Program) error) error {
+// compileAgain compiles the graph between runs, for a method.
+func (vm *VM) compileAgain(method string, watch func(pass string, p *program.Program) error) error {
+	if vm == nil || vm.exec == nil {
+		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)
+	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	leave, err := vm.enter(context.Background())
-	if err != nil {
-		return err
+	if err == nil {
+		defer leave()
+		_, err = vm.compile(watch)
 	}
-	defer leave()
-	_, err = vm.compile(watch)
-	return err
+	return failure("cudaops: "+method, err)
 }
 
 // Passes returns the size of the lowered program and of the program after each pass of the compiler. It compiles the graph
 // in its current state for the VM's device.
 func (vm *VM) Passes() ([]PassReport, error) {
-	if vm == nil || vm.exec == nil {
-		return nil, fmt.Errorf("cudaops: Passes of a VM that NewVM did not make")
-	}
 	var list []PassReport
-	err := vm.compileAgain(func(pass string, p *program.Program) error {
+	err := vm.compileAgain("Passes", func(pass string, p *program.Program) error {
 		r, err := newPassReport(pass, p, vm.target.Device)
 		list = append(list, r)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cudaops: %w", err)
-	}
-	return list, nil
+	return list, err
 }
 
 // newPassReport measures a program.
@@ -95,10 +80,10 @@ func newPassReport(pass string, p *program.Program, dev kernels.Device) (PassRep
 		}
 	}
 	for _, in := range p.Instrs {
-		if isStep(in) {
+		if program.Computes(in.Op) {
 			r.Steps++
 		}
-		if _, copied := in.Op.(program.Copy); copied {
+		if program.Is[program.Copy](in.Op) {
 			r.Copies++
 		}
 		if !program.Launches(in.Op) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -49,34 +50,82 @@ func asProcess(t *testing.T, leaves int) {
 	fmt.Printf("\nparameters %s\n", testutil.Get[[]byte](t)(json.Marshal(list)))
 }
 
+// processes is the number of processes that tests start.
+const processes = 3
+
+func freePort(t *testing.T) int {
+	l := testutil.Get[tcp.Listener](t)(tcp.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	return l.Addr().(*tcp.TCPAddr).Port
+}
+
+// startOn runs a test of this program in several processes, with variables for each and an argument, and returns what they print.
+func startOn(t *testing.T, port int, test, argument string, variables func(rank string) []string) (out [processes]string) {
+	var wait sync.WaitGroup
+	for rank := range processes {
+		wait.Go(func() {
+			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1", argument)
+			c.Env = append(os.Environ(), append(variables(strconv.Itoa(rank)), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port))...)
+			b, _ := c.CombinedOutput()
+			out[rank] = string(b)
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+// startProcesses is startOn with torchrun's variables.
+func startProcesses(t *testing.T, test string) [processes]string {
+	return startOn(t, freePort(t), test, "child", func(r string) []string {
+		return []string{"RANK=" + r, "WORLD_SIZE=" + strconv.Itoa(processes), "LOCAL_RANK=" + r}
+	})
+}
+
+// asOne fails unless all processes have printed one list of parameters, those of one VM at the whole batch.
+func asOne(t *testing.T, port int, out string) {
+	var got []string
+	for line := range strings.Lines(out) {
+		if _, list, ok := strings.Cut(line, "parameters "); ok {
+			got = append(got, strings.TrimSpace(list))
+		}
+	}
+	if len(got) != processes || got[1] != got[0] || got[2] != got[0] {
+		t.Fatalf("got %d lists of parameters, want %d that are equal, in %s", len(got), processes, out)
+	}
+	var parameters [][]float64
+	testutil.Do(t, json.Unmarshal([]byte(got[0]), &parameters))
+	n := newShare(t, tensor.Float64, 3*processes, []int{4, 5, 2}, uint64(port))
+	vm := machine(t, n.g, OnHost(), Train(G.NewAdamSolver(), n.learnables...))
+	r := rand.New(rand.NewPCG(uint64(port), 0))
+	for range 20 {
+		var x, y []float64
+		for range processes {
+			x = append(x, draw(r, tensor.Float64, 3, 4).Data().([]float64)...)
+			y = append(y, draw(r, tensor.Float64, 3, 2).Data().([]float64)...)
+		}
+		n.feed(t, vm, tensor.New(tensor.WithShape(9, 4), tensor.WithBacking(x)), tensor.New(tensor.WithShape(9, 2), tensor.WithBacking(y)))
+		testutil.Do(t, vm.RunAll())
+	}
+	testutil.Do(t, vm.Pull())
+	for i, p := range n.learnables {
+		if d := maxDiff(t, tensor.New(tensor.WithBacking(slices.Clone(parameters[i]))), p.Value()); !(d < 1e-9) {
+			t.Errorf("%s differs by %g of one VM at the whole batch", p.Name(), d)
+		}
+	}
+}
+
 func TestProcesses(t *testing.T) {
 	if flag.NArg() > 0 {
 		asProcess(t, testutil.Get[int](t)(strconv.Atoi(flag.Arg(0))))
 		return
 	}
-	const processes = 3
 	start := func(t *testing.T, leaves int, variables func(rank string) []string) (port int, out [processes]string) {
-		l := testutil.Get[tcp.Listener](t)(tcp.Listen("tcp", "127.0.0.1:0"))
-		port = l.Addr().(*tcp.TCPAddr).Port
-		l.Close()
-		done := make(chan struct{})
-		for rank := range processes {
-			go func() {
-				c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcesses$", "-test.count=1", strconv.Itoa(leaves))
-				c.Env = append(os.Environ(), append(variables(strconv.Itoa(rank)), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port))...)
-				b, _ := c.CombinedOutput()
-				out[rank] = string(b)
-				done <- struct{}{}
-			}()
-		}
-		for range processes {
-			<-done
-		}
-		return port, out
+		port = freePort(t)
+		return port, startOn(t, port, "TestProcesses", strconv.Itoa(leaves), variables)
 	}
 	size := strconv.Itoa(processes)
 	for name, variables := range map[string]func(rank string) []string{
-		"torchrun": func(r string) []string { return []string{"RANK=" + r, "WORLD_SIZE=" + size, "LOCAL_RANK=" + r} },
+		"torchrun's variables": func(r string) []string { return []string{"RANK=" + r, "WORLD_SIZE=" + size, "LOCAL_RANK=" + r} },
 		"SLURM": func(r string) []string {
 			return []string{"SLURM_PROCID=" + r, "SLURM_NTASKS=" + size, "SLURM_LOCALID=" + r}
 		},
@@ -86,39 +135,20 @@ func TestProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			port, out := start(t, 99, variables)
-			var got [processes]string
-			for rank, text := range out {
-				i := strings.Index(text, "parameters ")
-				if i < 0 {
-					t.Fatalf("rank %d: got %s", rank, text)
-				}
-				got[rank], _, _ = strings.Cut(text[i+len("parameters "):], "\n")
-			}
-			if got[1] != got[0] || got[2] != got[0] {
-				t.Errorf("got other parameters on other ranks: %v", got)
-			}
-			var parameters [][]float64
-			testutil.Do(t, json.Unmarshal([]byte(got[0]), &parameters))
-			n := newShare(t, tensor.Float64, 3*processes, []int{4, 5, 2}, uint64(port))
-			vm := machine(t, n.g, OnHost(), Train(G.NewAdamSolver(), n.learnables...))
-			r := rand.New(rand.NewPCG(uint64(port), 0))
-			for range 20 {
-				var x, y []float64
-				for range processes {
-					x = append(x, draw(r, tensor.Float64, 3, 4).Data().([]float64)...)
-					y = append(y, draw(r, tensor.Float64, 3, 2).Data().([]float64)...)
-				}
-				n.feed(t, vm, tensor.New(tensor.WithShape(9, 4), tensor.WithBacking(x)), tensor.New(tensor.WithShape(9, 2), tensor.WithBacking(y)))
-				testutil.Do(t, vm.RunAll())
-			}
-			testutil.Do(t, vm.Pull())
-			for i, p := range n.learnables {
-				if d := maxDiff(t, tensor.New(tensor.WithBacking(slices.Clone(parameters[i]))), p.Value()); !(d < 1e-9) {
-					t.Errorf("%s differs by %g of one VM at the whole batch", p.Name(), d)
-				}
-			}
+			asOne(t, port, strings.Join(out[:], "\n"))
 		})
 	}
+	t.Run("torchrun", func(t *testing.T) {
+		torchrun, err := exec.LookPath("torchrun")
+		testutil.SkipUnless(t, "TORCHRUN", err)
+		port := freePort(t)
+		c := exec.CommandContext(t.Context(), torchrun, "--no-python", "--nproc-per-node", size, "--master-port", strconv.Itoa(port), os.Args[0], "-test.run=^TestProcesses$", "-test.count=1", "99")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		asOne(t, port, string(out))
+	})
 	t.Run("a rank leaves", func(t *testing.T) {
 		_, out := start(t, 1+rand.IntN(9), func(r string) []string { return []string{"RANK=" + r, "WORLD_SIZE=" + size, "LOCAL_RANK=" + r} })
 		for _, rank := range []int{0, 2} {

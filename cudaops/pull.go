@@ -93,10 +93,7 @@ func (vm *VM) between(method string, do func() error) error {
 			err = do()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: %s: %w", method, err)
-	}
-	return nil
+	return failure("cudaops: "+method, err)
 }
 
 // enter waits until no other VM of the Store runs.

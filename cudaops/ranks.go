@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,8 +26,8 @@ import (
 // the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
 // variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
 //
-// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. [In], [State] and [Watch], and solvers of other
-// modules, are errors on several ranks.
+// NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. Solvers of other modules are
+// errors on several ranks.
 func OnDevices(list ...int) Option {
 	return func(c *config) {
 		OnDevice(0)(c)
@@ -60,11 +61,23 @@ func OnHosts(n int) Option {
 // learnables and of [Resident] inputs are those of rank 0, whenever a VM copies them to the device.
 //
 // Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
-// of SLURM or Open MPI. NewVM waits up to 10 minutes for all processes; so does a run on the host.
+// of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout].
 func Processes() Option { return func(c *config) { c.processes = true } }
 
-// processLimit is the time that a process waits for the others.
-const processLimit = 10 * time.Minute
+// RankTimeout sets the time that ranks of [Processes], and GPUs, wait for each other, when they start and in each collective: 10 minutes
+// without it. A process that has ended is noticed at once. When another does not take part in time, all others end the run with an error that
+// names it, within twice the time.
+func RankTimeout(limit time.Duration) Option {
+	return func(c *config) { c.rankTimeout = append(c.rankTimeout, limit) }
+}
+
+// rankLimit returns the time of RankTimeout.
+func (c *config) rankLimit() time.Duration {
+	if len(c.rankTimeout) > 0 {
+		return c.rankTimeout[0]
+	}
+	return 10 * time.Minute
+}
 
 // Process returns the number of this process's first rank, and the number of all ranks: 0 and [VM.Ranks] without [Processes].
 func (vm *VM) Process() (rank, all int) {
@@ -77,6 +90,13 @@ func (vm *VM) Process() (rank, all int) {
 	return rank, vm.config.total()
 }
 
+// Share returns the bytes that the process of rank 0 passes, on all processes of [Processes], between runs. It is a call of all. Without Processes
+// it returns b.
+func (vm *VM) Share(b []byte) (shared []byte, err error) {
+	err = vm.between("Share", func() error { shared, err = vm.exec.Share(b); return err })
+	return shared, err
+}
+
 // Split names inputs of which each rank of [OnDevices] has values of its own: a run takes the rows of all ranks, concatenated along the
 // first axis, and hands each rank as many as the node's shape has. [VM.Let] binds them. A run
 // sets no gradient of such an input. On one device Split changes nothing.
@@ -87,12 +107,42 @@ func Split(inputs ...*gorgonia.Node) Option {
 // SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
 func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
 
+// ShardSolver divides the solver's state of [Train] among the ranks: each of n has 1/n of the moments, of the averages of [EMA] and of the sum
+// of gradients of [StepEvery], and makes the step of as many of the learnables' elements (ZeRO-1). The gradients are reduced to the rank
+// that needs them, and then the learnables are gathered on all ranks, so as many bytes travel as without. Learnables have the bits that
+// they have without ShardSolver where the ranks' sums have one order, as on the host. Under [ClipNorm], and for gorgonia.BarzilaiBorweinSolver, they differ by rounding,
+// because the sums over all learnables are sums of the ranks' sums.
+//
+// Snapshots and checkpoints are those of one device. Of several processes [VM.Snapshot] and [VM.EMA] are calls of all. On one rank ShardSolver changes nothing.
+func ShardSolver() Option { return func(c *config) { c.sharded = true } }
+
 // Ranks returns the number of ranks of this process that run the graph, 1 for a VM without [OnDevices] or [OnHosts], and the inputs of [Split].
 func (vm *VM) Ranks() (n int, split gorgonia.Nodes) {
 	if vm == nil {
 		return 1, nil
 	}
 	return vm.config.ranksOrOne(), slices.Clone(gorgonia.Nodes(vm.config.split))
+}
+
+// RunShape returns the shape of the values that a run takes for an input: the node's or, of an input of [Split], with the rows of all ranks
+// of this process.
+func (vm *VM) RunShape(n *gorgonia.Node) tensor.Shape {
+	if n == nil {
+		return nil
+	}
+	if vm == nil || !slices.Contains(vm.config.split, n) {
+		return n.Shape()
+	}
+	return vm.config.ofRanks(n.Shape())
+}
+
+// ofRanks returns the shape of the values of all ranks of this process, concatenated along the first axis.
+func (c *config) ofRanks(shape tensor.Shape) tensor.Shape {
+	shape = shape.Clone()
+	if len(shape) > 0 {
+		shape[0] *= c.ranksOrOne()
+	}
+	return shape
 }
 
 // rankSeed is the difference between the seeds of random numbers of consecutive ranks: odd, with bits everywhere (2^64 / golden ratio).
@@ -111,22 +161,56 @@ func (c *config) ranksOrOne() int { return max(c.ranks, 1) }
 
 // checkRanks returns an error for options that several ranks do not support.
 func (c *config) checkRanks() error {
-	other := ""
 	switch {
 	case c.ranks < 0:
 		return errors.New("OnDevices or OnHosts got no ranks, want at least one")
+	case len(c.rankTimeout) > 1 || c.rankLimit() <= 0:
+		return fmt.Errorf("RankTimeout got %v, want a single time above 0", c.rankTimeout)
+	}
+	return nil
+}
+
+// rankMemory returns the ranks of a VM in words, "" for one, and a function that allocates memory on all of this process, as b does on the first.
+func (c *config) rankMemory(b exec.Backend) (ranks string, alloc func(bytes int64) (program.Memory, error), err error) {
+	switch {
 	case c.total() < 2:
-		return nil
-	case len(c.stores) > 0:
-		other = "In"
-	case len(c.states) > 0:
-		other = "State"
-	case len(c.watch) > 0:
-		other = "Watch"
-	default:
+		return "", b.NewMemory, nil
+	case c.world != nil:
+		return fmt.Sprintf("%d processes", c.total()), b.NewMemory, nil
+	}
+	each := []func(bytes int64) (program.Memory, error){b.NewMemory}
+	for r := 1; r < c.ranks; r++ {
+		own := new(exec.HostBackend).NewMemory
+		if b.Device().Kind == kernels.GPU {
+			if own, err = exec.DeviceMemory(c.devices[r]); err != nil {
+				return "", nil, err
+			}
+		}
+		each = append(each, own)
+	}
+	ranks = fmt.Sprintf("%d ranks", c.ranks)
+	if len(c.devices) > 0 {
+		ranks += fmt.Sprintf(" on the devices %v", c.devices)
+	}
+	return ranks, func(bytes int64) (program.Memory, error) { return exec.NewRankMemory(bytes, each) }, nil
+}
+
+// shareParameters sets the parameters of a Store to those of rank 0, if there are several processes.
+func (vm *VM) shareParameters(p *parameters) error {
+	if vm.config.world == nil {
 		return nil
 	}
-	return fmt.Errorf("got %d ranks and the option %s, want one of them", c.total(), other)
+	for i, v := range p.values {
+		m := make([]byte, v.Bytes())
+		err := p.exec.State(v, m)
+		if err == nil {
+			err = p.exec.SetState(v, m)
+		}
+		if err != nil {
+			return fmt.Errorf("In: node %s: %w", internal.Name(p.nodes[i]), err)
+		}
+	}
+	return nil
 }
 
 // findDevices sets the devices of AllDevices, and checks those of OnDevices.
@@ -183,8 +267,8 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 	if host, ok := b.(*exec.HostBackend); ok {
 		meeting, ranks := exec.NewMeeting(vm.config.ranks)
 		host.Ranks = ranks[0]
-		for _, r := range ranks[1:] {
-			backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: r})
+		for r := 1; r < len(ranks); r++ {
+			backends = append(backends, &exec.HostBackend{BLAS: host.BLAS, Ranks: ranks[r], Rank: r})
 		}
 		return exec.NewRanks(p, meeting, backends, timed)
 	}
@@ -197,7 +281,7 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 			}
 			gpus, backends = append(gpus, g), append(backends, g)
 		}
-		return exec.JoinGPUs(gpus)
+		return exec.JoinGPUs(gpus, vm.config.rankLimit())
 	}()
 	if err != nil {
 		for _, g := range gpus[1:] {
@@ -211,20 +295,20 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 // process makes a program ready to run as the rank of this process.
 func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Executable, error) {
 	w := *vm.config.world
-	peers, err := world.Join(w, processLimit)
+	peers, err := world.Join(w, vm.config.rankLimit())
 	if err != nil {
 		return nil, err
 	}
 	leave := peers.Close
 	if host, ok := b.(*exec.HostBackend); ok {
-		host.Ranks = peers
+		host.Ranks, host.Rank = peers, w.Rank
 	} else {
 		gpu := b.(*exec.GPUBackend)
 		leave = func() {
 			gpu.AbortRanks()
 			peers.Close()
 		}
-		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size)
+		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size, vm.config.rankLimit())
 	}
 	var e *exec.Executable
 	if err == nil {

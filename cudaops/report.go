@@ -12,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -65,33 +64,37 @@ func (vm *VM) Report() Report {
 }
 
 func (vm *VM) report(s *shown) Report {
-	r := newReport(vm.device, s.graph)
-	r.Why, r.Solver, r.Products, r.Evaluates = s.why, vm.trainer.where(vm.device), s.products, vm.config.eval
+	r := newReport(s)
+	r.Solver, r.Evaluates = vm.trainer.where(s.device), vm.config.eval
 	if s.runs > 0 {
-		r.measured(s.graph, vm.target.Device, s.times, s.runs, s.took)
+		timed(r.Steps, s.graph.Program, s.times, vm.target.Device)
 	}
 	return r
 }
 
+// status is what a VM has compiled and run.
+type status struct {
+	device   string // the backend's name
+	why      string // why OnAny selected the host
+	products string // the BLAS library for products on the host
+	graph    *lower.Graph
+	boundary *boundary
+	exec     *exec.Executable
+	runs     int           // runs without error
+	began    time.Time     // start of the last run without error
+	took     time.Duration // its duration
+}
+
 // shown is an immutable record of a VM after its last run.
 type shown struct {
-	device        string
-	graph         *lower.Graph
-	why, products string
-	runs          int
-	began         time.Time
-	took          time.Duration
+	status
 	finished      bool            // the run had results
 	times, starts []time.Duration // by instruction of the program
-
-	exec     *exec.Executable
-	boundary *boundary
 }
 
 // show updates the record that Report and other methods read.
 func (vm *VM) show() *shown {
-	s := &shown{device: vm.device, graph: vm.graph, why: vm.why, products: vm.products, runs: vm.runs, began: vm.began, took: vm.took,
-		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times), exec: vm.exec, boundary: vm.boundary}
+	s := &shown{status: vm.status, finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times)}
 	if vm.tracer != nil {
 		s.starts = slices.Clone(vm.exec.Starts)
 	}
@@ -137,16 +140,19 @@ func attends(in *program.Instr) bool {
 	})
 }
 
-// newReport returns the report of a graph that has not run.
-func newReport(device string, g *lower.Graph) Report {
-	p := g.Program
-	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Steps: steps(device, p), Peak: p.Peak, Arena: p.Arena + p.Workspace}
+// newReport returns the report of a VM, without times of steps.
+func newReport(s *shown) Report {
+	g, p := s.graph, s.graph.Program
+	r := Report{Device: s.device, Why: s.why, Products: s.products, Nodes: make([]NodeReport, len(g.Nodes)), Steps: steps(s.device, p),
+		Runs: s.runs, Peak: p.Peak, Arena: p.Arena + p.Workspace}
 	needed := map[*program.Instr]bool{}
 	for in := range p.All() {
 		needed[in] = true
 	}
+	byNode := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
 	for i, n := range g.Nodes {
-		r.Nodes[i] = NodeReport{Name: internal.Name(n.Node), Shape: n.Shape(), Where: where(device, n)}
+		byNode[n.Node] = &r.Nodes[i]
+		r.Nodes[i] = NodeReport{Name: internal.Name(n.Node), Shape: n.Shape(), Where: where(s.device, n)}
 		if n.Value != nil && !needed[n.Value.Base.Def] {
 			r.Nodes[i].Where = "unneeded"
 		}
@@ -157,30 +163,32 @@ func newReport(device string, g *lower.Graph) Report {
 			r.Nodes[i].Stored = n.Value.Dtype.String()
 		}
 	}
-	nodeReports := r.byNode(g)
 	for _, in := range p.Instrs {
 		if attends(in) {
-			nodeReports[in.Nodes[0]].Note = stepwise
-		}
-		if in.Plan == nil {
-			continue
+			byNode[in.Nodes[0]].Note = stepwise
 		}
 		for _, n := range in.Nodes {
-			for _, l := range in.Plan.Launches {
-				nodeReports[n].Kernels = append(nodeReports[n].Kernels, l.Kernel.Entry)
+			if list := in.Kernels(); len(list) > 0 {
+				byNode[n].Kernels = append(byNode[n].Kernels, list...)
 			}
 		}
 	}
-	return r
-}
-
-// byNode returns the report's entries, keyed by node.
-func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
-	byNode := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
-	for i, n := range g.Nodes {
-		byNode[n.Node] = &r.Nodes[i]
+	if s.runs == 0 {
+		return r
 	}
-	return byNode
+	r.Time = s.took
+	for i, in := range p.Instrs {
+		n := byNode[in.Nodes[0]]
+		switch copied := program.Is[program.Copy](in.Op); {
+		case copied && in.Out[0].Space == program.OnDevice:
+			n.In += in.Out[0].Bytes()
+		case copied:
+			n.Out += in.Out[0].Bytes()
+		case program.Computes(in.Op):
+			n.Time += s.times[i]
+		}
+	}
+	return r
 }
 
 // where returns the origin of a node's value.
@@ -193,32 +201,12 @@ func where(device string, n lower.Node) string {
 		return v.Base.Def.Op.String() // input, state
 	}
 	switch v.Def.Op.(type) {
-	case program.Kernel, program.Map, program.Rows, program.Concat, program.Collective:
+	case program.Kernel, program.Map, program.Concat, program.Collective:
 		return device
 	case program.Host:
 		return "host"
 	}
 	return v.Def.Op.String() // alias, constant
-}
-
-// measured adds the copies of a run and its times.
-func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Duration, runs int, took time.Duration) {
-	timed(r.Steps, g.Program, times, dev)
-	r.Runs, r.Time = runs, took
-	nodeReports := r.byNode(g)
-	for i, in := range g.Program.Instrs {
-		n := nodeReports[in.Nodes[0]]
-		switch in.Op.(type) {
-		case program.Copy:
-			if out := in.Out[0]; out.Space == program.OnDevice {
-				n.In += out.Bytes()
-			} else {
-				n.Out += out.Bytes()
-			}
-		case program.Host, program.Kernel, program.Map, program.Rows, program.Concat, program.Collective:
-			n.Time += times[i]
-		}
-	}
 }
 
 // In returns the number of bytes copied to the device in the last run.

@@ -63,7 +63,7 @@ func (r *residents) push(e *exec.Executable, i int) error {
 // find returns the indices of the resident inputs among nodes, or of all if nodes is empty, and the other nodes.
 func (r *residents) find(nodes []*gorgonia.Node) (list []int, others []*gorgonia.Node) {
 	for _, n := range nodes {
-		i := slices.IndexFunc(r.graph.Residents, func(own lower.Resident) bool { return own.Node == n })
+		i := slices.IndexFunc(r.graph.Residents, func(own lower.Node) bool { return own.Node == n })
 		if i < 0 {
 			others = append(others, n)
 		} else {

@@ -31,10 +31,15 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	if err == nil {
 		err = errors.Join(vm.log(done), vm.tracer.run(done))
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: %w", err)
+	return failure("cudaops", err)
+}
+
+// failure returns an error with where it came from; it is nil if err is.
+func failure(where string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s: %w", where, err)
 }
 
 // runOnce runs the graph, after the runs that other goroutines have started, and returns the VM's report data.
@@ -142,11 +147,10 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 			return err
 		}
 	}
-	out := all[0]
 	if watched {
-		if err := vm.look(out); err != nil {
+		if err := vm.look(all); err != nil {
 			return err
 		}
 	}
-	return vm.boundary.deliver(out, func(n *gorgonia.Node) bool { return vm.config.add || vm.trainer.adds(n) })
+	return vm.boundary.deliver(all[0], func(n *gorgonia.Node) bool { return vm.config.add || vm.trainer.adds(n) })
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -17,7 +17,7 @@ import (
 // Launches are queued and run asynchronously in order; CopyTo, CopyFrom and Sync wait for all queued work. A session must
 // not be used concurrently. When a session and its buffers become unreachable, its memory is released as by Close.
 type Session struct {
-	device  sessionDevice
+	device  *sessionDevice
 	checker kernels.Checker
 	cleanup runtime.Cleanup
 	closed  bool
@@ -26,7 +26,7 @@ type Session struct {
 // Buffer is memory of a session's device, from [Session.Alloc].
 type Buffer struct {
 	session *Session
-	memory  memory
+	memory  program.Memory
 	size    int64
 	freed   bool
 }
@@ -45,16 +45,16 @@ func Open(device int) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(&gpuSession{gpu: g, held: map[driver.Ptr]bool{}, bound: map[kernels.Image]*loader.Bound{}}), nil
+	return newSession(g), nil
 }
 
 // OpenHost opens a session on the host, where launches run the kernels' Go bodies. So the same program runs without a GPU.
-func OpenHost() *Session { return newSession(hostSession{}) }
+func OpenHost() *Session { return newSession(new(exec.HostBackend)) }
 
-func newSession(d sessionDevice) *Session {
-	s := &Session{device: d}
+func newSession(b exec.Backend) *Session {
+	s := &Session{device: &sessionDevice{b, map[program.Memory]bool{}, map[kernels.Image]*loader.Bound{}}}
 	// The device does not refer to the session, so that an unreachable session is collected.
-	s.cleanup = runtime.AddCleanup(s, func(d sessionDevice) { d.close() }, d)
+	s.cleanup = runtime.AddCleanup(s, func(d *sessionDevice) { d.close() }, s.device)
 	return s
 }
 
@@ -66,10 +66,11 @@ func (s *Session) Alloc(n int64) (*Buffer, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("cudaops: cannot allocate %d bytes", n)
 	}
-	m, err := s.device.alloc(n)
+	m, err := s.device.NewMemory(n)
 	if err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
+	s.device.held[m] = true
 	return &Buffer{session: s, memory: m, size: n}, nil
 }
 
@@ -77,24 +78,18 @@ func (s *Session) Alloc(n int64) (*Buffer, error) {
 func (s *Session) CopyTo(dst *Buffer, src []byte) error {
 	err := s.check(dst, int64(len(src)))
 	if err == nil {
-		err = s.device.upload(dst.memory, src)
+		err = dst.memory.Write(0, src)
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: copy to the device: %w", err)
-	}
-	return nil
+	return failure("cudaops: copy to the device", err)
 }
 
 // CopyFrom waits for queued work and copies the start of src to dst. Its error may come from an earlier launch.
 func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 	err := s.check(src, int64(len(dst)))
 	if err == nil {
-		err = s.device.download(dst, src.memory)
+		err = src.memory.Read(dst, 0)
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: copy from the device: %w", err)
-	}
-	return nil
+	return failure("cudaops: copy from the device", err)
 }
 
 // Launch queues a kernel with shared bytes of dynamic shared memory per block. args are all of the kernel's parameters, in
@@ -118,10 +113,7 @@ func (s *Session) launch(l kernels.Launch, args []any) error {
 	if l.Kernel == nil {
 		return errors.New("cudaops: launch: got a nil kernel")
 	}
-	if err := s.launchChecked(l, args); err != nil {
-		return fmt.Errorf("cudaops: launch of %s: %w", l.Kernel.Entry, err)
-	}
-	return nil
+	return failure("cudaops: launch of "+l.Kernel.Entry, s.launchChecked(l, args))
 }
 
 // launchChecked queues a launch with arguments args.
@@ -150,7 +142,7 @@ func (s *Session) launchChecked(l kernels.Launch, args []any) error {
 		}
 	}
 	plan.Launches = []kernels.Launch{l}
-	dev, checked := s.device.properties(), false
+	dev, checked := s.device.Device(), false
 	if err := plan.Check(dev); err != nil {
 		return err
 	}
@@ -168,7 +160,7 @@ func (s *Session) Sync() error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	return s.device.sync()
+	return s.device.Sync()
 }
 
 // Free waits for queued work and releases a buffer. Freeing a buffer twice is an error.
@@ -177,12 +169,9 @@ func (s *Session) Free(m *Buffer) error {
 	if err == nil {
 		m.freed = true
 		err = s.device.free(m.memory)
-		m.memory = memory{}
+		m.memory = nil
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: free: %w", err)
-	}
-	return nil
+	return failure("cudaops: free", err)
 }
 
 // Close waits for queued work, frees all memory and ends the session. Further calls do nothing.

@@ -96,7 +96,7 @@ func TestSessionCooperative(t *testing.T) {
 	}
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
-			dev := s.device.properties()
+			dev := s.device.Device()
 			plan := reduce.Sum(dev, kernels.Float32, []int{len(x)}, []int{0}, false)
 			if len(plan.Launches) != 1 || plan.Launches[0].Cooperative != dev.Cooperative {
 				t.Fatalf("got %v, want one launch, cooperative if the device has such", plan)

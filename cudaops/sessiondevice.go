@@ -6,100 +6,32 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// sessionDevice is the device of a [Session] with its memory. It does not refer to the session.
-type sessionDevice interface {
-	properties() kernels.Device
-	alloc(n int64) (memory, error)
-	free(m memory) error
-	// upload and download wait for queued work and for the copy.
-	upload(to memory, src []byte) error
-	download(dst []byte, from memory) error
-	// launch queues a plan with operands. checked is set if the arguments are known to match the kernel's parameters.
-	launch(p *kernels.Plan, operands []*Buffer, checked bool) error
-	sync() error
-	// close waits for queued work and releases everything.
-	close() error
+// sessionDevice is the backend of a [Session] with its memory. It does not refer to the session.
+type sessionDevice struct {
+	exec.Backend
+	held  map[program.Memory]bool
+	bound map[kernels.Image]*loader.Bound // on a GPU, the last launch of each image, which keeps its module loaded
 }
 
-// memory is the memory of a buffer.
-type memory struct {
-	address driver.Ptr // on a GPU
-	bytes   []byte     // on the host
-}
-
-// hostSession is the sessionDevice of the host.
-type hostSession struct{}
-
-func (hostSession) properties() kernels.Device { return kernels.HostDevice() }
-
-func (hostSession) alloc(n int64) (m memory, err error) {
-	m.bytes, err = exec.HostMemory(n)
-	return m, err
-}
-
-func (hostSession) free(memory) error { return nil }
-
-func (hostSession) upload(to memory, src []byte) error {
-	copy(to.bytes, src)
-	return nil
-}
-
-func (hostSession) download(dst []byte, from memory) error {
-	copy(dst, from.bytes)
-	return nil
-}
-
-func (hostSession) launch(p *kernels.Plan, operands []*Buffer, _ bool) error {
-	var inputs [][]byte
+// launch queues a plan with operands. checked is set if the arguments are known to match the kernel's parameters.
+func (d *sessionDevice) launch(p *kernels.Plan, operands []*Buffer, checked bool) error {
+	var spans []exec.Span
 	for _, m := range operands {
-		inputs = append(inputs, m.memory.bytes)
+		spans = append(spans, exec.Span{Size: m.size, Home: m.memory})
 	}
-	return p.Run(inputs, nil, nil)
-}
-
-func (hostSession) sync() error  { return nil }
-func (hostSession) close() error { return nil }
-
-// gpuSession is the sessionDevice of a CUDA device.
-type gpuSession struct {
-	gpu   *exec.GPUBackend
-	held  map[driver.Ptr]bool
-	bound map[kernels.Image]*loader.Bound
-}
-
-func (g *gpuSession) properties() kernels.Device { return g.gpu.Device() }
-
-func (g *gpuSession) alloc(n int64) (memory, error) {
-	p, err := g.gpu.Context().Alloc(n)
-	if err != nil {
-		return memory{}, err
+	gpu, ok := d.Backend.(*exec.GPUBackend)
+	if !ok {
+		run, err := d.Bind(p, spans, []exec.Span{{}}, exec.Span{})
+		if err != nil {
+			return err
+		}
+		return run()
 	}
-	g.held[p] = true
-	return memory{address: p}, nil
-}
-
-func (g *gpuSession) free(m memory) error {
-	delete(g.held, m.address)
-	return driver.Join(g.gpu.Sync(), g.gpu.Context().Free(m.address))
-}
-
-func (g *gpuSession) upload(to memory, src []byte) error {
-	return driver.Join(g.gpu.Stream().Upload(to.address, src), g.gpu.Stream().Sync())
-}
-
-func (g *gpuSession) download(dst []byte, from memory) error {
-	return driver.Join(g.gpu.Stream().Download(dst, from.address), g.gpu.Stream().Sync())
-}
-
-func (g *gpuSession) launch(p *kernels.Plan, operands []*Buffer, checked bool) error {
-	var spans []exec.Span // the arena starts at 0, so offsets are addresses
-	for _, m := range operands {
-		spans = append(spans, exec.Span{Offset: int64(m.memory.address), Size: m.size})
-	}
-	bound, err := g.gpu.Load(p, spans, nil, exec.Span{})
+	bound, err := gpu.Load(p, spans, nil, exec.Span{})
 	if err != nil {
 		return err
 	}
@@ -108,28 +40,31 @@ func (g *gpuSession) launch(p *kernels.Plan, operands []*Buffer, checked bool) e
 			return errors.Join(err, bound.Close())
 		}
 	}
-	// The last bound launch of each image keeps its module loaded until the session is closed.
 	image := p.Launches[0].Kernel.Image
-	old := g.bound[image]
-	g.bound[image] = bound
-	if old != nil {
+	old := d.bound[image]
+	if d.bound[image] = bound; old != nil {
 		if err := old.Close(); err != nil {
 			return err
 		}
 	}
-	return bound.Run(g.gpu.Stream())
+	return bound.Run(gpu.Stream())
 }
 
-func (g *gpuSession) sync() error { return g.gpu.Sync() }
+// free waits for queued work and frees memory.
+func (d *sessionDevice) free(m program.Memory) error {
+	delete(d.held, m)
+	return driver.Join(d.Sync(), m.Free())
+}
 
-func (g *gpuSession) close() error {
-	errs := []error{g.gpu.Sync()}
-	for p := range g.held {
-		errs = append(errs, g.gpu.Context().Free(p))
+// close waits for queued work and releases everything.
+func (d *sessionDevice) close() error {
+	errs := []error{d.Sync()}
+	for m := range d.held {
+		errs = append(errs, m.Free())
 	}
-	clear(g.held)
-	errs = append(errs, g.gpu.Close())
-	for _, b := range g.bound {
+	clear(d.held)
+	errs = append(errs, d.Close())
+	for _, b := range d.bound {
 		errs = append(errs, b.Close())
 	}
 	return driver.Join(errs...)

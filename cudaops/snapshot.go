@@ -99,9 +99,9 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		s = nil
 	}
-	return s, nil
+	return s, err
 }
 
 // snapshotTraining adds the learnables and the state of the solvers.
@@ -118,7 +118,7 @@ func (vm *VM) snapshotTraining(s *Snapshot) error {
 		options := t.sets[i].reader.Read()
 		s.Solvers = append(s.Solvers, SolverState{string(options.Kind), t.used(options)})
 	}
-	for i, own := range t.graph.Learned {
+	for i, own := range t.graph.Trained.Learned {
 		l := Learnable{Name: own.Node.Name(), Solver: t.setOf(i)}
 		for k := range own.States {
 			v, err := vm.part(own, k)
@@ -157,7 +157,7 @@ func (vm *VM) EMA() (list []Learnable, err error) {
 		case t.steps() == 0:
 			return errors.New("got no step yet, want one")
 		}
-		for _, l := range t.graph.Learned {
+		for _, l := range t.graph.Trained.Learned {
 			v, err := vm.part(l, l.EMA)
 			if err != nil {
 				return err
@@ -225,6 +225,7 @@ func (vm *VM) Restore(s *Snapshot) error {
 				return err
 			}
 		}
+		vm.exec.Rejoin()
 		for _, p := range averages {
 			copy(p.to, p.memory)
 		}
@@ -347,7 +348,7 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 		}
 		byName[l.Name] = l
 	}
-	for i, own := range t.graph.Learned {
+	for i, own := range t.graph.Trained.Learned {
 		name := own.Node.Name()
 		l, ok := byName[name]
 		if !ok {
@@ -399,11 +400,7 @@ func moment(k, ema int) string {
 
 // names lists learnables.
 func names(list []Learnable) string {
-	all := make([]string, len(list))
-	for i, l := range list {
-		all[i] = l.Name
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(program.Collect(list, func(l Learnable) string { return l.Name }), ", ")
 }
 
 // sameOptions returns an error that names the first option that differs.

@@ -39,8 +39,5 @@ func (vm *VM) Stage(batch map[*gorgonia.Node]gorgonia.Value) (bool, error) {
 		return false, nil
 	}
 	done, err := now.exec.Stage(in)
-	if err != nil {
-		err = fmt.Errorf("cudaops: Stage: %w", err)
-	}
-	return done, err
+	return done, failure("cudaops: Stage", err)
 }

@@ -3,8 +3,8 @@ package cudaops
 import (
 	"errors"
 	"fmt"
-	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
@@ -22,6 +22,8 @@ import (
 // The step that computes next writes over the old value if no other step reads it later, and as long as it does so in the
 // order of the elements. Otherwise next is computed elsewhere and copied, a step of [VM.Report].
 //
+// On several ranks all get the value of next on the first rank, as a run leaves equal values on all.
+//
 // Gorgonia's machines do not carry a state on: see docs/training.md. With [In] the state is in the Store, under the node's name.
 //
 // A run that fails leaves the states as they were, with one exception: indices that a run computes are checked after it. If one is
@@ -34,7 +36,8 @@ func State(node, next *gorgonia.Node) Option {
 }
 
 // Transient is a [State] that is no part of the model, such as a cache of keys and values. With [In] all VMs of the Store with such a
-// state share it, until the last of them is closed; [Store.Parameters] and [Store.Types] omit it, and so do files of them.
+// state share it, until the last of them is closed; [Store.Parameters] and [Store.Types] omit it, and so do files of them. On several ranks each has
+// a value of its own, which begins with the node's value on all; [VM.Pull] and [VM.Snapshot] have that of the first rank.
 func Transient(node, next *gorgonia.Node) Option {
 	return func(c *config) { c.states = append(c.states, state{node, next, true}) }
 }
@@ -61,24 +64,16 @@ func (c *config) checkStates() error {
 }
 
 // stateNodes returns the nodes of all states.
-func (c *config) stateNodes() (list []*gorgonia.Node) {
-	for _, s := range c.states {
-		list = append(list, s.node)
-	}
-	return list
+func (c *config) stateNodes() []*gorgonia.Node {
+	return program.Collect(c.states, func(s state) *gorgonia.Node { return s.node })
 }
 
-// transient reports whether a node is a state of Transient.
-func (c *config) transient(n *gorgonia.Node) bool {
-	return slices.ContainsFunc(c.states, func(s state) bool { return s.node == n && s.transient })
-}
-
-// next returns the node with the next value of a state, or nil for another node.
-func (c *config) next(n *gorgonia.Node) *gorgonia.Node {
+// state returns the arguments of a node's State or Transient, none for another node.
+func (c *config) state(n *gorgonia.Node) (of state) {
 	for _, s := range c.states {
 		if s.node == n {
-			return s.next
+			of = s
 		}
 	}
-	return nil
+	return of
 }

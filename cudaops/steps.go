@@ -35,21 +35,16 @@ type Step struct {
 func steps(device string, p *program.Program) []Step {
 	var list []Step
 	for _, in := range p.Instrs {
-		if !isStep(in) {
+		if !program.Computes(in.Op) {
 			continue
 		}
-		s := Step{Nodes: nodeNames(in), Op: in.Op.String(), Where: "host"}
-		if h, host := in.Op.(program.Host); host {
-			s.Reason = h.Reason
-		}
-		if _, onRanks := program.OnRanks(in.Op); onRanks {
-			s.Where = device
+		h, host := in.Op.(program.Host)
+		s := Step{Nodes: nodeNames(in), Op: in.Op.String(), Where: device, Kernels: in.Kernels(), Reason: h.Reason}
+		if host {
+			s.Where = "host"
 		}
 		if plan := in.Plan; plan != nil {
-			s.Where, s.Bytes, s.Flops, s.Precision = device, plan.Bytes(), plan.Flops, plan.Precision
-			for _, l := range plan.Launches {
-				s.Kernels = append(s.Kernels, l.Kernel.Entry)
-			}
+			s.Bytes, s.Flops, s.Precision = plan.Bytes(), plan.Flops, plan.Precision
 		}
 		list = append(list, s)
 	}
@@ -57,25 +52,13 @@ func steps(device string, p *program.Program) []Step {
 }
 
 // nodeNames returns the names of the nodes that an instruction computes.
-func nodeNames(in *program.Instr) (names []string) {
-	for _, n := range in.Nodes {
-		names = append(names, internal.Name(n))
-	}
-	return names
-}
-
-// isStep reports whether an instruction is a step: whether it computes a value.
-func isStep(in *program.Instr) bool {
-	_, host := in.Op.(program.Host)
-	_, onRanks := program.OnRanks(in.Op)
-	return host || onRanks || program.Launches(in.Op)
-}
+func nodeNames(in *program.Instr) []string { return program.Collect(in.Nodes, internal.Name) }
 
 // timed sets the times of a run.
 func timed(list []Step, p *program.Program, times []time.Duration, dev kernels.Device) {
 	at := 0
 	for i, in := range p.Instrs {
-		if !isStep(in) {
+		if !program.Computes(in.Op) {
 			continue
 		}
 		s := &list[at]

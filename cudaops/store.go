@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ import (
 type Store struct {
 	turn    chan struct{} // holds an element while a VM or a method uses the Store, which guards all fields
 	device  string        // the VMs' device; "" before the first VM, while parameters are in host memory
+	ranks   string        // the ranks of the VMs that change something; "" for one
+	shards  int64         // parts that the memory of learnables is divided into, at least 1
 	alloc   func(bytes int64) (program.Memory, error)
 	byName  map[string]*parameter
 	list    []*parameter // in the order in which they came
@@ -68,7 +71,7 @@ type storeNode struct {
 
 // NewStore returns an empty Store.
 func NewStore() *Store {
-	s := &Store{turn: make(chan struct{}, 1), alloc: new(exec.HostBackend).NewMemory, byName: map[string]*parameter{}, homes: homes{},
+	s := &Store{turn: make(chan struct{}, 1), shards: 1, alloc: new(exec.HostBackend).NewMemory, byName: map[string]*parameter{}, homes: homes{},
 		copies: newDeviceCopies(), nodes: map[*gorgonia.Node]*storeNode{}, members: map[*parameters]bool{}}
 	runtime.AddCleanup(s, func(h homes) { h.free() }, s.homes)
 	runtime.AddCleanup(s, (*deviceCopies).close, s.copies)
@@ -83,6 +86,9 @@ func NewStore() *Store {
 // the parameter is an error of NewVM, as are another device than that of the Store's other VMs and a graph without parameters.
 //
 // Several In of one Store have the nodes of all.
+//
+// On several ranks each has the Store's parameters, with equal values. Then VMs on one rank, the first, may use the Store too, unless they have Train or
+// State, and after the first VM of all ranks. Each of several processes has its own Store. All must set parameters in the same calls; NewVM then takes the values of rank 0.
 //
 // A parameter has at most one VM that trains it: NewVM returns an error for another one until that VM is closed. The moments of
 // the solver belong to the VM, and [VM.Snapshot] has them. The solver must be one of Gorgonia's.
@@ -130,6 +136,7 @@ type ParameterType struct {
 	Name  string
 	Dtype tensor.Dtype
 	Shape tensor.Shape
+	Used  bool // by an open VM
 }
 
 // Types returns the types of all parameters, in the order of [Store.Parameters], with those that have no value yet.
@@ -137,7 +144,7 @@ func (s *Store) Types() (list []ParameterType, err error) {
 	err = s.use("Types", func() error {
 		for _, p := range s.list {
 			if !p.transient {
-				list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone()})
+				list = append(list, ParameterType{p.name, values.Tensor(p.dtype), p.shape.Clone(), p.users > 0})
 			}
 		}
 		return nil
@@ -195,10 +202,7 @@ func (s *Store) Close() error {
 	unlock, _ := s.lock(context.Background())
 	defer unlock()
 	s.closed = true
-	if err := s.end(); err != nil {
-		return fmt.Errorf("cudaops: Store.Close: %w", err)
-	}
-	return nil
+	return failure("cudaops: Store.Close", s.end())
 }
 
 // end frees the memory of a closed Store without VMs.
@@ -232,10 +236,7 @@ func (s *Store) use(method string, f func() error) error {
 			err = f()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: Store.%s: %w", method, err)
-	}
-	return nil
+	return failure("cudaops: Store."+method, err)
 }
 
 // enter waits until nothing else uses the Store, and for all work that executables other than e have queued.
@@ -266,16 +267,32 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// join adds a VM, whose graph is not compiled yet, and returns its parameters. setOf returns the set of a learnable, and transient whether a
-// node is a state of Transient.
-func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf func(i int) int, named []*gorgonia.Node, transient func(*gorgonia.Node) bool, b exec.Backend, device string) (*parameters, error) {
+// joining is a VM that joins a Store.
+type joining struct {
+	graph      *gorgonia.ExprGraph // not compiled yet
+	learnables []*gorgonia.Node
+	groups     []int // of learnables whose memory is contiguous
+	named      []*gorgonia.Node
+	stateOf    func(*gorgonia.Node) state // the arguments of a node's State
+	alloc      func(bytes int64) (program.Memory, error)
+	device     string
+	ranks      string // "" for one
+	shards     int64  // parts that the memory of learnables is divided into, at least 1
+	changes    bool   // it has learnables or states other than transient ones
+}
+
+// join adds a VM and returns its parameters.
+func (s *Store) join(v joining) (*parameters, error) {
+	learnables := v.learnables
 	switch {
 	case s.closed:
 		return nil, errors.New("the Store is closed")
-	case s.device != "" && s.device != device:
-		return nil, fmt.Errorf("got a VM on %s, want %s, which the Store's other VMs use", device, s.device)
+	case s.device != "" && s.device != v.device:
+		return nil, fmt.Errorf("got a VM on %s, want %s, which the Store's other VMs use", v.device, s.device)
+	case s.device != "" && s.ranks != v.ranks && (v.ranks != "" || v.changes):
+		return nil, fmt.Errorf("got a VM of %s, want one of %s, as the Store's first VM", cmp.Or(v.ranks, "one rank with Train or State"), cmp.Or(s.ranks, "one rank"))
 	}
-	nodes, err := s.choose(g, learnables, named)
+	nodes, err := s.choose(v.graph, learnables, v.named)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +302,7 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf f
 		if held[i], err = s.find(n.Name(), of, n.Shape()); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
-		if t := transient(n); held[i].users == 0 && held[i].version == 0 {
+		if t := v.stateOf(n).transient; held[i].users == 0 && held[i].version == 0 {
 			held[i].transient = t
 		} else if held[i].transient != t {
 			return nil, fmt.Errorf("node %s: got Transient %v, want %v as in the Store", n.Name(), t, held[i].transient)
@@ -295,15 +312,15 @@ func (s *Store) join(g *gorgonia.ExprGraph, learnables []*gorgonia.Node, setOf f
 		}
 	}
 	if s.device == "" {
-		s.alloc = b.NewMemory
+		s.alloc, s.shards = v.alloc, v.shards
 		for _, p := range s.list {
 			if err := s.arrange(p); err != nil {
 				return nil, err
 			}
 		}
-		s.device = device
+		s.device, s.ranks = v.device, v.ranks
 	}
-	if err := s.place(held, len(learnables), setOf); err != nil {
+	if err := s.place(held, v.groups); err != nil {
 		return nil, driver.Join(err, s.sweep())
 	}
 	p := &parameters{store: s, learned: len(learnables)}
@@ -380,18 +397,12 @@ func (s *Store) find(name string, of tensor.Dtype, shape tensor.Shape) (*paramet
 	return &parameter{name: name, dtype: dt, shape: shape.Clone()}, err
 }
 
-// place allocates memory for parameters. The first learned parameters will be trained: all of a set and an element type must be
-// contiguous, so that one launch updates them.
-func (s *Store) place(list []*parameter, learned int, setOf func(i int) int) error {
-	type group struct {
-		set   int
-		dtype kernels.Dtype
-	}
-	groups := map[group][]*parameter{}
+// place allocates memory for parameters. The first ones will be trained: all of one of of must be contiguous, so that one launch updates them.
+func (s *Store) place(list []*parameter, of []int) error {
+	groups := map[int][]*parameter{}
 	for i, p := range list {
-		if s.insert(p); i < learned {
-			at := group{setOf(i), p.dtype}
-			groups[at] = append(groups[at], p)
+		if s.insert(p); i < len(of) {
+			groups[of[i]] = append(groups[of[i]], p)
 		}
 	}
 	for _, g := range groups {
@@ -401,7 +412,7 @@ func (s *Store) place(list []*parameter, learned int, setOf func(i int) int) err
 			}
 		}
 	}
-	for _, p := range list[learned:] {
+	for _, p := range list[len(of):] {
 		if p.home == nil {
 			if err := s.arrange(p); err != nil {
 				return err
@@ -432,7 +443,10 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 		if grown := s.size + s.size/4; most == 0 || grown <= most { // so that VMs of rising sizes seldom move it
 			bytes = max(bytes, grown)
 		}
-		if err := s.freeWorkspace(); err != nil {
+		old := s.work // no VM runs with it again
+		s.work, s.size = nil, 0
+		delete(s.homes, old)
+		if err := old.Free(); err != nil {
 			return nil, err
 		}
 	}
@@ -453,13 +467,12 @@ func (s *Store) freeWorkspace() error {
 	return m.Free()
 }
 
-// layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes.
-func layout(list []*parameter) (offsets []int64, size int64) {
-	dt, elements := list[0].dtype, make([]int64, len(list))
-	for i, p := range list {
-		elements[i] = kernels.Count(p.shape)
-	}
-	offsets, size = program.Layout(dt, elements...)
+// layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes: a multiple of the Store's shards.
+func (s *Store) layout(list []*parameter) (offsets []int64, size int64) {
+	dt := list[0].dtype
+	offsets, size = program.Layout(dt, program.Collect(list, func(p *parameter) int64 { return kernels.Count(p.shape) })...)
+	_, part := program.Layout(dt, kernels.CeilDiv(size, s.shards))
+	size = part * s.shards
 	for i := range offsets {
 		offsets[i] *= dt.Size()
 	}
@@ -469,7 +482,7 @@ func layout(list []*parameter) (offsets []int64, size int64) {
 // contiguous reports whether parameters are alone in their memory, at the offsets at which arrange would put them.
 func (s *Store) contiguous(list []*parameter) bool {
 	home := list[0].home
-	offsets, _ := layout(list)
+	offsets, _ := s.layout(list)
 	for i, p := range list {
 		if p.home == nil || p.home != home || p.offset != offsets[i] {
 			return false
@@ -480,7 +493,7 @@ func (s *Store) contiguous(list []*parameter) bool {
 
 // arrange moves parameters to new memory. VMs that use them compile their graphs again before their next run.
 func (s *Store) arrange(list ...*parameter) error {
-	offsets, size := layout(list)
+	offsets, size := s.layout(list)
 	home, err := s.alloc(size)
 	if err != nil {
 		return fmt.Errorf("memory for the Store's parameters: %w", err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/guard"
-	"github.com/stheno-ml/stheno/kernels"
 )
 
 // Trace writes the start and duration of each step of each run in Chrome's trace format, for chrome://tracing and
@@ -98,24 +97,15 @@ func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 			e.Args["reason"] = op.Reason
 		}
 	default:
-		if !isStep(in) {
+		if !program.Computes(in.Op) {
 			return e, false
 		}
 		if in.Plan == nil { // a collective
 			break
 		}
-		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, entries(in.Plan)
+		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, in.Kernels()
 	}
 	return e, true
-}
-
-// entries returns the entry points of a plan's launches.
-func entries(p *kernels.Plan) []string {
-	list := make([]string, len(p.Launches))
-	for i, l := range p.Launches {
-		list[i] = l.Kernel.Entry
-	}
-	return list
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Train makes a step of one of Gorgonia's solvers a part of every run: forward, backward and update run as one piece of
@@ -34,6 +36,20 @@ import (
 // be the only one.
 func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
 	return func(c *config) { c.train = append(c.train, training{solver: s, learnables: learnables}) }
+}
+
+// SGD is [Train] with the steps of PyTorch's SGD for the options of a [gorgonia.Momentum]. Gorgonia's own steps, those of Train, are the same
+// while the learning rate is constant and there is no regularization.
+//
+//	g = gradient + WithL2Reg · p        (weight_decay)
+//	v = WithMomentum · v + g
+//	p = p - WithLearnRate · v
+//
+// Gorgonia's velocity has the learning rates of the steps before, and the regularization is of the velocity, in place of p.
+func SGD(s *gorgonia.Momentum, learnables ...*gorgonia.Node) Option {
+	return func(c *config) {
+		c.train = append(c.train, training{solver: s, learnables: learnables, sgd: true})
+	}
 }
 
 // WeightDecay is an option of [gorgonia.NewAdamW]: the decay of weights, 0.01 without it, which Gorgonia calls
@@ -78,6 +94,7 @@ func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.s
 type training struct {
 	solver     gorgonia.Solver
 	learnables []*gorgonia.Node
+	sgd        bool                   // of SGD
 	reader     *internal.SolverReader // nil for a solver of another module
 	options    internal.Solver        // when the graph was compiled
 }
@@ -90,8 +107,8 @@ type trainer struct {
 	norm       float64          // limit of ClipNorm, or 0
 	ema        float64          // decay of EMA, or 0
 	every      int              // runs per step
+	shards     int              // ranks that the solver's state is divided among, 0 or 1 if it is not
 	runs       int              // runs made so far
-	graph      *lower.Trained
 	*parameters
 	spoilt   error // from a step with indices outside of their axis, or nil
 	keptRuns int   // runs made before the current one
@@ -112,6 +129,8 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, fmt.Errorf("EMA got %v, want a single number between 0 and 1", c.ema)
 	case len(c.ema) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option EMA without Train")
+	case c.sharded && len(c.train) == 0:
+		return nil, errors.New("got the option ShardSolver without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
 		return nil, fmt.Errorf("StepEvery got %v, want a single number above 0", c.stepEvery)
 	case len(c.stepEvery) > 0 && len(c.train) == 0:
@@ -121,15 +140,9 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{sets: slices.Clone(c.train), every: 1}
-	if len(c.stepEvery) > 0 {
-		t.every = c.stepEvery[0]
-	}
-	if len(c.clipNorm) > 0 {
-		t.norm = c.clipNorm[0]
-	}
-	if len(c.ema) > 0 {
-		t.ema = c.ema[0]
+	t := &trainer{sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0)}
+	if c.sharded {
+		t.shards = c.total()
 	}
 	for i := range t.sets {
 		if err := t.add(&t.sets[i]); err != nil {
@@ -153,6 +166,9 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	}
 	return t, nil
 }
+
+// one returns the argument of an option that was given at most once, or what it is without.
+func one[T any](list []T, without T) T { return append(list, without)[0] }
 
 // add checks a set and adds its learnables.
 func (t *trainer) add(s *training) (err error) {
@@ -182,6 +198,9 @@ func (t *trainer) add(s *training) (err error) {
 		}
 		return nil
 	}
+	if s.sgd {
+		s.reader.AsSGD()
+	}
 	if s.options = s.reader.Read(); s.options.Stepped {
 		return fmt.Errorf("Train got a %T that has made steps, want a new one", s.solver)
 	}
@@ -209,10 +228,8 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Homes: t.homes()}
-	for _, s := range t.sets {
-		l.Sets = append(l.Sets, lower.Set{Solver: s.options, Learnables: s.learnables})
-	}
+	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Sharded: t.shards > 1, Homes: t.homes()}
+	l.Sets = program.Collect(t.sets, func(s training) lower.Set { return lower.Set{Solver: s.options, Learnables: s.learnables} })
 	return l
 }
 
@@ -225,13 +242,32 @@ func (t *trainer) setOf(i int) int {
 	return set
 }
 
+// groups returns, for each learnable, the number of those with which it is contiguous in memory: those of one set and element type or, if
+// the solver's state is divided, of a part of these that is reduced in one operation.
+func (t *trainer) groups() []int {
+	type of struct {
+		set int
+		d   tensor.Dtype
+	}
+	last, bytes := map[of]int{}, []int64{}
+	list := make([]int, len(t.onDevice()))
+	for i, n := range t.onDevice() {
+		d, _ := internal.ElementType(n)
+		key := of{t.setOf(i), d}
+		k, known := last[key]
+		if !known || t.shards > 1 && bytes[k] >= lower.BucketBytes {
+			k = len(bytes)
+			last[key], bytes = k, append(bytes, 0)
+		}
+		bytes[k] += int64(n.Shape().TotalSize()) * int64(d.Size())
+		list[i] = k
+	}
+	return list
+}
+
 // solvers names the types of the solvers.
 func (t *trainer) solvers() string {
-	var list []string
-	for _, s := range t.sets {
-		list = append(list, fmt.Sprintf("%T", s.solver))
-	}
-	return strings.Join(list, " and ")
+	return strings.Join(program.Collect(t.sets, func(s training) string { return fmt.Sprintf("%T", s.solver) }), " and ")
 }
 
 // where describes where the steps are made.
@@ -245,6 +281,9 @@ func (t *trainer) where(device string) string {
 	}
 	if t.onHost {
 		return fmt.Sprintf("steps of %s%s on the host: it is not one of Gorgonia's solvers", t.solvers(), perStep)
+	}
+	if t.shards > 1 {
+		perStep += fmt.Sprintf(", state divided among %d ranks", t.shards)
 	}
 	return fmt.Sprintf("steps of %s%s on %s", t.solvers(), perStep, device)
 }
@@ -279,7 +318,7 @@ func (t *trainer) before(in []gorgonia.Value) error {
 	if (t.runs+1)%t.every == 0 {
 		step = t.steps() + 1
 	}
-	numbers := t.graph.Numbers(now, step, t.norm)
+	numbers := t.graph.Trained.Numbers(now, step, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
 	return nil
 }
@@ -335,11 +374,4 @@ func (t *trainer) stepOnHost() error {
 		return fmt.Errorf("solver %T: %w", s, err)
 	}
 	return nil
-}
-
-// built records the training in a compiled graph.
-func (t *trainer) built(graph *lower.Trained) {
-	if t != nil {
-		t.graph = graph
-	}
 }

@@ -347,6 +347,10 @@ func TestLetNothing(t *testing.T) {
 			t.Errorf("Let of a %T gives %v", v, err)
 		}
 	}
+	other, want := make([]float32, x.Shape().TotalSize()), "cudaops: Let: node x: got elements of float32, want float64"
+	if err := vm.Let(x, other); err == nil || err.Error() != want {
+		t.Errorf("Let of another type gives %v, want %s", err, want)
+	}
 	testutil.Do(t, vm.RunAll())
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -56,30 +55,22 @@ import (
 // An op may call the VM's Report, Memory and Device during a run. All other methods except Stage wait for the end of the
 // run.
 type VM struct {
+	status
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
 	config   config
 	target   passes.Target
-	device   string // the backend's name
-	why      string // why OnAny selected the host
-	products string // the BLAS library for products on the host
-	graph    *lower.Graph
-	boundary *boundary
 	trainer  *trainer // nil without Train
 	tracer   *tracer  // nil without Trace
 	resident residents
 	params   *parameters
 	lists    []*deviceCopies
 	every    int // every this many runs, results are copied to the host
-	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	nodes    *footprint
 	shown    atomic.Pointer[shown] // readable during a run
 	seed     uint64                // of random numbers
 	next     int                   // number of the next run, counted from 0 or from the restored snapshot
-	runs     int                   // runs without error
-	began    time.Time             // start of the last run without error
-	took     time.Duration         // its duration
 	broken   bool                  // rebuild failed
 	closed   bool
 }
@@ -107,10 +98,11 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	if err := errors.Join(c.checkPrecisions(), c.checkMixed(g), c.checkWatches(), c.checkStates()); err != nil {
-		return nil, fmt.Errorf("cudaops: %w", err)
+	err := errors.Join(c.checkPrecisions(), c.checkMixed(g), c.checkWatches(), c.checkStates())
+	if err == nil {
+		err = c.findDevices()
 	}
-	if err := c.findDevices(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	b, why, err := open(c)
@@ -133,7 +125,10 @@ func open(c *config) (b exec.Backend, why string, err error) {
 		if err == nil {
 			return g, "", nil
 		}
-		if !c.auto || !errors.Is(err, driver.ErrNoDevice) {
+		switch none := errors.Is(err, driver.ErrNoDevice); {
+		case none && !c.auto:
+			return nil, "", fmt.Errorf("%w; the options OnAny and OnHost run on the host", err)
+		case !none:
 			return nil, "", err
 		}
 		why = err.Error()
@@ -158,10 +153,8 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device(), Mixed: len(c.mixed) > 0}, device: b.Name(), seed: rand.Uint64()}
-	if len(c.every) > 0 {
-		vm.every = c.every[0]
-	}
+	vm := &VM{source: g, config: *c, every: one(c.every, 1), target: passes.Target{Device: b.Device(), Mixed: len(c.mixed) > 0},
+		status: status{device: b.Name()}, seed: rand.Uint64()}
 	if c.seed != nil {
 		vm.seed = *c.seed
 	}
@@ -220,18 +213,22 @@ func (vm *VM) buildIn(b exec.Backend) error {
 		return err
 	}
 	defer leave()
-	device := "the host"
+	v := joining{graph: vm.source, learnables: vm.trainer.onDevice(), groups: vm.trainer.groups(), named: named, stateOf: vm.config.state, device: "the host", shards: int64(vm.config.total())}
 	if b.Device().Kind == kernels.GPU {
-		device = fmt.Sprintf("CUDA device %d", vm.config.device)
+		v.device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
-	p, err := s.join(vm.source, vm.trainer.onDevice(), vm.trainer.setOf, named, vm.config.transient, b, device)
+	v.changes = len(v.learnables) > 0 || slices.ContainsFunc(vm.config.states, func(s state) bool { return !s.transient })
+	if v.ranks, v.alloc, err = vm.config.rankMemory(b); err != nil {
+		return fmt.Errorf("In: %w", err)
+	}
+	p, err := s.join(v)
 	if err != nil {
 		return fmt.Errorf("In: %w", err)
 	}
 	p.findStates(&vm.config)
 	vm.own(p)
 	if err = vm.build(b); err == nil {
-		err = p.push(p.fresh())
+		err = errors.Join(p.push(p.fresh()), vm.shareParameters(p))
 		p.begin()
 	}
 	if err != nil {
@@ -262,12 +259,11 @@ func (vm *VM) build(b exec.Backend) error {
 	if err != nil {
 		return err
 	}
-	vm.trainer.built(graph.Trained)
 	if err := vm.params.built(e, graph); err != nil {
 		return err
 	}
 	vm.resident.built(graph)
-	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, vm.config.ranksOrOne()), e, false
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph, &vm.config), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()
@@ -395,8 +391,5 @@ func (vm *VM) Close() error {
 	if s := vm.params.store; s != nil {
 		errs = append(errs, s.part(vm.params))
 	}
-	if err := driver.Join(errs...); err != nil {
-		return fmt.Errorf("cudaops: Close: %w", err)
-	}
-	return nil
+	return failure("cudaops: Close", driver.Join(errs...))
 }

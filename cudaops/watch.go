@@ -1,10 +1,14 @@
 package cudaops
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
@@ -47,12 +51,18 @@ type NotFinite struct {
 	By      string         // its origin: a step of the run, as in [Report.Steps], or the solver's step
 	Run     int            // number of the run, as [Snapshot] counts runs; under [Train], number of the solver's step
 	Input   *gorgonia.Node // the first input or learnable of Node's op that contains such a number too, or nil
+	Rank    int            // the rank that has the number in the first such node, 0 without [OnDevices]
+	ranks   int
+	order   int // of Node among those that are watched; learnables are the last
 	trained bool
 }
 
 // Error describes the number, where it was found and its origin.
 func (e *NotFinite) Error() string {
 	var b strings.Builder
+	if e.ranks > 1 {
+		fmt.Fprintf(&b, "rank %d: ", e.Rank)
+	}
 	if e.trained {
 		fmt.Fprintf(&b, "training step %d: ", e.Run)
 	} else {
@@ -68,22 +78,38 @@ func (e *NotFinite) Error() string {
 	return b.String()
 }
 
-// look returns a *NotFinite if the outputs of a run, or learnables after its step, have a watched number.
-func (vm *VM) look(out []gorgonia.Value) error {
-	bad, err := vm.lookAtNodes(out)
-	if err != nil {
-		return err
+// look returns a *NotFinite if the outputs of a run, of each rank of this process, or learnables after its step have a watched number.
+func (vm *VM) look(all [][]gorgonia.Value) error {
+	var bad *NotFinite
+	var now [][][]byte
+	var err error
+	first, _ := vm.Process()
+	for r, out := range all {
+		found, err := vm.lookAtNodes(out)
+		if err != nil {
+			return err
+		}
+		if found != nil && (bad == nil || found.order < bad.order) {
+			bad, found.Rank = found, first+r
+		}
 	}
 	t := vm.trainer
 	trained := t != nil && !t.onHost
 	if trained && bad == nil {
-		if bad, err = vm.lookAtLearnables(); err != nil {
+		if bad, now, err = vm.lookAtLearnables(); err != nil {
 			return err
 		}
 	}
+	if bad, err = vm.firstNotFinite(bad); err != nil {
+		return err
+	}
 	if bad == nil {
+		if trained {
+			t.kept = now
+		}
 		return nil
 	}
+	bad.ranks = vm.config.total()
 	if bad.Run, bad.trained = vm.next+1, trained; trained {
 		bad.Run = t.step()
 	}
@@ -93,7 +119,7 @@ func (vm *VM) look(out []gorgonia.Value) error {
 // lookAtNodes searches the values of ops.
 func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 	w := vm.config.watched()
-	for _, n := range vm.graph.Watched {
+	for order, n := range vm.graph.Watched {
 		what, at, err := w.find(out[n.Index])
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", internal.Name(n.Node), err)
@@ -101,7 +127,7 @@ func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 		if what == "" {
 			continue
 		}
-		bad := &NotFinite{What: what, Node: n.Node, Element: at, By: madeBy(vm.graph.Program, n.Node)}
+		bad := &NotFinite{What: what, Node: n.Node, Element: at, By: madeBy(vm.graph.Program, n.Node), order: order}
 		children, err := internal.Children(n.Node)
 		if err != nil {
 			return nil, err
@@ -134,32 +160,76 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 	return err == nil && what != ""
 }
 
-// lookAtLearnables searches the results of the step. If they have no watched number, it saves them as the states before the
-// next run.
-func (vm *VM) lookAtLearnables() (*NotFinite, error) {
-	t, w := vm.trainer, vm.config.watched()
-	now, err := vm.exec.States()
+// firstNotFinite returns the first of what the ranks of all processes have found, nil if none has found a watched number.
+func (vm *VM) firstNotFinite(bad *NotFinite) (*NotFinite, error) {
+	w := vm.config.world
+	if w == nil {
+		return bad, nil
+	}
+	type found struct {
+		What, By                    string
+		Node, Input, Element, Order int // indices of nodes in the graph, -1 for none
+	}
+	index := func(n *gorgonia.Node) int {
+		return slices.IndexFunc(vm.graph.Nodes, func(of lower.Node) bool { return of.Node == n })
+	}
+	const size = 2 << 10 // bytes of a rank
+	b := make([]byte, w.Size*size)
+	if bad != nil {
+		text, err := json.Marshal(found{bad.What, shorten(bad.By, size/8), index(bad.Node), index(bad.Input), bad.Element, bad.order})
+		if err != nil {
+			return nil, err
+		}
+		copy(b[w.Rank*size:(w.Rank+1)*size], text)
+	}
+	all, err := vm.exec.Together(b)
 	if err != nil {
 		return nil, err
 	}
-	for i, l := range t.graph.Learned {
-		if what, at := values.NotFinite(l.Value.Dtype, t.part(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
-			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.sets[t.setOf(i)].solver)}, nil
+	bad = nil
+	for rank := range w.Size {
+		text := bytes.TrimRight(all[rank*size:(rank+1)*size], "\x00")
+		if len(text) == 0 {
+			continue
+		}
+		var of found
+		if err := json.Unmarshal(text, &of); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", rank, err)
+		}
+		if bad != nil && bad.order <= of.Order {
+			continue
+		}
+		bad = &NotFinite{What: of.What, By: of.By, Node: vm.graph.Nodes[of.Node].Node, Element: of.Element, Rank: rank, order: of.Order}
+		if of.Input >= 0 {
+			bad.Input = vm.graph.Nodes[of.Input].Node
 		}
 	}
-	t.kept = now
-	return nil, nil
+	return bad, nil
 }
 
-// part returns the elements of a parameter from the states of a program, as [exec.Executable.States] returns them; nil if no run
-// changes it.
-func (p *parameters) part(of *program.Program, states [][]byte, i int) []byte {
+// lookAtLearnables searches the results of the step, and returns the states after it.
+func (vm *VM) lookAtLearnables() (bad *NotFinite, now [][][]byte, err error) {
+	t, w := vm.trainer, vm.config.watched()
+	if now, err = vm.exec.States(); err != nil {
+		return nil, nil, err
+	}
+	for i, l := range t.graph.Trained.Learned {
+		if what, at := values.NotFinite(l.Value.Dtype, t.part(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
+			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.sets[t.setOf(i)].solver), order: math.MaxInt}, nil, nil
+		}
+	}
+	return nil, now, nil
+}
+
+// part returns the elements of a parameter from the states of a program, as [exec.Executable.States] returns them for the first rank; nil if
+// no run changes it.
+func (p *parameters) part(of *program.Program, states [][][]byte, i int) []byte {
 	v := p.values[i]
 	k := slices.IndexFunc(of.Updates, func(u program.Update) bool { return u.State == v.Base })
-	if states[k] == nil {
+	if states[0][k] == nil {
 		return nil
 	}
-	return states[k][v.View.Offset*v.Dtype.Size():][:v.Bytes()]
+	return states[0][k][v.View.Offset*v.Dtype.Size():][:v.Bytes()]
 }
 
 // find returns "NaN" or "Inf" and the row-major index of the first watched number of a value, or "" if it has none.
@@ -180,7 +250,7 @@ func (w FloatClass) find(v gorgonia.Value) (what string, at int, err error) {
 func madeBy(p *program.Program, n *gorgonia.Node) string {
 	step := 0
 	for _, in := range p.Instrs {
-		if !isStep(in) {
+		if !program.Computes(in.Op) {
 			continue
 		}
 		step++

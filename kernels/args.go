@@ -88,8 +88,7 @@ func flatten(args []any) (flat []any) {
 	return flat
 }
 
-// Args returns the first arguments of a launch as a struct of type T. It panics if the launch has other arguments, which [Check]
-// reports.
+// Args returns the first arguments of a launch as a struct of type T. It panics if the launch has other arguments, which [Check] reports.
 //
 // Arguments of a kernel are written as a struct with a field for each parameter, in order:
 //

@@ -11,13 +11,10 @@ import (
 // Check returns an error if something is wrong with a library or with plans that launch its
 // kernels. Call it in a test of the library's module, on plans of all kinds: it needs no GPU.
 //
-// The images must be made of the sources: every source is compiled, has not
-// changed since, and its images are complete. Every kernel that [Library.Kernel] made must be an
-// entry point of its image. The launches of the plans, of kernels of any image, must have the
-// arguments that the entry point takes, in number, size and kind, a number of threads that it
-// allows, and operands that the plan has. The Go body of a kernel of a library must take the same
-// arguments, and float32 or float64 where the entry point does: it is run on zeros, for plans of
-// less than a megabyte.
+// The images must be made of the sources: every source is compiled, has not changed since, and its images are complete. Every kernel that
+// [Library.Kernel] made must be an entry point of its image. The launches of the plans, of kernels of any image, must have the arguments that the
+// entry point takes, in number, size and kind, a number of threads that it allows, and operands that the plan has. The Go body of a kernel of a
+// library must take the same arguments, and float32 or float64 where the entry point does: it is run on zeros, for plans of less than a megabyte.
 func Check(l *Library, plans ...*Plan) error {
 	err := l.checkImages()
 	if err == nil {
@@ -42,8 +39,7 @@ type Checker struct {
 	run        map[*Kernel]bool // their Go bodies
 }
 
-// ErrNoSignatures is wrapped by the error about an image that does not describe its entry points:
-// it is not PTX.
+// ErrNoSignatures is wrapped by the error about an image that does not describe its entry points: it is not PTX.
 var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which describes the arguments of entry points")
 
 // Check returns an error if something is wrong with the launches of a plan.
@@ -67,8 +63,7 @@ func (c *Checker) Check(p *Plan) error {
 	return nil
 }
 
-// CheckLaunch returns an error if something is wrong with a launch of a plan. It does not run the
-// Go body.
+// CheckLaunch returns an error if something is wrong with a launch of a plan. It does not run the Go body.
 func (c *Checker) CheckLaunch(p *Plan, l *Launch) error {
 	_, err := c.launch(p, l)
 	return err
@@ -178,16 +173,9 @@ func (l *Library) checkSource(stem string) error {
 	var targets []string
 	for _, i := range s.Images {
 		targets = append(targets, i.Target)
-		data, err := l.readImage(s.Stem, i.Target)
-		if err != nil {
-			return fmt.Errorf("%s for %s: %w", file, i.Target, err)
-		}
-		if manifest.Sum(data) != i.Hash || len(data) != i.Bytes {
-			return fmt.Errorf("images/%s is not the file that the manifest describes", i.File)
-		}
 	}
 	if !manifest.Subset(targets) {
 		return fmt.Errorf("%s is compiled for %v, want some of %v, %s among them", file, targets, manifest.Targets, manifest.PTX)
 	}
-	return nil
+	return s.Check(targets, func(name string) ([]byte, error) { return l.read("images/" + name) })
 }

@@ -13,9 +13,10 @@ const (
 	Broadcast                           // out[r] = x[Root]
 	AllGather                           // out[r] = x[0], ..., x[n-1] concatenated along the first axis
 	ReduceScatter                       // out[r] = part r of n, along the first axis, of the reduction of all x
+	OwnPart                             // out[r] = part r of n, along the first axis, of x[r]: no rank waits for another
 )
 
-var kinds = [...]string{"AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter"}
+var kinds = [...]string{"AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter", "OwnPart"}
 
 // String returns the kind's name.
 func (k CollectiveKind) String() string {
@@ -24,6 +25,9 @@ func (k CollectiveKind) String() string {
 	}
 	return kinds[k]
 }
+
+// reduces reports whether a kind computes with numbers.
+func (k CollectiveKind) reduces() bool { return k == AllReduce || k == Reduce || k == ReduceScatter }
 
 // Collective is an operation on the values that ranks have of one operand.
 type Collective struct {
@@ -51,19 +55,19 @@ func (c Collective) Check(d Dtype, in, out int64) error {
 	switch c.Kind {
 	case AllGather:
 		want = in * n
-	case ReduceScatter:
+	case ReduceScatter, OwnPart:
 		want = in / max(n, 1)
 	}
 	switch {
 	case int(c.Kind) >= len(kinds):
-		return fmt.Errorf("got the kind %v, want AllReduce to ReduceScatter", c.Kind)
+		return fmt.Errorf("got the kind %v, want AllReduce to OwnPart", c.Kind)
 	case n < 1 || c.Root < 0 || c.Root >= c.Ranks:
 		return fmt.Errorf("%v: got root %d, want one of the ranks", c, c.Root)
-	case c.Kind == ReduceScatter && in%n != 0:
+	case in%n != 0 && (c.Kind == ReduceScatter || c.Kind == OwnPart):
 		return fmt.Errorf("%v: got %d elements, want a multiple of %d", c, in, n)
 	case out != want:
 		return fmt.Errorf("%v: got an output of %d elements, want %d", c, out, want)
-	case c.Mean && !d.IsFloat() || d == Bool:
+	case c.Mean && !d.IsFloat() || d == Bool && c.Kind.reduces():
 		return fmt.Errorf("%v: got elements of type %v, want numbers, for the mean float32 or float64", c, d)
 	}
 	return nil
@@ -99,6 +103,10 @@ func (c Collective) Run(d Dtype, in, out [][]byte) error {
 	case ReduceScatter:
 		for r, o := range out {
 			c.reduce(d, in, o, r*len(o))
+		}
+	case OwnPart:
+		for r, o := range out {
+			copy(o, in[r][r*len(o):])
 		}
 	default:
 		c.reduce(d, in, out[0], 0)

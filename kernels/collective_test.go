@@ -22,6 +22,7 @@ func testCollective[T float32 | float64 | int32 | int64 | uint8](t *testing.T, d
 		Broadcast:     {in[1], in[1]},
 		AllGather:     {{1, 2, 3, 250, 4, 5, 6, 7}, {1, 2, 3, 250, 4, 5, 6, 7}},
 		ReduceScatter: {{5, 7}, {9, in[0][3] + 7}},
+		OwnPart:       {{1, 2}, {6, 7}},
 	} {
 		c := Collective{Kind: kind, Ranks: 2, Root: 1}
 		if err := c.Check(d, 4, int64(len(want[0]))); err != nil {

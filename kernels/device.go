@@ -24,8 +24,7 @@ type Device struct {
 	L2           int64 // level-2 cache, bytes
 	Memory       int64 // total memory, bytes
 	Cooperative  bool  // has cooperative launches
-	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in
-	// float32 a second, tensor cores left out; 0 if not known.
+	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in float32 a second, tensor cores left out; 0 if not known.
 	Bandwidth, FMAs float64
 	// FMA is set if products of float32 are to be computed by multiply-adds, without the tensor cores. No device reports it.
 	FMA bool
@@ -36,6 +35,5 @@ func HostDevice() Device {
 	return Device{Name: "host", Kind: CPU, SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
 }
 
-// HasClusters reports whether the device's images use clusters of blocks. Later devices than those
-// named load the PTX, whose target has none.
+// HasClusters reports whether the device's images use clusters of blocks. Later devices than those named load the PTX, whose target has none.
 func (d Device) HasClusters() bool { return d.Major == 9 || d.Major == 10 || d.Major == 12 }

@@ -9,13 +9,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// Digests maps the stem of each of Stheno's sources, such as "sum" for sum.cu, to a digest of its
-// compiled kernels, twelve hexadecimal digits. Two builds with equal digests of a source run the
-// same kernels of it.
+// Digests maps the stem of each of Stheno's sources, such as "sum" for sum.cu, to a digest of its compiled kernels, twelve hexadecimal digits. Two
+// builds with equal digests of a source run the same kernels of it.
 func Digests() map[string]string { return own.Digests() }
 
-// Digests is [Digests] of the library's sources. Keys begin with the library's name,
-// as in "versions/sum", but for Stheno's own library.
+// Digests is [Digests] of the library's sources. Keys begin with the library's name, as in "versions/sum", but for Stheno's own library.
 func (l *Library) Digests() map[string]string {
 	digests := map[string]string{}
 	for _, s := range l.sources() {
@@ -47,25 +45,26 @@ func (p *Plan) Digests() (map[string]string, error) {
 		if l.Kernel == nil {
 			return nil, fmt.Errorf("%s: got a launch without a kernel", p.Op)
 		}
-		if g, ok := l.Kernel.Image.(interface {
+		g, ok := l.Kernel.Image.(interface {
 			Digests() (map[string]string, error)
-		}); ok {
-			list, err := g.Digests()
-			if err != nil {
-				return nil, fmt.Errorf("kernel %s: %w", l.Kernel.Entry, err)
-			}
-			maps.Copy(digests, list)
-			continue
-		}
-		c, ok := l.Kernel.Image.(compiled)
+		})
 		if !ok {
 			return nil, fmt.Errorf("kernel %s: got an image of type %T, want one of a library", l.Kernel.Entry, l.Kernel.Image)
 		}
-		s, err := c.library.source(c.stem)
+		list, err := g.Digests()
 		if err != nil {
-			return nil, c.library.named(err)
+			return nil, fmt.Errorf("kernel %s: %w", l.Kernel.Entry, err)
 		}
-		digests[c.short()] = s.Digest()
+		maps.Copy(digests, list)
 	}
 	return digests, nil
+}
+
+// Digests returns the digest of the source.
+func (c compiled) Digests() (map[string]string, error) {
+	s, err := c.library.source(c.stem)
+	if err != nil {
+		return nil, c.library.named(err)
+	}
+	return map[string]string{c.short(): s.Digest()}, nil
 }

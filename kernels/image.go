@@ -11,9 +11,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// Image is CUDA code that holds kernels: embedded in this module, embedded in
-// another one, or generated. Backends compare images with ==, and load equal ones
-// once: an image is a comparable value whose code follows from the value alone.
+// Image is CUDA code that holds kernels: embedded in this module, embedded in another one, or generated. Backends compare images with ==, and load
+// equal ones once: an image is a comparable value whose code follows from the value alone.
 type Image interface {
 	// Name names the image in errors and reports, as in stheno/sum.
 	Name() string
@@ -92,8 +91,7 @@ func targetOf(targets []string, major, minor int) (target string, minDriver int,
 		}
 		target, best = t, n%10
 	}
-	// Cubins load on every driver of their compiler's major version that knows the
-	// device; PTX only on one as new as the compiler, CUDA 12.9.
+	// Cubins load on every driver of their compiler's major version that knows the device; PTX only on one as new as the compiler, CUDA 12.9.
 	switch {
 	case best < 0:
 		return manifest.PTX, 12090, nil

@@ -11,9 +11,8 @@ import (
 // Dtype is the element type of an operand.
 type Dtype = expr.Dtype
 
-// The element types. Every kernel exists for the floating-point ones; Histogram
-// counts the others and counts in Int64, and Map converts from them. Int is Go's
-// int.
+// The element types. Every kernel exists for the floating-point ones; Histogram counts the others and counts in Int64, and Map converts from them.
+// Int is Go's int.
 const (
 	Float32 = expr.Float32
 	Float64 = expr.Float64
@@ -24,8 +23,7 @@ const (
 	Bool    = expr.Bool
 )
 
-// Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are
-// below zero.
+// Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are below zero.
 type Operand int
 
 // The buffers beside the inputs.
@@ -66,9 +64,8 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%v+%d", r.Operand, r.Offset)
 }
 
-// Kernel is one function with two bodies: the entry point Entry of the CUDA code
-// Image, and the Go function Body. Both take the arguments of a [Launch]. Those of
-// a [Library] are made by [Library.Kernel].
+// Kernel is one function with two bodies: the entry point Entry of the CUDA code Image, and the Go function Body. Both take the arguments of a
+// [Launch]. Those of a [Library] are made by [Library.Kernel].
 type Kernel struct {
 	Image Image
 	Entry string
@@ -86,9 +83,8 @@ type Launch struct {
 	// CoResident is set if the grid's blocks wait for one another, so that all must
 	// be on the device at once. A backend refuses a grid that does not fit.
 	CoResident bool
-	// Cooperative makes the device start all blocks together or none, also while
-	// other kernels run: two grids, each with a part of its blocks on the device
-	// and waiting for the rest, would wait for ever.
+	// Cooperative makes the device start all blocks together or none, also while other kernels run: two grids, each with a part of its blocks on the
+	// device and waiting for the rest, would wait for ever.
 	Cooperative bool
 }
 
@@ -108,9 +104,8 @@ func (l Launch) String() string {
 // Blocks returns the number of blocks of the grid.
 func (l Launch) Blocks() int { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
 
-// Plan is how one op runs: launches in order, plain data made from shapes, a
-// dtype and a device's properties. The same plan runs on a GPU (through the
-// driver) and on the host (through [Plan.Run]).
+// Plan is how one op runs: launches in order, plain data made from shapes, a dtype and a device's properties. The same plan runs on a GPU (through
+// the driver) and on the host (through [Plan.Run]).
 type Plan struct {
 	Op       string  // the op's name with its shapes, for reports
 	Inputs   []int64 // bytes of each input
@@ -124,8 +119,7 @@ type Plan struct {
 	Graph     bool // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }
 
-// Bytes is the least traffic of the op: every input read once, the output
-// written once.
+// Bytes is the least traffic of the op: every input read once, the output written once.
 func (p *Plan) Bytes() int64 {
 	n := p.Out
 	for _, b := range p.Inputs {
@@ -134,8 +128,7 @@ func (p *Plan) Bytes() int64 {
 	return n
 }
 
-// Multiplies reports whether the plan has products of matrices, or of a matrix and a
-// vector, which a [BLAS] makes on the host.
+// Multiplies reports whether the plan has products of matrices, or of a matrix and a vector, which a [BLAS] makes on the host.
 func (p *Plan) Multiplies() bool {
 	for _, l := range p.Launches {
 		if l.Kernel != nil && slices.Contains(products, l.Kernel.Image) {
@@ -169,8 +162,7 @@ func (p *Plan) Part(offset int64) (output int, rest int64) {
 	return output, offset
 }
 
-// OutputBytes returns the bytes that output k takes in Out: its own, and those that
-// bring the next one to a multiple of 256.
+// OutputBytes returns the bytes that output k takes in Out: its own, and those that bring the next one to a multiple of 256.
 func (p *Plan) OutputBytes(k int) int64 {
 	switch {
 	case len(p.Parts) == 0:
@@ -181,18 +173,24 @@ func (p *Plan) OutputBytes(k int) int64 {
 	return p.Out - p.Parts[k]
 }
 
-// Workspace reserves that many bytes of scratch memory, 256-byte aligned, and
-// returns where they start.
+// Workspace reserves that many bytes of scratch memory, 256-byte aligned, and returns where they start.
 func (p *Plan) Workspace(bytes int64) Ref {
 	r := Ref{Operand: Scratch, Offset: p.Scratch}
 	p.Scratch += (bytes + 255) &^ 255
 	return r
 }
 
-// Launch appends a launch of a kernel on a grid of blocks of threads, in one
-// dimension; args are as in [Launch], or structs of such, as [Args] has them. Shared memory and further dimensions can be set
-// in the result, which is valid until the next launch is appended.
-// [CheckGrid] reports whether a grid is too large.
+// Or returns the plan, or err with the plan's op before it.
+func (p *Plan) Or(err error) (*Plan, error) {
+	if err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
+	return p, nil
+}
+
+// Launch appends a launch of a kernel on a grid of blocks of threads, in one dimension; args are as in [Launch], or structs of such, as [Args] has
+// them. Shared memory and further dimensions can be set in the result, which is valid until the next launch is appended. [CheckGrid] reports whether
+// a grid is too large.
 func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
 	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: flatten(args)})
 	return &p.Launches[len(p.Launches)-1]
@@ -204,8 +202,7 @@ type Planner interface {
 	Plan(dev Device) (*Plan, error)
 }
 
-// CheckGrid returns an error if a launch cannot have that many blocks in one
-// dimension, 2^31 - 1 at most.
+// CheckGrid returns an error if a launch cannot have that many blocks in one dimension, 2^31 - 1 at most.
 func CheckGrid(blocks int64) error {
 	const most = 1<<31 - 1
 	if blocks > most {
@@ -214,8 +211,7 @@ func CheckGrid(blocks int64) error {
 	return nil
 }
 
-// CeilDiv returns a / b rounded up, for a >= 0 and b > 0: the blocks of b that
-// cover a elements.
+// CeilDiv returns a / b rounded up, for a >= 0 and b > 0: the blocks of b that cover a elements.
 func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // Count returns the number of elements of a shape, 1 for a scalar.

@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// Check returns an error if a plan, of this or of another module, is wrong for a device: sizes below zero,
-// arguments of a type that no kernel takes or outside of the plan's operands, and, for a GPU, more
-// blocks, threads or shared memory than a launch can have. [Check] also compares launches with
-// their entry points.
+// Check returns an error if a plan, of this or of another module, is wrong for a device: sizes below zero, arguments of a type that no kernel takes
+// or outside of the plan's operands, and, for a GPU, more blocks, threads or shared memory than a launch can have. [Check] also compares launches
+// with their entry points.
 func (p *Plan) Check(dev Device) error {
 	if p == nil {
 		return errors.New("got no plan")
@@ -50,8 +49,7 @@ func (p *Plan) checkSizes() error {
 	return nil
 }
 
-// checkArgs returns an error if an argument is of a type that no kernel takes, or lies outside
-// of the operands.
+// checkArgs returns an error if an argument is of a type that no kernel takes, or lies outside of the operands.
 func (p *Plan) checkArgs(l *Launch) error {
 	for i, a := range l.Args {
 		var err error
@@ -71,8 +69,7 @@ func (p *Plan) checkArgs(l *Launch) error {
 	return nil
 }
 
-// checkExtents returns an error if no GPU can have such blocks, of at most that many threads, 0 for
-// the limit of all kernels, or that many of them.
+// checkExtents returns an error if no GPU can have such blocks, of at most that many threads, 0 for the limit of all kernels, or that many of them.
 func (l *Launch) checkExtents(most int) error {
 	threads := 1
 	for _, n := range l.Block {
@@ -100,8 +97,7 @@ func (l *Launch) checkShared(dev Device) error {
 	return nil
 }
 
-// checkRef returns an error unless r points into an operand of the plan, or to
-// its end.
+// checkRef returns an error unless r points into an operand of the plan, or to its end.
 func (p *Plan) checkRef(r Ref) error {
 	size, err := p.size(r.Operand)
 	if err == nil && (r.Offset < 0 || r.Offset > size) {
@@ -110,8 +106,7 @@ func (p *Plan) checkRef(r Ref) error {
 	return err
 }
 
-// checkTensorMap returns an error unless t is a map that TMA accepts, of memory inside an operand
-// of the plan.
+// checkTensorMap returns an error unless t is a map that TMA accepts, of memory inside an operand of the plan.
 func (p *Plan) checkTensorMap(t TensorMap) error {
 	if err := cmp.Or(t.Check(), p.checkRef(t.Ref)); err != nil {
 		return err

@@ -9,8 +9,7 @@ import (
 // float32 in any precision, and so is the result.
 type Precision uint8
 
-// The precisions. A kernel may be more precise than it is asked to be: products that are small,
-// or a GPU without tensor cores for it, use all bits.
+// The precisions. A kernel may be more precise than it is asked to be: products that are small, or a GPU without tensor cores for it, use all bits.
 const (
 	FullPrecision Precision = iota // all 24 bits of float32
 	TF32                           // 11 bits, the exponents of float32

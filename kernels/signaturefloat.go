@@ -20,8 +20,7 @@ var (
 // several stands for an address that may point into the memory of one parameter or another.
 const several = -1
 
-// floats returns, by parameter, "float32" or "float64" if all loads and stores at addresses
-// computed from it have that type, else "".
+// floats returns, by parameter, "float32" or "float64" if all loads and stores at addresses computed from it have that type, else "".
 func (s signature) floats() []string {
 	all := instruction.FindAllStringSubmatch(s.code, -1)
 	addresses := maps.Clone(s.addresses)
@@ -72,8 +71,7 @@ func (s signature) floats() []string {
 	return floats
 }
 
-// checkBody runs the Go body of a launch on zeros and compares its floating-point types with those
-// of the entry point.
+// checkBody runs the Go body of a launch on zeros and compares its floating-point types with those of the entry point.
 func (s signature) checkBody(p *Plan, l *Launch) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

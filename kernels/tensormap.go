@@ -5,11 +5,9 @@ import (
 	"slices"
 )
 
-// TensorMap is an argument of a [Launch] that describes a tensor to TMA, the engine
-// of compute capability 9.0 and newer that copies boxes of tensors to shared memory.
-// Elements outside of the tensor are copied as zeros. The kernel takes it as a const
-// __grid_constant__ struct of 128 bytes, aligned to 64, which a CUDA backend encodes
-// when it binds the plan.
+// TensorMap is an argument of a [Launch] that describes a tensor to TMA, the engine of compute capability 9.0 and newer that copies boxes of tensors
+// to shared memory. Elements outside of the tensor are copied as zeros. The kernel takes it as a const __grid_constant__ struct of 128 bytes, aligned
+// to 64, which a CUDA backend encodes when it binds the plan.
 type TensorMap struct {
 	Ref     Ref           // the first element, 16-byte aligned
 	Element TensorElement // the type of the elements
@@ -22,8 +20,7 @@ type TensorMap struct {
 // TensorElement is the type of the elements of a [TensorMap].
 type TensorElement uint8
 
-// The element types. TensorTF32 is float32 in memory, which copies round to 11
-// significant bits.
+// The element types. TensorTF32 is float32 in memory, which copies round to 11 significant bits.
 const (
 	TensorBF16 TensorElement = iota
 	TensorFloat32

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 )
@@ -9,6 +11,11 @@ import (
 func ReLU(s *Scope, x *G.Node) *G.Node {
 	s.shape("ReLU", x, 0, 0, "a node")
 	return s.try("ReLU", func() (*G.Node, error) { return G.Rectify(x) })
+}
+
+// LeakyReLU is x above 0 and slope x elsewhere, element by element. PyTorch's slope is 0.01.
+func LeakyReLU(s *Scope, x *G.Node, slope float64) *G.Node {
+	return s.Keep(ops.Map(fmt.Sprintf("select(a > 0, a, %v*a)", slope), x))
 }
 
 // GELU is ops.GELU, element by element.

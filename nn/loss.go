@@ -8,7 +8,7 @@ import (
 )
 
 // CrossEntropy is the mean cross-entropy of labels, integers of shape (...), under the softmax of logits, (..., classes): see ops.CrossEntropy for the
-// options.
+// options. Under ops.PerRow it is the cross-entropy of each label, of shape (...).
 func CrossEntropy(s *Scope, logits, labels *G.Node, opts ...ops.CrossEntropyOption) *G.Node {
 	shape, ok := s.shape("CrossEntropy", logits, 2, 0, "logits (..., classes)")
 	if _, has := s.shape("CrossEntropy", labels, 1, 0, "labels (...)"); !ok || !has {
@@ -22,11 +22,23 @@ func CrossEntropy(s *Scope, logits, labels *G.Node, opts ...ops.CrossEntropyOpti
 	if last > 1 {
 		logits, labels = s.Keep(ops.Reshape(logits, -1, shape[last])), s.Keep(ops.Reshape(labels, -1))
 	}
-	return s.Keep(ops.CrossEntropy(logits, labels, opts...))
+	y := s.Keep(ops.CrossEntropy(logits, labels, opts...))
+	if y != nil && y.Dims() > 0 && last > 1 {
+		y = s.Keep(ops.Reshape(y, shape[:last]...))
+	}
+	return y
 }
 
 // MSE is the mean of (a - b)². The shapes must be equal: a (n, 1) and a (n) would make a (n, n).
 func MSE(s *Scope, a, b *G.Node) *G.Node { return s.mean("MSE", "square(a - b)", a, b) }
+
+// L1 is the mean of |a - b|, PyTorch's L1Loss. The shapes must be equal.
+func L1(s *Scope, a, b *G.Node) *G.Node { return s.mean("L1", "abs(a - b)", a, b) }
+
+// SmoothL1 is PyTorch's SmoothL1Loss: the mean of (a - b)² / 2 where |a - b| is below 1, and of |a - b| - 1/2 elsewhere. The shapes must be equal.
+func SmoothL1(s *Scope, a, b *G.Node) *G.Node {
+	return s.mean("SmoothL1", "select(abs(a - b) < 1, 0.5*square(a - b), abs(a - b) - 0.5)", a, b)
+}
 
 // BCEWithLogits is the mean binary cross-entropy of targets, 0 to 1, under the sigmoid of logits of the same shape:
 //

@@ -25,7 +25,10 @@ func Stride(n int) LayerOption { return LayerOption{name: "Stride", value: float
 // Padding puts n zeros around an image for a convolution or a mean, numbers below all others for a maximum. 0 without it.
 func Padding(n int) LayerOption { return LayerOption{name: "Padding", value: float64(n)} }
 
-// Groups sets the number of groups of a convolution's channels: 1, since convolutions of more groups are not there yet.
+// Dilation sets the distance of a window's elements in the image of a convolution, 1 without it.
+func Dilation(n int) LayerOption { return LayerOption{name: "Dilation", value: float64(n)} }
+
+// Groups sets the number of groups of a convolution, 1 without it: n-ths of the input's channels make n-ths of the result's. As many as channels make a depthwise convolution.
 func Groups(n int) LayerOption { return LayerOption{name: "Groups", value: float64(n)} }
 
 // Epsilon sets the number that a normalization adds to a variance, 1e-5 without it.
@@ -33,6 +36,9 @@ func Epsilon(epsilon float64) LayerOption { return LayerOption{name: "Epsilon", 
 
 // Momentum sets the share of a batch in the next running mean and variance of a BatchNorm, 0.1 without it.
 func Momentum(share float64) LayerOption { return LayerOption{name: "Momentum", value: share} }
+
+// OverRanks makes a BatchNorm normalize by the mean and the variance of the rows of all ranks, as the option of that name of ops.BatchNorm does.
+func OverRanks() LayerOption { return LayerOption{name: "OverRanks", value: 1} }
 
 // Causal lets each position attend to itself and to earlier positions only.
 func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
@@ -50,6 +56,14 @@ func Pattern(to *G.Nodes) LayerOption { return LayerOption{name: "Pattern", valu
 
 // Layers sets the number of layers of a recurrent network, 1 without it.
 func Layers(n int) LayerOption { return LayerOption{name: "Layers", value: float64(n)} }
+
+// LayerDropout is [Dropout] between the layers of a recurrent network, behind each but the last.
+func LayerDropout(probability float64) LayerOption {
+	return LayerOption{name: "LayerDropout", value: probability}
+}
+
+// Bidirectional adds to each layer of a recurrent network one that reads from the end, whose parameters end in _reverse: the result is (batch, time, 2 hidden).
+func Bidirectional() LayerOption { return LayerOption{name: "Bidirectional", value: 1} }
 
 // Carry makes a recurrent network begin each run with the state that the run before left: see [Scope.Reset].
 func Carry() LayerOption { return LayerOption{name: "Carry", value: 1} }

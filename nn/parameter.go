@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -86,6 +87,10 @@ func (s *Scope) variable(name string, init Init, shape tensor.Shape) (n *G.Node,
 		}
 		return s.input(full, s.dtype, shape), s.ok()
 	}
+	if s.loaded || s.evaluate && len(s.stored) > 0 {
+		s.fail("parameter %s: got a Store without it, which has %s, want it there, loaded or trained (checkpoint.Rename maps names)", full, some(s.unused()))
+		return nil, false
+	}
 	if init == nil {
 		s.fail("parameter %s: got a nil Init", full)
 	}
@@ -99,6 +104,29 @@ func (s *Scope) variable(name string, init Init, shape tensor.Shape) (n *G.Node,
 	}
 	s.Keep(n, G.Let(n, s.draw(full, init, shape)))
 	return n, s.ok()
+}
+
+// unused returns the names of parameters of the Store that no layer has so far.
+func (m *model) unused() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(m.stored)) {
+		if m.byName[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// some returns the first of a list of names, and how many others there are.
+func some(names []string) string {
+	const most = 3
+	if len(names) == 0 {
+		return "no other"
+	}
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		list += fmt.Sprintf(" and %d others", more)
+	}
+	return list
 }
 
 // draw returns an initial value.

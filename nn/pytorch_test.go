@@ -111,6 +111,19 @@ var modules = map[string]nn.Layer{
 	"conv2d_stride": func(s *nn.Scope, x *G.Node) *G.Node {
 		return nn.Conv2d(s, x, 3, 5, nn.Stride(2), nn.Padding(2), nn.NoBias(), nn.Groups(1))
 	},
+	"conv1d_dilation": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.Conv1d(s, x, 4, 3, nn.Stride(2), nn.Padding(2), nn.Dilation(2))
+	},
+	"conv2d_dilation": func(s *nn.Scope, x *G.Node) *G.Node { return nn.Conv2d(s, x, 3, 3, nn.Padding(1), nn.Dilation(2)) },
+	"conv1d_groups": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.Conv1d(s, x, 4, 3, nn.Padding(1), nn.Groups(2), nn.NoBias())
+	},
+	"conv2d_groups": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.Conv2d(s, x, 6, 3, nn.Stride(2), nn.Padding(1), nn.Groups(2))
+	},
+	"conv2d_depthwise": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.Conv2d(s, x, 6, 3, nn.Stride(2), nn.Padding(2), nn.Dilation(3), nn.Groups(3))
+	},
 	"max_pool":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool2d(s, x, 2) },
 	"max_pool_3":      func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool2d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
 	"avg_pool":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool2d(s, x, 2) },
@@ -137,15 +150,47 @@ var modules = map[string]nn.Layer{
 		q, k, v := nn.Split3(s, x)
 		return nn.Attention(s, q, k, v, 2, nn.Causal(), nn.Rotary(10000))
 	},
-	"lstm":         func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 5, nn.Layers(2)) },
-	"lstm_no_bias": func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 4, nn.NoBias()) },
-	"gru":          func(s *nn.Scope, x *G.Node) *G.Node { return nn.GRU(s, x, 5, nn.Layers(2)) },
+	"lstm":               func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 5, nn.Layers(2)) },
+	"lstm_no_bias":       func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 4, nn.NoBias()) },
+	"gru":                func(s *nn.Scope, x *G.Node) *G.Node { return nn.GRU(s, x, 5, nn.Layers(2)) },
+	"lstm_bidirectional": func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 4, nn.Layers(2), nn.Bidirectional()) },
+	"lstm_dropout":       func(s *nn.Scope, x *G.Node) *G.Node { return nn.LSTM(s, x, 4, nn.Layers(3), nn.LayerDropout(1)) },
+	"gru_bidirectional":  func(s *nn.Scope, x *G.Node) *G.Node { return nn.GRU(s, x, 4, nn.Bidirectional(), nn.NoBias()) },
+	"group_norm":         func(s *nn.Scope, x *G.Node) *G.Node { return nn.GroupNorm(s, x, 2) },
+	"instance_norm":      func(s *nn.Scope, x *G.Node) *G.Node { return nn.GroupNorm(s, x, 3, nn.Epsilon(1e-3)) },
+	"max_pool_1d":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool1d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
+	"avg_pool_1d":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool1d(s, x, 2) },
+	"leaky_relu":         func(s *nn.Scope, x *G.Node) *G.Node { return nn.LeakyReLU(s, x, 0.1) },
+	"l1":                 func(s *nn.Scope, x *G.Node) *G.Node { return nn.L1(s, x, targets(s, x)) },
+	"smooth_l1":          func(s *nn.Scope, x *G.Node) *G.Node { return nn.SmoothL1(s, x, targets(s, x)) },
+	"encoder":            func(s *nn.Scope, x *G.Node) *G.Node { return encoder(s, x, 8, 2, 16) },
+	"encoder_post": func(s *nn.Scope, x *G.Node) *G.Node {
+		x = nn.LayerNorm(s.At("norm1"), s.Keep(ops.Map("a + b", x, nn.SelfAttention(s.At("self_attn"), x, 2))))
+		y := nn.ReLU(s, nn.Linear(s.At("linear1"), x, 16))
+		return nn.LayerNorm(s.At("norm2"), s.Keep(ops.Map("a + b", x, nn.Linear(s.At("linear2"), y, 8))))
+	},
+	"cross_entropy_rows": func(s *nn.Scope, x *G.Node) *G.Node { return nn.CrossEntropy(s, x, someIgnored(s), ops.PerRow()) },
+	"cross_entropy_smoothing": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.CrossEntropy(s, x, someIgnored(s), ops.LabelSmoothing(0.2))
+	},
 	"cross_entropy": func(s *nn.Scope, x *G.Node) *G.Node {
 		labels := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]int{2, 0, 1, 1, 1, 2}))
 		return nn.CrossEntropy(s, x, s.Keep(ops.Constant(s.Graph(), labels)))
 	},
 	"mse": func(s *nn.Scope, x *G.Node) *G.Node { return nn.MSE(s, x, targets(s, x)) },
 	"bce": func(s *nn.Scope, x *G.Node) *G.Node { return nn.BCEWithLogits(s, x, targets(s, x)) },
+}
+
+// encoder is that of docs/from-pytorch.md.
+func encoder(s *nn.Scope, x *G.Node, width, heads, hidden int) *G.Node {
+	x = s.Keep(ops.Add(x, nn.SelfAttention(s.At("self_attn"), nn.LayerNorm(s.At("norm1"), x), heads)))
+	y := nn.GELU(s, nn.Linear(s.At("linear1"), nn.LayerNorm(s.At("norm2"), x), hidden))
+	return s.Keep(ops.Add(x, nn.Linear(s.At("linear2"), y, width)))
+}
+
+// someIgnored are labels of make.py, of which two are ignored.
+func someIgnored(s *nn.Scope) *G.Node {
+	return s.Keep(ops.Constant(s.Graph(), tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]int{2, -100, 1, -100, 1, 0}))))
 }
 
 // targets are those of make.py, in the element type of x.

@@ -10,7 +10,7 @@ import (
 )
 
 // LSTM is PyTorch's LSTM with batch_first: x is (batch, time, in), the result (batch, time, hidden). Layer l has weight_ih_l (4 hidden, in), weight_hh_l (4 hidden,
-// hidden), bias_ih_l and bias_hh_l, in the order of gates i, f, g, o. Options: [Layers], [Carry], [NoBias].
+// hidden), bias_ih_l and bias_hh_l, in the order of gates i, f, g, o. Options: [Layers], [LayerDropout], [Bidirectional], [Carry], [NoBias].
 //
 //	c = sigmoid(f) c + sigmoid(i) tanh(g)
 //	h = sigmoid(o) tanh(c)
@@ -54,53 +54,68 @@ func (s *Scope) split(x *G.Node, n int) []*G.Node {
 	return parts
 }
 
-// recurrent unrolls the layers of a recurrent network. step returns the next state, whose first part is the output, from the gates of the input and of the output
-// before, (batch, gates hidden) each.
-func (s *Scope) recurrent(layer string, gates int, names []string, x *G.Node, hidden int, opts []LayerOption, step func(in, re *G.Node, state []*G.Node) []*G.Node) *G.Node {
-	o := s.read(layer, opts, settings{"Layers": 1, "Carry": 0, "NoBias": 0})
-	shape, ok := s.shape(layer, x, 3, 3, "(batch, time, width)")
-	if ok && (hidden < 1 || o["Layers"] < 1) {
+// step returns the next state of a recurrent layer, whose first part is the output, from the gates of the input and of the output before, (batch, gates hidden) each.
+type step func(in, re *G.Node, state []*G.Node) []*G.Node
+
+// recurrent unrolls the layers of a recurrent network.
+func (s *Scope) recurrent(layer string, gates int, names []string, x *G.Node, hidden int, opts []LayerOption, next step) *G.Node {
+	o := s.read(layer, opts, settings{"Layers": 1, "Carry": 0, "NoBias": 0, "Bidirectional": 0, "LayerDropout": 0})
+	_, ok := s.shape(layer, x, 3, 3, "(batch, time, width)")
+	switch {
+	case !ok:
+	case hidden < 1 || o["Layers"] < 1:
 		s.fail("%s got hidden %d and %v layers, want numbers above 0", layer, hidden, o["Layers"])
+	case o["Carry"]*o["Bidirectional"] != 0:
+		s.fail("%s got Carry and Bidirectional, want one of them: the state before a sequence's end is not known", layer)
 	}
+	for l := 0; l < int(o["Layers"]) && s.ok(); l++ {
+		if p := o["LayerDropout"]; l > 0 && p != 0 {
+			x = Dropout(s, x, p)
+		}
+		y := s.unroll(fmt.Sprintf("_l%d", l), gates, names, x, hidden, o, false, next)
+		if o["Bidirectional"] != 0 {
+			y = s.Keep(ops.Concat(2, y, s.unroll(fmt.Sprintf("_l%d_reverse", l), gates, names, x, hidden, o, true, next)))
+		}
+		x = y
+	}
+	return s.Keep(x, nil)
+}
+
+// unroll unrolls a layer over the times of x, the last one first if reverse is set.
+func (s *Scope) unroll(suffix string, gates int, names []string, x *G.Node, hidden int, o settings, reverse bool, next step) *G.Node {
 	if !s.ok() {
 		return nil
 	}
-	batch, time, init := shape[0], shape[1], Uniform(1/math.Sqrt(float64(hidden)))
-	for l := range int(o["Layers"]) {
-		in := shape[2]
-		if l > 0 {
-			in = hidden
-		}
-		parameter := func(name string, shape ...int) *G.Node {
-			return s.Parameter(fmt.Sprintf("%s_l%d", name, l), init, shape...)
-		}
-		ih, hh := parameter("weight_ih", gates*hidden, in), parameter("weight_hh", gates*hidden, hidden)
-		var bias, re *G.Node
-		if o["NoBias"] == 0 {
-			bias, re = parameter("bias_ih", gates*hidden), parameter("bias_hh", gates*hidden)
-		}
-		inputs := s.Keep(ops.Linear(x, ih, bias))
-		var begin, state []*G.Node
-		for _, name := range names {
-			n := s.constant(tensor.Shape{batch, hidden}, func(int) float64 { return 0 })
-			if o["Carry"] != 0 {
-				n = s.Cache(fmt.Sprintf("%s_l%d", name, l), s.dtype, batch, hidden)
-			}
-			begin = append(begin, n)
-		}
-		state = begin
-		var outputs []*G.Node
-		for t := range time {
-			now := s.Keep(ops.Reshape(s.Keep(ops.Slice(inputs, nil, G.S(t, t+1))), batch, gates*hidden))
-			state = step(now, s.Keep(ops.Linear(state[0], hh, re)), state)
-			outputs = append(outputs, state[0])
-		}
-		if o["Carry"] != 0 {
-			for i, n := range begin {
-				s.Next(n, state[i])
-			}
-		}
-		x = s.Keep(ops.Stack(1, outputs...))
+	batch, time, init := x.Shape()[0], x.Shape()[1], Uniform(1/math.Sqrt(float64(hidden)))
+	parameter := func(name string, shape ...int) *G.Node { return s.Parameter(name+suffix, init, shape...) }
+	ih, hh := parameter("weight_ih", gates*hidden, x.Shape()[2]), parameter("weight_hh", gates*hidden, hidden)
+	var bias, re *G.Node
+	if o["NoBias"] == 0 {
+		bias, re = parameter("bias_ih", gates*hidden), parameter("bias_hh", gates*hidden)
 	}
-	return x
+	inputs := s.Keep(ops.Linear(x, ih, bias))
+	var begin []*G.Node
+	for _, name := range names {
+		n := s.constant(tensor.Shape{batch, hidden}, func(int) float64 { return 0 })
+		if o["Carry"] != 0 {
+			n = s.Cache(name+suffix, s.dtype, batch, hidden)
+		}
+		begin = append(begin, n)
+	}
+	state, outputs := begin, make([]*G.Node, time)
+	for i := range time {
+		t := i
+		if reverse {
+			t = time - 1 - i
+		}
+		now := s.Keep(ops.Reshape(s.Keep(ops.Slice(inputs, nil, G.S(t, t+1))), batch, gates*hidden))
+		state = next(now, s.Keep(ops.Linear(state[0], hh, re)), state)
+		outputs[t] = state[0]
+	}
+	if o["Carry"] != 0 {
+		for i, n := range begin {
+			s.Next(n, state[i])
+		}
+	}
+	return s.Keep(ops.Stack(1, outputs...))
 }

@@ -28,6 +28,7 @@ type model struct {
 	dtype      tensor.Dtype
 	seed       uint64
 	evaluate   bool
+	loaded     bool
 	context    int // length of caches; 0 without a cache
 	initial    func(name string, shape tensor.Shape) Init
 	byName     map[string]*G.Node
@@ -43,7 +44,8 @@ type model struct {
 // Option is an option of [New].
 type Option func(*model)
 
-// In keeps the parameters in a Store, which may be empty. A parameter of another type or shape than the Store has is an error of its layer.
+// In keeps the parameters in a Store, which may be empty. A parameter of another type or shape than the Store has is an error of its layer. A parameter that the
+// Store does not have gets an initial value; under [Loaded], and under [Evaluation] if the Store has other parameters, it is an error of its layer.
 func In(s *cudaops.Store) Option {
 	return func(m *model) {
 		if m.store = s; s == nil {
@@ -61,6 +63,10 @@ func Dtype(dt tensor.Dtype) Option { return func(m *model) { m.dtype = dt } }
 // Evaluation builds the layers as they evaluate: Dropout is off, and BatchNorm uses its running statistics, so that a batch may have one row. Other
 // ops with a training mode evaluate in a VM with [Scope.Options]. Without Evaluation layers train, except in a VM with cudaops.EvalMode.
 func Evaluation() Option { return func(m *model) { m.evaluate = true } }
+
+// Loaded wants the parameters of the model and those of the Store of [In] to have the same names, as load_state_dict of PyTorch does with strict=True. A parameter
+// that the Store lacks is an error of its layer. One of the Store that no layer has is an error of [Scope.NewVM], and of [Scope.Options].
+func Loaded() Option { return func(m *model) { m.loaded = true } }
 
 // Cached gives causal attention caches of keys and values for a number of positions, and counts positions from run to run. The tokens of a run follow the tokens of
 // earlier runs, also of other VMs of the Store with the same batch size: see [Scope.Position] and [Scope.Reset].
@@ -88,6 +94,8 @@ func New(g *G.ExprGraph, opts ...Option) *Scope {
 		return s.fail("New got the element type %v, want float32 or float64", m.dtype)
 	case m.context < 0:
 		return s.fail("New got Cached(%d), want a number above 0", m.context)
+	case m.loaded && m.store == nil:
+		return s.fail("New got Loaded without a Store, want In")
 	case m.store == nil:
 		return s
 	}
@@ -233,6 +241,10 @@ func (s *Scope) Options() (opts []cudaops.Option) {
 	if !s.ok() {
 		return nil
 	}
+	if rest := s.unused(); s.loaded && len(rest) > 0 {
+		s.fail("Loaded got a Store with %s, which no layer has, want the parameters of the model alone (checkpoint.Rename maps or omits names)", some(rest))
+		return nil
+	}
 	of := slices.Concat(s.parameters, s.buffers)
 	for _, n := range slices.Concat(s.buffers, s.caches) {
 		switch next := s.next[n]; {
@@ -254,8 +266,9 @@ func (s *Scope) Options() (opts []cudaops.Option) {
 
 // NewVM returns a VM of the graph with [Scope.Options] and further options, or the scope's first error.
 func (s *Scope) NewVM(opts ...cudaops.Option) (*cudaops.VM, error) {
+	own := s.Options()
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	return cudaops.NewVM(s.graph, append(s.Options(), opts...)...)
+	return cudaops.NewVM(s.graph, append(own, opts...)...)
 }

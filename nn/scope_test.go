@@ -40,7 +40,15 @@ func TestErrors(t *testing.T) {
 		"nn: fc: parameter fc.weight is tied, and there is none":                func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
 		"nn: fc: Linear got the option Stride, want one of NoBias":              func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
 		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
-		"nn: c: Conv2d got 3 groups, want 1":                                    func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(3)) },
+		"nn: c: Conv2d got 0 groups and dilation 1, want at least 1":            func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
+		"nn: c: Conv2d got 3 channels for 4 in 3 groups, want multiples":        func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Groups(3)) },
+		"nn: c: Conv2d got windows of [7 7] for images of [6 7]":                func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Dilation(3)) },
+		"nn: n: GroupNorm got 2 groups of 3 channels, want a divisor":           func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s.At("n"), image, 2) },
+		"GroupNorm got epsilon -1":                                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s, image, 3, nn.Epsilon(-1)) },
+		"MaxPool1d got shape (5, 4), want (batch, channels, length)":            func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.MaxPool1d(s, x, 2) },
+		"LSTM got Carry and Bidirectional, want one of them": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.LSTM(s, row(s, image), 3, nn.Carry(), nn.Bidirectional())
+		},
 		"nn: c: Conv2d got windows of [9 9] for images of [6 7] with padding 0": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 9) },
 		"nn: c: Conv1d got shape (5, 4), want (batch, channels, length)":        func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv1d(s.At("c"), x, 3, 9) },
 		"MaxPool2d got windows of [2 2], stride 0":                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.MaxPool2d(s, image, 2, nn.Stride(0)) },
@@ -124,6 +132,66 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A graph that evaluates, and any under Loaded, finds its parameters in the Store: names that do not fit are errors, not initial values.
+func TestLoaded(t *testing.T) {
+	model := func(s *nn.Scope) *nn.Scope {
+		x := nn.BatchNorm(s.At("norm"), nn.Linear(s.At("fc"), s.Input("x", tensor.Float32, 5, 4), 3))
+		s.Keep(ops.Mean(x))
+		return s
+	}
+	names := []string{"fc.bias", "fc.weight", "norm.bias", "norm.running_mean", "norm.running_var", "norm.weight"}
+	evaluation, loaded := nn.Evaluation(), nn.Loaded()
+	for _, c := range []struct {
+		prefix  string
+		skip    string
+		add     string
+		opt     nn.Option
+		message string // "" if the graph has a VM
+	}{
+		{opt: evaluation}, {opt: loaded}, {opt: nn.Seed(1)},
+		{prefix: "module.", opt: nn.Seed(1)}, // a training may begin with some
+		{prefix: "module.", opt: evaluation, message: "nn: fc: parameter fc.weight: got a Store without it, which has module.fc.bias, module.fc.weight, module.norm.bias and 3 others, want it there"},
+		{prefix: "module.", opt: loaded, message: "nn: fc: parameter fc.weight: got a Store without it"},
+		{skip: "norm.running_var", opt: evaluation, message: "nn: norm: parameter norm.running_var: got a Store without it, which has no other, want it there"},
+		{skip: "norm.running_var", opt: loaded, message: "nn: norm: parameter norm.running_var: got a Store without it"},
+		{skip: "norm.running_var", opt: nn.Seed(1)},
+		{add: "norm.num_batches_tracked", opt: evaluation}, {add: "norm.num_batches_tracked", opt: nn.Seed(1)},
+		{add: "norm.num_batches_tracked", opt: loaded, message: "nn: Loaded got a Store with norm.num_batches_tracked, which no layer has, want the parameters of the model alone"},
+	} {
+		store, list := cudaops.NewStore(), []cudaops.Learnable{}
+		for _, name := range append(slices.Clone(names), c.add) {
+			v := tensor.New(tensor.WithShape(3), tensor.WithBacking([]float32{1, 2, 3}))
+			if name == "fc.weight" {
+				v = tensor.New(tensor.WithShape(3, 4), tensor.WithBacking(make([]float32, 12)))
+			}
+			if name != "" && name != c.skip {
+				list = append(list, cudaops.Learnable{Name: c.prefix + name, Value: v})
+			}
+		}
+		testutil.Do(t, store.SetParameters(list))
+		s := model(nn.New(G.NewGraph(), nn.In(store), c.opt))
+		vm, err := s.NewVM(cudaops.OnHost())
+		if c.message == "" {
+			testutil.Do(t, err)
+			testutil.Do(t, vm.Close())
+		} else if err == nil || !strings.HasPrefix(err.Error(), c.message) {
+			t.Errorf("%+v: got the error %v, want %s", c, err, c.message)
+		}
+		testutil.Do(t, store.Close())
+	}
+	empty := cudaops.NewStore()
+	defer empty.Close()
+	testutil.Do(t, model(nn.New(G.NewGraph(), nn.In(empty), evaluation)).Err()) // a graph that evaluates may be the first one
+	for want, s := range map[string]*nn.Scope{
+		"nn: fc: parameter fc.weight: got a Store without it, which has no other": nn.New(G.NewGraph(), nn.In(empty), loaded),
+		"nn: New got Loaded without a Store, want In":                             nn.New(G.NewGraph(), loaded),
+	} {
+		if err := model(s).Err(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got the error %v, want %s", err, want)
+		}
+	}
+}
+
 // row returns an image of 3 channels as sequences of (batch, time, width).
 func row(s *nn.Scope, image *G.Node) *G.Node { return s.Keep(ops.Mean(image, 1)) }
 
@@ -132,7 +200,7 @@ func after(t *testing.T, s *nn.Scope, x, image, y *G.Node) {
 	t.Helper()
 	a, b, c := nn.Split3(s, y)
 	for i, n := range append([]*G.Node{a, b, c}, nn.Linear(s.At("after"), x, 3), nn.Conv2d(s, image, 3, 3), nn.Conv1d(s, x, 3, 3), nn.MaxPool2d(s, image, 2), nn.AvgPool2d(s, image, 2),
-		nn.GlobalAvgPool(s, image), nn.LayerNorm(s, x), nn.RMSNorm(s, x), nn.BatchNorm(s, x), nn.ReLU(s, x), nn.GELU(s, x), nn.GELUTanh(s, x), nn.SiLU(s, x), nn.Tanh(s, x),
+		nn.GlobalAvgPool(s, image), nn.MaxPool1d(s, x, 2), nn.AvgPool1d(s, x, 2), nn.GroupNorm(s, x, 1), nn.LeakyReLU(s, x, 0.1), nn.L1(s, x, y), nn.SmoothL1(s, x, y), nn.LayerNorm(s, x), nn.RMSNorm(s, x), nn.BatchNorm(s, x), nn.ReLU(s, x), nn.GELU(s, x), nn.GELUTanh(s, x), nn.SiLU(s, x), nn.Tanh(s, x),
 		nn.Sigmoid(s, x), nn.Dropout(s, x, 0.5), nn.Flatten(s, x), nn.Residual(s, x, nn.ReLU), nn.Sequential(s, x, nn.ReLU), nn.Embedding(s, x, 3, 4), nn.Positions(s, x, 9),
 		nn.SelfAttention(s, x, 2, nn.Causal(), nn.Rotary(100)), nn.Attention(s, x, x, x, 2), nn.LSTM(s, x, 3), nn.GRU(s, x, 3, nn.Carry()), nn.CrossEntropy(s, x, y), nn.MSE(s, x, y), nn.BCEWithLogits(s, y, x),
 		s.Parameter("p", nn.Normal(1), 3), s.Buffer("q", nn.Normal(1), 3), s.Cache("r", tensor.Int, 3), s.Input("i", tensor.Int, 3), s.Keep(x, nil), s.Tied().Keep(x, nil)) {

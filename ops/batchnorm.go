@@ -3,6 +3,7 @@ package ops
 import (
 	"fmt"
 
+	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,8 +20,16 @@ import (
 //
 // or mean and variance in runs that evaluate. cudaops.State(mean, nextMean) keeps them on the device. They begin with 0 and 1. They have no
 // gradient, and none passes through mean and variance. It is an error if x has fewer than two axes or, for a run that trains, two elements in a channel.
-func BatchNorm(x, scale, bias, mean, variance *gorgonia.Node, momentum, epsilon float64) (out, nextMean, nextVariance *gorgonia.Node, err error) {
+//
+// On several ranks x is that of a rank, unless the option [OverRanks] is given.
+func BatchNorm(x, scale, bias, mean, variance *gorgonia.Node, momentum, epsilon float64, opts ...BatchNormOption) (out, nextMean, nextVariance *gorgonia.Node, err error) {
 	b := &batchNorm{momentum: momentum, epsilon: epsilon}
+	for i, o := range opts {
+		if o == nil {
+			return nil, nil, nil, fmt.Errorf("ops: BatchNorm: got a nil option %d, want OverRanks", i)
+		}
+		o(b)
+	}
 	if err = b.check(x, scale, bias, mean, variance); err == nil {
 		out = b.normalize(x, scale, bias, mean, variance)
 		err = b.err
@@ -31,9 +40,17 @@ func BatchNorm(x, scale, bias, mean, variance *gorgonia.Node, momentum, epsilon 
 	return out, b.next[0], b.next[1], nil
 }
 
+// BatchNormOption is an option of [BatchNorm].
+type BatchNormOption func(*batchNorm)
+
+// OverRanks makes m and v the mean and the variance of x of all ranks together, by [AllReduce], and n their number of elements: the results
+// and gradients are those of one rank with all rows. Each rank has the same number of rows.
+func OverRanks() BatchNormOption { return func(b *batchNorm) { b.overRanks = true } }
+
 // batchNorm builds a BatchNorm of other ops. It keeps the first error.
 type batchNorm struct {
 	momentum, epsilon float64
+	overRanks         bool
 	shape             tensor.Shape
 	next              [2]*gorgonia.Node
 	err               error
@@ -77,6 +94,29 @@ func (b *batchNorm) apply(expression string, inputs ...*gorgonia.Node) *gorgonia
 	return b.keep(Map(expression, inputs...))
 }
 
+// ofRanks returns the mean and the variance of x of all ranks, given the mean of this one, and n of all ranks.
+func (b *batchNorm) ofRanks(x, mean *gorgonia.Node, axes []int, channels tensor.Shape, n float64) (allMean, variance, all *gorgonia.Node) {
+	reduced := func(x *gorgonia.Node, of Reduction) *gorgonia.Node {
+		if b.err != nil {
+			return nil
+		}
+		return b.keep(AllReduce(x, of))
+	}
+	if allMean = reduced(mean, MeanOfRanks); b.err != nil {
+		return nil, nil, nil
+	}
+	square := b.apply("(a - b) * (a - b)", x, b.keep(reshaped(allMean, channels)))
+	if b.err == nil {
+		square = b.keep(Mean(square, axes...))
+	}
+	variance = reduced(square, MeanOfRanks)
+	dt, _ := values.Dtype(x.Dtype())
+	if count := b.keep(Constant(x.Graph(), values.Number(dt, n))); b.err == nil {
+		all = reduced(b.keep(reshaped(count, tensor.Shape{1})), SumOfRanks)
+	}
+	return allMean, variance, all
+}
+
 func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *gorgonia.Node {
 	axes, channels := []int{0}, make(tensor.Shape, len(b.shape)-1) // axis 1 is the first of channels
 	for a := range channels {
@@ -86,7 +126,12 @@ func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *go
 	}
 	channels[0] = b.shape[1]
 	n := float64(b.shape.TotalSize() / b.shape[1])
-	batchMean, batchVariance := b.keep(Mean(x, axes...)), b.keep(Var(x, 0, axes...))
+	var batchMean, batchVariance, all *gorgonia.Node
+	if batchMean = b.keep(Mean(x, axes...)); b.overRanks {
+		batchMean, batchVariance, all = b.ofRanks(x, batchMean, axes, channels, n)
+	} else {
+		batchVariance = b.keep(Var(x, 0, axes...))
+	}
 	now := [2]*gorgonia.Node{}
 	for i, of := range []struct {
 		running, batch *gorgonia.Node
@@ -96,7 +141,11 @@ func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *go
 			return nil
 		}
 		running, batch := b.keep(StopGradient(of.running)), b.keep(StopGradient(of.batch))
-		next := b.apply(fmt.Sprintf("a * %s + b * %s", number(1-b.momentum), number(of.factor)), running, batch)
+		expression, inputs := fmt.Sprintf("a * %s + b * %s", number(1-b.momentum), number(of.factor)), []*gorgonia.Node{running, batch}
+		if i == 1 && all != nil {
+			expression, inputs = fmt.Sprintf("a * %s + b * %s * (c / (c - 1))", number(1-b.momentum), number(b.momentum)), append(inputs, all)
+		}
+		next := b.apply(expression, inputs...)
 		if b.err != nil {
 			return nil
 		}

@@ -24,7 +24,7 @@ type normed struct {
 
 const momentum, epsilon = 0.1, 1e-3
 
-func newNormed(t testing.TB, r *rand.Rand) *normed {
+func newNormed(t testing.TB, r *rand.Rand, opts ...ops.BatchNormOption) *normed {
 	node, b := testutil.Get[*G.Node](t), &normed{g: G.NewGraph()}
 	b.shape = tensor.Shape{2 + r.IntN(4), 1 + r.IntN(4)}
 	for range r.IntN(3) {
@@ -45,7 +45,7 @@ func newNormed(t testing.TB, r *rand.Rand) *normed {
 	}
 	b.weight = random("weight", b.shape...)
 	var err error
-	b.out, b.next, b.spread, err = ops.BatchNorm(b.in[0], b.in[1], b.in[2], b.in[3], b.in[4], momentum, epsilon)
+	b.out, b.next, b.spread, err = ops.BatchNorm(b.in[0], b.in[1], b.in[2], b.in[3], b.in[4], momentum, epsilon, opts...)
 	testutil.Do(t, err)
 	b.loss = node(ops.Sum(node(ops.Map("a*b", b.out, b.weight))))
 	testutil.Get[G.Nodes](t)(G.Grad(b.loss, b.in[:3]...))
@@ -95,8 +95,12 @@ func (b *normed) reference(in [][]float64, trains bool) (out, mean, variance []f
 // TestBatchNorm compares results with loops, and gradients with differences of these, on Gorgonia's machines and Stheno's, in both modes.
 func TestBatchNorm(t *testing.T) {
 	withoutTag(t)
-	for range 40 {
+	for k := range 40 {
 		seed := rand.Uint64()
+		var opts []ops.BatchNormOption // a machine is one rank
+		if k%2 == 1 {
+			opts = append(opts, ops.OverRanks())
+		}
 		for _, trains := range []bool{true, false} {
 			for machine, run := range map[string]func(b *normed){
 				"stheno": func(b *normed) {
@@ -118,7 +122,7 @@ func TestBatchNorm(t *testing.T) {
 					testutil.Do(t, vm.RunAll())
 				},
 			} {
-				b := newNormed(t, rand.New(rand.NewPCG(seed, 1)))
+				b := newNormed(t, rand.New(rand.NewPCG(seed, 1)), opts...)
 				run(b)
 				var in [][]float64
 				for _, n := range b.in {

@@ -21,7 +21,10 @@ func LabelSmoothing(share float64) CrossEntropyOption {
 	return func(c *crossEntropy) { c.smoothing = share }
 }
 
-// CrossEntropy is the mean over rows of the negative logarithm of the probability that the softmax of logits gives the label, a scalar.
+// PerRow makes CrossEntropy return the rows' losses, in the shape of the labels, instead of their mean. Rows whose label is ignored have the loss 0.
+func PerRow() CrossEntropyOption { return func(c *crossEntropy) { c.perRow = true } }
+
+// CrossEntropy is the mean over rows of the negative logarithm of the probability that the softmax of logits gives the label, a scalar, or under [PerRow] each row.
 // Classes are along axis 1 of logits, or axis 0 of a vector; labels are integers of any type, of the shape without that axis:
 //
 //	row[i] = (1 - s) (lse(logits[i]) - logits[i][labels[i]]) + s (lse(logits[i]) - mean of logits[i])
@@ -37,7 +40,7 @@ func CrossEntropy(logits, labels *gorgonia.Node, opts ...CrossEntropyOption) (*g
 		}
 		o(&c)
 	}
-	n, err := c.mean(logits, labels)
+	n, err := c.loss(logits, labels)
 	if err != nil {
 		return nil, fmt.Errorf("ops: CrossEntropy: %w", err)
 	}
@@ -50,9 +53,10 @@ type crossEntropy struct {
 	ignored   int
 	smoothing float64
 	gradient  bool // w.r.t. the logits; the last input is that w.r.t. the rows
+	perRow    bool // an option alone
 }
 
-func (c crossEntropy) mean(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+func (c crossEntropy) loss(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	types, err := anyTypesOf([]*gorgonia.Node{logits, labels})
 	if err != nil {
 		return nil, err
@@ -72,9 +76,11 @@ func (c crossEntropy) mean(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if err != nil {
 		return nil, err
 	}
+	perRow := c.perRow
+	c.perRow = false
 	rows, err := Apply(c, logits, targets)
-	if err != nil {
-		return nil, err
+	if err != nil || perRow {
+		return rows, err
 	}
 	b := expr.NewBuilder(types[1].Dtype)
 	counts, err := applyFunc("IsCounted", b, b.Convert(c.counts(b, b.Operand(0)), types[0].Dtype), labels)

@@ -271,7 +271,7 @@ func TestRowsOfAnyShape(t *testing.T) {
 		pixels[i] = float32(i)
 	}
 	data := testutil.Get[*Data](t)(NewData(Columns{images: pixels, labels: []int{0, 10, 20, 30, 40}}))
-	f := testutil.Get[*fitter](t)(newFitter(weights))
+	f := testutil.Get[*fitter](t)(newFitter(nil, weights))
 	var got []string
 	for b, err := range data.Batches(0, 0) {
 		testutil.Do(t, err)

@@ -6,9 +6,9 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
-// The code of docs/from-pytorch.md is that of the example here.
+// The code of docs/from-pytorch.md is that of the examples here.
 func TestFromPyTorch(t *testing.T) {
-	testutil.CheckDocument(t, "../docs/from-pytorch.md", "frompytorch_example_test.go", 10)
+	testutil.CheckDocument(t, "../docs/from-pytorch.md", "frompytorch_example_test.go", 16, "frompytorch_text_example_test.go", "../nn/pytorch_test.go")
 }
 
 // The code of docs/training.md is that of the examples here and in package checkpoint, which are

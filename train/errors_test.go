@@ -113,7 +113,7 @@ func TestBatchErrors(t *testing.T) {
 		"nil":   {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), nil} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"other type": {batches: func(l *line) []Batch {
 			return []Batch{{l.x: tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4}))}}
-		}, want: "Expected Dtype of float64"},
+		}, want: "got elements of float32, want float64"},
 		"rows that vary": {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 3)[l.x], l.y: l.batch(0, 2)[l.y]}} }, want: "as for another input of the batch"},
 		"weighted": {batches: func(l *line) []Batch {
 			return []Batch{{l.x: tensor.New(tensor.WithBacking([]string{"a", "b"})), l.y: l.batch(0, 2)[l.y]}}

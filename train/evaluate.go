@@ -80,7 +80,7 @@ func newEvaluation(vm *cudaops.VM, source Source, metrics []Metric) (*evaluation
 // run returns the metrics by name.
 func (e *evaluation) run(ctx context.Context) (scores map[string]float64, err error) {
 	e.sums = make([][]float64, len(e.metrics))
-	p := prefetch(ctx, e.source, &fitter{fill: true}, &config{epochs: 1, prefetch: 1})
+	p := prefetch(ctx, e.source, &fitter{fill: true, vm: e.vm}, &config{epochs: 1, prefetch: 1})
 	defer func() {
 		if err = p.finish(err); err != nil {
 			scores = nil
@@ -186,16 +186,9 @@ func ownRows(v gorgonia.Value, it item) (gorgonia.Value, error) {
 type feeder struct {
 	vm    *cudaops.VM
 	known map[*gorgonia.Node]bool // inputs of the VM's graph found in batches so far
-	split gorgonia.Nodes          // inputs with the rows of several ranks
 }
 
-func newFeeder(vm *cudaops.VM) feeder {
-	f := feeder{vm: vm, known: map[*gorgonia.Node]bool{}}
-	if ranks, split := vm.Ranks(); ranks > 1 {
-		f.split = split
-	}
-	return f
-}
+func newFeeder(vm *cudaops.VM) feeder { return feeder{vm: vm, known: map[*gorgonia.Node]bool{}} }
 
 func (f *feeder) bind(b Batch) error {
 	for n, v := range b {
@@ -203,13 +196,11 @@ func (f *feeder) bind(b Batch) error {
 			return fmt.Errorf("got a value for the learnable %s, want only values of inputs", internal.Name(n))
 		}
 		var err error
-		split := slices.Contains(f.split, n)
-		if !split {
-			err = gorgonia.Let(n, v)
-		}
-		if err == nil && (!f.known[n] || split) {
+		if split := !f.vm.RunShape(n).Eq(n.Shape()); split || !f.known[n] { // Let of Gorgonia refuses the rows of several ranks
 			err = f.vm.Let(n, v)
 			f.known[n] = true
+		} else {
+			err = internal.Let(n, v)
 		}
 		if err != nil {
 			return fmt.Errorf("input %s: %w", internal.Name(n), err)

@@ -95,7 +95,7 @@ func Example_fromPyTorch() {
 		s := nn.New(G.NewGraph(), nn.In(store), nn.Evaluation())
 		x := s.Input("x", tensor.Float32, n, 4)
 		p := s.Keep(ops.SoftMax(net(s, x), -1))
-		return &cudaops.Sized{Graph: s.Graph(), In: G.Nodes{x}, Out: G.Nodes{p}, Options: []cudaops.Option{cudaops.OnAny(), cudaops.Inference()}}, s.Err()
+		return &cudaops.Sized{Graph: s.Graph(), In: G.Nodes{x}, Out: G.Nodes{p}, Options: append(s.Options(), cudaops.OnAny())}, s.Err()
 	}, cudaops.Limit{Rows: 64, Sizes: []int{1, 8, 64}})
 	check(err)
 	defer cache.Close()

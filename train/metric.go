@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Metric is a number that [Evaluate] computes over the rows of a data set. It is a function of sums over the rows, so it does
@@ -40,23 +41,44 @@ func (m *Metric) check() error {
 	return nil
 }
 
-// Mean is the mean of the elements of a node, such as the losses of the rows. Lower values are better.
-func Mean(name string, of *gorgonia.Node) Metric {
-	return Metric{Name: name, Min: true, Nodes: gorgonia.Nodes{of}, Value: ratio, Sums: func(v []gorgonia.Value) ([]float64, error) {
+// Mean is the mean of the elements of a node, such as the losses of the rows. Lower values are better. With labels, one for each element, elements
+// whose label is -100 do not count, as in [Accuracy].
+func Mean(name string, of *gorgonia.Node, labels ...*gorgonia.Node) Metric {
+	nodes := append(gorgonia.Nodes{of}, labels...)
+	return Metric{Name: name, Min: true, Nodes: nodes, Value: ratio, Sums: func(v []gorgonia.Value) ([]float64, error) {
 		list, err := numbers(v[0])
-		sum := 0.0
-		for _, x := range list {
-			sum += x
+		if err != nil {
+			return nil, err
 		}
-		return []float64{sum, float64(len(list))}, err
+		out := make([]bool, len(list))
+		for _, l := range v[1:] {
+			of, err := numbers(l)
+			if err != nil {
+				return nil, fmt.Errorf("labels: %w", err)
+			}
+			if !aligned(l.Shape(), v[0].Shape()) {
+				return nil, fmt.Errorf("got labels of shape %v for elements of shape %v, want one for each, as of ops.CrossEntropy with ops.PerRow", l.Shape(), v[0].Shape())
+			}
+			for i, label := range of {
+				out[i] = out[i] || label == ignored
+			}
+		}
+		sum, n := 0.0, 0.0
+		for i, x := range list {
+			if !out[i] {
+				sum, n = sum+x, n+1
+			}
+		}
+		return []float64{sum, n}, nil
 	}}
 }
 
 func ratio(sums []float64) float64 { return sums[0] / sums[1] }
 
-// Perplexity is exp(mean of the losses), where a loss is the negative natural logarithm of a probability, of each token.
-func Perplexity(losses *gorgonia.Node) Metric {
-	m := Mean("perplexity", losses)
+// Perplexity is exp(mean of the losses), where a loss is the negative natural logarithm of a probability, of each token: nn.CrossEntropy with ops.PerRow.
+// With labels, losses whose label is -100 do not count. The mean of each batch in place of the losses makes batches count alike.
+func Perplexity(losses *gorgonia.Node, labels ...*gorgonia.Node) Metric {
+	m := Mean("perplexity", losses, labels...)
 	m.Value = func(sums []float64) float64 { return math.Exp(ratio(sums)) }
 	return m
 }
@@ -169,7 +191,7 @@ func answers(scores, labels gorgonia.Value, f func(label, answer int)) (classes 
 	}
 	rows := len(list) / classes
 	dense := labels.Shape().Eq(shape)
-	if !dense && len(of) != rows {
+	if !dense && !aligned(labels.Shape(), shape[:len(shape)-1]) {
 		return 0, fmt.Errorf("got labels of shape %v for scores of shape %v, want a label for each of %d rows, or the scores' shape", labels.Shape(), shape, rows)
 	}
 	for i := range rows {
@@ -190,6 +212,15 @@ func answers(scores, labels gorgonia.Value, f func(label, answer int)) (classes 
 		}
 	}
 	return classes, nil
+}
+
+// aligned reports whether two values have as many elements in the same order: (batch, time) and (batch, time, 1) or (batch·time), but not (time, batch).
+func aligned(a, b tensor.Shape) bool {
+	axes := func(s tensor.Shape) tensor.Shape {
+		return slices.DeleteFunc(s.Clone(), func(n int) bool { return n == 1 })
+	}
+	a, b = axes(a), axes(b)
+	return a.TotalSize() == b.TotalSize() && (len(a) != len(b) || slices.Equal(a, b))
 }
 
 // highest returns the index of the highest number, or unknown if there is a NaN.
@@ -216,8 +247,8 @@ func binary(threshold float64) answerer {
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("labels: %w", err)
-		case len(of) != len(list):
-			return 0, fmt.Errorf("got labels of shape %v for scores of shape %v, want as many", labels.Shape(), scores.Shape())
+		case !aligned(labels.Shape(), scores.Shape()):
+			return 0, fmt.Errorf("got labels of shape %v for scores of shape %v, want as many in the same order", labels.Shape(), scores.Shape())
 		case math.IsNaN(threshold):
 			return 0, errors.New("got the threshold NaN, want a number")
 		}

@@ -119,11 +119,10 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	if has, want := order(source), c.from.Order; want != "" && has != want {
 		return nil, fmt.Errorf("got a position in an order of %q, the source has %q", want, has)
 	}
-	l.fitter, err = newFitter(c.weights)
+	l.fitter, err = newFitter(vm, c.weights)
 	if err != nil {
 		return nil, err
 	}
-	l.fitter.ranks, l.fitter.split = ranks, split
 	if c.stage == nil {
 		c.stage = vm.Stage
 	}

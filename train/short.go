@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -18,13 +19,12 @@ type fitter struct {
 	weights *gorgonia.Node // input of the rows' weights, or nil
 	full    gorgonia.Value // the weights of a full batch
 	first   Batch          // the first batch: all others must have its inputs
-	ranks   int            // of the VM
-	split   gorgonia.Nodes // inputs with the rows of all ranks
+	vm      *cudaops.VM
 }
 
 // newFitter checks the node of the weights.
-func newFitter(weights *gorgonia.Node) (*fitter, error) {
-	f := &fitter{weights: weights}
+func newFitter(vm *cudaops.VM, weights *gorgonia.Node) (*fitter, error) {
+	f := &fitter{weights: weights, vm: vm}
 	if weights == nil {
 		return f, nil
 	}
@@ -59,9 +59,6 @@ func fill[T float32 | float64](weights []T) {
 	}
 }
 
-// splits reports whether an input takes the rows of several ranks.
-func (f *fitter) splits(n *gorgonia.Node) bool { return f.ranks > 1 && slices.Contains(f.split, n) }
-
 // fit returns the batch padded to the inputs' shapes, with the weights if the graph has an input for them. For a short batch,
 // short is its number of rows and full that of the inputs. Without weights and fill, a short batch is left out: fitted is nil.
 func (f *fitter) fit(b Batch) (fitted Batch, short, full int, err error) {
@@ -83,10 +80,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, short, full int, err error) {
 		if _, ok := f.first[n]; !ok {
 			return nil, 0, 0, fmt.Errorf("got a value for %s, want only the inputs of the first batch", internal.Name(n))
 		}
-		has, want := v.Shape(), n.Shape().Clone()
-		if f.splits(n) {
-			want[0] *= f.ranks
-		}
+		has, want := v.Shape(), f.vm.RunShape(n)
 		if len(want) == 0 || len(has) != len(want) || has[0] >= want[0] || !slices.Equal(has[1:], want[1:]) {
 			continue // it fits, or Let returns the error
 		}

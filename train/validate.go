@@ -41,7 +41,8 @@ func EarlyStop(patience int) Option {
 }
 
 // KeepBest saves the training to a file, as checkpoint.Save does, after each epoch that is better than all before. It needs
-// [Validate]. checkpoint.LoadStore and checkpoint.LoadParameters read the parameters, and [Checkpoint] continues from a copy.
+// [Validate]. checkpoint.LoadStore and checkpoint.LoadParameters read the parameters, and [Checkpoint] continues from a copy. The file has the parameters of
+// cudaops.Train and the states: frozen parameters are in files of checkpoint.SaveStore.
 func KeepBest(path string) Option {
 	return func(c *config) {
 		if path == "" {

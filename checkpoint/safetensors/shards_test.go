@@ -70,7 +70,7 @@ func TestOpenErrors(t *testing.T) {
 		`no tensors in "weight_map"`:                           edited("weight_map", "map"),
 		"unexpected EOF":                                       edited(`"}}`, `"`),
 		"want a folder with " + indexName + " or " + wholeName: func(f map[string][]byte) { delete(f, indexName) },
-		`index.json: not a safetensors file: `:                    edited("two.safetensors", indexName),
+		`index.json: not a safetensors file: `:                 edited("two.safetensors", indexName),
 	} {
 		files, _ := shards(t)
 		change(files)

@@ -35,19 +35,17 @@ type timing struct {
 }
 
 // runs returns the number of timed runs of a case.
-func (t timing) runs() int {
-	if t.Runs != nil {
-		return int(*t.Runs)
-	}
-	return 30
-}
+func (t timing) runs() int { return int(given(t.Runs, 30)) }
 
 // seed returns the seed to use.
-func (t timing) seed() uint64 {
-	if t.Seed != nil {
-		return *t.Seed
+func (t timing) seed() uint64 { return given(t.Seed, uint64(time.Now().UnixNano())) }
+
+// given returns the value of a flag, or another value where the flag is not set.
+func given[T any](flag *T, otherwise T) T {
+	if flag == nil {
+		return otherwise
 	}
-	return uint64(time.Now().UnixNano())
+	return *flag
 }
 
 // onDevice is the flag that chooses a GPU.
@@ -55,12 +53,20 @@ type onDevice struct {
 	Device *uint `xor:"device,where" placeholder:"N" help:"Number of the GPU, as the doctor lists them (default: 0)."`
 }
 
-// device returns the number of the GPU to use.
-func (d onDevice) device() uint {
-	if d.Device != nil {
-		return *d.Device
+// open returns the GPU to use. The error for a GPU that cannot be used ends with a hint.
+func (d onDevice) open(hint string) (cudaops.Device, error) {
+	devices, err := cudaops.Devices()
+	if len(devices) == 0 {
+		return cudaops.Device{}, fmt.Errorf("%w\n%s, and \"stheno doctor\" reports what is missing", err, hint)
 	}
-	return 0
+	number := given(d.Device, 0)
+	if number >= uint(len(devices)) {
+		return cudaops.Device{}, fmt.Errorf("--device: got %d, want one of the %d of this machine, numbered from 0: %w", number, len(devices), cudaops.ErrNoDevice)
+	}
+	if d := devices[number]; d.Err != nil {
+		return cudaops.Device{}, fmt.Errorf("device %d cannot be used: %w\n%s", number, d.Err, hint)
+	}
+	return devices[number], nil
 }
 
 // pattern is a regular expression; the zero pattern matches everything.
@@ -91,26 +97,30 @@ func (n *count) UnmarshalText(text []byte) error {
 }
 
 // choose returns the cases whose names match; it is an error if there are none.
-func choose[T any](p pattern, cases []T, name func(T) string) ([]T, error) {
-	chosen := slices.DeleteFunc(slices.Clone(cases), func(c T) bool { return !p.Matches(name(c)) })
+func (p pattern) choose(cases []maintain.Case) ([]maintain.Case, error) {
+	chosen := slices.DeleteFunc(slices.Clone(cases), func(c maintain.Case) bool { return !p.Matches(caseName(c)) })
 	if len(chosen) == 0 {
-		return nil, usageErrorf("--run: got %q, which matches none of the %d cases, such as %q; --list prints their names", p, len(cases), name(cases[0]))
+		return nil, usageErrorf("--run: got %q, which matches none of the %d cases, such as %q; --list prints their names", p, len(cases), caseName(cases[0]))
 	}
 	return chosen, nil
 }
 
-// list prints the names of cases that are not drawn, which do not depend on the seed.
-func list[T any](c *console, t timing, cases []T, name func(T) string) error {
-	if t.Seed != nil {
-		return usageErrorf("got --seed with --list, want one of them: only cases of --random are drawn")
+// choose returns the selected cases; with --list it prints their names. Only random cases depend on the seed.
+func (s selection) choose(c *console, t timing, cases []maintain.Case) ([]maintain.Case, error) {
+	cases, err := s.Run.choose(cases)
+	if err != nil || !s.List {
+		return cases, err
 	}
-	return printNames(c.out, cases, name)
+	if t.Seed != nil {
+		return nil, usageErrorf("got --seed with --list, want one of them: only cases of --random are drawn")
+	}
+	return cases, printNames(c.out, cases, caseName)
 }
 
-// printNames prints the names of cases, one a line.
-func printNames[T any](w io.Writer, cases []T, name func(T) string) error {
-	for _, c := range cases {
-		if _, err := fmt.Fprintln(w, name(c)); err != nil {
+// printNames prints names, one a line.
+func printNames[T any](w io.Writer, list []T, name func(T) string) error {
+	for _, one := range list {
+		if _, err := fmt.Fprintln(w, name(one)); err != nil {
 			return err
 		}
 	}
@@ -162,7 +172,7 @@ func (b benchGPU) Run(c *console) error {
 	if b.Most != 0 || b.Peers != "" {
 		return usageErrorf("got --most or --peers without --random, want both: they are of random cases")
 	}
-	return b.time(c, records.Ops, casesOf(records.Ops, b.Versions), "\"stheno bench host\" times the ops on this machine's processor")
+	return b.time(c, records.Ops, maintain.Cases(records.Ops, b.Versions), "\"stheno bench host\" times the ops on this machine's processor")
 }
 
 // benchGraphs times whole graphs of Gorgonia's ops.
@@ -183,7 +193,7 @@ then the launches of a run, and the time of a run with the copies from and to th
 
 // Run times the graphs.
 func (b benchGraphs) Run(c *console) error {
-	return b.time(c, records.Graphs, maintain.Cases(records.Graphs), "graphs are timed on one")
+	return b.time(c, records.Graphs, maintain.Cases(records.Graphs, false), "graphs are timed on one")
 }
 
 // benchSteps times whole training steps.
@@ -206,49 +216,22 @@ after every tenth.`
 
 // Run times the steps.
 func (b benchSteps) Run(c *console) error {
-	return b.time(c, records.Steps, maintain.Cases(records.Steps), "training steps are timed on one")
+	return b.time(c, records.Steps, maintain.Cases(records.Steps, false), "training steps are timed on one")
 }
 
 // time times the selected cases of a set on a GPU, or prints their names. The error for a missing GPU ends with the hint.
 func (o onGPU) time(c *console, set string, cases []maintain.Case, hint string) error {
-	cases, err := choose(o.selection.Run, cases, caseName)
+	cases, err := o.choose(c, o.timing, cases)
+	if err != nil || o.List {
+		return err
+	}
+	gpu, err := o.open(hint)
 	if err != nil {
 		return err
 	}
-	if o.List {
-		return list(c, o.timing, cases, caseName)
-	}
-	gpu, err := deviceOf(o.device(), hint)
-	if err != nil {
-		return err
-	}
-	m, err := measure(c, set, gpu, cases, o.runs(), o.seed())
-	if err != nil {
-		return err
-	}
-	m.path = o.JSON
-	return m.run(c)
-}
-
-// casesOf returns the cases of a set, with the numbered versions of ops if wanted.
-func casesOf(set string, versions bool) []maintain.Case {
-	return slices.DeleteFunc(maintain.Cases(set), func(c maintain.Case) bool { return !versions && maintain.Versioned(c) })
+	_, err = measure(c, set, gpu, cases, o.timing, nil, o.JSON)
+	return err
 }
 
 // caseName returns a case's name on the command line.
 func caseName(c maintain.Case) string { return c.Key().String() }
-
-// deviceOf returns the CUDA device with a number. An error ends with a hint.
-func deviceOf(number uint, hint string) (cudaops.Device, error) {
-	devices, err := cudaops.Devices()
-	if len(devices) == 0 {
-		return cudaops.Device{}, fmt.Errorf("%w\n%s, and \"stheno doctor\" reports what is missing", err, hint)
-	}
-	if number >= uint(len(devices)) {
-		return cudaops.Device{}, fmt.Errorf("--device: got %d, want one of the %d of this machine, numbered from 0: %w", number, len(devices), cudaops.ErrNoDevice)
-	}
-	if d := devices[number]; d.Err != nil {
-		return cudaops.Device{}, fmt.Errorf("device %d cannot be used: %w\n%s", number, d.Err, hint)
-	}
-	return devices[number], nil
-}

@@ -58,16 +58,20 @@ func (e explain) Run(c *console) error {
 	if err != nil {
 		return err
 	}
+	names := make([]string, len(passes))
+	for i, p := range passes {
+		names[i] = p.Pass
+	}
 	for _, want := range e.Pass {
-		if !slices.ContainsFunc(passes, func(p cudaops.PassReport) bool { return p.Pass == want }) {
-			return usageErrorf("--pass: got %q, want one of %s", want, passNames(passes))
+		if !slices.Contains(names, want) {
+			return usageErrorf("--pass: got %q, want one of %s", want, strings.Join(names, ", "))
 		}
 	}
 	fmt.Fprintf(c.out, "%s on %s\n\n", graphName(g), vm.Device())
 	if e.Summary {
 		return e.summarize(c, passes)
 	}
-	return e.programs(c, vm, passes)
+	return e.programs(c, vm)
 }
 
 // machine makes one for a graph: for GPU 0 or else for the processor, or at once for that.
@@ -88,13 +92,12 @@ func machine(g graphspec.Case, in []gorgonia.Value, host bool, more ...cudaops.O
 func (e explain) wants(pass string) bool { return len(e.Pass) == 0 || slices.Contains(e.Pass, pass) }
 
 // programs prints the program after each selected pass.
-func (e explain) programs(c *console, vm *cudaops.VM, passes []cudaops.PassReport) error {
+func (e explain) programs(c *console, vm *cudaops.VM) error {
 	var text bytes.Buffer
 	if err := vm.Explain(&text); err != nil {
 		return err
 	}
-	for section := range strings.SplitAfterSeq(strings.TrimPrefix(text.String(), "== "), "\n== ") {
-		section = strings.TrimSuffix(section, "\n== ")
+	for section := range strings.SplitSeq(strings.TrimPrefix(text.String(), "== "), "\n== ") {
 		if name, _, _ := strings.Cut(section, "\n"); e.wants(name) {
 			fmt.Fprintf(c.out, "== %s\n", section)
 		}
@@ -114,28 +117,16 @@ func (e explain) summarize(c *console, passes []cudaops.PassReport) error {
 	return printTable(c, lines)
 }
 
-func passNames(passes []cudaops.PassReport) string {
-	var names []string
-	for _, p := range passes {
-		names = append(names, p.Pass)
-	}
-	return strings.Join(names, ", ")
-}
-
 // graphName is a graph's name on the command line.
 func graphName(g graphspec.Case) string { return g.Name + "/" + g.Size }
 
-// findGraph returns the graph with a name, with its size or without, or the first whose name begins
-// with it. Letters may be of either case, and all other characters count as one space.
+// findGraph returns the first graph whose name, with its size, begins with the words of a text. Letters may be of either case, and all other
+// characters count as one space.
 func findGraph(name string) (graphspec.Case, error) {
 	all, want := graphspec.All(), words(name)
-	for _, matches := range []func(g graphspec.Case) bool{
-		func(g graphspec.Case) bool { return words(graphName(g)) == want },
-		func(g graphspec.Case) bool { return words(g.Name) == want },
-		func(g graphspec.Case) bool { return strings.HasPrefix(words(graphName(g))+" ", want+" ") },
-	} {
-		if i := slices.IndexFunc(all, matches); i >= 0 && want != "" {
-			return all[i], nil
+	for _, g := range all {
+		if want != "" && strings.HasPrefix(words(graphName(g))+" ", want+" ") {
+			return g, nil
 		}
 	}
 	var names []string

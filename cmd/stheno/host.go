@@ -12,9 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
-	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 var errNoTape = errors.New("to compare with Gorgonia on the processor needs a build without the tag cuda")
@@ -33,20 +31,13 @@ with the same inputs, and prints a line each as soon as it is measured: the best
 how many times as fast as Gorgonia's op Stheno's is. Below 1 it is slower.`
 }
 
-// hostCase is a case of an op that Gorgonia has too.
-type hostCase struct {
-	op string
-	opspec.Case
-	dtype kernels.Dtype
-}
-
-// hostCases are all of them.
-func hostCases() (cases []hostCase) {
+// hostCases returns the cases of ops that Gorgonia has too.
+func hostCases() (cases []maintain.Case) {
 	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
 			for _, dt := range c.Types {
 				if c.Gorgonia != nil {
-					cases = append(cases, hostCase{s.Name, c, dt})
+					cases = append(cases, maintain.Op{Spec: s, Case: c, Dtype: dt})
 				}
 			}
 		}
@@ -54,18 +45,11 @@ func hostCases() (cases []hostCase) {
 	return cases
 }
 
-func hostName(c hostCase) string {
-	return records.Key{Op: c.op, Case: c.Name, Dtype: c.dtype.String()}.String()
-}
-
 // Run times the ops.
 func (b benchHost) Run(c *console) error {
-	cases, err := choose(b.selection.Run, hostCases(), hostName)
-	if err != nil {
+	cases, err := b.choose(c, b.timing, hostCases())
+	if err != nil || b.List {
 		return err
-	}
-	if b.List {
-		return list(c, b.timing, cases, hostName)
 	}
 	if gorgonia.CUDA {
 		return errNoTape
@@ -74,22 +58,17 @@ func (b benchHost) Run(c *console) error {
 	fmt.Fprintf(c.out, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n",
 		runtime.GOMAXPROCS(0), b.runs(), seed, hostblas.Describe(nil))
 	random := maintain.NewBlock(seed, maintain.BlockOfHost)
-	return beside(c, cases, func(h hostCase) (ours, theirs time.Duration, err error) { return h.time(random, b.runs()) })
-}
-
-// beside prints the times of cases, Stheno's and Gorgonia's.
-func beside(c *console, cases []hostCase, measure func(hostCase) (ours, theirs time.Duration, err error)) (failed error) {
-	t := newRows(c, len(cases), column{"case", longest(cases, hostName)}, column{"Stheno", 8}, column{"Gorgonia", 8}, column{"Stheno is", 19})
+	t := newRows(c, len(cases), column{"case", longest(cases)}, column{"Stheno", 8}, column{"Gorgonia", 8}, column{"Stheno is", 19})
 	defer t.end()
+	var failed error
 	for _, one := range cases {
-		t.begin(hostName(one))
-		ours, theirs, err := measure(one)
+		t.begin(caseName(one))
+		times, err := hostTimes(one.(maintain.Op), random, b.runs())
 		if err != nil {
-			t.fail(hostName(one), err)
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", hostName(one), err))
+			failed = errors.Join(failed, t.fail(one, err))
 			continue
 		}
-		t.add(hostName(one), records.Micros(maintain.Micros(ours)), records.Micros(maintain.Micros(theirs)), timesAsFast(maintain.Micros(ours), maintain.Micros(theirs)))
+		t.add(caseName(one), records.Micros(times[0]), records.Micros(times[1]), timesAsFast(times[0], times[1]))
 	}
 	return failed
 }
@@ -97,16 +76,23 @@ func beside(c *console, cases []hostCase, measure func(hostCase) (ours, theirs t
 // timesAsFast compares two times.
 func timesAsFast(ours, theirs float64) string { return fmt.Sprintf("%.2f times as fast", theirs/ours) }
 
-// time returns the best times of running the case's two graphs by turns.
-func (h hostCase) time(block maintain.Block, runs int) (ours, theirs time.Duration, err error) {
+// hostTimes returns the best times, in us, of running Stheno's and Gorgonia's graph of a case by turns on the same inputs.
+func hostTimes(o maintain.Op, block maintain.Block, runs int) (best [2]float64, err error) {
 	var vms [2]gorgonia.VM
-	for i, b := range []opspec.Build{h.Build, h.Gorgonia} {
-		if vms[i], err = hostMachine(b, h.dtype, h.Shapes, block); err != nil {
-			return 0, 0, err
+	for i, build := range []opspec.Build{o.Case.Build, o.Case.Gorgonia} {
+		inputs := make([]gorgonia.Value, len(o.Case.Shapes))
+		for k, s := range o.Case.Shapes {
+			var mem []byte
+			inputs[k], mem = values.New(o.Dtype, s)
+			copy(mem, block.Fill(o.Dtype, int64(len(mem)), k))
 		}
+		_, out, err := (opspec.Case{Shapes: o.Case.Shapes, Build: build}).Nodes(o.Dtype, inputs)
+		if err != nil {
+			return best, err
+		}
+		vms[i], best[i] = gorgonia.NewTapeMachine(out.Graph()), math.Inf(1)
 		defer vms[i].Close()
 	}
-	best := [2]time.Duration{math.MaxInt64, math.MaxInt64}
 	for range runs {
 		for k, vm := range vms {
 			start := time.Now()
@@ -114,26 +100,10 @@ func (h hostCase) time(block maintain.Block, runs int) (ours, theirs time.Durati
 			took := time.Since(start)
 			vm.Reset()
 			if err != nil {
-				return 0, 0, err
+				return best, err
 			}
-			best[k] = min(best[k], took)
+			best[k] = min(best[k], maintain.Micros(took))
 		}
 	}
-	return best[0], best[1], nil
-}
-
-// hostMachine is a machine for a graph of one op on random inputs.
-func hostMachine(b opspec.Build, dt kernels.Dtype, shapes []tensor.Shape, block maintain.Block) (gorgonia.VM, error) {
-	c := opspec.Case{Shapes: shapes, Build: b}
-	vs := make([]gorgonia.Value, len(shapes))
-	for i, s := range shapes {
-		var mem []byte
-		vs[i], mem = values.New(dt, s)
-		copy(mem, block.Fill(dt, int64(len(mem)), i))
-	}
-	_, out, err := c.Nodes(dt, vs)
-	if err != nil {
-		return nil, err
-	}
-	return gorgonia.NewTapeMachine(out.Graph()), nil
+	return best, nil
 }

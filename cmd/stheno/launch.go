@@ -39,51 +39,46 @@ func (l launch) Run(c *console) error {
 	}
 	port := free.Addr().(*net.TCPAddr).Port
 	free.Close()
-	ranks, tails := make([]*exec.Cmd, l.N), make([]tail, l.N)
+	type end struct {
+		rank int
+		err  error
+	}
+	var ranks []*exec.Cmd
+	tails, ended := make([]tail, l.N), make(chan end)
 	out, errs := &lockedWriter{w: c.out}, &lockedWriter{w: c.err}
-	ended := make(chan int)
-	results := make([]error, l.N)
-	started := 0
-	for r := range ranks {
+	send := func(s os.Signal) {
+		for _, p := range ranks {
+			p.Process.Signal(s) // fails if the process has ended
+		}
+	}
+	for r := range int(l.N) {
 		p := exec.Command(l.Program[0], l.Program[1:]...)
 		p.Stdout, p.Stderr = out, io.MultiWriter(errs, &tails[r])
 		p.Env = append(os.Environ(), fmt.Sprint("RANK=", r), fmt.Sprint("LOCAL_RANK=", r), fmt.Sprint("WORLD_SIZE=", l.N), fmt.Sprint("LOCAL_WORLD_SIZE=", l.N),
 			"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port))
 		if err = p.Start(); err != nil {
 			err = fmt.Errorf("rank %d: %w", r, err)
+			send(os.Kill)
 			break
 		}
-		ranks[r] = p
-		started++
-		go func() {
-			results[r] = p.Wait()
-			ended <- r
-		}()
-	}
-	send := func(s os.Signal) {
-		for _, p := range ranks[:started] {
-			p.Process.Signal(s) // fails if the process has ended
-		}
-	}
-	if err != nil {
-		send(os.Kill)
+		ranks = append(ranks, p)
+		go func() { ended <- end{r, p.Wait()} }()
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	var late <-chan time.Time
-	for left := started; left > 0; {
+	for left := len(ranks); left > 0; {
 		select {
 		case s := <-signals:
 			send(s)
 		case <-late:
 			send(os.Kill)
-		case r := <-ended:
-			left--
-			if results[r] == nil || err != nil {
+		case e := <-ended:
+			if left--; e.err == nil || err != nil {
 				continue
 			}
-			err = fmt.Errorf("rank %d: %w; its last lines:\n%s", r, results[r], tails[r].String())
+			err = fmt.Errorf("rank %d: %w; its last lines:\n%s", e.rank, e.err, tails[e.rank].String())
 			send(syscall.SIGTERM)
 			late = time.After(graceTime)
 		}

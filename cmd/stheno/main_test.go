@@ -16,6 +16,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"gorgonia.org/gorgonia"
 )
@@ -363,6 +365,13 @@ func TestExplain(t *testing.T) {
 	if len(names) < 10 || names[0] != "map tanh(a*b)+c/2^28" {
 		t.Errorf("got names %q, want those of all graphs", names)
 	}
+	for _, g := range graphspec.All() {
+		sized, err := findGraph(graphName(g))
+		named, wrong := findGraph(g.Name)
+		if err != nil || wrong != nil || graphName(sized) != graphName(g) || named.Name != g.Name {
+			t.Errorf("%s is found as %s and as %s, %v, %v, want itself", graphName(g), graphName(sized), graphName(named), err, wrong)
+		}
+	}
 	all := succeed(t, "explain", "softmax", "--host")
 	for _, want := range []string{"softmax/16384x128 on host backend\n\n== lower\n", "\n== fuse\n", "\n== place\n", "rowmax(x0)"} {
 		if !strings.Contains(all, want) {
@@ -406,9 +415,12 @@ func TestRows(t *testing.T) {
 	r.begin("one")
 	r.add("one", "1.00 µs", "")
 	r.add("longer", "12.0 ms", "7")
-	r.fail("bad", os.ErrInvalid)
+	err := r.fail(fakeCase{key: records.Key{Op: "bad", Case: "1"}}, os.ErrInvalid)
 	r.end()
-	const want = "case       time  of\none     1.00 µs\nlonger  12.0 ms   7\nbad     failed: invalid argument\n"
+	const want = "case       time  of\none     1.00 µs\nlonger  12.0 ms   7\nbad/1/  failed: invalid argument\n"
+	if err == nil || err.Error() != "bad/1/: invalid argument" {
+		t.Errorf("got %v, want the error with the case's name", err)
+	}
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
@@ -417,17 +429,19 @@ func TestRows(t *testing.T) {
 // The bar shows how far a bench is and the current case, and goes away for a row.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
-	p := startProgress(&out, 4)
-	p.describe("Sum/all")
-	p.advance()
-	p.describe("Sum/rows")
-	p.hide()
+	r := newRows(&console{new(bytes.Buffer), &out}, 4, column{"case", 6})
+	r.begin("no terminal")
+	if r.add(""); out.Len() > 0 {
+		t.Errorf("got %q in a file, want no bar", &out)
+	}
+	r.startBar(4)
+	r.begin("Sum/all")
+	r.add("Sum/all")
+	r.begin("Sum/rows")
+	r.end()
 	for _, want := range []string{"0 / 4 [", "1 / 4 [", "Sum/all", "Sum/rows", "\r\x1b[K"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in %q", want, out.String())
 		}
-	}
-	if newProgress(&out, 4) != nil {
-		t.Error("a bar in a file, want none")
 	}
 }

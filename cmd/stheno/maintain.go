@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/stheno-ml/stheno/internal/maintain"
@@ -45,7 +46,10 @@ status is 1 if there is any.`
 
 // Run prints the missing records.
 func (e checkEvidence) Run(c *console) error {
-	files, err := e.read(records.Ops)
+	files, err := maintain.Read(e.Recorded, records.Ops)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no results in %s, want a .json file for each GPU", filepath.Join(e.Recorded, records.Ops))
+	}
 	if err != nil {
 		return err
 	}
@@ -56,19 +60,10 @@ func (e checkEvidence) Run(c *console) error {
 	return errors.Join(stale, missing)
 }
 
-// read reads the records of a set, of which there must be some.
-func (r recorded) read(set string) ([]*records.File, error) {
-	files, err := maintain.Read(r.Recorded, set)
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no results in %s, want a .json file for each GPU", filepath.Join(r.Recorded, set))
-	}
-	return files, err
-}
-
 // of reads the record of a GPU, by default that of this machine's first.
 func (r recorded) of(set, gpu string) (*records.File, error) {
 	if gpu == "" {
-		device, err := deviceOf(0, "--gpu names the GPU of another machine")
+		device, err := onDevice{}.open("--gpu names the GPU of another machine")
 		if err != nil {
 			return nil, err
 		}
@@ -92,26 +87,25 @@ suites that are recorded with the kernels of this build.`
 
 // Run prints the suites.
 func (l listSuites) Run(c *console) error {
-	file, err := &records.File{}, error(nil)
+	var ran []records.Record
 	if !l.All {
-		if file, err = l.of(records.Ops, l.GPU); err != nil {
+		file, err := l.of(records.Ops, l.GPU)
+		if err != nil {
 			return err
 		}
+		ran = file.Of(records.Suite)
 	}
-	var passed []records.Record
-	if l.Passed != "" {
-		if passed, err = records.ReadSuites(l.Passed); err != nil {
-			return err
-		}
+	passed, err := records.ReadSuites(l.Passed)
+	if err != nil {
+		return err
 	}
 	wanted, err := maintain.Suites()
 	if err != nil {
 		return err
 	}
-	ran := file.Of(records.Suite)
 	for _, s := range wanted {
 		if s.State(ran) != maintain.Current && !s.In(passed) {
-			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%d/%d\t%v\n", s.Name(), s.Tool, s.Binary, cmp.Or(s.Run, "-"), s.Part, s.Parts, s.Kernels)
+			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%s\t%v\n", s.Suite(), s.By, s.Binary, cmp.Or(s.Tests, "-"), cmp.Or(s.Case, "1/1"), s.Kernels)
 		}
 	}
 	return nil
@@ -128,7 +122,7 @@ type caseSet struct {
 
 // cases returns those that the flags choose.
 func (s caseSet) cases() ([]maintain.Case, error) {
-	all := casesOf(s.Set, s.Versions)
+	all := maintain.Cases(s.Set, s.Versions)
 	if s.Text != "" && s.Set == records.Ops {
 		text, err := maintain.Text(s.Text)
 		if err != nil {
@@ -136,18 +130,17 @@ func (s caseSet) cases() ([]maintain.Case, error) {
 		}
 		all = append(all, text)
 	}
-	return choose(s.Chosen, all, caseName)
+	return s.Chosen.choose(all)
 }
 
-// lacking returns those of the cases that a file has no record of, or one of other kernels.
-func lacking(file *records.File, cases []maintain.Case) ([]maintain.Case, error) {
-	tree, err := maintain.Tree()
+// lacking returns those of the cases of a set that a GPU has no record of, or one of other kernels.
+func (r recorded) lacking(set, gpu string, cases []maintain.Case) ([]maintain.Case, error) {
+	file, err := r.of(set, gpu)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(cases, func(c maintain.Case) bool {
-		return maintain.RowState(file, c.Key(), tree) == maintain.Current
-	}), nil
+	tree, err := maintain.Tree()
+	return slices.DeleteFunc(cases, func(c maintain.Case) bool { return maintain.Measured(file, c.Key(), tree) }), err
 }
 
 // listCases lists cases.
@@ -169,11 +162,7 @@ func (l listCases) Run(c *console) error {
 		return usageErrorf("got --gpu without --missing, want both or neither")
 	}
 	if l.Missing {
-		file, err := l.of(l.Set, l.GPU)
-		if err != nil {
-			return err
-		}
-		if cases, err = lacking(file, cases); err != nil {
+		if cases, err = l.lacking(l.Set, l.GPU, cases); err != nil {
 			return err
 		}
 	}
@@ -192,24 +181,22 @@ func (l listCases) Run(c *console) error {
 
 // describeCases prints the descriptions of cases as JSON, one a line.
 func describeCases(w io.Writer, cases []maintain.Case) error {
-	separator := "[\n"
+	var lines []string
 	for _, one := range cases {
-		if d := one.Describe(); d != nil {
-			text, err := json.Marshal(d)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(w, "%s%s", separator, text); err != nil {
-				return err
-			}
-			separator = ",\n"
+		d := one.Describe()
+		if d == nil {
+			continue
 		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, "\n"+string(text))
 	}
-	if separator == "[\n" {
-		_, err := fmt.Fprintln(w, "[]")
-		return err
+	if len(lines) > 0 {
+		lines[len(lines)-1] += "\n"
 	}
-	_, err := fmt.Fprintln(w, "\n]")
+	_, err := fmt.Fprintf(w, "[%s]\n", strings.Join(lines, ","))
 	return err
 }
 
@@ -230,34 +217,27 @@ func (r recordCases) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	device, err := deviceOf(r.device(), "records are made on one")
+	device, err := r.open("records are made on one")
 	if err != nil {
 		return err
 	}
 	if !r.All {
-		file, err := r.of(r.Set, device.Name)
-		if err != nil {
-			return err
-		}
-		if cases, err = lacking(file, cases); err != nil {
+		if cases, err = r.lacking(r.Set, device.Name, cases); err != nil {
 			return err
 		}
 	}
-	var others []records.Record
-	if r.Suites != "" {
-		if others, err = records.ReadSuites(r.Suites); err != nil {
-			return err
-		}
+	others, err := records.ReadSuites(r.Suites)
+	if err != nil {
+		return err
 	}
-	switch {
-	case r.Set == records.Products:
+	if r.Set == records.Products {
 		for i, one := range cases {
 			if p, ok := one.(maintain.Product); ok {
 				p.Peers = r.Peers
 				cases[i] = p
 			}
 		}
-	case r.Peers != "":
+	} else {
 		peers, err := records.ReadPeers(r.Peers)
 		if err != nil {
 			return err
@@ -266,12 +246,8 @@ func (r recordCases) Run(c *console) error {
 			return !slices.ContainsFunc(cases, func(c maintain.Case) bool { return c.Key() == p.Key })
 		})...)
 	}
-	m, err := measure(c, r.Set, device, cases, r.runs(), r.seed())
-	if err != nil {
-		return err
-	}
-	m.path, m.file.Records = r.JSON, append(m.file.Records, others...)
-	return m.run(c)
+	_, err = measure(c, r.Set, device, cases, r.timing, others, r.JSON)
+	return err
 }
 
 // merge adds files to the recorded results of their sets and GPUs.
@@ -326,13 +302,7 @@ func (tables) Run() error {
 func printTable(c *console, lines [][]string) error {
 	t := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, cells := range lines {
-		for i, cell := range cells {
-			if i > 0 {
-				fmt.Fprint(t, "\t")
-			}
-			fmt.Fprint(t, cell)
-		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }

@@ -30,17 +30,17 @@ func TestEvidenceList(t *testing.T) {
 		t.Fatalf("%d lines, the first %q, want %d of six cells", len(first), first[0], len(suites))
 	}
 	outcomes := filepath.Join(dir, "suites.tsv")
-	line := suites[3].Name() + "\tPASS\t1\t\t" + suites[3].Kernels.String() + "\n"
+	line := suites[3].Suite() + "\tPASS\t1\t\t" + suites[3].Kernels.String() + "\n"
 	if err := os.WriteFile(outcomes, []byte(line), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if rest := list("--gpu G --passed " + outcomes); len(rest) != len(first)-1 || rest[3] != first[4] {
-		t.Errorf("%d lines when %s had passed, want all but it of %d", len(rest), suites[3].Name(), len(first))
+		t.Errorf("%d lines when %s had passed, want all but it of %d", len(rest), suites[3].Suite(), len(first))
 	}
 
 	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
 	for _, s := range suites {
-		r := records.SuiteNamed(s.Name())
+		r := records.SuiteNamed(s.Suite())
 		r.Result, r.Kernels = "PASS", s.Kernels
 		f.Records = append(f.Records, r)
 	}
@@ -89,9 +89,9 @@ func TestBenchList(t *testing.T) {
 // A case is recorded by the kernels that it was timed with: only then is it not timed
 // again.
 func TestLacking(t *testing.T) {
-	cases := casesOf(records.Ops, false)
+	cases := maintain.Cases(records.Ops, false)
 	tree := testutil.Get[records.Digests](t)(maintain.Tree())
-	f := &records.File{}
+	dir, f := t.TempDir(), &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
 	for i, c := range cases {
 		kernels := tree
 		if i == 2 {
@@ -102,7 +102,8 @@ func TestLacking(t *testing.T) {
 		}
 	}
 	want := []string{caseName(cases[2]), caseName(cases[3])}
-	rest := testutil.Get[[]maintain.Case](t)(lacking(f, cases))
+	testutil.Do(t, f.Write(records.Path(dir, records.Ops, "G")))
+	rest := testutil.Get[[]maintain.Case](t)(recorded{dir}.lacking(records.Ops, "G", cases))
 	if len(rest) != 2 || caseName(rest[0]) != want[0] || caseName(rest[1]) != want[1] {
 		t.Errorf("%d cases lack a record, want %q", len(rest), want)
 	}

@@ -23,9 +23,9 @@ func (b benchGPU) randomCases(seed uint64) ([]maintain.Case, error) {
 	all := opspec.All()
 	specs := slices.DeleteFunc(slices.Clone(all), func(s opspec.Spec) bool { return !b.selection.Run.Matches(s.Name) })
 	if len(specs) == 0 {
-		var names []string
-		for _, s := range all {
-			names = append(names, s.Name)
+		names := make([]string, len(all))
+		for i, s := range all {
+			names[i] = s.Name
 		}
 		return nil, usageErrorf("--run: got %q, which matches none of the ops %s", b.selection.Run, strings.Join(names, ", "))
 	}
@@ -46,22 +46,20 @@ func (b benchGPU) random(c *console) error {
 	if b.List {
 		return describeCases(c.out, cases)
 	}
-	device, err := deviceOf(b.device(), "random cases are timed on one")
+	device, err := b.open("random cases are timed on one")
 	if err != nil {
 		return err
 	}
-	var peers []records.Record
-	if b.Peers != "" {
-		if peers, err = records.ReadPeers(b.Peers); err != nil {
-			return err
-		}
-	}
-	m, err := measure(c, records.Drawn, device, cases, b.runs(), seed)
+	peers, err := records.ReadPeers(b.Peers)
 	if err != nil {
 		return err
 	}
-	m.path, m.file.Records = b.JSON, append(m.file.Records, peers...)
-	return errors.Join(m.run(c), conclude(c, m.file))
+	b.Seed = &seed
+	file, err := measure(c, records.Drawn, device, cases, b.timing, peers, b.JSON)
+	if file == nil {
+		return err
+	}
+	return errors.Join(err, conclude(c, file))
 }
 
 // conclude prints the statistics of random cases.

@@ -5,6 +5,10 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cheggaaa/pb/v3"
+	"github.com/stheno-ml/stheno/internal/bar"
+	"github.com/stheno-ml/stheno/internal/maintain"
 )
 
 // column is a column of a table whose rows are printed one by one: its title and the width of its
@@ -14,11 +18,12 @@ type column struct {
 	width int
 }
 
-// rows prints a table, each row as soon as it is complete.
+// rows prints a table, each row as soon as it is complete. If standard error is a terminal, its last line is a bar. The bar is drawn when
+// something changed, never in between, so that rows printed above it stay whole.
 type rows struct {
 	columns  []column
-	progress *progress
-	out      io.Writer
+	out, err io.Writer
+	bar      *pb.ProgressBar // nil where there is none
 }
 
 // newRows prints the titles of a table of n rows.
@@ -28,46 +33,59 @@ func newRows(c *console, n int, columns ...column) *rows {
 		titles[i] = col.title
 		columns[i].width = max(col.width, utf8.RuneCountInString(col.title))
 	}
-	r := &rows{columns, newProgress(c.err, n), c.out}
+	r := &rows{columns: columns, out: c.out, err: c.err}
+	if bar.Terminal(c.err) {
+		r.startBar(n)
+	}
 	r.print(titles)
 	return r
 }
 
+func (r *rows) startBar(n int) {
+	r.bar = bar.Start(r.err, n, `{{rtime . "%s left" "%s" "?"}}  {{string . "case"}}`)
+}
+
 // begin shows which row is being measured.
-func (r *rows) begin(name string) { r.progress.describe(name) }
+func (r *rows) begin(name string) {
+	if r.bar != nil {
+		r.bar.Set("case", name).Write()
+	}
+}
 
 // add prints the next row.
 func (r *rows) add(cells ...string) {
-	r.progress.hide()
+	r.end()
 	r.print(cells)
-	r.progress.advance()
+	if r.bar != nil {
+		r.bar.Increment() // which the next write shows
+	}
 }
 
-// fail prints, in place of a row, why it is missing.
-func (r *rows) fail(name string, err error) {
-	r.add(name, fmt.Sprintf("failed: %v", err))
+// fail prints, in place of a row, why it is missing, and returns the error with the name of the case.
+func (r *rows) fail(c maintain.Case, err error) error {
+	r.add(caseName(c), fmt.Sprintf("failed: %v", err))
+	return fmt.Errorf("%s: %w", caseName(c), err)
 }
 
-// end takes the progress bar away.
-func (r *rows) end() { r.progress.hide() }
+// end takes the bar away until it changes again.
+func (r *rows) end() {
+	if r.bar != nil {
+		io.WriteString(r.err, "\r\x1b[K")
+	}
+}
 
 func (r *rows) print(cells []string) {
-	var line strings.Builder
-	for i, cell := range cells {
-		switch width := r.columns[i].width; {
-		case i == 0:
-			fmt.Fprintf(&line, "%-*s", width, cell)
-		default:
-			fmt.Fprintf(&line, "  %*s", width, cell)
-		}
+	line := fmt.Sprintf("%-*s", r.columns[0].width, cells[0])
+	for i, cell := range cells[1:] {
+		line += fmt.Sprintf("  %*s", r.columns[i+1].width, cell)
 	}
-	fmt.Fprintln(r.out, strings.TrimRight(line.String(), " "))
+	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
 // longest returns the width of the widest name.
-func longest[T any](cases []T, name func(T) string) (width int) {
+func longest(cases []maintain.Case) (width int) {
 	for _, c := range cases {
-		width = max(width, utf8.RuneCountInString(name(c)))
+		width = max(width, utf8.RuneCountInString(caseName(c)))
 	}
 	return width
 }

@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -43,25 +41,6 @@ type Part struct {
 	Least time.Duration
 }
 
-// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does. After a warm-up it repeats the launches on the
-// same inputs, timed by the device's clock. Inputs must have values; no other node is bound. runs, at least 1, is the
-// number of timed runs; if these exceed the budget there are fewer, but at least five.
-//
-// The inputs are not moved between runs, so small ones are read from the L2 cache.
-//
-// The error wraps cudaops.ErrNoDevice if there is no such device.
-func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
-	b, err := exec.OpenGPU(device)
-	if err != nil {
-		return nil, err
-	}
-	t, err := timeGraph(b, g, nil, runs, budget)
-	if err = errors.Join(err, b.Close()); err != nil {
-		return nil, fmt.Errorf("bench: graph: %w", err)
-	}
-	return t, nil
-}
-
 // Training holds the training of a machine with the option cudaops.Train.
 type Training struct {
 	Solver     gorgonia.Solver // one of Gorgonia's
@@ -72,18 +51,17 @@ type Training struct {
 	Parts       bool              // return GraphTiming.Parts
 }
 
-// TimeStep is [TimeGraph] of a graph's training steps: forward, backward and update. All timed steps are step 1, which does not
-// affect the times.
-func TimeStep(device int, g *gorgonia.ExprGraph, train Training, runs int, budget time.Duration) (*GraphTiming, error) {
-	b, err := exec.OpenGPU(device)
-	if err != nil {
-		return nil, err
-	}
-	t, err := timeGraph(b, g, &train, runs, budget)
-	if err = errors.Join(err, b.Close()); err != nil {
-		return nil, fmt.Errorf("bench: training step: %w", err)
-	}
-	return t, nil
+// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does. After a warm-up it repeats the launches on the
+// same inputs, timed by the device's clock. Inputs must have values; no other node is bound. runs, at least 1, is the
+// number of timed runs; if these exceed the budget there are fewer, but at least five.
+//
+// If train is not nil, training steps are timed: forward, backward and update. All timed steps are step 1, which does not affect the times.
+//
+// The inputs are not moved between runs, so small ones are read from the L2 cache.
+//
+// The error wraps cudaops.ErrNoDevice if there is no such device.
+func TimeGraph(device int, g *gorgonia.ExprGraph, train *Training, runs int, budget time.Duration) (*GraphTiming, error) {
+	return onGPU(device, "graph", func(b *exec.GPUBackend) (*GraphTiming, error) { return timeGraph(b, g, train, runs, budget) })
 }
 
 // lowered lowers a graph.
@@ -183,8 +161,7 @@ func (t *GraphTiming) timeParts(b exec.Backend, e *exec.Executable) error {
 		if err != nil {
 			return err
 		}
-		slices.Sort(times)
-		until := times[len(times)/2]
+		until := median(times)
 		p := Part{Op: in.Op.String(), Shape: in.Out[0].Shape, Time: until - before}
 		if dev.Bandwidth > 0 && dev.FMAs > 0 {
 			limit := max(float64(in.Plan.Bytes())/dev.Bandwidth, float64(in.Plan.Flops)/2/dev.FMAs)

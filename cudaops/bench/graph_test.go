@@ -71,7 +71,7 @@ func TestTimeGraphBad(t *testing.T) {
 	if _, err := timeGraph(new(exec.HostBackend), g, nil, 1, time.Second); err == nil {
 		t.Error("no error for an input without a value")
 	}
-	if _, err := TimeGraph(99, g, 1, time.Second); !errors.Is(err, cudaops.ErrNoDevice) {
+	if _, err := TimeGraph(99, g, nil, 1, time.Second); !errors.Is(err, cudaops.ErrNoDevice) {
 		t.Errorf("device 99: %v, want cudaops.ErrNoDevice", err)
 	}
 }

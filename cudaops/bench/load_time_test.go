@@ -39,8 +39,6 @@ func TestLoadTime(t *testing.T) {
 		testutil.Do(t, Run(0, p, [][]byte{make([]byte, p.Inputs[0]), make([]byte, p.Inputs[1])}, make([]byte, p.Out)))
 		t.Logf("all in %v", time.Since(start))
 	}
-	l := b.Loading()
-	t.Logf("%s: %d modules, by all goroutines together code %v, driver %v", name, l.Modules, l.Code, l.Driver)
 }
 
 // loadedStep returns the training step of a name: one of [loadedSteps], or "mlp" or "lstm" and sizes, the batch first.

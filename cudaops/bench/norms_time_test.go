@@ -90,7 +90,7 @@ func TestNormTimes(t *testing.T) {
 		if !w.wants(name) {
 			continue
 		}
-		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, p.graph(t), 15, 300*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, p.graph(t), nil, 15, 300*time.Millisecond))
 		us, rate, share := w.rate(timing.Runs, 4*p.moves*kernels.Count(p.shape))
 		t.Logf("%-46s %9.1f us, %d launches, %6.0f GB/s, %4.0f %% of copy, host %v", name, us, timing.Launches, rate, share, timing.Host)
 	}

@@ -368,7 +368,7 @@ func TestStepTimes(t *testing.T) {
 			continue
 		}
 		p := s.Program(s.Values(block))
-		timing := testutil.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, p.Graph, &Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
 		t.Logf("%-60s %9.2f us, %d launches", name, float64(median(timing.Runs).Nanoseconds())/1e3, timing.Launches)
 	}
 }

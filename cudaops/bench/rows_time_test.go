@@ -130,7 +130,7 @@ func TestDrawnRowsTimes(t *testing.T) {
 			continue
 		}
 		g, _ := c.Graph(c.Values(kernels.Elements[float32](uniform(4<<20, 0))))
-		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, g, 9, 60*time.Millisecond))
+		timing := testutil.Get[*GraphTiming](t)(TimeGraph(0, g, nil, 9, 60*time.Millisecond))
 		us, rate, share := w.rate(timing.Runs, c.Bytes())
 		t.Logf("%-52s %9.2f us, %d launches, %6.0f MB %6.0f GB/s %4.0f %% of copy", name, us, timing.Launches, float64(c.Bytes())/1e6, rate, share)
 	}

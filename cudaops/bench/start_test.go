@@ -36,7 +36,7 @@ func BenchmarkBeyondTheDevice(b *testing.B) {
 	for _, launches := range []int{1, 5, 30} {
 		b.Run(fmt.Sprint(launches), func(b *testing.B) {
 			g, x, out := windows(b, launches)
-			timing := testutil.Get[*GraphTiming](b)(TimeGraph(0, g, 31, time.Second))
+			timing := testutil.Get[*GraphTiming](b)(TimeGraph(0, g, nil, 31, time.Second))
 			vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g))
 			defer vm.Close()
 			value := x.Value()

@@ -37,20 +37,13 @@ func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, erro
 
 // TimeWithin is [Time] with a budget: if the runs would exceed it there are fewer, but at least five.
 func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (*Timing, error) {
-	if len(inputs) != len(p.Inputs) {
-		return nil, fmt.Errorf("bench: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
+	if err := checkInputs(p, inputs); err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
 	}
-	for i, b := range inputs {
-		if int64(len(b)) != p.Inputs[i] {
-			return nil, fmt.Errorf("bench: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
-		}
-	}
-	g, err := exec.OpenGPU(device)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
+	return onGPU(device, p.Op, func(g *exec.GPUBackend) (*Timing, error) { return timePlan(g, p, inputs, runs, budget) })
+}
 
+func timePlan(g *exec.GPUBackend, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (t *Timing, err error) {
 	const maxCopies = 64
 	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), maxCopies))
 	var size int64
@@ -68,7 +61,7 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 	}
 	scratch := take(p.Scratch)
 	if err := g.Alloc(size); err != nil {
-		return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
+		return nil, err
 	}
 	if err := g.Context().Memset8(g.Address(0), poison, size); err != nil {
 		return nil, err
@@ -86,7 +79,7 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 			}
 		}
 		if turns[c], err = g.Bind(p, in[c], exec.Outputs(p, out[c]), scratch); err != nil {
-			return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
+			return nil, err
 		}
 	}
 	last := 0
@@ -95,9 +88,9 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 		return turns[last]()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
+		return nil, err
 	}
-	t := &Timing{times, kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]}
+	t = &Timing{times, kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]}
 	if err := g.Download(t.Out, out[last]); err != nil {
 		return nil, err
 	}
@@ -106,15 +99,12 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 
 // CopyBandwidth measures the bandwidth of copies within device memory in GB/s, counting bytes read and written. It is the median
 // over copies of random numbers, of 2 GiB or a sixteenth of the memory if that is less.
-func CopyBandwidth(device int) (float64, error) {
-	g, err := exec.OpenGPU(device)
-	if err != nil {
-		return 0, err
-	}
-	defer g.Close()
+func CopyBandwidth(device int) (float64, error) { return onGPU(device, "copy", copyBandwidth) }
+
+func copyBandwidth(g *exec.GPUBackend) (float64, error) {
 	size := min(2<<30, g.Device().Memory/16) &^ (program.Alignment - 1)
 	if err := g.Alloc(2 * size); err != nil {
-		return 0, fmt.Errorf("bench: copy: %w", err)
+		return 0, err
 	}
 	block := make([]byte, min(64<<20, size))
 	rand.NewChaCha8([32]byte{}).Read(block) // reads always fill the slice
@@ -128,7 +118,7 @@ func CopyBandwidth(device int) (float64, error) {
 	}
 	times, err := repeat(g, 31, 3*time.Second, func(int) error { return g.Stream().Copy(g.Address(size), g.Address(0), size) })
 	if err != nil {
-		return 0, fmt.Errorf("bench: copy: %w", err)
+		return 0, err
 	}
 	return float64(2*size) / float64(median(times)), nil // bytes per ns
 }

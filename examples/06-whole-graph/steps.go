@@ -147,7 +147,7 @@ func (s *story) measure(pr *profile) {
 	// The graph is that of the benchmarks.
 	same := notebook.Case{Op: fmt.Sprintf("MLP %s, gradient", widths(s.timedLayers())), Name: key, Dtype: "f32"}
 	pr.launches = s.Benchmark(key+", launches", same, func() float64 {
-		return notebook.Median(notebook.Must(bench.TimeGraph(s.GPU().Ordinal, s.timedNetwork(pr.images).graph, runs, 10*time.Second)).Runs)
+		return notebook.Median(notebook.Must(bench.TimeGraph(s.GPU().Ordinal, s.timedNetwork(pr.images).graph, nil, runs, 10*time.Second)).Runs)
 	})
 	pr.run = s.Measure(key+", run", "us", func() float64 {
 		vm := machine()

@@ -65,14 +65,15 @@ func paint(p Panel, c vgdraw.Canvas) {
 	p.draw(c)
 }
 
-// Formats are the kinds of files that [Save] writes, by the ends of their names.
-var Formats = []string{".svg", ".png"}
-
-// Save writes panels as a picture for light backgrounds; it makes the folder if need be.
+// Save writes panels as a picture for light backgrounds, of SVG or PNG by the end of the name; it makes the folder if need be.
 func Save(path string, panels ...Panel) error {
-	write, ok := map[string]func([]Panel) ([]byte, error){".png": drawPNG, ".svg": drawFile}[filepath.Ext(path)]
-	if !ok {
-		return fmt.Errorf("figure: got the file name %s, want a name that ends in %s", path, strings.Join(Formats, " or "))
+	write := drawPNG
+	switch filepath.Ext(path) {
+	case ".png":
+	case ".svg":
+		write = drawFile
+	default:
+		return fmt.Errorf("figure: got the file name %s, want a name that ends in .svg or .png", path)
 	}
 	picture, err := write(panels)
 	if err != nil {

@@ -44,8 +44,11 @@ func CUDA() chroma.Lexer {
 	})
 }
 
-// Highlight returns code as HTML, with the classes of its tokens.
+// Highlight returns code as HTML, with the classes of its tokens if there is a lexer for it.
 func Highlight(lexer chroma.Lexer, code string) (template.HTML, error) {
+	if lexer == nil {
+		return template.HTML(template.HTMLEscapeString(code)), nil
+	}
 	tokens, err := chroma.Coalesce(lexer).Tokenise(nil, code)
 	if err != nil {
 		return "", err

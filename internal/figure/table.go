@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 )
 
@@ -68,47 +67,40 @@ func (t Table) Text() string {
 			width[c] = max(width[c], utf8.RuneCountInString(Typeset(s)))
 		}
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 0, ' ', 0)
-	for _, row := range rows {
+	var text strings.Builder
+	if t.Caption != "" {
+		text.WriteString(Wrap(t.Caption, 100) + "\n")
+	}
+	for i, row := range rows {
 		line := ""
 		for c, s := range row {
-			if s = Typeset(s); numeric[c] {
-				s = fmt.Sprintf("%*s", width[c], s)
+			align := -width[c]
+			if numeric[c] {
+				align = width[c]
 			}
-			line += "  " + s + "\t"
+			line += fmt.Sprintf("  %*s", align, Typeset(s))
 		}
-		fmt.Fprintln(w, strings.TrimRight(line, "\t"))
+		if line = strings.TrimRight(line, " "); i > 0 || line != "" { // there may be no header
+			text.WriteString(line + "\n")
+		}
 	}
-	w.Flush() // into memory, which takes all
-	text := strings.TrimLeft(trailing.ReplaceAllString(b.String(), "\n"), "\n")
-	if t.Caption != "" {
-		text = Wrap(t.Caption, 100) + "\n" + text
-	}
-	return text
+	return text.String()
 }
-
-var trailing = regexp.MustCompile(` +\n`)
 
 // Wrap breaks a text into lines of at most width characters.
 func Wrap(text string, width int) string {
-	var b strings.Builder
-	column := 0
+	lines := []string{""}
 	for _, word := range strings.Fields(Typeset(text)) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case column == 0:
-		case column+1+n > width:
-			b.WriteByte('\n')
-			column = 0
+		switch last := &lines[len(lines)-1]; {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last+word) >= width:
+			lines = append(lines, word)
 		default:
-			b.WriteByte(' ')
-			column++
+			*last += " " + word
 		}
-		b.WriteString(word)
-		column += n
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // Number prints a value for people: three digits, or all of those before the

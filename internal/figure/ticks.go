@@ -3,7 +3,6 @@ package figure
 import (
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -73,25 +72,17 @@ func label(v float64) string {
 // power prints a number as a product with a power of ten.
 func power(f float64, e int) string {
 	digits := minus(strconv.FormatFloat(f, 'g', 4, 64)) + "×"
-	return strings.TrimPrefix(digits, "1×") + "10" + superscript(strconv.Itoa(e))
+	return strings.TrimPrefix(digits, "1×") + "10" + raise.Replace(strconv.Itoa(e))
 }
 
 func minus(s string) string { return strings.Replace(s, "-", "−", 1) }
 
-const plainDigits, raisedDigits = "0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
+const raisedDigits = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
 
-// exchange replaces the characters of one list by those of another.
-func exchange(s, from, to string) string {
-	f, t := []rune(from), []rune(to)
-	return strings.Map(func(r rune) rune {
-		if i := slices.Index(f, r); i >= 0 {
-			return t[i]
-		}
-		return r
-	}, s)
-}
-
-func superscript(digits string) string { return exchange(digits, plainDigits, raisedDigits) }
+var (
+	raise = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹", "-", "⁻")
+	lower = strings.NewReplacer("⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4", "⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9", "⁻", "−")
+)
 
 // raising writes superscripts as small digits above the line: the font has not all of them.
 type raising struct{ text.Plain }
@@ -103,7 +94,7 @@ func (h raising) run(piece string, f font.Font) (string, font.Face, vg.Length) {
 	if !strings.ContainsAny(piece, raisedDigits) {
 		return piece, h.Fonts.Lookup(f, f.Size), 0
 	}
-	return minus(exchange(piece, raisedDigits, plainDigits)), h.Fonts.Lookup(f, .7*f.Size), .36 * f.Size
+	return lower.Replace(piece), h.Fonts.Lookup(f, .7*f.Size), .36 * f.Size
 }
 
 // Box implements text.Handler.
@@ -136,7 +127,7 @@ var caret = regexp.MustCompile(`([0-9A-Za-z)])\^(-?\d+)\b`)
 func Typeset(s string) string {
 	return caret.ReplaceAllStringFunc(s, func(m string) string {
 		base, exponent, _ := strings.Cut(m, "^")
-		return base + superscript(exponent)
+		return base + raise.Replace(exponent)
 	})
 }
 

@@ -20,6 +20,16 @@ func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 	return func() { f.Set(reflect.ValueOf(own)) }, nil
 }
 
+// Let is [gorgonia.Let]. Its error for a value of another element type has the two types, where Gorgonia's has all elements.
+func Let(n *gorgonia.Node, value any) error {
+	if v, ok := value.(gorgonia.Value); ok && v.Shape().Eq(n.Shape()) {
+		if want, _ := ElementType(n); v.Dtype() != want {
+			return fmt.Errorf("got elements of %v, want %v", v.Dtype(), want)
+		}
+	}
+	return gorgonia.Let(n, value)
+}
+
 // Bind binds a value to a node as Gorgonia's machines do: whatever the node's shape, and leaving
 // its gradient as it is.
 func Bind(n *gorgonia.Node, v gorgonia.Value) error {

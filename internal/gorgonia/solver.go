@@ -22,6 +22,9 @@ const (
 	BarzilaiBorwein SolverKind = "BarzilaiBorweinSolver"
 )
 
+// SGD is PyTorch's rule with the options of a Momentum: see [SolverReader.AsSGD].
+const SGD SolverKind = "SGD"
+
 // Solver holds the options of one of Gorgonia's solvers as they are now, 0 and false for those that
 // its kind does not have.
 type Solver struct {
@@ -96,6 +99,13 @@ func NewSolverReader(s gorgonia.Solver) (*SolverReader, error) {
 		return nil, r.err
 	}
 	return r, nil
+}
+
+// AsSGD makes the options those of an SGD, if they are of a Momentum.
+func (r *SolverReader) AsSGD() {
+	if r != nil && r.kind == Momentum {
+		r.kind = SGD
+	}
 }
 
 // Read returns the options as they are now.

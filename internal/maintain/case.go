@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // A Case is measured on a GPU.
@@ -28,31 +30,32 @@ type Bench struct {
 	Runs   int   // timed runs of a case, fewer of those that take long
 }
 
-// Cases returns the cases of a set in the order of the tables, without the random cases. The numbered versions of ops are last.
-func Cases(set string) (cases []Case) {
+// Cases returns the cases of a set in the order of the tables, without the random cases. With versions, those of numbered versions of ops are
+// last.
+func Cases(set string, versions bool) (cases []Case) {
 	switch set {
 	case records.Ops:
-		var versions []Case
+		var numbered []Case
 		for _, s := range opspec.All() {
 			for _, c := range s.Cases {
 				for _, dt := range c.Timed {
 					if o := (Op{Spec: s, Case: c, Dtype: dt}); c.Version == 0 {
 						cases = append(cases, o)
-					} else {
-						versions = append(versions, o)
+					} else if versions {
+						numbered = append(numbered, o)
 					}
 				}
 			}
 		}
-		return append(cases, versions...)
+		return append(cases, numbered...)
 	case records.Graphs:
 		for _, c := range graphspec.All() {
-			cases = append(cases, Graph{c})
+			cases = append(cases, Program{Step: graphspec.Step{Case: c}})
 		}
 	case records.Steps:
-		host := &hostSteps{}
+		host := &trained{}
 		for _, s := range graphspec.Steps() {
-			cases = append(cases, Step{s, host})
+			cases = append(cases, Program{s, host})
 		}
 	case records.Products:
 		return append(products(), specials()...)
@@ -60,29 +63,36 @@ func Cases(set string) (cases []Case) {
 	return cases
 }
 
-// Versioned reports whether a case is of a numbered version of an op.
-func Versioned(c Case) bool {
-	o, ok := c.(Op)
-	return ok && o.Case.Version > 0
-}
-
 // Keys returns the keys of the cases of a set, without numbered versions.
 func Keys(set string) (keys []records.Key) {
-	for _, c := range slices.DeleteFunc(Cases(set), Versioned) {
+	for _, c := range Cases(set, false) {
 		keys = append(keys, c.Key())
 	}
 	return keys
 }
 
 // timed records the times of a case's runs, which it sorts; there may be none.
-func timed(c Case, runs []time.Duration, kernels records.Digests, values map[string]float64) records.Record {
-	r := records.Record{Kind: records.Time, Key: c.Key(), Kernels: kernels, Values: values}
+func timed(c Case, runs []time.Duration, digests records.Digests, values map[string]float64) records.Record {
+	r := records.Record{Kind: records.Time, Key: c.Key(), Kernels: digests, Values: values}
 	slices.Sort(runs)
 	if n := len(runs); n > 0 {
 		r.Us, values["min"], values["max"] = Micros(runs[n/2]), Micros(runs[0]), Micros(runs[n-1])
 	}
 	values["runs"] = float64(len(runs))
 	return r
+}
+
+// timePlan times a plan of a case within a budget. It returns the record, with the given least traffic, and the output of the last run.
+func timePlan(c Case, b Bench, plan *kernels.Plan, inputs [][]byte, budget time.Duration, bytes int64) (r records.Record, out []byte, err error) {
+	digests, err := plan.Digests()
+	if err != nil {
+		return r, nil, err
+	}
+	timing, err := bench.TimeWithin(b.Device.Ordinal, plan, inputs, b.Runs, budget)
+	if err != nil {
+		return r, nil, err
+	}
+	return timed(c, timing.Runs, digests, map[string]float64{"bytes": float64(bytes), "flops": float64(plan.Flops)}), timing.Out, nil
 }
 
 // Micros returns a time in microseconds.

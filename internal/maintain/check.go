@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stheno-ml/stheno/internal/test/compare"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -51,26 +53,15 @@ func (o Op) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (wh
 	for i := range inputs {
 		in[i] = widen(o.Dtype, inputs[i])
 	}
-	plan, _, err := part.Plan(kernels.Float64, kernels.HostDevice())
-	if err != nil {
-		return "", 0, err
-	}
-	want, err := runHost(plan, in)
+	want, err := runHost(part, in)
 	if err != nil {
 		return "", 0, err
 	}
 	for _, x := range in {
-		kernels.Parallel(int64(len(x)), 1, func(lo, hi int64) {
-			for i := lo; i < hi; i++ {
-				x[i] = math.Abs(x[i])
-			}
-		})
+		each(len(x), func(i int) { x[i] = math.Abs(x[i]) })
 	}
 	part.Build = part.Magnitude
-	if plan, _, err = part.Plan(kernels.Float64, kernels.HostDevice()); err != nil {
-		return "", 0, err
-	}
-	magnitude, err := runHost(plan, in)
+	magnitude, err := runHost(part, in)
 	if err != nil {
 		return "", 0, err
 	}
@@ -100,23 +91,15 @@ func (o Op) checkExact(inputs [][]byte, out []byte) (what string, worst float64,
 
 // worstError is the largest |got-want| / (allowed*magnitude), infinite if
 // lengths or non-finite elements differ.
-func worstError(got, want, magnitude []float64, allowed float64) float64 {
+func worstError(got, want, magnitude []float64, allowed float64) (worst float64) {
 	if len(got) != len(want) {
 		return math.Inf(1)
 	}
 	var mu sync.Mutex
-	worst := 0.0
 	kernels.Parallel(int64(len(got)), 1, func(lo, hi int64) {
 		w := 0.0
 		for i := lo; i < hi; i++ {
-			if got[i] == want[i] || math.IsNaN(got[i]) && math.IsNaN(want[i]) {
-				continue
-			}
-			e := math.Abs(got[i]-want[i]) / (allowed * magnitude[i])
-			if math.IsNaN(e) {
-				e = math.Inf(1)
-			}
-			w = max(w, e)
+			w = max(w, compare.Excess(got[i], want[i], want[i], allowed*magnitude[i]))
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -125,13 +108,26 @@ func worstError(got, want, magnitude []float64, allowed float64) float64 {
 	return worst
 }
 
-func runHost(p *kernels.Plan, in [][]float64) ([]float64, error) {
-	out := make([]float64, p.Out/8)
-	inputs := make([][]byte, len(in))
+// runHost runs a case by the host's bodies in float64.
+func runHost(c opspec.Case, in [][]float64) ([]float64, error) {
+	p, _, err := c.Plan(kernels.Float64, kernels.HostDevice())
+	if err != nil {
+		return nil, err
+	}
+	out, inputs := make([]float64, p.Out/8), make([][]byte, len(in))
 	for i, x := range in {
 		inputs[i] = kernels.Bytes(x)
 	}
 	return out, p.Run(inputs, kernels.Bytes(out), nil)
+}
+
+// each calls do for the numbers below n, several at a time.
+func each(n int, do func(i int)) {
+	kernels.Parallel(int64(n), 1, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			do(int(i))
+		}
+	})
 }
 
 // gather returns some of the n equal rows of b, in the order of pick.
@@ -147,14 +143,10 @@ func gather(b []byte, n int, pick []int) []byte {
 // widen copies elements into float64.
 func widen(dt kernels.Dtype, b []byte) []float64 {
 	if dt == kernels.Float64 {
-		return append([]float64{}, kernels.Elements[float64](b)...)
+		return slices.Clone(kernels.Elements[float64](b))
 	}
 	s := kernels.Elements[float32](b)
 	out := make([]float64, len(s))
-	kernels.Parallel(int64(len(s)), 1, func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			out[i] = float64(s[i])
-		}
-	})
+	each(len(s), func(i int) { out[i] = float64(s[i]) })
 	return out
 }

@@ -22,7 +22,7 @@ var hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 <
 // Every case that is timed is one op with a plan, and its name is its own.
 func TestTimedCasesHavePlans(t *testing.T) {
 	seen, inBoth := map[string]bool{}, 0
-	for _, bc := range Cases(records.Ops) {
+	for _, bc := range Cases(records.Ops, true) {
 		c := bc.(Op)
 		if name := c.Key().String(); seen[name] {
 			t.Errorf("two cases are named %s", name)

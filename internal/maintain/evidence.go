@@ -36,16 +36,10 @@ func Recorded(folder, set, gpu string) (*records.File, error) {
 	return f, err
 }
 
-// RowState compares the kernels that a case was measured with, according to a file, with those in the tree.
-func RowState(f *records.File, key records.Key, tree records.Digests) State {
+// Measured reports whether a file has a time of a case with the kernels in the tree.
+func Measured(f *records.File, key records.Key, tree records.Digests) bool {
 	r, ok := f.Time(key)
-	switch {
-	case !ok:
-		return Unmeasured
-	case len(r.Kernels.Changed(tree)) > 0, len(r.Kernels) == 0 && compiled(key.Op):
-		return Stale
-	}
-	return Current
+	return ok && len(r.Kernels.Changed(tree)) == 0 && (len(r.Kernels) > 0 || !compiled(key.Op))
 }
 
 // compiled reports whether an op launches kernels of sources. Generated ones are recorded by the functions of math.cu in them, and
@@ -80,13 +74,13 @@ func Check(files []*records.File) (stale, missing error) {
 	for _, s := range suites {
 		switch s.State(ran) {
 		case Stale:
-			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Name(), s.Kernels))
+			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Suite(), s.Kernels))
 		case Unmeasured:
-			none = append(none, fmt.Errorf("%s did not run with %v", s.Name(), s.Kernels))
+			none = append(none, fmt.Errorf("%s did not run with %v", s.Suite(), s.Kernels))
 		}
 	}
 	for _, key := range Keys(records.Ops) {
-		if !slices.ContainsFunc(files, func(f *records.File) bool { return RowState(f, key, tree) == Current }) {
+		if !slices.ContainsFunc(files, func(f *records.File) bool { return Measured(f, key, tree) }) {
 			none = append(none, fmt.Errorf("%v was not timed with these kernels", key))
 		}
 	}

@@ -63,7 +63,7 @@ func TestSuitesCoverEverything(t *testing.T) {
 	}
 	names := map[string]int{}
 	for _, s := range suites {
-		names[s.Tool+" "+s.Target]++
+		names[s.By+" "+s.Op]++
 	}
 	covered := slices.Collect(maps.Keys(OnTag))
 	for _, tool := range records.Tools {
@@ -95,7 +95,7 @@ func TestSuitesCoverEverything(t *testing.T) {
 func recorded(t *testing.T) *records.File {
 	t.Helper()
 	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
-	for _, one := range Cases(records.Ops) {
+	for _, one := range Cases(records.Ops, true) {
 		c := one.(Op)
 		p, _, err := c.Case.Plan(c.Dtype, opspec.Devices()[2])
 		if err != nil {
@@ -112,7 +112,7 @@ func recorded(t *testing.T) *records.File {
 		t.Fatal(err)
 	}
 	for _, s := range suites {
-		f.Records = append(f.Records, ran(s.Name(), "PASS", s.Kernels))
+		f.Records = append(f.Records, ran(s.Suite(), "PASS", s.Kernels))
 	}
 	return f
 }
@@ -195,7 +195,7 @@ func TestEvidenceCheck(t *testing.T) {
 // A suite that passed in an earlier call need not run again, unless its kernels
 // have changed since or another part is meant.
 func TestIn(t *testing.T) {
-	s := Suite{Tool: "memcheck", Target: "Sum", Part: 1, Parts: 2, Kernels: records.Digests{"sum": "a"}}
+	s := newSuite("memcheck", "Sum", 1, 2, "", "", records.Digests{"sum": "a"})
 	for name, c := range map[string]struct {
 		ran  records.Record
 		want bool

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
@@ -44,12 +43,12 @@ func Text(path string) (o Op, err error) {
 	if len(text) == 0 {
 		return o, fmt.Errorf("%s is empty, want a text to count the bytes of", path)
 	}
-	all := Cases(records.Ops)
-	like := slices.IndexFunc(all, func(c Case) bool { return c.Key() == records.Key{Op: "Histogram", Case: "2^30 bytes", Dtype: "u8"} })
+	spec, _ := opspec.Find("Histogram")
+	like := slices.IndexFunc(spec.Cases, func(c opspec.Case) bool { return c.Name == "2^30 bytes" })
 	if like < 0 {
 		return o, errors.New("there is no case Histogram/2^30 bytes/u8 to make another one of")
 	}
-	o = all[like].(Op)
+	o = Op{Spec: spec, Case: spec.Cases[like], Dtype: kernels.Uint8}
 	o.Case.Name, o.Case.Data, o.Case.Text = "5.8 MB of text", "text", path
 	o.Case.Shapes = []tensor.Shape{{size}}
 	o.Case.Fill = func(operand []byte) {
@@ -78,16 +77,11 @@ func (o Op) Measure(b Bench) ([]records.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	digests, err := plan.Digests()
-	if err != nil {
-		return nil, err
-	}
 	inputs := o.inputs(plan, b.Block)
-	timing, err := bench.TimeWithin(b.Device.Ordinal, plan, inputs, b.Runs, budget)
+	r, out, err := timePlan(o, b, plan, inputs, budget, o.Case.Bytes(plan, o.Dtype, b.Device.Device))
 	if err != nil {
 		return nil, err
 	}
-	r := timed(o, timing.Runs, digests, map[string]float64{"bytes": float64(o.Case.Bytes(plan, o.Dtype, b.Device.Device)), "flops": float64(plan.Flops)})
 	if o.Case.Version > 0 {
 		r.Values["version"] = float64(o.Case.Version)
 	}
@@ -95,20 +89,17 @@ func (o Op) Measure(b Bench) ([]records.Record, error) {
 		r.Note = "no"
 		return []records.Record{r}, nil
 	}
-	err = o.checkInto(&r, plan, inputs, timing.Out)
+	err = o.checkInto(&r, plan, inputs, out)
 	return []records.Record{r}, err
 }
 
 // checkInto records how an output was checked. A wrong output is an error.
 func (o Op) checkInto(r *records.Record, plan *kernels.Plan, inputs [][]byte, out []byte) error {
 	what, worst, err := o.check(plan, inputs, out, affordable)
-	if err != nil {
-		return err
+	if r.Note, r.Values["error"] = what, worst; err == nil && !(worst <= 1) {
+		err = fmt.Errorf("wrong result: an element of %s is off by %.3g times the error that the op allows", what, worst)
 	}
-	if r.Note, r.Values["error"] = what, worst; !(worst <= 1) {
-		return fmt.Errorf("wrong result: an element of %s is off by %.3g times the error that the op allows", what, worst)
-	}
-	return nil
+	return err
 }
 
 // inputs returns the operands of a plan of the case.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/stheno-ml/stheno/internal/maintain/coverage"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
 )
@@ -44,13 +43,9 @@ func (t Table) Text(files []*records.File) string {
 	return strings.Join(tables, "\n")
 }
 
-// Pages returns the pages of a repository with their tables made anew, by their paths: those of the records, of the Specs of
-// package opspec, and of what package coverage finds about Gorgonia's ops.
+// Pages returns the pages of a repository with their tables made anew, by their paths: those of the records and of the Specs of
+// package opspec.
 func Pages(root string) (map[string]string, error) {
-	rows, err := coverage.Measure()
-	if err != nil {
-		return nil, err
-	}
 	pages := map[string]string{}
 	put := func(page, marker, text string) error {
 		if pages[page] == "" {
@@ -60,6 +55,7 @@ func Pages(root string) (map[string]string, error) {
 			}
 			pages[page] = string(old)
 		}
+		var err error
 		if pages[page], err = records.Splice(pages[page], marker, text); err != nil {
 			return fmt.Errorf("%s: %w", page, err)
 		}
@@ -74,12 +70,7 @@ func Pages(root string) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	for _, t := range [][3]string{{"README.md", "ops", opTable()}, {"docs/gorgonia-ops.md", "coverage", coverage.Table(rows)}} {
-		if err := put(t[0], t[1], t[2]); err != nil {
-			return nil, err
-		}
-	}
-	return pages, nil
+	return pages, put("README.md", "ops", opTable())
 }
 
 // opTable is a table of all ops.

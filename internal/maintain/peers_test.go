@@ -19,7 +19,7 @@ import (
 func TestPeersKnowEveryCase(t *testing.T) {
 	drawn := testutil.Get[[]opspec.Drawn](t)(opspec.Draw(1200, 1, opspec.Limits{Least: 1e3, Most: 1e9, Flops: 1e12}, opspec.All()))
 	ops := map[string]bool{}
-	for _, c := range slices.Concat(Cases(records.Ops), Random(drawn)) {
+	for _, c := range slices.Concat(Cases(records.Ops, true), Random(drawn)) {
 		d := c.Describe().(opspec.Description)
 		if ops[d.Op] = true; !strings.Contains(d.Peers, "def peers(c, d):") || !strings.Contains(d.Peers, d.Expression) {
 			t.Errorf("%v: got the peers %q, want the Python function peers(c, d), which knows the expression %q", c.Key(), d.Peers, d.Expression)
@@ -49,7 +49,7 @@ func TestPeersKnowEveryCase(t *testing.T) {
 		return names
 	}
 	programs := entries("graph_peers.py", "step_peers.py")
-	for _, c := range slices.Concat(Cases(records.Graphs), Cases(records.Steps)) {
+	for _, c := range slices.Concat(Cases(records.Graphs, true), Cases(records.Steps, true)) {
 		if !slices.ContainsFunc(programs, func(name string) bool { return strings.HasPrefix(c.Key().Op, name) }) {
 			t.Errorf("bench/graph_peers.py and step_peers.py have no program for %v", c.Key())
 		}

@@ -30,20 +30,25 @@ func PlotDrawn(into, folder string) error {
 func plot(path, title string, points []records.Point, bandwidth float64) error {
 	var panels []figure.Panel
 	for _, arithmetic := range []bool{false, true} {
-		chosen := slices.DeleteFunc(slices.Clone(points), func(p records.Point) bool {
-			return p.Here.Arithmetic() != arithmetic || !finite(p.Here.Us) || !finite(p.Peer.Us) || bytes(p) == 0
-		})
+		y, label := "bytes", "bytes moved"
+		if arithmetic {
+			y, label = "flops", "operations"
+		}
+		var chosen []records.Point
+		tflops := 0.0 // the highest rate that a point reaches, here or elsewhere
+		for _, p := range points {
+			if p.Here.Arithmetic() == arithmetic && finite(p.Here.Us) && finite(p.Peer.Us) && p.Here.Values["bytes"] > 0 {
+				chosen, tflops = append(chosen, p), max(tflops, p.Here.TFLOPs(), p.Here.TFLOPs()/p.Ratio())
+			}
+		}
 		if len(chosen) == 0 {
 			continue
 		}
-		y, label, roof, name := bytes, "bytes moved", 1e3*bandwidth, fmt.Sprintf("copy, %.3g GB/s", bandwidth)
+		roof, name := 1e3*bandwidth, fmt.Sprintf("roofline: copy, %.3g GB/s", bandwidth)
 		if arithmetic {
-			tflops := fastest(chosen)
-			y, label, roof, name = flops, "operations", 1e6*tflops, fmt.Sprintf("the fastest, %.3g TFLOP/s", tflops)
+			roof, name = 1e6*tflops, fmt.Sprintf("roofline: the fastest, %.3g TFLOP/s", tflops)
 		}
-		panels = append(panels, figure.Chart{
-			Title: title, XLabel: "time, µs", LogX: true, YLabel: label, Log: true, Series: series(chosen, y, roof, "roofline: "+name),
-		})
+		panels = append(panels, figure.Chart{Title: title, XLabel: "time, µs", LogX: true, YLabel: label, Log: true, Series: series(chosen, y, roof, name)})
 	}
 	if len(panels) == 0 {
 		return fmt.Errorf("got no point to draw, want at least one")
@@ -51,33 +56,17 @@ func plot(path, title string, points []records.Point, bandwidth float64) error {
 	return figure.Save(path, panels...)
 }
 
-func bytes(p records.Point) float64 { return p.Here.Values["bytes"] }
-
-func flops(p records.Point) float64 { return p.Here.Values["flops"] }
-
-// series returns points over their times in microseconds, and a line of roof units a
-// microsecond.
-func series(points []records.Point, y func(records.Point) float64, roof float64, name string) []figure.Series {
+// series returns values of points over their times in microseconds, and a line of roof units a microsecond.
+func series(points []records.Point, y string, roof float64, name string) []figure.Series {
 	ours, theirs := figure.Series{Name: "Stheno", Colour: figure.Blue, Dots: true}, figure.Series{Name: "the fastest other library", Colour: figure.Amber, Dots: true}
-	low, high := y(points[0]), y(points[0])
 	for _, p := range points {
-		ours.X, ours.Y = append(ours.X, p.Here.Us), append(ours.Y, y(p))
-		theirs.X, theirs.Y = append(theirs.X, p.Peer.Us), append(theirs.Y, y(p))
-		low, high = min(low, y(p)), max(high, y(p))
+		ours.X, ours.Y = append(ours.X, p.Here.Us), append(ours.Y, p.Here.Values[y])
+		theirs.X = append(theirs.X, p.Peer.Us)
 	}
+	theirs.Y = ours.Y
+	low, high := slices.Min(ours.Y), slices.Max(ours.Y)
 	line := figure.Series{Name: name, Colour: figure.Ink, X: []float64{low / roof, high / roof}, Y: []float64{low, high}}
 	return []figure.Series{line, theirs, ours}
-}
-
-// fastest is the highest rate of operations that a point reaches, here or elsewhere, in
-// TFLOP/s.
-func fastest(points []records.Point) (tflops float64) {
-	for _, p := range points {
-		if p.Here.Arithmetic() {
-			tflops = max(tflops, p.Here.TFLOPs(), p.Here.TFLOPs()*p.Here.Us/p.Peer.Us)
-		}
-	}
-	return tflops
 }
 
 // finite reports whether a number can be drawn on a logarithmic axis.

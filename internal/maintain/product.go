@@ -55,23 +55,20 @@ func (p Product) Measure(on Bench) ([]records.Record, error) {
 	a, b := p.matrices()
 	fma := on.Device.Device
 	fma.FMA = true
-	var list []records.Record
-	var computed [][]float32
+	list := []records.Record{{}, {By: records.FMA}}
+	var results [][]float32
 	for i, dev := range []kernels.Device{on.Device.Device, fma} {
 		plan, err := gemm.Product{Batch: 1, M: p.M, N: p.N, K: p.K}.Plan(dev)
 		if err != nil {
 			return nil, err
 		}
-		out := make([]float32, p.M*p.N)
-		if err := bench.Run(on.Device.Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)); err != nil {
+		if list[i].Kernels, err = plan.Digests(); err != nil {
 			return nil, err
 		}
-		digests, err := plan.Digests()
-		if err != nil {
+		results = append(results, make([]float32, p.M*p.N))
+		if err := bench.Run(on.Device.Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(results[i])); err != nil {
 			return nil, err
 		}
-		list = append(list, records.Record{By: []string{"", records.FMA}[i], Kernels: digests})
-		computed = append(computed, out)
 	}
 	if p.Peers != "" {
 		by, err := os.ReadFile(filepath.Join(p.Peers, "by"))
@@ -79,16 +76,15 @@ func (p Product) Measure(on Bench) ([]records.Record, error) {
 			return nil, err
 		}
 		text, err := os.ReadFile(filepath.Join(p.Peers, p.file("c")))
+		if err == nil && int64(len(text)) != 4*p.M*p.N {
+			err = fmt.Errorf("%s: got %d bytes, want %d", p.file("c"), len(text), 4*p.M*p.N)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if int64(len(text)) != 4*p.M*p.N {
-			return nil, fmt.Errorf("%s: got %d bytes, want %d", p.file("c"), len(text), 4*p.M*p.N)
-		}
-		list = append(list, records.Record{By: strings.TrimSpace(string(by))})
-		computed = append(computed, kernels.Elements[float32](text))
+		list, results = append(list, records.Record{By: strings.TrimSpace(string(by))}), append(results, kernels.Elements[float32](text))
 	}
-	for i, e := range p.errors(a, b, computed...) {
+	for i, e := range p.errors(a, b, results...) {
 		list[i].Kind, list[i].Key, list[i].Note = records.Error, p.Key(), "all"
 		list[i].Values = map[string]float64{"largest": e.Largest, "mean": e.Mean, "wrong": float64(e.Wrong)}
 	}
@@ -126,17 +122,9 @@ func (s special) Measure(on Bench) ([]records.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	digests, err := plan.Digests()
-	if err != nil {
-		return nil, err
-	}
-	timing, err := bench.TimeWithin(on.Device.Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, on.Runs, 60*time.Millisecond)
-	if err != nil {
-		return nil, err
-	}
-	r := timed(s, timing.Runs, digests, map[string]float64{"bytes": float64(plan.Bytes()), "flops": float64(plan.Flops)})
+	r, _, err := timePlan(s, on, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, 60*time.Millisecond, plan.Bytes())
 	r.Note = "no"
-	return []records.Record{r}, nil
+	return []records.Record{r}, err
 }
 
 // products returns the products whose errors are measured. Those of 256 rows are small ones, the others large.
@@ -176,44 +164,36 @@ func mix(x uint32) uint32 {
 	return x ^ x>>16
 }
 
+// scaled are the kinds of random elements in [-1, 1) times a power of two. Its exponent is least and a random number below n, of each
+// element, row or column.
+var scaled = map[string]struct {
+	of    int // 0 for an element, 1 for its row, 2 for its column
+	n     uint32
+	least int
+}{
+	"signed": {0, 1, 0}, "spread": {0, 121, -60}, "rows": {1, 125, -62}, "columns": {2, 125, -62}, "far rows": {1, 241, -120}, "sizes": {0, 221, -120},
+	"tiny": {0, 1, -130}, "huge": {0, 1, 110}, "small": {0, 1, -70}, "greatest": {0, 1, 127}, "least": {0, 1, -9},
+}
+
 // element returns an element of a matrix of a kind: that in row r, of rows, and column c. i is its index in the matrix, and
 // seed tells matrices apart.
 func element(kind string, seed, i uint32, r, c, rows int64) float32 {
 	h := mix(i + mix(seed))
 	g := mix(h + 0x9e3779b9)
 	signed := float32(h>>8)*0x1p-23 - 1
-	power := func(e int) float32 { return float32(math.Ldexp(float64(signed), e)) }
 	one := func(is bool) float32 {
 		if is {
 			return 1
 		}
 		return 0
 	}
+	if s, ok := scaled[kind]; ok {
+		random := [...]uint32{g, mix(uint32(r)), mix(uint32(c))}[s.of]
+		return float32(math.Ldexp(float64(signed), s.least+int(random%s.n)))
+	}
 	switch kind {
-	case "signed":
-		return signed
 	case "positive":
 		return float32(h>>8) * 0x1p-24
-	case "spread":
-		return power(int(g%121) - 60)
-	case "rows":
-		return power(int(mix(uint32(r))%125) - 62)
-	case "columns":
-		return power(int(mix(uint32(c))%125) - 62)
-	case "far rows":
-		return power(int(mix(uint32(r))%241) - 120)
-	case "sizes":
-		return power(int(g%221) - 120)
-	case "tiny":
-		return power(-130)
-	case "huge":
-		return power(110)
-	case "small":
-		return power(-70)
-	case "greatest":
-		return power(127)
-	case "least":
-		return power(-9)
 	case "denormal":
 		return math.Float32frombits(h & 0x807fffff)
 	case "mixed":
@@ -248,11 +228,7 @@ func element(kind string, seed, i uint32, r, c, rows int64) float32 {
 // matrix returns rows x cols elements of a kind.
 func matrix(kind string, seed uint32, rows, cols int64) []float32 {
 	x := make([]float32, rows*cols)
-	kernels.Parallel(rows, max(1<<16/cols, 1), func(lo, hi int64) {
-		for i := lo * cols; i < hi*cols; i++ {
-			x[i] = element(kind, seed, uint32(i), i/cols, i%cols, rows)
-		}
-	})
+	each(len(x), func(i int) { x[i] = element(kind, seed, uint32(i), int64(i)/cols, int64(i)%cols, rows) })
 	return x
 }
 
@@ -268,15 +244,15 @@ type Errors struct {
 	// Wrong counts the elements that are finite where float64 is not, or the other way round, or another infinity. In an exact
 	// case it counts those that differ, too.
 	Wrong int
+	n     int // elements in Mean
 }
 
 // errors compares results with float64 sums in the order of the terms.
 func (p Product) errors(a, b []float32, results ...[]float32) []Errors {
 	errors := make([]Errors, len(results))
-	counts := make([]int, len(results))
 	var mu sync.Mutex
 	kernels.Parallel(p.M, 1, func(lo, hi int64) {
-		sum, abs := make([]float64, p.N), make([]float64, p.N)
+		sum, abs, mine := make([]float64, p.N), make([]float64, p.N), make([]Errors, len(results))
 		for i := lo; i < hi; i++ {
 			clear(sum)
 			clear(abs)
@@ -289,33 +265,29 @@ func (p Product) errors(a, b []float32, results ...[]float32) []Errors {
 				}
 			}
 			for r, result := range results {
-				e, n := p.rowError(sum, abs, result[i*p.N:][:p.N])
-				mu.Lock()
-				errors[r].Largest = max(errors[r].Largest, e.Largest)
-				errors[r].Mean += e.Mean
-				errors[r].Wrong += e.Wrong
-				counts[r] += n
-				mu.Unlock()
+				p.addRow(&mine[r], sum, abs, result[i*p.N:][:p.N])
 			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for r, e := range mine {
+			all := &errors[r]
+			all.Largest, all.Mean, all.Wrong, all.n = max(all.Largest, e.Largest), all.Mean+e.Mean, all.Wrong+e.Wrong, all.n+e.n
 		}
 	})
 	for r := range errors {
-		errors[r].Mean /= float64(max(counts[r], 1))
+		errors[r].Mean /= float64(max(errors[r].n, 1))
 	}
 	return errors
 }
 
-// rowError compares a row. Its Mean is the sum of the elements' errors, not yet divided by their number.
-func (p Product) rowError(sum, abs []float64, got []float32) (e Errors, n int) {
+// addRow compares a row. It adds the errors of its elements to Mean.
+func (p Product) addRow(e *Errors, sum, abs []float64, got []float32) {
 	for j, want := range sum {
 		g, rounded := float64(got[j]), float32(want)
 		switch infinite := math.IsInf(float64(rounded), 0); {
-		case p.Exact:
-			if got[j] != rounded && (g == g || want == want) {
-				e.Wrong++
-			}
-		case infinite && abs[j] < math.MaxFloat32*2 && !math.IsInf(want, 0): // within rounding of overflow
-		case infinite || want != want || g-g != 0:
+		case !p.Exact && infinite && abs[j] < math.MaxFloat32*2 && !math.IsInf(want, 0): // within rounding of overflow
+		case p.Exact || infinite || want != want || g-g != 0:
 			if got[j] != rounded && (g == g || want == want) {
 				e.Wrong++
 			}
@@ -323,8 +295,7 @@ func (p Product) rowError(sum, abs []float64, got []float32) (e Errors, n int) {
 			off := math.Abs(g-want) / max(0x1p-24*abs[j], 0x1p-149)
 			e.Largest = max(e.Largest, off)
 			e.Mean += off
-			n++
+			e.n++
 		}
 	}
-	return e, n
 }

@@ -60,19 +60,17 @@ func Tree() (records.Digests, error) {
 // A Suite is a run under a tool of the tests of an op's kernels, of a part of them, or of a package
 // whose tests launch kernels of no op.
 type Suite struct {
-	Tool, Target string
-	Part, Parts  int    // from 1 on
-	Binary, Run  string // the test program, without .test, and its -test.run
-	Kernels      records.Digests
+	records.Record        // without an outcome
+	Binary, Tests  string // the test program, without .test, and its -test.run
 }
 
-// Name returns the suite's name in results.
-func (s Suite) Name() string {
-	name := s.Tool + " " + s.Target
-	if s.Parts > 1 {
-		name += fmt.Sprintf(" %d/%d", s.Part, s.Parts)
+// newSuite returns a part of a suite. A suite in one part has no number.
+func newSuite(tool, target string, part, parts int, binary, tests string, kernels records.Digests) Suite {
+	s := Suite{records.Record{Kind: records.Suite, Key: records.Key{Op: target}, By: tool, Kernels: kernels}, binary, tests}
+	if parts > 1 {
+		s.Case = fmt.Sprintf("%d/%d", part, parts)
 	}
-	return name
+	return s
 }
 
 // packages are the test programs of packages that launch kernels of no op, or forms of them that an
@@ -115,8 +113,7 @@ func Suites() (suites []Suite, err error) {
 				parts = (tests(s) + most - 1) / most
 			}
 			for part := range parts {
-				suites = append(suites, Suite{Tool: tool, Target: s.Name, Part: part + 1, Parts: parts,
-					Binary: "stheno-module", Run: "^TestKernels$/^" + s.Name + "$", Kernels: byOp[s.Name]})
+				suites = append(suites, newSuite(tool, s.Name, part+1, parts, "stheno-module", "^TestKernels$/^"+s.Name+"$", byOp[s.Name]))
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(packages)) {
@@ -125,7 +122,7 @@ func Suites() (suites []Suite, err error) {
 				digests[source] = all[source]
 			}
 			for part := range partsOfPackage[tool] {
-				suites = append(suites, Suite{Tool: tool, Target: name, Part: part + 1, Parts: partsOfPackage[tool], Binary: name, Kernels: digests})
+				suites = append(suites, newSuite(tool, name, part+1, partsOfPackage[tool], name, "", digests))
 			}
 		}
 	}
@@ -151,23 +148,21 @@ const (
 	Current
 )
 
-// State compares a wanted suite with the recorded ones.
+// State compares a wanted suite with the recorded ones. It is stale if a part is missing, or failed.
 func (s Suite) State(ran []records.Record) State {
-	state := Unmeasured
-	done := map[int]bool{}
-	parts := 1
+	state, done, parts := Unmeasured, map[int]bool{}, 1
 	for _, r := range ran {
-		if r.By != s.Tool || len(r.Kernels) == 0 || !slices.Contains(r.Targets(), s.Target) {
+		if r.By != s.By || len(r.Kernels) == 0 || !slices.Contains(r.Targets(), s.Op) {
 			continue
 		}
-		part, of := r.Part()
-		state = max(state, s.stateOf(r))
-		if s.stateOf(r) == Current && r.Passed() {
+		one := s.stateOf(r)
+		if state = max(state, one); one == Current && r.Passed() {
+			part, of := r.Part()
 			done[part], parts = true, of
 		}
 	}
 	if state == Current && len(done) < parts {
-		return Stale // a part is missing, or failed
+		return Stale
 	}
 	return state
 }
@@ -190,6 +185,6 @@ func (s Suite) stateOf(r records.Record) State {
 // In reports whether this suite, with these kernels, is among those recorded as passed.
 func (s Suite) In(ran []records.Record) bool {
 	return slices.ContainsFunc(ran, func(r records.Record) bool {
-		return r.Suite() == s.Name() && r.Passed() && s.stateOf(r) == Current
+		return r.Suite() == s.Suite() && r.Passed() && s.stateOf(r) == Current
 	})
 }

@@ -24,8 +24,7 @@ func Add(dev kernels.Device, dt kernels.Dtype, n int64) *kernels.Plan {
 	return p
 }
 
-// AddBody is the Go body of kernels that compute out[i] = a[i] + b[i] for n
-// elements; the arguments are a, b, out, n.
+// AddBody is the Go body of kernels that compute out[i] = a[i] + b[i] for n elements; the arguments are a, b, out, n.
 func AddBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[addArgs](c)
 	a, b, out := kernels.Slice[T](c, args.A), kernels.Slice[T](c, args.B), kernels.Slice[T](c, args.Out)

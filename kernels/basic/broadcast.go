@@ -17,10 +17,8 @@ type broadcastArgs struct {
 	Div             float64
 }
 
-// Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input
-// along axes; the input has shape without these axes. With mean, the values are
-// divided by the number of repetitions, each quotient rounded once; float32 divides
-// by the number as a float32, which is exact up to 2^24.
+// Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input along axes; the input has shape without these axes. With mean, the
+// values are divided by the number of repetitions, each quotient rounded once; float32 divides by the number as a float32, which is exact up to 2^24.
 func Broadcast(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean bool) *kernels.Plan {
 	total := kernels.Count(shape)
 	copies := int64(1)

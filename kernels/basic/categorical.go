@@ -1,7 +1,6 @@
 package basic
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -13,8 +12,8 @@ import (
 
 var (
 	categorical     = own.Pair("categorical", "categorical", categoricalBody[float32], categoricalBody[float64])
-	categoricalPart = own.Pair("categorical", "categorical_part", categoricalPartBody, categoricalPartBody)
-	categoricalJoin = own.Pair("categorical", "categorical_join", categoricalJoinBody[float32], categoricalJoinBody[float64])
+	categoricalPart = own.Pair("categorical", "categorical_part", nothing, nothing)
+	categoricalJoin = own.Pair("categorical", "categorical_join", categoricalBody[float32], categoricalBody[float64])
 )
 
 // Constants of categorical.cu.
@@ -39,6 +38,12 @@ type categoricalArgs struct {
 	N, Stream, Chunks, Size, Capacity int64 `arg:"int32"`
 }
 
+// categoricalOutArgs are the first arguments of the kernels that draw.
+type categoricalOutArgs struct {
+	categoricalArgs
+	Out kernels.Ref
+}
+
 type categoricalPartArgs struct {
 	categoricalArgs
 	List, Sums        kernels.Ref
@@ -46,10 +51,9 @@ type categoricalPartArgs struct {
 }
 
 type categoricalJoinArgs struct {
-	categoricalArgs
-	Out, List kernels.Ref
-	Sums      kernels.Ref
-	Parts     int64 `arg:"int32"`
+	categoricalOutArgs
+	List, Sums kernels.Ref
+	Parts      int64 `arg:"int32"`
 }
 
 // Categorical plans one draw of an index, as Int64, for each row of logits. The inputs are the logits, Rows x N, temperature and p, of the type of the logits, k, of Int64, each of
@@ -64,13 +68,9 @@ type categoricalJoinArgs struct {
 // differ only where u is within rounding of a boundary.
 func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("categorical_%v(%d x %d)", dt, d.Rows, d.N)}
-	var err error
-	perRow := func(n int64) bool { return n == d.Rows && n != 1 }
+	err, perRow := checkFloats(dev, dt), func(n int64) bool { return n == d.Rows && n != 1 }
 	switch {
-	case !dt.IsFloat():
-		err = errors.New("want float32 or float64")
-	case dev.SMs < 1:
-		err = errZeroDevice
+	case err != nil:
 	case d.Rows < 0 || d.N < 1 || d.N >= 1<<31:
 		err = fmt.Errorf("got %d rows of %d logits, want rows of 1 to 2^31 - 1", d.Rows, d.N)
 	case d.Stream < 0 || d.Stream >= 1<<31:
@@ -80,56 +80,36 @@ func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, 
 	default:
 		err = kernels.CheckGrid(d.Rows)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	size := dt.Size()
-	p.Inputs, p.Out = []int64{d.Rows * d.N * size, d.Temperature * size, d.K * 8, d.P * size, categoricalState * 8}, d.Rows*8
-	if d.Rows == 0 {
-		return p, nil
+	if p.Inputs, p.Out = []int64{d.Rows * d.N * size, d.Temperature * size, d.K * 8, d.P * size, categoricalState * 8}, d.Rows*8; err != nil || d.Rows == 0 {
+		return p.Or(err)
 	}
 	chunk := int64(categoricalChunk)
 	chunk *= kernels.CeilDiv(d.N, chunk*categoricalChunks)
 	chunks := kernels.CeilDiv(d.N, chunk)
 	args := categoricalArgs{kernels.In(0), kernels.In(1), kernels.In(2), kernels.In(3), perRow(d.Temperature), perRow(d.K), perRow(d.P), kernels.In(4), d.N, d.Stream, chunks, chunk, 0}
-	out := kernels.At(kernels.Out, 0)
 	parts, each := selectPolicies.On(dev).parts(dev, d.Rows, d.N, 1, chunk)
 	s := selectionOf(each, min(d.N, MaxTopK)) // k is not known
 	args.Capacity = s.capacity
+	whole := categoricalOutArgs{args, kernels.At(kernels.Out, 0)}
 	shared := int(max(s.shared(dt), 2*size*chunks))
 	if d.N > MaxTopK {
 		shared = max(shared, 8*categoricalBins)
 	}
 	if parts == 1 {
-		p.Launch(categorical[dt], int(d.Rows), int(s.threads), args, out).Shared = shared
+		p.Launch(categorical[dt], int(d.Rows), int(s.threads), whole).Shared = shared
 		return p, nil
 	}
 	list, sums := p.Workspace(d.Rows*parts*MaxTopK*4), p.Workspace(d.Rows*chunks*2*size)
 	p.Launch(categoricalPart[dt], int(d.Rows*parts), int(s.threads), categoricalPartArgs{args, list, sums, parts, each / chunk}).Shared = shared
-	p.Launch(categoricalJoin[dt], int(d.Rows), int(s.threads), categoricalJoinArgs{args, out, list, sums, parts}).Shared = shared
+	p.Launch(categoricalJoin[dt], int(d.Rows), int(s.threads), categoricalJoinArgs{whole, list, sums, parts}).Shared = shared
 	return p, nil
 }
 
 func categoricalBody[T kernels.Float](c kernels.Call) {
-	type withOut struct {
-		categoricalArgs
-		Out kernels.Ref
-	}
-	args := kernels.Args[withOut](c)
-	categoricalRows[T](c, args.categoricalArgs, args.Out)
-}
-
-// categoricalPartBody does nothing: categoricalJoinBody draws from whole rows.
-func categoricalPartBody(kernels.Call) {}
-
-func categoricalJoinBody[T kernels.Float](c kernels.Call) {
-	args := kernels.Args[categoricalJoinArgs](c)
-	categoricalRows[T](c, args.categoricalArgs, args.Out)
-}
-
-func categoricalRows[T kernels.Float](c kernels.Call, a categoricalArgs, to kernels.Ref) {
+	a := kernels.Args[categoricalOutArgs](c)
 	logits, temperature, k, p := kernels.Slice[T](c, a.Logits), kernels.Slice[T](c, a.Temperature), kernels.Slice[int64](c, a.K), kernels.Slice[T](c, a.P)
-	state, out := kernels.Slice[int64](c, a.State), kernels.Slice[int64](c, to)
+	state, out := kernels.Slice[int64](c, a.State), kernels.Slice[int64](c, a.Out)
 	key := [2]uint32{uint32(state[0]), uint32(state[0] >> 32)}
 	of := func(r int64, each bool) int64 {
 		if each {

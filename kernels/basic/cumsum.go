@@ -10,19 +10,19 @@ import (
 
 // The kernels by element type.
 var (
-	cumSumRows = map[kernels.Dtype]*kernels.Kernel{
-		kernels.Float32: own.Kernel("cumsum", "cumsum_rows_f32", cumSumRowsBody[float32, float32]),
-		kernels.Float64: own.Kernel("cumsum", "cumsum_rows_f64", cumSumRowsBody[float64, float64]),
-		kernels.Int32:   own.Kernel("cumsum", "cumsum_rows_i32", cumSumRowsBody[int32, int64]),
-		kernels.Int64:   own.Kernel("cumsum", "cumsum_rows_i64", cumSumRowsBody[int64, int64]),
-	}
-	cumSumColumns = map[kernels.Dtype]*kernels.Kernel{
-		kernels.Float32: own.Kernel("cumsum", "cumsum_columns_f32", cumSumColumnsBody[float32, float32]),
-		kernels.Float64: own.Kernel("cumsum", "cumsum_columns_f64", cumSumColumnsBody[float64, float64]),
-		kernels.Int32:   own.Kernel("cumsum", "cumsum_columns_i32", cumSumColumnsBody[int32, int64]),
-		kernels.Int64:   own.Kernel("cumsum", "cumsum_columns_i64", cumSumColumnsBody[int64, int64]),
-	}
+	cumSumRows    = cumSumKernels("rows", false)
+	cumSumColumns = cumSumKernels("columns", true)
 )
+
+func cumSumKernels(name string, columns bool) map[kernels.Dtype]*kernels.Kernel {
+	all := map[kernels.Dtype]*kernels.Kernel{}
+	for dt, body := range map[kernels.Dtype]func(columns bool) func(kernels.Call){
+		kernels.Float32: cumSumBody[float32, float32], kernels.Float64: cumSumBody[float64, float64], kernels.Int32: cumSumBody[int32, int64], kernels.Int64: cumSumBody[int64, int64],
+	} {
+		all[dt] = own.Kernel("cumsum", fmt.Sprintf("cumsum_%s_%v", name, dt), body(columns))
+	}
+	return all
+}
 
 type cumSumArgs struct {
 	X, Totals, Out  kernels.Ref
@@ -72,16 +72,13 @@ func CumSum(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, reverse
 	if err == nil && cumSumRows[dt] == nil {
 		err = errors.New("want float32, float64, int32, int64 or int")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	size := kernels.Int64.Size() // of a sum
 	if dt.IsFloat() {
 		size = dt.Size()
 	}
 	p.Inputs, p.Out, p.Flops = []int64{outer * n * inner * dt.Size()}, outer*n*inner*size, outer*n*inner
-	if p.Out <= 0 {
-		return p, nil
+	if err != nil || p.Out <= 0 {
+		return p.Or(err)
 	}
 	args := cumSumArgs{kernels.In(0), kernels.At(kernels.Out, 0), kernels.At(kernels.Out, 0), outer, n, 1, n, reversed, true}
 	cut := func(parts, multiple int64) {
@@ -101,9 +98,6 @@ func CumSum(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, reverse
 		cut(cumSumThreads/(outer*inner), cumSumColumnPart)
 		blocks = kernels.CeilDiv(outer*args.Parts*inner, cumSumBlock)
 	}
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	if args.Parts > 1 {
 		args.Totals = p.Workspace(outer * args.Parts * inner * size)
 		args.Write = false
@@ -111,17 +105,17 @@ func CumSum(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, reverse
 		args.Write = true
 	}
 	launch()
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
-func cumSumRowsBody[X, A kernels.Element](c kernels.Call) {
-	args := kernels.Args[cumSumRowsArgs](c)
-	cumSum[X, A](c, args.cumSumArgs, 1)
-}
-
-func cumSumColumnsBody[X, A kernels.Element](c kernels.Call) {
-	args := kernels.Args[cumSumColumnsArgs](c)
-	cumSum[X, A](c, args.cumSumArgs, args.Inner)
+func cumSumBody[X, A kernels.Element](columns bool) func(kernels.Call) {
+	return func(c kernels.Call) {
+		inner := int64(1)
+		if columns {
+			inner = kernels.Args[cumSumColumnsArgs](c).Inner
+		}
+		cumSum[X, A](c, kernels.Args[cumSumArgs](c), inner)
+	}
 }
 
 // cumSum sums whole columns in the launch that writes, and does nothing in that of the totals.

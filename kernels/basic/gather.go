@@ -1,8 +1,9 @@
 package basic
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -10,19 +11,27 @@ import (
 
 // gatherKernels are the kernels by bytes of the word that a thread copies, and gatherIndexKernels those for indices of any type.
 var (
-	gatherKernels = map[int64]*kernels.Kernel{
-		1:  own.Kernel("gather", "gather_b8", gatherBody(1)),
-		4:  own.Kernel("gather", "gather_b32", gatherBody(4)),
-		8:  own.Kernel("gather", "gather_b64", gatherBody(8)),
-		16: own.Kernel("gather", "gather_b128", gatherBody(16)),
-	}
-	gatherIndexKernels = map[int64]*kernels.Kernel{
-		1:  own.Kernel("gather_index", "gather_index_b8", gatherIndexBody(1)),
-		4:  own.Kernel("gather_index", "gather_index_b32", gatherIndexBody(4)),
-		8:  own.Kernel("gather_index", "gather_index_b64", gatherIndexBody(8)),
-		16: own.Kernel("gather_index", "gather_index_b128", gatherIndexBody(16)),
-	}
+	gatherKernels      = byWord("gather", "gather", gatherBody)
+	gatherIndexKernels = byWord("gather_index", "gather_index", gatherIndexBody)
 )
+
+// byWord returns the kernels of the entry points name_b8 to name_b128.
+func byWord(stem, name string, body func(word int64) func(kernels.Call)) map[int64]*kernels.Kernel {
+	all := map[int64]*kernels.Kernel{}
+	for _, word := range []int64{1, 4, 8, 16} {
+		all[word] = own.Kernel(stem, fmt.Sprintf("%s_b%d", name, 8*word), body(word))
+	}
+	return all
+}
+
+// wordOf returns the bytes of the largest word that divides rows of size bytes.
+func wordOf(size int64) int64 {
+	word := int64(16)
+	for word == 2 || size%word != 0 {
+		word /= 2
+	}
+	return word
+}
 
 const (
 	gatherEach   = 4   // words of a thread: as in gather.cu
@@ -50,15 +59,6 @@ type gatherShape struct {
 type indexArgs struct {
 	At    kernels.Ref
 	Bytes int64 `arg:"int32"`
-}
-
-// indexSize returns the bytes of an index, or an error.
-func indexSize(index kernels.Dtype) (int64, error) {
-	switch index {
-	case kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int:
-		return index.Size(), nil
-	}
-	return 0, fmt.Errorf("got indices of %v, want uint8, int32, int64 or int", index)
 }
 
 // load returns n indices as int64.
@@ -91,35 +91,22 @@ func wideDivideBy(d int64) wideDivide {
 	return wideDivide{d, int64(magic), int32(shift)}
 }
 
-// Gather plans out = the elements of x at indices along an axis: out has the shape of x,
-// but count elements along the axis. The inputs are x and the indices, of Int64. Where an
-// index is outside the axis, out is 0.
+// Gather plans out = the elements of x at indices along an axis: out has the shape of x, but count elements along the axis. The inputs are x and the
+// indices, of Int64. Where an index is outside the axis, out is 0.
 func Gather(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
 	return GatherBy(dev, dt, kernels.Int64, shape, axis, count)
 }
 
 // GatherBy is [Gather] with indices of type index: Uint8, Int32, Int64 or Int.
 func GatherBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
-	outer, rows, inner, err := alongAxis(shape, axis, count)
-	each, wrong := indexSize(index)
-	p := &kernels.Plan{Op: fmt.Sprintf("gather_%v(%v, %d along %d)", dt, shape, count, axis)}
-	if err = cmp.Or(err, wrong); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	p, outer, rows, inner, err := newIndexed("gather", dt, index, shape, axis, count)
+	size, each := inner*dt.Size(), index.Size() // of a row, of an index
+	if p.Inputs, p.Out = []int64{outer * rows * size, count * each}, outer*count*size; err != nil || p.Out == 0 {
+		return p.Or(err)
 	}
-	size := inner * dt.Size() // of a row
-	p.Inputs, p.Out = []int64{outer * rows * size, count * each}, outer*count*size
-	if p.Out == 0 {
-		return p, nil
-	}
-	word := int64(16)
-	for gatherKernels[word] == nil || size%word != 0 {
-		word /= 2
-	}
+	word := wordOf(size)
 	words := p.Out / word
 	blocks := kernels.CeilDiv(words, gatherEach*indicesBlock)
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	from, indices, to := kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0)
 	by := gatherShape{words, rows, wideDivideBy(count), wideDivideBy(size / word)}
 	if each == kernels.Int64.Size() {
@@ -127,7 +114,32 @@ func GatherBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int
 	} else {
 		p.Launch(gatherIndexKernels[word], int(blocks), indicesBlock, gatherIndexArgs{from, indexArgs{indices, each}, to, by})
 	}
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
+}
+
+// newIndexed returns the plan, without sizes and launches, of an op on a tensor and on count indices along an axis, and the tensor as three
+// axes, the second of which is the given axis.
+func newIndexed(name string, dt, index kernels.Dtype, shape []int, axis int, count int64) (p *kernels.Plan, outer, rows, inner int64, err error) {
+	p = &kernels.Plan{Op: fmt.Sprintf("%s_%v(%v, %d along %d)", name, dt, shape, count, axis)}
+	outer, rows, inner, err = alongAxis(shape, axis, count)
+	if err == nil && !slices.Contains([]kernels.Dtype{kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int}, index) {
+		err = fmt.Errorf("got indices of %v, want uint8, int32, int64 or int", index)
+	}
+	return p, outer, rows, inner, err
+}
+
+// errZeroDevice is the error for a device of no properties.
+var errZeroDevice = errors.New("got the zero Device, want HostDevice or the properties of a CUDA device")
+
+// checkFloats returns an error unless an op of floating-point numbers alone runs on a device.
+func checkFloats(dev kernels.Device, dt kernels.Dtype) error {
+	switch {
+	case !dt.IsFloat():
+		return errors.New("want float32 or float64")
+	case dev.SMs < 1:
+		return errZeroDevice
+	}
+	return nil
 }
 
 // alongAxis returns a shape as three axes, the second of which is the given axis.

@@ -13,17 +13,18 @@ var (
 	histogramZero = own.Kernel("histogram", "histogram_zero", histogramZeroBody)
 
 	// histogramColumns are the kernels by type. The kernels after it count more bins than shared memory holds, which bytes do not have.
-	histogramColumns   = histogramKernels("columns", HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
-	histogramAggregate = histogramKernels("aggregate", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
-	histogramHalves    = histogramKernels("halves", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
-	histogramSort      = histogramKernels("sort", func(dt kernels.Dtype) func(kernels.Call) { return histogramSortBodies[dt] }, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramColumns   = HistogramKernels(own, "columns", HistogramBody, kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64)
+	histogramAggregate = HistogramKernels(own, "aggregate", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramHalves    = HistogramKernels(own, "halves", HistogramBody, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
+	histogramSort      = HistogramKernels(own, "sort", histogramSortBodyOf, kernels.Float32, kernels.Float64, kernels.Int32, kernels.Int64)
 	histogramCount     = own.Kernel("histogram", "histogram_count", histogramCountBody)
-	histogramJoin      = own.Kernel("histogram", "histogram_join", func(kernels.Call) {}) // Go bodies count without parts
+	histogramJoin      = own.Kernel("histogram", "histogram_join", nothing) // Go bodies count without parts
 )
 
-func histogramKernels(name string, body func(kernels.Dtype) func(kernels.Call), types ...kernels.Dtype) (ks [kernels.Int + 1]*kernels.Kernel) {
+// HistogramKernels returns the kernels histogram_name of a library's histogram.cu, by type.
+func HistogramKernels(l *kernels.Library, name string, body func(kernels.Dtype) func(kernels.Call), types ...kernels.Dtype) (ks [kernels.Int + 1]*kernels.Kernel) {
 	for _, dt := range types {
-		ks[dt] = own.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), body(dt))
+		ks[dt] = l.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), body(dt))
 	}
 	ks[kernels.Int] = ks[kernels.Int64]
 	if kernels.Int.Size() == 4 {
@@ -32,8 +33,7 @@ func histogramKernels(name string, body func(kernels.Dtype) func(kernels.Call), 
 	return ks
 }
 
-// Bins are N cells of equal width that cover Lo <= x < Hi. Cell k holds the x
-// with
+// Bins are N cells of equal width that cover Lo <= x < Hi. Cell k holds the x with
 //
 //	floor((x - Lo) * (N / (Hi - Lo))) = k
 //
@@ -200,22 +200,10 @@ func histogramZeroBody(c kernels.Call) {
 	clear(kernels.Slice[int64](c, args.Sizes)[:args.Ranges])
 }
 
-// HistogramBody returns the Go body of kernels that count elements of type dt; their
-// arguments begin with [HistogramArgs].
+// HistogramBody returns the Go body of kernels that count elements of type dt; their arguments begin with [HistogramArgs].
 func HistogramBody(dt kernels.Dtype) func(kernels.Call) {
-	switch dt {
-	case kernels.Float64:
-		return histogramBody[float64]
-	case kernels.Uint8:
-		return histogramBytesBody
-	case kernels.Int32:
-		return histogramBody[int32]
-	case kernels.Int64:
-		return histogramBody[int64]
-	case kernels.Int:
-		return histogramBody[int]
-	}
-	return histogramBody[float32]
+	return [...]func(kernels.Call){kernels.Float32: histogramBody[float32], kernels.Float64: histogramBody[float64], kernels.Uint8: histogramBytesBody,
+		kernels.Int32: histogramBody[int32], kernels.Int64: histogramBody[int64], kernels.Int: histogramBody[int]}[dt]
 }
 
 func histogramBody[T kernels.Element](c kernels.Call) {
@@ -230,9 +218,11 @@ func histogramBody[T kernels.Element](c kernels.Call) {
 	}, nil)
 }
 
-// histogramSortBodies are the Go bodies of histogram_sort by type.
-var histogramSortBodies = [...]func(kernels.Call){kernels.Float32: histogramSortBody[float32], kernels.Float64: histogramSortBody[float64],
-	kernels.Int32: histogramSortBody[int32], kernels.Int64: histogramSortBody[int64]}
+// histogramSortBodyOf returns the Go body of histogram_sort for a type.
+func histogramSortBodyOf(dt kernels.Dtype) func(kernels.Call) {
+	return [...]func(kernels.Call){kernels.Float32: histogramSortBody[float32], kernels.Float64: histogramSortBody[float64],
+		kernels.Int32: histogramSortBody[int32], kernels.Int64: histogramSortBody[int64]}[dt]
+}
 
 func histogramSortBody[T kernels.Element](c kernels.Call) {
 	args := kernels.Args[histogramSortArgs](c)

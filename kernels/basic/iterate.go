@@ -74,27 +74,31 @@ type iterateRowsArgs struct {
 }
 
 var (
-	iterateBegin     = own.Pair("iterate", "iterate_begin", iterateBeginBody[float32], iterateBeginBody[float64])
-	iterateWide      = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
-	iterateChain     = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
-	iterateRows      = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
-	iterateHeld1     = own.Pair("iterate", "iterate_held1", iterateHeldBody[float32], iterateHeldBody[float64])
-	iterateHeld2     = own.Pair("iterate", "iterate_held2", iterateHeldBody[float32], iterateHeldBody[float64])
-	iterateHeld4     = own.Pair("iterate", "iterate_held4", iterateHeldBody[float32], iterateHeldBody[float64])
-	iterateCluster16 = own.Pair("iterate", "iterate_cluster16", iterateClusterBody[float32], iterateClusterBody[float64])
-	iterateCluster32 = own.Pair("iterate", "iterate_cluster32", iterateClusterBody[float32], iterateClusterBody[float64])
+	iterateBegin = own.Pair("iterate", "iterate_begin", iterateBeginBody[float32], iterateBeginBody[float64])
+	iterateWide  = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
+	iterateChain = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
+	iterateRows  = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
+	// By the columns of a thread, and by the rows of a block.
+	iterateHeld    = iterateKernels("held", iterateHeldBody[float32], iterateHeldBody[float64], 1, 2, 4)
+	iterateCluster = iterateKernels("cluster", iterateClusterBody[float32], iterateClusterBody[float64], 16, 32)
 )
 
-// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors
-// of n; transposed uses both matrices' transposes. Inputs are w1, w2, x. The plan is one cluster of
-// blocks, one cooperative launch with the weights in registers, or a graph of launches: the first
-// of these that n and dev allow.
+func iterateKernels(name string, f32, f64 func(kernels.Call), sizes ...int64) map[int64][2]*kernels.Kernel {
+	all := map[int64][2]*kernels.Kernel{}
+	for _, n := range sizes {
+		all[n] = own.Pair("iterate", fmt.Sprintf("iterate_%s%d", name, n), f32, f64)
+	}
+	return all
+}
+
+// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors of n; transposed uses both matrices' transposes.
+// Inputs are w1, w2, x. The plan is one cluster of blocks, one cooperative launch with the weights in registers, or a graph of launches: the first of
+// these that n and dev allow.
 func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	return newIterate(dev, dt, n, steps, transposed, iterateTuning(dev))
 }
 
-// IterateHeld is [Iterate] with the weights in registers, if n and dev allow it, also for an n that
-// fits one cluster.
+// IterateHeld is [Iterate] with the weights in registers, if n and dev allow it, also for an n that fits one cluster.
 func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	pol := iterateTuning(dev)
 	if n <= pol.maxHeld {
@@ -110,11 +114,11 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	switch {
 	case n == 0:
 	case n <= pol.maxCluster:
-		kernel, rows := iterateCluster16[dt], 16
+		rows := int64(16)
 		if n > policy.ClusterBlocks*16 {
-			kernel, rows = iterateCluster32[dt], 32
+			rows = 32
 		}
-		p.Launch(kernel, policy.ClusterBlocks, policy.ClusterBlocks*rows, iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
+		p.Launch(iterateCluster[rows][dt], policy.ClusterBlocks, policy.ClusterBlocks*int(rows), iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
 	case n <= pol.maxHeld:
 		kernel, blocks, threads, padded := heldGrid(dt, n)
 		state, counter := beginIterate(p, dt, n, padded)
@@ -131,8 +135,7 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	return p
 }
 
-// beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the
-// counter of the barrier.
+// beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the counter of the barrier.
 func beginIterate(p *kernels.Plan, dt kernels.Dtype, n, padded int64) (state [2]kernels.Ref, counter kernels.Ref) {
 	state, counter = [2]kernels.Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}, p.Workspace(4)
 	p.LaunchElements(iterateBegin[dt], padded, iterateBeginArgs{kernels.In(2), state, counter, n, padded})
@@ -142,18 +145,11 @@ func beginIterate(p *kernels.Plan, dt kernels.Dtype, n, padded int64) (state [2]
 // heldGrid returns the kernel that holds the weights of n rows in registers, its grid, and the
 // length of the vectors that its threads read: a multiple of the elements of a thread.
 func heldGrid(dt kernels.Dtype, n int64) (kernel *kernels.Kernel, blocks, threads int, padded int64) {
-	kernel, threads = iterateHeld1[dt], 128
-	if n > 128 {
+	if threads = 128; n > 128 {
 		threads = 256
 	}
 	columns := arith.Pow2(kernels.CeilDiv(n, 256)) // of a thread
-	switch columns {
-	case 2:
-		kernel = iterateHeld2[dt]
-	case 4:
-		kernel = iterateHeld4[dt]
-	}
-	return kernel, int(kernels.CeilDiv(n, heldRows)), threads, int64(threads) * columns
+	return iterateHeld[columns][dt], int(kernels.CeilDiv(n, heldRows)), threads, int64(threads) * columns
 }
 
 // wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the columns of a block, 0 for a warp per row. 32 columns are
@@ -170,10 +166,9 @@ func wideGrid(dev kernels.Device, n int64, transposed bool) (blocks, threads int
 	return int(kernels.CeilDiv(n, columns)), int(min(max(arith.Pow2(n), 256), int64(pol.columns))), columns
 }
 
-// IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
-// 2 steps, where A is w1 for odd k and w2 for even k, or their transposes. reversed
-// goes the other way: z[2 steps] = u[2 steps], z[k-1] = A z[k] + u[k-1]. Inputs are
-// w1, w2, both n x n, and u; u and the output are (2 steps + 1) x n.
+// IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ..., 2 steps, where A is w1 for odd k and w2 for even k, or their
+// transposes. reversed goes the other way: z[2 steps] = u[2 steps], z[k-1] = A z[k] + u[k-1]. Inputs are w1, w2, both n x n, and u; u and the output
+// are (2 steps + 1) x n.
 func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed, reversed bool) *kernels.Plan {
 	matrix, row := n*n*dt.Size(), n*dt.Size()
 	last := int64(2 * steps)

@@ -1,9 +1,10 @@
-package basic
+package basic_test
 
 import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 )
 
 // Grids whose blocks wait for one another are started cooperatively, with a
@@ -22,14 +23,14 @@ func TestIterateCoResident(t *testing.T) {
 		cooperative, graph bool
 		launches           int
 	}{
-		{"cluster", dev, 128, Iterate, false, false, 1},
-		{"held, small", dev, 256, IterateHeld, true, false, 2},
-		{"beyond a cluster", dev, 257, Iterate, true, false, 2},
-		{"held", dev, 1024, Iterate, true, false, 2},
-		{"large", dev, 1025, Iterate, false, true, 21},
-		{"too large to be held", dev, 1025, IterateHeld, false, true, 21},
-		{"old", old, 128, Iterate, false, true, 21},
-		{"not cooperative", clusters, 128, IterateHeld, false, false, 1},
+		{"cluster", dev, 128, basic.Iterate, false, false, 1},
+		{"held, small", dev, 256, basic.IterateHeld, true, false, 2},
+		{"beyond a cluster", dev, 257, basic.Iterate, true, false, 2},
+		{"held", dev, 1024, basic.Iterate, true, false, 2},
+		{"large", dev, 1025, basic.Iterate, false, true, 21},
+		{"too large to be held", dev, 1025, basic.IterateHeld, false, true, 21},
+		{"old", old, 128, basic.Iterate, false, true, 21},
+		{"not cooperative", clusters, 128, basic.IterateHeld, false, false, 1},
 	} {
 		p := c.plan(c.dev, kernels.Float32, c.n, 10, false)
 		l := p.Launches[len(p.Launches)-1]

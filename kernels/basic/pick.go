@@ -2,8 +2,6 @@ package basic
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -55,46 +53,26 @@ var pickPolicies = kernels.Measured[pickPolicy]{
 // Pick plans out[o][k][c] = x[o][indices[o][k][c]][c], the elements of x at indices along an axis: out has the shape of x, but count elements along the
 // axis. The inputs are x and the indices, of the shape of out and of type index: Uint8, Int32, Int64 or Int. Where an index is outside the axis, out is 0.
 func Pick(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
-	outer, rows, inner, err := alongAxis(shape, axis, count)
-	each, wrong := indexSize(index)
-	p := &kernels.Plan{Op: fmt.Sprintf("pick_%v(%v, %d along %d)", dt, shape, count, axis)}
-	if err = cmp.Or(err, wrong); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	elements := outer * count * inner
-	p.Inputs, p.Out = []int64{outer * rows * inner * dt.Size(), elements * each}, elements*dt.Size()
-	if elements == 0 {
-		return p, nil
+	p, outer, rows, inner, err := newIndexed("pick", dt, index, shape, axis, count)
+	elements, each := outer*count*inner, index.Size()
+	if p.Inputs, p.Out = []int64{outer * rows * inner * dt.Size(), elements * each}, elements*dt.Size(); err != nil || elements == 0 {
+		return p.Or(err)
 	}
 	blocks := kernels.CeilDiv(elements, gatherEach*indicesBlock)
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	p.Launch(pickKernels[dt.Size()], int(blocks), indicesBlock,
 		pickArgs{kernels.In(0), indexArgs{kernels.In(1), each}, kernels.At(kernels.Out, 0), elements, rows, wideDivideBy(inner), wideDivideBy(count * inner)})
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 // PickAdjoint plans the adjoint of [Pick]: out has the shape, and at [o][v][c] the sum of g[o][k][c] over the k with indices[o][k][c] = v, in the order of k, 0 if
 // there are none. The inputs are g, with count elements along the axis, and the indices, of the shape of g and of type index; indices outside the axis are
 // ignored. Types are Float32 and Float64.
 func PickAdjoint(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
-	outer, rows, inner, err := alongAxis(shape, axis, count)
-	each, wrong := indexSize(index)
-	if err = cmp.Or(err, wrong); err == nil && !dt.IsFloat() {
-		err = errors.New("want float32 or float64")
-	}
-	if err == nil && dev.SMs < 1 {
-		err = errZeroDevice
-	}
-	p := &kernels.Plan{Op: fmt.Sprintf("pick_adjoint_%v(%v, %d along %d)", dt, shape, count, axis)}
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	elements := outer * count * inner
+	p, outer, rows, inner, err := newIndexed("pick_adjoint", dt, index, shape, axis, count)
+	elements, each := outer*count*inner, index.Size()
 	p.Inputs, p.Out, p.Flops = []int64{elements * dt.Size(), elements * each}, outer*rows*inner*dt.Size(), elements
-	if p.Out == 0 {
-		return p, nil
+	if err = cmp.Or(err, checkFloats(dev, dt)); err != nil || p.Out == 0 {
+		return p.Or(err)
 	}
 	if outer == 1 && inner == 1 && rows > scatterPartsRows { // in the same order, and by all blocks
 		return ScatterBy(dev, dt, index, shape, axis, count)
@@ -107,12 +85,9 @@ func PickAdjoint(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis 
 	warps := outer * down * across
 	inBlock := min(pol.warps, warps, max(int64(dev.SharedOptin)/(tile*width*dt.Size()), 1))
 	blocks := kernels.CeilDiv(warps, inBlock)
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	p.Launch(pickAdjoint[dt], int(blocks), int(32*inBlock), pickAdjointArgs{kernels.In(0), indexArgs{kernels.In(1), each}, kernels.At(kernels.Out, 0),
 		warps, rows, count, inner, tile, down, across}).Shared = int(inBlock * tile * width * dt.Size())
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 func pickBody[T kernels.Element](c kernels.Call) {

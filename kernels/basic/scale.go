@@ -14,8 +14,7 @@ type scaleArgs struct {
 	Elements, N int64
 }
 
-// Scale plans out[i][j] = s[i] * x[i][j] for rows of n elements; input 0 is x,
-// input 1 is s.
+// Scale plans out[i][j] = s[i] * x[i][j] for rows of n elements; input 0 is x, input 1 is s.
 func Scale(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 	size := rows * n * dt.Size()
 	p := &kernels.Plan{Op: fmt.Sprintf("scale_%v(%d x %d)", dt, rows, n), Inputs: []int64{size, rows * dt.Size()}, Out: size, Flops: rows * n}

@@ -2,15 +2,13 @@ package basic
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 var (
 	scatterKernel = own.Pair("scatter", "scatter", scatterBody[float32], scatterBody[float64])
-	scatterHeavy  = own.Pair("scatter", "scatter_heavy", scatterHeavyBody, scatterHeavyBody) // rows of many indices
+	scatterHeavy  = own.Pair("scatter", "scatter_heavy", nothing, nothing) // rows of many indices
 
 	splitCount = own.Kernel("split", "split_count", splitCountBody)
 	splitScan  = own.Kernel("split", "split_scan", splitScanBody)
@@ -79,8 +77,6 @@ var scatterPolicies = kernels.Measured[scatterPolicy]{
 	{90, scatterPolicy{tile: 64 << 10, blocks: 8, splitMin: 512, partMin: 256, maxCounts: 1 << 15, heavyMin: 256, heavyShare: 512, panels: 64 << 10}},
 }
 
-var errZeroDevice = errors.New("got the zero Device, want HostDevice or the properties of a CUDA device")
-
 // Scatter plans the adjoint of [Gather]: out has the shape, and at each index along the axis the sum of the rows of g with this index, 0 if
 // there are none. Rows are summed in their order, or by parts ([ScatterParts]). The inputs are g, with count elements along the axis,
 // and count indices of Int64; indices outside the axis are ignored. Types are Float32 and Float64.
@@ -90,23 +86,11 @@ func Scatter(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, count 
 
 // ScatterBy is [Scatter] with indices of type index: Uint8, Int32, Int64 or Int.
 func ScatterBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, count int64) (*kernels.Plan, error) {
-	outer, rows, inner, err := alongAxis(shape, axis, count)
-	each, wrong := indexSize(index)
-	err = cmp.Or(err, wrong)
-	if err == nil && !dt.IsFloat() {
-		err = errors.New("want float32 or float64")
-	}
-	if err == nil && dev.SMs < 1 {
-		err = errZeroDevice
-	}
-	p := &kernels.Plan{Op: fmt.Sprintf("scatter_%v(%v, %d along %d)", dt, shape, count, axis)}
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	p.Inputs, p.Out = []int64{outer * count * inner * dt.Size(), count * each}, outer*rows*inner*dt.Size()
-	p.Flops = outer * count * inner
-	if p.Out == 0 {
-		return p, nil
+	p, outer, rows, inner, err := newIndexed("scatter", dt, index, shape, axis, count)
+	each := index.Size()
+	p.Inputs, p.Out, p.Flops = []int64{outer * count * inner * dt.Size(), count * each}, outer*rows*inner*dt.Size(), outer*count*inner
+	if err = cmp.Or(err, checkFloats(dev, dt)); err != nil || p.Out == 0 {
+		return p.Or(err)
 	}
 	indices := kernels.In(1)
 	if each != kernels.Int64.Size() {
@@ -128,9 +112,6 @@ func ScatterBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis in
 	tiles := across * kernels.CeilDiv(rows, height)
 	deep := min(max(kernels.CeilDiv(tiles*outer, pol.blocks*int64(dev.SMs)), 1), outer)
 	blocks := tiles * kernels.CeilDiv(outer, deep)
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	args := scatterArgs{G: kernels.In(0), Indices: indices, Out: kernels.At(kernels.Out, 0),
 		scatterSplit: scatterSplit{Starts: indices, List: indices, Heavy: indices},
 		Outer:        outer, Rows: rows, Count: count, Inner: inner,
@@ -149,7 +130,7 @@ func ScatterBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis in
 		p.Launch(scatterHeavy[dt], int(min(max(items, 1), int64(dev.SMs)*2)), indicesBlock, scatterHeavyArgs{args.G, args.Indices, args.Out, args.scatterSplit,
 			panel / (heavyColumns * dt.Size()), heavyAcross, outer, rows, count, inner}).Shared = int(shared)
 	}
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 // appendSplitIndices appends the launches that split the indices among bands of rows, each band a number of tiles of height rows. Rows of
@@ -201,9 +182,6 @@ func splitPlaceBody(c kernels.Call) {
 		}
 	}
 }
-
-// scatterHeavyBody does nothing: scatterBody sums all rows.
-func scatterHeavyBody(kernels.Call) {}
 
 // scatterBody splits the columns among goroutines. It needs no list of the indices of a tile.
 func scatterBody[T kernels.Float](c kernels.Call) {

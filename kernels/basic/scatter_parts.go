@@ -1,10 +1,6 @@
 package basic
 
-import (
-	"fmt"
-
-	"github.com/stheno-ml/stheno/kernels"
-)
+import "github.com/stheno-ml/stheno/kernels"
 
 var (
 	scatterPartsKernel = own.Pair("scatter_parts", "scatter_parts", scatterPartsBody[float32], scatterPartsBody[float64])
@@ -66,15 +62,12 @@ func appendScatterParts(p *kernels.Plan, dt kernels.Dtype, indices kernels.Ref, 
 		threads /= 2
 	}
 	blocks := kernels.CeilDiv(outer*parts*inner, threads)
-	if err := kernels.CheckGrid(max(blocks, kernels.CeilDiv(elements, scatterPartsAcross))); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	partial := p.Workspace(parts * elements * dt.Size())
 	p.Launch(scatterPartsKernel[dt], int(blocks), int(threads),
 		scatterPartsArgs{kernels.In(0), indices, partial, outer, rows, count, inner, parts}).Shared = int(rows * threads * dt.Size())
 	p.Launch(scatterPartsJoin[dt], int(kernels.CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross,
 		scatterPartsJoinArgs{partial, kernels.At(kernels.Out, 0), elements, parts})
-	return p, nil
+	return p.Or(kernels.CheckGrid(max(blocks, kernels.CeilDiv(elements, scatterPartsAcross))))
 }
 
 func scatterPartsBody[T kernels.Float](c kernels.Call) {

@@ -2,7 +2,6 @@ package basic
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 
 var (
 	topK     = own.Pair("topk", "topk", topKBody[float32], topKBody[float64])
-	topKPart = own.Pair("topk", "topk_part", topKPartBody, topKPartBody)
+	topKPart = own.Pair("topk", "topk_part", nothing, nothing)
 	topKJoin = own.Pair("topk", "topk_join", topKJoinBody[float32], topKJoinBody[float64])
 )
 
@@ -88,12 +87,9 @@ func (pol selectPolicy) parts(dev kernels.Device, rows, n, k, multiple int64) (p
 // NaN counts as largest. 1 <= k <= n, and k is at most MaxTopK. Types are Float32 and Float64.
 func TopK(dev kernels.Device, dt kernels.Dtype, rows, n, k int64) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("topk_%v(%d of %d x %d)", dt, k, rows, n)}
-	var err error
+	err := checkFloats(dev, dt)
 	switch {
-	case !dt.IsFloat():
-		err = errors.New("want float32 or float64")
-	case dev.SMs < 1:
-		err = errZeroDevice
+	case err != nil:
 	case rows < 0 || n >= 1<<31:
 		err = fmt.Errorf("got %d rows of %d elements, want rows of less than 2^31", rows, n)
 	case k < 1 || k > min(n, MaxTopK):
@@ -101,12 +97,8 @@ func TopK(dev kernels.Device, dt kernels.Dtype, rows, n, k int64) (*kernels.Plan
 	default:
 		err = kernels.CheckGrid(rows)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	p.Inputs, p.Out = []int64{rows * n * dt.Size()}, rows*k*kernels.Int64.Size()
-	if rows == 0 {
-		return p, nil
+	if p.Inputs, p.Out = []int64{rows * n * dt.Size()}, rows*k*kernels.Int64.Size(); err != nil || rows == 0 {
+		return p.Or(err)
 	}
 	x, out := kernels.In(0), kernels.At(kernels.Out, 0)
 	parts, each := selectPolicies.On(dev).parts(dev, rows, n, k, 4)
@@ -152,9 +144,6 @@ func topKBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[topKArgs](c)
 	topKRows[T](c, args.X, args.Out, args.N, args.K)
 }
-
-// topKPartBody does nothing: topKJoinBody selects from whole rows.
-func topKPartBody(kernels.Call) {}
 
 func topKJoinBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[topKJoinArgs](c)

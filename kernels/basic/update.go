@@ -15,17 +15,10 @@ const (
 	readRows    updateMode = "rows_at"
 )
 
-// updateKernels are the kernels by mode and bytes of a word.
-var updateKernels = func() map[updateMode]map[int64]*kernels.Kernel {
-	all := map[updateMode]map[int64]*kernels.Kernel{}
-	for _, mode := range []updateMode{writeRows, replaceRows, readRows} {
-		all[mode] = map[int64]*kernels.Kernel{}
-		for _, word := range []int64{1, 4, 8, 16} {
-			all[mode][word] = own.Kernel("update", fmt.Sprintf("%s_b%d", mode, 8*word), updateBody(mode, word))
-		}
-	}
-	return all
-}()
+// updateKernels are the kernels by bytes of a word.
+var updateKernels = map[updateMode]map[int64]*kernels.Kernel{
+	writeRows: byWord("update", string(writeRows), writeRows.body), replaceRows: byWord("update", string(replaceRows), replaceRows.body), readRows: byWord("update", string(readRows), readRows.body),
+}
 
 type updateArgs struct {
 	X, Rows, Position, Out kernels.Ref
@@ -66,14 +59,11 @@ func (r Rows) plan(mode updateMode) (*kernels.Plan, error) {
 		err = fmt.Errorf("got %d positions, want 1 or one for each index of axis 0 of %v, before axis %d", r.Positions, r.Shape, r.Axis)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+		return p.Or(err)
 	}
 	size := inner * r.Dtype.Size() // of a row
 	whole, part, position := outer*extent*size, outer*r.Count*size, r.Positions*kernels.Int64.Size()
-	word := int64(16)
-	for updateKernels[mode][word] == nil || size%word != 0 {
-		word /= 2
-	}
+	word := wordOf(size)
 	args := updateArgs{X: kernels.In(0), Rows: kernels.In(1), Position: kernels.In(2), Out: kernels.At(kernels.Out, 0), Words: part / word,
 		Lines: wideDivideBy(r.Count), Inner: wideDivideBy(size / word), Each: wideDivideBy(outer / r.Positions), Extent: extent, Count: r.Count}
 	p.Inputs, p.Out = []int64{whole, part, position}, whole
@@ -88,15 +78,12 @@ func (r Rows) plan(mode updateMode) (*kernels.Plan, error) {
 		return p, nil
 	}
 	blocks := kernels.CeilDiv(args.Words, gatherEach*indicesBlock)
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	p.Launch(updateKernels[mode][word], int(blocks), indicesBlock, args)
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
-// updateBody is the Go body for words of that many bytes.
-func updateBody(mode updateMode, word int64) func(kernels.Call) {
+// body returns the Go body for words of that many bytes.
+func (mode updateMode) body(word int64) func(kernels.Call) {
 	return func(c kernels.Call) {
 		args := kernels.Args[updateArgs](c)
 		x, out, position := kernels.Slice[uint8](c, args.X), kernels.Slice[uint8](c, args.Out), kernels.Slice[int64](c, args.Position)

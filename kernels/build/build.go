@@ -27,9 +27,8 @@ type builder struct {
 	pack                             manifest.Packer
 }
 
-// build brings the images up to date: it compiles the sources that changed since
-// the manifest was written, or all of them if the compiler or its flags did, and
-// keeps the images of the others.
+// build brings the images up to date: it compiles the sources that changed since the manifest was written, or all of them if the compiler or its
+// flags did, and keeps the images of the others.
 func (b *builder) build(verbose bool) error {
 	start := time.Now()
 	m, old, err := b.manifests()
@@ -86,8 +85,7 @@ func (b *builder) build(verbose bool) error {
 	return b.removeOld(m)
 }
 
-// manifests returns a manifest of the sources as they are, without their images, and the manifest
-// of the existing images, empty if there is none.
+// manifests returns a manifest of the sources as they are, without their images, and the manifest of the existing images, empty if there is none.
 func (b *builder) manifests() (now, old *manifest.Manifest, err error) {
 	files, err := manifest.FindFiles(os.DirFS(b.dir))
 	if err != nil {
@@ -158,22 +156,7 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
-	var errs []error
-	for i, target := range b.targets {
-		if i >= len(s.Images) || s.Images[i].Target != target {
-			return fmt.Errorf("%s.cu has not been compiled for %s", s.Stem, target)
-		}
-		image := s.Images[i]
-		packed, err := os.ReadFile(filepath.Join(b.out, image.File))
-		if err != nil {
-			errs = append(errs, err)
-		} else if data, err := manifest.Unpack(target, packed); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", image.File, err))
-		} else if manifest.Sum(data) != image.Hash {
-			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", image.File))
-		}
-	}
-	return errors.Join(errs...)
+	return s.Check(b.targets, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(b.out, file)) })
 }
 
 // A job is the compilation of one source for one target.
@@ -192,8 +175,7 @@ func (b *builder) jobsOf(s *manifest.Source) (jobs []*job) {
 	return jobs
 }
 
-// each runs the jobs, b.workers at a time. It returns one error for each source, since those of its
-// other targets are the same.
+// each runs the jobs, b.workers at a time. It returns one error for each source, since those of its other targets are the same.
 func (b *builder) each(jobs []*job, do func(*job) error) error {
 	errs := toolkit.Each(jobs, b.workers, do)
 	failed := map[string]bool{}
@@ -207,8 +189,7 @@ func (b *builder) each(jobs []*job, do func(*job) error) error {
 	return errors.Join(errs...)
 }
 
-// removeOld deletes the files that the manifest does not name, such as the
-// images of a source that is gone.
+// removeOld deletes the files that the manifest does not name, such as the images of a source that is gone.
 func (b *builder) removeOld(m *manifest.Manifest) error {
 	keep := map[string]bool{manifest.File: true}
 	for _, s := range m.Sources {

@@ -14,10 +14,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// check returns an error that names the files in the folder of images that do not follow from the
-// sources. It compares the hashes of all sources and images with the manifest, and compiles images
-// again until the time limit: first those of sources whose images differ from those of the git
-// revision since, if one is given, then others, in random order; all of them with -all.
+// check returns an error that names the files in the folder of images that do not follow from the sources. It compares the hashes of all sources and
+// images with the manifest, and compiles images again until the time limit: first those of sources whose images differ from those of the git revision
+// since, if one is given, then others, in random order; all of them with -all.
 func (b *builder) check(limit time.Duration, since string) error {
 	start := time.Now()
 	now, m, err := b.manifests()
@@ -79,8 +78,7 @@ func notBuilt(images string, wrong []error) error {
 	return fmt.Errorf("%s does not belong to the sources, run `make images`:\n%w", images, errors.Join(wrong...))
 }
 
-// order returns the jobs of the sources whose images are not those of a git
-// revision, and the other jobs, both in an order drawn at random.
+// order returns the jobs of the sources whose images are not those of a git revision, and the other jobs, both in an order drawn at random.
 func (b *builder) order(m *manifest.Manifest, since string) (first, rest []*job, err error) {
 	then := m
 	if since != "" {

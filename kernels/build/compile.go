@@ -13,8 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// flags are the options that decide the bytes, beside the architecture.
-// --ptxas-options=-v only puts registers and spills into the log.
+// flags are the options that decide the bytes, beside the architecture. --ptxas-options=-v only puts registers and spills into the log.
 var flags = []string{"--std=c++17", "--ptxas-options=-v"}
 
 // ptxArch is the oldest device that the PTX is for.
@@ -25,9 +24,8 @@ type compiler interface {
 	compile(name, source string, options []string, ptx bool) (image []byte, log string, err error)
 }
 
-// startCompiler compiles a source for a target in a process of its own, this program once more:
-// when several threads of one process used NVRTC, an image sometimes came out with other bytes. The
-// log is returned with an error too.
+// startCompiler compiles a source for a target in a process of its own, this program once more: when several threads of one process used NVRTC, an
+// image sometimes came out with other bytes. The log is returned with an error too.
 func (b *builder) startCompiler(name, target string, source []byte) (image []byte, log string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -42,8 +40,7 @@ func (b *builder) startCompiler(name, target string, source []byte) (image []byt
 	return out.Bytes(), said.String(), nil
 }
 
-// compileInput is that process: it compiles standard input for a target and
-// writes the image to standard output, the log to standard error.
+// compileInput is that process: it compiles standard input for a target and writes the image to standard output, the log to standard error.
 func (b *builder) compileInput(name, target string) error {
 	source, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -79,8 +76,7 @@ func (b *builder) compileInput(name, target string) error {
 	return err
 }
 
-// version asks for the compiler's version, which stands in the PTX of even an
-// empty source.
+// version asks for the compiler's version, which stands in the PTX of even an empty source.
 func (b *builder) version() (string, error) {
 	ptx, log, err := b.compile("empty.cu", manifest.PTX, nil)
 	if err != nil {

@@ -155,7 +155,7 @@ func TestCommand(t *testing.T) {
 		status     int
 	}{
 		{"-dir .. -toolkit " + toolkit + " compile add.cu " + manifest.PTX, "build -fetch -toolkit " + toolkit + "` puts it there", 1},
-		{"-fetch -check -toolkit " + toolkit + " -j 3", "got -fetch with -check, -j, want no other flag than -toolkit", 2},
+		{"-fetch -check -toolkit " + toolkit + " -j 3", "got -check with -fetch, want no other flag than -toolkit", 2},
 		{"-for 1s -toolkit " + toolkit, "got -for without -check, want both", 2},
 		{"-since HEAD -toolkit " + toolkit, "got -since without -check, want both", 2},
 		{"-check -v -toolkit " + toolkit, "got -v with -check, which prints no kernels", 2},

@@ -19,8 +19,7 @@ var (
 	sharedPart = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// expected are lines in the log of every build: the assembler's report, and NVRTC's warning about
-// sm_70, which only this compiler still supports.
+// expected are lines in the log of every build: the assembler's report, and NVRTC's warning about sm_70, which only this compiler still supports.
 var expected = regexp.MustCompile(`^(ptxas info|nvrtc: warning: Architectures prior to|\s*$)`)
 
 // parseLog reads the assembler's report on each kernel. The rest of the log is warnings.
@@ -48,8 +47,7 @@ func parseLog(log string) (kernels []manifest.Kernel, warnings string) {
 
 var toolsLine = regexp.MustCompile(`Cuda compilation tools, release [\d.]+, V([\d.]+)`)
 
-// compilerOf reads the compiler's full version out of PTX, since NVRTC's own call
-// leaves the last part out.
+// compilerOf reads the compiler's full version out of PTX, since NVRTC's own call leaves the last part out.
 func compilerOf(ptx []byte) string {
 	if m := toolsLine.FindSubmatch(ptx); m != nil {
 		return "NVRTC " + string(m[1])

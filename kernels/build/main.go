@@ -1,7 +1,6 @@
-// Command build compiles the CUDA sources of a folder, by default kernels and its sub-folders, into images with
-// NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no cgo. It needs Linux and a folder with the
-// compiler in it, which -fetch downloads. The same sources and the same compiler make the same
-// bytes, so that only changed sources are compiled.
+// Command build compiles the CUDA sources of a folder, by default kernels and its sub-folders, into images with NVRTC, NVIDIA's compiler library: no
+// nvcc, no gcc, no cgo. It needs Linux and a folder with the compiler in it, which -fetch downloads. The same sources and the same compiler make the
+// same bytes, so that only changed sources are compiled.
 package main
 
 import (
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,40 +51,25 @@ func main() {
 	case b.workers < 1:
 		err = command.Misused("-j is %d, want at least 1", b.workers)
 	case *get:
-		if err = alone("fetch", "toolkit"); err == nil {
+		if err = without("with -fetch, want no other flag than -toolkit", func(name string) bool { return name != "fetch" && name != "toolkit" }); err == nil {
 			err = fetch(b.toolkit, b.log)
 		}
 	case *check:
-		if err = without("with -check, which prints no kernels", "v"); err == nil {
+		if err = without("with -check, which prints no kernels", func(name string) bool { return name == "v" }); err == nil {
 			err = b.check(*limit, *since)
 		}
 	default:
-		if err = without("without -check, want both", "for", "since"); err == nil {
+		if err = without("without -check, want both", func(name string) bool { return name == "for" || name == "since" }); err == nil {
 			err = b.build(*verbose)
 		}
 	}
 	command.Exit("kernels/build", err)
 }
 
-// alone returns an error if flags are set that cannot be combined with one.
-func alone(name string, with ...string) error {
-	var others []string
+// without returns an error if a flag is set that would be ignored. The reason follows the flag in the error.
+func without(reason string, ignored func(name string) bool) (err error) {
 	flag.Visit(func(f *flag.Flag) {
-		if f.Name != name && !slices.Contains(with, f.Name) {
-			others = append(others, "-"+f.Name)
-		}
-	})
-	if len(others) > 0 {
-		return command.Misused("got -%s with %s, want no other flag than -%s", name, strings.Join(others, ", "), strings.Join(with, ", -"))
-	}
-	return nil
-}
-
-// without returns an error if one of the flags is set that would be ignored. The reason follows the
-// flag in the error.
-func without(reason string, ignored ...string) (err error) {
-	flag.Visit(func(f *flag.Flag) {
-		if err == nil && slices.Contains(ignored, f.Name) {
+		if err == nil && ignored(f.Name) {
 			err = command.Misused("got -%s %s", f.Name, reason)
 		}
 	})

@@ -10,8 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// nvrtc is the compiler: the functions of libnvrtc that this program calls.
-// All but errorString return a status, 0 for success.
+// nvrtc is the compiler: the functions of libnvrtc that this program calls. All but errorString return a status, 0 for success.
 type nvrtc struct {
 	errorString    func(int32) string
 	createProgram  func(prog *uintptr, source, name string, headers int32, texts, names uintptr) int32

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // body is the Go body: tiles of rows, each computed in blocks of as many elements as an
@@ -42,8 +41,7 @@ func (n *nest) setBlock() {
 	n.grain = max(kernels.Grain/(n.cost*n.blockRows*n.columnsOfTile()), 1)
 }
 
-// rowStep is a step of the function: a stage, the outputs of each element, or those that
-// each row has one of.
+// rowStep is a step of the function: a stage, the outputs of each element, or those that each row has one of.
 type rowStep struct {
 	hoisted      *expr.Interpreter // computes values of a row from the results of reductions; may be nil
 	hoistedTypes []expr.Dtype      // types of those values
@@ -58,8 +56,7 @@ type rowStep struct {
 	firstKept    int       // the first of them
 }
 
-// maxKept is the most elements of rows whose values the Go body keeps from step to
-// step.
+// maxKept is the most elements of rows whose values the Go body keeps from step to step.
 const maxKept = 1 << 20
 
 // makeSteps makes the steps of the Go body.
@@ -100,8 +97,7 @@ func (n *nest) makeSteps(f expr.Func) error {
 // columnsOfTile returns the columns of a row, or of a split of it.
 func (n *nest) columnsOfTile() int64 { return min(n.columns, n.grid.colsPerSplit) }
 
-// newRowStep returns the step of a function of operands, among them those kept, and of the
-// results of reductions known before it.
+// newRowStep returns the step of a function of operands, among them those kept, and of the results of reductions known before it.
 func newRowStep(f expr.Func, operands int) rowStep {
 	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs()}
 	hoisted, rest, err := f.Hoist(operands)
@@ -187,7 +183,7 @@ func (n *nest) newTile() any {
 	}
 	operands, outputs := len(n.types)+len(n.kept)+ofRow, max(ofRow+len(n.kept), len(n.outputs))
 	t := &rowTile{nest: n, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs), copied: make([]bool, outputs),
-		stored: make([]stored, len(n.offsets)), blocks: make([][]byte, operands+outputs), pieces: make([]partials, len(n.scalars)), index: make([]int64, len(n.innerShape()))}
+		stored: make([]stored, len(n.views)), blocks: make([][]byte, operands+outputs), pieces: make([]partials, len(n.scalars)), index: make([]int64, len(n.innerShape()))}
 	for range ofRow {
 		t.results = append(t.results, kernels.Bytes(make([]float64, t.blockRows)))
 	}
@@ -354,9 +350,8 @@ func (t *rowTile) inOrder(i int) unsafe.Pointer {
 	return unsafe.Pointer(&s.memory[at*s.size])
 }
 
-// runs calls f for the runs of a block's elements that have one stride where they are stored:
-// with a run's first element in the block and in memory, the
-// stride, and the number. Elements beyond an operand's bounds are at -1.
+// runs calls f for the runs of a block's elements that have one stride where they are stored: with a run's first element in the block and in memory,
+// the stride, and the number. Elements beyond an operand's bounds are at -1.
 func (t *rowTile) runs(s *stored, inner, outer span, f func(k, at, stride, n int64)) {
 	b, k, index, last := s.bounds, int64(0), t.index, len(t.index)-1
 	shape, strides, stride, extent := s.inner.shape, s.inner.strides, s.inner.stride, s.inner.extent
@@ -409,15 +404,15 @@ func (t *rowTile) load(i int) {
 	}
 	s.filled = n
 	to := t.block(i)
-	if t.streams != nil && t.streams[i].Number != 0 {
-		g := newGenerator(s.memory, t.streams[i])
-		t.runs(s, t.inner, t.outer, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.offsets[i]+at, stride, n) })
+	if t.views[i].Stream.Number != 0 {
+		g := newGenerator(s.memory, t.views[i].Stream)
+		t.runs(s, t.inner, t.outer, func(k, at, stride, n int64) { g.fill(t.types[i], to, k, t.views[i].Offset+at, stride, n) })
 		return
 	}
 	if t.isIota(i) {
 		t.runs(s, t.inner, t.outer, func(k, at, stride, n int64) {
 			for j := range n {
-				kernels.Elements[int64](to)[k+j] = t.offsets[i] + at + j*stride
+				kernels.Elements[int64](to)[k+j] = t.views[i].Offset + at + j*stride
 			}
 		})
 		return
@@ -484,137 +479,6 @@ func moveElements[T kernels.Element](to []T, toStride int64, from []T, fromStrid
 	default:
 		for k := range n {
 			to[k*toStride] = from[k*fromStride]
-		}
-	}
-}
-
-// partials are partial results of a reduction: of floating-point numbers in double precision, or of integers.
-type partials struct {
-	floats   []float64
-	integers []int64
-}
-
-func (p *partials) clear() { p.floats, p.integers = p.floats[:0], p.integers[:0] }
-
-// add adds the block of a reduction's arguments. It appends the reduction of each row's part; over a strided axis,
-// there is one partial result for each row.
-func (p *partials) add(op expr.Op, d expr.Dtype, b []byte, rows, columns int64, across bool) {
-	switch {
-	case d == kernels.Float32:
-		p.floats = reduceElements(p.floats, op, kernels.Elements[float32](b), rows, columns, across)
-	case d == kernels.Float64:
-		p.floats = reduceElements(p.floats, op, kernels.Elements[float64](b), rows, columns, across)
-	case d.Size() == 1:
-		p.integers = reduceIntegers(p.integers, op, d, b, rows, columns, across)
-	case d.Size() == 4:
-		p.integers = reduceIntegers(p.integers, op, d, kernels.Elements[int32](b), rows, columns, across)
-	default:
-		p.integers = reduceIntegers(p.integers, op, d, kernels.Elements[int64](b), rows, columns, across)
-	}
-}
-
-func reduceIntegers[T uint8 | int32 | int64](pieces []int64, op expr.Op, d expr.Dtype, b []T, rows, columns int64, across bool) []int64 {
-	if !across || len(pieces) == 0 {
-		pieces = append(pieces, slices.Repeat([]int64{integerIdentity(op, d)}, int(rows))...)
-	}
-	row, column := columns, int64(1) // distances in the block
-	if across {
-		row, column = 1, rows
-	}
-	for r, last := int64(0), pieces[int64(len(pieces))-rows:]; r < rows; r++ {
-		for c := range columns {
-			last[r] = joinIntegers(op, last[r], int64(b[r*row+c*column]))
-		}
-	}
-	return pieces
-}
-
-// integerIdentity returns the reduction of no integers.
-func integerIdentity(op expr.Op, d expr.Dtype) int64 {
-	least, most := d.Limits()
-	return map[expr.Op]int64{expr.RowMax: least, expr.RowMin: most}[op]
-}
-
-func joinIntegers(op expr.Op, a, b int64) int64 {
-	switch op {
-	case expr.RowSum:
-		return a + b
-	case expr.RowMax:
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
-func reduceElements[T kernels.Float](pieces []float64, op expr.Op, b []T, rows, columns int64, across bool) []float64 {
-	if !across {
-		for r := range rows {
-			pieces = append(pieces, reduceRun(op, b[r*columns:(r+1)*columns]))
-		}
-		return pieces
-	}
-	if len(pieces) == 0 {
-		pieces = append(pieces, slices.Repeat([]float64{reductionOf[op].Identity()}, int(rows))...)
-	}
-	for c := range columns {
-		x := b[c*rows : (c+1)*rows]
-		switch p := pieces[:len(x)]; op {
-		case expr.RowSum:
-			for r, v := range x {
-				p[r] += float64(v)
-			}
-		case expr.RowMax:
-			for r, v := range x {
-				p[r] = max(p[r], float64(v))
-			}
-		default:
-			for r, v := range x {
-				p[r] = min(p[r], float64(v))
-			}
-		}
-	}
-	return pieces
-}
-
-// reduceRun returns the reduction of a part of a row.
-func reduceRun[T kernels.Float](op expr.Op, x []T) float64 {
-	if op == expr.RowSum {
-		return arith.Sum(x)
-	}
-	most := x[0]
-	for _, v := range x[1:] {
-		if op == expr.RowMax {
-			most = max(most, v)
-		} else {
-			most = min(most, v)
-		}
-	}
-	return float64(most)
-}
-
-// reductionOf returns reductions of rows as reductions of a whole buffer: both fold in one order.
-var reductionOf = map[expr.Op]Reduction{expr.RowSum: {operator: expr.Add}, expr.RowMax: {operator: expr.Max}, expr.RowMin: {operator: expr.Min}}
-
-// combine writes the reduction of each of some rows. There is one partial result for each row, or those of the blocks of the only
-// row.
-func (p *partials) combine(op expr.Op, d expr.Dtype, rows int64, to []byte) {
-	if int64(len(p.floats)) > rows {
-		p.floats = []float64{reductionOf[op].Fold(p.floats)}
-	}
-	for k := 1; int64(len(p.integers)) > rows && k < len(p.integers); k++ {
-		p.integers[0] = joinIntegers(op, p.integers[0], p.integers[k])
-	}
-	for r := range rows {
-		switch {
-		case d == kernels.Float32:
-			kernels.Elements[float32](to)[r] = float32(p.floats[r])
-		case d == kernels.Float64:
-			kernels.Elements[float64](to)[r] = p.floats[r]
-		case d.Size() == 1:
-			to[r] = uint8(p.integers[r])
-		case d.Size() == 4:
-			kernels.Elements[int32](to)[r] = int32(p.integers[r])
-		default:
-			kernels.Elements[int64](to)[r] = p.integers[r]
 		}
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// codeWriter writes the common parts of generated kernels: parameters, indices, addresses, loads
-// and stores.
+// codeWriter writes the common parts of generated kernels: parameters, indices, addresses, loads and stores.
 type codeWriter struct {
 	*expr.Assembler
 	index  string    // the type of indices
@@ -22,8 +21,7 @@ type codeWriter struct {
 	params []string
 }
 
-// newCodeWriter returns a writer of a kernel for devices of a major compute capability, whose indices take
-// 64 bits or 32.
+// newCodeWriter returns a writer of a kernel for devices of a major compute capability, whose indices take 64 bits or 32.
 func newCodeWriter(major int, wide bool) (codeWriter, error) {
 	fs, err := MathFunctions()
 	if err != nil {
@@ -64,8 +62,7 @@ func (w *codeWriter) launchDependents() {
 	}
 }
 
-// parameter adds a parameter, in the order of the launch's arguments, and returns a
-// register with its value.
+// parameter adds a parameter, in the order of the launch's arguments, and returns a register with its value.
 func (w *codeWriter) parameter(dtype string, k expr.Kind) string {
 	name := fmt.Sprintf("p%d", len(w.params))
 	w.params = append(w.params, "."+dtype+" "+name)
@@ -159,8 +156,7 @@ type location struct {
 // String returns the address as PTX has it.
 func (l location) String() string { return fmt.Sprintf("[%s+%d]", l.register, l.bytes) }
 
-// elementAt returns where element k of a vector is, given the address of the first or
-// those of all.
+// elementAt returns where element k of a vector is, given the address of the first or those of all.
 func elementAt(addresses []string, k int, size int64) location {
 	if len(addresses) > 1 {
 		return location{addresses[k], 0}
@@ -168,8 +164,7 @@ func elementAt(addresses []string, k int, size int64) location {
 	return location{addresses[0], int64(k) * size}
 }
 
-// vectorAccess loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as ld.global, perhaps after a
-// predicate.
+// vectorAccess loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as ld.global, perhaps after a predicate.
 func (w *codeWriter) vectorAccess(op string, d expr.Dtype, at location, regs []string) {
 	each := min(len(regs), int(16/d.Size()))
 	for k := 0; k < len(regs); k += each {

@@ -9,17 +9,12 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// Concat plans out = operands, one after the other along an axis. Operand i is a view of a
-// part of the shape, of extents[i] elements along the axis; together they have the
-// shape's. A [Map] copies each to its part of out; neighbours of one layout
-// share a launch. Short parts, and those that are not whole vectors, share one that finds
-// the part of each element. Each element is read once and written once.
+// Concat plans out = operands, one after the other along an axis. Operand i is a view of a part of the shape, of extents[i] elements along the axis;
+// together they have the shape's. A [Map] copies each to its part of out; neighbours of one layout share a launch. Short parts, and those that are
+// not whole vectors, share one that finds the part of each element. Each element is read once and written once.
 func Concat(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, extents []int, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("concat_%v(%v along %d)", dt, shape, axis), Out: kernels.Count(shape) * dt.Size()}
-	if err := appendConcat(p, dev, dt, shape, axis, extents, operands); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	return p, nil
+	return p.Or(appendConcat(p, dev, dt, shape, axis, extents, operands))
 }
 
 // A part is the map that writes an operand of a concatenation.
@@ -138,7 +133,7 @@ func launchLike(p *kernels.Plan, f expr.Func, parts []part) (count int, err erro
 		from = append(from, other[0])
 	}
 	if count = len(from); count > 1 {
-		n.grid.splits, n.part = int64(count), parts[1].offsets[1]-n.offsets[1]
+		n.grid.splits, n.part = int64(count), parts[1].views[1].Offset-n.views[1].Offset
 		n.layout.joined = int(arith.Pow2(n.grid.splits))
 		from = append(from, slices.Repeat(from[:1], n.layout.joined-count)...) // no block has these
 		args = slices.Concat(from, args[1:3], []any{n.part * n.outputs[0].Size()}, args[3:])

@@ -16,8 +16,7 @@ type Reduction struct {
 	f        expr.Func // of one Float64, and one as well
 }
 
-// NewReduction returns the reduction by an operator, expr.Add, Mul, Max or Min, of
-// a function of one Float64 with one such output.
+// NewReduction returns the reduction by an operator, expr.Add, Mul, Max or Min, of a function of one Float64 with one such output.
 func NewReduction(operator expr.Op, f expr.Func) (Reduction, error) {
 	switch operator {
 	case expr.Add, expr.Mul, expr.Max, expr.Min:
@@ -30,15 +29,13 @@ func NewReduction(operator expr.Op, f expr.Func) (Reduction, error) {
 	return Reduction{operator, f}, nil
 }
 
-// ParseReduction reads an expression of a, the result so far, and b, the next element, in the
-// language of [expr.Parse]. Chunks of the input are reduced in parallel and their results combined,
-// so the expression must have one of the forms
+// ParseReduction reads an expression of a, the result so far, and b, the next element, in the language of [expr.Parse]. Chunks of the input are
+// reduced in parallel and their results combined, so the expression must have one of the forms
 //
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
-// with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". Any other
-// expression, and one of more than 4096 characters, is an error that names the position, in
-// characters from 1.
+// with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". Any other expression, and one of more than 4096 characters, is an
+// error that names the position, in characters from 1.
 func ParseReduction(expression string) (Reduction, error) {
 	op, f, err := expr.ParseReduction(expression)
 	if err != nil {
@@ -66,8 +63,7 @@ func (r Reduction) Identity() float64 {
 	return math.Inf(1)
 }
 
-// String returns the reduction in a normal form, the same for expressions that differ only in
-// spaces and parentheses.
+// String returns the reduction in a normal form, the same for expressions that differ only in spaces and parentheses.
 func (r Reduction) String() string {
 	b := expr.NewBuilder(kernels.Float64, kernels.Float64)
 	whole, err := b.Func(b.Apply(r.operator, append([]expr.Value{b.Operand(0)}, b.Inline(r.f, b.Operand(1))...)...))
@@ -77,8 +73,7 @@ func (r Reduction) String() string {
 	return whole.Text("a", "b")
 }
 
-// Fold joins values, halves first, so that the rounding errors of long sums stay as small as those
-// of the kernel's many accumulators.
+// Fold joins values, halves first, so that the rounding errors of long sums stay as small as those of the kernel's many accumulators.
 func (r Reduction) Fold(values []float64) float64 {
 	if n := len(values); n > 16 {
 		return r.Join(r.Fold(values[:n/2]), r.Fold(values[n/2:]))

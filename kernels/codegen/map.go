@@ -11,8 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
-// View is an operand of [Map]: a buffer, and where it stores the elements of the output's
-// shape.
+// View is an operand of [Map]: a buffer, and where it stores the elements of the output's shape.
 type View struct {
 	Elements int64 // of the buffer
 	Offset   int64 // of the first element that is used
@@ -20,16 +19,14 @@ type View struct {
 	// Bounds leave out elements beyond From <= i < To along Axis: they are not in the buffer
 	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
-	// Stream makes the elements random numbers, a function of the
-	// stream, of the element's offset, and of the state in the buffer: see [RandomState].
+	// Stream makes the elements random numbers, a function of the stream, of the element's offset, and of the state in the buffer: see [RandomState].
 	Stream Stream
 	// Iota makes each element, an Int64, the number Offset + sum of index[k] Strides[k] itself. There is no buffer: Elements is 0, and
 	// a plan has no input for the operand. Stride 1 along an axis and 0 elsewhere gives the index along the axis.
 	Iota bool
 }
 
-// Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0
-// is for none.
+// Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0 is for none.
 type Stream = struct {
 	Number int
 	Normal bool
@@ -60,31 +57,25 @@ func rowMajor(shape []int) []int {
 	return strides
 }
 
-// Map plans out = f(operands), element by element, for an output of the shape, in
-// row-major order, and operands that are views of the plan's inputs. Several outputs
-// are consecutive, as [Plan.Parts] describes. An
-// output may overwrite an input that has elements of that size, if that
-// input's view is dense and no other view is of the same memory.
+// Map plans out = f(operands), element by element, for an output of the shape, in row-major order, and operands that are views of the plan's inputs.
+// Several outputs are consecutive, as [Plan.Parts] describes. An output may overwrite an input that has elements of that size, if that input's view
+// is dense and no other view is of the same memory.
 //
-// The kernel is generated when a device needs it. Kernels are equal, and are
-// loaded once, if functions and layouts are: extents and strides are arguments.
-// An error names the operand that does not fit.
+// The kernel is generated when a device needs it. Kernels are equal, and are loaded once, if functions and layouts are: extents and strides are
+// arguments. An error names the operand that does not fit.
 func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kernels.Plan, error) {
-	name := fmt.Sprintf("map(%v, %v)", f, shape)
-	if err := checkMap(f, shape, operands); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", name, err)
+	p, c := &kernels.Plan{Op: fmt.Sprintf("map(%v, %v)", f, shape)}, call{f: f, shape: shape, operands: operands}
+	err := checkMap(f, shape, operands)
+	if n := f.Reductions(); n > 0 && err == nil {
+		err = fmt.Errorf("got a function with %d reductions, want a function of elements", n)
 	}
-	if n := f.Reductions(); n > 0 {
-		return nil, fmt.Errorf("kernels: %s: got a function with %d reductions, want a function of elements", name, n)
+	if err != nil {
+		return p.Or(err)
 	}
-	p, c := &kernels.Plan{Op: name}, call{f: f, shape: shape, operands: operands}
-	from, to := c.buffers(p)
-	if kernels.Count(shape) > 0 {
-		if err := newMap(dev, c, nil).launch(p, f, from, to); err != nil {
-			return nil, fmt.Errorf("kernels: %s: %w", name, err)
-		}
+	if from, to := c.buffers(p); kernels.Count(shape) > 0 {
+		err = newMap(dev, c, nil).launch(p, f, from, to)
 	}
-	return p, nil
+	return p.Or(err)
 }
 
 // newMap lays out a map whose one output is stored as a view describes, or whose outputs are in row-major order if there is none. A
@@ -115,7 +106,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors *= 4
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
-	if dev.Kind == kernels.GPU && n.streams == nil {
+	if dev.Kind == kernels.GPU && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {
 		n.chooseTiles()
 	}
 	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: n.outputs}

@@ -13,8 +13,7 @@ import (
 //	for each of its elements: f
 //	for each vector: store the results
 //
-// A vector that reaches beyond the end is loaded and stored by elements. Where each
-// thread has one element, a thread without one is done at once.
+// A vector that reaches beyond the end is loaded and stored by elements. Where each thread has one element, a thread without one is done at once.
 type mapWriter struct {
 	kernelWriter
 	n       string
@@ -106,8 +105,7 @@ func (w *mapWriter) results(elements [][]string, n int) [][]string {
 	return list
 }
 
-// locate finds the elements of a thread's vector j: blocks take neighbouring
-// vectors together.
+// locate finds the elements of a thread's vector j: blocks take neighbouring vectors together.
 func (w *mapWriter) locate(j int) *vector {
 	v := &vector{number: j, first: w.Register(w.kind)}
 	block, thread := w.result(expr.B32, "mov.u32 %s, %%ctaid.x"), w.result(expr.B32, "mov.u32 %s, %%tid.x")
@@ -322,8 +320,7 @@ func (w *mapWriter) store(v *vector) {
 	})
 }
 
-// branch does all of a vector at once if its elements all exist, else element by
-// element, each if it exists.
+// branch does all of a vector at once if its elements all exist, else element by element, each if it exists.
 func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
 	if w.oneElement() {
 		full()

@@ -75,10 +75,10 @@ func TestMapReadsDenseOperandsInOrder(t *testing.T) {
 			n := newMap(kernels.Device{Major: 9, SMs: sms}, call{f: f, shape: shape, operands: []View{Dense(shape), turned}}, nil)
 			switch letter := placeLetters(n.layout, 0, 1); {
 			case letter == "d", letter == "s" && n.rows == 1:
-			case letter == "g" && n.layout.tile > 0 && slices.Equal(n.rowStrides[0], n.rowStrides[2]) && n.offsets[0] == 0 && n.offsets[2] == 0:
+			case letter == "g" && n.layout.tile > 0 && slices.Equal(n.rowStrides[0], n.rowStrides[2]) && n.views[0].Offset == 0 && n.views[2].Offset == 0:
 				byTiles++
 			default:
-				t.Fatalf("dense operand of %v is read as %s, at %v from %d on; the output is at %v; %+v", shape, letter, n.rowStrides[0], n.offsets[0], n.rowStrides[2], n.layout)
+				t.Fatalf("dense operand of %v is read as %s, at %v from %d on; the output is at %v; %+v", shape, letter, n.rowStrides[0], n.views[0].Offset, n.rowStrides[2], n.layout)
 			}
 		}
 	})

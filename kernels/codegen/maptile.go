@@ -8,11 +8,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Maps of transposed operands: a block computes a square tile of two axes, the output's innermost
-// axis and the axis along which such operands are contiguous. It loads them along the latter, stores them to shared memory, and
-// computes and stores along the former, so that warps access whole sectors. If rows of the output are not aligned to
-// sectors, each row of a tile begins with the sector that contains the tile's first column: tiles are
-// skewed, and load up to a sector of columns before the first one.
+// Maps of transposed operands: a block computes a square tile of two axes, the output's innermost axis and the axis along which such operands are
+// contiguous. It loads them along the latter, stores them to shared memory, and computes and stores along the former, so that warps access whole
+// sectors. If rows of the output are not aligned to sectors, each row of a tile begins with the sector that contains the tile's first column: tiles
+// are skewed, and load up to a sector of columns before the first one.
 
 const (
 	tileLarge       = 64 // elements of a tile along either axis, for functions of few operations
@@ -89,15 +88,6 @@ func (n *nest) tileGrid() (grid []int64) {
 	return append(grid, kernels.CeilDiv(n.rowShape[n.layout.tileAxis], tile), kernels.CeilDiv(columns, tile))
 }
 
-// tileBlocks returns the number of tiles.
-func (n *nest) tileBlocks() int64 {
-	blocks := int64(1)
-	for _, extent := range n.tileGrid() {
-		blocks *= extent
-	}
-	return blocks
-}
-
 // tileArguments returns those of [mapWriter.tileParameters].
 func (n *nest) tileArguments() (args []any) {
 	for _, extent := range n.tileGrid()[1:] {
@@ -109,8 +99,7 @@ func (n *nest) tileArguments() (args []any) {
 	return args
 }
 
-// tileParameters adds the parameters of the tiles: the extents of their grid but the first, and
-// those of the axes of a tile.
+// tileParameters adds the parameters of the tiles: the extents of their grid but the first, and those of the axes of a tile.
 func (w *mapWriter) tileParameters() {
 	for range w.rowAxes - 1 {
 		w.grid = append(w.grid, w.parameter("u32", expr.B32))
@@ -158,9 +147,6 @@ func (w *mapWriter) tiled() {
 	}
 }
 
-// inner returns the innermost axis.
-func (t *tileWriter) inner() int { return t.rowAxes - 1 }
-
 // locateTile finds the tile of the block and the thread's place in it.
 func (t *tileWriter) locateTile() {
 	thread, rest := t.result(expr.B32, "mov.u32 %s, %%tid.x"), t.Register(expr.B32)
@@ -181,7 +167,7 @@ func (t *tileWriter) locateTile() {
 	for i, p := range list {
 		list[i] = t.indexOf(p)
 	}
-	t.begin = [2]string{list[t.tileAxis], list[t.inner()]}
+	t.begin = [2]string{list[t.tileAxis], list[t.rowAxes-1]}
 	at := ""
 	for i, p := range t.places {
 		if p.rows == fixed {
@@ -223,7 +209,7 @@ func (t *tileWriter) along(axis int, place string, step, n, before int) []string
 
 // elementsOf returns the addresses of n of the thread's elements of an operand or output, of column c from number k on.
 func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
-	byLane, byWarp := p.ofRow[t.inner()], p.ofRow[t.tileAxis]
+	byLane, byWarp := p.ofRow[t.rowAxes-1], p.ofRow[t.tileAxis]
 	if p.lanes == transposed {
 		byLane, byWarp = byWarp, byLane
 	}
@@ -246,7 +232,7 @@ func (t *tileWriter) elementsOf(p *address, c, k, n int) []string {
 // loadTransposed loads the thread's elements of a transposed operand.
 func (t *tileWriter) loadTransposed(p *address, inside [][]string) [][]string {
 	if t.skewed { // loads begin with the margin
-		back := t.calculate("mul.lo", p.ofRow[t.inner()], tileMargin)
+		back := t.calculate("mul.lo", p.ofRow[t.rowAxes-1], tileMargin)
 		p.first[0] = t.before(p.first[0], back, p.size())
 	}
 	regs := make([][]string, t.tile/32)
@@ -269,8 +255,7 @@ func (t *tileWriter) rowBytes(d expr.Dtype) int64 {
 // tileName returns the name of operand i's tile in shared memory, which has a row for each index along tileAxis.
 func tileName(i int) string { return fmt.Sprintf("tile%d", i) }
 
-// sharedAt returns the address of the thread's first element in an operand's tile: of row warp or
-// lane, and of the column of the other.
+// sharedAt returns the address of the thread's first element in an operand's tile: of row warp or lane, and of the column of the other.
 func (t *tileWriter) sharedAt(i int, row, column string) string {
 	r, d := t.result(expr.B32, "mov.u32 %s, %s", tileName(i)), t.types[i]
 	t.Line("mad.lo.u32 %s, %s, %d, %s", r, row, t.rowBytes(d), r)
@@ -290,8 +275,7 @@ func (t *tileWriter) storeShared(i int, regs [][]string) {
 	}
 }
 
-// compute computes four of the thread's elements, from number k of column c on, and stores the
-// results.
+// compute computes four of the thread's elements, from number k of column c on, and stores the results.
 func (t *tileWriter) compute(c, k int, inside [][]string) {
 	const n = 4
 	var shifts []string
@@ -314,10 +298,13 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c+t.margin())*d.Size()})
 				elements[i] = append(elements[i], r)
 			}
-		case p.mark == ordinal:
-			elements[i] = t.shifted(p, t.elementsOf(p, c, k, n), shifts)
 		default:
-			for j, at := range t.shifted(p, t.elementsOf(p, c, k, n), shifts) {
+			at := t.shifted(p, t.elementsOf(p, c, k, n), shifts)
+			if p.mark == ordinal {
+				elements[i] = at
+				break
+			}
+			for j, at := range at {
 				r := t.Register(d.Kind())
 				t.loadElement(d, r, "["+at+"]", inside[c][k+j])
 				elements[i] = append(elements[i], r)

@@ -13,7 +13,7 @@ func (n *nest) isSkewed() bool {
 	if strides[inner] != 1 || size < 4 {
 		return false
 	}
-	within := n.offsets[len(n.types)] * size % policy.SectorBytes
+	within := n.views[len(n.types)].Offset * size % policy.SectorBytes
 	for _, s := range strides[:inner] {
 		within |= s * size % policy.SectorBytes
 	}
@@ -72,7 +72,7 @@ func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
 func (t *tileWriter) shifted(p *address, at, shifts []string) []string {
 	for j, shift := range shifts {
 		by := t.Register(t.kind)
-		t.Line("mul.lo.%s %s, %s, %s", t.index, by, t.indexOf(shift), p.ofRow[t.inner()])
+		t.Line("mul.lo.%s %s, %s, %s", t.index, by, t.indexOf(shift), p.ofRow[t.rowAxes-1])
 		at[j] = t.before(at[j], by, p.size())
 	}
 	return at

@@ -13,8 +13,6 @@ import (
 type nest struct {
 	types   []expr.Dtype // of the operands
 	outputs []expr.Dtype
-	streams []Stream      // of the operands, or nil
-	iotas   []bool        // by operand: it is an iota
 	numbers []expr.Number // constants of the function, which are arguments
 	cost    int64         // operations on an element
 
@@ -24,7 +22,7 @@ type nest struct {
 	rowShape, colShape []int64 // merged
 	// Of the operands, then of the outputs:
 	rowStrides, colStrides [][]int64
-	offsets                []int64
+	views                  []View
 	bounds                 []bound
 
 	perRow  []bool // by output; nil for a Map
@@ -141,8 +139,7 @@ func (m mark) computed() bool { return m.random() || m == ordinal }
 // axis returns the axis of an operand's bounds, -1 for none.
 func (m mark) axis() int { return max(int(m)-int(bounded), -1) }
 
-// bound is the part of an axis of the merged shape in which an operand has elements;
-// extent 0 is for all of it.
+// bound is the part of an axis of the merged shape in which an operand has elements; extent 0 is for all of it.
 type bound struct {
 	axis         int
 	from, extent int64
@@ -151,14 +148,8 @@ type bound struct {
 // newNest merges the axes of a call whose outputs are stored as views describe.
 func newNest(c call, g rowGrid, outputs []View) *nest {
 	views := slices.Concat(c.operands, outputs)
-	n := &nest{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), part: 1, streams: streams(c.operands)}
-	for _, v := range c.operands {
-		n.iotas = append(n.iotas, v.Iota)
-	}
+	n := &nest{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), part: 1, views: views}
 	_, n.numbers = c.f.Numbers()
-	for _, v := range views {
-		n.offsets = append(n.offsets, v.Offset)
-	}
 	n.bounds = make([]bound, len(views))
 	n.rows, n.rowShape, n.rowStrides = mergeAxes(c.shape, c.kept(), views, n.bounds)
 	n.columns, n.colShape, n.colStrides = mergeAxes(c.shape, c.axes, views, nil)
@@ -167,9 +158,8 @@ func newNest(c call, g rowGrid, outputs []View) *nest {
 	return n
 }
 
-// mergeAxes returns the extent of some axes together, and their shape and strides with
-// axes of one element left out and neighbours joined where all strides allow it. It notes the bounds of views of the merged axes,
-// unless bounds is nil.
+// mergeAxes returns the extent of some axes together, and their shape and strides with axes of one element left out and neighbours joined where all
+// strides allow it. It notes the bounds of views of the merged axes, unless bounds is nil.
 func mergeAxes(shape, axes []int, views []View, bounds []bound) (n int64, merged []int64, strides [][]int64) {
 	n, strides = 1, make([][]int64, len(views))
 	for _, a := range axes {
@@ -203,21 +193,21 @@ func mergeAxes(shape, axes []int, views []View, bounds []bound) (n int64, merged
 	return n, merged, strides
 }
 
-// address sets the places of operands and outputs, for vectors of the grid's width. Without vectors, elements of a vector have no fixed
-// distance.
+// address sets the places of operands and outputs, for vectors of the grid's width. Without vectors, elements of a vector have no fixed distance.
 func (n *nest) address(vectors bool) {
 	l := &n.layout
 	l.rowAxes, l.colAxes, l.width = 0, 0, int(n.grid.width)
 	inner := n.innerShape()
 	l.inner = vectors && len(inner) > 0 && inner[len(inner)-1]%n.grid.width == 0
-	list := make([]place, len(n.offsets))
+	list := make([]place, len(n.views))
 	for i := range list {
 		p := place{addressingOf(n.rowShape, n.rowStrides[i]), addressingOf(n.colShape, n.colStrides[i]), single, plain}
-		if i < len(n.streams) && n.streams[i].Normal {
+		switch v := n.views[i]; {
+		case v.Stream.Normal:
 			p.mark = normal
-		} else if i < len(n.streams) && n.streams[i].Number != 0 {
+		case v.Stream.Number != 0:
 			p.mark = uniform
-		} else if n.isIota(i) {
+		case v.Iota:
 			p.mark = ordinal
 		}
 		if p.columns == linear && n.colStrides[i][len(n.colShape)-1] == 1 {
@@ -246,7 +236,7 @@ func (n *nest) address(vectors bool) {
 }
 
 // isIota reports whether operand or output i is an iota.
-func (n *nest) isIota(i int) bool { return i < len(n.iotas) && n.iotas[i] }
+func (n *nest) isIota(i int) bool { return n.views[i].Iota }
 
 // isMap reports whether the function is one of [Map].
 func (n *nest) isMap() bool { return n.perRow == nil }
@@ -300,7 +290,7 @@ func (n *nest) laneLayout(i int, p place) laneLayout {
 		return single
 	case strides[last] == 1 && n.isIota(i):
 		return aligned
-	case strides[last] == 1 && !misaligned(n.offsets[i]) && !slices.ContainsFunc(others, misaligned):
+	case strides[last] == 1 && !misaligned(n.views[i].Offset) && !slices.ContainsFunc(others, misaligned):
 		return aligned
 	case of == indexed && n.isMap():
 		return scattered
@@ -322,7 +312,7 @@ func (n *nest) dtype(i int) expr.Dtype {
 // no memory there.
 func (n *nest) isWide(beyond int64) bool {
 	reach := max(n.rows, n.columns) + beyond
-	for i := range n.offsets {
+	for i := range n.views {
 		if n.isMap() && i >= len(n.types) && n.layout.place(i).rows == unitStride {
 			continue
 		}
@@ -359,7 +349,11 @@ func (n *nest) launchWith(p *kernels.Plan, f expr.Func, args []any) error {
 func (n *nest) blocks() int64 {
 	switch {
 	case n.layout.tile > 0:
-		return n.tileBlocks()
+		tiles := int64(1)
+		for _, extent := range n.tileGrid() {
+			tiles *= extent
+		}
+		return tiles
 	case n.isMap():
 		return kernels.CeilDiv(n.rows, int64(n.layout.width*n.layout.vectors*n.layout.rowsPerBlock))
 	}
@@ -379,7 +373,7 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 			continue
 		}
 		if !l.place(i).mark.random() {
-			r.Offset += n.offsets[i] * n.dtype(i).Size()
+			r.Offset += n.views[i].Offset * n.dtype(i).Size()
 		}
 		args = append(args, r)
 	}
@@ -399,7 +393,7 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 		args = append(args, divisions(n.rowShape[:l.rowAxes], l.wide)...)
 		args = append(args, divisions(n.colShape[:l.colAxes], l.wide)...)
 	}
-	for i := range n.offsets {
+	for i := range n.views {
 		if n.isMap() && i > len(n.types) { // outputs of a map have strides together
 			break
 		}
@@ -418,9 +412,9 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 	}
 	for i := range n.types {
 		if n.isIota(i) {
-			args = append(args, n.offsets[i])
-		} else if n.streams != nil && n.streams[i].Number != 0 {
-			args = append(args, n.offsets[i], int32(n.streams[i].Number))
+			args = append(args, n.views[i].Offset)
+		} else if n.views[i].Stream.Number != 0 {
+			args = append(args, n.views[i].Offset, int32(n.views[i].Stream.Number))
 		}
 	}
 	for _, c := range n.numbers {

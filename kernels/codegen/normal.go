@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -117,8 +116,7 @@ func (w *codeWriter) normals(a, b string) (z [2]string) {
 	return z
 }
 
-// literal returns a float32 as PTX has it.
-func literal(x float32) string { return fmt.Sprintf("0f%08X", math.Float32bits(x)) }
+func literal(x float32) string { return expr.Literal(expr.Float32, float64(x)) }
 
 // horner evaluates a polynomial.
 func (w *codeWriter) horner(p []float32, x string) string {

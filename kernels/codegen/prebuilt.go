@@ -10,8 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/prebuilt"
 )
 
-// Code returns the kernel as it was assembled beforehand, if there is one for the device,
-// else its PTX.
+// Code returns the kernel as it was assembled beforehand, if there is one for the device, else its PTX.
 func (i image) Code(major, minor int) (kernels.Code, error) {
 	text, err := i.PTX(major)
 	if err != nil {

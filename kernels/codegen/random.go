@@ -8,13 +8,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/philox"
 )
 
-// Random numbers of views with a stream: Philox4x32-10 (Salmon and others, 2011), whose
-// block number b of four words is a function of the seed, the run and the stream. A
-// float32 has the upper 24 bits of a word of its own, a float64 the upper 53 of two
-// words, so that either is less than 1 and the same on every device.
+// Random numbers of views with a stream: Philox4x32-10 (Salmon and others, 2011), whose block number b of four words is a function of the seed, the
+// run and the stream. A float32 has the upper 24 bits of a word of its own, a float64 the upper 53 of two words, so that either is less than 1 and
+// the same on every device.
 
-// RandomState is the elements of the buffer of a view with a stream, int64 each: the
-// seed, and the number of the run, of which 32 bits count.
+// RandomState is the elements of the buffer of a view with a stream, int64 each: the seed, and the number of the run, of which 32 bits count.
 const RandomState = 2
 
 // generator makes the numbers of a stream.
@@ -35,8 +33,7 @@ func (g generator) block(number uint64) [4]uint32 {
 	return philox.Block(g.key, g.stream, g.run, number)
 }
 
-// fill writes n numbers of the stream, from one on in a stride, to elements of that type
-// from to[at] on.
+// fill writes n numbers of the stream, from one on in a stride, to elements of that type from to[at] on.
 func (g generator) fill(d expr.Dtype, to []byte, at, number, stride, n int64) {
 	known, words := int64(-1), [4]uint32{}
 	for k := range n {
@@ -90,18 +87,6 @@ func (v View) inputBytes(d expr.Dtype) int64 {
 	return v.Elements * d.Size()
 }
 
-// streams returns the streams of operands, nil if none has any.
-func streams(operands []View) []Stream {
-	list, any := make([]Stream, len(operands)), false
-	for i, v := range operands {
-		list[i], any = v.Stream, any || v.Stream.Number != 0
-	}
-	if !any {
-		return nil
-	}
-	return list
-}
-
 // source is a generator in a kernel.
 type source struct {
 	first, key0, key1, stream, run string
@@ -132,35 +117,23 @@ func (w *codeWriter) philox(s *source, number string) [4]string {
 	c := [4]string{2: s.stream, 3: s.run}
 	c[0], c[1] = w.halves(number)
 	key0, key1 := s.key0, s.key1
+	product := func(x string, n uint32) (lower, upper string) {
+		return w.halves(w.result(expr.B64, "mul.wide.u32 %s, %s, 0x%X", x, n))
+	}
+	differ := func(x, y, z string) string { return w.result(expr.B32, "lop3.b32 %s, %s, %s, %s, 0x96", x, y, z) } // x ^ y ^ z
 	for round := range philox.Rounds {
 		if round > 0 {
-			key0, key1 = w.plus(key0, philox.W0), w.plus(key1, philox.W1)
+			w0, w1 := uint32(philox.W0), uint32(philox.W1)
+			key0, key1 = w.result(expr.B32, "add.u32 %s, %s, %d", key0, int32(w0)), w.result(expr.B32, "add.u32 %s, %s, %d", key1, int32(w1))
 		}
-		lo0, hi0 := w.product(c[0], philox.M0)
-		lo1, hi1 := w.product(c[2], philox.M1)
-		c = [4]string{w.differ(hi1, c[1], key0), lo1, w.differ(hi0, c[3], key1), lo0}
+		lo0, hi0 := product(c[0], philox.M0)
+		lo1, hi1 := product(c[2], philox.M1)
+		c = [4]string{differ(hi1, c[1], key0), lo1, differ(hi0, c[3], key1), lo0}
 	}
 	return c
 }
 
-// plus returns the sum of a word and a number.
-func (w *codeWriter) plus(x string, n uint32) string {
-	return w.result(expr.B32, "add.u32 %s, %s, %d", x, int32(n))
-}
-
-// product returns the halves of the product of a word and a number.
-func (w *codeWriter) product(x string, n uint32) (lower, upper string) {
-	r := w.result(expr.B64, "mul.wide.u32 %s, %s, 0x%X", x, n)
-	return w.halves(r)
-}
-
-// differ returns x ^ y ^ z.
-func (w *codeWriter) differ(x, y, z string) string {
-	return w.result(expr.B32, "lop3.b32 %s, %s, %s, %s, 0x96", x, y, z)
-}
-
-// numbers returns elements from a number on, which is in a register of 64 bits; aligned reports
-// that this number is the first of a block.
+// numbers returns elements from a number on, which is in a register of 64 bits; aligned reports that this number is the first of a block.
 func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements int, aligned bool) []string {
 	var list []string
 	per := int(perBlock(d))
@@ -195,8 +168,7 @@ func (w *codeWriter) one(number string, bit int, first, second string) string {
 	return w.result(expr.B32, "selp.b32 %s, %s, %s, %s", second, first, set)
 }
 
-// choose returns the words of an element in its block of `per` elements, given the lower half of
-// its number.
+// choose returns the words of an element in its block of `per` elements, given the lower half of its number.
 func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 	for step := 1; step < per; step *= 2 {
 		bit := w.result(expr.B32, "and.b32 %s, %s, %d", number, per/2/step)

@@ -28,10 +28,7 @@ import (
 // the argument that does not fit.
 func Rows(dev kernels.Device, f expr.Func, shape, axes []int, perRow []bool, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
-	if err := appendRows(p, dev, call{f, shape, axes, perRow, operands}); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	return p, nil
+	return p.Or(appendRows(p, dev, call{f, shape, axes, perRow, operands}))
 }
 
 // RowsWhole reports whether rows of that shape are each computed by one block, so that
@@ -232,7 +229,7 @@ func appendEmptyRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.St
 		return nil
 	}
 	b := expr.NewBuilder(c.f.Operands()...)
-	values := operandsOf(b, len(c.operands))
+	values := b.Inputs()
 	for _, s := range staged.Stages {
 		for k, op := range s.Reductions {
 			values = append(values, identity(b, op, s.Func.Outputs()[k]))
@@ -263,21 +260,13 @@ func identity(b *expr.Builder, op expr.Op, d expr.Dtype) expr.Value {
 	return b.Constant(d, reductionOf[op].Identity())
 }
 
-// operandsOf returns the first n operands of a builder.
-func operandsOf(b *expr.Builder, n int) (list []expr.Value) {
-	for i := range n {
-		list = append(list, b.Operand(i))
-	}
-	return list
-}
-
 // splitRows appends the launches of a call with one stage of reductions and no output but theirs. The first launch reduces each split of
 // a row in double precision, or integers in their type, the second combines the splits of a row.
 func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, g rowGrid, from, to []kernels.Ref) error {
 	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
 	types := c.f.Operands()
 	b := expr.NewBuilder(types...)
-	parts := b.Inline(stage.Func, operandsOf(b, len(types))...)
+	parts := b.Inline(stage.Func, b.Inputs()...)
 	partial := slices.Repeat([]kernels.Dtype{kernels.Float64}, n)
 	for k, op := range stage.Reductions {
 		if d := stage.Func.Outputs()[k]; !d.IsFloat() {
@@ -290,7 +279,7 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 		return err
 	}
 	b = expr.NewBuilder(append(slices.Clone(types), partial...)...)
-	values := operandsOf(b, len(types))
+	values := b.Inputs()[:len(types):len(types)]
 	for k, op := range stage.Reductions {
 		values = append(values, b.Convert(b.Apply(op, b.Operand(len(types)+k)), stage.Func.Outputs()[k]))
 	}

@@ -6,10 +6,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// reduceStrided combines the partial results of the threads of each row, which are not neighbours. Each thread stores its result to
-// shared memory. All threads then combine groups of neighbouring results, round by round, until so few are left that every thread reads
-// all those of its rows. When every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200,
-// bench/notes/rows.md).
+// reduceStrided combines the partial results of the threads of each row, which are not neighbours. Each thread stores its result to shared memory.
+// All threads then combine groups of neighbouring results, round by round, until so few are left that every thread reads all those of its rows. When
+// every thread read all results of its rows at once, 512 sums over 128 rows took 10 us (H200, bench/notes/rows.md).
 func (w *rowsWriter) reduceStrided(list []*accumulator) {
 	number := w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	x, y := w.result(expr.B32, "and.b32 %s, %s, %d", number, w.rowsPerBlock-1), w.result(expr.B32, "shr.u32 %s, %s, %s", number, shift(w.rowsPerBlock))
@@ -43,8 +42,7 @@ func reduceRounds(threads, width int) (list []int) {
 	return list
 }
 
-// reduceGroups reduces groups of n partial results of each row, `apart` threads apart, into the group's first slot. `left` results per
-// row remain.
+// reduceGroups reduces groups of n partial results of each row, `apart` threads apart, into the group's first slot. `left` results per row remain.
 func (w *rowsWriter) reduceGroups(a *accumulator, number string, n, apart, left int) {
 	rows := w.rowsPerBlock * w.width
 	at, p := w.Register(expr.B32), w.Register(expr.Pred)

@@ -12,9 +12,8 @@ import (
 //	the outputs at each element
 //	the outputs of which a row has one
 //
-// A thread loads each resident vector once, and computes nothing twice of those
-// in registers. For other vectors, each step has a loop that loads a few
-// per iteration. Either way a thread reduces its vectors in order, each lane separately.
+// A thread loads each resident vector once, and computes nothing twice of those in registers. For other vectors, each step has a loop that loads a
+// few per iteration. Either way a thread reduces its vectors in order, each lane separately.
 type rowsWriter struct {
 	kernelWriter
 	perRow []bool
@@ -122,8 +121,7 @@ func (w *rowsWriter) parameters() {
 	w.addressParameters()
 }
 
-// findThread finds the row and the columns of the thread. One without a row reads the
-// last.
+// findThread finds the row and the columns of the thread. One without a row reads the last.
 func (w *rowsWriter) findThread() {
 	number := w.special("tid.x")
 	beside, lanes := "0", 1 // of the block

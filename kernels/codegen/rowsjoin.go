@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -50,14 +49,6 @@ func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 	return a
 }
 
-// number returns a number as PTX has it.
-func number(d expr.Dtype, v float64) string {
-	if d == kernels.Float32 {
-		return fmt.Sprintf("0f%08X", math.Float32bits(float32(v)))
-	}
-	return fmt.Sprintf("0d%016X", math.Float64bits(v))
-}
-
 // native reports whether one instruction computes the greater of two numbers or NaN.
 func (w *rowsWriter) native(a *accumulator) bool { return w.nan && a.dtype == kernels.Float32 }
 
@@ -94,7 +85,7 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 	begun := a.lanes[k] != ""
 	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
-		v, exists = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), v, number(a.dtype, 0), exists), ""
+		v, exists = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), v, expr.Literal(a.dtype, 0), exists), ""
 	}
 	if a.dtype == kernels.Float32 {
 		v = w.emit(expr.F64, "cvt.f64.f32", v)
@@ -116,7 +107,7 @@ func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 		return w.emit(k, w.instruction(a), x, y)
 	}
 	r, p := w.Register(k), w.emit(expr.Pred, "setp.nan."+a.dtype.String(), x, y)
-	w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), w.emit(k, w.instruction(a), x, y), p)
+	w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, expr.Literal(a.dtype, math.NaN()), w.emit(k, w.instruction(a), x, y), p)
 	return r
 }
 
@@ -149,7 +140,7 @@ func (w *rowsWriter) reduceLanes(list []*accumulator) {
 			a.lanes = a.lanes[:n/2]
 		}
 		for k, p := range a.nan {
-			a.lanes[k] = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), number(a.dtype, math.NaN()), a.lanes[k], p)
+			a.lanes[k] = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), expr.Literal(a.dtype, math.NaN()), a.lanes[k], p)
 		}
 	}
 }
@@ -159,7 +150,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 	for _, a := range unique(all) {
 		for k, v := range a.lanes {
 			if a.sumsFloats() && w.residentBatch != nil { // of -0 alone it is 0
-				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, number(kernels.Float64, 0))
+				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, expr.Literal(kernels.Float64, 0))
 			}
 		}
 	}
@@ -178,8 +169,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 	return results
 }
 
-// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of
-// lanes of a warp.
+// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of lanes of a warp.
 func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
 	for away := 1; away < lanes; away *= 2 {
@@ -197,9 +187,8 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	return v
 }
 
-// reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp
-// and reduction of a stage, for two stages in alternation or for each share of a block; over a strided axis an element for each lane of
-// a block.
+// reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp and
+// reduction of a stage, for two stages in alternation or for each share of a block; over a strided axis an element for each lane of a block.
 func reduceBytes(l layout, staged expr.Staged) int {
 	switch {
 	case l.stridedAxis && l.threadsPerRow > 1:
@@ -285,8 +274,7 @@ func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	}
 }
 
-// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread
-// does.
+// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread does.
 func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
 	base := w.result(expr.B32, "mov.u32 %s, joined")
 	list := w.registers(a.wide(), warps)
@@ -341,5 +329,5 @@ func (w *rowsWriter) start(a *accumulator) string {
 	if d.IsInteger() {
 		return w.emit(d.Kind(), "mov."+d.PTX(), integerIdentity(a.op, d))
 	}
-	return w.emit(d.Kind(), "mov."+d.PTX(), number(d, reductionOf[a.op].Identity()))
+	return w.emit(d.Kind(), "mov."+d.PTX(), expr.Literal(d, reductionOf[a.op].Identity()))
 }

@@ -159,8 +159,7 @@ func (w *rowsWriter) rowsPerThread() int {
 	return 1
 }
 
-// applyAll evaluates a function at the elements of some vectors, those before end, and calls use for each. Vectors that exist are
-// evaluated together.
+// applyAll evaluates a function at the elements of some vectors, those before end, and calls use for each. Vectors that exist are evaluated together.
 func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
 	for j := first; j < end; {
 		n := 1
@@ -174,8 +173,7 @@ func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b 
 	}
 }
 
-// apply evaluates a function at the elements of n vectors, and returns the results by vector,
-// output and lane.
+// apply evaluates a function at the elements of n vectors, and returns the results by vector, output and lane.
 func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 	lanes := make([][]string, n*w.width)
 	for k := range lanes {
@@ -269,9 +267,8 @@ func (w *rowsWriter) reduced(results [][]string) {
 	w.stages++
 }
 
-// backward reports whether a step goes through a row from its end: one whose order is
-// free starts where the step before it ends, or ends where the next starts, since the
-// elements read last are still in a cache.
+// backward reports whether a step goes through a row from its end: one whose order is free starts where the step before it ends, or ends where the
+// next starts, since the elements read last are still in a cache.
 func (w *rowsWriter) backward(step int) bool {
 	switch {
 	case w.ordered(step):

@@ -5,27 +5,23 @@ import (
 	"strings"
 )
 
-// Uniform declares registers that many elements are computed with, so that it pays to prepare their
-// inverses once: see [quotient].
+// Uniform declares registers that many elements are computed with, so that it pays to prepare their inverses once: see [quotient].
 func (a *Assembler) Uniform(registers ...string) {
 	for _, r := range registers {
 		a.uniform[r] = true
 	}
 }
 
-// Again declares that a register has the value that another had: results computed from that one
-// are used again for this one.
+// Again declares that a register has the value that another had: results computed from that one are used again for this one.
 func (a *Assembler) Again(register, before string) { a.before[register] = before }
 
-// Apply adds the instructions of f for one element of each operand, and returns the
-// registers of its outputs. Results computed before from the same registers are
-// used again: a register has one value, and is set before Apply.
+// Apply adds the instructions of f for one element of each operand, and returns the registers of its outputs. Results computed before from the same
+// registers are used again: a register has one value, and is set before Apply.
 func (a *Assembler) Apply(f Func, operands []string) []string {
 	return a.ApplyLanes(f, [][]string{operands}, "")[0]
 }
 
-// ApplyLanes is [Assembler.Apply] for several elements, lanes, side by side. Where exists
-// is not "", it is the predicate that the elements matter.
+// ApplyLanes is [Assembler.Apply] for several elements, lanes, side by side. Where exists is not "", it is the predicate that the elements matter.
 func (a *Assembler) ApplyLanes(f Func, lanes [][]string, exists string) [][]string {
 	g := f.graph()
 	values, outputs := a.values(g, lanes, exists), make([][]string, len(lanes))
@@ -50,16 +46,14 @@ func (a *Assembler) Prepare(f Func, operands []string) {
 	a.values(f.graph(), [][]string{operands}, "")
 }
 
-// Scope adds the instructions that body adds. Their results are computed again
-// after it: body is a loop's, or may be jumped over.
+// Scope adds the instructions that body adds. Their results are computed again after it: body is a loop's, or may be jumped over.
 func (a *Assembler) Scope(body func()) {
 	before := maps.Clone(a.known)
 	body()
 	a.known = before
 }
 
-// values returns the registers of a graph's nodes by lane, adding the instructions of new
-// ones; those that depend on operands not given are "".
+// values returns the registers of a graph's nodes by lane, adding the instructions of new ones; those that depend on operands not given are "".
 func (a *Assembler) values(g *graph, lanes [][]string, exists string) [][]string {
 	values, varies, uniform := make([][]string, len(g.nodes)), make([]bool, len(g.nodes)), make([]bool, len(g.nodes))
 	for i := range g.nodes {
@@ -99,8 +93,7 @@ func (a *Assembler) values(g *graph, lanes [][]string, exists string) [][]string
 	return values
 }
 
-// node returns the register of a node's value in a lane, "" if it depends on operands not
-// given.
+// node returns the register of a node's value in a lane, "" if it depends on operands not given.
 func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies []bool) string {
 	in, ready := instruction{op: n.op, to: n.dtype}, true
 	text := []*string{&in.x, &in.y, &in.z}

@@ -6,11 +6,9 @@ import (
 	"strings"
 )
 
-// Assembler writes the PTX of one kernel: its own instructions, added by
-// [Assembler.Line], and those of functions, added by [Assembler.Apply].
+// Assembler writes the PTX of one kernel: its own instructions, added by [Assembler.Line], and those of functions, added by [Assembler.Apply].
 //
-// Elements are in registers of their size: f32 and f64 in such, the integers
-// and bool in b32 or b64.
+// Elements are in registers of their size: f32 and f64 in such, the integers and bool in b32 or b64.
 type Assembler struct {
 	functions *Functions
 	head      strings.Builder
@@ -95,8 +93,7 @@ func (a *Assembler) Block() string {
 	return w.String()
 }
 
-// Globals returns the tables and functions that the instructions name, for the head
-// of their module.
+// Globals returns the tables and functions that the instructions name, for the head of their module.
 func (a *Assembler) Globals() string {
 	text := ""
 	for i, it := range a.functions.items { // in their order
@@ -117,8 +114,7 @@ func (a *Assembler) body(w *strings.Builder) {
 	w.WriteString(a.text.String())
 }
 
-// Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
-// version, as in 11000 for 11.0, that a driver must support for it.
+// Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA version, as in 11000 for 11.0, that a driver must support for it.
 // Instructions that came with compute capability 9.0 need the version of CUDA 11.8, as such devices do.
 const (
 	Version       = ".version 7.0"
@@ -133,8 +129,7 @@ type Blocks struct {
 	Resident int // blocks that a multiprocessor shall have registers for; 0: as many as the assembler chooses
 }
 
-// Text returns a module of the one entry point with those parameters, such as
-// ".u64 n", for devices from a compute capability on, as in "sm_70".
+// Text returns a module of the one entry point with those parameters, such as ".u64 n", for devices from a compute capability on, as in "sm_70".
 func (a *Assembler) Text(target, entry string, parameters []string, blocks Blocks) string {
 	var w strings.Builder
 	version, directives := Version, ""

@@ -5,28 +5,54 @@ import (
 	"unsafe"
 )
 
-// The operations on blocks, each a loop of its own: on some processors a product and a sum in one
-// loop could be contracted.
+// The operations on blocks, each a loop of its own: on some processors a product and a sum in one loop could be contracted.
 
 type float interface{ float32 | float64 }
 
-// apply is out = f(x) with f in double, rounded once.
-func apply[T float](out, x []T, f func(float64) float64) {
-	for i, v := range x {
-		out[i] = T(f(float64(v)))
-	}
-}
-
 // Exponentials sets out to the exponentials of x, as the Go bodies of functions compute them.
-func Exponentials[T float](out, x []T) { unaryBlock(Exp, out, x) }
+func Exponentials[T float](out, x []T) { floatBlock(Exp, out, x, x) }
 
-func unaryBlock[T float](op Op, out, x []T) {
-	out = out[:len(x)]
+// arithmetic computes an operation that floating-point numbers and integers have in common. It returns false for any other.
+func arithmetic[T float | integer](op Op, out, x, y []T) bool {
+	out, y = out[:len(x)], y[:len(x)]
 	switch op {
 	case Neg:
 		for i, v := range x {
 			out[i] = -v
 		}
+	case Add:
+		for i, v := range x {
+			out[i] = v + y[i]
+		}
+	case Sub:
+		for i, v := range x {
+			out[i] = v - y[i]
+		}
+	case Mul:
+		for i, v := range x {
+			out[i] = v * y[i]
+		}
+	case Min:
+		for i, v := range x {
+			out[i] = min(v, y[i])
+		}
+	case Max:
+		for i, v := range x {
+			out[i] = max(v, y[i])
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// floatBlock is an operation on floating-point numbers.
+func floatBlock[T float](op Op, out, x, y []T) {
+	out, y = out[:len(x)], y[:len(x)]
+	if arithmetic(op, out, x, y) {
+		return
+	}
+	switch op {
 	case Abs:
 		for i, v := range x {
 			out[i] = T(math.Abs(float64(v)))
@@ -53,45 +79,33 @@ func unaryBlock[T float](op Op, out, x []T) {
 		for i, v := range x {
 			out[i] = T(math.Sqrt(float64(v)))
 		}
+	case Div:
+		for i, v := range x {
+			out[i] = v / y[i]
+		}
+	case Pow:
+		for i, v := range x {
+			out[i] = T(ops[op].binary(float64(v), float64(y[i])))
+		}
 	default:
 		if x, single := any(x).([]float32); single && ops[op].single != nil {
 			ops[op].single(any(out).([]float32), x)
 			return
 		}
-		apply(out, x, ops[op].body)
+		for i, v := range x { // in double, rounded once
+			out[i] = T(ops[op].body(float64(v)))
+		}
 	}
 }
 
-func binaryBlock[T float](op Op, out, x, y []T) {
-	out, y = out[:len(x)], y[:len(x)]
-	switch op {
-	case Add:
-		for i, v := range x {
-			out[i] = v + y[i]
-		}
-	case Sub:
-		for i, v := range x {
-			out[i] = v - y[i]
-		}
-	case Mul:
-		for i, v := range x {
-			out[i] = v * y[i]
-		}
-	case Div:
-		for i, v := range x {
-			out[i] = v / y[i]
-		}
-	case Min:
-		for i, v := range x {
-			out[i] = min(v, y[i])
-		}
-	case Max:
-		for i, v := range x {
-			out[i] = max(v, y[i])
-		}
-	default:
-		for i, v := range x {
-			out[i] = T(ops[op].binary(float64(v), float64(y[i])))
+// integerBlock is an operation on integers, which wraps.
+func integerBlock[T integer](op Op, out, x, y []T) {
+	if arithmetic(op, out, x, y) {
+		return
+	}
+	for i, v := range x { // Abs
+		if out[i] = v; v < 0 {
+			out[i] = -v
 		}
 	}
 }
@@ -136,35 +150,23 @@ func mapBlock[T, From any](out []T, x []From, f func(From) T) {
 	}
 }
 
-// convertBlock converts elements of type from, one for each of out.
-func convertBlock[T float](out []T, from Dtype, x unsafe.Pointer) {
-	switch from.fixed() {
+// convertFrom converts n elements of type T.
+func convertFrom[T float | integer](to Dtype, n int, out, x unsafe.Pointer) {
+	switch from := block[T](x, n); to.fixed() {
 	case Float32:
-		convertElements(out, block[float32](x, len(out)))
+		convertElements(block[float32](out, n), from)
 	case Float64:
-		convertElements(out, block[float64](x, len(out)))
-	case Uint8, Bool:
-		convertElements(out, block[uint8](x, len(out)))
+		convertElements(block[float64](out, n), from)
+	case Uint8:
+		convertIntegers(block[uint8](out, n), to, from)
 	case Int32:
-		convertElements(out, block[int32](x, len(out)))
+		convertIntegers(block[int32](out, n), to, from)
 	case Int64:
-		convertElements(out, block[int64](x, len(out)))
-	}
-}
-
-// convertIntegers is convertBlock to integers of type to.
-func convertIntegers[T integer](out []T, to, from Dtype, x unsafe.Pointer) {
-	switch from.fixed() {
-	case Float32:
-		truncateBlock(out, to, block[float32](x, len(out)))
-	case Float64:
-		truncateBlock(out, to, block[float64](x, len(out)))
-	case Uint8, Bool:
-		convertElements(out, block[uint8](x, len(out)))
-	case Int32:
-		convertElements(out, block[int32](x, len(out)))
-	case Int64:
-		convertElements(out, block[int64](x, len(out)))
+		convertIntegers(block[int64](out, n), to, from)
+	case BF16:
+		mapBlock(block[uint16](out, n), from, func(v T) uint16 { return toBF16(float32(v)) })
+	case F16:
+		mapBlock(block[uint16](out, n), from, func(v T) uint16 { return toF16(float32(v)) })
 	}
 }
 
@@ -174,7 +176,12 @@ func convertElements[T, From float | integer](out []T, x []From) {
 	}
 }
 
-func truncateBlock[T integer, F float](out []T, to Dtype, x []F) {
+// convertIntegers converts to integers of type to.
+func convertIntegers[T integer, From float | integer](out []T, to Dtype, x []From) {
+	if half := From(1) / 2; half == 0 { // of integers
+		convertElements(out, x)
+		return
+	}
 	for i, v := range x {
 		out[i] = T(truncate(float64(v), to))
 	}
@@ -206,44 +213,6 @@ func (d Dtype) fixed() Dtype {
 		return Int64
 	}
 	return Int32
-}
-
-// integerBlock is an operation on integers, which wraps.
-func integerBlock[T integer](op Op, out, x, y []T) {
-	out = out[:len(x)]
-	switch op {
-	case Neg:
-		for i, v := range x {
-			out[i] = -v
-		}
-	case Abs:
-		for i, v := range x {
-			out[i] = v
-			if v < 0 {
-				out[i] = -v
-			}
-		}
-	case Add:
-		for i, v := range x {
-			out[i] = v + y[i]
-		}
-	case Sub:
-		for i, v := range x {
-			out[i] = v - y[i]
-		}
-	case Mul:
-		for i, v := range x {
-			out[i] = v * y[i]
-		}
-	case Min:
-		for i, v := range x {
-			out[i] = min(v, y[i])
-		}
-	case Max:
-		for i, v := range x {
-			out[i] = max(v, y[i])
-		}
-	}
 }
 
 // logicBlock is an operation on Bool.

@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// Func is an element-wise function of operands with one or more outputs: a graph in
-// which equal subexpressions are one node. Two Funcs are == if and only if their
-// graphs are equal. The zero Func has no operands and no outputs.
+// Func is an element-wise function of operands with one or more outputs: a graph in which equal subexpressions are one node. Two Funcs are == if and
+// only if their graphs are equal. The zero Func has no operands and no outputs.
 type Func struct {
 	code string // graph.encode
 }
@@ -113,8 +112,7 @@ func (f Func) Outputs() []Dtype {
 	return list
 }
 
-// Operations returns the number of operations on each element, conversions left
-// out.
+// Operations returns the number of operations on each element, conversions left out.
 func (f Func) Operations() int {
 	n := 0
 	for _, node := range f.graph().nodes {
@@ -131,8 +129,7 @@ func Identity(d Dtype) (Func, error) {
 	return b.Func(b.Operand(0))
 }
 
-// Trim returns the function without the operands that it does not depend on, and
-// the numbers of those that it keeps.
+// Trim returns the function without the operands that it does not depend on, and the numbers of those that it keeps.
 func (f Func) Trim() (Func, []int) {
 	g := f.graph()
 	var kept []int
@@ -221,6 +218,15 @@ func (b *Builder) Operand(i int) Value {
 	return b.add(node{op: operand, dtype: b.operands[i], bits: uint64(i)})
 }
 
+// Inputs returns all operands.
+func (b *Builder) Inputs() []Value {
+	list := make([]Value, len(b.operands))
+	for i := range list {
+		list[i] = b.Operand(i)
+	}
+	return list
+}
+
 // Integer returns an integer of type d, wrapped to its range.
 func (b *Builder) Integer(d Dtype, v int64) Value {
 	if !d.IsInteger() {
@@ -271,10 +277,9 @@ func (b *Builder) Convert(x Value, d Dtype) Value {
 	return b.add(node{op: convert, dtype: d, args: [3]Value{x}})
 }
 
-// Apply returns an operation on values. Its arguments are of one type, Float32 or
-// Float64, which is the result's too; comparisons return a Bool, and the first argument
-// of Select is one. Neg, Abs, Add, Sub, Mul, Min, Max, Square, Cube, comparisons, Select and reductions also take integers, of which RowSum
-// is an Int64; And, Or, Not, Eq, Ne, Select and RowSum take Bool.
+// Apply returns an operation on values. Its arguments are of one type, Float32 or Float64, which is the result's too; comparisons return a Bool, and
+// the first argument of Select is one. Neg, Abs, Add, Sub, Mul, Min, Max, Square, Cube, comparisons, Select and reductions also take integers, of
+// which RowSum is an Int64; And, Or, Not, Eq, Ne, Select and RowSum take Bool.
 func (b *Builder) Apply(op Op, args ...Value) Value {
 	if op <= convert || op >= opCount {
 		return b.fail("got operation %d, want one of this package's", op)
@@ -359,8 +364,7 @@ func (b *Builder) isOne(v Value) bool {
 	return n.op == constant && (n.dtype.IsFloat() && n.value() == 1 || n.dtype.IsInteger() && n.integer() == 1)
 }
 
-// Inline returns the outputs of f for the given operands, which have the types of
-// its own: f becomes a part of the function that is being built.
+// Inline returns the outputs of f for the given operands, which have the types of its own: f becomes a part of the function that is being built.
 func (b *Builder) Inline(f Func, operands ...Value) []Value {
 	g := f.graph()
 	outputs := make([]Value, len(g.outputs))
@@ -404,8 +408,7 @@ func (b *Builder) values(g *graph, operands []Value) []Value {
 	return here
 }
 
-// Func returns the function with those outputs, at least one. It returns the first
-// error of the calls before it. The builder can go on to be used.
+// Func returns the function with those outputs, at least one. It returns the first error of the calls before it. The builder can go on to be used.
 func (b *Builder) Func(outputs ...Value) (Func, error) {
 	for _, v := range outputs {
 		b.dtype(v)

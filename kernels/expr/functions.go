@@ -5,8 +5,7 @@ import (
 	"math/bits"
 )
 
-// Functions of the Go bodies that package math lacks, or computes with errors above 2 units in the
-// last place.
+// Functions of the Go bodies that package math lacks, or computes with errors above 2 units in the last place.
 
 // sigmoid is 1 / (1 + e⁻ˣ), with an exponential that does not overflow.
 func sigmoid(x float64) float64 {
@@ -35,8 +34,7 @@ func exp(x float64) float64 {
 // softplus is ln(1 + eˣ), with an exponential that does not overflow.
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// log2 is the binary logarithm, exact for powers of two. math.Log2 loses all digits
-// just above 1.
+// log2 is the binary logarithm, exact for powers of two. math.Log2 loses all digits just above 1.
 func log2(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 1) {
 		return math.Log2(x)
@@ -49,9 +47,8 @@ func log2(x float64) float64 {
 	return sum + ((exponent - sum) + l + l2)
 }
 
-// pow is x to the power of y, within 0.6 units in the last place, as in FreeBSD's
-// e_pow.c: e^(y ln x) with a logarithm of twice the precision. math.Pow is off by
-// hundreds of units for large y.
+// pow is x to the power of y, within 0.6 units in the last place, as in FreeBSD's e_pow.c: e^(y ln x) with a logarithm of twice the precision.
+// math.Pow is off by hundreds of units for large y.
 func pow(x, y float64) float64 {
 	switch {
 	case x == 1 || y == 0 || x == 0 || math.IsInf(x, 0) || math.IsInf(y, 0) || x != x || y != y:
@@ -88,9 +85,8 @@ func pow(x, y float64) float64 {
 	return math.Ldexp(one+(((1-one)+s)+(t+p2*one)), int(k))
 }
 
-// logParts returns the parts of ln x = exponent ln 2 + hi + lo for a finite x > 0,
-// with |hi| <= ln 2 / 2 and an error below 2⁻⁶⁵ |hi|:
-// ln m = 2 (s + s³/3 + s⁵/5 + ...), s = (m - 1) / (m + 1).
+// logParts returns the parts of ln x = exponent ln 2 + hi + lo for a finite x > 0, with |hi| <= ln 2 / 2 and an error below 2⁻⁶⁵ |hi|: ln m = 2 (s +
+// s³/3 + s⁵/5 + ...), s = (m - 1) / (m + 1).
 func logParts(x float64) (exponent, hi, lo float64) {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {
@@ -129,10 +125,8 @@ var twoOverPi = [...]uint64{
 	0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d,
 }
 
-// reduceAngle returns k mod 4 and r + r2 with x = k pi/2 + r + r2, |r| <= pi/4, for a
-// finite x beyond that (Payne and Hanek, 1983): of the product with 2/pi, bits that
-// are multiples of 4 and those beyond the result's precision are left out. math.Sin
-// loses digits near multiples of pi.
+// reduceAngle returns k mod 4 and r + r2 with x = k pi/2 + r + r2, |r| <= pi/4, for a finite x beyond that (Payne and Hanek, 1983): of the product
+// with 2/pi, bits that are multiples of 4 and those beyond the result's precision are left out. math.Sin loses digits near multiples of pi.
 func reduceAngle(x float64) (k int, r, r2 float64) {
 	b := math.Float64bits(x)
 	m := b&(1<<52-1) | 1<<52

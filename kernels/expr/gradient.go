@@ -2,26 +2,18 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 )
 
-// Gradient returns the adjoint of the function for some of its operands, given by their numbers: a
-// function of the same operands followed by the derivative of a loss by each output of f; its
-// outputs are the derivatives of the loss by those operands. The operands and the outputs concerned
-// are Float32 or Float64.
+// Gradient returns the adjoint of the function for some of its operands, given by their numbers: a function of the same operands followed by the
+// derivative of a loss by each output of f; its outputs are the derivatives of the loss by those operands. The operands and the outputs concerned are
+// Float32 or Float64.
 //
 // Sign, Ceil, Floor and comparisons have the derivative 0, Abs has 0 at 0, and Min and Max pass the
 // whole derivative to their first argument if both are equal.
 func (f Func) Gradient(operands ...int) (Func, error) {
-	g := f.graph()
-	b := NewBuilder(append(g.operands, f.Outputs()...)...)
-	inputs := make([]Value, len(g.operands))
-	for i := range inputs {
-		inputs[i] = b.Operand(i)
-	}
-	d := differ{Builder: b, graph: g, here: b.values(g, inputs), adjoints: make([]Value, len(g.nodes))}
-	for i := range d.adjoints {
-		d.adjoints[i] = none
-	}
+	d := newDiffer(f)
+	b, g := d.Builder, d.graph
 	for i, v := range g.outputs {
 		d.add(v, b.Operand(len(g.operands)+i))
 	}
@@ -53,6 +45,13 @@ type differ struct {
 	adjoints []Value // the builder's gradients w.r.t. the graph's nodes, accumulated so far; initially none
 }
 
+// newDiffer returns a differ of a function of f's operands, then the derivative by each output.
+func newDiffer(f Func) differ {
+	g := f.graph()
+	b := NewBuilder(append(g.operands, f.Outputs()...)...)
+	return differ{Builder: b, graph: g, here: b.values(g, b.Inputs()), adjoints: slices.Repeat([]Value{none}, len(g.nodes))}
+}
+
 // none is no derivative: 0.
 const none Value = -1
 
@@ -67,8 +66,7 @@ func (d *differ) add(v, term Value) {
 	}
 }
 
-// back adds the contributions of node n, of value y and derivative dy, to the derivatives by its
-// arguments.
+// back adds the contributions of node n, of value y and derivative dy, to the derivatives by its arguments.
 func (d *differ) back(n *node, y, dy Value) {
 	switch n.op {
 	case operand, constant:

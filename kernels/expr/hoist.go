@@ -1,8 +1,7 @@
 package expr
 
-// Hoist splits a function at expensive values that depend only on constants and on operands from
-// number `from` on. Results of reductions are such operands: they are constant along a row. early
-// returns the hoisted values, and late the function's outputs. The operands of late are the function's
+// Hoist splits a function at expensive values that depend only on constants and on operands from number `from` on. Results of reductions are such
+// operands: they are constant along a row. early returns the hoisted values, and late the function's outputs. The operands of late are the function's
 // operands, then early's outputs. Without such values, early is the zero Func and late is f.
 func (f Func) Hoist(from int) (early, late Func, err error) {
 	g := f.graph()

@@ -36,7 +36,7 @@ func (a *Assembler) convert(r string, in instruction) {
 	}
 	switch in.from {
 	case Bool:
-		a.Line("selp.%v %s, %s, %s, %s", in.to, r, literal(in.to, 1), literal(in.to, 0), in.x)
+		a.Line("selp.%v %s, %s, %s, %s", in.to, r, Literal(in.to, 1), Literal(in.to, 0), in.x)
 	case Float32:
 		a.Line("cvt.f64.f32 %s, %s", r, in.x)
 	case Float64:
@@ -83,8 +83,7 @@ func (a *Assembler) half(format string, args ...any) {
 	fmt.Fprintf(&a.text, "\t{ .reg .b16 h; "+format+"; }\n", args...)
 }
 
-// plain are the operations of one instruction. Sums and products are marked as
-// rounded, so that the assembler does not make one of both.
+// plain are the operations of one instruction. Sums and products are marked as rounded, so that the assembler does not make one of both.
 var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
 	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}
 
@@ -139,7 +138,7 @@ func (a *Assembler) instruct(r string, in instruction) {
 		a.Line("setp.%s.%v %s, %s, %s", comparison[in.op], in.from, r, in.x, in.y)
 	case in.op == Select:
 		kind := d.String()
-		if minus0 := literal(d, math.Copysign(0, -1)); in.y == minus0 || in.z == minus0 {
+		if minus0 := Literal(d, math.Copysign(0, -1)); in.y == minus0 || in.z == minus0 {
 			// NVIDIA's assembler takes a choice between -0 and a positive constant for a
 			// number without a sign, and drops abs of it. Of bits it assumes nothing.
 			kind = "b" + kind[1:]
@@ -147,10 +146,10 @@ func (a *Assembler) instruct(r string, in instruction) {
 		a.Line("selp.%s %s, %s, %s, %s", kind, r, in.y, in.z, in.x)
 	case in.op == Sign:
 		p, q, t := a.Register(Pred), a.Register(Pred), a.Register(d.Kind())
-		a.Line("setp.lt.%v %s, %s, %s", d, p, in.x, literal(d, 0))
-		a.Line("setp.gt.%v %s, %s, %s", d, q, in.x, literal(d, 0))
-		a.Line("selp.%v %s, %s, %s, %s", d, t, literal(d, -1), in.x, p)
-		a.Line("selp.%v %s, %s, %s, %s", d, r, literal(d, 1), t, q)
+		a.Line("setp.lt.%v %s, %s, %s", d, p, in.x, Literal(d, 0))
+		a.Line("setp.gt.%v %s, %s, %s", d, q, in.x, Literal(d, 0))
+		a.Line("selp.%v %s, %s, %s, %s", d, t, Literal(d, -1), in.x, p)
+		a.Line("selp.%v %s, %s, %s, %s", d, r, Literal(d, 1), t, q)
 	default: // Min and Max, which lose a NaN in PTX
 		p, nan, t := a.Register(Pred), a.Register(d.Kind()), a.Register(d.Kind())
 		a.Line("setp.nan.%v %s, %s, %s", d, p, in.x, in.y)
@@ -164,15 +163,15 @@ func (a *Assembler) instruct(r string, in instruction) {
 func (n *node) literal() string {
 	switch {
 	case n.dtype.IsFloat():
-		return literal(n.dtype, n.value())
+		return Literal(n.dtype, n.value())
 	case n.dtype.Size() == 8:
 		return fmt.Sprintf("0x%X", uint64(n.integer()))
 	}
 	return fmt.Sprintf("0x%X", uint32(n.integer()))
 }
 
-// literal returns a number of a floating-point type, all its bits.
-func literal(d Dtype, v float64) string {
+// Literal returns a number of a floating-point type as PTX has it, with all its bits.
+func Literal(d Dtype, v float64) string {
 	if d == Float32 {
 		return fmt.Sprintf("0f%08X", math.Float32bits(float32(v)))
 	}

@@ -10,8 +10,7 @@ import (
 // overhead, few enough that the values between operations stay in the first-level cache.
 const BlockSize = 512
 
-// Interpreter is the Go body of a function: it runs one operation after the other
-// on blocks of elements. It is safe for several goroutines.
+// Interpreter is the Go body of a function: it runs one operation after the other on blocks of elements. It is safe for several goroutines.
 type Interpreter struct {
 	operands, outputs []Dtype
 	instrs            []instr
@@ -20,8 +19,7 @@ type Interpreter struct {
 	pool              sync.Pool // of *workspace
 }
 
-// instr is an operation on blocks, which it refers to by number: first the operands, then the
-// outputs, the constants, and buffers.
+// instr is an operation on blocks, which it refers to by number: first the operands, then the outputs, the constants, and buffers.
 type instr struct {
 	op   Op
 	from Dtype // of the last argument
@@ -30,8 +28,7 @@ type instr struct {
 	args [3]int
 }
 
-// copyBlock is an instruction without a node: for an output that is an operand, a constant or
-// another output.
+// copyBlock is an instruction without a node: for an output that is an operand, a constant or another output.
 const copyBlock = opCount
 
 // workspace is the memory of one goroutine.
@@ -50,8 +47,7 @@ func NewInterpreter(f Func) *Interpreter {
 	return in
 }
 
-// A compiler assigns blocks to the values of a graph: each value has its own while it is
-// in use.
+// A compiler assigns blocks to the values of a graph: each value has its own while it is in use.
 type compiler struct {
 	*Interpreter
 	*graph
@@ -168,9 +164,8 @@ func fill[T any](s []T, v T) {
 // block views memory as n elements.
 func block[T any](p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }
 
-// Run evaluates the function on n elements, at most [BlockSize], of each operand
-// into each output, all given by the memory they start in. An output may be an
-// operand's memory if it is the only one and of elements of that size.
+// Run evaluates the function on n elements, at most [BlockSize], of each operand into each output, all given by the memory they start in. An output
+// may be an operand's memory if it is the only one and of elements of that size.
 func (in *Interpreter) Run(n int, operands, outputs []unsafe.Pointer) error {
 	if n < 0 || n > BlockSize || len(operands) != len(in.operands) || len(outputs) != len(in.outputs) {
 		return fmt.Errorf("expr: got %d elements of %d operands and %d outputs, want at most %d of %d and %d",
@@ -189,67 +184,45 @@ func (in *Interpreter) Run(n int, operands, outputs []unsafe.Pointer) error {
 
 func (i *instr) run(blocks []unsafe.Pointer, n int) {
 	out, x, y, z := blocks[i.out], blocks[i.args[0]], blocks[i.args[1]], blocks[i.args[2]]
-	switch {
-	case i.op == convert && i.to == Float32 && !i.from.isHalf():
-		convertBlock(block[float32](out, n), i.from, x)
-	case i.op == convert && i.to == BF16:
-		mapBlock(block[uint16](out, n), block[float32](x, n), toBF16)
-	case i.op == convert && i.to == F16:
-		mapBlock(block[uint16](out, n), block[float32](x, n), toF16)
+	switch size := int(i.to.Size()); {
+	case i.op == copyBlock:
+		copy(block[byte](out, n*size), block[byte](x, n*size))
+	case i.op == Select && size == 1:
+		selectBlock(block[uint8](out, n), block[bool](x, n), block[uint8](y, n), block[uint8](z, n))
+	case i.op == Select && size == 4:
+		selectBlock(block[uint32](out, n), block[bool](x, n), block[uint32](y, n), block[uint32](z, n))
+	case i.op == Select:
+		selectBlock(block[uint64](out, n), block[bool](x, n), block[uint64](y, n), block[uint64](z, n))
 	case i.op == convert && i.from == BF16:
 		mapBlock(block[float32](out, n), block[uint16](x, n), fromBF16)
 	case i.op == convert && i.from == F16:
 		mapBlock(block[float32](out, n), block[uint16](x, n), fromF16)
-	case i.op == convert && i.to == Float64:
-		convertBlock(block[float64](out, n), i.from, x)
-	case i.op == convert && i.to == Uint8:
-		convertIntegers(block[uint8](out, n), i.to, i.from, x)
-	case i.op == convert && i.to.Size() == 4:
-		convertIntegers(block[int32](out, n), i.to, i.from, x)
-	case i.op == convert:
-		convertIntegers(block[int64](out, n), i.to, i.from, x)
-	case i.op == copyBlock:
-		size := n * int(i.to.Size())
-		copy(block[byte](out, size), block[byte](x, size))
-	case i.from == Bool && i.op != Select:
+	case i.from == Bool && i.op != convert:
 		logicBlock(i.op, block[bool](out, n), block[bool](x, n), block[bool](y, n))
-	case i.op.compares():
-		i.compare(block[bool](out, n), x, y)
-	case i.op == Select && i.to.Size() == 1:
-		selectBlock(block[uint8](out, n), block[bool](x, n), block[uint8](y, n), block[uint8](z, n))
-	case i.op == Select && i.to.Size() == 4:
-		selectBlock(block[uint32](out, n), block[bool](x, n), block[uint32](y, n), block[uint32](z, n))
-	case i.op == Select:
-		selectBlock(block[uint64](out, n), block[bool](x, n), block[uint64](y, n), block[uint64](z, n))
-	case i.to == Uint8:
-		integerBlock(i.op, block[uint8](out, n), block[uint8](x, n), block[uint8](y, n))
-	case i.to.fixed() == Int32:
-		integerBlock(i.op, block[int32](out, n), block[int32](x, n), block[int32](y, n))
-	case i.to.fixed() == Int64:
-		integerBlock(i.op, block[int64](out, n), block[int64](x, n), block[int64](y, n))
-	case i.op.Arity() == 2 && i.to == Float32:
-		binaryBlock(i.op, block[float32](out, n), block[float32](x, n), block[float32](y, n))
-	case i.op.Arity() == 2:
-		binaryBlock(i.op, block[float64](out, n), block[float64](x, n), block[float64](y, n))
-	case i.to == Float32:
-		unaryBlock(i.op, block[float32](out, n), block[float32](x, n))
 	default:
-		unaryBlock(i.op, block[float64](out, n), block[float64](x, n))
+		switch i.from.fixed() {
+		case Float32:
+			runOn(i, n, out, x, y, floatBlock[float32])
+		case Float64:
+			runOn(i, n, out, x, y, floatBlock[float64])
+		case Uint8, Bool:
+			runOn(i, n, out, x, y, integerBlock[uint8])
+		case Int32:
+			runOn(i, n, out, x, y, integerBlock[int32])
+		case Int64:
+			runOn(i, n, out, x, y, integerBlock[int64])
+		}
 	}
 }
 
-// compare is a comparison of elements of the instruction's type.
-func (i *instr) compare(out []bool, x, y unsafe.Pointer) {
-	switch n := len(out); i.from.fixed() {
-	case Float32:
-		compareBlock(i.op, out, block[float32](x, n), block[float32](y, n))
-	case Float64:
-		compareBlock(i.op, out, block[float64](x, n), block[float64](y, n))
-	case Uint8:
-		compareBlock(i.op, out, block[uint8](x, n), block[uint8](y, n))
-	case Int32:
-		compareBlock(i.op, out, block[int32](x, n), block[int32](y, n))
-	case Int64:
-		compareBlock(i.op, out, block[int64](x, n), block[int64](y, n))
+// runOn runs an operation on elements of type T.
+func runOn[T float | integer](i *instr, n int, out, x, y unsafe.Pointer, operate func(op Op, out, x, y []T)) {
+	switch {
+	case i.op == convert:
+		convertFrom[T](i.to, n, out, x)
+	case i.op.compares():
+		compareBlock(i.op, block[bool](out, n), block[T](x, n), block[T](y, n))
+	default:
+		operate(i.op, block[T](out, n), block[T](x, n), block[T](y, n))
 	}
 }

@@ -61,12 +61,13 @@ func TestFusedIsUnfused(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(t, "outputs") {
 			terms = append(terms, exprtest.Draw(t, types, d, ops, rapid.IntRange(0, 30).Draw(t, "size")))
 		}
-		operands := make([][]float64, len(types))
+		operands, bits := make([][]float64, len(types)), make([][]uint64, len(types))
 		for i, d := range types {
 			few := exprtest.Values(t, d, 7)
 			for len(operands[i]) < n {
 				operands[i] = append(operands[i], few[:min(7, n-len(operands[i]))]...)
 			}
+			bits[i] = exprtest.UnpackBits(d, exprtest.Pack(d, operands[i]))
 		}
 		f, err := exprtest.Func(types, terms...)
 		if err != nil {
@@ -77,13 +78,13 @@ func TestFusedIsUnfused(t *testing.T) {
 			t.Fatal(err)
 		}
 		for k, term := range terms {
-			want, err := term.Unfused(n, operands, apply)
+			want, err := term.Unfused(n, bits, apply)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := range want {
-				if !exprtest.Same(got[k][i], want[i]) {
-					t.Fatalf("element %d of output %d of %v is %v, want %v", i, k, f, got[k][i], want[i])
+			for i, want := range exprtest.Unpack(term.Dtype, exprtest.PackBits(term.Dtype, want)) {
+				if !exprtest.Same(got[k][i], want) {
+					t.Fatalf("element %d of output %d of %v is %v, want %v", i, k, f, got[k][i], want)
 				}
 			}
 		}

@@ -2,10 +2,9 @@ package expr
 
 import "slices"
 
-// Matches returns the ways in which f, a function with one output, equals pattern with functions in
-// place of the pattern's operands: for each way those functions, which have the operands of f. The
-// arguments of sums and products may be in either order: that changes no bit of a result except the
-// sign and the payload of NaN.
+// Matches returns the ways in which f, a function with one output, equals pattern with functions in place of the pattern's operands: for each way
+// those functions, which have the operands of f. The arguments of sums and products may be in either order: that changes no bit of a result except
+// the sign and the payload of NaN.
 //
 //	a + tanh(b)  matches  x + y  with  x = a, y = tanh(b)  and with  x = tanh(b), y = a
 func (f Func) Matches(pattern Func) [][]Func {

@@ -148,6 +148,5 @@ func (o Op) compares() bool { return o >= Eq && o <= Ge }
 // reduces reports whether the operation takes a whole row.
 func (o Op) reduces() bool { return o >= RowSum && o <= RowMin }
 
-// transcendental reports whether the operation is a function with a body of
-// kernels/codegen/math.cu.
+// transcendental reports whether the operation is a function with a body of kernels/codegen/math.cu.
 func (o Op) transcendental() bool { return ops[o].body != nil || ops[o].binary != nil }

@@ -7,27 +7,22 @@ import (
 	"strings"
 )
 
-// longest is the most characters of an expression: it is read by recursion, which
-// needs an end.
+// longest is the most characters of an expression: it is read by recursion, which needs an end.
 const longest = 4096
 
-// Parse reads an expression of operands that have those names and the element
-// type d, Float32 or Float64, which is the output's too:
+// Parse reads an expression of operands that have those names and the element type d, Float32 or Float64, which is the output's too:
 //
 //	Parse("tanh(a*b) + c", Float32, "a", "b", "c")
 //
-// An expression holds names, numbers, + - * /, parentheses, comparisons, which count
-// as 1 or 0 where a number is wanted, && || ! of comparisons, and the functions that constants of [Op] name in their lower case, such as
-// exp(x), pow(x, y) and select(condition, x, y).
+// An expression holds names, numbers, + - * /, parentheses, comparisons, which count as 1 or 0 where a number is wanted, && || ! of comparisons, and
+// the functions that constants of [Op] name in their lower case, such as exp(x), pow(x, y) and select(condition, x, y).
 //
-// An error, also that the text has more than 4096 characters, names the position,
-// in characters from 1.
+// An error, also that the text has more than 4096 characters, names the position, in characters from 1.
 func Parse(text string, d Dtype, names ...string) (Func, error) {
 	return parseAs(text, d, false, names)
 }
 
-// ParseRows reads an expression in the language of [Parse] that may also name the reductions of a row, rowsum(x), rowmax(x)
-// and rowmin(x):
+// ParseRows reads an expression in the language of [Parse] that may also name the reductions of a row, rowsum(x), rowmax(x) and rowmin(x):
 //
 //	ParseRows("exp(x - rowmax(x)) / rowsum(exp(x - rowmax(x)))", Float32, "x")
 func ParseRows(text string, d Dtype, names ...string) (Func, error) {

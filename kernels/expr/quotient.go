@@ -27,16 +27,13 @@ const (
 	inRange = "0x40000000"
 )
 
-// quotients adds x / y, in float32 and rounded to nearest, lane by lane, for divisors that
-// more is divided by; registers that are there already stay, and those of elements
-// not given are "".
+// quotients adds x / y, in float32 and rounded to nearest, lane by lane, for divisors that more is divided by; registers that are there already stay,
+// and those of elements not given are "".
 //
-// With r = 1/y rounded to nearest, q = x r is less than 2 ulp from the quotient, the rest
-// x - q y is exact, and q + r (x - q y) is the quotient rounded to nearest (Markstein,
-// 1990): off by less than 2⁻²² ulp before it is rounded, and the x whose quotients by a
-// significand are so near to the middle between two floats were all tried, for each significand.
-// That holds where nothing leaves the normal numbers: for 2⁻³⁰ <= |y| <= 2³⁰ and x in range,
-// or itself such a quotient. If a lane has others, all lanes are divided.
+// With r = 1/y rounded to nearest, q = x r is less than 2 ulp from the quotient, the rest x - q y is exact, and q + r (x - q y) is the quotient
+// rounded to nearest (Markstein, 1990): off by less than 2⁻²² ulp before it is rounded, and the x whose quotients by a significand are so near to the
+// middle between two floats were all tried, for each significand. That holds where nothing leaves the normal numbers: for 2⁻³⁰ <= |y| <= 2³⁰ and x in
+// range, or itself such a quotient. If a lane has others, all lanes are divided.
 func (a *Assembler) quotients(to, x, y []string, exists string) {
 	var lanes []int
 	var by []divisor
@@ -95,8 +92,7 @@ func (a *Assembler) quotients(to, x, y []string, exists string) {
 	a.Label(near)
 }
 
-// chained returns the predicate that numbers x, quotients themselves by the same divisors,
-// were divided, "" if they are not of one.
+// chained returns the predicate that numbers x, quotients themselves by the same divisors, were divided, "" if they are not of one.
 func (a *Assembler) chained(x []string, lanes []int, by []divisor) (far string) {
 	for k, lane := range lanes {
 		d := a.divided[x[lane]]
@@ -108,14 +104,13 @@ func (a *Assembler) chained(x []string, lanes []int, by []divisor) (far string) 
 	return far
 }
 
-// divisor prepares a number that more is divided by; of one not given, "", there is nothing
-// to prepare.
+// divisor prepares a number that more is divided by; of one not given, "", there is nothing to prepare.
 func (a *Assembler) divisor(y string) divisor {
 	const least, most = 0x1p-30, 0x1p30
 	if hex, literal := strings.CutPrefix(y, "0f"); literal {
 		bits, _ := strconv.ParseUint(hex, 16, 32) // as literal wrote it
 		v := math.Float32frombits(uint32(bits))
-		d := divisor{value: y, inverse: fmt.Sprintf("0f%08X", math.Float32bits(1/v)), mask: "0"}
+		d := divisor{value: y, inverse: Literal(Float32, float64(1/v)), mask: "0"}
 		if size := math.Abs(float64(v)); size >= least && size <= most {
 			fraction, _ := math.Frexp(size)
 			d.exact, d.mask = fraction == 0.5, inRange
@@ -134,8 +129,8 @@ func (a *Assembler) divisor(y string) divisor {
 	size, low, both := a.Register(F32), a.Register(Pred), a.Register(Pred)
 	a.Line("rcp.rn.f32 %s, %s", d.inverse, y)
 	a.Line("abs.f32 %s, %s", size, y)
-	a.Line("setp.ge.f32 %s, %s, %s", low, size, literal(Float32, least))
-	a.Line("setp.le.and.f32 %s, %s, %s, %s", both, size, literal(Float32, most), low)
+	a.Line("setp.ge.f32 %s, %s, %s", low, size, Literal(Float32, least))
+	a.Line("setp.le.and.f32 %s, %s, %s, %s", both, size, Literal(Float32, most), low)
 	a.Line("selp.b32 %s, %s, 0, %s", d.mask, inRange, both)
 	return d
 }

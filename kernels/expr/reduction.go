@@ -2,15 +2,13 @@ package expr
 
 import "fmt"
 
-// ParseReduction reads an expression of a, the result so far, and b, the next element, both
-// Float64, in the language of [Parse]. Chunks of the input are reduced in parallel and their
-// results combined, so the expression must have one of the forms
+// ParseReduction reads an expression of a, the result so far, and b, the next element, both Float64, in the language of [Parse]. Chunks of the input
+// are reduced in parallel and their results combined, so the expression must have one of the forms
 //
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
-// with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". It
-// returns the operation and f. Any other expression is an error that names the
-// position, in characters from 1.
+// with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". It returns the operation and f. Any other expression is an error
+// that names the position, in characters from 1.
 func ParseReduction(text string) (Op, Func, error) {
 	p, v := read(text, []Dtype{Float64, Float64}, Float64, false, "a", "b")
 	if p.err != nil {

@@ -1,6 +1,9 @@
 package expr
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // RowGradient returns the derivative of a loss by one operand of a function with reductions and one output. perRow reports whether
 // a row has one element of the output, and rows, for each operand, whether all elements of a row read the same one. The
@@ -14,16 +17,9 @@ func (f Func) RowGradient(of int, perRow bool, rows []bool) (Func, error) {
 	if of < 0 || of >= len(g.operands) || len(rows) != len(g.operands) || len(g.outputs) != 1 {
 		return Func{}, fmt.Errorf("expr: got operand %d, %d flags and %d outputs for the gradient of %v, want an operand, a flag for each and one output", of, len(rows), len(g.outputs), f)
 	}
-	b := NewBuilder(append(g.operands, f.Outputs()...)...)
-	inputs := make([]Value, len(g.operands))
-	for i := range inputs {
-		inputs[i] = b.Operand(i)
-	}
-	d := rowDiffer{differ{Builder: b, graph: g, here: b.values(g, inputs)}, make([]Value, len(g.nodes)), make([]Value, len(g.nodes))}
-	for i := range g.nodes {
-		d.ofElements[i], d.ofRows[i] = none, none
-	}
-	seed := d.ofElements
+	d := rowDiffer{differ: newDiffer(f)}
+	d.ofElements, d.ofRows = d.adjoints, slices.Clone(d.adjoints)
+	b, seed := d.Builder, d.ofElements
 	if perRow {
 		seed = d.ofRows
 	}

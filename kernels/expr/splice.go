@@ -9,15 +9,13 @@ import (
 	"strings"
 )
 
-// Functions holds PTX of the operations that take more than a few instructions, as
-// the compiler made it of kernels/codegen/math.cu.
+// Functions holds PTX of the operations that take more than a few instructions, as the compiler made it of kernels/codegen/math.cu.
 type Functions struct {
 	bodies map[string]body // by entry point, such as "exp_f32"
 	items  []item          // in an order in which they can be declared
 }
 
-// body is the instructions of an entry point as a block: texts, and between them the
-// places of its arguments, 0 and 1, and of its result.
+// body is the instructions of an entry point as a block: texts, and between them the places of its arguments, 0 and 1, and of its result.
 type body struct {
 	texts  []string
 	places []int
@@ -81,8 +79,7 @@ const (
 	functionBegins = ".func "
 )
 
-// defined returns the name of an entry point or a function whose definition begins with
-// a line, after those words, and of a table that the line is.
+// defined returns the name of an entry point or a function whose definition begins with a line, after those words, and of a table that the line is.
 func defined(line string) (name, begins string) {
 	head, _, found := strings.Cut(line, "(\n")
 	switch {
@@ -107,13 +104,11 @@ func definition(text string) string {
 
 func functionName(op Op, d Dtype) string { return op.String() + "_" + d.String() }
 
-// rounded marks each sum and product as rounded, so that the assembler
-// does not make one instruction of a product and a sum here and two there.
+// rounded marks each sum and product as rounded, so that the assembler does not make one instruction of a product and a sum here and two there.
 var rounded = strings.NewReplacer("add.f32", "add.rn.f32", "sub.f32", "sub.rn.f32", "mul.f32", "mul.rn.f32",
 	"add.f64", "add.rn.f64", "sub.f64", "sub.rn.f64", "mul.f64", "mul.rn.f64")
 
-// splice makes a block of the definition of an entry point. A block has registers,
-// labels and local memory of its own.
+// splice makes a block of the definition of an entry point. A block has registers, labels and local memory of its own.
 func splice(name, text string) (body, error) {
 	_, text, _ = strings.Cut(text, "\n{\n")
 	text = rounded.Replace(strings.TrimRight(strings.TrimSuffix(text, "}\n"), "\n"))

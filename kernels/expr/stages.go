@@ -2,8 +2,7 @@ package expr
 
 import "slices"
 
-// Stage is a step of a function with reductions: the part that is computed at each element of
-// a row before those reductions can be made.
+// Stage is a step of a function with reductions: the part that is computed at each element of a row before those reductions can be made.
 type Stage struct {
 	// Func computes the arguments of the reductions. Its operands are those of the whole
 	// function, then the results of the reductions of earlier stages.
@@ -12,9 +11,8 @@ type Stage struct {
 	Kept       int  // outputs of Func behind those: see [Func.StagesKept]
 }
 
-// Staged is a function with reductions, split into stages. After the stages, Elements and Row
-// compute the function's outputs; their operands are those of the whole function, then
-// the results of all reductions.
+// Staged is a function with reductions, split into stages. After the stages, Elements and Row compute the function's outputs; their operands are
+// those of the whole function, then the results of all reductions.
 type Staged struct {
 	Stages   []Stage
 	Elements Func // the outputs that differ along a row, in order
@@ -39,19 +37,16 @@ func (f Func) Widens(l, k int) bool {
 	return n.op == convert && n.dtype == Float64 && n.args[0] == g.outputs[k] && g.nodes[g.outputs[k]].dtype == Float32
 }
 
-// Stages takes a function apart at its reductions. perRow reports for each output whether a
-// row has one of it: it depends on no operand that differs along a row but through a
-// reduction.
+// Stages takes a function apart at its reductions. perRow reports for each output whether a row has one of it: it depends on no operand that differs
+// along a row but through a reduction.
 func (f Func) Stages(perRow []bool) (Staged, error) {
 	whole, _, err := f.stages(perRow, false)
 	return whole, err
 }
 
-// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: a value that
-// takes long and a later step needs again, such as the exponentials of a softmax, is kept.
-// The operands of all steps are those of the function, then the kept values, in the order
-// in which stages compute them, then the results of reductions. Row reads no kept value: it has one
-// element for each row, a kept value one for each element.
+// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: a value that takes long and a later step needs again, such
+// as the exponentials of a softmax, is kept. The operands of all steps are those of the function, then the kept values, in the order in which stages
+// compute them, then the results of reductions. Row reads no kept value: it has one element for each row, a kept value one for each element.
 func (f Func) StagesKept(perRow []bool) (whole Staged, kept []Dtype, err error) {
 	return f.stages(perRow, true)
 }
@@ -118,8 +113,7 @@ func (f Func) stages(perRow []bool, keep bool) (whole Staged, kept []Dtype, err 
 	return whole, kept, err
 }
 
-// keeps returns, for each stage, the transcendental functions of an element in it that
-// later stages, or the outputs at each element, need as well.
+// keeps returns, for each stage, the transcendental functions of an element in it that later stages, or the outputs at each element, need as well.
 func (s *stager) keeps(stages int, elements []Value) [][]Value {
 	varies := make([]bool, len(s.nodes))
 	first, seen := make([]int, len(s.nodes)), make([]int, len(s.nodes)) // the step that computes a node, and that looked at it last
@@ -169,8 +163,7 @@ type stager struct {
 	types  []Dtype       // of the operands so far
 }
 
-// part returns the function of the operands so far that computes some values of the
-// graph, the zero Func for none.
+// part returns the function of the operands so far that computes some values of the graph, the zero Func for none.
 func (s *stager) part(outputs []Value) (Func, error) {
 	if len(outputs) == 0 {
 		return Func{}, nil

@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// String returns the function in a normal form, with the operands' types before it,
-// as in
+// String returns the function in a normal form, with the operands' types before it, as in
 //
 //	f32, f32: tanh(x0 * x1) + 1
 //	f64: t0 = exp(x0); t0 / (t0 + 1)
 //
-// Operands are x0, x1, ..., subexpressions that are used more than once t0, t1, ...
-// Functions that differ have different strings.
+// Operands are x0, x1, ..., subexpressions that are used more than once t0, t1, ... Functions that differ have different strings.
 func (f Func) String() string {
 	types := f.Operands()
 	names, list := make([]string, len(types)), make([]string, len(types))
@@ -24,9 +22,8 @@ func (f Func) String() string {
 	return strings.Join(list, ", ") + ": " + f.Text(names...)
 }
 
-// Text returns the function in terms of operands of those names, without their
-// types: String's normal form behind the colon. Operands beyond the names are
-// called x and their number.
+// Text returns the function in terms of operands of those names, without their types: String's normal form behind the colon. Operands beyond the
+// names are called x and their number.
 func (f Func) Text(names ...string) string {
 	g := f.graph()
 	for i := len(names); i < len(g.operands); i++ {
@@ -61,8 +58,7 @@ func (f Func) Text(names ...string) string {
 	return w.String()
 }
 
-// plain returns the type of numbers that are written without it: that of all
-// floating-point nodes, if an operand shows it too.
+// plain returns the type of numbers that are written without it: that of all floating-point nodes, if an operand shows it too.
 func (g *graph) plain() Dtype {
 	found := dtypeCount
 	for _, d := range g.operands {

@@ -250,8 +250,7 @@ func (s splitPolicy) splits(x problem, blocks int64) int64 {
 	return 1
 }
 
-// parts returns how many splits the blocks of clusters add up among themselves, a power of 2: 1 if another launch adds them up, or there
-// are none.
+// parts returns how many splits the blocks of clusters add up among themselves, a power of 2: 1 if another launch adds them up, or there are none.
 func (s splitPolicy) parts(x problem, blocks, cluster int64) int64 {
 	n := s.splits(x, blocks)
 	if n > cluster && cluster > 0 && kernels.CeilDiv(x.K, cluster) <= s.clusterMaxK {

@@ -22,8 +22,7 @@ func gemms[T kernels.Float](by kernels.BLAS, transA, transB bool, m, n, k int64,
 	})
 }
 
-// fromTerm returns a matrix from term k0 on: its rows from there, if rows are terms, else
-// its columns.
+// fromTerm returns a matrix from term k0 on: its rows from there, if rows are terms, else its columns.
 func fromTerm[T kernels.Float](x []T, k0, ld int64, rows bool) []T {
 	if rows {
 		return x[k0*ld:]
@@ -31,11 +30,9 @@ func fromTerm[T kernels.Float](x []T, k0, ld int64, rows bool) []T {
 	return x[k0:]
 }
 
-// gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not
-// transposed skip the zeros of A, so that 0 x Inf would be 0, and the one with
-// both transposed is slow. The form A B^T does neither: those cases are
-// brought to it by copies, whose cost is small against the product's. It makes dot
-// products with rows of B, which the caller has aligned.
+// gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not transposed skip the zeros of A, so that 0 x Inf would be 0, and the
+// one with both transposed is slow. The form A B^T does neither: those cases are brought to it by copies, whose cost is small against the product's.
+// It makes dot products with rows of B, which the caller has aligned.
 func gemm[T kernels.Float](by kernels.BLAS, transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
 	if k == 0 {
 		clear(c)

@@ -11,8 +11,7 @@ var rowPanel = candidate{
 	kernel: own.Kernel("matmul_band", "matmul_band_f32", productBody[float32](true)), orient: longRows, cut: cutPanel, args: lowKArguments,
 }
 
-// cutPanel gives a block as many tiles of a panel as leave the device the least to do, by tiles in turn, of which the first waits for its
-// operands.
+// cutPanel gives a block as many tiles of a panel as leave the device the least to do, by tiles in turn, of which the first waits for its operands.
 func cutPanel(c candidate, x problem) (cut, bool) {
 	const pitch = 128 + 4                           // elements of shared memory between two steps along K
 	shared := 3 * arith.RoundUp(x.K, 2) * pitch * 4 // A's rows and two tiles of B

@@ -31,7 +31,5 @@ func TestMatMulSmall(t *testing.T) {
 			}
 		}
 	}
-	if err := kernels.Check(own, plans...); err != nil {
-		t.Error(err)
-	}
+	checkLaunches(t, plans...)
 }

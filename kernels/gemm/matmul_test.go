@@ -13,10 +13,25 @@ import (
 // matmulDevices are the host and a large GPU, whose plans run on the host too.
 var matmulDevices = []kernels.Device{kernels.HostDevice(), {Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20}}
 
-// matmulCheck runs the plan for a device on random matrices against plain loops in float64.
-func matmulCheck[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Device, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
+// matmulCheck runs the plans for all devices on random matrices against plain loops in float64.
+func matmulCheck[T kernels.Float](t *testing.T, r *rand.Rand, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
 	t.Helper()
-	matmulRun[T](t, r, planOf(t, dev, 0, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+	var plans []*kernels.Plan
+	for _, dev := range matmulDevices {
+		plans = append(plans, planOf(t, dev, 0, dt, batch, m, n, k, transA, transB))
+	}
+	matmulRun[T](t, r, plans, dt, batch, m, n, k, transA, transB)
+}
+
+// checkLaunches compares the launches of plans with their entry points. Package kernels compares the images with the sources.
+func checkLaunches(t *testing.T, plans ...*kernels.Plan) {
+	t.Helper()
+	var c kernels.Checker
+	for _, p := range plans {
+		if err := c.Check(p); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // planOf plans a product in a precision, full for 0.
@@ -29,24 +44,27 @@ func planOf(t testing.TB, dev kernels.Device, by kernels.Precision, dt kernels.D
 	return p
 }
 
-// matmulRun runs a plan of a product.
-func matmulRun[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
+// matmulRun runs plans of a product.
+func matmulRun[T kernels.Float](t *testing.T, r *rand.Rand, plans []*kernels.Plan, dt kernels.Dtype, batch, m, n, k int64, transA, transB bool) {
 	t.Helper()
-	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
+	a, b, outs := make([]T, batch*m*k), make([]T, batch*k*n), make([][]T, len(plans))
 	for i := range a {
 		a[i] = T(r.Float64()*2 - 1)
 	}
 	for i := range b {
 		b[i] = T(r.Float64()*2 - 1)
 	}
-	scratch := make([]T, p.Scratch/dt.Size())
-	for _, s := range [][]T{out, scratch} {
-		for i := range s {
-			s[i] = T(math.NaN())
+	for i, p := range plans {
+		out, scratch := make([]T, batch*m*n), make([]T, p.Scratch/dt.Size())
+		for _, s := range [][]T{out, scratch} {
+			for i := range s {
+				s[i] = T(math.NaN())
+			}
 		}
-	}
-	if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), kernels.Bytes(scratch)); err != nil {
-		t.Fatal(err)
+		if err := p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), kernels.Bytes(scratch)); err != nil {
+			t.Fatal(err)
+		}
+		outs[i] = out
 	}
 	eps := 0x1p-23
 	if dt == kernels.Float64 {
@@ -68,9 +86,11 @@ func matmulRun[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, dt 
 					sum += x
 					abs += math.Abs(x)
 				}
-				// Two sums of k terms, each at most k/2 eps from exact.
-				if got := float64(out[(z*m+i)*n+j]); !(math.Abs(got-sum) <= eps*abs*float64(k)) {
-					t.Fatalf("%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", p, transA, transB, z, i, j, got, sum)
+				for p, out := range outs {
+					// Two sums of k terms, each at most k/2 eps from exact.
+					if got := float64(out[(z*m+i)*n+j]); !(math.Abs(got-sum) <= eps*abs*float64(k)) {
+						t.Fatalf("%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", plans[p], transA, transB, z, i, j, got, sum)
+					}
 				}
 			}
 		}
@@ -89,12 +109,10 @@ func TestMatMul(t *testing.T) {
 	for range 15 {
 		sizes = append(sizes, [4]int64{1 + r.Int64N(4), 1 + r.Int64N(80), 1 + r.Int64N(80), 1 + r.Int64N(300)})
 	}
-	for _, dev := range matmulDevices {
-		for _, s := range sizes {
-			for i := range 4 {
-				matmulCheck[float32](t, r, dev, kernels.Float32, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
-				matmulCheck[float64](t, r, dev, kernels.Float64, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
-			}
+	for _, s := range sizes {
+		for i := range 4 {
+			matmulCheck[float32](t, r, kernels.Float32, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
+			matmulCheck[float64](t, r, kernels.Float64, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
 		}
 	}
 }

@@ -44,8 +44,7 @@ func (x problem) dense(to kernels.Ref) denseArgs {
 	return denseArgs{x.a, x.b, to, x.M, x.N, x.K, x.A.Trans, x.B.Trans}
 }
 
-// TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The
-// arguments are a, b, c, m, n, k, transA, transB.
+// TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The arguments are a, b, c, m, n, k, transA, transB.
 func TiledMatMulBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[denseArgs](c)
 	denseBody[T](c, x, false, int64(len(kernels.Slice[T](c, x.C)))/(x.M*x.N), max(x.K, 1))

@@ -136,9 +136,8 @@ func rowsBody[T kernels.Float](c kernels.Call) {
 	})
 }
 
-// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l. gonum's BLAS
-// takes float64 four rows at a time, so a goroutine starts at a multiple of four:
-// then the order of a sum does not depend on the goroutines.
+// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l. gonum's BLAS takes float64 four rows at a time, so a goroutine starts
+// at a multiple of four: then the order of a sum does not depend on the goroutines.
 func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
 	if terms == 0 {
 		clear(y)
@@ -164,16 +163,15 @@ func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64
 
 // columnsBody is y[j] = sum over l of v[l] * x[l][j] for each split, joinedColumnsBody for all of K.
 func columnsBody[T kernels.Float](c kernels.Call) {
-	a := kernels.Args[vectorArgs](c)
-	columnsOf[T](c, a, a.Chunk.(int64))
+	columnsOf[T](c, kernels.Args[vectorArgs](c).Chunk.(int64))
 }
 
 func joinedColumnsBody[T kernels.Float](c kernels.Call) {
-	a := kernels.Args[vectorArgs](c)
-	columnsOf[T](c, a, max(a.K, 1))
+	columnsOf[T](c, max(kernels.Args[vectorArgs](c).K, 1))
 }
 
-func columnsOf[T kernels.Float](c kernels.Call, a vectorArgs, chunk int64) {
+func columnsOf[T kernels.Float](c kernels.Call, chunk int64) {
+	a := kernels.Args[vectorArgs](c)
 	x, v, y := kernels.Slice[T](c, a.X), kernels.Slice[T](c, a.V), kernels.Slice[T](c, a.Y)
 	n, k, batch := a.N, a.K, a.Batch
 	splits := max(kernels.CeilDiv(k, chunk), 1)

@@ -101,8 +101,7 @@ func (x splitOperand) row(c kernels.Call, i int64) []float32 {
 	return kernels.Slice[float32](c, x.X)[i/x.Rows*x.Matrix+i%x.Rows*x.LD:][:x.Cols]
 }
 
-// splitBody writes the splits of the operands and, in place of what each block
-// would find, the range of all numbers of each.
+// splitBody writes the splits of the operands and, in place of what each block would find, the range of all numbers of each.
 func splitBody(c kernels.Call) {
 	args := kernels.Args[splitArgs](c)
 	ranges := kernels.Slice[uint32](c, args.Ranges)
@@ -186,11 +185,10 @@ func (x splitOperand) lineExponents(c kernels.Call, batch int64, columns bool, s
 	return func(row, col int64) int { return exponents[line(row, col)] }, high
 }
 
-// scaling is how operands are brought into range, in a way that takes nothing from numbers that have others beside them. Nothing is
-// written again if splits hold all numbers, no product of two is so small that sums lose bits as denormal numbers, and no sum overflows. Else
-// the lines of one operand, rows of op(A) or columns of op(B), are multiplied by a power of 2 each, so that the largest products come near
-// 2^98. That makes numbers smaller only as far as no product is lost. The other operand is multiplied by a power of 2 if splits can't hold its
-// least numbers.
+// scaling is how operands are brought into range, in a way that takes nothing from numbers that have others beside them. Nothing is written again if
+// splits hold all numbers, no product of two is so small that sums lose bits as denormal numbers, and no sum overflows. Else the lines of one
+// operand, rows of op(A) or columns of op(B), are multiplied by a power of 2 each, so that the largest products come near 2^98. That makes numbers
+// smaller only as far as no product is lost. The other operand is multiplied by a power of 2 if splits can't hold its least numbers.
 type scaling struct {
 	form   int
 	again  [2]bool // by operand
@@ -289,8 +287,7 @@ func (x splitOperand) write(c kernels.Call, batch int64, exponent func(row, col 
 	})
 }
 
-// magnitudes is the largest and the least size of finite numbers other than 0, as bits,
-// and whether there are no others.
+// magnitudes is the largest and the least size of finite numbers other than 0, as bits, and whether there are no others.
 type magnitudes struct {
 	most, least uint32
 	finite      bool
@@ -307,8 +304,7 @@ func (r *magnitudes) add(x float32) {
 	}
 }
 
-// packed is a range in memory: its largest size has the sign of a range with numbers
-// that are not finite.
+// packed is a range in memory: its largest size has the sign of a range with numbers that are not finite.
 func (r magnitudes) packed() (most, least uint32) {
 	if !r.finite {
 		r.most |= 1 << 31
@@ -350,10 +346,8 @@ func bf16(x float32) uint16 {
 
 func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
-// bf16Split splits x: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for
-// splitScale and any finite x, for 1 and sizes of at least 2^-109. The splits of Inf and NaN
-// are x and zeros. With whole, p[0] is not 0 unless x is: there are infinities to
-// multiply it by.
+// bf16Split splits x: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for splitScale and any finite x, for 1 and sizes of at least 2^-109. The
+// splits of Inf and NaN are x and zeros. With whole, p[0] is not 0 unless x is: there are infinities to multiply it by.
 func bf16Split(x, scale float32, whole bool) (p [3]uint16) {
 	p[0] = bf16(x)
 	if math.Float32bits(x)&0x7f800000 == 0x7f800000 {

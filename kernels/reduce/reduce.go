@@ -12,12 +12,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// reduceImage is the PTX of reduce.cu with the instructions of a reduction instead of its own.
-// The code is written when a device needs it.
+// reduceImage is the PTX of reduce.cu with the instructions of a reduction instead of its own. The code is written when a device needs it.
 type reduceImage struct{ codegen.Reduction }
 
-// The lines of reduce.cu's PTX that change: a step accumulates an element, a join combines two
-// accumulators.
+// The lines of reduce.cu's PTX that change: a step accumulates an element, a join combines two accumulators.
 var (
 	marked     = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // (STEP|JOIN)\n`)
 	ptxVersion = regexp.MustCompile(`(?m)^\.version .*$`)
@@ -43,8 +41,7 @@ func (i reduceImage) Digests() (map[string]string, error) {
 	return digests, err
 }
 
-// Code returns PTX of the version that its functions need, so that drivers
-// older than the compiler accept it.
+// Code returns PTX of the version that its functions need, so that drivers older than the compiler accept it.
 func (i reduceImage) Code(major, minor int) (kernels.Code, error) {
 	text, err := own.PTX("reduce")
 	if err != nil {

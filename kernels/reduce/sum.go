@@ -46,8 +46,7 @@ type sumTileArgs struct {
 	Div                  float64
 }
 
-// Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
-// the number of terms for the mean. axes holds distinct axes of shape.
+// Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or the number of terms for the mean. axes holds distinct axes of shape.
 func Sum(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean bool) *kernels.Plan {
 	terms := int64(1)
 	for _, a := range axes {
@@ -104,8 +103,7 @@ func AppendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.
 	appendSum(p, dev, src, in, dst, out, 1, n, 1, 1)
 }
 
-// appendSum appends the launches that reduce src[outer][r][inner] to
-// dst[outer][inner], dividing by div.
+// appendSum appends the launches that reduce src[outer][r][inner] to dst[outer][inner], dividing by div.
 func appendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
 	pol := tilePolicies.On(dev)
 	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {
@@ -136,18 +134,28 @@ func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src a
 // tile returns the number of slabs of r x inner elements of a tile, and the number of lanes that add up an output. It returns 0 if
 // a slab fits no tile, if an output has too many terms, or if there are too few slabs.
 func (pol tilePolicy) tile(dev kernels.Device, in kernels.Dtype, slabs, r, inner int64) (per, lanes int64) {
-	slab := r * inner
-	if slab*in.Size() > pol.maxBytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.fewSlabsMax {
+	if inner > 1 && slabs < int64(dev.SMs) && slabs*r*inner > pol.fewSlabsMax {
 		return 0, 0
 	}
-	per = max(min(pol.maxBytes/(slab*in.Size()), kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
+	row := r // of one column
+	if inner > 1 {
+		row = 1
+	}
+	return pol.lanes(dev, in, slabs, inner, r, row, 64/banks(inner))
+}
+
+// lanes returns the number of slabs of a tile and the number of lanes of an output, `most` of them at most, for slabs of outputs of some
+// terms each, stored in rows. It returns 0 if a slab fits no tile, or if an output has too many terms.
+func (pol tilePolicy) lanes(dev kernels.Device, in kernels.Dtype, slabs, outputs, terms, row, most int64) (per, lanes int64) {
+	slab := outputs * terms * in.Size()
+	if slab > pol.maxBytes {
+		return 0, 0
+	}
+	per = max(min(pol.maxBytes/slab, kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
 	// As many lanes as keep most threads busy, but at most four in a bank. Lanes of neighbouring rows share a bank if the
 	// length of rows is a multiple of a power of two, and lanes of an output if the number of columns is.
-	lanes = arith.Pow2(kernels.CeilDiv(pol.minBusy, per*inner))
-	if inner == 1 {
-		lanes = max(lanes, banks(r)/4)
-	}
-	if lanes = min(lanes, arith.Pow2(r), 32, 64/banks(inner)); kernels.CeilDiv(r, lanes) > pol.maxTerms {
+	lanes = min(max(arith.Pow2(kernels.CeilDiv(pol.minBusy, per*outputs)), banks(row)/4), arith.Pow2(terms), 32, most)
+	if kernels.CeilDiv(terms, lanes) > pol.maxTerms {
 		return 0, 0
 	}
 	return per, lanes

@@ -74,23 +74,16 @@ func (pol twicePolicy) blocks(dev kernels.Device, dt kernels.Dtype, outputs, r, 
 	return block, side, terms*side <= pol.maxTerms*block && outputs*terms <= pol.maxElements
 }
 
-// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
-// returns 0 for fewer slabs than SMs.
+// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It returns 0 for fewer slabs than SMs.
 func (pol tilePolicy) twice(dev kernels.Device, in kernels.Dtype, slabs, r, middle, q, inner int64) (per, lanes int64) {
-	outputs, terms := middle*inner, r*q
-	slab := outputs * terms * in.Size()
-	if slab > pol.maxBytes || slabs < int64(dev.SMs) {
+	if slabs < int64(dev.SMs) {
 		return 0, 0
 	}
-	per = max(min(pol.maxBytes/slab, kernels.CeilDiv(slabs, int64(dev.SMs)*pol.blocksPerSM)), 1)
-	lanes = arith.Pow2(kernels.CeilDiv(pol.minBusy, per*outputs))
-	if inner == 1 {
-		lanes = max(lanes, banks(q)/4)
+	row := q
+	if inner > 1 {
+		row = 1
 	}
-	if lanes = min(lanes, arith.Pow2(terms), 32); kernels.CeilDiv(terms, lanes) > pol.maxTerms {
-		return 0, 0
-	}
-	return per, lanes
+	return pol.lanes(dev, in, slabs, middle*inner, r*q, row, 32)
 }
 
 func sumTwiceBody[T kernels.Float](c kernels.Call) {

@@ -8,8 +8,7 @@ type Doc struct {
 	Doc  string // how it works, and why it is slower or faster
 }
 
-// Docs returns the numbered versions of an op, such as "Sum", nil for an op that has
-// none. Element n-1 is Version(n).
+// Docs returns the numbered versions of an op, such as "Sum", nil for an op that has none. Element n-1 is Version(n).
 func Docs(op string) []Doc { return slices.Clone(docs[op]) }
 
 var docs = map[string][]Doc{

@@ -6,8 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// dotVersions have 32 x 20 blocks of 256. A block holds the lock of version 2 for about a microsecond, and all blocks request it at the
-// same time.
+// dotVersions have 32 x 20 blocks of 256. A block holds the lock of version 2 for about a microsecond, and all blocks request it at the same time.
 //
 //	H200, us, by version     1      2     3    op
 //	2^28 float32           494   1220   494   488
@@ -22,10 +21,9 @@ type dotArgs struct {
 	N         int64
 }
 
-// Dot plans out = sum over i of a[i] * b[i] by version 1 to 3; the order of atomics
-// decides the last bit of versions 2 and 3. Version 1 ends with a launch of the sum's own
-// kernel over the partial sums: the result of an op stays on the device, so no op
-// adds up on the host. [DotPartials] leaves that to its caller.
+// Dot plans out = sum over i of a[i] * b[i] by version 1 to 3; the order of atomics decides the last bit of versions 2 and 3. Version 1 ends with a
+// launch of the sum's own kernel over the partial sums: the result of an op stays on the device, so no op adds up on the host. [DotPartials] leaves
+// that to its caller.
 func Dot(dev kernels.Device, dt kernels.Dtype, v int, n int64) (*kernels.Plan, error) {
 	p, first, err := newDotVersion(dt, v, n)
 	if err != nil {
@@ -36,8 +34,7 @@ func Dot(dev kernels.Device, dt kernels.Dtype, v int, n int64) (*kernels.Plan, e
 	return p, nil
 }
 
-// DotPartials plans only the first step of version 1: out holds the blocks'
-// sums in double, for the caller to add up.
+// DotPartials plans only the first step of version 1: out holds the blocks' sums in double, for the caller to add up.
 func DotPartials(dt kernels.Dtype, n int64) *kernels.Plan {
 	p, first, _ := newDotVersion(dt, 1, n)
 	p.Op += ", partial sums"

@@ -18,21 +18,20 @@ func IncrementVariants() []string {
 type incrementArgs struct{ Cell, Locks kernels.Ref }
 
 var (
-	incrementZero    = library.Kernel("increment", "increment_zero_i32", incrementZeroBody)
+	incrementZero    = incrementKernel("zero", incrementZeroBody)
 	incrementKernels = map[string]*kernels.Kernel{
-		"racy":        library.Kernel("increment", "increment_racy_i32", incrementRacyBody),
-		"racy_shared": library.Kernel("increment", "increment_racy_shared_i32", incrementRacySharedBody),
-		"atomic":      library.Kernel("increment", "increment_atomic_i32", incrementAtomicBody),
-		"mutex":       library.Kernel("increment", "increment_mutex_i32", incrementMutexBody),
-		"ticket":      library.Kernel("increment", "increment_ticket_i32", incrementTicketBody),
+		"racy": incrementKernel("racy", eachBlock(incrementRacy)), "racy_shared": incrementKernel("racy_shared", eachBlock(incrementRacyShared)),
+		"atomic": incrementKernel("atomic", eachBlock(incrementAtomic)), "mutex": incrementKernel("mutex", eachBlock(incrementMutex)), "ticket": incrementKernel("ticket", eachBlock(incrementTicket)),
 	}
 )
 
-// Increment plans a cell, one int32, to which every thread of a grid of blocks adds one: it ends at
-// blocks * threads (at most 1024 each block) with the variants "atomic", "mutex" (a lock by
-// compare-and-swap) and "ticket" (a lock in the order of requests). The variants "racy" and
-// "racy_shared" show why these are needed: they are WRONG ON PURPOSE, end at less, and differ from
-// run to run.
+func incrementKernel(name string, body func(kernels.Call)) *kernels.Kernel {
+	return library.Kernel("increment", "increment_"+name+"_i32", body)
+}
+
+// Increment plans a cell, one int32, to which every thread of a grid of blocks adds one: it ends at blocks * threads (at most 1024 each block) with
+// the variants "atomic", "mutex" (a lock by compare-and-swap) and "ticket" (a lock in the order of requests). The variants "racy" and "racy_shared"
+// show why these are needed: they are WRONG ON PURPOSE, end at less, and differ from run to run.
 func Increment(variant string, blocks, threads int) (*kernels.Plan, error) {
 	if !slices.Contains(IncrementVariants(), variant) {
 		return nil, fmt.Errorf("versions: increment: got variant %q, want one of %q", variant, IncrementVariants())
@@ -59,66 +58,55 @@ func incrementZeroBody(c kernels.Call) {
 	clear(locks)
 }
 
-// eachBlock runs the blocks of a grid at once.
-func eachBlock(c kernels.Call, block func()) {
-	var wg sync.WaitGroup
-	for range c.Grid[0] {
-		wg.Go(block)
+// eachBlock returns the Go body that runs the blocks of a grid at once.
+func eachBlock(block func(threads int, cell *int32, locks []int32)) func(kernels.Call) {
+	return func(c kernels.Call) {
+		cell, locks := cellAndLocks(c)
+		var wg sync.WaitGroup
+		for range c.Grid[0] {
+			wg.Go(func() { block(c.Block[0], cell, locks) })
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 }
 
-// incrementRacyBody makes the threads of a warp read and write together, as they do on a GPU, and
-// lets other blocks run between.
-func incrementRacyBody(c kernels.Call) {
-	cell, _ := cellAndLocks(c)
-	eachBlock(c, func() {
-		for range kernels.CeilDiv(int64(c.Block[0]), 32) {
-			before := atomic.LoadInt32(cell)
+// incrementRacy makes the threads of a warp read and write together, as they do on a GPU, and lets other blocks run between.
+func incrementRacy(threads int, cell *int32, _ []int32) {
+	for range kernels.CeilDiv(int64(threads), 32) {
+		before := atomic.LoadInt32(cell)
+		runtime.Gosched()
+		atomic.StoreInt32(cell, before+1)
+	}
+}
+
+func incrementRacyShared(threads int, cell *int32, _ []int32) {
+	atomic.AddInt32(cell, int32(kernels.CeilDiv(int64(threads), 32)))
+}
+
+func incrementAtomic(threads int, cell *int32, _ []int32) {
+	for range threads {
+		atomic.AddInt32(cell, 1)
+	}
+}
+
+func incrementMutex(threads int, cell *int32, locks []int32) {
+	for range threads {
+		for !atomic.CompareAndSwapInt32(&locks[0], 0, 1) {
 			runtime.Gosched()
-			atomic.StoreInt32(cell, before+1)
 		}
-	})
+		*cell++
+		atomic.StoreInt32(&locks[0], 0)
+	}
 }
 
-func incrementRacySharedBody(c kernels.Call) {
-	cell, _ := cellAndLocks(c)
-	eachBlock(c, func() { atomic.AddInt32(cell, int32(kernels.CeilDiv(int64(c.Block[0]), 32))) })
-}
-
-func incrementAtomicBody(c kernels.Call) {
-	cell, _ := cellAndLocks(c)
-	eachBlock(c, func() {
-		for range c.Block[0] {
-			atomic.AddInt32(cell, 1)
-		}
-	})
-}
-
-func incrementMutexBody(c kernels.Call) {
-	cell, locks := cellAndLocks(c)
-	eachBlock(c, func() {
-		for range c.Block[0] {
-			for !atomic.CompareAndSwapInt32(&locks[0], 0, 1) {
-				runtime.Gosched()
-			}
-			*cell++
-			atomic.StoreInt32(&locks[0], 0)
-		}
-	})
-}
-
-func incrementTicketBody(c kernels.Call) {
-	cell, locks := cellAndLocks(c)
+func incrementTicket(threads int, cell *int32, locks []int32) {
 	next, serving := &locks[1], &locks[2]
-	eachBlock(c, func() {
-		for range c.Block[0] {
-			ticket := atomic.AddInt32(next, 1) - 1
-			for atomic.LoadInt32(serving) != ticket {
-				runtime.Gosched()
-			}
-			*cell++
-			atomic.StoreInt32(serving, ticket+1)
+	for range threads {
+		ticket := atomic.AddInt32(next, 1) - 1
+		for atomic.LoadInt32(serving) != ticket {
+			runtime.Gosched()
 		}
-	})
+		*cell++
+		atomic.StoreInt32(serving, ticket+1)
+	}
 }

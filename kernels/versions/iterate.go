@@ -11,9 +11,8 @@ import (
 // steps of [Iterate]. Those up to BarrierCluster are the numbers of its versions.
 type Barrier uint8
 
-// The barriers. Those from BarrierWrap to BarrierHeld are one launch whose
-// blocks must all be on the device at once; those after BarrierCluster are wrong
-// on purpose.
+// The barriers. Those from BarrierWrap to BarrierHeld are one launch whose blocks must all be on the device at once; those after BarrierCluster are
+// wrong on purpose.
 const (
 	BarrierFastest  Barrier = iota // the op's own, chosen by size and device
 	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
@@ -36,10 +35,8 @@ func (b Barrier) String() string {
 // IterateBy selects how [Iterate] runs. The zero value is the op's own way.
 type IterateBy struct {
 	Barrier Barrier
-	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread
-	// takes row t, t + Blocks * Threads, ... More blocks than fit on the device
-	// at once are an error of the launch, where they wait for one another.
-	// BarrierFastest, BarrierHeld and BarrierCluster choose their own.
+	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread takes row t, t + Blocks * Threads, ... More blocks than fit on the
+	// device at once are an error of the launch, where they wait for one another. BarrierFastest, BarrierHeld and BarrierCluster choose their own.
 	Blocks, Threads int
 }
 
@@ -138,9 +135,8 @@ func iterateHalf[T kernels.Float](c kernels.Call) {
 	}
 }
 
-// iterateWhole is the body of kernels in which only the threads of a group wait for one
-// another: each group goes through all steps before the next one starts. A kernel
-// whose grid is one group is right.
+// iterateWhole is the body of kernels in which only the threads of a group wait for one another: each group goes through all steps before the next
+// one starts. A kernel whose grid is one group is right.
 func iterateWhole[T kernels.Float](group func(*kernels.Launch) int) func(kernels.Call) {
 	return func(c kernels.Call) {
 		args := kernels.Args[iterateWholeArgs](c)

@@ -13,8 +13,7 @@ func pieces(dt kernels.Dtype, m, n, s, stages int64) int {
 	return int(stages * s * (m + n + 8) * dt.Size())
 }
 
-// kept is the same for pieces in the order of memory: rows along k are followed by 4 unused
-// elements, which is the larger of the two orders.
+// kept is the same for pieces in the order of memory: rows along k are followed by 4 unused elements, which is the larger of the two orders.
 func kept(dt kernels.Dtype, m, n, s, stages int64) int {
 	return int(stages * (m + n) * (s + 4) * dt.Size())
 }

@@ -97,8 +97,7 @@ func naiveSum(s []float64) float64 {
 	return sum
 }
 
-// treeSum adds the upper half to the lower one until one is left; len(s) is a
-// power of two.
+// treeSum adds the upper half to the lower one until one is left; len(s) is a power of two.
 func treeSum(s []float64) float64 {
 	for half := len(s) / 2; half > 0; half /= 2 {
 		for tid := range half {

@@ -17,9 +17,8 @@ type rippleArgs struct{ Out kernels.Ref }
 // RippleTile is the side of a tile of [Ripple] in elements.
 const RippleTile = 16
 
-// Ripple plans a picture without input, of columns x rows tiles (at least one,
-// at most 65535 rows) of 16 x 16 elements: each tile is turned by 180 degrees
-// through shared memory.
+// Ripple plans a picture without input, of columns x rows tiles (at least one, at most 65535 rows) of 16 x 16 elements: each tile is turned by 180
+// degrees through shared memory.
 //
 //	out[16 by + ty][16 bx + tx] = amplitude(16 bx + 15 - tx, 16 by + 15 - ty)
 //	amplitude(ix, iy) = (1 + sin(2 pi (ix - 64) / 256)) (1 + sin(2 pi (iy - 64) / 256))
@@ -27,10 +26,9 @@ func Ripple(dt kernels.Dtype, columns, rows int) *kernels.Plan {
 	return ripplePlan("ripple", rippleShared[dt], dt, columns, rows)
 }
 
-// RippleRacy is [Ripple] with the barrier between writing and reading shared
-// memory left out, to show why it is there. Its output is WRONG ON PURPOSE and
-// differs from run to run: an element is right, or whatever the tile held before.
-// The Go body runs the warps of a block one after the other, as a GPU may.
+// RippleRacy is [Ripple] with the barrier between writing and reading shared memory left out, to show why it is there. Its output is WRONG ON PURPOSE
+// and differs from run to run: an element is right, or whatever the tile held before. The Go body runs the warps of a block one after the other, as a
+// GPU may.
 func RippleRacy(dt kernels.Dtype, columns, rows int) *kernels.Plan {
 	return ripplePlan("ripple_racy", rippleRacy[dt], dt, columns, rows)
 }

@@ -45,10 +45,9 @@ type sumClearArgs struct{ Cell kernels.Ref }
 
 type sumRoundArgs struct{ Cell, Out kernels.Ref }
 
-// Sum plans out = sum of in by version 1 to 9; version 9 takes a matrix, and the
-// order of atomics decides the last bit of versions 2 to 4. Versions 5 to 9 end with a launch of the sum's own
-// kernel over the partial sums: the result of an op stays on the device, so no op
-// adds up on the host. [SumPartials] leaves that to its caller.
+// Sum plans out = sum of in by version 1 to 9; version 9 takes a matrix, and the order of atomics decides the last bit of versions 2 to 4. Versions 5
+// to 9 end with a launch of the sum's own kernel over the partial sums: the result of an op stays on the device, so no op adds up on the host.
+// [SumPartials] leaves that to its caller.
 func Sum(dev kernels.Device, dt kernels.Dtype, v int, shape []int) (*kernels.Plan, error) {
 	p, first, err := newSumVersion(dt, v, shape)
 	if err != nil {
@@ -59,8 +58,7 @@ func Sum(dev kernels.Device, dt kernels.Dtype, v int, shape []int) (*kernels.Pla
 	return p, nil
 }
 
-// SumPartials plans only the first step of version 5 to 9: out holds the
-// blocks' sums in double, for the caller to add up.
+// SumPartials plans only the first step of version 5 to 9: out holds the blocks' sums in double, for the caller to add up.
 func SumPartials(dt kernels.Dtype, v int, shape []int) (*kernels.Plan, error) {
 	p, first, err := newSumVersion(dt, v, shape)
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package versions has the numbered versions of Stheno's kernels: the steps from the first idea to
-// the kernel that an op runs, and kernels that show what goes wrong without an atomic or a barrier.
-// They are there to teach and to be measured; package kernels does not need them.
+// Package versions has the numbered versions of Stheno's kernels: the steps from the first idea to the kernel that an op runs, and kernels that show
+// what goes wrong without an atomic or a barrier. They are there to teach and to be measured; package kernels does not need them.
 //
-// A version has the operands of the op's kernel and returns a plan, so that the two can be compared
-// on any device. Versions count from 1; the comments of versions whose last bit depends on the order
-// of atomics mention it.
+// A version has the operands of the op's kernel and returns a plan, so that the two can be compared on any device. Versions count from 1; the
+// comments of versions whose last bit depends on the order of atomics mention it.
 package versions
 
 import (

@@ -173,8 +173,7 @@ func (w warpgroupMatMul) planes() int64 {
 
 func (w warpgroupMatMul) depth() int64 { return 64 / max(w.planes()-1, 1) }
 
-// operand returns the argument for A or B: its address, or the tensor map for TMA. Boxes of A have 128 rows along K, boxes of
-// B rows of 64 columns.
+// operand returns the argument for A or B: its address, or the tensor map for TMA. Boxes of A have 128 rows along K, boxes of B rows of 64 columns.
 func (w warpgroupMatMul) operand(at kernels.Ref, n int64, b bool) any {
 	if w.stages == 0 {
 		return at

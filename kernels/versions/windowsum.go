@@ -17,9 +17,8 @@ type windowSumArgs struct {
 	NIn, NOut, W, Off, Rows int64
 }
 
-// WindowSum plans [window.WindowSum] by version 1, one thread per output, 2, with the
-// elements of a block in shared memory, or 3, the op's own. mode is WindowValid or
-// WindowSame. It is an error if the device cannot run that many blocks in one launch.
+// WindowSum plans [window.WindowSum] by version 1, one thread per output, 2, with the elements of a block in shared memory, or 3, the op's own. mode
+// is WindowValid or WindowSame. It is an error if the device cannot run that many blocks in one launch.
 func WindowSum(dev kernels.Device, dt kernels.Dtype, v int, rows, n, radius int64, mode window.WindowMode) (*kernels.Plan, error) {
 	if err := check("window sum", v, 3); err != nil {
 		return nil, err

@@ -1,17 +1,14 @@
 package window
 
 import (
-	"fmt"
-
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
-// col2imArgs has the share of a block of col2im: Part channels, Rows and Columns of an image. Shared memory holds two rows of
-// windows, Line elements apart, whose windows are Pitch elements apart, and accumulators of a Ring of image rows. A warp sums
-// elements of Beside channels. Windows of a row that contain the same element are Apart windows from each other, and its copies Leap
-// elements of shared memory.
+// col2imArgs has the share of a block of col2im: Part channels, Rows and Columns of an image. Shared memory holds two rows of windows, Line elements
+// apart, whose windows are Pitch elements apart, and accumulators of a Ring of image rows. A warp sums elements of Beside channels. Windows of a row
+// that contain the same element are Apart windows from each other, and its copies Leap elements of shared memory.
 type col2imArgs struct {
 	imageArgs
 	Part, Rows, Columns, Ring, Line, Pitch, How, Beside, Apart, Leap int64 `arg:"int32"`
@@ -25,15 +22,11 @@ type col2imFarArgs struct {
 	Runs              int64 `arg:"int32"`
 }
 
-// Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of its copies by
-// Im2Col, in the order of the output of Im2Col.
+// Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of its copies by Im2Col, in the order of the output of Im2Col.
 func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (*kernels.Plan, error) {
 	p, err := newIm2Col("col2im", dt, images, channels, w)
-	if err != nil {
-		return nil, err
-	}
-	if p.Inputs[0], p.Out = p.Out, p.Inputs[0]; p.Out == 0 {
-		return p, nil
+	if p.Inputs[0], p.Out = p.Out, p.Inputs[0]; err != nil || p.Out == 0 {
+		return p.Or(err)
 	}
 	p.Flops = p.Inputs[0] / dt.Size()
 	if w.isPoints() {
@@ -43,16 +36,10 @@ func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	t, bytes, ok := newCol2ImTile(dev, dt, images, channels, w)
 	if !ok {
 		runs := kernels.CeilDiv(w.plane(), im2colThreads)
-		if err := kernels.CheckGrid(images * channels * runs); err != nil {
-			return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-		}
 		p.Launch(col2imFar[dt], int(images*channels*runs), im2colThreads, col2imFarArgs{w.imageArgs(channels), arith.DivideBy(int64(w.Columns.In)), down, across, runs})
-		return p, nil
+		return p.Or(kernels.CheckGrid(images * channels * runs))
 	}
 	blocks := images * t.TilesDown * t.TilesAcross * t.Parts
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	common := gcd(int64(w.Columns.Dilation), int64(w.Columns.Stride))
 	apart := int64(w.Columns.Dilation) / common
 	k := col2imKernel[dt]
@@ -62,7 +49,7 @@ func Col2Im(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	t.Apart, t.Leap = apart, apart*t.Pitch-int64(w.Columns.Stride)/common
 	t.Units, t.Down, t.Across = arith.DivideBy(t.units()), down, across
 	p.Launch(k, int(blocks), int(t.threads()), t).Shared = int(bytes)
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 // around returns the max number of windows along the axis that cover n neighbouring elements.
@@ -151,19 +138,10 @@ func (t *col2imArgs) lay(dt kernels.Dtype, channels int64, w Windows) (bytes int
 }
 
 func col2imBody[T kernels.Float](c kernels.Call) {
-	args := kernels.Args[col2imArgs](c)
-	col2im[T](c, args.imageArgs, int64(c.Grid[0])/(args.TilesDown*args.TilesAcross*args.Parts))
-}
-
-func col2imFarBody[T kernels.Float](c kernels.Call) {
-	args := kernels.Args[col2imFarArgs](c)
-	col2im[T](c, args.imageArgs, int64(c.Grid[0])/(args.Runs*args.Channels))
-}
-
-func col2im[T kernels.Float](c kernels.Call, args imageArgs, images int64) {
+	args := kernels.Args[imageArgs](c)
 	in, out, channels, v, h := kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), args.Channels, args.Axes.Rows, args.Axes.Columns
 	width, plane := channels*v.Size*h.Size, v.In*h.In
-	kernels.Parallel(images*channels, max(kernels.Grain/plane, 1), func(from, to int64) {
+	kernels.Parallel(int64(len(out))/plane, max(kernels.Grain/plane, 1), func(from, to int64) {
 		for p := from; p < to; p++ {
 			image, c := p/channels, p%channels
 			sums := out[p*plane : (p+1)*plane]

@@ -19,7 +19,7 @@ var (
 	}
 	col2imFew    = own.Pair("im2col", "col2im_few", col2imBody[float32], col2imBody[float64]) // elements in at most col2imTaps windows of a row
 	col2imKernel = own.Pair("im2col", "col2im", col2imBody[float32], col2imBody[float64])
-	col2imFar    = own.Pair("im2col", "col2im_far", col2imFarBody[float32], col2imFarBody[float64]) // windows that do not fit in shared memory
+	col2imFar    = own.Pair("im2col", "col2im_far", col2imBody[float32], col2imBody[float64]) // windows that do not fit in shared memory
 )
 
 // Sizes of blocks of im2col.cu, measured on an H200: bench/notes/window.md.
@@ -67,19 +67,16 @@ func (a WindowAxis) reach(windows int64) int64 {
 func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (*kernels.Plan, error) {
 	p, err := newIm2Col("im2col", dt, images, channels, w)
 	if err != nil || p.Out == 0 {
-		return p, err
+		return p.Or(err)
 	}
 	if w.isPoints() {
 		return p, appendExchange(p, dev, dt, images, channels, w.plane())
 	}
 	t, err := newIm2ColTile(dev, dt, images, channels, w)
 	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+		return p.Or(err)
 	}
 	blocks := kernels.CeilDiv(images, t.batch) * t.tilesDown * t.tilesAcross * t.parts
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	size, kernel, high := dt.Size(), w.elements(), w.Rows.reach(t.down)
 	span, plane := w.im2colPitch(high, w.Columns.reach(t.across), t.part*kernel, sharedBanks/size, t.width, t.vectors)
 	lines, lanes := span/t.vectors, 3
@@ -98,16 +95,15 @@ func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	}
 	k := im2colKernels[min(t.width-1, 1)][dt]
 	p.Launch(k, int(blocks), int(threads), args).Shared = int((t.batch*t.part*plane*size+15)&^15 + t.batch*t.down*(t.across/t.group)*im2colPlace)
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 func (w Windows) imageArgs(channels int64) imageArgs {
 	return imageArgs{kernels.In(0), kernels.At(kernels.Out, 0), channels, w.axes()}
 }
 
-// im2colTile is the share of a block of im2col: windows of part channels, down rows and across columns, of a batch of images.
-// A thread writes width elements of a group of windows. vectors is the number of elements in 16 bytes if lines of the
-// image are loaded by 16 bytes, else 1.
+// im2colTile is the share of a block of im2col: windows of part channels, down rows and across columns, of a batch of images. A thread writes width
+// elements of a group of windows. vectors is the number of elements in 16 bytes if lines of the image are loaded by 16 bytes, else 1.
 type im2colTile struct {
 	part, down, across, batch     int64
 	parts, tilesDown, tilesAcross int64
@@ -230,13 +226,12 @@ func (w Windows) conflicts(span, plane, window, banks, width int64) (n int64) {
 
 // newIm2Col returns the plan of images to columns, with no launches yet.
 func newIm2Col(name string, dt kernels.Dtype, images, channels int64, w Windows) (*kernels.Plan, error) {
-	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d images, %d channels, %+v)", name, dt, images, channels, w)}
-	if err := w.check(channels); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d images, %d channels, %+v)", name, dt, images, channels, w), Inputs: []int64{0}}
+	err := w.check(channels)
+	if err == nil {
+		p.Inputs[0], p.Out = images*channels*w.plane()*dt.Size(), images*w.out()*channels*w.elements()*dt.Size()
 	}
-	p.Inputs = []int64{images * channels * w.plane() * dt.Size()}
-	p.Out = images * w.out() * channels * w.elements() * dt.Size()
-	return p, nil
+	return p, err
 }
 
 // evenly returns the size of a part when n is split evenly into the fewest parts of at most most elements.

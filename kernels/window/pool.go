@@ -123,12 +123,9 @@ func MaxPoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) 
 		return p, nil
 	}
 	blocks := kernels.CeilDiv(planes, tile.Planes) * tile.Down * tile.Across
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	p.Launch(poolMaxDiff[poolVariant(w)][dt], int(blocks), poolThreads, maxPoolDiffArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), planes, w.axes()},
 		down, across, tile).Shared = int(tile.Planes * tile.High * tile.Wide * 2 * dt.Size())
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 // poolTile is pool.cu's Tile.
@@ -170,18 +167,14 @@ func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
 
 // newPool returns the plan of planes to windows, with no launches yet.
 func newPool(name string, dt kernels.Dtype, planes int64, w Windows) (*kernels.Plan, error) {
-	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d planes, %+v)", name, dt, planes, w)}
-	if err := w.check(1); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	p, err := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d planes, %+v)", name, dt, planes, w)}, w.check(1)
+	if most := max(w.Rows.Dilation, w.Columns.Dilation); err == nil && most != 1 {
+		err = fmt.Errorf("got dilation %d, want 1", most)
 	}
-	for _, a := range []WindowAxis{w.Rows, w.Columns} {
-		if a.Dilation != 1 {
-			return nil, fmt.Errorf("kernels: %s: got dilation %d, want 1", p.Op, a.Dilation)
-		}
+	if err == nil {
+		p.Inputs, p.Out, p.Flops = []int64{planes * w.plane() * dt.Size()}, planes*w.out()*dt.Size(), planes*w.out()*w.elements()
 	}
-	p.Inputs, p.Out = []int64{planes * w.plane() * dt.Size()}, planes*w.out()*dt.Size()
-	p.Flops = p.Out / dt.Size() * w.elements()
-	return p, nil
+	return p.Or(err)
 }
 
 // walked is the index of windows of 3 x 3 with stride 1. Warps that walk compute the gradient of their maximum: see [appendWalk].
@@ -202,8 +195,7 @@ func poolVariant(w Windows) int {
 // known reports whether windows have their own kernel.
 func known(w Windows) bool { return poolVariant(w) < 3 }
 
-// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips the number of strips of
-// `rows` rows of windows.
+// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips the number of strips of `rows` rows of windows.
 func poolStrips(w Windows, rows int) int64 {
 	if known(w) {
 		return kernels.CeilDiv(int64(rows), poolStrip)

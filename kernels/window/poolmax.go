@@ -1,8 +1,6 @@
 package window
 
 import (
-	"fmt"
-
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
@@ -67,11 +65,8 @@ func appendPoolMax(p *kernels.Plan, dt kernels.Dtype, t poolMaxArgs) (*kernels.P
 		return p, nil
 	}
 	blocks := kernels.CeilDiv(t.Planes, t.Group) * t.TilesDown * t.TilesAcross
-	if err := kernels.CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
 	p.Launch(poolMaxKernel[dt], int(blocks), poolThreads, t).Shared = int(t.Group * t.High.D * t.Columns.D * dt.Size())
-	return p, nil
+	return p.Or(kernels.CheckGrid(blocks))
 }
 
 func poolMaxBody[T kernels.Float](c kernels.Call) {

@@ -23,8 +23,7 @@ const (
 	poolWalkWarps = 32 // warps wanted for each SM
 )
 
-// poolWalk is the layout of warps in poolwalk.cu: Beside planes side by side, or groups of columns of one plane,
-// and strips of rows.
+// poolWalk is the layout of warps in poolwalk.cu: Beside planes side by side, or groups of columns of one plane, and strips of rows.
 type poolWalk struct {
 	Beside, Wide, Before, Columns, Rows int64 `arg:"int32"`
 	Strips, Groups                      arith.Divide

@@ -9,8 +9,7 @@ import (
 // Windows slide over the rows and the columns of images.
 type Windows struct{ Rows, Columns WindowAxis }
 
-// WindowAxis is one axis of images and the windows along it: window i begins at element
-// i Stride - Before and has Size elements, Dilation apart.
+// WindowAxis is one axis of images and the windows along it: window i begins at element i Stride - Before and has Size elements, Dilation apart.
 type WindowAxis struct {
 	In            int // elements of an image
 	Size          int
@@ -36,8 +35,7 @@ func (w Windows) plane() int64 { return int64(w.Rows.In) * int64(w.Columns.In) }
 
 func (w Windows) out() int64 { return int64(w.Rows.Out()) * int64(w.Columns.Out()) }
 
-// check returns an error if kernels cannot handle the windows. They count within a plane, and
-// within a window of all channels, in 31 bits.
+// check returns an error if kernels cannot handle the windows. They count within a plane, and within a window of all channels, in 31 bits.
 func (w Windows) check(channels int64) error {
 	const most = 1 << 30
 	for _, a := range []WindowAxis{w.Rows, w.Columns} {

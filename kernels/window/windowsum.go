@@ -21,8 +21,7 @@ const (
 // String returns Valid, Same or Full.
 func (m WindowMode) String() string { return [...]string{"Valid", "Same", "Full"}[m] }
 
-// Outputs returns the length of a row of n elements after a window sum. A Valid
-// window needs n > 2 radius; it is checked by the op.
+// Outputs returns the length of a row of n elements after a window sum. A Valid window needs n > 2 radius; it is checked by the op.
 func (m WindowMode) Outputs(n, radius int64) int64 {
 	switch m {
 	case WindowValid:
@@ -52,10 +51,7 @@ const (
 	windowSegmentsMax = 12  // max segments of a window in a block of a cluster
 )
 
-// windowChunk is the elements of a chunk of short, and the outputs of a thread, by type.
-var windowChunk = [...]int64{kernels.Float32: 15, kernels.Float64: 9}
-
-// windowEach is the outputs of a thread of segments, by type.
+// windowEach is the outputs of a thread of segments and of short, whose chunks have as many elements, by type.
 var windowEach = [...]int64{kernels.Float32: 15, kernels.Float64: 9}
 
 var (
@@ -191,8 +187,7 @@ func (g windowRows) unaligned(vector int64) bool {
 	return g.Rows > 1 && g.Off <= 0 && (g.NIn%vector != 0 || g.NOut%vector != 0)
 }
 
-// windowRead fills dst with the elements at the flat positions from start on,
-// zeros outside the rows.
+// windowRead fills dst with the elements at the flat positions from start on, zeros outside the rows.
 func windowRead[T kernels.Float](g windowRows, in []T, dst []float64, start int64) {
 	clear(dst)
 	for len(dst) > 0 && start < g.positions() {
@@ -224,12 +219,9 @@ func windowWrite[T kernels.Float](g windowRows, out []T, src []float64, start in
 	}
 }
 
-// WindowSumBody is the Go body of kernels that compute a window sum. Their arguments
-// begin with in, out, the elements of a row, its outputs, the elements of a window,
-// the offset of the first window, and rows. It sums short windows
-// directly, long windows by van Herk's method. If a row is split into segments of w elements, a window
-// is a suffix of one segment and a prefix of the next, so each element is added twice
-// for any width.
+// WindowSumBody is the Go body of kernels that compute a window sum. Their arguments begin with in, out, the elements of a row, its outputs, the
+// elements of a window, the offset of the first window, and rows. It sums short windows directly, long windows by van Herk's method. If a row is
+// split into segments of w elements, a window is a suffix of one segment and a prefix of the next, so each element is added twice for any width.
 func WindowSumBody[T kernels.Float](c kernels.Call) {
 	const short, piece = 6, 4096
 	args := kernels.Args[windowArgs](c)

@@ -52,26 +52,28 @@ func windowRun[T kernels.Float](t *testing.T, dev kernels.Device, x []T, rows, n
 	return out
 }
 
-// windowCompare compares a result with the definition: float32 to 1 ulp of the
+// windowCompare compares the results of the plans for the host and for a GPU with the definition: float32 to 1 ulp of the
 // double sum, float64 to a few roundings of the terms.
-func windowCompare[T kernels.Float](t *testing.T, dev kernels.Device, r *rand.Rand, rows, n, radius int64, mode WindowMode) {
+func windowCompare[T kernels.Float](t *testing.T, r *rand.Rand, rows, n, radius int64, mode WindowMode) {
 	t.Helper()
 	x := make([]T, rows*n)
 	for i := range x {
 		x[i] = T(r.NormFloat64())
 	}
-	out := windowRun(t, dev, x, rows, n, radius, mode)
 	want, magnitude := windowDirectSum(x, rows, n, radius, mode)
-	for i := range want {
-		tolerance := 4 * 0x1p-52 * magnitude[i]
-		if _, single := any(x).([]float32); single {
-			w := float32(want[i])
-			ulp := math.Nextafter32(float32(math.Abs(float64(w))), math.MaxFloat32) - float32(math.Abs(float64(w)))
-			tolerance += float64(ulp)
-		}
-		if d := math.Abs(float64(out[i]) - want[i]); !(d <= tolerance) {
-			t.Fatalf("%T, %s, %dx%d, radius %d, %v: output %d is %v, want %v +- %g",
-				out, dev.Name, rows, n, radius, mode, i, out[i], want[i], tolerance)
+	for _, dev := range []kernels.Device{kernels.HostDevice(), windowDevice} {
+		out := windowRun(t, dev, x, rows, n, radius, mode)
+		for i := range want {
+			tolerance := 4 * 0x1p-52 * magnitude[i]
+			if _, single := any(x).([]float32); single {
+				w := float32(want[i])
+				ulp := math.Nextafter32(float32(math.Abs(float64(w))), math.MaxFloat32) - float32(math.Abs(float64(w)))
+				tolerance += float64(ulp)
+			}
+			if d := math.Abs(float64(out[i]) - want[i]); !(d <= tolerance) {
+				t.Fatalf("%T, %s, %dx%d, radius %d, %v: output %d is %v, want %v +- %g",
+					out, dev.Name, rows, n, radius, mode, i, out[i], want[i], tolerance)
+			}
 		}
 	}
 }
@@ -112,14 +114,12 @@ func TestWindowSum(t *testing.T) {
 	shapes = append(shapes,
 		shape{0, 5, 1, WindowSame},
 		shape{1, 20011, 2048, WindowValid}, // chunks, join and one chunk between
-		shape{3, 20011, 5003, WindowSame},  // rows across chunks
+		shape{3, 9011, 4003, WindowSame},   // rows across chunks
 		shape{2, 9001, 4096, WindowValid},
-		shape{2, 6007, 9001, WindowFull})
-	for _, dev := range []kernels.Device{kernels.HostDevice(), windowDevice} {
-		for _, s := range shapes {
-			windowCompare[float32](t, dev, r, s.rows, s.n, s.radius, s.mode)
-			windowCompare[float64](t, dev, r, s.rows, s.n, s.radius, s.mode)
-		}
+		shape{2, 3001, 9001, WindowFull})
+	for _, s := range shapes {
+		windowCompare[float32](t, r, s.rows, s.n, s.radius, s.mode)
+		windowCompare[float64](t, r, s.rows, s.n, s.radius, s.mode)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestWindowSegments(t *testing.T) {
 		for j := int64(0); j/q*w+j%q*least+min(j%q, longer) < out; j++ {
 			want++
 		}
-		if got := (windowRows{NOut: out, W: w}).segments(least, longer, q); got != want {
+		if got, _, _ := (windowRows{NOut: out, W: w}).segments(q); got != want {
 			t.Fatalf("%d outputs, windows of %d elements in %d segments: got %d segments, want %d", out, w, q, got, want)
 		}
 	}

@@ -38,7 +38,7 @@ func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 //	f64  10000 x 3001, radius 700         162        143
 func appendWindowShort(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) bool {
 	pol, vector := windowPolicies.On(dev), 16/dt.Size()
-	chunk := windowChunk[dt]
+	chunk := windowEach[dt]
 	chunks := kernels.CeilDiv(g.NIn, chunk)
 	across := (g.Off+g.NOut-1)/chunk + kernels.CeilDiv(-g.Off, chunk) + 1 // Off is 0 or below
 	each := max(chunks, across)
@@ -80,8 +80,7 @@ func appendWindowSegments(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype,
 	if q > held || resident == 0 {
 		return false
 	}
-	least, longer := g.W/q, g.W%q
-	segments := g.segments(least, longer, q)
+	segments, least, longer := g.segments(q)
 	run := kernels.CeilDiv(segments, min(max(resident/g.Rows, 1), segments)) // all segments of a block, which loads the elements before them once
 	runs := kernels.CeilDiv(segments, run)
 	p.Launch(windowSegmentsKernel[dt], int(g.Rows*runs), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
@@ -108,8 +107,7 @@ func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, 
 	if clusters < 1 {
 		return false
 	}
-	least, longer := g.W/q, g.W%q
-	segments := g.segments(least, longer, q)
+	segments, least, longer := g.segments(q)
 	run := arith.RoundUp(kernels.CeilDiv(segments, min(max(clusters/g.Rows, 1), kernels.CeilDiv(segments, policy.ClusterBlocks))), policy.ClusterBlocks)
 	runs := kernels.CeilDiv(segments, run)
 	p.Launch(windowClusterKernel[dt], int(g.Rows*runs*policy.ClusterBlocks), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
@@ -118,8 +116,9 @@ func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, 
 
 // segments returns the number of segments of a row that have outputs. A window is q segments of least elements; the first longer
 // segments have one element more.
-func (g windowRows) segments(least, longer, q int64) int64 {
+func (g windowRows) segments(q int64) (n, least, longer int64) {
+	least, longer = g.W/q, g.W%q
 	rest := g.NOut % g.W
 	long := min(rest, longer*(least+1)) // outputs in the longer segments
-	return g.NOut/g.W*q + kernels.CeilDiv(long, least+1) + kernels.CeilDiv(rest-long, least)
+	return g.NOut/g.W*q + kernels.CeilDiv(long, least+1) + kernels.CeilDiv(rest-long, least), least, longer
 }

@@ -2,7 +2,7 @@
 
     python make.py
 
-modules.safetensors has, for each module of CASES, its state in training as NAME/parameter, the inputs NAME/.x, the output NAME/.y, the gradients of sum(y * NAME/.g)
+modules.safetensors has, for each module of CASES and added, its state in training as NAME/parameter, the inputs NAME/.x, the output NAME/.y, the gradients of sum(y * NAME/.g)
 by inputs and parameters, NAME/.dx and NAME/.d/parameter, buffers after the run NAME/.next/buffer, and the output of evaluation NAME/.evaluated. Wants torch,
 numpy and safetensors.
 """
@@ -113,13 +113,39 @@ CASES = {
 }
 
 
+def added():
+    """Cases made after the values of CASES, which keep theirs."""
+    rows = torch.tensor([[2, -100, 1], [-100, 1, 0]])
+    return {
+        "conv1d_dilation": (nn.Conv1d(3, 4, 3, stride=2, padding=2, dilation=2), (2, 3, 11)),
+        "conv2d_dilation": (nn.Conv2d(2, 3, 3, padding=1, dilation=2), (2, 2, 7, 6)),
+        "conv1d_groups": (nn.Conv1d(6, 4, 3, padding=1, groups=2, bias=False), (2, 6, 7)),
+        "conv2d_groups": (nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2), (3, 4, 5, 7)),
+        "conv2d_depthwise": (nn.Conv2d(3, 6, 3, stride=2, padding=2, dilation=3, groups=3), (2, 3, 9, 8)),
+        "lstm_bidirectional": (Output(nn.LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True)), (2, 5, 3)),
+        "lstm_dropout": (Output(nn.LSTM(3, 4, num_layers=3, batch_first=True, dropout=1.0)), (2, 4, 3)),
+        "gru_bidirectional": (Output(nn.GRU(3, 4, batch_first=True, bias=False, bidirectional=True)), (2, 4, 3)),
+        "group_norm": (nn.GroupNorm(2, 6), (3, 6, 4, 2)),
+        "instance_norm": (nn.InstanceNorm1d(3, affine=True, eps=1e-3), (2, 3, 5)),
+        "max_pool_1d": (nn.MaxPool1d(3, stride=2, padding=1), (2, 3, 8)),
+        "avg_pool_1d": (nn.AvgPool1d(2), (2, 3, 7)),
+        "leaky_relu": (nn.LeakyReLU(0.1), (3, 4)),
+        "l1": (Loss(nn.L1Loss(), TARGETS), (2, 3)),
+        "smooth_l1": (Loss(nn.SmoothL1Loss(), TARGETS), (2, 3)),
+        "encoder": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, activation="gelu", norm_first=True), (2, 5, 8)),
+        "encoder_post": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 5, 8)),
+        "cross_entropy_rows": (Loss(lambda x, t: F.cross_entropy(x.mT, t, reduction="none"), rows), (2, 3, 3)),
+        "cross_entropy_smoothing": (Loss(lambda x, t: F.cross_entropy(x.mT, t, label_smoothing=0.2), rows), (2, 3, 3)),
+    }
+
+
 def main():
     out = {}
 
     def put(name, t):
         out[name] = t.detach().clone().contiguous()
 
-    for name, (module, shape) in CASES.items():
+    def record(name, module, shape):
         x = 2 * torch.randn(shape)
         with torch.no_grad():
             for n, p in module.named_parameters():
@@ -143,10 +169,15 @@ def main():
             put(f"{name}/.d/{short(n)}", p.grad)
         for n, b in module.named_buffers():
             put(f"{name}/.next/{short(n)}", b)
+
+    for name, case in CASES.items():
+        record(name, *case)
     ids = torch.tensor([[1, 4, 1], [0, 2, 4]])
     table = nn.Embedding(5, 4)
     put("embedding/weight", table.weight)
     put("embedding/.y", table(ids))
+    for name, case in added().items():
+        record(name, *case)
     save_file(out, Path(__file__).parent / "modules.safetensors")
 
 

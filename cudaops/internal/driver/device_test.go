@@ -131,7 +131,7 @@ func TestAdopt(t *testing.T) {
 
 func TestLaunch(t *testing.T) {
 	c := openDevice(t)
-	m, err := LoadImage(c, []byte(scale), 9000)
+	m, err := c.Load([]byte(scale))
 	testutil.Do(t, err)
 	f, err := m.Function("scale")
 	testutil.Do(t, err)
@@ -201,7 +201,7 @@ func scaleOn(c *Context, f *Function, k uint32) (err error) {
 	err = errors.Join(
 		s.Record(start),
 		s.Upload(p, raw(in)),
-		s.Launch(f, [3]uint32{(n + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0,
+		s.Launch(f, [3]uint32{(n + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0, false,
 			[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}),
 		s.Copy(q, p, 4*n),
 		s.Download(raw(out), q),
@@ -219,7 +219,7 @@ func scaleOn(c *Context, f *Function, k uint32) (err error) {
 	if d, err := Elapsed(start, stop); err != nil || d <= 0 {
 		return fmt.Errorf("elapsed %v, %w", d, err)
 	}
-	if err := s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{4096, 1, 1}, 0,
+	if err := s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{4096, 1, 1}, 0, false,
 		[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err == nil {
 		return errors.New("a block of 4096 threads was launched")
 	}
@@ -245,7 +245,7 @@ func TestGraph(t *testing.T) {
 	count, k := uint32(n), uint32(3)
 	g, err := c.Capture(true, func(s *Stream) error {
 		for range 2 {
-			if err := s.Launch(f, [3]uint32{4, 1, 1}, [3]uint32{256, 1, 1}, 0,
+			if err := s.Launch(f, [3]uint32{4, 1, 1}, [3]uint32{256, 1, 1}, 0, false,
 				[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err != nil {
 				return err
 			}
@@ -307,7 +307,7 @@ func TestGraphEarly(t *testing.T) {
 				if i%5 == 0 { // shorter kernels, whose dependents may launch early
 					count = n / 2
 				}
-				if err := s.Launch(f, [3]uint32{(count + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0,
+				if err := s.Launch(f, [3]uint32{(count + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0, false,
 					[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err != nil {
 					return err
 				}
@@ -353,8 +353,8 @@ func TestLaunchCooperative(t *testing.T) {
 	testutil.Do(t, c.Upload(p, raw(values)))
 	count, k := uint32(len(values)), uint32(7)
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}
-	testutil.Do(t, s.LaunchCooperative(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, params))
-	if err := s.LaunchCooperative(f, [3]uint32{most + 1, 1, 1}, [3]uint32{256, 1, 1}, 0, params); err == nil {
+	testutil.Do(t, s.Launch(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, true, params))
+	if err := s.Launch(f, [3]uint32{most + 1, 1, 1}, [3]uint32{256, 1, 1}, 0, true, params); err == nil {
 		t.Errorf("%d blocks were launched where %d fit", most+1, most)
 	}
 	testutil.Do(t, s.Sync())
@@ -395,7 +395,7 @@ func BenchmarkLaunchSync(b *testing.B) {
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&n), unsafe.Pointer(&k)}
 	b.ReportAllocs()
 	for b.Loop() {
-		testutil.Do(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
+		testutil.Do(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, false, params))
 		testutil.Do(b, s.Sync())
 	}
 }

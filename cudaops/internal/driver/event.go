@@ -12,22 +12,17 @@ type Event struct {
 }
 
 // NewEvent makes an event that measures time.
-func (c *Context) NewEvent() (*Event, error) {
-	e := &Event{ctx: c}
-	if err := c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
-		return nil, err
-	}
-	return e, nil
-}
+func (c *Context) NewEvent() (*Event, error) { return c.newEvent(0) }
 
 // NewSyncEvent makes an event for synchronization, without timing.
 func (c *Context) NewSyncEvent() (*Event, error) {
 	const disableTiming = 2
+	return c.newEvent(disableTiming)
+}
+
+func (c *Context) newEvent(flags uintptr) (*Event, error) {
 	e := &Event{ctx: c}
-	if err := c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), disableTiming); err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), flags)
 }
 
 // Sync waits for the point at which e was last recorded. Its error may come from any earlier work.

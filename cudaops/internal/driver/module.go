@@ -48,15 +48,6 @@ func (c *Context) Load(image []byte) (*Module, error) {
 // releases maps the CUDA versions that images need to the first driver release that supports them.
 var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
 
-// LoadImage loads an image that needs a driver for CUDA minDriver (12000 is CUDA 12.0) or newer.
-// With an older driver the error names the one that is needed.
-func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
-	if err := CheckDriver(minDriver); err != nil {
-		return nil, err
-	}
-	return c.Load(image)
-}
-
 // CheckDriver returns an error that names the remedy if the driver is older than one for CUDA
 // minDriver.
 func CheckDriver(minDriver int) error {

@@ -63,11 +63,8 @@ func (s *Stream) hold(b []byte) {
 
 // Upload queues a copy of src to the device. src must not change before Sync.
 func (s *Stream) Upload(dst Ptr, src []byte) error {
-	if len(src) == 0 {
-		return nil
-	}
 	s.hold(src)
-	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
+	return s.UploadPinned(dst, src)
 }
 
 // UploadPinned is Upload from pinned memory. The caller keeps src alive until the copy has completed.
@@ -97,18 +94,9 @@ func (s *Stream) Copy(dst, src Ptr, n int64) error {
 
 // Launch queues kernel f with shared bytes of dynamic shared memory per block. Each of params points to an argument of
 // exactly the kernel's parameter type; the arguments are copied before Launch returns. A failure of the kernel is
-// returned by a later call.
-func (s *Stream) Launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
-	return s.launch(f, grid, block, shared, params, false)
-}
-
-// LaunchCooperative is Launch of a grid whose blocks wait for one another. All blocks must be resident at once
+// returned by a later call. The blocks of a cooperative launch wait for one another, so all must be resident at once
 // ([Function.MaxActiveBlocks] per SM).
-func (s *Stream) LaunchCooperative(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
-	return s.launch(f, grid, block, shared, params, true)
-}
-
-func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer, cooperative bool) error {
+func (s *Stream) Launch(f *Function, grid, block [3]uint32, shared uint32, cooperative bool, params []unsafe.Pointer) error {
 	// C reads Go pointers through a Go pointer, so their targets must be pinned.
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -100,8 +100,7 @@ func (e *Executable) bindSets() error {
 
 // copiesAsync reports whether an instruction is a copy on the copy stream.
 func (e *Executable) copiesAsync(in *program.Instr) bool {
-	_, copies := in.Op.(program.Copy)
-	return copies && e.copier != nil && in.Out[0].Space == program.OnDevice && in.Out[0].Buffer.Alternate != nil
+	return program.Is[program.Copy](in.Op) && e.copier != nil && in.Out[0].Space == program.OnDevice && in.Out[0].Buffer.Alternate != nil
 }
 
 // Stages reports whether Stage can copy inputs ahead of a run.

@@ -109,9 +109,7 @@ func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executa
 	if err := e.bindSets(); err != nil {
 		return nil, err
 	}
-	for _, v := range p.Outputs {
-		e.outputs = append(e.outputs, e.slots[v])
-	}
+	e.outputs = program.Collect(p.Outputs, func(v *program.Value) int { return e.slots[v] })
 	return e, b.Events(e.events)
 }
 
@@ -123,11 +121,8 @@ func OnHost(p *program.Program, dev kernels.Device) int64 {
 		bytes = p.Arena
 	}
 	for _, in := range p.Instrs {
-		if _, input := in.Op.(program.Input); input {
-			continue
-		}
 		for _, v := range in.Out {
-			if v.Space == program.OnHost && v.Numeric && v.Base == v {
+			if !program.Is[program.Input](in.Op) && v.Space == program.OnHost && v.Numeric && v.Base == v {
 				bytes += v.Bytes()
 			}
 		}
@@ -298,20 +293,12 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 		}
 		e.Starts[t.instr] = e.queued + start
 	}
-	outputs = make([]gorgonia.Value, len(e.outputs))
-	for i, slot := range e.outputs {
-		outputs[i] = e.frame[slot]
-	}
-	return outputs, nil
+	return program.Collect(e.outputs, func(slot int) gorgonia.Value { return e.frame[slot] }), nil
 }
 
 // Launching returns the instructions that launch kernels, in order.
 func (e *Executable) Launching() []*program.Instr {
-	list := make([]*program.Instr, len(e.launches))
-	for i, l := range e.launches {
-		list[i] = l.instr
-	}
-	return list
+	return program.Collect(e.launches, func(l queued) *program.Instr { return l.instr })
 }
 
 // Replay captures the launches of the first n instructions of Launching, without copies, and returns a function that queues
@@ -391,22 +378,16 @@ func part(v *program.Value) Span {
 
 // results returns the spans of an instruction's outputs.
 func results(in *program.Instr) []Span {
-	list := make([]Span, len(in.Out))
-	for i, v := range in.Out {
-		list[i] = span(v.Base.Buffer)
-	}
-	return list
+	return program.Collect(in.Out, func(v *program.Value) Span { return span(v.Base.Buffer) })
 }
 
 // operands returns the spans of an instruction's inputs. If the plan reads views, as that of a Map does, these are the
 // buffers of the inputs' bases.
 func operands(in *program.Instr) []Span {
-	inputs := in.Operands()
-	list := make([]Span, len(inputs))
-	for i, v := range inputs {
-		if list[i] = part(v); program.ReadsViews(in.Op) {
-			list[i] = span(v.Base.Buffer)
+	return program.Collect(in.Operands(), func(v *program.Value) Span {
+		if program.ReadsViews(in.Op) {
+			return span(v.Base.Buffer)
 		}
-	}
-	return list
+		return part(v)
+	})
 }

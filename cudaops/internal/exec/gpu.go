@@ -23,6 +23,8 @@ type GPUBackend struct {
 	arena  driver.Ptr
 	async  copyStream
 	comm   *nccl.Comm // nil if this GPU is the only one
+	watch  *watch     // of collectives, or nil
+	rank   int        // among the GPUs of this process
 	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
@@ -51,13 +53,9 @@ func OpenGPU(i int) (*GPUBackend, error) {
 	return &GPUBackend{device: d, stream: s}, nil
 }
 
-// Device implements Backend.
 func (g *GPUBackend) Device() kernels.Device { return g.loader.Device() }
+func (g *GPUBackend) Name() string           { return g.ctx.Device.Name }
 
-// Name implements Backend.
-func (g *GPUBackend) Name() string { return g.ctx.Device.Name }
-
-// Alloc implements Backend.
 func (g *GPUBackend) Alloc(bytes int64) (err error) {
 	if bytes > 0 {
 		g.arena, err = g.ctx.Alloc(bytes)
@@ -65,12 +63,10 @@ func (g *GPUBackend) Alloc(bytes int64) (err error) {
 	return err
 }
 
-// Clear implements Backend.
 func (g *GPUBackend) Clear(s Span) error {
 	return g.ctx.Memset8(g.address(s), 0, s.Size)
 }
 
-// NewMemory implements Backend.
 func (g *GPUBackend) NewMemory(bytes int64) (program.Memory, error) {
 	at, err := g.ctx.Alloc(bytes)
 	if err != nil {
@@ -99,9 +95,6 @@ func (m *gpuMemory) Write(offset int64, src []byte) error {
 
 func (m *gpuMemory) Free() error { return m.ctx.Free(m.at) }
 
-// Loading returns the cost of loading modules so far, for all backends of the device.
-func (g *GPUBackend) Loading() loader.Loading { return g.loader.Loading() }
-
 // Context returns the device's context.
 func (g *GPUBackend) Context() *driver.Context { return g.ctx }
 
@@ -114,7 +107,7 @@ func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.
 // address returns the address of a span.
 func (g *GPUBackend) address(s Span) driver.Ptr {
 	if s.Home != nil {
-		return s.Home.(*gpuMemory).at + driver.Ptr(s.Offset)
+		return ofRank(s.Home, g.rank).(*gpuMemory).at + driver.Ptr(s.Offset)
 	}
 	return g.Address(s.Offset)
 }
@@ -140,7 +133,6 @@ func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loade
 	})
 }
 
-// Bind implements Backend.
 func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
@@ -220,7 +212,6 @@ func (g *GPUBackend) Stage(n int64) ([]byte, error) {
 	return p.Bytes, nil
 }
 
-// Upload implements Backend.
 func (g *GPUBackend) Upload(to Span, src []byte) error {
 	dst := g.address(to)
 	if g.smallCopy(dst, src) {
@@ -229,7 +220,6 @@ func (g *GPUBackend) Upload(to Span, src []byte) error {
 	return g.stream.Upload(dst, src)
 }
 
-// Download implements Backend.
 func (g *GPUBackend) Download(dst []byte, from Span) error {
 	src := g.address(from)
 	if g.smallCopy(src, dst) {
@@ -282,10 +272,13 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
-// Sync implements Backend.
-func (g *GPUBackend) Sync() error { return g.stream.Sync() }
+func (g *GPUBackend) Sync() error {
+	if g.watch != nil {
+		return g.watch.during(g.stream.Sync)
+	}
+	return g.stream.Sync()
+}
 
-// Events implements Backend.
 func (g *GPUBackend) Events(n int) error {
 	for range n {
 		e, err := g.ctx.NewEvent()
@@ -297,18 +290,15 @@ func (g *GPUBackend) Events(n int) error {
 	return nil
 }
 
-// Record implements Backend.
 func (g *GPUBackend) Record(i int) error { return g.stream.Record(g.events[i]) }
 
-// Elapsed implements Backend.
 func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 	return driver.Elapsed(g.events[i], g.events[j])
 }
 
-// Close implements Backend.
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
-		errs := append([]error{g.stream.Sync()}, g.closeCopies()...)
+		errs := append([]error{g.Sync()}, g.closeCopies()...)
 		for _, e := range g.events {
 			errs = append(errs, e.Close())
 		}

@@ -15,7 +15,6 @@ type copyStream struct {
 
 var _ AsyncCopier = (*GPUBackend)(nil)
 
-// MakeEvents implements AsyncCopier.
 func (g *GPUBackend) MakeEvents(n int) (err error) {
 	if g.async.stream, err = g.ctx.NewStream(); err != nil {
 		return err
@@ -32,34 +31,19 @@ func (g *GPUBackend) MakeEvents(n int) (err error) {
 	return nil
 }
 
-// RecordWork implements AsyncCopier.
 func (g *GPUBackend) RecordWork(i int) error { return g.stream.Record(g.async.workEvents[i]) }
+func (g *GPUBackend) SyncWork(i int) error   { return g.async.workEvents[i].Sync() }
 
-// SyncWork implements AsyncCopier.
-func (g *GPUBackend) SyncWork(i int) error { return g.async.workEvents[i].Sync() }
-
-// CopyAsync implements AsyncCopier.
 func (g *GPUBackend) CopyAsync(to Span, src []byte) error {
 	return g.async.stream.UploadPinned(g.Address(to.Offset), src)
 }
 
-// SyncCopies implements AsyncCopier.
-func (g *GPUBackend) SyncCopies() error { return g.async.stream.Sync() }
-
-// RecordCopies implements AsyncCopier.
-func (g *GPUBackend) RecordCopies(i int) error { return g.async.stream.Record(g.async.copyEvents[i]) }
-
-// WorkWaitsCopies implements AsyncCopier.
+func (g *GPUBackend) SyncCopies() error           { return g.async.stream.Sync() }
+func (g *GPUBackend) RecordCopies(i int) error    { return g.async.stream.Record(g.async.copyEvents[i]) }
 func (g *GPUBackend) WorkWaitsCopies(i int) error { return g.stream.Wait(g.async.copyEvents[i]) }
-
-// SyncCopyEvent implements AsyncCopier.
-func (g *GPUBackend) SyncCopyEvent(i int) error { return g.async.copyEvents[i].Sync() }
-
-// CopiesWaitWork implements AsyncCopier.
-func (g *GPUBackend) CopiesWaitWork(i int) error { return g.async.stream.Wait(g.async.workEvents[i]) }
-
-// Pinned implements AsyncCopier.
-func (g *GPUBackend) Pinned(m []byte) bool { return g.ctx.Pinned(m) }
+func (g *GPUBackend) SyncCopyEvent(i int) error   { return g.async.copyEvents[i].Sync() }
+func (g *GPUBackend) CopiesWaitWork(i int) error  { return g.async.stream.Wait(g.async.workEvents[i]) }
+func (g *GPUBackend) Pinned(m []byte) bool        { return g.ctx.Pinned(m) }
 
 // closeCopies releases the copy stream and its events.
 func (g *GPUBackend) closeCopies() (errs []error) {

@@ -4,14 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/nccl"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// JoinGPUs makes GPUs of one kind the ranks of an NCCL communicator, in their order. Every rank closes its own part.
-func JoinGPUs(gpus []*GPUBackend) (*Meeting, error) {
+// JoinGPUs makes GPUs of one kind the ranks of an NCCL communicator, in their order. Every rank closes its own part. limit is the time to
+// wait for collectives.
+func JoinGPUs(gpus []*GPUBackend, limit time.Duration) (*Meeting, error) {
 	for i, g := range gpus {
 		if g.Name() != gpus[0].Name() {
 			return nil, fmt.Errorf("rank %d is a %s, rank 0 a %s: want GPUs of one kind", i, g.Name(), gpus[0].Name())
@@ -37,11 +39,18 @@ func JoinGPUs(gpus []*GPUBackend) (*Meeting, error) {
 			g.AbortRanks()
 		}
 	}
-	return m, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for r, g := range gpus {
+		g.rank = r
+		g.watchRanks(nil, limit, len(gpus))
+	}
+	return m, nil
 }
 
-// JoinProcess makes a GPU the rank of this process in an NCCL communicator of size processes.
-func JoinProcess(g *GPUBackend, peers Exchange, rank, size int) error {
+// JoinProcess makes a GPU the rank of this process in an NCCL communicator of size processes. limit is the time to wait for collectives.
+func JoinProcess(g *GPUBackend, peers Peers, rank, size int, limit time.Duration) error {
 	lib, err := nccl.Load()
 	if err != nil {
 		return err
@@ -55,7 +64,11 @@ func JoinProcess(g *GPUBackend, peers Exchange, rank, size int) error {
 	if err := peers.Exchange(kernels.Collective{Kind: kernels.Broadcast, Ranks: size}, kernels.Uint8, id.Bytes[:], all.Bytes[:]); err != nil {
 		return err
 	}
-	return g.joinRanks(lib, all, size, rank)
+	if err := g.joinRanks(lib, all, size, rank); err != nil {
+		return err
+	}
+	g.watchRanks(peers, limit, size)
+	return nil
 }
 
 // AbortRanks ends the GPU's collectives with other ranks, for good.
@@ -105,6 +118,12 @@ func (g *GPUBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out
 	}
 	queue := func() error {
 		for i, s := range in {
+			if c.Kind == kernels.OwnPart {
+				if err := g.stream.Copy(g.address(out[i]), g.address(s)+driver.Ptr(int64(g.comm.Rank())*out[i].Size), out[i].Size); err != nil {
+					return err
+				}
+				continue
+			}
 			from, to, stream := uintptr(g.address(s)), uintptr(g.address(out[i])), g.stream.Handle()
 			sent, received := s.Size/d[i].Size(), out[i].Size/d[i].Size()
 			var err error

@@ -14,6 +14,7 @@ import (
 type HostBackend struct {
 	BLAS  kernels.BLAS // nil selects gonum's
 	Ranks Exchange     // exchanges data with other ranks; nil if there are none
+	Rank  int
 
 	arena  []byte
 	events []time.Time
@@ -21,13 +22,9 @@ type HostBackend struct {
 
 var _ Backend = (*HostBackend)(nil)
 
-// Device implements Backend.
 func (h *HostBackend) Device() kernels.Device { return kernels.HostDevice() }
+func (h *HostBackend) Name() string           { return "host backend" }
 
-// Name implements Backend.
-func (h *HostBackend) Name() string { return "host backend" }
-
-// Alloc implements Backend.
 func (h *HostBackend) Alloc(bytes int64) (err error) {
 	h.arena, err = HostMemory(bytes)
 	return err
@@ -48,12 +45,11 @@ func HostMemory(bytes int64) ([]byte, error) {
 func (h *HostBackend) Memory(s Span) []byte {
 	from := h.arena
 	if s.Home != nil {
-		from = s.Home.(*hostMemory).bytes
+		from = ofRank(s.Home, h.Rank).(*hostMemory).bytes
 	}
 	return from[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
 }
 
-// NewMemory implements Backend.
 func (h *HostBackend) NewMemory(bytes int64) (program.Memory, error) {
 	m, err := HostMemory(bytes)
 	if err != nil {
@@ -80,33 +76,26 @@ func (m *hostMemory) Free() error {
 	return nil
 }
 
-// Clear implements Backend.
 func (h *HostBackend) Clear(s Span) error {
 	clear(h.Memory(s))
 	return nil
 }
 
-// Bind implements Backend.
 func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
-	inputs := make([][]byte, len(in))
-	for i, s := range in {
-		inputs[i] = h.Memory(s)
-	}
-	outputs := make([][]byte, len(out))
-	for k, s := range out {
-		outputs[k] = h.Memory(s)
-	}
-	s := h.Memory(scratch)
+	inputs, outputs, s := program.Collect(in, h.Memory), program.Collect(out, h.Memory), h.Memory(scratch)
 	return func() error { return kernels.Host{BLAS: h.BLAS}.Run(p, inputs, outputs, s) }, nil
 }
 
-// Collective implements Backend.
 func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out []Span) (func() error, error) {
 	if h.Ranks == nil {
 		return nil, fmt.Errorf("%v: got a backend without other ranks", c)
 	}
 	return func() error {
 		for i := range in {
+			if c.Kind == kernels.OwnPart {
+				copy(h.Memory(out[i]), h.Memory(in[i])[int64(h.Rank)*out[i].Size:])
+				continue
+			}
 			if err := h.Ranks.Exchange(c, d[i], h.Memory(in[i]), h.Memory(out[i])); err != nil {
 				return err
 			}
@@ -115,13 +104,11 @@ func (h *HostBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, ou
 	}, nil
 }
 
-// Upload implements Backend.
 func (h *HostBackend) Upload(to Span, src []byte) error {
 	copy(h.Memory(to), src)
 	return nil
 }
 
-// Download implements Backend.
 func (h *HostBackend) Download(dst []byte, from Span) error {
 	copy(dst, h.Memory(from))
 	return nil
@@ -139,30 +126,23 @@ func (h *HostBackend) Capture(work []Work) (func() error, error) {
 	}, nil
 }
 
-// Stage implements Backend.
 func (h *HostBackend) Stage(int64) ([]byte, error) { return nil, nil }
+func (h *HostBackend) Sync() error                 { return nil }
 
-// Sync implements Backend.
-func (h *HostBackend) Sync() error { return nil }
-
-// Events implements Backend.
 func (h *HostBackend) Events(n int) error {
 	h.events = make([]time.Time, n)
 	return nil
 }
 
-// Record implements Backend.
 func (h *HostBackend) Record(i int) error {
 	h.events[i] = time.Now()
 	return nil
 }
 
-// Elapsed implements Backend.
 func (h *HostBackend) Elapsed(i, j int) (time.Duration, error) {
 	return h.events[j].Sub(h.events[i]), nil
 }
 
-// Close implements Backend.
 func (h *HostBackend) Close() error {
 	h.arena = nil
 	return nil

@@ -1,7 +1,7 @@
 package exec
 
 import (
-	"container/heap"
+	"cmp"
 	"slices"
 	"sort"
 
@@ -147,15 +147,20 @@ func longestFirst(work []Work) []Work {
 		}
 		waits[i] = len(work[i].After)
 	}
-	ready := &readyWork{height: height}
+	var ready []int // the next piece is the last: the greatest height, then the lowest index
+	push := func(i int) {
+		at, _ := slices.BinarySearchFunc(ready, i, func(a, b int) int { return cmp.Or(cmp.Compare(height[a], height[b]), cmp.Compare(b, a)) })
+		ready = slices.Insert(ready, at, i)
+	}
 	for i := range work {
 		if waits[i] == 0 {
-			heap.Push(ready, i)
+			push(i)
 		}
 	}
 	list, place := make([]Work, 0, len(work)), make([]int, len(work))
-	for ready.Len() > 0 {
-		i := heap.Pop(ready).(int)
+	for len(ready) > 0 {
+		i := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
 		place[i] = len(list)
 		w := Work{Queue: work[i].Queue}
 		for _, j := range work[i].After {
@@ -165,31 +170,9 @@ func longestFirst(work []Work) []Work {
 		list = append(list, w)
 		for _, r := range readers[i] {
 			if waits[r]--; waits[r] == 0 {
-				heap.Push(ready, r)
+				push(r)
 			}
 		}
 	}
 	return list
-}
-
-// readyWork is a heap of the pieces that could be next: the greatest height first, then the lowest index.
-type readyWork struct {
-	list   []int
-	height []int // by piece, the length of the longest chain of its dependents
-}
-
-func (r *readyWork) Len() int      { return len(r.list) }
-func (r *readyWork) Swap(i, j int) { r.list[i], r.list[j] = r.list[j], r.list[i] }
-func (r *readyWork) Push(i any)    { r.list = append(r.list, i.(int)) }
-
-func (r *readyWork) Less(i, j int) bool {
-	a, b := r.list[i], r.list[j]
-	return r.height[a] > r.height[b] || r.height[a] == r.height[b] && a < b
-}
-
-func (r *readyWork) Pop() any {
-	last := len(r.list) - 1
-	i := r.list[last]
-	r.list = r.list[:last]
-	return i
 }

@@ -69,6 +69,15 @@ func (m *Meeting) same(b []byte) ([]byte, error) {
 	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.Broadcast, Ranks: m.size}, kernels.Uint8, b, out)
 }
 
+// together returns the bytes of all processes added up.
+func (m *Meeting) together(b []byte) ([]byte, error) {
+	if m == nil || m.peers == nil {
+		return b, nil
+	}
+	out := make([]byte, len(b))
+	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.AllReduce, Ranks: m.size}, kernels.Uint8, b, out)
+}
+
 // member is a rank of a meeting.
 type member struct {
 	*Meeting
@@ -161,7 +170,15 @@ func NewRanks(p *program.Program, m *Meeting, backends []Backend, timed bool) (*
 	return ranks[0], nil
 }
 
-// Ranks returns all ranks, of the first one.
+// rank returns the rank's number among those of all processes.
+func (e *Executable) rank(i int) int {
+	if e.meeting == nil {
+		return i
+	}
+	return e.meeting.first + i
+}
+
+// Ranks returns all ranks of this process, of the first one.
 func (e *Executable) Ranks() []*Executable { return append([]*Executable{e}, e.others...) }
 
 // startRanks starts a run of all ranks.
@@ -170,7 +187,7 @@ func (e *Executable) startRanks(ctx context.Context, inputs []gorgonia.Value) er
 		return Cancelled(ctx, "the run was cancelled")
 	}
 	if e.apart != nil {
-		return fmt.Errorf("the states of the ranks differ since a run failed: want a snapshot restored: %w", e.apart)
+		return e.differ()
 	}
 	if err := e.meeting.renew(); err != nil { // ranks on GPUs cannot go on
 		return err
@@ -207,6 +224,14 @@ func (e *Executable) startRanks(ctx context.Context, inputs []gorgonia.Value) er
 	}
 	return err
 }
+
+// differ returns the error of a call that wants equal states on all ranks.
+func (e *Executable) differ() error {
+	return fmt.Errorf("the states of the ranks differ since a run failed: want a snapshot restored: %w", e.apart)
+}
+
+// Rejoin records that all states have been set on all ranks.
+func (e *Executable) Rejoin() { e.apart = nil }
 
 // FinishRanks waits for the started run and returns the outputs of each rank.
 func (e *Executable) FinishRanks() (outputs [][]gorgonia.Value, err error) {

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -8,31 +9,22 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in BF16, on all ranks; of several processes all take
-// the m of rank 0. m may be changed when it returns.
+// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in BF16, on all ranks; of several processes
+// all take the m of rank 0. Of a sharded state v is a part of the value that the ranks have together. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
 	m, err := e.meeting.same(m)
 	if err != nil {
 		return err
 	}
-	for _, o := range e.others {
-		if err := o.SetState(v, m); err != nil {
-			return err
-		}
-	}
-	s, err := stateSpan(v, m)
-	if err == nil {
-		err = e.backend.Upload(s, m)
-	}
+	upload := func(b Backend, s Span, m []byte) error { return b.Upload(s, m) }
+	err = e.eachPart(v, m, upload)
 	for _, u := range e.program.Updates {
 		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
-			err = e.backend.Upload(Span{u.State.Buffer.Offset + v.View.Offset*u.State.Dtype.Size(), int64(len(m)) / 2, u.State.Buffer.Home}, rounded(m))
+			copied := &program.Value{Type: program.Type{Numeric: true, Dtype: u.State.Dtype, Shape: v.Shape}, Base: u.State, View: v.View}
+			err = e.eachPart(copied, rounded(m), upload)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return e.backend.Sync()
+	return err
 }
 
 // rounded returns float32 elements in BF16.
@@ -45,11 +37,56 @@ func rounded(m []byte) []byte {
 	return kernels.Bytes(to)
 }
 
-// State copies v, a state or a contiguous part of one, to m, from the first rank. Its value is that after the last run.
+// State copies v, a state or a contiguous part of one, to m: from the first rank or, of a sharded state, from those that have it. It is
+// a call of all processes for a sharded state. The value is that after the last run.
 func (e *Executable) State(v *program.Value, m []byte) error {
+	if !sharded(v) {
+		return e.onRank(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+	}
+	clear(m) // others have the rest
+	err := e.eachPart(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+	if err != nil {
+		return err
+	}
+	all, err := e.Together(m)
+	copy(m, all)
+	return err
+}
+
+// sharded reports whether a value is a part of a sharded state.
+func sharded(v *program.Value) bool {
+	op, _ := v.Base.Def.Op.(program.State)
+	return op.Sharded
+}
+
+// eachPart calls f, on each rank of this process, for the span of v and the part of m that the rank has, and waits.
+func (e *Executable) eachPart(v *program.Value, m []byte, f func(b Backend, s Span, m []byte) error) error {
+	for i, rank := range e.Ranks() {
+		own, part := v, m
+		if sharded(v) {
+			n := v.Base.Elements()
+			first := int64(e.rank(i)) * n // of the value that the ranks have together
+			from, to := max(v.View.Offset, first), min(v.View.Offset+v.Elements(), first+n)
+			if from >= to {
+				continue
+			}
+			part = m[(from-v.View.Offset)*v.Dtype.Size() : (to-v.View.Offset)*v.Dtype.Size()]
+			own = &program.Value{Type: program.Type{Numeric: true, Dtype: v.Dtype, Shape: []int{int(to - from)}}, Base: v.Base}
+			own.View = program.Contiguous(own.Shape)
+			own.View.Offset = from - first
+		}
+		if err := rank.onRank(own, part, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onRank calls f for the span of v, a state of the rank or a part of one, and waits.
+func (e *Executable) onRank(v *program.Value, m []byte, f func(b Backend, s Span, m []byte) error) error {
 	s, err := stateSpan(v, m)
 	if err == nil {
-		err = e.backend.Download(m, s)
+		err = f(e.backend, s, m)
 	}
 	if err != nil {
 		return err
@@ -57,38 +94,67 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// States returns copies of the states in the order of [program.Program.Updates], nil for states that runs do not change.
-func (e *Executable) States() ([][]byte, error) {
-	list := make([][]byte, len(e.program.Updates))
-	for i, u := range e.program.Updates {
-		if u.Next == u.State {
-			continue
-		}
-		list[i] = make([]byte, u.State.Bytes())
-		if err := e.State(u.State, list[i]); err != nil {
-			return nil, err
+// States returns copies of the states of each rank of this process, in the order of [program.Program.Updates], nil for states that runs do
+// not change.
+func (e *Executable) States() ([][][]byte, error) {
+	if e.apart != nil {
+		return nil, e.differ()
+	}
+	list := make([][][]byte, len(e.others)+1)
+	for r, rank := range e.Ranks() {
+		list[r] = make([][]byte, len(e.program.Updates))
+		for i, u := range e.program.Updates {
+			if u.Next == u.State {
+				continue
+			}
+			m := make([]byte, u.State.Bytes())
+			if err := rank.onRank(u.State, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) }); err != nil {
+				return nil, err
+			}
+			list[r][i] = m
 		}
 	}
 	return list, nil
 }
 
 // SetStates sets the states that runs change to values returned by States, except those that are nil.
-func (e *Executable) SetStates(list [][]byte) error {
-	e.apart = nil
-	for i, u := range e.program.Updates {
-		if list[i] == nil || u.Next == u.State {
-			continue
-		}
-		if err := e.SetState(u.State, list[i]); err != nil {
-			return err
+func (e *Executable) SetStates(list [][][]byte) error {
+	e.Rejoin()
+	for r, rank := range e.Ranks() {
+		for i, u := range e.program.Updates {
+			if list[r][i] == nil || u.Next == u.State {
+				continue
+			}
+			if err := rank.onRank(u.State, list[r][i], func(b Backend, s Span, m []byte) error { return b.Upload(s, m) }); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// Share returns the bytes that the first rank of all processes has. Unlike states, they may have any length, also another one elsewhere.
+func (e *Executable) Share(b []byte) ([]byte, error) {
+	if e.meeting == nil || e.meeting.peers == nil {
+		return b, nil
+	}
+	length, err := e.meeting.same(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
+	if err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length)
+	if uint64(len(b)) != n {
+		b = make([]byte, n)
+	}
+	return e.meeting.same(b)
+}
+
+// Together returns the bytes of all processes, of one length, added up.
+func (e *Executable) Together(b []byte) ([]byte, error) { return e.meeting.together(b) }
+
 // stateSpan returns the span of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
-	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
+	if !program.Is[program.State](v.Base.Def.Op) || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
 		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())
 	}
 	return part(v), nil

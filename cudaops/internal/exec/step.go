@@ -52,7 +52,7 @@ func (e *Executable) bind(s *bufferSet) error {
 			}
 			e.addAlias(s, i, downloaded)
 		default:
-			if _, copies := in.Op.(program.Copy); copies && in.Out[0].Space == program.OnHost {
+			if program.Is[program.Copy](in.Op) && in.Out[0].Space == program.OnHost {
 				downloaded[in.Out[0]] = true
 			} else if e.copiesAsync(in) {
 				s.copies = append(s.copies, &transfer{instr: in, upload: true, slot: e.slot(in.In[0]), to: span(in.Out[0].Base.Buffer)})
@@ -71,8 +71,7 @@ func (e *Executable) bind(s *bufferSet) error {
 
 // staged reports whether an instruction can be captured: it is not a copy larger than stageLimit.
 func (e *Executable) staged(in *program.Instr) bool {
-	_, copies := in.Op.(program.Copy)
-	return !copies || in.Out[0].Bytes() <= stageLimit
+	return !program.Is[program.Copy](in.Op) || in.Out[0].Bytes() <= stageLimit
 }
 
 // addHost adds a step that calls an op's Do. Some of Gorgonia's ops write into their inputs, so the step passes copies of
@@ -232,16 +231,13 @@ type queued struct {
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
 	switch op := in.Op.(type) {
 	case program.Collective:
-		types := make([]kernels.Dtype, len(in.In))
-		for i, v := range in.In {
-			types[i] = v.Dtype
-		}
+		types := program.Collect(in.In, func(v *program.Value) kernels.Dtype { return v.Dtype })
 		run, err := e.backend.Collective(op.Collective, types, operands(in), results(in))
 		if err != nil {
 			return nil, nil, err
 		}
 		return e.withEvents(i, run), nil, nil
-	case program.Kernel, program.Map, program.Rows, program.Concat:
+	case program.Kernel, program.Map, program.Concat:
 		run, err := e.backend.Bind(in.Plan, operands(in), results(in), span(in.Scratch))
 		if err != nil || !e.timed {
 			return run, nil, err

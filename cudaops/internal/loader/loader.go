@@ -5,9 +5,9 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -24,22 +24,7 @@ type Loader struct {
 	ctx     *driver.Context
 	modules *cache[*module]
 
-	mu      sync.Mutex // guards loading and the functions of modules
-	loading Loading
-}
-
-// Loading is the accumulated cost of loading modules.
-type Loading struct {
-	Modules int
-	Code    time.Duration // generating and decompressing code
-	Driver  time.Duration // in the driver, including the lookup of kernels
-}
-
-// Loading returns the cost of loading modules so far.
-func (l *Loader) Loading() Loading {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.loading
+	mu sync.Mutex // guards the functions of modules
 }
 
 // module is a loaded image with the functions used so far.
@@ -64,7 +49,6 @@ func New(ctx *driver.Context) *Loader {
 // load loads an image into the context.
 func (l *Loader) load(image kernels.Image) (*module, error) {
 	d := l.ctx.Device
-	start := time.Now()
 	safe, err := kernels.Load(image)
 	if err != nil {
 		return nil, err
@@ -73,22 +57,14 @@ func (l *Loader) load(image kernels.Image) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := time.Now()
-	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
-	l.add(Loading{1, made.Sub(start), time.Since(made)})
+	var m *driver.Module
+	if err = driver.CheckDriver(code.MinDriver); err == nil {
+		m, err = l.ctx.Load(code.Text)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("image %s for %s: %w", safe.Name(), code.Target, err)
 	}
 	return &module{m, code, map[string]*function{}}, nil
-}
-
-// add adds to the cost of loading.
-func (l *Loader) add(more Loading) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.loading.Modules += more.Modules
-	l.loading.Code += more.Code
-	l.loading.Driver += more.Driver
 }
 
 // Preload starts to load the images of plans concurrently. The returned function waits for them, and releases the images that no
@@ -231,14 +207,10 @@ func (l *Loader) params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) 
 				return nil, fmt.Errorf("kernel %s: argument %d: %w", k.Kernel.Entry, n, err)
 			}
 			params[n] = m
-		case int32:
-			params[n] = unsafe.Pointer(&a)
-		case int64:
-			params[n] = unsafe.Pointer(&a)
-		case float32:
-			params[n] = unsafe.Pointer(&a)
-		case float64:
-			params[n] = unsafe.Pointer(&a)
+		case int32, int64, float32, float64:
+			v := reflect.New(reflect.TypeOf(a))
+			v.Elem().Set(reflect.ValueOf(a))
+			params[n] = v.UnsafePointer()
 		default:
 			return nil, fmt.Errorf("kernel %s: argument %d is a %T, want a Ref, TensorMap, int32, int64, float32 or float64", k.Kernel.Entry, n, a)
 		}
@@ -265,11 +237,7 @@ func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, 
 func (b *Bound) Run(s *driver.Stream) error {
 	for i := range b.launches {
 		l := &b.launches[i]
-		launch := s.Launch
-		if l.cooperative {
-			launch = s.LaunchCooperative
-		}
-		if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
+		if err := s.Launch(l.function, l.grid, l.block, l.shared, l.cooperative, l.params); err != nil {
 			return err
 		}
 	}
@@ -319,7 +287,6 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 	defer l.mu.Unlock()
 	f := m.functions[k.Entry]
 	if f == nil {
-		start := time.Now()
 		df, err := m.Function(k.Entry)
 		if err != nil {
 			return nil, err
@@ -331,7 +298,6 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 			f.shared -= a.Shared
 		}
 		m.functions[k.Entry] = f
-		l.loading.Driver += time.Since(start)
 	}
 	if shared > f.shared {
 		if err := f.SetMaxShared(shared); err != nil {

@@ -38,12 +38,12 @@ func collective(c *call) *program.Value {
 
 // checkSplit returns an error unless all nodes of Split are inputs that each run copies.
 func (l *lowerer) checkSplit() error {
-	for _, n := range l.split {
+	for _, n := range l.want.Split {
 		v := l.valueOf[n]
 		if v == nil {
 			return fmt.Errorf("Split: got node %v, which is not in the graph", n)
 		}
-		if _, input := v.Def.Op.(program.Input); !input || v.Shape.IsScalar() {
+		if !program.Is[program.Input](v.Def.Op) || v.Shape.IsScalar() {
 			return fmt.Errorf("Split: got node %s of shape %v, want an input with an axis of the batch that each run copies to the device", internal.Name(n), n.Shape())
 		}
 	}
@@ -52,7 +52,7 @@ func (l *lowerer) checkSplit() error {
 
 // overRanks returns the reduction of losses and gradients.
 func (l *lowerer) overRanks() program.Collective {
-	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.sumRanks}}
+	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.want.SumRanks}}
 }
 
 // reduceCosts makes the outputs of costs the reductions over the ranks.
@@ -63,19 +63,18 @@ func (l *lowerer) reduceCosts() {
 	reduced := map[int]bool{}
 	for _, o := range l.graph.Outputs {
 		if v := l.graph.Program.Outputs[o.Index]; internal.IsCost(o.Node) && v.Numeric && v.Dtype.IsFloat() && !reduced[o.Index] {
-			c := &call{lowerer: l, node: o.Node}
-			l.graph.Program.Outputs[o.Index], reduced[o.Index] = c.emit(l.overRanks(), v.Type, v), true
+			l.graph.Program.Outputs[o.Index], reduced[o.Index] = l.call(o.Node, v.Type).emit(l.overRanks(), v.Type, v), true
 		}
 	}
 }
 
-// bucketBytes is the number of bytes of gradients from which on they are reduced, in one operation. Among two H100 (NV18, NCCL 2.28) an
+// BucketBytes is the number of bytes of gradients from which on they are reduced, in one operation. Among two H100 (NV18, NCCL 2.28) an
 // all-reduce takes 44 to 50 us up to 4 MB, 81 us for 16 MB and 254 us for 64 MB: above 16 MB the time per byte hardly falls, and less of
 // the reduction runs beside the backward pass.
-const bucketBytes = 16 << 20
+const BucketBytes = 16 << 20
 
-// reduceGradients adds the reductions of the learnables' gradients over the ranks. The gradients are grouped in the order in which
-// the backward pass computes them, and each group is reduced after its last one.
+// reduceGradients adds the reductions of the learnables' gradients over the ranks, each after the last gradient that it reduces. The
+// gradients are reduced in the order in which the backward pass computes them or, if the training is sharded, by groups.
 func (l *lowerer) reduceGradients() {
 	if l.ranks == 1 {
 		return
@@ -84,26 +83,11 @@ func (l *lowerer) reduceGradients() {
 	for i, in := range p.Instrs {
 		at[in] = i + 1 // instructions of Setup stay at 0
 	}
-	var gradients []*program.Value
-	nodes := map[*program.Value][]*gorgonia.Node{}
-	for _, m := range l.graph.Trained.Learned {
-		v := l.valueOf[m.Node.Deriv()]
-		if nodes[v] == nil {
-			gradients = append(gradients, v)
-		}
-		nodes[v] = append(nodes[v], m.Node)
-	}
-	slices.SortStableFunc(gradients, func(a, b *program.Value) int { return cmp.Compare(at[a.Def], at[b.Def]) })
-	l.reduced = map[*program.Value]*program.Value{}
-	after := map[int][]*program.Instr{} // buckets, by the position behind which they are inserted
-	bucket, bytes := &program.Instr{Op: l.overRanks()}, int64(0)
-	for i, v := range gradients {
-		bucket.In, bucket.Nodes = append(bucket.In, v), append(bucket.Nodes, nodes[v]...)
-		l.reduced[v] = p.NewValue(bucket, v.Name, v.Type)
-		if bytes += v.Bytes(); bytes >= bucketBytes || i == len(gradients)-1 {
-			after[at[v.Def]] = append(after[at[v.Def]], bucket)
-			bucket, bytes = &program.Instr{Op: l.overRanks()}, 0
-		}
+	after := map[int][]*program.Instr{} // by the position behind which they are inserted
+	if l.graph.Trained.training.Sharded {
+		l.scatterGradients(at, after)
+	} else {
+		l.reduceBuckets(at, after)
 	}
 	instrs := p.Instrs
 	p.Instrs = nil
@@ -115,11 +99,60 @@ func (l *lowerer) reduceGradients() {
 	}
 }
 
+// reduceBuckets reduces gradients on all ranks.
+func (l *lowerer) reduceBuckets(at map[*program.Instr]int, after map[int][]*program.Instr) {
+	p := l.graph.Program
+	var gradients []*program.Value
+	nodes := map[*program.Value][]*gorgonia.Node{}
+	for _, m := range l.graph.Trained.Learned {
+		v := l.valueOf[m.Node.Deriv()]
+		if nodes[v] == nil {
+			gradients = append(gradients, v)
+		}
+		nodes[v] = append(nodes[v], m.Node)
+	}
+	slices.SortStableFunc(gradients, func(a, b *program.Value) int { return cmp.Compare(at[a.Def], at[b.Def]) })
+	l.gradients = map[*program.Value]*program.Value{}
+	bucket, bytes := &program.Instr{Op: l.overRanks()}, int64(0)
+	for i, v := range gradients {
+		bucket.In, bucket.Nodes = append(bucket.In, v), append(bucket.Nodes, nodes[v]...)
+		l.gradients[v] = p.NewValue(bucket, v.Name, v.Type)
+		if bytes += v.Bytes(); bytes >= BucketBytes || i == len(gradients)-1 {
+			after[at[v.Def]] = append(after[at[v.Def]], bucket)
+			bucket, bytes = &program.Instr{Op: l.overRanks()}, 0
+		}
+	}
+}
+
+// scatterGradients reduces the concatenated gradients of each group, of which each rank gets its part.
+func (l *lowerer) scatterGradients(at map[*program.Instr]int, after map[int][]*program.Instr) {
+	t := l.graph.Trained
+	for _, g := range t.groups {
+		last := 0
+		join := &program.Instr{Op: program.ConcatInPlace{Tail: g.tail, Zeros: t.sums()}, Nodes: t.nodes(g)}
+		for _, m := range g.members {
+			v := l.valueOf[t.Learned[m].Node.Deriv()]
+			join.In = append(join.In, v)
+			last = max(last, at[v.Def])
+		}
+		op := l.overRanks()
+		op.Kind = kernels.ReduceScatter
+		scatter := &program.Instr{Op: op, In: []*program.Value{l.graph.Program.NewValue(join, "gradients", g.whole())}, Nodes: join.Nodes}
+		g.scattered = l.graph.Program.NewValue(scatter, "gradients", g.part())
+		after[last] = append(after[last], join, scatter)
+	}
+}
+
+// onPart emits a collective between the parameters of a group and the part of a rank.
+func (e *updater) onPart(kind kernels.CollectiveKind, v *program.Value, to program.Type) *program.Value {
+	return e.emit(program.Collective{Collective: kernels.Collective{Kind: kind, Ranks: e.ranks}}, to, v)
+}
+
 // derivative returns the gradient of a learnable, reduced over the ranks.
 func (e *updater) derivative(l Learned) *program.Value {
 	v := e.valueOf[l.Node.Deriv()]
 	if e.ranks == 1 {
 		return v
 	}
-	return e.reduced[v]
+	return e.gradients[v]
 }

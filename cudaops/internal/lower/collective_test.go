@@ -13,7 +13,7 @@ import (
 )
 
 // Gradients are reduced in buckets in the order of the backward pass, each right behind its last gradient and before any step. All
-// buckets but the last have at least bucketBytes, and less without their last gradient.
+// buckets but the last have at least BucketBytes, and less without their last gradient.
 func TestBuckets(t *testing.T) {
 	g := gorgonia.NewGraph()
 	h := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 1024), gorgonia.WithName("x"))
@@ -30,13 +30,13 @@ func TestBuckets(t *testing.T) {
 	var sizes []int
 	var order []*gorgonia.Node
 	for i, in := range graph.Program.Instrs {
-		if _, ok := program.OnRanks(in.Op); !ok || in.In[0].Shape.IsScalar() {
+		if !program.Is[program.Collective](in.Op) || in.In[0].Shape.IsScalar() {
 			continue
 		}
 		bytes := int64(0)
 		for k, v := range in.In {
-			if last := k == len(in.In)-1; bytes >= bucketBytes {
-				t.Errorf("bucket %d: got %d bytes before gradient %d, want less than %d", len(sizes), bytes, k, bucketBytes)
+			if last := k == len(in.In)-1; bytes >= BucketBytes {
+				t.Errorf("bucket %d: got %d bytes before gradient %d, want less than %d", len(sizes), bytes, k, BucketBytes)
 			} else if last && v.Def != graph.Program.Instrs[i-1] {
 				t.Errorf("bucket %d: got another instruction before it than that of its last gradient", len(sizes))
 			}

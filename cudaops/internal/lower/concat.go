@@ -7,17 +7,15 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 )
 
-// concat lowers Concat. Its gradients are slices, which are views.
+// concat lowers Gorgonia's Concat and that of package ops. Their gradients are slices, which are views.
 func concat(c *call) *program.Value {
 	axis, ok := internal.Concat(c.node.Op())
+	if op, own := c.node.Op().(interface{ Concat() (int, bool) }); own {
+		axis, ok = op.Concat()
+	}
 	if !ok || !c.numbers() || axis < 0 || axis >= len(c.Shape) {
 		return nil
 	}
-	return c.concatenate(axis)
-}
-
-// concatenate emits the concatenation of the inputs along an axis. It returns nil if their shapes do not fit.
-func (c *call) concatenate(axis int) *program.Value {
 	along := 0
 	for _, v := range c.in {
 		want := slices.Clone(c.Shape)

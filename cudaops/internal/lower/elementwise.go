@@ -7,10 +7,10 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/tensor"
 )
 
 // The rules of this file lower Gorgonia's element-wise ops to maps.
@@ -84,7 +84,7 @@ func binary(c *call) *program.Value {
 // the gradient of a repeat, and adds that to gradients with the axis.
 func (c *call) oneShape() bool {
 	a, b := c.in[0].Shape, c.in[1].Shape
-	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) || internal.IsDerivative(c.node) && slices.Equal(squeezed(a), squeezed(b)) {
+	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) || internal.IsDerivative(c.node) && slices.Equal(program.Squeezed(a), program.Squeezed(b)) {
 		return true
 	}
 	c.err = fmt.Errorf("got operands of shapes %v and %v, want equal shapes or a scalar", a, b)
@@ -101,7 +101,7 @@ func (c *call) product(op expr.Op) *program.Value {
 		if x, ok := values.Float(one.Value); !ok || x != 1 {
 			continue
 		}
-		if view, ok := fitting(c.in[1-i], c.Type); ok {
+		if view, ok := fitting(c.in[1-i], c.Shape); ok {
 			return c.alias(c.in[1-i], c.Type, view)
 		}
 	}
@@ -143,73 +143,30 @@ func function(c *call) *program.Value {
 		return nil
 	}
 	var f expr.Func
-	if err := guard.Recover("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
-		c.err = err
+	if c.guarded("its Pointwise", func() { f, ok = op.Pointwise() }); c.err != nil {
 		return nil
 	}
 	if !ok || len(f.Operands()) != len(c.in) || len(f.Outputs()) != 1 || f.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	return c.pointwise(func(b *expr.Builder) expr.Value {
-		operands := make([]expr.Value, len(c.in))
-		for i := range operands {
-			operands[i] = b.Operand(i)
-		}
-		return b.Inline(f, operands...)[0]
-	})
+	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Inline(f, operands(b, len(c.in))...)[0] })
 }
 
 // pointwise lowers the node to a Map of its inputs, broadcast to the shape of its value. It returns nil if an input does not
 // fit or the function's element type is not the value's.
 func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
-	views := make([]program.View, len(c.in))
-	for i, v := range c.in {
-		var ok bool
-		if views[i], ok = fitting(v, c.Type); !ok {
-			if views[i], ok = broadcastTo(v, c.Shape); !ok {
-				return nil
-			}
-		}
-	}
 	fn, err := written(f, c.in...)
 	if err != nil || fn.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	in := slices.Clone(c.in)
-	for i, v := range in {
-		if !slices.Equal(v.Shape, c.Shape) {
-			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: c.Shape}, views[i])
+	in := c.broadcast(c.Shape, func(v *program.Value, shape tensor.Shape) (program.View, bool) {
+		if view, ok := fitting(v, shape); ok {
+			return view, true
 		}
+		return broadcastTo(v, shape)
+	})
+	if in == nil && len(c.in) > 0 {
+		return nil
 	}
 	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
-}
-
-// written returns the function of values that f composes.
-func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
-	types := make([]kernels.Dtype, len(in))
-	for i, v := range in {
-		types[i] = v.Dtype
-	}
-	b := expr.NewBuilder(types...)
-	return b.Func(f(b))
-}
-
-// apply emits a Map of one operation on values of one type and shape.
-func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
-	return c.mapped(in[0].Type, func(b *expr.Builder) expr.Value {
-		args := make([]expr.Value, len(in))
-		for i := range in {
-			args[i] = b.Operand(i)
-		}
-		return b.Apply(op, args...)
-	}, in...)
-}
-
-// mapped emits a Map of values with the shape of t.
-func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
-	fn, err := written(f, in...)
-	if err != nil {
-		c.err = err
-	}
-	return c.emit(program.Map{Func: fn, Shape: t.Shape}, t, in...)
 }

@@ -12,7 +12,7 @@ import (
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program
 	emitted := p.Instrs[start:]
-	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Pointwise(in.Op) }) || slices.ContainsFunc(emitted, func(in *program.Instr) bool { return varies(in, emitted) }) {
+	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Is[program.Map](in.Op) }) || slices.ContainsFunc(emitted, func(in *program.Instr) bool { return varies(in, emitted) }) {
 		return v, nil
 	}
 	elements := int64(0)
@@ -47,10 +47,7 @@ func varies(in *program.Instr, along []*program.Instr) bool {
 	return slices.ContainsFunc(in.In, func(v *program.Value) bool { return !isConstant(v) && !slices.Contains(along, v.Base.Def) })
 }
 
-func isConstant(v *program.Value) bool {
-	_, constant := v.Base.Def.Op.(program.Constant)
-	return constant
-}
+func isConstant(v *program.Value) bool { return program.Is[program.Constant](v.Base.Def.Op) }
 
 // addWithInputs adds an instruction to a program, after those that it depends on.
 func addWithInputs(p *program.Program, in *program.Instr) {

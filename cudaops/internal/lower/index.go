@@ -32,7 +32,6 @@ func (g gathering) String() string {
 	return "gather"
 }
 
-// Plan implements kernels.Planner.
 func (g gathering) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if g.adjoint {
 		return basic.Scatter(dev, g.dtype, g.shape, g.axis, g.count)
@@ -65,7 +64,7 @@ func byIndices(c *call) *program.Value {
 	if !slices.Equal(want, c.Shape) {
 		return nil
 	}
-	c.within(indices, x.Shape[axis])
+	c.within(indices, x.Shape[axis], 0)
 	return c.emit(program.Kernel{Planner: g}, c.Type, in...)
 }
 
@@ -88,7 +87,7 @@ func indexing(c *call) *program.Value {
 	}
 	for i, v := range c.in {
 		if count, also, limited := op.Limit(i); limited && v.Numeric {
-			c.withinOr(v, count, also)
+			c.within(v, count, also)
 		}
 	}
 	return nil
@@ -113,11 +112,8 @@ func below(n *gorgonia.Node) int {
 	return 0
 }
 
-// within records that the indices must be within an axis of that extent. It checks constant indices immediately.
-func (c *call) within(indices *program.Value, extent int) { c.withinOr(indices, extent, 0) }
-
-// withinOr is within with another valid index.
-func (c *call) withinOr(indices *program.Value, extent, also int) {
+// within records that the indices must be within an axis of that extent, or also. It checks constant indices immediately.
+func (c *call) within(indices *program.Value, extent, also int) {
 	r := ranged{node: c.node, extent: extent, also: also}
 	isBelow := func(n *gorgonia.Node) bool { b := below(n); return b > 0 && b <= extent }
 	if isBelow(indices.Def.Nodes[0]) {

@@ -61,7 +61,7 @@ func tensorDot(c *call) *program.Value {
 		return nil
 	}
 	allA, allB := upTo(len(c.in[0].Shape)), upTo(len(c.in[1].Shape))
-	p := contraction{freeA: without(allA, sumA), freeB: without(allB, sumB)}
+	p := contraction{freeA: program.Without(allA, sumA), freeB: program.Without(allB, sumB)}
 	for _, axis := range allA { // in the axis order of the first operand
 		if i := slices.Index(sumA, axis); i >= 0 {
 			p.sumA, p.sumB = append(p.sumA, axis), append(p.sumB, sumB[i])
@@ -87,17 +87,13 @@ func (c *call) contract(p contraction) *program.Value {
 	a, b := c.in[0], c.in[1]
 	batch := upTo(p.batch)
 	extents := func(v *program.Value, axes []int) []int {
-		list := make([]int, len(axes))
-		for i, axis := range axes {
-			list[i] = v.Shape[axis]
-		}
-		return list
+		return program.Collect(axes, func(axis int) int { return v.Shape[axis] })
 	}
 	m, n := extents(a, p.freeA), extents(b, p.freeB)
 	shape := slices.Concat(extents(a, batch), m, n)
 	k := kernels.Count(extents(a, p.sumA))
 	if k != kernels.Count(extents(b, p.sumB)) || !slices.Equal(extents(a, batch), extents(b, batch)) ||
-		!slices.Equal(squeezed(shape), squeezed(c.Shape)) {
+		!slices.Equal(program.Squeezed(shape), program.Squeezed(c.Shape)) {
 		return nil
 	}
 	planner := gemm.Product{Dtype: c.Dtype, Batch: kernels.Count(extents(a, batch)), M: kernels.Count(m), N: kernels.Count(n), K: k}
@@ -110,7 +106,7 @@ func (c *call) contract(p contraction) *program.Value {
 // possibly transposed, if the strides allow it, otherwise a copy.
 func (c *call) matrices(v *program.Value, batch, rows, columns []int) (m *program.Value, transposed bool) {
 	for _, order := range [][]int{slices.Concat(batch, rows, columns), slices.Concat(batch, columns, rows)} {
-		if t, view := permuted(v, order); isContiguous(t.Shape, view.Strides) {
+		if t, view := permuted(v, order); (&program.Value{Type: t, View: view}).IsContiguous() {
 			if v.IsContiguous() {
 				return v, transposed
 			}

@@ -21,9 +21,9 @@ type Graph struct {
 	Inputs    []Input // in the order of the program's inputs
 	Outputs   []Output
 	Gradients []Gradient
-	Trained   *Trained   // nil without training
-	Residents []Resident // in the order of Wanted.Resident
-	Shared    []Resident // in the order of Wanted.Shared
+	Trained   *Trained // nil without training
+	Residents []Node   // inputs that stay on the device between runs: states that no run changes, in the order of Wanted.Resident
+	Shared    []Node   // in the order of Wanted.Shared
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
@@ -131,11 +131,11 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		again:   map[*program.Value]func(*call) *program.Value{},
 		kept:    map[*tensor.Dense]*program.Value{},
 
-		evaluates: w.Evaluate, ranks: max(w.Ranks, 1), local: max(w.Local, 1), split: w.Split, sumRanks: w.SumRanks,
+		begins:  make([]float64, 2*len(w.Moving)),
+		ranges:  map[int]*program.Value{},
+		rounded: map[*gorgonia.Node]bool{},
 
-		moving: w.Moving, begins: make([]float64, 2*len(w.Moving)), ranges: map[int]*program.Value{},
-
-		precision: w.Precision, precisionOf: w.PrecisionOf, rounded: map[*gorgonia.Node]bool{},
+		want: *w, ranks: max(w.Ranks, 1), local: max(w.Local, 1),
 	}
 	for _, n := range sorted {
 		children, err := internal.Children(n)
@@ -151,7 +151,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, err
 		}
 	}
-	if err := l.startResidents(w); err != nil {
+	if err := l.startResidents(); err != nil {
 		return nil, err
 	}
 	for _, n := range sorted {
@@ -159,26 +159,17 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, fmt.Errorf("node %s: %w", internal.Name(n), err)
 		}
 	}
-	if err := l.checkResidents(); err != nil {
-		return nil, err
-	}
-	if err := l.changeStates(w); err != nil {
-		return nil, err
-	}
-	if err := l.checkSplit(); err != nil {
-		return nil, err
-	}
-	if err := l.checkPrecisions(); err != nil {
-		return nil, err
-	}
-	if err := l.wanted("Keep", w.Keep); err != nil {
-		return nil, err
-	}
-	if err := l.wanted("Outputs", w.Only); err != nil {
-		return nil, err
+	for _, step := range []func() error{
+		l.checkResidents, l.changeStates, l.checkSplit, l.checkPrecisions,
+		func() error { return l.wanted("Keep", w.Keep) },
+		func() error { return l.wanted("Outputs", w.Only) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
 	}
 	if len(w.Only) == 0 {
-		l.results(w)
+		l.results()
 	}
 	l.reduceCosts()
 	l.keepStates()
@@ -235,21 +226,16 @@ type lowerer struct {
 	resident map[*gorgonia.Node]*program.Value
 	changing map[*gorgonia.Node]*gorgonia.Node // the next values of resident inputs that runs change
 
-	evaluates bool // all ops evaluate
-	ranks     int
-	local     int              // ranks of this process
-	split     []*gorgonia.Node // inputs of which each rank has a value of its own
-	sumRanks  bool
-	reduced   map[*program.Value]*program.Value // gradients, reduced over the ranks
+	want      Wanted
+	ranks     int                               // at least 1
+	local     int                               // ranks of this process
+	gradients map[*program.Value]*program.Value // of learnables, reduced over the ranks
 
-	moving []gorgonia.Op
 	begins []float64              // first element and step of each moving slice
 	begin  *program.Value         // the input that holds begins, or nil
 	ranges map[int]*program.Value // the vectors 0, 1, ..., n-1 by n
 
-	precision   kernels.Precision
-	precisionOf map[*gorgonia.Node]kernels.Precision
-	rounded     map[*gorgonia.Node]bool // nodes of precisionOf that are float32 matmuls
+	rounded map[*gorgonia.Node]bool // nodes of PrecisionOf that are float32 matmuls
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -274,7 +260,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 		return err
 	}
 	start := len(l.graph.Program.Instrs)
-	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
+	c := l.call(n, typeOf(n), in...)
 	if c.Numeric {
 		if _, err := values.Size(c.Dtype, c.Shape); err != nil {
 			return err
@@ -360,8 +346,8 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 // Derivatives w.r.t. inputs that were not passed to Grad are roots too, and are omitted. They stay in a graph with several
 // costs, because the results of Grad's second call cannot be distinguished from them. Derivatives w.r.t. learnables
 // stay on the device.
-func (l *lowerer) results(w *Wanted) {
-	costs := 0
+func (l *lowerer) results() {
+	w, costs := l.want, 0
 	for _, n := range l.graph.Nodes {
 		if internal.IsCost(n.Node) {
 			costs++
@@ -375,8 +361,7 @@ func (l *lowerer) results(w *Wanted) {
 		if w.All || !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
-		_, input := n.Value.Def.Op.(program.Input)
-		if !input && l.resident[n.Node] == nil || n.Deriv() == nil || w.Forward {
+		if !program.Is[program.Input](n.Value.Def.Op) && l.resident[n.Node] == nil || n.Deriv() == nil || w.Forward {
 			continue
 		}
 		d := n.Deriv()

@@ -19,7 +19,7 @@ type mode struct {
 // trains reports whether the node's op trains in this program. Unless the program evaluates, it records the
 // op's mode.
 func (c *call) trains() bool {
-	if c.evaluates {
+	if c.want.Evaluate {
 		return false
 	}
 	training, _ := internal.Training(c.node.Op())
@@ -43,7 +43,7 @@ func whenTraining(c *call) *program.Value {
 // checkMode returns an error if the program evaluates and the node's op has a mode of its own.
 func (c *call) checkMode() error {
 	op, has := c.node.Op().(gorgonia.TrainModeOp)
-	if _, known := internal.Training(c.node.Op()); !c.evaluates || !has || known {
+	if _, known := internal.Training(c.node.Op()); !c.want.Evaluate || !has || known {
 		return nil
 	}
 	return fmt.Errorf("got the option EvalMode or Inference and a %T, which reads its own mode: call SetTraining(false) of the graph's ops instead", op)
@@ -74,7 +74,7 @@ func (g *Graph) Keeps() bool {
 func (l *lowerer) keepStates() {
 	for _, state := range l.order {
 		v := l.kept[state]
-		if _, unchanged := v.Def.Op.(program.Input); !unchanged {
+		if !program.Is[program.Input](v.Def.Op) {
 			l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(v), Node: v.Def.Nodes[0], State: state})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower BatchNorm, GroupNorm and their gradients to Rows and Maps. Scale and bias are separate ops of
+// The rules of this file lower BatchNorm, GroupNorm and their gradients to Maps. Scale and bias are separate ops of
 // the graph.
 
 // norm is a normalization of a value.
@@ -30,15 +30,6 @@ type moments struct {
 	elements       float64        // elements of a row
 	ofRow          *program.Value // the inverse deviation
 	mean64, square *program.Value // the mean and the variance, in float64
-}
-
-// reduced emits Rows with one output of one element per row.
-func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
-	fn, err := written(f, in...)
-	if err != nil {
-		c.err = err
-	}
-	return c.emit(program.Rows{Func: fn, Shape: in[0].Shape, Axes: axes, PerRow: []bool{true}}, t, in...)
 }
 
 // spread broadcasts a value with one element per row to every element of the row.
@@ -69,7 +60,7 @@ func (c *call) first(x *program.Value, axes []int) *program.Value {
 // elements are. For float64, the first element of the row is subtracted first, so that the cancellation is limited by
 // the distance of that element from the mean.
 func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
-	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, axes)}
+	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: program.Without(x.Shape, axes)}
 	m := &moments{axes: axes, elements: float64(x.Elements()) / float64(max(rows.Elements(), 1))}
 	in := []*program.Value{x}
 	if c.Dtype == kernels.Float64 {
@@ -111,12 +102,9 @@ func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
 // normalized emits (x - mean) / deviation.
 func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	in := []*program.Value{x, m.mean, m.inverse}
-	f, err := written(func(b *expr.Builder) expr.Value {
+	f := c.checked(written(func(b *expr.Builder) expr.Value {
 		return b.Apply(expr.Mul, b.Apply(expr.Sub, b.Operand(0), b.Operand(1)), m.invert(b, b.Operand(2)))
-	}, in...)
-	if err != nil {
-		c.err = err
-	}
+	}, in...))
 	return c.emit(program.Map{Func: f, Shape: x.Shape, FuseWithConsumers: true}, x.Type, in...)
 }
 
@@ -176,38 +164,35 @@ func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program
 	}, slices.Concat(in, dy)...)
 }
 
-// batchNorm lowers BatchNorm. In training it normalizes each channel by the channel's moments and updates the running moments;
-// otherwise it normalizes by the running moments.
+// batchNorm lowers BatchNorm, and its gradient, whose inputs are the BatchNorm's input and the gradient w.r.t. its output. In training it
+// normalizes each channel by the channel's moments and updates the running moments; otherwise it normalizes by the running moments. Gorgonia's
+// gradient in evaluation mode uses the moments of the last training run, or none.
 func batchNorm(c *call) *program.Value {
 	bn, ok := internal.BatchNorm(c.node.Op())
-	if !ok || bn.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+	if !ok || !c.sameShapes(bn.Derivative) {
 		return nil
 	}
 	m := c.batchMoments(bn)
 	if m == nil {
 		return nil
+	}
+	x := c.in[0]
+	if bn.Derivative {
+		return c.normalizedDiff(x, c.factors(c.in[1], func(v *program.Value) *program.Value { return v }), m)
 	}
 	if c.trains() {
 		c.runningMoments(bn, m)
 	}
-	x := c.in[0]
 	return c.repeated(func(c *call) *program.Value { return c.normalized(x, m) })
 }
 
-// batchNormDiff lowers the gradient of BatchNorm, whose inputs are the BatchNorm's inputs and the gradient w.r.t. its output.
-//
-// In evaluation mode Gorgonia uses the moments of the last training run, or none.
-func batchNormDiff(c *call) *program.Value {
-	bn, ok := internal.BatchNorm(c.node.Op())
-	if !ok || !bn.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
-		return nil
+// sameShapes reports whether the node has one floating-point input, or two as a derivative, of the shape of its value.
+func (c *call) sameShapes(derivative bool) bool {
+	inputs := 1
+	if derivative {
+		inputs = 2
 	}
-	m := c.batchMoments(bn)
-	if m == nil {
-		return nil
-	}
-	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return v })
-	return c.normalizedDiff(c.in[0], dy, m)
+	return c.floats(inputs) && !slices.ContainsFunc(c.in, func(v *program.Value) bool { return !slices.Equal(v.Shape, c.Shape) })
 }
 
 // batchMoments returns the moments that a BatchNorm or its gradient uses for the node's first input, or nil if the op does not
@@ -271,26 +256,20 @@ func (c *call) runningMoments(bn internal.BatchNormOf, m *moments) {
 	along(variance, tensor.Ones(variance.Dtype(), variance.Shape()...), m.square, m.elements/(m.elements-1))
 }
 
-// groupNorm lowers GroupNorm, which normalizes groups of channels.
+// groupNorm lowers GroupNorm, which normalizes groups of channels, and its gradient, whose inputs are the GroupNorm's input and the gradient
+// w.r.t. its output.
 func groupNorm(c *call) *program.Value {
 	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
-	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || !grouped(c.Shape, groups) {
+	if !ok || !c.sameShapes(derivative) || !grouped(c.Shape, groups) {
 		return nil
 	}
 	x, shape := c.inGroups(c.in[0], groups), c.Shape
+	if derivative {
+		dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return c.inGroups(v, groups) })
+		return c.reshaped(c.normalizedDiff(x, dy, c.groupMoments(c.in[0], x, groups, epsilon)), shape)
+	}
 	m := c.groupMoments(c.in[0], x, groups, epsilon)
 	return c.repeated(func(c *call) *program.Value { return c.reshaped(c.normalized(x, m), shape) })
-}
-
-// groupNormDiff lowers the gradient of GroupNorm, whose inputs are the GroupNorm's inputs and the gradient w.r.t. its output.
-func groupNormDiff(c *call) *program.Value {
-	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
-	if !ok || !derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) || !grouped(c.Shape, groups) {
-		return nil
-	}
-	x := c.inGroups(c.in[0], groups)
-	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return c.inGroups(v, groups) })
-	return c.reshaped(c.normalizedDiff(x, dy, c.groupMoments(c.in[0], x, groups, epsilon)), c.Shape)
 }
 
 // grouped reports whether channels, the second axis of a shape, can be divided into that many

@@ -10,9 +10,9 @@ import (
 
 // setPrecision sets the precision of the float32 matmuls among the node's instructions, which begin at start.
 func (c *call) setPrecision(start int) {
-	precision, own := c.precisionOf[c.node]
+	precision, own := c.want.PrecisionOf[c.node]
 	if !own {
-		precision = c.precision
+		precision = c.want.Precision
 	}
 	for _, in := range c.graph.Program.Instrs[start:] {
 		product, ok := program.ProductOf(in.Op)
@@ -29,7 +29,7 @@ func (c *call) setPrecision(start int) {
 
 // checkPrecisions returns an error if a node of PrecisionOf is not a float32 matmul.
 func (l *lowerer) checkPrecisions() error {
-	for n := range l.precisionOf {
+	for n := range l.want.PrecisionOf {
 		switch {
 		case l.valueOf[n] == nil:
 			return fmt.Errorf("Precision: got node %v, which is not in the graph, want a product of float32 matrices", n)

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower ops of package ops, and of other modules, that are views, broadcasts, functions of rows or concatenations.
+// The rules of this file lower ops of package ops, and of other modules, that are views, broadcasts or functions of rows.
 
 // viewed lowers an op that is a view of its input.
 func viewed(c *call) *program.Value {
@@ -49,12 +49,7 @@ func broadcasts(c *call) *program.Value {
 	if !ok {
 		return nil
 	}
-	x := c.in[0]
-	strides := slices.Clone(x.View.Strides)
-	for _, a := range axes {
-		strides = slices.Insert(strides, a, 0)
-	}
-	v := c.alias(x, c.Type, program.View{Offset: x.View.Offset, Strides: strides})
+	v := c.spread(c.in[0], c.Shape, axes)
 	if divisor == 1 {
 		return v
 	}
@@ -109,17 +104,14 @@ func rowwise(c *call) *program.Value {
 	if !ok || len(r.Func.Operands()) != len(c.in)+len(r.Iotas) || len(r.Func.Outputs()) != 1 || r.Func.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	views := make([]program.View, len(c.in))
 	for i, v := range c.in {
-		if views[i], ok = broadcastTo(v, r.Shape); !ok || v.Dtype != r.Func.Operands()[i] {
+		if v.Dtype != r.Func.Operands()[i] {
 			return nil
 		}
 	}
-	in := slices.Clone(c.in)
-	for i, v := range in {
-		if !slices.Equal(v.Shape, r.Shape) {
-			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: r.Shape}, views[i])
-		}
+	in := c.broadcast(r.Shape, broadcastTo)
+	if in == nil && len(c.in) > 0 {
+		return nil
 	}
 	for _, strides := range r.Iotas {
 		in = append(in, c.iota(r.Shape, strides))
@@ -129,9 +121,9 @@ func rowwise(c *call) *program.Value {
 		return c.emit(program.Map{Func: r.Func, Shape: r.Shape}, t, in...)
 	}
 	if t.Shape = r.Shape; r.PerRow {
-		t.Shape = without(r.Shape, r.Axes)
+		t.Shape = program.Without(r.Shape, r.Axes)
 	}
-	v := c.emit(program.Rows{Func: r.Func, Shape: r.Shape, Axes: r.Axes, PerRow: []bool{r.PerRow}}, t, in...)
+	v := c.emit(program.Map{Func: r.Func, Shape: r.Shape, Axes: r.Axes, PerRow: []bool{r.PerRow}}, t, in...)
 	if slices.Equal(t.Shape, c.Shape) {
 		return v
 	}
@@ -150,6 +142,24 @@ func (c *call) iota(shape tensor.Shape, strides []int) *program.Value {
 	return c.alias(c.iotas, program.Type{Numeric: true, Dtype: kernels.Int64, Shape: shape}, view)
 }
 
+// broadcast returns the inputs in a shape, by the views that view returns, or nil if one does not fit.
+func (c *call) broadcast(shape tensor.Shape, view func(v *program.Value, shape tensor.Shape) (program.View, bool)) []*program.Value {
+	views := make([]program.View, len(c.in))
+	for i, v := range c.in {
+		var ok bool
+		if views[i], ok = view(v, shape); !ok {
+			return nil
+		}
+	}
+	in := slices.Clone(c.in)
+	for i, v := range in {
+		if !slices.Equal(v.Shape, shape) {
+			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: shape}, views[i])
+		}
+	}
+	return in
+}
+
 // broadcastTo returns the view of a value broadcast to a shape by numpy's rule; ok is false if it does not broadcast to that.
 func broadcastTo(v *program.Value, shape tensor.Shape) (view program.View, ok bool) {
 	view = program.View{Offset: v.View.Offset, Strides: make([]int64, len(shape))}
@@ -163,17 +173,4 @@ func broadcastTo(v *program.Value, shape tensor.Shape) (view program.View, ok bo
 		}
 	}
 	return view, true
-}
-
-// concatenated lowers an op of package ops that concatenates its inputs.
-func concatenated(c *call) *program.Value {
-	op, ok := c.node.Op().(interface{ Concat() (int, bool) })
-	if !ok {
-		return nil
-	}
-	axis, ok := op.Concat()
-	if !ok || !c.numbers() {
-		return nil
-	}
-	return c.concatenate(axis)
 }

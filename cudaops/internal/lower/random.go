@@ -53,25 +53,20 @@ func (c *call) stateInput(state *tensor.Dense, dt kernels.Dtype) *program.Value 
 	return c.emit(program.Input{}, program.Type{Numeric: true, Dtype: dt, Shape: state.Shape().Clone()})
 }
 
-// dropout lowers Dropout, which divides kept elements by the probability to keep them.
+// dropout lowers Dropout, which divides kept elements by the probability to keep them, and its gradient, whose inputs are the Dropout's input,
+// its output and the gradient w.r.t. the output.
+//
+// Gorgonia's gradient divides by the probability to drop elements, and takes an element as dropped if the output is 0.
 func dropout(c *call) *program.Value {
 	d, ok := internal.Dropout(c.node.Op())
-	if !ok || d.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+	inputs := 1
+	if d.Derivative {
+		inputs = 3
+	}
+	if !ok || !c.floats(inputs) || !slices.Equal(c.in[inputs-1].Shape, c.Shape) {
 		return nil
 	}
-	return c.dropout(d.Probability, d.Op, c.in[0])
-}
-
-// dropoutDiff lowers the gradient of Dropout, whose inputs are the Dropout's input, its output and the gradient w.r.t. the
-// output.
-//
-// Gorgonia divides by the probability to drop elements, and takes an element as dropped if the output is 0.
-func dropoutDiff(c *call) *program.Value {
-	d, ok := internal.Dropout(c.node.Op())
-	if !ok || !d.Derivative || !c.floats(3) || !slices.Equal(c.in[2].Shape, c.Shape) {
-		return nil
-	}
-	return c.dropout(d.Probability, d.Op, c.in[2])
+	return c.dropout(d.Probability, d.Op, c.in[inputs-1])
 }
 
 // dropout emits a Dropout of a value.

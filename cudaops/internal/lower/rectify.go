@@ -33,11 +33,7 @@ func (c *call) masked(op expr.Op) *program.Value {
 			if m.Func != comparison(compare, factor.In...) {
 				continue
 			}
-			f, err := expr.Parse(text, c.Dtype, "x")
-			if err != nil {
-				c.err = err
-			}
-			v := c.emit(program.Map{Func: f, Shape: c.Shape}, c.Type, x)
+			v := c.emit(program.Map{Func: c.checked(expr.Parse(text, c.Dtype, "x")), Shape: c.Shape}, c.Type, x)
 			v.Def.Nodes = append(v.Def.Nodes, factor.Nodes...)
 			return v
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The rules of this file lower Gorgonia's reductions, and other ops along an axis, to Rows and Maps.
+// The rules of this file lower Gorgonia's reductions, and other ops along an axis, to Maps.
 
 // reduce lowers Gorgonia's Sum and Max.
 func reduce(c *call) *program.Value {
@@ -20,14 +20,12 @@ func reduce(c *call) *program.Value {
 	x := c.in[0]
 	axes := slices.Compact(slices.Sorted(slices.Values(along)))
 	if len(axes) == 0 {
-		for a := range x.Shape {
-			axes = append(axes, a)
-		}
+		axes = upTo(len(x.Shape))
 	}
 	if len(x.Shape) == 0 || axes[0] < 0 || axes[len(axes)-1] >= len(x.Shape) {
 		return nil
 	}
-	if !slices.Equal(without(x.Shape, axes), c.Shape) {
+	if !slices.Equal(program.Without(x.Shape, axes), c.Shape) {
 		return nil
 	}
 	op := map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name]
@@ -45,8 +43,8 @@ func reduce(c *call) *program.Value {
 // summed merges a sum of a sum: it returns the operand and the axes of the whole sum if x is a sum with no other user. The
 // gradient of a broadcast along several axes consists of such consecutive sums.
 func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
-	op, rows := x.Def.Op.(program.Rows)
-	if !rows || len(op.PerRow) != 1 || !op.PerRow[0] {
+	op, _ := x.Def.Op.(program.Map)
+	if len(op.PerRow) != 1 || !op.PerRow[0] {
 		return x, axes
 	}
 	from := x.Def.In[0]
@@ -54,8 +52,8 @@ func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
 	if err != nil || op.Func != f || c.users[x.Def.Nodes[0]] != 1 || from.Dtype != x.Dtype {
 		return x, axes
 	}
-	kept := without(without(upTo(len(from.Shape)), op.Axes), axes)
-	return from, without(upTo(len(from.Shape)), kept)
+	kept := program.Without(program.Without(upTo(len(from.Shape)), op.Axes), axes)
+	return from, program.Without(upTo(len(from.Shape)), kept)
 }
 
 // firstAxes returns the axes along which a sum of all elements is computed first, or nil for a sum in one step. If x is
@@ -75,7 +73,7 @@ type axesSearch struct {
 	left  int // instructions left to visit
 }
 
-// behind returns the axes of the nearest Rows that a value depends on through Maps, if there are enough rows, when they are
+// behind returns the axes of the nearest reduction that a value depends on through other Maps, if there are enough rows, when they are
 // long, to occupy a device.
 func (s *axesSearch) behind(v *program.Value) []int {
 	const (
@@ -86,17 +84,13 @@ func (s *axesSearch) behind(v *program.Value) []int {
 	if s.left--; s.left < 0 || in == nil {
 		return nil
 	}
-	switch op := in.Op.(type) {
-	case program.Rows:
-		columns := int64(1)
-		for _, a := range op.Axes {
-			columns *= int64(s.shape[min(a, len(s.shape)-1)])
-		}
-		rows := kernels.Count(s.shape) / max(columns, 1)
-		if slices.Equal(in.Domain(), s.shape) && len(op.Axes) > 0 && rows > 1 && (rows >= few || columns <= long) {
+	switch op, mapped := in.Op.(program.Map); {
+	case len(op.Axes) > 0 && slices.Equal(op.Shape, s.shape):
+		rows := kernels.Count(program.Without(s.shape, op.Axes))
+		if columns := kernels.Count(s.shape) / rows; rows > 1 && (rows >= few || columns <= long) {
 			return op.Axes
 		}
-	case program.Map:
+	case mapped && len(op.Axes) == 0:
 		for _, from := range in.In {
 			if axes := s.behind(from); axes != nil {
 				return axes
@@ -115,11 +109,7 @@ func rowAxes(shape []int) []int {
 	for a := len(shape) - 1; a > 0; a-- {
 		columns, rows := kernels.Count(shape[a:]), kernels.Count(shape[:a])
 		if columns >= shortest && columns <= longest && rows >= fewest {
-			axes := make([]int, len(shape)-a)
-			for i := range axes {
-				axes[i] = a + i
-			}
-			return axes
+			return upTo(len(shape))[a:]
 		}
 	}
 	return nil
@@ -128,51 +118,24 @@ func rowAxes(shape []int) []int {
 // total emits the sum of all elements as the sum of the sums along some axes, in double precision. So the sum of a loss
 // becomes a part of the kernel that computes its rows.
 func (c *call) total(x *program.Value, first []int) *program.Value {
-	f, err := written(func(b *expr.Builder) expr.Value {
+	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: program.Without(x.Shape, first)}
+	rows := c.reduced(t, first, func(b *expr.Builder) expr.Value {
 		return b.Apply(expr.RowSum, b.Convert(b.Operand(0), kernels.Float64))
 	}, x)
-	if err != nil {
-		c.err = err
-	}
-	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, first)}
-	rows := c.emit(program.Rows{Func: f, Shape: x.Shape, Axes: first, PerRow: []bool{true}}, t, x)
-	f, err = written(func(b *expr.Builder) expr.Value {
+	t.Dtype, t.Shape = x.Dtype, nil
+	return c.reduced(t, upTo(len(rows.Shape)), func(b *expr.Builder) expr.Value {
 		return b.Convert(b.Apply(expr.RowSum, b.Operand(0)), x.Dtype)
 	}, rows)
-	if err != nil {
-		c.err = err
-	}
-	all := make([]int, len(t.Shape))
-	for a := range all {
-		all[a] = a
-	}
-	t.Dtype, t.Shape = x.Dtype, nil
-	return c.emit(program.Rows{Func: f, Shape: rows.Shape, Axes: all, PerRow: []bool{true}}, t, rows)
-}
-
-// without returns a list without the elements at some indices.
-func without[S ~[]T, T any](list S, indices []int) S {
-	var kept S
-	for i, v := range list {
-		if !slices.Contains(indices, i) {
-			kept = append(kept, v)
-		}
-	}
-	return kept
 }
 
 // rows emits a reduction along axes, or a view if these have one element.
 func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	t := x.Type
-	t.Shape = without(x.Shape, axes)
+	t.Shape = program.Without(x.Shape, axes)
 	if t.Elements() == x.Elements() {
-		return c.alias(x, t, program.View{Offset: x.View.Offset, Strides: without(x.View.Strides, axes)})
+		return c.alias(x, t, program.View{Offset: x.View.Offset, Strides: program.Without(x.View.Strides, axes)})
 	}
-	f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) }, x)
-	if err != nil {
-		c.err = err
-	}
-	return c.emit(program.Rows{Func: f, Shape: x.Shape, Axes: axes, PerRow: []bool{true}}, t, x)
+	return c.reduced(t, axes, func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) }, x)
 }
 
 // average lowers GlobalAveragePool2D: the mean of each channel of each image.
@@ -193,14 +156,14 @@ func softMax(c *call) *program.Value {
 	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || len(c.Shape) == 0 {
 		return nil
 	}
-	r := c.row(axis)
-	shifted := c.apply(expr.Sub, c.in[0], r.spread(r.reduce(expr.RowMax, c.in[0])))
+	axes := c.softMaxAxes(axis)
+	shifted := c.apply(expr.Sub, c.in[0], c.spread(c.rows(expr.RowMax, c.in[0], axes), c.Shape, axes))
 	e := c.apply(expr.Exp, shifted)
-	sum := r.reduce(expr.RowSum, e)
+	sum := c.rows(expr.RowSum, e, axes)
 	if log {
-		return c.apply(expr.Sub, shifted, r.spread(c.apply(expr.Log, sum)))
+		return c.apply(expr.Sub, shifted, c.spread(c.apply(expr.Log, sum), c.Shape, axes))
 	}
-	return c.apply(expr.Div, e, r.spread(sum))
+	return c.apply(expr.Div, e, c.spread(sum, c.Shape, axes))
 }
 
 // softMaxDiff lowers the gradient of SoftMax and LogSoftMax, whose inputs are the op's input and output and the gradient
@@ -217,37 +180,21 @@ func softMaxDiff(c *call) *program.Value {
 	if !slices.Equal(y.Shape, c.Shape) || !slices.Equal(dy.Shape, c.Shape) {
 		return nil
 	}
-	r := c.row(axis)
+	axes := c.softMaxAxes(axis)
 	if log {
-		sum := r.spread(r.reduce(expr.RowSum, dy))
+		sum := c.spread(c.rows(expr.RowSum, dy, axes), c.Shape, axes)
 		return c.apply(expr.Sub, dy, c.apply(expr.Mul, c.apply(expr.Exp, y), sum))
 	}
-	sum := r.spread(r.reduce(expr.RowSum, c.apply(expr.Mul, y, dy)))
+	sum := c.spread(c.rows(expr.RowSum, c.apply(expr.Mul, y, dy), axes), c.Shape, axes)
 	return c.apply(expr.Mul, y, c.apply(expr.Sub, dy, sum))
 }
 
-// row emits Rows along one axis of the node's shape.
-type row struct {
-	*call
-	axis int
-}
-
-// row returns the axis of a SoftMax; negative axes count from the end. For a column vector, Gorgonia's default of -1 means
+// softMaxAxes returns the axis of a SoftMax; negative axes count from the end. For a column vector, Gorgonia's default of -1 means
 // the first axis.
-func (c *call) row(axis int) row {
+func (c *call) softMaxAxes(axis int) []int {
 	dims := len(c.Shape)
 	if axis == -1 && c.Shape.IsColVec() {
 		axis = 0
 	}
-	return row{c, (axis%dims + dims) % dims}
-}
-
-// reduce returns a reduction of each row.
-func (r row) reduce(op expr.Op, x *program.Value) *program.Value {
-	return r.rows(op, x, []int{r.axis})
-}
-
-// spread broadcasts a value with one element per row to every element of the row.
-func (r row) spread(v *program.Value) *program.Value {
-	return r.alias(v, r.Type, program.View{Offset: v.View.Offset, Strides: slices.Insert(slices.Clone(v.View.Strides), r.axis, 0)})
+	return []int{(axis%dims + dims) % dims}
 }

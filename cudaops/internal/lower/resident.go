@@ -12,37 +12,33 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Resident is an input that stays on the device between runs: a state that no run changes.
-type Resident struct {
-	Node  *gorgonia.Node
-	Value *program.Value
-}
-
-// Shared is an input in memory that other programs may use too. Like a Resident, it is a state.
+// Shared is an input in memory that other programs may use too. Like a resident input, it is a state.
 type Shared struct {
 	Node   *gorgonia.Node
 	Next   *gorgonia.Node // its value after a run; nil if no run changes it
 	Home   program.Memory // nil: the program's arena
 	Offset int64          // in Home, bytes
+	// Own is set if several ranks have values of their own; otherwise all get the next value of the first rank.
+	Own bool
 }
 
 // startResidents makes the states of resident and shared inputs.
-func (l *lowerer) startResidents(w *Wanted) error {
+func (l *lowerer) startResidents() error {
 	l.resident, l.changing = map[*gorgonia.Node]*program.Value{}, map[*gorgonia.Node]*gorgonia.Node{}
-	for _, s := range w.Shared {
+	for _, s := range l.want.Shared {
 		l.changing[s.Node] = s.Next
 		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.option(), err)
 		}
-		l.graph.Shared = append(l.graph.Shared, Resident{s.Node, v})
+		l.graph.Shared = append(l.graph.Shared, Node{s.Node, v})
 	}
-	for _, n := range w.Resident {
+	for _, n := range l.want.Resident {
 		v, err := l.residentState(n, program.State{})
 		if err != nil {
 			return fmt.Errorf("Resident: %w", err)
 		}
-		l.graph.Residents = append(l.graph.Residents, Resident{n, v})
+		l.graph.Residents = append(l.graph.Residents, Node{n, v})
 	}
 	return nil
 }
@@ -56,8 +52,9 @@ func (s Shared) option() string {
 }
 
 // changeStates sets the values of shared inputs after a run.
-func (l *lowerer) changeStates(w *Wanted) error {
-	for i, s := range w.Shared {
+func (l *lowerer) changeStates() error {
+	first := &program.Instr{Op: program.Collective{Collective: kernels.Collective{Kind: kernels.Broadcast, Ranks: l.ranks}}}
+	for i, s := range l.want.Shared {
 		if s.Next == nil {
 			continue
 		}
@@ -65,7 +62,7 @@ func (l *lowerer) changeStates(w *Wanted) error {
 		if next == nil {
 			return fmt.Errorf("State: got node %v, which is not in the graph", s.Next)
 		}
-		c := &call{lowerer: l, node: s.Next, Type: next.Type}
+		c := l.call(s.Next, next.Type)
 		if again := l.again[next]; again != nil {
 			next = again(c)
 		}
@@ -79,8 +76,15 @@ func (l *lowerer) changeStates(w *Wanted) error {
 		if next.Base == state && next.IsContiguous() { // as of an op that evaluates
 			continue
 		}
+		if l.ranks > 1 && !s.Own {
+			first.In, first.Nodes = append(first.In, next), append(first.Nodes, s.Next)
+			next = l.graph.Program.NewValue(first, next.Name, next.Type)
+		}
 		k := slices.IndexFunc(l.graph.Program.Updates, func(u program.Update) bool { return u.State == state })
 		l.graph.Program.Updates[k].Next = next
+	}
+	if len(first.In) > 0 {
+		l.graph.Program.Instrs = append(l.graph.Program.Instrs, first)
 	}
 	return nil
 }
@@ -102,10 +106,7 @@ func (l *lowerer) residentState(n *gorgonia.Node, op program.State) (*program.Va
 	case !t.Numeric || t.Elements() == 0:
 		return nil, fmt.Errorf("got node %s, a %v of shape %v, want elements that kernels take", internal.Name(n), n.Type(), n.Shape())
 	}
-	def := &program.Instr{Op: op, Nodes: []*gorgonia.Node{n}}
-	p := l.graph.Program
-	p.Setup = append(p.Setup, def)
-	v := p.NewValue(def, internal.Name(n), t)
+	v, p := l.call(n, t).emit(op, t), l.graph.Program
 	p.Updates = append(p.Updates, program.Update{State: v, Next: v})
 	l.resident[n] = v
 	return v, nil

@@ -7,15 +7,28 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
 // call is a node to be lowered: an op, its inputs as values of the program, and the type of its value.
 type call struct {
-	*lowerer
+	emitter
 	node *gorgonia.Node
 	in   []*program.Value
 	program.Type
+}
+
+// call returns a node to be lowered.
+func (l *lowerer) call(n *gorgonia.Node, t program.Type, in ...*program.Value) *call {
+	return &call{emitter{l, []*gorgonia.Node{n}, internal.Name(n)}, n, in, t}
+}
+
+// emitter adds instructions that compute nodes.
+type emitter struct {
+	*lowerer
+	nodes []*gorgonia.Node
+	name  string // of the values
 }
 
 // rule lowers nodes of one kind: it emits the instructions that compute the node's value and returns the value. For nodes of
@@ -24,26 +37,70 @@ type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one lowers every node.
 var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
-	unary, binary, between, convert, function, viewed, broadcasts, rowwise, concatenated, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows, onnxGemm,
-	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, drawing, whenTraining, collective, kernel, host}
+	unary, binary, between, convert, function, viewed, broadcasts, rowwise, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows, onnxGemm,
+	batchNorm, groupNorm, dropout, random, drawing, whenTraining, collective, kernel, host}
+
+// instr adds an instruction with outputs of some types, and returns the outputs.
+func (e *emitter) instr(op program.Op, in []*program.Value, types ...program.Type) []*program.Value {
+	p, def := e.graph.Program, &program.Instr{Op: op, In: in, Nodes: e.nodes}
+	switch op.(type) {
+	case program.Constant, program.Iota, program.State:
+		p.Setup = append(p.Setup, def)
+	default:
+		p.Instrs = append(p.Instrs, def)
+	}
+	for _, t := range types {
+		p.NewValue(def, e.name, t)
+	}
+	return def.Out
+}
 
 // emit adds an instruction with one output and returns the output.
-func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
-	def := &program.Instr{Op: op, In: in, Nodes: []*gorgonia.Node{c.node}}
-	list := &c.graph.Program.Instrs
-	switch op.(type) {
-	case program.Constant, program.Iota:
-		list = &c.graph.Program.Setup
-	}
-	*list = append(*list, def)
-	return c.graph.Program.NewValue(def, internal.Name(c.node), t)
+func (e *emitter) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
+	return e.instr(op, in, t)[0]
 }
 
 // alias adds a view of from's base; the view's offset and strides are relative to that base.
-func (c *call) alias(from *program.Value, t program.Type, view program.View) *program.Value {
-	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{from}, Nodes: []*gorgonia.Node{c.node}}
-	c.graph.Program.Instrs = append(c.graph.Program.Instrs, def)
-	return c.graph.Program.NewAlias(def, internal.Name(c.node), t, from, view)
+func (e *emitter) alias(from *program.Value, t program.Type, view program.View) *program.Value {
+	return e.graph.Program.EmitAlias(e.nodes, e.name, t, from, view)
+}
+
+// checked returns a function, and records the error of an invalid one.
+func (l *lowerer) checked(f expr.Func, err error) expr.Func {
+	if err != nil {
+		l.err = err
+	}
+	return f
+}
+
+// mapped adds a Map of values with the shape of t.
+func (e *emitter) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
+	return e.emit(program.Map{Func: e.checked(written(f, in...)), Shape: t.Shape}, t, in...)
+}
+
+// apply adds a Map of one operation on values of one type and shape.
+func (e *emitter) apply(op expr.Op, in ...*program.Value) *program.Value {
+	return e.mapped(in[0].Type, func(b *expr.Builder) expr.Value { return b.Apply(op, operands(b, len(in))...) }, in...)
+}
+
+// reduced adds a Map with one output, which has one element for each row along axes.
+func (e *emitter) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
+	return e.emit(program.Map{Func: e.checked(written(f, in...)), Shape: in[0].Shape, Axes: axes, PerRow: []bool{true}}, t, in...)
+}
+
+// written returns the function of values that f composes.
+func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
+	b := expr.NewBuilder(program.Collect(in, func(v *program.Value) kernels.Dtype { return v.Dtype })...)
+	return b.Func(f(b))
+}
+
+// operands returns the first n operands of a function.
+func operands(b *expr.Builder, n int) []expr.Value {
+	list := make([]expr.Value, n)
+	for i := range list {
+		list[i] = b.Operand(i)
+	}
+	return list
 }
 
 // floats reports whether the node has n inputs, of the floating-point type of its value.
@@ -64,7 +121,7 @@ func input(c *call) *program.Value {
 		return nil
 	}
 	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node})
-	return c.emit(program.Input{Split: c.local > 1 && slices.Contains(c.split, c.node)}, c.Type)
+	return c.emit(program.Input{Split: c.local > 1 && slices.Contains(c.want.Split, c.node)}, c.Type)
 }
 
 func constant(c *call) *program.Value {

@@ -109,17 +109,6 @@ func (c *call) dense(v *program.Value) *program.Value {
 	return c.mapped(v.Type, func(b *expr.Builder) expr.Value { return b.Operand(0) }, v)
 }
 
-// isContiguous reports whether a view's elements are contiguous in row-major order.
-func isContiguous(shape tensor.Shape, strides []int64) bool {
-	v := program.Value{Type: program.Type{Shape: shape}, View: program.View{Strides: strides}}
-	return v.IsContiguous()
-}
-
-// squeezed returns a shape without its axes of one element.
-func squeezed(shape []int) []int {
-	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
-}
-
 // transpose lowers a Transpose to a view whose axes have another order.
 func transpose(c *call) *program.Value {
 	pattern, ok := internal.Transpose(c.node.Op())
@@ -156,7 +145,7 @@ func slice(c *call) *program.Value {
 		view.Offset += int64(s.Start) * view.Strides[s.Axis]
 		view.Strides[s.Axis] *= int64(s.Step)
 		if t.Shape[s.Axis] = max((s.End-s.Start)/s.Step, 1); t.Shape[s.Axis] == 1 {
-			t.Shape, view.Strides = without(t.Shape, []int{s.Axis}), without(view.Strides, []int{s.Axis})
+			t.Shape, view.Strides = program.Without(t.Shape, []int{s.Axis}), program.Without(view.Strides, []int{s.Axis})
 		}
 	}
 	if !slices.Equal(t.Shape, c.Shape) {
@@ -181,7 +170,7 @@ func sliceDiff(c *call) *program.Value {
 	}
 	n := max((s.End-s.Start)/s.Step, 1)
 	t.Shape[s.Axis] = n
-	if !slices.Equal(squeezed(t.Shape), squeezed(c.in[1].Shape)) {
+	if !slices.Equal(program.Squeezed(t.Shape), program.Squeezed(c.in[1].Shape)) {
 		return nil
 	}
 	part := c.in[1]
@@ -252,17 +241,17 @@ func repeat(c *call) *program.Value {
 	return c.reshaped(c.alias(from, t, view), c.Shape)
 }
 
-// fitting returns the view of a value in the shape of t: a broadcast of one element, or the elements in order if the shapes
+// fitting returns the view of a value in a shape: a broadcast of one element, or the elements in order if the shapes
 // differ only in axes of one element. ok is false if the shapes do not fit. The element type is the value's.
-func fitting(v *program.Value, t program.Type) (view program.View, ok bool) {
+func fitting(v *program.Value, shape tensor.Shape) (view program.View, ok bool) {
 	view = program.View{Offset: v.View.Offset}
 	if v.Elements() == 1 {
-		view.Strides = make([]int64, len(t.Shape))
+		view.Strides = make([]int64, len(shape))
 		return view, true
 	}
-	if !slices.Equal(squeezed(v.Shape), squeezed(t.Shape)) {
+	if !slices.Equal(program.Squeezed(v.Shape), program.Squeezed(shape)) {
 		return view, false
 	}
-	view.Strides, ok = reshapedStrides(v.Shape, v.View.Strides, t.Shape)
+	view.Strides, ok = reshapedStrides(v.Shape, v.View.Strides, shape)
 	return view, ok
 }

@@ -41,7 +41,7 @@ func (l *lowerer) noteSlice(n *gorgonia.Node, children gorgonia.Nodes) (err erro
 		s.count = part[slice.Axis]
 	}
 	s.start, s.end, s.step = s.now()
-	if i := slices.Index(l.moving, n.Op()); i >= 0 {
+	if i := slices.Index(l.want.Moving, n.Op()); i >= 0 {
 		s.begin = l.begins[2*i : 2*i+2]
 		err = s.move()
 	}
@@ -120,7 +120,7 @@ func movingSlice(c *call) *program.Value {
 	if !ok {
 		return nil
 	}
-	k, count := slices.Index(c.moving, c.node.Op()), c.graph.slices[len(c.graph.slices)-1].count
+	k, count := slices.Index(c.want.Moving, c.node.Op()), c.graph.slices[len(c.graph.slices)-1].count
 	if k < 0 {
 		return nil
 	}

@@ -19,8 +19,9 @@ type Training struct {
 	ClipNorm bool    // limit the norm of all gradients together
 	Adds     bool    // accumulate the gradients of several runs for a step
 	EMA      float64 // decay of an exponential moving average of the learnables, 0 for none
+	Sharded  bool    // each of several ranks has the solver's state of one part of the learnables
 	// Homes is the memory of each learnable, of all sets in order, nil in the program's arena. Learnables of one set and element type
-	// have the same. The solver's moments are always in the arena.
+	// have the same, or of sharded training in groups of BucketBytes or more. The solver's moments are always in the arena.
 	Homes []program.Memory
 }
 
@@ -31,7 +32,8 @@ type Set struct {
 }
 
 // Trained describes the training in a graph's program. Learnables of one set and element type are stored contiguously, as are
-// their moments, so that one launch updates all of them.
+// their moments, so that one launch updates all of them. Of sharded training such learnables are in one group or in several, of BucketBytes
+// or more: the states of a group but the parameters have one part on each rank, which computes the same part of the parameters.
 //
 // The numbers of a step, such as the learning rate, are inputs of the program after those of the graph.
 type Trained struct {
@@ -53,7 +55,8 @@ type Learned struct {
 	offset int64 // in each state, elements
 }
 
-// Part returns a learnable's part of state k: its value is in state 0, its moments are in the others.
+// Part returns a learnable's part of state k: its value is in state 0, its moments are in the others. Of a sharded state it is a view of
+// the parts of all ranks.
 func (l Learned) Part(k int) *program.Value {
 	v := *l.Value
 	v.Base = l.States[k]
@@ -67,16 +70,16 @@ type group struct {
 	rule    solver.Rule
 	members []int // indices in Learned
 	states  []*program.Value
-	total   int64 // elements of all members
+	total   int64 // elements of all members, with those between and after them
+	own     int64 // elements of the part of a rank; total unless sharded
+	// Of sharded training:
+	tail      int64          // elements after those of the members
+	scattered *program.Value // the rank's part of the gradients, reduced over the ranks
 }
 
 // Solvers returns the solvers' options when the graph was lowered.
 func (t *Trained) Solvers() []internal.Solver {
-	list := make([]internal.Solver, len(t.training.Sets))
-	for i, s := range t.training.Sets {
-		list[i] = s.Solver
-	}
-	return list
+	return program.Collect(t.training.Sets, func(s Set) internal.Solver { return s.Solver })
 }
 
 // Numbers returns the program's last inputs for a step, counted from 1, with the solvers' current options; step is 0 in a run without
@@ -120,6 +123,11 @@ func (t *Trained) common(solvers []internal.Solver, step int, maxNorm float64) [
 	return list
 }
 
+// sums reports whether a step needs sums over all learnables.
+func (t *Trained) sums() bool {
+	return t.training.ClipNorm || slices.ContainsFunc(t.training.Sets, func(s Set) bool { return s.Solver.Kind == internal.BarzilaiBorwein })
+}
+
 // startTraining makes the states; learnables are views of them.
 func (l *lowerer) startTraining(t Training) error {
 	trained := &Trained{training: t}
@@ -136,20 +144,23 @@ func (l *lowerer) startTraining(t Training) error {
 		if g.rule, err = solver.NewRule(t.Sets[g.set].Solver, g.dtype, solver.Options{Scaled: t.ClipNorm, Adds: t.Adds, EMA: t.EMA}); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
-		elements := make([]int64, len(g.members))
-		for i, m := range g.members {
-			elements[i] = kernels.Count(trained.Learned[m].Node.Shape())
-		}
 		var offsets []int64
-		offsets, g.total = program.Layout(g.dtype, elements...)
+		offsets, g.total = program.Layout(g.dtype, program.Collect(g.members, func(m int) int64 { return kernels.Count(trained.Learned[m].Node.Shape()) })...)
+		if g.own = g.total; t.Sharded {
+			_, g.own = program.Layout(g.dtype, kernels.CeilDiv(g.total, int64(l.ranks)))
+			g.tail = g.own*int64(l.ranks) - g.total
+			g.total += g.tail
+		}
 		for k := range 1 + g.rule.Moments {
-			op := program.State{}
+			op, of := program.State{Sharded: t.Sharded && k > 0}, g.part()
+			if k == 0 {
+				of = g.whole()
+			}
 			if k == 0 && len(t.Homes) > 0 {
 				op.Home = t.Homes[g.members[0]]
 			}
-			def := &program.Instr{Op: op, Nodes: trained.nodes(g)}
-			l.graph.Program.Setup = append(l.graph.Program.Setup, def)
-			g.states = append(g.states, l.graph.Program.NewValue(def, "learnables", g.whole(g.dtype)))
+			e := emitter{l, trained.nodes(g), "learnables"}
+			g.states = append(g.states, e.emit(op, of))
 		}
 		for i, m := range g.members {
 			of := &trained.Learned[m]
@@ -176,28 +187,33 @@ func (l *lowerer) learn(n *gorgonia.Node, set int) error {
 		l.learned = map[*gorgonia.Node]int{}
 	}
 	l.learned[n] = len(t.Learned)
-	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.set == set && g.dtype == want.Dtype })
+	i := slices.IndexFunc(t.groups, func(g *group) bool {
+		if homes := t.training.Homes; len(homes) > 0 && homes[len(t.Learned)] != nil {
+			return g.set == set && g.dtype == want.Dtype && homes[g.members[0]] == homes[len(t.Learned)]
+		}
+		return g.set == set && g.dtype == want.Dtype && !(t.training.Sharded && g.total*g.dtype.Size() >= BucketBytes)
+	})
 	if i < 0 {
 		i = len(t.groups)
 		t.groups = append(t.groups, &group{set: set, dtype: want.Dtype})
 	}
 	t.groups[i].members = append(t.groups[i].members, len(t.Learned))
+	t.groups[i].total += want.Elements()
 	t.Learned = append(t.Learned, Learned{Node: n})
 	return nil
 }
 
 // nodes returns the learnables of a group.
 func (t *Trained) nodes(g *group) []*gorgonia.Node {
-	list := make([]*gorgonia.Node, len(g.members))
-	for i, m := range g.members {
-		list[i] = t.Learned[m].Node
-	}
-	return list
+	return program.Collect(g.members, func(m int) *gorgonia.Node { return t.Learned[m].Node })
 }
 
-// whole returns the type of a state of the group.
-func (g *group) whole(d kernels.Dtype) program.Type {
-	return program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{int(g.total)}}
+// whole returns the type of the parameters of the group, and part that of one rank's part.
+func (g *group) whole() program.Type { return g.vector(g.total) }
+func (g *group) part() program.Type  { return g.vector(g.own) }
+
+func (g *group) vector(n int64) program.Type {
+	return program.Type{Numeric: true, Dtype: g.dtype, Shape: tensor.Shape{int(n)}}
 }
 
 // learnable lowers a learnable to a view of its state.

@@ -30,47 +30,28 @@ func (l *lowerer) update() error {
 		}
 	}
 	l.reduceGradients()
-	e := &updater{lowerer: l, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
-	for _, m := range t.Learned {
-		e.nodes = append(e.nodes, m.Node)
-	}
+	e := &updater{emitter: emitter{lowerer: l, name: "step"}, Trained: t, joined: map[*group]*program.Value{}, parts: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
+	e.emitter.nodes = program.Collect(t.Learned, func(m Learned) *gorgonia.Node { return m.Node })
 	e.inputs()
 	for _, g := range t.groups {
-		if err := e.group(g); err != nil {
-			return fmt.Errorf("Train: %w", err)
-		}
+		e.group(g)
+	}
+	if l.err != nil {
+		return fmt.Errorf("Train: %w", l.err)
 	}
 	return nil
 }
 
 // updater emits the instructions of a step.
 type updater struct {
-	*lowerer
+	emitter
 	*Trained
-	nodes  []*gorgonia.Node // nodes of the emitted instructions
 	common []*program.Value // numbers shared by all groups
 	own    map[*group]*program.Value
 	sums   []*program.Value // over all learnables, then those of each set's step size
 	joined map[*group]*program.Value
+	parts  map[*group]*program.Value        // of the parameters
 	scales map[kernels.Dtype]*program.Value // factors that limit the norm of the gradients
-}
-
-// emit adds an instruction with outputs of the given types.
-func (e *updater) emit(op program.Op, in []*program.Value, types ...program.Type) []*program.Value {
-	def := &program.Instr{Op: op, In: in, Nodes: e.nodes}
-	p := e.graph.Program
-	p.Instrs = append(p.Instrs, def)
-	for _, t := range types {
-		p.NewValue(def, "step", t)
-	}
-	return def.Out
-}
-
-// alias adds a view.
-func (e *updater) alias(v *program.Value, t program.Type, view program.View) *program.Value {
-	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{v}, Nodes: e.nodes}
-	e.graph.Program.Instrs = append(e.graph.Program.Instrs, def)
-	return e.graph.Program.NewAlias(def, "step", t, v, view)
 }
 
 // one returns element i of a value as a scalar.
@@ -81,7 +62,7 @@ func (e *updater) one(v *program.Value, i int) *program.Value {
 // inputs emits the inputs of Numbers, in its order.
 func (e *updater) inputs() {
 	add := func(d kernels.Dtype, n int) *program.Value {
-		return e.emit(program.Input{}, nil, program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{n}})[0]
+		return e.emit(program.Input{}, program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{n}})
 	}
 	if n := len(e.Trained.common(e.Solvers(), 1, 0)); n > 0 {
 		e.numbers = true
@@ -98,52 +79,45 @@ func (e *updater) inputs() {
 	}
 }
 
-// join returns the concatenated gradients of a group, including accumulated ones.
-func (e *updater) join(g *group) (*program.Value, error) {
+// join returns the concatenated gradients of a group, or a rank's part of them, including accumulated ones.
+func (e *updater) join(g *group) *program.Value {
 	if e.joined[g] != nil {
-		return e.joined[g], nil
+		return e.joined[g]
 	}
-	gradients := make([]*program.Value, len(g.members))
-	for i, m := range g.members {
-		gradients[i] = e.derivative(e.Learned[m])
+	v := g.scattered
+	if v == nil {
+		v = e.emit(program.ConcatInPlace{}, g.whole(), program.Collect(g.members, func(m int) *program.Value { return e.derivative(e.Learned[m]) })...)
 	}
-	v := e.emit(program.ConcatInPlace{}, gradients, g.whole(g.dtype))[0]
 	if e.training.Adds {
-		b := expr.NewBuilder(g.dtype, g.dtype)
-		f, err := b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1)))
-		if err != nil {
-			return nil, err
-		}
-		v = e.emit(program.Map{Func: f, Shape: g.whole(g.dtype).Shape}, []*program.Value{g.states[len(g.states)-1], v}, g.whole(g.dtype))[0]
+		v = e.apply(expr.Add, g.states[len(g.states)-1], v)
 	}
 	e.joined[g] = v
-	return v, nil
+	return e.joined[g]
 }
 
 // gradient returns the gradient of a learnable, including accumulated ones.
-func (e *updater) gradient(l Learned) (*program.Value, error) {
-	d := e.derivative(l)
+func (e *updater) gradient(l Learned) *program.Value {
 	if !e.training.Adds {
-		return d, nil
+		return e.derivative(l)
 	}
-	joined, err := e.join(l.group)
-	if err != nil {
-		return nil, err
-	}
-	return e.alias(joined, l.Value.Type, l.Value.View), nil
+	return e.alias(e.join(l.group), l.Value.Type, l.Value.View)
 }
 
-// group emits the step of a group: one Map of its concatenated gradients.
-func (e *updater) group(g *group) error {
-	e.nodes = e.Trained.nodes(g)
-	shared, err := e.shared(g)
-	if err != nil {
-		return err
+// parameters returns the parameters of a group before the step, or a rank's part of them.
+func (e *updater) parameters(g *group) *program.Value {
+	if g.scattered == nil {
+		return g.states[0]
 	}
-	joined, err := e.join(g)
-	if err != nil {
-		return err
+	if e.parts[g] == nil {
+		e.parts[g] = e.onPart(kernels.OwnPart, g.states[0], g.part())
 	}
+	return e.parts[g]
+}
+
+// group emits the step of a group: one Map of its concatenated gradients. If the training is sharded, the ranks then exchange the parameters.
+func (e *updater) group(g *group) {
+	e.emitter.nodes = e.Trained.nodes(g)
+	shared, joined := e.shared(g), e.join(g)
 	number := 0
 	in := make([]*program.Value, len(g.rule.Operands))
 	everywhere := program.View{Strides: []int64{0}}
@@ -152,54 +126,49 @@ func (e *updater) group(g *group) error {
 		case o == solver.Gradient:
 			in[i] = joined
 		case o == solver.Scale || o == solver.Step:
-			in[i] = e.alias(shared[o], g.whole(g.dtype), everywhere)
+			in[i] = e.alias(shared[o], g.part(), everywhere)
 		case o == solver.Average:
 			in[i] = g.states[g.rule.Average]
+		case o == solver.Parameter:
+			in[i] = e.parameters(g)
 		case o <= solver.Moment2:
 			in[i] = g.states[o-solver.Parameter]
 		default:
-			in[i] = e.alias(e.own[g], g.whole(g.dtype), program.View{Offset: int64(number), Strides: []int64{0}})
+			in[i] = e.alias(e.own[g], g.part(), program.View{Offset: int64(number), Strides: []int64{0}})
 			number++
 		}
 	}
-	types := slices.Repeat([]program.Type{g.whole(g.dtype)}, len(g.states))
-	for k, next := range e.emit(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
+	types := slices.Repeat([]program.Type{g.part()}, len(g.states))
+	for k, next := range e.instr(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
+		if k == 0 && g.scattered != nil {
+			next = e.onPart(kernels.AllGather, next, g.whole())
+		}
 		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})
 	}
-	return nil
 }
 
 // shared emits the numbers that depend on the gradients of several learnables, in the type of a group.
-func (e *updater) shared(g *group) (map[solver.Operand]*program.Value, error) {
-	d, numbers, shared := g.dtype, e.common, map[solver.Operand]*program.Value{}
-	emit := func(o solver.Operand, f expr.Func, err error, in ...*program.Value) error {
-		if err == nil {
-			shared[o] = e.emit(program.Map{Func: f}, in, program.Type{Numeric: true, Dtype: d})[0]
-		}
-		return err
+func (e *updater) shared(g *group) map[solver.Operand]*program.Value {
+	d, shared := g.dtype, map[solver.Operand]*program.Value{}
+	number := func(f expr.Func, in ...*program.Value) *program.Value {
+		return e.emit(program.Map{Func: f}, program.Type{Numeric: true, Dtype: d}, in...)
 	}
 	if e.sums == nil {
-		if err := e.reduce(); err != nil {
-			return nil, err
-		}
+		e.reduce()
 	}
-	sums := e.sums
+	numbers, sums := e.common, e.sums
 	if e.training.ClipNorm {
-		if shared[solver.Scale] = e.scales[d]; e.scales[d] == nil {
-			f, err := solver.NormScale(d)
-			if err := emit(solver.Scale, f, err, numbers[0], sums[0]); err != nil {
-				return nil, err
-			}
-			e.scales[d] = shared[solver.Scale]
+		if e.scales[d] == nil {
+			e.scales[d] = number(e.checked(solver.NormScale(d)), numbers[0], sums[0])
 		}
+		shared[solver.Scale] = e.scales[d]
 		numbers, sums = numbers[1:], sums[1:]
 	}
 	if s := e.training.Sets[g.set].Solver; s.Kind == internal.BarzilaiBorwein {
 		k := e.steps(g.set) // each has 3 numbers and 2 sums
-		f, err := solver.StepSize(s, d)
-		return shared, emit(solver.Step, f, err, slices.Concat(numbers[3*k:3*k+3], sums[2*k:2*k+2])...)
+		shared[solver.Step] = number(e.checked(solver.StepSize(s, d)), slices.Concat(numbers[3*k:3*k+3], sums[2*k:2*k+2])...)
 	}
-	return shared, nil
+	return shared
 }
 
 // steps returns the number of sets before one whose step size is computed from their gradients.
@@ -212,9 +181,33 @@ func (e *updater) steps(before int) (n int) {
 	return n
 }
 
+// summand is a learnable, or a rank's part of a group, that sums go over.
+type summand struct {
+	set                 int
+	gradient, parameter *program.Value
+	state               func(k int) *program.Value
+}
+
+// summands yields what sums go over.
+func (e *updater) summands(yield func(summand) bool) {
+	if e.training.Sharded {
+		for _, g := range e.groups {
+			if !yield(summand{g.set, e.join(g), e.parameters(g), func(k int) *program.Value { return g.states[k] }}) {
+				return
+			}
+		}
+		return
+	}
+	for _, m := range e.Learned {
+		if !yield(summand{m.group.set, e.gradient(m), m.Value, func(k int) *program.Value { return e.alias(m.States[k], m.Value.Type, m.Value.View) }}) {
+			return
+		}
+	}
+}
+
 // reduce emits the sums over learnables: the squared norm of all gradients, and for each set of Barzilai and Borwein those for its
-// step size.
-func (e *updater) reduce() error {
+// step size. If the training is sharded, each rank sums its parts, and the ranks' sums are added.
+func (e *updater) reduce() {
 	var parts [][]*program.Value // by sum, then learnable
 	collect := func(sums []*program.Value, from int) {
 		for k, v := range sums {
@@ -224,49 +217,31 @@ func (e *updater) reduce() error {
 			parts[from+k] = append(parts[from+k], v)
 		}
 	}
-	for _, m := range e.Learned {
-		g, err := e.gradient(m)
-		if err != nil {
-			return err
-		}
+	for s := range e.summands {
 		at := 0
 		if e.training.ClipNorm {
-			f, err := solver.Squares(g.Dtype)
-			if err != nil {
-				return err
-			}
-			collect(e.rows(f, g), 0)
+			collect(e.rows(e.checked(solver.Squares(s.gradient.Dtype)), s.gradient), 0)
 			at = 1
 		}
-		if e.training.Sets[m.group.set].Solver.Kind == internal.BarzilaiBorwein {
-			f, err := solver.Differences(g.Dtype)
-			if err != nil {
-				return err
-			}
-			before := func(state int) *program.Value { return e.alias(m.States[state], m.Value.Type, m.Value.View) }
-			collect(e.rows(f, g, m.Value, before(2), before(1)), at+2*e.steps(m.group.set))
+		if e.training.Sets[s.set].Solver.Kind == internal.BarzilaiBorwein {
+			collect(e.rows(e.checked(solver.Differences(s.gradient.Dtype)), s.gradient, s.parameter, s.state(2), s.state(1)), at+2*e.steps(s.set))
 		}
 	}
 	e.sums = []*program.Value{}
 	for _, list := range parts {
-		sum, err := e.total(list)
-		if err != nil {
-			return err
-		}
-		e.sums = append(e.sums, sum)
+		e.sums = append(e.sums, e.total(list))
 	}
-	return nil
+	if e.training.Sharded && len(e.sums) > 0 {
+		all := kernels.Collective{Kind: kernels.AllReduce, Ranks: e.ranks}
+		e.sums = e.instr(program.Collective{Collective: all}, e.sums, slices.Repeat([]program.Type{e.sums[0].Type}, len(e.sums))...)
+	}
 }
 
-// rows emits Rows along all elements of values.
+// rows emits a Map with reductions along all axes of values.
 func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	shape := in[0].Shape
 	if len(shape) == 0 {
 		shape = tensor.Shape{1}
-	}
-	axes := make([]int, len(shape))
-	for a := range axes {
-		axes[a] = a
 	}
 	own := make([]*program.Value, len(in))
 	for i, v := range in {
@@ -278,22 +253,18 @@ func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	}
 	perRow := slices.Repeat([]bool{true}, len(f.Outputs()))
 	types := slices.Repeat([]program.Type{{Numeric: true, Dtype: kernels.Float64}}, len(perRow))
-	return e.emit(program.Rows{Func: f, Shape: shape, Axes: axes, PerRow: perRow}, own, types...)
+	return e.instr(program.Map{Func: f, Shape: shape, Axes: upTo(len(shape)), PerRow: perRow}, own, types...)
 }
 
 // total emits the sum of numbers, as a tree because a Map has a limited number of operands.
-func (e *updater) total(list []*program.Value) (*program.Value, error) {
+func (e *updater) total(list []*program.Value) *program.Value {
 	const maxTerms = 64
 	for len(list) > 1 {
 		var sums []*program.Value
 		for some := range slices.Chunk(list, maxTerms) {
-			f, err := solver.Total(len(some))
-			if err != nil {
-				return nil, err
-			}
-			sums = append(sums, e.emit(program.Map{Func: f}, slices.Clone(some), program.Type{Numeric: true, Dtype: kernels.Float64})...)
+			sums = append(sums, e.emit(program.Map{Func: e.checked(solver.Total(len(some)))}, program.Type{Numeric: true, Dtype: kernels.Float64}, slices.Clone(some)...))
 		}
 		list = sums
 	}
-	return list[0], nil
+	return list[0]
 }

@@ -27,7 +27,6 @@ func (w windowed) String() string {
 	return fmt.Sprintf("%s[%dx%d]", w.name, w.windows.Rows.Size, w.windows.Columns.Size)
 }
 
-// Plan implements kernels.Planner.
 func (w windowed) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	planes := w.images * w.channels
 	switch w.name {

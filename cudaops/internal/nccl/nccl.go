@@ -51,7 +51,7 @@ const (
 )
 
 // dtypes are NCCL's numbers of element types.
-var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, kernels.Float32: 7, kernels.Float64: 8}
+var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Bool: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, kernels.Float32: 7, kernels.Float64: 8}
 
 // Error is a call that failed.
 type Error struct {
@@ -142,7 +142,7 @@ func (l *Library) NewID() (id ID, err error) {
 // Join makes the calling thread's current device one of ranks, numbered rank from 0. It waits until all ranks have joined. A
 // process with several ranks calls it for each in a goroutine locked to a thread.
 func (l *Library) Join(id ID, ranks, rank int) (*Comm, error) {
-	c := &Comm{lib: l}
+	c := &Comm{lib: l, rank: rank}
 	if err := l.check("ncclCommInitRank", l.fn.CommInitRank(&c.handle, int32(ranks), id, int32(rank))); err != nil {
 		return nil, err
 	}
@@ -154,8 +154,15 @@ func (l *Library) Join(id ID, ranks, rank int) (*Comm, error) {
 type Comm struct {
 	lib    *Library
 	handle uintptr
+	rank   int
 	ended  atomic.Bool // by Abort or Close
+	asking sync.Mutex  // during AsyncError, which must not use a communicator that ends
 }
+
+var errEnded = errors.New("the communicator has ended")
+
+// Rank returns the number of the rank.
+func (c *Comm) Rank() int { return c.rank }
 
 // dtype returns NCCL's number of an element type.
 func dtype(d kernels.Dtype) (int32, error) {
@@ -173,7 +180,7 @@ func (c *Comm) call(name string, d kernels.Dtype, f func(dtype int32) int32) err
 		return err
 	}
 	if c.ended.Load() {
-		return fmt.Errorf("%s: the communicator has ended", name)
+		return fmt.Errorf("%s: %w", name, errEnded)
 	}
 	return c.lib.check(name, f(n))
 }
@@ -224,8 +231,13 @@ func (c *Comm) Group(f func() error) error {
 	return errors.Join(err, c.lib.check("ncclGroupEnd", c.lib.fn.GroupEnd()))
 }
 
-// AsyncError returns the error of a queued collective, or nil. After an error the communicator can only be aborted.
+// AsyncError returns the error of a queued collective, or nil, from any goroutine. After an error the communicator can only be aborted.
 func (c *Comm) AsyncError() error {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	if c.ended.Load() {
+		return errEnded
+	}
 	var code int32
 	if err := c.lib.check("ncclCommGetAsyncError", c.lib.fn.CommGetAsyncError(c.handle, &code)); err != nil {
 		return err
@@ -239,6 +251,8 @@ func (c *Comm) Abort() error {
 	if c.ended.Swap(true) {
 		return nil
 	}
+	c.asking.Lock()
+	defer c.asking.Unlock()
 	return c.lib.check("ncclCommAbort", c.lib.fn.CommAbort(c.handle))
 }
 

@@ -49,7 +49,7 @@ func (c *composer) value(v *program.Value) (expr.Value, bool) {
 	if x, constant := number(v); constant && c.numbers {
 		return c.Constant(v.Dtype, x), true
 	}
-	if _, mapped := base.Def.Op.(program.Map); mapped && c.inline && inOrder && len(base.Def.Out) == 1 && !c.liveOut[base] && c.readCount[base] == 1 {
+	if program.Elementwise(base.Def.Op) && c.inline && inOrder && len(base.Def.Out) == 1 && !c.liveOut[base] && c.readCount[base] == 1 {
 		return c.apply(base.Def)
 	}
 	return c.operand(v)
@@ -57,11 +57,11 @@ func (c *composer) value(v *program.Value) (expr.Value, bool) {
 
 // operand adds an operand of the epilogue.
 func (c *composer) operand(v *program.Value) (expr.Value, bool) {
-	strides, ok := program.SplitAxes(v.Shape, v.View.Strides, c.product.Batch, c.product.M, c.product.N)
+	strides, ok := program.SplitAxes(v.Shape, v.View.Strides, int(c.product.Batch), int(c.product.M), int(c.product.N))
 	if !ok || v.IsBounded() || v.Dtype != c.product.Dtype {
 		return 0, false
 	}
-	o := strided{v.Base, codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides}}
+	o := strided{v.Base, codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: program.Collect(strides, func(s int64) int { return int(s) })}}
 	i := slices.IndexFunc(c.operands, o.equal)
 	if i < 0 {
 		i, c.operands = len(c.operands), append(c.operands, o)

@@ -38,8 +38,7 @@ func epilogues(p *program.Program, _ Target) error {
 			e.rewrite()
 		}
 	}
-	s.finish()
-	return nil
+	return s.finish()
 }
 
 // hasEpilogue reports whether an op is a matmul with an epilogue.
@@ -97,7 +96,7 @@ func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 		if _, replaced := e.replacement[in]; replaced {
 			continue
 		}
-		switch _, mapped := in.Op.(program.Map); {
+		switch mapped := program.Elementwise(in.Op); {
 		case mapped && e.isReLUGradient(in):
 			steps = append(steps, in)
 		case mapped && m == nil:

@@ -191,8 +191,8 @@ func frozenGroups() map[string]func(f *frozen) {
 			})
 		})
 		each("rows", func(f *frozen, i int) {
-			m := drawn(i, func(t *rapid.T) *exprtest.Rows { return exprtest.DrawRows(t, ops, 8) })
-			f.function(&m.Map, func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error) {
+			m := drawn(i, func(t *rapid.T) *exprtest.Map { return exprtest.DrawRows(t, ops, 8) })
+			f.function(m, func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error) {
 				return codegen.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, views...)
 			})
 		})

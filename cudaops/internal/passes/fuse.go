@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/codegen"
 )
 
-// fuse merges Maps and Rows with the same iteration space into one instruction. It stores the values that other
+// fuse merges Maps with the same iteration space into one instruction. It stores the values that other
 // instructions read and keeps the others in registers. A chain of element-wise ops becomes one launch, as does a
 // softmax or a layer norm with the ops around it.
 //
@@ -55,6 +55,37 @@ func fuse(p *program.Program, t Target) error {
 	return f.rewrite()
 }
 
+// rewrite rebuilds the program with the fused instructions. Each is placed where its last member was, or earlier if others
+// need it there.
+func (f *fuser) rewrite() error {
+	replacement, groups := map[*program.Instr]*program.Instr{}, map[*program.Instr]*group{}
+	for _, v := range f.vertices {
+		g := v.group
+		if g == nil {
+			continue
+		}
+		if g.instr == nil {
+			g.instr = new(program.Instr)
+			groups[g.instr] = g
+		}
+		for i, from := range v.In {
+			if !g.inside(v.sources[i]) {
+				g.instr.In = append(g.instr.In, from.Base)
+			}
+		}
+		v.Out[0].Def, replacement[v.Instr] = g.instr, nil
+		if g.last() == v.at {
+			replacement[v.Instr] = g.instr
+		}
+	}
+	return rebuild(f.p, replacement, func(in *program.Instr) ([]*program.Instr, error) {
+		if g := groups[in]; g != nil {
+			return g.fused(f.p)
+		}
+		return []*program.Instr{in}, nil
+	})
+}
+
 // Limits of a fused instruction, set by the arguments of a launch and by registers, and limits of searches.
 const (
 	maxOperands   = 16
@@ -79,15 +110,10 @@ type vertex struct {
 	waiting      bool      // it waits to be merged with its consumers
 	visited      int       // number of the front that found it last
 
-	// In a tree, each vertex is a child of the deepest of its sources.
-	depth   int // vertices on the longest path to it
-	first   int // its preorder number
-	size    int // vertices in its subtree
-	nextSub int // preorder number of its next child
-
-	domain []int // iteration space of a Map or Rows, without axes of extent 1
-	count  int64 // elements of the domain
-	flat   bool  // the domain may be reshaped
+	op     program.Map // of a vertex with a group
+	domain []int       // its iteration space, without axes of extent 1
+	count  int64       // elements of the domain
+	flat   bool        // the domain may be reshaped
 }
 
 type fuser struct {
@@ -106,12 +132,12 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), vertexOf: make(map[*program.Instr]*vertex, len(p.Instrs)), ofSetup: map[*program.Value][]*vertex{},
 		reach: make(prefixMax, len(p.Instrs)+1), origin: make(prefixMax, len(p.Instrs)+1), unfusable: map[[2]*group]bool{}}
 	for i, in := range p.Instrs {
-		v := &vertex{Instr: in, at: i, materialized: !program.Pointwise(in.Op)}
+		v := &vertex{Instr: in, at: i, materialized: !program.Is[program.Map](in.Op)}
 		f.vertices[i], f.vertexOf[in] = v, v
 		if !v.materialized {
 			v.group = newGroup(v)
 		}
-		if _, alias := in.Op.(program.Alias); alias {
+		if program.Is[program.Alias](in.Op) {
 			continue
 		}
 		for _, from := range in.In {
@@ -134,54 +160,13 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 			v.materialized, v.liveOut, v.updates = true, true, u.Next.Base == u.Next
 		}
 	}
-	f.number()
 	return f
-}
-
-// number computes the depths, sizes and preorder numbers of the tree.
-func (f *fuser) number() {
-	for _, v := range f.vertices {
-		if s := v.deepest(); s != nil {
-			v.depth = s.depth + 1
-		}
-	}
-	for _, v := range slices.Backward(f.vertices) {
-		v.size++
-		if s := v.deepest(); s != nil {
-			s.size += v.size
-		}
-	}
-	roots := 0
-	for _, v := range f.vertices {
-		next := &roots
-		if s := v.deepest(); s != nil {
-			next = &s.nextSub
-		}
-		v.first, v.nextSub = *next, *next+1
-		*next += v.size
-	}
-}
-
-// deepest returns the source of the greatest depth, or nil for a vertex without sources.
-func (v *vertex) deepest() (deepest *vertex) {
-	for _, s := range v.sources {
-		if s != nil && (deepest == nil || s.depth > deepest.depth) {
-			deepest = s
-		}
-	}
-	return deepest
-}
-
-// below reports whether a vertex is in the subtree of another one. If so, it is that vertex or depends on it.
-func (v *vertex) below(root *vertex) bool {
-	return root.first <= v.first && v.first < root.first+root.size
 }
 
 // waits reports whether an instruction waits to be merged with its consumers.
 func (v *vertex) waits() bool {
 	needed := func(s *vertex) bool { return s != nil && !s.materialized && !s.waiting }
-	op, mapped := v.Op.(program.Map)
-	return !v.materialized && (mapped && op.FuseWithConsumers || !slices.ContainsFunc(v.sources, needed))
+	return !v.materialized && (v.op.FuseWithConsumers || !slices.ContainsFunc(v.sources, needed))
 }
 
 // joinInputs merges the group of an instruction with the groups of its inputs, then with the groups of the inputs of
@@ -342,17 +327,19 @@ func (f *fuser) runs(g *group) bool {
 // before these end, and so on. In the other direction it cannot visit instructions before s.first.
 func (f *fuser) pathBetween(a, b *group) bool {
 	f.searches += 2
-	s := search{out: front{from: a, to: b, number: f.searches, other: f.searches + 1}, in: front{from: b, to: a, number: f.searches + 1, other: f.searches}}
-	s.last = until(b.last(), f.reach.until)
-	s.first = f.mirrored(until(f.mirrored(a.first()), f.origin.until))
-	if leads(a, b) || s.leave(a.members, false) || s.enter(b.members, false) {
+	out := &front{from: a, to: b, number: f.searches, other: f.searches + 1, last: until(b.last(), f.reach.until)}
+	out.neighbours = func(v *vertex) []*vertex { return v.readers }
+	in := &front{from: b, to: a, number: f.searches + 1, other: f.searches, last: len(f.vertices)}
+	in.first = f.mirrored(until(f.mirrored(a.first()), f.origin.until))
+	in.neighbours = func(v *vertex) []*vertex { return v.sources }
+	if out.advance(a.members, false) || in.advance(b.members, false) {
 		return true
 	}
 	for range maxVisited {
-		if len(s.out.next) == 0 || len(s.in.next) == 0 {
+		if len(out.next) == 0 || len(in.next) == 0 {
 			return false
 		}
-		if s.leave(s.out.pop(), true) || s.enter(s.in.pop(), true) {
+		if out.advance(out.pop(), true) || in.advance(in.pop(), true) {
 			return true
 		}
 	}
@@ -370,57 +357,21 @@ func until(n int, f func(int) int) int {
 // mirrored returns an index counted from the end of the program.
 func (f *fuser) mirrored(at int) int { return len(f.vertices) - 1 - at }
 
-// leads reports whether the last member of b is below a reader of a in the tree. It finds long paths without a search.
-func leads(a, b *group) bool {
-	end := b.members[len(b.members)-1]
-	for _, m := range a.members {
-		for _, r := range m.readers { // in the order of the program
-			if r.at > end.at {
-				break
-			}
-			if r.group != a && r.group != b && end.below(r) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// search is a bidirectional search for a path from one group to another.
-type search struct {
-	out, in     front
-	first, last int // range of instructions that can be on such a path
-}
-
-// front holds the vertices found from one end.
+// front holds the vertices found from one end of a bidirectional search for a path from one group to another.
 type front struct {
 	from, to      *group
-	number, other int       // marks in vertex.visited of this front and of the opposite one
-	next          []*vertex // vertices whose neighbours have not been visited
+	number, other int                       // marks in vertex.visited of this front and of the opposite one
+	first, last   int                       // range of vertices to visit
+	neighbours    func(v *vertex) []*vertex // its readers or its sources
+	next          []*vertex                 // vertices whose neighbours have not been visited
 }
 
-// leave advances from vertices to their readers and reports whether that completes a path. outside is set if the vertices
-// are not members of a: a path has at least one vertex outside of a and b.
-func (s *search) leave(vertices []*vertex, outside bool) bool {
+// advance visits the neighbours of vertices and reports whether that completes a path. outside is set if the vertices are not members of
+// from: a path has at least one vertex outside of both groups.
+func (w *front) advance(vertices []*vertex, outside bool) bool {
 	for _, v := range vertices {
-		for _, r := range v.readers {
-			if r.at > s.last {
-				break
-			}
-			if s.out.find(r, outside) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// enter advances from vertices to their sources and reports whether that completes a path. outside is set if the vertices
-// are not members of b.
-func (s *search) enter(vertices []*vertex, outside bool) bool {
-	for _, v := range vertices {
-		for _, from := range v.sources {
-			if from != nil && from.at >= s.first && s.in.find(from, outside) {
+		for _, n := range w.neighbours(v) {
+			if n != nil && w.first <= n.at && n.at <= w.last && w.find(n, outside) {
 				return true
 			}
 		}

@@ -34,11 +34,7 @@ type operand struct {
 func (g *group) build() (*fused, error) {
 	out := &fused{}
 	operands := g.operands()
-	types := make([]expr.Dtype, len(operands))
-	for i, o := range operands {
-		types[i] = o.dtype
-	}
-	b := expr.NewBuilder(types...)
+	b := expr.NewBuilder(program.Collect(operands, func(o operand) expr.Dtype { return o.dtype })...)
 	result := map[*vertex]expr.Value{}
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
@@ -51,11 +47,13 @@ func (g *group) build() (*fused, error) {
 				args[i] = b.Operand(slices.IndexFunc(operands, g.operand(m, v).equal))
 			}
 		}
-		result[m] = b.Inline(function(m.Instr), args...)[0]
+		result[m] = b.Inline(m.op.Func, args...)[0]
 	}
 	var results []expr.Value
 	for _, m := range g.outputs() {
-		out.outputs, out.perRow = append(out.outputs, m.Out[0]), append(out.perRow, g.axes != nil && g.perRow(m))
+		if out.outputs = append(out.outputs, m.Out[0]); g.axes != nil {
+			out.perRow = append(out.perRow, g.perRow(m))
+		}
 		results = append(results, result[m])
 	}
 	if len(results) == 0 { // no result of the group is needed
@@ -73,14 +71,6 @@ func (g *group) build() (*fused, error) {
 	return out, nil
 }
 
-// function returns the function of a Map or Rows.
-func function(in *program.Instr) expr.Func {
-	if op, rows := in.Op.(program.Rows); rows {
-		return op.Func
-	}
-	return in.Op.(program.Map).Func
-}
-
 // number returns the value of a floating-point constant of one element.
 func number(v *program.Value) (c float64, ok bool) {
 	if !isNumber(v) {
@@ -91,8 +81,7 @@ func number(v *program.Value) (c float64, ok bool) {
 
 // isNumber reports whether a value is a constant of one number.
 func isNumber(v *program.Value) bool {
-	_, constant := v.Base.Def.Op.(program.Constant)
-	return constant && !v.IsBounded() && (v.Dtype.IsFloat() || v.Dtype.IsInteger()) && v.Base.Elements() == 1
+	return program.Is[program.Constant](v.Base.Def.Op) && !v.IsBounded() && (v.Dtype.IsFloat() || v.Dtype.IsInteger()) && v.Base.Elements() == 1
 }
 
 // literal returns a constant of one number as a literal.
@@ -112,7 +101,7 @@ func (g *group) operand(m *vertex, v *program.Value) operand {
 func bounds(v *program.Value) codegen.Bounds {
 	b := v.View.Bounds
 	if v.IsBounded() {
-		b.Axis = len(squeezed(v.Shape[:b.Axis]))
+		b.Axis = len(program.Squeezed(v.Shape[:b.Axis]))
 	}
 	return b
 }
@@ -122,27 +111,22 @@ func (o operand) equal(p operand) bool {
 	return p.base == o.base && p.dtype == o.dtype && p.offset == o.offset && p.bounds == o.bounds && p.stream == o.stream && slices.Equal(p.strides, o.strides)
 }
 
-// instrs returns the instruction of the group, preceded by the aliases that it reads.
-func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
-	members := make([]*program.Instr, len(g.members))
-	for i, m := range g.members {
-		members[i] = m.Instr
+// fused completes the instruction of the group and returns it, preceded by the aliases that it reads. It returns nothing if no
+// result of the group is read.
+func (g *group) fused(p *program.Program) (list []*program.Instr, err error) {
+	f, err := g.build()
+	if err != nil || len(f.outputs) == 0 {
+		return nil, err
 	}
-	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f, Shape: g.shape}, Nodes: program.NodesOf(members...)} // a softmax is several members
-	if g.axes != nil {
-		in.Op = program.Rows{Func: f.f, Shape: g.shape, Axes: g.axes, PerRow: f.perRow}
-	}
-	for _, m := range members {
-		m.Out[0].Def = in
-	}
-	var list []*program.Instr
+	members := program.Collect(g.members, func(m *vertex) *program.Instr { return m.Instr }) // a softmax is several
+	*g.instr = program.Instr{Op: program.Map{Func: f.f, Shape: g.shape, Axes: g.axes, PerRow: f.perRow}, Out: f.outputs, Nodes: program.NodesOf(members...)}
 	for _, o := range f.operands {
-		v, alias := o.view(p, g.shape, in.Nodes)
-		if in.In = append(in.In, v); alias != nil {
+		v, alias := o.view(p, g.shape, g.instr.Nodes)
+		if g.instr.In = append(g.instr.In, v); alias != nil {
 			list = append(list, alias)
 		}
 	}
-	return append(list, in)
+	return append(list, g.instr), nil
 }
 
 // view returns the operand as a value of a shape, and the new alias that defines it, or nil if the value exists already.
@@ -153,9 +137,4 @@ func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{o.base}, Nodes: nodes[:1]}
 	t := program.Type{Numeric: true, Dtype: o.dtype, Shape: tensor.Shape(shape)}
 	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides, Bounds: o.bounds, Stream: o.stream}), def
-}
-
-// squeezed returns a shape without its axes of extent 1.
-func squeezed(shape []int) []int {
-	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }

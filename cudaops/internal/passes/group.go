@@ -7,33 +7,34 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// group is a set of Maps and Rows that become one instruction. Its iteration space is a shape. With Rows in it, the
+// group is a set of Maps that become one instruction. Its iteration space is a shape. With reductions in it, the
 // elements along axes are a row, and each member computes one value per element or one per row.
 type group struct {
 	members    []*vertex // in the order of the program
 	shape      []int     // without axes of extent 1
-	axes       []int     // of shape; nil without Rows
+	axes       []int     // of shape; nil without reductions
 	count      int64     // elements of shape
 	operations int       // of all members
+	instr      *program.Instr
 }
 
-// newGroup returns the group of one Map or Rows. It returns nil for instructions that cannot be fused: those without
+// newGroup returns the group of one Map. It returns nil for instructions that cannot be fused: those without
 // elements, with rows of one element (indistinguishable from elements), or with several outputs.
 func newGroup(v *vertex) *group {
-	op, rows := v.Op.(program.Rows)
-	g := &group{members: []*vertex{v}, count: kernels.Count(v.Domain()), operations: max(function(v.Instr).Operations(), 1)}
-	for a, d := range v.Domain() {
-		if rows && d != 1 && slices.Contains(op.Axes, a) {
+	v.op = v.Op.(program.Map)
+	g := &group{members: []*vertex{v}, count: kernels.Count(v.op.Shape), operations: max(v.op.Func.Operations(), 1)}
+	for a, d := range v.op.Shape {
+		if d != 1 && slices.Contains(v.op.Axes, a) {
 			g.axes = append(g.axes, len(g.shape))
 		}
 		if d != 1 {
 			g.shape = append(g.shape, d)
 		}
 	}
-	if g.count == 0 || rows && g.axes == nil || len(v.Out) != 1 {
+	if g.count == 0 || v.isRows() && g.axes == nil || len(v.Out) != 1 {
 		return nil
 	}
-	v.domain, v.count, v.flat = g.shape, g.count, !rows && flat(v.In)
+	v.domain, v.count, v.flat = g.shape, g.count, !v.isRows() && flat(v.In)
 	return g
 }
 
@@ -84,10 +85,7 @@ func (g *group) fits() bool {
 	return true
 }
 
-func (v *vertex) isRows() bool {
-	_, rows := v.Op.(program.Rows)
-	return rows
-}
+func (v *vertex) isRows() bool { return len(v.op.Axes) > 0 }
 
 // merge returns the group of the members of a and b, or nil if their iteration spaces are incompatible.
 func merge(a, b *group) *group {
@@ -167,34 +165,26 @@ func (g *group) outputs() (list []*vertex) {
 	return list
 }
 
-// reduces reports whether the group has Rows and only per-row outputs.
+// reduces reports whether the group has reductions and only per-row outputs.
 func (g *group) reduces() bool {
 	return g.axes != nil && !slices.ContainsFunc(g.outputs(), func(m *vertex) bool { return !g.perRow(m) })
 }
 
-// notInRows reports whether a member cannot be part of a Rows: it reads a view with bounds, or overwrites a state.
+// notInRows reports whether a member cannot be part of a Map with reductions: it reads a view with bounds, or overwrites a state.
 func notInRows(m *vertex) bool {
 	return m.updates || slices.ContainsFunc(m.In, (*program.Value).IsBounded)
 }
 
 // rowShape returns the shape without the axes.
-func (g *group) rowShape() []int {
-	var shape []int
-	for a, d := range g.shape {
-		if !slices.Contains(g.axes, a) {
-			shape = append(shape, d)
-		}
-	}
-	return shape
-}
+func (g *group) rowShape() []int { return program.Without(g.shape, g.axes) }
 
 // onRows reports whether a member computes one value per row.
 func (g *group) onRows(m *vertex) bool { return m.count != g.count }
 
 // perRow reports whether the result of a member has one element per row.
 func (g *group) perRow(m *vertex) bool {
-	if op, rows := m.Op.(program.Rows); rows {
-		return op.PerRow[0]
+	if m.isRows() {
+		return m.op.PerRow[0]
 	}
 	return g.onRows(m)
 }
@@ -221,18 +211,6 @@ func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	return true
 }
 
-// refine returns the strides of a view after axes of its shape are split as in into.
-func refine(shape []int, strides []int64, into []int) []int64 {
-	list, a := make([]int64, len(into)), len(shape)-1
-	for i, n := len(into)-1, 1; i >= 0; i-- {
-		list[i] = strides[a] * int64(n)
-		if n *= into[i]; n == shape[a] {
-			n, a = 1, a-1
-		}
-	}
-	return list
-}
-
 // strides returns the strides of an input of a member along the axes of the group. For a member with one value per row,
 // the strides along the axes of a row are 0.
 func (g *group) strides(m *vertex, v *program.Value) []int64 {
@@ -250,7 +228,7 @@ func (g *group) strides(m *vertex, v *program.Value) []int64 {
 	switch {
 	case slices.Equal(m.domain, over):
 	case !m.flat:
-		own = refine(m.domain, own, over)
+		own, _ = program.SplitAxes(m.domain, own, over...)
 	case repeated(v):
 		own = make([]int64, len(over))
 	default: // traversed in another shape

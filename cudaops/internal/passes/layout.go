@@ -8,7 +8,7 @@ import (
 )
 
 // layout copies values that launches cannot read in place: operands of kernels that are not in row-major order or not
-// aligned for vector loads, operands of collectives that are not in row-major order, and operands of Rows with bounds. Maps read every view, and matmuls read matrices whose rows have strides where
+// aligned for vector loads, operands of collectives that are not in row-major order, and operands with bounds of Maps with reductions. Other Maps read every view, and matmuls read matrices whose rows have strides where
 // their kernel does. layout also copies inputs of a
 // ConcatInPlace that cannot be computed at their offset in it.
 func layout(p *program.Program, t Target) error {
@@ -16,39 +16,32 @@ func layout(p *program.Program, t Target) error {
 	for _, u := range p.Updates {
 		l.placed[u.Next.Base] = true
 	}
-	instrs := p.Instrs
-	p.Instrs = make([]*program.Instr, 0, len(instrs))
-	for _, in := range instrs {
+	return each(p, func(in *program.Instr) (keep bool, err error) {
 		for i, v := range in.In {
 			if v.Numeric && !readable(in.Op, v) && !readsStrides(in, i, t.Device) {
-				dense, err := l.dense(v)
-				if err != nil {
-					return in.InNode(err)
+				if in.In[i], err = l.dense(v); err != nil {
+					return false, err
 				}
-				in.In[i] = dense
 			}
 		}
 		if isConcatInPlace(in) {
-			if err := l.join(in); err != nil {
-				return in.InNode(err)
-			}
+			err = l.join(in)
 		}
-		p.Instrs = append(p.Instrs, in)
-	}
-	return nil
+		return true, err
+	})
 }
 
 // readable reports whether the launches of an op can read a value in place.
 func readable(op program.Op, v *program.Value) bool {
-	switch op.(type) {
+	switch op := op.(type) {
 	case program.Kernel:
 		alignment := int64(program.Alignment)
 		if _, product := program.ProductOf(op); product && v.Dtype == expr.BF16 {
 			alignment = 16 // TMA's, and that of vector loads: parts of a copy of parameters
 		}
 		return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%alignment == 0
-	case program.Rows:
-		return !v.IsBounded()
+	case program.Map:
+		return !v.IsBounded() || len(op.Axes) == 0
 	case program.Collective:
 		return v.IsContiguous()
 	}
@@ -116,11 +109,10 @@ func (l *layouter) dense(v *program.Value) (*program.Value, error) {
 
 // copy returns a new copy of v in row-major order.
 func (l *layouter) copy(v *program.Value) (*program.Value, error) {
-	f, err := expr.Identity(v.Dtype)
+	def, err := l.p.Copied(v)
 	if err != nil {
 		return nil, err
 	}
-	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 	l.p.Instrs = append(l.p.Instrs, def)
-	return l.p.NewValue(def, v.Name, v.Type), nil
+	return def.Out[0], nil
 }

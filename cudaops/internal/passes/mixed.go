@@ -70,11 +70,10 @@ func inOrder(v *program.Value) bool {
 	return v.Elements() == v.Base.Elements() && !v.IsBounded() && !v.IsRandom() && !v.IsIota() && v.Reach() == v.Elements()
 }
 
-// elementwise returns the outputs of a Map or Rows with an element for each element of the domain.
+// elementwise returns the outputs of a Map with an element for each element of the domain.
 func elementwise(in *program.Instr) (list []*program.Value) {
 	for k, v := range in.Out {
-		op, rows := in.Op.(program.Rows)
-		if program.Pointwise(in.Op) && !(rows && op.PerRow[k]) {
+		if op, mapped := in.Op.(program.Map); mapped && (op.PerRow == nil || !op.PerRow[k]) {
 			list = append(list, v)
 		}
 	}
@@ -139,7 +138,7 @@ func (m *mixer) choose() {
 		_, product := program.ProductOf(v.Def.Op)
 		_, concat := v.Def.Op.(program.Concat)
 		_, _, stored, _ := m.stored(v.Def)
-		if float[v] || !m.instrs[v] || !product && !concat && !program.Pointwise(v.Def.Op) && !slices.Contains(stored, v) {
+		if float[v] || !m.instrs[v] || !product && !concat && !program.Is[program.Map](v.Def.Op) && !slices.Contains(stored, v) {
 			delete(m.half, v)
 		}
 	}
@@ -155,11 +154,11 @@ func (m *mixer) restrict(in *program.Instr) (changed bool) {
 	}
 	product, isProduct := program.ProductOf(in.Op)
 	switch op := in.Op.(type) {
-	case program.Alias, program.Map:
-	case program.Rows:
-		for k, v := range in.Out {
-			if op.PerRow[k] {
-				float(v)
+	case program.Alias:
+	case program.Map:
+		for k, perRow := range op.PerRow {
+			if perRow {
+				float(in.Out[k])
 			}
 		}
 	case program.Concat:
@@ -263,8 +262,8 @@ func (m *mixer) rewrite() error {
 			}
 			in.Op = program.Kernel{Planner: p}
 		}
-		if program.Pointwise(in.Op) {
-			if err := m.convert(in); err != nil {
+		if op, mapped := in.Op.(program.Map); mapped {
+			if err := m.convert(in, op); err != nil {
 				return in.InNode(err)
 			}
 		}
@@ -278,25 +277,15 @@ func (m *mixer) rewrite() error {
 	return nil
 }
 
-// convert makes a Map or Rows convert what it loads and stores.
-func (m *mixer) convert(in *program.Instr) error {
+// convert makes a Map convert what it loads and stores.
+func (m *mixer) convert(in *program.Instr, op program.Map) (err error) {
 	from, to := m.dtypes(in.In), m.dtypes(in.Out)
 	if !slices.Contains(append(slices.Clone(from), to...), expr.BF16) {
 		return nil
 	}
-	f, err := function(in).Stored(from, to)
-	if err != nil {
-		return err
-	}
-	switch op := in.Op.(type) {
-	case program.Map:
-		op.Func = f
-		in.Op = op
-	case program.Rows:
-		op.Func = f
-		in.Op = op
-	}
-	return nil
+	op.Func, err = op.Func.Stored(from, to)
+	in.Op = op
+	return err
 }
 
 // product makes a product read and write BF16.
@@ -350,7 +339,7 @@ func (m *mixer) copy(v *program.Value) (*program.Value, error) {
 }
 
 // copyOf returns the copy of a state in BF16, or nil for a value that is none, is in memory that other programs change, or whose next value is
-// no output of a Map.
+// no output of a Map without reductions.
 func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 	if c, known := m.copies[state]; known {
 		return c, nil
@@ -363,7 +352,7 @@ func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 	}
 	next := m.p.Updates[k].Next
 	update, mapped := next.Def.Op.(program.Map)
-	if next != state && (!mapped || next.Base != next || len(next.Def.Out) == maxOutputs) {
+	if next != state && (!mapped || len(update.Axes) > 0 || next.Base != next || len(next.Def.Out) == maxOutputs) {
 		return nil, nil
 	}
 	t := program.Type{Numeric: true, Dtype: expr.BF16, Shape: state.Shape}

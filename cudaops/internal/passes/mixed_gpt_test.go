@@ -10,42 +10,57 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
-	"github.com/stheno-ml/stheno/internal/test/programs"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/nn"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// trained returns the graph of a small GPT with tokens.
-func trained(t testing.TB, m programs.GPT, batch, time int) *programs.Trained {
-	tr := testutil.Get[*programs.Trained](t)(m.Train(batch, time))
-	for _, n := range []*G.Node{tr.Tokens, tr.Labels} {
+// trained returns the graph of a small GPT's loss with its gradients, of drawn tokens, and its parameters.
+func trained(t testing.TB, layers, width, heads, vocabulary, batch, time int) (*G.ExprGraph, G.Nodes) {
+	s := nn.New(G.NewGraph(), nn.Seed(1))
+	input := func(name string) *G.Node {
 		list := make([]int32, batch*time)
 		for i := range list {
-			list[i] = rand.Int32N(int32(m.Vocabulary))
+			list[i] = rand.Int32N(int32(vocabulary))
 		}
+		n := s.Input(name, tensor.Int32, batch, time)
 		testutil.Do(t, G.Let(n, tensor.New(tensor.WithShape(batch, time), tensor.WithBacking(list))))
+		return n
 	}
-	return tr
+	x := nn.Positions(s.At("wpe"), nn.Embedding(s.At("wte"), input("tokens"), vocabulary, width), time)
+	for l := range layers {
+		s := s.At("h", l)
+		x = nn.Residual(s, x, func(s *nn.Scope, x *G.Node) *G.Node {
+			q, k, v := nn.Split3(s, nn.Linear(s.At("attn.c_attn"), nn.LayerNorm(s.At("ln_1"), x), 3*width))
+			return nn.Linear(s.At("attn.c_proj"), nn.Attention(s.At("attn"), q, k, v, heads, nn.Causal()), width)
+		})
+		x = nn.Residual(s, x, func(s *nn.Scope, x *G.Node) *G.Node {
+			x = nn.GELUTanh(s, nn.Linear(s.At("mlp.c_fc"), nn.LayerNorm(s.At("ln_2"), x), 4*width))
+			return nn.Linear(s.At("mlp.c_proj"), x, width)
+		})
+	}
+	x = nn.Linear(s.At("wte").Tied(), nn.LayerNorm(s.At("ln_f"), x), vocabulary, nn.NoBias())
+	testutil.Do(t, s.Grad(nn.CrossEntropy(s, x, input("labels"))))
+	return s.Graph(), s.Parameters()
 }
 
 // A step of a GPT stores activations and their gradients in BF16.
 func TestMixedGPT(t *testing.T) {
-	tr := trained(t, programs.GPT{Layers: 2, Width: 32, Heads: 2, Vocabulary: 72, Context: 16, Dtype: tensor.Float32}, 2, 16)
-	if n := len(passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: kernels.BF16})); n < 60 {
+	g, _ := trained(t, 2, 32, 2, 72, 2, 16)
+	if n := len(passes.StoresRounded(t, g, &lower.Wanted{Precision: kernels.BF16})); n < 60 {
 		t.Errorf("%d values are stored in BF16, want 60 or more", n)
 	}
 }
 
 // In a step with its update on an H200 no launch rounds, and states, gradients w.r.t. parameters, statistics and the loss are float32.
 func TestMixedTypes(t *testing.T) {
-	m := programs.GPT{Layers: 1, Width: 768, Heads: 12, Vocabulary: 512, Context: 256, Dtype: tensor.Float32}
-	tr := trained(t, m, 8, 256)
+	g, parameters := trained(t, 1, 768, 12, 512, 8, 256)
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 	testutil.Do(t, err)
-	l := testutil.Get[*lower.Graph](t)(lower.New(tr.Graph, &lower.Wanted{Precision: kernels.BF16, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: tr.Parameters}}}}))
+	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: kernels.BF16, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: true}, nil))
 	testutil.Do(t, l.Program.Verify())
 	half, copies, attention := 0, 0, 0
@@ -61,11 +76,11 @@ func TestMixedTypes(t *testing.T) {
 			t.Errorf("%v is a launch that rounds", in)
 		}
 		for k, v := range in.Out {
-			op, rows := in.Op.(program.Rows)
+			op, _ := in.Op.(program.Map)
 			switch {
 			case v.Dtype != expr.BF16:
 			case slices.ContainsFunc(l.Program.Updates, func(u program.Update) bool { return u.Next == v }): // a copy of parameters
-			case rows && op.PerRow[k], in.Op == program.ConcatInPlace{}:
+			case op.PerRow != nil && op.PerRow[k], in.Op == program.ConcatInPlace{}:
 				t.Errorf("%v stores statistics or gradients in BF16", in)
 			default:
 				half++

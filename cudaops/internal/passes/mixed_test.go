@@ -164,7 +164,7 @@ func TestMixedStorer(t *testing.T) {
 		y := G.Must(G.Mul(G.Must(G.Tanh(G.Must(G.Mul(G.Must(G.Tanh(matrix("x", rows, 8))), matrix("w", 8, 24))))), matrix("v", 24, 16)))
 		got := len(StoresRounded(t, g, &lower.Wanted{Keep: G.Nodes{y}, Precision: kernels.BF16}, func(p *program.Program) {
 			for _, in := range p.Instrs {
-				if program.Pointwise(in.Op) {
+				if program.Is[program.Map](in.Op) {
 					in.Op = program.Kernel{Planner: doubler{kernels.Float32, int(in.Out[0].Elements())}}
 				}
 			}

@@ -31,6 +31,6 @@ func TestOrderOfDrawnGraphs(t *testing.T) {
 		})
 	})
 	t.Run("training", func(t *testing.T) {
-		testutil.CheckProperty(t, func(t *rapid.T) { ordered(t, drawTraining(t).graph) })
+		testutil.CheckProperty(t, func(t *rapid.T) { ordered(t, drawTraining(t, 1).graph) })
 	})
 }

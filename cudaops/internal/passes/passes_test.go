@@ -237,7 +237,7 @@ func TestLayoutOfRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Outputs = []*program.Value{p.NewValue(instr(program.Rows{Func: f, Shape: wide.Shape, Axes: []int{1}, PerRow: []bool{true}}, wide), "most", shaped(2))}
+	p.Outputs = []*program.Value{p.NewValue(instr(program.Map{Func: f, Shape: wide.Shape, Axes: []int{1}, PerRow: []bool{true}}, wide), "most", shaped(2))}
 	if err := layout(p, Target{}); err != nil {
 		t.Fatal(err)
 	}

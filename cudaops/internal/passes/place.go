@@ -42,6 +42,9 @@ func place(p *program.Program, t Target) error {
 				whole := to.join.Buffer
 				if whole == nil {
 					whole = buffer(to.join.Bytes(), at, at)
+					if to.join.Def.Op.(program.ConcatInPlace).Zeros {
+						whole.Birth, whole.Death = 0, last
+					}
 					to.join.Buffer, lasting[whole] = whole, true
 				}
 				v.Buffer = buffer(v.Bytes(), at, at)
@@ -119,15 +122,9 @@ func joined(p *program.Program) map[*program.Value]part {
 	return places
 }
 
-func isConcatInPlace(in *program.Instr) bool {
-	_, join := in.Op.(program.ConcatInPlace)
-	return join
-}
+func isConcatInPlace(in *program.Instr) bool { return program.Is[program.ConcatInPlace](in.Op) }
 
-func isCopy(in *program.Instr) bool {
-	_, copied := in.Op.(program.Copy)
-	return copied
-}
+func isCopy(in *program.Instr) bool { return program.Is[program.Copy](in.Op) }
 
 // doubleBufferMax is the size in bytes of the largest input that is double-buffered: for larger ones device memory is more
 // likely to run out.
@@ -135,11 +132,7 @@ const doubleBufferMax = 512 << 20
 
 // copiesInput reports whether an instruction copies an input of the program.
 func copiesInput(in *program.Instr) bool {
-	if !isCopy(in) {
-		return false
-	}
-	_, input := in.In[0].Def.Op.(program.Input)
-	return input
+	return isCopy(in) && program.Is[program.Input](in.In[0].Def.Op)
 }
 
 // lastUses returns the index of the last instruction that uses each base. Values of Setup and of states are used by the next run too. The
@@ -177,7 +170,7 @@ func lastUses(p *program.Program) map[*program.Value]int {
 // the order of the output and be its last user. No other input may share that memory, as another view of the base or as
 // an input or the output of a ConcatInPlace.
 func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
-	if _, mapped := in.Op.(program.Map); !mapped || len(in.Out) != 1 {
+	if !program.Elementwise(in.Op) || len(in.Out) != 1 {
 		return nil
 	}
 	for i, v := range in.In {

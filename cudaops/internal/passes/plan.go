@@ -19,7 +19,7 @@ func plan(p *program.Program, t Target) error {
 			continue
 		}
 		plan, err := in.PlanFor(t.Device)
-		if _, kernel := in.Op.(program.Kernel); err == nil && kernel {
+		if err == nil && program.Is[program.Kernel](in.Op) {
 			err = fits(in, plan)
 		}
 		if err == nil {

@@ -1,7 +1,6 @@
 package passes
 
 import (
-	"iter"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -20,26 +19,16 @@ type rewriter struct {
 
 func newRewriter(p *program.Program) *rewriter {
 	s := &rewriter{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}, map[*program.Instr][2]int{}}
-	s.order(0, slices.Values)
-	s.order(1, func(in []*program.Value) iter.Seq[*program.Value] {
-		return func(yield func(*program.Value) bool) {
-			for _, v := range slices.Backward(in) {
-				if !yield(v) {
-					return
-				}
-			}
-		}
-	})
+	s.order(0)
+	s.order(1)
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
 			s.depth[in] = max(s.depth[in], s.depth[v.Def])
-			if _, alias := in.Op.(program.Alias); !alias {
+			if !program.Is[program.Alias](in.Op) {
 				s.addReader(v.Base, in)
 			}
 		}
-		_, mapped := in.Op.(program.Map)
-		_, onRanks := program.OnRanks(in.Op)
-		if _, host := in.Op.(program.Host); host || onRanks || program.Launches(in.Op) && !mapped {
+		if program.Computes(in.Op) && !program.Elementwise(in.Op) {
 			s.depth[in]++
 		}
 	}
@@ -53,8 +42,8 @@ func newRewriter(p *program.Program) *rewriter {
 }
 
 // order computes topological order k: the last instruction of the program after its dependencies, then the last of the
-// remaining ones, and so on. operands is the order in which an instruction's dependencies are visited.
-func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
+// remaining ones, and so on. Order 0 visits an instruction's dependencies from the first on, order 1 from the last.
+func (s *rewriter) order(k int) {
 	n := 0
 	var add func(in *program.Instr)
 	add = func(in *program.Instr) {
@@ -62,8 +51,11 @@ func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*progra
 		if at[k] > 0 {
 			return
 		}
-		for v := range operands(in.In) {
-			add(v.Def)
+		for i := range in.In {
+			if k == 1 {
+				i = len(in.In) - 1 - i
+			}
+			add(in.In[i].Def)
 		}
 		n++
 		at[k] = n
@@ -77,7 +69,7 @@ func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*progra
 // ready reports whether the result of def is in memory before other can start, whichever Maps are fused. Then other can
 // read the result without an additional wait or store.
 func (s *rewriter) ready(def, other *program.Instr) bool {
-	if program.Pointwise(def.Op) {
+	if program.Is[program.Map](def.Op) {
 		return s.needs(other, def)
 	}
 	return s.depth[def] < s.depth[other]
@@ -133,46 +125,72 @@ func (s *rewriter) replace(place, by *program.Instr, gone []*program.Instr) {
 	}
 }
 
-// finish rebuilds the program's instructions in topological order, with each view before its first use.
-func (s *rewriter) finish() {
+// finish rebuilds the program with the replacements.
+func (s *rewriter) finish() error {
 	if len(s.replacement) == 0 {
-		return
+		return nil
 	}
+	return rebuild(s.p, s.replacement, func(in *program.Instr) ([]*program.Instr, error) { return []*program.Instr{in}, nil })
+}
+
+// rebuild puts the instructions of a program in topological order, with each view before its first use. An instruction in replacement
+// becomes another one, or is removed if that is nil. expand is called once for each instruction, after those that it depends on, and
+// returns it with others before it.
+func rebuild(p *program.Program, replacement map[*program.Instr]*program.Instr, expand func(in *program.Instr) ([]*program.Instr, error)) error {
 	done := map[*program.Instr]bool{}
-	for _, in := range s.p.Setup {
+	for _, in := range p.Setup {
 		done[in] = true
 	}
-	instrs := make([]*program.Instr, 0, len(s.p.Instrs))
+	instrs := make([]*program.Instr, 0, len(p.Instrs))
+	var failed error
 	var emit func(in *program.Instr)
 	emit = func(in *program.Instr) {
-		if done[in] {
+		if done[in] || failed != nil {
 			return
 		}
 		done[in] = true
 		for _, v := range in.In {
-			emit(v.Base.Def)
 			emit(v.Def)
 		}
-		instrs = append(instrs, in)
+		list, err := expand(in)
+		if instrs = append(instrs, list...); failed == nil {
+			failed = in.InNode(err)
+		}
 	}
-	for _, in := range s.p.Instrs { // inputs keep their order, which is the order of the user's values
-		if _, input := in.Op.(program.Input); input {
+	for _, in := range p.Instrs { // inputs keep their order, which is the order of the user's values
+		if program.Is[program.Input](in.Op) {
 			emit(in)
 		}
 	}
-	for _, in := range s.p.Instrs {
-		if by, replaced := s.replacement[in]; replaced {
-			in = by
+	for _, in := range p.Instrs {
+		by, replaced := replacement[in]
+		if !replaced {
+			by = in
 		}
-		if in == nil {
-			continue
-		}
-		if _, alias := in.Op.(program.Alias); !alias {
-			emit(in)
+		if by != nil && !program.Is[program.Alias](by.Op) {
+			emit(by)
 		}
 	}
-	for _, v := range s.p.Outputs {
+	for _, v := range p.Outputs {
 		emit(v.Def)
 	}
-	s.p.Instrs = instrs
+	p.Instrs = instrs
+	return failed
+}
+
+// each calls f for each instruction, in order. f may append instructions to Instrs: they come before the instruction, which stays if f
+// returns keep.
+func each(p *program.Program, f func(in *program.Instr) (keep bool, err error)) error {
+	instrs := p.Instrs
+	p.Instrs = make([]*program.Instr, 0, len(instrs))
+	for _, in := range instrs {
+		keep, err := f(in)
+		if err != nil {
+			return in.InNode(err)
+		}
+		if keep {
+			p.Instrs = append(p.Instrs, in)
+		}
+	}
+	return nil
 }

@@ -20,15 +20,12 @@ func castOperands(p *program.Program, t Target) error {
 			}
 		}
 	}
-	instrs := p.Instrs
-	p.Instrs = make([]*program.Instr, 0, len(instrs))
-	for _, in := range instrs {
+	return each(p, func(in *program.Instr) (keep bool, err error) {
 		if product, ok := program.ProductOf(in.Op); ok {
 			r.convert(in, product)
 		}
-		p.Instrs = append(p.Instrs, in)
-	}
-	return nil
+		return true, nil
+	})
 }
 
 type caster struct {

@@ -10,42 +10,32 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// splitRows splits Rows with several stages, or with an output for each element, at their reductions if there are few long rows. The device splits
+// splitRows splits Maps with several stages, or with an output for each element, at their reductions if there are few long rows. The device splits
 // such rows across blocks, which only a single reduction allows: a softmax of one row becomes its maximum, its sum and a Map.
 func splitRows(p *program.Program, dev kernels.Device) error {
-	instrs := p.Instrs
-	p.Instrs = make([]*program.Instr, 0, len(instrs))
-	for _, in := range instrs {
-		op, rows := in.Op.(program.Rows)
-		if !rows || len(in.Out) != 1 || codegen.RowsWhole(dev, op.Shape, op.Axes) {
-			p.Instrs = append(p.Instrs, in)
-			continue
+	return each(p, func(in *program.Instr) (keep bool, err error) {
+		op, _ := in.Op.(program.Map)
+		if len(op.Axes) == 0 || len(in.Out) != 1 || codegen.RowsWhole(dev, op.Shape, op.Axes) {
+			return true, nil
 		}
 		staged, err := op.Func.Stages(op.PerRow)
-		if err != nil {
-			return in.InNode(err)
+		if err != nil || len(staged.Stages) == 1 && op.PerRow[0] {
+			return true, err
 		}
-		if len(staged.Stages) == 1 && op.PerRow[0] {
-			p.Instrs = append(p.Instrs, in)
-			continue
-		}
-		if err := (&rowSplitter{p, in, op}).split(staged); err != nil {
-			return in.InNode(err)
-		}
-	}
-	return nil
+		return false, (&rowSplitter{p, in, op}).split(staged)
+	})
 }
 
 // rowSplitter splits one instruction.
 type rowSplitter struct {
 	p  *program.Program
 	in *program.Instr
-	program.Rows
+	program.Map
 }
 
 func (s *rowSplitter) split(staged expr.Staged) error {
 	operands := slices.Clone(s.in.In) // then the results of reductions, for each element
-	rows := without(s.Shape, s.Axes)
+	rows := program.Without(s.Shape, s.Axes)
 	var results []*program.Value // one for each row
 	for _, stage := range staged.Stages {
 		known := operands
@@ -59,9 +49,7 @@ func (s *rowSplitter) split(staged expr.Staged) error {
 			if err != nil {
 				return err
 			}
-			def := s.instr(f, known, func(f expr.Func) program.Op {
-				return program.Rows{Func: f, Shape: s.Shape, Axes: s.Axes, PerRow: []bool{true}}
-			})
+			def := s.instr(program.Map{Func: f, Shape: s.Shape, Axes: s.Axes, PerRow: []bool{true}}, known)
 			v := s.p.NewValue(def, s.in.Out[0].Name, program.Type{Numeric: true, Dtype: f.Outputs()[0], Shape: rows})
 			results, operands = append(results, v), append(operands, s.spread(v))
 		}
@@ -70,19 +58,20 @@ func (s *rowSplitter) split(staged expr.Staged) error {
 	if s.PerRow[0] {
 		f, shape = staged.Row, rows
 		for i, v := range s.in.In {
-			operands[i] = s.alias(v, rows, without(v.View.Strides, s.Axes))
+			operands[i] = s.alias(v, rows, program.Without(v.View.Strides, s.Axes))
 		}
 		copy(operands[len(s.in.In):], results)
 	}
-	def := s.instr(f, operands, func(f expr.Func) program.Op { return program.Map{Func: f, Shape: shape} })
+	def := s.instr(program.Map{Func: f, Shape: shape}, operands)
 	def.Out, s.in.Out[0].Def = s.in.Out, def
 	return nil
 }
 
-// instr adds an instruction that computes a function of those operands that it depends on.
-func (s *rowSplitter) instr(f expr.Func, operands []*program.Value, op func(f expr.Func) program.Op) *program.Instr {
-	f, used := f.Trim()
-	def := &program.Instr{Op: op(f), Nodes: s.in.Nodes}
+// instr adds a Map of those operands that its function depends on.
+func (s *rowSplitter) instr(op program.Map, operands []*program.Value) *program.Instr {
+	var used []int
+	op.Func, used = op.Func.Trim()
+	def := &program.Instr{Op: op, Nodes: s.in.Nodes}
 	for _, k := range used {
 		def.In = append(def.In, operands[k])
 	}
@@ -100,20 +89,7 @@ func (s *rowSplitter) spread(v *program.Value) *program.Value {
 }
 
 func (s *rowSplitter) alias(v *program.Value, shape tensor.Shape, strides []int64) *program.Value {
-	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{v}, Nodes: s.in.Nodes}
-	s.p.Instrs = append(s.p.Instrs, def)
 	t := v.Type
 	t.Shape = shape
-	return s.p.NewAlias(def, v.Name, t, v, program.View{Offset: v.View.Offset, Strides: strides})
-}
-
-// without returns a list without the elements at some indices.
-func without[S ~[]T, T any](list S, indices []int) S {
-	var kept S
-	for i, v := range list {
-		if !slices.Contains(indices, i) {
-			kept = append(kept, v)
-		}
-	}
-	return kept
+	return s.p.EmitAlias(s.in.Nodes, v.Name, t, v, program.View{Offset: v.View.Offset, Strides: strides})
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // states makes every state that runs change computable in place: an instruction computes the next value over the state, after all
@@ -43,9 +42,9 @@ type stateUpdater struct {
 	changes map[*program.Value]bool // states
 }
 
-// ownsResult reports whether a launch of each run computes a value into a buffer that no other value determines.
+// ownsResult reports whether a launch or collective of each run computes a value into a buffer that no other value determines.
 func ownsResult(p *program.Program, v *program.Value) bool {
-	if v.Base != v || !program.Launches(v.Def.Op) || !slices.Contains(p.Instrs, v.Def) {
+	if op := v.Def.Op; v.Base != v || !program.Is[program.Collective](op) && !program.Launches(op) || !slices.Contains(p.Instrs, v.Def) {
 		return false
 	}
 	return !slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool { return isConcatInPlace(in) && slices.Contains(in.In, v) })
@@ -53,24 +52,20 @@ func ownsResult(p *program.Program, v *program.Value) bool {
 
 // copy replaces the next value of a state by a copy: of a state at the beginning of the run, of other values at the end.
 func (u *stateUpdater) copy(to *program.Update) error {
-	f, err := expr.Identity(to.State.Dtype)
+	v, rest := to.Next, u.p.Instrs
+	if u.changes[v.Base] {
+		if u.p.Instrs = nil; v != v.Base {
+			v = u.p.EmitAlias(v.Def.Nodes, v.Name, v.Type, v.Base, v.View)
+		}
+	}
+	def, err := u.p.Copied(v)
 	if err != nil {
 		return err
 	}
-	v := to.Next
-	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-	added := []*program.Instr{def}
-	if !u.changes[v.Base] {
-		u.p.Instrs = append(u.p.Instrs, added...)
-	} else {
-		if v != v.Base {
-			alias := &program.Instr{Op: program.Alias{}, In: []*program.Value{v.Base}, Nodes: v.Def.Nodes}
-			def.In[0] = u.p.NewAlias(alias, v.Name, v.Type, v.Base, v.View)
-			added = []*program.Instr{alias, def}
-		}
-		u.p.Instrs = slices.Insert(u.p.Instrs, 0, added...)
+	if u.p.Instrs = append(u.p.Instrs, def); u.changes[v.Base] {
+		u.p.Instrs = append(u.p.Instrs, rest...)
 	}
-	to.Next = u.p.NewValue(def, v.Name, to.State.Type)
+	to.Next = def.Out[0]
 	return nil
 }
 
@@ -79,8 +74,7 @@ func (u *stateUpdater) copy(to *program.Update) error {
 func (u *stateUpdater) inPlace(to *program.Update) bool {
 	def := to.Next.Def
 	reads := func(in *program.Instr) bool {
-		_, alias := in.Op.(program.Alias)
-		return !alias && slices.ContainsFunc(in.In, func(v *program.Value) bool { return v.Base == to.State })
+		return !program.Is[program.Alias](in.Op) && slices.ContainsFunc(in.In, func(v *program.Value) bool { return v.Base == to.State })
 	}
 	op, overFirst := program.InPlace(def.Op)
 	overFirst = overFirst && def.In[0].Base == to.State && def.In[0].IsContiguous() && def.In[0].Elements() == to.State.Elements()

@@ -25,8 +25,8 @@ type training struct {
 	limit float64 // of the gradients' norm
 }
 
-// drawTraining draws a graph and how it is trained.
-func drawTraining(t *rapid.T) *training {
+// drawTraining draws a graph and how it is trained on ranks.
+func drawTraining(t *rapid.T, ranks int) *training {
 	b := drawForward(t, 10)
 	cost := G.Must(ops.Mean(b.pool[len(b.pool)-1]))
 	for _, x := range b.x { // each has a gradient: of the graph, or a view of a constant, or one that others have too
@@ -77,7 +77,10 @@ func drawTraining(t *rapid.T) *training {
 			}
 		}
 	}
-	wanted := &lower.Wanted{Keep: b.keep, Train: training}
+	wanted := &lower.Wanted{Keep: b.keep, Train: training, Ranks: ranks}
+	if ranks > 1 {
+		training.Sharded, wanted.SumRanks = rapid.Bool().Draw(t, "sharded"), rapid.Bool().Draw(t, "sum")
+	}
 	for _, x := range all { // those that no step changes
 		if slices.Contains(learnables, x) {
 			continue
@@ -101,11 +104,14 @@ func (t *training) inputs(solvers []internal.Solver, step int) []G.Value {
 	return append(inputsOf(t.graph), t.graph.Trained.Numbers(solvers, step, t.limit)...)
 }
 
-// parts returns the parts of states that learnables lie in, between which there is anything,
+// parts returns the parts of states, but sharded ones, that learnables lie in, between which there is anything,
 // and resident inputs.
 func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 	for _, l := range t.graph.Trained.Learned {
 		for _, s := range l.States {
+			if s.Def.Op.(program.State).Sharded {
+				continue
+			}
 			for i, u := range t.graph.Program.Updates {
 				if u.State == s {
 					m, err := values.Bytes(states[i])
@@ -129,21 +135,8 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 // makes them again and again.
 func TestPassesKeepSteps(t *testing.T) {
 	testutil.CheckProperty(t, func(t *rapid.T) {
-		b := drawTraining(t)
-		p, solvers := b.graph.Program, b.graph.Trained.Solvers()
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
-		states := make([]G.Value, len(p.Updates))
-		for i, u := range p.Updates {
-			v, m := values.New(u.State.Dtype, u.State.Shape)
-			for k := range u.State.Elements() {
-				if u.State.Dtype == kernels.Float32 {
-					kernels.Elements[float32](m)[k] = r.Float32()
-				} else {
-					kernels.Elements[float64](m)[k] = r.Float64()
-				}
-			}
-			states[i] = v
-		}
+		b := drawTraining(t, 1)
+		p, solvers, states := b.graph.Program, b.graph.Trained.Solvers(), b.states(t)
 		var want, next []G.Value
 		ahead := rapid.Int64Range(0, 100).Draw(t, "ahead") // inputs of more bytes have two places
 		err := Run(p, Target{Device: kernels.HostDevice(), DoubleBufferMin: ahead}, func(pass string, p *program.Program) error {
@@ -166,6 +159,59 @@ func TestPassesKeepSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.backend(t, p, solvers, states)
+	})
+}
+
+// states draws the states before a step.
+func (b *training) states(t *rapid.T) (list []G.Value) {
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
+	for _, u := range b.graph.Program.Updates {
+		v, m := values.New(u.State.Dtype, u.State.Shape)
+		for k := range u.State.Elements() {
+			if u.State.Dtype == kernels.Float32 {
+				kernels.Elements[float32](m)[k] = r.Float32()
+			} else {
+				kernels.Elements[float64](m)[k] = r.Float64()
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// Every pass leaves a program that makes the same steps on several ranks, with the solver's state divided among them or not. Ranks have
+// moments of their own, so that they differ.
+func TestPassesKeepStepsOnRanks(t *testing.T) {
+	testutil.CheckProperty(t, func(t *rapid.T) {
+		ranks := rapid.IntRange(2, 3).Draw(t, "ranks")
+		b := drawTraining(t, ranks)
+		p := b.graph.Program
+		inputs, states := make([][]G.Value, ranks), make([][]G.Value, ranks)
+		for r := range ranks {
+			inputs[r], states[r] = b.inputs(b.graph.Trained.Solvers(), 2), b.states(t)
+		}
+		var want, next [][]G.Value
+		err := Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
+			if err := p.Verify(); err != nil {
+				t.Fatalf("after %s: %v\n%v", pass, err, p)
+			}
+			out, after, err := p.StepRanks(inputs, states)
+			if err != nil {
+				t.Fatalf("after %s: %v\n%v", pass, err, p)
+			}
+			if want == nil {
+				want, next = out, after
+			}
+			for r := range ranks {
+				if !equal(t, out[r], want[r]) || !equal(t, b.parts(t, after[r]), b.parts(t, next[r])) {
+					t.Fatalf("after %s rank %d computes something else:\n%v", pass, r, p)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 
@@ -219,7 +265,7 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
 	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
 	for _, u := range p.Updates {
-		if _, mapped := u.Next.Def.Op.(program.Map); !mapped {
+		if !program.Elementwise(u.Next.Def.Op) {
 			t.Errorf("%v updates %v, want a map:\n%v", u.Next.Def.Op, u.State, p)
 		}
 	}

@@ -28,7 +28,7 @@ func transfer(p *program.Program, _ Target) error {
 		switch in.Op.(type) {
 		case program.Alias:
 			// Emitted before its first use, like a copy.
-		case program.Kernel, program.Map, program.Rows, program.Concat, program.ConcatInPlace, program.Collective:
+		case program.Kernel, program.Map, program.Concat, program.ConcatInPlace, program.Collective:
 			t.move(in, program.OnDevice)
 			t.keep(&p.Instrs, in, program.OnDevice)
 		default:
@@ -54,8 +54,7 @@ func smallInputs(p *program.Program) map[*program.Instr]bool {
 	list := map[*program.Instr]bool{}
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
-			_, input := v.Base.Def.Op.(program.Input)
-			if input && (program.Launches(in.Op) || isConcatInPlace(in)) && v.Base.Bytes() <= small {
+			if program.Is[program.Input](v.Base.Def.Op) && (program.Launches(in.Op) || isConcatInPlace(in)) && v.Base.Bytes() <= small {
 				list[v.Base.Def] = true
 			}
 		}
@@ -111,8 +110,8 @@ func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 	}
 	def := &program.Instr{Nodes: v.Def.Nodes}
 	var out *program.Value
-	_, alias := v.Def.Op.(program.Alias)
-	if _, state := v.Base.Def.Op.(program.State); alias && state && s == program.OnHost && v.IsContiguous() {
+	alias := program.Is[program.Alias](v.Def.Op)
+	if alias && program.Is[program.State](v.Base.Def.Op) && s == program.OnHost && v.IsContiguous() {
 		def.Op, def.In = program.Copy{}, []*program.Value{t.to(v, program.OnDevice)} // copies only the part
 		out = t.p.NewValue(def, v.Name, v.Type)
 	} else if alias {
@@ -124,7 +123,7 @@ func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 		out = t.p.NewValue(def, v.Name, v.Type)
 	}
 	list := &t.p.Instrs
-	if _, constant := v.Def.Op.(program.Constant); constant {
+	if program.Is[program.Constant](v.Def.Op) {
 		list = &t.p.Setup
 	}
 	t.keep(list, def, s)

@@ -50,8 +50,7 @@ func windows(p *program.Program, _ Target) error {
 			in.Op = program.ConcatInPlace{}
 		}
 	}
-	w.finish()
-	return nil
+	return w.finish()
 }
 
 // windowing is a rewriter of sums of windows.
@@ -176,21 +175,16 @@ func (w *windowing) rewrite(t *tiling) error {
 		part.Shape[axis] = b.To - b.From
 		def := &program.Instr{Op: program.Alias{}, In: v.Def.In, Nodes: v.Def.Nodes}
 		whole.In[i] = w.p.NewAlias(def, v.Name, part, v.Base, program.View{Offset: v.View.Offset, Strides: v.View.Strides})
-		_, mapped := v.Base.Def.Op.(program.Map)
-		within = within && (w.sums[v.Base] || mapped && w.readCount[v.Base] == 1 && !w.liveOut[v.Base])
+		within = within && (w.sums[v.Base] || program.Elementwise(v.Base.Def.Op) && w.readCount[v.Base] == 1 && !w.liveOut[v.Base])
 	}
 	add, err := plusZero(out.Dtype)
 	if err != nil {
 		return err
 	}
-	plus := func(v *program.Value) *program.Value {
-		def := &program.Instr{Op: program.Map{Func: add, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-		return w.p.NewValue(def, v.Name, v.Type)
-	}
 	if within {
 		for i, v := range whole.In {
 			if !w.sums[v.Base] {
-				whole.In[i] = plus(v)
+				whole.In[i] = w.p.Mapped(add, v).Out[0]
 			}
 		}
 	}

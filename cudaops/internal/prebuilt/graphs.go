@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -183,35 +182,20 @@ type code struct {
 func needed(target string) (map[string]code, error) {
 	all := map[string]code{}
 	for _, dev := range devices(target) {
-		list, err := neededOn(dev)
-		if err != nil {
-			return nil, err
+		for _, n := range []int64{4, 3, exec.CopyLimit} {
+			plan, err := exec.CopyPlan(dev, n)
+			if err == nil {
+				err = generated(all, "copy", dev, plan)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
-		maps.Copy(all, list)
-	}
-	return all, nil
-}
-
-// neededOn returns the kernels that all programs need on a device, keyed by the PTX.
-func neededOn(dev kernels.Device) (map[string]code, error) {
-	all := map[string]code{}
-	for _, n := range []int64{4, 3, exec.CopyLimit} {
-		plan, err := exec.CopyPlan(dev, n)
-		if err != nil {
-			return nil, err
+		for _, g := range graphs() {
+			if err := g.generated(all, dev); err != nil {
+				return nil, err
+			}
 		}
-		list, err := generated("copy", dev, []*kernels.Plan{plan})
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(all, list)
-	}
-	for _, g := range graphs() {
-		list, err := g.generated(dev)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(all, list)
 	}
 	return all, nil
 }
@@ -251,18 +235,17 @@ func (g graph) plans(dev kernels.Device) ([]*kernels.Plan, error) {
 	return lowered.Program.Plans(), nil
 }
 
-// generated returns the generated kernels that the program launches on a device, keyed by their PTX.
-func (g graph) generated(dev kernels.Device) (map[string]code, error) {
+// generated adds the generated kernels that the program launches on a device to all, keyed by their PTX.
+func (g graph) generated(all map[string]code, dev kernels.Device) error {
 	plans, err := g.plans(dev)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return generated(g.name, dev, plans)
+	return generated(all, g.name, dev, plans...)
 }
 
-// generated returns the generated kernels that plans launch, keyed by their PTX.
-func generated(program string, dev kernels.Device, plans []*kernels.Plan) (map[string]code, error) {
-	list := map[string]code{}
+// generated adds the generated kernels that plans launch to all, keyed by their PTX.
+func generated(all map[string]code, program string, dev kernels.Device, plans ...*kernels.Plan) error {
 	for _, p := range plans {
 		for _, l := range p.Launches {
 			g, ok := l.Kernel.Image.(kernels.Generated)
@@ -271,10 +254,10 @@ func generated(program string, dev kernels.Device, plans []*kernels.Plan) (map[s
 			}
 			ptx, err := g.PTX(dev.Major)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", program, err)
+				return fmt.Errorf("%s: %w", program, err)
 			}
-			list[manifest.Key(ptx)] = code{g.Name(), program, ptx}
+			all[manifest.Key(ptx)] = code{g.Name(), program, ptx}
 		}
 	}
-	return list, nil
+	return nil
 }

@@ -124,13 +124,13 @@ func (b builder) build(p pass) error {
 		cubins[key] = cubin
 	}
 	var mu sync.Mutex
-	err = p.each(missing, func(key string) error {
+	err = errors.Join(toolkit.Each(missing, p.workers, func(key string) error {
 		cubin, err := p.assemble(p.wanted[key].ptx, key)
 		mu.Lock()
 		defer mu.Unlock()
 		cubins[key] = cubin
 		return err
-	})
+	})...)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (b builder) check(p pass) error {
 	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	var mu sync.Mutex
 	done := 0
-	err = p.each(keys, func(key string) error {
+	err = errors.Join(toolkit.Each(keys, p.workers, func(key string) error {
 		if time.Now().After(p.until) {
 			return nil
 		}
@@ -175,7 +175,7 @@ func (b builder) check(p pass) error {
 		defer mu.Unlock()
 		done++
 		return err
-	})
+	})...)
 	fmt.Fprintf(os.Stderr, "%s: has the %d kernels that it should; assembled %d of them again\n", p.file(), len(keys), done)
 	return err
 }
@@ -210,11 +210,6 @@ func (p pass) archive() (*manifest.Archive, error) {
 		return nil, err
 	}
 	return manifest.ReadArchive(data)
-}
-
-// each calls do for kernels, several concurrently.
-func (p pass) each(keys []string, do func(key string) error) error {
-	return errors.Join(toolkit.Each(keys, p.workers, do)...)
 }
 
 // assemble returns the cubin of PTX.

@@ -65,7 +65,9 @@ func TestDrawn(t *testing.T) {
 				continue
 			}
 			for _, g := range list {
-				for key, c := range testutil.Get[map[string]code](t)(g.generated(dev)) {
+				list := map[string]code{}
+				testutil.Do(t, g.generated(list, dev))
+				for key, c := range list {
 					if testutil.Get[[]byte](t)(a.Cubin(key)) == nil {
 						t.Errorf("%s: %s: the driver compiles %s, want it assembled beforehand", dev.Name, g.name, c.name)
 					}

@@ -41,8 +41,8 @@ func (p *Program) StepRanks(inputs, states [][]gorgonia.Value) (outputs, next []
 		}
 	}
 	for in := range p.All() {
-		if c, ok := OnRanks(in.Op); ok {
-			err = collective(c, in, ranks)
+		if c, ok := in.Op.(Collective); ok {
+			err = collective(c.Collective, in, ranks)
 		} else {
 			for r := 0; r < len(ranks) && err == nil; r++ {
 				err = ranks[r].instr(in)
@@ -103,6 +103,11 @@ func (p *Program) interpret(inputs, states []gorgonia.Value) (*interpreter, erro
 		const poison = 0xff // NaN in any float type
 		e.arena = kernels.Bytes(make([]float64, (p.Arena+7)/8))
 		copy(e.arena, bytes.Repeat([]byte{poison}, len(e.arena)))
+		for _, in := range p.Instrs {
+			if join, ok := in.Op.(ConcatInPlace); ok && join.Zeros {
+				clear(e.buffer(in.Out[0]))
+			}
+		}
 	}
 	return e, nil
 }
@@ -137,7 +142,7 @@ func (e *interpreter) instr(in *Instr) error {
 	if Launches(in.Op) {
 		return e.launch(in)
 	}
-	if _, alias := in.Op.(Alias); alias { // of its base, which alone has memory
+	if Is[Alias](in.Op) { // of its base, which alone has memory
 		return e.alias(in.Out[0])
 	}
 	args := make([]gorgonia.Value, len(in.In))

@@ -13,7 +13,7 @@ import (
 )
 
 // Op is the operation of an instruction: one of [Input], [Constant], [State], [Iota], [Host], [Kernel],
-// [Map], [Rows], [Concat], [Alias], [ConcatInPlace], [Collective] and [Copy].
+// [Map], [Concat], [Alias], [ConcatInPlace], [Collective] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run. With Split the user sets the values of all ranks, concatenated along the first axis,
@@ -30,9 +30,11 @@ type State struct {
 	Offset int64  // in Home, bytes
 	// Rounds, if not nil, is the state of which this one is a copy in BF16: whoever sets that one sets both.
 	Rounds *Value
+	// Sharded is set for a state of which each rank holds one part: the parts of all ranks, concatenated in their order, are one value.
+	Sharded bool
 }
 
-// Iota is a scalar of Int64 without memory, an instruction of Setup. Views of it are operands of Maps and Rows: each of their elements
+// Iota is a scalar of Int64 without memory, an instruction of Setup. Views of it are operands of Maps: each of their elements
 // is its own address, as in a [codegen.View].
 type Iota struct{}
 
@@ -46,10 +48,7 @@ type Host struct {
 // WritesThrough reports whether the value of an op is memory that its consumer writes, as that of gorgonia.Iop, which
 // holds a second output.
 func WritesThrough(op Op) bool {
-	h, host := op.(Host)
-	if !host {
-		return false
-	}
+	h, _ := op.(Host)
 	_, through := h.Op.(gorgonia.Iop)
 	return through
 }
@@ -110,20 +109,15 @@ func ProductOf(op Op) (p gemm.Product, is bool) {
 // index of Shape. The inputs are views of that shape, with any strides; a function of constants has no inputs.
 // Each output has as many elements as Shape. FuseWithConsumers is set if the Map should be fused with the consumers
 // of its output instead of the producers of its inputs.
+//
+// The function may have reductions along Axes of Shape. An output then has as many elements as Shape or, if its PerRow is set, one for
+// each index along the other axes. Such a Map prints as "rows".
 type Map struct {
 	Func              expr.Func
 	Shape             tensor.Shape
+	Axes              []int  // rising; nil for a function without reductions
+	PerRow            []bool // of each output; nil without Axes
 	FuseWithConsumers bool
-}
-
-// Rows computes a function with reductions along axes of Shape. The inputs are views of that shape, with any
-// strides, as for a Map. An output has that shape or, if its PerRow is set, one element for each index along the
-// other axes.
-type Rows struct {
-	Func   expr.Func
-	Shape  tensor.Shape
-	Axes   []int // rising
-	PerRow []bool
 }
 
 // Concat concatenates its inputs, views with any strides, along an axis.
@@ -134,8 +128,12 @@ type Concat struct{ Axis int }
 type Alias struct{}
 
 // ConcatInPlace is one buffer with the elements of all inputs at the offsets of [Layout]. Each input is computed at its
-// offset, so no element moves. The bytes between inputs are arbitrary. It prints as "join".
-type ConcatInPlace struct{}
+// offset, so no element moves. The bytes between the inputs, and Tail elements after them, are arbitrary or, with Zeros, zeros: then no
+// other value has its memory. It prints as "join".
+type ConcatInPlace struct {
+	Tail  int64
+	Zeros bool
+}
 
 // Collective computes each output from the values that all ranks have of the input of the same index. Every rank runs the program, and
 // its collectives in the same order.
@@ -153,41 +151,45 @@ func (i Input) String() string {
 	return "input"
 }
 
-func (Constant) String() string      { return "constant" }
-func (State) String() string         { return "state" }
-func (Iota) String() string          { return "iota" }
-func (h Host) String() string        { return fmt.Sprintf("host %v", h.Op) }
-func (k Kernel) String() string      { return fmt.Sprintf("kernel %v", k.Planner) }
-func (m Map) String() string         { return fmt.Sprintf("map %v", m.Func) }
-func (r Rows) String() string        { return fmt.Sprintf("rows %v over %v", r.Func, r.Axes) }
-func (c Concat) String() string      { return fmt.Sprintf("concat along %d", c.Axis) }
-func (Alias) String() string         { return "alias" }
-func (ConcatInPlace) String() string { return "join" }
-func (Copy) String() string          { return "copy" }
-
-// Launches reports whether an op launches kernels: whether it is a Kernel, a Map, Rows or a Concat.
-func Launches(op Op) bool {
-	_, kernel := op.(Kernel)
-	return kernel || ReadsViews(op)
+func (Constant) String() string { return "constant" }
+func (State) String() string    { return "state" }
+func (Iota) String() string     { return "iota" }
+func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
+func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
+func (c Concat) String() string { return fmt.Sprintf("concat along %d", c.Axis) }
+func (Alias) String() string    { return "alias" }
+func (Copy) String() string     { return "copy" }
+func (j ConcatInPlace) String() string {
+	if j.Zeros {
+		return "join with zeros"
+	}
+	return "join"
 }
 
-// OnRanks returns the collective of an op, and false for other ops.
-func OnRanks(op Op) (c kernels.Collective, ok bool) {
-	of, ok := op.(Collective)
-	return of.Collective, ok
+func (m Map) String() string {
+	if len(m.Axes) == 0 {
+		return fmt.Sprintf("map %v", m.Func)
+	}
+	return fmt.Sprintf("rows %v over %v", m.Func, m.Axes)
 }
+
+// Is reports whether an op is a T.
+func Is[T Op](op Op) bool {
+	_, is := op.(T)
+	return is
+}
+
+// Elementwise reports whether an op is a Map without reductions.
+func Elementwise(op Op) bool {
+	m, mapped := op.(Map)
+	return mapped && len(m.Axes) == 0
+}
+
+// Launches reports whether an op launches kernels: whether it is a Kernel, a Map or a Concat.
+func Launches(op Op) bool { return Is[Kernel](op) || ReadsViews(op) }
+
+// Computes reports whether an op computes values: by launches, on the host or with other ranks.
+func Computes(op Op) bool { return Launches(op) || Is[Host](op) || Is[Collective](op) }
 
 // ReadsViews reports whether the launches of an op can read views of any strides.
-func ReadsViews(op Op) bool {
-	_, concat := op.(Concat)
-	return concat || Pointwise(op)
-}
-
-// Pointwise reports whether an op is a Map or Rows.
-func Pointwise(op Op) bool {
-	switch op.(type) {
-	case Map, Rows:
-		return true
-	}
-	return false
-}
+func ReadsViews(op Op) bool { return Is[Map](op) || Is[Concat](op) }

@@ -39,20 +39,11 @@ func (p *Program) String() string {
 
 // String returns the instruction as cells of a table, separated by tabs.
 func (in *Instr) String() string {
-	var out, notes []string
-	for _, v := range in.Out {
-		out = append(out, v.describe())
+	notes := in.Kernels()
+	if in.Scratch != nil {
+		notes = append(notes, fmt.Sprintf("scratch @%d, %d bytes", in.Scratch.Offset, in.Scratch.Size))
 	}
 	switch op := in.Op.(type) {
-	case Kernel, Map, Rows, Concat:
-		if in.Plan != nil {
-			for _, l := range in.Plan.Launches {
-				notes = append(notes, l.Kernel.Entry)
-			}
-		}
-		if in.Scratch != nil {
-			notes = append(notes, fmt.Sprintf("scratch @%d, %d bytes", in.Scratch.Offset, in.Scratch.Size))
-		}
 	case Host:
 		if op.Reason != "" {
 			notes = append(notes, op.Reason)
@@ -64,7 +55,7 @@ func (in *Instr) String() string {
 	if len(in.In) > 0 {
 		what += " " + names(in.In)
 	}
-	return fmt.Sprintf("%s\t%s\t%s", strings.Join(out, ", "), what, strings.Join(notes, "; "))
+	return fmt.Sprintf("%s\t%s\t%s", strings.Join(Collect(in.Out, (*Value).describe), ", "), what, strings.Join(notes, "; "))
 }
 
 // describe returns a value's number, type, space and address.
@@ -98,13 +89,7 @@ func (v *Value) describe() string {
 // String returns the value's number, such as %4.
 func (v *Value) String() string { return fmt.Sprintf("%%%d", v.ID) }
 
-func names(values []*Value) string {
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = v.String()
-	}
-	return strings.Join(list, " ")
-}
+func names(values []*Value) string { return strings.Join(Collect(values, (*Value).String), " ") }
 
 // oneLine returns the start of a text on one line.
 func oneLine(text string) string {

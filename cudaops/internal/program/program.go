@@ -17,6 +17,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -133,10 +134,7 @@ func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
 func (v *Value) IsRandom() bool { return v.View.Stream.Number != 0 }
 
 // IsIota reports whether the elements are addresses, which no memory holds.
-func (v *Value) IsIota() bool {
-	_, iota := v.Base.Def.Op.(Iota)
-	return iota
-}
+func (v *Value) IsIota() bool { return Is[Iota](v.Base.Def.Op) }
 
 // IsContiguous reports whether the elements are stored contiguously in row-major order.
 func (v *Value) IsContiguous() bool {
@@ -170,14 +168,6 @@ type Instr struct {
 	Scratch *Buffer          // scratch memory of the launches, set at stage Placed; may be nil
 }
 
-// Domain returns the iteration space of a Map or Rows.
-func (in *Instr) Domain() tensor.Shape {
-	if op, rows := in.Op.(Rows); rows {
-		return op.Shape
-	}
-	return in.Op.(Map).Shape
-}
-
 // Operands returns the inputs of the instruction's plan: those that are in memory.
 func (in *Instr) Operands() []*Value {
 	return slices.DeleteFunc(slices.Clone(in.In), (*Value).IsIota)
@@ -188,23 +178,26 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	if op, kernel := in.Op.(Kernel); kernel {
 		return op.plan(dev)
 	}
-	views := make([]codegen.View, len(in.In))
-	for i, v := range in.In {
-		views[i] = v.kernelView()
-	}
+	views := Collect(in.In, (*Value).kernelView)
 	switch op := in.Op.(type) {
 	case Map:
-		return codegen.Map(dev, op.Func, op.Shape, views...)
-	case Rows:
+		if len(op.Axes) == 0 {
+			return codegen.Map(dev, op.Func, op.Shape, views...)
+		}
 		return codegen.Rows(dev, op.Func, op.Shape, op.Axes, op.PerRow, views...)
 	case Concat:
-		out, extents := in.Out[0], make([]int, len(in.In))
-		for i, v := range in.In {
-			extents[i] = v.Shape[op.Axis]
-		}
+		out, extents := in.Out[0], Collect(in.In, func(v *Value) int { return v.Shape[op.Axis] })
 		return codegen.Concat(dev, out.Dtype, out.Shape, op.Axis, extents, views...)
 	}
 	return nil, fmt.Errorf("%v has no launches", in.Op)
+}
+
+// Kernels returns the entry points of the launches, in order.
+func (in *Instr) Kernels() []string {
+	if in.Plan == nil {
+		return nil
+	}
+	return Collect(in.Plan.Launches, func(l kernels.Launch) string { return l.Kernel.Entry })
 }
 
 // InNode returns err with the name of the graph's node that the instruction computes. It returns a nil error, or one that
@@ -226,12 +219,9 @@ func (e *nodeError) Error() string { return fmt.Sprintf("node %s: %v", e.node, e
 
 func (e *nodeError) Unwrap() error { return e.err }
 
-// kernelView returns the value as an operand of a Map or Rows: a view of its base's buffer.
+// kernelView returns the value as an operand of a Map: a view of its base's buffer.
 func (v *Value) kernelView() codegen.View {
-	strides := make([]int, len(v.View.Strides))
-	for i, s := range v.View.Strides {
-		strides[i] = int(s)
-	}
+	strides := Collect(v.View.Strides, func(s int64) int { return int(s) })
 	if v.IsIota() {
 		return codegen.View{Offset: v.View.Offset, Strides: strides, Iota: true}
 	}
@@ -289,11 +279,7 @@ func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
 
 // Offsets returns the offsets of the inputs of a ConcatInPlace, in elements.
 func (in *Instr) Offsets() []int64 {
-	elements := make([]int64, len(in.In))
-	for i, v := range in.In {
-		elements[i] = v.Elements()
-	}
-	offsets, _ := Layout(in.Out[0].Dtype, elements...)
+	offsets, _ := Layout(in.Out[0].Dtype, Collect(in.In, func(v *Value) int64 { return v.Elements() })...)
 	return offsets
 }
 
@@ -327,6 +313,29 @@ func (p *Program) NewAlias(def *Instr, name string, t Type, base *Value, view Vi
 	return v
 }
 
+// EmitAlias adds a view of a value's base to the end of Instrs and returns it.
+func (p *Program) EmitAlias(nodes []*gorgonia.Node, name string, t Type, of *Value, view View) *Value {
+	def := &Instr{Op: Alias{}, In: []*Value{of}, Nodes: nodes}
+	p.Instrs = append(p.Instrs, def)
+	return p.NewAlias(def, name, t, of, view)
+}
+
+// Copied returns an instruction, not in Instrs yet, that copies a value to a new one in row-major order.
+func (p *Program) Copied(v *Value) (*Instr, error) {
+	f, err := expr.Identity(v.Dtype)
+	if err != nil {
+		return nil, err
+	}
+	return p.Mapped(f, v), nil
+}
+
+// Mapped returns an instruction, not in Instrs yet, that computes a function of a value's elements.
+func (p *Program) Mapped(f expr.Func, v *Value) *Instr {
+	def := &Instr{Op: Map{Func: f, Shape: v.Shape}, In: []*Value{v}, Nodes: v.Def.Nodes}
+	p.NewValue(def, v.Name, v.Type)
+	return def
+}
+
 // All iterates over the instructions of Setup, then of Instrs.
 func (p *Program) All() iter.Seq[*Instr] {
 	return func(yield func(*Instr) bool) {
@@ -354,7 +363,7 @@ func (p *Program) Plans() (list []*kernels.Plan) {
 func (p *Program) Inputs() []*Value {
 	var inputs []*Value
 	for _, in := range p.Instrs {
-		if _, ok := in.Op.(Input); ok {
+		if Is[Input](in.Op) {
 			inputs = append(inputs, in.Out[0])
 		}
 	}

@@ -51,7 +51,7 @@ func (c *checker) instr(in *Instr) {
 		if !c.defined[v] {
 			c.fault("%v uses %v before it is defined", in.Op, v)
 		}
-		if _, alias := in.Op.(Alias); v.IsIota() && !alias && !Pointwise(in.Op) {
+		if v.IsIota() && !Is[Alias](in.Op) && !Is[Map](in.Op) {
 			c.fault("input %d of %v, %v, is an iota, want one in memory", i, in.Op, v)
 		}
 		if want := wants(in.Op); c.p.Stage >= Transferred && want != Anywhere && v.Space != want {
@@ -73,7 +73,7 @@ func (c *checker) instr(in *Instr) {
 		if v.Space == Anywhere || v.Space == OnDevice && !v.Numeric {
 			c.fault("%v lives %v", v, v.Space)
 		}
-		if _, alias := in.Op.(Alias); !alias && wants(in.Op) != Anywhere && v.Space != wants(in.Op) {
+		if !Is[Alias](in.Op) && wants(in.Op) != Anywhere && v.Space != wants(in.Op) {
 			c.fault("%v gives %v on the %v, want the %v", in.Op, v, v.Space, wants(in.Op))
 		}
 	}
@@ -83,7 +83,7 @@ func (c *checker) instr(in *Instr) {
 // wants returns the space in which an op reads and writes its values, or [Anywhere] if every space is allowed.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map, Rows, Concat, State, ConcatInPlace, Iota, Collective:
+	case Kernel, Map, Concat, State, ConcatInPlace, Iota, Collective:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -133,7 +133,7 @@ func (c *checker) view(v *Value) {
 // shape checks an instruction's number of values and their sizes.
 func (c *checker) shape(in *Instr) {
 	inputs, outputs := -1, 1
-	if product, ok := ProductOf(in.Op); Pointwise(in.Op) {
+	if product, ok := ProductOf(in.Op); Is[Map](in.Op) {
 		outputs = max(len(in.Out), 1)
 	} else if ok && product.Also != gemm.Plain {
 		outputs = 2
@@ -150,7 +150,7 @@ func (c *checker) shape(in *Instr) {
 		inputs = 0
 	case Alias, Copy:
 		inputs = 1
-	case Kernel, Map, Rows, Concat:
+	case Kernel, Map, Concat:
 		if in.Plan != nil {
 			c.plan(in, in.Plan)
 		} else if c.p.Stage >= Planned {
@@ -222,11 +222,12 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(operands))
 		return
 	}
-	views, pointwise := ReadsViews(in.Op), Pointwise(in.Op)
+	op, mapped := in.Op.(Map)
+	views := ReadsViews(in.Op)
 	for i, v := range operands {
 		switch {
-		case views && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || pointwise && !slices.Equal(v.Shape, in.Domain())):
-			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Domain())
+		case views && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || mapped && !slices.Equal(v.Shape, op.Shape)):
+			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], op.Shape)
 		case !views && (!v.Numeric || v.Reach()*v.Dtype.Size() != plan.Inputs[i] || !v.IsContiguous() && !stridedOperand(in.Op, i, v)):
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}

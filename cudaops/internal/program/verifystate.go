@@ -4,7 +4,7 @@ import "slices"
 
 // update checks the value that becomes a State.
 func (c *checker) update(i int, u Update) {
-	if _, state := u.State.Def.Op.(State); !state || !slices.Contains(c.p.Setup, u.State.Def) {
+	if !Is[State](u.State.Def.Op) || !slices.Contains(c.p.Setup, u.State.Def) {
 		c.fault("update %d: got %v, want a state of Setup", i, u.State)
 		return
 	}
@@ -43,8 +43,7 @@ func (in *Instr) ReadsInOrder(v *Value) bool {
 	if k, kernel := in.Op.(Kernel); kernel && k.InPlace && v == in.In[0] {
 		return true
 	}
-	_, mapped := in.Op.(Map)
-	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
+	return Elementwise(in.Op) && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
 }
 
 // join checks the sizes of the inputs of a ConcatInPlace and, in a placed program, their offsets.
@@ -59,7 +58,7 @@ func (c *checker) join(in *Instr) {
 		elements = append(elements, v.Elements())
 	}
 	offsets, total := Layout(out.Dtype, elements...)
-	if out.Elements() != total {
+	if total += in.Op.(ConcatInPlace).Tail; out.Elements() != total {
 		c.fault("a join of %d elements gives %s", total, out.describe())
 	}
 	if c.p.Stage < Placed || out.Buffer == nil {

@@ -1,6 +1,8 @@
 package solver
 
 import (
+	"slices"
+
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -69,10 +71,4 @@ func StepNumbers(s internal.Solver, step int) []float64 {
 }
 
 // doubles returns the types of n numbers.
-func doubles(n int) []expr.Dtype {
-	types := make([]expr.Dtype, n)
-	for i := range types {
-		types[i] = expr.Float64
-	}
-	return types
-}
+func doubles(n int) []expr.Dtype { return slices.Repeat([]expr.Dtype{expr.Float64}, n) }

@@ -4,6 +4,7 @@ package solver
 
 import (
 	"fmt"
+	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -76,11 +77,7 @@ func NewRule(s internal.Solver, d expr.Dtype, o Options) (Rule, error) {
 	if !ok {
 		return Rule{}, fmt.Errorf("no rule for the solver %s", s.Kind)
 	}
-	types := make([]expr.Dtype, numbersEnd)
-	for i := range types {
-		types[i] = d
-	}
-	w := &writer{Builder: expr.NewBuilder(types...), solver: s, scaled: o.Scaled}
+	w := &writer{Builder: expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, int(numbersEnd))...), solver: s, scaled: o.Scaled}
 	r, next := Rule{Moments: kind.moments, dtype: d, ema: o.EMA}, kind.write(w)
 	states := []Operand{Parameter, Moment1, Moment2}[:len(next)]
 	if o.EMA > 0 {

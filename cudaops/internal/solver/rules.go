@@ -13,6 +13,7 @@ var rules = map[internal.SolverKind]struct {
 }{
 	internal.Vanilla:         {0, vanilla},
 	internal.Momentum:        {1, momentum},
+	internal.SGD:             {1, sgd},
 	internal.RMSProp:         {1, rmsProp},
 	internal.AdaGrad:         {1, adaGrad},
 	internal.Adam:            {2, adam},
@@ -31,6 +32,13 @@ func momentum(w *writer) []expr.Value {
 	g := w.by(w.prepared(v), negRate)
 	v = w.add(w.by(v, friction), g)
 	return []expr.Value{w.add(w.operand(Parameter), v), v}
+}
+
+// sgd is PyTorch's SGD with momentum: the velocity is a sum of gradients, without the learning rate, and the regularization is of the parameter.
+func sgd(w *writer) []expr.Value {
+	p := w.operand(Parameter)
+	v := w.add(w.by(w.operand(Moment1), friction), w.prepared(p))
+	return []expr.Value{w.add(p, w.by(v, negRate)), v}
 }
 
 // rmsProp averages the squares of the unclipped gradients, and subtracts the gradient of the regularization without the

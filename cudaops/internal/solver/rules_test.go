@@ -133,6 +133,22 @@ func TestAdamW(t *testing.T) {
 	}
 }
 
+// 1 - beta is rounded once, so that a float32 step of AdamW has the size of the learning rate to the last bits, whatever the betas are.
+func TestAdamWStep(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for _, beta2 := range []float64{0.9, 0.95, 0.99, 0.999, 0.9999} {
+		const rate, eps = 0.01, 1e-8
+		s := newStepper(t, G.NewAdamW(G.WithLearnRate(rate), G.WithBeta2(beta2), G.WithEps(eps)), expr.Float32, false, make([]float64, elements))
+		g := gradients(r, elements)
+		s.make(g)
+		for i, p := range get(s.state[0], expr.Float32) {
+			if want := -rate * g[i] / (math.Abs(g[i]) + eps); !(math.Abs(p-want) <= 5e-7*rate) {
+				t.Fatalf("beta2 %v: the step of gradient %v is %v, want %v", beta2, g[i], p, want)
+			}
+		}
+	}
+}
+
 // Gorgonia's AdamW does not change the parameters. If this test fails, compare Stheno's AdamW with it.
 func TestGorgoniasAdamWStandsStill(t *testing.T) {
 	if G.CUDA {

@@ -1,13 +1,16 @@
 package world
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -17,10 +20,21 @@ import (
 type Peers struct {
 	World
 	limit time.Duration
-	conns []net.Conn // by rank; only rank 0 has more than conns[0]
+	conns []*conn // by rank; only rank 0 has more than conns[0]
 	mu    sync.Mutex
 	ended error
 }
+
+// conn is a connection whose next bytes can be looked at.
+type conn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func newConn(c net.Conn) *conn { return &conn{c, bufio.NewReader(c)} }
+
+// Read reads what the other rank has sent.
+func (c *conn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 // hello is what a rank sends to join, and what rank 0 answers.
 type hello struct {
@@ -33,7 +47,7 @@ var magic = [8]byte{'s', 't', 'h', 'e', 'n', 'o', 0, 1}
 // Join connects the ranks. Rank 0 listens on the address alone, drops connections that say anything but a hello of a rank that is
 // missing, and stops listening when all have joined. limit is the time to wait for all ranks, and later for each collective.
 func Join(w World, limit time.Duration) (*Peers, error) {
-	p := &Peers{World: w, limit: limit, conns: make([]net.Conn, w.Size)}
+	p := &Peers{World: w, limit: limit, conns: make([]*conn, w.Size)}
 	err, until := error(nil), time.Now().Add(limit)
 	if w.Rank == 0 {
 		err = p.accept(until)
@@ -49,6 +63,10 @@ func Join(w World, limit time.Duration) (*Peers, error) {
 
 func (p *Peers) accept(until time.Time) error {
 	at, err := net.ResolveTCPAddr("tcp", p.Address)
+	for unknown := (*net.DNSError)(nil); errors.As(err, &unknown) && time.Now().Before(until); { // the name of a pod is known some time after its start
+		time.Sleep(retry)
+		at, err = net.ResolveTCPAddr("tcp", p.Address)
+	}
 	if err != nil {
 		return err
 	}
@@ -70,7 +88,7 @@ func (p *Peers) accept(until time.Time) error {
 			c.Close()
 			continue
 		}
-		p.conns[h.Rank] = c
+		p.conns[h.Rank] = newConn(c)
 		missing--
 	}
 	return nil
@@ -84,7 +102,7 @@ func (p *Peers) dial(until time.Time) error {
 			var answer hello
 			c.SetDeadline(until)
 			if err = errors.Join(binary.Write(c, binary.LittleEndian, h), binary.Read(c, binary.LittleEndian, &answer)); err == nil && answer == h {
-				p.conns[0] = c
+				p.conns[0] = newConn(c)
 				return nil
 			}
 			c.Close()
@@ -135,7 +153,7 @@ func (p *Peers) Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) 
 func (p *Peers) serve(c kernels.Collective, d kernels.Dtype, want request, in, out []byte) error {
 	ins, outs, errs := make([][]byte, p.Size), make([][]byte, p.Size), make([]error, p.Size)
 	ins[0], outs[0] = in, out
-	each := func(f func(rank int, conn net.Conn) error) error {
+	each := func(f func(rank int, conn *conn) error) error {
 		var wait sync.WaitGroup
 		for rank, conn := range p.conns {
 			if rank == 0 {
@@ -144,14 +162,14 @@ func (p *Peers) serve(c kernels.Collective, d kernels.Dtype, want request, in, o
 			wait.Go(func() {
 				conn.SetDeadline(time.Now().Add(p.limit))
 				if err := f(rank, conn); err != nil {
-					errs[rank] = fmt.Errorf("rank %d: %w", rank, err)
+					errs[rank] = p.of(rank, err)
 				}
 			})
 		}
 		wait.Wait()
 		return errors.Join(errs...)
 	}
-	err := each(func(rank int, conn net.Conn) error {
+	err := each(func(rank int, conn *conn) error {
 		var r request
 		if err := binary.Read(conn, binary.LittleEndian, &r); err != nil {
 			return err
@@ -166,16 +184,12 @@ func (p *Peers) serve(c kernels.Collective, d kernels.Dtype, want request, in, o
 	if err == nil {
 		err = c.Run(d, ins, outs)
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	failed := each(func(rank int, conn net.Conn) error {
-		reply := net.Buffers{binary.LittleEndian.AppendUint32(nil, uint32(len(text))), []byte(text)}
-		if text == "" {
-			reply = append(reply, outs[rank])
+	failed := each(func(rank int, conn *conn) error {
+		if err != nil {
+			return conn.refuse(err)
 		}
-		_, err := reply.WriteTo(conn)
+		reply := net.Buffers{make([]byte, 4), outs[rank]}
+		_, err := reply.WriteTo(conn.Conn)
 		return err
 	})
 	if err != nil {
@@ -191,26 +205,87 @@ func (p *Peers) ask(r request, in, out []byte) error {
 	var head bytes.Buffer
 	binary.Write(&head, binary.LittleEndian, r)
 	sent := net.Buffers{head.Bytes(), in}
-	var length [4]byte
-	_, err := sent.WriteTo(conn)
-	if err == nil {
-		_, err = io.ReadFull(conn, length[:])
-	}
-	if n := binary.LittleEndian.Uint32(length[:]); err == nil && n > 0 {
-		text := make([]byte, min(n, 1<<16))
-		if _, err = io.ReadFull(conn, text); err == nil {
-			err = errors.New(string(text))
-		}
+	_, err := sent.WriteTo(conn.Conn)
+	if refused := conn.answer(); refused != nil { // also after a write that failed: rank 0 says why it has left
+		err = refused
 	} else if err == nil {
 		_, err = io.ReadFull(conn, out)
 	}
 	if err != nil {
-		return fmt.Errorf("rank 0: %w", err)
+		return p.of(0, err)
 	}
 	return nil
 }
 
-// end makes all later exchanges fail and closes the connections, so that those of the other ranks fail too.
+// of returns an error with the rank that it comes from.
+func (p *Peers) of(rank int, err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("no answer within %v: %w", p.limit, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		err = fmt.Errorf("the process has ended or left the others: %w", err)
+	}
+	return fmt.Errorf("rank %d: %w", rank, err)
+}
+
+// refuse sends an error in place of a result.
+func (c *conn) refuse(err error) error {
+	text := []byte(err.Error())
+	text = text[:min(len(text), 1<<16)]
+	_, failed := c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return failed
+}
+
+// answer reads the beginning of what rank 0 sends: that the result follows, or an error.
+func (c *conn) answer() error {
+	var length [4]byte
+	if _, err := io.ReadFull(c, length[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n == 0 {
+		return nil
+	}
+	text := make([]byte, min(n, 1<<16))
+	if _, err := io.ReadFull(c, text); err != nil {
+		return err
+	}
+	return errors.New(string(text))
+}
+
+// Check returns an error that names a rank whose process has ended, or which rank 0 has found, while this rank is in no exchange. Then
+// it ends the exchanges of all.
+func (p *Peers) Check() error {
+	errs := make([]error, p.Size)
+	var wait sync.WaitGroup
+	for rank, conn := range p.conns {
+		if conn == nil {
+			continue
+		}
+		wait.Go(func() {
+			conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+			_, err := conn.in.Peek(1)
+			if err == nil && p.Rank > 0 { // rank 0 sends only answers
+				conn.SetReadDeadline(time.Now().Add(farewell))
+				err = conn.answer()
+			}
+			if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				errs[rank] = p.of(rank, err)
+			}
+		})
+	}
+	wait.Wait()
+	err := errors.Join(errs...)
+	if err != nil {
+		p.end(err)
+	}
+	return err
+}
+
+// farewell is the time to tell other ranks why this one leaves.
+const farewell = time.Second
+
+// end makes all later exchanges fail and closes the connections, so that those of the other ranks fail too. Rank 0 tells the others why.
 func (p *Peers) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,12 +293,26 @@ func (p *Peers) end(err error) {
 		return
 	}
 	p.ended = err
+	var wait sync.WaitGroup
 	for _, c := range p.conns {
-		if c != nil {
-			c.Close()
+		if c == nil {
+			continue
 		}
+		wait.Go(func() {
+			defer c.Close()
+			if tcp, ok := c.Conn.(*net.TCPConn); ok && p.Rank == 0 && err != errLeft {
+				c.SetDeadline(time.Now().Add(farewell))
+				c.refuse(err)
+				tcp.CloseWrite()
+				io.Copy(io.Discard, c) // closing with unread bytes would discard those that are sent
+			}
+		})
 	}
+	wait.Wait()
 }
 
+// errLeft ends the exchanges of ranks that close their VMs.
+var errLeft = errors.New("the rank has left the others")
+
 // Close leaves the other ranks, whose next exchange fails.
-func (p *Peers) Close() { p.end(errors.New("the rank has left the others")) }
+func (p *Peers) Close() { p.end(errLeft) }

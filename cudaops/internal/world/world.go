@@ -16,10 +16,10 @@ type World struct {
 }
 
 // starters are the programs that start processes, with the variables of a rank, the number of ranks, the rank on the machine and the
-// number of ranks on the machine.
+// number of ranks on the machine: of SLURM "2", or "2(x3)" on several machines.
 var starters = []struct{ name, rank, size, local, here string }{
 	{"torchrun or stheno launch", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-	{"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+	{"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
 	{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
 }
 
@@ -52,6 +52,9 @@ func Find(getenv func(string) string) (w World, err error) {
 		}
 		if port == "" {
 			port = "29500" // torchrun's
+		}
+		if n, err := strconv.Atoi(port); err == nil && getenv("TORCHELASTIC_USE_AGENT_STORE") == "True" { // torchrun itself listens on MASTER_PORT
+			port = strconv.Itoa(n + 1)
 		}
 		w.Address = net.JoinHostPort(host, port)
 		return w, nil

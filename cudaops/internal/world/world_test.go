@@ -23,10 +23,12 @@ func TestFind(t *testing.T) {
 		{"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=0 MASTER_ADDR=::1", "{3 4 0 [::1]:29500}"},
 		{"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2", "{0 2 0 127.0.0.1:29500}"},
 		{"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=a SLURM_PROCID=5", "{0 1 0 a:29500}"},
+		{"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=a MASTER_PORT=7 TORCHELASTIC_USE_AGENT_STORE=True", "{0 1 0 a:8}"},
+		{"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_TASKS_PER_NODE=2", "{1 2 1 127.0.0.1:29500}"},
 		{"", "want the program started by torchrun, stheno launch, SLURM or Open MPI"},
 		{"RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=a", "RANK=2, WORLD_SIZE=2, LOCAL_RANK=0: want ranks from 0 on"},
 		{"RANK=0 WORLD_SIZE=x LOCAL_RANK=0", `WORLD_SIZE="x", want a number as torchrun or stheno launch sets it`},
-		{"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=2", `MASTER_ADDR is not set and SLURM_NTASKS_PER_NODE="2" of 4 processes`},
+		{"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2(x2)", `MASTER_ADDR is not set`},
 	} {
 		env := map[string]string{}
 		for _, pair := range strings.Fields(c.env) {
@@ -121,6 +123,36 @@ func TestExchange(t *testing.T) {
 			if !slices.EqualFunc(out, want, bytes.Equal) {
 				t.Errorf("%v: got %v, want %v", c, out, want)
 			}
+		}
+	}
+}
+
+// Ranks that are in no exchange learn which rank has left, also those that rank 0 tells, and what they have not read yet is kept.
+func TestCheck(t *testing.T) {
+	peers := joined(t, 4, 10*time.Second)
+	x := make([]byte, 8)
+	c := kernels.Collective{Kind: kernels.AllReduce, Ranks: 4}
+	sent := make(chan error)
+	go func() { sent <- peers[2].Exchange(c, kernels.Float32, x, make([]byte, 8)) }()
+	time.Sleep(50 * time.Millisecond) // rank 2 is ahead of the others
+	for _, r := range []int{0, 1, 3} {
+		testutil.Do(t, peers[r].Check())
+	}
+	for _, err := range exchange(peers, c, [][]byte{x, x, nil, x}, [][]byte{make([]byte, 8), make([]byte, 8), nil, make([]byte, 8)}) {
+		testutil.Do(t, err)
+	}
+	testutil.Do(t, <-sent)
+	peers[3].Close()
+	for r := range 3 {
+		err, until := error(nil), time.Now().Add(10*time.Second)
+		for err == nil && time.Now().Before(until) {
+			err = peers[r].Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), "rank 3: the process has ended or left the others") {
+			t.Errorf("rank %d: got error %v, want one that names rank 3", r, err)
+		}
+		if again := peers[r].Exchange(c, kernels.Float32, x, x); again != err {
+			t.Errorf("rank %d: got error %v in the next exchange, want %v", r, again, err)
 		}
 	}
 }

@@ -318,11 +318,7 @@ func (p *Page) preformatted(caption, text string, lexer chroma.Lexer) {
 	if caption != "" {
 		fmt.Fprintf(p.terminal, "    (%s)\n\n", caption)
 	}
-	var code any = text
-	if lexer != nil {
-		code = Must(figure.Highlight(lexer, text))
-	}
-	p.add("code", map[string]any{"Caption": spans(caption), "Code": code})
+	p.add("code", map[string]any{"Caption": spans(caption), "Code": Must(figure.Highlight(lexer, text))})
 }
 
 // Table adds a table; a row may be shorter than the header.

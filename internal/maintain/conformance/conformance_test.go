@@ -1,10 +1,16 @@
-package main
+package conformance
 
 import (
-	"os"
+	"flag"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/internal/jsonlines"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // The hook may be commented anew, but not changed in silence.
@@ -23,48 +29,94 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// The page follows from the recordsFolder, and the records are of this hook and these modules.
-func TestRecords(t *testing.T) {
-	root := filepath.Join("..", "..", "..")
-	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
+var (
+	conform = flag.Bool("conformance", false, "run the suites in .conformance, and record the results unless -run chose some of them")
+	packTo  = flag.String("pack", "", "build the suites for a GPU machine into this folder, and run nothing")
+	packed  = flag.Bool("packed", false, "run the suites of the working folder, which -pack made, on GPU 0, and record nothing")
+	read    = flag.String("read", "", "record the results of the runs in this folder")
+	device  = flag.String("device", "host", "the GPU that they ran on")
+)
+
+// Gorgonia's tests and examples and the ONNX operator tests do on Stheno what they do on the tape machine. The modules are copied out of the
+// module cache into a folder that git ignores, with a hook that lets Stheno stand in for a tape machine. A few lines of examples are changed
+// that would take hours, need files to be downloaded, or train on the Lisp machine.
+func TestConformance(t *testing.T) {
+	if !*conform && *packTo == "" && !*packed && *read == "" {
+		t.Skip("takes minutes: make conformance runs it")
 	}
-	want, err := withTables(string(text), filepath.Join(root, recordsFolder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want != string(text) {
-		t.Errorf("%s differs from the record %s: run make conformance", page, recordsFolder)
-	}
-	hook, err := digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := filepath.Glob(filepath.Join(root, recordsFolder, "*.json"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%d records in %s, %v", len(names), recordsFolder, err)
-	}
-	for _, name := range names {
-		r, err := readRecord(name)
-		if err != nil {
-			t.Fatal(err)
+	tree, chosen := root+".conformance", slices.Clone(suites)
+	switch {
+	case *packed:
+		tree = "."
+		for i := range chosen {
+			chosen[i].env = append(slices.Clone(chosen[i].env), "STHENO_REQUIRE_GPU=1")
+			chosen[i].args = slices.Concat(chosen[i].args, chosen[i].without)
 		}
+	case *read == "":
+		makeTree(t, tree, testutil.Get[string](t)(filepath.Abs(root)))
+	}
+	if *packTo != "" {
+		for _, s := range chosen {
+			s.build(t, tree)
+		}
+		pack(t, tree, *packTo)
+		return
+	}
+	r := Record{Device: *device, Date: time.Now().UTC().Format(time.DateOnly), Gorgonia: modules["gorgonia"].version, ONNX: modules["onnx-go"].version, Hook: digest(t)}
+	for _, s := range chosen {
+		t.Run(s.name, func(t *testing.T) {
+			if *read != "" {
+				tree = *read
+			} else if !*packed {
+				s.build(t, tree)
+			}
+			for _, mode := range s.modes() {
+				if start := time.Now(); *read == "" {
+					s.run(t, tree, mode)
+					t.Logf("%s: %.1f s", mode, time.Since(start).Seconds())
+				}
+			}
+			o := s.outcome(t, tree)
+			t.Log(o)
+			if err := o.faults(); err != nil {
+				t.Error(err)
+			}
+			r.Suites = append(r.Suites, o)
+		})
+	}
+	if !*packed && len(r.Suites) == len(suites) {
+		testutil.Do(t, jsonlines.Write(filepath.Join(recordsFolder, records.Name(r.Device)), r, 2))
+		_, text, _ := readPage(t)
+		testutil.Write(t, page, text)
+	}
+}
+
+// The page follows from the records, and they are of this hook and these modules.
+func TestRecords(t *testing.T) {
+	text, want, all := readPage(t)
+	if want != text {
+		t.Errorf("%s differs from the records in %s: run make conformance", page, recordsFolder)
+	}
+	if len(all) == 0 {
+		t.Fatalf("no records in %s", recordsFolder)
+	}
+	hook := digest(t)
+	for _, r := range all {
 		if r.Hook != hook {
-			t.Errorf("%s is of hook %s, want %s: run make conformance", name, r.Hook, hook)
+			t.Errorf("the record of %s is of hook %s, want %s: run make conformance", r.Device, r.Hook, hook)
 		}
 		if r.Gorgonia != modules["gorgonia"].version || r.ONNX != modules["onnx-go"].version {
-			t.Errorf("%s is of Gorgonia %s and onnx-go %s", name, r.Gorgonia, r.ONNX)
+			t.Errorf("the record of %s is of Gorgonia %s and onnx-go %s", r.Device, r.Gorgonia, r.ONNX)
 		}
 		if len(r.Suites) != len(suites) {
-			t.Fatalf("%s has %d suites, want %d", name, len(r.Suites), len(suites))
+			t.Fatalf("the record of %s has %d suites, want %d", r.Device, len(r.Suites), len(suites))
 		}
 		for i, o := range r.Suites {
 			if o.Name != suites[i].name || o.Tests == 0 || o.Nodes == 0 {
-				t.Errorf("%s: suite %d is %+v, want %s with tests and values", name, i, o, suites[i].name)
+				t.Errorf("%s: suite %d is %+v, want %s with tests and values", r.Device, i, o, suites[i].name)
 			}
 			if err := o.faults(); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: %v", r.Device, err)
 			}
 		}
 	}

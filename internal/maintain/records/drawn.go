@@ -3,6 +3,7 @@ package records
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,16 +35,11 @@ const level = 0.8
 func Ratios(points []Point) [][]string {
 	lines := [][]string{{"op", "cases", "geometric mean", "least", "5 %", "25 %", "median", "75 %", "95 %", "most", fmt.Sprintf("below %g", level)}}
 	of := map[string][]float64{}
-	var ops []string
 	var all []float64
 	for _, p := range points {
-		op, ratio := p.Here.Op, p.Ratio()
-		if of[op] == nil {
-			ops = append(ops, op)
-		}
-		of[op], all = append(of[op], ratio), append(all, ratio)
+		of[p.Here.Op], all = append(of[p.Here.Op], p.Ratio()), append(all, p.Ratio())
 	}
-	slices.Sort(ops)
+	ops := slices.Sorted(maps.Keys(of))
 	for _, op := range ops {
 		lines = append(lines, line(op, of[op]))
 	}

@@ -47,25 +47,19 @@ func (r Record) replacedBy(later Record) bool {
 // keptSuites returns records without the suites of which later ones ran all parts again. Of a suite of several ops, those that ran
 // again are removed.
 func keptSuites(old, later []Record) (kept []Record) {
-	type unit struct{ tool, target string }
-	again := map[unit]map[int]bool{} // the parts
-	wanted := map[unit]int{}
-	for _, s := range later {
-		part, parts := s.Part()
-		for _, target := range s.Targets() {
-			u := unit{s.By, target}
-			if again[u] == nil {
-				again[u] = map[int]bool{}
+	again := func(tool, target string) bool {
+		done, parts := map[int]bool{}, -1
+		for _, s := range later {
+			if s.By == tool && slices.Contains(s.Targets(), target) {
+				part, of := s.Part()
+				done[part], parts = true, of
 			}
-			again[u][part], wanted[u] = true, parts
 		}
+		return len(done) == parts
 	}
 	for _, r := range old {
 		if r.Kind == Suite && len(r.Kernels) > 0 {
-			left := slices.DeleteFunc(r.Targets(), func(target string) bool {
-				u := unit{r.By, target}
-				return wanted[u] > 0 && len(again[u]) == wanted[u]
-			})
+			left := slices.DeleteFunc(r.Targets(), func(target string) bool { return again(r.By, target) })
 			if len(left) == 0 {
 				continue
 			}

@@ -3,7 +3,6 @@
 package records
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -207,7 +206,6 @@ func ReadSet(folder fs.FS, set string) (files []*File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(paths)
 	for _, p := range paths {
 		text, err := fs.ReadFile(folder, p)
 		if err != nil {
@@ -222,10 +220,10 @@ func ReadSet(folder fs.FS, set string) (files []*File, err error) {
 	return files, nil
 }
 
-// ReadPeers reads the output of bench/peers.py: an array of records.
+// ReadPeers reads the output of bench/peers.py: an array of records. No path gives none.
 func ReadPeers(path string) (peers []Record, err error) {
-	text, err := os.ReadFile(path)
-	if err == nil {
+	text, err := readIf(path)
+	if err == nil && path != "" {
 		err = strict(path, text, &peers)
 	}
 	for i, p := range peers {
@@ -273,16 +271,13 @@ func (r Record) Part() (part, parts int) {
 func (r Record) Passed() bool { return r.Result == "PASS" || r.Known != "" }
 
 // ReadSuites reads lines of name, result, seconds, note and kernels, with tabs between them; kernels are as [Digests.String] prints
-// them. Of two lines of one name the later counts.
+// them. Of two lines of one name the later counts. No path gives none.
 func ReadSuites(path string) (suites []Record, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for n := 1; lines.Scan(); n++ {
-		cells := strings.Split(lines.Text(), "\t")
+	text, err := readIf(path)
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(cells) != 5 {
 			return nil, fmt.Errorf("records: %s: line %d has %d cells, want name, result, seconds, note, kernels", path, n, len(cells))
 		}
@@ -298,7 +293,15 @@ func ReadSuites(path string) (suites []Record, err error) {
 		s.Values = map[string]float64{"seconds": seconds}
 		suites = append(slices.DeleteFunc(suites, func(before Record) bool { return before.Suite() == cells[0] }), s)
 	}
-	return suites, lines.Err()
+	return suites, err
+}
+
+// readIf reads a file, if there is a path.
+func readIf(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return os.ReadFile(path)
 }
 
 // Digests maps sources of kernels to the digests of their images, see [kernels.Digests].

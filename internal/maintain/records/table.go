@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -247,18 +248,16 @@ func PrecisionTimes(f *File, cases []Key) string {
 		if !reduced {
 			continue
 		}
-		var times, errors []string
-		for _, by := range []string{"", ", TF32", ", BF16"} {
-			time, off := "not measured", ""
+		line := []string{name, key.Case, "not measured", "not measured", "not measured", "", "", ""}
+		for i, by := range []string{"", ", TF32", ", BF16"} {
 			if r, ok := f.Time(Key{name + by, key.Case, key.Dtype}); ok {
-				time = r.Micros()
+				line[2+i] = r.Micros()
 				if r.Values["off"] > 0 {
-					off = fmt.Sprintf("%.1e", r.Values["off"])
+					line[5+i] = fmt.Sprintf("%.1e", r.Values["off"])
 				}
 			}
-			times, errors = append(times, time), append(errors, off)
 		}
-		lines = append(lines, slices.Concat([]string{name, key.Case}, times, errors))
+		lines = append(lines, line)
 	}
 	return f.heading(f.Head()) + ".\n\n" + f.Since() + Grid("llr", lines)
 }
@@ -283,26 +282,22 @@ func Errors(f *File, _ []Key) string {
 		lines[at[r.Key]][column] = errorCell(r.Values)
 	}
 	text := f.heading(f.Head()) + by + ".\n\n" + f.Since() + Grid("llr", lines) + "\n"
-	var kinds []string
-	special, usual := [][]string{{""}}, map[string]float64{}
+	var special [][]string // the first line, of the usual operands, is the header
+	usual := map[string]float64{}
 	for _, r := range f.Of(Time) {
 		size, kind, _ := strings.Cut(r.Case, ", ")
-		if usual[size] == 0 {
-			usual[size], special[0] = r.Us, append(special[0], size)
-		}
-		i := slices.Index(kinds, kind)
+		i := slices.IndexFunc(special, func(line []string) bool { return line[0] == kind })
 		if i < 0 {
-			i, kinds = len(kinds), append(kinds, kind)
-			if i > 0 {
-				special = append(special, []string{kind})
-			}
+			i, special = len(special), append(special, []string{kind})
 		}
-		if i > 0 {
-			special[i] = append(special[i], fmt.Sprintf("%.2f x", r.Us/usual[size]))
+		cell := fmt.Sprintf("%.2f x", r.Us/usual[size])
+		if i == 0 {
+			usual[size], cell = r.Us, size
 		}
+		special[i] = append(special[i], cell)
 	}
-	if len(kinds) > 0 {
-		special[0][0] = "Elements of A, beside " + kinds[0]
+	if len(special) > 0 {
+		special[0][0] = "Elements of A, beside " + special[0][0]
 		text += Grid("lr", special)
 	}
 	return text
@@ -313,17 +308,14 @@ const FMA = "FMA"
 
 // errorCell prints the largest and the mean error, and how many elements are wrong.
 func errorCell(v map[string]float64) string {
-	text := fmt.Sprintf("%.3g, %.3g", v["largest"], v["mean"])
-	if v["largest"] == 0 {
-		text = "0"
+	var parts []string
+	if v["largest"] != 0 {
+		parts = append(parts, fmt.Sprintf("%.3g, %.3g", v["largest"], v["mean"]))
 	}
-	switch {
-	case v["wrong"] > 0 && v["largest"] == 0:
-		return fmt.Sprintf("%.0f wrong", v["wrong"])
-	case v["wrong"] > 0:
-		return fmt.Sprintf("%s, %.0f wrong", text, v["wrong"])
+	if v["wrong"] > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f wrong", v["wrong"]))
 	}
-	return text
+	return cmp.Or(strings.Join(parts, ", "), "0")
 }
 
 // Splice replaces the text between <!-- marker:begin --> and <!-- marker:end -->, each on a line of its own.

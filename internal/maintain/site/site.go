@@ -190,15 +190,11 @@ func (b *builder) render(name string) ([]byte, error) {
 // block returns code as a block, coloured if there is a lexer for it, under the name of a file if it
 // has one.
 func block(lexer chroma.Lexer, code, file string) ([]byte, error) {
-	var inner any = code
-	if lexer != nil {
-		coloured, err := figure.Highlight(lexer, code)
-		if err != nil {
-			return nil, err
-		}
-		inner = coloured
+	coloured, err := figure.Highlight(lexer, code)
+	if err != nil {
+		return nil, err
 	}
-	return execute("code", map[string]any{"File": file, "Code": inner})
+	return execute("code", map[string]any{"File": file, "Code": coloured})
 }
 
 //go:embed page.html

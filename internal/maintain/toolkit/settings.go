@@ -37,16 +37,16 @@ func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 	for _, name := range []string{"cuda.h", "cudnn.h", "cudnn_version.h"} {
 		fmt.Fprintf(hash, "%q\n", t.header(name))
 	}
-	err := fs.WalkDir(compat.Headers, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := compat.Headers.ReadFile(path)
-		fmt.Fprintf(hash, "%s %q\n", path, text)
-		return err
-	})
+	own, err := fs.Glob(compat.Headers, "include/*")
 	if err != nil {
 		return nil, err
+	}
+	for _, path := range own {
+		text, err := compat.Headers.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(hash, "%s %q\n", path, text)
 	}
 	dir := filepath.Join(cache, fmt.Sprintf("cuda-%x", hash.Sum(nil)[:6]))
 	if _, err := os.Stat(dir); err != nil {
@@ -100,15 +100,11 @@ func (t *Toolkit) make(dir, cc string) error {
 	if err := t.makeStub(lib, cc); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, dir); err != nil && !isDir(dir) {
-		return err
+	err = os.Rename(temp, dir)
+	if _, there := os.Stat(dir); there == nil {
+		return nil
 	}
-	return nil
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	return err
 }
 
 // header returns the text of a header of the toolkit, none if it is not there.
@@ -121,20 +117,8 @@ func (t *Toolkit) header(name string) []byte {
 	return nil
 }
 
+// driverName matches the names in cuda.h and in compat's cuda.h that look like functions of the driver.
 var driverName = regexp.MustCompile(`\bcu[A-Z]\w*`)
-
-// driverNames are the names in cuda.h and in compat's cuda.h that look like
-// functions of the driver.
-func (t *Toolkit) driverNames() ([]string, error) {
-	text, err := compat.Headers.ReadFile("include/cuda.h")
-	if err != nil {
-		return nil, err
-	}
-	text = append(text, t.header("cuda.h")...)
-	names := driverName.FindAllString(string(text), -1)
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
 
 // stubText is the message of the stand-in's functions that explain an error.
 var stubText = map[string]string{
@@ -145,14 +129,15 @@ var stubText = map[string]string{
 // makeStub compiles a libcuda.so.1 whose functions all return CUDA_ERROR_STUB_LIBRARY, as those of
 // NVIDIA's own stand-in do.
 func (t *Toolkit) makeStub(lib, cc string) error {
-	names, err := t.driverNames()
+	text, err := compat.Headers.ReadFile("include/cuda.h")
 	if err != nil {
 		return err
 	}
+	names := driverName.FindAllString(string(text)+string(t.header("cuda.h")), -1)
+	slices.Sort(names)
 	var source bytes.Buffer
-	for _, name := range names {
-		text, special := stubText[name]
-		if special {
+	for _, name := range slices.Compact(names) {
+		if text, special := stubText[name]; special {
 			fmt.Fprintf(&source, "int %s(int code, const char **text) { *text = %q; return 0; }\n", name, text)
 		} else {
 			fmt.Fprintf(&source, "int %s(void) { return 34; }\n", name)

@@ -108,102 +108,72 @@ func Find(roots, dnnRoots []string) (*Toolkit, error) {
 	return nil, best
 }
 
+// parts are the files that are looked for, with the folders of a root that may have them. All but the last two must be there: wheels have these
+// apart, and the C compiler finds out whether this CUDA needs them.
+var parts = []struct {
+	name    string
+	folders []string
+}{{"cuda.h", includes}, {"cublas_v2.h", includes}, {"libcublas.so", libraries}, {"cudnn.h", includes}, {"libcudnn.so", libraries}, {"crt/host_defines.h", includes}, {"nv/target", includes}}
+
+// The folders of headers and of libraries. CUDA 13 and later have <nv/target> in cccl.
+var (
+	includes = []string{"include", "include/" + multiarch[runtime.GOARCH], "targets/" + targetDir[runtime.GOARCH] + "/include", "nvidia/*/include", "lib/python*/site-packages/nvidia/*/include",
+		"include/cccl", "targets/" + targetDir[runtime.GOARCH] + "/include/cccl", "nvidia/*/include/cccl", "lib/python*/site-packages/nvidia/*/include/cccl"}
+	libraries = []string{"lib64", "lib", "lib/" + multiarch[runtime.GOARCH], "targets/" + targetDir[runtime.GOARCH] + "/lib", "nvidia/*/lib", "lib/python*/site-packages/nvidia/*/lib"}
+	multiarch = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
+	targetDir = map[string]string{"amd64": "x86_64-linux", "arm64": "sbsa-linux"}
+)
+
 // examine looks for everything in root, and for cuDNN in dnnRoots too. It returns the names of the files that are not there.
 func examine(root string, dnnRoots []string) (t *Toolkit, lacks []string) {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
 	t = &Toolkit{Root: root}
-	header := func(name string, in ...string) bool {
-		for _, r := range in {
-			for _, dir := range includes(r) {
-				if isFile(filepath.Join(dir, name)) {
-					if !slices.Contains(t.Include, dir) {
-						t.Include = append(t.Include, dir)
-					}
-					return true
-				}
-			}
+	for i, part := range parts {
+		roots := []string{root}
+		if strings.Contains(part.name, "cudnn") {
+			roots = append(roots, dnnRoots...)
 		}
-		return false
-	}
-	library := func(name string, in ...string) bool {
-		for _, r := range in {
-			for _, dir := range libraries(r) {
-				if path := newestLibrary(dir, name); path != "" {
-					if real, err := filepath.EvalSymlinks(path); err == nil {
-						path = real
-					}
-					t.Libraries = append(t.Libraries, path)
-					return true
-				}
-			}
-		}
-		return false
-	}
-	inDNN := append([]string{root}, dnnRoots...)
-	for _, part := range []struct {
-		name string
-		find func(name string, in ...string) bool
-		in   []string
-	}{{"cuda.h", header, []string{root}}, {"cublas_v2.h", header, []string{root}}, {"libcublas.so", library, []string{root}}, {"cudnn.h", header, inDNN}, {"libcudnn.so", library, inDNN}} {
-		if !part.find(part.name, part.in...) {
+		path := find(roots, part.folders, part.name)
+		dir := strings.TrimSuffix(path, string(filepath.Separator)+filepath.FromSlash(part.name))
+		switch {
+		case path == "" && i < len(parts)-2:
 			lacks = append(lacks, part.name)
+		case path == "":
+		case strings.HasPrefix(part.name, "lib"):
+			if real, err := filepath.EvalSymlinks(path); err == nil {
+				path = real
+			}
+			t.Libraries = append(t.Libraries, path)
+		case !slices.Contains(t.Include, dir):
+			t.Include = append(t.Include, dir)
 		}
 	}
-	// Wheels have these apart. The C compiler finds out whether this CUDA
-	// needs them.
-	header("crt/host_defines.h", root)
-	header("nv/target", root)
 	return t, lacks
 }
 
-// includes are a toolkit's folders of headers.
-func includes(root string) []string {
-	dirs := globs(root, "include", "include/"+multiarch[runtime.GOARCH], "targets/"+targetDir[runtime.GOARCH]+"/include",
-		"nvidia/*/include", "lib/python*/site-packages/nvidia/*/include")
-	for _, dir := range dirs { // CUDA 13 and later have <nv/target> in cccl
-		dirs = append(dirs, filepath.Join(dir, "cccl"))
-	}
-	return dirs
-}
-
-// libraries are a toolkit's folders of libraries.
-func libraries(root string) []string {
-	return globs(root, "lib64", "lib", "lib/"+multiarch[runtime.GOARCH], "targets/"+targetDir[runtime.GOARCH]+"/lib",
-		"nvidia/*/lib", "lib/python*/site-packages/nvidia/*/lib")
-}
-
-var (
-	multiarch = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
-	targetDir = map[string]string{"amd64": "x86_64-linux", "arm64": "sbsa-linux"}
-)
-
-func globs(root string, patterns ...string) []string {
-	var all []string
-	for _, p := range patterns {
-		found, _ := filepath.Glob(filepath.Join(literal.Replace(root), filepath.FromSlash(p)))
-		all = append(all, found...)
-	}
-	return all
-}
-
-// literal escapes a path in a pattern.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-// newestLibrary is dir/name, or dir/name.N of the highest N; "" if there is
-// none. Wheels have the latter only.
-func newestLibrary(dir, name string) string {
-	if path := filepath.Join(dir, name); isFile(path) {
-		return path
-	}
-	for _, path := range newest(filepath.Join(literal.Replace(dir), name+".*")) {
-		if isFile(path) {
-			return path
+// find returns the path of a file in folders of roots, or of the one with the highest version behind that name, as wheels have libraries; "" if
+// there is none.
+func find(roots, folders []string, name string) string {
+	for _, root := range roots {
+		for _, folder := range folders {
+			dirs, _ := filepath.Glob(filepath.Join(literal.Replace(root), filepath.FromSlash(folder)))
+			for _, dir := range dirs {
+				path := filepath.Join(dir, filepath.FromSlash(name))
+				for _, path := range append([]string{path}, newest(literal.Replace(path)+".*")...) {
+					if isFile(path) {
+						return path
+					}
+				}
+			}
 		}
 	}
 	return ""
 }
+
+// literal escapes a path in a pattern.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 func isFile(path string) bool {
 	info, err := os.Stat(path)

@@ -37,11 +37,11 @@ func (e *Error) see(other Error) {
 // If sums differ by more, doubtful decisions of rows are taken as the outputs suggest, see
 // [Decisions].
 func (c Case) Check(in, out []gorgonia.Value) (worst Error, err error) {
-	inputs, err := elements(in)
+	inputs, err := Elements(in)
 	if err != nil {
 		return worst, err
 	}
-	got, err := elements(out)
+	got, err := Elements(out)
 	if err != nil {
 		return worst, err
 	}
@@ -196,8 +196,8 @@ func widen(to []float64, from []float32) {
 	}
 }
 
-// elements returns the elements of values, all of float32.
-func elements(vs []gorgonia.Value) ([][]float32, error) {
+// Elements returns the elements of values, all of float32.
+func Elements(vs []gorgonia.Value) ([][]float32, error) {
 	list := make([][]float32, len(vs))
 	for i, v := range vs {
 		if v == nil {

@@ -22,7 +22,7 @@ func TestDecisions(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(math.Float32bits(block[0])), 0))
 			for range 5 {
 				in := c.Values(block)
-				x := testutil.Get[[][]float32](t)(elements(in))
+				x := testutil.Get[[][]float32](t)(Elements(in))
 				if name == "perceptron" {
 					doubtRectifier(r, x[0][:31], x[2], x[3])
 				} else {
@@ -69,7 +69,7 @@ func doubtFilter(r *rand.Rand, image, filter []float32, side int) {
 
 // testDecisions turns decisions of the first row.
 func testDecisions(t *testing.T, c Case, in []gorgonia.Value) {
-	whole, inputs := make([][]float64, len(in)), testutil.Get[[][]float32](t)(elements(in))
+	whole, inputs := make([][]float64, len(in)), testutil.Get[[][]float32](t)(Elements(in))
 	for i, x := range inputs {
 		whole[i] = make([]float64, len(x))
 		widen(whole[i], x)

@@ -180,7 +180,7 @@ func TestSteps(t *testing.T) {
 		}
 		t.Logf("%s %s\n%v", c.Name, c.Size, vm.Report())
 		testutil.Do(t, vm.Close())
-		timing := testutil.Get[*bench.GraphTiming](t)(bench.TimeGraph(0, g, 15, time.Second))
+		timing := testutil.Get[*bench.GraphTiming](t)(bench.TimeGraph(0, g, nil, 15, time.Second))
 		slices.Sort(timing.Runs)
 		t.Logf("%s %s: %v as one CUDA graph of %d launches, on the host %q", c.Name, c.Size, timing.Runs[len(timing.Runs)/2], timing.Launches, timing.Host)
 	}

@@ -32,19 +32,12 @@ func elementSpec(name, formula, doc string, build func(x *gorgonia.Node) (*gorgo
 }
 
 func elementCase(s tensor.Shape, build Build, f func(x float64) float64) Case {
-	return Case{
-		Name: fmt.Sprint([]int(s)), Shapes: []tensor.Shape{s}, Build: build,
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			for _, x := range in[0] {
-				y, m := f(x), math.Abs(x)
-				if math.IsInf(m, 0) {
-					m = math.Abs(y)
-				}
-				out, magnitude = append(out, y), append(magnitude, m)
-			}
-			return out, magnitude
-		},
-	}
+	return elements(fmt.Sprint([]int(s)), build, func(x []float64) (y, magnitude float64) {
+		if y, magnitude = f(x[0]), math.Abs(x[0]); math.IsInf(magnitude, 0) {
+			magnitude = math.Abs(y)
+		}
+		return y, magnitude
+	}, s)
 }
 
 var _ = register(Spec{

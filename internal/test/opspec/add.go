@@ -67,17 +67,7 @@ func addComposed() Case {
 }
 
 func addCase(s ...int) Case {
-	return Case{
-		Name:   fmt.Sprint(s),
-		Shapes: []tensor.Shape{s, s},
-		Build:  binary(ops.Add),
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			out, magnitude = make([]float64, len(in[0])), make([]float64, len(in[0]))
-			for i := range out {
-				out[i] = in[0][i] + in[1][i]
-				magnitude[i] = math.Abs(in[0][i]) + math.Abs(in[1][i])
-			}
-			return out, magnitude
-		},
-	}
+	return elements(fmt.Sprint(s), binary(ops.Add), func(x []float64) (y, magnitude float64) {
+		return x[0] + x[1], math.Abs(x[0]) + math.Abs(x[1])
+	}, s, s)
 }

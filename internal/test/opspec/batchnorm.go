@@ -2,7 +2,6 @@ package opspec
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/ops"
@@ -48,11 +47,8 @@ func batchNormCase(s tensor.Shape) Case {
 			out, magnitude = make([]float64, len(in[0])), make([]float64, len(in[0]))
 			eachRow(s, axes, func(c int, elements []int) {
 				m := moments(pickAll(in[0], elements))
-				inverse := 1 / math.Sqrt(m.variance+normEpsilon)
 				for _, i := range elements {
-					y := (in[0][i] - m.mean) * inverse * in[1][c]
-					off := (math.Abs(in[0][i]) + math.Abs(m.mean) + leastNormal) * inverse * math.Abs(in[1][c])
-					out[i], magnitude[i] = y+in[2][c], off+math.Abs(y)*(1+m.error/(m.variance+normEpsilon))+math.Abs(in[2][c])
+					out[i], magnitude[i] = m.normalize(in[0][i], in[1][c], in[2][c])
 				}
 			})
 			return out, magnitude

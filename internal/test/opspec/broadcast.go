@@ -2,7 +2,6 @@ package opspec
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -48,19 +47,10 @@ def peers(c, d):
 })
 
 func broadcastCase(s tensor.Shape, n, axis int) Case {
-	return Case{
-		Name:       fmt.Sprintf("%v x %d at %d", []int(s), n, axis),
-		Shapes:     []tensor.Shape{s},
-		Parameters: Parameters{Copies: n, Axis: axis},
-		Build:      func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(in[0], n, axis) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			full := slices.Insert(slices.Clone(s), axis, n)
-			out, magnitude = make([]float64, full.TotalSize()), make([]float64, full.TotalSize())
-			index(full, func(k int, at []int) {
-				out[k] = in[0][flatten(full, at, []int{axis})]
-				magnitude[k] = math.Abs(out[k])
-			})
-			return out, magnitude
-		},
-	}
+	build := unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, n, axis) })
+	c := moved(fmt.Sprintf("%v x %d at %d", []int(s), n, axis), s, slices.Insert(slices.Clone(s), axis, n), build, func(at []int) ([]int, bool) {
+		return slices.Delete(slices.Clone(at), axis, axis+1), true
+	})
+	c.Parameters = Parameters{Copies: n, Axis: axis}
+	return c
 }

@@ -2,7 +2,6 @@ package opspec
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -56,13 +55,8 @@ func dotCase(s tensor.Shape) Case {
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := s[len(s)-1]
 			for row := 0; row < len(in[0]); row += n {
-				var sum total
-				abs := 0.0
-				for i := row; i < row+n; i++ {
-					sum.addProduct(in[0][i], in[1][i])
-					abs += math.Abs(in[0][i] * in[1][i])
-				}
-				out, magnitude = append(out, sum.value()), append(magnitude, abs)
+				y, m := products(0, n, func(i int) (x, y float64) { return in[0][row+i], in[1][row+i] })
+				out, magnitude = append(out, y), append(magnitude, m)
 			}
 			return out, magnitude
 		},

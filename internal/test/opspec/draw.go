@@ -120,61 +120,40 @@ func randomShape(r *rand.Rand, lo, hi int) tensor.Shape {
 	return s
 }
 
-// Encode returns numbers as the memory of elements of type dt.
-func Encode(dt kernels.Dtype, x []float64) []byte {
-	switch dt {
-	case kernels.Float32:
-		return encode[float32](x)
-	case kernels.Uint8:
-		return encode[uint8](x)
-	case kernels.Int32:
-		return encode[int32](x)
-	case kernels.Int64:
-		return encode[int64](x)
-	case kernels.Int:
-		return encode[int](x)
-	case kernels.Bool:
-		return encode[uint8](x)
-	}
-	return encode[float64](x)
+// codec converts numbers to the memory of elements of a type, and back.
+type codec struct {
+	encode func(x []float64) []byte
+	decode func(b []byte) []float64
 }
 
-func encode[T kernels.Element](x []float64) []byte {
-	y := make([]T, len(x))
-	for i := range x {
-		y[i] = T(x[i])
-	}
-	return kernels.Bytes(y)
+var codecs = map[kernels.Dtype]codec{
+	kernels.Float32: codecOf[float32](), kernels.Float64: codecOf[float64](), kernels.Uint8: codecOf[uint8](), kernels.Bool: codecOf[uint8](),
+	kernels.Int32: codecOf[int32](), kernels.Int64: codecOf[int64](), kernels.Int: codecOf[int](),
 }
+
+func codecOf[T kernels.Element]() codec {
+	return codec{func(x []float64) []byte {
+		y := make([]T, len(x))
+		for i := range x {
+			y[i] = T(x[i])
+		}
+		return kernels.Bytes(y)
+	}, func(b []byte) []float64 {
+		elements := kernels.Elements[T](b)
+		x := make([]float64, len(elements))
+		for i, e := range elements {
+			x[i] = float64(e)
+		}
+		return x
+	}}
+}
+
+// Encode returns numbers as the memory of elements of type dt.
+func Encode(dt kernels.Dtype, x []float64) []byte { return codecs[dt].encode(x) }
 
 // Decode returns the memory of elements of type dt as numbers; integers are
 // below 2^53.
-func Decode(dt kernels.Dtype, b []byte) []float64 {
-	switch dt {
-	case kernels.Float32:
-		return decode[float32](b)
-	case kernels.Uint8:
-		return decode[uint8](b)
-	case kernels.Int32:
-		return decode[int32](b)
-	case kernels.Int64:
-		return decode[int64](b)
-	case kernels.Int:
-		return decode[int](b)
-	case kernels.Bool:
-		return decode[uint8](b)
-	}
-	return decode[float64](b)
-}
-
-func decode[T kernels.Element](b []byte) []float64 {
-	elements := kernels.Elements[T](b)
-	x := make([]float64, len(elements))
-	for i, e := range elements {
-		x[i] = float64(e)
-	}
-	return x
-}
+func Decode(dt kernels.Dtype, b []byte) []float64 { return codecs[dt].decode(b) }
 
 // Values returns numbers as Gorgonia values of the case's shapes.
 func (c Case) Values(dt kernels.Dtype, xs [][]float64) []gorgonia.Value {

@@ -105,10 +105,7 @@ var _ = register(Spec{
 func pickCase(s tensor.Shape, axis, count, index int) Case {
 	to := s.Clone()
 	to[axis] = count
-	inner, extent := tensor.Shape(s[axis+1:]).TotalSize(), s[axis]
-	if len(s[axis+1:]) == 0 {
-		inner = 1
-	}
+	inner, extent := behind(s, axis), s[axis]
 	list := below(extent, to.TotalSize())
 	if indexTypes[index] == kernels.Uint8 {
 		list = below(min(extent, 256), to.TotalSize())
@@ -165,10 +162,7 @@ func updateCase(s tensor.Shape, n, axis, positions int) Case {
 
 // eachUpdated calls f for each element of n rows along an axis of a shape, with its index among the rows and in the whole.
 func eachUpdated(s tensor.Shape, n, axis int, positions []int, f func(row, whole int)) {
-	inner := 1
-	for _, d := range s[axis+1:] {
-		inner *= d
-	}
+	inner := behind(s, axis)
 	outer := s.TotalSize() / s[axis] / inner
 	for o := range outer {
 		p := positions[o*len(positions)/outer]
@@ -233,10 +227,7 @@ func cumSumCase(s tensor.Shape, axis int) Case {
 		Build: unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.CumSum(x, axis) }),
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			out, magnitude = slices.Clone(in[0]), absolute(in[0])
-			inner := 1
-			for _, d := range s[axis+1:] {
-				inner *= d
-			}
+			inner := behind(s, axis)
 			for i := range out {
 				if i/inner%s[axis] > 0 {
 					out[i] += out[i-inner]

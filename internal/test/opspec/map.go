@@ -60,8 +60,8 @@ var _ = register(Spec{
 		}
 		cube := tensor.Shape{5, 1, 12}
 		return append(cases,
-			broadcastMapCase(1, tensor.Shape{17, 31}, tensor.Shape{31}, tensor.Shape{17, 1}), broadcastMapCase(0, tensor.Shape{5, 1}, tensor.Shape{7}, tensor.Shape{5, 7}),
-			broadcastMapCase(2, tensor.Shape{3, 1, 1, 2}, tensor.Shape{4, 5, 1}), broadcastMapCase(4, tensor.Shape{1, 1, 3}, tensor.Shape{2, 1, 1, 3}), broadcastMapCase(1, tensor.Shape{1}, tensor.Shape{}, tensor.Shape{1, 9}),
+			mapCase(1, tensor.Shape{17, 31}, tensor.Shape{31}, tensor.Shape{17, 1}), mapCase(0, tensor.Shape{5, 1}, tensor.Shape{7}, tensor.Shape{5, 7}),
+			mapCase(2, tensor.Shape{3, 1, 1, 2}, tensor.Shape{4, 5, 1}), mapCase(4, tensor.Shape{1, 1, 3}, tensor.Shape{2, 1, 1, 3}), mapCase(1, tensor.Shape{1}, tensor.Shape{}, tensor.Shape{1, 9}),
 			mapCase(0, cube, tensor.ScalarShape(), cube), mapCase(1, tensor.ScalarShape(), tensor.ScalarShape(), cube), mapCase(2, tensor.Shape{70001}, tensor.ScalarShape()),
 			large(mapCase(1, tensor.Shape{1<<29 + 3}, tensor.Shape{1<<29 + 3}, tensor.ScalarShape()), kernels.Float32),
 			timed("tanh(a*b) + c, 2^28", mapCase(0, slices.Repeat([]tensor.Shape{{1 << 28}}, 3)...)),
@@ -139,48 +139,18 @@ func mapInGorgonia(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return gorgonia.Add(product, in[2])
 }
 
-// broadcastMapCase has inputs whose shapes broadcast to one.
-func broadcastMapCase(example int, shapes ...tensor.Shape) Case {
-	c := mapCase(example, shapes...)
-	c.Reference = func(in ...[]float64) (out, magnitude []float64) {
-		in, whole := broadcast(shapes, in)
-		return mapCase(example, slices.Repeat([]tensor.Shape{whole}, len(in))...).Reference(in...)
-	}
-	return c
-}
-
 func mapCase(example int, shapes ...tensor.Shape) Case {
 	e := mapExamples[example]
 	by := func(expression string) Build {
 		return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Map(expression, in...) }
 	}
-	return Case{
-		Name:       fmt.Sprintf("%s, %v", e.expression, shapes),
-		Shapes:     shapes,
-		Parameters: Parameters{Expression: e.expression},
-		Build:      by(e.expression),
-		Magnitude:  by(e.magnitude),
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			n := 1
-			for _, s := range shapes {
-				n = max(n, s.TotalSize())
-			}
-			out, magnitude = make([]float64, n), make([]float64, n)
-			x, absolute := make([]float64, len(in)), make([]float64, len(in))
-			for i := range out {
-				for k, s := range shapes {
-					x[k] = in[k][0]
-					if !s.IsScalar() {
-						x[k] = in[k][i]
-					}
-					absolute[k] = math.Abs(x[k])
-				}
-				out[i], magnitude[i] = e.f(x), e.m(absolute)
-				if m := magnitude[i]; math.IsNaN(m) || math.IsInf(m, 0) { // of a term that does not count here
-					magnitude[i] = math.Abs(out[i])
-				}
-			}
-			return out, magnitude
-		},
-	}
+	c := elements(fmt.Sprintf("%s, %v", e.expression, shapes), by(e.expression), func(x []float64) (y, magnitude float64) {
+		y, magnitude = e.f(x), e.m(absolute(x))
+		if math.IsNaN(magnitude) || math.IsInf(magnitude, 0) { // of a term that does not count here
+			magnitude = math.Abs(y)
+		}
+		return y, magnitude
+	}, shapes...)
+	c.Parameters, c.Magnitude = Parameters{Expression: e.expression}, by(e.magnitude)
+	return c
 }

@@ -150,13 +150,12 @@ func broadcastMatMulCase(o transposes, a, b tensor.Shape) Case {
 			}
 			return list
 		}
-		pairs, _ := broadcast([]tensor.Shape{leadA, leadB}, [][]float64{number(leadA), number(leadB)})
-		for i := range pairs[0] {
-			at := func(k int, m tensor.Shape) []float64 {
-				n := m.TotalSize()
-				return in[k][int(pairs[k][i])*n:][:n]
-			}
-			y, m := one.Reference(at(0, matA), at(1, matB))
+		first, second := elements("", nil, func(pair []float64) (a, b float64) { return pair[0], pair[1] }, leadA, leadB).Reference(number(leadA), number(leadB))
+		matrix := func(x []float64, k float64, m tensor.Shape) []float64 {
+			return x[int(k)*m.TotalSize():][:m.TotalSize()]
+		}
+		for i := range first {
+			y, m := one.Reference(matrix(in[0], first[i], matA), matrix(in[1], second[i], matB))
 			out, magnitude = append(out, y...), append(magnitude, m...)
 		}
 		return out, magnitude

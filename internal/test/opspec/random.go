@@ -35,7 +35,7 @@ func dropoutCase(s tensor.Shape, probability int) Case {
 			return 0
 		}
 		return x[0]
-	}, s, s)
+	}, s)
 }
 
 var _ = register(Spec{
@@ -118,10 +118,7 @@ func topKCase(s tensor.Shape, axis, k int, indices bool) Case {
 	c.Name += fmt.Sprintf(", k = %d, indices %v", k, indices)
 	to := s.Clone()
 	to[axis] = k
-	inner := s[axis+1:].TotalSize()
-	if axis == len(s)-1 {
-		inner = 1
-	}
+	inner := behind(s, axis)
 	c.Reference = func(in ...[]float64) (out, magnitude []float64) {
 		out, magnitude = make([]float64, to.TotalSize()), make([]float64, to.TotalSize())
 		eachRow(s, []int{axis}, func(row int, elements []int) {

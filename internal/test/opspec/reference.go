@@ -39,8 +39,8 @@ func flatten(shape, at, skip []int) int {
 	return flat
 }
 
-// broadcast repeats operands of several shapes as numpy does, and returns their common shape.
-func broadcast(shapes []tensor.Shape, in [][]float64) (out [][]float64, whole tensor.Shape) {
+// broadcast returns the shape to which several broadcast, as in numpy.
+func broadcast(shapes ...tensor.Shape) (whole tensor.Shape) {
 	for _, s := range shapes {
 		for len(whole) < len(s) {
 			whole = append(tensor.Shape{1}, whole...)
@@ -52,18 +52,42 @@ func broadcast(shapes []tensor.Shape, in [][]float64) (out [][]float64, whole te
 			whole[k] = max(whole[k], d)
 		}
 	}
-	for i, s := range shapes {
-		var x []float64
-		index(whole, func(_ int, at []int) {
-			own := slices.Clone(at[len(whole)-len(s):])
-			for a, d := range s {
-				own[a] = min(own[a], d-1)
-			}
-			x = append(x, in[i][flatten(s, own, nil)])
-		})
-		out = append(out, x)
+	return whole
+}
+
+// elements is a case of an op of elements whose inputs broadcast: f computes an element of the output, and the sum of the absolute
+// values of its terms, from elements of the inputs.
+func elements(name string, build Build, f func(x []float64) (y, magnitude float64), shapes ...tensor.Shape) Case {
+	return Case{
+		Name: name, Shapes: shapes, Build: build,
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			x := make([]float64, len(in))
+			index(broadcast(shapes...), func(_ int, at []int) {
+				for i, s := range shapes {
+					k := 0
+					for a, d := range s {
+						k *= d
+						if d > 1 {
+							k += at[len(at)-len(s)+a]
+						}
+					}
+					x[i] = in[i][k]
+				}
+				y, m := f(x)
+				out, magnitude = append(out, y), append(magnitude, m)
+			})
+			return out, magnitude
+		},
 	}
-	return out, whole
+}
+
+// behind returns the number of elements for each index of an axis.
+func behind(shape tensor.Shape, axis int) int {
+	n := 1
+	for _, d := range shape[axis+1:] {
+		n *= d
+	}
+	return n
 }
 
 // without returns a shape with axes taken out.
@@ -93,6 +117,18 @@ func (t *total) addProduct(x, y float64) {
 	p := x * y
 	t.add(p)
 	t.lost += math.FMA(x, y, -p)
+}
+
+// products returns the sum of n products x y, beginning with a term, and the sum of their absolute values.
+func products(first float64, n int, factors func(i int) (x, y float64)) (sum, magnitude float64) {
+	s := total{sum: first}
+	magnitude = math.Abs(first)
+	for i := range n {
+		x, y := factors(i)
+		s.addProduct(x, y)
+		magnitude += math.Abs(x * y)
+	}
+	return s.value(), magnitude
 }
 
 // less returns the sum without the terms of u, NaN if either is not finite.

@@ -26,13 +26,13 @@ type Machine struct {
 // Machines returns all that can run a graph here: Gorgonia's, Stheno's on the host and, if there is one, on the GPU.
 func Machines() []Machine {
 	ms := append(gorgonias[:len(gorgonias):len(gorgonias)],
-		Machine{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
-		Machine{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
-	)
+		Machine{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }})
 	if _, err := stheno.Devices(); err == nil {
-		ms = append(ms, Machine{"stheno on a GPU, strict", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
-			return cudaops.NewVM(g, cudaops.OnDevice(0), cudaops.Strict())
-		}})
+		ms = append(ms,
+			Machine{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
+			Machine{"stheno on a GPU, strict", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
+				return cudaops.NewVM(g, cudaops.OnDevice(0), cudaops.Strict())
+			}})
 	}
 	return ms
 }

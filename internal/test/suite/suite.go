@@ -35,8 +35,13 @@ func seedOf(s string) uint64 {
 // ones when the test runs alone.
 func Random(t *testing.T) *rand.Rand {
 	t.Logf("STHENO_SEED=%d", seed)
+	return named(t.Name())
+}
+
+// named returns the generator of a name.
+func named(name string) *rand.Rand {
 	h := fnv.New64a()
-	h.Write([]byte(t.Name()))
+	h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
@@ -117,7 +122,7 @@ func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec
 func Cases(t *testing.T, s opspec.Spec) []opspec.Case {
 	cases := slices.DeleteFunc(slices.Clone(s.Cases), func(c opspec.Case) bool { return !c.Tested() })
 	r := Random(t)
-	draws := 6
+	draws := 4
 	if testing.Short() {
 		draws = 2
 	}

@@ -1,7 +1,6 @@
 package testutil
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,17 +12,22 @@ import (
 
 // Sources returns the files of the root package of a module that the project requires, without
 // tests.
-func Sources(t testing.TB, module string) (files []*ast.File) {
+func Sources(t testing.TB, module string) []*ast.File {
 	t.Helper()
 	dir := Get[[]byte](t)(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output())
-	names := Get[[]string](t)(filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go")))
-	for _, name := range names {
+	return parsed(t, strings.TrimSpace(string(dir)))
+}
+
+// parsed returns the files of the package in a folder, without tests.
+func parsed(t testing.TB, dir string) (files []*ast.File) {
+	t.Helper()
+	for _, name := range Get[[]string](t)(filepath.Glob(filepath.Join(dir, "*.go"))) {
 		if !strings.HasSuffix(name, "_test.go") {
 			files = append(files, Get[*ast.File](t)(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)))
 		}
 	}
 	if len(files) == 0 {
-		Do(t, fmt.Errorf("no file of %s", module))
+		t.Fatalf("got no Go file in %s", dir)
 	}
 	return files
 }

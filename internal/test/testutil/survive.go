@@ -3,10 +3,7 @@ package testutil
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"path"
-	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"strings"
@@ -27,7 +24,7 @@ func Survive(t testing.TB, functions map[string]any, values ...any) {
 func SurviveWhole(t testing.TB, functions map[string]any, values ...any) {
 	t.Helper()
 	types := survive(t, functions, values)
-	for _, name := range exported(parsed(t)) {
+	for _, name := range exported(parsed(t, ".")) {
 		if _, named := functions[name]; !named && !types[name] {
 			t.Errorf("%s is exported, want it among the functions or a value of it", name)
 		}
@@ -46,7 +43,7 @@ func survive(t testing.TB, functions map[string]any, values []any) (types map[st
 			s.call(name, reflect.ValueOf(f))
 		}
 	}
-	inPackage := parsed(t)[0].Name.Name
+	inPackage := parsed(t, ".")[0].Name.Name
 	types = map[string]bool{}
 	for _, v := range s.values {
 		of, base := v.Type(), v.Type()
@@ -169,19 +166,6 @@ func (s *survival) try(name string, f reflect.Value, args []reflect.Value) {
 			s.try(name+", iterated over", o, []reflect.Value{nothing(of.In(0))})
 		}
 	}
-}
-
-// parsed returns the files of the package in the working folder, without tests.
-func parsed(t testing.TB) (files []*ast.File) {
-	for _, name := range Get[[]string](t)(filepath.Glob("*.go")) {
-		if !strings.HasSuffix(name, "_test.go") {
-			files = append(files, Get[*ast.File](t)(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)))
-		}
-	}
-	if len(files) == 0 {
-		t.Fatal("no Go file in the working folder")
-	}
-	return files
 }
 
 // exported returns the names of the exported functions and types of a package, without interfaces, aliases

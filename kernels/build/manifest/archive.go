@@ -12,8 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Archive holds the cubins of generated kernels for a target, each under the [Key] of the
-// PTX that it was assembled from.
+// Archive holds the cubins of generated kernels for a target, each under the [Key] of the PTX that it was assembled from.
 //
 // Its file is a checksum of the rest, the sizes of three parts and these, the assembler, the dictionary, packed, and an index: for each cubin, in
 // the order of keys, the key and the size. Then come all cubins, packed. Integers are of 32 bits and little-endian. A zip archive of the same takes
@@ -33,8 +32,7 @@ func Key(ptx []byte) string { return Sum(ptx)[:2*keyBytes] }
 // ArchiveFile is the name of a target's archive.
 func ArchiveFile(target string) string { return target + ".archive" }
 
-// Cubins are similar to each other, so they are compressed with parts of some of them as a dictionary: to a ninth,
-// instead of a third.
+// Cubins are similar to each other, so they are compressed with parts of some of them as a dictionary: to a ninth, instead of a third.
 const (
 	dictionarySize = 256 << 10
 	dictionaryFrom = 40 // cubins, spread evenly over all
@@ -97,8 +95,7 @@ func (s *source) number() uint32 {
 // Keys returns the keys of the archive's kernels, in order.
 func (a *Archive) Keys() []string { return slices.Sorted(maps.Keys(a.cubins)) }
 
-// Cubin returns the cubin of PTX with that key, nil if there is none. It is safe for
-// several goroutines.
+// Cubin returns the cubin of PTX with that key, nil if there is none. It is safe for several goroutines.
 func (a *Archive) Cubin(key string) ([]byte, error) {
 	packed := a.cubins[key]
 	if packed == nil {

@@ -1,11 +1,11 @@
-// Package manifest describes the compiled kernel images, which the program in
-// kernels/build writes and package kernels reads.
+// Package manifest describes the compiled kernel images, which the program in kernels/build writes and package kernels reads.
 package manifest
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -88,9 +88,30 @@ func Sum(b []byte) string {
 // Encode returns the bytes of manifest.json, an image a line.
 func (m *Manifest) Encode() ([]byte, error) { return jsonlines.Marshal(m, 4) }
 
-// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the
-// hashes of its images. Comments do not count, as in [SourceHash], so measurements and test outcomes
-// carry it.
+// Check returns an error unless the images are those of some targets, in their order, and the files, which read returns by name, are those
+// that the manifest describes.
+func (s *Source) Check(targets []string, read func(file string) ([]byte, error)) error {
+	if !slices.EqualFunc(s.Images, targets, func(i Image, target string) bool { return i.Target == target }) {
+		return fmt.Errorf("%s.cu has not been compiled for %v", s.Stem, targets)
+	}
+	var errs []error
+	for _, i := range s.Images {
+		image, err := read(i.File)
+		if err == nil {
+			image, err = Unpack(i.Target, image)
+		}
+		if err == nil && (Sum(image) != i.Hash || len(image) != i.Bytes) {
+			err = errors.New("is not the file that the manifest describes")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s.cu for %s: %s %w", s.Stem, i.Target, i.File, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images. Comments do not count, as in
+// [SourceHash], so measurements and test outcomes carry it.
 func (s *Source) Digest() string {
 	h := sha256.New()
 	for _, i := range s.Images {

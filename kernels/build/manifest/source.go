@@ -11,10 +11,9 @@ import (
 	"strconv"
 )
 
-// SourceHash is a hash of the code of a source and of every header that it includes in quotes, by base name,
-// headers of headers too, each with its name. Comments and blank lines do not count, as they do not
-// change the images: flags ask for no line numbers in them, and only a source that uses __LINE__ or
-// assert puts them there.
+// SourceHash is a hash of the code of a source and of every header that it includes in quotes, by base name, headers of headers too, each with its
+// name. Comments and blank lines do not count, as they do not change the images: flags ask for no line numbers in them, and only a source that uses
+// __LINE__ or assert puts them there.
 func SourceHash(read func(name string) ([]byte, error), name string) (string, error) {
 	h := sha256.New()
 	if err := addSource(h, read, name, map[string]bool{}); err != nil {
@@ -45,17 +44,15 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 	return nil
 }
 
-// token matches a piece that function code takes or leaves as a whole. Its groups: blanks and comments; the beginning of a raw
-// string, and its delimiter, with which the string ends, too. Pieces without a group may contain
-// quotes and slashes that begin nothing: strings, characters, and names and numbers, since R"( begins
-// a raw string only where no name ends with R, and quotes group the digits of numbers.
+// token matches a piece that function code takes or leaves as a whole. Its groups: blanks and comments; the beginning of a raw string, and its
+// delimiter, with which the string ends, too. Pieces without a group may contain quotes and slashes that begin nothing: strings, characters, and
+// names and numbers, since R"( begins a raw string only where no name ends with R, and quotes group the digits of numbers.
 var token = regexp.MustCompile(`((?:[ \t]|//(?:[^\\\n]|\\\r?\n|\\)*|/\*(?s:.*?)\*/)+)|` +
 	`((?:u8|[uUL])?R"([^()\\\s]*)\()|` +
 	`"(?:[^"\\\n]|\\(?s:.))*"?|'(?:[^'\\\n]|\\(?s:.))*'?|` +
 	`[A-Za-z_][A-Za-z_0-9]*|\.?[0-9](?:'?[A-Za-z_0-9.])*`)
 
-// code returns a text of CUDA C++ without comments and blank lines: a blank in place of blanks and
-// comments in a line, none at its ends.
+// code returns a text of CUDA C++ without comments and blank lines: a blank in place of blanks and comments in a line, none at its ends.
 func code(text []byte) []byte {
 	var kept []byte
 	for {

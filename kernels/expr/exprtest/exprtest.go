@@ -1,20 +1,16 @@
-// Package exprtest draws random expressions for tests, and evaluates them one
-// operation at a time.
+// Package exprtest draws random expressions for tests, and evaluates them one operation at a time.
 package exprtest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
-	"sync"
-	"unsafe"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"pgregory.net/rapid"
 )
 
-// Term is an expression as a tree: an operand, a number, a conversion or an
-// operation.
+// Term is an expression as a tree: an operand, a number, a conversion or an operation.
 type Term struct {
 	Kind  Kind
 	Dtype expr.Dtype
@@ -35,15 +31,13 @@ const (
 	Operation
 )
 
-// Exact are the operations with one right result, Inexact those that backends may round
-// differently.
+// Exact are the operations with one right result, Inexact those that backends may round differently.
 var (
 	Exact, Inexact = expr.Ops()
 	compare        = []expr.Op{expr.Eq, expr.Ne, expr.Lt, expr.Le, expr.Gt, expr.Ge}
 )
 
-// Draw draws a term of a floating-point type over operands of those types, of up to
-// size operations.
+// Draw draws a term of a floating-point type over operands of those types, of up to size operations.
 func Draw(t *rapid.T, operands []expr.Dtype, d expr.Dtype, ops []expr.Op, size int) *Term {
 	if size == 0 || rapid.IntRange(0, 9).Draw(t, "leaf") == 0 {
 		return leaf(t, operands, d)
@@ -123,116 +117,55 @@ func (t *Term) build(b *expr.Builder) expr.Value {
 // Apply runs one operation on whole operands, which hold the elements' values.
 type Apply func(f expr.Func, operands ...[]float64) ([]float64, error)
 
-// Unfused evaluates the term one operation at a time: exact operations here, element by element and
-// without code of package expr, the others by apply.
-func (t *Term) Unfused(n int, operands [][]float64, apply Apply) ([]float64, error) {
+// Unfused evaluates the term one operation at a time, on operands given by the memory of their elements: exact operations here, element by
+// element and without code of package expr, the others by apply.
+func (t *Term) Unfused(n int, operands [][]uint64, apply Apply) ([]uint64, error) {
 	switch t.Kind {
 	case Operand:
 		return operands[t.Index], nil
 	case Number:
-		out := make([]float64, n)
-		for i := range out {
-			out[i] = t.Value
-		}
-		return out, nil
+		return slices.Repeat([]uint64{convertBits(expr.Float64, t.Dtype, math.Float64bits(t.Value))}, n), nil
 	}
-	args, types := make([][]float64, len(t.Args)), make([]expr.Dtype, len(t.Args))
+	args := make([][]uint64, len(t.Args))
 	for i, a := range t.Args {
-		v, err := a.Unfused(n, operands, apply)
-		if err != nil {
+		var err error
+		if args[i], err = a.Unfused(n, operands, apply); err != nil {
 			return nil, err
 		}
-		args[i], types[i] = v, a.Dtype
 	}
-	out := make([]float64, n)
-	if _, exact := exactly(t.Op, make([]float64, 3)); t.Kind == Conversion || exact {
-		x := make([]float64, len(args))
-		for i := range out {
-			for k := range args {
-				x[k] = args[k][i]
-			}
-			out[i] = x[0]
-			if t.Kind == Operation {
-				out[i], _ = exactly(t.Op, x)
-			}
-			if t.Dtype == expr.Float32 {
-				out[i] = float64(float32(out[i])) // two roundings equal one: 53 >= 2*24 + 2
-			}
+	if t.Kind == Operation && (slices.Contains(Inexact, t.Op) || reduces(t.Op)) {
+		return t.applied(args, apply)
+	}
+	out, x := make([]uint64, n), make([]uint64, len(args))
+	for i := range out {
+		for k := range args {
+			x[k] = args[k][i]
 		}
-		return out, nil
+		out[i] = t.exact(x)
+	}
+	return out, nil
+}
+
+// applied runs the term's operation by apply.
+func (t *Term) applied(args [][]uint64, apply Apply) ([]uint64, error) {
+	types, values := make([]expr.Dtype, len(args)), make([][]float64, len(args))
+	for i, a := range t.Args {
+		types[i], values[i] = a.Dtype, Unpack(a.Dtype, PackBits(a.Dtype, args[i]))
 	}
 	b := expr.NewBuilder(types...)
-	values := make([]expr.Value, len(args))
-	for i := range args {
-		values[i] = b.Operand(i)
-	}
-	f, err := b.Func(b.Apply(t.Op, values...))
+	f, err := b.Func(b.Apply(t.Op, b.Inputs()...))
 	if err != nil {
 		return nil, err
 	}
-	return apply(f, args...)
+	out, err := apply(f, values...)
+	if err != nil {
+		return nil, err
+	}
+	return UnpackBits(t.Dtype, Pack(t.Dtype, out)), nil
 }
 
-// exactly computes an exact operation in double, and reports whether op is one.
-func exactly(op expr.Op, x []float64) (float64, bool) {
-	truth := func(b bool) float64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	switch op {
-	case expr.Neg:
-		return -x[0], true
-	case expr.Abs:
-		return math.Abs(x[0]), true
-	case expr.Sign:
-		if x[0] == 0 || math.IsNaN(x[0]) {
-			return x[0], true
-		}
-		return math.Copysign(1, x[0]), true
-	case expr.Ceil:
-		return math.Ceil(x[0]), true
-	case expr.Floor:
-		return math.Floor(x[0]), true
-	case expr.Sqrt:
-		return math.Sqrt(x[0]), true
-	case expr.Add:
-		return x[0] + x[1], true
-	case expr.Sub:
-		return x[0] - x[1], true
-	case expr.Mul:
-		return x[0] * x[1], true
-	case expr.Div:
-		return x[0] / x[1], true
-	case expr.Min, expr.Max:
-		switch {
-		case math.IsNaN(x[0]) || math.IsNaN(x[1]):
-			return math.NaN(), true
-		case op == expr.Min:
-			return math.Min(x[0], x[1]), true
-		}
-		return math.Max(x[0], x[1]), true
-	case expr.Eq:
-		return truth(x[0] == x[1]), true
-	case expr.Ne:
-		return truth(x[0] != x[1]), true
-	case expr.Lt:
-		return truth(x[0] < x[1]), true
-	case expr.Le:
-		return truth(x[0] <= x[1]), true
-	case expr.Gt:
-		return truth(x[0] > x[1]), true
-	case expr.Ge:
-		return truth(x[0] >= x[1]), true
-	case expr.Select:
-		if x[0] != 0 {
-			return x[1], true
-		}
-		return x[2], true
-	}
-	return 0, false
-}
+// reduces reports whether an operation takes a whole row.
+func reduces(op expr.Op) bool { return op == expr.RowSum || op == expr.RowMax || op == expr.RowMin }
 
 // Edges are the special values of functions.
 var Edges = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 2, 3, -3, math.Inf(1), math.Inf(-1), math.NaN(), math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64,
@@ -261,91 +194,4 @@ func Value(d expr.Dtype) *rapid.Generator[float64] {
 		}
 		return v
 	})
-}
-
-// Pack returns the memory of elements of a type.
-func Pack(d expr.Dtype, values []float64) []byte {
-	b := Memory(int64(len(values)) * d.Size())
-	le := binary.LittleEndian
-	for i, v := range values {
-		switch at := b[int64(i)*d.Size():]; d {
-		case expr.Float32:
-			le.PutUint32(at, math.Float32bits(float32(v)))
-		case expr.Float64:
-			le.PutUint64(at, math.Float64bits(v))
-		case expr.Int32:
-			le.PutUint32(at, uint32(int32(v)))
-		case expr.Int64, expr.Int:
-			le.PutUint64(at, uint64(int64(v)))
-		case expr.BF16:
-			le.PutUint16(at, uint16(math.Float32bits(float32(v))>>16)) // of a number that BF16 has
-		case expr.F16:
-			le.PutUint16(at, halves()[v]) // of a number that F16 has
-		default:
-			at[0] = uint8(v)
-		}
-	}
-	return b
-}
-
-// Unpack returns the elements in memory of a type.
-func Unpack(d expr.Dtype, b []byte) []float64 {
-	values := make([]float64, int64(len(b))/d.Size())
-	le := binary.LittleEndian
-	for i := range values {
-		switch at := b[int64(i)*d.Size():]; d {
-		case expr.Float32:
-			values[i] = float64(math.Float32frombits(le.Uint32(at)))
-		case expr.Float64:
-			values[i] = math.Float64frombits(le.Uint64(at))
-		case expr.Int32:
-			values[i] = float64(int32(le.Uint32(at)))
-		case expr.Int64, expr.Int:
-			values[i] = float64(int64(le.Uint64(at)))
-		case expr.BF16:
-			values[i] = float64(math.Float32frombits(uint32(le.Uint16(at)) << 16))
-		case expr.F16:
-			values[i] = halfValue(le.Uint16(at))
-		default:
-			values[i] = float64(at[0])
-		}
-	}
-	return values
-}
-
-// halfValue is the number that F16 has for some bits.
-func halfValue(bits uint16) float64 {
-	v := math.Ldexp(float64(bits&0x3ff)+1024, int(bits>>10&31)-25)
-	switch bits >> 10 & 31 {
-	case 0:
-		v = math.Ldexp(float64(bits&0x3ff), -24)
-	case 31:
-		if v = math.Inf(1); bits&0x3ff != 0 {
-			v = math.NaN()
-		}
-	}
-	if bits>>15 == 1 {
-		return -v
-	}
-	return v
-}
-
-// halves maps the numbers of F16 to their bits.
-var halves = sync.OnceValue(func() map[float64]uint16 {
-	bits := map[float64]uint16{}
-	for b := range uint32(1 << 16) {
-		bits[halfValue(uint16(b))] = uint16(b)
-	}
-	return bits
-})
-
-// Memory returns that many bytes, aligned for every type.
-func Memory(bytes int64) []byte {
-	words := make([]uint64, bytes/8+1)
-	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes)
-}
-
-// Same reports whether two elements are the same to the bit; all NaN are.
-func Same(x, y float64) bool {
-	return math.Float64bits(x) == math.Float64bits(y) || math.IsNaN(x) && math.IsNaN(y)
 }

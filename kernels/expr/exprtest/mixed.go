@@ -1,9 +1,9 @@
 package exprtest
 
 import (
-	"encoding/binary"
 	"math"
 	"math/big"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"pgregory.net/rapid"
@@ -76,181 +76,70 @@ func Bits(t *rapid.T, d expr.Dtype) uint64 {
 	return wrapped(d, big.NewInt(v))
 }
 
-// bitsOf returns the memory of a number of a floating-point type.
-func bitsOf(d expr.Dtype, v float64) uint64 {
-	if d == expr.Float32 {
-		return uint64(math.Float32bits(float32(v)))
+// DrawMixedMap draws a function of up to 4 operands, of all types and iotas among them, and of up to 3 outputs of up to size operations,
+// a shape and views of all sorts.
+func DrawMixedMap(t *rapid.T, size int) *Map {
+	m := &Map{}
+	types := m.drawMixed(t, true)
+	for range rapid.IntRange(1, 3).Draw(t, "outputs") {
+		m.terms = append(m.terms, DrawMixed(t, types, rapid.SampledFrom(MixedTypes).Draw(t, "output"), size))
 	}
-	return math.Float64bits(v)
+	m.build(t, types)
+	return m
 }
 
-// floatOf returns the number of a floating-point type with some memory.
-func floatOf(d expr.Dtype, bits uint64) float64 {
-	if d == expr.Float32 {
-		return float64(math.Float32frombits(uint32(bits)))
-	}
-	return math.Float64frombits(bits)
-}
-
-// wrapped returns the memory of an integer of a type, modulo a power of 2.
-func wrapped(d expr.Dtype, v *big.Int) uint64 {
-	modulus := new(big.Int).Lsh(big.NewInt(1), uint(8*d.Size()))
-	return new(big.Int).Mod(v, modulus).Uint64()
-}
-
-// integerOf returns the integer of a type, or 0 or 1 of Bool, with some memory.
-func integerOf(d expr.Dtype, bits uint64) *big.Int {
-	v := new(big.Int).SetUint64(bits)
-	if half := new(big.Int).Lsh(big.NewInt(1), uint(8*d.Size()-1)); d.IsInteger() && d != expr.Uint8 && v.Cmp(half) >= 0 {
-		v.Sub(v, half.Lsh(half, 1))
-	}
-	return v
-}
-
-// SameBits reports whether two elements of a type have the same memory; all NaN have.
-func SameBits(d expr.Dtype, x, y uint64) bool {
-	return x == y || d.IsFloat() && math.IsNaN(floatOf(d, x)) && math.IsNaN(floatOf(d, y))
-}
-
-// Element evaluates the term for one element of each operand, given by their memory, without code of package expr: integers by
-// package big.
-func (t *Term) Element(operands []uint64) uint64 {
-	args := make([]uint64, len(t.Args))
-	for i, a := range t.Args {
-		args[i] = a.Element(operands)
-	}
-	switch {
-	case t.Kind == Operand:
-		return operands[t.Index]
-	case t.Kind == Number:
-		return convertBits(expr.Float64, t.Dtype, math.Float64bits(t.Value))
-	case t.Kind == Conversion:
-		return convertBits(t.Args[0].Dtype, t.Dtype, args[0])
-	}
-	switch of := t.Args[len(args)-1].Dtype; {
-	case t.Op == expr.Select:
-		return args[2-args[0]]
-	case of.IsFloat():
-		x := make([]float64, len(args))
-		for i := range x {
-			x[i] = floatOf(of, args[i])
+// DrawMixedRows is DrawMixedMap with reductions of integers, and maxima and minima of floating-point numbers.
+func DrawMixedRows(t *rapid.T, size int) *Map {
+	m := &Map{}
+	types := m.drawMixed(t, false)
+	m.drawAxes(t)
+	all, results := slices.Clone(types), []expr.Dtype{}
+	for range rapid.IntRange(1, 3).Draw(t, "reductions") {
+		op, d := rapid.SampledFrom([]expr.Op{expr.RowSum, expr.RowMax, expr.RowMin}).Draw(t, "reduction"), rapid.SampledFrom(MixedTypes).Draw(t, "reduced type")
+		if op == expr.RowSum && d.IsFloat() || op != expr.RowSum && d == expr.Bool {
+			d = expr.Int32
 		}
-		v, _ := exactly(t.Op, x)
-		if t.Dtype == expr.Bool {
-			return uint64(v)
+		r := &Term{Kind: Operation, Dtype: d, Op: op, Args: []*Term{DrawMixed(t, all, d, size)}}
+		if op == expr.RowSum {
+			r.Dtype = expr.Int64
 		}
-		return bitsOf(t.Dtype, v)
-	default:
-		return integrally(t.Op, t.Dtype, of, args)
+		m.reductions, all, results = append(m.reductions, r), append(all, r.Dtype), append(results, r.Dtype)
 	}
-}
-
-// integrally computes an operation on integers or Bool.
-func integrally(op expr.Op, d, of expr.Dtype, args []uint64) uint64 {
-	x, y := integerOf(of, args[0]), integerOf(of, args[len(args)-1])
-	truth := func(b bool) uint64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	v := new(big.Int)
-	switch op {
-	case expr.Eq:
-		return truth(x.Cmp(y) == 0)
-	case expr.Ne:
-		return truth(x.Cmp(y) != 0)
-	case expr.Lt:
-		return truth(x.Cmp(y) < 0)
-	case expr.Le:
-		return truth(x.Cmp(y) <= 0)
-	case expr.Gt:
-		return truth(x.Cmp(y) > 0)
-	case expr.Ge:
-		return truth(x.Cmp(y) >= 0)
-	case expr.And:
-		return args[0] & args[1]
-	case expr.Or:
-		return args[0] | args[1]
-	case expr.Not:
-		return 1 - args[0]
-	case expr.Neg:
-		v.Neg(x)
-	case expr.Abs:
-		v.Abs(x)
-	case expr.Add:
-		v.Add(x, y)
-	case expr.Sub:
-		v.Sub(x, y)
-	case expr.Mul:
-		v.Mul(x, y)
-	case expr.Square:
-		v.Mul(x, x)
-	case expr.Cube:
-		v.Mul(x, v.Mul(x, x))
-	case expr.Min, expr.Max:
-		if v = x; (x.Cmp(y) < 0) == (op == expr.Max) {
-			v = y
+	for range rapid.IntRange(1, 3).Draw(t, "outputs") {
+		d, perRow := rapid.SampledFrom(MixedTypes).Draw(t, "output"), rapid.Bool().Draw(t, "one a row")
+		m.PerRow = append(m.PerRow, perRow)
+		if perRow {
+			m.terms = append(m.terms, DrawMixed(t, results, d, size).replaced(func(o *Term) *Term {
+				return &Term{Kind: Operand, Dtype: o.Dtype, Index: o.Index + len(types)}
+			}))
+		} else {
+			m.terms = append(m.terms, DrawMixed(t, all, d, size))
 		}
 	}
-	return wrapped(d, v)
+	m.build(t, types)
+	return m
 }
 
-// convertBits converts an element: to integers toward 0 and to the nearest of the type, NaN to 0.
-func convertBits(from, to expr.Dtype, bits uint64) uint64 {
-	switch {
-	case to == expr.Bool && from.IsFloat():
-		return min(bits<<(64-8*from.Size()+1), 1) // but for the sign
-	case to == expr.Bool:
-		return min(bits, 1)
-	case to.IsFloat() && from.IsFloat():
-		return bitsOf(to, floatOf(from, bits))
-	case to == expr.Float32:
-		v, _ := new(big.Float).SetInt(integerOf(from, bits)).Float32()
-		return bitsOf(to, float64(v))
-	case to.IsFloat():
-		v, _ := new(big.Float).SetInt(integerOf(from, bits)).Float64()
-		return bitsOf(to, v)
-	case !from.IsFloat():
-		return wrapped(to, integerOf(from, bits))
+// drawMixed draws the shape, views and buffers.
+func (m *Map) drawMixed(t *rapid.T, bounded bool) (types []expr.Dtype) {
+	m.drawShape(t, 1, 4, 3000, 1, 2, 3, 4, 8, 16, 17, 40, 300)
+	for range rapid.IntRange(0, 4).Draw(t, "operands") {
+		d := rapid.SampledFrom(MixedTypes).Draw(t, "type")
+		iota := rapid.IntRange(0, 3).Draw(t, "iota") == 0
+		v := drawView(t, m.Shape, bounded && !iota)
+		var buffer []uint64
+		if iota {
+			d, v.Elements, v.Iota = expr.Int64, 0, true
+			v.Offset += rapid.SampledFrom([]int64{0, 0, -7, 1 << 40}).Draw(t, "first")
+		}
+		for k := range v.Elements {
+			if k < 11 {
+				buffer = append(buffer, Bits(t, d))
+			} else {
+				buffer = append(buffer, buffer[(k+k/11)%11])
+			}
+		}
+		types, m.Views, m.Buffers = append(types, d), append(m.Views, v), append(m.Buffers, buffer)
 	}
-	v := floatOf(from, bits)
-	if math.IsNaN(v) {
-		return 0
-	}
-	whole, _ := big.NewFloat(min(max(v, -1e30), 1e30)).Int(nil)
-	most := new(big.Int).Lsh(big.NewInt(1), uint(8*to.Size()-1))
-	least := new(big.Int).Neg(most)
-	if to == expr.Uint8 {
-		least, most = new(big.Int), big.NewInt(256)
-	}
-	most.Sub(most, big.NewInt(1))
-	if whole.Cmp(least) < 0 {
-		whole = least
-	} else if whole.Cmp(most) > 0 {
-		whole = most
-	}
-	return wrapped(to, whole)
-}
-
-// PackBits returns the memory of elements.
-func PackBits(d expr.Dtype, elements []uint64) []byte {
-	b, size := Memory(int64(len(elements))*d.Size()), d.Size()
-	for i, v := range elements {
-		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], v)
-		copy(b[int64(i)*size:], word[:size])
-	}
-	return b
-}
-
-// UnpackBits returns the elements in memory.
-func UnpackBits(d expr.Dtype, b []byte) []uint64 {
-	elements, size := make([]uint64, int64(len(b))/d.Size()), d.Size()
-	for i := range elements {
-		var word [8]byte
-		copy(word[:size], b[int64(i)*size:])
-		elements[i] = binary.LittleEndian.Uint64(word[:])
-	}
-	return elements
+	return types
 }

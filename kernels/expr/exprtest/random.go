@@ -5,9 +5,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawStream makes a view, some of the time, one of random numbers, and fills the buffer
-// with them.
-func (m *Map) drawStream(t *rapid.T, d expr.Dtype, v *View, buffer []float64) {
+// drawStream makes a view, some of the time, one of random numbers, and fills the buffer with them.
+func (m *Map) drawStream(t *rapid.T, d expr.Dtype, v *View, buffer []uint64) {
 	if !d.IsFloat() || v.Bounds.To > 0 || rapid.IntRange(0, 3).Draw(t, "random") > 0 {
 		return
 	}
@@ -16,7 +15,7 @@ func (m *Map) drawStream(t *rapid.T, d expr.Dtype, v *View, buffer []float64) {
 	}
 	v.Stream.Number, v.Elements = rapid.IntRange(1, 1000).Draw(t, "stream"), 2
 	for k := range buffer {
-		buffer[k] = Random(d, m.State[0], m.State[1], v.Stream.Number, uint64(k))
+		buffer[k] = bitsOf(d, Random(d, m.State[0], m.State[1], v.Stream.Number, uint64(k)))
 	}
 }
 

@@ -3,7 +3,9 @@ package exprtest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -40,8 +42,7 @@ func Reductions(d expr.Dtype) (expr.Func, error) {
 // reduced is a row's reductions, made one element after the other.
 type reduced struct{ sum, most, least, magnitude float64 }
 
-// CheckReductions compares the outputs of [Reductions] for elements x with those of a plain loop,
-// sums within the effect of the order of additions.
+// CheckReductions compares the outputs of [Reductions] for elements x with those of a plain loop, sums within the effect of the order of additions.
 func (s RowShape) CheckReductions(d expr.Dtype, x []float64, outputs [][]float64) error {
 	var rows []reduced
 	for i, v := range x {
@@ -63,6 +64,56 @@ func (s RowShape) CheckReductions(d expr.Dtype, x []float64, outputs [][]float64
 		}
 		if most, least := outputs[1][i], outputs[2][i]; !Same(most, r.most) || !Same(least, r.least) {
 			return fmt.Errorf("%v over %v of %v: the extremes of row %d are %v and %v, want %v and %v", d, s.Axes, s.Shape, i, most, least, r.most, r.least)
+		}
+	}
+	return nil
+}
+
+// Integers draws n elements of an integer type.
+func Integers(r *rand.Rand, d expr.Dtype, n int) []uint64 {
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = r.Uint64() >> (64 - 8*d.Size()) >> r.IntN(8*int(d.Size()))
+	}
+	return list
+}
+
+// CheckIntegers compares the outputs of [Reductions] for integers x, given by their memory, with those of a plain loop.
+func (s RowShape) CheckIntegers(d expr.Dtype, x []uint64, outputs [][]byte) error {
+	shift := 64 - 8*d.Size()
+	signed := func(d expr.Dtype, bits uint64) int64 {
+		if d == expr.Uint8 {
+			return int64(bits)
+		}
+		return int64(bits<<shift) >> shift
+	}
+	var want [3][]int64 // sums, maxima, minima
+	for i, bits := range x {
+		row, first := RowOf(s.Shape, s.Axes, i)
+		for k := range want {
+			for len(want[k]) <= row {
+				want[k] = append(want[k], 0)
+			}
+		}
+		v := signed(d, bits)
+		want[0][row] += v
+		if first || v > want[1][row] {
+			want[1][row] = v
+		}
+		if first || v < want[2][row] {
+			want[2][row] = v
+		}
+	}
+	sums := UnpackBits(expr.Int64, outputs[0])
+	extremes := [][]uint64{nil, UnpackBits(d, outputs[1]), UnpackBits(d, outputs[2])}
+	for row, sum := range want[0] {
+		if got := int64(sums[row]); got != sum {
+			return fmt.Errorf("%v over %v of %v: the sum of row %d is %d, want %d", d, s.Axes, s.Shape, row, got, sum)
+		}
+		for k := 1; k < 3; k++ {
+			if got := signed(d, extremes[k][row]); got != want[k][row] {
+				return fmt.Errorf("%v over %v of %v: extreme %d of row %d is %d, want %d", d, s.Axes, s.Shape, k, row, got, want[k][row])
+			}
 		}
 	}
 	return nil
@@ -103,117 +154,63 @@ func (f RowFunction) Views(s RowShape) (views []View) {
 	return views
 }
 
-// rowBuilder builds a function of one element type.
-type rowBuilder struct {
-	*expr.Builder
-	d expr.Dtype
+// rowFunctions are the functions by operands, outputs, r of which a row has one and e of each element, and text: values by name, then the
+// outputs, in the language of [expr.ParseRows], of operands x, y, z and w. The loss of values of each element is their sum in float64.
+// Gradients are of a loss and its derivative, as the compiler makes them of Gorgonia's graph.
+var rowFunctions = [][4]string{
+	{"softmax", "e", "e", "e = exp(x - rowmax(x)); e / rowsum(e)"},
+	{"log-softmax", "e", "e", "c = x - rowmax(x); c - log(rowsum(exp(c)))"},
+	{"softmax backward", "ee", "e", "x * (y - rowsum(x * y))"}, // of the softmax and of the loss's derivative by it
+	// Of elements, weights and biases by column, and the inverse of the columns.
+	{"layer norm", "ecc1", "e", "c = x - rowsum(x) * w; v = rowsum(c * c) * w; c * (1 / sqrt(v + 1e-5)) * y + z"},
+	{"cross-entropy", "ee", "re", "c = x - rowmax(x); e = exp(c); s = rowsum(e); log(s) - rowsum(y * c); e / s - y"}, // of logits and the probabilities wanted
+	{"sum", "e", "r", "rowsum(x)"},
+	{"distance", "ee", "r", "c = x - y; sqrt(rowsum(c * c))"},
+	{"normalize", "e1", "e", "c = x - rowsum(x) * y; v = rowsum(c * c) * y; c * (1 / sqrt(v + 1e-5))"}, // layer norm without weights
+	{"softmax gradient", "ee", "re", "e = exp(x - rowmax(x)); s = e / rowsum(e); v = s * y; loss v; s * (y - rowsum(v))"},
+	{"log-softmax gradient", "ee", "re", "c = x - rowmax(x); s = c - log(rowsum(exp(c))); v = s * y; loss v; y - exp(s) * rowsum(y)"},
+	{"layer norm gradient", "ee1", "re", "c = x - rowsum(x) * z; d = sqrt(rowsum(c * c) * z + 1e-5); n = c / d; v = n * y; loss v; " + // by quotients
+		"a = rowsum(-(n / d) * y); s = a / (2 * d) * z; t = y / d + c * 2 * s; t + rowsum(-t) * z"},
 }
-
-func (b rowBuilder) number(v float64) expr.Value { return b.Constant(b.d, v) }
 
 // RowFunctions returns functions of an element type.
 func RowFunctions(d expr.Dtype) (list []RowFunction, err error) {
-	for _, c := range []struct {
-		name, operands string
-		perRow         []bool
-		outputs        func(b rowBuilder, x []expr.Value) []expr.Value
-	}{
-		{"softmax", "e", []bool{false}, softmax},
-		{"log-softmax", "e", []bool{false}, logSoftmax},
-		{"softmax backward", "ee", []bool{false}, softmaxBackward},
-		{"layer norm", "ecc1", []bool{false}, layerNorm},
-		{"cross-entropy", "ee", []bool{true, false}, crossEntropy},
-		{"sum", "e", []bool{true}, func(b rowBuilder, x []expr.Value) []expr.Value { return []expr.Value{b.Apply(expr.RowSum, x[0])} }},
-		{"distance", "ee", []bool{true}, distance},
-		{"normalize", "e1", []bool{false}, normalize},
-		{"softmax gradient", "ee", []bool{true, false}, softmaxGradient},
-		{"log-softmax gradient", "ee", []bool{true, false}, logSoftmaxGradient},
-		{"layer norm gradient", "ee1", []bool{true, false}, layerNormGradient},
-	} {
-		b := rowBuilder{expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, len(c.operands))...), d}
-		var x []expr.Value
-		for i := range c.operands {
-			x = append(x, b.Operand(i))
+	for _, c := range rowFunctions {
+		f := RowFunction{Name: c[0], Operands: c[1]}
+		for _, o := range c[2] {
+			f.PerRow = append(f.PerRow, o == 'r')
 		}
-		f, err := b.Func(c.outputs(b, x)...)
-		if err != nil {
-			return nil, err
+		if f.Func, err = rowFunction(d, len(f.Operands), c[3]); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
 		}
-		list = append(list, RowFunction{c.name, f, c.operands, c.perRow})
+		list = append(list, f)
 	}
 	return list, nil
 }
 
-func softmax(b rowBuilder, x []expr.Value) []expr.Value {
-	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0])))
-	return []expr.Value{b.Apply(expr.Div, e, b.Apply(expr.RowSum, e))}
-}
-
-func logSoftmax(b rowBuilder, x []expr.Value) []expr.Value {
-	c := b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0]))
-	return []expr.Value{b.Apply(expr.Sub, c, b.Apply(expr.Log, b.Apply(expr.RowSum, b.Apply(expr.Exp, c))))}
-}
-
-// softmaxBackward is of the softmax and of the loss's derivative by it.
-func softmaxBackward(b rowBuilder, x []expr.Value) []expr.Value {
-	sum := b.Apply(expr.RowSum, b.Apply(expr.Mul, x[0], x[1]))
-	return []expr.Value{b.Apply(expr.Mul, x[0], b.Apply(expr.Sub, x[1], sum))}
-}
-
-// normalize is layer norm without weights, of elements and the inverse of the columns.
-func normalize(b rowBuilder, x []expr.Value) []expr.Value {
-	center := b.Apply(expr.Sub, x[0], b.Apply(expr.Mul, b.Apply(expr.RowSum, x[0]), x[1]))
-	variance := b.Apply(expr.Mul, b.Apply(expr.RowSum, b.Apply(expr.Mul, center, center)), x[1])
-	scale := b.Apply(expr.Div, b.number(1), b.Apply(expr.Sqrt, b.Apply(expr.Add, variance, b.number(1e-5))))
-	return []expr.Value{b.Apply(expr.Mul, center, scale)}
-}
-
-// layerNorm is of elements, weights and biases by column, and the inverse of the columns.
-func layerNorm(b rowBuilder, x []expr.Value) []expr.Value {
-	normal := normalize(b, []expr.Value{x[0], x[3]})
-	return []expr.Value{b.Apply(expr.Add, b.Apply(expr.Mul, normal[0], x[1]), x[2])}
-}
-
-// crossEntropy is of logits and the probabilities wanted: a row's loss, and its derivative.
-func crossEntropy(b rowBuilder, x []expr.Value) []expr.Value {
-	c := b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0]))
-	e := b.Apply(expr.Exp, c)
-	sum := b.Apply(expr.RowSum, e)
-	loss := b.Apply(expr.Sub, b.Apply(expr.Log, sum), b.Apply(expr.RowSum, b.Apply(expr.Mul, x[1], c)))
-	return []expr.Value{loss, b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), x[1])}
-}
-
-// softmaxGradient is the sum of a softmax with weights, and its derivative, as the
-// compiler makes them of Gorgonia's graph.
-func softmaxGradient(b rowBuilder, x []expr.Value) []expr.Value {
-	y := softmax(b, x)[0]
-	weighted := b.Apply(expr.Mul, y, x[1])
-	loss := b.Apply(expr.RowSum, b.Convert(weighted, expr.Float64))
-	return []expr.Value{loss, b.Apply(expr.Mul, y, b.Apply(expr.Sub, x[1], b.Apply(expr.RowSum, weighted)))}
-}
-
-// logSoftmaxGradient is likewise of a log-softmax.
-func logSoftmaxGradient(b rowBuilder, x []expr.Value) []expr.Value {
-	y := logSoftmax(b, x)[0]
-	loss := b.Apply(expr.RowSum, b.Convert(b.Apply(expr.Mul, y, x[1]), expr.Float64))
-	return []expr.Value{loss, b.Apply(expr.Sub, x[1], b.Apply(expr.Mul, b.Apply(expr.Exp, y), b.Apply(expr.RowSum, x[1])))}
-}
-
-// layerNormGradient is likewise of a layer norm by quotients, of elements, weights and
-// the inverse of the columns.
-func layerNormGradient(b rowBuilder, x []expr.Value) []expr.Value {
-	mean := func(v expr.Value) expr.Value { return b.Apply(expr.Mul, b.Apply(expr.RowSum, v), x[2]) }
-	center := b.Apply(expr.Sub, x[0], mean(x[0]))
-	deviation := b.Apply(expr.Sqrt, b.Apply(expr.Add, mean(b.Apply(expr.Mul, center, center)), b.number(1e-5)))
-	y := b.Apply(expr.Div, center, deviation)
-	loss := b.Apply(expr.RowSum, b.Convert(b.Apply(expr.Mul, y, x[1]), expr.Float64))
-	along := b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Apply(expr.Neg, b.Apply(expr.Div, y, deviation)), x[1]))
-	scale := b.Apply(expr.Mul, b.Apply(expr.Div, along, b.Apply(expr.Mul, b.number(2), deviation)), x[2])
-	t := b.Apply(expr.Add, b.Apply(expr.Div, x[1], deviation), b.Apply(expr.Mul, b.Apply(expr.Mul, center, b.number(2)), scale))
-	return []expr.Value{loss, b.Apply(expr.Add, t, mean(b.Apply(expr.Neg, t)))}
-}
-
-func distance(b rowBuilder, x []expr.Value) []expr.Value {
-	c := b.Apply(expr.Sub, x[0], x[1])
-	return []expr.Value{b.Apply(expr.Sqrt, b.Apply(expr.RowSum, b.Apply(expr.Mul, c, c)))}
+// rowFunction reads a function of some operands.
+func rowFunction(d expr.Dtype, operands int, text string) (expr.Func, error) {
+	b, names := expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, operands)...), []string{"x", "y", "z", "w"}[:operands]
+	values, outputs := b.Inputs(), []expr.Value(nil)
+	for part := range strings.SplitSeq(text, "; ") {
+		name, value, named := strings.Cut(part, " = ")
+		if !named {
+			value = part
+		}
+		of, loss := strings.CutPrefix(value, "loss ")
+		f, err := expr.ParseRows(of, d, names...)
+		if err != nil {
+			return expr.Func{}, err
+		}
+		v := b.Inline(f, values...)[0]
+		switch {
+		case named:
+			names, values = append(names, name), append(values, v)
+		case loss:
+			outputs = append(outputs, b.Apply(expr.RowSum, b.Convert(v, expr.Float64)))
+		default:
+			outputs = append(outputs, v)
+		}
+	}
+	return b.Func(outputs...)
 }

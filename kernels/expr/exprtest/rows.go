@@ -7,60 +7,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Rows is a function with reductions applied to views: a row is all elements that
-// differ in the indices along the axes alone.
-type Rows struct {
-	Map
-	Axes   []int
-	PerRow []bool // by output: a row has one element of it
-}
-
 // rowsTypes are the types of the operands that DrawRows takes from.
 var rowsTypes = []expr.Dtype{expr.Float32, expr.Float32, expr.Float64, expr.Bool}
 
-// DrawRows draws a function with reductions of up to 4 operands and of up to 4 outputs
-// of up to size operations in all, a shape of rank 1 to 5, axes, and views of all sorts, many
-// of which are the same along a row. Operations and outputs have terms in common, such as a value in a reduction
-// that is an output of the row as well.
-func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
-	m := &Rows{}
-	n := 1
-	for range rapid.IntRange(1, 5).Draw(t, "rank") {
-		extent := rapid.SampledFrom([]int{1, 2, 3, 4, 5, 8, 16, 33, 100, 257, 1024}).Draw(t, "extent")
-		if n*extent > 6000 {
-			extent = 1
-		}
-		n *= extent
-		m.Shape = append(m.Shape, extent)
-	}
-	for a := range m.Shape {
-		if rapid.Bool().Draw(t, "reduced") {
-			m.Axes = append(m.Axes, a)
-		}
-	}
-	types := make([]expr.Dtype, rapid.IntRange(0, 4).Draw(t, "operands"))
-	uniform := rapid.Bool().Draw(t, "uniform")
-	var ofRow []int // operands that are the same along a row
-	for i := range types {
-		types[i] = rapid.SampledFrom(rowsTypes).Draw(t, "type")
-		if uniform {
-			types[i] = expr.Float32
-		}
-		v := drawView(t, m.Shape, false)
-		if rapid.IntRange(0, 3).Draw(t, "same along a row") == 0 {
-			ofRow = append(ofRow, i)
-			for _, a := range m.Axes {
-				v.Strides[a] = 0
-			}
-		}
-		few := Values(t, types[i], 11)
-		buffer := make([]float64, v.Elements)
-		for k := range buffer {
-			buffer[k] = few[(k+k/11)%len(few)]
-		}
-		m.drawStream(t, types[i], &v, buffer)
-		m.Views, m.Buffers = append(m.Views, v), append(m.Buffers, buffer)
-	}
+// DrawRows draws a function with reductions of up to 4 operands and of up to 4 outputs of up to size operations in all, a shape of rank 1 to 5, axes,
+// and views of all sorts, many of which are the same along a row. Operations and outputs have terms in common, such as a value in a reduction that is
+// an output of the row as well.
+func DrawRows(t *rapid.T, ops []expr.Op, size int) *Map {
+	m := &Map{}
+	m.drawShape(t, 1, 5, 6000, 1, 2, 3, 4, 5, 8, 16, 33, 100, 257, 1024)
+	m.drawAxes(t)
+	types, uniform, ofRow := m.drawOperands(t, rowsTypes)
 	r := rowTerms{t: t, operands: types, ofRow: ofRow, uniform: uniform}
 	few := rapid.Permutation(ops).Draw(t, "operations")[:min(3, len(ops))] // so that equal terms are likely
 	for len(r.drawn) < size && r.often("more") {
@@ -70,11 +27,7 @@ func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 		perRow := rapid.Bool().Draw(t, "one a row")
 		m.PerRow, m.terms = append(m.PerRow, perRow), append(m.terms, r.one(perRow))
 	}
-	f, err := Func(types, m.terms...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Func = f
+	m.build(t, types)
 	return m
 }
 
@@ -144,20 +97,18 @@ func (r *rowTerms) perRow(x *Term) bool {
 	switch {
 	case x.Kind == Operand:
 		return slices.Contains(r.ofRow, x.Index)
-	case x.Kind == Operation && slices.Contains([]expr.Op{expr.RowSum, expr.RowMax, expr.RowMin}, x.Op):
+	case x.Kind == Operation && reduces(x.Op):
 		return true
 	}
 	return !slices.ContainsFunc(x.Args, func(a *Term) bool { return !r.perRow(a) })
 }
 
-// Row returns the number of the row that element i is in, and whether it is the first
-// of it.
-func (m *Rows) Row(i int) (row int, first bool) {
+// Row returns the number of the row that element i is in, and whether it is the first of it.
+func (m *Map) Row(i int) (row int, first bool) {
 	return RowOf(m.Shape, m.Axes, i)
 }
 
-// RowOf returns the number of the row that element i of a shape is in, and whether it
-// is the first of it.
+// RowOf returns the number of the row that element i of a shape is in, and whether it is the first of it.
 func RowOf(shape, axes []int, i int) (row int, first bool) {
 	first = true
 	n := 1
@@ -172,29 +123,4 @@ func RowOf(shape, axes []int, i int) (row int, first bool) {
 		n *= shape[a]
 	}
 	return row, first
-}
-
-// Want returns the outputs' elements, each operation run on its own: apply also runs
-// functions of one reduction, for which it returns each row's at all of its elements.
-func (m *Rows) Want(apply Apply) ([][]float64, error) {
-	want, err := m.Map.Want(apply)
-	if err != nil {
-		return nil, err
-	}
-	for k, perRow := range m.PerRow {
-		if !perRow {
-			continue
-		}
-		var ofRows []float64
-		for i, v := range want[k] {
-			if row, first := m.Row(i); first {
-				for len(ofRows) <= row {
-					ofRows = append(ofRows, 0)
-				}
-				ofRows[row] = v
-			}
-		}
-		want[k] = ofRows
-	}
-	return want, nil
 }

@@ -18,9 +18,8 @@ func Pow2(n int64) int64 {
 // RoundUp returns the least multiple of n that is at least a.
 func RoundUp(a, n int64) int64 { return kernels.CeilDiv(a, n) * n }
 
-// Divisor returns the constants of a division by d >= 2 with a product: n / d is the upper half of
-// n * magic, shifted right, for n < 2³¹, or n < 2⁶³ of wide indices (Granlund and
-// Montgomery, 1994).
+// Divisor returns the constants of a division by d >= 2 with a product: n / d is the upper half of n * magic, shifted right, for n < 2³¹, or n < 2⁶³
+// of wide indices (Granlund and Montgomery, 1994).
 func Divisor(d int64, wide bool) (magic uint64, shift int) {
 	l := bits.Len64(uint64(d - 1)) // d <= 2ˡ
 	if wide {
@@ -48,8 +47,7 @@ func DivideBy(d int64) Divide {
 	return Divide{d, int32(uint32(magic)), int32(shift)}
 }
 
-// Sum sums in double with eight accumulators, which hide the latency of the
-// additions.
+// Sum sums in double with eight accumulators, which hide the latency of the additions.
 func Sum[T kernels.Float](x []T) float64 {
 	var a, b, c, d, e, f, g, h float64
 	for ; len(x) >= 8; x = x[8:] {
@@ -76,8 +74,7 @@ func Flag(b bool) int32 {
 	return 0
 }
 
-// LayOut returns where outputs of those sizes begin, at multiples of 256, as
-// [kernels.Plan.Parts] has it, and the bytes of all.
+// LayOut returns where outputs of those sizes begin, at multiples of 256, as [kernels.Plan.Parts] has it, and the bytes of all.
 func LayOut(sizes []int64) (parts []int64, bytes int64) {
 	for _, size := range sizes {
 		at := (bytes + 255) &^ 255

@@ -5,15 +5,13 @@ import (
 	"slices"
 )
 
-// Group is a run of adjacent axes, all chosen (to be reduced, or repeated) or
-// all not.
+// Group is a run of adjacent axes, all chosen (to be reduced, or repeated) or all not.
 type Group struct {
 	N      int64
 	Chosen bool
 }
 
-// Merge joins adjacent axes that are treated alike. There is always a chosen
-// group; axes of extent 1 are dropped.
+// Merge joins adjacent axes that are treated alike. There is always a chosen group; axes of extent 1 are dropped.
 func Merge(shape, axes []int) []Group {
 	var groups []Group
 	chosen := false

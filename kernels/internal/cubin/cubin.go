@@ -7,8 +7,7 @@ import (
 	"encoding/binary"
 )
 
-// Section returns a section of a cubin, nil if there is none of that name. Package debug/elf takes no cubins, which
-// have a version of their own.
+// Section returns a section of a cubin, nil if there is none of that name. Package debug/elf takes no cubins, which have a version of their own.
 func Section(cubin []byte, name string) []byte {
 	var header elf.Header64
 	read := func(at uint64, to any) bool {

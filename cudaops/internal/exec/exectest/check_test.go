@@ -66,6 +66,12 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 			}
 		}
 	}
+	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
+	testutil.Do(t, err)
+	for _, sharded := range []bool{false, true} {
+		list[fmt.Sprintf("2 ranks, state divided %v", sharded)] =
+			&lower.Wanted{Ranks: 2, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: true, Sharded: sharded}}
+	}
 	return list
 }
 
@@ -95,7 +101,10 @@ func TestGraphs(t *testing.T) {
 			}
 		}
 	}
-	testutil.Do(t, kernels.Check(kernels.Builtin(), plans...))
+	var c kernels.Checker
+	for _, p := range plans {
+		testutil.Do(t, c.Check(p))
+	}
 }
 
 // perceptron is a program with several launches at a time.

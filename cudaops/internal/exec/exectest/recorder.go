@@ -38,13 +38,11 @@ type recording struct {
 	tail  []driver.GraphNode
 }
 
-// SetDependencies implements [exec.Recording].
 func (r *recording) SetDependencies(nodes []driver.GraphNode) error {
 	r.tail = slices.Clone(nodes)
 	return nil
 }
 
-// Dependencies implements [exec.Recording].
 func (r *recording) Dependencies() ([]driver.GraphNode, error) { return slices.Clone(r.tail), nil }
 
 // queue adds a node.
@@ -61,7 +59,6 @@ func (b *Recorder) queue(n Node) error {
 	return nil
 }
 
-// Capture implements [exec.Backend].
 func (b *Recorder) Capture(work []exec.Work) (func() error, error) {
 	b.recording = new(recording)
 	defer func() { b.recording = nil }()
@@ -72,7 +69,6 @@ func (b *Recorder) Capture(work []exec.Work) (func() error, error) {
 	return func() error { return nil }, nil
 }
 
-// Bind implements [exec.Backend].
 func (b *Recorder) Bind(p *kernels.Plan, in, out []exec.Span, scratch exec.Span) (func() error, error) {
 	nodes := make([]Node, len(p.Launches))
 	for i, l := range p.Launches {
@@ -124,80 +120,39 @@ func launched(p *kernels.Plan, l kernels.Launch, in, out []exec.Span, scratch ex
 	return n, nil
 }
 
-// Collective implements [exec.Backend].
 func (b *Recorder) Collective(c kernels.Collective, _ []kernels.Dtype, in, out []exec.Span) (func() error, error) {
 	return func() error { return b.queue(Node{What: c.String(), Reads: in, Writes: out}) }, nil
 }
 
-// Upload implements [exec.Backend].
 func (b *Recorder) Upload(to exec.Span, _ []byte) error {
 	return b.queue(Node{What: "upload", Writes: []exec.Span{to}})
 }
 
-// Download implements [exec.Backend].
 func (b *Recorder) Download(_ []byte, from exec.Span) error {
 	return b.queue(Node{What: "download", Reads: []exec.Span{from}})
 }
 
 // Stage implements [exec.Backend]. Nothing is copied, so no memory is wanted.
 func (b *Recorder) Stage(int64) ([]byte, error) { return []byte{}, nil }
-
-// Device implements [exec.Backend].
-func (b *Recorder) Device() kernels.Device { return b.For }
-
-// Name implements [exec.Backend].
-func (b *Recorder) Name() string { return b.For.Name }
-
-// Alloc implements [exec.Backend].
-func (b *Recorder) Alloc(int64) error { return nil }
+func (b *Recorder) Device() kernels.Device      { return b.For }
+func (b *Recorder) Name() string                { return b.For.Name }
+func (b *Recorder) Alloc(int64) error           { return nil }
 
 // NewMemory implements [exec.Backend]. No test has programs that share memory.
 func (b *Recorder) NewMemory(int64) (program.Memory, error) { return nil, errors.ErrUnsupported }
-
-// Clear implements [exec.Backend].
-func (b *Recorder) Clear(exec.Span) error { return nil }
-
-// Sync implements [exec.Backend].
-func (b *Recorder) Sync() error { return nil }
-
-// Events implements [exec.Backend].
-func (b *Recorder) Events(int) error { return nil }
-
-// Record implements [exec.Backend].
-func (b *Recorder) Record(int) error { return nil }
-
-// Elapsed implements [exec.Backend].
+func (b *Recorder) Clear(exec.Span) error                   { return nil }
+func (b *Recorder) Sync() error                             { return nil }
+func (b *Recorder) Events(int) error                        { return nil }
+func (b *Recorder) Record(int) error                        { return nil }
 func (b *Recorder) Elapsed(int, int) (time.Duration, error) { return 0, nil }
-
-// Close implements [exec.Backend].
-func (b *Recorder) Close() error { return nil }
-
-// MakeEvents implements [exec.AsyncCopier].
-func (b *Recorder) MakeEvents(int) error { return nil }
-
-// RecordWork implements [exec.AsyncCopier].
-func (b *Recorder) RecordWork(int) error { return nil }
-
-// SyncWork implements [exec.AsyncCopier].
-func (b *Recorder) SyncWork(int) error { return nil }
-
-// CopyAsync implements [exec.AsyncCopier].
-func (b *Recorder) CopyAsync(exec.Span, []byte) error { return nil }
-
-// SyncCopies implements [exec.AsyncCopier].
-func (b *Recorder) SyncCopies() error { return nil }
-
-// RecordCopies implements [exec.AsyncCopier].
-func (b *Recorder) RecordCopies(int) error { return nil }
-
-// WorkWaitsCopies implements [exec.AsyncCopier].
-func (b *Recorder) WorkWaitsCopies(int) error { return nil }
-
-// SyncCopyEvent implements [exec.AsyncCopier].
-func (b *Recorder) SyncCopyEvent(int) error { return nil }
-
-// CopiesWaitWork implements [exec.AsyncCopier].
-func (b *Recorder) CopiesWaitWork(int) error { return nil }
-
-// Pinned implements [exec.AsyncCopier].
-func (b *Recorder) Pinned([]byte) bool { return false }
+func (b *Recorder) Close() error                            { return nil }
+func (b *Recorder) MakeEvents(int) error                    { return nil }
+func (b *Recorder) RecordWork(int) error                    { return nil }
+func (b *Recorder) SyncWork(int) error                      { return nil }
+func (b *Recorder) CopyAsync(exec.Span, []byte) error       { return nil }
+func (b *Recorder) SyncCopies() error                       { return nil }
+func (b *Recorder) RecordCopies(int) error                  { return nil }
+func (b *Recorder) WorkWaitsCopies(int) error               { return nil }
+func (b *Recorder) SyncCopyEvent(int) error                 { return nil }
+func (b *Recorder) CopiesWaitWork(int) error                { return nil }
+func (b *Recorder) Pinned([]byte) bool                      { return false }

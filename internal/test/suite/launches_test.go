@@ -1,0 +1,235 @@
+package suite
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/test/opspec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/attention"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/kernels/window"
+)
+
+// ofIntegers are plans of kernels by element types that the cases of ops do not have.
+func ofIntegers(t *testing.T) (plans []*kernels.Plan) {
+	dev := opspec.Devices()[2]
+	add := func(p *kernels.Plan, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	for _, dt := range []kernels.Dtype{kernels.Uint8, kernels.Int32, kernels.Int64, expr.BF16} {
+		add(basic.Pick(dev, dt, kernels.Int32, []int{5, 7}, 1, 3))
+		add(basic.GatherBy(dev, dt, kernels.Int32, []int{5, 7}, 0, 3))
+		if dt == kernels.Int32 || dt == kernels.Int64 {
+			add(basic.CumSum(dev, dt, []int{100, 100}, 0, false))
+			add(basic.CumSum(dev, dt, []int{100, 100}, 1, false))
+		}
+	}
+	rows := basic.Rows{Dtype: kernels.Uint8, Shape: []int{5, 7}, Axis: 1, Count: 3, Positions: 1}
+	add(rows.Update(dev, false))
+	add(rows.Update(dev, true))
+	add(rows.Read(dev))
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		add(basic.PickAdjoint(dev, dt, kernels.Int64, []int{50, 700}, 1, 30))
+		add(basic.ScatterBy(dev, dt, kernels.Int32, []int{50304, 768}, 0, 8192))
+	}
+	return plans
+}
+
+// shown are plans that are no ops': notebooks show them or graphs of Gorgonia's ops have
+// them, and tests of package cudaops run them on a GPU.
+func shown(t *testing.T) (plans []*kernels.Plan) {
+	for _, variant := range versions.IncrementVariants() {
+		p, err := versions.Increment(variant, 4, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	plans = append(plans, ofIntegers(t)...)
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		for _, rows := range []int64{1, 3, 1000} {
+			for _, n := range []int64{5, 3000, 200000} {
+				p, err := basic.Categorical(opspec.Devices()[2], dt, basic.Draws{Rows: rows, N: n, Temperature: 1, K: 1, P: rows})
+				if err != nil {
+					t.Fatal(err)
+				}
+				k, err := basic.TopK(opspec.Devices()[2], dt, rows, n, min(n, 50))
+				if err != nil {
+					t.Fatal(err)
+				}
+				plans = append(plans, p, k)
+			}
+		}
+		plans = append(plans, onWindows(t, dt)...)
+		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
+		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
+			plans = append(plans, versions.Iterate(opspec.Devices()[2], dt, 64, 2, false, versions.IterateBy{Barrier: barrier}))
+		}
+	}
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
+		for _, inner := range []int{5, 6, 8} {
+			p, err := basic.Gather(opspec.Devices()[2], dt, []int{10, inner}, 0, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plans = append(plans, p); !dt.IsFloat() {
+				continue
+			}
+			for _, rows := range []int{2, 1000} { // parts of the indices; all of them
+				if p, err = basic.Scatter(opspec.Devices()[2], dt, []int{rows, inner}, 0, 20_000); err != nil {
+					t.Fatal(err)
+				}
+				plans = append(plans, p)
+			}
+		}
+	}
+	for transposes := range 4 { // forms that TestMatMulForms reaches otherwise
+		for _, s := range [][4]int64{
+			{1, 2000, 2000, 2000}, {1, 4096, 4096, 4096}, {1, 4096, 512, 10}, {1, 128, 10, 512}, {1, 512, 10, 4096}, {1, 512, 512, 512},
+			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000},
+		} {
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+				plans = append(plans, product(t, opspec.Devices()[2], kernels.FullPrecision, dt, s, transposes))
+			}
+		}
+		plans = append(plans, product(t, opspec.Devices()[1], kernels.FullPrecision, kernels.Float32, [4]int64{1, 4096, 4096, 4096}, transposes))
+	}
+	return plans
+}
+
+// onWindows are plans on windows of every kind, which ops of Gorgonia's become.
+func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
+	plan := testutil.Get[*kernels.Plan](t)
+	for _, dev := range opspec.Devices() {
+		for size := 1; size <= 5; size++ {
+			a := window.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}
+			w := window.Windows{Rows: a, Columns: a}
+			plans = append(plans, plan(window.Im2Col(dev, dt, 2, 3, w)), plan(window.Col2Im(dev, dt, 2, 3, w)),
+				plan(window.MaxPool(dev, dt, 6, w)), plan(window.MaxPoolDiff(dev, dt, 6, w)),
+				plan(window.AveragePool(dev, dt, 6, w, 4)), plan(window.AveragePoolDiff(dev, dt, 6, w, 4)))
+		}
+		many := window.WindowAxis{In: 9, Size: 5, Stride: 1, Dilation: 1} // around an element
+		w := window.Windows{Rows: many, Columns: many}
+		plans = append(plans, plan(window.Col2Im(dev, dt, 2, 3, w)))
+		near := window.WindowAxis{In: 9, Size: 3, Stride: 1, Dilation: 1}
+		w = window.Windows{Rows: near, Columns: near}
+		plans = append(plans, plan(window.MaxPool(dev, dt, 6, w)), plan(window.MaxPoolDiff(dev, dt, 6, w)),
+			plan(window.AveragePool(dev, dt, 6, w, 4)), plan(window.AveragePoolDiff(dev, dt, 6, w, 4)))
+		wide := window.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
+		w = window.Windows{Rows: wide, Columns: wide}
+		plans = append(plans, plan(window.MaxPoolDiff(dev, dt, 1, w)), plan(window.Col2Im(dev, dt, 1, 1, w)))
+	}
+	return plans
+}
+
+// ofHalves are plans of attention of 16-bit operands, which the tests of package attention run.
+func ofHalves(t *testing.T) (plans []*kernels.Plan) {
+	plan := testutil.Get[*kernels.Plan](t)
+	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
+		for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
+			for _, dim := range []int64{64, 128, 256} {
+				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
+				plans = append(plans, plan(attention.Forward{Problem: p, Out: true, Statistics: true}.Plan(dev)), plan(attention.Backward{Problem: p, Q: true, K: true, V: true}.Plan(dev)))
+			}
+		}
+	}
+	return plans
+}
+
+// onWarpgroups are plans of the versions of MatMul for compute capability 9.0, which package cudaops-bench runs.
+func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
+	for _, dev := range []kernels.Device{opspec.Devices()[2], kernels.HostDevice()} {
+		p, err := versions.WarpgroupCeiling(dev, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+		for v := versions.TiledMatMuls + 1; v <= len(versions.Docs("MatMul")); v++ {
+			p, err := versions.WarpgroupMatMul(dev, v, 256, kernels.FullPrecision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// product plans a product of batch, rows, columns and terms s; transposes counts the operands that are stored transposed in binary, A above B.
+func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, s [4]int64, transposes int) *kernels.Plan {
+	p := gemm.Product{Dtype: dt, Batch: s[0], M: s[1], N: s[2], K: s[3], Round: by, A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}}
+	return testutil.Get[*kernels.Plan](t)(p.Plan(dev))
+}
+
+// inPrecisions are plans of products in reduced precision, in all forms: package cudaops-bench runs smaller ones.
+func inPrecisions(t *testing.T) (plans []*kernels.Plan) {
+	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
+		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
+				for i := range 4 {
+					plans = append(plans, product(t, dev, by, kernels.Float32, [4]int64{1, s[0], s[1], s[0]}, i))
+				}
+			}
+			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones
+				plans = append(plans, product(t, dev, by, kernels.Float32, s, 0))
+			}
+		}
+	}
+	return plans
+}
+
+// ofFewTerms are plans of products of few terms and of products of few rows, which package cudaops-bench runs.
+func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
+	for _, dev := range opspec.Devices() {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
+				plans = append(plans, product(t, dev, kernels.FullPrecision, dt, [4]int64{1, s[0], s[1], s[2]}, 0))
+			}
+			for rows := int64(4); rows <= 16; rows += 4 {
+				for transposes := range 2 {
+					plans = append(plans, product(t, dev, kernels.FullPrecision, dt, [4]int64{1, rows, 400_000, 100}, transposes))
+				}
+			}
+		}
+	}
+	return plans
+}
+
+// Every entry point of the images is launched by a case or its derivative, which [Launches] checks, or by a plan of this file: none
+// escapes the tests.
+func TestEntryPoints(t *testing.T) {
+	others := slices.Concat(shown(t), ofHalves(t), onWarpgroups(t), inPrecisions(t), ofFewTerms(t))
+	if err := kernels.Check(versions.Library(), others...); err != nil {
+		t.Error(err)
+	}
+	launched := map[string]bool{}
+	for _, p := range append(plansOf(t), others...) {
+		for _, l := range p.Launches {
+			launched[l.Kernel.Image.Name()+": "+l.Kernel.Entry] = true
+		}
+	}
+	for _, library := range []*kernels.Library{kernels.Builtin(), versions.Library()} {
+		m := testutil.Get[*manifest.Manifest](t)(library.Manifest())
+		for _, source := range m.Sources {
+			// Kernels of Gorgonia's own machine; parts of generated ones.
+			if maintain.OnTag[source.Stem] != "" || source.Stem == "math" {
+				continue
+			}
+			for _, e := range testutil.Get[[]string](t)(library.Entries(source.Stem)) {
+				if name := library.Image(source.Stem).Name() + ": " + e; !launched[name] {
+					t.Errorf("%s is launched by no case", name)
+				}
+			}
+		}
+	}
+}

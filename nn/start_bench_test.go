@@ -1,0 +1,123 @@
+package nn_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// small is a GPT of 4 layers.
+var small = GPT{Layers: 4, Width: 256, Heads: 4, Vocabulary: 5000, Context: 256, Dtype: tensor.Float32}
+
+// read returns the graph of the token after each prompt of a batch.
+func (m GPT) read(batch, length int, opts ...nn.Option) (*cudaops.Sized, *nn.Scope, error) {
+	s := m.scope(append(opts, nn.Evaluation())...)
+	tokens := s.Input("tokens", tensor.Int32, batch, length)
+	last := s.Keep(ops.Slice(m.logits(s, tokens), nil, G.S(length-1)))
+	next := s.Keep(ops.ArgMax(last, -1))
+	return &cudaops.Sized{Graph: s.Graph(), In: []*G.Node{tokens}, Out: []*G.Node{next}, Options: []cudaops.Option{cudaops.OnAny(), cudaops.Inference()}}, s, s.Err()
+}
+
+// tokens returns a batch of prompts.
+func (m GPT) tokens(batch, time int) *tensor.Dense {
+	t := tensor.New(tensor.Of(tensor.Int32), tensor.WithShape(batch, time))
+	for i := range t.Int32s() {
+		t.Int32s()[i] = int32(i * 7 % m.Vocabulary)
+	}
+	return t
+}
+
+// newCache returns a Cache of prompts of a length, whose Store has the model's parameters, and the time at which a graph was last built.
+func (m GPT) newCache(b *testing.B, length int) (*cudaops.Cache, *time.Time) {
+	s := cudaops.NewStore()
+	_, g, err := m.read(1, length)
+	testutil.Do(b, err)
+	var list []cudaops.Learnable
+	for _, n := range g.Parameters() {
+		list = append(list, cudaops.Learnable{Name: n.Name(), Value: n.Value()})
+	}
+	testutil.Do(b, s.SetParameters(list))
+	built := new(time.Time)
+	c := testutil.Get[*cudaops.Cache](b)(cudaops.NewCache(s, func(size int) (*cudaops.Sized, error) {
+		v, _, err := m.read(size, length, nn.In(s))
+		*built = time.Now()
+		return v, err
+	}, cudaops.Limit{}))
+	b.Cleanup(func() {
+		testutil.Do(b, c.Close())
+		testutil.Do(b, s.Close())
+	})
+	return c, built
+}
+
+// BenchmarkStart is the time from the end of a graph's construction to the end of its first run, in a Cache whose Store has the weights on the device
+// and whose first VM has loaded most kernels: each size is a new VM. It has at most 63 iterations.
+func BenchmarkStart(b *testing.B) {
+	for name, m := range map[string]GPT{"4 layers": small, "GPT-2 124M": gpt2} {
+		b.Run(name, func(b *testing.B) {
+			const length = 64
+			c, built := m.newCache(b, length)
+			var took []time.Duration
+			start := func(size int) {
+				testutil.Do(b, c.Do(b.Context(), size, func(vm *cudaops.VM, graph *cudaops.Sized) error {
+					testutil.Do(b, G.Let(graph.In[0], m.tokens(size, length)))
+					testutil.Do(b, vm.RunAll())
+					took = append(took, time.Since(*built))
+					return nil
+				}))
+			}
+			size := 64 // falling, so that the workspace does not grow
+			for start(size); b.Loop(); {
+				size--
+				start(size)
+			}
+			b.ReportMetric(milliseconds(took[:1]), "ms/first-VM")
+			b.ReportMetric(milliseconds(took[1:]), "ms/next-VM")
+		})
+	}
+}
+
+// BenchmarkCacheRun compares a run of a VM that a Cache made with one of a VM made alone.
+func BenchmarkCacheRun(b *testing.B) {
+	const batch, length = 8, 64
+	c, _ := small.newCache(b, length)
+	v, g, err := small.read(batch, length)
+	testutil.Do(b, err)
+	alone := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph(), append(v.Options, cudaops.Outputs(v.Out...), cudaops.Resident(g.Parameters()...))...))
+	defer alone.Close()
+	x := small.tokens(batch, length)
+	var own, cached, joined []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		testutil.Do(b, G.Let(v.In[0], x))
+		testutil.Do(b, alone.RunAll())
+		own = append(own, time.Since(began))
+		began = time.Now()
+		testutil.Do(b, c.Do(b.Context(), batch, func(vm *cudaops.VM, graph *cudaops.Sized) error {
+			testutil.Do(b, G.Let(graph.In[0], x))
+			return vm.RunAll()
+		}))
+		cached = append(cached, time.Since(began))
+		began = time.Now()
+		testutil.Get[[]G.Value](b)(c.Run(b.Context(), x))
+		joined = append(joined, time.Since(began))
+	}
+	b.ReportMetric(milliseconds(own), "ms/alone")
+	b.ReportMetric(milliseconds(cached), "ms/Do")
+	b.ReportMetric(milliseconds(joined), "ms/Run")
+}
+
+// milliseconds is the median of times.
+func milliseconds(list []time.Duration) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(list))[len(list)/2].Seconds() * 1e3
+}
