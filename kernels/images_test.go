@@ -49,13 +49,8 @@ func TestImages(t *testing.T) {
 			total += int(info.Size())
 		}
 	}
-<<<<<<< HEAD
-	if total > 9e6 {
-		t.Errorf("the images are %.1f MB together, want at most 9", float64(total)/1e6)
-=======
 	if total > 16.5e6 {
 		t.Errorf("the images are %.1f MB together, want at most 16.5", float64(total)/1e6)
->>>>>>> attention
 	}
 
 	want, err := kernels.Files.ReadFile("images/" + manifest.File)
