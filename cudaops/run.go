@@ -143,6 +143,9 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 		}
 	}
 	out := all[0]
+	if err := vm.trainer.checkSkips(out); err != nil {
+		return err
+	}
 	if watched {
 		if err := vm.look(out); err != nil {
 			return err

@@ -158,7 +158,7 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device(), Mixed: len(c.mixed) > 0}, device: b.Name(), seed: rand.Uint64()}
+	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device(), Mixed: c.stored()}, device: b.Name(), seed: rand.Uint64()}
 	if len(c.every) > 0 {
 		vm.every = c.every[0]
 	}
@@ -264,6 +264,9 @@ func (vm *VM) build(b exec.Backend) error {
 	}
 	vm.trainer.built(graph.Trained)
 	if err := vm.params.built(e, graph); err != nil {
+		return err
+	}
+	if err := vm.trainer.begin(e); err != nil {
 		return err
 	}
 	vm.resident.built(graph)

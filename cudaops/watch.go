@@ -70,13 +70,17 @@ func (e *NotFinite) Error() string {
 
 // look returns a *NotFinite if the outputs of a run, or learnables after its step, have a watched number.
 func (vm *VM) look(out []gorgonia.Value) error {
-	bad, err := vm.lookAtNodes(out)
-	if err != nil {
-		return err
-	}
 	t := vm.trainer
+	var bad *NotFinite
+	if t == nil || !t.found { // else LossScaling skips the step
+		var err error
+		if bad, err = vm.lookAtNodes(out); err != nil {
+			return err
+		}
+	}
 	trained := t != nil && !t.onHost
 	if trained && bad == nil {
+		var err error
 		if bad, err = vm.lookAtLearnables(); err != nil {
 			return err
 		}

@@ -2,13 +2,13 @@ package exec
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in BF16, on all ranks; of several processes all take
+// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in 16 bits, on all ranks; of several processes all take
 // the m of rank 0. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
 	m, err := e.meeting.same(m)
@@ -26,7 +26,7 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	}
 	for _, u := range e.program.Updates {
 		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
-			err = e.backend.Upload(Span{u.State.Buffer.Offset + v.View.Offset*u.State.Dtype.Size(), int64(len(m)) / 2, u.State.Buffer.Home}, rounded(m))
+			err = e.backend.Upload(Span{u.State.Buffer.Offset + v.View.Offset*u.State.Dtype.Size(), int64(len(m)) / 2, u.State.Buffer.Home}, rounded(m, u.State.Dtype))
 		}
 	}
 	if err != nil {
@@ -35,12 +35,12 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// rounded returns float32 elements in BF16.
-func rounded(m []byte) []byte {
+// rounded returns float32 elements in BF16 or F16.
+func rounded(m []byte, d kernels.Dtype) []byte {
 	x := kernels.Elements[float32](m)
 	to := make([]uint16, len(x))
 	for i, v := range x {
-		to[i] = uint16(math.Float32bits(kernels.BF16.Round(v)) >> 16)
+		to[i] = expr.ToHalf(d, v)
 	}
 	return kernels.Bytes(to)
 }

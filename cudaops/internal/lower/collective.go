@@ -87,7 +87,7 @@ func (l *lowerer) reduceGradients() {
 	var gradients []*program.Value
 	nodes := map[*program.Value][]*gorgonia.Node{}
 	for _, m := range l.graph.Trained.Learned {
-		v := l.valueOf[m.Node.Deriv()]
+		v := l.gradientOf(m.Node)
 		if nodes[v] == nil {
 			gradients = append(gradients, v)
 		}
@@ -117,7 +117,7 @@ func (l *lowerer) reduceGradients() {
 
 // derivative returns the gradient of a learnable, reduced over the ranks.
 func (e *updater) derivative(l Learned) *program.Value {
-	v := e.valueOf[l.Node.Deriv()]
+	v := e.gradientOf(l.Node)
 	if e.ranks == 1 {
 		return v
 	}

@@ -20,15 +20,19 @@ func (l *lowerer) update() error {
 		if m.Value == nil {
 			return fmt.Errorf("Train: learnable %s is not in the graph", internal.Name(m.Node))
 		}
-		d := l.valueOf[m.Node.Deriv()]
+		d := l.gradientOf(m.Node)
 		if d == nil {
 			return fmt.Errorf("Train: learnable %s: got a graph without the gradient", internal.Name(m.Node))
+		}
+		if err := l.checkScaled(m.Node); err != nil {
+			return err
 		}
 		if !d.Numeric || d.Dtype != m.Value.Dtype || d.Elements() != m.Value.Elements() {
 			return fmt.Errorf("Train: learnable %s: got a gradient of %v and shape %v, want %v and shape %v",
 				internal.Name(m.Node), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
 		}
 	}
+	l.unscaleOutputs()
 	l.reduceGradients()
 	e := &updater{lowerer: l, Trained: t, joined: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
 	for _, m := range t.Learned {
@@ -53,6 +57,7 @@ type updater struct {
 	sums   []*program.Value // over all learnables, then those of each set's step size
 	joined map[*group]*program.Value
 	scales map[kernels.Dtype]*program.Value // factors that limit the norm of the gradients
+	made   *program.Value                   // by a scaler: whether the step is made
 }
 
 // emit adds an instruction with outputs of the given types.
@@ -151,7 +156,7 @@ func (e *updater) group(g *group) error {
 		switch {
 		case o == solver.Gradient:
 			in[i] = joined
-		case o == solver.Scale || o == solver.Step:
+		case shared[o] != nil:
 			in[i] = e.alias(shared[o], g.whole(g.dtype), everywhere)
 		case o == solver.Average:
 			in[i] = g.states[g.rule.Average]
@@ -187,12 +192,20 @@ func (e *updater) shared(g *group) (map[solver.Operand]*program.Value, error) {
 	if e.training.ClipNorm {
 		if shared[solver.Scale] = e.scales[d]; e.scales[d] == nil {
 			f, err := solver.NormScale(d)
-			if err := emit(solver.Scale, f, err, numbers[0], sums[0]); err != nil {
+			in := []*program.Value{numbers[0], sums[0]}
+			if e.Scaling != nil {
+				f, err = solver.NormScaleOf(d)
+				in = append(in, e.Scaling.Scale)
+			}
+			if err := emit(solver.Scale, f, err, in...); err != nil {
 				return nil, err
 			}
 			e.scales[d] = shared[solver.Scale]
 		}
 		numbers, sums = numbers[1:], sums[1:]
+	}
+	if e.Scaling != nil {
+		return shared, e.scaled(g, shared)
 	}
 	if s := e.training.Sets[g.set].Solver; s.Kind == internal.BarzilaiBorwein {
 		k := e.steps(g.set) // each has 3 numbers and 2 sums
@@ -230,7 +243,7 @@ func (e *updater) reduce() error {
 			return err
 		}
 		at := 0
-		if e.training.ClipNorm {
+		if e.training.ClipNorm || e.training.Scaler != nil {
 			f, err := solver.Squares(g.Dtype)
 			if err != nil {
 				return err
@@ -254,6 +267,9 @@ func (e *updater) reduce() error {
 			return err
 		}
 		e.sums = append(e.sums, sum)
+	}
+	if e.training.Scaler != nil {
+		return e.scale()
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/programs"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -30,35 +29,44 @@ func trained(t testing.TB, m programs.GPT, batch, time int) *programs.Trained {
 	return tr
 }
 
-// A step of a GPT stores activations and their gradients in BF16.
+// A step of a GPT stores activations and their gradients in 16 bits.
 func TestMixedGPT(t *testing.T) {
 	tr := trained(t, programs.GPT{Layers: 2, Width: 32, Heads: 2, Vocabulary: 72, Context: 16, Dtype: tensor.Float32}, 2, 16)
-	if n := passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: kernels.BF16}); n < 60 {
-		t.Errorf("%d values are stored in BF16, want 60 or more", n)
+	for _, by := range []kernels.Precision{kernels.BF16, kernels.F16} {
+		if n := passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: by}); n < 60 {
+			t.Errorf("%d values are stored in %v, want 60 or more", n, by)
+		}
 	}
 }
 
 // In a step with its update on an H200 no launch rounds, and states, gradients w.r.t. parameters, statistics and the loss are float32.
 func TestMixedTypes(t *testing.T) {
+	for _, by := range []kernels.Precision{kernels.BF16, kernels.F16} {
+		t.Run(by.String(), func(t *testing.T) { mixedTypes(t, by) })
+	}
+}
+
+func mixedTypes(t *testing.T, by kernels.Precision) {
+	d, _ := by.Half()
 	m := programs.GPT{Layers: 1, Width: 768, Heads: 12, Vocabulary: 512, Context: 256, Dtype: tensor.Float32}
 	tr := trained(t, m, 8, 256)
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 	testutil.Do(t, err)
-	l := testutil.Get[*lower.Graph](t)(lower.New(tr.Graph, &lower.Wanted{Precision: kernels.BF16, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: tr.Parameters}}}}))
-	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: true}, nil))
+	l := testutil.Get[*lower.Graph](t)(lower.New(tr.Graph, &lower.Wanted{Precision: by, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: tr.Parameters}}}}))
+	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: by}, nil))
 	testutil.Do(t, l.Program.Verify())
 	half, copies := 0, 0
 	for _, in := range l.Program.Instrs {
-		if _, ok := in.Op.(program.Kernel); ok && in.Plan.Launches[0].Kernel.Entry == "matmul_round_bf16" {
+		if _, ok := in.Op.(program.Kernel); ok && in.Plan.Launches[0].Kernel.Entry == "matmul_round_"+d.String() {
 			t.Errorf("%v is a launch that rounds", in)
 		}
 		for k, v := range in.Out {
 			op, rows := in.Op.(program.Rows)
 			switch {
-			case v.Dtype != expr.BF16:
+			case v.Dtype != d:
 			case slices.ContainsFunc(l.Program.Updates, func(u program.Update) bool { return u.Next == v }): // a copy of parameters
 			case rows && op.PerRow[k], in.Op == program.ConcatInPlace{}:
-				t.Errorf("%v stores statistics or gradients in BF16", in)
+				t.Errorf("%v stores statistics or gradients in 16 bits", in)
 			default:
 				half++
 			}
@@ -69,14 +77,14 @@ func TestMixedTypes(t *testing.T) {
 		if copied {
 			copies++
 		}
-		if (u.State.Dtype == expr.BF16) != copied || (u.Next.Dtype == expr.BF16) != copied {
-			t.Errorf("state %v is stored in %v, want BF16 for a copy of parameters alone", u.State, u.State.Dtype)
+		if (u.State.Dtype == d) != copied || (u.Next.Dtype == d) != copied {
+			t.Errorf("state %v is stored in %v, want %v for a copy of parameters alone", u.State, u.State.Dtype, d)
 		}
 	}
 	if copies != 1 {
-		t.Errorf("%d states have a copy in BF16, want the parameters", copies)
+		t.Errorf("%d states have a copy in %v, want the parameters", copies, d)
 	}
 	if half < 40 {
-		t.Errorf("%d values are stored in BF16, want 40 or more:\n%v", half, l.Program)
+		t.Errorf("%d values are stored in %v, want 40 or more:\n%v", half, d, l.Program)
 	}
 }
