@@ -1,6 +1,7 @@
 package passes_test
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,8 +9,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/programs"
+	"github.com/stheno-ml/stheno/internal/test/ptxas"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
@@ -86,5 +89,36 @@ func mixedTypes(t *testing.T, by kernels.Precision) {
 	}
 	if half < 40 {
 		t.Errorf("%d values are stored in %v, want 40 or more:\n%v", half, d, l.Program)
+	}
+}
+
+// NVIDIA's assembler takes every generated kernel of a step in F16 with dynamic loss scaling, and spills nothing.
+func TestScaledStepAssembles(t *testing.T) {
+	ptxas.Find(t)
+	tr := trained(t, programs.GPT{Layers: 1, Width: 768, Heads: 12, Vocabulary: 512, Context: 256, Dtype: tensor.Float32}, 8, 256)
+	s, _, err := internal.ReadSolver(G.NewAdamW())
+	testutil.Do(t, err)
+	training := &lower.Training{Sets: []lower.Set{{Solver: s, Learnables: tr.Parameters}}, ClipNorm: true, EMA: 0.9, Scaler: &solver.Scaler{Growth: 2, Backoff: 0.5, Interval: 2000}}
+	l := testutil.Get[*lower.Graph](t)(lower.New(tr.Graph, &lower.Wanted{Precision: kernels.F16, Train: training}))
+	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: kernels.F16}, nil))
+	known, halves := map[string]bool{}, 0
+	for _, p := range l.Program.Plans() {
+		for _, launch := range p.Launches {
+			image, generated := launch.Kernel.Image.(kernels.Generated)
+			if !generated || known[image.Name()] {
+				continue
+			}
+			known[image.Name()] = true
+			ptx := testutil.Get[[]byte](t)(image.PTX(9))
+			if bytes.Contains(ptx, []byte("cvt.rn.f16.f32")) {
+				halves++
+			}
+			if _, registers, spills := ptxas.Assemble(t, image.Name(), ptx, "sm_90"); spills > 0 {
+				t.Errorf("%s spills %d bytes of %d registers", image.Name(), spills, registers)
+			}
+		}
+	}
+	if t.Logf("%d kernels, %d of which store F16", len(known), halves); halves < 5 {
+		t.Errorf("%d kernels store F16, want 5 or more", halves)
 	}
 }
