@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// smallProducts are products in TF32 and BF16 whose operands are rounded as they are multiplied: in parts
+// smallProducts are products in TF32, BF16 and F16 whose operands are rounded as they are multiplied: in parts
 // that a cluster adds up, and whole. sms: of a device with that many SMs.
 var smallProducts = []struct {
 	sms            int
@@ -60,8 +60,8 @@ func TestSmallForms(t *testing.T) {
 			t.Errorf("%s: want the kernel that rounds as it multiplies", entry)
 		}
 	}
-	if len(entries) != 4 {
-		t.Errorf("got %d entry points, want all 4: %v", len(entries), entries)
+	if len(entries) != 6 {
+		t.Errorf("got %d entry points, want all 6: %v", len(entries), entries)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSmallEpilogues(t *testing.T) {
 	}
 }
 
-// The times of small products with all bits, in TF32 and in BF16.
+// The times of small products with all bits, in TF32, BF16 and F16.
 func TestSmallTimes(t *testing.T) {
 	w := newStopwatch(t)
 	for _, s := range []struct {
