@@ -24,8 +24,8 @@ type PassReport struct {
 	Values int64
 }
 
-// Explain writes the lowered program and the program after each pass of the compiler. It compiles the graph in its current
-// state for the VM's device.
+// Explain writes the lowered program, the program after each pass of the compiler, and the notes of [VM.Report]. It compiles the graph in its
+// current state for the VM's device.
 func (vm *VM) Explain(w io.Writer) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
@@ -45,10 +45,12 @@ func (vm *VM) Explain(w io.Writer) error {
 }
 
 func (vm *VM) explain(w io.Writer) error {
-	return vm.compileAgain(func(pass string, p *program.Program) error {
+	err := vm.compileAgain(func(pass string, p *program.Program) error {
 		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
 		return err
 	})
+	vm.Report().printNotes(w)
+	return err
 }
 
 // compileAgain compiles the graph between runs.

@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,8 @@ type NodeReport struct {
 	Stored  string
 	Kernels []string // entry points in launch order; they may compute other nodes too
 	In, Out int64    // bytes copied to and from the device
-	// Note is a remark about a LogSoftMax, which gorgonia.Log of a SoftMax makes of the SoftMax's node, or "".
+	// Note is a remark, or "": about a LogSoftMax, which gorgonia.Log of a SoftMax makes of the SoftMax's node, and about the last product of attention that is
+	// written as products and a SoftMax.
 	Note string
 	// Time is the time of the step that computes the node; on the device it needs [Timed]. Only the first node of a step
 	// has a time.
@@ -114,6 +116,27 @@ func productsBy(p *program.Program, b exec.Backend) string {
 // logSoftMax is the note of a LogSoftMax. The node does not tell whether gorgonia.LogSoftMax made it.
 const logSoftMax = "a LogSoftMax: by gorgonia.LogSoftMax, or a SoftMax that gorgonia.Log has changed"
 
+// stepwise is the note of attention in steps.
+const stepwise = "attention by MatMul, SoftMax and MatMul: ops.Attention and nn.Attention compute the same without weights in memory"
+
+// attends reports whether an instruction multiplies the SoftMax of a product: attention in steps.
+func attends(in *program.Instr) bool {
+	product, ok := program.ProductOf(in.Op)
+	if !ok || product.A.Trans || len(in.In) == 0 { // with a transpose it is a gradient
+		return false
+	}
+	weights := in.In[0].Base.Def
+	soft := slices.ContainsFunc(weights.Nodes, func(n *gorgonia.Node) bool {
+		_, log, derivative, ok := internal.SoftMax(n.Op())
+		own, isOwn := n.Op().(interface{ SoftMax() bool })
+		return ok && !log && !derivative || isOwn && own.SoftMax()
+	})
+	return soft && slices.ContainsFunc(weights.In, func(v *program.Value) bool {
+		_, ok := program.ProductOf(v.Base.Def.Op)
+		return ok
+	})
+}
+
 // newReport returns the report of a graph that has not run.
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
@@ -136,6 +159,9 @@ func newReport(device string, g *lower.Graph) Report {
 	}
 	nodeReports := r.byNode(g)
 	for _, in := range p.Instrs {
+		if attends(in) {
+			nodeReports[in.Nodes[0]].Note = stepwise
+		}
 		if in.Plan == nil {
 			continue
 		}
@@ -235,11 +261,7 @@ func (r Report) String() string {
 			fmt.Fprintf(&b, "nodes stored in %v: %d\n", d, half)
 		}
 	}
-	for _, n := range r.Nodes {
-		if n.Note != "" {
-			fmt.Fprintf(&b, "node %s: %s\n", n.Name, n.Note)
-		}
-	}
+	r.printNotes(&b)
 	device, host := 0, 0
 	for _, s := range r.Steps {
 		if s.Where == "host" {
@@ -251,6 +273,15 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "steps: %d by kernels on %s, %d by ops' own code on the host; copied %s in, %s out; run %d took %v; memory %s (%s alive at once)\n",
 		device, r.Device, host, size(r.In()), size(r.Out()), r.Runs, r.Time.Round(time.Microsecond), size(r.Arena), size(r.Peak))
 	return b.String()
+}
+
+// printNotes writes the notes of nodes.
+func (r Report) printNotes(w io.Writer) {
+	for _, n := range r.Nodes {
+		if n.Note != "" {
+			fmt.Fprintf(w, "node %s: %s\n", n.Name, n.Note)
+		}
+	}
 }
 
 func shorten(s string, n int) string {

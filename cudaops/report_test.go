@@ -12,6 +12,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -109,6 +110,59 @@ func TestReportOfLogSoftMax(t *testing.T) {
 		}
 		if name == "BinaryXent" && floats(t, loss.Value())[0] >= 0 {
 			t.Errorf("BinaryXent of a SoftMax is %v, want less than 0 as docs/gorgonia-ops.md says", loss.Value())
+		}
+	}
+}
+
+// The last product of attention that is written in steps, and no other one, is marked with what to use instead.
+func TestReportOfAttention(t *testing.T) {
+	node := testutil.Get[*G.Node](t)
+	scaled := func(s *G.Node) *G.Node { return node(ops.Map("a * 0.5", s)) }
+	for name, c := range map[string]struct {
+		of     func(q, k, v *G.Node) *G.Node // (2, 3, 4) each
+		marked bool
+	}{
+		"ops": {func(q, k, v *G.Node) *G.Node {
+			return node(ops.MatMul(node(ops.SoftMax(scaled(node(ops.MatMul(q, k, ops.TransB()))), -1)), v))
+		}, true},
+		"Gorgonia's": {func(q, k, v *G.Node) *G.Node {
+			row := func(x *G.Node) *G.Node { return node(ops.Reshape(x, 6, 4)) }
+			scores := node(G.Mul(row(q), node(G.Transpose(row(k)))))
+			return node(G.Mul(node(G.SoftMax(scores)), row(v)))
+		}, true},
+		"SoftMax of an input": {func(q, k, v *G.Node) *G.Node {
+			return node(ops.MatMul(node(ops.SoftMax(node(ops.Map("a + b", q, k)), -1)), v, ops.TransB()))
+		}, false},
+		"LogSoftMax": {func(q, k, v *G.Node) *G.Node {
+			return node(ops.MatMul(node(ops.LogSoftMax(node(ops.MatMul(q, k, ops.TransB())), -1)), v))
+		}, false},
+		"Attention": {func(q, k, v *G.Node) *G.Node {
+			heads := func(x *G.Node) *G.Node { return node(ops.Reshape(x, 2, 1, 3, 4)) }
+			return node(ops.Attention(heads(q), heads(k), heads(v)))
+		}, false},
+	} {
+		g := G.NewGraph()
+		var in G.Nodes
+		for i := range 3 {
+			in = append(in, G.NewTensor(g, tensor.Float32, 3, G.WithName("qkv"[i:i+1]), G.WithShape(2, 3, 4), G.WithInit(G.RangedFrom(i))))
+		}
+		y := c.of(in[0], in[1], in[2])
+		testutil.Get[G.Nodes](t)(G.Grad(node(ops.Mean(node(ops.Map("a * a", y)))), in...))
+		vm := machine(t, g, OnHost(), Keep(y))
+		testutil.Do(t, vm.RunAll())
+		var marked, want []string
+		for _, n := range vm.Report().Nodes {
+			if n.Note != "" {
+				marked = append(marked, n.Name)
+			}
+		}
+		if c.marked {
+			want = []string{internal.Name(y)}
+		}
+		var text strings.Builder
+		testutil.Do(t, vm.Explain(&text))
+		if !slices.Equal(marked, want) || strings.Contains(text.String(), "ops.Attention and nn.Attention") != c.marked {
+			t.Errorf("%s: the report marks %q, want %q:\n%v", name, marked, want, vm.Report())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -71,17 +72,23 @@ func Positions(s *Scope, x *G.Node, count int) *G.Node {
 }
 
 // SelfAttention is PyTorch's MultiheadAttention of x with itself: in_proj_weight (3 width, width), in_proj_bias, out_proj.weight and out_proj.bias. x is (batch,
-// time, width). Options: [NoBias] and the options of [Attention].
+// time, width). With [KeyHeads] in_proj_weight has width + 2 n width / heads rows. Options: [NoBias] and the options of [Attention].
 func SelfAttention(s *Scope, x *G.Node, heads int, opts ...LayerOption) *G.Node {
-	o := s.read("SelfAttention", opts, settings{"NoBias": 0, "Causal": 0, "Rotary": 0, "Pattern": 0})
-	shape, ok := s.shape("SelfAttention", x, 3, 3, "(batch, time, width)")
-	if !ok {
+	const layer = "SelfAttention"
+	o := s.read(layer, opts, settings{"NoBias": 0, "Causal": 0, "Rotary": 0, "Pattern": 0, "KeyHeads": float64(heads)})
+	shape, ok := s.shape(layer, x, 3, 3, "(batch, time, width)")
+	if !ok || !s.checkHeads(layer, shape[2], heads, o) {
 		return nil
 	}
 	width := shape[2]
-	weight := s.Parameter("in_proj_weight", Uniform(math.Sqrt(6/float64(4*width))), 3*width, width)
-	q, k, v := Split3(s, s.Keep(ops.Linear(x, weight, s.bias("in_proj_bias", o, Constant(0), 3*width))))
-	y, out := s.attention("SelfAttention", q, k, v, heads, o, opts), s.At("out_proj")
+	keys := width / heads * int(o["KeyHeads"])
+	rows := width + 2*keys
+	weight := s.Parameter("in_proj_weight", Uniform(math.Sqrt(6/float64(rows+width))), rows, width)
+	parts, err := ops.Split(s.Keep(ops.Linear(x, weight, s.bias("in_proj_bias", o, Constant(0), rows))), -1, width, keys, keys)
+	if s.Keep(nil, err); !s.ok() {
+		return nil
+	}
+	y, out := s.attention(layer, parts[0], parts[1], parts[2], heads, o, opts), s.At("out_proj")
 	return out.Keep(ops.Linear(y, out.Parameter("weight", fanIn(width), width, width), out.bias("bias", o, Constant(0), width)))
 }
 
@@ -104,9 +111,24 @@ func Split3(s *Scope, x *G.Node) (a, b, c *G.Node) {
 //
 //	softmax(q kᵀ / √(width / heads)) v
 //
-// Options: [Causal], [Rotary], [Pattern]. Under [Cached] causal attention is to the keys and values of the runs before, too.
+// With [KeyHeads] k and v are (batch, keys, n width / heads). Options: [Causal], [Rotary], [KeyHeads], [Pattern]. Under [Cached] causal attention is to the keys and
+// values of the runs before, too. It is ops.Attention; the weights are in memory only for a Pattern, and in heads of more than 256 elements.
 func Attention(s *Scope, q, k, v *G.Node, heads int, opts ...LayerOption) *G.Node {
-	return s.attention("Attention", q, k, v, heads, s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0}), opts)
+	return s.attention("Attention", q, k, v, heads, s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0, "KeyHeads": float64(heads)}), opts)
+}
+
+// checkHeads reports whether the options of an attention fit its width.
+func (s *Scope) checkHeads(layer string, width, heads int, o settings) bool {
+	keyHeads := int(o["KeyHeads"])
+	switch {
+	case heads < 1 || width%heads != 0 || o["Rotary"] != 0 && width/heads%2 != 0:
+		s.fail("%s got %d heads of width %d, want a divisor, for Rotary with an even width of a head", layer, heads, width)
+	case keyHeads < 1 || heads%keyHeads != 0:
+		s.fail("%s got KeyHeads(%d) for %d heads, want a divisor", layer, keyHeads, heads)
+	case !(o["Rotary"] >= 0):
+		s.fail("%s got Rotary(%v), want a base above 0", layer, o["Rotary"])
+	}
+	return s.ok()
 }
 
 func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, opts []LayerOption) *G.Node {
@@ -114,92 +136,106 @@ func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, 
 	of, _ := s.shape(layer, q, 3, 3, want)
 	to, _ := s.shape(layer, k, 3, 3, want)
 	and, ok := s.shape(layer, v, 3, 3, want)
-	switch {
-	case !ok:
+	if !ok || !s.checkHeads(layer, of[2], heads, o) {
 		return nil
-	case of[0] != to[0] || of[2] != to[2] || !slices.Equal(to, and) || o["Causal"] != 0 && of[1] != to[1]:
-		s.fail("%s got q of shape %v, k of %v and v of %v, want (batch, time, width) and twice (batch, keys, width), as many keys as times under Causal", layer, of, to, and)
-	case heads < 1 || of[2]%heads != 0 || o["Rotary"] != 0 && of[2]/heads%2 != 0:
-		s.fail("%s got %d heads of width %d, want a divisor, for Rotary with an even width of a head", layer, heads, of[2])
-	case !(o["Rotary"] >= 0):
-		s.fail("%s got Rotary(%v), want a base above 0", layer, o["Rotary"])
 	}
-	q, k, v = s.heads(q, heads), s.heads(k, heads), s.heads(v, heads)
+	keyHeads, causal := int(o["KeyHeads"]), o["Causal"] != 0
+	if of[0] != to[0] || to[2] != of[2]/heads*keyHeads || !slices.Equal(to, and) || causal && of[1] != to[1] {
+		s.fail("%s got q of shape %v, k of %v and v of %v, want (batch, time, width) and twice (batch, keys, width), as many keys as times under Causal, and width %d of keys", layer, of, to, and, of[2]/heads*keyHeads)
+	}
+	q, k, v = s.heads(q, heads), s.heads(k, keyHeads), s.heads(v, keyHeads)
 	if o["Rotary"] != 0 {
 		q, k = s.rotate(q, o["Rotary"]), s.rotate(k, o["Rotary"])
 	}
-	var seen *G.Node
-	if o["Causal"] != 0 {
+	var seen *G.Node // the number of keys that each position sees, if not nil
+	if causal {
+		seen = s.positions(of[0], of[1])
 		if s.ok() && s.context > 0 {
 			k, v = s.remember("keys", k), s.remember("values", v)
 		}
-		seen = s.causal(of[0], of[1])
 	}
-	y, pattern := s.attend(q, k, v, seen)
+	if o["Pattern"] == 0 && of[2]/heads <= attention.MaxDim {
+		fused := []ops.AttentionOption{ops.RowsFirst()}
+		switch {
+		case causal && s.context > 0:
+			fused = append(fused, ops.KeyCounts(seen))
+		case causal:
+			fused = append(fused, ops.Causal())
+		}
+		if !s.ok() {
+			return nil
+		}
+		return s.Keep(ops.Reshape(s.Keep(ops.Attention(q, k, v, fused...)), of...))
+	}
+	y, weights := s.attend(q, k, v, seen)
 	for _, l := range opts {
 		if l.nodes != nil {
-			*l.nodes = append(*l.nodes, pattern)
+			*l.nodes = append(*l.nodes, weights)
 		}
 	}
-	return s.Keep(ops.Reshape(s.Keep(ops.Permute(y, 0, 2, 1, 3)), of...))
+	return s.Keep(ops.Reshape(y, of...))
 }
 
-// heads returns x, (batch, time, width), as (batch, heads, time, width / heads).
+// heads returns x, (batch, time, width), as (batch, time, heads, width / heads).
 func (s *Scope) heads(x *G.Node, heads int) *G.Node {
 	if !s.ok() {
 		return nil
 	}
 	shape := x.Shape()
-	return s.Keep(ops.Permute(s.Keep(ops.Reshape(x, shape[0], shape[1], heads, shape[2]/heads)), 0, 2, 1, 3))
+	return s.Keep(ops.Reshape(x, shape[0], shape[1], heads, shape[2]/heads))
 }
 
-// attend returns the attention of heads, and its weights. seen, (time, keys), is true where a position may look; nil is everywhere.
+// attend returns the attention of heads of q, (batch, time, heads, width), to k and v, (batch, keys, key heads, width), of its shape, and its weights, (batch, heads,
+// time, keys). A position sees as many keys as seen, (time), has; nil is all.
 func (s *Scope) attend(q, k, v, seen *G.Node) (y, weights *G.Node) {
-	scores := s.Keep(ops.MatMul(q, k, ops.TransB()))
 	if !s.ok() {
 		return nil, nil
 	}
-	scores = s.Keep(ops.Map(fmt.Sprintf("a * %v", 1/math.Sqrt(float64(q.Shape()[3]))), scores))
+	of, to := q.Shape(), k.Shape()
+	group := of[2] / to[2]
+	grouped := func(x *G.Node, rows, heads int) *G.Node { // (batch, key heads, heads of one of keys, rows, width)
+		return s.Keep(ops.Permute(s.Keep(ops.Reshape(x, of[0], rows, to[2], heads, of[3])), 0, 2, 3, 1, 4))
+	}
+	q, k, v = grouped(q, of[1], group), grouped(k, to[1], 1), grouped(v, to[1], 1)
+	scores := s.Keep(ops.Map(fmt.Sprintf("a * %v", 1/math.Sqrt(float64(of[3]))), s.Keep(ops.MatMul(q, k, ops.TransB()))))
 	if seen != nil {
-		scores = s.Keep(ops.Where(seen, scores, s.constant(tensor.Shape{}, func(int) float64 { return math.Inf(-1) })))
+		visible := s.Keep(ops.Less(s.iota(1, to[1]), s.Keep(ops.Reshape(seen, of[1], 1))))
+		scores = s.Keep(ops.Where(visible, scores, s.constant(tensor.Shape{}, func(int) float64 { return math.Inf(-1) })))
 	}
 	weights = s.Keep(ops.SoftMax(scores, -1))
-	return s.Keep(ops.MatMul(weights, v)), weights
+	y = s.Keep(ops.Permute(s.Keep(ops.MatMul(weights, v)), 0, 3, 1, 2, 4))
+	return y, s.Keep(ops.Reshape(weights, of[0], of[2], of[1], to[1]))
 }
 
-// causal returns, for each position of a run and each key, whether the key is not after the position.
-func (s *Scope) causal(batch, time int) *G.Node {
-	keys := time
-	if s.ok() && s.context > 0 {
-		keys = s.context
-	}
-	key, own := s.iota(1, keys), s.iota(time, 1)
+// positions returns how many positions there are up to and with each of a run.
+func (s *Scope) positions(batch, time int) *G.Node {
+	own := s.iota(time)
 	if p := s.before(batch, time); p != nil {
-		own = s.Keep(ops.Map("a + b", own, p))
+		return s.Keep(ops.Map("a + b + 1", own, p))
 	}
-	return s.Keep(ops.LessEqual(key, own))
+	return s.Keep(ops.Map("a + 1", own))
 }
 
-// remember returns keys or values, (batch, heads, time, width), after the keys or values of all positions so far.
+// remember returns keys or values, (batch, time, heads, width), after the keys or values of all positions so far.
 func (s *Scope) remember(name string, x *G.Node) *G.Node {
 	if !s.ok() {
 		return nil
 	}
 	shape := x.Shape()
-	old := s.cache(name, s.dtype, shape[0], shape[1], s.context, shape[3])
-	next := s.Keep(ops.Update(old, x, s.before(shape[0], shape[2]), 2))
+	old := s.cache(name, s.dtype, shape[0], s.context, shape[2], shape[3])
+	next := s.Keep(ops.Update(old, x, s.before(shape[0], shape[1]), 1))
 	s.Next(old, next)
 	return next
 }
 
-// rotate turns pairs of elements of x, (batch, heads, time, width), by angles of their positions.
+// rotate turns pairs of elements of x, (batch, time, heads, width), by angles of their positions.
 func (s *Scope) rotate(x *G.Node, base float64) *G.Node {
 	if !s.ok() {
 		return nil
 	}
-	batch, time, half := x.Shape()[0], x.Shape()[2], x.Shape()[3]/2
+	batch, time, half := x.Shape()[0], x.Shape()[1], x.Shape()[3]/2
 	table := func(f func(float64) float64) *G.Node {
-		t := s.constant(tensor.Shape{max(time, s.context), half}, func(i int) float64 {
+		t := s.constant(tensor.Shape{max(time, s.context), 1, half}, func(i int) float64 {
 			return f(float64(i/half) * math.Pow(base, -float64(i%half)/float64(half)))
 		})
 		return s.rows(t, batch, time)

@@ -15,10 +15,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// decoder is a transformer for the tests: rotary positions in one block and learnt ones before.
+// decoder is a transformer for the tests: rotary positions and one head of keys in one block, and learnt positions before.
 func decoder(s *nn.Scope, tokens *G.Node) *G.Node {
 	x := nn.Positions(s.At("wpe"), nn.Embedding(s.At("wte"), tokens, 9, 8), 12)
-	for i, o := range [][]nn.LayerOption{{nn.Causal()}, {nn.Causal(), nn.Rotary(100)}} {
+	for i, o := range [][]nn.LayerOption{{nn.Causal()}, {nn.Causal(), nn.Rotary(100), nn.KeyHeads(1)}} {
 		x = nn.Residual(s.At("h", i, "attn"), x, func(s *nn.Scope, x *G.Node) *G.Node {
 			return nn.SelfAttention(s, nn.RMSNorm(s.At("norm"), x), 2, o...)
 		})
@@ -125,6 +125,73 @@ func TestPattern(t *testing.T) {
 	for i, w := range elements(t, patterns[0].Value()) {
 		if row, key := i/4%4, i%4; (w > 0) != (key <= row) || row == 0 && key == 0 && w != 1 {
 			t.Errorf("head %d: the weight of key %d for position %d is %v", i/16, key, row, w)
+		}
+	}
+}
+
+// Attention in heads, of which several share keys and values, is that of the definition: step by step with a cache, with the weights as a pattern and without, and in heads that are wider
+// than the kernels take.
+func TestKeyHeads(t *testing.T) {
+	for _, c := range []struct{ time, heads, keyHeads, dim int }{{7, 6, 2, 4}, {5, 3, 1, 2}, {3, 2, 1, 260}} {
+		r, width, keys := rand.New(rand.NewPCG(7, uint64(c.dim))), c.heads*c.dim, c.keyHeads*c.dim
+		values := func(width int) *tensor.Dense {
+			v := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(1, c.time, width))
+			for i := range v.Float64s() {
+				v.Float64s()[i] = r.NormFloat64()
+			}
+			return v
+		}
+		in := []*tensor.Dense{values(width), values(keys), values(keys)}
+		q, k, v := in[0].Float64s(), in[1].Float64s(), in[2].Float64s()
+		want := make([]float64, c.time*width)
+		for i := range c.time {
+			for h := range c.heads {
+				from, sum := h*c.keyHeads/c.heads*c.dim, 0.0
+				out := want[i*width+h*c.dim:][:c.dim]
+				for j := range i + 1 {
+					score := 0.0
+					for e := range c.dim {
+						score += q[i*width+h*c.dim+e] * k[j*keys+from+e]
+					}
+					weight := math.Exp(score / math.Sqrt(float64(c.dim)))
+					sum += weight
+					for e := range out {
+						out[e] += weight * v[j*keys+from+e]
+					}
+				}
+				for e := range out {
+					out[e] /= sum
+				}
+			}
+		}
+		var patterns G.Nodes
+		for name, opts := range map[string][]nn.LayerOption{"fused": nil, "with a pattern": {nn.Pattern(&patterns)}} {
+			for _, step := range []int{c.time, 1} {
+				var model []nn.Option
+				if step == 1 {
+					model = append(model, nn.Cached(c.time))
+				}
+				s := nn.New(G.NewGraph(), append(model, nn.Dtype(tensor.Float64))...)
+				var x G.Nodes
+				for i, w := range []int{width, keys, keys} {
+					x = append(x, s.Input("qkv"[i:i+1], tensor.Float64, 1, step, w))
+				}
+				y := nn.Attention(s, x[0], x[1], x[2], c.heads, append(opts, nn.Causal(), nn.KeyHeads(c.keyHeads))...)
+				vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(y)))
+				for at := 0; at < c.time; at += step {
+					for i, n := range x {
+						w := n.Shape()[2]
+						testutil.Do(t, G.Let(n, tensor.New(tensor.WithShape(1, step, w), tensor.WithBacking(in[i].Float64s()[at*w:(at+step)*w]))))
+					}
+					testutil.Do(t, vm.RunAll())
+					for i, got := range elements(t, y.Value()) {
+						if w := want[at*width+i]; !(math.Abs(got-w) < 1e-12*(1+math.Abs(w))) {
+							t.Fatalf("%+v, %s, %d tokens a run: element %d is %v, want %v", c, name, step, at*width+i, got, w)
+						}
+					}
+				}
+				vm.Close()
+			}
 		}
 	}
 }

@@ -41,6 +41,10 @@ func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
 // 10000.
 func Rotary(base float64) LayerOption { return LayerOption{name: "Rotary", value: base} }
 
+// KeyHeads sets the number of heads of keys and values, a divisor of the number of heads of queries, which it is without this option: consecutive heads of queries share one
+// of keys and values (grouped-query attention).
+func KeyHeads(n int) LayerOption { return LayerOption{name: "KeyHeads", value: float64(n)} }
+
 // Pattern appends the node of the weights of an attention, (batch, heads, time, keys), to a list.
 func Pattern(to *G.Nodes) LayerOption { return LayerOption{name: "Pattern", value: 1, nodes: to} }
 

@@ -54,6 +54,12 @@ func TestErrors(t *testing.T) {
 		"nn: a: SelfAttention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 3)
 		},
+		"nn: a: SelfAttention got KeyHeads(2) for 7 heads, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.SelfAttention(s.At("a"), row(s, image), 7, nn.KeyHeads(2))
+		},
+		"and width 1 of keys": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.Attention(s, row(s, image), row(s, image), row(s, image), 7, nn.KeyHeads(1))
+		},
 		"as many keys as times under Causal": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			k := s.Keep(ops.Slice(row(s, image), nil, G.S(0, 2)))
 			return nn.Attention(s, row(s, image), k, k, 1, nn.Causal())

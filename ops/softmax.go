@@ -41,6 +41,12 @@ func (p softMax) Adjoints(b *Backward) []Term {
 	return []Term{b.rows(p.name+"Gradient", expression, p.shape, p.axes, ofElements, b.Out(), b.Grad())}
 }
 
+// SoftMax reports whether the op is [SoftMax].
+func (o *Op) SoftMax() bool {
+	s, ok := o.primitive.(softMax)
+	return ok && !s.log
+}
+
 // LogSumExp is the logarithm of the sum of the exponentials of x along the given axes, or of all if none is given, without overflow. The axes
 // are removed from the shape; negative ones count from the end.
 //

@@ -5,14 +5,16 @@
 // the weighted sum of rows of v (online softmax). The keys beyond the largest limit of the queries are left out. Bound by the FMA units.
 #include "attention.cuh"
 
-template <typename E, typename T, int R, int S>
-__device__ __forceinline__ void attention(const E* q, Strides qs, const E* k, Strides ks, const E* v, Strides vs, E* out, Strides os, T* lse, int outputs, const Problem<T>& p, int batches) {
+template <typename T, int R, int S>
+__device__ __forceinline__ void attention(const void* q, Strides qs, const void* k, Strides ks, const void* v, Strides vs, void* out, Strides os, T* lse, int outputs, int stored,
+                                          const Problem<T>& p, int batches) {
     using B = Block<T, R>;
     __shared__ typename B::Memory m;
     follow();
-    const int tiles = (p.queries + B::SIDE - 1) / B::SIDE, heads = batches * p.heads, number = blockIdx.x % heads, t0 = (tiles - 1 - blockIdx.x / heads) * B::SIDE;
-    const int batch = number / p.heads, head = number % p.heads;
-    const Rows<const E> queries(q, qs, batch, head, p.queries, p.dim), keys(k, ks, batch, head / p.group, p.keys, p.dim), values(v, vs, batch, head / p.group, p.keys, p.dim);
+    const int tiles = (p.queries + B::SIDE - 1) / B::SIDE, heads = batches * p.heads, slice = blockIdx.x % SLICES(S), c0 = slice * S * B::WIDE;
+    const int block = blockIdx.x / SLICES(S), number = block % heads, t0 = (tiles - 1 - block / heads) * B::SIDE, batch = number / p.heads, head = number % p.heads;
+    const Head<T> queries(q, qs, batch, head, p.queries, p.dim, stored), keys(k, ks, batch, head / p.group, p.keys, p.dim, stored),
+        values(v, vs, batch, head / p.group, p.keys, p.dim, stored);
     B::limits(m, p, batch, t0);
     T sum[R][S][4] = {}, most[R], total[R];
 #pragma unroll
@@ -50,7 +52,7 @@ __device__ __forceinline__ void attention(const E* q, Strides qs, const E* k, St
         }
         if (outputs & 1) {
             B::keep(m, s);
-            B::accumulate(sum, m, values, j0, whole, [&](int row, int column) { return j0 + column < m.limits[row]; });
+            B::accumulate(sum, m, values, j0, c0, whole, [&](int row, int column) { return j0 + column < m.limits[row]; });
         }
     }
     T factor[R];
@@ -59,21 +61,16 @@ __device__ __forceinline__ void attention(const E* q, Strides qs, const E* k, St
         const int row = B::y() * R + r;
         const bool none = m.limits[row] == 0;
         factor[r] = none ? T(0) : 1 / total[r];
-        if (outputs & 2 && B::x() == 0 && t0 + row < p.queries) lse[(i64)number * p.queries + t0 + row] = none ? T(-INFINITY) : most[r] + log(total[r]);
+        if (outputs & 2 && slice == 0 && B::x() == 0 && t0 + row < p.queries) lse[(i64)number * p.queries + t0 + row] = none ? T(-INFINITY) : most[r] + log(total[r]);
     }
-    if (outputs & 1) B::store(Rows<E>(out, os, batch, head, p.queries, p.dim), t0, sum, factor);
+    if (outputs & 1) B::store(Head<T>(out, os, batch, head, p.queries, p.dim, stored), m, t0, c0, sum, factor);
 }
 
-#define ATTENTION(name, E, T, R, S)                                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) attention_##name(const E* q, STRIDES(q), const E* k, STRIDES(k), const E* v, STRIDES(v), E* out,          \
-                                                                       STRIDES(out), T* lse, const int outputs, PROBLEM(T)) {                                   \
-        attention<E, T, R, S>(q, STRIDES_OF(q), k, STRIDES_OF(k), v, STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(T), batches);                 \
+#define ATTENTION(name, T, R, S)                                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(256)                                                                                                           \
+        attention_##name(const void* q, STRIDES(q), const void* k, STRIDES(k), const void* v, STRIDES(v), void* out, STRIDES(out), T* lse, const int outputs,   \
+                         PROBLEM(T), const int stored) {                                                                                                        \
+        attention<T, R, S>(q, STRIDES_OF(q), k, STRIDES_OF(k), v, STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, stored, PROBLEM_OF(T), batches);            \
     }
-#define DIMENSIONS(name, E, T, R)      \
-    ATTENTION(64_##name, E, T, R, 1)   \
-    ATTENTION(128_##name, E, T, R, 2)  \
-    ATTENTION(256_##name, E, T, R, 4)
-DIMENSIONS(f32, float, float, 4)
-DIMENSIONS(f64, double, double, 2)
-DIMENSIONS(bf16, BF16, float, 4)
-DIMENSIONS(f16, F16, float, 4)
+ATTENTION(f32, float, 4, 2)
+ATTENTION(f64, double, 2, 1)

@@ -1,7 +1,8 @@
 // The parts of the attention kernels that run on every device: FMA units, tiles in shared memory.
 //
 // A block has 256 threads, 16 x 16, and tiles of SIDE = 16 R rows. Thread (x, y) computes the rows y R to y R + R - 1 of a SIDE x SIDE tile in the
-// columns x, x + 16, ...; of a tile of rows of d elements it computes the columns 4 x to 4 x + 3 of each 64. Elements E in memory are converted to T.
+// columns x, x + 16, ...; of a tile of rows of d elements it computes the columns 4 x to 4 x + 3 of each 64. A block computes S times 64 columns of its results, one of the
+// SLICES of these. Elements in memory are of T, or in 16 bits, which are converted to T.
 #pragma once
 #include "follow.cuh"
 #include "indices.cuh"
@@ -12,12 +13,8 @@ typedef long long i64;
 struct BF16 { unsigned short bits; };
 struct F16 { unsigned short bits; };
 
-__device__ __forceinline__ void load_as(float& to, float x) { to = x; }
-__device__ __forceinline__ void load_as(double& to, double x) { to = x; }
 __device__ __forceinline__ void load_as(float& to, BF16 x) { to = __uint_as_float((unsigned)x.bits << 16); }
 __device__ __forceinline__ void load_as(float& to, F16 x) { asm("cvt.f32.f16 %0, %1;" : "=f"(to) : "h"(x.bits)); }
-__device__ __forceinline__ void store_as(float& to, float x) { to = x; }
-__device__ __forceinline__ void store_as(double& to, double x) { to = x; }
 __device__ __forceinline__ void store_as(F16& to, float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
 __device__ __forceinline__ void store_as(BF16& to, float x) {
     const unsigned bits = __float_as_uint(x);
@@ -51,6 +48,35 @@ template <typename E> struct Rows {
     __device__ __forceinline__ Rows(E* base, Strides s, int batch, int head, int count, int dim) : x(base + batch * s.batch + head * s.head), stride(s.row), count(count), dim(dim) {}
 };
 
+// How the elements of an operand are stored: as they are computed, or in 16 bits.
+enum { WHOLE, IN_BF16, IN_F16 };
+
+// Head is the rows of one head of an operand.
+template <typename T> struct Head {
+    unsigned char* x;
+    i64 stride;
+    int count, dim, stored;
+    __device__ __forceinline__ Head(const void* base, Strides s, int batch, int head, int count, int dim, int stored)
+        : x((unsigned char*)base + (batch * s.batch + head * s.head) * (stored == WHOLE ? sizeof(T) : 2)), stride(s.row), count(count), dim(dim), stored(stored) {}
+    __device__ __forceinline__ T read(i64 i) const { return stored == WHOLE ? ((const T*)x)[i] : half(i); }
+    __device__ __forceinline__ T half(i64 i) const {
+        const unsigned short bits = ((const unsigned short*)x)[i];
+        float b, h;
+        load_as(b, BF16{bits}), load_as(h, F16{bits});
+        return stored == IN_BF16 ? b : h;
+    }
+    __device__ __forceinline__ void write(i64 i, T value) const {
+        if (stored == WHOLE) {
+            ((T*)x)[i] = value;
+            return;
+        }
+        BF16 b;
+        F16 h;
+        store_as(b, (float)value), store_as(h, (float)value);
+        ((unsigned short*)x)[i] = stored == IN_BF16 ? b.bits : h.bits;
+    }
+};
+
 template <typename T> struct alignas(16) Four { T v[4]; };
 
 template <typename T, int R> struct Block {
@@ -69,19 +95,27 @@ template <typename T, int R> struct Block {
     static __device__ __forceinline__ int y() { return threadIdx.x / 16; }
 
     // stage copies columns c0 to c0 + W - 1 of SIDE rows from row t0 on, 0 outside.
-    template <int W, typename E> static __device__ __forceinline__ void stage(T* to, int pitch, const Rows<E>& from, int t0, int c0) {
-        const int column = threadIdx.x % W, first = threadIdx.x / W;
+    template <int W> static __device__ __forceinline__ void stage(T* to, int pitch, const Head<T>& from, int t0, int c0) {
+        constexpr int STEP = 256 / W;
+        const int column = threadIdx.x % W, first = threadIdx.x / W, rows = c0 + column < from.dim ? from.count - t0 - first : 0;
+        i64 at = (t0 + first) * from.stride + c0 + column;
+        to += first * pitch + column;
+        if (sizeof(T) == 8 || from.stored == WHOLE) {
+            const T* x = (const T*)from.x + at;
 #pragma unroll
-        for (int i = 0; i < SIDE; i += 256 / W) {
-            const int row = t0 + first + i;
-            T value = 0;
-            if (row < from.count && c0 + column < from.dim) load_as(value, from.x[row * from.stride + c0 + column]);
-            to[(first + i) * pitch + column] = value;
+            for (int i = 0; i < SIDE; i += STEP, x += STEP * from.stride) {
+                T value = 0;
+                if (i < rows) value = *x;
+                to[i * pitch] = value;
+            }
+        } else {
+#pragma unroll 2
+            for (int i = 0; i < SIDE; i += STEP, at += STEP * from.stride) to[i * pitch] = i < rows ? from.half(at) : T(0);
         }
     }
 
     // scores computes s[r][c] = the product of row a0 + y R + r of a and row b0 + x + 16 c of b.
-    template <typename E> static __device__ __forceinline__ void scores(T (&s)[R][R], Memory& m, const Rows<E>& a, int a0, const Rows<E>& b, int b0) {
+    static __device__ __forceinline__ void scores(T (&s)[R][R], Memory& m, const Head<T>& a, int a0, const Head<T>& b, int b0) {
 #pragma unroll
         for (int r = 0; r < R; r++)
 #pragma unroll
@@ -119,53 +153,59 @@ template <typename T, int R> struct Block {
             for (int c = 0; c < R; c++) m.weights[(y() * R + r) * (SIDE + 4) + x() + 16 * c] = s[r][c];
     }
 
-    // accumulate adds to row y R + r of sum the weights of that row times rows b0 to b0 + SIDE - 1 of b. Unless whole, pairs of a row and a column of the
+    // accumulate adds to row y R + r of sum the weights of that row times columns c0 on of rows b0 to b0 + SIDE - 1 of b. Unless whole, pairs of a row and a column of the
     // weights that are not seen add nothing: 0 times an infinity would be NaN.
-    template <int S, typename E, typename Seen> static __device__ __forceinline__ void accumulate(T (&sum)[R][S][4], Memory& m, const Rows<E>& b, int b0, bool whole, Seen seen) {
+    template <int S, typename Seen>
+    static __device__ __forceinline__ void accumulate(T (&sum)[R][S][4], Memory& m, const Head<T>& b, int b0, int c0, bool whole, Seen seen) {
 #pragma unroll
         for (int s = 0; s < S; s++) {
-            if (s * WIDE >= b.dim) break;
+            if (c0 + s * WIDE >= b.dim) break;
             __syncthreads();
-            stage<WIDE>(m.stage.wide, WIDE, b, b0, s * WIDE);
+            stage<WIDE>(m.stage.wide, WIDE, b, b0, c0 + s * WIDE);
             __syncthreads();
-            if (whole) {
-                add(sum, s, m, [](int, int) { return true; });
-            } else {
-                add(sum, s, m, seen);
+            if (!whole) {
+#pragma unroll 2
+                for (int j = 0; j < SIDE; j++) {
+                    const Four<T> v = *reinterpret_cast<const Four<T>*>(&m.stage.wide[j * WIDE + 4 * x()]);
+#pragma unroll
+                    for (int r = 0; r < R; r++)
+                        if (seen(y() * R + r, j)) add(sum[r][s], m.weights[(y() * R + r) * (SIDE + 4) + j], v);
+                }
+                continue;
+            }
+#pragma unroll 2
+            for (int j = 0; j < SIDE; j += 4) {
+                Four<T> w[R];
+#pragma unroll
+                for (int r = 0; r < R; r++) w[r] = *reinterpret_cast<const Four<T>*>(&m.weights[(y() * R + r) * (SIDE + 4) + j]);
+#pragma unroll
+                for (int l = 0; l < 4; l++) {
+                    const Four<T> v = *reinterpret_cast<const Four<T>*>(&m.stage.wide[(j + l) * WIDE + 4 * x()]);
+#pragma unroll
+                    for (int r = 0; r < R; r++) add(sum[r][s], w[r].v[l], v);
+                }
             }
         }
     }
-    template <int S, typename Seen> static __device__ __forceinline__ void add(T (&sum)[R][S][4], int s, Memory& m, Seen seen) {
-#pragma unroll 2
-        for (int j = 0; j < SIDE; j += 4) {
-            Four<T> w[R];
+    static __device__ __forceinline__ void add(T (&sum)[4], T weight, const Four<T>& v) {
 #pragma unroll
-            for (int r = 0; r < R; r++) w[r] = *reinterpret_cast<const Four<T>*>(&m.weights[(y() * R + r) * (SIDE + 4) + j]);
-#pragma unroll
-            for (int l = 0; l < 4; l++) {
-                const Four<T> v = *reinterpret_cast<const Four<T>*>(&m.stage.wide[(j + l) * WIDE + 4 * x()]);
-#pragma unroll
-                for (int r = 0; r < R; r++)
-                    if (seen(y() * R + r, j + l))
-#pragma unroll
-                        for (int e = 0; e < 4; e++) sum[r][s][e] += w[r].v[l] * v.v[e];
-            }
-        }
+        for (int e = 0; e < 4; e++) sum[e] += weight * v.v[e];
     }
 
-    // store writes SIDE rows from t0 on.
-    template <int S, typename E> static __device__ __forceinline__ void store(const Rows<E>& to, int t0, const T (&sum)[R][S][4], const T (&factor)[R]) {
+    // store writes columns c0 on of SIDE rows from t0 on.
+    template <int S> static __device__ __forceinline__ void store(const Head<T>& to, Memory& m, int t0, int c0, const T (&sum)[R][S][4], const T (&factor)[R]) {
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            const int row = t0 + y() * R + r;
-            if (row >= to.count) continue;
+        for (int s = 0; s < S; s++) {
+            __syncthreads();
 #pragma unroll
-            for (int s = 0; s < S; s++)
+            for (int r = 0; r < R; r++)
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int column = s * WIDE + 4 * x() + e;
-                    if (column < to.dim) store_as(to.x[row * to.stride + column], sum[r][s][e] * factor[r]);
-                }
+                for (int e = 0; e < 4; e++) m.stage.wide[(y() * R + r) * WIDE + 4 * x() + e] = sum[r][s][e] * factor[r];
+            __syncthreads();
+            const int column = threadIdx.x % WIDE, c = c0 + s * WIDE + column;
+#pragma unroll 2
+            for (int i = threadIdx.x / WIDE; i < SIDE; i += 256 / WIDE)
+                if (t0 + i < to.count && c < to.dim) to.write((t0 + i) * to.stride + c, m.stage.wide[i * WIDE + column]);
         }
     }
 
@@ -190,3 +230,5 @@ template <typename T, int R> struct Block {
     const int batches, const int heads, const int group, const int queries, const int keys, const int dim, const T scale, const int causal,            \
         const unsigned char *counts, const int countBytes, const i64 countBatch, const i64 countRow
 #define PROBLEM_OF(T) Problem<T>{heads, group, queries, keys, dim, scale, causal, Indices{counts, countBytes}, countBatch, countRow}
+// SLICES is the number of blocks that compute the columns of a tile of results.
+#define SLICES(S) ((p.dim + 64 * S - 1) / (64 * S))

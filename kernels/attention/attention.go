@@ -4,9 +4,10 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-var forwardKernels = kernelsOf("attention", "attention", inEither(portable(forward[float32]), portable(forward[float64])))
+var forwardKernels = portable("attention", "attention", forward[float32], forward[float64])
 
 // Forward plans attention. Its inputs are q, k, v and, if there are, the counts; its outputs those that are wanted, in this order: out, and the statistics, the logarithm
 // of the sum of the exponentials of each row, of float32 or float64, (Batch, Heads, Queries): -Inf where a query sees no key. It is a kernels.Planner.
@@ -41,8 +42,21 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		f.launchHopper(p, dev, hopperForwardArgs{f.maps(hopperTile), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)})
 		return p, nil
 	}
-	f.choose(dev, mmaForward, 5, forwardKernels).launch(p, f.Batch*f.Heads, f.Queries, forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)})
+	launch(f.Problem, p, dev, mmaForward, 5, forwardKernels, f.Batch*f.Heads, f.Queries, forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)})
 	return p, nil
+}
+
+// Stored returns the plan for q, k, v and out of 16 bits, if f is of float32. The statistics stay in float32.
+func (f Forward) Stored(d kernels.Dtype, _ kernels.Device) (p kernels.Planner, inputs, outputs []bool, ok bool) {
+	inputs = f.inputsStored(true, true, true)
+	if f.Out {
+		outputs = append(outputs, true)
+	}
+	if f.Statistics {
+		outputs = append(outputs, false)
+	}
+	f.Problem, ok = f.stores(d)
+	return f, inputs, outputs, ok
 }
 
 // Outputs returns the number of outputs.
@@ -57,13 +71,6 @@ func (f Forward) String() string {
 		return "attention statistics"
 	}
 	return "attention with statistics"
-}
-
-// portable returns the Go body of a kernel whose arguments are an A.
-func portable[A any](body func(kernels.Call, kernels.Dtype, A)) func(kernels.Dtype) func(kernels.Call) {
-	return func(dt kernels.Dtype) func(kernels.Call) {
-		return func(c kernels.Call) { body(c, dt, kernels.Args[A](c)) }
-	}
 }
 
 // forward is the Go body: a goroutine has blocks of queries of a head and goes through the keys block by block, by online softmax.
@@ -86,8 +93,8 @@ func forward[T kernels.Float](c kernels.Call, dt kernels.Dtype, args forwardArgs
 			w.scores(s, q, w.load(5, h.rows(args.In[1], batch, head/args.Group, j0, m)), n, m)
 			for i := range n {
 				row := s[i*m : (i+1)*m]
-				high := top[i]
 				seen := row[:min(max(limits[i]-j0, 0), m)]
+				high := top[i]
 				for j := range seen {
 					seen[j] *= h.scale
 					high = max(high, seen[j])
@@ -96,19 +103,22 @@ func forward[T kernels.Float](c kernels.Call, dt kernels.Dtype, args forwardArgs
 				if math.IsInf(float64(high), -1) {
 					from = 0
 				}
+				for j := range seen {
+					seen[j] -= from
+				}
+				expr.Exponentials(seen, seen)
 				factor, add := T(math.Exp(float64(top[i]-from))), T(0)
-				for j, x := range seen {
-					seen[j] = T(math.Exp(float64(x - from)))
-					add += seen[j]
+				for _, x := range seen {
+					add += x
 				}
 				clear(row[len(seen):])
 				top[i], total[i] = high, total[i]*factor+add
-				for k := range args.Dim {
-					sum[i*args.Dim+k] *= factor
+				for k, row := 0, sum[i*args.Dim:(i+1)*args.Dim]; k < len(row); k++ {
+					row[k] *= factor
 				}
 			}
 			if args.Outputs&1 != 0 {
-				w.accumulate(sum, s, w.load(5, h.rows(args.In[2], batch, head/args.Group, j0, m)), n, m, func(i, j int64) bool { return j0+j < limits[i] })
+				w.accumulate(sum, s, w.load(5, h.rows(args.In[2], batch, head/args.Group, j0, m)), false, n, m, func(i, j int64) bool { return j0+j < limits[i] })
 			}
 		}
 		for i := range n {

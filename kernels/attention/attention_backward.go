@@ -1,26 +1,17 @@
 package attention
 
 import (
-	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 var (
-	deltaKernels = ofTypes("attention_backward", "attention_delta", inEither(portable(productsOfRows[float32]), portable(productsOfRows[float64])))
-	dqKernels    = kernelsOf("attention_backward", "attention_dq", inEither(portable(gradientOfQueries[float32]), portable(gradientOfQueries[float64])))
-	dkvKernels   = kernelsOf("attention_backward", "attention_dkv", inEither(portable(gradientOfKeys[float32]), portable(gradientOfKeys[float64])))
+	deltaKernels = portable("attention_backward", "attention_delta", productsOfRows[float32], productsOfRows[float64])
+	dqKernels    = portable("attention_backward", "attention_dq", gradientOfQueries[float32], gradientOfQueries[float64])
+	dkvKernels   = portable("attention_backward", "attention_dkv", gradientOfKeys[float32], gradientOfKeys[float64])
 )
-
-// inEither returns the body that computes in float64 for float64, else that for float32.
-func inEither(f32, f64 func(kernels.Dtype) func(kernels.Call)) func(kernels.Dtype) func(kernels.Call) {
-	return func(dt kernels.Dtype) func(kernels.Call) {
-		if dt == kernels.Float64 {
-			return f64(dt)
-		}
-		return f32(dt)
-	}
-}
 
 // Backward plans gradients of attention. Its inputs are q, k, v, the statistics of [Forward], out, the gradient w.r.t. out and, if there are, the counts; its outputs the
 // gradients w.r.t. q, k and v that are wanted, in this order. It is a kernels.Planner.
@@ -79,20 +70,27 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	p, at := b.plan("attention_gradient", b.products(products), []int64{b.queryBytes(), b.keyBytes(), b.keyBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()}, sizes[:])
 	delta := p.Workspace(b.statisticBytes())
 	const rowsOfBlock = portableThreads / 32
-	p.Launch(deltaKernels[b.Dtype], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
-		deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()})
+	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
+		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
 	if b.onHopper(dev) {
 		b.launchHopper(p, at, delta, outputs)
 		return p, nil
 	}
 	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
 	if b.Q {
-		b.choose(dev, mmaDQ, 6, dqKernels).launch(p, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
+		launch(b.Problem, p, dev, mmaDQ, 6, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
 	}
 	if outputs > 0 { // two tiles of keys, and two stages of two tiles of 64 queries, or half as many of wide rows
-		b.choose(dev, mmaDKV, 6-2*b.wide(), dkvKernels).launch(p, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})
+		launch(b.Problem, p, dev, mmaDKV, 6-2*b.wide(), dkvKernels, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})
 	}
 	return p, nil
+}
+
+// Stored returns the plan for operands and gradients of 16 bits, if b is of float32. The statistics stay in float32.
+func (b Backward) Stored(d kernels.Dtype, _ kernels.Device) (p kernels.Planner, inputs, outputs []bool, ok bool) {
+	inputs, outputs = b.inputsStored(true, true, true, false, true, true), slices.Repeat([]bool{true}, b.Outputs())
+	b.Problem, ok = b.stores(d)
+	return b, inputs, outputs, ok
 }
 
 // Outputs returns the number of outputs.
@@ -140,26 +138,27 @@ func gradientOfQueries[T kernels.Float](c kernels.Call, dt kernels.Dtype, args q
 			k := w.load(5, h.rows(args.In[1], batch, head/args.Group, j0, m))
 			w.scores(s, q, k, n, m)
 			w.scores(dp, grad, w.load(6, h.rows(args.In[2], batch, head/args.Group, j0, m)), n, m)
-			seen := func(i, j int64) bool { return j0+j < limits[i] }
-			h.weigh(s, dp, n, m, seen, func(i, j int64) (T, T) { return lse[at+i], delta[at+i] })
-			w.accumulate(sum, dp, k, n, m, seen)
+			h.weigh(s, dp, m, lse[at:at+n], delta[at:at+n], func(i int64) int64 { return limits[i] - j0 })
+			w.accumulate(sum, dp, k, false, n, m, func(i, j int64) bool { return j0+j < limits[i] })
 		}
 		h.rows(operand{args.Out, args.Grad.strides}, batch, head, t0, n).store(sum)
 	})
 }
 
-// weigh makes the weights of a n x m tile from its scores, and ds from the products of the gradient with v. of returns the statistic and the delta of the query of an element.
-func (h *host[T]) weigh(s, dp []T, n, m int64, seen func(i, j int64) bool, of func(i, j int64) (lse, delta T)) {
-	for i := range n {
-		for j := range m {
-			at := i*m + j
-			if !seen(i, j) {
-				s[at], dp[at] = 0, 0
-				continue
-			}
-			lse, delta := of(i, j)
-			s[at] = T(math.Exp(float64(s[at]*h.scale - lse)))
-			dp[at] = s[at] * (dp[at] - delta) * h.scale
+// weigh makes the weights of rows of m scores, of queries, and ds of dp, the products of the gradient with v. lse and delta are the statistics and deltas of the queries, and
+// sees(i) is how many of the keys query i sees.
+func (h *host[T]) weigh(s, dp []T, m int64, lse, delta []T, sees func(i int64) int64) {
+	for i := range int64(len(lse)) {
+		row, ds := s[i*m:(i+1)*m], dp[i*m:(i+1)*m]
+		seen := row[:min(max(sees(i), 0), m)]
+		clear(row[len(seen):])
+		clear(ds[len(seen):])
+		for j := range seen {
+			seen[j] = seen[j]*h.scale - lse[i]
+		}
+		expr.Exponentials(seen, seen)
+		for j, x := range seen {
+			ds[j] = x * (ds[j] - delta[i]) * h.scale
 		}
 	}
 }
@@ -184,13 +183,13 @@ func gradientOfKeys[T kernels.Float](c kernels.Call, dt kernels.Dtype, args keys
 			}
 			q, grad := w.load(4, h.rows(args.In[0], batch, from, t0, m)), w.load(5, h.rows(args.Grad, batch, from, t0, m))
 			s, dp := w.buffer(6, n*m), w.buffer(7, n*m)
-			w.scores(s, k, q, n, m)
-			w.scores(dp, v, grad, n, m)
+			w.scores(s, q, k, m, n)
+			w.scores(dp, grad, v, m, n)
 			at := (batch*args.Heads+from)*args.Queries + t0
-			seen := func(i, j int64) bool { return j0+i < limits[j] }
-			h.weigh(s, dp, n, m, seen, func(i, j int64) (T, T) { return lse[at+j], delta[at+j] })
-			w.accumulate(sumV, s, grad, n, m, seen)
-			w.accumulate(sumK, dp, q, n, m, seen)
+			h.weigh(s, dp, n, lse[at:at+m], delta[at:at+m], func(i int64) int64 { return limits[i] - j0 })
+			seen := func(i, j int64) bool { return j0+j < limits[i] }
+			w.accumulate(sumV, s, grad, true, m, n, seen)
+			w.accumulate(sumK, dp, q, true, m, n, seen)
 		}
 		if args.Outputs&1 != 0 {
 			h.rows(operand{args.K, args.strides}, batch, head, j0, n).store(sumK)

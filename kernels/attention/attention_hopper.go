@@ -12,9 +12,9 @@ const (
 )
 
 var (
-	hopperForward = halves("attention_hopper", "attention_hopper", portable(mappedForward))
-	hopperDQ      = halves("attention_hopper_backward", "attention_hopper_dq", portable(mappedQueries))
-	hopperDKV     = halves("attention_hopper_backward", "attention_hopper_dkv", portable(mappedKeys))
+	hopperForward = halves("attention_hopper", "attention_hopper", mappedForward)
+	hopperDQ      = halves("attention_hopper_backward", "attention_hopper_dq", mappedQueries)
+	hopperDKV     = halves("attention_hopper_backward", "attention_hopper_dkv", mappedKeys)
 )
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.

@@ -20,8 +20,8 @@ type attended struct {
 	attention.Problem
 	q, k, v, grad, counts []float64
 	out, lse, dq, dk, dv  []float64
-	sizes                 []float64 // magnitudes of out
-	gradientSizes         [3]float64
+	sizes                 []float64  // magnitudes of out
+	gradientSizes         [3]float64 // the largest element or, where these cancel, term
 }
 
 // row returns where a row of an operand of so many heads and rows begins.
@@ -124,8 +124,12 @@ func (a *attended) compute() {
 		delta := dot(g, out)
 		for j := range p {
 			k, dk, dv := key(a.k, int64(j)), key(a.dk, int64(j)), key(a.dv, int64(j))
-			ds := p[j] * (dot(g, key(a.v, int64(j))) - delta) * a.Scale
+			ds, terms := p[j]*(dot(g, key(a.v, int64(j)))-delta)*a.Scale, 0.0
+			for c, v := range key(a.v, int64(j)) {
+				terms += p[j] * math.Abs(g[c]) * (math.Abs(v) + math.Abs(out[c])) * math.Abs(a.Scale)
+			}
 			for c := range dq {
+				a.gradientSizes[0], a.gradientSizes[1] = max(a.gradientSizes[0], terms*math.Abs(k[c])), max(a.gradientSizes[1], terms*math.Abs(q[c]))
 				dq[c] += ds * k[c]
 				dk[c] += ds * q[c]
 				dv[c] += p[j] * g[c]
@@ -133,7 +137,7 @@ func (a *attended) compute() {
 		}
 	}
 	for i, x := range [][]float64{a.dq, a.dk, a.dv} {
-		a.gradientSizes[i] = 1e-3
+		a.gradientSizes[i] = max(a.gradientSizes[i], 1e-3)
 		for _, v := range x {
 			a.gradientSizes[i] = max(a.gradientSizes[i], math.Abs(v))
 		}

@@ -130,37 +130,66 @@ func (w *work[T]) load(k int, from memory[T]) []T {
 }
 
 // scores computes s = a b^T, of n and m rows.
-func (w *work[T]) scores(s, a, b []T, n, m int64) { w.gemm(blas.Trans, n, m, w.dim, a, b, w.dim, 0, s) }
+func (w *work[T]) scores(s, a, b []T, n, m int64) {
+	w.gemm(kernels.Matrices[T]{TransB: true, M: n, N: m, K: w.dim, A: a, B: b, C: s, LDA: w.dim, LDB: w.dim})
+}
 
-// accumulate adds to n rows of sum the weights times m rows of b. The BLAS skips weights of 0; where b is not finite, weights of pairs that are seen are not skipped.
-func (w *work[T]) accumulate(sum, weights, b []T, n, m int64, seen func(i, j int64) bool) {
-	bad := T(0)
-	for _, x := range b {
-		bad += x - x
-	}
-	if bad == 0 {
-		w.gemm(blas.NoTrans, n, w.dim, m, weights, b, w.dim, 1, sum)
-		return
-	}
-	for i := range n {
-		for j := range m {
-			if !seen(i, j) {
-				continue
-			}
-			for k := range w.dim {
-				sum[i*w.dim+k] += weights[i*m+j] * b[j*w.dim+k]
+// accumulate adds to the rows of sum op(weights) b. weights is n x m, and transposed if trans. Products skip weights of 0, or make NaN of them where b is not finite; there,
+// weights of pairs that are seen are not skipped, and others are.
+func (w *work[T]) accumulate(sum, weights, b []T, trans bool, n, m int64, seen func(i, j int64) bool) {
+	if !finite(b) {
+		for i := range n {
+			for j := range m {
+				to, from := i, j
+				if trans {
+					to, from = j, i
+				}
+				for k := range w.dim {
+					if seen(i, j) {
+						sum[to*w.dim+k] += weights[i*m+j] * b[from*w.dim+k]
+					}
+				}
 			}
 		}
+		return
+	}
+	x := kernels.Matrices[T]{TransA: trans, M: n, N: w.dim, K: m, A: weights, B: b, LDA: m, LDB: w.dim}
+	if trans {
+		x.M, x.K = m, n
+	}
+	x.C = w.buffer(len(w.buffers)-1, x.M*w.dim)
+	w.gemm(x)
+	for i, v := range x.C {
+		sum[i] += v
 	}
 }
 
-// gemm is c = a op(b) + beta c.
-func (w *work[T]) gemm(trans blas.Transpose, m, n, k int64, a, b []T, ldb int64, beta T, c []T) {
-	switch a := any(a).(type) {
-	case []float32:
-		w.by.Sgemm(blas.NoTrans, trans, int(m), int(n), int(k), 1, a, int(k), any(b).([]float32), int(ldb), float32(beta), any(c).([]float32), int(n))
-	case []float64:
-		w.by.Dgemm(blas.NoTrans, trans, int(m), int(n), int(k), 1, a, int(k), any(b).([]float64), int(ldb), float64(beta), any(c).([]float64), int(n))
+// finite reports whether there is neither NaN nor Inf. Two sums hide the latency.
+func finite[T kernels.Float](x []T) bool {
+	var a, b T
+	for ; len(x) >= 2; x = x[2:] {
+		a += x[0] - x[0]
+		b += x[1] - x[1]
+	}
+	for _, v := range x {
+		a += v - v
+	}
+	return a+b == 0
+}
+
+// gemm computes a product by the BLAS.
+func (w *work[T]) gemm(x kernels.Matrices[T]) {
+	own, fast := w.by.(kernels.Multiplier)
+	flag := map[bool]blas.Transpose{false: blas.NoTrans, true: blas.Trans}
+	switch x := any(x).(type) {
+	case kernels.Matrices[float32]:
+		if !fast || !own.Multiply32(x) {
+			w.by.Sgemm(flag[x.TransA], flag[x.TransB], int(x.M), int(x.N), int(x.K), 1, x.A, int(x.LDA), x.B, int(x.LDB), 0, x.C, int(x.N))
+		}
+	case kernels.Matrices[float64]:
+		if !fast || !own.Multiply64(x) {
+			w.by.Dgemm(flag[x.TransA], flag[x.TransB], int(x.M), int(x.N), int(x.K), 1, x.A, int(x.LDA), x.B, int(x.LDB), 0, x.C, int(x.N))
+		}
 	}
 }
 

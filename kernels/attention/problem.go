@@ -79,11 +79,24 @@ func (p Problem) check(dev kernels.Device) error {
 	return kernels.CheckGrid(p.Batch * max(p.Heads*p.tiles(p.Queries), p.KeyHeads*p.tiles(p.Keys)))
 }
 
-// tiles returns the number of tiles of the portable kernels that cover rows.
-func (p Problem) tiles(rows int64) int64 { return kernels.CeilDiv(rows, 16*tileRows[p.Dtype]) }
+// tile returns the rows and columns of a tile of results of the portable kernels.
+func (p Problem) tile() (rows, cols int64) {
+	if p.Dtype == kernels.Float64 {
+		return 32, 64
+	}
+	return 64, 128
+}
 
-// tileRows is R of the portable kernels by type.
-var tileRows = map[kernels.Dtype]int64{kernels.Float32: 4, kernels.Float64: 2, expr.BF16: 4, expr.F16: 4}
+// tiles returns the number of tiles of the portable kernels that cover rows.
+func (p Problem) tiles(rows int64) int64 {
+	r, c := p.tile()
+	return kernels.CeilDiv(rows, r) * kernels.CeilDiv(p.Dim, c)
+}
+
+// stored returns the argument Stored of the portable kernels.
+func (p Problem) stored() int64 {
+	return int64(slices.Index([]kernels.Dtype{p.statistics(), expr.BF16, expr.F16}, p.Dtype))
+}
 
 // strides are those of an operand between batches, heads and rows, in elements.
 type strides struct{ Batch, Head, Row int64 }
@@ -155,36 +168,34 @@ func (p Problem) plan(name string, flops int64, inputs, outputs []int64) (plan *
 	return plan, at
 }
 
-// byDim has kernels by the width of rows that they are for, 64, 128 and 256, and element type.
-type byDim [3]map[kernels.Dtype]*kernels.Kernel
-
-// kernelsOf returns the kernels prefix + width + type of a source.
-func kernelsOf(stem, prefix string, body func(kernels.Dtype) func(kernels.Call)) (list byDim) {
-	for i := range list {
-		list[i] = ofTypes(stem, fmt.Sprintf("%s_%d", prefix, 64<<i), body)
-	}
-	return list
-}
-
-func ofTypes(stem, prefix string, body func(kernels.Dtype) func(kernels.Call)) map[kernels.Dtype]*kernels.Kernel {
-	list := map[kernels.Dtype]*kernels.Kernel{}
-	for dt := range tileRows {
-		list[dt] = own.Kernel(stem, fmt.Sprintf("%s_%v", prefix, dt), body(dt))
-	}
-	return list
-}
-
-// of returns the kernel for a problem.
-func (k byDim) of(p Problem) *kernels.Kernel {
-	i := 0
-	for p.Dim > 64<<i {
-		i++
-	}
-	return k[i][p.Dtype]
-}
-
 // portableThreads is the number of threads of a block of the portable kernels.
 const portableThreads = 256
+
+// stored are the arguments of the portable kernels: those that other kernels have, too, and how elements are stored.
+type stored[A any] struct {
+	Args   A
+	Stored int64 `arg:"int32"` // 0: in the type of the kernel, 1: BF16, 2: F16
+}
+
+// portable returns the kernels of a source that compute in float32 and in float64.
+func portable[A any](stem, prefix string, f32, f64 func(kernels.Call, kernels.Dtype, A)) [2]*kernels.Kernel {
+	body := func(dt kernels.Dtype, f func(kernels.Call, kernels.Dtype, A)) func(kernels.Call) {
+		return func(c kernels.Call) {
+			args := kernels.Args[stored[A]](c)
+			f(c, []kernels.Dtype{dt, expr.BF16, expr.F16}[args.Stored], args.Args)
+		}
+	}
+	return own.Pair(stem, prefix, body(kernels.Float32, f32), body(kernels.Float64, f64))
+}
+
+// launch launches a block for each tile of rows of heads: a kernel of tensor cores, whose blocks have that many tiles of 64 rows in shared memory, or a portable one.
+func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma halfKernels, tiles int64, other [2]*kernels.Kernel, heads, rows int64, args A) {
+	if p.byMMA(dev) {
+		plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)), mmaThreads, args).Shared = int(tiles * p.tileBytes(mmaTile))
+		return
+	}
+	plan.Launch(other[p.statistics()], int(heads*p.tiles(rows)), portableThreads, stored[A]{args, p.stored()})
+}
 
 // named returns an error with the name of a plan.
 func named(name string, errs ...error) error {
@@ -201,4 +212,19 @@ func count(wanted ...bool) (n int) {
 		}
 	}
 	return n
+}
+
+// stores returns the problem with elements of 16 bits; ok is false unless they are of float32.
+func (p Problem) stores(d kernels.Dtype) (half Problem, ok bool) {
+	half, ok = p, p.Dtype == kernels.Float32
+	half.Dtype = d
+	return half, ok
+}
+
+// inputsStored returns which inputs have the type of a problem: those with true, and not the counts, if there are.
+func (p Problem) inputsStored(is ...bool) []bool {
+	if p.Counts.Elements > 0 {
+		is = append(is, false)
+	}
+	return is
 }

@@ -17,6 +17,9 @@ func apply[T float](out, x []T, f func(float64) float64) {
 	}
 }
 
+// Exponentials sets out to the exponentials of x, as the Go bodies of functions compute them.
+func Exponentials[T float](out, x []T) { unaryBlock(Exp, out, x) }
+
 func unaryBlock[T float](op Op, out, x []T) {
 	out = out[:len(x)]
 	switch op {

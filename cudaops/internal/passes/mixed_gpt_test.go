@@ -36,7 +36,7 @@ func trained(t testing.TB, m programs.GPT, batch, time int) *programs.Trained {
 func TestMixedGPT(t *testing.T) {
 	tr := trained(t, programs.GPT{Layers: 2, Width: 32, Heads: 2, Vocabulary: 72, Context: 16, Dtype: tensor.Float32}, 2, 16)
 	for _, by := range []kernels.Precision{kernels.BF16, kernels.F16} {
-		if n := passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: by}); n < 60 {
+		if n := len(passes.StoresRounded(t, tr.Graph, &lower.Wanted{Precision: by})); n < 60 {
 			t.Errorf("%d values are stored in %v, want 60 or more", n, by)
 		}
 	}
