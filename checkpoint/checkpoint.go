@@ -23,10 +23,11 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Files of version 1 have no checksum; only those of version 3 have several solvers, averages or states.
+// Files of version 1 have no checksum; only those of version 3 have several solvers, averages or states, and only those of version 4 a scale of the loss.
 const (
-	version     = 2
-	versionSets = 3
+	version      = 2
+	versionSets  = 3
+	versionScale = 4
 )
 
 // The names of the metadata in a file, each encoded as JSON.
@@ -54,8 +55,17 @@ type training struct {
 	Added   int                `json:"added,omitempty"`
 	Runs    int                `json:"runs"`
 	Seed    uint64             `json:"seed"`
-	EMA     bool               `json:"ema,omitempty"`  // each learnable has an average
-	More    []more             `json:"more,omitempty"` // solvers after the first
+	EMA     bool               `json:"ema,omitempty"`   // each learnable has an average
+	More    []more             `json:"more,omitempty"`  // solvers after the first
+	Scale   *scale             `json:"scale,omitempty"` // of cudaops.LossScaling
+}
+
+// scale is a [cudaops.LossScale].
+type scale struct {
+	Scale   float64 `json:"scale"`
+	Good    int     `json:"good"`
+	Steps   int     `json:"steps"`
+	Skipped int     `json:"skipped"`
 }
 
 // more is a further solver. Its learnables are those from First on, up to the next solver's.
@@ -101,7 +111,8 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 // Save first writes a temporary file in the same directory, whose name ends in .stheno-, random digits and .tmp. It removes
 // temporary files of killed programs.
 //
-// If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged.
+// If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged. Sums of gradients may be, under
+// [cudaops.LossScaling], which then skips their step.
 //
 // With several processes ([cudaops.Processes]), all call Save, and rank 0 writes the file.
 //
@@ -138,7 +149,11 @@ func finite(s *cudaops.Snapshot) (err error) {
 	}
 	for _, l := range s.Learnables {
 		check(l.Name, l.Value)
-		for k, m := range l.Moments {
+		moments := l.Moments
+		if s.Scale != nil && s.Added > 0 {
+			moments = moments[:len(moments)-1]
+		}
+		for k, m := range moments {
 			check(momentName(k+1, l.Name), m)
 		}
 		if l.EMA != nil {
@@ -159,7 +174,7 @@ func save(path string, s *cudaops.Snapshot, position any) error {
 	if len(s.Solvers) == 0 {
 		return errors.New("got a VM without Train: put its states into a Store, for SaveStore")
 	}
-	t := &training{Solver: s.Solvers[0].Kind, Options: s.Solvers[0].Options, Steps: s.Steps, Added: s.Added, Runs: s.Runs, Seed: s.Seed}
+	t := &training{Solver: s.Solvers[0].Kind, Options: s.Solvers[0].Options, Steps: s.Steps, Added: s.Added, Runs: s.Runs, Seed: s.Seed, Scale: (*scale)(s.Scale)}
 	h := header{Version: version, Moments: len(s.Learnables[0].Moments), BatchNorms: len(s.Averages), Training: t}
 	var list tensors
 	for i, l := range s.Learnables {
@@ -181,6 +196,9 @@ func save(path string, s *cudaops.Snapshot, position any) error {
 	}
 	if len(t.More) > 0 || t.EMA || len(h.States) > 0 {
 		h.Version = versionSets
+	}
+	if t.Scale != nil {
+		h.Version = versionScale
 	}
 	for i, a := range s.Averages {
 		list.add(averageName(i, "mean"), a.Mean)
@@ -237,7 +255,7 @@ func (f *file) state() (*cudaops.Snapshot, error) {
 		return nil, errors.New("got a file of SaveParameters, want a file of Save: use LoadParameters")
 	}
 	t := h.Training
-	s := &cudaops.Snapshot{Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed, Solvers: []cudaops.SolverState{{Kind: t.Solver, Options: t.Options}}}
+	s := &cudaops.Snapshot{Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed, Scale: (*cudaops.LossScale)(t.Scale), Solvers: []cudaops.SolverState{{Kind: t.Solver, Options: t.Options}}}
 	for _, m := range t.More {
 		s.Solvers = append(s.Solvers, cudaops.SolverState{Kind: m.Solver, Options: m.Options})
 	}
@@ -273,8 +291,8 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	if err := json.Unmarshal([]byte(text), &of); err != nil {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
-	if of.Version < 1 || of.Version > versionSets {
-		return nil, fmt.Errorf("got a file of version %d, want 1 to %d, which this version of Stheno reads", of.Version, versionSets)
+	if of.Version < 1 || of.Version > versionScale {
+		return nil, fmt.Errorf("got a file of version %d, want 1 to %d, which this version of Stheno reads", of.Version, versionScale)
 	}
 	h := &header{}
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))

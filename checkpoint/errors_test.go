@@ -127,8 +127,8 @@ func TestLoadEditedFiles(t *testing.T) {
 		return func(f *safetensors.File, _ *header) { change(f.Find("scale")) }
 	}
 	for want, change := range map[string]edit{
-		"got a file of version 4, want 1 to 3":    func(_ *safetensors.File, h *header) { h.Version = 4 },
-		"got a file of version 0, want 1 to 3":    says("{}"),
+		"got a file of version 5, want 1 to 4":    func(_ *safetensors.File, h *header) { h.Version = 5 },
+		"got a file of version 0, want 1 to 4":    says("{}"),
 		"cannot unmarshal":                        says("1"),
 		`unknown field "more"`:                    says(`{"version":1,"more":2}`),
 		"want a file of Save: use LoadParameters": func(f *safetensors.File, _ *header) { delete(f.Metadata, headerKey) },

@@ -24,11 +24,11 @@ const childPath = "STHENO_CHECKPOINT_CHILD"
 // childSteps is how many steps the child makes, with a checkpoint after every second.
 const childSteps = 150
 
-// newChild returns the training of the child. The larger its checkpoint, the likelier is a kill
+// newChild returns the training of the child, which skips steps. The larger its checkpoint, the likelier is a kill
 // while it is written.
 func newChild(t testing.TB, seed uint64) (*model, *cudaops.VM) {
 	m := newModel(t, tensor.Float32, seed, 300)
-	return m, m.machine(t, cudaops.OnHost(), G.NewAdamSolver(G.WithLearnRate(0.01)), cudaops.Seed(seed))
+	return m, m.machine(t, cudaops.OnHost(), G.NewAdamSolver(G.WithLearnRate(0.01)), cudaops.Seed(seed), cudaops.LossScaling(cudaops.GradScaler{Scale: 0x1p125, Growth: 4, Interval: 5}))
 }
 
 // TestChild is the child. It goes on from its checkpoint, if there is one, or from the seed 1.

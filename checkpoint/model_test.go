@@ -137,7 +137,7 @@ func same(t testing.TB, what string, got, want *cudaops.VM) {
 	t.Helper()
 	a, values := state(t, got)
 	b, wanted := state(t, want)
-	if !reflect.DeepEqual(a.Solvers, b.Solvers) || a.Steps != b.Steps || a.Runs != b.Runs || a.Seed != b.Seed {
+	if !reflect.DeepEqual(a.Solvers, b.Solvers) || a.Steps != b.Steps || a.Runs != b.Runs || a.Seed != b.Seed || !reflect.DeepEqual(a.Scale, b.Scale) {
 		t.Fatalf("%s: got %+v, want %+v", what, a, b)
 	}
 	if !maps.EqualFunc(values, wanted, bytes.Equal) {

@@ -63,7 +63,7 @@ func TestSets(t *testing.T) {
 			"want those of 7 learnables, of the solver":  func(h *header) { h.Training.More[1].First = 8 },
 			"tensors, want":                func(h *header) { h.Training.More[0].First = -1 },
 			`state of the solver "AdaGrad`: func(h *header) { h.Training.More[1].Solver = "AdaGradSolver" },
-			"file of version 4":            func(h *header) { h.Version = 4 },
+			"file of version 5":            func(h *header) { h.Version = 5 },
 		} {
 			bad := filepath.Join(t.TempDir(), "bad")
 			testutil.Do(t, os.WriteFile(bad, rewrite(t, good, func(_ *safetensors.File, h *header) { change(h) }), 0o666))

@@ -44,6 +44,7 @@ type config struct {
 	states        []state    // each State
 	clipNorm      []float64
 	ema           []float64
+	scaler        []GradScaler // each LossScaling
 	every         []int
 	stepEvery     []int
 	add           bool

@@ -15,6 +15,7 @@ const (
 	FullPrecision = kernels.FullPrecision // all 24 bits of float32, the default
 	TF32          = kernels.TF32          // 11 bits
 	BF16          = kernels.BF16          // 8 bits
+	F16           = kernels.F16           // 11 bits, up to 65504: see [LossScaling]
 )
 
 // Precision rounds the operands of matmuls in float32 to p: of these nodes or, without nodes, of all others. Tensor cores
@@ -36,12 +37,13 @@ type precision struct {
 	nodes []*gorgonia.Node
 }
 
-// Mixed stores values between launches in 16 bits, in BF16, the only p: results of matmuls in float32, what is computed of them element by
-// element, and the gradients w.r.t. these. It sets [Precision] of products to BF16, except of nodes with their own. Launches compute in
+// Mixed stores values between launches in 16 bits, p being BF16 or F16: results of matmuls in float32, what is computed of them element by
+// element, and the gradients w.r.t. these. It sets [Precision] of products to p, except of nodes with their own. Launches compute in
 // float32, and round to nearest even when they store. Parameters, the solver's moments, gradients w.r.t. parameters, statistics, losses, sums
 // and all values on the host stay float32. docs/precision.md lists which values are stored how, and the report shows the type of each.
 //
-// Devices and products that do not multiply in BF16 leave their operands in float32: see [Precision]. A graph with float64 values is an error.
+// Devices and products that do not multiply in p leave their operands in float32: see [Precision]. A graph with float64 values is an error.
+// Gradients in F16 underflow below 2^-24 and overflow from 65520 on: train with [LossScaling].
 func Mixed(p kernels.Precision) Option {
 	return func(c *config) { c.mixed = append(c.mixed, p) }
 }
@@ -49,8 +51,8 @@ func Mixed(p kernels.Precision) Option {
 // checkMixed checks the arguments of each Mixed, and that the graph has no float64.
 func (c *config) checkMixed(g *gorgonia.ExprGraph) error {
 	for _, p := range c.mixed {
-		if p != BF16 {
-			return fmt.Errorf("Mixed: got %v, want BF16", p)
+		if _, half := p.Half(); !half || p != c.mixed[0] {
+			return fmt.Errorf("Mixed: got %v, want BF16 or F16, and one of them", c.mixed)
 		}
 		for _, n := range g.AllNodes() {
 			if d, ok := internal.ElementType(n); ok && d == tensor.Float64 {
@@ -61,11 +63,17 @@ func (c *config) checkMixed(g *gorgonia.ExprGraph) error {
 	return nil
 }
 
+// stored returns the precision of Mixed, FullPrecision without it.
+func (c *config) stored() kernels.Precision {
+	if len(c.mixed) == 0 {
+		return FullPrecision
+	}
+	return c.mixed[0]
+}
+
 // ofProducts returns the precision of all products, and the precisions of nodes that override it.
 func (c *config) ofProducts() (all kernels.Precision, byNode map[*gorgonia.Node]kernels.Precision) {
-	if byNode = map[*gorgonia.Node]kernels.Precision{}; len(c.mixed) > 0 {
-		all = BF16
-	}
+	all, byNode = c.stored(), map[*gorgonia.Node]kernels.Precision{}
 	for _, p := range c.precisions {
 		if len(p.nodes) == 0 {
 			all = p.Precision

@@ -143,8 +143,8 @@ func TestProductsErrors(t *testing.T) {
 		opt  Option
 		want string
 	}{
-		{p.g, Precision(kernels.Precision(7)), "Precision: got precision 7, want FullPrecision, TF32 or BF16"},
-		{p.g, Precision(kernels.Precision(3), p.first), "Precision: got precision 3, want"},
+		{p.g, Precision(kernels.Precision(7)), "Precision: got precision 7, want FullPrecision, TF32, BF16 or F16"},
+		{p.g, Precision(kernels.Precision(4), p.first), "Precision: got precision 4, want"},
 		{p.g, Precision(BF16, p.first, nil), "Precision: node 1 is nil, want a product"},
 		{p.g, Precision(BF16, p.x), "op <nil>, of float32, want a product of float32 matrices"},
 		{p.g, Precision(BF16, p.last, p.y), "want a product of float32 matrices"},

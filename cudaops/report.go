@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -43,7 +44,7 @@ type NodeReport struct {
 	// "input", "constant", "state" (a learnable of Train, a parameter of In or an input of Resident, on the device between runs),
 	// "statement", or "unneeded" for a node that no result depends on.
 	Where string
-	// Stored is the element type in memory, such as f32, or bf16 under [Mixed]; "" for a value that is not in memory.
+	// Stored is the element type in memory, such as f32, or bf16 or f16 under [Mixed]; "" for a value that is not in memory.
 	Stored  string
 	Kernels []string // entry points in launch order; they may compute other nodes too
 	In, Out int64    // bytes copied to and from the device
@@ -238,14 +239,16 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "products of matrices by %s\n", r.Products)
 	}
 	printSteps(&b, r.Steps)
-	half := 0
-	for _, n := range r.Nodes {
-		if n.Stored == expr.BF16.String() {
-			half++
+	for _, d := range []kernels.Dtype{expr.BF16, expr.F16} {
+		half := 0
+		for _, n := range r.Nodes {
+			if n.Stored == d.String() {
+				half++
+			}
 		}
-	}
-	if half > 0 {
-		fmt.Fprintf(&b, "nodes stored in %v: %d\n", expr.BF16, half)
+		if half > 0 {
+			fmt.Fprintf(&b, "nodes stored in %v: %d\n", d, half)
+		}
 	}
 	r.printNotes(&b)
 	device, host := 0, 0

@@ -147,6 +147,9 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 			return err
 		}
 	}
+	if err := vm.trainer.checkSkips(all[0]); err != nil {
+		return err
+	}
 	if watched {
 		if err := vm.look(all); err != nil {
 			return err

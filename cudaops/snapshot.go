@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,7 +27,8 @@ type Snapshot struct {
 	States     []Learnable   // the nodes of State, without moments; their names are unique too
 	Averages   []RunningMean // one for each [gorgonia.BatchNormOp], in the order in which their nodes were made
 	Solvers    []SolverState // one for each Train
-	Steps      int           // made by the solvers
+	Steps      int           // made by the solvers, and skipped by LossScaling
+	Scale      *LossScale    // of LossScaling, or nil
 	Added      int           // runs since the last step, whose gradients are summed: see [StepEvery]
 	Runs       int           // of the graph; it and Seed determine the random numbers
 	Seed       uint64        // see [Seed]
@@ -114,6 +116,13 @@ func (vm *VM) snapshotTraining(s *Snapshot) error {
 		return t.spoilt
 	}
 	s.Steps, s.Added = t.steps(), t.runs%t.every
+	if t.scaler != nil {
+		scale, err := t.scale(vm.exec)
+		if err != nil {
+			return err
+		}
+		s.Scale = &scale
+	}
 	for i := range t.sets {
 		options := t.sets[i].reader.Read()
 		s.Solvers = append(s.Solvers, SolverState{string(options.Kind), t.used(options)})
@@ -156,6 +165,10 @@ func (vm *VM) EMA() (list []Learnable, err error) {
 			return errors.New("want a VM with the option EMA")
 		case t.steps() == 0:
 			return errors.New("got no step yet, want one")
+		case t.scaler != nil:
+			if s, err := t.scale(vm.exec); err != nil || s.Steps == 0 {
+				return cmp.Or(err, errors.New("got no step yet that was not skipped, want one"))
+			}
 		}
 		for _, l := range t.graph.Trained.Learned {
 			v, err := vm.part(l, l.EMA)
@@ -187,7 +200,8 @@ func (vm *VM) Runs() int {
 // get the snapshot's values too, as by [VM.Pull]. Each solver gets its learning rate, the VM its seed.
 //
 // The graph must have learnables of the same names, types and shapes, in the same sets. The solvers must have the same
-// options, except for the learning rate. The states must have the same names, types and shapes.
+// options, except for the learning rate. The states must have the same names, types and shapes. Under [LossScaling] a snapshot without a scale, taken
+// after a step, begins with the scale of the option.
 func (vm *VM) Restore(s *Snapshot) error {
 	return vm.between("Restore", func() error {
 		p, t := vm.params, vm.trainer
@@ -237,6 +251,9 @@ func (vm *VM) Restore(s *Snapshot) error {
 		p.ran()
 		if trains {
 			t.runs, t.spoilt = s.Steps*t.every+s.Added, nil
+			if err := t.restoreScale(vm.exec, s); err != nil {
+				return err
+			}
 		}
 		if err := p.pull(own); err != nil {
 			return err
@@ -340,6 +357,9 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 	}
 	if s.Added < 0 || s.Added >= t.every {
 		return nil, fmt.Errorf("got a state after %d runs since the last step, want 0 to %d", s.Added, t.every-1)
+	}
+	if err := t.fitScale(s); err != nil {
+		return nil, err
 	}
 	byName := map[string]Learnable{}
 	for _, l := range s.Learnables {

@@ -106,6 +106,9 @@ type trainer struct {
 	onHost     bool             // the solver's Step runs on the host
 	norm       float64          // limit of ClipNorm, or 0
 	ema        float64          // decay of EMA, or 0
+	scaler     *GradScaler      // of LossScaling, or nil
+	began      bool             // the device has the first scale
+	found      bool             // the last run whose results were copied has found a gradient that is not finite
 	every      int              // runs per step
 	shards     int              // ranks that the solver's state is divided among, 0 or 1 if it is not
 	runs       int              // runs made so far
@@ -131,6 +134,10 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, errors.New("got the option EMA without Train")
 	case c.sharded && len(c.train) == 0:
 		return nil, errors.New("got the option ShardSolver without Train")
+	case len(c.scaler) > 1:
+		return nil, fmt.Errorf("LossScaling got %v, want a single GradScaler", c.scaler)
+	case len(c.scaler) > 0 && len(c.train) == 0:
+		return nil, errors.New("got the option LossScaling without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
 		return nil, fmt.Errorf("StepEvery got %v, want a single number above 0", c.stepEvery)
 	case len(c.stepEvery) > 0 && len(c.train) == 0:
@@ -144,12 +151,21 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	if c.sharded {
 		t.shards = c.total()
 	}
+	if len(c.scaler) > 0 {
+		s, err := c.scaler[0].complete()
+		if err != nil {
+			return nil, err
+		}
+		t.scaler = &s
+	}
 	for i := range t.sets {
 		if err := t.add(&t.sets[i]); err != nil {
 			return nil, err
 		}
 	}
 	switch s := t.sets[0].solver; {
+	case t.onHost && t.scaler != nil:
+		return nil, fmt.Errorf("LossScaling wants one of Gorgonia's solvers, got a %T", s)
 	case t.onHost && (t.norm > 0 || t.ema > 0):
 		return nil, fmt.Errorf("ClipNorm and EMA want one of Gorgonia's solvers, got a %T", s)
 	case t.onHost && c.total() > 1:
@@ -228,7 +244,7 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Sharded: t.shards > 1, Homes: t.homes()}
+	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Scaler: t.scaler.compiled(), Sharded: t.shards > 1, Homes: t.homes()}
 	l.Sets = program.Collect(t.sets, func(s training) lower.Set { return lower.Set{Solver: s.options, Learnables: s.learnables} })
 	return l
 }

@@ -153,7 +153,7 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, every: one(c.every, 1), target: passes.Target{Device: b.Device(), Mixed: len(c.mixed) > 0},
+	vm := &VM{source: g, config: *c, every: one(c.every, 1), target: passes.Target{Device: b.Device(), Mixed: c.stored()},
 		status: status{device: b.Name()}, seed: rand.Uint64()}
 	if c.seed != nil {
 		vm.seed = *c.seed
@@ -260,6 +260,9 @@ func (vm *VM) build(b exec.Backend) error {
 		return err
 	}
 	if err := vm.params.built(e, graph); err != nil {
+		return err
+	}
+	if err := vm.trainer.begin(e); err != nil {
 		return err
 	}
 	vm.resident.built(graph)

@@ -80,9 +80,13 @@ func (e *NotFinite) Error() string {
 
 // look returns a *NotFinite if the outputs of a run, of each rank of this process, or learnables after its step have a watched number.
 func (vm *VM) look(all [][]gorgonia.Value) error {
+	t := vm.trainer
 	var bad *NotFinite
 	var now [][][]byte
 	var err error
+	if t != nil && t.found { // LossScaling skips the step
+		all = nil
+	}
 	first, _ := vm.Process()
 	for r, out := range all {
 		found, err := vm.lookAtNodes(out)
@@ -93,7 +97,6 @@ func (vm *VM) look(all [][]gorgonia.Value) error {
 			bad, found.Rank = found, first+r
 		}
 	}
-	t := vm.trainer
 	trained := t != nil && !t.onHost
 	if trained && bad == nil {
 		if bad, now, err = vm.lookAtLearnables(); err != nil {

@@ -20,7 +20,8 @@ type TensorMap struct {
 // TensorElement is the type of the elements of a [TensorMap].
 type TensorElement uint8
 
-// The element types. TensorTF32 is float32 in memory, which copies round to 11 significant bits.
+// The element types. TensorBF16 stands for F16, too: copies are of 16 bits. TensorTF32 is float32 in memory, which copies round to 11
+// significant bits.
 const (
 	TensorBF16 TensorElement = iota
 	TensorFloat32

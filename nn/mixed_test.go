@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -12,10 +13,18 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// losses returns the losses of the first steps of a GPT's training with the options. Before half of the steps it changes a matrix.
-func losses(t *testing.T, m GPT, steps int, opts ...cudaops.Option) []float64 {
+// losses returns the losses of the first steps of a GPT's training with the options, under Mixed with a precision of 16 bits. Before half of the
+// steps it changes a matrix.
+func losses(t *testing.T, m GPT, steps int, by kernels.Precision, opts ...cudaops.Option) []float64 {
 	const batch, time = 4, 16
 	g := testutil.Get[*Trained](t)(m.Train(batch, time))
+	half, mixed := by.Half()
+	if mixed {
+		opts = append(opts, cudaops.Mixed(by))
+	}
+	if by == cudaops.F16 {
+		opts = append(opts, cudaops.LossScaling(cudaops.GradScaler{}))
+	}
 	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g.Graph, append(opts, cudaops.OnAny(), cudaops.Strict(), cudaops.Outputs(g.Loss),
 		cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.002)), g.Parameters...))...))
 	defer vm.Close()
@@ -24,7 +33,7 @@ func losses(t *testing.T, m GPT, steps int, opts ...cudaops.Option) []float64 {
 	testutil.Do(t, G.Let(g.Labels, labels))
 	var list []float64
 	for i := range steps {
-		if i == steps/2 { // a value of the user, of which the copy in BF16 must be made, too
+		if i == steps/2 { // a value of the user, of which the copy in 16 bits must be made, too
 			p := g.Parameters[4] // h.0.attn.c_attn.weight
 			testutil.Do(t, vm.Pull(p))
 			for k, x := range p.Value().Data().([]float32) {
@@ -43,46 +52,48 @@ func losses(t *testing.T, m GPT, steps int, opts ...cudaops.Option) []float64 {
 	if strings.HasPrefix(vm.Device(), "host") {
 		least = 40
 	}
-	if mixed := len(opts) > 0; mixed != (stored["bf16"] >= least) || mixed != strings.Contains(vm.Report().String(), "nodes stored in bf16: ") {
+	if mixed != (stored[half.String()] >= least && half != kernels.Float32) || mixed != strings.Contains(vm.Report().String(), fmt.Sprintf("nodes stored in %v: ", half)) {
 		t.Errorf("the report has nodes stored as %v", stored)
 	}
 	return list
 }
 
-// The losses of a training with activations in BF16 follow those in float32: the means over 20 steps are within 0.5 %.
+// The losses of a training with activations in 16 bits follow those in float32: the means over 20 steps are within 0.5 %.
 func TestMixedLosses(t *testing.T) {
 	m := GPT{Layers: 2, Width: 32, Heads: 2, Vocabulary: 72, Context: 16, Dtype: tensor.Float32}
 	const steps, each = 60, 20
-	full, mixed := losses(t, m, steps), losses(t, m, steps, cudaops.Mixed(cudaops.BF16))
-	s := cudaops.NewStore()
-	defer s.Close()
-	again, shared := losses(t, m, steps, cudaops.Mixed(cudaops.BF16)), losses(t, m, steps, cudaops.Mixed(cudaops.BF16), cudaops.In(s))
-	for i := range mixed {
-		if mixed[i] != again[i] || mixed[i] != shared[i] { // in a Store parameters are rounded by launches
-			t.Fatalf("step %d: losses %v, %v and %v of the same input", i, mixed[i], again[i], shared[i])
+	full := losses(t, m, steps, cudaops.FullPrecision)
+	for _, by := range []kernels.Precision{cudaops.BF16, cudaops.F16} {
+		s := cudaops.NewStore()
+		defer s.Close()
+		mixed, again, shared := losses(t, m, steps, by), losses(t, m, steps, by), losses(t, m, steps, by, cudaops.In(s))
+		for i := range mixed {
+			if mixed[i] != again[i] || mixed[i] != shared[i] { // in a Store parameters are rounded by launches
+				t.Fatalf("%v, step %d: losses %v, %v and %v of the same input", by, i, mixed[i], again[i], shared[i])
+			}
 		}
-	}
-	for at := 0; at < steps; at += each {
-		var a, b float64
-		for i := range each {
-			a, b = a+full[at+i]/each, b+mixed[at+i]/each
-		}
-		t.Logf("steps %d to %d: mean loss %.5f, mixed %.5f, off by %.3f %%", at, at+each, a, b, 100*math.Abs(b-a)/a)
-		if math.Abs(b-a) > 0.005*a {
-			t.Errorf("steps %d to %d: mean loss %v with Mixed, want %v within 0.5 %%", at, at+each, b, a)
+		for at := 0; at < steps; at += each {
+			var a, b float64
+			for i := range each {
+				a, b = a+full[at+i]/each, b+mixed[at+i]/each
+			}
+			t.Logf("%v, steps %d to %d: mean loss %.5f, in float32 %.5f, off by %.3f %%", by, at, at+each, b, a, 100*math.Abs(b-a)/a)
+			if !(math.Abs(b-a) <= 0.005*a) {
+				t.Errorf("%v, steps %d to %d: mean loss %v, want %v within 0.5 %%", by, at, at+each, b, a)
+			}
 		}
 	}
 }
 
-// Another precision than BF16, and a graph of float64, are errors.
+// Another precision than BF16 and F16, and a graph of float64, are errors.
 func TestMixedErrors(t *testing.T) {
 	for _, c := range []struct {
 		of   tensor.Dtype
 		by   kernels.Precision
 		want string
 	}{
-		{tensor.Float32, cudaops.TF32, "Mixed: got TF32, want BF16"},
-		{tensor.Float32, 9, "want BF16"},
+		{tensor.Float32, cudaops.TF32, "Mixed: got [TF32], want BF16 or F16"},
+		{tensor.Float32, 9, "want BF16 or F16"},
 		{tensor.Float64, cudaops.BF16, "Mixed: got node"},
 	} {
 		g := testutil.Get[*Trained](t)(GPT{Layers: 1, Width: 8, Heads: 2, Vocabulary: 16, Context: 4, Dtype: c.of}.Train(1, 4))

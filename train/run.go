@@ -20,7 +20,8 @@ import (
 //
 // Run ends after the epochs and steps of its options. It ends early when the context is done, with the context's cause in
 // the error; by an error of the source, the VM or a callback; by [ErrStop] or [EarlyStop]; or if the loss is NaN or infinite. A
-// step during which the context ends is either made or has no effect.
+// step during which the context ends is either made or has no effect. A step that cudaops.LossScaling skips counts as a step, and
+// its loss is left out of the history if it is NaN or infinite.
 //
 // On several ranks (cudaops.OnDevices) a step takes the rows of all ranks for the inputs of cudaops.Split, in the order of the ranks, as one
 // batch of the source. The batches of [Data] and [DeviceData] have them: the order of the rows is one permutation, of which every rank
@@ -271,29 +272,33 @@ func (l *loop) read() error {
 	if v == nil || v == l.seen {
 		return nil
 	}
+	var loss float64
 	switch x := v.Data().(type) {
 	case float32:
-		l.last = float64(x)
+		loss = float64(x)
 	case float64:
-		l.last = x
+		loss = x
 	case []float32:
-		l.last = float64(x[0])
+		loss = float64(x[0])
 	case []float64:
-		l.last = x[0]
+		loss = x[0]
 	default:
 		return fmt.Errorf("the loss, node %s, is a %T, want a float", internal.Name(l.loss), x)
 	}
+	finite := loss-loss == 0
+	if !finite && l.vm.Overflowed() {
+		return nil
+	}
+	l.last = loss
 	l.history.Losses = append(l.history.Losses, Loss{l.position.Step, l.last})
 	l.part.Sum += number(l.last)
 	l.part.Known++
-	class := ""
-	switch {
-	case math.IsNaN(l.last):
-		class = "NaN"
-	case math.IsInf(l.last, 0):
-		class = "Inf"
-	default:
+	if finite {
 		return nil
+	}
+	class := "NaN"
+	if math.IsInf(l.last, 0) {
+		class = "Inf"
 	}
 	l.failed = true
 	return fmt.Errorf("%v: the loss is %v: cudaops.Watch(cudaops.%s) names the node that made it", l.position, l.last, class)

@@ -207,7 +207,7 @@ func TestProductTimes(t *testing.T) {
 	}{{512, 512, 512, "nn"}, {768, 768, 768, "nn"}, {1024, 1024, 1024, "nn"}, {2048, 2048, 2048, "nn"}, {4096, 4096, 4096, "nn nt tn tt"}, {8192, 8192, 8192, "nn"}, {4096, 512, 784, "nn"}, {512, 512, 4096, "tn"}} {
 		for _, form := range strings.Fields(s.forms) {
 			transA, transB := form[0] == 't', form[1] == 't'
-			for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
+			for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16} {
 				for _, dev := range productDevices(t) {
 					way := fmt.Sprintf("%dx%dx%d %s %v %d.%d", s.m, s.n, s.k, form, by, dev.Major, dev.Minor)
 					p := product(t, dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB)

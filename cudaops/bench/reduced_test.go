@@ -18,7 +18,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few SMs that
+// reducedForms are products in BF16, F16 and TF32 small enough for sanitizers, on a device with so few SMs that
 // they are rounded.
 var reducedForms = []struct {
 	sms            int
@@ -29,7 +29,7 @@ var reducedForms = []struct {
 }
 
 // significant are the bits of a number of a precision.
-var significant = map[kernels.Precision]int{kernels.TF32: 11, kernels.BF16: 8}
+var significant = map[kernels.Precision]int{kernels.TF32: 11, kernels.BF16: 8, kernels.F16: 11}
 
 // Every form is exact where numbers are whole, have as many bits as the precision keeps, and their sums are small.
 func TestReducedForms(t *testing.T) {
@@ -125,8 +125,13 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision, bits int, batch, m, n, k int64) {
 	transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
 	p := product(t, dev, by, kernels.Float32, batch, m, n, k, transA, transB)
+	round := func(x float32) float64 { return exprtest.Round(float64(x), bits) }
+	if by == kernels.F16 {
+		spread /= 2 // numbers that F16 has, subnormal ones among them
+		round = func(x float32) float64 { return exprtest.RoundF16(float64(x)) }
+	}
 	draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
-	reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
+	reduced(t, p, batch, m, n, k, transA, transB, draw, round, float64(k)*0x1p-23)
 }
 
 // A number times 1 is rounded as Precision.Round says, to the bit: ties, subnormals, numbers that round to Inf, Inf and NaN. It is
@@ -207,12 +212,14 @@ func reducedEpiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 func TestReducedHalves(t *testing.T) {
 	r := random(t)
 	for _, dev := range productDevices(t) {
-		reducedHalvesOn(t, r, dev)
+		for _, by := range []kernels.Precision{kernels.BF16, kernels.F16} {
+			reducedHalvesOn(t, r, dev, by)
+		}
 	}
 }
 
-func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
-	plan := testutil.Get[*kernels.Plan](t)
+func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision) {
+	plan, d := testutil.Get[*kernels.Plan](t), half(by)
 	for i, f := range reducedForms {
 		dev.SMs = f.sms
 		for j, text := range append([]string{""}, epilogues...) {
@@ -220,10 +227,10 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				continue // a checker follows every access
 			}
 			n := (f.n + 7) / 8 * 8
-			product := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, A: gemm.Operand{Trans: j%2 == 1}, B: gemm.Operand{Trans: j%4 > 1}, Round: kernels.BF16}
+			product := gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, A: gemm.Operand{Trans: j%2 == 1}, B: gemm.Operand{Trans: j%4 > 1}, Round: by}
 			operands := make([][]byte, 2, 4)
 			for k, x := range []gemm.Prepare{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
-				if x.Form, x.Batch = gemm.BF16, f.batch; k == 0 && product.A.Trans || k == 1 && product.B.Trans {
+				if x.Form, x.Batch = gemm.Form(by), f.batch; k == 0 && product.A.Trans || k == 1 && product.B.Trans {
 					x.Rows, x.Cols = x.Cols, x.Rows
 				}
 				p := plan(x.Plan(dev))
@@ -242,7 +249,7 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 					t.Fatalf("%s is not an epilogue", text)
 				}
 			}
-			with, ok := rounded(product).AlsoIn(gemm.BF16, dev)
+			with, ok := rounded(product).AlsoIn(gemm.Form(by), dev)
 			if !ok {
 				continue // splits
 			}
@@ -250,11 +257,10 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 			want, got := make([]float32, f.batch*f.m*n), make([]byte, two.Out)
 			testutil.Do(t, Run(0, one, operands, kernels.Bytes(want)))
 			testutil.Do(t, Run(0, two, operands, got))
-			c, half := kernels.Elements[float32](got), kernels.Elements[uint16](got[two.Parts[1]:])
+			c, halves := kernels.Elements[float32](got), kernels.Elements[uint16](got[two.Parts[1]:])
 			for i, v := range want {
-				rounded := kernels.BF16.Round(v)
-				if math.Float32bits(c[i]) != math.Float32bits(v) || uint32(half[i])<<16 != math.Float32bits(rounded) && rounded == rounded {
-					t.Fatalf("%v\nelement %d is %v and %#04x, want %v and %v", two, i, c[i], half[i], v, rounded)
+				if math.Float32bits(c[i]) != math.Float32bits(v) || halves[i] != expr.ToHalf(d, v) && v == v {
+					t.Fatalf("%v\nelement %d is %v and %#04x, want %v and %#04x", two, i, c[i], halves[i], v, expr.ToHalf(d, v))
 				}
 			}
 			if text != "" {
@@ -264,16 +270,22 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	}
 }
 
-// storedHalves checks that a product which stores its result in BF16, and reads operands of its epilogue in BF16, has the bits of the
+// half returns the type that holds operands of a precision in 16 bits.
+func half(by kernels.Precision) kernels.Dtype {
+	d, _ := by.Half()
+	return d
+}
+
+// storedHalves checks that a product which stores its result in 16 bits, and reads operands of its epilogue in 16 bits, has the bits of the
 // product in float32.
 func storedHalves(t *testing.T, r *rand.Rand, dev kernels.Device, product gemm.Product, text string, matrices [][]byte) {
-	plan := testutil.Get[*kernels.Plan](t)
-	for _, c := range []kernels.Dtype{kernels.Float32, expr.BF16} {
+	plan, by, half := testutil.Get[*kernels.Plan](t), product.Round, half(product.Round)
+	for _, c := range []kernels.Dtype{kernels.Float32, half} {
 		names, views, types := []string{"c"}, []codegen.View(nil), []kernels.Dtype(nil)
 		full, in := slices.Clone(matrices[:2]), slices.Clone(matrices[:2])
 		for k := range operandsOf(text) {
 			n := product.Batch*product.M*product.N + r.Int64N(9)
-			strides, d := []int{int(product.M * product.N), int(product.N), 1}, []kernels.Dtype{kernels.Float32, expr.BF16}[r.IntN(2)]
+			strides, d := []int{int(product.M * product.N), int(product.N), 1}, []kernels.Dtype{kernels.Float32, half}[r.IntN(2)]
 			if r.IntN(3) == 0 {
 				strides = []int{0, 0, 1}
 			}
@@ -281,10 +293,10 @@ func storedHalves(t *testing.T, r *rand.Rand, dev kernels.Device, product gemm.P
 			names, views, types = append(names, fmt.Sprint("x", k)), append(views, v), append(types, d)
 			numbers, halves := somewhat[float32](r, n, 5), make([]uint16, n)
 			for i, x := range numbers {
-				numbers[i] = kernels.BF16.Round(x)
-				halves[i] = uint16(math.Float32bits(numbers[i]) >> 16)
+				numbers[i] = by.Round(x)
+				halves[i] = expr.ToHalf(half, x)
 			}
-			if full = append(full, kernels.Bytes(numbers)); d == expr.BF16 {
+			if full = append(full, kernels.Bytes(numbers)); d == half {
 				in = append(in, kernels.Bytes(halves))
 			} else {
 				in = append(in, kernels.Bytes(numbers))
@@ -301,8 +313,8 @@ func storedHalves(t *testing.T, r *rand.Rand, dev kernels.Device, product gemm.P
 		testutil.Do(t, Run(0, two, in, got))
 		for i, v := range want {
 			var x float32
-			if c == expr.BF16 {
-				v, x = kernels.BF16.Round(v), math.Float32frombits(uint32(kernels.Elements[uint16](got)[i])<<16)
+			if c == half {
+				v, x = by.Round(v), expr.FromHalf(half, kernels.Elements[uint16](got)[i])
 			} else {
 				x = kernels.Elements[float32](got)[i]
 			}
@@ -333,22 +345,22 @@ func TestReducedTimes(t *testing.T) {
 		{784, 512, 128, "nt"}, {128, 4096, 4096, "nt"}, {256, 1024, 1024, "nt"}, {4096, 4096, 10, "nt"}, {4096, 512, 10, "nt"},
 	} {
 		transA, transB := s.form[0] == 't', s.form[1] == 't'
-		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
+		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16} {
 			name := fmt.Sprintf("%dx%dx%d %s %v", s.m, s.n, s.k, s.form, by)
 			if p := product(t, w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB); p.Precision == by {
 				times(name, p)
 			}
-			if by == kernels.BF16 || by == kernels.TF32 && s.form == "nt" {
+			if _, half := by.Half(); half || by == kernels.TF32 && s.form == "nt" {
 				product := rounded(gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by})
 				times(name+" rounded before", plan(product.Plan(w.dev)))
-				if with, ok := product.AlsoIn(gemm.BF16, w.dev); ok {
+				if with, ok := product.AlsoIn(gemm.Form(by), w.dev); ok {
 					times(name+" rounded before and after", plan(with.Plan(w.dev)))
 				}
 			}
 		}
 	}
 	for _, s := range [][2]int64{{4096, 4096}, {4096, 784}, {4096, 512}, {784, 512}, {128, 784}} {
-		for _, x := range []gemm.Prepare{{Form: gemm.BF16}, {Form: gemm.TF32, Trans: true}} {
+		for _, x := range []gemm.Prepare{{Form: gemm.BF16}, {Form: gemm.F16}, {Form: gemm.TF32, Trans: true}} {
 			x.Batch, x.Rows, x.Cols = 1, s[0], s[1]
 			times(fmt.Sprintf("%v %dx%d", x, s[0], s[1]), plan(x.Plan(w.dev)))
 		}

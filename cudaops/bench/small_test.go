@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// smallProducts are products in TF32 and BF16 whose operands are rounded as they are multiplied: in parts
+// smallProducts are products in TF32, BF16 and F16 whose operands are rounded as they are multiplied: in parts
 // that a cluster adds up, and whole. sms: of a device with that many SMs.
 var smallProducts = []struct {
 	sms            int
@@ -60,8 +60,8 @@ func TestSmallForms(t *testing.T) {
 			t.Errorf("%s: want the kernel that rounds as it multiplies", entry)
 		}
 	}
-	if len(entries) != 4 {
-		t.Errorf("got %d entry points, want all 4: %v", len(entries), entries)
+	if len(entries) != 6 {
+		t.Errorf("got %d entry points, want all 6: %v", len(entries), entries)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSmallEpilogues(t *testing.T) {
 	}
 }
 
-// The times of small products with all bits, in TF32 and in BF16.
+// The times of small products with all bits, in TF32, BF16 and F16.
 func TestSmallTimes(t *testing.T) {
 	w := newStopwatch(t)
 	for _, s := range []struct {
@@ -116,7 +116,7 @@ func TestSmallTimes(t *testing.T) {
 		{128, 512, 784, "nn"}, {128, 512, 512, "nn"}, {128, 512, 512, "nt"}, {512, 512, 128, "tn"}, {784, 512, 128, "tn"}, {64, 512, 784, "nn"}, {256, 512, 784, "nn"},
 		{256, 256, 256, "nn"}, {384, 384, 384, "nn"}, {512, 512, 512, "nn"}, {100, 128, 625, "nn"}, {784, 512, 256, "tn"},
 	} {
-		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
+		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16} {
 			p := testutil.Get[*kernels.Plan](t)(gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, A: gemm.Operand{Trans: s.form[0] == 't'}, B: gemm.Operand{Trans: s.form[1] == 't'}, Round: by}.Plan(w.dev))
 			if name := fmt.Sprintf("small %dx%dx%d %s %v", s.m, s.n, s.k, s.form, by); w.wants(name) && (by == kernels.FullPrecision || p.Precision == by) {
 				w.plan(name, p, uniformInputs(p), p.Bytes(), 40e6)

@@ -1,12 +1,12 @@
 // C = op(A) op(B) on the tensor cores of compute capability 9.0: wgmma fed by the
 // bulk tensor copy engine (TMA). One kernel family for three kinds of products:
 //
-//   bf16  BF16 operands, float32 sums
+//   bf16  BF16 operands, float32 sums; f16 the same in F16
 //   tf32  float32 operands rounded to 11 bits, float32 sums; both matrices with
 //         their elements along k side by side
 //   f32   float32 operands as three BF16 planes each (split), six products
 //
-// Results are float32, or BF16 for bf16.
+// Results are float32, or BF16 for bf16, F16 for f16.
 //
 // A block is one producer warp and two consumer warpgroups. The producer keeps a
 // ring of STAGES pieces of A and B in shared memory filled; each consumer multiplies 64
@@ -103,7 +103,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BLOCKS_OF_CLUSTER(n)
 #endif
 // Arguments that only some kinds have: products of planes take the scaling of their operands, and the maps of planes
-// that were written again, and share tiles; products of rounded operands take the place of the result in BF16, and what is in BF16.
+// that were written again, and share tiles; products of rounded operands take the place of the result in 16 bits, and what is in 16 bits.
 #define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
@@ -128,6 +128,9 @@ TRANSPOSES(f32_pair, 2, Six, 2)
 TRANSPOSES(bf16_narrow, 1, Plain, 2, 64, 1)
 TRANSPOSES(bf16_one, 1, Plain, 2, 128, 1)
 TRANSPOSES(bf16, 2, Plain, 2, 256, 2)
+TRANSPOSES(f16_narrow, 1, Plain, 2, 64, 1, true)
+TRANSPOSES(f16_one, 1, Plain, 2, 128, 1, true)
+TRANSPOSES(f16, 2, Plain, 2, 256, 2, true)
 ENTRY(tf32_narrow_nt, 1, Plain, 0, 0, 4, 64, 1)
 ENTRY(tf32_one_nt, 1, Plain, 0, 0, 4, 128, 1)
 ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)

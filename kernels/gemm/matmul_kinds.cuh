@@ -22,6 +22,17 @@ template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float 
                      : D32(0) : "l"(a), "l"(b), "r"(add));
 }
 
+// wgmma_f16 is wgmma for operands in F16.
+#define WGMMA_F16(SUMS, N, LIST, REGISTERS, A, B, ADD, TRANS_A, TRANS_B)                                                        \
+    template <int TA, int TB> __device__ __forceinline__ void wgmma_f16(float (&d)[SUMS], u64 a, u64 b, int add) {              \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
+                     "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.f16.f16 " LIST ", " A ", " B ", p, 1, 1, " TRANS_A ", " TRANS_B ";\n}" \
+                     : REGISTERS : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));                                                 \
+    }
+WGMMA_F16(32, "64", L32, D32(0), "%32", "%33", "%34", "%35", "%36")
+WGMMA_F16(64, "128", L64, D64, "%64", "%65", "%66", "%67", "%68")
+WGMMA_F16(128, "256", L128, D128, "%128", "%129", "%130", "%131", "%132")
+
 // Ring is a position in the ring of stages.
 template <int STAGES> struct Ring {
     int stage = 0;
@@ -49,10 +60,10 @@ template <typename K> struct Stages {
     }
 };
 
-// Plain is a b, added up by the tensor cores.
-template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
+// Plain is a b, added up by the tensor cores. Elements of 2 bytes are BF16 or, with F16, F16.
+template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_, bool F16_ = false> struct Plain {
     static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN);
-    static constexpr bool TURNS = false, SHARED = false, LINE = true;
+    static constexpr bool TURNS = false, SHARED = false, LINE = true, F16 = F16_;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
@@ -68,7 +79,10 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
             pin(sum);
             wgmma_fence();
 #pragma unroll
-            for (int l = 0; l < 4; l++) wgmma<SIZE, TA, TB>(sum, a + l * A::step, b + l * B::step, i > 0 || l > 0);
+            for (int l = 0; l < 4; l++) {
+                if constexpr (F16) wgmma_f16<TA, TB>(sum, a + l * A::step, b + l * B::step, i > 0 || l > 0);
+                else wgmma<SIZE, TA, TB>(sum, a + l * A::step, b + l * B::step, i > 0 || l > 0);
+            }
             wgmma_commit();
             pin(sum);
             if (i > 0) {
@@ -105,7 +119,7 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 // of IEEE arithmetic, and low, which may be NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4;
-    static constexpr bool TURNS = true, SHARED = true, LINE = false; // there is no room for lines
+    static constexpr bool TURNS = true, SHARED = true, LINE = false, F16 = false; // there is no room for lines
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;

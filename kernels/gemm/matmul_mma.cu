@@ -1,19 +1,19 @@
 // C = op(A) op(B) on the tensor cores of compute capability 8.0 and later, by mma.sync fed by asynchronous copies: for devices
 // that matmul_hopper.cu has no code for. The same three kinds of products, of the same operands:
 //
-//   bf16  BF16 operands, float32 sums
+//   bf16  BF16 operands, float32 sums; f16 the same in F16
 //   tf32  float32 operands rounded to 11 bits, float32 sums; both matrices with
 //         their elements along k side by side
 //   f32   float32 operands as three BF16 planes each (split), six products
 //
-// All results are float32.
+// Results are float32, or BF16 for bf16, F16 for f16.
 //
 // A block computes a tile of C, each warp 64 rows of it. It walks along k by panels of 64 bytes, STAGES - 1 of them on their way to shared memory
 // while another is multiplied. Sums go to C, with an epilogue (epilogue.cuh), by way of shared memory, in whole lines.
 #include "matmul_planes.cuh"
 #include "matmul_sliced.cuh"
 #include "matmul_halves.cuh"
-#include "mma.cuh"
+#include "matmul_f16.cuh"
 
 // Shape holds a matmul kernel's arguments except its operands.
 struct Shape {
@@ -22,13 +22,14 @@ struct Shape {
     int chunk; // terms of a split of k, a multiple of 64
     i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
     const Scaling* range; // of float32 operands, or null
-    u16* half;            // where C is written in BF16, or null
+    u16* half;            // where C is written in 16 bits, or null
     int halves;           // see matmul_halves.cuh
 };
 
 // Block is the shape of a block's work: WARPS warps across a tile of 128 x BN, two down.
 template <int SIZE_, int PLANES_, int TA, int TB, int BN_, int WARPS, int STAGES_> struct Block {
     static constexpr int SIZE = SIZE_, PLANES = PLANES_, BM = 128, BN = BN_, STAGES = STAGES_, THREADS = WARPS * 64, MT = 4, NT = BN / WARPS / 8;
+    static constexpr bool F16 = false;
     using A = Panel<BM, SIZE, PLANES, TA, THREADS>;
     using B = Panel<BN, SIZE, PLANES, TB, THREADS>;
     static constexpr int BK = A::BK, STAGE = A::BYTES + B::BYTES;
@@ -68,8 +69,9 @@ template <typename K> struct Stream {
     __device__ __forceinline__ u32 panels() const { return memory + stage * K::STAGE; }
 };
 
-// Plain is a b, added up by the tensor cores. A warp loads what it multiplies next while it multiplies.
-template <int SIZE, int TA, int TB, int BN, int WARPS, int STAGES> struct Plain : Block<SIZE, 1, TA, TB, BN, WARPS, STAGES> {
+// Plain is a b, added up by the tensor cores. A warp loads what it multiplies next while it multiplies. Elements of 2 bytes are BF16 or, with F16, F16.
+template <int SIZE, int TA, int TB, int BN, int WARPS, int STAGES, bool F16_ = false> struct Plain : Block<SIZE, 1, TA, TB, BN, WARPS, STAGES> {
+    static constexpr bool F16 = F16_;
     using K = Block<SIZE, 1, TA, TB, BN, WARPS, STAGES>;
     float sum[K::MT][K::NT][4];
 
@@ -86,7 +88,7 @@ template <int SIZE, int TA, int TB, int BN, int WARPS, int STAGES> struct Plain 
 #pragma unroll
         for (int i = 0; i < K::MT; i++)
 #pragma unroll
-            for (int j = 0; j < K::NT; j++) mma<SIZE>(sum[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1]);
+            for (int j = 0; j < K::NT; j++) mma_of<SIZE, F16>(sum[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1]);
     }
     __device__ __forceinline__ void run(Stream<K>& s, int terms, bool) {
 #pragma unroll
@@ -189,11 +191,11 @@ template <int TA, int TB> struct Six : Block<2, 3, TA, TB, 128, 4, 2> {
     }
 };
 
-// load_operand reads four neighbours of an operand of an epilogue, float32 or BF16; those that do not exist become 0 or keep their values.
-__device__ __forceinline__ void load_operand(const Operand<float>& o, bool half, float* to, int row, int col, int inside) {
+// load_operand reads four neighbours of an operand of an epilogue, in float32 or 16 bits; those that do not exist become 0 or keep their values.
+template <bool F16> __device__ __forceinline__ void load_operand(const Operand<float>& o, bool half, float* to, int row, int col, int inside) {
     if (!half) return o.load<4>(to, row, col, inside);
     const u16* const p = reinterpret_cast<const u16*>(from(o, true, 0, row, col).x);
-    load_halves(to, p, o.col, inside, o.col == 1 && reinterpret_cast<u64>(p) % 8 == 0);
+    load_halves<F16>(to, p, o.col, inside, o.col == 1 && reinterpret_cast<u64>(p) % 8 == 0);
 }
 
 // store writes a warp's 64 rows of NT * 8 columns, divided as by says, 16 rows at a time by way of shared memory. target is the place of the first element.
@@ -240,8 +242,8 @@ template <typename K> __device__ __forceinline__ void store(const float (&sum)[K
 #pragma unroll
             for (int u = 0; u < 2; u++) {
                 const int inside = rows[u] < target.rows ? target.cols - cols[u] : 0;
-                if (target.epilogue.steps >= 1 << 16) load_operand(target.epilogue.x, halves & HALF_X, x + 4 * u, rows[u], cols[u], inside);
-                if (target.epilogue.steps >= 2 << 16) load_operand(target.epilogue.y, halves & HALF_Y, y + 4 * u, rows[u], cols[u], inside);
+                if (target.epilogue.steps >= 1 << 16) load_operand<K::F16>(target.epilogue.x, halves & HALF_X, x + 4 * u, rows[u], cols[u], inside);
+                if (target.epilogue.steps >= 2 << 16) load_operand<K::F16>(target.epilogue.y, halves & HALF_Y, y + 4 * u, rows[u], cols[u], inside);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) w[i] = v[i / 4].s[i % 4];
@@ -252,7 +254,7 @@ template <typename K> __device__ __forceinline__ void store(const float (&sum)[K
                 for (int e = 0; e < 4; e++) v[u].s[e] = w[4 * u + e];
                 if (!(halves & HALF_ALONE)) target.put(rows[u], cols[u], v[u]);
                 if (half && rows[u] < target.rows && cols[u] < target.cols)
-                    *reinterpret_cast<uint2*>(half + rows[u] * target.down + cols[u]) = make_uint2(bf16x2(v[u].s[0], v[u].s[1]), bf16x2(v[u].s[2], v[u].s[3]));
+                    *reinterpret_cast<uint2*>(half + rows[u] * target.down + cols[u]) = make_uint2(packed<K::F16>(v[u].s[0], v[u].s[1]), packed<K::F16>(v[u].s[2], v[u].s[3]));
             }
         }
     }
@@ -305,7 +307,7 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
 #define BODY_OF_Six(...)
 #endif
 // Entry points for split operands get the Scaling of the operands and the addresses of their rescaled splits. Entry points for rounded
-// operands get the address of the result in BF16, and what is in BF16.
+// operands get the address of the result in 16 bits, and what is in 16 bits.
 #define AGAIN_OF_Six const void *againA, const void *againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
@@ -325,10 +327,12 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     ENTRY(name##_nt, KIND, THREADS, BLOCKS, SIZE 0, 0 __VA_ARGS__)    \
     ENTRY(name##_tn, KIND, THREADS, BLOCKS, SIZE 1, 1 __VA_ARGS__)    \
     ENTRY(name##_tt, KIND, THREADS, BLOCKS, SIZE 1, 0 __VA_ARGS__)
-#define BF16 2,
+#define HALF 2,
 TRANSPOSES(f32, Six, 256, 1, )
-TRANSPOSES(bf16_one, Plain, 128, 2, BF16, , 128, 2, 3)
-TRANSPOSES(bf16, Plain, 256, 1, BF16, , 256, 4, 4)
+TRANSPOSES(bf16_one, Plain, 128, 2, HALF, , 128, 2, 3)
+TRANSPOSES(bf16, Plain, 256, 1, HALF, , 256, 4, 4)
+TRANSPOSES(f16_one, Plain, 128, 2, HALF, , 128, 2, 3, true)
+TRANSPOSES(f16, Plain, 256, 1, HALF, , 256, 4, 4, true)
 ENTRY(tf32_one_nt, Plain, 128, 2, 4, 0, 0, 128, 2, 3)
 ENTRY(tf32_nt, Plain, 256, 1, 4, 0, 0, 256, 4, 4)
 

@@ -1,12 +1,12 @@
 // C = op(A) op(B) of small float32 matrices on the tensor cores of compute capability 9.0, in one launch: operands are rounded
-// to TF32 or BF16 as they are multiplied, sums are float32. Small products are latency-bound, so for a small K a block issues all of its
+// to TF32, BF16 or F16 as they are multiplied, sums are float32. Small products are latency-bound, so for a small K a block issues all of its
 // loads up front.
 //
 // A block computes a tile of C over one split of K. cp.async copies 32-wide K slices of A and B to shared memory in their stored layout;
 // STAGES slices are issued before the first mma.sync. As in matmul.cu, the blocks of a cluster reduce the splits of K (joined), in an
 // order that does not depend on timing. Epilogues are those of epilogue.cuh.
 #include "matmul_sliced.cuh"
-#include "mma.cuh"
+#include "matmul_f16.cuh"
 
 constexpr int BK = 32, STAGES = 4;
 
@@ -62,10 +62,11 @@ template <int X, int THREADS> struct Lines {
     }
 };
 
-// bf16 and tf32 round to nearest, ties to even.
-__device__ __forceinline__ u32 bf16(float2 x) {
+// half and tf32 round to nearest, ties to even: to BF16 or, with F16, F16, and to TF32.
+template <bool F16> __device__ __forceinline__ u32 half(float2 x) {
     u32 v;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(x.y), "f"(x.x));
+    if constexpr (F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(x.y), "f"(x.x));
+    else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(x.y), "f"(x.x));
     return v;
 }
 __device__ __forceinline__ u32 tf32(float x) {
@@ -87,7 +88,7 @@ template <int BM_, int BN_, int DOWN, int ACROSS> struct Tile {
         row = warp % DOWN * WM + v / NT * 16 + lane / 4 + lane % 2 * 8;
         col = warp / DOWN * WN + v % NT * 8 + lane % 4 / 2 * 4;
     }
-    template <int SIZE, bool ALONG_A, bool ALONG_B> static __device__ __forceinline__ void multiply(float (&sum)[MT][NT][4], const float* s) {
+    template <int SIZE, bool F16, bool ALONG_A, bool ALONG_B> static __device__ __forceinline__ void multiply(float (&sum)[MT][NT][4], const float* s) {
         const int warp = threadIdx.x / 32;
         const float *const pa = A::template first<ALONG_A>(s, warp % DOWN * WM), *const pb = B::template first<ALONG_B>(s + A::SIZE, warp / DOWN * WN);
         constexpr int STEP = 32 / SIZE;
@@ -103,25 +104,25 @@ template <int BM_, int BN_, int DOWN, int ACROSS> struct Tile {
                         a[i][r] = tf32(x.x);
                         a[i][r + 2] = tf32(x.y);
                     } else {
-                        a[i][r] = bf16(x);
-                        a[i][r + 2] = bf16(A::template pair<ALONG_A>(pa, i * 16 + r * 8, l + 8));
+                        a[i][r] = half<F16>(x);
+                        a[i][r + 2] = half<F16>(A::template pair<ALONG_A>(pa, i * 16 + r * 8, l + 8));
                     }
                 }
             }
 #pragma unroll
             for (int j = 0; j < NT; j++) {
                 const float2 x = B::template pair<ALONG_B>(pb, j * 8, l);
-                b[j][0] = SIZE == 4 ? tf32(x.x) : bf16(x);
-                b[j][1] = SIZE == 4 ? tf32(x.y) : bf16(B::template pair<ALONG_B>(pb, j * 8, l + 8));
+                b[j][0] = SIZE == 4 ? tf32(x.x) : half<F16>(x);
+                b[j][1] = SIZE == 4 ? tf32(x.y) : half<F16>(B::template pair<ALONG_B>(pb, j * 8, l + 8));
             }
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
-                for (int j = 0; j < NT; j++) mma<SIZE>(sum[i][j], a[i], b[j][0], b[j][1]);
+                for (int j = 0; j < NT; j++) mma_of<SIZE, F16>(sum[i][j], a[i], b[j][0], b[j][1]);
         }
     }
     // add adds the products of so many terms.
-    template <int SIZE> static __device__ __forceinline__ void add(float (&sum)[MT][NT][4], A a, B b, int terms, float* memory) {
+    template <int SIZE, bool F16> static __device__ __forceinline__ void add(float (&sum)[MT][NT][4], A a, B b, int terms, float* memory) {
         float *s = memory, *into = memory;
 #pragma unroll 1
         for (int left = terms + (STAGES - 1) * BK; left > 0; left -= BK) { // the terms that are not multiplied, once those are on their way
@@ -142,11 +143,11 @@ template <int BM_, int BN_, int DOWN, int ACROSS> struct Tile {
                 __syncthreads();
             }
             if (a.along) {
-                if (b.along) multiply<SIZE, true, true>(sum, s);
-                else multiply<SIZE, true, false>(sum, s);
+                if (b.along) multiply<SIZE, F16, true, true>(sum, s);
+                else multiply<SIZE, F16, true, false>(sum, s);
             } else {
-                if (b.along) multiply<SIZE, false, true>(sum, s);
-                else multiply<SIZE, false, false>(sum, s);
+                if (b.along) multiply<SIZE, F16, false, true>(sum, s);
+                else multiply<SIZE, F16, false, false>(sum, s);
             }
             s = s == memory + (STAGES - 1) * STAGE ? memory : s + STAGE;
         }
@@ -161,7 +162,7 @@ __device__ __forceinline__ float4 four(const float (&d)[4]) {
 }
 
 // small computes a tile of a part of k. parts is the number of splits of chunk terms each.
-template <int SIZE, typename F, int JOIN>
+template <int SIZE, bool F16, typename F, int JOIN>
 __device__ __forceinline__ void small(const float* a, const float* b, float* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk,
                                       int parts, int transA, int transB, const Epilogue<float>& epilogue) {
     const int together = JOIN ? parts : 1;
@@ -188,7 +189,7 @@ __device__ __forceinline__ void small(const float* a, const float* b, float* c, 
 #pragma unroll
     for (int i = 0; i < F::VECTORS * 4; i++) sum[i / (F::NT * 4)][i / 4 % F::NT][i % 4] = 0;
     follow();
-    F::template add<SIZE>(sum, pa, pb, terms, memory);
+    F::template add<SIZE, F16>(sum, pa, pb, terms, memory);
     admit();
 
     // Each block of the tile adds up an equal share of it; the others send it their sums.
@@ -239,13 +240,14 @@ __device__ __forceinline__ void small(const float* a, const float* b, float* c, 
 #define ARGUMENTS                                                                                                                             \
     const float *a, const float *b, float *c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int parts, \
         int transA, int transB, EPILOGUE_ARGUMENTS(float)
-#define RUN(SIZE, JOIN, ...) \
-    small<SIZE, Tile<__VA_ARGS__>, JOIN>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, parts, transA, transB, EPILOGUE(float));
-#define ENTRIES(name, SIZE, BLOCKS, JOIN, ...)                                                                                                              \
-    extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS, BLOCKS) matmul_mma_small_##name(ARGUMENTS) { ON_HOPPER(RUN(SIZE, 0, __VA_ARGS__)) } \
+#define RUN(SIZE, F16, JOIN, ...) \
+    small<SIZE, F16, Tile<__VA_ARGS__>, JOIN>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, parts, transA, transB, EPILOGUE(float));
+#define ENTRIES(name, SIZE, F16, BLOCKS, JOIN, ...)                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS, BLOCKS) matmul_mma_small_##name(ARGUMENTS) { ON_HOPPER(RUN(SIZE, F16, 0, __VA_ARGS__)) } \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(Tile<__VA_ARGS__>::THREADS, BLOCKS) matmul_mma_small_joined_##name(ARGUMENTS) {               \
-        ON_HOPPER(RUN(SIZE, JOIN, __VA_ARGS__))                                                                                                   \
+        ON_HOPPER(RUN(SIZE, F16, JOIN, __VA_ARGS__))                                                                                                   \
     }
-// Bytes of a rounded element, blocks on a multiprocessor (0: not said; with that tf32 spills) and of a cluster; tile, warps down and across.
-ENTRIES(tf32, 4, 4, 8, 32, 32, 2, 2)
-ENTRIES(bf16, 2, 0, 8, 32, 32, 2, 2)
+// Bytes of a rounded element, whether it is in F16, blocks on a multiprocessor (0: not said; with that tf32 spills) and of a cluster; tile, warps down and across.
+ENTRIES(tf32, 4, false, 4, 8, 32, 32, 2, 2)
+ENTRIES(bf16, 2, false, 0, 8, 32, 32, 2, 2)
+ENTRIES(f16, 2, true, 0, 8, 32, 32, 2, 2)

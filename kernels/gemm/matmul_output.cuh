@@ -15,7 +15,7 @@ struct Shape {
     int chunk; // terms of a split of k, a multiple of BK
     i64 ld;    // of C, whose matrices lie m * ld apart, and the sums of splits batch * m * ld
     const Scaling* range; // of float32 operands, or null
-    u16* half;            // where C is written in BF16, or null
+    u16* half;            // where C is written in 16 bits, or null
     int halves;           // see matmul_halves.cuh
     Shares shares;
 };
@@ -104,12 +104,12 @@ struct Share {
     }
     // load loads the lane's share of part i. `rows` and `cols` count the rows and columns from the first element to the edge of C;
     // elements beyond the edge keep their values.
-    __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
+    template <bool F16> __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
         if (half) {
             const u16* q = reinterpret_cast<const u16*>(p) + i * part;
 #pragma unroll
             for (int u = 0; u < 4; u++, q += row)
-                if (4 * u < rows) load_halves(to + 4 * u, q, col, cols, wide);
+                if (4 * u < rows) load_halves<F16>(to + 4 * u, q, col, cols, wide);
             return;
         }
         const float* q = p + i * part;
@@ -193,9 +193,9 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
 #pragma unroll
                 for (int i = 0; i < 16; i++) a[i] = f.s[i % 4];
             } else if (target.epilogue.steps >= 1 << 16) {
-                x.load(a, part, target.rows - row, inside); // in flight while sums are copied
+                x.template load<K::F16>(a, part, target.rows - row, inside); // in flight while sums are copied
             }
-            if (target.epilogue.steps >= 2 << 16) y.load(b, part, target.rows - row, inside);
+            if (target.epilogue.steps >= 2 << 16) y.template load<K::F16>(b, part, target.rows - row, inside);
             bring(sums, by, part, memory);
 #pragma unroll
             for (int u = 0; u < 4; u++) {
@@ -223,7 +223,7 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
                         if (e < inside) to[e] = v[4 * u + e];
                 }
                 if (s.half && inside > 0)
-                    *reinterpret_cast<uint2*>(s.half + (to - c)) = make_uint2(bf16x2(v[4 * u], v[4 * u + 1]), bf16x2(v[4 * u + 2], v[4 * u + 3]));
+                    *reinterpret_cast<uint2*>(s.half + (to - c)) = make_uint2(packed<K::F16>(v[4 * u], v[4 * u + 1]), packed<K::F16>(v[4 * u + 2], v[4 * u + 3]));
             }
         }
         return;

@@ -3,7 +3,6 @@ package gemm
 import (
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
@@ -17,7 +16,7 @@ func byTrans(stem, prefix string, body func(transA, transB bool) func(kernels.Ca
 	return k
 }
 
-// reduced is a kernel of matmul_hopper.cu or matmul_mma.cu for operands in TF32 or BF16, whose sums are float32. Those of TF32 have rows
+// reduced is a kernel of matmul_hopper.cu or matmul_mma.cu for operands in TF32, BF16 or F16, whose sums are float32. Those of TF32 have rows
 // along K. cost is that of an element of the tile.
 func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[cost]) candidate {
 	by := kernels.Precision(f)
@@ -81,7 +80,7 @@ func emitReduced(c candidate, p *kernels.Plan, x problem, d cut) {
 		halves = halfAlone
 	}
 	for i, slot := range x.epilogue.slots {
-		if x.epilogue.dtype(slot, x.Dtype) == expr.BF16 {
+		if isHalf(x.epilogue.dtype(slot, x.Dtype)) {
 			halves |= halfOperand << i
 		}
 	}
@@ -103,30 +102,30 @@ type reducedArgs struct {
 	M, N, K, Batch, Chunk int64 `arg:"int32"`
 	LDC                   int64
 	epilogueArgs
-	Also   kernels.Ref // C in BF16
-	Halves int64       `arg:"int32"` // what is in BF16
+	Also   kernels.Ref // C in 16 bits
+	Halves int64       `arg:"int32"` // what is in 16 bits
 }
 
 // The bits of Halves: see matmul_halves.cuh.
 const halfAlso, halfAlone, halfOperand = 1, 2, 4
 
-// alsoBody is the Go body of a product that also writes C in BF16.
-func alsoBody(product func(kernels.Call)) func(kernels.Call) {
+// alsoBody is the Go body of a product that also writes C in 16 bits.
+func (p Product) alsoBody(product func(kernels.Call)) func(kernels.Call) {
 	return func(c kernels.Call) {
 		x := kernels.Args[reducedArgs](c)
 		from, to := kernels.Slice[float32](c, x.C)[:x.M*x.N*x.Batch], kernels.Slice[uint16](c, x.Also)
 		product(c)
-		roundRows(from, to, 1, int64(len(from)), int64(len(from)))
+		roundRows(p.Round, from, to, 1, int64(len(from)), int64(len(from)))
 	}
 }
 
-// storedBody is the Go body of a product that writes C in BF16 alone.
-func storedBody(product func(kernels.Call)) func(kernels.Call) {
+// storedBody is the Go body of a product that writes C in 16 bits alone.
+func (p Product) storedBody(product func(kernels.Call)) func(kernels.Call) {
 	return func(c kernels.Call) {
 		x := kernels.Args[reducedArgs](c)
 		sums, to := align.Make[float32](x.M*x.N*x.Batch), kernels.Slice[uint16](c, x.Also)
 		product(c.WithOutput(kernels.Bytes(sums)))
-		roundRows(sums, to, 1, int64(len(sums)), int64(len(sums)))
+		roundRows(p.Round, sums, to, 1, int64(len(sums)), int64(len(sums)))
 	}
 }
 

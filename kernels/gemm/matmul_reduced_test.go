@@ -14,16 +14,24 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
-// significant are the bits of a number's significand, by precision.
-var significant = [...]int{kernels.FullPrecision: 24, kernels.TF32: 11, kernels.BF16: 8}
+// exactly rounds a number in float64, by precision.
+var exactly = map[kernels.Precision]func(float64) float64{
+	kernels.FullPrecision: func(x float64) float64 { return exprtest.Round(x, 24) },
+	kernels.TF32:          func(x float64) float64 { return exprtest.Round(x, 11) },
+	kernels.BF16:          func(x float64) float64 { return exprtest.Round(x, 8) },
+	kernels.F16:           exprtest.RoundF16,
+}
 
 func TestPrecisionRound(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for i := range 1 << 18 {
 		x := exprtest.HardFloat32(r, i)
 		bits := math.Float32bits(x)
-		for by := range kernels.BF16 + 1 {
-			got, want := by.Round(x), exprtest.Round(float64(x), significant[by])
+		if i%8 == 5 { // near the numbers of F16
+			x = float32(math.Ldexp(float64(x)/math.MaxFloat32, r.IntN(60)-35))
+		}
+		for by, round := range exactly {
+			got, want := by.Round(x), round(float64(x))
 			if float64(got) != want && (got == got || want == want) || math.Signbit(float64(got)) != math.Signbit(float64(x)) {
 				t.Fatalf("%v.Round(%#08x = %g) = %g, want %g", by, bits, x, got, want)
 			}
@@ -42,7 +50,7 @@ func reducedReference(a, b []float32, by kernels.Precision, m, n, k, i int64, tr
 		if transB {
 			ib = (z*n+col)*k + l
 		}
-		x := exprtest.Round(float64(a[ia]), significant[by]) * exprtest.Round(float64(b[ib]), significant[by])
+		x := exactly[by](float64(a[ia])) * exactly[by](float64(b[ib]))
 		sum += x
 		abs += math.Abs(x)
 	}
@@ -79,7 +87,7 @@ func uniform(r *rand.Rand, n int64) []float32 {
 	return x
 }
 
-// Products in TF32 and BF16 are those of rounded operands, of any size, transposed or not.
+// Products in TF32, BF16 and F16 are those of rounded operands, of any size, transposed or not.
 func TestMatMulReduced(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	plans := map[kernels.Precision][]*kernels.Plan{}
@@ -87,7 +95,7 @@ func TestMatMulReduced(t *testing.T) {
 	for range 5 {
 		sizes = append(sizes, [4]int64{1 + r.Int64N(3), 1 + r.Int64N(50), 1 + r.Int64N(50), 1 + r.Int64N(200)})
 	}
-	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16, kernels.F16} {
 		for _, s := range sizes {
 			batch, m, n, k := s[0], s[1], s[2], s[3]
 			for i := range 4 {
@@ -127,9 +135,9 @@ func planBy(t *testing.T, x problem, f Form) *kernels.Plan {
 func TestMatMulReducedNonFinite(t *testing.T) {
 	const k = 20
 	inf := float32(math.Inf(1))
-	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16, kernels.F16} {
 		for _, c := range []struct{ x, y, want float32 }{{inf, 1, inf}, {inf, 0, float32(math.NaN())}, {float32(math.NaN()), 0, float32(math.NaN())},
-			{math.MaxFloat32, 1, inf}, {math.MaxFloat32, -1, -inf}, {0x1p-133, 1, 0x1p-133}} {
+			{math.MaxFloat32, 1, inf}, {math.MaxFloat32, -1, -inf}, {0x1p-133, 1, by.Round(0x1p-133)}, {65520, 1, by.Round(65520)}, {65519, 1, by.Round(65519)}, {0x1p-24, 1, 0x1p-24}} {
 			a, b, out := make([]float32, 3*k), make([]float32, k*2), make([]float32, 6)
 			a[k+7] = c.x
 			b[7*2+1] = c.y
@@ -172,6 +180,10 @@ func TestMatMulReducedPlan(t *testing.T) {
 		{ampere, kernels.TF32, kernels.Float32, 128, 512, 784, false, false, []string{"matmul_small_f32", "matmul_combine_f32"}},
 		{hopper, kernels.BF16, kernels.Float32, 1, 1 << 20, 64, false, false, []string{"matmul_columns_f32"}},
 		{hopper, kernels.BF16, kernels.Float64, 2048, 2048, 2048, false, false, []string{"matmul_double_large"}},
+		{hopper, kernels.F16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_f16", "matmul_hopper_f16_nn"}},
+		{hopper, kernels.F16, kernels.Float32, 100, 256, 300, false, false, []string{"matmul_mma_small_joined_f16"}},
+		{ampere, kernels.F16, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_f16", "matmul_mma_f16_tn"}},
+		{turing, kernels.F16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
 		{turing, kernels.BF16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
 		{ampere, kernels.BF16, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_bf16", "matmul_mma_bf16_tn"}},
 		{ampere, kernels.TF32, kernels.Float32, 4096, 4096, 4096, false, true, []string{"matmul_mma_round_tf32", "matmul_mma_tf32_nt"}},
@@ -190,15 +202,17 @@ func TestMatMulReducedPlan(t *testing.T) {
 }
 
 // A product that writes its result rounded, too, has the bits of Prepare.
-func TestProductAlsoInBF16(t *testing.T) {
+func TestProductAlsoInHalves(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	f, err := expr.Parse("select(c < 0, -0, c + 0)", kernels.Float32, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
-		product, ok := Product{Dtype: kernels.Float32, Batch: 3, M: 140, N: 96, K: 70, A: Operand{Form: BF16}, B: Operand{Form: BF16, Trans: true}, Round: kernels.BF16}.With(f)
-		with, can := product.AlsoIn(BF16, dev)
+	for i, dev := range slices.Repeat(append(tensorDevices, kernels.HostDevice()), 2) { // an odd number
+		by := []kernels.Precision{kernels.BF16, kernels.F16}[i%2]
+		form := Form(by)
+		product, ok := Product{Dtype: kernels.Float32, Batch: 3, M: 140, N: 96, K: 70, A: Operand{Form: form}, B: Operand{Form: form, Trans: true}, Round: by}.With(f)
+		with, can := product.AlsoIn(form, dev)
 		if !ok || !can {
 			t.Fatalf("%v on %s: want one with an epilogue that writes its result rounded", product, dev.Name)
 		}
@@ -210,16 +224,17 @@ func TestProductAlsoInBF16(t *testing.T) {
 		in := make([][]byte, 2)
 		for i, bytes := range p.Inputs {
 			x := make([]uint16, bytes/2)
-			roundRows(uniform(r, bytes/2), x, 1, bytes/2, bytes/2)
+			roundRows(by, uniform(r, bytes/2), x, 1, bytes/2, bytes/2)
 			in[i] = kernels.Bytes(x)
 		}
 		out := kernels.Bytes(slices.Repeat([]uint32{0xffffffff}, int(p.Out/4)))
 		if err := p.Run(in, out, nil); err != nil {
 			t.Fatal(err)
 		}
+		d, _ := by.Half()
 		half, zeros := kernels.Elements[uint16](out[p.Parts[1]:]), 0
 		for i, v := range kernels.Elements[float32](out[:3*140*96*4]) {
-			if got, want := float64(fromBF16(half[i])), exprtest.Round(float64(v), 8); got != want {
+			if got, want := float64(expr.FromHalf(d, half[i])), exactly[by](float64(v)); got != want {
 				t.Fatalf("on %s: element %d is %v and %v, want %v", dev.Name, i, v, got, want)
 			}
 			if v == 0 {
@@ -242,16 +257,18 @@ func TestProductAlsoInBF16(t *testing.T) {
 	}
 }
 
-// A product that stores its result in BF16, and whose epilogue reads operands in BF16, has the bits of the product in float32, rounded.
+// A product that stores its result in 16 bits, and whose epilogue reads operands in 16 bits, has the bits of the product in float32, rounded.
 func TestProductStored(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	f := testutil.Get[expr.Func](t)(expr.Parse("c + x + y", kernels.Float32, "c", "x", "y"))
 	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
-		for _, c := range []kernels.Dtype{kernels.Float32, expr.BF16} {
-			for _, types := range [][]kernels.Dtype{{kernels.Float32, expr.BF16}, {expr.BF16, expr.BF16}, {expr.BF16, kernels.Float32}} {
+		for i, c := range []kernels.Dtype{kernels.Float32, expr.BF16, kernels.Float32, expr.F16} {
+			half := []kernels.Dtype{expr.BF16, expr.F16}[i/2]
+			for _, types := range [][]kernels.Dtype{{kernels.Float32, half}, {half, half}, {half, kernels.Float32}} {
+				by := map[kernels.Dtype]kernels.Precision{expr.BF16: kernels.BF16, expr.F16: kernels.F16}[half]
 				batch, m, n, k := 1+r.Int64N(3), 130+r.Int64N(40), 8*(12+r.Int64N(8)), 64+r.Int64N(60)
 				views := []codegen.View{{Elements: n, Strides: []int{0, 0, 1}}, {Elements: 1 + batch*m*n, Offset: 1, Strides: []int{int(m * n), int(n), 1}}}
-				product, ok := Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, A: Operand{Form: BF16}, B: Operand{Form: BF16, Trans: r.IntN(2) == 1}, Round: kernels.BF16}.With(f, views...)
+				product, ok := Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, A: Operand{Form: Form(by)}, B: Operand{Form: Form(by), Trans: r.IntN(2) == 1}, Round: by}.With(f, views...)
 				stored, can := product.Stored(c, types, dev)
 				if !ok || !can {
 					t.Fatalf("%v on %s: want one that stores %v with operands in %v", product, dev.Name, c, types)
@@ -265,23 +282,23 @@ func TestProductStored(t *testing.T) {
 						n *= 2
 					}
 					x, numbers := make([]uint16, n), make([]float32, n)
-					roundRows(uniform(r, 4*n), x, 1, n, n)
+					roundRows(by, uniform(r, 4*n), x, 1, n, n)
 					for k, v := range x {
-						numbers[k] = fromBF16(v)
+						numbers[k] = expr.FromHalf(half, v)
 					}
 					in[i], full[i] = kernels.Bytes(numbers), kernels.Bytes(numbers)
 					if i < 2 {
 						in[i], full[i] = kernels.Bytes(x), kernels.Bytes(x)
-					} else if types[i-2] == expr.BF16 {
+					} else if types[i-2] == half {
 						in[i] = kernels.Bytes(x)
 					}
 				}
 				out, wanted := kernels.Bytes(slices.Repeat([]uint32{0xffffffff}, int(plan.Out/4))), kernels.Bytes(make([]uint32, want.Out/4))
 				testutil.Do(t, plan.Run(in, out, nil))
 				testutil.Do(t, want.Run(full, wanted, nil))
-				if c == expr.BF16 {
+				if c == half {
 					rounded, sums := make([]uint16, want.Out/4), kernels.Elements[float32](wanted)
-					roundRows(sums, rounded, 1, int64(len(sums)), int64(len(sums)))
+					roundRows(by, sums, rounded, 1, int64(len(sums)), int64(len(sums)))
 					wanted = kernels.Bytes(rounded)
 				}
 				if !bytes.Equal(out, wanted) {

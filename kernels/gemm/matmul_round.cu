@@ -1,4 +1,4 @@
-// Prepares operands of products in less than float32 for the kernels on the tensor cores: rounds them to BF16, or
+// Prepares operands of products in less than float32 for the kernels on the tensor cores: rounds them to BF16 or F16, or
 // brings their elements along k side by side. A launch prepares one or both operands of a product: blocks (x, 0)
 // the first one, blocks (x, 1) the second.
 #include "follow.cuh"
@@ -7,19 +7,20 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef long long i64;
 
-// bf16x2 is two numbers rounded to BF16, to nearest and ties to even, the first in the lower half.
-__device__ __forceinline__ u32 bf16x2(float low, float high) {
+// packed is two numbers rounded to BF16 or, with F16, F16, to nearest and ties to even, the first in the lower half.
+template <bool F16> __device__ __forceinline__ u32 packed(float low, float high) {
     u32 v = 0;
 #if __CUDA_ARCH__ >= 800
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    if constexpr (F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
 #endif
     return v;
 }
 
-// matmul_round_bf16 writes rows of cols elements to rows of pitch, a multiple of 8, 8 elements a thread. An operand
+#define OPERANDS const float *a, u16 *toA, const i64 rowsA, const int colsA, const int pitchA, const float *b, u16 *toB, const i64 rowsB, const int colsB, const int pitchB
+// round_rows writes rows of cols elements to rows of pitch, a multiple of 8, 8 elements a thread. An operand
 // has fewer than 2^31 vectors of 8 elements.
-extern "C" __global__ void __launch_bounds__(256) matmul_round_bf16(const float* a, u16* toA, const i64 rowsA, const int colsA, const int pitchA,
-                                                                    const float* b, u16* toB, const i64 rowsB, const int colsB, const int pitchB) {
+template <bool F16> __device__ __forceinline__ void round_rows(OPERANDS) {
     follow();
     const float* const x = blockIdx.y == 0 ? a : b;
     u16* const to = blockIdx.y == 0 ? toA : toB;
@@ -39,9 +40,11 @@ extern "C" __global__ void __launch_bounds__(256) matmul_round_bf16(const float*
 #pragma unroll
             for (int j = 0; j < 8; j++) v[j] = col + j < cols ? p[j] : 0;
         }
-        *reinterpret_cast<uint4*>(to + (i64)i * 8) = make_uint4(bf16x2(v[0], v[1]), bf16x2(v[2], v[3]), bf16x2(v[4], v[5]), bf16x2(v[6], v[7]));
+        *reinterpret_cast<uint4*>(to + (i64)i * 8) = make_uint4(packed<F16>(v[0], v[1]), packed<F16>(v[2], v[3]), packed<F16>(v[4], v[5]), packed<F16>(v[6], v[7]));
     }
 }
+extern "C" __global__ void __launch_bounds__(256) matmul_round_bf16(OPERANDS) { round_rows<false>(a, toA, rowsA, colsA, pitchA, b, toB, rowsB, colsB, pitchB); }
+extern "C" __global__ void __launch_bounds__(256) matmul_round_f16(OPERANDS) { round_rows<true>(a, toA, rowsA, colsA, pitchA, b, toB, rowsB, colsB, pitchB); }
 
 // A block of matmul_round_tf32 moves squares of SIDE x SIDE elements.
 constexpr int SIDE = 64;

@@ -2,16 +2,16 @@ package gemm
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // Prepare plans a batch of float32 matrices in another form, as products read it. One operand can be prepared for several products.
 //
-// BF16 is stored as the matrices are, its rows a multiple of 8 elements apart. TF32 stays float32 in memory, with rows a multiple of 4
+// BF16 and F16 are stored as the matrices are, its rows a multiple of 8 elements apart. TF32 stays float32 in memory, with rows a multiple of 4
 // apart, and transposed with Trans; on devices of compute capability 9.0 the bits beyond TF32's are cut where products read it. BF16Split
 // is [Batch][3][Rows][pitch], then the range of the numbers that each block has found.
 type Prepare struct {
@@ -48,13 +48,13 @@ func (x Prepare) String() string {
 	return fmt.Sprintf("rounded[%v]", x.Form)
 }
 
-// Result returns the type and the shape of the result: bytes of splits, rows of bytes in BF16.
+// Result returns the type and the shape of the result: bytes of splits, rows of bytes in BF16 and F16.
 func (x Prepare) Result() (kernels.Dtype, []int) {
 	lines, _ := x.extents()
 	switch x.Form {
 	case BF16Split:
 		return kernels.Uint8, []int{int(x.allBytes())}
-	case BF16:
+	case BF16, F16:
 		return kernels.Uint8, []int{int(x.Batch * lines), int(2 * x.pitch())}
 	}
 	return kernels.Float32, []int{int(x.Batch * lines), int(x.pitch())}
@@ -63,7 +63,7 @@ func (x Prepare) Result() (kernels.Dtype, []int) {
 // Plan implements [kernels.Planner].
 func (x Prepare) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if x.Form == Plain || x.Form > BF16Split || x.Trans && x.Form != TF32 || min(x.Batch, x.Rows, x.Cols) < 1 {
-		return nil, fmt.Errorf("got %v of %d x %d x %d elements, want TF32, BF16 or BF16Split of 1 or more", x, x.Batch, x.Rows, x.Cols)
+		return nil, fmt.Errorf("got %v of %d x %d x %d elements, want TF32, BF16, F16 or BF16Split of 1 or more", x, x.Batch, x.Rows, x.Cols)
 	}
 	p := &kernels.Plan{
 		Op:     fmt.Sprintf("%v(%d x %dx%d)", x, x.Batch, x.Rows, x.Cols),
@@ -94,7 +94,7 @@ type storage struct {
 }
 
 func (f Form) stored() storage {
-	return [...]storage{{size: 4, splits: 1}, {4, 1, 128, kernels.TensorTF32}, {2, 1, 128, kernels.TensorBF16}, {2, 3, 2 * hopperStep, kernels.TensorBF16}}[min(f, BF16Split)]
+	return [...]storage{{size: 4, splits: 1}, {4, 1, 128, kernels.TensorTF32}, {2, 1, 128, kernels.TensorBF16}, {2, 1, 128, kernels.TensorBF16}, {2, 3, 2 * hopperStep, kernels.TensorBF16}}[min(f, BF16Split)]
 }
 
 // pitch returns the row stride in elements. TMA requires rows to start 16-byte aligned.
@@ -136,14 +136,15 @@ func (x Prepare) tensorMap(at kernels.Ref, alongK bool, lines int64) kernels.Ten
 }
 
 var (
-	roundBF16    = own.Kernel("matmul_round", "matmul_round_bf16", roundBF16Body)
+	roundBF16    = own.Kernel("matmul_round", "matmul_round_bf16", roundHalfBody(kernels.BF16))
+	roundF16     = own.Kernel("matmul_round", "matmul_round_f16", roundHalfBody(kernels.F16))
 	roundTF32    = own.Kernel("matmul_round", "matmul_round_tf32", roundTF32Body)
 	mmaRoundTF32 = own.Kernel("matmul_mma", "matmul_mma_round_tf32", mmaRoundBody)
 )
 
-// roundBF16Args and roundTF32Args are the arguments of the kernels that round two operands.
+// roundHalfArgs and roundTF32Args are the arguments of the kernels that round two operands.
 type (
-	roundBF16Args [2]struct {
+	roundHalfArgs [2]struct {
 		X, To       kernels.Ref
 		Rows        int64
 		Cols, Pitch int64 `arg:"int32"`
@@ -164,20 +165,23 @@ func appendRound(p *kernels.Plan, dev kernels.Device, list []conversion) {
 		return
 	}
 	const threads, blocksPerSM, side = 256, 8, 64 // side: of the squares of a block, in TF32
-	bf16, tf32, blocks := roundBF16Args{}, roundTF32Args{Batch: list[0].Batch}, int64(0)
+	half, tf32, blocks := roundHalfArgs{}, roundTF32Args{Batch: list[0].Batch}, int64(0)
 	for i := range 2 { // with one operand the second is not read
 		x := list[min(i, len(list)-1)]
-		b, t := &bf16[i], &tf32.Operands[i]
-		b.X, b.To, b.Rows, b.Cols, b.Pitch = x.from, x.to, x.Batch*x.Rows, x.Cols, x.pitch()
+		h, t := &half[i], &tf32.Operands[i]
+		h.X, h.To, h.Rows, h.Cols, h.Pitch = x.from, x.to, x.Batch*x.Rows, x.Cols, x.pitch()
 		t.X, t.To, t.Rows, t.Cols, t.Pitch, t.Trans = x.from, x.to, x.Rows, x.Cols, x.pitch(), x.Trans
-		if x.Form == BF16 {
+		if x.Form != TF32 {
 			blocks = max(blocks, kernels.CeilDiv(x.bytes(), 16*threads)) // 8 elements a thread at a time
 		} else {
 			blocks = max(blocks, kernels.CeilDiv(x.Rows, side)*kernels.CeilDiv(x.Cols, side)*x.Batch)
 		}
 	}
-	kernel, args := roundBF16, any(bf16)
-	if list[0].Form == TF32 {
+	kernel, args := roundBF16, any(half)
+	switch list[0].Form {
+	case F16:
+		kernel = roundF16
+	case TF32:
 		if kernel, args = roundTF32, tf32; hasMMA(dev) {
 			kernel = mmaRoundTF32
 		}
@@ -185,24 +189,27 @@ func appendRound(p *kernels.Plan, dev kernels.Device, list []conversion) {
 	p.Launch(kernel, int(min(blocks, blocksPerSM*int64(dev.SMs))), threads, args).Grid[1] = len(list)
 }
 
-// roundRows writes rows in BF16.
-func roundRows(x []float32, to []uint16, rows, cols, pitch int64) {
+// roundRows writes rows in BF16 or F16.
+func roundRows(by kernels.Precision, x []float32, to []uint16, rows, cols, pitch int64) {
+	d, _ := by.Half()
 	kernels.Parallel(rows, max(kernels.Grain/pitch, 1), func(lo, hi int64) {
 		for row := lo; row < hi; row++ {
 			x, to := x[row*cols:], to[row*pitch:]
 			for col := range cols {
-				to[col] = uint16(math.Float32bits(kernels.BF16.Round(x[col])) >> 16)
+				to[col] = expr.ToHalf(d, x[col])
 			}
 			clear(to[cols:pitch])
 		}
 	})
 }
 
-// roundBF16Body writes operands in BF16.
-func roundBF16Body(c kernels.Call) {
-	args := kernels.Args[roundBF16Args](c)
-	for _, x := range args[:c.Grid[1]] {
-		roundRows(kernels.Slice[float32](c, x.X), kernels.Slice[uint16](c, x.To), x.Rows, x.Cols, x.Pitch)
+// roundHalfBody writes operands in BF16 or F16.
+func roundHalfBody(by kernels.Precision) func(kernels.Call) {
+	return func(c kernels.Call) {
+		args := kernels.Args[roundHalfArgs](c)
+		for _, x := range args[:c.Grid[1]] {
+			roundRows(by, kernels.Slice[float32](c, x.X), kernels.Slice[uint16](c, x.To), x.Rows, x.Cols, x.Pitch)
+		}
 	}
 }
 
@@ -240,8 +247,8 @@ func place(operand any) kernels.Ref {
 
 // numbers returns the elements of a rounded operand in float32, rows as they are stored.
 func (x Prepare) numbers(c kernels.Call, operand any) []float32 {
-	if x.Form == BF16 {
-		return dense(kernels.Slice[uint16](c, place(operand)), x.Batch*x.Rows, x.Cols, x.pitch(), fromBF16)
+	if d, half := x.Form.half(); half {
+		return dense(kernels.Slice[uint16](c, place(operand)), x.Batch*x.Rows, x.Cols, x.pitch(), func(v uint16) float32 { return expr.FromHalf(d, v) })
 	}
 	return dense(kernels.Slice[float32](c, place(operand)), x.Batch*x.Rows, x.Cols, x.pitch(), kernels.TF32.Round)
 }

@@ -20,6 +20,7 @@ const (
 	Plain     Form = iota // elements of the product's type
 	TF32                  // float32 rounded to TF32
 	BF16                  // float32 rounded to BF16
+	F16                   // float32 rounded to F16
 	BF16Split             // float32 as three BF16 matrices that add up to it
 )
 
@@ -30,6 +31,9 @@ func (f Form) String() string {
 	}
 	return kernels.Precision(f).String()
 }
+
+// half returns the type of 16 bits in which a form has its elements; ok is false for the other forms.
+func (f Form) half() (d kernels.Dtype, ok bool) { return kernels.Precision(f).Half() }
 
 // Operand describes a batch of matrices in memory.
 type Operand struct {
@@ -73,7 +77,7 @@ type Product struct {
 	A, B           Operand
 	Round          kernels.Precision
 	Also           Form // of a second output with the elements of C, see [Product.AlsoIn]; Plain: there is none
-	C              Form // BF16: C is stored in BF16, see [Product.Stored]
+	C              Form // BF16 or F16: C is stored so, see [Product.Stored]
 	epilogue       epilogue
 }
 
@@ -176,7 +180,7 @@ func (p Product) ReadsStrides(dev kernels.Device) bool {
 // AlsoIn returns a product of rounded operands with a second output: C as [Prepare] writes it. It returns false if the kernel cannot
 // write that on a device: in TF32, if rows are not a multiple of 8 elements, and if another launch adds splits of K up.
 func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
-	if f != BF16 || p.C != Plain || !p.rounded() || p.Round != kernels.BF16 || p.N%8 != 0 {
+	if _, half := f.half(); !half || p.C != Plain || !p.rounded() || f != Form(p.Round) || p.N%8 != 0 {
 		return p, false
 	}
 	c, _, d := choose(p.problem(dev))
@@ -188,30 +192,34 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 }
 
 // maxUnsplit is the most splits of K that a product would have on its own for which it has none because C or an operand of its epilogue is
-// in BF16.
+// in 16 bits.
 const maxUnsplit = 2
 
-// Stored returns a product of BF16 operands that stores C as float32 or BF16, and whose epilogue reads operands stored in these types. It
-// returns false if no kernel of a device does: C in BF16 has rows of a multiple of 8 elements, and the kernel must not split K much.
+// Stored returns a product of operands in BF16 or F16 that stores C as float32 or in the operands' type, and whose epilogue reads operands
+// stored in these types. It returns false if no kernel of a device does: C in 16 bits has rows of a multiple of 8 elements, and the kernel
+// must not split K much.
 func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.Device) (Product, bool) {
 	p.C, p.epilogue.types = Plain, nil
 	own, _, d := choose(p.problem(dev))
-	if c == kernels.Float32 && !slices.Contains(operands, expr.BF16) {
+	half, ok := p.Round.Half()
+	if c == kernels.Float32 && !slices.ContainsFunc(operands, isHalf) {
 		return p, true
 	}
-	if p.Round != kernels.BF16 || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != expr.BF16 || p.N%8 != 0) || own.cut == nil || d.partials > maxUnsplit ||
-		slices.ContainsFunc(operands, func(d kernels.Dtype) bool { return d != expr.BF16 && d != kernels.Float32 }) {
+	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || own.cut == nil || d.partials > maxUnsplit ||
+		slices.ContainsFunc(operands, func(d kernels.Dtype) bool { return d != half && d != kernels.Float32 }) {
 		return p, false
 	}
-	if c == expr.BF16 {
-		p.C = BF16
+	if c == half {
+		p.C = Form(p.Round)
 	}
 	p.epilogue.types = operands
 	return p, true
 }
 
-// halves reports whether C or an operand of the epilogue is in BF16.
-func (p Product) halves() bool { return p.C != Plain || slices.Contains(p.epilogue.types, expr.BF16) }
+func isHalf(d kernels.Dtype) bool { return d == expr.BF16 || d == expr.F16 }
+
+// halves reports whether C or an operand of the epilogue is in 16 bits.
+func (p Product) halves() bool { return p.C != Plain || slices.ContainsFunc(p.epilogue.types, isHalf) }
 
 // check returns an error if there are no such operands.
 func (p Product) check(dev kernels.Device) error {
@@ -232,11 +240,11 @@ func (p Product) check(dev kernels.Device) error {
 	if p.halves() {
 		c := kernels.Float32
 		if p.C != Plain {
-			c = expr.BF16
+			c, _ = p.C.half()
 		}
 		alone := p
 		alone.Also = Plain
-		if _, ok := alone.Stored(c, p.epilogue.types, dev); !ok || p.C != Plain && p.C != BF16 {
+		if _, ok := alone.Stored(c, p.epilogue.types, dev); !ok || p.C != Plain && p.C != Form(p.Round) {
 			return fmt.Errorf("%v cannot store its result in %v with operands of its epilogue in %v", p, p.C, p.epilogue.types)
 		}
 	}
@@ -287,7 +295,7 @@ func newPlan(p Product) *kernels.Plan {
 		Out:    p.Batch * p.M * p.N * size,
 		Flops:  2 * p.Batch * p.M * p.N * p.K,
 	}
-	if p.C == BF16 {
+	if p.C != Plain {
 		plan.Out /= 2
 	}
 	if p.rounded() {
@@ -315,10 +323,10 @@ func (p Product) finish(plan *kernels.Plan) {
 		}
 	}
 	if p.Also != Plain {
-		follow = append(follow, alsoBody)
+		follow = append(follow, p.alsoBody)
 	}
 	if p.C != Plain {
-		follow = append(follow, storedBody)
+		follow = append(follow, p.storedBody)
 	}
 	for _, f := range follow {
 		if n := len(plan.Launches); n > 0 {

@@ -21,7 +21,7 @@ var table = slices.Concat(
 	[][]candidate{
 		{dot(kernels.Float32), dot(kernels.Float64)},
 	},
-	roundedTable(TF32), roundedTable(BF16),
+	roundedTable(TF32), roundedTable(BF16), roundedTable(F16),
 	vectorTable[float32](), vectorTable[float64](),
 	[][]candidate{
 		// m x k x n                 panels  tiles
@@ -112,9 +112,9 @@ func roundedTable(f Form) [][]candidate {
 		{on: isHost},
 		{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ candidate, x problem) bool { return quarter(x, 4) }},
 	}
-	if f == BF16 {
+	if _, half := f.half(); half {
 		fast = append(fast, limits{on: isHopper, side: span{from: 10}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ candidate, x problem) bool {
-			return quarter(x, 4) && max(x.A.Form, x.B.Form) == BF16
+			return quarter(x, 4) && max(x.A.Form, x.B.Form) == f
 		}})
 	}
 	element := func(us float64) kernels.Measured[cost] {

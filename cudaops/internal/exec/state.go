@@ -3,13 +3,13 @@ package exec
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in BF16, on all ranks; of several processes
+// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in 16 bits, on all ranks; of several processes
 // all take the m of rank 0. Of a sharded state v is a part of the value that the ranks have together. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
 	m, err := e.meeting.same(m)
@@ -21,18 +21,18 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	for _, u := range e.program.Updates {
 		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
 			copied := &program.Value{Type: program.Type{Numeric: true, Dtype: u.State.Dtype, Shape: v.Shape}, Base: u.State, View: v.View}
-			err = e.eachPart(copied, rounded(m), upload)
+			err = e.eachPart(copied, rounded(m, u.State.Dtype), upload)
 		}
 	}
 	return err
 }
 
-// rounded returns float32 elements in BF16.
-func rounded(m []byte) []byte {
+// rounded returns float32 elements in BF16 or F16.
+func rounded(m []byte, d kernels.Dtype) []byte {
 	x := kernels.Elements[float32](m)
 	to := make([]uint16, len(x))
 	for i, v := range x {
-		to[i] = uint16(math.Float32bits(kernels.BF16.Round(v)) >> 16)
+		to[i] = expr.ToHalf(d, v)
 	}
 	return kernels.Bytes(to)
 }

@@ -105,7 +105,7 @@ func (l *lowerer) reduceBuckets(at map[*program.Instr]int, after map[int][]*prog
 	var gradients []*program.Value
 	nodes := map[*program.Value][]*gorgonia.Node{}
 	for _, m := range l.graph.Trained.Learned {
-		v := l.valueOf[m.Node.Deriv()]
+		v := l.gradientOf(m.Node)
 		if nodes[v] == nil {
 			gradients = append(gradients, v)
 		}
@@ -131,7 +131,7 @@ func (l *lowerer) scatterGradients(at map[*program.Instr]int, after map[int][]*p
 		last := 0
 		join := &program.Instr{Op: program.ConcatInPlace{Tail: g.tail, Zeros: t.sums()}, Nodes: t.nodes(g)}
 		for _, m := range g.members {
-			v := l.valueOf[t.Learned[m].Node.Deriv()]
+			v := l.gradientOf(t.Learned[m].Node)
 			join.In = append(join.In, v)
 			last = max(last, at[v.Def])
 		}
@@ -150,7 +150,7 @@ func (e *updater) onPart(kind kernels.CollectiveKind, v *program.Value, to progr
 
 // derivative returns the gradient of a learnable, reduced over the ranks.
 func (e *updater) derivative(l Learned) *program.Value {
-	v := e.valueOf[l.Node.Deriv()]
+	v := e.gradientOf(l.Node)
 	if e.ranks == 1 {
 		return v
 	}

@@ -151,6 +151,9 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, err
 		}
 	}
+	if err := l.findSeeds(sorted); err != nil {
+		return nil, err
+	}
 	if err := l.startResidents(); err != nil {
 		return nil, err
 	}
@@ -236,6 +239,11 @@ type lowerer struct {
 	ranges map[int]*program.Value // the vectors 0, 1, ..., n-1 by n
 
 	rounded map[*gorgonia.Node]bool // nodes of PrecisionOf that are float32 matmuls
+
+	ones      map[*gorgonia.Node]bool   // derivatives of losses w.r.t. themselves, under a scaler
+	seeds     map[*gorgonia.Node][]int  // operands that are such a derivative
+	degree    map[*gorgonia.Node]degree // of nodes that depend on seeds
+	converted *program.Value            // the scale in float64
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -276,6 +284,9 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 		if again := l.again[v]; again != nil {
 			in[i] = again(c)
 		}
+	}
+	for _, i := range l.seeds[n] {
+		in[i] = l.scaleAs(in[i].Dtype)
 	}
 	for _, rule := range rules {
 		if l.valueOf[n] = rule(c); l.valueOf[n] != nil {

@@ -16,10 +16,11 @@ import (
 // Training describes the solver steps to include in the program.
 type Training struct {
 	Sets     []Set
-	ClipNorm bool    // limit the norm of all gradients together
-	Adds     bool    // accumulate the gradients of several runs for a step
-	EMA      float64 // decay of an exponential moving average of the learnables, 0 for none
-	Sharded  bool    // each of several ranks has the solver's state of one part of the learnables
+	ClipNorm bool           // limit the norm of all gradients together
+	Adds     bool           // accumulate the gradients of several runs for a step
+	EMA      float64        // decay of an exponential moving average of the learnables, 0 for none
+	Scaler   *solver.Scaler // of dynamic loss scaling, or nil
+	Sharded  bool           // each of several ranks has the solver's state of one part of the learnables
 	// Homes is the memory of each learnable, of all sets in order, nil in the program's arena. Learnables of one set and element type
 	// have the same, or of sharded training in groups of BucketBytes or more. The solver's moments are always in the arena.
 	Homes []program.Memory
@@ -38,6 +39,7 @@ type Set struct {
 // The numbers of a step, such as the learning rate, are inputs of the program after those of the graph.
 type Trained struct {
 	Learned []Learned // in the order of the sets
+	Scaling *Scaling  // nil without dynamic loss scaling
 
 	training Training
 	groups   []*group
@@ -109,7 +111,8 @@ func (t *Trained) Numbers(solvers []internal.Solver, step int, maxNorm float64) 
 	return list
 }
 
-// common returns the numbers shared by groups: the maximum norm, then those of each set that [solver.StepNumbers] has.
+// common returns the numbers shared by groups: the maximum norm, then those of each set that [solver.StepNumbers] has. With a scaler whether
+// the run makes a step follows, and Beta1 and Beta2 of each set.
 func (t *Trained) common(solvers []internal.Solver, step int, maxNorm float64) []float64 {
 	var list []float64
 	if t.training.ClipNorm {
@@ -120,19 +123,31 @@ func (t *Trained) common(solvers []internal.Solver, step int, maxNorm float64) [
 			list = append(list, solver.StepNumbers(s, step)...)
 		}
 	}
+	if t.training.Scaler != nil {
+		list = append(list, float64(min(step, 1)))
+		for _, s := range solvers {
+			list = append(list, s.Beta1, s.Beta2)
+		}
+	}
 	return list
 }
 
 // sums reports whether a step needs sums over all learnables.
 func (t *Trained) sums() bool {
-	return t.training.ClipNorm || slices.ContainsFunc(t.training.Sets, func(s Set) bool { return s.Solver.Kind == internal.BarzilaiBorwein })
+	return t.training.ClipNorm || t.training.Scaler != nil || slices.ContainsFunc(t.training.Sets, func(s Set) bool { return s.Solver.Kind == internal.BarzilaiBorwein })
 }
 
 // startTraining makes the states; learnables are views of them.
 func (l *lowerer) startTraining(t Training) error {
 	trained := &Trained{training: t}
 	l.graph.Trained = trained
+	if t.Scaler != nil {
+		l.startScaling()
+	}
 	for i, s := range t.Sets {
+		if t.Scaler != nil && s.Solver.Kind == internal.BarzilaiBorwein {
+			return fmt.Errorf("LossScaling: got the solver %s, want another one of Gorgonia's: its step size needs gradients of two steps", s.Solver.Kind)
+		}
 		for _, n := range s.Learnables {
 			if err := l.learn(n, i); err != nil {
 				return fmt.Errorf("Train: %w", err)
@@ -141,7 +156,7 @@ func (l *lowerer) startTraining(t Training) error {
 	}
 	for _, g := range trained.groups {
 		var err error
-		if g.rule, err = solver.NewRule(t.Sets[g.set].Solver, g.dtype, solver.Options{Scaled: t.ClipNorm, Adds: t.Adds, EMA: t.EMA}); err != nil {
+		if g.rule, err = solver.NewRule(t.Sets[g.set].Solver, g.dtype, solver.Options{Scaled: t.ClipNorm, Adds: t.Adds, EMA: t.EMA, Counted: t.Scaler != nil}); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
 		var offsets []int64

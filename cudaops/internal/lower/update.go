@@ -20,15 +20,19 @@ func (l *lowerer) update() error {
 		if m.Value == nil {
 			return fmt.Errorf("Train: learnable %s is not in the graph", internal.Name(m.Node))
 		}
-		d := l.valueOf[m.Node.Deriv()]
+		d := l.gradientOf(m.Node)
 		if d == nil {
 			return fmt.Errorf("Train: learnable %s: got a graph without the gradient", internal.Name(m.Node))
+		}
+		if err := l.checkScaled(m.Node); err != nil {
+			return err
 		}
 		if !d.Numeric || d.Dtype != m.Value.Dtype || d.Elements() != m.Value.Elements() {
 			return fmt.Errorf("Train: learnable %s: got a gradient of %v and shape %v, want %v and shape %v",
 				internal.Name(m.Node), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
 		}
 	}
+	l.unscaleOutputs()
 	l.reduceGradients()
 	e := &updater{emitter: emitter{lowerer: l, name: "step"}, Trained: t, joined: map[*group]*program.Value{}, parts: map[*group]*program.Value{}, scales: map[kernels.Dtype]*program.Value{}}
 	e.emitter.nodes = program.Collect(t.Learned, func(m Learned) *gorgonia.Node { return m.Node })
@@ -52,6 +56,7 @@ type updater struct {
 	joined map[*group]*program.Value
 	parts  map[*group]*program.Value        // of the parameters
 	scales map[kernels.Dtype]*program.Value // factors that limit the norm of the gradients
+	made   *program.Value                   // by a scaler: whether the step is made
 }
 
 // one returns element i of a value as a scalar.
@@ -125,7 +130,7 @@ func (e *updater) group(g *group) {
 		switch {
 		case o == solver.Gradient:
 			in[i] = joined
-		case o == solver.Scale || o == solver.Step:
+		case shared[o] != nil:
 			in[i] = e.alias(shared[o], g.part(), everywhere)
 		case o == solver.Average:
 			in[i] = g.states[g.rule.Average]
@@ -159,10 +164,18 @@ func (e *updater) shared(g *group) map[solver.Operand]*program.Value {
 	numbers, sums := e.common, e.sums
 	if e.training.ClipNorm {
 		if e.scales[d] == nil {
-			e.scales[d] = number(e.checked(solver.NormScale(d)), numbers[0], sums[0])
+			f, in := solver.NormScale, []*program.Value{numbers[0], sums[0]}
+			if e.Scaling != nil {
+				f, in = solver.NormScaleOf, append(in, e.Scaling.Scale)
+			}
+			e.scales[d] = number(e.checked(f(d)), in...)
 		}
 		shared[solver.Scale] = e.scales[d]
 		numbers, sums = numbers[1:], sums[1:]
+	}
+	if e.Scaling != nil {
+		e.scaled(g, shared)
+		return shared
 	}
 	if s := e.training.Sets[g.set].Solver; s.Kind == internal.BarzilaiBorwein {
 		k := e.steps(g.set) // each has 3 numbers and 2 sums
@@ -219,7 +232,7 @@ func (e *updater) reduce() {
 	}
 	for s := range e.summands {
 		at := 0
-		if e.training.ClipNorm {
+		if e.training.ClipNorm || e.training.Scaler != nil {
 			collect(e.rows(e.checked(solver.Squares(s.gradient.Dtype)), s.gradient), 0)
 			at = 1
 		}
@@ -234,6 +247,9 @@ func (e *updater) reduce() {
 	if e.training.Sharded && len(e.sums) > 0 {
 		all := kernels.Collective{Kind: kernels.AllReduce, Ranks: e.ranks}
 		e.sums = e.instr(program.Collective{Collective: all}, e.sums, slices.Repeat([]program.Type{e.sums[0].Type}, len(e.sums))...)
+	}
+	if e.training.Scaler != nil {
+		e.scale()
 	}
 }
 

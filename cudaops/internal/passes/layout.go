@@ -3,7 +3,6 @@ package passes
 import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
@@ -36,7 +35,7 @@ func readable(op program.Op, v *program.Value) bool {
 	switch op := op.(type) {
 	case program.Kernel:
 		alignment := int64(program.Alignment)
-		if _, product := program.ProductOf(op); product && v.Dtype == expr.BF16 {
+		if _, product := program.ProductOf(op); product && v.Dtype.Size() == 2 {
 			alignment = 16 // TMA's, and that of vector loads: parts of a copy of parameters
 		}
 		return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%alignment == 0

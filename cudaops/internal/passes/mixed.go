@@ -10,20 +10,21 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mixed stores values in BF16 between launches, which compute in float32 in registers. docs/precision.md has the table. A value is stored in BF16
-// if it is an activation or a gradient w.r.t. one, and the launches on both sides of it can write and read BF16.
+// mixed stores values in BF16 or F16 between launches, which compute in float32 in registers. docs/precision.md has the table. A value is stored
+// in 16 bits if it is an activation or a gradient w.r.t. one, and the launches on both sides of it can write and read the type.
 //
 // Activations are the results of products and what is computed of them element by element, and the values of which the operands of products
 // are computed element by element. Statistics of rows, sums over rows, and values that the user or the next run reads are float32, as is
 // what becomes a state element by element: gradients w.r.t. parameters.
 //
 // Operands of these products that stay float32 are rounded by a launch, once for all products. Parameters of the program's own have a copy in
-// BF16, a state that the launch which updates them updates, too.
+// 16 bits, a state that the launch which updates them updates, too.
 func mixed(p *program.Program, t Target) error {
-	if !t.Mixed {
+	as, ok := t.Mixed.Half()
+	if !ok {
 		return nil
 	}
-	m := &mixer{p: p, device: t.Device, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
+	m := &mixer{p: p, device: t.Device, by: t.Mixed, as: as, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
 	m.index()
 	m.choose()
 	for changed := true; changed; {
@@ -38,11 +39,13 @@ func mixed(p *program.Program, t Target) error {
 type mixer struct {
 	p       *program.Program
 	device  kernels.Device
+	by      kernels.Precision        // of products
+	as      kernels.Dtype            // in which values are stored
 	readers map[*program.Value][]use // of a base
 	instrs  map[*program.Value]bool  // bases that instructions of a run compute
-	half    map[*program.Value]bool  // bases that are stored in BF16
+	half    map[*program.Value]bool  // bases that are stored in 16 bits
 	cast    caster
-	copies  map[*program.Value]*program.Value // in BF16, of states
+	copies  map[*program.Value]*program.Value // in 16 bits, of states
 }
 
 // use is an operand of an instruction.
@@ -117,7 +120,7 @@ func (m *mixer) choose() {
 				operands = append(operands, v.Base)
 			}
 		}
-		if product, ok := program.ProductOf(in.Op); ok && product.Round == kernels.BF16 {
+		if product, ok := program.ProductOf(in.Op); ok && product.Round == m.by {
 			results, operands = append(results, in.Out[0]), append(operands, in.In[0].Base, in.In[1].Base)
 		}
 	}
@@ -144,7 +147,7 @@ func (m *mixer) choose() {
 	}
 }
 
-// restrict drops values that an instruction cannot read or write in BF16, and reports whether there were any.
+// restrict drops values that an instruction cannot read or write in 16 bits, and reports whether there were any.
 func (m *mixer) restrict(in *program.Instr) (changed bool) {
 	float := func(list ...*program.Value) {
 		for _, v := range list {
@@ -174,7 +177,7 @@ func (m *mixer) restrict(in *program.Instr) (changed bool) {
 			}
 		} else if !isProduct {
 			float(append(slices.Clone(in.In), in.Out...)...)
-		} else if product, ok := m.inBF16(in, product); !ok {
+		} else if product, ok := m.inHalf(in, product); !ok {
 			float(append(slices.Clone(in.In), in.Out...)...)
 		} else if _, ok := product.Stored(m.dtype(in.Out[0]), m.dtypes(in.In[2:]), m.device); !ok {
 			float(append(slices.Clone(in.In[2:]), in.Out...)...)
@@ -183,23 +186,24 @@ func (m *mixer) restrict(in *program.Instr) (changed bool) {
 	return changed
 }
 
-// inBF16 returns a product with both operands in BF16, and false if it is not computed so on the device, or if an operand is such that no
-// launch makes it a dense one in BF16.
-func (m *mixer) inBF16(in *program.Instr, product gemm.Product) (gemm.Product, bool) {
-	if product.Round != kernels.BF16 || product.Dtype != kernels.Float32 {
+// inHalf returns a product with both operands in 16 bits, and false if it is not computed so on the device, or if an operand is such that no
+// launch makes it a dense one in 16 bits.
+func (m *mixer) inHalf(in *program.Instr, product gemm.Product) (gemm.Product, bool) {
+	if product.Round != m.by || product.Dtype != kernels.Float32 {
 		return product, false
 	}
-	product.A.Form, product.B.Form = gemm.BF16, gemm.BF16
-	for i, x := range product.Prepares(gemm.BF16) {
+	form := gemm.Form(m.by)
+	product.A.Form, product.B.Form = form, form
+	for i, x := range product.Prepares(gemm.Form(m.by)) {
 		if x.Cols%8 != 0 && (m.half[in.In[i].Base] || !in.In[i].IsContiguous()) {
 			return product, false
 		}
 	}
 	f, _ := product.Wants(m.device)
-	return product, f == gemm.BF16
+	return product, f == form
 }
 
-// stored returns the planner of an instruction that reads and writes BF16, and the values that it has in BF16; ok is false if there is none.
+// stored returns the planner of an instruction that reads and writes 16 bits, and the values that it has in them; ok is false if there is none.
 func (m *mixer) stored(in *program.Instr) (p kernels.Planner, from, to []*program.Value, ok bool) {
 	k, _ := in.Op.(program.Kernel)
 	if a, ok := attentionOf(in.Op); ok {
@@ -209,7 +213,7 @@ func (m *mixer) stored(in *program.Instr) (p kernels.Planner, from, to []*progra
 	if !ok {
 		return nil, nil, nil, false
 	}
-	p, inputs, outputs, ok := s.Stored(expr.BF16, m.device)
+	p, inputs, outputs, ok := s.Stored(m.as, m.device)
 	if !ok || len(inputs) != len(in.In) || len(outputs) != len(in.Out) {
 		return nil, nil, nil, false
 	}
@@ -229,7 +233,7 @@ func (m *mixer) stored(in *program.Instr) (p kernels.Planner, from, to []*progra
 // dtype returns the type in which a value is stored.
 func (m *mixer) dtype(v *program.Value) kernels.Dtype {
 	if m.half[v.Base] {
-		return expr.BF16
+		return m.as
 	}
 	return v.Dtype
 }
@@ -280,7 +284,7 @@ func (m *mixer) rewrite() error {
 // convert makes a Map convert what it loads and stores.
 func (m *mixer) convert(in *program.Instr, op program.Map) (err error) {
 	from, to := m.dtypes(in.In), m.dtypes(in.Out)
-	if !slices.Contains(append(slices.Clone(from), to...), expr.BF16) {
+	if !slices.Contains(append(slices.Clone(from), to...), m.as) {
 		return nil
 	}
 	op.Func, err = op.Func.Stored(from, to)
@@ -288,14 +292,14 @@ func (m *mixer) convert(in *program.Instr, op program.Map) (err error) {
 	return err
 }
 
-// product makes a product read and write BF16.
+// product makes a product read and write 16 bits.
 func (m *mixer) product(in *program.Instr, product gemm.Product) error {
 	if !slices.ContainsFunc(append(slices.Clone(in.In), in.Out...), func(v *program.Value) bool { return m.half[v.Base] }) {
 		return nil
 	}
-	product, _ = m.inBF16(in, product)
+	product, _ = m.inHalf(in, product)
 	product, _ = product.Stored(m.dtype(in.Out[0]), m.dtypes(in.In[2:]), m.device)
-	for i, x := range product.Prepares(gemm.BF16) {
+	for i, x := range product.Prepares(gemm.Form(m.by)) {
 		if v := in.In[i]; !m.half[v.Base] {
 			var err error
 			if in.In[i], err = m.rounded(v, x); err != nil {
@@ -307,7 +311,7 @@ func (m *mixer) product(in *program.Instr, product gemm.Product) error {
 	return nil
 }
 
-// rounded returns a copy of a float32 value in BF16.
+// rounded returns a copy of a float32 value in 16 bits.
 func (m *mixer) rounded(v *program.Value, as gemm.Prepare) (*program.Value, error) {
 	if v.IsContiguous() && as.Cols%8 == 0 {
 		c, err := m.copyOf(v.Base)
@@ -324,21 +328,21 @@ func (m *mixer) rounded(v *program.Value, as gemm.Prepare) (*program.Value, erro
 	return m.copy(v)
 }
 
-// copy returns a dense copy of a float32 value in BF16.
+// copy returns a dense copy of a float32 value in 16 bits.
 func (m *mixer) copy(v *program.Value) (*program.Value, error) {
 	f, err := expr.Identity(v.Dtype)
 	if err == nil {
-		f, err = f.Stored([]kernels.Dtype{v.Dtype}, []kernels.Dtype{expr.BF16})
+		f, err = f.Stored([]kernels.Dtype{v.Dtype}, []kernels.Dtype{m.as})
 	}
 	if err != nil {
 		return nil, err
 	}
 	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 	m.p.Instrs = append(m.p.Instrs, def)
-	return m.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: expr.BF16, Shape: tensor.Shape(v.Shape)}), nil
+	return m.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: m.as, Shape: tensor.Shape(v.Shape)}), nil
 }
 
-// copyOf returns the copy of a state in BF16, or nil for a value that is none, is in memory that other programs change, or whose next value is
+// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, is in memory that other programs change, or whose next value is
 // no output of a Map without reductions.
 func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 	if c, known := m.copies[state]; known {
@@ -355,7 +359,7 @@ func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 	if next != state && (!mapped || len(update.Axes) > 0 || next.Base != next || len(next.Def.Out) == maxOutputs) {
 		return nil, nil
 	}
-	t := program.Type{Numeric: true, Dtype: expr.BF16, Shape: state.Shape}
+	t := program.Type{Numeric: true, Dtype: m.as, Shape: state.Shape}
 	def := &program.Instr{Op: program.State{Rounds: state}, Nodes: state.Def.Nodes}
 	c := m.p.NewValue(def, state.Name, t)
 	m.p.Setup = append(m.p.Setup, def)
@@ -367,7 +371,7 @@ func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 			operands = append(operands, b.Operand(i))
 		}
 		results := b.Inline(update.Func, operands...)
-		f, err := b.Func(append(results, b.Convert(results[slices.Index(next.Def.Out, next)], expr.BF16))...)
+		f, err := b.Func(append(results, b.Convert(results[slices.Index(next.Def.Out, next)], m.as))...)
 		if err != nil {
 			return nil, err
 		}
@@ -383,5 +387,5 @@ func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 func (m *mixer) alias(v, c *program.Value) *program.Value {
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{c}, Nodes: v.Def.Nodes}
 	m.p.Instrs = append(m.p.Instrs, def)
-	return m.p.NewAlias(def, v.Name, program.Type{Numeric: true, Dtype: expr.BF16, Shape: v.Shape}, c, v.View)
+	return m.p.NewAlias(def, v.Name, program.Type{Numeric: true, Dtype: m.as, Shape: v.Shape}, c, v.View)
 }

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// StoresRounded checks that Mixed computes what the program computes if the values that Mixed stores in BF16 are rounded when they are stored, bit
-// for bit, that each later pass keeps the bits, and that the host backend computes them. It returns how many values are in BF16. change changes the lowered
+// StoresRounded checks that Mixed computes what the program computes if the values that Mixed stores in 16 bits are rounded when they are stored, bit
+// for bit, that each later pass keeps the bits, and that the host backend computes them. It returns how many values are in 16 bits. change changes the lowered
 // program.
 func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ...func(*program.Program)) map[int]*program.Value {
 	lowered := func() *lower.Graph {
@@ -31,7 +31,8 @@ func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ..
 		}
 		return g
 	}
-	half, g, target := map[int]*program.Value{}, lowered(), Target{Device: kernels.HostDevice(), Mixed: true}
+	d, _ := wanted.Precision.Half()
+	half, g, target := map[int]*program.Value{}, lowered(), Target{Device: kernels.HostDevice(), Mixed: wanted.Precision}
 	var want []G.Value
 	mixed := false
 	if err := Run(g.Program, target, func(pass string, p *program.Program) error {
@@ -47,7 +48,7 @@ func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ..
 		}
 		for in := range p.All() {
 			for _, v := range in.Out {
-				if pass == "mixed" && v.Dtype == expr.BF16 {
+				if pass == "mixed" && v.Dtype == d {
 					half[v.ID] = v
 				}
 			}
@@ -63,8 +64,8 @@ func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ..
 		t.Fatal(err)
 	}
 	for _, v := range g.Program.Outputs {
-		if v.Dtype == expr.BF16 {
-			t.Fatalf("output %v is stored in BF16:\n%v", v, g.Program)
+		if v.Dtype == d {
+			t.Fatalf("output %v is stored in 16 bits:\n%v", v, g.Program)
 		}
 	}
 	full := lowered()
@@ -73,7 +74,7 @@ func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ..
 			t.Fatal(err)
 		}
 	}
-	roundStored(t, full.Program, half)
+	roundStored(t, full.Program, half, d)
 	got, err := full.Program.Eval(inputsOf(full))
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +95,9 @@ func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ..
 }
 
 // roundStored rounds values with an instruction for each, whose result all others read.
-func roundStored(t failer, p *program.Program, half map[int]*program.Value) {
+func roundStored(t failer, p *program.Program, half map[int]*program.Value, d kernels.Dtype) {
 	b := expr.NewBuilder(expr.Float32)
-	f, err := b.Func(b.Convert(b.Convert(b.Operand(0), expr.BF16), expr.Float32))
+	f, err := b.Func(b.Convert(b.Convert(b.Operand(0), d), expr.Float32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +128,10 @@ func TestMixedKeepsResults(t *testing.T) {
 	stored := 0
 	testutil.CheckProperty(t, func(t *rapid.T) {
 		b := drawGraph(t)
-		stored += len(StoresRounded(t, b.g, &lower.Wanted{Keep: b.keep, Precision: kernels.BF16}))
+		by := rapid.SampledFrom([]kernels.Precision{kernels.BF16, kernels.F16}).Draw(t, "by")
+		stored += len(StoresRounded(t, b.g, &lower.Wanted{Keep: b.keep, Precision: by}))
 	})
-	t.Logf("%d values stored in BF16", stored)
+	t.Logf("%d values stored in 16 bits", stored)
 }
 
 // doubler plans 2 x of n elements of a type.

@@ -18,8 +18,8 @@ type Target struct {
 	DoubleBufferMin int64
 	// Workspace, if not nil, returns memory for the values that no other run needs, which several programs use one after the other.
 	Workspace func(bytes int64) (program.Memory, error)
-	// Mixed stores values between products in BF16: see package cudaops.
-	Mixed bool
+	// Mixed, if it is BF16 or F16, stores values between products in it: see package cudaops.
+	Mixed kernels.Precision
 }
 
 // Pass is one rewriting step of the compiler.
@@ -53,7 +53,7 @@ func Run(p *program.Program, t Target, watch func(pass string, p *program.Progra
 		return err
 	}
 	for _, pass := range All {
-		if pass.Name == "mixed" && !t.Mixed {
+		if pass.Name == "mixed" && t.Mixed == kernels.FullPrecision {
 			continue
 		}
 		if err := pass.Run(p, t); err != nil {

@@ -54,8 +54,8 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 		large = 1
 	}
 	given := product
-	if r.inBF16(in.In[large]) {
-		[2]*gemm.Operand{&given.A, &given.B}[large].Form = gemm.BF16
+	if f := gemm.Form(product.Round); r.writes(in.In[large], f) {
+		[2]*gemm.Operand{&given.A, &given.B}[large].Form = f
 	}
 	f, _ := given.Wants(r.device)
 	if f == gemm.Plain {
@@ -83,7 +83,7 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 
 // prepare returns a value as a product reads it.
 func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
-	if as.Form == gemm.BF16 { // contiguous matrices are one
+	if as.Form == gemm.BF16 || as.Form == gemm.F16 { // contiguous matrices are one
 		as.Rows, as.Batch = as.Rows*as.Batch, 1
 	}
 	key := of(v, as)
@@ -99,24 +99,24 @@ func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
 	return r.cast[key]
 }
 
-// inBF16 reports whether the product that computes a value writes it in BF16, too, or can.
-func (r *caster) inBF16(v *program.Value) bool {
+// writes reports whether the product that computes a value writes it in a form of 16 bits, too, or can.
+func (r *caster) writes(v *program.Value, f gemm.Form) bool {
 	from, ok := program.ProductOf(v.Base.Def.Op)
-	if ok && from.Also == gemm.Plain {
-		_, ok = from.AlsoIn(gemm.BF16, r.device)
+	if ok && from.Also != f {
+		_, ok = from.AlsoIn(f, r.device)
 	}
 	return ok
 }
 
-// byProduct returns the BF16 copy of a value that the matmul computing the value can write as its second output. The copy has all
+// byProduct returns the copy in 16 bits of a value that the matmul computing the value can write as its second output. The copy has all
 // elements of the value in the same order. byProduct returns nil if the matmul cannot write the copy.
 func (r *caster) byProduct(v *program.Value, t program.Type, as gemm.Prepare) *program.Value {
 	def := v.Base.Def
 	product, ok := program.ProductOf(def.Op)
-	if as.Form != gemm.BF16 || t.Bytes() != v.Base.Bytes()/2 || !ok {
+	if t.Bytes() != v.Base.Bytes()/2 || !ok {
 		return nil
 	}
-	if product, ok = product.AlsoIn(gemm.BF16, r.device); !ok {
+	if product, ok = product.AlsoIn(as.Form, r.device); !ok {
 		return nil
 	}
 	def.Op = program.Kernel{Planner: product}

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -42,12 +43,20 @@ func drawTraining(t *rapid.T, ranks int) *training {
 		t.Skip("no gradient: ", err)
 	}
 	learnables := rapid.SampledFrom([]G.Nodes{all, all[:1], all[len(all)-1:]}).Draw(t, "learnables")
-	kinds := rapid.SampledFrom([]G.Solver{
+	list := []G.Solver{
 		G.NewVanillaSolver(G.WithLearnRate(0.1)), G.NewMomentum(G.WithL2Reg(0.1)), G.NewRMSPropSolver(), G.NewAdamSolver(G.WithClip(0.5), G.WithBatchSize(3)),
 		G.NewAdamW(), G.NewAdaGradSolver(), G.NewBarzilaiBorweinSolver(G.WithClip(0.1)),
-	})
+	}
+	scaled := rapid.Bool().Draw(t, "scaled")
+	if scaled {
+		list = list[:len(list)-1]
+	}
+	kinds := rapid.SampledFrom(list)
 	out := &training{b, nil, 0.01}
 	training := &lower.Training{ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds"), EMA: rapid.SampledFrom([]float64{0, 0.75}).Draw(t, "EMA")}
+	if scaled {
+		training.Scaler = &solver.Scaler{Growth: 2, Backoff: 0.5, Interval: rapid.IntRange(1, 2).Draw(t, "interval")}
+	}
 	first := rapid.IntRange(1, len(learnables)).Draw(t, "first set")
 	for _, set := range []G.Nodes{learnables[:first], learnables[first:]} {
 		s, _, err := internal.ReadSolver(kinds.Draw(t, "solver"))
@@ -123,6 +132,11 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 					list = append(list, v)
 				}
 			}
+		}
+	}
+	if s := t.graph.Trained.Scaling; s != nil {
+		for _, v := range s.States() {
+			list = append(list, states[slices.IndexFunc(t.graph.Program.Updates, func(u program.Update) bool { return u.State == v })])
 		}
 	}
 	for _, r := range slices.Concat(t.graph.Residents, t.graph.Shared) {

@@ -31,6 +31,9 @@ const (
 	numbersEnd
 )
 
+// ofStep reports whether a number depends on the number of the step.
+func (o Operand) ofStep() bool { return o == correction1 || o == correction2 || o == averageWeight }
+
 // value returns a number, rounded as Gorgonia rounds it for elements of d. ema is the decay of the average.
 func (o Operand) value(s internal.Solver, step int, d expr.Dtype, ema float64) float64 {
 	round := func(x float64) float64 {

@@ -23,8 +23,9 @@ type Rule struct {
 	// Operands lists the operands of Func: the gradient, the parameter, the moments, and numbers.
 	Operands []Operand
 
-	dtype expr.Dtype
-	ema   float64
+	dtype   expr.Dtype
+	ema     float64
+	counted bool
 }
 
 // Options are the parts of a [Rule] that the solver does not have.
@@ -32,6 +33,9 @@ type Options struct {
 	Scaled bool    // multiply gradients by [Scale] first
 	Adds   bool    // accumulate gradients and make a step with their sum; without a step only the sum changes
 	EMA    float64 // decay of an exponential moving average of the parameter, made after the step; 0 for none
+	// Counted multiplies gradients by [Unscale], and makes a step only where [Made] is not 0. These, and what depends on the number of the step, are
+	// operands that [Rule.StepFunc] computes.
+	Counted bool
 }
 
 // Operand is an operand of the function of a [Rule].
@@ -46,14 +50,19 @@ const (
 	Average           // of the parameter
 	Scale             // the factor that limits the norm of the gradients
 	Step              // the step size of Barzilai and Borwein, computed from the gradients
+	Made              // whether the step is made
+	Unscale           // the factor of scaled gradients
 	firstNumber
 )
+
+// fromHost reports whether an operand is a number of [Rule.AppendNumbers].
+func (r Rule) fromHost(o Operand) bool { return o >= firstNumber && !(r.counted && o.ofStep()) }
 
 // Numbers returns how many numbers are among the operands, at the end.
 func (r Rule) Numbers() int {
 	n := 0
 	for _, o := range r.Operands {
-		if o >= firstNumber {
+		if r.fromHost(o) {
 			n++
 		}
 	}
@@ -64,7 +73,7 @@ func (r Rule) Numbers() int {
 // accumulated.
 func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64 {
 	for _, o := range r.Operands {
-		if o >= firstNumber {
+		if r.fromHost(o) {
 			to = append(to, o.value(s, step, r.dtype, r.ema))
 		}
 	}
@@ -77,8 +86,8 @@ func NewRule(s internal.Solver, d expr.Dtype, o Options) (Rule, error) {
 	if !ok {
 		return Rule{}, fmt.Errorf("no rule for the solver %s", s.Kind)
 	}
-	w := &writer{Builder: expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, int(numbersEnd))...), solver: s, scaled: o.Scaled}
-	r, next := Rule{Moments: kind.moments, dtype: d, ema: o.EMA}, kind.write(w)
+	w := &writer{Builder: expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, int(numbersEnd))...), solver: s, scaled: o.Scaled, counted: o.Counted}
+	r, next := Rule{Moments: kind.moments, dtype: d, ema: o.EMA, counted: o.Counted}, kind.write(w)
 	states := []Operand{Parameter, Moment1, Moment2}[:len(next)]
 	if o.EMA > 0 {
 		r.Moments++
@@ -87,13 +96,19 @@ func NewRule(s internal.Solver, d expr.Dtype, o Options) (Rule, error) {
 		next = append(next, w.add(average, w.by(w.sub(next[0], average), averageWeight)))
 		states = append(states, Average)
 	}
+	zero := w.Constant(d, 0)
+	steps := w.Apply(expr.Ne, w.operand(makesStep), zero)
+	made := steps
+	if o.Counted {
+		made = w.Apply(expr.Ne, w.operand(Made), zero)
+	}
+	if o.Adds || o.Counted {
+		for k, v := range next {
+			next[k] = w.Apply(expr.Select, made, v, w.operand(states[k]))
+		}
+	}
 	if o.Adds {
 		r.Moments++
-		zero := w.Constant(d, 0)
-		steps := w.Apply(expr.Ne, w.operand(makesStep), zero)
-		for k, v := range next {
-			next[k] = w.Apply(expr.Select, steps, v, w.operand(states[k]))
-		}
 		next = append(next, w.Apply(expr.Select, steps, zero, w.operand(Gradient)))
 	}
 	f, err := w.Func(next...)
@@ -111,8 +126,8 @@ func NewRule(s internal.Solver, d expr.Dtype, o Options) (Rule, error) {
 // writer builds the function of a rule.
 type writer struct {
 	*expr.Builder
-	solver internal.Solver
-	scaled bool
+	solver          internal.Solver
+	scaled, counted bool
 }
 
 func (w *writer) operand(o Operand) expr.Value          { return w.Operand(int(o)) }
@@ -122,12 +137,16 @@ func (w *writer) mul(x, y expr.Value) expr.Value        { return w.Apply(expr.Mu
 func (w *writer) div(x, y expr.Value) expr.Value        { return w.Apply(expr.Div, x, y) }
 func (w *writer) by(x expr.Value, o Operand) expr.Value { return w.mul(x, w.operand(o)) }
 
-// gradient returns the gradient, scaled if the rule is.
+// gradient returns the gradient, unscaled and scaled if the rule says so.
 func (w *writer) gradient() expr.Value {
-	if w.scaled {
-		return w.by(w.operand(Gradient), Scale)
+	g := w.operand(Gradient)
+	if w.counted {
+		g = w.by(g, Unscale)
 	}
-	return w.operand(Gradient)
+	if w.scaled {
+		g = w.by(g, Scale)
+	}
+	return g
 }
 
 // prepared returns the gradient as most solvers use it: plus the gradients of the regularization of x, divided by the batch

@@ -174,7 +174,7 @@ func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.
 // inPrecisions are plans of products in reduced precision, in all forms: package cudaops-bench runs smaller ones.
 func inPrecisions(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
-		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16, kernels.F16} {
 			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
 				for i := range 4 {
 					plans = append(plans, product(t, dev, by, kernels.Float32, [4]int64{1, s[0], s[1], s[0]}, i))

@@ -18,6 +18,19 @@ func Round(x float64, bits int) float64 {
 	return x
 }
 
+// RoundF16 rounds x in float64 to a number of F16, to nearest and ties to even.
+func RoundF16(x float64) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	_, e := math.Frexp(x)
+	unit := math.Ldexp(1, max(e, -13)-11)
+	if x = math.RoundToEven(x/unit) * unit; math.Abs(x) > 65504 {
+		return math.Inf(int(math.Copysign(1, x)))
+	}
+	return x
+}
+
 // HardFloat32 returns the i-th number of a sequence that is hard to round or to split. The sequence has special numbers first, then
 // random numbers. Many random numbers are subnormal, large, infinite, NaN, or halfway between two numbers of TF32 or BF16.
 func HardFloat32(r *rand.Rand, i int) float32 {

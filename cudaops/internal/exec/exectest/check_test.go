@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	scaling "github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -64,6 +65,8 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 				list[fmt.Sprintf("%s, norm limited %v, gradients added %v", name, clip, adds)] =
 					&lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, Adds: adds}}
 			}
+			list[fmt.Sprintf("%s, norm limited %v, loss scaled", name, clip)] =
+				&lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, EMA: 0.9, Scaler: &scaling.Scaler{Growth: 2, Backoff: 0.5, Interval: 2000}}}
 		}
 	}
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
