@@ -119,7 +119,7 @@ const (
 	convStripRows  = 24  // the most rows for tiles of 16 rows
 	convBlocks     = 2   // blocks wanted for each SM
 	convMinTerms   = 256 // of a split
-	convHostSplits = 16  // of images, for the gradient by the filters
+	convHostSplits = 16  // of rows of pixels, for the gradient by the filters
 )
 
 // convKernels has the kernels by form: of outputs and images, and of filters.
@@ -212,7 +212,11 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		blocks = args.Groups * args.Rows.Phases * args.Columns.Phases * kernels.CeilDiv(args.M, down) * kernels.CeilDiv(args.N, convAcross*convSide)
 		splits = v.splits(dev, args, blocks)
 	}
-	args.Chunk = arith.RoundUp(kernels.CeilDiv(args.K, splits), convStep)
+	unit := int64(convStep)
+	if dev.Kind == kernels.CPU {
+		unit = args.PixelRow.D // whole rows of pixels
+	}
+	args.Chunk = arith.RoundUp(kernels.CeilDiv(args.K, splits), unit)
 	splits = kernels.CeilDiv(args.K, args.Chunk)
 	if err := kernels.CheckGrid(blocks * splits); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
@@ -231,7 +235,7 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 func (v Conv) splits(dev kernels.Device, args convArgs, blocks int64) int64 {
 	if dev.Kind == kernels.CPU {
 		if v.Result == ConvFilters {
-			return min(v.Images, convHostSplits)
+			return min(args.K/args.PixelRow.D, convHostSplits)
 		}
 		return 1
 	}

@@ -5,193 +5,186 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// convHostBlock is about the number of elements of the windows that a goroutine gathers at once.
-const convHostBlock = 1 << 15
+// convHostBlock is about the number of elements that a goroutine gathers at once.
+const convHostBlock = 1 << 16
 
-// convHost is a launch on the host: goroutines gather windows block by block, which the BLAS multiplies.
+// convHost is a launch on the host: goroutines gather windows of rows of pixels, which the BLAS multiplies. Rows are counted through all images.
 type convHost[T kernels.Float] struct {
 	convArgs
 	by                  kernels.BLAS
 	images, matrix, out []T
-	splits              int64
+	channels            int64 // of a window
+	down, lines, block  int64 // rows of pixels of an image, of all, and of a block
 }
 
-func newConvHost[T kernels.Float](c kernels.Call) *convHost[T] {
-	a := kernels.Args[convArgs](c)
-	return &convHost[T]{a, c.BLAS(), kernels.Slice[T](c, a.Images), kernels.Slice[T](c, a.Matrix), kernels.Slice[T](c, a.Out), kernels.CeilDiv(a.K, a.Chunk)}
+// newConvHost returns a launch with windows of so many terms and so many pixels of a phase. It clears the result.
+func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64) *convHost[T] {
+	h := &convHost[T]{convArgs: a, by: c.BLAS(), images: kernels.Slice[T](c, a.Images), matrix: kernels.Slice[T](c, a.Matrix), out: kernels.Slice[T](c, a.Out)}
+	h.channels, h.down, h.lines = terms/a.Taps.D, a.Pixels.D/a.PixelRow.D, pixels/a.PixelRow.D
+	h.block = min(max(convHostBlock/(terms*a.PixelRow.D), 1), h.lines)
+	clear(h.out[:kernels.CeilDiv(a.K, a.Chunk)*a.Count])
+	return h
 }
 
 // convWindowsBody multiplies rows of filters by the windows of pixels, whose taps are all in the first split.
 func convWindowsBody[T kernels.Float](c kernels.Call) {
-	h := newConvHost[T](c)
-	clear(h.out[:h.splits*h.Count])
-	block := min(max(convHostBlock/h.K, 8), h.N)
-	blocks := kernels.CeilDiv(h.N, block)
-	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*block*h.K), 1), func(lo, hi int64) {
-		w := h.newWork(block*h.K, h.M*block)
+	a := kernels.Args[convArgs](c)
+	h := newConvHost[T](c, a, a.K, a.N)
+	blocks := kernels.CeilDiv(h.lines, h.block)
+	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*h.block*h.PixelRow.D*h.K), 1), func(lo, hi int64) {
+		w := h.newWork()
+		var filters []T
 		for task := lo; task < hi; task++ {
-			phase, group, n0 := task/blocks/h.Groups, task/blocks%h.Groups, task%blocks*block
-			if task == lo || task%blocks == 0 {
-				w.down.begin(h.Rows, phase/h.Columns.Phases)
-				w.across.begin(h.Columns, phase%h.Columns.Phases)
-				w.filterRows(group)
+			line := task % blocks * h.block
+			if task == lo || line == 0 {
+				w.begin(task/blocks/h.Groups, task/blocks%h.Groups)
+				filters = w.filters(filters[:0])
 			}
-			if k := h.K / h.Taps.D * w.taps(); k > 0 {
-				w.pixels(group, n0, min(block, h.N-n0), k)
+			if len(filters) > 0 {
+				w.pixels(filters, line, min(h.block, h.lines-line))
 			}
 		}
 	})
 }
 
-// convFiltersBody multiplies gradients w.r.t. the outputs by the windows that they meet, and adds up the products of blocks of pixels in their order.
+// convFiltersBody multiplies gradients w.r.t. the outputs by the windows that they meet, and adds up the products of blocks of pixels in their order. Splits are of
+// whole rows of pixels, else all terms are in the first one.
 func convFiltersBody[T kernels.Float](c kernels.Call) {
-	h := newConvHost[T](c)
-	block := min(max(convHostBlock/h.N, 8), h.Pixels.D)
-	kernels.Parallel(h.splits*h.Groups, max(kernels.Grain/(h.M*h.N*h.Chunk), 1), func(lo, hi int64) {
-		w := h.newWork(block*h.N, h.M*h.N)
-		w.down.begin(h.Rows, 0)
-		w.across.begin(h.Columns, 0)
+	a := kernels.Args[convArgs](c)
+	h := newConvHost[T](c, a, a.N, a.K)
+	each := h.lines // of a split
+	if h.Chunk%h.PixelRow.D == 0 {
+		each = h.Chunk / h.PixelRow.D
+	}
+	kernels.Parallel(kernels.CeilDiv(h.lines, each)*h.Groups, max(kernels.Grain/(h.M*h.N*each*h.PixelRow.D), 1), func(lo, hi int64) {
+		w := h.newWork()
+		gradients := align.Make[T](h.M * h.block * h.PixelRow.D)
 		for task := lo; task < hi; task++ {
-			group, split := task%h.Groups, task/h.Groups
-			to := h.out[split*h.Count+group*h.C.Group:][:h.M*h.N]
-			clear(to)
-			for q, end := split*h.Chunk, min((split+1)*h.Chunk, h.K); q < end; {
-				n := min(block, end-q, h.Pixels.D-q%h.Pixels.D) // pixels of one image
-				w.gather(group, q, n, h.N)
-				gemm(h.by, false, false, h.M, h.N, n, h.matrix[group*h.A.Group+q/h.Pixels.D*h.OuterPixel+q%h.Pixels.D:], h.A.Row, w.windows, h.N, w.product)
-				for i, x := range w.product[:h.M*h.N] {
-					to[i] += x
+			split := task / h.Groups
+			w.begin(0, task%h.Groups)
+			to, product := h.out[split*h.Count+w.group*h.C.Group:][:h.M*h.N], w.product(h.M*h.N)
+			for line, end := split*each, min((split+1)*each, h.lines); line < end; line += h.block {
+				rows := min(h.block, end-line)
+				n := rows * h.PixelRow.D
+				for m := range h.M {
+					for i := range rows {
+						at := w.group*h.A.Group + m*h.A.Row + (line+i)/h.down*h.OuterPixel + (line+i)%h.down*h.WidthPixel
+						copy(gradients[m*n+i*h.PixelRow.D:][:h.PixelRow.D], h.matrix[at:])
+					}
 				}
-				q += n
+				gemm(h.by, false, true, h.M, h.N, n, gradients, n, w.gather(line, rows), n, product)
+				for k, x := range product {
+					to[k] += x
+				}
 			}
 		}
 	})
 }
 
-// convWork is the memory of a goroutine.
+// convWork is the memory of a goroutine, for a phase and a group.
 type convWork[T kernels.Float] struct {
 	*convHost[T]
-	down, across              meeting
-	filters, windows, product []T
-	places                    []int64 // of pixels in the output, -1 outside
+	group            int64
+	first            [2]int64 // pixel of the phase
+	rows, columns    []tap
+	windows, results []T
 }
 
-func (h *convHost[T]) newWork(windows, product int64) *convWork[T] {
-	return &convWork[T]{convHost: h, windows: align.Make[T](windows), product: align.Make[T](product)}
+// tap is an element of a filter along an axis. Pixel o meets element o stride + base of the images, for lo <= o < hi.
+type tap struct{ filter, base, lo, hi int64 }
+
+func (h *convHost[T]) newWork() *convWork[T] {
+	return &convWork[T]{convHost: h, windows: align.Make[T](h.block * h.PixelRow.D * h.channels * h.Taps.D)}
 }
 
-// taps returns the number of taps of a window, of one channel.
-func (w *convWork[T]) taps() int64 { return int64(len(w.down.taps) * len(w.across.taps)) }
-
-// filterRows copies the taps of a group that meet pixels, as rows of terms.
-func (w *convWork[T]) filterRows(group int64) {
-	channels := w.K / w.Taps.D
-	if n := w.M * channels * w.taps(); int64(len(w.filters)) < n {
-		w.filters = align.Make[T](n)
+func (w *convWork[T]) product(n int64) []T {
+	if int64(len(w.results)) < n {
+		w.results = align.Make[T](n)
 	}
-	to := w.filters
+	return w.results[:n]
+}
+
+// begin lists the taps of a phase.
+func (w *convWork[T]) begin(phase, group int64) {
+	w.group, w.first = group, [2]int64{phase / w.Columns.Phases, phase % w.Columns.Phases}
+	w.rows, w.columns = w.Rows.taps(w.first[0], w.down), w.Columns.taps(w.first[1], w.PixelRow.D)
+}
+
+// filters appends the taps of the filters of the group, as rows of terms.
+func (w *convWork[T]) filters(to []T) []T {
 	for m := range w.M {
-		for c := range channels {
-			from := w.matrix[group*w.A.Group+m*w.A.Row+c*w.OuterTap:]
-			for _, i := range w.down.taps {
-				for k, j := range w.across.taps {
-					to[k] = from[i*w.WidthTap+j]
+		for c := range w.channels {
+			for _, i := range w.rows {
+				from := w.group*w.A.Group + m*w.A.Row + c*w.OuterTap + i.filter*w.WidthTap
+				for _, j := range w.columns {
+					to = append(to, w.matrix[from+j.filter])
 				}
-				to = to[len(w.across.taps):]
 			}
 		}
 	}
+	return to
 }
 
-// pixels computes n pixels of a group and phase from q on, by windows of k terms.
-func (w *convWork[T]) pixels(group, q, n, k int64) {
-	w.gather(group, q, n, k)
-	gemm(w.by, false, true, w.M, n, k, w.filters, k, w.windows, k, w.product)
-	w.places = w.places[:0]
-	for i := q; i < q+n; i++ {
-		pixel := i % w.Pixels.D
-		y, x := w.down.phase+pixel/w.PixelRow.D*w.Rows.Phases, w.across.phase+pixel%w.PixelRow.D*w.Columns.Phases
-		place := int64(-1)
-		if y < w.Rows.Pixels && x < w.Columns.Pixels {
-			place = i/w.Pixels.D*w.OuterPixel + y*w.WidthPixel + x
-		}
-		w.places = append(w.places, place)
+// taps lists the taps that meet pixels of a phase.
+func (a along) taps(phase, pixels int64) (list []tap) {
+	first, base, ok := a.phase(phase)
+	for i := first; ok && i < a.Filter; i += a.Every {
+		lo := min(max(kernels.CeilDiv(-base, a.Stride), 0), pixels)
+		list = append(list, tap{i, base, lo, max(min(kernels.CeilDiv(a.Images-base, a.Stride), pixels), lo)})
+		base += a.Step
 	}
+	return list
+}
+
+// pixels computes rows of pixels from a line on.
+func (w *convWork[T]) pixels(filters []T, line, rows int64) {
+	n, terms := rows*w.PixelRow.D, int64(len(filters))/w.M
+	product := w.product(w.M * n)
+	gemm(w.by, false, false, w.M, n, terms, filters, terms, w.gather(line, rows), n, product)
 	for m := range w.M {
-		to, row := w.out[group*w.C.Group+m*w.C.Row:], w.product[m*n:]
-		for i, place := range w.places {
-			if place >= 0 {
-				to[place] = row[i]
+		for i := range rows {
+			image, y, row := (line+i)/w.down, w.first[0]+(line+i)%w.down*w.Rows.Phases, product[m*n+i*w.PixelRow.D:]
+			if y >= w.Rows.Pixels {
+				continue
+			}
+			to := w.out[w.group*w.C.Group+m*w.C.Row+image*w.OuterPixel+y*w.WidthPixel:][:w.Columns.Pixels]
+			if w.Columns.Phases == 1 {
+				copy(to, row)
+				continue
+			}
+			for x, k := w.first[1], 0; x < w.Columns.Pixels; x, k = x+w.Columns.Phases, k+1 {
+				to[x] = row[k]
 			}
 		}
 	}
 }
 
-// gather writes the windows of n pixels from q on, k elements each.
-func (w *convWork[T]) gather(group, q, n, k int64) {
-	for i := range n {
-		pixel := (q + i) % w.Pixels.D
-		if i == 0 || pixel%w.PixelRow.D == 0 {
-			w.down.meet(w.Rows, pixel/w.PixelRow.D)
-		}
-		w.across.meet(w.Columns, pixel%w.PixelRow.D)
-		w.window(w.windows[i*k:][:k], w.images[(q+i)/w.Pixels.D*w.Image+group*w.gathered.Group:])
-	}
-}
-
-// window copies a window of all channels of a group, whose first one from begins with.
-func (w *convWork[T]) window(to, from []T) {
-	size := len(w.across.at)
-	for len(to) > 0 {
-		for _, h := range w.down.at {
-			row := to[:size]
-			to = to[size:]
-			switch {
-			case h < 0:
-				clear(row)
-			case w.across.whole:
-				copy(row, from[h*w.Width+w.across.at[0]:])
-			default:
-				line := from[h*w.Width:]
-				for j, x := range w.across.at {
-					if row[j] = 0; x >= 0 {
-						row[j] = line[x]
+// gather returns what rows of pixels from a line on meet: a row for each tap of each channel.
+func (w *convWork[T]) gather(line, rows int64) []T {
+	to, across := w.windows, w.PixelRow.D
+	for c := range w.channels {
+		for _, i := range w.rows {
+			for _, j := range w.columns {
+				for l := line; l < line+rows; l++ {
+					row, y := to[:across], l%w.down
+					to = to[across:]
+					if y < i.lo || y >= i.hi {
+						clear(row)
+						continue
+					}
+					clear(row[:j.lo])
+					clear(row[j.hi:])
+					from := w.images[l/w.down*w.Image+w.group*w.gathered.Group+c*w.Plane+(y*w.Rows.Stride+i.base)*w.Width:]
+					if w.Columns.Stride == 1 && j.lo < j.hi {
+						copy(row[j.lo:j.hi], from[j.lo+j.base:])
+						continue
+					}
+					for x := j.lo; x < j.hi; x++ {
+						row[x] = from[x*w.Columns.Stride+j.base]
 					}
 				}
 			}
 		}
-		if len(to) > 0 {
-			from = from[w.Plane:]
-		}
 	}
-}
-
-// meeting has the taps of a phase along an axis, and the elements that they meet at a pixel.
-type meeting struct {
-	phase, base int64
-	taps, at    []int64 // at is -1 where there is no element
-	whole       bool    // the elements are neighbours
-}
-
-// begin lists the taps of a phase.
-func (m *meeting) begin(a along, phase int64) {
-	first, base, ok := a.phase(phase)
-	m.phase, m.base, m.taps = phase, base, m.taps[:0]
-	for i := first; ok && i < a.Filter; i += a.Every {
-		m.taps = append(m.taps, i)
-	}
-	m.at = make([]int64, len(m.taps))
-}
-
-// meet sets the elements that the taps meet at a pixel of the phase.
-func (m *meeting) meet(a along, pixel int64) {
-	m.whole = true
-	for n := range m.at {
-		x := pixel*a.Stride + m.base + int64(n)*a.Step
-		if x < 0 || x >= a.Images {
-			x = -1
-		}
-		m.at[n] = x
-		m.whole = m.whole && x >= 0 && x == m.at[0]+int64(n)
-	}
+	return w.windows
 }
