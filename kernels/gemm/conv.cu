@@ -1,0 +1,256 @@
+// Convolution as a product whose operand is gathered from images as it is read (implicit GEMM), in the unit of the element type.
+//
+//	outputs  y[b][f][q]     = sum over (c, i) of w[f][c][i] x[b][c][q stride - pad + i dilation], 0 outside of x
+//	images   x[b][c][p]     = sum over (f, i) of w[f][c][i] y[b][f][q], q stride - pad + i dilation = p, 0 outside of y
+//	filters  w[f][c][i]     = sum over (b, q) of y[b][f][q] x[b][c][q stride - pad + i dilation]
+//
+// for each group of channels and filters; p, q and i are of two axes. m rows of a matrix in memory meet n columns of k terms. For outputs and images columns are
+// pixels and terms are taps (channel, i), for filters it is the other way round. For images, pixels at a distance of stride meet the same taps: they are a phase, and
+// each phase is a convolution with a part of the taps and without a stride.
+// Sums are by FMA in the order of the terms; k is cut into splits where there are few blocks, which matmul_vector.cu's combine adds up.
+#include "follow.cuh"
+#include "windows.cuh"
+typedef long long i64;
+
+// Along is how pixels and taps of one axis meet. Pixel o of phase f is at f + o phases, and its tap n is element first + n every of the filter. They meet
+// element o stride + base + n step of the images.
+struct Along {
+    int images, pixels, filter; // extents
+    int stride, step, pad, phases, every, dilation;
+};
+struct Phase {
+    int at, first, base;
+    __device__ Phase(const Along& a, int at) : at(at), first(0), base(-a.pad) {
+        if (a.phases == 1 && a.every == 1 && a.step > 0) return;
+        for (; first < a.every && (at + a.pad - first * a.dilation) % a.phases != 0; first++) {}
+        base = (at + a.pad - first * a.dilation) / a.phases;
+        if (first == a.every) first = a.filter; // no tap meets it
+    }
+};
+
+// Gathered is the operand that is read from images.
+template <typename T> struct Gathered {
+    const T* images;
+    i64 image;               // elements between images
+    int group, plane, width; // elements between groups, channels, rows
+    Along rows, columns;
+    Divide pixels, pixelRow, taps, tapRow;
+    i64 outerPixel; // elements between images, rows of pixels,
+    int widthPixel;
+    int outerTap, widthTap; // channels and rows of taps in the operand that has one element for each
+
+    struct Pixel {
+        const T* base;
+        int y, x;
+        i64 place;
+        bool inside;
+    };
+    struct Tap {
+        int base, i, j, place;
+        bool inside;
+    };
+    __device__ Pixel pixel(int group, const Phase& down, const Phase& across, int q) const {
+        const int b = pixels(q), rest = q - b * pixels.d, y = pixelRow(rest), x = rest - y * pixelRow.d, h = down.at + y * rows.phases, w = across.at + x * columns.phases;
+        return {images + b * image + group * this->group, y * rows.stride + down.base, x * columns.stride + across.base, b * outerPixel + h * widthPixel + w,
+                h < rows.pixels && w < columns.pixels};
+    }
+    __device__ Tap tap(const Phase& down, const Phase& across, int t) const {
+        const int c = taps(t), rest = t - c * taps.d, i = tapRow(rest), j = rest - i * tapRow.d, h = down.first + i * rows.every, w = across.first + j * columns.every;
+        return {c * plane, i * rows.step, j * columns.step, c * outerTap + h * widthTap + w, h < rows.filter && w < columns.filter};
+    }
+    __device__ T at(const Pixel& p, const Tap& t) const {
+        const unsigned h = p.y + t.i, w = p.x + t.j;
+        return t.inside && h < (unsigned)rows.images && w < (unsigned)columns.images ? p.base[t.base + (int)h * width + (int)w] : T(0);
+    }
+};
+
+// Rows are the rows of a group in an operand.
+struct Rows {
+    int group, row; // elements between groups, rows
+};
+
+// tiles: a block computes 16 TM x 16 TN elements, a thread TM x TN of them. Both operands pass through shared memory in steps of 16 terms; those of the
+// next step are loaded while this one is multiplied.
+template <typename T, bool FILTERS, int TM, int TN>
+__device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
+    constexpr int THREADS = 256, SIDE = 16, STEP = 16, BM = SIDE * TM, BN = SIDE * TN, ROWS = THREADS / BN;
+    __shared__ T left[2][STEP][BM + 1], right[2][STEP][BN + 1];
+    const int thread = threadIdx.x, down = (m + BM - 1) / BM, across = (n + BN - 1) / BN;
+    unsigned id = blockIdx.x;
+    const int m0 = id % down * BM, n0 = (id /= down) % across * BN, group = (id /= across) % groups;
+    const Phase v(g.rows, (id /= groups) % g.rows.phases), h(g.columns, (id /= g.rows.phases) % g.columns.phases);
+    const int split = id / g.columns.phases, k0 = split * chunk, k1 = min(k - k0, chunk) + k0;
+    const int leftTerm = thread % STEP, leftRow = thread / STEP;
+    const int rightColumn = FILTERS ? thread / STEP : thread % BN, rightTerm = FILTERS ? thread % STEP : thread / BN;
+    using Pixel = typename Gathered<T>::Pixel;
+    using Tap = typename Gathered<T>::Tap;
+    Pixel pixel; // of the column
+    Tap tap[TN]; // of the columns
+    if constexpr (FILTERS) {
+#pragma unroll
+        for (int u = 0; u < TN; u++) {
+            tap[u] = g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1));
+            tap[u].inside = n0 + rightColumn + SIDE * u < n;
+        }
+    } else
+        pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
+    matrix += (i64)group * a.group;
+    T nextLeft[TM], nextRight[TN], sum[TM][TN] = {};
+    const auto load = [&](int from) {
+        const int t = min(from + leftTerm, k - 1);
+        bool has = from + leftTerm < k1;
+        i64 at;
+        Pixel here;
+        if constexpr (FILTERS) {
+            here = g.pixel(group, v, h, t); // the same term in both operands
+            at = here.place;
+        } else {
+            const Tap of = g.tap(v, h, t);
+            at = of.place, has = has && of.inside;
+        }
+#pragma unroll
+        for (int u = 0; u < TM; u++) {
+            const int row = m0 + leftRow + SIDE * u;
+            nextLeft[u] = has && row < m ? matrix[(i64)row * a.row + at] : T(0);
+        }
+#pragma unroll
+        for (int u = 0; u < TN; u++) {
+            if constexpr (FILTERS)
+                nextRight[u] = has ? g.at(here, tap[u]) : T(0);
+            else {
+                const int q = from + rightTerm + ROWS * u;
+                nextRight[u] = q < k1 ? g.at(pixel, g.tap(v, h, q)) : T(0);
+            }
+        }
+    };
+    const auto store = [&](int stage) {
+#pragma unroll
+        for (int u = 0; u < TM; u++) left[stage][leftTerm][leftRow + SIDE * u] = nextLeft[u];
+#pragma unroll
+        for (int u = 0; u < TN; u++) {
+            if constexpr (FILTERS)
+                right[stage][rightTerm][rightColumn + SIDE * u] = nextRight[u];
+            else
+                right[stage][rightTerm + ROWS * u][rightColumn] = nextRight[u];
+        }
+    };
+    const int y = thread / SIDE, x = thread % SIDE;
+    follow();
+    load(k0);
+    store(0);
+    __syncthreads();
+    int stage = 0;
+#pragma unroll 1
+    for (int from = k0; from < k1; from += STEP) {
+        if (from + STEP < k1) load(from + STEP);
+#pragma unroll
+        for (int t = 0; t < STEP; t++) {
+            T l[TM], r[TN];
+#pragma unroll
+            for (int i = 0; i < TM; i++) l[i] = left[stage][t][y + SIDE * i];
+#pragma unroll
+            for (int j = 0; j < TN; j++) r[j] = right[stage][t][x + SIDE * j];
+#pragma unroll
+            for (int i = 0; i < TM; i++)
+#pragma unroll
+                for (int j = 0; j < TN; j++) sum[i][j] += l[i] * r[j];
+        }
+        stage ^= 1;
+        if (from + STEP < k1) store(stage);
+        __syncthreads();
+    }
+    out += split * count + (i64)group * c.group;
+#pragma unroll
+    for (int j = 0; j < TN; j++) {
+        const int column = n0 + x + SIDE * j;
+        if (column >= n) continue;
+        i64 at;
+        if constexpr (FILTERS)
+            at = g.tap(v, h, column).place;
+        else {
+            const Pixel to = g.pixel(group, v, h, column);
+            if (!to.inside) continue;
+            at = to.place;
+        }
+#pragma unroll
+        for (int i = 0; i < TM; i++) {
+            const int row = m0 + y + SIDE * i;
+            if (row < m) out[(i64)row * c.row + at] = sum[i][j];
+        }
+    }
+    admit();
+}
+
+// direct: a thread computes an element of outputs or images, for groups of few rows, as those of a depthwise convolution.
+template <typename T>
+__device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int groups, Rows a, Rows c) {
+    const unsigned across = (n + blockDim.x - 1) / blockDim.x;
+    unsigned id = blockIdx.x;
+    const int column = id % across * blockDim.x + threadIdx.x, row = (id /= across) % m, group = (id /= m) % groups;
+    const Phase v(g.rows, (id /= groups) % g.rows.phases), h(g.columns, id / g.rows.phases);
+    follow();
+    if (column < n) {
+        matrix += (i64)group * a.group + (i64)row * a.row;
+        const auto pixel = g.pixel(group, v, h, column);
+        const int rows = g.taps.d / g.tapRow.d, across = g.tapRow.d;
+        T sum = 0;
+        for (int t = 0, base = 0; t < k; t += g.taps.d, base += g.plane, matrix += g.outerTap)
+            for (int i = 0; i < rows; i++)
+                for (int j = 0; j < across; j++) {
+                    const int y = v.first + i * g.rows.every, x = h.first + j * g.columns.every;
+                    if (y < g.rows.filter && x < g.columns.filter) sum += matrix[y * g.widthTap + x] * g.at(pixel, {base, i * g.rows.step, j * g.columns.step, 0, true});
+                }
+        if (pixel.inside) out[(i64)group * c.group + (i64)row * c.row + pixel.place] = sum;
+    }
+    admit();
+}
+
+// filters: a block computes an element of filters, for groups of few rows. A thread sums every 256th term; the sums are added by a tree.
+template <typename T>
+__device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int groups, Rows a, Rows c) {
+    __shared__ T sums[8];
+    unsigned id = blockIdx.x;
+    const int column = id % n, row = (id /= n) % m, group = id / m, lane = threadIdx.x % 32;
+    const Phase v(g.rows, 0), h(g.columns, 0);
+    follow();
+    matrix += (i64)group * a.group + (i64)row * a.row;
+    const auto tap = g.tap(v, h, column);
+    T sum = 0;
+    for (int q = threadIdx.x; q < k; q += 256) {
+        const auto pixel = g.pixel(group, v, h, q);
+        sum += matrix[pixel.place] * g.at(pixel, tap);
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (lane == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        sum = sums[0];
+        for (int i = 1; i < 8; i++) sum += sums[i];
+        out[(i64)group * c.group + (i64)row * c.row + tap.place] = sum;
+    }
+    admit();
+}
+
+#define ALONG(name) int name##0, int name##1, int name##2, int name##3, int name##4, int name##5, int name##6, int name##7, int name##8
+#define ALONG_OF(name) {name##0, name##1, name##2, name##3, name##4, name##5, name##6, name##7, name##8}
+#define PARAMETERS(T)                                                                                                                                   \
+    const T *images, const T *matrix, T *out, int m, int n, int k, int chunk, int groups, i64 count, int groupA, int rowA, int groupC, int rowC,        \
+        i64 image, int group, int plane, int width, ALONG(rows), ALONG(columns), DIVIDE(pixels), DIVIDE(pixelRow), DIVIDE(taps), DIVIDE(tapRow),        \
+        i64 outerPixel, int widthPixel, int outerTap, int widthTap
+#define GATHERED(T)                                                                                                                                     \
+    Gathered<T> {                                                                                                                                       \
+        images, image, group, plane, width, ALONG_OF(rows), ALONG_OF(columns), DIVIDE_OF(pixels), DIVIDE_OF(pixelRow), DIVIDE_OF(taps),                 \
+            DIVIDE_OF(tapRow), outerPixel, widthPixel, outerTap, widthTap                                                                               \
+    }
+#define ENTRY(name, suffix, T) extern "C" __global__ void __launch_bounds__(256) conv_##name##_##suffix(PARAMETERS(T))
+#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM, 4>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC});
+#define CONV(T, suffix)                                                                                                                                 \
+    ENTRY(windows_tiles, suffix, T) { TILES(false, 4, T) }                                                                               \
+    ENTRY(windows_strip, suffix, T) { TILES(false, 1, T) }                                                                               \
+    ENTRY(windows_direct, suffix, T) { direct(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}); }                             \
+    ENTRY(filters_tiles, suffix, T) { TILES(true, 4, T) }                                                                                \
+    ENTRY(filters_strip, suffix, T) { TILES(true, 1, T) }                                                                                \
+    ENTRY(filters_direct, suffix, T) { filters(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}); }
+CONV(float, f32)
+CONV(double, f64)
