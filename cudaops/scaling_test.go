@@ -314,7 +314,11 @@ func testRanksLossScaling(t *testing.T, on func(n int) (Option, int), _ Option) 
 	r := rand.New(rand.NewPCG(seed, 0))
 	ranks, n := on(2 + r.IntN(2))
 	share := newShare(t, tensor.Float32, 3, []int{5, 8, 2}, seed)
-	vm := machine(t, share.g, ranks, Split(share.x, share.y), Train(G.NewAdamSolver(), share.learnables...), EMA(0.9), LossScaling(GradScaler{Interval: 4}))
+	opts := []Option{ranks, Split(share.x, share.y), Train(G.NewAdamSolver(), share.learnables...), EMA(0.9), LossScaling(GradScaler{Interval: 4})}
+	if r.IntN(2) == 0 {
+		opts = append(opts, ShardSolver())
+	}
+	vm := machine(t, share.g, opts...)
 	skipped := 0
 	for range 30 {
 		x, y := draw(r, tensor.Float32, 3*n, 5), draw(r, tensor.Float32, 3*n, 2)

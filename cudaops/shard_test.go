@@ -54,7 +54,10 @@ func TestShardSolver(t *testing.T) {
 	onRanks(t, func(t *testing.T, on func(n int) (Option, int), single Option) {
 		ranks := 0
 		for name, solver := range shardSolvers() {
-			for with, opts := range map[string][]Option{"": nil, "ClipNorm": {ClipNorm(0.05)}, "EMA, StepEvery": {EMA(0.9), StepEvery(3)}, "ClipNorm, EMA, StepEvery": {EMA(0.9), StepEvery(2), ClipNorm(0.05)}} {
+			for with, opts := range map[string][]Option{"": nil, "ClipNorm": {ClipNorm(0.05)}, "EMA, StepEvery": {EMA(0.9), StepEvery(3)}, "LossScaling": {LossScaling(GradScaler{Interval: 3}), StepEvery(2)}, "ClipNorm, EMA, StepEvery": {EMA(0.9), StepEvery(2), ClipNorm(0.05)}} {
+				if strings.HasPrefix(name, "Barzilai") && with == "LossScaling" { // an error
+					continue
+				}
 				ranks = ranks%4 + 1
 				limit := 0.0
 				if strings.HasPrefix(with, "ClipNorm") || strings.HasPrefix(name, "Barzilai") || strings.HasSuffix(t.Name(), "gpus") {

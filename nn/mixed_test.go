@@ -3,6 +3,7 @@ package nn_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,8 +26,8 @@ func losses(t *testing.T, m GPT, steps int, by kernels.Precision, opts ...cudaop
 	if by == cudaops.F16 {
 		opts = append(opts, cudaops.LossScaling(cudaops.GradScaler{}))
 	}
-	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g.Graph, append(opts, cudaops.OnAny(), cudaops.Strict(), cudaops.Outputs(g.Loss),
-		cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.002)), g.Parameters...))...))
+	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g.Graph, append([]cudaops.Option{cudaops.OnAny(), cudaops.Strict(), cudaops.Outputs(g.Loss),
+		cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.002)), g.Parameters...)}, opts...)...))
 	defer vm.Close()
 	tokens, labels := text(m, batch, time)
 	testutil.Do(t, G.Let(g.Tokens, tokens))
@@ -80,6 +81,19 @@ func TestMixedLosses(t *testing.T) {
 			t.Logf("%v, steps %d to %d: mean loss %.5f, in float32 %.5f, off by %.3f %%", by, at, at+each, b, a, 100*math.Abs(b-a)/a)
 			if !(math.Abs(b-a) <= 0.005*a) {
 				t.Errorf("%v, steps %d to %d: mean loss %v, want %v within 0.5 %%", by, at, at+each, b, a)
+			}
+		}
+	}
+}
+
+// Ranks that train on the same rows have the losses of one host bit for bit, whether each has the solver's state or a part of it.
+func TestMixedRanks(t *testing.T) {
+	m := GPT{Layers: 2, Width: 16, Heads: 2, Vocabulary: 40, Context: 16, Dtype: tensor.Float32}
+	for _, by := range []kernels.Precision{cudaops.BF16, cudaops.F16} {
+		want := losses(t, m, 10, by, cudaops.OnHost())
+		for what, opts := range map[string][]cudaops.Option{"ranks": nil, "divided": {cudaops.ShardSolver()}} {
+			if got := losses(t, m, 10, by, append(opts, cudaops.OnHosts(2))...); !slices.Equal(got, want) {
+				t.Errorf("%v, %s: losses are %v, want %v", by, what, got, want)
 			}
 		}
 	}

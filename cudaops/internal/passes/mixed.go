@@ -83,7 +83,7 @@ func elementwise(in *program.Instr) (list []*program.Value) {
 	return list
 }
 
-// reach returns the bases that are found from some bases, element by element, in the direction of the data or against it.
+// reach returns the bases that are found from some bases, element by element, in the direction of the data, or against it and through collectives.
 func (m *mixer) reach(from []*program.Value, forward bool) map[*program.Value]bool {
 	found := map[*program.Value]bool{}
 	for len(from) > 0 {
@@ -98,7 +98,7 @@ func (m *mixer) reach(from []*program.Value, forward bool) map[*program.Value]bo
 					from = append(from, elementwise(u.in)...)
 				}
 			}
-		} else if m.instrs[v] && (isConcatInPlace(v.Def) || slices.Contains(elementwise(v.Def), v)) {
+		} else if m.instrs[v] && (isConcatInPlace(v.Def) || program.Is[program.Collective](v.Def.Op) || slices.Contains(elementwise(v.Def), v)) {
 			for _, x := range v.Def.In {
 				if inOrder(x) {
 					from = append(from, x.Base)
