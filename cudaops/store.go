@@ -459,14 +459,6 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 	return m, nil
 }
 
-// freeWorkspace frees the workspace. No VM runs with it again.
-func (s *Store) freeWorkspace() error {
-	m := s.work
-	s.work, s.size = nil, 0
-	delete(s.homes, m)
-	return m.Free()
-}
-
 // layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes: a multiple of the Store's shards.
 func (s *Store) layout(list []*parameter) (offsets []int64, size int64) {
 	dt := list[0].dtype

@@ -131,8 +131,8 @@ func lexerOf(info []string) (chroma.Lexer, error) {
 		return nil, nil
 	case info[0] == "cuda":
 		return figure.CUDA(), nil
-	case slices.Contains([]string{"go", "sh"}, info[0]):
+	case slices.Contains([]string{"go", "sh", "yaml"}, info[0]):
 		return lexers.Get(info[0]), nil
 	}
-	return nil, fmt.Errorf("got a block in the language %q, want go, sh, cuda or text", info[0])
+	return nil, fmt.Errorf("got a block in the language %q, want go, sh, yaml, cuda or text", info[0])
 }
