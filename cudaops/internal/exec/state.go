@@ -14,17 +14,17 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	if err != nil {
 		return err
 	}
-	return e.eachPart(v, m, func(b Backend, s Span, m []byte) error { return b.Upload(s, m) })
+	return e.eachPart(v, m, upload)
 }
 
 // State copies v, a state or a contiguous part of one, to m: from the first rank or, of a sharded state, from those that have it. It is
 // a call of all processes for a sharded state. The value is that after the last run.
 func (e *Executable) State(v *program.Value, m []byte) error {
 	if !sharded(v) {
-		return e.onRank(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+		return e.onRank(v, m, download)
 	}
 	clear(m) // others have the rest
-	err := e.eachPart(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+	err := e.eachPart(v, m, download)
 	if err != nil {
 		return err
 	}
@@ -32,6 +32,10 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	copy(m, all)
 	return err
 }
+
+// upload and download copy between a span and m.
+func upload(b Backend, s Span, m []byte) error   { return b.Upload(s, m) }
+func download(b Backend, s Span, m []byte) error { return b.Download(m, s) }
 
 // sharded reports whether a value is a part of a sharded state.
 func sharded(v *program.Value) bool {
@@ -88,7 +92,7 @@ func (e *Executable) States() ([][][]byte, error) {
 				continue
 			}
 			m := make([]byte, u.State.Bytes())
-			if err := rank.onRank(u.State, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) }); err != nil {
+			if err := rank.onRank(u.State, m, download); err != nil {
 				return nil, err
 			}
 			list[r][i] = m
@@ -105,7 +109,7 @@ func (e *Executable) SetStates(list [][][]byte) error {
 			if list[r][i] == nil || u.Next == u.State {
 				continue
 			}
-			if err := rank.onRank(u.State, list[r][i], func(b Backend, s Span, m []byte) error { return b.Upload(s, m) }); err != nil {
+			if err := rank.onRank(u.State, list[r][i], upload); err != nil {
 				return err
 			}
 		}
