@@ -22,7 +22,7 @@ import (
 // In a process, the test is one rank: it trains on its rows of batches that the port gives a seed, with initial values that only rank 0
 // has, and prints the parameters. Rank 1 ends after leaves steps.
 func asProcess(t *testing.T, leaves int) {
-	seed := testutil.Get[uint64](t)(strconv.ParseUint(os.Getenv("MASTER_PORT"), 10, 64))
+	seed := processSeed(t)
 	n := newShare(t, tensor.Float64, 3, []int{4, 5, 2}, seed)
 	vm := testutil.Get[*VM](t)(NewVM(n.g, OnHost(), Processes(), Split(n.x, n.y), Train(G.NewAdamSolver(), n.learnables...)))
 	rank, all := vm.Process()
@@ -79,6 +79,23 @@ func startProcesses(t *testing.T, test string) [processes]string {
 	return startOn(t, freePort(t), test, "child", func(r string) []string {
 		return []string{"RANK=" + r, "WORLD_SIZE=" + strconv.Itoa(processes), "LOCAL_RANK=" + r}
 	})
+}
+
+// asOnOneHost is what a process of succeed prints at its end.
+const asOnOneHost = "as on one host"
+
+// succeed runs a test in several processes, and fails unless each comes to its end.
+func succeed(t *testing.T, test string) {
+	for rank, text := range startProcesses(t, test) {
+		if !strings.Contains(text, asOnOneHost) {
+			t.Errorf("rank %d: got %s", rank, text)
+		}
+	}
+}
+
+// processSeed returns the seed that the processes of a test share.
+func processSeed(t *testing.T) uint64 {
+	return testutil.Get[uint64](t)(strconv.ParseUint(os.Getenv("MASTER_PORT"), 10, 64))
 }
 
 // asOne fails unless all processes have printed one list of parameters, those of one VM at the whole batch.

@@ -23,8 +23,9 @@ import (
 //
 // With [Train] the gradients of the learnables, and the cost of [gorgonia.Grad] that a run returns, are averaged over the ranks before
 // the step, so that all ranks make the same step: learnables and moments are equal bit for bit. If the cost is a mean over the batch,
-// the step is that of one VM at n times the batch, up to rounding. Other results are those of the first rank. So are the running mean and
-// variance of a [gorgonia.BatchNormOp]; a rank's batch norm has the statistics of its own rows. Random numbers differ among ranks.
+// the step is that of one VM at n times the batch, up to rounding. Other results, also the running mean and
+// variance of a [gorgonia.BatchNormOp], are those of the first rank: each rank's batch norm uses the statistics of that rank's rows. Random
+// numbers differ among ranks.
 //
 // NCCL is loaded from the system or from a Python wheel: see docs/several-gpus.md, which also says what has been tested. Solvers of other modules are
 // errors on several ranks.
@@ -72,12 +73,7 @@ func RankTimeout(limit time.Duration) Option {
 }
 
 // rankLimit returns the time of RankTimeout.
-func (c *config) rankLimit() time.Duration {
-	if len(c.rankTimeout) > 0 {
-		return c.rankTimeout[0]
-	}
-	return 10 * time.Minute
-}
+func (c *config) rankLimit() time.Duration { return one(c.rankTimeout, 10*time.Minute) }
 
 // Process returns the number of this process's first rank, and the number of all ranks: 0 and [VM.Ranks] without [Processes].
 func (vm *VM) Process() (rank, all int) {

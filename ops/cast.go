@@ -56,11 +56,9 @@ func promoted(name string, from int, inputs ...*gorgonia.Node) (*expr.Builder, [
 		return nil, nil, fmt.Errorf("ops: %s: %w", name, err)
 	}
 	b := expr.NewBuilder(dtypes(types)...)
-	operands := make([]expr.Value, len(inputs))
-	for i := range operands {
-		if operands[i] = b.Operand(i); i >= from {
-			operands[i] = b.Convert(operands[i], expr.Promote(dtypes(types)[from:]...))
-		}
+	operands := b.Inputs()
+	for i := from; i < len(operands); i++ {
+		operands[i] = b.Convert(operands[i], expr.Promote(dtypes(types)[from:]...))
 	}
 	return b, operands, nil
 }

@@ -60,22 +60,17 @@ func NewProcess(rank, size int, peers Exchange, leave func()) *Meeting {
 	return m
 }
 
-// same returns the bytes that the first rank of all processes has.
-func (m *Meeting) same(b []byte) ([]byte, error) {
-	if m == nil || m.peers == nil {
-		return b, nil
-	}
-	out := make([]byte, len(b))
-	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.Broadcast, Ranks: m.size}, kernels.Uint8, b, out)
-}
+// same returns the bytes that the first rank of all processes has, and together those of all processes added up.
+func (m *Meeting) same(b []byte) ([]byte, error)     { return m.exchange(kernels.Broadcast, b) }
+func (m *Meeting) together(b []byte) ([]byte, error) { return m.exchange(kernels.AllReduce, b) }
 
-// together returns the bytes of all processes added up.
-func (m *Meeting) together(b []byte) ([]byte, error) {
+// exchange returns the result of a collective of the bytes of all processes.
+func (m *Meeting) exchange(kind kernels.CollectiveKind, b []byte) ([]byte, error) {
 	if m == nil || m.peers == nil {
 		return b, nil
 	}
 	out := make([]byte, len(b))
-	return out, m.peers.Exchange(kernels.Collective{Kind: kernels.AllReduce, Ranks: m.size}, kernels.Uint8, b, out)
+	return out, m.peers.Exchange(kernels.Collective{Kind: kind, Ranks: m.size}, kernels.Uint8, b, out)
 }
 
 // member is a rank of a meeting.

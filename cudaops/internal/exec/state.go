@@ -16,7 +16,6 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	if err != nil {
 		return err
 	}
-	upload := func(b Backend, s Span, m []byte) error { return b.Upload(s, m) }
 	err = e.eachPart(v, m, upload)
 	for _, u := range e.program.Updates {
 		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
@@ -41,10 +40,10 @@ func rounded(m []byte, d kernels.Dtype) []byte {
 // a call of all processes for a sharded state. The value is that after the last run.
 func (e *Executable) State(v *program.Value, m []byte) error {
 	if !sharded(v) {
-		return e.onRank(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+		return e.onRank(v, m, download)
 	}
 	clear(m) // others have the rest
-	err := e.eachPart(v, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) })
+	err := e.eachPart(v, m, download)
 	if err != nil {
 		return err
 	}
@@ -52,6 +51,10 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	copy(m, all)
 	return err
 }
+
+// upload and download copy between a span and m.
+func upload(b Backend, s Span, m []byte) error   { return b.Upload(s, m) }
+func download(b Backend, s Span, m []byte) error { return b.Download(m, s) }
 
 // sharded reports whether a value is a part of a sharded state.
 func sharded(v *program.Value) bool {
@@ -108,7 +111,7 @@ func (e *Executable) States() ([][][]byte, error) {
 				continue
 			}
 			m := make([]byte, u.State.Bytes())
-			if err := rank.onRank(u.State, m, func(b Backend, s Span, m []byte) error { return b.Download(m, s) }); err != nil {
+			if err := rank.onRank(u.State, m, download); err != nil {
 				return nil, err
 			}
 			list[r][i] = m
@@ -125,7 +128,7 @@ func (e *Executable) SetStates(list [][][]byte) error {
 			if list[r][i] == nil || u.Next == u.State {
 				continue
 			}
-			if err := rank.onRank(u.State, list[r][i], func(b Backend, s Span, m []byte) error { return b.Upload(s, m) }); err != nil {
+			if err := rank.onRank(u.State, list[r][i], upload); err != nil {
 				return err
 			}
 		}

@@ -149,7 +149,7 @@ func function(c *call) *program.Value {
 	if !ok || len(f.Operands()) != len(c.in) || len(f.Outputs()) != 1 || f.Outputs()[0] != c.Dtype {
 		return nil
 	}
-	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Inline(f, operands(b, len(c.in))...)[0] })
+	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Inline(f, b.Inputs()...)[0] })
 }
 
 // pointwise lowers the node to a Map of its inputs, broadcast to the shape of its value. It returns nil if an input does not

@@ -80,7 +80,7 @@ func (e *emitter) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ..
 
 // apply adds a Map of one operation on values of one type and shape.
 func (e *emitter) apply(op expr.Op, in ...*program.Value) *program.Value {
-	return e.mapped(in[0].Type, func(b *expr.Builder) expr.Value { return b.Apply(op, operands(b, len(in))...) }, in...)
+	return e.mapped(in[0].Type, func(b *expr.Builder) expr.Value { return b.Apply(op, b.Inputs()...) }, in...)
 }
 
 // reduced adds a Map with one output, which has one element for each row along axes.
@@ -92,15 +92,6 @@ func (e *emitter) reduced(t program.Type, axes []int, f func(*expr.Builder) expr
 func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
 	b := expr.NewBuilder(program.Collect(in, func(v *program.Value) kernels.Dtype { return v.Dtype })...)
 	return b.Func(f(b))
-}
-
-// operands returns the first n operands of a function.
-func operands(b *expr.Builder, n int) []expr.Value {
-	list := make([]expr.Value, n)
-	for i := range list {
-		list[i] = b.Operand(i)
-	}
-	return list
 }
 
 // floats reports whether the node has n inputs, of the floating-point type of its value.

@@ -41,11 +41,7 @@ func (s *rowSplitter) split(staged expr.Staged) error {
 		known := operands
 		for k, op := range stage.Reductions {
 			b := expr.NewBuilder(stage.Func.Operands()...)
-			var values []expr.Value
-			for i := range known {
-				values = append(values, b.Operand(i))
-			}
-			f, err := b.Func(b.Apply(op, b.Inline(stage.Func, values...)[k]))
+			f, err := b.Func(b.Apply(op, b.Inline(stage.Func, b.Inputs()...)[k]))
 			if err != nil {
 				return err
 			}

@@ -108,8 +108,8 @@ func Find(roots, dnnRoots []string) (*Toolkit, error) {
 	return nil, best
 }
 
-// parts are the files that are looked for, with the folders of a root that may have them. All but the last two must be there: wheels have these
-// apart, and the C compiler finds out whether this CUDA needs them.
+// parts are the files that are looked for, with the folders of a root that may have them. The last two may be missing: separate wheels hold them,
+// and the C compiler reports them if this CUDA includes them.
 var parts = []struct {
 	name    string
 	folders []string
