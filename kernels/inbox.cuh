@@ -9,12 +9,13 @@ typedef unsigned long long u64;
 // open_inbox is called by all threads of all blocks of a cluster, with the bytes that will come to each. Before they send,
 // they call cluster_wait.
 __device__ __forceinline__ void open_inbox(u64* full, int bytes) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(full);
     if (threadIdx.x == 0) {
-        const unsigned at = (unsigned)__cvta_generic_to_shared(full);
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
     }
+    __syncwarp(); // racecheck takes the first instruction for one of the whole warp
+    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
     __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
