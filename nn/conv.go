@@ -7,91 +7,73 @@ import (
 )
 
 // Conv2d is PyTorch's Conv2d with windows of size x size: weight (out, in / groups, size, size), and bias (out) without [NoBias]. x is (batch, in, height, width),
-// the result (batch, out, ...). Options: NoBias, [Stride], [Padding], [Dilation], [Groups].
+// the result (batch, out, ...). Options: NoBias, [Stride], [Padding], [Dilation], [Groups]. As in [ops.Conv2d], padding of the windows' extent or more is an error.
 func Conv2d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
-	o := s.convolution("Conv2d", opts)
-	shape, ok := s.shape("Conv2d", x, 4, 4, "(batch, channels, height, width)")
-	if !ok {
-		return nil
-	}
-	return s.convolve("Conv2d", x, shape, out, tensor.Shape{size, size}, 2, o)
+	return convolution{"Conv2d", ops.Conv2d, 2, false}.apply(s, x, out, size, opts)
 }
 
-// Conv1d is PyTorch's Conv1d: weight (out, in / groups, size), and bias (out) without [NoBias]. x is (batch, in, length), the result (batch, out, ...). Options:
-// NoBias, [Stride], [Padding], [Dilation], [Groups].
+// Conv1d is PyTorch's Conv1d: [Conv2d] of x (batch, in, length), with weight (out, in / groups, size).
 func Conv1d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
-	o := s.convolution("Conv1d", opts)
-	shape, ok := s.shape("Conv1d", x, 3, 3, "(batch, channels, length)")
+	return convolution{"Conv1d", ops.Conv1d, 1, false}.apply(s, x, out, size, opts)
+}
+
+// ConvTranspose2d is PyTorch's ConvTranspose2d, the adjoint of [Conv2d] w.r.t. its images: weight (in, out / groups, size, size), and bias (out) without [NoBias]. x is (batch, in,
+// height, width), the result (batch, out, ...), with (height - 1) stride - 2 padding + dilation (size - 1) + 1 + output padding rows. Options: those of Conv2d and
+// [OutputPadding].
+func ConvTranspose2d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
+	return convolution{"ConvTranspose2d", ops.ConvTranspose2d, 2, true}.apply(s, x, out, size, opts)
+}
+
+// ConvTranspose1d is PyTorch's ConvTranspose1d: [ConvTranspose2d] of x (batch, in, length), with weight (in, out / groups, size).
+func ConvTranspose1d(s *Scope, x *G.Node, out, size int, opts ...LayerOption) *G.Node {
+	return convolution{"ConvTranspose1d", ops.ConvTranspose1d, 1, true}.apply(s, x, out, size, opts)
+}
+
+// convolution is a layer with windows along its last axes.
+type convolution struct {
+	layer      string
+	op         func(x, w, b *G.Node, opts ...ops.ConvOption) (*G.Node, error)
+	axes       int
+	transposed bool
+}
+
+func (c convolution) apply(s *Scope, x *G.Node, out, size int, opts []LayerOption) *G.Node {
+	defaults := settings{"NoBias": 0, "Stride": 1, "Padding": 0, "Dilation": 1, "Groups": 1}
+	if c.transposed {
+		defaults["OutputPadding"] = 0
+	}
+	o := s.read(c.layer, opts, defaults)
+	shape, ok := s.shape(c.layer, x, 2+c.axes, 2+c.axes, axesOf[c.axes])
 	if !ok {
 		return nil
 	}
-	image := tensor.Shape{shape[0], shape[1], 1, shape[2]}
-	y := s.convolve("Conv1d", s.Keep(ops.Reshape(x, image...)), image, out, tensor.Shape{1, size}, 1, o)
-	if y == nil {
+	in, groups := shape[1], int(o["Groups"])
+	if groups < 1 || out < 1 || size < 1 || in%groups != 0 || out%groups != 0 {
+		s.fail("%s got %d channels for %d in %d groups and windows of %d, want at least 1 of each, and channels that are multiples of the groups", c.layer, in, out, groups, size)
 		return nil
 	}
-	return s.Keep(ops.Reshape(y, shape[0], out, y.Shape()[3]))
-}
-
-func (s *Scope) convolution(layer string, opts []LayerOption) settings {
-	o := s.read(layer, opts, settings{"NoBias": 0, "Stride": 1, "Padding": 0, "Dilation": 1, "Groups": 1})
-	if o["Groups"] < 1 || o["Dilation"] < 1 {
-		s.fail("%s got %v groups and dilation %v, want at least 1", layer, o["Groups"], o["Dilation"])
+	weight := tensor.Shape{out, in / groups}
+	if c.transposed {
+		weight = tensor.Shape{in, out / groups}
 	}
-	return o
-}
-
-// convolve convolves an image by windows, whose last axes are in the weight.
-func (s *Scope) convolve(layer string, x *G.Node, shape tensor.Shape, out int, window tensor.Shape, axes int, o settings) *G.Node {
-	groups, pad, stride, dilation := int(o["Groups"]), o.along("Padding", axes, 0), o.along("Stride", axes, 1), o.along("Dilation", axes, 1)
-	reach := tensor.Shape{dilation[0]*(window[0]-1) + 1, dilation[1]*(window[1]-1) + 1}
-	if shape[1]%groups != 0 || out%groups != 0 {
-		s.fail("%s got %d channels for %d in %d groups, want multiples of the groups", layer, shape[1], out, groups)
+	n := weight[1]
+	for range c.axes {
+		weight, n = append(weight, size), n*size
 	}
-	if !s.window(layer, shape, reach, o, axes) {
-		return nil
+	of := func(option string) int { return int(o[option]) }
+	settings := []ops.ConvOption{ops.Stride(of("Stride")), ops.Padding(of("Padding")), ops.Dilation(of("Dilation")), ops.Groups(groups)}
+	if c.transposed {
+		settings = append(settings, ops.OutputPadding(of("OutputPadding")))
 	}
-	in := shape[1] / groups
-	n := in * window.TotalSize()
-	weight, bias := s.Parameter("weight", fanIn(n), append([]int{out, in}, window[2-axes:]...)...), s.bias("bias", o, fanIn(n), out)
-	var y *G.Node
-	if groups > 1 || o["Dilation"] > 1 {
-		y = s.taps(x, weight, window, groups, pad, stride, dilation)
-	} else {
-		if axes == 1 {
-			weight = s.Keep(ops.Reshape(weight, out, in, 1, window[1]))
-		}
-		y = s.try("Conv2d", func() (*G.Node, error) { return G.Conv2d(x, weight, window, pad, stride, []int{1, 1}) })
-	}
-	if bias == nil {
-		return y
-	}
-	return s.Keep(ops.Map("a + b", y, s.Keep(ops.Reshape(bias, out, 1, 1))))
-}
-
-// taps convolves with dilation and groups: it takes a slice of the padded image for each element of the window, and a matmul for each group. Gorgonia's Conv2d has no groups, and
-// the hash of its im2col omits the dilation.
-func (s *Scope) taps(x, weight *G.Node, window tensor.Shape, groups int, pad, stride, dilation []int) *G.Node {
-	for a, n := range pad {
-		x = s.Keep(ops.Pad(x, 2+a, n, n))
-	}
+	w, b := s.Parameter("weight", fanIn(n), weight...), s.bias("bias", o, fanIn(n), out)
 	if !s.ok() {
 		return nil
 	}
-	shape, out, size := x.Shape(), weight.Shape()[0], window.TotalSize()
-	extent := func(a int) int { return (shape[2+a]-dilation[a]*(window[a]-1)-1)/stride[a] + 1 }
-	along := func(a, i int) tensor.Slice {
-		return G.S(i*dilation[a], i*dilation[a]+(extent(a)-1)*stride[a]+1, stride[a])
-	}
-	var parts []*G.Node
-	for i := range size {
-		parts = append(parts, s.Keep(ops.Slice(x, nil, nil, along(0, i/window[1]), along(1, i%window[1]))))
-	}
-	y := s.Keep(ops.Permute(s.Keep(ops.Stack(2, parts...)), 1, 2, 0, 3, 4)) // (channels, size, batch, ...)
-	y = s.Keep(ops.Reshape(y, groups, shape[1]/groups*size, -1))
-	y = s.Keep(ops.MatMul(s.Keep(ops.Reshape(weight, groups, out/groups, shape[1]/groups*size)), y))
-	return s.Keep(ops.Permute(s.Keep(ops.Reshape(y, out, shape[0], extent(0), extent(1))), 1, 0, 2, 3))
+	return s.Keep(c.op(x, w, b, settings...))
 }
+
+// axesOf names the axes of images by the number of their last ones.
+var axesOf = map[int]string{1: "(batch, channels, length)", 2: "(batch, channels, height, width)"}
 
 // along returns an option for both axes of an image, with another value for the first one if only the second one counts.
 func (o settings) along(name string, axes, first int) []int {
@@ -137,7 +119,7 @@ func AvgPool1d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
 // pool is a function of Gorgonia over the last axes of x.
 func (s *Scope) pool(layer string, f func(*G.Node, tensor.Shape, []int, []int) (*G.Node, error), axes int, x *G.Node, size int, opts []LayerOption) *G.Node {
 	o := s.read(layer, opts, settings{"Stride": float64(size), "Padding": 0})
-	shape, ok := s.shape(layer, x, 2+axes, 2+axes, map[int]string{1: "(batch, channels, length)", 2: "(batch, channels, height, width)"}[axes])
+	shape, ok := s.shape(layer, x, 2+axes, 2+axes, axesOf[axes])
 	if !ok {
 		return nil
 	}

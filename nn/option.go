@@ -22,11 +22,14 @@ func NoBias() LayerOption { return LayerOption{name: "NoBias", value: 1} }
 // Stride sets the step of windows along each axis: 1 for convolutions without it, the window's size for pooling.
 func Stride(n int) LayerOption { return LayerOption{name: "Stride", value: float64(n)} }
 
-// Padding puts n zeros around an image for a convolution or a mean, numbers below all others for a maximum. 0 without it.
+// Padding puts n zeros around an image for a convolution or a mean, numbers below all others for a maximum. A transposed convolution leaves out n elements at each side. 0 without it.
 func Padding(n int) LayerOption { return LayerOption{name: "Padding", value: float64(n)} }
 
 // Dilation sets the distance of a window's elements in the image of a convolution, 1 without it.
 func Dilation(n int) LayerOption { return LayerOption{name: "Dilation", value: float64(n)} }
+
+// OutputPadding makes the result of a transposed convolution n elements longer at the end of each axis, fewer than the stride. 0 without it.
+func OutputPadding(n int) LayerOption { return LayerOption{name: "OutputPadding", value: float64(n)} }
 
 // Groups sets the number of groups of a convolution, 1 without it: n-ths of the input's channels make n-ths of the result's. As many as channels make a depthwise convolution.
 func Groups(n int) LayerOption { return LayerOption{name: "Groups", value: float64(n)} }

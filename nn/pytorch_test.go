@@ -124,18 +124,25 @@ var modules = map[string]nn.Layer{
 	"conv2d_depthwise": func(s *nn.Scope, x *G.Node) *G.Node {
 		return nn.Conv2d(s, x, 6, 3, nn.Stride(2), nn.Padding(2), nn.Dilation(3), nn.Groups(3))
 	},
-	"max_pool":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool2d(s, x, 2) },
-	"max_pool_3":      func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool2d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
-	"avg_pool":        func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool2d(s, x, 2) },
-	"avg_pool_3":      func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool2d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
-	"global_avg_pool": nn.GlobalAvgPool,
-	"relu":            nn.ReLU,
-	"gelu":            nn.GELU,
-	"gelu_tanh":       nn.GELUTanh,
-	"silu":            nn.SiLU,
-	"tanh":            nn.Tanh,
-	"sigmoid":         nn.Sigmoid,
-	"flatten":         nn.Flatten,
+	"conv_transpose1d": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.ConvTranspose1d(s, x, 4, 4, nn.Stride(3), nn.Padding(1), nn.OutputPadding(2), nn.Dilation(2))
+	},
+	"conv_transpose2d": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.ConvTranspose2d(s, x, 6, 3, nn.Stride(2), nn.Padding(1), nn.OutputPadding(1), nn.Groups(2))
+	},
+	"conv_transpose2d_no_bias": func(s *nn.Scope, x *G.Node) *G.Node { return nn.ConvTranspose2d(s, x, 2, 2, nn.NoBias()) },
+	"max_pool":                 func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool2d(s, x, 2) },
+	"max_pool_3":               func(s *nn.Scope, x *G.Node) *G.Node { return nn.MaxPool2d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
+	"avg_pool":                 func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool2d(s, x, 2) },
+	"avg_pool_3":               func(s *nn.Scope, x *G.Node) *G.Node { return nn.AvgPool2d(s, x, 3, nn.Stride(2), nn.Padding(1)) },
+	"global_avg_pool":          nn.GlobalAvgPool,
+	"relu":                     nn.ReLU,
+	"gelu":                     nn.GELU,
+	"gelu_tanh":                nn.GELUTanh,
+	"silu":                     nn.SiLU,
+	"tanh":                     nn.Tanh,
+	"sigmoid":                  nn.Sigmoid,
+	"flatten":                  nn.Flatten,
 	"sequential": func(s *nn.Scope, x *G.Node) *G.Node {
 		linear := func(out int) nn.Layer {
 			return func(s *nn.Scope, x *G.Node) *G.Node { return nn.Linear(s, x, out) }
@@ -291,6 +298,7 @@ func TestInitial(t *testing.T) {
 	nn.Linear(s.At("linear"), x, 300)
 	nn.Conv2d(s.At("conv"), image, 64, 3)
 	nn.Conv1d(s.At("conv1d"), x, 64, 3)
+	nn.ConvTranspose2d(s.At("transpose"), image, 48, 3, nn.Groups(2))
 	nn.Embedding(s.At("embedding"), ids, 100, 200)
 	nn.LayerNorm(s.At("norm"), x)
 	nn.BatchNorm(s.At("bn"), x)
@@ -299,6 +307,7 @@ func TestInitial(t *testing.T) {
 	testutil.Do(t, s.Err())
 	want := map[string]float64{ // the bound of a uniform distribution; below 0 the deviation of a normal one
 		"linear.weight": 1. / 8, "linear.bias": 1. / 8, "conv.weight": 1. / 12, "conv.bias": 1. / 12, "conv1d.weight": 1 / math.Sqrt(300),
+		"transpose.weight": 1 / math.Sqrt(24*9), "transpose.bias": 1 / math.Sqrt(24*9),
 		"embedding.weight": -1, "attention.in_proj_weight": math.Sqrt(6. / 256), "attention.out_proj.weight": 1. / 8,
 		"lstm.weight_ih_l0": 1 / math.Sqrt(50), "lstm.weight_hh_l0": 1 / math.Sqrt(50), "lstm.bias_ih_l0": 1 / math.Sqrt(50), "lstm.bias_hh_l0": 1 / math.Sqrt(50),
 	}

@@ -37,28 +37,35 @@ func TestErrors(t *testing.T) {
 		"nn: fc: parameter fc.weight is tied: got shape (3, 4), want (4, 4)": func(s *nn.Scope, x, _ *G.Node) *G.Node {
 			return nn.Linear(s.At("fc").Tied(), nn.Linear(s.At("fc"), x, 4), 3)
 		},
-		"nn: fc: parameter fc.weight is tied, and there is none":                func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
-		"nn: fc: Linear got the option Stride, want one of NoBias":              func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
-		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
-		"nn: c: Conv2d got 0 groups and dilation 1, want at least 1":            func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
-		"nn: c: Conv2d got 3 channels for 4 in 3 groups, want multiples":        func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Groups(3)) },
-		"nn: c: Conv2d got windows of [7 7] for images of [6 7]":                func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Dilation(3)) },
-		"nn: n: GroupNorm got 2 groups of 3 channels, want a divisor":           func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s.At("n"), image, 2) },
-		"GroupNorm got epsilon -1":                                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s, image, 3, nn.Epsilon(-1)) },
-		"MaxPool1d got shape (5, 4), want (batch, channels, length)":            func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.MaxPool1d(s, x, 2) },
+		"nn: fc: parameter fc.weight is tied, and there is none":                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
+		"nn: fc: Linear got the option Stride, want one of NoBias":               func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
+		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)":  func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
+		"nn: c: Conv2d got 3 channels for 3 in 0 groups and windows of 3, want":  func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
+		"nn: c: Conv2d got 3 channels for 4 in 3 groups and windows of 3, want":  func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Groups(3)) },
+		"rows: got a filter over 7 elements of 6 with the padding, want at most": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Dilation(3)) },
+		"nn: n: GroupNorm got 2 groups of 3 channels, want a divisor":            func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s.At("n"), image, 2) },
+		"GroupNorm got epsilon -1":                                   func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s, image, 3, nn.Epsilon(-1)) },
+		"MaxPool1d got shape (5, 4), want (batch, channels, length)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.MaxPool1d(s, x, 2) },
 		"LSTM got Carry and Bidirectional, want one of them": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.LSTM(s, row(s, image), 3, nn.Carry(), nn.Bidirectional())
 		},
-		"nn: c: Conv2d got windows of [9 9] for images of [6 7] with padding 0": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 9) },
+		"nn: c: ops: Conv2d: ops: Conv[9x9 stride 1,1 padding 0,0,0,0 dilation": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 9) },
 		"nn: c: Conv1d got shape (5, 4), want (batch, channels, length)":        func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv1d(s.At("c"), x, 3, 9) },
-		"MaxPool2d got windows of [2 2], stride 0":                              func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.MaxPool2d(s, image, 2, nn.Stride(0)) },
-		"AvgPool2d got padding 2 for windows of 3, want at most half":           func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.AvgPool2d(s, image, 3, nn.Padding(2)) },
-		"GlobalAvgPool got shape (5, 4), want (batch, channels, ...)":           func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.GlobalAvgPool(s, x) },
-		"nn: n: ops: LayerNorm: got epsilon -1":                                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.LayerNorm(s.At("n"), x, nn.Epsilon(-1)) },
-		"nn: n: ops: BatchNorm: got momentum 2":                                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.BatchNorm(s.At("n"), x, nn.Momentum(2)) },
-		"nn: drop: ops: Dropout: got probability 2":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Dropout(s.At("drop"), x, 2) },
-		"nn: ops: Embedding":                             func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
-		"Positions got 3 positions, want at least the 6": func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
+		"nn: c: Conv2d got the option OutputPadding, want one of Dilation": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.Conv2d(s.At("c"), image, 3, 3, nn.OutputPadding(1))
+		},
+		"ConvTranspose2d: got output padding 1 at stride 1": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.ConvTranspose2d(s, image, 3, 3, nn.OutputPadding(1))
+		},
+		"ConvTranspose1d got shape (5, 4), want (batch, channels, length)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.ConvTranspose1d(s, x, 3, 3) },
+		"MaxPool2d got windows of [2 2], stride 0":                         func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.MaxPool2d(s, image, 2, nn.Stride(0)) },
+		"AvgPool2d got padding 2 for windows of 3, want at most half":      func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.AvgPool2d(s, image, 3, nn.Padding(2)) },
+		"GlobalAvgPool got shape (5, 4), want (batch, channels, ...)":      func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.GlobalAvgPool(s, x) },
+		"nn: n: ops: LayerNorm: got epsilon -1":                            func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.LayerNorm(s.At("n"), x, nn.Epsilon(-1)) },
+		"nn: n: ops: BatchNorm: got momentum 2":                            func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.BatchNorm(s.At("n"), x, nn.Momentum(2)) },
+		"nn: drop: ops: Dropout: got probability 2":                        func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Dropout(s.At("drop"), x, 2) },
+		"nn: ops: Embedding":                                               func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Embedding(s, x, 3, 4) },
+		"Positions got 3 positions, want at least the 6":                   func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Positions(s, row(s, image), 3) },
 		"nn: a: SelfAttention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 3)
 		},
@@ -199,7 +206,7 @@ func row(s *nn.Scope, image *G.Node) *G.Node { return s.Keep(ops.Mean(image, 1))
 func after(t *testing.T, s *nn.Scope, x, image, y *G.Node) {
 	t.Helper()
 	a, b, c := nn.Split3(s, y)
-	for i, n := range append([]*G.Node{a, b, c}, nn.Linear(s.At("after"), x, 3), nn.Conv2d(s, image, 3, 3), nn.Conv1d(s, x, 3, 3), nn.MaxPool2d(s, image, 2), nn.AvgPool2d(s, image, 2),
+	for i, n := range append([]*G.Node{a, b, c}, nn.Linear(s.At("after"), x, 3), nn.Conv2d(s, image, 3, 3), nn.Conv1d(s, x, 3, 3), nn.ConvTranspose1d(s, x, 3, 3), nn.ConvTranspose2d(s, image, 3, 3), nn.MaxPool2d(s, image, 2), nn.AvgPool2d(s, image, 2),
 		nn.GlobalAvgPool(s, image), nn.MaxPool1d(s, x, 2), nn.AvgPool1d(s, x, 2), nn.GroupNorm(s, x, 1), nn.LeakyReLU(s, x, 0.1), nn.L1(s, x, y), nn.SmoothL1(s, x, y), nn.LayerNorm(s, x), nn.RMSNorm(s, x), nn.BatchNorm(s, x), nn.ReLU(s, x), nn.GELU(s, x), nn.GELUTanh(s, x), nn.SiLU(s, x), nn.Tanh(s, x),
 		nn.Sigmoid(s, x), nn.Dropout(s, x, 0.5), nn.Flatten(s, x), nn.Residual(s, x, nn.ReLU), nn.Sequential(s, x, nn.ReLU), nn.Embedding(s, x, 3, 4), nn.Positions(s, x, 9),
 		nn.SelfAttention(s, x, 2, nn.Causal(), nn.Rotary(100)), nn.Attention(s, x, x, x, 2), nn.LSTM(s, x, 3), nn.GRU(s, x, 3, nn.Carry()), nn.CrossEntropy(s, x, y), nn.MSE(s, x, y), nn.BCEWithLogits(s, y, x),

@@ -136,6 +136,9 @@ def added():
         "encoder_post": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 5, 8)),
         "cross_entropy_rows": (Loss(lambda x, t: F.cross_entropy(x.mT, t, reduction="none"), rows), (2, 3, 3)),
         "cross_entropy_smoothing": (Loss(lambda x, t: F.cross_entropy(x.mT, t, label_smoothing=0.2), rows), (2, 3, 3)),
+        "conv_transpose1d": (nn.ConvTranspose1d(3, 4, 4, stride=3, padding=1, output_padding=2, dilation=2), (2, 3, 5)),
+        "conv_transpose2d": (nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), (2, 4, 3, 5)),
+        "conv_transpose2d_no_bias": (nn.ConvTranspose2d(3, 2, 2, bias=False), (2, 3, 4, 3)),
     }
 
 
