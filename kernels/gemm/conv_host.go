@@ -5,8 +5,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// convHostBlock is about the number of elements that a goroutine gathers at once.
-const convHostBlock = 1 << 16
+// A goroutine gathers about convHostBlock elements at once, or the windows of convHostPixels pixels if these are more: a BLAS packs all filters for each block.
+const convHostBlock, convHostPixels = 1 << 16, 256
 
 // convHost is a launch on the host: goroutines gather windows of rows of pixels, which the BLAS multiplies. Rows are counted through all images.
 type convHost[T kernels.Float] struct {
@@ -21,7 +21,7 @@ type convHost[T kernels.Float] struct {
 func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64) *convHost[T] {
 	h := &convHost[T]{convArgs: a, by: c.BLAS(), images: kernels.Slice[T](c, a.Images), matrix: kernels.Slice[T](c, a.Matrix), out: kernels.Slice[T](c, a.Out)}
 	h.channels, h.down, h.lines = terms/a.Taps.D, a.Pixels.D/a.PixelRow.D, pixels/a.PixelRow.D
-	h.block = min(max(convHostBlock/(terms*a.PixelRow.D), 1), h.lines)
+	h.block = min(max(max(convHostBlock/terms, convHostPixels)/a.PixelRow.D, 1), h.lines)
 	clear(h.out[:kernels.CeilDiv(a.K, a.Chunk)*a.Count])
 	return h
 }
@@ -66,13 +66,14 @@ func convFiltersBody[T kernels.Float](c kernels.Call) {
 			for line, end := split*each, min((split+1)*each, h.lines); line < end; line += h.block {
 				rows := min(h.block, end-line)
 				n := rows * h.PixelRow.D
+				windows := w.gather(line, rows)
 				for m := range h.M {
-					for i := range rows {
-						at := w.group*h.A.Group + m*h.A.Row + (line+i)/h.down*h.OuterPixel + (line+i)%h.down*h.WidthPixel
-						copy(gradients[m*n+i*h.PixelRow.D:][:h.PixelRow.D], h.matrix[at:])
+					for _, p := range w.pieces {
+						at := w.group*h.A.Group + m*h.A.Row + p.image*h.OuterPixel + p.row*h.WidthPixel
+						copy(gradients[m*n+p.at:][:p.rows*h.PixelRow.D], h.matrix[at:])
 					}
 				}
-				gemm(h.by, false, true, h.M, h.N, n, gradients, n, w.gather(line, rows), n, product)
+				gemm(h.by, false, true, h.M, h.N, n, gradients, n, windows, n, product)
 				for k, x := range product {
 					to[k] += x
 				}
@@ -87,8 +88,12 @@ type convWork[T kernels.Float] struct {
 	group            int64
 	first            [2]int64 // pixel of the phase
 	rows, columns    []tap
+	pieces           []pixelRows // of the block
 	windows, results []T
 }
+
+// pixelRows is consecutive rows of pixels of an image. at is the first of its pixels in a block.
+type pixelRows struct{ image, row, rows, at int64 }
 
 // tap is an element of a filter along an axis. Pixel o meets element o stride + base of the images, for lo <= o < hi.
 type tap struct{ filter, base, lo, hi int64 }
@@ -142,49 +147,81 @@ func (w *convWork[T]) pixels(filters []T, line, rows int64) {
 	product := w.product(w.M * n)
 	gemm(w.by, false, false, w.M, n, terms, filters, terms, w.gather(line, rows), n, product)
 	for m := range w.M {
-		for i := range rows {
-			image, y, row := (line+i)/w.down, w.first[0]+(line+i)%w.down*w.Rows.Phases, product[m*n+i*w.PixelRow.D:]
-			if y >= w.Rows.Pixels {
+		to := w.out[w.group*w.C.Group+m*w.C.Row:]
+		for _, p := range w.pieces {
+			if w.Rows.Phases == 1 && w.Columns.Phases == 1 {
+				copy(to[p.image*w.OuterPixel+p.row*w.WidthPixel:][:p.rows*w.PixelRow.D], product[m*n+p.at:])
 				continue
 			}
-			to := w.out[w.group*w.C.Group+m*w.C.Row+image*w.OuterPixel+y*w.WidthPixel:][:w.Columns.Pixels]
-			if w.Columns.Phases == 1 {
-				copy(to, row)
-				continue
-			}
-			for x, k := w.first[1], 0; x < w.Columns.Pixels; x, k = x+w.Columns.Phases, k+1 {
-				to[x] = row[k]
+			for i := range p.rows {
+				y := w.first[0] + (p.row+i)*w.Rows.Phases
+				if y >= w.Rows.Pixels {
+					break
+				}
+				row, from := to[p.image*w.OuterPixel+y*w.WidthPixel:][:w.Columns.Pixels], product[m*n+p.at+i*w.PixelRow.D:]
+				for x, k := w.first[1], 0; x < w.Columns.Pixels; x, k = x+w.Columns.Phases, k+1 {
+					row[x] = from[k]
+				}
 			}
 		}
 	}
 }
 
-// gather returns what rows of pixels from a line on meet: a row for each tap of each channel.
+// gather lists the pieces of rows of pixels from a line on, and returns what they meet: a row for each tap of each channel.
 func (w *convWork[T]) gather(line, rows int64) []T {
-	to, across := w.windows, w.PixelRow.D
+	across, to := w.PixelRow.D, w.windows
+	w.pieces = w.pieces[:0]
+	for at := line; at < line+rows; {
+		p := pixelRows{at / w.down, at % w.down, 0, (at - line) * across}
+		p.rows = min(w.down-p.row, line+rows-at)
+		w.pieces, at = append(w.pieces, p), at+p.rows
+	}
 	for c := range w.channels {
 		for _, i := range w.rows {
 			for _, j := range w.columns {
-				for l := line; l < line+rows; l++ {
-					row, y := to[:across], l%w.down
-					to = to[across:]
-					if y < i.lo || y >= i.hi {
-						clear(row)
-						continue
-					}
-					clear(row[:j.lo])
-					clear(row[j.hi:])
-					from := w.images[l/w.down*w.Image+w.group*w.gathered.Group+c*w.Plane+(y*w.Rows.Stride+i.base)*w.Width:]
-					if w.Columns.Stride == 1 && j.lo < j.hi {
-						copy(row[j.lo:j.hi], from[j.lo+j.base:])
-						continue
-					}
-					for x := j.lo; x < j.hi; x++ {
-						row[x] = from[x*w.Columns.Stride+j.base]
-					}
+				for _, p := range w.pieces {
+					w.meet(to[p.at:][:p.rows*across], w.images[p.image*w.Image+w.group*w.gathered.Group+c*w.Plane:], i, j, p.row)
 				}
+				to = to[rows*across:]
 			}
 		}
 	}
 	return w.windows
+}
+
+// meet gathers what a tap meets of a channel, for rows of pixels from one on.
+func (w *convWork[T]) meet(to, plane []T, i, j tap, row int64) {
+	across := w.PixelRow.D
+	end := row + int64(len(to))/across
+	lo, hi := min(max(i.lo, row), end), min(max(i.hi, row), end)
+	if lo >= hi || j.lo >= j.hi {
+		clear(to)
+		return
+	}
+	clear(to[:(lo-row)*across])
+	clear(to[(hi-row)*across:])
+	to = to[(lo-row)*across : (hi-row)*across]
+	from, next := (lo*w.Rows.Stride+i.base)*w.Width, w.Rows.Stride*w.Width
+	joined := w.Columns.Stride == 1 && next == across // the rows are one piece of the image, but for pixels that meet what is beside it
+	if joined {
+		copy(to[j.lo:int64(len(to))-across+j.hi], plane[from+j.lo+j.base:])
+	}
+	for ; len(to) > 0 && !(joined && j.lo == 0 && j.hi == across); to, from = to[across:], from+next {
+		row := to[:across]
+		for x := range j.lo {
+			row[x] = 0
+		}
+		for x := j.hi; x < across; x++ {
+			row[x] = 0
+		}
+		switch {
+		case joined:
+		case w.Columns.Stride == 1:
+			copy(row[j.lo:j.hi], plane[from+j.lo+j.base:])
+		default:
+			for x := j.lo; x < j.hi; x++ {
+				row[x] = plane[from+x*w.Columns.Stride+j.base]
+			}
+		}
+	}
 }
