@@ -8,15 +8,18 @@ import (
 
 // Distort draws a digit anew: turned, sheared, of another size and at another place, each by a random
 // amount. A pixel of the result is looked up in the image, between its pixels.
-func Distort(r *rand.Rand, image []float32) []float32 {
+func Distort(r *rand.Rand, image []float32) []float32 { return DistortTo(r, image, Side) }
+
+// DistortTo is [Distort] with a result of side x side pixels.
+func DistortTo(r *rand.Rand, image []float32, side int) []float32 {
 	upTo := func(a float64) float64 { return a * (2*r.Float64() - 1) }
 	sin, cos := math.Sincos(upTo(0.17))
 	wide, high, shear := 1+upTo(0.1), 1+upTo(0.1), upTo(0.13)
 	right, down := upTo(0.7), upTo(0.7)
 	const middle = (Side - 1) / 2.0
-	out := make([]float32, Pixels)
+	out, scale := make([]float32, side*side), Side/float64(side)
 	for i := range out {
-		x, y := float64(i%Side)-middle, float64(i/Side)-middle
+		x, y := (float64(i%side)-float64(side-1)/2)*scale, (float64(i/side)-float64(side-1)/2)*scale
 		out[i] = between(image, (cos*x-sin*y)*wide+shear*y+right+middle, (sin*x+cos*y)*high+down+middle)
 	}
 	return out

@@ -34,6 +34,29 @@ func TestDistort(t *testing.T) {
 	}
 }
 
+// A digit drawn larger is the same drawing: means over its pixels are near those of the smaller one, whose number of pixels it has four times in each direction.
+func TestDistortTo(t *testing.T) {
+	const zoom = 4
+	image := make([]float32, Pixels)
+	for _, i := range []int{27, 28, 35, 36} {
+		image[i] = 1
+	}
+	seed := rand.Uint64()
+	small, large := Distort(rand.New(rand.NewPCG(seed, 1)), image), DistortTo(rand.New(rand.NewPCG(seed, 1)), image, zoom*Side)
+	for i, want := range small {
+		mean := float32(0)
+		for k := range zoom * zoom {
+			mean += large[(i/Side*zoom+k/zoom)*zoom*Side+i%Side*zoom+k%zoom] / (zoom * zoom)
+		}
+		if d := mean - want; d < -0.3 || d > 0.3 {
+			t.Errorf("seed %d: the mean at pixel %d is %v, want about %v", seed, i, mean, want)
+		}
+	}
+	if len(large) != len(small)*zoom*zoom {
+		t.Errorf("got %d pixels, want %d", len(large), len(small)*zoom*zoom)
+	}
+}
+
 // The nearest neighbour is the training image that differs least.
 func TestNearestNeighbour(t *testing.T) {
 	all, err := Load()
