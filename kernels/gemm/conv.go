@@ -243,7 +243,7 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 func (v Conv) splits(dev kernels.Device, args convArgs, blocks int64) int64 {
 	if dev.Kind == kernels.CPU {
 		if v.Result == ConvFilters {
-			return min(args.K/args.PixelRow.D, convHostSplits)
+			return max(min(args.K/convHostPixels, convHostSplits), 1)
 		}
 		return 1
 	}

@@ -21,7 +21,8 @@ type convHost[T kernels.Float] struct {
 func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64) *convHost[T] {
 	h := &convHost[T]{convArgs: a, by: c.BLAS(), images: kernels.Slice[T](c, a.Images), matrix: kernels.Slice[T](c, a.Matrix), out: kernels.Slice[T](c, a.Out)}
 	h.channels, h.down, h.lines = terms/a.Taps.D, a.Pixels.D/a.PixelRow.D, pixels/a.PixelRow.D
-	h.block = min(max(max(convHostBlock/terms, convHostPixels)/a.PixelRow.D, 1), h.lines)
+	block := max(max(convHostBlock/terms, convHostPixels)/a.PixelRow.D, 1)
+	h.block = kernels.CeilDiv(h.lines, kernels.CeilDiv(h.lines, block)) // blocks of about one size
 	clear(h.out[:kernels.CeilDiv(a.K, a.Chunk)*a.Count])
 	return h
 }
@@ -33,14 +34,19 @@ func convWindowsBody[T kernels.Float](c kernels.Call) {
 	blocks := kernels.CeilDiv(h.lines, h.block)
 	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*h.block*h.PixelRow.D*h.K), 1), func(lo, hi int64) {
 		w := h.newWork()
-		var filters []T
+		var packed, filters []T
 		for task := lo; task < hi; task++ {
 			line := task % blocks * h.block
 			if task == lo || line == 0 {
 				w.begin(task/blocks/h.Groups, task/blocks%h.Groups)
-				filters = w.filters(filters[:0])
+				if w.terms() == h.K && h.OuterTap == h.Taps.D && h.A.Row == h.K { // they are stored as rows of terms
+					filters = h.matrix[w.group*h.A.Group:]
+				} else {
+					packed = w.filters(packed[:0])
+					filters = packed
+				}
 			}
-			if len(filters) > 0 {
+			if w.terms() > 0 {
 				w.pixels(filters, line, min(h.block, h.lines-line))
 			}
 		}
@@ -115,6 +121,9 @@ func (w *convWork[T]) begin(phase, group int64) {
 	w.rows, w.columns = w.Rows.taps(w.first[0], w.down), w.Columns.taps(w.first[1], w.PixelRow.D)
 }
 
+// terms returns the number of terms of the phase.
+func (w *convWork[T]) terms() int64 { return w.channels * int64(len(w.rows)*len(w.columns)) }
+
 // filters appends the taps of the filters of the group, as rows of terms.
 func (w *convWork[T]) filters(to []T) []T {
 	for m := range w.M {
@@ -143,7 +152,7 @@ func (a along) taps(phase, pixels int64) (list []tap) {
 
 // pixels computes rows of pixels from a line on.
 func (w *convWork[T]) pixels(filters []T, line, rows int64) {
-	n, terms := rows*w.PixelRow.D, int64(len(filters))/w.M
+	n, terms := rows*w.PixelRow.D, w.terms()
 	product := w.product(w.M * n)
 	gemm(w.by, false, false, w.M, n, terms, filters, terms, w.gather(line, rows), n, product)
 	for m := range w.M {
@@ -176,52 +185,62 @@ func (w *convWork[T]) gather(line, rows int64) []T {
 		p.rows = min(w.down-p.row, line+rows-at)
 		w.pieces, at = append(w.pieces, p), at+p.rows
 	}
-	for c := range w.channels {
-		for _, i := range w.rows {
-			for _, j := range w.columns {
-				for _, p := range w.pieces {
-					w.meet(to[p.at:][:p.rows*across], w.images[p.image*w.Image+w.group*w.gathered.Group+c*w.Plane:], i, j, p.row)
-				}
-				to = to[rows*across:]
+	for t, i := range w.rows {
+		for u, j := range w.columns {
+			tap := int64(t*len(w.columns) + u)
+			for _, p := range w.pieces {
+				w.meet(to[tap*rows*across+p.at:], i, j, p, int64(len(w.rows)*len(w.columns))*rows*across)
 			}
 		}
 	}
 	return w.windows
 }
 
-// meet gathers what a tap meets of a channel, for rows of pixels from one on.
-func (w *convWork[T]) meet(to, plane []T, i, j tap, row int64) {
-	across := w.PixelRow.D
-	end := row + int64(len(to))/across
-	lo, hi := min(max(i.lo, row), end), min(max(i.hi, row), end)
-	if lo >= hi || j.lo >= j.hi {
-		clear(to)
-		return
+// meet gathers what a tap meets of the channels of a piece, which are next elements apart in to.
+func (w *convWork[T]) meet(to []T, i, j tap, p pixelRows, next int64) {
+	across, end := w.PixelRow.D, p.row+p.rows
+	lo, hi := min(max(i.lo, p.row), end), min(max(i.hi, p.row), end)
+	if j.lo >= j.hi {
+		hi = lo
 	}
-	clear(to[:(lo-row)*across])
-	clear(to[(hi-row)*across:])
-	to = to[(lo-row)*across : (hi-row)*across]
-	from, next := (lo*w.Rows.Stride+i.base)*w.Width, w.Rows.Stride*w.Width
-	joined := w.Columns.Stride == 1 && next == across // the rows are one piece of the image, but for pixels that meet what is beside it
-	if joined {
-		copy(to[j.lo:int64(len(to))-across+j.hi], plane[from+j.lo+j.base:])
-	}
-	for ; len(to) > 0 && !(joined && j.lo == 0 && j.hi == across); to, from = to[across:], from+next {
-		row := to[:across]
-		for x := range j.lo {
-			row[x] = 0
+	above, below := (lo-p.row)*across, (hi-p.row)*across
+	plane, line := p.image*w.Image+w.group*w.gathered.Group+(lo*w.Rows.Stride+i.base)*w.Width+j.base, w.Rows.Stride*w.Width
+	joined := w.Columns.Stride == 1 && line == across && lo < hi // the rows are one piece of the image, but for pixels that meet what is beside it
+	for range w.channels {
+		if above > 0 {
+			clear(to[:above])
 		}
-		for x := j.hi; x < across; x++ {
-			row[x] = 0
+		if all := p.rows * across; below < all {
+			clear(to[below:all])
 		}
 		switch {
+		case lo >= hi:
 		case joined:
-		case w.Columns.Stride == 1:
-			copy(row[j.lo:j.hi], plane[from+j.lo+j.base:])
+			copy(to[above+j.lo:below-across+j.hi], w.images[plane+j.lo:])
 		default:
-			for x := j.lo; x < j.hi; x++ {
-				row[x] = plane[from+x*w.Columns.Stride+j.base]
+			for k, from := above, plane; k < below; k, from = k+across, from+line {
+				if row := to[k:][:across]; w.Columns.Stride == 1 {
+					copy(row[j.lo:j.hi], w.images[from+j.lo:])
+				} else {
+					for x := j.lo; x < j.hi; x++ {
+						row[x] = w.images[from+x*w.Columns.Stride]
+					}
+				}
 			}
 		}
+		for x := range j.lo {
+			zero(to[:below], above+x, across)
+		}
+		for x := j.hi; x < across; x++ {
+			zero(to[:below], above+x, across)
+		}
+		to, plane = to[min(next, int64(len(to))):], plane+w.Plane
+	}
+}
+
+// zero clears each step-th element of x from the first one on.
+func zero[T kernels.Float](x []T, first, step int64) {
+	for k := first; k < int64(len(x)); k += step {
+		x[k] = 0
 	}
 }
