@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,7 @@ func BenchmarkServe(b *testing.B) {
 	if testing.Short() {
 		requests = 640
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // as examples/serve
 	store := load("testdata/model.safetensors")
 	defer store.Close()
 	seed := testutil.Seed(b)
