@@ -95,8 +95,7 @@ func read(ctx context.Context, cache *cudaops.Cache, pixels []byte) (list []Answ
 			return nil, err
 		}
 		for p := range slices.Chunk(out[0].Data().([]float32), digits.Classes) {
-			best := slices.Index(p, slices.Max(p))
-			list = append(list, Answer{best, p[best]})
+			list = append(list, Answer{slices.Index(p, slices.Max(p)), slices.Max(p)})
 		}
 	}
 	return list, nil
