@@ -19,11 +19,12 @@ import (
 
 // request is a call of Run that waits for its results.
 type request struct {
-	in   []input
-	rows int
-	out  []gorgonia.Value
-	err  error
-	done chan struct{}
+	in    []input
+	rows  int
+	out   []gorgonia.Value // of the run, of which the request has rows from first on
+	first int
+	err   error
+	done  chan struct{}
 }
 
 // input is a copy of a value of a request.
@@ -54,7 +55,7 @@ func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value,
 	c.enqueue(r)
 	select {
 	case <-r.done:
-		return r.out, r.err
+		return r.results()
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -169,7 +170,7 @@ func (c *Cache) runBatch(batch []*request) {
 			err = vm.RunAll()
 		}
 		if err == nil {
-			err = g.split(batch, size)
+			err = g.assign(batch, size)
 		}
 		return err
 	})
@@ -205,31 +206,40 @@ func (g *Sized) set(batch []*request, size int) error {
 	return nil
 }
 
-// split gives each request its rows of the results.
-func (g *Sized) split(batch []*request, size int) error {
-	for _, r := range batch {
-		r.out = make([]gorgonia.Value, len(g.Out))
-	}
+// assign gives each request the results of a run and its place in them.
+func (g *Sized) assign(batch []*request, size int) error {
+	out := make([]gorgonia.Value, len(g.Out))
 	for k, n := range g.Out {
-		v := n.Value()
-		if guard.IsNil(v) || v.Shape().Dims() == 0 || v.Shape()[0] != size {
+		if out[k] = n.Value(); guard.IsNil(out[k]) || out[k].Shape().Dims() == 0 || out[k].Shape()[0] != size {
 			return fmt.Errorf("result %d: got a value of shape %v, want %d rows along axis 0", k, n.Shape(), size)
 		}
-		m, err := values.Bytes(v)
-		if err != nil {
-			return fmt.Errorf("result %d: %w", k, err)
-		}
-		dt, _ := values.Dtype(v.Dtype())
-		row := len(m) / size
-		for _, r := range batch {
-			shape := append(tensor.Shape{r.rows}, v.Shape()[1:]...)
-			to, own, err := values.Make(dt, shape)
-			if err != nil {
-				return err
-			}
-			m = m[copy(own, m[:r.rows*row]):]
-			r.out[k] = to
-		}
+	}
+	first := 0
+	for _, r := range batch {
+		r.out, r.first = out, first
+		first += r.rows
 	}
 	return nil
+}
+
+// results returns copies of the request's rows, which each request makes by itself while the next run goes on.
+func (r *request) results() ([]gorgonia.Value, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	out := make([]gorgonia.Value, len(r.out))
+	for k, v := range r.out {
+		all, err := values.Bytes(v)
+		if err != nil {
+			return nil, fmt.Errorf("result %d: %w", k, err)
+		}
+		dt, _ := values.Dtype(v.Dtype())
+		own, m, err := values.Make(dt, append(tensor.Shape{r.rows}, v.Shape()[1:]...))
+		if err != nil {
+			return nil, err
+		}
+		copy(m, all[len(all)/v.Shape()[0]*r.first:])
+		out[k] = own
+	}
+	return out, nil
 }

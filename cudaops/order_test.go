@@ -1,7 +1,6 @@
 package cudaops
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -16,8 +15,7 @@ import (
 // instructions of the program ran consecutively.
 func TestOrderOfLowered(t *testing.T) {
 	quiet(t)
-	seed, total := rand.Uint64(), 0
-	t.Logf("seed %d", seed)
+	seed, total := testutil.Seed(t), 0
 	for _, c := range slices.Concat(loweredCases(), windowCases(seed)) {
 		for dt, w := range map[tensor.Dtype]*lower.Wanted{tensor.Float64: nil, tensor.Float32: {All: true}} {
 			p := testutil.Get[*lower.Graph](t)(lower.New(c.graph(t, dt, 1).g, w)).Program

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -75,7 +76,7 @@ func Positions(s *Scope, x *G.Node, count int) *G.Node {
 // time, width). With [KeyHeads] in_proj_weight has width + 2 n width / heads rows. Options: [NoBias] and the options of [Attention].
 func SelfAttention(s *Scope, x *G.Node, heads int, opts ...LayerOption) *G.Node {
 	const layer = "SelfAttention"
-	o := s.read(layer, opts, settings{"NoBias": 0, "Causal": 0, "Rotary": 0, "Pattern": 0, "KeyHeads": float64(heads)})
+	o := s.read(layer, opts, settings{"NoBias": 0, "Causal": 0, "Rotary": 0, "Pattern": 0, "KeyCounts": 0, "KeyHeads": float64(heads)})
 	shape, ok := s.shape(layer, x, 3, 3, "(batch, time, width)")
 	if !ok || !s.checkHeads(layer, shape[2], heads, o) {
 		return nil
@@ -111,10 +112,10 @@ func Split3(s *Scope, x *G.Node) (a, b, c *G.Node) {
 //
 //	softmax(q kᵀ / √(width / heads)) v
 //
-// With [KeyHeads] k and v are (batch, keys, n width / heads). Options: [Causal], [Rotary], [KeyHeads], [Pattern]. Under [Cached] causal attention is to the keys and
+// With [KeyHeads] k and v are (batch, keys, n width / heads). Options: [Causal], [Rotary], [KeyHeads], [KeyCounts], [Pattern]. Under [Cached] causal attention is to the keys and
 // values of the runs before, too. It is ops.Attention; the weights are in memory only for a Pattern, and in heads of more than 256 elements.
 func Attention(s *Scope, q, k, v *G.Node, heads int, opts ...LayerOption) *G.Node {
-	return s.attention("Attention", q, k, v, heads, s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0, "KeyHeads": float64(heads)}), opts)
+	return s.attention("Attention", q, k, v, heads, s.read("Attention", opts, settings{"Causal": 0, "Rotary": 0, "Pattern": 0, "KeyCounts": 0, "KeyHeads": float64(heads)}), opts)
 }
 
 // checkHeads reports whether the options of an attention fit its width.
@@ -147,23 +148,27 @@ func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, 
 	if o["Rotary"] != 0 {
 		q, k = s.rotate(q, o["Rotary"]), s.rotate(k, o["Rotary"])
 	}
-	var seen *G.Node // the number of keys that each position sees, if not nil
+	var seen *G.Node // the number of keys that each position sees, which broadcasts to (batch, time), if not nil
 	if causal {
 		seen = s.positions(of[0], of[1])
 		if s.ok() && s.context > 0 {
 			k, v = s.remember("keys", k), s.remember("values", v)
 		}
 	}
-	if o["Pattern"] == 0 && of[2]/heads <= attention.MaxDim {
-		fused := []ops.AttentionOption{ops.RowsFirst()}
-		switch {
-		case causal && s.context > 0:
+	fused := []ops.AttentionOption{ops.RowsFirst()}
+	inKernel := o["Pattern"] == 0 && of[2]/heads <= attention.MaxDim
+	if inKernel && causal && s.context == 0 {
+		fused, seen = append(fused, ops.Causal()), nil
+	}
+	if o["KeyCounts"] != 0 {
+		seen = s.keyCounts(layer, of[0], seen, opts)
+	}
+	if !s.ok() {
+		return nil
+	}
+	if inKernel {
+		if seen != nil {
 			fused = append(fused, ops.KeyCounts(seen))
-		case causal:
-			fused = append(fused, ops.Causal())
-		}
-		if !s.ok() {
-			return nil
 		}
 		return s.Keep(ops.Reshape(s.Keep(ops.Attention(q, k, v, fused...)), of...))
 	}
@@ -176,6 +181,28 @@ func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, 
 	return s.Keep(ops.Reshape(y, of...))
 }
 
+// keyCounts returns the counts of KeyCounts, (batch, 1), or their minimum with seen, (batch, time).
+func (s *Scope) keyCounts(layer string, batch int, seen *G.Node, opts []LayerOption) *G.Node {
+	for _, l := range opts {
+		if l.name != "KeyCounts" || !s.ok() {
+			continue
+		}
+		shape, ok := s.shape(layer, l.node, 1, 1, "integers of shape (batch) for KeyCounts")
+		if !ok {
+			return nil
+		}
+		if dt, known := values.Dtype(l.node.Dtype()); shape[0] != batch || !known || !dt.IsInteger() {
+			s.fail("%s got KeyCounts of %v and shape %v, want integers of shape (%d)", layer, l.node.Dtype(), shape, batch)
+		}
+		counts := s.Keep(ops.Reshape(l.node, batch, 1))
+		if seen == nil {
+			return counts
+		}
+		return s.Keep(ops.Map("min(a, b)", counts, seen))
+	}
+	return seen
+}
+
 // heads returns x, (batch, time, width), as (batch, time, heads, width / heads).
 func (s *Scope) heads(x *G.Node, heads int) *G.Node {
 	if !s.ok() {
@@ -186,7 +213,7 @@ func (s *Scope) heads(x *G.Node, heads int) *G.Node {
 }
 
 // attend returns the attention of heads of q, (batch, time, heads, width), to k and v, (batch, keys, key heads, width), of its shape, and its weights, (batch, heads,
-// time, keys). A position sees as many keys as seen, (time), has; nil is all.
+// time, keys). A position sees as many keys as seen has, which broadcasts to (batch, time); nil is all. One that sees none gets 0.
 func (s *Scope) attend(q, k, v, seen *G.Node) (y, weights *G.Node) {
 	if !s.ok() {
 		return nil, nil
@@ -198,11 +225,20 @@ func (s *Scope) attend(q, k, v, seen *G.Node) (y, weights *G.Node) {
 	}
 	q, k, v = grouped(q, of[1], group), grouped(k, to[1], 1), grouped(v, to[1], 1)
 	scores := s.Keep(ops.Map(fmt.Sprintf("a * %v", 1/math.Sqrt(float64(of[3]))), s.Keep(ops.MatMul(q, k, ops.TransB()))))
+	var visible *G.Node
 	if seen != nil {
-		visible := s.Keep(ops.Less(s.iota(1, to[1]), s.Keep(ops.Reshape(seen, of[1], 1))))
+		if seen.Dims() == 2 {
+			seen = s.Keep(ops.Reshape(seen, of[0], 1, 1, -1, 1))
+		} else {
+			seen = s.Keep(ops.Reshape(seen, of[1], 1))
+		}
+		visible = s.Keep(ops.Less(s.iota(1, to[1]), seen))
 		scores = s.Keep(ops.Where(visible, scores, s.constant(tensor.Shape{}, func(int) float64 { return math.Inf(-1) })))
 	}
 	weights = s.Keep(ops.SoftMax(scores, -1))
+	if s.ok() && seen != nil && seen.Dims() > 2 { // a position may see no key
+		weights = s.Keep(ops.Where(visible, weights, s.constant(tensor.Shape{}, func(int) float64 { return 0 })))
+	}
 	y = s.Keep(ops.Permute(s.Keep(ops.MatMul(weights, v)), 0, 3, 1, 2, 4))
 	return y, s.Keep(ops.Reshape(weights, of[0], of[2], of[1], to[1]))
 }

@@ -196,6 +196,85 @@ func TestKeyHeads(t *testing.T) {
 	}
 }
 
+// KeyCounts hides the keys behind a number of each sequence, with the weights as a pattern and without: values are those of the definition, and gradients agree and are finite, also
+// of a sequence without keys.
+func TestKeyCounts(t *testing.T) {
+	const batch, time, heads, dim = 5, 6, 2, 3
+	seed := testutil.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 1))
+	counts := []int{0, time, r.IntN(time), r.IntN(time), r.IntN(time)}
+	var in []*tensor.Dense
+	for range 3 {
+		v := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(batch, time, heads*dim))
+		for i := range v.Float64s() {
+			v.Float64s()[i] = r.NormFloat64()
+		}
+		in = append(in, v)
+	}
+	for name, causal := range map[string]bool{"all": false, "causal": true} {
+		var want, gradients []float64
+		for row := range batch * time {
+			for h := range heads {
+				at, sum, out := func(x, row, e int) float64 { return in[x].Float64s()[(row*heads+h)*dim+e] }, 0.0, make([]float64, dim)
+				for j := range counts[row/time] {
+					if causal && j > row%time {
+						break
+					}
+					key, score := row/time*time+j, 0.0
+					for e := range dim {
+						score += at(0, row, e) * at(1, key, e)
+					}
+					weight := math.Exp(score / math.Sqrt(dim))
+					sum += weight
+					for e := range dim {
+						out[e] += weight * at(2, key, e)
+					}
+				}
+				for _, v := range out {
+					want = append(want, v/max(sum, math.SmallestNonzeroFloat64))
+				}
+			}
+		}
+		var patterns G.Nodes
+		for _, opts := range [][]nn.LayerOption{nil, {nn.Pattern(&patterns)}} {
+			s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64))
+			var x G.Nodes
+			for i := range in {
+				x = append(x, s.Input("qkv"[i:i+1], tensor.Float64, batch, time, heads*dim))
+			}
+			seen := s.Input("counts", tensor.Int32, batch)
+			if opts = append(opts, nn.KeyCounts(seen)); causal {
+				opts = append(opts, nn.Causal())
+			}
+			y := nn.Attention(s, x[0], x[1], x[2], heads, opts...)
+			by := testutil.Get[G.Nodes](t)(G.Grad(s.Keep(ops.Sum(s.Keep(ops.Map("a*a*a", y)))), x...))
+			vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(append(by, y)...)))
+			defer vm.Close()
+			for i, n := range x {
+				testutil.Do(t, G.Let(n, in[i]))
+			}
+			c := make([]int32, batch)
+			for i := range c {
+				c[i] = int32(counts[i])
+			}
+			testutil.Do(t, vm.Let(seen, c))
+			testutil.Do(t, vm.RunAll())
+			var got []float64
+			for _, n := range by {
+				got = append(got, elements(t, n.Value())...)
+			}
+			if gradients == nil {
+				gradients = got
+			}
+			for i, w := range slices.Concat(want, gradients) {
+				if g := slices.Concat(elements(t, y.Value()), got)[i]; !(math.Abs(g-w) < 1e-12*(1+math.Abs(w))) {
+					t.Fatalf("seed %d, %s, %d options: element %d of values and gradients is %v, want %v", seed, name, len(opts), i, g, w)
+				}
+			}
+		}
+	}
+}
+
 // A recurrent network that carries its state computes in pieces what it computes of the whole, until Reset.
 func TestCarry(t *testing.T) {
 	for name, layer := range map[string]func(*nn.Scope, *G.Node, int, ...nn.LayerOption) *G.Node{"LSTM": nn.LSTM, "GRU": nn.GRU} {

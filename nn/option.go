@@ -14,6 +14,7 @@ type LayerOption struct {
 	name  string
 	value float64
 	nodes *G.Nodes
+	node  *G.Node
 }
 
 // NoBias leaves the bias out.
@@ -53,6 +54,12 @@ func Rotary(base float64) LayerOption { return LayerOption{name: "Rotary", value
 // KeyHeads sets the number of heads of keys and values, a divisor of the number of heads of queries, which it is without this option: consecutive heads of queries share one
 // of keys and values (grouped-query attention).
 func KeyHeads(n int) LayerOption { return LayerOption{name: "KeyHeads", value: float64(n)} }
+
+// KeyCounts makes all positions of a sequence attend to as many of its first keys as counts, integers of shape (batch), has for it: the keys behind are padding. With
+// Causal a position attends to the keys that both allow. A position without a key gets 0.
+func KeyCounts(counts *G.Node) LayerOption {
+	return LayerOption{name: "KeyCounts", value: 1, node: counts}
+}
 
 // Pattern appends the node of the weights of an attention, (batch, heads, time, keys), to a list.
 func Pattern(to *G.Nodes) LayerOption { return LayerOption{name: "Pattern", value: 1, nodes: to} }

@@ -180,6 +180,21 @@ var modules = map[string]nn.Layer{
 	"cross_entropy_smoothing": func(s *nn.Scope, x *G.Node) *G.Node {
 		return nn.CrossEntropy(s, x, someIgnored(s), ops.LabelSmoothing(0.2))
 	},
+	"attention_padded": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.SelfAttention(s, x, 3, nn.KeyCounts(integers(s, 4, 1, 5)))
+	},
+	"attention_padded_causal": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.SelfAttention(s, x, 2, nn.KeyCounts(integers(s, 3, 6)), nn.Causal())
+	},
+	"cross_entropy_weights": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.CrossEntropy(s, x, someIgnored(s), classWeights(s, x))
+	},
+	"cross_entropy_weights_rows": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.CrossEntropy(s, x, someIgnored(s), classWeights(s, x), ops.PerRow())
+	},
+	"cross_entropy_weights_smoothing": func(s *nn.Scope, x *G.Node) *G.Node {
+		return nn.CrossEntropy(s, x, someIgnored(s), classWeights(s, x), ops.LabelSmoothing(0.2))
+	},
 	"cross_entropy": func(s *nn.Scope, x *G.Node) *G.Node {
 		labels := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]int{2, 0, 1, 1, 1, 2}))
 		return nn.CrossEntropy(s, x, s.Keep(ops.Constant(s.Graph(), labels)))
@@ -198,6 +213,16 @@ func encoder(s *nn.Scope, x *G.Node, width, heads, hidden int) *G.Node {
 // someIgnored are labels of make.py, of which two are ignored.
 func someIgnored(s *nn.Scope) *G.Node {
 	return s.Keep(ops.Constant(s.Graph(), tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]int{2, -100, 1, -100, 1, 0}))))
+}
+
+// integers is a constant vector.
+func integers(s *nn.Scope, list ...int) *G.Node {
+	return s.Keep(ops.Constant(s.Graph(), tensor.New(tensor.WithBacking(list))))
+}
+
+// classWeights are those of make.py, in the element type of x.
+func classWeights(s *nn.Scope, x *G.Node) ops.CrossEntropyOption {
+	return ops.ClassWeights(s.Keep(ops.Constant(s.Graph(), in(x.Dtype(), tensor.New(tensor.WithBacking([]float64{0.5, 2, 0}))))))
 }
 
 // targets are those of make.py, in the element type of x.

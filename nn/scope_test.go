@@ -69,6 +69,12 @@ func TestErrors(t *testing.T) {
 		"nn: a: SelfAttention got 3 heads of width 7, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 3)
 		},
+		"nn: a: SelfAttention got KeyCounts of float32 and shape (5), want integers of shape": func(s *nn.Scope, x, image *G.Node) *G.Node {
+			return nn.SelfAttention(s.At("a"), row(s, image), 7, nn.KeyCounts(s.Keep(ops.Sum(x, 1))))
+		},
+		"SelfAttention got a nil node, want integers of shape (batch) for KeyCounts": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.SelfAttention(s, row(s, image), 7, nn.KeyCounts(nil))
+		},
 		"nn: a: SelfAttention got KeyHeads(2) for 7 heads, want a divisor": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.SelfAttention(s.At("a"), row(s, image), 7, nn.KeyHeads(2))
 		},

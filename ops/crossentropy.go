@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // CrossEntropyOption is an option of [CrossEntropy].
@@ -21,6 +22,11 @@ func LabelSmoothing(share float64) CrossEntropyOption {
 	return func(c *crossEntropy) { c.smoothing = share }
 }
 
+// ClassWeights weighs each class by an element of weights, a vector of the logits' element type that has no gradient.
+func ClassWeights(weights *gorgonia.Node) CrossEntropyOption {
+	return func(c *crossEntropy) { c.weights, c.weighted = weights, true }
+}
+
 // PerRow makes CrossEntropy return the rows' losses, in the shape of the labels, instead of their mean. Rows whose label is ignored have the loss 0.
 func PerRow() CrossEntropyOption { return func(c *crossEntropy) { c.perRow = true } }
 
@@ -30,7 +36,12 @@ func PerRow() CrossEntropyOption { return func(c *crossEntropy) { c.perRow = tru
 //	row[i] = (1 - s) (lse(logits[i]) - logits[i][labels[i]]) + s (lse(logits[i]) - mean of logits[i])
 //	out    = mean of row[i] over the rows whose label is not ignored, NaN if there are none
 //
-// where lse is the logarithm of the sum of exponentials and s the share of [LabelSmoothing]. A label that is neither a class nor ignored is
+// where lse is the logarithm of the sum of exponentials and s the share of [LabelSmoothing]. With [ClassWeights] w, as in PyTorch,
+//
+//	row[i] = (1 - s) w[labels[i]] (lse(logits[i]) - logits[i][labels[i]]) + s (mean over c of w[c] (lse(logits[i]) - logits[i][c]))
+//	out    = sum of row[i] / sum of w[labels[i]], over the rows whose label is not ignored
+//
+// A label that is neither a class nor ignored is
 // an error of the run.
 func CrossEntropy(logits, labels *gorgonia.Node, opts ...CrossEntropyOption) (*gorgonia.Node, error) {
 	c := crossEntropy{ignored: -100}
@@ -53,11 +64,17 @@ type crossEntropy struct {
 	ignored   int
 	smoothing float64
 	gradient  bool // w.r.t. the logits; the last input is that w.r.t. the rows
-	perRow    bool // an option alone
+	weighted  bool // input 2 are the weights of classes, with the rank of the logits
+	perRow    bool // an option alone, as weights
+	weights   *gorgonia.Node
 }
 
 func (c crossEntropy) loss(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
-	types, err := anyTypesOf([]*gorgonia.Node{logits, labels})
+	inputs := []*gorgonia.Node{logits, labels}
+	if c.weighted {
+		inputs = append(inputs, c.weights)
+	}
+	types, err := anyTypesOf(inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -72,20 +89,49 @@ func (c crossEntropy) loss(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if want := without(shape, []int{c.axis}); !types[1].Dtype.IsInteger() || !sameShape(types[1].Shape, want) {
 		return nil, fmt.Errorf("got labels %v for logits %v, want integers of shape %v", types[1], types[0], want)
 	}
-	targets, err := reshaped(labels, kept(shape, []int{c.axis}))
-	if err != nil {
+	classes := shape[c.axis]
+	if want := (Type{types[0].Dtype, tensor.Shape{classes}}); c.weighted && (types[2].Dtype != want.Dtype || !sameShape(types[2].Shape, want.Shape)) {
+		return nil, fmt.Errorf("got weights %v, want %v", types[2], want)
+	}
+	if inputs[1], err = reshaped(labels, kept(shape, []int{c.axis})); err != nil {
 		return nil, err
 	}
-	perRow := c.perRow
-	c.perRow = false
-	rows, err := Apply(c, logits, targets)
+	if c.weighted {
+		if c.weights, err = StopGradient(c.weights); err != nil {
+			return nil, err
+		}
+		along := slices.Repeat([]int{1}, len(shape))
+		along[c.axis] = classes
+		if inputs[2], err = reshaped(c.weights, along); err != nil {
+			return nil, err
+		}
+	}
+	weights, perRow := c.weights, c.perRow
+	c.weights, c.perRow = nil, false
+	rows, err := Apply(c, inputs...)
 	if err != nil || perRow {
 		return rows, err
 	}
 	b := expr.NewBuilder(types[1].Dtype)
-	counts, err := applyFunc("IsCounted", b, b.Convert(c.counts(b, b.Operand(0)), types[0].Dtype), labels)
+	label := b.Operand(0)
+	counts, err := applyFunc("IsCounted", b, b.Convert(c.counts(b, label), types[0].Dtype), labels)
 	if err != nil {
 		return nil, err
+	}
+	if c.weighted { // an ignored label reads the weight of class 0
+		b := expr.NewBuilder(types[1].Dtype)
+		label = b.Operand(0)
+		class, err := applyFunc("Class", b, b.Apply(expr.Select, c.counts(b, label), label, b.Integer(types[1].Dtype, 0)), labels)
+		if err != nil {
+			return nil, err
+		}
+		of, err := Embedding(weights, class)
+		if err != nil {
+			return nil, err
+		}
+		if counts, err = Map("select(a > 0, b, 0)", counts, of); err != nil {
+			return nil, err
+		}
 	}
 	sum, err := Sum(rows)
 	if err != nil {
@@ -112,8 +158,10 @@ func (c crossEntropy) String() string {
 
 func (c crossEntropy) Infer(in ...Type) (Type, error) {
 	want := 2
-	if c.gradient {
-		want = 3
+	for _, more := range []bool{c.weighted, c.gradient} {
+		if more {
+			want++
+		}
 	}
 	if len(in) != want {
 		return Type{}, fmt.Errorf("got %d inputs, want %d", len(in), want)
@@ -130,26 +178,45 @@ func (c crossEntropy) Infer(in ...Type) (Type, error) {
 func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 	dt, shape := in[0].Dtype, in[0].Shape
 	r := Rows{Shape: shape, Axes: []int{c.axis}, PerRow: !c.gradient, Iotas: [][]int{indexAlong(c.axis, shape)}}
-	operands := []kernels.Dtype{dt, in[1].Dtype, kernels.Int64}
-	if c.gradient {
-		operands = slices.Insert(operands, 2, dt)
+	operands := []kernels.Dtype{dt, in[1].Dtype}
+	for range in[2:] {
+		operands = append(operands, dt)
 	}
-	b := expr.NewBuilder(operands...)
+	b := expr.NewBuilder(append(operands, kernels.Int64)...)
 	number := func(x float64) expr.Value { return b.Constant(dt, x) }
-	x, label, index := b.Operand(0), b.Operand(1), b.Operand(len(operands)-1)
+	x, label, index := b.Operand(0), b.Operand(1), b.Operand(len(operands))
 	most := b.Apply(expr.RowMax, x)
 	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x, most))
 	sum := b.Apply(expr.RowSum, e)
 	is := b.Apply(expr.Eq, b.Convert(label, kernels.Int64), index)
 	classes := float64(shape[c.axis])
+	weight := func(v expr.Value) expr.Value { return v } // times the weight of the label
+	if c.weighted {
+		of := b.Apply(expr.RowSum, b.Apply(expr.Select, is, b.Operand(2), number(0)))
+		weight = func(v expr.Value) expr.Value { return b.Apply(expr.Mul, of, v) }
+	}
+	smooth := c.smoothing / classes
 	var v expr.Value
-	if c.gradient {
-		target := b.Apply(expr.Select, is, number(1-c.smoothing+c.smoothing/classes), number(c.smoothing/classes))
+	switch {
+	case c.gradient && c.weighted:
+		all := b.Apply(expr.Add, weight(number(1-c.smoothing)), b.Apply(expr.Mul, number(smooth), b.Apply(expr.RowSum, b.Operand(2))))
+		target := b.Apply(expr.Add, b.Apply(expr.Select, is, weight(number(1-c.smoothing)), number(0)), b.Apply(expr.Mul, number(smooth), b.Operand(2)))
+		v = b.Apply(expr.Mul, b.Operand(3), b.Apply(expr.Sub, b.Apply(expr.Mul, all, b.Apply(expr.Div, e, sum)), target))
+	case c.gradient:
+		target := b.Apply(expr.Select, is, number(1-c.smoothing+smooth), number(smooth))
 		v = b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), target))
-	} else {
+	case c.weighted:
+		lse := b.Apply(expr.Add, b.Apply(expr.Log, sum), most)
+		label := b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))
+		v = b.Apply(expr.Mul, weight(number(1-c.smoothing)), b.Apply(expr.Sub, lse, label))
+		if c.smoothing > 0 {
+			others := b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, lse, x)))
+			v = b.Apply(expr.Add, v, b.Apply(expr.Mul, number(smooth), others))
+		}
+	default:
 		v = b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))
 		if s := c.smoothing; s > 0 {
-			v = b.Apply(expr.Add, b.Apply(expr.Mul, number(1-s), v), b.Apply(expr.Mul, number(s/classes), b.Apply(expr.RowSum, x)))
+			v = b.Apply(expr.Add, b.Apply(expr.Mul, number(1-s), v), b.Apply(expr.Mul, number(smooth), b.Apply(expr.RowSum, x)))
 		}
 		v = b.Apply(expr.Sub, b.Apply(expr.Add, b.Apply(expr.Log, sum), most), v)
 	}
@@ -171,7 +238,12 @@ func (c crossEntropy) Adjoints(b *Backward) []Term {
 	if c.gradient {
 		return b.None("it is a gradient of CrossEntropy")
 	}
-	labels, shape := b.In(1), b.In(0).Type().Shape
+	inputs, shape := []Term{b.In(0), b.In(1)}, b.In(0).Type().Shape
+	if c.weighted {
+		inputs = append(inputs, b.In(2))
+	}
 	c.gradient = true
-	return []Term{b.Apply(c, b.In(0), labels, b.reshape(b.Grad(), kept(shape, []int{c.axis}))), {}}
+	terms := make([]Term, len(inputs))
+	terms[0] = b.Apply(c, append(inputs, b.reshape(b.Grad(), kept(shape, []int{c.axis})))...)
+	return terms
 }

@@ -46,10 +46,12 @@ type saving struct {
 // state is the position of checkpoint.Save.
 type state struct {
 	Position
-	Part   part            // the current epoch
-	Epochs []epochState    `json:",omitempty"`
-	Best   best            // of Validate
-	Value  json.RawMessage `json:",omitempty"` // of the caller
+	Part   part         // the current epoch
+	Epochs []epochState `json:",omitempty"`
+	Best   best         // of Validate
+	// Plateaus are the states of ReduceOnPlateau.
+	Plateaus []plateau       `json:",omitempty"`
+	Value    json.RawMessage `json:",omitempty"` // of the caller
 }
 
 // part holds the losses of the current epoch.
@@ -68,7 +70,7 @@ type epochState struct {
 
 // state returns what is saved with the VM.
 func (l *loop) state() (s state, err error) {
-	s = state{Position: l.position, Part: l.part, Best: l.best}
+	s = state{Position: l.position, Part: l.part, Best: l.best, Plateaus: l.plateaus}
 	for _, e := range l.history.Epochs {
 		s.Epochs = append(s.Epochs, epochState{e.Position, e.Number, e.Steps, number(e.Loss), converted[number](e.Scores)})
 	}
@@ -91,30 +93,30 @@ func converted[To, From number | float64](m map[string]From) map[string]To {
 	return out
 }
 
-// load restores the checkpoint if the file exists.
-func (l *loop) load() error {
+// load restores the checkpoint if the file exists, and returns the states of ReduceOnPlateau in it.
+func (l *loop) load() ([]plateau, error) {
 	c := &l.config
 	if c.checkpoint.path == "" {
-		return nil
+		return nil, nil
 	}
 	if c.from != (Position{}) {
-		return errors.New("got the options From and Checkpoint, want one of them")
+		return nil, errors.New("got the options From and Checkpoint, want one of them")
 	}
 	var s state
 	note, err := checkpoint.Load(c.checkpoint.path, l.vm, &s)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if v := c.validation; v != nil && s.Best.Metric != "" && s.Best.Metric != v.metrics[0].Name {
-		return fmt.Errorf("%s: got a training whose best epoch is that of the metric %q, Validate has %q first", c.checkpoint.path, s.Best.Metric, v.metrics[0].Name)
+		return nil, fmt.Errorf("%s: got a training whose best epoch is that of the metric %q, Validate has %q first", c.checkpoint.path, s.Best.Metric, v.metrics[0].Name)
 	}
 	if v := c.checkpoint.value; v != nil && s.Value != nil {
 		decoded := reflect.New(reflect.TypeOf(v).Elem())
 		if err := json.Unmarshal(s.Value, decoded.Interface()); err != nil {
-			return fmt.Errorf("%s: the value %.200s: %w", c.checkpoint.path, s.Value, err)
+			return nil, fmt.Errorf("%s: the value %.200s: %w", c.checkpoint.path, s.Value, err)
 		}
 		reflect.ValueOf(v).Elem().Set(decoded.Elem())
 	}
@@ -123,7 +125,7 @@ func (l *loop) load() error {
 			Epoch{Number: e.Number, Position: e.Position, Steps: e.Steps, Loss: float64(e.Loss), Scores: converted[float64](e.Scores)})
 	}
 	c.from, l.part, l.best, l.history.Note = s.Position, s.Part, s.Best, note
-	return nil
+	return s.Plateaus, nil
 }
 
 // save saves the training unless it has not changed since the last save.

@@ -26,6 +26,7 @@ type config struct {
 	stage         func(map[*gorgonia.Node]gorgonia.Value) (bool, error) // the VM's Stage
 	weights       *gorgonia.Node
 	rates         []rate
+	plateaus      []reduction
 	steppers      []stepper
 	ends          []func(Epoch) error
 	progress      io.Writer

@@ -67,6 +67,7 @@ type loop struct {
 	last     float64        // the last loss
 	part     part           // losses of the current epoch
 	best     best           // of Validate
+	plateaus []plateau      // of ReduceOnPlateau
 	feeder   feeder
 	bound    Batch // the last batch
 	changed  bool  // since the last checkpoint
@@ -99,14 +100,17 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	if err := c.checkValidation(vm); err != nil {
 		return nil, err
 	}
-	if err := l.load(); err != nil {
+	saved, err := l.load()
+	if err == nil {
+		err = l.beginPlateaus(saved)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if c.epochs == 0 && c.steps == 0 {
 		c.epochs = 1
 	}
 	ranks, split := vm.Ranks()
-	var err error
 	first, all := vm.Process()
 	if s, ok := source.(ranked); ok && all > 1 {
 		if source, err = s.onRanks(ranks, first, all, split); err != nil {

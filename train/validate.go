@@ -112,6 +112,9 @@ func (l *loop) validate(ctx context.Context, e *Epoch) (better bool, err error) 
 	}
 	first := v.metrics[0]
 	l.progress.setScores(v.metrics, e.Scores)
+	for i, r := range l.config.plateaus {
+		l.plateaus[i].update(r, first, e.Scores[first.Name])
+	}
 	return l.best.update(e.Number, first, e.Scores[first.Name]), nil
 }
 

@@ -65,9 +65,7 @@ func TestCooperativeTogether(t *testing.T) {
 // random returns random numbers by a seed that the test prints.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	return rand.New(rand.NewPCG(seed, 8))
+	return rand.New(rand.NewPCG(testutil.Seed(t), 8))
 }
 
 // unlike counts the elements that are not as wanted.

@@ -40,15 +40,15 @@ func main() {
 	if !(*seconds > 0) {
 		command.Exit("port", command.Misused("-seconds is %g, want a time above 0", *seconds))
 	}
-	r, err := measure(os.Stdout, *device, time.Duration(*seconds*float64(time.Second)))
+	r, err := measure(os.Stdout, *device, newData(8, 1), time.Duration(*seconds*float64(time.Second)))
 	if err == nil && *dir != "" {
 		err = r.write(*dir)
 	}
 	command.Exit("port", err)
 }
 
-// measure times all stages on the host and, where it is chosen and there, on the GPU.
-func measure(w io.Writer, device string, long time.Duration) (r record, err error) {
+// measure times all stages on a data set, on the host and, where it is chosen and there, on the GPU.
+func measure(w io.Writer, device string, d data, long time.Duration) (r record, err error) {
 	gpu, where, err := notebook.Device(device)
 	if err != nil {
 		return r, err
@@ -73,12 +73,12 @@ func measure(w io.Writer, device string, long time.Duration) (r record, err erro
 	for i, s := range stages {
 		var host, device float64
 		if i > 0 || !G.CUDA { // Gorgonia's machine asks for a GPU in a build with the tag cuda
-			if host, err = s.rate(long, cudaops.OnHost()); err != nil {
+			if host, err = s.rate(d, long, cudaops.OnHost()); err != nil {
 				return r, fmt.Errorf("%s: %w", s.file, err)
 			}
 		}
 		if i > 0 && gpu != nil {
-			if device, err = s.rate(long, cudaops.OnDevice(gpu.Ordinal)); err != nil {
+			if device, err = s.rate(d, long, cudaops.OnDevice(gpu.Ordinal)); err != nil {
 				return r, fmt.Errorf("%s: %w", s.file, err)
 			}
 		}

@@ -52,8 +52,9 @@ func TestStagesLearnTheSame(t *testing.T) {
 
 func TestMeasure(t *testing.T) {
 	var b strings.Builder
-	const long = time.Nanosecond // the first epoch alone
-	r := testutil.Get[record](t)(measure(&b, "cpu", long))
+	const long = time.Nanosecond // the first epochs alone
+	d := newData(1, 1)
+	r := testutil.Get[record](t)(measure(&b, "cpu", d, long))
 	for i, s := range stages {
 		if wanted := i > 0 || !G.CUDA; (r.Host[i] > 0) != wanted || r.Device[i] != 0 || !strings.Contains(b.String(), s.name) {
 			t.Errorf("%s: got %v and %v steps per second, printed\n%s", s.name, r.Host[i], r.Device[i], &b)
@@ -64,7 +65,7 @@ func TestMeasure(t *testing.T) {
 	if got := read(t, dir); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(r) {
 		t.Errorf("the record is read as %v, want %v", got, r)
 	}
-	if _, err := measure(&b, "tpu", long); err == nil || !strings.Contains(err.Error(), "tpu") {
+	if _, err := measure(&b, "tpu", d, long); err == nil || !strings.Contains(err.Error(), "tpu") {
 		t.Errorf("-device tpu gives error %v", err)
 	}
 }

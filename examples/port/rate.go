@@ -7,11 +7,11 @@ import (
 )
 
 // rate returns the steps per second of a stage once it is under way, the most of three tries: others
-// may use the machine, too. All of it takes about `long`, if a training of one epoch
+// may use the machine, too. An epoch trains on d. All of it takes about `long`, if a training of one epoch
 // is short beside that.
-func (s stage) rate(long time.Duration, opts ...cudaops.Option) (best float64, err error) {
+func (s stage) rate(d data, long time.Duration, opts ...cudaops.Option) (best float64, err error) {
 	const tries = 3
-	d, began := newData(8, 1), time.Now()
+	began := time.Now()
 	train := func(epochs int) (steps int, took time.Duration, err error) {
 		start := time.Now()
 		losses, err := s.run(d, epochs, 1, opts...)

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -33,6 +34,7 @@ import (
 )
 
 func main() {
+	debug.SetGCPercent(800) // the heap is a few MB: by default it is collected hundreds of times a second, while requests wait
 	address, weights := flag.String("address", "localhost:8080", "where to listen"), flag.String("weights", "run-seed1.best", "file of the weights")
 	command.Flags("serve")
 	command.Exit("serve", run(*address, *weights))
@@ -93,8 +95,7 @@ func read(ctx context.Context, cache *cudaops.Cache, pixels []byte) (list []Answ
 			return nil, err
 		}
 		for p := range slices.Chunk(out[0].Data().([]float32), digits.Classes) {
-			best := slices.Index(p, slices.Max(p))
-			list = append(list, Answer{best, p[best]})
+			list = append(list, Answer{slices.Index(p, slices.Max(p)), slices.Max(p)})
 		}
 	}
 	return list, nil

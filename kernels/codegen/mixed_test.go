@@ -62,8 +62,7 @@ func TestMixedAssembles(t *testing.T) {
 	if testing.Short() {
 		n = 6
 	}
-	seed := rand.IntN(1 << 30)
-	t.Logf("seed %d", seed)
+	seed := int(testutil.Seed(t) % (1 << 30))
 	for i := range n {
 		target := targets[i/2%len(targets)]
 		p := rapid.Custom(func(t *rapid.T) *kernels.Plan {

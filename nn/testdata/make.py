@@ -2,7 +2,7 @@
 
     python make.py
 
-modules.safetensors has, for each module of CASES and added, its state in training as NAME/parameter, the inputs NAME/.x, the output NAME/.y, the gradients of sum(y * NAME/.g)
+modules.safetensors has, for each module of CASES, added and later, its state in training as NAME/parameter, the inputs NAME/.x, the output NAME/.y, the gradients of sum(y * NAME/.g)
 by inputs and parameters, NAME/.dx and NAME/.d/parameter, buffers after the run NAME/.next/buffer, and the output of evaluation NAME/.evaluated. Wants torch,
 numpy and safetensors.
 """
@@ -142,6 +142,31 @@ def added():
     }
 
 
+class Padded(nn.Module):
+    """Self-attention, perhaps causal, to as many of the first positions of each sequence as counts has."""
+
+    def __init__(self, width, heads, counts, causal):
+        super().__init__()
+        self.inner, self.counts, self.causal = nn.MultiheadAttention(width, heads, batch_first=True), torch.tensor(counts), causal
+
+    def forward(self, x):
+        behind = torch.arange(x.shape[1]) >= self.counts[:, None]
+        mask = torch.ones(2 * [x.shape[1]], dtype=torch.bool).triu(1) if self.causal else None
+        return self.inner(x, x, x, key_padding_mask=behind, attn_mask=mask, need_weights=False)[0]
+
+
+def later():
+    """Cases made after those of added."""
+    labels, w = torch.tensor([[2, -100, 1], [-100, 1, 0]]), torch.tensor([0.5, 2.0, 0.0])
+    return {
+        "attention_padded": (Padded(12, 3, [4, 1, 5], causal=False), (3, 5, 12)),
+        "attention_padded_causal": (Padded(8, 2, [3, 6], causal=True), (2, 6, 8)),
+        "cross_entropy_weights": (Loss(lambda x, t: F.cross_entropy(x.mT, t, weight=w), labels), (2, 3, 3)),
+        "cross_entropy_weights_rows": (Loss(lambda x, t: F.cross_entropy(x.mT, t, weight=w, reduction="none"), labels), (2, 3, 3)),
+        "cross_entropy_weights_smoothing": (Loss(lambda x, t: F.cross_entropy(x.mT, t, weight=w, label_smoothing=0.2), labels), (2, 3, 3)),
+    }
+
+
 def main():
     out = {}
 
@@ -179,8 +204,9 @@ def main():
     table = nn.Embedding(5, 4)
     put("embedding/weight", table.weight)
     put("embedding/.y", table(ids))
-    for name, case in added().items():
-        record(name, *case)
+    for cases in added, later:
+        for name, case in cases().items():
+            record(name, *case)
     save_file(out, Path(__file__).parent / "modules.safetensors")
 
 

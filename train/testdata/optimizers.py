@@ -49,8 +49,23 @@ SCHEDULES = {
 }
 
 
+SCORES = [3, 2, 2.5, 1.99985, 2.1, 1.5, 1.6, 1.49999, 1.5, 1.7, 1.4, 1.5, 1.5, 1.5, 1.3, 1.3, 1.3, 1.3, 1.2, 1.2]
+
+
+def plateau(mode, sign):
+    """The learning rates of the epochs whose ends have the scores, or their negatives, before the last."""
+    optimizer = optim.SGD([torch.zeros(1, requires_grad=True)], 0.1)
+    schedule, out = lr.ReduceLROnPlateau(optimizer, mode, factor=0.5, patience=1), []
+    for score in SCORES:
+        out.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step(sign * score)
+    return out
+
+
 def main():
     out = {"steps": {}, "rates": {name: rates(make) for name, make in SCHEDULES.items()}}
+    out |= {"scores": SCORES, "min": plateau("min", 1), "max": plateau("max", -1)}
     target, curvature = (torch.tensor(v, dtype=torch.float64) for v in ([0, 1, -1, 0.4, 2], [1, 0.5, 2, 3, 0.1]))
     for name, make in CASES.items():
         p = torch.tensor([1, -2, 3, 0.5, 0], dtype=torch.float64, requires_grad=True)

@@ -2,10 +2,13 @@ package passes
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // plan makes the launches, on the target, of every instruction that runs on the device. By then no other pass adds readers of a
@@ -14,11 +17,12 @@ func plan(p *program.Program, t Target) error {
 	if err := states(p); err != nil {
 		return err
 	}
+	made := made{}
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {
 			continue
 		}
-		plan, err := in.PlanFor(t.Device)
+		plan, err := made.plan(in, t.Device)
 		if err == nil && program.Is[program.Kernel](in.Op) {
 			err = fits(in, plan)
 		}
@@ -32,6 +36,39 @@ func plan(p *program.Program, t Target) error {
 	}
 	p.Stage = program.Planned
 	return nil
+}
+
+// made holds instructions with a plan, by what is quick to compare. Equal instructions, such as those of a model's layers, share a plan.
+type made map[[2]int64][]*program.Instr
+
+// plan returns the plan of an equal instruction, or a new one.
+func (m made) plan(in *program.Instr, dev kernels.Device) (*kernels.Plan, error) {
+	switch op := in.Op.(type) {
+	case program.Map:
+	case program.Kernel:
+		if _, product := op.Planner.(gemm.Product); !product { // others may come from other modules
+			return in.PlanFor(dev)
+		}
+	default:
+		return in.PlanFor(dev)
+	}
+	const most = 8 // instructions that one is compared with: models have few layers in turn
+	key := [2]int64{int64(len(in.In)), in.Out[0].Bytes()}
+	list := m[key]
+	for _, other := range list[max(0, len(list)-most):] {
+		if sharePlan(in, other) {
+			return other.Plan, nil
+		}
+	}
+	m[key] = append(list, in)
+	return in.PlanFor(dev)
+}
+
+// sharePlan reports whether instructions have one op, and views of equal shape, strides and memory.
+func sharePlan(a, b *program.Instr) bool {
+	return slices.EqualFunc(a.In, b.In, func(v, w *program.Value) bool {
+		return v.Dtype == w.Dtype && v.IsIota() == w.IsIota() && v.Base.Elements() == w.Base.Elements() && reflect.DeepEqual(v.View, w.View)
+	}) && reflect.DeepEqual(a.Op, b.Op)
 }
 
 // fits returns an error if a plan does not fit the values that it reads and writes.

@@ -240,18 +240,25 @@ func cumSumCase(s tensor.Shape, axis int) Case {
 }
 
 var _ = register(Spec{
-	Name: "CrossEntropy", Formula: "out = mean of log Σ exp(logits[i,c]) - logits[i,labels[i]]", Doc: "The loss of integer labels along axis 1, with ignored labels and smoothing.",
+	Name: "CrossEntropy", Formula: "out = mean of log Σ exp(logits[i,c]) - logits[i,labels[i]]", Doc: "The loss of integer labels along axis 1, with ignored labels, smoothing and weights of classes.",
 	Tolerance: 16, Generated: true,
-	Cases: composed(crossEntropyCase(tensor.Shape{1}, 0, 0), crossEntropyCase(tensor.Shape{5}, 0, 0), crossEntropyCase(tensor.Shape{7, 33}, 0, 0), crossEntropyCase(tensor.Shape{4, 6, 9}, 0.1, 1), crossEntropyCase(tensor.Shape{64, 1000}, 0.2, 2), crossEntropyCase(tensor.Shape{3, 20011}, 0, 1),
-		crossEntropyCase(tensor.Shape{2, 5, 1, 3}, 0.5, 3)),
-	Bad: []Bad{bad("labels of numbers", func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.CrossEntropy(in[0], in[1]) }, "want integers of shape (3)", tensor.Shape{3, 4}, tensor.Shape{3})},
+	Cases: composed(crossEntropyCase(tensor.Shape{1}, 0, 0, false), crossEntropyCase(tensor.Shape{5}, 0, 0, false), crossEntropyCase(tensor.Shape{7, 33}, 0, 0, false), crossEntropyCase(tensor.Shape{4, 6, 9}, 0.1, 1, false), crossEntropyCase(tensor.Shape{64, 1000}, 0.2, 2, false), crossEntropyCase(tensor.Shape{3, 20011}, 0, 1, false),
+		crossEntropyCase(tensor.Shape{2, 5, 1, 3}, 0.5, 3, false), crossEntropyCase(tensor.Shape{5}, 0.25, 1, true), crossEntropyCase(tensor.Shape{9, 33}, 0, 0, true), crossEntropyCase(tensor.Shape{4, 6, 9}, 0.25, 3, true)),
+	Bad: []Bad{bad("weights of other classes", func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+		labels, err := integersOf(in[0], kernels.Int64, []int{0, 1, 2}, tensor.Shape{3})
+		if err != nil {
+			return nil, err
+		}
+		return ops.CrossEntropy(in[0], labels, ops.ClassWeights(in[1]))
+	}, "got weights float64 (3), want float64 (4)", tensor.Shape{3, 4}, tensor.Shape{3}),
+		bad("labels of numbers", func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.CrossEntropy(in[0], in[1]) }, "want integers of shape (3)", tensor.Shape{3, 4}, tensor.Shape{3})},
 	Random: func(r *rand.Rand) Case {
-		return composed(crossEntropyCase(randomShape(r, 1, 4), float64(r.IntN(3))/4, r.IntN(3)))[0]
+		return composed(crossEntropyCase(randomShape(r, 1, 4), float64(r.IntN(3))/4, r.IntN(3), r.IntN(3) == 0))[0]
 	},
 })
 
-// crossEntropyCase ignores every fifth label.
-func crossEntropyCase(s tensor.Shape, smoothing float64, index int) Case {
+// crossEntropyCase ignores every fifth label. Its weights are 1, 2 and 3 in turn.
+func crossEntropyCase(s tensor.Shape, smoothing float64, index int, weighted bool) Case {
 	axis := min(len(s)-1, 1)
 	labels, classes := without(s, axis), s[axis]
 	ignored := 255
@@ -265,10 +272,28 @@ func crossEntropyCase(s tensor.Shape, smoothing float64, index int) Case {
 	if axis > 0 {
 		inner /= s[0]
 	}
+	name, weights := "", slices.Repeat([]int{1}, classes)
+	if weighted {
+		name = ", weights"
+		for c := range weights {
+			weights[c] = 1 + c%3
+		}
+	}
 	return Case{
-		Name: fmt.Sprintf("%v by %v, smoothing %v", []int(s), indexTypes[index], smoothing), Shapes: []tensor.Shape{s},
+		Name: fmt.Sprintf("%v by %v, smoothing %v%s", []int(s), indexTypes[index], smoothing, name), Shapes: []tensor.Shape{s},
 		Build: indexedBy(indexTypes[index], list, labels, func(in []*gorgonia.Node, integers *gorgonia.Node) (*gorgonia.Node, error) {
-			return ops.CrossEntropy(in[0], integers, ops.LabelSmoothing(smoothing), ops.IgnoreLabel(ignored))
+			opts := []ops.CrossEntropyOption{ops.LabelSmoothing(smoothing), ops.IgnoreLabel(ignored)}
+			if weighted {
+				w, err := integersOf(in[0], kernels.Int64, weights, tensor.Shape{classes})
+				if err == nil {
+					w, err = ops.Cast(w, in[0].Dtype())
+				}
+				if err != nil {
+					return nil, err
+				}
+				opts = append(opts, ops.ClassWeights(w))
+			}
+			return ops.CrossEntropy(in[0], integers, opts...)
 		}),
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			var sum, size total
@@ -277,21 +302,25 @@ func crossEntropyCase(s tensor.Shape, smoothing float64, index int) Case {
 				if label == ignored {
 					continue
 				}
-				counted++
-				most, mean := math.Inf(-1), 0.0
+				counted += float64(weights[label])
+				most := math.Inf(-1)
 				at := func(c int) float64 { return in[0][(i/inner*classes+c)*inner+i%inner] }
 				for c := range classes {
 					most = max(most, at(c))
 				}
-				var exps, all total
+				var exps total
 				for c := range classes {
 					exps.add(math.Exp(at(c) - most))
-					all.add(at(c))
 				}
-				mean = all.value() / float64(classes)
-				row := math.Log(exps.value()) + most - (1-smoothing)*at(label) - smoothing*mean
-				sum.add(row)
-				size.add(math.Abs(math.Log(exps.value())) + math.Abs(most) + math.Abs(at(label)) + math.Abs(mean))
+				lse := math.Log(exps.value()) + most
+				add := func(share float64, c int) {
+					sum.add(share * float64(weights[c]) * (lse - at(c)))
+					size.add(share * float64(weights[c]) * (math.Abs(lse-most) + math.Abs(most) + math.Abs(at(c))))
+				}
+				add(1-smoothing, label)
+				for c := range classes {
+					add(smoothing/float64(classes), c)
+				}
 			}
 			return []float64{sum.value() / counted}, []float64{size.value() / counted}
 		},

@@ -3,11 +3,8 @@ package opspec
 import (
 	"encoding/json"
 	"math"
-	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -19,17 +16,6 @@ var (
 	forGPU   = Limits{1 << 10, 4 << 30, 2e13}
 	forTests = Limits{1 << 10, 1 << 17, 1 << 22}
 )
-
-// seedOf returns STHENO_SEED, or another number each time.
-func seedOf(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("STHENO_SEED"); text != "" {
-		seed = testutil.Get[uint64](t)(strconv.ParseUint(text, 10, 64))
-	}
-	t.Logf("STHENO_SEED=%d", seed)
-	return seed
-}
 
 func draw(t *testing.T, n int, seed uint64, l Limits) []Drawn {
 	t.Helper()
@@ -43,7 +29,7 @@ func draw(t *testing.T, n int, seed uint64, l Limits) []Drawn {
 // Every op has cases of any size; a seed draws the same ones again, of an op alone too, and
 // another seed others.
 func TestDraw(t *testing.T) {
-	seed := seedOf(t)
+	seed := testutil.Seed(t)
 	cases := draw(t, 1200, seed, forGPU)
 	names := func(cases []Drawn) (names []string) {
 		for _, c := range cases {
@@ -140,7 +126,7 @@ func TestDrawNothing(t *testing.T) {
 
 // The JSON form is complete: a case is read from it as it was written.
 func TestDrawnJSON(t *testing.T) {
-	for _, c := range draw(t, 60, seedOf(t), forGPU) {
+	for _, c := range draw(t, 60, testutil.Seed(t), forGPU) {
 		text, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)

@@ -157,7 +157,7 @@ func Plans(t *testing.T) {
 		if c.Elements() <= 1<<16 {
 			devices = append(devices, Others...)
 		}
-		if c.Elements() > 1<<15 {
+		if c.Elements() > 1<<12 {
 			r := named(s.Name + c.Name)
 			if dt != c.Types[r.IntN(len(c.Types))] {
 				return

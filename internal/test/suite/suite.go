@@ -118,6 +118,12 @@ func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec
 	}
 }
 
+// drawnType reports whether a floating-point type is the one that is drawn for a case. A test that takes long has each case in one type.
+func drawnType(s opspec.Spec, c opspec.Case, dt kernels.Dtype) bool {
+	types := slices.DeleteFunc(slices.Clone(c.Types), func(dt kernels.Dtype) bool { return !dt.IsFloat() })
+	return len(types) == 0 || dt == types[named(s.Name+c.Name).IntN(len(types))]
+}
+
 // Cases returns the cases of an op that tests run, and some drawn at random.
 func Cases(t *testing.T, s opspec.Spec) []opspec.Case {
 	cases := slices.DeleteFunc(slices.Clone(s.Cases), func(c opspec.Case) bool { return !c.Tested() })

@@ -3,7 +3,9 @@ package testutil
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -16,6 +18,20 @@ func CheckProperty(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	Do(t, seed())
 	rapid.Check(t, property)
+}
+
+// Seed returns STHENO_SEED, or another number each time, and logs it.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if wanted := os.Getenv("STHENO_SEED"); wanted != "" {
+		var err error
+		if seed, err = strconv.ParseUint(wanted, 10, 64); err != nil {
+			t.Fatalf("STHENO_SEED=%s, want a number: %v", wanted, err)
+		}
+	}
+	t.Logf("STHENO_SEED=%d", seed)
+	return seed
 }
 
 var seed = sync.OnceValue(fromEnvironment)

@@ -25,7 +25,13 @@ func TestCheckProperty(t *testing.T) {
 	if slices.Equal(drawn(t), drawn(t)) {
 		t.Error("without a seed, equal numbers were drawn twice")
 	}
+	if Seed(t) == Seed(t) {
+		t.Error("without a seed, Seed returned one number twice")
+	}
 	t.Setenv("STHENO_SEED", "7")
+	if got := Seed(t); got != 7 {
+		t.Errorf("Seed returned %d, want STHENO_SEED=7", got)
+	}
 	Do(t, fromEnvironment())
 	if !slices.Equal(drawn(t), drawn(t)) {
 		t.Error("with a seed, other numbers were drawn the second time")

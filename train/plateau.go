@@ -1,0 +1,79 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/internal/guard"
+	"gorgonia.org/gorgonia"
+)
+
+// ReduceOnPlateau sets the learning rate of a solver to rate, and multiplies it by factor after each patience + 1 epochs in a row that were not better than the best one
+// before by more than a ten-thousandth of its score: PyTorch's ReduceLROnPlateau with its other defaults. It needs [Validate], whose first metric is the score.
+// [Checkpoint] saves the rate.
+func ReduceOnPlateau(s gorgonia.Solver, rate, factor float64, patience int) Option {
+	return func(c *config) {
+		if guard.IsNil(s) || !(rate > 0) || !(factor > 0 && factor < 1) || patience < 0 {
+			c.fault("ReduceOnPlateau got a solver %T, rate %v, factor %v and patience %d, want a solver, a rate above 0, a factor between 0 and 1, and patience of 0 or more", s, rate, factor, patience)
+		}
+		c.plateaus = append(c.plateaus, reduction{s, rate, factor, patience})
+	}
+}
+
+// reduction holds the arguments of ReduceOnPlateau.
+type reduction struct {
+	solver       gorgonia.Solver
+	rate, factor float64
+	patience     int
+}
+
+// plateau is the state of a reduction.
+type plateau struct {
+	Rate, Best number
+	Behind     int `json:",omitempty"` // epochs since the last better one or reduction
+}
+
+// update records an epoch's score.
+func (p *plateau) update(r reduction, m Metric, score float64) {
+	const threshold, least = 1e-4, 1e-8 // of PyTorch
+	best := float64(p.Best)
+	if m.Min && score < best*(1-threshold) || !m.Min && score > best*(1+threshold) {
+		p.Best, p.Behind = number(score), 0
+		return
+	}
+	if p.Behind++; p.Behind <= r.patience {
+		return
+	}
+	if next := float64(p.Rate) * r.factor; float64(p.Rate)-next > least {
+		p.Rate = number(next)
+	}
+	p.Behind = 0
+}
+
+// beginPlateaus sets the rates of ReduceOnPlateau by the states in a checkpoint, if it has some.
+func (l *loop) beginPlateaus(saved []plateau) error {
+	c := &l.config
+	if n := len(c.plateaus); n > 0 && c.validation == nil {
+		return errors.New("got ReduceOnPlateau without Validate, want both")
+	} else if len(saved) > 0 && len(saved) != n {
+		return fmt.Errorf("%s: got a training with %d ReduceOnPlateau, want %d as in the options", c.checkpoint.path, len(saved), n)
+	}
+	for i, r := range c.plateaus {
+		p := plateau{Rate: number(r.rate), Best: number(math.Inf(-1))}
+		if c.validation.metrics[0].Min {
+			p.Best = number(math.Inf(1))
+		}
+		if len(saved) > 0 {
+			p = saved[i]
+		}
+		for _, other := range c.rates {
+			if other.solver == r.solver {
+				return errors.New("got two learning rates of one solver by ReduceOnPlateau and LearnRate, want one")
+			}
+		}
+		l.plateaus = append(l.plateaus, p)
+		c.rates = append(c.rates, rate{r.solver, func(int) float64 { return float64(l.plateaus[i].Rate) }})
+	}
+	return nil
+}
