@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -24,7 +25,9 @@ type parameters struct {
 	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
 	// transient is set for a Transient.
 	transient []bool
+	stored    []kernels.Dtype  // of a State in 16 bits, their type; else 0
 	values    []*program.Value // states or views of them, as last compiled
+	rounded   []int            // versions of parameters in a Store of which the program has copies in 16 bits, 0 for none
 	held      []*parameter
 	copies    []*deviceCopy  // of the nodes' values
 	all       []int          // indices of all nodes
@@ -51,7 +54,7 @@ func newParameters(learnables []*gorgonia.Node, c *config, copies *deviceCopies)
 func (p *parameters) findStates(c *config) {
 	for i, n := range p.nodes {
 		of := c.state(n)
-		p.transient = append(p.transient, of.transient)
+		p.transient, p.stored = append(p.transient, of.transient), append(p.stored, c.halfOf(of))
 		if p.next = append(p.next, of.next); p.next[i] != nil {
 			p.states = append(p.states, i)
 		}
@@ -74,12 +77,13 @@ func (p *parameters) homes() []program.Memory {
 // shared returns the parameters that are no learnables.
 func (p *parameters) shared() []lower.Shared {
 	return program.Collect(p.all[p.learned:], func(i int) lower.Shared {
-		return lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset, Own: p.transient[i]}
+		return lower.Shared{Node: p.nodes[i], Next: p.next[i], Home: p.held[i].home, Offset: p.held[i].offset, Own: p.transient[i], Stored: p.stored[i]}
 	})
 }
 
 // built records the program of a compiled graph, and sets its states to the saved ones.
 func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
+	p.rounded = make([]int, len(p.nodes))
 	if p.exec, p.graph, p.values, p.kept = e, graph, nil, nil; p.store != nil {
 		p.work = p.store.work
 	}
@@ -225,6 +229,23 @@ func (p *parameters) refresh(among []int) (changed []int, err error) {
 		err = p.push(changed)
 	}
 	return changed, err
+}
+
+// round renews the copies in 16 bits of a Store's parameters that have changed.
+func (p *parameters) round() error {
+	if p.store == nil {
+		return nil
+	}
+	for _, i := range p.all[p.learned:] {
+		if p.rounded[i] == p.held[i].version || p.next[i] != nil {
+			continue
+		}
+		if err := p.exec.Round(p.values[i]); err != nil {
+			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
+		}
+		p.rounded[i] = p.held[i].version
+	}
+	return nil
 }
 
 // separate returns an error if learnables share memory on the host.

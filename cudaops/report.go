@@ -164,6 +164,11 @@ func newReport(s *shown) Report {
 			r.Nodes[i].Stored = n.Value.Dtype.String()
 		}
 	}
+	for _, n := range g.Shared { // of one in 16 bits the graph has a value in float32, too
+		if n.Value.Base.Dtype != n.Value.Dtype {
+			byNode[n.Node].Where, byNode[n.Node].Stored = where(s.device, n), n.Value.Base.Dtype.String()
+		}
+	}
 	for _, in := range p.Instrs {
 		if attends(in) {
 			byNode[in.Nodes[0]].Note = stepwise

@@ -97,6 +97,9 @@ func (vm *VM) run(ctx context.Context) error {
 	if _, err := vm.params.refresh(vm.params.all); err != nil {
 		return err
 	}
+	if err := vm.params.round(); err != nil {
+		return err
+	}
 	if err := vm.trainer.before(in); err != nil {
 		return err
 	}

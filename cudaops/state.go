@@ -6,7 +6,9 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // State makes an input of the graph a value that a run changes: all readers of node in a run see its old value, and the value of next
@@ -38,6 +40,8 @@ func State(node, next *gorgonia.Node) Option {
 // Transient is a [State] that is no part of the model, such as a cache of keys and values. With [In] all VMs of the Store with such a
 // state share it, until the last of them is closed; [Store.Parameters] and [Store.Types] omit it, and so do files of them. On several ranks each has
 // a value of its own, which begins with the node's value on all; [VM.Pull] and [VM.Snapshot] have that of the first rank.
+//
+// Under [Mixed] a float32 state whose next value is an ops.Update of it, such as a cache, is stored in 16 bits: each run rounds the rows that it writes.
 func Transient(node, next *gorgonia.Node) Option {
 	return func(c *config) { c.states = append(c.states, state{node, next, true}) }
 }
@@ -66,6 +70,25 @@ func (c *config) checkStates() error {
 // stateNodes returns the nodes of all states.
 func (c *config) stateNodes() []*gorgonia.Node {
 	return program.Collect(c.states, func(s state) *gorgonia.Node { return s.node })
+}
+
+// halfOf returns BF16 or F16 for a state that Mixed stores so, a cache: a [Transient] of float32 whose next value is an ops.Update of it. It returns 0 for any other.
+func (c *config) halfOf(s state) kernels.Dtype {
+	d, mixed := c.stored().Half()
+	if !mixed || s.node == nil || !s.transient || s.node.Dtype() != tensor.Float32 {
+		return 0
+	}
+	op, _ := s.next.Op().(interface {
+		InHalf(d kernels.Dtype) (kernels.Planner, bool)
+	})
+	in, err := internal.Children(s.next)
+	if op == nil || err != nil || in[0] != s.node {
+		return 0
+	}
+	if _, ok := op.InHalf(d); !ok {
+		return 0
+	}
+	return d
 }
 
 // state returns the arguments of a node's State or Transient, none for another node.

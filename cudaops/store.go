@@ -52,6 +52,7 @@ type parameter struct {
 
 	name    string
 	dtype   kernels.Dtype
+	stored  kernels.Dtype // in memory: BF16 or F16 for a state in 16 bits
 	shape   tensor.Shape
 	home    program.Memory
 	offset  int64       // bytes
@@ -177,6 +178,9 @@ func (s *Store) SetParameters(list []Learnable) error {
 			var err error
 			if p.home == nil {
 				err = s.arrange(p)
+			}
+			if p.stored != p.dtype {
+				contents[i] = exec.Rounded(contents[i], p.stored)
 			}
 			if err == nil {
 				err = p.home.Write(p.offset, contents[i])
@@ -329,7 +333,7 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 
 // layout returns the offsets of contiguous parameters of one type and the size of their memory, in bytes: a multiple of the Store's shards.
 func (s *Store) layout(list []*parameter) (offsets []int64, size int64) {
-	dt := list[0].dtype
+	dt := list[0].stored
 	offsets, size = program.Layout(dt, program.Collect(list, func(p *parameter) int64 { return kernels.Count(p.shape) })...)
 	_, part := program.Layout(dt, kernels.CeilDiv(size, s.shards))
 	size = part * s.shards
@@ -362,7 +366,7 @@ func (s *Store) arrange(list ...*parameter) error {
 		if p.version == 0 {
 			continue
 		}
-		m := make([]byte, kernels.Count(p.shape)*p.dtype.Size())
+		m := make([]byte, kernels.Count(p.shape)*p.stored.Size())
 		err := p.home.Read(m, p.offset)
 		if err == nil {
 			err = home.Write(offsets[i], m)

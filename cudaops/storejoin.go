@@ -22,6 +22,7 @@ type joining struct {
 	groups     []int // of learnables whose memory is contiguous
 	named      []*gorgonia.Node
 	stateOf    func(*gorgonia.Node) state // the arguments of a node's State
+	halfOf     func(state) kernels.Dtype  // the type of 16 bits in which a state is stored, or 0
 	alloc      func(bytes int64) (program.Memory, error)
 	device     string
 	ranks      string // "" for one
@@ -50,10 +51,16 @@ func (s *Store) join(v joining) (*parameters, error) {
 		if held[i], err = s.find(n.Name(), of, n.Shape()); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
-		if t := v.stateOf(n).transient; held[i].users == 0 && held[i].version == 0 {
-			held[i].transient = t
+		stored, t := held[i].dtype, v.stateOf(n).transient
+		if half := v.halfOf(v.stateOf(n)); half != 0 {
+			stored = half
+		}
+		if held[i].users == 0 && held[i].version == 0 {
+			held[i].transient, held[i].stored = t, stored
 		} else if held[i].transient != t {
 			return nil, fmt.Errorf("node %s: got Transient %v, want %v as in the Store", n.Name(), t, held[i].transient)
+		} else if held[i].stored != stored {
+			return nil, fmt.Errorf("node %s: got a state stored in %v, want %v as in the Store: either all VMs that have it or none want Mixed", n.Name(), stored, held[i].stored)
 		}
 		if i < len(learnables) && held[i].trainer != nil {
 			return nil, fmt.Errorf("learnable %s: another open VM of the Store trains it: close that VM, or omit the learnable from Train", n.Name())
@@ -142,7 +149,7 @@ func (s *Store) find(name string, of tensor.Dtype, shape tensor.Shape) (*paramet
 		return nil, fmt.Errorf("got %v of shape %v, want at least one element of a type that kernels have", of, shape)
 	}
 	_, err := values.Size(dt, shape)
-	return &parameter{name: name, dtype: dt, shape: shape.Clone()}, err
+	return &parameter{name: name, dtype: dt, stored: dt, shape: shape.Clone()}, err
 }
 
 // part removes a VM after it has been closed.

@@ -213,7 +213,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 		return err
 	}
 	defer leave()
-	v := joining{graph: vm.source, learnables: vm.trainer.onDevice(), groups: vm.trainer.groups(), named: named, stateOf: vm.config.state, device: "the host", shards: int64(vm.config.total())}
+	v := joining{graph: vm.source, learnables: vm.trainer.onDevice(), groups: vm.trainer.groups(), named: named, stateOf: vm.config.state, halfOf: vm.config.halfOf, device: "the host", shards: int64(vm.config.total())}
 	if b.Device().Kind == kernels.GPU {
 		v.device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}

@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -16,31 +17,47 @@ import (
 // gpt2 is GPT-2 of 124 million parameters.
 var gpt2 = GPT{Layers: 12, Width: 768, Heads: 12, Vocabulary: 50304, Context: 1024, Dtype: tensor.Float32}
 
-// BenchmarkToken draws one token after another from GPT-2 124M with a cache of 1024 positions, the largest logit each time, and reports the time from
+// BenchmarkToken draws one token after another from GPT-2 124M with a cache of 1024 positions, the largest logit each time, in the first half of the cache and in the second, and reports the time from
 // the graph to the first token.
 func BenchmarkToken(b *testing.B) {
+	for _, o := range []struct {
+		name string
+		cudaops.Option
+	}{{"float32", cudaops.Precision(cudaops.FullPrecision)}, {"mixed", cudaops.Mixed(cudaops.BF16)}} {
+		for _, from := range []int{0, gpt2.Context / 2} {
+			b.Run(fmt.Sprint(o.name, "/", from), func(b *testing.B) { benchmarkToken(b, from, o.Option) })
+		}
+	}
+}
+
+func benchmarkToken(b *testing.B, from int, by cudaops.Option) {
 	s := cudaops.NewStore()
 	defer s.Close()
 	step := testutil.Get[*Step](b)(gpt2.Step(1, 0, nil, nil, nn.In(s)))
-	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), cudaops.Outputs(step.Next)}
+	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), by, cudaops.Outputs(step.Next)}
 	testutil.Do(b, G.Let(step.Token, tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int{7}))))
 	began := time.Now()
 	vm := testutil.Get[*cudaops.VM](b)(step.NewVM(opts...))
 	defer vm.Close()
 	made := time.Since(began)
-	restart := func() {
-		testutil.Do(b, G.Let(step.Position(), 0))
+	restart := func(vm *cudaops.VM) {
+		testutil.Do(b, G.Let(step.Position(), from))
 		testutil.Do(b, vm.RunAll())
 	}
-	restart()
+	restart(vm)
 	first := time.Since(began)
 	for i := 0; b.Loop(); i++ {
-		if i%1000 == 999 {
-			restart()
+		if i%500 == 499 {
+			restart(vm)
 		}
 		testutil.Do(b, vm.RunAll())
 	}
 	b.StopTimer()
+	launches := 0
+	for _, s := range vm.Report().Steps {
+		launches += len(s.Kernels)
+	}
+	b.ReportMetric(float64(launches), "launches")
 	b.ReportMetric(float64(made.Milliseconds()), "ms/VM")
 	b.ReportMetric(float64(first.Milliseconds()), "ms/first")
 	if !testing.Verbose() {
@@ -48,6 +65,7 @@ func BenchmarkToken(b *testing.B) {
 	}
 	timed := testutil.Get[*cudaops.VM](b)(step.NewVM(append(opts, cudaops.Timed())...))
 	defer timed.Close()
+	restart(timed)
 	for range 10 {
 		testutil.Do(b, timed.RunAll())
 	}

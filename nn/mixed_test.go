@@ -10,6 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/nn"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -115,5 +117,114 @@ func TestMixedErrors(t *testing.T) {
 			vm.Close()
 			t.Errorf("Mixed(%v) of %v: got %v, want an error with %q", c.by, c.of, err, c.want)
 		}
+	}
+}
+
+// Under Mixed, caches of keys and values are in 16 bits on the device. The logits are near those of float32, and Pull, Push and Snapshot have the caches in float32.
+func TestMixedCache(t *testing.T) {
+	m := GPT{Layers: 2, Width: 32, Heads: 4, Vocabulary: 16, Context: 12, Dtype: tensor.Float32}
+	for by, tolerance := range map[kernels.Precision]float64{cudaops.BF16: 0.05, cudaops.F16: 0.01} {
+		half, _ := by.Half()
+		var logits [2][]float64
+		for i, opts := range [][]cudaops.Option{nil, {cudaops.Mixed(by)}} {
+			store := cudaops.NewStore()
+			defer store.Close()
+			step := testutil.Get[*Step](t)(m.Step(1, 0, nil, nil, nn.In(store)))
+			vm := testutil.Get[*cudaops.VM](t)(step.NewVM(append(opts, cudaops.OnAny(), cudaops.Strict(), cudaops.Keep(step.Logits))...))
+			defer vm.Close()
+			for token := range m.Context - 2 {
+				testutil.Do(t, G.Let(step.Token, tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int{token * 5 % 16}))))
+				testutil.Do(t, vm.RunAll())
+				for _, v := range step.Logits.Value().Data().([]float32) {
+					logits[i] = append(logits[i], float64(v))
+				}
+			}
+			if i == 0 {
+				continue
+			}
+			var caches G.Nodes
+			for _, n := range step.Graph().AllNodes() {
+				if n.Op() == nil && strings.Contains(n.Name(), "attn.keys(") || strings.Contains(n.Name(), "attn.values(") && n.Op() == nil {
+					caches = append(caches, n)
+				}
+			}
+			stored := 0
+			for _, n := range vm.Report().Nodes {
+				if slices.ContainsFunc(caches, func(c *G.Node) bool { return c.Name() == n.Name }) && n.Stored == half.String() {
+					stored++
+				}
+			}
+			if len(caches) != 2*m.Layers || stored != len(caches) {
+				t.Fatalf("%v: %d of %d caches are stored in %v:\n%v", by, stored, len(caches), half, vm.Report())
+			}
+			snapshot := testutil.Get[*cudaops.Snapshot](t)(vm.Snapshot())
+			pulled := func() []float32 {
+				testutil.Do(t, vm.Pull(caches[0]))
+				return slices.Clone(caches[0].Value().Data().([]float32))
+			}
+			first, written := pulled(), (m.Context-2)*m.Width
+			for k, x := range first {
+				if x != expr.FromHalf(half, expr.ToHalf(half, x)) || (k < written) != (x != 0) {
+					t.Fatalf("%v: element %d of a cache is %v", by, k, x)
+				}
+				caches[0].Value().Data().([]float32)[k] = 1.001 + x
+			}
+			testutil.Do(t, vm.Push(caches[0]))
+			for k, x := range pulled() {
+				if want := expr.FromHalf(half, expr.ToHalf(half, 1.001+first[k])); x != want {
+					t.Fatalf("%v: element %d is %v after Push, want %v", by, k, x, want)
+				}
+			}
+			testutil.Do(t, vm.Restore(snapshot))
+			if again := pulled(); !slices.Equal(again, first) {
+				t.Errorf("%v: a cache is %v after Restore, want %v", by, again, first)
+			}
+			other := testutil.Get[*Step](t)(m.Step(1, 0, nil, nil, nn.In(store)))
+			if _, err := other.NewVM(cudaops.OnAny()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("want %v as in the Store", half)) {
+				t.Errorf("%v: got the error %v of a VM without Mixed with the same caches", by, err)
+			}
+		}
+		large := 0.0
+		for _, x := range logits[0] {
+			large = max(large, math.Abs(x))
+		}
+		for i, x := range logits[0] {
+			if !(math.Abs(logits[1][i]-x) <= tolerance*large) {
+				t.Fatalf("%v: logit %d is %v, want %v", by, i, logits[1][i], x)
+			}
+		}
+	}
+}
+
+// A step under Mixed computes with the parameters that its Store has now, in 16 bits or not.
+func TestMixedWeights(t *testing.T) {
+	m := GPT{Layers: 1, Width: 32, Heads: 4, Vocabulary: 16, Context: 4, Dtype: tensor.Float32}
+	store := cudaops.NewStore()
+	defer store.Close()
+	run := func(s *cudaops.Store) (logits []float32, again func() []float32) {
+		step := testutil.Get[*Step](t)(m.Step(1, 0, nil, nil, nn.In(s)))
+		vm := testutil.Get[*cudaops.VM](t)(step.NewVM(cudaops.Mixed(cudaops.BF16), cudaops.OnAny(), cudaops.Strict(), cudaops.Keep(step.Logits)))
+		t.Cleanup(func() { vm.Close() })
+		again = func() []float32 {
+			testutil.Do(t, step.Reset())
+			testutil.Do(t, vm.RunAll())
+			return slices.Clone(step.Logits.Value().Data().([]float32))
+		}
+		return again(), again
+	}
+	before, again := run(store)
+	changed := testutil.Get[[]cudaops.Learnable](t)(store.Parameters())
+	for _, p := range changed {
+		for i, x := range p.Value.Data().([]float32) {
+			p.Value.Data().([]float32)[i] = 1.5*x + 0.01*float32(i%7)
+		}
+	}
+	testutil.Do(t, store.SetParameters(changed))
+	fresh := cudaops.NewStore()
+	defer fresh.Close()
+	testutil.Do(t, fresh.SetParameters(changed))
+	want, _ := run(fresh)
+	if got := again(); !slices.Equal(got, want) || slices.Equal(got, before) {
+		t.Errorf("got the logits %v after a change of the Store's parameters, which were %v, want %v", got, before, want)
 	}
 }

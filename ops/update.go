@@ -2,6 +2,7 @@ package ops
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -160,3 +161,14 @@ func (o overInput) Plan(dev kernels.Device) (*kernels.Plan, error) {
 
 // String names the op.
 func (o overInput) String() string { return o.name + " in place" }
+
+// InHalf returns a planner of [Update] of float32 whose tensor, rows and result are stored in BF16 or F16; ok is false for any other op.
+func (o *Op) InHalf(d kernels.Dtype) (p kernels.Planner, ok bool) {
+	if _, ok := o.primitive.(update); !ok || o.in[0].Dtype != kernels.Float32 {
+		return nil, false
+	}
+	half := *o
+	half.in = slices.Clone(o.in)
+	half.in[0].Dtype, half.in[1].Dtype, half.out.Dtype = d, d, d
+	return &half, true
+}

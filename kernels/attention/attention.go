@@ -38,11 +38,16 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes[1], outputs = f.statisticBytes(), outputs|2
 	}
 	p, at := f.plan("attention", f.products(2), []int64{f.queryBytes(), f.keyBytes(), f.keyBytes()}, sizes[:])
+	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
+	if f.splits(dev) {
+		f.launchSplit(p, dev, args)
+		return p, nil
+	}
 	if f.onHopper(dev) {
 		f.launchHopper(p, dev, hopperForwardArgs{f.maps(hopperTile), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)})
 		return p, nil
 	}
-	launch(f.Problem, p, dev, mmaForward, 5, forwardKernels, f.Batch*f.Heads, f.Queries, forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)})
+	launch(f.Problem, p, dev, mmaForward, 5, forwardKernels, f.Batch*f.Heads, f.Queries, args)
 	return p, nil
 }
 

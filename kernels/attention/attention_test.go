@@ -32,14 +32,16 @@ func (a *attended) row(b, h, t, heads, rows int64) int64 {
 	return ((b*heads+h)*rows + t) * a.Dim
 }
 
-// drawAttention draws a problem of a type.
-func drawAttention(r *rand.Rand, dt kernels.Dtype) *attended {
+// drawAttention draws a problem of a type, of few queries and many keys if it is one of decoding.
+func drawAttention(r *rand.Rand, dt kernels.Dtype, decoding bool) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
 	a := &attended{Problem: attention.Problem{Dtype: dt, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
 		a.Dim = 8 * n(16)
 	}
-	if r.IntN(4) == 0 {
+	if decoding {
+		a.Batch, a.KeyHeads, a.Queries, a.Keys = n(3), n(4), n(3), n([]int{40, 2000, 8000}[r.IntN(3)])
+	} else if r.IntN(4) == 0 {
 		a.Queries = n(3)
 	}
 	a.Heads, a.Scale = a.KeyHeads*n(3), 1/math.Sqrt(float64(a.Dim))
@@ -204,8 +206,8 @@ func (a *attended) check(dev kernels.Device, planner kernels.Planner, inputs [][
 	var first []byte
 	for range 2 {
 		out := bytes.Repeat([]byte{0xff}, int(p.Out)) // NaN
-		if dev.Kind == kernels.CPU {
-			err = p.Run(inputs, out, nil)
+		if dev.Kind == kernels.CPU || dev.Memory == 0 {
+			err = p.Run(inputs, out, bytes.Repeat([]byte{0xff}, int(p.Scratch)))
 		} else {
 			err = bench.Run(0, p, inputs, out)
 		}
@@ -231,17 +233,61 @@ func (a *attended) check(dev kernels.Device, planner kernels.Planner, inputs [][
 	return nil
 }
 
+// tested returns the devices of a GPU machine with the plans of older ones, whose kernels it has too; elsewhere some devices without memory, whose plans the host runs.
+func tested(t *testing.T) []kernels.Device {
+	list, err := cudaops.Devices()
+	if len(list) == 0 {
+		t.Logf("host alone: %v", err)
+		return []kernels.Device{{Name: "7.x", Major: 7, SMs: 16, SharedOptin: 96 << 10}, {Name: "9.0", Major: 9, SMs: 132, SharedOptin: 227 << 10}}
+	}
+	mma, portable := list[0].Device, list[0].Device
+	mma.Name, mma.Major, portable.Name, portable.Major = mma.Name+" as 8.x", 8, portable.Name+" as 7.x", 7
+	return []kernels.Device{list[0].Device, mma, portable}
+}
+
+// Attention of few queries to many keys is that of the definition: the keys are split among blocks.
+func TestDecoding(t *testing.T) {
+	launched := map[string]bool{}
+	for dt, epsilon := range map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52, expr.BF16: 0x1p-8, expr.F16: 0x1p-11} {
+		for range 12 {
+			seed := rand.Uint64()
+			a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, true)
+			lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
+			for k := range lse {
+				if lse[k] = 10; !dt.IsFloat() {
+					lse[k], tolerance = 10*0x1p-20/epsilon, 4*epsilon
+				}
+			}
+			in := [][]byte{half(a.q), half(a.k), half(a.v)}
+			for _, dev := range tested(t) {
+				both, one := attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, attention.Forward{Problem: a.Problem, Out: true}
+				err := a.check(dev, both, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
+				if err == nil {
+					err = a.check(dev, one, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
+				}
+				if err != nil {
+					t.Errorf("seed %d on %s: %+v: %v", seed, dev.Name, a.Problem, err)
+				}
+				p, err := one.Plan(dev)
+				for k := 0; err == nil && k < len(p.Launches); k++ {
+					launched[p.Launches[k].Kernel.Entry] = true
+				}
+			}
+		}
+		for _, name := range []string{"split", "merge"} {
+			if entry := fmt.Sprintf("attention_%s_%v", name, dt); !launched[entry] && dt != kernels.Float64 {
+				t.Errorf("no draw launched %s", entry)
+			}
+		}
+	}
+}
+
 // Attention, its statistics and its gradients are those of the definition, of drawn sizes, on the host and on a GPU: of types of 16 bits too, whose weights are rounded to them on tensor
 // cores.
 func TestAttention(t *testing.T) {
 	devices := []kernels.Device{kernels.HostDevice()}
-	list, err := cudaops.Devices()
-	if len(list) > 0 {
-		mma, portable := list[0].Device, list[0].Device // the plans of older devices, whose kernels newer ones have too
-		mma.Name, mma.Major, portable.Name, portable.Major = mma.Name+" as 8.x", 8, portable.Name+" as 7.x", 7
-		devices = append(devices, list[0].Device, mma, portable)
-	} else {
-		t.Logf("host alone: %v", err)
+	if list := tested(t); list[0].Memory > 0 {
+		devices = append(devices, list...)
 	}
 	for dt, epsilon := range map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52, expr.BF16: 0x1p-8, expr.F16: 0x1p-11} {
 		t.Run(dt.String(), func(t *testing.T) {
@@ -251,7 +297,7 @@ func TestAttention(t *testing.T) {
 			}
 			for i := range draws {
 				seed := rand.Uint64()
-				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt)
+				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, false)
 				half := func(x []float64) []byte { return bytesOfType(dt, x) }
 				rounded := numbersOfType(dt, half(a.out), len(a.out))
 				single := bytesOfType(a.statistics(), a.lse)

@@ -16,29 +16,67 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	if err != nil {
 		return err
 	}
+	if half := v.Base.Dtype; half != v.Dtype {
+		return e.eachPart(in(v, half), Rounded(m, half), upload)
+	}
 	err = e.eachPart(v, m, upload)
 	for _, u := range e.program.Updates {
 		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
 			copied := &program.Value{Type: program.Type{Numeric: true, Dtype: u.State.Dtype, Shape: v.Shape}, Base: u.State, View: v.View}
-			err = e.eachPart(copied, rounded(m, u.State.Dtype), upload)
+			err = e.eachPart(copied, Rounded(m, u.State.Dtype), upload)
 		}
 	}
 	return err
 }
 
-// rounded returns float32 elements in BF16 or F16.
-func rounded(m []byte, d kernels.Dtype) []byte {
+// Round sets the copies in 16 bits of a state that other programs may have changed.
+func (e *Executable) Round(v *program.Value) error {
+	var m []byte
+	for _, u := range e.program.Updates {
+		if of := u.State.Def.Op.(program.State).Rounds; of == nil || of != v.Base {
+			continue
+		}
+		if m == nil {
+			m = make([]byte, v.Base.Bytes())
+			if err := e.onRank(v.Base, m, download); err != nil {
+				return err
+			}
+		}
+		if err := e.eachPart(u.State, Rounded(m, u.State.Dtype), upload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// in returns a state, or a part of one, in the type in which it is stored.
+func in(v *program.Value, d kernels.Dtype) *program.Value {
+	return &program.Value{Type: program.Type{Numeric: true, Dtype: d, Shape: v.Shape}, Base: v.Base, View: v.View}
+}
+
+// Rounded returns float32 elements in BF16 or F16.
+func Rounded(m []byte, d kernels.Dtype) []byte {
 	x := kernels.Elements[float32](m)
 	to := make([]uint16, len(x))
-	for i, v := range x {
-		to[i] = expr.ToHalf(d, v)
-	}
+	kernels.Parallel(int64(len(x)), kernels.Grain, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			to[i] = expr.ToHalf(d, x[i])
+		}
+	})
 	return kernels.Bytes(to)
 }
 
 // State copies v, a state or a contiguous part of one, to m: from the first rank or, of a sharded state, from those that have it. It is
 // a call of all processes for a sharded state. The value is that after the last run.
 func (e *Executable) State(v *program.Value, m []byte) error {
+	if half := v.Base.Dtype; half != v.Dtype {
+		stored := make([]uint16, len(m)/4)
+		err := e.State(in(v, half), kernels.Bytes(stored))
+		for i, to := 0, kernels.Elements[float32](m); err == nil && i < len(stored); i++ {
+			to[i] = expr.FromHalf(half, stored[i])
+		}
+		return err
+	}
 	if !sharded(v) {
 		return e.onRank(v, m, download)
 	}

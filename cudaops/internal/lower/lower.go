@@ -228,6 +228,7 @@ type lowerer struct {
 	// resident maps resident inputs to their states.
 	resident map[*gorgonia.Node]*program.Value
 	changing map[*gorgonia.Node]*gorgonia.Node // the next values of resident inputs that runs change
+	halves   map[*program.Value]*program.Value // states in 16 bits and their next values, by the values in float32 that they are converted to
 
 	want      Wanted
 	ranks     int                               // at least 1

@@ -9,6 +9,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
@@ -20,21 +21,23 @@ type Shared struct {
 	Offset int64          // in Home, bytes
 	// Own is set if several ranks have values of their own; otherwise all get the next value of the first rank.
 	Own bool
+	// Stored is the element type in memory of a Node of Float32: BF16 or F16 round each next value; 0 is Float32.
+	Stored kernels.Dtype
 }
 
 // startResidents makes the states of resident and shared inputs.
 func (l *lowerer) startResidents() error {
-	l.resident, l.changing = map[*gorgonia.Node]*program.Value{}, map[*gorgonia.Node]*gorgonia.Node{}
+	l.resident, l.changing, l.halves = map[*gorgonia.Node]*program.Value{}, map[*gorgonia.Node]*gorgonia.Node{}, map[*program.Value]*program.Value{}
 	for _, s := range l.want.Shared {
 		l.changing[s.Node] = s.Next
-		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset})
+		v, err := l.residentState(s.Node, program.State{Home: s.Home, Offset: s.Offset}, s.Stored)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.option(), err)
 		}
 		l.graph.Shared = append(l.graph.Shared, Node{s.Node, v})
 	}
 	for _, n := range l.want.Resident {
-		v, err := l.residentState(n, program.State{})
+		v, err := l.residentState(n, program.State{}, 0)
 		if err != nil {
 			return fmt.Errorf("Resident: %w", err)
 		}
@@ -66,13 +69,19 @@ func (l *lowerer) changeStates() error {
 		if again := l.again[next]; again != nil {
 			next = again(c)
 		}
-		if !next.Numeric || next.Dtype != state.Dtype || kernels.Count(next.Shape) != kernels.Count(state.Shape) || !s.Next.Shape().Eq(s.Node.Shape()) {
+		if half := l.halves[next]; half != nil && half.Dtype == state.Base.Dtype {
+			next = half
+		} else if state.Base.Dtype != state.Dtype && next.Numeric && next.Dtype == state.Dtype {
+			next = c.converted(next, state.Base.Dtype)
+		}
+		if !next.Numeric || next.Dtype != state.Base.Dtype || kernels.Count(next.Shape) != kernels.Count(state.Shape) || !s.Next.Shape().Eq(s.Node.Shape()) {
 			return fmt.Errorf("State: node %s: got %v of shape %v for its next value, want %v of shape %v",
 				internal.Name(s.Node), values.Tensor(next.Dtype), s.Next.Shape(), values.Tensor(state.Dtype), s.Node.Shape())
 		}
 		if !slices.Equal(next.Shape, state.Shape) {
 			next = c.reshaped(next, state.Shape)
 		}
+		state = state.Base
 		if next.Base == state && next.IsContiguous() { // as of an op that evaluates
 			continue
 		}
@@ -89,8 +98,8 @@ func (l *lowerer) changeStates() error {
 	return nil
 }
 
-// residentState makes the state of an input.
-func (l *lowerer) residentState(n *gorgonia.Node, op program.State) (*program.Value, error) {
+// residentState makes the state of an input, stored in a type, and returns its value on the host's side.
+func (l *lowerer) residentState(n *gorgonia.Node, op program.State, stored kernels.Dtype) (*program.Value, error) {
 	if n == nil {
 		return nil, errors.New("got a nil node")
 	}
@@ -106,10 +115,44 @@ func (l *lowerer) residentState(n *gorgonia.Node, op program.State) (*program.Va
 	case !t.Numeric || t.Elements() == 0:
 		return nil, fmt.Errorf("got node %s, a %v of shape %v, want elements that kernels take", internal.Name(n), n.Type(), n.Shape())
 	}
-	v, p := l.call(n, t).emit(op, t), l.graph.Program
+	c, in, p := l.call(n, t), t, l.graph.Program
+	if stored != kernels.Float32 {
+		in.Dtype = stored
+	}
+	v := c.emit(op, in)
 	p.Updates = append(p.Updates, program.Update{State: v, Next: v})
-	l.resident[n] = v
-	return v, nil
+	if l.resident[n] = v; v.Dtype == t.Dtype {
+		return v, nil
+	}
+	l.resident[n] = c.converted(v, t.Dtype)
+	l.halves[l.resident[n]] = v
+	return &program.Value{Name: v.Name, Type: t, Def: v.Def, Base: v, View: v.View}, nil
+}
+
+// converted returns the elements of a value in another type.
+func (c *call) converted(v *program.Value, d kernels.Dtype) *program.Value {
+	t := v.Type
+	t.Dtype = d
+	return c.mapped(t, func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), d) }, v)
+}
+
+// cached lowers an update of a state in 16 bits: its rows are rounded, and no other element changes.
+func cached(c *call) *program.Value {
+	op, ok := c.node.Op().(interface {
+		InHalf(d kernels.Dtype) (kernels.Planner, bool)
+	})
+	if !ok || len(c.in) != 3 || c.halves[c.in[0]] == nil {
+		return nil
+	}
+	state := c.halves[c.in[0]]
+	planner, ok := op.InHalf(state.Dtype)
+	if !ok {
+		return nil
+	}
+	next := c.emit(program.Kernel{Planner: planner}, state.Type, state, c.converted(c.in[1], state.Dtype), c.in[2])
+	v := c.converted(next, c.Dtype)
+	c.halves[v] = next
+	return v
 }
 
 // resident lowers a resident or shared input.

@@ -36,7 +36,7 @@ type emitter struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one lowers every node.
-var rules = []rule{indexing, learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
+var rules = []rule{indexing, learnable, resident, cached, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, viewed, broadcasts, rowwise, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows, onnxGemm,
 	batchNorm, groupNorm, dropout, random, drawing, whenTraining, collective, kernel, host}
 

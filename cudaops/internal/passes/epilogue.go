@@ -20,7 +20,10 @@ import (
 //
 // The derivative of a ReLU depends on the sign of the ReLU's argument. It is computed from the ReLU's result, so that the
 // argument need not be stored.
-func epilogues(p *program.Program, _ Target) error {
+func epilogues(p *program.Program, t Target) error {
+	if err := vectors(p, t); err != nil {
+		return err
+	}
 	s := newRewriter(p)
 	for _, in := range p.Instrs {
 		product, ok := program.ProductOf(in.Op)

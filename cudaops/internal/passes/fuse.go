@@ -52,7 +52,10 @@ func fuse(p *program.Program, t Target) error {
 		}
 	}
 	f.joinShort()
-	return f.rewrite()
+	if err := f.rewrite(); err != nil {
+		return err
+	}
+	return prologues(p, t)
 }
 
 // rewrite rebuilds the program with the fused instructions. Each is placed where its last member was, or earlier if others

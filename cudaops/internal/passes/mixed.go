@@ -160,7 +160,7 @@ func (m *mixer) restrict(in *program.Instr) (changed bool) {
 	case program.Alias:
 	case program.Map:
 		for k, perRow := range op.PerRow {
-			if perRow {
+			if perRow && !ofVector(in) {
 				float(in.Out[k])
 			}
 		}
@@ -257,7 +257,7 @@ func (m *mixer) rewrite() error {
 		}
 		if p, from, to, ok := m.stored(in); ok && len(to) > 0 && m.half[to[0]] {
 			for i, v := range in.In {
-				if slices.Contains(from, v) && !m.half[v.Base] {
+				if slices.Contains(from, v) && m.dtype(v) != m.as {
 					var err error
 					if in.In[i], err = m.copy(v); err != nil {
 						return in.InNode(err)
@@ -267,7 +267,13 @@ func (m *mixer) rewrite() error {
 			in.Op = program.Kernel{Planner: p}
 		}
 		if op, mapped := in.Op.(program.Map); mapped {
+			if err := m.weights(in); err != nil {
+				return in.InNode(err)
+			}
 			if err := m.convert(in, op); err != nil {
+				return in.InNode(err)
+			}
+			if err := m.again(in); err != nil {
 				return in.InNode(err)
 			}
 		}
@@ -314,7 +320,7 @@ func (m *mixer) product(in *program.Instr, product gemm.Product) error {
 // rounded returns a copy of a float32 value in 16 bits.
 func (m *mixer) rounded(v *program.Value, as gemm.Prepare) (*program.Value, error) {
 	if v.IsContiguous() && as.Cols%8 == 0 {
-		c, err := m.copyOf(v.Base)
+		c, err := m.copyOf(v.Base, false)
 		if err != nil {
 			return nil, err
 		}
@@ -342,16 +348,16 @@ func (m *mixer) copy(v *program.Value) (*program.Value, error) {
 	return m.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: m.as, Shape: tensor.Shape(v.Shape)}), nil
 }
 
-// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, is in memory that other programs change, or whose next value is
-// no output of a Map without reductions.
-func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
+// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, whose next value is no output of a Map without reductions, or that is in memory that
+// other programs change. With shared it returns a copy of one of the latter, too, unless the program itself changes it: whoever runs the program renews the copy.
+func (m *mixer) copyOf(state *program.Value, shared bool) (*program.Value, error) {
 	if c, known := m.copies[state]; known {
 		return c, nil
 	}
 	m.copies[state] = nil
 	op, is := state.Def.Op.(program.State)
 	k := slices.IndexFunc(m.p.Updates, func(u program.Update) bool { return u.State == state })
-	if !is || k < 0 || op.Home != nil {
+	if !is || k < 0 || op.Home != nil && !(shared && m.p.Updates[k].Next == state) {
 		return nil, nil
 	}
 	next := m.p.Updates[k].Next

@@ -33,9 +33,9 @@ type Pass struct {
 var All = []Pass{
 	{"prune", prune},
 	{"windows", windows},
-	{"epilogue", epilogues},
-	{"fuse", fuse},
-	{"mixed", mixed}, // if the target asks for it
+	{"epilogue", epilogues}, // after vectors of vectors.go
+	{"fuse", fuse},          // before prologues of vectors.go
+	{"mixed", mixed},        // if the target asks for it; with caches.go
 	{"layout", layout},
 	{"round", castOperands},
 	{"plan", plan},

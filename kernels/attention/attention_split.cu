@@ -1,0 +1,256 @@
+// Attention of few queries to many keys (decoding): out and lse as in attention.cu. Bound by latency, and with many keys by memory.
+//
+// The keys that a tile of queries sees are split among blocks. The queries of all heads that share a head of keys are rows of one tile, so that keys and values are loaded
+// once for ROWS rows. A group of lanes loads a key and its value, 16 bytes a lane, and keeps the maximum, the sum of exponentials and the weighted sum of values of each row over
+// the keys that it loads (online softmax). These partial results are merged over the groups of a warp, then over warps, then over blocks, always in the same order. Rows of q, k
+// and v are whole pieces of 16 bytes.
+//
+// The CLUSTER blocks of a cluster, from compute capability 9.0 on, send their partial results to the first one. If a tile has one cluster it writes the result. Otherwise it writes a
+// partial result to scratch memory, as does each block where there are no clusters, and merge merges these.
+#include "attention.cuh"
+#include "inbox.cuh"
+
+constexpr int THREADS = 256, WARPS = THREADS / 32, MOST = 256, CLUSTER = 8; // MOST elements of a row
+#if __CUDA_ARCH__ >= 900
+#define IN_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define IN_CLUSTER
+#endif
+
+__device__ __forceinline__ void load_as(float& to, float x) { to = x; }
+__device__ __forceinline__ void store_as(float& to, float x) { to = x; }
+
+// Piece is 16 bytes of a row.
+template <typename E> struct alignas(16) Piece {
+    static constexpr int WIDTH = 16 / sizeof(E);
+    E x[WIDTH];
+    // load loads the elements of a row from c on, zeros beyond its end.
+    __device__ __forceinline__ void load(const E* row, int c, int dim) {
+        *reinterpret_cast<uint4*>(this) = c < dim ? *reinterpret_cast<const uint4*>(row + c) : make_uint4(0, 0, 0, 0);
+    }
+};
+
+// Partial is attention to some of the keys: the maximum of the scores, the sum of exponentials of scores less that, and an element of the sum of values with these weights.
+struct Partial {
+    float top, total, sum;
+    // keep stores it as element c of a row.
+    __device__ __forceinline__ void keep(float* row, int c) const {
+        row[2 + c] = sum;
+        if (c == 0) row[0] = top, row[1] = total;
+    }
+};
+
+// merge merges N partial results, in their order.
+template <int N> __device__ __forceinline__ Partial merge(const Partial (&p)[N]) {
+    Partial all = {-INFINITY, 0, 0};
+#pragma unroll
+    for (int i = 0; i < N; i++) all.top = max(all.top, p[i].top);
+    const float from = all.top == -INFINITY ? 0.0f : all.top;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float factor = exp(p[i].top - from);
+        all.total += p[i].total * factor, all.sum += p[i].sum * factor;
+    }
+    return all;
+}
+
+// Arguments are those of the kernels but for what scratch memory is.
+template <typename E> struct Arguments {
+    const E *q, *k, *v;
+    Strides qs, ks, vs;
+    E* out;
+    Strides os;
+    float* lse;
+    int outputs;
+    Problem<float> p;
+    // write stores element c of a row of a tile, and the statistics with element 0.
+    __device__ __forceinline__ void write(int batch, int head, int row, int c, const Partial& x, int limit) const {
+        const int h = head * p.group + row / p.queries, query = row % p.queries;
+        const bool none = limit == 0;
+        if (outputs & 1) store_as(out[batch * os.batch + h * os.head + query * os.row + c], none ? 0.0f : x.sum * (1 / x.total));
+        if (outputs & 2 && c == 0) lse[((i64)batch * p.heads + h) * p.queries + query] = none ? float(-INFINITY) : x.top + log(x.total);
+    }
+};
+
+// Shared has partial results of a row by warp, and on the first block of a cluster those of R rows by block.
+template <int R> struct Shared {
+    float sums[WARPS][MOST], tops[WARPS], totals[WARPS];
+#if __CUDA_ARCH__ >= 900
+    float blockSums[CLUSTER][R][MOST], blockTops[CLUSTER][R], blockTotals[CLUSTER][R];
+    u64 full;
+#endif
+};
+
+#if __CUDA_ARCH__ >= 900
+// push stores an element in the shared memory of the first block of a cluster (st.async) and counts its bytes at that block's mbarrier.
+__device__ __forceinline__ void push(float* p, float v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(0, p)), "r"(__float_as_uint(v)), "r"(in_block(0, full)) : "memory");
+}
+#endif
+
+// tile computes R rows from row0 on, for the keys of part `part` of parts.
+template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, const Arguments<E>& a, int batch, int head, int row0, int part, int parts, bool joined, float* partial) {
+    constexpr int W = Piece<E>::WIDTH, KEYS = 4; // in flight
+    const Problem<float>& p = a.p;
+    const int rows = min(R, p.group * p.queries - row0);
+    int lanes = 1;
+    while (lanes < 32 && lanes * W < p.dim) lanes *= 2;
+    const int lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = THREADS / lanes;
+#if __CUDA_ARCH__ >= 900
+    const int rank = part % CLUSTER;
+    if (joined) open_inbox(&m.full, rank == 0 ? CLUSTER * rows * (p.dim + 2) * (int)sizeof(float) : 0);
+#endif
+    follow();
+    int limit[R], most = 0;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        limit[r] = r < rows ? p.limit(batch, (row0 + r) % p.queries) : 0;
+        most = max(most, limit[r]);
+    }
+    float q[R][W], sum[R][W] = {}, top[R], total[R] = {};
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        top[r] = -INFINITY;
+        const int row = row0 + min(r, rows - 1);
+        const E* const from = a.q + batch * a.qs.batch + (head * p.group + row / p.queries) * a.qs.head + row % p.queries * a.qs.row;
+        Piece<E> x;
+        x.load(from, lane * W, p.dim);
+#pragma unroll
+        for (int e = 0; e < W; e++) load_as(q[r][e], x.x[e]);
+    }
+    const int each = (most + parts - 1) / parts, begin = min(part * each, most), end = min(begin + each, most);
+    const E *const k = a.k + batch * a.ks.batch + head * a.ks.head, *const v = a.v + batch * a.vs.batch + head * a.vs.head;
+#pragma unroll 1
+    for (int j0 = begin; j0 < end; j0 += groups * KEYS) { // the same for all lanes, which exchange sums
+        Piece<E> x[KEYS], y[KEYS];
+#pragma unroll
+        for (int u = 0; u < KEYS; u++) {
+            const int j = min(j0 + u * groups + group, end - 1);
+            x[u].load(k + j * a.ks.row, lane * W, p.dim);
+            y[u].load(v + j * a.vs.row, lane * W, p.dim);
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            float score[KEYS], high = top[r];
+            bool seen[KEYS];
+#pragma unroll
+            for (int u = 0; u < KEYS; u++) {
+                score[u] = 0;
+#pragma unroll
+                for (int e = 0; e < W; e++) {
+                    float b;
+                    load_as(b, x[u].x[e]);
+                    score[u] += q[r][e] * b;
+                }
+            }
+#pragma unroll 1
+            for (int d = lanes / 2; d > 0; d /= 2)
+#pragma unroll
+                for (int u = 0; u < KEYS; u++) score[u] += __shfl_xor_sync(~0u, score[u], d);
+#pragma unroll
+            for (int u = 0; u < KEYS; u++) {
+                seen[u] = j0 + u * groups + group < min(end, limit[r]);
+                score[u] *= p.scale;
+                if (seen[u]) high = max(high, score[u]);
+            }
+            const float from = high == -INFINITY ? 0.0f : high, factor = exp(top[r] - from);
+            top[r] = high, total[r] *= factor;
+#pragma unroll
+            for (int e = 0; e < W; e++) sum[r][e] *= factor;
+#pragma unroll
+            for (int u = 0; u < KEYS; u++) {
+                const float weight = exp(score[u] - from);
+                if (!seen[u]) continue;
+                total[r] += weight;
+#pragma unroll
+                for (int e = 0; e < W; e++) {
+                    float b;
+                    load_as(b, y[u].x[e]);
+                    sum[r][e] += weight * b;
+                }
+            }
+        }
+    }
+#if __CUDA_ARCH__ >= 900
+    if (joined) cluster_wait(); // all blocks have begun
+#endif
+    const int warp = threadIdx.x / 32, c0 = threadIdx.x;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        if (r >= rows) break;
+#pragma unroll 1
+        for (int d = lanes; d < 32; d *= 2) {
+            const float other = __shfl_xor_sync(~0u, top[r], d), high = max(top[r], other), from = high == -INFINITY ? 0.0f : high, f = exp(top[r] - from), g = exp(other - from);
+            top[r] = high, total[r] = total[r] * f + __shfl_xor_sync(~0u, total[r], d) * g;
+#pragma unroll
+            for (int e = 0; e < W; e++) sum[r][e] = sum[r][e] * f + __shfl_xor_sync(~0u, sum[r][e], d) * g;
+        }
+        if (r > 0) __syncthreads(); // all have read the row before
+        if (threadIdx.x % 32 < lanes) {
+            if (lane == 0) m.tops[warp] = top[r], m.totals[warp] = total[r];
+#pragma unroll
+            for (int e = 0; e < W; e++) m.sums[warp][lane * W + e] = sum[r][e];
+        }
+        __syncthreads();
+        if (c0 >= p.dim) continue;
+        Partial list[WARPS];
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) list[w] = {m.tops[w], m.totals[w], m.sums[w][c0]};
+        const Partial all = merge(list);
+#if __CUDA_ARCH__ >= 900
+        if (joined) {
+            push(&m.blockSums[rank][r][c0], all.sum, &m.full);
+            if (c0 == 0) push(&m.blockTops[rank][r], all.top, &m.full), push(&m.blockTotals[rank][r], all.total, &m.full);
+            continue;
+        }
+#endif
+        all.keep(partial + ((i64)blockIdx.x * R + r) * (p.dim + 2), c0);
+    }
+#if __CUDA_ARCH__ >= 900
+    if (!joined || rank > 0 || c0 >= p.dim) return;
+    await_inbox(&m.full);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        if (r >= rows) break;
+        Partial list[CLUSTER];
+#pragma unroll
+        for (int b = 0; b < CLUSTER; b++) list[b] = {m.blockTops[b][r], m.blockTotals[b][r], m.blockSums[b][r][c0]};
+        if (parts == CLUSTER) a.write(batch, head, row0 + r, c0, merge(list), limit[r]);
+        else merge(list).keep(partial + ((i64)(blockIdx.x / CLUSTER) * R + r) * (p.dim + 2), c0);
+    }
+#endif
+}
+
+constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
+
+#define PARAMETERS(E) \
+    const E *q, STRIDES(q), const E *k, STRIDES(k), const E *v, STRIDES(v), E *out, STRIDES(out), float *lse, const int outputs, PROBLEM(float), const int parts, const int joined, float *partial
+#define ARGUMENTS(E) \
+    Arguments<E> { q, k, v, STRIDES_OF(q), STRIDES_OF(k), STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float) }
+#define ATTENTION(name, E)                                                                                                                                  \
+    extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS) attention_split_##name(PARAMETERS(E)) {                                                \
+        __shared__ Shared<ROWS> m;                                                                                                                          \
+        admit();                                                                                                                                            \
+        const Arguments<E> a = ARGUMENTS(E);                                                                                                                \
+        const int rows = group * queries, most = rows == 1 ? 1 : ROWS, tiles = (rows + most - 1) / most, part = blockIdx.x % parts, id = blockIdx.x / parts; \
+        const int row0 = id % tiles * most, all = heads / group, head = id / tiles % all, batch = id / tiles / all;                                         \
+        if (rows == 1) tile<E, 1>(reinterpret_cast<Shared<1>&>(m), a, batch, head, row0, part, parts, joined, partial);                                     \
+        else tile<E, ROWS>(m, a, batch, head, row0, part, parts, joined, partial);                                                                          \
+    }                                                                                                                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS) attention_merge_##name(PARAMETERS(E)) {                                                           \
+        follow();                                                                                                                                           \
+        const Arguments<E> a = ARGUMENTS(E);                                                                                                                \
+        const int rows = group * queries, most = rows == 1 ? 1 : ROWS, tiles = (rows + most - 1) / most, row = blockIdx.x % rows, id = blockIdx.x / rows;    \
+        const int c = threadIdx.x, all = heads / group, batch = id / all, count = joined ? parts / CLUSTER : parts;                                         \
+        if (c >= dim) return;                                                                                                                               \
+        const float* from = partial + ((i64)(id * tiles + row / most) * count * most + row % most) * (dim + 2);                                             \
+        Partial list[2] = {{-INFINITY, 0, 0}};                                                                                                              \
+        for (int i = 0; i < count; i++, from += (i64)most * (dim + 2)) {                                                                                    \
+            list[1] = {from[0], from[1], from[2 + c]};                                                                                                      \
+            list[0] = merge(list);                                                                                                                          \
+        }                                                                                                                                                   \
+        a.write(batch, id % all, row, c, list[0], a.p.limit(batch, row % queries));                                                                         \
+    }
+ATTENTION(f32, float)
+ATTENTION(bf16, BF16)
+ATTENTION(f16, F16)

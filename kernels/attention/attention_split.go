@@ -1,0 +1,202 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// A block of attention_split.cu has splitThreads threads, and a cluster of its joined kernels splitCluster blocks.
+const (
+	splitThreads = 256
+	splitCluster = 8
+)
+
+// splitPolicy decides which problems attention_split.cu computes, and how their keys are split.
+//
+// Attention, H200, us                                       other kernels   a cluster a tile   several
+// f32   1 x 12 heads, 1 x 1024 of 64                                139.2                9.8      20.8
+// f32   1 x 12 heads, 16 x 1024 of 64                               145.2               22.2
+// f32   64 x 12 heads, 1 x 1024 of 64                               579.5              152.7
+// f32   1 x 32 heads, 8 of keys, 1 x 8192 of 128                   2018.0               78.6      54.3
+// bf16  1 x 12 heads, 1 x 1024 of 64                                 16.6               10.8      14.8
+// bf16  1 x 12 heads, 4 x 1024 of 64                                 16.8               10.4      18.6
+// bf16  1 x 12 heads, 16 x 1024 of 64                                16.8               28.0
+// bf16  1 x 32 heads, 8 of keys, 1 x 8192 of 128                    106.5               48.7      49.3
+var splitPolicy = struct {
+	maxRows     int64 // of queries that share a head of keys
+	maxHalfRows int64 // the same in 16 bits, where the other kernels run on tensor cores
+	smsPerHead  int64 // at least, in 16 bits: more heads are enough blocks of the other kernels
+	maxKeys     int64 // of a block where a tile has one cluster
+	minKeys     int64 // of a block where it has more
+	blocksPerSM int64 // where tiles have more
+	maxClusters int64 // of a tile
+}{16, 4, 4, 256, 64, 2, 8}
+
+// splitKernels compute attention of few queries, whose keys are split among blocks.
+var splitKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_merge", mergeBody)
+
+// splitPair returns the kernels of a name by element type.
+func splitPair(name string, body func(kernels.Call, kernels.Dtype)) map[kernels.Dtype]*kernels.Kernel {
+	list := map[kernels.Dtype]*kernels.Kernel{}
+	for _, dt := range []kernels.Dtype{kernels.Float32, expr.BF16, expr.F16} {
+		list[dt] = own.Kernel("attention_split", fmt.Sprintf("%s_%v", name, dt), func(c kernels.Call) { body(c, dt) })
+	}
+	return list
+}
+
+// sharing is the number of rows of queries that share a head of keys.
+func (p Problem) sharing() int64 { return p.Heads / p.KeyHeads * p.Queries }
+
+// tileRows is the number of rows of a tile, of that many that share a head of keys.
+func tileRows(sharing int64) int64 {
+	if sharing == 1 {
+		return 1
+	}
+	return 4
+}
+
+// splits reports whether attention_split.cu computes the problem on a device.
+func (p Problem) splits(dev kernels.Device) bool {
+	row, rows := p.Dim*p.Dtype.Size(), p.sharing()
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || row%16 != 0 || row > 32*16 {
+		return false
+	}
+	if p.byMMA(dev) {
+		return rows <= splitPolicy.maxHalfRows && splitPolicy.smsPerHead*p.Batch*p.Heads <= int64(dev.SMs)
+	}
+	return rows <= splitPolicy.maxRows
+}
+
+// splitArgs are the arguments of split and of merge. A tile has Parts blocks; with Joined each splitCluster of them are a cluster, which has one partial result.
+type splitArgs struct {
+	forwardArgs
+	Parts   int64 `arg:"int32"`
+	Joined  bool
+	Partial kernels.Ref
+}
+
+// launchSplit launches blocks for each tile of rows, and where these have more than one partial result, a launch that merges them.
+func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+	s := splitPolicy
+	tiles := f.Batch * f.KeyHeads * kernels.CeilDiv(f.sharing(), tileRows(f.sharing()))
+	clusters := min(kernels.CeilDiv(f.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
+	if f.Keys <= splitCluster*s.maxKeys {
+		clusters = 1
+	}
+	to := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0)}
+	partials := to.partials()
+	if partials > 1 {
+		p.Scratch, to.Partial = tiles*partials*tileRows(f.sharing())*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
+	}
+	p.Launch(splitKernels[f.Dtype], int(tiles*to.Parts), splitThreads, to)
+	if partials > 1 {
+		p.Launch(mergeKernels[f.Dtype], int(f.rows()), splitThreads, to)
+	}
+}
+
+// partials is the number of partial results of a tile.
+func (a splitArgs) partials() int64 {
+	if a.Joined {
+		return a.Parts / splitCluster
+	}
+	return a.Parts
+}
+
+// splitBody computes the partial results of each row of a tile: the maximum of its scores, the sum of their exponentials, and the sum of values.
+func splitBody(c kernels.Call, dt kernels.Dtype) {
+	a := kernels.Args[splitArgs](c)
+	if a.partials() == 1 {
+		forward[float32](c, dt, a.forwardArgs)
+		return
+	}
+	h, list, rows := newHost[float32](c, dt, a.problemArgs), kernels.Slice[float32](c, a.Partial), a.Group*a.Queries
+	side, heads := tileRows(rows), a.Heads/a.Group
+	tiles := kernels.CeilDiv(rows, side)
+	kernels.Parallel(a.Batches*heads*tiles, 1, func(lo, hi int64) {
+		w := &work[float32]{by: h.BLAS(), dim: h.Dim}
+		for id := lo; id < hi; id++ {
+			batch, head, row0 := id/tiles/heads, id/tiles%heads, id%tiles*side
+			limits, most := make([]int64, min(side, rows-row0)), int64(0)
+			for r := range limits {
+				_, limits[r] = h.limits(batch, (row0+int64(r))%a.Queries, 1)
+				most = max(most, limits[r])
+			}
+			each := kernels.CeilDiv(most, a.Parts) * a.Parts / a.partials()
+			for part := range a.partials() {
+				begin := min(part*each, most)
+				n := min(begin+each, most) - begin
+				k, v := w.load(0, h.rows(a.In[1], batch, head, begin, n)), w.load(1, h.rows(a.In[2], batch, head, begin, n))
+				for r, limit := range limits {
+					row := row0 + int64(r)
+					q := w.load(2, h.rows(a.In[0], batch, head*a.Group+row/a.Queries, row%a.Queries, 1))
+					to := list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):][:h.Dim+2]
+					clear(to)
+					to[0] = float32(math.Inf(-1))
+					for j := range min(n, limit-begin) {
+						x := partial{0, 1, v[j*h.Dim:][:h.Dim]}
+						for e, y := range k[j*h.Dim:][:h.Dim] {
+							x.top += q[e] * y
+						}
+						x.top *= h.scale
+						merge(to, x)
+					}
+				}
+			}
+		}
+	})
+}
+
+// partial is attention to some of the keys.
+type partial struct {
+	top, total float32
+	sum        []float32
+}
+
+// merge adds a partial result to another one, which is its maximum, its total and its sum.
+func merge(to []float32, x partial) {
+	high := max(to[0], x.top)
+	from := high
+	if math.IsInf(float64(high), -1) {
+		from = 0
+	}
+	a, b := float32(math.Exp(float64(to[0]-from))), float32(math.Exp(float64(x.top-from)))
+	to[0], to[1] = high, to[1]*a+x.total*b
+	for e, y := range x.sum {
+		to[2+e] = to[2+e]*a + y*b
+	}
+}
+
+// mergeBody merges the partial results of each row.
+func mergeBody(c kernels.Call, dt kernels.Dtype) {
+	a := kernels.Args[splitArgs](c)
+	h, list, rows := newHost[float32](c, dt, a.problemArgs), kernels.Slice[float32](c, a.Partial), a.Group*a.Queries
+	side, heads := tileRows(rows), a.Heads/a.Group
+	tiles := kernels.CeilDiv(rows, side)
+	for i := range a.Batches * heads * rows {
+		row, id := i%rows, i/rows
+		batch, head, query := id/heads, id%heads*a.Group+row/a.Queries, row%a.Queries
+		sum := make([]float32, h.Dim+2)
+		sum[0] = float32(math.Inf(-1))
+		for part := range a.partials() {
+			x := list[(((id*tiles+row/side)*a.partials()+part)*side+row%side)*(h.Dim+2):][:h.Dim+2]
+			merge(sum, partial{x[0], x[1], x[2:]})
+		}
+		statistic := sum[0] + float32(math.Log(float64(sum[1])))
+		if _, limit := h.limits(batch, query, 1); limit == 0 {
+			clear(sum)
+			sum[1], statistic = 1, float32(math.Inf(-1))
+		}
+		for e := range sum[2:] {
+			sum[2+e] /= sum[1]
+		}
+		if a.Outputs&1 != 0 {
+			h.rows(a.Out, batch, head, query, 1).store(sum[2:])
+		}
+		if a.Outputs&2 != 0 {
+			kernels.Slice[float32](c, a.Statistics)[(batch*a.Heads+head)*a.Queries+query] = statistic
+		}
+	}
+}
