@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -44,7 +45,8 @@ func (p Problem) tileBytes(rows int64) int64 { return rows * 64 * (p.wide() + 1)
 // inPieces reports whether the kernels of tensor cores compute the problem on some device: 16-bit operands, rows of whole 16-byte pieces, and a positive scale, since they take the maximum before
 // they scale.
 func (p Problem) inPieces() bool {
-	return p.Dtype.Size() == 2 && p.Dim <= 128 && p.Dim%8 == 0 && p.Scale > 0
+	pieces := !slices.ContainsFunc(p.In[:], func(s Strides) bool { return (s.Batch|s.Head|s.Row)%8 != 0 })
+	return p.Dtype.Size() == 2 && p.Dim <= 128 && p.Dim%8 == 0 && p.Scale > 0 && pieces
 }
 
 // byMMA reports whether the kernels of attention_mma.cu compute the problem on a device: the PTX that devices without an image load has no tensor cores.
