@@ -144,8 +144,10 @@ func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 	classes := float64(shape[c.axis])
 	var v expr.Value
 	if c.gradient {
-		target := b.Apply(expr.Select, is, number(1-c.smoothing+c.smoothing/classes), number(c.smoothing/classes))
-		v = b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), target))
+		g := b.Operand(2)
+		share := func(x float64) expr.Value { return b.Apply(expr.Mul, g, number(x)) }
+		target := b.Apply(expr.Select, is, share(1-c.smoothing+c.smoothing/classes), share(c.smoothing/classes))
+		v = b.Apply(expr.Sub, b.Apply(expr.Mul, e, b.Apply(expr.Div, g, sum)), target) // a division a row
 	} else {
 		v = b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))
 		if s := c.smoothing; s > 0 {
