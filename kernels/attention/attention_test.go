@@ -346,3 +346,26 @@ func TestAttention(t *testing.T) {
 		})
 	}
 }
+
+// Strides that are not positive, and one output for gradients that no kernels write there, are errors.
+func TestAttentionErrors(t *testing.T) {
+	p := attention.Problem{Dtype: expr.BF16, Batch: 1, Heads: 2, KeyHeads: 2, Queries: 8, Keys: 8, Dim: 16, Scale: 1, RowsFirst: true}
+	strided, keys := p, p
+	strided.In[1] = attention.Strides{Batch: 256, Head: -16, Row: 32}
+	keys.Keys = 9
+	old := kernels.HostDevice()
+	old.Kind, old.Major = kernels.GPU, 8
+	for _, c := range []struct {
+		dev kernels.Device
+		kernels.Planner
+	}{
+		{kernels.HostDevice(), attention.Forward{Problem: strided, Out: true}},
+		{kernels.HostDevice(), attention.Backward{Problem: keys, Q: true, K: true, V: true, Packed: true}},
+		{kernels.HostDevice(), attention.Backward{Problem: p, Q: true, K: true, Packed: true}},
+		{old, attention.Backward{Problem: p, Q: true, K: true, V: true, Packed: true}},
+	} {
+		if _, err := c.Plan(c.dev); err == nil {
+			t.Errorf("%+v on %s: no error", c.Planner, c.dev.Name)
+		}
+	}
+}

@@ -77,6 +77,11 @@ func (p Problem) check(dev kernels.Device) error {
 	case p.rows() > most:
 		return fmt.Errorf("got %d rows of queries, want at most %d", p.rows(), most)
 	}
+	for i, s := range p.In {
+		if s != (Strides{}) && (min(s.Batch, s.Head, s.Row) < 1 || max(s.Batch, s.Head, s.Row) > 1<<40) {
+			return fmt.Errorf("got strides %+v of %c, want 1 to 2^40 elements", s, "qkv"[i])
+		}
+	}
 	return kernels.CheckGrid(p.Batch * max(p.Heads*p.tiles(p.Queries), p.KeyHeads*p.tiles(p.Keys)))
 }
 
