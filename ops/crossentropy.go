@@ -203,8 +203,10 @@ func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 		target := b.Apply(expr.Add, b.Apply(expr.Select, is, weight(number(1-c.smoothing)), number(0)), b.Apply(expr.Mul, number(smooth), b.Operand(2)))
 		v = b.Apply(expr.Mul, b.Operand(3), b.Apply(expr.Sub, b.Apply(expr.Mul, all, b.Apply(expr.Div, e, sum)), target))
 	case c.gradient:
-		target := b.Apply(expr.Select, is, number(1-c.smoothing+smooth), number(smooth))
-		v = b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), target))
+		g := b.Operand(2)
+		share := func(x float64) expr.Value { return b.Apply(expr.Mul, g, number(x)) }
+		target := b.Apply(expr.Select, is, share(1-c.smoothing+smooth), share(smooth))
+		v = b.Apply(expr.Sub, b.Apply(expr.Mul, e, b.Apply(expr.Div, g, sum)), target) // a division a row
 	case c.weighted:
 		lse := b.Apply(expr.Add, b.Apply(expr.Log, sum), most)
 		label := b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))

@@ -37,7 +37,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if f.Statistics {
 		sizes[1], outputs = f.statisticBytes(), outputs|2
 	}
-	p, at := f.plan("attention", f.products(2), []int64{f.queryBytes(), f.keyBytes(), f.keyBytes()}, sizes[:])
+	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
 	if f.splits(dev) {
 		f.launchSplit(p, dev, args)

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -18,6 +19,41 @@ var (
 type Backward struct {
 	Problem
 	Q, K, V bool
+	Packed  bool // one output, (Batch, Queries, Heads + 2 KeyHeads, Dim), has all three gradients
+}
+
+// Packs returns the plan with one output for the gradients of q, k and v that are parts of one operand, and false if the device has no kernels for it, or if they cannot be such parts.
+func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
+	b.Packed = true
+	return b, b.onHopper(dev) && b.checkPacked() == nil
+}
+
+// checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
+func (b Backward) checkPacked() error {
+	if b.Packed && !(b.inPieces() && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
+		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128", b)
+	}
+	return nil
+}
+
+// gradients returns the gradients w.r.t. q, k and v as operands, given where each output of a plan is.
+func (b Backward) gradients(at []kernels.Ref) [3]operand {
+	if !b.Packed {
+		return [3]operand{{at[0], b.queryStrides()}, {at[1], b.keyStrides()}, {at[2], b.keyStrides()}}
+	}
+	widths, offset := b.Widths(), int64(0)
+	row := widths[0] + widths[1] + widths[2]
+	var list [3]operand
+	for i, width := range widths {
+		list[i] = operand{kernels.At(kernels.Out, offset*b.Dtype.Size()), Strides{b.Queries * row, b.Dim, row}}
+		offset += width
+	}
+	return list
+}
+
+// Widths returns the elements of a row of all heads of q, k and v.
+func (p Problem) Widths() []int64 {
+	return []int64{p.Heads * p.Dim, p.KeyHeads * p.Dim, p.KeyHeads * p.Dim}
 }
 
 // gradientInputs are arguments of the kernels.
@@ -36,7 +72,7 @@ type queriesArgs struct {
 type keysArgs struct {
 	gradientInputs
 	K, V kernels.Ref
-	strides
+	Strides
 	Outputs int64 `arg:"int32"` // 1: K, 2: V
 	problemArgs
 }
@@ -50,7 +86,7 @@ type deltaArgs struct {
 
 // Plan returns the launches.
 func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	if err := named("attention gradient", b.check(dev)); err != nil {
+	if err := named("attention gradient", b.check(dev), b.checkPacked()); err != nil {
 		return nil, err
 	}
 	var sizes [3]int64
@@ -67,14 +103,20 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if b.Q && b.K {
 		products-- // the product of the gradient with v
 	}
-	p, at := b.plan("attention_gradient", b.products(products), []int64{b.queryBytes(), b.keyBytes(), b.keyBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()}, sizes[:])
+	if b.Packed {
+		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
+	}
+	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
 	delta := p.Workspace(b.statisticBytes())
 	const rowsOfBlock = portableThreads / 32
 	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
 		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
-	if b.onHopper(dev) {
-		b.launchHopper(p, at, delta, outputs)
+	if b.onHopper(dev) || b.Packed && dev.Kind == kernels.CPU {
+		b.launchHopper(p, b.gradients(at), delta, outputs)
 		return p, nil
+	}
+	if b.Packed {
+		return nil, fmt.Errorf("kernels: attention gradient: got one output for all gradients on %s, want compute capability 9.0", dev.Name)
 	}
 	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
 	if b.Q {
@@ -94,11 +136,19 @@ func (b Backward) Stored(d kernels.Dtype, _ kernels.Device) (p kernels.Planner, 
 }
 
 // Outputs returns the number of outputs.
-func (b Backward) Outputs() int { return count(b.Q, b.K, b.V) }
+func (b Backward) Outputs() int {
+	if b.Packed {
+		return 1
+	}
+	return count(b.Q, b.K, b.V)
+}
 
 // String prints the gradients.
 func (b Backward) String() string {
 	name := "attention gradient"
+	if b.Packed {
+		return name + " qkv"
+	}
 	for i, is := range []bool{b.Q, b.K, b.V} {
 		if is {
 			name += " " + "qkv"[i:i+1]
@@ -111,7 +161,7 @@ func productsOfRows[T kernels.Float](c kernels.Call, dt kernels.Dtype, args delt
 	h := &host[T]{Call: c, dtype: dt, problemArgs: problemArgs{Batches: args.Rows / args.Queries / args.Heads, Heads: args.Heads, Queries: args.Queries, Dim: args.Dim}}
 	to := kernels.Slice[T](c, args.To)
 	h.each(args.Heads, args.Queries, func(w *work[T], batch, head, t0, n int64) {
-		grad := w.load(0, h.rows(operand{args.Grad, args.Out.strides}, batch, head, t0, n))
+		grad := w.load(0, h.rows(operand{args.Grad, args.Out.Strides}, batch, head, t0, n))
 		out := w.load(1, h.rows(args.Out, batch, head, t0, n))
 		for i := range n {
 			sum := T(0)
@@ -124,6 +174,10 @@ func productsOfRows[T kernels.Float](c kernels.Call, dt kernels.Dtype, args delt
 }
 
 func gradientOfQueries[T kernels.Float](c kernels.Call, dt kernels.Dtype, args queriesArgs) {
+	writeGradientOfQueries[T](c, dt, args, operand{args.Out, args.Grad.Strides})
+}
+
+func writeGradientOfQueries[T kernels.Float](c kernels.Call, dt kernels.Dtype, args queriesArgs, to operand) {
 	h := newHost[T](c, dt, args.problemArgs)
 	lse, delta := kernels.Slice[T](c, args.Statistics), kernels.Slice[T](c, args.Delta)
 	h.each(args.Heads, args.Queries, func(w *work[T], batch, head, t0, n int64) {
@@ -141,7 +195,7 @@ func gradientOfQueries[T kernels.Float](c kernels.Call, dt kernels.Dtype, args q
 			h.weigh(s, dp, m, lse[at:at+n], delta[at:at+n], func(i int64) int64 { return limits[i] - j0 })
 			w.accumulate(sum, dp, k, false, n, m, func(i, j int64) bool { return j0+j < limits[i] })
 		}
-		h.rows(operand{args.Out, args.Grad.strides}, batch, head, t0, n).store(sum)
+		h.rows(to, batch, head, t0, n).store(sum)
 	})
 }
 
@@ -192,10 +246,10 @@ func gradientOfKeys[T kernels.Float](c kernels.Call, dt kernels.Dtype, args keys
 			w.accumulate(sumK, dp, q, true, m, n, seen)
 		}
 		if args.Outputs&1 != 0 {
-			h.rows(operand{args.K, args.strides}, batch, head, j0, n).store(sumK)
+			h.rows(operand{args.K, args.Strides}, batch, head, j0, n).store(sumK)
 		}
 		if args.Outputs&2 != 0 {
-			h.rows(operand{args.V, args.strides}, batch, head, j0, n).store(sumV)
+			h.rows(operand{args.V, args.Strides}, batch, head, j0, n).store(sumV)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func (o operand) tensorMap(p Problem, heads, rows, box int64) kernels.TensorMap 
 
 // operandOf is the operand that a tensor map describes.
 func operandOf(m kernels.TensorMap) operand {
-	return operand{m.Ref, strides{m.Strides[2] / 2, m.Strides[1] / 2, m.Strides[0] / 2}}
+	return operand{m.Ref, Strides{m.Strides[2] / 2, m.Strides[1] / 2, m.Strides[0] / 2}}
 }
 
 func operandsOf(m [3]kernels.TensorMap) [3]operand {
@@ -77,30 +77,29 @@ func (in hopperInputs) portable() gradientInputs {
 
 type hopperQueriesArgs struct {
 	hopperInputs
-	Out kernels.Ref
-	strides
+	Out operand
 	problemArgs
 }
 
 type hopperKeysArgs struct {
 	hopperInputs
 	K, V kernels.Ref
-	strides
+	Strides
 	Outputs int64 `arg:"int32"`
 	problemArgs
 }
 
 func mappedQueries(c kernels.Call, dt kernels.Dtype, a hopperQueriesArgs) {
-	gradientOfQueries[float32](c, dt, queriesArgs{a.portable(), a.Out, a.problemArgs})
+	writeGradientOfQueries[float32](c, dt, queriesArgs{a.portable(), a.Out.At, a.problemArgs}, a.Out)
 }
 
 func mappedKeys(c kernels.Call, dt kernels.Dtype, a hopperKeysArgs) {
-	gradientOfKeys[float32](c, dt, keysArgs{a.portable(), a.K, a.V, a.strides, a.Outputs, a.problemArgs})
+	gradientOfKeys[float32](c, dt, keysArgs{a.portable(), a.K, a.V, a.Strides, a.Outputs, a.problemArgs})
 }
 
 // launchHopper launches a block for each tile of queries or keys. The tiles of a block's shared memory: two of its own, and stages of two others, with three numbers for each query in the
 // kernel of keys.
-func (b Backward) launchHopper(p *kernels.Plan, at []kernels.Ref, delta kernels.Ref, outputs int64) {
+func (b Backward) launchHopper(p *kernels.Plan, to [3]operand, delta kernels.Ref, outputs int64) {
 	inputs := func(queries int64) hopperInputs {
 		grad := operand{kernels.In(5), b.queryStrides()}
 		return hopperInputs{b.maps(queries), grad.tensorMap(b.Problem, b.Heads, b.Queries, queries), kernels.In(3), delta}
@@ -108,11 +107,11 @@ func (b Backward) launchHopper(p *kernels.Plan, at []kernels.Ref, delta kernels.
 	if b.Q {
 		stages := 3 - b.wide()
 		p.Launch(hopperDQ.of(b.Problem), int(b.Batch*b.Heads*kernels.CeilDiv(b.Queries, hopperTile)), hopperThreads,
-			hopperQueriesArgs{inputs(hopperTile), at[0], b.queryStrides(), b.args(6)}).Shared = int(2048 + (2+2*stages)*b.tileBytes(hopperTile))
+			hopperQueriesArgs{inputs(hopperTile), to[0], b.args(6)}).Shared = int(2048 + (2+2*stages)*b.tileBytes(hopperTile))
 	}
 	if outputs > 0 {
 		queries := hopperTile / (1 + b.wide()) // of a stage
 		p.Launch(hopperDKV.of(b.Problem), int(b.Batch*b.KeyHeads*kernels.CeilDiv(b.Keys, hopperTile)), hopperThreads,
-			hopperKeysArgs{inputs(queries), at[1], at[2], b.keyStrides(), outputs, b.args(6)}).Shared = int(3072 + 2*b.tileBytes(hopperTile) + hopperStages*(2*b.tileBytes(queries)+3*4*queries))
+			hopperKeysArgs{inputs(queries), to[1].At, to[2].At, to[1].Strides, outputs, b.args(6)}).Shared = int(3072 + 2*b.tileBytes(hopperTile) + hopperStages*(2*b.tileBytes(queries)+3*4*queries))
 	}
 }

@@ -44,7 +44,17 @@ func (p Problem) tileBytes(rows int64) int64 { return rows * 64 * (p.wide() + 1)
 // inPieces reports whether the kernels of tensor cores compute the problem on some device: 16-bit operands, rows of whole 16-byte pieces, and a positive scale, since they take the maximum before
 // they scale.
 func (p Problem) inPieces() bool {
-	return p.Dtype.Size() == 2 && p.Dim <= 128 && p.Dim%8 == 0 && p.Scale > 0
+	return p.Dtype.Size() == 2 && p.Dim <= 128 && p.rowsInPieces() && p.Scale > 0
+}
+
+// rowsInPieces reports whether each row of q, k and v is whole 16-byte pieces of memory.
+func (p Problem) rowsInPieces() bool {
+	for _, in := range p.inputs() {
+		if (in.Batch|in.Head|in.Row|p.Dim)*p.Dtype.Size()%16 != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // byMMA reports whether the kernels of attention_mma.cu compute the problem on a device: the PTX that devices without an image load has no tensor cores.

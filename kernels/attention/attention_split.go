@@ -60,8 +60,8 @@ func tileRows(sharing int64) int64 {
 
 // splits reports whether attention_split.cu computes the problem on a device.
 func (p Problem) splits(dev kernels.Device) bool {
-	row, rows := p.Dim*p.Dtype.Size(), p.sharing()
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || row%16 != 0 || row > 32*16 {
+	rows := p.sharing()
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 {
 		return false
 	}
 	if p.byMMA(dev) {

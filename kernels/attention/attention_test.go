@@ -44,6 +44,9 @@ func drawAttention(r *rand.Rand, dt kernels.Dtype, decoding bool) *attended {
 	} else if r.IntN(4) == 0 {
 		a.Queries = n(3)
 	}
+	if r.IntN(3) == 0 {
+		a.Keys, a.RowsFirst = a.Queries, true
+	}
 	a.Heads, a.Scale = a.KeyHeads*n(3), 1/math.Sqrt(float64(a.Dim))
 	if r.IntN(8) == 0 {
 		a.Scale = -a.Scale
@@ -75,6 +78,55 @@ func drawAttention(r *rand.Rand, dt kernels.Dtype, decoding bool) *attended {
 	}
 	a.compute()
 	return a
+}
+
+// sideBySide returns values of q, k and v in one operand, (Batch, Queries, Heads + 2 KeyHeads, Dim), as many queries as keys, and the strides of its parts.
+func (a *attended) sideBySide(q, k, v []float64) (all []float64, in [3]attention.Strides) {
+	heads := a.Heads + 2*a.KeyHeads
+	all = make([]float64, a.Batch*a.Queries*heads*a.Dim)
+	first := int64(0)
+	for i, x := range [][]float64{q, k, v} {
+		own := int64(len(x)) / (a.Batch * a.Queries * a.Dim)
+		for row := range a.Batch * a.Queries {
+			copy(all[(row*heads+first)*a.Dim:], x[row*own*a.Dim:][:own*a.Dim])
+		}
+		in[i] = attention.Strides{Batch: a.Queries * heads * a.Dim, Head: a.Dim, Row: heads * a.Dim}
+		first += own
+	}
+	return all, in
+}
+
+// checkSideBySide checks q, k and v in one operand, and their gradients in one output if a device has kernels for it.
+func (a *attended) checkSideBySide(dev kernels.Device, statistics, out []byte, sizes [][]float64, tolerance float64) error {
+	p := a.Problem
+	var all []float64
+	all, p.In = a.sideBySide(a.q, a.k, a.v)
+	row := (p.Heads + 2*p.KeyHeads) * p.Dim
+	var in [][]byte
+	first := int64(0)
+	for _, width := range p.Widths() {
+		in = append(in, bytesOfType(p.Dtype, all[first:][:int64(len(all))-row+width]))
+		first += width
+	}
+	types := []kernels.Dtype{p.Dtype, p.Dtype, p.Dtype}
+	if err := a.check(dev, attention.Forward{Problem: p, Out: true}, in, types[:1], [][]float64{a.out}, [][]float64{a.sizes}, tolerance); err != nil {
+		return err
+	}
+	b := attention.Backward{Problem: p, Q: true, K: true, V: true}
+	in = append(in, statistics, out, bytesOfType(p.Dtype, a.grad))
+	if err := a.check(dev, b, in, types, [][]float64{a.dq, a.dk, a.dv}, sizes, tolerance); err != nil {
+		return err
+	}
+	packed, ok := b.Packs(dev)
+	if dev.Kind == kernels.CPU {
+		packed, ok = b.Packs(kernels.Device{Kind: kernels.GPU, Major: 9})
+	}
+	if !ok {
+		return nil
+	}
+	want, _ := a.sideBySide(a.dq, a.dk, a.dv)
+	size, _ := a.sideBySide(sizes[0], sizes[1], sizes[2])
+	return a.check(dev, packed, in, types[:1], [][]float64{want}, [][]float64{size}, tolerance)
 }
 
 // compute computes the results.
@@ -329,11 +381,37 @@ func TestAttention(t *testing.T) {
 					if err == nil {
 						err = a.check(dev, attention.Backward{Problem: a.Problem, V: true}, in, []kernels.Dtype{dt}, [][]float64{a.dv}, sizes[2:], tolerance)
 					}
+					if err == nil && a.RowsFirst && a.Queries == a.Keys {
+						err = a.checkSideBySide(dev, single, half(rounded), sizes, tolerance)
+					}
 					if err != nil {
 						t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
 					}
 				}
 			}
 		})
+	}
+}
+
+// Strides that are not positive, and one output for gradients that no kernels write there, are errors.
+func TestAttentionErrors(t *testing.T) {
+	p := attention.Problem{Dtype: expr.BF16, Batch: 1, Heads: 2, KeyHeads: 2, Queries: 8, Keys: 8, Dim: 16, Scale: 1, RowsFirst: true}
+	strided, keys := p, p
+	strided.In[1] = attention.Strides{Batch: 256, Head: -16, Row: 32}
+	keys.Keys = 9
+	old := kernels.HostDevice()
+	old.Kind, old.Major = kernels.GPU, 8
+	for _, c := range []struct {
+		dev kernels.Device
+		kernels.Planner
+	}{
+		{kernels.HostDevice(), attention.Forward{Problem: strided, Out: true}},
+		{kernels.HostDevice(), attention.Backward{Problem: keys, Q: true, K: true, V: true, Packed: true}},
+		{kernels.HostDevice(), attention.Backward{Problem: p, Q: true, K: true, Packed: true}},
+		{old, attention.Backward{Problem: p, Q: true, K: true, V: true, Packed: true}},
+	} {
+		if _, err := c.Plan(c.dev); err == nil {
+			t.Errorf("%+v on %s: no error", c.Planner, c.dev.Name)
+		}
 	}
 }

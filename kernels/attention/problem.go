@@ -26,6 +26,7 @@ type Problem struct {
 	Scale                                      float64
 	Causal, RowsFirst                          bool
 	Counts                                     Counts
+	In                                         [3]Strides // of q, k and v; the zero Strides are those of a dense operand
 }
 
 // Counts describes the numbers of keys that queries see, integers: that of query i of batch b is element b Batch + i Row. There are none if Elements is 0.
@@ -76,6 +77,11 @@ func (p Problem) check(dev kernels.Device) error {
 	case p.rows() > most:
 		return fmt.Errorf("got %d rows of queries, want at most %d", p.rows(), most)
 	}
+	for i, s := range p.In {
+		if s != (Strides{}) && (min(s.Batch, s.Head, s.Row) < 1 || max(s.Batch, s.Head, s.Row) > 1<<40) {
+			return fmt.Errorf("got strides %+v of %c, want 1 to 2^40 elements", s, "qkv"[i])
+		}
+	}
 	return kernels.CheckGrid(p.Batch * max(p.Heads*p.tiles(p.Queries), p.KeyHeads*p.tiles(p.Keys)))
 }
 
@@ -98,29 +104,67 @@ func (p Problem) stored() int64 {
 	return int64(slices.Index([]kernels.Dtype{p.statistics(), expr.BF16, expr.F16}, p.Dtype))
 }
 
-// strides are those of an operand between batches, heads and rows, in elements.
-type strides struct{ Batch, Head, Row int64 }
+// Strides are those of an operand between batches, heads and rows, in elements.
+type Strides struct{ Batch, Head, Row int64 }
 
-// strides returns those of an operand with that many heads and rows.
-func (p Problem) strides(heads, rows int64) strides {
+// strides returns those of a dense operand with that many heads and rows.
+func (p Problem) strides(heads, rows int64) Strides {
 	if p.RowsFirst {
-		return strides{heads * rows * p.Dim, p.Dim, heads * p.Dim}
+		return Strides{heads * rows * p.Dim, p.Dim, heads * p.Dim}
 	}
-	return strides{heads * rows * p.Dim, rows * p.Dim, p.Dim}
+	return Strides{heads * rows * p.Dim, rows * p.Dim, p.Dim}
 }
 
-func (p Problem) queryStrides() strides { return p.strides(p.Heads, p.Queries) }
-func (p Problem) keyStrides() strides   { return p.strides(p.KeyHeads, p.Keys) }
+func (p Problem) queryStrides() Strides { return p.strides(p.Heads, p.Queries) }
+func (p Problem) keyStrides() Strides   { return p.strides(p.KeyHeads, p.Keys) }
 
 // operand is an operand of a kernel.
 type operand struct {
 	At kernels.Ref
-	strides
+	Strides
 }
 
 // inputs returns q, k and v, the first inputs of all plans.
 func (p Problem) inputs() [3]operand {
-	return [3]operand{{kernels.In(0), p.queryStrides()}, {kernels.In(1), p.keyStrides()}, {kernels.In(2), p.keyStrides()}}
+	in := [3]operand{{kernels.In(0), p.queryStrides()}, {kernels.In(1), p.keyStrides()}, {kernels.In(2), p.keyStrides()}}
+	for i, s := range p.In {
+		if s != (Strides{}) {
+			in[i].Strides = s
+		}
+	}
+	return in
+}
+
+// inputBytes returns the bytes of q, k and v from their first element to their last one.
+func (p Problem) inputBytes() []int64 {
+	var list []int64
+	for i, in := range p.inputs() {
+		heads, rows := p.KeyHeads, p.Keys
+		if i == 0 {
+			heads, rows = p.Heads, p.Queries
+		}
+		list = append(list, ((p.Batch-1)*in.Batch+(heads-1)*in.Head+(rows-1)*in.Row+p.Dim)*p.Dtype.Size())
+	}
+	return list
+}
+
+// Strided returns the problem with input i, of q, k and v, in given strides of its four axes. ok is false if elements of a row are not contiguous, or rows repeat.
+func (p Problem) Strided(i int, axes []int64) (_ Problem, ok bool) {
+	s := Strides{axes[0], axes[1], axes[2]}
+	if p.RowsFirst {
+		s.Head, s.Row = s.Row, s.Head
+	}
+	p.In[i] = s
+	return p, (axes[3] == 1 || p.Dim == 1) && min(s.Batch, s.Head, s.Row) > 0
+}
+
+// HasStrides reports whether plans read input i in given strides of its axes.
+func (p Problem) HasStrides(i int, axes []int64) bool {
+	if i > 2 {
+		return false
+	}
+	other, ok := p.Strided(i, axes)
+	return ok && other.In == p.In
 }
 
 // problemArgs are the arguments that all kernels have: attention.cuh's PROBLEM.

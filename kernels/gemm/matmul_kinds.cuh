@@ -10,6 +10,14 @@ __device__ __forceinline__ void map_ahead(const TensorMap* map) { asm volatile("
 #define L32                                                                          \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "        \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define L96                                                                          \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "        \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}"
+#define D96 D64, D32(64)
 // wgmma for 64 x 64 elements.
 template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float (&d)[32], u64 a, u64 b, int add) {
     if constexpr (SIZE == 2)
@@ -22,6 +30,14 @@ template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float 
                      : D32(0) : "l"(a), "l"(b), "r"(add));
 }
 
+// wgmma for 64 x 192 elements, in BF16 alone.
+template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float (&d)[96], u64 a, u64 b, int add) {
+    static_assert(SIZE == 2, "there are no entry points in TF32");
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 " L96 ", %96, %97, p, 1, 1, %99, %100;\n}"
+                 : D96 : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
+}
+
 // wgmma_f16 is wgmma for operands in F16.
 #define WGMMA_F16(SUMS, N, LIST, REGISTERS, A, B, ADD, TRANS_A, TRANS_B)                                                        \
     template <int TA, int TB> __device__ __forceinline__ void wgmma_f16(float (&d)[SUMS], u64 a, u64 b, int add) {              \
@@ -31,6 +47,7 @@ template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float 
     }
 WGMMA_F16(32, "64", L32, D32(0), "%32", "%33", "%34", "%35", "%36")
 WGMMA_F16(64, "128", L64, D64, "%64", "%65", "%66", "%67", "%68")
+WGMMA_F16(96, "192", L96, D96, "%96", "%97", "%98", "%99", "%100")
 WGMMA_F16(128, "256", L128, D128, "%128", "%129", "%130", "%131", "%132")
 
 // Ring is a position in the ring of stages.

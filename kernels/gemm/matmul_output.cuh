@@ -94,6 +94,54 @@ template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide
     }
 }
 
+// BIAS and BIAS_SUM are the steps of an epilogue that adds an operand, and of one that adds another one to that.
+constexpr int BIAS = 1 << 16 | 0x1, BIAS_SUM = 2 << 16 | 0x11;
+
+// store_halves writes the warp's 16 rows of a tile in 16 bits, in lines of 128 bytes from c on, with a bias for each column, from shared memory, or without, and a matrix x in 16 bits, or without.
+// Numbers are rounded before they are in shared memory, where rows are PITCH bytes apart so that a warp uses every bank.
+template <bool BIASED, bool SUMMED, typename K>
+__device__ __forceinline__ void store_halves(const K& sums, u16* c, i64 ld, const u16* x, i64 row, int rows, int cols, float* memory, const float* bias) {
+    constexpr int PITCH = 64 * 2 + 16, PARTS = K::BN / 64;
+    static_assert(16 * PITCH <= Part::SIZE * 4, "a part of 64 columns fits");
+    const int lane = threadIdx.x % 32, r = lane / 4, e = lane % 4 * 2;
+    const u32 to = shared_address(memory) + r * PITCH + e * 2, from = shared_address(memory) + lane / 8 * PITCH + lane % 8 * 16;
+    u32 added[2][16];
+    const auto load = [&](int part) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const int at = r + i % 2 * 8, col = part * 64 + i / 2 * 8 + e;
+            added[part % 2][i] = at < rows && col < cols ? *reinterpret_cast<const u32*>(x + at * row + col) : 0;
+        }
+    };
+    if (SUMMED) load(0);
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        if (SUMMED && part + 1 < PARTS) load(part + 1);
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            float2 v = make_float2(sums.value(part * 32 + 2 * i), sums.value(part * 32 + 2 * i + 1));
+            if (BIASED) {
+                const float2 b = *reinterpret_cast<const float2*>(bias + part * 64 + i / 2 * 8 + e);
+                v = make_float2(add(v.x, b.x), add(v.y, b.y));
+            }
+            if (SUMMED) {
+                const u32 y = added[part % 2][i];
+                v = make_float2(add(v.x, from_half<K::F16>(y)), add(v.y, from_half<K::F16>(y >> 16)));
+            }
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + i / 2 * 16 + i % 2 * 8 * PITCH), "r"(packed<K::F16>(v.x, v.y)) : "memory");
+        }
+        __syncwarp();
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const int at = lane / 8 + 4 * u, col = part * 64 + lane % 8 * 8;
+            uint4 v;
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from + 4 * u * PITCH) : "memory");
+            if (at < rows && col < cols) *reinterpret_cast<uint4*>(c + at * ld + col) = v;
+        }
+    }
+}
+
 // Share is what a lane has of an operand of an epilogue: 16 bytes of every fourth row of a part.
 struct Share {
     const float* p; // the first
@@ -102,14 +150,25 @@ struct Share {
     __device__ __forceinline__ Share(const Operand<float>& x, bool half, int r, int c) : p(from(x, half, 0, r, c).x), row(4 * x.row), part(32 * x.col), col(x.col), half(half) {
         wide = col == 1 && row % 4 == 0 && reinterpret_cast<u64>(p) % (half ? 8 : 16) == 0;
     }
-    // load loads the lane's share of part i. `rows` and `cols` count the rows and columns from the first element to the edge of C;
-    // elements beyond the edge keep their values.
-    template <bool F16> __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
+    // load loads the lane's share of part i; of an operand in 16 bits the bits of two elements to each of the first two floats of a row: see widen. `rows` and `cols` count the rows and
+    // columns from the first element to the edge of C; elements beyond the edge keep their values, or are 0 in 16 bits.
+    __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
         if (half) {
             const u16* q = reinterpret_cast<const u16*>(p) + i * part;
 #pragma unroll
-            for (int u = 0; u < 4; u++, q += row)
-                if (4 * u < rows) load_halves<F16>(to + 4 * u, q, col, cols, wide);
+            for (int u = 0; u < 4; u++, q += row) {
+                if (4 * u >= rows) continue;
+                uint2 v = {};
+                if (wide && cols >= 4) {
+                    v = *reinterpret_cast<const uint2*>(q);
+                } else {
+                    u32 e[4];
+#pragma unroll
+                    for (int i = 0; i < 4; i++) e[i] = i < cols ? q[i * col] : 0;
+                    v = make_uint2(e[0] | e[1] << 16, e[2] | e[3] << 16);
+                }
+                to[4 * u] = __uint_as_float(v.x), to[4 * u + 1] = __uint_as_float(v.y);
+            }
             return;
         }
         const float* q = p + i * part;
@@ -129,6 +188,16 @@ struct Share {
         }
     }
 };
+
+// widen makes floats of what Share::load has loaded of an operand in 16 bits. A conversion waits for its load, so it comes after sums are in shared memory.
+template <bool F16> __device__ __forceinline__ void widen(float (&x)[16]) {
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+        const u32 low = __float_as_uint(x[i]), high = __float_as_uint(x[i + 1]);
+        x[i] = from_half<F16>(low), x[i + 1] = F16 ? from_half<F16>(low >> 16) : __uint_as_float(low & 0xffff0000);
+        x[i + 2] = from_half<F16>(high), x[i + 3] = F16 ? from_half<F16>(high >> 16) : __uint_as_float(high & 0xffff0000);
+    }
+}
 
 // Line is the part of an epilogue's first operand that belongs to a tile's columns, in shared memory, where that operand is the same in
 // all rows of C. Each warp brings its own while the products are under way.
@@ -179,6 +248,16 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
         store_wide<true>(sums, by, target, memory, line);
         return;
     }
+    if constexpr (K::PLANES == 1) {
+        const bool summed = epilogue.steps == BIAS_SUM && s.halves & HALF_Y && target.epilogue.y.col == 1 && target.epilogue.y.row % 2 == 0 && reinterpret_cast<u64>(target.epilogue.y.x) % 4 == 0;
+        if (s.halves & HALF_ALONE && (epilogue.steps == 0 || lined && (epilogue.steps == BIAS || summed))) {
+            u16* const half = s.half + (target.c - c);
+            if (epilogue.steps == 0) store_halves<false, false>(sums, half, s.ld, nullptr, 0, target.rows, target.cols, memory, nullptr);
+            else if (summed) store_halves<true, true>(sums, half, s.ld, reinterpret_cast<const u16*>(target.epilogue.y.x), target.epilogue.y.row, target.rows, target.cols, memory, line);
+            else store_halves<true, false>(sums, half, s.ld, nullptr, 0, target.rows, target.cols, memory, line);
+            return;
+        }
+    }
     const int row = lane / 8, col = lane % 8 * 4;
     if (epilogue.steps != 0 || s.half) {
         const Share x(target.epilogue.x, s.halves & HALF_X, row, col), y(target.epilogue.y, s.halves & HALF_Y, row, col);
@@ -193,10 +272,12 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
 #pragma unroll
                 for (int i = 0; i < 16; i++) a[i] = f.s[i % 4];
             } else if (target.epilogue.steps >= 1 << 16) {
-                x.template load<K::F16>(a, part, target.rows - row, inside); // in flight while sums are copied
+                x.load(a, part, target.rows - row, inside); // in flight while sums are copied
             }
-            if (target.epilogue.steps >= 2 << 16) y.template load<K::F16>(b, part, target.rows - row, inside);
+            if (target.epilogue.steps >= 2 << 16) y.load(b, part, target.rows - row, inside);
             bring(sums, by, part, memory);
+            if (s.halves & HALF_X) widen<K::F16>(a);
+            if (s.halves & HALF_Y) widen<K::F16>(b);
 #pragma unroll
             for (int u = 0; u < 4; u++) {
                 Pack<float> f;

@@ -129,14 +129,22 @@ func roundedTable(f Form) [][]candidate {
 	narrow.able.also = func(c candidate, x problem) bool {
 		return able(c, x) && x.K*f.stored().size <= 4096 && c.count(x) <= x.sms()
 	}
+	// m x k x n, us             mid    else
+	// 8192 x 50304 x 768, BF16  797    1029 (one)
+	// 768 x 8192 x 3072, A^T    69.4   87.8 (256 columns)
+	// 3072 x 8192 x 768, A^T    69.5   86.0 (256 columns)
+	var mid []candidate
+	if _, half := f.half(); half {
+		mid = []candidate{reduced("matmul_hopper", "hopper_"+name+"_mid", f, hasWGMMA, one(tile{n: 192}), element(1.08)).when(fast...)}
+	}
 	return [][]candidate{
 		{narrow},
-		{
+		append(mid,
 			reduced("matmul_hopper", "hopper_"+name, f, hasWGMMA, one(tile{n: 256, cluster: 2}), element(1)).when(fast...),
 			reduced("matmul_hopper", "hopper_"+name+"_one", f, hasWGMMA, one(tile{n: 128}), kernels.Measured[cost]{{0, cost{element: 1.1}}, {90, cost{element: 1.2}}}).when(fast...),
 			reduced("matmul_mma", "mma_"+name, f, hasMMA, mma(256, 4), element(1)).when(fast...),
 			reduced("matmul_mma", "mma_"+name+"_one", f, hasMMA, mma(128, 3), element(1.1)).when(fast...),
-		},
+		),
 		// The cost model was fitted to 75 shapes.
 		//
 		// m x k x n                 small  else

@@ -168,5 +168,8 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 	if in == nil && len(c.in) > 0 {
 		return nil
 	}
+	if k, is := fn.IsOperand(); is && !in[k].IsBounded() && !in[k].IsRandom() { // such as a gradient of a sum
+		return c.alias(in[k], c.Type, in[k].View)
+	}
 	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -217,5 +218,21 @@ func TestEveryOpIsKnown(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(found, want) {
 		t.Errorf("Gorgonia's ops are\n%v, want\n%v", found, want)
+	}
+}
+
+// The gradients of a sum are views of the sum's gradient.
+func TestGradientsOfSumAreViews(t *testing.T) {
+	g := G.NewGraph()
+	x, y := G.NewMatrix(g, tensor.Float32, G.WithShape(3, 4), G.WithName("x")), G.NewMatrix(g, tensor.Float32, G.WithShape(3, 4), G.WithName("y"))
+	sum := testutil.Get[*G.Node](t)(ops.Map("a + b", x, y))
+	loss := testutil.Get[*G.Node](t)(ops.Sum(testutil.Get[*G.Node](t)(ops.Map("exp(a)", sum))))
+	testutil.Get[G.Nodes](t)(G.Grad(loss, x, y))
+	for _, in := range lowered(t, g).Instrs {
+		if m, ok := in.Op.(program.Map); ok {
+			if _, copies := m.Func.IsOperand(); copies {
+				t.Errorf("%v copies its operand", in)
+			}
+		}
 	}
 }

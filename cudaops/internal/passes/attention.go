@@ -6,6 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/attention"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // attentions joins instructions of attention that have the same problem and inputs: the result and its statistics become one instruction, and so do the gradients w.r.t. q, k
@@ -92,4 +94,88 @@ func join(to, in *program.Instr, planner kernels.Planner) bool {
 	}
 	to.Out, to.Nodes = outputs, append(slices.Clone(to.Nodes), in.Nodes...)
 	return true
+}
+
+// packGradients makes attention write gradients w.r.t. q, k and v that are parts of one value, such as the result of a Linear, where the gradient w.r.t. that value has them: a Map that adds the three,
+// each padded with zeros, is gone.
+func packGradients(p *program.Program, dev kernels.Device) {
+	s := newRewriter(p)
+	sums, parts := map[*program.Instr]bool{}, map[*program.Value]bool{}
+	for _, in := range p.Instrs {
+		planner, _ := attentionOf(in.Op)
+		b, is := planner.(attention.Backward)
+		if !is {
+			continue
+		}
+		sum := s.readers[in.Out[0]]
+		b, ok := b.Packs(dev)
+		if !ok || len(sum) != 1 || slices.ContainsFunc(in.Out, func(v *program.Value) bool { return s.liveOut[v] || !slices.Equal(s.readers[v], sum) }) || !addsParts(sum[0], in.Out, b.Widths()) {
+			continue
+		}
+		for _, v := range in.Out {
+			parts[v] = true
+		}
+		sums[sum[0]] = true
+		in.Op, in.Out, in.Nodes = program.Kernel{Planner: b}, sum[0].Out, program.NodesOf(in, sum[0])
+		in.Out[0].Def = in
+	}
+	p.Instrs = slices.DeleteFunc(p.Instrs, func(in *program.Instr) bool {
+		return sums[in] || program.Is[program.Alias](in.Op) && parts[in.Out[0].Base]
+	})
+}
+
+// addsParts reports whether an instruction only adds values of given widths of a row, which are the parts of its rows one after the other.
+func addsParts(in *program.Instr, parts []*program.Value, widths []int64) bool {
+	op, mapped := in.Op.(program.Map)
+	if !mapped || len(op.Axes) > 0 || len(in.Out) != 1 || len(in.In) != len(parts) {
+		return false
+	}
+	var types []kernels.Dtype
+	for _, v := range in.In {
+		types = append(types, v.Dtype)
+	}
+	f, err := expr.Parse("a + b + c", kernels.Float32, "a", "b", "c")
+	if err == nil {
+		f, err = f.Stored(types, []kernels.Dtype{in.Out[0].Dtype})
+	}
+	if err != nil || f != op.Func {
+		return false
+	}
+	last, from := len(op.Shape)-1, int64(0)
+	for i, part := range parts {
+		k := slices.IndexFunc(in.In, func(v *program.Value) bool { return v.Base == part })
+		if k < 0 || part.Dtype != in.Out[0].Dtype {
+			return false
+		}
+		narrow := slices.Clone(op.Shape)
+		narrow[last] = int(widths[i])
+		view := program.Contiguous(narrow)
+		view.Bounds = codegen.Bounds{Axis: last, From: int(from), To: int(from + widths[i])}
+		if v := in.In[k].View; v.Offset != 0 || v.Bounds != view.Bounds || !slices.Equal(v.Strides, view.Strides) {
+			return false
+		}
+		from += widths[i]
+	}
+	return from == int64(op.Shape[last])
+}
+
+// readsHeads makes attention read q, k or v with the strides of its view, and reports whether it can.
+func readsHeads(in *program.Instr, i int) bool {
+	planner, _ := attentionOf(in.Op)
+	v := in.In[i]
+	if i > 2 || v.IsBounded() || v.IsRandom() || v.IsIota() || v.View.Offset*v.Dtype.Size()%16 != 0 { // TMA's alignment, and that of vector loads
+		return false
+	}
+	ok := false
+	switch p := planner.(type) {
+	case attention.Forward:
+		if p.Problem, ok = p.Strided(i, v.View.Strides); ok {
+			in.Op = program.Kernel{Planner: p}
+		}
+	case attention.Backward:
+		if p.Problem, ok = p.Strided(i, v.View.Strides); ok {
+			in.Op = program.Kernel{Planner: p}
+		}
+	}
+	return ok
 }

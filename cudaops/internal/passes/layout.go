@@ -8,16 +8,17 @@ import (
 
 // layout copies values that launches cannot read in place: operands of kernels that are not in row-major order or not
 // aligned for vector loads, operands of collectives that are not in row-major order, and operands with bounds of Maps with reductions. Other Maps read every view, and matmuls read matrices whose rows have strides where
-// their kernel does. layout also copies inputs of a
+// their kernel does, as attention does of q, k and v. layout also copies inputs of a
 // ConcatInPlace that cannot be computed at their offset in it.
 func layout(p *program.Program, t Target) error {
+	packGradients(p, t.Device)
 	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, placed: map[*program.Value]bool{}}
 	for _, u := range p.Updates {
 		l.placed[u.Next.Base] = true
 	}
 	return each(p, func(in *program.Instr) (keep bool, err error) {
 		for i, v := range in.In {
-			if v.Numeric && !readable(in.Op, v) && !readsStrides(in, i, t.Device) {
+			if v.Numeric && !readable(in.Op, v) && !readsStrides(in, i, t.Device) && !readsHeads(in, i) {
 				if in.In[i], err = l.dense(v); err != nil {
 					return false, err
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/ptxas"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/nn"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -74,14 +75,20 @@ func mixedTypes(t *testing.T, by kernels.Precision) {
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: by}, nil))
 	testutil.Do(t, l.Program.Verify())
-	half, copies, attention := 0, 0, 0
+	half, copies, launches := 0, 0, 0
 	for _, in := range l.Program.Instrs {
 		if in.Plan != nil {
 			for _, x := range in.Plan.Launches {
 				if strings.HasPrefix(x.Kernel.Entry, "attention_hopper") && strings.HasSuffix(x.Kernel.Entry, "64_"+d.String()) {
-					attention++
+					launches++
 				}
 			}
+		}
+		k, _ := in.Op.(program.Kernel)
+		_, forward := k.Planner.(attention.Forward)
+		back, backward := k.Planner.(attention.Backward)
+		if (forward || backward) && (in.In[0].Base != in.In[1].Base || in.In[0].Base != in.In[2].Base || backward != back.Packed) {
+			t.Errorf("%v: want q, k and v in the result of one matmul, and their gradients in one value", in)
 		}
 		if _, ok := in.Op.(program.Kernel); ok && in.Plan.Launches[0].Kernel.Entry == "matmul_round_"+d.String() {
 			t.Errorf("%v is a launch that rounds", in)
@@ -107,8 +114,8 @@ func mixedTypes(t *testing.T, by kernels.Precision) {
 			t.Errorf("state %v is stored in %v, want %v for a copy of parameters alone", u.State, u.State.Dtype, d)
 		}
 	}
-	if attention != 3 {
-		t.Errorf("%d launches are of attention in 16 bits on the tensor cores, want the result, the gradient w.r.t. q, and those w.r.t. k and v", attention)
+	if launches != 3 {
+		t.Errorf("%d launches are of attention in 16 bits on the tensor cores, want the result, the gradient w.r.t. q, and those w.r.t. k and v", launches)
 	}
 	if copies != 1 {
 		t.Errorf("%d states have a copy in %v, want the parameters", copies, d)

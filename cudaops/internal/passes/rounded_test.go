@@ -62,7 +62,7 @@ func TestRoundedOnce(t *testing.T) {
 	}
 }
 
-// Products with a constant or a value of the host, of batches, of slices, of transposes and of parts of one value compute the same
+// Products with a constant or a value of the host, of batches, of slices, of transposes, of parts of one value and of one value in two shapes compute the same
 // after each pass.
 func TestRoundedViews(t *testing.T) {
 	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
@@ -77,6 +77,11 @@ func TestRoundedViews(t *testing.T) {
 		parts := G.Must(G.Mul(first, G.Must(G.Transpose(last, 1, 0))))
 		ones := G.NewConstant(tensor.New(tensor.WithShape(10, 3), tensor.WithBacking(slices.Repeat([]float32{1.01}, 30))))
 		scaled := G.Must(G.Mul(whole, ones))
-		keepsResults(t, g, &lower.Wanted{Keep: G.Nodes{batch, square, parts, scaled}, Precision: by})
+		eights := func(rows, cols int) *G.Node {
+			return G.NewConstant(tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(slices.Repeat([]float32{0.99}, rows*cols))))
+		}
+		wide := G.Must(G.Mul(first, eights(10, 16)))
+		shapes := G.Nodes{G.Must(G.Mul(wide, eights(16, 3))), G.Must(G.Mul(G.Must(G.Reshape(wide, tensor.Shape{12, 8})), eights(8, 3)))}
+		keepsResults(t, g, &lower.Wanted{Keep: append(shapes, batch, square, parts, scaled), Precision: by})
 	}
 }

@@ -243,8 +243,14 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 	}
 }
 
-// stridedOperand reports whether a value is an operand of a matmul that reads it with the strides of its view.
+// stridedOperand reports whether a value is an operand of a matmul, or of attention, that reads it with the strides of its view.
 func stridedOperand(op Op, i int, v *Value) bool {
+	k, _ := op.(Kernel)
+	if reader, ok := k.Planner.(interface {
+		HasStrides(i int, axes []int64) bool
+	}); ok {
+		return reader.HasStrides(i, v.View.Strides)
+	}
 	product, ok := ProductOf(op)
 	if !ok || i > 1 {
 		return false

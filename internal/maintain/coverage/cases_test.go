@@ -115,7 +115,10 @@ var Cases = slices.Concat(elementwise(), []Case{
 	}, "Unconcat"),
 	{[]string{"ByIndices"}, func(in *inputs) (*G.Node, error) { return G.ByIndices(in.of(4, 6), in.typed(tensor.Int, 3), 0) }},
 	one(G.DiagFlat, []int{4}, "DiagFlat"),
-	unary(func(x *G.Node) (*G.Node, error) { return G.ConvType(x, x.Dtype(), tensor.Float64) }, "ConvType"),
+	unary(func(x *G.Node) (*G.Node, error) {
+		other := map[tensor.Dtype]tensor.Dtype{tensor.Float32: tensor.Float64, tensor.Float64: tensor.Float32}
+		return G.ConvType(x, x.Dtype(), other[x.Dtype()])
+	}, "ConvType"),
 	one(func(x *G.Node) (*G.Node, error) {
 		return G.Im2Col(x, tensor.Shape{3, 3}, tensor.Shape{1, 1}, tensor.Shape{1, 1}, tensor.Shape{1, 1})
 	}, images, "Im2Col"),
