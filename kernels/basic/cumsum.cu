@@ -1,11 +1,12 @@
 // cumsum: out[o][k][c] = the sum of x[o][j][c] over j <= k, or over j >= k if reversed. Integers are summed as int64.
 //
-// cumsum_rows: elements of a row are neighbours (inner = 1). A warp, or a block for long rows, goes through a row in tiles of 16 bytes a thread: threads sum their own
-// elements, then come sums over the threads before, and the sum of the tiles before.
+// cumsum_rows: elements of a row are contiguous (inner = 1). A warp, or a block for long rows, goes through a row in tiles
+// of 16 bytes a thread. A thread sums its own elements and adds the sum of the threads before it and of the tiles before.
 // cumsum_columns: a thread goes through a column.
 //
-// Where there are few rows or columns, each is cut in parts: a launch with write = 0 computes the total of each part, and the next one begins with the totals before, in order.
-// The parts follow from the shape, and with them the order of all sums. Bound by memory.
+// Where there are few rows or columns, each is cut in parts. A launch with write = 0 computes the total of each part, and
+// the next one begins with the totals before, in order. The parts follow from the shape, and with them the order of all
+// sums. Bound by memory.
 #include "follow.cuh"
 
 constexpr int threads = 256, warps = threads / 32; // as in cumsum.go

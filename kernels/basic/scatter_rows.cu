@@ -1,12 +1,17 @@
-// scatter_rows: the sums of scatter.cu for long rows, along the first axis: out[v][c] = the sum of g[k][c] over the k with indices[k] = v, in the order of
-// k, each sum rounded. One launch, in which each element of out is written once.
+// scatter_rows: the sums of scatter.cu for long rows, along the first axis: out[v][c] = the sum of g[k][c] over the k with
+// indices[k] = v, in the order of k, each sum rounded. One launch, in which each element of out is written once.
 //
-// Block b owns the rows v with v mod blocks = b, so that neighbouring rows of many indices belong to different blocks. Every block reads all indices, 8192 in a
-// round, keeps those of its rows in order, in shared memory, and sorts them by row. Some warps then begin with sums, the others with the zeros of rows that have no index, so that
-// memory is read and written at the same time. Later rounds add to what earlier ones wrote. Bound by memory.
+// Block b owns the rows v with v mod blocks = b, so that neighbouring rows of many indices belong to different blocks.
+// Every block reads all indices, 8192 in a round, keeps those of its rows in order, in shared memory, and sorts them by
+// row. Later rounds add to what earlier ones wrote. Bound by memory.
 //
-// A row that has at least 1/64 of the first round's indices would keep its block busy when all others are done. Every block counts the indices of that round by their lower bits
-// and so finds the same heavy rows, of which each sums some columns. A row that is heavy only later is summed correctly, but slowly.
+// Rows without an index are filled with zeros. From compute capability 9.0 on, bulk copies from shared memory do so while
+// the indices are sorted and the other rows are summed. On older devices some warps begin with zeros, the others with
+// sums, so that memory is read and written at the same time.
+//
+// A row that has at least 1/64 of the first round's indices would keep its block busy when all others are done. Every
+// block counts the indices of that round by their lower bits and so finds the same heavy rows, of which each block sums
+// some columns. A row that is heavy only later is summed correctly, but slowly.
 #include "async.cuh"
 #include "follow.cuh"
 #include "windows.cuh" // Divide
@@ -17,12 +22,12 @@ constexpr int each = held / threads; // of a thread
 constexpr int mostRows = 4096;       // of a block: as in scatter_rows.go
 constexpr int stages = 8;            // panels of g, of 16 bytes a thread, in flight
 constexpr int many = 32;             // indices of a row from which a warp sums 32 columns
-constexpr int clearing = warps / 4;  // warps that begin with zeros
 constexpr int mostHeavy = 64, leastHeavy = 64;
 constexpr int keys = 8192;           // lower bits by which indices are counted: a power of two
+constexpr int zeroRows = 64;         // rows of which zeros are copied while indices are sorted
 
-// The lists of a block. The counts by which heavy rows are found use the memory of k and row, and then of count and end, and the panels of heavy rows that
-// of all but order.
+// The lists of a block. The counts by which heavy rows are found use the memory of k and row, and then of count and end.
+// The panels of heavy rows use that of all but order.
 struct Lists {
     unsigned short order[held]; // k of this round, by row
     unsigned short k[held], row[held];
@@ -46,7 +51,8 @@ __device__ void fetch(int (&v)[each], const long long* __restrict__ indices, lon
     }
 }
 
-// collect calls put(place, k, row) for the indices of the round for which row = match(v) is not negative, in order, and returns their number.
+// collect calls put(place, k, row) for the indices of the round for which row = match(v) is not negative, in order, and
+// returns their number.
 template <typename M, typename P> __device__ __forceinline__ int collect(int* sums, const int (&v)[each], M match, P put) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int row[each], mine = 0;
@@ -75,8 +81,8 @@ template <typename M, typename P> __device__ __forceinline__ int collect(int* su
     return total;
 }
 
-// find_heavy lists the rows that have at least `least` of these indices, in the same order in each block, and returns their number. At most mostHeavy
-// rows have as many.
+// find_heavy lists the rows that have at least `least` of these indices, in the same order in each block, and returns
+// their number. At most mostHeavy rows have as many.
 __device__ __forceinline__ int find_heavy(Lists& l, int* sums, int* heavy, const int (&v)[each], int least, int rows) {
     int* const counts = reinterpret_cast<int*>(l.k); // by lower bits, and then, of those of many indices, minus the number
     const int t = threadIdx.x, lane = t & 31, warp = t >> 5, high = (rows + keys - 1) / keys;
@@ -202,9 +208,58 @@ __device__ __forceinline__ int take(int* next, int size) {
     return __shfl_sync(~0u, first, 0);
 }
 
-// write_rows sums the rows that have indices, and writes zeros to those that have none in the first round.
+#if __CUDA_ARCH__ >= 900
+constexpr int writer = warps - 1, zeroBytes = 3072; // of a bulk copy of zeros
+
+// Zeros tells which rows of a block have no index in the first round. Warp `writer` fills them by bulk copies of source.
+struct Zeros {
+    __align__(16) unsigned char source[zeroBytes]; // zeros
+    unsigned present[mostRows / 32]; // bit r: row r has an index
+};
+
+// find_zeros prepares the copies, given the indices of the first round.
+__device__ __forceinline__ void find_zeros(Zeros& z, const int (&v)[each], const Divide& blocks) {
+    for (int i = threadIdx.x; i < zeroBytes / 16; i += threads) reinterpret_cast<int4*>(z.source)[i] = int4{};
+    for (int i = threadIdx.x; i < mostRows / 32; i += threads) z.present[i] = 0;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the copies read these zeros
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < each; j++) {
+        const int r = v[j] < 0 ? 0 : (int)blocks(v[j]);
+        if (v[j] >= 0 && v[j] - r * (int)gridDim.x == blockIdx.x) atomicOr(&z.present[r / 32], 1u << r % 32);
+    }
+    __syncthreads();
+}
+
+// copy_zeros issues the copies of the rows [from, to) of the block.
+template <typename T> __device__ __forceinline__ void copy_zeros(const Zeros& z, T* out, int from, int to, long long inner) {
+    if (threadIdx.x / 32 != writer) return;
+    const unsigned source = (unsigned)__cvta_generic_to_shared(z.source);
+    for (int r = from + threadIdx.x % 32; r < to; r += 32) {
+        if (z.present[r / 32] >> r % 32 & 1) continue;
+        char* const row = reinterpret_cast<char*>(out + ((long long)r * gridDim.x + blockIdx.x) * inner);
+        for (long long at = 0, bytes = inner * (long long)sizeof(T); at < bytes; at += zeroBytes)
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(row + at), "r"(source), "r"((int)min(bytes - at, (long long)zeroBytes)) : "memory");
+    }
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// await_zeros waits until the zeros are in memory. Later rounds read them.
+__device__ __forceinline__ void await_zeros() {
+    if (threadIdx.x / 32 == writer) {
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+    }
+}
+#else
+struct Zeros {};
+__device__ void find_zeros(Zeros&, const int (&)[each], const Divide&) {}
+template <typename T> __device__ void copy_zeros(const Zeros&, T*, int, int, long long) {}
+__device__ void await_zeros() {}
+#endif
+
+// write_rows sums the rows that have indices. In the first round it writes zeros to those that have none, on devices before 9.0.
 template <typename T> __device__ __forceinline__ void write_rows(Lists& l, const T* __restrict__ g, T* out, int own, long long inner, bool first) {
-    constexpr int W = 16 / sizeof(T), taken = 4; // rows of zeros that a warp takes at once
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const auto row = [&](int r) { return out + ((long long)r * gridDim.x + blockIdx.x) * inner; };
     const int across = (int)((inner + 31) / 32);
@@ -219,6 +274,8 @@ template <typename T> __device__ __forceinline__ void write_rows(Lists& l, const
             sum_few(l.order + l.end[r] - n, n, g, row(r), inner, first);
         }
     };
+#if __CUDA_ARCH__ < 900
+    constexpr int W = 16 / sizeof(T), clearing = warps / 4, taken = 4; // warps that begin with zeros; rows of zeros that a warp takes at once
     if (warp >= clearing) sums();
     if (first) {
         for (int r0 = take(&l.nextRow, taken); r0 < own; r0 = take(&l.nextRow, taken)) {
@@ -231,9 +288,13 @@ template <typename T> __device__ __forceinline__ void write_rows(Lists& l, const
         }
     }
     if (warp < clearing) sums();
+#else
+    sums();
+#endif
 }
 
-// sort orders n indices by row and, within a row, by k, and lists the rows. One warp stores them; the lanes of equal rows take their places by lane.
+// sort orders n indices by row and, within a row, by k, and lists the rows. One warp stores them; the lanes of equal rows
+// take their places by lane.
 __device__ __forceinline__ void sort(Lists& l, int n, int own) {
     if (threadIdx.x < 32) {
         const int lane = threadIdx.x;
@@ -272,8 +333,8 @@ __device__ __forceinline__ void sort(Lists& l, int n, int own) {
     __syncthreads();
 }
 
-// sum_heavy sums the columns of row v from c0 on, of `vectors` vectors of 16 bytes. Each thread copies a vector of a panel of the rows to sum, and one
-// warp sums.
+// sum_heavy sums the columns of row v from c0 on, of `vectors` vectors of 16 bytes. Each thread copies a vector of a panel
+// of the rows to sum, and one warp sums.
 template <typename T>
 __device__ __forceinline__ void sum_heavy(Lists& l, int* sums, const int (&all)[each], const T* __restrict__ g, const long long* __restrict__ indices, T* out, int v,
                                           long long c0, int vectors, long long count, int rows, long long inner) {
@@ -333,6 +394,9 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
     int all[each];
     follow();
     fetch(all, indices, 0, count, rows);
+    __shared__ Zeros zeros;
+    find_zeros(zeros, all, blocks);
+    copy_zeros(zeros, out, 0, min(own, zeroRows), inner);
     const int heavies = find_heavy(l, sums, heavy, all, max((int)min(count, (long long)held) / mostHeavy, leastHeavy), rows);
     if (heavies > 0) {
         constexpr int W = 16 / sizeof(T);
@@ -358,7 +422,9 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
         for (int e = t; e < n; e += threads) atomicAdd(&l.count[l.row[e]], 1);
         __syncthreads();
         sort(l, n, own);
+        if (base == 0) copy_zeros(zeros, out, zeroRows, own, inner);
         write_rows(l, g + base * inner, out, own, inner, base == 0);
+        if (base == 0) await_zeros();
         __syncthreads(); // the next round's lists are written over these, and its sums added to these
     }
 }

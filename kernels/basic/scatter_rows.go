@@ -64,7 +64,7 @@ var scatterRowsPolicies = kernels.Measured[scatterRowsPolicy]{
 func (pol scatterRowsPolicy) takes(dev kernels.Device, dt kernels.Dtype, outer, rows, inner, count int64) bool {
 	size := inner * dt.Size()
 	return dev.Kind == kernels.GPU && outer == 1 && size%16 == 0 && size >= pol.minRow && rows >= pol.minRows && rows <= scatterRowsMost*int64(dev.SMs) &&
-		count >= pol.minCount && count <= min(pol.maxCount, pol.maxMean*rows) && dev.SharedOptin >= scatterRowsShared+2<<10
+		count >= pol.minCount && count <= min(pol.maxCount, pol.maxMean*rows) && dev.SharedOptin >= scatterRowsShared+5<<10
 }
 
 // appendScatterRows appends the launch.

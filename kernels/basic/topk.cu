@@ -1,6 +1,7 @@
-// topk: out[r][i] = the index of the i-th largest of the n elements of row r, i < k. Of equal elements the first one counts as larger, and NaN counts as largest.
-// A block selects for a row (select.cuh), or, where there are few rows, for a part of one: topk_part writes the indices of the part's largest elements,
-// and topk_join selects among these. Bound by memory.
+// topk: out[r][i] = the index of the i-th largest of the n elements of row r, i < k. Of equal elements the first one
+// counts as larger, and NaN counts as largest. A block selects from a row (select.cuh). Where there are few rows, it
+// selects from a part of one: topk_part writes the indices of the part's largest elements, and topk_join selects among
+// these. Bound by memory.
 #include "follow.cuh"
 #include "select.cuh"
 

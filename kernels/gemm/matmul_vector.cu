@@ -11,8 +11,9 @@
 // in turn, and their sums are added in order. Where rows begin anywhere, each warp's rows begin at the same
 // place within 16 bytes, and warps take their columns from there on.
 //
-// joined columns: the same where rows begin at multiples of 16 bytes and the matrix is not large. The 8 blocks of a cluster split k; the first
-// adds up their sums in order.
+// joined columns: the same where rows begin at multiples of 16 bytes. The 8 blocks of a cluster split k; the first adds up
+// their sums in order. A strip of columns is 8, 16 or 32 vectors of 16 bytes wide. If it is 8 wide and the matrix is
+// small, each block prefetches its first rows to L2 before it waits, and launches its dependents, as in rows.
 //
 // flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread.
 //
@@ -196,10 +197,11 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
 }
 
 #if __CUDA_ARCH__ >= 900
-template <typename T>
+template <typename T, int LANES>
 __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, LANES = 8, ROWS = 256 / LANES, WARPS = 8, LOADS = 4; // a row of a strip is 128 bytes
+    constexpr int W = Vec<T>::width, ROWS = 256 / LANES, WARPS = 8, LOADS = 8;
+    constexpr i64 SMALL = 10 << 20; // bytes of a matrix
     __shared__ Pack<T> partial[WARPS][LANES];
     __shared__ Pack<T> inbox[CLUSTER][LANES];
     __shared__ u64 full;
@@ -210,6 +212,12 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
     const bool inside = first + lane * W < n;
     x += matrix * k * n + first + lane * W;
     v += matrix * k;
+    if (LANES == 8 && n * k * (i64)sizeof(T) <= SMALL) {
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+            if (lane == 0 && inside && begin + u * ROWS < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (begin + u * ROWS) * n)); // of 128 bytes
+        admit();
+    }
     follow();
     Pack<T> sum;
 #pragma unroll
@@ -234,7 +242,7 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
             for (int e = 0; e < W; e++) sum.s[e] += f[u] * a[u].s[e];
     }
 #pragma unroll
-    for (int d = 16; d >= LANES; d /= 2)
+    for (int d = 16; d >= LANES; d /= 2) // none of 32 lanes
 #pragma unroll
         for (int e = 0; e < W; e++) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
     if (threadIdx.x % 32 < LANES) partial[warp][lane] = sum;
@@ -339,16 +347,20 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
 #define ENTRY(name, T, suffix, last)                                                                      \
     extern "C" __global__ void __launch_bounds__(256) matmul_##name##_##suffix(                           \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, last, EPILOGUE_ARGUMENTS(T))
+#define JOINED(name, T, suffix, lanes)                                                                            \
+    extern "C" __global__ void IN_CLUSTER __launch_bounds__(256) matmul_joined_##name##_##suffix(                 \
+        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
+        ON_CLUSTERS(joinedColumns<T, lanes>(a, v, c, count, k, chunk, EPILOGUE(T));)                              \
+    }
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
     extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(                                   \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, int threads, EPILOGUE_ARGUMENTS(T)) { \
         rows(a, v, c, count, k, batch, chunk, threads, EPILOGUE(T));                                              \
     }                                                                                                             \
-    extern "C" __global__ void IN_CLUSTER __launch_bounds__(256) matmul_joined_columns_##suffix(                  \
-        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
-        ON_CLUSTERS(joinedColumns(a, v, c, count, k, chunk, EPILOGUE(T));)                                        \
-    }                                                                                                             \
+    JOINED(columns, T, suffix, 8)                                                                                 \
+    JOINED(columns16, T, suffix, 16)                                                                              \
+    JOINED(columns32, T, suffix, 32)                                                                              \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
     ENTRY(flat, T, suffix, i64 chunk) { follow(); flat(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }           \
     extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \

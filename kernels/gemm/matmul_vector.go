@@ -70,11 +70,10 @@ func cutRows(c candidate, x problem) (cut, bool) {
 	return d, true
 }
 
-// cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns of 128 bytes. It returns false if there are too many of
-// them: then each has little to do.
+// cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have.
 func cutJoinedColumns(c candidate, x problem) (cut, bool) {
-	strips := kernels.CeilDiv(x.M*x.size(), 128) * x.Batch
-	return cut{parts: c.cluster, chunk: kernels.CeilDiv(x.K, c.cluster), blocks: strips * c.cluster}, strips*c.cluster <= 16*x.sms()
+	strips := kernels.CeilDiv(x.M*x.size(), 16*c.n) * x.Batch
+	return cut{parts: c.cluster, chunk: kernels.CeilDiv(x.K, c.cluster), blocks: strips * c.cluster}, true
 }
 
 func vectorArguments(_ candidate, x problem, d cut, to kernels.Ref) any {

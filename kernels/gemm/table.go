@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
@@ -159,18 +160,30 @@ func roundedTable(f Form) [][]candidate {
 func vectorTable[T kernels.Float]() [][]candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
-	// H100, chained, k x m      joined  columns
-	// 768 x 768                 3.2     5.5
-	// 2048 x 2048               7.9     9.7
-	// 4096 x 4096               26.7    27.9
-	// 256 x 10000               7.8     8.0
-	// 10000 x 100               11.4    10.7
-	// 50304 x 768               66.7    56.7
-	// 12 of 1024 x 64           3.3     6.0 (flat)
-	joined := ofVectors[T]("joined_columns", splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
-	joined.cluster = 8
-	joined.able.on, joined.able.transA = kernels.Device.HasClusters, true
-	joined.able.also = func(_ candidate, x problem) bool { return x.M*x.size()%16 == 0 }
+	// H200, us, k x m           lanes 8  16    32    columns or, up to 4096, 8 lanes with 4 loads
+	// 768 x 768                 2.7      3.3   4.6   3.3
+	// 1024 x 1024               3.2      3.9   5.6   3.9
+	// 3072 x 768                5.3      7.8   12.9  7.8
+	// 2048 x 2048               7.3      7.0   9.6   7.2
+	// 768 x 3072                5.5      4.5   5.3   4.7
+	// 4096 x 4096               20.8     17.2  21.4  24.4
+	// 16384 x 4096              70.3     61.8  77.3  72.4
+	// 8192 x 8192               68.3     67.4  61.9  73.1
+	// 768 x 50304               -        42.6  41.8  42.7
+	joined := func(name string, lanes int64) candidate {
+		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
+		c.n, c.cluster = lanes, 8
+		c.able.on, c.able.transA = kernels.Device.HasClusters, true
+		c.able.also = func(_ candidate, x problem) bool { return x.M*x.size()%16 == 0 }
+		return c
+	}
+	// blocks admits a problem whose strips are nearly full and give each SM at least so many halves of a block.
+	blocks := func(halves int64) func(candidate, problem) bool {
+		return func(c candidate, x problem) bool {
+			d, _ := c.cut(c, x)
+			return 2*d.blocks >= halves*x.sms() && 8*x.M*x.size() >= 7*arith.RoundUp(x.M*x.size(), 16*c.n)
+		}
+	}
 	// H100, chained, m x k      rows    before: four rows a warp, K split from 1024 on
 	// 768 x 3072                5.0     8.5
 	// 453 x 2106                4.8     9.0
@@ -185,7 +198,13 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	fewStrips := columns
 	fewStrips.split = splitPolicy{blocksPerSM: 16, minK: 32, kMultiple: 16}
 	return [][]candidate{
-		{joined.when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
+		{
+			joined("joined_columns32", 32).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}),
+		},
+		{
+			joined("joined_columns16", 16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
+		},
+		{joined("joined_columns", 8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
 		{flat.when(limits{transA: true, m: span{to: 64}})},
 		{fewStrips.when(limits{transA: true, k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
 		{columns.when(limits{transA: true})},
