@@ -100,17 +100,20 @@ func (v Conv) check(dev kernels.Device) error {
 			return err
 		}
 	}
-	for name, sizes := range map[string][]int64{
-		"pixels of all images":  {v.Images, v.Rows.In, v.Columns.In},
-		"outputs of a filter":   {v.Images, v.Rows.Out(), v.Columns.Out()},
-		"elements of an image":  {v.Channels, v.Rows.In, v.Columns.In},
-		"elements of an output": {v.Filters, v.Rows.Out(), v.Columns.Out()},
-		"elements of filters":   {v.Filters, v.Channels / v.Groups, v.Rows.Size, v.Columns.Size},
+	for _, x := range []struct {
+		name  string
+		sizes []int64
+	}{
+		{"pixels of all images", []int64{v.Images, v.Rows.In, v.Columns.In}},
+		{"outputs of a filter", []int64{v.Images, v.Rows.Out(), v.Columns.Out()}},
+		{"elements of an image", []int64{v.Channels, v.Rows.In, v.Columns.In}},
+		{"elements of an output", []int64{v.Filters, v.Rows.Out(), v.Columns.Out()}},
+		{"elements of filters", []int64{v.Filters, v.Channels / v.Groups, v.Rows.Size, v.Columns.Size}},
 	} {
 		n := int64(1)
-		for _, s := range sizes {
+		for _, s := range x.sizes {
 			if n *= s; n > most {
-				return fmt.Errorf("got more than %d %s", most, name)
+				return fmt.Errorf("got more than %d %s", most, x.name)
 			}
 		}
 	}
