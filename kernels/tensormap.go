@@ -15,6 +15,16 @@ type TensorMap struct {
 	Strides []int64       // bytes from one element to the next along the axes after the first, multiples of 16
 	Box     []int64       // elements along each axis that one copy takes, 256 at most
 	Swizzle int64         // bytes of a row of the box whose 16-byte pieces are permuted: 0 for none, 32, 64 or 128
+	Windows *TensorWindows
+}
+
+// TensorWindows makes copies of a [TensorMap] take elements of windows of images (TMA's im2col mode). The tensor is (channels, columns, rows, images), or without
+// rows, and Box has the channels and the pixels of a copy. The pixels are those after a first one, along the columns, then rows, then images, of the places of the windows'
+// first elements; a copy adds an offset of at least 0 to all of them.
+type TensorWindows struct {
+	Lower []int64 // of columns, rows: the first place, at most 0 without an image's edge left out
+	Upper []int64 // and the last one at stride 1, less the last element of the image
+	Steps []int64 // elements from one place to the next
 }
 
 // TensorElement is the type of the elements of a [TensorMap].
@@ -46,7 +56,11 @@ func (e TensorElement) String() string {
 
 // String prints map(ref, element, extents, strides, box, swizzle).
 func (t TensorMap) String() string {
-	return fmt.Sprintf("map(%v, %v, extents %v, strides %v, box %v, swizzle %d)", t.Ref, t.Element, t.Extents, t.Strides, t.Box, t.Swizzle)
+	windows := ""
+	if w := t.Windows; w != nil {
+		windows = fmt.Sprintf(", windows from %v to %v by %v", w.Lower, w.Upper, w.Steps)
+	}
+	return fmt.Sprintf("map(%v, %v, extents %v, strides %v, box %v, swizzle %d%s)", t.Ref, t.Element, t.Extents, t.Strides, t.Box, t.Swizzle, windows)
 }
 
 // Bytes returns the bytes from the first element to the end of the last.
@@ -64,9 +78,15 @@ func (t TensorMap) Bytes() int64 {
 
 // Check returns an error if TMA cannot take the map.
 func (t TensorMap) Check() error {
-	rank := len(t.Extents)
-	if rank < 1 || rank > 5 || len(t.Strides) != rank-1 || len(t.Box) != rank {
-		return fmt.Errorf("tensor map: got %d extents, %d strides and a box of %d axes, want 1 to 5 extents, one stride less and as many axes of the box",
+	rank, axes := len(t.Extents), len(t.Extents)
+	if t.Windows != nil {
+		if err := t.Windows.check(rank - 2); err != nil {
+			return err
+		}
+		axes = 2
+	}
+	if rank < 1 || rank > 5 || len(t.Strides) != rank-1 || len(t.Box) != axes {
+		return fmt.Errorf("tensor map: got %d extents, %d strides and a box of %d axes, want 1 to 5 extents, one stride less and as many axes of the box, or 2 of windows",
 			rank, len(t.Strides), len(t.Box))
 	}
 	if t.Element > TensorTF32 {
@@ -79,7 +99,9 @@ func (t TensorMap) Check() error {
 		if n < 1 || n > 1<<32 {
 			return fmt.Errorf("tensor map: got extent %d along axis %d, want 1 to 2^32", n, axis)
 		}
-		if b := t.Box[axis]; b < 1 || b > 256 {
+	}
+	for axis, b := range t.Box {
+		if b < 1 || b > 256 {
 			return fmt.Errorf("tensor map: got a box of %d elements along axis %d, want 1 to 256", b, axis)
 		}
 	}
@@ -93,6 +115,20 @@ func (t TensorMap) Check() error {
 	}
 	if row := t.Box[0] * t.Element.Size(); row%16 != 0 || t.Swizzle > 0 && row > t.Swizzle {
 		return fmt.Errorf("tensor map: got rows of %d bytes in the box, want a multiple of 16, at most the swizzle's %d", row, t.Swizzle)
+	}
+	return nil
+}
+
+// check returns an error unless TMA takes windows of so many axes.
+func (w TensorWindows) check(axes int) error {
+	if axes < 1 || axes > 2 || len(w.Lower) != axes || len(w.Upper) != axes || len(w.Steps) != axes {
+		return fmt.Errorf("tensor map: got windows from %v to %v by %v, want a number for each of 1 or 2 axes between channels and images", w.Lower, w.Upper, w.Steps)
+	}
+	most := int64(1) << (16/axes - 1)
+	for i := range axes {
+		if min(w.Lower[i], w.Upper[i]) < -most || max(w.Lower[i], w.Upper[i]) >= most || w.Steps[i] < 1 || w.Steps[i] > 8 {
+			return fmt.Errorf("tensor map: got windows from %v to %v by %v, want corners from %d to %d and steps from 1 to 8", w.Lower, w.Upper, w.Steps, -most, most-1)
+		}
 	}
 	return nil
 }

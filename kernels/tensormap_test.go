@@ -30,6 +30,14 @@ func TestTensorMap(t *testing.T) {
 	if got := m.String(); got != want {
 		t.Errorf("the map prints as %s, want %s", got, want)
 	}
+	m.Windows, m.Box = &TensorWindows{[]int64{-1}, []int64{-127}, []int64{2}}, []int64{64, 32}
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	const windows = "map(scratch+256, bf16, extents [70 100 3], strides [144 14400], box [64 32], swizzle 128, windows from [-1] to [-127] by [2])"
+	if got := m.String(); got != windows {
+		t.Errorf("the map prints as %s, want %s", got, windows)
+	}
 }
 
 // Tensors that TMA cannot copy are refused with an error that names the reason.
@@ -46,6 +54,10 @@ func TestTensorMapErrors(t *testing.T) {
 		"swizzle 16":               func(m *TensorMap) { m.Swizzle = 16 },
 		"rows of 128 bytes in the": func(m *TensorMap) { m.Swizzle = 64 },
 		"rows of 14 bytes in the":  func(m *TensorMap) { m.Box[0] = 7 },
+		"box of 3 axes":            func(m *TensorMap) { m.Windows = &TensorWindows{[]int64{0}, []int64{0}, []int64{1}} },
+		"windows from [0 0]":       func(m *TensorMap) { m.Windows = &TensorWindows{[]int64{0, 0}, []int64{0}, []int64{1}} },
+		"corners from -32768":      func(m *TensorMap) { m.Windows = &TensorWindows{[]int64{1 << 15}, []int64{0}, []int64{1}} },
+		"steps from 1 to 8":        func(m *TensorMap) { m.Windows = &TensorWindows{[]int64{0}, []int64{0}, []int64{9}} },
 	} {
 		m := planes()
 		spoil(&m)

@@ -135,7 +135,6 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
         }
     };
     const int y = thread / SIDE, x = thread % SIDE;
-    follow();
     load(k0);
     store(0);
     __syncthreads();
@@ -188,7 +187,6 @@ __device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __
     unsigned id = blockIdx.x;
     const int column = id % across * blockDim.x + threadIdx.x, row = (id /= across) % m, group = (id /= m) % groups;
     const Phase v(g.rows, (id /= groups) % g.rows.phases), h(g.columns, id / g.rows.phases);
-    follow();
     if (column < n) {
         matrix += (i64)group * a.group + (i64)row * a.row;
         const auto pixel = g.pixel(group, v, h, column);
@@ -212,7 +210,6 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
     unsigned id = blockIdx.x;
     const int column = id % n, row = (id /= n) % m, group = id / m, lane = threadIdx.x % 32;
     const Phase v(g.rows, 0), h(g.columns, 0);
-    follow();
     matrix += (i64)group * a.group + (i64)row * a.row;
     const auto tap = g.tap(v, h, column);
     T sum = 0;
@@ -237,20 +234,25 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
 #define PARAMETERS(T)                                                                                                                                   \
     const T *images, const T *matrix, T *out, int m, int n, int k, int chunk, int groups, i64 count, int groupA, int rowA, int groupC, int rowC,        \
         i64 image, int group, int plane, int width, ALONG(rows), ALONG(columns), DIVIDE(pixels), DIVIDE(pixelRow), DIVIDE(taps), DIVIDE(tapRow),        \
-        i64 outerPixel, int widthPixel, int outerTap, int widthTap
+        i64 outerPixel, int widthPixel, int outerTap, int widthTap, const int *when, int guarded
 #define GATHERED(T)                                                                                                                                     \
     Gathered<T> {                                                                                                                                       \
         images, image, group, plane, width, ALONG_OF(rows), ALONG_OF(columns), DIVIDE_OF(pixels), DIVIDE_OF(pixelRow), DIVIDE_OF(taps),                 \
             DIVIDE_OF(tapRow), outerPixel, widthPixel, outerTap, widthTap                                                                               \
     }
-#define ENTRY(name, suffix, T) extern "C" __global__ void __launch_bounds__(256) conv_##name##_##suffix(PARAMETERS(T))
-#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM, 4>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC});
+// A guarded launch computes something only where a kernel of conv_hopper.cu before it has set `when`.
+#define ENTRY(name, suffix, T, ...)                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) conv_##name##_##suffix(PARAMETERS(T)) {                                                           \
+        follow();                                                                                                                                       \
+        if (!guarded || *when) __VA_ARGS__;                                                                                                             \
+    }
+#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM, 4>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC})
 #define CONV(T, suffix)                                                                                                                                 \
-    ENTRY(windows_tiles, suffix, T) { TILES(false, 4, T) }                                                                               \
-    ENTRY(windows_strip, suffix, T) { TILES(false, 1, T) }                                                                               \
-    ENTRY(windows_direct, suffix, T) { direct(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}); }                             \
-    ENTRY(filters_tiles, suffix, T) { TILES(true, 4, T) }                                                                                \
-    ENTRY(filters_strip, suffix, T) { TILES(true, 1, T) }                                                                                \
-    ENTRY(filters_direct, suffix, T) { filters(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}); }
+    ENTRY(windows_tiles, suffix, T, TILES(false, 4, T))                                                                                                 \
+    ENTRY(windows_strip, suffix, T, TILES(false, 1, T))                                                                                                 \
+    ENTRY(windows_direct, suffix, T, direct(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))                                 \
+    ENTRY(filters_tiles, suffix, T, TILES(true, 4, T))                                                                                                  \
+    ENTRY(filters_strip, suffix, T, TILES(true, 1, T))                                                                                                  \
+    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))
 CONV(float, f32)
 CONV(double, f64)

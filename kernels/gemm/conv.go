@@ -68,6 +68,7 @@ type Conv struct {
 	Images, Channels, Filters, Groups int64
 	Rows, Columns                     ConvAxis
 	Result                            ConvResult
+	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
 }
 
 // String prints the operation with its sizes.
@@ -99,17 +100,20 @@ func (v Conv) check(dev kernels.Device) error {
 			return err
 		}
 	}
-	for name, sizes := range map[string][]int64{
-		"pixels of all images":  {v.Images, v.Rows.In, v.Columns.In},
-		"outputs of a filter":   {v.Images, v.Rows.Out(), v.Columns.Out()},
-		"elements of an image":  {v.Channels, v.Rows.In, v.Columns.In},
-		"elements of an output": {v.Filters, v.Rows.Out(), v.Columns.Out()},
-		"elements of filters":   {v.Filters, v.Channels / v.Groups, v.Rows.Size, v.Columns.Size},
+	for _, x := range []struct {
+		name  string
+		sizes []int64
+	}{
+		{"pixels of all images", []int64{v.Images, v.Rows.In, v.Columns.In}},
+		{"outputs of a filter", []int64{v.Images, v.Rows.Out(), v.Columns.Out()}},
+		{"elements of an image", []int64{v.Channels, v.Rows.In, v.Columns.In}},
+		{"elements of an output", []int64{v.Filters, v.Rows.Out(), v.Columns.Out()}},
+		{"elements of filters", []int64{v.Filters, v.Channels / v.Groups, v.Rows.Size, v.Columns.Size}},
 	} {
 		n := int64(1)
-		for _, s := range sizes {
+		for _, s := range x.sizes {
 			if n *= s; n > most {
-				return fmt.Errorf("got more than %d %s", most, name)
+				return fmt.Errorf("got more than %d %s", most, x.name)
 			}
 		}
 	}
@@ -188,14 +192,22 @@ type convArgs struct {
 	Count                  int64 // elements of the result
 	A, C                   rowsOf
 	gathered
+	When    kernels.Ref // an int32, of a guarded launch, which computes something only if it is not 0
+	Guarded bool
 }
 
 // Plan returns the launches.
 func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	p := &kernels.Plan{Op: v.String()}
 	if err := v.check(dev); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
+	c, ok := v.choose(dev)
+	return v.plan(dev, c, ok)
+}
+
+// plan returns the launches of a kernel for tensor cores, or of the element type's unit.
+func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.Plan, error) {
+	p := &kernels.Plan{Op: v.String()}
 	args, sizes := v.arguments(), v.elements()
 	terms := args.K * sizes[v.Result]
 	if v.Result == ConvImages { // a quarter of the terms is there at stride 2
@@ -206,6 +218,19 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.Dtype.Size())
 	}
 	p.Out = args.Count * v.Dtype.Size()
+	if tensor {
+		c.emit(p, v, dev)
+		if c.form != BF16Split {
+			p.Precision = kernels.Precision(c.form)
+			return p, nil
+		}
+		args.When, args.Guarded = kernels.At(kernels.Scratch, 0), true
+	}
+	return p.Or(v.launch(p, dev, args))
+}
+
+// launch appends the launches in the element type's unit.
+func (v Conv) launch(p *kernels.Plan, dev kernels.Device, args convArgs) error {
 	list, columns := windowKernels, kernels.CeilDiv(args.N, convThreads)*args.Rows.Phases*args.Columns.Phases
 	if v.Result == ConvFilters {
 		list, columns = filterKernels, args.N
@@ -218,7 +243,9 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		form = 2
 	} else {
 		blocks = args.Groups * args.Rows.Phases * args.Columns.Phases * kernels.CeilDiv(args.M, down) * kernels.CeilDiv(args.N, convAcross*convSide)
-		splits = v.splits(dev, args, blocks)
+		if !args.Guarded {
+			splits = v.splits(dev, args, blocks)
+		}
 	}
 	unit := int64(convStep)
 	if dev.Kind == kernels.CPU {
@@ -227,7 +254,7 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	args.Chunk = arith.RoundUp(kernels.CeilDiv(args.K, splits), unit)
 	splits = kernels.CeilDiv(args.K, args.Chunk)
 	if err := kernels.CheckGrid(blocks * splits); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+		return err
 	}
 	if splits > 1 {
 		args.Out = p.Workspace(splits * p.Out)
@@ -236,7 +263,7 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if splits > 1 {
 		problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: args.Count}}.combine(p, args.Out, splits)
 	}
-	return p, nil
+	return nil
 }
 
 // splits returns how many splits of the terms are wanted.
@@ -263,7 +290,7 @@ func (v Conv) elements() [3]int64 {
 func (v Conv) arguments() convArgs {
 	channels, filters := v.Channels/v.Groups, v.Filters/v.Groups
 	window, plane, outs := v.Rows.Size*v.Columns.Size, v.Rows.In*v.Columns.In, v.Rows.Out()*v.Columns.Out()
-	a := convArgs{Images: kernels.In(0), Matrix: kernels.In(1), Out: out, Groups: v.Groups, Count: v.elements()[v.Result]}
+	a := convArgs{Images: kernels.In(0), Matrix: kernels.In(1), Out: out, Groups: v.Groups, Count: v.elements()[v.Result], When: out}
 	images, outputs, taps := rowsOf{channels * plane, plane}, rowsOf{filters * outs, outs}, rowsOf{filters * channels * window, channels * window}
 	a.gathered = gathered{Image: v.Channels * plane, Group: images.Group, Plane: plane, Width: v.Columns.In, Rows: v.Rows.outputs(), Columns: v.Columns.outputs(),
 		OuterPixel: v.Filters * outs, WidthPixel: v.Columns.Out(), OuterTap: window, WidthTap: v.Columns.Size}

@@ -30,6 +30,9 @@ func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int6
 // convWindowsBody multiplies rows of filters by the windows of pixels, whose taps are all in the first split.
 func convWindowsBody[T kernels.Float](c kernels.Call) {
 	a := kernels.Args[convArgs](c)
+	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
+		return
+	}
 	h := newConvHost[T](c, a, a.K, a.N)
 	blocks := kernels.CeilDiv(h.lines, h.block)
 	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*h.block*h.PixelRow.D*h.K), 1), func(lo, hi int64) {
@@ -57,6 +60,9 @@ func convWindowsBody[T kernels.Float](c kernels.Call) {
 // whole rows of pixels, else all terms are in the first one.
 func convFiltersBody[T kernels.Float](c kernels.Call) {
 	a := kernels.Args[convArgs](c)
+	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
+		return
+	}
 	h := newConvHost[T](c, a, a.N, a.K)
 	each := h.lines // of a split
 	if h.Chunk%h.PixelRow.D == 0 {

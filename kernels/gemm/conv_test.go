@@ -88,10 +88,77 @@ func TestConv(t *testing.T) {
 	}
 }
 
+// TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands of splits have numbers that would need scaling, or infinities.
+func TestConvTensor(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
+	took := map[Form]int{}
+	var plans []*kernels.Plan
+	for draw := range 300 {
+		v := drawConv(r)
+		v.Channels, v.Filters, v.Groups, v.Dtype = v.Channels/v.Groups, v.Filters/v.Groups, 1, kernels.Float32
+		if r.IntN(2) == 0 {
+			v.Rows.Stride, v.Columns.Stride = 1, 1
+		}
+		c := convTable[r.IntN(len(convTable))]
+		if _, ok := v.windows(c.form); !ok || c.filters != (v.Result == ConvFilters) {
+			continue
+		}
+		took[c.form]++
+		wide := v
+		wide.Dtype = kernels.Float64
+		sizes := v.elements()
+		in, exact := make([][]byte, 2), make([][]byte, 2)
+		for i, of := range convOperands[v.Result] {
+			x, y := make([]float32, sizes[of]), make([]float64, sizes[of])
+			for k := range x {
+				x[k] = float32(r.NormFloat64())
+				if c.form == BF16Split && draw%4 == 0 && i == 0 && k == 0 {
+					x[k] = []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), float32(math.NaN())}[r.IntN(4)]
+				}
+				y[k] = float64(x[k])
+			}
+			in[i], exact[i] = kernels.Bytes(x), kernels.Bytes(y)
+		}
+		got, want := make([]float32, sizes[v.Result]), make([]float64, sizes[v.Result])
+		for i := range got {
+			got[i] = float32(math.NaN())
+		}
+		p, err := v.plan(dev, c, true)
+		if err == nil {
+			plans = append(plans, p)
+			err = p.Run(in, kernels.Bytes(got), nil)
+		}
+		if err == nil {
+			p, err = wide.Plan(kernels.HostDevice())
+		}
+		if err == nil {
+			err = p.Run(exact, kernels.Bytes(want), nil)
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", v, err)
+		}
+		tolerance := map[Form]float64{BF16Split: 1e-4, TF32: 0.1, BF16: 1}[c.form]
+		for i := range want {
+			if math.IsNaN(want[i]) != math.IsNaN(float64(got[i])) || math.Abs(float64(got[i])-want[i]) > tolerance*max(1, math.Abs(want[i])) {
+				t.Fatalf("%v by %s: got %v at %d, want %v", v, c.kernel.Entry, got[i], i, want[i])
+			}
+		}
+	}
+	if err := kernels.Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+	for _, f := range []Form{BF16Split, TF32, BF16} {
+		if took[f] == 0 {
+			t.Errorf("no convolution of operands in the form %v was drawn", f)
+		}
+	}
+}
+
 // TestConvErrors: a problem that kernels do not compute is an error that says why.
 func TestConvErrors(t *testing.T) {
 	axis := ConvAxis{In: 8, Size: 3, Stride: 1, Dilation: 1}
-	good := Conv{kernels.Float32, 2, 4, 6, 2, axis, axis, ConvOutput}
+	good := Conv{Dtype: kernels.Float32, Images: 2, Channels: 4, Filters: 6, Groups: 2, Rows: axis, Columns: axis}
 	host := kernels.HostDevice()
 	if _, err := good.Plan(host); err != nil {
 		t.Fatal(err)

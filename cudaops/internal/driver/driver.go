@@ -90,7 +90,8 @@ var (
 	cuFuncGetParamInfo  = cu("cuFuncGetParamInfo") // since CUDA 12.4
 	cuOccupancy         = cu("cuOccupancyMaxActiveBlocksPerMultiprocessor")
 
-	cuTensorMapEncodeTiled = cu("cuTensorMapEncodeTiled")
+	cuTensorMapEncodeTiled  = cu("cuTensorMapEncodeTiled")
+	cuTensorMapEncodeIm2col = cu("cuTensorMapEncodeIm2col")
 
 	cuEventCreate      = cu("cuEventCreate")
 	cuEventRecord      = cu("cuEventRecord")

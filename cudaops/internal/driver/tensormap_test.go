@@ -63,6 +63,32 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// Encode hands windows to the driver as its header declares the function.
+func TestEncodeWindows(t *testing.T) {
+	defer func(addr uintptr) { cuTensorMapEncodeIm2col.addr = addr }(cuTensorMapEncodeIm2col.addr)
+	type encoded struct {
+		kind, rank, address, channels, pixels, swizzle, promote uint64
+		extents, strides                                        []uint64
+		lower, upper                                            []int32
+		steps                                                   []uint32
+	}
+	var got encoded
+	cuTensorMapEncodeIm2col.addr = purego.NewCallback(func(m unsafe.Pointer, kind, rank, address uintptr, extents, strides *uint64, lower, upper *int32, channels, pixels uintptr, steps *uint32,
+		interleave, swizzle, promote, fill uintptr) uintptr {
+		got = encoded{uint64(uint32(kind)), uint64(uint32(rank)), uint64(address), uint64(uint32(channels)), uint64(uint32(pixels)), uint64(uint32(swizzle)), uint64(uint32(promote)),
+			unsafe.Slice(extents, 4), unsafe.Slice(strides, 3), unsafe.Slice(lower, 2), unsafe.Slice(upper, 2), unsafe.Slice(steps, 4)}
+		return 0
+	})
+	defer func(addr uintptr) { cuCtxSetCurrent.addr = addr }(cuCtxSetCurrent.addr)
+	cuCtxSetCurrent.addr = purego.NewCallback(func(uintptr) uintptr { return 0 })
+	_, err := new(Context).Encode(Tensor{Address: 0x7000, Type: BFloat16, Extents: []int64{70, 20, 30, 3}, Strides: []int64{144, 2880, 86400}, Box: []int64{64, 32}, Swizzle: 128,
+		Lower: []int64{-1, -2}, Upper: []int64{-3, 4}, Steps: []int64{2, 3}})
+	want := encoded{9, 4, 0x7000, 64, 32, 3, 2, []uint64{70, 20, 30, 3}, []uint64{144, 2880, 86400}, []int32{-1, -2}, []int32{-3, 4}, []uint32{1, 2, 3, 1}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the driver got %+v, %v, want %+v", got, err, want)
+	}
+}
+
 // The error about a tensor that the driver refuses names the function.
 func TestEncodeError(t *testing.T) {
 	defer func(addr uintptr) { cuTensorMapEncodeTiled.addr = addr }(cuTensorMapEncodeTiled.addr)

@@ -223,14 +223,18 @@ func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, 
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
-	return l.ctx.Encode(driver.Tensor{
+	tensor := driver.Tensor{
 		Address: at,
 		Type:    [...]driver.TensorType{kernels.TensorBF16: driver.BFloat16, kernels.TensorFloat32: driver.Float32, kernels.TensorTF32: driver.TFloat32}[t.Element],
 		Extents: t.Extents,
 		Strides: t.Strides,
 		Box:     t.Box,
 		Swizzle: t.Swizzle,
-	})
+	}
+	if w := t.Windows; w != nil {
+		tensor.Lower, tensor.Upper, tensor.Steps = w.Lower, w.Upper, w.Steps
+	}
+	return l.ctx.Encode(tensor)
 }
 
 // Run queues the launches on a stream.

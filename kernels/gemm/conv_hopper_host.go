@@ -1,0 +1,159 @@
+package gemm
+
+import (
+	"github.com/stheno-ml/stheno/internal/align"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// convPrepareBody writes operands in a form, and the range of each in place of what each of its blocks would find.
+func convPrepareBody(f Form) func(kernels.Call) {
+	return func(c kernels.Call) {
+		args := kernels.Args[convPrepareArgs](c)
+		for i, x := range args.Planes {
+			all := noMagnitudes
+			from, n := kernels.Slice[float32](c, x.X), x.size(f)
+			for at := range n {
+				row, line, col, v := at%x.Pitch, at/x.Pitch/x.Wide, at/x.Pitch%x.Wide*x.StepX-x.Before, float32(0)
+				if row < x.Rows && col >= 0 && col < x.Width {
+					v = from[(line/x.Lines*x.Rows+row)*x.Cols+line%x.Lines*x.StepY*x.Width+col]
+				}
+				all.add(v)
+				switch f {
+				case BF16Split:
+					for q, v := range bf16Split(v, 1, false) {
+						kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
+					}
+				case BF16:
+					kernels.Slice[uint16](c, x.To)[at] = expr.ToHalf(expr.BF16, v)
+				default:
+					kernels.Slice[float32](c, x.To)[at] = v
+				}
+			}
+			if f == BF16Split {
+				most, least := all.packed()
+				ranges := kernels.Slice[uint32](c, args.Ranges)[2*i*c.Grid[0]:]
+				for block := range c.Grid[0] {
+					ranges[2*block], ranges[2*block+1] = most, least
+				}
+			}
+		}
+	}
+}
+
+// number returns the number that is stored at an element of an operand with splits n elements apart.
+func (f Form) number(c kernels.Call, at kernels.Ref, i, n int64) float32 {
+	switch f {
+	case BF16Split:
+		x := kernels.Slice[uint16](c, at)
+		return fromBF16(x[i]) + (fromBF16(x[n+i]) + fromBF16(x[2*n+i]))
+	case BF16:
+		return fromBF16(kernels.Slice[uint16](c, at)[i])
+	}
+	return kernels.TF32.Round(kernels.Slice[float32](c, at)[i])
+}
+
+// skips sets whether an operand of a split has to be scaled, and reports that. Where not, finite, too, if numbers are not finite.
+func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
+	if f != BF16Split {
+		return false
+	}
+	ranges := [2]magnitudes{noMagnitudes, noMagnitudes}
+	from := kernels.Slice[uint32](c, a.Ranges)
+	for i := range 2 * a.Blocks {
+		ranges[i/a.Blocks].join(from[2*i], from[2*i+1])
+	}
+	s := scalingOf(ranges, true, 0)
+	scaled := s.lines >= 0 || finite && s.form != splitPlain
+	kernels.Slice[int32](c, a.Fallback)[0] = arith.Flag(scaled)
+	return scaled
+}
+
+// windows writes the windows of a row of outputs of an image: columns of pixels, each a tap's channels after the other.
+func (a convTensorArgs) windows(c kernels.Call, f Form, line int64, to []float32) {
+	size, in, strides := f.stored().size, a.Pictures.Extents, a.Pictures.Strides
+	terms, width := a.Taps*a.Channels, a.Width.D
+	image, q := line*width/a.Pixels.D, line%(a.Pixels.D/width)
+	clear(to)
+	for i := range to {
+		x, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
+		h, w := q*a.StrideY-a.PadY+tap/a.Columns*a.DilationY, x*a.StrideX-a.PadX+tap%a.Columns*a.DilationX
+		if h >= 0 && h < in[2] && w >= 0 && w < in[1] {
+			to[i] = f.number(c, a.Pictures.Ref, (image*strides[2]+h*strides[1]+w*strides[0])/size+channel, a.Images*strides[2]/size)
+		}
+	}
+}
+
+// convPixelsBody multiplies filters by windows, a row of pixels at a time.
+func convPixelsBody(f Form) func(kernels.Call) {
+	return func(c kernels.Call) {
+		a := kernels.Args[convTensorArgs](c)
+		if a.skips(c, f, false) {
+			return
+		}
+		to, terms, width := kernels.Slice[float32](c, a.Out), a.Taps*a.Channels, a.Width.D
+		filters := align.Make[float32](a.M * terms)
+		for i := range filters {
+			m, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
+			tap = a.First + tap/a.Columns*a.Down + tap%a.Columns*a.Across
+			strides := a.Filters.Strides
+			filters[i] = f.number(c, a.Filters.Ref, (m*strides[1]+tap*strides[0])/f.stored().size+channel, strides[2]/f.stored().size)
+		}
+		kernels.Parallel(a.N/width, max(kernels.Grain/(width*terms*a.M), 1), func(lo, hi int64) {
+			windows, product := align.Make[float32](width*terms), align.Make[float32](a.M*width)
+			for line := lo; line < hi; line++ {
+				a.windows(c, f, line, windows)
+				gemm(c.BLAS(), false, true, a.M, width, terms, filters, terms, windows, terms, product)
+				for i, v := range product {
+					m, pixel := int64(i)/width, line*width+int64(i)%width
+					image, rest := pixel/a.Pixels.D, pixel%a.Pixels.D
+					to[image*a.Image+m*a.Filter+rest/width*a.Row+rest%width*a.Column] = v
+				}
+			}
+		})
+	}
+}
+
+// convTapsBody adds up the products of gradients w.r.t. outputs and windows, a row of pixels at a time. All terms are in the first split.
+func convTapsBody(f Form) func(kernels.Call) {
+	return func(c kernels.Call) {
+		a := kernels.Args[convTensorArgs](c)
+		if a.skips(c, f, true) {
+			return
+		}
+		terms, width, pixels := a.Taps*a.Channels, a.Width.D, a.Filters.Extents[1]
+		to := kernels.Slice[float32](c, a.Out)[:kernels.CeilDiv(pixels, a.Chunk)*a.M*a.N]
+		clear(to)
+		windows, product, gradients := align.Make[float32](width*terms), align.Make[float32](a.M*terms), align.Make[float32](width*a.M)
+		for line := range pixels / width {
+			a.windows(c, f, line, windows)
+			for i := range gradients {
+				pitch := a.Filters.Strides[0] / f.stored().size
+				gradients[i] = f.number(c, a.Filters.Ref, (line*width+int64(i)/a.M)*pitch+int64(i)%a.M, pixels*pitch)
+			}
+			gemm(c.BLAS(), true, false, a.M, terms, width, gradients, a.M, windows, terms, product)
+			for i, v := range product {
+				m, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
+				to[m*a.N+tap*(a.N/a.Taps)+channel] += v
+			}
+		}
+	}
+}
+
+// convSumBody adds up splits and brings the taps of a channel side by side.
+func convSumBody(c kernels.Call) {
+	a := kernels.Args[convSumArgs](c)
+	if a.Guarded && kernels.Slice[int32](c, a.Fallback)[0] != 0 {
+		return
+	}
+	sums, to := kernels.Slice[float32](c, a.Sums), kernels.Slice[float32](c, a.Out)
+	for i := range a.M * a.Channels.D * a.Taps.D {
+		tap, channel, m := i%a.Taps.D, i/a.Taps.D%a.Channels.D, i/a.Taps.D/a.Channels.D
+		at := m*a.N + tap/a.Inner.D*(a.N/(a.Taps.D/a.Inner.D)) + tap%a.Inner.D*a.Pitch + channel
+		to[i] = 0
+		for split := range a.Splits {
+			to[i] += sums[split*a.M*a.N+at]
+		}
+	}
+}
