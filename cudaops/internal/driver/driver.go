@@ -92,11 +92,12 @@ var (
 
 	cuTensorMapEncodeTiled = cu("cuTensorMapEncodeTiled")
 
-	cuEventCreate      = cu("cuEventCreate")
-	cuEventRecord      = cu("cuEventRecord")
-	cuEventSynchronize = cu("cuEventSynchronize")
-	cuEventElapsedTime = cu("cuEventElapsedTime")
-	cuEventDestroy     = cu("cuEventDestroy_v2")
+	cuEventCreate          = cu("cuEventCreate")
+	cuEventRecord          = cu("cuEventRecord")
+	cuEventRecordWithFlags = cu("cuEventRecordWithFlags") // since CUDA 11.1
+	cuEventSynchronize     = cu("cuEventSynchronize")
+	cuEventElapsedTime     = cu("cuEventElapsedTime")
+	cuEventDestroy         = cu("cuEventDestroy_v2")
 )
 
 // call runs the function. Memory whose address is among the arguments stays

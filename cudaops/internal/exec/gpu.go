@@ -280,7 +280,7 @@ func (g *GPUBackend) Sync() error {
 }
 
 func (g *GPUBackend) Events(n int) error {
-	for range n {
+	for len(g.events) < n {
 		e, err := g.ctx.NewEvent()
 		if err != nil {
 			return err
@@ -290,7 +290,12 @@ func (g *GPUBackend) Events(n int) error {
 	return nil
 }
 
-func (g *GPUBackend) Record(i int) error { return g.stream.Record(g.events[i]) }
+func (g *GPUBackend) Record(i int) error {
+	if g.record {
+		return g.stream.RecordInGraph(g.events[i])
+	}
+	return g.stream.Record(g.events[i])
+}
 
 func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 	return driver.Elapsed(g.events[i], g.events[j])
