@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // Variable is the environment variable that names the library's file.
@@ -51,7 +52,7 @@ const (
 )
 
 // dtypes are NCCL's numbers of element types.
-var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Bool: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, kernels.Float32: 7, kernels.Float64: 8}
+var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Bool: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, expr.F16: 6, kernels.Float32: 7, kernels.Float64: 8, expr.BF16: 9}
 
 // Error is a call that failed.
 type Error struct {
@@ -168,7 +169,7 @@ func (c *Comm) Rank() int { return c.rank }
 func dtype(d kernels.Dtype) (int32, error) {
 	n, ok := dtypes[d]
 	if !ok {
-		return 0, fmt.Errorf("nccl: got elements of %v, want uint8, int32, int64, float32 or float64", d)
+		return 0, fmt.Errorf("nccl: got elements of %v, want uint8, int32, int64, float32, float64, F16 or BF16", d)
 	}
 	return n, nil
 }
