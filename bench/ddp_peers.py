@@ -3,7 +3,7 @@
 
     python3 bench/ddp_peers.py OUT [GPUS [NAMES]]
 
-NAMES is a regular expression of what is timed. Writes a JSON object a line to OUT: {"name", "gpus", "us"}. The work is that of TestRankTimes of package nn: a perceptron 784-4096-4096-10 (batch 4096
+NAMES is a regular expression of what is timed. Adds peers to OUT, an array of records as that of bench/peers.py, for STHENO_RECORD of TestRankTimes. The work is that of this test, of package nn: a perceptron 784-4096-4096-10 (batch 4096
 a GPU, SGD, float32 and TF32), GPT-2 124M (batch 8 x 1024 a GPU, AdamW, BF16 by autocast, compiled by Inductor, gradients in float32 and in BF16 by
 DDP's hook), and all-reduces in a captured CUDA graph. One GPU is the same program without DDP. Times are the median of 7 means of 10 steps; of an
 all-reduce the difference between graphs of 10 and of 2.
@@ -108,18 +108,24 @@ def main(rank, gpus, path, port, names):
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
 
-    def add(name, n, time):
-        if not re.search(names, name):
+    library = "PyTorch " + torch.__version__.split("+")[0]
+
+    def add(op, case, time, by=library):
+        if not re.search(names, op + ", " + case):
             return
         us = time()
-        if rank == 0:
-            print(name, n, round(us, 1), flush=True)
-            with open(path, "a") as f:
-                f.write(json.dumps({"name": name, "gpus": n, "us": round(us, 2)}) + "\n")
+        if rank > 0:
+            return
+        print(op, case, round(us, 1), flush=True)
+        records = json.load(open(path)) if os.path.exists(path) else []
+        records.append({"kind": "peer", "op": op, "case": case, "dtype": "f32", "by": by, "us": round(us, 2)})
+        with open(path, "w") as f:
+            json.dump(records, f)
 
+    several = f"{gpus} GPUs" if gpus > 1 else "1 GPU"
     if gpus > 1:
         for k in range(10, 31, 2):
-            add(f"all-reduce of {(1 << k) >> 10} KB", gpus, lambda: reduce_us((1 << k) // 4))
+            add("all-reduce", f"{(1 << k) >> 10} KB, {several}", lambda: reduce_us((1 << k) // 4), "NCCL " + ".".join(map(str, torch.cuda.nccl.version())))
     ddp = lambda m: nn.parallel.DistributedDataParallel(m, device_ids=[rank], gradient_as_bucket_view=True)
     x, y = torch.randn(4096, 784, device="cuda"), torch.randint(0, 10, (4096,), device="cuda")
     for precision in ("", ", TF32"):
@@ -127,7 +133,7 @@ def main(rank, gpus, path, port, names):
         m = MLP().cuda()
         m = ddp(m) if gpus > 1 else m
         o = torch.optim.SGD(m.parameters(), lr=0.01, fused=True)
-        add("MLP 784-4096-4096-10, SGD" + precision, gpus, lambda: step_us(m, o, x, y, False))
+        add("MLP 784-4096-4096-10, SGD" + precision, several, lambda: step_us(m, o, x, y, False))
         dist.barrier()
     torch.set_float32_matmul_precision("high")
     x, y = (torch.randint(0, WORDS, (BATCH, CONTEXT), device="cuda") for _ in range(2))
@@ -139,7 +145,7 @@ def main(rank, gpus, path, port, names):
             if hook:
                 m.register_comm_hook(None, hook)
         o = torch.optim.AdamW(m.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-        add("GPT-2 124M" + (", gradients in BF16" if hook else ""), gpus, lambda: step_us(torch.compile(m), o, x, y, True))
+        add("GPT-2 124M, BF16", several + (", gradients in BF16" if hook else ""), lambda: step_us(torch.compile(m), o, x, y, True))
         dist.barrier()
     dist.destroy_process_group()
 

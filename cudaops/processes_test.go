@@ -23,9 +23,13 @@ import (
 // In a process, the test is one rank: it trains on its rows of batches that the port gives a seed, with initial values that only rank 0
 // has, and prints the parameters. Rank 1 ends after leaves steps, or hangs after -leaves.
 func asProcess(t *testing.T, leaves int) {
+	limit := time.Minute
+	if leaves < 0 {
+		limit = hangTimeout
+	}
 	seed := processSeed(t)
 	n := newShare(t, tensor.Float64, 3, []int{4, 5, 2}, seed)
-	vm := testutil.Get[*VM](t)(NewVM(n.g, processDevice(), Processes(), RankTimeout(hangTimeout), Split(n.x, n.y), Train(G.NewAdamSolver(), n.learnables...)))
+	vm := testutil.Get[*VM](t)(NewVM(n.g, processDevice(), Processes(), RankTimeout(limit), Split(n.x, n.y), Train(G.NewAdamSolver(), n.learnables...)))
 	rank, all := vm.Process()
 	if rank > 0 {
 		testutil.Do(t, G.Let(n.learnables[0], tensor.Ones(tensor.Float64, 4, 5)))
@@ -57,8 +61,8 @@ func asProcess(t *testing.T, leaves int) {
 // processes is the number of processes that tests start on the host.
 const processes = 3
 
-// hangTimeout is the RankTimeout of processes.
-const hangTimeout = 10 * time.Second
+// hangTimeout is the RankTimeout of processes of which one hangs.
+const hangTimeout = 6 * time.Second
 
 // onGPUs is a variable of the environment of processes that run on GPUs.
 const onGPUs = "STHENO_TEST_ON_GPUS"

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
@@ -20,10 +22,19 @@ import (
 
 // rankWork is a graph that is timed on one GPU and on several, each of which has the same batch.
 type rankWork struct {
-	name    string
-	graph   *G.ExprGraph
-	options []cudaops.Option
+	name     string
+	graph    *G.ExprGraph
+	options  []cudaops.Option
+	variants []rankVariant // on several GPUs, beside the plain one
 }
+
+// rankVariant is an option that makes a difference on several GPUs.
+type rankVariant struct {
+	name   string
+	option cudaops.Option
+}
+
+var divided = rankVariant{", divided state", cudaops.ShardSolver()}
 
 // numbers returns random numbers in [-1, 1).
 func numbers() []float32 {
@@ -41,7 +52,7 @@ func rankMLP() (work []rankWork) {
 	for _, s := range graphspec.Steps() {
 		if matched, _ := regexp.MatchString("^MLP 784-4096-4096-10, SGD(, TF32)?$", s.Name); matched {
 			p := s.Program(s.Values(random))
-			work = append(work, rankWork{s.Name, p.Graph, []cudaops.Option{cudaops.Outputs(p.Loss), cudaops.Resident(p.Batch...), cudaops.Precision(s.Precision), cudaops.Train(s.Solver(), p.Learnables...)}})
+			work = append(work, rankWork{s.Name, p.Graph, []cudaops.Option{cudaops.Outputs(p.Loss), cudaops.Resident(p.Batch...), cudaops.Precision(s.Precision), cudaops.Train(s.Solver(), p.Learnables...)}, nil})
 		}
 	}
 	return work
@@ -54,8 +65,9 @@ func rankGPT(t *testing.T) rankWork {
 	tokens, labels := text(gpt2, batch, gpt2.Context)
 	testutil.Do(t, G.Let(g.Tokens, tokens))
 	testutil.Do(t, G.Let(g.Labels, labels))
-	return rankWork{"GPT-2 124M", g.Graph, []cudaops.Option{cudaops.Mixed(cudaops.BF16), cudaops.Outputs(g.Loss), cudaops.Resident(g.Tokens, g.Labels),
-		cudaops.Train(G.NewAdamW(G.WithLearnRate(3e-4), G.WithBeta2(0.95), G.WithRho(0.1)), g.Parameters...)}}
+	return rankWork{"GPT-2 124M, BF16", g.Graph, []cudaops.Option{cudaops.Mixed(cudaops.BF16), cudaops.Outputs(g.Loss), cudaops.Resident(g.Tokens, g.Labels),
+		cudaops.Train(G.NewAdamW(G.WithLearnRate(3e-4), G.WithBeta2(0.95), G.WithRho(0.1)), g.Parameters...)},
+		[]rankVariant{{", gradients in BF16", cudaops.GradientsIn(cudaops.BF16)}, divided}}
 }
 
 // onGPUs is the option of the first n GPUs.
@@ -72,12 +84,12 @@ func meanRun(t *testing.T, graph *G.ExprGraph, opts ...cudaops.Option) (time.Dur
 	vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(graph, append(opts, cudaops.Strict(), cudaops.ReadEvery(each))...))
 	defer func() { testutil.Do(t, vm.Close()) }()
 	var list []time.Duration
-	for k := range times + 1 {
+	for k := range times + 2 {
 		began := time.Now()
 		for range each {
 			testutil.Do(t, vm.RunAll())
 		}
-		if k > 0 { // the first ones warm up
+		if k > 1 { // the first ones warm up
 			list = append(list, time.Since(began)/each)
 		}
 	}
@@ -85,77 +97,107 @@ func meanRun(t *testing.T, graph *G.ExprGraph, opts ...cudaops.Option) (time.Dur
 	return list[len(list)/2], vm.Memory()
 }
 
+// rankTimes are the records of TestRankTimes.
+type rankTimes struct {
+	*testing.T
+	chosen *regexp.Regexp
+	folder string // of STHENO_RECORD, or ""
+	file   records.File
+}
+
+// add logs a time, and records it.
+func (r *rankTimes) add(op, of string, took time.Duration, values map[string]float64) {
+	r.Logf("%s, %s: %v %v", op, of, took, values)
+	r.file.Records = append(r.file.Records, records.Record{Kind: records.Time, Key: records.Key{Op: op, Case: of, Dtype: "f32"}, Us: float64(took) / float64(time.Microsecond), Values: values})
+}
+
 // TestRankTimes times steps on one GPU and on several, and all-reduces within a captured graph, of those that the regular expression STHENO_TIMES
-// matches. With STHENO_RECORD it writes a trace of each training into that folder.
+// matches. STHENO_RECORD is a folder into which it writes a trace of each training on several GPUs, and the records of the set ranks, with the peers
+// of the file peers.json there, which bench/ddp_peers.py makes.
 func TestRankTimes(t *testing.T) {
 	if os.Getenv("STHENO_TIMES") == "" {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
 	}
-	chosen := testutil.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
-	all := len(testutil.Get[[]cudaops.Device](t)(cudaops.Devices()))
-	var counts []int
-	for n := 1; n <= all; n *= 2 {
-		counts = append(counts, n)
-	}
+	devices := testutil.Get[[]cudaops.Device](t)(cudaops.Devices())
+	d := devices[0]
+	r := &rankTimes{t, testutil.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES"))), os.Getenv("STHENO_RECORD"), records.File{
+		Set: records.Ranks, GPU: d.Name, Compute: fmt.Sprintf("%d.%d", d.Major, d.Minor), SMs: d.SMs, L2: d.L2, Memory: d.Memory,
+		Runs: []records.Run{{Driver: d.Driver, CUDA: d.CUDA, Go: runtime.Version(), Date: time.Now().Format(time.DateOnly)}}}}
 	for _, w := range append(rankMLP(), rankGPT(t)) {
-		one := time.Duration(0)
-		for _, n := range counts {
-			for _, sharded := range []bool{false, true} {
-				name := fmt.Sprintf("%s, %d GPUs", w.name, n)
-				opts := append(slices.Clone(w.options), onGPUs(n))
-				if sharded {
-					name += ", divided state"
-					opts = append(opts, cudaops.ShardSolver())
-				}
-				if !chosen.MatchString(name) || sharded && n == 1 {
-					continue
-				}
-				took, memory := meanRun(t, w.graph, opts...)
-				if n == 1 {
-					one = took
-				}
-				t.Logf("%s: %v, %.3f x, solver %d MiB, peak %d MiB", name, took, float64(n)*one.Seconds()/took.Seconds(), memory.Solver>>20, memory.Peak>>20)
-				if folder := os.Getenv("STHENO_RECORD"); folder != "" && n > 1 {
-					f := testutil.Get[*os.File](t)(os.Create(filepath.Join(folder, name+".trace.json")))
-					vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(w.graph, append(opts, cudaops.Trace(f), cudaops.ReadEvery(5))...))
-					began := time.Now()
-					for range 10 {
-						testutil.Do(t, vm.RunAll())
-					}
-					t.Logf("traced %v", time.Since(began)/10)
-					testutil.Do(t, vm.Close())
-					testutil.Do(t, f.Close())
-				}
+		r.step(w, 1, rankVariant{"", cudaops.Options()})
+		for n := 2; n <= len(devices); n *= 2 {
+			for _, v := range append([]rankVariant{{"", cudaops.Options()}}, w.variants...) {
+				r.step(w, n, v)
 			}
 		}
 	}
-	timeAllReduces(t, chosen, all)
+	for n := 2; n <= len(devices); n *= 2 {
+		r.allReduces(n)
+	}
+	if r.folder == "" {
+		return
+	}
+	if peers, err := records.ReadPeers(filepath.Join(r.folder, "peers.json")); err == nil {
+		r.file.Records = append(r.file.Records, peers...)
+	} else {
+		t.Log(err)
+	}
+	testutil.Do(t, r.file.Write(filepath.Join(r.folder, records.Name(d.Name))))
 }
 
-// timeAllReduces times all-reduces of float32 in one captured graph: the difference between a few and more, one after the other.
-func timeAllReduces(t *testing.T, chosen *regexp.Regexp, n int) {
-	node, random := testutil.Get[*G.Node](t), numbers()
+// gpus prints a number of GPUs.
+func gpus(n int) string {
+	if n == 1 {
+		return records.OneGPU
+	}
+	return fmt.Sprint(n, " GPUs")
+}
+
+// step times steps on n GPUs, and traces some on several.
+func (r *rankTimes) step(w rankWork, n int, v rankVariant) {
+	of := gpus(n) + v.name
+	if !r.chosen.MatchString(w.name + ", " + of) {
+		return
+	}
+	opts := append(slices.Clone(w.options), onGPUs(n), v.option)
+	took, memory := meanRun(r.T, w.graph, opts...)
+	r.add(w.name, of, took, map[string]float64{"solver": float64(memory.Solver), "peak": float64(memory.Peak)})
+	if r.folder == "" || n == 1 {
+		return
+	}
+	f := testutil.Get[*os.File](r)(os.Create(filepath.Join(r.folder, fmt.Sprintf("%s, %s.trace.json", w.name, of))))
+	vm := testutil.Get[*cudaops.VM](r)(cudaops.NewVM(w.graph, append(opts, cudaops.Trace(f), cudaops.ReadEvery(5))...))
+	for range 5 {
+		testutil.Do(r, vm.RunAll())
+	}
+	testutil.Do(r, vm.Close())
+	testutil.Do(r, f.Close())
+}
+
+// allReduces times all-reduces of float32 in one captured graph: the difference between a few and more, one after the other.
+func (r *rankTimes) allReduces(n int) {
+	node, random := testutil.Get[*G.Node](r), numbers()
 	for bytes := 1 << 10; bytes <= 1<<30; bytes *= 4 {
-		name := fmt.Sprintf("all-reduce of %d KB, %d GPUs", bytes>>10, n)
-		if !chosen.MatchString(name) || n < 2 {
+		of := fmt.Sprintf("%d KB, %s", bytes>>10, gpus(n))
+		if !r.chosen.MatchString(records.AllReduce + ", " + of) {
 			continue
 		}
 		const few, more = 2, 10
-		elements := make([]float32, bytes/4)
-		for rest := elements; len(rest) > 0; {
-			rest = rest[copy(rest, random):]
-		}
 		took := map[int]time.Duration{}
 		for _, k := range []int{few, more} {
+			elements := make([]float32, bytes/4)
+			for rest := elements; len(rest) > 0; {
+				rest = rest[copy(rest, random):]
+			}
 			g := G.NewGraph()
-			x := G.NewVector(g, tensor.Float32, G.WithName("x"), G.WithShape(bytes/4), G.WithValue(tensor.New(tensor.WithShape(bytes/4), tensor.WithBacking(elements))))
+			x := G.NewVector(g, tensor.Float32, G.WithName("x"), G.WithValue(tensor.New(tensor.WithShape(len(elements)), tensor.WithBacking(elements))))
 			y := x
 			for range k {
 				y = node(ops.AllReduce(y, ops.MeanOfRanks))
 			}
 			sum := node(G.Sum(y))
-			took[k], _ = meanRun(t, g, onGPUs(n), cudaops.Resident(x), cudaops.Outputs(sum))
+			took[k], _ = meanRun(r.T, g, onGPUs(n), cudaops.Resident(x), cudaops.Outputs(sum))
 		}
-		t.Logf("%s: %v", name, (took[more]-took[few])/(more-few))
+		r.add(records.AllReduce, of, (took[more]-took[few])/(more-few), map[string]float64{"bytes": float64(bytes)})
 	}
 }

@@ -27,31 +27,31 @@ type Executable struct {
 	backend Backend
 	slots   map[*program.Value]int // slots of the values on the host
 	// lastRead is, for each base, the index of the last instruction that reads it; len(Instrs) for an output.
-	lastRead   map[*program.Value]int
-	frame      []gorgonia.Value // the values on the host, by slot; cleared after a run, except for constants
-	setup      int              // number of slots of constants, which come first
-	inputs     []int            // slots
-	outputs    []int            // slots
-	sets       []*bufferSet     // two if runs overlap, else one
-	copier     AsyncCopier      // nil if the backend is no AsyncCopier or runs do not overlap
-	pool       setPool
-	launches   []queued // the device instructions except copies
-	timed      bool
-	concurrent bool // timed instructions are captured, so that they run concurrently as they do when not timed
-	events     int
-	timings    []timing
-	begun      time.Time                // start of the last run
-	queued     time.Duration            // when the first timed device instruction of the run was queued
-	downloads  []*transfer              // queued in this run and not delivered yet
-	ctx        context.Context          // of the run being started
-	changes    map[*program.Buffer]bool // buffers of states that runs change
-	changed    bool                     // the run being started has changed a state
-	pending    bool                     // a run was started and not finished
-	borrows    bool                     // copies read the memory of inputs until they complete
-	unstaged   bool                     // some copies use no staging memory
-	others     []*Executable            // of the first rank, the other ranks
-	meeting    *Meeting                 // of the first rank, where the ranks exchange values
-	apart      error                    // of the first rank: from a run that has changed the states of some ranks
+	lastRead  map[*program.Value]int
+	frame     []gorgonia.Value // the values on the host, by slot; cleared after a run, except for constants
+	setup     int              // number of slots of constants, which come first
+	inputs    []int            // slots
+	outputs   []int            // slots
+	sets      []*bufferSet     // two if runs overlap, else one
+	copier    AsyncCopier      // nil if the backend is no AsyncCopier or runs do not overlap
+	pool      setPool
+	launches  []queued // the device instructions except copies
+	timed     bool
+	ranked    bool // one of several ranks: Stage copies nothing, and timed instructions are captured, so that they overlap as they do when not timed
+	events    int
+	timings   []timing
+	begun     time.Time                // start of the last run
+	queued    time.Duration            // when the first timed device instruction of the run was queued
+	downloads []*transfer              // queued in this run and not delivered yet
+	ctx       context.Context          // of the run being started
+	changes   map[*program.Buffer]bool // buffers of states that runs change
+	changed   bool                     // the run being started has changed a state
+	pending   bool                     // a run was started and not finished
+	borrows   bool                     // copies read the memory of inputs until they complete
+	unstaged  bool                     // some copies use no staging memory
+	others    []*Executable            // of the first rank, the other ranks
+	meeting   *Meeting                 // of the first rank, where the ranks exchange values
+	apart     error                    // of the first rank: from a run that has changed the states of some ranks
 }
 
 // timing is the pair of events around an instruction: event and event+1.
@@ -80,7 +80,7 @@ func newExecutable(p *program.Program, b Backend, timed, alone bool) (_ *Executa
 	e := &Executable{
 		Times:   make([]time.Duration, len(p.Instrs)),
 		Starts:  make([]time.Duration, len(p.Instrs)),
-		program: p, backend: b, slots: map[*program.Value]int{}, lastRead: map[*program.Value]int{}, timed: timed, concurrent: !alone, changes: map[*program.Buffer]bool{},
+		program: p, backend: b, slots: map[*program.Value]int{}, lastRead: map[*program.Value]int{}, timed: timed, ranked: !alone, changes: map[*program.Buffer]bool{},
 	}
 	for i, in := range p.Instrs {
 		for _, v := range in.In {
@@ -95,7 +95,7 @@ func newExecutable(p *program.Program, b Backend, timed, alone bool) (_ *Executa
 		e.changes[u.State.Buffer] = true
 		trains = trains || u.Next != u.State
 	}
-	if b, ok := b.(AsyncCopier); ok && trains && !timed && alone {
+	if b, ok := b.(AsyncCopier); ok && trains && !timed {
 		e.copier = b
 	}
 	if len(p.Updates) > 0 { // states are initially 0, and the gaps between inputs of a ConcatInPlace are read

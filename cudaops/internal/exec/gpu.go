@@ -272,11 +272,14 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
-func (g *GPUBackend) Sync() error {
+func (g *GPUBackend) Sync() error { return g.watched(g.stream.Sync) }
+
+// watched waits for the device, and watches collectives meanwhile.
+func (g *GPUBackend) watched(wait func() error) error {
 	if g.watch != nil {
-		return g.watch.during(g.stream.Sync)
+		return g.watch.during(wait)
 	}
-	return g.stream.Sync()
+	return wait()
 }
 
 func (g *GPUBackend) Events(n int) error {

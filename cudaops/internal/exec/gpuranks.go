@@ -74,7 +74,7 @@ func JoinProcess(g *GPUBackend, peers Peers, rank, size int, limit time.Duration
 // AbortRanks ends the GPU's collectives with other ranks, for good.
 func (g *GPUBackend) AbortRanks() {
 	if g.comm != nil {
-		g.comm.Abort() // what is reported is the error that made the rank fail
+		g.comm.Abort()
 	}
 }
 
@@ -153,6 +153,10 @@ func (g *GPUBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out
 				}
 			}
 		}
-		return g.ctx.Current(func() error { return g.comm.Group(queue) })
+		err := g.ctx.Current(func() error { return g.comm.Group(queue) })
+		if err == nil && g.record {
+			err = g.stream.Prioritize()
+		}
+		return err
 	}, nil
 }

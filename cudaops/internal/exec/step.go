@@ -59,7 +59,7 @@ func (e *Executable) bind(s *bufferSet) error {
 				continue
 			}
 			device = append(device, i)
-			if e.timed && !e.concurrent || !e.staged(in) {
+			if e.timed && !e.ranked || !e.staged(in) {
 				if err := flush(); err != nil {
 					return err
 				}

@@ -56,7 +56,7 @@ func (l *lowerer) overRanks() program.Collective {
 	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.want.SumRanks}}
 }
 
-// reduceCosts makes the outputs of costs the reductions over the ranks.
+// reduceCosts makes the outputs of costs the reductions over the ranks. Each is reduced when it has been computed, beside the backward pass.
 func (l *lowerer) reduceCosts() {
 	if l.ranks == 1 {
 		return
@@ -64,7 +64,10 @@ func (l *lowerer) reduceCosts() {
 	reduced := map[int]bool{}
 	for _, o := range l.graph.Outputs {
 		if v := l.graph.Program.Outputs[o.Index]; internal.IsCost(o.Node) && v.Numeric && v.Dtype.IsFloat() && !reduced[o.Index] {
-			l.graph.Program.Outputs[o.Index], reduced[o.Index] = l.call(o.Node, v.Type).emit(l.overRanks(), v.Type, v), true
+			p := l.graph.Program
+			p.Outputs[o.Index], reduced[o.Index] = l.call(o.Node, v.Type).emit(l.overRanks(), v.Type, v), true
+			end := len(p.Instrs) - 1
+			p.Instrs = slices.Insert(p.Instrs[:end], slices.Index(p.Instrs, v.Def)+1, p.Instrs[end])
 		}
 	}
 }

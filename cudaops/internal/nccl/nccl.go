@@ -234,6 +234,9 @@ func (c *Comm) Group(f func() error) error {
 
 // AsyncError returns the error of a queued collective, or nil, from any goroutine. After an error the communicator can only be aborted.
 func (c *Comm) AsyncError() error {
+	if c.ended.Load() { // Abort may take long
+		return errEnded
+	}
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	if c.ended.Load() {
@@ -247,14 +250,16 @@ func (c *Comm) AsyncError() error {
 }
 
 // Abort ends the communicator and its collectives, also those that wait for another rank, from any goroutine. Later collectives are
-// errors.
-func (c *Comm) Abort() error {
+// errors. Abort does not wait for NCCL, which waits until the graphs that have captured collectives have been destroyed.
+func (c *Comm) Abort() {
 	if c.ended.Swap(true) {
-		return nil
+		return
 	}
-	c.asking.Lock()
-	defer c.asking.Unlock()
-	return c.lib.check("ncclCommAbort", c.lib.fn.CommAbort(c.handle))
+	go func() {
+		c.asking.Lock()
+		defer c.asking.Unlock()
+		c.lib.fn.CommAbort(c.handle) // an error changes nothing: the communicator is not used again
+	}()
 }
 
 // Close ends the communicator when its collectives have completed. After Abort it does nothing.
