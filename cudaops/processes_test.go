@@ -40,7 +40,7 @@ func asProcess(t *testing.T, leaves int) {
 			os.Exit(0)
 		}
 		if rank == 1 && step == -leaves {
-			time.Sleep(4 * hangTimeout)
+			time.Sleep(3 * hangTimeout)
 		}
 		for s := range all {
 			x, y := draw(r, tensor.Float64, 3, 4), draw(r, tensor.Float64, 3, 2)
@@ -62,7 +62,7 @@ func asProcess(t *testing.T, leaves int) {
 const processes = 3
 
 // hangTimeout is the RankTimeout of processes of which one hangs.
-const hangTimeout = 6 * time.Second
+const hangTimeout = 4 * time.Second
 
 // onGPUs is a variable of the environment of processes that run on GPUs.
 const onGPUs = "STHENO_TEST_ON_GPUS"

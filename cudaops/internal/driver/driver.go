@@ -63,7 +63,6 @@ var (
 	cuStreamSynchronize = cu("cuStreamSynchronize")
 	cuStreamDestroy     = cu("cuStreamDestroy_v2")
 	cuStreamWaitEvent   = cu("cuStreamWaitEvent")
-	cuStreamPriorities  = cu("cuCtxGetStreamPriorityRange")
 	cuMemcpyHtoDAsync   = cu("cuMemcpyHtoDAsync_v2")
 	cuMemcpyDtoHAsync   = cu("cuMemcpyDtoHAsync_v2")
 	cuMemcpyDtoDAsync   = cu("cuMemcpyDtoDAsync_v2")
@@ -76,8 +75,6 @@ var (
 	cuStreamSetDependencies = cu("cuStreamUpdateCaptureDependencies")
 	cuGraphInstantiate      = cu("cuGraphInstantiateWithFlags")
 	cuGraphDestroy          = cu("cuGraphDestroy")
-	cuGraphNodeType         = cu("cuGraphNodeGetType")
-	cuGraphKernelAttribute  = cu("cuGraphKernelNodeSetAttribute")
 	cuGraphLaunch           = cu("cuGraphLaunch")
 	cuGraphExecDestroy      = cu("cuGraphExecDestroy")
 	// The driver has these since CUDA 12.3.

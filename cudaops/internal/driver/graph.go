@@ -95,32 +95,6 @@ func (s *Stream) SetDependencies(nodes []GraphNode) error {
 	return s.ctx.call(cuStreamSetDependencies, s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(nodes))), uintptr(len(nodes)), set)
 }
 
-// Prioritize gives the last kernels that were queued on a capturing stream the highest priority: their blocks start before those of other kernels
-// that wait for a place on an SM.
-func (s *Stream) Prioritize() error {
-	nodes, err := s.Dependencies()
-	if err != nil {
-		return err
-	}
-	const kernel, priority = 0, 8 // CU_GRAPH_NODE_TYPE_KERNEL, CU_LAUNCH_ATTRIBUTE_PRIORITY
-	var least, highest int32
-	if err := s.ctx.call(cuStreamPriorities, uintptr(unsafe.Pointer(&least)), uintptr(unsafe.Pointer(&highest))); err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		var kind int32
-		value := [16]int32{highest} // a CUlaunchAttributeValue
-		err := s.ctx.call(cuGraphNodeType, uintptr(n), uintptr(unsafe.Pointer(&kind)))
-		if err == nil && kind == kernel {
-			err = s.ctx.call(cuGraphKernelAttribute, uintptr(n), priority, uintptr(unsafe.Pointer(&value)))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // LaunchGraph queues the work of g, which also waits for earlier launches of g.
 func (s *Stream) LaunchGraph(g *Graph) error { return s.ctx.call(cuGraphLaunch, g.handle, s.handle) }
 

@@ -153,10 +153,6 @@ func (g *GPUBackend) Collective(c kernels.Collective, d []kernels.Dtype, in, out
 				}
 			}
 		}
-		err := g.ctx.Current(func() error { return g.comm.Group(queue) })
-		if err == nil && g.record {
-			err = g.stream.Prioritize()
-		}
-		return err
+		return g.ctx.Current(func() error { return g.comm.Group(queue) })
 	}, nil
 }
