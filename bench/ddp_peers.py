@@ -125,7 +125,8 @@ def main(rank, gpus, path, port, names):
     several = f"{gpus} GPUs" if gpus > 1 else "1 GPU"
     if gpus > 1:
         for k in range(10, 31, 2):
-            add("all-reduce", f"{(1 << k) >> 10} KB, {several}", lambda: reduce_us((1 << k) // 4), "NCCL " + ".".join(map(str, torch.cuda.nccl.version())))
+            size = f"{1 << k - 10} KB" if k < 20 else f"{1 << k - 20} MB"
+            add("all-reduce", f"{size}, {several}", lambda: reduce_us((1 << k) // 4), "NCCL " + ".".join(map(str, torch.cuda.nccl.version())))
     ddp = lambda m: nn.parallel.DistributedDataParallel(m, device_ids=[rank], gradient_as_bucket_view=True)
     x, y = torch.randn(4096, 784, device="cuda"), torch.randint(0, 10, (4096,), device="cuda")
     for precision in ("", ", TF32"):

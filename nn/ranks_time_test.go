@@ -179,7 +179,11 @@ func (r *rankTimes) step(w rankWork, n int, v rankVariant) {
 func (r *rankTimes) allReduces(n int) {
 	node, random := testutil.Get[*G.Node](r), numbers()
 	for bytes := 1 << 10; bytes <= 1<<30; bytes *= 4 {
-		of := fmt.Sprintf("%d KB, %s", bytes>>10, gpus(n))
+		size := fmt.Sprint(bytes>>10, " KB")
+		if bytes >= 1<<20 {
+			size = fmt.Sprint(bytes>>20, " MB")
+		}
+		of := size + ", " + gpus(n)
 		if !r.chosen.MatchString(records.AllReduce + ", " + of) {
 			continue
 		}
