@@ -82,7 +82,7 @@ func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 			for _, s := range d.in {
 				i.In = append(i.In, valueAt(s))
 			}
-			work = append(work, Work{Queue: run, After: o.add(len(work), i)})
+			work = append(work, Work{run, o.add(len(work), i)})
 		}
 	}
 	reduced(work)

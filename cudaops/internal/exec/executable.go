@@ -313,7 +313,7 @@ func (e *Executable) Replay(n int) (func() error, error) {
 	var o order
 	work := make([]Work, n)
 	for i, l := range e.launches[:n] {
-		work[i] = Work{Queue: l.queue, After: o.add(i, l.instr)}
+		work[i] = Work{l.queue, o.add(i, l.instr)}
 	}
 	return e.capture(work)
 }

@@ -14,8 +14,6 @@ type Work struct {
 	// After lists the indices of earlier pieces that must complete before this one starts. Dependencies implied by others
 	// may be omitted.
 	After []int
-	// First is set for a piece that is recorded as soon as those that it waits for: a collective, which other ranks wait for.
-	First bool
 }
 
 // order computes the dependencies of instructions from the memory that they read and write. Buffers share memory, so a
@@ -138,7 +136,7 @@ func reduced(work []Work) {
 }
 
 // longestFirst sorts work topologically; among the pieces that could be next it selects the one with the longest chain of
-// dependents, or one that is First. Of several pieces that wait for the same one, the device starts the one recorded first. In this order a step
+// dependents. Of several pieces that wait for the same one, the device starts the one recorded first. In this order a step
 // of 13 launches took 49.3 us instead of 50.0 (H200, bench/notes/engine.md).
 func longestFirst(work []Work) []Work {
 	height, readers, waits := make([]int, len(work)), make([][]int, len(work)), make([]int, len(work))
@@ -148,11 +146,6 @@ func longestFirst(work []Work) []Work {
 			readers[j] = append(readers[j], i)
 		}
 		waits[i] = len(work[i].After)
-	}
-	for i, w := range work {
-		if w.First {
-			height[i] = len(work)
-		}
 	}
 	var ready []int // the next piece is the last: the greatest height, then the lowest index
 	push := func(i int) {

@@ -171,7 +171,7 @@ func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 		default:
 			downloads = append(downloads, t)
 		}
-		work[k] = Work{e.stoppable(in, f), o.add(k, in), program.Is[program.Collective](in.Op)}
+		work[k] = Work{e.stoppable(in, f), o.add(k, in)}
 	}
 	if err := e.backend.Events(e.events); err != nil {
 		return first.InNode(err)
