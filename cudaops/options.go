@@ -34,7 +34,8 @@ type config struct {
 	split         []*gorgonia.Node
 	sumRanks      bool
 	rankTimeout   []time.Duration
-	sharded       bool // ShardSolver
+	sharded       bool                // ShardSolver
+	reduced       []kernels.Precision // each GradientsIn
 	strict, timed bool
 	eval          bool
 	seed          *uint64

@@ -51,7 +51,7 @@ func Mixed(p kernels.Precision) Option {
 // checkMixed checks the arguments of each Mixed, and that the graph has no float64.
 func (c *config) checkMixed(g *gorgonia.ExprGraph) error {
 	for _, p := range c.mixed {
-		if _, half := p.Half(); !half || p != c.mixed[0] {
+		if !isHalf(p) || p != c.mixed[0] {
 			return fmt.Errorf("Mixed: got %v, want BF16 or F16, and one of them", c.mixed)
 		}
 		for _, n := range g.AllNodes() {
@@ -61,6 +61,11 @@ func (c *config) checkMixed(g *gorgonia.ExprGraph) error {
 		}
 	}
 	return nil
+}
+
+func isHalf(p kernels.Precision) bool {
+	_, half := p.Half()
+	return half
 }
 
 // stored returns the precision of Mixed, FullPrecision without it.

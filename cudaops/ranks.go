@@ -103,6 +103,16 @@ func Split(inputs ...*gorgonia.Node) Option {
 // SumRanks adds the gradients and the cost of the ranks instead of averaging them, for costs that are sums over the batch.
 func SumRanks() Option { return func(c *config) { c.sumRanks = true } }
 
+// GradientsIn rounds the gradients of float32 learnables to p, BF16 or F16, before they travel between ranks, with half the bytes. Each rank
+// rounds its gradients to nearest even, and the sums or means of the ranks' gradients are rounded again. The host adds in float32 and rounds once; NCCL
+// adds two numbers at a time in float32 and rounds each sum, so that of two ranks is the host's. Moments, accumulated gradients ([StepEvery]),
+// [ClipNorm] and the step compute in float32 with what arrives. Gradients in F16 overflow from 65520 on: train with [LossScaling].
+//
+// Without GradientsIn gradients travel in the learnables' type, also under [Mixed]. On one rank it changes nothing.
+func GradientsIn(p kernels.Precision) Option {
+	return func(c *config) { c.reduced = append(c.reduced, p) }
+}
+
 // ShardSolver divides the solver's state of [Train] among the ranks: each of n has 1/n of the moments, of the averages of [EMA] and of the sum
 // of gradients of [StepEvery], and makes the step of as many of the learnables' elements (ZeRO-1). The gradients are reduced to the rank
 // that needs them, and then the learnables are gathered on all ranks, so as many bytes travel as without. Learnables have the bits that

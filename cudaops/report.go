@@ -89,15 +89,21 @@ type status struct {
 // shown is an immutable record of a VM after its last run.
 type shown struct {
 	status
-	finished      bool            // the run had results
-	times, starts []time.Duration // by instruction of the program
+	finished bool            // the run had results
+	times    []time.Duration // by instruction of the program
+	ranks    []rankTimes     // of a VM with a trace
 }
+
+// rankTimes are the times of a rank's instructions, and their starts relative to the start of the run.
+type rankTimes struct{ times, starts []time.Duration }
 
 // show updates the record that Report and other methods read.
 func (vm *VM) show() *shown {
 	s := &shown{status: vm.status, finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times)}
 	if vm.tracer != nil {
-		s.starts = slices.Clone(vm.exec.Starts)
+		for _, r := range vm.exec.Ranks() {
+			s.ranks = append(s.ranks, rankTimes{slices.Clone(r.Times), slices.Clone(r.Starts)})
+		}
 	}
 	vm.shown.Store(s)
 	return s

@@ -13,7 +13,8 @@ import (
 )
 
 // Trace writes the start and duration of each step of each run in Chrome's trace format, for chrome://tracing and
-// ui.perfetto.dev. It has a row for runs, one for the host, and one for the device, which includes copies.
+// ui.perfetto.dev. It has a row for runs, one for the host, and one for the device, which includes copies. Of several ranks each rank of the
+// process has rows for the host, the device, and the collectives, which run beside the device's other steps as they do without Trace.
 // [VM.Close] writes the end of the trace, which both viewers can do without.
 //
 // Trace measures steps as [Timed] does. Since the device has its own clock, its first step of a run is taken to start when
@@ -27,6 +28,9 @@ type tracer struct {
 	made  time.Time // times are relative to it
 	begun bool
 	ended bool
+	first int // number of the process's first rank, of several ranks
+	ranks int // of the process
+	total int // of all processes
 }
 
 // newTracer returns the tracer of the option Trace, or nil.
@@ -39,7 +43,11 @@ func newTracer(c *config) (*tracer, error) {
 	case guard.IsNil(c.trace[0]):
 		return nil, errors.New("Trace got no writer")
 	}
-	return &tracer{to: c.trace[0], made: time.Now()}, nil
+	t := &tracer{to: c.trace[0], made: time.Now(), ranks: c.ranksOrOne(), total: c.total()}
+	if c.world != nil {
+		t.first = c.world.Rank
+	}
+	return t, nil
 }
 
 // traceEvent is an event in Chrome's format: times are in microseconds.
@@ -53,11 +61,13 @@ type traceEvent struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Rows of a trace.
+// Rows of a trace. Those of rank r of the process have numbers that are higher by r*rankRows.
 const (
 	runRow = iota + 1
 	hostRow
 	deviceRow
+	collectiveRow
+	rankRows = iota - 1
 )
 
 // run writes a run.
@@ -69,10 +79,13 @@ func (t *tracer) run(s *shown) error {
 	defer t.mu.Unlock()
 	events := []traceEvent{{Name: fmt.Sprint("run ", s.runs), Start: micros(s.began.Sub(t.made)), Took: micros(s.took), Row: runRow}}
 	if s.finished {
-		for i, in := range s.graph.Program.Instrs {
-			if e, ok := instrEvent(in); ok {
-				e.Start, e.Took = micros(s.began.Sub(t.made)+s.starts[i]), micros(s.times[i])
-				events = append(events, e)
+		for r, of := range s.ranks {
+			for i, in := range s.graph.Program.Instrs {
+				if e, ok := instrEvent(in); ok {
+					e.Start, e.Took = micros(s.began.Sub(t.made)+of.starts[i]), micros(of.times[i])
+					e.Row += r * rankRows
+					events = append(events, e)
+				}
 			}
 		}
 	}
@@ -100,12 +113,20 @@ func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 		if !program.Computes(in.Op) {
 			return e, false
 		}
-		if in.Plan == nil { // a collective
+		if in.Plan == nil {
+			e.Row, e.Args["bytes"] = collectiveRow, bytesOf(in.In)
 			break
 		}
 		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, in.Kernels()
 	}
 	return e, true
+}
+
+func bytesOf(values []*program.Value) (n int64) {
+	for _, v := range values {
+		n += v.Bytes()
+	}
+	return n
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
@@ -116,8 +137,16 @@ func (t *tracer) write(device string, events []traceEvent) error {
 		called := func(what string, row int, name string) traceEvent {
 			return traceEvent{Name: what, Phase: "M", Row: row, Args: map[string]any{"name": name}}
 		}
-		events = append([]traceEvent{called("process_name", 0, "Stheno"), called("thread_name", runRow, "runs"),
-			called("thread_name", hostRow, "host"), called("thread_name", deviceRow, device)}, events...)
+		names := []traceEvent{called("process_name", 0, "Stheno"), called("thread_name", runRow, "runs")}
+		for r := range t.ranks {
+			of := ""
+			if t.total > 1 {
+				of = fmt.Sprintf("rank %d, ", t.first+r)
+				names = append(names, called("thread_name", collectiveRow+r*rankRows, of+"collectives"))
+			}
+			names = append(names, called("thread_name", hostRow+r*rankRows, of+"host"), called("thread_name", deviceRow+r*rankRows, of+device))
+		}
+		events = append(names, events...)
 	}
 	var text []byte
 	for _, e := range events {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,44 @@ func TestTraceReadEvery(t *testing.T) {
 	if fmt.Sprint(runs) != "[run 1 run 2 run 3 run 4]" || steps["run 1"] != 0 || steps["run 3"] != 0 || steps["run 2"] == 0 || steps["run 4"] != steps["run 2"] {
 		t.Errorf("runs %v, events %v", runs, steps)
 	}
+}
+
+// The trace of several ranks has the steps of each on rows of its own, and collectives on another; steps that depend on each other do not overlap.
+func TestTraceRanks(t *testing.T) {
+	onRanks(t, func(t *testing.T, on func(n int) (Option, int), _ Option) {
+		ranks, n := on(3)
+		net := newShare(t, tensor.Float32, 4, []int{9, 8, 7}, 3)
+		var text bytes.Buffer
+		vm := machine(t, net.g, ranks, Split(net.x, net.y), Trace(&text), Train(G.NewVanillaSolver(), net.learnables...))
+		r := rand.New(rand.NewPCG(1, 1))
+		for range 3 {
+			net.feed(t, vm, draw(r, tensor.Float32, 4*n, 9), draw(r, tensor.Float32, 4*n, 7))
+			testutil.Do(t, vm.RunAll())
+		}
+		events, rows := readTrace(t, text.String())
+		steps := map[int][]traceEvent{}
+		for _, e := range events {
+			steps[e.Row] = append(steps[e.Row], e)
+		}
+		for rank := range n {
+			device, between := deviceRow+rank*rankRows, collectiveRow+rank*rankRows
+			if !strings.HasPrefix(rows[device], fmt.Sprintf("rank %d, ", rank)) || rows[between] != fmt.Sprintf("rank %d, collectives", rank) {
+				t.Errorf("rank %d: the rows are %v", rank, rows)
+			}
+			if len(steps[device]) == 0 || len(steps[device]) != len(steps[deviceRow]) || len(steps[between]) != 2*3 { // of gradients and of the cost
+				t.Errorf("rank %d: got %d steps and %d collectives, want those of rank 0, %d and 6", rank, len(steps[device]), len(steps[between]), len(steps[deviceRow]))
+			}
+			for i, e := range steps[between] {
+				run, end := len(steps[device])/3, 0.0 // the solver's step or a copy of the cost is last
+				for _, s := range steps[device][i/2*run : (i/2+1)*run] {
+					end = max(end, s.Start+s.Took)
+				}
+				if e.Took <= 0 || e.Args["bytes"].(float64) <= 0 || e.Start+e.Took > end {
+					t.Errorf("rank %d: got %+v, want it before the end of the run's steps, %v", rank, e, end)
+				}
+			}
+		}
+	})
 }
 
 func TestTraceErrors(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -102,16 +103,17 @@ type training struct {
 // trainer makes the steps of a VM's solvers.
 type trainer struct {
 	sets       []training
-	learnables []*gorgonia.Node // of all sets
-	onHost     bool             // the solver's Step runs on the host
-	norm       float64          // limit of ClipNorm, or 0
-	ema        float64          // decay of EMA, or 0
-	scaler     *GradScaler      // of LossScaling, or nil
-	began      bool             // the device has the first scale
-	found      bool             // the last run whose results were copied has found a gradient that is not finite
-	every      int              // runs per step
-	shards     int              // ranks that the solver's state is divided among, 0 or 1 if it is not
-	runs       int              // runs made so far
+	learnables []*gorgonia.Node  // of all sets
+	onHost     bool              // the solver's Step runs on the host
+	norm       float64           // limit of ClipNorm, or 0
+	ema        float64           // decay of EMA, or 0
+	scaler     *GradScaler       // of LossScaling, or nil
+	began      bool              // the device has the first scale
+	found      bool              // the last run whose results were copied has found a gradient that is not finite
+	every      int               // runs per step
+	reduced    kernels.Precision // of gradients between ranks
+	shards     int               // ranks that the solver's state is divided among, 0 or 1 if it is not
+	runs       int               // runs made so far
 	*parameters
 	spoilt   error // from a step with indices outside of their axis, or nil
 	keptRuns int   // runs made before the current one
@@ -134,6 +136,10 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 		return nil, errors.New("got the option EMA without Train")
 	case c.sharded && len(c.train) == 0:
 		return nil, errors.New("got the option ShardSolver without Train")
+	case len(c.reduced) > 1 || len(c.reduced) == 1 && !isHalf(c.reduced[0]):
+		return nil, fmt.Errorf("GradientsIn got %v, want BF16 or F16, and one of them", c.reduced)
+	case len(c.reduced) > 0 && len(c.train) == 0:
+		return nil, errors.New("got the option GradientsIn without Train")
 	case len(c.scaler) > 1:
 		return nil, fmt.Errorf("LossScaling got %v, want a single GradScaler", c.scaler)
 	case len(c.scaler) > 0 && len(c.train) == 0:
@@ -147,7 +153,7 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0)}
+	t := &trainer{sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0), reduced: one(c.reduced, FullPrecision)}
 	if c.sharded {
 		t.shards = c.total()
 	}
@@ -244,7 +250,7 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Scaler: t.scaler.compiled(), Sharded: t.shards > 1, Homes: t.homes()}
+	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Scaler: t.scaler.compiled(), Reduced: t.reduced, Sharded: t.shards > 1, Homes: t.homes()}
 	l.Sets = program.Collect(t.sets, func(s training) lower.Set { return lower.Set{Solver: s.options, Learnables: s.learnables} })
 	return l
 }

@@ -1,6 +1,10 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
 
 // CollectiveKind is what a collective computes from the values of n ranks. x[s] is the value of rank s and out[r] the result of
 // rank r; the reduction of values is their sum in the order of the ranks, or the sum divided by n.
@@ -67,14 +71,14 @@ func (c Collective) Check(d Dtype, in, out int64) error {
 		return fmt.Errorf("%v: got %d elements, want a multiple of %d", c, in, n)
 	case out != want:
 		return fmt.Errorf("%v: got an output of %d elements, want %d", c, out, want)
-	case c.Mean && !d.IsFloat() || d == Bool && c.Kind.reduces():
-		return fmt.Errorf("%v: got elements of type %v, want numbers, for the mean float32 or float64", c, d)
+	case c.Mean && !d.IsFloat() && d.Size() != 2 || d == Bool && c.Kind.reduces():
+		return fmt.Errorf("%v: got elements of type %v, want numbers, for the mean floating-point numbers", c, d)
 	}
 	return nil
 }
 
 // Run computes the collective on the host: in and out have the memory of each rank. Sums are added in the order of the ranks, so
-// all ranks get the same bits in every run. It is an error if a rank's memory is missing, or not what [Collective.Check] wants.
+// all ranks get the same bits in every run. Sums of BF16 and F16 are added in float32 and rounded once. It is an error if a rank's memory is missing, or not what [Collective.Check] wants.
 func (c Collective) Run(d Dtype, in, out [][]byte) error {
 	if c.Ranks < 1 || len(in) != c.Ranks || len(out) != c.Ranks {
 		return fmt.Errorf("%v: got inputs of %d and outputs of %d ranks, want each of all", c, len(in), len(out))
@@ -130,6 +134,26 @@ func (c Collective) reduce(d Dtype, in [][]byte, out []byte, from int) {
 		reduceRanks[int64](c.Mean, in, out, from)
 	case Uint8:
 		reduceRanks[uint8](c.Mean, in, out, from)
+	case expr.BF16, expr.F16:
+		c.reduceHalf(d, in, out, from)
+	}
+}
+
+// reduceHalf is reduce of numbers of 16 bits.
+func (c Collective) reduceHalf(d Dtype, in [][]byte, out []byte, from int) {
+	for i := range Elements[uint16](out) {
+		sum := float32(0)
+		for r, x := range in {
+			if v := expr.FromHalf(d, Elements[uint16](x[from:])[i]); r == 0 {
+				sum = v // the sign of -0 stays
+			} else {
+				sum += v
+			}
+		}
+		if c.Mean {
+			sum /= float32(len(in))
+		}
+		Elements[uint16](out)[i] = expr.ToHalf(d, sum)
 	}
 }
 

@@ -1,8 +1,11 @@
 package kernels
 
 import (
+	"errors"
 	"slices"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // Numbers of every element type are reduced, over memory that held others; integers wrap around.
@@ -12,6 +15,27 @@ func TestCollectiveTypes(t *testing.T) {
 	testCollective[int32](t, Int32)
 	testCollective[int64](t, Int64)
 	testCollective[uint8](t, Uint8)
+}
+
+// Numbers of 16 bits are added in float32, and the sum is rounded once: 2^bits + 1 + 1 is lost if each sum is rounded.
+func TestCollectiveHalf(t *testing.T) {
+	for d, most := range map[Dtype]float32{expr.BF16: 1 << 8, expr.F16: 1 << 11} {
+		in, out := make([][]byte, 3), make([][]byte, 3)
+		for r, v := range []float32{most, 1, 1} {
+			in[r], out[r] = Bytes([]uint16{expr.ToHalf(d, v)}), make([]byte, 2)
+		}
+		for mean, want := range map[bool]float32{false: most + 2, true: (most + 2) / 3} {
+			c := Collective{Kind: AllReduce, Ranks: 3, Mean: mean}
+			if err := errors.Join(c.Check(d, 1, 1), c.Run(d, in, out)); err != nil {
+				t.Errorf("%v of %v: %v", c, d, err)
+			}
+			for r := range out {
+				if got := Elements[uint16](out[r])[0]; got != expr.ToHalf(d, want) {
+					t.Errorf("%v of %v, rank %d: got %v, want %v", c, d, r, expr.FromHalf(d, got), want)
+				}
+			}
+		}
+	}
 }
 
 func testCollective[T float32 | float64 | int32 | int64 | uint8](t *testing.T, d Dtype) {

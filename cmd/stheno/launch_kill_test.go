@@ -27,8 +27,8 @@ import (
 )
 
 // rankFolder is the variable of the environment that makes the test's program one rank of a training, with its checkpoint and the number
-// of its process there. The limit of a training is that of [cudaops.RankTimeout].
-const rankFolder, rankSteps, rankLimit = "STHENO_RANK_FOLDER", "STHENO_RANK_STEPS", "STHENO_RANK_LIMIT"
+// of its process there. The limit of a training is that of [cudaops.RankTimeout]. With STHENO_RANK_GPUS ranks are on GPUs.
+const rankFolder, rankSteps, rankLimit, rankGPUs = "STHENO_RANK_FOLDER", "STHENO_RANK_STEPS", "STHENO_RANK_LIMIT", "STHENO_RANK_GPUS"
 
 // trainRank trains on shuffled data with dropout, an average and the solver's state divided among the ranks, and saves every third step.
 func trainRank(t *testing.T, path string, steps int, pause time.Duration, opts ...cudaops.Option) {
@@ -73,15 +73,18 @@ func TestRank(t *testing.T) {
 	if rank != "0" { // a machine of its own
 		path = filepath.Join(folder, "rank"+rank, "run.safetensors")
 	}
-	trainRank(t, path, steps, 2*time.Millisecond, cudaops.OnHost(), cudaops.Processes(), cudaops.RankTimeout(limit))
+	on := cudaops.OnHost()
+	if os.Getenv(rankGPUs) != "" {
+		on = cudaops.OnDevice(0) // its number is that of the process
+	}
+	trainRank(t, path, steps, 2*time.Millisecond, on, cudaops.Processes(), cudaops.RankTimeout(limit))
 }
 
-// launched runs TestRank by stheno launch on 3 ranks. strike, called when the training has begun or gone on, gets the numbers of the processes.
-func launched(t *testing.T, folder string, steps int, limit time.Duration, strike func(processes []int)) (status int, out string) {
+// launched runs TestRank by stheno launch on some ranks. strike, called when the training has begun or gone on, gets the numbers of the processes.
+func launched(t *testing.T, ranks int, folder string, steps int, limit time.Duration, strike func(processes []int)) (status int, out string) {
 	t.Setenv(rankFolder, folder)
 	t.Setenv(rankSteps, strconv.Itoa(steps))
 	t.Setenv(rankLimit, limit.String())
-	const ranks = 3
 	for r := range ranks {
 		if err := os.Remove(filepath.Join(folder, fmt.Sprint("process", r))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
@@ -132,9 +135,25 @@ func content(t *testing.T, path string) (text []string) {
 	return text
 }
 
-// A training on 3 ranks of which one is killed at a random time, again and again, ends with the bits of one that was not, on 3 ranks of
+// A training of which one rank is killed at a random time, again and again, ends with the bits of one that was not, on as many ranks of
 // one process. STHENO_KILLS sets the number of kills.
-func TestLaunchKilled(t *testing.T) {
+func TestLaunchKilled(t *testing.T) { onRanks(t, testLaunchKilled) }
+
+// onRanks runs a test with 3 ranks on the host and, where there are several GPUs, with one on each; on is the option of ranks in one process.
+func onRanks(t *testing.T, test func(t *testing.T, ranks int, on cudaops.Option)) {
+	t.Run("hosts", func(t *testing.T) { test(t, 3, cudaops.OnHosts(3)) })
+	t.Run("gpus", func(t *testing.T) {
+		list, err := cudaops.Devices()
+		if err == nil && len(list) < 2 {
+			err = fmt.Errorf("got %d GPU, want two", len(list))
+		}
+		testutil.SkipUnless(t, "GPUS", err)
+		t.Setenv(rankGPUs, "1")
+		test(t, len(list), cudaops.AllDevices())
+	})
+}
+
+func testLaunchKilled(t *testing.T, ranks int, on cudaops.Option) {
 	kills := 4
 	if s := os.Getenv("STHENO_KILLS"); s != "" {
 		kills = testutil.Get[int](t)(strconv.Atoi(s))
@@ -152,7 +171,7 @@ func TestLaunchKilled(t *testing.T) {
 	}
 	for made := 0; ; {
 		rank := -1
-		status, out := launched(t, folder, steps, time.Minute, func(processes []int) {
+		status, out := launched(t, ranks, folder, steps, time.Minute, func(processes []int) {
 			if made == kills {
 				return
 			}
@@ -182,18 +201,23 @@ func TestLaunchKilled(t *testing.T) {
 		}
 	}
 	want := filepath.Join(t.TempDir(), "run.safetensors")
-	trainRank(t, want, steps, 0, cudaops.OnHosts(3))
+	trainRank(t, want, steps, 0, on)
 	if !slices.Equal(content(t, path), content(t, want)) {
 		t.Errorf("got another state than without kills")
 	}
 }
 
 // A rank that hangs ends the others within twice the limit, with an error that names it.
-func TestLaunchHangs(t *testing.T) {
-	const limit = 5 * time.Second // the ranks of a busy machine start within it
-	rank, folder := rand.IntN(3), t.TempDir()
+func TestLaunchHangs(t *testing.T) { onRanks(t, testLaunchHangs) }
+
+func testLaunchHangs(t *testing.T, ranks int, _ cudaops.Option) {
+	limit := 5 * time.Second // the ranks of a busy machine start within it
+	if os.Getenv(rankGPUs) != "" {
+		limit = 15 * time.Second
+	}
+	rank, folder := rand.IntN(ranks), t.TempDir()
 	began := time.Now()
-	status, out := launched(t, folder, 100_000, limit, func(processes []int) {
+	status, out := launched(t, ranks, folder, 100_000, limit, func(processes []int) {
 		for path := filepath.Join(folder, "run.safetensors"); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(path); err == nil { // all ranks train
 				break
@@ -202,7 +226,7 @@ func TestLaunchHangs(t *testing.T) {
 		began = time.Now()
 		testutil.Do(t, syscall.Kill(processes[rank], syscall.SIGSTOP))
 	})
-	if took := time.Since(began); status == 0 || !strings.Contains(out, fmt.Sprintf("rank %d: no answer within 5s", rank)) || took > 2*limit+graceTime+10*time.Second {
+	if took := time.Since(began); status == 0 || !strings.Contains(out, fmt.Sprintf("rank %d: no answer within %v", rank, limit)) || took > 2*limit+graceTime+10*time.Second {
 		t.Errorf("rank %d hangs: got status %d after %v, %s", rank, status, took, out)
 	}
 }

@@ -27,6 +27,8 @@ var Tables = []Table{
 	{"docs/precision.md", "precision", records.Steps, records.PrecisionTimes},
 	{"docs/precision.md", "accuracy", records.Products, records.Errors},
 	{"docs/drawn.md", "drawn", records.Drawn, records.DrawnCases},
+	{"docs/several-gpus.md", "scaling", records.Ranks, records.Scaling},
+	{"docs/several-gpus.md", "allreduce", records.Ranks, records.AllReduces},
 }
 
 // Text returns the table of all GPUs.

@@ -29,8 +29,8 @@ func TestPagesAreCurrent(t *testing.T) {
 			t.Errorf("%s: a table differs from the one that is made of the records and the ops: run `make readme`", page)
 		}
 	}
-	if len(pages) != 6 {
-		t.Errorf("%d pages, want 6", len(pages))
+	if len(pages) != 7 {
+		t.Errorf("%d pages, want 7", len(pages))
 	}
 	plots := t.TempDir()
 	testutil.Do(t, PlotDrawn(plots, filepath.Join(root, "bench/results")))

@@ -93,11 +93,12 @@ var (
 	cuTensorMapEncodeTiled  = cu("cuTensorMapEncodeTiled")
 	cuTensorMapEncodeIm2col = cu("cuTensorMapEncodeIm2col")
 
-	cuEventCreate      = cu("cuEventCreate")
-	cuEventRecord      = cu("cuEventRecord")
-	cuEventSynchronize = cu("cuEventSynchronize")
-	cuEventElapsedTime = cu("cuEventElapsedTime")
-	cuEventDestroy     = cu("cuEventDestroy_v2")
+	cuEventCreate          = cu("cuEventCreate")
+	cuEventRecord          = cu("cuEventRecord")
+	cuEventRecordWithFlags = cu("cuEventRecordWithFlags") // since CUDA 11.1
+	cuEventSynchronize     = cu("cuEventSynchronize")
+	cuEventElapsedTime     = cu("cuEventElapsedTime")
+	cuEventDestroy         = cu("cuEventDestroy_v2")
 )
 
 // call runs the function. Memory whose address is among the arguments stays

@@ -37,8 +37,14 @@ func (e *Event) Close() error { return closeHandle(e.ctx, &e.handle, cuEventDest
 // Record sets e to the point at which all work queued on s so far completes.
 func (s *Stream) Record(e *Event) error { return s.ctx.call(cuEventRecord, e.handle, s.handle) }
 
+// RecordInGraph is Record on a stream that captures: each launch of the graph sets e.
+func (s *Stream) RecordInGraph(e *Event) error {
+	const external = 1
+	return s.ctx.call(cuEventRecordWithFlags, e.handle, s.handle, external)
+}
+
 // Elapsed waits for stop and returns the device's time from start to stop, to about half a
-// microsecond. Both must have been recorded.
+// microsecond; it is negative if stop was recorded first. Both must have been recorded.
 func Elapsed(start, stop *Event) (time.Duration, error) {
 	if err := stop.ctx.call(cuEventSynchronize, stop.handle); err != nil {
 		return 0, err

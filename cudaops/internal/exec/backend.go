@@ -60,8 +60,8 @@ type Backend interface {
 	Stage(n int64) ([]byte, error)
 	// Sync waits for all work. Its error may come from any earlier work.
 	Sync() error
-	// Events makes n timing events. Record records event i after the work queued so far; Elapsed returns the time
-	// between two events after Sync.
+	// Events makes timing events until there are n. Record records event i after the work queued so far, in Capture in each launch; Elapsed
+	// returns the time between two events after Sync, which is negative if the second was recorded first.
 	Events(n int) error
 	Record(i int) error
 	Elapsed(i, j int) (time.Duration, error)

@@ -104,7 +104,7 @@ func (e *Executable) copiesAsync(in *program.Instr) bool {
 }
 
 // Stages reports whether Stage can copy inputs ahead of a run.
-func (e *Executable) Stages() bool { return e.copier != nil && !e.unstaged }
+func (e *Executable) Stages() bool { return e.copier != nil && !e.unstaged && !e.ranked }
 
 // Stage copies input values to the device for a later run while the current run computes. inputs are in the order of
 // [program.Program.Inputs]; nil entries are not staged. A later run with the same value as input uses the staged copy.

@@ -19,8 +19,8 @@ import (
 type Executable struct {
 	// Times holds the duration of each instruction in the last run. Device instructions have one only if they are timed.
 	Times []time.Duration
-	// Starts holds the start of each instruction, relative to the start of the run. The starts of device instructions are
-	// measured from the first one, which counts from when it was queued.
+	// Starts holds the start of each instruction, relative to the start of the run, of several ranks that of the first. The starts of device
+	// instructions are measured from the first one, which counts from when it was queued.
 	Starts []time.Duration
 
 	program *program.Program
@@ -37,6 +37,7 @@ type Executable struct {
 	pool      setPool
 	launches  []queued // the device instructions except copies
 	timed     bool
+	ranked    bool // one of several ranks: Stage copies nothing, and timed instructions are captured, so that they overlap as they do when not timed
 	events    int
 	timings   []timing
 	begun     time.Time                // start of the last run
@@ -64,8 +65,8 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	return newExecutable(p, b, timed, true)
 }
 
-// newExecutable is New; with ahead, inputs may be copied on the backend's copy stream.
-func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executable, err error) {
+// newExecutable is New; alone is false for one of several ranks.
+func newExecutable(p *program.Program, b Backend, timed, alone bool) (_ *Executable, err error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
 	}
@@ -79,7 +80,7 @@ func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executa
 	e := &Executable{
 		Times:   make([]time.Duration, len(p.Instrs)),
 		Starts:  make([]time.Duration, len(p.Instrs)),
-		program: p, backend: b, slots: map[*program.Value]int{}, lastRead: map[*program.Value]int{}, timed: timed, changes: map[*program.Buffer]bool{},
+		program: p, backend: b, slots: map[*program.Value]int{}, lastRead: map[*program.Value]int{}, timed: timed, ranked: !alone, changes: map[*program.Buffer]bool{},
 	}
 	for i, in := range p.Instrs {
 		for _, v := range in.In {
@@ -94,7 +95,7 @@ func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executa
 		e.changes[u.State.Buffer] = true
 		trains = trains || u.Next != u.State
 	}
-	if b, ok := b.(AsyncCopier); ok && trains && !timed && ahead {
+	if b, ok := b.(AsyncCopier); ok && trains && !timed {
 		e.copier = b
 	}
 	if len(p.Updates) > 0 { // states are initially 0, and the gaps between inputs of a ConcatInPlace are read
@@ -110,7 +111,7 @@ func newExecutable(p *program.Program, b Backend, timed, ahead bool) (_ *Executa
 		return nil, err
 	}
 	e.outputs = program.Collect(p.Outputs, func(v *program.Value) int { return e.slots[v] })
-	return e, b.Events(e.events)
+	return e, nil
 }
 
 // OnHost returns the bytes of host memory that a run allocates: its values on the host and, if the device is the host, the
@@ -203,11 +204,11 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) error {
 	if e.others != nil {
 		return e.startRanks(ctx, inputs)
 	}
-	return e.start(ctx, inputs)
+	return e.start(ctx, inputs, time.Now())
 }
 
-func (e *Executable) start(ctx context.Context, inputs []gorgonia.Value) (err error) {
-	e.ctx, e.changed, e.begun = ctx, false, time.Now()
+func (e *Executable) start(ctx context.Context, inputs []gorgonia.Value, begun time.Time) (err error) {
+	e.ctx, e.changed, e.begun = ctx, false, begun
 	defer func() {
 		e.ctx = nil
 		if err != nil {
@@ -283,6 +284,7 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 	if err := e.wait(); err != nil {
 		return nil, err
 	}
+	earliest := time.Duration(0) // start of the first instruction, since event 0
 	for _, t := range e.timings {
 		if e.Times[t.instr], err = e.backend.Elapsed(t.event, t.event+1); err != nil {
 			return nil, err
@@ -291,7 +293,10 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 		if err != nil {
 			return nil, err
 		}
-		e.Starts[t.instr] = e.queued + start
+		e.Starts[t.instr], earliest = e.queued+start, min(earliest, start)
+	}
+	for _, t := range e.timings {
+		e.Starts[t.instr] -= earliest
 	}
 	return program.Collect(e.outputs, func(slot int) gorgonia.Value { return e.frame[slot] }), nil
 }

@@ -272,15 +272,18 @@ func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	return codegen.Map(dev, identity, shape, codegen.Dense(shape))
 }
 
-func (g *GPUBackend) Sync() error {
+func (g *GPUBackend) Sync() error { return g.watched(g.stream.Sync) }
+
+// watched waits for the device, and watches collectives meanwhile.
+func (g *GPUBackend) watched(wait func() error) error {
 	if g.watch != nil {
-		return g.watch.during(g.stream.Sync)
+		return g.watch.during(wait)
 	}
-	return g.stream.Sync()
+	return wait()
 }
 
 func (g *GPUBackend) Events(n int) error {
-	for range n {
+	for len(g.events) < n {
 		e, err := g.ctx.NewEvent()
 		if err != nil {
 			return err
@@ -290,7 +293,12 @@ func (g *GPUBackend) Events(n int) error {
 	return nil
 }
 
-func (g *GPUBackend) Record(i int) error { return g.stream.Record(g.events[i]) }
+func (g *GPUBackend) Record(i int) error {
+	if g.record {
+		return g.stream.RecordInGraph(g.events[i])
+	}
+	return g.stream.Record(g.events[i])
+}
 
 func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 	return driver.Elapsed(g.events[i], g.events[j])

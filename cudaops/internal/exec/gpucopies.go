@@ -32,7 +32,7 @@ func (g *GPUBackend) MakeEvents(n int) (err error) {
 }
 
 func (g *GPUBackend) RecordWork(i int) error { return g.stream.Record(g.async.workEvents[i]) }
-func (g *GPUBackend) SyncWork(i int) error   { return g.async.workEvents[i].Sync() }
+func (g *GPUBackend) SyncWork(i int) error   { return g.watched(g.async.workEvents[i].Sync) }
 
 func (g *GPUBackend) CopyAsync(to Span, src []byte) error {
 	return g.async.stream.UploadPinned(g.Address(to.Offset), src)

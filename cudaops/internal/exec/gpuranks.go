@@ -74,7 +74,7 @@ func JoinProcess(g *GPUBackend, peers Peers, rank, size int, limit time.Duration
 // AbortRanks ends the GPU's collectives with other ranks, for good.
 func (g *GPUBackend) AbortRanks() {
 	if g.comm != nil {
-		g.comm.Abort() // what is reported is the error that made the rank fail
+		g.comm.Abort()
 	}
 }
 

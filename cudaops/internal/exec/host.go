@@ -130,7 +130,7 @@ func (h *HostBackend) Stage(int64) ([]byte, error) { return nil, nil }
 func (h *HostBackend) Sync() error                 { return nil }
 
 func (h *HostBackend) Events(n int) error {
-	h.events = make([]time.Time, n)
+	h.events = make([]time.Time, max(n, len(h.events)))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -204,10 +205,11 @@ func (e *Executable) startRanks(ctx context.Context, inputs []gorgonia.Value) er
 			}
 		}
 	}
+	begun := time.Now()
 	var wait sync.WaitGroup
 	for r, rank := range ranks {
 		wait.Go(func() {
-			if err := rank.start(context.Background(), shares[r]); err != nil {
+			if err := rank.start(context.Background(), shares[r], begun); err != nil {
 				e.meeting.leave(r, err)
 			}
 		})

@@ -59,7 +59,7 @@ func (e *Executable) bind(s *bufferSet) error {
 				continue
 			}
 			device = append(device, i)
-			if e.timed || !e.staged(in) {
+			if e.timed && !e.ranked || !e.staged(in) {
 				if err := flush(); err != nil {
 					return err
 				}
@@ -152,7 +152,7 @@ func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 		return nil
 	}
 	first := e.program.Instrs[instrs[0]]
-	capture := len(instrs) > 1
+	capture, clock := len(instrs) > 1, e.timed && e.events == 0
 	var uploads, downloads []*transfer
 	var o order
 	work := make([]Work, len(instrs))
@@ -172,6 +172,9 @@ func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 			downloads = append(downloads, t)
 		}
 		work[k] = Work{e.stoppable(in, f), o.add(k, in)}
+	}
+	if err := e.backend.Events(e.events); err != nil {
+		return first.InNode(err)
 	}
 	launch := work[0].Queue
 	if capture {
@@ -195,6 +198,9 @@ func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 			}
 		}
 		e.downloads = append(e.downloads, downloads...)
+		if clock {
+			e.queued = time.Since(e.begun)
+		}
 		if err := launch(); err != nil {
 			return first.InNode(err)
 		}
@@ -281,9 +287,6 @@ func (e *Executable) withEvents(i int, queue func() error) func() error {
 	e.events += 2
 	e.timings = append(e.timings, timing{i, start})
 	return func() error {
-		if start == 0 {
-			e.queued = time.Since(e.begun)
-		}
 		if err := e.backend.Record(start); err != nil {
 			return err
 		}

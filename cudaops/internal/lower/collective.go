@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
@@ -55,7 +56,7 @@ func (l *lowerer) overRanks() program.Collective {
 	return program.Collective{Collective: kernels.Collective{Kind: kernels.AllReduce, Ranks: l.ranks, Mean: !l.want.SumRanks}}
 }
 
-// reduceCosts makes the outputs of costs the reductions over the ranks.
+// reduceCosts makes the outputs of costs the reductions over the ranks. Each is reduced when it has been computed, beside the backward pass.
 func (l *lowerer) reduceCosts() {
 	if l.ranks == 1 {
 		return
@@ -63,7 +64,10 @@ func (l *lowerer) reduceCosts() {
 	reduced := map[int]bool{}
 	for _, o := range l.graph.Outputs {
 		if v := l.graph.Program.Outputs[o.Index]; internal.IsCost(o.Node) && v.Numeric && v.Dtype.IsFloat() && !reduced[o.Index] {
-			l.graph.Program.Outputs[o.Index], reduced[o.Index] = l.call(o.Node, v.Type).emit(l.overRanks(), v.Type, v), true
+			p := l.graph.Program
+			p.Outputs[o.Index], reduced[o.Index] = l.call(o.Node, v.Type).emit(l.overRanks(), v.Type, v), true
+			end := len(p.Instrs) - 1
+			p.Instrs = slices.Insert(p.Instrs[:end], slices.Index(p.Instrs, v.Def)+1, p.Instrs[end])
 		}
 	}
 }
@@ -115,30 +119,59 @@ func (l *lowerer) reduceBuckets(at map[*program.Instr]int, after map[int][]*prog
 	l.gradients = map[*program.Value]*program.Value{}
 	bucket, bytes := &program.Instr{Op: l.overRanks()}, int64(0)
 	for i, v := range gradients {
-		bucket.In, bucket.Nodes = append(bucket.In, v), append(bucket.Nodes, nodes[v]...)
-		l.gradients[v] = p.NewValue(bucket, v.Name, v.Type)
-		if bytes += v.Bytes(); bytes >= BucketBytes || i == len(gradients)-1 {
+		sent := v
+		if half, ok := l.graph.Trained.half(v.Dtype); ok {
+			convert := l.convert(v, half, nodes[v])
+			sent, after[at[v.Def]] = convert.Out[0], append(after[at[v.Def]], convert)
+		}
+		bucket.In, bucket.Nodes = append(bucket.In, sent), append(bucket.Nodes, nodes[v]...)
+		l.gradients[v] = p.NewValue(bucket, v.Name, sent.Type)
+		if bytes += sent.Bytes(); bytes >= BucketBytes || i == len(gradients)-1 {
 			after[at[v.Def]] = append(after[at[v.Def]], bucket)
 			bucket, bytes = &program.Instr{Op: l.overRanks()}, 0
 		}
 	}
 }
 
+// half returns the type of 16 bits in which gradients of a type travel between ranks, and false if they travel in their own.
+func (t *Trained) half(d kernels.Dtype) (kernels.Dtype, bool) {
+	half, ok := t.training.Reduced.Half()
+	return half, ok && d == kernels.Float32
+}
+
+// convert returns an instruction that makes a value one of another element type, from or to float32.
+func (l *lowerer) convert(v *program.Value, to kernels.Dtype, nodes []*gorgonia.Node) *program.Instr {
+	f := l.checked(written(func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), to) }, v))
+	t := v.Type
+	t.Dtype = to
+	in := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: nodes}
+	l.graph.Program.NewValue(in, v.Name, t)
+	return in
+}
+
 // scatterGradients reduces the concatenated gradients of each group, of which each rank gets its part.
 func (l *lowerer) scatterGradients(at map[*program.Instr]int, after map[int][]*program.Instr) {
 	t := l.graph.Trained
 	for _, g := range t.groups {
-		last := 0
+		last, whole, part := 0, g.whole(), g.part()
+		half, convert := t.half(g.dtype)
+		if convert {
+			whole.Dtype, part.Dtype = half, half
+		}
 		join := &program.Instr{Op: program.ConcatInPlace{Tail: g.tail, Zeros: t.sums()}, Nodes: t.nodes(g)}
 		for _, m := range g.members {
 			v := l.gradientOf(t.Learned[m].Node)
-			join.In = append(join.In, v)
 			last = max(last, at[v.Def])
+			if convert {
+				in := l.convert(v, half, []*gorgonia.Node{t.Learned[m].Node})
+				v, after[at[v.Def]] = in.Out[0], append(after[at[v.Def]], in)
+			}
+			join.In = append(join.In, v)
 		}
 		op := l.overRanks()
 		op.Kind = kernels.ReduceScatter
-		scatter := &program.Instr{Op: op, In: []*program.Value{l.graph.Program.NewValue(join, "gradients", g.whole())}, Nodes: join.Nodes}
-		g.scattered = l.graph.Program.NewValue(scatter, "gradients", g.part())
+		scatter := &program.Instr{Op: op, In: []*program.Value{l.graph.Program.NewValue(join, "gradients", whole)}, Nodes: join.Nodes}
+		g.received = l.graph.Program.NewValue(scatter, "gradients", part)
 		after[last] = append(after[last], join, scatter)
 	}
 }
@@ -148,7 +181,7 @@ func (e *updater) onPart(kind kernels.CollectiveKind, v *program.Value, to progr
 	return e.emit(program.Collective{Collective: kernels.Collective{Kind: kind, Ranks: e.ranks}}, to, v)
 }
 
-// derivative returns the gradient of a learnable, reduced over the ranks.
+// derivative returns the gradient of a learnable, reduced over the ranks, in the type in which it travels.
 func (e *updater) derivative(l Learned) *program.Value {
 	v := e.gradientOf(l.Node)
 	if e.ranks == 1 {

@@ -20,7 +20,9 @@ type Training struct {
 	Adds     bool           // accumulate the gradients of several runs for a step
 	EMA      float64        // decay of an exponential moving average of the learnables, 0 for none
 	Scaler   *solver.Scaler // of dynamic loss scaling, or nil
-	Sharded  bool           // each of several ranks has the solver's state of one part of the learnables
+	// Reduced is the precision of gradients between ranks: BF16, F16, or FullPrecision for that of the learnables.
+	Reduced kernels.Precision
+	Sharded bool // each of several ranks has the solver's state of one part of the learnables
 	// Homes is the memory of each learnable, of all sets in order, nil in the program's arena. Learnables of one set and element type
 	// have the same, or of sharded training in groups of BucketBytes or more. The solver's moments are always in the arena.
 	Homes []program.Memory
@@ -67,16 +69,15 @@ func (l Learned) Part(k int) *program.Value {
 
 // group holds the learnables of one set and element type.
 type group struct {
-	set     int
-	dtype   kernels.Dtype
-	rule    solver.Rule
-	members []int // indices in Learned
-	states  []*program.Value
-	total   int64 // elements of all members, with those between and after them
-	own     int64 // elements of the part of a rank; total unless sharded
-	// Of sharded training:
-	tail      int64          // elements after those of the members
-	scattered *program.Value // the rank's part of the gradients, reduced over the ranks
+	set      int
+	dtype    kernels.Dtype
+	rule     solver.Rule
+	members  []int // indices in Learned
+	states   []*program.Value
+	total    int64          // elements of all members, with those between and after them
+	own      int64          // elements of the part of a rank; total unless sharded
+	tail     int64          // of sharded training, elements after those of the members
+	received *program.Value // the gradients, reduced over the ranks, in the type in which they travel: the rank's part if the training is sharded
 }
 
 // Solvers returns the solvers' options when the graph was lowered.

@@ -84,14 +84,24 @@ func (e *updater) inputs() {
 	}
 }
 
+// received returns the concatenated gradients of a group, or a rank's part of them, in the type in which they travel between ranks.
+func (e *updater) received(g *group) *program.Value {
+	if g.received == nil {
+		list, t := program.Collect(g.members, func(m int) *program.Value { return e.derivative(e.Learned[m]) }), g.whole()
+		t.Dtype = list[0].Dtype
+		g.received = e.emit(program.ConcatInPlace{}, t, list...)
+	}
+	return g.received
+}
+
 // join returns the concatenated gradients of a group, or a rank's part of them, including accumulated ones.
 func (e *updater) join(g *group) *program.Value {
 	if e.joined[g] != nil {
 		return e.joined[g]
 	}
-	v := g.scattered
-	if v == nil {
-		v = e.emit(program.ConcatInPlace{}, g.whole(), program.Collect(g.members, func(m int) *program.Value { return e.derivative(e.Learned[m]) })...)
+	v := e.received(g)
+	if v.Dtype != g.dtype {
+		v = e.mapped(g.part(), func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), g.dtype) }, v)
 	}
 	if e.training.Adds {
 		v = e.apply(expr.Add, g.states[len(g.states)-1], v)
@@ -102,15 +112,15 @@ func (e *updater) join(g *group) *program.Value {
 
 // gradient returns the gradient of a learnable, including accumulated ones.
 func (e *updater) gradient(l Learned) *program.Value {
-	if !e.training.Adds {
-		return e.derivative(l)
+	if v := e.derivative(l); !e.training.Adds && v.Dtype == l.group.dtype {
+		return v
 	}
 	return e.alias(e.join(l.group), l.Value.Type, l.Value.View)
 }
 
 // parameters returns the parameters of a group before the step, or a rank's part of them.
 func (e *updater) parameters(g *group) *program.Value {
-	if g.scattered == nil {
+	if !e.training.Sharded {
 		return g.states[0]
 	}
 	if e.parts[g] == nil {
@@ -122,7 +132,11 @@ func (e *updater) parameters(g *group) *program.Value {
 // group emits the step of a group: one Map of its concatenated gradients. If the training is sharded, the ranks then exchange the parameters.
 func (e *updater) group(g *group) {
 	e.emitter.nodes = e.Trained.nodes(g)
-	shared, joined := e.shared(g), e.join(g)
+	shared, f := e.shared(g), g.rule.Func
+	joined := e.received(g)
+	if e.training.Adds {
+		joined = e.join(g)
+	}
 	number := 0
 	in := make([]*program.Value, len(g.rule.Operands))
 	everywhere := program.View{Strides: []int64{0}}
@@ -144,8 +158,11 @@ func (e *updater) group(g *group) {
 		}
 	}
 	types := slices.Repeat([]program.Type{g.part()}, len(g.states))
-	for k, next := range e.instr(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
-		if k == 0 && g.scattered != nil {
+	if joined.Dtype != g.dtype {
+		f = e.checked(f.Stored(program.Collect(in, func(v *program.Value) kernels.Dtype { return v.Dtype }), f.Outputs()))
+	}
+	for k, next := range e.instr(program.Map{Func: f, Shape: types[0].Shape}, in, types...) {
+		if k == 0 && e.training.Sharded {
 			next = e.onPart(kernels.AllGather, next, g.whole())
 		}
 		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})

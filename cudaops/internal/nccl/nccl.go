@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // Variable is the environment variable that names the library's file.
@@ -51,7 +52,7 @@ const (
 )
 
 // dtypes are NCCL's numbers of element types.
-var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Bool: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, kernels.Float32: 7, kernels.Float64: 8}
+var dtypes = map[kernels.Dtype]int32{kernels.Uint8: 1, kernels.Bool: 1, kernels.Int32: 2, kernels.Int64: 4, kernels.Int: 4, expr.F16: 6, kernels.Float32: 7, kernels.Float64: 8, expr.BF16: 9}
 
 // Error is a call that failed.
 type Error struct {
@@ -168,7 +169,7 @@ func (c *Comm) Rank() int { return c.rank }
 func dtype(d kernels.Dtype) (int32, error) {
 	n, ok := dtypes[d]
 	if !ok {
-		return 0, fmt.Errorf("nccl: got elements of %v, want uint8, int32, int64, float32 or float64", d)
+		return 0, fmt.Errorf("nccl: got elements of %v, want uint8, int32, int64, float32, float64, F16 or BF16", d)
 	}
 	return n, nil
 }
@@ -233,6 +234,9 @@ func (c *Comm) Group(f func() error) error {
 
 // AsyncError returns the error of a queued collective, or nil, from any goroutine. After an error the communicator can only be aborted.
 func (c *Comm) AsyncError() error {
+	if c.ended.Load() { // Abort may take long
+		return errEnded
+	}
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	if c.ended.Load() {
@@ -246,14 +250,16 @@ func (c *Comm) AsyncError() error {
 }
 
 // Abort ends the communicator and its collectives, also those that wait for another rank, from any goroutine. Later collectives are
-// errors.
-func (c *Comm) Abort() error {
+// errors. Abort does not wait for NCCL, which waits until the graphs that have captured collectives have been destroyed.
+func (c *Comm) Abort() {
 	if c.ended.Swap(true) {
-		return nil
+		return
 	}
-	c.asking.Lock()
-	defer c.asking.Unlock()
-	return c.lib.check("ncclCommAbort", c.lib.fn.CommAbort(c.handle))
+	go func() {
+		c.asking.Lock()
+		defer c.asking.Unlock()
+		c.lib.fn.CommAbort(c.handle) // an error changes nothing: the communicator is not used again
+	}()
 }
 
 // Close ends the communicator when its collectives have completed. After Abort it does nothing.

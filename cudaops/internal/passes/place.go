@@ -6,12 +6,15 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // place assigns a buffer to every value on the device, alive from its definition through its last use, and an offset in the
 // arena or the target's workspace to every buffer without a Home. Later runs need the values of Setup, the double-buffered
 // inputs and the zeros between the inputs of a ConcatInPlace, so these are always in the arena. A Map overwrites one of its inputs if no later instruction uses it. Updates overwrite
-// their states, and inputs of a ConcatInPlace are computed within its buffer.
+// their states, and inputs of a ConcatInPlace are computed within its buffer. Where that holds the results of an AllReduce, the values that it reduces are
+// computed there, too, if nothing else reads them later. Other inputs of a collective stay until the next one begins: what is computed meanwhile
+// would have to wait for the collective if it took their memory.
 func place(p *program.Program, t Target) error {
 	last, lasting := max(len(p.Instrs)-1, 0), map[*program.Buffer]bool{}
 	buffer := func(size int64, birth, death int) *program.Buffer {
@@ -36,9 +39,12 @@ func place(p *program.Program, t Target) error {
 		u.Next.Buffer = u.State.Buffer
 	}
 	uses, places := lastUses(p), joined(p)
+	reduced := reducedInPlace(p, uses, places)
 	for at, in := range p.Instrs {
 		for _, v := range in.Out {
-			if to, ok := places[v]; ok { // the buffer of a ConcatInPlace is alive from its first input on
+			if from := reduced[v]; from != nil {
+				v.Buffer = from.Buffer
+			} else if to, ok := places[v]; ok { // the buffer of a ConcatInPlace is alive from its first input on
 				whole := to.join.Buffer
 				if whole == nil {
 					whole = buffer(to.join.Bytes(), at, at)
@@ -79,6 +85,7 @@ func place(p *program.Program, t Target) error {
 			in.Scratch = buffer(in.Plan.Scratch, at, at)
 		}
 	}
+	keepOperands(p)
 	own := slices.DeleteFunc(slices.Clone(p.Buffers), func(b *program.Buffer) bool { return b.Parent != nil })
 	p.Peak = livePeak(own)
 	if t.Workspace != nil {
@@ -120,6 +127,42 @@ func joined(p *program.Program) map[*program.Value]part {
 		}
 	}
 	return places
+}
+
+// reducedInPlace returns the values over which an AllReduce writes its results, by these, and gives them the places of the results.
+func reducedInPlace(p *program.Program, uses map[*program.Value]int, places map[*program.Value]part) map[*program.Value]*program.Value {
+	over := map[*program.Value]*program.Value{}
+	for at, in := range p.Instrs {
+		if c, ok := in.Op.(program.Collective); !ok || c.Kind != kernels.AllReduce {
+			continue
+		}
+		for i, v := range in.In {
+			base := v.Base
+			_, placed := places[base]
+			if to, ok := places[in.Out[i]]; ok && !placed && v.IsContiguous() && v.Elements() == base.Elements() && uses[base] == at && program.Launches(base.Def.Op) {
+				places[base], over[in.Out[i]] = to, base
+			}
+		}
+	}
+	return over
+}
+
+// keepOperands keeps the inputs of a collective until the next collective.
+func keepOperands(p *program.Program) {
+	next := len(p.Instrs) - 1
+	for at, in := range slices.Backward(p.Instrs) {
+		if !program.Is[program.Collective](in.Op) {
+			continue
+		}
+		for _, v := range in.In {
+			if b := v.Base.Buffer; b.Parent != nil {
+				b.Parent.Death = max(b.Parent.Death, next)
+			} else if b.Home == nil {
+				b.Death = max(b.Death, next)
+			}
+		}
+		next = at
+	}
 }
 
 func isConcatInPlace(in *program.Instr) bool { return program.Is[program.ConcatInPlace](in.Op) }

@@ -267,9 +267,10 @@ func (b *Buffer) Padded() int64 { return (b.Size + Alignment - 1) &^ (Alignment 
 func (b *Buffer) Overlaps(a *Buffer) bool { return b.Birth <= a.Death && a.Birth <= b.Death }
 
 // Layout returns the offset of each part of a ConcatInPlace, given the parts' numbers of elements, and the number of
-// elements of the whole. Offsets are in elements and aligned to Alignment.
+// elements of the whole. Offsets are in elements and aligned to Alignment, of 16-bit elements to half of it: they have the offsets of the
+// float32 elements that they are made of.
 func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
-	unit := Alignment / d.Size()
+	unit := Alignment / max(d.Size(), kernels.Float32.Size())
 	for _, n := range elements {
 		offsets = append(offsets, total)
 		total += (n + unit - 1) / unit * unit

@@ -306,14 +306,14 @@ func (c *checker) memory() {
 		}
 	}
 	for _, in := range c.p.Instrs {
-		if Launches(in.Op) {
+		if Launches(in.Op) || Is[Collective](in.Op) {
 			c.overwrites(in)
 		}
 	}
 	c.overlaps()
 }
 
-// overwrites checks that a launch overwrites an input only if it reads, for each element that it computes, only the input's
+// overwrites checks that a launch or a collective overwrites an input only if it reads, for each element that it computes, only the input's
 // element at the same index.
 func (c *checker) overwrites(in *Instr) {
 	for _, out := range in.Out {

@@ -1,6 +1,10 @@
 package program
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
 
 // update checks the value that becomes a State.
 func (c *checker) update(i int, u Update) {
@@ -43,7 +47,8 @@ func (in *Instr) ReadsInOrder(v *Value) bool {
 	if k, kernel := in.Op.(Kernel); kernel && k.InPlace && v == in.In[0] {
 		return true
 	}
-	return Elementwise(in.Op) && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
+	c, collective := in.Op.(Collective)
+	return (Elementwise(in.Op) || collective && c.Kind == kernels.AllReduce) && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
 }
 
 // join checks the sizes of the inputs of a ConcatInPlace and, in a placed program, their offsets.

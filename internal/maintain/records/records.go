@@ -49,6 +49,7 @@ type Record struct {
 	//	               far that is from where it began
 	//	least          us that a part's bytes or operations take at the device's peak
 	//	largest, mean, wrong   the errors of the elements of a product, see maintain.Errors
+	//	solver, peak   bytes on a GPU: of the solver's state, and of the most that is alive at once
 	//	seconds        of a suite
 	Values map[string]float64 `json:"values,omitempty"`
 	// Note says how the result was checked: "all" elements, or "16 rows" of it; the shape of a part's result; the counts of a suite.
@@ -87,6 +88,7 @@ const (
 	Steps    = "steps"
 	Products = "products" // errors of products, and times with special operands
 	Drawn    = "drawn"
+	Ranks    = "ranks" // steps and all-reduces on one and on several GPUs, by TestRankTimes of package nn
 )
 
 // File has the records of a set on one GPU.

@@ -1,7 +1,7 @@
 // Resnet trains ResNet-18 on handwritten digits, drawn at 32 x 32 in any two shades, after a comparison with PyTorch's on the same weights.
 //
-//	go run ./examples/11-resnet
-//	go run ./examples/11-resnet -html out.html
+//	go run ./examples/14-resnet
+//	go run ./examples/14-resnet -html out.html
 //
 // It reads like a notebook: run is the story, below it are the images, the training and the comparison; model.go is the network. testdata/make.py recorded PyTorch's logits. It fails if
 // one differs by more than a hundred thousandth of the largest, or if too few digits that were held out are right.
