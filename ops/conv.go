@@ -245,6 +245,16 @@ func (c conv) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return v.Plan(dev)
 }
 
+// Conv returns the problem of a convolution of [Conv2d] and its kin, or of a gradient of it; ok is false for any other op.
+func (o *Op) Conv() (v gemm.Conv, ok bool) {
+	c, ok := o.primitive.(conv)
+	if !ok {
+		return v, false
+	}
+	v, err := c.problem(o.in...)
+	return v, err == nil
+}
+
 // Adjoints are convolutions again: the gradient w.r.t. an operand is the operation whose result that operand is, with the gradient in the place of this result.
 func (c conv) Adjoints(b *Backward) []Term {
 	terms := make([]Term, 2)

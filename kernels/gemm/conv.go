@@ -73,7 +73,11 @@ type Conv struct {
 
 // String prints the operation with its sizes.
 func (v Conv) String() string {
-	return fmt.Sprintf("%v_%v(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
+	rounded := ""
+	if v.Round != kernels.FullPrecision {
+		rounded = fmt.Sprintf("[%v]", v.Round)
+	}
+	return fmt.Sprintf("%v_%v%s(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, rounded, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
 }
 
 func (v Conv) check(dev kernels.Device) error {

@@ -154,9 +154,9 @@ func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
 	if !isHopper(dev) || v.Dtype != kernels.Float32 {
 		return best, false
 	}
-	wants := Form(v.Round)
-	if v.Round == kernels.FullPrecision || wants == TF32 && v.Result == ConvFilters { // wgmma takes rows along K alone in TF32
-		wants = BF16Split
+	wants := BF16Split                                                                 // of kernels.F16 too, which has no kernel here
+	if v.Round == kernels.BF16 || v.Round == kernels.TF32 && v.Result != ConvFilters { // wgmma takes rows along K alone in TF32
+		wants = Form(v.Round)
 	}
 	m, down := v.Filters, int64(4*convSide) // rows of conv.cu's tiles
 	if v.Result == ConvImages {

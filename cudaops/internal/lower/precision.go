@@ -6,15 +6,24 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// setPrecision sets the precision of the float32 matmuls among the node's instructions, which begin at start.
+// setPrecision sets the precision of the float32 matmuls and convolutions among the node's instructions, which begin at start.
 func (c *call) setPrecision(start int) {
 	precision, own := c.want.PrecisionOf[c.node]
 	if !own {
 		precision = c.want.Precision
 	}
 	for _, in := range c.graph.Program.Instrs[start:] {
+		if conv, ok := convOf(in.Op); ok && conv.Dtype == kernels.Float32 {
+			c.rounded[c.node] = own
+			if conv.Round != precision {
+				conv.Round = precision
+				in.Op = program.Kernel{Planner: conv}
+			}
+			continue
+		}
 		product, ok := program.ProductOf(in.Op)
 		if !ok || product.Dtype != kernels.Float32 {
 			continue
@@ -25,6 +34,15 @@ func (c *call) setPrecision(start int) {
 			in.Op = program.Kernel{Planner: product}
 		}
 	}
+}
+
+// convOf returns the convolution of an instruction, or gradient of one, and false for other instructions.
+func convOf(op program.Op) (v gemm.Conv, ok bool) {
+	k, _ := op.(program.Kernel)
+	if c, is := k.Planner.(interface{ Conv() (gemm.Conv, bool) }); is {
+		return c.Conv()
+	}
+	return v, false
 }
 
 // checkPrecisions returns an error if a node of PrecisionOf is not a float32 matmul.
