@@ -145,6 +145,9 @@ suite() {
     note=$(grep -h -E '(ERROR|RACECHECK) SUMMARY' "$log" | sed 's/^=* *//' | tail -n 1)
     if [[ $status == 124 || $status == 137 ]]; then
         note="timed out; $note"
+    elif grep -q 'before first instrumented API call' "$log" && grep -q '^PASS' "$log"; then
+        note="no test of this part launches a kernel"
+        status=0
     elif [[ $2 != test && -z $note ]]; then
         note="no summary: $(tail -n 1 "$log" | tr -d '\t')"
         status=1
