@@ -28,7 +28,8 @@ func vectors(p *program.Program, t Target) error {
 		}
 		vector, matrix := in.In[0], in.In[1]
 		shape := []int{int(x.N), int(x.K)}
-		if !program.Is[program.State](matrix.Base.Def.Op) || !vector.IsContiguous() || !matrix.IsContiguous() || !codegen.RowsWhole(t.Device, shape, []int{1}) {
+		updated := slices.ContainsFunc(p.Updates, func(u program.Update) bool { return u.State.Base == matrix.Base && u.Next.Base != matrix.Base }) // in training, whose kernels are assembled beforehand
+		if updated || !program.Is[program.State](matrix.Base.Def.Op) || !vector.IsContiguous() || !matrix.IsContiguous() || !codegen.RowsWhole(t.Device, shape, []int{1}) {
 			continue
 		}
 		b := expr.NewBuilder(x.Dtype, x.Dtype)

@@ -96,7 +96,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 	for transposes := range 4 { // forms that TestMatMulForms reaches otherwise
 		for _, s := range [][4]int64{
 			{1, 2000, 2000, 2000}, {1, 4096, 4096, 4096}, {1, 4096, 512, 10}, {1, 128, 10, 512}, {1, 512, 10, 4096}, {1, 512, 512, 512},
-			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000},
+			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000}, {12, 1, 64, 1024},
 		} {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 				plans = append(plans, product(t, opspec.Devices()[2], kernels.FullPrecision, dt, s, transposes))
@@ -141,6 +141,10 @@ func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
 				plans = append(plans, plan(attention.Forward{Problem: p, Out: true, Statistics: true}.Plan(dev)), plan(attention.Backward{Problem: p, Q: true, K: true, V: true}.Plan(dev)))
 			}
+			for _, keys := range []int64{2000, 8000} { // of one query
+				p := attention.Problem{Dtype: dt, Batch: 1, Heads: 4, KeyHeads: 2, Queries: 1, Keys: keys, Dim: 64, Scale: 0.125}
+				plans = append(plans, plan(attention.Forward{Problem: p, Out: true}.Plan(dev)))
+			}
 		}
 	}
 	return plans
@@ -175,7 +179,7 @@ func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.
 func inPrecisions(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
 		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16, kernels.F16} {
-			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
+			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}, {8192, 768}} {
 				for i := range 4 {
 					plans = append(plans, product(t, dev, by, kernels.Float32, [4]int64{1, s[0], s[1], s[0]}, i))
 				}
