@@ -25,7 +25,7 @@ type parameters struct {
 	next    []*gorgonia.Node // of a State, its next value; nil for other nodes
 	// transient is set for a Transient.
 	transient []bool
-	stored    []kernels.Dtype  // of a State in 16 bits, their type; else 0
+	stored    []kernels.Dtype  // the 16-bit type of each State that is stored in one, else 0
 	values    []*program.Value // states or views of them, as last compiled
 	rounded   []int            // versions of parameters in a Store of which the program has copies in 16 bits, 0 for none
 	held      []*parameter

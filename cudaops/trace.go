@@ -13,8 +13,8 @@ import (
 )
 
 // Trace writes the start and duration of each step of each run in Chrome's trace format, for chrome://tracing and
-// ui.perfetto.dev. It has a row for runs, one for the host, and one for the device, which includes copies. Of several ranks each rank of the
-// process has rows for the host, the device, and the collectives, which run beside the device's other steps as they do without Trace.
+// ui.perfetto.dev. It has a row for runs, one for the host, and one for the device, which includes copies. With several ranks each rank of
+// the process has a row for the host, one for the device, and one for the collectives, which overlap the device's other steps.
 // [VM.Close] writes the end of the trace, which both viewers can do without.
 //
 // Trace measures steps as [Timed] does. Since the device has its own clock, its first step of a run is taken to start when

@@ -75,7 +75,7 @@ func TestRank(t *testing.T) {
 	}
 	on := cudaops.OnHost()
 	if os.Getenv(rankGPUs) != "" {
-		on = cudaops.OnDevice(0) // its number is that of the process
+		on = cudaops.OnDevice(0) // numbered as the process
 	}
 	trainRank(t, path, steps, 2*time.Millisecond, on, cudaops.Processes(), cudaops.RankTimeout(limit))
 }

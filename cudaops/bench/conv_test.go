@@ -51,7 +51,7 @@ func TestConvOnGPU(t *testing.T) {
 	}
 }
 
-// So are those by the kernels for tensor cores, in each precision: of larger ones, of one group.
+// Convolutions of one group, large enough for tensor cores, agree with float64 in each precision.
 func TestConvTensorOnGPU(t *testing.T) {
 	dev, r := device0(t), random(t)
 	if dev.Major != 9 || dev.Minor != 0 {

@@ -211,7 +211,7 @@ func (w *convWork[T]) meet(to []T, i, j tap, p pixelRows, next int64) {
 	}
 	above, below := (lo-p.row)*across, (hi-p.row)*across
 	plane, line := p.image*w.Image+w.group*w.gathered.Group+(lo*w.Rows.Stride+i.base)*w.Width+j.base, w.Rows.Stride*w.Width
-	joined := w.Columns.Stride == 1 && line == across && lo < hi // the rows are one piece of the image, but for pixels that meet what is beside it
+	joined := w.Columns.Stride == 1 && line == across && lo < hi // the rows are contiguous in the image; pixels beside it are set to 0 afterwards
 	for range w.channels {
 		if above > 0 {
 			clear(to[:above])

@@ -52,7 +52,7 @@ func (m made) plan(in *program.Instr, dev kernels.Device) (*kernels.Plan, error)
 	default:
 		return in.PlanFor(dev)
 	}
-	const most = 8 // instructions that one is compared with: models have few layers in turn
+	const most = 8 // instructions to compare with: the layers of a model repeat after few others
 	key := [2]int64{int64(len(in.In)), in.Out[0].Bytes()}
 	list := m[key]
 	for _, other := range list[max(0, len(list)-most):] {
