@@ -17,41 +17,48 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 		return err
 	}
 	if half := v.Base.Dtype; half != v.Dtype {
-		return e.eachPart(in(v, half), Rounded(m, half), upload)
+		return e.eachPart(in(v, v.Base), Rounded(m, half), upload)
 	}
 	err = e.eachPart(v, m, upload)
-	for _, u := range e.program.Updates {
-		if of := u.State.Def.Op.(program.State).Rounds; err == nil && of != nil && of == v.Base {
-			copied := &program.Value{Type: program.Type{Numeric: true, Dtype: u.State.Dtype, Shape: v.Shape}, Base: u.State, View: v.View}
-			err = e.eachPart(copied, Rounded(m, u.State.Dtype), upload)
+	for _, half := range e.copiesOf(v.Base) {
+		if err == nil {
+			err = e.eachPart(in(v, half), Rounded(m, half.Dtype), upload)
 		}
 	}
 	return err
 }
 
+// copiesOf returns the copies in 16 bits of a state.
+func (e *Executable) copiesOf(state *program.Value) (list []*program.Value) {
+	for _, u := range e.program.Updates {
+		if of := u.State.Def.Op.(program.State).Rounds; of != nil && of == state {
+			list = append(list, u.State)
+		}
+	}
+	return list
+}
+
 // Round sets the copies in 16 bits of a state that other programs may have changed.
 func (e *Executable) Round(v *program.Value) error {
-	var m []byte
-	for _, u := range e.program.Updates {
-		if of := u.State.Def.Op.(program.State).Rounds; of == nil || of != v.Base {
-			continue
-		}
-		if m == nil {
-			m = make([]byte, v.Base.Bytes())
-			if err := e.onRank(v.Base, m, download); err != nil {
-				return err
-			}
-		}
-		if err := e.eachPart(u.State, Rounded(m, u.State.Dtype), upload); err != nil {
+	copies := e.copiesOf(v.Base)
+	if len(copies) == 0 {
+		return nil
+	}
+	m := make([]byte, v.Base.Bytes())
+	if err := e.onRank(v.Base, m, download); err != nil {
+		return err
+	}
+	for _, half := range copies {
+		if err := e.eachPart(half, Rounded(m, half.Dtype), upload); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// in returns a state, or a part of one, in the type in which it is stored.
-func in(v *program.Value, d kernels.Dtype) *program.Value {
-	return &program.Value{Type: program.Type{Numeric: true, Dtype: d, Shape: v.Shape}, Base: v.Base, View: v.View}
+// in returns the place of a state, or of a part of one, in a state of as many elements: its copy, or itself in the type in which it is stored.
+func in(v, state *program.Value) *program.Value {
+	return &program.Value{Type: program.Type{Numeric: true, Dtype: state.Dtype, Shape: v.Shape}, Base: state, View: v.View}
 }
 
 // Rounded returns float32 elements in BF16 or F16.
@@ -71,7 +78,7 @@ func Rounded(m []byte, d kernels.Dtype) []byte {
 func (e *Executable) State(v *program.Value, m []byte) error {
 	if half := v.Base.Dtype; half != v.Dtype {
 		stored := make([]uint16, len(m)/4)
-		err := e.State(in(v, half), kernels.Bytes(stored))
+		err := e.State(in(v, v.Base), kernels.Bytes(stored))
 		for i, to := 0, kernels.Elements[float32](m); err == nil && i < len(stored); i++ {
 			to[i] = expr.FromHalf(half, stored[i])
 		}

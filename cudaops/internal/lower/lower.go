@@ -244,7 +244,7 @@ type lowerer struct {
 	ones      map[*gorgonia.Node]bool   // derivatives of losses w.r.t. themselves, under a scaler
 	seeds     map[*gorgonia.Node][]int  // operands that are such a derivative
 	degree    map[*gorgonia.Node]degree // of nodes that depend on seeds
-	converted *program.Value            // the scale in float64
+	inFloat64 *program.Value            // the scale
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {

@@ -130,10 +130,10 @@ func (l *lowerer) residentState(n *gorgonia.Node, op program.State, stored kerne
 }
 
 // converted returns the elements of a value in another type.
-func (c *call) converted(v *program.Value, d kernels.Dtype) *program.Value {
+func (e *emitter) converted(v *program.Value, d kernels.Dtype) *program.Value {
 	t := v.Type
 	t.Dtype = d
-	return c.mapped(t, func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), d) }, v)
+	return e.mapped(t, func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), d) }, v)
 }
 
 // cached lowers an update of a state in 16 bits: its rows are rounded, and no other element changes.

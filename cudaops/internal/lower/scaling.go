@@ -146,11 +146,11 @@ func (l *lowerer) scaleAs(d kernels.Dtype) *program.Value {
 	if d == scale.Dtype {
 		return scale
 	}
-	if l.converted == nil {
+	if l.inFloat64 == nil {
 		t := program.Type{Numeric: true, Dtype: d}
-		l.converted = l.call(l.graph.Trained.Learned[0].Node, t).mapped(t, func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), d) }, scale)
+		l.inFloat64 = l.call(l.graph.Trained.Learned[0].Node, t).converted(scale, d)
 	}
-	return l.converted
+	return l.inFloat64
 }
 
 // unscaleOutputs makes outputs that are multiples of the scale what they are without it.

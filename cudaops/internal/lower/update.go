@@ -101,7 +101,7 @@ func (e *updater) join(g *group) *program.Value {
 	}
 	v := e.received(g)
 	if v.Dtype != g.dtype {
-		v = e.mapped(g.part(), func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), g.dtype) }, v)
+		v = e.converted(v, g.dtype)
 	}
 	if e.training.Adds {
 		v = e.apply(expr.Add, g.states[len(g.states)-1], v)

@@ -99,11 +99,18 @@ func join(to, in *program.Instr, planner kernels.Planner) bool {
 // packGradients makes attention write gradients w.r.t. q, k and v that are parts of one value, such as the result of a Linear, where the gradient w.r.t. that value has them: a Map that adds the three,
 // each padded with zeros, is gone.
 func packGradients(p *program.Program, dev kernels.Device) {
+	backward := func(in *program.Instr) (attention.Backward, bool) {
+		planner, _ := attentionOf(in.Op)
+		b, is := planner.(attention.Backward)
+		return b, is
+	}
+	if !slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool { _, is := backward(in); return is }) {
+		return
+	}
 	s := newRewriter(p)
 	sums, parts := map[*program.Instr]bool{}, map[*program.Value]bool{}
 	for _, in := range p.Instrs {
-		planner, _ := attentionOf(in.Op)
-		b, is := planner.(attention.Backward)
+		b, is := backward(in)
 		if !is {
 			continue
 		}
@@ -130,10 +137,7 @@ func addsParts(in *program.Instr, parts []*program.Value, widths []int64) bool {
 	if !mapped || len(op.Axes) > 0 || len(in.Out) != 1 || len(in.In) != len(parts) {
 		return false
 	}
-	var types []kernels.Dtype
-	for _, v := range in.In {
-		types = append(types, v.Dtype)
-	}
+	types := program.Collect(in.In, func(v *program.Value) kernels.Dtype { return v.Dtype })
 	f, err := expr.Parse("a + b + c", kernels.Float32, "a", "b", "c")
 	if err == nil {
 		f, err = f.Stored(types, []kernels.Dtype{in.Out[0].Dtype})

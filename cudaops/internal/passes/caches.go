@@ -6,15 +6,15 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// again makes a view of a Map that only rounds elements which are stored in 16 bits already: the rows that a state in 16 bits gets, and its next value for instructions that read 16 bits.
-func (m *mixer) again(in *program.Instr) error {
+// again makes a view of a Map that only rounds elements which are stored in 16 bits already: the rows that a state in 16 bits gets, and its next value for instructions that read 16 bits. Views of the result, in later instructions, become views of those.
+func (m *mixer) again(in *program.Instr, later []*program.Instr) error {
 	b := expr.NewBuilder(m.as)
 	round, err := b.Func(b.Convert(b.Convert(b.Operand(0), kernels.Float32), m.as))
 	if op := in.Op.(program.Map); err != nil || op.Func != round || len(op.Axes) > 0 || !in.In[0].IsContiguous() {
 		return err
 	}
 	from, v := in.In[0], in.Out[0]
-	for other := range m.p.All() {
+	for _, other := range later {
 		for _, o := range other.Out {
 			if o.Base == v && o != v {
 				o.Base, o.View.Offset = from.Base, o.View.Offset+from.View.Offset

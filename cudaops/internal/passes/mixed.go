@@ -24,7 +24,7 @@ func mixed(p *program.Program, t Target) error {
 	if !ok {
 		return nil
 	}
-	m := &mixer{p: p, device: t.Device, by: t.Mixed, as: as, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, same: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
+	m := &mixer{p: p, device: t.Device, by: t.Mixed, as: as, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
 	m.index()
 	m.choose()
 	for changed := true; changed; {
@@ -46,7 +46,6 @@ type mixer struct {
 	half    map[*program.Value]bool  // bases that are stored in 16 bits
 	cast    caster
 	copies  map[*program.Value]*program.Value // in 16 bits, of states
-	same    map[*program.Value]*program.Value // for the results of Maps that would round a value stored in 16 bits
 }
 
 // use is an operand of an instruction.
@@ -250,16 +249,7 @@ func (m *mixer) dtypes(list []*program.Value) (types []kernels.Dtype) {
 func (m *mixer) rewrite() error {
 	instrs := m.p.Instrs
 	m.p.Instrs = make([]*program.Instr, 0, len(instrs))
-	for _, in := range instrs {
-		for i, v := range in.In {
-			if x := m.same[v]; x != nil {
-				in.In[i] = x
-			}
-		}
-		if m.isRounded(in) {
-			m.same[in.Out[0]] = in.In[0]
-			continue
-		}
+	for at, in := range instrs {
 		if product, ok := program.ProductOf(in.Op); ok {
 			if err := m.product(in, product); err != nil {
 				return in.InNode(err)
@@ -283,7 +273,7 @@ func (m *mixer) rewrite() error {
 			if err := m.convert(in, op); err != nil {
 				return in.InNode(err)
 			}
-			if err := m.again(in); err != nil {
+			if err := m.again(in, instrs[at+1:]); err != nil {
 				return in.InNode(err)
 			}
 		}
@@ -295,17 +285,6 @@ func (m *mixer) rewrite() error {
 		}
 	}
 	return nil
-}
-
-// isRounded reports whether an instruction does nothing but round a value that is stored in the type already.
-func (m *mixer) isRounded(in *program.Instr) bool {
-	op, mapped := in.Op.(program.Map)
-	if !mapped || len(in.In) != 1 || len(in.Out) != 1 || in.Out[0].Dtype != m.as || in.In[0].Base != in.In[0] || !m.half[in.In[0]] || !slices.Equal(in.In[0].Shape, in.Out[0].Shape) {
-		return false
-	}
-	b := expr.NewBuilder(kernels.Float32)
-	f, err := b.Func(b.Convert(b.Operand(0), m.as))
-	return err == nil && op.Func.String() == f.String() && !slices.ContainsFunc(m.readers[in.Out[0]], func(u use) bool { return u.v != in.Out[0] })
 }
 
 // convert makes a Map convert what it loads and stores.
@@ -393,11 +372,7 @@ func (m *mixer) copyOf(state *program.Value, shared bool) (*program.Value, error
 	to := c
 	if next != state {
 		b := expr.NewBuilder(update.Func.Operands()...)
-		var operands []expr.Value
-		for i := range update.Func.Operands() {
-			operands = append(operands, b.Operand(i))
-		}
-		results := b.Inline(update.Func, operands...)
+		results := b.Inline(update.Func, b.Inputs()...)
 		f, err := b.Func(append(results, b.Convert(results[slices.Index(next.Def.Out, next)], m.as))...)
 		if err != nil {
 			return nil, err

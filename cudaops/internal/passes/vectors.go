@@ -55,7 +55,7 @@ func vectors(p *program.Program, t Target) error {
 // prologues fuses Maps with reductions over a vector, such as a normalization, into Maps that vectors made of products with the vector, if these alone read their result: each
 // row of the matrix then computes the vector again.
 func prologues(p *program.Program, t Target) error {
-	if t.Device.Kind != kernels.GPU {
+	if t.Device.Kind != kernels.GPU || !slices.ContainsFunc(p.Instrs, ofVector) {
 		return nil
 	}
 	s := newRewriter(p)
