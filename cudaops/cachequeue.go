@@ -21,7 +21,7 @@ import (
 type request struct {
 	in    []input
 	rows  int
-	out   []gorgonia.Value // of the run, of which the request has rows from first on
+	out   []gorgonia.Value // the results of the run; the rows of the request begin at first
 	first int
 	err   error
 	done  chan struct{}

@@ -70,7 +70,7 @@ const onGPUs = "STHENO_TEST_ON_GPUS"
 // processDevice returns the option of the device of a process.
 func processDevice() Option {
 	if os.Getenv(onGPUs) != "" {
-		return OnDevice(0) // its number is that of the process
+		return OnDevice(0) // numbered as the process
 	}
 	return OnHost()
 }

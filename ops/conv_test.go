@@ -8,7 +8,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// TestTransposedConvErrors: errors of the transposed convolution name it, what was got and what is wanted.
+// TestTransposedConvErrors: an error of the transposed convolution gives its name, what it got and what it wants.
 func TestTransposedConvErrors(t *testing.T) {
 	for want, opts := range map[string][]ops.ConvOption{
 		"ops: ConvTranspose1d: got output padding 2 at stride 2, want 0 or more and less than the stride": {ops.Stride(2), ops.OutputPadding(2)},

@@ -26,7 +26,7 @@ type Problem struct {
 	Scale                                      float64
 	Causal, RowsFirst                          bool
 	Counts                                     Counts
-	In                                         [3]Strides // of q, k and v; the zero Strides are those of a dense operand
+	In                                         [3]Strides // of q, k and v; zero for a dense operand
 }
 
 // Counts describes the numbers of keys that queries see, integers: that of query i of batch b is element b Batch + i Row. There are none if Elements is 0.

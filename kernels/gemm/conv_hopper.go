@@ -154,7 +154,7 @@ func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
 	if !isHopper(dev) || v.Dtype != kernels.Float32 {
 		return best, false
 	}
-	wants := BF16Split                                                                 // of kernels.F16 too, which has no kernel here
+	wants := BF16Split                                                                 // also for F16, for which there are no kernels
 	if v.Round == kernels.BF16 || v.Round == kernels.TF32 && v.Result != ConvFilters { // wgmma takes rows along K alone in TF32
 		wants = Form(v.Round)
 	}
@@ -268,7 +268,7 @@ func (x convPlanes) squares(f Form) int64 {
 // elements returns those that are read.
 func (x convPlanes) elements() int64 { return x.Count * x.Rows * x.Cols }
 
-// bytes returns those of what is written.
+// bytes returns the bytes that prepare writes.
 func (x convPlanes) bytes(f Form) int64 { return f.stored().splits * x.size(f) * f.stored().size }
 
 type convPrepareArgs struct {

@@ -76,7 +76,7 @@ type group struct {
 	states   []*program.Value
 	total    int64          // elements of all members, with those between and after them
 	own      int64          // elements of the part of a rank; total unless sharded
-	tail     int64          // of sharded training, elements after those of the members
+	tail     int64          // elements that fill up the last part of sharded training
 	received *program.Value // the gradients, reduced over the ranks, in the type in which they travel: the rank's part if the training is sharded
 }
 

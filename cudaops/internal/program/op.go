@@ -28,7 +28,7 @@ type Constant struct{ Value gorgonia.Value }
 type State struct {
 	Home   Memory // holds the value, which other programs may use too; nil selects the program's arena
 	Offset int64  // in Home, bytes
-	// Rounds, if not nil, is the state of which this one is a copy in BF16 or F16: whoever sets that one sets both.
+	// Rounds, if not nil, is the state of which this one is a copy in BF16 or F16: to set that state is to set both.
 	Rounds *Value
 	// Sharded is set for a state of which each rank holds one part: the parts of all ranks, concatenated in their order, are one value.
 	Sharded bool
