@@ -153,7 +153,7 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, every: one(c.every, 1), target: passes.Target{Device: b.Device(), Mixed: c.stored()},
+	vm := &VM{source: g, config: *c, every: one(c.every, 1), target: passes.Target{Device: c.beside(b.Device()), Mixed: c.stored()},
 		status: status{device: b.Name()}, seed: rand.Uint64()}
 	if c.seed != nil {
 		vm.seed = *c.seed
