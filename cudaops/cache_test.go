@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -144,6 +145,38 @@ func TestCacheJoins(t *testing.T) {
 	if got := c.VMs(); !slices.Equal(got, []int{12}) {
 		t.Errorf("got VMs of %v, want one of 12 rows", got)
 	}
+}
+
+// TestCacheFailsAlone: a request whose run fails does not fail those that it was joined with.
+func TestCacheFailsAlone(t *testing.T) {
+	store := NewStore()
+	defer store.Close()
+	testutil.Do(t, store.SetParameters([]Learnable{{Name: "table", Value: tensor.New(tensor.WithShape(3, 1), tensor.WithBacking([]float64{5, 6, 7}))}}))
+	c := testutil.Get[*Cache](t)(NewCache(store, func(size int) (*Sized, error) {
+		g := G.NewGraph()
+		table := G.NewMatrix(g, tensor.Float64, G.WithName("table"), G.WithShape(3, 1))
+		ids := G.NewVector(g, tensor.Int, G.WithName("ids"), G.WithShape(size))
+		rows, err := ops.Embedding(table, ids)
+		return &Sized{Graph: g, In: []*G.Node{ids}, Out: []*G.Node{rows}, Options: []Option{OnAny(), Inference()}}, err
+	}, Limit{Rows: 6, Wait: time.Hour}))
+	defer c.Close()
+	var group sync.WaitGroup
+	for _, ids := range [][]int{{0, 1}, {2, 3}, {2, 0}} {
+		group.Go(func() {
+			out, err := c.Run(context.Background(), tensor.New(tensor.WithShape(2), tensor.WithBacking(ids)))
+			switch {
+			case ids[1] == 3:
+				if err == nil || !strings.Contains(err.Error(), "got index 3 at 1, want 0 to 2") {
+					t.Errorf("rows %v: got error %v, want one of index 3", ids, err)
+				}
+			case err != nil:
+				t.Errorf("rows %v: %v", ids, err)
+			case !slices.Equal(out[0].Data().([]float64), []float64{float64(5 + ids[0]), float64(5 + ids[1])}):
+				t.Errorf("rows %v: got %v", ids, out[0])
+			}
+		})
+	}
+	group.Wait()
 }
 
 // TestCacheFollowsTraining: a VM of the Cache computes with the parameters that another VM of the Store trains.

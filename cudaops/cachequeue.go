@@ -36,7 +36,7 @@ type input struct {
 
 // Run returns the results of a request: of values for the graph's inputs, all with the same number of rows along axis 0. With
 // [Limit].Rows, requests that wait at the same time are joined into one run, and each call gets its own rows of the results, as new
-// values. When ctx is done, the request leaves the queue.
+// values. If that run fails, each request is run alone, so that one with a wrong index fails alone. When ctx is done, the request leaves the queue.
 func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.Value, err error) {
 	if err = c.usable(ctx); err == nil {
 		out, err = c.run(ctx, in)
@@ -157,7 +157,7 @@ func rowsOf(list []*request) (rows int) {
 	return rows
 }
 
-// runBatch runs a batch of requests.
+// runBatch runs a batch of requests, and if that fails, each of them alone.
 func (c *Cache) runBatch(batch []*request) {
 	rows := rowsOf(batch)
 	size := rows
@@ -174,6 +174,12 @@ func (c *Cache) runBatch(batch []*request) {
 		}
 		return err
 	})
+	if err != nil && len(batch) > 1 { // a wrong index of one request is no error of the others
+		for i := range batch {
+			c.runBatch(batch[i : i+1])
+		}
+		return
+	}
 	for _, r := range batch {
 		r.err = err
 		close(r.done)

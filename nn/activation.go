@@ -35,7 +35,7 @@ func Sigmoid(s *Scope, x *G.Node) *G.Node { return s.Keep(ops.Map("sigmoid(a)", 
 
 // Dropout sets elements to 0 with a probability in runs that train: see ops.Dropout and [Evaluation].
 func Dropout(s *Scope, x *G.Node, probability float64) *G.Node {
-	if s.made() && s.evaluate && probability >= 0 && probability <= 1 {
+	if _, ok := s.shape("Dropout", x, 0, 0, "a node"); ok && s.evaluate && probability >= 0 && probability <= 1 {
 		return s.Keep(x, nil)
 	}
 	return s.Keep(ops.Dropout(x, probability))
@@ -57,6 +57,7 @@ type Layer func(s *Scope, x *G.Node) *G.Node
 
 // Sequential applies layers one after the other, each at the path of its number, as PyTorch's Sequential: 0, 1, ...
 func Sequential(s *Scope, x *G.Node, layers ...Layer) *G.Node {
+	s.shape("Sequential", x, 0, 0, "a node")
 	for i, layer := range layers {
 		if layer == nil {
 			s.fail("Sequential got a nil layer %d", i)

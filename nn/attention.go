@@ -37,7 +37,8 @@ func (s *Scope) before(batch, time int) *G.Node {
 		}
 		return p.node
 	}
-	n := s.input(fmt.Sprintf("position(%d)", batch), tensor.Int, nil)
+	// Caches of another length, and another model in the Store, whose first layer with positions has another path, have a position of their own.
+	n := s.input(s.At(fmt.Sprintf("position(%d, %d)", batch, s.context)).path, tensor.Int, nil)
 	next := s.Keep(ops.Map(fmt.Sprintf("a + %d", time), n))
 	if !s.ok() {
 		return nil
@@ -126,8 +127,6 @@ func (s *Scope) checkHeads(layer string, width, heads int, o settings) bool {
 		s.fail("%s got %d heads of width %d, want a divisor, for Rotary with an even width of a head", layer, heads, width)
 	case keyHeads < 1 || heads%keyHeads != 0:
 		s.fail("%s got KeyHeads(%d) for %d heads, want a divisor", layer, keyHeads, heads)
-	case !(o["Rotary"] >= 0):
-		s.fail("%s got Rotary(%v), want a base above 0", layer, o["Rotary"])
 	}
 	return s.ok()
 }
@@ -148,17 +147,18 @@ func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, 
 	if o["Rotary"] != 0 {
 		q, k = s.rotate(q, o["Rotary"]), s.rotate(k, o["Rotary"])
 	}
-	var seen *G.Node // the number of keys that each position sees, which broadcasts to (batch, time), if not nil
-	if causal {
-		seen = s.positions(of[0], of[1])
-		if s.ok() && s.context > 0 {
-			k, v = s.remember("keys", k), s.remember("values", v)
-		}
-	}
 	fused := []ops.AttentionOption{ops.RowsFirst()}
 	inKernel := o["Pattern"] == 0 && of[2]/heads <= attention.MaxDim
-	if inKernel && causal && s.context == 0 {
-		fused, seen = append(fused, ops.Causal()), nil
+	var seen *G.Node // the number of keys that each position sees, which broadcasts to (batch, time), if not nil
+	switch {
+	case !causal:
+	case inKernel && s.context == 0:
+		fused = append(fused, ops.Causal())
+	default:
+		seen = s.positions(of[0], of[1])
+	}
+	if s.ok() && causal && s.context > 0 {
+		k, v = s.remember("keys", k), s.remember("values", v)
 	}
 	if o["KeyCounts"] != 0 {
 		seen = s.keyCounts(layer, of[0], seen, opts)
@@ -174,8 +174,8 @@ func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, 
 	}
 	y, weights := s.attend(q, k, v, seen)
 	for _, l := range opts {
-		if l.nodes != nil {
-			*l.nodes = append(*l.nodes, weights)
+		if l.nodes != nil && s.ok() {
+			*l.nodes = append(*l.nodes, s.Keep(ops.Reshape(weights, of[0], heads, of[1], k.Shape()[1])))
 		}
 	}
 	return s.Keep(ops.Reshape(y, of...))
@@ -212,8 +212,8 @@ func (s *Scope) heads(x *G.Node, heads int) *G.Node {
 	return s.Keep(ops.Reshape(x, shape[0], shape[1], heads, shape[2]/heads))
 }
 
-// attend returns the attention of heads of q, (batch, time, heads, width), to k and v, (batch, keys, key heads, width), of its shape, and its weights, (batch, heads,
-// time, keys). A position sees as many keys as seen has, which broadcasts to (batch, time); nil is all. One that sees none gets 0.
+// attend returns the attention of heads of q, (batch, time, heads, width), to k and v, (batch, keys, key heads, width), of its shape, and its weights, (batch, key heads,
+// heads of one of keys, time, keys). A position sees as many keys as seen has, which broadcasts to (batch, time); nil is all. One that sees none gets 0.
 func (s *Scope) attend(q, k, v, seen *G.Node) (y, weights *G.Node) {
 	if !s.ok() {
 		return nil, nil
@@ -239,8 +239,7 @@ func (s *Scope) attend(q, k, v, seen *G.Node) (y, weights *G.Node) {
 	if s.ok() && seen != nil && seen.Dims() > 2 { // a position may see no key
 		weights = s.Keep(ops.Where(visible, weights, s.constant(tensor.Shape{}, func(int) float64 { return 0 })))
 	}
-	y = s.Keep(ops.Permute(s.Keep(ops.MatMul(weights, v)), 0, 3, 1, 2, 4))
-	return y, s.Keep(ops.Reshape(weights, of[0], of[2], of[1], to[1]))
+	return s.Keep(ops.Permute(s.Keep(ops.MatMul(weights, v)), 0, 3, 1, 2, 4)), weights
 }
 
 // positions returns how many positions there are up to and with each of a run.

@@ -108,6 +108,38 @@ func TestCached(t *testing.T) {
 	}
 }
 
+// Caches of two lengths, and two models, in one Store do not move each other's position.
+func TestPositions(t *testing.T) {
+	store := cudaops.NewStore()
+	defer store.Close()
+	model := func(path string) nn.Layer {
+		return func(s *nn.Scope, tokens *G.Node) *G.Node {
+			return nn.SelfAttention(s.At(path), nn.Embedding(s.At(path, "in"), tokens, 9, 4), 2, nn.Causal(), nn.Rotary(100))
+		}
+	}
+	rows := [][]int{{1, 2, 3, 4, 5, 6}}
+	type reader struct {
+		whole []float64
+		step  *machine
+	}
+	var readers []reader
+	for _, path := range []string{"large", "small"} {
+		whole := newMachine(t, store, model(path), 1, 6).run(t, rows, 0)
+		for _, n := range []int{6, 9} {
+			readers = append(readers, reader{whole, newMachine(t, store, model(path), 1, 1, nn.Cached(n))})
+		}
+	}
+	for token := range 6 {
+		for k, r := range readers {
+			for i, got := range r.step.run(t, rows, token) {
+				if want := r.whole[4*token+i]; math.Abs(got-want) > 1e-12 {
+					t.Fatalf("reader %d, token %d: element %d is %v, want %v", k, token, i, got, want)
+				}
+			}
+		}
+	}
+}
+
 // The pattern of an attention has rows that add up to 1, and is 0 where a position may not look.
 func TestPattern(t *testing.T) {
 	s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64))
@@ -178,6 +210,9 @@ func TestKeyHeads(t *testing.T) {
 				}
 				y := nn.Attention(s, x[0], x[1], x[2], c.heads, append(opts, nn.Causal(), nn.KeyHeads(c.keyHeads))...)
 				vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Keep(y)))
+				if results := vm.Results(); name == "fused" && step == c.time && len(results) > 1 {
+					t.Errorf("%+v: a run has the results %v, want the attention alone", c, results)
+				}
 				for at := 0; at < c.time; at += step {
 					for i, n := range x {
 						w := n.Shape()[2]
@@ -288,6 +323,9 @@ func TestCarry(t *testing.T) {
 		}
 		want := newMachine(t, store, of(), 2, 6).run(t, rows, 0)
 		m := newMachine(t, store, of(nn.Carry()), 2, 2)
+		if results := m.vm.Results(); len(results) > 1 {
+			t.Errorf("%s: a run has the results %v, want the outputs alone", name, results)
+		}
 		for again := range 2 {
 			for from := 0; from < 6; from += 2 {
 				for i, got := range m.run(t, rows, from) {

@@ -95,7 +95,7 @@ func (s *Scope) window(layer string, image, window tensor.Shape, o settings, axe
 	return s.ok()
 }
 
-// MaxPool2d is PyTorch's MaxPool2d: the maximum of each window of size x size. x is (batch, channels, height, width). Options: [Stride], [Padding].
+// MaxPool2d is PyTorch's MaxPool2d: the maximum of each window of size x size, in which NaN does not count. x is (batch, channels, height, width). Options: [Stride], [Padding].
 func MaxPool2d(s *Scope, x *G.Node, size int, opts ...LayerOption) *G.Node {
 	return s.pool("MaxPool2d", G.MaxPool2D, 2, x, size, opts)
 }

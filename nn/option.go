@@ -1,7 +1,9 @@
 package nn
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ type LayerOption struct {
 	value float64
 	nodes *G.Nodes
 	node  *G.Node
+	fault string // what is wrong with the value, or ""
 }
 
 // NoBias leaves the bias out.
@@ -49,7 +52,13 @@ func Causal() LayerOption { return LayerOption{name: "Causal", value: 1} }
 
 // Rotary turns queries and keys by angles of their positions: the pair of elements i and i + width/2 of a head by position · base^(-2i/width). The base is mostly
 // 10000.
-func Rotary(base float64) LayerOption { return LayerOption{name: "Rotary", value: base} }
+func Rotary(base float64) LayerOption {
+	o := LayerOption{name: "Rotary", value: base}
+	if !(base > 0) || math.IsInf(base, 0) {
+		o.fault = fmt.Sprintf("Rotary(%v), want a finite base above 0", base)
+	}
+	return o
+}
 
 // KeyHeads sets the number of heads of keys and values, a divisor of the number of heads of queries, which it is without this option: consecutive heads of queries share one
 // of keys and values (grouped-query attention).
@@ -69,7 +78,11 @@ func Layers(n int) LayerOption { return LayerOption{name: "Layers", value: float
 
 // LayerDropout is [Dropout] between the layers of a recurrent network, behind each but the last.
 func LayerDropout(probability float64) LayerOption {
-	return LayerOption{name: "LayerDropout", value: probability}
+	o := LayerOption{name: "LayerDropout", value: probability}
+	if !(probability >= 0 && probability <= 1) {
+		o.fault = fmt.Sprintf("LayerDropout(%v), want 0 to 1", probability)
+	}
+	return o
 }
 
 // Bidirectional adds to each layer of a recurrent network one that reads from the end, whose parameters end in _reverse: the result is (batch, time, 2 hidden).
@@ -81,12 +94,15 @@ func Carry() LayerOption { return LayerOption{name: "Carry", value: 1} }
 // settings are options of a layer by name.
 type settings map[string]float64
 
-// read returns the options of a layer: the given ones, and defaults for all others. It reports options that the layer does not have.
+// read returns the options of a layer: the given ones, and defaults for all others. It reports options that the layer does not have, and wrong values.
 func (s *Scope) read(layer string, given []LayerOption, defaults settings) settings {
 	for _, o := range given {
 		if _, ok := defaults[o.name]; !ok {
 			s.fail("%s got the option %s, want one of %s", layer, o.name, strings.Join(slices.Sorted(maps.Keys(defaults)), ", "))
 			break
+		}
+		if o.fault != "" {
+			s.fail("%s got %s", layer, o.fault)
 		}
 		defaults[o.name] = o.value
 	}

@@ -73,7 +73,7 @@ func (s *Scope) variable(name string, init Init, shape tensor.Shape) (n *G.Node,
 	p := s.At(name)
 	full := p.path
 	if s.tied {
-		if n = s.byName[full]; n == nil {
+		if n = s.byName[full]; n == nil || !slices.Contains(slices.Concat(s.parameters, s.buffers), n) {
 			s.fail("parameter %s is tied, and there is none of that name yet", full)
 		} else if !slices.Equal(n.Shape(), shape) {
 			s.fail("parameter %s is tied: got shape %v, want %v as it was made", full, shape, n.Shape())
@@ -160,6 +160,9 @@ func (s *Scope) Input(name string, dt tensor.Dtype, shape ...int) *G.Node {
 	return s.input(full, dt, shape)
 }
 
+// mostElements is the number of elements of an input at most: more than a device has memory for, and few enough to count.
+const mostElements = 1 << 40
+
 // input returns an input of the graph.
 func (s *Scope) input(full string, dt tensor.Dtype, shape tensor.Shape) *G.Node {
 	switch {
@@ -168,9 +171,14 @@ func (s *Scope) input(full string, dt tensor.Dtype, shape tensor.Shape) *G.Node 
 	case s.byName[full] != nil:
 		s.fail("%s is there already: want another path, or Tied", full)
 		return nil
-	case slices.ContainsFunc(shape, func(n int) bool { return n < 1 }):
-		s.fail("%s: got shape %v, want extents above 0", full, shape)
-		return nil
+	}
+	elements := 1
+	for _, n := range shape {
+		if n < 1 || n > mostElements/elements {
+			s.fail("%s: got shape %v, want extents above 0 and at most %d elements", full, shape, mostElements)
+			return nil
+		}
+		elements *= n
 	}
 	var n *G.Node
 	if opts := []G.NodeConsOpt{G.WithName(full)}; len(shape) == 0 {

@@ -96,11 +96,11 @@ func (s *Scope) unroll(suffix string, gates int, names []string, x *G.Node, hidd
 	inputs := s.Keep(ops.Linear(x, ih, bias))
 	var begin []*G.Node
 	for _, name := range names {
-		n := s.constant(tensor.Shape{batch, hidden}, func(int) float64 { return 0 })
 		if o["Carry"] != 0 {
-			n = s.Cache(name+suffix, s.dtype, batch, hidden)
+			begin = append(begin, s.Cache(name+suffix, s.dtype, batch, hidden))
+		} else {
+			begin = append(begin, s.constant(tensor.Shape{batch, hidden}, func(int) float64 { return 0 }))
 		}
-		begin = append(begin, n)
 	}
 	state, outputs := begin, make([]*G.Node, time)
 	for i := range time {

@@ -69,7 +69,7 @@ func Evaluation() Option { return func(m *model) { m.evaluate = true } }
 func Loaded() Option { return func(m *model) { m.loaded = true } }
 
 // Cached gives causal attention caches of keys and values for a number of positions, and counts positions from run to run. The tokens of a run follow the tokens of
-// earlier runs, also of other VMs of the Store with the same batch size: see [Scope.Position] and [Scope.Reset].
+// earlier runs, also of other VMs of the Store with the same batch size and number of positions: see [Scope.Position] and [Scope.Reset].
 func Cached(positions int) Option { return func(m *model) { m.context = positions } }
 
 // Initial sets the initial values of parameters by a function of the name and the shape, which returns nil for PyTorch's.

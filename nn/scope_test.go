@@ -31,13 +31,20 @@ func TestErrors(t *testing.T) {
 		"nn: fc: fc.weight: got shape (0, 4), want extents above 0": func(s *nn.Scope, x, _ *G.Node) *G.Node {
 			return nn.Linear(s.At("fc"), x, 0)
 		},
+		"nn: fc: fc.weight: got shape (4611686018427387904, 4), want extents above 0 and at most 1099511627776 elements": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			return nn.Linear(s.At("fc"), x, 1<<62)
+		},
 		"nn: fc: fc.weight is there already: want another path, or Tied": func(s *nn.Scope, x, _ *G.Node) *G.Node {
 			return nn.Linear(s.At("fc"), nn.Linear(s.At("fc"), x, 4), 4)
 		},
 		"nn: fc: parameter fc.weight is tied: got shape (3, 4), want (4, 4)": func(s *nn.Scope, x, _ *G.Node) *G.Node {
 			return nn.Linear(s.At("fc").Tied(), nn.Linear(s.At("fc"), x, 4), 3)
 		},
-		"nn: fc: parameter fc.weight is tied, and there is none":                 func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
+		"nn: fc: parameter fc.weight is tied, and there is none": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc").Tied(), x, 4) },
+		"nn: in: parameter in.weight is tied, and there is none": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			s.Input("in.weight", tensor.Float32, 4, 4)
+			return nn.Linear(s.At("in").Tied(), x, 4)
+		},
 		"nn: fc: Linear got the option Stride, want one of NoBias":               func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
 		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)":  func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
 		"nn: c: Conv2d got 3 channels for 3 in 0 groups and windows of 3, want":  func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
@@ -46,6 +53,12 @@ func TestErrors(t *testing.T) {
 		"nn: n: GroupNorm got 2 groups of 3 channels, want a divisor":            func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s.At("n"), image, 2) },
 		"GroupNorm got epsilon -1":                                   func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.GroupNorm(s, image, 3, nn.Epsilon(-1)) },
 		"MaxPool1d got shape (5, 4), want (batch, channels, length)": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.MaxPool1d(s, x, 2) },
+		"LSTM got LayerDropout(2), want 0 to 1": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.LSTM(s, row(s, image), 3, nn.LayerDropout(2))
+		},
+		"SelfAttention got Rotary(0), want a finite base above 0": func(s *nn.Scope, _, image *G.Node) *G.Node {
+			return nn.SelfAttention(s, row(s, image), 1, nn.Rotary(0))
+		},
 		"LSTM got Carry and Bidirectional, want one of them": func(s *nn.Scope, _, image *G.Node) *G.Node {
 			return nn.LSTM(s, row(s, image), 3, nn.Carry(), nn.Bidirectional())
 		},
@@ -102,7 +115,9 @@ func TestErrors(t *testing.T) {
 			s.Next(b, b)
 			return b
 		},
-		"ReLU got a nil node": func(s *nn.Scope, _, _ *G.Node) *G.Node { return nn.ReLU(s, nil) },
+		"ReLU got a nil node":       func(s *nn.Scope, _, _ *G.Node) *G.Node { return nn.ReLU(s, nil) },
+		"Dropout got a nil node":    func(s *nn.Scope, _, _ *G.Node) *G.Node { return nn.Dropout(s, nil, 0.5) },
+		"Sequential got a nil node": func(s *nn.Scope, _, _ *G.Node) *G.Node { return nn.Sequential(s, nil) },
 	} {
 		s := nn.New(G.NewGraph())
 		x, image := s.Input("x", tensor.Float32, 5, 4), s.Input("image", tensor.Float32, 2, 3, 6, 7)

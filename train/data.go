@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -105,16 +106,19 @@ func newColumn(n *gorgonia.Node, data any) (c column, count int, err error) {
 
 // vector returns a slice as a tensor.
 func vector(slice any) (t tensor.Tensor, err error) {
-	defer func() { // tensor.New panics for other values than slices and for unsupported elements
+	defer func() { // tensor.New panics for unsupported elements
 		if r := recover(); r != nil {
 			err = fmt.Errorf("got a %T, want a tensor or a slice", slice)
 		}
 	}()
-	t = tensor.New(tensor.WithBacking(slice))
-	if t.Shape().TotalSize() == 0 || t.IsScalar() {
+	switch v := reflect.ValueOf(slice); {
+	case v.Kind() != reflect.Slice:
+		return nil, fmt.Errorf("got a %T, want a tensor or a slice", slice)
+	case v.Len() == 0:
 		return nil, fmt.Errorf("got a %T without elements, want a tensor or a slice", slice)
+	default:
+		return tensor.New(tensor.WithShape(v.Len()), tensor.WithBacking(slice)), nil
 	}
-	return t, nil
 }
 
 // Shuffle returns the data set with another order in every epoch. An order depends only on the seed and the number of the

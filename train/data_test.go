@@ -294,6 +294,27 @@ func TestRowsOfAnyShape(t *testing.T) {
 	}
 }
 
+// A slice of one element is a data set of one row.
+func TestOneElement(t *testing.T) {
+	for _, batch := range []int{1, 3} {
+		labels := G.NewVector(G.NewGraph(), tensor.Int, G.WithName("labels"), G.WithShape(batch))
+		data := testutil.Get[*Data](t)(NewData(Columns{labels: []int{7}}))
+		for _, source := range []*Data{data, data.Shuffle(1)} {
+			batches := 0
+			for b, err := range source.Batches(0, 0) {
+				testutil.Do(t, err)
+				if v := b[labels]; !slices.Equal(v.Shape(), tensor.Shape{1}) || !slices.Equal(v.Data().([]int), []int{7}) {
+					t.Errorf("%s: got %v of shape %v, want 7 of shape (1)", source.Order(), v, v.Shape())
+				}
+				batches++
+			}
+			if batches != 1 {
+				t.Errorf("%s: %d batches, want 1", source.Order(), batches)
+			}
+		}
+	}
+}
+
 // Where a training is continued from any step, the rest is bit for bit that of one that was
 // not interrupted.
 func TestFrom(t *testing.T) {

@@ -115,8 +115,8 @@ func accuracy(scores, labels *gorgonia.Node, each answerer) Metric {
 	}}
 }
 
-// F1 is the macro-averaged F1 score: the mean of 2 tp / (2 tp + fp + fn) over the classes that occur among labels or answers. Scores and
-// labels are those of [Accuracy].
+// F1 is the macro-averaged F1 score: the mean of 2 tp / (2 tp + fp + fn) over the classes that occur among labels or answers, or NaN if no row
+// counts. Scores and labels are those of [Accuracy].
 func F1(scores, labels *gorgonia.Node) Metric {
 	return f1(scores, labels, answers, 0)
 }
@@ -156,7 +156,7 @@ func f1(scores, labels *gorgonia.Node, each answerer, first int) Metric {
 				sum, classes = sum+sums[k]/sums[k+1], classes+1
 			}
 		}
-		if classes == 0 {
+		if classes == 0 && first > 0 {
 			return 0
 		}
 		return sum / classes

@@ -166,6 +166,7 @@ func TestOddScores(t *testing.T) {
 		{"infinite scores", Accuracy(nil, nil), []G.Value{rows(math.Inf(-1), 0, math.Inf(1), 0), ints(1, 0)}, 1, ""},
 		{"ignored", Accuracy(nil, nil), []G.Value{rows(0, 1, 1, 0, 0, 1), ints(1, -100, 0)}, 0.5, ""},
 		{"all ignored", Accuracy(nil, nil), []G.Value{rows(0, 1), ints(-100)}, nan, ""},
+		{"all ignored", F1(nil, nil), []G.Value{rows(0, 1), ints(-100)}, nan, ""},
 		{"no positive", BinaryF1(nil, nil, 0), []G.Value{f(-1, -2), ints(0, 0)}, 0, ""},
 		{"label 2", Accuracy(nil, nil), []G.Value{rows(0, 1, 1, 0), ints(1, 2)}, 0, "row 1: got the label 2, want 0 to 1"},
 		{"label 0.5", F1(nil, nil), []G.Value{rows(0, 1), f(0.5)}, 0, "row 0: got the label 0.5"},

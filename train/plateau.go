@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
@@ -51,7 +52,7 @@ func (p *plateau) update(r reduction, m Metric, score float64) {
 	p.Behind = 0
 }
 
-// beginPlateaus sets the rates of ReduceOnPlateau by the states in a checkpoint, if it has some.
+// beginPlateaus sets the rates of ReduceOnPlateau by the states in a checkpoint, if it has some. It returns an error if a solver has two rates.
 func (l *loop) beginPlateaus(saved []plateau) error {
 	c := &l.config
 	if n := len(c.plateaus); n > 0 && c.validation == nil {
@@ -67,13 +68,15 @@ func (l *loop) beginPlateaus(saved []plateau) error {
 		if len(saved) > 0 {
 			p = saved[i]
 		}
-		for _, other := range c.rates {
-			if other.solver == r.solver {
-				return errors.New("got two learning rates of one solver by ReduceOnPlateau and LearnRate, want one")
-			}
-		}
 		l.plateaus = append(l.plateaus, p)
 		c.rates = append(c.rates, rate{r.solver, func(int) float64 { return float64(l.plateaus[i].Rate) }})
+	}
+	for i, r := range c.rates {
+		for _, other := range c.rates[:i] {
+			if reflect.ValueOf(r.solver).Comparable() && r.solver == other.solver {
+				return errors.New("got two learning rates of one solver by LearnRate or ReduceOnPlateau, want one")
+			}
+		}
 	}
 	return nil
 }

@@ -98,7 +98,8 @@ func TestReduceOnPlateau(t *testing.T) {
 	testutil.Get[train.History](t)(train.Run(context.Background(), d.vm, d.loss, d.data, d.valid, train.Checkpoint(path, 1), reduce))
 	for want, opts := range map[string][]train.Option{
 		"got ReduceOnPlateau without Validate":           {reduce},
-		"by ReduceOnPlateau and LearnRate":               {d.valid, reduce, rate},
+		"two learning rates of one solver":               {d.valid, reduce, rate},
+		"one solver by LearnRate or ReduceOnPlateau":     {rate, rate},
 		"a training with 1 ReduceOnPlateau, want 0":      {d.valid, train.Checkpoint(path, 1)},
 		"rate 0.1, factor 1 and patience 1":              {d.valid, train.ReduceOnPlateau(d.solver, 0.1, 1, 1)},
 		"got a solver <nil>, rate 0.1, factor 0.5":       {d.valid, train.ReduceOnPlateau(nil, 0.1, 0.5, 1)},

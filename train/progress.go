@@ -83,7 +83,9 @@ func (p *progress) setScores(metrics []Metric, scores map[string]float64) {
 	}
 	p.scores = ""
 	for _, m := range metrics {
-		p.scores += fmt.Sprintf("%s %.4g  ", m.Name, scores[m.Name])
+		if score, ok := scores[m.Name]; ok { // a checkpoint's scores may be of other metrics
+			p.scores += fmt.Sprintf("%s %.4g  ", m.Name, score)
+		}
 	}
 }
 

@@ -123,6 +123,17 @@ func TestProgressInALog(t *testing.T) {
 	})
 }
 
+// A metric that no validation has computed yet, as after a checkpoint of a training without it, is not shown.
+func TestProgressOfNewMetrics(t *testing.T) {
+	var log strings.Builder
+	p := startProgress(&log, false, 10, 5)
+	p.setScores([]Metric{{Name: "accuracy"}, {Name: "F1"}}, map[string]float64{"F1": 0.5})
+	p.end(Position{Step: 6}, 2)
+	if got := log.String(); !strings.HasPrefix(got, "step 6 of 10  loss 2  F1 0.5  ") {
+		t.Errorf("got %q, want F1 alone", got)
+	}
+}
+
 // On a terminal: a bar, redrawn five times a second, which makes room for the output of callbacks.
 func TestProgressBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -59,10 +60,31 @@ func (c *config) checkValidation(vm *cudaops.VM) error {
 		return errors.New("got EarlyStop without Validate, want both")
 	case c.validation == nil && c.best != "":
 		return errors.New("got KeepBest without Validate, want both")
-	case c.best != "" && c.checkpoint.path != "" && filepath.Clean(c.best) == filepath.Clean(c.checkpoint.path):
+	case c.best != "" && c.checkpoint.path != "" && absolute(c.best) == absolute(c.checkpoint.path):
 		return fmt.Errorf("got %s for KeepBest and Checkpoint, want two files", c.best)
 	case c.validation != nil && (vm.Store() == nil || c.validation.vm.Store() != vm.Store()):
 		return errors.New("Validate got a VM that does not share the parameters in training, want the option cudaops.In of the same Store for both")
+	}
+	return nil
+}
+
+// absolute returns the absolute path of a file, or the path as it is without a working directory.
+func absolute(path string) string {
+	if a, err := filepath.Abs(path); err == nil {
+		return a
+	}
+	return filepath.Clean(path)
+}
+
+// checkFolders returns an error unless the folders of the files are there, so that a training does not find out when it saves.
+func (c *config) checkFolders() error {
+	for _, path := range []string{c.checkpoint.path, c.best} {
+		if path == "" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fmt.Errorf("got the file %s, want one in a folder that is there", path)
+		}
 	}
 	return nil
 }

@@ -193,12 +193,16 @@ func TestValidateErrors(t *testing.T) {
 	j, path := newJob(t), filepath.Join(t.TempDir(), "job")
 	valid := Validate(j.test, j.held, j.metrics...)
 	alone := newPassing(t, rand.New(rand.NewPCG(1, 2)), 4, 10, 3)
+	relative := testutil.Get[string](t)(filepath.Rel(testutil.Get[string](t)(os.Getwd()), path))
 	for want, opts := range map[string][]Option{
 		"EarlyStop got 0, want a number above 0":             {valid, EarlyStop(0)},
 		"got EarlyStop without Validate":                     {EarlyStop(1)},
 		"got KeepBest without Validate":                      {KeepBest(path)},
 		"KeepBest got no path":                               {valid, KeepBest("")},
 		"for KeepBest and Checkpoint, want two files":        {valid, KeepBest(path), Checkpoint(filepath.Dir(path)+"/./job", 1)},
+		"want one in a folder that is there":                 {Checkpoint(filepath.Join(path, "not", "there"), 1000)},
+		"want one in a folder that":                          {valid, KeepBest(filepath.Join(path, "not", "there"))},
+		"and Checkpoint, want two files":                     {valid, KeepBest(relative), Checkpoint(path, 1)},
 		"got the option Validate twice":                      {valid, valid},
 		"Validate: got no metric":                            {Validate(j.test, j.held)},
 		"Validate: got a VM that makes steps":                {Validate(j.vm, j.held, j.metrics...)},

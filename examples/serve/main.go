@@ -46,6 +46,13 @@ func run(address, weights string) error {
 	if _, err := checkpoint.LoadStore(weights, store); err != nil {
 		return err
 	}
+	cache, err := newCache(store)
+	if err == nil {
+		_, err = read(context.Background(), cache, make([]byte, digits.Pixels)) // an error, if the weights are those of another network
+	}
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -53,7 +60,7 @@ func run(address, weights string) error {
 	fmt.Printf("http://%v/digits\n", l.Addr())
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	return serve(ctx, l, store)
+	return serve(ctx, l, handler(cache), cache)
 }
 
 // model returns the probabilities of n images, by the layers of 07-convnet.
@@ -106,8 +113,8 @@ func handler(cache *cudaops.Cache) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /digits", func(w http.ResponseWriter, r *http.Request) {
 		pixels, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-		if err == nil && (len(pixels) == 0 || len(pixels)%digits.Pixels != 0) {
-			err = fmt.Errorf("got %d bytes, want %d for each image", len(pixels), digits.Pixels)
+		if err == nil && (len(pixels) == 0 || len(pixels)%digits.Pixels != 0 || slices.Max(pixels) > 16) {
+			err = fmt.Errorf("got %d bytes, want %d of 0 to 16 for each image", len(pixels), digits.Pixels)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -123,18 +130,9 @@ func handler(cache *cudaops.Cache) http.Handler {
 	return mux
 }
 
-// serve answers requests until ctx is done, and then those that it has accepted.
-func serve(ctx context.Context, l net.Listener, store *cudaops.Store) error {
-	cache, err := newCache(store)
-	if err != nil {
-		return err
-	}
-	return serveUntil(ctx, l, &http.Server{Handler: handler(cache), ReadHeaderTimeout: 5 * time.Second}, cache)
-}
-
-// serveUntil lets a server answer until ctx is done, and closes the cache at the end.
-func serveUntil(ctx context.Context, l net.Listener, server *http.Server, cache *cudaops.Cache) error {
-	done := make(chan error, 1)
+// serve answers requests until ctx is done, and then those that it has accepted, and closes the cache.
+func serve(ctx context.Context, l net.Listener, h http.Handler, cache *cudaops.Cache) error {
+	server, done := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

@@ -26,6 +26,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/nn"
 	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // newStore returns a store with weights.
@@ -105,10 +106,11 @@ func ask(client *http.Client, url string, pixels []byte) (answers []Answer, stat
 
 // start serves on loopback until stop is called.
 func start(t *testing.T, store *cudaops.Store) (url string, stop context.CancelFunc, ended chan error) {
+	cache := testutil.Get[*cudaops.Cache](t)(newCache(store))
 	l := testutil.Get[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, stop := context.WithCancel(t.Context())
 	ended = make(chan error, 1)
-	go func() { ended <- serve(ctx, l, store) }()
+	go func() { ended <- serve(ctx, l, handler(cache), cache) }()
 	return fmt.Sprintf("http://%v/digits", l.Addr()), stop, ended
 }
 
@@ -192,14 +194,14 @@ func TestShutdown(t *testing.T) {
 	p := newPool(t, store, rand.New(rand.NewPCG(1, 2)), 50)
 	cache := testutil.Get[*cudaops.Cache](t)(newCache(store))
 	var begun, answered atomic.Int64
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	counting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun.Add(1)
 		handler(cache).ServeHTTP(w, r)
-	})}
+	})
 	l := testutil.Get[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serveUntil(ctx, l, server, cache) }()
+	go func() { ended <- serve(ctx, l, counting, cache) }()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	var wait sync.WaitGroup
 	for c := range 64 {
@@ -244,9 +246,9 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%d images: status %d, %v", n, status, err)
 		}
 	}
-	for _, n := range []int{0, 1, 65, 2 << 20} {
-		if _, status, err := ask(http.DefaultClient, url, make([]byte, n)); err != nil || status != http.StatusBadRequest {
-			t.Errorf("%d bytes: status %d, %v, want %d", n, status, err, http.StatusBadRequest)
+	for _, body := range [][]byte{nil, {1}, make([]byte, 65), make([]byte, 2<<20), bytes.Repeat([]byte{17}, 64)} {
+		if _, status, err := ask(http.DefaultClient, url, body); err != nil || status != http.StatusBadRequest {
+			t.Errorf("%d bytes: status %d, %v, want %d", len(body), status, err, http.StatusBadRequest)
 		}
 	}
 	stop()
@@ -254,7 +256,7 @@ func TestSizes(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// The weights come from a file; one that is not there and an address that is none are errors.
+// The weights come from a file; one that is not there, one of another network and an address that is none are errors.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weights")
 	if err := run("127.0.0.1:0", path); err == nil || !strings.Contains(err.Error(), path) {
@@ -264,5 +266,12 @@ func TestRun(t *testing.T) {
 	var of *net.OpError
 	if err := run("nowhere:-1", path); !errors.As(err, &of) {
 		t.Errorf("got error %v, want one of listening", err)
+	}
+	other := cudaops.NewStore()
+	defer other.Close()
+	testutil.Do(t, other.SetParameters([]cudaops.Learnable{{Name: "conv1.weight", Value: tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))}}))
+	testutil.Do(t, checkpoint.SaveStore(path, other))
+	if err := run("127.0.0.1:0", path); err == nil || !strings.Contains(err.Error(), "conv1: parameter conv1.weight: got float32 of shape (16, 1, 3, 3), want float32 of shape (1)") {
+		t.Errorf("got error %v, want one of another network's weights", err)
 	}
 }
