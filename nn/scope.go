@@ -3,6 +3,7 @@ package nn
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -70,7 +71,13 @@ func Loaded() Option { return func(m *model) { m.loaded = true } }
 
 // Cached gives causal attention caches of keys and values for a number of positions, and counts positions from run to run. The tokens of a run follow the tokens of
 // earlier runs, also of other VMs of the Store with the same batch size and number of positions: see [Scope.Position] and [Scope.Reset].
-func Cached(positions int) Option { return func(m *model) { m.context = positions } }
+func Cached(positions int) Option {
+	return func(m *model) {
+		if m.context = positions; positions < 1 || positions > math.MaxInt32 {
+			m.err = fmt.Errorf("nn: New got Cached(%d), want 1 to %d", positions, math.MaxInt32)
+		}
+	}
+}
 
 // Initial sets the initial values of parameters by a function of the name and the shape, which returns nil for PyTorch's.
 func Initial(f func(name string, shape tensor.Shape) Init) Option {
@@ -92,8 +99,6 @@ func New(g *G.ExprGraph, opts ...Option) *Scope {
 		return s.fail("New got a nil graph")
 	case m.dtype != tensor.Float32 && m.dtype != tensor.Float64:
 		return s.fail("New got the element type %v, want float32 or float64", m.dtype)
-	case m.context < 0:
-		return s.fail("New got Cached(%d), want a number above 0", m.context)
 	case m.loaded && m.store == nil:
 		return s.fail("New got Loaded without a Store, want In")
 	case m.store == nil:

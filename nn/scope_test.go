@@ -140,7 +140,9 @@ func TestErrors(t *testing.T) {
 		"nn: New got a nil graph":               nn.New(nil),
 		"New got a nil option":                  nn.New(G.NewGraph(), nil),
 		"New got the element type int":          nn.New(G.NewGraph(), nn.Dtype(tensor.Int)),
-		"New got Cached(-1)":                    nn.New(G.NewGraph(), nn.Cached(-1)),
+		"New got Cached(-1), want 1 to":         nn.New(G.NewGraph(), nn.Cached(-1)),
+		"New got Cached(0)":                     nn.New(G.NewGraph(), nn.Cached(0)),
+		"New got Cached(1099511627776)":         nn.New(G.NewGraph(), nn.Cached(1<<40)),
 		"nn: In got a nil Store":                nn.New(G.NewGraph(), nn.In(nil)),
 		"the Store is closed":                   nn.New(G.NewGraph(), nn.In(closed)),
 	} {

@@ -31,7 +31,7 @@ type Step struct {
 type Epoch struct {
 	Number   int           // counted from 1
 	Position               // position after the epoch
-	Steps    int           // steps of the epoch made by this Run, or since the first Run with its Checkpoint
+	Steps    int           // steps of the epoch made by this Run, or since the first Run with its Checkpoint; after a part that the option Steps allowed, of the rest
 	Loss     float64       // mean of the known losses of these steps, or NaN
 	Time     time.Duration // since Run was called; 0 for an epoch of an earlier Run
 	// Scores are the metrics of Validate by name, or nil.

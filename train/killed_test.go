@@ -3,6 +3,7 @@ package train_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -87,9 +88,15 @@ func killed(t *testing.T, folder string, at int) (result string) {
 }
 
 // A training that is killed after any of its steps, or while an epoch ends, has in the end the files, the history and the caller's value of one that was not: with two solvers, a
-// schedule, a plateau, gradients of two runs, averages, dropout, running means, and a state that runs carry on.
+// schedule, a plateau, gradients of two runs, averages, dropout, running means, and a state that runs carry on. So has one that continues from a copy of the best epoch's file.
 func TestKilledAtEachStep(t *testing.T) {
-	want := killed(t, t.TempDir(), 0)
+	whole, copied := t.TempDir(), t.TempDir()
+	want := killed(t, whole, 0)
+	best := testutil.Get[[]byte](t)(os.ReadFile(filepath.Join(whole, "best")))
+	testutil.Do(t, errors.Join(os.WriteFile(filepath.Join(copied, "last"), best, 0o666), os.WriteFile(filepath.Join(copied, "best"), best, 0o666)))
+	if got := killed(t, copied, 0); got != want {
+		t.Errorf("from a copy of the best epoch: got\n%.900s\nwant\n%.900s", got, want)
+	}
 	for at := -4; at <= 20; at++ {
 		folder := t.TempDir()
 		if at != 0 && killed(t, folder, at) != "" {

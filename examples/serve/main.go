@@ -51,11 +51,11 @@ func run(address, weights string) error {
 		_, err = read(context.Background(), cache, make([]byte, digits.Pixels)) // an error, if the weights are those of another network
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, cache.Close())
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return err
+		return errors.Join(err, cache.Close())
 	}
 	fmt.Printf("http://%v/digits\n", l.Addr())
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
