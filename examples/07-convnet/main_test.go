@@ -14,6 +14,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/nn"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
@@ -107,6 +108,19 @@ func halves(in []float64, side int) (out []float64) {
 		out = append(out, max(in[at], in[at+1], in[at+side], in[at+side+1]))
 	}
 	return out
+}
+
+// The network has PyTorch's logits.
+func TestPyTorch(t *testing.T) {
+	notebooktest.Logits(t, func(store *cudaops.Store, pixels []float32, shape []int) []float32 {
+		s := nn.New(G.NewGraph(), nn.In(store), nn.Evaluation(), nn.Loaded())
+		x, _, logits := model(s, shape[0])
+		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Outputs(logits)))
+		defer vm.Close()
+		testutil.Do(t, vm.Let(x, pixels))
+		testutil.Do(t, vm.RunAll())
+		return logits.Value().Data().([]float32)
+	})
 }
 
 // A network reads what the formulas say, one image and several.

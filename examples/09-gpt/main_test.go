@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,4 +86,22 @@ func TestCache(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The network has PyTorch's logits, of the last four letters of each line.
+func TestPyTorch(t *testing.T) {
+	notebooktest.Logits(t, func(store *cudaops.Store, letters []byte, shape []int) (logits []float32) {
+		m := &gpt{layers: 2, width: 32, heads: 2, context: shape[1], store: store}
+		s := m.scope(nn.Evaluation(), nn.Loaded())
+		x := s.Input("x", tensor.Uint8, shape[0], m.context)
+		y := m.logits(s, x)
+		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny(), cudaops.Outputs(y)))
+		defer vm.Close()
+		testutil.Do(t, vm.Let(x, letters))
+		testutil.Do(t, vm.RunAll())
+		for line := range slices.Chunk(y.Value().Data().([]float32), 256*m.context) {
+			logits = append(logits, line[256*(m.context-4):]...)
+		}
+		return logits
+	})
 }
