@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Losses of the training of TestLossCurves of package nn in PyTorch, in float64 and in float32.
+"""Losses of the training of TestLossCurves of package nn in PyTorch, in float64, in float32 and by autocast to BF16.
 
     python3 bench/losses.py FOLDER
 
@@ -39,16 +39,17 @@ def loss_of(p, tokens, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-def losses(folder, dtype, device):
+def losses(folder, device, dtype, half=False):
     text = torch.frombuffer(bytearray(open(os.path.join(folder, "text.txt"), "rb").read()), dtype=torch.uint8).long().to(device)
     p = {n: w.to(device, dtype).requires_grad_() for n, w in parameters(os.path.join(folder, "gpt.safetensors")).items()}
-    optimizer = torch.optim.AdamW(p.values(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    optimizer = torch.optim.AdamW(p.values(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
     list = []
     for step in range(STEPS):
         begin = (step * BATCH + torch.arange(BATCH, device=device)) * 65537 % (len(text) - CONTEXT)
         at = begin[:, None] + torch.arange(CONTEXT, device=device)
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(p, text[at], text[at + 1])
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            loss = loss_of(p, text[at], text[at + 1])
         loss.backward()
         optimizer.step()
         list.append(loss.detach())
@@ -59,6 +60,7 @@ if __name__ == "__main__":
     torch.set_float32_matmul_precision("highest")
     by = "PyTorch " + torch.__version__.split("+")[0]
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    list = [{"by": by, "in": n, "losses": losses(sys.argv[1], t, device)} for n, t in (("float64", torch.float64), ("float32", torch.float32))]
+    list = [{"by": by, "in": n, "losses": losses(sys.argv[1], device, *how)}
+            for n, how in (("float64", [torch.float64]), ("float32", [torch.float32]), ("BF16", [torch.float32, True]))]
     with open(os.path.join(sys.argv[1], "peers.json"), "w") as out:
         json.dump(list, out)
