@@ -102,15 +102,20 @@ func appendScatterRows(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g,
 
 func scatterRowsBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[scatterRowsArgs](c)
-	out := kernels.Slice[T](c, args.Out)[:args.Rows*args.Inner]
-	sums := out
-	if args.Onto != 0 {
-		sums = make([]T, len(out))
+	g, indices, out := kernels.Slice[T](c, args.G), kernels.Slice[int64](c, args.Indices)[:args.Count], kernels.Slice[T](c, args.Out)
+	if args.Onto == 0 {
+		sumInOrder(g, indices, out, 1, args.Rows, args.Inner)
+		return
 	}
-	sumInOrder(kernels.Slice[T](c, args.G), kernels.Slice[int64](c, args.Indices)[:args.Count], sums, 1, args.Rows, args.Inner)
-	if args.Onto != 0 {
-		for i, sum := range sums {
-			out[i] += sum
+	sums, added := make([]T, args.Rows*args.Inner), make([]bool, args.Rows)
+	sumInOrder(g, indices, sums, 1, args.Rows, args.Inner)
+	for _, v := range indices {
+		if v < 0 || v >= args.Rows || added[v] {
+			continue
+		}
+		added[v] = true
+		for i := v * args.Inner; i < (v+1)*args.Inner; i++ {
+			out[i] += sums[i]
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // onto replaces the sum of a value and the gradient of an embedding, such as that w.r.t. a table that is also the last layer's matrix, by a launch that adds the gradient's rows to the
-// value, in its memory: no other instruction may read either of them. Rows that the embedding has not read stay.
+// value, in its memory: no other instruction may read either of them. Rows that the embedding has not read stay, so a zero in
+// them keeps its sign: all other bits are those of the sum.
 func onto(p *program.Program, t Target) error {
 	s := newRewriter(p)
 	for _, in := range p.Instrs {
