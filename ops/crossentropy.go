@@ -2,6 +2,7 @@ package ops
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stheno-ml/stheno/internal/values"
@@ -188,7 +189,13 @@ func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 	most := b.Apply(expr.RowMax, x)
 	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x, most))
 	sum := b.Apply(expr.RowSum, e)
-	is := b.Apply(expr.Eq, b.Convert(label, kernels.Int64), index)
+	as := kernels.Int64
+	if d := in[1].Dtype; (d == kernels.Int32 || d == kernels.Uint8) && shape[c.axis] <= math.MaxInt32 {
+		as = kernels.Int32 // half of the instructions of a comparison
+	}
+	is := b.Apply(expr.Eq, b.Convert(label, as), b.Convert(index, as))
+	// ofLabel is the element of x at the label, and -Inf for an ignored label, whose row is 0. A maximum needs fewer instructions than a sum.
+	ofLabel := func() expr.Value { return b.Apply(expr.RowMax, b.Apply(expr.Select, is, x, number(math.Inf(-1)))) }
 	classes := float64(shape[c.axis])
 	weight := func(v expr.Value) expr.Value { return v } // times the weight of the label
 	if c.weighted {
@@ -209,14 +216,13 @@ func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 		v = b.Apply(expr.Sub, b.Apply(expr.Mul, e, b.Apply(expr.Div, g, sum)), target) // a division a row
 	case c.weighted:
 		lse := b.Apply(expr.Add, b.Apply(expr.Log, sum), most)
-		label := b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))
-		v = b.Apply(expr.Mul, weight(number(1-c.smoothing)), b.Apply(expr.Sub, lse, label))
+		v = b.Apply(expr.Mul, weight(number(1-c.smoothing)), b.Apply(expr.Sub, lse, ofLabel()))
 		if c.smoothing > 0 {
 			others := b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, lse, x)))
 			v = b.Apply(expr.Add, v, b.Apply(expr.Mul, number(smooth), others))
 		}
 	default:
-		v = b.Apply(expr.RowSum, b.Apply(expr.Select, is, x, number(0)))
+		v = ofLabel()
 		if s := c.smoothing; s > 0 {
 			v = b.Apply(expr.Add, b.Apply(expr.Mul, number(1-s), v), b.Apply(expr.Mul, number(smooth), b.Apply(expr.RowSum, x)))
 		}

@@ -66,3 +66,32 @@ func (e embeddingGradient) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, 
 func (e embeddingGradient) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(embedding{}, b.Grad(), b.In(1)), {}}
 }
+
+// Onto returns a planner of the gradient of [Embedding] that adds it to a tensor of its type: that is the first input, which has the memory of the output, and the op's
+// inputs follow. ok is false for any other op, and if the device has no kernel for it.
+func (o *Op) Onto(dev kernels.Device) (p kernels.Planner, ok bool) {
+	e, is := o.primitive.(embeddingGradient)
+	if !is {
+		return nil, false
+	}
+	_, ok, err := basic.ScatterOnto(dev, o.in[0].Dtype, o.in[1].Dtype, e.shape, int64(o.in[1].Elements()))
+	return onto{o}, ok && err == nil
+}
+
+// onto plans the gradient of Embedding that is added to a tensor.
+type onto struct{ *Op }
+
+// Plan implements kernels.Planner.
+func (o onto) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	p, ok, err := basic.ScatterOnto(dev, o.in[0].Dtype, o.in[1].Dtype, o.primitive.(embeddingGradient).shape, int64(o.in[1].Elements()))
+	if err == nil && !ok {
+		err = fmt.Errorf("got %v, want a device for which Onto has returned it", dev.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", o, err)
+	}
+	return p, nil
+}
+
+// String names the op.
+func (o onto) String() string { return o.name + " onto a tensor" }

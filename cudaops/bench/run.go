@@ -21,6 +21,12 @@ func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	return err
 }
 
+// RunOnto is [Run] of a plan that changes what its output has instead of writing all of it: out.
+func RunOnto(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
+	_, err := onGPU(device, p.Op, func(g *exec.GPUBackend) (any, error) { return nil, runOnto(g, p, inputs, out, out) })
+	return err
+}
+
 // onGPU calls do with a device, which it closes. An error of do names what was done.
 func onGPU[T any](device int, what string, do func(g *exec.GPUBackend) (T, error)) (result T, err error) {
 	g, err := exec.OpenGPU(device)
@@ -55,6 +61,11 @@ func checkInputs(p *kernels.Plan, inputs [][]byte) error {
 
 // runGuarded runs a plan with guards around each operand.
 func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
+	return runOnto(b, p, inputs, out, nil)
+}
+
+// runOnto is runGuarded with an output that first has the bytes of first, or is poisoned if that is nil.
+func runOnto(b exec.Backend, p *kernels.Plan, inputs [][]byte, out, first []byte) error {
 	if err := checkInputs(p, inputs); err != nil {
 		return err
 	}
@@ -77,6 +88,7 @@ func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) er
 	for i, m := range inputs {
 		copy(before[spans[i].Offset:], m)
 	}
+	copy(before[spans[n].Offset:], first)
 	arena := exec.Span{Offset: 0, Size: end}
 	if err := b.Upload(arena, before); err != nil {
 		return err

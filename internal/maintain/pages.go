@@ -25,6 +25,7 @@ var Tables = []Table{
 	{"docs/training.md", "steps", records.Steps, records.StepTimes},
 	{"docs/training.md", "parts", records.Steps, records.Parts},
 	{"docs/precision.md", "precision", records.Steps, records.PrecisionTimes},
+	{"docs/precision.md", "losses", records.Losses, records.LossCurves},
 	{"docs/precision.md", "accuracy", records.Products, records.Errors},
 	{"docs/drawn.md", "drawn", records.Drawn, records.DrawnCases},
 	{"docs/several-gpus.md", "scaling", records.Ranks, records.Scaling},

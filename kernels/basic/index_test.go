@@ -26,13 +26,18 @@ var (
 type machine struct {
 	devices []kernels.Device
 	run     func(p *kernels.Plan, inputs [][]byte, out []byte) error
+	onto    func(p *kernels.Plan, inputs [][]byte, out []byte) error // of a plan that changes out
 }
 
 // onMachines runs a test on each machine.
 func onMachines(t *testing.T, test func(t *testing.T, r *rand.Rand, m machine)) {
+	onHost := func(p *kernels.Plan, inputs [][]byte, out []byte) error { return p.Run(inputs, out, nil) }
+	on := func(run func(int, *kernels.Plan, [][]byte, []byte) error) func(*kernels.Plan, [][]byte, []byte) error {
+		return func(p *kernels.Plan, inputs [][]byte, out []byte) error { return run(0, p, inputs, out) }
+	}
 	for name, m := range map[string]machine{
-		"host": {[]kernels.Device{kernels.HostDevice(), hopper}, func(p *kernels.Plan, inputs [][]byte, out []byte) error { return p.Run(inputs, out, nil) }},
-		"GPU":  {[]kernels.Device{hopper, small}, func(p *kernels.Plan, inputs [][]byte, out []byte) error { return bench.Run(0, p, inputs, out) }},
+		"host": {[]kernels.Device{kernels.HostDevice(), hopper}, onHost, onHost},
+		"GPU":  {[]kernels.Device{hopper, small}, on(bench.Run), on(bench.RunOnto)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "GPU" {
@@ -209,9 +214,40 @@ func TestScatterRows(t *testing.T) {
 					t.Fatalf("%v, %v, want one launch", p, err)
 				}
 				checkScatter(t, r, m, dev, dt, kernels.Int64, a, list, v)
+				checkScatterOnto(t, r, m, dev, dt, a)
 			}
 		}
 	})
+}
+
+// checkScatterOnto adds the sums of rows to a tensor. There is no plan for the host, and none for more indices than a round has.
+func checkScatterOnto(t *testing.T, r *rand.Rand, m machine, dev kernels.Device, dt kernels.Dtype, a axis) {
+	t.Helper()
+	index := indexTypes[r.IntN(len(indexTypes))]
+	list, v := packed(index, drawIndices(r, a.count, a.rows))
+	p, ok, err := basic.ScatterOnto(dev, dt, index, a.shape()[1:], a.count)
+	if err != nil || ok != (dev.Kind == kernels.GPU && a.count <= 8192) {
+		t.Fatalf("%d indices onto a tensor, %v: got %v, %v, want a plan for GPUs and up to 8192", a.count, dev, ok, err)
+	}
+	if !ok {
+		return
+	}
+	g, base, want := drawElements(r, dt, a.count*a.inner), drawElements(r, dt, a.rows*a.inner), make([]float64, a.rows*a.inner)
+	out := exprtest.Pack(dt, base)
+	testutil.Do(t, m.onto(p, [][]byte{slices.Clone(out), exprtest.Pack(dt, g), list}, out))
+	for e, x := range g {
+		if _, k, c := a.part(int64(e)); v[k] >= 0 && v[k] < a.rows {
+			add(dt, &want[v[k]*a.inner+c], x)
+		}
+	}
+	for e, x := range base {
+		if slices.Contains(v, int64(e)/a.inner) {
+			add(dt, &want[e], x)
+		} else { // the row stays, to the sign of a zero
+			want[e] = x
+		}
+	}
+	wantSame(t, p, exprtest.Unpack(dt, out), want)
 }
 
 // Pick and its adjoint are those of the definition, to the bit, for indices of each type.

@@ -92,16 +92,12 @@ func ScatterBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis in
 	if err = cmp.Or(err, checkFloats(dev, dt)); err != nil || p.Out == 0 {
 		return p.Or(err)
 	}
-	indices := kernels.In(1)
-	if each != kernels.Int64.Size() {
-		indices = p.Workspace(count * kernels.Int64.Size())
-		p.LaunchElements(indicesWiden, count, widenArgs{indexArgs{kernels.In(1), each}, indices, count})
-	}
+	indices := appendWidened(p, kernels.In(1), each, count)
 	if parts := ScatterParts(outer, rows, inner, count); parts > 1 {
 		return appendScatterParts(p, dt, indices, outer, rows, count, inner, parts)
 	}
 	if scatterRowsPolicies.On(dev).takes(dev, dt, outer, rows, inner, count) {
-		appendScatterRows(p, dev, dt, indices, rows, inner, count)
+		appendScatterRows(p, dev, dt, kernels.In(0), indices, rows, inner, count, 0)
 		return p, nil
 	}
 	pol := scatterPolicies.On(dev)

@@ -9,6 +9,8 @@
 // the indices are sorted and the other rows are summed. On older devices some warps begin with zeros, the others with
 // sums, so that memory is read and written at the same time.
 //
+// With `onto`, for at most the indices of one round, the sums are added to what out has, and rows without an index stay.
+//
 // A row that has at least 1/64 of the first round's indices would keep its block busy when all others are done. Every
 // block counts the indices of that round by their lower bits and so finds the same heavy rows, of which each block sums
 // some columns. A row that is heavy only later is summed correctly, but slowly.
@@ -145,7 +147,7 @@ template <typename T, int W> struct alignas(sizeof(T) * W) Words {
 };
 
 // sum_few sums the n rows of g that order names to a row of out: Q vectors of each lane at once, of E rows.
-template <typename T> __device__ __forceinline__ void sum_few(const unsigned short* order, int n, const T* __restrict__ g, T* out, long long inner, bool first) {
+template <typename T> __device__ __forceinline__ void sum_few(const unsigned short* order, int n, const T* __restrict__ g, T* out, long long inner, bool first, bool onto) {
     constexpr int W = 16 / sizeof(T), Q = 4, E = 2;
     using V = Words<T, W>;
     for (long long c = threadIdx.x % 32 * W; c < inner; c += 32 * W * Q) {
@@ -179,13 +181,20 @@ template <typename T> __device__ __forceinline__ void sum_few(const unsigned sho
         }
 #pragma unroll
         for (int q = 0; q < Q; q++) {
-            if (c + q * 32 * W < inner) *reinterpret_cast<V*>(out + c + q * 32 * W) = total[q];
+            if (c + q * 32 * W >= inner) continue;
+            V* const to = reinterpret_cast<V*>(out + c + q * 32 * W);
+            if (onto) {
+                const V old = *to;
+#pragma unroll
+                for (int w = 0; w < W; w++) total[q].s[w] = old.s[w] + total[q].s[w];
+            }
+            *to = total[q];
         }
     }
 }
 
 // sum_some sums a column of n rows of g.
-template <typename T> __device__ __forceinline__ void sum_some(const unsigned short* order, int n, const T* __restrict__ g, T* out, long long inner, bool first) {
+template <typename T> __device__ __forceinline__ void sum_some(const unsigned short* order, int n, const T* __restrict__ g, T* out, long long inner, bool first, bool onto) {
     constexpr int ahead = 128 / sizeof(T);
     T total = first ? T(0) : *out;
 #pragma unroll 1
@@ -198,7 +207,7 @@ template <typename T> __device__ __forceinline__ void sum_some(const unsigned sh
         for (int j = 0; j < ahead; j++)
             if (e + j < n) total += x[j];
     }
-    *out = total;
+    *out = onto ? *out + total : total;
 }
 
 // take returns the next `size` items of a queue to the warp.
@@ -259,25 +268,25 @@ __device__ void await_zeros() {}
 #endif
 
 // write_rows sums the rows that have indices. In the first round it writes zeros to those that have none, on devices before 9.0.
-template <typename T> __device__ __forceinline__ void write_rows(Lists& l, const T* __restrict__ g, T* out, int own, long long inner, bool first) {
+template <typename T> __device__ __forceinline__ void write_rows(Lists& l, const T* __restrict__ g, T* out, int own, long long inner, bool first, bool onto) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const auto row = [&](int r) { return out + ((long long)r * gridDim.x + blockIdx.x) * inner; };
     const int across = (int)((inner + 31) / 32);
     for (int i = warp; i < l.somes * across; i += warps) {
         const int r = l.some[i / across], n = l.count[r];
         const long long c = i % across * 32ll + lane;
-        if (c < inner) sum_some(l.order + l.end[r] - n, n, g + c, row(r) + c, inner, first);
+        if (c < inner) sum_some(l.order + l.end[r] - n, n, g + c, row(r) + c, inner, first, onto);
     }
     const auto sums = [&] {
         for (int i = take(&l.nextFew, 1); i < l.fews; i = take(&l.nextFew, 1)) {
             const int r = l.few[i], n = l.count[r];
-            sum_few(l.order + l.end[r] - n, n, g, row(r), inner, first);
+            sum_few(l.order + l.end[r] - n, n, g, row(r), inner, first, onto);
         }
     };
 #if __CUDA_ARCH__ < 900
     constexpr int W = 16 / sizeof(T), clearing = warps / 4, taken = 4; // warps that begin with zeros; rows of zeros that a warp takes at once
     if (warp >= clearing) sums();
-    if (first) {
+    if (first && !onto) {
         for (int r0 = take(&l.nextRow, taken); r0 < own; r0 = take(&l.nextRow, taken)) {
             for (int r = r0; r < min(r0 + taken, own); r++) {
                 if (l.count[r] != 0) continue;
@@ -337,7 +346,7 @@ __device__ __forceinline__ void sort(Lists& l, int n, int own) {
 // of the rows to sum, and one warp sums.
 template <typename T>
 __device__ __forceinline__ void sum_heavy(Lists& l, int* sums, const int (&all)[each], const T* __restrict__ g, const long long* __restrict__ indices, T* out, int v,
-                                          long long c0, int vectors, long long count, int rows, long long inner) {
+                                          long long c0, int vectors, long long count, int rows, long long inner, bool onto) {
     constexpr int W = 16 / sizeof(T);
     const int t = threadIdx.x, deep = threads / vectors, width = vectors * W, i0 = t / vectors, c = t % vectors * W;
     int4* const panels = reinterpret_cast<int4*>(l.k);
@@ -382,12 +391,15 @@ __device__ __forceinline__ void sum_heavy(Lists& l, int* sums, const int (&all)[
         arrived<0>();
         __syncthreads(); // the next round's list is written over this one
     }
-    if (t < width && c0 + t < inner) out[v * inner + c0 + t] = total;
+    if (t < width && c0 + t < inner) {
+        T* const to = out + v * inner + c0 + t;
+        *to = onto ? *to + total : total;
+    }
 }
 
 template <typename T>
 __device__ void scatter_rows(const T* __restrict__ g, const long long* __restrict__ indices, T* out, long long count, int rows, long long inner,
-                             Divide blocks) {
+                             Divide blocks, bool onto) {
     __shared__ int sums[warps + mostHeavy], heavy[mostHeavy];
     Lists& l = *reinterpret_cast<Lists*>(shared);
     const int t = threadIdx.x, b = blockIdx.x, own = (rows - b + (int)gridDim.x - 1) / (int)gridDim.x; // rows of this block
@@ -395,8 +407,10 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
     follow();
     fetch(all, indices, 0, count, rows);
     __shared__ Zeros zeros;
-    find_zeros(zeros, all, blocks);
-    copy_zeros(zeros, out, 0, min(own, zeroRows), inner);
+    if (!onto) {
+        find_zeros(zeros, all, blocks);
+        copy_zeros(zeros, out, 0, min(own, zeroRows), inner);
+    }
     const int heavies = find_heavy(l, sums, heavy, all, max((int)min(count, (long long)held) / mostHeavy, leastHeavy), rows);
     if (heavies > 0) {
         constexpr int W = 16 / sizeof(T);
@@ -404,7 +418,7 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
         const int vectors = heavies * ((inner + 8 * W - 1) / (8 * W)) < gridDim.x ? 2 : 8;
         const int across = (int)((inner + vectors * W - 1) / (vectors * W));
         for (int i = b; i < heavies * across; i += gridDim.x)
-            sum_heavy(l, sums, all, g, indices, out, heavy[i / across], (long long)(i % across) * vectors * W, vectors, count, rows, inner);
+            sum_heavy(l, sums, all, g, indices, out, heavy[i / across], (long long)(i % across) * vectors * W, vectors, count, rows, inner, onto);
     }
     for (long long base = 0; base == 0 || base < count; base += held) {
         for (int r = t; r < own; r += threads) l.count[r] = 0;
@@ -422,17 +436,18 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
         for (int e = t; e < n; e += threads) atomicAdd(&l.count[l.row[e]], 1);
         __syncthreads();
         sort(l, n, own);
-        if (base == 0) copy_zeros(zeros, out, zeroRows, own, inner);
-        write_rows(l, g + base * inner, out, own, inner, base == 0);
-        if (base == 0) await_zeros();
+        const bool zeroed = base == 0 && !onto;
+        if (zeroed) copy_zeros(zeros, out, zeroRows, own, inner);
+        write_rows(l, g + base * inner, out, own, inner, base == 0, onto);
+        if (zeroed) await_zeros();
         __syncthreads(); // the next round's lists are written over these, and its sums added to these
     }
 }
 
 #define SCATTER_ROWS(name, T)                                                                                                       \
     extern "C" __global__ void __launch_bounds__(threads, 1)                                                                        \
-        scatter_rows_##name(const T* g, const long long* indices, T* out, long long count, int rows, long long inner, DIVIDE(blocks)) { \
-        scatter_rows<T>(g, indices, out, count, rows, inner, DIVIDE_OF(blocks));                                                    \
+        scatter_rows_##name(const T* g, const long long* indices, T* out, long long count, int rows, long long inner, DIVIDE(blocks), const int onto) { \
+        scatter_rows<T>(g, indices, out, count, rows, inner, DIVIDE_OF(blocks), onto);                                              \
     }
 
 SCATTER_ROWS(f32, float)

@@ -26,6 +26,7 @@ type scatterRowsArgs struct {
 	Rows            int64 `arg:"int32"`
 	Inner           int64
 	Blocks          arith.Divide
+	Onto            int64 `arg:"int32"`
 }
 
 // widenArgs are those of the conversion of N indices to int64.
@@ -67,16 +68,56 @@ func (pol scatterRowsPolicy) takes(dev kernels.Device, dt kernels.Dtype, outer, 
 		count >= pol.minCount && count <= min(pol.maxCount, pol.maxMean*rows) && dev.SharedOptin >= scatterRowsShared+5<<10
 }
 
-// appendScatterRows appends the launch.
-func appendScatterRows(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, indices kernels.Ref, rows, inner, count int64) {
+// ScatterOnto plans [ScatterBy] along axis 0 of a tensor to which the sums are added: out[v] = base[v] + (g[k] + g[l] + ...) of the k < l < ... with this index,
+// and base[v] if there are none. The first input, base, has the memory of the output; g and the indices follow. ok is false if the device has no kernel for it.
+func ScatterOnto(dev kernels.Device, dt, index kernels.Dtype, shape []int, count int64) (p *kernels.Plan, ok bool, err error) {
+	p, outer, rows, inner, err := newIndexed("scatter onto", dt, index, shape, 0, count)
+	if err != nil || !dt.IsFloat() || count > scatterRowsHeld || !scatterRowsPolicies.On(dev).takes(dev, dt, outer, rows, inner, count) {
+		return nil, false, err
+	}
+	each := index.Size()
+	p.Out, p.Flops = rows*inner*dt.Size(), count*inner
+	p.Inputs = []int64{p.Out, count * inner * dt.Size(), count * each}
+	indices := appendWidened(p, kernels.In(2), each, count)
+	appendScatterRows(p, dev, dt, kernels.In(1), indices, rows, inner, count, 1)
+	return p, true, nil
+}
+
+// appendWidened appends the launch that converts indices to Int64, unless they are, and returns them.
+func appendWidened(p *kernels.Plan, indices kernels.Ref, each, count int64) kernels.Ref {
+	if each == kernels.Int64.Size() {
+		return indices
+	}
+	to := p.Workspace(count * kernels.Int64.Size())
+	p.LaunchElements(indicesWiden, count, widenArgs{indexArgs{indices, each}, to, count})
+	return to
+}
+
+// appendScatterRows appends the launch. With onto the sums are added to the output.
+func appendScatterRows(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g, indices kernels.Ref, rows, inner, count, onto int64) {
 	blocks := min(int64(dev.SMs), rows)
 	p.Launch(scatterRows[dt], int(blocks), scatterRowsBlock,
-		scatterRowsArgs{kernels.In(0), indices, kernels.At(kernels.Out, 0), count, rows, inner, arith.DivideBy(blocks)}).Shared = scatterRowsShared
+		scatterRowsArgs{g, indices, kernels.At(kernels.Out, 0), count, rows, inner, arith.DivideBy(blocks), onto}).Shared = scatterRowsShared
 }
 
 func scatterRowsBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[scatterRowsArgs](c)
-	sumInOrder(kernels.Slice[T](c, args.G), kernels.Slice[int64](c, args.Indices)[:args.Count], kernels.Slice[T](c, args.Out), 1, args.Rows, args.Inner)
+	g, indices, out := kernels.Slice[T](c, args.G), kernels.Slice[int64](c, args.Indices)[:args.Count], kernels.Slice[T](c, args.Out)
+	if args.Onto == 0 {
+		sumInOrder(g, indices, out, 1, args.Rows, args.Inner)
+		return
+	}
+	sums, added := make([]T, args.Rows*args.Inner), make([]bool, args.Rows)
+	sumInOrder(g, indices, sums, 1, args.Rows, args.Inner)
+	for _, v := range indices {
+		if v < 0 || v >= args.Rows || added[v] {
+			continue
+		}
+		added[v] = true
+		for i := v * args.Inner; i < (v+1)*args.Inner; i++ {
+			out[i] += sums[i]
+		}
+	}
 }
 
 func widenBody(c kernels.Call) {

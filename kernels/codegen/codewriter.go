@@ -29,7 +29,7 @@ func newCodeWriter(major int, wide bool) (codeWriter, error) {
 	}
 	w := codeWriter{Assembler: expr.NewAssembler(fs), index: "u32", kind: expr.B32, target: "sm_70"}
 	if major >= 9 {
-		w.target = "sm_90"
+		w.target, w.RoundsBF16 = "sm_90", true
 	}
 	if wide {
 		w.index, w.kind = "u64", expr.B64

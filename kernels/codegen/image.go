@@ -23,11 +23,14 @@ func (i image) Name() string { return "stheno/" + i.layout.entry + "(" + i.f.Str
 // Digests returns the digests of the functions of math.cu in the code.
 func (i image) Digests() (map[string]string, error) { return DigestsOf(i.f) }
 
-// PTX returns PTX for every device, or with what those of compute capability 9.0, and for rows 8.0, and later have.
+// PTX returns PTX for every device, or with what those of compute capability 9.0, and for rows and outputs in BF16 8.0, and later have.
 func (i image) PTX(major int) ([]byte, error) {
 	code, err := newCodeWriter(major, i.layout.wide)
 	if err != nil {
 		return nil, err
+	}
+	if major == 8 && (i.layout.entry == rowsEntry || slices.Contains(i.f.Outputs(), expr.BF16)) {
+		code.target, code.RoundsBF16 = "sm_80", true
 	}
 	kernel := kernelWriter{codeWriter: code, layout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
 	if i.layout.entry == mapEntry {
@@ -43,9 +46,6 @@ func (i image) PTX(major int) ([]byte, error) {
 	}
 	_, w.used = i.f.Trim()
 	w.nan = major >= 8
-	if major == 8 {
-		w.target = "sm_80"
-	}
 	if i.layout.cluster > 0 {
 		w.target = "sm_90"
 	}

@@ -10,6 +10,8 @@ import (
 //
 // Elements are in registers of their size: f32 and f64 in such, the integers and bool in b32 or b64.
 type Assembler struct {
+	RoundsBF16 bool // the target has an instruction that rounds to BF16: sm_80 and later ones
+
 	functions *Functions
 	head      strings.Builder
 	text      strings.Builder

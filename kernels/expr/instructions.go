@@ -19,7 +19,10 @@ func (a *Assembler) convert(r string, in instruction) {
 		a.Line("shl.b32 %s, %s, 16", t, in.x)
 		a.Line("mov.b32 %s, %s", r, t)
 		return
-	case in.to == BF16: // without the device's instruction, which begins with 8.0
+	case in.to == BF16 && a.RoundsBF16:
+		a.half("cvt.rn.bf16.f32 h, %s; cvt.u32.u16 %s, h", in.x, r)
+		return
+	case in.to == BF16:
 		p, odd := a.Register(Pred), a.Register(B32)
 		a.Line("setp.nan.f32 %s, %s, %s", p, in.x, in.x)
 		a.Line("mov.b32 %s, %s", r, in.x)

@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -21,7 +22,7 @@ import (
 // The derivative of a ReLU depends on the sign of the ReLU's argument. It is computed from the ReLU's result, so that the
 // argument need not be stored.
 func epilogues(p *program.Program, t Target) error {
-	if err := vectors(p, t); err != nil {
+	if err := cmp.Or(vectors(p, t), onto(p, t)); err != nil {
 		return err
 	}
 	s := newRewriter(p)

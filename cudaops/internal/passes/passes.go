@@ -33,7 +33,7 @@ type Pass struct {
 var All = []Pass{
 	{"prune", prune},
 	{"windows", windows},
-	{"epilogue", epilogues}, // after vectors of vectors.go
+	{"epilogue", epilogues}, // after vectors of vectors.go and onto
 	{"fuse", fuse},          // before prologues of vectors.go
 	{"mixed", mixed},        // if the target asks for it; with caches.go
 	{"layout", layout},

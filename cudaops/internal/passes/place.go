@@ -39,10 +39,10 @@ func place(p *program.Program, t Target) error {
 		u.Next.Buffer = u.State.Buffer
 	}
 	uses, places := lastUses(p), joined(p)
-	reduced := reducedInPlace(p, uses, places)
+	written := writtenInPlace(p, uses, places)
 	for at, in := range p.Instrs {
 		for _, v := range in.Out {
-			if from := reduced[v]; from != nil {
+			if from := written[v]; from != nil {
 				v.Buffer = from.Buffer
 			} else if to, ok := places[v]; ok { // the buffer of a ConcatInPlace is alive from its first input on
 				whole := to.join.Buffer
@@ -129,14 +129,17 @@ func joined(p *program.Program) map[*program.Value]part {
 	return places
 }
 
-// reducedInPlace returns the values over which an AllReduce writes its results, by these, and gives them the places of the results.
-func reducedInPlace(p *program.Program, uses map[*program.Value]int, places map[*program.Value]part) map[*program.Value]*program.Value {
+// writtenInPlace returns the values over which an AllReduce or an op in place writes its results, by these, and gives them the places of the results.
+func writtenInPlace(p *program.Program, uses map[*program.Value]int, places map[*program.Value]part) map[*program.Value]*program.Value {
 	over := map[*program.Value]*program.Value{}
-	for at, in := range p.Instrs {
-		if c, ok := in.Op.(program.Collective); !ok || c.Kind != kernels.AllReduce {
+	for at, in := range slices.Backward(p.Instrs) {
+		list := in.In
+		if isInPlace(in) {
+			list = in.In[:1]
+		} else if c, ok := in.Op.(program.Collective); !ok || c.Kind != kernels.AllReduce {
 			continue
 		}
-		for i, v := range in.In {
+		for i, v := range list {
 			base := v.Base
 			_, placed := places[base]
 			if to, ok := places[in.Out[i]]; ok && !placed && v.IsContiguous() && v.Elements() == base.Elements() && uses[base] == at && program.Launches(base.Def.Op) {
@@ -166,6 +169,11 @@ func keepOperands(p *program.Program) {
 }
 
 func isConcatInPlace(in *program.Instr) bool { return program.Is[program.ConcatInPlace](in.Op) }
+
+func isInPlace(in *program.Instr) bool {
+	k, _ := in.Op.(program.Kernel)
+	return k.InPlace
+}
 
 func isCopy(in *program.Instr) bool { return program.Is[program.Copy](in.Op) }
 
@@ -209,10 +217,13 @@ func lastUses(p *program.Program) map[*program.Value]int {
 	return last
 }
 
-// overwrites returns the input that a Map's output may overwrite, or nil. The Map must read the input element by element in
+// overwrites returns the input that the output of a Map or of an op in place may overwrite, or nil. A Map must read the input element by element in
 // the order of the output and be its last user. No other input may share that memory, as another view of the base or as
 // an input or the output of a ConcatInPlace.
 func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
+	if isInPlace(in) && uses[in.In[0].Base] == at {
+		return in.In[0].Base
+	}
 	if !program.Elementwise(in.Op) || len(in.Out) != 1 {
 		return nil
 	}

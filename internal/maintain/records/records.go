@@ -27,6 +27,7 @@ const (
 	Error Kind = "error" // the errors of a product, here or in another library
 	Peer  Kind = "peer"  // the same case in another library
 	Suite Kind = "suite" // the outcome of a suite of tests
+	Loss  Kind = "loss"  // the mean loss of some steps of a training: Case has the steps, Dtype how they are computed
 )
 
 // Record is a measurement of a case, or the outcome of a suite of tests.
@@ -51,6 +52,7 @@ type Record struct {
 	//	largest, mean, wrong   the errors of the elements of a product, see maintain.Errors
 	//	solver, peak   bytes on a GPU: of the solver's state, and of the most that is alive at once
 	//	seconds        of a suite
+	//	loss           the mean loss of the steps
 	Values map[string]float64 `json:"values,omitempty"`
 	// Note says how the result was checked: "all" elements, or "16 rows" of it; the shape of a part's result; the counts of a suite.
 	Note   string `json:"note,omitempty"`
@@ -88,8 +90,12 @@ const (
 	Steps    = "steps"
 	Products = "products" // errors of products, and times with special operands
 	Drawn    = "drawn"
-	Ranks    = "ranks" // steps and all-reduces on one and on several GPUs, by TestRankTimes of package nn
+	Ranks    = "ranks"  // steps and all-reduces on one and on several GPUs, by TestRankTimes of package nn
+	Losses   = "losses" // losses of a training in each precision, by TestLossCurves of package nn
 )
+
+// LossesIn is the Dtype of the losses that those of the other precisions are compared with.
+const LossesIn = "float32"
 
 // File has the records of a set on one GPU.
 type File struct {

@@ -196,3 +196,25 @@ func TestRatios(t *testing.T) {
 		t.Errorf("of none: got %q, want the header", lines)
 	}
 }
+
+// A table of losses has a column for each way to compute them, and the largest distance from float32.
+func TestLossCurves(t *testing.T) {
+	loss := func(by, steps, in string, mean float64) Record {
+		return Record{Kind: Loss, By: by, Key: Key{"GPT", steps, in}, Values: map[string]float64{"loss": mean}}
+	}
+	f := &File{GPU: "A", Runs: []Run{{}}, Records: []Record{loss("", "1 to 20", LossesIn, 4), loss("", "21 to 40", LossesIn, 2), loss("", "1 to 20", "BF16", 4.01), loss("", "21 to 40", "BF16", 1.99),
+		loss("PyTorch 2", "1 to 20", LossesIn, 4), loss("PyTorch 2", "21 to 40", LossesIn, 2.000002)}}
+	_, got, _ := strings.Cut(LossCurves(f, nil), "\n\n")
+	want := `| Steps | float32 | BF16 | PyTorch 2, float32 |
+|---|--:|--:|--:|
+| 1 to 20 | 4.00000 | 4.01000 | 4.00000 |
+| 21 to 40 | 2.00000 | 1.99000 | 2.00000 |
+| farthest from float32 | 0.000 % | 0.500 % | 0.000 % |
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got := LossCurves(&File{Runs: []Run{{}}}, nil); got != "" {
+		t.Errorf("got %q of no losses", got)
+	}
+}
