@@ -33,7 +33,7 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // those that were not merged with a consumer
+	for _, v := range slices.Backward(f.vertices) { // those that were not merged with a consumer, which may wait itself and comes first
 		if v.waiting {
 			f.joinInputs(v)
 		}
