@@ -2,7 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -180,32 +179,20 @@ func (b *batchNorm) moments(x *gorgonia.Node, axes []int, n float64) (mean, vari
 	if dt, _ := values.Dtype(x.Dtype()); dt == kernels.Float64 {
 		return b.keep(Mean(x, axes...)), b.keep(Var(x, 0, axes...))
 	}
-	sum := func(name string, square bool) *gorgonia.Node {
+	of := func(name string, of func(f *expr.Builder, mean, square expr.Value) expr.Value) *gorgonia.Node {
 		f := expr.NewBuilder(kernels.Float32)
-		v := f.Convert(f.Operand(0), kernels.Float64)
-		if square {
-			v = f.Apply(expr.Mul, v, v)
-		}
-		of, err := f.Func(f.Apply(expr.RowSum, v))
+		v, all := f.Convert(f.Operand(0), kernels.Float64), f.Constant(kernels.Float64, n)
+		moment := func(v expr.Value) expr.Value { return f.Apply(expr.Div, f.Apply(expr.RowSum, v), all) }
+		r, err := f.Func(f.Convert(of(f, moment(v), moment(f.Apply(expr.Mul, v, v))), kernels.Float32))
 		if b.keep(nil, err); b.err != nil {
 			return nil
 		}
-		return b.keep(Apply(rowFunc{name: name, f: of, shape: b.shape, axes: axes, out: ofRows}, x))
+		return b.keep(Apply(rowFunc{name: name, f: r, shape: b.shape, axes: axes, out: ofRows}, x))
 	}
-	ofSums := func(name string, of func(f *expr.Builder, mean, square expr.Value) expr.Value, sums ...*gorgonia.Node) *gorgonia.Node {
-		f := expr.NewBuilder(slices.Repeat([]kernels.Dtype{kernels.Float64}, len(sums))...)
-		all := f.Constant(kernels.Float64, n)
-		v, err := f.Func(f.Convert(of(f, f.Apply(expr.Div, f.Operand(0), all), f.Apply(expr.Div, f.Operand(len(sums)-1), all)), kernels.Float32))
-		if b.keep(nil, err); b.err != nil {
-			return nil
-		}
-		return b.keep(Apply(mapping{v, tensor.Shape{b.shape[1]}, name}, sums...))
-	}
-	sums, squares := sum("ChannelSum", false), sum("ChannelSquares", true)
-	mean = ofSums("ChannelMean", func(_ *expr.Builder, mean, _ expr.Value) expr.Value { return mean }, sums)
-	variance = ofSums("ChannelVariance", func(f *expr.Builder, mean, square expr.Value) expr.Value {
+	mean = of("ChannelMean", func(_ *expr.Builder, mean, _ expr.Value) expr.Value { return mean })
+	variance = of("ChannelVariance", func(f *expr.Builder, mean, square expr.Value) expr.Value {
 		return f.Apply(expr.Max, f.Apply(expr.Sub, square, f.Apply(expr.Mul, mean, mean)), f.Constant(kernels.Float64, 0))
-	}, sums, squares)
+	})
 	return mean, variance
 }
 

@@ -176,8 +176,8 @@ func (s *rewriter) derive(step *program.Instr, result *program.Value) {
 	s.addReader(result, step)
 }
 
-// fromResults rewrites the derivatives of ReLUs of Maps' results as functions of the ReLUs' results, where these are stored anyway, for launches other than Maps, and the arguments are not. The
-// gradient then reads no value that is stored for it alone.
+// fromResults rewrites the derivatives of ReLUs as functions of the ReLUs' results, where these are stored anyway, for launches other than Maps, and the arguments are results of Maps or
+// convolutions that Maps alone read. The gradient then reads no value that is stored for it alone.
 func (s *rewriter) fromResults() {
 	live := func(v *program.Value, stored func(in *program.Instr) bool) bool {
 		return slices.ContainsFunc(s.readers[v], func(in *program.Instr) bool {
@@ -191,14 +191,18 @@ func (s *rewriter) fromResults() {
 		if _, replaced := s.replacement[in]; replaced || !mapped || len(in.In) != 1 {
 			continue
 		}
-		v := in.In[0]
-		if v.Base != v || !v.Dtype.IsFloat() || op.Func != relus()[v.Dtype].f || !program.Elementwise(v.Def.Op) || s.liveOut[v] || live(v, computes) || !live(in.Out[0], computes) {
+		v := in.In[0].Base
+		_, convolves := program.ConvOf(v.Def.Op)
+		if !v.Dtype.IsFloat() || op.Func != relus()[v.Dtype].f || !in.In[0].IsContiguous() || in.In[0].Elements() != v.Elements() || !convolves && !program.Elementwise(v.Def.Op) || s.liveOut[v] ||
+			live(v, computes) || !live(in.Out[0], computes) {
 			continue
 		}
 		for _, step := range s.readers[v] {
 			if program.Elementwise(step.Op) && isReLUGradient(step, v) {
 				s.derive(step, in.Out[0])
-				s.replacement[step] = step // which now follows the ReLU
+				op := step.Op.(program.Map)
+				op.FuseWithConsumers = true
+				step.Op, s.replacement[step] = op, step // which now follows the ReLU
 			}
 		}
 	}
