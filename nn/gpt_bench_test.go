@@ -125,7 +125,12 @@ func benchmarkStep(b *testing.B, m GPT, batch int, by cudaops.Option) {
 	testutil.Do(b, G.Let(g.Labels, tensor.New(tensor.WithShape(batch, m.Context), tensor.WithBacking(labels))))
 	opts := []cudaops.Option{cudaops.OnAny(), cudaops.Strict(), by, cudaops.Outputs(g.Loss), cudaops.Resident(g.Tokens, g.Labels),
 		cudaops.Train(G.NewAdamW(G.WithLearnRate(3e-4), G.WithBeta2(0.95), G.WithRho(0.1)), g.Parameters...)}
-	vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph, opts...))
+	benchmarkSteps(b, func(opts ...cudaops.Option) (*cudaops.VM, error) { return cudaops.NewVM(g.Graph, opts...) }, g.Loss, opts)
+}
+
+// benchmarkSteps times runs of a VM, reports its memory, its launches and a loss, and with -v logs the time of each launch.
+func benchmarkSteps(b *testing.B, newVM func(...cudaops.Option) (*cudaops.VM, error), loss *G.Node, opts []cudaops.Option) {
+	vm := testutil.Get[*cudaops.VM](b)(newVM(opts...))
 	for range 3 {
 		testutil.Do(b, vm.RunAll())
 	}
@@ -141,12 +146,12 @@ func benchmarkStep(b *testing.B, m GPT, batch int, by cudaops.Option) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/step")
 	b.ReportMetric(float64(report.Arena>>20), "MiB")
 	b.ReportMetric(float64(launches), "launches")
-	b.ReportMetric(float64(g.Loss.Value().Data().(float32)), "loss")
+	b.ReportMetric(float64(loss.Value().Data().(float32)), "loss")
 	vm.Close()
 	if !testing.Verbose() {
 		return
 	}
-	timed := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph, append(opts, cudaops.Timed())...))
+	timed := testutil.Get[*cudaops.VM](b)(newVM(append(opts, cudaops.Timed())...))
 	defer timed.Close()
 	for range 5 {
 		testutil.Do(b, timed.RunAll())

@@ -97,3 +97,30 @@ func (c CNN) Build(batch int, opts ...nn.Option) (*Network, error) {
 	n.Loss, n.Best = nn.CrossEntropy(s, n.Logits, n.Labels), s.Keep(ops.ArgMax(n.Logits, -1))
 	return n, s.Grad(n.Loss)
 }
+
+// ResNet is ResNet-18 for images of 3 channels and side 32, as examples/14-resnet has it.
+type ResNet struct{ Width, Classes int }
+
+// Train returns the graph of a batch with its loss and the gradients.
+func (m ResNet) Train(batch, side int, opts ...nn.Option) (*Network, error) {
+	s := nn.New(G.NewGraph(), append(opts, nn.Seed(1))...)
+	n := &Network{Scope: s, X: s.Input("x", tensor.Float32, batch, 3, side, side), Labels: s.Input("labels", tensor.Int64, batch)}
+	normed := func(s *nn.Scope, k int, x *G.Node, out, size, stride int) *G.Node {
+		return nn.BatchNorm(s.At("bn", k), nn.Conv2d(s.At("conv", k), x, out, size, nn.Stride(stride), nn.Padding(size/2), nn.NoBias()))
+	}
+	x := nn.ReLU(s, normed(s, 1, n.X, m.Width, 3, 1))
+	for i := range 8 {
+		s, stride := s.At("block", i), 1
+		if i > 0 && i%2 == 0 {
+			stride = 2
+		}
+		y := normed(s, 2, nn.ReLU(s, normed(s, 1, x, m.Width<<(i/2), 3, stride)), m.Width<<(i/2), 3, 1)
+		if stride > 1 {
+			x = normed(s, 3, x, m.Width<<(i/2), 1, stride)
+		}
+		x = nn.ReLU(s, s.Keep(ops.Add(y, x)))
+	}
+	n.Logits = nn.Linear(s.At("fc"), nn.GlobalAvgPool(s, x), m.Classes)
+	n.Loss = nn.CrossEntropy(s, n.Logits, n.Labels)
+	return n, s.Grad(n.Loss)
+}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -127,12 +129,12 @@ func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *go
 	channels[0] = b.shape[1]
 	n := float64(b.shape.TotalSize() / b.shape[1])
 	var batchMean, batchVariance, all *gorgonia.Node
-	if batchMean = b.keep(Mean(x, axes...)); b.overRanks {
-		batchMean, batchVariance, all = b.ofRanks(x, batchMean, axes, channels, n)
+	if b.overRanks {
+		batchMean, batchVariance, all = b.ofRanks(x, b.keep(Mean(x, axes...)), axes, channels, n)
 	} else {
-		batchVariance = b.keep(Var(x, 0, axes...))
+		batchMean, batchVariance = b.moments(x, axes, n)
 	}
-	now := [2]*gorgonia.Node{}
+	now, w := [2]*gorgonia.Node{}, whenTraining{new(trainingMode)}
 	for i, of := range []struct {
 		running, batch *gorgonia.Node
 		factor         float64
@@ -149,12 +151,66 @@ func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *go
 		if b.err != nil {
 			return nil
 		}
+		if !b.overRanks {
+			of.batch = batch
+		}
 		b.next[i] = b.keep(WhenTraining(next, running))
-		now[i] = b.keep(reshaped(b.keep(WhenTraining(of.batch, running)), channels))
+		now[i] = b.keep(reshaped(b.keep(Apply(w, of.batch, running)), channels))
 	}
 	if b.err != nil {
 		return nil
 	}
 	s, t := b.keep(reshaped(scale, channels)), b.keep(reshaped(bias, channels))
-	return b.apply(fmt.Sprintf("(a - b) * (1 / sqrt(c + %s)) * d + e", number(b.epsilon)), x, now[0], now[1], s, t)
+	if b.overRanks {
+		return b.apply(fmt.Sprintf("(a - b) * (1 / sqrt(c + %s)) * d + e", number(b.epsilon)), x, now[0], now[1], s, t)
+	}
+	inverse := b.apply(fmt.Sprintf("1 / sqrt(a + %s)", number(b.epsilon)), now[1])
+	dt, _ := values.Dtype(x.Dtype())
+	f, err := expr.Parse("(a - b) * c * d + e", dt, "a", "b", "c", "d", "e")
+	if b.keep(nil, err); b.err != nil {
+		return nil
+	}
+	return b.keep(Apply(channelNorm{mapping{f, b.shape, "ChannelNorm"}, axes, w}, x, now[0], inverse, s, t))
+}
+
+// moments returns the mean and the variance of each channel of x, of n elements along axes. In float32 both are of one pass: in double precision, the mean of the squares less the
+// square of the mean is more precise than the elements are.
+func (b *batchNorm) moments(x *gorgonia.Node, axes []int, n float64) (mean, variance *gorgonia.Node) {
+	if dt, _ := values.Dtype(x.Dtype()); dt == kernels.Float64 {
+		return b.keep(Mean(x, axes...)), b.keep(Var(x, 0, axes...))
+	}
+	of := func(name string, of func(f *expr.Builder, mean, square expr.Value) expr.Value) *gorgonia.Node {
+		f := expr.NewBuilder(kernels.Float32)
+		v, all := f.Convert(f.Operand(0), kernels.Float64), f.Constant(kernels.Float64, n)
+		moment := func(v expr.Value) expr.Value { return f.Apply(expr.Div, f.Apply(expr.RowSum, v), all) }
+		r, err := f.Func(f.Convert(of(f, moment(v), moment(f.Apply(expr.Mul, v, v))), kernels.Float32))
+		if b.keep(nil, err); b.err != nil {
+			return nil
+		}
+		return b.keep(Apply(rowFunc{name: name, f: r, shape: b.shape, axes: axes, out: ofRows}, x))
+	}
+	mean = of("ChannelMean", func(_ *expr.Builder, mean, _ expr.Value) expr.Value { return mean })
+	variance = of("ChannelVariance", func(f *expr.Builder, mean, square expr.Value) expr.Value {
+		return f.Apply(expr.Max, f.Apply(expr.Sub, square, f.Apply(expr.Mul, mean, mean)), f.Constant(kernels.Float64, 0))
+	})
+	return mean, variance
+}
+
+// channelNorm normalizes x, given the mean and the inverse deviation of each channel, in runs that train those of x. Then its gradient w.r.t. x passes through these two, and it has none w.r.t. them.
+type channelNorm struct {
+	mapping
+	axes []int // of a channel
+	when whenTraining
+}
+
+func (c channelNorm) Adjoints(b *Backward) []Term {
+	x, mean, inverse, scale, g := b.In(0), b.In(1), b.In(2), b.In(3), b.Grad()
+	level := b.rows("ChannelSum", "rowsum(a)", c.shape, c.axes, ofRowsKept, g)
+	along := b.rows("ChannelSum", "rowsum(a * ((b - c) * d))", c.shape, c.axes, ofRowsKept, g, x, mean, inverse)
+	share := func(sum Term) Term { // of an element, of the gradients through mean and deviation
+		n := c.shape.TotalSize() / scale.Type().Shape.TotalSize()
+		return b.Apply(c.when, b.elements(fmt.Sprintf("a / %d", n), sum), zeros(b, sum))
+	}
+	dx := b.elements("(a - b - (c - d) * e * f) * (e * g)", g, share(level), x, mean, inverse, share(along), scale)
+	return []Term{dx, {}, {}, b.reshape(along, scale.Type().Shape), b.reshape(level, scale.Type().Shape)}
 }

@@ -168,8 +168,8 @@ func TestBatchNormState(t *testing.T) {
 	defer trains.Close()
 	evaluates := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(b.g, append(states, cudaops.In(s), cudaops.Inference())...))
 	defer evaluates.Close()
-	if steps := evaluates.Report().Steps; len(steps) != 2 {
-		t.Errorf("got %d steps of an evaluation, want the map and the loss: %v", len(steps), steps)
+	if steps := evaluates.Report().Steps; len(steps) != 3 {
+		t.Errorf("got %d steps of an evaluation, want the deviations, the map and the loss: %v", len(steps), steps)
 	}
 	in := [][]float64{data(b.in[0].Value()), data(b.in[1].Value()), data(b.in[2].Value()), data(b.in[3].Value()), data(b.in[4].Value())}
 	for range 3 {

@@ -263,7 +263,10 @@ func (v Conv) launch(p *kernels.Plan, dev kernels.Device, args convArgs) error {
 	if splits > 1 {
 		args.Out = p.Workspace(splits * p.Out)
 	}
-	p.Launch(list[form][v.Dtype], int(blocks*splits), convThreads, args)
+	l := p.Launch(list[form][v.Dtype], int(blocks*splits), convThreads, args)
+	if dev.Kind == kernels.CPU {
+		keepsMemory(l, v.Dtype, v.Result)
+	}
 	if splits > 1 {
 		problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: args.Count}}.combine(p, args.Out, splits)
 	}

@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"sync"
+
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -13,13 +15,14 @@ type convHost[T kernels.Float] struct {
 	convArgs
 	by                  kernels.BLAS
 	images, matrix, out []T
-	channels            int64 // of a window
-	down, lines, block  int64 // rows of pixels of an image, of all, and of a block
+	channels            int64      // of a window
+	down, lines, block  int64      // rows of pixels of an image, of all, and of a block
+	memory              *sync.Pool // of *convMemory[T]
 }
 
 // newConvHost returns a launch with windows of so many terms and so many pixels of a phase. It clears the result.
-func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64) *convHost[T] {
-	h := &convHost[T]{convArgs: a, by: c.BLAS(), images: kernels.Slice[T](c, a.Images), matrix: kernels.Slice[T](c, a.Matrix), out: kernels.Slice[T](c, a.Out)}
+func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64, memory *sync.Pool) *convHost[T] {
+	h := &convHost[T]{memory: memory, convArgs: a, by: c.BLAS(), images: kernels.Slice[T](c, a.Images), matrix: kernels.Slice[T](c, a.Matrix), out: kernels.Slice[T](c, a.Out)}
 	h.channels, h.down, h.lines = terms/a.Taps.D, a.Pixels.D/a.PixelRow.D, pixels/a.PixelRow.D
 	block := max(max(convHostBlock/terms, convHostPixels)/a.PixelRow.D, 1)
 	h.block = kernels.CeilDiv(h.lines, kernels.CeilDiv(h.lines, block)) // blocks of about one size
@@ -27,16 +30,27 @@ func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int6
 	return h
 }
 
-// convWindowsBody multiplies rows of filters by the windows of pixels, whose taps are all in the first split.
-func convWindowsBody[T kernels.Float](c kernels.Call) {
+// keepsMemory makes a launch of a plan on the host keep the memory of its goroutines from run to run.
+func keepsMemory(l *kernels.Launch, d kernels.Dtype, result ConvResult) {
+	bodies, memory := [2][2]func(kernels.Call, *sync.Pool){{windowsIn[float32], windowsIn[float64]}, {filtersIn[float32], filtersIn[float64]}}, new(sync.Pool)
+	body := bodies[result/ConvFilters][d]
+	l.Kernel = &kernels.Kernel{Image: l.Kernel.Image, Entry: l.Kernel.Entry, Body: func(c kernels.Call) { body(c, memory) }}
+}
+
+func convWindowsBody[T kernels.Float](c kernels.Call) { windowsIn[T](c, new(sync.Pool)) }
+func convFiltersBody[T kernels.Float](c kernels.Call) { filtersIn[T](c, new(sync.Pool)) }
+
+// windowsIn multiplies rows of filters by the windows of pixels, whose taps are all in the first split.
+func windowsIn[T kernels.Float](c kernels.Call, memory *sync.Pool) {
 	a := kernels.Args[convArgs](c)
 	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
 		return
 	}
-	h := newConvHost[T](c, a, a.K, a.N)
+	h := newConvHost[T](c, a, a.K, a.N, memory)
 	blocks := kernels.CeilDiv(h.lines, h.block)
 	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*h.block*h.PixelRow.D*h.K), 1), func(lo, hi int64) {
 		w := h.newWork()
+		defer memory.Put(w.convMemory)
 		var packed, filters []T
 		for task := lo; task < hi; task++ {
 			line := task % blocks * h.block
@@ -56,21 +70,22 @@ func convWindowsBody[T kernels.Float](c kernels.Call) {
 	})
 }
 
-// convFiltersBody multiplies gradients w.r.t. the outputs by the windows that they meet, and adds up the products of blocks of pixels in their order. Splits are of
+// filtersIn multiplies gradients w.r.t. the outputs by the windows that they meet, and adds up the products of blocks of pixels in their order. Splits are of
 // whole rows of pixels, else all terms are in the first one.
-func convFiltersBody[T kernels.Float](c kernels.Call) {
+func filtersIn[T kernels.Float](c kernels.Call, memory *sync.Pool) {
 	a := kernels.Args[convArgs](c)
 	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
 		return
 	}
-	h := newConvHost[T](c, a, a.N, a.K)
+	h := newConvHost[T](c, a, a.N, a.K, memory)
 	each := h.lines // of a split
 	if h.Chunk%h.PixelRow.D == 0 {
 		each = h.Chunk / h.PixelRow.D
 	}
 	kernels.Parallel(kernels.CeilDiv(h.lines, each)*h.Groups, max(kernels.Grain/(h.M*h.N*each*h.PixelRow.D), 1), func(lo, hi int64) {
 		w := h.newWork()
-		gradients := align.Make[T](h.M * h.block * h.PixelRow.D)
+		defer memory.Put(w.convMemory)
+		gradients := grown(&w.gradients, h.M*h.block*h.PixelRow.D)
 		for task := lo; task < hi; task++ {
 			split := task / h.Groups
 			w.begin(0, task%h.Groups)
@@ -97,11 +112,22 @@ func convFiltersBody[T kernels.Float](c kernels.Call) {
 // convWork is the memory of a goroutine, for a phase and a group.
 type convWork[T kernels.Float] struct {
 	*convHost[T]
-	group            int64
-	first            [2]int64 // pixel of the phase
-	rows, columns    []tap
-	pieces           []pixelRows // of the block
-	windows, results []T
+	*convMemory[T]
+	group         int64
+	first         [2]int64 // pixel of the phase
+	rows, columns []tap
+	pieces        []pixelRows // of the block
+}
+
+// convMemory is what a goroutine writes before it reads it.
+type convMemory[T kernels.Float] struct{ windows, results, gradients []T }
+
+// grown returns n elements of memory, which grows if it has fewer.
+func grown[T kernels.Float](memory *[]T, n int64) []T {
+	if int64(len(*memory)) < n {
+		*memory = align.Make[T](n)
+	}
+	return (*memory)[:n]
 }
 
 // pixelRows is consecutive rows of pixels of an image. at is the first of its pixels in a block.
@@ -111,15 +137,15 @@ type pixelRows struct{ image, row, rows, at int64 }
 type tap struct{ filter, base, lo, hi int64 }
 
 func (h *convHost[T]) newWork() *convWork[T] {
-	return &convWork[T]{convHost: h, windows: align.Make[T](h.block * h.PixelRow.D * h.channels * h.Taps.D)}
+	memory, _ := h.memory.Get().(*convMemory[T])
+	if memory == nil {
+		memory = new(convMemory[T])
+	}
+	grown(&memory.windows, h.block*h.PixelRow.D*h.channels*h.Taps.D)
+	return &convWork[T]{convHost: h, convMemory: memory}
 }
 
-func (w *convWork[T]) product(n int64) []T {
-	if int64(len(w.results)) < n {
-		w.results = align.Make[T](n)
-	}
-	return w.results[:n]
-}
+func (w *convWork[T]) product(n int64) []T { return grown(&w.results, n) }
 
 // begin lists the taps of a phase.
 func (w *convWork[T]) begin(phase, group int64) {

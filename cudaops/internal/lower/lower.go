@@ -184,6 +184,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, err
 		}
 	}
+	l.convolutions()
 	return l.graph, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // setPrecision sets the precision of the float32 matmuls and convolutions among the node's instructions, which begin at start.
@@ -16,7 +15,7 @@ func (c *call) setPrecision(start int) {
 		precision = c.want.Precision
 	}
 	for _, in := range c.graph.Program.Instrs[start:] {
-		if conv, ok := convOf(in.Op); ok && conv.Dtype == kernels.Float32 {
+		if conv, ok := program.ConvOf(in.Op); ok && conv.Dtype == kernels.Float32 {
 			c.rounded[c.node] = own
 			if conv.Round != precision {
 				conv.Round = precision
@@ -34,15 +33,6 @@ func (c *call) setPrecision(start int) {
 			in.Op = program.Kernel{Planner: product}
 		}
 	}
-}
-
-// convOf returns the convolution of an instruction, or gradient of one, and false for other instructions.
-func convOf(op program.Op) (v gemm.Conv, ok bool) {
-	k, _ := op.(program.Kernel)
-	if c, is := k.Planner.(interface{ Conv() (gemm.Conv, bool) }); is {
-		return c.Conv()
-	}
-	return v, false
 }
 
 // checkPrecisions returns an error if a node of PrecisionOf is not a float32 matmul.

@@ -92,10 +92,9 @@ var relus = sync.OnceValue(func() (list [2]relu) {
 	return list
 })
 
-// isReLUGradient reports whether a Map is the derivative of a ReLU as a function of the ReLU's argument, the value of the
-// epilogue.
-func (e *epilogue) isReLUGradient(in *program.Instr) bool {
-	if in.Op.(program.Map).Func != relus()[e.product.Dtype].byArgument || in.In[0].Base != e.out || in.In[0].IsBounded() {
+// isReLUGradient reports whether a Map is the derivative of a ReLU as a function of the ReLU's argument, a base.
+func isReLUGradient(in *program.Instr, argument *program.Value) bool {
+	if len(in.In) != 2 || !argument.Dtype.IsFloat() || in.Op.(program.Map).Func != relus()[argument.Dtype].byArgument || in.In[0].Base != argument || in.In[0].IsBounded() {
 		return false
 	}
 	zero, constant := number(in.In[1])

@@ -42,6 +42,7 @@ func epilogues(p *program.Program, t Target) error {
 			e.rewrite()
 		}
 	}
+	s.fromResults()
 	return s.finish()
 }
 
@@ -101,7 +102,7 @@ func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 			continue
 		}
 		switch mapped := program.Elementwise(in.Op); {
-		case mapped && e.isReLUGradient(in):
+		case mapped && isReLUGradient(in, e.out):
 			steps = append(steps, in)
 		case mapped && m == nil:
 			m = in
@@ -160,18 +161,50 @@ func (e *epilogue) rewrite() {
 	e.out.Def = in
 	e.replace(last, in, gone)
 	for _, step := range e.gradients {
-		e.derive(step)
+		e.derive(step, e.out)
 	}
 }
 
 // derive rewrites the derivative of a ReLU as a function of the ReLU's result.
-func (e *epilogue) derive(step *program.Instr) {
+func (s *rewriter) derive(step *program.Instr, result *program.Value) {
 	v := step.In[0]
-	step.Op, step.In = program.Map{Func: relus()[e.product.Dtype].byResult, Shape: v.Shape}, []*program.Value{e.out}
-	if !slices.Equal(v.Shape, e.out.Shape) || !v.IsContiguous() {
-		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{e.out}, Nodes: step.Nodes}
-		e.depth[def], e.positions[def] = e.depth[e.out.Def], e.positions[e.out.Def]
-		step.In[0] = e.p.NewAlias(def, e.out.Name, v.Type, e.out, v.View)
+	step.Op, step.In = program.Map{Func: relus()[v.Dtype].byResult, Shape: v.Shape}, []*program.Value{result}
+	if !slices.Equal(v.Shape, result.Shape) || !v.IsContiguous() {
+		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{result}, Nodes: step.Nodes}
+		s.depth[def], s.positions[def] = s.depth[result.Def], s.positions[result.Def]
+		step.In[0] = s.p.NewAlias(def, result.Name, v.Type, result, v.View)
 	}
-	e.addReader(e.out, step)
+	s.addReader(result, step)
+}
+
+// fromResults rewrites the derivatives of ReLUs as functions of the ReLUs' results, where these are stored anyway, for launches other than Maps, and the arguments are results of Maps or
+// convolutions that Maps alone read. The gradient then reads no value that is stored for it alone.
+func (s *rewriter) fromResults() {
+	live := func(v *program.Value, stored func(in *program.Instr) bool) bool {
+		return slices.ContainsFunc(s.readers[v], func(in *program.Instr) bool {
+			_, replaced := s.replacement[in]
+			return !replaced && stored(in)
+		})
+	}
+	computes := func(in *program.Instr) bool { return !program.Elementwise(in.Op) }
+	for _, in := range s.p.Instrs {
+		op, mapped := in.Op.(program.Map)
+		if _, replaced := s.replacement[in]; replaced || !mapped || len(in.In) != 1 {
+			continue
+		}
+		v := in.In[0].Base
+		_, convolves := program.ConvOf(v.Def.Op)
+		if !v.Dtype.IsFloat() || op.Func != relus()[v.Dtype].f || !in.In[0].IsContiguous() || in.In[0].Elements() != v.Elements() || !convolves && !program.Elementwise(v.Def.Op) || s.liveOut[v] ||
+			live(v, computes) || !live(in.Out[0], computes) {
+			continue
+		}
+		for _, step := range s.readers[v] {
+			if program.Elementwise(step.Op) && isReLUGradient(step, v) {
+				s.derive(step, in.Out[0])
+				op := step.Op.(program.Map)
+				op.FuseWithConsumers = true
+				step.Op, s.replacement[step] = op, step // which now follows the ReLU
+			}
+		}
+	}
 }

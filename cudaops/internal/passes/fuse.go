@@ -33,9 +33,11 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // those that were not merged with a consumer
-		if v.waiting {
-			f.joinInputs(v)
+	for _, last := range []bool{false, true} { // those that were not merged with a consumer, which may wait, too
+		for _, v := range f.vertices {
+			if v.waiting && v.op.FuseWithConsumers == last {
+				f.joinInputs(v)
+			}
 		}
 	}
 	for _, v := range f.vertices { // an instruction that fit none of its producers alone may fit their merged group

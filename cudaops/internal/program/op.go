@@ -105,6 +105,19 @@ func ProductOf(op Op) (p gemm.Product, is bool) {
 	return p, is
 }
 
+// ConvOf returns the convolution that an op computes, or the gradient of one, and false for other ops.
+func ConvOf(op Op) (v gemm.Conv, is bool) {
+	k, _ := op.(Kernel)
+	if v, is = k.Planner.(gemm.Conv); is {
+		return v, true
+	}
+	if known, has := k.Planner.(interface{ Conv() (gemm.Conv, bool) }); has {
+		err := guard.Recover("Conv", func() error { v, is = known.Conv(); return nil })
+		is = is && err == nil
+	}
+	return v, is
+}
+
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
 // index of Shape. The inputs are views of that shape, with any strides; a function of constants has no inputs.
 // Each output has as many elements as Shape. FuseWithConsumers is set if the Map should be fused with the consumers
