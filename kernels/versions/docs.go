@@ -16,6 +16,13 @@ var docs = map[string][]Doc{
 		{"one thread per element", "Each thread loads two numbers and stores one."},
 		{"fast", "The op itself: 16 bytes a thread."},
 	},
+	"Attention": {
+		{"unfused", "A product, a softmax and a product: the matrix of scores and that of weights are in memory, 2 T^2 numbers a head."},
+		{"tiled", "A block computes the scores of 64 queries with 64 keys at a time and keeps none: once for the maximum of each query, once more for the weights."},
+		{"online softmax", "One pass: where a larger maximum comes, what was added up is scaled down. The op's kernel for devices without tensor cores."},
+		{"tensor cores", "The same by mma.sync, with weights that stay in registers between the products and copies of keys in flight. The op's kernel for compute capability 8."},
+		{"warp-specialised", "A producer copies by TMA, and two warpgroups multiply by wgmma in turns: one computes exponentials while the other multiplies. The op's kernel for compute capability 9.0."},
+	},
 	"Dot": {
 		{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (DotPartials leaves them to the host): the same bits in every run."},
 		{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -52,3 +53,32 @@ func check(op string, v, most int) error {
 }
 
 var in0, in1, out = kernels.Ref{Operand: 0}, kernels.Ref{Operand: 1}, kernels.Ref{Operand: kernels.Out}
+
+// appendPlan appends the launches of a plan with other operands: its output is at to, its inputs at from.
+func appendPlan(p, part *kernels.Plan, to kernels.Ref, from ...kernels.Ref) {
+	scratch := p.Workspace(part.Scratch)
+	move := func(r kernels.Ref) kernels.Ref {
+		base := scratch
+		switch {
+		case r.Operand == kernels.Out:
+			base = to
+		case r.Operand >= 0:
+			base = from[r.Operand]
+		}
+		base.Offset += r.Offset
+		return base
+	}
+	for _, l := range part.Launches {
+		l.Args = slices.Clone(l.Args)
+		for i, a := range l.Args {
+			switch a := a.(type) {
+			case kernels.Ref:
+				l.Args[i] = move(a)
+			case kernels.TensorMap:
+				a.Ref = move(a.Ref)
+				l.Args[i] = a
+			}
+		}
+		p.Launches = append(p.Launches, l)
+	}
+}

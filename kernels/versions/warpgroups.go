@@ -3,7 +3,6 @@ package versions
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
@@ -112,35 +111,10 @@ func roundFirst(dev kernels.Device, product *kernels.Plan, n int64) (*kernels.Pl
 	}
 	p := &kernels.Plan{Op: product.Op, Inputs: []int64{4 * n * n, 4 * n * n}, Out: product.Out, Flops: product.Flops}
 	to := [2]kernels.Ref{p.Workspace(round.Out), p.Workspace(round.Out)}
-	appendMoved := func(launches []kernels.Launch, move func(kernels.Ref) kernels.Ref) {
-		for _, l := range launches {
-			l.Args = slices.Clone(l.Args)
-			for i, a := range l.Args {
-				switch a := a.(type) {
-				case kernels.Ref:
-					l.Args[i] = move(a)
-				case kernels.TensorMap:
-					a.Ref = move(a.Ref)
-					l.Args[i] = a
-				}
-			}
-			p.Launches = append(p.Launches, l)
-		}
-	}
 	for operand, rounded := range to {
-		appendMoved(round.Launches, func(r kernels.Ref) kernels.Ref {
-			if r.Operand == kernels.Out {
-				return rounded
-			}
-			return kernels.Ref{Operand: kernels.Operand(operand), Offset: r.Offset}
-		})
+		appendPlan(p, round, rounded, kernels.In(kernels.Operand(operand)))
 	}
-	appendMoved(product.Launches, func(r kernels.Ref) kernels.Ref {
-		if r.Operand == kernels.Out {
-			return r
-		}
-		return to[r.Operand]
-	})
+	appendPlan(p, product, out, to[0], to[1])
 	return p, nil
 }
 
