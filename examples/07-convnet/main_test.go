@@ -14,6 +14,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/nn"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
@@ -117,7 +118,7 @@ func TestRead(t *testing.T) {
 	}
 	set, store := all.Take([]int{3, 14}), cudaops.NewStore()
 	defer store.Close()
-	s := nn.New(G.NewGraph(), nn.In(store), nn.Seed(rand.Uint64()))
+	s := nn.New(G.NewGraph(), nn.In(store), nn.Seed(testutil.Seed(t)))
 	x, _, logits := model(s, 5)
 	vm, err := s.NewVM(cudaops.OnHost())
 	if err != nil {

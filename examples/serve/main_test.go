@@ -130,7 +130,7 @@ func TestLoad(t *testing.T) {
 	case testing.Short():
 		requests = 1000
 	}
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	store := newStore(t)
 	p := newPool(t, store, rand.New(rand.NewPCG(seed, 0)), 500)
 	url, stop, ended := start(t, store)

@@ -97,9 +97,7 @@ func TestPrebuiltOnGPU(t *testing.T) {
 	devices, err := cudaops.Devices()
 	testutil.SkipUnless(t, "GPU", err)
 	dev := devices[0].Device
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 21))
+	r := testutil.Random(t)
 	random := make([]float32, 1<<20+3)
 	for i := range random {
 		if random[i] = float32(r.NormFloat64()); i%1009 == 0 {
