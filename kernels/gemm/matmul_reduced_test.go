@@ -259,7 +259,7 @@ func TestProductAlsoInHalves(t *testing.T) {
 
 // A product that stores its result in 16 bits, and whose epilogue reads operands in 16 bits, has the bits of the product in float32, rounded.
 func TestProductStored(t *testing.T) {
-	r := testutil.Random(t)
+	r, check := testutil.Random(t), new(kernels.Checker)
 	f := testutil.Get[expr.Func](t)(expr.Parse("c + x + y", kernels.Float32, "c", "x", "y"))
 	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
 		for i, c := range []kernels.Dtype{kernels.Float32, expr.BF16, kernels.Float32, expr.F16} {
@@ -274,7 +274,7 @@ func TestProductStored(t *testing.T) {
 					t.Fatalf("%v on %s: want one that stores %v with operands in %v", product, dev.Name, c, types)
 				}
 				plan, want := testutil.Get[*kernels.Plan](t)(stored.Plan(dev)), testutil.Get[*kernels.Plan](t)(product.Plan(dev))
-				testutil.Do(t, kernels.Check(own, plan))
+				testutil.Do(t, check.Check(plan))
 				in, full := make([][]byte, 4), make([][]byte, 4)
 				for i := range in {
 					n := want.Inputs[i] / 4
