@@ -140,8 +140,14 @@ suite() {
         program=(compute-sanitizer "${options[@]}" --target-processes all --error-exitcode 9 --print-limit 20 "${program[@]}" -test.short)
     fi
     start=$(now)
-    (cd "${dir:-.}" && STHENO_PART=$5 STHENO_MAX_ELEMENTS=$most timeout -k 5 $((limit - 5)) "${program[@]}") > "$log" 2>&1 < /dev/null
-    status=$?
+    # initcheck misses writes of kernels of a graph that run at a time, at random (bench/NOTES.md): what it reports three times over is an error.
+    local tries=1
+    [[ $2 == initcheck ]] && tries=3
+    while
+        (cd "${dir:-.}" && STHENO_PART=$5 STHENO_MAX_ELEMENTS=$most timeout -k 5 $((($(left) < limit ? $(left) : limit) - 5)) "${program[@]}") > "$log" 2>&1 < /dev/null
+        status=$?
+        ((status == 9 && --tries > 0))
+    do :; done
     note=$(grep -h -E '(ERROR|RACECHECK) SUMMARY' "$log" | sed 's/^=* *//' | tail -n 1)
     if [[ $status == 124 || $status == 137 ]]; then
         note="timed out; $note"

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +36,7 @@ func TestChild(t *testing.T) {
 	if path == "" {
 		return // the test is TestKill
 	}
-	m, vm := newChild(t, rand.Uint64())
+	m, vm := newChild(t, testutil.Seed(t))
 	var at position
 	_, err := Load(path, vm, &at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,9 +55,7 @@ func TestChild(t *testing.T) {
 // and its file is whole whenever somebody looks.
 func TestKill(t *testing.T) {
 	program := testutil.Get[string](t)(os.Executable())
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	path := filepath.Join(t.TempDir(), "run.safetensors")
 
 	// step returns the step that the file has reached, -1 if there is no file.

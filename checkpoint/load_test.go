@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,8 +75,9 @@ func TestPartial(t *testing.T) {
 
 // Tensors of drawn shapes are transposed.
 func TestTransposed(t *testing.T) {
+	random := testutil.Random(t)
 	for range 20 {
-		rows, cols := 1+rand.IntN(100), 1+rand.IntN(100)
+		rows, cols := 1+random.IntN(100), 1+random.IntN(100)
 		n := G.NewMatrix(G.NewGraph(), tensor.Float64, G.WithName("w"), G.WithShape(cols, rows))
 		testutil.Get[Loaded](t)(LoadParameters(foreign(t, f32("w", rows, cols)), G.Nodes{n}, Transposed(always)))
 		for k, x := range n.Value().Data().([]float64) {

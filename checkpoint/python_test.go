@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +50,7 @@ print(json.dumps({
 func TestPythonReads(t *testing.T) {
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		path := filepath.Join(t.TempDir(), "run.safetensors")
-		m := newModel(t, dt, rand.Uint64(), 5)
+		m := newModel(t, dt, testutil.Seed(t), 5)
 		vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.Seed(math.MaxUint64))
 		m.steps(t, vm, 0, 3)
 		testutil.Do(t, Save(path, vm, position{Step: 3, Seed: 1 << 63}))

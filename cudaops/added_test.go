@@ -41,7 +41,7 @@ func TestAddedGradients(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		const every, runs = 3, 30
 		compare := func(what string, maker func() G.Solver, step func() G.Solver, dt tensor.Dtype, opts func(p *perceptron) []Option) {
-			seed := rand.Uint64()
+			seed := testutil.Seed(t)
 			theirs, ours := newPerceptron(t, dt, seed), newPerceptron(t, dt, seed)
 			tape, s := tapeMachine(t, theirs.g, G.BindDualValues(theirs.learnables...)), maker()
 			own := step()

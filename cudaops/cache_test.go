@@ -85,10 +85,10 @@ func TestCache(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			c, _, builds := cached(t, limit)
-			var group sync.WaitGroup
+			seed, group := testutil.Seed(t), new(sync.WaitGroup)
 			for k := range 8 {
 				group.Go(func() {
-					r := rand.New(rand.NewPCG(rand.Uint64(), uint64(k)))
+					r := rand.New(rand.NewPCG(seed, uint64(k)))
 					for range 12 {
 						x := draw(r, tensor.Float64, 1+r.IntN(9), 7)
 						out, err := c.Run(context.Background(), x)

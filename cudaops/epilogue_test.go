@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -44,9 +43,7 @@ func TestEpilogueBits(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "gpu") {
 			sizes = append(sizes, [][3]int{{8, 20000, 8}, {128, 512, 10}, {128, 784, 512}, {512, 512, 512}, {1000, 30, 1000}, {1100, 600, 900}, {1, 5000, 300}, {300, 5000, 1}}...)
 		}
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := testutil.Random(t)
 		for name, ending := range endings {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 				for _, s := range sizes {

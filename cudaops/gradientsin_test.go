@@ -26,7 +26,7 @@ func TestGradientsIn(t *testing.T) {
 	onRanks(t, func(t *testing.T, on func(n int) (Option, int), _ Option) {
 		for by, bits := range map[kernels.Precision]int{BF16: 8, F16: 11} {
 			for _, more := range [][]Option{nil, {ShardSolver()}, {ClipNorm(1e6)}, {Mixed(BF16), ShardSolver(), ClipNorm(1e6)}} {
-				seed := rand.Uint64()
+				seed := testutil.Seed(t)
 				r := rand.New(rand.NewPCG(seed, 0))
 				ranks, n := on(1 + r.IntN(4))
 				size := 1 + r.IntN(3000)
@@ -80,8 +80,7 @@ func TestGradientsIn(t *testing.T) {
 func TestGradientsInTraining(t *testing.T) {
 	for with, opts := range map[string][]Option{"": nil, "Mixed": {Mixed(BF16)}, "StepEvery": {Mixed(BF16), StepEvery(2)}, "LossScaling": {LossScaling(GradScaler{Interval: 3})}} {
 		t.Run(with, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := testutil.Seed(t)
 			train := func(more ...Option) (*shareNet, *VM) {
 				n := newShare(t, tensor.Float32, 16, []int{64, 128, 128, 64}, seed)
 				vm := machine(t, n.g, append(more, append(opts, OnHosts(3), Split(n.x, n.y), Train(G.NewAdamSolver(), n.learnables...))...)...)

@@ -43,7 +43,7 @@ func TestLabelsOnDevice(t *testing.T) {
 	const rows, classes = 33, 7
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range integerTypes {
-			r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			r := testutil.Random(t)
 			v, list := integersOf(r, dt, classes, rows)
 			logits := draw(r, tensor.Float64, rows, classes)
 			g := G.NewGraph()
@@ -142,7 +142,7 @@ func TestIdsOutside(t *testing.T) {
 func TestResidentBytes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		const rows, columns, batch = 1000, 32, 5
-		r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+		r := testutil.Random(t)
 		text, list := integersOf(r, tensor.Byte, 256, rows, columns)
 		g := G.NewGraph()
 		data := G.NewMatrix(g, tensor.Byte, G.WithName("text"), G.WithShape(rows, columns), G.WithValue(text))
@@ -195,7 +195,7 @@ func TestGorgoniasIntegersOnDevice(t *testing.T) {
 			"add": G.Add, "sub": G.Sub, "mul": G.HadamardProd, "lt": returns(G.Lt, false), "gte": returns(G.Gte, true), "eq": returns(G.Eq, false), "ne": returns(G.Ne, true), "gt": returns(G.Gt, true), "lte": returns(G.Lte, false),
 		} {
 			for _, dt := range integerTypes {
-				r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+				r := testutil.Random(t)
 				g := G.NewGraph()
 				var in G.Nodes
 				for _, name := range []string{"a", "b"} {

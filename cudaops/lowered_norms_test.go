@@ -129,9 +129,7 @@ func TestBatchNormModes(t *testing.T) {
 }
 
 func testBatchNormModes(t *testing.T, on Option, dt tensor.Dtype, shape []int) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := testutil.Random(t)
 	n, other := newNormGraph(t, dt, shape), newNormGraph(t, dt, shape)
 	vm := machine(t, n.g, on, Strict())
 	var tape G.VM
@@ -239,7 +237,7 @@ func TestBatchNormExtremes(t *testing.T) {
 		for dt, far := range map[tensor.Dtype]float64{tensor.Float32: 1e4, tensor.Float64: 1e8} {
 			shape := []int{64, 5, 3, 3}
 			n := newNormGraph(t, dt, shape)
-			r := rand.New(rand.NewPCG(rand.Uint64(), 4))
+			r := testutil.Random(t)
 			x := draw(r, dt, shape...)
 			for i, v := range floats(t, x) {
 				switch c := i / 9 % 5; {

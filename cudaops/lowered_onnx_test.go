@@ -15,7 +15,7 @@ import (
 
 // The Gemm of onnx-go is lowered, for each way to transpose and each shape of C that its Do takes, and leaves C as it is.
 func TestONNXGemm(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 60 {
 		m, n, k := 1+r.IntN(20), 1+r.IntN(20), 1+r.IntN(40)

@@ -192,8 +192,7 @@ func windowCases(seed uint64) (list []lowered) {
 }
 
 func TestLoweredWindows(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testutil.Seed(t)
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, c := range windowCases(seed) {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -206,8 +205,7 @@ func TestLoweredWindows(t *testing.T) {
 // The first of equal maxima gets the gradient; NaN is never the maximum. The maximum of an empty window, or of only NaN and -Inf,
 // is the lowest finite number, and no element gets its gradient.
 func TestMaxPoolTies(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testutil.Seed(t)
 	onBackends(t, func(t *testing.T, on Option) {
 		r := rand.New(rand.NewPCG(seed, 22))
 		for range 20 {

@@ -81,9 +81,7 @@ func checkProduct(t *testing.T, what string, by kernels.Precision, got, a, b, ad
 // Products have the precision of the VM, or that of their node, with and without an epilogue.
 func TestProducts(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := testutil.Random(t)
 		for _, by := range []kernels.Precision{FullPrecision, TF32, BF16} {
 			for _, own := range []bool{false, true} {
 				m, n, k := 30+r.IntN(9), 20+r.IntN(9), 40+r.IntN(9)
@@ -161,7 +159,7 @@ func TestProductsErrors(t *testing.T) {
 func TestTrainInPrecision(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, by := range []kernels.Precision{TF32, BF16} {
-			g, node, r := G.NewGraph(), testutil.Get[*G.Node](t), rand.New(rand.NewPCG(rand.Uint64(), 0))
+			g, node, r := G.NewGraph(), testutil.Get[*G.Node](t), testutil.Random(t)
 			m, n, k := 20, 30, 40
 			if strings.HasSuffix(t.Name(), "gpu") {
 				m, n, k = 620, 530, 540
@@ -201,7 +199,7 @@ func TestProductsOfPlanes(t *testing.T) {
 		if !strings.HasSuffix(t.Name(), "gpu") {
 			t.Skip("the host does not split operands")
 		}
-		r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+		r := testutil.Random(t)
 		p := newProducts(t, r, false, 900+r.IntN(9), 800+r.IntN(9), 800+r.IntN(9))
 		vm := machine(t, p.g, on, Keep(p.y, p.last))
 		testutil.Do(t, vm.RunAll())

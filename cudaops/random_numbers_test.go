@@ -98,8 +98,7 @@ func TestDropout(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			for _, shape := range [][]int{{1}, {7}, {33, 5}, {64, 64}, {3, 4, 5, 6}, {200, 77}} {
-				p, seed := []float64{0.25, 0.5, 0.1}, rand.Uint64()
-				t.Logf("%v, seed %d", shape, seed)
+				p, seed := []float64{0.25, 0.5, 0.1}, testutil.Seed(t)
 				d := newDropGraph(t, dt, shape, p...)
 				vm := machine(t, d.g, on, Strict(), Seed(seed))
 				for run := range 3 {

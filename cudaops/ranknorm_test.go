@@ -42,9 +42,9 @@ func newNormNet(t testing.TB, rows int, widths []int, seed uint64, opts ...ops.B
 // rows does not.
 func TestBatchNormOverRanks(t *testing.T) {
 	onRanks(t, func(t *testing.T, on func(n int) (Option, int), single Option) {
+		seeds := testutil.Random(t)
 		for range 3 {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := seeds.Uint64()
 			r := rand.New(rand.NewPCG(seed, 0))
 			ranks, n := on(2 + r.IntN(3))
 			rows, widths := 2+r.IntN(5), []int{1 + r.IntN(6), 1 + r.IntN(9), 1 + r.IntN(4)}

@@ -117,8 +117,7 @@ func testRanks(t *testing.T, on func(n int) (Option, int), single Option) {
 	for name, solver := range trainingSolvers {
 		for with, opts := range options {
 			t.Run(name+" "+with, func(t *testing.T) {
-				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
+				seed := testutil.Seed(t)
 				r := rand.New(rand.NewPCG(seed, 0))
 				ranks, n := on(2 + r.IntN(3))
 				rows, widths := 1+r.IntN(6), []int{1 + r.IntN(9), 1 + r.IntN(20), 1 + r.IntN(5)}
@@ -162,8 +161,7 @@ func testRanks(t *testing.T, on func(n int) (Option, int), single Option) {
 func TestRanksRepeat(t *testing.T) { onRanks(t, testRanksRepeat) }
 
 func testRanksRepeat(t *testing.T, on func(n int) (Option, int), _ Option) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testutil.Seed(t)
 	node := testutil.Get[*G.Node](t)
 	ranks, n := on(3)
 	train := func(every int, restart bool) (G.Value, []G.Value) {
@@ -224,7 +222,7 @@ func testRankCollectives(t *testing.T, on func(n int) (Option, int), _ Option) {
 		}
 		all = append(all, node(ops.AllGather(part, n)))
 		vm := machine(t, g, ranks, Split(x, k), Keep(all...))
-		seed := rand.Uint64()
+		seed := testutil.Seed(t)
 		r := rand.New(rand.NewPCG(seed, 0))
 		xs, ks := make([]float64, 2*n*n), make([]float64, 2*n*n)
 		for i := range xs {

@@ -20,9 +20,7 @@ import (
 func TestStatesOnRanks(t *testing.T) { onRanks(t, testStatesOnRanks) }
 
 func testStatesOnRanks(t *testing.T, on func(n int) (Option, int), _ Option) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	ranks, n := on(2 + r.IntN(3))
 	width := 1 + r.IntN(300)
 	g := G.NewGraph()
@@ -102,8 +100,7 @@ func TestStatesApart(t *testing.T) {
 // Watch finds a number that one rank makes, names the rank and leaves all states as they were; the training goes on as one without it.
 func TestWatchOnRanks(t *testing.T) {
 	for _, shard := range []bool{false, true} {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
+		seed := testutil.Seed(t)
 		r := rand.New(rand.NewPCG(seed, 0))
 		n, rows, widths := 2+r.IntN(3), 2, []int{3, 8, 2}
 		build := func(opts ...Option) (*shareNet, *VM) {

@@ -20,8 +20,7 @@ import (
 // on the first, and compares them with VMs without Store.
 func storeOnRanks(t *testing.T, on func(n int) (Option, int), single Option) {
 	for _, more := range [][]Option{nil, {ShardSolver(), ClipNorm(0.1), EMA(0.9)}} {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
+		seed := testutil.Seed(t)
 		r := rand.New(rand.NewPCG(seed, 0))
 		ranks, n := on(2 + r.IntN(3))
 		rows, widths := 1+r.IntN(4), []int{1 + r.IntN(9), 1 + r.IntN(70), 1 + r.IntN(5)}

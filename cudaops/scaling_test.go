@@ -64,7 +64,7 @@ func TestLossScaling(t *testing.T) {
 			if name == "BarzilaiBorwein" {
 				continue
 			}
-			seed := rand.Uint64()
+			seed := testutil.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 0))
 			m, plain := newTargets(t, tensor.Float32, seed), newTargets(t, tensor.Float32, seed)
 			every := 1 + r.IntN(3)
@@ -161,8 +161,7 @@ func newScaledNet(t testing.TB, seed uint64) (g *G.ExprGraph, inputs, learnables
 func TestSkippedSteps(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, by := range []kernels.Precision{FullPrecision, BF16, F16} {
-			seed := rand.Uint64()
-			t.Logf("%v: seed %d", by, seed)
+			seed := testutil.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 1))
 			open := func() (vm *VM, inputs G.Nodes, loss *G.Node) {
 				g, inputs, learnables, loss := newScaledNet(t, seed)
@@ -313,8 +312,7 @@ func hasNaN(v G.Value) bool {
 func TestRanksLossScaling(t *testing.T) { onRanks(t, testRanksLossScaling) }
 
 func testRanksLossScaling(t *testing.T, on func(n int) (Option, int), _ Option) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testutil.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	ranks, n := on(2 + r.IntN(2))
 	share := newShare(t, tensor.Float32, 3, []int{5, 8, 2}, seed)

@@ -74,7 +74,7 @@ func TestShardSolver(t *testing.T) {
 }
 
 func testShardSolver(t *testing.T, on func(n int) (Option, int), single Option, ranks int, limit float64, solver func() G.Solver, opts []Option) {
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	t.Logf("seed %d, %d ranks", seed, ranks)
 	r := rand.New(rand.NewPCG(seed, 0))
 	ranked, n := on(ranks)

@@ -219,7 +219,7 @@ func TestStage(t *testing.T) {
 	for name, open := range stagings(t) {
 		for _, every := range []int{1, 3} {
 			t.Run(fmt.Sprint(name, ", read every ", every), func(t *testing.T) {
-				seed := rand.Uint64()
+				seed := testutil.Seed(t)
 				staged := trainRegression(t, open, seed, every, true)
 				plain := trainRegression(t, open, seed, every, false)
 				for i, v := range plain {

@@ -77,7 +77,7 @@ func TestTrain(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for name, maker := range trainingSolvers {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-				seed := rand.Uint64()
+				seed := testutil.Seed(t)
 				theirs, ours := newPerceptron(t, dt, seed), newPerceptron(t, dt, seed)
 				tape, s := tapeMachine(t, theirs.g, G.BindDualValues(theirs.learnables...)), maker()
 				vm := machine(t, ours.g, on, Train(maker(), ours.learnables...))

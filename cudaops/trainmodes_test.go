@@ -46,8 +46,7 @@ func newModesGraph(t *testing.T, dropout bool) *modesGraph {
 func TestTrainModes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dropout := range []bool{false, true} {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := testutil.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 5))
 			a, b := newModesGraph(t, dropout), newModesGraph(t, dropout)
 			s := G.NewAdamSolver(G.WithLearnRate(0.1))
@@ -107,7 +106,7 @@ func TestModeBelongsToVM(t *testing.T) {
 			"Inference":   {[]Option{Inference()}, true},
 		} {
 			alone, shared := newModesGraph(t, true), newModesGraph(t, true)
-			x := draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)
+			x := draw(testutil.Random(t), tensor.Float64, 6, 4)
 			train := func(m *modesGraph) *VM {
 				testutil.Do(t, G.Let(m.x, x))
 				return machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithLearnRate(0.1)), m.learnables...))
@@ -141,7 +140,7 @@ func TestModeFollowsSetTraining(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for name, options := range map[string][]Option{"no option": nil, "ForwardOnly": {ForwardOnly()}, "EvalMode": {EvalMode()}} {
 			m := newModesGraph(t, true)
-			testutil.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)))
+			testutil.Do(t, G.Let(m.x, draw(testutil.Random(t), tensor.Float64, 6, 4)))
 			set := func(training bool) {
 				testutil.Do(t, m.norm.SetTraining(training))
 				testutil.Do(t, m.drop.SetTraining(training))

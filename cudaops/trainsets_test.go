@@ -48,7 +48,7 @@ func TestWeightDecayAndEMA(t *testing.T) {
 	const rate, decay, b1, b2, eps, ema, limit = 0.02, 0.3, 0.9, 0.999, 1e-8, 0.9, 3.0
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-			m := newTargets(t, dt, rand.Uint64())
+			m := newTargets(t, dt, testutil.Seed(t))
 			solver := func(decay float64) G.Solver { return G.NewAdamW(G.WithLearnRate(rate), WeightDecay(decay)) }
 			vm := machine(t, m.g, on, Train(solver(decay), m.learnables[0]), Train(solver(0), m.learnables[1]), EMA(ema), StepEvery(2), ClipNorm(limit))
 			var p, first, second, average, sum [2][]float64
@@ -116,20 +116,21 @@ func TestTrainSets(t *testing.T) {
 		func() G.Solver { return G.NewBarzilaiBorweinSolver(G.WithLearnRate(0.05), G.WithClip(0.2)) },
 	}
 	onBackends(t, func(t *testing.T, on Option) {
+		r := testutil.Random(t)
 		for i := range 12 {
-			a, b := rand.IntN(len(kinds)), rand.IntN(len(kinds))
+			a, b := r.IntN(len(kinds)), r.IntN(len(kinds))
 			if i == 0 { // both have step sizes from all gradients of their set
 				a, b = len(kinds)-1, len(kinds)-1
 			}
-			dt, seed := []tensor.Dtype{tensor.Float32, tensor.Float64}[rand.IntN(2)], rand.Uint64()
+			dt, seed := []tensor.Dtype{tensor.Float32, tensor.Float64}[r.IntN(2)], r.Uint64()
 			var opts []Option
-			if rand.IntN(2) == 0 {
+			if r.IntN(2) == 0 {
 				opts = append(opts, StepEvery(3))
 			}
-			if rand.IntN(2) == 0 {
+			if r.IntN(2) == 0 {
 				opts = append(opts, EMA(0.75))
 			}
-			if rand.IntN(2) == 0 || i == 0 {
+			if r.IntN(2) == 0 || i == 0 {
 				opts = append(opts, ClipNorm(1e30)) // by a factor of 1
 			}
 			store := NewStore()

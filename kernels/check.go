@@ -177,5 +177,5 @@ func (l *Library) checkSource(stem string) error {
 	if !manifest.Subset(targets) {
 		return fmt.Errorf("%s is compiled for %v, want some of %v, %s among them", file, targets, manifest.Targets, manifest.PTX)
 	}
-	return s.Check(targets, func(name string) ([]byte, error) { return l.read("images/" + name) })
+	return s.Check(targets, l.readPacked)
 }

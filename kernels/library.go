@@ -215,12 +215,11 @@ func (l *Library) PTX(stem string) ([]byte, error) {
 
 // readImage returns a source's image for a target.
 func (l *Library) readImage(stem, target string) ([]byte, error) {
-	packed, err := l.read("images/" + manifest.ImageFile(stem, target))
-	if err != nil {
-		return nil, err
-	}
-	return manifest.Unpack(target, packed)
+	return manifest.Unpack(stem, target, l.readPacked)
 }
+
+// readPacked returns a file of the folder of images.
+func (l *Library) readPacked(file string) ([]byte, error) { return l.read("images/" + file) }
 
 // compiled is the image of a library's source.
 type compiled struct {

@@ -14,7 +14,7 @@ import (
 
 // Convolutions of drawn shapes, groups, dilations, strides and paddings are sums over the windows' elements, and NaN and infinities stay where windows have them.
 func TestConvolutions(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 60 {
 		groups, size, stride, dilation := 1+r.IntN(3), 1+r.IntN(3), 1+r.IntN(3), 1+r.IntN(3)

@@ -2,7 +2,6 @@ package nn_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -318,7 +317,7 @@ func TestEmbedding(t *testing.T) {
 
 // Initial values are drawn from PyTorch's distributions: each has the extent or the deviation of its module's.
 func TestInitial(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	s := nn.New(G.NewGraph(), nn.Seed(seed), nn.Dtype(tensor.Float64))
 	x := s.Input("x", tensor.Float64, 2, 100, 64)
 	ids := s.Input("ids", tensor.Int, 3)

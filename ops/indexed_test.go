@@ -161,8 +161,8 @@ func (c indexedCase) check(t testing.TB, r *rand.Rand) {
 
 // TestCrossEntropy: classes along axis 1, ignored labels, smoothing.
 func TestCrossEntropy(t *testing.T) {
+	r := testutil.Random(t)
 	for range 60 {
-		r := rand.New(rand.NewPCG(rand.Uint64(), 1))
 		shape := tensor.Shape{1 + r.IntN(5), 1 + r.IntN(6), 1 + r.IntN(4)}[:1+r.IntN(3)]
 		classes, inner, rows := shape[0], 1, 1
 		if len(shape) > 1 {
@@ -227,8 +227,8 @@ func TestCrossEntropy(t *testing.T) {
 
 // TestProdOfIntegers: products are of int64 and wrap.
 func TestProdOfIntegers(t *testing.T) {
+	r := testutil.Random(t)
 	for range 20 {
-		r := rand.New(rand.NewPCG(rand.Uint64(), 1))
 		rows, n := 1+r.IntN(4), 1+r.IntN(30)
 		list := drawnIndices(r, rows*n, 256)
 		indexedCase{indicesOf(r, list, rows, n), nil, func(x, _ *G.Node) (*G.Node, error) { return ops.Prod(x, -1) }, func([]float64) (out []float64) {

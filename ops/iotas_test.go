@@ -2,7 +2,6 @@ package ops
 
 import (
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 // weighted by the index, whose gradient has no reduction.
 func TestGradientsWithIndices(t *testing.T) {
 	const rows, columns = 5, 6
-	shape, r := tensor.Shape{rows, columns}, rand.New(rand.NewPCG(rand.Uint64(), 1))
+	shape, r := tensor.Shape{rows, columns}, testutil.Random(t)
 	x, labels, w := make([]float64, rows*columns), make([]int, rows), make([]float64, rows*columns)
 	for i := range x {
 		x[i], w[i] = r.NormFloat64(), r.NormFloat64()

@@ -72,8 +72,8 @@ func (c updateCase) each(f func(row, whole int)) {
 func TestUpdate(t *testing.T) {
 	withoutTag(t)
 	node := testutil.Get[*G.Node](t)
+	r := testutil.Random(t)
 	for range 200 {
-		r := rand.New(rand.NewPCG(rand.Uint64(), 1))
 		c := drawUpdate(r)
 		random := func(s tensor.Shape) *tensor.Dense {
 			d := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(s...))

@@ -3,7 +3,6 @@ package train
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -185,12 +184,12 @@ func newDeviceDataLine(t *testing.T, x, y []float64, weighted bool) (*line, *Dev
 // A data set of bytes, a text and labels of its rows, stays of one byte an element on the device, and steps get its rows.
 func TestDeviceDataOfBytes(t *testing.T) {
 	const count, length, batch, rate = 500, 33, 8, 0.01
-	text, labels := make([]byte, count*length), make([]byte, count)
+	text, labels, r := make([]byte, count*length), make([]byte, count), testutil.Random(t)
 	for i := range text {
-		text[i] = byte(rand.IntN(256))
+		text[i] = byte(r.IntN(256))
 	}
 	for i := range labels {
-		labels[i] = byte(rand.IntN(10))
+		labels[i] = byte(r.IntN(10))
 	}
 	node := testutil.Get[*G.Node](t)
 	g := G.NewGraph()

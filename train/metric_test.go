@@ -120,7 +120,7 @@ func named(name string, m Metric) Metric {
 
 // Metrics are those of all rows, each counted once, whatever rows remain for the last batch.
 func TestMetrics(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 40 {
 		batch, rows, classes, threshold := 1+r.IntN(9), 2+r.IntN(60), 2+r.IntN(5), r.NormFloat64()

@@ -2,7 +2,6 @@ package train
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ import (
 
 // Trainings of shuffled data, on the host and on the device, end on several ranks as on one at the whole batch, with equal losses and positions.
 func TestRunOnRanks(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	ranks, rows, count := 2+r.IntN(3), 1+r.IntN(4), 30+r.IntN(30)
 	xs, ys := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(count, 2)), tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(count, 1))
 	for i := range count {
@@ -84,10 +81,11 @@ func TestRanksNeedSplit(t *testing.T) {
 
 // The shares that processes take of a shuffled data set are, together and in their order, the batches of one process.
 func TestShares(t *testing.T) {
+	random := testutil.Random(t)
 	for range 50 {
-		count, batch, all := 1+rand.IntN(60), 1+rand.IntN(5), 1+rand.IntN(4)
-		one := rows{count: count, batch: batch * all, shuffled: true, seed: rand.Uint64()}
-		epoch, from := rand.IntN(3), rand.IntN(3)
+		count, batch, all := 1+random.IntN(60), 1+random.IntN(5), 1+random.IntN(4)
+		one := rows{count: count, batch: batch * all, shuffled: true, seed: random.Uint64()}
+		epoch, from := random.IntN(3), random.IntN(3)
 		batches := func(r rows) (list [][]int) {
 			for b, err := range r.chunks(epoch, from, func(order []int) (Batch, error) { list = append(list, order); return nil, nil }) {
 				if b != nil || err != nil {
@@ -102,7 +100,7 @@ func TestShares(t *testing.T) {
 		}
 		got := make([][]int, len(want))
 		for first := 0; first < all; {
-			ranks := 1 + rand.IntN(all-first)
+			ranks := 1 + random.IntN(all-first)
 			share := rows{count: count, batch: batch, shuffled: true, seed: one.seed}
 			if all > 1 {
 				share.onRanks(ranks, first, all)

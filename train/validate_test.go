@@ -296,7 +296,7 @@ func TestKill(t *testing.T) {
 	}
 
 	program := testutil.Get[string](t)(os.Executable())
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	t.Logf("seed %d, %d steps", seed, h.End.Step)
 	r := rand.New(rand.NewPCG(seed, 0))
 	folder := t.TempDir()

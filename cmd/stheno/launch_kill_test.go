@@ -158,9 +158,7 @@ func testLaunchKilled(t *testing.T, ranks int, on cudaops.Option) {
 	if s := os.Getenv("STHENO_KILLS"); s != "" {
 		kills = testutil.Get[int](t)(strconv.Atoi(s))
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	folder, steps := t.TempDir(), 60*kills
 	path := filepath.Join(folder, "run.safetensors")
 	saved := func() (at time.Time) {
@@ -215,7 +213,7 @@ func testLaunchHangs(t *testing.T, ranks int, _ cudaops.Option) {
 	if os.Getenv(rankGPUs) != "" {
 		limit = 15 * time.Second
 	}
-	rank, folder := rand.IntN(ranks), t.TempDir()
+	rank, folder := testutil.Random(t).IntN(ranks), t.TempDir()
 	began := time.Now()
 	status, out := launched(t, ranks, folder, 100_000, limit, func(processes []int) {
 		for path := filepath.Join(folder, "run.safetensors"); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {

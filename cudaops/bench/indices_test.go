@@ -59,7 +59,7 @@ func TestIndices(t *testing.T) {
 				device0(t)
 				devices = devices[1:]
 			}
-			r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			r := testutil.Random(t)
 			for _, c := range indexCases() {
 				for _, dev := range devices {
 					t.Run(fmt.Sprintf("%v,%d,%d/%d", c.shape, c.axis, c.count, dev.SMs), func(t *testing.T) { c.check(t, r, dev, run) })

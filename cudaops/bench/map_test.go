@@ -114,7 +114,7 @@ func TestMapEdgesOnGPU(t *testing.T) {
 // numbers of 16 bits as on the host.
 func TestMapHalvesOnGPU(t *testing.T) {
 	device := device0(t)
-	r := rand.New(rand.NewPCG(rand.Uint64(), 5))
+	r := testutil.Random(t)
 	for _, d := range []expr.Dtype{expr.BF16, expr.F16} {
 		var all []byte
 		for bits := range uint32(1 << 16) {
@@ -224,7 +224,7 @@ func TestMapTilesOnGPU(t *testing.T) {
 // Tiled operands together with operands of other layouts compute the host's bits, for any alignment of the output's rows.
 func TestMapTilesBesideOnGPU(t *testing.T) {
 	dev := device0(t)
-	r := rand.New(rand.NewPCG(rand.Uint64(), 2))
+	r := testutil.Random(t)
 	for k := range 12 {
 		d := []expr.Dtype{expr.Float32, expr.Float64}[k%2]
 		b := expr.NewBuilder(d, d, d)
@@ -258,7 +258,7 @@ func TestMapTilesBesideOnGPU(t *testing.T) {
 // Normal numbers are the host's to the bit, in every layout.
 func TestNormalOnGPU(t *testing.T) {
 	dev := device0(t)
-	r := rand.New(rand.NewPCG(rand.Uint64(), 3))
+	r := testutil.Random(t)
 	state := []int64{r.Int64(), r.Int64()}
 	for _, c := range []struct {
 		shape  []int
@@ -283,7 +283,7 @@ func TestNormalOnGPU(t *testing.T) {
 // Parts that are alike have one launch, others one each: they come as on the host.
 func TestConcatOnGPU(t *testing.T) {
 	dev := device0(t)
-	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	r := testutil.Random(t)
 	for _, extents := range [][]int{{5}, {3, 0, 4}, {4, 4, 4, 4}, {1, 1, 1}, {7, 7, 7, 20, 20, 3}, slices.Repeat([]int{4}, 35), slices.Repeat([]int{33}, 3)} {
 		for axis := range 3 {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
@@ -382,9 +382,7 @@ func (e drawnError) String() string {
 // drawnErrors are those of functions of float64, and of Pow of both types, at n arguments each.
 func drawnErrors(t *testing.T, dev kernels.Device, n int) (list []drawnError) {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := testutil.Random(t)
 	for _, op := range exprtest.Inexact {
 		for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 			if op != expr.Pow && d == expr.Float32 {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -48,9 +47,7 @@ func TestMixedOnGPU(t *testing.T) {
 // Sums, maxima and minima of integers in rows of all kinds are those of a plain loop.
 func TestRowsReduceIntegersOnGPU(t *testing.T) {
 	dev := device0(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := testutil.Random(t)
 	for _, s := range exprtest.RowShapes {
 		for _, d := range []expr.Dtype{expr.Uint8, expr.Int32, expr.Int64, expr.Int} {
 			x := exprtest.Integers(r, d, s.Elements())

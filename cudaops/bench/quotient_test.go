@@ -40,9 +40,7 @@ func hardest(r *rand.Rand, y uint32) (x uint32, ok bool) {
 // numbers, those nearest to the middle between two floats among them.
 func TestRowsQuotientsOnGPU(t *testing.T) {
 	dev := device0(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 31))
+	r := testutil.Random(t)
 	b := expr.NewBuilder(expr.Float32, expr.Float32)
 	x0, x1 := b.Operand(0), b.Operand(1)
 	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Div, x0, x1), b.Apply(expr.RowMax, x0)))

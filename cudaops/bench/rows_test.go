@@ -92,9 +92,7 @@ func rowValues(r *rand.Rand, n int, d expr.Dtype, edges bool) []float64 {
 // Sums, maxima and minima of rows of all kinds are those of a plain loop.
 func TestRowsReduceOnGPU(t *testing.T) {
 	dev := device0(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 7))
+	r := testutil.Random(t)
 	shapes := append([]exprtest.RowShape{{Shape: []int{1 << 26}, Axes: []int{0}}, {Shape: []int{70, 460_001}, Axes: []int{1}}, {Shape: []int{1 << 17, 64}, Axes: []int{0}}}, exprtest.RowShapes...)
 	if testing.Short() {
 		shapes = shapes[3:]
@@ -145,7 +143,7 @@ func TestRowsLongOnGPU(t *testing.T) {
 
 func testRowsLong(t *testing.T, dev kernels.Device) {
 	softmax := testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))[0]
-	r := rand.New(rand.NewPCG(rand.Uint64(), 17))
+	r := testutil.Random(t)
 	for k, s := range longRows {
 		if testing.Short() && k%2 > 0 {
 			continue
@@ -177,9 +175,7 @@ func testRowsLong(t *testing.T, dev kernels.Device) {
 // double precision.
 func TestRowsFunctionsOnGPU(t *testing.T) {
 	device := device0(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 11))
+	r := testutil.Random(t)
 	double := testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 		for i, f := range testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {

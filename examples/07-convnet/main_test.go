@@ -131,7 +131,7 @@ func TestRead(t *testing.T) {
 	}
 	set, store := all.Take([]int{3, 14}), cudaops.NewStore()
 	defer store.Close()
-	s := nn.New(G.NewGraph(), nn.In(store), nn.Seed(rand.Uint64()))
+	s := nn.New(G.NewGraph(), nn.In(store), nn.Seed(testutil.Seed(t)))
 	x, _, logits := model(s, 5)
 	vm, err := s.NewVM(cudaops.OnHost())
 	if err != nil {

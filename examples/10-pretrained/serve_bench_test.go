@@ -9,12 +9,12 @@ import (
 	"net/http/httptest"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	clients "github.com/stheno-ml/stheno/examples/internal/load"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/nn"
 	"github.com/stheno-ml/stheno/ops"
@@ -82,21 +82,11 @@ func (g guesser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(bytesOf(nil, out[0])) // a client that is gone needs none
 }
 
-// post returns the answer of a server to texts.
-func post(client *http.Client, url string, texts []byte) ([]byte, error) {
-	reply, err := client.Post(url, "application/octet-stream", bytes.NewReader(texts))
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Body.Close()
-	return io.ReadAll(reply.Body)
-}
-
 // BenchmarkServe is 20 000 requests of 64 clients to an HTTP server on loopback, each of 1 to 32 texts, in runs of at most a number of texts. It reports the texts a second, also as a
 // share of those of runs of 32 alone, and how long requests take, in such runs and in runs of that number. With -short there are 640 requests.
 func BenchmarkServe(b *testing.B) {
-	const clients, most = 64, 32
-	requests := 20_000
+	const connections, most = 64, 32
+	requests := int64(20_000)
 	if testing.Short() {
 		requests = 640
 	}
@@ -104,7 +94,7 @@ func BenchmarkServe(b *testing.B) {
 	store := load("testdata/model.safetensors")
 	defer store.Close()
 	seed := testutil.Seed(b)
-	r := rand.New(rand.NewPCG(seed, clients))
+	r := rand.New(rand.NewPCG(seed, connections))
 	texts := make([]byte, 1024*context)
 	for i := range texts {
 		texts[i] = byte(r.IntN(vocabulary))
@@ -116,38 +106,30 @@ func BenchmarkServe(b *testing.B) {
 			whole, _ := g.alone(b, texts, rows)
 			server := httptest.NewServer(g)
 			defer server.Close()
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+			client := clients.Client(connections)
 			defer client.CloseIdleConnections()
 			var answered atomic.Int64
-			var waits [clients][]time.Duration
-			load := func(requests int) (took time.Duration) {
+			run := func(requests int64) (waits []time.Duration, took time.Duration) {
 				answered.Store(0)
-				var all sync.WaitGroup
-				began := time.Now()
-				for k := range clients {
-					r := rand.New(rand.NewPCG(seed, uint64(k)))
-					waits[k] = nil
-					all.Go(func() {
-						for range requests / clients {
-							n := 1 + r.IntN(most)
-							at := r.IntN(len(texts)/context - n)
-							began := time.Now()
-							got, err := post(client, server.URL, texts[at*context:][:n*context])
-							if waits[k] = append(waits[k], time.Since(began)); err != nil || !bytes.Equal(got, want[at:at+n]) {
-								b.Errorf("seed %d: got %q, %v, want %q", seed, got, err, want[at:at+n])
-								return
-							}
-							answered.Add(int64(n))
-						}
-					})
+				waits, took, err := clients.Run(connections, requests, seed, func(r *rand.Rand) error {
+					n := 1 + r.IntN(most)
+					at := r.IntN(len(texts)/context - n)
+					got, _, err := clients.Post(client, server.URL, texts[at*context:][:n*context])
+					if err == nil && !bytes.Equal(got, want[at:at+n]) {
+						err = fmt.Errorf("got %q, want %q", got, want[at:at+n])
+					}
+					answered.Add(int64(n))
+					return err
+				})
+				if err != nil {
+					b.Errorf("seed %d: %v", seed, err)
 				}
-				all.Wait()
-				return time.Since(began)
+				return waits, took
 			}
-			load(requests / 10) // makes the VMs
+			run(requests / 10) // makes the VMs
 			for b.Loop() {
-				took := load(requests)
-				list := slices.Sorted(slices.Values(slices.Concat(waits[:]...)))
+				list, took := run(requests)
+				slices.Sort(list)
 				rate := float64(answered.Load()) / took.Seconds()
 				b.ReportMetric(rate, "texts/s")
 				b.ReportMetric(rate*of32.Seconds()/most, "of-32-alone")

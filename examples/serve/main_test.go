@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -23,6 +22,7 @@ import (
 	"github.com/stheno-ml/stheno/checkpoint"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
+	"github.com/stheno-ml/stheno/examples/internal/load"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/nn"
 	G "gorgonia.org/gorgonia"
@@ -92,16 +92,11 @@ func (p *pool) check(of []int, answers []Answer) error {
 
 // ask sends a request. It returns the answers, or the status if it is another than 200.
 func ask(client *http.Client, url string, pixels []byte) (answers []Answer, status int, err error) {
-	reply, err := client.Post(url, "application/octet-stream", bytes.NewReader(pixels))
-	if err != nil {
-		return nil, 0, err
-	}
-	defer reply.Body.Close()
-	body, err := io.ReadAll(reply.Body)
-	if err == nil && reply.StatusCode == http.StatusOK {
+	body, status, err := load.Post(client, url, pixels)
+	if err == nil && status == http.StatusOK {
 		err = json.Unmarshal(body, &answers)
 	}
-	return answers, reply.StatusCode, err
+	return answers, status, err
 }
 
 // start serves on loopback until stop is called.
@@ -125,56 +120,46 @@ func heap() uint64 {
 // 64 clients with batches of 1 to 32 images get the answers to their own images, in order, and memory does not grow. When the server stops while
 // they go on, each request that it accepted is answered.
 func TestLoad(t *testing.T) {
-	requests, clients := int64(4000), 64
+	requests, clients := int64(1600), 64
 	switch {
 	case os.Getenv("STHENO_LOAD") == "1":
 		requests = 20_000
 	case testing.Short():
 		requests = 1000
 	}
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	store := newStore(t)
 	p := newPool(t, store, rand.New(rand.NewPCG(seed, 0)), 500)
 	url, stop, ended := start(t, store)
-	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	client := &http.Client{Transport: transport, Timeout: time.Minute}
-	var asked, answered, images atomic.Int64
+	client := load.Client(clients)
+	var answered, images atomic.Int64
 	// run lets the clients send n requests, or as many as there are until the server refuses connections.
-	run := func(part uint64, n int64, stopping bool) {
-		var wait sync.WaitGroup
-		end := asked.Load() + n
-		for c := range clients {
-			r := rand.New(rand.NewPCG(seed, part<<32+uint64(c)+1))
-			wait.Go(func() {
-				for asked.Add(1) <= end {
-					of, pixels := p.draw(r, 1+r.IntN(32))
-					answers, status, err := ask(client, url, pixels)
-					if err != nil && stopping && (strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "closed idle connection")) {
-						return // the server did not accept it; TestShutdown counts accepted requests
-					}
-					if err == nil && status != http.StatusOK {
-						err = fmt.Errorf("got status %d", status)
-					}
-					if err == nil {
-						err = p.check(of, answers)
-					}
-					if err != nil {
-						t.Errorf("seed %d: %v", seed, err)
-						return
-					}
-					answered.Add(1)
-					images.Add(int64(len(of)))
-				}
-			})
+	run := func(part uint64, n int64, stopping bool) time.Duration {
+		_, took, err := load.Run(clients, n, seed+part, func(r *rand.Rand) error {
+			of, pixels := p.draw(r, 1+r.IntN(32))
+			answers, status, err := ask(client, url, pixels)
+			switch {
+			case err != nil && stopping && (strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "closed idle connection")):
+				return load.ErrStopped // the server did not accept it; TestShutdown counts accepted requests
+			case err == nil && status != http.StatusOK:
+				err = fmt.Errorf("got status %d", status)
+			case err == nil:
+				err = p.check(of, answers)
+			}
+			if err == nil {
+				answered.Add(1)
+				images.Add(int64(len(of)))
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
 		}
-		wait.Wait()
-		asked.Store(end)
+		return took
 	}
-	run(0, requests/4, false)
+	run(1, requests/4, false)
 	before := heap()
-	began := time.Now()
-	run(1, requests-requests/4, false)
-	took := time.Since(began)
+	took := run(2, requests-requests/4, false)
 	if answered.Load() != requests {
 		t.Errorf("%d answers to %d requests", answered.Load(), requests)
 	}
@@ -183,9 +168,9 @@ func TestLoad(t *testing.T) {
 	}
 	t.Logf("%d requests with %d images, the last three quarters at %.0f requests/s", requests, images.Load(), float64(requests-requests/4)/took.Seconds())
 	time.AfterFunc(100*time.Millisecond, stop)
-	run(2, 1<<40, true)
+	run(3, 1<<40, true)
 	testutil.Do(t, <-ended)
-	transport.CloseIdleConnections()
+	client.CloseIdleConnections()
 }
 
 // A server that stops answers all requests that its handler has begun.
@@ -202,29 +187,29 @@ func TestShutdown(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, l, counting, cache) }()
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	var wait sync.WaitGroup
-	for c := range 64 {
-		wait.Go(func() {
-			for r := rand.New(rand.NewPCG(3, uint64(c))); ; {
-				of, pixels := p.draw(r, 1+r.IntN(32))
-				answers, status, err := ask(client, fmt.Sprintf("http://%v/digits", l.Addr()), pixels)
-				if err != nil {
-					return
-				}
-				if err := p.check(of, answers); status != http.StatusOK || err != nil {
-					t.Errorf("status %d, %v", status, err)
-				}
-				answered.Add(1)
+	client, url := load.Client(64), fmt.Sprintf("http://%v/digits", l.Addr())
+	var clients sync.WaitGroup
+	clients.Go(func() {
+		_, _, err := load.Run(64, 1<<40, 3, func(r *rand.Rand) error {
+			of, pixels := p.draw(r, 1+r.IntN(32))
+			answers, status, err := ask(client, url, pixels)
+			if err != nil {
+				return load.ErrStopped
 			}
+			answered.Add(1)
+			if status != http.StatusOK {
+				return fmt.Errorf("got status %d", status)
+			}
+			return p.check(of, answers)
 		})
-	}
+		testutil.Do(t, err)
+	})
 	for answered.Load() < 200 {
 		time.Sleep(time.Millisecond)
 	}
 	stop()
 	testutil.Do(t, <-ended)
-	wait.Wait()
+	clients.Wait()
 	if begun.Load() != answered.Load() {
 		t.Errorf("%d requests were accepted, %d answered", begun.Load(), answered.Load())
 	}

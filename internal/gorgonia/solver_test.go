@@ -1,11 +1,11 @@
 package gorgonia
 
 import (
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -54,7 +54,7 @@ func TestReadSolver(t *testing.T) {
 	if len(solverDefaults) != len(solverKinds) {
 		t.Errorf("%d kinds of solvers are tested, %d known", len(solverDefaults), len(solverKinds))
 	}
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for kind, c := range solverDefaults {
 		read := func(s G.Solver, want Solver, what string) {
 			t.Helper()

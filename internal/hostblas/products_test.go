@@ -12,6 +12,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostblas/hostblastest"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -141,9 +142,7 @@ var sizes = [][3]int64{{40, 33, 25}, {1, 40, 2000}, {40, 2, 300}, {70, 70, 1}, {
 // Products by a library are right, NaN and Inf among the operands or not, and stay inside
 // the result.
 func TestProducts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	single, double := testProducts[float32](r), testProducts[float64](r)
 	for _, l := range hostblastest.Libraries(t) {
 		t.Run(l.String(), func(t *testing.T) {
@@ -185,9 +184,7 @@ func testProducts[T kernels.Float](r *rand.Rand) (tests []func(*testing.T, *host
 // A product has the same bits in every run, on any number of cores, at any address of its
 // operands and during any concurrent work.
 func TestSameBits(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	single, double := testSameBits[float32](r), testSameBits[float64](r)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, l := range hostblastest.Libraries(t) {

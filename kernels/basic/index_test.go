@@ -44,8 +44,7 @@ func onMachines(t *testing.T, test func(t *testing.T, r *rand.Rand, m machine)) 
 				_, err := cudaops.Devices()
 				testutil.SkipUnless(t, "GPU", err)
 			}
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := testutil.Seed(t)
 			test(t, rand.New(rand.NewPCG(seed, 1)), m)
 		})
 	}

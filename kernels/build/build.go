@@ -61,8 +61,15 @@ func (b *builder) build(verbose bool) error {
 	if err != nil {
 		return err
 	}
+	images := map[*manifest.Source]map[string][]byte{}
+	for _, j := range jobs {
+		if images[j.source] == nil {
+			images[j.source] = map[string][]byte{}
+		}
+		images[j.source][j.target] = j.data
+	}
 	err = b.each(jobs, func(j *job) error {
-		packed, err := manifest.Pack(b.pack, j.target, j.data)
+		packed, err := manifest.Pack(b.pack, j.target, images[j.source])
 		if err != nil {
 			return err
 		}

@@ -148,7 +148,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
 		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.zst")) }, "b.ptx.zst"},
 		"another image": {func(b *builder) {
-			put(t, filepath.Join(b.out, "b.ptx.zst"), string(testutil.Get[[]byte](t)(manifest.Pack(b.pack, manifest.PTX, nil))))
+			put(t, filepath.Join(b.out, "b.ptx.zst"), string(testutil.Get[[]byte](t)(manifest.Pack(b.pack, manifest.PTX, map[string][]byte{manifest.PTX: nil}))))
 		}, "b.ptx.zst is not the file"},
 		"not packed": {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), "b") }, "b.ptx.zst"},
 		"other bytes": {func(b *builder) {

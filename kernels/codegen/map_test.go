@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -319,7 +318,7 @@ func TestMapErrors(t *testing.T) {
 
 // Products with the magic number divide, for all that indices can be.
 func TestDivisor(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	r := testutil.Random(t)
 	for range 100_000 {
 		for _, wide := range []bool{false, true} {
 			width := 31

@@ -2,7 +2,6 @@ package codegen
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -28,7 +27,7 @@ func TestMapInPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+		r := testutil.Random(t)
 		memory, want := make([][]byte, 3), make([][]byte, 3)
 		for i := range memory {
 			memory[i], want[i] = make([]byte, 4*n), make([]byte, 4*n)

@@ -2,7 +2,6 @@ package codegen
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -112,9 +111,7 @@ var targets = []struct {
 
 // Sums, maxima and minima of integers of every type in rows of all kinds are those of a plain loop.
 func TestRowsReduceIntegers(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := testutil.Random(t)
 	for _, s := range exprtest.RowShapes {
 		for _, d := range []expr.Dtype{kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int} {
 			if s.Elements() > 1<<20 && d != kernels.Int64 {

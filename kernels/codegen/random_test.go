@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/ptxas"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
@@ -48,7 +48,7 @@ func TestFractions(t *testing.T) {
 
 // Normal numbers are those of the formula in float64, but for some units in the last place of the radius, at every angle and for radii of all sizes.
 func TestNormals(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 3))
+	r := testutil.Random(t)
 	draw := func() uint32 {
 		switch r.IntN(4) {
 		case 0:
@@ -80,7 +80,7 @@ func TestNormals(t *testing.T) {
 
 // A fused multiplication and addition of float32 rounds the exact result once.
 func TestFMA32(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 4))
+	r := testutil.Random(t)
 	draw := func() float32 {
 		return math.Float32frombits(r.Uint32()%(1<<23) | uint32(97+r.IntN(60))<<23 | r.Uint32()&(1<<31))
 	}

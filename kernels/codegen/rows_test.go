@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -95,9 +94,7 @@ func reductions(t testing.TB, d expr.Dtype) exprtest.RowFunction {
 // Sums, maxima and minima of rows of all kinds, of numbers, and of edges such as NaN
 // and -0, are those of a plain loop.
 func TestRowsReduce(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 5))
+	r := testutil.Random(t)
 	for _, c := range exprtest.RowShapes {
 		for _, d := range []expr.Dtype{kernels.Float32, kernels.Float64} {
 			for _, edges := range []bool{false, true} {
@@ -279,7 +276,7 @@ func TestRowsSplit(t *testing.T) {
 		if RowsWhole(dev, s.Shape, s.Axes) {
 			t.Fatalf("%v over %v are whole rows, want some that are split", s.Shape, s.Axes)
 		}
-		r := rand.New(rand.NewPCG(rand.Uint64(), 9))
+		r := testutil.Random(t)
 		x, y := make([]float64, s.Elements()), make([]float64, s.Elements())
 		for i := range x {
 			x[i], y[i] = float64(r.Float32()), float64(r.Float32())

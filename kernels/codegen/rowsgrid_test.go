@@ -1,9 +1,9 @@
 package codegen
 
 import (
-	"math/rand/v2"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -50,7 +50,7 @@ func TestRowGrid(t *testing.T) {
 
 // What holds of all grids, on devices of any size.
 func TestRowGridDrawn(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 13))
+	r := testutil.Random(t)
 	for range 20_000 {
 		var shape, axes []int
 		for a := range 1 + r.IntN(4) {

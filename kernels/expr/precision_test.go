@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/internal/test/bigmath"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // call evaluates a function of elements of one type with its Go body.
@@ -61,9 +62,7 @@ func bound(name string) float64 {
 // The Go bodies are within 2 units in the last place of the true value, composites
 // within 4.
 func TestPrecision(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := testutil.Random(t)
 	n := 250
 	if testing.Short() {
 		n = 60

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -43,7 +44,7 @@ func drawConv(r *rand.Rand) Conv {
 
 // TestConv compares the Go bodies of plans for several devices with sums over all terms.
 func TestConv(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	devices := []kernels.Device{kernels.HostDevice(), {Name: "small", Major: 7, SMs: 3}, {Name: "large", Major: 9, SMs: 132}}
 	for range 150 {
 		v := drawConv(r)
@@ -90,7 +91,7 @@ func TestConv(t *testing.T) {
 
 // TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands of splits have numbers that would need scaling, or infinities.
 func TestConvTensor(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
 	took := map[Form]int{}
 	var plans []*kernels.Plan

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -166,8 +167,7 @@ func numbers[T kernels.Float](r *rand.Rand, n int64, special int) []T {
 // A product with an epilogue computes, to the bit, what the product and then a Map compute, and
 // agrees with the steps in double; on plans for every device, of all numbers.
 func TestEpilogue(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testutil.Seed(t)
 	r, check := rand.New(rand.NewPCG(seed, 0)), new(kernels.Checker)
 	for first := range epilogueSteps {
 		for range 6 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/align"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -150,7 +151,7 @@ func rangeOf(numbers []float32) magnitudes {
 // Whatever the sizes of lines, the planes hold all numbers, no product of two becomes too small for a sum, but for those that it was too small for, and
 // planes that are summed together make no sum overflow.
 func TestScalingAnyLines(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for range 100_000 {
 		var lines [2][]magnitudes
 		var all [2]magnitudes
@@ -234,7 +235,7 @@ func TestHopperCut(t *testing.T) {
 // they are due.
 func TestMatMulSplitRange(t *testing.T) {
 	const batch, m, n, k = 2, 41, 33, 40
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for i, c := range [][2][2]int{ // exponents of lines, from and to
 		{{-140, -140}, {110, 110}}, {{-149, -149}, {120, 120}}, {{-149, -149}, {-149, -149}}, {{127, 127}, {-10, -10}}, {{63, 63}, {56, 56}}, {{0, 0}, {0, 0}}, {{100, 100}, {-50, -50}},
 		{{-60, 60}, {-60, 60}}, {{-62, 62}, {-62, 62}}, {{-120, 120}, {0, 0}}, {{0, 0}, {-120, 120}}, {{-100, 100}, {-100, 100}}, {{-140, 120}, {-140, 120}}, {{60, 64}, {60, 64}},

@@ -1,16 +1,16 @@
 package gemm
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 // Small products in TF32 and BF16 are those of rounded operands, of any size, transposed or not, in any parts.
 func TestMatMulSmall(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	var plans []*kernels.Plan
 	sizes := [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 70, 9, 130}}
 	for range 3 {

@@ -2,10 +2,10 @@ package gemm
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -87,7 +87,7 @@ func TestTensorCores(t *testing.T) {
 
 // What is rounded to TF32 for kernels that do not round has the bits of Precision.Round and zeros between rows.
 func TestRoundedTF32(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	const batch, rows, cols = 2, 70, 37
 	for _, trans := range []bool{false, true} {
 		x := Prepare{TF32, batch, rows, cols, trans}

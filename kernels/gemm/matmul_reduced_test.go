@@ -23,7 +23,7 @@ var exactly = map[kernels.Precision]func(float64) float64{
 }
 
 func TestPrecisionRound(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for i := range 1 << 18 {
 		x := exprtest.HardFloat32(r, i)
 		bits := math.Float32bits(x)
@@ -89,7 +89,7 @@ func uniform(r *rand.Rand, n int64) []float32 {
 
 // Products in TF32, BF16 and F16 are those of rounded operands, of any size, transposed or not.
 func TestMatMulReduced(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	plans := map[kernels.Precision][]*kernels.Plan{}
 	sizes := [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 1, 1000}, {1, 129, 7, 1}, {500, 9, 2, 3}, {1, 8, 257, 8}, {2, 64, 4, 12}}
 	for range 5 {
@@ -203,7 +203,7 @@ func TestMatMulReducedPlan(t *testing.T) {
 
 // A product that writes its result rounded, too, has the bits of Prepare.
 func TestProductAlsoInHalves(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	f, err := expr.Parse("select(c < 0, -0, c + 0)", kernels.Float32, "c")
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestProductAlsoInHalves(t *testing.T) {
 
 // A product that stores its result in 16 bits, and whose epilogue reads operands in 16 bits, has the bits of the product in float32, rounded.
 func TestProductStored(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r, check := testutil.Random(t), new(kernels.Checker)
 	f := testutil.Get[expr.Func](t)(expr.Parse("c + x + y", kernels.Float32, "c", "x", "y"))
 	for _, dev := range append(tensorDevices, kernels.HostDevice()) {
 		for i, c := range []kernels.Dtype{kernels.Float32, expr.BF16, kernels.Float32, expr.F16} {
@@ -274,7 +274,7 @@ func TestProductStored(t *testing.T) {
 					t.Fatalf("%v on %s: want one that stores %v with operands in %v", product, dev.Name, c, types)
 				}
 				plan, want := testutil.Get[*kernels.Plan](t)(stored.Plan(dev)), testutil.Get[*kernels.Plan](t)(product.Plan(dev))
-				testutil.Do(t, kernels.Check(own, plan))
+				testutil.Do(t, check.Check(plan))
 				in, full := make([][]byte, 4), make([][]byte, 4)
 				for i := range in {
 					n := want.Inputs[i] / 4

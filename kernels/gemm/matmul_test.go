@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -264,7 +265,7 @@ func BenchmarkMatMul(b *testing.B) {
 
 // Operands whose rows and matrices are strided give what dense ones give, of whole numbers, whose sums are exact, on plans for every device.
 func TestStridedProduct(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for range 60 {
 		p := Product{Dtype: kernels.Dtype(r.IntN(2)), Batch: 1 + r.Int64N(3), M: 1 + r.Int64N(70), N: 1 + r.Int64N(70), K: r.Int64N(200)}
 		p.A.Trans, p.B.Trans = r.IntN(2) == 0, r.IntN(2) == 0

@@ -25,8 +25,9 @@ func TestStartedEarly(t *testing.T) {
 	if testing.Short() {
 		graphs, runs = 3, 2
 	}
+	seeds := testutil.Random(t)
 	for range graphs {
-		seed := rand.Uint64()
+		seed := seeds.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var memory [2][]byte
 			early, late := drawGraph(t, seed, false), drawGraph(t, seed, true)

@@ -3,7 +3,6 @@ package nccl
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,13 +67,14 @@ const char *ncclGetErrorString(int code) { return "the text"; }
 	for i := range id.Bytes {
 		id.Bytes[i] = byte(7*i + 1)
 	}
-	ranks, rank := 2+rand.IntN(30), rand.IntN(30)
+	r := testutil.Random(t)
+	ranks, rank := 2+r.IntN(30), r.IntN(30)
 	c, err := l.Join(id, ranks, rank)
 	testutil.Do(t, err)
 	if want := uintptr(1000*ranks + rank); c.handle != want {
 		t.Errorf("got handle %d, want %d", c.handle, want)
 	}
-	id.Bytes[rand.IntN(128)]++
+	id.Bytes[r.IntN(128)]++
 	want := &Error{"ncclCommInitRank", 4, "the text"}
 	if _, err = l.Join(id, ranks, rank); err == nil || err.Error() != want.Error() {
 		t.Errorf("another id: got error %v, want %v", err, want)

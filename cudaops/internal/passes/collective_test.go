@@ -66,9 +66,7 @@ func total(x [][]float64, over float64) []float64 {
 func TestCollectives(t *testing.T) {
 	for name, of := range collectives {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := testutil.Random(t)
 			n, cols := 1+r.IntN(4), 1+r.IntN(5)
 			rows := n * (1 + r.IntN(3))
 			g := gorgonia.NewGraph()

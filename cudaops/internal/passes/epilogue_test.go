@@ -82,11 +82,11 @@ func TestRectifier(t *testing.T) {
 
 func testRectifier[T kernels.Float](t *testing.T, dt kernels.Dtype) {
 	const n = expr.BlockSize
-	x, zero := make([]T, n), make([]T, n)
+	x, zero, random := make([]T, n), make([]T, n), testutil.Random(t)
 	for i := range x {
-		x[i] = T(math.Float64frombits(rand.Uint64()))
+		x[i] = T(math.Float64frombits(random.Uint64()))
 		if i%2 == 0 {
-			x[i] = T(math.Float32frombits(rand.Uint32()))
+			x[i] = T(math.Float32frombits(random.Uint32()))
 		}
 	}
 	for i, v := range special {
@@ -255,9 +255,7 @@ func TestLayers(t *testing.T) {
 	for name, layer := range layers {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			t.Run(fmt.Sprint(name, " ", dt), func(t *testing.T) {
-				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
-				n := &net{T: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(seed, 0)), dt: dt}
+				n := &net{T: t, g: G.NewGraph(), r: testutil.Random(t), dt: dt}
 				out := layer.build(n)
 				if layer.grad {
 					if _, err := G.Grad(G.Must(G.Sum(G.Must(G.Square(out)))), n.in...); err != nil {

@@ -179,7 +179,7 @@ func TestIotasFuse(t *testing.T) {
 // ArgMax of a few long rows, which the host splits at their reductions, finds the greatest elements.
 func TestArgMaxOfLongRows(t *testing.T) {
 	const rows, columns = 3, 70_001
-	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	r := testutil.Random(t)
 	list, want := make([]float32, rows*columns), make([]int, rows)
 	for i := range list {
 		if list[i] = r.Float32(); list[i] > list[i/columns*columns+want[i/columns]] {

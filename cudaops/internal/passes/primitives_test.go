@@ -24,11 +24,11 @@ import (
 func launches(t *testing.T, g *G.ExprGraph) (list []string) {
 	t.Helper()
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
-	inputs := make([]G.Value, len(l.Inputs))
+	inputs, r := make([]G.Value, len(l.Inputs)), testutil.Random(t)
 	for i, in := range l.Inputs {
 		v, memory := values.New(kernels.Float32, in.Node.Shape())
 		for k := range kernels.Elements[float32](memory) {
-			kernels.Elements[float32](memory)[k] = float32(rand.IntN(9) - 4) // sums are exact in any order
+			kernels.Elements[float32](memory)[k] = float32(r.IntN(9) - 4) // sums are exact in any order
 		}
 		inputs[i] = v
 	}

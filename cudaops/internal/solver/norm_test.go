@@ -120,7 +120,7 @@ func (b *barzilaiBorweins) step(step int) (size, want float64) {
 }
 
 func TestBarzilaiBorwein(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for _, opts := range [][]G.SolverOpt{nil, {G.WithLearnRate(0.05)}, {G.WithClip(0.2), G.WithLearnRate(0.01)}, {G.WithClip(0), G.WithLearnRate(0.01)}} {
 		for _, dt := range []expr.Dtype{expr.Float32, expr.Float64} {
 			b, theirs := newBarzilaiBorweins(t, r, dt, opts), G.NewBarzilaiBorweinSolver(opts...)
@@ -145,7 +145,7 @@ func TestBarzilaiBorwein(t *testing.T) {
 
 // Gradients whose norm is larger than the limit have that norm afterwards, others stay.
 func TestNormScale(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for _, dt := range []expr.Dtype{expr.Float32, expr.Float64} {
 		squares, f := testutil.Get[expr.Func](t)(Squares(dt)), testutil.Get[expr.Func](t)(NormScale(dt))
 		a, b := gradients(r, 400), gradients(r, 300)

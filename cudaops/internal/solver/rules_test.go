@@ -3,7 +3,6 @@ package solver
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -52,7 +51,7 @@ const steps, elements = 100, 90
 // Every solver, with every option, makes the parameters of Gorgonia's Step, bit for bit.
 // AdamW and BarzilaiBorwein have tests of their own.
 func TestRulesAreGorgonias(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for kind, maker := range makers {
 		if kind == internal.AdamW || kind == internal.BarzilaiBorwein {
 			continue
@@ -92,7 +91,7 @@ func compare(t testing.TB, what string, got, want []float64, tolerance float64) 
 
 // A schedule changes numbers, not the function.
 func TestNumbersChange(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	start := gradients(r, elements)
 	want := pair{tensorOf(expr.Float32, start), nil}
 	theirs := G.NewAdamSolver()
@@ -110,7 +109,7 @@ func TestNumbersChange(t *testing.T) {
 
 // AdamW is compared with its definition in float64.
 func TestAdamW(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for _, dt := range []expr.Dtype{expr.Float32, expr.Float64} {
 		const rate, lambda, b1, b2, small = 0.02, 0.3, 0.8, 0.95, 1e-6
 		s := G.NewAdamW(G.WithLearnRate(rate), G.WithRho(lambda), G.WithBeta1(b1), G.WithBeta2(b2), G.WithEps(small))
@@ -135,7 +134,7 @@ func TestAdamW(t *testing.T) {
 
 // 1 - beta is rounded once, so that a float32 step of AdamW has the size of the learning rate to the last bits, whatever the betas are.
 func TestAdamWStep(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for _, beta2 := range []float64{0.9, 0.95, 0.99, 0.999, 0.9999} {
 		const rate, eps = 0.01, 1e-8
 		s := newStepper(t, G.NewAdamW(G.WithLearnRate(rate), G.WithBeta2(beta2), G.WithEps(eps)), expr.Float32, false, make([]float64, elements))

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // A distorted image has as much ink as before, but for the edges, and is another one each time.
@@ -41,7 +43,7 @@ func TestDistortTo(t *testing.T) {
 	for _, i := range []int{27, 28, 35, 36} {
 		image[i] = 1
 	}
-	seed := rand.Uint64()
+	seed := testutil.Seed(t)
 	small, large := Distort(rand.New(rand.NewPCG(seed, 1)), image), DistortTo(rand.New(rand.NewPCG(seed, 1)), image, zoom*Side)
 	for i, want := range small {
 		mean := float32(0)

@@ -2,7 +2,6 @@ package graphspec
 
 import (
 	"math"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -36,9 +35,7 @@ func small() (cases []Case) {
 
 // random returns numbers in [-1, 1), others in every run.
 func random(t *testing.T) []float32 {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	block := make([]float32, 10_007)
 	for i := range block {
 		block[i] = 2*r.Float32() - 1
@@ -99,7 +96,7 @@ func TestPrograms(t *testing.T) {
 
 // Check sees one wrong element of any output.
 func TestCheck(t *testing.T) {
-	block := random(t)
+	block, r := random(t), testutil.Random(t)
 	for _, c := range small() {
 		in := c.Values(block)
 		out := run(t, c, in, machines(t)["host"])
@@ -109,7 +106,7 @@ func TestCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			x := kernels.Elements[float32](m)
-			at := rand.IntN(len(x))
+			at := r.IntN(len(x))
 			right := x[at]
 			for _, wrong := range []float32{right + 3, -right - 1, float32(math.NaN()), float32(math.Inf(1))} {
 				x[at] = wrong

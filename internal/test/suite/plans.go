@@ -37,9 +37,7 @@ func runOnHost(by kernels.BLAS, p *kernels.Plan, inputs [][]byte, out []byte) er
 	}
 	guarded := func(size int64) (all, inner []byte) {
 		all = kernels.Bytes(make([]float64, (size+7)/8+2*guard/8))
-		for i := range all {
-			all[i] = poison
-		}
+		copy(all, bytes.Repeat([]byte{poison}, len(all)))
 		return all, all[guard : guard+size : guard+size]
 	}
 	allOut, result := guarded(p.Out)
@@ -52,13 +50,12 @@ func runOnHost(by kernels.BLAS, p *kernels.Plan, inputs [][]byte, out []byte) er
 			return fmt.Errorf("the plan wrote its input %d", i)
 		}
 	}
-	for name, b := range map[string]struct {
-		all  []byte
-		size int64
-	}{"output": {allOut, p.Out}, "scratch": {allScratch, p.Scratch}} {
-		for i, v := range b.all {
-			if (i < guard || int64(i) >= guard+b.size) && v != poison {
-				return fmt.Errorf("the plan wrote outside its %s, at byte %d of %d", name, i-guard, b.size)
+	for name, b := range map[string]struct{ all, inner []byte }{"output": {allOut, result}, "scratch": {allScratch, scratch}} {
+		for _, outside := range [][2]int{{0, guard}, {guard + len(b.inner), len(b.all)}} {
+			for i := outside[0]; i < outside[1]; i++ {
+				if b.all[i] != poison {
+					return fmt.Errorf("the plan wrote outside its %s, at byte %d of %d", name, i-guard, len(b.inner))
+				}
 			}
 		}
 	}
@@ -148,6 +145,9 @@ var Others = []kernels.Device{
 // random are the numbers that every case is checked on.
 func random() []opspec.Numbers { return []opspec.Numbers{opspec.Short, opspec.Normal} }
 
+// largeCase is the number of elements above which the tests on the host check a case in one type.
+const largeCase = 1 << 12
+
 // Plans compares the Go bodies of every op with its reference. Those of all types are one generic function, so a large case is
 // checked in one type and on one kind of numbers, both drawn.
 func Plans(t *testing.T) {
@@ -157,7 +157,7 @@ func Plans(t *testing.T) {
 		if c.Elements() <= 1<<16 {
 			devices = append(devices, Others...)
 		}
-		if c.Elements() > 1<<12 {
+		if c.Elements() > largeCase {
 			r := named(s.Name + c.Name)
 			if dt != c.Types[r.IntN(len(c.Types))] {
 				return

@@ -3,7 +3,6 @@ package suite
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -43,7 +42,7 @@ func elements(t *testing.T, v gorgonia.Value) []float64 {
 func TestSplitOfWidth768(t *testing.T) {
 	withoutTag(t)
 	const rows, width = 4, 768
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	r := testutil.Random(t)
 	for _, m := range Machines() {
 		g := gorgonia.NewGraph()
 		backing := make([]float32, rows*3*width)
@@ -88,11 +87,12 @@ func TestSplitOfWidth768(t *testing.T) {
 // Matmuls read parts of rows through their strides: of whole numbers, whose sums are exact.
 func TestMatMulOfParts(t *testing.T) {
 	const batch, rows, width = 3, 37, 128
+	r := testutil.Random(t)
 	for _, m := range Machines() {
 		g := gorgonia.NewGraph()
 		backing := make([]float32, batch*rows*3*width)
 		for i := range backing {
-			backing[i] = float32(rand.IntN(9) - 4)
+			backing[i] = float32(r.IntN(9) - 4)
 		}
 		x := gorgonia.NewTensor(g, tensor.Float32, 3, gorgonia.WithName("x"), gorgonia.WithShape(batch, rows, 3*width), gorgonia.WithValue(tensor.New(tensor.WithShape(batch, rows, 3*width), tensor.WithBacking(backing))))
 		parts := testutil.Get[[]*gorgonia.Node](t)(ops.Split(x, -1, width, width, width))

@@ -34,6 +34,12 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
+// Random returns random numbers of [Seed].
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(Seed(t), 0))
+}
+
 var seed = sync.OnceValue(fromEnvironment)
 
 // fromEnvironment takes the seed from the environment.

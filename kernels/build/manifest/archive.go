@@ -59,7 +59,11 @@ func ReadArchive(data []byte) (*Archive, error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	dictionary, err := unpack(packed)
+	r, err := reader()
+	if err != nil {
+		return nil, err
+	}
+	dictionary, err := r.DecodeAll(packed, nil)
 	if err == nil {
 		a.reader, err = newReader(dictionary)
 	}

@@ -3,7 +3,6 @@ package manifest
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -12,7 +11,7 @@ import (
 // Files are read from an archive as they were written, the same files make the same bytes, and
 // damage is found.
 func TestArchive(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	r := testutil.Random(t)
 	common := make([]byte, 20_000)
 	for i := range common {
 		common[i] = byte(r.Uint32())

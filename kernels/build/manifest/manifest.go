@@ -96,10 +96,7 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 	}
 	var errs []error
 	for _, i := range s.Images {
-		image, err := read(i.File)
-		if err == nil {
-			image, err = Unpack(i.Target, image)
-		}
+		image, err := Unpack(s.Stem, i.Target, read)
 		if err == nil && (Sum(image) != i.Hash || len(image) != i.Bytes) {
 			err = errors.New("is not the file that the manifest describes")
 		}

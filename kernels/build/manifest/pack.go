@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"errors"
+	"io/fs"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -10,37 +12,50 @@ import (
 // give the same bytes.
 type Packer func(texts, dictionaries [][]byte) ([][]byte, error)
 
-// Pack compresses an image for a target, to about a seventh.
-func Pack(pack Packer, target string, image []byte) ([]byte, error) {
+// similar names, by target, the target whose image of the same source is the dictionary of an image, since their instructions are encoded alike:
+// images of sm_70 take 0.78 of the bytes that they take without, those of sm_100 0.85.
+var similar = map[string]string{"sm_70": "sm_80", "sm_100": "sm_120"}
+
+// Pack compresses the image for a target, to about a seventh. images are those of one source, by target.
+func Pack(pack Packer, target string, images map[string][]byte) ([]byte, error) {
+	image := images[target]
 	if target == PTX {
 		var err error
 		if image, err = ptxDifferences(image); err != nil {
 			return nil, err
 		}
 	}
-	packed, err := pack([][]byte{image}, [][]byte{nil})
+	packed, err := pack([][]byte{image}, [][]byte{images[similar[target]]})
 	if err != nil {
 		return nil, err
 	}
 	return packed[0], nil
 }
 
-// Unpack returns the image for a target that Pack compressed. It is safe for several goroutines.
-func Unpack(target string, packed []byte) ([]byte, error) {
-	image, err := unpack(packed)
+// Unpack returns a source's image for a target that Pack compressed. read returns files by name. It is safe for several goroutines.
+func Unpack(stem, target string, read func(file string) ([]byte, error)) ([]byte, error) {
+	packed, err := read(ImageFile(stem, target))
+	if err != nil {
+		return nil, err
+	}
+	r, err := reader()
+	if other := similar[target]; other != "" {
+		dictionary, failed := Unpack(stem, other, read)
+		switch {
+		case failed == nil:
+			r, err = newReader(dictionary)
+		case !errors.Is(failed, fs.ErrNotExist): // else the source is not compiled for the other target
+			return nil, failed
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	image, err := r.DecodeAll(packed, nil)
 	if target == PTX && err == nil {
 		image = ptxNumbers(image)
 	}
 	return image, err
-}
-
-// unpack returns what a Packer compressed without a dictionary.
-func unpack(packed []byte) ([]byte, error) {
-	r, err := reader()
-	if err != nil {
-		return nil, err
-	}
-	return r.DecodeAll(packed, nil)
 }
 
 // reader returns the one reader of files that were packed without a dictionary.

@@ -2,14 +2,15 @@ package manifest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // PTX comes back as it was; text that differences do not preserve is an error.
 func TestPTXDifferences(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	r := testutil.Random(t)
 	pieces := []string{"%", "%r", "%rd", "%p", "%ntid.x", "%clock64", ", ", ";\n", "-", "1", "ld.param.u64 ", "{%f", "<12>", "%r7-3", "%SP"}
 	for range 1000 {
 		var b strings.Builder
