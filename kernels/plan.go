@@ -23,22 +23,27 @@ const (
 	Bool    = expr.Bool
 )
 
-// Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are below zero.
+// Operand names a buffer of a plan: inputs are 0, 1, ...; Out, Scratch and Arrivals are below zero.
 type Operand int
 
 // The buffers beside the inputs.
 const (
 	Out     Operand = -1
 	Scratch Operand = -2
+	// Arrivals is a word of 32 bits that is zero when a launch begins, and that no other launch changes meanwhile. The launch leaves zero there: kernels count
+	// in it the blocks that have ended (grid_ticket.cuh).
+	Arrivals Operand = -3
 )
 
-// String prints in0, in1, out or scratch.
+// String prints in0, in1, out, scratch or arrivals.
 func (o Operand) String() string {
 	switch o {
 	case Out:
 		return "out"
 	case Scratch:
 		return "scratch"
+	case Arrivals:
+		return "arrivals"
 	}
 	return fmt.Sprintf("in%d", int(o))
 }

@@ -125,6 +125,8 @@ func (p *Plan) size(o Operand) (int64, error) {
 		return p.Out, nil
 	case o == Scratch:
 		return p.Scratch, nil
+	case o == Arrivals:
+		return 4, nil
 	case o >= 0 && int(o) < len(p.Inputs):
 		return p.Inputs[o], nil
 	}

@@ -4,7 +4,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/reduce"
@@ -48,6 +50,49 @@ func compareNearly[T float32 | float64](t *testing.T, p *kernels.Plan, got, want
 	for i := range want {
 		if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= tolerance*largest) {
 			t.Fatalf("%v: element %d: got %v, want %v, the largest is %v", p, i, got[i], want[i], largest)
+		}
+	}
+}
+
+// All candidates of sums of drawn shapes, as a sum in float64.
+func TestSumCandidates(t *testing.T) {
+	dev := device0(t)
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 35))
+	t.Logf("seed %d", seed)
+	_, err := onGPU(0, "sums", func(g *exec.GPUBackend) (any, error) {
+		for range 8 {
+			outer, rows, inner := 1+r.Int64N(4), 1+r.Int64N(600), 1+r.Int64N(40)
+			switch r.IntN(4) {
+			case 0:
+				rows, inner = 1+r.Int64N(20000), 1
+			case 1:
+				inner = 4 * (1 + r.Int64N(100))
+			case 2:
+				outer = 1
+			}
+			compareCandidates[float32](t, g, dev, f32, outer, rows, inner, 3e-7)
+			compareCandidates[float64](t, g, dev, f64, outer, rows, inner, 1e-12)
+		}
+		return nil, nil
+	})
+	testutil.Do(t, err)
+}
+
+func compareCandidates[T float32 | float64](t *testing.T, g *exec.GPUBackend, dev kernels.Device, dt kernels.Dtype, outer, rows, inner int64, tolerance float64) {
+	t.Helper()
+	x, want, got := make([]T, outer*rows*inner), make([]float64, outer*inner), make([]T, outer*inner)
+	for i := range x {
+		x[i] = T(rand.Float64())
+		want[int64(i)/(rows*inner)*inner+int64(i)%inner] += float64(x[i])
+	}
+	names, _, plans := reduce.Candidates(dev, dt, outer, rows, inner)
+	for i, p := range plans {
+		testutil.Do(t, runGuarded(g, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)))
+		for k, w := range want {
+			if d := math.Abs(float64(got[k]) - w); !(d <= tolerance*w) {
+				t.Fatalf("%v %d x %d x %d, %s: element %d: got %v, want %v\n%v", dt, outer, rows, inner, names[i], k, got[k], w, p)
+			}
 		}
 	}
 }

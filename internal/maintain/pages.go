@@ -73,6 +73,9 @@ func Pages(root string) (map[string]string, error) {
 			return nil, err
 		}
 	}
+	if err := put("docs/speed.md", "predicted", predictedSums()); err != nil {
+		return nil, err
+	}
 	return pages, put("README.md", "ops", opTable())
 }
 

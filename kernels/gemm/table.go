@@ -197,15 +197,26 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 3000 x 8000               31.8    28.6
 	fewStrips := columns
 	fewStrips.split = splitPolicy{blocksPerSM: 16, minK: 32, kMultiple: 16}
+	// H100, us, k x m, A^T      thin in a cluster   columns   thin in one block
+	// 705 x 451, float64        6.8                 10.5      14.1
+	// 264 x 771, float64        6.4                 9.5       8.2
+	// 123 x 1629, float64       6.1                 11.0      6.2
+	// 2078 x 2350, float32      17.0                14.7      20.1
+	thin := thinTiles[T](splitPolicy{blocksPerSM: 1, minK: 64, clusterMaxK: 128})
+	unaligned := func(_ candidate, x problem) bool { return x.M*x.size()%16 != 0 }
 	return [][]candidate{
 		{
-			joined("joined_columns32", 32).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}),
+			// H100, us, k x m       joined, 32 lanes   columns
+			// 64 x 10000            5.1                6.7
+			joined("joined_columns32", 32).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)},
+				limits{m: span{from: 64}, k: span{64, 255}, large: perSM{below: 1 << 15}, also: blocks(7)}),
 		},
 		{
 			joined("joined_columns16", 16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
 		},
 		{joined("joined_columns", 8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
 		{flat.when(limits{transA: true, m: span{to: 64}})},
+		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
 		{fewStrips.when(limits{transA: true, k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
 		{columns.when(limits{transA: true})},
 		{ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows).when(limits{k: span{to: 32}})},
@@ -251,13 +262,18 @@ func narrowTable[T kernels.Float]() []candidate {
 	}
 }
 
+// thinTiles is the kernel of matmul.cu for a C of few columns, or rows.
+func thinTiles[T kernels.Float](split splitPolicy) candidate {
+	return tiled[T]("thin", tile{m: 32, n: 16, step: 256 / int64(unsafe.Sizeof(T(0))), slices: 8, stages: 3, threads: 256, cluster: 8}, split)
+}
+
 // tileTable lists the tiles, with large ones before the middle ones.
 func tileTable[T kernels.Float](large ...candidate) []candidate {
 	size := int64(unsafe.Sizeof(T(0)))
 	medium := tiled[T]("medium", tile{m: 64, n: 64, step: 128 / size, slices: 2, stages: 3, threads: 256, cluster: 2}, splitPolicy{blocksPerSM: 1, minK: 128, fillTailMinK: 1024})
 	short := tiled[T]("short", tile{m: 64, n: 64, step: 64 / size, slices: 1, stages: 3, threads: 128}, splitPolicy{})
 	small := tiled[T]("small", tile{m: 32, n: 32, step: 16, slices: 1, stages: 3, threads: 64, cluster: 8}, splitPolicy{blocksPerSM: 4, minK: 16, minSplits: 3, clusterMaxK: 128})
-	thin := tiled[T]("thin", tile{m: 32, n: 16, step: 256 / size, slices: 8, stages: 3, threads: 256, cluster: 8}, splitPolicy{blocksPerSM: 2, minK: 64, minSplits: 4, clusterMaxK: 128})
+	thin := thinTiles[T](splitPolicy{blocksPerSM: 2, minK: 64, minSplits: 4, clusterMaxK: 128})
 	// m x k x n                 chosen  other
 	// 10000 x 10 x 10000        142     143 to 202, large; 270, medium
 	// 10000 x 784 x 10          19.6    29, small

@@ -8,8 +8,8 @@
 
 #define DOT(NAME, T)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
-        dot_rows_##NAME(const T* a, const T* b, T* out, double* parts, long long n, long long chunk, int splits, int once, double div) { \
-        reduce_rows<T>(Product<T>{a, b}, out, parts, n, chunk, splits, once, div);                              \
+        dot_rows_##NAME(const T* a, const T* b, T* out, double* parts, unsigned* arrivals, long long n, long long chunk, int splits, int once, double div) { \
+        reduce_rows<T>(Product<T>{a, b}, out, parts, arrivals, n, chunk, splits, once, div);                              \
     }
 
 // dot_short: a group of `lanes` neighbouring lanes, a power of 2, adds up two rows of n terms, a block's rows apart.
@@ -18,6 +18,8 @@ template <typename T> __device__ __forceinline__ void dot_short(const T* __restr
     const int log = __ffs(lanes) - 1, lane = threadIdx.x & (lanes - 1), each = blockDim.x >> log;
     const long long row = (long long)blockIdx.x * (each * ROWS) + (threadIdx.x >> log);
     a += row * n, b += row * n;
+    admit();
+    follow();
     double acc[ROWS] = {};
     for (int i = lane; i < n; i += FLIGHT * lanes) {
         T x[ROWS][FLIGHT], y[ROWS][FLIGHT];

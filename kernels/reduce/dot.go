@@ -32,7 +32,8 @@ func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 		return p
 	}
 	a, b, out := kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0)
-	if pol := rowPolicies.On(dev); n <= pol.shortMax {
+	pol := rowPolicies.On(dev)
+	if n <= pol.shortMax {
 		// A group of lanes sums two rows, a lane about five elements of each.
 		//
 		//	H200, us, by lanes      1      2      4      8     16
@@ -44,7 +45,12 @@ func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 		p.Launch(dotShort[dt], int(kernels.CeilDiv(rows*lanes, rowsEach*int64(pol.block))), pol.block, dotShortArgs{a, b, out, rows, n, lanes})
 		return p
 	}
-	appendSumRows(p, dev, dotRows[dt], [2]kernels.Ref{a, b}, out, rows, n, 1)
+	splits, chunk := pol.split(dev, rows, n)
+	block := pol.block
+	if rows >= int64(dev.SMs)*pol.narrowMinRowsPerSM && n <= pol.narrowMax {
+		block = pol.narrowBlock
+	}
+	appendRows(p, dotRows[dt], [2]kernels.Ref{a, b}, out, int64(block), rows, n, splits, chunk, 1)
 	return p
 }
 

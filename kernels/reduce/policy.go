@@ -2,9 +2,10 @@ package reduce
 
 import "github.com/stheno-ml/stheno/kernels"
 
-// The policies were measured on an H200: bench/notes/reduce.md has the times by field. Fields without times were not swept.
+// The policies were measured on an H200: bench/notes/reduce.md has the times by field. Fields without times were not swept. Those of sums are for the host, and
+// for the shape of tiles: on a GPU a model chooses (cost.go).
 
-// rowPolicy tunes reductions along rows.
+// rowPolicy tunes dot products, and sums along rows on the host.
 type rowPolicy struct {
 	shortMax           int64 // Dot: max elements of a row for a group of lanes
 	block              int   // threads of a block on a long row
@@ -12,7 +13,7 @@ type rowPolicy struct {
 	narrowMinRowsPerSM int64 // min rows for each SM for narrow blocks
 	narrowMax          int64 // max elements of a row for narrow blocks
 	chunkMin           int64 // min elements of a chunk of a split row
-	blocksPerSM        int64 // co-resident blocks for each SM if rows are split
+	blocksPerSM        int64 // blocks for each SM if rows are split
 	splitMinGain       int64 // min elements for each row by which chunks must shorten the work of a block
 }
 
@@ -34,18 +35,15 @@ var tilePolicies = kernels.Measured[tilePolicy]{
 	{90, tilePolicy{block: 256, maxBytes: 1 << 15, blocksPerSM: 4, minBusy: 128, maxTerms: 64, fewSlabsMax: 1 << 14}},
 }
 
-// columnPolicy tunes reductions along columns.
+// columnPolicy tunes sums along columns on the host.
 type columnPolicy struct {
-	block       int64 // threads of a block
 	minRows     int64 // min rows of a thread
-	fewMaxRows  int64 // max rows for several columns a thread
-	chunkMin    int64 // min rows of a thread when columns are split
 	blocksPerSM int64 // blocks for each SM when columns are split
 	maxRounds   int64 // max iterations of the last block to add up chunks: each adds 8 chunks of a block's columns
 }
 
 var columnPolicies = kernels.Measured[columnPolicy]{
-	{90, columnPolicy{block: 256, minRows: 8, fewMaxRows: 15, chunkMin: 8, blocksPerSM: 3, maxRounds: 16}},
+	{90, columnPolicy{minRows: 8, blocksPerSM: 3, maxRounds: 16}},
 }
 
 // twicePolicy tunes sums over two groups of axes in one launch.

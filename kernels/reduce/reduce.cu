@@ -8,11 +8,11 @@
 // chose. So the loop below is compiled once, and an expression adds only its own
 // instructions.
 //
-// Block b reduces chunk b in 16-byte vectors, four in flight. The block that is the last to finish, in a
-// cooperative launch, joins the chunks' results.
+// Block b reduces chunk b in 16-byte vectors, four in flight. The block that is the last to finish joins the chunks' results.
 //
 // Accumulators are double. 4 bytes of traffic and, for a + b, one DADD per float32
 // element: bound by memory. An operator that takes 8 instructions still is.
+#include "follow.cuh"
 #include "grid_ticket.cuh"
 #include "vector.cuh"
 
@@ -46,11 +46,13 @@ __device__ inline double block_join(double v, double identity) {
 // Block b: parts[b] = the reduction of in[b chunk] .. in[min((b + 1) chunk, n) - 1], and out that of
 // parts. chunk is a multiple of a vector, and in starts at a 16-byte boundary.
 template <typename T>
-__device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__ out, double* parts, long long n, long long chunk, double identity) {
+__device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__ out, double* parts, unsigned* arrivals, long long n, long long chunk, double identity) {
     constexpr int W = Vec<T>::width, FLIGHT = 4;
     const long long first = blockIdx.x * chunk, count = min(chunk, n - first), vectors = count / W;
     const typename Vec<T>::type* v = reinterpret_cast<const typename Vec<T>::type*>(in + first);
     double acc[FLIGHT];
+    admit();
+    follow();
 #pragma unroll
     for (int f = 0; f < FLIGHT; f++) acc[f] = identity;
     long long i = threadIdx.x;
@@ -73,7 +75,7 @@ __device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__
     if (tail < count) acc[1] = step(acc[1], (double)in[first + tail]);
     double all = block_join(join(join(acc[0], acc[1]), join(acc[2], acc[3])), identity);
     if (gridDim.x > 1) {
-        if (!last_block(threadIdx.x, [&] { parts[blockIdx.x] = all; })) return;
+        if (!last_block(threadIdx.x, arrivals, [&] { parts[blockIdx.x] = all; })) return;
         all = identity;
         for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) all = join(all, __ldcg(parts + i));
         all = block_join(all, identity);
@@ -83,8 +85,8 @@ __device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__
 
 #define REDUCE(S, T)                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256, 3)                                                                     \
-        reduce_##S(const T* in, T* out, double* parts, long long n, long long chunk, double identity) {                      \
-        reduce(in, out, parts, n, chunk, identity);                                                                          \
+        reduce_##S(const T* in, T* out, double* parts, unsigned* arrivals, long long n, long long chunk, double identity) {                      \
+        reduce(in, out, parts, arrivals, n, chunk, identity);                                                                          \
     }
 
 REDUCE(f32, float)

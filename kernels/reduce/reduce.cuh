@@ -3,6 +3,7 @@
 // Every sum accumulates in double, so that a float32 result is the double sum
 // rounded once. Threads combine by lane number, then warps by warp number.
 #pragma once
+#include "follow.cuh"
 #include "grid_ticket.cuh"
 #include "vector.cuh"
 
@@ -102,16 +103,18 @@ __device__ __forceinline__ double reduce_chunk(const Term& all, long long n, lon
     return block_sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
-// reduce_rows: out[b] = sum of block b's chunk / div. once, in a cooperative launch: out[row] = sum of a row / div; the block that
+// reduce_rows: out[b] = sum of block b's chunk / div. once: out[row] = sum of a row / div; the block that
 // is last to finish its chunk adds up the chunks' sums in parts, a warp for each row.
 template <typename T, typename Out, typename Term>
-__device__ __forceinline__ void reduce_rows(const Term& all, Out* out, double* parts, long long n, long long chunk, int splits, int once, double div) {
+__device__ __forceinline__ void reduce_rows(const Term& all, Out* out, double* parts, unsigned* arrivals, long long n, long long chunk, int splits, int once, double div) {
+    admit();
+    follow();
     const double sum = reduce_chunk<T>(all, n, chunk, splits);
     if (!once) {
         if (threadIdx.x == 0) out[blockIdx.x] = (Out)(sum / div);
         return;
     }
-    if (!last_block(threadIdx.x, [&] { parts[blockIdx.x] = sum; })) return;
+    if (!last_block(threadIdx.x, arrivals, [&] { parts[blockIdx.x] = sum; })) return;
     const int rows = gridDim.x / splits, lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < rows; row += blockDim.x / 32) {
         double acc = 0;

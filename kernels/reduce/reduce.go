@@ -79,9 +79,9 @@ func (i reduceImage) Code(major, minor int) (kernels.Code, error) {
 }
 
 type reduceArgs struct {
-	In, Out, Parts kernels.Ref
-	N, Chunk       int64
-	Identity       float64
+	In, Out, Parts, Arrivals kernels.Ref
+	N, Chunk                 int64
+	Identity                 float64
 }
 
 // Reduce plans, for n elements x and a reduction a op f(b),
@@ -104,7 +104,7 @@ func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, 
 	chunk = max(kernels.CeilDiv(chunk, whole), 1) * whole
 	blocks := max(kernels.CeilDiv(n, chunk), 1)
 	parts := p.Workspace(blocks * 8)
-	p.Launch(kernel, int(blocks), pol.block, reduceArgs{kernels.In(0), kernels.At(kernels.Out, 0), parts, n, chunk, identity}).Cooperative = blocks > 1
+	p.Launch(kernel, int(blocks), pol.block, reduceArgs{kernels.In(0), kernels.At(kernels.Out, 0), parts, arrivals(blocks > 1, parts), n, chunk, identity})
 	return p
 }
 

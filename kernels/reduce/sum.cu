@@ -13,14 +13,17 @@
 //              columns, and in `blockDim.y` interleaved strands down the rows,
 //              combined through shared memory.
 //   sum_few    inner > 1, few rows: several columns a thread.
+//   sum_strip, sum_joined   narrow strips of columns, where several short rows may count as one; in
+//              sum_joined the blocks of a cluster share a chunk of rows.
 //
 //   sum_twice, sum_tile_twice   two sets of axes at once.
 //
-// If rows or columns are cut in chunks, the last block to finish adds up the chunks' sums, in a
-// cooperative launch, or another pass does.
+// If rows or columns are cut in chunks, the last block to finish adds up the chunks' sums, or another pass does.
 //
 // 4 bytes of traffic and one DADD per float32 element: bound by memory.
 #include "async.cuh"
+#include "follow.cuh"
+#include "inbox.cuh"
 #include "reduce.cuh"
 
 // load_tile copies `count` elements to shared memory, and returns where the first of them is. The copy begins at the boundary of 16 bytes
@@ -30,6 +33,8 @@ template <typename In> __device__ __forceinline__ const In* load_tile(const In* 
     using Vector = typename Vec<In>::type;
     constexpr int W = Vec<In>::width;
     const int shift = (int)(reinterpret_cast<unsigned long long>(from) % 16 / sizeof(In)), end = shift + count, t = threadIdx.x;
+    admit();
+    follow();
     for (int v = t; v < end / W; v += blockDim.x) async_copy(reinterpret_cast<Vector*>(tile) + v, reinterpret_cast<const Vector*>(from - shift) + v);
     const int tail = end / W * W + t;
     if (tail < end) reinterpret_cast<In*>(tile)[tail] = from[tail - shift];
@@ -70,8 +75,8 @@ __device__ __forceinline__ void sum_tile(const In* in, Out* out, long long slabs
 
 #define ROWS(NAME, IN, OUT)                                                                                       \
     extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
-        sum_rows_##NAME(const IN* in, OUT* out, double* parts, long long n, long long chunk, int splits, int once, double div) { \
-        reduce_rows<IN>(Value<IN>{in}, out, parts, n, chunk, splits, once, div);                                  \
+        sum_rows_##NAME(const IN* in, OUT* out, double* parts, unsigned* arrivals, long long n, long long chunk, int splits, int once, double div) { \
+        reduce_rows<IN>(Value<IN>{in}, out, parts, arrivals, n, chunk, splits, once, div);                                  \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
         sum_tile_##NAME(const IN* in, OUT* out, long long slabs, int r, int inner, int per, int lanes, double div) { \
@@ -87,7 +92,7 @@ ROWS(f64_f32, double, float)
 // outer index b / tiles / splits. W columns per thread. once: the sums of chunks go to parts, and
 // the last block adds them up.
 template <typename In, typename Out, int W>
-__device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restrict__ out, double* parts, long long r, long long inner,
+__device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restrict__ out, double* parts, unsigned* arrivals, long long r, long long inner,
                          long long chunk, int splits, int tiles, int once, double div) {
     extern __shared__ double strands[];  // [blockDim.y][W][blockDim.x]
     constexpr int FLIGHT = W == 1 ? 16 : 8;
@@ -96,6 +101,8 @@ __device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restr
     const long long col = ((long long)tile * blockDim.x + threadIdx.x) * W;
     const bool live = col < inner;  // inner is a multiple of W
     double acc[W] = {};
+    admit();
+    follow();
     if (live) {
         const long long step = blockDim.y * inner;
         const In* p = in + (part / splits * r + first + threadIdx.y) * inner + col;
@@ -142,7 +149,7 @@ __device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restr
         __threadfence();
     }
     __syncthreads();
-    if (!last_block(threadIdx.x + threadIdx.y * blockDim.x, [] {})) return;
+    if (!last_block(threadIdx.x + threadIdx.y * blockDim.x, arrivals, [] {})) return;
 // few columns: the threads take all outputs of one outer index after the other
     for (int o = 0; o < gridDim.x / tiles / splits; o++)
         for (int i = threadIdx.x + threadIdx.y * blockDim.x; i < inner; i += blockDim.x * blockDim.y) {
@@ -156,14 +163,14 @@ __device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restr
 
 #define COLS(NAME, IN, OUT)                                                                                       \
     extern "C" __global__ void __launch_bounds__(256, 3)                                                          \
-        sum_cols_##NAME(const IN* in, OUT* out, double* parts, long long r, long long inner, long long chunk, int splits, \
+        sum_cols_##NAME(const IN* in, OUT* out, double* parts, unsigned* arrivals, long long r, long long inner, long long chunk, int splits, \
                         int tiles, int once, double div) {                                                        \
-        sum_cols<IN, OUT, 1>(in, out, parts, r, inner, chunk, splits, tiles, once, div);                          \
+        sum_cols<IN, OUT, 1>(in, out, parts, arrivals, r, inner, chunk, splits, tiles, once, div);                          \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256, 3)                                                          \
-        sum_colsvec_##NAME(const IN* in, OUT* out, double* parts, long long r, long long inner, long long chunk, int splits, \
+        sum_colsvec_##NAME(const IN* in, OUT* out, double* parts, unsigned* arrivals, long long r, long long inner, long long chunk, int splits, \
                            int tiles, int once, double div) {                                                     \
-        sum_cols<IN, OUT, Vec<IN>::width>(in, out, parts, r, inner, chunk, splits, tiles, once, div);             \
+        sum_cols<IN, OUT, Vec<IN>::width>(in, out, parts, arrivals, r, inner, chunk, splits, tiles, once, div);             \
     }
 
 COLS(f32, float, float)
@@ -179,6 +186,8 @@ __device__ __forceinline__ void sum_few(const T* __restrict__ in, T* __restrict_
     const long long outer = blockIdx.x / tiles, first = (long long)(blockIdx.x % tiles) * COLUMNS * blockDim.x + threadIdx.x;
     const int step = blockDim.x, left = (int)min(inner - first, (long long)COLUMNS * step); // columns from the first on
     const T* p = in + outer * r * inner + first;
+    admit();
+    follow();
     double acc[COLUMNS] = {};
     for (int j = 0; j < r; j += FLIGHT, p += FLIGHT * inner) {
         T x[FLIGHT][COLUMNS];
@@ -240,6 +249,8 @@ struct Twice {
 template <typename T>
 __device__ __forceinline__ void sum_twice(const T* __restrict__ in, T* __restrict__ out, int outputs, int r, int middle, int q, int inner, int side, double div) {
     extern __shared__ double strands[];
+    admit();
+    follow();
     const Twice slab(r, middle, q, inner);
     const int t = threadIdx.x, all = blockDim.x / side;
     const bool across = inner > 1;
@@ -292,3 +303,110 @@ __device__ __forceinline__ void sum_tile_twice(const T* in, T* out, long long sl
 
 TWICE(f32, float)
 TWICE(f64, double)
+
+// sum_strip: out[o][s][i] = (sum of the rows j of chunk s of in[o][j][i]) / div,  in: outer x r x inner, out: outer x splits x inner, chunks of `chunk` * `fold` rows.
+// fold rows are read as one of `width` = fold * inner elements, a multiple of a vector. A block has a strip of `lanes` vectors of such rows, and strands of
+// threads down them. The CLUSTER blocks of a cluster share a chunk; the first adds up their sums in order. If fold is above 1, a strip has all of a row.
+// fold and lanes are powers of two, lanes at most 32. If r is no multiple of fold, outer is 1.
+template <typename In, typename Out, int CLUSTER>
+__device__ __forceinline__ void sum_strip(const In* __restrict__ in, Out* __restrict__ out, long long r, int inner, long long chunk, int splits, int fold, int lanes,
+                                          int strips, double div) {
+    extern __shared__ __align__(16) double strands[];  // [blockDim.x / 32][columns], then, in a cluster, [CLUSTER][columns]
+    constexpr int W = Vec<In>::width, FLIGHT = 8;
+    const int t = threadIdx.x, warps = blockDim.x / 32, columns = lanes * W, lane = t & (lanes - 1), log = __ffs(lanes) - 1, strand = t >> log, step = blockDim.x >> log;
+    double* const inbox = strands + warps * columns;
+    __shared__ u64 full;
+    const unsigned rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, id = blockIdx.x / CLUSTER;
+    if (CLUSTER > 1) open_inbox(&full, rank == 0 ? CLUSTER * columns * (int)sizeof(double) : 0);
+    admit();
+    follow();
+    const unsigned part = id / strips;
+    const long long width = (long long)fold * inner, rows = r >> (__ffs(fold) - 1), each = (chunk + CLUSTER - 1) / CLUSTER;
+    const long long first = part % splits * chunk + rank * each, end = min(min(rows, (part % splits + 1) * chunk), first + each);
+    const int col = (id % strips * lanes + lane) * W;
+    const In* p = in + part / splits * r * inner + col;
+    double acc[W] = {};
+    if (col < width) {
+#pragma unroll 1
+        for (long long j = first + strand; j < end; j += FLIGHT * step) {
+            Pack<In> x[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++)
+                x[f].v = j + f * step < end ? *reinterpret_cast<const typename Vec<In>::type*>(p + (j + f * step) * width) : typename Vec<In>::type{};
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+                for (int k = 0; k < W; k++) acc[k] += (double)x[f].s[k];
+        }
+        if (fold > 1 && part % splits == splits - 1 && rank == CLUSTER - 1 && strand == 0) {  // the last rows, fewer than fold
+            const int left = (int)(r - rows * fold) * inner;
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                if (col + k < left) acc[k] += (double)p[rows * width + k];
+        }
+    }
+    for (int d = 16; d >= lanes; d /= 2)
+#pragma unroll
+        for (int k = 0; k < W; k++) acc[k] += __shfl_down_sync(0xffffffffu, acc[k], d);
+    if (t % 32 < lanes)
+#pragma unroll
+        for (int k = 0; k < W; k++) strands[t / 32 * columns + lane * W + k] = acc[k];
+    __syncthreads();
+    double sum = 0;
+    if (t < columns)
+#pragma unroll 8
+        for (int w = 0; w < warps; w++) sum += strands[w * columns + t];
+    if (CLUSTER > 1) {
+        cluster_wait();  // all blocks have begun
+        const double next = __shfl_down_sync(0xffffffffu, sum, 1);
+        if (t < columns && t % 2 == 0) send(0, reinterpret_cast<double2*>(inbox + rank * columns + t), make_double2(sum, next), &full);
+        if (rank > 0) return;
+        await_inbox(&full);
+        sum = 0;
+        if (t < columns)
+#pragma unroll
+            for (int c = 0; c < CLUSTER; c++) sum += inbox[c * columns + t];
+    }
+    if (fold > 1) {  // `strands` of this block are read by its own threads alone
+        __syncthreads();
+        if (t < columns) strands[t] = sum;
+        __syncthreads();
+        sum = 0;
+        if (t < inner)
+            for (int f = 0; f < fold; f++) sum += strands[f * inner + t];
+    }
+    const long long at = (long long)(id % strips) * columns + t;
+    if (t < columns && at < inner) out[part * (long long)inner + at] = (Out)(div == 1 ? sum : sum / div);
+}
+
+#if __CUDA_ARCH__ >= 900
+#define IN_CLUSTER __cluster_dims__(8, 1, 1)
+#define ON_CLUSTERS(...) __VA_ARGS__
+#else // devices without clusters take other kernels: the entry points are empty there
+#define IN_CLUSTER
+#define ON_CLUSTERS(...)
+#endif
+
+// 64 registers are too few for two blocks of 512 threads from 10.0 on.
+#if __CUDA_ARCH__ >= 1000
+#define STRIP_BLOCKS 1
+#else
+#define STRIP_BLOCKS 2
+#endif
+
+#define STRIP(NAME, IN, OUT)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(512, STRIP_BLOCKS)                                                                  \
+        sum_strip_##NAME(const IN* in, OUT* out, long long r, int inner, long long chunk, int splits, int fold, int lanes, \
+                         int strips, double div) {                                                                        \
+        sum_strip<IN, OUT, 1>(in, out, r, inner, chunk, splits, fold, lanes, strips, div);                                \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(512, STRIP_BLOCKS) IN_CLUSTER                                                       \
+        sum_joined_##NAME(const IN* in, OUT* out, long long r, int inner, long long chunk, int splits, int fold, int lanes, \
+                          int strips, double div) {                                                                       \
+        ON_CLUSTERS(sum_strip<IN, OUT, 8>(in, out, r, inner, chunk, splits, fold, lanes, strips, div);)                   \
+    }
+
+STRIP(f32, float, float)
+STRIP(f32_f64, float, double)
+STRIP(f64, double, double)
+STRIP(f64_f32, double, float)

@@ -14,6 +14,8 @@ var (
 	sumTile    = sumKernels("tile", sumTileBody[float32, float32], sumTileBody[float32, float64], sumTileBody[float64, float32], sumTileBody[float64, float64])
 	sumCols    = sumKernels("cols", sumColsBody[float32, float32], sumColsBody[float32, float64], sumColsBody[float64, float32], sumColsBody[float64, float64])
 	sumColsVec = sumKernels("colsvec", sumColsBody[float32, float32], sumColsBody[float32, float64], sumColsBody[float64, float32], sumColsBody[float64, float64])
+	sumStrip   = sumKernels("strip", sumStripBody[float32, float32], sumStripBody[float32, float64], sumStripBody[float64, float32], sumStripBody[float64, float64])
+	sumJoined  = sumKernels("joined", sumJoinedBody[float32, float32], sumJoinedBody[float32, float64], sumJoinedBody[float64, float32], sumJoinedBody[float64, float64])
 	sumFew     = own.Pair("sum", "sum_few", sumFewBody[float32], sumFewBody[float64])
 )
 
@@ -27,11 +29,11 @@ func sumKernels(name string, ff, fd, df, dd func(kernels.Call)) [2][2]*kernels.K
 
 // rowsArgs are the last arguments of sum_rows and dot_rows.
 type rowsArgs struct {
-	Out, Parts kernels.Ref
-	N, Chunk   int64
-	Splits     int64 `arg:"int32"`
-	Once       bool
-	Div        float64
+	Out, Parts, Arrivals kernels.Ref
+	N, Chunk             int64
+	Splits               int64 `arg:"int32"`
+	Once                 bool
+	Div                  float64
 }
 
 type sumRowsArgs struct {
@@ -105,30 +107,81 @@ func AppendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.
 
 // appendSum appends the launches that reduce src[outer][r][inner] to dst[outer][inner], dividing by div.
 func appendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
-	pol := tilePolicies.On(dev)
-	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {
-		l := p.Launch(sumTile[in][out], int(kernels.CeilDiv(outer, per)), pol.block, sumTileArgs{src, dst, outer, r, inner, per, lanes, div})
-		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may be unaligned
-	} else if inner == 1 {
-		appendSumRows(p, dev, sumRows[in][out], src, dst, outer, r, div)
-	} else {
-		appendSumCols(p, dev, src, in, dst, out, outer, r, inner, div)
-	}
+	pass{dev, in, out, src, dst, outer, r, inner, div}.append(p)
 }
 
-// appendSumRows appends the launch of a kernel that adds up rows of n terms; its arguments are src, then rowsArgs.
-func appendSumRows(p *kernels.Plan, dev kernels.Device, k *kernels.Kernel, src any, dst kernels.Ref, rows, n int64, div float64) {
-	pol := rowPolicies.On(dev)
-	splits, chunk := pol.split(dev, rows, n)
+// tiles are the candidates whose blocks copy slabs to shared memory.
+func (x pass) tiles(list []candidate) []candidate {
+	pol := tilePolicies.On(x.dev)
+	for _, pol.maxBytes = range [...]int64{1 << 15, 1 << 14} {
+		for _, pol.blocksPerSM = range [...]int64{4, 1, 8} {
+			if per, lanes := pol.tile(x.dev, x.in, x.outer, x.r, x.inner); per > 0 {
+				list = append(list, x.tile(int64(pol.block), per, lanes))
+			}
+		}
+	}
+	return list
+}
+
+// tile is the candidate with so many slabs a block, and lanes for each output.
+func (x pass) tile(block, per, lanes int64) candidate {
+	slabs := per * x.r * x.inner
+	c := candidate{params: [3]int64{per, lanes}, work: work{
+		kind: tile, blocks: kernels.CeilDiv(x.outer, per), threads: block, shared: slabs*x.in.Size() + 16, // the first element may be unaligned
+		rounds: 1, ends: float64(kernels.CeilDiv(per*x.inner*lanes, block) * kernels.CeilDiv(x.r, lanes)), bytes: x.bytes(), block: float64(slabs * x.in.Size()),
+	}}
+	c.us = c.time(x.dev)
+	c.launch = func(p *kernels.Plan) {
+		p.Launch(sumTile[x.in][x.out], int(c.blocks), int(block), sumTileArgs{x.src, x.dst, x.outer, x.r, x.inner, per, lanes, x.div}).Shared = int(c.shared)
+	}
+	return c
+}
+
+// rows are the candidates with a block for each row, or for each chunk of a row.
+func (x pass) rows(list []candidate) []candidate {
+	for _, block := range [...]int64{256, 128, 64} {
+		list = append(list, x.row(block, 1, x.r))
+		for _, perSM := range [...]int64{1, 2, 4} {
+			pol := rowPolicy{blocksPerSM: perSM, chunkMin: 1 << 11}
+			if splits, chunk := pol.split(x.dev, x.outer, x.r); splits > 1 {
+				list = append(list, x.row(block, splits, chunk))
+			}
+		}
+	}
+	return list
+}
+
+// row is the candidate with so many chunks of each row.
+func (x pass) row(block, splits, chunk int64) candidate {
+	c := candidate{params: [3]int64{block, splits}, work: work{
+		kind: row, blocks: x.outer * splits, threads: block,
+		rounds: float64(kernels.CeilDiv(chunk*x.in.Size(), 64*block)), bytes: x.bytes(), block: float64(chunk * x.in.Size()),
+	}}
+	if splits > 1 {
+		c.kind, c.ends = rowOnce, float64(kernels.CeilDiv(x.outer, block/32)*kernels.CeilDiv(splits, 32))
+	}
+	c.us = c.time(x.dev)
+	c.launch = func(p *kernels.Plan) {
+		appendRows(p, sumRows[x.in][x.out], x.src, x.dst, block, x.outer, x.r, splits, chunk, x.div)
+	}
+	return c
+}
+
+// appendRows appends the launch of a kernel that adds up rows of n terms; its arguments are src, then rowsArgs.
+func appendRows(p *kernels.Plan, k *kernels.Kernel, src any, dst kernels.Ref, block, rows, n, splits, chunk int64, div float64) {
 	parts := dst
 	if splits > 1 {
 		parts = p.Workspace(rows * splits * 8)
 	}
-	block := pol.block
-	if rows >= int64(dev.SMs)*pol.narrowMinRowsPerSM && n <= pol.narrowMax {
-		block = pol.narrowBlock
+	p.Launch(k, int(rows*splits), int(block), src, rowsArgs{dst, parts, arrivals(splits > 1, dst), n, chunk, splits, splits > 1, div})
+}
+
+// arrivals returns [kernels.Arrivals] for a launch whose last block adds up what the others leave, and unused for another.
+func arrivals(once bool, unused kernels.Ref) kernels.Ref {
+	if once {
+		return kernels.At(kernels.Arrivals, 0)
 	}
-	p.Launch(k, int(rows*splits), block, src, rowsArgs{dst, parts, n, chunk, splits, splits > 1, div}).Cooperative = splits > 1
+	return unused
 }
 
 // tile returns the number of slabs of r x inner elements of a tile, and the number of lanes that add up an output. It returns 0 if
@@ -165,10 +218,9 @@ func (pol tilePolicy) lanes(dev kernels.Device, in kernels.Dtype, slabs, outputs
 func banks(n int64) int64 { return min(n&-n, 32) }
 
 // split returns the number of chunks of each row and the elements of a chunk. All blocks are co-resident and fill the device.
-// Without cooperative launches rows are not split.
 func (pol rowPolicy) split(dev kernels.Device, rows, n int64) (splits, chunk int64) {
 	splits = min(int64(dev.SMs)*pol.blocksPerSM/max(rows, 1), n/pol.chunkMin)
-	if splits <= 1 || !dev.Cooperative {
+	if splits <= 1 {
 		return 1, n
 	}
 	if n-n/splits < pol.splitMinGain*rows && rows > 1 {

@@ -6,11 +6,11 @@ import (
 )
 
 type sumColsArgs struct {
-	In, Out, Parts  kernels.Ref
-	R, Inner, Chunk int64
-	Splits, Tiles   int64 `arg:"int32"`
-	Once            bool
-	Div             float64
+	In, Out, Parts, Arrivals kernels.Ref
+	R, Inner, Chunk          int64
+	Splits, Tiles            int64 `arg:"int32"`
+	Once                     bool
+	Div                      float64
 }
 
 type sumFewArgs struct {
@@ -21,62 +21,116 @@ type sumFewArgs struct {
 	Div     float64
 }
 
-// appendSumCols appends the launches that add up columns.
-func appendSumCols(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
-	w, kernel := 16/in.Size(), sumColsVec
-	if inner%w != 0 {
-		w, kernel = 1, sumCols
+// few are the candidates for few rows, several columns a thread.
+func (x pass) few(list []candidate) []candidate {
+	const columns, block, most = 4, 256, 64 // columns of a thread, in sum.cu; threads; rows
+	if x.in != x.out || x.r > most {
+		return list
 	}
-	pol := columnPolicies.On(dev)
-	if in == out && appendSumFew(p, dev, src, in, dst, outer, r, inner, div) {
-		return
+	tiles := kernels.CeilDiv(x.inner, columns*block)
+	threads := arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(x.inner, tiles), columns), 32)
+	c := candidate{work: work{
+		kind: few, blocks: x.outer * tiles, threads: threads, rounds: float64(kernels.CeilDiv(x.r, 4)), bytes: x.bytes(), block: float64(columns * threads * x.r * x.in.Size()),
+	}}
+	c.us = c.time(x.dev)
+	c.launch = func(p *kernels.Plan) {
+		p.Launch(sumFew[x.in], int(c.blocks), int(threads), sumFewArgs{x.src, x.dst, x.r, x.inner, tiles, x.div})
 	}
-	// The threads along x cover the columns evenly, as many as leave a block for each SM. The threads along y split the rows, as long as
-	// each has enough rows.
-	units, side := inner/w, pol.block
-	for side > 32 && outer*kernels.CeilDiv(units, side) < 2*int64(dev.SMs) {
-		side /= 2
-	}
-	x := kernels.CeilDiv(units, kernels.CeilDiv(units, side))
-	y := max(min(pol.block/x, kernels.CeilDiv(r, pol.minRows)), 1)
-	tiles := kernels.CeilDiv(units, x)
-	blocks := max(outer*tiles, 1)
-	splits := kernels.CeilDiv(r, 1<<30) // a thread counts rows in 31 bits
-	if blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*pol.blocksPerSM/blocks, r/(y*pol.chunkMin)), splits, 1)
-	}
-	chunk := kernels.CeilDiv(r, splits)
-	splits = max(kernels.CeilDiv(r, max(chunk, 1)), 1)
-	args, typ := sumColsArgs{src, dst, dst, r, inner, chunk, splits, tiles, false, div}, out
-	if splits > 1 {
-		args.Parts = p.Workspace(outer * splits * inner * 8)
-		rounds := outer * kernels.CeilDiv(inner, pol.block) * kernels.CeilDiv(splits, 8)
-		if args.Once = dev.Cooperative && rounds <= pol.maxRounds; !args.Once {
-			args.Out, args.Div, typ = args.Parts, 1, kernels.Float64
-		}
-	}
-	l := p.Launch(kernel[in][typ], int(blocks*splits), int(x), args)
-	l.Block[1] = int(y)
-	l.Cooperative = args.Once
-	if y > 1 {
-		l.Shared = int(x * y * w * 8)
-	}
-	if splits > 1 && !args.Once {
-		appendSum(p, dev, args.Parts, kernels.Float64, dst, out, outer, splits, inner, div)
-	}
+	return append(list, c)
 }
 
-// appendSumFew appends the launch that adds up columns of few rows, and returns true. It returns false for more rows or too few columns.
-func appendSumFew(p *kernels.Plan, dev kernels.Device, src kernels.Ref, dt kernels.Dtype, dst kernels.Ref, outer, r, inner int64, div float64) bool {
-	const columns = 4 // of a thread, in sum.cu
-	pol := columnPolicies.On(dev)
-	tiles := kernels.CeilDiv(inner, columns*pol.block)
-	if r > pol.fewMaxRows || outer*tiles < 2*int64(dev.SMs) {
-		return false
+// columns are the candidates whose threads are side by side on columns, and in strands down the rows.
+func (x pass) columns(list []candidate) []candidate {
+	for side := int64(4); side <= 256; side *= 2 {
+		for _, minRows := range [...]int64{8, 2} {
+			list = append(list, x.column(side, minRows, 0, true))
+			for _, perSM := range [...]int64{1, 3} {
+				for _, once := range [...]bool{true, false} {
+					if c := x.column(side, minRows, perSM, once); c.params[2] > 1 {
+						list = append(list, c)
+					}
+				}
+			}
+		}
 	}
-	threads := arith.RoundUp(kernels.CeilDiv(kernels.CeilDiv(inner, tiles), columns), 32)
-	p.Launch(sumFew[dt], int(outer*tiles), int(threads), sumFewArgs{src, dst, r, inner, tiles, div})
-	return true
+	return list
+}
+
+// hostColumns is the candidate of the host.
+func (x pass) hostColumns() candidate {
+	pol, side := columnPolicies.On(x.dev), int64(256)
+	w := x.columnWidth()
+	for side > 32 && x.outer*kernels.CeilDiv(x.inner/w, side) < 2*x.sms() {
+		side /= 2
+	}
+	c := x.column(side, pol.minRows, 0, true)
+	if c.blocks < x.sms() {
+		c = x.column(side, pol.minRows, pol.blocksPerSM, true)
+		if c.ends > float64(pol.maxRounds) {
+			c = x.column(side, pol.minRows, pol.blocksPerSM, false)
+		}
+	}
+	return c
+}
+
+// columnWidth returns the columns that a thread loads at a time.
+func (x pass) columnWidth() int64 {
+	if w := 16 / x.in.Size(); x.inner%w == 0 {
+		return w
+	}
+	return 1
+}
+
+// column is the candidate with about `side` threads side by side, strands of minRows rows at least, and chunks of rows that make perSM blocks for each SM, or
+// none for 0. once: the last block adds up the chunks.
+func (x pass) column(side, minRows, perSM int64, once bool) candidate {
+	const block, maxRows = 256, 1 << 30 // threads; rows of a chunk: a thread counts them in 31 bits
+	w, flight, kernel, kinds := x.columnWidth(), int64(8), sumColsVec, [2]kind{columns, columnsOnce}
+	if w == 1 {
+		flight, kernel, kinds = 16, sumCols, [2]kind{single, singleOnce}
+	}
+	units := x.inner / w
+	threads := kernels.CeilDiv(units, kernels.CeilDiv(units, side)) // along the columns, which they cover evenly
+	strands := max(min(block/threads, kernels.CeilDiv(x.r, minRows)), 1)
+	tiles := kernels.CeilDiv(units, threads)
+	splits := kernels.CeilDiv(x.r, maxRows)
+	if perSM > 0 {
+		splits = max(min(x.sms()*perSM/max(x.outer*tiles, 1), x.r/(strands*minRows)), splits, 1)
+	}
+	chunk := kernels.CeilDiv(x.r, splits)
+	splits = max(kernels.CeilDiv(x.r, max(chunk, 1)), 1)
+	once = once && splits > 1
+	c := candidate{params: [3]int64{threads, strands, splits}, work: work{
+		kind: kinds[0], blocks: max(x.outer*tiles, 1) * splits, threads: threads * strands,
+		rounds: float64(kernels.CeilDiv(chunk, flight*strands)), bytes: x.bytes(), block: float64(threads * w * chunk * x.in.Size()),
+	}}
+	if strands > 1 {
+		c.shared = threads * strands * w * 8
+	}
+	if tiles > 1 {
+		c.width = threads * w * x.in.Size()
+	}
+	if once {
+		c.kind, c.ends = kinds[1], float64(x.outer*kernels.CeilDiv(x.inner, block)*kernels.CeilDiv(splits, 8))
+	}
+	if c.us = c.time(x.dev); splits > 1 && !once {
+		c.us += x.chunks(x.src, splits).combine().us
+	}
+	c.launch = func(p *kernels.Plan) {
+		args, typ := sumColsArgs{x.src, x.dst, x.dst, arrivals(once, x.dst), x.r, x.inner, chunk, splits, tiles, once, x.div}, x.out
+		if splits > 1 {
+			args.Parts = p.Workspace(x.outer * splits * x.inner * 8)
+			if !once {
+				args.Out, args.Div, typ = args.Parts, 1, kernels.Float64
+			}
+		}
+		l := p.Launch(kernel[x.in][typ], int(c.blocks), int(threads), args)
+		l.Block[1], l.Shared = int(strands), int(c.shared)
+		if splits > 1 && !once {
+			x.chunks(args.Parts, splits).combine().launch(p)
+		}
+	}
+	return c
 }
 
 func sumFewBody[T kernels.Float](c kernels.Call) {

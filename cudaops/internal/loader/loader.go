@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -24,7 +25,8 @@ type Loader struct {
 	ctx     *driver.Context
 	modules *cache[*module]
 
-	mu sync.Mutex // guards the functions of modules
+	mu    sync.Mutex   // guards the functions of modules and the words
+	words []driver.Ptr // zeroed memory for kernels.Arrivals that no bound plan uses
 }
 
 // module is a loaded image with the functions used so far.
@@ -122,6 +124,7 @@ type Bound struct {
 	loader   *Loader
 	launches []launch
 	modules  []*cached[*module] // in use until Close
+	word     driver.Ptr         // of kernels.Arrivals, 0 if no launch has it
 }
 
 type launch struct {
@@ -141,7 +144,19 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	operand := address
+	address = func(r kernels.Ref) driver.Ptr {
+		if r.Operand == kernels.Arrivals {
+			return b.word
+		}
+		return operand(r)
+	}
 	for i, k := range p.Launches {
+		if b.word == 0 && slices.Contains(k.Args, any(kernels.At(kernels.Arrivals, 0))) {
+			if b.word, err = l.takeWord(); err != nil {
+				return nil, err
+			}
+		}
 		f, err := b.function(k.Kernel, k.Shared)
 		if err != nil {
 			return nil, err
@@ -158,6 +173,28 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 		b.launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), k.Cooperative, params}
 	}
 	return b, nil
+}
+
+// takeWord returns a zeroed word. Words are a sector of memory apart, and stay allocated as long as the context.
+func (l *Loader) takeWord() (driver.Ptr, error) {
+	const sector, count = 32, 128
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.words) == 0 {
+		at, err := l.ctx.Alloc(sector * count)
+		if err == nil {
+			err = l.ctx.Memset8(at, 0, sector*count)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("memory for arrivals: %w", err)
+		}
+		for i := range count {
+			l.words = append(l.words, at+driver.Ptr(sector*i))
+		}
+	}
+	w := l.words[len(l.words)-1]
+	l.words = l.words[:len(l.words)-1]
+	return w, nil
 }
 
 // CheckSizes returns an error if the number or the sizes of a launch's arguments differ from the kernel's parameters, as far as
@@ -255,7 +292,12 @@ func (b *Bound) Close() error {
 	for _, m := range b.modules {
 		errs = append(errs, b.loader.modules.release(m))
 	}
-	b.modules, b.launches = nil, nil
+	if b.word != 0 { // zero again, since the device has finished
+		b.loader.mu.Lock()
+		b.loader.words = append(b.loader.words, b.word)
+		b.loader.mu.Unlock()
+	}
+	b.modules, b.launches, b.word = nil, nil, 0
 	return errors.Join(errs...)
 }
 

@@ -123,6 +123,8 @@ func endToEnd(s *cudaops.Session, plan *kernels.Plan, inputs [][]byte, runs int,
 		Fail("%s: got %d inputs, want %d", plan.Op, len(inputs), len(plan.Inputs))
 	}
 	memory := map[kernels.Operand]*cudaops.Buffer{kernels.Out: Must(s.Alloc(max(plan.Out, 1))), kernels.Scratch: Must(s.Alloc(max(plan.Scratch, 1)))}
+	memory[kernels.Arrivals] = Must(s.Alloc(4))
+	Check(s.CopyTo(memory[kernels.Arrivals], make([]byte, 4)))
 	for i, bytes := range inputs {
 		b := Must(s.Alloc(max(plan.Inputs[i], 1)))
 		Check(s.CopyTo(b, bytes))

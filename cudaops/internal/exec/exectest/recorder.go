@@ -95,7 +95,7 @@ func launched(p *kernels.Plan, l kernels.Launch, in, out []exec.Span, scratch ex
 		if m, tensor := a.(kernels.TensorMap); tensor {
 			r, ref = m.Ref, true
 		}
-		if !ref {
+		if !ref || r.Operand == kernels.Arrivals { // of this launch alone
 			continue
 		}
 		var s exec.Span

@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
+)
+
+// sweepRow is the time of a candidate.
+type sweepRow struct {
+	Dtype string
+	Shape []int64
+	Name  string
+	Us    float64
+}
+
+// sweepCase is a sum of outer x r x inner elements over r.
+type sweepCase struct {
+	dt    kernels.Dtype
+	shape []int64
+}
+
+// The times of all candidates of sums, as lines of JSON in sums.json of the folder STHENO_RECORD. STHENO_SWEEP has the number of drawn sums, their seed, for how
+// many seconds, and further sums: "150 7 50 f32:1,256,1000".
+func TestSweep(t *testing.T) {
+	fields := strings.Fields(os.Getenv("STHENO_SWEEP"))
+	if len(fields) == 0 {
+		t.Skip("SKIPPED, NOT TIMED: STHENO_SWEEP is not set")
+	}
+	number := func(s string) int { return testutil.Get[int](t)(strconv.Atoi(s)) }
+	drawn, seed, seconds := number(fields[0]), number(fields[1]), number(fields[2])
+	var cases []sweepCase
+	for _, f := range fields[3:] {
+		name, sizes, _ := strings.Cut(f, ":")
+		c := sweepCase{dt: f32}
+		if name == "f64" {
+			c.dt = f64
+		}
+		for _, s := range strings.Split(sizes, ",") {
+			c.shape = append(c.shape, int64(number(s)))
+		}
+		cases = append(cases, c)
+	}
+	r := rand.New(rand.NewPCG(uint64(seed), 35))
+	for range drawn {
+		cases = append(cases, drawSum(r))
+	}
+	g := testutil.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
+	defer g.Close()
+	const arena = 14 << 30
+	testutil.Do(t, g.Alloc(arena+4<<30))
+	block := make([]byte, 64<<20)
+	values := kernels.Elements[float32](block)
+	for i := range values {
+		values[i] = r.Float32()*2 - 1
+	}
+	testutil.Do(t, g.Upload(exec.Span{Size: int64(len(block))}, block))
+	for done := int64(len(block)); done < arena; done *= 2 {
+		testutil.Do(t, g.Stream().Copy(g.Address(done), g.Address(0), min(done, arena-done)))
+	}
+	testutil.Do(t, g.Sync())
+	file := testutil.Get[*os.File](t)(os.Create(filepath.Join(os.Getenv("STHENO_RECORD"), "sums.json")))
+	defer file.Close()
+	out := json.NewEncoder(file)
+	start := time.Now()
+	for i, c := range cases {
+		names, _, plans := reduce.Candidates(g.Device(), c.dt, c.shape[0], c.shape[1], c.shape[2])
+		least := 1e30
+		for k, p := range plans {
+			if time.Since(start) > time.Duration(seconds)*time.Second {
+				t.Fatalf("out of time after %d of %d cases", i, len(cases))
+			}
+			us, err := sweepTime(g, p, arena, least)
+			if err != nil {
+				t.Errorf("%v %s: %v", c.shape, names[k], err)
+				continue
+			}
+			least = min(least, us)
+			testutil.Do(t, out.Encode(sweepRow{c.dt.String(), c.shape, names[k], us}))
+		}
+	}
+}
+
+// logUniform draws a number, small ones as often as large ones.
+func logUniform(r *rand.Rand, low, high float64) int64 {
+	return int64(math.Exp(math.Log(low) + r.Float64()*(math.Log(high)-math.Log(low))))
+}
+
+// drawSum draws a sum of 1 KB to 400 MB.
+func drawSum(r *rand.Rand) sweepCase {
+	dt := f32
+	if r.IntN(4) == 0 {
+		dt = f64
+	}
+	n := logUniform(r, 1e3, 4e8) / dt.Size()
+	inner, outer := int64(1), int64(1)
+	switch r.IntN(3) {
+	case 0:
+		outer = logUniform(r, 1, float64(n))
+	case 1:
+		inner = logUniform(r, 2, float64(n))
+	case 2:
+		outer = logUniform(r, 1, float64(n))
+		inner = logUniform(r, 1, float64(n/outer)+1)
+	}
+	if r.IntN(6) == 0 {
+		outer, inner = 1, 1
+	}
+	return sweepCase{dt, []int64{outer, max(n/outer/inner, 1), inner}}
+}
+
+// sweepTime times a plan for about 5 ms.
+func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) (float64, error) {
+	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), 64))
+	scratch := exec.Span{Offset: arena - padded(p.Scratch), Size: padded(p.Scratch)}
+	size, end := int64(0), scratch.Offset // of inputs, which stay what they are, and of outputs
+	take := func(bytes int64) exec.Span {
+		s := exec.Span{Offset: size, Size: bytes}
+		size += padded(bytes)
+		return s
+	}
+	turns := make([]func() error, copies)
+	for c := range turns {
+		var in []exec.Span
+		for _, bytes := range p.Inputs {
+			in = append(in, take(bytes))
+		}
+		end -= padded(p.Out)
+		if size > end-(1<<30) {
+			return 0, fmt.Errorf("%d bytes of operands", p.Bytes())
+		}
+		run, err := g.Bind(p, in, exec.Outputs(p, exec.Span{Offset: end, Size: p.Out}), scratch)
+		if err != nil {
+			return 0, err
+		}
+		turns[c] = run
+	}
+	if err := g.Events(32); err != nil {
+		return 0, err
+	}
+	calls := 0
+	group := func(at, n int) error {
+		for range n {
+			if err := turns[calls%copies](); err != nil {
+				return err
+			}
+			calls++
+		}
+		return g.Record(at)
+	}
+	elapsed := func(i, j int) (float64, error) {
+		d, err := g.Elapsed(i, j)
+		return float64(d.Nanoseconds()) / 1e3, err
+	}
+	if err := group(0, 2); err != nil {
+		return 0, err
+	}
+	const warm = 10
+	if err := group(1, warm); err != nil {
+		return 0, err
+	}
+	if err := g.Sync(); err != nil {
+		return 0, err
+	}
+	us, err := elapsed(0, 1)
+	if err != nil || us/warm > 3*least+20 {
+		return us / warm, err
+	}
+	const groups = 5
+	n := int(min(max(400*warm/us, 2), 100))
+	delay := int64(2<<30) * int64(min(n*8, 1000)) / 1000 // a copy, so that all launches of a group are queued before the first begins
+	for i := range groups {
+		if n > 4 {
+			if err := g.Stream().Copy(g.Address(arena), g.Address(arena+delay), delay); err != nil {
+				return 0, err
+			}
+		}
+		if err := group(2*i, 1); err != nil {
+			return 0, err
+		}
+		if err := group(2*i+1, n); err != nil {
+			return 0, err
+		}
+	}
+	if err := g.Sync(); err != nil {
+		return 0, err
+	}
+	var times []time.Duration
+	for i := range groups {
+		d, err := g.Elapsed(2*i, 2*i+1)
+		if err != nil {
+			return 0, err
+		}
+		times = append(times, d)
+	}
+	return float64(median(times).Nanoseconds()) / 1e3 / float64(n), nil
+}

@@ -1,0 +1,69 @@
+package reduce
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// sweep is a record of times of candidates, made by TestSweep of cudaops/bench.
+type sweep struct {
+	Device kernels.Device
+	Sums   []struct {
+		Dtype           string
+		Outer, R, Inner int64
+		After           bool               // the shape was drawn after the constants were fitted
+		Us              map[string]float64 // by candidate, of those that take less than three times the least
+	}
+}
+
+// The chosen candidate is within 5 % of the best one in the median and within 25 % for 95 % of the recorded shapes. Of the shapes that the constants were not fitted
+// to, the median is tested alone: some of their times are those of a busy host, whose launches came too late.
+func TestModelChoosesFastCandidates(t *testing.T) {
+	var record sweep
+	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile("testdata/sweep.json")), &record))
+	all, after := []float64{}, []float64{}
+	for _, s := range record.Sums {
+		dt := kernels.Float32
+		if s.Dtype == kernels.Float64.String() {
+			dt = kernels.Float64
+		}
+		x := pass{dev: record.Device, in: dt, out: dt, outer: s.Outer, r: s.R, inner: s.Inner, div: 1}
+		chosen, least := x.best(), 0.0
+		for _, us := range s.Us {
+			if least == 0 || us < least {
+				least = us
+			}
+		}
+		ratio := 3.0
+		if us, ok := s.Us[chosen.String()]; ok {
+			ratio = us / least
+		}
+		if ratio > 1.25 {
+			t.Logf("%v %d x %d x %d: %v takes %.2f times the least", dt, s.Outer, s.R, s.Inner, chosen, ratio)
+		}
+		if all = append(all, ratio); s.After {
+			after = append(after, ratio)
+		}
+	}
+	for name, c := range map[string]struct {
+		ratios []float64
+		most   float64
+	}{"all": {all, 1.25}, "drawn after": {after, math.Inf(1)}} {
+		slices.Sort(c.ratios)
+		ratios, n := c.ratios, len(c.ratios)
+		if n < 100 {
+			t.Fatalf("%s: got %d shapes, want 100 or more", name, n)
+		}
+		median, most := ratios[n/2], ratios[n*95/100]
+		t.Logf("%s: %d shapes, median %.3f, 95 %% %.3f, worst %.2f", name, n, median, most, ratios[n-1])
+		if median > 1.05 || most > c.most {
+			t.Errorf("%s: got a median of %.3f and %.3f for 95 %%, want 1.05 and %.2f at most", name, median, most, c.most)
+		}
+	}
+}
