@@ -12,9 +12,7 @@ all-reduce the difference between graphs of 10 and of 2.
 import json
 import os
 import re
-import statistics
 import sys
-import time
 
 os.environ["NCCL_NVLS_ENABLE"] = "0"
 os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
@@ -27,6 +25,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
+from timing import TORCH, median_us
+
+MEANS = 7, 10  # of 10 steps
 WIDTH, HEADS, LAYERS, CONTEXT, BATCH, WORDS = 768, 12, 12, 1024, 8, 50304
 
 
@@ -64,19 +65,6 @@ class MLP(nn.Module):
         return F.cross_entropy(self.layers(x), y)
 
 
-def median_us(run, times=7, each=10, warm=2):
-    list = []
-    for k in range(warm + times):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(each):
-            run()
-        torch.cuda.synchronize()
-        if k >= warm:
-            list.append((time.perf_counter() - began) / each * 1e6)
-    return statistics.median(list)
-
-
 def step_us(model, optimizer, x, y, half):
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -85,7 +73,7 @@ def step_us(model, optimizer, x, y, half):
         loss.backward()
         optimizer.step()
 
-    return median_us(step)
+    return median_us(lambda _: step(), *MEANS)
 
 
 def reduce_us(count):
@@ -98,7 +86,7 @@ def reduce_us(count):
         with torch.cuda.graph(graph):
             for _ in range(n):
                 dist.all_reduce(x, op=dist.ReduceOp.AVG)
-        took[n] = median_us(graph.replay)
+        took[n] = median_us(lambda _: graph.replay(), *MEANS)
         dist.barrier()
     return (took[10] - took[2]) / 8
 
@@ -108,9 +96,7 @@ def main(rank, gpus, path, port, names):
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
 
-    library = "PyTorch " + torch.__version__.split("+")[0]
-
-    def add(op, case, time, by=library):
+    def add(op, case, time, by=TORCH):
         if not re.search(names, op + ", " + case):
             return
         us = time()
