@@ -132,10 +132,12 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	return plans
 }
 
-// ofHalves are plans of attention of 16-bit operands, which the tests of package attention run.
+// ofHalves are plans of attention of 16-bit operands, which the tests of the packages attention and cudaops-bench run.
 func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 	plan := testutil.Get[*kernels.Plan](t)
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
+		tiled := attention.Problem{Dtype: expr.BF16, Batch: 2, Heads: 4, KeyHeads: 4, Queries: 100, Keys: 200, Dim: 64, Scale: 0.125}
+		plans = append(plans, plan(versions.Attention(dev, 2, tiled)))
 		for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
 			for _, dim := range []int64{64, 128, 256} {
 				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
