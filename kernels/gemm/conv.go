@@ -131,11 +131,11 @@ const (
 	convStep    = 16 // terms of a step
 	convAcross  = 4  // columns of a thread
 	// No figure below is measured yet.
-	convDirectRows = 2   // the most rows of a group for a thread, or a block, an element
-	convStripRows  = 24  // the most rows for tiles of 16 rows
-	convBlocks     = 2   // blocks wanted for each SM
-	convMinTerms   = 256 // of a split
-	convHostSplits = 16  // of rows of pixels, for the gradient by the filters
+	convDirectRows = 2  // the most rows of a group for a thread, or a block, an element
+	convStripRows  = 24 // the most rows for tiles of 16 rows
+	convBlocks     = 2  // blocks wanted for each SM
+	convMinTerms   = 32 // of a split
+	convHostSplits = 16 // of rows of pixels, for the gradient by the filters
 )
 
 // convKernels has the kernels by form: of outputs and images, and of filters.
@@ -229,6 +229,11 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 			return p, nil
 		}
 		args.When, args.Guarded = kernels.At(kernels.Scratch, 0), true
+	}
+	if !args.Guarded {
+		if ok, err := v.depthwise(p, dev); ok {
+			return p.Or(err)
+		}
 	}
 	return p.Or(v.launch(p, dev, args))
 }

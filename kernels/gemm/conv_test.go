@@ -36,6 +36,9 @@ func drawConv(r *rand.Rand) Conv {
 			a.Before, a.After = r.Int64N(a.reach()), r.Int64N(a.reach())
 			a.In = max(a.reach()-a.Before-a.After, 1) + size(30) - 1
 		}
+		if r.IntN(4) == 0 { // each channel has a filter of its own
+			v.Channels, v.Filters = groups, groups
+		}
 		if v.elements()[ConvOutput]*v.Channels/v.Groups*v.Rows.Size*v.Columns.Size < 1<<20 {
 			return v
 		}
