@@ -121,3 +121,30 @@ func milliseconds(list []time.Duration) float64 {
 	}
 	return slices.Sorted(slices.Values(list))[len(list)/2].Seconds() * 1e3
 }
+
+// BenchmarkFirstStep is the first step of AdamW of GPT-2 124M, batch 8 x 1024: the times of the graph with its initial values, of the VM, and of the step. With
+// -test.benchtime 1x it is that of a fresh process.
+func BenchmarkFirstStep(b *testing.B) {
+	for name, by := range map[string]cudaops.Option{"float32": cudaops.Precision(cudaops.FullPrecision), "mixed": cudaops.Mixed(cudaops.BF16)} {
+		b.Run(name, func(b *testing.B) {
+			const batch = 8
+			var graphs, vms, steps []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				g := testutil.Get[*Trained](b)(gpt2.Train(batch, gpt2.Context))
+				testutil.Do(b, G.Let(g.Tokens, gpt2.tokens(batch, gpt2.Context)))
+				testutil.Do(b, G.Let(g.Labels, gpt2.tokens(batch, gpt2.Context)))
+				built := time.Now()
+				vm := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph, cudaops.OnAny(), cudaops.Strict(), by, cudaops.Outputs(g.Loss),
+					cudaops.Train(G.NewAdamW(G.WithLearnRate(3e-4), G.WithBeta2(0.95), G.WithRho(0.1)), g.Parameters...)))
+				made := time.Now()
+				testutil.Do(b, vm.RunAll())
+				graphs, vms, steps = append(graphs, built.Sub(began)), append(vms, made.Sub(built)), append(steps, time.Since(made))
+				testutil.Do(b, vm.Close())
+			}
+			b.ReportMetric(milliseconds(graphs), "ms/graph")
+			b.ReportMetric(milliseconds(vms), "ms/VM")
+			b.ReportMetric(milliseconds(steps), "ms/step")
+		})
+	}
+}

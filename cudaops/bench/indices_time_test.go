@@ -36,7 +36,7 @@ func TestIndexTimes(t *testing.T) {
 		testutil.Do(t, err)
 		w.plan(name, p, inputs, bytes, 60*time.Millisecond)
 	}
-	for _, rows := range []int64{1, 8, 64, 132, 264, 1024, 8192} {
+	for _, rows := range []int64{1, 8, 16, 33, 64, 132, 264, 1024, 8192} {
 		var x []byte
 		logits := func() []byte {
 			if x == nil {

@@ -6,6 +6,7 @@
 //   rows_at:      out[o][k][c] = x[o][p + k][c], 0 where they do not fit
 //
 // A thread moves four words, a block apart, so that four loads are in flight. Bound by memory.
+#include "follow.cuh"
 
 // A divisor with the magic number of arith.Divisor.
 struct Divide {
@@ -21,6 +22,8 @@ template <Mode mode, typename W>
 __device__ void update(const W* x, const W* rows, const long long* __restrict__ position, W* out, long long words, Divide lines, Divide inner,
                        Divide each, long long extent, long long count) {
     constexpr int UNROLL = 4;
+    admit();
+    follow();
     const long long first = (long long)blockIdx.x * (blockDim.x * UNROLL) + threadIdx.x;
     W word[UNROLL];
     long long to[UNROLL];
