@@ -69,6 +69,8 @@ type Conv struct {
 	Rows, Columns                     ConvAxis
 	Result                            ConvResult
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
+	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored in BF16 as (Images, rows, columns, channels), where TakesChannelsLast permits it.
+	ChannelsLast [2]bool
 }
 
 // String prints the operation with its sizes.
@@ -76,6 +78,11 @@ func (v Conv) String() string {
 	rounded := ""
 	if v.Round != kernels.FullPrecision {
 		rounded = fmt.Sprintf("[%v]", v.Round)
+	}
+	for of, last := range v.ChannelsLast {
+		if last {
+			rounded += fmt.Sprintf("[%s last]", [...]string{"outputs", "images"}[of])
+		}
 	}
 	return fmt.Sprintf("%v_%v%s(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, rounded, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
 }
@@ -121,6 +128,9 @@ func (v Conv) check(dev kernels.Device) error {
 			}
 		}
 	}
+	if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
+		return fmt.Errorf("got tensors in BF16 with channels last, want a convolution that TakesChannelsLast accepts")
+	}
 	return nil
 }
 
@@ -131,11 +141,11 @@ const (
 	convStep    = 16 // terms of a step
 	convAcross  = 4  // columns of a thread
 	// No figure below is measured yet.
-	convDirectRows = 2   // the most rows of a group for a thread, or a block, an element
-	convStripRows  = 24  // the most rows for tiles of 16 rows
-	convBlocks     = 2   // blocks wanted for each SM
-	convMinTerms   = 256 // of a split
-	convHostSplits = 16  // of rows of pixels, for the gradient by the filters
+	convDirectRows = 2  // the most rows of a group for a thread, or a block, an element
+	convStripRows  = 24 // the most rows for tiles of 16 rows
+	convBlocks     = 2  // blocks wanted for each SM
+	convMinTerms   = 32 // of a split
+	convHostSplits = 16 // of rows of pixels, for the gradient by the filters
 )
 
 // convKernels has the kernels by form: of outputs and images, and of filters.
@@ -219,18 +229,37 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 	}
 	p.Flops = 2 * terms
 	for _, operand := range convOperands[v.Result] {
-		p.Inputs = append(p.Inputs, sizes[operand]*v.Dtype.Size())
+		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
-	p.Out = args.Count * v.Dtype.Size()
+	p.Out = args.Count * v.size(v.Result)
 	if tensor {
 		c.emit(p, v, dev)
-		if c.form != BF16Split {
+		switch c.form {
+		case BF16Split:
+		case bf16Pair:
+			p.Precision = kernels.TF32
+			return p, nil
+		default:
 			p.Precision = kernels.Precision(c.form)
 			return p, nil
 		}
 		args.When, args.Guarded = kernels.At(kernels.Scratch, 0), true
 	}
+	if !args.Guarded {
+		if ok, err := v.depthwise(p, dev); ok {
+			return p.Or(err)
+		}
+	}
 	return p.Or(v.launch(p, dev, args))
+}
+
+// last reports whether a tensor is in BF16 with channels last, and size returns the bytes of its elements.
+func (v Conv) last(of ConvResult) bool { return of != ConvFilters && v.ChannelsLast[of] }
+func (v Conv) size(of ConvResult) int64 {
+	if v.last(of) {
+		return 2
+	}
+	return v.Dtype.Size()
 }
 
 // launch appends the launches in the element type's unit.

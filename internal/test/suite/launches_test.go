@@ -209,16 +209,21 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
-// convolved returns plans of convolutions of each precision on tensor cores: channels, side, filters, and the side and the stride of a filter.
+// convolved returns plans of convolutions of each precision on tensor cores, and of channels with a filter each: channels, side, filters, and the side and the stride of a filter.
 func convolved(t *testing.T) (plans []*kernels.Plan) {
 	t.Helper()
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, Memory: 80 << 30}
-	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}} {
+	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}} {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
 		for i := range 9 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 3), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}[i%3]}
 			plans = append(plans, testutil.Get[*kernels.Plan](t)(v.Plan(dev)))
 		}
+	}
+	for i := range 12 {
+		a := gemm.ConvAxis{In: 28, Size: 3, Stride: 1 + int64(i/6), Dilation: 1}
+		v := gemm.Conv{Dtype: []kernels.Dtype{kernels.Float32, kernels.Float64}[i%2], Images: 64, Channels: 256, Filters: 256, Groups: 256, Rows: a, Columns: a, Result: gemm.ConvResult(i / 2 % 3)}
+		plans = append(plans, testutil.Get[*kernels.Plan](t)(v.Plan(dev)))
 	}
 	return plans
 }
