@@ -69,6 +69,8 @@ type Conv struct {
 	Rows, Columns                     ConvAxis
 	Result                            ConvResult
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
+	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored in BF16 as (Images, rows, columns, channels), where TakesChannelsLast permits it.
+	ChannelsLast [2]bool
 }
 
 // String prints the operation with its sizes.
@@ -76,6 +78,11 @@ func (v Conv) String() string {
 	rounded := ""
 	if v.Round != kernels.FullPrecision {
 		rounded = fmt.Sprintf("[%v]", v.Round)
+	}
+	for of, last := range v.ChannelsLast {
+		if last {
+			rounded += fmt.Sprintf("[%s last]", [...]string{"outputs", "images"}[of])
+		}
 	}
 	return fmt.Sprintf("%v_%v%s(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, rounded, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
 }
@@ -120,6 +127,9 @@ func (v Conv) check(dev kernels.Device) error {
 				return fmt.Errorf("got more than %d %s", most, x.name)
 			}
 		}
+	}
+	if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
+		return fmt.Errorf("got tensors in BF16 with channels last, want a convolution that TakesChannelsLast accepts")
 	}
 	return nil
 }
@@ -219,12 +229,17 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 	}
 	p.Flops = 2 * terms
 	for _, operand := range convOperands[v.Result] {
-		p.Inputs = append(p.Inputs, sizes[operand]*v.Dtype.Size())
+		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
-	p.Out = args.Count * v.Dtype.Size()
+	p.Out = args.Count * v.size(v.Result)
 	if tensor {
 		c.emit(p, v, dev)
-		if c.form != BF16Split {
+		switch c.form {
+		case BF16Split:
+		case bf16Pair:
+			p.Precision = kernels.TF32
+			return p, nil
+		default:
 			p.Precision = kernels.Precision(c.form)
 			return p, nil
 		}
@@ -236,6 +251,15 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 		}
 	}
 	return p.Or(v.launch(p, dev, args))
+}
+
+// last reports whether a tensor is in BF16 with channels last, and size returns the bytes of its elements.
+func (v Conv) last(of ConvResult) bool { return of != ConvFilters && v.ChannelsLast[of] }
+func (v Conv) size(of ConvResult) int64 {
+	if v.last(of) {
+		return 2
+	}
+	return v.Dtype.Size()
 }
 
 // launch appends the launches in the element type's unit.

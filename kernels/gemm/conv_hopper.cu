@@ -9,6 +9,8 @@
 //
 // Splits hold numbers of most ranges (Scales). For those that would need scaling, the kernel sets `fallback` and computes nothing, and a kernel of conv.cu, launched after it, computes
 // the result.
+#include "conv_kinds.cuh"
+#include "conv_prepare.cuh"
 #include "follow.cuh"
 #include "matmul_output.cuh"
 #include "windows.cuh"
@@ -24,70 +26,14 @@ extern __shared__ unsigned char dynamic[];
 
 // ---- Preparing operands
 
-// Planes is an operand: `count` matrices of rows x cols elements, and where they are written transposed, rows of pitch elements, a multiple of 16 bytes. Matrices of a split are as
-// far apart as all matrices. Columns are pixels of an image of `width`. Of those, each stepY-th row and each stepX-th column is written: lines of `wide` pixels, from `before` pixels of
-// zeros before the row on.
-struct Planes {
-    const float* x;
-    void* to;
-    int count, rows, cols, pitch, width, lines, wide, before, stepY, stepX;
-};
-
-enum Kind { SPLIT, HALF, WIDE };
-
-// prepare moves squares of 64 x 64 elements through shared memory. It returns the range of the numbers that the block has read.
-template <Kind KIND> __device__ __forceinline__ Range prepare(const Planes& p) {
-    constexpr int SIDE = 64, THREADS = 256, EACH = SIDE * SIDE / THREADS;
-    __shared__ float square[SIDE][SIDE + 1];
-    const int cols = p.lines * p.wide; // as written
-    const int across = (cols + SIDE - 1) / SIDE, down = (p.pitch + SIDE - 1) / SIDE, lane = threadIdx.x % SIDE, line = threadIdx.x / SIDE;
-    const i64 plane = (i64)p.count * cols * p.pitch;
-    Range range;
-    for (i64 i = blockIdx.x; i < (i64)across * down * p.count; i += gridDim.x) {
-        const int matrix = i / (across * down), in = i % (across * down), row0 = in / across * SIDE, col0 = in % across * SIDE;
-        const int y = (col0 + lane) / p.wide, x = (col0 + lane - y * p.wide) * p.stepX - p.before;
-        const bool inside = col0 + lane < cols && x >= 0 && x < p.width;
-        const float* const from = p.x + (i64)matrix * p.rows * p.cols + y * p.stepY * p.width + x;
-        float v[EACH];
-#pragma unroll
-        for (int u = 0; u < EACH; u++) {
-            const int row = row0 + line + u * (THREADS / SIDE);
-            v[u] = inside && row < p.rows ? from[(i64)row * p.cols] : 0;
-        }
-        __syncthreads(); // all have read the square before
-#pragma unroll
-        for (int u = 0; u < EACH; u++) {
-            square[line + u * (THREADS / SIDE)][lane] = v[u];
-            if (KIND == SPLIT) range.add(v[u]);
-        }
-        __syncthreads();
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            const int row = threadIdx.x % 8 * 8, col = threadIdx.x / 8 + u * 32;
-            if (col0 + col >= cols || row0 + row >= p.pitch) continue;
-            float o[8];
-#pragma unroll
-            for (int e = 0; e < 8; e++) o[e] = square[row + e][col];
-            const i64 at = ((i64)matrix * cols + col0 + col) * p.pitch + row0 + row;
-            if constexpr (KIND == SPLIT) {
-                write(o, 1, false, static_cast<u16*>(p.to) + at, plane);
-            } else if constexpr (KIND == HALF) {
-                *reinterpret_cast<uint4*>(static_cast<u16*>(p.to) + at) = make_uint4(bf16x2(o[0], o[1]), bf16x2(o[2], o[3]), bf16x2(o[4], o[5]), bf16x2(o[6], o[7]));
-            } else {
-                float4* const to = reinterpret_cast<float4*>(static_cast<float*>(p.to) + at);
-                to[0] = make_float4(o[0], o[1], o[2], o[3]);
-                if (row0 + row + 4 < p.pitch) to[1] = make_float4(o[4], o[5], o[6], o[7]);
-            }
-        }
-    }
-    return range;
-}
-
 // prepare_ranges writes the range of each block, too, and clears what the kernel after it counts arrivals in.
 template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes& p, uint2* ranges, int* arrivals, int count) {
     follow();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
-    Range range = prepare<KIND>(p);
+    SQUARE;
+    __shared__ float memory[SIDE * (SIDE + 2)];
+    const bool lines = p.cols < SIDE && p.lines == 1 && p.wide == p.cols && p.stepX == 1 && p.before == 0;
+    Range range = p.pitch <= 8 ? prepare_few<KIND>(p) : lines ? prepare_lines<KIND>(p, memory) : prepare<KIND>(p, memory);
     admit();
     if (KIND != SPLIT) return;
     range.join();
@@ -102,8 +48,12 @@ template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes
         BODY(prepare_ranges<KIND>({OF(x), OF(to), OF(count), OF(rows), OF(cols), OF(pitch), OF(width), OF(lines), OF(wide), OF(before), OF(stepY), OF(stepX)}, ranges, arrivals, count);)                \
     }
 PREPARE(split, SPLIT)
+PREPARE(pair, TWO)
 PREPARE(bf16, HALF)
 PREPARE(tf32, WIDE)
+
+// warpgroup_sync waits for the threads of a consumer's warpgroup.
+__device__ __forceinline__ void warpgroup_sync() { asm volatile("bar.sync %0, 128;" ::"r"(threadIdx.x / 128 + 4) : "memory"); }
 
 // ---- Windows
 
@@ -115,49 +65,23 @@ struct Windows {
     Divide pixels, width; // of an image
     i64 image;            // elements of the result between images,
     int filter, row, column;
+    int how; // to write it: LAST is BF16 with channels last; SPACED pixels are two elements apart, with a 0 between them
+    enum { LAST = 1, SPACED };
 
-    // copy starts the copy of channels of a tap of the windows of a box of pixels, from one on.
-    __device__ __forceinline__ void copy(u32 to, const TensorMap* map, u32 bar, int plane, int pixel, int channel, int i, int j) const {
+    // Corner is the element that the first tap of a pixel meets.
+    struct Corner {
+        int x, y, image;
+    };
+    __device__ __forceinline__ Corner corner(int pixel) const {
         const int b = pixels(pixel), rest = pixel - b * pixels.d, y = width(rest), x = rest - y * width.d;
+        return {x * strideX - padX, y * strideY - padY, b};
+    }
+    // copy starts the copy of channels of a tap, which is offsets from the first one, of the windows of a box of pixels.
+    __device__ __forceinline__ void copy(u32 to, const TensorMap* map, u32 bar, int plane, const Corner& at, int channel, int offsetY, int offsetX) const {
         asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to), "l"(map), "r"(bar),
-                     "r"(channel), "r"(x * strideX - padX), "r"(y * strideY - padY), "r"(b + plane * images), "h"((u16)(j * dilationX)), "h"((u16)(i * dilationY))
+                     "r"(channel), "r"(at.x), "r"(at.y), "r"(at.image + plane * images), "h"((u16)offsetX), "h"((u16)offsetY)
                      : "memory");
     }
-};
-
-// Narrow tiles have 64 rows: both warpgroups multiply the same rows of A, each by its own half of B. The three stages are those of a kind of 128 rows, of which two share memory for A.
-template <int TA, int TB> struct Stages<Six<TA, TB, 0>> {
-    using K = Six<TA, TB, 0>;
-    static constexpr int STAGES = 3, SHARED_A = K::A::BYTES;
-    Ring<STAGES> at;
-    u32 full, empty;
-    u32 memory;
-    int group, line;
-
-    static __device__ __forceinline__ u32 a_of(u32 memory, int stage) { return memory + stage / 2 * SHARED_A + stage % 2 * (K::A::PLANE / 2); }
-    static __device__ __forceinline__ u32 b_of(u32 memory, int stage, int group) { return memory + 2 * SHARED_A + (2 * stage + group) * K::B::BYTES; }
-    __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
-    __device__ __forceinline__ u64 a() const { return K::A::descriptor(a_of(memory, at.stage), 0); }
-    __device__ __forceinline__ u64 b() const { return K::B::descriptor(b_of(memory, at.stage, group), 0); }
-    __device__ __forceinline__ void release(int stage) {
-        if (threadIdx.x % 32 == 0) barrier_arrive(empty + stage * 8, 0);
-    }
-};
-
-// Layout is where a stage's operands are: those of M rows by N columns of a kind's tiles.
-template <typename K> struct Layout {
-    static constexpr int M = 128, N = K::BN, STAGES = K::STAGES, BYTES = K::STAGE, ALL = STAGES * K::STAGE;
-    static constexpr int ROWS = 64, COLUMNS = 0; // to the second warpgroup's part of the tile
-    static __device__ __forceinline__ u32 a(u32 memory, int stage, int plane) { return memory + stage * K::STAGE + plane * K::A::PLANE; }
-    static __device__ __forceinline__ u32 b(u32 memory, int stage, int plane, int) { return memory + stage * K::STAGE + K::A::BYTES + plane * K::B::PLANE; }
-};
-template <int TA, int TB> struct Layout<Six<TA, TB, 0>> {
-    using S = Stages<Six<TA, TB, 0>>;
-    using K = typename S::K;
-    static constexpr int M = 64, N = 2 * K::BN, STAGES = S::STAGES, BYTES = K::A::BYTES / 2 + 2 * K::B::BYTES, ALL = 2 * S::SHARED_A + 2 * STAGES * K::B::BYTES;
-    static constexpr int ROWS = 0, COLUMNS = K::BN;
-    static __device__ __forceinline__ u32 a(u32 memory, int stage, int plane) { return S::a_of(memory, stage) + plane * K::A::PLANE; }
-    static __device__ __forceinline__ u32 b(u32 memory, int stage, int plane, int half) { return S::b_of(memory, stage, half) + plane * K::B::PLANE; }
 };
 
 // Pixels are the tiles of outputs and images: filters by pixels.
@@ -169,7 +93,8 @@ template <typename K_> struct Pixels {
     float* out;
     int m, n;
     Windows w;
-    int m0, n0, channel, i, j;
+    int m0, n0, channel, i, j, tap; // tap: of filters
+    typename Windows::Corner corner[L::N / K::BN];
 
     __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N); }
     __device__ __forceinline__ int terms() const { return (w.channels + K::BK - 1) / K::BK * K::BK * w.taps; }
@@ -177,34 +102,96 @@ template <typename K_> struct Pixels {
     __device__ __forceinline__ int begin(int tile, int slice) {
         const int down = (m + L::M - 1) / L::M, slices = (w.channels + K::BK - 1) / K::BK, at = slice / slices;
         m0 = tile % down * L::M, n0 = tile / down * L::N;
-        channel = (slice - at * slices) * K::BK, i = at / w.columns, j = at - i * w.columns;
+        channel = (slice - at * slices) * K::BK, i = at / w.columns, j = at - i * w.columns, tap = w.first + i * w.down + j * w.across;
         return slices * w.taps;
     }
-    // fetch starts the copies of the tile's next slice.
+    // prepare finds what copies of the tile need beside, and fetch starts those of its next slice.
+    __device__ __forceinline__ void prepare() {
+#pragma unroll
+        for (int half = 0; half < L::N / K::BN; half++) corner[half] = w.corner(n0 + half * K::BN);
+    }
     __device__ __forceinline__ void fetch(u32 memory, int stage, u32 bar) {
 #pragma unroll
         for (int p = 0; p < K::PLANES; p++) {
-            ::fetch<false>(L::a(memory, stage, p), filters, bar, channel, w.first + i * w.down + j * w.across, m0, p, 0);
+            ::fetch<false>(L::a(memory, stage, p), filters, bar, channel, tap, m0, p, 0);
 #pragma unroll
-            for (int half = 0; half < L::N / K::BN; half++) w.copy(L::b(memory, stage, p, half), images, bar, p, n0 + half * K::BN, channel, i, j);
+            for (int half = 0; half < L::N / K::BN; half++) w.copy(L::b(memory, stage, p, half), images, bar, p, corner[half], channel, i * w.dilationY, j * w.dilationX);
         }
         if ((channel += K::BK) < w.channels) return;
-        channel = 0;
-        if (++j == w.columns) j = 0, i++;
+        channel = 0, tap += w.across;
+        if (++j == w.columns) j = 0, i++, tap += w.down - w.columns * w.across;
     }
-    // store writes a warp's 16 rows, from a row and a column of the tile on.
+    // place is that of a pixel in a filter's part of the result.
+    __device__ __forceinline__ i64 place(int pixel) const {
+        const int b = w.pixels(pixel), rest = pixel - b * w.pixels.d, y = w.width(rest), x = rest - y * w.width.d;
+        return b * w.image + y * w.row + x * w.column;
+    }
+    // store writes a warpgroup's 64 rows, from a row and a column of the tile on.
     __device__ __forceinline__ void store(const K& sums, int row, int column, float* memory) const {
-        const int lane = threadIdx.x % 32;
+        const int t = threadIdx.x % 128, lane = t % 32;
+        if (K::SIZE == 2 && K::PLANES == 1 && w.how == w.LAST) {
+            store_last(sums, m0 + row, n0 + column, shared_address(memory));
+            return;
+        }
+        row += m0 + t / 32 * 16;
+        if constexpr (L::BLOCKS == 2) {
+            const bool pairs = w.column == 1 && w.width.d % 2 == 0 && w.row % 2 == 0 && w.filter % 2 == 0 && w.image % 2 == 0 && reinterpret_cast<u64>(out) % 8 == 0;
+            row += lane / 4;
+#pragma unroll
+            for (int i = 0; i < K::BN / 8; i++) {
+                const int pixel = n0 + column + 8 * i + lane % 4 * 2;
+                if (pixel >= n) continue;
+                float* const to = out + place(pixel) + (i64)row * w.filter;
+                const i64 next = pairs ? 1 : pixel + 1 < n ? place(pixel + 1) - place(pixel) : 0;
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    if (row + 8 * r >= m) continue;
+                    float* const at = to + (i64)(8 * r) * w.filter;
+                    const float2 v = make_float2(sums.value(4 * i + 2 * r), sums.value(4 * i + 2 * r + 1));
+                    if (pairs) *reinterpret_cast<float2*>(at) = v;
+                    else write(at, v.x);
+                    if (!pairs && next) write(at + next, v.y);
+                }
+            }
+            return;
+        }
+        memory += t / 32 * Part::SIZE;
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++) {
             bring(sums, Exponents(), part, memory);
             const int pixel = n0 + column + part * 32 + lane;
             if (pixel >= n) continue;
-            const int b = w.pixels(pixel), rest = pixel - b * w.pixels.d, y = w.width(rest), x = rest - y * w.width.d;
-            float* const to = out + b * w.image + (i64)(m0 + row) * w.filter + y * w.row + x * w.column;
+            float* const to = out + place(pixel) + (i64)row * w.filter;
 #pragma unroll
             for (int r = 0; r < 16; r++)
-                if (m0 + row + r < m) to[(i64)r * w.filter] = memory[r * Part::LD + lane];
+                if (row + r < m) write(to + (i64)r * w.filter, memory[r * Part::LD + lane]);
+        }
+    }
+    __device__ __forceinline__ void write(float* to, float x) const {
+        if (w.how != w.SPACED) *to = x;
+        else if (reinterpret_cast<u64>(to) % 8 == 0) *reinterpret_cast<float2*>(to) = make_float2(x, 0);
+        else to[0] = x, to[1] = 0;
+    }
+    // store_last writes BF16 with channels last, 32 pixels at a time: lines of 128 bytes.
+    __device__ __forceinline__ void store_last(const K& sums, int row, int pixel, u32 memory) const {
+        constexpr int PITCH = 64 * 2 + 16;
+        const int t = threadIdx.x % 128, lane = t % 32, chunk = row + t % 8 * 8;
+        const u32 to = memory + (lane % 8 + lane / 16 * 8) * PITCH + (t / 32 * 16 + lane / 8 % 2 * 8) * 2, from = memory + t / 8 * PITCH + t % 8 * 16;
+#pragma unroll
+        for (int part = 0; part < K::BN / 32; part++) {
+            warpgroup_sync();
+#pragma unroll
+            for (int i = part * 16; i < part * 16 + 16; i += 8)
+                asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + (i - part * 16) * 2 * PITCH), "r"(bf16x2(sums.value(i), sums.value(i + 1))),
+                             "r"(bf16x2(sums.value(i + 2), sums.value(i + 3))), "r"(bf16x2(sums.value(i + 4), sums.value(i + 5))), "r"(bf16x2(sums.value(i + 6), sums.value(i + 7))) : "memory");
+            warpgroup_sync();
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+                const int at = pixel + part * 32 + t / 8 + 16 * u;
+                uint4 v;
+                asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from + 16 * u * PITCH) : "memory");
+                if (at < n && chunk < m) *reinterpret_cast<uint4*>(reinterpret_cast<u16*>(out) + place(at) + chunk) = v;
+            }
         }
     }
 };
@@ -219,6 +206,7 @@ template <typename K_> struct Taps {
     int m, n, chunk; // pixels of a split
     Windows w;
     int m0, n0, split, pixel;
+    int channel[L::N / 64], offsetY[L::N / 64], offsetX[L::N / 64]; // of blocks of 64 columns
 
     __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N) * ((terms() + chunk - 1) / chunk); }
     __device__ __forceinline__ int terms() const { return w.images * w.pixels.d; }
@@ -229,30 +217,49 @@ template <typename K_> struct Taps {
         pixel = split * chunk + slice * K::BK;
         return slices;
     }
-    __device__ __forceinline__ void fetch(u32 memory, int stage, u32 bar) {
+    __device__ __forceinline__ void prepare() {
         const int each = (w.channels + 63) / 64;
 #pragma unroll
-        for (int p = 0; p < K::PLANES; p++)
+        for (int u = 0; u < L::N / 64; u++) {
+            const int block = min(n0 / 64 + u, n / 64 - 1), tap = block / each, i = tap / w.columns;
+            channel[u] = (block - tap * each) * 64, offsetY[u] = i * w.dilationY, offsetX[u] = (tap - i * w.columns) * w.dilationX;
+        }
+    }
+    __device__ __forceinline__ void fetch(u32 memory, int stage, u32 bar) {
+        const typename Windows::Corner corner = w.corner(pixel);
+#pragma unroll
+        for (int p = 0; p < K::PLANES; p++) {
 #pragma unroll
             for (int u = 0; u < L::M / 64; u++) ::fetch<false>(L::a(memory, stage, p) + u * K::BK * 128, filters, bar, m0 + u * 64, pixel, p, 0, 0);
-#pragma unroll 1
-        for (int u = 0; u < L::N / 64; u++) {
-            const int block = min(n0 / 64 + u, n / 64 - 1), tap = block / each, channel = (block - tap * each) * 64, i = tap / w.columns, j = tap - i * w.columns;
 #pragma unroll
-            for (int p = 0; p < K::PLANES; p++) w.copy(L::b(memory, stage, p, u * 64 / K::BN) + u * 64 % K::BN * K::BK * 2, images, bar, p, pixel, channel, i, j);
+            for (int u = 0; u < L::N / 64; u++) w.copy(L::b(memory, stage, p, u * 64 / K::BN) + u * 64 % K::BN * K::BK * 2, images, bar, p, corner, channel[u], offsetY[u], offsetX[u]);
         }
         pixel += K::BK;
     }
     __device__ __forceinline__ void store(const K& sums, int row, int column, float* memory) const {
-        const int first = n0 + column + threadIdx.x % 32;
+        const int t = threadIdx.x % 128, lane = t % 32;
+        row += m0 + t / 32 * 16;
+        float* const to = out + (i64)split * m * n;
+        if constexpr (L::BLOCKS == 2) {
+            row += lane / 4;
+#pragma unroll
+            for (int i = 0; i < K::BN / 8; i++) {
+                const int at = n0 + column + 8 * i + lane % 4 * 2;
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (at < n && row + 8 * r < m) *reinterpret_cast<float2*>(to + (i64)(row + 8 * r) * n + at) = make_float2(sums.value(4 * i + 2 * r), sums.value(4 * i + 2 * r + 1));
+            }
+            return;
+        }
+        memory += t / 32 * Part::SIZE;
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++) {
             bring(sums, Exponents(), part, memory);
-            float* const to = out + ((i64)split * m + m0 + row) * n + first + part * 32;
-            if (first + part * 32 >= n) continue;
+            const int at = n0 + column + part * 32 + lane;
+            if (at >= n) continue;
 #pragma unroll
             for (int r = 0; r < 16; r++)
-                if (m0 + row + r < m) to[(i64)r * n] = memory[r * Part::LD + threadIdx.x % 32];
+                if (row + r < m) to[(i64)(row + r) * n + at] = memory[r * Part::LD + lane];
         }
     }
 };
@@ -316,15 +323,17 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
         form = scales.form == Scaling::PLAIN && work.terms() < 448 ? (int)Scaling::APART : scales.form; // see Six::form
     }
     Order<K> order(shares, work.tiles(), work.terms());
-    const int group = threadIdx.x / 128;
-    if (group == 0) {
-        registers_down<40>();
-        if (threadIdx.x == 0) {
+    // The producer is the first warpgroup, which leaves registers to the others, or of two blocks of an SM the last warp.
+    const int group = threadIdx.x / 128, producer = L::BLOCKS == 2 ? 2 : 0;
+    if (group == producer) {
+        if constexpr (L::BLOCKS == 1) registers_down<40>();
+        if (threadIdx.x == producer * 128) {
             Ring<STAGES> at;
 #pragma unroll 1
             for (Section part; order.next(part);) {
                 int steps = work.begin(part.tile, part.k0 / K::BK);
                 if (part.steps > 0) steps = part.steps;
+                work.prepare();
 #pragma unroll 1
                 for (int l = 0; l < steps; l++, at.next()) {
                     barrier_wait(empty + at.stage * 8, at.parity ^ 1);
@@ -335,10 +344,11 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
         }
         __syncwarp();
     } else {
-        registers_up<232>();
-        const int number = group - 1;
-        Stages<K> stages{{}, full, empty, memory, number, number * 64};
-        float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + L::ALL) + (threadIdx.x / 32 - 4) * Part::SIZE;
+        if constexpr (L::BLOCKS == 1) registers_up<232>();
+        const int number = L::BLOCKS == 2 ? group : group - 1;
+        Stages<K> stages{};
+        stages.full = full, stages.empty = empty, stages.memory = memory, stages.group = number, stages.line = number * 64;
+        float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + L::ALL) + number * L::STAGING;
         if (K::TURNS && number == 1) turn_pass(1);
 #pragma unroll 1
         for (Section part; order.next(part);) {
@@ -349,7 +359,7 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
             if constexpr (K::SHARED) {
                 if (part.parts > 1 && !gather<2>(sums.sum, shares, part, number, number)) continue;
             }
-            work.store(sums, number * L::ROWS + threadIdx.x % 128 / 32 * 16, number * L::COLUMNS, own);
+            work.store(sums, number * L::ROWS, number * L::COLUMNS, own);
         }
         if (K::TURNS && number == 0) turn_wait(0);
     }
@@ -357,56 +367,84 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
 
 #define WINDOWS                                                                                                                                         \
     int channels, int columns, int taps, int strideY, int strideX, int padY, int padX, int dilationY, int dilationX, int images, int first, int down, int across, DIVIDE(pixels), \
-        DIVIDE(width), i64 image, int filter, int row, int column
+        DIVIDE(width), i64 image, int filter, int row, int column, int how
 #define WINDOWS_OF                                                                                                                                      \
-    {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column}
+    {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column, how}
 #define MAPS const __grid_constant__ TensorMap filters, const __grid_constant__ TensorMap pictures
 #define SHARES int shared, float *parts, int *arrivals
-#define PIXELS(name, ...)                                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(384, 1) conv_hopper_##name(MAPS, float* out, const uint2* ranges, int blocks, int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
+#define PIXELS(name, BLOCKS, ...)                                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_##name(MAPS, float* out, const uint2* ranges, int blocks, int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
         BODY(run(Pixels<__VA_ARGS__>{&filters, &pictures, out, m, n, WINDOWS_OF}, ranges, blocks, fallback, {shared, parts, arrivals});)                                           \
     }
-#define TAPS(name, ...)                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(384, 1) conv_hopper_filters_##name(MAPS, float* out, const uint2* ranges, int blocks, int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
+#define TAPS(name, BLOCKS, ...)                                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_filters_##name(MAPS, float* out, const uint2* ranges, int blocks, int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
         BODY(run(Taps<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, ranges, blocks, fallback, {shared, parts, arrivals});)                                      \
     }
-PIXELS(f32, Six<0, 0, 1>)
-PIXELS(f32_narrow, Six<0, 0, 0>)
-PIXELS(bf16, Plain<0, 0, 2, 256, 1>)
-PIXELS(bf16_one, Plain<0, 0, 2, 128, 1>)
-PIXELS(tf32, Plain<0, 0, 4, 256, 1>)
-PIXELS(tf32_one, Plain<0, 0, 4, 128, 1>)
-TAPS(f32, Six<1, 1, 1>)
-TAPS(f32_narrow, Six<1, 1, 0>)
-TAPS(bf16, Plain<1, 1, 2, 256, 1>)
-TAPS(bf16_one, Plain<1, 1, 2, 128, 1>)
+PIXELS(f32, 1, Six<0, 0, 1>)
+PIXELS(f32_narrow, 1, Six<0, 0, 0>)
+PIXELS(bf16, 1, Plain<0, 0, 2, 256, 1>)
+PIXELS(bf16_mid, 1, Plain<0, 0, 2, 192, 1>)
+PIXELS(bf16_one, 1, Plain<0, 0, 2, 128, 1>)
+PIXELS(bf16_narrow, 1, Plain<0, 0, 2, 128, NARROW>)
+PIXELS(bf16_pair, 2, Plain<0, 0, 2, 128, PAIR>)
+PIXELS(bf16_narrow_pair, 2, Plain<0, 0, 2, 64, NARROW_PAIR>)
+PIXELS(tf32, 1, Plain<0, 0, 4, 256, 1>)
+PIXELS(tf32_one, 1, Plain<0, 0, 4, 128, 1>)
+PIXELS(tf32_narrow, 1, Plain<0, 0, 4, 128, NARROW>)
+PIXELS(tf32_pair, 2, Plain<0, 0, 4, 128, PAIR>)
+PIXELS(tf32_narrow_pair, 2, Plain<0, 0, 4, 64, NARROW_PAIR>)
+TAPS(f32, 1, Six<1, 1, 1>)
+TAPS(f32_narrow, 1, Six<1, 1, 0>)
+TAPS(tf32, 1, Three<1, 1, 128, 1>)
+TAPS(tf32_narrow_pair, 2, Three<1, 1, 64, NARROW_PAIR>)
+TAPS(bf16_one, 1, Plain<1, 1, 2, 128, 1>)
+TAPS(bf16_narrow, 1, Plain<1, 1, 2, 128, NARROW>)
+TAPS(bf16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR>)
 
-// conv_hopper_clear writes zeros, of images of which no tap meets some pixels.
-extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, i64 count) {
+// conv_hopper_clear writes zeros to count elements, in lines that are `next` elements apart, of images of which no tap meets some pixels.
+extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, int count, DIVIDE(width), int next) {
     follow();
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) out[i] = 0;
+    const Divide width DIVIDE_OF(width);
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        const int line = width(i);
+        out[(i64)line * next + i - line * width.d] = 0;
+    }
     admit();
 }
 
 // ---- Filters
 
-// conv_hopper_sum writes filters[f][channel][tap], count elements of m filters, from sums [split][m][n], see Taps. `inner` taps side by side are blocks of 64 channels together,
-// with pitch channels each. Guarded, it writes nothing where `fallback` is set.
-__device__ __forceinline__ void sum_splits(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, const Divide& taps, const Divide& channels, const Divide& inner,
-                                           int pitch) {
+// conv_hopper_sum writes filters[f][channel][tap], of m filters, from sums [split][m][n], see Taps. `inner` taps side by side are blocks of 64 channels together, with pitch channels each.
+// A block writes `some` channels of a filter at a time, 4096 elements at most, through shared memory. Guarded, it writes nothing where `fallback` is set.
+__device__ __forceinline__ void sum_splits(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, const Divide& inner, int pitch, const Divide& some) {
+    __shared__ float memory[4096 + 128];
     follow();
     if (guarded && *fallback) return;
-    const int padded = (inner.d * pitch + 63) / 64 * 64, count = m * channels.d * taps.d;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-        const int line = taps(i), tap = i - line * taps.d, f = channels(line), channel = line - f * channels.d, outer = inner(tap);
-        const float* p = sums + (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + channel;
-        float sum = *p;
-        for (int s = 1; s < splits; s++) sum += p[(i64)s * m * n];
-        out[i] = sum;
+    const int padded = (inner.d * pitch + 63) / 64 * 64, across = (channels + some.d - 1) / some.d, all = taps * some.d;
+    const int parts = min(max((int)blockDim.x / all, 1), splits); // of the splits, each summed by other threads
+    for (int i = blockIdx.x; i < m * across; i += gridDim.x) {
+        const int f = i / across, first = (i - f * across) * some.d, count = min(channels - first, some.d);
+        __syncthreads(); // all have read what was there before
+        for (int at = threadIdx.x; at < parts * all; at += blockDim.x) {
+            const int part = at / all, tap = some(at - part * all), channel = at - part * all - tap * some.d, outer = inner(tap), to = part * all + channel * taps + tap;
+            if (channel >= count) continue;
+            const float* p = sums + (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + first + channel;
+            float sum = 0;
+#pragma unroll 8
+            for (int s = part; s < splits; s += parts) sum += p[(i64)s * m * n];
+            memory[to + to / 32] = sum;
+        }
+        __syncthreads();
+        float* const to = out + ((i64)f * channels + first) * taps;
+        for (int at = threadIdx.x; at < count * taps; at += blockDim.x) {
+            float sum = memory[at + at / 32];
+            for (int part = 1, from = at + all; part < parts; part++, from += all) sum += memory[from + from / 32];
+            to[at] = sum;
+        }
     }
     admit();
 }
 extern "C" __global__ void __launch_bounds__(256)
-    conv_hopper_sum(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, DIVIDE(taps), DIVIDE(channels), DIVIDE(inner), int pitch) {
-    BODY(sum_splits(sums, out, m, n, splits, fallback, guarded, DIVIDE_OF(taps), DIVIDE_OF(channels), DIVIDE_OF(inner), pitch);)
+    conv_hopper_sum(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, DIVIDE(inner), int pitch, DIVIDE(some)) {
+    BODY(sum_splits(sums, out, m, n, splits, fallback, guarded, taps, channels, DIVIDE_OF(inner), pitch, DIVIDE_OF(some));)
 }

@@ -2,79 +2,23 @@ package gemm
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
-
-// convCandidate is a kernel of conv_hopper.cu: tiles of m filters by n pixels with K slices of step channels of a tap, or by n channels of taps with K slices of step
-// pixels. slice is the time of a tile's K slice on an SM, and block that of writing a tile, in us.
-type convCandidate struct {
-	kernel     *kernels.Kernel
-	form       Form
-	filters    bool // for gradients w.r.t. the filters
-	m, n, step int64
-	shared     int64
-	slice      float64
-	block      float64
-}
-
-// Times on an H200, fitted by hand to those of the seven layers of ResNet-50 that TestConvTimes has, batch 64, us with the preparing:
-//
-//	                   wide tile  the other
-//	128 > 128, 3, 28, BF16   52.1       46.3
-//	128 > 128, 3, 28, TF32   81.7       74.9
-//	64 > 64, 3, 56, filters 151.5      142.6
-var convTable = []convCandidate{
-	convOn("f32", BF16Split, 128, 128, 1.08, 9, convPixelsBody), convOn("f32_narrow", BF16Split, 64, 256, 1.08, 9, convPixelsBody),
-	convOn("bf16", BF16, 128, 256, 0.5, 4, convPixelsBody), convOn("bf16_one", BF16, 128, 128, 0.3, 2, convPixelsBody),
-	convOn("tf32", TF32, 128, 256, 0.5, 4, convPixelsBody), convOn("tf32_one", TF32, 128, 128, 0.3, 2, convPixelsBody),
-	convOn("filters_f32", BF16Split, 128, 128, 1.08, 9, convTapsBody), convOn("filters_f32_narrow", BF16Split, 64, 256, 1.08, 9, convTapsBody),
-	convOn("filters_bf16", BF16, 128, 256, 0.5, 4, convTapsBody), convOn("filters_bf16_one", BF16, 128, 128, 0.3, 2, convTapsBody),
-}
-
-// The model's times on an H200, in us.
-const (
-	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
-	convLaunches      = 6                    // of launches
-	convLaunch        = 2                    // of a phase
-	convUneven        = 8                    // of tiles that blocks share
-	convPrepareBytes  = 3e6                  // bytes that prepare reads and writes in one
-	convSquare        = 0.004                // of a square of prepare, if the whole device has one
-	convSumBytes      = 1e6                  // bytes of sums of splits in one
-	convFlops         = 0.9e7                // multiply-adds of conv.cu's kernels in one
-	convSquareSide    = 64                   // side of a square of prepare
-	convBox           = 64                   // channels of a tap that are copied at once for the filters
-	convPhases        = 9                    // the most phases, each a launch
-	convParts         = 2 * 2 * 64 * 128 * 4 // bytes of the parts of tiles of a block
-	convFolded        = 16                   // the most channels of images whose taps of a row are copied together
-)
-
-// convOn returns the kernel of a name, which has as many stages as shared memory has room for, four at most of splits.
-func convOn(name string, f Form, m, n int64, slice, block float64, body func(Form) func(kernels.Call)) convCandidate {
-	s := f.stored()
-	stages := 4 * 384 / (m + n) * (m + n) * s.slice
-	switch {
-	case f != BF16Split:
-	case m == 64: // three, of which two share memory for filters
-		stages = 2*s.splits*128*s.slice + 3*s.splits*n*s.slice
-	default:
-		stages = 4 * s.splits * (m + n) * s.slice
-	}
-	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, strings.HasPrefix(name, "filters"), m, n, s.slice / s.size, 2048 + stages + hopperFinish, slice, block}
-}
 
 // convWindows is a convolution without gradients: pixels of images by filters. For filters it is the one whose gradient they are. The gradient w.r.t. images is a convolution of
 // the gradient w.r.t. outputs for each phase: pixels at a distance of the stride meet the same taps.
 //
 // Of images of few channels, inner taps of a row are folded into one with the channels of all. Their windows along a row, each a stride after the last, are its columns.
 type convWindows struct {
-	images, channels, filters int64
-	rows, columns             []convPhase   // the phases of an axis
-	inner, stride             int64         // taps that are folded; columns of images from one window to the next
-	columnsOfFilter           int64         // taps of its rows
-	planes                    [2]convPlanes // what is prepared: filters, or gradients w.r.t. outputs, and images
+	images, groups    int64
+	channels, filters int64         // of a group
+	rows, columns     []convPhase   // the phases of an axis
+	inner, stride     int64         // taps that are folded; columns of images from one window to the next
+	columnsOfFilter   int64         // taps of its rows
+	planes            [2]convPlanes // what is prepared: filters, or gradients w.r.t. outputs, and images
+	given             [2]bool       // which of them need no preparing
 }
 
 // convPhase is how pixels of a phase meet elements of images along an axis: pixel o and tap i at o stride - pad + i dilation.
@@ -86,22 +30,25 @@ type convPhase struct {
 
 // windows returns the convolution that computes v of operands in a form, if there is one.
 func (v Conv) windows(f Form) (w convWindows, ok bool) {
-	w = convWindows{images: v.Images, channels: v.Channels, filters: v.Filters, rows: v.Rows.windows(), columns: v.Columns.windows(), inner: 1, stride: 1, columnsOfFilter: v.Columns.Size}
+	w = convWindows{images: v.Images, groups: v.Groups, channels: v.Channels / v.Groups, filters: v.Filters / v.Groups, rows: v.Rows.windows(), columns: v.Columns.windows(), inner: 1, stride: 1, columnsOfFilter: v.Columns.Size}
 	taps := v.Rows.Size * v.Columns.Size
 	switch v.Result {
 	case ConvOutput:
-		w.planes[0] = newConvPlanes(v.Filters, v.Channels, taps)
-	case ConvFilters:
+		w.planes[0] = newConvPlanes(v.Filters, w.channels, taps)
+	case ConvFilters: // of all groups side by side
 		w.planes[0] = newConvPlanes(v.Images, v.Filters, v.Rows.Out()*v.Columns.Out())
 	default:
-		w.channels, w.filters, w.rows, w.columns = v.Filters, v.Channels, v.Rows.phases(), v.Columns.phases()
-		w.planes[0] = newConvPlanes(1, v.Filters, v.Channels*taps)
+		w.channels, w.filters, w.rows, w.columns = w.filters, w.channels, v.Rows.phases(), v.Columns.phases()
+		w.planes[0] = newConvPlanes(v.Groups, w.channels, w.filters*taps)
 	}
 	x := &w.columns[0]
-	w.planes[1] = newConvPlanes(w.images, w.channels, w.rows[0].in*x.in)
+	w.planes[1] = newConvPlanes(w.images*w.groups, w.channels, w.rows[0].in*x.in)
+	for i := range w.planes {
+		w.given[i] = v.last(convOperands[v.Result][1-i])
+	}
 	images := &w.planes[1]
 	switch y := &w.rows[0]; {
-	case v.Result == ConvImages:
+	case v.Result == ConvImages || w.given[1]:
 	case taps == 1 && y.stride*x.stride > 1: // other pixels are not read
 		images.Width, images.Lines, images.Wide, images.StepY, images.StepX = x.in, y.pixels, x.pixels, y.stride, x.stride
 		y.in, y.stride, x.in, x.stride = y.pixels, 1, x.pixels, 1
@@ -111,11 +58,23 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 		w.channels = w.inner * images.pitch(f)
 		*x = convPhase{in: x.pixels, pixels: x.pixels, taps: 1, stride: 1, dilation: 1, every: 1}
 	}
-	ok = v.Groups == 1 && len(w.rows)*len(w.columns) <= convPhases
+	phases := int64(len(w.rows) * len(w.columns))
+	ok = phases <= convPhases && (w.groups == 1 || phases*w.groups <= convMostLaunches && w.given == [2]bool{} && (v.Result != ConvFilters || w.filters%8 == 0)) && images.Count*images.Lines*images.Wide <= 1<<30
+	ok = ok && (v.Result != ConvFilters || taps <= convSumElements)
 	for _, p := range slices.Concat(w.rows, w.columns) {
 		ok = ok && p.windowed()
 	}
 	return w, ok
+}
+
+// TakesChannelsLast reports whether a device has kernels for the convolution with its ChannelsLast, whose pixels are multiples of 16 bytes.
+func (v Conv) TakesChannelsLast(dev kernels.Device) bool {
+	plain := v
+	if plain.ChannelsLast = [2]bool{}; plain.check(dev) != nil || !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round != kernels.BF16 {
+		return false
+	}
+	w, ok := v.windows(BF16)
+	return ok && v.Groups == 1 && w.fit(BF16, dev) && !(v.ChannelsLast[ConvOutput] && v.Filters%8 > 0) && !(v.ChannelsLast[ConvImages] && v.Channels%8 > 0)
 }
 
 // windows returns the only phase of an axis of outputs, phases those of images.
@@ -149,101 +108,30 @@ func (p convPhase) windowed() bool {
 	return min(lower, upper) >= -128 && max(lower, upper) < 128 && (p.taps-1)*p.dilation < 256 && p.stride <= 8
 }
 
-// choose returns the kernel that takes the least time by the model; ok is false if conv.cu's take less.
-func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
-	if !isHopper(dev) || v.Dtype != kernels.Float32 {
-		return best, false
-	}
-	wants := BF16Split                                                                 // also for F16, for which there are no kernels
-	if v.Round == kernels.BF16 || v.Round == kernels.TF32 && v.Result != ConvFilters { // wgmma takes rows along K alone in TF32
-		wants = Form(v.Round)
-	}
-	m, down := v.Filters, int64(4*convSide) // rows of conv.cu's tiles
-	if v.Result == ConvImages {
-		m = v.Channels
-	}
-	if m <= convStripRows {
-		down = convSide
-	}
-	least := float64(v.elements()[ConvOutput]*v.Channels) * float64(v.Rows.Size*v.Columns.Size) / convFlops * float64(arith.RoundUp(m, down)) / float64(m)
-	for _, c := range convTable {
-		w, able := v.windows(c.form)
-		if !able || c.form != wants || c.filters != (v.Result == ConvFilters) || dev.Memory > 0 && w.bytes(c.form) > dev.Memory/4 || w.bytes(c.form) > 1<<40 {
-			continue
-		}
-		if us := c.time(w, dev); us < least {
-			best, least, ok = c, us, true
-		}
-	}
-	return best, ok
-}
-
 // pixels returns those of a phase.
 func (w convWindows) pixels(y, x convPhase) int64 { return w.images * y.pixels * x.pixels }
 
 // bytes returns those that are written in a form.
-func (w convWindows) bytes(f Form) int64 { return w.planes[0].bytes(f) + w.planes[1].bytes(f) }
+func (w convWindows) bytes(f Form) (n int64) {
+	for _, x := range w.prepared() {
+		n += x.bytes(f)
+	}
+	return n
+}
+
+// prepared lists the operands that are prepared.
+func (w convWindows) prepared() (list []convPlanes) {
+	for i, x := range w.planes {
+		if !w.given[i] {
+			list = append(list, x)
+		}
+	}
+	return list
+}
 
 // width returns the columns of sums for the filters: each tap has a multiple of convBox.
 func (w convWindows) width() int64 {
 	return w.rows[0].taps * w.columns[0].taps * arith.RoundUp(w.channels, convBox)
-}
-
-// convCut is how a kernel divides its tiles: those of splits whose K slices are dealt out to blocks (stream-K), or the pixels of a split, for the filters; and the time by the model.
-type convCut struct {
-	shared, chunk int64
-	us            float64
-}
-
-// tiles returns the tiles of a phase, and their K slices.
-func (c convCandidate) tiles(w convWindows, y, x convPhase) (tiles, slices int64) {
-	down, pixels := kernels.CeilDiv(w.filters, c.m), w.pixels(y, x)
-	if c.filters {
-		return down * kernels.CeilDiv(w.width(), c.n), kernels.CeilDiv(pixels, c.step)
-	}
-	return down * kernels.CeilDiv(pixels, c.n), y.taps * x.taps * kernels.CeilDiv(w.channels, c.step)
-}
-
-// cut returns the cut of the least time for a phase.
-func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
-	tiles, slices := c.tiles(w, y, x)
-	us := func(tiles, slices int64) float64 {
-		return float64(kernels.CeilDiv(tiles, sms)) * (float64(slices)*c.slice + c.block)
-	}
-	sums := float64(w.filters*w.width()*4) / convSumBytes
-	best := convCut{chunk: w.pixels(y, x), us: us(tiles, slices)}
-	if c.filters {
-		best.us += sums
-	}
-	switch {
-	case c.form == BF16Split:
-		even := convCut{tiles - max(tiles/sms-1, 0)*sms, best.chunk, float64(kernels.CeilDiv(tiles*slices, sms))*c.slice + float64(kernels.CeilDiv(tiles, sms))*c.block + convUneven}
-		if even.us < best.us && tiles*slices >= sms {
-			best = even
-		}
-	case c.filters:
-		for splits := int64(2); splits <= min(slices, 4*sms/tiles); splits++ {
-			each := kernels.CeilDiv(slices, splits)
-			if more := us(tiles*kernels.CeilDiv(slices, each), each) + float64(splits)*sums; more < best.us {
-				best = convCut{0, each * c.step, more}
-			}
-		}
-	}
-	return best
-}
-
-// time returns the time by the model.
-func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
-	us := convLaunches + float64(w.bytes(c.form)+4*(w.planes[0].elements()+w.planes[1].elements()))/convPrepareBytes +
-		float64(w.planes[0].squares(c.form)+w.planes[1].squares(c.form))*convSquare
-	for _, y := range w.rows {
-		for _, x := range w.columns {
-			if y.taps*x.taps > 0 {
-				us += convLaunch + c.cut(w, y, x, int64(dev.SMs)).us
-			}
-		}
-	}
-	return us
 }
 
 // convPlanes is conv_hopper.cu's Planes.
@@ -260,8 +148,14 @@ func newConvPlanes(count, rows, cols int64) convPlanes {
 func (x convPlanes) pitch(f Form) int64 { return arith.RoundUp(x.Rows, 16/f.stored().size) }
 func (x convPlanes) size(f Form) int64  { return x.Count * x.Lines * x.Wide * x.pitch(f) }
 
-// squares returns those that prepare moves.
+// squares returns those that prepare moves. Those of short lines are what threads of a block move in four turns.
 func (x convPlanes) squares(f Form) int64 {
+	switch pitch := x.pitch(f); {
+	case pitch <= 8:
+		return kernels.CeilDiv(x.Count*x.Lines*x.Wide, 1024)
+	case x.Cols < convSquareSide && x.Lines == 1 && x.Wide == x.Cols && x.StepX == 1 && x.Before == 0:
+		return x.Count * kernels.CeilDiv(pitch, convSquareSide*convSquareSide/x.Cols/8*8)
+	}
 	return x.Count * kernels.CeilDiv(x.pitch(f), convSquareSide) * kernels.CeilDiv(x.Lines*x.Wide, convSquareSide)
 }
 
@@ -279,6 +173,7 @@ type convPrepareArgs struct {
 
 var convPrepares = map[Form]*kernels.Kernel{
 	BF16Split: own.Kernel("conv_hopper", "conv_hopper_prepare_split", convPrepareBody(BF16Split)),
+	bf16Pair:  own.Kernel("conv_hopper", "conv_hopper_prepare_pair", convPrepareBody(bf16Pair)),
 	BF16:      own.Kernel("conv_hopper", "conv_hopper_prepare_bf16", convPrepareBody(BF16)),
 	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", convPrepareBody(TF32)),
 }
@@ -295,6 +190,7 @@ type convTensorArgs struct {
 	Pixels, Width                                                                                                         arith.Divide
 	Image                                                                                                                 int64
 	Filter, Row, Column                                                                                                   int64 `arg:"int32"`
+	How                                                                                                                   int64 `arg:"int32"`
 }
 
 // emit appends the launches that prepare the operands and multiply them. The first int32 of the workspace tells whether a split has to be scaled.
@@ -302,9 +198,19 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 	w, _ := v.windows(c.form)
 	const threads, most = 256, 1024
 	fallback, blocks := p.Workspace(4), int64(1)
+	var prepared []convPlanes
 	for i := range w.planes {
 		x := &w.planes[i]
-		x.X, x.To, x.Pitch = kernels.In(kernels.Operand(1-i)), p.Workspace(x.bytes(c.form)), x.pitch(c.form)
+		x.X, x.Pitch = kernels.In(kernels.Operand(1-i)), x.pitch(c.form)
+		if x.To = x.X; !w.given[i] {
+			x.To = p.Workspace(x.bytes(c.form))
+			if prepared = append(prepared, *x); x.Cols == 1 && x.Rows == x.Pitch { // nothing is transposed
+				y := &prepared[len(prepared)-1]
+				y.Count, y.Rows, y.Pitch = 1, x.Count*x.Rows, x.Count*x.Rows
+			}
+		}
+	}
+	for _, x := range prepared {
 		blocks = max(blocks, x.squares(c.form))
 	}
 	blocks = min(blocks, convPrepareBlocks*int64(dev.SMs), most)
@@ -313,57 +219,78 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 		for _, x := range w.columns {
 			clears = clears || y.taps*x.taps == 0
 			if d := c.cut(w, y, x, int64(dev.SMs)); d.shared > 0 {
-				counts, parts = counts+2*d.shared, convParts*int64(dev.SMs)
+				counts, parts = counts+2*d.shared*w.groups, convParts*int64(dev.SMs)
 			}
 		}
 	}
 	ranges, arrivals, shares := p.Workspace(2*8*blocks), p.Workspace(4*counts), p.Workspace(parts)
-	p.Launch(convPrepares[c.form], int(blocks), threads, convPrepareArgs{w.planes, ranges, arrivals, counts}).Grid[1] = 2
-	if clears {
-		p.Launch(convClear, int(min(kernels.CeilDiv(p.Out/4, threads), 16*int64(dev.SMs))), threads, convClearArgs{out, p.Out / 4})
+	if len(prepared) > 0 {
+		p.Launch(convPrepares[c.form], int(blocks), threads, convPrepareArgs{[2]convPlanes{prepared[0], prepared[len(prepared)-1]}, ranges, arrivals, counts}).Grid[1] = len(prepared)
 	}
-	row, channel := v.result()
-	for _, y := range w.rows {
-		for _, x := range w.columns {
-			if y.taps*x.taps == 0 {
-				continue
+	if clears {
+		clear := convClearArgs{out, p.Out / 4, arith.DivideBy(p.Out / 4), 0}
+		if w.spaced(v) { // the lines of the other phase
+			clear = convClearArgs{kernels.At(kernels.Out, 4*w.rows[1].at*v.Columns.In), p.Out / 8, arith.DivideBy(v.Columns.In), 2 * v.Columns.In}
+		}
+		p.Launch(convClear, int(min(kernels.CeilDiv(clear.Count, threads), 16*int64(dev.SMs))), threads, clear)
+	}
+	for i := range w.groups * int64(len(w.rows)*len(w.columns)) {
+		group, phase := i%w.groups, i/w.groups
+		y, x := w.rows[phase/int64(len(w.columns))], w.columns[phase%int64(len(w.columns))]
+		if y.taps*x.taps == 0 {
+			continue
+		}
+		d := c.cut(w, y, x, int64(dev.SMs))
+		a := c.arguments(w, y, x, v, group)
+		a.Ranges, a.Blocks, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, blocks, fallback, d.chunk, d.shared, shares, arrivals
+		arrivals.Offset += 4 * 2 * d.shared
+		tiles, _ := c.tiles(w, y, x)
+		splits := kernels.CeilDiv(w.pixels(y, x), d.chunk)
+		if d.shared > 0 {
+			tiles = int64(dev.SMs)
+		}
+		if c.filters {
+			tiles *= splits
+			a.N, a.Out = w.width(), p.Workspace(splits*a.M*w.width()*4)
+		}
+		p.Launch(c.kernel, int(min(tiles, c.blocks*int64(dev.SMs))), c.threads(), a).Shared = int(c.shared)
+		if c.filters {
+			taps, channels := v.Rows.Size*v.Columns.Size, v.Channels/v.Groups
+			some := int64(1)
+			for some < channels && 2*some*taps <= convSumElements && a.M*kernels.CeilDiv(channels, 2*some) >= 2*int64(dev.SMs) || some*taps < convSumLeast {
+				some *= 2
 			}
-			d := c.cut(w, y, x, int64(dev.SMs))
-			a := c.arguments(w, y, x, row, channel)
-			a.Ranges, a.Blocks, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, blocks, fallback, d.chunk, d.shared, shares, arrivals
-			arrivals.Offset += 4 * 2 * d.shared
-			blocks, _ := c.tiles(w, y, x)
-			splits := kernels.CeilDiv(w.pixels(y, x), d.chunk)
-			if d.shared > 0 {
-				blocks = int64(dev.SMs)
-			}
-			if c.filters {
-				blocks *= splits
-				a.N, a.Out = w.width(), p.Workspace(splits*a.M*w.width()*4)
-			}
-			p.Launch(c.kernel, int(min(blocks, int64(dev.SMs))), hopperThreads, a).Shared = int(c.shared)
-			if c.filters {
-				p.Launch(convSum, int(min(kernels.CeilDiv(p.Out/4, threads), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, out, a.M, a.N, splits, fallback, c.form == BF16Split,
-					arith.DivideBy(v.Rows.Size * v.Columns.Size), arith.DivideBy(v.Channels), arith.DivideBy(w.inner), w.channels / w.inner})
-			}
+			to := kernels.At(kernels.Out, 4*group*a.M*channels*taps)
+			p.Launch(convSum, int(min(a.M*kernels.CeilDiv(channels, some), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, to, a.M, a.N, splits, fallback, c.form == BF16Split,
+				taps, channels, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
 		}
 	}
 }
 
-// result returns the elements from one row of the result to the next, and of one of its channels.
-func (v Conv) result() (row, channel int64) {
+// result returns the elements of the result from one row to the next, from a pixel to the next, of an image and from a channel to the next.
+func (v Conv) result() (row, pixel, image, channel int64) {
+	channels, rows, columns := v.Filters, v.Rows.Out(), v.Columns.Out()
 	if v.Result == ConvImages {
-		return v.Columns.In, v.Rows.In * v.Columns.In
+		channels, rows, columns = v.Channels, v.Rows.In, v.Columns.In
 	}
-	return v.Columns.Out(), v.Rows.Out() * v.Columns.Out()
+	if v.last(v.Result) {
+		return columns * channels, channels, rows * columns * channels, 1
+	}
+	return columns, 1, rows * columns * channels, rows * columns
 }
 
-// arguments returns the arguments for a phase, whose result has rows and channels so many elements apart.
-func (c convCandidate) arguments(w convWindows, y, x convPhase, row, channel int64) convTensorArgs {
+// arguments returns the arguments for a phase of a group.
+func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv, group int64) convTensorArgs {
 	s, size := c.form.stored(), c.form.stored().size
-	a := convTensorArgs{Out: kernels.At(kernels.Out, 4*(y.at*row+x.at)), M: w.filters, N: w.pixels(y, x), Channels: w.channels, Columns: x.taps, Taps: y.taps * x.taps,
+	row, column, image, channel := v.result()
+	a := convTensorArgs{Out: kernels.At(kernels.Out, v.size(v.Result)*(y.at*row+x.at*column+group*w.filters*channel)), M: w.filters, N: w.pixels(y, x), Channels: w.channels, Columns: x.taps, Taps: y.taps * x.taps,
 		StrideY: y.stride, StrideX: x.stride, PadY: y.pad, PadX: x.pad, DilationY: y.dilation, DilationX: x.dilation, Images: w.images,
-		Pixels: arith.DivideBy(y.pixels * x.pixels), Width: arith.DivideBy(x.pixels), Image: w.filters * channel, Filter: channel, Row: y.every * row, Column: x.every}
+		Pixels: arith.DivideBy(y.pixels * x.pixels), Width: arith.DivideBy(x.pixels), Image: image, Filter: channel, Row: y.every * row, Column: x.every * column}
+	if v.last(v.Result) {
+		a.How = convLast
+	} else if w.spaced(v) {
+		a.How = convSpaced
+	}
 	pixel := w.planes[1].Pitch * size
 	line := pixel * x.in
 	if w.inner > 1 {
@@ -371,41 +298,61 @@ func (c convCandidate) arguments(w convWindows, y, x convPhase, row, channel int
 	}
 	lowerY, upperY := y.corners()
 	lowerX, upperX := x.corners()
-	a.Pictures = kernels.TensorMap{Ref: w.planes[1].To, Element: s.element, Extents: []int64{w.channels, x.in, y.in, s.splits * w.images}, Strides: []int64{w.stride * pixel, line, y.in * line},
+	pictures, filters := w.planes[1].To, w.planes[0].To
+	pictures.Offset += group * y.in * line
+	a.Pictures = kernels.TensorMap{Ref: pictures, Element: s.element, Extents: []int64{w.channels, x.in, y.in, s.splits * w.images}, Strides: []int64{w.stride * pixel, line, w.groups * y.in * line},
 		Box: []int64{c.step, c.n * c.m / tensorTile}, Swizzle: s.slice, Windows: &kernels.TensorWindows{Lower: []int64{lowerX, lowerY}, Upper: []int64{upperX, upperY}, Steps: []int64{x.stride, y.stride}}}
 	if c.filters {
 		row := w.planes[0].Pitch * size
-		a.Filters = kernels.TensorMap{Ref: w.planes[0].To, Element: s.element, Extents: []int64{w.filters, a.N, s.splits, 1}, Strides: []int64{row, a.N * row, s.splits * a.N * row},
+		filters.Offset += group * w.filters * size
+		a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.filters, a.N, s.splits, 1}, Strides: []int64{row, a.N * row, s.splits * a.N * row},
 			Box: []int64{convBox, c.step, 1, 1}, Swizzle: 2 * convBox}
 		a.Pictures.Box, a.Pictures.Swizzle = []int64{convBox, c.step}, 2*convBox
 		return a
 	}
-	taps := w.planes[0].Count * w.planes[0].Cols / w.filters / w.inner // of a filter
+	taps := w.planes[0].Count * w.planes[0].Cols / (w.groups * w.filters) / w.inner // of a filter
 	a.Down, a.Across = y.step*w.columnsOfFilter, x.step
 	a.First = y.first*w.columnsOfFilter + x.first
 	tap := w.inner * w.planes[0].Pitch * size
-	a.Filters = kernels.TensorMap{Ref: w.planes[0].To, Element: s.element, Extents: []int64{w.channels, taps, w.filters, s.splits}, Strides: []int64{tap, taps * tap, w.filters * taps * tap},
+	filters.Offset += group * w.filters * taps * tap
+	a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.channels, taps, w.filters, s.splits}, Strides: []int64{tap, taps * tap, w.groups * w.filters * taps * tap},
 		Box: []int64{c.step, 1, c.m, 1}, Swizzle: s.slice}
 	return a
 }
 
 var convClear = own.Kernel("conv_hopper", "conv_hopper_clear", func(c kernels.Call) {
 	a := kernels.Args[convClearArgs](c)
-	clear(kernels.Slice[float32](c, a.Out)[:a.Count])
+	to := kernels.Slice[float32](c, a.Out)
+	for i := range a.Count {
+		to[i/a.Width.D*a.Next+i%a.Width.D] = 0
+	}
 })
 
 type convClearArgs struct {
 	Out   kernels.Ref
-	Count int64
+	Count int64 `arg:"int32"`
+	Width arith.Divide
+	Next  int64 `arg:"int32"`
+}
+
+// How results are written, see convTensorArgs.
+const convLast, convSpaced = 1, 2
+
+// spaced reports whether float32 images have pixels that no tap meets beside each pixel that one meets: after it, and in each second line.
+func (w convWindows) spaced(v Conv) bool {
+	return v.Result == ConvImages && !v.last(ConvImages) && len(w.rows) == 2 && len(w.columns) == 2 && w.rows[1].taps+w.columns[1].taps == 0 && w.rows[0].taps*w.columns[0].taps > 0 &&
+		v.Rows.In%2+v.Columns.In%2 == 0
 }
 
 var convSum = own.Kernel("conv_hopper", "conv_hopper_sum", convSumBody)
 
 type convSumArgs struct {
-	Sums, Out             kernels.Ref
-	M, N, Splits          int64 `arg:"int32"`
-	Fallback              kernels.Ref
-	Guarded               bool
-	Taps, Channels, Inner arith.Divide
-	Pitch                 int64 `arg:"int32"`
+	Sums, Out      kernels.Ref
+	M, N, Splits   int64 `arg:"int32"`
+	Fallback       kernels.Ref
+	Guarded        bool
+	Taps, Channels int64 `arg:"int32"`
+	Inner          arith.Divide
+	Pitch          int64        `arg:"int32"`
+	Some           arith.Divide // channels that a block writes at a time
 }

@@ -11,7 +11,7 @@ import (
 func convPrepareBody(f Form) func(kernels.Call) {
 	return func(c kernels.Call) {
 		args := kernels.Args[convPrepareArgs](c)
-		for i, x := range args.Planes {
+		for i, x := range args.Planes[:c.Grid[1]] {
 			all := noMagnitudes
 			from, n := kernels.Slice[float32](c, x.X), x.size(f)
 			for at := range n {
@@ -21,8 +21,9 @@ func convPrepareBody(f Form) func(kernels.Call) {
 				}
 				all.add(v)
 				switch f {
-				case BF16Split:
-					for q, v := range bf16Split(v, 1, false) {
+				case BF16Split, bf16Pair:
+					matrices := bf16Split(v, 1, false)
+					for q, v := range matrices[:f.stored().splits] {
 						kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
 					}
 				case BF16:
@@ -48,6 +49,9 @@ func (f Form) number(c kernels.Call, at kernels.Ref, i, n int64) float32 {
 	case BF16Split:
 		x := kernels.Slice[uint16](c, at)
 		return fromBF16(x[i]) + (fromBF16(x[n+i]) + fromBF16(x[2*n+i]))
+	case bf16Pair:
+		x := kernels.Slice[uint16](c, at)
+		return fromBF16(x[i]) + fromBF16(x[n+i])
 	case BF16:
 		return fromBF16(kernels.Slice[uint16](c, at)[i])
 	}
@@ -92,7 +96,7 @@ func convPixelsBody(f Form) func(kernels.Call) {
 		if a.skips(c, f, false) {
 			return
 		}
-		to, terms, width := kernels.Slice[float32](c, a.Out), a.Taps*a.Channels, a.Width.D
+		terms, width := a.Taps*a.Channels, a.Width.D
 		filters := align.Make[float32](a.M * terms)
 		for i := range filters {
 			m, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
@@ -108,7 +112,14 @@ func convPixelsBody(f Form) func(kernels.Call) {
 				for i, v := range product {
 					m, pixel := int64(i)/width, line*width+int64(i)%width
 					image, rest := pixel/a.Pixels.D, pixel%a.Pixels.D
-					to[image*a.Image+m*a.Filter+rest/width*a.Row+rest%width*a.Column] = v
+					if at := image*a.Image + m*a.Filter + rest/width*a.Row + rest%width*a.Column; a.How == convLast {
+						kernels.Slice[uint16](c, a.Out)[at] = expr.ToHalf(expr.BF16, v)
+					} else {
+						to := kernels.Slice[float32](c, a.Out)[at:]
+						if to[0] = v; a.How == convSpaced {
+							to[1] = 0
+						}
+					}
 				}
 			}
 		})
@@ -148,9 +159,9 @@ func convSumBody(c kernels.Call) {
 		return
 	}
 	sums, to := kernels.Slice[float32](c, a.Sums), kernels.Slice[float32](c, a.Out)
-	for i := range a.M * a.Channels.D * a.Taps.D {
-		tap, channel, m := i%a.Taps.D, i/a.Taps.D%a.Channels.D, i/a.Taps.D/a.Channels.D
-		at := m*a.N + tap/a.Inner.D*(a.N/(a.Taps.D/a.Inner.D)) + tap%a.Inner.D*a.Pitch + channel
+	for i := range a.M * a.Channels * a.Taps {
+		tap, channel, m := i%a.Taps, i/a.Taps%a.Channels, i/a.Taps/a.Channels
+		at := m*a.N + tap/a.Inner.D*(a.N/(a.Taps/a.Inner.D)) + tap%a.Inner.D*a.Pitch + channel
 		to[i] = 0
 		for split := range a.Splits {
 			to[i] += sums[split*a.M*a.N+at]

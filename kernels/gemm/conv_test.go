@@ -8,6 +8,8 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // meets calls f for the indices of outputs, images and filters of all terms.
@@ -96,11 +98,15 @@ func TestConv(t *testing.T) {
 func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
-	took := map[Form]int{}
+	took, groups := map[Form]int{}, [3]int{}
 	var plans []*kernels.Plan
 	for draw := range 300 {
 		v := drawConv(r)
-		v.Channels, v.Filters, v.Groups, v.Dtype = v.Channels/v.Groups, v.Filters/v.Groups, 1, kernels.Float32
+		if v.Dtype = kernels.Float32; r.IntN(2) == 0 {
+			v.Channels, v.Filters, v.Groups = v.Channels/v.Groups, v.Filters/v.Groups, 1
+		} else if r.IntN(2) == 0 { // pixels of a group are multiples of 16 bytes
+			v.Filters = v.Groups * arith.RoundUp(v.Filters/v.Groups, 8)
+		}
 		if r.IntN(2) == 0 {
 			v.Rows.Stride, v.Columns.Stride = 1, 1
 		}
@@ -108,8 +114,17 @@ func TestConvTensor(t *testing.T) {
 		if _, ok := v.windows(c.form); !ok || c.filters != (v.Result == ConvFilters) {
 			continue
 		}
-		took[c.form]++
+		if last := v; c.form == BF16 && r.IntN(2) == 0 { // channels of 16 bytes
+			last.Round, last.Channels, last.Filters, last.ChannelsLast = kernels.BF16, arith.RoundUp(v.Channels, 8), arith.RoundUp(v.Filters, 8), [2]bool{r.IntN(2) == 0, r.IntN(2) == 0}
+			if last.TakesChannelsLast(dev) {
+				v = last
+			}
+		}
+		if took[c.form]++; v.Groups > 1 {
+			groups[v.Result]++
+		}
 		wide := v
+		wide.Round, wide.ChannelsLast = kernels.FullPrecision, [2]bool{}
 		wide.Dtype = kernels.Float64
 		sizes := v.elements()
 		in, exact := make([][]byte, 2), make([][]byte, 2)
@@ -123,15 +138,28 @@ func TestConvTensor(t *testing.T) {
 				y[k] = float64(x[k])
 			}
 			in[i], exact[i] = kernels.Bytes(x), kernels.Bytes(y)
+			if v.last(of) {
+				halves := make([]uint16, len(x))
+				for k, x := range x {
+					halves[lastAt(v, of, int64(k))] = expr.ToHalf(expr.BF16, x)
+				}
+				in[i] = kernels.Bytes(halves)
+			}
 		}
 		got, want := make([]float32, sizes[v.Result]), make([]float64, sizes[v.Result])
+		halves := make([]uint16, len(got))
 		for i := range got {
 			got[i] = float32(math.NaN())
 		}
 		p, err := v.plan(dev, c, true)
 		if err == nil {
 			plans = append(plans, p)
-			err = p.Run(in, kernels.Bytes(got), nil)
+			if err = p.Run(in, kernels.Bytes(got)[:p.Out], nil); v.last(v.Result) {
+				copy(kernels.Bytes(halves), kernels.Bytes(got))
+				for k := range got {
+					got[k] = fromBF16(halves[lastAt(v, v.Result, int64(k))])
+				}
+			}
 		}
 		if err == nil {
 			p, err = wide.Plan(kernels.HostDevice())
@@ -142,7 +170,7 @@ func TestConvTensor(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", v, err)
 		}
-		tolerance := map[Form]float64{BF16Split: 1e-4, TF32: 0.1, BF16: 1}[c.form]
+		tolerance := map[Form]float64{BF16Split: 1e-4, bf16Pair: 1e-2, TF32: 0.1, BF16: 1}[c.form]
 		for i := range want {
 			if math.IsNaN(want[i]) != math.IsNaN(float64(got[i])) || math.Abs(float64(got[i])-want[i]) > tolerance*max(1, math.Abs(want[i])) {
 				t.Fatalf("%v by %s: got %v at %d, want %v", v, c.kernel.Entry, got[i], i, want[i])
@@ -152,11 +180,27 @@ func TestConvTensor(t *testing.T) {
 	if err := kernels.Check(own, plans...); err != nil {
 		t.Error(err)
 	}
-	for _, f := range []Form{BF16Split, TF32, BF16} {
+	for _, f := range []Form{BF16Split, bf16Pair, TF32, BF16} {
 		if took[f] == 0 {
 			t.Errorf("no convolution of operands in the form %v was drawn", f)
 		}
 	}
+	for result, n := range groups {
+		if n == 0 {
+			t.Errorf("no %v of groups was drawn", ConvResult(result))
+		}
+	}
+}
+
+// lastAt returns where element k of a tensor is if it has channels last.
+func lastAt(v Conv, of ConvResult, k int64) int64 {
+	channels := v.Channels
+	if of == ConvOutput {
+		channels = v.Filters
+	}
+	image := v.elements()[of] / v.Images
+	plane := image / channels
+	return k/image*image + k%plane*channels + k%image/plane
 }
 
 // TestConvErrors: a problem that kernels do not compute is an error that says why.
@@ -168,17 +212,18 @@ func TestConvErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(v *Conv){
-		"want float32 or float64":               func(v *Conv) { v.Dtype = kernels.Int32 },
-		"images, channels, filters and groups":  func(v *Conv) { v.Images = 0 },
-		"channels and filters that the groups":  func(v *Conv) { v.Groups = 4 },
-		"got a filter over 9 elements of 8":     func(v *Conv) { v.Rows.Size = 9 },
-		"outputs would see padding alone":       func(v *Conv) { v.Columns.After = 3 },
-		"got ConvResult(9)":                     func(v *Conv) { v.Result = 9 },
-		"stride 0":                              func(v *Conv) { v.Rows.Stride = 0 },
-		"padding of -1":                         func(v *Conv) { v.Rows.Before = -1 },
-		"more than 1073741824 pixels":           func(v *Conv) { v.Images = 1 << 25 },
-		"more than 1073741824 elements of fil":  func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
-		"a filter over 2147483647 elements of ": func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
+		"want float32 or float64":                func(v *Conv) { v.Dtype = kernels.Int32 },
+		"images, channels, filters and groups":   func(v *Conv) { v.Images = 0 },
+		"channels and filters that the groups":   func(v *Conv) { v.Groups = 4 },
+		"got a filter over 9 elements of 8":      func(v *Conv) { v.Rows.Size = 9 },
+		"outputs would see padding alone":        func(v *Conv) { v.Columns.After = 3 },
+		"got ConvResult(9)":                      func(v *Conv) { v.Result = 9 },
+		"stride 0":                               func(v *Conv) { v.Rows.Stride = 0 },
+		"padding of -1":                          func(v *Conv) { v.Rows.Before = -1 },
+		"more than 1073741824 pixels":            func(v *Conv) { v.Images = 1 << 25 },
+		"more than 1073741824 elements of fil":   func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
+		"got tensors in BF16 with channels last": func(v *Conv) { v.ChannelsLast[ConvImages] = true },
+		"a filter over 2147483647 elements of ":  func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
 	} {
 		v := good
 		change(&v)

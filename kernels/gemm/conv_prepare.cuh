@@ -1,0 +1,137 @@
+// Operands of convolutions as conv_hopper.cu reads them: channels contiguous, in one of the forms of products.
+#pragma once
+#include "matmul_planes.cuh"
+
+// Planes is an operand: `count` matrices of rows x cols elements, and where they are written transposed, rows of pitch elements, a multiple of 16 bytes. Matrices of a split are as
+// far apart as all matrices. Columns are pixels of an image of `width`. Of those, each stepY-th row and each stepX-th column is written: lines of `wide` pixels, from `before` pixels of
+// zeros before the row on.
+struct Planes {
+    const float* x;
+    void* to;
+    int count, rows, cols, pitch, width, lines, wide, before, stepY, stepX;
+};
+
+enum Kind { SPLIT, TWO, HALF, WIDE };
+
+// put writes eight elements of a line of what is written, from element `row` of it on.
+template <Kind KIND> __device__ __forceinline__ void put(const Planes& p, float (&v)[8], i64 at, int row, i64 plane) {
+    if constexpr (KIND == SPLIT) {
+        write(v, 1, false, static_cast<u16*>(p.to) + at, plane);
+    } else if constexpr (KIND == TWO) { // the rest of infinities is 0
+        u16* const to = static_cast<u16*>(p.to) + at;
+        u32 high[4], low[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            high[i] = bf16x2(v[2 * i], v[2 * i + 1]);
+            const float x = v[2 * i] - __uint_as_float(high[i] << 16), y = v[2 * i + 1] - __uint_as_float(high[i] & 0xffff0000);
+            low[i] = bf16x2(fabsf(x) <= 3.4028234664e38f ? x : 0, fabsf(y) <= 3.4028234664e38f ? y : 0);
+        }
+        *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
+        *reinterpret_cast<uint4*>(to + plane) = make_uint4(low[0], low[1], low[2], low[3]);
+    } else if constexpr (KIND == HALF) {
+        *reinterpret_cast<uint4*>(static_cast<u16*>(p.to) + at) = make_uint4(bf16x2(v[0], v[1]), bf16x2(v[2], v[3]), bf16x2(v[4], v[5]), bf16x2(v[6], v[7]));
+    } else {
+        float4* const to = reinterpret_cast<float4*>(static_cast<float*>(p.to) + at);
+        to[0] = make_float4(v[0], v[1], v[2], v[3]);
+        if (row + 4 < p.pitch) to[1] = make_float4(v[4], v[5], v[6], v[7]);
+    }
+}
+
+// prepare moves squares of 64 x 64 elements through shared memory. It returns the range of the numbers that the block has read.
+#define SQUARE constexpr int SIDE = 64, THREADS = 256, EACH = SIDE * SIDE / THREADS
+template <Kind KIND> __device__ __forceinline__ Range prepare(const Planes& p, float* memory) {
+    SQUARE;
+    float(&square)[SIDE][SIDE + 1] = *reinterpret_cast<float(*)[SIDE][SIDE + 1]>(memory);
+    const int cols = p.lines * p.wide; // as written
+    const int across = (cols + SIDE - 1) / SIDE, down = (p.pitch + SIDE - 1) / SIDE, lane = threadIdx.x % SIDE, line = threadIdx.x / SIDE;
+    const i64 plane = (i64)p.count * cols * p.pitch;
+    Range range;
+    for (i64 i = blockIdx.x; i < (i64)across * down * p.count; i += gridDim.x) {
+        const int matrix = i / (across * down), in = i % (across * down), row0 = in / across * SIDE, col0 = in % across * SIDE;
+        const int y = (col0 + lane) / p.wide, x = (col0 + lane - y * p.wide) * p.stepX - p.before;
+        const bool inside = col0 + lane < cols && x >= 0 && x < p.width;
+        const float* const from = p.x + (i64)matrix * p.rows * p.cols + y * p.stepY * p.width + x;
+        float v[EACH];
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            const int row = row0 + line + u * (THREADS / SIDE);
+            v[u] = inside && row < p.rows ? from[(i64)row * p.cols] : 0;
+        }
+        __syncthreads(); // all have read the square before
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            square[line + u * (THREADS / SIDE)][lane] = v[u];
+            if (KIND == SPLIT) range.add(v[u]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const int row = threadIdx.x % 8 * 8, col = threadIdx.x / 8 + u * 32;
+            if (col0 + col >= cols || row0 + row >= p.pitch) continue;
+            float o[8];
+#pragma unroll
+            for (int e = 0; e < 8; e++) o[e] = square[row + e][col];
+            put<KIND>(p, o, ((i64)matrix * cols + col0 + col) * p.pitch + row0 + row, row0 + row, plane);
+        }
+    }
+    return range;
+}
+
+// prepare_lines is prepare for matrices of fewer than 64 columns: as many rows as there is room for, which are contiguous, are moved at once.
+template <Kind KIND> __device__ __forceinline__ Range prepare_lines(const Planes& p, float* memory) {
+    SQUARE;
+    const int most = SIDE * SIDE / p.cols / 8 * 8, down = (p.pitch + most - 1) / most, each = (p.pitch + 8 * down - 1) / (8 * down) * 8;
+    const i64 plane = (i64)p.count * p.cols * p.pitch;
+    Range range;
+    for (i64 i = blockIdx.x; i < (i64)down * p.count; i += gridDim.x) {
+        const int matrix = i / down, row0 = i % down * each, rows = min(p.rows - row0, each), all = each * p.cols;
+        const float* const from = p.x + ((i64)matrix * p.rows + row0) * p.cols;
+        float v[EACH];
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            const int at = threadIdx.x + u * THREADS;
+            v[u] = at < rows * p.cols ? from[at] : 0;
+        }
+        __syncthreads(); // all have read the rows before
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            const int at = threadIdx.x + u * THREADS;
+            if (at < all) memory[at + at / 32] = v[u];
+            if (KIND == SPLIT) range.add(v[u]);
+        }
+        __syncthreads();
+        const int groups = min(each, p.pitch - row0 + 7) / 8;
+        for (int at = threadIdx.x; at < groups * p.cols; at += THREADS) {
+            const int col = at / groups, row = (at - col * groups) * 8;
+            if (row0 + row >= p.pitch) continue;
+            float o[8];
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                const int from = (row + e) * p.cols + col;
+                o[e] = memory[from + from / 32]; // so that groups are in different banks
+            }
+            put<KIND>(p, o, ((i64)matrix * p.cols + col) * p.pitch + row0 + row, row0 + row, plane);
+        }
+    }
+    return range;
+}
+
+// prepare_few is prepare for lines of at most 8 elements, as written: a thread moves one.
+template <Kind KIND> __device__ __forceinline__ Range prepare_few(const Planes& p) {
+    const int cols = p.lines * p.wide;
+    const i64 count = (i64)p.count * cols, plane = count * p.pitch;
+    Range range;
+    for (i64 at = (i64)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += (i64)gridDim.x * blockDim.x) {
+        const int matrix = (u32)at / cols, col = (u32)at - matrix * cols, y = col / p.wide, x = (col - y * p.wide) * p.stepX - p.before;
+        const float* const from = p.x + (i64)matrix * p.rows * p.cols + y * p.stepY * p.width + x;
+        float v[8];
+#pragma unroll
+        for (int row = 0; row < 8; row++) v[row] = row < p.rows && x >= 0 && x < p.width ? from[(i64)row * p.cols] : 0;
+        if constexpr (KIND == SPLIT) {
+#pragma unroll
+            for (int row = 0; row < 8; row++) range.add(v[row]);
+        }
+        put<KIND>(p, v, at * p.pitch, 0, plane);
+    }
+    return range;
+}

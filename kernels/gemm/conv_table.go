@@ -1,0 +1,197 @@
+package gemm
+
+import (
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// bf16Pair is the form of float32 as two BF16 matrices, in the place of TF32 for the filters: wgmma takes rows along K alone in TF32.
+const bf16Pair = BF16Split + 1
+
+// convCandidate is a kernel of conv_hopper.cu: tiles of m filters by n pixels with K slices of step channels of a tap, or by n channels of taps with K slices of step
+// pixels. slice is the time of a tile's K slice on an SM, and block that of writing a tile, in us.
+type convCandidate struct {
+	kernel     *kernels.Kernel
+	form       Form
+	filters    bool // for gradients w.r.t. the filters
+	m, n, step int64
+	shared     int64
+	blocks     int64 // of an SM
+	slice      float64
+	block      float64
+}
+
+// Times fitted by hand to those of layers of ResNet-50, batch 64, of BF16 with channels last, in us with the preparing of filters:
+//
+//	outputs, H200            bf16   mid   one  narrow  pair  narrow_pair
+//	64 > 64, 3, 56           62.1  63.5  76.2    40.1  75.6         42.5
+//	128 > 128, 3, 28         35.7  30.1  30.8    34.4  36.2         38.2
+//	256 > 256, 3, 14         32.6  27.8  36.0    40.8  34.0         45.8
+//	512 > 512, 3, 7          57.0  46.4  38.3    43.1  45.8         48.2
+//	64 > 64, 1, 56           27.2  27.0  26.7    21.9  22.8         20.4
+//	256 > 512, 1, 56 by 2    38.5  38.6  40.5    42.4  39.5         44.0
+//	filters, H100                         one  narrow        narrow_pair
+//	64 > 64, 3, 56                       85.6    71.0               64.4
+//	128 > 128, 3, 28                     39.1    41.7               45.3
+//	256 > 256, 3, 14                     35.9    38.9               45.1
+//	512 > 512, 3, 7                      46.8    51.7               51.7
+var convTable = []convCandidate{
+	convOn("f32", BF16Split, 128, 128, 1, 1.08, 9, convPixelsBody), convOn("f32_narrow", BF16Split, 64, 256, 1, 1.08, 9, convPixelsBody),
+	convOn("bf16", BF16, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("bf16_mid", BF16, 128, 192, 1, 0.58, 2.5, convPixelsBody), convOn("bf16_one", BF16, 128, 128, 1, 0.42, 2, convPixelsBody),
+	convOn("bf16_narrow", BF16, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("bf16_pair", BF16, 128, 128, 2, 0.82, 2, convPixelsBody), convOn("bf16_narrow_pair", BF16, 64, 128, 2, 0.75, 1, convPixelsBody),
+	convOn("tf32", TF32, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("tf32_one", TF32, 128, 128, 1, 0.42, 2, convPixelsBody),
+	convOn("tf32_narrow", TF32, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("tf32_pair", TF32, 128, 128, 2, 0.82, 2, convPixelsBody), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.75, 1, convPixelsBody),
+	convOn("filters_f32", BF16Split, 128, 128, 1, 1.08, 9, convTapsBody), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.08, 9, convTapsBody),
+	convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.5, 2, convTapsBody), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 0.75, 1, convTapsBody),
+	convOn("filters_bf16_one", BF16, 128, 128, 1, 0.5, 3, convTapsBody), convOn("filters_bf16_narrow", BF16, 64, 256, 1, 0.68, 2, convTapsBody), convOn("filters_bf16_narrow_pair", BF16, 64, 128, 2, 0.75, 1, convTapsBody),
+}
+
+// The model's times on an H200, in us.
+const (
+	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convLaunches      = 6                    // of launches
+	convLaunch        = 2                    // of a phase
+	convUneven        = 8                    // of tiles that blocks share
+	convPrepareBytes  = 3e6                  // bytes that prepare reads and writes in one
+	convSquare        = 0.004                // of a square of prepare, if the whole device has one
+	convSumBytes      = 1e6                  // bytes of sums of splits in one
+	convStepTime      = 1.7                  // of a step of a block of conv.cu's kernels, alone on its SM
+	convFlops         = 0.9e7                // multiply-adds of conv.cu's kernels in one
+	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
+	convSumElements   = 4096                 // and at most
+	convSquareSide    = 64                   // side of a square of prepare
+	convBox           = 64                   // channels of a tap that are copied at once for the filters
+	convPhases        = 9                    // the most phases
+	convMostLaunches  = 32                   // the most launches of phases of groups
+	convParts         = 2 * 2 * 64 * 128 * 4 // bytes of the parts of tiles of a block
+	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
+	convFolded        = 16                   // the most channels of images whose taps of a row are copied together
+)
+
+// convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
+func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body func(Form) func(kernels.Call)) convCandidate {
+	s := f.stored()
+	stage, finish := s.splits*(m+n)*s.slice, int64(hopperFinish)
+	if blocks > 1 {
+		finish = convStaging
+	}
+	stages := 200 << 10 / blocks / stage * stage
+	switch {
+	case f != BF16Split:
+	case m == 64: // three, of which two share memory for filters
+		stages = 2*s.splits*128*s.slice + 3*s.splits*n*s.slice
+	default:
+		stages = 4 * stage
+	}
+	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, strings.HasPrefix(name, "filters"), m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
+}
+
+// flopsTime returns the time of conv.cu's kernels by the model: of their multiply-adds, or of a block's steps.
+func (v Conv) flopsTime(dev kernels.Device) float64 {
+	a, down := v.arguments(), int64(4*convSide)
+	if a.M <= convStripRows {
+		down = convSide
+	}
+	tiles := kernels.CeilDiv(a.M, down)
+	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * tiles * kernels.CeilDiv(a.N, convAcross*convSide)
+	steps := kernels.CeilDiv(a.K, convStep*v.splits(dev, a, blocks))
+	return max(float64(v.elements()[ConvOutput]*v.Channels/v.Groups*v.Rows.Size*v.Columns.Size)/convFlops*float64(tiles*down)/float64(a.M), float64(steps)*convStepTime)
+}
+
+// choose returns the kernel that takes the least time by the model; ok is false if conv.cu's take less.
+func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
+	if !isHopper(dev) || v.Dtype != kernels.Float32 {
+		return best, false
+	}
+	wants := BF16Split // also for F16, for which there are no kernels
+	switch {
+	case v.Round == kernels.TF32 && v.Result == ConvFilters:
+		wants = bf16Pair
+	case v.Round == kernels.TF32 || v.Round == kernels.BF16:
+		wants = Form(v.Round)
+	}
+	least := v.flopsTime(dev)
+	for _, c := range convTable {
+		w, able := v.windows(c.form)
+		if !able || c.form != wants || c.filters != (v.Result == ConvFilters) || !w.fit(c.form, dev) {
+			continue
+		}
+		if us := c.time(w, dev); us < least || v.ChannelsLast != [2]bool{} && !ok {
+			best, least, ok = c, us, true
+		}
+	}
+	return best, ok
+}
+
+// fit reports whether a device has room for what is written in a form.
+func (w convWindows) fit(f Form, dev kernels.Device) bool {
+	return w.bytes(f) <= 1<<40 && (dev.Memory == 0 || w.bytes(f) <= dev.Memory/4)
+}
+
+// convCut is how a kernel divides its tiles: those of splits whose K slices are dealt out to blocks (stream-K), or the pixels of a split, for the filters; and the time by the model.
+type convCut struct {
+	shared, chunk int64
+	us            float64
+}
+
+// tiles returns the tiles of a phase, and their K slices.
+func (c convCandidate) tiles(w convWindows, y, x convPhase) (tiles, slices int64) {
+	down, pixels := kernels.CeilDiv(w.filters, c.m), w.pixels(y, x)
+	if c.filters {
+		return down * kernels.CeilDiv(w.width(), c.n), kernels.CeilDiv(pixels, c.step)
+	}
+	return down * kernels.CeilDiv(pixels, c.n), y.taps * x.taps * kernels.CeilDiv(w.channels, c.step)
+}
+
+// cut returns the cut of the least time for a phase.
+func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
+	tiles, slices := c.tiles(w, y, x)
+	us := func(tiles, slices int64) float64 {
+		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + c.block)
+	}
+	sums := float64(w.filters*w.width()*4) / convSumBytes
+	best := convCut{chunk: w.pixels(y, x), us: us(tiles, slices)}
+	if c.filters {
+		best.us += sums
+	}
+	switch {
+	case c.form == BF16Split:
+		even := convCut{tiles - max(tiles/sms-1, 0)*sms, best.chunk, float64(kernels.CeilDiv(tiles*slices, sms))*c.slice + float64(kernels.CeilDiv(tiles, sms))*c.block + convUneven}
+		if even.us < best.us && tiles*slices >= sms {
+			best = even
+		}
+	case c.filters:
+		for splits := int64(2); splits <= min(slices, 4*c.blocks*sms/tiles); splits++ {
+			each := kernels.CeilDiv(slices, splits)
+			if more := us(tiles*kernels.CeilDiv(slices, each), each) + float64(splits)*sums; more < best.us {
+				best = convCut{0, each * c.step, more}
+			}
+		}
+	}
+	return best
+}
+
+// time returns the time by the model.
+func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
+	us := float64(convLaunches)
+	for _, x := range w.prepared() {
+		us += float64(x.bytes(c.form)+4*x.elements())/convPrepareBytes + float64(x.squares(c.form))*convSquare
+	}
+	for _, y := range w.rows {
+		for _, x := range w.columns {
+			if y.taps*x.taps > 0 {
+				us += float64(w.groups) * (convLaunch + c.cut(w, y, x, int64(dev.SMs)).us)
+			}
+		}
+	}
+	return us
+}
+
+// threads returns those of a block: two warpgroups that multiply, and one warp beside them or a warpgroup, which leaves them its registers.
+func (c convCandidate) threads() int {
+	if c.blocks > 1 {
+		return hopperThreads - 96
+	}
+	return hopperThreads
+}
