@@ -25,6 +25,7 @@ func fuse(p *program.Program, t Target) error {
 		return err
 	}
 	f := newFuser(p, t.Device)
+	f.ordered = convolvesLast(p, t)
 	for _, v := range f.vertices {
 		if v.group == nil {
 			continue
@@ -131,6 +132,7 @@ type fuser struct {
 	origin    prefixMax                    // by mirrored index of a group's last member, the mirrored index of its first
 	searches  int
 	unfusable map[[2]*group]bool // pairs that cannot be merged; this stays true, because groups only grow
+	ordered   bool               // axes of channels come last in the end
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
@@ -313,7 +315,11 @@ func (f *fuser) runs(g *group) bool {
 	if g.inputs() > maxOperands && len(g.operands()) > maxOperands {
 		return false
 	}
-	if g.axes == nil || codegen.RowsWhole(f.device, g.shape, g.axes) {
+	shape, axes := g.shape, g.axes
+	if f.ordered && slices.Equal(axes, []int{0, 2, 3}) { // of channels, which are last: see channels.go
+		shape, axes = ordered(shape), []int{0, 1, 2}
+	}
+	if axes == nil || codegen.RowsWhole(f.device, shape, axes) {
 		return true
 	}
 	fused, err := g.build()

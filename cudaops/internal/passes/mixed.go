@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -28,11 +29,13 @@ func mixed(p *program.Program, t Target) error {
 	m.index()
 	m.choose()
 	for changed := true; changed; {
+		m.orders()
 		changed = false
 		for _, in := range p.Instrs {
 			changed = m.restrict(in) || changed
 		}
 	}
+	m.order()
 	return m.rewrite()
 }
 
@@ -44,6 +47,9 @@ type mixer struct {
 	readers map[*program.Value][]use // of a base
 	instrs  map[*program.Value]bool  // bases that instructions of a run compute
 	half    map[*program.Value]bool  // bases that are stored in 16 bits
+	fixed   map[*program.Value]bool  // bases that the user or the next run reads
+	last    map[*program.Value]bool  // bases that are stored with their channels last, and Maps that run in that order: see channels.go
+	runs    map[*program.Instr]bool
 	cast    caster
 	copies  map[*program.Value]*program.Value // in 16 bits, of states
 }
@@ -112,7 +118,7 @@ func (m *mixer) reach(from []*program.Value, forward bool) map[*program.Value]bo
 // choose finds the activations.
 func (m *mixer) choose() {
 	var results, operands, updates []*program.Value
-	float := map[*program.Value]bool{}
+	m.fixed = map[*program.Value]bool{}
 	for _, in := range m.p.Instrs {
 		if _, in, out, ok := m.stored(in); ok {
 			results = append(results, out...)
@@ -120,16 +126,26 @@ func (m *mixer) choose() {
 				operands = append(operands, v.Base)
 			}
 		}
+		if _, data, ok := m.conv(in); ok {
+			for _, v := range data {
+				if m.takes(in, v.Base) && v.Def == in {
+					results = append(results, v)
+				} else if m.takes(in, v.Base) {
+					operands = append(operands, v.Base)
+				}
+			}
+		}
 		if product, ok := program.ProductOf(in.Op); ok && product.Round == m.by {
 			results, operands = append(results, in.Out[0]), append(operands, in.In[0].Base, in.In[1].Base)
 		}
 	}
 	for _, u := range m.p.Updates {
-		updates, float[u.Next.Base] = append(updates, u.Next.Base), true
+		updates, m.fixed[u.Next.Base] = append(updates, u.Next.Base), true
 	}
 	for _, v := range m.p.Outputs {
-		float[v.Base] = true
+		m.fixed[v.Base] = true
 	}
+	float := maps.Clone(m.fixed)
 	for v := range m.reach(updates, false) {
 		float[v] = true
 	}
@@ -141,7 +157,7 @@ func (m *mixer) choose() {
 		_, product := program.ProductOf(v.Def.Op)
 		_, concat := v.Def.Op.(program.Concat)
 		_, _, stored, _ := m.stored(v.Def)
-		if float[v] || !m.instrs[v] || !product && !concat && !program.Is[program.Map](v.Def.Op) && !slices.Contains(stored, v) {
+		if float[v] || !m.instrs[v] || !product && !concat && !m.takes(v.Def, v) && !program.Is[program.Map](v.Def.Op) && !slices.Contains(stored, v) {
 			delete(m.half, v)
 		}
 	}
@@ -169,7 +185,16 @@ func (m *mixer) restrict(in *program.Instr) (changed bool) {
 			float(append(slices.Clone(in.In), in.Out...)...)
 		}
 	default:
-		if _, from, to, ok := m.stored(in); ok && len(to) > 0 && !slices.ContainsFunc(to, func(v *program.Value) bool { return !m.half[v] }) {
+		if conv, data, ok := m.conv(in); ok {
+			for i, v := range data {
+				conv.ChannelsLast[i] = m.half[v.Base] && m.last[v.Base]
+			}
+			for _, v := range append(slices.Clone(in.In), in.Out...) {
+				if i := slices.Index(data[:], v); i < 0 || !conv.ChannelsLast[i] || !conv.TakesChannelsLast(m.device) {
+					float(v)
+				}
+			}
+		} else if _, from, to, ok := m.stored(in); ok && len(to) > 0 && !slices.ContainsFunc(to, func(v *program.Value) bool { return !m.half[v] }) {
 			for _, v := range append(slices.Clone(in.In), in.Out...) {
 				if !slices.Contains(append(slices.Clone(from), to...), v) {
 					float(v)

@@ -35,7 +35,7 @@ var All = []Pass{
 	{"windows", windows},
 	{"epilogue", epilogues}, // after vectors of vectors.go and onto
 	{"fuse", fuse},          // before prologues of vectors.go
-	{"mixed", mixed},        // if the target asks for it; with caches.go
+	{"mixed", mixed},        // if the target asks for it; with caches.go and channels.go
 	{"layout", layout},
 	{"round", castOperands},
 	{"plan", plan},

@@ -1,0 +1,170 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+)
+
+// Convolutions in 16 bits read and write (images, rows, columns, channels), channels last, while values of graphs are (images, channels, rows, columns). So under Mixed the values between
+// convolutions are stored with their channels last: Maps run over the axes in that order, and read all others, such as the user's inputs, through views of them. Where a value leaves such a
+// chain, to a kernel that wants the graph's order, the last Map writes that order.
+
+// channelsLast is the order of axes of a value whose channels are last.
+var channelsLast = []int{0, 2, 3, 1}
+
+// ordered returns a list in the order of channelsLast.
+func ordered[S ~[]E, E any](list S) S {
+	to := make(S, len(channelsLast))
+	for i, a := range channelsLast {
+		to[i] = list[a]
+	}
+	return to
+}
+
+// convolvesLast reports whether convolutions of a program can have values in 16 bits.
+func convolvesLast(p *program.Program, t Target) bool {
+	return t.Mixed != kernels.FullPrecision && slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool {
+		v, ok := program.ConvOf(in.Op)
+		v.ChannelsLast[gemm.ConvOutput] = ok && v.Round == t.Mixed
+		return v.ChannelsLast[gemm.ConvOutput] && v.TakesChannelsLast(t.Device)
+	})
+}
+
+// conv returns a convolution with operands in 16 bits, or the gradient of one, and its images and outputs, or their gradients, by index of [gemm.Conv].ChannelsLast.
+func (m *mixer) conv(in *program.Instr) (v gemm.Conv, data [2]*program.Value, ok bool) {
+	v, ok = program.ConvOf(in.Op)
+	if !ok || v.Round != m.by || v.Dtype != kernels.Float32 {
+		return v, data, false
+	}
+	switch v.Result {
+	case gemm.ConvOutput:
+		data[gemm.ConvImages], data[gemm.ConvOutput] = in.In[0], in.Out[0]
+	case gemm.ConvImages:
+		data[gemm.ConvImages], data[gemm.ConvOutput] = in.Out[0], in.In[0]
+	default:
+		data[gemm.ConvImages], data[gemm.ConvOutput] = in.In[0], in.In[1]
+	}
+	return v, data, true
+}
+
+// takes reports whether a convolution can have a value in 16 bits.
+func (m *mixer) takes(in *program.Instr, value *program.Value) bool {
+	v, data, ok := m.conv(in)
+	for i, d := range data {
+		v.ChannelsLast[i] = ok && d.Base == value
+	}
+	return ok && v.ChannelsLast != [2]bool{} && v.TakesChannelsLast(m.device)
+}
+
+// orders finds the values that are stored with their channels last: those in 16 bits of convolutions, and what Maps compute along with them.
+func (m *mixer) orders() {
+	can := map[*program.Value]bool{}
+	for v, computed := range m.instrs {
+		can[v] = computed && m.canOrder(v)
+	}
+	runs := func(in *program.Instr) bool { // over the axes with channels last: results of rows have one order then
+		op, mapped := in.Op.(program.Map)
+		return mapped && len(op.Shape) == len(channelsLast) && (len(op.Axes) == 0 || slices.Contains(op.Axes, 1) || slices.Contains(op.Axes, 2) && slices.Contains(op.Axes, 3)) &&
+			!slices.ContainsFunc(elementwise(in), func(v *program.Value) bool { return !can[v] })
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, in := range m.p.Instrs {
+			for _, v := range elementwise(in) {
+				if can[v] && !runs(in) {
+					can[v], changed = false, true
+				}
+			}
+		}
+	}
+	m.last, m.runs = map[*program.Value]bool{}, map[*program.Instr]bool{}
+	for _, in := range m.p.Instrs {
+		if _, data, ok := m.conv(in); ok {
+			for _, v := range data {
+				m.last[v.Base] = can[v.Base]
+			}
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, in := range m.p.Instrs {
+			if !m.runs[in] && runs(in) && slices.ContainsFunc(append(slices.Clone(in.In), in.Out...), func(v *program.Value) bool { return m.last[v.Base] }) {
+				for _, v := range elementwise(in) {
+					m.last[v] = true
+				}
+				m.runs[in], changed = true, true
+			}
+		}
+	}
+}
+
+// canOrder reports whether all that read a value can read it with its channels last.
+func (m *mixer) canOrder(v *program.Value) bool {
+	conv := m.takes(v.Def, v)
+	if len(v.Shape) != len(channelsLast) || m.fixed[v] || !conv && !program.Is[program.Map](v.Def.Op) {
+		return false
+	}
+	for _, u := range m.readers[v] {
+		op, mapped := u.in.Op.(program.Map)
+		if !slices.Equal(u.v.Shape, v.Shape) || !u.v.IsContiguous() || mapped && !slices.Equal(op.Shape, v.Shape) || !mapped && !m.takes(u.in, v) {
+			return false
+		}
+		conv = conv || !mapped
+	}
+	return !conv || m.half[v]
+}
+
+// order stores the values of m.last with their channels last.
+func (m *mixer) order() {
+	instrs := m.p.Instrs
+	m.p.Instrs = make([]*program.Instr, 0, len(instrs))
+	for _, in := range instrs {
+		if program.Is[program.Alias](in.Op) && m.last[in.Out[0].Base] {
+			continue // all that read it read the base, or get another one
+		}
+		v, data, conv := m.conv(in)
+		for i, d := range data {
+			v.ChannelsLast[i] = conv && m.last[d.Base]
+		}
+		if conv && v.ChannelsLast != [2]bool{} {
+			in.Op = program.Kernel{Planner: v}
+		}
+		for i, x := range in.In {
+			switch {
+			case m.runs[in] && m.last[x.Base], conv && m.last[x.Base]:
+				in.In[i] = x.Base
+			case m.runs[in]:
+				view := x.View
+				if view.Strides = ordered(view.Strides); x.IsBounded() {
+					view.Bounds.Axis = slices.Index(channelsLast, view.Bounds.Axis)
+				}
+				t := x.Type
+				t.Shape = ordered(t.Shape)
+				in.In[i] = m.p.EmitAlias(in.Nodes, x.Name, t, x, view)
+			case m.last[x.Base]: // in the graph's order
+				view := program.Contiguous(ordered(x.Shape))
+				view.Strides = []int64{view.Strides[0], view.Strides[3], view.Strides[1], view.Strides[2]}
+				in.In[i] = m.p.EmitAlias(in.Nodes, x.Name, x.Type, x.Base, view)
+			}
+		}
+		if m.runs[in] {
+			op := in.Op.(program.Map)
+			op.Shape, op.Axes = ordered(op.Shape), slices.Clone(op.Axes)
+			for i, a := range op.Axes {
+				op.Axes[i] = slices.Index(channelsLast, a)
+			}
+			slices.Sort(op.Axes)
+			in.Op = op
+		}
+		m.p.Instrs = append(m.p.Instrs, in)
+	}
+	for v, last := range m.last {
+		if last {
+			v.Shape = ordered(v.Shape)
+			v.View = program.Contiguous(v.Shape)
+		}
+	}
+}
