@@ -11,7 +11,7 @@ import (
 
 // WaitsForDependencies reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
 // it uses memory of the device or ends, as follow.cuh has it. A device may start such a kernel
-// before those are done. In a cubin a prefetch to L2 may come before the wait, since the device's stores go to L2 too.
+// before those are done. A prefetch to L2 may come before the wait, since the device's stores go to L2 too.
 func (c Code) WaitsForDependencies(entry string) bool {
 	if bytes.HasPrefix(c.Text, []byte("\x7fELF")) {
 		return waitsSASS(c.Text, entry)
@@ -32,7 +32,8 @@ func waitsPTX(text, entry string) bool {
 		if strings.HasPrefix(line, "griddepcontrol.wait") {
 			return true
 		}
-		if usesMemory.MatchString(line) && !strings.HasPrefix(line, "ld.param") || line == "}" {
+		allowed := strings.HasPrefix(line, "ld.param") || strings.Contains(line, "prefetch.global.L2 ")
+		if usesMemory.MatchString(line) && !allowed || line == "}" {
 			return false
 		}
 	}

@@ -71,6 +71,7 @@ type layout struct {
 	partial        bool   // there are more, which each step reloads
 	shared         string // by operand: how many of them, the last, are in shared memory instead of registers; see splitResident
 	bytesPerIter   int    // bytes that a thread loads in a loop iteration
+	prefetch       bool   // operands are prefetched to L2 before the wait for prerequisite kernels: see prefetchesRows
 }
 
 // oneElement reports whether every thread of a Map has one element.

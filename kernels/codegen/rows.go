@@ -120,6 +120,7 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 	}
 	l.wide = n.isWide(1 << 18)
 	n.chooseResident(dev, pol)
+	l.prefetch = n.prefetchesRows(dev)
 	return n.launch(p, c.f, from, to)
 }
 

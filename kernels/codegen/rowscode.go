@@ -49,11 +49,16 @@ func (w *rowsWriter) kernel() string {
 	w.parameters()
 	w.findThread()
 	w.findRows()
+	if w.prefetch {
+		w.findResident()
+		w.prefetchRows()
+	}
 	w.gridDependencyWait()
 	w.loadUniform()
 	if w.vectors > 0 {
-		w.residentBatch = w.newBatch(w.first, w.vectors)
-		w.guardResident()
+		if !w.prefetch {
+			w.findResident()
+		}
 		w.copyShared()
 	}
 	for _, s := range w.staged.Stages {
@@ -66,7 +71,9 @@ func (w *rowsWriter) kernel() string {
 	if w.cluster > 0 { // a block's shared memory is there until all have read it
 		w.Line("barrier.cluster.arrive")
 	}
-	w.launchDependents()
+	if !w.prefetch {
+		w.launchDependents()
+	}
 	w.storeElements()
 	w.storeRow()
 	if w.cluster > 0 {
@@ -92,6 +99,12 @@ func (w *rowsWriter) blocksPerSM() int {
 		return 0
 	}
 	return max(min(1024/w.threadsPerRow, sharedPerSM/(w.sharedBytes(w.types)+reduceBytes(w.layout, w.staged)+reservedPerBlock)), 1)
+}
+
+// findResident finds the resident vectors.
+func (w *rowsWriter) findResident() {
+	w.residentBatch = w.newBatch(w.first, w.vectors)
+	w.guardResident()
 }
 
 // guardResident finds which resident vectors exist: all but the last do, or all but the last two where the last block of a cluster has a

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -101,27 +102,50 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 
 // choose returns the kernel that takes the least time by the model; ok is false if conv.cu's take less.
 func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
-	if !isHopper(dev) || v.Dtype != kernels.Float32 {
-		return best, false
-	}
-	wants := BF16Split // also for F16, for which there are no kernels
-	switch {
-	case v.Round == kernels.TF32 && v.Result == ConvFilters:
-		wants = bf16Pair
-	case v.Round == kernels.TF32 || v.Round == kernels.BF16:
-		wants = Form(v.Round)
-	}
 	least := v.flopsTime(dev)
-	for _, c := range convTable {
-		w, able := v.windows(c.form)
-		if !able || c.form != wants || c.filters != (v.Result == ConvFilters) || !w.fit(c.form, dev) {
-			continue
-		}
-		if us := c.time(w, dev); us < least || v.ChannelsLast != [2]bool{} && !ok {
+	for c, us := range v.candidates(dev) {
+		if us < least || v.ChannelsLast != [2]bool{} && !ok {
 			best, least, ok = c, us, true
 		}
 	}
 	return best, ok
+}
+
+// candidates yields the kernels for tensor cores that compute the convolution on a device, and their times by the model.
+func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
+	return func(yield func(convCandidate, float64) bool) {
+		if !isHopper(dev) || v.Dtype != kernels.Float32 {
+			return
+		}
+		wants := BF16Split // also for F16: no kernel is for it
+		switch {
+		case v.Round == kernels.TF32 && v.Result == ConvFilters:
+			wants = bf16Pair
+		case v.Round == kernels.TF32 || v.Round == kernels.BF16:
+			wants = Form(v.Round)
+		}
+		for _, c := range convTable {
+			if w, able := v.windows(c.form); able && c.form == wants && c.filters == (v.Result == ConvFilters) && w.fit(c.form, dev) && !yield(c, c.time(w, dev)) {
+				return
+			}
+		}
+	}
+}
+
+// Candidates returns the plans for tensor cores that Plan chooses among on a device, by the names of their kernels.
+func (v Conv) Candidates(dev kernels.Device) (map[string]*kernels.Plan, error) {
+	if err := v.check(dev); err != nil {
+		return nil, err
+	}
+	plans := map[string]*kernels.Plan{}
+	for c := range v.candidates(dev) {
+		p, err := v.plan(dev, c, true)
+		if err != nil {
+			return nil, err
+		}
+		plans[c.kernel.Entry] = p
+	}
+	return plans, nil
 }
 
 // fit reports whether a device has room for what is written in a form.

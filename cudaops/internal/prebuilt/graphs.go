@@ -22,6 +22,9 @@ type graph struct {
 	build  func(in G.Nodes) G.Nodes
 	solver G.Solver // of a training step; nil for other graphs
 	learns []int    // indices of the inputs that are learnables
+
+	lowered func() (*G.ExprGraph, *lower.Wanted, error) // if not nil, the graph, instead of shapes, build, solver and learns
+	mixed   kernels.Precision                           // of the option Mixed
 }
 
 // one returns a graph with one output.
@@ -191,10 +194,14 @@ func needed(target string) (map[string]code, error) {
 				return nil, err
 			}
 		}
-		for _, g := range graphs() {
-			if err := g.generated(all, dev); err != nil {
-				return nil, err
-			}
+	}
+	list := graphs()
+	if target == "sm_90a" { // the kernels of GPTs take 0.2 MB for a target
+		list = append(list, models()...)
+	}
+	for _, g := range list {
+		if err := g.generated(all, devices(target)...); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
@@ -203,21 +210,43 @@ func needed(target string) (map[string]code, error) {
 // building is held while an expression is built: Gorgonia numbers groups of nodes by a variable of its package.
 var building sync.Mutex
 
-// plans returns the plans of the program on a device.
-func (g graph) plans(dev kernels.Device) ([]*kernels.Plan, error) {
+// plans returns the plans of the program on each device.
+func (g graph) plans(devices ...kernels.Device) (list [][]*kernels.Plan, err error) {
+	expressions, wanted, err := g.expressions()
+	for _, dev := range devices {
+		var lowered *lower.Graph
+		if err == nil {
+			lowered, err = lower.New(expressions, wanted)
+		}
+		if err == nil {
+			err = passes.Run(lowered.Program, passes.Target{Device: dev, Mixed: g.mixed}, nil)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.name, err)
+		}
+		list = append(list, lowered.Program.Plans())
+	}
+	return list, nil
+}
+
+// expressions returns the graph and what a run of it returns.
+func (g graph) expressions() (*G.ExprGraph, *lower.Wanted, error) {
+	building.Lock()
+	defer building.Unlock()
+	if g.lowered != nil {
+		return g.lowered()
+	}
 	expressions := G.NewGraph()
 	in := make(G.Nodes, len(g.shapes))
 	for i, s := range g.shapes {
 		in[i] = G.NewTensor(expressions, tensor.Float32, len(s), G.WithShape(s...), G.WithName(fmt.Sprint("x", i)))
 	}
-	building.Lock()
 	g.build(in)
-	building.Unlock()
 	var wanted *lower.Wanted
 	if g.solver != nil {
 		options, _, err := internal.ReadSolver(g.solver)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", g.name, err)
+			return nil, nil, err
 		}
 		set := lower.Set{Solver: options}
 		for _, i := range g.learns {
@@ -225,23 +254,18 @@ func (g graph) plans(dev kernels.Device) ([]*kernels.Plan, error) {
 		}
 		wanted = &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{set}}}
 	}
-	lowered, err := lower.New(expressions, wanted)
-	if err == nil {
-		err = passes.Run(lowered.Program, passes.Target{Device: dev}, nil)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", g.name, err)
-	}
-	return lowered.Program.Plans(), nil
+	return expressions, wanted, nil
 }
 
-// generated adds the generated kernels that the program launches on a device to all, keyed by their PTX.
-func (g graph) generated(all map[string]code, dev kernels.Device) error {
-	plans, err := g.plans(dev)
-	if err != nil {
-		return err
+// generated adds the generated kernels that the program launches on devices to all, keyed by their PTX.
+func (g graph) generated(all map[string]code, devices ...kernels.Device) error {
+	plans, err := g.plans(devices...)
+	for i, dev := range devices {
+		if err == nil {
+			err = generated(all, g.name, dev, plans[i]...)
+		}
 	}
-	return generated(all, g.name, dev, plans...)
+	return err
 }
 
 // generated adds the generated kernels that plans launch to all, keyed by their PTX.

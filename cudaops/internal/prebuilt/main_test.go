@@ -26,7 +26,7 @@ func TestPrebuilt(t *testing.T) {
 	g := graphs()[0]
 	for _, target := range targets {
 		for _, dev := range devices(target) {
-			for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+			for _, p := range testutil.Get[[][]*kernels.Plan](t)(g.plans(dev))[0] {
 				testutil.Do(t, p.Check(dev))
 				image := p.Launches[0].Kernel.Image
 				if c := testutil.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
@@ -102,8 +102,8 @@ func TestPrebuiltOnGPU(t *testing.T) {
 		}
 	}
 	kinds, seen := map[string]int{}, map[string]bool{}
-	for _, g := range graphs() {
-		for _, p := range testutil.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+	for _, g := range append(graphs(), models()...) {
+		for _, p := range testutil.Get[[][]*kernels.Plan](t)(g.plans(dev))[0] {
 			whole, again := p.Bytes(), *p
 			again.Launches, again.Op = nil, p.Op+" from PTX"
 			var keys []string // of kernels that no plan had before
