@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/kernels/window"
 )
@@ -230,10 +231,22 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
+// summed returns all plans that sums of some shapes, outer x r x inner, choose among.
+func summed() (plans []*kernels.Plan) {
+	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, L2: 50 << 20, Memory: 80 << 30}
+	for _, s := range [][3]int64{{1, 1 << 20, 1}, {1, 1 << 16, 100}, {1, 1 << 13, 1 << 12}, {40, 1 << 12, 10}, {3, 1000, 1000}, {1, 1 << 22, 2}} {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			_, _, list := reduce.Candidates(dev, dt, s[0], s[1], s[2])
+			plans = append(plans, list...)
+		}
+	}
+	return plans
+}
+
 // Every entry point of the images is launched by a case or its derivative, which [Launches] checks, or by a plan of this file: none
 // escapes the tests.
 func TestEntryPoints(t *testing.T) {
-	others := slices.Concat(shown(t), ofHalves(t), onWarpgroups(t), inPrecisions(t), ofFewTerms(t), convolved(t))
+	others := slices.Concat(shown(t), ofHalves(t), onWarpgroups(t), inPrecisions(t), ofFewTerms(t), convolved(t), summed())
 	if err := kernels.Check(versions.Library(), others...); err != nil {
 		t.Error(err)
 	}
