@@ -132,15 +132,19 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	return plans
 }
 
-// ofHalves are plans of attention of 16-bit operands, which the tests of package attention run.
+// ofHalves are plans of attention of 16-bit operands, which the tests of the packages attention and cudaops-bench run.
 func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 	plan := testutil.Get[*kernels.Plan](t)
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
+		tiled := attention.Problem{Dtype: expr.BF16, Batch: 2, Heads: 4, KeyHeads: 4, Queries: 100, Keys: 200, Dim: 64, Scale: 0.125}
+		plans = append(plans, plan(versions.Attention(dev, 2, tiled)))
 		for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
 			for _, dim := range []int64{64, 128, 256} {
 				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
 				plans = append(plans, plan(attention.Forward{Problem: p, Out: true, Statistics: true}.Plan(dev)), plan(attention.Backward{Problem: p, Q: true, K: true, V: true}.Plan(dev)))
 			}
+			many := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 2000, Keys: 200, Dim: 64, Scale: 0.125}
+			plans = append(plans, plan(attention.Forward{Problem: many, Out: true}.Plan(dev)))
 			for _, keys := range []int64{2000, 8000} { // of one query
 				p := attention.Problem{Dtype: dt, Batch: 1, Heads: 4, KeyHeads: 2, Queries: 1, Keys: keys, Dim: 64, Scale: 0.125}
 				plans = append(plans, plan(attention.Forward{Problem: p, Out: true}.Plan(dev)))
