@@ -44,7 +44,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return p, nil
 	}
 	if f.onHopper(dev) {
-		f.launchHopper(p, dev, hopperForwardArgs{f.maps(hopperTile), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)})
+		f.launchHopper(p, dev, args.Out, at[1], outputs)
 		return p, nil
 	}
 	launch(f.Problem, p, dev, mmaForward, 5, forwardKernels, f.Batch*f.Heads, f.Queries, args)

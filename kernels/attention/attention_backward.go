@@ -107,17 +107,17 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
 	}
 	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
-	delta := p.Workspace(b.statisticBytes())
-	const rowsOfBlock = portableThreads / 32
-	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
-		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
 	if b.onHopper(dev) || b.Packed && dev.Kind == kernels.CPU {
-		b.launchHopper(p, b.gradients(at), delta, outputs)
+		b.launchHopper(p, dev, b.gradients(at), outputs)
 		return p, nil
 	}
 	if b.Packed {
 		return nil, fmt.Errorf("kernels: attention gradient: got one output for all gradients on %s, want compute capability 9.0", dev.Name)
 	}
+	delta := p.Workspace(b.statisticBytes())
+	const rowsOfBlock = portableThreads / 32
+	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
+		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
 	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
 	if b.Q {
 		launch(b.Problem, p, dev, mmaDQ, 6, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})

@@ -1,17 +1,15 @@
 // attention on the tensor cores of compute capability 9.0, for 16-bit operands: see attention.cu for the formula.
 //
-// A block is a producer warp and two consumer warpgroups, alone on its SM, and computes tiles of 128 queries of a head in a loop. The producer copies q, and keys and values 128
-// at a time, by TMA into stages. A consumer has 64 queries: scores of its queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first operand of the
-// next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The two warpgroups take turns
-// (ping-pong), so that one multiplies while the other computes exponentials. Sums are float32, weights are rounded to 16 bits.
+// A block is a producer warp and two consumer warpgroups, or three for rows of up to 64 elements, alone on its SM, and computes tiles of 64 queries a warpgroup of a head in a loop. The producer
+// copies q, and keys and values 128 at a time, by TMA into stages. The scores of a consumer's queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first
+// operand of the next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The warpgroups take turns
+// (ping-pong), so that one multiplies while others compute exponentials. Sums are float32, weights are rounded to 16 bits.
 #include "attention_wgmma.cuh"
 
 extern __shared__ unsigned char dynamic[];
 
-constexpr int BM = 128;
-
 // Place is a tile of queries. Heads are in sections whose keys and values fit in the level-2 cache; in a section the last queries, which see the most keys if causal, come first.
-struct Place {
+template <int BM> struct Place {
     int batch, head, t0;
     __device__ __forceinline__ Place(const Problem<float>& p, int batches, int tile) {
         constexpr i64 CACHE = 24 << 20;
@@ -23,31 +21,34 @@ struct Place {
     }
 };
 
-template <int D, bool HALF> struct Attend {
-    static constexpr int BN = 128, STAGES = D == 64 ? 4 : 2;
-    using Tile = Panels<128, D>;
-    static constexpr int SHARED = 2048 + (3 + 2 * STAGES) * Tile::BYTES;
+template <int D, int GROUPS, bool HALF> struct Attend {
+    static constexpr int BM = 64 * GROUPS, BN = 128, STAGES = D == 64 ? 4 : 2;
+    using Tile = Panels<BN, D>;
+    using Queries = Panels<BM, D>;
+    using At = Place<BM>;
 
     // Places in shared memory: barriers, two tiles of queries, stages of keys and values, and what store_rows takes.
     u32 start;
     __device__ __forceinline__ u32 bar(int which, int stage) const { return start + (which * STAGES + stage) * 8; } // full and empty of q (0, 1), k (2, 3) and v (4, 5)
-    __device__ __forceinline__ u32 q(int stage) const { return start + 1024 + stage * Tile::BYTES; }
-    __device__ __forceinline__ u32 k(int stage) const { return q(2 + stage); }
-    __device__ __forceinline__ u32 v(int stage) const { return q(2 + STAGES + stage); }
-    __device__ __forceinline__ u32 lines() const { return q(2 + 2 * STAGES); }
+    __device__ __forceinline__ u32 q(int stage) const { return start + 1024 + stage * Queries::BYTES; }
+    __device__ __forceinline__ u32 k(int stage) const { return q(2) + stage * Tile::BYTES; }
+    __device__ __forceinline__ u32 v(int stage) const { return k(STAGES + stage); }
+    __device__ __forceinline__ u32 lines() const { return k(2 * STAGES); }
+    // pass gives the next warpgroup its turn.
+    static __device__ __forceinline__ void pass(int number) { asm volatile("bar.arrive %0, 256;" ::"r"((number + 1) % GROUPS + 1) : "memory"); }
 
     __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches) {
         start = (shared_address(dynamic) + 1023) / 1024 * 1024;
         if (threadIdx.x == 0)
-            for (int i = 0; i < 6 * STAGES; i++) barrier_init(start + i * 8, i / STAGES % 2 ? 8 : 1);
+            for (int i = 0; i < 6 * STAGES; i++) barrier_init(start + i * 8, i / STAGES % 2 ? 4 * GROUPS : 1);
         barriers_ready();
         follow();
         const int tiles = (p.queries + BM - 1) / BM * p.heads * batches, group = threadIdx.x / 128;
         if (group == 0) {
-            registers_down<40>();
+            registers_down<GROUPS == 3 ? 32 : 40>();
             if (threadIdx.x < 32) produce(mapQ, mapK, mapV, p, batches, tiles);
         } else {
-            registers_up<232>();
+            registers_up<GROUPS == 3 ? 160 : 232>();
             consume(group - 1, out, os, lse, outputs, p, batches, tiles);
         }
     }
@@ -57,15 +58,15 @@ template <int D, bool HALF> struct Attend {
         Position<2> tileAt;
 #pragma unroll 1
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            const Place place(p, batches, tile);
+            const At place(p, batches, tile);
             const Span<BM> span(p, place.batch, place.t0);
-            if (span.high == 0 || threadIdx.x > 0) continue;
+            if (threadIdx.x > 0) continue;
             barrier_wait(bar(1, tileAt.stage), tileAt.parity ^ 1);
-            barrier_expect(bar(0, tileAt.stage), Tile::BYTES);
-            Tile::fetch_rows(q(tileAt.stage), mapQ, bar(0, tileAt.stage), place.t0, place.head, place.batch);
+            barrier_expect(bar(0, tileAt.stage), Queries::BYTES);
+            Queries::fetch_rows(q(tileAt.stage), mapQ, bar(0, tileAt.stage), place.t0, place.head, place.batch);
             tileAt.next();
 #pragma unroll 1
-            for (int j0 = 0; j0 < span.high; j0 += BN, at.next()) {
+            for (int j0 = 0; j0 < max(span.high, 1); j0 += BN, at.next()) { // of a tile without keys one block, which is masked
                 barrier_wait(bar(3, at.stage), at.parity ^ 1);
                 barrier_expect(bar(2, at.stage), Tile::BYTES);
                 Tile::fetch_rows(k(at.stage), mapK, bar(2, at.stage), j0, place.head / p.group, place.batch);
@@ -81,74 +82,82 @@ template <int D, bool HALF> struct Attend {
         const int row = number * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         Position<STAGES> keys, values;
         Position<2> queries;
-        if (number == 1) turn_pass(1);
+        if (number == GROUPS - 1) pass(number);
+        float s[64];
+        // begin starts the scores of a tile's queries and its first keys, of whatever is there if there is no tile.
+        auto begin = [&](int tile) {
+            if (tile < tiles) barrier_wait(bar(0, queries.stage), queries.parity), barrier_wait(bar(2, keys.stage), keys.parity);
+            wgmma_fence();
+            scores<HALF, D, BM, BN>(s, q(queries.stage) + number * 64 * 128, k(keys.stage));
+            wgmma_commit();
+        };
+        int tile = blockIdx.x;
+        begin(tile);
 #pragma unroll 1
-        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            const Place at(p, batches, tile);
+        for (; tile < tiles; tile += gridDim.x) {
+            const At at(p, batches, tile);
             const Span<BM> span(p, at.batch, at.t0);
             const int limit[2] = {p.limit(at.batch, min(at.t0 + row, p.queries - 1)), p.limit(at.batch, min(at.t0 + row + 8, p.queries - 1))};
-            float o[D / 2], s[64], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, factor[2];
+            float o[D / 2], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, factor[2];
             u32 w[8][4];
 #pragma unroll
             for (int i = 0; i < D / 2; i++) o[i] = 0;
-            if (span.high > 0) {
-                const u32 own = q(queries.stage) + number * 64 * 128;
-                barrier_wait(bar(0, queries.stage), queries.parity);
+            wgmma_wait<0>();
+            pin(s);
+            const u32 own = q(queries.stage) + number * 64 * 128;
+            release(bar(3, keys.stage));
+            keys.next();
+            if (BN > span.low) mask(s, limit, 0);
+            weigh(s, most, total, factor, scale);
+            pack<HALF>(w, s);
+#pragma unroll 1
+            for (int j0 = BN; j0 < span.high; j0 += BN) {
                 barrier_wait(bar(2, keys.stage), keys.parity);
+                turn_wait(number);
+                pin(w), pin(s), pin(o);
                 wgmma_fence();
                 scores<HALF, D, BM, BN>(s, own, k(keys.stage));
                 wgmma_commit();
-                wgmma_wait<0>();
+                barrier_wait(bar(4, values.stage), values.parity);
+                weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
+                wgmma_commit();
+                pass(number);
+                wgmma_wait<1>();
                 pin(s);
                 release(bar(3, keys.stage));
                 keys.next();
-                if (BN > span.low) mask(s, limit, 0);
+                if (j0 + BN > span.low) mask(s, limit, j0);
                 weigh(s, most, total, factor, scale);
-                pack<HALF>(w, s);
-#pragma unroll 1
-                for (int j0 = BN; j0 < span.high; j0 += BN) {
-                    barrier_wait(bar(2, keys.stage), keys.parity);
-                    turn_wait(number);
-                    pin(w), pin(s), pin(o);
-                    wgmma_fence();
-                    scores<HALF, D, BM, BN>(s, own, k(keys.stage));
-                    wgmma_commit();
-                    barrier_wait(bar(4, values.stage), values.parity);
-                    weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
-                    wgmma_commit();
-                    turn_pass(number);
-                    wgmma_wait<1>();
-                    pin(s);
-                    release(bar(3, keys.stage));
-                    keys.next();
-                    if (j0 + BN > span.low) mask(s, limit, j0);
-                    weigh(s, most, total, factor, scale);
-                    wgmma_wait<0>();
-                    pin(o);
-                    release(bar(5, values.stage));
-                    values.next();
-#pragma unroll
-                    for (int i = 0; i < D / 2; i++) o[i] *= factor[i / 2 % 2];
-                    pack<HALF>(w, s);
-                }
-                release(bar(1, queries.stage));
-                queries.next();
-                barrier_wait(bar(4, values.stage), values.parity);
-                pin(w), pin(o);
-                wgmma_fence();
-                weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
-                wgmma_commit();
+                // Nobody reads this. Without a store of what depends on them the assembler moves the exponentials behind the wait.
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(lines() + (threadIdx.x / 32 - 4) * 16 * D * 2 + threadIdx.x % 32 * 4), "f"(total[0] + total[1]) : "memory");
                 wgmma_wait<0>();
                 pin(o);
                 release(bar(5, values.stage));
                 values.next();
+#pragma unroll
+                for (int i = 0; i < D / 2; i++) o[i] *= factor[i / 2 % 2];
+                pack<HALF>(w, s);
             }
+            release(bar(1, queries.stage));
+            queries.next();
+            barrier_wait(bar(4, values.stage), values.parity);
+            pin(w), pin(o);
+            wgmma_fence();
+            weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
+            wgmma_commit();
+            // The scores of the next tile are computed while this one is stored.
+            begin(tile + gridDim.x);
+            wgmma_wait<1>();
+            pin(w), pin(o);
+            release(bar(5, values.stage));
+            values.next();
             store(o, most, total, limit, at, row, out, os, lse, outputs, p);
         }
+        wgmma_wait<0>();
         if (number == 0) turn_wait(0);
     }
 
-    __device__ __forceinline__ void store(const float (&o)[D / 2], const float (&most)[2], const float (&total)[2], const int (&limit)[2], const Place& x, int row, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p) {
+    __device__ __forceinline__ void store(const float (&o)[D / 2], const float (&most)[2], const float (&total)[2], const int (&limit)[2], const At& x, int row, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p) {
         const int lane = threadIdx.x % 32, first = x.t0 + row - lane / 4;
         float factor[2];
 #pragma unroll
@@ -166,13 +175,15 @@ template <int D, bool HALF> struct Attend {
     }
 };
 
-#define ENTRY(name, D, HALF)                                                                                                                              \
-    extern "C" __global__ void __launch_bounds__(384, 1)                                                                                                  \
+#define ENTRY(name, D, GROUPS, HALF)                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)                                                                                   \
         attention_hopper_##name(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, u16* out,  \
                                 STRIDES(out), float* lse, const int outputs, PROBLEM(float)) {                                                            \
-        BODY(Attend<D, HALF> a; a.run(&q, &k, &v, out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), batches);)                                        \
+        BODY(Attend<D, GROUPS, HALF> a; a.run(&q, &k, &v, out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), batches);)                                \
     }
-ENTRY(64_bf16, 64, false)
-ENTRY(128_bf16, 128, false)
-ENTRY(64_f16, 64, true)
-ENTRY(128_f16, 128, true)
+ENTRY(64_bf16, 64, 2, false)
+ENTRY(128_bf16, 128, 2, false)
+ENTRY(three_64_bf16, 64, 3, false)
+ENTRY(64_f16, 64, 2, true)
+ENTRY(128_f16, 128, 2, true)
+ENTRY(three_64_f16, 64, 3, true)

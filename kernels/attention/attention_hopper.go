@@ -1,21 +1,36 @@
 package attention
 
 import (
+	"fmt"
+
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// hopperTile is the number of rows of a tile of q, k and v in attention_hopper.cu.
+// hopperTile is the number of rows of a tile of k and v, and hopperThreads the number of threads of a block of attention_hopper_backward.cu.
 const (
 	hopperTile    = 128
 	hopperThreads = 384
-	hopperStages  = 3 // of attention_hopper_backward.cu's dkv
 )
 
 var (
-	hopperForward = halves("attention_hopper", "attention_hopper", mappedForward)
-	hopperDQ      = halves("attention_hopper_backward", "attention_hopper_dq", mappedQueries)
-	hopperDKV     = halves("attention_hopper_backward", "attention_hopper_dkv", mappedKeys)
+	hopperForward   = halves("attention_hopper", "attention_hopper", mappedForward)
+	hopperThree     = map[kernels.Dtype]*kernels.Kernel{expr.BF16: threeOf(expr.BF16), expr.F16: threeOf(expr.F16)}
+	hopperGradients = halves("attention_hopper_backward", "attention_hopper_gradients", mappedGradients)
+	hopperDelta     = map[kernels.Dtype]*kernels.Kernel{expr.BF16: deltaOf(expr.BF16), expr.F16: deltaOf(expr.F16)}
 )
+
+// threeOf returns the kernel with three warpgroups for rows of up to 64 elements.
+func threeOf(dt kernels.Dtype) *kernels.Kernel {
+	return own.Kernel("attention_hopper", fmt.Sprintf("attention_hopper_three_64_%v", dt), func(c kernels.Call) { mappedForward(c, dt, kernels.Args[hopperForwardArgs](c)) })
+}
+
+func deltaOf(dt kernels.Dtype) *kernels.Kernel {
+	return own.Kernel("attention_hopper_backward", fmt.Sprintf("attention_hopper_delta_%v", dt), func(c kernels.Call) {
+		a := kernels.Args[hopperDeltaArgs](c)
+		productsOfRows[float32](c, dt, deltaArgs{a.Grad, a.Out, a.To, a.Heads, a.Queries, a.Dim, a.Rows})
+	})
+}
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.
 func (p Problem) onHopper(dev kernels.Device) bool {
@@ -56,62 +71,87 @@ func mappedForward(c kernels.Call, dt kernels.Dtype, a hopperForwardArgs) {
 	forward[float32](c, dt, forwardArgs{operandsOf(a.In), a.Out, a.Statistics, a.Outputs, a.problemArgs})
 }
 
-// launchHopper launches blocks that compute tiles of queries in a loop. Their shared memory has barriers, two tiles of queries, stages of keys and values, and what rows take on their way
-// to memory.
-func (f Forward) launchHopper(p *kernels.Plan, dev kernels.Device, args hopperForwardArgs) {
-	stages := 4 - 2*f.wide()
-	tiles := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, hopperTile)
-	p.Launch(hopperForward.of(f.Problem), int(min(tiles, int64(dev.SMs))), hopperThreads, args).Shared = int(2048 + (3+2*stages)*f.tileBytes(hopperTile))
+// hopperGroups is the number of warpgroups that compute in a block of attention_hopper.cu, 64 queries each: three for rows of up to 64 elements, unless so many queries are too coarse.
+//
+// Attention, bf16, 32 heads of 64, H100, us    two      three
+// full      32 x 512                          225.7      211.0
+// full       8 x 2048                         733.7      634.3
+// full       2 x 8192                        2587.4     2211.9
+// full       1 x 16384                       5129.2     4318.9
+// causal    32 x 512                          171.6      179.9
+// causal     8 x 1024, 12 heads                54.2       59.0
+func (p Problem) hopperGroups() int64 {
+	if p.wide() == 0 && (!p.Causal && p.Queries >= 512 || p.Queries >= 4096) {
+		return 3
+	}
+	return 2
 }
 
-// hopperInputs are arguments of the kernels of gradients: q, k, v, the gradient w.r.t. out.
-type hopperInputs struct {
+// launchHopper launches blocks that compute tiles of queries in a loop. Their shared memory has barriers, two tiles of queries, stages of keys and values, and what rows take on their way
+// to memory.
+func (f Forward) launchHopper(p *kernels.Plan, dev kernels.Device, out operand, statistics kernels.Ref, outputs int64) {
+	kernel, stages, rows := hopperForward.of(f.Problem), 4-2*f.wide(), 64*f.hopperGroups()
+	if f.hopperGroups() == 3 {
+		kernel = hopperThree[f.Dtype]
+	}
+	tiles := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, rows)
+	p.Launch(kernel, int(min(tiles, int64(dev.SMs))), int(128*(1+f.hopperGroups())),
+		hopperForwardArgs{f.maps(rows), out, statistics, outputs, f.args(3)}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
+}
+
+type hopperDeltaArgs struct {
+	Grad                      kernels.Ref
+	Out                       operand
+	To, Turns                 kernels.Ref
+	Heads, Queries, Dim, Rows int64 `arg:"int32"`
+}
+
+// hopperGradientArgs are the arguments of a launch for the blocks of keys of each head from First on: as many as run at the same time.
+type hopperGradientArgs struct {
 	In                [3]kernels.TensorMap
 	Grad              kernels.TensorMap
 	Statistics, Delta kernels.Ref
-}
-
-func (in hopperInputs) portable() gradientInputs {
-	return gradientInputs{operandsOf(in.In), operandOf(in.Grad), in.Statistics, in.Delta}
-}
-
-type hopperQueriesArgs struct {
-	hopperInputs
-	Out operand
-	problemArgs
-}
-
-type hopperKeysArgs struct {
-	hopperInputs
-	K, V kernels.Ref
+	K, V              kernels.Ref
 	Strides
-	Outputs int64 `arg:"int32"`
+	Q                      operand
+	Sums, Turns            kernels.Ref
+	Outputs, First, Blocks int64 `arg:"int32"` // 1: K, 2: V, 4: Q
 	problemArgs
 }
 
-func mappedQueries(c kernels.Call, dt kernels.Dtype, a hopperQueriesArgs) {
-	writeGradientOfQueries[float32](c, dt, queriesArgs{a.portable(), a.Out.At, a.problemArgs}, a.Out)
+// mappedGradients computes in the first launch what all compute.
+func mappedGradients(c kernels.Call, dt kernels.Dtype, a hopperGradientArgs) {
+	if a.First > 0 {
+		return
+	}
+	in := gradientInputs{operandsOf(a.In), operandOf(a.Grad), a.Statistics, a.Delta}
+	gradientOfKeys[float32](c, dt, keysArgs{in, a.K, a.V, a.Strides, a.Outputs, a.problemArgs})
+	if a.Outputs&4 != 0 {
+		writeGradientOfQueries[float32](c, dt, queriesArgs{in, a.Q.At, a.problemArgs}, a.Q)
+	}
 }
 
-func mappedKeys(c kernels.Call, dt kernels.Dtype, a hopperKeysArgs) {
-	gradientOfKeys[float32](c, dt, keysArgs{a.portable(), a.K, a.V, a.Strides, a.Outputs, a.problemArgs})
-}
-
-// launchHopper launches a block for each tile of queries or keys. The tiles of a block's shared memory: two of its own, and stages of two others, with three numbers for each query in the
-// kernel of keys.
-func (b Backward) launchHopper(p *kernels.Plan, to [3]operand, delta kernels.Ref, outputs int64) {
-	inputs := func(queries int64) hopperInputs {
-		grad := operand{kernels.In(5), b.queryStrides()}
-		return hopperInputs{b.maps(queries), grad.tensorMap(b.Problem, b.Heads, b.Queries, queries), kernels.In(3), delta}
+// launchHopper launches a block for each tile of keys of as many heads as run at the same time; others follow in the same blocks, and tiles beyond those that run at the same time in another
+// launch. The shared memory of a block: two tiles of keys, two stages of two tiles of queries, with three numbers for each query, two tiles of ds, and one of dq in float32.
+func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operand, outputs int64) {
+	queries := hopperTile / (1 + b.wide()) // of a stage
+	tiles, keyTiles, heads := kernels.CeilDiv(b.Queries, queries), kernels.CeilDiv(b.Keys, hopperTile), b.Batch*b.KeyHeads
+	grad, sumBytes := operand{kernels.In(5), b.queryStrides()}, 2*b.tileBytes(queries)
+	args := hopperGradientArgs{In: b.maps(queries), Grad: grad.tensorMap(b.Problem, b.Heads, b.Queries, queries), Statistics: kernels.In(3), Delta: p.Workspace(b.statisticBytes()),
+		K: to[1].At, V: to[2].At, Strides: to[1].Strides, Q: to[0], Turns: p.Workspace(b.statisticBytes()), Outputs: outputs, problemArgs: b.args(6)}
+	if args.Sums = args.Turns; keyTiles > 1 {
+		args.Sums = p.Workspace(b.Batch * b.Heads * tiles * sumBytes)
 	}
 	if b.Q {
-		stages := 3 - b.wide()
-		p.Launch(hopperDQ.of(b.Problem), int(b.Batch*b.Heads*kernels.CeilDiv(b.Queries, hopperTile)), hopperThreads,
-			hopperQueriesArgs{inputs(hopperTile), to[0], b.args(6)}).Shared = int(2048 + (2+2*stages)*b.tileBytes(hopperTile))
+		args.Outputs |= 4
 	}
-	if outputs > 0 {
-		queries := hopperTile / (1 + b.wide()) // of a stage
-		p.Launch(hopperDKV.of(b.Problem), int(b.Batch*b.KeyHeads*kernels.CeilDiv(b.Keys, hopperTile)), hopperThreads,
-			hopperKeysArgs{inputs(queries), to[1].At, to[2].At, to[1].Strides, outputs, b.args(6)}).Shared = int(3072 + 2*b.tileBytes(hopperTile) + hopperStages*(2*b.tileBytes(queries)+3*4*queries))
+	lanes := 8 * (1 + b.wide()) // of a row
+	p.Launch(hopperDelta[b.Dtype], int(kernels.CeilDiv(b.rows()*lanes, portableThreads)), portableThreads,
+		hopperDeltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, args.Delta, args.Turns, b.Heads, b.Queries, b.Dim, b.rows()})
+	for sms := int64(dev.SMs); args.First < keyTiles; args.First += sms {
+		args.Blocks = min(keyTiles-args.First, sms)
+		l := p.Launch(hopperGradients.of(b.Problem), int(args.Blocks*min(sms/args.Blocks, heads)), hopperThreads, args)
+		l.Shared = int(2048 + 2*b.tileBytes(hopperTile) + 2*(2*b.tileBytes(queries)+3*4*queries+16) + 2*2*hopperTile*queries + sumBytes)
+		l.Cooperative = args.Blocks > 1
 	}
 }

@@ -1,250 +1,375 @@
 // The gradients of attention on the tensor cores of compute capability 9.0, for 16-bit operands: see attention_backward.cu for the formulas, and attention_hopper.cu for the producer.
 //
-// attention_hopper_dkv: a block has 128 keys of a key head and goes through the queries of all heads that read it. Each consumer warpgroup has 64 keys: scores and products of v with
-// gradients are transposed, keys x queries, so that weights and their gradients are first operands in registers, and tiles of q and g serve as second operands both ways. A second warp
-// of the producers brings statistics and delta of the queries.
-// attention_hopper_dq: a block has 128 queries of a head and goes through the keys. Nothing is added up by atomics: both compute the scores.
+// attention_hopper_delta: a row of out and of its gradient is a group of lanes.
+// attention_hopper_gradients: a block has 128 keys of a key head and loops over the queries of all heads that read it. Each consumer warpgroup has 64 keys: scores and products of v with
+// gradients are transposed, keys x queries, so that weights and their gradients are first operands in registers, and tiles of q and g serve as second operands both ways; the gradients of
+// weights go through shared memory to the product with k, too. All blocks of a head run at the same time (a cooperative launch), and their terms of dq are added in a fixed order (Visits): the
+// block waits until the sum has the terms before its own, adds its own to float32 sums in global memory (cp.reduce.async.bulk) and counts it. The block with the last term
+// stores dq.
+// The producers are warps: the first copies tiles, the second loads statistics and delta of the queries, the third adds terms of dq.
 #include "attention_wgmma.cuh"
 
 extern __shared__ unsigned char dynamic[];
 
-template <int D, bool HALF> struct Keys {
-    static constexpr int BN = 128, BM = D == 64 ? 128 : 64, STAGES = 3;
-    using Tile = Panels<BN, D>;
-    using Step = Panels<BM, D>;
-    static constexpr int STAGE = 2 * Step::BYTES, NUMBERS = 3 * BM * 4; // statistics, delta and limits of the queries
-    static constexpr int SHARED = 2048 + 2 * Tile::BYTES + STAGES * (STAGE + NUMBERS) + 1024;
+template <bool HALF> __device__ __forceinline__ float number_of(u32 bits) {
+    float x;
+    if constexpr (HALF) load_as(x, F16{(u16)bits});
+    else load_as(x, BF16{(u16)bits});
+    return x;
+}
 
-    static __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, const TensorMap* mapG, const float* lse, const float* delta, u16* dk, u16* dv, Strides ds,
-                                               int outputs, const Problem<float>& p, int batches) {
-        const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, loaded = start, full = start + 8, empty = full + 8 * STAGES, memK = start + 1024, memV = memK + Tile::BYTES, ring = memV + Tile::BYTES,
-                  numbers = ring + STAGES * STAGE;
-        if (threadIdx.x == 0) {
-            barrier_init(loaded, 1);
-            for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, 2), barrier_init(empty + 8 * i, 8);
-        }
-        barriers_ready();
-        follow();
-        const int keyHeads = p.heads / p.group, tiles = (p.keys + BN - 1) / BN, number = blockIdx.x / tiles, j0 = blockIdx.x % tiles * BN;
-        const int batch = number / keyHeads, keyHead = number % keyHeads, group = threadIdx.x / 128, warp = threadIdx.x / 32;
-        Position<STAGES> at;
-        if (group == 0) {
-            registers_down<40>();
-            if (threadIdx.x == 0) {
-                barrier_expect(loaded, 2 * Tile::BYTES);
-                Tile::fetch_rows(memK, mapK, loaded, j0, keyHead, batch);
-                Tile::fetch_rows(memV, mapV, loaded, j0, keyHead, batch);
+template <bool HALF>
+__device__ __forceinline__ void delta(const u16* g, const u16* out, Strides s, float* to, u32* turns, int heads, int queries, int dim, int rows) {
+    follow();
+    const int lanes = dim > 64 ? 16 : 8, row = (blockIdx.x * blockDim.x + threadIdx.x) / lanes, c = threadIdx.x % lanes * 8, number = row / queries;
+    float sum = 0;
+    if (row < rows && c < dim) {
+        const i64 at = number / heads * s.batch + number % heads * s.head + row % queries * s.row + c;
+        const uint4 a = *reinterpret_cast<const uint4*>(g + at), b = *reinterpret_cast<const uint4*>(out + at);
+        const u32 x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum += number_of<HALF>(x[i / 2] >> i % 2 * 16) * number_of<HALF>(y[i / 2] >> i % 2 * 16);
+    }
+    for (int d = lanes / 2; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    if (c == 0 && row < rows) to[row] = sum, turns[row] = 0;
+}
+
+// Section is a part of the keys of a head in `blocks` blocks, from block `first` on: as many as run at the same time.
+struct Section { int first, blocks; };
+
+// Visits are the tiles of BM queries that see the keys of a block, in the order in which the block computes them: in each head that reads the keys, from `from` on and around, or, down, from
+// the last one to the first. rank is the block's place among the `count` blocks that have a term of the tile's dq. If causal, every other key head goes down, with blocks in reverse order, so
+// that in two of them all blocks have as much to do. A block waits for terms of larger blocks alone if causal, of smaller ones alone if down, and else for those that others compute in
+// earlier steps, so that no two wait for each other.
+template <int BM, int BN> struct Visits {
+    const Problem<float>& p;
+    const Section section;
+    const int batch, keyHead, own, tiles, from;
+    const bool down;
+    int step = -1, turn = 0, head, t0, low, rank, count;
+    __device__ __forceinline__ Visits(const Problem<float>& p, Section section, int number, int own, int round)
+        : p(p), section(section), batch(number / (p.heads / p.group)), keyHead(number % (p.heads / p.group)), own(p.causal && round % 2 ? section.blocks - 1 - own : own),
+          tiles((p.queries + BM - 1) / BM), from(p.causal ? 0 : (i64)own * tiles / section.blocks), down(p.causal && round % 2) {}
+    __device__ __forceinline__ int block() const { return section.first + own; }
+    // next reports whether there is a next tile. All lanes of a warp call it.
+    __device__ __forceinline__ bool next() {
+#pragma unroll 1
+        while (true) {
+            if (++step == tiles) {
+                if (++turn == p.group) return false;
+                step = 0;
             }
-            if (warp < 2) {
-#pragma unroll 1
-                for (int h = keyHead * p.group; h < (keyHead + 1) * p.group; h++) {
-#pragma unroll 1
-                    for (int t0 = 0; t0 < p.queries; t0 += BM) {
-                        const Span<BM> span(p, batch, t0);
-                        if (span.high <= j0) continue;
-                        const u32 bar = full + 8 * at.stage, stage = ring + at.stage * STAGE;
-                        barrier_wait(empty + 8 * at.stage, at.parity ^ 1);
-                        if (threadIdx.x == 0) {
-                            barrier_expect(bar, STAGE);
-                            Step::fetch_rows(stage, mapQ, bar, t0, h, batch);
-                            Step::fetch_rows(stage + Step::BYTES, mapG, bar, t0, h, batch);
-                        } else if (warp == 1) {
-                            const u32 to = numbers + at.stage * NUMBERS;
-                            for (int i = threadIdx.x % 32; i < BM; i += 32) {
-                                const bool is = t0 + i < p.queries;
-                                const i64 row = ((i64)batch * p.heads + h) * p.queries + t0 + i;
-                                const float l = is ? statistic(lse[row]) : INFINITY, d = is ? delta[row] : 0;
-                                const int limit = is ? p.limit(batch, t0 + i) : 0;
-                                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + i * 4), "f"(l) : "memory");
-                                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (BM + i) * 4), "f"(d) : "memory");
-                                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + (2 * BM + i) * 4), "r"(limit) : "memory");
-                            }
-                            __syncwarp();
-                            if (threadIdx.x == 32) barrier_arrive(bar, 0);
-                        }
-                        __syncwarp();
-                        at.next();
-                    }
-                }
-            }
-            return;
+            const int around = from + step, tile = down ? tiles - 1 - step : around < tiles ? around : around - tiles;
+            const Span<BM> span(p, batch, tile * BM);
+            count = max((span.high + BN - 1) / BN, 1); // a tile without keys has a term, too: 0
+            if (block() >= count) continue;
+            const int here = min(count - section.first, section.blocks), begin = p.causal ? here - 1 : min(((tile + 1) * section.blocks + tiles - 1) / tiles, here) - 1;
+            rank = section.first + (down ? own : own <= begin ? begin - own : begin - own + here);
+            head = keyHead * p.group + turn, t0 = tile * BM, low = span.low;
+            return true;
         }
-        registers_up<232>();
-        const int part = group - 1, lane = threadIdx.x % 32, key = j0 + part * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4, column = lane % 4 * 2;
-        const float scale = p.scale * LOG2E;
-        const u32 k = memK + part * 64 * 128, v = memV + part * 64 * 128;
-        float sumK[D / 2], sumV[D / 2], s[BM / 2], g[BM / 2];
-        u32 w[BM / 16][4], x[BM / 16][4];
-#pragma unroll
-        for (int i = 0; i < D / 2; i++) sumK[i] = sumV[i] = 0;
-        barrier_wait(loaded, 0);
-        int last = -1;
-#pragma unroll 1
-        for (int h = 0; h < p.group; h++) {
-#pragma unroll 1
-            for (int t0 = 0; t0 < p.queries; t0 += BM) {
-                const Span<BM> span(p, batch, t0);
-                if (span.high <= j0) continue;
-                const u32 q = ring + at.stage * STAGE, o = q + Step::BYTES, from = numbers + at.stage * NUMBERS + column * 4;
-                barrier_wait(full + 8 * at.stage, at.parity);
-                pin(s), pin(g), pin(sumK), pin(sumV), pin(w), pin(x);
-                wgmma_fence();
-                scores<HALF, D, BN, BM>(s, k, q);
-                wgmma_commit();
-                scores<HALF, D, BN, BM>(g, v, o);
-                wgmma_commit();
-                wgmma_wait<1>();
-                pin(s), pin(sumK), pin(sumV), pin(w), pin(x);
-                if (last >= 0) release(empty + 8 * last);
-                const bool whole = j0 + BN <= span.low;
-#pragma unroll
-                for (int j = 0; j < BM / 8; j++) {
-                    float l[2];
-                    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(l[0]), "=f"(l[1]) : "r"(from + j * 32) : "memory");
-#pragma unroll
-                    for (int i = 0; i < 4; i++) s[4 * j + i] = weight(s[4 * j + i], scale, l[i % 2]);
-                    if (!whole) {
-                        int limit[2];
-                        asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(limit[0]), "=r"(limit[1]) : "r"(from + 2 * BM * 4 + j * 32) : "memory");
-#pragma unroll
-                        for (int i = 0; i < 4; i++)
-                            if (key + i / 2 * 8 >= limit[i % 2]) s[4 * j + i] = 0;
-                    }
-                }
-                pack<HALF>(w, s);
-                wgmma_wait<0>();
-                pin(g);
-#pragma unroll
-                for (int j = 0; j < BM / 8; j++) {
-                    float d[2];
-                    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d[0]), "=f"(d[1]) : "r"(from + BM * 4 + j * 32) : "memory");
-#pragma unroll
-                    for (int i = 0; i < 4; i++) g[4 * j + i] = s[4 * j + i] * (g[4 * j + i] - d[i % 2]);
-                }
-                pack<HALF>(x, g);
-                pin(sumK), pin(sumV), pin(w), pin(x);
-                wgmma_fence();
-                weigh_rows<HALF, D, BM>(sumV, w, o, 1);
-                weigh_rows<HALF, D, BM>(sumK, x, q, 1);
-                wgmma_commit();
-                last = at.stage;
-                at.next();
-            }
-        }
-        wgmma_wait<0>();
-        pin(sumK), pin(sumV);
-        // The warp's own rows of the tiles of k and v are no longer read.
-        const float one[2] = {1, 1}, by[2] = {p.scale, p.scale};
-        const u32 own = memK + (threadIdx.x / 32 - 4) * 16 * D * 2;
-        asm volatile("bar.sync 1, 256;" ::: "memory");
-        const int row = key - lane / 4;
-        const i64 to = batch * ds.batch + keyHead * ds.head + row * ds.row;
-        if (outputs & 1) store_rows<HALF, D>(sumK, by, own, dk + to, ds.row, p.keys - row, p.dim);
-        if (outputs & 2) store_rows<HALF, D>(sumV, one, own, dv + to, ds.row, p.keys - row, p.dim);
     }
 };
 
-template <int D, bool HALF> struct Queries {
-    static constexpr int BM = 128, BN = 128, STAGES = D == 64 ? 3 : 2;
-    using Tile = Panels<128, D>;
-    static constexpr int SHARED = 2048 + (2 + 2 * STAGES) * Tile::BYTES;
+template <int D, bool HALF> struct Keys {
+    static constexpr int BN = 128, BM = D == 64 ? 128 : 64, STAGES = 2;
+    using Tile = Panels<BN, D>;
+    using Step = Panels<BM, D>;
+    using Weights = Panels<BN, BM>;
+    using Order = Visits<BM, BN>;
+    static constexpr int STAGE = 2 * Step::BYTES, NUMBERS = 3 * BM * 4 + 16, SUMS = BM * D * 4; // statistics, delta and limits of the queries, and a Visit
 
-    static __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, const TensorMap* mapG, const float* lse, const float* delta, u16* dq, Strides ds,
-                                               const Problem<float>& p, int batches) {
-        const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, loaded = start, full = start + 8, empty = full + 8 * STAGES, memQ = start + 1024, memG = memQ + Tile::BYTES, ring = memG + Tile::BYTES;
+    // Places in shared memory: barriers, keys, values, stages of queries and gradients, two tiles of ds, a term of dq, and stages of numbers.
+    u32 start;
+    __device__ __forceinline__ u32 loaded() const { return start; } // keys and values; kept until free
+    __device__ __forceinline__ u32 free() const { return start + 8; }
+    __device__ __forceinline__ u32 term() const { return start + 16; } // of dq is complete; kept until added
+    __device__ __forceinline__ u32 added() const { return start + 24; }
+    __device__ __forceinline__ u32 full(int stage) const { return start + 32 + stage * 8; }
+    __device__ __forceinline__ u32 empty(int stage) const { return full(STAGES + stage); }
+    __device__ __forceinline__ u32 k() const { return start + 1024; }
+    __device__ __forceinline__ u32 v() const { return k() + Tile::BYTES; }
+    __device__ __forceinline__ u32 q(int stage) const { return v() + Tile::BYTES + stage * STAGE; }
+    __device__ __forceinline__ u32 g(int stage) const { return q(stage) + Step::BYTES; }
+    __device__ __forceinline__ u32 ds(int i) const { return q(STAGES) + i * Weights::BYTES; }
+    __device__ __forceinline__ u32 dq() const { return ds(2); }
+    __device__ __forceinline__ u32 numbers(int stage) const { return dq() + SUMS + stage * NUMBERS; }
+
+    float* sums;
+    u32* turns;
+    // sum returns the float32 sums of a tile of dq, and counter how many terms they have.
+    __device__ __forceinline__ float* sum(const Problem<float>& p, int batch, int head, int t0) const {
+        return sums + (((i64)batch * p.heads + head) * ((p.queries + BM - 1) / BM) + t0 / BM) * (BM * D);
+    }
+    __device__ __forceinline__ u32* counter(const Problem<float>& p, int batch, int head, int t0) const { return turns + ((i64)batch * p.heads + head) * p.queries + t0; }
+    // await waits until a counter says that the terms before rank are added.
+    static __device__ __forceinline__ void await(const u32* counter, int rank) {
+        int have = 0;
+        while (have != rank) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(have) : "l"(counter) : "memory");
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+    }
+
+    __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, const TensorMap* mapG, const float* lse, const float* delta, u16* dk, u16* dv, Strides ds,
+                                        u16* dq, Strides qs, int outputs, Section section, const Problem<float>& p, int batches) {
+        start = (shared_address(dynamic) + 1023) / 1024 * 1024;
         if (threadIdx.x == 0) {
-            barrier_init(loaded, 1);
-            for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 8);
+            barrier_init(loaded(), 1), barrier_init(free(), 8), barrier_init(term(), 8), barrier_init(added(), 1);
+            for (int i = 0; i < STAGES; i++) barrier_init(full(i), 2), barrier_init(empty(i), 8);
         }
         barriers_ready();
         follow();
-        const int tiles = (p.queries + BM - 1) / BM, number = blockIdx.x / tiles, t0 = (tiles - 1 - blockIdx.x % tiles) * BM, batch = number / p.heads, head = number % p.heads, group = threadIdx.x / 128;
-        const Span<BM> span(p, batch, t0);
-        Position<STAGES> at;
-        if (group == 0) {
-            registers_down<40>();
-            if (threadIdx.x == 0) {
-                barrier_expect(loaded, 2 * Tile::BYTES);
-                Tile::fetch_rows(memQ, mapQ, loaded, t0, head, batch);
-                Tile::fetch_rows(memG, mapG, loaded, t0, head, batch);
-#pragma unroll 1
-                for (int j0 = 0; j0 < span.high; j0 += BN, at.next()) {
-                    const u32 bar = full + 8 * at.stage, stage = ring + at.stage * 2 * Tile::BYTES;
-                    barrier_wait(empty + 8 * at.stage, at.parity ^ 1);
-                    barrier_expect(bar, 2 * Tile::BYTES);
-                    Tile::fetch_rows(stage, mapK, bar, j0, head / p.group, batch);
-                    Tile::fetch_rows(stage + Tile::BYTES, mapV, bar, j0, head / p.group, batch);
-                }
-            }
+        const int warp = threadIdx.x / 32;
+        if (warp >= 4) {
+            registers_up<224>();
+            each(p, section, batches, [&](Order& at, int round) { consume(p, at.batch, at.keyHead, at.block(), dk, dv, ds, dq, qs, outputs, round); });
             return;
         }
-        registers_up<232>();
-        const int part = group - 1, lane = threadIdx.x % 32, query = t0 + part * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4, column = lane % 4 * 2;
-        const float scale = p.scale * LOG2E;
-        float l[2], d[2];
-        int limit[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const bool is = query + 8 * r < p.queries;
-            const i64 row = ((i64)batch * p.heads + head) * p.queries + query + 8 * r;
-            l[r] = is ? statistic(lse[row]) : INFINITY, d[r] = is ? delta[row] : 0, limit[r] = is ? p.limit(batch, query + 8 * r) : 0;
-        }
-        float sum[D / 2], s[BN / 2], g[BN / 2];
-        u32 w[BN / 16][4];
-#pragma unroll
-        for (int i = 0; i < D / 2; i++) sum[i] = 0;
-        barrier_wait(loaded, 0);
-        int last = -1;
+        registers_down<56>();
+        if (warp == 0) each(p, section, batches, [&](Order& at, int round) { load(at, mapQ, mapK, mapV, mapG, round); });
+        else if (warp == 1) each(p, section, batches, [&](Order& at, int) { load_numbers(at, lse, delta); });
+        else if (warp == 2) each(p, section, batches, [&](Order& at, int) { add_terms(at); });
+    }
+
+    // each calls f for each key head of the block.
+    template <typename F> __device__ __forceinline__ void each(const Problem<float>& p, Section section, int batches, F f) {
+        const int all = batches * (p.heads / p.group);
+        int round = 0;
 #pragma unroll 1
-        for (int j0 = 0; j0 < span.high; j0 += BN) {
-            const u32 k = ring + at.stage * 2 * Tile::BYTES;
-            barrier_wait(full + 8 * at.stage, at.parity);
-            pin(s), pin(g), pin(sum), pin(w);
+        for (int number = blockIdx.x / section.blocks; number < all; number += gridDim.x / section.blocks, round++) {
+            Order at(p, section, number, blockIdx.x % section.blocks, round);
+            f(at, round);
+        }
+    }
+
+    Position<STAGES> stage;
+    u32 parity = 0; // of terms of dq
+
+    __device__ __forceinline__ void load(Order& at, const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, const TensorMap* mapG, int round) {
+        const bool lead = threadIdx.x == 0;
+        if (lead) {
+            barrier_wait(free(), round % 2 ^ 1);
+            barrier_expect(loaded(), 2 * Tile::BYTES);
+            Tile::fetch_rows(k(), mapK, loaded(), at.block() * BN, at.keyHead, at.batch);
+            Tile::fetch_rows(v(), mapV, loaded(), at.block() * BN, at.keyHead, at.batch);
+        }
+        for (; at.next(); stage.next()) {
+            if (lead) {
+                barrier_wait(empty(stage.stage), stage.parity ^ 1);
+                barrier_expect(full(stage.stage), STAGE);
+                Step::fetch_rows(q(stage.stage), mapQ, full(stage.stage), at.t0, at.head, at.batch);
+                Step::fetch_rows(g(stage.stage), mapG, full(stage.stage), at.t0, at.head, at.batch);
+            }
+            __syncwarp();
+        }
+        if (lead) {
+            barrier_wait(empty(stage.stage), stage.parity ^ 1);
+            arrive(full(stage.stage));
+        }
+        stage.next();
+    }
+
+    __device__ __forceinline__ void load_numbers(Order& at, const float* lse, const float* delta) {
+        const Problem<float>& p = at.p;
+        for (; at.next(); stage.next()) {
+            const u32 to = numbers(stage.stage);
+            barrier_wait(empty(stage.stage), stage.parity ^ 1);
+            for (int i = threadIdx.x % 32; i < BM; i += 32) {
+                const bool is = at.t0 + i < p.queries;
+                const i64 row = ((i64)at.batch * p.heads + at.head) * p.queries + at.t0 + i;
+                const float l = is ? statistic(lse[row]) : INFINITY, d = is ? delta[row] : 0;
+                const int limit = is ? p.limit(at.batch, at.t0 + i) : 0;
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + i * 4), "f"(l) : "memory");
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (BM + i) * 4), "f"(d) : "memory");
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + (2 * BM + i) * 4), "r"(limit) : "memory");
+            }
+            store_visit(at.t0, at.head, (at.block() * BN + BN <= at.low) | (at.rank == at.count - 1) << 1, at.rank);
+        }
+        barrier_wait(empty(stage.stage), stage.parity ^ 1);
+        store_visit(-1, 0, 0, 0);
+        stage.next();
+    }
+
+    // store_visit tells the consumers of a tile of queries: its first query, -1 for none, its head, whether the keys are seen by all queries (1) and whether the term of dq is the last
+    // one (2), and its rank.
+    __device__ __forceinline__ void store_visit(int t0, int head, int is, int rank) const {
+        if (threadIdx.x % 32 == 0) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(numbers(stage.stage) + 3 * BM * 4), "r"(t0), "r"(head), "r"(is), "r"(rank) : "memory");
+        release(full(stage.stage));
+    }
+    __device__ __forceinline__ int4 visit() const {
+        int4 x;
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(numbers(stage.stage) + 3 * BM * 4) : "memory");
+        return x;
+    }
+
+    // add_terms adds the block's terms of dq to the sums. Of a tile whose last term is the block's it copies the sums to where the consumers add their term.
+    __device__ __forceinline__ void add_terms(Order& at) {
+        u32* turn = nullptr; // of a term that is being added
+        int rank = 0;
+        while (true) {
+            const bool more = at.next(), copies = more && at.rank > 0 && at.rank == at.count - 1;
+            if (threadIdx.x % 32 == 0) {
+                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+                if (more && !copies) arrive(added());
+                if (turn) {
+                    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async.global;" ::: "memory");
+                    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(turn), "r"(rank + 1) : "memory");
+                }
+            }
+            if (!more) return;
+            rank = at.rank;
+            turn = counter(at.p, at.batch, at.head, at.t0);
+            float* const to = sum(at.p, at.batch, at.head, at.t0);
+            if (threadIdx.x % 32 == 0 && rank > 0) {
+                await(turn, rank);
+                if (copies) {
+                    barrier_expect(added(), SUMS);
+                    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dq()), "l"(to), "r"(SUMS), "r"(added()) : "memory");
+                }
+            }
+            __syncwarp();
+            barrier_wait(term(), parity);
+            parity ^= 1;
+            if (rank == at.count - 1) turn = nullptr;
+            if (threadIdx.x % 32 == 0 && turn) {
+                if (rank > 0)
+                    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(dq()), "r"(SUMS) : "memory");
+                else
+                    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(dq()), "r"(SUMS) : "memory");
+                asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+            }
+            __syncwarp();
+        }
+    }
+
+    __device__ __forceinline__ void consume(const Problem<float>& p, int batch, int keyHead, int block, u16* dk, u16* dv, Strides ds, u16* dq, Strides qs, int outputs, int round) {
+        const int part = threadIdx.x / 128 - 1, lane = threadIdx.x % 32, tid = threadIdx.x - 128, line = threadIdx.x % 128 / 32 * 16, key = block * BN + part * 64 + line + lane / 4;
+        const float scale = p.scale * LOG2E, one[2] = {1, 1}, by[2] = {p.scale, p.scale};
+        float sumK[D / 2], sumV[D / 2], s[BM / 2], x[BM / 2], o[32];
+        u32 w[BM / 16][4], y[BM / 16][4];
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) sumK[i] = sumV[i] = 0;
+        barrier_wait(loaded(), round % 2);
+#pragma unroll 1
+        for (;; stage.next()) {
+            const u32 from = numbers(stage.stage) + lane % 4 * 8;
+            barrier_wait(full(stage.stage), stage.parity);
+            const int4 now = visit();
+            if (now.x < 0) break;
             wgmma_fence();
-            scores<HALF, D, BM, BN>(s, memQ + part * 64 * 128, k);
+            scores<HALF, D, BN, BM>(s, k() + part * 64 * 128, q(stage.stage));
             wgmma_commit();
-            scores<HALF, D, BM, BN>(g, memG + part * 64 * 128, k + Tile::BYTES);
+            scores<HALF, D, BN, BM>(x, v() + part * 64 * 128, g(stage.stage));
             wgmma_commit();
             wgmma_wait<1>();
-            pin(s), pin(sum), pin(w);
-            if (last >= 0) release(empty + 8 * last);
+            pin(s);
 #pragma unroll
-            for (int j = 0; j < BN / 2; j++) s[j] = weight(s[j], scale, l[j / 2 % 2]);
-            if (j0 + BN > span.low) {
+            for (int j = 0; j < BM / 8; j++) {
+                float l[2];
+                asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(l[0]), "=f"(l[1]) : "r"(from + j * 32) : "memory");
 #pragma unroll
-                for (int j = 0; j < BN / 2; j++)
-                    if (j0 + j / 4 * 8 + column + j % 2 >= limit[j / 2 % 2]) s[j] = 0;
+                for (int i = 0; i < 4; i++) s[4 * j + i] = weight(s[4 * j + i], scale, l[i % 2]);
+                if (!(now.z & 1)) {
+                    int limit[2];
+                    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(limit[0]), "=r"(limit[1]) : "r"(from + 2 * BM * 4 + j * 32) : "memory");
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        if (key + i / 2 * 8 >= limit[i % 2]) s[4 * j + i] = 0;
+                }
             }
             wgmma_wait<0>();
-            pin(g);
+            pin(x);
 #pragma unroll
-            for (int j = 0; j < BN / 2; j++) s[j] *= g[j] - d[j / 2 % 2];
+            for (int j = 0; j < BM / 8; j++) {
+                float d[2];
+                asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d[0]), "=f"(d[1]) : "r"(from + BM * 4 + j * 32) : "memory");
+#pragma unroll
+                for (int i = 0; i < 4; i++) x[4 * j + i] = s[4 * j + i] * (x[4 * j + i] - d[i % 2]);
+            }
             pack<HALF>(w, s);
-            pin(sum), pin(w);
+            pack<HALF>(y, x);
+            store_weights(y, part * 64 + line);
+            pin(w), pin(y), pin(sumK), pin(sumV);
             wgmma_fence();
-            weigh_rows<HALF, D, BN>(sum, w, k, 1);
+            weigh_rows<HALF, D, BM>(sumV, w, g(stage.stage), 1);
+            {
+                const u64 a = describe<BN, true>(this->ds(parity) + (D == 64 ? part * BN * 128 : 0)), b = describe<BN, true>(k() + (D == 64 ? 0 : part * BN * 128));
+#pragma unroll
+                for (int l = 0; l < BN / 16; l++) multiply<HALF, 1, 1>(o, a + Tile::lines(l), b + Tile::lines(l), l > 0);
+            }
             wgmma_commit();
-            last = at.stage;
-            at.next();
+            weigh_rows<HALF, D, BM>(sumK, y, q(stage.stage), 1);
+            wgmma_commit();
+            wgmma_wait<1>();
+            pin(w), pin(sumV), pin(o);
+            barrier_wait(added(), parity);
+            const int4 at = visit();
+            const u32 mine = this->dq() + tid * 16;
+            if (at.z & 2) {
+                const int row = at.x + (D == 64 ? part * 64 : 0) + line, c = D == 64 ? 0 : part * 64;
+                if (at.w > 0) {
+#pragma unroll
+                    for (int i = 0; i < 8; i++) {
+                        float4 f;
+                        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w) : "r"(mine + i * 4096) : "memory");
+                        o[4 * i] += f.x, o[4 * i + 1] += f.y, o[4 * i + 2] += f.z, o[4 * i + 3] += f.w;
+                    }
+                }
+                // The warp's own lines of the other tile of ds are no longer read.
+                if (outputs & 4) store_rows<HALF, 64>(o, by, this->ds(parity ^ 1) + (part * 64 + line) * 128, dq + batch * qs.batch + at.y * qs.head + row * qs.row + c, qs.row, p.queries - row, p.dim - c);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mine + i * 4096), "f"(o[4 * i]), "f"(o[4 * i + 1]), "f"(o[4 * i + 2]), "f"(o[4 * i + 3]) : "memory");
+            }
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            release(term());
+            parity ^= 1;
+            wgmma_wait<0>();
+            pin(y), pin(sumK);
+            release(empty(stage.stage));
         }
-        wgmma_wait<0>();
-        pin(sum);
-        const float by[2] = {p.scale, p.scale};
-        asm volatile("bar.sync 1, 256;" ::: "memory"); // the tile of queries is no longer read
-        const int row = query - lane / 4;
-        store_rows<HALF, D>(sum, by, memQ + (threadIdx.x / 32 - 4) * 16 * D * 2, dq + batch * ds.batch + head * ds.head + row * ds.row, ds.row, p.queries - row, p.dim);
+        release(empty(stage.stage));
+        stage.next();
+        // The tile of keys is no longer read.
+        const u32 memory = k() + (threadIdx.x / 32 - 4) * 16 * D * 2;
+        asm volatile("bar.sync 1, 256;" ::: "memory");
+        const int row = key - lane / 4;
+        const i64 to = batch * ds.batch + keyHead * ds.head + row * ds.row;
+        if (outputs & 1) store_rows<HALF, D>(sumK, by, memory, dk + to, ds.row, p.keys - row, p.dim);
+        if (outputs & 2) store_rows<HALF, D>(sumV, one, memory, dv + to, ds.row, p.keys - row, p.dim);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        release(free());
+    }
+
+    // store_weights stores a warp's 16 keys x BM queries of ds as the first operand of dq: 128 keys of 64 queries in a row, swizzled. It returns when both warpgroups have.
+    __device__ __forceinline__ void store_weights(const u32 (&x)[BM / 16][4], int line) const {
+        const int lane = threadIdx.x % 32, row = line + lane % 16;
+#pragma unroll
+        for (int l = 0; l < BM / 16; l++) {
+            const int piece = l % 4 * 2 + lane / 16;
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(ds(parity) + l / 4 * BN * 128 + row * 128 + (piece ^ row & 7) * 16), "r"(x[l][0]), "r"(x[l][1]),
+                         "r"(x[l][2]), "r"(x[l][3]) : "memory");
+        }
+        asm volatile("fence.proxy.async.shared::cta;\nbar.sync 2, 256;" ::: "memory");
     }
 };
 
 #define MAPS const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap g, const float *lse, const float *delta
-#define ENTRIES(name, D, HALF)                                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(384, 1) attention_hopper_dkv_##name(MAPS, u16* dk, u16* dv, STRIDES(d), const int outputs, PROBLEM(float)) {             \
-        BODY(Keys<D, HALF>::run(&q, &k, &v, &g, lse, delta, dk, dv, STRIDES_OF(d), outputs, PROBLEM_OF(float), batches);)                                                 \
-    }                                                                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(384, 1) attention_hopper_dq_##name(MAPS, u16* dq, STRIDES(d), PROBLEM(float)) {                                          \
-        BODY(Queries<D, HALF>::run(&q, &k, &v, &g, lse, delta, dq, STRIDES_OF(d), PROBLEM_OF(float), batches);)                                                           \
+#define ENTRY(name, D, HALF)                                                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                                                                                                   \
+        attention_hopper_gradients_##name(MAPS, u16* dk, u16* dv, STRIDES(d), u16* dq, STRIDES(dq), float* sums, u32* turns, const int outputs, const int first,           \
+                                          const int blocks, PROBLEM(float)) {                                                                                              \
+        BODY(Keys<D, HALF> a; a.sums = sums; a.turns = turns;                                                                                                              \
+             a.run(&q, &k, &v, &g, lse, delta, dk, dv, STRIDES_OF(d), dq, STRIDES_OF(dq), outputs, Section{first, blocks}, PROBLEM_OF(float), batches);)                   \
     }
-ENTRIES(64_bf16, 64, false)
-ENTRIES(128_bf16, 128, false)
-ENTRIES(64_f16, 64, true)
-ENTRIES(128_f16, 128, true)
+#define DELTA(name, HALF)                                                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256) attention_hopper_delta_##name(const u16* g, const u16* out, STRIDES(out), float* to, u32* turns, const int heads,   \
+                                                                                    const int queries, const int dim, const int rows) {                                   \
+        BODY(delta<HALF>(g, out, STRIDES_OF(out), to, turns, heads, queries, dim, rows);)                                                                                 \
+    }
+ENTRY(64_bf16, 64, false)
+ENTRY(128_bf16, 128, false)
+ENTRY(64_f16, 64, true)
+ENTRY(128_f16, 128, true)
+DELTA(bf16, false)
+DELTA(f16, true)

@@ -10,7 +10,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/test/compare"
-	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -52,6 +51,13 @@ func drawAttention(r *rand.Rand, dt kernels.Dtype, decoding bool) *attended {
 	if r.IntN(8) == 0 {
 		a.Scale = -a.Scale
 	}
+	a.draw(r)
+	return a
+}
+
+// draw draws the operands, and for every other problem counts, and computes the results.
+func (a *attended) draw(r *rand.Rand) {
+	dt := a.Dtype
 	numbers := func(rows int64) []float64 {
 		x := make([]float64, rows*a.Dim)
 		for i := range x {
@@ -78,7 +84,6 @@ func drawAttention(r *rand.Rand, dt kernels.Dtype, decoding bool) *attended {
 		}
 	}
 	a.compute()
-	return a
 }
 
 // sideBySide returns values of q, k and v in one operand, (Batch, Queries, Heads + 2 KeyHeads, Dim), as many queries as keys, and the strides of its parts.
@@ -300,40 +305,88 @@ func tested(t *testing.T) []kernels.Device {
 
 // Attention of few queries to many keys is that of the definition: the keys are split among blocks.
 func TestDecoding(t *testing.T) {
-	launched := map[string]bool{}
 	for dt, epsilon := range map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52, expr.BF16: 0x1p-8, expr.F16: 0x1p-11} {
-		seeds := testutil.Random(t)
-		for range 12 {
-			seed := seeds.Uint64()
-			a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, true)
-			lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
-			for k := range lse {
-				if lse[k] = 10; !dt.IsFloat() {
-					lse[k], tolerance = 10*0x1p-20/epsilon, 4*epsilon
-				}
-			}
-			in := [][]byte{half(a.q), half(a.k), half(a.v)}
-			for _, dev := range tested(t) {
-				both, one := attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, attention.Forward{Problem: a.Problem, Out: true}
-				err := a.check(dev, both, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
-				if err == nil {
-					err = a.check(dev, one, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
-				}
-				if err != nil {
-					t.Errorf("seed %d on %s: %+v: %v", seed, dev.Name, a.Problem, err)
-				}
-				p, err := one.Plan(dev)
-				for k := 0; err == nil && k < len(p.Launches); k++ {
-					launched[p.Launches[k].Kernel.Entry] = true
-				}
+		t.Run(dt.String(), func(t *testing.T) { testDecoding(t, dt, epsilon) })
+	}
+}
+
+func testDecoding(t *testing.T, dt kernels.Dtype, epsilon float64) {
+	draws, launched := 12, map[string]bool{}
+	if testing.Short() {
+		draws = 4
+	}
+	seeds := testutil.Random(t)
+	for range draws {
+		seed := seeds.Uint64()
+		a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, true)
+		lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
+		for k := range lse {
+			if lse[k] = 10; !dt.IsFloat() {
+				lse[k], tolerance = 10*0x1p-20/epsilon, 4*epsilon
 			}
 		}
-		for _, name := range []string{"split", "merge"} {
-			if entry := fmt.Sprintf("attention_%s_%v", name, dt); !launched[entry] && dt != kernels.Float64 {
-				t.Errorf("no draw launched %s", entry)
+		in := [][]byte{half(a.q), half(a.k), half(a.v)}
+		for _, dev := range tested(t) {
+			both, one := attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, attention.Forward{Problem: a.Problem, Out: true}
+			err := a.check(dev, both, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
+			if err == nil {
+				err = a.check(dev, one, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
+			}
+			if err != nil {
+				t.Errorf("seed %d on %s: %+v: %v", seed, dev.Name, a.Problem, err)
+			}
+			p, err := one.Plan(dev)
+			for k := 0; err == nil && k < len(p.Launches); k++ {
+				launched[p.Launches[k].Kernel.Entry] = true
 			}
 		}
 	}
+	for _, name := range []string{"split", "merge"} {
+		if entry := fmt.Sprintf("attention_%s_%v", name, dt); !launched[entry] && dt != kernels.Float64 && !testing.Short() {
+			t.Errorf("no draw launched %s", entry)
+		}
+	}
+}
+
+// checkAll checks attention, its statistics and its gradients on a device.
+func (a *attended) checkAll(dev kernels.Device, epsilon float64) error {
+	dt := a.Dtype
+	half := func(x []float64) []byte { return bytesOfType(dt, x) }
+	rounded := numbersOfType(dt, half(a.out), len(a.out))
+	single := bytesOfType(a.statistics(), a.lse)
+	sizes := make([][]float64, 3)
+	for k, x := range [][]float64{a.dq, a.dk, a.dv} {
+		for range x {
+			sizes[k] = append(sizes[k], a.gradientSizes[k])
+		}
+	}
+	lse, tolerance := make([]float64, len(a.lse)), 40*epsilon
+	for k := range lse {
+		if lse[k] = 10; !dt.IsFloat() {
+			lse[k] *= 0x1p-20 / epsilon // of float32
+		}
+	}
+	if !dt.IsFloat() {
+		tolerance = 4 * epsilon
+	}
+	in := [][]byte{half(a.q), half(a.k), half(a.v)}
+	err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
+	if err == nil {
+		err = a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
+	}
+	in = append(in, single, half(rounded), half(a.grad))
+	if err == nil {
+		err = a.check(dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in, []kernels.Dtype{dt, dt, dt}, [][]float64{a.dq, a.dk, a.dv}, sizes, tolerance)
+	}
+	for k, wanted := range [][]float64{a.dq, a.dk, a.dv} {
+		if err == nil {
+			err = a.check(dev, attention.Backward{Problem: a.Problem, Q: k == 0, K: k == 1, V: k == 2}, in, []kernels.Dtype{dt}, [][]float64{wanted}, sizes[k:k+1], tolerance)
+		}
+	}
+	if err == nil && a.RowsFirst && a.Queries == a.Keys {
+		err = a.checkSideBySide(dev, single, half(rounded), sizes, tolerance)
+	}
+	return err
 }
 
 // Attention, its statistics and its gradients are those of the definition, of drawn sizes, on the host and on a GPU: of types of 16 bits too, whose weights are rounded to them on tensor
@@ -353,46 +406,41 @@ func TestAttention(t *testing.T) {
 			for i := range draws {
 				seed := seeds.Uint64()
 				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, false)
-				half := func(x []float64) []byte { return bytesOfType(dt, x) }
-				rounded := numbersOfType(dt, half(a.out), len(a.out))
-				single := bytesOfType(a.statistics(), a.lse)
-				sizes := make([][]float64, 3)
-				for k, x := range [][]float64{a.dq, a.dk, a.dv} {
-					for range x {
-						sizes[k] = append(sizes[k], a.gradientSizes[k])
-					}
-				}
-				lse, tolerance := make([]float64, len(a.lse)), 40*epsilon
-				for k := range lse {
-					if lse[k] = 10; !dt.IsFloat() {
-						lse[k] *= 0x1p-20 / epsilon // of float32
-					}
-				}
-				if !dt.IsFloat() {
-					tolerance = 4 * epsilon
-				}
 				for _, dev := range devices {
-					in := [][]byte{half(a.q), half(a.k), half(a.v)}
-					err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
-					if err == nil {
-						err = a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
-					}
-					in = append(in, single, half(rounded), half(a.grad))
-					if err == nil {
-						err = a.check(dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in, []kernels.Dtype{dt, dt, dt}, [][]float64{a.dq, a.dk, a.dv}, sizes, tolerance)
-					}
-					if err == nil {
-						err = a.check(dev, attention.Backward{Problem: a.Problem, V: true}, in, []kernels.Dtype{dt}, [][]float64{a.dv}, sizes[2:], tolerance)
-					}
-					if err == nil && a.RowsFirst && a.Queries == a.Keys {
-						err = a.checkSideBySide(dev, single, half(rounded), sizes, tolerance)
-					}
-					if err != nil {
+					if err := a.checkAll(dev, epsilon); err != nil {
 						t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
 					}
 				}
 			}
 		})
+	}
+}
+
+// Gradients whose terms many blocks add are those of the definition, twice the same bits: of many tiles of keys, on a device with many SMs and on ones with so few that the keys are in several
+// launches.
+func TestManyBlocks(t *testing.T) {
+	dev := tested(t)[0]
+	if testing.Short() || dev.Memory == 0 {
+		t.Skip("SKIPPED, NOT TESTED: there is no GPU, or it is a short test")
+	}
+	seeds := testutil.Random(t)
+	for i := range 8 {
+		seed := seeds.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		a := &attended{Problem: attention.Problem{Dtype: expr.BF16, Batch: 1, KeyHeads: 1 + r.Int64N(3), Queries: 1 + r.Int64N(1000), Keys: 500 + r.Int64N(700), Dim: 64 << r.Int64N(2), Causal: i%2 == 1}}
+		if a.Heads, a.Scale = a.KeyHeads*(1+r.Int64N(2)), 0.1; i%4 > 1 {
+			a.Queries = a.Keys
+		} else if i%2 == 0 { // for three warpgroups
+			a.Queries, a.Dim = 1024+r.Int64N(300), 64
+		}
+		a.draw(r)
+		dev.SMs = tested(t)[0].SMs
+		if i > 3 {
+			dev.SMs = 1 + r.IntN(9)
+		}
+		if err := a.checkAll(dev, 0x1p-8); err != nil {
+			t.Errorf("seed %d on %d SMs: %+v: %v", seed, dev.SMs, a.Problem, err)
+		}
 	}
 }
 

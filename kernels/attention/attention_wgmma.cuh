@@ -53,10 +53,11 @@ template <int STAGES> struct Position {
     }
 };
 
-// release gives shared memory back to the producer once each of 8 warps has called it.
+// arrive arrives at a barrier of the block, and release does so for a warp, whose accesses to shared memory come before.
+__device__ __forceinline__ void arrive(u32 bar) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory"); }
 __device__ __forceinline__ void release(u32 bar) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(bar, 0);
+    if (threadIdx.x % 32 == 0) arrive(bar);
 }
 
 // barriers_ready makes barriers that thread 0 has initialized visible to the block and to TMA.

@@ -144,6 +144,8 @@ func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
 				plans = append(plans, plan(attention.Forward{Problem: p, Out: true, Statistics: true}.Plan(dev)), plan(attention.Backward{Problem: p, Q: true, K: true, V: true}.Plan(dev)))
 			}
+			many := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 2000, Keys: 200, Dim: 64, Scale: 0.125}
+			plans = append(plans, plan(attention.Forward{Problem: many, Out: true}.Plan(dev)))
 			for _, keys := range []int64{2000, 8000} { // of one query
 				p := attention.Problem{Dtype: dt, Batch: 1, Heads: 4, KeyHeads: 2, Queries: 1, Keys: keys, Dim: 64, Scale: 0.125}
 				plans = append(plans, plan(attention.Forward{Problem: p, Out: true}.Plan(dev)))
@@ -239,6 +241,9 @@ func summed() (plans []*kernels.Plan) {
 			_, _, list := reduce.Candidates(dev, dt, s[0], s[1], s[2])
 			plans = append(plans, list...)
 		}
+	}
+	for _, s := range [][]int{{64, 3, 4096, 3, 64, 2}, {64, 2, 4096, 2, 1024, 4}, {64, 2, 64, 2, 64, 1000}, {1000, 2, 1000, 2, 1000, 40}} { // passes over sums in float64
+		plans = append(plans, reduce.Sum(dev, kernels.Float32, s, []int{0, 2, 4}, false))
 	}
 	return plans
 }
