@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/test/compare"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/kernels/expr"
