@@ -97,7 +97,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.checkValidation(vm), c.checkFolders()); err != nil {
+	if err := errors.Join(c.checkValidation(vm), c.checkFolders(vm)); err != nil {
 		return nil, err
 	}
 	saved, err := l.load()

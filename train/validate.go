@@ -76,8 +76,12 @@ func absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// checkFolders returns an error unless the folders of the files are there, so that a training does not find out when it saves.
-func (c *config) checkFolders() error {
+// checkFolders returns an error unless the folders of the files are there, so that a training does not find out when it saves. Of several processes the
+// first one saves.
+func (c *config) checkFolders(vm *cudaops.VM) error {
+	if rank, _ := vm.Process(); rank > 0 {
+		return nil
+	}
 	for _, path := range []string{c.checkpoint.path, c.best} {
 		if path == "" {
 			continue

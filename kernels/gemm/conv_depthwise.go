@@ -133,15 +133,40 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 	return true, kernels.CheckGrid(blocks)
 }
 
-// taps calls f for each output and element of images that meet along an axis, with the tap.
+// taps calls f for each output and tap of an axis with the element of images that they meet, -1 beyond the images.
 func (a axisArgs) taps(f func(output, element, tap int64)) {
 	for o := range a.Out {
 		for i := range a.Size {
-			if e := o*a.Stride - a.Pad + i*a.Dilation; e >= 0 && e < a.In {
-				f(o, e, i)
+			e := o*a.Stride - a.Pad + i*a.Dilation
+			if e >= a.In {
+				e = -1
+			}
+			f(o, max(e, -1), i)
+		}
+	}
+}
+
+// outputs calls f for each element of images and tap of an axis that meet a place of outputs, with that place, -1 beyond the outputs.
+func (a axisArgs) outputs(f func(output, element, tap int64)) {
+	for e := range a.In {
+		for i := range a.Size {
+			n := e + a.Pad - i*a.Dilation
+			if o := n / a.Stride; n%a.Stride == 0 {
+				if o >= a.Out {
+					o = -1
+				}
+				f(max(o, -1), e, i)
 			}
 		}
 	}
+}
+
+// at returns an element of a plane, 0 beyond it, which times NaN is NaN.
+func at[T kernels.Float](plane []T, row, column, columns int64) T {
+	if row < 0 || column < 0 {
+		return 0
+	}
+	return plane[row*columns+column]
 }
 
 func depthwiseBody[T kernels.Float](c kernels.Call) {
@@ -157,7 +182,7 @@ func depthwiseBody[T kernels.Float](c kernels.Call) {
 				if a.Mirrored {
 					tap = taps - 1 - tap
 				}
-				y[q*a.X.Out+o] += w[tap] * x[row*a.X.In+column]
+				y[q*a.X.Out+o] += w[tap] * at(x, row, column, a.X.In)
 			})
 		})
 	}
@@ -170,8 +195,8 @@ func depthwiseImagesBody[T kernels.Float](c kernels.Call) {
 	for p := range a.Planes {
 		y, x, w := outputs[p*outs:][:outs], to[p*in:][:in], filters[p%a.Channels.D*taps:][:taps]
 		clear(x)
-		a.Y.taps(func(q, row, i int64) {
-			a.X.taps(func(o, column, j int64) { x[row*a.X.In+column] += w[i*a.X.Size+j] * y[q*a.X.Out+o] })
+		a.Y.outputs(func(q, row, i int64) {
+			a.X.outputs(func(o, column, j int64) { x[row*a.X.In+column] += w[i*a.X.Size+j] * at(y, q, o, a.X.Out) })
 		})
 	}
 }
@@ -184,7 +209,7 @@ func depthwiseFiltersBody[T kernels.Float](c kernels.Call) {
 	for p := range a.Count * a.Channels {
 		x, y, w := images[p*in:][:in], outputs[p*outs:][:outs], to[(p/a.Channels/a.Chunk*a.Channels+p%a.Channels)*taps:][:taps]
 		a.Y.taps(func(q, row, i int64) {
-			a.X.taps(func(o, column, j int64) { w[i*a.X.Size+j] += y[q*a.X.Out+o] * x[row*a.X.In+column] })
+			a.X.taps(func(o, column, j int64) { w[i*a.X.Size+j] += y[q*a.X.Out+o] * at(x, row, column, a.X.In) })
 		})
 	}
 }
