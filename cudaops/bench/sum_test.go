@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -56,10 +55,7 @@ func compareNearly[T float32 | float64](t *testing.T, p *kernels.Plan, got, want
 
 // All candidates of sums of drawn shapes, as a sum in float64.
 func TestSumCandidates(t *testing.T) {
-	dev := device0(t)
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 35))
-	t.Logf("seed %d", seed)
+	dev, r := device0(t), random(t)
 	_, err := onGPU(0, "sums", func(g *exec.GPUBackend) (any, error) {
 		for range 8 {
 			outer, rows, inner := 1+r.Int64N(4), 1+r.Int64N(600), 1+r.Int64N(40)
@@ -71,19 +67,19 @@ func TestSumCandidates(t *testing.T) {
 			case 2:
 				outer = 1
 			}
-			compareCandidates[float32](t, g, dev, f32, outer, rows, inner, 3e-7)
-			compareCandidates[float64](t, g, dev, f64, outer, rows, inner, 1e-12)
+			compareCandidates[float32](t, g, r, dev, f32, outer, rows, inner, 3e-7)
+			compareCandidates[float64](t, g, r, dev, f64, outer, rows, inner, 1e-12)
 		}
 		return nil, nil
 	})
 	testutil.Do(t, err)
 }
 
-func compareCandidates[T float32 | float64](t *testing.T, g *exec.GPUBackend, dev kernels.Device, dt kernels.Dtype, outer, rows, inner int64, tolerance float64) {
+func compareCandidates[T float32 | float64](t *testing.T, g *exec.GPUBackend, r *rand.Rand, dev kernels.Device, dt kernels.Dtype, outer, rows, inner int64, tolerance float64) {
 	t.Helper()
 	x, want, got := make([]T, outer*rows*inner), make([]float64, outer*inner), make([]T, outer*inner)
 	for i := range x {
-		x[i] = T(rand.Float64())
+		x[i] = T(r.Float64())
 		want[int64(i)/(rows*inner)*inner+int64(i)%inner] += float64(x[i])
 	}
 	names, _, plans := reduce.Candidates(dev, dt, outer, rows, inner)

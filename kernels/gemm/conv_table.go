@@ -124,8 +124,12 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 		case v.Round == kernels.TF32 || v.Round == kernels.BF16:
 			wants = Form(v.Round)
 		}
+		w, able := v.windows(wants)
+		if !able || !w.fit(wants, dev) {
+			return
+		}
 		for _, c := range convTable {
-			if w, able := v.windows(c.form); able && c.form == wants && c.filters == (v.Result == ConvFilters) && w.fit(c.form, dev) && !yield(c, c.time(w, dev)) {
+			if c.form == wants && c.filters == (v.Result == ConvFilters) && !yield(c, c.time(w, dev)) {
 				return
 			}
 		}
