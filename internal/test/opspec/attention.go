@@ -79,7 +79,10 @@ func (s attentionSizes) reference(counts func(b, i int) int) func(in ...[]float6
 						sum.addProduct(q[l], x)
 						size += math.Abs(q[l] * x)
 					}
-					scores[j], wrong = sum.value()*scale, max(wrong, size*scale)
+					scores[j] = sum.value() * scale
+					if !math.IsInf(scores[j], 0) { // the weight of -Inf is 0, without an error
+						wrong = max(wrong, size*scale)
+					}
 				}
 				e := exponentialsOf(scores)
 				at := s.row(b, h, i, s.h, s.tq)
