@@ -135,8 +135,7 @@ func (x pass) column(side, minRows, perSM int64, once bool) candidate {
 
 func sumFewBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[sumFewArgs](c)
-	out := kernels.Slice[T](c, args.Out)
-	sumColumns(kernels.Slice[T](c, args.In), out, int64(len(out))/args.Inner, args.R, args.Inner, args.R, 1, args.Div)
+	sumColumns(kernels.Slice[T](c, args.In), kernels.Slice[T](c, args.Out), int64(c.Grid[0])/args.Tiles, args.R, args.Inner, args.R, 1, args.Div)
 }
 
 func sumColsBody[In, To kernels.Float](c kernels.Call) {
