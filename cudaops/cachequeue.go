@@ -36,7 +36,7 @@ type input struct {
 
 // Run returns the results of a request: of values for the graph's inputs, all with the same number of rows along axis 0. With
 // [Limit].Rows, requests that wait at the same time are joined into one run, and each call gets its own rows of the results, as new
-// values. If that run fails, each request is run alone, so that one with a wrong index fails alone. When ctx is done, the request leaves the queue.
+// values. If that run fails, the Cache runs each request by itself, and only those with a wrong index fail. When ctx is done, the request leaves the queue.
 func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.Value, err error) {
 	if err = c.usable(ctx); err == nil {
 		out, err = c.run(ctx, in)

@@ -87,8 +87,9 @@ func killed(t *testing.T, folder string, at int) (result string) {
 	return string(text)
 }
 
-// A training that is killed after any of its steps, or while an epoch ends, has in the end the files, the history and the caller's value of one that was not: with two solvers, a
-// schedule, a plateau, gradients of two runs, averages, dropout, running means, and a state that runs carry on. So has one that continues from a copy of the best epoch's file.
+// A training is killed after each of its steps and while epochs end. In the end its files, its history and the caller's value equal those of a training that was not killed. It
+// has two solvers, a schedule, a plateau, gradients of two runs, averages, dropout, running means, and a state that runs carry on. A training that continues from a copy of the
+// best epoch's file ends with the same, too.
 func TestKilledAtEachStep(t *testing.T) {
 	whole, copied := t.TempDir(), t.TempDir()
 	want := killed(t, whole, 0)

@@ -337,7 +337,7 @@ func Integer(v gorgonia.Value) int64 {
 func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds codegen.Bounds) (gorgonia.Value, error) {
 	dt, ok := Dtype(v.Dtype())
 	if v.Dtype() == tensor.Uint16 {
-		dt, ok = expr.BF16, true // as good as F16: elements are copied
+		dt, ok = expr.BF16, true // BF16 and F16 are copied alike
 	}
 	if !ok {
 		return nil, fmt.Errorf("a view of %v: want one of %v", v.Dtype(), types)

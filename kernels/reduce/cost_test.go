@@ -18,12 +18,12 @@ type sweep struct {
 		Dtype           string
 		Outer, R, Inner int64
 		After           bool               // the shape was drawn after the constants were fitted
-		Us              map[string]float64 // by candidate, of those that take less than three times the least
+		Us              map[string]float64 // by candidate; slower than three times the best are left out
 	}
 }
 
-// The chosen candidate is within 5 % of the best one in the median and within 25 % for 95 % of the recorded shapes. Of the shapes that the constants were not fitted
-// to, the median is tested alone: some of their times are those of a busy host, whose launches came too late.
+// The chosen candidate is within 5 % of the best one in the median and within 25 % for 95 % of the recorded shapes. For shapes that were drawn
+// after the constants were fitted, only the median is tested: the host was busy, and some launches came too late.
 func TestModelChoosesFastCandidates(t *testing.T) {
 	var record sweep
 	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile("testdata/sweep.json")), &record))

@@ -20,7 +20,7 @@ type pass struct {
 // candidate is a way to compute a pass.
 type candidate struct {
 	work
-	params [3]int64 // of the kernel: with it they tell candidates apart
+	params [3]int64 // kernel arguments that tell two candidates of one kernel apart
 	us     float64  // predicted, with the pass over the sums of chunks
 	launch func(p *kernels.Plan)
 }

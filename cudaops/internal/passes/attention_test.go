@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Attention is one instruction, with its statistics where gradients need them, and its gradients w.r.t. what is wanted are one.
+// The forward pass of attention is one instruction, with statistics where gradients need them. The gradients that the graph uses are another one.
 func TestAttentionIsTwoInstructions(t *testing.T) {
 	for _, c := range []struct {
 		wrt  []int // of q, k, v
