@@ -323,6 +323,10 @@ func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Exe
 	if err != nil {
 		return nil, err
 	}
+	if err := peers.Agree(fmt.Sprint(b.Name(), p)); err != nil {
+		peers.Close()
+		return nil, err
+	}
 	leave := peers.Close
 	if host, ok := b.(*exec.HostBackend); ok {
 		host.Ranks, host.Rank = peers, w.Rank

@@ -139,20 +139,18 @@ func (c Collective) reduce(d Dtype, in [][]byte, out []byte, from int) {
 	}
 }
 
-// reduceHalf is reduce of numbers of 16 bits.
+// reduceHalf is reduce of numbers of 16 bits: in float32, rounded once.
 func (c Collective) reduceHalf(d Dtype, in [][]byte, out []byte, from int) {
-	for i := range Elements[uint16](out) {
-		sum := float32(0)
-		for r, x := range in {
-			if v := expr.FromHalf(d, Elements[uint16](x[from:])[i]); r == 0 {
-				sum = v // the sign of -0 stays
-			} else {
-				sum += v
-			}
+	wide := make([][]byte, len(in))
+	for r, x := range in {
+		list := make([]float32, len(out)/2)
+		for i, h := range Elements[uint16](x[from : from+len(out)]) {
+			list[i] = expr.FromHalf(d, h)
 		}
-		if c.Mean {
-			sum /= float32(len(in))
-		}
+		wide[r] = Bytes(list)
+	}
+	reduceRanks[float32](c.Mean, wide, wide[0], 0)
+	for i, sum := range Elements[float32](wide[0]) {
 		Elements[uint16](out)[i] = expr.ToHalf(d, sum)
 	}
 }

@@ -139,9 +139,12 @@ func content(t *testing.T, path string) (text []string) {
 // one process. STHENO_KILLS sets the number of kills.
 func TestLaunchKilled(t *testing.T) { onRanks(t, testLaunchKilled) }
 
-// onRanks runs a test with 3 ranks on the host and, where there are several GPUs, with one on each; on is the option of ranks in one process.
+// onRanks runs a test with 3 to 8 ranks on the host and, where there are several GPUs, with one on each; on is the option of ranks in one process.
 func onRanks(t *testing.T, test func(t *testing.T, ranks int, on cudaops.Option)) {
-	t.Run("hosts", func(t *testing.T) { test(t, 3, cudaops.OnHosts(3)) })
+	t.Run("hosts", func(t *testing.T) {
+		ranks := 3 + testutil.Random(t).IntN(6)
+		test(t, ranks, cudaops.OnHosts(ranks))
+	})
 	t.Run("gpus", func(t *testing.T) {
 		list, err := cudaops.Devices()
 		if err == nil && len(list) < 2 {

@@ -3,6 +3,7 @@ package world
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -79,7 +80,13 @@ func (p *Peers) accept(until time.Time) error {
 	for missing := p.Size - 1; missing > 0; {
 		c, err := l.Accept()
 		if err != nil {
-			return fmt.Errorf("%d ranks have not joined within %v: %w", missing, p.limit, err)
+			var absent []int
+			for rank, c := range p.conns {
+				if rank > 0 && c == nil {
+					absent = append(absent, rank)
+				}
+			}
+			return fmt.Errorf("got no hello of the ranks %v within %v: %w", absent, p.limit, err)
 		}
 		c.SetDeadline(time.Now().Add(time.Second)) // a stranger must not block the ranks
 		var h hello
@@ -147,6 +154,21 @@ func (p *Peers) Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) 
 		p.end(err)
 	}
 	return err
+}
+
+// Agree is a call of all ranks. It returns an error that names the first rank whose text differs from that of rank 0.
+func (p *Peers) Agree(text string) error {
+	own := sha256.Sum256([]byte(text))
+	all := make([]byte, p.Size*len(own))
+	if err := p.Exchange(kernels.Collective{Kind: kernels.AllGather, Ranks: p.Size}, kernels.Uint8, own[:], all); err != nil {
+		return err
+	}
+	for rank := range p.Size {
+		if !bytes.Equal(all[rank*len(own):][:len(own)], all[:len(own)]) {
+			return fmt.Errorf("rank %d: got another graph, other options or another kind of device than rank 0, want the same on all ranks", rank)
+		}
+	}
+	return nil
 }
 
 // serve is Exchange of rank 0.

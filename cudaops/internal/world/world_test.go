@@ -2,6 +2,7 @@ package world
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -157,6 +158,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// All ranks learn which one has another text than rank 0.
+func TestAgree(t *testing.T) {
+	for name, want := range map[string]error{"same": nil, "other": errors.New("rank 2: got another graph")} {
+		peers, errs := joined(t, 4, 10*time.Second), make([]error, 4)
+		var wait sync.WaitGroup
+		for r, p := range peers {
+			text := "same"
+			if r == 2 {
+				text = name
+			}
+			wait.Go(func() { errs[r] = p.Agree(text) })
+		}
+		wait.Wait()
+		for r, err := range errs {
+			if (err == nil) != (want == nil) || err != nil && !strings.Contains(err.Error(), want.Error()) {
+				t.Errorf("%s, rank %d: got error %v, want %v", name, r, err, want)
+			}
+		}
+	}
+}
+
 // A rank that has left, that hangs or that asks for another collective is named in the errors of the others, within the time limit.
 func TestExchangeFails(t *testing.T) {
 	c, x := kernels.Collective{Kind: kernels.AllReduce, Ranks: 3}, make([]byte, 8)
@@ -175,7 +197,7 @@ func TestExchangeFails(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Join(World{Rank: 0, Size: 2, Address: free(t)}, 200*time.Millisecond); err == nil || !strings.Contains(err.Error(), "1 ranks have not joined") {
+	if _, err := Join(World{Rank: 0, Size: 2, Address: free(t)}, 200*time.Millisecond); err == nil || !strings.Contains(err.Error(), "no hello of the ranks [1] within 200ms") {
 		t.Errorf("a rank that does not come: got error %v", err)
 	}
 	if _, err := Join(World{Rank: 1, Size: 2, Address: free(t)}, 200*time.Millisecond); err == nil || !strings.Contains(err.Error(), "rank 1 of 2, rank 0 at 127.0.0.1") {
