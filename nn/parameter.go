@@ -14,7 +14,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Init draws an element of a parameter's initial value.
+// Init draws an element of a parameter's initial value. Those of a large parameter are drawn by several goroutines, so an Init follows from its random numbers alone, unless it draws some elements without any:
+// such a one is called in order by one goroutine.
 type Init func(r *rand.Rand) float64
 
 // Constant is one value for all elements.
@@ -133,17 +134,12 @@ func some(names []string) string {
 func (s *Scope) draw(name string, init Init, shape tensor.Shape) *tensor.Dense {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	r := rand.New(rand.NewPCG(s.seed, h.Sum64()))
-	v := tensor.New(tensor.Of(s.dtype), tensor.WithShape(shape...))
+	seed, v := pcgState{s.seed, h.Sum64()}, tensor.New(tensor.Of(s.dtype), tensor.WithShape(shape...))
 	switch m := v.Data().(type) {
 	case []float32:
-		for i := range m {
-			m[i] = float32(init(r))
-		}
+		drawAll(m, seed, init)
 	case []float64:
-		for i := range m {
-			m[i] = init(r)
-		}
+		drawAll(m, seed, init)
 	}
 	return v
 }

@@ -1,0 +1,79 @@
+package nn_test
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/nn"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Initial values are those of one generator called in order, on any number of cores, whatever number of random words an element takes.
+func TestInitialValuesInOrder(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	r := testutil.Random(t)
+	calls := 0
+	for name, init := range map[string]func() nn.Init{
+		"Normal":  func() nn.Init { return nn.Normal(0.02) },
+		"Uniform": func() nn.Init { return nn.Uniform(0.5) },
+		"one word or many": func() nn.Init {
+			return func(r *rand.Rand) float64 {
+				sum := 0.
+				for r.IntN(3) > 0 {
+					sum += r.ExpFloat64()
+				}
+				return sum
+			}
+		},
+		"four words, so that most chunks begin within an element": func() nn.Init {
+			return func(r *rand.Rand) float64 { return r.Float64() - r.Float64() + r.Float64() - r.Float64() }
+		},
+		"one element takes more than a chunk": func() nn.Init {
+			return func(r *rand.Rand) float64 {
+				if v := r.Float64(); v > 1e-5 {
+					return v
+				}
+				sum := 0.
+				for range 100_000 {
+					sum += r.Float64()
+				}
+				return sum
+			}
+		},
+		"in pairs": func() nn.Init {
+			spare := math.NaN()
+			return func(r *rand.Rand) float64 {
+				v := spare
+				if spare = math.NaN(); v != v {
+					v, spare = r.NormFloat64(), r.NormFloat64()
+				}
+				return v
+			}
+		},
+		"a count": func() nn.Init {
+			calls = 0
+			return func(*rand.Rand) float64 { calls++; return float64(calls) }
+		},
+	} {
+		runtime.GOMAXPROCS(1 + r.IntN(9))
+		seed, n := r.Uint64(), 200_000+r.IntN(300_000)
+		p := nn.New(G.NewGraph(), nn.Seed(seed), nn.Dtype(tensor.Float64)).At("a").Parameter("weight", init(), n)
+		got := elements(t, p.Value())
+		h := fnv.New64a()
+		h.Write([]byte("a.weight"))
+		one, draw := rand.New(rand.NewPCG(seed, h.Sum64())), init()
+		for i, g := range got {
+			if want := draw(one); g != want {
+				t.Fatalf("%s, %d elements, %d cores: element %d is %v, want %v", name, n, runtime.GOMAXPROCS(0), i, g, want)
+			}
+		}
+		if len(got) != n {
+			t.Errorf("%s: got %d elements, want %d", name, len(got), n)
+		}
+	}
+}
