@@ -26,7 +26,7 @@ var docs = map[string][]Doc{
 	"Conv": {
 		{"direct", "A thread computes an output and reads a filter and what is under it: 2 C R S loads from global memory for C R S multiply-adds."},
 		{"im2col", "The window of each pixel is written as a row, R S times the image in memory; a product of all rows with the filters; and the result is transposed."},
-		{"implicit", "The product without its matrix: a block computes a tile, and gathers pieces of windows from the image into shared memory. The op's kernel for devices without tensor cores for it."},
+		{"implicit", "The product without its matrix: a block computes a tile, and gathers pieces of windows from the image into shared memory, with multiply-adds of float32 units. The op's kernel for devices without tensor cores for it."},
 		{"TMA", "TMA gathers the windows from channels-last copies of the operands, each number as three in BF16, and wgmma multiplies them: float32's accuracy on tensor cores. The op's kernel for compute capability 9.0."},
 		{"BF16, channels last", "Images and outputs are stored in BF16 with their channels last, as convolutions of a network under Mixed have them: images need no copy, and one product is enough where there were six."},
 	},
