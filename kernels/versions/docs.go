@@ -23,6 +23,13 @@ var docs = map[string][]Doc{
 		{"tensor cores", "The same by mma.sync, with weights that stay in registers between the products and copies of keys in flight. The op's kernel for compute capability 8."},
 		{"warp-specialised", "A producer copies by TMA, and two warpgroups multiply by wgmma in turns: one computes exponentials while the other multiplies. The op's kernel for compute capability 9.0."},
 	},
+	"Conv": {
+		{"direct", "A thread computes an output and reads a filter and what is under it: 2 C R S loads from global memory for C R S multiply-adds."},
+		{"im2col", "The window of each pixel is written as a row, R S times the image in memory; a product of all rows with the filters; and the result is transposed."},
+		{"implicit", "The product without its matrix: a block computes a tile, and gathers pieces of windows from the image into shared memory, with multiply-adds of float32 units. The op's kernel for devices without tensor cores for it."},
+		{"TMA", "TMA gathers the windows from channels-last copies of the operands, each number as three in BF16, and wgmma multiplies them: float32's accuracy on tensor cores. The op's kernel for compute capability 9.0."},
+		{"BF16, channels last", "Images and outputs are stored in BF16 with their channels last, as convolutions of a network under Mixed have them: images need no copy, and one product is enough where there were six."},
+	},
 	"Dot": {
 		{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (DotPartials leaves them to the host): the same bits in every run."},
 		{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},

@@ -42,6 +42,7 @@ func epilogues(p *program.Program, t Target) error {
 			e.rewrite()
 		}
 	}
+	s.recompute(t)
 	s.fromResults()
 	return s.finish()
 }
@@ -199,7 +200,7 @@ func (s *rewriter) fromResults() {
 			continue
 		}
 		for _, step := range s.readers[v] {
-			if program.Elementwise(step.Op) && isReLUGradient(step, v) {
+			if _, gone := s.replacement[step]; !gone && program.Elementwise(step.Op) && isReLUGradient(step, v) {
 				s.derive(step, in.Out[0])
 				op := step.Op.(program.Map)
 				op.FuseWithConsumers = true
