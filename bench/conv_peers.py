@@ -4,8 +4,8 @@ of that test, takes the layers and the times from them, and prints each layer, c
 	STHENO_TIMES=. go test ./cudaops/bench -run TestConvDrawnTimes -v | tee times.log
 	python3 bench/conv_peers.py SECONDS < times.log
 
-cuDNN searches for its best algorithm (benchmark mode), and calls are captured in CUDA graphs. For TF32 and BF16 the better of
-channels first and channels last counts. Operands of BF16 are given to cuDNN in BF16, while the plans read and write float32.
+cuDNN searches for its best algorithm (benchmark mode), and calls are captured in CUDA graphs. For TF32, BF16 and F16 the better of
+channels first and channels last counts. Operands of BF16 and F16 are given to cuDNN in 16 bits, while the plans read and write float32.
 """
 
 import math
@@ -35,7 +35,7 @@ def graphed(call, sets):
 def cudnn_us(sizes, result, precision, layout):
     images, channels, filters, groups, high, wide, r, s, stride_y, stride_x, dilation, pad_y, pad_x = sizes
     torch.backends.cudnn.allow_tf32 = precision == "TF32"
-    how = dict(device="cuda", dtype=torch.bfloat16 if precision == "BF16" else torch.float32)
+    how = dict(device="cuda", dtype={"BF16": torch.bfloat16, "F16": torch.float16}.get(precision, torch.float32))
     options = (stride_y, stride_x), (pad_y, pad_x), (dilation, dilation)
 
     def operands():
@@ -51,8 +51,8 @@ def cudnn_us(sizes, result, precision, layout):
 
     first = operands()
     size = sum(t.numel() * t.element_size() for t in first)
-    sets = [first] + [operands() for _ in range(min(-(-200_000_000 // size), 4) - 1)]
-    return median_us(graphed(call, sets), 8)
+    sets = [first] + [operands() for _ in range(min(-(-200_000_000 // size), 3) - 1)]
+    return median_us(graphed(call, sets), 7, warm=10)
 
 
 until, ratios = time.monotonic() + float(sys.argv[1]), []
@@ -64,7 +64,7 @@ for line in sys.stdin:
         print("out of time")
         break
     sizes, result, precision, us = [int(n) for n in found[1].split()], found[2], found[3], float(found[4])
-    layouts = [torch.contiguous_format] + [torch.channels_last] * (precision in ("TF32", "BF16"))
+    layouts = [torch.contiguous_format] + [torch.channels_last] * (precision in ("TF32", "BF16", "F16"))
     try:
         best = min(cudnn_us(sizes, result, precision, layout) for layout in layouts)
     except Exception as e:
@@ -76,7 +76,7 @@ for line in sys.stdin:
 ratios.sort()
 if ratios:
     print(f"{len(ratios)} layers, geometric mean {math.exp(sum(math.log(r) for r, _ in ratios) / len(ratios)):.2f}, {sum(r < 0.6 for r, _ in ratios)} below 0.6")
-    for precision in ("f32", "float32", "TF32", "BF16"):
+    for precision in ("float32", "TF32", "BF16", "F16"):
         some = [r for r, line in ratios if f" {precision} " in line]
         if some:
             print(f"{precision}: {len(some)} layers, geometric mean {math.exp(sum(map(math.log, some)) / len(some)):.2f}")

@@ -40,17 +40,17 @@ def span(run, n, first):
     return start.elapsed_time(stop)
 
 
-def median_us(run, runs=30, each=0):
-    """Microseconds of a run, the median of runs means of each; 0 for means of at least a millisecond. Ranks set it, since all make as many runs."""
+def median_us(run, runs=30, each=0, warm=50):
+    """Microseconds of a run, the median of runs means of each; 0 for means of at least a millisecond. Ranks set it, since all make as many runs. warm is in ms."""
     calls, n = 2 * each, each
     if each:
         span(run, calls, 0)
     else:
         n = 1
-        while True:  # warm up for 50 ms and learn how long a run takes
+        while True:  # warm up and learn how long a run takes
             ms = span(run, n, calls)
             calls += n
-            if ms >= 50 or n >= 4096:
+            if ms >= warm or n >= 4096:
                 break
             n *= 2
         one = max(ms / n, 1e-6)

@@ -48,7 +48,7 @@ func TestConvPrecision(t *testing.T) {
 				worst = max(worst, math.Abs(float64(got[((n*filters+f)*side+p)*side+q])-sum)/size)
 			}
 			most := math.Ldexp(1, 1-significant[by])
-			if by == FullPrecision || by == F16 || vm.Report().Device == "host backend" {
+			if by == FullPrecision || vm.Report().Device == "host backend" {
 				most = 0x1p-20
 			}
 			t.Logf("%v: error %v of the sum of magnitudes", by, worst)

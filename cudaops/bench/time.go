@@ -126,8 +126,8 @@ func copyBandwidth(g *exec.GPUBackend) (float64, error) {
 // repeat times run, whose argument counts the calls. It warms up for 50 ms to estimate the time of a run, and omits runs that
 // exceed the budget.
 func repeat(g exec.Backend, runs int, budget time.Duration, run func(i int) error) ([]time.Duration, error) {
+	warmUp := min(50*time.Millisecond, budget)
 	const (
-		warmUp   = 50 * time.Millisecond
 		interval = time.Millisecond // minimum between events
 		fewest   = 5
 		longest  = 4096 // maximum of runs between two events

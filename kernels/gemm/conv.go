@@ -69,7 +69,7 @@ type Conv struct {
 	Rows, Columns                     ConvAxis
 	Result                            ConvResult
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
-	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored in BF16 as (Images, rows, columns, channels), where TakesChannelsLast permits it.
+	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
 }
 
@@ -129,7 +129,7 @@ func (v Conv) check(dev kernels.Device) error {
 		}
 	}
 	if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
-		return fmt.Errorf("got tensors in BF16 with channels last, want a convolution that TakesChannelsLast accepts")
+		return fmt.Errorf("got tensors with channels last, want a convolution that TakesChannelsLast accepts")
 	}
 	return nil
 }
@@ -238,9 +238,10 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 		case BF16Split:
 		case bf16Pair:
 			p.Precision = kernels.TF32
-			return p, nil
 		default:
 			p.Precision = kernels.Precision(c.form)
+		}
+		if w, _ := v.windows(c.form); c.form != BF16Split && (w.merged == 1 || c.filters) {
 			return p, nil
 		}
 		args.When, args.Guarded = kernels.At(kernels.Scratch, 0), true
@@ -253,11 +254,11 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 	return p.Or(v.launch(p, dev, args))
 }
 
-// last reports whether a tensor is in BF16 with channels last, and size returns the bytes of its elements.
+// last reports whether a tensor has channels last, and size returns the bytes of its elements.
 func (v Conv) last(of ConvResult) bool { return of != ConvFilters && v.ChannelsLast[of] }
 func (v Conv) size(of ConvResult) int64 {
 	if v.last(of) {
-		return 2
+		return Form(v.Round).stored().size
 	}
 	return v.Dtype.Size()
 }

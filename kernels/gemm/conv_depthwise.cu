@@ -94,17 +94,18 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
         filter[at] = filters[(plane - channels(plane) * channels.d) * taps + at - p * taps];
     }
     __syncthreads();
+    const auto toward = [](const Divide& by, int n) { return n < 0 ? -(int)by(-n) : (int)by(n); };
     const int rows = min(b.rows, v.in - row0);
     for (int at = threadIdx.x; at < min(b.each, planes - first) * rows * h.in; at += blockDim.x) {
         const int line = across(at), x = at - line * h.in, p = line / rows, y = line - p * rows;
         const T *from = memory + p * b.high.d * b.wide.d, *w = filter + p * taps;
         T sum = 0;
         for (int i = 0; i < v.size; i++) {
-            const int n = row0 + y + v.pad - i * v.dilation, q = n >= 0 ? (int)strideY(n) : -1;
-            if (q < 0 || q * v.stride != n) continue;
+            const int n = row0 + y + v.pad - i * v.dilation, q = toward(strideY, n);
+            if (q * v.stride != n) continue;
             for (int j = 0; j < h.size; j++) {
-                const int m = x + h.pad - j * h.dilation, r = m >= 0 ? (int)strideX(m) : -1;
-                if (r >= 0 && r * h.stride == m) sum += w[i * h.size + j] * from[(q - y0) * b.wide.d + r - x0];
+                const int m = x + h.pad - j * h.dilation, r = toward(strideX, m);
+                if (r * h.stride == m) sum += w[i * h.size + j] * from[(q - y0) * b.wide.d + r - x0];
             }
         }
         out[(i64)(first + p) * v.in * h.in + (row0 + y) * h.in + x] = sum;

@@ -2,11 +2,12 @@
 //
 //	out[b][f][q] = sum over taps i and channels c of filters[f][i][c] images[b][q stride - pad + i dilation][c]
 //
-// prepare writes images and filters with their channels contiguous, in a form of the products of matmul_hopper.cu: BF16, float32 that TMA rounds to TF32, or three BF16 matrices
+// prepare writes images and filters with their channels contiguous, in a form of the products of matmul_hopper.cu: BF16, F16, float32 that TMA rounds to TF32, or three BF16 matrices
 // that add up to float32 numbers (split). Outputs and gradients w.r.t. images are tiles (Pixels) of 128 filters x BN pixels, K slices of a tap and BK channels each. TMA makes zeros of channels
 // beyond the last and of what is outside of the images. Rows of a tile are contiguous pixels, as in the result. Gradients w.r.t. filters are tiles (Taps) of filters x channels of taps, whose
 // terms are pixels.
 //
+// Small groups are multiplied as one, with zeros for the channels of other groups. Numbers of images that are not finite would meet these zeros: then `fallback` is set, too.
 // Splits hold numbers of most ranges (Scales). For those that would need scaling, the kernel sets `fallback` and computes nothing, and a kernel of conv.cu, launched after it, computes
 // the result.
 #include "conv_kinds.cuh"
@@ -35,21 +36,22 @@ template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes
     const bool lines = p.cols < SIDE && p.lines == 1 && p.wide == p.cols && p.stepX == 1 && p.before == 0;
     Range range = p.pitch <= 8 ? prepare_few<KIND>(p) : lines ? prepare_lines<KIND>(p, memory) : prepare<KIND>(p, memory);
     admit();
-    if (KIND != SPLIT) return;
+    if (KIND != SPLIT && !p.ranged) return;
     range.join();
     if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = range.packed();
 }
 // Blocks (x, 0) prepare the first operand, blocks (x, 1) the second.
 #define OF(name) (blockIdx.y == 0 ? name##A : name##B)
 #define PLANES(name) const float *x##name, void *to##name, int count##name, int rows##name, int cols##name, int pitch##name, int width##name, int lines##name, int wide##name, int before##name, \
-    int stepY##name, int stepX##name
+    int stepY##name, int stepX##name, int groups##name, int after##name, int per##name, int blocks##name
 #define PREPARE(name, KIND)                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) conv_hopper_prepare_##name(PLANES(A), PLANES(B), uint2* ranges, int* arrivals, int count) {      \
-        BODY(prepare_ranges<KIND>({OF(x), OF(to), OF(count), OF(rows), OF(cols), OF(pitch), OF(width), OF(lines), OF(wide), OF(before), OF(stepY), OF(stepX)}, ranges, arrivals, count);)                \
+    extern "C" __global__ void __launch_bounds__(256) conv_hopper_prepare_##name(PLANES(A), PLANES(B), uint2* ranges, int* arrivals, int count, int ranged) {      \
+        BODY(prepare_ranges<KIND>({OF(x), OF(to), OF(count), OF(rows), OF(cols), OF(pitch), OF(width), OF(lines), OF(wide), OF(before), OF(stepY), OF(stepX), OF(groups), OF(after), OF(per), OF(blocks), ranged}, ranges, arrivals, count);)                \
     }
 PREPARE(split, SPLIT)
 PREPARE(pair, TWO)
 PREPARE(bf16, HALF)
+PREPARE(f16, HALF_F16)
 PREPARE(tf32, WIDE)
 
 // warpgroup_sync waits for the threads of a consumer's warpgroup.
@@ -61,25 +63,27 @@ __device__ __forceinline__ void warpgroup_sync() { asm volatile("bar.sync %0, 12
 struct Windows {
     int channels, columns, taps; // columns: taps of a row
     int strideY, strideX, padY, padX, dilationY, dilationX;
-    int images, first, down, across; // the filters' tap of the first tap here, and from a row and a column to the next
+    int images, groups, group, plane; // of a group; from a group and from a matrix of a split to the next
+    int first, down, across;          // the filters' tap of the first tap here, and from a row and a column to the next
     Divide pixels, width; // of an image
     i64 image;            // elements of the result between images,
     int filter, row, column;
-    int how; // to write it: LAST is BF16 with channels last; SPACED pixels are two elements apart, with a 0 between them
+    int merged; // whether groups are multiplied as one, whose zeros times numbers that are not finite are NaN
+    int how;    // to write it: LAST has channels last; SPACED pixels are two elements apart, with a 0 between them
     enum { LAST = 1, SPACED };
 
     // Corner is the element that the first tap of a pixel meets.
     struct Corner {
         int x, y, image;
     };
-    __device__ __forceinline__ Corner corner(int pixel) const {
+    __device__ __forceinline__ Corner corner(int pixel, int of) const {
         const int b = pixels(pixel), rest = pixel - b * pixels.d, y = width(rest), x = rest - y * width.d;
-        return {x * strideX - padX, y * strideY - padY, b};
+        return {x * strideX - padX, y * strideY - padY, b + of * group};
     }
     // copy starts the copy of channels of a tap, which is offsets from the first one, of the windows of a box of pixels.
-    __device__ __forceinline__ void copy(u32 to, const TensorMap* map, u32 bar, int plane, const Corner& at, int channel, int offsetY, int offsetX) const {
+    __device__ __forceinline__ void copy(u32 to, const TensorMap* map, u32 bar, int matrix, const Corner& at, int channel, int offsetY, int offsetX) const {
         asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to), "l"(map), "r"(bar),
-                     "r"(channel), "r"(at.x), "r"(at.y), "r"(at.image + plane * images), "h"((u16)offsetX), "h"((u16)offsetY)
+                     "r"(channel), "r"(at.x), "r"(at.y), "r"(at.image + matrix * plane), "h"((u16)offsetX), "h"((u16)offsetY)
                      : "memory");
     }
 };
@@ -88,32 +92,32 @@ struct Windows {
 template <typename K_> struct Pixels {
     using K = K_;
     using L = Layout<K>;
-    static constexpr bool NON_FINITE = true;
+    static constexpr bool NON_FINITE = true, SHARED = K::BN == 128 && L::BLOCKS == 1;
     const TensorMap *filters, *images;
     float* out;
     int m, n;
     Windows w;
-    int m0, n0, channel, i, j, tap; // tap: of filters
+    int m0, n0, group, channel, i, j, tap; // tap: of filters
     typename Windows::Corner corner[L::N / K::BN];
 
-    __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N); }
+    __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N) * w.groups; }
     __device__ __forceinline__ int terms() const { return (w.channels + K::BK - 1) / K::BK * K::BK * w.taps; }
     // begin begins a tile at a K slice, and returns the tile's slices.
     __device__ __forceinline__ int begin(int tile, int slice) {
-        const int down = (m + L::M - 1) / L::M, slices = (w.channels + K::BK - 1) / K::BK, at = slice / slices;
-        m0 = tile % down * L::M, n0 = tile / down * L::N;
+        const int down = (m + L::M - 1) / L::M, pixels = (n + L::N - 1) / L::N, slices = (w.channels + K::BK - 1) / K::BK, at = slice / slices;
+        m0 = tile % down * L::M, n0 = tile / down % pixels * L::N, group = tile / down / pixels;
         channel = (slice - at * slices) * K::BK, i = at / w.columns, j = at - i * w.columns, tap = w.first + i * w.down + j * w.across;
         return slices * w.taps;
     }
     // prepare finds what copies of the tile need beside, and fetch starts those of its next slice.
     __device__ __forceinline__ void prepare() {
 #pragma unroll
-        for (int half = 0; half < L::N / K::BN; half++) corner[half] = w.corner(n0 + half * K::BN);
+        for (int half = 0; half < L::N / K::BN; half++) corner[half] = w.corner(n0 + half * K::BN, group);
     }
     __device__ __forceinline__ void fetch(u32 memory, int stage, u32 bar) {
 #pragma unroll
         for (int p = 0; p < K::PLANES; p++) {
-            ::fetch<false>(L::a(memory, stage, p), filters, bar, channel, tap, m0, p, 0);
+            ::fetch<false>(L::a(memory, stage, p), filters, bar, channel, tap, m0 + group * m, p, 0);
 #pragma unroll
             for (int half = 0; half < L::N / K::BN; half++) w.copy(L::b(memory, stage, p, half), images, bar, p, corner[half], channel, i * w.dilationY, j * w.dilationX);
         }
@@ -129,11 +133,24 @@ template <typename K_> struct Pixels {
     // store writes a warpgroup's 64 rows, from a row and a column of the tile on.
     __device__ __forceinline__ void store(const K& sums, int row, int column, float* memory) const {
         const int t = threadIdx.x % 128, lane = t % 32;
+        float* const out = this->out + (i64)group * m * w.filter;
         if (K::SIZE == 2 && K::PLANES == 1 && w.how == w.LAST) {
             store_last(sums, m0 + row, n0 + column, shared_address(memory));
             return;
         }
         row += m0 + t / 32 * 16;
+        if (K::SIZE == 4 && w.how == w.LAST) { // eight lanes write a sector
+            row += lane / 4;
+#pragma unroll
+            for (int i = 0; i < K::BN / 4; i++) {
+                const int pixel = n0 + column + i / 2 * 8 + lane % 4 * 2 + i % 2;
+                if (pixel >= n) continue;
+                float* const to = out + place(pixel);
+                if (row < m) to[row] = sums.value(i / 2 * 4 + i % 2);
+                if (row + 8 < m) to[row + 8] = sums.value(i / 2 * 4 + i % 2 + 2);
+            }
+            return;
+        }
         if constexpr (L::BLOCKS == 2) {
             const bool pairs = w.column == 1 && w.width.d % 2 == 0 && w.row % 2 == 0 && w.filter % 2 == 0 && w.image % 2 == 0 && reinterpret_cast<u64>(out) % 8 == 0;
             row += lane / 4;
@@ -172,7 +189,7 @@ template <typename K_> struct Pixels {
         else if (reinterpret_cast<u64>(to) % 8 == 0) *reinterpret_cast<float2*>(to) = make_float2(x, 0);
         else to[0] = x, to[1] = 0;
     }
-    // store_last writes BF16 with channels last, 32 pixels at a time: lines of 128 bytes.
+    // store_last writes 16 bits with channels last, 32 pixels at a time: lines of 128 bytes.
     __device__ __forceinline__ void store_last(const K& sums, int row, int pixel, u32 memory) const {
         constexpr int PITCH = 64 * 2 + 16;
         const int t = threadIdx.x % 128, lane = t % 32, chunk = row + t % 8 * 8;
@@ -182,8 +199,8 @@ template <typename K_> struct Pixels {
             warpgroup_sync();
 #pragma unroll
             for (int i = part * 16; i < part * 16 + 16; i += 8)
-                asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + (i - part * 16) * 2 * PITCH), "r"(bf16x2(sums.value(i), sums.value(i + 1))),
-                             "r"(bf16x2(sums.value(i + 2), sums.value(i + 3))), "r"(bf16x2(sums.value(i + 4), sums.value(i + 5))), "r"(bf16x2(sums.value(i + 6), sums.value(i + 7))) : "memory");
+                asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + (i - part * 16) * 2 * PITCH), "r"(packed<K::F16>(sums.value(i), sums.value(i + 1))),
+                             "r"(packed<K::F16>(sums.value(i + 2), sums.value(i + 3))), "r"(packed<K::F16>(sums.value(i + 4), sums.value(i + 5))), "r"(packed<K::F16>(sums.value(i + 6), sums.value(i + 7))) : "memory");
             warpgroup_sync();
 #pragma unroll
             for (int u = 0; u < 2; u++) {
@@ -196,25 +213,25 @@ template <typename K_> struct Pixels {
     }
 };
 
-// Taps are the tiles of filters: filters by blocks of 64 channels of a tap, of the terms of a split. Sums of splits are [split][m][n], n of 64 for each block.
+// Taps are the tiles of filters: filters by blocks of 64 channels of a tap, of the terms of a split. Sums of splits are [split][group][m][n], n of 64 for each block.
 template <typename K_> struct Taps {
     using K = K_;
     using L = Layout<K>;
-    static constexpr bool NON_FINITE = false; // after the last pixel, windows are those of the next matrix of a split, to be multiplied by 0
+    static constexpr bool SHARED = K::SHARED, NON_FINITE = false; // after the last pixel, windows are those of the next matrix of a split, to be multiplied by 0
     const TensorMap *filters, *images;
     float* out;
     int m, n, chunk; // pixels of a split
     Windows w;
-    int m0, n0, split, pixel;
+    int m0, n0, part, pixel; // pixel: of those of all groups
     int channel[L::N / 64], offsetY[L::N / 64], offsetX[L::N / 64]; // of blocks of 64 columns
 
-    __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N) * ((terms() + chunk - 1) / chunk); }
+    __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N) * w.groups * ((terms() + chunk - 1) / chunk); }
     __device__ __forceinline__ int terms() const { return w.images * w.pixels.d; }
     __device__ __forceinline__ int begin(int tile, int slice) {
         const int down = (m + L::M - 1) / L::M, across = (n + L::N - 1) / L::N;
-        m0 = tile % down * L::M, n0 = tile / down % across * L::N, split = tile / down / across;
-        const int slices = (min(terms() - split * chunk, chunk) + K::BK - 1) / K::BK;
-        pixel = split * chunk + slice * K::BK;
+        m0 = tile % down * L::M, n0 = tile / down % across * L::N, part = tile / down / across;
+        const int split = part / w.groups, slices = (min(terms() - split * chunk, chunk) + K::BK - 1) / K::BK;
+        pixel = (part - split * w.groups) * w.group * w.pixels.d + split * chunk + slice * K::BK;
         return slices;
     }
     __device__ __forceinline__ void prepare() {
@@ -226,7 +243,7 @@ template <typename K_> struct Taps {
         }
     }
     __device__ __forceinline__ void fetch(u32 memory, int stage, u32 bar) {
-        const typename Windows::Corner corner = w.corner(pixel);
+        const typename Windows::Corner corner = w.corner(pixel, 0);
 #pragma unroll
         for (int p = 0; p < K::PLANES; p++) {
 #pragma unroll
@@ -239,7 +256,7 @@ template <typename K_> struct Taps {
     __device__ __forceinline__ void store(const K& sums, int row, int column, float* memory) const {
         const int t = threadIdx.x % 128, lane = t % 32;
         row += m0 + t / 32 * 16;
-        float* const to = out + (i64)split * m * n;
+        float* const to = out + (i64)part * m * n;
         if constexpr (L::BLOCKS == 2) {
             row += lane / 4;
 #pragma unroll
@@ -282,7 +299,7 @@ __device__ __forceinline__ Range range_of(const uint2* ranges, int count) {
 }
 
 // Order is the order of a block's tiles: of kinds whose blocks share no tiles, each gridDim.x-th one.
-template <typename K, bool SHARED = K::SHARED> struct Order : Walk<K::BK> {
+template <typename K, bool SHARED> struct Order : Walk<K::BK> {
     __device__ Order(const Shares& shares, int count, int terms) : Walk<K::BK>(shares, count, terms, 1) {}
 };
 template <typename K> struct Order<K, false> {
@@ -295,8 +312,8 @@ template <typename K> struct Order<K, false> {
     }
 };
 
-// run runs a block: one producer warp and two consumer warpgroups, as in matmul_hopper.cu. Ranges are those of both operands, of `blocks` blocks each. Blocks share tiles of splits alone
-// (stream-K).
+// run runs a block: one producer warp and two consumer warpgroups, as in matmul_hopper.cu. Ranges are those of both operands, of `blocks` blocks each. Blocks share tiles of kinds whose warpgroups
+// have 64 x 128 sums (stream-K).
 template <typename Work> __device__ __forceinline__ void run(Work work, const uint2* ranges, int blocks, int* fallback, const Shares& shares) {
     using K = typename Work::K;
     using L = typename Work::L;
@@ -314,15 +331,21 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
     __syncthreads();
     follow();
     int form = Scaling::PLAIN;
+    if (work.w.merged && K::PLANES == 1) {
+        const Range range = range_of(ranges + blocks, blocks);
+        const bool infinite = !range.finite || range.most >= (K::F16 ? 0x477ff000u : 0x7f7f8000u); // rounded
+        if (blockIdx.x == 0 && threadIdx.x == 0) *fallback = infinite;
+        if (infinite) return;
+    }
     if (K::PLANES == 3) {
         const Range range[2] = {range_of(ranges, blocks), range_of(ranges + blocks, blocks)};
         const Scales scales(range, true, 0);
-        const bool scaled = scales.lines >= 0 || !Work::NON_FINITE && scales.form != Scaling::PLAIN;
+        const bool scaled = scales.lines >= 0 || (!Work::NON_FINITE || work.w.merged) && scales.form != Scaling::PLAIN;
         if (blockIdx.x == 0 && threadIdx.x == 0) *fallback = scaled;
         if (scaled) return;
         form = scales.form == Scaling::PLAIN && work.terms() < 448 ? (int)Scaling::APART : scales.form; // see Six::form
     }
-    Order<K> order(shares, work.tiles(), work.terms());
+    Order<K, Work::SHARED> order(shares, work.tiles(), work.terms());
     // The producer is the first warpgroup, which leaves registers to the others, or of two blocks of an SM the last warp.
     const int group = threadIdx.x / 128, producer = L::BLOCKS == 2 ? 2 : 0;
     if (group == producer) {
@@ -356,7 +379,7 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
             if (part.steps > 0) steps = part.steps;
             K sums;
             sums.run(stages, steps, form);
-            if constexpr (K::SHARED) {
+            if constexpr (Work::SHARED) {
                 if (part.parts > 1 && !gather<2>(sums.sum, shares, part, number, number)) continue;
             }
             work.store(sums, number * L::ROWS, number * L::COLUMNS, own);
@@ -366,10 +389,10 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
 }
 
 #define WINDOWS                                                                                                                                         \
-    int channels, int columns, int taps, int strideY, int strideX, int padY, int padX, int dilationY, int dilationX, int images, int first, int down, int across, DIVIDE(pixels), \
-        DIVIDE(width), i64 image, int filter, int row, int column, int how
+    int channels, int columns, int taps, int strideY, int strideX, int padY, int padX, int dilationY, int dilationX, int images, int groups, int group, int plane, int first, int down, int across, DIVIDE(pixels), \
+        DIVIDE(width), i64 image, int filter, int row, int column, int merged, int how
 #define WINDOWS_OF                                                                                                                                      \
-    {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column, how}
+    {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, groups, group, plane, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column, merged, how}
 #define MAPS const __grid_constant__ TensorMap filters, const __grid_constant__ TensorMap pictures
 #define SHARES int shared, float *parts, int *arrivals
 #define PIXELS(name, BLOCKS, ...)                                                                                                                               \
@@ -388,6 +411,11 @@ PIXELS(bf16_one, 1, Plain<0, 0, 2, 128, 1>)
 PIXELS(bf16_narrow, 1, Plain<0, 0, 2, 128, NARROW>)
 PIXELS(bf16_pair, 2, Plain<0, 0, 2, 128, PAIR>)
 PIXELS(bf16_narrow_pair, 2, Plain<0, 0, 2, 64, NARROW_PAIR>)
+PIXELS(f16, 1, Plain<0, 0, 2, 256, 1, true>)
+PIXELS(f16_mid, 1, Plain<0, 0, 2, 192, 1, true>)
+PIXELS(f16_one, 1, Plain<0, 0, 2, 128, 1, true>)
+PIXELS(f16_narrow, 1, Plain<0, 0, 2, 128, NARROW, true>)
+PIXELS(f16_narrow_pair, 2, Plain<0, 0, 2, 64, NARROW_PAIR, true>)
 PIXELS(tf32, 1, Plain<0, 0, 4, 256, 1>)
 PIXELS(tf32_one, 1, Plain<0, 0, 4, 128, 1>)
 PIXELS(tf32_narrow, 1, Plain<0, 0, 4, 128, NARROW>)
@@ -400,6 +428,9 @@ TAPS(tf32_narrow_pair, 2, Three<1, 1, 64, NARROW_PAIR>)
 TAPS(bf16_one, 1, Plain<1, 1, 2, 128, 1>)
 TAPS(bf16_narrow, 1, Plain<1, 1, 2, 128, NARROW>)
 TAPS(bf16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR>)
+TAPS(f16_one, 1, Plain<1, 1, 2, 128, 1, true>)
+TAPS(f16_narrow, 1, Plain<1, 1, 2, 128, NARROW, true>)
+TAPS(f16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR, true>)
 
 // conv_hopper_clear writes zeros to count elements, in lines that are `next` elements apart, of images of which no tap meets some pixels.
 extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, int count, DIVIDE(width), int next) {
@@ -414,9 +445,11 @@ extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, 
 
 // ---- Filters
 
-// conv_hopper_sum writes filters[f][channel][tap], of m filters, from sums [split][m][n], see Taps. `inner` taps side by side are blocks of 64 channels together, with pitch channels each.
+// conv_hopper_sum writes filters[f][channel][tap], of m filters, from sums [split][m][n], see Taps. `inner` taps side by side are blocks of 64 channels together, with pitch channels each. `blocks` groups of `per`
+// filters are one: those of a group have sums for their own channels among all.
 // A block writes `some` channels of a filter at a time, 4096 elements at most, through shared memory. Guarded, it writes nothing where `fallback` is set.
-__device__ __forceinline__ void sum_splits(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, const Divide& inner, int pitch, const Divide& some) {
+__device__ __forceinline__ void sum_splits(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, int per, int blocks, const Divide& inner, int pitch,
+                                           const Divide& some) {
     __shared__ float memory[4096 + 128];
     follow();
     if (guarded && *fallback) return;
@@ -428,7 +461,7 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, int m,
         for (int at = threadIdx.x; at < parts * all; at += blockDim.x) {
             const int part = at / all, tap = some(at - part * all), channel = at - part * all - tap * some.d, outer = inner(tap), to = part * all + channel * taps + tap;
             if (channel >= count) continue;
-            const float* p = sums + (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + first + channel;
+            const float* p = sums + (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + f / per % blocks * channels + first + channel;
             float sum = 0;
 #pragma unroll 8
             for (int s = part; s < splits; s += parts) sum += p[(i64)s * m * n];
@@ -445,6 +478,6 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, int m,
     admit();
 }
 extern "C" __global__ void __launch_bounds__(256)
-    conv_hopper_sum(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, DIVIDE(inner), int pitch, DIVIDE(some)) {
-    BODY(sum_splits(sums, out, m, n, splits, fallback, guarded, taps, channels, DIVIDE_OF(inner), pitch, DIVIDE_OF(some));)
+    conv_hopper_sum(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, int per, int blocks, DIVIDE(inner), int pitch, DIVIDE(some)) {
+    BODY(sum_splits(sums, out, m, n, splits, fallback, guarded, taps, channels, per, blocks, DIVIDE_OF(inner), pitch, DIVIDE_OF(some));)
 }

@@ -18,7 +18,9 @@ type convWindows struct {
 	inner, stride     int64         // taps that are folded; columns of images from one window to the next
 	columnsOfFilter   int64         // taps of its rows
 	planes            [2]convPlanes // what is prepared: filters, or gradients w.r.t. outputs, and images
-	given             [2]bool       // which of them need no preparing
+	last, given       [2]bool       // which of them have channels last, and need no preparing
+	each              int64         // images of a group, as prepared
+	merged            int64         // groups of the convolution that are one
 }
 
 // convPhase is how pixels of a phase meet elements of images along an axis: pixel o and tap i at o stride - pad + i dilation.
@@ -32,23 +34,37 @@ type convPhase struct {
 func (v Conv) windows(f Form) (w convWindows, ok bool) {
 	w = convWindows{images: v.Images, groups: v.Groups, channels: v.Channels / v.Groups, filters: v.Filters / v.Groups, rows: v.Rows.windows(), columns: v.Columns.windows(), inner: 1, stride: 1, columnsOfFilter: v.Columns.Size}
 	taps := v.Rows.Size * v.Columns.Size
+	w.merged = merge(w.groups, w.channels, w.filters, f.stored().slice/f.stored().size)
 	switch v.Result {
 	case ConvOutput:
 		w.planes[0] = newConvPlanes(v.Filters, w.channels, taps)
-	case ConvFilters: // of all groups side by side
-		w.planes[0] = newConvPlanes(v.Images, v.Filters, v.Rows.Out()*v.Columns.Out())
+	case ConvFilters:
 	default:
 		w.channels, w.filters, w.rows, w.columns = w.filters, w.channels, v.Rows.phases(), v.Columns.phases()
 		w.planes[0] = newConvPlanes(v.Groups, w.channels, w.filters*taps)
 	}
-	x := &w.columns[0]
-	w.planes[1] = newConvPlanes(w.images*w.groups, w.channels, w.rows[0].in*x.in)
-	for i := range w.planes {
-		w.given[i] = v.last(convOperands[v.Result][1-i])
+	if v.Result != ConvFilters {
+		w.planes[0].Per, w.planes[0].Blocks = w.planes[0].Count/w.groups, w.merged
+	}
+	w.groups, w.channels, w.filters = w.groups/w.merged, w.channels*w.merged, w.filters*w.merged
+	x, after := &w.columns[0], int64(0)
+	if v.Result == ConvFilters && w.groups > 1 { // the last K slice of a group reads zeros beyond it: 0 times NaN is not 0
+		after = kernels.CeilDiv(convBox, w.rows[0].pixels*x.pixels)
+	}
+	w.each = w.images + after
+	w.planes[1] = newConvPlanes(w.each*w.groups, w.channels, w.rows[0].in*x.in)
+	w.planes[1].Groups, w.planes[1].After = w.groups, after
+	if v.Result == ConvFilters {
+		w.planes[0] = newConvPlanes(w.each*w.groups, w.filters, w.rows[0].pixels*x.pixels)
+		w.planes[0].Groups, w.planes[0].After = w.groups, after
+	}
+	for i, of := range convOperands[v.Result] {
+		w.last[1-i] = v.last(of)
+		w.given[1-i] = w.last[1-i] && f != bf16Pair
 	}
 	images := &w.planes[1]
 	switch y := &w.rows[0]; {
-	case v.Result == ConvImages || w.given[1]:
+	case v.Result == ConvImages || w.last[1]:
 	case taps == 1 && y.stride*x.stride > 1: // other pixels are not read
 		images.Width, images.Lines, images.Wide, images.StepY, images.StepX = x.in, y.pixels, x.pixels, y.stride, x.stride
 		y.in, y.stride, x.in, x.stride = y.pixels, 1, x.pixels, 1
@@ -59,22 +75,39 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 		*x = convPhase{in: x.pixels, pixels: x.pixels, taps: 1, stride: 1, dilation: 1, every: 1}
 	}
 	phases := int64(len(w.rows) * len(w.columns))
-	ok = phases <= convPhases && (w.groups == 1 || phases*w.groups <= convMostLaunches && w.given == [2]bool{} && (v.Result != ConvFilters || w.filters%8 == 0)) && images.Count*images.Lines*images.Wide <= 1<<30
-	ok = ok && (v.Result != ConvFilters || taps <= convSumElements)
+	ok = phases <= convPhases && (w.groups == 1 || w.last == [2]bool{}) && images.Count*images.Lines*images.Wide <= 1<<30
+	ok = ok && (v.Result != ConvFilters || taps <= convSumElements && w.planes[0].Count*w.planes[0].Cols <= 1<<30)
 	for _, p := range slices.Concat(w.rows, w.columns) {
 		ok = ok && p.windowed()
 	}
 	return w, ok
 }
 
-// TakesChannelsLast reports whether a device has kernels for the convolution with its ChannelsLast, whose pixels are multiples of 16 bytes.
+// merge returns how many groups are multiplied as one, so that the fewest slices of K and 64 filters are multiplied.
+func merge(groups, channels, filters, k int64) (best int64) {
+	cost := func(n int64) float64 {
+		return float64(kernels.CeilDiv(n*filters, 64)*kernels.CeilDiv(n*channels, k)) / float64(n)
+	}
+	best = 1
+	for n := int64(2); n <= min(groups, 64); n++ {
+		if groups%n == 0 && cost(n) < cost(best) {
+			best = n
+		}
+	}
+	return best
+}
+
+// TakesChannelsLast reports whether a device has kernels for the convolution with its ChannelsLast, whose channels are multiples of 8.
 func (v Conv) TakesChannelsLast(dev kernels.Device) bool {
 	plain := v
-	if plain.ChannelsLast = [2]bool{}; plain.check(dev) != nil || !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round != kernels.BF16 {
+	if plain.ChannelsLast = [2]bool{}; plain.check(dev) != nil || !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.Groups > 1 {
 		return false
 	}
-	w, ok := v.windows(BF16)
-	return ok && v.Groups == 1 && w.fit(BF16, dev) && !(v.ChannelsLast[ConvOutput] && v.Filters%8 > 0) && !(v.ChannelsLast[ConvImages] && v.Channels%8 > 0)
+	w, ok := v.windows(v.form())
+	for i, x := range w.planes {
+		ok = ok && !(w.last[i] && (x.Rows%8 > 0 || x.Count*x.Rows*x.Cols > 1<<30))
+	}
+	return ok && w.fit(v.form(), dev) && !(v.last(v.Result) && w.filters%8 > 0)
 }
 
 // windows returns the only phase of an axis of outputs, phases those of images.
@@ -136,16 +169,16 @@ func (w convWindows) width() int64 {
 
 // convPlanes is conv_hopper.cu's Planes.
 type convPlanes struct {
-	X, To                                                              kernels.Ref
-	Count, Rows, Cols, Pitch, Width, Lines, Wide, Before, StepY, StepX int64 `arg:"int32"`
+	X, To                                                                                          kernels.Ref
+	Count, Rows, Cols, Pitch, Width, Lines, Wide, Before, StepY, StepX, Groups, After, Per, Blocks int64 `arg:"int32"`
 }
 
 func newConvPlanes(count, rows, cols int64) convPlanes {
-	return convPlanes{Count: count, Rows: rows, Cols: cols, Width: cols, Lines: 1, Wide: cols, StepY: 1, StepX: 1}
+	return convPlanes{Count: count, Rows: rows, Cols: cols, Width: cols, Lines: 1, Wide: cols, StepY: 1, StepX: 1, Groups: 1, Per: 1, Blocks: 1}
 }
 
 // pitch returns the elements from row to row of what is written, size those of all rows.
-func (x convPlanes) pitch(f Form) int64 { return arith.RoundUp(x.Rows, 16/f.stored().size) }
+func (x convPlanes) pitch(f Form) int64 { return arith.RoundUp(x.Rows*x.Blocks, 16/f.stored().size) }
 func (x convPlanes) size(f Form) int64  { return x.Count * x.Lines * x.Wide * x.pitch(f) }
 
 // squares returns those that prepare moves. Those of short lines are what threads of a block move in four turns.
@@ -156,7 +189,11 @@ func (x convPlanes) squares(f Form) int64 {
 	case x.Cols < convSquareSide && x.Lines == 1 && x.Wide == x.Cols && x.StepX == 1 && x.Before == 0:
 		return x.Count * kernels.CeilDiv(pitch, convSquareSide*convSquareSide/x.Cols/8*8)
 	}
-	return x.Count * kernels.CeilDiv(x.pitch(f), convSquareSide) * kernels.CeilDiv(x.Lines*x.Wide, convSquareSide)
+	rows := int64(convSquareSide)
+	for rows > 16 && x.pitch(f) <= rows/2 {
+		rows /= 2
+	}
+	return x.Count * kernels.CeilDiv(x.pitch(f), rows) * kernels.CeilDiv(x.Lines*x.Wide, convSquareSide*convSquareSide/rows)
 }
 
 // elements returns those that are read.
@@ -169,28 +206,32 @@ type convPrepareArgs struct {
 	Planes           [2]convPlanes
 	Ranges, Arrivals kernels.Ref
 	Count            int64 `arg:"int32"` // of arrivals
+	Ranged           bool
 }
 
 var convPrepares = map[Form]*kernels.Kernel{
 	BF16Split: own.Kernel("conv_hopper", "conv_hopper_prepare_split", convPrepareBody(BF16Split)),
 	bf16Pair:  own.Kernel("conv_hopper", "conv_hopper_prepare_pair", convPrepareBody(bf16Pair)),
 	BF16:      own.Kernel("conv_hopper", "conv_hopper_prepare_bf16", convPrepareBody(BF16)),
+	F16:       own.Kernel("conv_hopper", "conv_hopper_prepare_f16", convPrepareBody(F16)),
 	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", convPrepareBody(TF32)),
 }
 
 // convTensorArgs are the arguments of the kernels. Pixel q of a column and tap i meet element q StrideY - PadY + i DilationY of images, and so along x.
 type convTensorArgs struct {
-	Filters, Pictures                                                                                                     kernels.TensorMap
-	Out, Ranges                                                                                                           kernels.Ref
-	Blocks                                                                                                                int64 `arg:"int32"` // of each operand's ranges
-	Fallback                                                                                                              kernels.Ref
-	Shared                                                                                                                int64 `arg:"int32"` // tiles
-	Parts, Arrivals                                                                                                       kernels.Ref
-	M, N, Chunk, Channels, Columns, Taps, StrideY, StrideX, PadY, PadX, DilationY, DilationX, Images, First, Down, Across int64 `arg:"int32"`
-	Pixels, Width                                                                                                         arith.Divide
-	Image                                                                                                                 int64
-	Filter, Row, Column                                                                                                   int64 `arg:"int32"`
-	How                                                                                                                   int64 `arg:"int32"`
+	Filters, Pictures                                                                        kernels.TensorMap
+	Out, Ranges                                                                              kernels.Ref
+	Blocks                                                                                   int64 `arg:"int32"` // of each operand's ranges
+	Fallback                                                                                 kernels.Ref
+	Shared                                                                                   int64 `arg:"int32"` // tiles
+	Parts, Arrivals                                                                          kernels.Ref
+	M, N, Chunk, Channels, Columns, Taps, StrideY, StrideX, PadY, PadX, DilationY, DilationX int64 `arg:"int32"`
+	Images, Groups, Group, Plane, First, Down, Across                                        int64 `arg:"int32"` // Group and Plane: images from a group and from a matrix of a split to the next
+	Pixels, Width                                                                            arith.Divide
+	Image                                                                                    int64
+	Filter, Row, Column                                                                      int64 `arg:"int32"`
+	Merged                                                                                   bool
+	How                                                                                      int64 `arg:"int32"`
 }
 
 // emit appends the launches that prepare the operands and multiply them. The first int32 of the workspace tells whether a split has to be scaled.
@@ -204,9 +245,11 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 		x.X, x.Pitch = kernels.In(kernels.Operand(1-i)), x.pitch(c.form)
 		if x.To = x.X; !w.given[i] {
 			x.To = p.Workspace(x.bytes(c.form))
-			if prepared = append(prepared, *x); x.Cols == 1 && x.Rows == x.Pitch { // nothing is transposed
-				y := &prepared[len(prepared)-1]
-				y.Count, y.Rows, y.Pitch = 1, x.Count*x.Rows, x.Count*x.Rows
+			if prepared = append(prepared, *x); (x.Cols == 1 || w.last[i]) && x.Rows == x.Pitch && x.Lines*x.Wide == x.Cols && x.Groups == 1 { // nothing is transposed
+				all := x.Count * x.Rows * x.Cols
+				y := newConvPlanes(1, all, 1)
+				y.X, y.To, y.Pitch = x.X, x.To, all
+				prepared[len(prepared)-1] = y
 			}
 		}
 	}
@@ -219,13 +262,13 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 		for _, x := range w.columns {
 			clears = clears || y.taps*x.taps == 0
 			if d := c.cut(w, y, x, int64(dev.SMs)); d.shared > 0 {
-				counts, parts = counts+2*d.shared*w.groups, convParts*int64(dev.SMs)
+				counts, parts = counts+2*d.shared, convParts*int64(dev.SMs)
 			}
 		}
 	}
 	ranges, arrivals, shares := p.Workspace(2*8*blocks), p.Workspace(4*counts), p.Workspace(parts)
 	if len(prepared) > 0 {
-		p.Launch(convPrepares[c.form], int(blocks), threads, convPrepareArgs{[2]convPlanes{prepared[0], prepared[len(prepared)-1]}, ranges, arrivals, counts}).Grid[1] = len(prepared)
+		p.Launch(convPrepares[c.form], int(blocks), threads, convPrepareArgs{[2]convPlanes{prepared[0], prepared[len(prepared)-1]}, ranges, arrivals, counts, w.merged > 1}).Grid[1] = len(prepared)
 	}
 	if clears {
 		clear := convClearArgs{out, p.Out / 4, arith.DivideBy(p.Out / 4), 0}
@@ -234,35 +277,28 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 		}
 		p.Launch(convClear, int(min(kernels.CeilDiv(clear.Count, threads), 16*int64(dev.SMs))), threads, clear)
 	}
-	for i := range w.groups * int64(len(w.rows)*len(w.columns)) {
-		group, phase := i%w.groups, i/w.groups
+	for phase := range int64(len(w.rows) * len(w.columns)) {
 		y, x := w.rows[phase/int64(len(w.columns))], w.columns[phase%int64(len(w.columns))]
 		if y.taps*x.taps == 0 {
 			continue
 		}
 		d := c.cut(w, y, x, int64(dev.SMs))
-		a := c.arguments(w, y, x, v, group)
+		a := c.arguments(w, y, x, v)
 		a.Ranges, a.Blocks, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, blocks, fallback, d.chunk, d.shared, shares, arrivals
 		arrivals.Offset += 4 * 2 * d.shared
-		tiles, _ := c.tiles(w, y, x)
 		splits := kernels.CeilDiv(w.pixels(y, x), d.chunk)
-		if d.shared > 0 {
-			tiles = int64(dev.SMs)
-		}
 		if c.filters {
-			tiles *= splits
-			a.N, a.Out = w.width(), p.Workspace(splits*a.M*w.width()*4)
+			a.N, a.Out = w.width(), p.Workspace(splits*v.Filters*w.width()*4)
 		}
-		p.Launch(c.kernel, int(min(tiles, c.blocks*int64(dev.SMs))), c.threads(), a).Shared = int(c.shared)
+		p.Launch(c.kernel, int(d.blocks), c.threads(), a).Shared = int(c.shared)
 		if c.filters {
 			taps, channels := v.Rows.Size*v.Columns.Size, v.Channels/v.Groups
 			some := int64(1)
-			for some < channels && 2*some*taps <= convSumElements && a.M*kernels.CeilDiv(channels, 2*some) >= 2*int64(dev.SMs) || some*taps < convSumLeast {
+			for some < channels && 2*some*taps <= convSumElements && v.Filters*kernels.CeilDiv(channels, 2*some) >= 2*int64(dev.SMs) || some*taps < convSumLeast {
 				some *= 2
 			}
-			to := kernels.At(kernels.Out, 4*group*a.M*channels*taps)
-			p.Launch(convSum, int(min(a.M*kernels.CeilDiv(channels, some), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, to, a.M, a.N, splits, fallback, c.form == BF16Split,
-				taps, channels, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
+			p.Launch(convSum, int(min(v.Filters*kernels.CeilDiv(channels, some), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, out, v.Filters, a.N, splits, fallback, c.form == BF16Split,
+				taps, channels, v.Filters / v.Groups, w.merged, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
 		}
 	}
 }
@@ -279,13 +315,13 @@ func (v Conv) result() (row, pixel, image, channel int64) {
 	return columns, 1, rows * columns * channels, rows * columns
 }
 
-// arguments returns the arguments for a phase of a group.
-func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv, group int64) convTensorArgs {
+// arguments returns the arguments for a phase.
+func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv) convTensorArgs {
 	s, size := c.form.stored(), c.form.stored().size
 	row, column, image, channel := v.result()
-	a := convTensorArgs{Out: kernels.At(kernels.Out, v.size(v.Result)*(y.at*row+x.at*column+group*w.filters*channel)), M: w.filters, N: w.pixels(y, x), Channels: w.channels, Columns: x.taps, Taps: y.taps * x.taps,
-		StrideY: y.stride, StrideX: x.stride, PadY: y.pad, PadX: x.pad, DilationY: y.dilation, DilationX: x.dilation, Images: w.images,
-		Pixels: arith.DivideBy(y.pixels * x.pixels), Width: arith.DivideBy(x.pixels), Image: image, Filter: channel, Row: y.every * row, Column: x.every * column}
+	a := convTensorArgs{Out: kernels.At(kernels.Out, v.size(v.Result)*(y.at*row+x.at*column)), M: w.filters, N: w.pixels(y, x), Channels: w.channels, Columns: x.taps, Taps: y.taps * x.taps,
+		StrideY: y.stride, StrideX: x.stride, PadY: y.pad, PadX: x.pad, DilationY: y.dilation, DilationX: x.dilation, Images: w.images, Groups: w.groups, Group: w.each, Plane: w.groups * w.each,
+		Pixels: arith.DivideBy(y.pixels * x.pixels), Width: arith.DivideBy(x.pixels), Image: image, Filter: channel, Row: y.every * row, Column: x.every * column, Merged: w.merged > 1 && !c.filters}
 	if v.last(v.Result) {
 		a.How = convLast
 	} else if w.spaced(v) {
@@ -299,13 +335,11 @@ func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv, group in
 	lowerY, upperY := y.corners()
 	lowerX, upperX := x.corners()
 	pictures, filters := w.planes[1].To, w.planes[0].To
-	pictures.Offset += group * y.in * line
-	a.Pictures = kernels.TensorMap{Ref: pictures, Element: s.element, Extents: []int64{w.channels, x.in, y.in, s.splits * w.images}, Strides: []int64{w.stride * pixel, line, w.groups * y.in * line},
+	a.Pictures = kernels.TensorMap{Ref: pictures, Element: s.element, Extents: []int64{w.channels, x.in, y.in, s.splits * a.Plane}, Strides: []int64{w.stride * pixel, line, y.in * line},
 		Box: []int64{c.step, c.n * c.m / tensorTile}, Swizzle: s.slice, Windows: &kernels.TensorWindows{Lower: []int64{lowerX, lowerY}, Upper: []int64{upperX, upperY}, Steps: []int64{x.stride, y.stride}}}
 	if c.filters {
-		row := w.planes[0].Pitch * size
-		filters.Offset += group * w.filters * size
-		a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.filters, a.N, s.splits, 1}, Strides: []int64{row, a.N * row, s.splits * a.N * row},
+		row, pixels := w.planes[0].Pitch*size, a.Plane*a.Pixels.D
+		a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.filters, pixels, s.splits, 1}, Strides: []int64{row, pixels * row, s.splits * pixels * row},
 			Box: []int64{convBox, c.step, 1, 1}, Swizzle: 2 * convBox}
 		a.Pictures.Box, a.Pictures.Swizzle = []int64{convBox, c.step}, 2*convBox
 		return a
@@ -314,8 +348,7 @@ func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv, group in
 	a.Down, a.Across = y.step*w.columnsOfFilter, x.step
 	a.First = y.first*w.columnsOfFilter + x.first
 	tap := w.inner * w.planes[0].Pitch * size
-	filters.Offset += group * w.filters * taps * tap
-	a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.channels, taps, w.filters, s.splits}, Strides: []int64{tap, taps * tap, w.groups * w.filters * taps * tap},
+	a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.channels, taps, w.groups * w.filters, s.splits}, Strides: []int64{tap, taps * tap, w.groups * w.filters * taps * tap},
 		Box: []int64{c.step, 1, c.m, 1}, Swizzle: s.slice}
 	return a
 }
@@ -352,6 +385,7 @@ type convSumArgs struct {
 	Fallback       kernels.Ref
 	Guarded        bool
 	Taps, Channels int64 `arg:"int32"`
+	Per, Blocks    int64 `arg:"int32"` // filters of a group, groups that are one
 	Inner          arith.Divide
 	Pitch          int64        `arg:"int32"`
 	Some           arith.Divide // channels that a block writes at a time

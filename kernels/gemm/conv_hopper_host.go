@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"math"
+
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -16,8 +18,11 @@ func convPrepareBody(f Form) func(kernels.Call) {
 			from, n := kernels.Slice[float32](c, x.X), x.size(f)
 			for at := range n {
 				row, line, col, v := at%x.Pitch, at/x.Pitch/x.Wide, at/x.Pitch%x.Wide*x.StepX-x.Before, float32(0)
-				if row < x.Rows && col >= 0 && col < x.Width {
-					v = from[(line/x.Lines*x.Rows+row)*x.Cols+line%x.Lines*x.StepY*x.Width+col]
+				each := x.Count / x.Groups
+				group, image := line/x.Lines/each, line/x.Lines%each
+				row -= line / x.Lines / x.Per % x.Blocks * x.Rows
+				if row >= 0 && row < x.Rows && col >= 0 && col < x.Width && image < each-x.After {
+					v = from[((image*x.Groups+group)*x.Rows+row)*x.Cols+line%x.Lines*x.StepY*x.Width+col]
 				}
 				all.add(v)
 				switch f {
@@ -26,13 +31,14 @@ func convPrepareBody(f Form) func(kernels.Call) {
 					for q, v := range matrices[:f.stored().splits] {
 						kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
 					}
-				case BF16:
-					kernels.Slice[uint16](c, x.To)[at] = expr.ToHalf(expr.BF16, v)
+				case BF16, F16:
+					half, _ := f.half()
+					kernels.Slice[uint16](c, x.To)[at] = expr.ToHalf(half, v)
 				default:
 					kernels.Slice[float32](c, x.To)[at] = v
 				}
 			}
-			if f == BF16Split {
+			if f == BF16Split || args.Ranged {
 				most, least := all.packed()
 				ranges := kernels.Slice[uint32](c, args.Ranges)[2*i*c.Grid[0]:]
 				for block := range c.Grid[0] {
@@ -52,15 +58,16 @@ func (f Form) number(c kernels.Call, at kernels.Ref, i, n int64) float32 {
 	case bf16Pair:
 		x := kernels.Slice[uint16](c, at)
 		return fromBF16(x[i]) + fromBF16(x[n+i])
-	case BF16:
-		return fromBF16(kernels.Slice[uint16](c, at)[i])
+	case BF16, F16:
+		half, _ := f.half()
+		return expr.FromHalf(half, kernels.Slice[uint16](c, at)[i])
 	}
 	return kernels.TF32.Round(kernels.Slice[float32](c, at)[i])
 }
 
 // skips sets whether an operand of a split has to be scaled, and reports that. Where not, finite, too, if numbers are not finite.
 func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
-	if f != BF16Split {
+	if f != BF16Split && !a.Merged {
 		return false
 	}
 	ranges := [2]magnitudes{noMagnitudes, noMagnitudes}
@@ -68,14 +75,20 @@ func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
 	for i := range 2 * a.Blocks {
 		ranges[i/a.Blocks].join(from[2*i], from[2*i+1])
 	}
-	s := scalingOf(ranges, true, 0)
-	scaled := s.lines >= 0 || finite && s.form != splitPlain
+	var scaled bool
+	if f == BF16Split {
+		s := scalingOf(ranges, true, 0)
+		scaled = s.lines >= 0 || (finite || a.Merged) && s.form != splitPlain
+	} else {
+		largest := math.Float32frombits(ranges[1].most)
+		scaled = !ranges[1].finite || math.IsInf(float64(kernels.Precision(f).Round(largest)), 0)
+	}
 	kernels.Slice[int32](c, a.Fallback)[0] = arith.Flag(scaled)
 	return scaled
 }
 
-// windows writes the windows of a row of outputs of an image: columns of pixels, each a tap's channels after the other.
-func (a convTensorArgs) windows(c kernels.Call, f Form, line int64, to []float32) {
+// windows writes the windows of a row of outputs of an image of a group: columns of pixels, each a tap's channels after the other.
+func (a convTensorArgs) windows(c kernels.Call, f Form, group, line int64, to []float32) {
 	size, in, strides := f.stored().size, a.Pictures.Extents, a.Pictures.Strides
 	terms, width := a.Taps*a.Channels, a.Width.D
 	image, q := line*width/a.Pixels.D, line%(a.Pixels.D/width)
@@ -84,7 +97,7 @@ func (a convTensorArgs) windows(c kernels.Call, f Form, line int64, to []float32
 		x, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
 		h, w := q*a.StrideY-a.PadY+tap/a.Columns*a.DilationY, x*a.StrideX-a.PadX+tap%a.Columns*a.DilationX
 		if h >= 0 && h < in[2] && w >= 0 && w < in[1] {
-			to[i] = f.number(c, a.Pictures.Ref, (image*strides[2]+h*strides[1]+w*strides[0])/size+channel, a.Images*strides[2]/size)
+			to[i] = f.number(c, a.Pictures.Ref, ((group*a.Group+image)*strides[2]+h*strides[1]+w*strides[0])/size+channel, a.Plane*strides[2]/size)
 		}
 	}
 }
@@ -96,34 +109,45 @@ func convPixelsBody(f Form) func(kernels.Call) {
 		if a.skips(c, f, false) {
 			return
 		}
-		terms, width := a.Taps*a.Channels, a.Width.D
-		filters := align.Make[float32](a.M * terms)
-		for i := range filters {
-			m, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
-			tap = a.First + tap/a.Columns*a.Down + tap%a.Columns*a.Across
-			strides := a.Filters.Strides
-			filters[i] = f.number(c, a.Filters.Ref, (m*strides[1]+tap*strides[0])/f.stored().size+channel, strides[2]/f.stored().size)
+		for group := range a.Groups {
+			a.pixels(c, f, group)
 		}
-		kernels.Parallel(a.N/width, max(kernels.Grain/(width*terms*a.M), 1), func(lo, hi int64) {
-			windows, product := align.Make[float32](width*terms), align.Make[float32](a.M*width)
-			for line := lo; line < hi; line++ {
-				a.windows(c, f, line, windows)
-				gemm(c.BLAS(), false, true, a.M, width, terms, filters, terms, windows, terms, product)
-				for i, v := range product {
-					m, pixel := int64(i)/width, line*width+int64(i)%width
-					image, rest := pixel/a.Pixels.D, pixel%a.Pixels.D
-					if at := image*a.Image + m*a.Filter + rest/width*a.Row + rest%width*a.Column; a.How == convLast {
-						kernels.Slice[uint16](c, a.Out)[at] = expr.ToHalf(expr.BF16, v)
+	}
+}
+
+// pixels writes the results of a group.
+func (a convTensorArgs) pixels(c kernels.Call, f Form, group int64) {
+	terms, width := a.Taps*a.Channels, a.Width.D
+	filters := align.Make[float32](a.M * terms)
+	for i := range filters {
+		m, tap, channel := group*a.M+int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
+		tap = a.First + tap/a.Columns*a.Down + tap%a.Columns*a.Across
+		strides := a.Filters.Strides
+		filters[i] = f.number(c, a.Filters.Ref, (m*strides[1]+tap*strides[0])/f.stored().size+channel, strides[2]/f.stored().size)
+	}
+	kernels.Parallel(a.N/width, max(kernels.Grain/(width*terms*a.M), 1), func(lo, hi int64) {
+		windows, product := align.Make[float32](width*terms), align.Make[float32](a.M*width)
+		for line := lo; line < hi; line++ {
+			a.windows(c, f, group, line, windows)
+			gemm(c.BLAS(), false, true, a.M, width, terms, filters, terms, windows, terms, product)
+			for i, v := range product {
+				m, pixel := group*a.M+int64(i)/width, line*width+int64(i)%width
+				image, rest := pixel/a.Pixels.D, pixel%a.Pixels.D
+				if at := image*a.Image + m*a.Filter + rest/width*a.Row + rest%width*a.Column; a.How == convLast {
+					if half, ok := f.half(); ok {
+						kernels.Slice[uint16](c, a.Out)[at] = expr.ToHalf(half, v)
 					} else {
-						to := kernels.Slice[float32](c, a.Out)[at:]
-						if to[0] = v; a.How == convSpaced {
-							to[1] = 0
-						}
+						kernels.Slice[float32](c, a.Out)[at] = v
+					}
+				} else {
+					to := kernels.Slice[float32](c, a.Out)[at:]
+					if to[0] = v; a.How == convSpaced {
+						to[1] = 0
 					}
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // convTapsBody adds up the products of gradients w.r.t. outputs and windows, a row of pixels at a time. All terms are in the first split.
@@ -133,19 +157,19 @@ func convTapsBody(f Form) func(kernels.Call) {
 		if a.skips(c, f, true) {
 			return
 		}
-		terms, width, pixels := a.Taps*a.Channels, a.Width.D, a.Filters.Extents[1]
-		to := kernels.Slice[float32](c, a.Out)[:kernels.CeilDiv(pixels, a.Chunk)*a.M*a.N]
+		terms, width, pixels, pitch := a.Taps*a.Channels, a.Width.D, a.Images*a.Pixels.D, a.Filters.Strides[0]/f.stored().size
+		to := kernels.Slice[float32](c, a.Out)[:kernels.CeilDiv(pixels, a.Chunk)*a.Groups*a.M*a.N]
 		clear(to)
 		windows, product, gradients := align.Make[float32](width*terms), align.Make[float32](a.M*terms), align.Make[float32](width*a.M)
-		for line := range pixels / width {
-			a.windows(c, f, line, windows)
+		for at := range a.Groups * (pixels / width) {
+			group, line := at/(pixels/width), at%(pixels/width)
+			a.windows(c, f, group, line, windows)
 			for i := range gradients {
-				pitch := a.Filters.Strides[0] / f.stored().size
-				gradients[i] = f.number(c, a.Filters.Ref, (line*width+int64(i)/a.M)*pitch+int64(i)%a.M, pixels*pitch)
+				gradients[i] = f.number(c, a.Filters.Ref, (group*a.Group*a.Pixels.D+line*width+int64(i)/a.M)*pitch+int64(i)%a.M, a.Plane*a.Pixels.D*pitch)
 			}
 			gemm(c.BLAS(), true, false, a.M, terms, width, gradients, a.M, windows, terms, product)
 			for i, v := range product {
-				m, tap, channel := int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
+				m, tap, channel := group*a.M+int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
 				to[m*a.N+tap*(a.N/a.Taps)+channel] += v
 			}
 		}
@@ -161,7 +185,7 @@ func convSumBody(c kernels.Call) {
 	sums, to := kernels.Slice[float32](c, a.Sums), kernels.Slice[float32](c, a.Out)
 	for i := range a.M * a.Channels * a.Taps {
 		tap, channel, m := i%a.Taps, i/a.Taps%a.Channels, i/a.Taps/a.Channels
-		at := m*a.N + tap/a.Inner.D*(a.N/(a.Taps/a.Inner.D)) + tap%a.Inner.D*a.Pitch + channel
+		at := m*a.N + m/a.Per%a.Blocks*a.Channels + tap/a.Inner.D*(a.N/(a.Taps/a.Inner.D)) + tap%a.Inner.D*a.Pitch + channel
 		to[i] = 0
 		for split := range a.Splits {
 			to[i] += sums[split*a.M*a.N+at]

@@ -28,8 +28,9 @@ enum { NARROW = 0, PAIR = -1, NARROW_PAIR = -2 };
 template <int CLUSTER> constexpr bool narrow = CLUSTER == NARROW || CLUSTER == NARROW_PAIR;
 template <int CLUSTER> constexpr bool paired = CLUSTER < 0;
 
-template <typename K, int CLUSTER> struct PlainStages {
-    static constexpr int A = narrow<CLUSTER> ? K::A::BYTES / 2 : K::A::BYTES, BYTES = A + (narrow<CLUSTER> ? 2 : 1) * K::B::BYTES;
+// PlainStages are stages of A bytes of A each.
+template <typename K, int CLUSTER, int A> struct PlainStages {
+    static constexpr int SIZE_A = A, BYTES = A + (narrow<CLUSTER> ? 2 : 1) * K::B::BYTES;
     static constexpr int STAGES = (paired<CLUSTER> ? 100 : 200) * 1024 / BYTES;
     Ring<STAGES> at;
     u32 full, empty;
@@ -44,7 +45,8 @@ template <typename K, int CLUSTER> struct PlainStages {
     }
 };
 #define STAGES_OF(CLUSTER) \
-    template <int TA, int TB, int SIZE, int BN> struct Stages<Plain<TA, TB, SIZE, BN, CLUSTER>> : PlainStages<Plain<TA, TB, SIZE, BN, CLUSTER>, CLUSTER> {};
+    template <int TA, int TB, int SIZE, int BN, bool F16> \
+    struct Stages<Plain<TA, TB, SIZE, BN, CLUSTER, F16>> : PlainStages<Plain<TA, TB, SIZE, BN, CLUSTER, F16>, CLUSTER, Piece<128, 128 / SIZE, SIZE, 1, TA, 1>::BYTES / (narrow<CLUSTER> ? 2 : 1)> {};
 STAGES_OF(1)
 STAGES_OF(NARROW)
 STAGES_OF(PAIR)
@@ -59,69 +61,28 @@ template <int TA, int TB, int BN_, int CLUSTER_> struct Three {
     float sum[BN / 2];
 
     __device__ __forceinline__ void run(Stages<Three>& s, int steps, int) {
-        int last = 0;
-#pragma unroll 1
-        for (int i = 0; i < steps; i++) {
-            s.wait();
-            const u64 a = s.a(), b = s.b();
-            pin(sum);
-            wgmma_fence();
+        accumulate(sum, s, steps, [&](u64 a, u64 b, int add) {
 #pragma unroll
             for (int p = 2; p >= 0; p--)
 #pragma unroll
-                for (int l = 0; l < 2; l++) wgmma<SIZE, TA, TB>(sum, a + (p == 2) * A::plane + l * A::step, b + (p == 1) * B::plane + l * B::step, i > 0 || p < 2 || l > 0);
-            wgmma_commit();
-            pin(sum);
-            if (i > 0) {
-                wgmma_wait<1>();
-                s.release(last);
-            }
-            last = s.at.stage;
-            s.at.next();
-        }
-        wgmma_wait<0>();
-        pin(sum);
-        s.release(last);
+                for (int l = 0; l < 2; l++) wgmma<SIZE, TA, TB>(sum, a + (p == 2) * A::plane + l * A::step, b + (p == 1) * B::plane + l * B::step, add || p < 2 || l > 0);
+        });
     }
     __device__ __forceinline__ float value(int i) const { return sum[i]; }
 };
-template <int TA, int TB, int BN, int CLUSTER> struct Stages<Three<TA, TB, BN, CLUSTER>> {
-    using K = Three<TA, TB, BN, CLUSTER>;
-    static constexpr bool NARROW = narrow<CLUSTER>;
-    static constexpr int BYTES = K::A::BYTES + (NARROW ? 2 : 1) * K::B::BYTES, STAGES = (paired<CLUSTER> ? 100 : 200) * 1024 / BYTES;
-    Ring<STAGES> at;
-    u32 full, empty;
-    u32 memory;
-    int group, line;
-
-    __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
-    __device__ __forceinline__ u64 a() const { return K::A::descriptor(memory + at.stage * BYTES, NARROW ? 0 : line); }
-    __device__ __forceinline__ u64 b() const { return K::B::descriptor(memory + at.stage * BYTES + K::A::BYTES + (NARROW ? group : 0) * K::B::BYTES, 0); }
-    __device__ __forceinline__ void release(int stage) {
-        if (threadIdx.x % 32 == 0) barrier_arrive(empty + stage * 8, 0);
-    }
-};
+template <int TA, int TB, int BN, int CLUSTER>
+struct Stages<Three<TA, TB, BN, CLUSTER>> : PlainStages<Three<TA, TB, BN, CLUSTER>, CLUSTER, Piece<narrow<CLUSTER> ? 64 : 128, 32, 2, 2, TA, 1>::BYTES> {};
 
 // Layout is where a stage's operands are: those of M rows by N columns of a kind's tiles.
-template <typename K> struct Layout;
-template <int TA, int TB, int SIZE, int BN, int CLUSTER> struct Layout<Plain<TA, TB, SIZE, BN, CLUSTER>> {
-    using K = Plain<TA, TB, SIZE, BN, CLUSTER>;
+template <typename K_> struct Layout {
+    using K = K_;
     using S = Stages<K>;
-    static constexpr bool NARROW = narrow<CLUSTER>;
-    static constexpr int M = NARROW ? 64 : 128, N = NARROW ? 2 * BN : BN, STAGES = S::STAGES, BYTES = S::BYTES, ALL = STAGES * BYTES;
-    static constexpr int ROWS = NARROW ? 0 : 64, COLUMNS = NARROW ? BN : 0; // to the second warpgroup's part of the tile
-    static constexpr int BLOCKS = paired<CLUSTER> ? 2 : 1, STAGING = paired<CLUSTER> ? 32 * 144 / 4 : Part::SIZE * 4; // blocks of an SM; bytes for what a warp writes
-    static __device__ __forceinline__ u32 a(u32 memory, int stage, int) { return memory + stage * BYTES; }
-    static __device__ __forceinline__ u32 b(u32 memory, int stage, int, int half) { return memory + stage * BYTES + S::A + half * K::B::BYTES; }
-};
-template <int TA, int TB, int BN, int CLUSTER> struct Layout<Three<TA, TB, BN, CLUSTER>> {
-    using K = Three<TA, TB, BN, CLUSTER>;
-    using S = Stages<K>;
-    static constexpr int M = S::NARROW ? 64 : 128, N = S::NARROW ? 2 * BN : BN, STAGES = S::STAGES, BYTES = S::BYTES, ALL = STAGES * BYTES;
-    static constexpr int ROWS = S::NARROW ? 0 : 64, COLUMNS = S::NARROW ? BN : 0;
-    static constexpr int BLOCKS = paired<CLUSTER> ? 2 : 1, STAGING = paired<CLUSTER> ? 0 : Part::SIZE * 4;
+    static constexpr bool NARROW = narrow<K::CLUSTER>;
+    static constexpr int M = NARROW ? 64 : 128, N = NARROW ? 2 * K::BN : K::BN, STAGES = S::STAGES, BYTES = S::BYTES, ALL = STAGES * BYTES;
+    static constexpr int ROWS = NARROW ? 0 : 64, COLUMNS = NARROW ? K::BN : 0; // to the second warpgroup's part of the tile
+    static constexpr int BLOCKS = paired<K::CLUSTER> ? 2 : 1, STAGING = paired<K::CLUSTER> ? 32 * 144 / 4 : Part::SIZE * 4; // blocks of an SM; bytes for what a warp writes
     static __device__ __forceinline__ u32 a(u32 memory, int stage, int plane) { return memory + stage * BYTES + plane * K::A::PLANE; }
-    static __device__ __forceinline__ u32 b(u32 memory, int stage, int plane, int half) { return memory + stage * BYTES + K::A::BYTES + half * K::B::BYTES + plane * K::B::PLANE; }
+    static __device__ __forceinline__ u32 b(u32 memory, int stage, int plane, int half) { return memory + stage * BYTES + S::SIZE_A + half * K::B::BYTES + plane * K::B::PLANE; }
 };
 template <int TA, int TB> struct Layout<Six<TA, TB, 1>> {
     using K = Six<TA, TB, 1>;

@@ -1,17 +1,30 @@
 // Operands of convolutions as conv_hopper.cu reads them: channels contiguous, in one of the forms of products.
 #pragma once
+#include "matmul_halves.cuh"
 #include "matmul_planes.cuh"
 
 // Planes is an operand: `count` matrices of rows x cols elements, and where they are written transposed, rows of pitch elements, a multiple of 16 bytes. Matrices of a split are as
 // far apart as all matrices. Columns are pixels of an image of `width`. Of those, each stepY-th row and each stepX-th column is written: lines of `wide` pixels, from `before` pixels of
-// zeros before the row on.
+// zeros before the row on. Matrices are [image][group] in memory and written [group][image], with `after` images of zeros after those of a group.
+// Where `blocks` groups are multiplied as one, their filters are blocks on the diagonal of a matrix: rows of the others are zeros.
 struct Planes {
     const float* x;
     void* to;
-    int count, rows, cols, pitch, width, lines, wide, before, stepY, stepX;
+    int count, rows, cols, pitch, width, lines, wide, before, stepY, stepX, groups, after;
+    int per, blocks; // matrices of a group of filters; groups that are one
+    int ranged;      // whether the range of numbers is wanted
+
+    // source returns the matrix that a written one is of, -1 for zeros.
+    __device__ __forceinline__ int source(int matrix) const {
+        if (groups == 1) return matrix;
+        const int each = count / groups, group = matrix / each, image = matrix - group * each;
+        return image < each - after ? image * groups + group : -1;
+    }
+    // low returns the first row of a written matrix that is not zeros.
+    __device__ __forceinline__ int low(int matrix) const { return blocks == 1 ? 0 : matrix / per % blocks * rows; }
 };
 
-enum Kind { SPLIT, TWO, HALF, WIDE };
+enum Kind { SPLIT, TWO, HALF, HALF_F16, WIDE };
 
 // put writes eight elements of a line of what is written, from element `row` of it on.
 template <Kind KIND> __device__ __forceinline__ void put(const Planes& p, float (&v)[8], i64 at, int row, i64 plane) {
@@ -28,8 +41,9 @@ template <Kind KIND> __device__ __forceinline__ void put(const Planes& p, float 
         }
         *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
         *reinterpret_cast<uint4*>(to + plane) = make_uint4(low[0], low[1], low[2], low[3]);
-    } else if constexpr (KIND == HALF) {
-        *reinterpret_cast<uint4*>(static_cast<u16*>(p.to) + at) = make_uint4(bf16x2(v[0], v[1]), bf16x2(v[2], v[3]), bf16x2(v[4], v[5]), bf16x2(v[6], v[7]));
+    } else if constexpr (KIND == HALF || KIND == HALF_F16) {
+        constexpr bool F16 = KIND == HALF_F16;
+        *reinterpret_cast<uint4*>(static_cast<u16*>(p.to) + at) = make_uint4(packed<F16>(v[0], v[1]), packed<F16>(v[2], v[3]), packed<F16>(v[4], v[5]), packed<F16>(v[6], v[7]));
     } else {
         float4* const to = reinterpret_cast<float4*>(static_cast<float*>(p.to) + at);
         to[0] = make_float4(v[0], v[1], v[2], v[3]);
@@ -37,40 +51,41 @@ template <Kind KIND> __device__ __forceinline__ void put(const Planes& p, float 
     }
 }
 
-// prepare moves squares of 64 x 64 elements through shared memory. It returns the range of the numbers that the block has read.
+// prepare moves 64 x 64 elements at a time through shared memory, of fewer rows 32 x 128 or 16 x 256. It returns the range of the numbers that the block has read.
 #define SQUARE constexpr int SIDE = 64, THREADS = 256, EACH = SIDE * SIDE / THREADS
 template <Kind KIND> __device__ __forceinline__ Range prepare(const Planes& p, float* memory) {
     SQUARE;
-    float(&square)[SIDE][SIDE + 1] = *reinterpret_cast<float(*)[SIDE][SIDE + 1]>(memory);
+    const int log = p.pitch <= 16 ? 8 : p.pitch <= 32 ? 7 : 6, width = 1 << log, height = SIDE * SIDE >> log, pitch = width + 1;
     const int cols = p.lines * p.wide; // as written
-    const int across = (cols + SIDE - 1) / SIDE, down = (p.pitch + SIDE - 1) / SIDE, lane = threadIdx.x % SIDE, line = threadIdx.x / SIDE;
+    const int across = (cols + width - 1) >> log, down = (p.pitch + height - 1) / height, lane = threadIdx.x % width, line = threadIdx.x >> log, next = THREADS >> log;
     const i64 plane = (i64)p.count * cols * p.pitch;
     Range range;
     for (i64 i = blockIdx.x; i < (i64)across * down * p.count; i += gridDim.x) {
-        const int matrix = i / (across * down), in = i % (across * down), row0 = in / across * SIDE, col0 = in % across * SIDE;
+        const int matrix = i / (across * down), in = i % (across * down), row0 = in / across * height, col0 = in % across * width;
         const int y = (col0 + lane) / p.wide, x = (col0 + lane - y * p.wide) * p.stepX - p.before;
-        const bool inside = col0 + lane < cols && x >= 0 && x < p.width;
-        const float* const from = p.x + (i64)matrix * p.rows * p.cols + y * p.stepY * p.width + x;
+        const int source = p.source(matrix), low = p.low(matrix);
+        const bool inside = col0 + lane < cols && x >= 0 && x < p.width && source >= 0;
+        const float* const from = p.x + (i64)source * p.rows * p.cols + y * p.stepY * p.width + x;
         float v[EACH];
 #pragma unroll
         for (int u = 0; u < EACH; u++) {
-            const int row = row0 + line + u * (THREADS / SIDE);
-            v[u] = inside && row < p.rows ? from[(i64)row * p.cols] : 0;
+            const int row = row0 + line + u * next - low;
+            v[u] = inside && (u32)row < (u32)p.rows ? from[(i64)row * p.cols] : 0;
         }
         __syncthreads(); // all have read the square before
 #pragma unroll
         for (int u = 0; u < EACH; u++) {
-            square[line + u * (THREADS / SIDE)][lane] = v[u];
-            if (KIND == SPLIT) range.add(v[u]);
+            memory[(line + u * next) * pitch + lane] = v[u];
+            if (KIND == SPLIT || p.ranged) range.add(v[u]);
         }
         __syncthreads();
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-            const int row = threadIdx.x % 8 * 8, col = threadIdx.x / 8 + u * 32;
+            const int row = threadIdx.x % (height / 8) * 8, col = (threadIdx.x + u * THREADS) / (height / 8);
             if (col0 + col >= cols || row0 + row >= p.pitch) continue;
             float o[8];
 #pragma unroll
-            for (int e = 0; e < 8; e++) o[e] = square[row + e][col];
+            for (int e = 0; e < 8; e++) o[e] = memory[(row + e) * pitch + col];
             put<KIND>(p, o, ((i64)matrix * cols + col0 + col) * p.pitch + row0 + row, row0 + row, plane);
         }
     }
@@ -84,20 +99,21 @@ template <Kind KIND> __device__ __forceinline__ Range prepare_lines(const Planes
     const i64 plane = (i64)p.count * p.cols * p.pitch;
     Range range;
     for (i64 i = blockIdx.x; i < (i64)down * p.count; i += gridDim.x) {
-        const int matrix = i / down, row0 = i % down * each, rows = min(p.rows - row0, each), all = each * p.cols;
-        const float* const from = p.x + ((i64)matrix * p.rows + row0) * p.cols;
+        const int matrix = i / down, row0 = i % down * each, source = p.source(matrix), first = (row0 - p.low(matrix)) * p.cols, all = each * p.cols;
+        const u32 rest = source < 0 ? 0 : p.rows * p.cols;
+        const float* const from = p.x + (i64)source * p.rows * p.cols;
         float v[EACH];
 #pragma unroll
         for (int u = 0; u < EACH; u++) {
             const int at = threadIdx.x + u * THREADS;
-            v[u] = at < rows * p.cols ? from[at] : 0;
+            v[u] = at < all && (u32)(first + at) < rest ? from[first + at] : 0;
         }
         __syncthreads(); // all have read the rows before
 #pragma unroll
         for (int u = 0; u < EACH; u++) {
             const int at = threadIdx.x + u * THREADS;
             if (at < all) memory[at + at / 32] = v[u];
-            if (KIND == SPLIT) range.add(v[u]);
+            if (KIND == SPLIT || p.ranged) range.add(v[u]);
         }
         __syncthreads();
         const int groups = min(each, p.pitch - row0 + 7) / 8;
@@ -122,12 +138,12 @@ template <Kind KIND> __device__ __forceinline__ Range prepare_few(const Planes& 
     const i64 count = (i64)p.count * cols, plane = count * p.pitch;
     Range range;
     for (i64 at = (i64)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += (i64)gridDim.x * blockDim.x) {
-        const int matrix = (u32)at / cols, col = (u32)at - matrix * cols, y = col / p.wide, x = (col - y * p.wide) * p.stepX - p.before;
-        const float* const from = p.x + (i64)matrix * p.rows * p.cols + y * p.stepY * p.width + x;
+        const int matrix = (u32)at / cols, col = (u32)at - matrix * cols, y = col / p.wide, x = (col - y * p.wide) * p.stepX - p.before, source = p.source(matrix), low = p.low(matrix);
+        const float* const from = p.x + (i64)source * p.rows * p.cols + y * p.stepY * p.width + x;
         float v[8];
 #pragma unroll
-        for (int row = 0; row < 8; row++) v[row] = row < p.rows && x >= 0 && x < p.width ? from[(i64)row * p.cols] : 0;
-        if constexpr (KIND == SPLIT) {
+        for (int row = 0; row < 8; row++) v[row] = (u32)(row - low) < (u32)p.rows && x >= 0 && x < p.width && source >= 0 ? from[(i64)(row - low) * p.cols] : 0;
+        if (KIND == SPLIT || p.ranged) {
 #pragma unroll
             for (int row = 0; row < 8; row++) range.add(v[row]);
         }

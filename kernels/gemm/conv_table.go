@@ -41,11 +41,14 @@ var convTable = []convCandidate{
 	convOn("f32", BF16Split, 128, 128, 1, 1.08, 9, convPixelsBody), convOn("f32_narrow", BF16Split, 64, 256, 1, 1.08, 9, convPixelsBody),
 	convOn("bf16", BF16, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("bf16_mid", BF16, 128, 192, 1, 0.58, 2.5, convPixelsBody), convOn("bf16_one", BF16, 128, 128, 1, 0.42, 2, convPixelsBody),
 	convOn("bf16_narrow", BF16, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("bf16_pair", BF16, 128, 128, 2, 0.82, 2, convPixelsBody), convOn("bf16_narrow_pair", BF16, 64, 128, 2, 0.75, 1, convPixelsBody),
+	convOn("f16", F16, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("f16_mid", F16, 128, 192, 1, 0.58, 2.5, convPixelsBody), convOn("f16_one", F16, 128, 128, 1, 0.42, 2, convPixelsBody),
+	convOn("f16_narrow", F16, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("f16_narrow_pair", F16, 64, 128, 2, 0.75, 1, convPixelsBody),
 	convOn("tf32", TF32, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("tf32_one", TF32, 128, 128, 1, 0.42, 2, convPixelsBody),
 	convOn("tf32_narrow", TF32, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("tf32_pair", TF32, 128, 128, 2, 0.82, 2, convPixelsBody), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.75, 1, convPixelsBody),
 	convOn("filters_f32", BF16Split, 128, 128, 1, 1.08, 9, convTapsBody), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.08, 9, convTapsBody),
 	convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.5, 2, convTapsBody), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 0.75, 1, convTapsBody),
 	convOn("filters_bf16_one", BF16, 128, 128, 1, 0.5, 3, convTapsBody), convOn("filters_bf16_narrow", BF16, 64, 256, 1, 0.68, 2, convTapsBody), convOn("filters_bf16_narrow_pair", BF16, 64, 128, 2, 0.75, 1, convTapsBody),
+	convOn("filters_f16_one", F16, 128, 128, 1, 0.5, 3, convTapsBody), convOn("filters_f16_narrow", F16, 64, 256, 1, 0.68, 2, convTapsBody), convOn("filters_f16_narrow_pair", F16, 64, 128, 2, 0.75, 1, convTapsBody),
 }
 
 // The model's times on an H200, in us.
@@ -58,13 +61,13 @@ const (
 	convSquare        = 0.004                // of a square of prepare, if the whole device has one
 	convSumBytes      = 1e6                  // bytes of sums of splits in one
 	convStepTime      = 1.7                  // of a step of a block of conv.cu's kernels, alone on its SM
-	convFlops         = 0.9e7                // multiply-adds of conv.cu's kernels in one
+	convStepEach      = 0.96                 // of a step of 64 rows where blocks fill the SMs
+	convPart          = 0.45                 // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
 	convSumElements   = 4096                 // and at most
 	convSquareSide    = 64                   // side of a square of prepare
 	convBox           = 64                   // channels of a tap that are copied at once for the filters
 	convPhases        = 9                    // the most phases
-	convMostLaunches  = 32                   // the most launches of phases of groups
 	convParts         = 2 * 2 * 64 * 128 * 4 // bytes of the parts of tiles of a block
 	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
 	convFolded        = 16                   // the most channels of images whose taps of a row are copied together
@@ -88,16 +91,21 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body 
 	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, strings.HasPrefix(name, "filters"), m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
 }
 
-// flopsTime returns the time of conv.cu's kernels by the model: of their multiply-adds, or of a block's steps.
+// flopsTime returns the time of conv.cu's kernels by the model: that of a block's steps, of which one more is its beginning and end, or of all steps, and of writing the result, whose
+// pixels at a stride are written one by one.
 func (v Conv) flopsTime(dev kernels.Device) float64 {
-	a, down := v.arguments(), int64(4*convSide)
+	a, down, sms := v.arguments(), int64(4*convSide), int64(dev.SMs)
 	if a.M <= convStripRows {
 		down = convSide
 	}
-	tiles := kernels.CeilDiv(a.M, down)
-	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * tiles * kernels.CeilDiv(a.N, convAcross*convSide)
-	steps := kernels.CeilDiv(a.K, convStep*v.splits(dev, a, blocks))
-	return max(float64(v.elements()[ConvOutput]*v.Channels/v.Groups*v.Rows.Size*v.Columns.Size)/convFlops*float64(tiles*down)/float64(a.M), float64(steps)*convStepTime)
+	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, down) * kernels.CeilDiv(a.N, convAcross*convSide)
+	splits := v.splits(dev, a, blocks)
+	steps := float64(kernels.CeilDiv(a.K, convStep*splits) + 1)
+	us := convLaunch + max(steps*convStepTime, float64(blocks*splits)/float64(sms)*steps*convStepEach*float64(down)/(4*convSide)) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
+	if splits > 1 {
+		us += convLaunch + float64(4*a.Count*splits)/convPrepareBytes
+	}
+	return us
 }
 
 // choose returns the kernel that takes the least time by the model; ok is false if conv.cu's take less.
@@ -111,19 +119,24 @@ func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
 	return best, ok
 }
 
+// form returns the form of operands of tensor cores.
+func (v Conv) form() Form {
+	switch {
+	case v.Round == kernels.FullPrecision:
+		return BF16Split
+	case v.Round == kernels.TF32 && v.Result == ConvFilters:
+		return bf16Pair
+	}
+	return Form(v.Round)
+}
+
 // candidates yields the kernels for tensor cores that compute the convolution on a device, and their times by the model.
 func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 	return func(yield func(convCandidate, float64) bool) {
-		if !isHopper(dev) || v.Dtype != kernels.Float32 {
+		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters {
 			return
 		}
-		wants := BF16Split // also for F16: no kernel is for it
-		switch {
-		case v.Round == kernels.TF32 && v.Result == ConvFilters:
-			wants = bf16Pair
-		case v.Round == kernels.TF32 || v.Round == kernels.BF16:
-			wants = Form(v.Round)
-		}
+		wants := v.form()
 		w, able := v.windows(wants)
 		if !able || !w.fit(wants, dev) {
 			return
@@ -152,20 +165,29 @@ func (v Conv) Candidates(dev kernels.Device) (map[string]*kernels.Plan, error) {
 	return plans, nil
 }
 
+// Predicted returns the times by the model, in us, of the kernels that Plan chooses among on a device, by their names.
+func (v Conv) Predicted(dev kernels.Device) map[string]float64 {
+	times := map[string]float64{"FMA": v.flopsTime(dev)}
+	for c, us := range v.candidates(dev) {
+		times[c.kernel.Entry] = us
+	}
+	return times
+}
+
 // fit reports whether a device has room for what is written in a form.
 func (w convWindows) fit(f Form, dev kernels.Device) bool {
 	return w.bytes(f) <= 1<<40 && (dev.Memory == 0 || w.bytes(f) <= dev.Memory/4)
 }
 
-// convCut is how a kernel divides its tiles: those of splits whose K slices are dealt out to blocks (stream-K), or the pixels of a split, for the filters; and the time by the model.
+// convCut is how a kernel divides its tiles: those whose K slices are dealt out to blocks (stream-K), or the pixels of a split, for the filters; and the time by the model.
 type convCut struct {
-	shared, chunk int64
-	us            float64
+	shared, blocks, chunk int64 // blocks: of the launch
+	us                    float64
 }
 
 // tiles returns the tiles of a phase, and their K slices.
 func (c convCandidate) tiles(w convWindows, y, x convPhase) (tiles, slices int64) {
-	down, pixels := kernels.CeilDiv(w.filters, c.m), w.pixels(y, x)
+	down, pixels := w.groups*kernels.CeilDiv(w.filters, c.m), w.pixels(y, x)
 	if c.filters {
 		return down * kernels.CeilDiv(w.width(), c.n), kernels.CeilDiv(pixels, c.step)
 	}
@@ -178,26 +200,36 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 	us := func(tiles, slices int64) float64 {
 		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + c.block)
 	}
-	sums := float64(w.filters*w.width()*4) / convSumBytes
-	best := convCut{chunk: w.pixels(y, x), us: us(tiles, slices)}
+	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes
+	best := convCut{0, min(tiles, c.blocks*sms), w.pixels(y, x), us(tiles, slices)}
 	if c.filters {
 		best.us += sums
 	}
 	switch {
-	case c.form == BF16Split:
-		even := convCut{tiles - max(tiles/sms-1, 0)*sms, best.chunk, float64(kernels.CeilDiv(tiles*slices, sms))*c.slice + float64(kernels.CeilDiv(tiles, sms))*c.block + convUneven}
-		if even.us < best.us && tiles*slices >= sms {
-			best = even
+	case c.shares():
+		for divide := int64(1); divide <= 16; divide++ {
+			blocks := max(sms/divide, 1)
+			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
+				convUneven + float64(blocks)/float64(tiles)*convPart}
+			if even.us < best.us && tiles*slices >= blocks {
+				best = even
+			}
 		}
 	case c.filters:
 		for splits := int64(2); splits <= min(slices, 4*c.blocks*sms/tiles); splits++ {
 			each := kernels.CeilDiv(slices, splits)
-			if more := us(tiles*kernels.CeilDiv(slices, each), each) + float64(splits)*sums; more < best.us {
-				best = convCut{0, each * c.step, more}
+			parts := tiles * kernels.CeilDiv(slices, each)
+			if more := us(parts, each) + float64(splits)*sums; more < best.us {
+				best = convCut{0, min(parts, c.blocks*sms), each * c.step, more}
 			}
 		}
 	}
 	return best
+}
+
+// shares reports whether blocks can share tiles: warpgroups have 64 x 128 sums.
+func (c convCandidate) shares() bool {
+	return c.form == BF16Split || !c.filters && c.blocks == 1 && c.m*c.n == 128*128
 }
 
 // time returns the time by the model.
@@ -209,7 +241,7 @@ func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
 	for _, y := range w.rows {
 		for _, x := range w.columns {
 			if y.taps*x.taps > 0 {
-				us += float64(w.groups) * (convLaunch + c.cut(w, y, x, int64(dev.SMs)).us)
+				us += convLaunch + c.cut(w, y, x, int64(dev.SMs)).us
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package gemm
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,7 +95,7 @@ func TestConv(t *testing.T) {
 	}
 }
 
-// TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands of splits have numbers that would need scaling, or infinities.
+// TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands have NaN, and those of splits numbers that would need scaling, or infinities.
 func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
@@ -114,8 +115,12 @@ func TestConvTensor(t *testing.T) {
 		if _, ok := v.windows(c.form); !ok || c.filters != (v.Result == ConvFilters) {
 			continue
 		}
-		if last := v; c.form == BF16 && r.IntN(2) == 0 { // channels of 16 bytes
-			last.Round, last.Channels, last.Filters, last.ChannelsLast = kernels.BF16, arith.RoundUp(v.Channels, 8), arith.RoundUp(v.Filters, 8), [2]bool{r.IntN(2) == 0, r.IntN(2) == 0}
+		if last := v; c.form != BF16Split && r.IntN(2) == 0 {
+			last.Round = kernels.Precision(c.form)
+			if c.form == bf16Pair {
+				last.Round = kernels.TF32
+			}
+			last.Channels, last.Filters, last.ChannelsLast = arith.RoundUp(v.Channels, 8), arith.RoundUp(v.Filters, 8), [2]bool{r.IntN(2) == 0, r.IntN(2) == 0}
 			if last.TakesChannelsLast(dev) {
 				v = last
 			}
@@ -132,18 +137,23 @@ func TestConvTensor(t *testing.T) {
 			x, y := make([]float32, sizes[of]), make([]float64, sizes[of])
 			for k := range x {
 				x[k] = float32(r.NormFloat64())
-				if c.form == BF16Split && draw%4 == 0 && i == 0 && k == 0 {
-					x[k] = []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), float32(math.NaN())}[r.IntN(4)]
+				if draw%4 == 0 && i == 0 && k == 0 {
+					if x[k] = float32(math.NaN()); c.form == BF16Split {
+						x[k] = []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), x[k]}[r.IntN(4)]
+					}
 				}
 				y[k] = float64(x[k])
 			}
 			in[i], exact[i] = kernels.Bytes(x), kernels.Bytes(y)
 			if v.last(of) {
-				halves := make([]uint16, len(x))
+				halves, moved := make([]uint16, len(x)), make([]float32, len(x))
+				half, ok := v.Round.Half()
 				for k, x := range x {
-					halves[lastAt(v, of, int64(k))] = expr.ToHalf(expr.BF16, x)
+					halves[lastAt(v, of, int64(k))], moved[lastAt(v, of, int64(k))] = expr.ToHalf(half, x), x
 				}
-				in[i] = kernels.Bytes(halves)
+				if in[i] = kernels.Bytes(moved); ok {
+					in[i] = kernels.Bytes(halves)
+				}
 			}
 		}
 		got, want := make([]float32, sizes[v.Result]), make([]float64, sizes[v.Result])
@@ -155,9 +165,13 @@ func TestConvTensor(t *testing.T) {
 		if err == nil {
 			plans = append(plans, p)
 			if err = p.Run(in, kernels.Bytes(got)[:p.Out], nil); v.last(v.Result) {
+				moved := slices.Clone(got)
+				half, ok := v.Round.Half()
 				copy(kernels.Bytes(halves), kernels.Bytes(got))
 				for k := range got {
-					got[k] = fromBF16(halves[lastAt(v, v.Result, int64(k))])
+					if got[k] = moved[lastAt(v, v.Result, int64(k))]; ok {
+						got[k] = expr.FromHalf(half, halves[lastAt(v, v.Result, int64(k))])
+					}
 				}
 			}
 		}
@@ -170,7 +184,7 @@ func TestConvTensor(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", v, err)
 		}
-		tolerance := map[Form]float64{BF16Split: 1e-4, bf16Pair: 1e-2, TF32: 0.1, BF16: 1}[c.form]
+		tolerance := map[Form]float64{BF16Split: 1e-4, bf16Pair: 1e-2, TF32: 0.1, BF16: 1, F16: 0.1}[c.form]
 		for i := range want {
 			if math.IsNaN(want[i]) != math.IsNaN(float64(got[i])) || math.Abs(float64(got[i])-want[i]) > tolerance*max(1, math.Abs(want[i])) {
 				t.Fatalf("%v by %s: got %v at %d, want %v", v, c.kernel.Entry, got[i], i, want[i])
@@ -180,7 +194,7 @@ func TestConvTensor(t *testing.T) {
 	if err := kernels.Check(own, plans...); err != nil {
 		t.Error(err)
 	}
-	for _, f := range []Form{BF16Split, bf16Pair, TF32, BF16} {
+	for _, f := range []Form{BF16Split, bf16Pair, TF32, BF16, F16} {
 		if took[f] == 0 {
 			t.Errorf("no convolution of operands in the form %v was drawn", f)
 		}
@@ -212,18 +226,18 @@ func TestConvErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(v *Conv){
-		"want float32 or float64":                func(v *Conv) { v.Dtype = kernels.Int32 },
-		"images, channels, filters and groups":   func(v *Conv) { v.Images = 0 },
-		"channels and filters that the groups":   func(v *Conv) { v.Groups = 4 },
-		"got a filter over 9 elements of 8":      func(v *Conv) { v.Rows.Size = 9 },
-		"outputs would see padding alone":        func(v *Conv) { v.Columns.After = 3 },
-		"got ConvResult(9)":                      func(v *Conv) { v.Result = 9 },
-		"stride 0":                               func(v *Conv) { v.Rows.Stride = 0 },
-		"padding of -1":                          func(v *Conv) { v.Rows.Before = -1 },
-		"more than 1073741824 pixels":            func(v *Conv) { v.Images = 1 << 25 },
-		"more than 1073741824 elements of fil":   func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
-		"got tensors in BF16 with channels last": func(v *Conv) { v.ChannelsLast[ConvImages] = true },
-		"a filter over 2147483647 elements of ":  func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
+		"want float32 or float64":               func(v *Conv) { v.Dtype = kernels.Int32 },
+		"images, channels, filters and groups":  func(v *Conv) { v.Images = 0 },
+		"channels and filters that the groups":  func(v *Conv) { v.Groups = 4 },
+		"got a filter over 9 elements of 8":     func(v *Conv) { v.Rows.Size = 9 },
+		"outputs would see padding alone":       func(v *Conv) { v.Columns.After = 3 },
+		"got ConvResult(9)":                     func(v *Conv) { v.Result = 9 },
+		"stride 0":                              func(v *Conv) { v.Rows.Stride = 0 },
+		"padding of -1":                         func(v *Conv) { v.Rows.Before = -1 },
+		"more than 1073741824 pixels":           func(v *Conv) { v.Images = 1 << 25 },
+		"more than 1073741824 elements of fil":  func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
+		"got tensors with channels last":        func(v *Conv) { v.ChannelsLast[ConvImages] = true },
+		"a filter over 2147483647 elements of ": func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
 	} {
 		v := good
 		change(&v)

@@ -77,6 +77,30 @@ template <typename K> struct Stages {
     }
 };
 
+// accumulate adds up steps of products in sum. multiply starts those of a stage; the stage before is released when its products are complete.
+template <int SUMS, typename S, typename Multiply> __device__ __forceinline__ void accumulate(float (&sum)[SUMS], S& s, int steps, Multiply multiply) {
+    int last = 0;
+#pragma unroll 1
+    for (int i = 0; i < steps; i++) {
+        s.wait();
+        const u64 a = s.a(), b = s.b();
+        pin(sum);
+        wgmma_fence();
+        multiply(a, b, i > 0);
+        wgmma_commit();
+        pin(sum);
+        if (i > 0) {
+            wgmma_wait<1>();
+            s.release(last);
+        }
+        last = s.at.stage;
+        s.at.next();
+    }
+    wgmma_wait<0>();
+    pin(sum);
+    s.release(last);
+}
+
 // Plain is a b, added up by the tensor cores. Elements of 2 bytes are BF16 or, with F16, F16.
 template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_, bool F16_ = false> struct Plain {
     static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN);
@@ -88,30 +112,13 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_, bool F16_ = false> s
 
     template <typename Shape> static __device__ __forceinline__ int form(const Scaling& range, const Shape&) { return range.form; }
     __device__ __forceinline__ void run(Stages<Plain>& s, int steps, int) {
-        int last = 0;
-#pragma unroll 1
-        for (int i = 0; i < steps; i++) {
-            s.wait();
-            const u64 a = s.a(), b = s.b();
-            pin(sum);
-            wgmma_fence();
+        accumulate(sum, s, steps, [&](u64 a, u64 b, int add) {
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                if constexpr (F16) wgmma_f16<TA, TB>(sum, a + l * A::step, b + l * B::step, i > 0 || l > 0);
-                else wgmma<SIZE, TA, TB>(sum, a + l * A::step, b + l * B::step, i > 0 || l > 0);
+                if constexpr (F16) wgmma_f16<TA, TB>(sum, a + l * A::step, b + l * B::step, add || l > 0);
+                else wgmma<SIZE, TA, TB>(sum, a + l * A::step, b + l * B::step, add || l > 0);
             }
-            wgmma_commit();
-            pin(sum);
-            if (i > 0) {
-                wgmma_wait<1>();
-                s.release(last);
-            }
-            last = s.at.stage;
-            s.at.next();
-        }
-        wgmma_wait<0>();
-        pin(sum);
-        s.release(last);
+        });
     }
     __device__ __forceinline__ float value(int i) const { return sum[i]; }
 };
