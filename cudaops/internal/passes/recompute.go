@@ -110,7 +110,7 @@ func (r *recomputer) again(base *program.Value) (first int, ok bool) {
 
 // choose returns the value to compute again, or nil.
 func (r *recomputer) choose() (best *program.Value) {
-	score := func(v *program.Value) float64 { return float64(v.Bytes()) / float64(v.Def.Plan.Bytes()) }
+	score := func(v *program.Value) float64 { return float64(v.Bytes()) / float64(v.Def.Traffic(v.Def.Plan)) }
 	for _, in := range r.p.Instrs[:r.peak] {
 		k, _ := in.Op.(program.Kernel)
 		if _, prepare := k.Planner.(gemm.Prepare); in.Plan == nil || len(in.Out) != 1 || !prepare && !program.Is[program.Map](in.Op) {
