@@ -27,7 +27,7 @@ type parameters struct {
 	transient []bool
 	stored    []kernels.Dtype  // the 16-bit type of each State that is stored in one, else 0
 	values    []*program.Value // states or views of them, as last compiled
-	rounded   []int            // versions of parameters in a Store of which the program has copies in 16 bits, 0 for none
+	rounded   []int            // versions of parameters in a Store of which the program has copies in 16 bits, if it has any; 0 for none
 	held      []*parameter
 	copies    []*deviceCopy  // of the nodes' values
 	all       []int          // indices of all nodes
@@ -199,6 +199,9 @@ func (p *parameters) ran() {
 // stepped records that runs have changed the learnables n times.
 func (p *parameters) stepped(n int) {
 	for _, i := range p.trained() {
+		if p.rounded[i] == p.held[i].version { // the launch that updates a learnable renews its copy
+			p.rounded[i] += n
+		}
 		p.held[i].version += n
 	}
 }
@@ -231,17 +234,21 @@ func (p *parameters) refresh(among []int) (changed []int, err error) {
 	return changed, err
 }
 
-// round renews the copies in 16 bits of a Store's parameters that have changed.
+// round renews the copies in 16 bits of a Store's parameters that this VM has not changed itself. Learnables may be parts of one state.
 func (p *parameters) round() error {
 	if p.store == nil {
 		return nil
 	}
-	for _, i := range p.all[p.learned:] {
+	renewed := map[*program.Value]bool{}
+	for _, i := range p.all {
 		if p.rounded[i] == p.held[i].version || p.next[i] != nil {
 			continue
 		}
-		if err := p.exec.Round(p.values[i]); err != nil {
-			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
+		if base := p.values[i].Base; !renewed[base] {
+			if err := p.exec.Round(base); err != nil {
+				return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
+			}
+			renewed[base] = true
 		}
 		p.rounded[i] = p.held[i].version
 	}

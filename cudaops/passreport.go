@@ -96,7 +96,7 @@ func newPassReport(pass string, p *program.Program, dev kernels.Device) (PassRep
 				return r, in.InNode(err)
 			}
 		}
-		r.Traffic += plan.Bytes()
+		r.Traffic += in.Traffic(plan)
 	}
 	return r, nil
 }

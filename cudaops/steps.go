@@ -44,7 +44,7 @@ func steps(device string, p *program.Program) []Step {
 			s.Where = "host"
 		}
 		if plan := in.Plan; plan != nil {
-			s.Bytes, s.Flops, s.Precision = plan.Bytes(), plan.Flops, plan.Precision
+			s.Bytes, s.Flops, s.Precision = in.Traffic(plan), plan.Flops, plan.Precision
 		}
 		list = append(list, s)
 	}

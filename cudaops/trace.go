@@ -117,7 +117,7 @@ func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 			e.Row, e.Args["bytes"] = collectiveRow, bytesOf(in.In)
 			break
 		}
-		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, in.Kernels()
+		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Traffic(in.Plan), in.Plan.Flops, in.Kernels()
 	}
 	return e, true
 }

@@ -96,7 +96,7 @@ func BenchmarkLoss(b *testing.B) {
 	b.Log(vm.Report())
 }
 
-// BenchmarkStep is a step of AdamW of a small GPT and of GPT-2 124M in float32, with products in TF32, and with values in BF16.
+// BenchmarkStep is a step of AdamW of a small GPT and of GPT-2 124M in float32, with products in TF32, with values in BF16, and so with its parameters in a Store.
 func BenchmarkStep(b *testing.B) {
 	small := GPT{Layers: 4, Width: 256, Heads: 4, Vocabulary: 256, Context: 256, Dtype: tensor.Float32}
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func BenchmarkStep(b *testing.B) {
 		for _, o := range []struct {
 			name string
 			cudaops.Option
-		}{{"float32", cudaops.Precision(cudaops.FullPrecision)}, {"TF32", cudaops.Precision(cudaops.TF32)}, {"mixed", cudaops.Mixed(cudaops.BF16)}} {
+		}{{"float32", cudaops.Precision(cudaops.FullPrecision)}, {"TF32", cudaops.Precision(cudaops.TF32)}, {"mixed", cudaops.Mixed(cudaops.BF16)}, {"store", cudaops.Options(cudaops.Mixed(cudaops.BF16), cudaops.In(cudaops.NewStore()))}} {
 			b.Run(c.name+"/"+o.name, func(b *testing.B) { benchmarkStep(b, c.GPT, c.batch, o.Option) })
 		}
 	}

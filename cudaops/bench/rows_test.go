@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -63,13 +64,61 @@ func TestRowsOnGPU(t *testing.T) {
 		if err := Run(0, p, m.Inputs(), out); err != nil {
 			t.Fatalf("%v: %v", p, err)
 		}
-		if staged, err := m.Func.Stages(m.PerRow); err != nil || !codegen.RowsWhole(dev, m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
+		if !codegen.RowsWhole(dev, m.Shape, m.Axes) && !codegen.RowsSplit(m.Func, m.PerRow) {
 			return // sums have another order
 		}
 		if err := m.Check(out, p.Parts, rowsOnGPU(dev, exprtest.RowShape{Shape: m.Shape, Axes: m.Axes})); err != nil {
 			t.Fatalf("%v; %v", err, p)
 		}
 	})
+}
+
+// Of rows that are split among blocks, outputs for each element that depend on no reduction are stored as the reductions read their operands: all are those of separate plans, to the bit.
+func TestRowsStreamOnGPU(t *testing.T) {
+	dev := device0(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 11))
+	for _, as := range []expr.Dtype{expr.Float32, expr.BF16, expr.F16} {
+		b := expr.NewBuilder(expr.Float32, expr.Float32)
+		x := b.Apply(expr.Mul, b.Operand(0), b.Apply(expr.Sigmoid, b.Operand(1)))
+		whole := testutil.Get[expr.Func](t)(b.Func(x, b.Apply(expr.RowSum, x), b.Apply(expr.RowMax, b.Operand(1))))
+		mapped, sums := testutil.Get[expr.Func](t)(b.Func(x)), testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.RowSum, x), b.Apply(expr.RowMax, b.Operand(1))))
+		stored := func(f expr.Func, out ...expr.Dtype) expr.Func {
+			return testutil.Get[expr.Func](t)(f.Stored([]expr.Dtype{as, as}, out))
+		}
+		whole, mapped, sums = stored(whole, as, expr.Float32, expr.Float32), stored(mapped, as), stored(sums, expr.Float32, expr.Float32)
+		for _, s := range []exprtest.RowShape{{Shape: []int{8192, 768}, Axes: []int{0}}, {Shape: []int{8, 1023, 97}, Axes: []int{0, 1}}, {Shape: []int{3, 400_003}, Axes: []int{1}}, {Shape: []int{40_000, 5}, Axes: []int{0}}, {Shape: []int{1 << 20}, Axes: []int{0}}} {
+			if testing.Short() {
+				s.Shape[0] = max(s.Shape[0]/4, 1)
+			}
+			if codegen.RowsWhole(dev, s.Shape, s.Axes) {
+				continue
+			}
+			n := s.Elements()
+			in := [][]byte{exprtest.Pack(as, rowValues(r, n, expr.Float32, false)), exprtest.Pack(as, rowValues(r, n, expr.Float32, false))}
+			views := []codegen.View{codegen.Dense(s.Shape), codegen.Dense(s.Shape)}
+			run := func(p *kernels.Plan, err error) []byte {
+				testutil.Do(t, err)
+				out := exprtest.Memory(p.Out)
+				testutil.Do(t, Run(0, p, in, out))
+				return out
+			}
+			p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, whole, s.Shape, s.Axes, []bool{false, true, true}, views...))
+			got := run(p, nil)
+			elements := run(codegen.Map(dev, mapped, s.Shape, views...))
+			rows := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, sums, s.Shape, s.Axes, []bool{true, true}, views...))
+			ofRows := run(rows, nil)
+			if len(p.Launches) != 2 || !bytes.Equal(got[:len(elements)], elements) {
+				t.Errorf("%v of %v over %v: the elements are not those of a map by %v", as, s.Shape, s.Axes, p)
+			}
+			for k := range 2 {
+				if size := p.OutputBytes(1 + k); !bytes.Equal(got[p.Parts[1+k]:][:size], ofRows[rows.Parts[k]:][:size]) {
+					t.Errorf("%v of %v over %v: reduction %d is not that of its own plan", as, s.Shape, s.Axes, k)
+				}
+			}
+		}
+	}
 }
 
 // rowValues returns elements of a shape: numbers, or edges among them, such as NaN and -0.

@@ -222,7 +222,10 @@ func (t *rowTile) bind(c kernels.Call, split int64) {
 	}
 	for k := range outputs {
 		s := &outputs[k]
-		s.memory = kernels.Slice[byte](c, c.Args[arg+max(t.layout.joined-1, 0)+k].(kernels.Ref))[split*t.part*s.size:]
+		s.memory = kernels.Slice[byte](c, c.Args[arg+max(t.layout.joined-1, 0)+k].(kernels.Ref))
+		if !t.layout.split || t.perRow[k] { // the place of the split, or of the part
+			s.memory = s.memory[split*t.part*s.size:]
+		}
 		s.copied = len(outputs) > 1 && slices.ContainsFunc(operands, func(o stored) bool { return overlap(o.memory, s.memory) })
 	}
 }

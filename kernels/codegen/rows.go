@@ -38,6 +38,35 @@ func RowsWhole(dev kernels.Device, shape, axes []int) bool {
 	return kernels.Count(shape) == 0 || newRowGrid(dev, shape, axes).splits == 1
 }
 
+// RowsSplit reports whether a function of rows that are split among blocks is one plan: it has one stage of reductions, on which no output with
+// an element for each index depends.
+func RowsSplit(f expr.Func, perRow []bool) bool {
+	staged, err := f.Stages(perRow)
+	return err == nil && (len(staged.Stages) == 1 && streams(staged, len(f.Operands())) || len(staged.Stages) == 0 && !slices.Contains(perRow, false))
+}
+
+// streams reports whether the outputs with an element for each index depend on the function's operands alone, so that they can be stored as reductions read these.
+func streams(staged expr.Staged, operands int) bool {
+	_, kept := staged.Elements.Trim()
+	return !slices.ContainsFunc(kept, func(k int) bool { return k >= operands })
+}
+
+// elements adds the outputs with an element for each index, which depend on a function's operands alone.
+func elements(b *expr.Builder, staged expr.Staged, operands int) []expr.Value {
+	if len(staged.Elements.Outputs()) == 0 {
+		return nil
+	}
+	values := b.Inputs()[:operands:operands]
+	for _, d := range staged.Elements.Operands()[operands:] { // results of reductions, which they do not read
+		if d.IsFloat() {
+			values = append(values, b.Constant(d, 0))
+		} else {
+			values = append(values, b.Integer(d, 0))
+		}
+	}
+	return b.Inline(staged.Elements, values...)
+}
+
 // call is the arguments of [Rows], or of [Map] without axes and perRow.
 type call struct {
 	f           expr.Func
@@ -61,7 +90,7 @@ func appendRows(p *kernels.Plan, dev kernels.Device, c call) error {
 		return nil
 	case kernels.Count(c.shape) == 0:
 		return appendEmptyRows(p, dev, c, staged, from, to)
-	case g.splits > 1 && len(staged.Stages) == 1 && !slices.Contains(c.perRow, false):
+	case g.splits > 1 && len(staged.Stages) == 1 && streams(staged, len(c.operands)):
 		return splitRows(p, dev, c, staged, g, from, to)
 	default:
 		return launchRows(p, dev, c, g.whole(), from, to)
@@ -261,8 +290,8 @@ func identity(b *expr.Builder, op expr.Op, d expr.Dtype) expr.Value {
 	return b.Constant(d, reductionOf[op].Identity())
 }
 
-// splitRows appends the launches of a call with one stage of reductions and no output but theirs. The first launch reduces each split of
-// a row in double precision, or integers in their type, the second combines the splits of a row.
+// splitRows appends the launches of a call with one stage of reductions, on which no output with an element for each index depends. The first launch reduces each split of
+// a row in double precision, or integers in their type, and stores these outputs; the second combines the splits of a row.
 func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, g rowGrid, from, to []kernels.Ref) error {
 	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
 	types := c.f.Operands()
@@ -275,7 +304,7 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 		}
 		parts[k] = b.Apply(op, b.Convert(parts[k], partial[k]))
 	}
-	part, err := b.Func(parts...)
+	part, err := b.Func(append(parts, elements(b, staged, len(types))...)...)
 	if err != nil {
 		return err
 	}
@@ -293,11 +322,19 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 		partials[k] = p.Workspace(c.rows() * g.splits * d.Size())
 	}
 	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), c.operands}
-	if err := launchRows(p, dev, first, g, from, partials); err != nil {
+	firstTo, ofRow := slices.Clone(partials), []kernels.Ref(nil)
+	for k, at := range to {
+		if c.perRow[k] {
+			ofRow = append(ofRow, at)
+		} else {
+			first.perRow, firstTo = append(first.perRow, false), append(firstTo, at)
+		}
+	}
+	if err := launchRows(p, dev, first, g, from, firstTo); err != nil {
 		return err
 	}
 	second, kept := c.rowwise(join, int(g.splits))
-	second.axes, second.perRow = []int{len(second.shape) - 1}, c.perRow
+	second.axes, second.perRow = []int{len(second.shape) - 1}, slices.Repeat([]bool{true}, len(ofRow))
 	var refs []kernels.Ref
 	for _, i := range kept {
 		if i < len(from) {
@@ -307,5 +344,5 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 			second.operands = append(second.operands, Dense(second.shape))
 		}
 	}
-	return launchRows(p, dev, second, newRowGrid(dev, second.shape, second.axes).whole(), refs, to)
+	return launchRows(p, dev, second, newRowGrid(dev, second.shape, second.axes).whole(), refs, ofRow)
 }

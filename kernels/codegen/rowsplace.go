@@ -29,7 +29,7 @@ func (w *rowsWriter) findRows() {
 				}
 			}
 		}
-		if w.split && i >= len(w.types) {
+		if k := i - len(w.types); w.split && k >= 0 && w.perRow[k] { // one for each split
 			at := w.Register(expr.B64)
 			w.address(at, p.first[0], w.special("ctaid.y"), p.dtype.Size())
 			p.first[0] = at

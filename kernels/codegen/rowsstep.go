@@ -7,36 +7,38 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// step evaluates a function at all elements, and calls use for each vector with the
+// step evaluates functions at all elements, and calls use for each vector with the
 // results by output and lane. With backward, a loop runs from the last vector to the first.
-func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, results [][]string)) {
+func (w *rowsWriter) step(fs []expr.Func, backward bool, use func(b *batch, j int, results [][]string)) {
 	if w.residentBatch != nil {
-		w.stepResident(f, use)
+		w.stepResident(fs, use)
 	}
 	if w.residentBatch != nil && !w.partial {
 		return
 	}
 	for k := range w.rowsPerThread() {
-		w.Prepare(f, w.operands(k, nil))
+		for _, f := range fs {
+			w.Prepare(f, w.operandsOf(f, k, nil))
+		}
 	}
-	turn := w.vectorsPerIter(f)
+	turn := w.vectorsPerIter(fs)
 	w.loop(turn*w.colStride(), backward, func(column string) {
 		b := w.newBatch(column, turn)
 		for j := 1; j < turn; j++ {
 			b.exists[j] = w.existsAt(b, j)
 		}
-		streamed, invariant := w.varying(f)
+		streamed, invariant := w.varying(fs)
 		for j := range turn {
 			w.read(b, append(streamed, invariant...), j, false)
 		}
-		w.applyAll(f, b, 0, turn, use)
+		w.applyAll(fs, b, 0, turn, use)
 	})
 }
 
-// stepResident evaluates a function at the resident elements.
-func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results [][]string)) {
+// stepResident evaluates functions at the resident elements.
+func (w *rowsWriter) stepResident(fs []expr.Func, use func(b *batch, j int, results [][]string)) {
 	b := w.residentBatch
-	streamed, invariant := w.varying(f)
+	streamed, invariant := w.varying(fs)
 	for j := range b.columns {
 		w.read(b, streamed, j, false)
 	}
@@ -51,7 +53,7 @@ func (w *rowsWriter) stepResident(f expr.Func, use func(b *batch, j int, results
 			w.read(b, streamed, j+ahead+k, true)
 			w.read(b, invariant, j+ahead+k, false)
 		}
-		w.applyAll(f, b, j, min(j+ahead, len(b.columns)), use)
+		w.applyAll(fs, b, j, min(j+ahead, len(b.columns)), use)
 	}
 	for _, i := range streamed {
 		b.elements[i] = b.elements[i][:w.firstShared(i)]
@@ -87,9 +89,9 @@ func (w *rowsWriter) loop(columns int, backward bool, body func(column string)) 
 }
 
 // vectorsPerIter returns the vectors of a loop iteration.
-func (w *rowsWriter) vectorsPerIter(f expr.Func) int {
+func (w *rowsWriter) vectorsPerIter(fs []expr.Func) int {
 	bytes := int64(0)
-	streamed, invariant := w.varying(f)
+	streamed, invariant := w.varying(fs)
 	for _, i := range append(streamed, invariant...) {
 		if w.places[i].mark != ordinal {
 			bytes += w.types[i].Size()
@@ -98,11 +100,16 @@ func (w *rowsWriter) vectorsPerIter(f expr.Func) int {
 	return int(min(max(int64(w.bytesPerIter)/max(bytes*int64(w.width), 4), 1), 8))
 }
 
-// varying returns the operands of a function that differ along a row: those that stream from memory, and those that are the same for all
+// varying returns the operands of functions that differ along a row: those that stream from memory, and those that are the same for all
 // rows, so that a cache has them, or are computed from indices.
-func (w *rowsWriter) varying(f expr.Func) (streamed, invariant []int) {
-	_, kept := f.Trim()
-	for _, i := range kept {
+func (w *rowsWriter) varying(fs []expr.Func) (streamed, invariant []int) {
+	var all []int
+	for _, f := range fs {
+		_, kept := f.Trim()
+		all = append(all, kept...)
+	}
+	slices.Sort(all)
+	for _, i := range slices.Compact(all) {
 		switch {
 		case i >= len(w.types) || w.places[i].columns == fixed:
 		case w.places[i].rows == fixed && w.severalRows() || w.places[i].mark == ordinal:
@@ -151,6 +158,12 @@ func (w *rowsWriter) operands(k int, element func(operand int) string) []string 
 	return list
 }
 
+// operandsOf returns the registers of a function's operands, none of the results of reductions that it does not read and that are not there yet.
+func (w *rowsWriter) operandsOf(f expr.Func, k int, element func(operand int) string) []string {
+	list := w.operands(k, element)
+	return append(list, make([]string, max(len(f.Operands())-len(list), 0))...)
+}
+
 // rowsPerThread returns the number of rows that a thread has, a lane each.
 func (w *rowsWriter) rowsPerThread() int {
 	if w.stridedAxis {
@@ -159,15 +172,21 @@ func (w *rowsWriter) rowsPerThread() int {
 	return 1
 }
 
-// applyAll evaluates a function at the elements of some vectors, those before end, and calls use for each. Vectors that exist are evaluated together.
-func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
+// applyAll evaluates functions at the elements of some vectors, those before end, and calls use for each. Vectors that exist are evaluated together.
+func (w *rowsWriter) applyAll(fs []expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
 	for j := first; j < end; {
 		n := 1
 		for b.exists[j] == "" && j+n < end && b.exists[j+n] == "" && (n+1)*w.width <= 4 {
 			n++
 		}
-		for k, results := range w.apply(f, b, j, n) {
-			use(b, j+k, results)
+		results := make([][][]string, n)
+		for _, f := range fs {
+			for k, list := range w.apply(f, b, j, n) {
+				results[k] = append(results[k], list...)
+			}
+		}
+		for k, list := range results {
+			use(b, j+k, list)
 		}
 		j += n
 	}
@@ -178,7 +197,7 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 	lanes := make([][]string, n*w.width)
 	for k := range lanes {
 		j, lane := first+k/w.width, k%w.width
-		lanes[k] = w.operands(lane%w.rowsPerThread(), func(i int) string {
+		lanes[k] = w.operandsOf(f, lane%w.rowsPerThread(), func(i int) string {
 			if j >= len(b.elements[i]) { // f does not depend on it
 				return ""
 			}
@@ -249,16 +268,26 @@ func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	return list
 }
 
-// accumulateAll accumulates all elements of a thread.
+// accumulateAll accumulates all elements of a thread. Of a split row it also stores the outputs that differ along it, which depend on no reduction.
 func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
-	w.step(s.Func, w.backward(w.stages), func(b *batch, j int, results [][]string) {
+	fs := []expr.Func{s.Func}
+	if w.stores() {
+		fs = append(fs, w.staged.Elements)
+	}
+	w.step(fs, w.backward(w.stages), func(b *batch, j int, results [][]string) {
 		for k, a := range list {
 			if a.sameAs == nil {
 				w.accumulate(a, results[k], b.exists[j])
 			}
 		}
+		if w.stores() {
+			w.storeVector(b, j, results[len(list):])
+		}
 	})
 }
+
+// stores reports whether the reduction of a split row stores outputs.
+func (w *rowsWriter) stores() bool { return w.split && len(w.staged.Elements.Outputs()) > 0 }
 
 // reduced makes the results of a stage known to the next.
 func (w *rowsWriter) reduced(results [][]string) {
@@ -286,21 +315,24 @@ func (w *rowsWriter) ordered(step int) bool {
 
 // storeElements evaluates and stores the outputs that differ along a row.
 func (w *rowsWriter) storeElements() {
-	if len(w.staged.Elements.Outputs()) == 0 {
+	if len(w.staged.Elements.Outputs()) == 0 || w.split {
 		return
 	}
-	w.step(w.staged.Elements, w.backward(w.stages), func(b *batch, j int, results [][]string) {
-		exists := w.exists
-		switch {
-		case exists == "":
-			exists = b.exists[j]
-		case b.exists[j] != "":
-			exists = w.result(expr.Pred, "and.pred %s, %s, %s", w.exists, b.exists[j])
-		}
-		for i, p := range w.outputsOf(false) {
-			w.store(p, w.locate(p, b, j), results[i], exists)
-		}
-	})
+	w.step([]expr.Func{w.staged.Elements}, w.backward(w.stages), w.storeVector)
+}
+
+// storeVector stores vector j of the outputs that differ along a row.
+func (w *rowsWriter) storeVector(b *batch, j int, results [][]string) {
+	exists := w.exists
+	switch {
+	case exists == "":
+		exists = b.exists[j]
+	case b.exists[j] != "":
+		exists = w.result(expr.Pred, "and.pred %s, %s, %s", w.exists, b.exists[j])
+	}
+	for i, p := range w.outputsOf(false) {
+		w.store(p, w.locate(p, b, j), results[i], exists)
+	}
 }
 
 // outputsOf returns the places of the outputs with one element a row, or of the others.

@@ -310,7 +310,7 @@ func tooManyOutputs(a, b *group) bool {
 }
 
 // runs reports whether a group can be one instruction on the device. It must have at most maxOperands operands. If its rows
-// are split across blocks, it must have a single reduction stage and only per-row outputs.
+// are split across blocks, it must have a single reduction stage, on which only per-row outputs depend.
 func (f *fuser) runs(g *group) bool {
 	if g.inputs() > maxOperands && len(g.operands()) > maxOperands {
 		return false
@@ -323,11 +323,7 @@ func (f *fuser) runs(g *group) bool {
 		return true
 	}
 	fused, err := g.build()
-	if err != nil || slices.Contains(fused.perRow, false) {
-		return false
-	}
-	s, err := fused.f.Stages(fused.perRow)
-	return err == nil && len(s.Stages) <= 1
+	return err == nil && codegen.RowsSplit(fused.f, fused.perRow)
 }
 
 // pathBetween reports whether a dependency path leads from a to b through instructions outside of both. It also

@@ -373,8 +373,8 @@ func (m *mixer) copy(v *program.Value) (*program.Value, error) {
 	return m.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: m.as, Shape: tensor.Shape(v.Shape)}), nil
 }
 
-// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, whose next value is no output of a Map without reductions, or that is in memory that
-// other programs change. With shared it returns a copy of one of the latter, too, unless the program itself changes it: whoever runs the program renews the copy.
+// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, or whose next value is no output of a Map without reductions. A state in memory that
+// other programs change has one only if the program changes it, too, or with shared: whoever runs the program renews the copy when another one has changed the state.
 func (m *mixer) copyOf(state *program.Value, shared bool) (*program.Value, error) {
 	if c, known := m.copies[state]; known {
 		return c, nil
@@ -382,7 +382,7 @@ func (m *mixer) copyOf(state *program.Value, shared bool) (*program.Value, error
 	m.copies[state] = nil
 	op, is := state.Def.Op.(program.State)
 	k := slices.IndexFunc(m.p.Updates, func(u program.Update) bool { return u.State == state })
-	if !is || k < 0 || op.Home != nil && !(shared && m.p.Updates[k].Next == state) {
+	if !is || k < 0 || op.Home != nil && m.p.Updates[k].Next == state && !shared {
 		return nil, nil
 	}
 	next := m.p.Updates[k].Next

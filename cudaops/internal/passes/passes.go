@@ -38,7 +38,7 @@ var All = []Pass{
 	{"mixed", mixed},        // if the target asks for it; with caches.go and channels.go
 	{"layout", layout},
 	{"round", castOperands},
-	{"plan", plan},
+	{"plan", plan}, // with states.go and rematerialize.go
 	{"transfer", transfer},
 	{"place", place},
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // plan makes the launches, on the target, of every instruction that runs on the device. By then no other pass adds readers of a
-// state, so it first decides which next values are computed over their states.
+// state, except to compute a value again, so it first decides which next values are computed over their states.
 func plan(p *program.Program, t Target) error {
 	if err := states(p); err != nil {
 		return err
@@ -34,6 +34,7 @@ func plan(p *program.Program, t Target) error {
 		}
 		in.Plan = plan
 	}
+	rematerialize(p, t.Device)
 	p.Stage = program.Planned
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
-// is split once.
+// is split once, unless it has more than shareSplitMax bytes.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
@@ -27,6 +27,10 @@ func castOperands(p *program.Program, t Target) error {
 		return true, nil
 	})
 }
+
+// shareSplitMax is in bytes of float32. A product of splits that it shares has scratch memory of their size, too, for splits again with scaling: beyond
+// this size memory counts more than the time to split twice.
+const shareSplitMax = 1 << 30
 
 type caster struct {
 	p       *program.Program
@@ -69,7 +73,7 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 			if !x.IsNoOp(r.device) {
 				in.In[i] = r.prepare(v, x)
 			}
-		case r.readers[of(v, x)] > 1:
+		case r.readers[of(v, x)] > 1 && v.Bytes() <= shareSplitMax:
 			in.In = append(in.In, r.prepare(v, x))
 		default:
 			continue

@@ -145,6 +145,15 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 	return list
 }
 
+// drawHost draws the device of the host's kernels, with memory for all values, or for so few that what can be computed twice is.
+func drawHost(t *rapid.T) kernels.Device {
+	dev := kernels.HostDevice()
+	if rapid.Bool().Draw(t, "little memory") {
+		dev.Memory = 1
+	}
+	return dev
+}
+
 // Every pass leaves a program that makes the same steps, bit for bit, and the backend
 // makes them again and again.
 func TestPassesKeepSteps(t *testing.T) {
@@ -153,7 +162,7 @@ func TestPassesKeepSteps(t *testing.T) {
 		p, solvers, states := b.graph.Program, b.graph.Trained.Solvers(), b.states(t)
 		var want, next []G.Value
 		ahead := rapid.Int64Range(0, 100).Draw(t, "ahead") // inputs of more bytes have two places
-		err := Run(p, Target{Device: kernels.HostDevice(), DoubleBufferMin: ahead}, func(pass string, p *program.Program) error {
+		err := Run(p, Target{Device: drawHost(t), DoubleBufferMin: ahead}, func(pass string, p *program.Program) error {
 			if err := p.Verify(); err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}
@@ -205,7 +214,7 @@ func TestPassesKeepStepsOnRanks(t *testing.T) {
 			inputs[r], states[r] = b.inputs(b.graph.Trained.Solvers(), 2), b.states(t)
 		}
 		var want, next [][]G.Value
-		err := Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
+		err := Run(p, Target{Device: drawHost(t)}, func(pass string, p *program.Program) error {
 			if err := p.Verify(); err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}

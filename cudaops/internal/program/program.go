@@ -192,6 +192,16 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
 
+// Traffic returns the least traffic of the launches of a plan, in bytes: every element of an operand read once, every result written once. An operand that is a view, such as
+// a parameter among all of a Store, counts with the elements that the view has.
+func (in *Instr) Traffic(plan *kernels.Plan) int64 {
+	n := plan.Out
+	for i, v := range in.Operands() {
+		n += min(plan.Inputs[i], v.Bytes())
+	}
+	return n
+}
+
 // Kernels returns the entry points of the launches, in order.
 func (in *Instr) Kernels() []string {
 	if in.Plan == nil {

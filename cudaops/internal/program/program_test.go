@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	. "github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -284,5 +285,19 @@ func TestConcat(t *testing.T) {
 		if err := c.p.Verify(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
+	}
+}
+
+// A view of a large state counts with the elements that are read.
+func TestTraffic(t *testing.T) {
+	p := new(Program)
+	f := Type{Numeric: true, Dtype: kernels.Float32, Shape: tensor.Shape{1000}}
+	all := p.NewValue(&Instr{Op: State{}}, "all", f)
+	f.Shape = tensor.Shape{10}
+	x := p.EmitAlias(nil, "x", f, all, View{Strides: []int64{1}, Offset: 512})
+	in := testutil.Get[*Instr](t)(p.Copied(x))
+	plan := testutil.Get[*kernels.Plan](t)(in.PlanFor(kernels.HostDevice()))
+	if got := in.Traffic(plan); got != 80 {
+		t.Errorf("got %d bytes, want 80: 40 read and 40 written", got)
 	}
 }
