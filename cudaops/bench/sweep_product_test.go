@@ -119,7 +119,9 @@ func drawProduct(r *rand.Rand) gemm.Product {
 		case 2: // a vector
 			p.M, p.N, p.K = 1, size(16, 30000), size(16, 30000)
 		case 3:
-			p.Batch, p.M, p.N, p.K = size(2, 1000), size(4, 600), size(4, 600), size(4, 600)
+			if p.Batch, p.M, p.N, p.K = size(2, 1000), size(4, 600), size(4, 600), size(4, 600); r.IntN(2) == 0 {
+				p.M, p.N, p.K = size(65, 300), size(65, 300), size(65, 300)
+			}
 		case 4: // near a cube
 			n := float64(size(64, 2500))
 			p.M, p.N, p.K = size(n/1.5, n*1.5), size(n/1.5, n*1.5), size(n/1.5, n*1.5)

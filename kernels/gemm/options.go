@@ -59,7 +59,7 @@ func (c candidate) cuts(x problem) (list []cut) {
 			break
 		}
 		switch {
-		case c.step > 0 && c.dtype == kernels.Float64 && c.joined == nil && c.split.blocksPerSM == 0 && c.kernel != nil: // of matmul_double.cu
+		case c.cost != nil && c.dtype == kernels.Float64: // of matmul_double.cu
 			if c.cluster > 0 {
 				if n <= c.cluster && n&(n-1) == 0 {
 					list = append(list, c.cutIn(x, 1, n))
