@@ -57,20 +57,8 @@ func TestSweep(t *testing.T) {
 	for range drawn {
 		cases = append(cases, drawSum(r))
 	}
-	g := testutil.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
+	g := sweepGPU(t, r)
 	defer g.Close()
-	const arena = 14 << 30
-	testutil.Do(t, g.Alloc(arena+4<<30))
-	block := make([]byte, 64<<20)
-	values := kernels.Elements[float32](block)
-	for i := range values {
-		values[i] = r.Float32()*2 - 1
-	}
-	testutil.Do(t, g.Upload(exec.Span{Size: int64(len(block))}, block))
-	for done := int64(len(block)); done < arena; done *= 2 {
-		testutil.Do(t, g.Stream().Copy(g.Address(done), g.Address(0), min(done, arena-done)))
-	}
-	testutil.Do(t, g.Sync())
 	file := testutil.Get[*os.File](t)(os.Create(filepath.Join(os.Getenv("STHENO_RECORD"), "sums.json")))
 	defer file.Close()
 	out := json.NewEncoder(file)
@@ -82,7 +70,7 @@ func TestSweep(t *testing.T) {
 			if time.Since(start) > time.Duration(seconds)*time.Second {
 				t.Fatalf("out of time after %d of %d cases", i, len(cases))
 			}
-			us, err := sweepTime(g, p, arena, least)
+			us, err := sweepTime(g, p, sweepArena, least)
 			if err != nil {
 				t.Errorf("%v %s: %v", c.shape, names[k], err)
 				continue
@@ -91,6 +79,25 @@ func TestSweep(t *testing.T) {
 			testutil.Do(t, out.Encode(sweepRow{c.dt.String(), c.shape, names[k], us}))
 		}
 	}
+}
+
+const sweepArena = 14 << 30 // bytes of operands; behind them is room for copies
+
+// sweepGPU returns a GPU whose arena holds numbers in [-1, 1).
+func sweepGPU(t *testing.T, r *rand.Rand) *exec.GPUBackend {
+	g := testutil.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
+	testutil.Do(t, g.Alloc(sweepArena+4<<30))
+	block := make([]byte, 64<<20)
+	values := kernels.Elements[float32](block)
+	for i := range values {
+		values[i] = r.Float32()*2 - 1
+	}
+	testutil.Do(t, g.Upload(exec.Span{Size: int64(len(block))}, block))
+	for done := int64(len(block)); done < sweepArena; done *= 2 {
+		testutil.Do(t, g.Stream().Copy(g.Address(done), g.Address(0), min(done, sweepArena-done)))
+	}
+	testutil.Do(t, g.Sync())
+	return g
 }
 
 // logUniform draws a number, small ones as often as large ones.

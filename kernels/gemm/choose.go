@@ -214,6 +214,7 @@ const maxChunk = 1 << 30
 
 // splitPolicy says how K is split where a kernel has too few blocks for the device.
 type splitPolicy struct {
+	exactly            int64 // number of splits; 0: by what follows
 	blocksPerSM        int64 // target number of blocks; 0: K is not split
 	minK               int64 // least K of a split: shorter splits cost more in partial sums than they save
 	minSplits          int64 // least number of splits
@@ -230,6 +231,9 @@ type splitPolicy struct {
 
 // splits returns how many splits are wanted for a number of blocks.
 func (s splitPolicy) splits(x problem, blocks int64) int64 {
+	if s.exactly > 0 {
+		return s.exactly
+	}
 	if x.dev.Kind == kernels.CPU || s.blocksPerSM == 0 || s.unsplitBlocksPerSM > 0 && blocks >= s.unsplitBlocksPerSM*x.sms() {
 		return 1
 	}

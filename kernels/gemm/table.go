@@ -94,7 +94,7 @@ func dot(dt kernels.Dtype) candidate {
 // doubleRows is the kernel of matmul_double.cu for a C of few rows, or columns.
 var doubleRows = func() candidate {
 	c := double("rows", 32, 128, 4, 128, 0, doubleRowsBody, cost{start: 2.3, block: 1.1, step: 0.4, alone: 0.44})
-	c.orient = wide
+	c.orient, c.able.side = wide, span{to: 32}
 	return c
 }()
 
@@ -160,6 +160,7 @@ func roundedTable(f Form) [][]candidate {
 func vectorTable[T kernels.Float]() [][]candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
+	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{to: 64}
 	// H200, us, k x m           lanes 8  16    32    columns or, up to 4096, 8 lanes with 4 loads
 	// 768 x 768                 2.7      3.3   4.6   3.3
 	// 1024 x 1024               3.2      3.9   5.6   3.9
@@ -191,6 +192,10 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 50304 x 768               51.7    53.5
 	rows := ofVectors[T]("rows", splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutRows)
 	rows.threads = rowThreads
+	shortRows := ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows)
+	shortRows.able.k = span{to: 32}
+	along := func(_ candidate, x problem) bool { return !x.A.Trans }
+	rows.able.also, shortRows.able.also = along, along
 	// min K of a split          32      128
 	// 453 x 2106                13.0    15.0
 	// 2113 x 2981               13.4    17.0
@@ -215,11 +220,11 @@ func vectorTable[T kernels.Float]() [][]candidate {
 			joined("joined_columns16", 16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
 		},
 		{joined("joined_columns", 8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
-		{flat.when(limits{transA: true, m: span{to: 64}})},
+		{flat},
 		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
-		{fewStrips.when(limits{transA: true, k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
-		{columns.when(limits{transA: true})},
-		{ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows).when(limits{k: span{to: 32}})},
+		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
+		{columns},
+		{shortRows},
 		{rows},
 	}
 }
