@@ -22,11 +22,11 @@ const (
 // multiply rounded operands several times as fast. Accumulators, values, gradients, parameters and the solver's moments stay
 // float32.
 //
-// It applies to products of matrices and vectors, and to convolutions. Products of two vectors and products in float64 use
+// It applies to products of matrices and vectors, to convolutions, and, as TF32, on GPUs alone, to attention. Products of two vectors and products in float64 use
 // all bits. So do all products on GPUs without kernels for p (compute capability below 8.0, and 11.0), and products that are too
 // small for tensor cores. The host rounds all operands. The report names the precision of each product.
 //
-// Nodes must be products of float32 matrices. A derivative is a node of its own, with a precision of its own.
+// Nodes must be products of float32 matrices, or attention of float32. A derivative is a node of its own, with a precision of its own.
 func Precision(p kernels.Precision, nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.precisions = append(c.precisions, precision{p, nodes}) }
 }

@@ -12,18 +12,22 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The times of attention and its gradients, 16 384 tokens in rows of 2048 elements, and in float32 those of a layer of GPT-2 124M, batch 8 x 1024: a line each, of those that the regular
-// expression STHENO_TIMES matches.
+// The times of attention and its gradients, 16 384 tokens in rows of 2048 elements, and those of a layer of GPT-2 124M, batch 8 x 1024: a line each, of those that the regular expression
+// STHENO_TIMES matches.
 func TestAttentionTimes(t *testing.T) {
 	w := newStopwatch(t)
 	problems := []attention.Problem{
 		{Dtype: kernels.Float32, Batch: 8, Heads: 12, Queries: 1024, Dim: 64, Causal: true},
+		{Dtype: kernels.Float32, Round: kernels.TF32, Batch: 8, Heads: 12, Queries: 1024, Dim: 64, Causal: true},
 		{Dtype: expr.BF16, Batch: 8, Heads: 12, Queries: 1024, Dim: 64, Causal: true},
 	}
 	for _, causal := range []bool{false, true} {
 		for _, dim := range []int64{64, 128} {
 			for _, n := range []int64{512, 2048, 8192, 16384} {
-				problems = append(problems, attention.Problem{Dtype: expr.BF16, Batch: 16384 / n, Heads: 2048 / dim, Queries: n, Dim: dim, Causal: causal})
+				for _, a := range []attention.Problem{{Dtype: expr.BF16}, {Dtype: kernels.Float32}, {Dtype: kernels.Float32, Round: kernels.TF32}} {
+					a.Batch, a.Heads, a.Queries, a.Dim, a.Causal = 16384/n, 2048/dim, n, dim, causal
+					problems = append(problems, a)
+				}
 			}
 		}
 	}
@@ -31,7 +35,7 @@ func TestAttentionTimes(t *testing.T) {
 		a.KeyHeads, a.Keys, a.Scale = a.Heads, a.Queries, 1/math.Sqrt(float64(a.Dim))
 		forward, backward := attention.Forward{Problem: a, Out: true, Statistics: true}, attention.Backward{Problem: a, Q: true, K: true, V: true}
 		for _, planner := range []kernels.Planner{forward, backward} {
-			name := fmt.Sprintf("%v %v, %d x %d x %d of %d, causal %v", planner, a.Dtype, a.Batch, a.Heads, a.Queries, a.Dim, a.Causal)
+			name := fmt.Sprintf("%v %v %v, %d x %d x %d of %d, causal %v", planner, a.Dtype, a.Round, a.Batch, a.Heads, a.Queries, a.Dim, a.Causal)
 			if !w.wants(name) {
 				continue
 			}

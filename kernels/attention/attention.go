@@ -47,7 +47,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		f.launchHopper(p, dev, args.Out, at[1], outputs)
 		return p, nil
 	}
-	launch(f.Problem, p, dev, mmaForward, 5, forwardKernels, f.Batch*f.Heads, f.Queries, args)
+	launch(f.Problem, p, dev, mmaForward, forwardKernels, f.Batch*f.Heads, f.Queries, args)
 	return p, nil
 }
 

@@ -30,7 +30,7 @@ func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
 
 // checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
 func (b Backward) checkPacked() error {
-	if b.Packed && !(b.inPieces() && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
+	if b.Packed && !(b.Dtype.Size() == 2 && b.inPieces() && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
 		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128", b)
 	}
 	return nil
@@ -120,10 +120,10 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
 	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
 	if b.Q {
-		launch(b.Problem, p, dev, mmaDQ, 6, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
+		launch(b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
 	}
-	if outputs > 0 { // two tiles of keys, and two stages of two tiles of 64 queries, or half as many of wide rows
-		launch(b.Problem, p, dev, mmaDKV, 6-2*b.wide(), dkvKernels, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})
+	if outputs > 0 {
+		launch(b.Problem, p, dev, mmaDKV, dkvKernels, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})
 	}
 	return p, nil
 }

@@ -34,7 +34,7 @@ func deltaOf(dt kernels.Dtype) *kernels.Kernel {
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.
 func (p Problem) onHopper(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0 && p.inPieces()
+	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0 && p.Dtype.Size() == 2 && p.inPieces()
 }
 
 // tensorMap describes an operand to TMA, in boxes of rows x 64 elements.

@@ -6,6 +6,7 @@
 // weights go through shared memory to the product with k, too. All blocks of a head run at the same time (a cooperative launch), and their terms of dq are added in a fixed order (Visits): the
 // block waits until the sum has the terms before its own, adds its own to float32 sums in global memory (cp.reduce.async.bulk) and counts it. The block with the last term
 // stores dq.
+// Each thread arrives at barriers itself. With one arrival for a warp, after __syncwarp, the gradients take as long, and racecheck, which does not follow that order, reports races.
 // The producers are warps: the first copies tiles, the second loads statistics and delta of the queries, the third adds terms of dq.
 #include "attention_wgmma.cuh"
 
@@ -113,8 +114,8 @@ template <int D, bool HALF> struct Keys {
                                         u16* dq, Strides qs, int outputs, Section section, const Problem<float>& p, int batches) {
         start = (shared_address(dynamic) + 1023) / 1024 * 1024;
         if (threadIdx.x == 0) {
-            barrier_init(loaded(), 1), barrier_init(free(), 8), barrier_init(term(), 8), barrier_init(added(), 1);
-            for (int i = 0; i < STAGES; i++) barrier_init(full(i), 2), barrier_init(empty(i), 8);
+            barrier_init(loaded(), 1), barrier_init(free(), 256), barrier_init(term(), 256), barrier_init(added(), 1);
+            for (int i = 0; i < STAGES; i++) barrier_init(full(i), 33), barrier_init(empty(i), 256);
         }
         barriers_ready();
         follow();
@@ -193,7 +194,7 @@ template <int D, bool HALF> struct Keys {
     // one (2), and its rank.
     __device__ __forceinline__ void store_visit(int t0, int head, int is, int rank) const {
         if (threadIdx.x % 32 == 0) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(numbers(stage.stage) + 3 * BM * 4), "r"(t0), "r"(head), "r"(is), "r"(rank) : "memory");
-        release(full(stage.stage));
+        arrive(full(stage.stage));
     }
     __device__ __forceinline__ int4 visit() const {
         int4 x;
@@ -322,13 +323,13 @@ template <int D, bool HALF> struct Keys {
                     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mine + i * 4096), "f"(o[4 * i]), "f"(o[4 * i + 1]), "f"(o[4 * i + 2]), "f"(o[4 * i + 3]) : "memory");
             }
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            release(term());
+            arrive(term());
             parity ^= 1;
             wgmma_wait<0>();
             pin(y), pin(sumK);
-            release(empty(stage.stage));
+            arrive(empty(stage.stage));
         }
-        release(empty(stage.stage));
+        arrive(empty(stage.stage));
         stage.next();
         // The tile of keys is no longer read.
         const u32 memory = k() + (threadIdx.x / 32 - 4) * 16 * D * 2;
@@ -338,7 +339,7 @@ template <int D, bool HALF> struct Keys {
         if (outputs & 1) store_rows<HALF, D>(sumK, by, memory, dk + to, ds.row, p.keys - row, p.dim);
         if (outputs & 2) store_rows<HALF, D>(sumV, one, memory, dv + to, ds.row, p.keys - row, p.dim);
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        release(free());
+        arrive(free());
     }
 
     // store_weights stores a warp's 16 keys x BM queries of ds as the first operand of dq: 128 keys of 64 queries in a row, swizzled. It returns when both warpgroups have.

@@ -88,7 +88,7 @@ __device__ __forceinline__ float weight(float s, float scale, float lse) { retur
 // statistic is that of a query in powers of 2: of one without keys infinite, so that weights are 0.
 __device__ __forceinline__ float statistic(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2E; }
 
-// store_rows writes a warp's 16 rows of D elements, of which the thread has rows lane / 4 and 8 beyond, times a factor each. They go through 16 * D * 2 bytes of shared memory, 16-byte
+// store_rows writes a warp's 16 rows of D elements, of which the thread has rows lane / 4 and 8 beyond, times a factor each, 0 if the factor is: sums of a row without keys may be NaN. They go through 16 * D * 2 bytes of shared memory, 16-byte
 // pieces of a row exchanged, so that global memory gets whole lines.
 template <bool HALF, int D> __device__ __forceinline__ void store_rows(const float (&o)[D / 2], const float (&factor)[2], u32 memory, u16* to, i64 stride, int rows, int dim) {
     const int lane = threadIdx.x % 32;
@@ -98,7 +98,7 @@ template <bool HALF, int D> __device__ __forceinline__ void store_rows(const flo
 #pragma unroll
         for (int r = 0; r < 2; r++)
             asm volatile("st.shared.b32 [%0], %1;" ::"r"(memory + (lane / 4 + 8 * r) * (D * 2) + (j ^ lane / 4) * 16 + lane % 4 * 4),
-                         "r"(packed<HALF>(o[4 * j + 2 * r] * factor[r], o[4 * j + 2 * r + 1] * factor[r])) : "memory");
+                         "r"(factor[r] == 0 ? 0 : packed<HALF>(o[4 * j + 2 * r] * factor[r], o[4 * j + 2 * r + 1] * factor[r])) : "memory");
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {

@@ -33,10 +33,29 @@ func (a *attended) row(b, h, t, heads, rows int64) int64 {
 	return ((b*heads+h)*rows + t) * a.Dim
 }
 
-// drawAttention draws a problem of a type, of few queries and many keys if it is one of decoding.
-func drawAttention(r *rand.Rand, dt kernels.Dtype, decoding bool) *attended {
+// kind is a type of elements, to which precision operands of float32 are rounded, and the distance of numbers next to 1.
+type kind struct {
+	kernels.Dtype
+	round   kernels.Precision
+	epsilon float64
+}
+
+func (k kind) String() string {
+	if k.round != kernels.FullPrecision {
+		return k.round.String()
+	}
+	return k.Dtype.String()
+}
+
+func kinds() []kind {
+	return []kind{{kernels.Float32, kernels.FullPrecision, 0x1p-23}, {kernels.Float32, kernels.TF32, 0x1p-10}, {kernels.Float64, kernels.FullPrecision, 0x1p-52},
+		{expr.BF16, kernels.FullPrecision, 0x1p-8}, {expr.F16, kernels.FullPrecision, 0x1p-11}}
+}
+
+// drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding.
+func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
-	a := &attended{Problem: attention.Problem{Dtype: dt, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
+	a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
 		a.Dim = 8 * n(16)
 	}
@@ -63,7 +82,7 @@ func (a *attended) draw(r *rand.Rand) {
 		x := make([]float64, rows*a.Dim)
 		for i := range x {
 			if x[i] = r.NormFloat64(); dt.IsFloat() {
-				x[i] = float64(float32(x[i]))
+				x[i] = float64(a.Round.Round(float32(x[i])))
 			} else {
 				x[i] = float64(expr.FromHalf(dt, expr.ToHalf(dt, float32(x[i]))))
 			}
@@ -205,6 +224,9 @@ func (a *attended) compute() {
 	}
 }
 
+// rounds reports whether tensor cores may round weights.
+func (a *attended) rounds() bool { return !a.Dtype.IsFloat() || a.Round != kernels.FullPrecision }
+
 // statistics is the type of the statistics.
 func (a *attended) statistics() kernels.Dtype {
 	if a.Dtype == kernels.Float64 {
@@ -306,12 +328,13 @@ func tested(t *testing.T) []kernels.Device {
 
 // Attention of few queries to many keys is that of the definition: the keys are split among blocks.
 func TestDecoding(t *testing.T) {
-	for dt, epsilon := range map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52, expr.BF16: 0x1p-8, expr.F16: 0x1p-11} {
-		t.Run(dt.String(), func(t *testing.T) { testDecoding(t, dt, epsilon) })
+	for _, of := range kinds() {
+		t.Run(of.String(), func(t *testing.T) { testDecoding(t, of) })
 	}
 }
 
-func testDecoding(t *testing.T, dt kernels.Dtype, epsilon float64) {
+func testDecoding(t *testing.T, of kind) {
+	dt, epsilon := of.Dtype, of.epsilon
 	draws, launched := 12, map[string]bool{}
 	if testing.Short() {
 		draws = 4
@@ -319,10 +342,10 @@ func testDecoding(t *testing.T, dt kernels.Dtype, epsilon float64) {
 	seeds := testutil.Random(t)
 	for range draws {
 		seed := seeds.Uint64()
-		a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, true)
+		a := drawAttention(rand.New(rand.NewPCG(seed, 0)), of, true)
 		lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
 		for k := range lse {
-			if lse[k] = 10; !dt.IsFloat() {
+			if lse[k] = 10; a.rounds() {
 				lse[k], tolerance = 10*0x1p-20/epsilon, 4*epsilon
 			}
 		}
@@ -363,11 +386,11 @@ func (a *attended) checkAll(dev kernels.Device, epsilon float64) error {
 	}
 	lse, tolerance := make([]float64, len(a.lse)), 40*epsilon
 	for k := range lse {
-		if lse[k] = 10; !dt.IsFloat() {
+		if lse[k] = 10; a.rounds() {
 			lse[k] *= 0x1p-20 / epsilon // of float32
 		}
 	}
-	if !dt.IsFloat() {
+	if a.rounds() {
 		tolerance = 4 * epsilon
 	}
 	in := [][]byte{half(a.q), half(a.k), half(a.v)}
@@ -397,8 +420,8 @@ func TestAttention(t *testing.T) {
 	if list := tested(t); list[0].Memory > 0 {
 		devices = append(devices, list...)
 	}
-	for dt, epsilon := range map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52, expr.BF16: 0x1p-8, expr.F16: 0x1p-11} {
-		t.Run(dt.String(), func(t *testing.T) {
+	for _, of := range kinds() {
+		t.Run(of.String(), func(t *testing.T) {
 			draws := 12
 			if testing.Short() {
 				draws = 3
@@ -406,14 +429,47 @@ func TestAttention(t *testing.T) {
 			seeds := testutil.Random(t)
 			for i := range draws {
 				seed := seeds.Uint64()
-				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), dt, false)
+				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), of, false)
 				for _, dev := range devices {
-					if err := a.checkAll(dev, epsilon); err != nil {
+					if err := a.checkAll(dev, of.epsilon); err != nil {
 						t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
 					}
 				}
 			}
 		})
+	}
+}
+
+// A row without keys is 0, whatever keys and values hold, in tiles without keys and in others.
+func TestRowsWithoutKeys(t *testing.T) {
+	seeds := testutil.Random(t)
+	for _, of := range kinds() {
+		seed := seeds.Uint64()
+		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 200, Keys: 150, Dim: 64 << (seed % 2), Scale: 0.1}}
+		a.draw(rand.New(rand.NewPCG(seed, 0)))
+		a.Counts = attention.Counts{Dtype: kernels.Int32, Elements: 2 * a.Queries, Batch: a.Queries, Row: 1}
+		a.counts = make([]float64, a.Counts.Elements)
+		for i := a.Queries; i < 2*a.Queries; i += 3 { // of the second sequence alone
+			a.counts[i] = float64(a.Keys)
+		}
+		for b := range a.Batch {
+			at := a.row(b, 1, 0, a.KeyHeads, a.Keys)
+			if a.v[at] = math.NaN(); of.String() != "f32" { // in float32 tensor cores make NaN of an infinity
+				a.v[at+1] = math.Inf(1)
+			}
+		}
+		a.compute()
+		lse, tolerance := make([]float64, len(a.lse)), 40*of.epsilon
+		for i := range lse {
+			lse[i] = 10
+		}
+		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+		for _, dev := range append(tested(t), kernels.HostDevice()) {
+			err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{a.Dtype, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
+			if err != nil {
+				t.Errorf("seed %d, %v on %s: %v", seed, of, dev.Name, err)
+			}
+		}
 	}
 }
 

@@ -19,11 +19,12 @@ const MaxDim = 256
 //	out[b][h][i] = Σ_j w[j] v[b][h KeyHeads / Heads][j], w = softmax over the keys j that query i sees of Scale q[b][h][i] . k[b][h KeyHeads / Heads][j]
 //
 // Query i sees the keys j < Keys, with Causal j <= i + Keys - Queries alone, and with Counts j < counts[b][i] alone. Keys that a query does not see do not affect it, whatever
-// they hold; only kernels of the tensor cores multiply v by 0 there. Without a key to see, out is 0, and so are the gradients.
+// they hold; only kernels of the tensor cores multiply v by 0 there. Without a key to see, out is 0, and so are the gradients. In float32 the tensor cores make NaN of an infinity.
 type Problem struct {
 	Dtype                                      kernels.Dtype // Float32, Float64, BF16 or F16
 	Batch, Heads, KeyHeads, Queries, Keys, Dim int64
 	Scale                                      float64
+	Round                                      kernels.Precision // if not FullPrecision, tensor cores may round operands of float32 to TF32
 	Causal, RowsFirst                          bool
 	Counts                                     Counts
 	In                                         [3]Strides // of q, k and v; zero for a dense operand
@@ -232,10 +233,13 @@ func portable[A any](stem, prefix string, f32, f64 func(kernels.Call, kernels.Dt
 	return own.Pair(stem, prefix, body(kernels.Float32, f32), body(kernels.Float64, f64))
 }
 
-// launch launches a block for each tile of rows of heads: a kernel of tensor cores, whose blocks have that many tiles of 64 rows in shared memory, or a portable one.
-func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma halfKernels, tiles int64, other [2]*kernels.Kernel, heads, rows int64, args A) {
+// launch launches a block for each tile of rows of heads: a kernel of tensor cores or a portable one.
+func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma mmaKernels, other [2]*kernels.Kernel, heads, rows int64, args A) {
 	if p.byMMA(dev) {
-		plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)), mmaThreads, args).Shared = int(tiles * p.tileBytes(mmaTile))
+		if p.kind() == "tf32" {
+			plan.Precision = kernels.TF32
+		}
+		plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)), mmaThreads, args).Shared = int(mma.shared(p))
 		return
 	}
 	plan.Launch(other[p.statistics()], int(heads*p.tiles(rows)), portableThreads, stored[A]{args, p.stored()})
@@ -261,7 +265,7 @@ func count(wanted ...bool) (n int) {
 // stores returns the problem with elements of 16 bits; ok is false unless they are of float32.
 func (p Problem) stores(d kernels.Dtype) (half Problem, ok bool) {
 	half, ok = p, p.Dtype == kernels.Float32
-	half.Dtype = d
+	half.Dtype, half.Round = d, kernels.FullPrecision
 	return half, ok
 }
 

@@ -6,9 +6,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/attention"
 )
 
-// setPrecision sets the precision of the float32 matmuls and convolutions among the node's instructions, which begin at start.
+// setPrecision sets the precision of the float32 matmuls, convolutions and attention among the node's instructions, which begin at start.
 func (c *call) setPrecision(start int) {
 	precision, own := c.want.PrecisionOf[c.node]
 	if !own {
@@ -20,6 +21,15 @@ func (c *call) setPrecision(start int) {
 			if conv.Round != precision {
 				conv.Round = precision
 				in.Op = program.Kernel{Planner: conv}
+			}
+			continue
+		}
+		if p, ok := program.AttentionOf(in.Op); ok {
+			if rounded, ok := attention.Rounded(p, precision); ok {
+				c.rounded[c.node] = own
+				if precision != kernels.FullPrecision {
+					in.Op = program.Kernel{Planner: rounded}
+				}
 			}
 			continue
 		}
@@ -35,7 +45,7 @@ func (c *call) setPrecision(start int) {
 	}
 }
 
-// checkPrecisions returns an error if a node of PrecisionOf is not a float32 matmul.
+// checkPrecisions returns an error if a node of PrecisionOf is not a float32 matmul or attention.
 func (l *lowerer) checkPrecisions() error {
 	for n := range l.want.PrecisionOf {
 		switch {

@@ -20,7 +20,7 @@ func attentions(p *program.Program) {
 	first := map[place][]*program.Instr{}
 	gone := map[*program.Instr]bool{}
 	for _, in := range p.Instrs {
-		planner, ok := attentionOf(in.Op)
+		planner, ok := program.AttentionOf(in.Op)
 		if !ok {
 			continue
 		}
@@ -43,23 +43,9 @@ func attentions(p *program.Program) {
 	p.Instrs = slices.DeleteFunc(p.Instrs, func(in *program.Instr) bool { return gone[in] })
 }
 
-// attentionOf returns the launches of an instruction of attention, and false for other ones.
-func attentionOf(op program.Op) (kernels.Planner, bool) {
-	k, _ := op.(program.Kernel)
-	switch p := k.Planner.(type) {
-	case attention.Forward, attention.Backward:
-		return p, true
-	case interface {
-		Attention() (kernels.Planner, bool)
-	}:
-		return p.Attention()
-	}
-	return nil, false
-}
-
 // join adds the result of an instruction to another one, and reports whether it did: two that compute the same are left alone.
 func join(to, in *program.Instr, planner kernels.Planner) bool {
-	a, _ := attentionOf(to.Op)
+	a, _ := program.AttentionOf(to.Op)
 	outputs := slices.Clone(to.Out)
 	switch a := a.(type) {
 	case attention.Forward:
@@ -100,7 +86,7 @@ func join(to, in *program.Instr, planner kernels.Planner) bool {
 // each padded with zeros, is gone.
 func packGradients(p *program.Program, dev kernels.Device) {
 	backward := func(in *program.Instr) (attention.Backward, bool) {
-		planner, _ := attentionOf(in.Op)
+		planner, _ := program.AttentionOf(in.Op)
 		b, is := planner.(attention.Backward)
 		return b, is
 	}
@@ -165,7 +151,7 @@ func addsParts(in *program.Instr, parts []*program.Value, widths []int64) bool {
 
 // readsHeads makes attention read q, k or v with the strides of its view, and reports whether it can.
 func readsHeads(in *program.Instr, i int) bool {
-	planner, _ := attentionOf(in.Op)
+	planner, _ := program.AttentionOf(in.Op)
 	v := in.In[i]
 	if i > 2 || v.IsBounded() || v.IsRandom() || v.IsIota() || v.View.Offset*v.Dtype.Size()%16 != 0 { // TMA's alignment, and that of vector loads
 		return false

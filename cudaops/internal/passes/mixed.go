@@ -231,7 +231,7 @@ func (m *mixer) inHalf(in *program.Instr, product gemm.Product) (gemm.Product, b
 // stored returns the planner of an instruction that reads and writes 16 bits, and the values that it has in them; ok is false if there is none.
 func (m *mixer) stored(in *program.Instr) (p kernels.Planner, from, to []*program.Value, ok bool) {
 	k, _ := in.Op.(program.Kernel)
-	if a, ok := attentionOf(in.Op); ok {
+	if a, ok := program.AttentionOf(in.Op); ok {
 		k.Planner = a
 	}
 	s, ok := k.Planner.(program.Storer)

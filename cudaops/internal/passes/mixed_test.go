@@ -206,7 +206,7 @@ func TestMixedAttention(t *testing.T) {
 		}
 		attended := 0
 		for _, v := range StoresRounded(t, g, &lower.Wanted{Precision: kernels.BF16}) {
-			if _, ok := attentionOf(v.Def.Op); ok {
+			if _, ok := program.AttentionOf(v.Def.Op); ok {
 				attended++
 			}
 		}

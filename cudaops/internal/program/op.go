@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
@@ -116,6 +117,20 @@ func ConvOf(op Op) (v gemm.Conv, is bool) {
 		is = is && err == nil
 	}
 	return v, is
+}
+
+// AttentionOf returns the launches of an instruction of attention, and false for other ones.
+func AttentionOf(op Op) (kernels.Planner, bool) {
+	k, _ := op.(Kernel)
+	switch p := k.Planner.(type) {
+	case attention.Forward, attention.Backward:
+		return p, true
+	case interface {
+		Attention() (kernels.Planner, bool)
+	}:
+		return p.Attention()
+	}
+	return nil, false
 }
 
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
