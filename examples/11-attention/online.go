@@ -31,7 +31,7 @@ var steps = []step{
 		after: `Two products instead of three. What is left is the limit of fused multiply-adds.`},
 	{before: `The products of tiles belong on the tensor cores. A warp has 16 queries. Its accumulators of a product of 16 x 8 scores lie in the registers just as the first operand of the next product
 		wants them, so that weights, rounded to BF16, never leave the registers. Keys and values come by cp.async into two stages, while others are multiplied.`,
-		file: "attention_mma.cu", functions: []string{"attend"},
+		file: "attention_mma.cuh", functions: []string{"attend"},
 		after: `mma.sync reaches about two thirds of what the tensor cores of an H100 can do, and a warp that computes exponentials does not multiply.`},
 	{before: `On compute capability 9.0 a warpgroup of 128 threads starts products of 64 x 128 scores that read keys from shared memory themselves, and goes on while they run (wgmma). One warp
 		does nothing but copy tiles by TMA. Two warpgroups multiply, 64 queries each, and take turns: while one computes exponentials, the other has the tensor cores. And in one warpgroup
