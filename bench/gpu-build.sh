@@ -44,7 +44,7 @@ packages() {
         go list -f "$list" "${@:-./...}" | { grep -v -E '/(internal/maintain(/records)?|cudaops/compat)$' || true; }
     fi
     if wanted kernels; then
-        go list -f "$list" . ./cudaops/bench ./kernels/basic ./ops # the programs of stheno maintain suites
+        go list -f "$list" . ./cudaops/bench ./kernels/attention ./kernels/basic ./ops # the programs of stheno maintain suites
     fi
 }
 

@@ -165,8 +165,11 @@ func (v Conv) Candidates(dev kernels.Device) (map[string]*kernels.Plan, error) {
 	return plans, nil
 }
 
-// Predicted returns the times by the model, in us, of the kernels that Plan chooses among on a device, by their names.
+// Predicted returns the times by the model, in us, of the kernels that Plan chooses among on a device, by their names: none for a convolution that Plan refuses.
 func (v Conv) Predicted(dev kernels.Device) map[string]float64 {
+	if v.check(dev) != nil {
+		return nil
+	}
 	times := map[string]float64{"FMA": v.flopsTime(dev)}
 	for c, us := range v.candidates(dev) {
 		times[c.kernel.Entry] = us

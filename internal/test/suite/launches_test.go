@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -133,15 +134,17 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	return plans
 }
 
-// ofHalves are plans of attention of 16-bit operands, which the tests of the packages attention and cudaops-bench run.
+// ofHalves are plans of attention of 16-bit operands and of those rounded to TF32, and a version of convolution, which the tests of the packages attention and cudaops-bench run.
 func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 	plan := testutil.Get[*kernels.Plan](t)
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
 		tiled := attention.Problem{Dtype: expr.BF16, Batch: 2, Heads: 4, KeyHeads: 4, Queries: 100, Keys: 200, Dim: 64, Scale: 0.125}
 		plans = append(plans, plan(versions.Attention(dev, 2, tiled)))
-		for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
+		a := gemm.ConvAxis{In: 14, Size: 3, Stride: 1, Dilation: 1}
+		plans = append(plans, plan(versions.Conv(dev, 1, gemm.Conv{Dtype: kernels.Float32, Images: 2, Channels: 8, Filters: 8, Groups: 1, Rows: a, Columns: a})))
+		for dt, round := range map[kernels.Dtype]kernels.Precision{expr.BF16: kernels.FullPrecision, expr.F16: kernels.FullPrecision, kernels.Float32: kernels.TF32} {
 			for _, dim := range []int64{64, 128, 256} {
-				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
+				p := attention.Problem{Dtype: dt, Round: round, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}
 				plans = append(plans, plan(attention.Forward{Problem: p, Out: true, Statistics: true}.Plan(dev)), plan(attention.Backward{Problem: p, Q: true, K: true, V: true}.Plan(dev)))
 			}
 			many := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 2000, Keys: 200, Dim: 64, Scale: 0.125}
@@ -220,9 +223,9 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, Memory: 80 << 30}
 	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}} {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
-		for i := range 9 {
-			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 3), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}[i%3]}
-			plans = append(plans, testutil.Get[*kernels.Plan](t)(v.Plan(dev)))
+		for i := range 12 {
+			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}
+			plans = append(plans, slices.Collect(maps.Values(testutil.Get[map[string]*kernels.Plan](t)(v.Candidates(dev))))...)
 		}
 	}
 	for i := range 12 {
