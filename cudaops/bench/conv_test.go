@@ -185,24 +185,14 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 
 // mostTerms returns how many products an element of the result is the sum of, at most.
 func mostTerms(v gemm.Conv) float64 {
-	terms := float64(v.Channels / v.Groups)
-	for _, a := range []gemm.ConvAxis{v.Rows, v.Columns} {
-		switch v.Result {
-		case gemm.ConvOutput:
-			terms *= float64(a.Size)
-		case gemm.ConvImages:
-			terms *= float64((a.Size + a.Stride - 1) / a.Stride)
-		default:
-			terms *= float64(a.Out())
-		}
-	}
+	both := func(of func(gemm.ConvAxis) int64) int64 { return of(v.Rows) * of(v.Columns) }
 	switch v.Result {
-	case gemm.ConvImages:
-		return terms / float64(v.Channels) * float64(v.Filters)
 	case gemm.ConvFilters:
-		return terms / float64(v.Channels/v.Groups) * float64(v.Images)
+		return float64(v.Images * both(gemm.ConvAxis.Out))
+	case gemm.ConvImages:
+		return float64(v.Filters / v.Groups * both(func(a gemm.ConvAxis) int64 { return kernels.CeilDiv(a.Size, a.Stride) }))
 	}
-	return terms
+	return float64(v.Channels / v.Groups * both(func(a gemm.ConvAxis) int64 { return a.Size }))
 }
 
 // channelsOf returns the channels of a tensor.

@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
@@ -70,31 +67,19 @@ func TestSweepProducts(t *testing.T) {
 	}
 	g := sweepGPU(t, r)
 	defer g.Close()
-	file := testutil.Get[*os.File](t)(os.Create(filepath.Join(os.Getenv("STHENO_RECORD"), "products.json")))
-	defer file.Close()
-	out := json.NewEncoder(file)
-	start := time.Now()
-	for i, p := range cases {
+	done := sweep(t, g, "products.json", numbers[2], cases, func(p gemm.Product) ([]string, []*kernels.Plan) {
 		names, plans, err := p.Candidates(g.Device())
 		testutil.Do(t, err)
-		least := 1e30
-		for k, plan := range plans {
-			if time.Since(start) > time.Duration(numbers[2])*time.Second {
-				t.Logf("out of time after %d of %d products", i, len(cases))
-				return
-			}
-			us, err := sweepTime(g, plan, sweepArena, least)
-			if err != nil {
-				t.Errorf("%v %d x %d x %d x %d %s: %v", p, p.Batch, p.M, p.K, p.N, names[k], err)
-				continue
-			}
-			least = min(least, us)
-			row := productRow{g.Device().Name, p.Dtype.String(), p.Round.String(), p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans, names[k], nil, plan.Scratch, k == 0, us}
-			for _, l := range plan.Launches {
-				row.Launches = append(row.Launches, [3]int{l.Grid[0], l.Block[0], l.Shared})
-			}
-			testutil.Do(t, out.Encode(row))
+		return names, plans
+	}, func(p gemm.Product, k int, name string, plan *kernels.Plan, us float64) any {
+		row := productRow{g.Device().Name, p.Dtype.String(), p.Round.String(), p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans, name, nil, plan.Scratch, k == 0, us}
+		for _, l := range plan.Launches {
+			row.Launches = append(row.Launches, [3]int{l.Grid[0], l.Block[0], l.Shared})
 		}
+		return row
+	})
+	if done < len(cases) {
+		t.Logf("out of time after %d of %d products", done, len(cases))
 	}
 }
 

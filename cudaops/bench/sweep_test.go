@@ -59,26 +59,42 @@ func TestSweep(t *testing.T) {
 	}
 	g := sweepGPU(t, r)
 	defer g.Close()
-	file := testutil.Get[*os.File](t)(os.Create(filepath.Join(os.Getenv("STHENO_RECORD"), "sums.json")))
+	done := sweep(t, g, "sums.json", seconds, cases, func(c sweepCase) (names []string, plans []*kernels.Plan) {
+		names, _, plans = reduce.Candidates(g.Device(), c.dt, c.shape[0], c.shape[1], c.shape[2])
+		return names, plans
+	}, func(c sweepCase, k int, name string, p *kernels.Plan, us float64) any {
+		return sweepRow{c.dt.String(), c.shape, name, us}
+	})
+	if done < len(cases) {
+		t.Fatalf("out of time after %d of %d cases", done, len(cases))
+	}
+}
+
+// sweep times the candidates of cases for so many seconds, and writes a row for each, as a line of JSON, to a file of the folder STHENO_RECORD. It returns how many cases were timed whole.
+func sweep[C any](t *testing.T, g *exec.GPUBackend, name string, seconds int, cases []C, candidates func(C) ([]string, []*kernels.Plan),
+	row func(c C, k int, name string, p *kernels.Plan, us float64) any) (done int) {
+	file := testutil.Get[*os.File](t)(os.Create(filepath.Join(os.Getenv("STHENO_RECORD"), name)))
 	defer file.Close()
 	out := json.NewEncoder(file)
 	start := time.Now()
-	for i, c := range cases {
-		names, _, plans := reduce.Candidates(g.Device(), c.dt, c.shape[0], c.shape[1], c.shape[2])
+	for _, c := range cases {
+		names, plans := candidates(c)
 		least := 1e30
 		for k, p := range plans {
 			if time.Since(start) > time.Duration(seconds)*time.Second {
-				t.Fatalf("out of time after %d of %d cases", i, len(cases))
+				return done
 			}
 			us, err := sweepTime(g, p, sweepArena, least)
 			if err != nil {
-				t.Errorf("%v %s: %v", c.shape, names[k], err)
+				t.Errorf("%+v: %v", row(c, k, names[k], p, 0), err)
 				continue
 			}
 			least = min(least, us)
-			testutil.Do(t, out.Encode(sweepRow{c.dt.String(), c.shape, names[k], us}))
+			testutil.Do(t, out.Encode(row(c, k, names[k], p, us)))
 		}
+		done++
 	}
+	return done
 }
 
 const sweepArena = 14 << 30 // bytes of operands; behind them is room for copies

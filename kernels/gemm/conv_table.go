@@ -91,8 +91,8 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body 
 	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, strings.HasPrefix(name, "filters"), m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
 }
 
-// flopsTime returns the time of conv.cu's kernels by the model: that of a block's steps, of which one more is its beginning and end, or of all steps, and of writing the result, whose
-// pixels at a stride are written one by one.
+// flopsTime returns the time of conv.cu's kernels by the model. It is the greater of two: the steps of one block, and the steps of all blocks by the device's rate. A step more stands
+// for a block's start and end. Writing the result is added; a stride makes it slower.
 func (v Conv) flopsTime(dev kernels.Device) float64 {
 	a, down, sms := v.arguments(), int64(4*convSide), int64(dev.SMs)
 	if a.M <= convStripRows {

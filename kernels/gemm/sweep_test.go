@@ -19,7 +19,7 @@ func TestChoicesAreNearTheBest(t *testing.T) {
 			Dtype, Round   string
 			Batch, M, N, K int64
 			TransA, TransB bool
-			Us             map[string]float64 // by candidate, of those that take less than three times the least
+			Us             map[string]float64 // by candidate; slower than three times the best are left out
 		}
 	}
 	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile("testdata/sweep.json")), &record))
@@ -35,15 +35,8 @@ func TestChoicesAreNearTheBest(t *testing.T) {
 			}
 		}
 		c, x, d := choose(p.problem(record.Device))
-		chosen, least, ratio := option{c, x, d}.String(), 0.0, 3.0
-		for _, us := range s.Us {
-			if least == 0 || us < least {
-				least = us
-			}
-		}
-		if us, ok := s.Us[chosen]; ok {
-			ratio = us / least
-		}
+		chosen := option{c, x, d}.String()
+		ratio := testutil.OverBest(s.Us, chosen)
 		if ratio > 1.25 {
 			t.Logf("%v, %d x (%d x %d x %d) of %v: %s takes %.2f times the least", p, s.Batch, s.M, s.K, s.N, p.Dtype, chosen, ratio)
 		}

@@ -34,16 +34,8 @@ func TestModelChoosesFastCandidates(t *testing.T) {
 			dt = kernels.Float64
 		}
 		x := pass{dev: record.Device, in: dt, out: dt, outer: s.Outer, r: s.R, inner: s.Inner, div: 1}
-		chosen, least := x.best(), 0.0
-		for _, us := range s.Us {
-			if least == 0 || us < least {
-				least = us
-			}
-		}
-		ratio := 3.0
-		if us, ok := s.Us[chosen.String()]; ok {
-			ratio = us / least
-		}
+		chosen := x.best()
+		ratio := testutil.OverBest(s.Us, chosen.String())
 		if ratio > 1.25 {
 			t.Logf("%v %d x %d x %d: %v takes %.2f times the least", dt, s.Outer, s.R, s.Inner, chosen, ratio)
 		}

@@ -99,7 +99,7 @@ func (e *epilogue) extend() bool {
 // next returns the only Map that reads the result so far, or nil. If it is a ReLU, its derivatives may read the result too.
 func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 	for _, in := range e.readers[e.out] {
-		if _, replaced := e.replacement[in]; replaced {
+		if e.replaced(in) {
 			continue
 		}
 		switch mapped := program.Elementwise(in.Op); {
@@ -183,14 +183,13 @@ func (s *rewriter) derive(step *program.Instr, result *program.Value) {
 func (s *rewriter) fromResults() {
 	live := func(v *program.Value, stored func(in *program.Instr) bool) bool {
 		return slices.ContainsFunc(s.readers[v], func(in *program.Instr) bool {
-			_, replaced := s.replacement[in]
-			return !replaced && stored(in)
+			return !s.replaced(in) && stored(in)
 		})
 	}
 	computes := func(in *program.Instr) bool { return !program.Elementwise(in.Op) }
 	for _, in := range s.p.Instrs {
 		op, mapped := in.Op.(program.Map)
-		if _, replaced := s.replacement[in]; replaced || !mapped || len(in.In) != 1 {
+		if s.replaced(in) || !mapped || len(in.In) != 1 {
 			continue
 		}
 		v := in.In[0].Base
@@ -200,7 +199,7 @@ func (s *rewriter) fromResults() {
 			continue
 		}
 		for _, step := range s.readers[v] {
-			if _, gone := s.replacement[step]; !gone && program.Elementwise(step.Op) && isReLUGradient(step, v) {
+			if !s.replaced(step) && program.Elementwise(step.Op) && isReLUGradient(step, v) {
 				s.derive(step, in.Out[0])
 				op := step.Op.(program.Map)
 				op.FuseWithConsumers = true

@@ -13,7 +13,7 @@ import (
 func (s *rewriter) recompute(t Target) {
 	last := convolvesLast(s.p, t)
 	for _, in := range s.p.Instrs {
-		if _, replaced := s.replacement[in]; replaced || !program.Elementwise(in.Op) || len(in.In) != 2 || s.liveOut[in.Out[0]] {
+		if s.replaced(in) || !program.Elementwise(in.Op) || len(in.In) != 2 || s.liveOut[in.Out[0]] {
 			continue
 		}
 		for i, v := range in.In {
@@ -28,7 +28,7 @@ func (s *rewriter) recompute(t Target) {
 func (s *rewriter) recomputes(product, step *program.Instr, gradient *program.Value, t Target, last bool) bool {
 	stored := func(v *program.Value) bool { return v.Base == v && !program.Is[program.Map](v.Def.Op) }
 	out, argument := product.Out[0], step.In[0].Def
-	if _, replaced := s.replacement[argument]; replaced || !program.Elementwise(argument.Op) || !stored(gradient) || gradient.Elements() != out.Elements() {
+	if s.replaced(argument) || !program.Elementwise(argument.Op) || !stored(gradient) || gradient.Elements() != out.Elements() {
 		return false
 	}
 	var x *program.Value // the only operand with an element for each of the argument
@@ -43,7 +43,7 @@ func (s *rewriter) recomputes(product, step *program.Instr, gradient *program.Va
 	}
 	reads := [2]bool{} // x, with the product: elements, and rows
 	for _, r := range s.readers[out] {
-		if _, replaced := s.replacement[r]; replaced {
+		if s.replaced(r) {
 			continue
 		}
 		op, mapped := r.Op.(program.Map)
@@ -80,7 +80,7 @@ func (s *rewriter) repeat(product, step *program.Instr, i int) {
 	out := product.Out[0]
 	var copies [2]*program.Value
 	for _, r := range s.readers[out] {
-		if _, replaced := s.replacement[r]; replaced {
+		if s.replaced(r) {
 			continue
 		}
 		k := 0

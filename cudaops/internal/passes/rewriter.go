@@ -105,10 +105,16 @@ func (s *rewriter) addReader(base *program.Value, in *program.Instr) {
 	}
 }
 
+// replaced reports whether an instruction is to be removed or has another one in its place.
+func (s *rewriter) replaced(in *program.Instr) bool {
+	_, is := s.replacement[in]
+	return is
+}
+
 // replace substitutes instruction by for place and removes the instructions gone.
 func (s *rewriter) replace(place, by *program.Instr, gone []*program.Instr) {
 	for _, in := range gone {
-		if _, replaced := s.replacement[in]; replaced { // gone has a Map twice if another Map reads it twice
+		if s.replaced(in) { // gone has a Map twice if another Map reads it twice
 			continue
 		}
 		s.replacement[in] = nil
