@@ -8,13 +8,49 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-//go:embed images/* *.cuh attention/*.cu* basic/*.cu* codegen/*.cu* gemm/*.cu* reduce/*.cu* window/*.cu*
-var files embed.FS
+//go:embed images/manifest.json images/*.ptx.* *.cuh attention/*.cu* basic/*.cu* codegen/*.cu* gemm/*.cu* reduce/*.cu* window/*.cu*
+var common embed.FS
+
+// embedded holds, by target, its images and generated kernels. Build tags such as stheno_sm90 leave out those of the other targets.
+var embedded = map[string]embed.FS{}
+
+// files are the files of Stheno's own library that are in the program.
+var files fs.FS = parts{}
+
+type parts struct{}
+
+func (parts) Open(name string) (fs.File, error) {
+	for _, target := range manifest.Targets {
+		if target != manifest.PTX && (strings.Contains(name, "."+target+".") || name == archiveFile(target)) {
+			return embedded[target].Open(name)
+		}
+	}
+	return common.Open(name)
+}
+
+func archiveFile(target string) string { return "prebuilt/" + manifest.ArchiveFile(target) }
+
+// Archive returns the generated kernels that many programs need, assembled beforehand for a target: the archive that the program in
+// cudaops/internal/prebuilt makes. It is an error if the program has none for the target.
+func Archive(target string) ([]byte, error) {
+	data, err := fs.ReadFile(files, archiveFile(target))
+	if err != nil {
+		return nil, noTarget(target)
+	}
+	return data, nil
+}
+
+// noTarget is the error of a target whose images a build tag left out.
+func noTarget(target string) error {
+	tag := "stheno_" + strings.TrimSuffix(strings.ReplaceAll(target, "_", ""), "a")
+	return fmt.Errorf("the program has no kernels for %s: build it with the tag %s, or without any tag stheno_sm", target, tag)
+}
 
 // own holds the kernels of package ops.
 var own = NewLibrary("stheno", files)
@@ -249,6 +285,9 @@ func (c compiled) code(major, minor int) (Code, error) {
 	}
 	text, err := c.library.readImage(c.stem, target)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, ok := embedded[target]; c.library == own && !ok && target != manifest.PTX {
+			return Code{}, noTarget(target)
+		}
 		err = fmt.Errorf("%w: %w", noImages(c.stem), err)
 	}
 	return Code{text, target, minDriver}, err

@@ -10,7 +10,7 @@ import (
 // Zero values and nils are errors, and nothing panics.
 func TestSurvives(t *testing.T) {
 	testutil.SurviveWhole(t, map[string]any{
-		"Check": kernels.Check, "CheckGrid": kernels.CheckGrid, "Load": kernels.Load,
+		"Archive": kernels.Archive, "Check": kernels.Check, "CheckGrid": kernels.CheckGrid, "Load": kernels.Load,
 		"NewLibrary": kernels.NewLibrary, "Builtin": kernels.Builtin, "Digests": kernels.Digests, "Target": kernels.Target, "HostDevice": kernels.HostDevice,
 		"Count": kernels.Count, "In": kernels.In, "At": kernels.At,
 		// These return no error: CheckLaunch has checked the arguments of Go bodies.

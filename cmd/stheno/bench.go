@@ -138,9 +138,10 @@ type onGPU struct {
 // benchGPU times every op on a GPU.
 type benchGPU struct {
 	onGPU
-	Random   count   `placeholder:"N" help:"Time N cases with random sizes, shapes and parameters instead, the same ones for the same --seed; --run chooses among the names of the ops."`
+	Random   count   `xor:"random" placeholder:"N" help:"Time N cases with random sizes, shapes and parameters instead, the same ones for the same --seed; --run chooses among the names of the ops."`
 	Most     float64 `placeholder:"MB" help:"With --random: the largest case, in megabytes of its inputs and output (default: 4000)."`
 	Peers    string  `xor:"peers" placeholder:"FILE" type:"existingfile" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote."`
+	Check    bool    `xor:"random" help:"Time nothing: compare the small cases of every op with references in float64."`
 	Versions bool    `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
 }
 
@@ -172,7 +173,11 @@ func (b benchGPU) Run(c *console) error {
 	if b.Most != 0 || b.Peers != "" {
 		return usageErrorf("got --most or --peers without --random, want both: they are of random cases")
 	}
-	return b.time(c, records.Ops, maintain.Cases(records.Ops, b.Versions), "\"stheno bench host\" times the ops on this machine's processor")
+	cases := maintain.Cases(records.Ops, b.Versions)
+	if b.Check {
+		cases = maintain.Checks()
+	}
+	return b.time(c, records.Ops, cases, "\"stheno bench host\" times the ops on this machine's processor")
 }
 
 // benchGraphs times whole graphs of Gorgonia's ops.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
@@ -26,7 +25,7 @@ type measurement struct {
 // and writes them if there is a path.
 func measure(c *console, set string, device cudaops.Device, cases []maintain.Case, t timing, others []records.Record, path string) (*records.File, error) {
 	seed := t.seed()
-	run := records.Run{Driver: device.Driver, CUDA: device.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
+	run := newRun(device)
 	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", device.Name, run.Driver, run.CUDA, seed)
 	var err error
 	if run.Copy, err = bench.CopyBandwidth(device.Ordinal); err != nil {
@@ -36,9 +35,13 @@ func measure(c *console, set string, device cudaops.Device, cases []maintain.Cas
 		run.Seed = seed
 	}
 	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", run.Copy)
-	f := &records.File{Set: set, GPU: device.Name, Compute: fmt.Sprintf("%d.%d", device.Major, device.Minor), SMs: device.SMs, L2: device.L2, Memory: device.Memory,
-		Runs: []records.Run{run}, Records: append([]records.Record{}, others...)}
-	return f, measurement{f, cases, maintain.Bench{Device: device, Block: maintain.NewBlock(seed, maintain.BlockOfGPU), Runs: t.runs()}, path}.run(c)
+	f := newFile(set, device, run)
+	f.Records = append(f.Records, others...)
+	m := measurement{f, cases, maintain.Bench{Device: device, Runs: t.runs()}, path}
+	if _, check := cases[0].(maintain.Checked); !check { // checks draw operands of their own
+		m.bench.Block = maintain.NewBlock(seed, maintain.BlockOfGPU)
+	}
+	return f, m.run(c)
 }
 
 // run measures all cases. It goes on after a failure, and saves after each case, in case the run is cut off.
@@ -58,6 +61,7 @@ func (m measurement) run(c *console) (failed error) {
 		runtime.GC() // gigabytes of operands
 		if err != nil {
 			failed = errors.Join(failed, t.fail(one, err))
+			m.file.Records = append(m.file.Records, records.Record{Kind: records.Fault, Key: one.Key(), Note: firstLine(err)})
 			continue
 		}
 		m.file.Records = append(m.file.Records, measured...)

@@ -32,6 +32,7 @@ type commands struct {
 
 	Doctor   doctor      `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
 	Bench    benches     `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
+	Record   record      `cmd:"" help:"Check and time every op on a GPU, for a file of results that can be sent."`
 	Explain  explain     `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
 	Trace    trace       `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
 	Launch   launch      `cmd:"" help:"Start the processes of a program with several ranks on this machine."`

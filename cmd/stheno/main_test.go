@@ -81,7 +81,7 @@ func TestHelp(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..")) // maintainers' commands run in the repository's root
 	for _, c := range []struct{ args, want string }{
-		{"", `stheno: expected one of "doctor", "bench", "explain", "trace"`},
+		{"", `stheno: expected one of "doctor", "bench", "record", "explain", "trace"`},
 		{"doctr", `unexpected argument doctr, did you mean "doctor"?`},
 		{"doctor now", "stheno doctor: unexpected argument now"},
 		{"doctor --device 1", "unknown flag --device"},

@@ -7,7 +7,6 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
-	"github.com/stheno-ml/stheno/kernels/prebuilt"
 )
 
 // Code returns the kernel as it was assembled beforehand, if there is one for the device, else its PTX.
@@ -37,7 +36,7 @@ var archives = func() map[string]func() (*manifest.Archive, error) {
 	list := map[string]func() (*manifest.Archive, error){}
 	for _, target := range manifest.Targets {
 		list[target] = sync.OnceValues(func() (*manifest.Archive, error) {
-			data, err := prebuilt.Files.ReadFile(manifest.ArchiveFile(target))
+			data, err := kernels.Archive(target)
 			if err != nil {
 				return nil, err
 			}

@@ -80,6 +80,9 @@ func Usable(d *driver.Device) error {
 	if err == nil {
 		err = driver.CheckDriver(minDriver)
 	}
+	if err == nil { // all images of a target are in the program, or none
+		_, err = kernels.Builtin().Image("add").Code(d.Major, d.Minor)
+	}
 	if err != nil {
 		return fmt.Errorf("%w that can be used: %s: %w", driver.ErrNoDevice, d.Name, err)
 	}

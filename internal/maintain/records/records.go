@@ -28,6 +28,8 @@ const (
 	Peer  Kind = "peer"  // the same case in another library
 	Suite Kind = "suite" // the outcome of a suite of tests
 	Loss  Kind = "loss"  // the mean loss of some steps of a training: Case has the steps, Dtype how they are computed
+	Check Kind = "check" // the small cases of an op, compared with their references: Note counts them
+	Fault Kind = "fault" // a case that could not be measured, or has a wrong result: Note has the error
 )
 
 // Record is a measurement of a case, or the outcome of a suite of tests.
@@ -132,6 +134,16 @@ func (f *File) Of(kind Kind) (list []Record) {
 func (f *File) Time(k Key) (r Record, ok bool) {
 	for _, r := range f.Records {
 		if r.Key == k && (r.Kind == Time || r.Kind == Error && r.By == "") {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
+// Local returns what was measured of a case here: its time or errors, the check of an op's cases, or a fault; ok is false if there is nothing.
+func (f *File) Local(k Key) (r Record, ok bool) {
+	for _, r := range f.Records {
+		if r.Key == k && r.Kind != Peer && r.Kind != Suite {
 			return r, true
 		}
 	}

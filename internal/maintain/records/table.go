@@ -62,7 +62,7 @@ func (f *File) table(keys []Key, columns ...column) string {
 		if !ok {
 			r.Key = key
 		}
-		missing := "not measured"
+		missing := cmp.Or(f.fault(key), "not measured")
 		for _, c := range columns {
 			text := missing
 			if ok || c.key {
@@ -74,6 +74,34 @@ func (f *File) table(keys []Key, columns ...column) string {
 		}
 	}
 	return Grid(align, lines)
+}
+
+// fault says why a case has no time, "" if no fault of it is known.
+func (f *File) fault(key Key) string {
+	for _, r := range f.Of(Fault) {
+		if r.Key == key {
+			return "failed: " + r.Note
+		}
+	}
+	return ""
+}
+
+// checked counts the ops whose cases are right, and names the others with their errors.
+func (f *File) checked() string {
+	checks, list := f.Of(Check), ""
+	var wrong []string
+	for _, r := range f.Of(Fault) {
+		if r.Case == "" {
+			wrong = append(wrong, fmt.Sprintf("\n- `%s` failed: %s", r.Op, strings.Join(strings.Fields(r.Note), " ")))
+		}
+	}
+	if len(checks)+len(wrong) > 0 {
+		list = fmt.Sprintf("\nOf %d ops, whose cases are compared with their references, %d are right.\n", len(checks)+len(wrong), len(checks))
+	}
+	if len(wrong) > 0 {
+		list += strings.Join(wrong, "") + "\n"
+	}
+	return list
 }
 
 // keys returns the given cases and then the other ones that the file has times of, without numbered versions,
@@ -147,7 +175,10 @@ func (f *File) Since() string {
 
 // Speed is the table of ops.
 func Speed(f *File, cases []Key) string {
-	outcome := fmt.Sprintf("\nTests and sanitizers: %s.\n", f.outcome())
+	outcome := f.checked()
+	if len(f.Of(Suite)) > 0 || outcome == "" {
+		outcome += fmt.Sprintf("\nTests and sanitizers: %s.\n", f.outcome())
+	}
 	if len(f.Of(Time)) == 0 {
 		return f.heading(f.Head()) + ".\n" + outcome
 	}

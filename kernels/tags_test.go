@@ -1,0 +1,63 @@
+package kernels
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// A tag leaves out the images and generated kernels of other architectures, and nothing else. sm_80's and sm_120's remain where others are packed with them.
+func TestTags(t *testing.T) {
+	list := func(tags string) []string {
+		out, err := exec.Command("go", "list", "-tags", tags, "-f", `{{join .EmbedFiles "\n"}}`, ".").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	all := list("")
+	for tags, want := range map[string][]string{
+		"stheno_sm70": {"sm_70", "sm_80"}, "stheno_sm80": {"sm_80"}, "stheno_sm90": {"sm_90a"}, "stheno_sm100": {"sm_100", "sm_120"}, "stheno_sm120": {"sm_120"},
+		"stheno_sm80,stheno_sm90": {"sm_80", "sm_90a"},
+	} {
+		got := list(tags)
+		for _, file := range all {
+			target := manifest.PTX
+			for _, other := range manifest.Targets {
+				if strings.Contains(file, "."+other+".") || strings.Contains(file, "/"+other+".") {
+					target = other
+				}
+			}
+			if has := slices.Contains(got, file); has != (target == manifest.PTX || slices.Contains(want, target)) {
+				t.Errorf("with %s the program has %s: %v", tags, file, has)
+			}
+		}
+	}
+}
+
+// Without the images of a target, its kernels are an error that names the tag.
+func TestTargetLeftOut(t *testing.T) {
+	whole := embedded
+	defer func() { embedded = whole }()
+	for target, tag := range map[string]string{"sm_90a": "stheno_sm90", "sm_80": "stheno_sm80", "sm_120": "stheno_sm120"} {
+		embedded = maps.Clone(whole)
+		delete(embedded, target)
+		major := map[string]int{"sm_90a": 9, "sm_80": 8, "sm_120": 12}[target]
+		_, err := Builtin().Image("add").Code(major, 0)
+		_, archive := Archive(target)
+		for _, err := range []error{err, archive} {
+			if err == nil || !strings.Contains(err.Error(), tag+",") || errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("without %s: got the error %v, want one that names %s", target, err, tag)
+			}
+		}
+		if _, err := Builtin().Image("add").Code(13, 0); err != nil {
+			t.Errorf("without %s: PTX: %v", target, err)
+		}
+	}
+}
