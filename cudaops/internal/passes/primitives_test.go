@@ -66,7 +66,7 @@ func TestRowsAreOneLaunch(t *testing.T) {
 		{"LogSoftMax", func(x, _, _ *G.Node) (*G.Node, error) { return ops.LogSoftMax(x, -1) }, 0, 1, 1},
 		{"LogSumExp", func(x, _, _ *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 0, 1, 1},
 		{"Max", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 0, 1, 1},
-		{"Var", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 0, 1, 1},
+		{"Var", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Var(x, -1) }, 0, 1, 1},
 		{"LayerNorm", func(x, scale, bias *G.Node) (*G.Node, error) { return ops.LayerNorm(x, scale, bias, 1e-5) }, 2, 1, 2},
 		{"RMSNorm", func(x, scale, _ *G.Node) (*G.Node, error) { return ops.RMSNorm(x, scale, 1e-5) }, 1, 1, 2},
 	} {
@@ -172,7 +172,7 @@ func TestLongRowsAreSplit(t *testing.T) {
 	}{
 		"SoftMax":   {func(x *G.Node) (*G.Node, error) { return ops.SoftMax(x, -1) }, 3},
 		"LogSumExp": {func(x *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 2},
-		"Var":       {func(x *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 2},
+		"Var":       {func(x *G.Node) (*G.Node, error) { return ops.Var(x, -1) }, 2},
 		"Max":       {func(x *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 1},
 	} {
 		g := G.NewGraph()
