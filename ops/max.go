@@ -35,7 +35,9 @@ func extreme(name string, op expr.Op, x *gorgonia.Node, along []int) (*gorgonia.
 
 // Var is the variance of x along the given axes, or of all elements if none is given, as [VarCorrection] with the correction 1: the variance
 // of a sample, PyTorch's default.
-func Var(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return VarCorrection(x, 1, along...) }
+func Var(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
+	return VarCorrection(x, 1, along...)
+}
 
 // VarCorrection is the variance of x along the given axes, or of all elements if none is given. The axes are removed from the shape; negative ones
 // count from the end.
