@@ -238,6 +238,10 @@ func (s *Scope) Grad(loss *G.Node) error {
 		s.fail("Grad got a nil loss")
 		return s.err
 	}
+	if of, ok := internal.ElementType(loss); ok && of != tensor.Float32 && of != tensor.Float64 { // Gorgonia returns neither an error nor gradients
+		s.fail("Grad got a loss of %v, want float32 or float64", of)
+		return s.err
+	}
 	err := guard.Recover("gorgonia.Grad", func() error { _, err := G.Grad(loss, s.parameters...); return err })
 	if err != nil {
 		s.fail("Grad: %w", err)

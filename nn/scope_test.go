@@ -161,6 +161,11 @@ func TestErrors(t *testing.T) {
 	if s.Input("fc.weight", tensor.Float32, 3, 4); s.Err() == nil {
 		t.Error("an input has the name of a parameter, and there is no error")
 	}
+	s = nn.New(G.NewGraph())
+	right := s.Keep(ops.Sum(s.Keep(ops.ArgMax(nn.Linear(s.At("fc"), s.Input("x", tensor.Float32, 5, 3), 4), -1))))
+	if err := s.Grad(right); err == nil || !strings.Contains(err.Error(), "got a loss of int64") {
+		t.Errorf("Grad of an integer: got error %v", err)
+	}
 }
 
 // A graph that evaluates, and any under Loaded, finds its parameters in the Store: names that do not fit are errors, not initial values.
