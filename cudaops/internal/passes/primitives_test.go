@@ -94,6 +94,24 @@ func TestRowsAreOneLaunch(t *testing.T) {
 	}
 }
 
+// Ops with several results compute them in one launch.
+func TestSeveralResultsAreOneLaunch(t *testing.T) {
+	for name, build := range map[string]func(x *G.Node, channels func(name string) *G.Node) error{
+		"TopK": func(x *G.Node, _ func(string) *G.Node) error { _, _, err := ops.TopK(x, 5, -1); return err },
+		"BatchNorm": func(x *G.Node, channels func(string) *G.Node) error {
+			_, _, _, err := ops.BatchNorm(x, channels("scale"), channels("bias"), channels("mean"), channels("variance"), 0.1, 1e-5)
+			return err
+		},
+	} {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float32, 4, G.WithName("x"), G.WithShape(8, 16, 7, 9))
+		testutil.Do(t, build(x, func(name string) *G.Node { return G.NewVector(g, tensor.Float32, G.WithName(name), G.WithShape(16)) }))
+		if got := launches(t, g); len(got) != 1 {
+			t.Errorf("%s: got %d launches %q, want one", name, len(got), got)
+		}
+	}
+}
+
 // Broadcasts, and the gradients of sums and means, are fused with the functions that read them.
 func TestBroadcastsAreFused(t *testing.T) {
 	for _, along := range [][]int{nil, {0}, {1}} {
