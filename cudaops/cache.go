@@ -35,21 +35,23 @@ type Cache struct {
 // Sized is a graph for inputs of one size.
 type Sized struct {
 	Graph   *gorgonia.ExprGraph
-	In      []*gorgonia.Node // the inputs of a request; axis 0 of each counts rows
+	In      []*gorgonia.Node // the inputs of a request, none of them a parameter; axis 0 of each counts rows
 	Out     []*gorgonia.Node // the results of a request, by rows too
 	Options []Option         // of the VM, besides In and Keep of the results; mostly Inference
 }
 
 // Limit limits a [Cache]. Each field is optional.
 type Limit struct {
-	VMs   int   // maximum number of VMs kept
-	Bytes int64 // maximum bytes of device memory of the VMs kept, with the workspace
+	// VMs and Bytes are the maximum number of VMs kept, and of bytes of device memory that these and the workspace take. VMs that calls
+	// use are kept until these calls end.
+	VMs   int
+	Bytes int64
 	// Rows is the largest size of a run that [Cache.Run] makes of several requests. At 0 each request is a run.
 	Rows int
-	// Wait is how long a request waits for others before its run.
+	// Wait is how long a request waits for others that fill its run.
 	Wait time.Duration
-	// Sizes are the sizes of runs, in any order: a run has the smallest of them that has room for its rows, and the rest is zeros. Without
-	// Sizes a run has the size of its rows, so that each number of rows is a VM.
+	// Sizes are the sizes of runs, in any order: a run has the smallest of them that has room for its rows, and repeats the last row
+	// in the rest. Without Sizes a run has the size of its rows, so that each number of rows is a VM.
 	Sizes []int
 }
 
@@ -62,8 +64,8 @@ type sized struct {
 	users int           // calls that use it or wait for it; guarded by the Cache's mu
 }
 
-// building is held while a graph is built: Gorgonia's constructors are not safe for concurrent use.
-var building sync.Mutex
+// building holds an element while a graph is built: Gorgonia's constructors are not safe for concurrent use.
+var building = make(chan struct{}, 1)
 
 // NewCache returns an empty Cache. build returns the graph for inputs of a size; its inputs with the names of the Store's parameters
 // are these parameters. Calls of build by all Caches of the process are made one at a time.
@@ -83,26 +85,41 @@ func NewCache(s *Store, build func(size int) (*Sized, error), limit Limit) (*Cac
 	return &Cache{store: s, build: build, limit: limit, full: make(chan struct{}, 1)}, nil
 }
 
-// Do calls f with the VM of a size and its graph. No other call uses the VM until f returns.
+// Do calls f with the VM of a size and its graph. No other call uses the VM until f returns, so f must not call Do of the same size. When
+// ctx is done, Do returns without calling f.
 func (c *Cache) Do(ctx context.Context, size int, f func(vm *VM, graph *Sized) error) (err error) {
 	if err = c.usable(ctx); err == nil && f == nil {
 		err = errors.New("got a nil function")
 	}
-	if err != nil {
-		return fmt.Errorf("cudaops: Cache.Do: %w", err)
+	if err == nil {
+		err = c.do(ctx, size, f)
 	}
-	v, err := c.acquire(size)
+	return failure("cudaops: Cache.Do", err)
+}
+
+func (c *Cache) do(ctx context.Context, size int, f func(vm *VM, graph *Sized) error) (err error) {
+	v, err := c.acquire(ctx, size)
 	if err != nil {
-		return fmt.Errorf("cudaops: Cache.Do: size %d: %w", size, err)
+		return fmt.Errorf("size %d: %w", size, err)
 	}
 	defer func() { err = driver.Join(err, c.release(v)) }()
-	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
-		return f(v.vm, v.Sized)
-	case <-ctx.Done():
-		return exec.Cancelled(ctx, "cudaops: Cache.Do: the call was cancelled while another one used the VM")
+	if err := enter(ctx, v.turn, "another one used the VM"); err != nil {
+		return err
 	}
+	defer func() { <-v.turn }()
+	return f(v.vm, v.Sized)
+}
+
+// enter waits until turn has room for an element, and adds it.
+func enter(ctx context.Context, turn chan struct{}, why string) error {
+	if ctx.Err() == nil { // a select of two ready channels takes any
+		select {
+		case turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+		}
+	}
+	return exec.Cancelled(ctx, "the call was cancelled while "+why)
 }
 
 // usable returns an error unless c is from NewCache and the context is not nil.
@@ -117,15 +134,17 @@ func (c *Cache) usable(ctx context.Context) error {
 }
 
 // acquire returns the VM of a size and makes it if there is none.
-func (c *Cache) acquire(size int) (*sized, error) {
+func (c *Cache) acquire(ctx context.Context, size int) (*sized, error) {
 	if size < 1 {
 		return nil, errors.New("want a size above 0")
 	}
 	if v, err := c.find(size, nil); v != nil || err != nil {
 		return v, err
 	}
-	building.Lock()
-	defer building.Unlock()
+	if err := enter(ctx, building, "another graph was built"); err != nil {
+		return nil, err
+	}
+	defer func() { <-building }()
 	if v, err := c.find(size, nil); v != nil || err != nil { // built meanwhile
 		return v, err
 	}
@@ -157,14 +176,16 @@ func (c *Cache) find(size int, made *sized) (*sized, error) {
 	v := c.vms[i]
 	c.vms = append(slices.Delete(c.vms, i, i+1), v)
 	v.users++
-	within := func() bool {
-		return (c.limit.VMs == 0 || len(c.vms) <= c.limit.VMs) && (c.limit.Bytes == 0 || c.bytes(c.vms...) <= c.limit.Bytes)
-	}
-	if err := c.evict(within); err != nil {
+	if err := c.evict(c.withinLimit); err != nil {
 		v.users--
 		return nil, err
 	}
 	return v, nil
+}
+
+// withinLimit reports whether the VMs do not exceed the limit.
+func (c *Cache) withinLimit() bool {
+	return (c.limit.VMs == 0 || len(c.vms) <= c.limit.VMs) && (c.limit.Bytes == 0 || c.bytes(c.vms...) <= c.limit.Bytes)
 }
 
 // newVM builds the VM of a size. If memory is short, it closes the unused VMs and tries again.
@@ -190,10 +211,25 @@ func (c *Cache) newVM(rows int) (*sized, error) {
 	if err != nil {
 		return nil, err
 	}
-	if bytes := c.bytes(v); c.limit.Bytes > 0 && bytes > c.limit.Bytes {
-		return nil, driver.Join(fmt.Errorf("got a VM of %s, want at most the %s of the Limit", size(bytes), size(c.limit.Bytes)), v.vm.Close())
+	bytes, shared := c.bytes(v), slices.IndexFunc(v.In, v.vm.params.setsAll)
+	switch {
+	case c.limit.Bytes > 0 && bytes > c.limit.Bytes:
+		err = fmt.Errorf("got a VM of %s, want at most the %s of the Limit", size(bytes), size(c.limit.Bytes))
+	case v.vm.every > 1:
+		err = fmt.Errorf("build: got the option ReadEvery(%d), want the results of each run", v.vm.every)
+	case shared >= 0:
+		err = fmt.Errorf("build: input %d: got %s, a parameter that all VMs of the Store share", shared, v.In[shared].Name())
+	}
+	if err != nil {
+		return nil, driver.Join(err, v.vm.Close())
 	}
 	return v, nil
+}
+
+// setsAll reports whether a value of a node is one of all VMs of the Store, and no state.
+func (p *parameters) setsAll(n *gorgonia.Node) bool {
+	i := slices.Index(p.nodes, n)
+	return i >= 0 && p.next[i] == nil
 }
 
 // check returns an error unless build returned a graph, inputs and results.
@@ -203,6 +239,11 @@ func (v *sized) check() error {
 	}
 	if slices.Contains(slices.Concat(v.In, v.Out), nil) {
 		return errors.New("got a nil node")
+	}
+	for i, n := range v.In {
+		if n.Op() != nil || slices.Contains(v.In[:i], n) {
+			return fmt.Errorf("input %d: got node %s, want inputs of the graph, each once", i, n.Name())
+		}
 	}
 	return nil
 }
@@ -231,14 +272,12 @@ func (c *Cache) evict(enough func() bool) error {
 	return driver.Join(errs...)
 }
 
-// release ends the use of a VM.
+// release ends the use of a VM, and closes VMs beyond the limit that were in use when it was exceeded.
 func (c *Cache) release(v *sized) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v.users--; v.users == 0 && c.closed {
-		return v.vm.Close()
-	}
-	return nil
+	v.users--
+	return c.evict(func() bool { return !c.closed && c.withinLimit() })
 }
 
 // VMs returns the sizes of the VMs kept, the last used one last.
@@ -262,5 +301,6 @@ func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	c.wake()
 	return failure("cudaops: Cache.Close", c.evict(func() bool { return false }))
 }

@@ -179,6 +179,172 @@ func TestCacheFailsAlone(t *testing.T) {
 	group.Wait()
 }
 
+// timesW returns a Cache of x times w, of rows of 3, where change changes what build returns.
+func timesW(t testing.TB, limit Limit, change func(v *Sized, w *G.Node) error) *Cache {
+	s := NewStore()
+	testutil.Do(t, s.SetParameters([]Learnable{{Name: "w", Value: tensor.New(tensor.WithBacking([]float32{1, 2, 3}))}}))
+	c, err := NewCache(s, func(size int) (*Sized, error) {
+		g := G.NewGraph()
+		w := G.NewVector(g, tensor.Float32, G.WithName("w"), G.WithShape(3))
+		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(size, 3))
+		y, err := ops.Map("a*b", x, w)
+		v := &Sized{g, G.Nodes{x}, G.Nodes{y}, []Option{OnAny(), Inference()}}
+		if err == nil && change != nil {
+			err = change(v, w)
+		}
+		return v, err
+	}, limit)
+	testutil.Do(t, err)
+	t.Cleanup(func() {
+		testutil.Do(t, c.Close())
+		testutil.Do(t, s.Close())
+	})
+	return c
+}
+
+// ones returns a request of rows of 3.
+func ones(rows int) *tensor.Dense { return tensor.Ones(tensor.Float32, rows, 3) }
+
+// TestCacheRepeatsTheLastRow: rows that fill a size are valid where those of requests are: a number of candidates of 0 is an error of the op.
+func TestCacheRepeatsTheLastRow(t *testing.T) {
+	c := timesW(t, Limit{Rows: 4, Sizes: []int{4}}, func(v *Sized, _ *G.Node) error {
+		k := G.NewVector(v.Graph, tensor.Int, G.WithName("k"), G.WithShape(v.Out[0].Shape()[0]))
+		next, err := ops.Categorical(v.Out[0], 1, k, 1)
+		v.In, v.Out = append(v.In, k), G.Nodes{next}
+		return err
+	})
+	out := testutil.Get[[]G.Value](t)(c.Run(context.Background(), ones(3), tensor.New(tensor.WithBacking([]int{1, 1, 1}))))
+	if got := out[0].Data().([]int); !slices.Equal(got, []int{2, 2, 2}) {
+		t.Errorf("got the draws %v of one candidate each, want the largest, 2", got)
+	}
+}
+
+// TestCacheWaits: a request that comes during a run waits for others too, and Close ends a wait.
+func TestCacheWaits(t *testing.T) {
+	started, finish := make(chan struct{}), make(chan struct{})
+	c := timesW(t, Limit{Rows: 8, Wait: time.Hour}, func(*Sized, *G.Node) error {
+		close(started)
+		<-finish
+		return nil
+	})
+	results := make(chan error, 4)
+	run := func(rows int) {
+		go func() {
+			_, err := c.Run(context.Background(), ones(rows))
+			results <- err
+		}()
+	}
+	waiting := func(rows int) {
+		for got := -1; got != rows; {
+			c.mu.Lock()
+			got = rowsOf(c.queue)
+			c.mu.Unlock()
+		}
+	}
+	run(8)
+	<-started
+	run(5)
+	waiting(5)
+	close(finish)
+	testutil.Do(t, <-results)
+	run(3) // a second build panics
+	testutil.Do(t, errors.Join(<-results, <-results))
+	run(1)
+	waiting(1)
+	testutil.Do(t, c.Close())
+	if err := <-results; err == nil || !strings.Contains(err.Error(), "the Cache is closed") {
+		t.Errorf("a request that waits at Close gets %v", err)
+	}
+}
+
+// TestCacheContext: calls with a context that is done, or is done while another graph is built, return its error without a build or a call.
+func TestCacheContext(t *testing.T) {
+	started, finish := make(chan struct{}), make(chan struct{})
+	c := timesW(t, Limit{}, func(v *Sized, _ *G.Node) error {
+		if v.In[0].Shape()[0] != 7 {
+			t.Error("a call built a graph")
+		}
+		close(started)
+		<-finish
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	built := make(chan error)
+	go func() {
+		_, err := c.Run(context.Background(), ones(7))
+		built <- err
+	}()
+	<-started
+	done := make(chan error)
+	do := func(size int) error {
+		return c.Do(ctx, size, func(*VM, *Sized) error { t.Error("Do called the function"); return nil })
+	}
+	go func() { done <- do(2) }()
+	cancel()
+	calls := map[string]error{"Do that waits for a build": <-done}
+	close(finish)
+	testutil.Do(t, <-built)
+	for range 9 { // each would succeed half of the times
+		calls["Do"] = errors.Join(calls["Do"], do(7))
+		_, calls["Run"] = c.Run(ctx, ones(7))
+	}
+	for what, err := range calls {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got error %v, want that of the context", what, err)
+		}
+	}
+}
+
+// TestCacheInUse: VMs in use are kept beyond the limit only until the calls end.
+func TestCacheInUse(t *testing.T) {
+	c := timesW(t, Limit{VMs: 1}, nil)
+	testutil.Do(t, c.Do(context.Background(), 1, func(*VM, *Sized) error {
+		return c.Do(context.Background(), 2, func(*VM, *Sized) error {
+			if got := c.VMs(); len(got) != 2 {
+				t.Errorf("got VMs of %v, want both in use", got)
+			}
+			return nil
+		})
+	}))
+	if got := c.VMs(); len(got) != 1 {
+		t.Errorf("got VMs of %v, want at most one", got)
+	}
+}
+
+// TestCacheTooLarge: a size that does not fit into memory is an error, on a GPU too, and the others work before and after it.
+func TestCacheTooLarge(t *testing.T) {
+	c := timesW(t, Limit{Sizes: []int{2, 1 << 20}}, func(v *Sized, _ *G.Node) error {
+		y := v.Out[0]
+		for _, op := range []func(*G.Node) (*G.Node, error){
+			func(x *G.Node) (*G.Node, error) { return ops.Broadcast(x, 1<<17, 1) }, // 1.6 TB
+			func(x *G.Node) (*G.Node, error) { return ops.CumSum(x, 1) },
+			func(x *G.Node) (*G.Node, error) { return ops.Max(x, 1) },
+		} {
+			var err error
+			if y, err = op(y); err != nil {
+				return err
+			}
+		}
+		v.Out[0] = y
+		return nil
+	})
+	for i := range 3 {
+		out, err := c.Run(context.Background(), ones(1))
+		testutil.Do(t, err)
+		if got, want := out[0].Data().([]float32), []float32{1 << 17, 2 << 17, 3 << 17}; !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if i == 2 {
+			break
+		}
+		if _, err := c.Run(context.Background(), ones(3)); err == nil || !strings.Contains(err.Error(), "size 1048576: ") {
+			t.Errorf("a size of 3 TB gives error %v", err)
+		} else {
+			t.Log(err)
+		}
+	}
+}
+
 // TestCacheFollowsTraining: a VM of the Cache computes with the parameters that another VM of the Store trains.
 func TestCacheFollowsTraining(t *testing.T) {
 	c, s, _ := cached(t, Limit{})
@@ -238,6 +404,16 @@ func TestCacheErrors(t *testing.T) {
 			t.Errorf("got error %v, want %q in it", err, want)
 		}
 		good()
+	}
+	for want, change := range map[string]func(v *Sized, w *G.Node) error{
+		"each once":            func(v *Sized, _ *G.Node) error { v.In = append(v.In, v.In[0]); return nil },
+		"inputs of the graph":  func(v *Sized, _ *G.Node) error { v.In = v.Out; return nil },
+		"got w, a parameter":   func(v *Sized, w *G.Node) error { v.In = append(v.In, w); return nil },
+		"option ReadEvery(3),": func(v *Sized, _ *G.Node) error { v.Options = append(v.Options, ReadEvery(3)); return nil },
+	} {
+		if _, err := timesW(t, Limit{}, change).Run(context.Background(), ones(1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q in it", err, want)
+		}
 	}
 	for want, build := range map[string]func(int) (*Sized, error){
 		"no luck":        func(int) (*Sized, error) { return nil, errors.New("no luck") },

@@ -21,6 +21,7 @@ import (
 type request struct {
 	in    []input
 	rows  int
+	since time.Time
 	out   []gorgonia.Value // the results of the run; the rows of the request begin at first
 	first int
 	err   error
@@ -45,6 +46,9 @@ func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.V
 }
 
 func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value, error) {
+	if ctx.Err() != nil {
+		return nil, exec.Cancelled(ctx, "the request was cancelled before it began")
+	}
 	r, err := newRequest(in)
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func (c *Cache) run(ctx context.Context, in []gorgonia.Value) ([]gorgonia.Value,
 
 // newRequest copies the values of a request.
 func newRequest(in []gorgonia.Value) (*request, error) {
-	r := &request{done: make(chan struct{})}
+	r := &request{since: time.Now(), done: make(chan struct{})}
 	for i, v := range in {
 		switch {
 		case guard.IsNil(v):
@@ -94,10 +98,7 @@ func (c *Cache) enqueue(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue = append(c.queue, r); rowsOf(c.queue) >= c.limit.Rows {
-		select {
-		case c.full <- struct{}{}:
-		default:
-		}
+		c.wake()
 	}
 	if !c.serving {
 		c.serving = true
@@ -105,29 +106,48 @@ func (c *Cache) enqueue(r *request) {
 	}
 }
 
-// serve waits for further requests, then runs those in the queue until it is empty.
-func (c *Cache) serve() {
-	if c.limit.Rows > 0 && c.limit.Wait > 0 {
-		t := time.NewTimer(c.limit.Wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-c.full:
-		}
-	}
-	for {
-		batch := c.next()
-		if len(batch) == 0 {
-			return
-		}
-		c.runBatch(batch)
+// wake ends the wait of serve.
+func (c *Cache) wake() {
+	select {
+	case c.full <- struct{}{}:
+	default:
 	}
 }
 
-// next removes the requests of the next run from the queue. If there are none, the queue is no longer served.
-func (c *Cache) next() (batch []*request) {
+// serve runs the requests in the queue, each when it has waited for others or its run is full, until the queue is empty.
+func (c *Cache) serve() {
+	for {
+		batch, wait := c.next()
+		switch {
+		case wait > 0:
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-c.full:
+			}
+			t.Stop()
+		case len(batch) == 0:
+			return
+		default:
+			c.runBatch(batch)
+		}
+	}
+}
+
+// next removes the requests of the next run from the queue, or returns how long the first one still waits for others. If there are no requests,
+// the queue is no longer served.
+func (c *Cache) next() (batch []*request, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	select {
+	case <-c.full:
+	default:
+	}
+	if len(c.queue) > 0 && rowsOf(c.queue) < c.limit.Rows && !c.closed {
+		if wait = time.Until(c.queue[0].since.Add(c.limit.Wait)); wait > 0 {
+			return nil, wait
+		}
+	}
 	rows := 0
 	for len(c.queue) > 0 {
 		r := c.queue[0]
@@ -137,11 +157,7 @@ func (c *Cache) next() (batch []*request) {
 		batch, rows, c.queue = append(batch, r), rows+r.rows, c.queue[1:]
 	}
 	c.serving = len(batch) > 0
-	select {
-	case <-c.full:
-	default:
-	}
-	return batch
+	return batch, 0
 }
 
 // joins reports whether two requests fit into one run: whether their inputs have the same types and shapes of rows.
@@ -164,7 +180,7 @@ func (c *Cache) runBatch(batch []*request) {
 	if i, _ := slices.BinarySearch(c.limit.Sizes, rows); i < len(c.limit.Sizes) {
 		size = c.limit.Sizes[i]
 	}
-	err := c.Do(context.Background(), size, func(vm *VM, g *Sized) error {
+	err := c.do(context.Background(), size, func(vm *VM, g *Sized) error {
 		err := g.set(batch, size)
 		if err == nil {
 			err = vm.RunAll()
@@ -186,7 +202,7 @@ func (c *Cache) runBatch(batch []*request) {
 	}
 }
 
-// set sets the inputs to the rows of the requests.
+// set sets the inputs to the rows of the requests, and repeats the last row in the rest.
 func (g *Sized) set(batch []*request, size int) error {
 	if n := len(batch[0].in); n != len(g.In) {
 		return fmt.Errorf("got %d inputs, want %d", n, len(g.In))
@@ -204,6 +220,10 @@ func (g *Sized) set(batch []*request, size int) error {
 		}
 		for _, r := range batch {
 			m = m[copy(m, r.in[i].bytes):]
+		}
+		last := batch[len(batch)-1] // its row is valid where zeros may be none, such as a temperature or a number of candidates
+		for row := last.in[i].bytes[len(last.in[i].bytes)/last.rows*(last.rows-1):]; len(m) > 0 && len(row) > 0; {
+			m = m[copy(m, row):]
 		}
 		if err := gorgonia.Let(n, v); err != nil {
 			return fmt.Errorf("input %d: %w", i, err)

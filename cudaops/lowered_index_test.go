@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -180,6 +181,40 @@ func TestIndexOutside(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestIndicesOutside: a label, an id or a position outside of its axis is the error of its run, given or computed, also where results are not copied to
+// the host, and the next run works.
+func TestIndicesOutside(t *testing.T) {
+	for name, build := range map[string]func(x, i *G.Node) (*G.Node, error){
+		"Embedding":    ops.Embedding,
+		"Pick":         func(x, i *G.Node) (*G.Node, error) { return ops.Pick(x, G.Must(ops.Reshape(i, 2, 1)), 1) },
+		"OneHot":       func(_, i *G.Node) (*G.Node, error) { return ops.OneHot(i, 2, tensor.Float32) },
+		"CrossEntropy": func(x, i *G.Node) (*G.Node, error) { return ops.CrossEntropy(x, i) },
+		"Update":       func(x, i *G.Node) (*G.Node, error) { return ops.Update(x, G.Must(ops.Slice(x, nil, G.S(0, 1))), i, 1) },
+	} {
+		for _, computed := range []bool{false, true} {
+			for _, every := range []int{1, 3} {
+				g := G.NewGraph()
+				x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(2, 2), G.WithInit(G.Ones()))
+				i := G.NewVector(g, tensor.Int, G.WithName("i"), G.WithShape(2))
+				of := i
+				if computed {
+					of = testutil.Get[*G.Node](t)(ops.Map("a + 0 * a", i))
+				}
+				y := testutil.Get[*G.Node](t)(build(x, of))
+				vm := testutil.Get[*VM](t)(NewVM(g, OnAny(), Strict(), ReadEvery(every), Outputs(y)))
+				for _, at := range []int{0, 2, 1, 1, -1, 0} {
+					testutil.Do(t, vm.Let(i, []int{1, at}))
+					err := vm.RunAll()
+					if wrong := at < 0 || at > 1; wrong == (err == nil) || wrong && !strings.Contains(err.Error(), fmt.Sprintf("got index %d at 1, want 0 to 1", at)) {
+						t.Errorf("%s, computed %v, ReadEvery(%d): index %d gives error %v", name, computed, every, at, err)
+					}
+				}
+				testutil.Do(t, vm.Close())
+			}
+		}
+	}
 }
 
 // Floats become integers as Go converts them, integers floats, and either may go into a row.

@@ -110,6 +110,22 @@ func convolutions(f frame, filters int) []lowered {
 			build: func(x ...*G.Node) (*G.Node, error) { return G.Conv2d(x[0], x[1], kernel, pad, stride, dilation) },
 			ref:   func(x ...array) array { return f.convolve(x[0], x[1]) },
 		},
+		{
+			name: fmt.Sprintf("conv2d, filters first %+v", f), shapes: [][]int{f.shape(), {filters, f.channels, f.v.size, f.h.size}},
+			build: func(x ...*G.Node) (*G.Node, error) {
+				y, err := G.Conv2d(x[0], x[1], kernel, pad, stride, dilation)
+				if err != nil {
+					return nil, err
+				}
+				return G.Transpose(y, 1, 0, 2, 3)
+			},
+			ref: func(x ...array) array {
+				y := f.convolve(x[0], x[1])
+				return generate([]int{filters, f.images, f.v.out(), f.h.out()}, func(i []int) float64 {
+					return y.v[((i[1]*filters+i[0])*f.v.out()+i[2])*f.h.out()+i[3]]
+				})
+			},
+		},
 	}
 }
 
@@ -168,8 +184,8 @@ func drawFrame(r *rand.Rand, symmetric bool, dilations int) frame {
 // windowCases are randomly drawn windows, and some common ones.
 func windowCases(seed uint64) (list []lowered) {
 	r := rand.New(rand.NewPCG(seed, 21))
-	three, two := side{5, 3, 1, 1, 1, 1}, side{6, 2, 2, 1, 0, 0}
-	list = slices.Concat(convolutions(frame{2, 3, three, three}, 4), pools(frame{2, 2, two, two}), pools(frame{1, 2, three, three}))
+	three, two, pixel := side{5, 3, 1, 1, 1, 1}, side{6, 2, 2, 1, 0, 0}, side{1, 1, 1, 1, 0, 0}
+	list = slices.Concat(convolutions(frame{2, 3, three, three}, 4), convolutions(frame{1, 2, pixel, pixel}, 2), convolutions(frame{3, 2, pixel, pixel}, 2), pools(frame{2, 2, two, two}), pools(frame{1, 2, three, three}))
 	for range 4 {
 		list = slices.Concat(list, convolutions(drawFrame(r, true, 3), 1+r.IntN(4)), pools(drawFrame(r, r.IntN(2) == 0, 1)))
 	}

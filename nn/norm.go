@@ -54,7 +54,7 @@ func GroupNorm(s *Scope, x *G.Node, groups int, opts ...LayerOption) *G.Node {
 		return nil
 	}
 	rows := s.Keep(ops.Reshape(x, shape[0], groups, -1))
-	mean, variance := s.Keep(ops.Mean(rows, 2)), s.Keep(ops.Var(rows, 0, 2))
+	mean, variance := s.Keep(ops.Mean(rows, 2)), s.Keep(ops.VarCorrection(rows, 0, 2))
 	for _, n := range []**G.Node{&mean, &variance} {
 		*n = s.Keep(ops.Reshape(*n, shape[0], groups, 1))
 	}

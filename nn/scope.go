@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -140,13 +141,16 @@ func (s *Scope) fail(format string, args ...any) *Scope {
 //
 //	y := s.Keep(ops.Map("a + b", x, y))
 //
-// Functions of ops accept the nil nodes that follow an error; Gorgonia's own do not.
+// Functions of ops accept the nil nodes that follow an error; Gorgonia's own do not. A node without a name gets one for reports and errors: the path and its op.
 func (s *Scope) Keep(n *G.Node, err error) *G.Node {
 	if err != nil {
 		s.fail("%w", err)
 	}
 	if !s.ok() {
 		return nil
+	}
+	if n != nil && s.path != "" && !internal.IsNamed(n) {
+		G.WithName(fmt.Sprintf("%s: %v", s.path, n.Op()))(n)
 	}
 	return n
 }
@@ -232,6 +236,10 @@ func (s *Scope) Grad(loss *G.Node) error {
 	}
 	if loss == nil {
 		s.fail("Grad got a nil loss")
+		return s.err
+	}
+	if of, ok := internal.ElementType(loss); ok && of != tensor.Float32 && of != tensor.Float64 { // Gorgonia returns neither an error nor gradients
+		s.fail("Grad got a loss of %v, want float32 or float64", of)
 		return s.err
 	}
 	err := guard.Recover("gorgonia.Grad", func() error { _, err := G.Grad(loss, s.parameters...); return err })

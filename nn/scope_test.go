@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -159,6 +160,11 @@ func TestErrors(t *testing.T) {
 	s = nn.New(G.NewGraph(), nn.In(stored))
 	if s.Input("fc.weight", tensor.Float32, 3, 4); s.Err() == nil {
 		t.Error("an input has the name of a parameter, and there is no error")
+	}
+	s = nn.New(G.NewGraph())
+	right := s.Keep(ops.Sum(s.Keep(ops.ArgMax(nn.Linear(s.At("fc"), s.Input("x", tensor.Float32, 5, 3), 4), -1))))
+	if err := s.Grad(right); err == nil || !strings.Contains(err.Error(), "got a loss of int64") {
+		t.Errorf("Grad of an integer: got error %v", err)
 	}
 }
 
@@ -418,5 +424,40 @@ func TestBCEWithLogits(t *testing.T) {
 			t.Errorf("logit %v, target %v: got %v with the gradient %v, want %v and %v", c.logit, c.target, cost, gradient, c.cost, c.gradient)
 		}
 		testutil.Do(t, vm.Close())
+	}
+}
+
+// TestNames: the Report, the Trace and errors have the path of the layer and the names that nodes were given.
+func TestNames(t *testing.T) {
+	s := nn.New(G.NewGraph(), nn.Dtype(tensor.Float64))
+	x := s.Input("x", tensor.Float64, 2, 3)
+	h := nn.SiLU(s.At("act"), nn.Linear(s.At("body", 0, "fc"), x, 4))
+	y := s.Keep(G.Log(h))
+	G.WithName("answer")(y)
+	var trace bytes.Buffer
+	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnHost(), cudaops.KeepAll(), cudaops.Watch(cudaops.NaN), cudaops.Trace(&trace)))
+	defer vm.Close()
+	weight := s.Parameters()[0].Value().Data().([]float64)
+	for i := range weight {
+		weight[i] = 1
+	}
+	in := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{9, 9, 9, 9, 9, 9}))
+	testutil.Do(t, G.Let(x, in))
+	testutil.Do(t, vm.RunAll())
+	in.Float64s()[5] = -99
+	err := vm.RunAll()
+	if err == nil || !strings.Contains(err.Error(), "node answer") {
+		t.Errorf("got error %v of the logarithm of a negative number, want one of node answer", err)
+	}
+	var nodes strings.Builder
+	for _, step := range vm.Report().Steps {
+		fmt.Fprintln(&nodes, step.Nodes)
+	}
+	for what, text := range map[string]string{"report": nodes.String(), "trace": trace.String()} {
+		for _, want := range []string{"body.0.fc: Map", "act: SiLU", "answer"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: got no %q in\n%s", what, want, text)
+			}
+		}
 	}
 }

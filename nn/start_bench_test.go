@@ -34,10 +34,20 @@ func (m GPT) tokens(batch, time int) *tensor.Dense {
 	return t
 }
 
-// newCache returns a Cache of prompts of a length, whose Store has the model's parameters, and the time at which a graph was last built.
-func (m GPT) newCache(b *testing.B, length int) (*cudaops.Cache, *time.Time) {
+// sizedBuild returns a graph of a size for a Cache, and its scope.
+type sizedBuild func(size int, opts ...nn.Option) (*cudaops.Sized, *nn.Scope, error)
+
+// reader builds graphs for prompts of a length.
+func (m GPT) reader(length int) sizedBuild {
+	return func(size int, opts ...nn.Option) (*cudaops.Sized, *nn.Scope, error) {
+		return m.read(size, length, opts...)
+	}
+}
+
+// newCache returns a Cache whose Store has the parameters of a model, and the time at which a graph was last built.
+func newCache(b *testing.B, build sizedBuild) (*cudaops.Cache, *time.Time) {
 	s := cudaops.NewStore()
-	_, g, err := m.read(1, length)
+	_, g, err := build(1)
 	testutil.Do(b, err)
 	var list []cudaops.Learnable
 	for _, n := range g.Parameters() {
@@ -46,7 +56,7 @@ func (m GPT) newCache(b *testing.B, length int) (*cudaops.Cache, *time.Time) {
 	testutil.Do(b, s.SetParameters(list))
 	built := new(time.Time)
 	c := testutil.Get[*cudaops.Cache](b)(cudaops.NewCache(s, func(size int) (*cudaops.Sized, error) {
-		v, _, err := m.read(size, length, nn.In(s))
+		v, _, err := build(size, nn.In(s))
 		*built = time.Now()
 		return v, err
 	}, cudaops.Limit{}))
@@ -63,7 +73,7 @@ func BenchmarkStart(b *testing.B) {
 	for name, m := range map[string]GPT{"4 layers": small, "GPT-2 124M": gpt2} {
 		b.Run(name, func(b *testing.B) {
 			const length = 64
-			c, built := m.newCache(b, length)
+			c, built := newCache(b, m.reader(length))
 			var took []time.Duration
 			start := func(size int) {
 				testutil.Do(b, c.Do(b.Context(), size, func(vm *cudaops.VM, graph *cudaops.Sized) error {
@@ -84,34 +94,54 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// perceptron returns the graph of a perceptron 784-512-512-10, whose runs are short.
+func perceptron(batch int, opts ...nn.Option) (*cudaops.Sized, *nn.Scope, error) {
+	s := nn.New(G.NewGraph(), append(opts, nn.Evaluation())...)
+	x := s.Input("x", tensor.Float32, batch, 784)
+	h := nn.ReLU(s, nn.Linear(s.At("1"), x, 512))
+	y := nn.Linear(s.At("3"), nn.ReLU(s, nn.Linear(s.At("2"), h, 512)), 10)
+	return &cudaops.Sized{Graph: s.Graph(), In: []*G.Node{x}, Out: []*G.Node{y}, Options: []cudaops.Option{cudaops.OnAny(), cudaops.Inference()}}, s, s.Err()
+}
+
 // BenchmarkCacheRun compares a run of a VM that a Cache made with one of a VM made alone.
 func BenchmarkCacheRun(b *testing.B) {
 	const batch, length = 8, 64
-	c, _ := small.newCache(b, length)
-	v, g, err := small.read(batch, length)
-	testutil.Do(b, err)
-	alone := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph(), append(v.Options, cudaops.Outputs(v.Out...), cudaops.Resident(g.Parameters()...))...))
-	defer alone.Close()
-	x := small.tokens(batch, length)
-	var own, cached, joined []time.Duration
-	for b.Loop() {
-		began := time.Now()
-		testutil.Do(b, G.Let(v.In[0], x))
-		testutil.Do(b, alone.RunAll())
-		own = append(own, time.Since(began))
-		began = time.Now()
-		testutil.Do(b, c.Do(b.Context(), batch, func(vm *cudaops.VM, graph *cudaops.Sized) error {
-			testutil.Do(b, G.Let(graph.In[0], x))
-			return vm.RunAll()
-		}))
-		cached = append(cached, time.Since(began))
-		began = time.Now()
-		testutil.Get[[]G.Value](b)(c.Run(b.Context(), x))
-		joined = append(joined, time.Since(began))
+	images := tensor.New(tensor.WithShape(batch, 784), tensor.WithBacking(tensor.Random(tensor.Float32, batch*784)))
+	for name, w := range map[string]struct {
+		build sizedBuild
+		x     *tensor.Dense
+	}{
+		"GPT of 4 layers": {small.reader(length), small.tokens(batch, length)}, "GPT-2 124M": {gpt2.reader(length), gpt2.tokens(batch, length)},
+		"perceptron": {perceptron, images},
+	} {
+		b.Run(name, func(b *testing.B) {
+			c, _ := newCache(b, w.build)
+			v, g, err := w.build(batch)
+			testutil.Do(b, err)
+			alone := testutil.Get[*cudaops.VM](b)(cudaops.NewVM(g.Graph(), append(v.Options, cudaops.Outputs(v.Out...), cudaops.Resident(g.Parameters()...))...))
+			defer alone.Close()
+			var own, cached, joined []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				testutil.Do(b, G.Let(v.In[0], w.x))
+				testutil.Do(b, alone.RunAll())
+				own = append(own, time.Since(began))
+				began = time.Now()
+				testutil.Do(b, c.Do(b.Context(), batch, func(vm *cudaops.VM, graph *cudaops.Sized) error {
+					testutil.Do(b, G.Let(graph.In[0], w.x))
+					return vm.RunAll()
+				}))
+				cached = append(cached, time.Since(began))
+				began = time.Now()
+				testutil.Get[[]G.Value](b)(c.Run(b.Context(), w.x))
+				joined = append(joined, time.Since(began))
+			}
+			b.ReportMetric(milliseconds(own), "ms/alone")
+			b.ReportMetric(milliseconds(cached), "ms/Do")
+			b.ReportMetric(milliseconds(joined), "ms/Run")
+			b.ReportMetric(milliseconds(cached)/milliseconds(own), "Do/alone")
+		})
 	}
-	b.ReportMetric(milliseconds(own), "ms/alone")
-	b.ReportMetric(milliseconds(cached), "ms/Do")
-	b.ReportMetric(milliseconds(joined), "ms/Run")
 }
 
 // milliseconds is the median of times.

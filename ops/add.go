@@ -10,10 +10,16 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Add is the element-wise sum a + b of two tensors of one shape and type.
+// Add is the element-wise sum a + b of two tensors. Those of other shapes or types than one another broadcast and become one type as in [Map].
 //
 //	out[i] = a[i] + b[i]
-func Add(a, b *gorgonia.Node) (*gorgonia.Node, error) { return Apply(add{}, a, b) }
+func Add(a, b *gorgonia.Node) (*gorgonia.Node, error) {
+	types, err := anyTypesOf([]*gorgonia.Node{a, b})
+	if err != nil || CheckFloats(types, 2) == nil && slices.Equal(types[0].Shape, types[1].Shape) {
+		return Apply(add{}, a, b)
+	}
+	return applyExpression("Add", "", "a + b", a, b)
+}
 
 type add struct{}
 

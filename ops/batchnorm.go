@@ -177,7 +177,7 @@ func (b *batchNorm) normalize(x, scale, bias, mean, variance *gorgonia.Node) *go
 // square of the mean is more precise than the elements are.
 func (b *batchNorm) moments(x *gorgonia.Node, axes []int, n float64) (mean, variance *gorgonia.Node) {
 	if dt, _ := values.Dtype(x.Dtype()); dt == kernels.Float64 {
-		return b.keep(Mean(x, axes...)), b.keep(Var(x, 0, axes...))
+		return b.keep(Mean(x, axes...)), b.keep(VarCorrection(x, 0, axes...))
 	}
 	of := func(name string, of func(f *expr.Builder, mean, square expr.Value) expr.Value) *gorgonia.Node {
 		f := expr.NewBuilder(kernels.Float32)

@@ -5,9 +5,11 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -61,5 +63,27 @@ func TestMapGradients(t *testing.T) {
 				t.Errorf("%s: %s gave %v, %v, want %s", c.expression, name, got, errs[way], c.want)
 			}
 		}
+	}
+}
+
+// TestAddBroadcasts: Add of inputs of other shapes or types is the Map of their sum; of one shape and type it is a kernel.
+func TestAddBroadcasts(t *testing.T) {
+	g := gorgonia.NewGraph()
+	in := func(dt tensor.Dtype, shape ...int) *gorgonia.Node {
+		return gorgonia.NewTensor(g, dt, len(shape), gorgonia.WithName(fmt.Sprint(dt, shape)), gorgonia.WithShape(shape...))
+	}
+	x := in(tensor.Float32, 4, 2, 3)
+	for _, y := range []*gorgonia.Node{in(tensor.Float32, 3), in(tensor.Float32, 2, 1), in(tensor.Float32), in(tensor.Int, 3), in(tensor.Float64, 4, 2, 3)} {
+		want := testutil.Get[*gorgonia.Node](t)(Map("a + b", x, y))
+		if got := testutil.Get[*gorgonia.Node](t)(Add(x, y)); got != want {
+			t.Errorf("Add with %v is %v, want %v", y, got, want)
+		}
+	}
+	i := in(tensor.Int32, 2)
+	if got := testutil.Get[*gorgonia.Node](t)(Add(i, i)); !got.Shape().Eq(tensor.Shape{2}) || got.Dtype() != tensor.Int32 {
+		t.Errorf("the sum of int32 is %v", got)
+	}
+	if got := testutil.Get[*gorgonia.Node](t)(Add(x, x)); got.Op().String() != "Add" {
+		t.Errorf("the sum of one shape is %v, want the kernel", got)
 	}
 }

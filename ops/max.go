@@ -33,14 +33,20 @@ func extreme(name string, op expr.Op, x *gorgonia.Node, along []int) (*gorgonia.
 	return reduceRows(name, fmt.Sprintf("%v(a)", op), x, along)
 }
 
-// Var is the variance of x along the given axes, or of all elements if none is given. The axes are removed from the shape; negative ones
+// Var is the variance of x along the given axes, or of all elements if none is given, as [VarCorrection] with the correction 1: the variance
+// of a sample, PyTorch's default.
+func Var(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
+	return VarCorrection(x, 1, along...)
+}
+
+// VarCorrection is the variance of x along the given axes, or of all elements if none is given. The axes are removed from the shape; negative ones
 // count from the end.
 //
 //	out[kept] = (sum over the axes' indexes of (x[...] - mean)²) / (number of terms - correction)
 //
-// The correction is 1 for the variance of a sample, PyTorch's default, and 0 for that of all values. The mean is computed first, and sums
+// The correction is 1 for the variance of a sample, and 0 for that of all values. The mean is computed first, and sums
 // are made in double precision. It is an error if there are not more terms than the correction, or if that is negative.
-func Var(x *gorgonia.Node, correction int, along ...int) (*gorgonia.Node, error) {
+func VarCorrection(x *gorgonia.Node, correction int, along ...int) (*gorgonia.Node, error) {
 	t, axes, err := inputAlong(x, along)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Var%v: %w", along, err)

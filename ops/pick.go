@@ -47,6 +47,12 @@ func (p pick) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return basic.Pick(dev, in[0].Dtype, in[1].Dtype, in[0].Shape, p.axis, int64(in[1].Shape[p.axis]))
 }
 
+// Picks returns the axis of a [Pick]; ok is false for any other op.
+func (o *Op) Picks() (axis int, ok bool) {
+	p, ok := o.primitive.(pick)
+	return p.axis, ok
+}
+
 // Limit makes indices outside of the axis an error.
 func (p pick) Limit(input int, in ...Type) (count, also int, limited bool) {
 	return in[0].Shape[p.axis], 0, input == 1

@@ -32,11 +32,13 @@ func TopK(x *gorgonia.Node, k, axis int) (largest, indices *gorgonia.Node, err e
 			return nil, nil, err
 		}
 	}
-	if indices, err = Apply(topK{k}, rows); err == nil && axis != last {
-		indices, err = Permute(indices, order...)
+	if indices, err = Apply(topK{k}, rows); err == nil {
+		largest, err = Pick(rows, indices, last)
 	}
-	if err == nil {
-		largest, err = Pick(x, indices, axis)
+	for _, n := range []**gorgonia.Node{&largest, &indices} {
+		if err == nil && axis != last {
+			*n, err = Permute(*n, order...)
+		}
 	}
 	return largest, indices, err
 }
@@ -63,8 +65,21 @@ func (p topK) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if kernels.Int.Size() != kernels.Int64.Size() {
 		return nil, fmt.Errorf("got %v of %d bytes, want 8", values.Tensor(kernels.Int), kernels.Int.Size())
 	}
-	n := int64(in[0].Shape[len(in[0].Shape)-1])
-	return basic.TopK(dev, in[0].Dtype, in[0].Elements()/n, n, int64(p.k))
+	return p.largest(in[0]).Plan(dev)
+}
+
+func (p topK) largest(x Type) basic.Largest {
+	n := int64(x.Shape[len(x.Shape)-1])
+	return basic.Largest{Dtype: x.Dtype, Rows: x.Elements() / n, N: n, K: int64(p.k)}
+}
+
+// Largest returns the launches of the indices of [TopK]; ok is false for any other op.
+func (o *Op) Largest() (l basic.Largest, ok bool) {
+	p, ok := o.primitive.(topK)
+	if ok {
+		l = p.largest(o.in[0])
+	}
+	return l, ok
 }
 
 func (p topK) below(in ...Type) int { return in[0].Shape[len(in[0].Shape)-1] }

@@ -142,6 +142,9 @@ func parseIndex(b []byte) (shardOf map[string]string, err error) {
 			return nil
 		})
 	})
+	if rest := b[d.InputOffset():]; err == nil && len(bytes.TrimSpace(rest)) > 0 {
+		err = fmt.Errorf("got %.20q after its end", rest)
+	}
 	if err == nil && len(shardOf) == 0 {
 		err = errors.New(`got no tensors in "weight_map"`)
 	}

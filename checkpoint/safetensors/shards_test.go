@@ -68,6 +68,7 @@ func TestOpenErrors(t *testing.T) {
 		`got "b" twice`:                                        edited(`"a"`, `"b"`),
 		`tensor "c": got 1, want a string`:                     edited(`"two.safetensors"`, "1"),
 		`no tensors in "weight_map"`:                           edited("weight_map", "map"),
+		`got "{}\n" after its end`:                             edited(`"}}`, "\"}}{}\n"),
 		"unexpected EOF":                                       edited(`"}}`, `"`),
 		"want a folder with " + indexName + " or " + wholeName: func(f map[string][]byte) { delete(f, indexName) },
 		`index.json: not a safetensors file: `:                 edited("two.safetensors", indexName),

@@ -84,20 +84,20 @@ func nameTo(n *gorgonia.Node, depth int) string {
 		return fmt.Sprintf("(unnamed, %v of shape %v)", n.Type(), n.Shape())
 	}
 	children, err := Children(n)
-	if err != nil || n.Op() == nil || isNamed(n) {
+	if err != nil || n.Op() == nil || IsNamed(n) {
 		return n.Name()
 	}
 	inputs := make([]string, len(children))
 	for i, c := range children {
-		if inputs[i] = fmt.Sprintf("%%%x", c.ID()); depth > 1 || isNamed(c) {
+		if inputs[i] = fmt.Sprintf("%%%x", c.ID()); depth > 1 || IsNamed(c) {
 			inputs[i] = nameTo(c, depth-1)
 		}
 	}
 	return fmt.Sprintf("%v(%s)", n.Op(), strings.Join(inputs, ", "))
 }
 
-// isNamed reports whether a node was given a name, as inputs and constants always are.
-func isNamed(n *gorgonia.Node) bool {
+// IsNamed reports whether a node was given a name; inputs and constants count as named.
+func IsNamed(n *gorgonia.Node) bool {
 	given, err := field(reflect.ValueOf(n).Elem(), "name", reflect.String)
 	return err != nil || n.Op() == nil || given.String() != ""
 }

@@ -1,6 +1,7 @@
 package basic_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -56,7 +57,7 @@ func drawRow(r *rand.Rand, x []float64) {
 	}
 }
 
-// TopK returns the indices of a stable sort, NaN first.
+// TopK returns the indices of a stable sort, NaN first, and Largest their elements too.
 func TestTopK(t *testing.T) {
 	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
 		for i := range 24 {
@@ -71,8 +72,17 @@ func TestTopK(t *testing.T) {
 			for row := range rows {
 				drawRow(r, x[row*n:(row+1)*n])
 			}
-			p := testutil.Get[*kernels.Plan](t)(basic.TopK(dev, dt, rows, n, k))
-			got := kernels.Elements[int64](m.output(t, p, exprtest.Pack(dt, x)))
+			l := basic.Largest{Dtype: dt, Rows: rows, N: n, K: k, Values: i/6%2 == 0}
+			p := testutil.Get[*kernels.Plan](t)(l.Plan(dev))
+			packed := exprtest.Pack(dt, x)
+			out := m.output(t, p, packed)
+			got := kernels.Elements[int64](out[:rows*k*8])
+			for e := int64(0); l.Values && e < rows*k; e++ {
+				size, at := dt.Size(), e/k*n+got[e]
+				if !bytes.Equal(out[p.Parts[1]+e*size:][:size], packed[at*size:][:size]) {
+					t.Fatalf("%v: value %d has other bits than element %d", p, e, at)
+				}
+			}
 			for row := range rows {
 				if want := ranked(x[row*n : (row+1)*n])[:k]; !slices.Equal(got[row*k:(row+1)*k], want) {
 					t.Fatalf("%v: row %d is %v, want %v", p, row, got[row*k:(row+1)*k], want)

@@ -24,9 +24,8 @@ const (
 )
 
 type topKArgs struct {
-	X, Out         kernels.Ref
-	N, K           int64 `arg:"int32"`
-	Goal, Capacity int64 `arg:"int32"`
+	X, Out, Values               kernels.Ref
+	N, K, Goal, Capacity, Valued int64 `arg:"int32"`
 }
 
 type topKPartArgs struct {
@@ -35,8 +34,8 @@ type topKPartArgs struct {
 }
 
 type topKJoinArgs struct {
-	X, List, Out                kernels.Ref
-	N, K, Goal, Capacity, Parts int64 `arg:"int32"`
+	X, List, Out, Values                kernels.Ref
+	N, K, Goal, Capacity, Parts, Valued int64 `arg:"int32"`
 }
 
 // selectPolicy tunes the selection of the largest elements of rows.
@@ -83,9 +82,33 @@ func (pol selectPolicy) parts(dev kernels.Device, rows, n, k, multiple int64) (p
 	return kernels.CeilDiv(n, each), each
 }
 
-// TopK plans out[r] = the indices, as Int64, of the k largest of the n elements of row r, from the largest on. Of equal elements the first one counts as larger, and
-// NaN counts as largest. 1 <= k <= n, and k is at most MaxTopK. Types are Float32 and Float64.
+// TopK plans [Largest] of rows of n elements, without values.
 func TopK(dev kernels.Device, dt kernels.Dtype, rows, n, k int64) (*kernels.Plan, error) {
+	return Largest{dt, rows, n, k, false}.Plan(dev)
+}
+
+// Largest are the indices, as Int64, of the K largest of the N elements of each row, from the largest on, and with Values these elements as a second output. Of equal
+// elements the first one counts as larger, and NaN counts as largest. 1 <= K <= N, and K is at most MaxTopK. Types are Float32 and Float64.
+type Largest struct {
+	Dtype      kernels.Dtype
+	Rows, N, K int64
+	Values     bool
+}
+
+// Outputs returns the number of outputs.
+func (l Largest) Outputs() int { return 1 + bit(l.Values) }
+
+// String prints the op.
+func (l Largest) String() string {
+	if l.Values {
+		return fmt.Sprintf("TopK[%d] with values", l.K)
+	}
+	return fmt.Sprintf("TopK[%d]", l.K)
+}
+
+// Plan returns the launches.
+func (l Largest) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	dt, rows, n, k := l.Dtype, l.Rows, l.N, l.K
 	p := &kernels.Plan{Op: fmt.Sprintf("topk_%v(%d of %d x %d)", dt, k, rows, n)}
 	err := checkFloats(dev, dt)
 	switch {
@@ -97,20 +120,26 @@ func TopK(dev kernels.Device, dt kernels.Dtype, rows, n, k int64) (*kernels.Plan
 	default:
 		err = kernels.CheckGrid(rows)
 	}
-	if p.Inputs, p.Out = []int64{rows * n * dt.Size()}, rows*k*kernels.Int64.Size(); err != nil || rows == 0 {
+	sizes := []int64{rows * k * kernels.Int64.Size(), rows * k * dt.Size()}
+	parts, bytes := arith.LayOut(sizes[:l.Outputs()])
+	if p.Inputs, p.Out = []int64{rows * n * dt.Size()}, bytes; err != nil || rows == 0 {
 		return p.Or(err)
 	}
-	x, out := kernels.In(0), kernels.At(kernels.Out, 0)
-	parts, each := selectPolicies.On(dev).parts(dev, rows, n, k, 4)
+	x, out, values := kernels.In(0), kernels.At(kernels.Out, 0), kernels.At(kernels.Out, 0)
+	if l.Values {
+		p.Parts, values.Offset = parts, parts[1]
+	}
+	valued := int64(bit(l.Values))
+	cut, each := selectPolicies.On(dev).parts(dev, rows, n, k, 4)
 	s := selectionOf(each, k)
-	if parts == 1 {
-		p.Launch(topK[dt], int(rows), int(s.threads), topKArgs{x, out, n, k, s.goal, s.capacity}).Shared = int(s.shared(dt))
+	if cut == 1 {
+		p.Launch(topK[dt], int(rows), int(s.threads), topKArgs{x, out, values, n, k, s.goal, s.capacity, valued}).Shared = int(s.shared(dt))
 		return p, nil
 	}
-	list := p.Workspace(rows * parts * k * 4)
-	p.Launch(topKPart[dt], int(rows*parts), int(s.threads), topKPartArgs{x, list, n, k, s.goal, s.capacity, parts, each}).Shared = int(s.shared(dt))
-	s = selectionOf(parts*k, k)
-	p.Launch(topKJoin[dt], int(rows), int(s.threads), topKJoinArgs{x, list, out, n, k, s.goal, s.capacity, parts}).Shared = int(s.shared(dt))
+	list := p.Workspace(rows * cut * k * 4)
+	p.Launch(topKPart[dt], int(rows*cut), int(s.threads), topKPartArgs{x, list, n, k, s.goal, s.capacity, cut, each}).Shared = int(s.shared(dt))
+	s = selectionOf(cut*k, k)
+	p.Launch(topKJoin[dt], int(rows), int(s.threads), topKJoinArgs{x, list, out, values, n, k, s.goal, s.capacity, cut, valued}).Shared = int(s.shared(dt))
 	return p, nil
 }
 
@@ -142,19 +171,30 @@ func largest[T kernels.Float](x []T, k int64) []int64 {
 
 func topKBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[topKArgs](c)
-	topKRows[T](c, args.X, args.Out, args.N, args.K)
+	topKRows[T](c, args.X, args.Out, args.Values, args.N, args.K, args.Valued != 0)
 }
 
 func topKJoinBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[topKJoinArgs](c)
-	topKRows[T](c, args.X, args.Out, args.N, args.K)
+	topKRows[T](c, args.X, args.Out, args.Values, args.N, args.K, args.Valued != 0)
 }
 
-func topKRows[T kernels.Float](c kernels.Call, from, to kernels.Ref, n, k int64) {
+func topKRows[T kernels.Float](c kernels.Call, from, to, values kernels.Ref, n, k int64, valued bool) {
 	x, out := kernels.Slice[T](c, from), kernels.Slice[int64](c, to)
+	var y []T
+	if valued {
+		y = kernels.Slice[T](c, values)
+	}
 	kernels.Parallel(int64(c.Grid[0]), max(kernels.Grain/n, 1), func(lo, hi int64) {
 		for r := lo; r < hi; r++ {
-			copy(out[r*k:], largest(x[r*n:(r+1)*n], k))
+			row := x[r*n : (r+1)*n]
+			list := largest(row, k)
+			copy(out[r*k:], list)
+			if valued {
+				for i, at := range list {
+					y[r*k+int64(i)] = row[at]
+				}
+			}
 		}
 	})
 }

@@ -66,3 +66,22 @@ func TestConvolutions(t *testing.T) {
 		}
 	}
 }
+
+// TestConvolutionViews: views of a view that becomes one of the convolution are those of the copy in the order of the product.
+func TestConvolutionViews(t *testing.T) {
+	for _, side := range []int{1, 3} {
+		for name, view := range map[string]func(y *G.Node) (*G.Node, error){
+			"in another shape": func(y *G.Node) (*G.Node, error) { return G.Reshape(y, tensor.Shape{2, 1, side, side}) },
+			"filters first":    func(y *G.Node) (*G.Node, error) { return G.Transpose(y, 1, 0, 2, 3) },
+		} {
+			g, node := G.NewGraph(), testutil.Get[*G.Node](t)
+			x := G.NewTensor(g, tensor.Float32, 4, G.WithShape(1, 2, side, side), G.WithName("x"))
+			w := G.NewTensor(g, tensor.Float32, 4, G.WithShape(2, 2, 1, 1), G.WithName("w"))
+			y := node(G.Conv2d(x, w, tensor.Shape{1, 1}, []int{0, 0}, []int{1, 1}, []int{1, 1}))
+			l := testutil.Get[*Graph](t)(New(g, &Wanted{Only: []*G.Node{node(view(y)), y}}))
+			if err := l.Program.Verify(); err != nil {
+				t.Errorf("%s, side %d: %v", name, side, err)
+			}
+		}
+	}
+}

@@ -66,7 +66,7 @@ func TestRowsAreOneLaunch(t *testing.T) {
 		{"LogSoftMax", func(x, _, _ *G.Node) (*G.Node, error) { return ops.LogSoftMax(x, -1) }, 0, 1, 1},
 		{"LogSumExp", func(x, _, _ *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 0, 1, 1},
 		{"Max", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 0, 1, 1},
-		{"Var", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 0, 1, 1},
+		{"Var", func(x, _, _ *G.Node) (*G.Node, error) { return ops.Var(x, -1) }, 0, 1, 1},
 		{"LayerNorm", func(x, scale, bias *G.Node) (*G.Node, error) { return ops.LayerNorm(x, scale, bias, 1e-5) }, 2, 1, 2},
 		{"RMSNorm", func(x, scale, _ *G.Node) (*G.Node, error) { return ops.RMSNorm(x, scale, 1e-5) }, 1, 1, 2},
 	} {
@@ -90,6 +90,24 @@ func TestRowsAreOneLaunch(t *testing.T) {
 			if got := launches(t, g); len(got) != want {
 				t.Errorf("%s, gradient %v: got %d launches %q, want %d", c.name, gradient, len(got), got, want)
 			}
+		}
+	}
+}
+
+// Ops with several results compute them in one launch.
+func TestSeveralResultsAreOneLaunch(t *testing.T) {
+	for name, build := range map[string]func(x *G.Node, channels func(name string) *G.Node) error{
+		"TopK": func(x *G.Node, _ func(string) *G.Node) error { _, _, err := ops.TopK(x, 5, -1); return err },
+		"BatchNorm": func(x *G.Node, channels func(string) *G.Node) error {
+			_, _, _, err := ops.BatchNorm(x, channels("scale"), channels("bias"), channels("mean"), channels("variance"), 0.1, 1e-5)
+			return err
+		},
+	} {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float32, 4, G.WithName("x"), G.WithShape(8, 16, 7, 9))
+		testutil.Do(t, build(x, func(name string) *G.Node { return G.NewVector(g, tensor.Float32, G.WithName(name), G.WithShape(16)) }))
+		if got := launches(t, g); len(got) != 1 {
+			t.Errorf("%s: got %d launches %q, want one", name, len(got), got)
 		}
 	}
 }
@@ -172,7 +190,7 @@ func TestLongRowsAreSplit(t *testing.T) {
 	}{
 		"SoftMax":   {func(x *G.Node) (*G.Node, error) { return ops.SoftMax(x, -1) }, 3},
 		"LogSumExp": {func(x *G.Node) (*G.Node, error) { return ops.LogSumExp(x, -1) }, 2},
-		"Var":       {func(x *G.Node) (*G.Node, error) { return ops.Var(x, 1, -1) }, 2},
+		"Var":       {func(x *G.Node) (*G.Node, error) { return ops.Var(x, -1) }, 2},
 		"Max":       {func(x *G.Node) (*G.Node, error) { return ops.Max(x, -1) }, 1},
 	} {
 		g := G.NewGraph()

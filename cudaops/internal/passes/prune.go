@@ -7,7 +7,7 @@ import (
 )
 
 // prune removes the instructions whose values no output and no state depends on. Inputs stay, because the user sets all
-// of them. It also joins the instructions of attention that share operands.
+// of them. It also joins the instructions of attention that share operands, and those of TopK.
 func prune(p *program.Program, _ Target) error {
 	needed := map[*program.Instr]bool{}
 	var need func(v *program.Value)
@@ -36,5 +36,6 @@ func prune(p *program.Program, _ Target) error {
 	p.Setup = slices.DeleteFunc(p.Setup, unneeded)
 	p.Instrs = slices.DeleteFunc(p.Instrs, unneeded)
 	attentions(p)
+	largestElements(p)
 	return nil
 }

@@ -29,6 +29,7 @@ func models() (list []graph) {
 		{gpt{12, 768, 12, 50304, 1024, nn.GELUTanh}, 8},
 		{gpt{6, 384, 6, 256, 256, nn.GELU}, 64},
 		{gpt{4, 256, 4, 256, 256, nn.GELUTanh}, 16},
+		{gpt{4, 256, 4, 5000, 256, nn.GELUTanh}, 16},
 	} {
 		add := func(by kernels.Precision, name string, build func() (*G.ExprGraph, *lower.Wanted, error)) {
 			list = append(list, graph{name: fmt.Sprintf("GPT of width %d, %s, %v", c.width, name, by), lowered: build, mixed: by})

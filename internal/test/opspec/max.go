@@ -44,17 +44,21 @@ func minCase(s tensor.Shape, axes ...int) Case {
 var _ = register(Spec{
 	Name: "Var", Formula: "out[kept] = Σ (x[...] - mean)² / (terms - correction)", Doc: "Variance over any set of axes, the mean first.",
 	Tolerance: 8, Cases: reductionCases(varCase), Generated: true,
-	Bad: append(alongBad(func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return ops.Var(x, 0, along...) }),
-		bad("correction below 0", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Var(x, -1) }), "want a correction of 0 or more", tensor.Shape{3}),
-		bad("too few terms", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Var(x, 1, 1) }), "got 1 terms and the correction 1", tensor.Shape{3, 1})),
+	Bad: append(alongBad(func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return ops.VarCorrection(x, 0, along...) }),
+		bad("correction below 0", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.VarCorrection(x, -1) }), "want a correction of 0 or more", tensor.Shape{3}),
+		bad("too few terms", along(ops.Var, 1), "got 1 terms and the correction 1", tensor.Shape{3, 1})),
 	Random: func(r *rand.Rand) Case { return randomReduction(r, varCase) },
 })
 
-// varCase has the correction 1 where there are several terms.
+// varCase has the correction 1, Var's own, where there are several terms.
 func varCase(s tensor.Shape, axes ...int) Case {
 	n := s.TotalSize() / without(s, axes...).TotalSize()
 	correction := min(n-1, 1)
-	return rowCase(s, axes, unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Var(x, correction, axes...) }), func(x []float64) (out, magnitude []float64) {
+	build := along(ops.Var, axes...)
+	if correction == 0 {
+		build = unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.VarCorrection(x, 0, axes...) })
+	}
+	return rowCase(s, axes, build, func(x []float64) (out, magnitude []float64) {
 		m := moments(x)
 		f := float64(n) / float64(n-correction)
 		return []float64{m.variance * f}, []float64{(m.variance + m.error) * f}
