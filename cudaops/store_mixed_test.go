@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A VM that trains parameters of a Store under Mixed has the launches of one that has the parameters itself, none of which rounds a parameter, and computes the same bits,
-// also after the Store or another VM has set the parameters.
+// A VM that trains parameters of a Store under Mixed has the launches of one that has the parameters itself, and computes the same bits,
+// also after the Store or another VM has set the parameters. No launch of a run of it, or of a VM that evaluates, rounds a parameter.
 func TestStoreMixed(t *testing.T) {
 	for name, open := range storeMachines(t) {
 		for what, opts := range map[string][]Option{"each run": nil, "clipped": {ClipNorm(0.1)}, "every other run": {StepEvery(2)}} {
@@ -68,6 +68,13 @@ func storeMixed(t *testing.T, open func(g *G.ExprGraph, opts ...Option) (*VM, er
 	}
 	if a, b := ops(training), ops(plain); !slices.Equal(a, b) {
 		t.Errorf("got the launches %q, want those without a Store, %q", a, b)
+	}
+	for _, step := range evaluating.Report().Steps {
+		for _, n := range other.learnables {
+			if slices.Contains(step.Nodes, n.Name()) {
+				t.Errorf("%s of %v, want none: the Store has the parameters in 16 bits", step.Op, step.Nodes)
+			}
+		}
 	}
 	for i, l := range testutil.Get[*Snapshot](t)(training.Snapshot()).Learnables {
 		sameValue(t, l.Name, l.Value, testutil.Get[*Snapshot](t)(plain.Snapshot()).Learnables[i].Value)

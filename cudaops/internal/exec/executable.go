@@ -344,14 +344,18 @@ func (e *Executable) wait() error {
 	return err
 }
 
-// Settle waits for all queued work, which may use memory that other executables use too. It may be called after Close.
+// Settle waits for all queued work of all ranks, which may use memory that other executables use too. It may be called after Close.
 func (e *Executable) Settle() error {
 	e.pool.open.RLock()
 	defer e.pool.open.RUnlock()
 	if e.pool.closed {
 		return nil
 	}
-	return e.backend.Sync()
+	var errs []error
+	for _, rank := range e.Ranks() {
+		errs = append(errs, rank.backend.Sync())
+	}
+	return driver.Join(errs...)
 }
 
 // Close closes the backend. Further calls do nothing.
