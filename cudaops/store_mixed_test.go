@@ -172,7 +172,6 @@ func storeMixedDrawn(t *testing.T, open func(g *G.ExprGraph, opts ...Option) (*V
 		expected[w.Name()] = testutil.Get[G.Value](t)(G.CloneValue(v))
 		return v
 	}
-	var did []string
 	for step := range 60 {
 		k := r.IntN(max(1, len(members)))
 		do := r.IntN(14)
@@ -182,7 +181,6 @@ func storeMixedDrawn(t *testing.T, open func(g *G.ExprGraph, opts ...Option) (*V
 		switch {
 		case do == 0 && len(members) < 5:
 			members = append(members, newMember(t, s, open, r, trained))
-			did = append(did, fmt.Sprintf("open %+v", members[len(members)-1].vm.config.mixed))
 		case do == 1:
 			part(members[k])
 			members = slices.Delete(members, k, k+1)
