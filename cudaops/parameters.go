@@ -27,11 +27,12 @@ type parameters struct {
 	transient []bool
 	stored    []kernels.Dtype  // the 16-bit type of each State that is stored in one, else 0
 	values    []*program.Value // states or views of them, as last compiled
-	rounded   []int            // versions of parameters in a Store of which the program has copies in 16 bits, if it has any; 0 for none
+	halves    []kernels.Dtype  // the type of the program's copy of each in 16 bits, or 0
 	held      []*parameter
 	copies    []*deviceCopy  // of the nodes' values
 	all       []int          // indices of all nodes
 	store     *Store         // nil without In
+	first     bool           // the VM runs on the first of the Store's ranks alone
 	work      program.Memory // the Store's workspace, as last compiled
 	exec      *exec.Executable
 	graph     *lower.Graph
@@ -83,7 +84,6 @@ func (p *parameters) shared() []lower.Shared {
 
 // built records the program of a compiled graph, and sets its states to the saved ones.
 func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
-	p.rounded = make([]int, len(p.nodes))
 	if p.exec, p.graph, p.values, p.kept = e, graph, nil, nil; p.store != nil {
 		p.work = p.store.work
 	}
@@ -93,6 +93,7 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 	for _, s := range graph.Shared {
 		p.values = append(p.values, s.Value)
 	}
+	p.halves = program.Collect(p.values, func(v *program.Value) kernels.Dtype { return e.HalfOf(v.Base) })
 	if p.saved == nil {
 		return nil
 	}
@@ -104,15 +105,8 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 }
 
 // save saves the states of a program before its executable is closed, except those in a Store.
-func (p *parameters) save(of *program.Program) (err error) {
-	p.saved, err = p.exec.States()
-	for _, rank := range p.saved {
-		for i := range rank {
-			if of.Updates[i].State.Buffer.Home != nil {
-				rank[i] = nil
-			}
-		}
-	}
+func (p *parameters) save() (err error) {
+	p.saved, err = p.exec.States(false)
 	return err
 }
 
@@ -143,7 +137,7 @@ func (p *parameters) usable(list []int) error {
 // keep saves the states before a run, for undo.
 func (p *parameters) keep() (err error) {
 	if p.kept == nil || p.store != nil { // another VM of the Store may have changed them
-		p.kept, err = p.exec.States()
+		p.kept, err = p.exec.States(true)
 	}
 	return err
 }
@@ -191,18 +185,41 @@ func (p *parameters) what(i int) string {
 
 // ran records that a run has changed the states.
 func (p *parameters) ran() {
-	for _, i := range p.states {
-		p.held[i].version++
-	}
+	p.renewed(p.states, 1)
 }
 
 // stepped records that runs have changed the learnables n times.
 func (p *parameters) stepped(n int) {
-	for _, i := range p.trained() {
-		if p.rounded[i] == p.held[i].version { // the launch that updates a learnable renews its copy
-			p.rounded[i] += n
+	p.renewed(p.trained(), n)
+}
+
+// renewed records that launches have changed parameters n times, and copies in 16 bits with them.
+func (p *parameters) renewed(list []int, n int) {
+	for _, i := range list {
+		current := p.isRounded(i)
+		if p.held[i].version += n; current {
+			p.rounded(i)
 		}
-		p.held[i].version += n
+	}
+}
+
+// isRounded reports whether the program's copy of a parameter in 16 bits is one of its current value.
+func (p *parameters) isRounded(i int) bool {
+	version, ok := p.held[i].rounded[rounding{p.halves[i], p.first}]
+	return ok && version == p.held[i].version
+}
+
+// rounded records that the program's copy of a parameter in 16 bits, if it has one, is one of its current value.
+func (p *parameters) rounded(i int) {
+	if p.halves[i] == 0 {
+		return
+	}
+	if p.held[i].rounded == nil {
+		p.held[i].rounded = map[rounding]int{}
+	}
+	p.held[i].rounded[rounding{p.halves[i], true}] = p.held[i].version
+	if !p.first {
+		p.held[i].rounded[rounding{p.halves[i], false}] = p.held[i].version
 	}
 }
 
@@ -234,14 +251,11 @@ func (p *parameters) refresh(among []int) (changed []int, err error) {
 	return changed, err
 }
 
-// round renews the copies in 16 bits of a Store's parameters that this VM has not changed itself. Learnables may be parts of one state.
+// round renews copies in 16 bits of parameters that were set, or changed by a VM that has not renewed them. Learnables may be parts of one state.
 func (p *parameters) round() error {
-	if p.store == nil {
-		return nil
-	}
 	renewed := map[*program.Value]bool{}
 	for _, i := range p.all {
-		if p.rounded[i] == p.held[i].version || p.next[i] != nil {
+		if p.halves[i] == 0 || p.isRounded(i) {
 			continue
 		}
 		if base := p.values[i].Base; !renewed[base] {
@@ -250,7 +264,7 @@ func (p *parameters) round() error {
 			}
 			renewed[base] = true
 		}
-		p.rounded[i] = p.held[i].version
+		p.rounded(i)
 	}
 	return nil
 }
@@ -293,6 +307,7 @@ func (p *parameters) push(list []int) error {
 		}
 		p.held[i].version++
 		p.held[i].spoilt = nil
+		p.rounded(i)
 		p.synced(i)
 	}
 	return nil

@@ -233,6 +233,7 @@ func (vm *VM) shareParameters(p *parameters) error {
 		if err != nil {
 			return fmt.Errorf("In: node %s: %w", internal.Name(p.nodes[i]), err)
 		}
+		clear(p.held[i].rounded) // another process may have had other values
 	}
 	return nil
 }

@@ -91,6 +91,54 @@ func storeOnRanks(t *testing.T, on func(n int) (Option, int), single Option) {
 
 func TestStoreOnRanks(t *testing.T) { onRanks(t, storeOnRanks) }
 
+// mixedStoreOnRanks runs VMs under Mixed, on all ranks and on the first alone, in a Store that changes between their runs: whoever reads it first after a change, all ranks compute with its parameters.
+func mixedStoreOnRanks(t *testing.T, on func(n int) (Option, int), single Option) {
+	seed := testutil.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 0))
+	ranks, n := on(2)
+	rows, widths := 8, []int{16, 24, 8}
+	s := NewStore()
+	defer s.Close()
+	build := func(opts ...Option) (*shareNet, *VM) {
+		net := newShare(t, tensor.Float32, rows, widths, seed)
+		return net, machine(t, net.g, append(opts, Mixed(BF16), Split(net.x, net.y), Outputs(net.loss))...)
+	}
+	trains := func(net *shareNet) Option { return Train(G.NewAdamSolver(), net.learnables...) }
+	net := newShare(t, tensor.Float32, rows, widths, seed)
+	training := machine(t, net.g, ranks, In(s), Mixed(BF16), Split(net.x, net.y), Outputs(net.loss), trains(net))
+	a, all := build(ranks, In(s), Inference())
+	b, first := build(single, In(s), Inference())
+	for step := range 24 {
+		x, y := draw(r, tensor.Float32, n*rows, widths[0]), draw(r, tensor.Float32, n*rows, widths[2])
+		switch r.IntN(4) {
+		case 0:
+			testutil.Do(t, s.SetParameters([]Learnable{{Name: "w0", Value: draw(r, tensor.Float32, widths[0], widths[1])}}))
+		case 1:
+			b.feed(t, first, testutil.Get[*tensor.Dense](t)(pickRows(x, 0, rows)), testutil.Get[*tensor.Dense](t)(pickRows(y, 0, rows)))
+			testutil.Do(t, first.RunAll())
+		case 2:
+			net.feed(t, training, x, y)
+			testutil.Do(t, training.RunAll())
+		default:
+			values := bitsOf(t, s)
+			whole, plain := build(ranks, Inference())
+			for _, p := range whole.learnables {
+				testutil.Do(t, G.Let(p, values[p.Name()]))
+			}
+			for _, of := range []struct {
+				*shareNet
+				vm *VM
+			}{{a, all}, {whole, plain}} {
+				of.feed(t, of.vm, x, y)
+				testutil.Do(t, of.vm.RunAll())
+			}
+			sameValue(t, fmt.Sprintf("step %d", step), a.loss.Value(), whole.loss.Value())
+		}
+	}
+}
+
+func TestMixedStoreOnRanks(t *testing.T) { onRanks(t, mixedStoreOnRanks) }
+
 // rowsOf returns a copy of the rows from one to below another.
 func pickRows(m *tensor.Dense, from, to int) (*tensor.Dense, error) {
 	v, err := m.Slice(G.S(from, to))

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
@@ -196,7 +197,11 @@ func stagings(t *testing.T) map[string]func(g *G.ExprGraph, opts ...Option) (*VM
 			for _, o := range opts {
 				o(c)
 			}
-			return newVM(g, c, &late{eager: eager})
+			by, err := hostblas.For(G.WhichBLAS()) // which a rebuilt VM has
+			if err != nil {
+				return nil, err
+			}
+			return newVM(g, c, &late{HostBackend: exec.HostBackend{BLAS: by}, eager: eager})
 		}
 	}
 	if _, err := exec.OpenGPU(0); err == nil || testutil.Required("GPU") {

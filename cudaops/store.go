@@ -42,13 +42,21 @@ type Store struct {
 	closed  bool
 }
 
-// homes counts the parameters in each piece of memory.
-type homes map[program.Memory]int
+// homes are pieces of memory.
+type homes map[program.Memory]*home
+
+// home is what a Store knows of a piece of memory.
+type home struct {
+	users  int // number of parameters in it
+	bytes  int64
+	halves map[kernels.Dtype]program.Memory // of copies in BF16 and F16 of its float32 parameters, at half their offsets
+}
 
 // parameter is a parameter on the device. Without a Store it has only a version.
 type parameter struct {
-	version int   // counts changes on the device; 0 without a value
-	spoilt  error // a run that failed has changed it
+	version int              // counts changes on the device; 0 without a value
+	spoilt  error            // a run that failed has changed it
+	rounded map[rounding]int // versions of its copies in 16 bits
 
 	name    string
 	dtype   kernels.Dtype
@@ -60,6 +68,12 @@ type parameter struct {
 	trainer *parameters // of the VM that trains it, or nil
 
 	transient bool // a state of Transient
+}
+
+// rounding tells copies of a parameter in 16 bits apart: the one on the first rank may be newer than those on others.
+type rounding struct {
+	as    kernels.Dtype
+	first bool
 }
 
 // storeNode is a node that holds a parameter on the host.
@@ -220,9 +234,18 @@ func (s *Store) end() error {
 func (h homes) free() error {
 	var errs []error
 	for m := range h {
-		errs = append(errs, m.Free())
+		errs = append(errs, h.remove(m))
 	}
-	clear(h)
+	return driver.Join(errs...)
+}
+
+// remove frees a piece of memory and its copies in 16 bits.
+func (h homes) remove(m program.Memory) error {
+	errs := []error{m.Free()}
+	for _, half := range h[m].halves {
+		errs = append(errs, half.Free())
+	}
+	delete(h, m)
 	return driver.Join(errs...)
 }
 
@@ -317,8 +340,7 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 		}
 		old := s.work // no VM runs with it again
 		s.work, s.size = nil, 0
-		delete(s.homes, old)
-		if err := old.Free(); err != nil {
+		if err := s.homes.remove(old); err != nil {
 			return nil, err
 		}
 	}
@@ -326,7 +348,7 @@ func (s *Store) workspace(bytes, most int64) (program.Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory of %s for the values of a run: %w", size(bytes), err)
 	}
-	s.homes[m]++
+	s.homes[m] = &home{users: 1, bytes: bytes}
 	s.work, s.size = m, bytes
 	return m, nil
 }
@@ -352,13 +374,13 @@ func (s *Store) contiguous(list []*parameter) bool {
 			return false
 		}
 	}
-	return s.homes[home] == len(list)
+	return s.homes[home].users == len(list)
 }
 
 // arrange moves parameters to new memory. VMs that use them compile their graphs again before their next run.
 func (s *Store) arrange(list ...*parameter) error {
 	offsets, size := s.layout(list)
-	home, err := s.alloc(size)
+	to, err := s.alloc(size)
 	if err != nil {
 		return fmt.Errorf("memory for the Store's parameters: %w", err)
 	}
@@ -369,32 +391,49 @@ func (s *Store) arrange(list ...*parameter) error {
 		m := make([]byte, kernels.Count(p.shape)*p.stored.Size())
 		err := p.home.Read(m, p.offset)
 		if err == nil {
-			err = home.Write(offsets[i], m)
+			err = to.Write(offsets[i], m)
 		}
 		if err != nil {
-			return driver.Join(fmt.Errorf("parameter %s: %w", p.name, err), home.Free())
+			return driver.Join(fmt.Errorf("parameter %s: %w", p.name, err), to.Free())
 		}
 	}
 	var errs []error
 	for i, p := range list {
 		errs = append(errs, s.release(p))
-		p.home, p.offset = home, offsets[i]
-		s.homes[home]++
+		p.home, p.offset = to, offsets[i]
+		clear(p.rounded)
 	}
+	s.homes[to] = &home{users: len(list), bytes: size}
 	return driver.Join(errs...)
+}
+
+// half returns the memory of copies in BF16 or F16 of the float32 parameters in a piece of memory.
+func (s *Store) half(of program.Memory, d kernels.Dtype) (program.Memory, error) {
+	h := s.homes[of]
+	if m := h.halves[d]; m != nil {
+		return m, nil
+	}
+	m, err := s.alloc(h.bytes / 2)
+	if err != nil {
+		return nil, fmt.Errorf("memory for copies of the Store's parameters in %v: %w", d, err)
+	}
+	if h.halves == nil {
+		h.halves = map[kernels.Dtype]program.Memory{}
+	}
+	h.halves[d] = m
+	return m, nil
 }
 
 // release frees the memory of a parameter unless others are in it.
 func (s *Store) release(p *parameter) error {
-	home := p.home
-	if home == nil {
+	if p.home == nil {
 		return nil
 	}
-	if s.homes[home]--; s.homes[home] > 0 {
+	if h := s.homes[p.home]; h.users > 1 {
+		h.users--
 		return nil
 	}
-	delete(s.homes, home)
-	return home.Free()
+	return s.homes.remove(p.home)
 }
 
 // sweep removes parameters that no VM uses: those without a value and states of Transient.

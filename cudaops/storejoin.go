@@ -78,7 +78,7 @@ func (s *Store) join(v joining) (*parameters, error) {
 	if err := s.place(held, v.groups); err != nil {
 		return nil, driver.Join(err, s.sweep())
 	}
-	p := &parameters{store: s, learned: len(learnables)}
+	p := &parameters{store: s, learned: len(learnables), first: s.ranks != v.ranks}
 	for i, n := range nodes {
 		at := s.nodes[n]
 		if at == nil {

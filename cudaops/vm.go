@@ -290,7 +290,7 @@ func (vm *VM) rebuild() error {
 		return nil
 	}
 	if !vm.broken {
-		if err := vm.params.save(vm.graph.Program); err != nil {
+		if err := vm.params.save(); err != nil {
 			return err
 		}
 	}
@@ -332,8 +332,10 @@ func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower
 	target := vm.target
 	if s := vm.params.store; s != nil {
 		target.Workspace = func(bytes int64) (program.Memory, error) { return s.workspace(bytes, vm.config.workspaceMax) }
+		target.Halves = s.half
 		if watch != nil { // the program does not run
 			target.Workspace = func(int64) (program.Memory, error) { return vm.params.work, nil }
+			target.Halves = func(home program.Memory, _ kernels.Dtype) (program.Memory, error) { return home, nil }
 		}
 	}
 	return graph, passes.Run(graph.Program, target, watch)

@@ -213,7 +213,7 @@ func (vm *VM) firstNotFinite(bad *NotFinite) (*NotFinite, error) {
 // lookAtLearnables searches the results of the step, and returns the states after it.
 func (vm *VM) lookAtLearnables() (bad *NotFinite, now [][][]byte, err error) {
 	t, w := vm.trainer, vm.config.watched()
-	if now, err = vm.exec.States(); err != nil {
+	if now, err = vm.exec.States(true); err != nil {
 		return nil, nil, err
 	}
 	for i, l := range t.graph.Trained.Learned {

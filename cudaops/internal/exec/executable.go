@@ -40,18 +40,19 @@ type Executable struct {
 	ranked    bool // one of several ranks: Stage copies nothing, and timed instructions are captured, so that they overlap as they do when not timed
 	events    int
 	timings   []timing
-	begun     time.Time                // start of the last run
-	queued    time.Duration            // when the first timed device instruction of the run was queued
-	downloads []*transfer              // queued in this run and not delivered yet
-	ctx       context.Context          // of the run being started
-	changes   map[*program.Buffer]bool // buffers of states that runs change
-	changed   bool                     // the run being started has changed a state
-	pending   bool                     // a run was started and not finished
-	borrows   bool                     // copies read the memory of inputs until they complete
-	unstaged  bool                     // some copies use no staging memory
-	others    []*Executable            // of the first rank, the other ranks
-	meeting   *Meeting                 // of the first rank, where the ranks exchange values
-	apart     error                    // of the first rank: from a run that has changed the states of some ranks
+	begun     time.Time                       // start of the last run
+	queued    time.Duration                   // when the first timed device instruction of the run was queued
+	downloads []*transfer                     // queued in this run and not delivered yet
+	ctx       context.Context                 // of the run being started
+	changes   map[*program.Buffer]bool        // buffers of states that runs change
+	changed   bool                            // the run being started has changed a state
+	pending   bool                            // a run was started and not finished
+	borrows   bool                            // copies read the memory of inputs until they complete
+	unstaged  bool                            // some copies use no staging memory
+	others    []*Executable                   // of the first rank, the other ranks
+	meeting   *Meeting                        // of the first rank, where the ranks exchange values
+	rounds    map[*program.Value]func() error // launches that set copies in 16 bits, as bound for the first use
+	apart     error                           // of the first rank: from a run that has changed the states of some ranks
 }
 
 // timing is the pair of events around an instruction: event and event+1.
@@ -343,14 +344,18 @@ func (e *Executable) wait() error {
 	return err
 }
 
-// Settle waits for all queued work, which may use memory that other executables use too. It may be called after Close.
+// Settle waits for all queued work of all ranks, which may use memory that other executables use too. It may be called after Close.
 func (e *Executable) Settle() error {
 	e.pool.open.RLock()
 	defer e.pool.open.RUnlock()
 	if e.pool.closed {
 		return nil
 	}
-	return e.backend.Sync()
+	var errs []error
+	for _, rank := range e.Ranks() {
+		errs = append(errs, rank.backend.Sync())
+	}
+	return driver.Join(errs...)
 }
 
 // Close closes the backend. Further calls do nothing.

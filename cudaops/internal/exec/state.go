@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
 // SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in 16 bits, on all ranks; of several processes
@@ -38,22 +39,51 @@ func (e *Executable) copiesOf(state *program.Value) (list []*program.Value) {
 	return list
 }
 
-// Round sets the copies in 16 bits of a state that other programs may have changed.
-func (e *Executable) Round(v *program.Value) error {
-	copies := e.copiesOf(v.Base)
-	if len(copies) == 0 {
-		return nil
+// HalfOf returns the type of the copy in 16 bits of a state, or 0 without one.
+func (e *Executable) HalfOf(state *program.Value) kernels.Dtype {
+	for _, half := range e.copiesOf(state) {
+		return half.Dtype
 	}
-	m := make([]byte, v.Base.Bytes())
-	if err := e.onRank(v.Base, m, download); err != nil {
-		return err
-	}
-	for _, half := range copies {
-		if err := e.eachPart(half, Rounded(m, half.Dtype), upload); err != nil {
-			return err
+	return 0
+}
+
+// Round queues a launch on each rank that sets the copy in 16 bits of a state: other programs may have changed the state alone.
+func (e *Executable) Round(state *program.Value) error {
+	for _, half := range e.copiesOf(state) {
+		for _, rank := range e.Ranks() {
+			if err := rank.round(state, half); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func (e *Executable) round(state, half *program.Value) error {
+	run := e.rounds[half]
+	if run == nil {
+		x := gemm.Prepare{Form: gemm.BF16, Batch: 1, Rows: 1, Cols: state.Elements()}
+		if half.Dtype == expr.F16 {
+			x.Form = gemm.F16
+		}
+		if x.Cols%8 == 0 {
+			x.Rows, x.Cols = x.Cols/8, 8
+		}
+		p, err := x.Plan(e.backend.Device())
+		if err != nil {
+			return err
+		}
+		to := part(half)
+		to.Size = p.Out // with the elements that fill up its last row; memory is aligned to more
+		if run, err = e.backend.Bind(p, []Span{part(state)}, []Span{to}, Span{}); err != nil {
+			return err
+		}
+		if e.rounds == nil {
+			e.rounds = map[*program.Value]func() error{}
+		}
+		e.rounds[half] = run
+	}
+	return run()
 }
 
 // in returns the place of a state, or of a part of one, in a state of as many elements: its copy, or itself in the type in which it is stored.
@@ -143,8 +173,8 @@ func (e *Executable) onRank(v *program.Value, m []byte, f func(b Backend, s Span
 }
 
 // States returns copies of the states of each rank of this process, in the order of [program.Program.Updates], nil for states that runs do
-// not change.
-func (e *Executable) States() ([][][]byte, error) {
+// not change. Without shared it returns nil for those in a Home, too, which may have been freed.
+func (e *Executable) States(shared bool) ([][][]byte, error) {
 	if e.apart != nil {
 		return nil, e.differ()
 	}
@@ -152,7 +182,7 @@ func (e *Executable) States() ([][][]byte, error) {
 	for r, rank := range e.Ranks() {
 		list[r] = make([][]byte, len(e.program.Updates))
 		for i, u := range e.program.Updates {
-			if u.Next == u.State {
+			if u.Next == u.State || u.State.Buffer.Home != nil && !shared {
 				continue
 			}
 			m := make([]byte, u.State.Bytes())

@@ -36,7 +36,7 @@ func (m *mixer) weights(in *program.Instr) error {
 		if v.Base.Dtype != kernels.Float32 || !program.Is[program.State](v.Base.Def.Op) || !v.IsContiguous() {
 			continue
 		}
-		c, err := m.copyOf(v.Base, true)
+		c, err := m.copyOf(v.Base)
 		if err != nil || c == nil {
 			return err
 		}

@@ -18,14 +18,14 @@ import (
 // are computed element by element. Statistics of rows, sums over rows, and values that the user or the next run reads are float32, as is
 // what becomes a state element by element: gradients w.r.t. parameters.
 //
-// Operands of these products that stay float32 are rounded by a launch, once for all products. Parameters of the program's own have a copy in
+// Operands of these products that stay float32 are rounded by a launch, once for all products. Parameters have a copy in
 // 16 bits, a state that the launch which updates them updates, too.
 func mixed(p *program.Program, t Target) error {
 	as, ok := t.Mixed.Half()
 	if !ok {
 		return nil
 	}
-	m := &mixer{p: p, device: t.Device, by: t.Mixed, as: as, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
+	m := &mixer{p: p, device: t.Device, by: t.Mixed, as: as, halves: t.Halves, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
 	m.index()
 	m.choose()
 	for changed := true; changed; {
@@ -52,6 +52,7 @@ type mixer struct {
 	runs    map[*program.Instr]bool
 	cast    caster
 	copies  map[*program.Value]*program.Value // in 16 bits, of states
+	halves  func(home program.Memory, d kernels.Dtype) (program.Memory, error)
 }
 
 // use is an operand of an instruction.
@@ -345,7 +346,7 @@ func (m *mixer) product(in *program.Instr, product gemm.Product) error {
 // rounded returns a copy of a float32 value in 16 bits.
 func (m *mixer) rounded(v *program.Value, as gemm.Prepare) (*program.Value, error) {
 	if v.IsContiguous() && as.Cols%8 == 0 {
-		c, err := m.copyOf(v.Base, false)
+		c, err := m.copyOf(v.Base)
 		if err != nil {
 			return nil, err
 		}
@@ -373,16 +374,16 @@ func (m *mixer) copy(v *program.Value) (*program.Value, error) {
 	return m.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: m.as, Shape: tensor.Shape(v.Shape)}), nil
 }
 
-// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, or whose next value is no output of a Map without reductions. A state in memory that
-// other programs change has one only if the program changes it, too, or with shared: whoever runs the program renews the copy when another one has changed the state.
-func (m *mixer) copyOf(state *program.Value, shared bool) (*program.Value, error) {
+// copyOf returns the copy of a state in 16 bits, or nil for a value that is none, or whose next value is no output of a Map without reductions. Programs that share
+// a state share its copy: whoever runs a program renews the copy if another program has changed the state alone.
+func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 	if c, known := m.copies[state]; known {
 		return c, nil
 	}
 	m.copies[state] = nil
 	op, is := state.Def.Op.(program.State)
 	k := slices.IndexFunc(m.p.Updates, func(u program.Update) bool { return u.State == state })
-	if !is || k < 0 || op.Home != nil && m.p.Updates[k].Next == state && !shared {
+	if !is || k < 0 || op.Home != nil && m.halves == nil {
 		return nil, nil
 	}
 	next := m.p.Updates[k].Next
@@ -391,7 +392,14 @@ func (m *mixer) copyOf(state *program.Value, shared bool) (*program.Value, error
 		return nil, nil
 	}
 	t := program.Type{Numeric: true, Dtype: m.as, Shape: state.Shape}
-	def := &program.Instr{Op: program.State{Rounds: state}, Nodes: state.Def.Nodes}
+	copied := program.State{Rounds: state, Offset: op.Offset / 2}
+	if op.Home != nil {
+		var err error
+		if copied.Home, err = m.halves(op.Home, m.as); err != nil {
+			return nil, err
+		}
+	}
+	def := &program.Instr{Op: copied, Nodes: state.Def.Nodes}
 	c := m.p.NewValue(def, state.Name, t)
 	m.p.Setup = append(m.p.Setup, def)
 	to := c

@@ -18,6 +18,8 @@ type Target struct {
 	DoubleBufferMin int64
 	// Workspace, if not nil, returns memory for the values that no other run needs, which several programs use one after the other.
 	Workspace func(bytes int64) (program.Memory, error)
+	// Halves, if not nil, returns the memory that holds copies in BF16 or F16 of the float32 states in a Home, at half their offsets.
+	Halves func(home program.Memory, d kernels.Dtype) (program.Memory, error)
 	// Mixed, if it is BF16 or F16, stores values between products in it: see package cudaops.
 	Mixed kernels.Precision
 }

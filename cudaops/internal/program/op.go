@@ -29,7 +29,7 @@ type Constant struct{ Value gorgonia.Value }
 type State struct {
 	Home   Memory // holds the value, which other programs may use too; nil selects the program's arena
 	Offset int64  // in Home, bytes
-	// Rounds, if not nil, is the state of which this one is a copy in BF16 or F16: to set that state is to set both.
+	// Rounds, if not nil, is the state of which this one is a copy in BF16 or F16: to set that state is to set both. A copy of a state in a Home is in a Home, too.
 	Rounds *Value
 	// Sharded is set for a state of which each rank holds one part: the parts of all ranks, concatenated in their order, are one value.
 	Sharded bool
