@@ -133,7 +133,7 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
                 for (int u = 0; u < AHEAD; u++) {
                     const int at = from + u * 256, p = pixels(at), rest = at - p * pixels.d, y = across(rest), x = rest - y * h.out;
                     const bool inside = at < planes * pixels.d && row0 + y < v.out;
-                    place[u] = inside ? (p * b.high.d + y * v.stride) * b.wide.d + x * h.stride : 0;
+                    place[u] = inside ? (p * b.high.d + y * v.stride) * b.wide.d + x * h.stride : -1;
                     dy[u] = inside ? outputs[(plane + p * channels) * v.out * h.out + (row0 + y) * h.out + x] : T(0);
                 }
                 for (int i = 0, t = thread; i < v.size; i++)
@@ -141,7 +141,8 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
                         const T* const window = memory + i * v.dilation * b.wide.d + j * h.dilation;
                         T sum = sums[t];
 #pragma unroll
-                        for (int u = 0; u < AHEAD; u++) sum += dy[u] * window[place[u]];
+                        for (int u = 0; u < AHEAD; u++)
+                            if (place[u] >= 0) sum += dy[u] * window[place[u]]; // an infinity times the zero of no output would be NaN
                         sums[t] = sum;
                     }
             }
