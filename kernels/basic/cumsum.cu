@@ -39,7 +39,7 @@ template <typename V> __device__ __forceinline__ void store_once(V* to, const V&
 // first: L2 then has the first tiles of each part when the launch that writes loads them again.
 template <typename A, typename X, bool BLOCK>
 __device__ __forceinline__ A scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, const A* __restrict__ totals, int before_parts, bool write) {
-    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32, tile = group * W, ahead = 4; // tiles in flight
+    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32, tile = group * W, ahead = BLOCK ? 4 : 1; // tiles in flight
     __shared__ A sums[2][warps];
     const int t = BLOCK ? threadIdx.x : threadIdx.x & 31, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool wide = part.n % W == 0;
