@@ -1,7 +1,7 @@
 // cumsum: out[o][k][c] = the sum of x[o][j][c] over j <= k, or over j >= k if reversed. Integers are summed as int64.
 //
 // cumsum_rows: elements of a row are contiguous (inner = 1). A warp, or a block for long rows, goes through a row in tiles
-// of 16 bytes a thread, with four tiles in flight. A thread sums its own elements and adds the sum of the threads before it and of the tiles before.
+// of 16 bytes a thread. A thread sums its own elements and adds the sum of the threads before it and of the tiles before.
 // cumsum_columns: a thread goes through a column.
 //
 // Where there are few rows or columns, each is cut in parts. A launch with write = 0 computes the total of each part, and
@@ -23,92 +23,73 @@ struct Part {
     __device__ long long at(long long i) const { return reversed ? n - 1 - i : i; }
 };
 
-template <typename A> __device__ A totals_before(const A* __restrict__ totals, int part, long long stride) {
+template <typename A> __device__ A totals_before(const A* __restrict__ totals, int part, long long apart) {
     A sum = 0;
-#pragma unroll 16
-    for (int q = 0; q < part; q++) sum += totals[q * stride];
+#pragma unroll 8
+    for (int q = 0; q < part; q++) sum += totals[q * apart];
     return sum;
 }
 
-// store_once stores 16 bytes that are evicted first, so that L2 keeps x.
-template <typename V> __device__ __forceinline__ void store_once(V* to, const V& v) {
-    __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&v));
-}
-
-// scan_row returns the total of the part. If write, it begins with the totals of the parts before and writes the sums. If not, it goes through the tiles from the last to the
-// first: L2 then has the first tiles of each part when the launch that writes loads them again.
+// scan_row returns the total of the part, beginning with carry, and writes the sums if write.
 template <typename A, typename X, bool BLOCK>
-__device__ __forceinline__ A scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, const A* __restrict__ totals, int before_parts, bool write) {
-    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32, tile = group * W, ahead = BLOCK ? 4 : 1; // tiles in flight
+__device__ __forceinline__ A scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, A carry, bool write) {
+    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32;
     __shared__ A sums[2][warps];
     const int t = BLOCK ? threadIdx.x : threadIdx.x & 31, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool wide = part.n % W == 0;
-    const int tiles = (int)((part.to - part.from + tile - 1) / tile);
-    Words<X, W> next[ahead];
-    const auto first_of = [&](int q) { return part.from + (long long)(write ? q : tiles - 1 - q) * tile + t * W; };
-    const auto load = [&](int q, Words<X, W>& to) {
-        const long long i = first_of(q);
+    Words<X, W> next;
+    const auto load = [&](long long i) {
         if (wide) {
-            if (q < tiles && i < part.to) to = *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i));
-            else to = Words<X, W>{};
+            if (i < part.to) next = *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i));
+            else next = Words<X, W>{};
         } else {
 #pragma unroll
-            for (int w = 0; w < W; w++) to.s[part.reversed ? W - 1 - w : w] = q < tiles && i + w < part.to ? x[part.at(i + w)] : X(0);
+            for (int w = 0; w < W; w++) next.s[part.reversed ? W - 1 - w : w] = i + w < part.to ? x[part.at(i + w)] : X(0);
         }
     };
+    load(part.from + t * W);
+    int turn = 0;
+    for (long long i0 = part.from; i0 < part.to; i0 += group * W, turn ^= 1) {
+        const long long i = i0 + t * W;
+        A own[W];
 #pragma unroll
-    for (int j = 0; j < ahead; j++) load(j, next[j]);
-    A carry = write ? totals_before(totals, before_parts, 1) : A(0);
-    for (int q0 = 0; q0 < tiles; q0 += ahead) {
+        for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next.s[W - 1 - w] : next.s[w]);
+        load(i + group * W);
 #pragma unroll
-        for (int j = 0; j < ahead; j++) {
-            const int q = q0 + j;
-            if (q >= tiles) break;
-            const long long i = first_of(q);
-            A own[W];
+        for (int w = 1; w < W; w++) own[w] += own[w - 1];
+        A sum = own[W - 1];
 #pragma unroll
-            for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next[j].s[W - 1 - w] : next[j].s[w]);
-            load(q + ahead, next[j]);
+        for (int d = 1; d < 32; d *= 2) {
+            const A other = __shfl_up_sync(~0u, sum, d);
+            if (lane >= d) sum += other;
+        }
+        A before = __shfl_up_sync(~0u, sum, 1);
+        if (lane == 0) before = 0;
+        A total = __shfl_sync(~0u, sum, 31);
+        if constexpr (BLOCK) {
+            if (lane == 31) sums[turn][warp] = sum;
+            __syncthreads();
+            A base = 0;
+            total = 0;
 #pragma unroll
-            for (int w = 1; w < W; w++) own[w] += own[w - 1];
-            A sum = own[W - 1];
-#pragma unroll
-            for (int d = 1; d < 32; d *= 2) {
-                const A other = __shfl_up_sync(~0u, sum, d);
-                if (lane >= d) sum += other;
+            for (int w = 0; w < warps; w++) {
+                if (w == warp) base = total;
+                total += sums[turn][w];
             }
-            A before = __shfl_up_sync(~0u, sum, 1);
-            if (lane == 0) before = 0;
-            A total = __shfl_sync(~0u, sum, 31);
-            if constexpr (BLOCK) {
-                if (lane == 31) sums[j & 1][warp] = sum;
-                __syncthreads();
-                A base = 0;
-                total = 0;
+            before += base;
+        }
+        before += carry;
+        carry += total;
+        if (!write) continue;
+        if (wide) {
+            Words<A, W> words;
 #pragma unroll
-                for (int w = 0; w < warps; w++) {
-                    if (w == warp) base = total;
-                    total += sums[j & 1][w];
-                }
-                before += base;
-            }
-            before += carry;
-            carry += total;
-            if (!write) continue;
-            if (wide) {
-                Words<A, W> words;
+            for (int w = 0; w < W; w++) words.s[part.reversed ? W - 1 - w : w] = before + own[w];
+            if (i < part.to) *reinterpret_cast<Words<A, W>*>(out + (part.reversed ? part.n - W - i : i)) = words;
+        } else {
 #pragma unroll
-                for (int w = 0; w < W; w++) words.s[part.reversed ? W - 1 - w : w] = before + own[w];
-                if (i < part.to) {
-                    auto* const to = reinterpret_cast<Words<A, 16 / sizeof(A)>*>(out + (part.reversed ? part.n - W - i : i));
-#pragma unroll
-                    for (int w = 0; w < (int)(W * sizeof(A) / 16); w++) store_once(to + w, reinterpret_cast<const Words<A, 16 / sizeof(A)>*>(&words)[w]);
-                }
-            } else {
-#pragma unroll
-                for (int w = 0; w < W; w++)
-                    if (i + w < part.to) out[part.at(i + w)] = before + own[w];
-            }
+            for (int w = 0; w < W; w++)
+                if (i + w < part.to) out[part.at(i + w)] = before + own[w];
         }
     }
     return carry;
@@ -122,9 +103,10 @@ __device__ void rows(const X* x, A* totals, A* out, long long outer, long long n
     if (o >= outer) return;
     const int p = (int)(item - o * parts);
     const Part part{p * each, min(n, (p + 1) * each), n, reversed};
+    const A carry = write ? totals_before(totals + o * parts, p, 1) : A(0);
     A total;
-    if (block) total = scan_row<A, X, true>(x + o * n, out + o * n, part, totals + o * parts, p, write);
-    else total = scan_row<A, X, false>(x + o * n, out + o * n, part, totals + o * parts, p, write);
+    if (block) total = scan_row<A, X, true>(x + o * n, out + o * n, part, carry, write);
+    else total = scan_row<A, X, false>(x + o * n, out + o * n, part, carry, write);
     if (!write && threadIdx.x % (block ? threads : 32) == 0) totals[item] = total;
 }
 
