@@ -158,7 +158,7 @@ func (s *Scope) attention(layer string, q, k, v *G.Node, heads int, o settings, 
 		seen = s.positions(of[0], of[1])
 	}
 	if s.ok() && causal && s.context > 0 {
-		k, v = s.remember("keys", k), s.remember("values", v)
+		k, v = s.remember(k, v)
 	}
 	if o["KeyCounts"] != 0 {
 		seen = s.keyCounts(layer, of[0], seen, opts)
@@ -251,16 +251,22 @@ func (s *Scope) positions(batch, time int) *G.Node {
 	return s.Keep(ops.Map("a + 1", own))
 }
 
-// remember returns keys or values, (batch, time, heads, width), after the keys or values of all positions so far.
-func (s *Scope) remember(name string, x *G.Node) *G.Node {
+// remember returns keys and values, each (batch, time, heads, width), after those of all positions so far. One cache holds both, side by side along the axis of heads: a run then
+// updates one state in one launch.
+func (s *Scope) remember(k, v *G.Node) (keys, values *G.Node) {
+	rows := s.Keep(ops.Concat(2, k, v))
 	if !s.ok() {
-		return nil
+		return nil, nil
 	}
-	shape := x.Shape()
-	old := s.cache(name, s.dtype, shape[0], s.context, shape[2], shape[3])
-	next := s.Keep(ops.Update(old, x, s.before(shape[0], shape[1]), 1))
+	shape, heads := rows.Shape(), k.Shape()[2]
+	old := s.cache("keys and values", s.dtype, shape[0], s.context, shape[2], shape[3])
+	next := s.Keep(ops.Update(old, rows, s.before(shape[0], shape[1]), 1))
 	s.Next(old, next)
-	return next
+	parts, err := ops.Split(next, 2, heads, heads)
+	if s.Keep(nil, err); !s.ok() {
+		return nil, nil
+	}
+	return parts[0], parts[1]
 }
 
 // rotate turns pairs of elements of x, (batch, time, heads, width), by angles of their positions.

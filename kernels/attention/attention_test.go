@@ -523,3 +523,29 @@ func TestAttentionErrors(t *testing.T) {
 		}
 	}
 }
+
+// The stride of an axis of one element does not matter; that of another axis is larger than 0.
+func TestStridesOfOne(t *testing.T) {
+	r := testutil.Random(t)
+	for range 200 {
+		extents := [3]int64{1 + r.Int64N(2), 1 + r.Int64N(2), 1 + r.Int64N(2)} // batches, heads, rows
+		p := attention.Problem{Batch: extents[0], Heads: extents[1], KeyHeads: extents[1], Queries: extents[2], Keys: extents[2], Dim: 8, Dtype: kernels.Float32, Scale: 1, RowsFirst: r.IntN(2) == 0}
+		want, axes := true, [3]int64{256, 64, 16}
+		for i, n := range extents {
+			if r.IntN(2) == 0 {
+				axes[i] = 0
+				want = want && n == 1
+			}
+		}
+		if p.RowsFirst {
+			axes[1], axes[2] = axes[2], axes[1]
+		}
+		got, ok := p.Strided(r.IntN(3), []int64{axes[0], axes[1], axes[2], 1})
+		if ok != want {
+			t.Fatalf("%+v: strides %v are accepted: %v, want %v", p, axes, ok, want)
+		}
+		if _, err := (attention.Forward{Problem: got, Out: true}).Plan(kernels.HostDevice()); ok && err != nil {
+			t.Fatalf("%+v: strides %v: %v", p, axes, err)
+		}
+	}
+}

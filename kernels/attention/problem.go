@@ -149,11 +149,26 @@ func (p Problem) inputBytes() []int64 {
 	return list
 }
 
-// Strided returns the problem with input i, of q, k and v, in given strides of its four axes. ok is false if elements of a row are not contiguous, or rows repeat.
+// Strided returns the problem with input i, of q, k and v, in given strides of its four axes; that of an axis of extent 1 does not matter. ok is false if elements of a row are not
+// contiguous, or rows repeat.
 func (p Problem) Strided(i int, axes []int64) (_ Problem, ok bool) {
 	s := Strides{axes[0], axes[1], axes[2]}
 	if p.RowsFirst {
 		s.Head, s.Row = s.Row, s.Head
+	}
+	heads, rows := p.KeyHeads, p.Keys
+	if i == 0 {
+		heads, rows = p.Heads, p.Queries
+	}
+	dense := p.strides(heads, rows)
+	for _, axis := range []struct {
+		extent int64
+		stride *int64
+		dense  int64
+	}{{p.Batch, &s.Batch, dense.Batch}, {heads, &s.Head, dense.Head}, {rows, &s.Row, dense.Row}} {
+		if axis.extent == 1 && *axis.stride < 1 {
+			*axis.stride = axis.dense
+		}
 	}
 	p.In[i] = s
 	return p, (axes[3] == 1 || p.Dim == 1) && min(s.Batch, s.Head, s.Row) > 0

@@ -160,9 +160,7 @@ func (c *convolver) result(in *program.Instr, conv gemm.Conv) {
 				v.Base, v.View = y, program.Contiguous(first)
 			}
 		}
-		if v.Base == y {
-			v.Def.In = []*program.Value{y}
-		}
+		v.Def.In = []*program.Value{v.Base} // it may have been a view of one that is now of y
 	}
 	for _, v := range c.views[out] { // a view of a view that has become one of the convolution
 		if v.Base == out && v.Def.In[0].Base == y {

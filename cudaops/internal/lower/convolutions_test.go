@@ -53,6 +53,8 @@ func TestConvolutions(t *testing.T) {
 		if got, want := needed(l.Program), []string{"conv_f32", "conv_filters_f32", "conv_images_f32"}; !slices.Equal(got, want) {
 			t.Errorf("x %v, w %v: got kernels %v, want %v:\n%v", x.Shape(), w.Shape(), got, want, l.Program)
 		}
+		l = testutil.Get[*Graph](t)(New(g, &Wanted{Only: []*G.Node{node(G.Ravel(y))}})) // a view of a view
+		testutil.Do(t, l.Program.Verify())
 		var product *G.Node
 		for _, n := range g.AllNodes() {
 			if n.Dims() == 2 && n.Op() != nil && strings.HasPrefix(n.Op().String(), "A ×") && product == nil {

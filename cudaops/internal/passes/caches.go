@@ -17,7 +17,7 @@ func (m *mixer) again(in *program.Instr, later []*program.Instr) error {
 	for _, other := range later {
 		for _, o := range other.Out {
 			if o.Base == v && o != v {
-				o.Base, o.View.Offset = from.Base, o.View.Offset+from.View.Offset
+				o.Base, o.View.Offset, o.Dtype = from.Base, o.View.Offset+from.View.Offset, m.as
 			}
 		}
 	}
