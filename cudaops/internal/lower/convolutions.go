@@ -162,11 +162,6 @@ func (c *convolver) result(in *program.Instr, conv gemm.Conv) {
 		}
 		v.Def.In = []*program.Value{v.Base} // it may have been a view of one that is now of y
 	}
-	for _, v := range c.views[out] { // a view of a view that has become one of the convolution
-		if v.Base == out && v.Def.In[0].Base == y {
-			v.Def.In = []*program.Value{out}
-		}
-	}
 	same, _ := expr.Identity(out.Dtype) // of a product's type
 	t.Shape = last
 	out.Def = &program.Instr{Op: program.Map{Func: same, Shape: last}, In: []*program.Value{c.EmitAlias(in.Nodes, out.Name, t, y, back)}, Out: []*program.Value{out}, Nodes: in.Nodes}
