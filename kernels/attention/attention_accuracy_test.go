@@ -66,7 +66,7 @@ func (a *attended) errors(t *testing.T, dev kernels.Device) (largest, mean [4]fl
 	bytes := func(x []float64) []byte { return bytesOfType(a.Dtype, x) }
 	in := [][]byte{bytes(a.q), bytes(a.k), bytes(a.v)}
 	forward := run(t, dev, attention.Forward{Problem: a.Problem, Out: true}, in)
-	in = append(in, bytes(a.lse), bytes(a.out), bytes(a.grad))
+	in = append(in, bytesOfType(a.statistics(), a.lse), bytes(a.out), bytes(a.grad))
 	p := testutil.Get[*kernels.Plan](t)(attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}.Plan(dev))
 	gradients := run(t, dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in)
 	for i, want := range [][]float64{a.out, a.dq, a.dk, a.dv} {

@@ -151,14 +151,10 @@ template <int KIND, int D, int B> __device__ __forceinline__ void scores(float (
     low.add_to(s);
 }
 
-// weigh_seen computes by FMA columns 32 c to 32 c + 31 of weights times those of B rows of float32 that seen(r, j) selects, row j for row r of the thread: 0 times an infinity would be NaN.
-template <int D, int B, typename Seen> __device__ __forceinline__ void weigh_seen(float (&sum)[16], const float (&s)[B / 2], u32 b, int c, Seen seen) {
+// weigh_seen adds by FMA columns 32 c to 32 c + 31 of weights times those of B rows of float32 that seen(r, j) selects, row j for row r of the thread: 0 times an infinity would be NaN. It is
+// rare, and a call, so that the loop that calls it keeps its registers.
+template <int D, int B, typename Seen> __device__ __noinline__ void weigh_seen(float* sum, const float* weights, u32 b, int c, const Seen& seen) {
     const int lane = threadIdx.x % 32;
-    float weights[B / 2];
-#pragma unroll
-    for (int i = 0; i < B / 2; i++) weights[i] = s[i];
-#pragma unroll
-    for (int i = 0; i < 16; i++) sum[i] = 0;
 #pragma unroll 1
     for (int j = 0; j < B; j++) {
         float x[2][4];
@@ -176,8 +172,13 @@ template <int D, int B, typename Seen> __device__ __forceinline__ void weigh_see
     }
 }
 
+// All selects all rows for each row of weights.
+struct All {
+    __device__ __forceinline__ bool operator()(int, int) const { return true; }
+};
+
 // weigh_rows adds weights times B rows to sums: columns in order, or of float32 as store has them. Unless whole, seen selects the rows of float32 for a row of weights, see weigh_seen.
-template <int KIND, int D, int B, typename Seen> __device__ __forceinline__ void weigh_rows(float (&o)[D / 2], const float (&s)[B / 2], u32 b, bool whole, Seen seen) {
+template <int KIND, int D, int B, typename Seen = All> __device__ __forceinline__ void weigh_rows(float (&o)[D / 2], const float (&s)[B / 2], u32 b, bool whole = true, Seen seen = {}) {
     using T = Tile<B, Sizes<KIND, D>::ROW>;
     if constexpr (Sizes<KIND, D>::HALF) {
 #pragma unroll
@@ -212,7 +213,14 @@ template <int KIND, int D, int B, typename Seen> __device__ __forceinline__ void
                 bool wrong = false;
 #pragma unroll
                 for (int i = 0; i < 16; i++) wrong |= sum[i] != sum[i];
-                if (__any_sync(~0u, wrong)) weigh_seen<D, B>(sum, s, b, c, seen);
+                if (__any_sync(~0u, wrong)) {
+                    float weights[B / 2], exact[16] = {};
+#pragma unroll
+                    for (int i = 0; i < B / 2; i++) weights[i] = s[i];
+                    weigh_seen<D, B>(exact, weights, b, c, seen);
+#pragma unroll
+                    for (int i = 0; i < 16; i++) sum[i] = exact[i];
+                }
             }
 #pragma unroll
             for (int i = 0; i < 16; i++) o[16 * c + i] += sum[i];
@@ -253,8 +261,8 @@ __device__ __forceinline__ void attend(const Element<KIND>* q, Strides qs, const
     follow();
     const Place at(p.queries, p.heads, batches, true);
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + 64 * ROW, memV = memK + 2 * BYTES;
-    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, p.keys, p.dim), values(v, vs, at.batch, at.head / p.group, p.keys, p.dim);
-    const Span<64> span(p, at.batch, at.t0);
+    const Span<64> span(p, at.batch, at.t0); // keys beyond are 0, whatever memory holds
+    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, span.high, p.dim), values(v, vs, at.batch, at.head / p.group, span.high, p.dim);
     const int lane = threadIdx.x % 32, row = at.t0 + threadIdx.x / 32 * 16 + lane / 4;
     const int limit[2] = {p.limit(at.batch, min(row, p.queries - 1)), p.limit(at.batch, min(row + 8, p.queries - 1))};
     const float scale = p.scale * LOG2E;
@@ -275,7 +283,7 @@ __device__ __forceinline__ void attend(const Element<KIND>* q, Strides qs, const
         scores<KIND, D, STEP>(s, memQ, memK + stage * BYTES);
         const bool whole = j0 + STEP <= span.low;
         if (!whole) mask(s, limit, j0);
-        weigh(s, most, total, factor, scale);
+        weigh<true>(s, most, total, factor, scale);
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] *= factor[i / 2 % 2];
         if (more) Tile<STEP, ROW>::copy(memV + (stage ^ 1) * BYTES, values, j0 + STEP);
@@ -306,9 +314,9 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
     follow();
     const Place at(p.queries, p.heads, batches, true);
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memG = memQ + 64 * ROW, ring = memG + 64 * ROW;
-    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), gradients(g, gs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, p.keys, p.dim),
-        values(v, vs, at.batch, at.head / p.group, p.keys, p.dim);
-    const Span<64> span(p, at.batch, at.t0);
+    const Span<64> span(p, at.batch, at.t0); // keys beyond are 0, whatever memory holds
+    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), gradients(g, gs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, span.high, p.dim),
+        values(v, vs, at.batch, at.head / p.group, span.high, p.dim);
     const int lane = threadIdx.x % 32, row = at.t0 + threadIdx.x / 32 * 16 + lane / 4;
     const float scale = p.scale * LOG2E;
     float l[2], d[2];
@@ -344,7 +352,7 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
             s[j] = weight(s[j], scale, l[j / 2 % 2]) * (x[j] - d[j / 2 % 2]);
             if (!whole && j0 + j / 4 * 8 + lane % 4 * 2 + j % 2 >= limit[j / 2 % 2]) s[j] = 0;
         }
-        weigh_rows<KIND, D, STEP>(sum, s, k0, whole, [&](int r, int j) { return j0 + j < limit[r]; });
+        weigh_rows<KIND, D, STEP>(sum, s, k0);
         __syncthreads();
     }
     arrived<0>();
@@ -415,10 +423,8 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
                     z = sees ? y * (z - dq) : 0;
                 }
             }
-        const bool whole = Span<STEP>(p, at.batch, t0).low >= at.t0 + 64;
-        auto seen = [&](int r, int j) { return t0 + j < p.queries && key + 8 * r < p.limit(at.batch, t0 + j); };
-        weigh_rows<KIND, D, STEP>(sumV, s, q0 + BYTES, whole, seen);
-        weigh_rows<KIND, D, STEP>(sumK, x, q0, whole, seen);
+        weigh_rows<KIND, D, STEP>(sumV, s, q0 + BYTES);
+        weigh_rows<KIND, D, STEP>(sumK, x, q0);
         __syncthreads();
         i = following;
     }
