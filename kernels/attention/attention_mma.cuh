@@ -417,10 +417,9 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
                 const int most = __shfl_sync(~0u, limit[k], from);
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    float &y = s[4 * j + 2 * r + e], &z = x[4 * j + 2 * r + e];
-                    const bool sees = key + 8 * r < most;
-                    y = sees ? weight(y, scale, lq) : 0;
-                    z = sees ? y * (z - dq) : 0;
+                    float& y = s[4 * j + 2 * r + e];
+                    y = key + 8 * r < most ? weight(y, scale, lq) : 0;
+                    x[4 * j + 2 * r + e] = y * (x[4 * j + 2 * r + e] - dq);
                 }
             }
         weigh_rows<KIND, D, STEP>(sumV, s, q0 + BYTES);
