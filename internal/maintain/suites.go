@@ -122,9 +122,6 @@ func Suites() (suites []Suite, err error) {
 				digests[source] = all[source]
 			}
 			parts := partsOfPackage[tool]
-			if name == "kernels-attention" { // it has one test
-				parts = 1
-			}
 			for part := range parts {
 				suites = append(suites, newSuite(tool, name, part+1, parts, name, "", digests))
 			}

@@ -4,8 +4,8 @@
 // STEP at a time by cp.async, into two stages: while one is multiplied, the next is on its way. Weights stay in registers as first operands. Nothing is added up by atomics.
 //
 // Operands are of one of four kinds: IN_BF16, IN_F16, and, of float32, IN_TF32 and IN_PARTS. IN_TF32 rounds them to TF32 as they are loaded. IN_PARTS, float32 accurate, makes each number the
-// sum of two of TF32 and adds three products: what the product of the lesser parts would add is below 2^-22 of a term. Sums over STEP terms, which the tensor cores round toward zero, are
-// added by the FMA units.
+// sum of two of TF32 and adds three products: what the product of the lesser parts would add is below 2^-22 of a term. The tensor cores round toward zero each time they add to an accumulator.
+// The leading products have one of their own therefore, and FMA units add sums over STEP rows.
 #pragma once
 #include "async.cuh"
 #include "attention_tensor.cuh"
@@ -24,7 +24,7 @@ template <int KIND> using Element = typename Stored<KIND>::Type;
 template <int KIND, int D> struct Sizes {
     static constexpr bool HALF = sizeof(Element<KIND>) == 2;
     static constexpr int ROW = D * sizeof(Element<KIND>);
-    static constexpr int FORWARD = HALF ? 64 : 32, QUERIES = HALF ? 64 : 2048 / D, KEYS = HALF ? D == 64 ? 64 : 32 : 2048 / D;
+    static constexpr int FORWARD = HALF || D == 64 ? 64 : 32, QUERIES = HALF ? 64 : 2048 / D, KEYS = HALF ? D == 64 ? 64 : 32 : 2048 / D;
 };
 
 // Tile is ROWS rows of BYTES bytes in shared memory, 16-byte pieces of a row exchanged so that ldmatrix meets no bank twice.
@@ -54,8 +54,8 @@ template <int ROWS, int BYTES> struct Tile {
         const int lane = threadIdx.x % 32;
         load_matrices<true>(d, at(memory, row + lane % 16, 2 * c + lane / 16));
     }
-    // terms of float32: 8 rows, 32 columns from 32 c on, of which the lane has columns 4 (lane / 4) to 3 beyond, in rows 2 (lane % 4), d[0] to d[3], and the next one: terms in the order in
-    // which a thread has them in a tile of scores.
+    // terms loads 8 rows of float32, 32 columns from 32 c on. The lane loads columns 4 (lane / 4) to 4 (lane / 4) + 3 of row 2 (lane % 4) into d[0] to d[3], and of the next row into d[4] to
+    // d[7]: the order of a thread's terms in a tile of scores.
     static __device__ __forceinline__ void terms(u32 (&d)[8], u32 memory, int row, int c) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -66,7 +66,7 @@ template <int ROWS, int BYTES> struct Tile {
 };
 
 __device__ __forceinline__ u32 tf32(float x) {
-    u32 v;
+    u32 v = 0;
 #if __CUDA_ARCH__ >= 900
     asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(v) : "f"(x));
 #elif __CUDA_ARCH__ >= 800
@@ -105,17 +105,29 @@ template <int KIND> __device__ __forceinline__ void mma(float* d, const u32 (&a)
 #endif
 }
 
-// products adds to COUNT tiles of 16 x 8 the products of a with registers i F and i F + G of b: the lesser terms first.
-template <int KIND, int COUNT, int F, int G, int N> __device__ __forceinline__ void products(float* d, const Operand<KIND, 4>& a, const Operand<KIND, N>& b) {
+// products adds to COUNT tiles of 16 x 8 the products of a with registers i F and i F + G of b. Of IN_PARTS, low sums the two products with a rest.
+template <int KIND, int COUNT, int F, int G, int N> __device__ __forceinline__ void products(float* d, float* low, const Operand<KIND, 4>& a, const Operand<KIND, N>& b) {
     if constexpr (KIND == IN_PARTS) {
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) mma<KIND>(d + 4 * i, a.rest, b.x[i * F], b.x[i * F + G]);
+        for (int i = 0; i < COUNT; i++) mma<KIND>(low + 4 * i, a.rest, b.x[i * F], b.x[i * F + G]);
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) mma<KIND>(d + 4 * i, a.x, b.rest[i * F], b.rest[i * F + G]);
+        for (int i = 0; i < COUNT; i++) mma<KIND>(low + 4 * i, a.x, b.rest[i * F], b.rest[i * F + G]);
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++) mma<KIND>(d + 4 * i, a.x, b.x[i * F], b.x[i * F + G]);
 }
+
+// Low has the sums of products with a rest of N sums, in IN_PARTS: mma.sync rounds toward zero each time it adds to an accumulator, so the leading products have their own.
+template <int KIND, int N> struct Low {
+    float x[KIND == IN_PARTS ? N : 1] = {};
+    // add_to completes sums. The rest of an infinity or NaN is NaN: the leading products alone are the result then, as IEEE 754 defines it.
+    __device__ __forceinline__ void add_to(float* d) const {
+        if constexpr (KIND == IN_PARTS) {
+#pragma unroll
+            for (int i = 0; i < N; i++) d[i] = x[i] == x[i] ? d[i] + x[i] : d[i];
+        }
+    }
+};
 
 // scores computes s = the warp's 16 rows of a tile of 64 times B rows.
 template <int KIND, int D, int B> __device__ __forceinline__ void scores(float (&s)[B / 2], u32 a, u32 b) {
@@ -123,6 +135,7 @@ template <int KIND, int D, int B> __device__ __forceinline__ void scores(float (
     const int row = threadIdx.x / 32 * 16;
 #pragma unroll
     for (int i = 0; i < B / 2; i++) s[i] = 0;
+    Low<KIND, B / 2> low;
 #pragma unroll
     for (int l = 0; l < ROW / 32; l++) {
         Operand<KIND, 4> x, y;
@@ -132,13 +145,40 @@ template <int KIND, int D, int B> __device__ __forceinline__ void scores(float (
         for (int n = 0; n < B / 16; n++) {
             Tile<B, ROW>::columns(y.x, b, 16 * n, l);
             y.convert();
-            products<KIND, 2, 2, 1>(s + 8 * n, x, y);
+            products<KIND, 2, 2, 1>(s + 8 * n, low.x + 8 * n, x, y);
+        }
+    }
+    low.add_to(s);
+}
+
+// weigh_seen adds by FMA columns 32 c to 32 c + 31 of weights times those of B rows of float32 that seen(r, j) selects, row j for row r of the thread: 0 times an infinity would be NaN. It is
+// rare, and a call, so that the loop that calls it keeps its registers.
+template <int D, int B, typename Seen> __device__ __noinline__ void weigh_seen(float* sum, const float* weights, u32 b, int c, const Seen& seen) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int j = 0; j < B; j++) {
+        float x[2][4];
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[e][0]), "=f"(x[e][1]), "=f"(x[e][2]), "=f"(x[e][3])
+                         : "r"(Tile<B, D * 4>::at(b, j, 8 * c + lane % 4 * 2 + e)) : "memory");
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float weight = __shfl_sync(~0u, weights[j / 8 * 4 + 2 * r + j % 2], lane / 4 * 4 + j % 8 / 2);
+            if (seen(r, j))
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum[i / 2 * 4 + 2 * r + i % 2] += weight * x[i % 2][i / 2];
         }
     }
 }
 
-// weigh_rows adds weights times B rows to sums: columns in order, or of float32 as store has them.
-template <int KIND, int D, int B> __device__ __forceinline__ void weigh_rows(float (&o)[D / 2], const float (&s)[B / 2], u32 b) {
+// All selects all rows for each row of weights.
+struct All {
+    __device__ __forceinline__ bool operator()(int, int) const { return true; }
+};
+
+// weigh_rows adds weights times B rows to sums: columns in order, or of float32 as store has them. Unless whole, seen selects the rows of float32 for a row of weights, see weigh_seen.
+template <int KIND, int D, int B, typename Seen = All> __device__ __forceinline__ void weigh_rows(float (&o)[D / 2], const float (&s)[B / 2], u32 b, bool whole = true, Seen seen = {}) {
     using T = Tile<B, Sizes<KIND, D>::ROW>;
     if constexpr (Sizes<KIND, D>::HALF) {
 #pragma unroll
@@ -149,13 +189,14 @@ template <int KIND, int D, int B> __device__ __forceinline__ void weigh_rows(flo
 #pragma unroll
             for (int c = 0; c < D / 16; c++) {
                 T::terms(y.x, b, 16 * l, c);
-                products<KIND, 2, 2, 1>(o + 8 * c, x, y);
+                products<KIND, 2, 2, 1>(o + 8 * c, nullptr, x, y);
             }
         }
     } else {
 #pragma unroll
         for (int c = 0; c < D / 32; c++) {
             float sum[16] = {};
+            Low<KIND, 16> low;
 #pragma unroll
             for (int l = 0; l < B / 8; l++) {
                 Operand<KIND, 4> x;
@@ -165,7 +206,21 @@ template <int KIND, int D, int B> __device__ __forceinline__ void weigh_rows(flo
                 x.convert();
                 T::terms(y.x, b, 8 * l, c);
                 y.convert();
-                products<KIND, 4, 1, 4>(sum, x, y);
+                products<KIND, 4, 1, 4>(sum, low.x, x, y);
+            }
+            low.add_to(sum);
+            if (!whole) {
+                bool wrong = false;
+#pragma unroll
+                for (int i = 0; i < 16; i++) wrong |= sum[i] != sum[i];
+                if (__any_sync(~0u, wrong)) {
+                    float weights[B / 2], exact[16] = {};
+#pragma unroll
+                    for (int i = 0; i < B / 2; i++) weights[i] = s[i];
+                    weigh_seen<D, B>(exact, weights, b, c, seen);
+#pragma unroll
+                    for (int i = 0; i < 16; i++) sum[i] = exact[i];
+                }
             }
 #pragma unroll
             for (int i = 0; i < 16; i++) o[16 * c + i] += sum[i];
@@ -206,8 +261,8 @@ __device__ __forceinline__ void attend(const Element<KIND>* q, Strides qs, const
     follow();
     const Place at(p.queries, p.heads, batches, true);
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + 64 * ROW, memV = memK + 2 * BYTES;
-    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, p.keys, p.dim), values(v, vs, at.batch, at.head / p.group, p.keys, p.dim);
-    const Span<64> span(p, at.batch, at.t0);
+    const Span<64> span(p, at.batch, at.t0); // keys beyond are 0, whatever memory holds
+    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, span.high, p.dim), values(v, vs, at.batch, at.head / p.group, span.high, p.dim);
     const int lane = threadIdx.x % 32, row = at.t0 + threadIdx.x / 32 * 16 + lane / 4;
     const int limit[2] = {p.limit(at.batch, min(row, p.queries - 1)), p.limit(at.batch, min(row + 8, p.queries - 1))};
     const float scale = p.scale * LOG2E;
@@ -226,15 +281,16 @@ __device__ __forceinline__ void attend(const Element<KIND>* q, Strides qs, const
         arrived<2>();
         __syncthreads();
         scores<KIND, D, STEP>(s, memQ, memK + stage * BYTES);
-        if (j0 + STEP > span.low) mask(s, limit, j0);
-        weigh(s, most, total, factor, scale);
+        const bool whole = j0 + STEP <= span.low;
+        if (!whole) mask(s, limit, j0);
+        weigh<true>(s, most, total, factor, scale);
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] *= factor[i / 2 % 2];
         if (more) Tile<STEP, ROW>::copy(memV + (stage ^ 1) * BYTES, values, j0 + STEP);
         commit();
         arrived<2>();
         __syncthreads();
-        weigh_rows<KIND, D, STEP>(o, s, memV + stage * BYTES);
+        weigh_rows<KIND, D, STEP>(o, s, memV + stage * BYTES, whole, [&](int r, int j) { return j0 + j < limit[r]; });
     }
     arrived<0>();
     __syncthreads();
@@ -258,9 +314,9 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
     follow();
     const Place at(p.queries, p.heads, batches, true);
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memG = memQ + 64 * ROW, ring = memG + 64 * ROW;
-    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), gradients(g, gs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, p.keys, p.dim),
-        values(v, vs, at.batch, at.head / p.group, p.keys, p.dim);
-    const Span<64> span(p, at.batch, at.t0);
+    const Span<64> span(p, at.batch, at.t0); // keys beyond are 0, whatever memory holds
+    const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), gradients(g, gs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, span.high, p.dim),
+        values(v, vs, at.batch, at.head / p.group, span.high, p.dim);
     const int lane = threadIdx.x % 32, row = at.t0 + threadIdx.x / 32 * 16 + lane / 4;
     const float scale = p.scale * LOG2E;
     float l[2], d[2];
@@ -288,13 +344,13 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
         arrived<1>();
         __syncthreads();
         const u32 k0 = ring + stage * 2 * BYTES;
+        const bool whole = j0 + STEP <= span.low;
         scores<KIND, D, STEP>(s, memQ, k0);
         scores<KIND, D, STEP>(x, memG, k0 + BYTES);
 #pragma unroll
         for (int j = 0; j < STEP / 2; j++) {
-            s[j] = weight(s[j], scale, l[j / 2 % 2]);
-            if (j0 + STEP > span.low && j0 + j / 4 * 8 + lane % 4 * 2 + j % 2 >= limit[j / 2 % 2]) s[j] = 0;
-            s[j] *= x[j] - d[j / 2 % 2];
+            s[j] = weight(s[j], scale, l[j / 2 % 2]) * (x[j] - d[j / 2 % 2]);
+            if (!whole && j0 + j / 4 * 8 + lane % 4 * 2 + j % 2 >= limit[j / 2 % 2]) s[j] = 0;
         }
         weigh_rows<KIND, D, STEP>(sum, s, k0);
         __syncthreads();

@@ -14,7 +14,7 @@ const (
 )
 
 var (
-	mmaForward = mma("attention_mma", forward[float32], mmaRows{1, [2]int64{64, 64}, [2]int64{32, 32}})
+	mmaForward = mma("attention_mma", forward[float32], mmaRows{1, [2]int64{64, 64}, [2]int64{64, 32}})
 	mmaDQ      = mma("attention_mma_dq", gradientOfQueries[float32], mmaRows{2, [2]int64{64, 64}, [2]int64{32, 16}})
 	mmaDKV     = mma("attention_mma_dkv", gradientOfKeys[float32], mmaRows{2, [2]int64{64, 32}, [2]int64{32, 16}})
 )

@@ -56,8 +56,9 @@ template <int ROWS> struct Span {
             if (column + j / 4 * 8 + j % 2 >= limit[j / 2 % 2]) s[j] = -INFINITY;
     }
     
-// weigh makes exponentials of scores, and returns the factors of what was computed with the last maxima.
-    template <int N> __device__ __forceinline__ void weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
+// weigh makes exponentials of scores, and returns the factors of what was computed with the last maxima. Unless EXACT, one multiply-add scales a score and subtracts the scaled maximum, whose
+// rounding error overflows for scores from about 2^30 on.
+    template <bool EXACT = false, int N> __device__ __forceinline__ void weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float high = most[r];
@@ -65,8 +66,8 @@ template <int ROWS> struct Span {
             for (int j = 0; j < N / 4; j++) high = fmaxf(high, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
             high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
             high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
-            const float from = high == -INFINITY ? 0 : high * scale;
-            factor[r] = exp2_fast(most[r] * scale - from);
+            const float base = high == -INFINITY ? 0 : high, from = base * scale;
+            factor[r] = exp2_fast(EXACT ? (most[r] - base) * scale : most[r] * scale - from);
             most[r] = high;
             float add = 0;
 #pragma unroll
@@ -74,7 +75,7 @@ template <int ROWS> struct Span {
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
                     float& x = s[4 * j + 2 * r + e];
-                    x = exp2_fast(fmaf(x, scale, -from));
+                    x = exp2_fast(EXACT ? (x - base) * scale : fmaf(x, scale, -from));
                     add += x;
                 }
             }

@@ -47,10 +47,13 @@ func (k kind) String() string {
 	return k.Dtype.String()
 }
 
-func kinds() []kind {
-	return []kind{{kernels.Float32, kernels.FullPrecision, 0x1p-23}, {kernels.Float32, kernels.TF32, 0x1p-10}, {kernels.Float64, kernels.FullPrecision, 0x1p-52},
-		{expr.BF16, kernels.FullPrecision, 0x1p-8}, {expr.F16, kernels.FullPrecision, 0x1p-11}}
-}
+var (
+	f32  = kind{kernels.Float32, kernels.FullPrecision, 0x1p-23}
+	tf32 = kind{kernels.Float32, kernels.TF32, 0x1p-10}
+	f64  = kind{kernels.Float64, kernels.FullPrecision, 0x1p-52}
+	bf16 = kind{expr.BF16, kernels.FullPrecision, 0x1p-8}
+	f16  = kind{expr.F16, kernels.FullPrecision, 0x1p-11}
+)
 
 // drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding.
 func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
@@ -326,13 +329,13 @@ func tested(t *testing.T) []kernels.Device {
 	return []kernels.Device{list[0].Device, mma, portable}
 }
 
-// Attention of few queries to many keys is that of the definition: the keys are split among blocks.
-func TestDecoding(t *testing.T) {
-	for _, of := range kinds() {
-		t.Run(of.String(), func(t *testing.T) { testDecoding(t, of) })
-	}
-}
+func TestDecodingF32(t *testing.T)  { testDecoding(t, f32) }
+func TestDecodingTF32(t *testing.T) { testDecoding(t, tf32) }
+func TestDecodingF64(t *testing.T)  { testDecoding(t, f64) }
+func TestDecodingBF16(t *testing.T) { testDecoding(t, bf16) }
+func TestDecodingF16(t *testing.T)  { testDecoding(t, f16) }
 
+// Attention of few queries to many keys is that of the definition: the keys are split among blocks.
 func testDecoding(t *testing.T, of kind) {
 	dt, epsilon := of.Dtype, of.epsilon
 	draws, launched := 12, map[string]bool{}
@@ -413,37 +416,117 @@ func (a *attended) checkAll(dev kernels.Device, epsilon float64) error {
 	return err
 }
 
+// A type has a test of its own: racecheck takes minutes for all of them.
+func TestAttentionF32(t *testing.T)  { testAttention(t, f32) }
+func TestAttentionTF32(t *testing.T) { testAttention(t, tf32) }
+func TestAttentionF64(t *testing.T)  { testAttention(t, f64) }
+func TestAttentionBF16(t *testing.T) { testAttention(t, bf16) }
+func TestAttentionF16(t *testing.T)  { testAttention(t, f16) }
+
 // Attention, its statistics and its gradients are those of the definition, of drawn sizes, on the host and on a GPU: of types of 16 bits too, whose weights are rounded to them on tensor
 // cores.
-func TestAttention(t *testing.T) {
+func testAttention(t *testing.T, of kind) {
 	devices := []kernels.Device{kernels.HostDevice()}
 	if list := tested(t); list[0].Memory > 0 {
 		devices = append(devices, list...)
 	}
-	for _, of := range kinds() {
-		t.Run(of.String(), func(t *testing.T) {
-			draws := 12
-			if testing.Short() {
-				draws = 3
+	draws := 12
+	if testing.Short() {
+		draws = 3
+	}
+	seeds := testutil.Random(t)
+	for i := range draws {
+		seed := seeds.Uint64()
+		a := drawAttention(rand.New(rand.NewPCG(seed, 0)), of, false)
+		for _, dev := range devices {
+			if err := a.checkAll(dev, of.epsilon); err != nil {
+				t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
 			}
-			seeds := testutil.Random(t)
-			for i := range draws {
-				seed := seeds.Uint64()
-				a := drawAttention(rand.New(rand.NewPCG(seed, 0)), of, false)
-				for _, dev := range devices {
-					if err := a.checkAll(dev, of.epsilon); err != nil {
-						t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
-					}
+		}
+	}
+}
+
+// In float32 infinities, NaN and huge scores are treated as the definition treats them, and have no effect where a query does not see the key: of drawn sizes, causal or with counts. (Tensor
+// cores multiply what 16-bit operands hold there by 0.)
+func TestNonFinite(t *testing.T) {
+	seeds := testutil.Random(t)
+	draws := 10
+	if testing.Short() {
+		draws = 2
+	}
+	for _, of := range []kind{f32, tf32, f64} {
+		for range draws {
+			seed := seeds.Uint64()
+			r := rand.New(rand.NewPCG(seed, 0))
+			a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 1, Heads: 2, KeyHeads: 1, Queries: 1 + r.Int64N(200), Keys: 1 + r.Int64N(200), Dim: 4 * (1 + r.Int64N(32)), Scale: 0.1, Causal: r.IntN(2) == 1}}
+			a.draw(r)
+			for _, x := range [][]float64{a.q, a.k, a.v} {
+				for range r.IntN(4) {
+					x[r.IntN(len(x))] = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
 				}
 			}
-		})
+			if r.IntN(2) == 0 { // scores of about 2^90, equal in a row
+				for i := range a.q {
+					a.q[i] = 0x1p45
+				}
+				for i := range a.k {
+					a.k[i] = 0x1p45
+				}
+			}
+			a.compute()
+			in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+			tolerance := 40 * of.epsilon
+			if a.rounds() {
+				tolerance = 4 * of.epsilon
+			}
+			for _, dev := range append(tested(t), kernels.HostDevice()) {
+				if err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{a.Dtype}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance); err != nil {
+					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+				}
+			}
+		}
+	}
+}
+
+// NaN in keys that no query sees has no effect on gradients in float32.
+func TestGradientsOfUnseen(t *testing.T) {
+	seeds := testutil.Random(t)
+	for _, of := range []kind{f32, tf32, f64} {
+		seed := seeds.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 1, Heads: 2, KeyHeads: 1, Queries: 100 + r.Int64N(100), Keys: 70 + r.Int64N(20), Dim: 64 << r.IntN(2), Scale: 0.1, Causal: true}}
+		a.draw(r)
+		a.Counts = attention.Counts{Dtype: kernels.Int32, Elements: 1}
+		seen := a.Keys - 1 - r.Int64N(60)
+		a.counts = []float64{float64(seen)}
+		clean := *a
+		clean.compute()
+		for j := seen; j < a.Keys; j++ {
+			at := a.row(0, 0, j, a.KeyHeads, a.Keys)
+			for c := range a.Dim {
+				a.k[at+c] = math.NaN()
+			}
+		}
+		a.compute()
+		for i, x := range [][]float64{a.dq, a.dk, a.dv} { // the definition agrees
+			for k, v := range [][]float64{clean.dq, clean.dk, clean.dv}[i] {
+				if x[k] != v {
+					t.Fatalf("seed %d, %v: gradient %d, element %d: got %v, want %v", seed, of, i, k, x[k], v)
+				}
+			}
+		}
+		for _, dev := range append(tested(t), kernels.HostDevice()) {
+			if err := a.checkAll(dev, of.epsilon); err != nil {
+				t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+			}
+		}
 	}
 }
 
 // A row without keys is 0, whatever keys and values hold, in tiles without keys and in others.
 func TestRowsWithoutKeys(t *testing.T) {
 	seeds := testutil.Random(t)
-	for _, of := range kinds() {
+	for _, of := range []kind{f32, tf32, f64, bf16, f16} {
 		seed := seeds.Uint64()
 		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 200, Keys: 150, Dim: 64 << (seed % 2), Scale: 0.1}}
 		a.draw(rand.New(rand.NewPCG(seed, 0)))
@@ -454,9 +537,7 @@ func TestRowsWithoutKeys(t *testing.T) {
 		}
 		for b := range a.Batch {
 			at := a.row(b, 1, 0, a.KeyHeads, a.Keys)
-			if a.v[at] = math.NaN(); of.String() != "f32" { // in float32 tensor cores make NaN of an infinity
-				a.v[at+1] = math.Inf(1)
-			}
+			a.v[at], a.v[at+1] = math.NaN(), math.Inf(1)
 		}
 		a.compute()
 		lse, tolerance := make([]float64, len(a.lse)), 40*of.epsilon
