@@ -181,7 +181,7 @@ func TestErrors(t *testing.T) {
 			return ops.Add(x, gorgonia.NewVector(x.Graph(), x.Dtype(), gorgonia.WithShape(3), gorgonia.WithName("unset")))
 		}), vec, nil, "unset"},
 		{"float32 only", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
-			return ops.Add(x, gorgonia.NewVector(x.Graph(), tensor.Float32, gorgonia.WithShape(3)))
+			return ops.Dot(x, gorgonia.NewVector(x.Graph(), tensor.Float32, gorgonia.WithShape(3)))
 		}), random(t, tensor.Float32, tensor.Shape{3}), nil, "on float64 inputs"},
 		{"differentiated before", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			y, err := gorgonia.Sum(x)

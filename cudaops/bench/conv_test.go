@@ -186,7 +186,14 @@ func mostTerms(v gemm.Conv) float64 {
 	case gemm.ConvFilters:
 		return float64(v.Images * both(gemm.ConvAxis.Out))
 	case gemm.ConvImages:
-		return float64(v.Filters / v.Groups * both(func(a gemm.ConvAxis) int64 { return kernels.CeilDiv(a.Size, a.Stride) }))
+		taps := func(a gemm.ConvAxis) int64 { // every so many of a filter meet an output at one pixel
+			apart := int64(1)
+			for apart*a.Dilation%a.Stride != 0 {
+				apart++
+			}
+			return kernels.CeilDiv(a.Size, apart)
+		}
+		return float64(v.Filters / v.Groups * both(taps))
 	}
 	return float64(v.Channels / v.Groups * both(func(a gemm.ConvAxis) int64 { return a.Size }))
 }

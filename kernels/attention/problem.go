@@ -19,7 +19,7 @@ const MaxDim = 256
 //	out[b][h][i] = Σ_j w[j] v[b][h KeyHeads / Heads][j], w = softmax over the keys j that query i sees of Scale q[b][h][i] . k[b][h KeyHeads / Heads][j]
 //
 // Query i sees the keys j < Keys, with Causal j <= i + Keys - Queries alone, and with Counts j < counts[b][i] alone. Keys that a query does not see do not affect it, whatever
-// they hold; only kernels of the tensor cores multiply v by 0 there. Without a key to see, out is 0, and so are the gradients. In float32 the tensor cores make NaN of an infinity.
+// they hold; only kernels of the tensor cores multiply v by 0 there. Without a key to see, out is 0, and so are the gradients. In float32 the tensor cores take subnormal elements for 0.
 type Problem struct {
 	Dtype                                      kernels.Dtype // Float32, Float64, BF16 or F16
 	Batch, Heads, KeyHeads, Queries, Keys, Dim int64

@@ -107,7 +107,7 @@ func (s attentionSizes) reference(counts func(b, i int) int) func(in ...[]float6
 
 func attentionCase(s attentionSizes) Case {
 	return Case{
-		Name: fmt.Sprintf("%+v", s), Shapes: s.shapes(), Parameters: Parameters{Causal: s.causal, RowsFirst: s.rowsFirst},
+		Name: fmt.Sprintf("%+v", s), Shapes: s.shapes(), Parameters: Parameters{Causal: s.causal, RowsFirst: s.rowsFirst}, Coarse: true,
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			return ops.Attention(in[0], in[1], in[2], s.options()...)
 		},

@@ -88,8 +88,8 @@ type Case struct {
 	Least func(dt kernels.Dtype, dev kernels.Device) int64
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version int
-	// Coarse marks the versions whose float32 kernel keeps fewer bits of numbers near
-	// the least normal one, as their description mentions.
+	// Coarse marks the cases whose float32 kernel keeps fewer bits of numbers near
+	// the least normal one, as the description of the version or the op mentions.
 	Coarse bool
 	// Atomic marks the versions that add up in the order in which atomic
 	// operations happen: within the tolerance, but not bit-equal over runs.
