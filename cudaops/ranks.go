@@ -324,7 +324,7 @@ func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Exe
 	if err != nil {
 		return nil, err
 	}
-	if err := peers.Agree(fmt.Sprint(b.Name(), p)); err != nil {
+	if err := peers.Agree(fmt.Sprint(b.Name(), p, vm.trainer.numbers())); err != nil {
 		peers.Close()
 		return nil, err
 	}

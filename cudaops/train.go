@@ -189,6 +189,22 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	return t, nil
 }
 
+// numbers prints what the steps depend on and the program does not show.
+func (t *trainer) numbers() string {
+	if t == nil {
+		return ""
+	}
+	text := fmt.Sprint(t.norm, t.ema, t.every)
+	if t.scaler != nil {
+		text += fmt.Sprintf("%+v", *t.scaler)
+	}
+	for _, s := range t.sets {
+		s.options.Stepped = false
+		text += fmt.Sprintf("%+v", s.options)
+	}
+	return text
+}
+
 // one returns the argument of an option that was given at most once, or what it is without.
 func one[T any](list []T, without T) T { return append(list, without)[0] }
 

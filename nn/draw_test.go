@@ -77,3 +77,28 @@ func TestInitialValuesInOrder(t *testing.T) {
 		}
 	}
 }
+
+// A parameter without a shape has the value that one of a single element has.
+func TestScalarParameter(t *testing.T) {
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+		for name, init := range map[string]nn.Init{"Constant": nn.Constant(0.75), "Normal": nn.Normal(2)} {
+			value := func(shape ...int) float64 {
+				s := nn.New(G.NewGraph(), nn.Dtype(dt))
+				scalar := s.Parameter("a", init, shape...)
+				testutil.Do(t, s.Err())
+				switch v := scalar.Value().Data().(type) {
+				case float32:
+					return float64(v)
+				case float64:
+					return v
+				case []float32:
+					return float64(v[0])
+				}
+				return scalar.Value().Data().([]float64)[0]
+			}
+			if got, want := value(), value(1); got != want || got == 0 {
+				t.Errorf("%v, %s: got %v without a shape, want %v", dt, name, got, want)
+			}
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -134,14 +135,20 @@ func some(names []string) string {
 func (s *Scope) draw(name string, init Init, shape tensor.Shape) *tensor.Dense {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	seed, v := pcgState{s.seed, h.Sum64()}, tensor.New(tensor.Of(s.dtype), tensor.WithShape(shape...))
-	switch m := v.Data().(type) {
-	case []float32:
-		drawAll(m, seed, init)
-	case []float64:
-		drawAll(m, seed, init)
+	seed, n := pcgState{s.seed, h.Sum64()}, int(kernels.Count(shape))
+	if s.dtype == tensor.Float32 {
+		return drawn[float32](n, seed, init, shape)
 	}
-	return v
+	return drawn[float64](n, seed, init, shape)
+}
+
+// drawn returns a tensor of n elements that are drawn, a scalar without a shape.
+func drawn[T float32 | float64](n int, seed pcgState, init Init, shape tensor.Shape) *tensor.Dense {
+	list := make([]T, n)
+	if drawAll(list, seed, init); len(shape) == 0 {
+		return tensor.New(tensor.FromScalar(list[0]))
+	}
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(list))
 }
 
 // Input returns an input of the graph, without a value. Its name must not be that of a parameter.
