@@ -190,17 +190,15 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 }
 
 // numbers prints what the steps depend on and the program does not show.
-func (t *trainer) numbers() string {
+func (t *trainer) numbers() (text string) {
 	if t == nil {
 		return ""
 	}
-	text := fmt.Sprint(t.norm, t.ema, t.every)
 	if t.scaler != nil {
-		text += fmt.Sprintf("%+v", *t.scaler)
+		text = fmt.Sprintf("%+v", *t.scaler)
 	}
 	for _, s := range t.sets {
-		s.options.Stepped = false
-		text += fmt.Sprintf("%+v", s.options)
+		text += fmt.Sprint(t.used(s.options))
 	}
 	return text
 }

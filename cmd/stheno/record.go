@@ -55,7 +55,7 @@ func (r record) Run(c *console) error {
 			f = nil
 		}
 		if text := strings.TrimSpace(failures.String()); err != nil && text != "" {
-			err = errors.New(strings.TrimPrefix(strings.Split(text, "\n")[0], "stheno bench gpu: "))
+			err = errors.New(strings.TrimPrefix(text, "stheno bench gpu: "))
 		}
 		return f, err
 	})
@@ -72,16 +72,7 @@ func (r record) collect(c *console, file *records.File, bench func(ctx context.C
 		cases []maintain.Case
 		flags []string
 	}{{maintain.Checks(), []string{"--check"}}, {maintain.Cases(records.Ops, false), nil}} {
-		for len(set.cases) > 0 {
-			var some, rest []maintain.Case
-			for _, one := range set.cases {
-				if one.Key().Op == set.cases[0].Key().Op {
-					some = append(some, one)
-				} else {
-					rest = append(rest, one)
-				}
-			}
-			set.cases = rest
+		for _, some := range byOp(set.cases) {
 			until := time.Now().Add(most)
 			last := end.Before(until)
 			if last {
@@ -130,6 +121,18 @@ func (r record) collect(c *console, file *records.File, bench func(ctx context.C
 	}
 	fmt.Fprintln(c.out)
 	return nil
+}
+
+// byOp divides cases into those of one op each, which follow one another.
+func byOp(cases []maintain.Case) (groups [][]maintain.Case) {
+	for i, one := range cases {
+		if i == 0 || one.Key().Op != cases[i-1].Key().Op {
+			groups = append(groups, nil)
+		}
+		last := len(groups) - 1
+		groups[last] = append(groups[last], one)
+	}
+	return groups
 }
 
 // firstLine returns the first line of an error's text.

@@ -267,7 +267,7 @@ func (b batch) checkValues(t *testing.T, make func(*gorgonia.ExprGraph) (gorgoni
 			}
 			ref, magnitude := c.Reference(b.in[i]...)
 			for run := range runs {
-				if err := suite.CloseTo(result, suite.Aligned(runs[run][i]), ref, magnitude, b.tolerance()); err != nil {
+				if err := opspec.CloseTo(result, suite.Aligned(runs[run][i]), ref, magnitude, b.tolerance()); err != nil {
 					t.Errorf("run %d: %v", run+1, err)
 				}
 			}

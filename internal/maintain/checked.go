@@ -6,7 +6,6 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
-	"github.com/stheno-ml/stheno/internal/test/compare"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -73,12 +72,5 @@ func (o Op) compare(dev kernels.Device, run func(p *kernels.Plan, inputs [][]byt
 		return err
 	}
 	want, magnitude := o.Case.Reference(in...)
-	tolerance := o.Spec.Tolerance
-	if o.Dtype == kernels.Float64 && tolerance > 0 {
-		tolerance += 3 // sums in double are rounded at every addition
-	}
-	if t.Dtype == kernels.Float32 {
-		return compare.Close(kernels.Elements[float32](out), want, magnitude, tolerance, 0)
-	}
-	return compare.Close(opspec.Decode(t.Dtype, out), want, magnitude, tolerance, 0)
+	return opspec.CloseTo(t.Dtype, out, want, magnitude, o.Spec.ToleranceOf(o.Dtype))
 }

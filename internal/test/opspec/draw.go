@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/stheno-ml/stheno/internal/test/compare"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -154,6 +155,14 @@ func Encode(dt kernels.Dtype, x []float64) []byte { return codecs[dt].encode(x) 
 // Decode returns the memory of elements of type dt as numbers; integers are
 // below 2^53.
 func Decode(dt kernels.Dtype, b []byte) []float64 { return codecs[dt].decode(b) }
+
+// CloseTo compares memory of elements of type dt with a reference.
+func CloseTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance float64) error {
+	if dt == kernels.Float32 {
+		return compare.Close(kernels.Elements[float32](got), ref, magnitude, tolerance, 0)
+	}
+	return compare.Close(Decode(dt, got), ref, magnitude, tolerance, 0)
+}
 
 // Values returns numbers as Gorgonia values of the case's shapes.
 func (c Case) Values(dt kernels.Dtype, xs [][]float64) []gorgonia.Value {

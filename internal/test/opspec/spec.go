@@ -52,6 +52,16 @@ type Spec struct {
 	Generated bool
 }
 
+// ToleranceOf returns the tolerance in a type.
+func (s Spec) ToleranceOf(dt kernels.Dtype) float64 {
+	if dt == kernels.Float64 && s.Tolerance > 0 {
+		// Sums in double are rounded once for float32, but at every addition for
+		// float64. The errors mostly cancel, in sums of any length.
+		return s.Tolerance + 3
+	}
+	return s.Tolerance
+}
+
 // Build applies an op, or several, to nodes.
 type Build func(in ...*gorgonia.Node) (*gorgonia.Node, error)
 

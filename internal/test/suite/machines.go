@@ -96,7 +96,7 @@ func checkMachine(m Machine, p problem) (err error) {
 		} else if !p.Atomic && !bytes.Equal(first, mem) {
 			return fmt.Errorf("the second run gave other bits: %w", Identical(result, mem, first))
 		}
-		if err := CloseTo(result, Aligned(mem), p.ref, p.magnitude, p.tolerance); err != nil {
+		if err := opspec.CloseTo(result, Aligned(mem), p.ref, p.magnitude, p.tolerance); err != nil {
 			return fmt.Errorf("run %d: %w", run+1, err)
 		}
 	}

@@ -90,7 +90,7 @@ func CheckPlan(run Runner, p *kernels.Plan, dt, result kernels.Dtype, xs [][]flo
 				return fmt.Errorf("element %d of %d was not written", k/size, len(out)/size)
 			}
 		}
-		if err := CloseTo(result, Aligned(out), ref, magnitude, tolerance); err != nil {
+		if err := opspec.CloseTo(result, Aligned(out), ref, magnitude, tolerance); err != nil {
 			return fmt.Errorf("%v\n%w", p, err)
 		}
 	}
@@ -102,12 +102,6 @@ func CheckPlan(run Runner, p *kernels.Plan, dt, result kernels.Dtype, xs [][]flo
 func checkCase(r *rand.Rand, run Runner, s opspec.Spec, c opspec.Case, dt kernels.Dtype, kinds []opspec.Numbers, devices ...kernels.Device) error {
 	if c.Elements() <= 1<<13 {
 		kinds = append(kinds, opspec.Special...)
-	}
-	tolerance := s.Tolerance
-	if dt == kernels.Float64 && tolerance > 0 {
-		// Sums in double are rounded once for float32, but at every addition for
-		// float64. The errors mostly cancel, in sums of any length.
-		tolerance += 3
 	}
 	var plans []*kernels.Plan // a plan for several devices is checked once
 	var names []string        // of their devices
@@ -129,7 +123,7 @@ func checkCase(r *rand.Rand, run Runner, s opspec.Spec, c opspec.Case, dt kernel
 		xs := k.Draw(r, c, dt)
 		ref, magnitude := c.Reference(xs...)
 		for i, p := range plans {
-			if err := CheckPlan(run, p, dt, result, xs, ref, magnitude, tolerance, c.Atomic); err != nil {
+			if err := CheckPlan(run, p, dt, result, xs, ref, magnitude, s.ToleranceOf(dt), c.Atomic); err != nil {
 				return fmt.Errorf("%s, planned for %s: %w", k.Name, names[i], err)
 			}
 		}

@@ -149,14 +149,6 @@ func bytesOf(dt kernels.Dtype, xs [][]float64) [][]byte {
 	return bs
 }
 
-// CloseTo compares bytes of dt with a reference.
-func CloseTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance float64) error {
-	if dt == kernels.Float32 {
-		return compare.Close(kernels.Elements[float32](got), ref, magnitude, tolerance, 0)
-	}
-	return compare.Close(opspec.Decode(dt, got), ref, magnitude, tolerance, 0)
-}
-
 // poison in every byte is a NaN of a payload that no arithmetic makes.
 const poison = 0xff
 
