@@ -82,13 +82,17 @@ func TestConvTensorOnGPU(t *testing.T) {
 				v = last
 			}
 		}
-		if p := testutil.Get[*kernels.Plan](t)(v.Plan(dev)); !strings.HasPrefix(p.Launches[0].Kernel.Entry, "conv_hopper") {
+		plans, _, err := v.Candidates(dev)
+		testutil.Do(t, err)
+		if delete(plans, "FMA"); len(plans) == 0 {
 			continue
 		}
-		plans := testutil.Get[map[string]*kernels.Plan](t)(v.Candidates(dev))
-		name := slices.MinFunc(slices.Sorted(maps.Keys(plans)), func(a, b string) int { return cmp.Compare(took[a], took[b]) }) // so that each kernel has its turn
+		names := slices.Sorted(maps.Keys(plans))
+		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		kernel := func(name string) string { name, _, _ = strings.Cut(name, "["); return name }
+		name := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(took[kernel(a)], took[kernel(b)]) }) // so that each kernel has its turn
 		checkConv[float32](t, plans[name], v, r)
-		took[name]++
+		took[kernel(name)]++
 		n++
 	}
 	t.Log(took)
@@ -174,7 +178,7 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 	}
 	// Without the third matrix of a split the mean error is 6 times this, with operands of BF16 in the place of TF32 4 times.
 	mean := map[kernels.Precision]float64{kernels.FullPrecision: 0x1p-21, kernels.TF32: 0x1p-11, kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Precision] * math.Sqrt(terms)
-	if got := math.Sqrt(squares / float64(n)); finite && strings.HasPrefix(p.Launches[0].Kernel.Entry, "conv_hopper") && got > mean {
+	if got, entry := math.Sqrt(squares/float64(n)), p.Launches[0].Kernel.Entry; finite && (strings.HasPrefix(entry, "conv_hopper") || strings.HasPrefix(entry, "conv_mma")) && got > mean {
 		t.Errorf("root mean square error is %g, want at most %g: %v of %+v", got, mean, p, v)
 	}
 }
@@ -217,31 +221,57 @@ func transposed[T any](x []T, count, rows int64) []T {
 	return to
 }
 
-// The times of 200 drawn convolutions, a line each, which bench/conv_peers.py reads, with the kernel that the model chooses, and times and predicted times of all candidates, in us.
+// The times of 200 drawn convolutions, or of those for which there is time before the test's deadline, a line each, which bench/conv_peers.py reads: with float32 operands, channels
+// first, and, where kernels take them, with those of the precision, channels last. A line has the time of the kernel that the model chooses and the best one in the better of both,
+// and of all candidates the time, the predicted time and that of the launch that prepares operands, in us.
 func TestConvDrawnTimes(t *testing.T) {
-	watch, r, lost := newStopwatch(t), random(t), 0.0
-	units := watch.dev
-	units.Major = 7 // as on a device without tensor cores
-	for range 200 {
+	watch, r, lost, count := newStopwatch(t), random(t), 0.0, 0
+	deadline, limited := t.Deadline()
+	for count < 200 && !(limited && time.Until(deadline) < 5*time.Second) {
 		v := drawLayer(r)
-		plans, predicted, list, times := testutil.Get[map[string]*kernels.Plan](t)(v.Candidates(watch.dev)), v.Predicted(watch.dev), []string{}, map[string]float64{}
-		plans["FMA"] = testutil.Get[*kernels.Plan](t)(v.Plan(units))
-		for _, name := range slices.Sorted(maps.Keys(plans)) {
-			times[name] = timeConv(t, watch, plans[name], 10*time.Millisecond)
-			list = append(list, fmt.Sprintf("%s %.1f %.0f", strings.TrimPrefix(name, "conv_hopper_"), times[name], predicted[name]))
-		}
-		chosen := "FMA"
-		for _, l := range testutil.Get[*kernels.Plan](t)(v.Plan(watch.dev)).Launches {
-			if plans[l.Kernel.Entry] != nil {
-				chosen = l.Kernel.Entry
+		y, x, us, best, line := v.Rows, v.Columns, math.Inf(1), math.Inf(1), ""
+		for _, last := range []bool{false, true} {
+			if v.ChannelsLast = [2]bool{last, last}; last && !v.TakesChannelsLast(watch.dev) {
+				continue
 			}
+			chosen, times, list := timeCandidates(t, watch, v)
+			least := slices.Min(slices.Collect(maps.Values(times)))
+			lost += math.Log(times[chosen] / least)
+			us, best = min(us, times[chosen]), min(best, least)
+			line += fmt.Sprintf("; %s: chosen %s %.2f; measured, predicted, prepares: %s", map[bool]string{false: "first", true: "last"}[last], chosen, times[chosen], strings.Join(list, ", "))
+			count++
 		}
-		us, y, x := times[chosen], v.Rows, v.Columns
-		lost += math.Log(us / slices.Min(slices.Collect(maps.Values(times))))
-		t.Logf("layer %d %d %d %d %d %d %d %d %d %d %d %d %d %v %v %.2f us, %s; measured, predicted: %s", v.Images, v.Channels, v.Filters, v.Groups, y.In, x.In, y.Size, x.Size, y.Stride, x.Stride, y.Dilation, y.Before, x.Before,
-			v.Result, v.Round, us, strings.TrimPrefix(chosen, "conv_hopper_"), strings.Join(list, ", "))
+		t.Logf("layer %d %d %d %d %d %d %d %d %d %d %d %d %d %v %v %.2f us, best %.2f%s", v.Images, v.Channels, v.Filters, v.Groups, y.In, x.In, y.Size, x.Size, y.Stride, x.Stride, y.Dilation, y.Before, x.Before,
+			v.Result, v.Round, us, best, line)
 	}
-	t.Logf("chosen kernels take %.3f times as long as the best of the candidates (geometric mean)", math.Exp(lost/200))
+	t.Logf("chosen kernels take %.3f times as long as the best of the candidates (geometric mean of %d)", math.Exp(lost/float64(count)), count)
+}
+
+// timeCandidates returns the name of the kernel that the model chooses, and the times of all candidates in us, with a line for each.
+func timeCandidates(t *testing.T, watch *stopwatch, v gemm.Conv) (chosen string, times map[string]float64, list []string) {
+	plans, chosen, err := v.Candidates(watch.dev)
+	testutil.Do(t, err)
+	predicted := v.Predicted(watch.dev)
+	times, least := map[string]float64{}, map[string]float64{} // least: the predicted times of the kernels of one launch by their names without the splits of K
+	for name, us := range predicted {
+		if of, _, splits := strings.Cut(name, "["); splits && (least[of] == 0 || us < least[of]) {
+			least[of] = us
+		}
+	}
+	prepares, inputs := 0.0, convInputs(testutil.Get[*kernels.Plan](t)(v.Plan(watch.dev)))
+	for _, name := range slices.Sorted(maps.Keys(plans)) {
+		p := plans[name]
+		if of, _, splits := strings.Cut(name, "["); splits && name != chosen && predicted[name] > 1.25*least[of] {
+			continue // a worse split of K
+		}
+		if times[name] = timeConv(t, watch, p, inputs, 10*time.Millisecond); prepares == 0 && strings.Contains(p.Launches[0].Kernel.Entry, "prepare") {
+			part := *p
+			part.Launches = part.Launches[:1]
+			prepares = timeConv(t, watch, &part, inputs, 10*time.Millisecond)
+		}
+		list = append(list, fmt.Sprintf("%s %.1f %.0f %.1f", strings.TrimPrefix(name, "conv_hopper_"), times[name], predicted[name], prepares))
+	}
+	return chosen, times, list
 }
 
 // drawLayer draws a layer as networks have them: channels of 1 to 2048, filters of one size or, seldom, of two, padding of at most half of them; of few groups, of as many as channels, or of none.
@@ -283,8 +313,8 @@ func drawLayer(r *rand.Rand) gemm.Conv {
 	}
 }
 
-// timeConv returns the time of a plan in us, for which it runs about as long as within.
-func timeConv(t *testing.T, watch *stopwatch, p *kernels.Plan, within time.Duration) float64 {
+// convInputs returns operands of a plan.
+func convInputs(p *kernels.Plan) [][]byte {
 	inputs := make([][]byte, 2)
 	for i, bytes := range p.Inputs {
 		if inputs[i] = signed((bytes+3)/4*4, i)[:bytes]; strings.Contains(p.Op, "last") && p.Precision == kernels.BF16 { // of BF16, of which pairs make a float32
@@ -293,6 +323,11 @@ func timeConv(t *testing.T, watch *stopwatch, p *kernels.Plan, within time.Durat
 			}
 		}
 	}
+	return inputs
+}
+
+// timeConv returns the time of a plan in us, for which it runs about as long as within.
+func timeConv(t *testing.T, watch *stopwatch, p *kernels.Plan, inputs [][]byte, within time.Duration) float64 {
 	p.Graph = true // as a VM records them
 	us, _, _ := watch.rate(testutil.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, within)).Runs, p.Bytes())
 	return us
@@ -325,9 +360,9 @@ func TestConvTimes(t *testing.T) {
 			if strings.Contains(p.Launches[0].Kernel.Entry, "prepare") {
 				part := *p
 				part.Launches = part.Launches[:1]
-				prepares = timeConv(t, watch, &part, 50*time.Millisecond)
+				prepares = timeConv(t, watch, &part, convInputs(p), 50*time.Millisecond)
 			}
-			us := timeConv(t, watch, p, 50*time.Millisecond)
+			us := timeConv(t, watch, p, convInputs(p), 50*time.Millisecond)
 			t.Logf("%-64s %8.1f us, %7.1f to prepare, %6.1f TFLOP/s, %s", name, us, prepares, float64(p.Flops)/us/1e6, p.Launches[min(1, len(p.Launches)-1)].Kernel.Entry)
 		}
 	}

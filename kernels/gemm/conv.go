@@ -215,12 +215,11 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if err := v.check(dev); err != nil {
 		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
-	c, ok := v.choose(dev)
-	return v.plan(dev, c, ok)
+	return v.planBy(v.choose(dev))
 }
 
-// plan returns the launches of a kernel for tensor cores, or of the element type's unit.
-func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.Plan, error) {
+// planBy returns the launches of a method.
+func (v Conv) planBy(m convMethod) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: v.String()}
 	args, sizes := v.arguments(), v.elements()
 	terms := args.K * sizes[v.Result]
@@ -232,26 +231,7 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
 	p.Out = args.Count * v.size(v.Result)
-	if tensor {
-		c.emit(p, v, dev)
-		switch c.form {
-		case BF16Split:
-		case bf16Pair:
-			p.Precision = kernels.TF32
-		default:
-			p.Precision = kernels.Precision(c.form)
-		}
-		if w, _ := v.windows(c.form); c.form != BF16Split && (w.merged == 1 || c.filters) {
-			return p, nil
-		}
-		args.When, args.Guarded = kernels.At(kernels.Scratch, 0), true
-	}
-	if !args.Guarded {
-		if ok, err := v.depthwise(p, dev); ok {
-			return p.Or(err)
-		}
-	}
-	return p.Or(v.launch(p, dev, args))
+	return p.Or(m.emit(p, args))
 }
 
 // last reports whether a tensor has channels last, and size returns the bytes of its elements.

@@ -234,9 +234,17 @@ type convTensorArgs struct {
 	How                                                                                      int64 `arg:"int32"`
 }
 
-// emit appends the launches that prepare the operands and multiply them. The first int32 of the workspace tells whether a split has to be scaled.
-func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
+// emit appends the launches that prepare the operands and multiply them, and those of the element type's unit, which follow where a split has to be scaled: the first int32 of the
+// workspace tells it.
+func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
 	w, _ := v.windows(c.form)
+	switch c.form {
+	case BF16Split:
+	case bf16Pair:
+		p.Precision = kernels.TF32
+	default:
+		p.Precision = kernels.Precision(c.form)
+	}
 	const threads, most = 256, 1024
 	fallback, blocks := p.Workspace(4), int64(1)
 	var prepared []convPlanes
@@ -301,6 +309,11 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 				taps, channels, v.Filters / v.Groups, w.merged, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
 		}
 	}
+	if c.form != BF16Split && (w.merged == 1 || c.filters) {
+		return nil
+	}
+	args.When, args.Guarded = fallback, true
+	return v.launch(p, dev, args)
 }
 
 // result returns the elements of the result from one row to the next, from a pixel to the next, of an image and from a channel to the next.

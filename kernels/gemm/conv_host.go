@@ -20,9 +20,18 @@ type convHost[T kernels.Float] struct {
 	memory              *sync.Pool // of *convMemory[T]
 }
 
-// newConvHost returns a launch with windows of so many terms and so many pixels of a phase. It clears the result.
-func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64, memory *sync.Pool) *convHost[T] {
+// newConvHost returns a launch with windows of so many terms and so many pixels of a phase. It rounds operands of float32 and clears the result.
+func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int64, by kernels.Precision, memory *sync.Pool) *convHost[T] {
+	if memory == nil {
+		memory = new(sync.Pool)
+	}
 	h := &convHost[T]{memory: memory, convArgs: a, by: c.BLAS(), images: kernels.Slice[T](c, a.Images), matrix: kernels.Slice[T](c, a.Matrix), out: kernels.Slice[T](c, a.Out)}
+	if by != kernels.FullPrecision {
+		for _, x := range []any{&h.images, &h.matrix} {
+			x := x.(*[]float32)
+			*x = dense(*x, int64(len(*x)), 1, 1, by.Round)
+		}
+	}
 	h.channels, h.down, h.lines = terms/a.Taps.D, a.Pixels.D/a.PixelRow.D, pixels/a.PixelRow.D
 	block := max(max(convHostBlock/terms, convHostPixels)/a.PixelRow.D, 1)
 	h.block = kernels.CeilDiv(h.lines, kernels.CeilDiv(h.lines, block)) // blocks of about one size
@@ -32,25 +41,28 @@ func newConvHost[T kernels.Float](c kernels.Call, a convArgs, terms, pixels int6
 
 // keepsMemory makes a launch of a plan on the host keep the memory of its goroutines from run to run.
 func keepsMemory(l *kernels.Launch, d kernels.Dtype, result ConvResult) {
-	bodies, memory := [2][2]func(kernels.Call, *sync.Pool){{windowsIn[float32], windowsIn[float64]}, {filtersIn[float32], filtersIn[float64]}}, new(sync.Pool)
+	bodies, memory := [2][2]func(kernels.Call, convArgs, kernels.Precision, *sync.Pool){{windowsIn[float32], windowsIn[float64]}, {filtersIn[float32], filtersIn[float64]}}, new(sync.Pool)
 	body := bodies[result/ConvFilters][d]
-	l.Kernel = &kernels.Kernel{Image: l.Kernel.Image, Entry: l.Kernel.Entry, Body: func(c kernels.Call) { body(c, memory) }}
+	l.Kernel = &kernels.Kernel{Image: l.Kernel.Image, Entry: l.Kernel.Entry, Body: func(c kernels.Call) { body(c, kernels.Args[convArgs](c), kernels.FullPrecision, memory) }}
 }
 
-func convWindowsBody[T kernels.Float](c kernels.Call) { windowsIn[T](c, new(sync.Pool)) }
-func convFiltersBody[T kernels.Float](c kernels.Call) { filtersIn[T](c, new(sync.Pool)) }
+func convWindowsBody[T kernels.Float](c kernels.Call) {
+	windowsIn[T](c, kernels.Args[convArgs](c), kernels.FullPrecision, nil)
+}
+func convFiltersBody[T kernels.Float](c kernels.Call) {
+	filtersIn[T](c, kernels.Args[convArgs](c), kernels.FullPrecision, nil)
+}
 
 // windowsIn multiplies rows of filters by the windows of pixels, whose taps are all in the first split.
-func windowsIn[T kernels.Float](c kernels.Call, memory *sync.Pool) {
-	a := kernels.Args[convArgs](c)
+func windowsIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision, memory *sync.Pool) {
 	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
 		return
 	}
-	h := newConvHost[T](c, a, a.K, a.N, memory)
+	h := newConvHost[T](c, a, a.K, a.N, by, memory)
 	blocks := kernels.CeilDiv(h.lines, h.block)
 	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*h.block*h.PixelRow.D*h.K), 1), func(lo, hi int64) {
 		w := h.newWork()
-		defer memory.Put(w.convMemory)
+		defer h.memory.Put(w.convMemory)
 		var packed, filters []T
 		for task := lo; task < hi; task++ {
 			line := task % blocks * h.block
@@ -72,19 +84,18 @@ func windowsIn[T kernels.Float](c kernels.Call, memory *sync.Pool) {
 
 // filtersIn multiplies gradients w.r.t. the outputs by the windows that they meet, and adds up the products of blocks of pixels in their order. Splits are of
 // whole rows of pixels, else all terms are in the first one.
-func filtersIn[T kernels.Float](c kernels.Call, memory *sync.Pool) {
-	a := kernels.Args[convArgs](c)
+func filtersIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision, memory *sync.Pool) {
 	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
 		return
 	}
-	h := newConvHost[T](c, a, a.N, a.K, memory)
+	h := newConvHost[T](c, a, a.N, a.K, by, memory)
 	each := h.lines // of a split
 	if h.Chunk%h.PixelRow.D == 0 {
 		each = h.Chunk / h.PixelRow.D
 	}
 	kernels.Parallel(kernels.CeilDiv(h.lines, each)*h.Groups, max(kernels.Grain/(h.M*h.N*each*h.PixelRow.D), 1), func(lo, hi int64) {
 		w := h.newWork()
-		defer memory.Put(w.convMemory)
+		defer h.memory.Put(w.convMemory)
 		gradients := grown(&w.gradients, h.M*h.block*h.PixelRow.D)
 		for task := lo; task < hi; task++ {
 			split := task / h.Groups

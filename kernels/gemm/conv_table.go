@@ -108,15 +108,45 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 	return us
 }
 
-// choose returns the kernel that takes the least time by the model; ok is false if conv.cu's take less.
-func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
-	least := v.flopsTime(dev)
-	for c, us := range v.candidates(dev) {
-		if us < least || v.ChannelsLast != [2]bool{} && !ok {
-			best, least, ok = c, us, true
+// convMethod is a way to compute a convolution, with its time by the model in us.
+type convMethod struct {
+	name string
+	us   float64
+	emit func(p *kernels.Plan, args convArgs) error // appends the launches
+}
+
+// methods yields the ways to compute the convolution on a device.
+func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
+	return func(yield func(convMethod) bool) {
+		if v.ChannelsLast == [2]bool{} && !yield(convMethod{"FMA", v.flopsTime(dev), func(p *kernels.Plan, args convArgs) error {
+			if ok, err := v.depthwise(p, dev); ok {
+				return err
+			}
+			return v.launch(p, dev, args)
+		}}) {
+			return
+		}
+		for c, us := range v.tilings(dev) {
+			if !yield(convMethod{c.entry(v), us, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
+				return
+			}
+		}
+		for c, us := range v.candidates(dev) {
+			if !yield(convMethod{c.kernel.Entry, us, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args, dev) }}) {
+				return
+			}
 		}
 	}
-	return best, ok
+}
+
+// choose returns the method that takes the least time by the model.
+func (v Conv) choose(dev kernels.Device) (best convMethod) {
+	for m := range v.methods(dev) {
+		if best.emit == nil || m.us < best.us {
+			best = m
+		}
+	}
+	return best
 }
 
 // form returns the form of operands of tensor cores.
@@ -149,30 +179,28 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 	}
 }
 
-// Candidates returns the plans for tensor cores that Plan chooses among on a device, by the names of their kernels.
-func (v Conv) Candidates(dev kernels.Device) (map[string]*kernels.Plan, error) {
+// Candidates returns the plans that Plan chooses among on a device, by names, with that of Plan's choice.
+func (v Conv) Candidates(dev kernels.Device) (plans map[string]*kernels.Plan, chosen string, err error) {
 	if err := v.check(dev); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	plans := map[string]*kernels.Plan{}
-	for c := range v.candidates(dev) {
-		p, err := v.plan(dev, c, true)
-		if err != nil {
-			return nil, err
+	plans = map[string]*kernels.Plan{}
+	for m := range v.methods(dev) {
+		if plans[m.name], err = v.planBy(m); err != nil {
+			return nil, "", err
 		}
-		plans[c.kernel.Entry] = p
 	}
-	return plans, nil
+	return plans, v.choose(dev).name, nil
 }
 
-// Predicted returns the times by the model, in us, of the kernels that Plan chooses among on a device, by their names: none for a convolution that Plan refuses.
+// Predicted returns the times by the model, in us, of the plans that Plan chooses among on a device, by names: none for a convolution that Plan refuses.
 func (v Conv) Predicted(dev kernels.Device) map[string]float64 {
 	if v.check(dev) != nil {
 		return nil
 	}
-	times := map[string]float64{"FMA": v.flopsTime(dev)}
-	for c, us := range v.candidates(dev) {
-		times[c.kernel.Entry] = us
+	times := map[string]float64{}
+	for m := range v.methods(dev) {
+		times[m.name] = m.us
 	}
 	return times
 }

@@ -161,7 +161,7 @@ func TestConvTensor(t *testing.T) {
 		for i := range got {
 			got[i] = float32(math.NaN())
 		}
-		p, err := v.plan(dev, c, true)
+		p, err := v.planBy(convMethod{emit: func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args, dev) }})
 		if err == nil {
 			plans = append(plans, p)
 			if err = p.Run(in, kernels.Bytes(got)[:p.Out], nil); v.last(v.Result) {
@@ -215,6 +215,51 @@ func lastAt(v Conv, of ConvResult, k int64) int64 {
 	image := v.elements()[of] / v.Images
 	plane := image / channels
 	return k/image*image + k%plane*channels + k%image/plane
+}
+
+// TestConvTiles compares the Go bodies of all plans of conv_mma.cu with those of float64.
+func TestConvTiles(t *testing.T) {
+	r := testutil.Random(t)
+	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
+	var plans []*kernels.Plan
+	took := map[string]int{}
+	for range 60 {
+		v := drawConv(r)
+		v.Dtype, v.Round = kernels.Float32, kernels.Precision(1+r.IntN(3))
+		wide := v
+		wide.Dtype, wide.Round = kernels.Float64, kernels.FullPrecision
+		sizes := v.elements()
+		in, exact := make([][]byte, 2), make([][]byte, 2)
+		for i, of := range convOperands[v.Result] {
+			x, y := make([]float32, sizes[of]), make([]float64, sizes[of])
+			for k := range x {
+				x[k] = float32(r.NormFloat64())
+				y[k] = float64(v.Round.Round(x[k]))
+			}
+			in[i], exact[i] = kernels.Bytes(x), kernels.Bytes(y)
+		}
+		want := make([]float64, sizes[v.Result])
+		p := testutil.Get[*kernels.Plan](t)(wide.Plan(kernels.HostDevice()))
+		testutil.Do(t, p.Run(exact, kernels.Bytes(want), nil))
+		for c := range v.tilings(dev) {
+			p := testutil.Get[*kernels.Plan](t)(v.planBy(convMethod{emit: func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}))
+			plans = append(plans, p)
+			took[c.kernel(v).Entry]++
+			got := slices.Repeat([]float32{float32(math.NaN())}, len(want))
+			testutil.Do(t, p.Run(in, kernels.Bytes(got), nil))
+			for i := range want {
+				if !(math.Abs(float64(got[i])-want[i]) <= 1e-4*max(1, math.Abs(want[i]))) {
+					t.Fatalf("%v by %s: got %v at %d, want %v", v, c.entry(v), got[i], i, want[i])
+				}
+			}
+		}
+	}
+	if err := kernels.Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+	if len(took) != 8 {
+		t.Errorf("got plans of %v, want each of 8 kernels", took)
+	}
 }
 
 // TestConvErrors: a problem that kernels do not compute is an error that says why.
