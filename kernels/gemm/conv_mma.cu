@@ -43,7 +43,7 @@ template <typename F, bool FILTERS, int SIZE, bool F16> __device__ __forceinline
 
 // small computes a tile of a split. With FILTERS terms are pixels and columns are taps of channels, else the other way round.
 template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void small(const Gathered<float>& g, const Tiles& t) {
-    constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS;
+    constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS, PITCH = F::BN + 8; // so that a warp's vectors meet in no bank
     using A = typename F::A;
     using B = typename F::B;
     using Pixel = typename Gathered<float>::Pixel;
@@ -66,7 +66,7 @@ template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void sm
     const Phase v(g.rows, (id /= t.groups) % g.rows.phases), h(g.columns, id / g.rows.phases);
     const int k0 = split * t.chunk, terms = idle ? 0 : max(min(t.k - k0, t.chunk), 0), end = k0 + terms;
     float* const memory = reinterpret_cast<float*>(dynamic);
-    float4* const inbox = reinterpret_cast<float4*>(memory + STAGES * F::STAGE);
+    float* const inbox = memory + STAGES * F::STAGE;
 
     const float *const matrix = t.matrix + (i64)group * t.a.group + (i64)m0 * t.a.row, *pixel = nullptr;
     const int rows = t.m - m0, line = threadIdx.x % F::BM, lineTerm = threadIdx.x / F::BM * EACH_A, spot = threadIdx.x % F::BN, spotTerm = threadIdx.x / F::BN * EACH_B;
@@ -141,54 +141,35 @@ template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void sm
     }
     admit();
 
-    float* const out = t.out + (JOIN ? 0 : split * t.count) + (i64)group * t.c.group + (i64)m0 * t.c.row;
-    const int cols = idle ? 0 : t.n - n0;
-    const auto put = [&](int row, int col, const float4& sums) {
-        if (row >= rows || col >= cols) return;
-        const float of[4] = {sums.x, sums.y, sums.z, sums.w};
-        float* const to = out + (i64)row * t.c.row;
-        if constexpr (FILTERS) {
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (col + e < cols) to[n0 + col + e] = of[e];
-        } else {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                if (col + e >= cols) break;
-                const Pixel p = g.pixel(group, v, h, n0 + col + e);
-                if (p.inside) to[p.place] = of[e];
-            }
-        }
-    };
-    if (together == 1) {
-#pragma unroll
-        for (int i = 0; i < F::VECTORS; i++) {
-            int row, col;
-            F::place(i * F::THREADS + threadIdx.x, row, col);
-            put(row, col, four(sum[i / F::NT][i % F::NT]));
-        }
-        return;
-    }
-    // Each block of the tile adds up an equal share of it; the others send it their sums.
-    const int log = 31 - __clz(F::TILE / together), share = 1 << log;
-    cluster_wait(); // all blocks have begun
+    // Each block of the tile adds up an equal share of its rows; the others send it their sums.
+    const int share = F::BM / together, log = 31 - __clz(share);
+    if (together > 1) cluster_wait(); // all blocks have begun
 #pragma unroll
     for (int i = 0; i < F::VECTORS; i++) {
-        const int at = i * F::THREADS + threadIdx.x, to = at >> log;
-        send(rank - split + to, inbox + (split << log) + at - (to << log), four(sum[i / F::NT][i % F::NT]), &full);
-    }
-    await_inbox(&full);
-#pragma unroll 1
-    for (int i = threadIdx.x; i < share; i += F::THREADS) {
-        float4 sums = inbox[i];
-#pragma unroll 2
-        for (int part = 1; part < together; part++) {
-            const float4 w = inbox[(part << log) + i];
-            sums = make_float4(sums.x + w.x, sums.y + w.y, sums.z + w.z, sums.w + w.w);
-        }
         int row, col;
-        F::place((split << log) + i, row, col);
-        put(row, col, sums);
+        F::place(i * F::THREADS + threadIdx.x, row, col);
+        const int to = row >> log;
+        float4* const at = reinterpret_cast<float4*>(inbox + (row + (together > 1 ? split - to : 0) * share) * PITCH + col);
+        const float4 x = four(sum[i / F::NT][i % F::NT]);
+        if (together > 1) send(rank - split + to, at, x, &full);
+        else *at = x;
+    }
+    i64 place = n0 + spot;
+    bool inside = !idle && place < t.n;
+    if constexpr (!FILTERS) {
+        const Pixel p = g.pixel(group, v, h, min((int)place, t.n - 1));
+        place = p.place, inside = inside && p.inside;
+    }
+    if (together > 1) await_inbox(&full);
+    else __syncthreads();
+    const int first = together > 1 ? split * share : 0;
+    float* const out = t.out + (JOIN ? 0 : split * t.count) + (i64)group * t.c.group + (i64)(m0 + first) * t.c.row + place;
+#pragma unroll 1
+    for (int row = threadIdx.x / F::BN; row < share; row += F::THREADS / F::BN) {
+        float x = inbox[row * PITCH + spot];
+#pragma unroll 2
+        for (int part = 1; part < together; part++) x += inbox[(part * share + row) * PITCH + spot];
+        if (inside && first + row < rows) out[(i64)row * t.c.row] = x;
     }
 }
 

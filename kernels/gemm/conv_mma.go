@@ -33,7 +33,7 @@ func newConvTile(name string, m, n int64, block, step, alone float64) convTile {
 	kernel := func(entry string, filters bool) *kernels.Kernel {
 		return own.Kernel("conv_mma", "conv_mma_"+entry+name, convTileBody(filters))
 	}
-	return convTile{m, n, 4 * (m + n) * (convTileStep + 8) * 4, block, step, alone,
+	return convTile{m, n, 4 * (4*(m+n)*(convTileStep+8) + m*(n+8)), block, step, alone,
 		[2]*kernels.Kernel{kernel("windows", false), kernel("joined_windows", false)}, [2]*kernels.Kernel{kernel("filters", true), kernel("joined_filters", true)}}
 }
 
@@ -121,9 +121,9 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 		a.Kind = 2
 	}
 	a.Chunk = arith.RoundUp(kernels.CeilDiv(a.K, c.parts*c.splits), convTileStep)
-	blocks, shared, splits := c.tiles(args)*c.parts, c.shared, int64(1)
+	blocks, splits := c.tiles(args)*c.parts, int64(1)
 	if c.parts > 1 {
-		blocks, shared = arith.RoundUp(blocks, convTileCluster), shared+c.m*c.n*4
+		blocks = arith.RoundUp(blocks, convTileCluster)
 	} else if splits = kernels.CeilDiv(a.K, a.Chunk); splits > 1 {
 		a.Out, blocks = p.Workspace(splits*p.Out), blocks*splits
 	}
@@ -131,7 +131,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 		return err
 	}
 	p.Precision = v.Round
-	p.Launch(c.kernel(v), int(blocks), convTileThreads, a).Shared = int(shared)
+	p.Launch(c.kernel(v), int(blocks), convTileThreads, a).Shared = int(c.shared)
 	if splits > 1 {
 		problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: a.Count}}.combine(p, a.Out, splits)
 	}
