@@ -56,11 +56,12 @@ def cudnn_us(sizes, result, precision, layout):
     return median_us(graphed(call, sets), 7, warm=10)
 
 
-until, ratios = time.monotonic() + float(sys.argv[1]), []
+until, ratios = 0, []
 for line in sys.stdin:
     found = LAYER.search(line)
     if not found:
         continue
+    until = until or time.monotonic() + float(sys.argv[1])
     if time.monotonic() > until:
         print("out of time")
         break

@@ -27,7 +27,7 @@ const (
 	convTileMost    = 1<<15 - 1
 )
 
-var convTiles = []convTile{newConvTile("", 64, 64, 0.8, 0.17, 0.45), newConvTile("_few", 32, 32, 0.4, 0.08, 0.35)}
+var convTiles = []convTile{newConvTile("", 64, 64, 0.8, 0.17, 0.45), newConvTile("_few", 32, 32, 0.4, 0.08, 0.35), newConvTile("_thin", 16, 128, 0.6, 0.13, 0.4)}
 
 func newConvTile(name string, m, n int64, block, step, alone float64) convTile {
 	kernel := func(entry string, filters bool) *kernels.Kernel {

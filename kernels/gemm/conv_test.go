@@ -257,8 +257,8 @@ func TestConvTiles(t *testing.T) {
 	if err := kernels.Check(own, plans...); err != nil {
 		t.Error(err)
 	}
-	if len(took) != 8 {
-		t.Errorf("got plans of %v, want each of 8 kernels", took)
+	if len(took) != 12 {
+		t.Errorf("got plans of %v, want each of 12 kernels", took)
 	}
 }
 
