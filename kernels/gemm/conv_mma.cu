@@ -1,11 +1,16 @@
 // Convolution by mma.sync in one launch, on devices of compute capability 9.0, for layers that conv_hopper.cu is slow for: those too small for the launches that prepare its operands,
 // groups of few channels, and windows that TMA does not gather. Operands are float32 in memory, as in conv.cu, and rounded to TF32, BF16 or F16 as they are multiplied; sums are float32.
 //
-// A block computes a tile of C over one split of K. cp.async gathers K slices of 32 terms of the matrix and the images to shared memory, STAGES - 1 of them ahead of those that are
-// multiplied. Terms are in the order of the matrix in memory. A lane finds how one item of images, a tap of a channel, meets them, and the lanes of a warp exchange these by shuffles:
+// A block computes a tile of C over one split of K. A thread gathers its part of a K slice of 32 terms of the matrix and the images to registers, while the one before is multiplied, and stores it rounded to
+// shared memory: cp.async would copy four bytes at a time, which took twice the time. Terms are in the order of the matrix in memory. A lane finds how one item of images, a tap of a channel, meets them, and the lanes of a warp exchange these by shuffles:
 // an element of the images takes an addition and two comparisons. The blocks of a cluster reduce the splits of K, in an order that does not depend on timing.
-#include "matmul_mma_tile.cuh"
+#include "matmul_f16.cuh"
 #include "conv_gather.cuh"
+#include "inbox.cuh"
+
+extern __shared__ float4 dynamic[];
+
+constexpr int BK = 32; // terms of a K slice
 
 #if __CUDA_ARCH__ == 900
 #define ON_HOPPER(...) __VA_ARGS__
@@ -34,21 +39,88 @@ struct Tiles {
     int parts, across, kind; // across: lanes copy rows of the matrix, whose terms are not contiguous; kind: TF32, BF16, F16
 };
 
-// multiply adds the products of a K slice.
-template <typename F, bool FILTERS, int SIZE, bool F16> __device__ __forceinline__ void multiply(float (&sum)[F::MT][F::NT][4], const float* s, bool across) {
-    if (FILTERS) F::template multiply<SIZE, F16, true, true>(sum, s);
-    else if (!across) F::template multiply<SIZE, F16, true, false>(sum, s);
-    else F::template multiply<SIZE, F16, false, false>(sum, s);
+// Tile is the shape of a block's work: DOWN x ACROSS warps share a tile of BM x BN. A stage has K slices of A and B, each a panel of BM or BN lines for 64 bytes of terms: one in 16 bits,
+// two in TF32.
+template <int BM_, int BN_, int DOWN, int ACROSS> struct Tile {
+    static constexpr int BM = BM_, BN = BN_, THREADS = DOWN * ACROSS * 32, WM = BM / DOWN, WN = BN / ACROSS, MT = WM / 16, NT = WN / 8;
+    static constexpr int VECTORS = MT * NT, TILE = BM * BN / 4; // vectors of four sums: of a thread, of the tile
+    static constexpr int PANELS = 2, STAGE = PANELS * (BM + BN) * 64, STAGES = 2;
+    template <int LINES, int SIZE> using Side = Panel<LINES, SIZE, 1, false, LINES * 4>;
+
+    // place returns where in the tile vector i / THREADS of thread i % THREADS is.
+    static __device__ __forceinline__ void place(int i, int& row, int& col) {
+        const int v = i / THREADS, warp = i % THREADS / 32, lane = i % 32;
+        row = warp % DOWN * WM + v / NT * 16 + lane / 4 + lane % 2 * 8;
+        col = warp / DOWN * WN + v % NT * 8 + lane % 4 / 2 * 4;
+    }
+    // multiply adds the products of a stage.
+    template <int SIZE, bool F16> static __device__ __forceinline__ void multiply(float (&sum)[MT][NT][4], u32 stage) {
+        using A = Side<BM, SIZE>;
+        using B = Side<BN, SIZE>;
+        const int warp = threadIdx.x / 32;
+        const u32 a = A::template place<true>(warp % DOWN * WM), b = B::template place<false>(warp / DOWN * WN);
+#pragma unroll
+        for (int l = 0; l < SIZE; l++) { // 32 bytes of terms
+            const u32 ma = stage + l / 2 * (BM * 64), mb = stage + PANELS * (BM * 64) + l / 2 * (BN * 64);
+            u32 x[MT][4], y[NT / 2][4];
+#pragma unroll
+            for (int i = 0; i < MT; i++) A::load(x[i], ma, a, 0, i, l % 2);
+#pragma unroll
+            for (int j = 0; j < NT / 2; j++) B::load(y[j], mb, b, 0, j, l % 2);
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int j = 0; j < NT; j++) mma_of<SIZE, F16>(sum[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+};
+
+enum Kind { KIND_TF32, KIND_BF16, KIND_F16 };
+
+__device__ __forceinline__ u32 pair(int kind, float x, float y) { return kind == KIND_F16 ? half<true>(make_float2(x, y)) : half<false>(make_float2(x, y)); }
+__device__ __forceinline__ void store_shared(u32 to, u32 x) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
+__device__ __forceinline__ void store_shared(u32 to, u32 x, u32 y, u32 z, u32 w) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+// at is where 16 bytes of a line are in a panel, as in Panel.
+__device__ __forceinline__ u32 at(int line, int part) { return line * 64 + (part ^ (line >> 1 & 3)) * 16; }
+
+// line_of returns the line of a warp's u-th element where lanes are along terms: two lines in a row, so that lanes that are a pair exchange their terms.
+template <int WARPS> __device__ __forceinline__ int line_of(int u) { return 2 * (threadIdx.x / 32) + u % 2 + u / 2 * (2 * WARPS); }
+
+// store_terms stores a lane's term of EACH lines, and store_line EACH consecutive terms of a line from a term on, rounded.
+template <int LINES, int EACH, int WARPS> __device__ __forceinline__ void store_terms(const float (&v)[EACH], u32 panel, int kind) {
+    const int lane = threadIdx.x % 32;
+    if (kind == KIND_TF32) {
+#pragma unroll
+        for (int u = 0; u < EACH; u++) store_shared(panel + lane / 16 * (LINES * 64) + at(line_of<WARPS>(u), lane / 4 % 4) + lane % 4 * 4, tf32(v[u]));
+        return;
+    }
+    const bool odd = lane % 2;
+#pragma unroll
+    for (int u = 0; u < EACH; u += 2) {
+        const float other = __shfl_xor_sync(0xffffffff, odd ? v[u] : v[u + 1], 1);
+        store_shared(panel + at(line_of<WARPS>(u + odd), lane / 8) + lane / 2 % 4 * 4, odd ? pair(kind, other, v[u + 1]) : pair(kind, v[u], other));
+    }
+}
+template <int LINES, int EACH> __device__ __forceinline__ void store_line(const float (&v)[EACH], u32 panel, int line, int term, int kind) {
+    if (kind == KIND_TF32) {
+#pragma unroll
+        for (int u = 0; u < EACH; u += 4)
+            store_shared(panel + (term + u) / 16 * (LINES * 64) + at(line, (term + u) / 4 % 4), tf32(v[u]), tf32(v[u + 1]), tf32(v[u + 2]), tf32(v[u + 3]));
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < EACH; u += 8)
+        store_shared(panel + at(line, (term + u) / 8), pair(kind, v[u], v[u + 1]), pair(kind, v[u + 2], v[u + 3]), pair(kind, v[u + 4], v[u + 5]), pair(kind, v[u + 6], v[u + 7]));
 }
 
 // small computes a tile of a split. With FILTERS terms are pixels and columns are taps of channels, else the other way round.
 template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void small(const Gathered<float>& g, const Tiles& t) {
     constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS, PITCH = F::BN + 8; // so that a warp's vectors meet in no bank
-    using A = typename F::A;
-    using B = typename F::B;
     using Pixel = typename Gathered<float>::Pixel;
     using Tap = typename Gathered<float>::Tap;
-    const int together = JOIN ? t.parts : 1, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int together = JOIN ? t.parts : 1, lane = threadIdx.x % 32;
     __shared__ u64 full; // the barrier of the sums that other blocks send
     if (together > 1) open_inbox(&full, F::TILE * 16);
     const int down = (t.m + F::BM - 1) / F::BM, columns = (t.n + F::BN - 1) / F::BN;
@@ -65,8 +137,8 @@ template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void sm
     const int m0 = id % down * F::BM, n0 = (id /= down) % columns * F::BN, group = (id /= columns) % t.groups;
     const Phase v(g.rows, (id /= t.groups) % g.rows.phases), h(g.columns, id / g.rows.phases);
     const int k0 = split * t.chunk, terms = idle ? 0 : max(min(t.k - k0, t.chunk), 0), end = k0 + terms;
-    float* const memory = reinterpret_cast<float*>(dynamic);
-    float* const inbox = memory + STAGES * F::STAGE;
+    const u32 memory = (u32)__cvta_generic_to_shared(dynamic);
+    float* const inbox = reinterpret_cast<float*>(dynamic) + F::STAGES * F::STAGE / 4;
 
     const float *const matrix = t.matrix + (i64)group * t.a.group + (i64)m0 * t.a.row, *pixel = nullptr;
     const int rows = t.m - m0, line = threadIdx.x % F::BM, lineTerm = threadIdx.x / F::BM * EACH_A, spot = threadIdx.x % F::BN, spotTerm = threadIdx.x / F::BN * EACH_B;
@@ -74,14 +146,15 @@ template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void sm
     Meeting meeting{0, Meeting::NONE}; // of a lane: of a column of the warp, or of a term
     const auto meets = [&](const Tap& tap, bool has) { meeting = {tap.base + tap.i * g.width + tap.j, has && tap.inside ? tap.i << 16 | (tap.j & 0xffff) : Meeting::NONE}; };
     if constexpr (FILTERS) {
-        const int column = n0 + warp + WARPS * (lane % EACH_B);
+        const int column = n0 + line_of<WARPS>(lane % EACH_B);
         meets(g.tap(v, h, min(column, t.n - 1)), column < t.n);
     } else {
         const Pixel p = g.pixel(group, v, h, min(n0 + spot, t.n - 1));
         pixel = p.base + (i64)p.y * g.width + p.x, y = p.y, x = p.x;
     }
     int from = k0;
-    const auto fetch = [&](float* a, float* b) {
+    float a[EACH_A], b[EACH_B]; // of the next K slice
+    const auto load = [&] {
         const int term = min(from + lane, t.k - 1);
         bool has = from + lane < end;
         from += BK;
@@ -95,49 +168,45 @@ template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void sm
             place = tap.place, has = has && tap.inside;
         }
         if (FILTERS || !t.across) {
-            a += warp * A::template LD<true> + lane;
-            const float* p = matrix + place + (i64)warp * t.a.row;
 #pragma unroll
-            for (int u = 0; u < EACH_A; u++, p += (i64)WARPS * t.a.row) async_copy(a + u * WARPS * A::template LD<true>, p, has && warp + u * WARPS < rows);
+            for (int u = 0; u < EACH_A; u++) a[u] = has && line_of<WARPS>(u) < rows ? matrix[place + (i64)line_of<WARPS>(u) * t.a.row] : 0;
         } else { // places are those of taps, in 32 bits
-            a += lineTerm * A::template LD<false> + line;
             const float* const p = matrix + (i64)line * t.a.row;
-            const int at = has ? (int)place : -1;
+            const int own = has ? (int)place : -1;
 #pragma unroll
             for (int u = 0; u < EACH_A; u++) {
-                const int of = __shfl_sync(0xffffffff, at, lineTerm + u);
-                async_copy(a + u * A::template LD<false>, p + of, of >= 0 && line < rows);
+                const int of = __shfl_sync(0xffffffff, own, lineTerm + u);
+                a[u] = of >= 0 && line < rows ? p[of] : 0;
             }
         }
-        b += FILTERS ? warp * B::template LD<true> + lane : spotTerm * B::template LD<false> + spot;
 #pragma unroll
         for (int u = 0; u < EACH_B; u++) {
             const Meeting of = meeting.of(FILTERS ? u : spotTerm + u);
-            async_copy(b + (FILTERS ? u * WARPS * B::template LD<true> : u * B::template LD<false>), pixel + of.offset, of.meets(y, x, g.rows.images, g.columns.images));
+            b[u] = of.meets(y, x, g.rows.images, g.columns.images) ? pixel[of.offset] : 0;
         }
+    };
+    const auto store = [&](u32 stage) {
+        if (FILTERS || !t.across) store_terms<F::BM, EACH_A, WARPS>(a, stage, t.kind);
+        else store_line<F::BM>(a, stage, line, lineTerm, t.kind);
+        stage += F::PANELS * F::BM * 64;
+        if constexpr (FILTERS) store_terms<F::BN, EACH_B, WARPS>(b, stage, t.kind);
+        else store_line<F::BN>(b, stage, spot, spotTerm, t.kind);
     };
     float sum[F::MT][F::NT][4];
 #pragma unroll
     for (int i = 0; i < F::VECTORS * 4; i++) sum[i / (F::NT * 4)][i / 4 % F::NT][i % 4] = 0;
     follow();
-    float *s = memory, *into = memory;
-    const auto next = [&](float* s) { return s == memory + (STAGES - 1) * F::STAGE ? memory : s + F::STAGE; };
+    u32 stage = 0;
+    if (terms > 0) load();
 #pragma unroll 1
-    for (int left = terms + (STAGES - 1) * BK; left > 0; left -= BK) { // the terms that are not multiplied, once those are on their way
-        if (left <= terms) {
-            arrived<STAGES - 2>(); // this thread's copies of the stage; the barrier: everyone's
-            __syncthreads();       // and everyone has multiplied the stage that is filled now
-        }
-        if (left > (STAGES - 1) * BK) {
-            fetch(into, into + F::A::SIZE);
-            into = next(into);
-        }
-        commit();
-        if (left > terms) continue;
-        if (t.kind == 0) multiply<F, FILTERS, 4, false>(sum, s, t.across);
-        else if (t.kind == 1) multiply<F, FILTERS, 2, false>(sum, s, t.across);
-        else multiply<F, FILTERS, 2, true>(sum, s, t.across);
-        s = next(s);
+    for (int left = terms; left > 0; left -= BK, stage ^= 1) { // those of the next slice are on their way while this one is multiplied
+        const u32 at = memory + stage * F::STAGE;
+        store(at);
+        if (left > BK) load();
+        __syncthreads(); // the slice is stored, and all have multiplied the one before, whose stage comes next
+        if (t.kind == KIND_TF32) F::template multiply<4, false>(sum, at);
+        else if (t.kind == KIND_BF16) F::template multiply<2, false>(sum, at);
+        else F::template multiply<2, true>(sum, at);
     }
     admit();
 

@@ -8,33 +8,42 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// convTile is a size of the tiles of conv_mma.cu, m filters by n pixels or columns of filters, with K slices of tensorSlice terms. Times are by a model, in us: of a block, of a K slice of
-// the blocks of a full SM, each, and of a K slice of a block that is alone.
+// convTile is a size of the tiles of conv_mma.cu: m filters by n pixels, or by n columns of filters.
 type convTile struct {
-	m, n               int64
-	shared             int64              // of the K slices, bytes
-	block, step, alone float64            // us
-	windows, filters   [2]*kernels.Kernel // by whether blocks of a cluster join splits
+	m, n     int64
+	shared   int64                 // bytes: two stages of K slices, and the sums
+	resident int64                 // blocks of an SM
+	costs    [2]convTileCost       // of windows and of filters
+	kernels  [2][2]*kernels.Kernel // of windows and of filters, by whether blocks of a cluster join splits
 }
 
+// convTileCost has times by the model, in us: of a block of a full SM, of a K slice of such a block, and of a K slice of a block that is alone.
+type convTileCost struct{ block, step, alone float64 }
+
 const (
-	convTileStep    = 32  // terms of a K slice
-	convTileThreads = 128 // of a block
-	convTileCluster = 8   // blocks
-	convTileStart   = 2.5 // us of a launch
-	convTileJoin    = 0.6 // us in which the blocks of a cluster join splits
-	convTileSplits  = 64  // the most splits that another launch adds up
-	convTileMost    = 1<<15 - 1
+	convTileStep    = 32        // terms of a K slice
+	convTileThreads = 128       // of a block
+	convTileCluster = 8         // blocks
+	convTileStart   = 2.5       // us of a launch
+	convTileJoin    = 0.6       // us in which the blocks of a cluster join splits
+	convTileSplits  = 64        // the most splits that another launch adds up
+	convTileMost    = 1<<15 - 1 // elements along an axis: a lane's tap has 16 bits for each
 )
 
-var convTiles = []convTile{newConvTile("", 64, 64, 0.8, 0.17, 0.45), newConvTile("_few", 32, 32, 0.4, 0.08, 0.35), newConvTile("_thin", 16, 128, 0.6, 0.13, 0.4)}
+var convTiles = []convTile{
+	newConvTile("", 64, 64, 4, convTileCost{0.8, 0.17, 0.45}, convTileCost{0.8, 0.17, 0.45}),
+	newConvTile("_few", 32, 32, 7, convTileCost{0.4, 0.08, 0.35}, convTileCost{0.4, 0.08, 0.35}),
+	newConvTile("_thin", 16, 128, 3, convTileCost{0.6, 0.13, 0.4}, convTileCost{0.6, 0.13, 0.4}),
+}
 
-func newConvTile(name string, m, n int64, block, step, alone float64) convTile {
-	kernel := func(entry string, filters bool) *kernels.Kernel {
-		return own.Kernel("conv_mma", "conv_mma_"+entry+name, convTileBody(filters))
+func newConvTile(name string, m, n, resident int64, windows, filters convTileCost) convTile {
+	pair := func(entry string, filters bool) (list [2]*kernels.Kernel) {
+		for i, joined := range []string{"", "joined_"} {
+			list[i] = own.Kernel("conv_mma", "conv_mma_"+joined+entry+name, convTileBody(filters))
+		}
+		return list
 	}
-	return convTile{m, n, 4 * (4*(m+n)*(convTileStep+8) + m*(n+8)), block, step, alone,
-		[2]*kernels.Kernel{kernel("windows", false), kernel("joined_windows", false)}, [2]*kernels.Kernel{kernel("filters", true), kernel("joined_filters", true)}}
+	return convTile{m, n, 2*2*(m+n)*64 + 4*m*(n+8), resident, [2]convTileCost{windows, filters}, [2][2]*kernels.Kernel{pair("windows", false), pair("filters", true)}}
 }
 
 // convTileArgs are the arguments of conv_mma.cu.
@@ -57,11 +66,7 @@ func (c convTiling) entry(v Conv) string {
 }
 
 func (c convTiling) kernel(v Conv) *kernels.Kernel {
-	list := c.windows
-	if v.Result == ConvFilters {
-		list = c.filters
-	}
-	return list[arith.Flag(c.parts > 1)]
+	return c.kernels[v.Result/ConvFilters][arith.Flag(c.parts > 1)]
 }
 
 // tilings yields the ways in which conv_mma.cu computes the convolution on a device, and their times by the model.
@@ -99,9 +104,9 @@ func (c convTiling) tiles(a convArgs) int64 {
 
 // time returns the time by the model.
 func (c convTiling) time(v Conv, a convArgs, dev kernels.Device) float64 {
-	slices := float64(kernels.CeilDiv(kernels.CeilDiv(a.K, c.parts*c.splits), convTileStep))
-	busy := float64(kernels.CeilDiv(c.tiles(a)*c.parts*c.splits, int64(dev.SMs))) // blocks of the busiest SM
-	us := convTileStart + busy*c.block + slices*max(c.alone, busy*c.step)
+	cost, slices := c.costs[v.Result/ConvFilters], float64(kernels.CeilDiv(kernels.CeilDiv(a.K, c.parts*c.splits), convTileStep))
+	busy := kernels.CeilDiv(c.tiles(a)*c.parts*c.splits, int64(dev.SMs)) // blocks of the busiest SM
+	us := convTileStart + float64(busy)*cost.block + slices*max(float64(kernels.CeilDiv(busy, c.resident))*cost.alone, float64(busy)*cost.step)
 	if c.parts > 1 {
 		us += convTileJoin
 	}

@@ -60,8 +60,7 @@ const (
 	convPrepareBytes  = 3e6                  // bytes that prepare reads and writes in one
 	convSquare        = 0.004                // of a square of prepare, if the whole device has one
 	convSumBytes      = 1e6                  // bytes of sums of splits in one
-	convStepTime      = 1.7                  // of a step of a block of conv.cu's kernels, alone on its SM
-	convStepEach      = 0.96                 // of a step of 64 rows where blocks fill the SMs
+	convPairAlone     = 0.6                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
 	convPart          = 0.45                 // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
 	convSumElements   = 4096                 // and at most
@@ -72,6 +71,10 @@ const (
 	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
 	convFolded        = 16                   // the most channels of images whose taps of a row are copied together
 )
+
+// convSteps has the times of conv.cu's kernels in us, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs, and of the
+// terms of the direct kernels, each of an SM.
+var convSteps = [2][2]struct{ alone, each float64 }{{{1.7, 0.96}, {1.7, 0.24}}, {{1.7, 0.96}, {1.7, 0.24}}}
 
 // convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
 func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body func(Form) func(kernels.Call)) convCandidate {
@@ -94,14 +97,15 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body 
 // flopsTime returns the time of conv.cu's kernels by the model. It is the greater of two: the steps of one block, and the steps of all blocks by the device's rate. A step more stands
 // for a block's start and end. Writing the result is added; a stride makes it slower.
 func (v Conv) flopsTime(dev kernels.Device) float64 {
-	a, down, sms := v.arguments(), int64(4*convSide), int64(dev.SMs)
+	a, down, sms, form := v.arguments(), int64(4*convSide), int64(dev.SMs), 0
 	if a.M <= convStripRows {
-		down = convSide
+		down, form = convSide, 1
 	}
+	cost := convSteps[v.Result/ConvFilters][form]
 	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, down) * kernels.CeilDiv(a.N, convAcross*convSide)
 	splits := v.splits(dev, a, blocks)
 	steps := float64(kernels.CeilDiv(a.K, convStep*splits) + 1)
-	us := convLaunch + max(steps*convStepTime, float64(blocks*splits)/float64(sms)*steps*convStepEach*float64(down)/(4*convSide)) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
+	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(sms)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
 	if splits > 1 {
 		us += convLaunch + float64(4*a.Count*splits)/convPrepareBytes
 	}
@@ -229,6 +233,9 @@ func (c convCandidate) tiles(w convWindows, y, x convPhase) (tiles, slices int64
 func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 	tiles, slices := c.tiles(w, y, x)
 	us := func(tiles, slices int64) float64 {
+		if c.blocks > 1 && tiles <= sms {
+			return float64(slices)*c.slice*convPairAlone + c.block
+		}
 		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + c.block)
 	}
 	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes

@@ -1,4 +1,4 @@
-// mma.sync for operands of 16 bits in F16, beside mma.cuh's in BF16 and TF32.
+// mma.sync for operands of 16 bits in F16, beside mma.cuh's in BF16 and TF32; rounding to all three, and sums.
 #pragma once
 #include "mma.cuh"
 
@@ -11,4 +11,24 @@ template <int SIZE, bool F16> __device__ __forceinline__ void mma_of(float (&d)[
     else
         mma<SIZE>(d, a, b0, b1);
 #endif
+}
+
+// half and tf32 round to nearest, ties to even: to BF16 or, with F16, F16, and to TF32.
+template <bool F16> __device__ __forceinline__ u32 half(float2 x) {
+    u32 v;
+    if constexpr (F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(x.y), "f"(x.x));
+    else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(x.y), "f"(x.x));
+    return v;
+}
+__device__ __forceinline__ u32 tf32(float x) {
+    u32 v;
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(v) : "f"(x));
+    return v;
+}
+
+// four is four neighbouring sums of a row, of the four of two rows that a lane has: lanes that are a pair exchange two.
+__device__ __forceinline__ float4 four(const float (&d)[4]) {
+    const bool odd = threadIdx.x % 2;
+    const float x = __shfl_xor_sync(0xffffffff, odd ? d[0] : d[2], 1), y = __shfl_xor_sync(0xffffffff, odd ? d[1] : d[3], 1);
+    return odd ? make_float4(x, y, d[2], d[3]) : make_float4(d[0], d[1], x, y);
 }
