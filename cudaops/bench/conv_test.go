@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -221,24 +222,56 @@ func transposed[T any](x []T, count, rows int64) []T {
 	return to
 }
 
-// The times of 200 drawn convolutions, or of those for which there is time before the test's deadline, a line each, which bench/conv_peers.py reads: with float32 operands, channels
-// first, and, where kernels take them, with those of the precision, channels last. A line has the time of the kernel that the model chooses and the best one in the better of both,
-// and of all candidates the time, the predicted time and that of the launch that prepares operands, in us.
+// The times of 200 drawn convolutions.
 func TestConvDrawnTimes(t *testing.T) {
-	watch, r, lost, count := newStopwatch(t), random(t), 0.0, 0
+	watch, r := newStopwatch(t), random(t)
+	timeConvs(t, watch, func(yield func(gemm.Conv) bool) {
+		for range 200 {
+			if !yield(drawLayer(r)) {
+				return
+			}
+		}
+	})
+}
+
+// The times of ResNet-50's layers, batch 64, of all results and precisions.
+func TestConvLayerTimes(t *testing.T) {
+	watch := newStopwatch(t)
+	timeConvs(t, watch, func(yield func(gemm.Conv) bool) {
+		for _, c := range resNetLayers {
+			for i := range 12 {
+				v := c.conv(64)
+				if v.Result, v.Round = gemm.ConvResult(i%3), kernels.Precision(i/3); c.groups == 1 && watch.wants(v.String()) && !yield(v) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// timeConvs times convolutions for which there is time before the test's deadline, a line each, which bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels
+// take them, with those of the precision, channels last, of both tensors or of one. A line has the time of the kernel that the model chooses and the best one in the better of both, and of all candidates the time,
+// the predicted time and that of the launch that prepares operands, in us.
+func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
+	t.Helper()
+	lost, count := 0.0, 0
 	deadline, limited := t.Deadline()
-	for count < 200 && !(limited && time.Until(deadline) < 5*time.Second) {
-		v := drawLayer(r)
+	for v := range layers {
+		if limited && time.Until(deadline) < 5*time.Second {
+			break
+		}
 		y, x, us, best, line := v.Rows, v.Columns, math.Inf(1), math.Inf(1), ""
-		for _, last := range []bool{false, true} {
-			if v.ChannelsLast = [2]bool{last, last}; last && !v.TakesChannelsLast(watch.dev) {
+		layouts := 0
+		for i, last := range [][2]bool{{false, false}, {true, true}, {true, false}, {false, true}} {
+			if v.ChannelsLast = last; i > 0 && (layouts > 1 || !v.TakesChannelsLast(watch.dev)) {
 				continue
 			}
+			layouts++
 			chosen, times, list := timeCandidates(t, watch, v)
 			least := slices.Min(slices.Collect(maps.Values(times)))
 			lost += math.Log(times[chosen] / least)
 			us, best = min(us, times[chosen]), min(best, least)
-			line += fmt.Sprintf("; %s: chosen %s %.2f; measured, predicted, prepares: %s", map[bool]string{false: "first", true: "last"}[last], chosen, times[chosen], strings.Join(list, ", "))
+			line += fmt.Sprintf("; %s: chosen %s %.2f; measured, predicted, prepares: %s", [...]string{"first", "last", "outputs last", "images last"}[i], chosen, times[chosen], strings.Join(list, ", "))
 			count++
 		}
 		t.Logf("layer %d %d %d %d %d %d %d %d %d %d %d %d %d %v %v %.2f us, best %.2f%s", v.Images, v.Channels, v.Filters, v.Groups, y.In, x.In, y.Size, x.Size, y.Stride, x.Stride, y.Dilation, y.Before, x.Before,
@@ -333,13 +366,23 @@ func timeConv(t *testing.T, watch *stopwatch, p *kernels.Plan, inputs [][]byte, 
 	return us
 }
 
+// convLayer is a layer of square images and filters.
+type convLayer struct{ channels, side, filters, size, stride, groups int64 }
+
+func (c convLayer) conv(images int64) gemm.Conv {
+	a := gemm.ConvAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.size / 2, After: c.size / 2}
+	return gemm.Conv{Dtype: kernels.Float32, Images: images, Channels: c.channels, Filters: c.filters, Groups: c.groups, Rows: a, Columns: a}
+}
+
+// resNetLayers are layers of ResNet-50, and one with a filter for each channel.
+var resNetLayers = []convLayer{
+	{3, 224, 64, 7, 2, 1}, {64, 56, 64, 3, 1, 1}, {128, 28, 128, 3, 1, 1}, {256, 14, 256, 3, 1, 1}, {512, 7, 512, 3, 1, 1}, {64, 56, 64, 1, 1, 1}, {256, 56, 512, 1, 2, 1}, {256, 28, 256, 3, 1, 256},
+}
+
 // The times of convolutions of ResNet-50's layers, batch 64, and of the preparing of their operands, a line each, of those that the regular expression STHENO_TIMES matches.
 func TestConvTimes(t *testing.T) {
 	watch := newStopwatch(t)
-	for _, c := range []struct{ channels, side, filters, size, stride, groups int64 }{
-		{3, 224, 64, 7, 2, 1}, {64, 56, 64, 3, 1, 1}, {128, 28, 128, 3, 1, 1}, {256, 14, 256, 3, 1, 1}, {512, 7, 512, 3, 1, 1}, {64, 56, 64, 1, 1, 1}, {256, 56, 512, 1, 2, 1}, {256, 28, 256, 3, 1, 256},
-	} {
-		a := gemm.ConvAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.size / 2, After: c.size / 2}
+	for _, c := range resNetLayers {
 		for i := range 18 {
 			dev, form := watch.dev, i%6
 			name := fmt.Sprintf("%d x %d, %d of %d by %d, groups %d, %v, %s", c.channels, c.side, c.filters, c.size, c.stride, c.groups, gemm.ConvResult(i/6), [...]string{"FMA", "float32", "TF32", "BF16", "BF16 stored", "TF32 channels last"}[form])
@@ -349,8 +392,8 @@ func TestConvTimes(t *testing.T) {
 			if !watch.wants(name) {
 				continue
 			}
-			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c.channels, Filters: c.filters, Groups: c.groups, Rows: a, Columns: a, Result: gemm.ConvResult(i / 6),
-				Round: [...]kernels.Precision{kernels.FullPrecision, kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.BF16, kernels.TF32}[form]}
+			v := c.conv(64)
+			v.Result, v.Round = gemm.ConvResult(i/6), [...]kernels.Precision{kernels.FullPrecision, kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.BF16, kernels.TF32}[form]
 			if form >= 4 {
 				if v.ChannelsLast = [2]bool{true, c.channels > 3}; c.groups > 1 {
 					continue
