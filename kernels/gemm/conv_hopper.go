@@ -21,6 +21,7 @@ type convWindows struct {
 	last, given       [2]bool       // which of them have channels last, and need no preparing
 	each              int64         // images of a group, as prepared
 	merged            int64         // groups of the convolution that are one
+	odd               bool          // whether pairs of results are not 8 bytes of memory, so that kinds for two blocks of an SM write them one by one
 }
 
 // convPhase is how pixels of a phase meet elements of images along an axis: pixel o and tap i at o stride - pad + i dilation.
@@ -61,6 +62,10 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 	for i, of := range convOperands[v.Result] {
 		w.last[1-i] = v.last(of)
 		w.given[1-i] = w.last[1-i] && f != bf16Pair
+	}
+	if !v.last(v.Result) && v.Result != ConvFilters {
+		row, _, image, channel := v.result()
+		w.odd = x.every > 1 || (x.pixels|row|image|channel)%2 > 0
 	}
 	images := &w.planes[1]
 	switch y := &w.rows[0]; {

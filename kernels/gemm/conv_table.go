@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -37,18 +38,25 @@ type convCandidate struct {
 //	128 > 128, 3, 28                     39.1    41.7               45.3
 //	256 > 256, 3, 14                     35.9    38.9               45.1
 //	512 > 512, 3, 7                      46.8    51.7               51.7
-var convTable = []convCandidate{
-	convOn("f32", BF16Split, 128, 128, 1, 1.08, 9, convPixelsBody), convOn("f32_narrow", BF16Split, 64, 256, 1, 1.08, 9, convPixelsBody),
-	convOn("bf16", BF16, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("bf16_mid", BF16, 128, 192, 1, 0.58, 2.5, convPixelsBody), convOn("bf16_one", BF16, 128, 128, 1, 0.42, 2, convPixelsBody),
-	convOn("bf16_narrow", BF16, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("bf16_pair", BF16, 128, 128, 2, 0.82, 2, convPixelsBody), convOn("bf16_narrow_pair", BF16, 64, 128, 2, 0.75, 1, convPixelsBody),
-	convOn("f16", F16, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("f16_mid", F16, 128, 192, 1, 0.58, 2.5, convPixelsBody), convOn("f16_one", F16, 128, 128, 1, 0.42, 2, convPixelsBody),
-	convOn("f16_narrow", F16, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("f16_narrow_pair", F16, 64, 128, 2, 0.75, 1, convPixelsBody),
-	convOn("tf32", TF32, 128, 256, 1, 0.72, 3, convPixelsBody), convOn("tf32_one", TF32, 128, 128, 1, 0.42, 2, convPixelsBody),
-	convOn("tf32_narrow", TF32, 64, 256, 1, 0.55, 2, convPixelsBody), convOn("tf32_pair", TF32, 128, 128, 2, 0.82, 2, convPixelsBody), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.75, 1, convPixelsBody),
-	convOn("filters_f32", BF16Split, 128, 128, 1, 1.08, 9, convTapsBody), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.08, 9, convTapsBody),
-	convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.5, 2, convTapsBody), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 0.75, 1, convTapsBody),
-	convOn("filters_bf16_one", BF16, 128, 128, 1, 0.5, 3, convTapsBody), convOn("filters_bf16_narrow", BF16, 64, 256, 1, 0.68, 2, convTapsBody), convOn("filters_bf16_narrow_pair", BF16, 64, 128, 2, 0.75, 1, convTapsBody),
-	convOn("filters_f16_one", F16, 128, 128, 1, 0.5, 3, convTapsBody), convOn("filters_f16_narrow", F16, 64, 256, 1, 0.68, 2, convTapsBody), convOn("filters_f16_narrow_pair", F16, 64, 128, 2, 0.75, 1, convTapsBody),
+var convTable = slices.Concat(
+	[]convCandidate{
+		convOn("f32", BF16Split, 128, 128, 1, 1.08, 9), convOn("f32_narrow", BF16Split, 64, 256, 1, 1.08, 9),
+		convOn("bf16_pair", BF16, 128, 128, 2, 0.82, 2),
+		convOn("tf32", TF32, 128, 256, 1, 0.72, 3), convOn("tf32_one", TF32, 128, 128, 1, 0.42, 2), convOn("tf32_narrow", TF32, 64, 256, 1, 0.55, 2),
+		convOn("tf32_pair", TF32, 128, 128, 2, 0.82, 2), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.75, 1),
+		convOn("filters_f32", BF16Split, 128, 128, 1, 1.08, 9), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.08, 9),
+		convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.5, 2), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 0.75, 1),
+	},
+	convHalves("bf16", BF16), convHalves("f16", F16),
+)
+
+// convHalves returns the kernels of a form of 16 bits.
+func convHalves(name string, f Form) []convCandidate {
+	return []convCandidate{
+		convOn(name, f, 128, 256, 1, 0.72, 3), convOn(name+"_mid", f, 128, 192, 1, 0.58, 2.5), convOn(name+"_one", f, 128, 128, 1, 0.42, 2),
+		convOn(name+"_narrow", f, 64, 256, 1, 0.55, 2), convOn(name+"_narrow_pair", f, 64, 128, 2, 0.75, 1),
+		convOn("filters_"+name+"_one", f, 128, 128, 1, 0.5, 3), convOn("filters_"+name+"_narrow", f, 64, 256, 1, 0.68, 2), convOn("filters_"+name+"_narrow_pair", f, 64, 128, 2, 0.75, 1),
+	}
 }
 
 // The model's times on an H200, in us.
@@ -60,6 +68,7 @@ const (
 	convPrepareBytes  = 3e6                  // bytes that prepare reads and writes in one
 	convSquare        = 0.004                // of a square of prepare, if the whole device has one
 	convSumBytes      = 1e6                  // bytes of sums of splits in one
+	convPairOdd       = 8                    // of writing 128 x 128 results one by one, by a kind for two blocks of an SM
 	convPairAlone     = 0.6                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
 	convPart          = 0.45                 // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
@@ -77,7 +86,11 @@ const (
 var convSteps = [2][2]struct{ alone, each float64 }{{{1.7, 0.96}, {1.7, 0.24}}, {{1.7, 0.96}, {1.7, 0.24}}}
 
 // convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
-func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body func(Form) func(kernels.Call)) convCandidate {
+func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convCandidate {
+	filters, body := strings.HasPrefix(name, "filters"), convPixelsBody
+	if filters {
+		body = convTapsBody
+	}
 	s := f.stored()
 	stage, finish := s.splits*(m+n)*s.slice, int64(hopperFinish)
 	if blocks > 1 {
@@ -91,7 +104,7 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64, body 
 	default:
 		stages = 4 * stage
 	}
-	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, strings.HasPrefix(name, "filters"), m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
+	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
 }
 
 // flopsTime returns the time of conv.cu's kernels by the model. It is the greater of two: the steps of one block, and the steps of all blocks by the device's rate. A step more stands
@@ -232,11 +245,15 @@ func (c convCandidate) tiles(w convWindows, y, x convPhase) (tiles, slices int64
 // cut returns the cut of the least time for a phase.
 func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 	tiles, slices := c.tiles(w, y, x)
+	block := c.block
+	if c.blocks > 1 && w.odd {
+		block += convPairOdd * float64(c.m*c.n) / (128 * 128)
+	}
 	us := func(tiles, slices int64) float64 {
 		if c.blocks > 1 && tiles <= sms {
-			return float64(slices)*c.slice*convPairAlone + c.block
+			return float64(slices)*c.slice*convPairAlone + block
 		}
-		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + c.block)
+		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + block)
 	}
 	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes
 	best := convCut{0, min(tiles, c.blocks*sms), w.pixels(y, x), us(tiles, slices)}
