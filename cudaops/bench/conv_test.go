@@ -234,14 +234,14 @@ func TestConvDrawnTimes(t *testing.T) {
 	})
 }
 
-// The times of ResNet-50's layers, batch 64, of all results and precisions.
+// The times of ResNet-50's layers, batch 64, of all results. F16 has the kernels of BF16.
 func TestConvLayerTimes(t *testing.T) {
 	watch := newStopwatch(t)
 	timeConvs(t, watch, func(yield func(gemm.Conv) bool) {
 		for _, c := range resNetLayers {
 			for i := range 12 {
 				v := c.conv(64)
-				if v.Result, v.Round = gemm.ConvResult(i%3), kernels.Precision(i/3); c.groups == 1 && watch.wants(v.String()) && !yield(v) {
+				if v.Result, v.Round = gemm.ConvResult(i%3), kernels.Precision(i/3); c.groups == 1 && v.Round != kernels.F16 && !yield(v) {
 					return
 				}
 			}
@@ -249,7 +249,7 @@ func TestConvLayerTimes(t *testing.T) {
 	})
 }
 
-// timeConvs times convolutions for which there is time before the test's deadline, a line each, which bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels
+// timeConvs times convolutions, with the candidates that the regular expression STHENO_TIMES matches, for which there is time before the test's deadline, a line each, which bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels
 // take them, with those of the precision, channels last, of both tensors or of one. A line has the time of the kernel that the model chooses and the best one in the better of both, and of all candidates the time,
 // the predicted time and that of the launch that prepares operands, in us.
 func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
@@ -268,9 +268,14 @@ func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 			}
 			layouts++
 			chosen, times, list := timeCandidates(t, watch, v)
+			if len(times) == 0 {
+				continue
+			}
 			least := slices.Min(slices.Collect(maps.Values(times)))
-			lost += math.Log(times[chosen] / least)
-			us, best = min(us, times[chosen]), min(best, least)
+			if times[chosen] > 0 {
+				lost += math.Log(times[chosen] / least)
+			}
+			us, best = min(us, cmp.Or(times[chosen], us)), min(best, least)
 			line += fmt.Sprintf("; %s: chosen %s %.2f; measured, predicted, prepares: %s", [...]string{"first", "last", "outputs last", "images last"}[i], chosen, times[chosen], strings.Join(list, ", "))
 			count++
 		}
@@ -287,15 +292,15 @@ func timeCandidates(t *testing.T, watch *stopwatch, v gemm.Conv) (chosen string,
 	predicted := v.Predicted(watch.dev)
 	times, least := map[string]float64{}, map[string]float64{} // least: the predicted times of the kernels of one launch by their names without the splits of K
 	for name, us := range predicted {
-		if of, _, splits := strings.Cut(name, "["); splits && (least[of] == 0 || us < least[of]) {
+		if of, _, splits := strings.Cut(name, "["); !watch.wants(name) || splits && (least[of] == 0 || us < least[of]) {
 			least[of] = us
 		}
 	}
 	prepares, inputs := 0.0, convInputs(testutil.Get[*kernels.Plan](t)(v.Plan(watch.dev)))
 	for _, name := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[name]
-		if of, _, splits := strings.Cut(name, "["); splits && name != chosen && predicted[name] > 1.25*least[of] {
-			continue // a worse split of K
+		if of, _, splits := strings.Cut(name, "["); !watch.wants(name) || splits && name != chosen && predicted[name] > 1.25*least[of] {
+			continue // not wanted, or a worse split of K
 		}
 		if times[name] = timeConv(t, watch, p, inputs, 10*time.Millisecond); prepares == 0 && strings.Contains(p.Launches[0].Kernel.Entry, "prepare") {
 			part := *p

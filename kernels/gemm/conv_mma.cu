@@ -1,12 +1,12 @@
 // Convolution by mma.sync in one launch, on devices of compute capability 9.0, for layers that conv_hopper.cu is slow for: those too small for the launches that prepare its operands,
 // groups of few channels, and windows that TMA does not gather. Operands are float32 in memory, as in conv.cu, and rounded to TF32, BF16 or F16 as they are multiplied; sums are float32.
 //
-// A block computes a tile of C over one split of K. A thread gathers its part of a K slice of 32 terms of the matrix and the images to registers, while the one before is multiplied, and stores it rounded to
-// shared memory: cp.async would copy four bytes at a time, which took twice the time. Terms are in the order of the matrix in memory. A lane finds how one item of images, a tap of a channel, meets them, and the lanes of a warp exchange these by shuffles:
-// an element of the images takes an addition and two comparisons. The blocks of a cluster reduce the splits of K, in an order that does not depend on timing.
+// A block computes a tile of C over one split of K; another launch adds up the splits. A thread gathers its part of the next K slices of the matrix and the images, 32 terms each, to
+// registers, while those before are multiplied, and stores it rounded to shared memory. (cp.async, four bytes at a time, took 1.2 times as long.) Terms are in the order of the matrix in
+// memory. A lane finds how one item of images, a tap of a channel, meets them, and the lanes of a warp exchange these by shuffles: an element of the images takes an addition and two
+// comparisons.
 #include "matmul_f16.cuh"
 #include "conv_gather.cuh"
-#include "inbox.cuh"
 
 extern __shared__ float4 dynamic[];
 
@@ -14,10 +14,8 @@ constexpr int BK = 32; // terms of a K slice
 
 #if __CUDA_ARCH__ == 900
 #define ON_HOPPER(...) __VA_ARGS__
-#define BLOCKS_OF_CLUSTER(n) __cluster_dims__(n, 1, 1)
 #else
 #define ON_HOPPER(...)
-#define BLOCKS_OF_CLUSTER(n)
 #endif
 
 // Meeting is how an item of the images, a tap of a channel, meets pixels: elements from a pixel's first to it, and the rows and columns of images, 16 bits each.
@@ -29,49 +27,43 @@ struct Meeting {
         return (u32)(y + (apart >> 16)) < (u32)rows && (u32)(x + (short)apart) < (u32)columns;
     }
 };
-// Tiles are those of a launch: m rows of a matrix by n columns of k terms, in each group and phase, and `parts` splits of chunk terms each.
+
+// Tiles are those of a launch: m rows of a matrix by n columns of k terms, in each group and phase, and splits of chunk terms each.
 struct Tiles {
     const float* matrix;
     float* out;
     int m, n, k, chunk, groups;
     i64 count;
     Rows a, c;
-    int parts, across, kind; // across: lanes copy rows of the matrix, whose terms are not contiguous; kind: TF32, BF16, F16
+    int across, kind; // across: lanes load rows of the matrix, whose terms are not contiguous; kind: TF32, BF16, F16
 };
 
-// Tile is the shape of a block's work: DOWN x ACROSS warps share a tile of BM x BN. A stage has K slices of A and B, each a panel of BM or BN lines for 64 bytes of terms: one in 16 bits,
-// two in TF32.
-template <int BM_, int BN_, int DOWN, int ACROSS> struct Tile {
-    static constexpr int BM = BM_, BN = BN_, THREADS = DOWN * ACROSS * 32, WM = BM / DOWN, WN = BN / ACROSS, MT = WM / 16, NT = WN / 8;
-    static constexpr int VECTORS = MT * NT, TILE = BM * BN / 4; // vectors of four sums: of a thread, of the tile
-    static constexpr int PANELS = 2, STAGE = PANELS * (BM + BN) * 64, STAGES = 2;
+// Tile is the shape of a block's work: DOWN x ACROSS warps share a tile of BM x BN. A stage has SLICES K slices of A and B, each a panel of BM or BN lines for 64 bytes of terms: one in
+// 16 bits, two in TF32.
+template <int BM_, int BN_, int DOWN, int ACROSS, int SLICES_> struct Tile {
+    static constexpr int BM = BM_, BN = BN_, SLICES = SLICES_, THREADS = DOWN * ACROSS * 32, WM = BM / DOWN, WN = BN / ACROSS, MT = WM / 16, NT = WN / 8;
     template <int LINES, int SIZE> using Side = Panel<LINES, SIZE, 1, false, LINES * 4>;
 
-    // place returns where in the tile vector i / THREADS of thread i % THREADS is.
-    static __device__ __forceinline__ void place(int i, int& row, int& col) {
-        const int v = i / THREADS, warp = i % THREADS / 32, lane = i % 32;
-        row = warp % DOWN * WM + v / NT * 16 + lane / 4 + lane % 2 * 8;
-        col = warp / DOWN * WN + v % NT * 8 + lane % 4 / 2 * 4;
-    }
-    // multiply adds the products of a stage.
-    template <int SIZE, bool F16> static __device__ __forceinline__ void multiply(float (&sum)[MT][NT][4], u32 stage) {
+    // multiply adds the products of so many panels.
+    template <int SIZE, bool F16> static __device__ __forceinline__ void multiply(float (&sum)[MT][NT][4], u32 a, u32 b, int panels) {
         using A = Side<BM, SIZE>;
         using B = Side<BN, SIZE>;
         const int warp = threadIdx.x / 32;
-        const u32 a = A::template place<true>(warp % DOWN * WM), b = B::template place<false>(warp / DOWN * WN);
+        const u32 placeA = A::template place<true>(warp % DOWN * WM), placeB = B::template place<false>(warp / DOWN * WN);
+#pragma unroll 1
+        for (int p = 0; p < panels; p++, a += BM * 64, b += BN * 64)
 #pragma unroll
-        for (int l = 0; l < SIZE; l++) { // 32 bytes of terms
-            const u32 ma = stage + l / 2 * (BM * 64), mb = stage + PANELS * (BM * 64) + l / 2 * (BN * 64);
-            u32 x[MT][4], y[NT / 2][4];
+            for (int l = 0; l < 2; l++) { // 32 bytes of terms
+                u32 x[MT][4], y[NT / 2][4];
 #pragma unroll
-            for (int i = 0; i < MT; i++) A::load(x[i], ma, a, 0, i, l % 2);
+                for (int i = 0; i < MT; i++) A::load(x[i], a, placeA, 0, i, l);
 #pragma unroll
-            for (int j = 0; j < NT / 2; j++) B::load(y[j], mb, b, 0, j, l % 2);
+                for (int j = 0; j < NT / 2; j++) B::load(y[j], b, placeB, 0, j, l);
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+                for (int i = 0; i < MT; i++)
 #pragma unroll
-                for (int j = 0; j < NT; j++) mma_of<SIZE, F16>(sum[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
-        }
+                    for (int j = 0; j < NT; j++) mma_of<SIZE, F16>(sum[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+            }
     }
 };
 
@@ -116,29 +108,15 @@ template <int LINES, int EACH> __device__ __forceinline__ void store_line(const 
 }
 
 // small computes a tile of a split. With FILTERS terms are pixels and columns are taps of channels, else the other way round.
-template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void small(const Gathered<float>& g, const Tiles& t) {
-    constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS, PITCH = F::BN + 8; // so that a warp's vectors meet in no bank
+template <bool FILTERS, typename F> __device__ __forceinline__ void small(const Gathered<float>& g, const Tiles& t) {
+    constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS, PITCH = F::BN + 8; // so that a warp's pairs meet in no bank
     using Pixel = typename Gathered<float>::Pixel;
     using Tap = typename Gathered<float>::Tap;
-    const int together = JOIN ? t.parts : 1, lane = threadIdx.x % 32;
-    __shared__ u64 full; // the barrier of the sums that other blocks send
-    if (together > 1) open_inbox(&full, F::TILE * 16);
-    const int down = (t.m + F::BM - 1) / F::BM, columns = (t.n + F::BN - 1) / F::BN;
-    const unsigned total = down * columns * t.groups * g.rows.phases * g.columns.phases;
+    const int lane = threadIdx.x % 32, down = (t.m + F::BM - 1) / F::BM, columns = (t.n + F::BN - 1) / F::BN;
     unsigned id = blockIdx.x;
-    int split = 0, rank = 0;
-    if constexpr (JOIN > 0) {
-        const int log = 31 - __clz(t.parts);
-        rank = id % JOIN, id = id / JOIN * (JOIN >> log) + (rank >> log), split = rank & (t.parts - 1);
-    } else
-        split = id / total, id -= split * total;
-    const bool idle = id >= total;
-    if (idle) id = 0;
     const int m0 = id % down * F::BM, n0 = (id /= down) % columns * F::BN, group = (id /= columns) % t.groups;
-    const Phase v(g.rows, (id /= t.groups) % g.rows.phases), h(g.columns, id / g.rows.phases);
-    const int k0 = split * t.chunk, terms = idle ? 0 : max(min(t.k - k0, t.chunk), 0), end = k0 + terms;
-    const u32 memory = (u32)__cvta_generic_to_shared(dynamic);
-    float* const inbox = reinterpret_cast<float*>(dynamic) + F::STAGES * F::STAGE / 4;
+    const Phase v(g.rows, (id /= t.groups) % g.rows.phases), h(g.columns, (id /= g.rows.phases) % g.columns.phases);
+    const int split = id / g.columns.phases, k0 = split * t.chunk, terms = max(min(t.k - k0, t.chunk), 0), end = k0 + terms;
 
     const float *const matrix = t.matrix + (i64)group * t.a.group + (i64)m0 * t.a.row, *pixel = nullptr;
     const int rows = t.m - m0, line = threadIdx.x % F::BM, lineTerm = threadIdx.x / F::BM * EACH_A, spot = threadIdx.x % F::BN, spotTerm = threadIdx.x / F::BN * EACH_B;
@@ -153,105 +131,102 @@ template <bool FILTERS, typename F, int JOIN> __device__ __forceinline__ void sm
         pixel = p.base + (i64)p.y * g.width + p.x, y = p.y, x = p.x;
     }
     int from = k0;
-    float a[EACH_A], b[EACH_B]; // of the next K slice
+    float a[F::SLICES][EACH_A], b[F::SLICES][EACH_B]; // of the next K slices
     const auto load = [&] {
-        const int term = min(from + lane, t.k - 1);
-        bool has = from + lane < end;
-        from += BK;
-        i64 place;
-        if constexpr (FILTERS) {
-            const Pixel p = g.pixel(group, v, h, term);
-            place = p.place, pixel = p.base + (i64)p.y * g.width + p.x, y = has ? p.y : Meeting::NONE / 2, x = p.x;
-        } else {
-            const Tap tap = g.tap(v, h, term);
-            meets(tap, has);
-            place = tap.place, has = has && tap.inside;
-        }
-        if (FILTERS || !t.across) {
 #pragma unroll
-            for (int u = 0; u < EACH_A; u++) a[u] = has && line_of<WARPS>(u) < rows ? matrix[place + (i64)line_of<WARPS>(u) * t.a.row] : 0;
-        } else { // places are those of taps, in 32 bits
-            const float* const p = matrix + (i64)line * t.a.row;
-            const int own = has ? (int)place : -1;
+        for (int d = 0; d < F::SLICES; d++, from += BK) {
+            if (from >= end) break;
+            const int term = min(from + lane, t.k - 1);
+            bool has = from + lane < end;
+            i64 place;
+            if constexpr (FILTERS) {
+                const Pixel p = g.pixel(group, v, h, term);
+                place = p.place, pixel = p.base + (i64)p.y * g.width + p.x, y = has ? p.y : Meeting::NONE / 2, x = p.x;
+            } else {
+                const Tap tap = g.tap(v, h, term);
+                meets(tap, has);
+                place = tap.place, has = has && tap.inside;
+            }
+            if (FILTERS || !t.across) {
 #pragma unroll
-            for (int u = 0; u < EACH_A; u++) {
-                const int of = __shfl_sync(0xffffffff, own, lineTerm + u);
-                a[u] = of >= 0 && line < rows ? p[of] : 0;
+                for (int u = 0; u < EACH_A; u++) a[d][u] = has && line_of<WARPS>(u) < rows ? matrix[place + (i64)line_of<WARPS>(u) * t.a.row] : 0;
+            } else { // places are those of taps, in 32 bits
+                const float* const p = matrix + (i64)line * t.a.row;
+                const int own = has ? (int)place : -1;
+#pragma unroll
+                for (int u = 0; u < EACH_A; u++) {
+                    const int of = __shfl_sync(0xffffffff, own, lineTerm + u);
+                    a[d][u] = of >= 0 && line < rows ? p[of] : 0;
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < EACH_B; u++) {
+                const Meeting of = meeting.of(FILTERS ? u : spotTerm + u);
+                b[d][u] = of.meets(y, x, g.rows.images, g.columns.images) ? pixel[of.offset] : 0;
             }
         }
-#pragma unroll
-        for (int u = 0; u < EACH_B; u++) {
-            const Meeting of = meeting.of(FILTERS ? u : spotTerm + u);
-            b[u] = of.meets(y, x, g.rows.images, g.columns.images) ? pixel[of.offset] : 0;
-        }
     };
-    const auto store = [&](u32 stage) {
-        if (FILTERS || !t.across) store_terms<F::BM, EACH_A, WARPS>(a, stage, t.kind);
-        else store_line<F::BM>(a, stage, line, lineTerm, t.kind);
-        stage += F::PANELS * F::BM * 64;
-        if constexpr (FILTERS) store_terms<F::BN, EACH_B, WARPS>(b, stage, t.kind);
-        else store_line<F::BN>(b, stage, spot, spotTerm, t.kind);
+    const int panels = t.kind == KIND_TF32 ? 2 : 1; // of a slice
+    const u32 memory = (u32)__cvta_generic_to_shared(dynamic), side = F::SLICES * panels * F::BM * 64, size = F::SLICES * panels * (F::BM + F::BN) * 64;
+    const auto store = [&](u32 stage, int slices) {
+#pragma unroll
+        for (int d = 0; d < F::SLICES; d++) {
+            if (d >= slices) break;
+            const u32 toA = stage + d * panels * F::BM * 64, toB = stage + side + d * panels * F::BN * 64;
+            if (FILTERS || !t.across) store_terms<F::BM, EACH_A, WARPS>(a[d], toA, t.kind);
+            else store_line<F::BM>(a[d], toA, line, lineTerm, t.kind);
+            if constexpr (FILTERS) store_terms<F::BN, EACH_B, WARPS>(b[d], toB, t.kind);
+            else store_line<F::BN>(b[d], toB, spot, spotTerm, t.kind);
+        }
     };
     float sum[F::MT][F::NT][4];
 #pragma unroll
-    for (int i = 0; i < F::VECTORS * 4; i++) sum[i / (F::NT * 4)][i / 4 % F::NT][i % 4] = 0;
+    for (int i = 0; i < F::MT * F::NT * 4; i++) sum[i / (F::NT * 4)][i / 4 % F::NT][i % 4] = 0;
     follow();
-    u32 stage = 0;
-    if (terms > 0) load();
+    u32 stage = memory;
+    load();
 #pragma unroll 1
-    for (int left = terms; left > 0; left -= BK, stage ^= 1) { // those of the next slice are on their way while this one is multiplied
-        const u32 at = memory + stage * F::STAGE;
-        store(at);
-        if (left > BK) load();
-        __syncthreads(); // the slice is stored, and all have multiplied the one before, whose stage comes next
-        if (t.kind == KIND_TF32) F::template multiply<4, false>(sum, at);
-        else if (t.kind == KIND_BF16) F::template multiply<2, false>(sum, at);
-        else F::template multiply<2, true>(sum, at);
+    for (int left = terms; left > 0; left -= F::SLICES * BK) { // the next slices are on their way while these are multiplied
+        const int slices = min((left + BK - 1) / BK, F::SLICES);
+        store(stage, slices);
+        load();
+        __syncthreads(); // the slices are stored, and all have multiplied those before, whose stage comes next
+        if (t.kind == KIND_TF32) F::template multiply<4, false>(sum, stage, stage + side, slices * panels);
+        else if (t.kind == KIND_BF16) F::template multiply<2, false>(sum, stage, stage + side, slices * panels);
+        else F::template multiply<2, true>(sum, stage, stage + side, slices * panels);
+        stage = stage == memory ? memory + size : memory;
     }
     admit();
 
-    // Each block of the tile adds up an equal share of its rows; the others send it their sums.
-    const int share = F::BM / together, log = 31 - __clz(share);
-    if (together > 1) cluster_wait(); // all blocks have begun
+    // Sums go through shared memory, so that lanes write along pixels, or columns of filters.
+    __syncthreads(); // all have multiplied the last slices
+    float* const sums = reinterpret_cast<float*>(dynamic);
+    const int warp = threadIdx.x / 32, row0 = warp % (F::BM / F::WM) * F::WM + lane / 4, col0 = warp / (F::BM / F::WM) * F::WN + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < F::VECTORS; i++) {
-        int row, col;
-        F::place(i * F::THREADS + threadIdx.x, row, col);
-        const int to = row >> log;
-        float4* const at = reinterpret_cast<float4*>(inbox + (row + (together > 1 ? split - to : 0) * share) * PITCH + col);
-        const float4 x = four(sum[i / F::NT][i % F::NT]);
-        if (together > 1) send(rank - split + to, at, x, &full);
-        else *at = x;
+    for (int i = 0; i < F::MT * F::NT * 2; i++) {
+        const int j = i / 2 % F::NT, k = i / 2 / F::NT, r = i % 2;
+        *reinterpret_cast<float2*>(sums + (row0 + k * 16 + r * 8) * PITCH + col0 + j * 8) = make_float2(sum[k][j][2 * r], sum[k][j][2 * r + 1]);
     }
     i64 place = n0 + spot;
-    bool inside = !idle && place < t.n;
+    bool inside = place < t.n;
     if constexpr (!FILTERS) {
         const Pixel p = g.pixel(group, v, h, min((int)place, t.n - 1));
         place = p.place, inside = inside && p.inside;
     }
-    if (together > 1) await_inbox(&full);
-    else __syncthreads();
-    const int first = together > 1 ? split * share : 0;
-    float* const out = t.out + (JOIN ? 0 : split * t.count) + (i64)group * t.c.group + (i64)(m0 + first) * t.c.row + place;
-#pragma unroll 1
-    for (int row = threadIdx.x / F::BN; row < share; row += F::THREADS / F::BN) {
-        float x = inbox[row * PITCH + spot];
-#pragma unroll 2
-        for (int part = 1; part < together; part++) x += inbox[(part * share + row) * PITCH + spot];
-        if (inside && first + row < rows) out[(i64)row * t.c.row] = x;
-    }
+    __syncthreads();
+    float* const out = t.out + split * t.count + (i64)group * t.c.group + (i64)m0 * t.c.row + place;
+#pragma unroll 4
+    for (int row = threadIdx.x / F::BN; row < F::BM; row += F::THREADS / F::BN)
+        if (inside && row < rows) out[(i64)row * t.c.row] = sums[row * PITCH + spot];
 }
 
-#define RUN(FILTERS, JOIN, ...) small<FILTERS, Tile<__VA_ARGS__>, JOIN>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, parts, across, kind});
-#define ENTRIES(name, FILTERS, JOIN, ...)                                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS) conv_mma_##name(PARAMETERS(float), int parts, int across, int kind) { ON_HOPPER(RUN(FILTERS, 0, __VA_ARGS__)) } \
-    extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(Tile<__VA_ARGS__>::THREADS) conv_mma_joined_##name(PARAMETERS(float), int parts, int across, int kind) {   \
-        ON_HOPPER(RUN(FILTERS, JOIN, __VA_ARGS__))                                                                                                                               \
+#define ENTRY(name, FILTERS, ...)                                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS) conv_mma_##name(PARAMETERS(float), int across, int kind) {                        \
+        ON_HOPPER(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
     }
-// Blocks of a cluster; tile, warps down and across.
-ENTRIES(windows, false, 8, 64, 64, 2, 2)
-ENTRIES(filters, true, 8, 64, 64, 2, 2)
-ENTRIES(windows_few, false, 8, 32, 32, 2, 2)
-ENTRIES(filters_few, true, 8, 32, 32, 2, 2)
-ENTRIES(windows_thin, false, 8, 16, 128, 1, 4)
-ENTRIES(filters_thin, true, 8, 16, 128, 1, 4)
+// Tile, warps down and across, K slices of a stage.
+ENTRY(windows, false, 64, 64, 2, 2, 2)
+ENTRY(filters, true, 64, 64, 2, 2, 2)
+ENTRY(windows_few, false, 32, 32, 2, 2, 4)
+ENTRY(filters_few, true, 32, 32, 2, 2, 4)
+ENTRY(windows_thin, false, 16, 128, 1, 4, 1)
