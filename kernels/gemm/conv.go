@@ -215,12 +215,15 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if err := v.check(dev); err != nil {
 		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
-	c, ok := v.choose(dev)
-	return v.plan(dev, c, ok)
+	c, tensor, us := v.choose(dev)
+	if o, product := v.chooseProduct(dev); product < us {
+		return v.productPlan(o), nil
+	}
+	return v.plan(dev, c, tensor)
 }
 
-// plan returns the launches of a kernel for tensor cores, or of the element type's unit.
-func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.Plan, error) {
+// newPlan returns the plan without launches, and the arguments without splits.
+func (v Conv) newPlan() (*kernels.Plan, convArgs) {
 	p := &kernels.Plan{Op: v.String()}
 	args, sizes := v.arguments(), v.elements()
 	terms := args.K * sizes[v.Result]
@@ -232,6 +235,12 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
 	p.Out = args.Count * v.size(v.Result)
+	return p, args
+}
+
+// plan returns the launches of a kernel for tensor cores, or of the element type's unit.
+func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.Plan, error) {
+	p, args := v.newPlan()
 	if tensor {
 		c.emit(p, v, dev)
 		switch c.form {

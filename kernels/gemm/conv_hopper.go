@@ -62,6 +62,9 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 		w.last[1-i] = v.last(of)
 		w.given[1-i] = w.last[1-i] && f != bf16Pair
 	}
+	if v.Result == ConvOutput && f == TF32 && taps == 1 && v.Channels%4 == 0 && v.Groups == 1 { // rows of channels, which TMA rounds
+		w.given[0] = true
+	}
 	images := &w.planes[1]
 	switch y := &w.rows[0]; {
 	case v.Result == ConvImages || w.last[1]:

@@ -95,6 +95,56 @@ func TestConv(t *testing.T) {
 	}
 }
 
+// TestConvProducts compares the Go bodies of products that compute convolutions with sums over all terms, of whole numbers, whose sums are exact.
+func TestConvProducts(t *testing.T) {
+	r, took := testutil.Random(t), map[string]int{}
+	for range 60 {
+		v := drawConv(r)
+		v.Dtype, v.Groups, v.Round = []kernels.Dtype{kernels.Float32, kernels.Float32, kernels.Float64}[r.IntN(3)], 1, kernels.Precision(r.IntN(4))
+		for _, a := range []*ConvAxis{&v.Rows, &v.Columns} {
+			*a = ConvAxis{In: a.In, Size: 1, Stride: 1, Dilation: a.Dilation}
+		}
+		for _, dev := range []kernels.Device{{Name: "V100", Major: 7, SMs: 80, SharedOptin: 96 << 10}, {Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10}} {
+			x, ok := v.product(dev)
+			if !ok {
+				continue
+			}
+			options := x.options()
+			for _, o := range []option{options[0], options[r.IntN(len(options))]} { // the chosen one, and any
+				if took[o.name]++; v.Dtype == kernels.Float32 {
+					checkProduct[float32](t, r, v, o)
+				} else {
+					checkProduct[float64](t, r, v, o)
+				}
+			}
+		}
+	}
+	if t.Log(took); len(took) < 8 {
+		t.Errorf("got %d kernels, want 8 or more", len(took))
+	}
+}
+
+func checkProduct[T kernels.Float](t *testing.T, r *rand.Rand, v Conv, o option) {
+	t.Helper()
+	var operands [3][]T
+	for i, n := range v.elements() {
+		for range n {
+			operands[i] = append(operands[i], T(r.IntN(7)-3))
+		}
+	}
+	want, got := make([]T, len(operands[v.Result])), slices.Repeat([]T{T(math.NaN())}, len(operands[v.Result]))
+	v.meets(func(y, x, w int64) {
+		at := [3]int64{y, x, w}
+		from := convOperands[v.Result]
+		want[at[v.Result]] += operands[from[0]][at[from[0]]] * operands[from[1]][at[from[1]]]
+	})
+	in := [][]byte{kernels.Bytes(operands[convOperands[v.Result][0]]), kernels.Bytes(operands[convOperands[v.Result][1]])}
+	testutil.Do(t, v.productPlan(o).Run(in, kernels.Bytes(got), nil))
+	if !slices.Equal(got, want) {
+		t.Errorf("%v by %v: got %v, want %v", v, o, got, want)
+	}
+}
+
 // TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands have NaN, and those of splits numbers that would need scaling, or infinities.
 func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
