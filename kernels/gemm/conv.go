@@ -71,6 +71,7 @@ type Conv struct {
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
 	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
+	Prepared     bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
 }
 
 // String prints the operation with its sizes.
@@ -83,6 +84,9 @@ func (v Conv) String() string {
 		if last {
 			rounded += fmt.Sprintf("[%s last]", [...]string{"outputs", "images"}[of])
 		}
+	}
+	if v.Prepared {
+		rounded += "[prepared]"
 	}
 	return fmt.Sprintf("%v_%v%s(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, rounded, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
 }
@@ -130,6 +134,9 @@ func (v Conv) check(dev kernels.Device) error {
 	}
 	if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
 		return fmt.Errorf("got tensors with channels last, want a convolution that TakesChannelsLast accepts")
+	}
+	if v.Prepared && !v.takesPrepared(dev) {
+		return fmt.Errorf("got prepared filters, want a convolution that Prepares them")
 	}
 	return nil
 }
@@ -216,7 +223,7 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
 	c, tensor, us := v.choose(dev)
-	if o, product := v.chooseProduct(dev); product < us {
+	if o, product := v.chooseProduct(dev); product < us && !v.Prepared {
 		return v.productPlan(o), nil
 	}
 	return v.plan(dev, c, tensor)
@@ -233,6 +240,10 @@ func (v Conv) newPlan() (*kernels.Plan, convArgs) {
 	p.Flops = 2 * terms
 	for _, operand := range convOperands[v.Result] {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
+	}
+	if v.Prepared {
+		w, _ := v.windows(v.form())
+		p.Inputs[1] = w.planes[0].bytes(v.form())
 	}
 	p.Out = args.Count * v.size(v.Result)
 	return p, args

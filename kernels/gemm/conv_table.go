@@ -112,12 +112,15 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool, least float64) {
 	least = v.flopsTime(dev)
 	for c, us := range v.candidates(dev) {
-		if us < least || v.ChannelsLast != [2]bool{} && !ok {
+		if us < least || v.tensorAlone() && !ok {
 			best, least, ok = c, us, true
 		}
 	}
 	return best, ok, least
 }
+
+// tensorAlone reports whether kernels for tensor cores alone read the operands.
+func (v Conv) tensorAlone() bool { return v.ChannelsLast != [2]bool{} || v.Prepared }
 
 // form returns the form of operands of tensor cores.
 func (v Conv) form() Form {
@@ -161,7 +164,7 @@ func (v Conv) Candidates(dev kernels.Device) (map[string]ConvCandidate, error) {
 		return nil, err
 	}
 	list := map[string]ConvCandidate{}
-	if v.ChannelsLast == [2]bool{} {
+	if !v.tensorAlone() {
 		p, err := v.plan(dev, convCandidate{}, false)
 		if err != nil {
 			return nil, err
@@ -175,7 +178,7 @@ func (v Conv) Candidates(dev kernels.Device) (map[string]ConvCandidate, error) {
 		}
 		list[c.kernel.Entry] = ConvCandidate{p, us}
 	}
-	if o, us := v.chooseProduct(dev); o.cut.blocks > 0 {
+	if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !v.Prepared {
 		list["product"] = ConvCandidate{v.productPlan(o), us}
 	}
 	return list, nil
@@ -213,7 +216,7 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 		best.us += sums
 	}
 	switch {
-	case c.shares():
+	case c.shares() && len(w.prepared()) > 0: // the launch that prepares clears the arrivals
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
 			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +

@@ -4,6 +4,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"gorgonia.org/tensor"
 )
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
@@ -23,6 +24,8 @@ func castOperands(p *program.Program, t Target) error {
 	return each(p, func(in *program.Instr) (keep bool, err error) {
 		if product, ok := program.ProductOf(in.Op); ok {
 			r.convert(in, product)
+		} else if v, ok := program.ConvOf(in.Op); ok {
+			r.filters(in, v)
 		}
 		return true, nil
 	})
@@ -39,14 +42,35 @@ type caster struct {
 	readers map[prepared]int // products that read splits
 }
 
-// prepared is matrices in a base, from an offset on, and how a product reads them.
+// prepared is matrices in a base, from an offset on, and how a product or a convolution reads them.
 type prepared struct {
 	base   *program.Value
 	offset int64
-	as     gemm.Prepare
+	as     any // a gemm.Prepare or a gemm.PrepareFilters
 }
 
-func of(v *program.Value, as gemm.Prepare) prepared { return prepared{v.Base, v.View.Offset, as} }
+func of(v *program.Value, as any) prepared { return prepared{v.Base, v.View.Offset, as} }
+
+// filters makes a convolution read filters that an instruction of its own prepares: of parameters, while what comes before the convolution is computed.
+func (r *caster) filters(in *program.Instr, v gemm.Conv) {
+	as, ok := v.Prepares(r.device)
+	if !ok {
+		return
+	}
+	key := of(in.In[1], as)
+	if r.cast[key] == nil {
+		r.cast[key] = r.emit(in.In[1], program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(as.Bytes())}}, as)
+	}
+	in.In[1], v.Prepared = r.cast[key], true
+	in.Op = program.Kernel{Planner: v}
+}
+
+// emit appends the instruction that prepares a value.
+func (r *caster) emit(v *program.Value, t program.Type, as kernels.Planner) *program.Value {
+	def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+	r.p.Instrs = append(r.p.Instrs, def)
+	return r.p.NewValue(def, v.Name, t)
+}
 
 // convert makes a product read its operands in the form that its kernel wants: rounded ones, and the splits that other products read, too.
 func (r *caster) convert(in *program.Instr, product gemm.Product) {
@@ -95,9 +119,7 @@ func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
 		if r.cast[key] = r.byProduct(v, t, as); r.cast[key] == nil {
-			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.cast[key] = r.p.NewValue(def, v.Name, t)
+			r.cast[key] = r.emit(v, t, as)
 		}
 	}
 	return r.cast[key]
