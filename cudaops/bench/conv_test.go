@@ -82,6 +82,10 @@ func TestConvTensorOnGPU(t *testing.T) {
 				v = last
 			}
 		}
+		if _, ok := v.Prepares(dev); ok && r.IntN(2) == 0 {
+			v.Prepared = true
+			took["prepared"]++
+		}
 		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))
 		if delete(plans, "FMA"); len(plans) == 0 {
 			continue
@@ -98,7 +102,7 @@ func TestConvTensorOnGPU(t *testing.T) {
 func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *rand.Rand) {
 	t.Helper()
 	reference := v
-	reference.Dtype, reference.Round, reference.ChannelsLast = kernels.Float64, kernels.FullPrecision, [2]bool{}
+	reference.Dtype, reference.Round, reference.ChannelsLast, reference.Prepared = kernels.Float64, kernels.FullPrecision, [2]bool{}, false
 	host := testutil.Get[*kernels.Plan](t)(reference.Plan(kernels.HostDevice()))
 	in, exact := make([][]byte, 2), make([][]byte, 2)
 	half, stored := v.Round.Half()
@@ -129,6 +133,15 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 			}
 			in[i] = kernels.Bytes(halves)
 		}
+	}
+	if v.Prepared {
+		plain := v
+		plain.Prepared = false
+		x, _ := plain.Prepares(device0(t))
+		prepare := testutil.Get[*kernels.Plan](t)(x.Plan(device0(t)))
+		filters := make([]byte, prepare.Out)
+		testutil.Do(t, Run(0, prepare, in[1:], filters))
+		in[1] = filters
 	}
 	n := host.Out / 8
 	want := make([]float64, n)
@@ -218,7 +231,7 @@ func transposed[T any](x []T, count, rows int64) []T {
 }
 
 // The times of 200 drawn convolutions, a line each, which bench/conv_peers.py reads, with the kernel that the model chooses, and times and predicted times of all candidates, in us. Of two
-// layouts, where there are kernels for both, the faster counts: the compiler chooses between them.
+// layouts, where there are kernels for both, the faster counts: the compiler chooses between them. Filters of 16 bits are prepared, as cuDNN has them.
 func TestConvDrawnTimes(t *testing.T) {
 	watch, r, lost, choices := newStopwatch(t), random(t), 0.0, 0
 	for range 200 {
@@ -231,6 +244,9 @@ func TestConvDrawnTimes(t *testing.T) {
 		}
 		least, list := math.Inf(1), []string{}
 		for _, v := range layouts {
+			if _, half := v.Round.Half(); half {
+				_, v.Prepared = v.Prepares(watch.dev)
+			}
 			plans, times, some := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(watch.dev)), map[string]float64{}, []string{}
 			chosen, plan := "", testutil.Get[*kernels.Plan](t)(v.Plan(watch.dev))
 			for _, name := range slices.Sorted(maps.Keys(plans)) {

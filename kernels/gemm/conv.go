@@ -242,8 +242,7 @@ func (v Conv) newPlan() (*kernels.Plan, convArgs) {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
 	if v.Prepared {
-		w, _ := v.windows(v.form())
-		p.Inputs[1] = w.planes[0].bytes(v.form())
+		p.Inputs[1] = v.prepares().Bytes()
 	}
 	p.Out = args.Count * v.size(v.Result)
 	return p, args

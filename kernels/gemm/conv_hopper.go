@@ -246,8 +246,12 @@ func (v Conv) Prepares(dev kernels.Device) (x PrepareFilters, ok bool) {
 	if _, product := v.chooseProduct(dev); us >= min(product, plain) {
 		return x, false
 	}
+	return v.prepares(), true
+}
+
+func (v Conv) prepares() PrepareFilters {
 	w, _ := v.windows(v.form())
-	return PrepareFilters{v.form(), w.planes[0].Count, w.planes[0].Rows, w.planes[0].Cols}, true
+	return PrepareFilters{v.form(), w.planes[0].Count, w.planes[0].Rows, w.planes[0].Cols}
 }
 
 // takesPrepared reports whether kernels for tensor cores read prepared filters of the convolution.

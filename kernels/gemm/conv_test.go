@@ -149,7 +149,7 @@ func checkProduct[T kernels.Float](t *testing.T, r *rand.Rand, v Conv, o option)
 func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
-	took, groups := map[Form]int{}, [3]int{}
+	took, groups, prepared := map[Form]int{}, [3]int{}, 0
 	var plans []*kernels.Plan
 	for draw := range 300 {
 		v := drawConv(r)
@@ -173,6 +173,13 @@ func TestConvTensor(t *testing.T) {
 			last.Channels, last.Filters, last.ChannelsLast = arith.RoundUp(v.Channels, 8), arith.RoundUp(v.Filters, 8), [2]bool{r.IntN(2) == 0, r.IntN(2) == 0}
 			if last.TakesChannelsLast(dev) {
 				v = last
+			}
+		}
+		if given := v; c.form == TF32 || c.form == BF16 || c.form == F16 {
+			if given.Round = kernels.Precision(c.form); r.IntN(2) == 0 && given.takesPrepared(dev) {
+				v = given
+				v.Prepared = true
+				prepared++
 			}
 		}
 		if took[c.form]++; v.Groups > 1 {
@@ -210,6 +217,12 @@ func TestConvTensor(t *testing.T) {
 		halves := make([]uint16, len(got))
 		for i := range got {
 			got[i] = float32(math.NaN())
+		}
+		if v.Prepared {
+			p := testutil.Get[*kernels.Plan](t)(v.prepares().Plan(dev))
+			filters := make([]byte, p.Out)
+			testutil.Do(t, p.Run(in[1:], filters, nil))
+			in[1], plans = filters, append(plans, p)
 		}
 		p, err := v.plan(dev, c, true)
 		if err == nil {
@@ -249,6 +262,9 @@ func TestConvTensor(t *testing.T) {
 			t.Errorf("no convolution of operands in the form %v was drawn", f)
 		}
 	}
+	if prepared < 10 {
+		t.Errorf("%d convolutions had prepared filters, want 10 or more", prepared)
+	}
 	for result, n := range groups {
 		if n == 0 {
 			t.Errorf("no %v of groups was drawn", ConvResult(result))
@@ -286,6 +302,7 @@ func TestConvErrors(t *testing.T) {
 		"padding of -1":                         func(v *Conv) { v.Rows.Before = -1 },
 		"more than 1073741824 pixels":           func(v *Conv) { v.Images = 1 << 25 },
 		"more than 1073741824 elements of fil":  func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
+		"got prepared filters":                  func(v *Conv) { v.Prepared = true },
 		"got tensors with channels last":        func(v *Conv) { v.ChannelsLast[ConvImages] = true },
 		"a filter over 2147483647 elements of ": func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
 	} {
