@@ -186,7 +186,7 @@ func TestConvTensor(t *testing.T) {
 			groups[v.Result]++
 		}
 		wide := v
-		wide.Round, wide.ChannelsLast = kernels.FullPrecision, [2]bool{}
+		wide.Round, wide.ChannelsLast, wide.Prepared = kernels.FullPrecision, [2]bool{}, false
 		wide.Dtype = kernels.Float64
 		sizes := v.elements()
 		in, exact := make([][]byte, 2), make([][]byte, 2)
