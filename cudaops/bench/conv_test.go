@@ -83,8 +83,11 @@ func TestConvTensorOnGPU(t *testing.T) {
 				v = last
 			}
 		}
-		plans, _, err := v.Candidates(dev)
-		testutil.Do(t, err)
+		if _, ok := v.Prepares(dev); ok && r.IntN(2) == 0 {
+			v.Prepared = true
+			took["prepared"]++
+		}
+		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))
 		if delete(plans, "FMA"); len(plans) == 0 {
 			continue
 		}
@@ -92,7 +95,7 @@ func TestConvTensorOnGPU(t *testing.T) {
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		kernel := func(name string) string { name, _, _ = strings.Cut(name, "["); return name }
 		name := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(took[kernel(a)], took[kernel(b)]) }) // so that each kernel has its turn
-		checkConv[float32](t, plans[name], v, r)
+		checkConv[float32](t, plans[name].Plan, v, r)
 		took[kernel(name)]++
 		n++
 	}
@@ -103,7 +106,7 @@ func TestConvTensorOnGPU(t *testing.T) {
 func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *rand.Rand) {
 	t.Helper()
 	reference := v
-	reference.Dtype, reference.Round, reference.ChannelsLast = kernels.Float64, kernels.FullPrecision, [2]bool{}
+	reference.Dtype, reference.Round, reference.ChannelsLast, reference.Prepared = kernels.Float64, kernels.FullPrecision, [2]bool{}, false
 	host := testutil.Get[*kernels.Plan](t)(reference.Plan(kernels.HostDevice()))
 	in, exact := make([][]byte, 2), make([][]byte, 2)
 	half, stored := v.Round.Half()
@@ -134,6 +137,15 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 			}
 			in[i] = kernels.Bytes(halves)
 		}
+	}
+	if v.Prepared {
+		plain := v
+		plain.Prepared = false
+		x, _ := plain.Prepares(device0(t))
+		prepare := testutil.Get[*kernels.Plan](t)(x.Plan(device0(t)))
+		filters := make([]byte, prepare.Out)
+		testutil.Do(t, Run(0, prepare, in[1:], filters))
+		in[1] = filters
 	}
 	n := host.Out / 8
 	want := make([]float64, n)
@@ -249,9 +261,10 @@ func TestConvLayerTimes(t *testing.T) {
 	})
 }
 
-// timeConvs times convolutions, with the candidates that the regular expression STHENO_TIMES matches, for which there is time before the test's deadline, a line each, which bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels
-// take them, with those of the precision, channels last, of both tensors or of one. A line has the time of the kernel that the model chooses and the best one in the better of both, and of all candidates the time,
-// the predicted time and that of the launch that prepares operands, in us.
+// timeConvs times convolutions, with the candidates that the regular expression STHENO_TIMES matches, for which there is time before the test's deadline, a line each, which
+// bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels take them, with those of the precision, channels last, of both tensors or of one. Filters of 16 bits
+// are prepared where the compiler prepares them, as cuDNN has them. A line has the time of the plan that the compiler chooses and the best one in the better of both layouts, and of all
+// candidates the time and the predicted time, in us.
 func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 	t.Helper()
 	lost, count := 0.0, 0
@@ -260,24 +273,30 @@ func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 		if limited && time.Until(deadline) < 5*time.Second {
 			break
 		}
-		y, x, us, best, line := v.Rows, v.Columns, math.Inf(1), math.Inf(1), ""
-		layouts := 0
+		y, x, us, best, line, layouts := v.Rows, v.Columns, math.Inf(1), math.Inf(1), "", 0
 		for i, last := range [][2]bool{{false, false}, {true, true}, {true, false}, {false, true}} {
-			if v.ChannelsLast = last; i > 0 && (layouts > 1 || !v.TakesChannelsLast(watch.dev)) {
+			if v.ChannelsLast, v.Prepared = last, false; i > 0 && (layouts > 1 || !v.TakesChannelsLast(watch.dev)) {
 				continue
 			}
 			layouts++
-			chosen, times, list := timeCandidates(t, watch, v)
-			if len(times) == 0 {
-				continue
+			variants := []bool{false} // of Prepared
+			if _, ok := v.Prepares(watch.dev); ok && (v.Round == kernels.BF16 || v.Round == kernels.F16) {
+				variants = append(variants, true)
 			}
-			least := slices.Min(slices.Collect(maps.Values(times)))
-			if times[chosen] > 0 {
-				lost += math.Log(times[chosen] / least)
+			for k, prepared := range variants {
+				v.Prepared = prepared
+				chosen, times, list := timeCandidates(t, watch, v)
+				if len(times) == 0 {
+					continue
+				}
+				least := slices.Min(slices.Collect(maps.Values(times)))
+				if best = min(best, least); times[chosen] > 0 && k == len(variants)-1 {
+					lost, us = lost+math.Log(times[chosen]/least), min(us, times[chosen])
+					count++
+				}
+				line += fmt.Sprintf("; %s%s: chosen %s %.2f; measured, predicted: %s", [...]string{"first", "last", "outputs last", "images last"}[i], map[bool]string{true: " prepared"}[v.Prepared], chosen, times[chosen],
+					strings.Join(list, ", "))
 			}
-			us, best = min(us, cmp.Or(times[chosen], us)), min(best, least)
-			line += fmt.Sprintf("; %s: chosen %s %.2f; measured, predicted, prepares: %s", [...]string{"first", "last", "outputs last", "images last"}[i], chosen, times[chosen], strings.Join(list, ", "))
-			count++
 		}
 		t.Logf("layer %d %d %d %d %d %d %d %d %d %d %d %d %d %v %v %.2f us, best %.2f%s", v.Images, v.Channels, v.Filters, v.Groups, y.In, x.In, y.Size, x.Size, y.Stride, x.Stride, y.Dilation, y.Before, x.Before,
 			v.Result, v.Round, us, best, line)
@@ -287,27 +306,27 @@ func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 
 // timeCandidates returns the name of the kernel that the model chooses, and the times of all candidates in us, with a line for each.
 func timeCandidates(t *testing.T, watch *stopwatch, v gemm.Conv) (chosen string, times map[string]float64, list []string) {
-	plans, chosen, err := v.Candidates(watch.dev)
-	testutil.Do(t, err)
-	predicted := v.Predicted(watch.dev)
-	times, least := map[string]float64{}, map[string]float64{} // least: the predicted times of the kernels of one launch by their names without the splits of K
-	for name, us := range predicted {
-		if of, _, splits := strings.Cut(name, "["); !watch.wants(name) || splits && (least[of] == 0 || us < least[of]) {
-			least[of] = us
+	plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(watch.dev))
+	times, least := map[string]float64{}, map[string]float64{} // least: the predicted times of kernels by their names without the splits of K
+	for name, p := range plans {
+		if of, _, splits := strings.Cut(name, "["); splits && (least[of] == 0 || p.Us < least[of]) {
+			least[of] = p.Us
+		}
+		if p.Chosen {
+			chosen = name
 		}
 	}
-	prepares, inputs := 0.0, convInputs(testutil.Get[*kernels.Plan](t)(v.Plan(watch.dev)))
+	var inputs [][]byte
 	for _, name := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[name]
-		if of, _, splits := strings.Cut(name, "["); !watch.wants(name) || splits && name != chosen && predicted[name] > 1.25*least[of] {
+		if of, _, splits := strings.Cut(name, "["); !watch.wants(name) || splits && name != chosen && p.Us > 1.25*least[of] {
 			continue // not wanted, or a worse split of K
 		}
-		if times[name] = timeConv(t, watch, p, inputs, 10*time.Millisecond); prepares == 0 && strings.Contains(p.Launches[0].Kernel.Entry, "prepare") {
-			part := *p
-			part.Launches = part.Launches[:1]
-			prepares = timeConv(t, watch, &part, inputs, 10*time.Millisecond)
+		if inputs == nil {
+			inputs = convInputs(p.Plan)
 		}
-		list = append(list, fmt.Sprintf("%s %.1f %.0f %.1f", strings.TrimPrefix(name, "conv_hopper_"), times[name], predicted[name], prepares))
+		times[name] = timeConv(t, watch, p.Plan, inputs, 10*time.Millisecond)
+		list = append(list, fmt.Sprintf("%s %.1f %.0f", strings.TrimPrefix(name, "conv_hopper_"), times[name], p.Us))
 	}
 	return chosen, times, list
 }
@@ -355,7 +374,7 @@ func drawLayer(r *rand.Rand) gemm.Conv {
 func convInputs(p *kernels.Plan) [][]byte {
 	inputs := make([][]byte, 2)
 	for i, bytes := range p.Inputs {
-		if inputs[i] = signed((bytes+3)/4*4, i)[:bytes]; strings.Contains(p.Op, "last") && p.Precision == kernels.BF16 { // of BF16, of which pairs make a float32
+		if inputs[i] = signed((bytes+3)/4*4, i)[:bytes]; strings.Contains(p.Op, "last") && (p.Precision == kernels.BF16 || p.Precision == kernels.F16) { // of 16 bits, of which pairs make a float32
 			for k := 0; k+4 <= len(inputs[i]); k += 4 {
 				copy(inputs[i][k:k+2], inputs[i][k+2:k+4])
 			}

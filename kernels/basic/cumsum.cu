@@ -5,8 +5,8 @@
 // cumsum_columns: a thread goes through a column.
 //
 // Where there are few rows or columns, each is cut in parts. A launch with write = 0 computes the total of each part, and
-// the next one begins with the totals before, in order. The parts follow from the shape, and with them the order of all
-// sums. Bound by memory.
+// the next one begins with the totals before. The parts follow from the shape, and with them the order of all sums. Bound
+// by memory.
 #include "follow.cuh"
 
 constexpr int threads = 256, warps = threads / 32; // as in cumsum.go
@@ -30,69 +30,103 @@ template <typename A> __device__ A totals_before(const A* __restrict__ totals, i
     return sum;
 }
 
-// scan_row returns the total of the part, beginning with carry, and writes the sums if write.
-template <typename A, typename X, bool BLOCK>
-__device__ __forceinline__ A scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, A carry, bool write) {
-    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32;
-    __shared__ A sums[2][warps];
+// total is the sum of the sums of a block's threads, by a tree.
+template <typename A> __device__ __forceinline__ A total(A sum) {
+    __shared__ A sums[warps];
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    __syncthreads(); // all have read the last ones
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = sums[threadIdx.x % warps];
+#pragma unroll
+    for (int d = warps / 2; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    return sum;
+}
+
+// words are the elements of a part of a row from i on, in their order in memory; those beyond the part are 0.
+template <typename X, int W> __device__ __forceinline__ Words<X, W> words(const X* __restrict__ x, const Part& part, long long i) {
+    Words<X, W> v{};
+    if (part.n % W == 0) {
+        if (i < part.to) v = *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i));
+    } else {
+#pragma unroll
+        for (int w = 0; w < W; w++) v.s[part.reversed ? W - 1 - w : w] = i + w < part.to ? x[part.at(i + w)] : X(0);
+    }
+    return v;
+}
+
+// total_row returns the total of a block's part. It goes backwards: what it reads last is in the level-2 cache when scan_row begins with it.
+template <typename A, typename X> __device__ __forceinline__ A total_row(const X* __restrict__ x, const Part& part) {
+    constexpr int W = 16 / sizeof(X), ahead = 4;
+    constexpr long long step = threads * W;
+    A sum[ahead] = {};
+    for (long long i0 = (part.to - part.from - 1) / step * step + part.from + threadIdx.x * W; i0 >= part.from; i0 -= ahead * step) {
+        Words<X, W> v[ahead];
+#pragma unroll
+        for (int j = 0; j < ahead; j++) v[j] = i0 - j * step >= part.from ? words<X, W>(x, part, i0 - j * step) : Words<X, W>{};
+#pragma unroll
+        for (int j = 0; j < ahead; j++)
+#pragma unroll
+            for (int w = 0; w < W; w++) sum[j] += (A)v[j].s[w];
+    }
+    return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+// scan_row writes the sums of the part, beginning with carry.
+template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, A carry) {
+    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32, ahead = 2;
+    __shared__ A sums[ahead][warps];
     const int t = BLOCK ? threadIdx.x : threadIdx.x & 31, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool wide = part.n % W == 0;
-    Words<X, W> next;
-    const auto load = [&](long long i) {
-        if (wide) {
-            if (i < part.to) next = *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i));
-            else next = Words<X, W>{};
-        } else {
+    Words<X, W> next[ahead];
 #pragma unroll
-            for (int w = 0; w < W; w++) next.s[part.reversed ? W - 1 - w : w] = i + w < part.to ? x[part.at(i + w)] : X(0);
-        }
-    };
-    load(part.from + t * W);
-    int turn = 0;
-    for (long long i0 = part.from; i0 < part.to; i0 += group * W, turn ^= 1) {
-        const long long i = i0 + t * W;
-        A own[W];
+    for (int u = 0; u < ahead; u++) next[u] = words<X, W>(x, part, part.from + (u * group + t) * W);
+    for (long long i0 = part.from; i0 < part.to; i0 += ahead * group * W) {
 #pragma unroll
-        for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next.s[W - 1 - w] : next.s[w]);
-        load(i + group * W);
+        for (int u = 0; u < ahead; u++) {
+            const long long i = i0 + (u * group + t) * W;
+            A own[W];
 #pragma unroll
-        for (int w = 1; w < W; w++) own[w] += own[w - 1];
-        A sum = own[W - 1];
+            for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next[u].s[W - 1 - w] : next[u].s[w]);
+            next[u] = words<X, W>(x, part, i + ahead * group * W);
 #pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-            const A other = __shfl_up_sync(~0u, sum, d);
-            if (lane >= d) sum += other;
-        }
-        A before = __shfl_up_sync(~0u, sum, 1);
-        if (lane == 0) before = 0;
-        A total = __shfl_sync(~0u, sum, 31);
-        if constexpr (BLOCK) {
-            if (lane == 31) sums[turn][warp] = sum;
-            __syncthreads();
-            A base = 0;
-            total = 0;
+            for (int w = 1; w < W; w++) own[w] += own[w - 1];
+            A sum = own[W - 1];
 #pragma unroll
-            for (int w = 0; w < warps; w++) {
-                if (w == warp) base = total;
-                total += sums[turn][w];
+            for (int d = 1; d < 32; d *= 2) {
+                const A other = __shfl_up_sync(~0u, sum, d);
+                if (lane >= d) sum += other;
             }
-            before += base;
-        }
-        before += carry;
-        carry += total;
-        if (!write) continue;
-        if (wide) {
-            Words<A, W> words;
+            A before = __shfl_up_sync(~0u, sum, 1);
+            if (lane == 0) before = 0;
+            A all = __shfl_sync(~0u, sum, 31);
+            if constexpr (BLOCK) {
+                if (lane == 31) sums[u][warp] = sum;
+                __syncthreads();
+                A base = 0;
+                all = 0;
 #pragma unroll
-            for (int w = 0; w < W; w++) words.s[part.reversed ? W - 1 - w : w] = before + own[w];
-            if (i < part.to) *reinterpret_cast<Words<A, W>*>(out + (part.reversed ? part.n - W - i : i)) = words;
-        } else {
+                for (int w = 0; w < warps; w++) {
+                    if (w == warp) base = all;
+                    all += sums[u][w];
+                }
+                before += base;
+            }
+            before += carry;
+            carry += all;
+            if (wide) {
+                Words<A, W> to;
 #pragma unroll
-            for (int w = 0; w < W; w++)
-                if (i + w < part.to) out[part.at(i + w)] = before + own[w];
+                for (int w = 0; w < W; w++) to.s[part.reversed ? W - 1 - w : w] = before + own[w];
+                if (i < part.to) *reinterpret_cast<Words<A, W>*>(out + (part.reversed ? part.n - W - i : i)) = to;
+            } else {
+#pragma unroll
+                for (int w = 0; w < W; w++)
+                    if (i + w < part.to) out[part.at(i + w)] = before + own[w];
+            }
         }
     }
-    return carry;
 }
 
 // Warps or blocks are numbered by (part, row).
@@ -103,11 +137,18 @@ __device__ void rows(const X* x, A* totals, A* out, long long outer, long long n
     if (o >= outer) return;
     const int p = (int)(item - o * parts);
     const Part part{p * each, min(n, (p + 1) * each), n, reversed};
-    const A carry = write ? totals_before(totals + o * parts, p, 1) : A(0);
-    A total;
-    if (block) total = scan_row<A, X, true>(x + o * n, out + o * n, part, carry, write);
-    else total = scan_row<A, X, false>(x + o * n, out + o * n, part, carry, write);
-    if (!write && threadIdx.x % (block ? threads : 32) == 0) totals[item] = total;
+    if (!write) { // a row in parts is one of blocks
+        const A sum = total_row<A>(x + o * n, part);
+        if (threadIdx.x == 0) totals[item] = sum;
+        return;
+    }
+    A carry = 0;
+    if (p > 0) {
+        for (int q = threadIdx.x; q < p; q += threads) carry += totals[o * parts + q];
+        carry = total(carry);
+    }
+    if (block) scan_row<A, X, true>(x + o * n, out + o * n, part, carry);
+    else scan_row<A, X, false>(x + o * n, out + o * n, part, carry);
 }
 
 // Threads are numbered by (column, part, some o).

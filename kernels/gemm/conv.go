@@ -71,6 +71,7 @@ type Conv struct {
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
 	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
+	Prepared     bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
 }
 
 // String prints the operation with its sizes.
@@ -83,6 +84,9 @@ func (v Conv) String() string {
 		if last {
 			rounded += fmt.Sprintf("[%s last]", [...]string{"outputs", "images"}[of])
 		}
+	}
+	if v.Prepared {
+		rounded += "[prepared]"
 	}
 	return fmt.Sprintf("%v_%v%s(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, rounded, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
 }
@@ -130,6 +134,9 @@ func (v Conv) check(dev kernels.Device) error {
 	}
 	if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
 		return fmt.Errorf("got tensors with channels last, want a convolution that TakesChannelsLast accepts")
+	}
+	if v.Prepared && !v.takesPrepared(dev) {
+		return fmt.Errorf("got prepared filters, want a convolution that Prepares them")
 	}
 	return nil
 }
@@ -229,6 +236,9 @@ func (v Conv) planBy(m convMethod) (*kernels.Plan, error) {
 	p.Flops = 2 * terms
 	for _, operand := range convOperands[v.Result] {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
+	}
+	if v.Prepared {
+		p.Inputs[1] = v.prepares().Bytes()
 	}
 	p.Out = args.Count * v.size(v.Result)
 	return p.Or(m.emit(p, args))

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -67,6 +68,10 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 		row, _, image, channel := v.result()
 		w.odd = x.every > 1 || (x.pixels|row|image|channel)%2 > 0
 	}
+	if v.Result == ConvOutput && f == TF32 && taps == 1 && v.Channels%4 == 0 && v.Groups == 1 { // rows of channels, which TMA rounds
+		w.given[0] = true
+	}
+	w.given[0] = w.given[0] || v.Prepared
 	images := &w.planes[1]
 	switch y := &w.rows[0]; {
 	case v.Result == ConvImages || w.last[1]:
@@ -207,6 +212,61 @@ func (x convPlanes) elements() int64 { return x.Count * x.Rows * x.Cols }
 // bytes returns the bytes that prepare writes.
 func (x convPlanes) bytes(f Form) int64 { return f.stored().splits * x.size(f) * f.stored().size }
 
+// PrepareFilters plans the filters of a convolution, or of its gradient w.r.t. the images, as kernels for tensor cores read them: matrices of channels by taps are transposed and rounded. Those of
+// a parameter can be prepared before what the convolution reads is there. It is a kernels.Planner of float32, whose result is bytes.
+type PrepareFilters struct {
+	Form                  Form // BF16, F16 or TF32
+	Count, Channels, Taps int64
+}
+
+// String names the form.
+func (x PrepareFilters) String() string { return fmt.Sprintf("filters[%v]", x.Form) }
+
+func (x PrepareFilters) planes() convPlanes { return newConvPlanes(x.Count, x.Channels, x.Taps) }
+
+// Bytes returns the size of the result.
+func (x PrepareFilters) Bytes() int64 { return x.planes().bytes(x.Form) }
+
+// Plan implements [kernels.Planner].
+func (x PrepareFilters) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	if x.Form < TF32 || x.Form > F16 || min(x.Count, x.Channels, x.Taps) < 1 {
+		return nil, fmt.Errorf("kernels: got %v of %d x %d x %d elements, want BF16, F16 or TF32 of 1 or more", x, x.Count, x.Channels, x.Taps)
+	}
+	p := &kernels.Plan{Op: fmt.Sprintf("%v(%d x %dx%d)", x, x.Count, x.Channels, x.Taps), Inputs: []int64{x.Count * x.Channels * x.Taps * kernels.Float32.Size()}, Out: x.Bytes(), Precision: kernels.Precision(x.Form)}
+	planes := x.planes()
+	planes.X, planes.To, planes.Pitch = kernels.In(0), out, planes.pitch(x.Form)
+	emitPrepare(p, dev, x.Form, []convPlanes{planes}, kernels.At(kernels.Scratch, 0), 0, false)
+	return p, nil
+}
+
+// Prepares returns what prepares the filters apart from the convolution; ok is false if its kernel on a device reads them as they are, or several groups of them as one.
+func (v Conv) Prepares(dev kernels.Device) (x PrepareFilters, ok bool) {
+	if v.Prepared || !v.takesPrepared(dev) {
+		return x, false
+	}
+	prepared := v
+	prepared.Prepared = true
+	if prepared.choose(dev).us >= v.choose(dev).us {
+		return x, false
+	}
+	return v.prepares(), true
+}
+
+func (v Conv) prepares() PrepareFilters {
+	w, _ := v.windows(v.form())
+	return PrepareFilters{v.form(), w.planes[0].Count, w.planes[0].Rows, w.planes[0].Cols}
+}
+
+// takesPrepared reports whether kernels for tensor cores read prepared filters of the convolution.
+func (v Conv) takesPrepared(dev kernels.Device) bool {
+	v.Prepared = false
+	for range v.candidates(dev) {
+		w, _ := v.windows(v.form())
+		return v.form() != BF16Split && v.Result != ConvFilters && w.merged == 1 && !w.given[0]
+	}
+	return false
+}
+
 type convPrepareArgs struct {
 	Planes           [2]convPlanes
 	Ranges, Arrivals kernels.Ref
@@ -250,26 +310,20 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 	default:
 		p.Precision = kernels.Precision(c.form)
 	}
-	const threads, most = 256, 1024
-	fallback, blocks := p.Workspace(4), int64(1)
+	const threads = 256
+	fallback := p.Workspace(4)
 	var prepared []convPlanes
 	for i := range w.planes {
 		x := &w.planes[i]
 		x.X, x.Pitch = kernels.In(kernels.Operand(1-i)), x.pitch(c.form)
 		if x.To = x.X; !w.given[i] {
 			x.To = p.Workspace(x.bytes(c.form))
-			if prepared = append(prepared, *x); (x.Cols == 1 || w.last[i]) && x.Rows == x.Pitch && x.Lines*x.Wide == x.Cols && x.Groups == 1 { // nothing is transposed
-				all := x.Count * x.Rows * x.Cols
-				y := newConvPlanes(1, all, 1)
-				y.X, y.To, y.Pitch = x.X, x.To, all
-				prepared[len(prepared)-1] = y
+			prepared = append(prepared, *x)
+			if last := &prepared[len(prepared)-1]; w.last[i] {
+				last.flat()
 			}
 		}
 	}
-	for _, x := range prepared {
-		blocks = max(blocks, x.squares(c.form))
-	}
-	blocks = min(blocks, convPrepareBlocks*int64(dev.SMs), most)
 	clears, counts, parts := false, int64(0), int64(0)
 	for _, y := range w.rows {
 		for _, x := range w.columns {
@@ -279,10 +333,8 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 			}
 		}
 	}
-	ranges, arrivals, shares := p.Workspace(2*8*blocks), p.Workspace(4*counts), p.Workspace(parts)
-	if len(prepared) > 0 {
-		p.Launch(convPrepares[c.form], int(blocks), threads, convPrepareArgs{[2]convPlanes{prepared[0], prepared[len(prepared)-1]}, ranges, arrivals, counts, w.merged > 1}).Grid[1] = len(prepared)
-	}
+	arrivals, shares := p.Workspace(4*counts), p.Workspace(parts)
+	ranges, blocks := emitPrepare(p, dev, c.form, prepared, arrivals, counts, w.merged > 1)
 	if clears {
 		clear := convClearArgs{out, p.Out / 4, arith.DivideBy(p.Out / 4), 0}
 		if w.spaced(v) { // the lines of the other phase
@@ -319,6 +371,33 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 	}
 	args.When, args.Guarded = fallback, true
 	return v.launch(p, dev, args)
+}
+
+// emitPrepare appends the launch that prepares operands and clears so many arrivals, unless there are no operands. It returns the ranges that the blocks find, and how many blocks there are.
+func emitPrepare(p *kernels.Plan, dev kernels.Device, f Form, list []convPlanes, arrivals kernels.Ref, counts int64, ranged bool) (ranges kernels.Ref, blocks int64) {
+	const threads, most = 256, 1024
+	blocks = 1
+	for i := range list {
+		if x := &list[i]; x.Cols == 1 {
+			x.flat()
+		}
+		blocks = max(blocks, list[i].squares(f))
+	}
+	blocks = min(blocks, convPrepareBlocks*int64(dev.SMs), most)
+	if ranges = p.Workspace(2 * 8 * blocks); len(list) > 0 {
+		p.Launch(convPrepares[f], int(blocks), threads, convPrepareArgs{[2]convPlanes{list[0], list[len(list)-1]}, ranges, arrivals, counts, ranged}).Grid[1] = len(list)
+	}
+	return ranges, blocks
+}
+
+// flat makes all rows one, if nothing is transposed.
+func (x *convPlanes) flat() {
+	if x.Rows != x.Pitch || x.Lines*x.Wide != x.Cols || x.Groups != 1 {
+		return
+	}
+	y := newConvPlanes(1, x.Count*x.Rows*x.Cols, 1)
+	y.X, y.To, y.Pitch = x.X, x.To, y.Rows
+	*x = y
 }
 
 // result returns the elements of the result from one row to the next, from a pixel to the next, of an image and from a channel to the next.

@@ -59,7 +59,7 @@ func (c convTiling) entry(v Conv) string {
 // tilings yields the ways in which conv_mma.cu computes the convolution on a device, and their times by the model.
 func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 	return func(yield func(convTiling, float64) bool) {
-		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters || v.ChannelsLast != [2]bool{} {
+		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters || v.tensorAlone() {
 			return
 		}
 		for _, a := range []ConvAxis{v.Rows, v.Columns} {

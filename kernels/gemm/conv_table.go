@@ -135,12 +135,15 @@ type convMethod struct {
 // methods yields the ways to compute the convolution on a device.
 func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	return func(yield func(convMethod) bool) {
-		if v.ChannelsLast == [2]bool{} && !yield(convMethod{"FMA", v.flopsTime(dev), func(p *kernels.Plan, args convArgs) error {
+		if !v.tensorAlone() && !yield(convMethod{"FMA", v.flopsTime(dev), func(p *kernels.Plan, args convArgs) error {
 			if ok, err := v.depthwise(p, dev); ok {
 				return err
 			}
 			return v.launch(p, dev, args)
 		}}) {
+			return
+		}
+		if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !v.Prepared && !yield(v.byProduct(o, us)) {
 			return
 		}
 		for c, us := range v.tilings(dev) {
@@ -165,6 +168,9 @@ func (v Conv) choose(dev kernels.Device) (best convMethod) {
 	}
 	return best
 }
+
+// tensorAlone reports whether kernels for tensor cores alone read the operands.
+func (v Conv) tensorAlone() bool { return v.ChannelsLast != [2]bool{} || v.Prepared }
 
 // form returns the form of operands of tensor cores.
 func (v Conv) form() Form {
@@ -196,30 +202,27 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 	}
 }
 
-// Candidates returns the plans that Plan chooses among on a device, by names, with that of Plan's choice.
-func (v Conv) Candidates(dev kernels.Device) (plans map[string]*kernels.Plan, chosen string, err error) {
-	if err := v.check(dev); err != nil {
-		return nil, "", err
-	}
-	plans = map[string]*kernels.Plan{}
-	for m := range v.methods(dev) {
-		if plans[m.name], err = v.planBy(m); err != nil {
-			return nil, "", err
-		}
-	}
-	return plans, v.choose(dev).name, nil
+// ConvCandidate is a plan of a convolution with its time by the model, in us.
+type ConvCandidate struct {
+	*kernels.Plan
+	Us     float64
+	Chosen bool // by Plan
 }
 
-// Predicted returns the times by the model, in us, of the plans that Plan chooses among on a device, by names: none for a convolution that Plan refuses.
-func (v Conv) Predicted(dev kernels.Device) map[string]float64 {
-	if v.check(dev) != nil {
-		return nil
+// Candidates returns the plans that Plan chooses among on a device, by names.
+func (v Conv) Candidates(dev kernels.Device) (map[string]ConvCandidate, error) {
+	if err := v.check(dev); err != nil {
+		return nil, err
 	}
-	times := map[string]float64{}
+	list, chosen := map[string]ConvCandidate{}, v.choose(dev).name
 	for m := range v.methods(dev) {
-		times[m.name] = m.us
+		p, err := v.planBy(m)
+		if err != nil {
+			return nil, err
+		}
+		list[m.name] = ConvCandidate{p, m.us, m.name == chosen}
 	}
-	return times
+	return list, nil
 }
 
 // fit reports whether a device has room for what is written in a form.
@@ -261,7 +264,7 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 		best.us += sums
 	}
 	switch {
-	case c.shares():
+	case c.shares() && len(w.prepared()) > 0: // the launch that prepares clears the arrivals
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
 			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +

@@ -1,9 +1,12 @@
 package passes
 
 import (
+	"slices"
+
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"gorgonia.org/tensor"
 )
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
@@ -20,12 +23,37 @@ func castOperands(p *program.Program, t Target) error {
 			}
 		}
 	}
-	return each(p, func(in *program.Instr) (keep bool, err error) {
+	if err := each(p, func(in *program.Instr) (keep bool, err error) {
 		if product, ok := program.ProductOf(in.Op); ok {
 			r.convert(in, product)
+		} else if v, ok := program.ConvOf(in.Op); ok {
+			r.filters(in, v)
 		}
 		return true, nil
-	})
+	}); err != nil {
+		return err
+	}
+	if len(r.early) > 0 {
+		p.Instrs = early(p.Instrs, r.early)
+	}
+	return nil
+}
+
+// early returns instructions with others, each right after the one that computes its input, or at first.
+func early(instrs, others []*program.Instr) []*program.Instr {
+	after := map[*program.Instr][]*program.Instr{}
+	for _, in := range others {
+		def := in.In[0].Base.Def
+		if !slices.Contains(instrs, def) {
+			def = nil
+		}
+		after[def] = append(after[def], in)
+	}
+	list := after[nil]
+	for _, in := range instrs {
+		list = append(append(list, in), after[in]...)
+	}
+	return list
 }
 
 // shareSplitMax is in bytes of float32. A product of splits that it shares has scratch memory of their size, too, for splits again with scaling: beyond
@@ -37,16 +65,39 @@ type caster struct {
 	device  kernels.Device
 	cast    map[prepared]*program.Value
 	readers map[prepared]int // products that read splits
+	early   []*program.Instr // that prepare filters
 }
 
-// prepared is matrices in a base, from an offset on, and how a product reads them.
+// prepared is matrices in a base, from an offset on, and how a product or a convolution reads them.
 type prepared struct {
 	base   *program.Value
 	offset int64
-	as     gemm.Prepare
+	as     any // a gemm.Prepare or a gemm.PrepareFilters
 }
 
-func of(v *program.Value, as gemm.Prepare) prepared { return prepared{v.Base, v.View.Offset, as} }
+func of(v *program.Value, as any) prepared { return prepared{v.Base, v.View.Offset, as} }
+
+// filters makes a convolution read filters that an instruction of its own prepares. It depends on the filters alone: those of parameters are prepared while what comes before the convolution is
+// computed.
+func (r *caster) filters(in *program.Instr, v gemm.Conv) {
+	as, ok := v.Prepares(r.device)
+	if !ok {
+		return
+	}
+	key := of(in.In[1], as)
+	if r.cast[key] == nil {
+		t := program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(as.Bytes())}}
+		r.cast[key] = r.value(in.In[1], t, as)
+		r.early = append(r.early, r.cast[key].Def)
+	}
+	in.In[1], v.Prepared = r.cast[key], true
+	in.Op = program.Kernel{Planner: v}
+}
+
+// value returns a value as a new instruction prepares it.
+func (r *caster) value(v *program.Value, t program.Type, as kernels.Planner) *program.Value {
+	return r.p.NewValue(&program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}, v.Name, t)
+}
 
 // convert makes a product read its operands in the form that its kernel wants: rounded ones, and the splits that other products read, too.
 func (r *caster) convert(in *program.Instr, product gemm.Product) {
@@ -95,9 +146,8 @@ func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
 		if r.cast[key] = r.byProduct(v, t, as); r.cast[key] == nil {
-			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.cast[key] = r.p.NewValue(def, v.Name, t)
+			r.cast[key] = r.value(v, t, as)
+			r.p.Instrs = append(r.p.Instrs, r.cast[key].Def)
 		}
 	}
 	return r.cast[key]
