@@ -107,7 +107,7 @@ template <int LINES, int EACH> __device__ __forceinline__ void store_line(const 
         store_shared(panel + at(line, (term + u) / 8), pair(kind, v[u], v[u + 1]), pair(kind, v[u + 2], v[u + 3]), pair(kind, v[u + 4], v[u + 5]), pair(kind, v[u + 6], v[u + 7]));
 }
 
-// small computes a tile of a split. With FILTERS terms are pixels and columns are taps of channels, else the other way round.
+// small computes a tile of a split. With FILTERS, terms are pixels and columns are taps of channels; without it, terms are taps of channels and columns are pixels.
 template <bool FILTERS, typename F> __device__ __forceinline__ void small(const Gathered<float>& g, const Tiles& t) {
     constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS, PITCH = F::BN + 8; // so that a warp's pairs meet in no bank
     using Pixel = typename Gathered<float>::Pixel;

@@ -83,7 +83,7 @@ const (
 
 // convSteps has the times of conv.cu's kernels in us, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs, and of the
 // terms of the direct kernels, each of an SM.
-var convSteps = [2][2]struct{ alone, each float64 }{{{1.7, 0.96}, {1.7, 0.24}}, {{1.7, 0.96}, {1.7, 0.24}}}
+var convSteps = [2][2]struct{ alone, each float64 }{{{2.2, 1.8}, {2.2, 0.6}}, {{2.2, 1.8}, {2.2, 0.6}}}
 
 // convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
 func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convCandidate {
@@ -114,10 +114,13 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 	if a.M <= convStripRows {
 		down, form = convSide, 1
 	}
-	cost := convSteps[v.Result/ConvFilters][form]
+	cost, step := convSteps[v.Result/ConvFilters][form], int64(convStep)
+	if v.Dtype == kernels.Float32 {
+		step *= 2
+	}
 	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, down) * kernels.CeilDiv(a.N, convAcross*convSide)
 	splits := v.splits(dev, a, blocks)
-	steps := float64(kernels.CeilDiv(a.K, convStep*splits) + 1)
+	steps := float64(kernels.CeilDiv(a.K, step*splits) + 1)
 	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(sms)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
 	if splits > 1 {
 		us += convLaunch + float64(4*a.Count*splits)/convPrepareBytes
