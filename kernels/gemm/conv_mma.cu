@@ -220,13 +220,13 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
         if (inside && row < rows) out[(i64)row * t.c.row] = sums[row * PITCH + spot];
 }
 
-#define ENTRY(name, FILTERS, ...)                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS) conv_mma_##name(PARAMETERS(float), int across, int kind) {                        \
+#define ENTRY(name, FILTERS, BLOCKS, ...)                                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS, BLOCKS) conv_mma_##name(PARAMETERS(float), int across, int kind) {                        \
         ON_HOPPER(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
     }
-// Tile, warps down and across, K slices of a stage.
-ENTRY(windows, false, 64, 64, 2, 2, 2)
-ENTRY(filters, true, 64, 64, 2, 2, 2)
-ENTRY(windows_few, false, 32, 32, 2, 2, 4)
-ENTRY(filters_few, true, 32, 32, 2, 2, 4)
-ENTRY(windows_thin, false, 16, 128, 1, 4, 1)
+// Blocks of an SM; tile, warps down and across, K slices of a stage.
+ENTRY(windows, false, 3, 64, 64, 2, 2, 2)
+ENTRY(filters, true, 4, 64, 64, 2, 2, 2)
+ENTRY(windows_few, false, 4, 32, 32, 2, 2, 4)
+ENTRY(filters_few, true, 3, 32, 32, 2, 2, 4)
+ENTRY(windows_thin, false, 3, 16, 128, 1, 4, 1)
