@@ -60,71 +60,79 @@ template <typename X, int W> __device__ __forceinline__ Words<X, W> words(const 
 template <typename A, typename X> __device__ __forceinline__ A total_row(const X* __restrict__ x, const Part& part) {
     constexpr int W = 16 / sizeof(X), ahead = 4;
     constexpr long long step = threads * W;
-    A sum[ahead] = {};
-    for (long long i0 = (part.to - part.from - 1) / step * step + part.from + threadIdx.x * W; i0 >= part.from; i0 -= ahead * step) {
-        Words<X, W> v[ahead];
+    A sum[W] = {};
+    if (part.n % W == 0) {
+#pragma unroll 1
+        for (long long i0 = (part.to - part.from - 1) / step * step + part.from + threadIdx.x * W; i0 >= part.from; i0 -= ahead * step) {
+            Words<X, W> v[ahead];
 #pragma unroll
-        for (int j = 0; j < ahead; j++) v[j] = i0 - j * step >= part.from ? words<X, W>(x, part, i0 - j * step) : Words<X, W>{};
+            for (int j = 0; j < ahead; j++) {
+                const long long i = i0 - j * step;
+                v[j] = i >= part.from && i < part.to ? *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i)) : Words<X, W>{};
+            }
 #pragma unroll
-        for (int j = 0; j < ahead; j++)
+            for (int j = 0; j < ahead; j++)
 #pragma unroll
-            for (int w = 0; w < W; w++) sum[j] += (A)v[j].s[w];
+                for (int w = 0; w < W; w++) sum[w] += (A)v[j].s[w];
+        }
+    } else {
+#pragma unroll 1
+        for (long long i = part.to - 1 - threadIdx.x; i >= part.from; i -= threads) sum[0] += (A)x[part.at(i)];
     }
-    return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
+#pragma unroll
+    for (int w = 1; w < W; w++) sum[0] += sum[w];
+    return total(sum[0]);
 }
 
 // scan_row writes the sums of the part, beginning with carry.
 template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, A carry) {
-    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32, ahead = 2;
-    __shared__ A sums[ahead][warps];
+    constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32;
+    __shared__ A sums[2][warps];
     const int t = BLOCK ? threadIdx.x : threadIdx.x & 31, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool wide = part.n % W == 0;
-    Words<X, W> next[ahead];
+    Words<X, W> next = words<X, W>(x, part, part.from + t * W);
+    int turn = 0;
+#pragma unroll 1
+    for (long long i0 = part.from; i0 < part.to; i0 += group * W, turn ^= 1) {
+        const long long i = i0 + t * W;
+        A own[W];
 #pragma unroll
-    for (int u = 0; u < ahead; u++) next[u] = words<X, W>(x, part, part.from + (u * group + t) * W);
-    for (long long i0 = part.from; i0 < part.to; i0 += ahead * group * W) {
+        for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next.s[W - 1 - w] : next.s[w]);
+        next = words<X, W>(x, part, i + group * W);
 #pragma unroll
-        for (int u = 0; u < ahead; u++) {
-            const long long i = i0 + (u * group + t) * W;
-            A own[W];
+        for (int w = 1; w < W; w++) own[w] += own[w - 1];
+        A sum = own[W - 1];
 #pragma unroll
-            for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next[u].s[W - 1 - w] : next[u].s[w]);
-            next[u] = words<X, W>(x, part, i + ahead * group * W);
+        for (int d = 1; d < 32; d *= 2) {
+            const A other = __shfl_up_sync(~0u, sum, d);
+            if (lane >= d) sum += other;
+        }
+        A before = __shfl_up_sync(~0u, sum, 1);
+        if (lane == 0) before = 0;
+        A all = __shfl_sync(~0u, sum, 31);
+        if constexpr (BLOCK) {
+            if (lane == 31) sums[turn][warp] = sum;
+            __syncthreads();
+            A base = 0;
+            all = 0;
 #pragma unroll
-            for (int w = 1; w < W; w++) own[w] += own[w - 1];
-            A sum = own[W - 1];
-#pragma unroll
-            for (int d = 1; d < 32; d *= 2) {
-                const A other = __shfl_up_sync(~0u, sum, d);
-                if (lane >= d) sum += other;
+            for (int w = 0; w < warps; w++) {
+                if (w == warp) base = all;
+                all += sums[turn][w];
             }
-            A before = __shfl_up_sync(~0u, sum, 1);
-            if (lane == 0) before = 0;
-            A all = __shfl_sync(~0u, sum, 31);
-            if constexpr (BLOCK) {
-                if (lane == 31) sums[u][warp] = sum;
-                __syncthreads();
-                A base = 0;
-                all = 0;
+            before += base;
+        }
+        before += carry;
+        carry += all;
+        if (wide) {
+            Words<A, W> to;
 #pragma unroll
-                for (int w = 0; w < warps; w++) {
-                    if (w == warp) base = all;
-                    all += sums[u][w];
-                }
-                before += base;
-            }
-            before += carry;
-            carry += all;
-            if (wide) {
-                Words<A, W> to;
+            for (int w = 0; w < W; w++) to.s[part.reversed ? W - 1 - w : w] = before + own[w];
+            if (i < part.to) *reinterpret_cast<Words<A, W>*>(out + (part.reversed ? part.n - W - i : i)) = to;
+        } else {
 #pragma unroll
-                for (int w = 0; w < W; w++) to.s[part.reversed ? W - 1 - w : w] = before + own[w];
-                if (i < part.to) *reinterpret_cast<Words<A, W>*>(out + (part.reversed ? part.n - W - i : i)) = to;
-            } else {
-#pragma unroll
-                for (int w = 0; w < W; w++)
-                    if (i + w < part.to) out[part.at(i + w)] = before + own[w];
-            }
+            for (int w = 0; w < W; w++)
+                if (i + w < part.to) out[part.at(i + w)] = before + own[w];
         }
     }
 }
@@ -144,6 +152,7 @@ __device__ void rows(const X* x, A* totals, A* out, long long outer, long long n
     }
     A carry = 0;
     if (p > 0) {
+#pragma unroll 1
         for (int q = threadIdx.x; q < p; q += threads) carry += totals[o * parts + q];
         carry = total(carry);
     }
