@@ -36,11 +36,13 @@ func machine(t testing.TB, g *G.ExprGraph, opts ...Option) *VM {
 // draw returns a tensor of normal numbers.
 func draw(r *rand.Rand, dt tensor.Dtype, shape ...int) *tensor.Dense {
 	d := tensor.New(tensor.Of(dt), tensor.WithShape(shape...))
-	for i := range d.Size() {
-		switch s := d.Data().(type) {
-		case []float64:
+	switch s := d.Data().(type) {
+	case []float64:
+		for i := range s {
 			s[i] = r.NormFloat64()
-		case []float32:
+		}
+	case []float32:
+		for i := range s {
 			s[i] = float32(r.NormFloat64())
 		}
 	}

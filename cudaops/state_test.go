@@ -252,7 +252,7 @@ func TestStateInStore(t *testing.T) {
 	}
 }
 
-// TestStateOptionErrors: options that do not fit name the node, what was got and what is wanted.
+// TestStateOptionErrors: errors about options that do not fit name the node, the option and the accepted ones.
 func TestStateOptionErrors(t *testing.T) {
 	g, x, total, next := counter(t)
 	single := testutil.Get[*G.Node](t)(ops.Sum(next))

@@ -16,7 +16,11 @@ import (
 // entry point takes, in number, size and kind, a number of threads that it allows, and operands that the plan has. The Go body of a kernel of a
 // library must take the same arguments, and float32 or float64 where the entry point does: it is run on zeros, for plans of less than a megabyte.
 func Check(l *Library, plans ...*Plan) error {
-	err := l.checkImages()
+	whole := l
+	if l == own {
+		whole = withSources()
+	}
+	err := whole.checkImages()
 	if err == nil {
 		err = l.checkEntries()
 	}

@@ -1,11 +1,13 @@
 package kernels
 
 import (
+	"io/fs"
+
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
 // Files and names of the package that its external tests read.
-var Files = files
+var Files fs.FS = sourced{}
 
 type Compiled = compiled
 

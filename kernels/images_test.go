@@ -108,9 +108,12 @@ func TestSelectTarget(t *testing.T) {
 		t.Errorf("an image of nothing gives %v", err)
 	}
 	for _, name := range []string{"nothing.cu", "images/" + manifest.File, ""} {
-		if _, err := kernels.Builtin().Source(name); err == nil {
+		if _, err := kernels.Source(name); err == nil {
 			t.Errorf("there is a source %q", name)
 		}
+	}
+	if text, err := kernels.Source("add.cu"); err != nil || !strings.Contains(string(text), "add_f32") {
+		t.Errorf("the source of add is %q, %v", text, err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Wrong inputs are errors that name the path, what was got and what is wanted. No layer panics, nor do those that follow.
+// Wrong inputs are errors that name the path, the input and the accepted inputs. No layer panics, nor do those that follow.
 func TestErrors(t *testing.T) {
 	stored := cudaops.NewStore()
 	defer stored.Close()

@@ -8,7 +8,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// TestTransposedConvErrors: an error of the transposed convolution gives its name, what it got and what it wants.
+// TestTransposedConvErrors: errors of the transposed convolution name the op, the input and the accepted inputs.
 func TestTransposedConvErrors(t *testing.T) {
 	for want, opts := range map[string][]ops.ConvOption{
 		"ops: ConvTranspose1d: got output padding 2 at stride 2, want 0 or more and less than the stride": {ops.Stride(2), ops.OutputPadding(2)},

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,18 +94,15 @@ func (r record) collect(c *console, file *records.File, bench func(ctx context.C
 				file.Runs = later.Runs
 			}
 			later.Runs = file.Runs // one for all processes
-			for _, one := range some {
-				if _, has := later.Local(one.Key()); has {
-					continue
-				}
-				if late && last {
-					left++
-					continue
-				}
-				why := fmt.Sprintf("no result within %v", most)
-				if !late {
-					why = firstLine(fmt.Errorf("the process ended: %w", err))
-				}
+			missing := slices.DeleteFunc(slices.Clone(some), func(one maintain.Case) bool { _, has := later.Local(one.Key()); return has })
+			why := fmt.Sprintf("no result within %v", most)
+			switch {
+			case late && last:
+				left, missing = left+len(missing), nil
+			case !late:
+				why = firstLine(fmt.Errorf("the process ended: %w", err))
+			}
+			for _, one := range missing {
 				later.Records = append(later.Records, records.Record{Kind: records.Fault, Key: one.Key(), Note: why})
 			}
 			if err := file.Merge(later); err != nil {

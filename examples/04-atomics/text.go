@@ -32,7 +32,7 @@ func load(path string, size int) (letters, error) {
 // sources returns a text that is always available.
 func sources() (text []byte, err error) {
 	for _, name := range []string{"histogram.cu", "sum.cu", "matmul.cu", "windowsum.cu"} {
-		source, err := kernels.Builtin().Source(name)
+		source, err := kernels.Source(name)
 		if err != nil {
 			return nil, err
 		}

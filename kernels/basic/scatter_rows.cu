@@ -86,7 +86,7 @@ template <typename M, typename P> __device__ __forceinline__ int collect(int* su
 // find_heavy lists the rows that have at least `least` of these indices, in the same order in each block, and returns
 // their number. At most mostHeavy rows have as many.
 __device__ __forceinline__ int find_heavy(Lists& l, int* sums, int* heavy, const int (&v)[each], int least, int rows) {
-    int* const counts = reinterpret_cast<int*>(l.k); // by lower bits, and then, of those of many indices, minus the number
+    int* const counts = reinterpret_cast<int*>(l.k); // the number of indices by lower bits; then, where there are many, its negative
     const int t = threadIdx.x, lane = t & 31, warp = t >> 5, high = (rows + keys - 1) / keys;
     for (int i = t; i < keys / 4; i += threads) reinterpret_cast<int4*>(counts)[i] = int4{};
     __syncthreads();

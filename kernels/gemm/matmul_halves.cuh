@@ -1,4 +1,4 @@
-// What the tensor-core kernels read and write in 16 bits beside their operands: C, and operands of an epilogue. Elements are BF16 or, with F16, F16.
+// Loads and stores of 16-bit C and of the 16-bit operands of an epilogue, for the tensor-core kernels. Elements are BF16 or, with F16, F16.
 #pragma once
 #include "epilogue.cuh"
 typedef unsigned short u16;

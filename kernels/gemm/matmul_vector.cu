@@ -1,9 +1,9 @@
 // A matrix times a vector, batched: bound by memory. float32 sums in float32, float64 in float64, by FMA.
 //
-// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 128 threads computes a row. Before the block waits for the kernels that it follows, it
-// prefetches to L2 the elements that it reads first, which is right whoever writes x, since L2 is where the writes go, and it launches its dependents: in
-// a chain of launches, those of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and after the
-// 16-byte vectors of a row are read one by one.
+// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 128 threads computes a row. Before a block waits for its prerequisite kernels, it launches
+// its dependents and prefetches to L2 the first elements that it will read. The prefetch is correct even if a prerequisite kernel writes x, since writes go
+// to L2 as well. In a chain of launches, the loads of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and
+// after the 16-byte vectors of a row are read one by one.
 //
 // short: the same for rows of few terms, by a group of lanes each.
 //

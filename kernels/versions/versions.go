@@ -39,7 +39,7 @@ type folder struct{ embed.FS }
 func (f folder) ReadFile(name string) ([]byte, error) {
 	text, err := f.FS.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && path.Ext(name) == ".cuh" {
-		return kernels.Builtin().Source(name)
+		return kernels.Source(name)
 	}
 	return text, err
 }

@@ -194,7 +194,7 @@ func source(file string) ([]byte, error) {
 	if name, ok := strings.CutPrefix(file, "versions/"); ok {
 		return versions.Library().Source(name)
 	}
-	return kernels.Builtin().Source(file)
+	return kernels.Source(file)
 }
 
 // Page is a notebook while it runs. Its methods write to the terminal at once and to the HTML page
