@@ -28,6 +28,9 @@ func (k kind) String() string {
 	return [...]string{"tile", "row", "row-once", "few", "columns", "columns-once", "single", "single-once", "strip", "joined"}[k]
 }
 
+// once reports whether the last block of a kernel adds up what all others leave. The kind before it is the kernel without.
+func (k kind) once() bool { return k == rowOnce || k == columnsOnce || k == singleOnce }
+
 // work is what a launch has to do.
 type work struct {
 	kind
@@ -74,9 +77,10 @@ const (
 //
 //	start + |(latency, bytes / bandwidth, bytes of the busiest SM / rate of an SM, blocks of the busiest SM * issue)|
 //
-// where latency is waves * (rounds * round + ends * end), and waves counts how often the device is filled with blocks.
+// where latency is waves * (rounds * round + ends * end), and waves counts how often the device is filled with blocks. [kernels.Facts] of the device scale the costs.
 func (w work) time(dev kernels.Device) float64 {
-	c, sms := costs.On(dev)[w.kind], float64(dev.SMs)
+	all, facts, sms := costs.On(dev), dev.Facts(), float64(dev.SMs)
+	c := all[w.kind]
 	if w.kind == joined { // the SMs of a GPC are not a multiple of the blocks of a cluster
 		sms = float64(max(stripCluster*(dev.SMs/stripCluster-1), stripCluster))
 	}
@@ -84,14 +88,18 @@ func (w work) time(dev kernels.Device) float64 {
 	if waves < 4 {
 		waves = math.Ceil(waves)
 	}
-	latency := waves * (w.rounds*c.round + w.ends*c.end)
-	memory := w.bytes / (bandwidth(dev) * c.share) * 1e6
+	latency := waves * (w.rounds*c.round*facts.Load + w.ends*c.end*facts.Barrier)
+	memory := w.bytes / (facts.Bandwidth * c.share) * 1e6
 	if w.width > 0 {
 		memory *= min(1+overfetch/float64(w.width), 2)
 	}
 	busiest := math.Ceil(float64(w.blocks) / sms)
-	load, start := busiest*w.block/c.sm/1e3, (busiest-1)*issue
-	return c.start + math.Sqrt(latency*latency+memory*memory+load*load+start*start)
+	load, issued := busiest*w.block/(c.sm*facts.L2)/1e3, (busiest-1)*issue
+	start := c.start * facts.Launch
+	if w.kind.once() {
+		start += (c.start - all[w.kind-1].start) * (facts.Barrier - facts.Launch)
+	}
+	return start + math.Sqrt(latency*latency+memory*memory+load*load+issued*issued)
 }
 
 // resident returns the blocks that an SM has at a time.
@@ -104,13 +112,4 @@ func (w work) resident(dev kernels.Device) float64 {
 		threads = 1536
 	}
 	return float64(max(min(threads/w.threads, 32, 65536/(registers*w.threads), int64(dev.SharedOptin)/(w.shared+1024)), 1))
-}
-
-// bandwidth returns the bytes a second of a device's memory, or an estimate where the device does not report them.
-func bandwidth(dev kernels.Device) float64 {
-	const perSM = 20e9
-	if dev.Bandwidth == 0 {
-		return perSM * float64(dev.SMs)
-	}
-	return dev.Bandwidth
 }
