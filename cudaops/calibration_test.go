@@ -1,8 +1,13 @@
 package cudaops
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	testexec "os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -10,9 +15,13 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
+	"github.com/stheno-ml/stheno/internal/calibration"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 var calibrated = kernels.Calibration{Memory: 3e12, L2: 5e12, FMAs: 3e13, Launch: 3, Load: 1, Barrier: 1}
@@ -95,4 +104,107 @@ func TestProcessesUseTheCalibrationOfRank0(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sumsOf returns a graph of sums, of which a calibration chooses other kernels, and its results.
+func sumsOf(t *testing.T, r *rand.Rand) (g *G.ExprGraph, sums G.Nodes) {
+	g = G.NewGraph()
+	for i, s := range calibratedSums {
+		x := G.NewMatrix(g, tensor.Float32, G.WithName(fmt.Sprint("x", i)), G.WithShape(s...), G.WithValue(draw(r, tensor.Float32, s...)))
+		sums = append(sums, testutil.Get[*G.Node](t)(G.Sum(x, 0)))
+	}
+	return g, sums
+}
+
+var calibratedSums = [][]int{{4096, 1000}, {100_000, 10}, {3000, 3000}, {1 << 20, 2}, {256, 1000}}
+
+// slowLaunches is a calibration of a device on which launches and barriers are slow beside memory.
+var slowLaunches = kernels.Calibration{Memory: 4.4e12, L2: 6e12, FMAs: 3e13, Launch: 500, Load: 0.1, Barrier: 0.1}
+
+// TestCalibratedProgram is the program that TestCalibratedRuns starts: it prints the bits of sums and what the report says of calibrations.
+func TestCalibratedProgram(t *testing.T) {
+	if os.Getenv("STHENO_PROGRAM") != "calibrated sums" {
+		return
+	}
+	g, sums := sumsOf(t, rand.New(rand.NewPCG(35, 4)))
+	vm := machine(t, g, OnDevice(0))
+	testutil.Do(t, vm.RunAll())
+	h := sha256.New()
+	for _, n := range sums {
+		h.Write(testutil.Get[[]byte](t)(values.Bytes(n.Value())))
+	}
+	r := vm.Report()
+	fmt.Printf("bits %x\ncalibration %s\nignored %s\n", h.Sum(nil), r.Calibration, r.Uncalibrated)
+}
+
+// On a GPU a file changes the bits of sums, and repeats them in every process. A damaged file, and one of another GPU or version, changes none.
+func TestCalibratedRuns(t *testing.T) {
+	devices, err := Devices()
+	testutil.SkipUnless(t, "GPU", err)
+	dev := devices[0].Device
+	folder := t.TempDir()
+	write := func(name string, dev kernels.Device) string {
+		path := filepath.Join(folder, name)
+		testutil.Do(t, calibration.Write(path, dev, slowLaunches))
+		return path
+	}
+	changed := func(name, old, to string) string {
+		path := write(name, dev)
+		text := string(testutil.Get[[]byte](t)(os.ReadFile(path)))
+		testutil.Do(t, os.WriteFile(path, []byte(strings.Replace(text, old, to, 1)), 0o666))
+		return path
+	}
+	other := dev
+	other.SMs++
+	run := func(file string) (bits, name, ignored string) {
+		c := testexec.Command(os.Args[0], "-test.run=^TestCalibratedProgram$", "-test.count=1")
+		c.Env = append(os.Environ(), "STHENO_PROGRAM=calibrated sums", calibration.Variable+"="+file)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, line := range strings.Split(string(out), "\n") {
+			word, rest, _ := strings.Cut(line, " ")
+			switch word {
+			case "bits":
+				bits = rest
+			case "calibration":
+				name = rest
+			case "ignored":
+				ignored = rest
+			}
+		}
+		return bits, name, ignored
+	}
+	plain, name, ignored := run(calibration.None)
+	if plain == "" || name != "" || ignored != "" {
+		t.Errorf("without a calibration: got bits %q, the calibration %q, ignored %q", plain, name, ignored)
+	}
+	good := write("good", dev)
+	first, name, ignored := run(good)
+	if again, _, _ := run(good); first != again || first == plain || name != slowLaunches.Name() || ignored != "" {
+		t.Errorf("with a calibration: got bits %s and %s, without one %s, want the same and others than without; its name %q, want %q; ignored %q", first, again, plain, name, slowLaunches.Name(), ignored)
+	}
+	for what, path := range map[string]string{"damaged": changed("damaged", "500", "501"), "of another GPU": write("other", other), "of another version": changed("version", `"version": 1`, `"version": 0`)} {
+		if bits, name, ignored := run(path); bits != plain || name != "" || !strings.Contains(ignored, path) {
+			t.Errorf("a file %s: got bits %s, want %s as without; the calibration %q; ignored %q, want a reason with the path %s", what, bits, plain, name, ignored, path)
+		}
+	}
+}
+
+// A calibration changes the plans of the sums of [TestCalibratedRuns].
+func TestCalibrationChangesPlans(t *testing.T) {
+	dev := kernels.Device{Name: "H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 60 << 20, Memory: 141 << 30, Cooperative: true, Bandwidth: 4.8e12}
+	slow, other := dev, 0
+	slow.Calibration = slowLaunches
+	for _, s := range calibratedSums {
+		before, after := reduce.Sum(dev, kernels.Float32, s, []int{0}, false), reduce.Sum(slow, kernels.Float32, s, []int{0}, false)
+		if before.String() != after.String() {
+			other++
+		}
+	}
+	if other == 0 {
+		t.Error("got the same plans with and without a calibration, want others for some sums")
+	}
+	t.Logf("%d of %d plans are others", other, len(calibratedSums))
 }

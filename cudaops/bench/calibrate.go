@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,53 +21,92 @@ func Calibrate(device int) (kernels.Calibration, error) { return onGPU(device, "
 // calibrator times launches on an arena of random numbers in [-1, 1): operands in the first half, results and scratch memory in the second.
 type calibrator struct {
 	g    *exec.GPUBackend
-	dev  kernels.Device
 	half int64
 	rate float64 // of copies, bytes a us
 }
 
-// The kernel of most measurements: a block of 256 threads adds up a row, 64 bytes of each thread at a time.
-const (
-	rowKernel = "row[256 1 0]"
-	roundOf   = 256 * 64 / 4 // elements that a block loads at a time
-)
+// roundOf is the number of float32 that a block of the row kernel loads at a time: 64 bytes in each of 256 threads.
+const roundOf = 256 * 64 / 4
+
+// probes are the plans of a calibration.
+type probes struct {
+	memory, launch, loads, inL2, less, apart, together, product *kernels.Plan
+}
+
+const loads = 32 // more of probes.loads than of probes.launch
+
+// newProbes plans what a calibration times on a device, with operands in so many bytes.
+func newProbes(dev kernels.Device, bytes int64) (p probes, err error) {
+	sum := func(outer, r int64, name string) (found *kernels.Plan) {
+		if err == nil {
+			found, err = sumBy(dev, outer, r, name)
+		}
+		return found
+	}
+	const row, length = "row [256 1 0]", 1 << 14
+	blocks := 2 * int64(dev.SMs)
+	third := max(dev.L2/3/4/roundOf, 12) // rows that a third of L2 has room for
+	p = probes{
+		memory: sum(max(bytes/4/length, 1), length, row),
+		launch: sum(1, roundOf, row), loads: sum(1, roundOf*(1+loads), row),
+		inL2: sum(third, roundOf, row), less: sum(third/4, roundOf, row),
+		apart: sum(blocks, roundOf, row), together: sum(1, blocks*roundOf, fmt.Sprintf("row-once [256 %d 0]", blocks)),
+	}
+	if err != nil {
+		return p, err
+	}
+	n := int64(1 << 12)
+	for 2*n*n*4 > bytes {
+		n /= 2
+	}
+	dev.FMA = true
+	p.product, err = gemm.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n}.Plan(dev)
+	return p, err
+}
+
+// sumBy returns a candidate of a sum of outer x r float32 over r.
+func sumBy(dev kernels.Device, outer, r int64, name string) (*kernels.Plan, error) {
+	names, _, plans := reduce.Candidates(dev, kernels.Float32, outer, r, 1)
+	if i := slices.Index(names, name); i >= 0 {
+		return plans[i], nil
+	}
+	return nil, fmt.Errorf("got no candidate %s for a sum of %d x %d, want one of %s", name, outer, r, strings.Join(names, ", "))
+}
 
 func calibrate(g *exec.GPUBackend) (m kernels.Calibration, err error) {
-	c := &calibrator{g: g, dev: g.Device()}
-	c.dev.Calibration = kernels.Calibration{}
+	c := &calibrator{g: g}
 	if err := c.fill(); err != nil {
 		return m, err
 	}
-	sms := int64(c.dev.SMs)
-	const rows, length, load = 1 << 12, 1 << 14, 32
-	large := min(c.half/4/length, rows*4)
-	measure := func(outer, r int64, name string, apart bool) (us float64) {
-		if err == nil {
-			us, err = c.sum(outer, r, name, apart)
-		}
-		return us
-	}
-	inL2 := max(c.dev.L2/3/4/roundOf, 12)
-	memory := measure(large, length, rowKernel, true)
-	m.Launch = measure(1, roundOf, rowKernel, false)
-	cold := measure(1, roundOf*(load+1), rowKernel, true)
-	most, least := measure(inL2, roundOf, rowKernel, false), measure(inL2/4, roundOf, rowKernel, false)
-	plain, waits := measure(sms, roundOf, rowKernel, false), measure(1, sms*roundOf, fmt.Sprintf("row-once[256 %d 0]", sms), false)
+	dev := g.Device()
+	dev.Calibration = kernels.Calibration{}
+	p, err := newProbes(dev, c.half)
 	if err != nil {
 		return m, err
 	}
-	if m.FMAs, err = c.product(1 << 12); err != nil {
+	measure := func(p *kernels.Plan, apart bool) (us float64) {
+		if err == nil {
+			us, err = c.time(p, apart)
+		}
+		return us
+	}
+	memory, product := measure(p.memory, true), measure(p.product, false) // first, so that the clocks have risen
+	launch, chain := measure(p.launch, false), measure(p.loads, true)
+	inL2, less := measure(p.inL2, false), measure(p.less, false)
+	apart, together := measure(p.apart, false), measure(p.together, false)
+	if err != nil {
 		return m, err
 	}
-	m.Memory = float64(large*length*4) / memory * 1e6
-	m.L2 = float64((inL2-inL2/4)*roundOf*4) / (most - least) * 1e6
-	m.Load, m.Barrier = (cold-m.Launch)/load, waits-plain
+	m = kernels.Calibration{
+		Memory: float64(p.memory.Inputs[0]) / memory * 1e6, L2: float64(p.inL2.Inputs[0]-p.less.Inputs[0]) / (inL2 - less) * 1e6, FMAs: float64(p.product.Flops/2) / product * 1e6,
+		Launch: launch, Load: (chain - launch) / loads, Barrier: together - apart,
+	}
 	return m, m.Check()
 }
 
 // fill allocates the arena, and measures the rate of copies in it.
 func (c *calibrator) fill() error {
-	c.half = min(1<<30, c.dev.Memory/16) &^ (1<<20 - 1)
+	c.half = min(1<<30, c.g.Device().Memory/16) &^ (1<<20 - 1)
 	if err := c.g.Alloc(2 * c.half); err != nil {
 		return err
 	}
@@ -89,32 +129,6 @@ func (c *calibrator) fill() error {
 	}
 	c.rate = float64(c.half) / (float64(median(times).Nanoseconds()) / 1e3)
 	return nil
-}
-
-// sum times a candidate of a sum of outer x r float32 over r. Each launch reads other memory if the sums are to be apart, else all read the same.
-func (c *calibrator) sum(outer, r int64, name string, apart bool) (us float64, err error) {
-	names, _, plans := reduce.Candidates(c.dev, kernels.Float32, outer, r, 1)
-	for i, p := range plans {
-		if names[i] == name {
-			return c.time(p, apart)
-		}
-	}
-	return 0, fmt.Errorf("got no candidate %s for a sum of %d x %d, want one of %s", name, outer, r, strings.Join(names, ", "))
-}
-
-// product returns the multiply-adds a second of a square product.
-func (c *calibrator) product(n int64) (float64, error) {
-	for n*n*4*3 > c.half {
-		n /= 2
-	}
-	dev := c.dev
-	dev.FMA = true
-	p, err := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n}.Plan(dev)
-	if err != nil {
-		return 0, err
-	}
-	us, err := c.time(p, false)
-	return float64(n) * float64(n) * float64(n) / us * 1e6, err
 }
 
 // time returns the median time of a launch of a plan in us. Launches are queued while the device copies, so that none waits for the host.

@@ -41,3 +41,23 @@ func TestCalibrate(t *testing.T) {
 		t.Errorf("got a bandwidth of %.3g bytes a second, want at most the peak of %.3g that the device reports", f.Bandwidth, dev.Bandwidth)
 	}
 }
+
+// What a calibration times exists on GPUs of all kinds and sizes.
+func TestProbes(t *testing.T) {
+	for _, major := range []int{7, 8, 9, 10, 12} {
+		for _, sms := range []int{1, 14, 40, 132, 170} {
+			for _, l2 := range []int64{1 << 20, 6 << 20, 126 << 20} {
+				dev := kernels.Device{Name: "GPU", Major: major, SMs: sms, SharedOptin: 64 << 10, L2: l2, Memory: 4 << 30, Cooperative: true}
+				p, err := newProbes(dev, 256<<20)
+				if err != nil {
+					t.Errorf("%d.0 with %d SMs, %d bytes of L2: %v", major, sms, l2, err)
+					continue
+				}
+				if p.memory.Inputs[0] < 200<<20 || p.loads.Inputs[0] != (1+loads)*p.launch.Inputs[0] || p.inL2.Inputs[0] < 4*p.less.Inputs[0] || p.apart.Inputs[0] != p.together.Inputs[0] {
+					t.Errorf("%d.0 with %d SMs: got operands of %v, %v, %v, %v, %v, %v, %v bytes", major, sms,
+						p.memory.Inputs, p.launch.Inputs, p.loads.Inputs, p.inL2.Inputs, p.less.Inputs, p.apart.Inputs, p.together.Inputs)
+				}
+			}
+		}
+	}
+}
