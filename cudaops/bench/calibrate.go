@@ -35,7 +35,7 @@ type probes struct {
 
 const loads = 32 // more of probes.loads than of probes.launch
 
-// newProbes plans what a calibration times on a device, with operands in so many bytes.
+// newProbes returns the plans of a calibration of a device, with operands of at most this number of bytes.
 func newProbes(dev kernels.Device, bytes int64) (p probes, err error) {
 	sum := func(outer, r int64, name string) (found *kernels.Plan) {
 		if err == nil {
