@@ -110,13 +110,13 @@ func TestProcessesUseTheCalibrationOfRank0(t *testing.T) {
 func sumsOf(t *testing.T, r *rand.Rand) (g *G.ExprGraph, sums G.Nodes) {
 	g = G.NewGraph()
 	for i, s := range calibratedSums {
-		x := G.NewMatrix(g, tensor.Float32, G.WithName(fmt.Sprint("x", i)), G.WithShape(s...), G.WithValue(draw(r, tensor.Float32, s...)))
+		x := G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("x", i)), G.WithShape(s...), G.WithValue(draw(r, tensor.Float64, s...)))
 		sums = append(sums, testutil.Get[*G.Node](t)(G.Sum(x, 0)))
 	}
 	return g, sums
 }
 
-var calibratedSums = [][]int{{4096, 1000}, {100_000, 10}, {3000, 3000}, {1 << 20, 2}, {256, 1000}}
+var calibratedSums = [][]int{{1024, 1000}, {100_000, 10}, {3000, 300}, {1 << 18, 2}, {256, 1000}}
 
 // slowLaunches is a calibration of a device on which launches and barriers are slow beside memory.
 var slowLaunches = kernels.Calibration{Memory: 4.4e12, L2: 6e12, FMAs: 3e13, Launch: 500, Load: 0.1, Barrier: 0.1}
@@ -198,7 +198,7 @@ func TestCalibrationChangesPlans(t *testing.T) {
 	slow, other := dev, 0
 	slow.Calibration = slowLaunches
 	for _, s := range calibratedSums {
-		before, after := reduce.Sum(dev, kernels.Float32, s, []int{0}, false), reduce.Sum(slow, kernels.Float32, s, []int{0}, false)
+		before, after := reduce.Sum(dev, kernels.Float64, s, []int{0}, false), reduce.Sum(slow, kernels.Float64, s, []int{0}, false)
 		if before.String() != after.String() {
 			other++
 		}

@@ -133,7 +133,7 @@ func (c *calibrator) fill() error {
 
 // time returns the median time of a launch of a plan in us. Launches are queued while the device copies, so that none waits for the host.
 func (c *calibrator) time(p *kernels.Plan, apart bool) (float64, error) {
-	const groups, most, queued = 9, 100, 10 // groups of launches; launches of a group; us in which the host queues one
+	const groups, most, queued = 31, 100, 10 // groups of launches; launches of a group; us in which the host queues one
 	size := int64(0)
 	for _, bytes := range p.Inputs {
 		size += padded(bytes)
