@@ -162,6 +162,7 @@ func TestFailure(t *testing.T) {
 			{"bench graphs", "graphs are timed on one"},
 			{"maintain suites", "--gpu names the GPU of another machine"},
 			{"maintain record ops --json x.json", "records are made on one"},
+			{"calibrate -o x.json", "a calibration is of one"},
 		}...)
 	} else {
 		cases = append(cases, struct{ args, want string }{"bench gpu --device 99", "--device: got 99, want one of the"})
