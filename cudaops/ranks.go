@@ -63,7 +63,7 @@ func OnHosts(n int) Option {
 // learnables and of [Resident] inputs are those of rank 0, whenever a VM copies them to the device.
 //
 // Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
-// of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout].
+// of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout]. Kernels are chosen by the calibration of rank 0, if it has one.
 func Processes() Option { return func(c *config) { c.processes = true } }
 
 // RankTimeout sets the time that ranks of [Processes], and GPUs, wait for each other, when they start and in each collective: 10 minutes

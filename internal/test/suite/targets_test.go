@@ -71,8 +71,8 @@ func (c *targetChecker) check(p *kernels.Plan, dev kernels.Device) error {
 // resources compares a launch with the registers and the shared memory of a block and, if its blocks wait for one another, of all SMs.
 func (c *targetChecker) resources(l *kernels.Launch, dev kernels.Device) error {
 	stem, own := strings.CutPrefix(l.Kernel.Image.Name(), "stheno/")
-	source := c.assembled[stem] // nil for generated kernels
-	if !own || source == nil {
+	source, compiled := c.assembled[stem]
+	if !own || !compiled {
 		c.generated++
 		return nil
 	}
@@ -124,15 +124,13 @@ func newTargetChecker(t *testing.T, l limits) *targetChecker {
 				}
 			}
 		}
-		if len(of) > 0 { // sources of some targets alone are in PTX for the others, which no plan should launch
-			c.assembled[s.Stem] = of
-		}
+		c.assembled[s.Stem] = of // empty for a source of other targets alone, whose kernels no plan may launch here
 	}
 	return c
 }
 
-// Every candidate of sums, products and convolutions, and every plan of windows and attention, of drawn shapes, and the plans of all cases of the ops fit each compute
-// capability from 7.0 to 12.1: their threads, registers and shared memory, and the blocks that wait for one another.
+// Every candidate of sums, products and convolutions, and every plan of windows and attention, of drawn shapes, and the plans of all cases of the ops on GPUs of little shared
+// memory, fit each compute capability from 7.0 to 12.1: their threads, registers and shared memory, and the blocks that wait for one another.
 func TestPlansFitEveryTarget(t *testing.T) {
 	seed := testutil.Seed(t)
 	for _, l := range targets {
@@ -140,7 +138,7 @@ func TestPlansFitEveryTarget(t *testing.T) {
 			t.Parallel()
 			r, c, plans := rand.New(rand.NewPCG(seed, uint64(10*l.major+l.minor))), newTargetChecker(t, l), 0
 			for _, dev := range l.devices() {
-				for range 30 {
+				for range 20 {
 					for name, drawn := range drawnPlans(t, r, dev) {
 						for _, p := range drawn {
 							plans++
@@ -151,10 +149,12 @@ func TestPlansFitEveryTarget(t *testing.T) {
 					}
 				}
 			}
-			for _, p := range plansOf(t, l.devices()[:1]) {
-				plans++
-				if err := c.check(p, l.devices()[0]); err != nil {
-					t.Errorf("%s on %d.%d: %v", p.Op, l.major, l.minor, err)
+			if l.block < 100 { // the plans of cases are alike on the others
+				for _, p := range plansOf(t, l.devices()[:1]) {
+					plans++
+					if err := c.check(p, l.devices()[0]); err != nil {
+						t.Errorf("%s on %d.%d: %v", p.Op, l.major, l.minor, err)
+					}
 				}
 			}
 			t.Logf("%d plans, %d entry points, %d launches of generated kernels", plans, len(c.checked), c.generated)
