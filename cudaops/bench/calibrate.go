@@ -165,7 +165,7 @@ func (c *calibrator) time(p *kernels.Plan, apart bool) (float64, error) {
 		}
 		return nil
 	}
-	group := func(i, n int) error {
+	group := func(n int) error {
 		for left := c.rate * queued * float64(n); left > 0; left -= float64(c.half / 2) {
 			if err := c.g.Stream().Copy(c.g.Address(c.half+c.half/2), c.g.Address(c.half/2), c.half/2); err != nil {
 				return err
@@ -173,45 +173,36 @@ func (c *calibrator) time(p *kernels.Plan, apart bool) (float64, error) {
 		}
 		err := run(1)
 		if err == nil {
-			err = c.g.Record(2 * i)
+			err = c.g.Record(0)
 		}
 		if err == nil {
 			err = run(n)
 		}
 		if err == nil {
-			err = c.g.Record(2*i + 1)
+			err = c.g.Record(1)
 		}
 		return err
 	}
-	each := func(i, n int) (float64, error) {
-		d, err := c.g.Elapsed(2*i, 2*i+1)
-		return float64(d.Nanoseconds()) / 1e3 / float64(n), err
+	timed := func(n int) (d time.Duration, err error) {
+		if err = group(n); err == nil {
+			err = c.g.Sync() // the driver's queue has an end, at which the host would wait
+		}
+		if err == nil {
+			d, err = c.g.Elapsed(0, 1)
+		}
+		return d, err
 	}
-	if err := c.g.Events(2 * groups); err != nil {
+	if err := c.g.Events(2); err != nil {
 		return 0, err
 	}
-	if err := group(0, 4); err != nil {
-		return 0, err
-	}
-	if err := c.g.Sync(); err != nil {
-		return 0, err
-	}
-	us, err := each(0, 4)
+	warm, err := timed(4)
 	if err != nil {
 		return 0, err
 	}
-	n := int(min(max(2000/us, 4), most))
+	n := int(min(max(4*2*time.Millisecond/max(warm, 1), 4), most))
 	times := make([]time.Duration, groups)
-	for i := range groups {
-		if err := group(i, n); err != nil {
-			return 0, err
-		}
-	}
-	if err := c.g.Sync(); err != nil {
-		return 0, err
-	}
 	for i := range times {
-		if times[i], err = c.g.Elapsed(2*i, 2*i+1); err != nil {
+		if times[i], err = timed(n); err != nil {
 			return 0, err
 		}
 	}
