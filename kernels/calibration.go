@@ -56,7 +56,7 @@ var hopper = struct {
 	Calibration
 	bandwidth, fmas float64
 	sms             int
-}{Calibration{Memory: 4.513e12, L2: 5.78e12, FMAs: 1.985e13, Launch: 2.57, Load: 0.5805, Barrier: 1.785}, 4.814e12, 33.45e12, 132}
+}{Calibration{Memory: 4.513e12, L2: 5.73e12, FMAs: 1.985e13, Launch: 2.57, Load: 0.5805, Barrier: 1.785}, 4.814e12, 33.45e12, 132}
 
 // Facts returns what predictions read: what was measured or, without a calibration, the reported peaks and the relations of an H100.
 //

@@ -55,13 +55,16 @@ type cost struct {
 // The costs were fitted to the times of 2581 candidates of 155 shapes on an H100, each queued behind a copy. Of these shapes the chosen candidate takes 1.000 times the least
 // time in the median, and up to 1.10 times for 95 %; of 155 shapes drawn later 1.000 times, and up to 1.77 times with those that were timed while the host was busy.
 //
-// The time to start a block of columns was 0.138 us, too: few rows of many columns, which few sums faster, show it. Times in us, then the chosen over the least
-// time of 108 shapes drawn on the H200, and of these 310 of the H100:
+// The time to start a block of columns was 0.138 us, too, so few was not chosen for few rows of many columns, where it is faster:
 //
-//	                          columns    few    us of a block of columns    0.138      0.6
-//	3 x 5362740, H200            38.2   23.8    H200: 95 %, worst     1.15, 1.62   1.12, 1.25
-//	float64 3 x 3404696, H200    32.0   28.2    H100: 95 %            1.23         1.20
-//	2 x 4 x 577848, H200         12.0    8.7
+//	H200, us                  columns    few
+//	2 x 8000000                  49.4   29.7
+//	3 x 5362740                  38.2   23.8
+//	4 x 4000000                  32.0   21.7
+//	float64 4 x 10000000        101.3   93.8
+//
+// With 0.6 us the chosen candidates of 108 drawn shapes on an H200 take 1.12 times the least time for 95 %, at most 1.25 times (before 1.15 and 1.62); of the
+// 310 shapes on the H100 1.20 times for 95 % (1.23).
 var costs = kernels.Measured[[kinds]cost]{
 	{90, [kinds]cost{
 		tile:        {3.03, 0.0886, 0.0116, 0.80, 40.6, 0.138},
