@@ -14,7 +14,7 @@ func numbers(c *kernels.Calibration) map[string]*float64 {
 	return map[string]*float64{"Memory": &c.Memory, "L2": &c.L2, "FMAs": &c.FMAs, "Launch": &c.Launch, "Load": &c.Load, "Barrier": &c.Barrier}
 }
 
-// Without a calibration facts are what the device reports and those of an H100; with one they are in proportion to what was measured.
+// Without a calibration, facts are the reported peaks and the times of an H100. With a calibration, they are proportional to its numbers.
 func TestFacts(t *testing.T) {
 	dev := kernels.Device{Major: 8, SMs: 108, Bandwidth: 1.555e12, FMAs: 9.75e12}
 	if got, want := dev.Facts(), (kernels.Facts{Bandwidth: 1.555e12, FMAs: 9.75e12, L2: 1, Launch: 1, Load: 1, Barrier: 1}); got != want {
