@@ -58,6 +58,8 @@ type training struct {
 	EMA     bool               `json:"ema,omitempty"`   // each learnable has an average
 	More    []more             `json:"more,omitempty"`  // solvers after the first
 	Scale   *scale             `json:"scale,omitempty"` // of cudaops.LossScaling
+
+	Calibration string `json:"calibration,omitempty"`
 }
 
 // scale is a [cudaops.LossScale].
@@ -174,7 +176,7 @@ func save(path string, s *cudaops.Snapshot, position any) error {
 	if len(s.Solvers) == 0 {
 		return errors.New("got a VM without Train: put its states into a Store, for SaveStore")
 	}
-	t := &training{Solver: s.Solvers[0].Kind, Options: s.Solvers[0].Options, Steps: s.Steps, Added: s.Added, Runs: s.Runs, Seed: s.Seed, Scale: (*scale)(s.Scale)}
+	t := &training{Solver: s.Solvers[0].Kind, Options: s.Solvers[0].Options, Steps: s.Steps, Added: s.Added, Runs: s.Runs, Seed: s.Seed, Scale: (*scale)(s.Scale), Calibration: s.Calibration}
 	h := header{Version: version, Moments: len(s.Learnables[0].Moments), BatchNorms: len(s.Averages), Training: t}
 	var list tensors
 	for i, l := range s.Learnables {
@@ -255,7 +257,7 @@ func (f *file) state() (*cudaops.Snapshot, error) {
 		return nil, errors.New("got a file of SaveParameters, want a file of Save: use LoadParameters")
 	}
 	t := h.Training
-	s := &cudaops.Snapshot{Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed, Scale: (*cudaops.LossScale)(t.Scale), Solvers: []cudaops.SolverState{{Kind: t.Solver, Options: t.Options}}}
+	s := &cudaops.Snapshot{Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed, Scale: (*cudaops.LossScale)(t.Scale), Calibration: t.Calibration, Solvers: []cudaops.SolverState{{Kind: t.Solver, Options: t.Options}}}
 	for _, m := range t.More {
 		s.Solvers = append(s.Solvers, cudaops.SolverState{Kind: m.Solver, Options: m.Options})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
+	"github.com/stheno-ml/stheno/internal/calibration"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -21,6 +22,8 @@ type Device struct {
 	Driver  string // the NVIDIA driver's version, such as 580.82.07; "" if unknown
 	CUDA    string // the newest CUDA version that the driver supports, such as 13.0
 	Err     error  // why the device or its driver is too old to run kernels; wraps [ErrNoDevice]
+	// Uncalibrated is the reason not to use the file with the device's calibration; nil without such a file, and if it is used.
+	Uncalibrated error
 }
 
 // String returns a line with name, number, compute capability and driver.
@@ -50,7 +53,8 @@ func Devices() ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10), exec.Usable(d)}
+		devices[i] = Device{Device: loader.Properties(d), Ordinal: i, Driver: driver.Release(), CUDA: fmt.Sprintf("%d.%d", version/1000, version%1000/10), Err: exec.Usable(d)}
+		_, devices[i].Uncalibrated = calibration.Find(devices[i].Device)
 	}
 	if !slices.ContainsFunc(devices, func(d Device) bool { return d.Err == nil }) {
 		return devices, devices[0].Err

@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -62,7 +63,7 @@ func OnHosts(n int) Option {
 // learnables and of [Resident] inputs are those of rank 0, whenever a VM copies them to the device.
 //
 // Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
-// of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout].
+// of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout]. Kernels are chosen by the calibration of rank 0, if it has one.
 func Processes() Option { return func(c *config) { c.processes = true } }
 
 // RankTimeout sets the time that ranks of [Processes], and GPUs, wait for each other, when they start and in each collective: 10 minutes
@@ -279,15 +280,56 @@ func (vm *VM) letRows(n *gorgonia.Node, v gorgonia.Value, want tensor.Shape) err
 	return internal.Bind(n, v)
 }
 
-// executable makes a program ready to run on a backend, or on ranks of which it is the first.
-func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, error) {
+// join connects the processes; it returns nil if this is the only one. Plans are then made by the calibration of rank 0, on all ranks.
+func (vm *VM) join(b exec.Backend) (*world.Peers, error) {
+	c := b.Device().Calibration
+	vm.uncalibrated = ""
+	if g, ok := b.(interface{ Uncalibrated() error }); ok {
+		if err := g.Uncalibrated(); err != nil {
+			vm.uncalibrated = err.Error()
+		}
+	}
+	var peers *world.Peers
+	if w := vm.config.world; w != nil && w.Size > 1 {
+		var err error
+		if peers, err = world.Join(*w, vm.config.rankLimit()); err != nil {
+			return nil, err
+		}
+		own := c
+		if c, err = calibrationOfFirst(peers, own); err != nil {
+			peers.Close()
+			return nil, err
+		}
+		if w.Rank > 0 { // which does not use its file
+			vm.uncalibrated = ""
+		}
+	}
+	vm.target.Device.Calibration, vm.calibration = c, c.Name()
+	return peers, nil
+}
+
+// calibrationOfFirst returns the calibration that rank 0 passes.
+func calibrationOfFirst(peers *world.Peers, own kernels.Calibration) (first kernels.Calibration, err error) {
+	in, err := binary.Append(nil, binary.LittleEndian, own)
+	if err != nil {
+		return first, err
+	}
+	out := make([]byte, len(in))
+	if err = peers.Exchange(kernels.Collective{Kind: kernels.Broadcast, Ranks: peers.Size}, kernels.Uint8, in, out); err == nil {
+		_, err = binary.Decode(out, binary.LittleEndian, &first)
+	}
+	return first, err
+}
+
+// executable makes a program ready to run on a backend, or on ranks of which it is the first, or on that of this process among peers.
+func (vm *VM) executable(p *program.Program, b exec.Backend, peers *world.Peers) (*exec.Executable, error) {
 	timed := vm.config.timed || vm.tracer != nil
 	if vm.config.total() < 2 {
 		return exec.New(p, b, timed)
 	}
 	backends := []exec.Backend{b}
 	if vm.config.world != nil {
-		return vm.process(p, b, timed)
+		return vm.process(p, b, peers, timed)
 	}
 	if host, ok := b.(*exec.HostBackend); ok {
 		meeting, ranks := exec.NewMeeting(vm.config.ranks)
@@ -318,14 +360,9 @@ func (vm *VM) executable(p *program.Program, b exec.Backend) (*exec.Executable, 
 }
 
 // process makes a program ready to run as the rank of this process.
-func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Executable, error) {
+func (vm *VM) process(p *program.Program, b exec.Backend, peers *world.Peers, timed bool) (e *exec.Executable, err error) {
 	w := *vm.config.world
-	peers, err := world.Join(w, vm.config.rankLimit())
-	if err != nil {
-		return nil, err
-	}
 	if err := peers.Agree(fmt.Sprint(b.Name(), p, vm.trainer.numbers())); err != nil {
-		peers.Close()
 		return nil, err
 	}
 	leave := peers.Close
@@ -339,7 +376,6 @@ func (vm *VM) process(p *program.Program, b exec.Backend, timed bool) (*exec.Exe
 		}
 		err = exec.JoinProcess(gpu, peers, w.Rank, w.Size, vm.config.rankLimit())
 	}
-	var e *exec.Executable
 	if err == nil {
 		e, err = exec.NewRanks(p, exec.NewProcess(w.Rank, w.Size, peers, leave), []exec.Backend{b}, timed)
 	}

@@ -22,6 +22,10 @@ import (
 type Report struct {
 	Device string // the device that runs kernels, or "host backend"
 	Why    string // why OnAny selected the host, or ""
+	// Calibration is the name of the calibration of the device that the choice of kernels depends on, or "". Uncalibrated is the reason not to use
+	// the file that has one, or "".
+	Calibration, Uncalibrated string
+
 	Solver string // where the steps of Train are made, and why if on the host
 	// Evaluates reports whether ops evaluate by [EvalMode] or [Inference].
 	Evaluates bool
@@ -67,6 +71,7 @@ func (vm *VM) Report() Report {
 func (vm *VM) report(s *shown) Report {
 	r := newReport(s)
 	r.Solver, r.Evaluates = vm.trainer.where(s.device), vm.config.eval
+	r.Calibration, r.Uncalibrated = s.calibration, s.uncalibrated
 	if s.runs > 0 {
 		timed(r.Steps, s.graph.Program, s.times, vm.target.Device)
 	}
@@ -75,8 +80,11 @@ func (vm *VM) report(s *shown) Report {
 
 // status is what a VM has compiled and run.
 type status struct {
-	device   string // the backend's name
-	why      string // why OnAny selected the host
+	device string // the backend's name
+	why    string // why OnAny selected the host
+	// The name of the calibration that plans depend on, and why a file with one is not used.
+	calibration, uncalibrated string
+
 	products string // the BLAS library for products on the host
 	graph    *lower.Graph
 	boundary *boundary
@@ -242,6 +250,12 @@ func (r Report) String() string {
 	var b strings.Builder
 	if r.Why != "" {
 		fmt.Fprintf(&b, "%s: %s\n", r.Device, r.Why)
+	}
+	if r.Calibration != "" {
+		fmt.Fprintf(&b, "kernels chosen by the calibration %s\n", r.Calibration)
+	}
+	if r.Uncalibrated != "" {
+		fmt.Fprintf(&b, "calibration ignored: %s\n", r.Uncalibrated)
 	}
 	if r.Solver != "" {
 		fmt.Fprintln(&b, r.Solver)

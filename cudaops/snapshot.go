@@ -32,6 +32,8 @@ type Snapshot struct {
 	Added      int           // runs since the last step, whose gradients are summed: see [StepEvery]
 	Runs       int           // of the graph; it and Seed determine the random numbers
 	Seed       uint64        // see [Seed]
+	// Calibration names the calibration of the device that the choice of kernels depended on, or is "". Under another one, last bits may differ.
+	Calibration string
 }
 
 // SolverState describes a solver.
@@ -75,7 +77,7 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 		if err != nil {
 			return err
 		}
-		s = &Snapshot{Runs: vm.next, Seed: vm.seed}
+		s = &Snapshot{Runs: vm.next, Seed: vm.seed, Calibration: vm.calibration}
 		if err := vm.snapshotTraining(s); err != nil {
 			return err
 		}

@@ -239,10 +239,19 @@ func (vm *VM) buildIn(b exec.Backend) error {
 }
 
 // build compiles the graph in its current state and makes it ready to run on a backend.
-func (vm *VM) build(b exec.Backend) error {
+func (vm *VM) build(b exec.Backend) (err error) {
 	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil && vm.config.total() < 2 {
 		vm.target.DoubleBufferMin = exec.CopyLimit
 	}
+	peers, err := vm.join(b)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && peers != nil {
+			peers.Close()
+		}
+	}()
 	graph, err := vm.compile(nil)
 	if err != nil {
 		return err
@@ -255,7 +264,7 @@ func (vm *VM) build(b exec.Backend) error {
 	if err := hostmem.Check(int64(vm.config.ranksOrOne()) * exec.OnHost(graph.Program, b.Device())); err != nil {
 		return fmt.Errorf("memory for the graph's values on the host: %w", err)
 	}
-	e, err := vm.executable(graph.Program, b)
+	e, err := vm.executable(graph.Program, b, peers)
 	if err != nil {
 		return err
 	}

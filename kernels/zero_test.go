@@ -18,5 +18,5 @@ func TestSurvives(t *testing.T) {
 	}, -1, int64(-1), "sum", kernels.HostDevice(), &kernels.Plan{}, &kernels.Plan{Launches: []kernels.Launch{{}}}, &kernels.Plan{Launches: []kernels.Launch{{Kernel: &kernels.Kernel{}}}},
 		&kernels.Checker{}, &kernels.Library{}, kernels.NewLibrary("x", nil), &kernels.Kernel{}, kernels.Launch{}, kernels.Code{}, kernels.Ref{}, kernels.Operand(0), kernels.Precision(0),
 		kernels.TensorElement(0), kernels.TensorMap{}, kernels.TensorWindows{}, kernels.Host{}, kernels.Kind(0), kernels.Compiled{},
-		kernels.CollectiveKind(9), kernels.Collective{}, kernels.Collective{Kind: 9, Ranks: -1})
+		kernels.CollectiveKind(9), kernels.Calibration{}, kernels.Facts{}, kernels.Collective{}, kernels.Collective{Kind: 9, Ranks: -1})
 }

@@ -27,6 +27,7 @@ func (doctor) Help() string {
   products    the library that multiplies matrices on the host, and why if it is gonum's
   driver      NVIDIA's driver and the newest CUDA version that it supports
   device N    each GPU, by the number that --device and cudaops.OnDevice take
+  calibrated  the calibration of a GPU, by "stheno calibrate"
   images      for which GPU architecture the kernels that run on it were compiled
   missing     what keeps a GPU, or all of them, from being used
   so          where stheno.NewVM runs graphs on this machine
@@ -57,6 +58,12 @@ func (doctor) Run(c *console) error {
 	for i, d := range devices {
 		say(fmt.Sprintf("device %d", i), "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB, L2 %.0f MiB, shared memory of a block %d KiB",
 			d.Name, d.Major, d.Minor, d.SMs, float64(d.Memory)/(1<<30), float64(d.L2)/(1<<20), d.SharedOptin>>10)
+		if name := d.Calibration.Name(); name != "" {
+			say("calibrated", "device %d by calibration %s, which the choice of kernels depends on", i, name)
+		}
+		if d.Uncalibrated != nil {
+			say("missing", "device %d: calibration ignored: %v", i, d.Uncalibrated)
+		}
 		if d.Err != nil {
 			say("missing", "device %d: %v", i, d.Err)
 			continue

@@ -30,14 +30,15 @@ type commands struct {
 	Help    helpFlag    `short:"h" help:"Explain a command and its flags."`
 	Version versionFlag `help:"Print the version."`
 
-	Doctor   doctor      `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
-	Bench    benches     `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
-	Record   record      `cmd:"" help:"Check and time every op on a GPU, for a file of results that can be sent."`
-	Explain  explain     `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
-	Trace    trace       `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
-	Launch   launch      `cmd:"" help:"Start the processes of a program with several ranks on this machine."`
-	Env      env         `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
-	Maintain maintainers `cmd:"" help:"Keep the records of Stheno's repository: the runs on GPUs, and the tables made of them."`
+	Doctor    doctor      `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
+	Calibrate calibrate   `cmd:"" help:"Measure a GPU for the predictions that choose kernels, and keep that for this user."`
+	Bench     benches     `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
+	Record    record      `cmd:"" help:"Check and time every op on a GPU, for a file of results that can be sent."`
+	Explain   explain     `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
+	Trace     trace       `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
+	Launch    launch      `cmd:"" help:"Start the processes of a program with several ranks on this machine."`
+	Env       env         `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
+	Maintain  maintainers `cmd:"" help:"Keep the records of Stheno's repository: the runs on GPUs, and the tables made of them."`
 }
 
 const description = `Stheno runs Gorgonia's graphs on an NVIDIA GPU, or on the processor with the same results.`

@@ -16,9 +16,11 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/calibration"
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -81,7 +83,7 @@ func TestHelp(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..")) // maintainers' commands run in the repository's root
 	for _, c := range []struct{ args, want string }{
-		{"", `stheno: expected one of "doctor", "bench", "record", "explain", "trace"`},
+		{"", `stheno: expected one of "doctor", "calibrate", "bench", "record", "explain"`},
 		{"doctr", `unexpected argument doctr, did you mean "doctor"?`},
 		{"doctor now", "stheno doctor: unexpected argument now"},
 		{"doctor --device 1", "unknown flag --device"},
@@ -160,6 +162,7 @@ func TestFailure(t *testing.T) {
 			{"bench graphs", "graphs are timed on one"},
 			{"maintain suites", "--gpu names the GPU of another machine"},
 			{"maintain record ops --json x.json", "records are made on one"},
+			{"calibrate -o x.json", "a calibration is of one"},
 		}...)
 	} else {
 		cases = append(cases, struct{ args, want string }{"bench gpu --device 99", "--device: got 99, want one of the"})
@@ -309,9 +312,15 @@ func TestDoctorWithBrokenDriver(t *testing.T) {
 	if err != nil || runtime.GOOS != "linux" {
 		t.Skip("no C compiler for Linux")
 	}
-	for _, c := range []struct{ define, call string }{
-		{"-DCONTEXT=2 -DMODULE=0", "cuDevicePrimaryCtxRetain"},
-		{"-DCONTEXT=0 -DMODULE=209", "cuModuleLoadDataEx"},
+	h100 := kernels.Device{Name: "NVIDIA H100", Major: 9, SMs: 132}
+	measured := kernels.Calibration{Memory: 3e12, L2: 5e12, FMAs: 3e13, Launch: 3, Load: 1, Barrier: 1}
+	folder := t.TempDir()
+	good, damaged := filepath.Join(folder, "good"), filepath.Join(folder, "damaged")
+	testutil.Do(t, calibration.Write(good, h100, measured))
+	testutil.Do(t, os.WriteFile(damaged, testutil.Get[[]byte](t)(os.ReadFile(good))[1:], 0o666))
+	for _, c := range []struct{ define, call, calibration, says string }{
+		{"-DCONTEXT=2 -DMODULE=0", "cuDevicePrimaryCtxRetain", good, "\ncalibrated device 0 by calibration " + measured.Name()},
+		{"-DCONTEXT=0 -DMODULE=209", "cuModuleLoadDataEx", damaged, "\nmissing    device 0: calibration ignored: " + damaged},
 	} {
 		dir := t.TempDir()
 		make := exec.Command(cc, append(strings.Fields(c.define), "-shared", "-fPIC", "-o", filepath.Join(dir, "libcuda.so.1"), "-x", "c", "-")...)
@@ -319,7 +328,7 @@ func TestDoctorWithBrokenDriver(t *testing.T) {
 		if out, err := make.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		runDoctor(t, []string{"LD_LIBRARY_PATH=" + dir},
+		runDoctor(t, []string{"LD_LIBRARY_PATH=" + dir, calibration.Variable + "=" + c.calibration}, c.says,
 			"\nmissing    device 0: ", "\nso         stheno.NewVM returns this error", "stheno doctor: device 0: ", c.call+": broken for a test")
 	}
 }

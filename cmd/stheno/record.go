@@ -141,7 +141,7 @@ func firstLine(err error) string {
 
 // newRun describes a run on a device.
 func newRun(d cudaops.Device) records.Run {
-	return records.Run{Driver: d.Driver, CUDA: d.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
+	return records.Run{Driver: d.Driver, CUDA: d.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly), Calibration: d.Calibration.Name()}
 }
 
 // newFile returns a file without records.

@@ -2,38 +2,120 @@ package maintain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // unmeasured are GPUs without records, by the vendor's data.
-var unmeasured = []kernels.Device{
-	{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12},
-	{Name: "L40S", Major: 8, Minor: 9, SMs: 142, SharedOptin: 99 << 10, L2: 96 << 20, Bandwidth: 864e9},
-	{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Bandwidth: 1008e9},
-	{Name: "B200", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Bandwidth: 8e12},
+var unmeasured = []struct {
+	kernels.Device
+	source string
+}{
+	{kernels.Device{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12, FMAs: 19.5e12 / 2},
+		"[A100 architecture](https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf)"},
+	{kernels.Device{Name: "L40S", Major: 8, Minor: 9, SMs: 142, SharedOptin: 99 << 10, L2: 96 << 20, Bandwidth: 864e9, FMAs: 91.6e12 / 2},
+		"[L40S data sheet](https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413)"},
+	{kernels.Device{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Bandwidth: 1008e9, FMAs: 82.6e12 / 2},
+		"[Ada architecture](https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf)"},
+	{kernels.Device{Name: "B200", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Bandwidth: 8e12, FMAs: 80e12 / 2},
+		"[Blackwell architecture](https://resources.nvidia.com/en-us-blackwell-architecture)"},
 }
 
-// predictedSums is a table of the predicted times of sums of float32 on GPUs that were not measured, and of the times that their memory takes at its peak.
-func predictedSums() string {
-	lines := [][]string{{"Sum"}}
-	for _, dev := range unmeasured {
-		lines[0] = append(lines[0], dev.Name, "memory alone")
+// predictor predicts the times of the kernels that its plan chooses among on a device, in us, by their names: none without a model of the device.
+type predictor interface {
+	Plan(dev kernels.Device) (*kernels.Plan, error)
+	Predicted(dev kernels.Device) map[string]float64
+}
+
+// sum is a sum of float32, outer x r x inner over r.
+type sum struct{ outer, r, inner int64 }
+
+func (s sum) String() string {
+	if s.outer > 1 {
+		return fmt.Sprintf("%d x %d over 1", s.outer, s.r)
 	}
-	for _, shape := range [][3]int64{{1, 1e6, 1}, {1, 1000, 1000}, {1, 1 << 28, 1}, {1, 1 << 14, 1 << 14}, {1 << 14, 1 << 14, 1}} {
-		name := fmt.Sprintf("%d x %d over 0", shape[1], shape[2])
-		if shape[0] > 1 {
-			name = fmt.Sprintf("%d x %d over 1", shape[0], shape[1])
+	return fmt.Sprintf("%d x %d over 0", s.r, s.inner)
+}
+
+func (s sum) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	return reduce.Sum(dev, kernels.Float32, []int{int(s.outer), int(s.r), int(s.inner)}, []int{1}, false), nil
+}
+
+func (s sum) Predicted(dev kernels.Device) map[string]float64 {
+	times := map[string]float64{}
+	names, us, _ := reduce.Candidates(dev, kernels.Float32, s.outer, s.r, s.inner)
+	for i, name := range names {
+		times[name] = us[i]
+	}
+	return times
+}
+
+// predictedCase is a row of a table.
+type predictedCase struct {
+	name string
+	predictor
+}
+
+// predictedProducts returns products of float32, none while products have no model.
+func predictedProducts() (cases []predictedCase) {
+	for _, s := range [][3]int64{{512, 512, 512}, {4096, 4096, 4096}, {64, 4096, 4096}, {4096, 4096, 1}} {
+		p := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s[0], K: s[1], N: s[2]}
+		if model, ok := any(p).(predictor); ok {
+			cases = append(cases, predictedCase{fmt.Sprintf("%d x %d x %d", s[0], s[1], s[2]), model})
 		}
-		line := []string{name}
+	}
+	return cases
+}
+
+// predicted returns the tables of predicted times on GPUs that were not measured, beside their roofs: the time of the operands at the peak of the memory, or of the operations
+// at the peak of the FMA units, whichever is longer.
+func predicted() (string, error) {
+	lines := [][]string{{"GPU", "SMs", "memory", "FP32", "by"}}
+	for _, dev := range unmeasured {
+		lines = append(lines, []string{dev.Name, fmt.Sprint(dev.SMs), fmt.Sprintf("%.0f GB/s", dev.Bandwidth/1e9), fmt.Sprintf("%.1f TFLOP/s", dev.FMAs*2/1e12), dev.source})
+	}
+	var sums []predictedCase
+	for _, s := range []sum{{1, 1e6, 1}, {1, 1000, 1000}, {1, 1 << 28, 1}, {1, 1 << 14, 1 << 14}, {1 << 14, 1 << 14, 1}} {
+		sums = append(sums, predictedCase{s.String(), s})
+	}
+	ofSums, err := predictedTable("Sum", sums)
+	if err != nil {
+		return "", err
+	}
+	ofProducts, err := predictedTable("Product", predictedProducts())
+	return records.Grid("lrrrl", lines) + ofSums + ofProducts, err
+}
+
+// predictedTable returns a table of the least predicted times by case and GPU, "" if no GPU has one.
+func predictedTable(title string, cases []predictedCase) (string, error) {
+	lines, some := [][]string{{title}}, false
+	for _, dev := range unmeasured {
+		lines[0] = append(lines[0], dev.Name, "roof")
+	}
+	for _, c := range cases {
+		line := []string{c.name}
 		for _, dev := range unmeasured {
-			_, us, plans := reduce.Candidates(dev, kernels.Float32, shape[0], shape[1], shape[2])
-			line = append(line, records.Micros(slices.Min(us)), records.Micros(float64(plans[0].Bytes())/dev.Bandwidth*1e6))
+			times := slices.Collect(maps.Values(c.Predicted(dev.Device)))
+			if len(times) == 0 {
+				line = append(line, "", "")
+				continue
+			}
+			p, err := c.Plan(dev.Device)
+			if err != nil {
+				return "", fmt.Errorf("%s on %s: %w", c.name, dev.Name, err)
+			}
+			some = true
+			line = append(line, records.Micros(slices.Min(times)), records.Micros(max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/dev.FMAs)*1e6))
 		}
 		lines = append(lines, line)
 	}
-	return records.Grid("lr", lines)
+	if !some {
+		return "", nil
+	}
+	return "\n" + records.Grid("lr", lines), nil
 }

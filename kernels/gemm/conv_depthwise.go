@@ -14,7 +14,7 @@ var depthwiseKernels = [3][2]*kernels.Kernel{
 
 const (
 	depthwiseBytes  = 24 << 10  // of windows in shared memory that a block should have: 8 blocks share an SM
-	depthwiseMax    = 160 << 10 // that it may have, with the sums of filters
+	depthwiseMax    = 160 << 10 // that it may have, with the sums of filters, where a device has so much
 	depthwiseBlocks = 8         // of an SM, wanted
 	depthwiseRows   = 4         // results of a thread, one below the other
 )
@@ -101,7 +101,7 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 		chunk := kernels.CeilDiv(v.Images, splits)
 		splits = kernels.CeilDiv(v.Images, chunk)
 		b, bytes := v.band(y, x, chunk, false)
-		if bytes += 256 * y.Size * x.Size * v.Dtype.Size(); bytes > depthwiseMax {
+		if bytes += 256 * y.Size * x.Size * v.Dtype.Size(); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
 			return false, nil
 		}
 		a := depthwiseFiltersArgs{in[0], in[1], out, v.Images, v.Channels, chunk, y, x, b, arith.DivideBy(b.Rows * x.Out), arith.DivideBy(x.Out)}
@@ -120,7 +120,7 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 		y, x, kernel, images = v.Rows.mirrored(), v.Columns.mirrored(), depthwiseKernels[ConvOutput][v.Dtype], false
 	}
 	b, bytes := v.band(y, x, max(planes/wanted, 1), images)
-	if bytes += b.Each * y.Size * x.Size * v.Dtype.Size(); bytes > depthwiseMax {
+	if bytes += b.Each * y.Size * x.Size * v.Dtype.Size(); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
 		return false, nil
 	}
 	if images {

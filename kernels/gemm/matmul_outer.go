@@ -28,7 +28,7 @@ func cutOuter(c candidate, x problem) (cut, bool) {
 	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps)}, true
 }
 
-// cutTall gives a block rows of a narrow C, in shared memory.
+// cutTall gives a block rows of a narrow C, in shared memory, if the device has so much.
 func cutTall(c candidate, x problem) (cut, bool) {
 	rows, pitch := c.m/x.size(), int64(0)
 	if !x.A.Trans {
@@ -37,7 +37,8 @@ func cutTall(c candidate, x problem) (cut, bool) {
 	if !x.transC {
 		pitch = max(pitch, x.N|1)
 	}
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M, rows), shared: (c.n*x.K + rows*pitch) * x.size()}, true
+	shared := (c.n*x.K + rows*pitch) * x.size()
+	return cut{blocks: x.Batch * kernels.CeilDiv(x.M, rows), shared: shared}, shared <= int64(x.dev.SharedOptin)
 }
 
 // cutTiny gives a thread an element of C.

@@ -56,6 +56,9 @@ func OpenGPU(i int) (*GPUBackend, error) {
 func (g *GPUBackend) Device() kernels.Device { return g.loader.Device() }
 func (g *GPUBackend) Name() string           { return g.ctx.Device.Name }
 
+// Uncalibrated returns why the file with the device's calibration is not used, or nil.
+func (g *GPUBackend) Uncalibrated() error { return g.loader.Uncalibrated() }
+
 func (g *GPUBackend) Alloc(bytes int64) (err error) {
 	if bytes > 0 {
 		g.arena, err = g.ctx.Alloc(bytes)

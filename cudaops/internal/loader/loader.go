@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/internal/calibration"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -106,17 +107,25 @@ func (l *Loader) Preload(plans []*kernels.Plan) (done func() error) {
 // Device returns the device that plans for the context are made for.
 func (l *Loader) Device() kernels.Device { return Properties(l.ctx.Device) }
 
-// Properties returns the properties of a device that plans depend on.
+// Uncalibrated returns why the file with the device's calibration is not used, nil without such a file or if it is.
+func (l *Loader) Uncalibrated() error {
+	_, err := calibration.Find(l.Device())
+	return err
+}
+
+// Properties returns the properties of a device that plans depend on, with its calibration if there is one.
 func Properties(d *driver.Device) kernels.Device {
 	cores := 128 // per SM
 	if d.Major == 7 || d.Major == 8 && d.Minor == 0 {
 		cores = 64
 	}
-	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
+	dev := kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
 		Cooperative: d.CooperativeLaunch,
 		Bandwidth:   2 * 1000 * float64(d.MemoryClock) * float64(d.BusWidth) / 8, // two transfers a clock
 		FMAs:        1000 * float64(d.Clock) * float64(d.SMs*cores),
 	}
+	dev.Calibration, _ = calibration.Find(dev)
+	return dev
 }
 
 // Bound is a plan with loaded kernels and built arguments: Run only launches them.

@@ -83,6 +83,8 @@ type Run struct {
 	Date   string  `json:"date"`
 	Copy   float64 `json:"copy_gb_s"`      // device to device, read and write counted
 	Seed   uint64  `json:"seed,omitempty"` // of the cases, where they were drawn
+	// Calibration is the name of the GPU's, if it has one.
+	Calibration string `json:"calibration,omitempty"`
 }
 
 // Sets of cases. Each has a folder of bench/results.

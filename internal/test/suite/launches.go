@@ -11,9 +11,8 @@ import (
 )
 
 // plansOf returns the plans of every case, timed and large ones included, and of
-// the ops that its derivatives consist of, on every kind of device.
-func plansOf(t *testing.T) (plans []*kernels.Plan) {
-	devices := append(opspec.Devices(), kernels.HostDevice())
+// the ops that its derivatives consist of, on devices.
+func plansOf(t *testing.T, devices []kernels.Device) (plans []*kernels.Plan) {
 	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
 			for _, dt := range c.Types {
@@ -61,10 +60,13 @@ func plansOf(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
+// everyKind returns a device of every kind.
+func everyKind() []kernels.Device { return append(opspec.Devices(), kernels.HostDevice()) }
+
 // Launches tests that every launch of every case, on every kind of device, has the arguments that its
 // entry point takes. This needs no GPU.
 func Launches(t *testing.T) {
-	plans := plansOf(t)
+	plans := plansOf(t, everyKind())
 	if err := kernels.Check(kernels.Builtin(), plans...); err != nil {
 		t.Error(err)
 	}

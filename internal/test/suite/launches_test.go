@@ -219,7 +219,7 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 // convolved returns plans of convolutions of each precision on tensor cores, and of channels with a filter each: channels, side, filters, and the side and the stride of a filter.
 func convolved(t *testing.T) (plans []*kernels.Plan) {
 	t.Helper()
-	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, Memory: 80 << 30}
+	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10, Memory: 80 << 30}
 	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}} {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
 		for i := range 12 {
@@ -260,7 +260,7 @@ func TestEntryPoints(t *testing.T) {
 		t.Error(err)
 	}
 	launched := map[string]bool{}
-	for _, p := range append(plansOf(t), others...) {
+	for _, p := range append(plansOf(t, everyKind()), others...) {
 		for _, l := range p.Launches {
 			launched[l.Kernel.Image.Name()+": "+l.Kernel.Entry] = true
 		}
