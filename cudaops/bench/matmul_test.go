@@ -9,14 +9,15 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// matmulForms are products small enough for sanitizers, with the form of the kernels that
-// float32, or float64, takes on a device of compute capability 9.0 with so few SMs.
+// matmulForms are products small enough for sanitizers, with a kernel that computes them in
+// float32, or float64, on a device of compute capability 9.0 with so few SMs.
 var matmulForms = []struct {
 	sms            int
 	batch, m, n, k int64
-	kernel         string // before its type, or its transposes; several with | between
+	kernel         string // before its type, or its transposes; several with | between: a candidate's
 }{
 	{1, 1, 256, 250, 803, "matmul_double_large<"},
 	{2, 1, 130, 250, 1602, "matmul_double_small<"},
@@ -90,6 +91,54 @@ func TestMatMulForms(t *testing.T) {
 	}
 }
 
+// Every candidate of drawn products is exact where numbers are whole and their sums small; one that was chosen for a plan as well.
+func TestMatMulCandidates(t *testing.T) {
+	r, dev := random(t), device0(t)
+	kernelsRun, count := map[string]bool{}, 0
+	cases := 40
+	if testing.Short() {
+		cases = 4
+	}
+	for range cases {
+		size := func(most float64) int64 { return logUniform(r, 1, most) }
+		p := gemm.Product{Dtype: []kernels.Dtype{f32, f64}[r.IntN(2)], Batch: 1, M: size(300), N: size(300), K: size(1000), A: gemm.Operand{Trans: r.IntN(2) == 0}, B: gemm.Operand{Trans: r.IntN(2) == 0}}
+		switch r.IntN(4) {
+		case 0:
+			p.Batch = size(20)
+		case 1:
+			p.M = 1 + r.Int64N(16)
+		case 2:
+			p.N = 1 + r.Int64N(2)
+		}
+		if p.Dtype == f32 {
+			p.Round = []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[r.IntN(4)]
+		}
+		names, _, plans, err := p.Candidates(dev)
+		testutil.Do(t, err)
+		for i, plan := range plans {
+			kernel, _, _ := strings.Cut(names[i], "[")
+			if i > 0 && kernelsRun[kernel] && r.IntN(3) > 0 {
+				continue
+			}
+			kernelsRun[kernel] = true
+			count++
+			t.Run(fmt.Sprintf("%v %d x %dx%dx%d %v %s", p, p.Batch, p.M, p.K, p.N, p.Dtype, names[i]), func(t *testing.T) {
+				switch {
+				case p.Round != kernels.FullPrecision:
+					most := [2]int{1, 1<<significant[p.Round] - 1}
+					whole := func(operand int) float32 { return float32(r.IntN(2*most[operand]+1) - most[operand]) }
+					reduced(t, plan, p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans, whole, func(x float32) float64 { return float64(x) }, 0)
+				case p.Dtype == f32:
+					runProduct[float32](t, r, plan, p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans)
+				default:
+					runProduct[float64](t, r, plan, p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans)
+				}
+			})
+		}
+	}
+	t.Logf("%d candidates of %d kernels", count, len(kernelsRun))
+}
+
 // tensorForm reports whether a form is on the tensor cores, and returns the kernel that takes it by plans of 8.0.
 func tensorForm(kernel string) (string, bool) {
 	if isDouble(kernel) {
@@ -121,18 +170,28 @@ func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 			}
 			transA, transB := transposes >= 2, transposes%2 == 1
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				p := product(t, dev, 0, dt, f.batch, f.m, f.n, f.k, transA, transB)
-				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
-					is := func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) }
-					if (as8 || dev.Major == 9) && isDouble(f.kernel) == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
-						t.Errorf("%v: want %s", p, f.kernel)
+				p := gemm.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}}
+				_, _, plans, err := p.Candidates(dev)
+				testutil.Do(t, err)
+				most := 1
+				if isDouble(f.kernel) == (dt == kernels.Float64) {
+					most = 2 // cuts
+					if plans = slices.DeleteFunc(plans, func(p *kernels.Plan) bool {
+						return !slices.ContainsFunc(strings.Split(f.kernel, "|"), func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) })
+					}); len(plans) == 0 && (as8 || dev.Major == 9) {
+						t.Errorf("%v %d x %dx%dx%d %v: got no candidate with %s", p, f.batch, f.m, f.k, f.n, dt, f.kernel)
 					}
-					if dt == kernels.Float32 {
-						runProduct[float32](t, r, p, f.batch, f.m, f.n, f.k, transA, transB)
-					} else {
-						runProduct[float64](t, r, p, f.batch, f.m, f.n, f.k, transA, transB)
-					}
-				})
+					r.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
+				}
+				for _, plan := range plans[:min(len(plans), most)] {
+					t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", plan.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
+						if dt == kernels.Float32 {
+							runProduct[float32](t, r, plan, f.batch, f.m, f.n, f.k, transA, transB)
+						} else {
+							runProduct[float64](t, r, plan, f.batch, f.m, f.n, f.k, transA, transB)
+						}
+					})
+				}
 			}
 		}
 	}

@@ -2,17 +2,22 @@ package bench
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/reduce"
@@ -62,35 +67,42 @@ func TestSweep(t *testing.T) {
 	done := sweep(t, g, "sums.json", seconds, cases, func(c sweepCase) (names []string, plans []*kernels.Plan) {
 		names, _, plans = reduce.Candidates(g.Device(), c.dt, c.shape[0], c.shape[1], c.shape[2])
 		return names, plans
-	}, func(c sweepCase, k int, name string, p *kernels.Plan, us float64) any {
-		return sweepRow{c.dt.String(), c.shape, name, us}
+	}, func(c sweepCase, us map[string]float64) (rows []any) {
+		for _, name := range slices.Sorted(maps.Keys(us)) {
+			rows = append(rows, sweepRow{c.dt.String(), c.shape, name, us[name]})
+		}
+		return rows
 	})
 	if done < len(cases) {
 		t.Fatalf("out of time after %d of %d cases", done, len(cases))
 	}
 }
 
-// sweep times the candidates of cases for so many seconds, and writes a row for each, as a line of JSON, to a file of the folder STHENO_RECORD. It returns how many cases were timed whole.
+// sweep times the candidates of cases for so many seconds, and writes the rows of each case, with the times of its candidates, as lines of JSON to a file of the
+// folder STHENO_RECORD. It returns how many cases were timed whole.
 func sweep[C any](t *testing.T, g *exec.GPUBackend, name string, seconds int, cases []C, candidates func(C) ([]string, []*kernels.Plan),
-	row func(c C, k int, name string, p *kernels.Plan, us float64) any) (done int) {
+	rows func(c C, us map[string]float64) []any) (done int) {
 	file := testutil.Get[*os.File](t)(os.Create(filepath.Join(os.Getenv("STHENO_RECORD"), name)))
 	defer file.Close()
 	out := json.NewEncoder(file)
 	start := time.Now()
 	for _, c := range cases {
 		names, plans := candidates(c)
-		least := 1e30
+		least, times := 1e30, map[string]float64{}
 		for k, p := range plans {
 			if time.Since(start) > time.Duration(seconds)*time.Second {
 				return done
 			}
 			us, err := sweepTime(g, p, sweepArena, least)
 			if err != nil {
-				t.Errorf("%+v: %v", row(c, k, names[k], p, 0), err)
+				t.Errorf("%+v, %s: %v", c, names[k], err)
 				continue
 			}
 			least = min(least, us)
-			testutil.Do(t, out.Encode(row(c, k, names[k], p, us)))
+			times[names[k]] = math.Round(us*100) / 100
+		}
+		for _, row := range rows(c, times) {
+			testutil.Do(t, out.Encode(row))
 		}
 		done++
 	}
@@ -144,8 +156,9 @@ func drawSum(r *rand.Rand) sweepCase {
 	return sweepCase{dt, []int64{outer, max(n/outer/inner, 1), inner}}
 }
 
-// sweepTime times a plan for about 5 ms.
-func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) (float64, error) {
+// sweepTime times a plan: launches of a graph, if it takes less than 200 us, as the launches themselves cost as much as a small kernel. It stops early
+// where the plan takes more than three times the least time.
+func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) (us float64, err error) {
 	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), 64))
 	scratch := exec.Span{Offset: arena - padded(p.Scratch), Size: padded(p.Scratch)}
 	size, end := int64(0), scratch.Offset // of inputs, which stay what they are, and of outputs
@@ -154,8 +167,13 @@ func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) 
 		size += padded(bytes)
 		return s
 	}
-	turns := make([]func() error, copies)
-	for c := range turns {
+	var turns []*loader.Bound
+	defer func() {
+		for _, t := range turns {
+			err = errors.Join(err, t.Close())
+		}
+	}()
+	for range copies {
 		var in []exec.Span
 		for _, bytes := range p.Inputs {
 			in = append(in, take(bytes))
@@ -164,69 +182,72 @@ func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) 
 		if size > end-(1<<30) {
 			return 0, fmt.Errorf("%d bytes of operands", p.Bytes())
 		}
-		run, err := g.Bind(p, in, exec.Outputs(p, exec.Span{Offset: end, Size: p.Out}), scratch)
+		run, err := g.Load(p, in, exec.Outputs(p, exec.Span{Offset: end, Size: p.Out}), scratch)
 		if err != nil {
 			return 0, err
 		}
-		turns[c] = run
+		turns = append(turns, run)
 	}
-	if err := g.Events(32); err != nil {
+	if err := g.Events(2); err != nil {
 		return 0, err
 	}
 	calls := 0
-	group := func(at, n int) error {
+	run := func(s *driver.Stream, n int) error {
 		for range n {
-			if err := turns[calls%copies](); err != nil {
+			if err := turns[calls%copies].Run(s); err != nil {
 				return err
 			}
 			calls++
 		}
-		return g.Record(at)
+		return nil
 	}
-	elapsed := func(i, j int) (float64, error) {
-		d, err := g.Elapsed(i, j)
-		return float64(d.Nanoseconds()) / 1e3, err
-	}
-	if err := group(0, 2); err != nil {
-		return 0, err
-	}
-	const warm = 10
-	if err := group(1, warm); err != nil {
-		return 0, err
-	}
-	if err := g.Sync(); err != nil {
-		return 0, err
-	}
-	us, err := elapsed(0, 1)
-	if err != nil || us/warm > 3*least+20 {
-		return us / warm, err
-	}
-	const groups = 5
-	n := int(min(max(400*warm/us, 2), 100))
-	delay := int64(2<<30) * int64(min(n*8, 1000)) / 1000 // a copy, so that all launches of a group are queued before the first begins
-	for i := range groups {
-		if n > 4 {
-			if err := g.Stream().Copy(g.Address(arena), g.Address(arena+delay), delay); err != nil {
+	timed := func(work func() error) (float64, error) { // in us
+		for _, err := range []error{g.Record(0), work(), g.Record(1), g.Sync()} {
+			if err != nil {
 				return 0, err
 			}
 		}
-		if err := group(2*i, 1); err != nil {
-			return 0, err
-		}
-		if err := group(2*i+1, n); err != nil {
-			return 0, err
-		}
+		d, err := g.Elapsed(0, 1)
+		return float64(d.Nanoseconds()) / 1e3, err
 	}
-	if err := g.Sync(); err != nil {
+	if err := run(g.Stream(), 1); err != nil {
 		return 0, err
 	}
-	var times []time.Duration
-	for i := range groups {
-		d, err := g.Elapsed(2*i, 2*i+1)
+	us = math.Inf(1)
+	for range 2 { // one may have waited for the host
+		once, err := timed(func() error { return run(g.Stream(), 1) })
 		if err != nil {
 			return 0, err
 		}
-		times = append(times, d)
+		if us = min(us, once); us <= 3*least+30 {
+			break
+		}
 	}
-	return float64(median(times).Nanoseconds()) / 1e3 / float64(n), nil
+	if us > 3*least+30 {
+		return us, nil
+	}
+	n, work := 1, func() error { return run(g.Stream(), 1) }
+	if us < 200 {
+		n = int(min(max(300/us, 4), 64))
+		n = max(n, min(copies, int(2*g.Device().L2/max(p.Bytes(), 1)), int(2000/us))) // else a graph's operands stay in L2
+		graph, err := g.Context().Capture(true, func(s *driver.Stream) error { return run(s, n) })
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, graph.Close()) }()
+		work = func() error { return g.Stream().LaunchGraph(graph) }
+		if err := work(); err != nil {
+			return 0, err
+		}
+	}
+	var times []float64
+	for range 5 {
+		us, err := timed(work)
+		if err != nil {
+			return 0, err
+		}
+		times = append(times, us/float64(n))
+	}
+	slices.Sort(times)
+	return times[len(times)/2], nil
 }

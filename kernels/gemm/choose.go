@@ -45,16 +45,16 @@ func wide(x problem) problem   { x = longRows(x); return x.transposedIf(x.M > x.
 func tall(x problem) problem   { x = longRows(x); return x.transposedIf(x.M < x.N) }
 func column(x problem) problem { return x.transposedIf(x.N != 1) }
 
-func (x problem) sms() int64 { return int64(x.dev.SMs) }
+func (x *problem) sms() int64 { return int64(x.dev.SMs) }
 
 // elements counts those of C.
-func (x problem) elements() int64 { return x.Batch * x.M * x.N }
+func (x *problem) elements() int64 { return x.Batch * x.M * x.N }
 
 // size returns the bytes of an element.
-func (x problem) size() int64 { return x.Dtype.Size() }
+func (x *problem) size() int64 { return x.Dtype.Size() }
 
 // large returns the bytes of the larger operand.
-func (x problem) large() int64 { return x.Batch * max(x.M, x.N) * x.K * x.size() }
+func (x *problem) large() int64 { return x.Batch * max(x.M, x.N) * x.K * x.size() }
 
 // candidate is a kernel for products, by the problems that it takes, its cuts of K and its launches.
 type candidate struct {
@@ -63,22 +63,25 @@ type candidate struct {
 	form    Form                  // of the operands that it reads
 	strided bool                  // whether operands may have strides
 	shares  bool                  // whether an operand may be one matrix for all of the other's
+	apart   bool                  // whether another launch applies an epilogue
 	rounds  bool                  // whether it rounds operands
 	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
 	able    limits                // what the kernel can compute
 	worth   []limits              // where it is fast: one of these, if there are any, has to admit a problem
 	tile
 	split          splitPolicy
-	cost           kernels.Measured[cost]
-	kernel, joined *kernels.Kernel       // joined: in clusters that add up parts of K
-	kernels        [2][2]*kernels.Kernel // in place of kernel, by the operands that are transposed
-	cut            func(c candidate, x problem) (d cut, ok bool)
-	args           func(c candidate, x problem, d cut, to kernels.Ref) any // of the kernel, before the epilogue's
-	special        func(c candidate, p *kernels.Plan, x problem, d cut)    // appends the launches, in place of args
+	element        kernels.Measured[float64] // time of an element of a tile, relative to that of other candidates of the group
+	kernel, joined *kernels.Kernel           // joined: in clusters that add up parts of K
+	kernels        [2][2]*kernels.Kernel     // in place of kernel, by the operands that are transposed
+	cut            func(c *candidate, x *problem) (d cut, ok bool)
+	all            func(c *candidate, x *problem, list []cut) []cut          // appends the cuts, in place of splits by cut
+	rates          [2]*rates                                                 // on 9.0, and those of parts that a cluster adds up
+	args           func(c *candidate, x *problem, d cut, to kernels.Ref) any // of the kernel, before the epilogue's
+	special        func(c *candidate, p *kernels.Plan, x *problem, d cut)    // appends the launches, in place of args
 }
 
 // emit appends the launches that compute a problem.
-func (c candidate) emit(p *kernels.Plan, x problem, d cut) {
+func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 	if c.special != nil {
 		c.special(c, p, x, d)
 		return
@@ -112,20 +115,8 @@ type tile struct {
 }
 
 // count returns the tiles of C.
-func (t tile) count(x problem) int64 {
+func (t *tile) count(x *problem) int64 {
 	return kernels.CeilDiv(x.M, max(t.m, 1)) * kernels.CeilDiv(x.N, max(t.n, 1)) * x.Batch
-}
-
-// cost is the time of parts of a kernel by a rough model, in us.
-type cost struct {
-	start, block float64 // a launch; each block of the busiest SM
-	step, alone  float64 // a K slice of each of those blocks; a K slice at least
-	join         float64 // a cluster reduction
-	second       float64 // the launch that adds partial sums
-	copied       float64 // each MB of partial sums
-	even, part   float64 // stream-K with tiles cut into equal parts; each further part
-	uneven       float64 // stream-K with equal parts for the blocks
-	element      float64 // an element of a tile, relative to the group's other candidates
 }
 
 // cut is how a candidate divides the work.
@@ -149,7 +140,7 @@ func (s span) has(n int64) bool { return n >= s.from && (s.to == 0 || n <= s.to)
 // perSM is a range of numbers for each SM; with below 0 it has no end.
 type perSM struct{ from, below float64 }
 
-func (s perSM) has(n float64, x problem) bool {
+func (s perSM) has(n float64, x *problem) bool {
 	sms := float64(x.dev.SMs)
 	return n >= s.from*sms && (s.below == 0 || n < s.below*sms)
 }
@@ -163,10 +154,10 @@ type limits struct {
 	large                    perSM // bytes of the larger operand
 	plain                    bool  // there is no epilogue
 	transA, transB, straight bool  // A, B is transposed; B is not
-	also                     func(c candidate, x problem) bool
+	also                     func(c *candidate, x *problem) bool
 }
 
-func (l limits) admit(c candidate, x problem) bool {
+func (l *limits) admit(c *candidate, x *problem) bool {
 	return (l.on == nil || l.on(x.dev)) && l.m.has(x.M) && l.n.has(x.N) && l.k.has(x.K) && l.batch.has(x.Batch) && l.elements.has(x.elements()) &&
 		l.side.has(min(x.M, x.N)) && l.long.has(max(x.M, x.N)) && l.c.has(float64(x.elements()), x) && l.work.has(float64(x.Batch)*float64(x.M)*float64(x.N)*float64(x.K), x) &&
 		l.tiles.has(float64(c.count(x)), x) && l.large.has(float64(x.large()), x) && (!l.plain || x.epilogue.chain == 0) &&
@@ -174,41 +165,59 @@ func (l limits) admit(c candidate, x problem) bool {
 }
 
 // can reports whether the candidate computes a problem, in its own orientation; pays whether it is fast.
-func (c candidate) can(x problem) bool {
+func (c *candidate) can(x *problem) bool {
 	return c.dtype == x.Dtype && (c.strided || !x.strided()) && (c.shares || !x.shared()) && c.able.admit(c, x)
 }
 
-func (c candidate) pays(x problem) bool {
-	for _, l := range c.worth {
-		if l.admit(c, x) {
+func (c *candidate) pays(x *problem) bool {
+	for i := range c.worth {
+		if c.worth[i].admit(c, x) {
 			return true
 		}
 	}
 	return len(c.worth) == 0
 }
 
-// choose returns the first candidate of [table] that takes a problem, of a group that with the least time, with the problem as it
-// computes it and its cut. Operands that were prepared leave no choice but the kernels that read them.
-func choose(x problem) (best candidate, as problem, d cut) {
+// choose returns the candidate for a problem, nil if there is none, the problem as the candidate computes it, and a cut. Where times can be predicted the
+// candidate has the least predicted time, otherwise it is that of [problem.first].
+func choose(x problem) (best *candidate, as problem, d cut) {
+	if x.predictable() {
+		return x.fastest(max(x.A.Form, x.B.Form))
+	}
+	return x.first()
+}
+
+// first returns the first candidate of [table] whose limits admit the problem, of a group that with the least time. Operands that were prepared leave
+// no choice but the kernels that read them.
+func (x problem) first() (best *candidate, as problem, d cut) {
+	prepared := max(x.A.Form, x.B.Form)
 	for _, group := range table {
-		for _, c := range group {
-			x := x
-			if c.orient != nil {
-				x = c.orient(x)
-			}
-			prepared := x.A.Form != Plain || x.B.Form != Plain
-			if prepared && c.form != max(x.A.Form, x.B.Form) || !c.can(x) || !prepared && !c.pays(x) {
+		for i := range group {
+			c := &group[i]
+			if c.cut == nil {
 				continue
 			}
-			if got, ok := c.cut(c, x); ok && (best.cut == nil || got.us < d.us) {
+			x := c.oriented(x)
+			if prepared != Plain && c.form != prepared || !c.can(&x) || prepared == Plain && !c.pays(&x) {
+				continue
+			}
+			if got, ok := c.cut(c, &x); ok && (best == nil || got.us < d.us) {
 				best, as, d = c, x, got
 			}
 		}
-		if best.cut != nil {
+		if best != nil {
 			break
 		}
 	}
 	return best, as, d
+}
+
+// oriented returns the orientation of a problem that the kernel computes.
+func (c *candidate) oriented(x problem) problem {
+	if c.orient != nil {
+		return c.orient(x)
+	}
+	return x
 }
 
 // maxChunk is the most K of a split: kernels count it in 32 bits.
@@ -232,7 +241,7 @@ type splitPolicy struct {
 }
 
 // splits returns how many splits are wanted for a number of blocks.
-func (s splitPolicy) splits(x problem, blocks int64) int64 {
+func (s splitPolicy) splits(x *problem, blocks int64) int64 {
 	if s.exactly > 0 {
 		return s.exactly
 	}
@@ -257,7 +266,7 @@ func (s splitPolicy) splits(x problem, blocks int64) int64 {
 }
 
 // parts returns how many splits the blocks of clusters add up among themselves, a power of 2: 1 if another launch adds them up, or there are none.
-func (s splitPolicy) parts(x problem, blocks, cluster int64) int64 {
+func (s splitPolicy) parts(x *problem, blocks, cluster int64) int64 {
 	n := s.splits(x, blocks)
 	if n > cluster && cluster > 0 && kernels.CeilDiv(x.K, cluster) <= s.clusterMaxK {
 		n = cluster
@@ -275,7 +284,7 @@ func (s splitPolicy) parts(x problem, blocks, cluster int64) int64 {
 }
 
 // cut returns the cut into splits that another launch adds up.
-func (s splitPolicy) cut(x problem, blocks int64) cut {
+func (s splitPolicy) cut(x *problem, blocks int64) cut {
 	unit := cmp.Or(s.kMultiple, 64) // rows of a split stay aligned
 	chunk := max(arith.RoundUp(kernels.CeilDiv(x.K, max(s.splits(x, blocks), kernels.CeilDiv(x.K, maxChunk))), unit), unit)
 	partials := max(kernels.CeilDiv(x.K, chunk), 1)
@@ -284,22 +293,23 @@ func (s splitPolicy) cut(x problem, blocks int64) cut {
 
 // launch calls launch once, with the place of the sums and the epilogue applied to them. Several partial sums go to scratch memory,
 // [partials][elements of C], from which a second launch makes C, adding them in order.
-func (x problem) launch(p *kernels.Plan, d cut, launch func(to kernels.Ref, e epilogueArgs)) {
+func (x *problem) launch(p *kernels.Plan, d cut, launch func(to kernels.Ref, e epilogueArgs)) {
 	partials := x.partials(d)
 	if partials <= 1 {
 		launch(out, x.epilogue.arguments(x.Dtype))
 		return
 	}
+	sums := *x
 	if x.added {
-		x.Batch = 1
+		sums.Batch = 1
 	}
-	partial := p.Workspace(partials * x.elements() * x.size())
+	partial := p.Workspace(partials * sums.elements() * x.size())
 	launch(partial, epilogue{}.arguments(x.Dtype))
-	x.combine(p, partial, partials)
+	sums.combine(p, partial, partials)
 }
 
 // partials returns how many sums another launch adds up for an element of C.
-func (x problem) partials(d cut) int64 {
+func (x *problem) partials(d cut) int64 {
 	if x.added {
 		return max(d.partials, 1) * x.Batch
 	}

@@ -288,7 +288,7 @@ func (v Conv) launch(p *kernels.Plan, dev kernels.Device, args convArgs) error {
 		keepsMemory(l, v.Dtype, v.Result)
 	}
 	if splits > 1 {
-		problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: args.Count}}.combine(p, args.Out, splits)
+		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: args.Count}}).combine(p, args.Out, splits)
 	}
 	return nil
 }

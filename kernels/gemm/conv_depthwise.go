@@ -110,7 +110,7 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 		}
 		p.Launch(kernel, int(splits*v.Channels), convThreads, a).Shared = int(bytes)
 		if splits > 1 {
-			problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: p.Out / v.Dtype.Size()}}.combine(p, a.Out, splits)
+			(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: p.Out / v.Dtype.Size()}}).combine(p, a.Out, splits)
 		}
 		return true, kernels.CheckGrid(splits * v.Channels)
 	}

@@ -121,7 +121,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 	const stages, panel = 2, 64 // bytes of a line
 	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), convTileThreads, a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
 	if splits > 1 {
-		problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: a.Count}}.combine(p, a.Out, splits)
+		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: a.Count}}).combine(p, a.Out, splits)
 	}
 	return nil
 }

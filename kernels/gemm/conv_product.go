@@ -51,7 +51,7 @@ func (v Conv) chooseProduct(dev kernels.Device) (option, float64) {
 	if c.rounds {
 		us = max(us, d.us*convProductSmall)
 	} else {
-		flops, terms := 2*float64(c.count(x)*max(c.m, 1)*max(c.n, 1))*float64(x.K), x.K
+		flops, terms := 2*float64(c.count(&x)*max(c.m, 1)*max(c.n, 1))*float64(x.K), x.K
 		if d.chunk > 0 {
 			terms = min(terms, d.chunk)
 		}
@@ -66,7 +66,7 @@ func (v Conv) chooseProduct(dev kernels.Device) (option, float64) {
 // byProduct returns the method by products.
 func (v Conv) byProduct(o option, us float64) convMethod {
 	return convMethod{"product", us, func(p *kernels.Plan, _ convArgs) error {
-		if o.emit(p, o.as, o.cut); o.rounds {
+		if o.emit(p, &o.as, o.cut); o.rounds {
 			p.Precision = v.Round
 		}
 		return nil

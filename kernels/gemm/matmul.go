@@ -40,23 +40,23 @@ type tileArgs struct {
 	TransC bool
 }
 
-func (x problem) arguments(to kernels.Ref, chunk, splits int64) tileArgs {
+func (x *problem) arguments(to kernels.Ref, chunk, splits int64) tileArgs {
 	lda, matrixA := x.A.strides(x.M, x.K)
 	ldb, matrixB := x.B.strides(x.K, x.N)
 	return tileArgs{productArgs{x.a, x.b, to, x.M, x.N, x.K, lda, ldb, matrixA, matrixB, x.Batch, chunk, splits, x.A.Trans, x.B.Trans}, x.transC}
 }
 
 // splitArguments and lowKArguments are the arguments of kernels that split K, and of those that sum it in one go.
-func splitArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+func splitArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	return x.arguments(to, d.chunk, max(d.partials, d.parts))
 }
 
-func lowKArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+func lowKArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	return x.arguments(to, x.K, max(d.each, 1))
 }
 
 // cutTiles cuts K in splits that a cluster adds up, or that another launch does.
-func cutTiles(c candidate, x problem) (cut, bool) {
+func cutTiles(c *candidate, x *problem) (cut, bool) {
 	tiles, n := c.count(x), x.N
 	if parts := c.split.parts(x, tiles, c.cluster); parts > 1 {
 		return cut{parts: parts, chunk: kernels.CeilDiv(x.K, parts), blocks: arith.RoundUp(tiles*parts, c.cluster), shared: c.bytes(x.size(), false) + c.m*c.n*x.size()}, true
@@ -82,7 +82,7 @@ func (t tile) bytes(size int64, finished bool) int64 {
 }
 
 // holds reports whether an SM has the shared memory of a block of matmul.cu.
-func holds(c candidate, x problem) bool { return int64(x.dev.SharedOptin) >= c.bytes(x.size(), true) }
+func holds(c *candidate, x *problem) bool { return int64(x.dev.SharedOptin) >= c.bytes(x.size(), true) }
 
 // productBody multiplies by the BLAS. Sums that no other launch adds up are whole: splits that a cluster adds up are one here.
 func productBody[T kernels.Float](whole bool) func(kernels.Call) {

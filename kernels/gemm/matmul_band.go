@@ -12,7 +12,7 @@ var rowPanel = candidate{
 }
 
 // cutPanel gives a block as many tiles of a panel as leave the device the least to do, by tiles in turn, of which the first waits for its operands.
-func cutPanel(c candidate, x problem) (cut, bool) {
+func cutPanel(c *candidate, x *problem) (cut, bool) {
 	const pitch = 128 + 4                           // elements of shared memory between two steps along K
 	shared := 3 * arith.RoundUp(x.K, 2) * pitch * 4 // A's rows and two tiles of B
 	panels, tiles := kernels.CeilDiv(x.M, c.m)*x.Batch, kernels.CeilDiv(x.N, c.n)

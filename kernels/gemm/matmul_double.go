@@ -6,8 +6,7 @@ import (
 )
 
 // double is a kernel of matmul_double.cu: float64 on the tensor cores, with slices of 16 along K.
-func double(name string, m, n, stages int64, threads int, cluster int64, body func(kernels.Call), c cost) candidate {
-	c.second, c.copied = 2.8, 0.18
+func double(name string, m, n, stages int64, threads int, cluster int64, body func(kernels.Call)) candidate {
 	t := tile{m: m, n: n, step: 16, stages: stages, threads: threads, cluster: cluster}
 	// Stages of A and B, whose rows are followed by 4 unused elements, and behind them a tile that a cluster sends; in their place at the
 	// end a tile of sums, whose rows are followed by 2.
@@ -17,52 +16,39 @@ func double(name string, m, n, stages int64, threads int, cluster int64, body fu
 		t.shared = max(t.shared, m*(n+2))
 	}
 	t.shared *= 8
-	return candidate{name: "double_" + name, dtype: kernels.Float64, able: limits{on: isHopper}, tile: t, cost: kernels.Measured[cost]{{Capability: 90, Policy: c}},
-		kernel: own.Kernel("matmul_double", "matmul_double_"+name, body), cut: cutDouble, args: doubleArguments}
+	return candidate{name: "double_" + name, dtype: kernels.Float64, able: limits{on: isHopper, k: span{from: 17}}, tile: t,
+		kernel: own.Kernel("matmul_double", "matmul_double_"+name, body), all: cutsDouble, args: doubleArguments}
 }
 
 // cutIn returns the cut in so many partial sums, each of so many parts.
-func (c candidate) cutIn(x problem, partials, parts int64) cut {
+func (c *candidate) cutIn(x *problem, partials, parts int64) cut {
 	chunk := max(arith.RoundUp(kernels.CeilDiv(x.K, parts*partials), c.step), c.step) // rows of a part stay aligned
 	partials = max(kernels.CeilDiv(x.K, chunk*parts), 1)
 	return cut{partials: partials, parts: parts, chunk: chunk, blocks: arith.RoundUp(c.count(x)*parts*partials, max(c.cluster, 1))}
 }
 
-// cutDouble returns the cut of the least time by the model.
-func cutDouble(c candidate, x problem) (best cut, ok bool) {
-	const minPart, minPartial, maxPartials, spreadMinK = 16, 48, 264, 1024
-	cost, tiles := c.cost.On(x.dev), c.count(x)
-	try := func(partials, parts int64) {
-		d := c.cutIn(x, partials, parts)
-		each := float64(kernels.CeilDiv(d.blocks, x.sms())) // blocks of the busiest SM
-		d.us = cost.start + each*cost.block + float64(d.chunk/c.step)*max(cost.alone, each*cost.step)
-		if partials > 1 {
-			d.us += cost.second + cost.copied*float64(partials*x.elements()*x.size())/1e6
-		}
-		if (!ok || d.us < best.us) && kernels.CheckGrid(d.blocks) == nil && d.chunk <= maxChunk {
-			best, ok = d, true
-		}
+// cutsDouble lists cuts into parts of a cluster, or into partial sums.
+func cutsDouble(c *candidate, x *problem, list []cut) []cut {
+	const minPart, minPartial = 16, 48
+	if kernels.CheckGrid(c.count(x)) != nil || x.K > maxChunk {
+		return list
 	}
 	for parts := int64(1); parts <= max(c.cluster, 1) && (parts == 1 || parts*minPart <= x.K); parts *= 2 {
-		try(1, parts)
+		list = append(list, c.cutIn(x, 1, parts))
 	}
 	if c.cluster > 0 {
-		return best, ok
+		return list
 	}
-	for full := int64(1); full <= 4; full++ { // fill the device once, twice and so on
-		if partials := min(full*x.sms()/tiles, x.K/minPartial, maxPartials); partials > 1 {
-			try(partials, 1)
+	counts, tried := splitCounts(x, c.count(x), 4)
+	for _, n := range counts[1:tried] {
+		if x.K >= n*minPartial {
+			list = append(list, c.cutIn(x, n, 1))
 		}
 	}
-	if waves := kernels.CeilDiv(tiles, x.sms()); waves > 1 && waves <= 3 && x.K >= spreadMinK { // spread the last wave
-		for partials := int64(2); partials <= 4; partials++ {
-			try(partials, 1)
-		}
-	}
-	return best, ok
+	return list
 }
 
-func doubleArguments(c candidate, x problem, d cut, to kernels.Ref) any {
+func doubleArguments(c *candidate, x *problem, d cut, to kernels.Ref) any {
 	if c.n > c.m {
 		d.parts = int64(arith.Flag(x.transC))
 	}

@@ -24,51 +24,49 @@ var (
 	hopperSplit = candidate{
 		name: "hopper_split", form: BF16Split, able: limits{on: isHopper, also: splittable},
 		tile:    tile{m: tensorTile, n: tensorTile, step: hopperStep, threads: hopperThreads, shared: 2048 + 4*3*2*(tensorTile+tensorTile)*hopperStep + hopperFinish},
-		cost:    kernels.Measured[cost]{{Capability: 90, Policy: cost{step: 1.07, block: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 10}}},
-		kernels: byTrans("matmul_hopper", "matmul_hopper_f32_", splitProductBody), cut: cutHopper, special: emitSplit,
+		kernels: byTrans("matmul_hopper", "matmul_hopper_f32_", splitProductBody), all: cutsHopper, special: emitSplit,
 	}
 	hopperPair = byTrans("matmul_hopper", "matmul_hopper_f32_pair_", splitProductBody)
 )
 
 // splittable reports whether the kernels can count rows, columns, K, matrices and tiles in 32 bits, and split operands take at most a
 // quarter of the memory.
-func splittable(c candidate, x problem) bool {
+func splittable(c *candidate, x *problem) bool {
 	return !x.dev.FMA && max(x.Batch, x.M, x.N, x.K, c.count(x)) <= 1<<30 && quarter(x, 6)
 }
 
-// cutHopper returns the cut of the least time by a rough model of the measured times: whole tiles, partial sums, or stream-K.
-func cutHopper(c candidate, x problem) (best cut, ok bool) {
-	cost, cluster := c.cost.On(x.dev), int64(1)
-	if c.count(x) >= 7*x.sms() && x.M > c.m {
-		cluster = 2
+// cutsHopper lists the cuts for one block and for clusters of two.
+func cutsHopper(c *candidate, x *problem, list []cut) []cut {
+	list = c.cutsIn(x, 1, list)
+	if x.M > c.m && c.count(x) >= 2*x.sms() {
+		list = c.cutsIn(x, 2, list)
 	}
-	c.m *= cluster
-	tiles, steps, most := c.count(x), kernels.CeilDiv(x.K, c.step), max(x.sms()/cluster, 1)
-	waves := kernels.CeilDiv(tiles, most)
-	best = cut{partials: 1, chunk: x.K, cluster: cluster, blocks: min(tiles, most), us: float64(waves*steps)*cost.step + float64(waves-1)*cost.block}
-	try := func(blocks, streamed, partials, chunk, steps int64, more float64) {
-		if us := float64(steps)*cost.step + more; us < best.us {
-			best = cut{partials: partials, chunk: chunk, cluster: cluster, blocks: blocks, streamed: streamed, us: us}
-		}
-	}
+	return list
+}
+
+// cutsIn appends cuts for clusters of so many blocks: whole tiles, partial sums, and stream-K.
+func (c *candidate) cutsIn(x *problem, cluster int64, list []cut) []cut {
+	tile := c.tile
+	tile.m *= cluster
+	tiles, steps, most := tile.count(x), kernels.CeilDiv(x.K, c.step), max(x.sms()/cluster, 1)
+	list = append(list, cut{partials: 1, chunk: x.K, cluster: cluster, blocks: min(tiles, most)})
 	for n := int64(2); n*tiles <= most && n <= steps; n++ {
-		chunk := arith.RoundUp(kernels.CeilDiv(x.K, n), c.step)
-		partials := kernels.CeilDiv(x.K, chunk)
-		try(n*tiles, 0, partials, arith.RoundUp(kernels.CeilDiv(x.K, partials), c.step), chunk/c.step, cost.second+cost.copied*float64(n*x.elements()*x.size())/1e6)
-		try(n*tiles, tiles, 1, x.K, kernels.CeilDiv(steps, n), cost.even+cost.part*float64(n-1))
+		partials := kernels.CeilDiv(x.K, arith.RoundUp(kernels.CeilDiv(x.K, n), c.step))
+		list = append(list,
+			cut{partials: partials, chunk: arith.RoundUp(kernels.CeilDiv(x.K, partials), c.step), cluster: cluster, blocks: min(n, partials) * tiles},
+			cut{partials: 1, chunk: x.K, cluster: cluster, blocks: n * tiles, streamed: tiles})
 	}
 	// All blocks are at different places along K, so the splits of few tiles have to be in L2 as a whole, with room to spare: 768 x 3072 x 768,
 	// 28 of 60 MB, took 57 and 67 us in two runs, by partial sums 58.
-	streamed := tiles - max(tiles/most-1, 0)*most
 	if tiles%most != 0 && tiles*steps >= most && (tiles > most || 6*x.Batch*(x.M+x.N)*x.K <= x.dev.L2*3/8) {
-		try(most, streamed, 1, x.K, kernels.CeilDiv(streamed*steps, most)+(tiles-streamed)/most*steps, cost.uneven)
+		list = append(list, cut{partials: 1, chunk: x.K, cluster: cluster, blocks: most, streamed: tiles - max(tiles/most-1, 0)*most})
 	}
-	return best, true
+	return list
 }
 
 // emitSplit launches a float32 product on the tensor cores: it splits each operand that was not prepared; splits them again with scaling,
 // into scratch memory, if the ranges of both ask for it; then multiplies (six BF16 products).
-func emitSplit(c candidate, p *kernels.Plan, x problem, d cut) {
+func emitSplit(c *candidate, p *kernels.Plan, x *problem, d cut) {
 	var operands [2]conversion
 	var rescaled [2]kernels.Ref
 	var missing []*conversion

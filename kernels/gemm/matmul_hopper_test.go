@@ -83,7 +83,7 @@ func TestMatMulDouble(t *testing.T) {
 				}
 				for parts := min(c.cluster, 2); parts <= max(c.cluster, 1); parts = max(2*parts, 1) {
 					p := newPlan(Product{Dtype: kernels.Float64, Batch: batch, M: m, N: n, K: k})
-					c.emit(p, x, c.cutIn(x, 1+r.Int64N(3), max(parts, 1)))
+					c.emit(p, &x, c.cutIn(&x, 1+r.Int64N(3), max(parts, 1)))
 					matmulRun[float64](t, r, []*kernels.Plan{p}, kernels.Float64, batch, m, n, k, transA, transB)
 					plans = append(plans, p)
 				}
@@ -212,21 +212,22 @@ func TestScalingAnyLines(t *testing.T) {
 	}
 }
 
-// Every block of a cut has steps to do, and is on the device from the start.
+// Every block of each cut has steps to do, and is on the device from the start.
 func TestHopperCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 0))
 	for range 20_000 {
 		dev := kernels.Device{Major: 9, SMs: 1 + r.IntN(160), L2: 50 << 20}
 		x := Product{Batch: 1 + r.Int64N(3), M: 1 + r.Int64N(5000), N: 1 + r.Int64N(5000), K: 1 + r.Int64N(3000)}.problem(dev)
-		d, _ := cutHopper(hopperSplit, x)
-		tiles, steps := kernels.CeilDiv(x.M, d.cluster*tensorTile)*kernels.CeilDiv(x.N, tensorTile)*x.Batch, kernels.CeilDiv(x.K, hopperStep)
-		work := tiles * d.partials
-		if d.streamed > 0 {
-			work = tiles - d.streamed + d.streamed*steps
-		}
-		if d.streamed > tiles || d.streamed > 0 && d.partials > 1 || d.blocks > work || d.streamed > 0 && d.blocks > d.streamed*steps ||
-			d.blocks*d.cluster > max(int64(dev.SMs), d.cluster) || (d.partials-1)*d.chunk >= x.K {
-			t.Fatalf("%d x %dx%dx%d on %d SMs: cut %+v of %d tiles of %d steps", x.Batch, x.M, x.K, x.N, dev.SMs, d, tiles, steps)
+		for _, d := range cutsHopper(&hopperSplit, &x, nil) {
+			tiles, steps := kernels.CeilDiv(x.M, d.cluster*tensorTile)*kernels.CeilDiv(x.N, tensorTile)*x.Batch, kernels.CeilDiv(x.K, hopperStep)
+			work := tiles * d.partials
+			if d.streamed > 0 {
+				work = tiles - d.streamed + d.streamed*steps
+			}
+			if d.streamed > tiles || d.streamed > 0 && d.partials > 1 || d.blocks > work || d.streamed > 0 && d.blocks > d.streamed*steps ||
+				d.blocks*d.cluster > max(int64(dev.SMs), d.cluster) || (d.partials-1)*d.chunk >= x.K {
+				t.Fatalf("%d x %dx%dx%d on %d SMs: cut %+v of %d tiles of %d steps", x.Batch, x.M, x.K, x.N, dev.SMs, d, tiles, steps)
+			}
 		}
 	}
 }
@@ -312,7 +313,7 @@ func TestPreparedSplits(t *testing.T) {
 }
 
 func preparedSplitsOn(t *testing.T, dev kernels.Device) {
-	const batch, m, n, k = 2, 130, 131, 140
+	const batch, m, n, k = 2, 250, 251, 300
 	r := rand.New(rand.NewPCG(5, 0))
 	var plans []*kernels.Plan
 	for i, exponents := range [][2]int{{0, 0}, {-140, 110}, {127, -10}, {100, -50}} {

@@ -13,8 +13,11 @@ func isA100(dev kernels.Device) bool   { return dev.Major == 8 && dev.Minor == 0
 func isHopper(dev kernels.Device) bool { return dev.Major == 9 && dev.Minor == 0 }
 func hasWGMMA(dev kernels.Device) bool { return isHost(dev) || isHopper(dev) }
 func hasMMA(dev kernels.Device) bool {
+	if dev.Major < 8 || isHopper(dev) {
+		return false
+	}
 	target, _, err := kernels.Target(dev.Major, dev.Minor)
-	return err == nil && target != manifest.PTX && dev.Major >= 8 && !isHopper(dev)
+	return err == nil && target != manifest.PTX
 }
 
 // tensorTile is the rows of C that a block of matmul_hopper.cu or matmul_mma.cu computes.

@@ -7,13 +7,13 @@ import "github.com/stheno-ml/stheno/kernels"
 var mmaDouble = candidate{
 	name: "mma_f64", dtype: kernels.Float64, able: limits{on: isA100}, tile: tile{m: 64, n: 64, threads: 128, shared: 3 * 2 * 64 * (16 + 4) * 8},
 	split: splitPolicy{blocksPerSM: 2, minK: 128}, kernel: own.Kernel("matmul_mma_double", "matmul_mma_f64", mmaDoubleBody), cut: cutGrid,
-	args: func(_ candidate, x problem, d cut, to kernels.Ref) any {
+	args: func(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 		return mmaDoubleArgs{x.dense(to), x.Batch, d.chunk}
 	},
 }
 
 // cutGrid cuts K if the tiles fit in a grid.
-func cutGrid(c candidate, x problem) (cut, bool) {
+func cutGrid(c *candidate, x *problem) (cut, bool) {
 	return c.split.cut(x, c.count(x)), kernels.CheckGrid(c.count(x)) == nil
 }
 

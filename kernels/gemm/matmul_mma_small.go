@@ -13,37 +13,28 @@ func small(name string, by kernels.Precision) candidate {
 	}
 	return candidate{name: "small_" + name, shares: true, able: limits{on: isHopper, also: rounds(by)},
 		tile: tile{m: 32, n: 32, step: 32, threads: 128, cluster: 8, shared: 4 * (4*2*32*(32+8) + 32*32)}, kernel: kernel(name), joined: kernel("joined_" + name),
-		cost: kernels.Measured[cost]{{Capability: 90, Policy: cost{join: 0.45, block: 0.29, step: 0.07, alone: 0.32}}}, cut: cutSmall, rounds: true,
-		args: func(_ candidate, x problem, d cut, to kernels.Ref) any {
+		all: cutsSmall, rounds: true,
+		args: func(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 			return x.arguments(to, d.chunk, d.parts).productArgs
 		}}
 }
 
 // rounds returns a limit to products that are rounded to a precision.
-func rounds(by kernels.Precision) func(candidate, problem) bool {
-	return func(_ candidate, x problem) bool { return x.Round == by }
+func rounds(by kernels.Precision) func(*candidate, *problem) bool {
+	return func(_ *candidate, x *problem) bool { return x.Round == by }
 }
 
-// cutSmall returns the cut into parts of the least time by the model.
-func cutSmall(c candidate, x problem) (best cut, ok bool) {
+// cutsSmall lists the cuts into parts.
+func cutsSmall(c *candidate, x *problem, list []cut) []cut {
 	const minPart = 16
-	cost := c.cost.On(x.dev)
 	for parts := int64(1); parts <= c.cluster && (parts == 1 || parts*minPart <= x.K); parts *= 2 {
-		slices, busy := float64(kernels.CeilDiv(kernels.CeilDiv(x.K, parts), c.step)), float64(kernels.CeilDiv(c.count(x)*parts, x.sms())) // blocks of the busiest SM
-		us := busy*cost.block + slices*max(cost.alone, busy*cost.step)
-		if parts > 1 {
-			us += cost.join
-		}
-		if !ok || us < best.us {
-			best, ok = c.inParts(x, parts), true
-			best.us = us
-		}
+		list = append(list, c.inParts(x, parts))
 	}
-	return best, ok
+	return list
 }
 
 // inParts returns the cut into so many parts.
-func (c candidate) inParts(x problem, parts int64) cut {
+func (c *candidate) inParts(x *problem, parts int64) cut {
 	if parts == 1 {
 		return cut{parts: 1, chunk: x.K, blocks: c.count(x)}
 	}

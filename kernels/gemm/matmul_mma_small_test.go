@@ -25,7 +25,7 @@ func TestMatMulSmall(t *testing.T) {
 				transA, transB := i%2 == 1, (i/2+l)%2 == 1
 				x := Product{Batch: batch, M: m, N: n, K: k, A: Operand{Trans: transA}, B: Operand{Trans: transB}, Round: by}.problem(matmulDevices[1])
 				p := newPlan(x.Product)
-				c.emit(p, x, c.inParts(x, parts))
+				c.emit(p, &x, c.inParts(&x, parts))
 				reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
 				plans = append(plans, p)
 			}

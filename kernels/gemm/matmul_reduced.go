@@ -17,11 +17,11 @@ func byTrans(stem, prefix string, body func(transA, transB bool) func(kernels.Ca
 }
 
 // reduced is a kernel of matmul_hopper.cu or matmul_mma.cu for operands in TF32, BF16 or F16, whose sums are float32. Those of TF32 have rows
-// along K. cost is that of an element of the tile.
-func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[cost]) candidate {
+// along K. element is the time of an element of the tile, relative to that of others.
+func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[float64]) candidate {
 	by := kernels.Precision(f)
-	c := candidate{name: name, form: f, able: limits{on: on, also: func(_ candidate, x problem) bool { return x.Round == by && countable(x) }}, tile: t,
-		split: splitPolicy{blocksPerSM: 1, minK: 128}, cost: element, cut: cutReduced, rounds: true, special: emitReduced}
+	c := candidate{name: name, form: f, able: limits{on: on, also: func(_ *candidate, x *problem) bool { return x.Round == by && countable(x) }}, tile: t,
+		split: splitPolicy{blocksPerSM: 1, minK: 128}, element: element, cut: cutReduced, rounds: true, special: emitReduced}
 	if c.m = tensorTile * max(t.cluster, 1); f == TF32 {
 		c.kernels[0][1] = own.Kernel(stem, "matmul_"+name+"_nt", reducedBody(f)(false, true))
 	} else {
@@ -31,7 +31,7 @@ func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, el
 }
 
 // countable reports whether the kernels can count rows, columns, K, matrices, tiles and vectors of 8 elements in 32 bits.
-func countable(x problem) bool {
+func countable(x *problem) bool {
 	const most = 1 << 30
 	vectors := func(side int64) bool {
 		return float64(x.Batch)*(float64(side)*float64(x.K)/8+float64(max(side, x.K))) <= most
@@ -40,24 +40,25 @@ func countable(x problem) bool {
 }
 
 // quarter reports whether operands of so many bytes an element take at most a quarter of the memory.
-func quarter(x problem, bytes int64) bool {
+func quarter(x *problem, bytes int64) bool {
 	return x.dev.Memory == 0 || bytes*x.Batch*(x.M*x.K+x.K*x.N) <= x.dev.Memory/4
 }
 
 // cutReduced takes the time that tiles of the group would take, those of the busiest SM one after the other.
-func cutReduced(c candidate, x problem) (cut, bool) {
+func cutReduced(c *candidate, x *problem) (cut, bool) {
 	tiles := c.count(x) * max(c.cluster, 1)
-	if x.halves() {
-		c.split = splitPolicy{}
+	split := c.split
+	if x.halves() || x.Also != Plain { // another launch would add splits
+		split = splitPolicy{}
 	}
-	d := c.split.cut(x, tiles)
-	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.n) * c.cost.On(x.dev).element
+	d := split.cut(x, tiles)
+	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.n) * c.element.On(x.dev)
 	return d, true
 }
 
 // emitReduced launches a product of rounded operands, after the launch that rounds those that were not prepared and are not as the kernel
 // reads them.
-func emitReduced(c candidate, p *kernels.Plan, x problem, d cut) {
+func emitReduced(c *candidate, p *kernels.Plan, x *problem, d cut) {
 	operands, at := x.Prepares(c.form), [2]kernels.Ref{x.a, x.b}
 	if !x.rounded() {
 		var list []conversion

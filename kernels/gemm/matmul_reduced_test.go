@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -121,9 +122,9 @@ func planBy(t *testing.T, x problem, f Form) *kernels.Plan {
 	t.Helper()
 	p := newPlan(x.Product)
 	for _, c := range slices.Concat(table...) {
-		if c.form == f && c.can(x) {
-			d, _ := c.cut(c, x)
-			c.emit(p, x, d)
+		if c.form == f && c.can(&x) {
+			list := c.cuts(&x, new(candidate), nil)
+			c.emit(p, &x, list[0])
 			return p
 		}
 	}
@@ -165,23 +166,18 @@ func TestMatMulReducedPlan(t *testing.T) {
 		transA, transB bool
 		want           []string
 	}{
-		{hopper, kernels.BF16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_bf16", "matmul_hopper_bf16_nn"}},
-		{hopper, kernels.BF16, kernels.Float32, 4096, 512, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_one_nt"}},
-		{hopper, kernels.BF16, kernels.Float32, 1000, 1000, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_narrow_nt"}},
-		{hopper, kernels.TF32, kernels.Float32, 1000, 1000, 784, false, true, []string{"matmul_hopper_tf32_narrow_nt"}},
-		{hopper, kernels.TF32, kernels.Float32, 784, 512, 4096, false, true, []string{"matmul_hopper_tf32_one_nt", "matmul_combine_f32"}},
-		{hopper, kernels.BF16, kernels.Float32, 4096, 4095, 4096, true, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_tt"}},
-		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4096, false, true, []string{"matmul_hopper_tf32_nt"}},
-		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4095, false, true, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
-		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
-		{hopper, kernels.BF16, kernels.Float32, 512, 10, 4096, false, false, []string{"matmul_thin_f32", "matmul_join_f32"}},
-		{hopper, kernels.BF16, kernels.Float32, 100, 100, 100, false, false, []string{"matmul_joined_small_f32"}},
-		{hopper, kernels.TF32, kernels.Float32, 128, 512, 784, false, false, []string{"matmul_mma_small_joined_tf32"}},
+		{hopper, kernels.BF16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_bf16", "matmul_hopper_bf16"}},
+		{hopper, kernels.BF16, kernels.Float32, 4096, 512, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16"}},
+		{hopper, kernels.BF16, kernels.Float32, 1000, 1000, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16"}},
+		{hopper, kernels.TF32, kernels.Float32, 1000, 1000, 784, false, true, []string{"matmul_hopper_tf32"}},
+		{hopper, kernels.TF32, kernels.Float32, 784, 512, 4096, false, true, []string{"matmul_hopper_tf32", "matmul_combine_f32"}},
+		{hopper, kernels.BF16, kernels.Float32, 4096, 4095, 4096, true, true, []string{"matmul_round_bf16", "matmul_hopper_bf16"}},
+		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4096, false, true, []string{"matmul_hopper_tf32"}},
+		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4095, false, true, []string{"matmul_round_tf32", "matmul_hopper_tf32"}},
+		{hopper, kernels.TF32, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_tf32", "matmul_hopper_tf32"}},
 		{ampere, kernels.TF32, kernels.Float32, 128, 512, 784, false, false, []string{"matmul_small_f32", "matmul_combine_f32"}},
-		{hopper, kernels.BF16, kernels.Float32, 1, 1 << 20, 64, false, false, []string{"matmul_columns_f32"}},
-		{hopper, kernels.BF16, kernels.Float64, 2048, 2048, 2048, false, false, []string{"matmul_double_large"}},
-		{hopper, kernels.F16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_f16", "matmul_hopper_f16_nn"}},
-		{hopper, kernels.F16, kernels.Float32, 100, 256, 300, false, false, []string{"matmul_mma_small_joined_f16"}},
+		{hopper, kernels.BF16, kernels.Float64, 2048, 2048, 2048, false, false, []string{"matmul_double"}},
+		{hopper, kernels.F16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_f16", "matmul_hopper_f16"}},
 		{ampere, kernels.F16, kernels.Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_f16", "matmul_mma_f16_tn"}},
 		{turing, kernels.F16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
 		{turing, kernels.BF16, kernels.Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
@@ -195,7 +191,8 @@ func TestMatMulReducedPlan(t *testing.T) {
 		for _, l := range p.Launches {
 			got = append(got, l.Kernel.Entry)
 		}
-		if len(got) != len(c.want) || got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1] {
+		is := func(got, want string) bool { return got == want || isHopper(c.dev) && strings.HasPrefix(got, want) } // predicted times decide between tiles
+		if !slices.EqualFunc(got, c.want, is) {
 			t.Errorf("%v in %v: got %v, want %v", p.Op, c.by, got, c.want)
 		}
 	}

@@ -13,14 +13,14 @@ const skinnyThreads = 128
 func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64, able limits) candidate {
 	dt, name := typed[T](name)
 	able.side, able.k.from = span{minRows, rows}, max(able.k.from, 1)
-	return candidate{name: name, dtype: dt, orient: wide, able: able, tile: tile{m: rows, n: columns, threads: skinnyThreads},
+	return candidate{name: name, dtype: dt, apart: true, orient: wide, able: able, tile: tile{m: rows, n: columns, threads: skinnyThreads},
 		split: splitPolicy{blocksPerSM: resident, minK: 64, roundToNearest: true}, cut: cutSkinny, special: emitSkinny}
 }
 
 // strip is a kernel of matmul_strip.cu, whose threads compute that many columns of C each.
 func strip[T kernels.Float](name string, minRows, rows, each, resident int64, on func(kernels.Device) bool, countSplits int64) candidate {
 	c := skinny[T](name, minRows, rows, each*skinnyThreads, resident, limits{on: on, straight: true})
-	c.shares, c.able.also = true, func(_ candidate, x problem) bool { return !x.B.Shared }
+	c.shares, c.able.also = true, func(_ *candidate, x *problem) bool { return !x.B.Shared }
 	c.split.minBlocksPerSM, c.split.countSplitsBytesPerSM = 0.5, countSplits
 	c.kernel = own.Kernel("matmul_strip", "matmul_"+c.name, stripBody[T])
 	return c
@@ -35,7 +35,7 @@ func narrow[T kernels.Float](name string, minRows, rows, each, stages, resident 
 	}
 	shared := max(stages*slice*each*skinnyThreads+(k+aligned)*rows*size, each*skinnyThreads*(rows|1)*size)
 	c := skinny[T](name, minRows, rows, each*skinnyThreads, resident, limits{on: isHopper, transB: true, k: span{from: 40},
-		also: func(_ candidate, x problem) bool { return int64(x.dev.SharedOptin) >= shared }})
+		also: func(_ *candidate, x *problem) bool { return int64(x.dev.SharedOptin) >= shared }})
 	c.split.minBlocksPerSM, c.split.countSplitsBytesPerSM = 1, 1<<18
 	c.shared, c.kernel = shared, own.Kernel("matmul_narrow", "matmul_"+c.name, narrowBody[T])
 	return c
@@ -43,7 +43,7 @@ func narrow[T kernels.Float](name string, minRows, rows, each, stages, resident 
 
 // cutSkinny splits K so that all blocks are resident at once, or twice as often if the splits stay long. It returns false if there are too few
 // blocks.
-func cutSkinny(c candidate, x problem) (cut, bool) {
+func cutSkinny(c *candidate, x *problem) (cut, bool) {
 	const doubleMinK = 1024 // of a split
 	s, blocks := c.split, kernels.CeilDiv(x.N, c.n)*x.Batch
 	if x.K/(2*s.splits(x, blocks)) >= doubleMinK {
@@ -57,9 +57,9 @@ func cutSkinny(c candidate, x problem) (cut, bool) {
 }
 
 // full reports whether three quarters of the blocks' columns are columns of C.
-func full(c candidate, x problem) bool { return 4*x.N >= 3*kernels.CeilDiv(x.N, c.n)*c.n }
+func full(c *candidate, x *problem) bool { return 4*x.N >= 3*kernels.CeilDiv(x.N, c.n)*c.n }
 
-func emitSkinny(c candidate, p *kernels.Plan, x problem, d cut) {
+func emitSkinny(c *candidate, p *kernels.Plan, x *problem, d cut) {
 	_, matrix := x.A.strides(x.M, x.K)
 	args := stripArgs{A: x.a, B: x.b, M: x.M, N: x.N, K: x.K, RowV: x.K, TermV: 1, MatrixV: matrix, RowC: x.N, ColumnC: 1, Batch: x.Batch, Chunk: d.chunk}
 	if x.A.Trans {

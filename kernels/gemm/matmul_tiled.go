@@ -40,7 +40,7 @@ type denseArgs struct {
 	TransA, TransB bool
 }
 
-func (x problem) dense(to kernels.Ref) denseArgs {
+func (x *problem) dense(to kernels.Ref) denseArgs {
 	return denseArgs{x.a, x.b, to, x.M, x.N, x.K, x.A.Trans, x.B.Trans}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // ofVectors returns a kernel of matmul_vector.cu for one element type.
-func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernels.Call), cutter func(candidate, problem) (cut, bool)) candidate {
+func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernels.Call), cutter func(*candidate, *problem) (cut, bool)) candidate {
 	dt, name := typed[T](name)
 	return candidate{name: name, dtype: dt, orient: column, able: limits{side: span{to: 1}}, split: split, kernel: own.Kernel("matmul_vector", "matmul_"+name, body), cut: cutter, args: vectorArguments, tile: tile{threads: vectorThreads}}
 }
@@ -38,7 +38,7 @@ func alignmentPeriod(size, n int64) int64 {
 }
 
 // strips returns the strips of columns that blocks take of a matrix that is stored transposed.
-func strips(x problem) int64 {
+func strips(x *problem) int64 {
 	w := 16 / x.size()
 	width := 64 * w
 	if x.M%w != 0 {
@@ -47,10 +47,10 @@ func strips(x problem) int64 {
 	return kernels.CeilDiv(x.M, width) * x.Batch
 }
 
-func cutColumns(c candidate, x problem) (cut, bool) { return c.split.cut(x, strips(x)), true }
+func cutColumns(c *candidate, x *problem) (cut, bool) { return c.split.cut(x, strips(x)), true }
 
 // cutShortRows gives a row a group of lanes.
-func cutShortRows(_ candidate, x problem) (cut, bool) {
+func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 	lanes := int64(1)
 	for ; lanes < 32 && lanes*4 < x.K; lanes *= 2 {
 	}
@@ -58,7 +58,7 @@ func cutShortRows(_ candidate, x problem) (cut, bool) {
 }
 
 // cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or four if there are enough rows to fill the device.
-func cutRows(c candidate, x problem) (cut, bool) {
+func cutRows(c *candidate, x *problem) (cut, bool) {
 	const fewRowsPerSM = 10
 	vectors, each := kernels.CeilDiv(x.K*x.size(), 16), int64(4)
 	if x.M*x.Batch <= fewRowsPerSM*x.sms() {
@@ -71,12 +71,12 @@ func cutRows(c candidate, x problem) (cut, bool) {
 }
 
 // cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have.
-func cutJoinedColumns(c candidate, x problem) (cut, bool) {
+func cutJoinedColumns(c *candidate, x *problem) (cut, bool) {
 	strips := kernels.CeilDiv(x.M*x.size(), 16*c.n) * x.Batch
 	return cut{parts: c.cluster, chunk: kernels.CeilDiv(x.K, c.cluster), blocks: strips * c.cluster}, true
 }
 
-func vectorArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
+func vectorArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	switch {
 	case d.each > 0 && d.chunk > 0:
 		return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}, d.each}
@@ -87,8 +87,9 @@ func vectorArguments(_ candidate, x problem, d cut, to kernels.Ref) any {
 }
 
 // combine appends the launch that adds partial sums up, [partials][elements of C], and makes C of them.
-func (x problem) combine(p *kernels.Plan, partial kernels.Ref, partials int64) {
-	x = x.transposedIf(x.transC)
+func (x *problem) combine(p *kernels.Plan, partial kernels.Ref, partials int64) {
+	as := x.transposedIf(x.transC)
+	x = &as
 	args := combineArgs{partial, out, x.elements(), partials, x.M, x.N, x.epilogue.arguments(x.Dtype)}
 	if partials >= warpReduceMinPartials && x.elements() <= warpReduceMaxElements {
 		const elements, threads = 32, 1024

@@ -162,9 +162,18 @@ func (p Product) problem(dev kernels.Device) problem {
 // operand that is in BF16 already makes BF16 worth it for fewer rows or columns.
 func (p Product) Wants(dev kernels.Device) (a, b Form) {
 	x := p.problem(dev)
+	if p.dot() || min(p.Batch, p.M, p.N, p.K) < 1 {
+		return Plain, Plain
+	}
+	if x.predictable() && !p.rounded() { // programs store operands in 16 bits by the limits
+		if c, _, _ := x.fastest(Plain); c != nil {
+			return c.form, c.form
+		}
+		return Plain, Plain
+	}
 	for _, group := range table {
-		for _, c := range group {
-			if c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && !p.dot() && c.can(x) && c.pays(x) {
+		for i := range group {
+			if c := &group[i]; c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && c.can(&x) && c.pays(&x) {
 				return c.form, c.form
 			}
 		}
@@ -178,7 +187,7 @@ func (p Product) ReadsStrides(dev kernels.Device) bool {
 		return false
 	}
 	c, _, _ := choose(p.problem(dev))
-	return c.strided
+	return c != nil && c.strided
 }
 
 // AlsoIn returns a product of rounded operands with a second output: C as [Prepare] writes it. It returns false if the kernel cannot
@@ -187,12 +196,20 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 	if _, half := f.half(); !half || p.C != Plain || !p.rounded() || f != Form(p.Round) || p.N%8 != 0 {
 		return p, false
 	}
-	c, _, d := choose(p.problem(dev))
-	if c.cut == nil || d.partials > 1 {
+	if c, _, d := choose(p.problem(dev)); c == nil || d.partials > 1 {
 		return p, false
 	}
 	p.Also = f
 	return p, true
+}
+
+// splits returns how many splits of K the kernel for a product has by the limits, which fill the device; 0 without a kernel.
+func (p Product) splits(dev kernels.Device) int64 {
+	c, _, d := p.problem(dev).first()
+	if c == nil {
+		return 0
+	}
+	return max(d.partials, 1)
 }
 
 // maxUnsplit is the most splits of K that a product would have on its own for which it has none because C or an operand of its epilogue is
@@ -204,12 +221,12 @@ const maxUnsplit = 2
 // must not split K much.
 func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.Device) (Product, bool) {
 	p.C, p.epilogue.types = Plain, nil
-	own, _, d := choose(p.problem(dev))
 	half, ok := p.Round.Half()
 	if c == kernels.Float32 && !slices.ContainsFunc(operands, isHalf) {
 		return p, true
 	}
-	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || own.cut == nil || d.partials > maxUnsplit ||
+	n := p.splits(dev)
+	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || n == 0 || n > maxUnsplit ||
 		slices.ContainsFunc(operands, func(d kernels.Dtype) bool { return d != half && d != kernels.Float32 }) {
 		return p, false
 	}
@@ -272,14 +289,14 @@ func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if plan.Out > 0 {
 		x := p.problem(dev)
 		c, as, d := choose(x)
-		if c.cut == nil && p.split() {
+		if c == nil && p.split() {
 			x.A.Form, x.B.Form = Plain, Plain
 			c, as, d = choose(x)
 		}
-		if c.cut == nil {
+		if c == nil {
 			return nil, fmt.Errorf("%v: no kernel for %s multiplies %d matrices of %d x %d x %d of %v", p, dev.Name, p.Batch, p.M, p.K, p.N, p.Dtype)
 		}
-		if c.emit(plan, as, d); c.rounds {
+		if c.emit(plan, &as, d); c.rounds {
 			plan.Op, plan.Precision = plan.Op+" in "+p.Round.String(), p.Round
 		}
 	}

@@ -18,7 +18,7 @@ const (
 
 // table lists the candidates in the order in which they are tried; of a group the one that takes the least time by its model is chosen.
 // Beside limits are times in us on an H200 at their edge, of the candidate and of what else would be chosen; bench/notes/gemm.md has the rest.
-var table = slices.Concat(
+var table = withRates(slices.Concat(
 	[][]candidate{
 		{dot(kernels.Float32), dot(kernels.Float64)},
 	},
@@ -30,36 +30,17 @@ var table = slices.Concat(
 		// 819 x 26 x 4044, A^T      13.1    13.8
 		// 17 x (81 x 31 x 402)      10.0    9.2
 		{rowPanel.when(limits{k: span{17, 48}, m: span{from: 33}, n: span{from: 96}, c: perSM{from: 1 << 14}})},
-		// m x k x n                 split   FMA
-		// 1024 x 1024 x 1024        44      64
-		// 600 x 600 x 600           20.3    30.1
-		// 6000 x 40 x 6000          103     111
-		// 512 x 784 x 512           18.8    16.5
-		{hopperSplit.when(
-			limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}},
-			limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1_600_000}, tiles: perSM{from: 1. / 6}},
-			limits{side: span{from: 65}, k: span{from: 33}, work: perSM{from: 1_600_000}, tiles: perSM{from: 12}, batch: span{1, 1}},
-		)},
+		{hopperSplit},
 		// Measured on an H200 only, not on an A100. The tensor cores of 8.6, 8.9 and 12.0 are too slow for six products.
 		//
 		// m, k, n                   split   FMA
 		// 1024                      62      68
 		// 2048                      335     437
 		{mmaSplit.when(limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}})},
-		// The float64 cost model was fitted to 150 times of 50 shapes; its mean error is 10 %.
-		//
-		// m x k x n                 double  FMA
-		// 120 x 22 x 39253          24.4    26.4
-		// 237 x 8 x 6570            14.0    8.1
 		{
-			double("large", 128, 128, 4, 256, 0, doubleBody, cost{start: 4.5, block: 6.6, step: 1.16, alone: 1.0}).when(limits{k: span{from: 17}, side: span{from: 33}}),
-			double("small", 64, 64, 3, 128, 0, doubleBody, cost{start: 2.3, block: 1.1, step: 0.306, alone: 0.44}).when(limits{k: span{from: 17}, side: span{from: 33}}),
-			double("joined_tiny", 32, 32, 4, 128, 8, doubleBody, cost{start: 2.3, block: 0.62, step: 0.154, alone: 0.234}).when(limits{k: span{from: 17}, side: span{from: 33}}),
+			double("large", 128, 128, 4, 256, 0, doubleBody), double("small", 64, 64, 3, 128, 0, doubleBody),
+			double("joined_tiny", 32, 32, 4, 128, 8, doubleBody), doubleRows,
 		},
-		// m x k x n                 rows    FMA
-		// 29 x 4151 x 5803, A^T     89      179
-		// 19 x 4107 x 1709          38.4    37.9
-		{doubleRows.when(limits{k: span{from: 17}, side: span{17, 32}, large: perSM{from: 1 << 16}})},
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},
 	[][]candidate{slices.Concat(
@@ -82,18 +63,18 @@ var table = slices.Concat(
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
 		tileTable[float64](),
 	)},
-)
+))
 
 // dot is the product of two vectors.
 func dot(dt kernels.Dtype) candidate {
 	return candidate{name: "dot", dtype: dt, able: limits{m: span{1, 1}, n: span{1, 1}, batch: span{1, 1}},
-		cut:     func(candidate, problem) (cut, bool) { return cut{}, true },
-		special: func(_ candidate, p *kernels.Plan, x problem, _ cut) { *p = *reduce.Dot(x.dev, x.Dtype, 1, x.K) }}
+		cut:     func(*candidate, *problem) (cut, bool) { return cut{}, true },
+		special: func(_ *candidate, p *kernels.Plan, x *problem, _ cut) { *p = *reduce.Dot(x.dev, x.Dtype, 1, x.K) }}
 }
 
 // doubleRows is the kernel of matmul_double.cu for a C of few rows, or columns.
 var doubleRows = func() candidate {
-	c := double("rows", 32, 128, 4, 128, 0, doubleRowsBody, cost{start: 2.3, block: 1.1, step: 0.4, alone: 0.44})
+	c := double("rows", 32, 128, 4, 128, 0, doubleRowsBody)
 	c.orient, c.able.side = wide, span{to: 32}
 	return c
 }()
@@ -111,29 +92,20 @@ func roundedTable(f Form) [][]candidate {
 	// 128 x 784 x 512           10.7, 11.1      10.9
 	fast := []limits{
 		{on: isHost},
-		{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ candidate, x problem) bool { return quarter(x, 4) }},
+		{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ *candidate, x *problem) bool { return quarter(x, 4) }},
 	}
-	if _, half := f.half(); half {
-		fast = append(fast, limits{on: isHopper, side: span{from: 10}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ candidate, x problem) bool {
+	if _, half := f.half(); half { // of operands that are in 16 bits already, see Wants
+		fast = append(fast, limits{on: isHopper, side: span{from: 10}, k: span{from: 64}, work: perSM{from: 1 << 20}, also: func(_ *candidate, x *problem) bool {
 			return quarter(x, 4) && max(x.A.Form, x.B.Form) == f
 		}})
 	}
-	element := func(us float64) kernels.Measured[cost] {
-		return kernels.Measured[cost]{{Capability: 90, Policy: cost{element: us}}}
-	}
-	// m x k x n                 narrow  else
-	// 1000 x 784 x 1000, BF16   9.6     15.9 (splits of 128 columns)
-	// 512 x 2048 x 512, A^T     13.0    12.3
+	element := func(us float64) kernels.Measured[float64] { return kernels.Measured[float64]{{Policy: us}} }
 	narrow := reduced("matmul_hopper", "hopper_"+name+"_narrow", f, isHopper, one(tile{n: 64}), element(1)).when(fast...)
 	narrow.split = splitPolicy{}
 	able := narrow.able.also
-	narrow.able.also = func(c candidate, x problem) bool {
+	narrow.able.also = func(c *candidate, x *problem) bool {
 		return able(c, x) && x.K*f.stored().size <= 4096 && c.count(x) <= x.sms()
 	}
-	// m x k x n, us             mid    else
-	// 8192 x 50304 x 768, BF16  797    1029 (one)
-	// 768 x 8192 x 3072, A^T    69.4   87.8 (256 columns)
-	// 3072 x 8192 x 768, A^T    69.5   86.0 (256 columns)
 	var mid []candidate
 	if _, half := f.half(); half {
 		mid = []candidate{reduced("matmul_hopper", "hopper_"+name+"_mid", f, hasWGMMA, one(tile{n: 192}), element(1.08)).when(fast...)}
@@ -142,17 +114,11 @@ func roundedTable(f Form) [][]candidate {
 		{narrow},
 		append(mid,
 			reduced("matmul_hopper", "hopper_"+name, f, hasWGMMA, one(tile{n: 256, cluster: 2}), element(1)).when(fast...),
-			reduced("matmul_hopper", "hopper_"+name+"_one", f, hasWGMMA, one(tile{n: 128}), kernels.Measured[cost]{{0, cost{element: 1.1}}, {90, cost{element: 1.2}}}).when(fast...),
+			reduced("matmul_hopper", "hopper_"+name+"_one", f, hasWGMMA, one(tile{n: 128}), kernels.Measured[float64]{{0, 1.1}, {90, 1.2}}).when(fast...),
 			reduced("matmul_mma", "mma_"+name, f, hasMMA, mma(256, 4), element(1)).when(fast...),
 			reduced("matmul_mma", "mma_"+name+"_one", f, hasMMA, mma(128, 3), element(1.1)).when(fast...),
 		),
-		// The cost model was fitted to 75 shapes.
-		//
-		// m x k x n                 small  else
-		// 128 x 784 x 512, BF16     6.9    9.7 (float32)
-		// 512 x 256 x 512, TF32 A^T 7.2    6.7
-		// 104 x 5928 x 64           11.0   9.4
-		{small(name, kernels.Precision(f)).when(limits{side: span{from: 24}, k: span{192, 2560}, work: perSM{below: 1 << 20}, elements: span{from: 1}})},
+		{small(name, kernels.Precision(f))},
 	}
 }
 
@@ -175,12 +141,12 @@ func vectorTable[T kernels.Float]() [][]candidate {
 		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
 		c.n, c.cluster = lanes, 8
 		c.able.on, c.able.transA = kernels.Device.HasClusters, true
-		c.able.also = func(_ candidate, x problem) bool { return x.M*x.size()%16 == 0 }
+		c.able.also = func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 		return c
 	}
 	// blocks admits a problem whose strips are nearly full and give each SM at least so many halves of a block.
-	blocks := func(halves int64) func(candidate, problem) bool {
-		return func(c candidate, x problem) bool {
+	blocks := func(halves int64) func(*candidate, *problem) bool {
+		return func(c *candidate, x *problem) bool {
 			d, _ := c.cut(c, x)
 			return 2*d.blocks >= halves*x.sms() && 8*x.M*x.size() >= 7*arith.RoundUp(x.M*x.size(), 16*c.n)
 		}
@@ -194,7 +160,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	rows.threads = rowThreads
 	shortRows := ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows)
 	shortRows.able.k = span{to: 32}
-	along := func(_ candidate, x problem) bool { return !x.A.Trans }
+	along := func(_ *candidate, x *problem) bool { return !x.A.Trans }
 	rows.able.also, shortRows.able.also = along, along
 	// min K of a split          32      128
 	// 453 x 2106                13.0    15.0
@@ -208,7 +174,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 123 x 1629, float64       6.1                 11.0      6.2
 	// 2078 x 2350, float32      17.0                14.7      20.1
 	thin := thinTiles[T](splitPolicy{blocksPerSM: 1, minK: 64, clusterMaxK: 128})
-	unaligned := func(_ candidate, x problem) bool { return x.M*x.size()%16 != 0 }
+	unaligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 != 0 }
 	return [][]candidate{
 		{
 			// H100, us, k x m       joined, 32 lanes   columns
@@ -222,7 +188,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 		{joined("joined_columns", 8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
 		{flat},
 		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
-		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ candidate, x problem) bool { return strips(x) <= 20 }})},
+		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ *candidate, x *problem) bool { return strips(x) <= 20 }})},
 		{columns},
 		{shortRows},
 		{rows},
@@ -235,7 +201,7 @@ func lowKTable[T kernels.Float](others ...candidate) []candidate {
 	outer := func(name string, rows int64, k span) candidate {
 		return lowK[T](name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
 	}
-	tiny := func(_ candidate, x problem) bool {
+	tiny := func(_ *candidate, x *problem) bool {
 		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
 	}
 	// m x k x n                 low K   tiles
@@ -251,7 +217,7 @@ func lowKTable[T kernels.Float](others ...candidate) []candidate {
 }
 
 // bundle is the kernel of matmul_outer.cu for several matrices a block.
-var bundle = lowK[float32]("bundle", tile{m: 4, threads: 256}, span{1, 14}, longRows, cutBundle).when(limits{c: perSM{from: 64}, also: func(c candidate, x problem) bool {
+var bundle = lowK[float32]("bundle", tile{m: 4, threads: 256}, span{1, 14}, longRows, cutBundle).when(limits{c: perSM{from: 64}, also: func(c *candidate, x *problem) bool {
 	return !isTall(c, x) && (!isLong(c, x) || x.B.Trans && x.Batch >= 4*x.sms())
 }})
 

@@ -100,10 +100,10 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000}, {12, 1, 64, 1024},
 		} {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				plans = append(plans, product(t, opspec.Devices()[2], kernels.FullPrecision, dt, s, transposes))
+				plans = append(plans, products(t, opspec.Devices()[2], kernels.FullPrecision, dt, s, transposes)...)
 			}
 		}
-		plans = append(plans, product(t, opspec.Devices()[1], kernels.FullPrecision, kernels.Float32, [4]int64{1, 4096, 4096, 4096}, transposes))
+		plans = append(plans, products(t, opspec.Devices()[1], kernels.FullPrecision, kernels.Float32, [4]int64{1, 4096, 4096, 4096}, transposes)...)
 	}
 	return plans
 }
@@ -176,10 +176,16 @@ func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
-// product plans a product of batch, rows, columns and terms s; transposes counts the operands that are stored transposed in binary, A above B.
-func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, s [4]int64, transposes int) *kernels.Plan {
+// products returns the plan of a product of batch, rows, columns and terms s, on a GPU the plans of all candidates; transposes counts the operands that are stored
+// transposed in binary, A above B.
+func products(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.Dtype, s [4]int64, transposes int) []*kernels.Plan {
 	p := gemm.Product{Dtype: dt, Batch: s[0], M: s[1], N: s[2], K: s[3], Round: by, A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}}
-	return testutil.Get[*kernels.Plan](t)(p.Plan(dev))
+	if dev.Kind != kernels.GPU {
+		return []*kernels.Plan{testutil.Get[*kernels.Plan](t)(p.Plan(dev))}
+	}
+	_, _, plans, err := p.Candidates(dev)
+	testutil.Do(t, err)
+	return plans
 }
 
 // inPrecisions are plans of products in reduced precision, in all forms: package cudaops-bench runs smaller ones.
@@ -188,11 +194,11 @@ func inPrecisions(t *testing.T) (plans []*kernels.Plan) {
 		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16, kernels.F16} {
 			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}, {8192, 768}} {
 				for i := range 4 {
-					plans = append(plans, product(t, dev, by, kernels.Float32, [4]int64{1, s[0], s[1], s[0]}, i))
+					plans = append(plans, products(t, dev, by, kernels.Float32, [4]int64{1, s[0], s[1], s[0]}, i)...)
 				}
 			}
 			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones
-				plans = append(plans, product(t, dev, by, kernels.Float32, s, 0))
+				plans = append(plans, products(t, dev, by, kernels.Float32, s, 0)...)
 			}
 		}
 	}
@@ -204,11 +210,14 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range opspec.Devices() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
-				plans = append(plans, product(t, dev, kernels.FullPrecision, dt, [4]int64{1, s[0], s[1], s[2]}, 0))
+				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, s[0], s[1], s[2]}, 0)...)
+			}
+			for transposes := range 4 {
+				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, 4096, 4097, 64}, transposes)...)
 			}
 			for rows := int64(4); rows <= 16; rows += 4 {
 				for transposes := range 2 {
-					plans = append(plans, product(t, dev, kernels.FullPrecision, dt, [4]int64{1, rows, 400_000, 100}, transposes))
+					plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, rows, 400_000, 100}, transposes)...)
 				}
 			}
 		}

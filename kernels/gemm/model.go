@@ -1,0 +1,327 @@
+package gemm
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"strings"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// rates are the constants of a kernel's predicted time, fitted to a sweep by TestFit. Times are in us on a device of referenceClock; an SM's
+// unit of work is a term of K of a block's tile, or a multiply-add of kernels without tiles.
+type rates struct {
+	Start    float64 // a launch
+	Block    float64 // each block of the busiest SM, by turns of resident blocks
+	Step     float64 // 1000 units of work of all blocks of an SM
+	Alone    float64 // 1000 units of work of one block, which latency bounds
+	Resident float64 // blocks of an SM
+	Bytes    float64 // time of the operands and of C, by that of the memory's peak
+	Reread   float64 // MB that tiles read once more
+	Second   float64 // the launch that adds partial sums
+	Copied   float64 // MB of partial sums
+	Join     float64 // doubling of the parts that a cluster adds up, or another part of a tile by stream-K
+	Prepare  float64 // MB of operands that are split or rounded before
+	// Factors of Step and Alone for the operands that are transposed and a C that is.
+	TN, NT, TT, TransC float64
+	// Factors of Step and Alone, of Alone once more and of Bytes for rows that are not aligned.
+	Strayed, StrayedAlone, StrayedBytes float64
+	Stream                              float64 // stream-K
+	Finish                              float64 // an epilogue, by turns of resident blocks
+	Load                                float64 // MB of matrices that an epilogue reads
+}
+
+// predictable reports whether the model knows a problem's device, [measured] rates are of kernels on 9.0, and its kernels: a product of two vectors is a sum.
+func (x *problem) predictable() bool {
+	return isHopper(x.dev) && min(x.Batch, x.M, x.N, x.K) > 0 && !x.dot()
+}
+
+// Those of an H200: multiply-adds of an SM a second, and bytes a second.
+const (
+	referenceClock     = 33.4e12 / 132
+	referenceBandwidth = 4.81e12
+)
+
+// formBytes are the bytes of an element by form.
+var formBytes = [...]float64{TF32: 4, BF16: 2, F16: 2, BF16Split: 6}
+
+// predictor predicts the times of the cuts of a problem by one candidate.
+type predictor struct {
+	c            *candidate
+	x            *problem
+	r            *rates
+	clock        float64 // relative to referenceClock
+	tiles, most  float64 // tiles of C, those of a cluster as one; blocks, or clusters, that run at once
+	step, alone  float64 // us for a unit of work of all blocks of an SM, and of one block
+	moved, fixed float64 // us to move the operands and C; us of launches that are the same for all cuts
+	copied       float64 // us for each set of partial sums
+	block        float64 // us for each turn of resident blocks
+	strays       bool    // rows are not aligned
+}
+
+// of returns the predictor of a candidate for a problem, with what prepares operands that are not prepared, and with the epilogue if that is set.
+func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
+	sms := float64(x.dev.SMs)
+	clock, memory := cmp.Or(x.dev.FMAs/sms, referenceClock)/referenceClock, cmp.Or(x.dev.Bandwidth, referenceBandwidth)/1e6 // bytes in a us
+	p := predictor{c: c, x: x, r: r, clock: clock, most: sms}
+	batch, m, n, k, size := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K), float64(x.size())
+	work := 1e-3 / p.clock
+	switch {
+	case x.A.Trans && x.B.Trans:
+		work *= r.TT
+	case x.A.Trans:
+		work *= r.TN
+	case x.B.Trans:
+		work *= r.NT
+	}
+	if x.transC {
+		work *= r.TransC
+	}
+	p.step, p.alone, p.strays = r.Step*work, r.Alone*work, x.strays()
+	stored, result := size, size // bytes of an element of an operand, as the kernel reads it; of C
+	if c.form != Plain {
+		stored = formBytes[c.form]
+	}
+	if x.C != Plain {
+		result = 2
+	}
+	read := batch * (m*k + k*n) * stored
+	p.moved = (read + batch*m*n*result) / memory * r.Bytes
+	if c.m > 0 && c.n > 0 {
+		rows, columns := math.Ceil(m/float64(c.m)), math.Ceil(n/float64(c.n))
+		p.tiles = batch * rows * columns
+		again := p.tiles*k*float64(c.m+c.n)*stored - read
+		p.moved += max(again, 0) / 1e6 * r.Reread
+	}
+	p.fixed, p.copied, p.block = r.Start/p.clock, batch*m*n*size/1e6*r.Copied, r.Block/p.clock
+	if epilogue = epilogue && x.HasEpilogue(); epilogue && c.apart {
+		p.fixed += r.Second/p.clock + p.copied
+	} else if epilogue {
+		p.block += r.Finish / p.clock
+		p.fixed += batch * m * n * float64(x.epilogueBytes()) / 1e6 * r.Load
+	}
+	if c.form != Plain {
+		left, launches := 0., 0.
+		for i, o := range x.Prepares(c.form) {
+			if given := [2]Operand{x.A, x.B}[i].Form; given == Plain && !o.IsNoOp(x.dev) {
+				left, launches = left+float64(o.Batch)*float64(o.Rows)*float64(o.Cols), 1
+			}
+		}
+		p.fixed += launches*r.Start/p.clock + left*size/1e6*r.Prepare
+	}
+	return p
+}
+
+// lowerBound returns a time in us that every cut takes: that of the work spread evenly.
+func (p *predictor) lowerBound() float64 {
+	work := 0.
+	if p.tiles > 0 && !p.c.apart {
+		work = p.tiles * float64(p.x.K) / float64(p.x.dev.SMs) * p.step
+	}
+	moved := p.moved
+	if p.strays {
+		work, moved = work*p.r.Strayed, moved*p.r.StrayedBytes
+	}
+	return p.fixed + max(work, moved)
+}
+
+// time predicts the time in us of a cut.
+func (p *predictor) time(d *cut) float64 {
+	c, x, r := p.c, p.x, p.r
+	k, cluster := float64(x.K), float64(max(d.cluster, 1))
+	launched := float64(d.blocks) * cluster
+	busy, units := math.Ceil(launched/p.most), 0. // blocks of the busiest SM, and the work of each
+	switch {
+	case d.cluster > 0: // blocks that stay, of matmul_hopper.cu for split operands
+		tiles, most := p.tiles, math.Floor(p.most/cluster)
+		if cluster > 1 {
+			tiles = float64(x.Batch * kernels.CeilDiv(x.M, c.m*d.cluster) * kernels.CeilDiv(x.N, c.n))
+		}
+		if busy, units = math.Ceil(tiles*float64(max(d.partials, 1))/most), float64(d.chunk); d.streamed > 0 {
+			busy, units = 1, math.Ceil(float64(d.streamed)*k/float64(d.blocks))+(tiles-float64(d.streamed))/most*k
+		}
+	case d.chunk > 0 && c.m > 0:
+		units = float64(d.chunk)
+	case c.m > 0 && c.n > 0 && d.each > 0: // panels
+		units = float64(d.each) * k
+	case d.chunk > 0 && d.each == 0 && d.parts == 0: // strips of columns
+		units = float64(d.chunk) * 1024 / float64(x.size())
+	default:
+		units = float64(x.elements()) * max(k, 1) / launched
+	}
+	turns := math.Ceil(busy / max(math.Round(r.Resident), 1))
+	alone, moved := p.alone, p.moved
+	if strays := p.strays || d.parts > 1 && d.chunk*x.size()%16 != 0 && (!x.A.Trans || x.B.Trans); strays {
+		alone, moved, units = alone*r.StrayedAlone, moved*r.StrayedBytes, units*r.Strayed
+	}
+	work := max(busy*p.step, turns*alone) * units
+	work, moved = work*work, moved*moved
+	us := p.fixed + turns*p.block + math.Sqrt(math.Sqrt(work*work+moved*moved))
+	if d.partials > 1 {
+		us += r.Second/p.clock + float64(d.partials)*p.copied
+	}
+	if d.parts > 1 {
+		us += r.Join * float64(bits.Len64(uint64(d.parts-1))) / p.clock
+	}
+	if d.streamed > 0 {
+		us += (r.Stream + r.Join*float64(max(d.blocks/d.streamed, 1)-1)) / p.clock
+	}
+	return us
+}
+
+// strays reports whether rows of an operand or of C do not begin at multiples of 16 bytes.
+func (x *problem) strays() bool {
+	w := 16 / x.size()
+	a, b := x.K, x.N
+	if x.A.Trans {
+		a = x.M
+	}
+	if x.B.Trans {
+		b = x.K
+	}
+	return a%w != 0 || b%w != 0
+}
+
+// epilogueBytes counts the bytes of an epilogue's operands for an element of C; a row or a column has none.
+func (x *problem) epilogueBytes() (bytes int64) {
+	for i, v := range x.epilogue.operands {
+		if v.Strides[1] != 0 && v.Strides[2] != 0 {
+			bytes += x.epilogue.dtype(i, x.Dtype).Size()
+		}
+	}
+	return bytes
+}
+
+// choiceKey is what a choice depends on.
+type choiceKey struct {
+	dev              kernels.Device
+	dtype            kernels.Dtype
+	batch, m, n, k   int64
+	a, b             Operand
+	round            kernels.Precision
+	read, c, also    Form
+	epilogue, halves bool
+	reads            int64
+}
+
+type choice struct {
+	c *candidate // nil: there is none
+	d cut
+}
+
+// maxChoices bounds the choices that are kept.
+const maxChoices = 1 << 12
+
+var choices = struct {
+	sync.Mutex
+	by map[choiceKey]choice
+}{by: map[choiceKey]choice{}}
+
+// fastest returns the candidate of the least predicted time that reads operands in a form, or of all.
+func (x problem) fastest(read Form) (best *candidate, as problem, d cut) {
+	key := choiceKey{x.dev, x.Dtype, x.Batch, x.M, x.N, x.K, x.A, x.B, x.Round, read, x.C, x.Also, x.HasEpilogue(), x.halves(), x.epilogueBytes()}
+	choices.Lock()
+	got, ok := choices.by[key]
+	choices.Unlock()
+	if !ok {
+		if got = x.exception(read); got.c == nil {
+			got = x.search(read)
+		}
+		choices.Lock()
+		if len(choices.by) >= maxChoices {
+			clear(choices.by)
+		}
+		choices.by[key] = got
+		choices.Unlock()
+	}
+	if got.c == nil {
+		return nil, x, d
+	}
+	return got.c, got.c.oriented(x), got.d
+}
+
+// room is memory for a search.
+type room struct {
+	one  candidate
+	list []cut
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// search compares all candidates. An epilogue leaves the choice as it is without one, so that it does not change the bits of a product; where that is a
+// kernel without epilogues, tiles that sum as it does are compared. A product that stores 16 bits has a choice of its own.
+func (x *problem) search(read Form) (best choice) {
+	least, unsliced := math.Inf(1), false
+	if x.HasEpilogue() && !x.halves() {
+		alone := *x
+		alone.epilogue = epilogue{}
+		c, _, _ := alone.fastest(read)
+		unsliced = c != nil && c.able.plain
+	}
+	room := rooms.Get().(*room)
+	defer rooms.Put(room)
+	x.each(read, func(c *candidate, as *problem) {
+		if unsliced && c.slices != 1 {
+			return
+		}
+		if c.rates[0] == nil { // the limits of each decide
+			d, _ := c.cut(c, as)
+			best, least = choice{c, d}, 0
+			return
+		}
+		p := [2]predictor{c.rates[0].of(c, as, x.halves())}
+		lower := p[0].lowerBound()
+		if c.rates[1] != nil {
+			p[1] = c.rates[1].of(c, as, x.halves())
+			lower = min(lower, p[1].lowerBound())
+		}
+		if lower >= least {
+			return
+		}
+		room.list = c.cuts(as, &room.one, room.list[:0])
+		for i := range room.list {
+			d := &room.list[i]
+			if unsliced && max(d.partials, d.parts) > 1 {
+				continue
+			}
+			if us := p[c.rateOf(d)].time(d); us < least*(1-1e-9) { // not by what compilers round otherwise
+				best, least = choice{c, *d}, us
+			}
+		}
+	})
+	return best
+}
+
+// rateOf returns the index of the rates of a cut.
+func (c *candidate) rateOf(d *cut) int {
+	if c.rates[1] != nil && d.parts > 1 {
+		return 1
+	}
+	return 0
+}
+
+// withRates returns the candidates with their rates on 9.0.
+func withRates(table [][]candidate) [][]candidate {
+	for _, group := range table {
+		for i := range group {
+			for joined := range group[i].rates {
+				group[i].rates[joined] = measured[group[i].rateName(joined)]
+			}
+		}
+	}
+	return table
+}
+
+// rateName returns the name of a kernel's rates, and of those of its clusters that add up parts of K, if they are another kernel. Those of F16 are those of BF16.
+func (c *candidate) rateName(joined int) string {
+	name := strings.Replace(c.name, "_f16", "_bf16", 1)
+	switch {
+	case joined == 0:
+		return name
+	case c.joined == nil:
+		return ""
+	}
+	return "joined_" + name
+}
