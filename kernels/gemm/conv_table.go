@@ -43,7 +43,7 @@ var convTable = slices.Concat(
 	[]convCandidate{
 		convOn("f32", BF16Split, 128, 128, 1, 0.834, 7.14), convOn("f32_narrow", BF16Split, 64, 256, 1, 1, 8.03),
 		convOn("bf16_pair", BF16, 128, 128, 2, 1.02, 1.85),
-		convOn("tf32", TF32, 128, 256, 1, 0.72, 5.44), convOn("tf32_one", TF32, 128, 128, 1, 0.454, 3.33), convOn("tf32_narrow", TF32, 64, 256, 1, 0.509, 4.03),
+		convOn("tf32", TF32, 128, 256, 1, 0.72, 5.44), convOn("tf32_one", TF32, 128, 128, 1, 0.454, 3.33), convOn("tf32_narrow", TF32, 64, 256, 1, 0.509, 3.3),
 		convOn("tf32_pair", TF32, 128, 128, 2, 0.85, 5.4), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.555, 3),
 		convOn("filters_f32", BF16Split, 128, 128, 1, 1.17, 10), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.3, 11.2),
 		convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.583, 3.34), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 1.09, 2.31),
