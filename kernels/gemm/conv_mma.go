@@ -23,7 +23,7 @@ type convTileCost struct{ block, step, alone float64 }
 const (
 	convTileStep    = 32        // terms of a K slice
 	convTileThreads = 128       // of a block
-	convTileStart   = 2.5      // us of a launch
+	convTileStart   = 2.5       // us of a launch
 	convTileSplits  = 128       // the most splits
 	convTileMost    = 1<<15 - 1 // elements along an axis: a lane's tap has 16 bits for each
 )
