@@ -10,12 +10,11 @@
 // Sums are by FMA in the order of the terms; k is cut into splits where there are few blocks, which matmul_vector.cu's combine adds up.
 #include "conv_gather.cuh"
 
-// tiles: a block computes 16 TM x 16 TN elements, a thread TM x TN of them. Both operands pass through shared memory in steps of 16 terms, or 32 in float32, whose loads hide more of
-// memory's latency; those of the next step are loaded while this one is multiplied.
+// tiles: a block computes 16 TM x 16 TN elements, a thread TM x TN of them. Both operands pass through shared memory in steps of 16 terms; those of the
+// next step are loaded while this one is multiplied.
 template <typename T, bool FILTERS, int TM, int TN>
 __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
-    constexpr int THREADS = 256, SIDE = 16, STEP = sizeof(T) == 4 ? 32 : 16, BM = SIDE * TM, BN = SIDE * TN, ROWS = THREADS / BN, LINES = THREADS / STEP;
-    constexpr int LEFT = BM * STEP / THREADS, RIGHT = BN * STEP / THREADS; // elements of a step that a thread loads
+    constexpr int THREADS = 256, SIDE = 16, STEP = 16, BM = SIDE * TM, BN = SIDE * TN, ROWS = THREADS / BN;
     __shared__ T left[2][STEP][BM + 1], right[2][STEP][BN + 1];
     const int thread = threadIdx.x, down = (m + BM - 1) / BM, across = (n + BN - 1) / BN;
     unsigned id = blockIdx.x;
@@ -27,17 +26,17 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     using Pixel = typename Gathered<T>::Pixel;
     using Tap = typename Gathered<T>::Tap;
     Pixel pixel; // of the column
-    Tap tap[RIGHT]; // of the columns
+    Tap tap[TN]; // of the columns
     if constexpr (FILTERS) {
 #pragma unroll
-        for (int u = 0; u < RIGHT; u++) {
-            tap[u] = g.tap(v, h, min(n0 + rightColumn + LINES * u, n - 1));
-            tap[u].inside = n0 + rightColumn + LINES * u < n;
+        for (int u = 0; u < TN; u++) {
+            tap[u] = g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1));
+            tap[u].inside = n0 + rightColumn + SIDE * u < n;
         }
     } else
         pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
     matrix += (i64)group * a.group;
-    T nextLeft[LEFT], nextRight[RIGHT], sum[TM][TN] = {};
+    T nextLeft[TM], nextRight[TN], sum[TM][TN] = {};
     const auto load = [&](int from) {
         const int t = min(from + leftTerm, k - 1);
         bool has = from + leftTerm < k1;
@@ -51,12 +50,12 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
             at = of.place, has = has && of.inside;
         }
 #pragma unroll
-        for (int u = 0; u < LEFT; u++) {
-            const int row = m0 + leftRow + LINES * u;
+        for (int u = 0; u < TM; u++) {
+            const int row = m0 + leftRow + SIDE * u;
             nextLeft[u] = has && row < m ? matrix[(i64)row * a.row + at] : T(0);
         }
 #pragma unroll
-        for (int u = 0; u < RIGHT; u++) {
+        for (int u = 0; u < TN; u++) {
             if constexpr (FILTERS)
                 nextRight[u] = has ? g.at(here, tap[u]) : T(0);
             else {
@@ -67,11 +66,11 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     };
     const auto store = [&](int stage) {
 #pragma unroll
-        for (int u = 0; u < LEFT; u++) left[stage][leftTerm][leftRow + LINES * u] = nextLeft[u];
+        for (int u = 0; u < TM; u++) left[stage][leftTerm][leftRow + SIDE * u] = nextLeft[u];
 #pragma unroll
-        for (int u = 0; u < RIGHT; u++) {
+        for (int u = 0; u < TN; u++) {
             if constexpr (FILTERS)
-                right[stage][rightTerm][rightColumn + LINES * u] = nextRight[u];
+                right[stage][rightTerm][rightColumn + SIDE * u] = nextRight[u];
             else
                 right[stage][rightTerm + ROWS * u][rightColumn] = nextRight[u];
         }
@@ -84,7 +83,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
 #pragma unroll 1
     for (int from = k0; from < k1; from += STEP) {
         if (from + STEP < k1) load(from + STEP);
-#pragma unroll 16
+#pragma unroll
         for (int t = 0; t < STEP; t++) {
             T l[TM], r[TN];
 #pragma unroll

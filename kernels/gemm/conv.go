@@ -145,7 +145,7 @@ func (v Conv) check(dev kernels.Device) error {
 const (
 	convThreads = 256
 	convSide    = 16 // rows and columns of threads
-	convStep    = 16 // terms of a step, of which float32 has twice as many
+	convStep    = 16 // terms of a step
 	convAcross  = 4  // columns of a thread
 	// No figure below is measured yet.
 	convDirectRows = 2  // the most rows of a group for a thread, or a block, an element

@@ -23,15 +23,15 @@ type convTileCost struct{ block, step, alone float64 }
 const (
 	convTileStep    = 32        // terms of a K slice
 	convTileThreads = 128       // of a block
-	convTileStart   = 3.75      // us of a launch
+	convTileStart   = 2.5       // us of a launch
 	convTileSplits  = 128       // the most splits
 	convTileMost    = 1<<15 - 1 // elements along an axis: a lane's tap has 16 bits for each
 )
 
 var convTiles = []convTile{
-	{64, 64, 2, 3, [2]convTileCost{{1.2, 0.425, 1.22}, {1.34, 0.612, 1.26}}, []*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
-	{32, 32, 4, 3, [2]convTileCost{{0.518, 0.24, 0.875}, {0.583, 0.288, 0.84}}, []*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
-	{16, 128, 1, 3, [2]convTileCost{{1, 0.491, 1.17}}, []*kernels.Kernel{convTileKernel("windows_thin")}},
+	{64, 64, 2, 3, [2]convTileCost{{1.2, 0.51, 1.46}, {1.03, 0.734, 1.63}}, []*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
+	{32, 32, 4, 3, [2]convTileCost{{0.576, 0.24, 0.945}, {0.7, 0.24, 0.84}}, []*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
+	{16, 128, 1, 3, [2]convTileCost{{1, 0.53, 1.3}}, []*kernels.Kernel{convTileKernel("windows_thin")}},
 }
 
 func convTileKernel(name string) *kernels.Kernel {
