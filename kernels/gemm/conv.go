@@ -71,6 +71,8 @@ type Conv struct {
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
 	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
+	// Split tells of both operands whether their splits, as a [ConvSplit] of Splits has them, are further operands, in the same order.
+	Split [2]bool
 }
 
 // String prints the operation with its sizes.
@@ -78,6 +80,11 @@ func (v Conv) String() string {
 	rounded := ""
 	if v.Round != kernels.FullPrecision {
 		rounded = fmt.Sprintf("[%v]", v.Round)
+	}
+	for i, split := range v.Split {
+		if split {
+			rounded += fmt.Sprintf("[operand %d split]", i)
+		}
 	}
 	for of, last := range v.ChannelsLast {
 		if last {
@@ -125,6 +132,13 @@ func (v Conv) check(dev kernels.Device) error {
 		for _, s := range x.sizes {
 			if n *= s; n > most {
 				return fmt.Errorf("got more than %d %s", most, x.name)
+			}
+		}
+	}
+	if v.Split != [2]bool{} {
+		for i, x := range v.Splits(dev) {
+			if v.Split[i] && x == (ConvSplit{}) {
+				return fmt.Errorf("got splits of operand %d, want none: the launches read no splits of whole images", i)
 			}
 		}
 	}
@@ -230,6 +244,13 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 	p.Flops = 2 * terms
 	for _, operand := range convOperands[v.Result] {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
+	}
+	if v.Split != [2]bool{} {
+		for i, x := range v.Splits(dev) {
+			if v.Split[i] {
+				p.Inputs = append(p.Inputs, x.Bytes())
+			}
+		}
 	}
 	p.Out = args.Count * v.size(v.Result)
 	if tensor {

@@ -54,6 +54,7 @@ var convTable = []convCandidate{
 // The model's times on an H200, in us.
 const (
 	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convPrepareMost   = 1024                 // blocks of a launch
 	convLaunches      = 6                    // of launches
 	convLaunch        = 2                    // of a phase
 	convUneven        = 8                    // of tiles that blocks share

@@ -4,14 +4,20 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"gorgonia.org/tensor"
 )
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
-// is split once, unless it has more than shareSplitMax bytes.
+// is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
+		if v, ok := program.ConvOf(in.Op); ok {
+			for i, x := range v.Splits(t.Device) {
+				r.readers[of(in.In[i], x)]++
+			}
+		}
 		if product, ok := program.ProductOf(in.Op); ok {
 			if f, _ := product.Wants(t.Device); f == gemm.BF16Split {
 				for i, x := range product.Prepares(f) {
@@ -23,6 +29,9 @@ func castOperands(p *program.Program, t Target) error {
 	return each(p, func(in *program.Instr) (keep bool, err error) {
 		if product, ok := program.ProductOf(in.Op); ok {
 			r.convert(in, product)
+		}
+		if v, ok := program.ConvOf(in.Op); ok {
+			r.convolve(in, v)
 		}
 		return true, nil
 	})
@@ -36,17 +45,17 @@ type caster struct {
 	p       *program.Program
 	device  kernels.Device
 	cast    map[prepared]*program.Value
-	readers map[prepared]int // products that read splits
+	readers map[prepared]int // products and convolutions that read splits
 }
 
-// prepared is matrices in a base, from an offset on, and how a product reads them.
+// prepared is matrices or images in a base, from an offset on, and how a product or a convolution reads them.
 type prepared struct {
 	base   *program.Value
 	offset int64
-	as     gemm.Prepare
+	as     kernels.Planner
 }
 
-func of(v *program.Value, as gemm.Prepare) prepared { return prepared{v.Base, v.View.Offset, as} }
+func of(v *program.Value, as kernels.Planner) prepared { return prepared{v.Base, v.View.Offset, as} }
 
 // convert makes a product read its operands in the form that its kernel wants: rounded ones, and the splits that other products read, too.
 func (r *caster) convert(in *program.Instr, product gemm.Product) {
@@ -82,6 +91,26 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 	}
 	if changed {
 		in.Op = program.Kernel{Planner: product}
+	}
+}
+
+// convolve makes a convolution read the splits that other convolutions read, too.
+func (r *caster) convolve(in *program.Instr, v gemm.Conv) {
+	for i, x := range v.Splits(r.device) {
+		from := in.In[i]
+		key := of(from, x)
+		if x == (gemm.ConvSplit{}) || r.readers[key] < 2 || from.Bytes() > shareSplitMax {
+			continue
+		}
+		if r.cast[key] == nil {
+			def := &program.Instr{Op: program.Kernel{Planner: x}, In: []*program.Value{from}, Nodes: from.Def.Nodes}
+			r.p.Instrs = append(r.p.Instrs, def)
+			r.cast[key] = r.p.NewValue(def, from.Name, program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(x.Bytes())}})
+		}
+		in.In, v.Split[i] = append(in.In, r.cast[key]), true
+	}
+	if v.Split != [2]bool{} {
+		in.Op = program.Kernel{Planner: v}
 	}
 }
 
