@@ -5,7 +5,8 @@ of that test, takes the layers and the times from them, and prints each layer, c
 	python3 bench/conv_peers.py SECONDS < times.log
 
 cuDNN searches for its best algorithm (benchmark mode), and calls are captured in CUDA graphs. For TF32, BF16 and F16 the better of
-channels first and channels last counts. Operands of BF16 and F16 are given to cuDNN in 16 bits, while the plans read and write float32.
+channels first and channels last counts, as it does of the plans. Operands of BF16 and F16 are given to cuDNN in 16 bits. So do plans with channels
+last; with channels first they read and write float32.
 """
 
 import math

@@ -14,6 +14,7 @@ type problem struct {
 	dev    kernels.Device
 	a, b   kernels.Ref
 	transC bool // C is stored transposed
+	added  bool // the matrices of C are added up
 }
 
 // transposed returns the problem that computes the transpose of C.
@@ -61,6 +62,7 @@ type candidate struct {
 	dtype   kernels.Dtype
 	form    Form                  // of the operands that it reads
 	strided bool                  // whether operands may have strides
+	shares  bool                  // whether an operand may be one matrix for all of the other's
 	rounds  bool                  // whether it rounds operands
 	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
 	able    limits                // what the kernel can compute
@@ -173,7 +175,7 @@ func (l limits) admit(c candidate, x problem) bool {
 
 // can reports whether the candidate computes a problem, in its own orientation; pays whether it is fast.
 func (c candidate) can(x problem) bool {
-	return c.dtype == x.Dtype && (c.strided || !x.strided()) && c.able.admit(c, x)
+	return c.dtype == x.Dtype && (c.strided || !x.strided()) && (c.shares || !x.shared()) && c.able.admit(c, x)
 }
 
 func (c candidate) pays(x problem) bool {
@@ -283,11 +285,23 @@ func (s splitPolicy) cut(x problem, blocks int64) cut {
 // launch calls launch once, with the place of the sums and the epilogue applied to them. Several partial sums go to scratch memory,
 // [partials][elements of C], from which a second launch makes C, adding them in order.
 func (x problem) launch(p *kernels.Plan, d cut, launch func(to kernels.Ref, e epilogueArgs)) {
-	if d.partials <= 1 {
+	partials := x.partials(d)
+	if partials <= 1 {
 		launch(out, x.epilogue.arguments(x.Dtype))
 		return
 	}
-	partial := p.Workspace(d.partials * x.elements() * x.size())
+	if x.added {
+		x.Batch = 1
+	}
+	partial := p.Workspace(partials * x.elements() * x.size())
 	launch(partial, epilogue{}.arguments(x.Dtype))
-	x.combine(p, partial, d.partials)
+	x.combine(p, partial, partials)
+}
+
+// partials returns how many sums another launch adds up for an element of C.
+func (x problem) partials(d cut) int64 {
+	if x.added {
+		return max(d.partials, 1) * x.Batch
+	}
+	return max(d.partials, 1)
 }

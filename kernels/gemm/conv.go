@@ -72,7 +72,8 @@ type Conv struct {
 	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
 	// Split tells of both operands whether their splits, as a [ConvSplit] of Splits has them, are further operands, in the same order.
-	Split [2]bool
+	Split    [2]bool
+	Prepared bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
 }
 
 // String prints the operation with its sizes.
@@ -90,6 +91,9 @@ func (v Conv) String() string {
 		if last {
 			rounded += fmt.Sprintf("[%s last]", [...]string{"outputs", "images"}[of])
 		}
+	}
+	if v.Prepared {
+		rounded += "[prepared]"
 	}
 	return fmt.Sprintf("%v_%v%s(%d images, %d channels, %d filters, %d groups, %+v, %+v)", v.Result, v.Dtype, rounded, v.Images, v.Channels, v.Filters, v.Groups, v.Rows, v.Columns)
 }
@@ -144,6 +148,9 @@ func (v Conv) check(dev kernels.Device) error {
 	}
 	if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
 		return fmt.Errorf("got tensors with channels last, want a convolution that TakesChannelsLast accepts")
+	}
+	if v.Prepared && !v.takesPrepared(dev) {
+		return fmt.Errorf("got prepared filters, want a convolution that Prepares them")
 	}
 	return nil
 }
@@ -229,12 +236,15 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if err := v.check(dev); err != nil {
 		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
-	c, ok := v.choose(dev)
-	return v.plan(dev, c, ok)
+	c, tensor, us := v.choose(dev)
+	if o, product := v.chooseProduct(dev); product < us && !v.Prepared && v.Split == [2]bool{} {
+		return v.productPlan(o), nil
+	}
+	return v.plan(dev, c, tensor)
 }
 
-// plan returns the launches of a kernel for tensor cores, or of the element type's unit.
-func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.Plan, error) {
+// newPlan returns the plan without launches, and the arguments without splits.
+func (v Conv) newPlan() (*kernels.Plan, convArgs) {
 	p := &kernels.Plan{Op: v.String()}
 	args, sizes := v.arguments(), v.elements()
 	terms := args.K * sizes[v.Result]
@@ -245,14 +255,21 @@ func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.P
 	for _, operand := range convOperands[v.Result] {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
-	if v.Split != [2]bool{} {
-		for i, x := range v.Splits(dev) {
-			if v.Split[i] {
-				p.Inputs = append(p.Inputs, x.Bytes())
-			}
+	for i, of := range convOperands[v.Result] {
+		if v.Split[i] {
+			p.Inputs = append(p.Inputs, v.split(of).Bytes())
 		}
 	}
+	if v.Prepared {
+		p.Inputs[1] = v.prepares().Bytes()
+	}
 	p.Out = args.Count * v.size(v.Result)
+	return p, args
+}
+
+// plan returns the launches of a kernel for tensor cores, or of the element type's unit.
+func (v Conv) plan(dev kernels.Device, c convCandidate, tensor bool) (*kernels.Plan, error) {
+	p, args := v.newPlan()
 	if tensor {
 		c.emit(p, v, dev)
 		switch c.form {

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -62,6 +63,10 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 		w.last[1-i] = v.last(of)
 		w.given[1-i] = w.last[1-i] && f != bf16Pair || f == BF16Split && v.Split[i]
 	}
+	if v.Result == ConvOutput && f == TF32 && taps == 1 && v.Channels%4 == 0 && v.Groups == 1 { // rows of channels, which TMA rounds
+		w.given[0] = true
+	}
+	w.given[0] = w.given[0] || v.Prepared
 	images := &w.planes[1]
 	switch y := &w.rows[0]; {
 	case v.Result == ConvImages || w.last[1]:
@@ -207,6 +212,63 @@ func (x convPlanes) elements() int64 { return x.Count * x.Rows * x.Cols }
 // bytes returns the bytes that prepare writes.
 func (x convPlanes) bytes(f Form) int64 { return f.stored().splits * x.size(f) * f.stored().size }
 
+// PrepareFilters plans the filters of a convolution, or of its gradient w.r.t. the images, as kernels for tensor cores read them: matrices of channels by taps are transposed and rounded. Those of
+// a parameter can be prepared before what the convolution reads is there. It is a kernels.Planner of float32, whose result is bytes.
+type PrepareFilters struct {
+	Form                  Form // BF16, F16 or TF32
+	Count, Channels, Taps int64
+}
+
+// String names the form.
+func (x PrepareFilters) String() string { return fmt.Sprintf("filters[%v]", x.Form) }
+
+func (x PrepareFilters) planes() convPlanes { return newConvPlanes(x.Count, x.Channels, x.Taps) }
+
+// Bytes returns the size of the result.
+func (x PrepareFilters) Bytes() int64 { return x.planes().bytes(x.Form) }
+
+// Plan implements [kernels.Planner].
+func (x PrepareFilters) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	if x.Form < TF32 || x.Form > F16 || min(x.Count, x.Channels, x.Taps) < 1 {
+		return nil, fmt.Errorf("kernels: got %v of %d x %d x %d elements, want BF16, F16 or TF32 of 1 or more", x, x.Count, x.Channels, x.Taps)
+	}
+	p := &kernels.Plan{Op: fmt.Sprintf("%v(%d x %dx%d)", x, x.Count, x.Channels, x.Taps), Inputs: []int64{x.Count * x.Channels * x.Taps * kernels.Float32.Size()}, Out: x.Bytes(), Precision: kernels.Precision(x.Form)}
+	planes := x.planes()
+	planes.X, planes.To, planes.Pitch = kernels.In(0), out, planes.pitch(x.Form)
+	emitPrepare(p, dev, x.Form, []convPlanes{planes}, kernels.At(kernels.Scratch, 0), 0, false)
+	return p, nil
+}
+
+// Prepares returns what prepares the filters apart from the convolution; ok is false if its kernel on a device reads them as they are, or several groups of them as one.
+func (v Conv) Prepares(dev kernels.Device) (x PrepareFilters, ok bool) {
+	if v.Prepared || !v.takesPrepared(dev) {
+		return x, false
+	}
+	prepared := v
+	prepared.Prepared = true
+	_, _, us := prepared.choose(dev)
+	_, _, plain := v.choose(dev)
+	if _, product := v.chooseProduct(dev); us >= min(product, plain) {
+		return x, false
+	}
+	return v.prepares(), true
+}
+
+func (v Conv) prepares() PrepareFilters {
+	w, _ := v.windows(v.form())
+	return PrepareFilters{v.form(), w.planes[0].Count, w.planes[0].Rows, w.planes[0].Cols}
+}
+
+// takesPrepared reports whether kernels for tensor cores read prepared filters of the convolution.
+func (v Conv) takesPrepared(dev kernels.Device) bool {
+	v.Prepared = false
+	for range v.candidates(dev) {
+		w, _ := v.windows(v.form())
+		return v.form() != BF16Split && v.Result != ConvFilters && w.merged == 1 && !w.given[0]
+	}
+	return false
+}
+
 type convPrepareArgs struct {
 	Planes           [2]convPlanes
 	Ranges, Arrivals kernels.Ref
@@ -249,7 +311,7 @@ type convTensorArgs struct {
 func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 	w, _ := v.windows(c.form)
 	const threads = 256
-	fallback, blocks := p.Workspace(4), int64(1)
+	fallback := p.Workspace(4)
 	var prepared []convPlanes
 	var ranged []int // operands that are prepared
 	var ranges [2]convRanges
@@ -265,16 +327,11 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 		} else if !w.given[i] {
 			ranged = append(ranged, i)
 			x.To = p.Workspace(x.bytes(c.form))
-			if prepared = append(prepared, *x); (x.Cols == 1 || w.last[i]) && x.Rows == x.Pitch && x.Lines*x.Wide == x.Cols && x.Groups == 1 { // nothing is transposed
-				all := x.Count * x.Rows * x.Cols
-				y := newConvPlanes(1, all, 1)
-				y.X, y.To, y.Pitch = x.X, x.To, all
-				prepared[len(prepared)-1] = y
+			prepared = append(prepared, *x)
+			if last := &prepared[len(prepared)-1]; w.last[i] {
+				last.flat()
 			}
 		}
-	}
-	for _, x := range prepared {
-		blocks = max(blocks, x.blocks(c.form, dev))
 	}
 	clears, counts, parts := false, int64(0), int64(0)
 	for _, y := range w.rows {
@@ -285,16 +342,14 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 			}
 		}
 	}
-	found, arrivals, shares := p.Workspace(2*8*blocks), p.Workspace(4*counts), p.Workspace(parts)
-	for k, i := range ranged {
-		ranges[i] = convRanges{kernels.At(found.Operand, found.Offset+8*blocks*int64(k)), blocks}
-	}
+	arrivals, shares := p.Workspace(4*counts), p.Workspace(parts)
 	if len(prepared) == 0 && counts > 0 { // arrivals are cleared
 		prepared = []convPlanes{newConvPlanes(0, 1, 1)}
 		prepared[0].X, prepared[0].To = kernels.In(0), fallback
 	}
-	if len(prepared) > 0 {
-		p.Launch(convPrepares[c.form], int(blocks), threads, convPrepareArgs{[2]convPlanes{prepared[0], prepared[len(prepared)-1]}, found, arrivals, counts, w.merged > 1}).Grid[1] = len(prepared)
+	found, blocks := emitPrepare(p, dev, c.form, prepared, arrivals, counts, w.merged > 1)
+	for k, i := range ranged {
+		ranges[i] = convRanges{kernels.At(found.Operand, found.Offset+8*blocks*int64(k)), blocks}
 	}
 	for i := range ranges { // of which no kernel reads any, but they have to be somewhere
 		if ranges[i].Blocks == 0 {
@@ -332,6 +387,32 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, dev kernels.Device) {
 				taps, channels, v.Filters / v.Groups, w.merged, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
 		}
 	}
+}
+
+// emitPrepare appends the launch that prepares operands and clears so many arrivals, unless there are no operands. It returns the ranges that the blocks find, and how many blocks there are.
+func emitPrepare(p *kernels.Plan, dev kernels.Device, f Form, list []convPlanes, arrivals kernels.Ref, counts int64, ranged bool) (ranges kernels.Ref, blocks int64) {
+	const threads = 256
+	blocks = 1
+	for i := range list {
+		if x := &list[i]; x.Cols == 1 {
+			x.flat()
+		}
+		blocks = max(blocks, list[i].blocks(f, dev))
+	}
+	if ranges = p.Workspace(2 * 8 * blocks); len(list) > 0 {
+		p.Launch(convPrepares[f], int(blocks), threads, convPrepareArgs{[2]convPlanes{list[0], list[len(list)-1]}, ranges, arrivals, counts, ranged}).Grid[1] = len(list)
+	}
+	return ranges, blocks
+}
+
+// flat makes all rows one, if nothing is transposed.
+func (x *convPlanes) flat() {
+	if x.Rows != x.Pitch || x.Lines*x.Wide != x.Cols || x.Groups != 1 {
+		return
+	}
+	y := newConvPlanes(1, x.Count*x.Rows*x.Cols, 1)
+	y.X, y.To, y.Pitch = x.X, x.To, y.Rows
+	*x = y
 }
 
 // result returns the elements of the result from one row to the next, from a pixel to the next, of an image and from a channel to the next.

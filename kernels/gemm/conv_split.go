@@ -16,17 +16,25 @@ func (v Conv) Splits(dev kernels.Device) (list [2]ConvSplit) {
 	if v.Round != kernels.FullPrecision || v.ChannelsLast != [2]bool{} || v.check(dev) != nil {
 		return list
 	}
-	c, ok := v.choose(dev)
-	if !ok || c.form != BF16Split {
+	c, ok, us := v.choose(dev)
+	if _, product := v.chooseProduct(dev); !ok || product < us || c.form != BF16Split {
 		return list
 	}
 	w, _ := v.windows(c.form)
 	for i, x := range w.planes {
 		if of := convOperands[v.Result][1-i]; of != ConvFilters && w.merged == 1 && w.inner == 1 && x == newConvPlanes(x.Count, x.Rows, x.Cols) {
-			list[1-i] = ConvSplit{x.Count, x.Rows, x.Cols}
+			list[1-i] = v.split(of)
 		}
 	}
 	return list
+}
+
+// split returns the splits of whole images or outputs.
+func (v Conv) split(of ConvResult) ConvSplit {
+	if of == ConvImages {
+		return ConvSplit{v.Images, v.Channels, v.Rows.In * v.Columns.In}
+	}
+	return ConvSplit{v.Images, v.Filters, v.Rows.Out() * v.Columns.Out()}
 }
 
 // String names the form.

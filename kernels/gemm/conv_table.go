@@ -109,15 +109,20 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 	return us
 }
 
-// choose returns the kernel that takes the least time by the model; ok is false if conv.cu's take less.
-func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool) {
-	least := v.flopsTime(dev)
+// choose returns the kernel that takes the least time by the model, and the time; ok is false if conv.cu's take less.
+func (v Conv) choose(dev kernels.Device) (best convCandidate, ok bool, least float64) {
+	least = v.flopsTime(dev)
 	for c, us := range v.candidates(dev) {
-		if us < least || v.ChannelsLast != [2]bool{} && !ok {
+		if us < least || v.tensorAlone() && !ok {
 			best, least, ok = c, us, true
 		}
 	}
-	return best, ok
+	return best, ok, least
+}
+
+// tensorAlone reports whether kernels for tensor cores alone read the operands.
+func (v Conv) tensorAlone() bool {
+	return v.ChannelsLast != [2]bool{} || v.Prepared || v.Split != [2]bool{}
 }
 
 // form returns the form of operands of tensor cores.
@@ -150,32 +155,36 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 	}
 }
 
-// Candidates returns the plans for tensor cores that Plan chooses among on a device, by the names of their kernels.
-func (v Conv) Candidates(dev kernels.Device) (map[string]*kernels.Plan, error) {
+// ConvCandidate is a plan of a convolution with its time by the model, in us.
+type ConvCandidate struct {
+	*kernels.Plan
+	Us float64
+}
+
+// Candidates returns the plans that Plan chooses among on a device, by the names of their kernels for tensor cores, "product" or "FMA".
+func (v Conv) Candidates(dev kernels.Device) (map[string]ConvCandidate, error) {
 	if err := v.check(dev); err != nil {
 		return nil, err
 	}
-	plans := map[string]*kernels.Plan{}
-	for c := range v.candidates(dev) {
+	list := map[string]ConvCandidate{}
+	if !v.tensorAlone() {
+		p, err := v.plan(dev, convCandidate{}, false)
+		if err != nil {
+			return nil, err
+		}
+		list["FMA"] = ConvCandidate{p, v.flopsTime(dev)}
+	}
+	for c, us := range v.candidates(dev) {
 		p, err := v.plan(dev, c, true)
 		if err != nil {
 			return nil, err
 		}
-		plans[c.kernel.Entry] = p
+		list[c.kernel.Entry] = ConvCandidate{p, us}
 	}
-	return plans, nil
-}
-
-// Predicted returns the times by the model, in us, of the kernels that Plan chooses among on a device, by their names: none for a convolution that Plan refuses.
-func (v Conv) Predicted(dev kernels.Device) map[string]float64 {
-	if v.check(dev) != nil {
-		return nil
+	if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !v.Prepared {
+		list["product"] = ConvCandidate{v.productPlan(o), us}
 	}
-	times := map[string]float64{"FMA": v.flopsTime(dev)}
-	for c, us := range v.candidates(dev) {
-		times[c.kernel.Entry] = us
-	}
-	return times
+	return list, nil
 }
 
 // fit reports whether a device has room for what is written in a form.
@@ -210,7 +219,7 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 		best.us += sums
 	}
 	switch {
-	case c.shares():
+	case c.shares() && len(w.prepared()) > 0: // the launch that prepares clears the arrivals
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
 			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +

@@ -95,11 +95,61 @@ func TestConv(t *testing.T) {
 	}
 }
 
+// TestConvProducts compares the Go bodies of products that compute convolutions with sums over all terms, of whole numbers, whose sums are exact.
+func TestConvProducts(t *testing.T) {
+	r, took := testutil.Random(t), map[string]int{}
+	for range 60 {
+		v := drawConv(r)
+		v.Dtype, v.Groups, v.Round = []kernels.Dtype{kernels.Float32, kernels.Float32, kernels.Float64}[r.IntN(3)], 1, kernels.Precision(r.IntN(4))
+		for _, a := range []*ConvAxis{&v.Rows, &v.Columns} {
+			*a = ConvAxis{In: a.In, Size: 1, Stride: 1, Dilation: a.Dilation}
+		}
+		for _, dev := range []kernels.Device{{Name: "V100", Major: 7, SMs: 80, SharedOptin: 96 << 10}, {Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10}} {
+			x, ok := v.product(dev)
+			if !ok {
+				continue
+			}
+			options := x.options()
+			for _, o := range []option{options[0], options[r.IntN(len(options))]} { // the chosen one, and any
+				if took[o.name]++; v.Dtype == kernels.Float32 {
+					checkProduct[float32](t, r, v, o)
+				} else {
+					checkProduct[float64](t, r, v, o)
+				}
+			}
+		}
+	}
+	if t.Log(took); len(took) < 8 {
+		t.Errorf("got %d kernels, want 8 or more", len(took))
+	}
+}
+
+func checkProduct[T kernels.Float](t *testing.T, r *rand.Rand, v Conv, o option) {
+	t.Helper()
+	var operands [3][]T
+	for i, n := range v.elements() {
+		for range n {
+			operands[i] = append(operands[i], T(r.IntN(7)-3))
+		}
+	}
+	want, got := make([]T, len(operands[v.Result])), slices.Repeat([]T{T(math.NaN())}, len(operands[v.Result]))
+	v.meets(func(y, x, w int64) {
+		at := [3]int64{y, x, w}
+		from := convOperands[v.Result]
+		want[at[v.Result]] += operands[from[0]][at[from[0]]] * operands[from[1]][at[from[1]]]
+	})
+	in := [][]byte{kernels.Bytes(operands[convOperands[v.Result][0]]), kernels.Bytes(operands[convOperands[v.Result][1]])}
+	testutil.Do(t, v.productPlan(o).Run(in, kernels.Bytes(got), nil))
+	if !slices.Equal(got, want) {
+		t.Errorf("%v by %v: got %v, want %v", v, o, got, want)
+	}
+}
+
 // TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands have NaN, and those of splits numbers that would need scaling, or infinities.
 func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
-	took, groups := map[Form]int{}, [3]int{}
+	took, groups, prepared := map[Form]int{}, [3]int{}, 0
 	var plans []*kernels.Plan
 	for draw := range 300 {
 		v := drawConv(r)
@@ -125,11 +175,18 @@ func TestConvTensor(t *testing.T) {
 				v = last
 			}
 		}
+		if given := v; c.form == TF32 || c.form == BF16 || c.form == F16 {
+			if given.Round = kernels.Precision(c.form); r.IntN(2) == 0 && given.takesPrepared(dev) {
+				v = given
+				v.Prepared = true
+				prepared++
+			}
+		}
 		if took[c.form]++; v.Groups > 1 {
 			groups[v.Result]++
 		}
 		wide := v
-		wide.Round, wide.ChannelsLast = kernels.FullPrecision, [2]bool{}
+		wide.Round, wide.ChannelsLast, wide.Prepared = kernels.FullPrecision, [2]bool{}, false
 		wide.Dtype = kernels.Float64
 		sizes := v.elements()
 		in, exact := make([][]byte, 2), make([][]byte, 2)
@@ -160,6 +217,12 @@ func TestConvTensor(t *testing.T) {
 		halves := make([]uint16, len(got))
 		for i := range got {
 			got[i] = float32(math.NaN())
+		}
+		if v.Prepared {
+			p := testutil.Get[*kernels.Plan](t)(v.prepares().Plan(dev))
+			filters := make([]byte, p.Out)
+			testutil.Do(t, p.Run(in[1:], filters, nil))
+			in[1], plans = filters, append(plans, p)
 		}
 		p, err := v.plan(dev, c, true)
 		if err == nil {
@@ -199,6 +262,9 @@ func TestConvTensor(t *testing.T) {
 			t.Errorf("no convolution of operands in the form %v was drawn", f)
 		}
 	}
+	if prepared < 10 {
+		t.Errorf("%d convolutions had prepared filters, want 10 or more", prepared)
+	}
 	for result, n := range groups {
 		if n == 0 {
 			t.Errorf("no %v of groups was drawn", ConvResult(result))
@@ -236,6 +302,7 @@ func TestConvErrors(t *testing.T) {
 		"padding of -1":                         func(v *Conv) { v.Rows.Before = -1 },
 		"more than 1073741824 pixels":           func(v *Conv) { v.Images = 1 << 25 },
 		"more than 1073741824 elements of fil":  func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
+		"got prepared filters":                  func(v *Conv) { v.Prepared = true },
 		"got tensors with channels last":        func(v *Conv) { v.ChannelsLast[ConvImages] = true },
 		"a filter over 2147483647 elements of ": func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
 	} {

@@ -78,10 +78,10 @@ type doubleArgs struct {
 
 func doubleBody(c kernels.Call) {
 	x := kernels.Args[doubleArgs](c)
-	denseBody[float64](c, x.denseArgs, false, x.Batch, x.Chunk*x.Parts)
+	denseBody[float64](c, x.denseArgs, false, false, x.Batch, x.Chunk*x.Parts)
 }
 
 func doubleRowsBody(c kernels.Call) {
 	x := kernels.Args[doubleArgs](c)
-	denseBody[float64](c, x.denseArgs, x.Parts == 1, x.Batch, x.Chunk)
+	denseBody[float64](c, x.denseArgs, false, x.Parts == 1, x.Batch, x.Chunk)
 }

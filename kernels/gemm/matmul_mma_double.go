@@ -26,5 +26,5 @@ type mmaDoubleArgs struct {
 
 func mmaDoubleBody(c kernels.Call) {
 	x := kernels.Args[mmaDoubleArgs](c)
-	denseBody[float64](c, x.denseArgs, false, x.Batch, x.Chunk)
+	denseBody[float64](c, x.denseArgs, false, false, x.Batch, x.Chunk)
 }

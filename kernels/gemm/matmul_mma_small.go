@@ -11,7 +11,7 @@ func small(name string, by kernels.Precision) candidate {
 	kernel := func(name string) *kernels.Kernel {
 		return own.Kernel("matmul_mma_small", "matmul_mma_small_"+name, smallBody(by))
 	}
-	return candidate{name: "small_" + name, able: limits{on: isHopper, also: rounds(by)},
+	return candidate{name: "small_" + name, shares: true, able: limits{on: isHopper, also: rounds(by)},
 		tile: tile{m: 32, n: 32, step: 32, threads: 128, cluster: 8, shared: 4 * (4*2*32*(32+8) + 32*32)}, kernel: kernel(name), joined: kernel("joined_" + name),
 		cost: kernels.Measured[cost]{{Capability: 90, Policy: cost{join: 0.45, block: 0.29, step: 0.07, alone: 0.32}}}, cut: cutSmall, rounds: true,
 		args: func(_ candidate, x problem, d cut, to kernels.Ref) any {
@@ -54,7 +54,7 @@ func (c candidate) inParts(x problem, parts int64) cut {
 func smallBody(by kernels.Precision) func(kernels.Call) {
 	return func(c kernels.Call) {
 		x := kernels.Args[productArgs](c)
-		a, b := dense(kernels.Slice[float32](c, x.A), x.Batch*x.MatrixA, 1, 1, by.Round), dense(kernels.Slice[float32](c, x.B), x.Batch*x.MatrixB, 1, 1, by.Round)
+		a, b := dense(kernels.Slice[float32](c, x.A), max(x.Batch*x.MatrixA, x.M*x.K), 1, 1, by.Round), dense(kernels.Slice[float32](c, x.B), max(x.Batch*x.MatrixB, x.K*x.N), 1, 1, by.Round)
 		gemms(c.BLAS(), x.TransA, x.TransB, x.M, x.N, x.K, a, x.LDA, x.MatrixA, b, x.LDB, x.MatrixB, kernels.Slice[float32](c, x.C), x.Batch, x.K, 1)
 	}
 }

@@ -5,7 +5,7 @@ import "github.com/stheno-ml/stheno/kernels"
 // lowK returns a kernel of matmul_outer.cu for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
 func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(candidate, problem) (cut, bool)) candidate {
 	dt, name := typed[T](name)
-	return candidate{name: name, dtype: dt, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+	return candidate{name: name, dtype: dt, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
 		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 

@@ -20,6 +20,7 @@ func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64
 // strip is a kernel of matmul_strip.cu, whose threads compute that many columns of C each.
 func strip[T kernels.Float](name string, minRows, rows, each, resident int64, on func(kernels.Device) bool, countSplits int64) candidate {
 	c := skinny[T](name, minRows, rows, each*skinnyThreads, resident, limits{on: on, straight: true})
+	c.shares, c.able.also = true, func(_ candidate, x problem) bool { return !x.B.Shared }
 	c.split.minBlocksPerSM, c.split.countSplitsBytesPerSM = 0.5, countSplits
 	c.kernel = own.Kernel("matmul_strip", "matmul_"+c.name, stripBody[T])
 	return c
@@ -59,7 +60,8 @@ func cutSkinny(c candidate, x problem) (cut, bool) {
 func full(c candidate, x problem) bool { return 4*x.N >= 3*kernels.CeilDiv(x.N, c.n)*c.n }
 
 func emitSkinny(c candidate, p *kernels.Plan, x problem, d cut) {
-	args := stripArgs{A: x.a, B: x.b, M: x.M, N: x.N, K: x.K, RowV: x.K, TermV: 1, MatrixV: x.M * x.K, RowC: x.N, ColumnC: 1, Batch: x.Batch, Chunk: d.chunk}
+	_, matrix := x.A.strides(x.M, x.K)
+	args := stripArgs{A: x.a, B: x.b, M: x.M, N: x.N, K: x.K, RowV: x.K, TermV: 1, MatrixV: matrix, RowC: x.N, ColumnC: 1, Batch: x.Batch, Chunk: d.chunk}
 	if x.A.Trans {
 		args.RowV, args.TermV = 1, x.M
 	}
@@ -91,11 +93,11 @@ type stripArgs struct {
 // stripBody is C = op(A) B of few rows of A, by the BLAS.
 func stripBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[stripArgs](c)
-	denseBody[T](c, denseArgs{x.A, x.B, x.C, x.M, x.N, x.K, x.TermV != 1, false}, x.ColumnC != 1, x.Batch, x.Chunk)
+	denseBody[T](c, denseArgs{x.A, x.B, x.C, x.M, x.N, x.K, x.TermV != 1, false}, x.MatrixV == 0, x.ColumnC != 1, x.Batch, x.Chunk)
 }
 
 // narrowBody is C = A op(B) of few columns of B, by the BLAS.
 func narrowBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[stripArgs](c)
-	denseBody[T](c, denseArgs{x.B, x.A, x.C, x.N, x.M, x.K, x.TermV != 1, true}, x.RowC != 1, x.Batch, x.Chunk)
+	denseBody[T](c, denseArgs{x.B, x.A, x.C, x.N, x.M, x.K, x.TermV != 1, true}, false, x.RowC != 1, x.Batch, x.Chunk)
 }

@@ -263,7 +263,7 @@ func BenchmarkMatMul(b *testing.B) {
 	}
 }
 
-// Operands whose rows and matrices are strided give what dense ones give, of whole numbers, whose sums are exact, on plans for every device.
+// Operands whose rows and matrices are strided, or of one matrix for all, give what dense ones give, of whole numbers, whose sums are exact, on plans for every device.
 func TestStridedProduct(t *testing.T) {
 	r := testutil.Random(t)
 	for range 60 {
@@ -288,12 +288,21 @@ func stridedProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Dev
 		o := []*Operand{&strided.A, &strided.B}[i]
 		o.Row = x.Cols + 1 + r.Int64N(9)
 		o.Matrix = x.Rows*o.Row + r.Int64N(30)
+		if r.IntN(3) == 0 {
+			o.Shared, o.Matrix = true, 0
+		}
+		if r.IntN(3) == 0 {
+			o.Row = x.Cols
+		}
 		from, to := make([]T, x.Batch*x.Rows*x.Cols), make([]T, o.extent(p.Batch, []int64{p.M, p.K}[i], []int64{p.K, p.N}[i]))
 		for j := range to {
 			to[j] = T(math.NaN())
 		}
 		for j := range from {
 			from[j] = T(r.IntN(15) - 7)
+			if one := x.Rows * x.Cols; o.Shared && int64(j) >= one {
+				from[j] = from[int64(j)-one]
+			}
 			row := int64(j) / x.Cols
 			to[row/x.Rows*o.Matrix+row%x.Rows*o.Row+int64(j)%x.Cols] = from[j]
 		}

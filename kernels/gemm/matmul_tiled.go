@@ -47,12 +47,12 @@ func (x problem) dense(to kernels.Ref) denseArgs {
 // TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The arguments are a, b, c, m, n, k, transA, transB.
 func TiledMatMulBody[T kernels.Float](c kernels.Call) {
 	x := kernels.Args[denseArgs](c)
-	denseBody[T](c, x, false, int64(len(kernels.Slice[T](c, x.C)))/(x.M*x.N), max(x.K, 1))
+	denseBody[T](c, x, false, false, int64(len(kernels.Slice[T](c, x.C)))/(x.M*x.N), max(x.K, 1))
 }
 
-// denseBody multiplies the matrices of a batch, in splits of chunk terms. With transC, C is stored transposed.
-func denseBody[T kernels.Float](c kernels.Call, x denseArgs, transC bool, batch, chunk int64) {
-	lda, matrixA := Operand{Trans: x.TransA}.strides(x.M, x.K)
+// denseBody multiplies the matrices of a batch, in splits of chunk terms. With sharedA, all have one A; with transC, C is stored transposed.
+func denseBody[T kernels.Float](c kernels.Call, x denseArgs, sharedA, transC bool, batch, chunk int64) {
+	lda, matrixA := Operand{Trans: x.TransA, Shared: sharedA}.strides(x.M, x.K)
 	ldb, matrixB := Operand{Trans: x.TransB}.strides(x.K, x.N)
 	splits := max(kernels.CeilDiv(x.K, chunk), 1)
 	multiplyAll[T](c, tileArgs{productArgs{x.A, x.B, x.C, x.M, x.N, x.K, lda, ldb, matrixA, matrixB, batch, chunk, splits, x.TransA, x.TransB}, transC})

@@ -39,6 +39,7 @@ func (f Form) half() (d kernels.Dtype, ok bool) { return kernels.Precision(f).Ha
 type Operand struct {
 	Trans       bool  // the transposes are stored
 	Row, Matrix int64 // elements from row to row and from matrix to matrix; 0: dense
+	Shared      bool  // one matrix is multiplied by all of the other operand
 	Form        Form
 }
 
@@ -47,7 +48,9 @@ func (o Operand) strides(rows, cols int64) (row, matrix int64) {
 	if o.Trans {
 		rows, cols = cols, rows
 	}
-	row = cmp.Or(o.Row, cols)
+	if row = cmp.Or(o.Row, cols); o.Shared {
+		return row, 0
+	}
 	return row, cmp.Or(o.Matrix, rows*row)
 }
 
@@ -146,6 +149,7 @@ func (p Product) split() bool   { return p.A.Form == BF16Split || p.B.Form == BF
 func (p Product) rounded() bool { return !p.split() && (p.A.Form != Plain || p.B.Form != Plain) }
 
 func (p Product) strided() bool { return p.A.Row|p.A.Matrix|p.B.Row|p.B.Matrix != 0 }
+func (p Product) shared() bool  { return p.A.Shared || p.B.Shared }
 
 func (p Product) problem(dev kernels.Device) problem {
 	if p.K == 0 { // operands without elements
@@ -231,7 +235,7 @@ func (p Product) check(dev kernels.Device) error {
 		switch {
 		case o.Row != 0 && o.Row < cols || o.Matrix < 0:
 			return fmt.Errorf("%v: operand %d: got rows %d and matrices %d elements apart, want at least %d and 0", p, i, o.Row, o.Matrix, cols)
-		case o.Form != Plain && (p.Dtype != kernels.Float32 || min(p.Batch, p.M, p.N, p.K) < 1 || p.strided()):
+		case o.Form != Plain && (p.Dtype != kernels.Float32 || min(p.Batch, p.M, p.N, p.K) < 1 || p.strided() || p.shared()):
 			return fmt.Errorf("%v: operand %d: got the form %v for %d matrices of %d x %d x %d of %v, want float32, 1 or more of each and no strides", p, i, o.Form, p.Batch, p.M, p.K, p.N, p.Dtype)
 		case p.rounded() && o.Form != Form(p.Round):
 			return fmt.Errorf("%v: operand %d: got the form %v, want %v, as it rounds both", p, i, o.Form, p.Round)

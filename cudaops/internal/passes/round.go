@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
@@ -26,15 +28,38 @@ func castOperands(p *program.Program, t Target) error {
 			}
 		}
 	}
-	return each(p, func(in *program.Instr) (keep bool, err error) {
+	if err := each(p, func(in *program.Instr) (keep bool, err error) {
 		if product, ok := program.ProductOf(in.Op); ok {
 			r.convert(in, product)
-		}
-		if v, ok := program.ConvOf(in.Op); ok {
-			r.convolve(in, v)
+		} else if v, ok := program.ConvOf(in.Op); ok {
+			r.filters(in, v)
+			r.splits(in, v)
 		}
 		return true, nil
-	})
+	}); err != nil {
+		return err
+	}
+	if len(r.early) > 0 {
+		p.Instrs = early(p.Instrs, r.early)
+	}
+	return nil
+}
+
+// early returns instructions with others, each right after the one that computes its input, or at first.
+func early(instrs, others []*program.Instr) []*program.Instr {
+	after := map[*program.Instr][]*program.Instr{}
+	for _, in := range others {
+		def := in.In[0].Base.Def
+		if !slices.Contains(instrs, def) {
+			def = nil
+		}
+		after[def] = append(after[def], in)
+	}
+	list := after[nil]
+	for _, in := range instrs {
+		list = append(append(list, in), after[in]...)
+	}
+	return list
 }
 
 // shareSplitMax is in bytes of float32. A product of splits that it shares has scratch memory of their size, too, for splits again with scaling: beyond
@@ -46,6 +71,7 @@ type caster struct {
 	device  kernels.Device
 	cast    map[prepared]*program.Value
 	readers map[prepared]int // products and convolutions that read splits
+	early   []*program.Instr // that prepare filters
 }
 
 // prepared is matrices or images in a base, from an offset on, and how a product or a convolution reads them.
@@ -56,6 +82,28 @@ type prepared struct {
 }
 
 func of(v *program.Value, as kernels.Planner) prepared { return prepared{v.Base, v.View.Offset, as} }
+
+// filters makes a convolution read filters that an instruction of its own prepares. It depends on the filters alone: those of parameters are prepared while what comes before the convolution is
+// computed.
+func (r *caster) filters(in *program.Instr, v gemm.Conv) {
+	as, ok := v.Prepares(r.device)
+	if !ok {
+		return
+	}
+	key := of(in.In[1], as)
+	if r.cast[key] == nil {
+		t := program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(as.Bytes())}}
+		r.cast[key] = r.value(in.In[1], t, as)
+		r.early = append(r.early, r.cast[key].Def)
+	}
+	in.In[1], v.Prepared = r.cast[key], true
+	in.Op = program.Kernel{Planner: v}
+}
+
+// value returns a value as a new instruction prepares it.
+func (r *caster) value(v *program.Value, t program.Type, as kernels.Planner) *program.Value {
+	return r.p.NewValue(&program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}, v.Name, t)
+}
 
 // convert makes a product read its operands in the form that its kernel wants: rounded ones, and the splits that other products read, too.
 func (r *caster) convert(in *program.Instr, product gemm.Product) {
@@ -94,8 +142,8 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 	}
 }
 
-// convolve makes a convolution read the splits that other convolutions read, too.
-func (r *caster) convolve(in *program.Instr, v gemm.Conv) {
+// splits makes a convolution read the splits that other convolutions read, too.
+func (r *caster) splits(in *program.Instr, v gemm.Conv) {
 	for i, x := range v.Splits(r.device) {
 		from := in.In[i]
 		key := of(from, x)
@@ -103,9 +151,8 @@ func (r *caster) convolve(in *program.Instr, v gemm.Conv) {
 			continue
 		}
 		if r.cast[key] == nil {
-			def := &program.Instr{Op: program.Kernel{Planner: x}, In: []*program.Value{from}, Nodes: from.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.cast[key] = r.p.NewValue(def, from.Name, program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(x.Bytes())}})
+			r.cast[key] = r.value(from, program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(x.Bytes())}}, x)
+			r.p.Instrs = append(r.p.Instrs, r.cast[key].Def)
 		}
 		in.In, v.Split[i] = append(in.In, r.cast[key]), true
 	}
@@ -124,9 +171,8 @@ func (r *caster) prepare(v *program.Value, as gemm.Prepare) *program.Value {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
 		if r.cast[key] = r.byProduct(v, t, as); r.cast[key] == nil {
-			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.cast[key] = r.p.NewValue(def, v.Name, t)
+			r.cast[key] = r.value(v, t, as)
+			r.p.Instrs = append(r.p.Instrs, r.cast[key].Def)
 		}
 	}
 	return r.cast[key]

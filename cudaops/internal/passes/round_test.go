@@ -2,10 +2,13 @@ package passes
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -41,5 +44,30 @@ func TestPlanesOnce(t *testing.T) {
 	}
 	if planes != 3 || given[[2]bool{true, true}] != 3 || given[[2]bool{}] > 1 {
 		t.Errorf("got %d planes and products by the planes given to them %v, want 3, and 3 that are given both:\n%v", planes, given, g.Program)
+	}
+}
+
+// The filters of convolutions are prepared by instructions of their own, as early as the filters are there.
+func TestFiltersEarly(t *testing.T) {
+	p := testutil.Get[*lower.Graph](t)(lower.New(convolved(t, testutil.Random(t)), &lower.Wanted{Precision: kernels.BF16})).Program
+	for _, pass := range All[:1+slices.IndexFunc(All, func(p Pass) bool { return p.Name == "round" })] {
+		testutil.Do(t, pass.Run(p, Target{Device: H200, Mixed: kernels.BF16}))
+	}
+	testutil.Do(t, p.Verify())
+	prepared, read, computed := 0, 0, false
+	for _, in := range p.Instrs {
+		k, _ := in.Op.(program.Kernel)
+		switch of := k.Planner.(type) {
+		case gemm.PrepareFilters:
+			if prepared++; computed {
+				t.Errorf("%v comes after a convolution", in)
+			}
+		case gemm.Conv:
+			computed = true
+			read += map[bool]int{true: 1}[of.Prepared]
+		}
+	}
+	if prepared == 0 || read < prepared {
+		t.Errorf("got %d instructions that prepare filters, and %d that read them:\n%v", prepared, read, p)
 	}
 }

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -225,7 +224,9 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
 		for i := range 12 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}
-			plans = append(plans, slices.Collect(maps.Values(testutil.Get[map[string]*kernels.Plan](t)(v.Candidates(dev))))...)
+			for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+				plans = append(plans, c.Plan)
+			}
 		}
 	}
 	for i := range 12 {
