@@ -97,6 +97,33 @@ func functionErrors(t *testing.T, ops []expr.Op, dev kernels.Device, s *cudaops.
 	return worst
 }
 
+// 0 <= 1 / x, of which no kernel divides, is what a division gives: of one in 1021 float32 and of the ends of all kinds of them.
+func TestInverseIsPositiveOnGPU(t *testing.T) {
+	const columns = 1024
+	var x []float32
+	for _, end := range []uint32{0, 1, 1 << 23, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff} {
+		x = append(x, math.Float32frombits(end), math.Float32frombits(end|1<<31))
+	}
+	for bits := uint64(0); bits < 1<<32 || len(x)%columns > 0; bits += 1021 {
+		x = append(x, math.Float32frombits(uint32(bits)))
+	}
+	b := expr.NewBuilder(expr.Float32)
+	number := func(v float64) expr.Value { return b.Constant(expr.Float32, v) }
+	inverse := b.Apply(expr.Div, number(1), b.Operand(0))
+	differs := b.Apply(expr.Ne, b.Apply(expr.Le, number(0), inverse), b.Apply(expr.Le, number(0), b.Apply(expr.Mul, inverse, number(1))))
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.RowMax, b.Apply(expr.Select, differs, number(1), number(0)))))
+	shape := []int{len(x) / columns, columns}
+	p := testutil.Get[*kernels.Plan](t)(codegen.Rows(device0(t), f, shape, []int{1}, []bool{true}, codegen.Dense(shape)))
+	different := make([]float32, shape[0])
+	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(different)))
+	for row, v := range different {
+		if v != 0 {
+			t.Errorf("one of %v is not what a division gives", x[row*columns:][:columns])
+			break
+		}
+	}
+}
+
 // launch launches a plan whose operands are the whole of those buffers.
 func launch(t *testing.T, s *cudaops.Session, p *kernels.Plan, buffers map[kernels.Operand]*cudaops.Buffer) {
 	t.Helper()

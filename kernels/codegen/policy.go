@@ -30,6 +30,7 @@ type rowsPolicy struct {
 	minColsPerSplit           int64
 	minColsPerThreadStrided   int64 // of a thread in a split over a strided axis
 	splitBlocksPerSM          int64 // blocks per SM to aim at where rows are split
+	splitBlocksPerSMStrided   int64 // the same over a strided axis: as many as an SM has registers for, so that none begins late
 }
 
 // bench/notes/rows.md has the times by field, of an H200.
@@ -39,6 +40,6 @@ var rowsPolicies = kernels.Measured[rowsPolicy]{
 		residentBytes: 256, fullRegsMaxThreads: 512, clusterResidentBytes: 32, partialResidentBytes: 64, bytesPerIter: 64, bytesPerIterShares: 128,
 		clusterMinColsPerThread: 32, maxColsPerBlock: 1 << 14, clusterColsPerThread: 64, minColsPerBlock: 6 << 10,
 		splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsStrided: 256,
-		minColsPerSplit: 1 << 13, minColsPerThreadStrided: 4, splitBlocksPerSM: 8,
+		minColsPerSplit: 1 << 13, minColsPerThreadStrided: 4, splitBlocksPerSM: 8, splitBlocksPerSMStrided: 4,
 	}},
 }

@@ -163,7 +163,7 @@ func (pol rowsPolicy) strided(g *rowGrid, sms, rows, columns, run int64) {
 	}
 	g.rowsPerBlock = max(pol.blockThreads/g.threadsPerRow, x)
 	if split {
-		g.split(min(sms*pol.splitBlocksPerSM/kernels.CeilDiv(rows, g.width*g.rowsPerBlock), columns/(g.threadsPerRow*pol.minColsPerThreadStrided)), columns, g.threadsPerRow)
+		g.split(min(sms*pol.splitBlocksPerSMStrided/kernels.CeilDiv(rows, g.width*g.rowsPerBlock), columns/(g.threadsPerRow*pol.minColsPerThreadStrided)), columns, g.threadsPerRow)
 	}
 }
 

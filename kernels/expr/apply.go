@@ -101,6 +101,9 @@ func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies 
 		*text[k], in.from = values[v][lane], g.nodes[v].dtype
 		ready = ready && values[v][lane] != ""
 	}
+	if x, ok := g.inverseIsPositive(n); ok {
+		in, ready = instruction{op: Inverse, from: in.from, to: Bool, x: values[x][lane]}, values[x][lane] != ""
+	}
 	if n.op.transcendental() && !varies[n.args[0]] {
 		in.x = a.opaque(n.dtype, in.x)
 	}
@@ -108,6 +111,20 @@ func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies 
 		return ""
 	}
 	return a.value(in)
+}
+
+// inverseIsPositive returns the x of 0 <= 1 / x, and false for any other node.
+func (g *graph) inverseIsPositive(n *node) (x Value, ok bool) {
+	if n.op != Le || !g.nodes[n.args[0]].isFloat(0) {
+		return 0, false
+	}
+	quotient := g.nodes[n.args[1]]
+	return quotient.args[1], quotient.op == Div && g.nodes[quotient.args[0]].isFloat(1)
+}
+
+// isFloat reports whether the node is a constant of a floating-point type.
+func (n *node) isFloat(v float64) bool {
+	return n.op == constant && n.dtype.IsFloat() && n.value() == v
 }
 
 // opaque returns a number as one that the assembler does not know: results that the assembler computes

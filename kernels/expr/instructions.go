@@ -137,6 +137,12 @@ func (a *Assembler) instruct(r string, in instruction) {
 		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s", r, in.x)
 	case plain[in.op] != "":
 		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s, %s", r, in.x, in.y)
+	case in.op == Inverse: // 0 <= 1 / x, without the division: x is +0, a positive number or -Inf
+		size, positive, minus := 8*in.from.Size(), a.Register(Pred), Literal(in.from, math.Inf(-1))
+		bits := a.Register(map[int64]Kind{32: B32, 64: B64}[size])
+		a.Line("mov.b%d %s, %s", size, bits, in.x)
+		a.Line("setp.le.u%d %s, %s, 0x%s", size, positive, bits, Literal(in.from, math.Inf(1))[2:])
+		a.Line("setp.eq.or.%v %s, %s, %s, %s", in.from, r, in.x, minus, positive)
 	case comparison[in.op] != "":
 		a.Line("setp.%s.%v %s, %s, %s", comparison[in.op], in.from, r, in.x, in.y)
 	case in.op == Select:

@@ -71,7 +71,9 @@ type Conv struct {
 	Round                             kernels.Precision // to what float32 operands may be rounded, on devices with kernels for it
 	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
-	Prepared     bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
+	// Split tells of both operands whether their splits, as a [ConvSplit] of Splits has them, are further operands, in the same order.
+	Split    [2]bool
+	Prepared bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
 }
 
 // String prints the operation with its sizes.
@@ -79,6 +81,11 @@ func (v Conv) String() string {
 	rounded := ""
 	if v.Round != kernels.FullPrecision {
 		rounded = fmt.Sprintf("[%v]", v.Round)
+	}
+	for i, split := range v.Split {
+		if split {
+			rounded += fmt.Sprintf("[operand %d split]", i)
+		}
 	}
 	for of, last := range v.ChannelsLast {
 		if last {
@@ -129,6 +136,13 @@ func (v Conv) check(dev kernels.Device) error {
 		for _, s := range x.sizes {
 			if n *= s; n > most {
 				return fmt.Errorf("got more than %d %s", most, x.name)
+			}
+		}
+	}
+	if v.Split != [2]bool{} {
+		for i, x := range v.Splits(dev) {
+			if v.Split[i] && x == (ConvSplit{}) {
+				return fmt.Errorf("got splits of operand %d, want none: the launches read no splits of whole images", i)
 			}
 		}
 	}
@@ -236,6 +250,11 @@ func (v Conv) planBy(m convMethod) (*kernels.Plan, error) {
 	p.Flops = 2 * terms
 	for _, operand := range convOperands[v.Result] {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
+	}
+	for i, of := range convOperands[v.Result] {
+		if v.Split[i] {
+			p.Inputs = append(p.Inputs, v.split(of).Bytes())
+		}
 	}
 	if v.Prepared {
 		p.Inputs[1] = v.prepares().Bytes()

@@ -34,7 +34,8 @@ template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes
     SQUARE;
     __shared__ float memory[SIDE * (SIDE + 2)];
     const bool lines = p.cols < SIDE && p.lines == 1 && p.wide == p.cols && p.stepX == 1 && p.before == 0;
-    Range range = p.pitch <= 8 ? prepare_few<KIND>(p) : lines ? prepare_lines<KIND>(p, memory) : prepare<KIND>(p, memory);
+    const bool plain = p.cols == 1 && p.count == 1 && p.rows == p.pitch && p.wide == 1 && p.lines == 1;
+    Range range = plain ? prepare_plain<KIND>(p) : p.pitch <= 8 ? prepare_few<KIND>(p) : lines ? prepare_lines<KIND>(p, memory) : prepare<KIND>(p, memory);
     admit();
     if (KIND != SPLIT && !p.ranged) return;
     range.join();
@@ -312,9 +313,15 @@ template <typename K> struct Order<K, false> {
     }
 };
 
-// run runs a block: one producer warp and two consumer warpgroups, as in matmul_hopper.cu. Ranges are those of both operands, of `blocks` blocks each. Blocks share tiles of kinds whose warpgroups
+// Ranges are those that some blocks have found of an operand each.
+struct Ranges {
+    const uint2* ranges;
+    int blocks;
+};
+
+// run runs a block: one producer warp and two consumer warpgroups, as in matmul_hopper.cu. Blocks share tiles of kinds whose warpgroups
 // have 64 x 128 sums (stream-K).
-template <typename Work> __device__ __forceinline__ void run(Work work, const uint2* ranges, int blocks, int* fallback, const Shares& shares) {
+template <typename Work> __device__ __forceinline__ void run(Work work, const Ranges& a, const Ranges& b, int* fallback, const Shares& shares) {
     using K = typename Work::K;
     using L = typename Work::L;
     constexpr int STAGES = L::STAGES;
@@ -332,13 +339,13 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
     follow();
     int form = Scaling::PLAIN;
     if (work.w.merged && K::PLANES == 1) {
-        const Range range = range_of(ranges + blocks, blocks);
+        const Range range = range_of(b.ranges, b.blocks);
         const bool infinite = !range.finite || range.most >= (K::F16 ? 0x477ff000u : 0x7f7f8000u); // rounded
         if (blockIdx.x == 0 && threadIdx.x == 0) *fallback = infinite;
         if (infinite) return;
     }
     if (K::PLANES == 3) {
-        const Range range[2] = {range_of(ranges, blocks), range_of(ranges + blocks, blocks)};
+        const Range range[2] = {range_of(a.ranges, a.blocks), range_of(b.ranges, b.blocks)};
         const Scales scales(range, true, 0);
         const bool scaled = scales.lines >= 0 || (!Work::NON_FINITE || work.w.merged) && scales.form != Scaling::PLAIN;
         if (blockIdx.x == 0 && threadIdx.x == 0) *fallback = scaled;
@@ -394,14 +401,15 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const ui
 #define WINDOWS_OF                                                                                                                                      \
     {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, groups, group, plane, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column, merged, how}
 #define MAPS const __grid_constant__ TensorMap filters, const __grid_constant__ TensorMap pictures
+#define RANGES(name) const uint2 *ranges##name, int blocks##name
 #define SHARES int shared, float *parts, int *arrivals
 #define PIXELS(name, BLOCKS, ...)                                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_##name(MAPS, float* out, const uint2* ranges, int blocks, int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
-        BODY(run(Pixels<__VA_ARGS__>{&filters, &pictures, out, m, n, WINDOWS_OF}, ranges, blocks, fallback, {shared, parts, arrivals});)                                           \
+    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
+        BODY(run(Pixels<__VA_ARGS__>{&filters, &pictures, out, m, n, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                           \
     }
 #define TAPS(name, BLOCKS, ...)                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_filters_##name(MAPS, float* out, const uint2* ranges, int blocks, int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
-        BODY(run(Taps<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, ranges, blocks, fallback, {shared, parts, arrivals});)                                      \
+    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_filters_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
+        BODY(run(Taps<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                      \
     }
 PIXELS(f32, 1, Six<0, 0, 1>)
 PIXELS(f32_narrow, 1, Six<0, 0, 0>)

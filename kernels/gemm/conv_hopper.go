@@ -62,7 +62,7 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 	}
 	for i, of := range convOperands[v.Result] {
 		w.last[1-i] = v.last(of)
-		w.given[1-i] = w.last[1-i] && f != bf16Pair
+		w.given[1-i] = w.last[1-i] && f != bf16Pair || f == BF16Split && v.Split[i]
 	}
 	if !v.last(v.Result) && v.Result != ConvFilters {
 		row, _, image, channel := v.result()
@@ -206,6 +206,11 @@ func (x convPlanes) squares(f Form) int64 {
 	return x.Count * kernels.CeilDiv(x.pitch(f), rows) * kernels.CeilDiv(x.Lines*x.Wide, convSquareSide*convSquareSide/rows)
 }
 
+// blocks returns those that prepare the operand.
+func (x convPlanes) blocks(f Form, dev kernels.Device) int64 {
+	return max(min(x.squares(f), convPrepareBlocks*int64(dev.SMs), convPrepareMost), 1)
+}
+
 // elements returns those that are read.
 func (x convPlanes) elements() int64 { return x.Count * x.Rows * x.Cols }
 
@@ -282,11 +287,17 @@ var convPrepares = map[Form]*kernels.Kernel{
 	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", convPrepareBody(TF32)),
 }
 
+// convRanges are the ranges of numbers that so many blocks have found of an operand.
+type convRanges struct {
+	At     kernels.Ref
+	Blocks int64 `arg:"int32"`
+}
+
 // convTensorArgs are the arguments of the kernels. Pixel q of a column and tap i meet element q StrideY - PadY + i DilationY of images, and so along x.
 type convTensorArgs struct {
 	Filters, Pictures                                                                        kernels.TensorMap
-	Out, Ranges                                                                              kernels.Ref
-	Blocks                                                                                   int64 `arg:"int32"` // of each operand's ranges
+	Out                                                                                      kernels.Ref
+	Ranges                                                                                   [2]convRanges
 	Fallback                                                                                 kernels.Ref
 	Shared                                                                                   int64 `arg:"int32"` // tiles
 	Parts, Arrivals                                                                          kernels.Ref
@@ -313,10 +324,19 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 	const threads = 256
 	fallback := p.Workspace(4)
 	var prepared []convPlanes
+	var ranged []int // operands that are prepared
+	var ranges [2]convRanges
 	for i := range w.planes {
 		x := &w.planes[i]
 		x.X, x.Pitch = kernels.In(kernels.Operand(1-i)), x.pitch(c.form)
-		if x.To = x.X; !w.given[i] {
+		if x.To = x.X; c.form == BF16Split && v.Split[1-i] {
+			x.To = kernels.In(2)
+			if i == 0 && v.Split[0] {
+				x.To = kernels.In(3)
+			}
+			ranges[i] = convRanges{kernels.At(x.To.Operand, x.bytes(c.form)), x.blocks(c.form, dev)}
+		} else if !w.given[i] {
+			ranged = append(ranged, i)
 			x.To = p.Workspace(x.bytes(c.form))
 			prepared = append(prepared, *x)
 			if last := &prepared[len(prepared)-1]; w.last[i] {
@@ -334,7 +354,19 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 		}
 	}
 	arrivals, shares := p.Workspace(4*counts), p.Workspace(parts)
-	ranges, blocks := emitPrepare(p, dev, c.form, prepared, arrivals, counts, w.merged > 1)
+	if len(prepared) == 0 && counts > 0 { // arrivals are cleared
+		prepared = []convPlanes{newConvPlanes(0, 1, 1)}
+		prepared[0].X, prepared[0].To = kernels.In(0), fallback
+	}
+	found, blocks := emitPrepare(p, dev, c.form, prepared, arrivals, counts, w.merged > 1)
+	for k, i := range ranged {
+		ranges[i] = convRanges{kernels.At(found.Operand, found.Offset+8*blocks*int64(k)), blocks}
+	}
+	for i := range ranges { // of which no kernel reads any, but they have to be somewhere
+		if ranges[i].Blocks == 0 {
+			ranges[i].At = found
+		}
+	}
 	if clears {
 		clear := convClearArgs{out, p.Out / 4, arith.DivideBy(p.Out / 4), 0}
 		if w.spaced(v) { // the lines of the other phase
@@ -349,7 +381,7 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 		}
 		d := c.cut(w, y, x, int64(dev.SMs))
 		a := c.arguments(w, y, x, v)
-		a.Ranges, a.Blocks, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, blocks, fallback, d.chunk, d.shared, shares, arrivals
+		a.Ranges, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, fallback, d.chunk, d.shared, shares, arrivals
 		arrivals.Offset += 4 * 2 * d.shared
 		splits := kernels.CeilDiv(w.pixels(y, x), d.chunk)
 		if c.filters {
@@ -375,15 +407,14 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 
 // emitPrepare appends the launch that prepares operands and clears so many arrivals, unless there are no operands. It returns the ranges that the blocks find, and how many blocks there are.
 func emitPrepare(p *kernels.Plan, dev kernels.Device, f Form, list []convPlanes, arrivals kernels.Ref, counts int64, ranged bool) (ranges kernels.Ref, blocks int64) {
-	const threads, most = 256, 1024
+	const threads = 256
 	blocks = 1
 	for i := range list {
 		if x := &list[i]; x.Cols == 1 {
 			x.flat()
 		}
-		blocks = max(blocks, list[i].squares(f))
+		blocks = max(blocks, list[i].blocks(f, dev))
 	}
-	blocks = min(blocks, convPrepareBlocks*int64(dev.SMs), most)
 	if ranges = p.Workspace(2 * 8 * blocks); len(list) > 0 {
 		p.Launch(convPrepares[f], int(blocks), threads, convPrepareArgs{[2]convPlanes{list[0], list[len(list)-1]}, ranges, arrivals, counts, ranged}).Grid[1] = len(list)
 	}

@@ -71,9 +71,11 @@ func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
 		return false
 	}
 	ranges := [2]magnitudes{noMagnitudes, noMagnitudes}
-	from := kernels.Slice[uint32](c, a.Ranges)
-	for i := range 2 * a.Blocks {
-		ranges[i/a.Blocks].join(from[2*i], from[2*i+1])
+	for i, of := range a.Ranges {
+		from := kernels.Slice[uint32](c, of.At)
+		for block := range of.Blocks {
+			ranges[i].join(from[2*block], from[2*block+1])
+		}
 	}
 	var scaled bool
 	if f == BF16Split {

@@ -151,3 +151,19 @@ template <Kind KIND> __device__ __forceinline__ Range prepare_few(const Planes& 
     }
     return range;
 }
+
+// prepare_plain is prepare for one line, of which nothing is transposed: a thread moves eight elements of it at a time.
+template <Kind KIND> __device__ __forceinline__ Range prepare_plain(const Planes& p) {
+    Range range;
+    for (i64 at = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 8; at < p.rows; at += (i64)gridDim.x * blockDim.x * 8) {
+        const float4* const from = reinterpret_cast<const float4*>(p.x + at);
+        const float4 low = from[0], high = at + 4 < p.rows ? from[1] : make_float4(0, 0, 0, 0);
+        float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        if (KIND == SPLIT || p.ranged) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) range.add(v[i]);
+        }
+        put<KIND>(p, v, at, at, p.rows);
+    }
+    return range;
+}

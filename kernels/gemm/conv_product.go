@@ -6,12 +6,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// The model's times of products on an H200, in us, fitted by hand to those of 27 layers of 1 x 1 filters.
+// The model's times of products by kernels without [rates], in us, fitted by hand to those of 27 layers of 1 x 1 filters on an H200.
 const (
 	convProductLaunch = 3
 	convProductBytes  = 3.5e6 // of all operands in one
 	convProductFlops  = 20e6  // of FMA in one
-	convProductSmall  = 2.2   // the time of matmul_mma_small.cu's kernels over that of their model, whose rows are multiples of 16 bytes
 	convProductTerms  = 80    // that a block adds up one after the other in one
 	convProductWave   = 8     // blocks of an SM whose loads hide one another's latency
 )
@@ -43,29 +42,29 @@ func (v Conv) chooseProduct(dev kernels.Device) (option, float64) {
 		return option{}, math.Inf(1)
 	}
 	c, x, d := choose(x)
-	if c.cut == nil || c.form != Plain {
+	if c == nil || c.form != Plain {
 		return option{}, math.Inf(1)
 	}
-	bytes, partials := float64(x.size())*float64(x.M*x.K+x.Batch*x.K*x.N+x.Batch*x.M*x.N), x.partials(d)
-	us := bytes / convProductBytes
-	if c.rounds {
-		us = max(us, d.us*convProductSmall)
+	var us float64
+	if rates := c.rates[c.rateOf(&d)]; rates != nil && x.predictable() {
+		p := rates.of(c, &x, false)
+		us = p.time(&d)
 	} else {
-		flops, terms := 2*float64(c.count(&x)*max(c.m, 1)*max(c.n, 1))*float64(x.K), x.K
+		bytes, flops, terms := float64(x.size())*float64(x.M*x.K+x.Batch*x.K*x.N+x.Batch*x.M*x.N), 2*float64(c.count(&x)*max(c.m, 1)*max(c.n, 1))*float64(x.K), x.K
 		if d.chunk > 0 {
 			terms = min(terms, d.chunk)
 		}
-		us = max(us, flops/convProductFlops, float64(terms*kernels.CeilDiv(d.blocks, convProductWave*x.sms()))/convProductTerms)
+		us = convProductLaunch + max(bytes/convProductBytes, flops/convProductFlops, float64(terms*kernels.CeilDiv(d.blocks, convProductWave*x.sms()))/convProductTerms)
 	}
-	if partials > 1 {
-		us += convLaunch + float64(x.size()*partials*x.M*x.N)/convPrepareBytes
+	if n := x.partials(d); x.added && n > 1 {
+		us += convLaunch + float64(x.size()*n*x.M*x.N)/convProductBytes
 	}
-	return option{c, x, d}, convProductLaunch + us
+	return option{c, x, d}, us
 }
 
 // byProduct returns the method by products.
 func (v Conv) byProduct(o option, us float64) convMethod {
-	return convMethod{"product", us, func(p *kernels.Plan, _ convArgs) error {
+	return convMethod{"product", us, Plain, func(p *kernels.Plan, _ convArgs) error {
 		if o.emit(p, &o.as, o.cut); o.rounds {
 			p.Precision = v.Round
 		}

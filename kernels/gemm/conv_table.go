@@ -63,6 +63,7 @@ func convHalves(name string, f Form) []convCandidate {
 // The model's times on an H200, in us.
 const (
 	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convPrepareMost   = 1024                 // blocks of a launch
 	convLaunches      = 5.76                 // of launches
 	convLaunch        = 2.78                 // of a phase
 	convUneven        = 8                    // of tiles that blocks share
@@ -130,13 +131,14 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 type convMethod struct {
 	name string
 	us   float64
+	form Form                                       // of the operands of kernels for tensor cores that are prepared; Plain: none is
 	emit func(p *kernels.Plan, args convArgs) error // appends the launches
 }
 
 // methods yields the ways to compute the convolution on a device.
 func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	return func(yield func(convMethod) bool) {
-		if !v.tensorAlone() && !yield(convMethod{"FMA", v.flopsTime(dev), func(p *kernels.Plan, args convArgs) error {
+		if !v.tensorAlone() && !yield(convMethod{"FMA", v.flopsTime(dev), Plain, func(p *kernels.Plan, args convArgs) error {
 			if ok, err := v.depthwise(p, dev); ok {
 				return err
 			}
@@ -144,16 +146,16 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 		}}) {
 			return
 		}
-		if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !v.Prepared && !yield(v.byProduct(o, us)) {
+		if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !v.tensorAlone() && !yield(v.byProduct(o, us)) {
 			return
 		}
 		for c, us := range v.tilings(dev) {
-			if !yield(convMethod{c.entry(v), us, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
+			if !yield(convMethod{c.entry(v), us, Plain, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
 				return
 			}
 		}
 		for c, us := range v.candidates(dev) {
-			if !yield(convMethod{c.kernel.Entry, us, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args, dev) }}) {
+			if !yield(convMethod{c.kernel.Entry, us, c.form, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args, dev) }}) {
 				return
 			}
 		}
@@ -171,7 +173,9 @@ func (v Conv) choose(dev kernels.Device) (best convMethod) {
 }
 
 // tensorAlone reports whether kernels for tensor cores alone read the operands.
-func (v Conv) tensorAlone() bool { return v.ChannelsLast != [2]bool{} || v.Prepared }
+func (v Conv) tensorAlone() bool {
+	return v.ChannelsLast != [2]bool{} || v.Prepared || v.Split != [2]bool{}
+}
 
 // form returns the form of operands of tensor cores.
 func (v Conv) form() Form {

@@ -8,9 +8,19 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// Convolutions in 16 bits read and write (images, rows, columns, channels), channels last, while values of graphs are (images, channels, rows, columns). So under Mixed the values between
-// convolutions are stored with their channels last: Maps run over the axes in that order, and read all others, such as the user's inputs, through views of them. Where a value leaves such a
-// chain, to a kernel that wants the graph's order, the last Map writes that order.
+// Convolutions in 16 bits and in TF32 read and write (images, rows, columns, channels), channels last, while values of graphs are (images, channels, rows, columns). So the values between
+// convolutions are stored with their channels last, under Mixed and in TF32: Maps run over the axes in that order, and read all others, such as the user's inputs, through views of them. Where
+// a value leaves such a chain, to a kernel that wants the graph's order, the last Map writes that order.
+
+// channels stores the values between convolutions in TF32 with their channels last. Under Mixed the pass of that name does so.
+func channels(p *program.Program, t Target) error {
+	if t.Mixed == kernels.FullPrecision && convolvesLast(p, t) {
+		m := newMixer(p, t, kernels.TF32, kernels.Float32)
+		m.orders()
+		m.order()
+	}
+	return nil
+}
 
 // channelsLast is the order of axes of a value whose channels are last.
 var channelsLast = []int{0, 2, 3, 1}
@@ -24,16 +34,20 @@ func ordered[S ~[]E, E any](list S) S {
 	return to
 }
 
-// convolvesLast reports whether convolutions of a program can have values in 16 bits.
+// convolvesLast reports whether convolutions of a program can have values with their channels last.
 func convolvesLast(p *program.Program, t Target) bool {
-	return t.Mixed != kernels.FullPrecision && slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool {
+	by := t.Mixed
+	if by == kernels.FullPrecision {
+		by = kernels.TF32
+	}
+	return slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool {
 		v, ok := program.ConvOf(in.Op)
-		v.ChannelsLast[gemm.ConvOutput] = ok && v.Round == t.Mixed
+		v.ChannelsLast[gemm.ConvOutput] = ok && v.Round == by
 		return v.ChannelsLast[gemm.ConvOutput] && v.TakesChannelsLast(t.Device)
 	})
 }
 
-// conv returns a convolution with operands in 16 bits, or the gradient of one, and its images and outputs, or their gradients, by index of [gemm.Conv].ChannelsLast.
+// conv returns a convolution with operands in m.by, or the gradient of one, and its images and outputs, or their gradients, by index of [gemm.Conv].ChannelsLast.
 func (m *mixer) conv(in *program.Instr) (v gemm.Conv, data [2]*program.Value, ok bool) {
 	v, ok = program.ConvOf(in.Op)
 	if !ok || v.Round != m.by || v.Dtype != kernels.Float32 {
@@ -50,7 +64,7 @@ func (m *mixer) conv(in *program.Instr) (v gemm.Conv, data [2]*program.Value, ok
 	return v, data, true
 }
 
-// takes reports whether a convolution can have a value in 16 bits.
+// takes reports whether a convolution can have a value with its channels last.
 func (m *mixer) takes(in *program.Instr, value *program.Value) bool {
 	v, data, ok := m.conv(in)
 	for i, d := range data {
@@ -59,7 +73,7 @@ func (m *mixer) takes(in *program.Instr, value *program.Value) bool {
 	return ok && v.ChannelsLast != [2]bool{} && v.TakesChannelsLast(m.device)
 }
 
-// orders finds the values that are stored with their channels last: those in 16 bits of convolutions, and what Maps compute along with them.
+// orders finds the values that are stored with their channels last: those of convolutions, in 16 bits or in TF32, and what Maps compute along with them.
 func (m *mixer) orders() {
 	can := map[*program.Value]bool{}
 	for v, computed := range m.instrs {
@@ -114,7 +128,7 @@ func (m *mixer) canOrder(v *program.Value) bool {
 		}
 		conv = conv || !mapped
 	}
-	return !conv || m.half[v]
+	return !conv || m.half[v] || m.as == kernels.Float32
 }
 
 // order stores the values of m.last with their channels last.

@@ -25,8 +25,7 @@ func mixed(p *program.Program, t Target) error {
 	if !ok {
 		return nil
 	}
-	m := &mixer{p: p, device: t.Device, by: t.Mixed, as: as, halves: t.Halves, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
-	m.index()
+	m := newMixer(p, t, t.Mixed, as)
 	m.choose()
 	for changed := true; changed; {
 		m.orders()
@@ -61,8 +60,9 @@ type use struct {
 	v  *program.Value
 }
 
-func (m *mixer) index() {
-	for _, in := range m.p.Instrs {
+func newMixer(p *program.Program, t Target, by kernels.Precision, as kernels.Dtype) *mixer {
+	m := &mixer{p: p, device: t.Device, by: by, as: as, halves: t.Halves, instrs: map[*program.Value]bool{}, readers: map[*program.Value][]use{}, fixed: map[*program.Value]bool{}, copies: map[*program.Value]*program.Value{}, cast: caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}}}
+	for _, in := range p.Instrs {
 		if _, alias := in.Op.(program.Alias); alias {
 			continue
 		}
@@ -73,6 +73,13 @@ func (m *mixer) index() {
 			m.instrs[v] = v.Numeric && v.Dtype == kernels.Float32
 		}
 	}
+	for _, u := range p.Updates {
+		m.fixed[u.Next.Base] = true
+	}
+	for _, v := range p.Outputs {
+		m.fixed[v.Base] = true
+	}
+	return m
 }
 
 // inOrder reports whether a view has each element of its base once.
@@ -119,7 +126,6 @@ func (m *mixer) reach(from []*program.Value, forward bool) map[*program.Value]bo
 // choose finds the activations.
 func (m *mixer) choose() {
 	var results, operands, updates []*program.Value
-	m.fixed = map[*program.Value]bool{}
 	for _, in := range m.p.Instrs {
 		if _, in, out, ok := m.stored(in); ok {
 			results = append(results, out...)
@@ -141,10 +147,7 @@ func (m *mixer) choose() {
 		}
 	}
 	for _, u := range m.p.Updates {
-		updates, m.fixed[u.Next.Base] = append(updates, u.Next.Base), true
-	}
-	for _, v := range m.p.Outputs {
-		m.fixed[v.Base] = true
+		updates = append(updates, u.Next.Base)
 	}
 	float := maps.Clone(m.fixed)
 	for v := range m.reach(updates, false) {

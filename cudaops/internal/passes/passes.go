@@ -38,6 +38,7 @@ var All = []Pass{
 	{"epilogue", epilogues}, // after vectors of vectors.go and onto
 	{"fuse", fuse},          // before prologues of vectors.go
 	{"mixed", mixed},        // if the target asks for it; with caches.go and channels.go
+	{"channels", channels},
 	{"layout", layout},
 	{"round", castOperands},
 	{"plan", plan}, // with states.go and rematerialize.go

@@ -33,7 +33,7 @@ func (s *rewriter) recomputes(product, step *program.Instr, gradient *program.Va
 	}
 	var x *program.Value // the only operand with an element for each of the argument
 	for _, v := range argument.In {
-		if v.Base.Elements() < out.Elements() {
+		if v.Reach() < out.Elements() { // the base may be the memory of all parameters
 			continue
 		}
 		if x != nil || !stored(v) {

@@ -113,7 +113,8 @@ func (r *rematerializer) choose() (best *program.Value) {
 	score := func(v *program.Value) float64 { return float64(v.Bytes()) / float64(v.Def.Traffic(v.Def.Plan)) }
 	for _, in := range r.p.Instrs[:r.peak] {
 		k, _ := in.Op.(program.Kernel)
-		if _, prepare := k.Planner.(gemm.Prepare); in.Plan == nil || len(in.Out) != 1 || !prepare && !program.Is[program.Map](in.Op) {
+		_, prepare := k.Planner.(gemm.Prepare)
+		if _, split := k.Planner.(gemm.ConvSplit); in.Plan == nil || len(in.Out) != 1 || !prepare && !split && !program.Is[program.Map](in.Op) {
 			continue
 		}
 		v := in.Out[0]

@@ -11,10 +11,15 @@ import (
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
-// is split once, unless it has more than shareSplitMax bytes.
+// is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
+		if v, ok := program.ConvOf(in.Op); ok {
+			for i, x := range v.Splits(t.Device) {
+				r.readers[of(in.In[i], x)]++
+			}
+		}
 		if product, ok := program.ProductOf(in.Op); ok {
 			if f, _ := product.Wants(t.Device); f == gemm.BF16Split {
 				for i, x := range product.Prepares(f) {
@@ -28,6 +33,7 @@ func castOperands(p *program.Program, t Target) error {
 			r.convert(in, product)
 		} else if v, ok := program.ConvOf(in.Op); ok {
 			r.filters(in, v)
+			r.splits(in, v)
 		}
 		return true, nil
 	}); err != nil {
@@ -64,18 +70,18 @@ type caster struct {
 	p       *program.Program
 	device  kernels.Device
 	cast    map[prepared]*program.Value
-	readers map[prepared]int // products that read splits
+	readers map[prepared]int // products and convolutions that read splits
 	early   []*program.Instr // that prepare filters
 }
 
-// prepared is matrices in a base, from an offset on, and how a product or a convolution reads them.
+// prepared is matrices or images in a base, from an offset on, and how a product or a convolution reads them.
 type prepared struct {
 	base   *program.Value
 	offset int64
-	as     any // a gemm.Prepare or a gemm.PrepareFilters
+	as     kernels.Planner
 }
 
-func of(v *program.Value, as any) prepared { return prepared{v.Base, v.View.Offset, as} }
+func of(v *program.Value, as kernels.Planner) prepared { return prepared{v.Base, v.View.Offset, as} }
 
 // filters makes a convolution read filters that an instruction of its own prepares. It depends on the filters alone: those of parameters are prepared while what comes before the convolution is
 // computed.
@@ -133,6 +139,25 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 	}
 	if changed {
 		in.Op = program.Kernel{Planner: product}
+	}
+}
+
+// splits makes a convolution read the splits that other convolutions read, too.
+func (r *caster) splits(in *program.Instr, v gemm.Conv) {
+	for i, x := range v.Splits(r.device) {
+		from := in.In[i]
+		key := of(from, x)
+		if x == (gemm.ConvSplit{}) || r.readers[key] < 2 || from.Bytes() > shareSplitMax {
+			continue
+		}
+		if r.cast[key] == nil {
+			r.cast[key] = r.value(from, program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(x.Bytes())}}, x)
+			r.p.Instrs = append(r.p.Instrs, r.cast[key].Def)
+		}
+		in.In, v.Split[i] = append(in.In, r.cast[key]), true
+	}
+	if v.Split != [2]bool{} {
+		in.Op = program.Kernel{Planner: v}
 	}
 }
 

@@ -20,6 +20,9 @@ func states(p *program.Program) error {
 		if to.Next == to.State {
 			continue
 		}
+		if v := to.Next; v.IsContiguous() && slices.Equal(v.Shape, v.Base.Shape) && ownsResult(p, v.Base) { // such as a WhenTraining
+			to.Next = v.Base
+		}
 		if next[to.Next] || !ownsResult(p, to.Next) {
 			if err := u.copy(to); err != nil {
 				return err

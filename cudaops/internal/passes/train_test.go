@@ -293,3 +293,24 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 		}
 	}
 }
+
+// The launch that computes the moments of a BatchNorm writes the running ones over their states, also where rows are split among blocks.
+func TestRunningMoments(t *testing.T) {
+	for _, side := range []int{5, 64} {
+		g := G.NewGraph()
+		vector := func(name string) *G.Node {
+			return G.NewVector(g, tensor.Float32, G.WithName(name), G.WithShape(8), G.WithInit(G.Uniform(1, 2)))
+		}
+		x := G.NewTensor(g, tensor.Float32, 4, G.WithName("x"), G.WithShape(32, 8, side, side), G.WithInit(G.Gaussian(0, 1)))
+		mean, variance := vector("mean"), vector("variance")
+		_, nextMean, nextVariance, err := ops.BatchNorm(x, vector("scale"), vector("bias"), mean, variance, 0.1, 1e-3)
+		testutil.Do(t, err)
+		p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Shared: []lower.Shared{{Node: mean, Next: nextMean}, {Node: variance, Next: nextVariance}}})).Program
+		testutil.Do(t, Run(p, Target{Device: H200}, func(pass string, p *program.Program) error { return p.Verify() }))
+		for _, u := range p.Updates {
+			if op, ok := u.Next.Def.Op.(program.Map); !ok || len(op.Axes) == 0 {
+				t.Errorf("side %d: %v updates %v, want the launch of the moments:\n%v", side, u.Next.Def.Op, u.State, p)
+			}
+		}
+	}
+}

@@ -322,7 +322,7 @@ func (c *checker) overwrites(in *Instr) {
 			if a == nil || b == nil || a.Home != b.Home || a.Offset >= b.Offset+b.Size || b.Offset >= a.Offset+a.Size {
 				continue
 			}
-			if !in.ReadsInOrder(v) || a.Offset != b.Offset || v.Bytes() != out.Bytes() {
+			if !in.ReadsInOrder(v) || a.Offset != b.Offset || v.Base.Bytes() != out.Bytes() {
 				c.fault("%v writes over %v, of which it reads other elements", in.Op, v.Base)
 			}
 		}

@@ -42,13 +42,28 @@ func (c *checker) inPlace(u Update) {
 }
 
 // ReadsInOrder reports whether an instruction reads, for each element that it computes, only the element of an input's base
-// at the same index.
+// at the same index. Of a Map with reductions these are the elements that rows have one of: threads of a row have read it before one of them writes its result.
 func (in *Instr) ReadsInOrder(v *Value) bool {
+	if op, mapped := in.Op.(Map); mapped && len(op.Axes) > 0 {
+		return op.readsRows(v)
+	}
 	if k, kernel := in.Op.(Kernel); kernel && k.InPlace && v == in.In[0] {
 		return true
 	}
 	c, collective := in.Op.(Collective)
 	return (Elementwise(in.Op) || collective && c.Kind == kernels.AllReduce) && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
+}
+
+// readsRows reports whether each row of a Map with reductions reads the element of its number of a value's base, and the base has no others.
+func (op Map) readsRows(v *Value) bool {
+	rows := *v
+	rows.Shape, rows.View.Strides = Without(v.Shape, op.Axes), Without(v.View.Strides, op.Axes)
+	for _, a := range op.Axes {
+		if v.Shape[a] > 1 && v.View.Strides[a] != 0 {
+			return false
+		}
+	}
+	return v.View.Offset == 0 && !v.IsRandom() && !v.IsIota() && rows.IsContiguous() && rows.Elements() == v.Base.Elements()
 }
 
 // join checks the sizes of the inputs of a ConcatInPlace and, in a placed program, their offsets.

@@ -34,7 +34,7 @@ func small() (cases []Case) {
 }
 
 // random returns numbers in [-1, 1), others in every run.
-func random(t *testing.T) []float32 {
+func random(t testing.TB) []float32 {
 	r := testutil.Random(t)
 	block := make([]float32, 10_007)
 	for i := range block {

@@ -1,0 +1,60 @@
+package gemm
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// ConvSplit plans the splits of images (Count, Rows channels, Cols pixels) of float32 as three BF16 matrices, which convolutions multiply on tensor cores: [3][Count][Cols][channels], the channels
+// rounded up to 8, then the ranges of numbers that blocks have found. Several convolutions can read them: see Conv.Split. It is a kernels.Planner.
+type ConvSplit struct{ Count, Rows, Cols int64 }
+
+// Splits returns the splits of both operands that a convolution's launches on a device make of whole images, and zeros of operands of which they make none.
+func (v Conv) Splits(dev kernels.Device) (list [2]ConvSplit) {
+	v.Split = [2]bool{}
+	if v.Round != kernels.FullPrecision || v.ChannelsLast != [2]bool{} || v.check(dev) != nil {
+		return list
+	}
+	if m := v.choose(dev); m.form != BF16Split {
+		return list
+	}
+	w, _ := v.windows(BF16Split)
+	for i, x := range w.planes {
+		if of := convOperands[v.Result][1-i]; of != ConvFilters && w.merged == 1 && w.inner == 1 && x == newConvPlanes(x.Count, x.Rows, x.Cols) {
+			list[1-i] = v.split(of)
+		}
+	}
+	return list
+}
+
+// split returns the splits of whole images or outputs.
+func (v Conv) split(of ConvResult) ConvSplit {
+	if of == ConvImages {
+		return ConvSplit{v.Images, v.Channels, v.Rows.In * v.Columns.In}
+	}
+	return ConvSplit{v.Images, v.Filters, v.Rows.Out() * v.Columns.Out()}
+}
+
+// String names the form.
+func (x ConvSplit) String() string {
+	return fmt.Sprintf("conv_split(%d x %d x %d)", x.Count, x.Rows, x.Cols)
+}
+
+// Bytes returns the bytes of the result.
+func (x ConvSplit) Bytes() int64 {
+	return newConvPlanes(x.Count, x.Rows, x.Cols).bytes(BF16Split) + 8*convPrepareMost
+}
+
+// Plan implements [kernels.Planner].
+func (x ConvSplit) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	const most = 1 << 30
+	if min(x.Count, x.Rows, x.Cols) < 1 || x.Count > most/x.Rows/x.Cols || !isHopper(dev) {
+		return nil, fmt.Errorf("kernels: %v: want 1 to %d elements, and a device of compute capability 9.0", x, most)
+	}
+	p := &kernels.Plan{Op: x.String(), Inputs: []int64{x.Count * x.Rows * x.Cols * kernels.Float32.Size()}, Out: x.Bytes()}
+	y := newConvPlanes(x.Count, x.Rows, x.Cols)
+	y.X, y.To, y.Pitch = kernels.In(0), out, y.pitch(BF16Split)
+	p.Launch(convPrepares[BF16Split], int(y.blocks(BF16Split, dev)), 256, convPrepareArgs{Planes: [2]convPlanes{y, y}, Ranges: kernels.At(kernels.Out, y.bytes(BF16Split)), Arrivals: out})
+	return p, nil
+}

@@ -1,0 +1,69 @@
+package gemm
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// TestConvSplit: a convolution computes the same bits from splits that are given as from those that it makes, also of numbers that need scaling or are not finite.
+func TestConvSplit(t *testing.T) {
+	r := testutil.Random(t)
+	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	given, extreme := map[[2]bool]int{}, []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), float32(math.NaN())}
+	for draw := 0; draw < 10; {
+		axis := ConvAxis{In: 5 + r.Int64N(12), Size: 1 + r.Int64N(3), Stride: 1 + r.Int64N(2), Dilation: 1}
+		axis.Before, axis.After = r.Int64N(axis.Size), r.Int64N(axis.Size)
+		v := Conv{Dtype: kernels.Float32, Images: 2 + r.Int64N(6), Channels: 20 + r.Int64N(40), Filters: 20 + r.Int64N(40), Groups: 1, Rows: axis, Columns: axis, Result: ConvResult(r.IntN(3))}
+		own, split := v, v.Splits(dev)
+		for i, x := range split {
+			v.Split[i] = x != (ConvSplit{}) && r.IntN(4) > 0
+		}
+		if v.Split == [2]bool{} {
+			continue
+		}
+		draw++
+		given[v.Split]++
+		plan := testutil.Get[*kernels.Plan](t)(v.Plan(dev))
+		testutil.Do(t, plan.Check(dev))
+		var in [][]byte
+		for _, of := range convOperands[v.Result] {
+			x := make([]float32, v.elements()[of])
+			for k := range x {
+				x[k] = float32(r.NormFloat64())
+			}
+			if draw%4 == 0 {
+				x[r.IntN(len(x))] = extreme[r.IntN(len(extreme))]
+			}
+			in = append(in, kernels.Bytes(x))
+		}
+		want, got := make([]float32, v.elements()[v.Result]), make([]float32, v.elements()[v.Result])
+		testutil.Do(t, testutil.Get[*kernels.Plan](t)(own.Plan(dev)).Run(in, kernels.Bytes(want), nil))
+		for i, x := range split {
+			if v.Split[i] {
+				to := make([]uint16, x.Bytes()/2)
+				testutil.Do(t, testutil.Get[*kernels.Plan](t)(x.Plan(dev)).Run(in[i:i+1], kernels.Bytes(to), nil))
+				in = append(in, kernels.Bytes(to))
+			}
+		}
+		testutil.Do(t, plan.Run(in, kernels.Bytes(got), nil))
+		if !bytes.Equal(kernels.Bytes(got), kernels.Bytes(want)) {
+			t.Errorf("%+v: the result differs from that of the splits that the convolution makes", v)
+		}
+	}
+	if len(given) < 3 {
+		t.Errorf("got splits of operands %v, want of the first, of the second and of both", given)
+	}
+	for name, plan := range map[string]kernels.Planner{
+		"no images":                 ConvSplit{0, 64, 64},
+		"more elements than 2^30":   ConvSplit{1 << 20, 1 << 10, 2},
+		"a convolution without any": Conv{Dtype: kernels.Float64, Images: 1, Channels: 1, Filters: 1, Groups: 1, Rows: ConvAxis{1, 1, 1, 1, 0, 0}, Columns: ConvAxis{1, 1, 1, 1, 0, 0}, Split: [2]bool{true, false}},
+	} {
+		if _, err := plan.Plan(dev); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+}
