@@ -157,9 +157,12 @@ func (p Product) problem(dev kernels.Device) problem {
 // Wants returns the forms in which kernels of a device read the operands of a product, Plain if they read them as they are. A larger
 // operand that is in BF16 already makes BF16 worth it for fewer rows or columns.
 func (p Product) Wants(dev kernels.Device) (a, b Form) {
-	x := p.problem(dev)
 	for _, group := range table {
 		for _, c := range group {
+			x := p.problem(dev)
+			if c.orient != nil {
+				x = c.orient(x)
+			}
 			if c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && !p.dot() && c.can(x) && c.pays(x) {
 				return c.form, c.form
 			}
@@ -184,7 +187,7 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 		return p, false
 	}
 	c, _, d := choose(p.problem(dev))
-	if c.cut == nil || d.partials > 1 {
+	if c.cut == nil || c.able.plain || d.partials > 1 {
 		return p, false
 	}
 	p.Also = f
@@ -205,7 +208,7 @@ func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.D
 	if c == kernels.Float32 && !slices.ContainsFunc(operands, isHalf) {
 		return p, true
 	}
-	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || own.cut == nil || d.partials > maxUnsplit ||
+	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || own.cut == nil || own.able.plain || d.partials > maxUnsplit ||
 		slices.ContainsFunc(operands, func(d kernels.Dtype) bool { return d != half && d != kernels.Float32 }) {
 		return p, false
 	}

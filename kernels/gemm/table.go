@@ -134,11 +134,13 @@ func roundedTable(f Form) [][]candidate {
 	// 8192 x 50304 x 768, BF16  797    1029 (one)
 	// 768 x 8192 x 3072, A^T    69.4   87.8 (256 columns)
 	// 3072 x 8192 x 768, A^T    69.5   86.0 (256 columns)
-	var mid []candidate
+	var vectors, mid []candidate
 	if _, half := f.half(); half {
+		vectors = []candidate{halfVectors(f)}
 		mid = []candidate{reduced("matmul_hopper", "hopper_"+name+"_mid", f, hasWGMMA, one(tile{n: 192}), element(1.08)).when(fast...)}
 	}
 	return [][]candidate{
+		vectors,
 		{narrow},
 		append(mid,
 			reduced("matmul_hopper", "hopper_"+name, f, hasWGMMA, one(tile{n: 256, cluster: 2}), element(1)).when(fast...),
