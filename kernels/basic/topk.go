@@ -52,6 +52,11 @@ var selectPolicies = kernels.Measured[selectPolicy]{
 	// Categorical, no restriction          11     98    637
 	// Categorical, k = 50                  25    142    894
 	// Categorical, p = 0.9                480   1669  11680
+	// H200, with a first threshold
+	// TopK of 50                           18    114    718
+	// Categorical, k = 1                   15     71    509
+	// Categorical, k = 50                  19    119    871
+	// H100
 	// PyTorch, topk                        54      -   5017
 	// PyTorch, topk and multinomial        87      -   5083
 	// PyTorch, softmax and multinomial     70      -   6708

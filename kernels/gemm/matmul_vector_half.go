@@ -9,7 +9,8 @@ import (
 // halfVectors is the kernel of matmul_vector_half.cu for operands in BF16 or F16: a matrix whose rows are of K, and a vector. It reads operands that are in the form already:
 // converting a matrix takes longer than its product with a vector.
 //
-// H200, 50304 x 768, us       16 bits   float32
+// H200, timed in a VM, us     16 bits   float32
+// 50304 x 768                 27.2      46.2
 func halfVectors(f Form) candidate {
 	const (
 		minElements = 1 << 22 // of the matrix
