@@ -162,6 +162,15 @@ func (o overInput) Plan(dev kernels.Device) (*kernels.Plan, error) {
 // String names the op.
 func (o overInput) String() string { return o.name + " in place" }
 
+// Updated returns the rows that [Update] replaces; ok is false for any other op.
+func (o *Op) Updated() (r basic.Rows, ok bool) {
+	u, ok := o.primitive.(update)
+	if !ok {
+		return r, false
+	}
+	return updateOf(o.in[0], o.in[2], o.in[1].Shape[u.axis], u.axis), true
+}
+
 // InHalf returns a planner of [Update] of float32 whose tensor, rows and result are stored in BF16 or F16; ok is false for any other op.
 func (o *Op) InHalf(d kernels.Dtype) (p kernels.Planner, ok bool) {
 	if _, ok := o.primitive.(update); !ok || o.in[0].Dtype != kernels.Float32 {

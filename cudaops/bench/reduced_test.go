@@ -208,6 +208,67 @@ func reducedEpiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	}
 }
 
+// A matrix in 16 bits times a vector in 16 bits, or a vector times a matrix that is stored transposed: sums in float32, also of Inf and NaN, with the same bits in each run.
+func TestReducedVectors(t *testing.T) {
+	r := random(t)
+	for _, dev := range productDevices(t) {
+		for i, by := range slices.Repeat([]kernels.Precision{kernels.BF16, kernels.F16}, 3) {
+			k := 8 * (1 + r.Int64N([]int64{16, 128, 800}[i%3]))
+			rows := (1<<22)/k + 1 + r.Int64N(40)
+			reducedVector(t, r, dev, by, rows, k, r.IntN(2) == 0)
+		}
+	}
+}
+
+func reducedVector(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision, rows, k int64, left bool) {
+	t.Helper()
+	form, d := gemm.Form(by), half(by)
+	p := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: 1, N: rows, K: k, A: gemm.Operand{Form: form}, B: gemm.Operand{Form: form, Trans: true}, Round: by}
+	if left {
+		p.M, p.N = rows, 1
+	}
+	plan := testutil.Get[*kernels.Plan](t)(p.Plan(dev))
+	if want := "matmul_rows_" + d.String(); dev.Major >= 8 && plan.Launches[0].Kernel.Entry != want {
+		t.Errorf("%v: got %s, want %s", plan, plan.Launches[0].Kernel.Entry, want)
+	}
+	few := make([]uint16, 1<<14+5)
+	for i := range few {
+		few[i] = expr.ToHalf(d, float32(r.NormFloat64()))
+	}
+	x, v := make([]uint16, rows*k), make([]uint16, k)
+	for at := range x {
+		x[at] = few[(at+at>>14)%len(few)]
+	}
+	for at := range v {
+		v[at] = few[r.IntN(len(few))]
+	}
+	for range 5 {
+		x[r.Int64N(rows*k)] = expr.ToHalf(d, float32([]float64{math.Inf(1), math.Inf(-1), math.NaN()}[r.IntN(3)]))
+	}
+	inputs := [][]byte{kernels.Bytes(v), kernels.Bytes(x)}
+	if left {
+		slices.Reverse(inputs)
+	}
+	var out [2][]float32
+	for i := range out {
+		out[i] = make([]float32, rows)
+		testutil.Do(t, Run(0, plan, inputs, kernels.Bytes(out[i])))
+	}
+	for row, got := range out[0] {
+		var want, abs float64
+		for l, f := range v {
+			term := float64(expr.FromHalf(d, x[int64(row)*k+int64(l)])) * float64(expr.FromHalf(d, f))
+			want, abs = want+term, abs+math.Abs(term)
+		}
+		if finite := !math.IsNaN(want) && !math.IsInf(want, 0); finite && !(math.Abs(float64(got)-want) <= 0x1p-20*abs) || !finite && float64(got) != want && (got == got || want == want) {
+			t.Fatalf("%v: row %d is %v, want %v", plan, row, got, want)
+		}
+		if math.Float32bits(got) != math.Float32bits(out[1][row]) {
+			t.Fatalf("%v: row %d has other bits in the second run", plan, row)
+		}
+	}
+}
+
 // A product with a second, rounded output has the same bits as one without, and the rounded output has those of Rounded.
 func TestReducedHalves(t *testing.T) {
 	r := random(t)

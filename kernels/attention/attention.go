@@ -40,7 +40,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
 	if f.splits(dev) {
-		f.launchSplit(p, dev, args)
+		f.launchSplit(p, dev, args, updateArgs{})
 		return p, nil
 	}
 	if f.onHopper(dev) {

@@ -5,6 +5,9 @@
 // the keys that it loads (online softmax). These partial results are merged over the groups of a warp, then over warps, then over blocks, always in the same order. Rows of q, k
 // and v are whole pieces of 16 bytes.
 //
+// With an update, k and v are parts of a cache, with the same strides, and the block that reads a key, or the last one for keys that no query sees, first writes it, if it is one of the
+// new rows from the position on. A position from which the rows do not fit changes nothing.
+//
 // The CLUSTER blocks of a cluster, from compute capability 9.0 on, send their partial results to the first one. If a tile has one cluster it writes the result. Otherwise it writes a
 // partial result to scratch memory, as does each block where there are no clusters, and merge merges these.
 #include "attention.cuh"
@@ -27,6 +30,27 @@ template <typename E> struct alignas(16) Piece {
     // load loads the elements of a row from c on, zeros beyond its end.
     __device__ __forceinline__ void load(const E* row, int c, int dim) {
         *reinterpret_cast<uint4*>(this) = c < dim ? *reinterpret_cast<const uint4*>(row + c) : make_uint4(0, 0, 0, 0);
+    }
+};
+
+// Update is `count` new rows of the keys and values of each batch, whose batches are `batch` elements apart.
+template <typename E> struct Update {
+    const E *k, *v; // of the first head
+    i64 batch;
+    const i64* position; // of all batches, or of each if `each` is 1
+    int each, count;
+    // write writes those of a head that are keys from `begin` on, before `end`, and reports whether there are any. A lane has the 16 bytes from element c on.
+    template <typename A> __device__ __forceinline__ bool write(const A& a, int index, int head, int begin, int end, int c, int group, int groups) const {
+        const i64 first = position[index * each];
+        if (first < 0 || first > a.p.keys - count || first >= end || first + count <= begin) return false;
+        for (int i = group; i < count; i += groups) {
+            const int j = (int)first + i;
+            if (j < begin || j >= end || c >= a.p.dim) continue;
+            const i64 from = index * batch + head * a.ks.head + i * a.ks.row + c, to = index * a.ks.batch + head * a.ks.head + j * a.ks.row + c;
+            *reinterpret_cast<uint4*>(const_cast<E*>(a.k) + to) = *reinterpret_cast<const uint4*>(k + from);
+            *reinterpret_cast<uint4*>(const_cast<E*>(a.v) + to) = *reinterpret_cast<const uint4*>(v + from);
+        }
+        return true;
     }
 };
 
@@ -63,6 +87,7 @@ template <typename E> struct Arguments {
     float* lse;
     int outputs;
     Problem<float> p;
+    Update<E> update;
     // write stores element c of a row of a tile, and the statistics with element 0.
     __device__ __forceinline__ void write(int batch, int head, int row, int c, const Partial& x, int limit) const {
         const int h = head * p.group + row / p.queries, query = row % p.queries;
@@ -120,6 +145,7 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
     }
     const int each = (most + parts - 1) / parts, begin = min(part * each, most), end = min(begin + each, most);
     const E *const k = a.k + batch * a.ks.batch + head * a.ks.head, *const v = a.v + batch * a.vs.batch + head * a.vs.head;
+    if (a.update.count > 0 && a.update.write(a, batch, head, begin, part == parts - 1 ? p.keys : end, lane * W, group, groups)) __syncthreads();
 #pragma unroll 1
     for (int j0 = begin; j0 < end; j0 += groups * KEYS) { // the same for all lanes, which exchange sums
         Piece<E> x[KEYS], y[KEYS];
@@ -224,9 +250,10 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
 constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
 
 #define PARAMETERS(E) \
-    const E *q, STRIDES(q), const E *k, STRIDES(k), const E *v, STRIDES(v), E *out, STRIDES(out), float *lse, const int outputs, PROBLEM(float), const int parts, const int joined, float *partial
+    const E *q, STRIDES(q), const E *k, STRIDES(k), const E *v, STRIDES(v), E *out, STRIDES(out), float *lse, const int outputs, PROBLEM(float), const int parts, const int joined, float *partial, \
+        const E *newK, const E *newV, const i64 newBatch, const i64 *position, const int positionEach, const int newCount
 #define ARGUMENTS(E) \
-    Arguments<E> { q, k, v, STRIDES_OF(q), STRIDES_OF(k), STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float) }
+    Arguments<E> { q, k, v, STRIDES_OF(q), STRIDES_OF(k), STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), {newK, newV, newBatch, position, positionEach, newCount} }
 #define ATTENTION(name, E)                                                                                                                                  \
     extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS) attention_split_##name(PARAMETERS(E)) {                                                \
         __shared__ Shared<ROWS> m;                                                                                                                          \

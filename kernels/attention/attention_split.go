@@ -76,17 +76,26 @@ type splitArgs struct {
 	Parts   int64 `arg:"int32"`
 	Joined  bool
 	Partial kernels.Ref
+	updateArgs
+}
+
+// updateArgs are those of new rows, whose batches are Batch elements apart, Count of them for each: none if it is 0.
+type updateArgs struct {
+	K, V        kernels.Ref
+	BatchStride int64
+	Position    kernels.Ref
+	Each, Count int64 `arg:"int32"` // Each: whether each batch has a position of its own
 }
 
 // launchSplit launches blocks for each tile of rows, and where these have more than one partial result, a launch that merges them.
-func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
 	s := splitPolicy
 	tiles := f.Batch * f.KeyHeads * kernels.CeilDiv(f.sharing(), tileRows(f.sharing()))
 	clusters := min(kernels.CeilDiv(f.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
 	if f.Keys <= splitCluster*s.maxKeys {
 		clusters = 1
 	}
-	to := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0)}
+	to := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}
 	partials := to.partials()
 	if partials > 1 {
 		p.Scratch, to.Partial = tiles*partials*tileRows(f.sharing())*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
@@ -108,6 +117,7 @@ func (a splitArgs) partials() int64 {
 // splitBody computes the partial results of each row of a tile: the maximum of its scores, the sum of their exponentials, and the sum of values.
 func splitBody(c kernels.Call, dt kernels.Dtype) {
 	a := kernels.Args[splitArgs](c)
+	a.update(newHost[float32](c, dt, a.problemArgs))
 	if a.partials() == 1 {
 		forward[float32](c, dt, a.forwardArgs)
 		return

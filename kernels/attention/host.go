@@ -103,6 +103,14 @@ func (m memory[T]) store(from []T) {
 	})
 }
 
+// copyFrom copies rows.
+func (m memory[T]) copyFrom(from memory[T]) {
+	var whole [][]T
+	var half [][]uint16
+	from.each(func(_ int64, row []T) { whole = append(whole, row) }, func(_ int64, row []uint16) { half = append(half, row) })
+	m.each(func(i int64, row []T) { copy(row, whole[i]) }, func(i int64, row []uint16) { copy(row, half[i]) })
+}
+
 // work is the memory of a goroutine.
 type work[T kernels.Float] struct {
 	by      kernels.BLAS

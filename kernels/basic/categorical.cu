@@ -112,10 +112,12 @@ template <typename M, typename F> __device__ Found find(u64* sums, int n, M mass
     __shared__ Found found;
     const int each = (n + blockDim.x - 1) / blockDim.x, first = min(n, (int)threadIdx.x * each), last = min(n, first + each);
     u64 own = 0, total;
+#pragma unroll 1
     for (int i = first; i < last; i++) own += mass(i);
     u64 sum = before(sums, own, total);
     const u64 wanted = target(total);
     if (sum <= wanted && wanted < sum + own) {
+#pragma unroll 1
         for (int i = first; i < last; i++) {
             const u64 m = mass(i);
             if (wanted < sum + m) {
@@ -201,6 +203,7 @@ template <typename T> __device__ long long draw(u64* sums, const Draw<T>& d, con
     u64 all = 0, total = 0;
     if (enough || d.k == 0) {
         u64 own = 0;
+#pragma unroll 1
         for (int i = threadIdx.x; i < selected; i += blockDim.x) own += mass(i);
         before(sums, own, total);
         all = total;
@@ -374,18 +377,18 @@ __device__ void categorical_join(const T* logits, const Settings<T>& s, const lo
 #define SETTINGS_OF {temperature, k, p, temperatureEach, kEach, pEach}
 
 #define CATEGORICAL(name, T)                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                            \
         categorical_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,          \
                            long long* out) {                                                                                                     \
         categorical<T>(logits, SETTINGS_OF, state, out, n, stream, chunks, size, capacity);                                                      \
     }                                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                            \
         categorical_part_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,     \
                                 unsigned* list, T* sums, int parts, int chunksEach) {                                                            \
         categorical_part<T>(logits, SETTINGS_OF, state, list, reinterpret_cast<Chunk<T>*>(sums), n, stream, chunks, size, capacity, parts,       \
                             chunksEach);                                                                                                         \
     }                                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                            \
         categorical_join_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,     \
                                 long long* out, const unsigned* list, const T* sums, int parts) {                                                \
         categorical_join<T>(logits, SETTINGS_OF, state, list, reinterpret_cast<const Chunk<T>*>(sums), out, n, stream, chunks, size, capacity,   \

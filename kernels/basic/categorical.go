@@ -88,8 +88,10 @@ func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, 
 	chunk *= kernels.CeilDiv(d.N, chunk*categoricalChunks)
 	chunks := kernels.CeilDiv(d.N, chunk)
 	args := categoricalArgs{kernels.In(0), kernels.In(1), kernels.In(2), kernels.In(3), perRow(d.Temperature), perRow(d.K), perRow(d.P), kernels.In(4), d.N, d.Stream, chunks, chunk, 0}
-	parts, each := selectPolicies.On(dev).parts(dev, d.Rows, d.N, 1, chunk)
-	s := selectionOf(each, min(d.N, MaxTopK)) // k is not known
+	pol, most := selectPolicies.On(dev), min(d.N, MaxTopK) // of k, which is not known
+	threads, single := pol.blockThreads(dev, dt, d.Rows, d.N, most)
+	parts, each := pol.parts(dev, single, d.Rows, d.N, 1, chunk)
+	s := selectionOf(each, most, threads)
 	args.Capacity = s.capacity
 	whole := categoricalOutArgs{args, kernels.At(kernels.Out, 0)}
 	shared := int(max(s.shared(dt), 2*size*chunks))

@@ -5,8 +5,8 @@
 // elements nor how a row is divided among blocks has a part in the result.
 //
 // A block goes through the row in tiles and keeps, in shared memory, the elements above a threshold. When they are too many it raises the threshold to one that at least k of them
-// reach, found 8 bits at a time by counting, and drops the others. Of a random row few elements pass after the first tile, so the row is read once, at the speed of memory. At the end the
-// candidates are sorted.
+// reach, found 8 bits at a time by counting, and drops the others. The first threshold is one that at least k of the threads' largest elements of the first tile reach. Of a random row few
+// elements pass, so the row is read once, at the speed of memory. At the end the candidates are sorted. One element, the largest, needs no candidates.
 #pragma once
 
 template <typename T> struct KeyOf;
@@ -31,12 +31,18 @@ constexpr unsigned none = ~0u; // the index of no element
 constexpr int perThread = 8;   // elements of a tile: as in topk.go
 constexpr int leastLimit = 512; // as in topk.go
 
+// lowest is -Inf, which no element is below: what sources load for elements that they do not have.
+template <typename T> __device__ T lowest();
+template <> __device__ float lowest() { return __int_as_float(0xff800000); }
+template <> __device__ double lowest() { return __longlong_as_double(0xfff0000000000000ll); }
+
 // Row is a row, or a part of one that begins at element `from`, whose n elements are read in 16 bytes at a time if wide.
 template <typename T> struct Row {
     const T* x;
     unsigned from, n;
     bool wide;
     static constexpr int W = 16 / sizeof(T);
+    static constexpr bool isRow = true;
 
     // place is where element j of a thread is in the tile.
     __device__ unsigned place(int j) const {
@@ -44,7 +50,7 @@ template <typename T> struct Row {
     }
     __device__ unsigned index(unsigned at) const { return at < n ? from + at : none; }
     __device__ void load(unsigned base, T (&v)[perThread]) const {
-        const T least = KeyOf<T>::value(0); // below all
+        const T least = lowest<T>();
         if (wide) {
 #pragma unroll
             for (int j = 0; j < perThread; j += W) {
@@ -69,20 +75,21 @@ template <typename T> struct Listed {
     const T* x;
     const unsigned* list;
     unsigned n;
+    static constexpr bool isRow = false;
     __device__ unsigned place(int j) const { return j * blockDim.x + threadIdx.x; }
     __device__ unsigned index(unsigned at) const { return at < n ? list[at] : none; }
     __device__ void load(unsigned base, T (&v)[perThread]) const {
 #pragma unroll
         for (int j = 0; j < perThread; j++) {
             const unsigned i = index(base + place(j));
-            v[j] = i != none ? x[i] : KeyOf<T>::value(0);
+            v[j] = i != none ? x[i] : lowest<T>();
         }
     }
 };
 
 // SelectMemory is what a block that selects has beside its candidates.
 struct SelectMemory {
-    int bins[256];
+    alignas(8) int bins[256];
     int count, digit, above, left;
 };
 
@@ -112,25 +119,49 @@ template <typename T> struct Candidates {
         return place;
     }
 
-    // tighten keeps at least k of n candidates, the largest ones, and at most `most`, at least k itself, if there are more. It returns their number and what they reach.
-    __device__ int tighten(int n, int k, int most, K& leastKey, unsigned& leastLow) {
-        constexpr int keyBits = 8 * sizeof(K);
-        K pk = 0;
+    // common returns the bits from `bits` on, in which the keys of n candidates agree.
+    __device__ K common(int n, int& bits) {
+        K high = 0, low0 = ~K(0);
+#pragma unroll 1
+        for (int i = threadIdx.x; i < n; i += blockDim.x) high = max(high, key[i]), low0 = min(low0, key[i]);
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) high = max(high, __shfl_xor_sync(~0u, high, d)), low0 = min(low0, __shfl_xor_sync(~0u, low0, d));
+        K* const ends = reinterpret_cast<K*>(m.bins); // of warps
+        if (threadIdx.x % 32 == 0) ends[threadIdx.x / 16] = high, ends[threadIdx.x / 16 + 1] = low0;
+        __syncthreads();
+        const int lane = threadIdx.x % 32, at = min(lane, (int)blockDim.x / 32 - 1);
+        high = ends[2 * at], low0 = ends[2 * at + 1];
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) high = max(high, __shfl_xor_sync(~0u, high, d)), low0 = min(low0, __shfl_xor_sync(~0u, low0, d));
+        __syncthreads();
+        const K differ = high ^ low0;
+        bits = 64 - __clzll((unsigned long long)differ);
+        return bits < 8 * (int)sizeof(K) ? high >> bits << bits : 0;
+    }
+
+    // threshold finds what at least k of n candidates reach, the largest ones, and at most `most`, at least k itself, if there are more. It returns how many do.
+    __device__ int threshold(int n, int k, int most, K& leastKey, unsigned& leastLow) {
+        int bits;
+        K pk = common(n, bits);
         unsigned pl = 0;
         int left = n, above = 0; // candidates that reach the known bits, and of these those that exceed them
-        for (int shift = keyBits + 24; shift >= 0 && left > most; shift -= 8) {
+#pragma unroll 1
+        for (int from = bits + 32; from > 0 && left > most;) { // bits that are not known
+            const int to = max(from - 8, from > 32 ? 32 : 0), mask = (1 << (from - to)) - 1;
+#pragma unroll 1
             for (int i = threadIdx.x; i < 256; i += blockDim.x) m.bins[i] = 0;
             __syncthreads();
+#pragma unroll 1
             for (int i = threadIdx.x; i < n; i += blockDim.x) {
                 const K own = key[i];
                 int digit;
-                if (shift >= 32) {
-                    if (shift < keyBits + 24 && (own ^ pk) >> (shift - 24)) continue; // other known bits
-                    digit = (int)(own >> (shift - 32)) & 255;
+                if (to >= 32) {
+                    if (from < bits + 32 && (own ^ pk) >> (from - 32)) continue; // other known bits
+                    digit = (int)(own >> (to - 32)) & mask;
                 } else {
                     const unsigned ownLow = low[i];
-                    if (own != pk || (shift < 24 && (ownLow ^ pl) >> (shift + 8))) continue;
-                    digit = ownLow >> shift & 255;
+                    if (own != pk || (from < 32 && (ownLow ^ pl) >> from)) continue;
+                    digit = ownLow >> to & mask;
                 }
                 atomicAdd(&m.bins[digit], 1);
             }
@@ -154,22 +185,29 @@ template <typename T> struct Candidates {
                 }
             }
             __syncthreads();
-            if (shift >= 32) pk |= (K)m.digit << (shift - 32);
-            else pl |= (unsigned)m.digit << shift;
-            above = m.above, left = m.left;
+            if (to >= 32) pk |= (K)m.digit << (to - 32);
+            else pl |= (unsigned)m.digit << to;
+            above = m.above, left = m.left, from = to;
         }
+        leastKey = pk, leastLow = pl;
+        return left;
+    }
+
+    // tighten keeps the candidates that reach a threshold and returns their number.
+    __device__ int tighten(int n, int k, int most, K& leastKey, unsigned& leastLow) {
+        const int left = threshold(n, k, most, leastKey, leastLow);
         __syncthreads();
         if (threadIdx.x == 0) m.count = 0;
         __syncthreads();
+#pragma unroll 1
         for (int base = 0; base < n; base += blockDim.x) {
             const int i = base + threadIdx.x;
             const K own = i < n ? key[i] : 0;
             const unsigned ownLow = i < n ? low[i] : 0;
             __syncthreads(); // what follows is written over candidates that have been read
-            append(i < n && reaches(own, ownLow, pk, pl), own, ownLow);
+            append(i < n && reaches(own, ownLow, leastKey, leastLow), own, ownLow);
         }
         __syncthreads();
-        leastKey = pk, leastLow = pl;
         return left;
     }
 
@@ -182,7 +220,7 @@ template <typename T> struct Candidates {
             const unsigned ownLow = t < n ? low[t] : 0;
             int place = -1; // it reaches itself
             if (t < n) {
-#pragma unroll 8
+#pragma unroll 4
                 for (int i = 0; i < n; i++) place += reaches(key[i], low[i], own, ownLow);
             }
             __syncthreads();
@@ -192,10 +230,14 @@ template <typename T> struct Candidates {
         }
         int all = 2;
         while (all < n) all *= 2;
+#pragma unroll 1
         for (int i = n + threadIdx.x; i < all; i += blockDim.x) key[i] = 0, low[i] = 0;
+#pragma unroll 1
         for (int size = 2; size <= all; size *= 2) {
+#pragma unroll 1
             for (int stride = size / 2; stride > 0; stride /= 2) {
                 __syncthreads();
+#pragma unroll 1
                 for (int t = threadIdx.x; t < all / 2; t += blockDim.x) {
                     const int i = 2 * t - (t & (stride - 1)), j = i + stride;
                     const K a = key[i], b = key[j];
@@ -208,48 +250,100 @@ template <typename T> struct Candidates {
         __syncthreads();
     }
 
+    // largest finds the largest element. Those of a thread come in the order of their indices.
+    template <typename Source> __device__ int largest(const Source& source) {
+        const unsigned tile = perThread * blockDim.x;
+        K best = 0; // below all
+        unsigned place = 0;
+        if (threadIdx.x == 0) m.count = 0;
+        __syncthreads();
+#pragma unroll 1
+        for (unsigned base = 0; base < source.n; base += tile) {
+            T v[perThread];
+            source.load(base, v);
+#pragma unroll
+            for (int j = 0; j < perThread; j++) {
+                const K own = KeyOf<T>::of(v[j]);
+                if (own > best) best = own, place = base + j; // base is a multiple of perThread
+            }
+        }
+        unsigned bestLow = ~source.index(place / perThread * perThread + source.place(place % perThread)); // 0 for no element
+#pragma unroll 1
+        for (int d = 16; d > 0; d /= 2) take(__shfl_xor_sync(~0u, best, d), __shfl_xor_sync(~0u, bestLow, d), best, bestLow);
+        append(threadIdx.x % 32 == 0 && bestLow != 0, best, bestLow);
+        __syncthreads();
+        const int n = m.count;
+#pragma unroll 1
+        for (int i = 0; i < n; i++) take(key[i], low[i], best, bestLow);
+        __syncthreads();
+        if (threadIdx.x == 0) key[0] = best, low[0] = bestLow;
+        __syncthreads();
+        return min(n, 1);
+    }
+    __device__ static void take(K key, unsigned low, K& best, unsigned& bestLow) {
+        if (low != 0 && (bestLow == 0 || !reaches(best, bestLow, key, low))) best = key, bestLow = low;
+    }
+
     // select finds the k largest elements and returns how many there are, fewer if the source has fewer: in order, if sorted. There is room for a tile and
     // max(leastLimit, goal) candidates; goal is a power of two that is at least k.
     template <typename Source> __device__ int select(const Source& source, int k, int goal, bool sorted) {
-        const int tile = perThread * blockDim.x, limit = max(goal, leastLimit);
+        if (Source::isRow && k == 1) return largest(source);
+        const int tile = perThread * blockDim.x, limit = max(goal, leastLimit), end = sorted || 2 * goal <= blockDim.x ? goal : k;
         if (threadIdx.x == 0) m.count = 0;
         __syncthreads();
         K tk = 0;
         unsigned tl = 0;
-        T threshold = KeyOf<T>::value(0); // NaN: nothing is below it
+        T threshold = KeyOf<T>::value(tk); // NaN: nothing is below it
         T next[perThread];
         source.load(0, next);
-        for (unsigned base = 0; base < source.n; base += tile) {
+        bool maxima = goal < blockDim.x; // whether the candidates are the threads' largest elements, for the first threshold
+#pragma unroll 1
+        for (unsigned base = 0;;) {
+            const bool last = base >= source.n;
+            bool full = false;
             T v[perThread];
-            bool some = false, full = false;
 #pragma unroll
-            for (int j = 0; j < perThread; j++) v[j] = next[j], some = some || !(v[j] < threshold);
-            if (base + tile < source.n) source.load(base + tile, next);
-            if (__any_sync(~0u, some)) {
+            for (int j = 0; j < perThread; j++) v[j] = next[j];
+            if (!maxima && (base += tile) < source.n) source.load(base, next);
+            if (maxima) {
+                K best = 0;
 #pragma unroll
-                for (int j = 0; j < perThread; j++) {
-                    bool wanted = !(v[j] < threshold);
-                    unsigned at = none;
-                    K own = 0;
-                    if (wanted) {
-                        at = source.index(base + source.place(j));
-                        own = KeyOf<T>::of(v[j]);
-                        wanted = at != none && !reaches(tk, tl, own, ~at);
-                    }
-                    const int place = append(wanted, own, ~at);
-                    full = full || place >= limit;
+                for (int j = 0; j < perThread; j++) best = max(best, KeyOf<T>::of(v[j]));
+                append(true, best, 0);
+            } else if (!last) {
+                unsigned wanted = 0; // elements
+#pragma unroll
+                for (int j = 0; j < perThread; j++) wanted |= v[j] < threshold ? 0 : 1 << j;
+#pragma unroll 1
+                while (__any_sync(~0u, wanted)) { // few threads want more than one
+                    const int j = wanted ? __ffs(wanted) - 1 : 0;
+                    T x = v[0];
+#pragma unroll
+                    for (int i = 1; i < perThread; i++)
+                        if (i == j) x = v[i];
+                    const K own = KeyOf<T>::of(x);
+                    const unsigned at = wanted ? source.index(base - tile + source.place(j)) : none;
+                    full = append(at != none && reaches(own, ~at, tk, tl), own, ~at) >= limit || full;
+                    wanted &= wanted - 1;
                 }
             }
-            if (__syncthreads_or(full)) {
-                tighten(m.count, k, goal, tk, tl);
+            const bool over = __syncthreads_or(full);
+            const int most = last ? end : goal;
+            if (over || ((last || maxima) && m.count > most)) {
+                tighten(m.count, k, most, tk, tl);
                 threshold = KeyOf<T>::value(tk);
             }
+            if (last) break;
+            if (maxima) {
+                __syncthreads();
+                if (threadIdx.x == 0) m.count = 0;
+                maxima = false;
+                __syncthreads();
+            }
         }
-        int n = m.count;
-        __syncthreads(); // tighten sets count
-        const int most = sorted ? goal : k;
-        if (n > most) n = tighten(n, k, most, tk, tl);
-        if (sorted) sort(n);
+        const int n = m.count;
+        __syncthreads();
+        if (sorted || 2 * n <= blockDim.x) sort(n);
         return min(n, k);
     }
 };

@@ -49,15 +49,15 @@ __device__ void topk_join(const T* x, const unsigned* list, long long* out, T* v
 }
 
 #define TOPK(name, T)                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                                \
+    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                                \
         topk_##name(const T* x, long long* out, T* values, int n, int k, int goal, int capacity, int valued) {                                       \
         topk(x, out, values, n, k, goal, capacity, valued);                                                                                          \
     }                                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                                \
+    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                                \
         topk_part_##name(const T* x, unsigned* list, int n, int k, int goal, int capacity, int parts, int each) {                                    \
         topk_part(x, list, n, k, goal, capacity, parts, each);                                                                                       \
     }                                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                                \
+    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                                \
         topk_join_##name(const T* x, const unsigned* list, long long* out, T* values, int n, int k, int goal, int capacity, int parts, int valued) { \
         topk_join(x, list, out, values, n, k, goal, capacity, parts, valued);                                                                        \
     }

@@ -19,8 +19,9 @@ var (
 const (
 	MaxTopK         = 1 << 10
 	selectPerThread = 8
-	selectLimit     = 1 << 9 // min of the candidates that a block keeps between tiles
-	selectBlock     = 256    // max threads
+	selectLimit     = 1 << 9  // min of the candidates that a block keeps between tiles
+	selectBlock     = 256     // max threads of a block that reads a row once
+	selectWide      = 1 << 12 // bytes of elements, one for each thread of the largest blocks
 )
 
 type topKArgs struct {
@@ -51,6 +52,11 @@ var selectPolicies = kernels.Measured[selectPolicy]{
 	// Categorical, no restriction          11     98    637
 	// Categorical, k = 50                  25    142    894
 	// Categorical, p = 0.9                480   1669  11680
+	// H200, with a first threshold
+	// TopK of 50                           18    114    718
+	// Categorical, k = 1                   15     71    509
+	// Categorical, k = 50                  19    119    871
+	// H100
 	// PyTorch, topk                        54      -   5017
 	// PyTorch, topk and multinomial        87      -   5083
 	// PyTorch, softmax and multinomial     70      -   6708
@@ -62,9 +68,9 @@ type selection struct {
 	threads, goal, capacity int64
 }
 
-// selectionOf returns the grid for rows, or parts of rows, of n elements.
-func selectionOf(n, k int64) selection {
-	threads := min(max(arith.Pow2(n/selectPerThread), 32), selectBlock)
+// selectionOf returns the grid for rows, or parts of rows, of n elements, in blocks of up to `most` threads.
+func selectionOf(n, k, most int64) selection {
+	threads := min(max(arith.Pow2(n/selectPerThread), 32), most)
 	goal := 2 * arith.Pow2(k)
 	return selection{threads, goal, selectPerThread*threads + max(goal, selectLimit)}
 }
@@ -73,13 +79,22 @@ func selectionOf(n, k int64) selection {
 func (s selection) shared(dt kernels.Dtype) int64 { return s.capacity * (dt.Size() + 4) }
 
 // parts returns the number of parts in which a row of n elements is selected from, each but the last of `each` elements, a multiple of `multiple`.
-func (pol selectPolicy) parts(dev kernels.Device, rows, n, k, multiple int64) (parts, each int64) {
+func (pol selectPolicy) parts(dev kernels.Device, whole bool, rows, n, k, multiple int64) (parts, each int64) {
 	parts = min(kernels.CeilDiv(pol.blocks*int64(dev.SMs), rows), n/pol.minPart, pol.maxList/k)
-	if dev.Kind == kernels.CPU || parts <= 1 {
+	if dev.Kind == kernels.CPU || whole || parts <= 1 {
 		return 1, n
 	}
-	each = arith.RoundUp(kernels.CeilDiv(n, parts), multiple)
+	each = arith.RoundUp(kernels.CeilDiv(n, parts), arith.RoundUp(selectPerThread*selectBlock, multiple)) // whole tiles
 	return kernels.CeilDiv(n, each), each
+}
+
+// blockThreads returns the most threads of a block for rows: as many as a block can have, for whole rows, if there are not many more SMs than rows.
+func (pol selectPolicy) blockThreads(dev kernels.Device, dt kernels.Dtype, rows, n, k int64) (most int64, whole bool) {
+	most = selectWide / dt.Size()
+	if sms := int64(dev.SMs); dev.Kind == kernels.GPU && rows <= sms && 2*rows > sms && n > selectPerThread*selectBlock && selectionOf(n, k, most).shared(dt) <= int64(dev.SharedOptin) {
+		return most, true
+	}
+	return selectBlock, false
 }
 
 // TopK plans [Largest] of rows of n elements, without values.
@@ -130,15 +145,17 @@ func (l Largest) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		p.Parts, values.Offset = parts, parts[1]
 	}
 	valued := int64(bit(l.Values))
-	cut, each := selectPolicies.On(dev).parts(dev, rows, n, k, 4)
-	s := selectionOf(each, k)
+	pol := selectPolicies.On(dev)
+	threads, whole := pol.blockThreads(dev, dt, rows, n, k)
+	cut, each := pol.parts(dev, whole, rows, n, k, 4)
+	s := selectionOf(each, k, threads)
 	if cut == 1 {
 		p.Launch(topK[dt], int(rows), int(s.threads), topKArgs{x, out, values, n, k, s.goal, s.capacity, valued}).Shared = int(s.shared(dt))
 		return p, nil
 	}
 	list := p.Workspace(rows * cut * k * 4)
 	p.Launch(topKPart[dt], int(rows*cut), int(s.threads), topKPartArgs{x, list, n, k, s.goal, s.capacity, cut, each}).Shared = int(s.shared(dt))
-	s = selectionOf(cut*k, k)
+	s = selectionOf(cut*k, k, selectBlock)
 	p.Launch(topKJoin[dt], int(rows), int(s.threads), topKJoinArgs{x, list, out, values, n, k, s.goal, s.capacity, cut, valued}).Shared = int(s.shared(dt))
 	return p, nil
 }

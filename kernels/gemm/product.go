@@ -173,7 +173,9 @@ func (p Product) Wants(dev kernels.Device) (a, b Form) {
 	}
 	for _, group := range table {
 		for i := range group {
-			if c := &group[i]; c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && c.can(&x) && c.pays(&x) {
+			c := &group[i]
+			as := c.oriented(x)
+			if c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && c.can(&as) && c.pays(&as) {
 				return c.form, c.form
 			}
 		}
@@ -196,7 +198,7 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 	if _, half := f.half(); !half || p.C != Plain || !p.rounded() || f != Form(p.Round) || p.N%8 != 0 {
 		return p, false
 	}
-	if c, _, d := choose(p.problem(dev)); c == nil || d.partials > 1 {
+	if c, _, d := choose(p.problem(dev)); c == nil || c.able.plain || d.partials > 1 {
 		return p, false
 	}
 	p.Also = f
@@ -206,7 +208,7 @@ func (p Product) AlsoIn(f Form, dev kernels.Device) (Product, bool) {
 // splits returns how many splits of K the kernel for a product has by the limits, which fill the device; 0 without a kernel.
 func (p Product) splits(dev kernels.Device) int64 {
 	c, _, d := p.problem(dev).first()
-	if c == nil {
+	if c == nil || c.able.plain {
 		return 0
 	}
 	return max(d.partials, 1)

@@ -106,11 +106,13 @@ func roundedTable(f Form) [][]candidate {
 	narrow.able.also = func(c *candidate, x *problem) bool {
 		return able(c, x) && x.K*f.stored().size <= 4096 && c.count(x) <= x.sms()
 	}
-	var mid []candidate
+	var vectors, mid []candidate
 	if _, half := f.half(); half {
+		vectors = []candidate{halfVectors(f)}
 		mid = []candidate{reduced("matmul_hopper", "hopper_"+name+"_mid", f, hasWGMMA, one(tile{n: 192}), element(1.08)).when(fast...)}
 	}
 	return [][]candidate{
+		vectors,
 		{narrow},
 		append(mid,
 			reduced("matmul_hopper", "hopper_"+name, f, hasWGMMA, one(tile{n: 256, cluster: 2}), element(1)).when(fast...),

@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/attention"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -168,4 +169,63 @@ func readsHeads(in *program.Instr, i int) bool {
 		}
 	}
 	return ok
+}
+
+// attendUpdated makes one launch of an update of a cache in place and the attention to it that alone reads the result.
+func attendUpdated(p *program.Program, dev kernels.Device) {
+	readers, defined := map[*program.Value][]*program.Instr{}, map[*program.Value]int{}
+	for at, in := range p.Instrs {
+		for _, v := range in.Out {
+			defined[v] = at
+		}
+		for _, v := range in.In {
+			if b := v.Base; !program.Is[program.Alias](in.Op) && !slices.Contains(readers[b], in) {
+				readers[b] = append(readers[b], in)
+			}
+		}
+	}
+	gone, instrs := map[*program.Instr]bool{}, p.Instrs
+	p.Instrs = make([]*program.Instr, 0, len(instrs))
+	for at, in := range instrs {
+		if gone[in] {
+			continue
+		}
+		cache := in.Out[0]
+		if list := readers[cache]; len(list) == 1 {
+			to := list[0]
+			late := func(v *program.Value) bool { return v.Base != cache && defined[v.Base] > at }
+			if u, ok := updatedAttention(in, to, dev); ok && !slices.ContainsFunc(to.In, late) {
+				gone[to] = true
+				others := program.Collect(slices.Concat(to.In[:1], to.In[3:]), func(v *program.Value) *program.Value {
+					if defined[v] < at {
+						return v
+					}
+					return p.EmitAlias(v.Def.Nodes, v.Name, v.Type, v.Base, v.View)
+				})
+				in.In = slices.Concat(in.In[:1], others, in.In[1:])
+				in.Op, in.Out, in.Nodes = program.Kernel{Planner: u, InPlace: true}, append(in.Out, to.Out...), program.NodesOf(in, to)
+				for _, v := range to.Out {
+					v.Def = in
+				}
+			}
+		}
+		p.Instrs = append(p.Instrs, in)
+	}
+}
+
+// updatedAttention returns attention to a cache that an update in place changes, with that update, if `to` is such attention.
+func updatedAttention(in, to *program.Instr, dev kernels.Device) (u attention.Updated, ok bool) {
+	k, _ := in.Op.(program.Kernel)
+	update, is := k.Planner.(interface{ Updated() (basic.Rows, bool) })
+	if !is || !k.InPlace {
+		return u, false
+	}
+	rows, updates := update.Updated()
+	planner, _ := program.AttentionOf(to.Op)
+	f, forward := planner.(attention.Forward)
+	if cache := in.Out[0]; !updates || !forward || rows.Axis != 1 || !slices.Equal(rows.Shape, []int{int(f.Batch), int(f.Keys), int(2 * f.KeyHeads), int(f.Dim)}) ||
+		slices.ContainsFunc(to.In, func(v *program.Value) bool { return (v == to.In[1] || v == to.In[2]) != (v.Base == cache) }) {
+		return u, false
+	}
+	return f.Updating(to.In[1].View.Offset, to.In[2].View.Offset, rows.Count, rows.Positions, dev)
 }

@@ -229,8 +229,11 @@ func (m *mixer) inHalf(in *program.Instr, product gemm.Product) (gemm.Product, b
 		}
 	}
 	f, _ := product.Wants(m.device)
-	return product, f == form
+	return product, f == form && (min(product.M, product.N) > 1 || m.isHalf(in.In[0]) && m.isHalf(in.In[1]))
 }
+
+// isHalf reports whether a value is stored in 16 bits, or has a copy in 16 bits that the program does not make in each run.
+func (m *mixer) isHalf(v *program.Value) bool { return m.half[v.Base] || m.hasCopy(v.Base) }
 
 // stored returns the planner of an instruction that reads and writes 16 bits, and the values that it has in them; ok is false if there is none.
 func (m *mixer) stored(in *program.Instr) (p kernels.Planner, from, to []*program.Value, ok bool) {
@@ -384,16 +387,11 @@ func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 		return c, nil
 	}
 	m.copies[state] = nil
-	op, is := state.Def.Op.(program.State)
-	k := slices.IndexFunc(m.p.Updates, func(u program.Update) bool { return u.State == state })
-	if !is || k < 0 || op.Home != nil && m.halves == nil {
+	if !m.hasCopy(state) {
 		return nil, nil
 	}
-	next := m.p.Updates[k].Next
-	update, mapped := next.Def.Op.(program.Map)
-	if next != state && (!mapped || len(update.Axes) > 0 || next.Base != next || len(next.Def.Out) == maxOutputs) {
-		return nil, nil
-	}
+	op, next := state.Def.Op.(program.State), m.nextOf(state)
+	update, _ := next.Def.Op.(program.Map)
 	t := program.Type{Numeric: true, Dtype: m.as, Shape: state.Shape}
 	copied := program.State{Rounds: state, Offset: op.Offset / 2}
 	if op.Home != nil {
@@ -419,6 +417,27 @@ func (m *mixer) copyOf(state *program.Value) (*program.Value, error) {
 	m.p.Updates = append(m.p.Updates, program.Update{State: c, Next: to})
 	m.copies[state] = c
 	return c, nil
+}
+
+// nextOf returns the next value of a state, nil for a value that is none.
+func (m *mixer) nextOf(state *program.Value) *program.Value {
+	for _, u := range m.p.Updates {
+		if u.State == state {
+			return u.Next
+		}
+	}
+	return nil
+}
+
+// hasCopy reports whether copyOf makes a copy of a value.
+func (m *mixer) hasCopy(state *program.Value) bool {
+	op, is := state.Def.Op.(program.State)
+	next := m.nextOf(state)
+	if !is || next == nil || op.Home != nil && m.halves == nil {
+		return false
+	}
+	update, mapped := next.Def.Op.(program.Map)
+	return next == state || mapped && len(update.Axes) == 0 && next.Base == next && len(next.Def.Out) < maxOutputs
 }
 
 // alias returns the elements of a copy at the places of a view of its state.

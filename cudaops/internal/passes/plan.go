@@ -17,6 +17,7 @@ func plan(p *program.Program, t Target) error {
 	if err := states(p); err != nil {
 		return err
 	}
+	attendUpdated(p, t.Device)
 	made := made{}
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {

@@ -57,6 +57,14 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 		plans = append(plans, p)
 	}
 	plans = append(plans, ofIntegers(t)...)
+	for _, by := range []kernels.Precision{kernels.BF16, kernels.F16} {
+		operand := gemm.Operand{Form: gemm.Form(by), Trans: true}
+		p, err := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: 1, N: 50304, K: 768, A: gemm.Operand{Form: operand.Form}, B: operand, Round: by}.Plan(opspec.Devices()[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		for _, rows := range []int64{1, 3, 1000} {
 			for _, n := range []int64{5, 3000, 200000} {
