@@ -187,7 +187,7 @@ func drawnPlans(t *testing.T, r *rand.Rand, dev kernels.Device) map[string][]*ke
 	if dt == kernels.Float32 {
 		p.Round = []kernels.Precision{kernels.FullPrecision, kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[r.IntN(5)]
 	}
-	_, products, err := p.Candidates(dev)
+	_, _, products, err := p.Candidates(dev)
 	testutil.Do(t, err)
 	plans["products"] = append(products, testutil.Get[*kernels.Plan](t)(p.Plan(dev)))
 
@@ -198,8 +198,8 @@ func drawnPlans(t *testing.T, r *rand.Rand, dev kernels.Device) map[string][]*ke
 		v.Groups, v.Filters = v.Channels, v.Channels
 	}
 	plans["convolutions"] = []*kernels.Plan{testutil.Get[*kernels.Plan](t)(v.Plan(dev))}
-	for _, p := range testutil.Get[map[string]*kernels.Plan](t)(v.Candidates(dev)) {
-		plans["convolutions"] = append(plans["convolutions"], p)
+	for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+		plans["convolutions"] = append(plans["convolutions"], c.Plan)
 	}
 
 	n := 1 + number(1e6)
