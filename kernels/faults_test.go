@@ -55,7 +55,9 @@ func TestRunErrors(t *testing.T) {
 			kernels.Parallel(64, 1, func(lo, hi int64) { panic("pieces") })
 		}}),
 		"kernel k panicked: runtime error: index out of range [7]": plan(&kernels.Kernel{Entry: "k", Body: func(c kernels.Call) { kernels.Slice[float64](c, kernels.In(7)) }}),
-		"rising offsets": {Op: "p", Inputs: []int64{16}, Out: 16, Parts: []int64{0, 24}},
+		"rising offsets":                                   {Op: "p", Inputs: []int64{16}, Out: 16, Parts: []int64{0, 24}},
+		"want 2: one for each input":                       {Op: "p", Inputs: []int64{16}, Out: 16, Accessed: []int64{16}},
+		"got 17 bytes accessed of operand 1, want 0 to 16": {Op: "p", Inputs: []int64{16}, Out: 16, Accessed: []int64{0, 17}},
 	} {
 		wants(t, "Run", p.Run([][]byte{make([]byte, 16)}, make([]byte, 16), nil), want)
 	}

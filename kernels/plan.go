@@ -115,6 +115,7 @@ type Plan struct {
 	Op       string  // the op's name with its shapes, for reports
 	Inputs   []int64 // bytes of each input
 	Out      int64   // bytes of the output
+	Accessed []int64 // bytes read of each input, then bytes written of the output, at most; nil for all
 	Parts    []int64 // where in Out each of several outputs begins; nil for one
 	Scratch  int64   // bytes of scratch memory alive while the plan runs
 	Launches []Launch
@@ -124,7 +125,7 @@ type Plan struct {
 	Graph     bool // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }
 
-// Bytes is the least traffic of the op: every input read once, the output written once.
+// Bytes returns the bytes of all inputs and of the output, which is the least traffic of the op unless [Plan.Accessed] is less.
 func (p *Plan) Bytes() int64 {
 	n := p.Out
 	for _, b := range p.Inputs {

@@ -43,6 +43,16 @@ func (p *Plan) checkSizes() error {
 	if p.Out < 0 || p.Scratch < 0 {
 		return fmt.Errorf("got %d bytes of output and %d of scratch memory, want 0 or more", p.Out, p.Scratch)
 	}
+	if whole := append(slices.Clone(p.Inputs), p.Out); p.Accessed != nil {
+		if len(p.Accessed) != len(whole) {
+			return fmt.Errorf("got %d sizes of what is accessed, want %d: one for each input and one for the output", len(p.Accessed), len(whole))
+		}
+		for i, n := range p.Accessed {
+			if n < 0 || n > whole[i] {
+				return fmt.Errorf("got %d bytes accessed of operand %d, want 0 to %d", n, i, whole[i])
+			}
+		}
+	}
 	if k := len(p.Parts); k > 0 && (p.Parts[0] != 0 || p.Parts[k-1] > p.Out || !slices.IsSorted(p.Parts)) {
 		return fmt.Errorf("got outputs that begin at %v of %d bytes, want rising offsets from 0", p.Parts, p.Out)
 	}

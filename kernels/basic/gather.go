@@ -104,6 +104,7 @@ func GatherBy(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int
 	if p.Inputs, p.Out = []int64{outer * rows * size, count * each}, outer*count*size; err != nil || p.Out == 0 {
 		return p.Or(err)
 	}
+	p.Accessed = []int64{outer * min(rows, count) * size, count * each, p.Out}
 	word := wordOf(size)
 	words := p.Out / word
 	blocks := kernels.CeilDiv(words, gatherEach*indicesBlock)

@@ -58,6 +58,7 @@ func Pick(dev kernels.Device, dt, index kernels.Dtype, shape []int, axis int, co
 	if p.Inputs, p.Out = []int64{outer * rows * inner * dt.Size(), elements * each}, elements*dt.Size(); err != nil || elements == 0 {
 		return p.Or(err)
 	}
+	p.Accessed = []int64{min(p.Inputs[0], p.Out), p.Inputs[1], p.Out}
 	blocks := kernels.CeilDiv(elements, gatherEach*indicesBlock)
 	p.Launch(pickKernels[dt.Size()], int(blocks), indicesBlock,
 		pickArgs{kernels.In(0), indexArgs{kernels.In(1), each}, kernels.At(kernels.Out, 0), elements, rows, wideDivideBy(inner), wideDivideBy(count * inner)})

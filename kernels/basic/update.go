@@ -68,11 +68,13 @@ func (r Rows) plan(mode updateMode) (*kernels.Plan, error) {
 		Lines: wideDivideBy(r.Count), Inner: wideDivideBy(size / word), Each: wideDivideBy(outer / r.Positions), Extent: extent, Count: r.Count}
 	p.Inputs, p.Out = []int64{whole, part, position}, whole
 	switch mode {
+	case writeRows:
+		p.Accessed = []int64{0, part, position, part}
 	case replaceRows:
 		args.Words, args.Lines = whole/word, wideDivideBy(extent)
 	case readRows:
 		args.Rows, args.Position = kernels.In(0), kernels.In(1)
-		p.Inputs, p.Out = []int64{whole, position}, part
+		p.Inputs, p.Out, p.Accessed = []int64{whole, position}, part, []int64{part, position, part}
 	}
 	if args.Words == 0 {
 		return p, nil

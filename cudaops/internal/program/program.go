@@ -193,11 +193,15 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 }
 
 // Traffic returns the least traffic of the launches of a plan, in bytes: every element of an operand read once, every result written once. An operand that is a view, such as
-// a parameter among all of a Store, counts with the elements that the view has.
+// a parameter among all of a Store, counts with the elements that the view has, and an operand of which a plan reads a part, such as the table of a gather, with that part.
 func (in *Instr) Traffic(plan *kernels.Plan) int64 {
-	n := plan.Out
+	accessed := plan.Accessed
+	if accessed == nil {
+		accessed = append(slices.Clone(plan.Inputs), plan.Out)
+	}
+	n := accessed[len(plan.Inputs)]
 	for i, v := range in.Operands() {
-		n += min(plan.Inputs[i], v.Bytes())
+		n += min(accessed[i], v.Bytes())
 	}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -299,5 +300,15 @@ func TestTraffic(t *testing.T) {
 	plan := testutil.Get[*kernels.Plan](t)(in.PlanFor(kernels.HostDevice()))
 	if got := in.Traffic(plan); got != 80 {
 		t.Errorf("got %d bytes, want 80: 40 read and 40 written", got)
+	}
+	// A gather reads the rows at its indices, at most as many as the table has.
+	for rows, want := range map[int]int64{50_000: 8*3 + 2*3*4*7, 2: 8*3 + (2+3)*4*7} {
+		table, index := f, f
+		table.Shape, index.Shape, index.Dtype = tensor.Shape{rows, 7}, tensor.Shape{3}, kernels.Int64
+		in := &Instr{In: []*Value{p.NewValue(&Instr{Op: State{}}, "table", table), p.NewValue(&Instr{Op: State{}}, "index", index)}}
+		plan := testutil.Get[*kernels.Plan](t)(basic.Gather(kernels.HostDevice(), kernels.Float32, table.Shape, 0, 3))
+		if got := in.Traffic(plan); got != want {
+			t.Errorf("3 of %d rows: got %d bytes, want %d", rows, got, want)
+		}
 	}
 }
