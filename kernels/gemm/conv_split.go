@@ -19,6 +19,11 @@ func (v Conv) Splits(dev kernels.Device) (list [2]ConvSplit) {
 	if m := v.choose(dev); m.form != BF16Split {
 		return list
 	}
+	return v.operandSplits()
+}
+
+// operandSplits returns the splits that kernels for tensor cores make.
+func (v Conv) operandSplits() (list [2]ConvSplit) {
 	w, _ := v.windows(BF16Split)
 	for i, x := range w.planes {
 		if of := convOperands[v.Result][1-i]; of != ConvFilters && w.merged == 1 && w.inner == 1 && x == newConvPlanes(x.Count, x.Rows, x.Cols) {

@@ -209,7 +209,7 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 
 // ConvCandidate is a plan of a convolution with its time by the model, in us.
 type ConvCandidate struct {
-	*kernels.Plan
+	Plan   *kernels.Plan
 	Us     float64
 	Chosen bool // by Plan
 }
@@ -269,7 +269,7 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 		best.us += sums
 	}
 	switch {
-	case c.shares() && len(w.prepared()) > 0: // the launch that prepares clears the arrivals
+	case c.shares() && (c.form == BF16Split || len(w.prepared()) > 0): // the launch that prepares clears the arrivals, for splits one of its own
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
 			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
