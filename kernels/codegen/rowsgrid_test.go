@@ -37,8 +37,8 @@ func TestRowGrid(t *testing.T) {
 		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threadsPerRow: 512, rowsPerBlock: 1, splits: 1, colsPerSplit: 200704, cluster: 8, colsPerBlock: 25088}},
 		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 100_003, cluster: 8, colsPerBlock: 12501}},
 		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threadsPerRow: 256, rowsPerBlock: 1, splits: 1, colsPerSplit: 32772, cluster: 4, colsPerBlock: 8196}},
-		{[]int{16384, 4096}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 8, rowsPerBlock: 32, splits: 33, colsPerSplit: 504}},
-		{[]int{1 << 20, 64}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 16, rowsPerBlock: 16, splits: 1041, colsPerSplit: 1008}},
+		{[]int{16384, 4096}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 8, rowsPerBlock: 32, splits: 16, colsPerSplit: 1024}},
+		{[]int{1 << 20, 64}, []int{0}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 16, rowsPerBlock: 16, splits: 525, colsPerSplit: 2000}},
 		{[]int{64, 1000, 49}, []int{1}, rowGrid{stridedAxis: true, width: 1, threadsPerRow: 16, rowsPerBlock: 16, splits: 1, colsPerSplit: 1000}},
 		{[]int{64, 3, 224, 224}, []int{1}, rowGrid{stridedAxis: true, width: 4, threadsPerRow: 1, rowsPerBlock: 256, splits: 1, colsPerSplit: 3}},
 	} {

@@ -14,7 +14,7 @@ func TestConvSplit(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10}
 	given, extreme := map[[2]bool]int{}, []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), float32(math.NaN())}
-	for draw := 0; draw < 10; {
+	for draw := 0; draw < 30; {
 		axis := ConvAxis{In: 5 + r.Int64N(12), Size: 1 + r.Int64N(3), Stride: 1 + r.Int64N(2), Dilation: 1}
 		axis.Before, axis.After = r.Int64N(axis.Size), r.Int64N(axis.Size)
 		v := Conv{Dtype: kernels.Float32, Images: 2 + r.Int64N(6), Channels: 20 + r.Int64N(40), Filters: 20 + r.Int64N(40), Groups: 1, Rows: axis, Columns: axis, Result: ConvResult(r.IntN(3))}

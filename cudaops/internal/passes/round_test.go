@@ -17,7 +17,7 @@ import (
 // An operand read by several split products is split once: x, w and dL/dy, which the gradients of y = x w each read
 // twice. An operand with a single reader is split by that product's own plan.
 func TestPlanesOnce(t *testing.T) {
-	const side = 160
+	const side = 512
 	dev := H200
 	dev.SMs = 1 // so that small products are on the tensor cores
 	n := &net{T: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(1, 0)), dt: tensor.Float32}
