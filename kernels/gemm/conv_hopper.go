@@ -217,8 +217,8 @@ func (x convPlanes) elements() int64 { return x.Count * x.Rows * x.Cols }
 // bytes returns the bytes that prepare writes.
 func (x convPlanes) bytes(f Form) int64 { return f.stored().splits * x.size(f) * f.stored().size }
 
-// PrepareFilters plans the filters of a convolution, or of its gradient w.r.t. the images, as kernels for tensor cores read them: matrices of channels by taps are transposed and rounded. Those of
-// a parameter can be prepared before what the convolution reads is there. It is a kernels.Planner of float32, whose result is bytes.
+// PrepareFilters plans the filters of a convolution, or of its gradient w.r.t. the images, as kernels for tensor cores read them: matrices of channels by taps are transposed and rounded. The
+// filters of a parameter can be prepared before the images are computed. It is a kernels.Planner of float32, whose result is bytes.
 type PrepareFilters struct {
 	Form                  Form // BF16, F16 or TF32
 	Count, Channels, Taps int64
@@ -287,7 +287,7 @@ var convPrepares = map[Form]*kernels.Kernel{
 	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", convPrepareBody(TF32)),
 }
 
-// convRanges are the ranges of numbers that so many blocks have found of an operand.
+// convRanges has the ranges of an operand's numbers, one from each block that prepared it.
 type convRanges struct {
 	At     kernels.Ref
 	Blocks int64 `arg:"int32"`
@@ -405,7 +405,7 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 	return v.launch(p, dev, args)
 }
 
-// emitPrepare appends the launch that prepares operands and clears so many arrivals, unless there are no operands. It returns the ranges that the blocks find, and how many blocks there are.
+// emitPrepare appends the launch that prepares a list of operands and clears `counts` arrivals. An empty list makes no launch. It returns where the blocks write their ranges, and the number of blocks.
 func emitPrepare(p *kernels.Plan, dev kernels.Device, f Form, list []convPlanes, arrivals kernels.Ref, counts int64, ranged bool) (ranges kernels.Ref, blocks int64) {
 	const threads = 256
 	blocks = 1

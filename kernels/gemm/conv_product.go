@@ -45,11 +45,9 @@ func (v Conv) chooseProduct(dev kernels.Device) (option, float64) {
 	if c == nil || c.form != Plain {
 		return option{}, math.Inf(1)
 	}
-	var us float64
-	if rates := c.rates[c.rateOf(&d)]; rates != nil && x.predictable() {
-		p := rates.of(c, &x, false)
-		us = p.time(&d)
-	} else {
+	o := option{c, x, d}
+	us := o.predicted()
+	if us == 0 {
 		bytes, flops, terms := float64(x.size())*float64(x.M*x.K+x.Batch*x.K*x.N+x.Batch*x.M*x.N), 2*float64(c.count(&x)*max(c.m, 1)*max(c.n, 1))*float64(x.K), x.K
 		if d.chunk > 0 {
 			terms = min(terms, d.chunk)
@@ -59,7 +57,7 @@ func (v Conv) chooseProduct(dev kernels.Device) (option, float64) {
 	if n := x.partials(d); x.added && n > 1 {
 		us += convLaunch + float64(x.size()*n*x.M*x.N)/convProductBytes
 	}
-	return option{c, x, d}, us
+	return o, us
 }
 
 // byProduct returns the method by products.

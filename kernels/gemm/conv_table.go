@@ -131,23 +131,25 @@ func (v Conv) flopsTime(dev kernels.Device) float64 {
 type convMethod struct {
 	name string
 	us   float64
-	form Form                                       // of the operands of kernels for tensor cores that are prepared; Plain: none is
+	form Form                                       // in which operands are prepared, Plain without preparing
 	emit func(p *kernels.Plan, args convArgs) error // appends the launches
 }
 
 // methods yields the ways to compute the convolution on a device.
 func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	return func(yield func(convMethod) bool) {
-		if !v.tensorAlone() && !yield(convMethod{"FMA", v.flopsTime(dev), Plain, func(p *kernels.Plan, args convArgs) error {
-			if ok, err := v.depthwise(p, dev); ok {
-				return err
+		if !v.tensorAlone() {
+			if !yield(convMethod{"FMA", v.flopsTime(dev), Plain, func(p *kernels.Plan, args convArgs) error {
+				if ok, err := v.depthwise(p, dev); ok {
+					return err
+				}
+				return v.launch(p, dev, args)
+			}}) {
+				return
 			}
-			return v.launch(p, dev, args)
-		}}) {
-			return
-		}
-		if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !v.tensorAlone() && !yield(v.byProduct(o, us)) {
-			return
+			if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !yield(v.byProduct(o, us)) {
+				return
+			}
 		}
 		for c, us := range v.tilings(dev) {
 			if !yield(convMethod{c.entry(v), us, Plain, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {

@@ -83,21 +83,31 @@ type prepared struct {
 
 func of(v *program.Value, as kernels.Planner) prepared { return prepared{v.Base, v.View.Offset, as} }
 
-// filters makes a convolution read filters that an instruction of its own prepares. It depends on the filters alone: those of parameters are prepared while what comes before the convolution is
-// computed.
+// filters makes a convolution read filters that another instruction prepares. That instruction depends on the filters alone, so that the filters of a parameter are prepared beside the launches
+// before the convolution.
 func (r *caster) filters(in *program.Instr, v gemm.Conv) {
 	as, ok := v.Prepares(r.device)
 	if !ok {
 		return
 	}
-	key := of(in.In[1], as)
-	if r.cast[key] == nil {
-		t := program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(as.Bytes())}}
-		r.cast[key] = r.value(in.In[1], t, as)
-		r.early = append(r.early, r.cast[key].Def)
+	prepared, fresh := r.bytes(in.In[1], as)
+	if fresh {
+		r.early = append(r.early, prepared.Def)
 	}
-	in.In[1], v.Prepared = r.cast[key], true
+	in.In[1], v.Prepared = prepared, true
 	in.Op = program.Kernel{Planner: v}
+}
+
+// bytes returns a value as the instruction prepares it that convolutions share; fresh tells that the instruction is new and in no list yet.
+func (r *caster) bytes(v *program.Value, as interface {
+	kernels.Planner
+	Bytes() int64
+}) (to *program.Value, fresh bool) {
+	key := of(v, as)
+	if fresh = r.cast[key] == nil; fresh {
+		r.cast[key] = r.value(v, program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(as.Bytes())}}, as)
+	}
+	return r.cast[key], fresh
 }
 
 // value returns a value as a new instruction prepares it.
@@ -146,15 +156,14 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 func (r *caster) splits(in *program.Instr, v gemm.Conv) {
 	for i, x := range v.Splits(r.device) {
 		from := in.In[i]
-		key := of(from, x)
-		if x == (gemm.ConvSplit{}) || r.readers[key] < 2 || from.Bytes() > shareSplitMax {
+		if x == (gemm.ConvSplit{}) || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
 			continue
 		}
-		if r.cast[key] == nil {
-			r.cast[key] = r.value(from, program.Type{Numeric: true, Dtype: kernels.Uint8, Shape: tensor.Shape{int(x.Bytes())}}, x)
-			r.p.Instrs = append(r.p.Instrs, r.cast[key].Def)
+		split, fresh := r.bytes(from, x)
+		if fresh {
+			r.p.Instrs = append(r.p.Instrs, split.Def)
 		}
-		in.In, v.Split[i] = append(in.In, r.cast[key]), true
+		in.In, v.Split[i] = append(in.In, split), true
 	}
 	if v.Split != [2]bool{} {
 		in.Op = program.Kernel{Planner: v}

@@ -42,7 +42,7 @@ func (c *checker) inPlace(u Update) {
 }
 
 // ReadsInOrder reports whether an instruction reads, for each element that it computes, only the element of an input's base
-// at the same index. Of a Map with reductions these are the elements that rows have one of: threads of a row have read it before one of them writes its result.
+// at the same index. In a Map with reductions each row has one such element: all threads of the row read it before one of them writes the result.
 func (in *Instr) ReadsInOrder(v *Value) bool {
 	if op, mapped := in.Op.(Map); mapped && len(op.Axes) > 0 {
 		return op.readsRows(v)
