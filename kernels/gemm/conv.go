@@ -140,7 +140,7 @@ func (v Conv) check(dev kernels.Device) error {
 		}
 	}
 	if v.Split != [2]bool{} {
-		for i, x := range v.Splits(dev) {
+		for i, x := range v.operandSplits(dev) {
 			if v.Split[i] && x == (ConvSplit{}) {
 				return fmt.Errorf("got splits of operand %d, want none: the launches read no splits of whole images", i)
 			}

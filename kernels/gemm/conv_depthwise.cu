@@ -5,176 +5,227 @@
 //	filters  w[c][i] = sum over (b, q) of y[b][c][q] x[b][c][q stride - pad + i dilation]
 //
 // A block copies what `each` planes meet of a band of rows to shared memory, with zeros around. A thread computes four results, one below the other: they share what they meet where the
-// stride and the dilation are 1. Gradients w.r.t. images at stride 1 are outputs of mirrored filters. For the filters a thread sums a part of the pixels for every tap, and splits of the
-// images are added up by matmul_vector.cu's combine.
+// stride and the dilation are 1. Gradients w.r.t. images at stride 1 are outputs of mirrored filters; at other strides the four results are a stride apart, so that they meet the same taps.
+// For the filters a thread sums some taps of a row over a part of the pixels, and splits of the pixels are added up by matmul_vector.cu's combine.
 #include "follow.cuh"
 #include "windows.cuh"
 typedef long long i64;
 
 // Band is what a block has in shared memory: high rows of wide elements of each plane, from element y, x on.
 struct Band {
-    int each, rows; // planes and rows of pixels of a block
-    Divide high, wide;
-    // load copies planes from `plane` on, `next` apart, of which there are `planes`, of images of in rows.
-    template <typename T> __device__ __forceinline__ void load(T* to, const T* from, i64 plane, i64 next, int planes, int rows, int columns, int y, int x) const {
-        constexpr int AHEAD = 8;
-        const int area = high.d * wide.d, all = min(each, planes) * area;
-        for (int first = threadIdx.x; first < all; first += AHEAD * blockDim.x) {
-            T v[AHEAD];
+    int each, rows; // planes and rows of results of a block
+    Divide high;
+    int wide, lanes; // lanes: the logarithm of the threads that copy a row
+    // load copies planes, `next` elements apart, of rows x columns.
+    template <typename T> __device__ __forceinline__ void load(T* to, const T* from, i64 next, int planes, int rows, int columns, int y, int x) const {
+        constexpr int AHEAD = 4;
+        const int all = planes * high.d, lane = threadIdx.x & ((1 << lanes) - 1), step = blockDim.x >> lanes;
+        for (int line = threadIdx.x >> lanes; line < all; line += AHEAD * step) {
+            const T* row[AHEAD];
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
-                const int at = first + u * blockDim.x, line = wide(at), p = high(line), h = y + line - p * high.d, w = x + at - line * wide.d;
-                v[u] = at < all && (unsigned)h < (unsigned)rows && (unsigned)w < (unsigned)columns ? from[(plane + p * next) * rows * columns + h * columns + w] : T(0);
+                const int at = line + u * step, p = high(at), h = y + at - p * high.d;
+                row[u] = at < all && (unsigned)h < (unsigned)rows ? from + p * next + h * columns : nullptr;
             }
+            for (int w = lane; w < wide; w += 1 << lanes) {
+                const bool inside = (unsigned)(x + w) < (unsigned)columns;
+                T v[AHEAD];
 #pragma unroll
-            for (int u = 0; u < AHEAD; u++)
-                if (first + u * blockDim.x < all) to[first + u * blockDim.x] = v[u];
+                for (int u = 0; u < AHEAD; u++) v[u] = inside && row[u] ? row[u][x + w] : T(0);
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+                    if (line + u * step < all) to[(line + u * step) * wide + w] = v[u];
+            }
         }
     }
 };
 
 extern __shared__ unsigned char dynamic[];
 
+// copy_filters copies the filters of a block's planes, mirrored if `last` is the last tap, not 0.
+template <typename T> __device__ __forceinline__ void copy_filters(T* to, const T* filters, int first, int count, int planes, const Divide& channels, int taps, int last) {
+    for (int at = threadIdx.x; at < count * taps; at += blockDim.x) {
+        const int p = at / taps, tap = at - p * taps, plane = min(first + p, planes - 1);
+        to[at] = filters[(plane - channels(plane) * channels.d) * taps + (last ? last - tap : tap)];
+    }
+}
+
+// slide adds a column of taps to four sums: rows of shared memory are `wide` elements apart, and taps of the column `next`. SIZE is their number, or 0.
+template <int SIZE, typename T> __device__ __forceinline__ void slide(T (&sum)[4], const T* column, const T* w, int wide, int next, int size) {
+    T e0 = column[0], e1 = column[wide], e2 = column[2 * wide];
+    const T* row = column + 3 * wide;
+    const auto tap = [&](int i) {
+        const T e3 = *row, f = w[i * next];
+        sum[0] += f * e0, sum[1] += f * e1, sum[2] += f * e2, sum[3] += f * e3;
+        e0 = e1, e1 = e2, e2 = e3, row += wide;
+    };
+    if constexpr (SIZE > 0) {
+#pragma unroll
+        for (int i = 0; i < SIZE; i++) tap(i);
+    } else {
+#pragma unroll 2
+        for (int i = 0; i < size; i++) tap(i);
+    }
+}
+
 // windows computes outputs, of filters that are mirrored for images.
 template <typename T> __device__ __forceinline__ void windows(const T* images, const T* filters, T* out, int planes, const Divide& channels, const Axis& v, const Axis& h, int mirrored, const Band& b, const Divide& strips, const Divide& across) {
     T* const memory = reinterpret_cast<T*>(dynamic);
-    const int bands = (v.out + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size;
-    T* const filter = memory + b.each * b.high.d * b.wide.d;
-    b.load(memory, images, first, 1, planes - first, v.in, h.in, v.begin(row0), h.begin(0));
-    for (int at = threadIdx.x; at < b.each * taps; at += blockDim.x) {
-        const int p = at / taps, tap = at - p * taps, plane = min(first + p, planes - 1);
-        filter[at] = filters[(plane - channels(plane) * channels.d) * taps + (mirrored ? taps - 1 - tap : tap)];
-    }
+    const int bands = (v.out + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size, count = min(b.each, planes - first);
+    T* const filter = memory + b.each * b.high.d * b.wide;
+    copy_filters(filter, filters, first, b.each, planes, channels, taps, mirrored ? taps - 1 : 0);
+    b.load(memory, images + (i64)first * v.in * h.in, v.in * h.in, count, v.in, h.in, v.begin(row0), h.begin(0));
     __syncthreads();
     const bool sliding = v.stride == 1 && v.dilation == 1;
-    for (int at = threadIdx.x; at < min(b.each, planes - first) * strips.d * h.out; at += blockDim.x) {
+    for (int at = threadIdx.x; at < count * strips.d * h.out; at += blockDim.x) {
         const int line = across(at), x = at - line * h.out, p = strips(line), y = (line - p * strips.d) * 4;
-        const T *column = memory + (p * b.high.d + y * v.stride) * b.wide.d + x * h.stride, *w = filter + p * taps;
+        const T *column = memory + (p * b.high.d + y * v.stride) * b.wide + x * h.stride, *w = filter + p * taps;
         T sum[4] = {};
-        for (int j = 0; j < h.size; j++, column += h.dilation) {
-            if (sliding) {
-                T e0 = column[0], e1 = column[b.wide.d], e2 = column[2 * b.wide.d];
-                const T* next = column + 3 * b.wide.d;
-#pragma unroll 3
-                for (int i = 0; i < v.size; i++, next += b.wide.d) {
-                    const T e3 = *next, f = w[i * h.size + j];
-                    sum[0] += f * e0, sum[1] += f * e1, sum[2] += f * e2, sum[3] += f * e3;
-                    e0 = e1, e1 = e2, e2 = e3;
-                }
-            } else {
-#pragma unroll 3
-                for (int i = 0; i < v.size; i++) {
-                    const T f = w[i * h.size + j];
+        if (sliding && taps == 9 && h.size == 3) {
 #pragma unroll
-                    for (int u = 0; u < 4; u++) sum[u] += f * column[(u * v.stride + i * v.dilation) * b.wide.d];
+            for (int j = 0; j < 3; j++) slide<3>(sum, column + j * h.dilation, w + j, b.wide, 3, 3);
+        } else if (sliding) {
+            for (int j = 0; j < h.size; j++, column += h.dilation) slide<0>(sum, column, w + j, b.wide, h.size, v.size);
+        } else {
+            const int apart = v.stride * b.wide;
+            for (int i = 0; i < v.size; i++, column += v.dilation * b.wide, w += h.size) {
+                const T* e = column;
+#pragma unroll 3
+                for (int j = 0; j < h.size; j++, e += h.dilation) {
+                    const T f = w[j];
+                    sum[0] += f * e[0], sum[1] += f * e[apart], sum[2] += f * e[2 * apart], sum[3] += f * e[3 * apart];
                 }
             }
         }
+        T* const to = out + ((i64)(first + p) * v.out + row0 + y) * h.out + x;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            if (row0 + y + u < v.out) out[(i64)(first + p) * v.out * h.out + (row0 + y + u) * h.out + x] = sum[u];
+            if (row0 + y + u < v.out) to[u * h.out] = sum[u];
     }
     admit();
 }
 
-// images computes gradients w.r.t. images at a stride: b.rows rows of images meet rows of outputs from y on.
+// Taps are those of an axis that one element of images meets: every `every`-th from the first one on, which meets output `at`; each next one meets an output `step` before.
+struct Taps {
+    int first, at;
+    __device__ __forceinline__ Taps(const Axis& a, const Divide& stride, int every, int element) {
+        int n = element + a.pad;
+        for (first = 0; first < every; first++, n -= a.dilation) {
+            at = n < 0 ? -(int)stride(-n) : (int)stride(n);
+            if (at * a.stride == n) return;
+        }
+        first = a.size; // no tap meets it
+    }
+};
+
+// images computes gradients w.r.t. images at a stride: b.rows rows of images, a multiple of four strides, meet rows of outputs from y on.
 template <typename T> __device__ __forceinline__ void images(const T* outputs, const T* filters, T* out, int planes, const Divide& channels, const Axis& v, const Axis& h, const Band& b, const Divide& strideY, const Divide& strideX,
-                                                             const Divide& across) {
+                                                             int everyY, int stepY, int everyX, int stepX, const Divide& strips, const Divide& across) {
     T* const memory = reinterpret_cast<T*>(dynamic);
-    const int bands = (v.in + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size;
-    T* const filter = memory + b.each * b.high.d * b.wide.d;
+    const int bands = (v.in + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size, count = min(b.each, planes - first);
+    T* const filter = memory + b.each * b.high.d * b.wide;
     const auto low = [](const Axis& a, int at) { // the first output that meets an element
         const int n = at + a.pad - (a.size - 1) * a.dilation;
         return n > 0 ? (n + a.stride - 1) / a.stride : -(-n / a.stride);
     };
     const int y0 = low(v, row0), x0 = low(h, 0);
-    b.load(memory, outputs, first, 1, planes - first, v.out, h.out, y0, x0);
-    for (int at = threadIdx.x; at < b.each * taps; at += blockDim.x) {
-        const int p = at / taps, plane = min(first + p, planes - 1);
-        filter[at] = filters[(plane - channels(plane) * channels.d) * taps + at - p * taps];
-    }
+    copy_filters(filter, filters, first, b.each, planes, channels, taps, 0);
+    b.load(memory, outputs + (i64)first * v.out * h.out, v.out * h.out, count, v.out, h.out, y0, x0);
     __syncthreads();
-    const auto toward = [](const Divide& by, int n) { return n < 0 ? -(int)by(-n) : (int)by(n); };
-    const int rows = min(b.rows, v.in - row0);
-    for (int at = threadIdx.x; at < min(b.each, planes - first) * rows * h.in; at += blockDim.x) {
-        const int line = across(at), x = at - line * h.in, p = line / rows, y = line - p * rows;
-        const T *from = memory + p * b.high.d * b.wide.d, *w = filter + p * taps;
-        T sum = 0;
-        for (int i = 0; i < v.size; i++) {
-            const int n = row0 + y + v.pad - i * v.dilation, q = toward(strideY, n);
-            if (q * v.stride != n) continue;
-            for (int j = 0; j < h.size; j++) {
-                const int m = x + h.pad - j * h.dilation, r = toward(strideX, m);
-                if (r * h.stride == m) sum += w[i * h.size + j] * from[(q - y0) * b.wide.d + r - x0];
+    for (int at = threadIdx.x; at < count * strips.d * h.in; at += blockDim.x) {
+        const int line = across(at), x = at - line * h.in, p = strips(line), strip = line - p * strips.d, turn = strideY(strip), y = row0 + strip + 3 * turn * v.stride;
+        if (y >= v.in) continue;
+        const Taps down(v, strideY, everyY, y), over(h, strideX, everyX, x);
+        const T *row = memory + (p * b.high.d + down.at - y0) * b.wide + over.at - x0, *w = filter + p * taps + down.first * h.size;
+        T sum[4] = {};
+        for (int i = down.first; i < v.size; i += everyY, row -= stepY * b.wide, w += everyY * h.size) {
+            const T* e = row;
+            for (int j = over.first; j < h.size; j += everyX, e -= stepX) {
+                const T f = w[j];
+                sum[0] += f * e[0], sum[1] += f * e[b.wide], sum[2] += f * e[2 * b.wide], sum[3] += f * e[3 * b.wide];
             }
         }
-        out[(i64)(first + p) * v.in * h.in + (row0 + y) * h.in + x] = sum;
+        T* const to = out + ((i64)(first + p) * v.in + y) * h.in + x;
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            if (y + u * v.stride < v.in) to[(i64)u * v.stride * h.in] = sum[u];
     }
     admit();
 }
 
-// filters sums splits of the images of a channel: each block's sums are [split][channel][tap].
-template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, const Axis& v, const Axis& h, const Band& b, const Divide& pixels, const Divide& across) {
-    constexpr int AHEAD = 8;
-    const int taps = v.size * h.size, channel = blockIdx.x % channels, split = blockIdx.x / channels, last = min((split + 1) * chunk, count), thread = threadIdx.x;
-    T *const memory = reinterpret_cast<T*>(dynamic), *const sums = memory + b.each * b.high.d * b.wide.d;
-    for (int t = 0; t < taps; t++) sums[t * 256 + thread] = 0;
-    for (int image = split * chunk; image < last; image += b.each)
-        for (int row0 = 0; row0 < v.out; row0 += b.rows) {
-            const i64 plane = (i64)image * channels + channel;
-            const int planes = min(b.each, last - image);
-            __syncthreads(); // all have read what was there before
-            b.load(memory, images, plane, channels, planes, v.in, h.in, v.begin(row0), h.begin(0));
-            __syncthreads();
-            for (int from = thread; from < planes * pixels.d; from += AHEAD * 256) {
-                T dy[AHEAD];
-                int place[AHEAD];
+// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, and each acrossX-th pixel of each acrossY-th row.
+// J is 1 if taps are not side by side. Sums of taps beyond a row's last are of what is in memory there, and not written.
+struct Parts {
+    int taps, acrossX, acrossY;
+};
+
+// sum_pixels adds the products of the pixels of a band with J taps side by side to their sums.
+template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)[5], const T* images, const T* outputs, const Axis& v, const Axis& h, const Band& b, int planes, int rows, int x0, int y0, const Parts& parts) {
+    const int down = parts.acrossY * v.stride * b.wide;
+    for (int p = 0; p < planes; p++, images += b.high.d * b.wide, outputs += b.rows * h.out)
+        for (int x = x0; x < h.out; x += parts.acrossX) {
+            const T *e = images + y0 * v.stride * b.wide + x * h.stride, *d = outputs + y0 * h.out + x;
+#pragma unroll 2
+            for (int y = y0; y < rows; y += parts.acrossY, e += down, d += parts.acrossY * h.out) {
+                const T g = *d;
 #pragma unroll
-                for (int u = 0; u < AHEAD; u++) {
-                    const int at = from + u * 256, p = pixels(at), rest = at - p * pixels.d, y = across(rest), x = rest - y * h.out;
-                    const bool inside = at < planes * pixels.d && row0 + y < v.out;
-                    place[u] = inside ? (p * b.high.d + y * v.stride) * b.wide.d + x * h.stride : -1;
-                    dy[u] = inside ? outputs[(plane + p * channels) * v.out * h.out + (row0 + y) * h.out + x] : T(0);
-                }
-                for (int i = 0, t = thread; i < v.size; i++)
-                    for (int j = 0; j < h.size; j++, t += 256) {
-                        const T* const window = memory + i * v.dilation * b.wide.d + j * h.dilation;
-                        T sum = sums[t];
-#pragma unroll
-                        for (int u = 0; u < AHEAD; u++)
-                            if (place[u] >= 0) sum += dy[u] * window[place[u]]; // an infinity times the zero of no output would be NaN
-                        sums[t] = sum;
-                    }
+                for (int j = 0; j < J; j++) sum[j] += g * e[j];
             }
         }
+}
+
+// filters sums splits of a channel's pixels: `chunk` bands of some images each. A block's sums are [split][channel][tap].
+template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, const Axis& v, const Axis& h, const Band& b, const Band& own, const Parts& parts) {
+    const int taps = v.size * h.size, channel = blockIdx.x % channels, split = blockIdx.x / channels, bands = (v.out + b.rows - 1) / b.rows, all = (count + b.each - 1) / b.each * bands;
+    T *const memory = reinterpret_cast<T*>(dynamic), *const gradients = memory + b.each * b.high.d * b.wide;
+    const int part = threadIdx.x % parts.taps, pixel = threadIdx.x / parts.taps, x0 = pixel % parts.acrossX, y0 = pixel / parts.acrossX, chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
+    const T* const window = memory + i * v.dilation * b.wide + j0 * h.dilation;
+    T sum[5] = {};
+    for (int band = split * chunk; band < min((split + 1) * chunk, all); band++) {
+        const int image = band / bands * b.each, row0 = band % bands * b.rows, planes = min(b.each, count - image);
+        const i64 plane = (i64)image * channels + channel;
+        __syncthreads(); // all have read what was there before
+        b.load(memory, images + plane * v.in * h.in, (i64)channels * v.in * h.in, planes, v.in, h.in, v.begin(row0), h.begin(0));
+        own.load(gradients, outputs + plane * v.out * h.out, (i64)channels * v.out * h.out, planes, v.out, h.out, row0, 0);
+        __syncthreads();
+        const int rows = min(b.rows, v.out - row0);
+        if (y0 >= parts.acrossY) continue;
+        if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+        else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+        else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+    }
     __syncthreads();
-    for (int t = thread / 32; t < taps; t += 8) {
-        T sum = 0;
+    if (y0 < parts.acrossY) {
 #pragma unroll
-        for (int u = 0; u < 8; u++) sum += sums[t * 256 + u * 32 + thread % 32];
-#pragma unroll
-        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-        if (thread % 32 == 0) out[((i64)split * channels + channel) * taps + t] = sum;
+        for (int j = 0; j < 5; j++)
+            if (j < side && j0 + j < h.size) memory[pixel * taps + i * h.size + j0 + j] = sum[j];
+    }
+    __syncthreads();
+    for (int t = threadIdx.x; t < taps; t += blockDim.x) {
+        T sum = memory[t];
+        for (int u = 1; u < parts.acrossX * parts.acrossY; u++) sum += memory[u * taps + t];
+        out[((i64)split * channels + channel) * taps + t] = sum;
     }
     admit();
 }
 
-#define BAND int each, int rows, DIVIDE(high), DIVIDE(wide)
-#define BAND_OF {each, rows, DIVIDE_OF(high), DIVIDE_OF(wide)}
+#define BAND(name) int each##name, int rows##name, DIVIDE(high##name), int wide##name, int lanes##name
+#define BAND_OF(name) Band{each##name, rows##name, DIVIDE_OF(high##name), wide##name, lanes##name}
 #define AXIS_Y Axis{ih, oh, kh, sh, dh, ph}
 #define AXIS_X Axis{iw, ow, kw, sw, dw, pw}
 #define DEPTHWISE(T, suffix)                                                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_##suffix(const T* images, const T* filters, T* out, int planes, DIVIDE(channels), AXES, BAND, int mirrored, DIVIDE(strips), DIVIDE(across)) { \
+    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_##suffix(const T* images, const T* filters, T* out, int planes, DIVIDE(channels), AXES, BAND(A), int mirrored, DIVIDE(strips), DIVIDE(across)) { \
         follow();                                                                                                                                                                     \
-        windows(images, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, mirrored, BAND_OF, DIVIDE_OF(strips), DIVIDE_OF(across));                                          \
+        windows(images, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, mirrored, BAND_OF(A), DIVIDE_OF(strips), DIVIDE_OF(across));                                       \
     }                                                                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_images_##suffix(const T* outputs, const T* filters, T* out, int planes, DIVIDE(channels), AXES, BAND, DIVIDE(strideY), DIVIDE(strideX), DIVIDE(across)) { \
+    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_images_##suffix(const T* outputs, const T* filters, T* out, int planes, DIVIDE(channels), AXES, BAND(A), DIVIDE(strideY), DIVIDE(strideX), int everyY, int stepY, int everyX, \
+                                                                                     int stepX, DIVIDE(strips), DIVIDE(across)) {                                                     \
         follow();                                                                                                                                                                     \
-        images(outputs, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, BAND_OF, DIVIDE_OF(strideY), DIVIDE_OF(strideX), DIVIDE_OF(across));                                \
+        images(outputs, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, BAND_OF(A), DIVIDE_OF(strideY), DIVIDE_OF(strideX), everyY, stepY, everyX, stepX, DIVIDE_OF(strips), DIVIDE_OF(across)); \
     }                                                                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, AXES, BAND, DIVIDE(pixels), DIVIDE(across)) { \
+    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY) { \
         follow();                                                                                                                                                                     \
-        filters(images, outputs, out, count, channels, chunk, AXIS_Y, AXIS_X, BAND_OF, DIVIDE_OF(pixels), DIVIDE_OF(across));                                                          \
+        filters(images, outputs, out, count, channels, chunk, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY});                                                \
     }
 DEPTHWISE(float, f32)
 DEPTHWISE(double, f64)

@@ -13,8 +13,8 @@ var depthwiseKernels = [3][2]*kernels.Kernel{
 }
 
 const (
-	depthwiseBytes  = 24 << 10  // of windows in shared memory that a block should have: 8 blocks share an SM
-	depthwiseMax    = 160 << 10 // that it may have, with the sums of filters, where a device has so much
+	depthwiseBytes  = 24 << 10  // of shared memory that a block should have: 8 blocks share an SM
+	depthwiseMax    = 160 << 10 // that it may have, where a device has so much
 	depthwiseBlocks = 8         // of an SM, wanted
 	depthwiseRows   = 4         // results of a thread, one below the other
 )
@@ -25,7 +25,9 @@ type axisArgs struct {
 }
 type bandArgs struct {
 	Each, Rows int64 `arg:"int32"`
-	High, Wide arith.Divide
+	High       arith.Divide
+	Wide       int64 `arg:"int32"`
+	Lanes      int64 `arg:"int32"`
 }
 
 type depthwiseArgs struct {
@@ -39,20 +41,22 @@ type depthwiseArgs struct {
 }
 
 type depthwiseImagesArgs struct {
-	Outputs, Filters, Out    kernels.Ref
-	Planes                   int64 `arg:"int32"`
-	Channels                 arith.Divide
-	Y, X                     axisArgs
-	Band                     bandArgs
-	StrideY, StrideX, Across arith.Divide
+	Outputs, Filters, Out        kernels.Ref
+	Planes                       int64 `arg:"int32"`
+	Channels                     arith.Divide
+	Y, X                         axisArgs
+	Band                         bandArgs
+	StrideY, StrideX             arith.Divide
+	EveryY, StepY, EveryX, StepX int64 `arg:"int32"`
+	Strips, Across               arith.Divide
 }
 
 type depthwiseFiltersArgs struct {
-	Images, Outputs, Out   kernels.Ref
-	Count, Channels, Chunk int64 `arg:"int32"`
-	Y, X                   axisArgs
-	Band                   bandArgs
-	Pixels, Across         arith.Divide
+	Images, Outputs, Out         kernels.Ref
+	Count, Channels, Chunk, Side int64 `arg:"int32"`
+	Y, X                         axisArgs
+	Band, Own                    bandArgs
+	Taps, AcrossX, AcrossY       int64 `arg:"int32"`
 }
 
 func (a ConvAxis) args() axisArgs {
@@ -72,21 +76,41 @@ func (a axisArgs) met(n int64, images bool) int64 {
 	return (n-1)*a.Stride + (a.Size-1)*a.Dilation + 1
 }
 
-// band returns the planes, of at most so many, and the rows of a block, and the bytes of what they meet.
-func (v Conv) band(y, x axisArgs, planes int64, images bool) (b bandArgs, bytes int64) {
+// newBand returns so many planes and rows of results of a block, which meet high rows of wide elements.
+func newBand(each, rows, high, wide int64) bandArgs {
+	cost := func(lanes int64) int64 { return kernels.CeilDiv(wide, lanes) * (lanes + 4) } // of copying a row by so many threads: each of a few starts it
+	log := int64(3)
+	for n := log + 1; n <= 6; n++ {
+		if cost(1<<n) <= cost(1<<log) {
+			log = n
+		}
+	}
+	return bandArgs{each, rows, arith.DivideBy(high), wide, log}
+}
+
+// band returns the planes and the rows, a multiple of unit, of a block: so many that it has depthwiseBytes at most, and that there are about `blocks` of them. own tells that the
+// block has the results in shared memory, too. bytes are those of a block.
+func (v Conv) band(y, x axisArgs, planes, blocks, unit int64, images, own bool) (b bandArgs, bytes int64) {
 	rows, columns := y.Out, x.Out
 	if images {
 		rows, columns = y.In, x.In
 	}
-	wide := x.met(columns, images)
-	for b.Rows = arith.RoundUp(rows, depthwiseRows); b.Rows > depthwiseRows && y.met(b.Rows, images)*wide*v.Dtype.Size() > depthwiseBytes; {
-		b.Rows = arith.RoundUp(b.Rows/2, depthwiseRows)
+	wide, each := x.met(columns, images), arith.RoundUp(rows, unit)
+	size := func(each int64) int64 {
+		n := y.met(each, images) * wide
+		if own {
+			n += each * columns
+		}
+		return n * v.Dtype.Size()
 	}
-	high := y.met(b.Rows, images)
-	b.High, b.Wide = arith.DivideBy(high), arith.DivideBy(wide)
-	plane := high * wide * v.Dtype.Size()
-	b.Each = max(min(depthwiseBytes/plane, planes), 1)
-	return b, b.Each * plane
+	for each > unit && (size(each) > depthwiseBytes || 2*planes*kernels.CeilDiv(rows, each) < blocks) {
+		each = arith.RoundUp(each/2, unit)
+	}
+	count := int64(1) // whole planes
+	if each >= rows {
+		count = max(min(depthwiseBytes/size(each), planes/blocks), 1)
+	}
+	return newBand(count, each, y.met(each, images), wide), count * size(each)
 }
 
 // depthwise appends the launches for channels of a filter each; ok is false for other convolutions and those of which a block has no room for a few rows.
@@ -94,43 +118,69 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 	if v.Groups != v.Channels || v.Groups != v.Filters || dev.Kind == kernels.CPU {
 		return false, nil
 	}
-	y, x, planes, wanted := v.Rows.args(), v.Columns.args(), v.Images*v.Channels, depthwiseBlocks*int64(dev.SMs)
-	kernel, in := depthwiseKernels[v.Result][v.Dtype], [2]kernels.Ref{kernels.In(0), kernels.In(1)}
 	if v.Result == ConvFilters {
-		splits := min(kernels.CeilDiv(wanted, v.Channels), v.Images)
-		chunk := kernels.CeilDiv(v.Images, splits)
-		splits = kernels.CeilDiv(v.Images, chunk)
-		b, bytes := v.band(y, x, chunk, false)
-		if bytes += 256 * y.Size * x.Size * v.Dtype.Size(); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
-			return false, nil
-		}
-		a := depthwiseFiltersArgs{in[0], in[1], out, v.Images, v.Channels, chunk, y, x, b, arith.DivideBy(b.Rows * x.Out), arith.DivideBy(x.Out)}
-		if splits > 1 {
-			a.Out = p.Workspace(splits * p.Out)
-		}
-		p.Launch(kernel, int(splits*v.Channels), convThreads, a).Shared = int(bytes)
-		if splits > 1 {
-			(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: p.Out / v.Dtype.Size()}}).combine(p, a.Out, splits)
-		}
-		return true, kernels.CheckGrid(splits * v.Channels)
+		return v.depthwiseFilters(p, dev)
 	}
-	images := v.Result == ConvImages
+	y, x, planes, blocks, unit := v.Rows.args(), v.Columns.args(), v.Images*v.Channels, depthwiseBlocks*int64(dev.SMs), int64(depthwiseRows)
+	kernel, images := depthwiseKernels[v.Result][v.Dtype], v.Result == ConvImages
 	mirrored := images && v.Rows.Stride == 1 && v.Columns.Stride == 1
 	if mirrored {
 		y, x, kernel, images = v.Rows.mirrored(), v.Columns.mirrored(), depthwiseKernels[ConvOutput][v.Dtype], false
 	}
-	b, bytes := v.band(y, x, max(planes/wanted, 1), images)
+	if images {
+		unit *= y.Stride
+	}
+	b, bytes := v.band(y, x, planes, blocks, unit, images, false)
 	if bytes += b.Each * y.Size * x.Size * v.Dtype.Size(); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
 		return false, nil
 	}
+	rows, strips := y.Out, arith.DivideBy(b.Rows/depthwiseRows)
 	if images {
-		blocks := kernels.CeilDiv(planes, b.Each) * kernels.CeilDiv(y.In, b.Rows)
-		p.Launch(kernel, int(blocks), convThreads, depthwiseImagesArgs{in[0], in[1], out, planes, arith.DivideBy(v.Channels), y, x, b, arith.DivideBy(y.Stride), arith.DivideBy(x.Stride), arith.DivideBy(x.In)}).Shared = int(bytes)
-		return true, kernels.CheckGrid(blocks)
+		rows = y.In
 	}
-	blocks := kernels.CeilDiv(planes, b.Each) * kernels.CeilDiv(y.Out, b.Rows)
-	p.Launch(kernel, int(blocks), convThreads, depthwiseArgs{in[0], in[1], out, planes, arith.DivideBy(v.Channels), y, x, b, mirrored, arith.DivideBy(b.Rows / depthwiseRows), arith.DivideBy(x.Out)}).Shared = int(bytes)
-	return true, kernels.CheckGrid(blocks)
+	grid := kernels.CeilDiv(planes, b.Each) * kernels.CeilDiv(rows, b.Rows)
+	var args any = depthwiseArgs{kernels.In(0), kernels.In(1), out, planes, arith.DivideBy(v.Channels), y, x, b, mirrored, strips, arith.DivideBy(x.Out)}
+	if images {
+		down, over := gcd(y.Stride, y.Dilation), gcd(x.Stride, x.Dilation)
+		args = depthwiseImagesArgs{kernels.In(0), kernels.In(1), out, planes, arith.DivideBy(v.Channels), y, x, b, arith.DivideBy(y.Stride), arith.DivideBy(x.Stride),
+			y.Stride / down, y.Dilation / down, x.Stride / over, x.Dilation / over, strips, arith.DivideBy(x.In)}
+	}
+	p.Launch(kernel, int(grid), convThreads, args).Shared = int(bytes)
+	return true, kernels.CheckGrid(grid)
+}
+
+// depthwiseFilters appends the launches of the gradient w.r.t. filters.
+func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, err error) {
+	y, x, wanted, size := v.Rows.args(), v.Columns.args(), depthwiseBlocks*int64(dev.SMs), v.Dtype.Size()
+	b, bytes := v.band(y, x, v.Images*v.Channels, wanted, 1, false, true)
+	b.Each = min(b.Each, v.Images)
+	side := int64(1) // taps of a thread: it reads an element of the outputs for all of them, and one of the images for each
+	for _, n := range []int64{3, 5} {
+		if x.Dilation == 1 && kernels.CeilDiv(x.Size, n)*(n+1) < kernels.CeilDiv(x.Size, side)*(side+1) {
+			side = n
+		}
+	}
+	a := depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: newBand(b.Each, b.Rows, b.Rows, x.Out), Taps: y.Size * kernels.CeilDiv(x.Size, side)}
+	if a.Taps > convThreads {
+		return false, nil
+	}
+	a.AcrossX = min(convThreads/a.Taps, x.Out)
+	a.AcrossX = kernels.CeilDiv(x.Out, kernels.CeilDiv(x.Out, a.AcrossX)) // no more than the turns need
+	a.AcrossY = min(convThreads/a.Taps/a.AcrossX, b.Rows)
+	if bytes = max(bytes+side*size, a.AcrossX*a.AcrossY*y.Size*x.Size*size); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
+		return false, nil
+	}
+	bands := kernels.CeilDiv(v.Images, b.Each) * kernels.CeilDiv(y.Out, b.Rows)
+	a.Chunk = kernels.CeilDiv(bands, min(kernels.CeilDiv(wanted, v.Channels), bands))
+	splits := kernels.CeilDiv(bands, a.Chunk)
+	if splits > 1 {
+		a.Out = p.Workspace(splits * p.Out)
+	}
+	p.Launch(depthwiseKernels[ConvFilters][v.Dtype], int(splits*v.Channels), convThreads, a).Shared = int(bytes)
+	if splits > 1 {
+		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: p.Out / size}}).combine(p, a.Out, splits)
+	}
+	return true, kernels.CheckGrid(splits * v.Channels)
 }
 
 // taps calls f for each output and tap of an axis with the element of images that they meet, -1 beyond the images.
@@ -205,10 +255,14 @@ func depthwiseFiltersBody[T kernels.Float](c kernels.Call) {
 	a := kernels.Args[depthwiseFiltersArgs](c)
 	images, outputs, to := kernels.Slice[T](c, a.Images), kernels.Slice[T](c, a.Outputs), kernels.Slice[T](c, a.Out)
 	taps, in, outs := a.Y.Size*a.X.Size, a.Y.In*a.X.In, a.Y.Out*a.X.Out
-	clear(to[:kernels.CeilDiv(a.Count, a.Chunk)*a.Channels*taps])
+	each, rows := a.Band.Each, a.Band.Rows
+	high := kernels.CeilDiv(a.Y.Out, rows) // bands of an image
+	clear(to[:kernels.CeilDiv(kernels.CeilDiv(a.Count, each)*high, a.Chunk)*a.Channels*taps])
 	for p := range a.Count * a.Channels {
-		x, y, w := images[p*in:][:in], outputs[p*outs:][:outs], to[(p/a.Channels/a.Chunk*a.Channels+p%a.Channels)*taps:][:taps]
+		x, y := images[p*in:][:in], outputs[p*outs:][:outs]
 		a.Y.taps(func(q, row, i int64) {
+			split := (p/a.Channels/each*high + q/rows) / a.Chunk
+			w := to[(split*a.Channels+p%a.Channels)*taps:][:taps]
 			a.X.taps(func(o, column, j int64) { w[i*a.X.Size+j] += y[q*a.X.Out+o] * at(x, row, column, a.X.In) })
 		})
 	}

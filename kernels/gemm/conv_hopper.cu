@@ -60,6 +60,20 @@ __device__ __forceinline__ void warpgroup_sync() { asm volatile("bar.sync %0, 12
 
 // ---- Windows
 
+// Phases are those of an axis of images whose gradient is computed: pixels at a distance of the stride meet the same taps. Phase k meets tap k, and each every-th after it. Its first window begins
+// `most` elements before the first output; `step` is from one tap's element to the next.
+struct Phases {
+    int count, stride, dilation, pad, size, every, step, most, in;
+    struct Phase {
+        int taps, offset, first, at; // offset: the element of the first tap in a window, which is the last one of the filter; at: the first pixel
+    };
+    __device__ __forceinline__ Phase phase(int k) const {
+        const int from = k * dilation - pad, at = (from % stride + stride) % stride, taps = (size - k + every - 1) / every;
+        return {taps, most - (taps - 1) * step + (at - from) / stride, k + (taps - 1) * every, at};
+    }
+    __device__ __forceinline__ int pixels(int at) const { return (in - at + stride - 1) / stride; }
+};
+
 // Windows says how pixels and taps meet elements of images, and where pixels are in a result.
 struct Windows {
     int channels, columns, taps; // columns: taps of a row
@@ -71,7 +85,9 @@ struct Windows {
     int filter, row, column;
     int merged; // whether groups are multiplied as one, whose zeros times numbers that are not finite are NaN
     int how;    // to write it: LAST has channels last; SPACED pixels are two elements apart, with a 0 between them
+    Phases phasesY, phasesX; // `first` is the taps of a row of the filter if there are several
     enum { LAST = 1, SPACED };
+    __device__ __forceinline__ int phases() const { return phasesY.count * phasesX.count; }
 
     // Corner is the element that the first tap of a pixel meets.
     struct Corner {
@@ -96,19 +112,27 @@ template <typename K_> struct Pixels {
     static constexpr bool NON_FINITE = true, SHARED = K::BN == 128 && L::BLOCKS == 1;
     const TensorMap *filters, *images;
     float* out;
-    int m, n;
+    int m, n, chunk; // chunk: tiles of pixels that have all phases, one after the other
     Windows w;
-    int m0, n0, group, channel, i, j, tap; // tap: of filters
+    int m0, n0, group, channel, i, j, tap, phase, columns, offsetY, offsetX; // tap: of filters
     typename Windows::Corner corner[L::N / K::BN];
 
-    __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N) * w.groups; }
+    __device__ __forceinline__ int tiles() const { return (m + L::M - 1) / L::M * ((n + L::N - 1) / L::N) * w.groups * w.phases(); }
     __device__ __forceinline__ int terms() const { return (w.channels + K::BK - 1) / K::BK * K::BK * w.taps; }
     // begin begins a tile at a K slice, and returns the tile's slices.
     __device__ __forceinline__ int begin(int tile, int slice) {
-        const int down = (m + L::M - 1) / L::M, pixels = (n + L::N - 1) / L::N, slices = (w.channels + K::BK - 1) / K::BK, at = slice / slices;
-        m0 = tile % down * L::M, n0 = tile / down % pixels * L::N, group = tile / down / pixels;
-        channel = (slice - at * slices) * K::BK, i = at / w.columns, j = at - i * w.columns, tap = w.first + i * w.down + j * w.across;
-        return slices * w.taps;
+        const int down = (m + L::M - 1) / L::M, pixels = (n + L::N - 1) / L::N, slices = (w.channels + K::BK - 1) / K::BK, at = slice / slices, phases = w.phases();
+        m0 = tile % down * L::M, tile /= down, group = tile / (pixels * phases), tile -= group * (pixels * phases);
+        int taps = w.taps;
+        columns = w.columns, offsetY = offsetX = phase = 0, tap = w.first;
+        if (phases > 1) {
+            const int from = tile / (chunk * phases) * chunk, each = min(chunk, pixels - from);
+            tile -= from * phases, phase = tile / each, tile += from - phase * each;
+            const Phases::Phase y = w.phasesY.phase(phase / w.phasesX.count), x = w.phasesX.phase(phase % w.phasesX.count);
+            taps = y.taps * x.taps, columns = x.taps, offsetY = y.offset, offsetX = x.offset, tap = y.first * w.first + x.first;
+        }
+        n0 = tile * L::N, channel = (slice - at * slices) * K::BK, i = at / columns, j = at - i * columns, tap += i * w.down + j * w.across;
+        return slices * taps;
     }
     // prepare finds what copies of the tile need beside, and fetch starts those of its next slice.
     __device__ __forceinline__ void prepare() {
@@ -120,23 +144,33 @@ template <typename K_> struct Pixels {
         for (int p = 0; p < K::PLANES; p++) {
             ::fetch<false>(L::a(memory, stage, p), filters, bar, channel, tap, m0 + group * m, p, 0);
 #pragma unroll
-            for (int half = 0; half < L::N / K::BN; half++) w.copy(L::b(memory, stage, p, half), images, bar, p, corner[half], channel, i * w.dilationY, j * w.dilationX);
+            for (int half = 0; half < L::N / K::BN; half++) w.copy(L::b(memory, stage, p, half), images, bar, p, corner[half], channel, offsetY + i * w.dilationY, offsetX + j * w.dilationX);
         }
         if ((channel += K::BK) < w.channels) return;
         channel = 0, tap += w.across;
-        if (++j == w.columns) j = 0, i++, tap += w.down - w.columns * w.across;
+        if (++j == columns) j = 0, i++, tap += w.down - columns * w.across;
     }
-    // place is that of a pixel in a filter's part of the result.
-    __device__ __forceinline__ i64 place(int pixel) const {
+    // Place is where pixels of a tile are in a filter's part of the result.
+    struct Place {
+        int high, wide, origin; // pixels of the phase
+    };
+    __device__ __forceinline__ Place placing() const {
+        if (w.phases() == 1) return {0x7fffffff, 0x7fffffff, 0};
+        const int y = w.phasesY.phase(phase / w.phasesX.count).at, x = w.phasesX.phase(phase % w.phasesX.count).at;
+        return {w.phasesY.pixels(y), w.phasesX.pixels(x), w.row / w.phasesY.stride * y + w.column / w.phasesX.stride * x};
+    }
+    // place is that of a pixel, -1 if there is none.
+    __device__ __forceinline__ i64 place(const Place& of, int pixel) const {
         const int b = w.pixels(pixel), rest = pixel - b * w.pixels.d, y = w.width(rest), x = rest - y * w.width.d;
-        return b * w.image + y * w.row + x * w.column;
+        return pixel < n && y < of.high && x < of.wide ? b * w.image + y * w.row + x * w.column + of.origin : -1;
     }
     // store writes a warpgroup's 64 rows, from a row and a column of the tile on.
     __device__ __forceinline__ void store(const K& sums, int row, int column, float* memory) const {
         const int t = threadIdx.x % 128, lane = t % 32;
         float* const out = this->out + (i64)group * m * w.filter;
+        const Place of = placing();
         if (K::SIZE == 2 && K::PLANES == 1 && w.how == w.LAST) {
-            store_last(sums, m0 + row, n0 + column, shared_address(memory));
+            store_last(sums, of, m0 + row, n0 + column, shared_address(memory));
             return;
         }
         row += m0 + t / 32 * 16;
@@ -144,31 +178,30 @@ template <typename K_> struct Pixels {
             row += lane / 4;
 #pragma unroll
             for (int i = 0; i < K::BN / 4; i++) {
-                const int pixel = n0 + column + i / 2 * 8 + lane % 4 * 2 + i % 2;
-                if (pixel >= n) continue;
-                float* const to = out + place(pixel);
+                const i64 at = place(of, n0 + column + i / 2 * 8 + lane % 4 * 2 + i % 2);
+                if (at < 0) continue;
+                float* const to = out + at;
                 if (row < m) to[row] = sums.value(i / 2 * 4 + i % 2);
                 if (row + 8 < m) to[row + 8] = sums.value(i / 2 * 4 + i % 2 + 2);
             }
             return;
         }
         if constexpr (L::BLOCKS == 2) {
-            const bool pairs = w.column == 1 && w.width.d % 2 == 0 && w.row % 2 == 0 && w.filter % 2 == 0 && w.image % 2 == 0 && reinterpret_cast<u64>(out) % 8 == 0;
+            const bool pairs = w.column == 1 && w.width.d % 2 == 0 && w.row % 2 == 0 && w.filter % 2 == 0 && w.image % 2 == 0 && (reinterpret_cast<u64>(out) / 4 + of.origin) % 2 == 0;
             row += lane / 4;
 #pragma unroll
             for (int i = 0; i < K::BN / 8; i++) {
                 const int pixel = n0 + column + 8 * i + lane % 4 * 2;
-                if (pixel >= n) continue;
-                float* const to = out + place(pixel) + (i64)row * w.filter;
-                const i64 next = pairs ? 1 : pixel + 1 < n ? place(pixel + 1) - place(pixel) : 0;
+                const i64 place0 = place(of, pixel), place1 = pairs ? place0 + 1 : place(of, pixel + 1);
+                float* const to = out + (i64)row * w.filter;
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
                     if (row + 8 * r >= m) continue;
                     float* const at = to + (i64)(8 * r) * w.filter;
                     const float2 v = make_float2(sums.value(4 * i + 2 * r), sums.value(4 * i + 2 * r + 1));
-                    if (pairs) *reinterpret_cast<float2*>(at) = v;
-                    else write(at, v.x);
-                    if (!pairs && next) write(at + next, v.y);
+                    if (pairs && place0 >= 0) *reinterpret_cast<float2*>(at + place0) = v;
+                    if (!pairs && place0 >= 0) write(at + place0, v.x);
+                    if (!pairs && place1 >= 0) write(at + place1, v.y);
                 }
             }
             return;
@@ -177,9 +210,9 @@ template <typename K_> struct Pixels {
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++) {
             bring(sums, Exponents(), part, memory);
-            const int pixel = n0 + column + part * 32 + lane;
-            if (pixel >= n) continue;
-            float* const to = out + place(pixel) + (i64)row * w.filter;
+            const i64 at = place(of, n0 + column + part * 32 + lane);
+            if (at < 0) continue;
+            float* const to = out + at + (i64)row * w.filter;
 #pragma unroll
             for (int r = 0; r < 16; r++)
                 if (row + r < m) write(to + (i64)r * w.filter, memory[r * Part::LD + lane]);
@@ -191,7 +224,7 @@ template <typename K_> struct Pixels {
         else to[0] = x, to[1] = 0;
     }
     // store_last writes 16 bits with channels last, 32 pixels at a time: lines of 128 bytes.
-    __device__ __forceinline__ void store_last(const K& sums, int row, int pixel, u32 memory) const {
+    __device__ __forceinline__ void store_last(const K& sums, const Place& of, int row, int pixel, u32 memory) const {
         constexpr int PITCH = 64 * 2 + 16;
         const int t = threadIdx.x % 128, lane = t % 32, chunk = row + t % 8 * 8;
         const u32 to = memory + (lane % 8 + lane / 16 * 8) * PITCH + (t / 32 * 16 + lane / 8 % 2 * 8) * 2, from = memory + t / 8 * PITCH + t % 8 * 16;
@@ -205,10 +238,10 @@ template <typename K_> struct Pixels {
             warpgroup_sync();
 #pragma unroll
             for (int u = 0; u < 2; u++) {
-                const int at = pixel + part * 32 + t / 8 + 16 * u;
+                const i64 at = place(of, pixel + part * 32 + t / 8 + 16 * u);
                 uint4 v;
                 asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from + 16 * u * PITCH) : "memory");
-                if (at < n && chunk < m) *reinterpret_cast<uint4*>(reinterpret_cast<u16*>(out) + place(at) + chunk) = v;
+                if (at >= 0 && chunk < m) *reinterpret_cast<uint4*>(reinterpret_cast<u16*>(out) + at + chunk) = v;
             }
         }
     }
@@ -395,17 +428,19 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const Ra
     }
 }
 
+#define PHASES(name) int count##name, int stride##name##P, int dilation##name##P, int pad##name##P, int size##name, int every##name, int step##name, int most##name, int in##name
+#define PHASES_OF(name) {count##name, stride##name##P, dilation##name##P, pad##name##P, size##name, every##name, step##name, most##name, in##name}
 #define WINDOWS                                                                                                                                         \
     int channels, int columns, int taps, int strideY, int strideX, int padY, int padX, int dilationY, int dilationX, int images, int groups, int group, int plane, int first, int down, int across, DIVIDE(pixels), \
-        DIVIDE(width), i64 image, int filter, int row, int column, int merged, int how
+        DIVIDE(width), i64 image, int filter, int row, int column, int merged, int how, PHASES(Y), PHASES(X)
 #define WINDOWS_OF                                                                                                                                      \
-    {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, groups, group, plane, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column, merged, how}
+    {channels, columns, taps, strideY, strideX, padY, padX, dilationY, dilationX, images, groups, group, plane, first, down, across, DIVIDE_OF(pixels), DIVIDE_OF(width), image, filter, row, column, merged, how, PHASES_OF(Y), PHASES_OF(X)}
 #define MAPS const __grid_constant__ TensorMap filters, const __grid_constant__ TensorMap pictures
 #define RANGES(name) const uint2 *ranges##name, int blocks##name
 #define SHARES int shared, float *parts, int *arrivals
 #define PIXELS(name, BLOCKS, ...)                                                                                                                               \
     extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
-        BODY(run(Pixels<__VA_ARGS__>{&filters, &pictures, out, m, n, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                           \
+        BODY(run(Pixels<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                           \
     }
 #define TAPS(name, BLOCKS, ...)                                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_filters_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \

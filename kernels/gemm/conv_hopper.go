@@ -2,20 +2,21 @@ package gemm
 
 import (
 	"fmt"
-	"slices"
+	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // convWindows is a convolution without gradients: pixels of images by filters. For filters it is the one whose gradient they are. The gradient w.r.t. images is a convolution of
-// the gradient w.r.t. outputs for each phase: pixels at a distance of the stride meet the same taps.
+// the gradient w.r.t. outputs for each phase: pixels at a distance of the stride meet the same taps. rows and columns are of all phases then: the most pixels and taps of one.
 //
-// Of images of few channels, inner taps of a row are folded into one with the channels of all. Their windows along a row, each a stride after the last, are its columns.
+// Where it saves K slices, inner taps of a row are folded into one with the channels of all. Their windows along a row, each a stride after the last, are its columns.
 type convWindows struct {
 	images, groups    int64
-	channels, filters int64         // of a group
-	rows, columns     []convPhase   // the phases of an axis
+	channels, filters int64 // of a group
+	rows, columns     convPhase
+	phases            [2]convPhases // of rows and columns
 	inner, stride     int64         // taps that are folded; columns of images from one window to the next
 	columnsOfFilter   int64         // taps of its rows
 	planes            [2]convPlanes // what is prepared: filters, or gradients w.r.t. outputs, and images
@@ -32,32 +33,52 @@ type convPhase struct {
 	first, step                             int64 // the filter's element of the first tap, and from one to the next
 }
 
+// convPhases is conv_hopper.cu's Phases: those of an axis that taps meet.
+type convPhases struct {
+	Count, Stride, Dilation, Pad, Size, Every, Step, Most, In int64 `arg:"int32"`
+}
+
+// phase returns the taps of a phase, the element of the first one in a window, their first element of the filter, the first pixel, and the pixels.
+func (p convPhases) phase(k int64) (taps, offset, first, at, pixels int64) {
+	if p.Stride == 0 {
+		return 0, 0, 0, 0, 1 << 30
+	}
+	from := k*p.Dilation - p.Pad
+	at = (from%p.Stride + p.Stride) % p.Stride
+	taps = kernels.CeilDiv(p.Size-k, p.Every)
+	return taps, p.Most - (taps-1)*p.Step + (at-from)/p.Stride, k + (taps-1)*p.Every, at, max(kernels.CeilDiv(p.In-at, p.Stride), 0)
+}
+
 // windows returns the convolution that computes v of operands in a form, if there is one.
 func (v Conv) windows(f Form) (w convWindows, ok bool) {
-	w = convWindows{images: v.Images, groups: v.Groups, channels: v.Channels / v.Groups, filters: v.Filters / v.Groups, rows: v.Rows.windows(), columns: v.Columns.windows(), inner: 1, stride: 1, columnsOfFilter: v.Columns.Size}
+	w = convWindows{images: v.Images, groups: v.Groups, channels: v.Channels / v.Groups, filters: v.Filters / v.Groups, rows: v.Rows.windows(), columns: v.Columns.windows(), phases: [2]convPhases{{Count: 1}, {Count: 1}},
+		inner: 1, stride: 1, columnsOfFilter: v.Columns.Size}
 	taps := v.Rows.Size * v.Columns.Size
-	w.merged = merge(w.groups, w.channels, w.filters, f.stored().slice/f.stored().size)
+	k := f.stored().slice / f.stored().size // channels of a K slice
+	w.merged = merge(w.groups, w.channels, w.filters, k)
 	switch v.Result {
 	case ConvOutput:
 		w.planes[0] = newConvPlanes(v.Filters, w.channels, taps)
 	case ConvFilters:
 	default:
-		w.channels, w.filters, w.rows, w.columns = w.filters, w.channels, v.Rows.phases(), v.Columns.phases()
+		w.channels, w.filters = w.filters, w.channels
+		w.rows, w.phases[0] = v.Rows.phases()
+		w.columns, w.phases[1] = v.Columns.phases()
 		w.planes[0] = newConvPlanes(v.Groups, w.channels, w.filters*taps)
 	}
 	if v.Result != ConvFilters {
 		w.planes[0].Per, w.planes[0].Blocks = w.planes[0].Count/w.groups, w.merged
 	}
 	w.groups, w.channels, w.filters = w.groups/w.merged, w.channels*w.merged, w.filters*w.merged
-	x, after := &w.columns[0], int64(0)
+	y, x, after := &w.rows, &w.columns, int64(0)
 	if v.Result == ConvFilters && w.groups > 1 { // the last K slice of a group reads zeros beyond it: 0 times NaN is not 0
-		after = kernels.CeilDiv(convBox, w.rows[0].pixels*x.pixels)
+		after = kernels.CeilDiv(convBox, y.pixels*x.pixels)
 	}
 	w.each = w.images + after
-	w.planes[1] = newConvPlanes(w.each*w.groups, w.channels, w.rows[0].in*x.in)
+	w.planes[1] = newConvPlanes(w.each*w.groups, w.channels, y.in*x.in)
 	w.planes[1].Groups, w.planes[1].After = w.groups, after
 	if v.Result == ConvFilters {
-		w.planes[0] = newConvPlanes(w.each*w.groups, w.filters, w.rows[0].pixels*x.pixels)
+		w.planes[0] = newConvPlanes(w.each*w.groups, w.filters, y.pixels*x.pixels)
 		w.planes[0].Groups, w.planes[0].After = w.groups, after
 	}
 	for i, of := range convOperands[v.Result] {
@@ -73,24 +94,20 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 	}
 	w.given[0] = w.given[0] || v.Prepared
 	images := &w.planes[1]
-	switch y := &w.rows[0]; {
+	switch {
 	case v.Result == ConvImages || w.last[1]:
 	case taps == 1 && y.stride*x.stride > 1: // other pixels are not read
 		images.Width, images.Lines, images.Wide, images.StepY, images.StepX = x.in, y.pixels, x.pixels, y.stride, x.stride
 		y.in, y.stride, x.in, x.stride = y.pixels, 1, x.pixels, 1
-	case w.channels <= convFolded && x.taps > 1 && x.dilation == 1:
+	case x.taps > 1 && x.dilation == 1 && kernels.CeilDiv(x.taps*images.pitch(f), k) < x.taps*kernels.CeilDiv(w.channels, k):
 		w.inner, w.stride, w.columnsOfFilter = x.taps, x.stride, 1
 		images.Width, images.Lines, images.Wide, images.Before = x.in, y.in, (x.pixels-1)*x.stride+x.taps, x.pad
 		w.channels = w.inner * images.pitch(f)
 		*x = convPhase{in: x.pixels, pixels: x.pixels, taps: 1, stride: 1, dilation: 1, every: 1}
 	}
-	phases := int64(len(w.rows) * len(w.columns))
-	ok = phases <= convPhases && (w.groups == 1 || w.last == [2]bool{}) && images.Count*images.Lines*images.Wide <= 1<<30
+	ok = (w.groups == 1 || w.last == [2]bool{}) && images.Count*images.Lines*images.Wide <= 1<<30
 	ok = ok && (v.Result != ConvFilters || taps <= convSumElements && w.planes[0].Count*w.planes[0].Cols <= 1<<30)
-	for _, p := range slices.Concat(w.rows, w.columns) {
-		ok = ok && p.windowed()
-	}
-	return w, ok
+	return w, ok && y.windowed(w.phases[0]) && x.windowed(w.phases[1])
 }
 
 // merge returns how many groups are multiplied as one, so that the fewest slices of K and 64 filters are multiplied.
@@ -120,39 +137,67 @@ func (v Conv) TakesChannelsLast(dev kernels.Device) bool {
 	return ok && w.fit(v.form(), dev) && !(v.last(v.Result) && w.filters%8 > 0)
 }
 
-// windows returns the only phase of an axis of outputs, phases those of images.
-func (a ConvAxis) windows() []convPhase {
-	return []convPhase{{in: a.In, pixels: a.Out(), taps: a.Size, stride: a.Stride, pad: a.Before, dilation: a.Dilation, every: 1, step: 1}}
+// windows returns how outputs of an axis meet images, phases how images meet outputs.
+func (a ConvAxis) windows() convPhase {
+	return convPhase{in: a.In, pixels: a.Out(), taps: a.Size, stride: a.Stride, pad: a.Before, dilation: a.Dilation, every: 1, step: 1}
 }
 
-func (a ConvAxis) phases() (list []convPhase) {
-	x := a.images()
-	for at := range min(a.Stride, a.In) {
-		p := convPhase{in: a.Out(), pixels: kernels.CeilDiv(a.In-at, a.Stride), stride: 1, dilation: -x.Step, at: at, every: a.Stride, step: -x.Every}
-		if first, base, ok := x.phase(at); ok { // of the filter's elements, of which the last is the first tap here
-			p.taps = kernels.CeilDiv(a.Size-first, x.Every)
-			p.pad, p.first = (p.taps-1)*p.dilation-base, first+(p.taps-1)*x.Every
-		}
-		list = append(list, p)
+func (a ConvAxis) phases() (x convPhase, p convPhases) {
+	common := gcd(a.Stride, a.Dilation)
+	p = convPhases{min(a.Stride/common, a.Size), a.Stride, a.Dilation, a.Before, a.Size, a.Stride / common, a.Dilation / common, math.MinInt32, a.In}
+	x = convPhase{in: a.Out(), pixels: kernels.CeilDiv(a.In, a.Stride), stride: 1, dilation: p.Step, every: a.Stride, step: -p.Every}
+	most := p.Most
+	for k := range p.Count {
+		taps, offset, _, _, _ := p.phase(k)
+		x.taps, most = max(x.taps, taps), max(most, p.Most-offset)
 	}
-	return list
+	x.pad, p.Most = most, most
+	if p.Count == 1 {
+		_, _, x.first, x.at, x.pixels = p.phase(0)
+	}
+	return x, p
+}
+
+// met returns how many of an axis's first elements, as many as the stride, are in a phase.
+func (p convPhases) met() (n int64) {
+	for k := range p.Count {
+		if _, _, _, _, pixels := p.phase(k); pixels > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// clears reports whether no tap meets some pixels, and nothing that none meets any.
+func (w convWindows) clears() (some, nothing bool) {
+	y, x := w.phases[0], w.phases[1]
+	if y.Stride == 0 {
+		return false, false
+	}
+	met := y.met() * x.met()
+	return met < min(y.Stride, y.In)*min(x.Stride, x.In), met == 0
 }
 
 // corners returns those of the places of windows for TMA, and windowed whether it takes them.
 func (p convPhase) corners() (lower, upper int64) {
-	if p.taps == 0 {
-		return 0, 0
-	}
 	return -p.pad, (p.pixels-1)*p.stride - p.pad - (p.in - 1)
 }
 
-func (p convPhase) windowed() bool {
+func (p convPhase) windowed(of convPhases) bool {
 	lower, upper := p.corners()
-	return min(lower, upper) >= -128 && max(lower, upper) < 128 && (p.taps-1)*p.dilation < 256 && p.stride <= 8
+	ok := min(lower, upper) >= -128 && max(lower, upper) < 128 && (p.taps-1)*p.dilation < 256 && p.stride <= 8
+	for k := range of.Count {
+		taps, offset, _, _, _ := of.phase(k)
+		ok = ok && offset+(taps-1)*p.dilation < 256
+	}
+	return ok
 }
 
+// phased reports whether there are several phases.
+func (w convWindows) phased() bool { return w.phases[0].Count*w.phases[1].Count > 1 }
+
 // pixels returns those of a phase.
-func (w convWindows) pixels(y, x convPhase) int64 { return w.images * y.pixels * x.pixels }
+func (w convWindows) pixels() int64 { return w.images * w.rows.pixels * w.columns.pixels }
 
 // bytes returns those that are written in a form.
 func (w convWindows) bytes(f Form) (n int64) {
@@ -174,7 +219,7 @@ func (w convWindows) prepared() (list []convPlanes) {
 
 // width returns the columns of sums for the filters: each tap has a multiple of convBox.
 func (w convWindows) width() int64 {
-	return w.rows[0].taps * w.columns[0].taps * arith.RoundUp(w.channels, convBox)
+	return w.rows.taps * w.columns.taps * arith.RoundUp(w.channels, convBox)
 }
 
 // convPlanes is conv_hopper.cu's Planes.
@@ -240,7 +285,10 @@ func (x PrepareFilters) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("%v(%d x %dx%d)", x, x.Count, x.Channels, x.Taps), Inputs: []int64{x.Count * x.Channels * x.Taps * kernels.Float32.Size()}, Out: x.Bytes(), Precision: kernels.Precision(x.Form)}
 	planes := x.planes()
 	planes.X, planes.To, planes.Pitch = kernels.In(0), out, planes.pitch(x.Form)
-	emitPrepare(p, dev, x.Form, []convPlanes{planes}, kernels.At(kernels.Scratch, 0), 0, false)
+	list := []convPlanes{planes}
+	blocks := prepareBlocks(x.Form, dev, list)
+	ranges := p.Workspace(2 * 8 * blocks) // that no kernel reads, but they have to be somewhere
+	emitPrepare(p, x.Form, blocks, list, convPrepareArgs{Ranges: ranges, Arrivals: ranges})
 	return p, nil
 }
 
@@ -308,95 +356,35 @@ type convTensorArgs struct {
 	Filter, Row, Column                                                                      int64 `arg:"int32"`
 	Merged                                                                                   bool
 	How                                                                                      int64 `arg:"int32"`
+	Phases                                                                                   [2]convPhases
 }
 
 // emit appends the launches that prepare the operands and multiply them, and those of the element type's unit, which follow where a split has to be scaled: the first int32 of the
 // workspace tells it.
 func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
-	w, _ := v.windows(c.form)
-	switch c.form {
-	case BF16Split:
-	case bf16Pair:
+	if p.Precision = kernels.Precision(c.form); c.form == BF16Split {
+		p.Precision = kernels.FullPrecision
+	} else if c.form == bf16Pair {
 		p.Precision = kernels.TF32
-	default:
-		p.Precision = kernels.Precision(c.form)
 	}
-	const threads = 256
-	fallback := p.Workspace(4)
-	var prepared []convPlanes
-	var ranged []int // operands that are prepared
-	var ranges [2]convRanges
-	for i := range w.planes {
-		x := &w.planes[i]
-		x.X, x.Pitch = kernels.In(kernels.Operand(1-i)), x.pitch(c.form)
-		if x.To = x.X; c.form == BF16Split && v.Split[1-i] {
-			x.To = kernels.In(2)
-			if i == 0 && v.Split[0] {
-				x.To = kernels.In(3)
-			}
-			ranges[i] = convRanges{kernels.At(x.To.Operand, x.bytes(c.form)), x.blocks(c.form, dev)}
-		} else if !w.given[i] {
-			ranged = append(ranged, i)
-			x.To = p.Workspace(x.bytes(c.form))
-			prepared = append(prepared, *x)
-			if last := &prepared[len(prepared)-1]; w.last[i] {
-				last.flat()
-			}
-		}
+	w, _ := v.windows(c.form)
+	fallback, d := p.Workspace(4), c.cut(w, int64(dev.SMs))
+	ranges, arrivals := c.emitOperands(p, v, &w, dev, 2*d.shared, fallback)
+	if nothing := w.emitClear(p, v, dev); nothing {
+		return nil
 	}
-	clears, counts, parts := false, int64(0), int64(0)
-	for _, y := range w.rows {
-		for _, x := range w.columns {
-			clears = clears || y.taps*x.taps == 0
-			if d := c.cut(w, y, x, int64(dev.SMs)); d.shared > 0 {
-				counts, parts = counts+2*d.shared, convParts*int64(dev.SMs)
-			}
-		}
+	a := c.arguments(w, v)
+	a.Ranges, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, fallback, d.chunk, d.shared, fallback, arrivals
+	if d.shared > 0 {
+		a.Parts = p.Workspace(convParts * int64(dev.SMs))
 	}
-	arrivals, shares := p.Workspace(4*counts), p.Workspace(parts)
-	if len(prepared) == 0 && counts > 0 { // arrivals are cleared
-		prepared = []convPlanes{newConvPlanes(0, 1, 1)}
-		prepared[0].X, prepared[0].To = kernels.In(0), fallback
+	splits := kernels.CeilDiv(w.pixels(), d.chunk)
+	if c.filters {
+		a.N, a.Out = w.width(), p.Workspace(splits*v.Filters*w.width()*4)
 	}
-	found, blocks := emitPrepare(p, dev, c.form, prepared, arrivals, counts, w.merged > 1)
-	for k, i := range ranged {
-		ranges[i] = convRanges{kernels.At(found.Operand, found.Offset+8*blocks*int64(k)), blocks}
-	}
-	for i := range ranges { // of which no kernel reads any, but they have to be somewhere
-		if ranges[i].Blocks == 0 {
-			ranges[i].At = found
-		}
-	}
-	if clears {
-		clear := convClearArgs{out, p.Out / 4, arith.DivideBy(p.Out / 4), 0}
-		if w.spaced(v) { // the lines of the other phase
-			clear = convClearArgs{kernels.At(kernels.Out, 4*w.rows[1].at*v.Columns.In), p.Out / 8, arith.DivideBy(v.Columns.In), 2 * v.Columns.In}
-		}
-		p.Launch(convClear, int(min(kernels.CeilDiv(clear.Count, threads), 16*int64(dev.SMs))), threads, clear)
-	}
-	for phase := range int64(len(w.rows) * len(w.columns)) {
-		y, x := w.rows[phase/int64(len(w.columns))], w.columns[phase%int64(len(w.columns))]
-		if y.taps*x.taps == 0 {
-			continue
-		}
-		d := c.cut(w, y, x, int64(dev.SMs))
-		a := c.arguments(w, y, x, v)
-		a.Ranges, a.Fallback, a.Chunk, a.Shared, a.Parts, a.Arrivals = ranges, fallback, d.chunk, d.shared, shares, arrivals
-		arrivals.Offset += 4 * 2 * d.shared
-		splits := kernels.CeilDiv(w.pixels(y, x), d.chunk)
-		if c.filters {
-			a.N, a.Out = w.width(), p.Workspace(splits*v.Filters*w.width()*4)
-		}
-		p.Launch(c.kernel, int(d.blocks), c.threads(), a).Shared = int(c.shared)
-		if c.filters {
-			taps, channels := v.Rows.Size*v.Columns.Size, v.Channels/v.Groups
-			some := int64(1)
-			for some < channels && 2*some*taps <= convSumElements && v.Filters*kernels.CeilDiv(channels, 2*some) >= 2*int64(dev.SMs) || some*taps < convSumLeast {
-				some *= 2
-			}
-			p.Launch(convSum, int(min(v.Filters*kernels.CeilDiv(channels, some), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, out, v.Filters, a.N, splits, fallback, c.form == BF16Split,
-				taps, channels, v.Filters / v.Groups, w.merged, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
-		}
+	p.Launch(c.kernel, int(d.blocks), c.threads(), a).Shared = int(c.shared)
+	if c.filters {
+		c.emitSum(p, v, w, dev, a, splits)
 	}
 	if c.form != BF16Split && (w.merged == 1 || c.filters) {
 		return nil
@@ -405,20 +393,98 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 	return v.launch(p, dev, args)
 }
 
-// emitPrepare appends the launch that prepares a list of operands and clears `counts` arrivals. An empty list makes no launch. It returns where the blocks write their ranges, and the number of blocks.
-func emitPrepare(p *kernels.Plan, dev kernels.Device, f Form, list []convPlanes, arrivals kernels.Ref, counts int64, ranged bool) (ranges kernels.Ref, blocks int64) {
+// emitOperands appends the launch that prepares operands and clears so many arrivals, and sets where the operands are. It returns the operands' ranges and the arrivals.
+func (c convCandidate) emitOperands(p *kernels.Plan, v Conv, w *convWindows, dev kernels.Device, counts int64, fallback kernels.Ref) (ranges [2]convRanges, arrivals kernels.Ref) {
+	var list []convPlanes
+	var of []int // operands of the list
+	for i := range w.planes {
+		x := &w.planes[i]
+		x.X, x.Pitch = kernels.In(kernels.Operand(1-i)), x.pitch(c.form)
+		x.To = x.X
+		switch {
+		case c.form == BF16Split && v.Split[1-i]:
+			if x.To = kernels.In(2); i == 0 && v.Split[0] {
+				x.To = kernels.In(3)
+			}
+			ranges[i] = convRanges{kernels.At(x.To.Operand, x.bytes(c.form)), x.blocks(c.form, dev)}
+		case !w.given[i]:
+			x.To = p.Workspace(x.bytes(c.form))
+			list, of = append(list, *x), append(of, i)
+			if w.last[i] {
+				list[len(list)-1].flat()
+			}
+		}
+	}
+	arrivals = p.Workspace(4 * counts)
+	if len(list) == 0 && counts > 0 { // arrivals are cleared
+		list = []convPlanes{newConvPlanes(0, 1, 1)}
+		list[0].X, list[0].To = kernels.In(0), fallback
+	}
+	blocks := prepareBlocks(c.form, dev, list)
+	found := p.Workspace(2 * 8 * blocks)
+	emitPrepare(p, c.form, blocks, list, convPrepareArgs{Ranges: found, Arrivals: arrivals, Count: counts, Ranged: w.merged > 1})
+	for i := range ranges { // where no kernel reads any, they have to be somewhere
+		if ranges[i].Blocks == 0 {
+			ranges[i].At = found
+		}
+	}
+	for k, i := range of {
+		ranges[i] = convRanges{kernels.At(found.Operand, found.Offset+8*blocks*int64(k)), blocks}
+	}
+	return ranges, arrivals
+}
+
+// emitClear appends the launch that writes zeros to pixels of images that no tap meets, and reports whether these are all.
+func (w convWindows) emitClear(p *kernels.Plan, v Conv, dev kernels.Device) (nothing bool) {
+	clears, nothing := w.clears()
+	if !clears {
+		return nothing
+	}
 	const threads = 256
-	blocks = 1
-	for i := range list {
-		if x := &list[i]; x.Cols == 1 {
+	clear := convClearArgs{out, p.Out / 4, arith.DivideBy(p.Out / 4), 0}
+	if w.spaced(v) { // the lines of the other phase
+		clear = convClearArgs{kernels.At(kernels.Out, 4*v.Columns.In), p.Out / 8, arith.DivideBy(v.Columns.In), 2 * v.Columns.In}
+	}
+	p.Launch(convClear, int(min(kernels.CeilDiv(clear.Count, threads), 16*int64(dev.SMs))), threads, clear)
+	return nothing
+}
+
+// emitSum appends the launch that adds up splits of filters.
+func (c convCandidate) emitSum(p *kernels.Plan, v Conv, w convWindows, dev kernels.Device, a convTensorArgs, splits int64) {
+	const threads = 256
+	taps, channels := v.Rows.Size*v.Columns.Size, v.Channels/v.Groups
+	some := int64(1)
+	for some < channels && 2*some*taps <= convSumElements && v.Filters*kernels.CeilDiv(channels, 2*some) >= 2*int64(dev.SMs) || some*taps < convSumLeast {
+		some *= 2
+	}
+	p.Launch(convSum, int(min(v.Filters*kernels.CeilDiv(channels, some), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, out, v.Filters, a.N, splits, a.Fallback, c.form == BF16Split,
+		taps, channels, v.Filters / v.Groups, w.merged, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
+}
+
+// prepareBlocks returns the blocks that prepare a list of operands, each with all of them.
+func prepareBlocks(f Form, dev kernels.Device, list []convPlanes) int64 {
+	blocks := int64(1)
+	for _, x := range list {
+		if x.Cols == 1 {
 			x.flat()
 		}
-		blocks = max(blocks, list[i].blocks(f, dev))
+		blocks = max(blocks, x.blocks(f, dev))
 	}
-	if ranges = p.Workspace(2 * 8 * blocks); len(list) > 0 {
-		p.Launch(convPrepares[f], int(blocks), threads, convPrepareArgs{[2]convPlanes{list[0], list[len(list)-1]}, ranges, arrivals, counts, ranged}).Grid[1] = len(list)
+	return blocks
+}
+
+// emitPrepare appends the launch that prepares a list of operands in so many blocks each, with the other arguments. An empty list makes no launch.
+func emitPrepare(p *kernels.Plan, f Form, blocks int64, list []convPlanes, args convPrepareArgs) {
+	const threads = 256
+	for i := range list {
+		if list[i].Cols == 1 {
+			list[i].flat()
+		}
 	}
-	return ranges, blocks
+	if len(list) > 0 {
+		args.Planes = [2]convPlanes{list[0], list[len(list)-1]}
+		p.Launch(convPrepares[f], int(blocks), threads, args).Grid[1] = len(list)
+	}
 }
 
 // flat makes all rows one, if nothing is transposed.
@@ -443,13 +509,17 @@ func (v Conv) result() (row, pixel, image, channel int64) {
 	return columns, 1, rows * columns * channels, rows * columns
 }
 
-// arguments returns the arguments for a phase.
-func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv) convTensorArgs {
+// arguments returns the arguments of the multiplication.
+func (c convCandidate) arguments(w convWindows, v Conv) convTensorArgs {
+	y, x := w.rows, w.columns
 	s, size := c.form.stored(), c.form.stored().size
 	row, column, image, channel := v.result()
-	a := convTensorArgs{Out: kernels.At(kernels.Out, v.size(v.Result)*(y.at*row+x.at*column)), M: w.filters, N: w.pixels(y, x), Channels: w.channels, Columns: x.taps, Taps: y.taps * x.taps,
+	a := convTensorArgs{Out: out, M: w.filters, N: w.pixels(), Channels: w.channels, Columns: x.taps, Taps: y.taps * x.taps,
 		StrideY: y.stride, StrideX: x.stride, PadY: y.pad, PadX: x.pad, DilationY: y.dilation, DilationX: x.dilation, Images: w.images, Groups: w.groups, Group: w.each, Plane: w.groups * w.each,
-		Pixels: arith.DivideBy(y.pixels * x.pixels), Width: arith.DivideBy(x.pixels), Image: image, Filter: channel, Row: y.every * row, Column: x.every * column, Merged: w.merged > 1 && !c.filters}
+		Pixels: arith.DivideBy(y.pixels * x.pixels), Width: arith.DivideBy(x.pixels), Image: image, Filter: channel, Row: y.every * row, Column: x.every * column, Merged: w.merged > 1 && !c.filters, Phases: w.phases}
+	if !w.phased() {
+		a.Out.Offset = v.size(v.Result) * (y.at*row + x.at*column)
+	}
 	if v.last(v.Result) {
 		a.How = convLast
 	} else if w.spaced(v) {
@@ -474,7 +544,9 @@ func (c convCandidate) arguments(w convWindows, y, x convPhase, v Conv) convTens
 	}
 	taps := w.planes[0].Count * w.planes[0].Cols / (w.groups * w.filters) / w.inner // of a filter
 	a.Down, a.Across = y.step*w.columnsOfFilter, x.step
-	a.First = y.first*w.columnsOfFilter + x.first
+	if a.First = w.columnsOfFilter; !w.phased() {
+		a.First = y.first*w.columnsOfFilter + x.first
+	}
 	tap := w.inner * w.planes[0].Pitch * size
 	a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.channels, taps, w.groups * w.filters, s.splits}, Strides: []int64{tap, taps * tap, w.groups * w.filters * taps * tap},
 		Box: []int64{c.step, 1, c.m, 1}, Swizzle: s.slice}
@@ -501,8 +573,11 @@ const convLast, convSpaced = 1, 2
 
 // spaced reports whether float32 images have pixels that no tap meets beside each pixel that one meets: after it, and in each second line.
 func (w convWindows) spaced(v Conv) bool {
-	return v.Result == ConvImages && !v.last(ConvImages) && len(w.rows) == 2 && len(w.columns) == 2 && w.rows[1].taps+w.columns[1].taps == 0 && w.rows[0].taps*w.columns[0].taps > 0 &&
-		v.Rows.In%2+v.Columns.In%2 == 0
+	one := func(p convPhases) bool {
+		_, _, _, at, _ := p.phase(0)
+		return p.Stride == 2 && p.Count == 1 && at == 0 && p.In%2 == 0
+	}
+	return v.Result == ConvImages && !v.last(ConvImages) && one(w.phases[0]) && one(w.phases[1])
 }
 
 var convSum = own.Kernel("conv_hopper", "conv_hopper_sum", convSumBody)

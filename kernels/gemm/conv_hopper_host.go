@@ -112,13 +112,24 @@ func convPixelsBody(f Form) func(kernels.Call) {
 			return
 		}
 		for group := range a.Groups {
-			a.pixels(c, f, group)
+			for y := range a.Phases[0].Count {
+				for x := range a.Phases[1].Count {
+					a.pixels(c, f, group, y, x)
+				}
+			}
 		}
 	}
 }
 
-// pixels writes the results of a group.
-func (a convTensorArgs) pixels(c kernels.Call, f Form, group int64) {
+// pixels writes the results of a phase of a group.
+func (a convTensorArgs) pixels(c kernels.Call, f Form, group, phaseY, phaseX int64) {
+	high, wide, origin := a.Pixels.D, a.Pixels.D, int64(0)
+	if a.Phases[0].Count*a.Phases[1].Count > 1 {
+		tapsY, offsetY, firstY, atY, pixelsY := a.Phases[0].phase(phaseY)
+		tapsX, offsetX, firstX, atX, pixelsX := a.Phases[1].phase(phaseX)
+		a.First, a.Taps, a.Columns, a.PadY, a.PadX = firstY*a.First+firstX, tapsY*tapsX, tapsX, a.PadY-offsetY, a.PadX-offsetX
+		high, wide, origin = pixelsY, pixelsX, atY*a.Row/a.Phases[0].Stride+atX*a.Column/a.Phases[1].Stride
+	}
 	terms, width := a.Taps*a.Channels, a.Width.D
 	filters := align.Make[float32](a.M * terms)
 	for i := range filters {
@@ -135,7 +146,10 @@ func (a convTensorArgs) pixels(c kernels.Call, f Form, group int64) {
 			for i, v := range product {
 				m, pixel := group*a.M+int64(i)/width, line*width+int64(i)%width
 				image, rest := pixel/a.Pixels.D, pixel%a.Pixels.D
-				if at := image*a.Image + m*a.Filter + rest/width*a.Row + rest%width*a.Column; a.How == convLast {
+				if rest/width >= high || rest%width >= wide {
+					continue
+				}
+				if at := image*a.Image + m*a.Filter + rest/width*a.Row + rest%width*a.Column + origin; a.How == convLast {
 					if half, ok := f.half(); ok {
 						kernels.Slice[uint16](c, a.Out)[at] = expr.ToHalf(half, v)
 					} else {

@@ -13,22 +13,28 @@ type ConvSplit struct{ Count, Rows, Cols int64 }
 // Splits returns the splits of both operands that a convolution's launches on a device make of whole images, and zeros of operands of which they make none.
 func (v Conv) Splits(dev kernels.Device) (list [2]ConvSplit) {
 	v.Split = [2]bool{}
-	if v.Round != kernels.FullPrecision || v.ChannelsLast != [2]bool{} || v.check(dev) != nil {
+	if v.Round != kernels.FullPrecision || v.check(dev) != nil {
 		return list
 	}
 	if m := v.choose(dev); m.form != BF16Split {
 		return list
 	}
-	return v.operandSplits()
+	return v.operandSplits(dev)
 }
 
 // operandSplits returns the splits that kernels for tensor cores make.
-func (v Conv) operandSplits() (list [2]ConvSplit) {
-	w, _ := v.windows(BF16Split)
-	for i, x := range w.planes {
-		if of := convOperands[v.Result][1-i]; of != ConvFilters && w.merged == 1 && w.inner == 1 && x == newConvPlanes(x.Count, x.Rows, x.Cols) {
-			list[1-i] = v.split(of)
+func (v Conv) operandSplits(dev kernels.Device) (list [2]ConvSplit) {
+	if v.Round != kernels.FullPrecision || v.ChannelsLast != [2]bool{} {
+		return list
+	}
+	for range v.candidates(dev) {
+		w, _ := v.windows(BF16Split)
+		for i, x := range w.planes {
+			if of := convOperands[v.Result][1-i]; of != ConvFilters && w.merged == 1 && w.inner == 1 && x == newConvPlanes(x.Count, x.Rows, x.Cols) {
+				list[1-i] = v.split(of)
+			}
 		}
+		return list
 	}
 	return list
 }
@@ -60,6 +66,6 @@ func (x ConvSplit) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: x.String(), Inputs: []int64{x.Count * x.Rows * x.Cols * kernels.Float32.Size()}, Out: x.Bytes()}
 	y := newConvPlanes(x.Count, x.Rows, x.Cols)
 	y.X, y.To, y.Pitch = kernels.In(0), out, y.pitch(BF16Split)
-	p.Launch(convPrepares[BF16Split], int(y.blocks(BF16Split, dev)), 256, convPrepareArgs{Planes: [2]convPlanes{y, y}, Ranges: kernels.At(kernels.Out, y.bytes(BF16Split)), Arrivals: out})
+	emitPrepare(p, BF16Split, y.blocks(BF16Split, dev), []convPlanes{y}, convPrepareArgs{Ranges: kernels.At(kernels.Out, y.bytes(BF16Split)), Arrivals: out})
 	return p, nil
 }

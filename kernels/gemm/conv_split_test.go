@@ -21,7 +21,7 @@ func TestConvSplit(t *testing.T) {
 		if _, able := v.windows(BF16Split); !able {
 			continue
 		}
-		own, split := v, v.operandSplits()
+		own, split := v, v.operandSplits(dev)
 		for i, x := range split {
 			v.Split[i] = x != (ConvSplit{}) && r.IntN(4) > 0
 		}

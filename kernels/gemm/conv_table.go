@@ -65,7 +65,7 @@ const (
 	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
 	convPrepareMost   = 1024                 // blocks of a launch
 	convLaunches      = 5.76                 // of launches
-	convLaunch        = 2.78                 // of a phase
+	convLaunch        = 2.78                 // of a launch more
 	convUneven        = 8                    // of tiles that blocks share
 	convPrepareBytes  = 8e6                  // bytes that prepare reads and writes in one
 	convSquare        = 0.00622              // of a square of prepare, if the whole device has one
@@ -77,10 +77,9 @@ const (
 	convSumElements   = 4096                 // and at most
 	convSquareSide    = 64                   // side of a square of prepare
 	convBox           = 64                   // channels of a tap that are copied at once for the filters
-	convPhases        = 9                    // the most phases
+	convPhaseBytes    = 16e6                 // of results that tiles of one phase after the other are of: they should be in L2 when the next phase's come
 	convParts         = 2 * 2 * 64 * 128 * 4 // bytes of the parts of tiles of a block
 	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
-	convFolded        = 16                   // the most channels of images whose taps of a row are copied together
 )
 
 // convSteps has the times of conv.cu's kernels in us, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs, and of the
@@ -237,27 +236,31 @@ func (w convWindows) fit(f Form, dev kernels.Device) bool {
 	return w.bytes(f) <= 1<<40 && (dev.Memory == 0 || w.bytes(f) <= dev.Memory/4)
 }
 
-// convCut is how a kernel divides its tiles: those whose K slices are dealt out to blocks (stream-K), or the pixels of a split, for the filters; and the time by the model.
+// convCut is how a kernel divides its tiles: those whose K slices are dealt out to blocks (stream-K), or the pixels of a split, for the filters, or the tiles of pixels of a phase in a row,
+// for images by strides; and the time by the model.
 type convCut struct {
 	shared, blocks, chunk int64 // blocks: of the launch
 	us                    float64
 }
 
 // tiles returns the tiles of a phase, and their K slices.
-func (c convCandidate) tiles(w convWindows, y, x convPhase) (tiles, slices int64) {
-	down, pixels := w.groups*kernels.CeilDiv(w.filters, c.m), w.pixels(y, x)
+func (c convCandidate) tiles(w convWindows) (tiles, slices int64) {
+	down, pixels := w.groups*kernels.CeilDiv(w.filters, c.m), w.pixels()
 	if c.filters {
 		return down * kernels.CeilDiv(w.width(), c.n), kernels.CeilDiv(pixels, c.step)
 	}
-	return down * kernels.CeilDiv(pixels, c.n), y.taps * x.taps * kernels.CeilDiv(w.channels, c.step)
+	return down * kernels.CeilDiv(pixels, c.n), w.rows.taps * w.columns.taps * kernels.CeilDiv(w.channels, c.step)
 }
 
-// cut returns the cut of the least time for a phase.
-func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
-	tiles, slices := c.tiles(w, y, x)
+// cut returns the cut of the least time.
+func (c convCandidate) cut(w convWindows, sms int64) convCut {
+	tiles, slices := c.tiles(w)
 	block := c.block
 	if c.blocks > 1 && w.odd {
 		block += convPairOdd * float64(c.m*c.n) / (128 * 128)
+	}
+	if w.phased() {
+		return c.cutPhases(w, sms, block)
 	}
 	us := func(tiles, slices int64) float64 {
 		if c.blocks > 1 && tiles <= sms {
@@ -266,7 +269,7 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + block)
 	}
 	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes
-	best := convCut{0, min(tiles, c.blocks*sms), w.pixels(y, x), us(tiles, slices)}
+	best := convCut{0, min(tiles, c.blocks*sms), w.pixels(), us(tiles, slices)}
 	if c.filters {
 		best.us += sums
 	}
@@ -292,6 +295,26 @@ func (c convCandidate) cut(w convWindows, y, x convPhase, sms int64) convCut {
 	return best
 }
 
+// cutPhases returns the cut of several phases. Blocks take the tiles in turn, of which those of many taps come first: the first block takes the longest.
+func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCut {
+	tiles, _ := c.tiles(w)
+	slices, count := float64(kernels.CeilDiv(w.channels, c.step)), w.phases[0].Count*w.phases[1].Count
+	pixels := kernels.CeilDiv(w.pixels(), c.n)
+	chunk := min(max(convPhaseBytes/(4*count*w.filters*c.n), 1), pixels)
+	d := convCut{0, min(tiles*count, c.blocks*sms), chunk, 0}
+	rate := c.slice
+	if c.blocks > 1 && tiles*count <= sms {
+		rate *= convPairAlone
+	}
+	for tile := int64(0); tile < tiles*count; tile += d.blocks {
+		phase := tile / tiles
+		y, _, _, _, _ := w.phases[0].phase(phase / w.phases[1].Count)
+		x, _, _, _, _ := w.phases[1].phase(phase % w.phases[1].Count)
+		d.us += float64(y*x)*slices*rate + block
+	}
+	return d
+}
+
 // shares reports whether blocks can share tiles: warpgroups have 64 x 128 sums.
 func (c convCandidate) shares() bool {
 	return c.form == BF16Split || !c.filters && c.blocks == 1 && c.m*c.n == 128*128
@@ -303,14 +326,10 @@ func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
 	for _, x := range w.prepared() {
 		us += float64(x.bytes(c.form)+4*x.elements())/convPrepareBytes + float64(x.squares(c.form))*convSquare
 	}
-	for _, y := range w.rows {
-		for _, x := range w.columns {
-			if y.taps*x.taps > 0 {
-				us += convLaunch + c.cut(w, y, x, int64(dev.SMs)).us
-			}
-		}
+	if clears, _ := w.clears(); clears {
+		us += convLaunch
 	}
-	return us
+	return us + convLaunch + c.cut(w, int64(dev.SMs)).us
 }
 
 // threads returns those of a block: two warpgroups that multiply, and one warp beside them or a warpgroup, which leaves them its registers.

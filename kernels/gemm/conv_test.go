@@ -51,7 +51,7 @@ func drawConv(r *rand.Rand) Conv {
 // TestConv compares the Go bodies of plans for several devices with sums over all terms.
 func TestConv(t *testing.T) {
 	r := testutil.Random(t)
-	devices := []kernels.Device{kernels.HostDevice(), {Name: "small", Major: 7, SMs: 3}, {Name: "large", Major: 9, SMs: 132}}
+	devices := []kernels.Device{kernels.HostDevice(), {Name: "small", Major: 7, SMs: 3}, {Name: "large", Major: 9, SMs: 132, SharedOptin: 227 << 10}}
 	for range 150 {
 		v := drawConv(r)
 		sizes := v.elements()

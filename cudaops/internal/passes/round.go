@@ -13,10 +13,11 @@ import (
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
 // is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions.
 func castOperands(p *program.Program, t Target) error {
-	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
+	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}, splits: map[*program.Instr][2]gemm.ConvSplit{}}
 	for _, in := range p.Instrs {
 		if v, ok := program.ConvOf(in.Op); ok {
-			for i, x := range v.Splits(t.Device) {
+			r.splits[in] = v.Splits(t.Device)
+			for i, x := range r.splits[in] {
 				r.readers[of(in.In[i], x)]++
 			}
 		}
@@ -33,7 +34,7 @@ func castOperands(p *program.Program, t Target) error {
 			r.convert(in, product)
 		} else if v, ok := program.ConvOf(in.Op); ok {
 			r.filters(in, v)
-			r.splits(in, v)
+			r.share(in, v)
 		}
 		return true, nil
 	}); err != nil {
@@ -70,8 +71,9 @@ type caster struct {
 	p       *program.Program
 	device  kernels.Device
 	cast    map[prepared]*program.Value
-	readers map[prepared]int // products and convolutions that read splits
-	early   []*program.Instr // that prepare filters
+	readers map[prepared]int                     // products and convolutions that read splits
+	splits  map[*program.Instr][2]gemm.ConvSplit // of convolutions
+	early   []*program.Instr                     // that prepare filters
 }
 
 // prepared is matrices or images in a base, from an offset on, and how a product or a convolution reads them.
@@ -152,9 +154,9 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 	}
 }
 
-// splits makes a convolution read the splits that other convolutions read, too.
-func (r *caster) splits(in *program.Instr, v gemm.Conv) {
-	for i, x := range v.Splits(r.device) {
+// share makes a convolution read the splits that other convolutions read, too.
+func (r *caster) share(in *program.Instr, v gemm.Conv) {
+	for i, x := range r.splits[in] {
 		from := in.In[i]
 		if x == (gemm.ConvSplit{}) || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
 			continue
