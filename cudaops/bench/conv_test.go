@@ -108,69 +108,10 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 	reference := v
 	reference.Dtype, reference.Round, reference.ChannelsLast, reference.Prepared = kernels.Float64, kernels.FullPrecision, [2]bool{}, false
 	host := testutil.Get[*kernels.Plan](t)(reference.Plan(kernels.HostDevice()))
-	in, exact := make([][]byte, 2), make([][]byte, 2)
-	half, stored := v.Round.Half()
-	for i, bytes := range host.Inputs {
-		x := make([]T, bytes/8)
-		wide := make([]float64, len(x))
-		for k := range x {
-			x[k] = T(r.NormFloat64())
-		}
-		if r.IntN(6) == 0 {
-			x[r.IntN(len(x))] = T(math.NaN())
-		}
-		if p.Precision == kernels.FullPrecision && r.IntN(6) == 0 {
-			x[r.IntN(len(x))] = T(math.Inf(1))
-		}
-		for k, x := range x {
-			wide[k] = float64(x)
-		}
-		in[i], exact[i] = kernels.Bytes(x), kernels.Bytes(wide)
-		if of := [3][2]gemm.ConvResult{{gemm.ConvImages, gemm.ConvFilters}, {gemm.ConvOutput, gemm.ConvFilters}, {gemm.ConvImages, gemm.ConvOutput}}[v.Result][i]; of == gemm.ConvFilters || !v.ChannelsLast[of] {
-			continue
-		} else if moved := transposed(x, v.Images, channelsOf(v, of)); !stored {
-			in[i] = kernels.Bytes(moved)
-		} else {
-			halves := make([]uint16, len(x))
-			for k, x := range moved {
-				halves[k] = expr.ToHalf(half, float32(x))
-			}
-			in[i] = kernels.Bytes(halves)
-		}
-	}
-	if v.Prepared {
-		plain := v
-		plain.Prepared = false
-		x, _ := plain.Prepares(device0(t))
-		prepare := testutil.Get[*kernels.Plan](t)(x.Plan(device0(t)))
-		filters := make([]byte, prepare.Out)
-		testutil.Do(t, Run(0, prepare, in[1:], filters))
-		in[1] = filters
-	}
-	n := host.Out / 8
-	want := make([]float64, n)
+	in, exact := drawOperands[T](t, p, host, v, r)
+	want := make([]float64, host.Out/8)
 	testutil.Do(t, host.Run(exact, kernels.Bytes(want), nil))
-	run := func() (got []float64) {
-		last := v.Result != gemm.ConvFilters && v.ChannelsLast[v.Result]
-		if last && stored {
-			halves := slices.Repeat([]uint16{0x7fff}, int(n))
-			testutil.Do(t, Run(0, p, in, kernels.Bytes(halves)))
-			for _, x := range halves {
-				got = append(got, float64(expr.FromHalf(half, x)))
-			}
-			return transposed(got, v.Images, n/v.Images/channelsOf(v, v.Result))
-		}
-		out := slices.Repeat([]T{T(math.NaN())}, int(n))
-		testutil.Do(t, Run(0, p, in, kernels.Bytes(out)))
-		for _, x := range out {
-			got = append(got, float64(x))
-		}
-		if last {
-			return transposed(got, v.Images, n/v.Images/channelsOf(v, v.Result))
-		}
-		return got
-	}
-	got, again := run(), run()
+	got, again := convOnGPU[T](t, p, v, in, len(want)), convOnGPU[T](t, p, v, in, len(want))
 	terms := mostTerms(v)
 	finite := true
 	tolerance := 16 * math.Sqrt(terms+1) * map[kernels.Dtype]float64{kernels.Float32: 0x1p-23, kernels.Float64: 0x1p-52}[v.Dtype] * (1 + math.Sqrt(terms))
@@ -191,9 +132,80 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 	}
 	// Without the third matrix of a split the mean error is 6 times this, with operands of BF16 in the place of TF32 4 times.
 	mean := map[kernels.Precision]float64{kernels.FullPrecision: 0x1p-21, kernels.TF32: 0x1p-11, kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Precision] * math.Sqrt(terms)
-	if got, entry := math.Sqrt(squares/float64(n)), p.Launches[0].Kernel.Entry; finite && (strings.HasPrefix(entry, "conv_hopper") || strings.HasPrefix(entry, "conv_mma")) && got > mean {
+	if got, entry := math.Sqrt(squares/float64(len(want))), p.Launches[0].Kernel.Entry; finite && (strings.HasPrefix(entry, "conv_hopper") || strings.HasPrefix(entry, "conv_mma")) && got > mean {
 		t.Errorf("root mean square error is %g, want at most %g: %v of %+v", got, mean, p, v)
 	}
+}
+
+// drawOperands draws the operands of a plan, some with NaN or infinities, and returns them as the plan reads them, and as its host plan in float64 does.
+func drawOperands[T kernels.Float](t *testing.T, p, host *kernels.Plan, v gemm.Conv, r *rand.Rand) (in, exact [][]byte) {
+	t.Helper()
+	half, stored := v.Round.Half()
+	for i, bytes := range host.Inputs {
+		x := make([]T, bytes/8)
+		wide := make([]float64, len(x))
+		for k := range x {
+			x[k] = T(r.NormFloat64())
+		}
+		if r.IntN(6) == 0 {
+			x[r.IntN(len(x))] = T(math.NaN())
+		}
+		if p.Precision == kernels.FullPrecision && r.IntN(6) == 0 {
+			x[r.IntN(len(x))] = T(math.Inf(1))
+		}
+		for k, x := range x {
+			wide[k] = float64(x)
+		}
+		exact = append(exact, kernels.Bytes(wide))
+		of := [3][2]gemm.ConvResult{{gemm.ConvImages, gemm.ConvFilters}, {gemm.ConvOutput, gemm.ConvFilters}, {gemm.ConvImages, gemm.ConvOutput}}[v.Result][i]
+		if of == gemm.ConvFilters || !v.ChannelsLast[of] {
+			in = append(in, kernels.Bytes(x))
+			continue
+		}
+		moved := transposed(x, v.Images, channelsOf(v, of))
+		if !stored {
+			in = append(in, kernels.Bytes(moved))
+			continue
+		}
+		halves := make([]uint16, len(x))
+		for k, x := range moved {
+			halves[k] = expr.ToHalf(half, float32(x))
+		}
+		in = append(in, kernels.Bytes(halves))
+	}
+	if v.Prepared {
+		plain := v
+		plain.Prepared = false
+		x, _ := plain.Prepares(device0(t))
+		prepare := testutil.Get[*kernels.Plan](t)(x.Plan(device0(t)))
+		filters := make([]byte, prepare.Out)
+		testutil.Do(t, Run(0, prepare, in[1:], filters))
+		in[1] = filters
+	}
+	return in, exact
+}
+
+// convOnGPU returns what a plan computes of n elements, channels first. The output is poisoned first.
+func convOnGPU[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, in [][]byte, n int) (got []float64) {
+	t.Helper()
+	last := v.Result != gemm.ConvFilters && v.ChannelsLast[v.Result]
+	if half, stored := v.Round.Half(); last && stored {
+		halves := slices.Repeat([]uint16{0x7fff}, n)
+		testutil.Do(t, Run(0, p, in, kernels.Bytes(halves)))
+		for _, x := range halves {
+			got = append(got, float64(expr.FromHalf(half, x)))
+		}
+	} else {
+		out := slices.Repeat([]T{T(math.NaN())}, n)
+		testutil.Do(t, Run(0, p, in, kernels.Bytes(out)))
+		for _, x := range out {
+			got = append(got, float64(x))
+		}
+	}
+	if last {
+		return transposed(got, v.Images, int64(n)/v.Images/channelsOf(v, v.Result))
+	}
+	return got
 }
 
 // mostTerms returns how many products an element of the result is the sum of, at most.

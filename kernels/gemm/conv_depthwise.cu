@@ -7,9 +7,17 @@
 // A block copies what `each` planes meet of a band of rows to shared memory, with zeros around. A thread computes four results, one below the other: they share what they meet where the
 // stride and the dilation are 1. Gradients w.r.t. images at stride 1 are outputs of mirrored filters; at other strides the four results are a stride apart, so that they meet the same taps.
 // For the filters a thread sums some taps of a row over a part of the pixels, and splits of the pixels are added up by matmul_vector.cu's combine.
+#include "async.cuh"
 #include "follow.cuh"
 #include "windows.cuh"
 typedef long long i64;
+
+// copied waits for all copies of the block.
+__device__ __forceinline__ void copied() {
+    commit();
+    arrived<0>();
+    __syncthreads();
+}
 
 // Band is what a block has in shared memory: high rows of wide elements of each plane, from element y, x on.
 struct Band {
@@ -18,23 +26,17 @@ struct Band {
     int wide, lanes; // lanes: the logarithm of the threads that copy a row
     // load copies planes, `next` elements apart, of rows x columns.
     template <typename T> __device__ __forceinline__ void load(T* to, const T* from, i64 next, int planes, int rows, int columns, int y, int x) const {
-        constexpr int AHEAD = 4;
         const int all = planes * high.d, lane = threadIdx.x & ((1 << lanes) - 1), step = blockDim.x >> lanes;
-        for (int line = threadIdx.x >> lanes; line < all; line += AHEAD * step) {
-            const T* row[AHEAD];
-#pragma unroll
-            for (int u = 0; u < AHEAD; u++) {
-                const int at = line + u * step, p = high(at), h = y + at - p * high.d;
-                row[u] = at < all && (unsigned)h < (unsigned)rows ? from + p * next + h * columns : nullptr;
-            }
+        int line = threadIdx.x >> lanes;
+        to += line * wide;
+#pragma unroll 4
+        for (; line < all; line += step, to += step * wide) {
+            const int p = high(line), h = y + line - p * high.d;
+            const bool inside = (unsigned)h < (unsigned)rows;
+            const T* const row = from + p * next + (inside ? h : 0) * columns;
             for (int w = lane; w < wide; w += 1 << lanes) {
-                const bool inside = (unsigned)(x + w) < (unsigned)columns;
-                T v[AHEAD];
-#pragma unroll
-                for (int u = 0; u < AHEAD; u++) v[u] = inside && row[u] ? row[u][x + w] : T(0);
-#pragma unroll
-                for (int u = 0; u < AHEAD; u++)
-                    if (line + u * step < all) to[(line + u * step) * wide + w] = v[u];
+                const bool has = inside && (unsigned)(x + w) < (unsigned)columns;
+                async_copy(to + w, row + (has ? x + w : 0), has);
             }
         }
     }
@@ -75,7 +77,7 @@ template <typename T> __device__ __forceinline__ void windows(const T* images, c
     T* const filter = memory + b.each * b.high.d * b.wide;
     copy_filters(filter, filters, first, b.each, planes, channels, taps, mirrored ? taps - 1 : 0);
     b.load(memory, images + (i64)first * v.in * h.in, v.in * h.in, count, v.in, h.in, v.begin(row0), h.begin(0));
-    __syncthreads();
+    copied();
     const bool sliding = v.stride == 1 && v.dilation == 1;
     for (int at = threadIdx.x; at < count * strips.d * h.out; at += blockDim.x) {
         const int line = across(at), x = at - line * h.out, p = strips(line), y = (line - p * strips.d) * 4;
@@ -131,7 +133,7 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
     const int y0 = low(v, row0), x0 = low(h, 0);
     copy_filters(filter, filters, first, b.each, planes, channels, taps, 0);
     b.load(memory, outputs + (i64)first * v.out * h.out, v.out * h.out, count, v.out, h.out, y0, x0);
-    __syncthreads();
+    copied();
     for (int at = threadIdx.x; at < count * strips.d * h.in; at += blockDim.x) {
         const int line = across(at), x = at - line * h.in, p = strips(line), strip = line - p * strips.d, turn = strideY(strip), y = row0 + strip + 3 * turn * v.stride;
         if (y >= v.in) continue;
@@ -153,7 +155,7 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
     admit();
 }
 
-// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, and each acrossX-th pixel of each acrossY-th row.
+// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, for which it sums each acrossX-th pixel of each acrossY-th row.
 // J is 1 if taps are not side by side. Sums of taps beyond a row's last are of what is in memory there, and not written.
 struct Parts {
     int taps, acrossX, acrossY;
@@ -178,7 +180,7 @@ template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)
 template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, const Axis& v, const Axis& h, const Band& b, const Band& own, const Parts& parts) {
     const int taps = v.size * h.size, channel = blockIdx.x % channels, split = blockIdx.x / channels, bands = (v.out + b.rows - 1) / b.rows, all = (count + b.each - 1) / b.each * bands;
     T *const memory = reinterpret_cast<T*>(dynamic), *const gradients = memory + b.each * b.high.d * b.wide;
-    const int part = threadIdx.x % parts.taps, pixel = threadIdx.x / parts.taps, x0 = pixel % parts.acrossX, y0 = pixel / parts.acrossX, chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
+    const int pixels = parts.acrossX * parts.acrossY, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, y0 = pixel / parts.acrossX, x0 = pixel - y0 * parts.acrossX, chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
     const T* const window = memory + i * v.dilation * b.wide + j0 * h.dilation;
     T sum[5] = {};
     for (int band = split * chunk; band < min((split + 1) * chunk, all); band++) {
@@ -187,24 +189,26 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
         __syncthreads(); // all have read what was there before
         b.load(memory, images + plane * v.in * h.in, (i64)channels * v.in * h.in, planes, v.in, h.in, v.begin(row0), h.begin(0));
         own.load(gradients, outputs + plane * v.out * h.out, (i64)channels * v.out * h.out, planes, v.out, h.out, row0, 0);
-        __syncthreads();
+        copied();
         const int rows = min(b.rows, v.out - row0);
-        if (y0 >= parts.acrossY) continue;
+        if (part >= parts.taps) continue;
         if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
         else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
         else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
     }
     __syncthreads();
-    if (y0 < parts.acrossY) {
+    if (part < parts.taps) {
 #pragma unroll
         for (int j = 0; j < 5; j++)
-            if (j < side && j0 + j < h.size) memory[pixel * taps + i * h.size + j0 + j] = sum[j];
+            if (j < side && j0 + j < h.size) memory[(i * h.size + j0 + j) * pixels + pixel] = sum[j];
     }
     __syncthreads();
-    for (int t = threadIdx.x; t < taps; t += blockDim.x) {
-        T sum = memory[t];
-        for (int u = 1; u < parts.acrossX * parts.acrossY; u++) sum += memory[u * taps + t];
-        out[((i64)split * channels + channel) * taps + t] = sum;
+    for (int t = threadIdx.x / 32; t < taps; t += 8) {
+        T sum = 0;
+        for (int u = threadIdx.x % 32; u < pixels; u += 32) sum += memory[t * pixels + u];
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+        if (threadIdx.x % 32 == 0) out[((i64)split * channels + channel) * taps + t] = sum;
     }
     admit();
 }

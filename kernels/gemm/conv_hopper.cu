@@ -5,7 +5,7 @@
 // prepare writes images and filters with their channels contiguous, in a form of the products of matmul_hopper.cu: BF16, F16, float32 that TMA rounds to TF32, or three BF16 matrices
 // that add up to float32 numbers (split). Outputs and gradients w.r.t. images are tiles (Pixels) of 128 filters x BN pixels, K slices of a tap and BK channels each. TMA makes zeros of channels
 // beyond the last and of what is outside of the images. Rows of a tile are contiguous pixels, as in the result. Gradients w.r.t. filters are tiles (Taps) of filters x channels of taps, whose
-// terms are pixels.
+// terms are pixels. Where one block has all terms of a tile, it may write filters, else sums that conv_hopper_sum adds up.
 //
 // Small groups are multiplied as one, with zeros for the channels of other groups. Numbers of images that are not finite would meet these zeros: then `fallback` is set, too.
 // Splits hold numbers of most ranges (Scales). For those that would need scaling, the kernel sets `fallback` and computes nothing, and a kernel of conv.cu, launched after it, computes
@@ -84,9 +84,9 @@ struct Windows {
     i64 image;            // elements of the result between images,
     int filter, row, column;
     int merged; // whether groups are multiplied as one, whose zeros times numbers that are not finite are NaN
-    int how;    // to write it: LAST has channels last; SPACED pixels are two elements apart, with a 0 between them
+    int how;    // to write it: LAST has channels last; SPACED pixels are two elements apart, with a 0 between them; DIRECT sums are the filters
     Phases phasesY, phasesX; // `first` is the taps of a row of the filter if there are several
-    enum { LAST = 1, SPACED };
+    enum { LAST = 1, SPACED, DIRECT };
     __device__ __forceinline__ int phases() const { return phasesY.count * phasesX.count; }
 
     // Corner is the element that the first tap of a pixel meets.
@@ -287,18 +287,35 @@ template <typename K_> struct Taps {
         }
         pixel += K::BK;
     }
+    // place is that of a column in a filter of the result, -1 if there is none: see conv_hopper_sum. With DIRECT `first` taps are blocks together, of `across` channels each, of which a filter
+    // has `down`, and a filter has `filter` taps.
+    __device__ __forceinline__ int place(int column) const {
+        if (column >= n) return -1;
+        if (w.how != w.DIRECT) return column;
+        const int each = (w.channels + 63) / 64, block = column / 64, outer = block / each, all = (block - outer * each) * 64 + column % 64, inner = all / w.across, channel = all - inner * w.across;
+        return inner < w.first && channel < w.down ? channel * w.filter + outer * w.first + inner : -1;
+    }
     __device__ __forceinline__ void store(const K& sums, int row, int column, float* memory) const {
-        const int t = threadIdx.x % 128, lane = t % 32;
+        const int t = threadIdx.x % 128, lane = t % 32, width = w.how == w.DIRECT ? w.down * w.filter : n; // of a filter
         row += m0 + t / 32 * 16;
-        float* const to = out + (i64)part * m * n;
+        float* const to = out + (i64)part * m * width;
         if constexpr (L::BLOCKS == 2) {
             row += lane / 4;
 #pragma unroll
             for (int i = 0; i < K::BN / 8; i++) {
-                const int at = n0 + column + 8 * i + lane % 4 * 2;
+                const int at = n0 + column + 8 * i + lane % 4 * 2, first = place(at), second = w.how == w.DIRECT ? place(at + 1) : -1;
 #pragma unroll
-                for (int r = 0; r < 2; r++)
-                    if (at < n && row + 8 * r < m) *reinterpret_cast<float2*>(to + (i64)(row + 8 * r) * n + at) = make_float2(sums.value(4 * i + 2 * r), sums.value(4 * i + 2 * r + 1));
+                for (int r = 0; r < 2; r++) {
+                    if (row + 8 * r >= m) continue;
+                    float* const line = to + (i64)(row + 8 * r) * width;
+                    const float2 v = make_float2(sums.value(4 * i + 2 * r), sums.value(4 * i + 2 * r + 1));
+                    if (w.how != w.DIRECT) {
+                        if (first >= 0) *reinterpret_cast<float2*>(line + first) = v;
+                        continue;
+                    }
+                    if (first >= 0) line[first] = v.x;
+                    if (second >= 0) line[second] = v.y;
+                }
             }
             return;
         }
@@ -306,11 +323,11 @@ template <typename K_> struct Taps {
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++) {
             bring(sums, Exponents(), part, memory);
-            const int at = n0 + column + part * 32 + lane;
-            if (at >= n) continue;
+            const int at = place(n0 + column + part * 32 + lane);
+            if (at < 0) continue;
 #pragma unroll
             for (int r = 0; r < 16; r++)
-                if (row + r < m) to[(i64)(row + r) * n + at] = memory[r * Part::LD + lane];
+                if (row + r < m) to[(i64)(row + r) * width + at] = memory[r * Part::LD + lane];
         }
     }
 };

@@ -94,14 +94,21 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 	}
 	w.given[0] = w.given[0] || v.Prepared
 	images := &w.planes[1]
+	fold := x.taps > 1 && x.dilation == 1 && kernels.CeilDiv(x.taps*images.pitch(f), k) < x.taps*kernels.CeilDiv(w.channels, k)
+	if w.last[1] { // then no zeros can be between the rows
+		fold = fold && x.pad == 0 && (x.pixels-1)*x.stride+x.taps <= x.in
+	}
 	switch {
-	case v.Result == ConvImages || w.last[1]:
+	case v.Result == ConvImages || w.last[1] && !fold:
 	case taps == 1 && y.stride*x.stride > 1: // other pixels are not read
 		images.Width, images.Lines, images.Wide, images.StepY, images.StepX = x.in, y.pixels, x.pixels, y.stride, x.stride
 		y.in, y.stride, x.in, x.stride = y.pixels, 1, x.pixels, 1
-	case x.taps > 1 && x.dilation == 1 && kernels.CeilDiv(x.taps*images.pitch(f), k) < x.taps*kernels.CeilDiv(w.channels, k):
+	case fold:
 		w.inner, w.stride, w.columnsOfFilter = x.taps, x.stride, 1
 		images.Width, images.Lines, images.Wide, images.Before = x.in, y.in, (x.pixels-1)*x.stride+x.taps, x.pad
+		if w.last[1] {
+			images.Wide = x.in
+		}
 		w.channels = w.inner * images.pitch(f)
 		*x = convPhase{in: x.pixels, pixels: x.pixels, taps: 1, stride: 1, dilation: 1, every: 1}
 	}
@@ -379,11 +386,15 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 		a.Parts = p.Workspace(convParts * int64(dev.SMs))
 	}
 	splits := kernels.CeilDiv(w.pixels(), d.chunk)
-	if c.filters {
-		a.N, a.Out = w.width(), p.Workspace(splits*v.Filters*w.width()*4)
+	if a.N = w.width(); c.filters && d.direct {
+		a.How, a.First, a.Down, a.Across, a.Filter = convDirect, w.inner, v.Channels/v.Groups, w.channels/w.inner, v.Rows.Size*v.Columns.Size
+	} else if c.filters {
+		a.Out = p.Workspace(splits * v.Filters * w.width() * 4)
+	} else {
+		a.N = w.pixels()
 	}
 	p.Launch(c.kernel, int(d.blocks), c.threads(), a).Shared = int(c.shared)
-	if c.filters {
+	if c.filters && !d.direct {
 		c.emitSum(p, v, w, dev, a, splits)
 	}
 	if c.form != BF16Split && (w.merged == 1 || c.filters) {
@@ -569,7 +580,7 @@ type convClearArgs struct {
 }
 
 // How results are written, see convTensorArgs.
-const convLast, convSpaced = 1, 2
+const convLast, convSpaced, convDirect = 1, 2, 3
 
 // spaced reports whether float32 images have pixels that no tap meets beside each pixel that one meets: after it, and in each second line.
 func (w convWindows) spaced(v Conv) bool {

@@ -174,7 +174,11 @@ func convTapsBody(f Form) func(kernels.Call) {
 			return
 		}
 		terms, width, pixels, pitch := a.Taps*a.Channels, a.Width.D, a.Images*a.Pixels.D, a.Filters.Strides[0]/f.stored().size
-		to := kernels.Slice[float32](c, a.Out)[:kernels.CeilDiv(pixels, a.Chunk)*a.Groups*a.M*a.N]
+		size := kernels.CeilDiv(pixels, a.Chunk) * a.Groups * a.M * a.N
+		if a.How == convDirect {
+			size = a.Groups * a.M * a.Down * a.Filter
+		}
+		to := kernels.Slice[float32](c, a.Out)[:size]
 		clear(to)
 		windows, product, gradients := align.Make[float32](width*terms), align.Make[float32](a.M*terms), align.Make[float32](width*a.M)
 		for at := range a.Groups * (pixels / width) {
@@ -186,7 +190,11 @@ func convTapsBody(f Form) func(kernels.Call) {
 			gemm(c.BLAS(), true, false, a.M, terms, width, gradients, a.M, windows, terms, product)
 			for i, v := range product {
 				m, tap, channel := group*a.M+int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
-				to[m*a.N+tap*(a.N/a.Taps)+channel] += v
+				if a.How != convDirect {
+					to[m*a.N+tap*(a.N/a.Taps)+channel] += v
+				} else if inner, of := channel/a.Across, channel%a.Across; of < a.Down {
+					to[m*a.Down*a.Filter+of*a.Filter+tap*a.First+inner] += v
+				}
 			}
 		}
 	}

@@ -64,8 +64,9 @@ func convHalves(name string, f Form) []convCandidate {
 const (
 	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
 	convPrepareMost   = 1024                 // blocks of a launch
-	convLaunches      = 5.76                 // of launches
-	convLaunch        = 2.78                 // of a launch more
+	convLaunches      = 5.76                 // of the launch that prepares, and of waiting for it
+	convLaunch        = 2.78                 // of another launch
+	convScattered     = 120e3                // elements of filters that are written one by one in one
 	convUneven        = 8                    // of tiles that blocks share
 	convPrepareBytes  = 8e6                  // bytes that prepare reads and writes in one
 	convSquare        = 0.00622              // of a square of prepare, if the whole device has one
@@ -240,6 +241,7 @@ func (w convWindows) fit(f Form, dev kernels.Device) bool {
 // for images by strides; and the time by the model.
 type convCut struct {
 	shared, blocks, chunk int64 // blocks: of the launch
+	direct                bool  // whether tiles of filters are written where they belong, without sums of splits
 	us                    float64
 }
 
@@ -269,16 +271,23 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + block)
 	}
 	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes
-	best := convCut{0, min(tiles, c.blocks*sms), w.pixels(), us(tiles, slices)}
+	best := convCut{blocks: min(tiles, c.blocks*sms), chunk: w.pixels(), us: us(tiles, slices)}
+	finish := 0.0
 	if c.filters {
-		best.us += sums
+		if w.rows.taps*w.columns.taps*w.inner > 1 { // elements side by side are of different tiles
+			finish = float64(w.groups*w.filters*w.width()) / convScattered
+		}
+		if best.direct = w.merged == 1 && finish < sums+convLaunch; !best.direct {
+			finish = sums + convLaunch
+		}
+		best.us += finish
 	}
 	switch {
 	case c.shares() && (c.form == BF16Split || len(w.prepared()) > 0): // the launch that prepares clears the arrivals, for splits one of its own
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
-			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
-				convUneven + float64(blocks)/float64(tiles)*convPart}
+			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
+				convUneven + float64(blocks)/float64(tiles)*convPart + finish}
 			if even.us < best.us && tiles*slices >= blocks {
 				best = even
 			}
@@ -287,8 +296,8 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 		for splits := int64(2); splits <= min(slices, 4*c.blocks*sms/tiles); splits++ {
 			each := kernels.CeilDiv(slices, splits)
 			parts := tiles * kernels.CeilDiv(slices, each)
-			if more := us(parts, each) + float64(splits)*sums; more < best.us {
-				best = convCut{0, min(parts, c.blocks*sms), each * c.step, more}
+			if more := us(parts, each) + float64(splits)*sums + convLaunch; more < best.us {
+				best = convCut{blocks: min(parts, c.blocks*sms), chunk: each * c.step, us: more}
 			}
 		}
 	}
@@ -301,7 +310,7 @@ func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCu
 	slices, count := float64(kernels.CeilDiv(w.channels, c.step)), w.phases[0].Count*w.phases[1].Count
 	pixels := kernels.CeilDiv(w.pixels(), c.n)
 	chunk := min(max(convPhaseBytes/(4*count*w.filters*c.n), 1), pixels)
-	d := convCut{0, min(tiles*count, c.blocks*sms), chunk, 0}
+	d := convCut{blocks: min(tiles*count, c.blocks*sms), chunk: chunk}
 	rate := c.slice
 	if c.blocks > 1 && tiles*count <= sms {
 		rate *= convPairAlone
@@ -322,7 +331,10 @@ func (c convCandidate) shares() bool {
 
 // time returns the time by the model.
 func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
-	us := float64(convLaunches)
+	us := 0.0
+	if len(w.prepared()) > 0 {
+		us = convLaunches
+	}
 	for _, x := range w.prepared() {
 		us += float64(x.bytes(c.form)+4*x.elements())/convPrepareBytes + float64(x.squares(c.form))*convSquare
 	}
