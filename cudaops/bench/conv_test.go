@@ -70,8 +70,22 @@ func TestConvTensorOnGPU(t *testing.T) {
 		draws, most = 12, 0x1p28
 	}
 	took := map[string]int{}
+	for _, channels := range []int64{2, 12, 36} { // few rows of a matrix whose terms are not contiguous: a thread has four terms
+		for round := kernels.TF32; round <= kernels.F16; round++ {
+			for _, stride := range []int64{1, 4} {
+				axis := gemm.ConvAxis{In: 30, Size: 1, Stride: stride, Dilation: 1}
+				v := gemm.Conv{Dtype: kernels.Float32, Round: round, Images: 3, Channels: channels, Filters: 188, Groups: 2, Rows: axis, Columns: axis, Result: gemm.ConvImages}
+				for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+					checkConv[float32](t, c.Plan, v, r)
+				}
+			}
+		}
+	}
 	for n := 0; n < draws; {
 		v := drawConv(r, most, 12)
+		if r.IntN(4) == 0 {
+			v.Rows.Size, v.Rows.Before, v.Rows.After, v.Columns.Size, v.Columns.Before, v.Columns.After = 1, 0, 0, 1, 0, 0
+		}
 		if v.Result == gemm.ConvImages && r.IntN(2) == 0 {
 			v.Rows.Stride, v.Columns.Stride = 1, 1
 		}

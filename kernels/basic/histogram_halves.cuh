@@ -3,7 +3,7 @@
 #include "histogram.cuh"
 
 // count_halves adds one to the block's counters of W bins, -1 for none. 2^15 of a counter that comes to them go to the grid's: the thread that takes it
-// there, and no other, sees that it did. What the block's threads add between the two additions is far less than 2^15, so no counter overflows.
+// there, and no other, sees that it did. The caller has barriers, between which the block adds less than 2^15 to a counter, so none overflows.
 // Equal bins are counted at once: if all are, their atomics wait for one another.
 template <int W> __device__ __forceinline__ void count_halves(const int (&bin)[W], count_t* counts) {
     bool same = true;
