@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -23,6 +24,20 @@ func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.
 	t.Helper()
 	p := gemm.Product{Dtype: dt, Batch: batch, M: m, N: n, K: k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by}
 	return testutil.Get[*kernels.Plan](t)(p.Plan(dev))
+}
+
+// candidate returns the product's first plan by a kernel whose name has that part.
+func candidate(t *testing.T, dev kernels.Device, p gemm.Product, kernel string) *kernels.Plan {
+	t.Helper()
+	names, _, plans, err := p.Candidates(dev)
+	testutil.Do(t, err)
+	for _, plan := range plans {
+		if strings.Contains(plan.String(), kernel) {
+			return plan
+		}
+	}
+	t.Fatalf("%v: got the candidates %v, want one of %s", p, names, kernel)
+	return nil
 }
 
 // rounded returns a product of operands that have been rounded.

@@ -34,11 +34,11 @@ func planesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 		exponents      [2]int
 		rare           float32 // a number of the first operand
 	}{
-		{1, 1, 130, 201, 128, [2]int{0, 0}, 1},
-		{2, 2, 260, 129, 103, [2]int{0, 0}, 1},
-		{1, 1, 150, 140, 160, [2]int{-140, 110}, 1},
-		{1, 1, 150, 140, 160, [2]int{100, 0}, math.SmallestNonzeroFloat32},
-		{2, 1, 300, 140, 170, [2]int{0, 0}, float32(math.Inf(1))},
+		{1, 1, 200, 201, 228, [2]int{0, 0}, 1},
+		{2, 2, 260, 229, 203, [2]int{0, 0}, 1},
+		{1, 1, 250, 251, 300, [2]int{-140, 110}, 1},
+		{1, 1, 250, 251, 300, [2]int{100, 0}, math.SmallestNonzeroFloat32},
+		{2, 1, 300, 440, 270, [2]int{0, 0}, float32(math.Inf(1))},
 	} {
 		dev.SMs = c.sms
 		product := gemm.Product{Dtype: kernels.Float32, Batch: c.batch, M: c.m, N: c.n, K: c.k, A: gemm.Operand{Trans: i%2 == 1}, B: gemm.Operand{Trans: i%4 >= 2}}

@@ -96,18 +96,22 @@ __device__ void histogram_columns(const T* x, count_t* counts, long long n, Rang
     });
 }
 
-// histogram_halves counts in halves of words; a thread has two vectors under way.
+// histogram_halves counts in halves of words; a thread has two vectors under way. Between two barriers it adds at most 48 to a counter.
 template <typename T> __device__ void histogram_halves(const T* x, count_t* counts, long long n, Range r, unsigned* parts) {
-    constexpr int W = 16 / sizeof(T);
+    constexpr int W = 16 / sizeof(T), TURNS = halves_between / (2 * W);
     const int words = (r.bins + 1) / 2;
     clear_table(words);
     const uint4* const vectors = reinterpret_cast<const uint4*>(x);
     const long long all = n / W;
-    for (long long i = 2ll * blockIdx.x * blockDim.x + threadIdx.x; i < all; i += 2ll * gridDim.x * blockDim.x) {
+    int turn = 0;
+    for (long long first = 2ll * blockIdx.x * blockDim.x; first < all; first += 2ll * gridDim.x * blockDim.x) {
+        const long long i = first + threadIdx.x;
         const bool two = i + blockDim.x < all;
         Sixteen<T> now, next;
-        now.v = __ldg(vectors + i);
-        next.v = __ldg(vectors + (two ? i + blockDim.x : i));
+        if (i < all) now.v = __ldg(vectors + i);
+        next.v = two ? __ldg(vectors + i + blockDim.x) : now.v;
+        if (turn++ == TURNS) __syncthreads(), turn = 1; // while these are on their way
+        if (i >= all) continue;
 #pragma unroll 1
         for (int left = two; left >= 0; left--) {
             int bin[W];

@@ -71,6 +71,7 @@ enum Kind { KIND_TF32, KIND_BF16, KIND_F16 };
 
 __device__ __forceinline__ u32 pair(int kind, float x, float y) { return kind == KIND_F16 ? half<true>(make_float2(x, y)) : half<false>(make_float2(x, y)); }
 __device__ __forceinline__ void store_shared(u32 to, u32 x) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
+__device__ __forceinline__ void store_shared(u32 to, u32 x, u32 y) { asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(x), "r"(y) : "memory"); }
 __device__ __forceinline__ void store_shared(u32 to, u32 x, u32 y, u32 z, u32 w) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
@@ -96,15 +97,18 @@ template <int LINES, int EACH, int WARPS> __device__ __forceinline__ void store_
     }
 }
 template <int LINES, int EACH> __device__ __forceinline__ void store_line(const float (&v)[EACH], u32 panel, int line, int term, int kind) {
+    static_assert(EACH == 4 || EACH % 8 == 0); // a thread has whole words of 8 or 16 bytes
     if (kind == KIND_TF32) {
 #pragma unroll
         for (int u = 0; u < EACH; u += 4)
             store_shared(panel + (term + u) / 16 * (LINES * 64) + at(line, (term + u) / 4 % 4), tf32(v[u]), tf32(v[u + 1]), tf32(v[u + 2]), tf32(v[u + 3]));
         return;
     }
+    if constexpr (EACH == 4) store_shared(panel + at(line, term / 8) + term % 8 * 2, pair(kind, v[0], v[1]), pair(kind, v[2], v[3]));
+    else
 #pragma unroll
-    for (int u = 0; u < EACH; u += 8)
-        store_shared(panel + at(line, (term + u) / 8), pair(kind, v[u], v[u + 1]), pair(kind, v[u + 2], v[u + 3]), pair(kind, v[u + 4], v[u + 5]), pair(kind, v[u + 6], v[u + 7]));
+        for (int u = 0; u < EACH; u += 8)
+            store_shared(panel + at(line, (term + u) / 8), pair(kind, v[u], v[u + 1]), pair(kind, v[u + 2], v[u + 3]), pair(kind, v[u + 4], v[u + 5]), pair(kind, v[u + 6], v[u + 7]));
 }
 
 // small computes a tile of a split. With FILTERS, terms are pixels and columns are taps of channels; without it, terms are taps of channels and columns are pixels.

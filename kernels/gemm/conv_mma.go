@@ -59,9 +59,8 @@ func (c convTiling) entry(v Conv) string {
 // tilings yields the ways in which conv_mma.cu computes the convolution on a device, and their times by the model.
 func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 	return func(yield func(convTiling, float64) bool) {
-		// A gradient w.r.t. images of groups, by strides, was wrong on a GPU: neither is computed here.
-		phases := v.Rows.Stride*v.Columns.Stride > 1 && v.Result == ConvImages
-		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.Groups > 1 || phases || v.tensorAlone() {
+		depthwise := v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters
+		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || depthwise || v.tensorAlone() {
 			return
 		}
 		for _, a := range []ConvAxis{v.Rows, v.Columns} {
@@ -72,7 +71,7 @@ func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 		a := v.arguments()
 		for i := range convTiles {
 			t := &convTiles[i]
-			if len(t.kernels) <= int(v.Result/ConvFilters) || t.m < convTileStep && a.M > t.m {
+			if len(t.kernels) <= int(v.Result/ConvFilters) {
 				continue
 			}
 			for splits := int64(1); splits == 1 || splits <= convTileSplits && a.K >= splits*convTileStep; splits *= 2 {

@@ -34,7 +34,7 @@ func apart(r *rand.Rand, shapes []tensor.Shape) [][]float64 {
 // checkGradients compares the gradients of a case with differences.
 func checkGradients(r *rand.Rand, c opspec.Case, dt kernels.Dtype, opts ...gradcheck.Option) error {
 	vs := c.Values(dt, apart(r, c.Shapes))
-	return gradcheck.Check(c.Build, vs, append(opts, gradcheck.Seed(r.Uint64()), gradcheck.MaxElements(10))...)
+	return gradcheck.Check(c.Build, vs, append([]gradcheck.Option{gradcheck.Seed(r.Uint64()), gradcheck.MaxElements(10)}, opts...)...)
 }
 
 // Gradients compares the gradients of every op with differences: by SymDiff on each machine except the LispMachine, and once by
