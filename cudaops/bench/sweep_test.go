@@ -156,37 +156,51 @@ func drawSum(r *rand.Rand) sweepCase {
 	return sweepCase{dt, []int64{outer, max(n/outer/inner, 1), inner}}
 }
 
+// bindCopies binds a plan to its operands, some copies of them one after the other in an arena: inputs, which stay what they are, at its start, and outputs before the scratch memory at its end.
+func bindCopies(g *exec.GPUBackend, p *kernels.Plan, arena int64, copies int) (turns []*loader.Bound, err error) {
+	scratch := exec.Span{Offset: arena - padded(p.Scratch), Size: padded(p.Scratch)}
+	size, end := int64(0), scratch.Offset
+	for range copies {
+		var in []exec.Span
+		for _, bytes := range p.Inputs {
+			in = append(in, exec.Span{Offset: size, Size: bytes})
+			size += padded(bytes)
+		}
+		if end -= padded(p.Out); size > end-(1<<30) {
+			return turns, fmt.Errorf("%d bytes of operands", p.Bytes())
+		}
+		run, err := g.Load(p, in, exec.Outputs(p, exec.Span{Offset: end, Size: p.Out}), scratch)
+		if err != nil {
+			return turns, err
+		}
+		turns = append(turns, run)
+	}
+	return turns, nil
+}
+
+// timedWork returns the time of work on a GPU's stream in us.
+func timedWork(g *exec.GPUBackend, work func() error) (float64, error) {
+	for _, f := range []func() error{func() error { return g.Record(0) }, work, func() error { return g.Record(1) }, g.Sync} {
+		if err := f(); err != nil {
+			return 0, err
+		}
+	}
+	d, err := g.Elapsed(0, 1)
+	return float64(d.Nanoseconds()) / 1e3, err
+}
+
 // sweepTime times a plan: launches of a graph, if it takes less than 200 us, as the launches themselves cost as much as a small kernel. It stops early
 // where the plan takes more than three times the least time.
 func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) (us float64, err error) {
 	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), 64))
-	scratch := exec.Span{Offset: arena - padded(p.Scratch), Size: padded(p.Scratch)}
-	size, end := int64(0), scratch.Offset // of inputs, which stay what they are, and of outputs
-	take := func(bytes int64) exec.Span {
-		s := exec.Span{Offset: size, Size: bytes}
-		size += padded(bytes)
-		return s
-	}
-	var turns []*loader.Bound
+	turns, err := bindCopies(g, p, arena, copies)
 	defer func() {
 		for _, t := range turns {
 			err = errors.Join(err, t.Close())
 		}
 	}()
-	for range copies {
-		var in []exec.Span
-		for _, bytes := range p.Inputs {
-			in = append(in, take(bytes))
-		}
-		end -= padded(p.Out)
-		if size > end-(1<<30) {
-			return 0, fmt.Errorf("%d bytes of operands", p.Bytes())
-		}
-		run, err := g.Load(p, in, exec.Outputs(p, exec.Span{Offset: end, Size: p.Out}), scratch)
-		if err != nil {
-			return 0, err
-		}
-		turns = append(turns, run)
+	if err != nil {
+		return 0, err
 	}
 	if err := g.Events(2); err != nil {
 		return 0, err
@@ -201,21 +215,12 @@ func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) 
 		}
 		return nil
 	}
-	timed := func(work func() error) (float64, error) { // in us
-		for _, err := range []error{g.Record(0), work(), g.Record(1), g.Sync()} {
-			if err != nil {
-				return 0, err
-			}
-		}
-		d, err := g.Elapsed(0, 1)
-		return float64(d.Nanoseconds()) / 1e3, err
-	}
 	if err := run(g.Stream(), 1); err != nil {
 		return 0, err
 	}
 	us = math.Inf(1)
 	for range 2 { // one may have waited for the host
-		once, err := timed(func() error { return run(g.Stream(), 1) })
+		once, err := timedWork(g, func() error { return run(g.Stream(), 1) })
 		if err != nil {
 			return 0, err
 		}
@@ -242,7 +247,7 @@ func sweepTime(g *exec.GPUBackend, p *kernels.Plan, arena int64, least float64) 
 	}
 	var times []float64
 	for range 5 {
-		us, err := timed(work)
+		us, err := timedWork(g, work)
 		if err != nil {
 			return 0, err
 		}

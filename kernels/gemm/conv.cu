@@ -11,7 +11,7 @@
 #include "conv_gather.cuh"
 
 // tiles: a block computes 16 TM x 16 TN elements, a thread TM x TN of them. Both operands pass through shared memory in steps of 16 terms; those of the
-// next step are loaded while this one is multiplied.
+// next step are loaded while this one is multiplied. Where terms are taps, a lane finds how the one of its term meets images, and the lanes of a warp exchange these by shuffles.
 template <typename T, bool FILTERS, int TM, int TN>
 __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
     constexpr int THREADS = 256, SIDE = 16, STEP = 16, BM = SIDE * TM, BN = SIDE * TN, ROWS = THREADS / BN;
@@ -25,16 +25,19 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     const int rightColumn = FILTERS ? thread / STEP : thread % BN, rightTerm = FILTERS ? thread % STEP : thread / BN;
     using Pixel = typename Gathered<T>::Pixel;
     using Tap = typename Gathered<T>::Tap;
-    Pixel pixel; // of the column
-    Tap tap[TN]; // of the columns
+    Pixel pixel;     // of the column
+    const T* corner; // the element that it meets without a tap's offset
+    Tap tap[TN];     // of the columns
     if constexpr (FILTERS) {
 #pragma unroll
         for (int u = 0; u < TN; u++) {
             tap[u] = g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1));
             tap[u].inside = n0 + rightColumn + SIDE * u < n;
         }
-    } else
+    } else {
         pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
+        corner = pixel.base + (i64)pixel.y * g.width + pixel.x;
+    }
     matrix += (i64)group * a.group;
     T nextLeft[TM], nextRight[TN], sum[TM][TN] = {};
     const auto load = [&](int from) {
@@ -42,12 +45,14 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
         bool has = from + leftTerm < k1;
         i64 at;
         Pixel here;
+        int offset = 0, down = 0, over = 0; // of the lane's tap
         if constexpr (FILTERS) {
             here = g.pixel(group, v, h, t); // the same term in both operands
             at = here.place;
         } else {
             const Tap of = g.tap(v, h, t);
             at = of.place, has = has && of.inside;
+            offset = of.base + of.i * g.width + of.j, down = has ? of.i : -(1 << 30), over = of.j; // others meet no row
         }
 #pragma unroll
         for (int u = 0; u < TM; u++) {
@@ -59,8 +64,8 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
             if constexpr (FILTERS)
                 nextRight[u] = has ? g.at(here, tap[u]) : T(0);
             else {
-                const int q = from + rightTerm + ROWS * u;
-                nextRight[u] = q < k1 ? g.at(pixel, g.tap(v, h, q)) : T(0);
+                const int lane = rightTerm + ROWS * u, to = __shfl_sync(0xffffffff, offset, lane), y = pixel.y + __shfl_sync(0xffffffff, down, lane), x = pixel.x + __shfl_sync(0xffffffff, over, lane);
+                nextRight[u] = (unsigned)y < (unsigned)g.rows.images && (unsigned)x < (unsigned)g.columns.images ? corner[to] : T(0);
             }
         }
     };

@@ -22,9 +22,9 @@ template <int TA, int TB> struct Stages<Six<TA, TB, 0>> {
     }
 };
 
-// Kinds of one matrix have CLUSTER 1 if a block is alone on its SM with tiles of 128 rows, NARROW with tiles of 64 rows, as above, and PAIR if an SM has two blocks: while one writes its
-// tile, the other multiplies.
-enum { NARROW = 0, PAIR = -1, NARROW_PAIR = -2 };
+// Kinds of one matrix have CLUSTER 1 if a block is alone on its SM with tiles of 128 rows, NARROW with tiles of 64 rows, as above, and NARROW_PAIR if an SM has two blocks of these: while
+// one writes its tile, the other multiplies.
+enum { NARROW = 0, NARROW_PAIR = -2 };
 template <int CLUSTER> constexpr bool narrow = CLUSTER == NARROW || CLUSTER == NARROW_PAIR;
 template <int CLUSTER> constexpr bool paired = CLUSTER < 0;
 
@@ -49,7 +49,6 @@ template <typename K, int CLUSTER, int A> struct PlainStages {
     struct Stages<Plain<TA, TB, SIZE, BN, CLUSTER, F16>> : PlainStages<Plain<TA, TB, SIZE, BN, CLUSTER, F16>, CLUSTER, Piece<128, 128 / SIZE, SIZE, 1, TA, 1>::BYTES / (narrow<CLUSTER> ? 2 : 1)> {};
 STAGES_OF(1)
 STAGES_OF(NARROW)
-STAGES_OF(PAIR)
 STAGES_OF(NARROW_PAIR)
 
 // Three is a b for operands of two BF16 matrices each, x = x0 + x1: a1 b0 + a0 b1 + a0 b0, which is more precise than TF32.
