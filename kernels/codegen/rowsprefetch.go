@@ -56,7 +56,6 @@ func (w *rowsWriter) prefetchRows() {
 			}
 		}
 	}
-	w.Line("griddepcontrol.launch_dependents")
 }
 
 const lineBytes = 128 // of a cache
