@@ -11,8 +11,8 @@ import (
 
 // WaitsForDependencies reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
 // it uses memory of the device or ends, as follow.cuh has it. A device may start such a kernel
-// before those are done. A prefetch to L2 may come before the wait, since the device's stores go to L2 too, and so may a load that leaves no line in L1 (.L1::no_allocate, not .nc): generated
-// kernels load so what no kernel of a run changes.
+// before those are done. A prefetch to L2 may precede the wait, since the device's stores go to L2 too.
+// So may a load with .L1::no_allocate but without .nc: generated kernels load what no launch of a run changes with it.
 func (c Code) WaitsForDependencies(entry string) bool {
 	if bytes.HasPrefix(c.Text, []byte("\x7fELF")) {
 		return waitsSASS(c.Text, entry)
@@ -57,7 +57,7 @@ const (
 
 // memoryOperations are those that usesMemory matches.
 var memoryOperations = map[uint64]bool{
-	0x980: true, loadOperation: true, // LD
+	0x980: true, loadOperation: true,
 	0x385: true, 0x985: true, 0x986: true, 0x386: true, // ST, STG
 	0xfae: true,              // LDGSTS
 	0x38a: true, 0x98a: true, // ATOM

@@ -33,6 +33,7 @@ type rowsPolicy struct {
 	splitBlocksPerSMStrided   int64 // the same over a strided axis: as many as an SM has registers for, so that none begins late
 	maxRowsPerThread          int64 // rows of a matrix times a vector that the threads of a row compute together
 	rowsPerThreadBlocksPerSM  int64 // blocks per SM that are left, at least
+	rowsPerThreadBytes        int64 // bytes of registers that a thread then keeps of the matrix, at most
 }
 
 // bench/notes/rows.md has the times by field, of an H200.
@@ -43,6 +44,6 @@ var rowsPolicies = kernels.Measured[rowsPolicy]{
 		clusterMinColsPerThread: 32, maxColsPerBlock: 1 << 14, clusterColsPerThread: 64, minColsPerBlock: 6 << 10,
 		splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsStrided: 256,
 		minColsPerSplit: 1 << 13, minColsPerThreadStrided: 4, splitBlocksPerSM: 8, splitBlocksPerSMStrided: 4,
-		maxRowsPerThread: 8, rowsPerThreadBlocksPerSM: 2,
+		maxRowsPerThread: 4, rowsPerThreadBlocksPerSM: 2, rowsPerThreadBytes: 512,
 	}},
 }

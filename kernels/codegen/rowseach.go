@@ -8,14 +8,23 @@ import (
 )
 
 // chooseRowsPerThread lets the threads of a row of a kernel that prefetches compute several consecutive rows: they compute what is the same for all rows, such as a
-// normalization of the vector, once, and there are fewer blocks to launch.
+// normalization of the vector, once, and there are fewer blocks to launch. Sums are in double, so each row of a normalization of its own takes more time than the product.
+//
+// A token of GPT-2 124M, Mixed(BF16), H200, ms    1 row    4        8
+// loads after the wait                            0.321             0.299
+// parameters loaded before the wait               0.318    0.292    0.284
 func (m *nest) chooseRowsPerThread(dev kernels.Device, pol rowsPolicy) {
 	l := &m.layout
 	if l.partial || l.shared != "" || l.rowsPerBlock > 1 || slices.ContainsFunc(m.used, func(i int) bool { return i < len(m.types) && l.place(i).mark != plain }) {
 		return
 	}
-	n := int64(1)
-	for n < pol.maxRowsPerThread && m.rows%(2*n) == 0 && m.rows/(2*n) >= pol.rowsPerThreadBlocksPerSM*int64(dev.SMs) {
+	n, bytes := int64(1), int64(0)
+	for _, i := range m.used {
+		if i < len(m.types) && l.place(i).rows != fixed && l.place(i).columns != fixed {
+			bytes += int64(l.vectors) * m.grid.width * inRegister(m.types[i])
+		}
+	}
+	for n < pol.maxRowsPerThread && 2*n*bytes <= pol.rowsPerThreadBytes && m.rows%(2*n) == 0 && m.rows/(2*n) >= pol.rowsPerThreadBlocksPerSM*int64(dev.SMs) {
 		n *= 2
 	}
 	if n > 1 {
