@@ -11,7 +11,8 @@ import (
 
 // WaitsForDependencies reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
 // it uses memory of the device or ends, as follow.cuh has it. A device may start such a kernel
-// before those are done. A prefetch to L2 may come before the wait, since the device's stores go to L2 too.
+// before those are done. A prefetch to L2 may precede the wait, since the device's stores go to L2 too.
+// So may a load with .L1::no_allocate but without .nc: generated kernels load what no launch of a run changes with it.
 func (c Code) WaitsForDependencies(entry string) bool {
 	if bytes.HasPrefix(c.Text, []byte("\x7fELF")) {
 		return waitsSASS(c.Text, entry)
@@ -32,7 +33,7 @@ func waitsPTX(text, entry string) bool {
 		if strings.HasPrefix(line, "griddepcontrol.wait") {
 			return true
 		}
-		allowed := strings.HasPrefix(line, "ld.param") || strings.Contains(line, "prefetch.global.L2 ")
+		allowed := strings.HasPrefix(line, "ld.param") || strings.Contains(line, "prefetch.global.L2 ") || strings.Contains(line, "ld.global.L1::no_allocate.")
 		if usesMemory.MatchString(line) && !allowed || line == "}" {
 			return false
 		}
@@ -43,13 +44,20 @@ func waitsPTX(text, entry string) bool {
 // Operations of the code of devices, the last twelve bits of an instruction of 16 bytes.
 const (
 	waitOperation = 0x82e // ACQBULK
+	loadOperation = 0x981 // LDG
 	jumpOperation = 0x947 // BRA
 	jumpUniformly = 0x547 // BRA.U
 )
 
+// Bits of the second word of a LDG.
+const (
+	noAllocate = 1 << 22 // .NA
+	readOnly   = 1 << 15 // .CONSTANT
+)
+
 // memoryOperations are those that usesMemory matches.
 var memoryOperations = map[uint64]bool{
-	0x980: true, 0x981: true, // LD, LDG
+	0x980: true, loadOperation: true,
 	0x385: true, 0x985: true, 0x986: true, 0x386: true, // ST, STG
 	0xfae: true,              // LDGSTS
 	0x38a: true, 0x98a: true, // ATOM
@@ -68,6 +76,7 @@ func waitsSASS(image []byte, entry string) bool {
 		switch operation := low & 0xfff; {
 		case operation == waitOperation:
 			return low>>12&15 == 7 && farthest <= at // in every thread
+		case operation == loadOperation && high&(noAllocate|readOnly) == noAllocate:
 		case memoryOperations[operation]:
 			return false
 		case operation == jumpOperation, operation == jumpUniformly:

@@ -46,11 +46,13 @@ func TestWaitsTooLate(t *testing.T) {
 		"\tld.param.u64 d1, [p0];\n\tadd.u32 a1, a1, 1;\n\tgriddepcontrol.wait;\n\tld.global.u32 a1, [d1];\n": true,
 		"":                                      false,
 		"\tgriddepcontrol.launch_dependents;\n": false,
-		"\tld.global.u32 a1, [d1];\n\tgriddepcontrol.wait;\n":      false,
-		"\t@p1 st.global.u32 [d1], a1;\n\tgriddepcontrol.wait;\n":  false,
-		"\t@!p1 bra none;\n\tgriddepcontrol.wait;\n":               false,
-		"\tret;\n\tgriddepcontrol.wait;\n":                         false,
-		"\tred.global.add.u32 [d1], a1;\n\tgriddepcontrol.wait;\n": false,
+		"\tld.global.u32 a1, [d1];\n\tgriddepcontrol.wait;\n":                    false,
+		"\tld.global.L1::no_allocate.u32 a1, [d1];\n\tgriddepcontrol.wait;\n":    true,
+		"\tld.global.nc.L1::no_allocate.u32 a1, [d1];\n\tgriddepcontrol.wait;\n": false,
+		"\t@p1 st.global.u32 [d1], a1;\n\tgriddepcontrol.wait;\n":                false,
+		"\t@!p1 bra none;\n\tgriddepcontrol.wait;\n":                             false,
+		"\tret;\n\tgriddepcontrol.wait;\n":                                       false,
+		"\tred.global.add.u32 [d1], a1;\n\tgriddepcontrol.wait;\n":               false,
 	} {
 		text := fmt.Sprintf(ptx, "other", "\tgriddepcontrol.wait;\n") + fmt.Sprintf(ptx, "f", body) + fmt.Sprintf(ptx, "last", "\tgriddepcontrol.wait;\n")
 		if got := (kernels.Code{Text: []byte(text)}).WaitsForDependencies("f"); got != want {
@@ -78,22 +80,25 @@ func TestCompiledWaitsTooLate(t *testing.T) {
 		t.Fatal("no such instruction")
 		return kernels.Code{}
 	}
-	put := func(code []byte, at int, word uint64) {
-		binary.LittleEndian.PutUint64(code[at:], word)
-		binary.LittleEndian.PutUint64(code[at+8:], 0)
+	put2 := func(code []byte, at int, low, high uint64) {
+		binary.LittleEndian.PutUint64(code[at:], low)
+		binary.LittleEndian.PutUint64(code[at+8:], high)
 	}
+	put := func(code []byte, at int, word uint64) { put2(code, at, word, 0) }
 	for name, c := range map[string]struct {
 		code kernels.Code
 		want bool
 	}{
-		"as it is":       {changed(func([]byte, int) {}), true},
-		"not at all":     {changed(func(code []byte, at int) { put(code, at, 0x7918) }), false},
-		"some threads":   {changed(func(code []byte, at int) { put(code, at, 0x082e) }), false},
-		"after a read":   {changed(func(code []byte, at int) { put(code, at-16, 0x0000000402027981) }), false},
-		"after EXIT":     {changed(func(code []byte, at int) { put(code, at-16, 0x000000000000094d) }), false},
-		"after a jump":   {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000480947) }), false},
-		"jumped to":      {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000000947) }), true},
-		"no more than a": {kernels.Code{Text: compiled[:100]}, false},
+		"as it is":                       {changed(func([]byte, int) {}), true},
+		"not at all":                     {changed(func(code []byte, at int) { put(code, at, 0x7918) }), false},
+		"some threads":                   {changed(func(code []byte, at int) { put(code, at, 0x082e) }), false},
+		"after a read past L1":           {changed(func(code []byte, at int) { put2(code, at-16, 0x0000000402037981, 0x001eaa000c5e1900) }), true},
+		"after a read-only read past L1": {changed(func(code []byte, at int) { put2(code, at-16, 0x0000000402037981, 0x001ea8000c5e9900) }), false},
+		"after a read":                   {changed(func(code []byte, at int) { put(code, at-16, 0x0000000402027981) }), false},
+		"after EXIT":                     {changed(func(code []byte, at int) { put(code, at-16, 0x000000000000094d) }), false},
+		"after a jump":                   {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000480947) }), false},
+		"jumped to":                      {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000000947) }), true},
+		"no more than a":                 {kernels.Code{Text: compiled[:100]}, false},
 	} {
 		if got := c.code.WaitsForDependencies(entry); got != c.want {
 			t.Errorf("%s: WaitsForDependencies is %v, want %v", name, got, c.want)

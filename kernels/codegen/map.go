@@ -24,6 +24,8 @@ type View struct {
 	// Iota makes each element, an Int64, the number Offset + sum of index[k] Strides[k] itself. There is no buffer: Elements is 0, and
 	// a plan has no input for the operand. Stride 1 along an axis and 0 elsewhere gives the index along the axis.
 	Iota bool
+	// Constant says that no launch of the run stores to the buffer: a kernel may load it before the kernels that it depends on have completed.
+	Constant bool
 }
 
 // Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0 is for none.

@@ -72,6 +72,8 @@ type layout struct {
 	shared         string // by operand: how many of them, the last, are in shared memory instead of registers; see splitResident
 	bytesPerIter   int    // bytes that a thread loads in a loop iteration
 	prefetch       bool   // operands are prefetched to L2 before the wait for prerequisite kernels: see prefetchesRows
+	rowsPerThread  int    // consecutive rows that the threads of a row compute together, 0 for one: see chooseRowsPerThread
+	early          string // by operand: 'e' if it is loaded before the wait for prerequisite kernels; "" for none
 }
 
 // oneElement reports whether every thread of a Map has one element.
@@ -358,7 +360,7 @@ func (n *nest) blocks() int64 {
 	case n.isMap():
 		return kernels.CeilDiv(n.rows, int64(n.layout.width*n.layout.vectors*n.layout.rowsPerBlock))
 	}
-	return kernels.CeilDiv(n.rows, n.grid.rowsInBlock()) * max(n.grid.cluster, 1)
+	return kernels.CeilDiv(n.rows, n.grid.rowsInBlock()*max(int64(n.layout.rowsPerThread), 1)) * max(n.grid.cluster, 1)
 }
 
 // arguments returns those of a launch, in the order of [mapWriter.parameters] or [rowsWriter.parameters].

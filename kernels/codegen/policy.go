@@ -31,6 +31,9 @@ type rowsPolicy struct {
 	minColsPerThreadStrided   int64 // of a thread in a split over a strided axis
 	splitBlocksPerSM          int64 // blocks per SM to aim at where rows are split
 	splitBlocksPerSMStrided   int64 // the same over a strided axis: as many as an SM has registers for, so that none begins late
+	maxRowsPerThread          int64 // rows of a matrix times a vector that the threads of a row compute together
+	rowsPerThreadBlocksPerSM  int64 // blocks per SM that are left, at least
+	rowsPerThreadBytes        int64 // bytes of registers that a thread then keeps of the matrix, at most
 }
 
 // bench/notes/rows.md has the times by field, of an H200.
@@ -41,5 +44,6 @@ var rowsPolicies = kernels.Measured[rowsPolicy]{
 		clusterMinColsPerThread: 32, maxColsPerBlock: 1 << 14, clusterColsPerThread: 64, minColsPerBlock: 6 << 10,
 		splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsStrided: 256,
 		minColsPerSplit: 1 << 13, minColsPerThreadStrided: 4, splitBlocksPerSM: 8, splitBlocksPerSMStrided: 4,
+		maxRowsPerThread: 4, rowsPerThreadBlocksPerSM: 2, rowsPerThreadBytes: 512,
 	}},
 }

@@ -149,7 +149,10 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 	}
 	l.wide = n.isWide(1 << 18)
 	n.chooseResident(dev, pol)
-	l.prefetch = n.prefetchesRows(dev)
+	if l.prefetch = n.prefetchesRows(dev); l.prefetch {
+		n.chooseRowsPerThread(dev, pol)
+		n.chooseEarly()
+	}
 	return n.launch(p, c.f, from, to)
 }
 

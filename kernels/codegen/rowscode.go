@@ -12,7 +12,7 @@ import (
 //	the outputs at each element
 //	the outputs of which a row has one
 //
-// A thread loads each resident vector once, and computes nothing twice of those in registers. For other vectors, each step has a loop that loads a
+// A kernel with several rows a thread does each step for all of them, and a stage that is the same for all rows once. A thread loads each resident vector once, and computes nothing twice of those in registers. For other vectors, each step has a loop that loads a
 // few per iteration. Either way a thread reduces its vectors in order, each lane separately.
 type rowsWriter struct {
 	kernelWriter
@@ -25,20 +25,21 @@ type rowsWriter struct {
 	chunk         string // columns of a split, or of the share of a block of a cluster
 	rank          string // of the block in its cluster
 
-	thread        string              // of the row
-	row           string              // the thread's first
-	exists        string              // predicate: the thread has a row; "" where all have
-	first         string              // column of the first vector
-	end           string              // column behind the last
-	uniform       [][]string          // by operand: the values of each row of the thread
-	scalars       [][]string          // results of the reductions so far, by reduction and row
-	residentBatch *batch              // the resident vectors
-	slots         []string            // by operand in shared memory: where the thread's vectors begin
-	loaded        map[[2]int][]string // elements that the last step loaded from there, by operand and vector
-	copyPending   bool                // for copies to shared memory
-	stages        int                 // so far, as are the next
-	loops         int
-	reductions    int // through shared memory
+	thread      string              // of the row
+	exists      string              // predicate: the thread has a row; "" where all have
+	first       string              // column of the first vector
+	end         string              // column behind the last
+	*rowState                       // of the current row
+	rowStates   []rowState          // of the rows of the thread
+	nextRow     int                 // see eachRow
+	sameResult  []bool              // by reduction so far: its result is the same for all rows of the thread
+	loadsEarly  bool                // loads come before the wait for prerequisite kernels
+	slots       []string            // by operand in shared memory: where the thread's vectors begin
+	loaded      map[[2]int][]string // elements that the last step loaded from there, by operand and vector
+	copyPending bool                // for copies to shared memory
+	stages      int                 // so far, as are the next
+	loops       int
+	reductions  int // through shared memory
 }
 
 // kernel writes the whole.
@@ -47,19 +48,27 @@ func (w *rowsWriter) kernel() string {
 		w.Line(".shared .align 16 .b8 joined[%d]", n)
 	}
 	w.parameters()
-	w.findThread()
-	w.findRows()
+	w.beginRows(w.findThread())
 	if w.prefetch {
-		w.findResident()
-		w.prefetchRows()
+		for w.eachRow() {
+			w.findResident()
+			w.prefetchRows()
+		}
+		w.Line("griddepcontrol.launch_dependents")
+		w.loadEarly()
 	}
 	w.gridDependencyWait()
-	w.loadUniform()
+	for w.eachRow() {
+		w.loadUniform()
+	}
 	if w.vectors > 0 {
 		if !w.prefetch {
 			w.findResident()
 		}
 		w.copyShared()
+	}
+	if w.rowsPerThread > 1 {
+		w.loadRows()
 	}
 	for _, s := range w.staged.Stages {
 		if w.sharesPerBlock > 0 {
@@ -75,7 +84,9 @@ func (w *rowsWriter) kernel() string {
 		w.launchDependents()
 	}
 	w.storeElements()
-	w.storeRow()
+	for w.eachRow() {
+		w.storeRow()
+	}
 	if w.cluster > 0 {
 		w.Line("barrier.cluster.wait")
 	}
@@ -103,6 +114,10 @@ func (w *rowsWriter) blocksPerSM() int {
 
 // findResident finds the resident vectors.
 func (w *rowsWriter) findResident() {
+	if first := w.rowStates[0].residentBatch; first != nil { // of another row
+		w.residentBatch = &batch{columns: first.columns, exists: first.exists, indices: first.indices, begin: map[*address][]string{}, elements: map[int][][]string{}}
+		return
+	}
 	w.residentBatch = w.newBatch(w.first, w.vectors)
 	w.guardResident()
 }
@@ -134,8 +149,8 @@ func (w *rowsWriter) parameters() {
 	w.addressParameters()
 }
 
-// findThread finds the row and the columns of the thread. One without a row reads the last.
-func (w *rowsWriter) findThread() {
+// findThread finds the columns of the thread, and returns its first row. One without a row reads the last.
+func (w *rowsWriter) findThread() (row string) {
 	number := w.special("tid.x")
 	beside, lanes := "0", 1 // of the block
 	if w.stridedAxis {
@@ -148,10 +163,10 @@ func (w *rowsWriter) findThread() {
 	if w.cluster > 0 {
 		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, w.cluster-1)
 	}
-	w.row = w.calculate("mad.lo", block, w.rowsPerBlock, beside)
-	if w.row = w.calculate("mul.lo", w.row, lanes); w.rowsPerBlock > 1 {
-		w.exists = w.predicate("lt", w.row, w.rows)
-		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, lanes))
+	row = w.calculate("mad.lo", block, w.rowsPerBlock, beside)
+	if row = w.calculate("mul.lo", row, lanes*max(w.rowsPerThread, 1)); w.rowsPerBlock > 1 {
+		w.exists = w.predicate("lt", row, w.rows)
+		row = w.calculate("min", row, w.calculate("sub", w.rows, lanes))
 	}
 	w.first, w.end = w.thread, w.columns
 	if !w.stridedAxis {
@@ -166,4 +181,5 @@ func (w *rowsWriter) findThread() {
 		w.first = w.calculate("add", w.first, begin)
 		w.end = w.calculate("min", w.columns, w.calculate("add", begin, w.chunk))
 	}
+	return row
 }

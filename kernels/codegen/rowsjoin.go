@@ -41,7 +41,7 @@ func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
 		}
 		a.lanes[k] = w.start(a)
 	}
-	for range w.rowsPerThread() {
+	for range w.rowLanes() {
 		if op != expr.RowSum && d.IsFloat() && !w.native(a) {
 			a.nan = append(a.nan, w.emit(expr.Pred, "mov.pred", 0))
 		}
@@ -198,7 +198,7 @@ func reduceBytes(l layout, staged expr.Staged) int {
 		for _, s := range staged.Stages {
 			most = max(most, len(s.Reductions))
 		}
-		return max(l.sharesPerBlock, 2) * most * warpsBytes
+		return max(l.sharesPerBlock, 2) * most * max(l.rowsPerThread, 1) * warpsBytes
 	}
 	return 0
 }

@@ -58,10 +58,12 @@ func (w *rowsWriter) offset(p *address, from string, index, strides []string) st
 
 // loadUniform loads the operands that don't differ along a row.
 func (w *rowsWriter) loadUniform() {
-	w.uniform = make([][]string, len(w.types))
+	if w.uniform == nil {
+		w.uniform = make([][]string, len(w.types))
+	}
 	for i, p := range w.places[:len(w.types)] {
-		if p.columns == fixed && slices.Contains(w.used, i) {
-			w.uniform[i] = w.load(p, w.laneAddresses(p, p.first, 0), w.rowsPerThread(), "")
+		if p.columns == fixed && slices.Contains(w.used, i) && w.uniform[i] == nil && (!w.loadsEarly || w.isEarly(i)) {
+			w.uniform[i] = w.load(p, w.laneAddresses(p, p.first, 0), w.rowLanes(), "")
 			w.Uniform(w.uniform[i]...)
 		}
 	}
@@ -160,18 +162,21 @@ func (w *rowsWriter) load(p *address, addresses []location, lanes int, exists st
 	if p.mark.computed() {
 		return w.draw(p, addresses, lanes)
 	}
-	list := w.lanes(p, lanes)
+	op, list := "ld.global", w.lanes(p, lanes)
+	if w.loadsEarly {
+		op += ".L1::no_allocate"
+	}
 	for k, r := range list {
 		if exists != "" && (k == 0 || p.lanes != single) {
 			w.clear(p.dtype, r)
 		}
 	}
 	if p.lanes == aligned {
-		w.vectorAccess(predicated(exists)+"ld.global", p.dtype, addresses[0], list)
+		w.vectorAccess(predicated(exists)+op, p.dtype, addresses[0], list)
 		return list
 	}
 	for k, at := range addresses {
-		w.Line("%sld.global.%s %s, %s", predicated(exists), memoryType(p.dtype), list[k], at)
+		w.Line("%s%s.%s %s, %s", predicated(exists), op, memoryType(p.dtype), list[k], at)
 	}
 	return list
 }

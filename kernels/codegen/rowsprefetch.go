@@ -31,12 +31,13 @@ func (m *nest) prefetchesRows(dev kernels.Device) bool {
 	return vector && matrix
 }
 
-// prefetchRows prefetches the thread's elements of matrices, by one thread for each line of 128 bytes, and of its row's operands. The first block prefetches vectors.
+// prefetchRows prefetches the elements of matrices of a row, by one thread for each line of 128 bytes, and the operands of the row. The first block prefetches vectors.
+// What is loaded before the wait needs no prefetch.
 func (w *rowsWriter) prefetchRows() {
 	first := w.predicate("eq", w.thread, "0")
 	block := w.predicate("eq", w.special("ctaid.x"), "0")
 	for _, i := range w.used {
-		if i >= len(w.types) || w.places[i].mark != plain {
+		if i >= len(w.types) || w.places[i].mark != plain || w.isEarly(i) {
 			continue
 		}
 		p := w.places[i]
@@ -56,7 +57,6 @@ func (w *rowsWriter) prefetchRows() {
 			}
 		}
 	}
-	w.Line("griddepcontrol.launch_dependents")
 }
 
 const lineBytes = 128 // of a cache

@@ -16,7 +16,7 @@ func (w *rowsWriter) step(fs []expr.Func, backward bool, use func(b *batch, j in
 	if w.residentBatch != nil && !w.partial {
 		return
 	}
-	for k := range w.rowsPerThread() {
+	for k := range w.rowLanes() {
 		for _, f := range fs {
 			w.Prepare(f, w.operandsOf(f, k, nil))
 		}
@@ -112,7 +112,7 @@ func (w *rowsWriter) varying(fs []expr.Func) (streamed, invariant []int) {
 	for _, i := range slices.Compact(all) {
 		switch {
 		case i >= len(w.types) || w.places[i].columns == fixed:
-		case w.places[i].rows == fixed && w.severalRows() || w.places[i].mark == ordinal:
+		case w.places[i].rows == fixed && w.severalRows() && w.rowsPerThread < 2 || w.places[i].mark == ordinal:
 			invariant = append(invariant, i)
 		default:
 			streamed = append(streamed, i)
@@ -164,8 +164,8 @@ func (w *rowsWriter) operandsOf(f expr.Func, k int, element func(operand int) st
 	return append(list, make([]string, max(len(f.Operands())-len(list), 0))...)
 }
 
-// rowsPerThread returns the number of rows that a thread has, a lane each.
-func (w *rowsWriter) rowsPerThread() int {
+// rowLanes returns the number of rows that a vector has, a lane each.
+func (w *rowsWriter) rowLanes() int {
 	if w.stridedAxis {
 		return w.width
 	}
@@ -197,7 +197,7 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 	lanes := make([][]string, n*w.width)
 	for k := range lanes {
 		j, lane := first+k/w.width, k%w.width
-		lanes[k] = w.operandsOf(f, lane%w.rowsPerThread(), func(i int) string {
+		lanes[k] = w.operandsOf(f, lane%w.rowLanes(), func(i int) string {
 			if j >= len(b.elements[i]) { // f does not depend on it
 				return ""
 			}
@@ -217,11 +217,27 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 	return results
 }
 
-// reduce evaluates a stage.
+// reduce evaluates a stage: once for all rows of the thread if it is the same for them.
 func (w *rowsWriter) reduce(s expr.Stage) {
-	list := w.accumulators(s)
-	w.accumulateAll(s, list)
-	w.reduced(w.reduceThreads(list))
+	same := w.isSame(s)
+	var all []*accumulator
+	for w.eachRow() {
+		if same && len(all) > 0 {
+			continue
+		}
+		list := w.accumulators(s)
+		w.accumulateAll(s, list)
+		all = append(all, list...)
+	}
+	results := w.reduceThreads(all)
+	for w.eachRow() {
+		w.addResults(results[:len(s.Reductions)])
+		if !same {
+			results = results[len(s.Reductions):]
+		}
+	}
+	w.sameResult = append(w.sameResult, slices.Repeat([]bool{same}, len(s.Reductions))...)
+	w.stages++
 }
 
 // reduceShares evaluates a stage of a block that computes several shares of a row.
@@ -249,7 +265,8 @@ func (w *rowsWriter) reduceShares(s expr.Stage) {
 	p := w.result(expr.Pred, "setp.lt.u32 %s, %s, %d", of, w.sharesPerBlock)
 	w.Line("@%s bra %s", p, again)
 	w.reduceBlocks(unique(list))
-	w.reduced(w.results(list))
+	w.addResults(w.results(list))
+	w.stages++
 }
 
 // accumulators returns the accumulators of a stage.
@@ -289,11 +306,10 @@ func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 // stores reports whether the reduction of a split row stores outputs.
 func (w *rowsWriter) stores() bool { return w.split && len(w.staged.Elements.Outputs()) > 0 }
 
-// reduced makes the results of a stage known to the next.
-func (w *rowsWriter) reduced(results [][]string) {
+// addResults makes the results of a stage known to the next.
+func (w *rowsWriter) addResults(results [][]string) {
 	w.Uniform(slices.Concat(results...)...)
 	w.scalars = append(w.scalars, results...)
-	w.stages++
 }
 
 // backward reports whether a step goes through a row from its end: one whose order is free starts where the step before it ends, or ends where the
@@ -352,7 +368,7 @@ func (w *rowsWriter) storeRow() {
 		return
 	}
 	results := make([][]string, len(places))
-	for k := range w.rowsPerThread() {
+	for k := range w.rowLanes() {
 		for out, r := range w.Apply(w.staged.Row, w.operands(k, nil)) {
 			results[out] = append(results[out], r)
 		}

@@ -84,7 +84,7 @@ func join(to, in *program.Instr, planner kernels.Planner) bool {
 }
 
 // packGradients makes attention write gradients w.r.t. q, k and v that are parts of one value, such as the result of a Linear, where the gradient w.r.t. that value has them: a Map that adds the three,
-// each padded with zeros, is gone.
+// each padded with zeros, is gone. Where the kernels cannot, the Map becomes a Concat.
 func packGradients(p *program.Program, dev kernels.Device) {
 	backward := func(in *program.Instr) (attention.Backward, bool) {
 		planner, _ := program.AttentionOf(in.Op)
@@ -102,8 +102,12 @@ func packGradients(p *program.Program, dev kernels.Device) {
 			continue
 		}
 		sum := s.readers[in.Out[0]]
-		b, ok := b.Packs(dev)
-		if !ok || len(sum) != 1 || slices.ContainsFunc(in.Out, func(v *program.Value) bool { return s.liveOut[v] || !slices.Equal(s.readers[v], sum) }) || !addsParts(sum[0], in.Out, b.Widths()) {
+		b, packs := b.Packs(dev)
+		if len(sum) != 1 || slices.ContainsFunc(in.Out, func(v *program.Value) bool { return s.liveOut[v] || !slices.Equal(s.readers[v], sum) }) || !addsParts(sum[0], in.Out, b.Widths()) {
+			continue
+		}
+		if !packs {
+			concatenate(sum[0], in.Out)
 			continue
 		}
 		for _, v := range in.Out {
@@ -116,6 +120,21 @@ func packGradients(p *program.Program, dev kernels.Device) {
 	p.Instrs = slices.DeleteFunc(p.Instrs, func(in *program.Instr) bool {
 		return sums[in] || program.Is[program.Alias](in.Op) && parts[in.Out[0].Base]
 	})
+}
+
+// concatenate makes a Map that adds parts of its rows (see addsParts) copy them instead: each element is read once, and no bounds are compared. A gradient -0 stays -0.
+func concatenate(in *program.Instr, parts []*program.Value) {
+	shape := in.Out[0].Shape
+	last := len(shape) - 1
+	views := in.In
+	in.Op, in.In = program.Concat{Axis: last}, nil
+	for _, part := range parts {
+		v := views[slices.IndexFunc(views, func(v *program.Value) bool { return v.Base == part })]
+		narrow := slices.Clone(shape)
+		narrow[last] = v.View.Bounds.To - v.View.Bounds.From
+		v.Shape, v.View = narrow, program.Contiguous(narrow)
+		in.In = append(in.In, v)
+	}
 }
 
 // addsParts reports whether an instruction only adds values of given widths of a row, which are the parts of its rows one after the other.

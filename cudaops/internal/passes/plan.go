@@ -18,6 +18,7 @@ func plan(p *program.Program, t Target) error {
 		return err
 	}
 	attendUpdated(p, t.Device)
+	constants(p)
 	made := made{}
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {
@@ -38,6 +39,20 @@ func plan(p *program.Program, t Target) error {
 	rematerialize(p, t.Device)
 	p.Stage = program.Planned
 	return nil
+}
+
+// constants marks the states that no instruction changes.
+func constants(p *program.Program) {
+	changed := map[*program.Value]bool{}
+	for _, to := range p.Updates {
+		changed[to.State] = to.Next != to.State
+	}
+	for _, in := range p.Setup {
+		if op, state := in.Op.(program.State); state {
+			op.Constant = !changed[in.Out[0]]
+			in.Op = op
+		}
+	}
 }
 
 // made holds instructions with a plan, by what is quick to compare. Equal instructions, such as those of a model's layers, share a plan.
@@ -69,7 +84,7 @@ func (m made) plan(in *program.Instr, dev kernels.Device) (*kernels.Plan, error)
 // sharePlan reports whether instructions have one op, and views of equal shape, strides and memory.
 func sharePlan(a, b *program.Instr) bool {
 	return slices.EqualFunc(a.In, b.In, func(v, w *program.Value) bool {
-		return v.Dtype == w.Dtype && v.IsIota() == w.IsIota() && v.Base.Elements() == w.Base.Elements() && reflect.DeepEqual(v.View, w.View)
+		return v.Dtype == w.Dtype && v.IsIota() == w.IsIota() && v.IsConstant() == w.IsConstant() && v.Base.Elements() == w.Base.Elements() && reflect.DeepEqual(v.View, w.View)
 	}) && reflect.DeepEqual(a.Op, b.Op)
 }
 

@@ -33,6 +33,8 @@ type State struct {
 	Rounds *Value
 	// Sharded is set for a state of which each rank holds one part: the parts of all ranks, concatenated in their order, are one value.
 	Sharded bool
+	// Constant says that no instruction of the program changes the state, once the program is planned.
+	Constant bool
 }
 
 // Iota is a scalar of Int64 without memory, an instruction of Setup. Views of it are operands of Maps: each of their elements

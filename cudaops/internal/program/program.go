@@ -239,7 +239,13 @@ func (v *Value) kernelView() codegen.View {
 	if v.IsIota() {
 		return codegen.View{Offset: v.View.Offset, Strides: strides, Iota: true}
 	}
-	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
+	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream, Constant: v.IsConstant()}
+}
+
+// IsConstant reports whether the value is in a state that no instruction changes.
+func (v *Value) IsConstant() bool {
+	state, is := v.Base.Def.Op.(State)
+	return is && state.Constant
 }
 
 // Memory is device memory outside of any program's arena, which several programs may use: for example a cudaops.Store.

@@ -20,6 +20,8 @@ func (c *checker) update(i int, u Update) {
 	case c.p.Stage >= Planned && u.Next.Base != u.Next:
 		c.fault("update %d is to %s, want memory of its own", i, u.Next.describe())
 	case u.Next == u.State: // no run changes it
+	case u.State.IsConstant():
+		c.fault("update %d is of %v, which is constant", i, u.State)
 	case c.p.Stage >= Placed && u.State.Buffer != u.Next.Buffer:
 		c.fault("update %d is of %s to %s, want one place", i, u.State.describe(), u.Next.describe())
 	case c.p.Stage >= Placed:

@@ -42,7 +42,12 @@ var stateFaults = map[string]struct {
 		own := *p.Updates[0].Next.Buffer
 		p.Updates[0].Next.Buffer = &own
 	}},
-	"update of no state":     {"want a state of Setup", func(t *testing.T, p *Program) { p.Updates[0].State = p.Updates[0].Next }},
+	"update of no state": {"want a state of Setup", func(t *testing.T, p *Program) { p.Updates[0].State = p.Updates[0].Next }},
+	"update of a constant": {"which is constant", func(t *testing.T, p *Program) {
+		op := p.Updates[0].State.Def.Op.(State)
+		op.Constant = true
+		p.Updates[0].State.Def.Op = op
+	}},
 	"update that is lost":    {"is defined nowhere", func(t *testing.T, p *Program) { p.Updates[0].Next = &Value{ID: 99, Def: p.Instrs[0]} }},
 	"update of another size": {"want the same type", func(t *testing.T, p *Program) { p.Updates[0].Next.Shape = tensor.Shape{1} }},
 	"update too early": {"has written over", func(t *testing.T, p *Program) {

@@ -18,7 +18,8 @@ type View struct {
 		Number int
 		Normal bool
 	}
-	Iota bool
+	Iota     bool
+	Constant bool
 }
 
 // Map is a function applied to views: of elements, or with reductions of rows. A row is all elements that differ in the indices along the axes alone.

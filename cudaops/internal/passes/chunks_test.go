@@ -1,0 +1,99 @@
+package passes
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Two products of one large matrix are computed in chunks of its rows, which have their splits in common: X B has the same bits, X^T D those of a sum of the chunks' products.
+func TestChunks(t *testing.T) {
+	const m, k, n = 4000, 256, 1152
+	r, values := testutil.Random(t), map[string]*tensor.Dense{}
+	for name, shape := range map[string]tensor.Shape{"x": {m, k}, "y": {m, k}, "b": {k, n}, "d": {m, n}} {
+		values[name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(shape...))
+		for i := range values[name].Float32s() {
+			values[name].Float32s()[i] = r.Float32() - 0.5
+		}
+	}
+	for _, c := range []struct {
+		first  bool  // X^T D comes first
+		limit  int64 // in rows
+		chunks int
+	}{{false, m, 1}, {r.IntN(2) == 0, 1792 + r.Int64N(1792), 3}, {false, 1791, 1}} {
+		build := func() *lower.Graph {
+			g := G.NewGraph()
+			input := func(name string, rows, columns int) *G.Node {
+				return G.NewMatrix(g, tensor.Float32, G.WithShape(rows, columns), G.WithName(name), G.WithValue(values[name]))
+			}
+			x, b, d := testutil.Get[*G.Node](t)(ops.Add(input("x", m, k), input("y", m, k))), input("b", k, n), input("d", m, n)
+			for _, rows := range []bool{!c.first, c.first} {
+				if rows {
+					testutil.Get[*G.Node](t)(ops.MatMul(x, b))
+				} else {
+					testutil.Get[*G.Node](t)(ops.MatMul(x, d, ops.TransA()))
+				}
+			}
+			return testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{}))
+		}
+		want, got := build(), build()
+		p := got.Program
+		for _, pass := range All {
+			if pass.Name == "round" {
+				break
+			}
+			if pass.Name != "mixed" {
+				testutil.Do(t, pass.Run(want.Program, Target{Device: H200}))
+				testutil.Do(t, pass.Run(p, Target{Device: H200}))
+			}
+		}
+		testutil.Do(t, chunks(p, H200, c.limit*4*k))
+		testutil.Do(t, p.Verify())
+		products := 0
+		for _, in := range p.Instrs {
+			if _, ok := program.ProductOf(in.Op); ok {
+				products++
+			}
+		}
+		if products != 2*c.chunks {
+			t.Errorf("%+v: got %d products, want %d chunks of two:\n%v", c, products, c.chunks, p)
+		}
+		if c.chunks > 1 {
+			sameChunks(t, m, want, got)
+		}
+		testutil.Do(t, castOperands(p, Target{Device: H200}))
+		testutil.Do(t, p.Verify())
+		prepared := 0
+		for _, in := range p.Instrs {
+			if op, is := in.Op.(program.Kernel); is {
+				if prepare, is := op.Planner.(gemm.Prepare); is && prepare.Cols == k {
+					prepared++
+				}
+			}
+		}
+		if prepared != c.chunks {
+			t.Errorf("%+v: X is split in %d parts, want %d:\n%v", c, prepared, c.chunks, p)
+		}
+	}
+}
+
+// sameChunks checks that of two programs' outputs X B has the same bits, and X^T D those of another order of its sums.
+func sameChunks(t *testing.T, rows int, want, got *lower.Graph) {
+	a, b := testutil.Get[[]G.Value](t)(want.Program.Eval(inputsOf(want))), testutil.Get[[]G.Value](t)(got.Program.Eval(inputsOf(got)))
+	for i := range a {
+		x, y, most := a[i].Data().([]float32), b[i].Data().([]float32), 0.0
+		for j := range x {
+			most = max(most, math.Abs(float64(x[j])-float64(y[j])))
+		}
+		if most > 0 && a[i].Shape()[0] == rows || !(most < 1e-3) {
+			t.Errorf("output %d differs by up to %v", i, most)
+		}
+	}
+}
