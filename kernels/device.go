@@ -39,3 +39,21 @@ func HostDevice() Device {
 
 // HasClusters reports whether the device's images use clusters of blocks. Later devices than those named load the PTX, whose target has none.
 func (d Device) HasClusters() bool { return d.Major == 9 || d.Major == 10 || d.Major == 12 }
+
+// FMALanes returns the multiply-adds in Float32 or Float64 that an SM of a GPU starts in a clock, tensor cores left out: those of the table of throughputs by
+// compute capability in NVIDIA's programming guide.
+func (d Device) FMALanes(dt Dtype) float64 {
+	if dt == Float32 {
+		if d.Major == 7 || d.Major == 8 && d.Minor == 0 {
+			return 64
+		}
+		return 128
+	}
+	switch {
+	case d.Minor > 0 || d.Major > 10: // GPUs for graphics
+		return 2
+	case d.Major < 9:
+		return 32
+	}
+	return 64
+}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/calibration"
 	"github.com/stheno-ml/stheno/kernels"
@@ -12,14 +14,15 @@ import (
 // calibrate measures a GPU for the models that choose kernels.
 type calibrate struct {
 	onDevice
-	Out string `short:"o" placeholder:"FILE" type:"path" help:"File to write, instead of that of the user."`
+	Out string `short:"o" placeholder:"FILE" type:"path" help:"File to write, instead of that of the user: of one GPU."`
 }
 
 func (calibrate) Help() string {
 	return `Measures, in less than 30 s, what the predictions that choose kernels read of a GPU: bandwidths of memory and
 L2, the rate of multiply-adds, and the time of a launch, a load and a barrier. It keeps them in a file of the user.
 Every later program of the user reads that on a GPU of the same model: another kernel may then be chosen, so that last
-bits of sums may differ from those without a calibration. With the same file they are always the same. Nothing needs a
+bits of sums and products may differ from those without a calibration. Of several GPUs it measures the first of each
+model, or the one that --device names; the ranks of a program all use the file of rank 0's GPU. With the same file they are always the same. Nothing needs a
 calibration; without one, predictions use what the GPU reports and the times of an H100.
 
 ` + calibration.Variable + ` names another file, or is "` + calibration.None + `" to use no calibration. No file holds a name of a host or user.`
@@ -31,22 +34,50 @@ func (r calibrate) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	if r.Out == "" {
-		if r.Out, err = calibration.Path(gpu.Device); err != nil {
+	devices := []cudaops.Device{gpu}
+	if r.Device == nil {
+		if devices, err = cudaops.Devices(); err != nil {
 			return err
 		}
 	}
-	start := time.Now()
-	measured, err := bench.Calibrate(gpu.Ordinal)
-	if err != nil {
-		return err
+	return r.measure(c, firstOfEachModel(devices), bench.Calibrate)
+}
+
+// firstOfEachModel returns the first device of each model that can be used: a calibration is for all of a model.
+func firstOfEachModel(devices []cudaops.Device) (first []cudaops.Device) {
+	for _, d := range devices {
+		if d.Err == nil && !slices.ContainsFunc(first, func(f cudaops.Device) bool { return calibration.ID(f.Device) == calibration.ID(d.Device) }) {
+			first = append(first, d)
+		}
 	}
-	took := time.Since(start)
-	if err := calibration.Write(r.Out, gpu.Device, measured); err != nil {
-		return err
+	return first
+}
+
+// measure writes the calibrations of devices of different models, by a function that measures a device.
+func (r calibrate) measure(c *console, devices []cudaops.Device, of func(ordinal int) (kernels.Calibration, error)) error {
+	if r.Out != "" && len(devices) > 1 {
+		return usageErrorf("-o: got one file for GPUs of %d models, want one GPU, by --device, or none of these flags for a file of the user for each model", len(devices))
 	}
-	printCalibration(c, gpu.Device, measured)
-	fmt.Fprintf(c.out, "\nmeasured in %v, wrote %s\n", took.Round(10*time.Millisecond), r.Out)
+	for _, gpu := range devices {
+		path := r.Out
+		if path == "" {
+			var err error
+			if path, err = calibration.Path(gpu.Device); err != nil {
+				return err
+			}
+		}
+		start := time.Now()
+		measured, err := of(gpu.Ordinal)
+		if err == nil {
+			err = calibration.Write(path, gpu.Device, measured)
+		}
+		if err != nil {
+			return fmt.Errorf("%s, device %d: %w", gpu.Name, gpu.Ordinal, err)
+		}
+		took := time.Since(start)
+		printCalibration(c, gpu.Device, measured)
+		fmt.Fprintf(c.out, "\nmeasured in %v, wrote %s\n", took.Round(10*time.Millisecond), path)
+	}
 	return nil
 }
 

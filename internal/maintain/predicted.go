@@ -2,7 +2,6 @@ package maintain
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
@@ -26,10 +25,10 @@ var unmeasured = []struct {
 		"[Blackwell architecture](https://resources.nvidia.com/en-us-blackwell-architecture)"},
 }
 
-// predictor predicts the times of the kernels that its plan chooses among on a device, in us, by their names: none without a model of the device.
+// predictor predicts the time of its plan on a device in us, 0 without a model of the plan's kernel.
 type predictor interface {
 	Plan(dev kernels.Device) (*kernels.Plan, error)
-	Predicted(dev kernels.Device) map[string]float64
+	Predicted(dev kernels.Device) float64
 }
 
 // sum is a sum of float32, outer x r x inner over r.
@@ -46,13 +45,9 @@ func (s sum) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	return reduce.Sum(dev, kernels.Float32, []int{int(s.outer), int(s.r), int(s.inner)}, []int{1}, false), nil
 }
 
-func (s sum) Predicted(dev kernels.Device) map[string]float64 {
-	times := map[string]float64{}
-	names, us, _ := reduce.Candidates(dev, kernels.Float32, s.outer, s.r, s.inner)
-	for i, name := range names {
-		times[name] = us[i]
-	}
-	return times
+func (s sum) Predicted(dev kernels.Device) float64 {
+	_, us, _ := reduce.Candidates(dev, kernels.Float32, s.outer, s.r, s.inner)
+	return slices.Min(us) // that of the plan
 }
 
 // predictedCase is a row of a table.
@@ -61,13 +56,17 @@ type predictedCase struct {
 	predictor
 }
 
-// predictedProducts returns products of float32, none while products have no model.
+// predictedProducts returns products of FMA units.
 func predictedProducts() (cases []predictedCase) {
-	for _, s := range [][3]int64{{512, 512, 512}, {4096, 4096, 4096}, {64, 4096, 4096}, {4096, 4096, 1}} {
-		p := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s[0], K: s[1], N: s[2]}
-		if model, ok := any(p).(predictor); ok {
-			cases = append(cases, predictedCase{fmt.Sprintf("%d x %d x %d", s[0], s[1], s[2]), model})
+	for _, s := range []struct {
+		m, k, n int64
+		transA  bool
+	}{{m: 512, k: 512, n: 512}, {m: 4096, k: 4096, n: 4096}, {m: 64, k: 4096, n: 4096}, {m: 10000, k: 784, n: 128}, {m: 4096, k: 4096, n: 1}, {4099, 4099, 1, true}} {
+		name := fmt.Sprintf("%d x %d x %d", s.m, s.k, s.n)
+		if s.transA {
+			name = fmt.Sprintf("(%d x %d)^T x %d", s.k, s.m, s.n)
 		}
+		cases = append(cases, predictedCase{name, gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, K: s.k, N: s.n, A: gemm.Operand{Trans: s.transA}}})
 	}
 	return cases
 }
@@ -87,11 +86,11 @@ func predicted() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ofProducts, err := predictedTable("Product", predictedProducts())
+	ofProducts, err := predictedTable("Product without tensor cores", predictedProducts())
 	return records.Grid("lrrrl", lines) + ofSums + ofProducts, err
 }
 
-// predictedTable returns a table of the least predicted times by case and GPU, "" if no GPU has one.
+// predictedTable returns a table of predicted times by case and GPU, "" if no GPU has one.
 func predictedTable(title string, cases []predictedCase) (string, error) {
 	lines, some := [][]string{{title}}, false
 	for _, dev := range unmeasured {
@@ -100,8 +99,9 @@ func predictedTable(title string, cases []predictedCase) (string, error) {
 	for _, c := range cases {
 		line := []string{c.name}
 		for _, dev := range unmeasured {
-			times := slices.Collect(maps.Values(c.Predicted(dev.Device)))
-			if len(times) == 0 {
+			dev.FMA = true
+			us := c.Predicted(dev.Device)
+			if us == 0 {
 				line = append(line, "", "")
 				continue
 			}
@@ -110,7 +110,7 @@ func predictedTable(title string, cases []predictedCase) (string, error) {
 				return "", fmt.Errorf("%s on %s: %w", c.name, dev.Name, err)
 			}
 			some = true
-			line = append(line, records.Micros(slices.Min(times)), records.Micros(max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/dev.FMAs)*1e6))
+			line = append(line, records.Micros(us), records.Micros(max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/dev.FMAs)*1e6))
 		}
 		lines = append(lines, line)
 	}

@@ -13,20 +13,35 @@
 // sorted by ranges of bins first (histogram_sort.cuh), or blocks of each range read all of them, at about the same time, so that they
 // share them in the level-2 cache.
 // histogram_aggregate counts in global memory, for few elements in many bins, or for more bins than ranges pay for.
+// A grid of one block of histogram_columns clears the counts itself; before other grids histogram_zero does.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
 // at the end. That takes four instructions a byte.
 //
 // Shared memory takes an atomic of every lane in every cycle if no two lanes meet in
 // a bank (8325 G/s on an H200), so histogram_columns is bound by memory for all types.
+#include "follow.cuh"
 #include "histogram_halves.cuh"
 #include "histogram_sort.cuh"
 
 // sizes: those of ranges, fewer than bins.
 extern "C" __global__ void histogram_zero(count_t* counts, int bins, count_t* sizes, int ranges) {
+    admit();
+    follow();
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < bins) counts[k] = 0;
     if (k < ranges) sizes[k] = 0;
+}
+
+// begin clears the table of counters, waits for the kernels before this one, and clears the counts of a grid of one block.
+__device__ inline void begin(int words, count_t* counts, int bins) {
+    for (int i = threadIdx.x; i < words; i += blockDim.x) table[i] = 0;
+    follow();
+    if (gridDim.x == 1) {
+#pragma unroll 1
+        for (int k = threadIdx.x; k < bins; k += blockDim.x) counts[k] = 0;
+    }
+    __syncthreads();
 }
 
 // add_columns calls put(k, sum) with the sum of the 2^shift adjacent counters of each bin k. A
@@ -79,7 +94,7 @@ __device__ void each_sixteen(const T* __restrict__ x, long long n, int part, int
 template <typename T>
 __device__ void histogram_columns(const T* x, count_t* counts, long long n, Range r, int shift, int ranges) {
     const int width = (r.bins + ranges - 1) / ranges, first = blockIdx.x % ranges * width, own = min(width, r.bins - first);
-    clear_table(own << shift);
+    begin(own << shift, counts, r.bins);
     const int column = threadIdx.x & ((1 << shift) - 1);
     const auto count = [&](T e) {
         const int k = r.bin((double)e) - first;
@@ -145,7 +160,7 @@ template <typename T> __device__ void histogram_aggregate(const T* __restrict__ 
 // For bytes, byte * 128 + lane * 4 is the address of the counter: a shift and a
 // mask away from the word that the byte was loaded in.
 __device__ inline void histogram_columns(const unsigned char* x, count_t* counts, long long n, Range r, int, int) {
-    clear_table(256 * 32);
+    begin(256 * 32, counts, r.bins);
     const unsigned column = threadIdx.x % 32 * 4;
     const auto count = [&](unsigned times_128) {
         atomicAdd(reinterpret_cast<unsigned*>(reinterpret_cast<char*>(table) + ((times_128 & 0x7f80) | column)), 1u);

@@ -107,13 +107,17 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 		appendSortedHistogram(p, dev, dt, n, bins, ranges)
 		return p
 	}
-	appendHistogramZero(p, bins, kernels.At(kernels.Out, 0), 0)
 	args, shift, t := bins.Args(n), columnShift(dev, bins.N), tableHistogram.On(dev)
+	if dt == kernels.Uint8 {
+		t = byteHistogram.On(dev)
+	}
+	alone := ranges == 1 && n > 0 && n*dt.Size() <= t.aloneMax // a block clears the counts itself
+	if !alone {
+		AppendClearedCounts(p, bins)
+	}
 	switch {
 	case n == 0:
 		return p
-	case dt == kernels.Uint8:
-		t = byteHistogram.On(dev)
 	case ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
 		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args)
 		return p
@@ -125,12 +129,21 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 		t.blocks = 1 // as many as fit
 	}
 	blocks := histogramBlocks(dev, n*ranges, t.blocks, int64(t.block)*16/dt.Size())
-	blocks = max(blocks/int(ranges), int(kernels.CeilDiv(n, 1<<31))) * int(ranges)
+	if blocks = max(blocks/int(ranges), int(kernels.CeilDiv(n, 1<<31))) * int(ranges); alone {
+		blocks = 1
+	} else {
+		blocks = max(blocks, 2)
+	}
 	count := p.Launch(histogramColumns[dt], blocks, t.block, args, int32(shift), int32(ranges))
 	if count.Shared = 4 * int(kernels.CeilDiv(int64(bins.N), ranges)) << shift; dt == kernels.Uint8 {
 		count.Shared = 4 * 256 << 5
 	}
 	return p
+}
+
+// AppendClearedCounts appends the launch that clears the counts of bins, a plan's output.
+func AppendClearedCounts(p *kernels.Plan, bins Bins) {
+	appendHistogramZero(p, bins, kernels.At(kernels.Out, 0), 0)
 }
 
 // appendHistogramZero appends the launch that clears the counts of bins and the sizes of ranges.
@@ -294,6 +307,9 @@ func histogramBytesBody(c kernels.Call) {
 // counter that bin returns, -1 for none. Without bin, cells are counters, and a single part counts in the output.
 func countParts(c kernels.Call, args HistogramArgs, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
 	counts := kernels.Slice[int64](c, args.Counts)
+	if c.Grid[0] == 1 {
+		clear(counts[:args.Range.Bins])
+	}
 	var mu sync.Mutex
 	kernels.Parallel(args.N, kernels.Grain+int64(cells), func(from, to int64) {
 		if bin == nil && to-from == args.N {

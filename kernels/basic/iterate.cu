@@ -8,10 +8,11 @@
 //                    n up to 1024. A half step then reads n doubles, makes 8 K multiplications a thread, and waits at the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
 //                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
-//   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory. The end
-//                    of the launch is the barrier.
+//   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory, or few
+//                    steps. The end of the launch is the barrier.
 //   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
+#include "follow.cuh"
 #include "grid_barrier.cuh"
 #include "reduce.cuh"
 
@@ -21,6 +22,8 @@ constexpr int FLIGHT = 8;
 
 template <typename T>
 __device__ void begin(const T* x, double* X, double* P, unsigned* counter, long long n, long long padded) {
+    admit();
+    follow();
     const long long stride = (long long)gridDim.x * blockDim.x, first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1
     for (long long j = first; j < padded; j += stride) {
@@ -205,17 +208,27 @@ template <int R, typename T> __device__ void cluster(const T*, const T*, const T
 
 // wide calls store(j, (A in)[j]) for all j. If columns is 0, A is w, and each warp computes a row with its lanes on contiguous elements.
 // Otherwise A is w transposed, and each block computes `columns` columns of w, a power of two up to 32. The threads of a column stride
-// over the rows, and the block reduces their sums in a fixed order.
+// over the rows, and the block reduces their sums in a fixed order. Before a block waits for its prerequisite kernels, which compute `in`, it prefetches the
+// first elements of w to L2.
 template <typename T, typename In, typename Store>
 __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int columns, Store store) {
     __shared__ double part[32][33];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     const long long j = columns ? (long long)blockIdx.x * columns + threadIdx.x % columns : (long long)blockIdx.x * warps + warp;
     const long long stride = columns ? blockDim.x / columns : 32, step = columns ? n : 1;
+    const T* a = w + (columns ? j : j * n);
+    long long k = columns ? threadIdx.x / columns : lane;
+#if __CUDA_ARCH__ >= 900
+    if (j < n && (columns ? threadIdx.x % columns : lane % (128 / (int)sizeof(T))) == 0) {
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+            if (k + f * stride < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(a + (k + f * stride) * step)); // of 128 bytes
+    }
+#endif
+    admit();
+    follow();
     double acc[2] = {};
     if (j < n) {
-        const T* a = w + (columns ? j : j * n);
-        long long k = columns ? threadIdx.x / columns : lane;
 #pragma unroll 1
         for (; k + (FLIGHT - 1) * stride < n; k += FLIGHT * stride) {
             T x[FLIGHT];
@@ -282,6 +295,8 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     }                                                                                                                                   \
     /* A block per row: row first + i stride of the wide matrix is row i of the narrow one; put writes the other rows as zeros. */      \
     extern "C" __global__ void iterate_rows_##SUFFIX(const T* in, T* out, long long n, int first, int stride, int narrow, int put) {    \
+        admit();                                                                                                                        \
+        follow();                                                                                                                       \
         const int row = blockIdx.x, i = put ? (row - first) / stride : first + row * stride;                                            \
         const bool hit = !put || (row >= first && (row - first) % stride == 0 && i < narrow);                                           \
         for (long long j = threadIdx.x; j < n; j += blockDim.x) out[row * n + j] = hit ? in[i * n + j] : (T)0;                          \

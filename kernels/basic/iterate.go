@@ -102,7 +102,7 @@ func Iterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transpose
 func IterateHeld(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transposed bool) *kernels.Plan {
 	pol := iterateTuning(dev)
 	if n <= pol.maxHeld {
-		pol.maxCluster = 0
+		pol.maxCluster, pol.wideBytes = 0, 0
 	}
 	return newIterate(dev, dt, n, steps, transposed, pol)
 }
@@ -119,7 +119,7 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 			rows = 32
 		}
 		p.Launch(iterateCluster[rows][dt], policy.ClusterBlocks, policy.ClusterBlocks*int(rows), iterateClusterArgs{w, kernels.In(2), out, n, int64(steps), transposed})
-	case n <= pol.maxHeld:
+	case n <= pol.maxHeld && int64(steps)*n*dt.Size() > pol.wideBytes:
 		kernel, blocks, threads, padded := heldGrid(dt, n)
 		state, counter := beginIterate(p, dt, n, padded)
 		l := p.Launch(kernel, blocks, threads, iterateHeldArgs{w, state, counter, out, n, int64(steps), transposed})

@@ -12,8 +12,9 @@ func appendStream(p *kernels.Plan, k *kernels.Kernel, pol policy.Stream, bytes i
 
 // histogramPolicy tunes histograms.
 type histogramPolicy struct {
-	block  int // threads of a block
-	blocks int // blocks for each SM
+	block    int   // threads of a block
+	blocks   int   // blocks for each SM
+	aloneMax int64 // max bytes for a grid of one block, without a launch that clears the counts
 }
 
 var (
@@ -23,14 +24,14 @@ var (
 		// 1024 threads, 2 blocks       4465
 		//  512 threads                 4189
 		// CUB                          2154
-		{90, histogramPolicy{block: 1024, blocks: 1}},
+		{90, histogramPolicy{block: 1024, blocks: 1, aloneMax: 1 << 16}},
 	}
 	tableHistogram = kernels.Measured[histogramPolicy]{
 		// H200, 2^28 float32, 256 bins   GB/s
 		// 1024 threads, 2 blocks         4272
 		// 1024 threads, 1 block          3472
 		// CUB                            3934
-		{90, histogramPolicy{block: 1024, blocks: 2}},
+		{90, histogramPolicy{block: 1024, blocks: 2, aloneMax: 40 << 10}},
 	}
 	manyBins = kernels.Measured[manyBinsPolicy]{
 		// H200: bench/notes/basic.md has the times by field
@@ -52,6 +53,7 @@ type manyBinsPolicy struct {
 type iteratePolicy struct {
 	maxHeld    int64 // largest n for weights held in registers
 	maxCluster int64 // largest n for one cluster
+	wideBytes  int64 // max bytes of a row of w1 times steps for a graph of launches: for few steps registers do not pay
 }
 
 var iteratePolicies = kernels.Measured[iteratePolicy]{
@@ -59,7 +61,11 @@ var iteratePolicies = kernels.Measured[iteratePolicy]{
 	// cluster                          0.46 to 0.49          -
 	// weights in registers                      1.4       1.72
 	// graph of launches                         4.7         31
-	{90, iteratePolicy{maxHeld: heldMost, maxCluster: policy.ClusterBlocks * 32}},
+	//
+	// us, steps            266, 1   3      512, 1   3      900, 1   3      float64 512, 1   3
+	// in registers         6.5      12.4   8.8      14.6   10.7     17.3   5.9              11.8
+	// graph of launches    3.6      8.9    4.8      12.2   10.5     25.8   5.1              12.8
+	{90, iteratePolicy{maxHeld: heldMost, maxCluster: policy.ClusterBlocks * 32, wideBytes: 1 << 12}},
 }
 
 // widePolicy tunes half steps of Iterate that are bound by memory.

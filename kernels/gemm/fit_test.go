@@ -47,6 +47,7 @@ func (s sweptProduct) product() Product {
 	}
 	add := func(dt kernels.Dtype, strides ...int) {
 		p.epilogue.chain = p.epilogue.chain<<4 | 1
+		p.epilogue.slots = append(p.epilogue.slots, len(p.epilogue.operands))
 		p.epilogue.operands = append(p.epilogue.operands, codegen.View{Strides: strides})
 		p.epilogue.types = append(p.epilogue.types, dt)
 	}

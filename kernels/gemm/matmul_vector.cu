@@ -11,8 +11,8 @@
 // in turn, and their sums are added in order. Where rows begin anywhere, each warp's rows begin at the same
 // place within 16 bytes, and warps take their columns from there on.
 //
-// joined columns: the same where rows begin at multiples of 16 bytes. The 8 blocks of a cluster split k; the first adds up
-// their sums in order. A strip of columns is 8, 16 or 32 vectors of 16 bytes wide. If it is 8 wide and the matrix is
+// joined columns: the same where rows begin at multiples of 16 bytes, or, 16 lanes, anywhere. The 8 blocks of a cluster split k; the first adds up
+// their sums in order. A strip of columns is 8, 16 or 32 vectors of 16 bytes wide, one less where rows begin anywhere. If it is 8 wide and the matrix is
 // small, each block prefetches its first rows to L2 before it waits, and launches its dependents, as in rows.
 //
 // flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread.
@@ -197,20 +197,32 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
 }
 
 #if __CUDA_ARCH__ >= 900
+// joinedColumns with 16 lanes takes rows that begin anywhere: a thread's rows begin at the same place within 16 bytes, since W divides ROWS.
 template <typename T, int LANES>
-__device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 chunk, const Epilogue<T>& epilogue) {
+__device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, ROWS = 256 / LANES, WARPS = 8, LOADS = 8;
+    constexpr bool ANY = LANES == 16; // alignment of rows
     constexpr i64 SMALL = 10 << 20; // bytes of a matrix
-    __shared__ Pack<T> partial[WARPS][LANES];
+    __shared__ Pack<T> partial[ANY ? ROWS : WARPS][LANES];
     __shared__ Pack<T> inbox[CLUSTER][LANES];
     __shared__ u64 full;
-    const unsigned rank = blockIdx.x % CLUSTER, id = blockIdx.x / CLUSTER, strips = (unsigned)((n + LANES * W - 1) / (LANES * W)), matrix = id / strips;
+    const bool unaligned = ANY && n % W != 0;
+    constexpr int WHOLE = LANES * W, LESS = (LANES - 1) * W; // columns of a strip; constants, since no function may be called before the wait
+    const int width = unaligned ? LESS : WHOLE;
+    const unsigned rank = blockIdx.x % CLUSTER, id = blockIdx.x / CLUSTER;
+    const unsigned strips = unaligned ? (unsigned)((n + LESS - 1) / LESS) : (unsigned)((n + WHOLE - 1) / WHOLE), matrix = id / strips;
     open_inbox(&full, rank == 0 ? (int)sizeof(inbox) : 0);
-    const i64 first = (i64)(id - matrix * strips) * (LANES * W), begin = rank * chunk + threadIdx.x / LANES, end = min(k, (rank + 1) * chunk);
+    const i64 first = (i64)(id - matrix * strips) * width, begin = rank * chunk + threadIdx.x / LANES, end = min(k, (rank + 1) * chunk);
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
-    const bool inside = first + lane * W < n;
-    x += matrix * k * n + first + lane * W;
+    const T* const row = x + matrix * k * n + first; // of the strip
+    const int column = lane * W - (unaligned ? place(row + begin * n) : 0), columns = (int)min(n - first, (i64)width);
+    const bool inside = column < columns && column + W > 0;
+    // The 16 bytes of one thread may begin before the first matrix, and those of another one may end behind the last. Each reads that row, edge, by elements.
+    i64 edge = -1;
+    if (unaligned && row + column < x) edge = 0;
+    if (unaligned && matrix == batch - 1 && row + (k - 1) * n + column + W > x + batch * k * n) edge = k - 1;
+    x = row + column;
     v += matrix * k;
     if (LANES == 8 && n * k * (i64)sizeof(T) <= SMALL) {
 #pragma unroll
@@ -228,7 +240,7 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
         T f[LOADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
-            const bool in = l + u * ROWS < end;
+            const bool in = l + u * ROWS < end && !(ANY && l + u * ROWS == edge);
             f[u] = in ? v[l + u * ROWS] : T(0);
             if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + (l + u * ROWS) * n));
             else {
@@ -241,18 +253,31 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
 #pragma unroll
             for (int e = 0; e < W; e++) sum.s[e] += f[u] * a[u].s[e];
     }
+    if (ANY && inside && edge >= begin && edge < end && (edge - begin) % ROWS == 0) {
 #pragma unroll
-    for (int d = 16; d >= LANES; d /= 2) // none of 32 lanes
+        for (int e = 0; e < W; e++)
+            if (column + e >= 0 && column + e < columns) sum.s[e] += v[edge] * x[edge * n + e];
+    }
+    if (unaligned) {
 #pragma unroll
-        for (int e = 0; e < W; e++) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
-    if (threadIdx.x % 32 < LANES) partial[warp][lane] = sum;
+        for (int e = 0; e < W; e++)
+            if (column + e >= 0) partial[threadIdx.x / LANES][(column + e) / W].s[(column + e) % W] = sum.s[e];
+    } else {
+#pragma unroll
+        for (int d = 16; d >= LANES; d /= 2) // none of 32 lanes
+#pragma unroll
+            for (int e = 0; e < W; e++) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
+        if (threadIdx.x % 32 < LANES) partial[warp][lane] = sum;
+    }
     __syncthreads();
     cluster_wait(); // all blocks have begun
     if (threadIdx.x < LANES) {
+        const int groups = unaligned ? ROWS : WARPS;
 #pragma unroll
-        for (int w = 1; w < WARPS; w++)
+        for (int w = 1; w < (ANY ? ROWS : WARPS); w++)
 #pragma unroll
-            for (int e = 0; e < W; e++) sum.s[e] = (w == 1 ? partial[0][lane].s[e] : sum.s[e]) + partial[w][lane].s[e];
+            for (int e = 0; e < W; e++)
+                if (!ANY || w < groups) sum.s[e] = (w == 1 ? partial[0][lane].s[e] : sum.s[e]) + partial[w][lane].s[e];
         send(0, &inbox[rank][lane].v, sum.v, &full);
     }
     const int t = threadIdx.x;
@@ -261,7 +286,7 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
     T total = 0;
 #pragma unroll
     for (int c = 0; c < CLUSTER; c++) total += inbox[c][t / W].s[t % W];
-    if (first + t < n) y[matrix * n + first + t] = epilogue.of(total, matrix, first + t, 0);
+    if (t < columns) y[matrix * n + first + t] = epilogue.of(total, matrix, first + t, 0);
 }
 #endif
 
@@ -350,7 +375,7 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
 #define JOINED(name, T, suffix, lanes)                                                                            \
     extern "C" __global__ void IN_CLUSTER __launch_bounds__(256) matmul_joined_##name##_##suffix(                 \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
-        ON_CLUSTERS(joinedColumns<T, lanes>(a, v, c, count, k, chunk, EPILOGUE(T));)                              \
+        ON_CLUSTERS(joinedColumns<T, lanes>(a, v, c, count, k, batch, chunk, EPILOGUE(T));)                           \
     }
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \

@@ -72,7 +72,11 @@ func cutRows(c *candidate, x *problem) (cut, bool) {
 
 // cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have.
 func cutJoinedColumns(c *candidate, x *problem) (cut, bool) {
-	strips := kernels.CeilDiv(x.M*x.size(), 16*c.n) * x.Batch
+	vectors := c.n
+	if x.M*x.size()%16 != 0 {
+		vectors-- // rows begin anywhere within 16 bytes
+	}
+	strips := kernels.CeilDiv(x.M*x.size(), 16*vectors) * x.Batch
 	return cut{parts: c.cluster, chunk: kernels.CeilDiv(x.K, c.cluster), blocks: strips * c.cluster}, true
 }
 

@@ -44,6 +44,9 @@ const (
 	referenceBandwidth = 4.81e12
 )
 
+// referenceLanes are the multiply-adds of one of its SMs in a clock, by type.
+var referenceLanes = [...]float64{kernels.Float32: 128, kernels.Float64: 64}
+
 // formBytes are the bytes of an element by form.
 var formBytes = [...]float64{TF32: 4, BF16: 2, F16: 2, BF16Split: 6}
 
@@ -63,11 +66,15 @@ type predictor struct {
 
 // of returns the predictor of a candidate for a problem, with what prepares operands that are not prepared, and with the epilogue if that is set.
 func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
-	sms := float64(x.dev.SMs)
-	clock, memory := cmp.Or(x.dev.FMAs/sms, referenceClock)/referenceClock, cmp.Or(x.dev.Bandwidth, referenceBandwidth)/1e6 // bytes in a us
-	p := predictor{c: c, x: x, r: r, clock: clock, most: sms}
+	sms, memory := float64(x.dev.SMs), x.dev.Bandwidth
+	facts, lanes := x.dev.Facts(), [2]float64{x.dev.FMALanes(kernels.Float32), x.dev.FMALanes(x.Dtype)}
+	if x.dev.Calibration != (kernels.Calibration{}) {
+		memory = facts.Bandwidth
+	}
+	memory = cmp.Or(memory, referenceBandwidth) / 1e6 // bytes in a us
+	p := predictor{c: c, x: x, r: r, clock: cmp.Or(facts.FMAs/sms*(referenceLanes[kernels.Float32]/lanes[0]), referenceClock) / referenceClock, most: sms}
 	batch, m, n, k, size := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K), float64(x.size())
-	work := 1e-3 / p.clock
+	work := 1e-3 / p.clock * (referenceLanes[x.Dtype] / lanes[1])
 	switch {
 	case x.A.Trans && x.B.Trans:
 		work *= r.TT

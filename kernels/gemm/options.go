@@ -150,10 +150,38 @@ func (p Product) Candidates(dev kernels.Device) (names []string, us []float64, p
 	return names, us, plans, nil
 }
 
-// predicted returns an option's time in us by the model, 0 if it has none.
+// Predicted returns the time in us that the model predicts for the product's plan on a GPU, at least that of moving the operands at the memory's peak. It
+// returns 0 if it has no constants of the plan's kernel. They are of 9.0: [kernels.Device.Facts] of another GPU scale them. Only on GPUs of 9.0 the plan is the
+// one of the least predicted time.
+func (p Product) Predicted(dev kernels.Device) float64 {
+	if p.check(dev) != nil || min(p.Batch, p.M, p.N, p.K) < 1 || dev.Kind != kernels.GPU || dev.SMs < 1 {
+		return 0
+	}
+	c, as, d := choose(p.problem(dev))
+	if c == nil {
+		return 0
+	}
+	o := option{c, as, d}
+	us := o.scaled()
+	if us > 0 {
+		read := p.Batch * (p.M*p.K + p.K*p.N + p.M*p.N) * p.Dtype.Size()
+		us = max(us, float64(read)/dev.Facts().Bandwidth*1e6)
+	}
+	return us
+}
+
+// predicted returns an option's time in us by the model where that chooses, else 0.
 func (o *option) predicted() float64 {
+	if !o.as.predictable() {
+		return 0
+	}
+	return o.scaled()
+}
+
+// scaled returns an option's time in us by the model, 0 if the kernel has no constants.
+func (o *option) scaled() float64 {
 	r := o.rates[o.rateOf(&o.cut)]
-	if r == nil || !o.as.predictable() {
+	if r == nil {
 		return 0
 	}
 	p := r.of(o.candidate, &o.as, o.as.halves())

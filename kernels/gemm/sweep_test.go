@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json were timed, by TestSweepProducts of cudaops/bench.
@@ -32,6 +34,32 @@ func TestChoicesAreNearTheBest(t *testing.T) {
 	t.Logf("%d products, median %.3f, 95 %% %.3f, worst %.2f", n, median, most, ratios[n-1])
 	if median > medianAtMost || most > most95 {
 		t.Errorf("got a median of %.3f and %.3f for 95 %%, want %.2f and %.2f at most", median, most, medianAtMost, most95)
+	}
+}
+
+// A recorded product prints as the product with the function of its epilogue.
+func TestSweptProductsPrint(t *testing.T) {
+	_, products := readSweep(t, "testdata/sweep.json")
+	printed := map[string]bool{}
+	for _, s := range products {
+		text, names, views := "c", []string{"c"}, []codegen.View(nil)
+		for _, has := range []bool{s.Bias, s.Add != ""} {
+			if has {
+				name := string(rune('p' + len(views)))
+				text, names, views = text+" + "+name, append(names, name), append(views, codegen.View{Elements: 1, Strides: []int{0, 0, 0}})
+			}
+		}
+		p := s.product()
+		without := p
+		without.epilogue = epilogue{}
+		want, ok := without.With(testutil.Get[expr.Func](t)(expr.Parse(text, p.Dtype, names...)), views...)
+		if !ok || p.String() != want.String() {
+			t.Fatalf("%s: got %v, want %v", s.key(), p, want)
+		}
+		printed[text] = true
+	}
+	if len(printed) != 3 {
+		t.Errorf("got epilogues %v, want none, and ones with an operand and with two", printed)
 	}
 }
 

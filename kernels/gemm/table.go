@@ -139,18 +139,21 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 16384 x 4096              70.3     61.8  77.3  72.4
 	// 8192 x 8192               68.3     67.4  61.9  73.1
 	// 768 x 50304               -        42.6  41.8  42.7
+	aligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 	joined := func(name string, lanes int64) candidate {
 		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
 		c.n, c.cluster = lanes, 8
 		c.able.on, c.able.transA = kernels.Device.HasClusters, true
-		c.able.also = func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
+		if lanes != 16 {
+			c.able.also = aligned
+		}
 		return c
 	}
 	// blocks admits a problem whose strips are nearly full and give each SM at least so many halves of a block.
 	blocks := func(halves int64) func(*candidate, *problem) bool {
 		return func(c *candidate, x *problem) bool {
 			d, _ := c.cut(c, x)
-			return 2*d.blocks >= halves*x.sms() && 8*x.M*x.size() >= 7*arith.RoundUp(x.M*x.size(), 16*c.n)
+			return aligned(c, x) && 2*d.blocks >= halves*x.sms() && 8*x.M*x.size() >= 7*arith.RoundUp(x.M*x.size(), 16*c.n)
 		}
 	}
 	// H100, chained, m x k      rows    before: four rows a warp, K split from 1024 on

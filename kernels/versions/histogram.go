@@ -43,7 +43,8 @@ func HistogramGrid(dev kernels.Device, dt kernels.Dtype, v int, n int64, bins ba
 	if v == 1 || shared > dev.SharedOptin {
 		v, shared = 1, 0
 	}
-	p.Launches = p.Launches[:1] // which clears the counters
+	p.Launches = nil
+	basic.AppendClearedCounts(p, bins)
 	p.Launch(histogramKernels[v][dt], blocks, threads, bins.Args(n)).Shared = shared
 	return p, nil
 }

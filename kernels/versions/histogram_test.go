@@ -30,7 +30,10 @@ func TestHistogramPlans(t *testing.T) {
 						if err != nil {
 							t.Fatalf("%s: %v", name, err)
 						}
-						l := p.Launches[1]
+						l := p.Launches[min(1, len(p.Launches)-1)] // a single block of version 3 clears the counts itself
+						if l.Grid[0] > 1 && len(p.Launches) < 2 {
+							t.Errorf("%s: %d launches of %d blocks, want one before that clears the counts", name, len(p.Launches), l.Grid[0])
+						}
 						if l.Shared > dev.SharedOptin {
 							t.Errorf("%s: %d bytes of shared memory, want at most %d", name, l.Shared, dev.SharedOptin)
 						}

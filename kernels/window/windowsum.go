@@ -114,9 +114,14 @@ func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 		direct.Shared = int(threads*windowThread + 2*windowWide*dt.Size() + 32)
 
 	case g.W < windowWide:
-		appendWindowFew(p, dev, dt, g)
+		appendWindowFew(p, dev, dt, g, windowPiece/dt.Size())
 
 	case appendWindowShort(p, dev, dt, g):
+
+	case g.Off <= 0 && policy.isSmall(dev, g) && (g.W <= policy.fewMax || appendWindowSegments(p, dev, dt, g, policy.maxHeld)):
+		if g.W <= policy.fewMax {
+			appendWindowFew(p, dev, dt, g, windowRound)
+		}
 
 	case g.unaligned(16/dt.Size()) && g.W >= policy.unalignedMin && appendWindowSegments(p, dev, dt, g, policy.maxHeld):
 

@@ -7,8 +7,8 @@ import (
 )
 
 // appendWindowFew appends a launch whose blocks sum whole rows, or some outputs of a row.
-func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs) {
-	threads, vector, each := windowPolicies.On(dev).pieces, 16/dt.Size(), windowPiece/dt.Size()
+func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs, each int64) {
+	threads, vector := windowPolicies.On(dev).pieces, 16/dt.Size()
 	for threads > windowWarp && g.Rows*g.NOut < int64(dev.SMs)*threads*each {
 		threads /= 2 // so that all SMs have a block
 	}

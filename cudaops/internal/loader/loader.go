@@ -115,15 +115,11 @@ func (l *Loader) Uncalibrated() error {
 
 // Properties returns the properties of a device that plans depend on, with its calibration if there is one.
 func Properties(d *driver.Device) kernels.Device {
-	cores := 128 // per SM
-	if d.Major == 7 || d.Major == 8 && d.Minor == 0 {
-		cores = 64
-	}
 	dev := kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
 		Cooperative: d.CooperativeLaunch,
 		Bandwidth:   2 * 1000 * float64(d.MemoryClock) * float64(d.BusWidth) / 8, // two transfers a clock
-		FMAs:        1000 * float64(d.Clock) * float64(d.SMs*cores),
 	}
+	dev.FMAs = 1000 * float64(d.Clock) * float64(d.SMs) * dev.FMALanes(kernels.Float32)
 	dev.Calibration, _ = calibration.Find(dev)
 	return dev
 }
