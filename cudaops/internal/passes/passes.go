@@ -40,8 +40,8 @@ var All = []Pass{
 	{"mixed", mixed},        // if the target asks for it; with caches.go and channels.go
 	{"channels", channels},
 	{"layout", layout},
-	{"round", castOperands},
-	{"plan", plan}, // with states.go and rematerialize.go
+	{"round", round}, // with chunks.go
+	{"plan", plan},   // with states.go and rematerialize.go
 	{"transfer", transfer},
 	{"place", place},
 }

@@ -48,3 +48,22 @@ func TestRematerialize(t *testing.T) {
 		}
 	}
 }
+
+// Gradients of attention in float32 w.r.t. parts of one value are copied side by side: none are added to zeros.
+func TestGradientsOfParts(t *testing.T) {
+	const layers = 2
+	concats := 0
+	for _, in := range gptStep(t, layers, 64, 2, 64, 2, 32, passes.Target{Device: passes.H200}).Instrs {
+		if program.Is[program.Concat](in.Op) {
+			concats++
+		}
+		for _, v := range in.In {
+			if v.IsBounded() {
+				t.Errorf("%v reads a value with bounds", in.Op)
+			}
+		}
+	}
+	if concats != layers {
+		t.Errorf("got %d concatenations, want one for each of %d layers", concats, layers)
+	}
+}

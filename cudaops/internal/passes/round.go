@@ -13,9 +13,6 @@ import (
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
 // is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions. Two products may read a larger one in chunks: see chunks.
 func castOperands(p *program.Program, t Target) error {
-	if err := chunks(p, t.Device, shareSplitMax); err != nil {
-		return err
-	}
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}, splits: map[*program.Instr][2]gemm.ConvSplit{}}
 	for _, in := range p.Instrs {
 		if v, ok := program.ConvOf(in.Op); ok {
