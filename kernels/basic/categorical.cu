@@ -311,25 +311,25 @@ template <typename T> __device__ long long draw_chunks(u64* sums, const Draw<T>&
 // A row has `parts` parts of chunksEach chunks. Blocks are numbered by (part, row), those of a second launch, where `joins` is not 0, by row. A part lists up to
 // mostSelected elements.
 template <typename T>
-__device__ void categorical(const T* logits, const Settings<T>& s, const long long* state, long long* out, typename KeyOf<T>::K* keys, unsigned* lows, Chunk<T>* all, unsigned* arrivals,
-                            int n, unsigned stream, int chunks, int size, int capacity, int parts, int chunksEach, int joins) {
+__device__ void categorical(const T* logits, const Settings<T>& s, const long long* state, long long* out, Entry<T>* list, Chunk<T>* all, unsigned* arrivals,
+                            int n, unsigned stream, int chunks, int size, int parts, int chunksEach, int joins) {
     __shared__ SelectMemory memory;
     __shared__ u64 sums[32];
     follow();
     const long long row = joins ? blockIdx.x : blockIdx.x / parts;
     const Draw<T> d(logits, row, n, s, state, stream);
-    Candidates<T> c(shared, capacity, memory);
     Chunk<T>* const own = parts > 1 ? all + row * chunks : reinterpret_cast<Chunk<T>*>(shared);
     int goal = 2, found = 0;
     while (goal < 2 * d.selected()) goal *= 2;
     const int most = min(goal, mostSelected);
-    keys += row * parts * mostSelected, lows += row * parts * mostSelected;
+    Candidates<T> c(shared, d.selected(), goal, memory);
+    list += row * parts * mostSelected;
     if (!joins) {
         const int part = blockIdx.x % parts, first = part * chunksEach, last = min(chunks, first + chunksEach);
         if (d.restricted()) {
             const unsigned from = (unsigned)first * size;
             found = c.select(d.x, from, min(n - (int)from, chunksEach * size), d.selected(), goal, most, parts == 1);
-            if (parts > 1) c.store(keys + part * most, lows + part * most, found, most);
+            if (parts > 1) c.store(list + part * most, found, most);
         } else sum_chunks(d, own, first, last, size);
         if (parts > 1 && gridDim.x != parts) return;
         __syncthreads();
@@ -337,7 +337,7 @@ __device__ void categorical(const T* logits, const Settings<T>& s, const long lo
     }
     long long drawn;
     if (d.restricted()) {
-        if (parts > 1) found = c.join(keys, lows, parts * most, d.selected(), goal);
+        if (parts > 1) found = c.join(list, parts * most, d.selected(), goal);
         drawn = draw(sums, d, c, min(found, d.selected()));
     } else drawn = draw_chunks(sums, d, own, chunks, size);
     if (threadIdx.x == 0) out[row] = drawn;
@@ -348,10 +348,10 @@ __device__ void categorical(const T* logits, const Settings<T>& s, const long lo
 
 #define CATEGORICAL(name, T)                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(threadsMax, 16 / sizeof(T))                                                                     \
-        categorical_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,          \
-                           long long* out, KeyOf<T>::K* keys, unsigned* lows, T* sums, unsigned* arrivals, int parts, int chunksEach, int joins) { \
-        categorical<T>(logits, SETTINGS_OF, state, out, keys, lows, reinterpret_cast<Chunk<T>*>(sums), arrivals, n, stream, chunks, size,        \
-                       capacity, parts, chunksEach, joins);                                                                                      \
+        categorical_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size,                        \
+                           long long* out, Entry<T>* list, T* sums, unsigned* arrivals, int parts, int chunksEach, int joins) { \
+        categorical<T>(logits, SETTINGS_OF, state, out, list, reinterpret_cast<Chunk<T>*>(sums), arrivals, n, stream, chunks, size,        \
+                       parts, chunksEach, joins);                                                                                                \
     }
 
 CATEGORICAL(f32, float)

@@ -28,12 +28,12 @@ type Draws struct {
 }
 
 type categoricalArgs struct {
-	Logits, Temperature, K, P         kernels.Ref
-	TemperatureEach, KEach, PEach     bool
-	State                             kernels.Ref
-	N, Stream, Chunks, Size, Capacity int64 `arg:"int32"`
-	Out, Keys, Lows, Sums, Arrivals   kernels.Ref
-	Parts, ChunksEach, Joining        int64 `arg:"int32"`
+	Logits, Temperature, K, P     kernels.Ref
+	TemperatureEach, KEach, PEach bool
+	State                         kernels.Ref
+	N, Stream, Chunks, Size       int64 `arg:"int32"`
+	Out, List, Sums, Arrivals     kernels.Ref
+	Parts, ChunksEach, Joining    int64 `arg:"int32"`
 }
 
 // Categorical plans one draw of an index, as Int64, for each row of logits. The inputs are the logits, Rows x N, temperature and p, of the type of the logits, k, of Int64, each of
@@ -67,17 +67,17 @@ func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, 
 	chunk := int64(categoricalChunk)
 	chunk *= kernels.CeilDiv(d.N, chunk*categoricalChunks)
 	chunks := kernels.CeilDiv(d.N, chunk)
-	most := min(d.N, MaxTopK) // of k, which is not known
 	parts, each := selectPolicies.On(dev).parts(dev, d.Rows, d.N, 1, chunk)
-	s, out := selectionOf(dt, each, most), kernels.At(kernels.Out, 0)
+	most := min(d.N, MaxTopK) // of k, which is not known
+	s, out := selectionOf(each, most), kernels.At(kernels.Out, 0)
 	args := categoricalArgs{kernels.In(0), kernels.In(1), kernels.In(2), kernels.In(3), perRow(d.Temperature), perRow(d.K), perRow(d.P), kernels.In(4),
-		d.N, d.Stream, chunks, chunk, s.capacity, out, out, out, out, out, parts, kernels.CeilDiv(each, chunk), 0}
-	shared := max(s.shared(dev, dt), 2*size*chunks)
+		d.N, d.Stream, chunks, chunk, out, out, out, out, parts, kernels.CeilDiv(each, chunk), 0}
+	shared := max(s.shared(dev, dt, most), selectionOf(each, min(most, selectLargeK)).shared(dev, dt, min(most, selectLargeK)), 2*size*chunks)
 	if d.N > MaxTopK {
 		shared = max(shared, 8*categoricalBins)
 	}
 	if parts > 1 {
-		args.Keys, args.Lows, args.Sums, args.Arrivals = p.Workspace(d.Rows*parts*MaxTopK*size), p.Workspace(d.Rows*parts*MaxTopK*4), p.Workspace(d.Rows*chunks*2*size), arrivals(d.Rows, out)
+		args.List, args.Sums, args.Arrivals = p.Workspace(d.Rows*parts*MaxTopK*2*size), p.Workspace(d.Rows*chunks*2*size), arrivals(d.Rows, out)
 	}
 	launches(p, categorical[dt], d.Rows, parts, s, shared, args, func(a *categoricalArgs) *int64 { return &a.Joining })
 	return p, nil

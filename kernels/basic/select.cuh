@@ -33,11 +33,7 @@ template <> struct KeyOf<double> {
 constexpr int threadsMax = 256; // of a block: as in topk.go
 constexpr int step = 2;         // vectors that a thread reads before its block may stop for a threshold: as in topk.go
 constexpr int leastLimit = 512; // as in topk.go
-#if __CUDA_ARCH__ >= 800
-constexpr int slots = 8; // vectors of a thread in flight: as in topk.go
-#else
-constexpr int slots = 4;
-#endif
+constexpr int slotsMax = 8, slotsLarge = 4, largeK = 256; // vectors of a thread in flight, those of a k above largeK: as in topk.go
 
 // Words is a vector of 16 bytes.
 template <typename T> struct alignas(16) Words {
@@ -51,16 +47,26 @@ struct SelectMemory {
     int count, digit, above, left;
 };
 
-// Candidates are elements in shared memory, `capacity` at most, a multiple of 4. The vectors in flight come before them.
+// Entry is an element of a list, of key 0, below all, for none.
+template <typename T> struct alignas(2 * sizeof(T)) Entry {
+    typename KeyOf<T>::K key;
+    unsigned low;
+};
+
+// Candidates are elements in shared memory. The vectors in flight come before them.
 template <typename T> struct Candidates {
     using K = typename KeyOf<T>::K;
     Words<T>* ring;
     K* key;
     unsigned* low;
     SelectMemory& m;
+    unsigned slots; // a power of 2
 
-    __device__ Candidates(unsigned char* memory, int capacity, SelectMemory& m)
-        : ring(reinterpret_cast<Words<T>*>(memory)), key(reinterpret_cast<K*>(ring + slots * blockDim.x)), low(reinterpret_cast<unsigned*>(key + capacity)), m(m) {}
+    __device__ Candidates(unsigned char* memory, int k, int goal, SelectMemory& m)
+        : ring(reinterpret_cast<Words<T>*>(memory)), m(m), slots(k > largeK || __CUDA_ARCH__ < 800 ? slotsLarge : slotsMax) {
+        key = reinterpret_cast<K*>(ring + slots * blockDim.x);
+        low = reinterpret_cast<unsigned*>(key + step * Words<T>::W * blockDim.x + max(goal, leastLimit));
+    }
 
     __device__ unsigned index(int i) const { return ~low[i]; }
     __device__ static bool reaches(K key, unsigned low, K k, unsigned l) { return key > k || (key == k && low >= l); }
@@ -252,17 +258,17 @@ template <typename T> struct Candidates {
 #pragma unroll
             for (unsigned u = 0; u < step; u++) {
                 const unsigned v = (i + u) * threads + t;
-                if (v < vectors) async_copy(&ring[(i + u) % slots * threads + t], p + v);
+                if (v < vectors) async_copy(&ring[((i + u) & (slots - 1)) * threads + t], p + v);
             }
             commit();
         };
         int found;
         for (bool sure = false;; sure = true) {
-#pragma unroll
+#pragma unroll 1
             for (unsigned i = 0; i < slots; i += step) load(i);
             arrived<0>();
             K best = 0;
-#pragma unroll
+#pragma unroll 4
             for (unsigned i = 0; i < slots; i++)
                 if (i * threads + t < vectors) {
                     const Words<T> v = ring[i * threads + t];
@@ -286,11 +292,12 @@ template <typename T> struct Candidates {
 #pragma unroll 1
                 while (i * threads + (t & ~31u) < vectors) {
                     if (__any_sync(~0u, *(volatile int*)&m.count > limit)) break;
-                    arrived<slots / step - 1>();
+                    if (slots == slotsMax) arrived<slotsMax / step - 1>();
+                    else arrived<slotsLarge / step - 1>();
                     bool any = false;
 #pragma unroll
                     for (unsigned u = 0; u < step; u++) {
-                        const Words<T> v = ring[(i + u) % slots * threads + t];
+                        const Words<T> v = ring[((i + u) & (slots - 1)) * threads + t];
 #pragma unroll
                         for (unsigned w = 0; w < W; w++) any |= !(v.s[w] < threshold);
                     }
@@ -317,36 +324,47 @@ template <typename T> struct Candidates {
         const unsigned t = threadIdx.x, threads = blockDim.x;
         unsigned wanted = 0;
 #pragma unroll
-        for (unsigned j = 0; j < step * W; j++) wanted |= ring[(i + j / W) % slots * threads + t].s[j % W] < threshold ? 0 : 1u << j;
+        for (unsigned j = 0; j < step * W; j++) wanted |= ring[((i + j / W) & (slots - 1)) * threads + t].s[j % W] < threshold ? 0 : 1u << j;
 #pragma unroll 1
         for (; wanted; wanted &= wanted - 1) {
             const unsigned j = __ffs(wanted) - 1, v = (i + j / W) * threads + t, ownLow = ~(first + v * W + j % W);
-            const K own = KeyOf<T>::of(ring[(i + j / W) % slots * threads + t].s[j % W]);
+            const K own = KeyOf<T>::of(ring[((i + j / W) & (slots - 1)) * threads + t].s[j % W]);
             if (v < vectors && reaches(own, ownLow, tk, tl)) append(own, ownLow);
         }
     }
 
-    // join is select among the elements of a list, of key 0 where there is none.
-    __device__ int join(const K* keys, const unsigned* lows, int n, int k, int goal) {
-        const int limit = max(goal, leastLimit);
-        K best = 0;
-#pragma unroll 4
-        for (int i = threadIdx.x; i < n; i += blockDim.x) best = max(best, __ldcg(keys + i));
-        K tk = ranked(best, k);
+    // join is select among the n elements of a list in global memory. The vectors in flight, which are over, leave room for some of them at a time.
+    __device__ int join(const Entry<T>* list, int n, int k, int goal) {
+        const int limit = max(goal, leastLimit), t = threadIdx.x, threads = blockDim.x, room = (int)slots * 16 * threads / (int)sizeof(Entry<T>);
+        Entry<T>* const some = reinterpret_cast<Entry<T>*>(ring); // each thread reads what it wrote
+        K tk = 0;
         unsigned tl = 0;
 #pragma unroll 1
-        for (int base = 0; base < n; base += blockDim.x) {
-            const int i = base + threadIdx.x;
-            const K own = i < n ? __ldcg(keys + i) : 0;
-            bool full = false;
-            if (own > 0 && own >= tk) {
-                const unsigned ownLow = __ldcg(lows + i);
-                if (reaches(own, ownLow, tk, tl)) full = append(own, ownLow) >= limit;
+        for (int base = 0; base < n; base += room) {
+            const int count = min(room, n - base);
+            K best = 0;
+#pragma unroll 16
+            for (int i = t; i < count; i += threads) some[i] = load_l2(list + base + i);
+#pragma unroll 4
+            for (int i = t; i < count; i += threads) best = max(best, some[i].key);
+            if (base == 0) tk = ranked(best, k);
+#pragma unroll 1
+            for (int i0 = 0; i0 < count; i0 += threads) {
+                const Entry<T> own = i0 + t < count ? some[i0 + t] : Entry<T>{0, 0};
+                const bool full = own.key > 0 && reaches(own.key, own.low, tk, tl) && append(own.key, own.low) >= limit;
+                if (__syncthreads_or(full)) tighten(m.count, k, goal, tk, tl);
             }
-            if (__syncthreads_or(full)) tighten(m.count, k, goal, tk, tl);
         }
         const int found = m.count;
         return finish(found, k, goal, found, true);
+    }
+    static __device__ Entry<float> load_l2(const Entry<float>* p) {
+        const uint2 v = __ldcg(reinterpret_cast<const uint2*>(p));
+        return {v.x, v.y};
+    }
+    static __device__ Entry<double> load_l2(const Entry<double>* p) {
+        const ulonglong2 v = __ldcg(reinterpret_cast<const ulonglong2*>(p));
+        return {v.x, (unsigned)v.y};
     }
 
     // finish sorts the candidates, of which there are n, or drops those beyond `most`.
@@ -362,10 +380,7 @@ template <typename T> struct Candidates {
     }
 
     // store writes n candidates to a list of `most`.
-    __device__ void store(K* keys, unsigned* lows, int n, int most) const {
-        for (int i = threadIdx.x; i < most; i += blockDim.x) {
-            keys[i] = i < n ? key[i] : 0;
-            if (i < n) lows[i] = low[i];
-        }
+    __device__ void store(Entry<T>* list, int n, int most) const {
+        for (int i = threadIdx.x; i < most; i += blockDim.x) list[i] = i < n ? Entry<T>{key[i], low[i]} : Entry<T>{0, 0};
     }
 };

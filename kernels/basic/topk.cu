@@ -11,24 +11,24 @@ extern __shared__ __align__(16) unsigned char shared[];
 // A row has `parts` parts of `each` elements, a multiple of 16 bytes. Blocks are numbered by (part, row), those of a second launch, where `joins` is not 0, by row.
 // A part lists `most` elements.
 template <typename T>
-__device__ void topk(const T* x, long long* out, T* values, typename KeyOf<T>::K* keys, unsigned* lows, unsigned* arrivals, int n, int k, int goal, int capacity, int valued, int parts,
+__device__ void topk(const T* x, long long* out, T* values, Entry<T>* list, unsigned* arrivals, int n, int k, int goal, int valued, int parts,
                      int each, int most, int joins) {
     follow();
     __shared__ SelectMemory memory;
-    Candidates<T> c(shared, capacity, memory);
+    Candidates<T> c(shared, k, goal, memory);
     const long long row = joins ? blockIdx.x : blockIdx.x / parts;
     x += row * n;
     if (!joins) {
         const unsigned from = blockIdx.x % parts * each;
         const int found = c.select(x, from, min(each, (int)(n - from)), k, goal, most, parts == 1);
         if (parts > 1) {
-            c.store(keys + (long long)blockIdx.x * most, lows + (long long)blockIdx.x * most, found, most);
+            c.store(list + (long long)blockIdx.x * most, found, most);
             if (gridDim.x != parts) return;
             __syncthreads();
             if (!last_block(threadIdx.x, arrivals, [] {})) return;
         }
     }
-    if (parts > 1) c.join(keys + row * parts * most, lows + row * parts * most, parts * most, k, goal);
+    if (parts > 1) c.join(list + row * parts * most, parts * most, k, goal);
     for (int i = threadIdx.x; i < k; i += blockDim.x) {
         const unsigned at = c.index(i);
         out[row * k + i] = at;
@@ -38,9 +38,9 @@ __device__ void topk(const T* x, long long* out, T* values, typename KeyOf<T>::K
 
 #define TOPK(name, T)                                                                                                                                                             \
     extern "C" __global__ void __launch_bounds__(threadsMax, 16 / sizeof(T))                                                                                                      \
-        topk_##name(const T* x, long long* out, T* values, KeyOf<T>::K* keys, unsigned* lows, unsigned* arrivals, int n, int k, int goal, int capacity, int valued, int parts,    \
+        topk_##name(const T* x, long long* out, T* values, Entry<T>* list, unsigned* arrivals, int n, int k, int goal, int valued, int parts,    \
                     int each, int most, int joins) {                                                                                                                              \
-        topk(x, out, values, keys, lows, arrivals, n, k, goal, capacity, valued, parts, each, most, joins);                                                                       \
+        topk(x, out, values, list, arrivals, n, k, goal, valued, parts, each, most, joins);                                                                       \
     }
 
 TOPK(f32, float)

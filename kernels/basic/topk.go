@@ -1,6 +1,7 @@
 package basic
 
 import (
+
 	"cmp"
 	"fmt"
 	"slices"
@@ -17,11 +18,16 @@ const (
 	selectStep    = 32     // bytes that a thread reads before its block may stop for a threshold
 	selectLimit   = 1 << 9 // min of the candidates that a block keeps until it raises the threshold
 	selectThreads = 256    // max threads of a block
+
+	// Vectors of 16 bytes of a thread in flight, and those of a k above selectLargeK.
+	selectSlots      = 8
+	selectSlotsLarge = 4
+	selectLargeK     = 256
 )
 
 type topKArgs struct {
-	X, Out, Values, Keys, Lows, Arrivals                     kernels.Ref
-	N, K, Goal, Capacity, Valued, Parts, Each, Most, Joining int64 `arg:"int32"`
+	X, Out, Values, List, Arrivals                 kernels.Ref
+	N, K, Goal, Valued, Parts, Each, Most, Joining int64 `arg:"int32"`
 }
 
 // selectPolicy tunes the selection of the largest elements of rows.
@@ -32,29 +38,27 @@ type selectPolicy struct {
 }
 
 var selectPolicies = kernels.Measured[selectPolicy]{
-	{90, selectPolicy{blocks: 4, minPart: 1 << 11, maxList: 1 << 14}},
+	{90, selectPolicy{blocks: 1, minPart: 1 << 12, maxList: 1 << 14}},
 }
 
-// selection is the grid of blocks that select k of n elements.
+// selection is the blocks that select k of n elements.
 type selection struct {
-	threads, goal, capacity int64
+	threads, goal int64
 }
 
-// selectionOf returns the grid for rows, or parts of rows, of n elements.
-func selectionOf(dt kernels.Dtype, n, k int64) selection {
+// selectionOf returns the blocks for rows, or parts of rows, of n elements.
+func selectionOf(n, k int64) selection {
 	const perThread = 8
-	threads := min(max(arith.Pow2(n/perThread), 32), selectThreads)
-	goal := 2 * arith.Pow2(k)
-	return selection{threads, goal, selectStep/dt.Size()*threads + max(goal, selectLimit)}
+	return selection{min(max(arith.Pow2(n/perThread), 32), selectThreads), 2 * arith.Pow2(k)}
 }
 
 // shared returns the bytes of shared memory of a block: vectors in flight, and a key and an index for each candidate.
-func (s selection) shared(dev kernels.Device, dt kernels.Dtype) int64 {
-	slots := int64(8)
-	if dev.Major < 8 {
-		slots = 4
+func (s selection) shared(dev kernels.Device, dt kernels.Dtype, k int64) int64 {
+	slots := int64(selectSlots)
+	if k > selectLargeK || dev.Major < 8 {
+		slots = selectSlotsLarge
 	}
-	return slots*16*s.threads + s.capacity*(dt.Size()+4)
+	return slots*16*s.threads + (selectStep/dt.Size()*s.threads+max(s.goal, selectLimit))*(dt.Size()+4)
 }
 
 // parts returns the number of parts in which a row of n elements is selected from, each but the last of `each` elements, a multiple of `multiple`.
@@ -124,13 +128,13 @@ func (l Largest) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		p.Parts, values.Offset = parts, parts[1]
 	}
 	cut, each := selectPolicies.On(dev).parts(dev, rows, n, k, selectMultiple)
-	s := selectionOf(dt, each, k)
+	s := selectionOf(each, k)
 	most := min(s.goal, MaxTopK)
-	args := topKArgs{x, out, values, out, out, out, n, k, s.goal, s.capacity, int64(bit(l.Values)), cut, each, most, 0}
+	args := topKArgs{x, out, values, out, out, n, k, s.goal, int64(bit(l.Values)), cut, each, most, 0}
 	if cut > 1 {
-		args.Keys, args.Lows, args.Arrivals = p.Workspace(rows*cut*most*dt.Size()), p.Workspace(rows*cut*most*4), arrivals(rows, out)
+		args.List, args.Arrivals = p.Workspace(rows*cut*most*2*dt.Size()), arrivals(rows, out)
 	}
-	launches(p, topK[dt], rows, cut, s, s.shared(dev, dt), args, func(a *topKArgs) *int64 { return &a.Joining })
+	launches(p, topK[dt], rows, cut, s, s.shared(dev, dt, k), args, func(a *topKArgs) *int64 { return &a.Joining })
 	return p, nil
 }
 

@@ -59,7 +59,7 @@ __device__ __forceinline__ double2 read_once(const double2* p) {
 template <typename T>
 __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, U = 2, THREADS = 128;
+    constexpr int W = Vec<T>::width, U = 4, PREFETCHED = 2, THREADS = 128;
     __shared__ T sums[THREADS / 32];
     const int lane = threadIdx.x & (threads - 1), log = __ffs(THREADS / threads) - 1; // 2^log rows a block
     const i64 all = count * batch;
@@ -71,7 +71,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     const V* const p = reinterpret_cast<const V*>(x + head);
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
-    for (int u = 0; u < U; u++)
+    for (int u = 0; u < PREFETCHED; u++)
         if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
 #endif
     admit();
@@ -81,28 +81,31 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     T sum[W] = {};
     if (lane < head) sum[0] = x[lane] * v[lane];
     if (lane < tail) sum[0] += x[left - tail + lane] * v[left - tail + lane];
-    const auto accumulate = [&](const bool along) { // the products of vectors; without branches between the loads
+    const auto accumulate = [&](const bool along) { // the products of vectors, of which U are always in flight
+        Pack<T> a[U], f[U];
+        const auto load = [&](int u, int i) {
+            if (i >= vectors) return;
+            a[u].v = read_once(p + i);
+            const T* const from = v + head + i * W;
+            if (along) f[u].v = *reinterpret_cast<const V*>(from);
+            else {
+#pragma unroll
+                for (int e = 0; e < W; e++) f[u].s[e] = from[e];
+            }
+        };
+#pragma unroll
+        for (int u = 0; u < U; u++) load(u, lane + u * threads);
 #pragma unroll 1
         for (int i = lane; i < vectors; i += U * threads) {
-            Pack<T> a[U], f[U];
-#pragma unroll
-            for (int u = 0; u < U; u++) a[u].v = read_once(p + min(i + u * threads, vectors - 1));
 #pragma unroll
             for (int u = 0; u < U; u++) {
-                const T* const from = v + head + min(i + u * threads, vectors - 1) * W;
-                if (along) f[u].v = *reinterpret_cast<const V*>(from);
-                else {
-#pragma unroll
-                    for (int e = 0; e < W; e++) f[u].s[e] = from[e];
-                }
-            }
-#pragma unroll
-            for (int u = 0; u < U; u++)
 #pragma unroll
                 for (int e = 0; e < W; e++) {
                     const T next = sum[e] + a[u].s[e] * f[u].s[e];
                     if (u == 0 || i + u * threads < vectors) sum[e] = next;
                 }
+                load(u, i + (u + U) * threads);
+            }
         }
     };
     if (place(v + head) == 0) accumulate(true);
@@ -201,7 +204,7 @@ template <typename T, int LANES>
 __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, ROWS = 256 / LANES, WARPS = 8, LOADS = 8;
-    constexpr i64 SMALL = 10 << 20; // bytes of a matrix
+    constexpr i64 SMALL = 20 << 20; // bytes of a matrix
     __shared__ Pack<T> partial[WARPS][LANES];
     __shared__ Pack<T> inbox[CLUSTER][LANES];
     __shared__ u64 full;
@@ -212,34 +215,36 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
     const bool inside = first + lane * W < n;
     x += matrix * k * n + first + lane * W;
     v += matrix * k;
-    if (LANES == 8 && n * k * (i64)sizeof(T) <= SMALL) {
+    if (n * k * (i64)sizeof(T) <= SMALL) {
 #pragma unroll
         for (int u = 0; u < LOADS; u++)
-            if (lane == 0 && inside && begin + u * ROWS < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (begin + u * ROWS) * n)); // of 128 bytes
+            if (lane % 8 == 0 && inside && begin + u * ROWS < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (begin + u * ROWS) * n)); // of 128 bytes
         admit();
     }
     follow();
-    Pack<T> sum;
+    Pack<T> sum, a[LOADS]; // always in flight
+    T f[LOADS];
+    const auto load = [&](int u, i64 l) {
+        const bool in = inside && l < end;
+        f[u] = in ? v[l] : T(0);
+        if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + l * n));
+        else {
+#pragma unroll
+            for (int e = 0; e < W; e++) a[u].s[e] = 0;
+        }
+    };
+#pragma unroll
+    for (int u = 0; u < LOADS; u++) load(u, begin + u * ROWS);
 #pragma unroll
     for (int e = 0; e < W; e++) sum.s[e] = 0;
 #pragma unroll 1
-    for (i64 l = begin; inside && l < end; l += LOADS * ROWS) {
-        Pack<T> a[LOADS];
-        T f[LOADS];
+    for (i64 l = begin; l < end; l += LOADS * ROWS) {
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
-            const bool in = l + u * ROWS < end;
-            f[u] = in ? v[l + u * ROWS] : T(0);
-            if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + (l + u * ROWS) * n));
-            else {
-#pragma unroll
-                for (int e = 0; e < W; e++) a[u].s[e] = 0;
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < LOADS; u++)
 #pragma unroll
             for (int e = 0; e < W; e++) sum.s[e] += f[u] * a[u].s[e];
+            load(u, l + (LOADS + u) * ROWS);
+        }
     }
 #pragma unroll
     for (int d = 16; d >= LANES; d /= 2) // none of 32 lanes
@@ -354,7 +359,7 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     }
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
-    extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(                                   \
+    extern "C" __global__ void __launch_bounds__(128, 4 + 16 / sizeof(T)) matmul_rows_##suffix(                                   \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, int threads, EPILOGUE_ARGUMENTS(T)) { \
         rows(a, v, c, count, k, batch, chunk, threads, EPILOGUE(T));                                              \
     }                                                                                                             \
