@@ -1,4 +1,4 @@
-"""Times PyTorch on what TestModelTimes of cudaops/bench times on plans, and on a cross-entropy with its gradient. It reads its lines, and takes the shapes from the names there.
+"""Times PyTorch on what TestModelTimes of cudaops/bench times on plans, on a cross-entropy with its gradient, and on a token of GPT-2 124M. It reads its lines, and takes the shapes from the names there.
 
 	STHENO_TIMES=. go test ./cudaops/bench -run TestModelTimes -v | tee times.log
 	python3 bench/model_peers.py < times.log
@@ -21,7 +21,7 @@ def normal(*shape):
     return torch.randn(*shape, device="cuda")
 
 
-# Each gives, for the words of a name, a function and a list of its operands: those of the first list take turns.
+# Each gives, for the words of a name, a function, the shape of its operand, of which several take turns, and otherwise the operand.
 
 
 def topk(k, _, rows, __, n):
@@ -73,11 +73,38 @@ def loss(rows, classes):
     return f, (int(rows), int(classes)), ()
 
 
-def us(f, shape, out_bytes):
+def token(position):
+    """The largest logit of a token of GPT-2 124M after `position` others, of a cache of 1024."""
+    layers, width, heads, context, vocabulary = 12, 768, 12, 1024, 50304
+    small = lambda *shape: normal(*shape).mul_(0.02)
+    blocks = [
+        {"ln1": torch.ones(width, device="cuda"), "ln2": torch.ones(width, device="cuda"), "zero": torch.zeros(width, device="cuda"), "qkv": small(3 * width, width), "qkvb": small(3 * width),
+         "proj": small(width, width), "projb": small(width), "fc": small(4 * width, width), "fcb": small(4 * width), "out": small(width, 4 * width), "outb": small(width),
+         "k": normal(1, heads, context, width // heads), "v": normal(1, heads, context, width // heads)}
+        for _ in range(layers)
+    ]
+    table, places = small(vocabulary, width), small(context, width)
+    at = torch.tensor([int(position)], device="cuda")
+    seen = (torch.arange(context, device="cuda") <= at).view(1, 1, 1, context)
+
+    def f(word):
+        h = F.embedding(word, table) + places[at]
+        for b in blocks:
+            q, k, v = F.linear(F.layer_norm(h, (width,), b["ln1"], b["zero"]), b["qkv"], b["qkvb"]).view(3, 1, heads, 1, width // heads)
+            b["k"].index_copy_(2, at, k)
+            b["v"].index_copy_(2, at, v)
+            h = h + F.linear(F.scaled_dot_product_attention(q, b["k"], b["v"], attn_mask=seen).reshape(1, width), b["proj"], b["projb"])
+            h = h + F.linear(F.gelu(F.linear(F.layer_norm(h, (width,), b["ln2"], b["zero"]), b["fc"], b["fcb"]), approximate="tanh"), b["out"], b["outb"])
+        return F.linear(F.layer_norm(h, (width,), b["ln1"], b["zero"]), table).argmax(-1)
+
+    return f, None, torch.tensor([7], device="cuda")
+
+
+def us(f, shape, word):
     """Microseconds of a run in a graph of runs on operands in turns."""
-    bytes_ = 4 * torch.Size(shape).numel() + out_bytes
+    bytes_ = 4 * torch.Size(shape).numel() if shape else 1 << 40
     copies = min(max(-(-4 * torch.cuda.get_device_properties(0).L2_cache_size // bytes_), 1), 64)
-    sets = [normal(*shape) for _ in range(copies)]
+    sets = [normal(*shape) for _ in range(copies)] if shape else [word]
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for x in sets[:3] * 2:
@@ -102,23 +129,23 @@ def us(f, shape, out_bytes):
     return time(max(copies, int(min(2000 / one, 200))), 11)
 
 
-KINDS = {"topk": topk, "draw": draw, "vector": vector, "cumsum": cumsum, "embedding": embedding, "loss": loss}
+KINDS = {"topk": topk, "draw": draw, "vector": vector, "cumsum": cumsum, "embedding": embedding, "loss": loss, "token": token}
 
 
 def main():
     print(torch.cuda.get_device_name(), torch.__version__)
     names = [(m[1].strip(), float(m[2])) for m in re.finditer(r"_test\.go:\d+: (\S.*?)  +([\d.]+) us", sys.stdin.read())]
-    for name, ours in [("loss 8192 50304", 0)] + names:
+    for name, ours in [("loss 8192 50304", 0), ("token 250", 0), ("token 762", 0)] + names:
         words = name.split()
-        f, shape, _ = KINDS[words[0]](*words[1:])
+        f, shape, word = KINDS[words[0]](*words[1:])
         best = {}
         for by in ("eager", "compiled"):
-            if by == "compiled" and words[0] != "loss" and not (words[0] == "draw" and words[-3] in ("1", "8192")):
+            if by == "compiled" and words[0] not in ("loss", "token") and not (words[0] == "draw" and words[-3] in ("1", "8192")):
                 continue
             torch.cuda.empty_cache()
             try:
                 call = f if by == "eager" else torch.compile(f, dynamic=False)
-                best[by] = us(call, shape, 0)
+                best[by] = us(call, shape, word)
             except Exception as e:
                 print(name, by, type(e).__name__, str(e).splitlines()[0][:100])
         if best:

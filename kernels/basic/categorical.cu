@@ -347,7 +347,7 @@ __device__ void categorical(const T* logits, const Settings<T>& s, const long lo
 #define SETTINGS_OF {temperature, k, p, temperatureEach, kEach, pEach}
 
 #define CATEGORICAL(name, T)                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(threadsMax, 16 / sizeof(T))                                                                     \
+    extern "C" __global__ void __launch_bounds__(threadsMax, blocksPerSM<T>)                                                                     \
         categorical_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size,                        \
                            long long* out, Entry<T>* list, T* sums, unsigned* arrivals, int parts, int chunksEach, int joins) { \
         categorical<T>(logits, SETTINGS_OF, state, out, list, reinterpret_cast<Chunk<T>*>(sums), arrivals, n, stream, chunks, size,        \

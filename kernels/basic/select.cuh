@@ -31,6 +31,8 @@ template <> struct KeyOf<double> {
 };
 
 constexpr int threadsMax = 256; // of a block: as in topk.go
+// Blocks of an SM: shared memory has room for 4 of float32 on 9.0 and 10.0.
+template <typename T> constexpr int blocksPerSM = (__CUDA_ARCH__ / 100 == 9 || __CUDA_ARCH__ / 100 == 10) && sizeof(T) == 4 ? 4 : 2;
 constexpr int step = 2;         // vectors that a thread reads before its block may stop for a threshold: as in topk.go
 constexpr int leastLimit = 512; // as in topk.go
 constexpr int slotsMax = 8, slotsLarge = 4, largeK = 256; // vectors of a thread in flight, those of a k above largeK: as in topk.go

@@ -37,7 +37,7 @@ __device__ void topk(const T* x, long long* out, T* values, Entry<T>* list, unsi
 }
 
 #define TOPK(name, T)                                                                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(threadsMax, 16 / sizeof(T))                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(threadsMax, blocksPerSM<T>)                                                                                                      \
         topk_##name(const T* x, long long* out, T* values, Entry<T>* list, unsigned* arrivals, int n, int k, int goal, int valued, int parts,    \
                     int each, int most, int joins) {                                                                                                                              \
         topk(x, out, values, list, arrivals, n, k, goal, valued, parts, each, most, joins);                                                                       \

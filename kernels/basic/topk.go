@@ -1,7 +1,6 @@
 package basic
 
 import (
-
 	"cmp"
 	"fmt"
 	"slices"
@@ -33,12 +32,13 @@ type topKArgs struct {
 // selectPolicy tunes the selection of the largest elements of rows.
 type selectPolicy struct {
 	blocks  int64 // for each SM below which rows are cut in parts
-	minPart int64 // min elements of a part
+	minPart int64 // min elements of a part, and for each of the k that are selected from it
+	perK    int64
 	maxList int64 // max elements that all parts of a row list
 }
 
 var selectPolicies = kernels.Measured[selectPolicy]{
-	{90, selectPolicy{blocks: 1, minPart: 1 << 12, maxList: 1 << 14}},
+	{90, selectPolicy{blocks: 1, minPart: 1 << 12, perK: 48, maxList: 1 << 14}},
 }
 
 // selection is the blocks that select k of n elements.
@@ -63,7 +63,7 @@ func (s selection) shared(dev kernels.Device, dt kernels.Dtype, k int64) int64 {
 
 // parts returns the number of parts in which a row of n elements is selected from, each but the last of `each` elements, a multiple of `multiple`.
 func (pol selectPolicy) parts(dev kernels.Device, rows, n, k, multiple int64) (parts, each int64) {
-	parts = min(kernels.CeilDiv(pol.blocks*int64(dev.SMs), rows), n/pol.minPart, pol.maxList/k)
+	parts = min(kernels.CeilDiv(pol.blocks*int64(dev.SMs), rows), n/max(pol.minPart, pol.perK*k), pol.maxList/k)
 	if dev.Kind == kernels.CPU || parts <= 1 {
 		return 1, n
 	}

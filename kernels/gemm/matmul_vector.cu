@@ -44,15 +44,15 @@ template <typename T> __device__ __forceinline__ int apart(i64 n) {
     return n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W;
 }
 
-// read_once reads 16 bytes past the first-level cache.
+// read_once reads 16 bytes past the first-level cache. It is volatile: it must not come before follow.
 __device__ __forceinline__ float4 read_once(const float4* p) {
     float4 v;
-    asm("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
     return v;
 }
 __device__ __forceinline__ double2 read_once(const double2* p) {
     double2 v;
-    asm("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(p));
     return v;
 }
 
@@ -222,6 +222,7 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
         admit();
     }
     follow();
+    asm volatile("" : "+l"(v)); // or the compiler may load v, which is constant here, before
     Pack<T> sum, a[LOADS]; // always in flight
     T f[LOADS];
     const auto load = [&](int u, i64 l) {
