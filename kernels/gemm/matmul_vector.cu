@@ -5,6 +5,8 @@
 // to L2 as well. In a chain of launches, the loads of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and
 // after the 16-byte vectors of a row are read one by one.
 //
+// longrows: the same for large matrices: fewer threads, with more loads in flight.
+//
 // short: the same for rows of few terms, by a group of lanes each.
 //
 // columns: y[j] = sum over l of v[l] * x[l][j]. A lane takes 16 bytes of columns, the block's warps take rows
@@ -44,22 +46,22 @@ template <typename T> __device__ __forceinline__ int apart(i64 n) {
     return n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W;
 }
 
-// read_once reads 16 bytes past the first-level cache. It is volatile: it must not come before follow.
+// read_once reads 16 bytes past the first-level cache.
 __device__ __forceinline__ float4 read_once(const float4* p) {
     float4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+    asm("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
     return v;
 }
 __device__ __forceinline__ double2 read_once(const double2* p) {
     double2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(p));
+    asm("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(p));
     return v;
 }
 
-template <typename T>
+template <typename T, int U, bool STREAMS>
 __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, U = 4, PREFETCHED = 2, THREADS = 128;
+    constexpr int W = Vec<T>::width, THREADS = 128;
     __shared__ T sums[THREADS / 32];
     const int lane = threadIdx.x & (threads - 1), log = __ffs(THREADS / threads) - 1; // 2^log rows a block
     const i64 all = count * batch;
@@ -71,7 +73,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     const V* const p = reinterpret_cast<const V*>(x + head);
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
-    for (int u = 0; u < PREFETCHED; u++)
+    for (int u = 0; u < 2; u++)
         if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
 #endif
     admit();
@@ -81,30 +83,55 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     T sum[W] = {};
     if (lane < head) sum[0] = x[lane] * v[lane];
     if (lane < tail) sum[0] += x[left - tail + lane] * v[left - tail + lane];
-    const auto accumulate = [&](const bool along) { // the products of vectors, of which U are always in flight
-        Pack<T> a[U], f[U];
-        const auto load = [&](int u, int i) {
-            if (i >= vectors) return;
-            a[u].v = read_once(p + i);
-            const T* const from = v + head + i * W;
-            if (along) f[u].v = *reinterpret_cast<const V*>(from);
-            else {
-#pragma unroll
-                for (int e = 0; e < W; e++) f[u].s[e] = from[e];
-            }
-        };
-#pragma unroll
-        for (int u = 0; u < U; u++) load(u, lane + u * threads);
+    const auto accumulate = [&](const bool along) { // the products of vectors; without branches between the loads, or U always in flight
+        if constexpr (!STREAMS) {
 #pragma unroll 1
-        for (int i = lane; i < vectors; i += U * threads) {
+            for (int i = lane; i < vectors; i += U * threads) {
+                Pack<T> a[U], f[U];
 #pragma unroll
-            for (int u = 0; u < U; u++) {
+                for (int u = 0; u < U; u++) a[u].v = read_once(p + min(i + u * threads, vectors - 1));
 #pragma unroll
-                for (int e = 0; e < W; e++) {
-                    const T next = sum[e] + a[u].s[e] * f[u].s[e];
-                    if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                for (int u = 0; u < U; u++) {
+                    const T* const from = v + head + min(i + u * threads, vectors - 1) * W;
+                    if (along) f[u].v = *reinterpret_cast<const V*>(from);
+                    else {
+#pragma unroll
+                        for (int e = 0; e < W; e++) f[u].s[e] = from[e];
+                    }
                 }
-                load(u, i + (u + U) * threads);
+#pragma unroll
+                for (int u = 0; u < U; u++)
+#pragma unroll
+                    for (int e = 0; e < W; e++) {
+                        const T next = sum[e] + a[u].s[e] * f[u].s[e];
+                        if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                    }
+            }
+        } else {
+            Pack<T> a[U], f[U];
+            const auto load = [&](int u, int i) {
+                if (i >= vectors) return;
+                a[u].v = read_once(p + i);
+                const T* const from = v + head + i * W;
+                if (along) f[u].v = *reinterpret_cast<const V*>(from);
+                else {
+#pragma unroll
+                    for (int e = 0; e < W; e++) f[u].s[e] = from[e];
+                }
+            };
+#pragma unroll
+            for (int u = 0; u < U; u++) load(u, lane + u * threads);
+#pragma unroll 1
+            for (int i = lane; i < vectors; i += U * threads) {
+#pragma unroll
+                for (int u = 0; u < U; u++) {
+#pragma unroll
+                    for (int e = 0; e < W; e++) {
+                        const T next = sum[e] + a[u].s[e] * f[u].s[e];
+                        if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                    }
+                    load(u, i + (u + U) * threads);
+                }
             }
         }
     };
@@ -204,7 +231,7 @@ template <typename T, int LANES>
 __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, ROWS = 256 / LANES, WARPS = 8, LOADS = 8;
-    constexpr i64 SMALL = 20 << 20; // bytes of a matrix
+    constexpr i64 SMALL = 10 << 20; // bytes of a matrix
     __shared__ Pack<T> partial[WARPS][LANES];
     __shared__ Pack<T> inbox[CLUSTER][LANES];
     __shared__ u64 full;
@@ -215,37 +242,34 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
     const bool inside = first + lane * W < n;
     x += matrix * k * n + first + lane * W;
     v += matrix * k;
-    if (n * k * (i64)sizeof(T) <= SMALL) {
+    if (LANES == 8 && n * k * (i64)sizeof(T) <= SMALL) {
 #pragma unroll
         for (int u = 0; u < LOADS; u++)
-            if (lane % 8 == 0 && inside && begin + u * ROWS < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (begin + u * ROWS) * n)); // of 128 bytes
+            if (lane == 0 && inside && begin + u * ROWS < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (begin + u * ROWS) * n)); // of 128 bytes
         admit();
     }
     follow();
-    asm volatile("" : "+l"(v)); // or the compiler may load v, which is constant here, before
-    Pack<T> sum, a[LOADS]; // always in flight
-    T f[LOADS];
-    const auto load = [&](int u, i64 l) {
-        const bool in = inside && l < end;
-        f[u] = in ? v[l] : T(0);
-        if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + l * n));
-        else {
-#pragma unroll
-            for (int e = 0; e < W; e++) a[u].s[e] = 0;
-        }
-    };
-#pragma unroll
-    for (int u = 0; u < LOADS; u++) load(u, begin + u * ROWS);
+    Pack<T> sum;
 #pragma unroll
     for (int e = 0; e < W; e++) sum.s[e] = 0;
 #pragma unroll 1
-    for (i64 l = begin; l < end; l += LOADS * ROWS) {
+    for (i64 l = begin; inside && l < end; l += LOADS * ROWS) {
+        Pack<T> a[LOADS];
+        T f[LOADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
+            const bool in = l + u * ROWS < end;
+            f[u] = in ? v[l + u * ROWS] : T(0);
+            if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + (l + u * ROWS) * n));
+            else {
+#pragma unroll
+                for (int e = 0; e < W; e++) a[u].s[e] = 0;
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
 #pragma unroll
             for (int e = 0; e < W; e++) sum.s[e] += f[u] * a[u].s[e];
-            load(u, l + (LOADS + u) * ROWS);
-        }
     }
 #pragma unroll
     for (int d = 16; d >= LANES; d /= 2) // none of 32 lanes
@@ -358,12 +382,14 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
         ON_CLUSTERS(joinedColumns<T, lanes>(a, v, c, count, k, chunk, EPILOGUE(T));)                              \
     }
+#define ROWS(kind, T, suffix, inFlight, streams, blocks)                                                          \
+    extern "C" __global__ void __launch_bounds__(128, blocks) matmul_##kind##_##suffix(                           \
+        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, int threads, EPILOGUE_ARGUMENTS(T)) { \
+        rows<T, inFlight, streams>(a, v, c, count, k, batch, chunk, threads, EPILOGUE(T));                        \
+    }
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
-    extern "C" __global__ void __launch_bounds__(128, 4 + 16 / sizeof(T)) matmul_rows_##suffix(                                   \
-        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, int threads, EPILOGUE_ARGUMENTS(T)) { \
-        rows(a, v, c, count, k, batch, chunk, threads, EPILOGUE(T));                                              \
-    }                                                                                                             \
+    ROWS(rows, T, suffix, 2, false, 12)                                                                           \
     JOINED(columns, T, suffix, 8)                                                                                 \
     JOINED(columns16, T, suffix, 16)                                                                              \
     JOINED(columns32, T, suffix, 32)                                                                              \
@@ -380,4 +406,5 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 VECTOR(float, f32)
+ROWS(longrows, float, f32, 4, true, 8)
 VECTOR(double, f64)
