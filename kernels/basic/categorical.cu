@@ -12,12 +12,14 @@
 //
 // A temperature of 0 takes the largest. A row whose largest element (NaN above all) is not finite gives -1. Bound by memory.
 #include "follow.cuh"
+#include "grid_ticket.cuh"
 #include "philox.cuh"
 #include "select.cuh"
 
 typedef unsigned long long u64;
 
 constexpr int mostSelected = 1024; // as in categorical.go
+constexpr int perThread = 8;        // elements that a thread reads at a time
 constexpr int digitBits = 11, bins = 1 << digitBits;
 
 extern __shared__ __align__(16) unsigned char shared[];
@@ -157,17 +159,17 @@ __device__ void descend(u64* sums, const Draw<T>& d, T largest, bool counted, u6
         __syncthreads();
         for (int i = threadIdx.x; i < 2 * bins; i += blockDim.x) lower[i] = 0;
         __syncthreads();
-        const Row<T> row{d.x, 0, (unsigned)d.n, false};
-        for (unsigned base = 0; base < d.n; base += perThread * blockDim.x) {
+        for (unsigned base = threadIdx.x; base < d.n; base += perThread * blockDim.x) {
             T values[perThread];
-            row.load(base, values);
+#pragma unroll
+            for (int j = 0; j < perThread; j++) values[j] = base + j * blockDim.x < d.n ? d.x[base + j * blockDim.x] : T(0);
 #pragma unroll
             for (int j = 0; j < perThread; j++) {
                 const T v = values[j];
-                const unsigned i = row.index(base + row.place(j)), ownLow = ~i;
+                const unsigned i = base + j * blockDim.x, ownLow = ~i;
                 const K own = KeyOf<T>::of(v);
                 unsigned digit;
-                if (i == none) continue;
+                if (i >= d.n) continue;
                 if (end == 32) {
                     if (from < keyBits + 32 && (own ^ key) >> (from - 32)) continue; // another prefix
                     digit = (unsigned)(own >> (to - 32)) & ((1u << width) - 1);
@@ -199,23 +201,23 @@ template <typename T> __device__ long long draw(u64* sums, const Draw<T>& d, con
     const T largest = KeyOf<T>::value(c.key[0]);
     if (!(largest < infinity<T>() && largest > -infinity<T>())) return -1;
     const auto mass = [&](int i) { return d.mass(KeyOf<T>::value(c.key[i]), largest); };
+    u64 all = 0; // the mass of all elements that k keeps
     bool enough = d.k > 0 && d.k <= mostSelected;
-    u64 all = 0, total = 0;
-    if (enough || d.k == 0) {
-        u64 own = 0;
+    if (d.k == 0) {
+        u64 own = 0, total;
 #pragma unroll 1
         for (int i = threadIdx.x; i < selected; i += blockDim.x) own += mass(i);
         before(sums, own, total);
-        all = total;
-    }
-    if (d.k == 0) {
         all = sum_masses<T>(sums, d, largest, 0, 0);
         enough = d.kept(all) <= total;
     }
     if (enough) {
-        const u64 wanted = d.kept(all) - 1;
-        const Found last = find(sums, selected, mass, [&](u64) { return wanted; });
-        return c.index(find(sums, selected, mass, [&](u64) { return share(d.u, last.before + last.mass); }).i);
+        u64 kept = 0; // 0 if p keeps all
+        if (d.p < 1) {
+            const Found last = find(sums, selected, mass, [&](u64 total) { return d.kept(d.k == 0 ? all : total) - 1; });
+            kept = last.before + last.mass;
+        }
+        return c.index(find(sums, selected, mass, [&](u64 total) { return share(d.u, kept > 0 ? kept : total); }).i);
     }
     K key = 0;
     unsigned low = 0;
@@ -306,70 +308,38 @@ template <typename T> __device__ long long draw_chunks(u64* sums, const Draw<T>&
     return first + element.i;
 }
 
+// A row has `parts` parts of chunksEach chunks. Blocks are numbered by (part, row), those of a second launch, where `joins` is not 0, by row. A part lists up to
+// mostSelected elements.
 template <typename T>
-__device__ void categorical(const T* logits, const Settings<T>& s, const long long* state, long long* out, int n, unsigned stream, int chunks, int size,
-                            int capacity) {
+__device__ void categorical(const T* logits, const Settings<T>& s, const long long* state, long long* out, Entry<T>* list, Chunk<T>* all, unsigned* arrivals,
+                            int n, unsigned stream, int chunks, int size, int parts, int chunksEach, int joins) {
     __shared__ SelectMemory memory;
     __shared__ u64 sums[32];
     follow();
-    const long long row = blockIdx.x;
+    const long long row = joins ? blockIdx.x : blockIdx.x / parts;
     const Draw<T> d(logits, row, n, s, state, stream);
-    long long drawn;
-    if (d.restricted()) {
-        Candidates<T> c(shared, capacity, memory);
-        int goal = 2;
-        while (goal < 2 * d.selected()) goal *= 2;
-        const int selected = c.select(Row<T>{d.x, 0, (unsigned)n, n % Row<T>::W == 0}, d.selected(), goal, true);
-        drawn = draw(sums, d, c, selected);
-    } else {
-        Chunk<T>* own = reinterpret_cast<Chunk<T>*>(shared);
-        sum_chunks(d, own, 0, chunks, size);
+    Chunk<T>* const own = parts > 1 ? all + row * chunks : reinterpret_cast<Chunk<T>*>(shared);
+    int goal = 2, found = 0;
+    while (goal < 2 * d.selected()) goal *= 2;
+    const int most = min(goal, mostSelected);
+    Candidates<T> c(shared, d.selected(), goal, memory);
+    list += row * parts * mostSelected;
+    if (!joins) {
+        const int part = blockIdx.x % parts, first = part * chunksEach, last = min(chunks, first + chunksEach);
+        if (d.restricted()) {
+            const unsigned from = (unsigned)first * size;
+            found = c.select(d.x, from, min(n - (int)from, chunksEach * size), d.selected(), goal, most, parts == 1);
+            if (parts > 1) c.store(list + part * most, found, most);
+        } else sum_chunks(d, own, first, last, size);
+        if (parts > 1 && gridDim.x != parts) return;
         __syncthreads();
-        drawn = draw_chunks(sums, d, own, chunks, size);
+        if (parts > 1 && !last_block(threadIdx.x, arrivals, [] {})) return;
     }
-    if (threadIdx.x == 0) out[row] = drawn;
-}
-
-// Blocks are numbered by (part, row). A part has chunksEach chunks. Its selected elements are d.selected() entries of the list.
-template <typename T>
-__device__ void categorical_part(const T* logits, const Settings<T>& s, const long long* state, unsigned* list, Chunk<T>* all, int n, unsigned stream, int chunks,
-                                 int size, int capacity, int parts, int chunksEach) {
-    __shared__ SelectMemory memory;
-    follow();
-    const long long row = blockIdx.x / parts;
-    const int part = blockIdx.x % parts, first = part * chunksEach, last = min(chunks, first + chunksEach);
-    const Draw<T> d(logits, row, n, s, state, stream);
-    if (d.restricted()) {
-        Candidates<T> c(shared, capacity, memory);
-        int goal = 2;
-        while (goal < 2 * d.selected()) goal *= 2;
-        const unsigned from = (unsigned)first * size;
-        const int found = c.select(Row<T>{d.x, from, (unsigned)min(n - (int)from, chunksEach * size), n % Row<T>::W == 0}, d.selected(), goal, false);
-        list += row * parts * mostSelected + part * d.selected();
-        for (int i = threadIdx.x; i < d.selected(); i += blockDim.x) list[i] = i < found ? c.index(i) : none;
-    } else {
-        sum_chunks(d, all + row * chunks, first, last, size);
-    }
-}
-
-template <typename T>
-__device__ void categorical_join(const T* logits, const Settings<T>& s, const long long* state, const unsigned* list, const Chunk<T>* all, long long* out, int n,
-                                 unsigned stream, int chunks, int size, int capacity, int parts) {
-    __shared__ SelectMemory memory;
-    __shared__ u64 sums[32];
-    follow();
-    const long long row = blockIdx.x;
-    const Draw<T> d(logits, row, n, s, state, stream);
     long long drawn;
     if (d.restricted()) {
-        Candidates<T> c(shared, capacity, memory);
-        int goal = 2;
-        while (goal < 2 * d.selected()) goal *= 2;
-        const int selected = c.select(Listed<T>{d.x, list + row * parts * mostSelected, (unsigned)(parts * d.selected())}, d.selected(), goal, true);
-        drawn = draw(sums, d, c, selected);
-    } else {
-        drawn = draw_chunks(sums, d, all + row * chunks, chunks, size);
-    }
+        if (parts > 1) found = c.join(list, parts * most, d.selected(), goal);
+        drawn = draw(sums, d, c, min(found, d.selected()));
+    } else drawn = draw_chunks(sums, d, own, chunks, size);
     if (threadIdx.x == 0) out[row] = drawn;
 }
 
@@ -377,22 +347,11 @@ __device__ void categorical_join(const T* logits, const Settings<T>& s, const lo
 #define SETTINGS_OF {temperature, k, p, temperatureEach, kEach, pEach}
 
 #define CATEGORICAL(name, T)                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                            \
-        categorical_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,          \
-                           long long* out) {                                                                                                     \
-        categorical<T>(logits, SETTINGS_OF, state, out, n, stream, chunks, size, capacity);                                                      \
-    }                                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                            \
-        categorical_part_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,     \
-                                unsigned* list, T* sums, int parts, int chunksEach) {                                                            \
-        categorical_part<T>(logits, SETTINGS_OF, state, list, reinterpret_cast<Chunk<T>*>(sums), n, stream, chunks, size, capacity, parts,       \
-                            chunksEach);                                                                                                         \
-    }                                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(4096 / sizeof(T))                                                                                            \
-        categorical_join_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size, int capacity,     \
-                                long long* out, const unsigned* list, const T* sums, int parts) {                                                \
-        categorical_join<T>(logits, SETTINGS_OF, state, list, reinterpret_cast<const Chunk<T>*>(sums), out, n, stream, chunks, size, capacity,   \
-                            parts);                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(threadsMax, blocksPerSM<T>)                                                                     \
+        categorical_##name(const T* logits, SETTINGS(T), const long long* state, int n, int stream, int chunks, int size,                        \
+                           long long* out, Entry<T>* list, T* sums, unsigned* arrivals, int parts, int chunksEach, int joins) { \
+        categorical<T>(logits, SETTINGS_OF, state, out, list, reinterpret_cast<Chunk<T>*>(sums), arrivals, n, stream, chunks, size,        \
+                       parts, chunksEach, joins);                                                                                                \
     }
 
 CATEGORICAL(f32, float)

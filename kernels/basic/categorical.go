@@ -10,18 +10,14 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/philox"
 )
 
-var (
-	categorical     = own.Pair("categorical", "categorical", categoricalBody[float32], categoricalBody[float64])
-	categoricalPart = own.Pair("categorical", "categorical_part", nothing, nothing)
-	categoricalJoin = own.Pair("categorical", "categorical_join", categoricalBody[float32], categoricalBody[float64])
-)
+var categorical = own.Pair("categorical", "categorical", categoricalBody[float32], categoricalBody[float64])
 
 // Constants of categorical.cu.
 const (
-	categoricalChunks = 1 << 11              // max chunks of a row
-	categoricalChunk  = 32 * selectPerThread // elements of a chunk, or a multiple of them
-	categoricalBins   = 1 << 11              // by which the masses of a row are added up
-	categoricalState  = 2                    // int64 of a state: the seed and the number of the run
+	categoricalChunks = 1 << 11 // max chunks of a row
+	categoricalChunk  = 256     // elements of a chunk, or a multiple of them
+	categoricalBins   = 1 << 11 // by which the masses of a row are added up
+	categoricalState  = 2       // int64 of a state: the seed and the number of the run
 )
 
 // Draws describes draws from rows of logits.
@@ -32,28 +28,12 @@ type Draws struct {
 }
 
 type categoricalArgs struct {
-	Logits, Temperature, K, P         kernels.Ref
-	TemperatureEach, KEach, PEach     bool
-	State                             kernels.Ref
-	N, Stream, Chunks, Size, Capacity int64 `arg:"int32"`
-}
-
-// categoricalOutArgs are the first arguments of the kernels that draw.
-type categoricalOutArgs struct {
-	categoricalArgs
-	Out kernels.Ref
-}
-
-type categoricalPartArgs struct {
-	categoricalArgs
-	List, Sums        kernels.Ref
-	Parts, ChunksEach int64 `arg:"int32"`
-}
-
-type categoricalJoinArgs struct {
-	categoricalOutArgs
-	List, Sums kernels.Ref
-	Parts      int64 `arg:"int32"`
+	Logits, Temperature, K, P     kernels.Ref
+	TemperatureEach, KEach, PEach bool
+	State                         kernels.Ref
+	N, Stream, Chunks, Size       int64 `arg:"int32"`
+	Out, List, Sums, Arrivals     kernels.Ref
+	Parts, ChunksEach, Joining    int64 `arg:"int32"`
 }
 
 // Categorical plans one draw of an index, as Int64, for each row of logits. The inputs are the logits, Rows x N, temperature and p, of the type of the logits, k, of Int64, each of
@@ -87,29 +67,24 @@ func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, 
 	chunk := int64(categoricalChunk)
 	chunk *= kernels.CeilDiv(d.N, chunk*categoricalChunks)
 	chunks := kernels.CeilDiv(d.N, chunk)
-	args := categoricalArgs{kernels.In(0), kernels.In(1), kernels.In(2), kernels.In(3), perRow(d.Temperature), perRow(d.K), perRow(d.P), kernels.In(4), d.N, d.Stream, chunks, chunk, 0}
-	pol, most := selectPolicies.On(dev), min(d.N, MaxTopK) // of k, which is not known
-	threads, single := pol.blockThreads(dev, dt, d.Rows, d.N, most)
-	parts, each := pol.parts(dev, single, d.Rows, d.N, 1, chunk)
-	s := selectionOf(each, most, threads)
-	args.Capacity = s.capacity
-	whole := categoricalOutArgs{args, kernels.At(kernels.Out, 0)}
-	shared := int(max(s.shared(dt), 2*size*chunks))
+	parts, each := selectPolicies.On(dev).parts(dev, d.Rows, d.N, 1, chunk)
+	most := min(d.N, MaxTopK) // of k, which is not known
+	s, out := selectionOf(each, most), kernels.At(kernels.Out, 0)
+	args := categoricalArgs{kernels.In(0), kernels.In(1), kernels.In(2), kernels.In(3), perRow(d.Temperature), perRow(d.K), perRow(d.P), kernels.In(4),
+		d.N, d.Stream, chunks, chunk, out, out, out, out, parts, kernels.CeilDiv(each, chunk), 0}
+	shared := max(s.shared(dev, dt, most), selectionOf(each, min(most, selectLargeK)).shared(dev, dt, min(most, selectLargeK)), 2*size*chunks)
 	if d.N > MaxTopK {
 		shared = max(shared, 8*categoricalBins)
 	}
-	if parts == 1 {
-		p.Launch(categorical[dt], int(d.Rows), int(s.threads), whole).Shared = shared
-		return p, nil
+	if parts > 1 {
+		args.List, args.Sums, args.Arrivals = p.Workspace(d.Rows*parts*MaxTopK*2*size), p.Workspace(d.Rows*chunks*2*size), arrivals(d.Rows, out)
 	}
-	list, sums := p.Workspace(d.Rows*parts*MaxTopK*4), p.Workspace(d.Rows*chunks*2*size)
-	p.Launch(categoricalPart[dt], int(d.Rows*parts), int(s.threads), categoricalPartArgs{args, list, sums, parts, each / chunk}).Shared = shared
-	p.Launch(categoricalJoin[dt], int(d.Rows), int(s.threads), categoricalJoinArgs{whole, list, sums, parts}).Shared = shared
+	launches(p, categorical[dt], d.Rows, parts, s, shared, args, func(a *categoricalArgs) *int64 { return &a.Joining })
 	return p, nil
 }
 
 func categoricalBody[T kernels.Float](c kernels.Call) {
-	a := kernels.Args[categoricalOutArgs](c)
+	a := kernels.Args[categoricalArgs](c)
 	logits, temperature, k, p := kernels.Slice[T](c, a.Logits), kernels.Slice[T](c, a.Temperature), kernels.Slice[int64](c, a.K), kernels.Slice[T](c, a.P)
 	state, out := kernels.Slice[int64](c, a.State), kernels.Slice[int64](c, a.Out)
 	key := [2]uint32{uint32(state[0]), uint32(state[0] >> 32)}
@@ -119,7 +94,7 @@ func categoricalBody[T kernels.Float](c kernels.Call) {
 		}
 		return 0
 	}
-	kernels.Parallel(int64(c.Grid[0]), max(kernels.Grain/(8*a.N), 1), func(lo, hi int64) {
+	kernels.Parallel(selectedRows(c, a.Parts, a.Joining), max(kernels.Grain/(8*a.N), 1), func(lo, hi int64) {
 		for r := lo; r < hi; r++ {
 			words := philox.Block(key, uint32(a.Stream), uint32(state[1]), uint64(r/2))
 			u := uint64(words[r%2*2+1])<<32 | uint64(words[r%2*2])

@@ -4,10 +4,13 @@
 // of the element's index, so that of equal elements the first one counts as larger. No two elements are equal in this order, so neither the order in which threads find
 // elements nor how a row is divided among blocks has a part in the result.
 //
-// A block goes through the row in tiles and keeps, in shared memory, the elements above a threshold. When they are too many it raises the threshold to one that at least k of them
-// reach, found 8 bits at a time by counting, and drops the others. The first threshold is one that at least k of the threads' largest elements of the first tile reach. Of a random row few
-// elements pass, so the row is read once, at the speed of memory. At the end the candidates are sorted. One element, the largest, needs no candidates.
+// A block reads the row once, by asynchronous copies to shared memory: each thread waits for its own copies alone and needs no barrier. It keeps the elements that reach a
+// threshold, the candidates. The threshold comes from a sample, the vectors that are copied first: of the largest elements of the threads it is the one of a rank that
+// leaves more than k candidates with near certainty if the sample is like the row. If fewer remain, the row is read again with a threshold that at least k elements of the
+// sample reach. If too many remain, the block raises the threshold to one that at least k candidates reach, found 8 bits at a time by counting, and drops the candidates below it.
+// At the end the candidates are sorted.
 #pragma once
+#include "async.cuh"
 
 template <typename T> struct KeyOf;
 template <> struct KeyOf<float> {
@@ -27,64 +30,17 @@ template <> struct KeyOf<double> {
     static __device__ double value(K k) { return __longlong_as_double((long long)(k >> 63 ? k & ~(1ull << 63) : ~k)); }
 };
 
-constexpr unsigned none = ~0u; // the index of no element
-constexpr int perThread = 8;   // elements of a tile: as in topk.go
+constexpr int threadsMax = 256; // of a block: as in topk.go
+// Blocks of an SM: shared memory has room for 4 of float32 on 9.0 and 10.0.
+template <typename T> constexpr int blocksPerSM = (__CUDA_ARCH__ / 100 == 9 || __CUDA_ARCH__ / 100 == 10) && sizeof(T) == 4 ? 4 : 2;
+constexpr int step = 2;         // vectors that a thread reads before its block may stop for a threshold: as in topk.go
 constexpr int leastLimit = 512; // as in topk.go
+constexpr int slotsMax = 8, slotsLarge = 4, largeK = 256; // vectors of a thread in flight, those of a k above largeK: as in topk.go
 
-// lowest is -Inf, which no element is below: what sources load for elements that they do not have.
-template <typename T> __device__ T lowest();
-template <> __device__ float lowest() { return __int_as_float(0xff800000); }
-template <> __device__ double lowest() { return __longlong_as_double(0xfff0000000000000ll); }
-
-// Row is a row, or a part of one that begins at element `from`, whose n elements are read in 16 bytes at a time if wide.
-template <typename T> struct Row {
-    const T* x;
-    unsigned from, n;
-    bool wide;
+// Words is a vector of 16 bytes.
+template <typename T> struct alignas(16) Words {
     static constexpr int W = 16 / sizeof(T);
-    static constexpr bool isRow = true;
-
-    // place is where element j of a thread is in the tile.
-    __device__ unsigned place(int j) const {
-        return wide ? (j / W * blockDim.x + threadIdx.x) * W + j % W : j * blockDim.x + threadIdx.x;
-    }
-    __device__ unsigned index(unsigned at) const { return at < n ? from + at : none; }
-    __device__ void load(unsigned base, T (&v)[perThread]) const {
-        const T least = lowest<T>();
-        if (wide) {
-#pragma unroll
-            for (int j = 0; j < perThread; j += W) {
-                const unsigned at = base + place(j);
-                struct alignas(16) Words { T s[W]; } words;
-                if (at < n) words = *reinterpret_cast<const Words*>(x + from + at);
-#pragma unroll
-                for (int w = 0; w < W; w++) v[j + w] = at < n ? words.s[w] : least;
-            }
-        } else {
-#pragma unroll
-            for (int j = 0; j < perThread; j++) {
-                const unsigned at = base + place(j);
-                v[j] = at < n ? x[from + at] : least;
-            }
-        }
-    }
-};
-
-// Listed is the elements of a row that a list of n indices names.
-template <typename T> struct Listed {
-    const T* x;
-    const unsigned* list;
-    unsigned n;
-    static constexpr bool isRow = false;
-    __device__ unsigned place(int j) const { return j * blockDim.x + threadIdx.x; }
-    __device__ unsigned index(unsigned at) const { return at < n ? list[at] : none; }
-    __device__ void load(unsigned base, T (&v)[perThread]) const {
-#pragma unroll
-        for (int j = 0; j < perThread; j++) {
-            const unsigned i = index(base + place(j));
-            v[j] = i != none ? x[i] : lowest<T>();
-        }
-    }
+    T s[W];
 };
 
 // SelectMemory is what a block that selects has beside its candidates.
@@ -93,30 +49,65 @@ struct SelectMemory {
     int count, digit, above, left;
 };
 
-// Candidates are elements in shared memory, `capacity` at most.
+// Entry is an element of a list, of key 0, below all, for none.
+template <typename T> struct alignas(2 * sizeof(T)) Entry {
+    typename KeyOf<T>::K key;
+    unsigned low;
+};
+
+// Candidates are elements in shared memory. The vectors in flight come before them.
 template <typename T> struct Candidates {
     using K = typename KeyOf<T>::K;
+    Words<T>* ring;
     K* key;
     unsigned* low;
     SelectMemory& m;
+    unsigned slots; // a power of 2
 
-    __device__ Candidates(unsigned char* memory, int capacity, SelectMemory& m)
-        : key(reinterpret_cast<K*>(memory)), low(reinterpret_cast<unsigned*>(key + capacity)), m(m) {}
+    __device__ Candidates(unsigned char* memory, int k, int goal, SelectMemory& m)
+        : ring(reinterpret_cast<Words<T>*>(memory)), m(m), slots(k > largeK || __CUDA_ARCH__ < 800 ? slotsLarge : slotsMax) {
+        key = reinterpret_cast<K*>(ring + slots * blockDim.x);
+        low = reinterpret_cast<unsigned*>(key + step * Words<T>::W * blockDim.x + max(goal, leastLimit));
+    }
 
     __device__ unsigned index(int i) const { return ~low[i]; }
     __device__ static bool reaches(K key, unsigned low, K k, unsigned l) { return key > k || (key == k && low >= l); }
 
-    // append adds an element to the candidates and returns its place, -1 if it is not wanted. All lanes of the warp call it.
-    __device__ int append(bool wanted, K own, unsigned ownLow) {
-        const unsigned all = __ballot_sync(~0u, wanted);
-        if (all == 0) return -1;
-        const int lane = threadIdx.x & 31;
-        int place = 0;
-        if (lane == 0) place = atomicAdd(&m.count, __popc(all));
-        place = __shfl_sync(~0u, place, 0) + __popc(all & ((1u << lane) - 1));
-        if (!wanted) return -1;
+    // append adds an element to the candidates and returns its place.
+    __device__ int append(K own, unsigned ownLow) {
+        const int place = atomicAdd(&m.count, 1);
         key[place] = own, low[place] = ownLow;
         return place;
+    }
+
+    // above returns how many of the first n keys exceed `own`. n is rounded up to a multiple of 4.
+    __device__ int above(int n, K own) const {
+        constexpr int W = Words<K>::W;
+        const Words<K>* const keys = reinterpret_cast<const Words<K>*>(key);
+        int more = 0;
+#pragma unroll 4
+        for (int i = 0; i < (n + W - 1) / W; i++) {
+            const Words<K> v = keys[i];
+#pragma unroll
+            for (int w = 0; w < W; w++) more += v.s[w] > own;
+        }
+        return more;
+    }
+
+    // ranked returns the key of a rank, counted from 1, among the keys of the threads, and 0, below all, if the rank exceeds half of the threads. It removes all candidates.
+    __device__ K ranked(K own, int rank) {
+        K* const least = reinterpret_cast<K*>(m.bins);
+        if (2 * rank > blockDim.x) own = 0;
+        key[threadIdx.x] = own;
+        if (threadIdx.x == 0) *least = ~K(0), m.count = 0;
+        __syncthreads();
+        if (2 * rank <= blockDim.x) {
+            if (above(blockDim.x, own) < rank) atomicMin(least, own);
+        } else if (threadIdx.x == 0) *least = 0;
+        __syncthreads();
+        own = *least;
+        __syncthreads();
+        return own;
     }
 
     // common returns the bits from `bits` on, in which the keys of n candidates agree.
@@ -205,23 +196,29 @@ template <typename T> struct Candidates {
             const K own = i < n ? key[i] : 0;
             const unsigned ownLow = i < n ? low[i] : 0;
             __syncthreads(); // what follows is written over candidates that have been read
-            append(i < n && reaches(own, ownLow, leastKey, leastLow), own, ownLow);
+            if (i < n && reaches(own, ownLow, leastKey, leastLow)) append(own, ownLow);
         }
         __syncthreads();
         return left;
     }
 
-    // sort orders n candidates from the largest on: each by the number of those before it, or, if they are many, by Batcher's bitonic network. There is room for
-    // the next power of two.
+    // sort orders n candidates from the largest on: each by the number of those before it, or, if there are more than threads, by Batcher's bitonic network. There is room for
+    // the next power of two, and for 3 more.
     __device__ void sort(int n) {
-        if (2 * n <= blockDim.x) {
+        if (n <= blockDim.x) {
             const int t = threadIdx.x;
             const K own = t < n ? key[t] : 0;
             const unsigned ownLow = t < n ? low[t] : 0;
-            int place = -1; // it reaches itself
-            if (t < n) {
-#pragma unroll 4
-                for (int i = 0; i < n; i++) place += reaches(key[i], low[i], own, ownLow);
+            if (t < 3) key[n + t] = 0; // below all
+            m.bins[t] = 0;
+            __syncthreads();
+            const int more = above(n, own);
+            if (t < n) atomicAdd(&m.bins[more], 1);
+            __syncthreads();
+            int place = more;
+            if (t < n && m.bins[more] > 1) { // equal keys
+#pragma unroll 1
+                for (int i = 0; i < n; i++) place += key[i] == own && low[i] > ownLow;
             }
             __syncthreads();
             if (t < n) key[place] = own, low[place] = ownLow;
@@ -250,100 +247,142 @@ template <typename T> struct Candidates {
         __syncthreads();
     }
 
-    // largest finds the largest element. Those of a thread come in the order of their indices.
-    template <typename Source> __device__ int largest(const Source& source) {
-        const unsigned tile = perThread * blockDim.x;
-        K best = 0; // below all
-        unsigned place = 0;
-        if (threadIdx.x == 0) m.count = 0;
-        __syncthreads();
-#pragma unroll 1
-        for (unsigned base = 0; base < source.n; base += tile) {
-            T v[perThread];
-            source.load(base, v);
+    // select finds the k largest of the n elements from x[from] on, and returns how many candidates there are, at least min(k, n): in order, if sorted, else at most `most`. There is
+    // room for max(leastLimit, goal) + step * W * blockDim.x candidates; goal is a power of two that is at least 2k, and most is at least k.
+    __device__ int select(const T* __restrict__ x, unsigned from, unsigned n, int k, int goal, int most, bool sorted) {
+        constexpr unsigned W = Words<T>::W;
+        const unsigned t = threadIdx.x, threads = blockDim.x;
+        const int limit = max(goal, leastLimit);
+        x += from;
+        const unsigned head = min(n, (unsigned)(-(reinterpret_cast<unsigned long long>(x) / sizeof(T)) % W)), vectors = (n - head) / W, tail = n - head - vectors * W;
+        const Words<T>* const p = reinterpret_cast<const Words<T>*>(x + head);
+        const auto load = [&](unsigned i) { // the thread's vectors from the i-th on
 #pragma unroll
-            for (int j = 0; j < perThread; j++) {
-                const K own = KeyOf<T>::of(v[j]);
-                if (own > best) best = own, place = base + j; // base is a multiple of perThread
+            for (unsigned u = 0; u < step; u++) {
+                const unsigned v = (i + u) * threads + t;
+                if (v < vectors) async_copy(&ring[((i + u) & (slots - 1)) * threads + t], p + v);
             }
-        }
-        unsigned bestLow = ~source.index(place / perThread * perThread + source.place(place % perThread)); // 0 for no element
+            commit();
+        };
+        int found;
+        for (bool sure = false;; sure = true) {
 #pragma unroll 1
-        for (int d = 16; d > 0; d /= 2) take(__shfl_xor_sync(~0u, best, d), __shfl_xor_sync(~0u, bestLow, d), best, bestLow);
-        append(threadIdx.x % 32 == 0 && bestLow != 0, best, bestLow);
-        __syncthreads();
-        const int n = m.count;
-#pragma unroll 1
-        for (int i = 0; i < n; i++) take(key[i], low[i], best, bestLow);
-        __syncthreads();
-        if (threadIdx.x == 0) key[0] = best, low[0] = bestLow;
-        __syncthreads();
-        return min(n, 1);
-    }
-    __device__ static void take(K key, unsigned low, K& best, unsigned& bestLow) {
-        if (low != 0 && (bestLow == 0 || !reaches(best, bestLow, key, low))) best = key, bestLow = low;
-    }
-
-    // select finds the k largest elements and returns how many there are, fewer if the source has fewer: in order, if sorted. There is room for a tile and
-    // max(leastLimit, goal) candidates; goal is a power of two that is at least k.
-    template <typename Source> __device__ int select(const Source& source, int k, int goal, bool sorted) {
-        if (Source::isRow && k == 1) return largest(source);
-        const int tile = perThread * blockDim.x, limit = max(goal, leastLimit), end = sorted || 2 * goal <= blockDim.x ? goal : k;
-        if (threadIdx.x == 0) m.count = 0;
-        __syncthreads();
-        K tk = 0;
-        unsigned tl = 0;
-        T threshold = KeyOf<T>::value(tk); // NaN: nothing is below it
-        T next[perThread];
-        source.load(0, next);
-        bool maxima = goal < blockDim.x; // whether the candidates are the threads' largest elements, for the first threshold
-#pragma unroll 1
-        for (unsigned base = 0;;) {
-            const bool last = base >= source.n;
-            bool full = false;
-            T v[perThread];
+            for (unsigned i = 0; i < slots; i += step) load(i);
+            arrived<0>();
+            K best = 0;
+#pragma unroll 4
+            for (unsigned i = 0; i < slots; i++)
+                if (i * threads + t < vectors) {
+                    const Words<T> v = ring[i * threads + t];
 #pragma unroll
-            for (int j = 0; j < perThread; j++) v[j] = next[j];
-            if (!maxima && (base += tile) < source.n) source.load(base, next);
-            if (maxima) {
-                K best = 0;
-#pragma unroll
-                for (int j = 0; j < perThread; j++) best = max(best, KeyOf<T>::of(v[j]));
-                append(true, best, 0);
-            } else if (!last) {
-                unsigned wanted = 0; // elements
-#pragma unroll
-                for (int j = 0; j < perThread; j++) wanted |= v[j] < threshold ? 0 : 1 << j;
-#pragma unroll 1
-                while (__any_sync(~0u, wanted)) { // few threads want more than one
-                    const int j = wanted ? __ffs(wanted) - 1 : 0;
-                    T x = v[0];
-#pragma unroll
-                    for (int i = 1; i < perThread; i++)
-                        if (i == j) x = v[i];
-                    const K own = KeyOf<T>::of(x);
-                    const unsigned at = wanted ? source.index(base - tile + source.place(j)) : none;
-                    full = append(at != none && reaches(own, ~at, tk, tl), own, ~at) >= limit || full;
-                    wanted &= wanted - 1;
+                    for (unsigned w = 0; w < W; w++) best = max(best, KeyOf<T>::of(v.s[w]));
                 }
+            const float expected = (float)k * min(vectors, slots * threads) * W / n; // of the k largest, in the sample
+            const int rank = sure ? k : min(k, (int)(expected + 4 * sqrtf(expected)) + 5);
+            sure = rank == k || 2 * rank > threads;
+            K tk = ranked(best, rank);
+            unsigned tl = 0;
+            T threshold = KeyOf<T>::value(tk); // of 0, NaN: nothing is below it
+            if (t < head + tail) {
+                const unsigned at = t < head ? t : n - tail + (t - head);
+                const K own = KeyOf<T>::of(x[at]);
+                if (own >= tk) append(own, ~(from + at));
             }
-            const bool over = __syncthreads_or(full);
-            const int most = last ? end : goal;
-            if (over || ((last || maxima) && m.count > most)) {
-                tighten(m.count, k, most, tk, tl);
+            unsigned i = 0;
+#pragma unroll 1
+            for (;;) {
+#pragma unroll 1
+                while (i * threads + (t & ~31u) < vectors) {
+                    if (__any_sync(~0u, *(volatile int*)&m.count > limit)) break;
+                    if (slots == slotsMax) arrived<slotsMax / step - 1>();
+                    else arrived<slotsLarge / step - 1>();
+                    bool any = false;
+#pragma unroll
+                    for (unsigned u = 0; u < step; u++) {
+                        const Words<T> v = ring[((i + u) & (slots - 1)) * threads + t];
+#pragma unroll
+                        for (unsigned w = 0; w < W; w++) any |= !(v.s[w] < threshold);
+                    }
+                    if (any) keep(from + head, i, vectors, threshold, tk, tl);
+                    __syncwarp();
+                    load(i + slots);
+                    i += step;
+                }
+                __syncthreads();
+                found = m.count;
+                if (found <= limit) break;
+                tighten(found, k, goal, tk, tl);
                 threshold = KeyOf<T>::value(tk);
             }
-            if (last) break;
-            if (maxima) {
-                __syncthreads();
-                if (threadIdx.x == 0) m.count = 0;
-                maxima = false;
-                __syncthreads();
+            if (sure || found >= min((unsigned)k, n)) break;
+            __syncthreads();
+        }
+        return finish(found, k, goal, most, sorted);
+    }
+
+    // keep appends those of a thread's vectors from the i-th on that reach the threshold.
+    __device__ void keep(unsigned first, unsigned i, unsigned vectors, T threshold, K tk, unsigned tl) {
+        constexpr unsigned W = Words<T>::W;
+        const unsigned t = threadIdx.x, threads = blockDim.x;
+        unsigned wanted = 0;
+#pragma unroll
+        for (unsigned j = 0; j < step * W; j++) wanted |= ring[((i + j / W) & (slots - 1)) * threads + t].s[j % W] < threshold ? 0 : 1u << j;
+#pragma unroll 1
+        for (; wanted; wanted &= wanted - 1) {
+            const unsigned j = __ffs(wanted) - 1, v = (i + j / W) * threads + t, ownLow = ~(first + v * W + j % W);
+            const K own = KeyOf<T>::of(ring[((i + j / W) & (slots - 1)) * threads + t].s[j % W]);
+            if (v < vectors && reaches(own, ownLow, tk, tl)) append(own, ownLow);
+        }
+    }
+
+    // join is select among the n elements of a list in global memory. The vectors in flight, which are over, leave room for some of them at a time.
+    __device__ int join(const Entry<T>* list, int n, int k, int goal) {
+        const int limit = max(goal, leastLimit), t = threadIdx.x, threads = blockDim.x, room = (int)slots * 16 * threads / (int)sizeof(Entry<T>);
+        Entry<T>* const some = reinterpret_cast<Entry<T>*>(ring); // each thread reads what it wrote
+        K tk = 0;
+        unsigned tl = 0;
+#pragma unroll 1
+        for (int base = 0; base < n; base += room) {
+            const int count = min(room, n - base);
+            K best = 0;
+#pragma unroll 16
+            for (int i = t; i < count; i += threads) some[i] = load_l2(list + base + i);
+#pragma unroll 4
+            for (int i = t; i < count; i += threads) best = max(best, some[i].key);
+            if (base == 0) tk = ranked(best, k);
+#pragma unroll 1
+            for (int i0 = 0; i0 < count; i0 += threads) {
+                const Entry<T> own = i0 + t < count ? some[i0 + t] : Entry<T>{0, 0};
+                const bool full = own.key > 0 && reaches(own.key, own.low, tk, tl) && append(own.key, own.low) >= limit;
+                if (__syncthreads_or(full)) tighten(m.count, k, goal, tk, tl);
             }
         }
-        const int n = m.count;
-        __syncthreads();
-        if (sorted || 2 * n <= blockDim.x) sort(n);
-        return min(n, k);
+        const int found = m.count;
+        return finish(found, k, goal, found, true);
+    }
+    static __device__ Entry<float> load_l2(const Entry<float>* p) {
+        const uint2 v = __ldcg(reinterpret_cast<const uint2*>(p));
+        return {v.x, v.y};
+    }
+    static __device__ Entry<double> load_l2(const Entry<double>* p) {
+        const ulonglong2 v = __ldcg(reinterpret_cast<const ulonglong2*>(p));
+        return {v.x, (unsigned)v.y};
+    }
+
+    // finish sorts the candidates, of which there are n, or drops those beyond `most`.
+    __device__ int finish(int n, int k, int goal, int most, bool sorted) {
+        if (sorted) most = k > blockDim.x ? goal : blockDim.x;
+        if (n > most) {
+            K tk;
+            unsigned tl;
+            n = tighten(n, k, most, tk, tl);
+        }
+        if (sorted) sort(n);
+        return n;
+    }
+
+    // store writes n candidates to a list of `most`.
+    __device__ void store(Entry<T>* list, int n, int most) const {
+        for (int i = threadIdx.x; i < most; i += blockDim.x) list[i] = i < n ? Entry<T>{key[i], low[i]} : Entry<T>{0, 0};
     }
 };

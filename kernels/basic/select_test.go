@@ -92,6 +92,37 @@ func TestTopK(t *testing.T) {
 	})
 }
 
+// Blocks estimate a threshold from the first elements of a row. Rows whose first elements are unlike the others have the same largest elements.
+func TestTopKUnlikeSample(t *testing.T) {
+	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {
+		for i := range 24 {
+			n, rows, k := 9000+r.Int64N(60_000), []int64{1, 2, 7}[i%3], 1+r.Int64N([]int64{3, 60, 500, basic.MaxTopK}[i%4])
+			if testing.Short() {
+				rows = 1
+			}
+			dt, dev := []kernels.Dtype{kernels.Float32, kernels.Float64}[i%2], m.devices[i/2%2]
+			x := make([]float64, rows*n)
+			for row := range rows {
+				shift, first := []float64{30, -30, math.Inf(1), math.Inf(-1), math.NaN(), 3}[r.IntN(6)], int64(math.Exp(r.Float64()*math.Log(float64(n))))
+				for e := range n {
+					v := float64(float32(r.NormFloat64()))
+					if e < first {
+						v = float64(float32(v + shift))
+					}
+					x[row*n+e] = v
+				}
+			}
+			p := testutil.Get[*kernels.Plan](t)(basic.TopK(dev, dt, rows, n, k))
+			got := kernels.Elements[int64](m.output(t, p, exprtest.Pack(dt, x)))
+			for row := range rows {
+				if want := ranked(x[row*n : (row+1)*n])[:k]; !slices.Equal(got[row*k:(row+1)*k], want) {
+					t.Fatalf("%v: row %d is %v, want %v", p, row, got[row*k:(row+1)*k], want)
+				}
+			}
+		}
+	})
+}
+
 // A draw is the element at which the cumulative probability in float64 exceeds u, or one beside it if u is within rounding of a boundary.
 func TestCategorical(t *testing.T) {
 	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {

@@ -9,92 +9,75 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-var (
-	topK     = own.Pair("topk", "topk", topKBody[float32], topKBody[float64])
-	topKPart = own.Pair("topk", "topk_part", nothing, nothing)
-	topKJoin = own.Pair("topk", "topk_join", topKJoinBody[float32], topKJoinBody[float64])
-)
+var topK = own.Pair("topk", "topk", topKBody[float32], topKBody[float64])
 
 // Constants of select.cuh, and the largest k.
 const (
-	MaxTopK         = 1 << 10
-	selectPerThread = 8
-	selectLimit     = 1 << 9  // min of the candidates that a block keeps between tiles
-	selectBlock     = 256     // max threads of a block that reads a row once
-	selectWide      = 1 << 12 // bytes of elements, one for each thread of the largest blocks
+	MaxTopK       = 1 << 10
+	selectStep    = 32     // bytes that a thread reads before its block may stop for a threshold
+	selectLimit   = 1 << 9 // min of the candidates that a block keeps until it raises the threshold
+	selectThreads = 256    // max threads of a block
+
+	// Vectors of 16 bytes of a thread in flight, and those of a k above selectLargeK.
+	selectSlots      = 8
+	selectSlotsLarge = 4
+	selectLargeK     = 256
 )
 
 type topKArgs struct {
-	X, Out, Values               kernels.Ref
-	N, K, Goal, Capacity, Valued int64 `arg:"int32"`
-}
-
-type topKPartArgs struct {
-	X, List                           kernels.Ref
-	N, K, Goal, Capacity, Parts, Each int64 `arg:"int32"`
-}
-
-type topKJoinArgs struct {
-	X, List, Out, Values                kernels.Ref
-	N, K, Goal, Capacity, Parts, Valued int64 `arg:"int32"`
+	X, Out, Values, List, Arrivals                 kernels.Ref
+	N, K, Goal, Valued, Parts, Each, Most, Joining int64 `arg:"int32"`
 }
 
 // selectPolicy tunes the selection of the largest elements of rows.
 type selectPolicy struct {
 	blocks  int64 // for each SM below which rows are cut in parts
-	minPart int64 // min elements of a part
+	minPart int64 // min elements of a part, and for each of the k that are selected from it
+	perK    int64
 	maxList int64 // max elements that all parts of a row list
 }
 
 var selectPolicies = kernels.Measured[selectPolicy]{
-	// H100, rows of 50304 float32, us   1 row   1024   8192
-	// TopK of 50                           21    137    769
-	// Categorical, no restriction          11     98    637
-	// Categorical, k = 50                  25    142    894
-	// Categorical, p = 0.9                480   1669  11680
-	// H200, with a first threshold
-	// TopK of 50                           18    114    718
-	// Categorical, k = 1                   15     71    509
-	// Categorical, k = 50                  19    119    871
-	// H100
-	// PyTorch, topk                        54      -   5017
-	// PyTorch, topk and multinomial        87      -   5083
-	// PyTorch, softmax and multinomial     70      -   6708
-	{90, selectPolicy{blocks: 1, minPart: 1 << 11, maxList: 1 << 14}},
+	{90, selectPolicy{blocks: 1, minPart: 1 << 12, perK: 48, maxList: 1 << 14}},
 }
 
-// selection is the grid of blocks that select k of n elements.
+// selection is the blocks that select k of n elements.
 type selection struct {
-	threads, goal, capacity int64
+	threads, goal int64
 }
 
-// selectionOf returns the grid for rows, or parts of rows, of n elements, in blocks of up to `most` threads.
-func selectionOf(n, k, most int64) selection {
-	threads := min(max(arith.Pow2(n/selectPerThread), 32), most)
-	goal := 2 * arith.Pow2(k)
-	return selection{threads, goal, selectPerThread*threads + max(goal, selectLimit)}
+// selectionOf returns the blocks for rows, or parts of rows, of n elements.
+func selectionOf(n, k int64) selection {
+	const perThread = 8
+	return selection{min(max(arith.Pow2(n/perThread), 32), selectThreads), 2 * arith.Pow2(k)}
 }
 
-// shared returns the bytes of shared memory of a block: a key and an index for each candidate.
-func (s selection) shared(dt kernels.Dtype) int64 { return s.capacity * (dt.Size() + 4) }
+// shared returns the bytes of shared memory of a block: vectors in flight, and a key and an index for each candidate.
+func (s selection) shared(dev kernels.Device, dt kernels.Dtype, k int64) int64 {
+	slots := int64(selectSlots)
+	if k > selectLargeK || dev.Major < 8 {
+		slots = selectSlotsLarge
+	}
+	return slots*16*s.threads + (selectStep/dt.Size()*s.threads+max(s.goal, selectLimit))*(dt.Size()+4)
+}
 
 // parts returns the number of parts in which a row of n elements is selected from, each but the last of `each` elements, a multiple of `multiple`.
-func (pol selectPolicy) parts(dev kernels.Device, whole bool, rows, n, k, multiple int64) (parts, each int64) {
-	parts = min(kernels.CeilDiv(pol.blocks*int64(dev.SMs), rows), n/pol.minPart, pol.maxList/k)
-	if dev.Kind == kernels.CPU || whole || parts <= 1 {
+func (pol selectPolicy) parts(dev kernels.Device, rows, n, k, multiple int64) (parts, each int64) {
+	parts = min(kernels.CeilDiv(pol.blocks*int64(dev.SMs), rows), n/max(pol.minPart, pol.perK*k), pol.maxList/k)
+	if dev.Kind == kernels.CPU || parts <= 1 {
 		return 1, n
 	}
-	each = arith.RoundUp(kernels.CeilDiv(n, parts), arith.RoundUp(selectPerThread*selectBlock, multiple)) // whole tiles
+	each = arith.RoundUp(kernels.CeilDiv(n, parts), multiple)
 	return kernels.CeilDiv(n, each), each
 }
 
-// blockThreads returns the most threads of a block for rows: as many as a block can have, for whole rows, if there are not many more SMs than rows.
-func (pol selectPolicy) blockThreads(dev kernels.Device, dt kernels.Dtype, rows, n, k int64) (most int64, whole bool) {
-	most = selectWide / dt.Size()
-	if sms := int64(dev.SMs); dev.Kind == kernels.GPU && rows <= sms && 2*rows > sms && n > selectPerThread*selectBlock && selectionOf(n, k, most).shared(dt) <= int64(dev.SharedOptin) {
-		return most, true
+// launches appends a launch of blocks that select from rows in parts, and, if there are several rows of several parts, one of blocks that join these.
+func launches[A any](p *kernels.Plan, k *kernels.Kernel, rows, parts int64, s selection, shared int64, args A, joining func(*A) *int64) {
+	p.Launch(k, int(rows*parts), int(s.threads), args).Shared = int(shared)
+	if rows > 1 && parts > 1 {
+		*joining(&args) = 1
+		p.Launch(k, int(rows), int(s.threads), args).Shared = int(shared)
 	}
-	return selectBlock, false
 }
 
 // TopK plans [Largest] of rows of n elements, without values.
@@ -144,20 +127,26 @@ func (l Largest) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if l.Values {
 		p.Parts, values.Offset = parts, parts[1]
 	}
-	valued := int64(bit(l.Values))
-	pol := selectPolicies.On(dev)
-	threads, whole := pol.blockThreads(dev, dt, rows, n, k)
-	cut, each := pol.parts(dev, whole, rows, n, k, 4)
-	s := selectionOf(each, k, threads)
-	if cut == 1 {
-		p.Launch(topK[dt], int(rows), int(s.threads), topKArgs{x, out, values, n, k, s.goal, s.capacity, valued}).Shared = int(s.shared(dt))
-		return p, nil
+	cut, each := selectPolicies.On(dev).parts(dev, rows, n, k, selectMultiple)
+	s := selectionOf(each, k)
+	most := min(s.goal, MaxTopK)
+	args := topKArgs{x, out, values, out, out, n, k, s.goal, int64(bit(l.Values)), cut, each, most, 0}
+	if cut > 1 {
+		args.List, args.Arrivals = p.Workspace(rows*cut*most*2*dt.Size()), arrivals(rows, out)
 	}
-	list := p.Workspace(rows * cut * k * 4)
-	p.Launch(topKPart[dt], int(rows*cut), int(s.threads), topKPartArgs{x, list, n, k, s.goal, s.capacity, cut, each}).Shared = int(s.shared(dt))
-	s = selectionOf(cut*k, k, selectBlock)
-	p.Launch(topKJoin[dt], int(rows), int(s.threads), topKJoinArgs{x, list, out, values, n, k, s.goal, s.capacity, cut, valued}).Shared = int(s.shared(dt))
+	launches(p, topK[dt], rows, cut, s, s.shared(dev, dt, k), args, func(a *topKArgs) *int64 { return &a.Joining })
 	return p, nil
+}
+
+// selectMultiple divides the elements of a part.
+const selectMultiple = 256
+
+// arrivals returns [kernels.Arrivals] for a launch of the parts of one row, whose last block joins them, and unused for another.
+func arrivals(rows int64, unused kernels.Ref) kernels.Ref {
+	if rows == 1 {
+		return kernels.At(kernels.Arrivals, 0)
+	}
+	return unused
 }
 
 // falling compares elements, given their indices: the larger one comes first, NaN before all, and of equal ones the first.
@@ -186,23 +175,27 @@ func largest[T kernels.Float](x []T, k int64) []int64 {
 	return list
 }
 
+// selectedRows returns the rows that a launch of blocks for the parts of rows writes: all, or none if another launch joins the parts.
+func selectedRows(c kernels.Call, parts, joining int64) int64 {
+	switch blocks := int64(c.Grid[0]); {
+	case joining != 0:
+		return blocks
+	case parts > 1 && blocks > parts:
+		return 0
+	default:
+		return blocks / parts
+	}
+}
+
 func topKBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[topKArgs](c)
-	topKRows[T](c, args.X, args.Out, args.Values, args.N, args.K, args.Valued != 0)
-}
-
-func topKJoinBody[T kernels.Float](c kernels.Call) {
-	args := kernels.Args[topKJoinArgs](c)
-	topKRows[T](c, args.X, args.Out, args.Values, args.N, args.K, args.Valued != 0)
-}
-
-func topKRows[T kernels.Float](c kernels.Call, from, to, values kernels.Ref, n, k int64, valued bool) {
-	x, out := kernels.Slice[T](c, from), kernels.Slice[int64](c, to)
+	n, k, valued := args.N, args.K, args.Valued != 0
+	x, out := kernels.Slice[T](c, args.X), kernels.Slice[int64](c, args.Out)
 	var y []T
 	if valued {
-		y = kernels.Slice[T](c, values)
+		y = kernels.Slice[T](c, args.Values)
 	}
-	kernels.Parallel(int64(c.Grid[0]), max(kernels.Grain/n, 1), func(lo, hi int64) {
+	kernels.Parallel(selectedRows(c, args.Parts, args.Joining), max(kernels.Grain/n, 1), func(lo, hi int64) {
 		for r := lo; r < hi; r++ {
 			row := x[r*n : (r+1)*n]
 			list := largest(row, k)
