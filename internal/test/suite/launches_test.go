@@ -134,6 +134,11 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 		w = window.Windows{Rows: near, Columns: near}
 		plans = append(plans, plan(window.MaxPool(dev, dt, 6, w)), plan(window.MaxPoolDiff(dev, dt, 6, w)),
 			plan(window.AveragePool(dev, dt, 6, w, 4)), plan(window.AveragePoolDiff(dev, dt, 6, w, 4)))
+		pair := window.WindowAxis{In: 9, Size: 2, Stride: 2, Dilation: 1}
+		for i := range 4 {
+			pooling := window.MaxPooling{Dtype: kernels.Float32, Images: 2, Channels: 4, Windows: window.Windows{Rows: pair, Columns: pair}, Gradient: i%2 > 0, ReLU: true, ChannelsLast: [2]bool{i > 1, i > 1}}
+			plans = append(plans, plan(pooling.Plan(dev)))
+		}
 		wide := window.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
 		w = window.Windows{Rows: wide, Columns: wide}
 		plans = append(plans, plan(window.MaxPoolDiff(dev, dt, 1, w)), plan(window.Col2Im(dev, dt, 1, 1, w)))
