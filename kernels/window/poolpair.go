@@ -57,13 +57,15 @@ func (p MaxPooling) Takes(dev kernels.Device) bool {
 	if _, err := newPool("maxpool", kernels.Float32, 1, p.Windows); err != nil || p.Images < 1 || p.Channels < 1 || !p.Dtype.IsFloat() {
 		return false
 	}
-	if p.plain() {
-		return true
-	}
+	return p.plain() || p.pairs(dev)
+}
+
+// pairs reports whether kernels of poolpair.cu compute the operation.
+func (p MaxPooling) pairs(dev kernels.Device) bool {
 	w, last, stored := p.Windows, p.ChannelsLast, p.Stored
 	half := stored[PoolImages] == expr.BF16 || stored[PoolImages] == expr.F16
 	switch padding := w.Rows.Before + w.Rows.After + w.Columns.Before + w.Columns.After; {
-	case poolVariant(w) != 0 || padding > 0, p.Dtype != kernels.Float32,
+	case p.Images < 1 || p.Channels < 1, poolVariant(w) != 0 || padding > 0, p.Dtype != kernels.Float32,
 		stored[PoolImages] != kernels.Float32 && !half, stored[PoolOutputs] != kernels.Float32 && stored[PoolOutputs] != stored[PoolImages],
 		(half || last[PoolOutputs]) && !last[PoolImages], last[PoolImages] && p.Channels%pairChunk > 0, half && dev.Kind != kernels.CPU && dev.Major < 8:
 		return false
@@ -134,12 +136,20 @@ func (p MaxPooling) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if !p.Takes(dev) {
 		return nil, fmt.Errorf("%s: no kernel, want what Takes reports", plan.Op)
 	}
-	w, planes := p.Windows, p.Images*p.Channels
+	planes, w := p.Images*p.Channels, p.Windows
 	x, y := planes*w.plane()*p.Stored[PoolImages].Size(), planes*w.out()*p.Stored[PoolOutputs].Size()
-	down, across := int64(w.Rows.Out()), int64(w.Columns.Out())
 	plan.Inputs, plan.Out, plan.Flops = []int64{x}, y, planes*w.out()*w.elements()
 	if p.Gradient {
 		plan.Inputs, plan.Out = []int64{x, y}, x
+	}
+	return p.plan(plan), nil
+}
+
+// plan appends the launch to a plan.
+func (p MaxPooling) plan(plan *kernels.Plan) *kernels.Plan {
+	w, planes := p.Windows, p.Images*p.Channels
+	down, across := int64(w.Rows.Out()), int64(w.Columns.Out())
+	if p.Gradient {
 		down, across = kernels.CeilDiv(int64(w.Rows.In), 2), kernels.CeilDiv(int64(w.Columns.In), 2)
 	}
 	args, threads, last := pairArgs{Rows: int64(w.Rows.In), Columns: int64(w.Columns.In), Channels: 1, ReLU: arith.Flag(p.ReLU), Last: arith.Flag(p.ChannelsLast[PoolOutputs]),
@@ -161,7 +171,7 @@ func (p MaxPooling) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	} else {
 		plan.Launch(largest, blocks, poolThreads, pairMaxArgs{kernels.In(0), kernels.At(kernels.Out, 0), args})
 	}
-	return plan, nil
+	return plan
 }
 
 // each calls f for each row of windows of each image, one of planes if they are not stored with their channels last.
@@ -196,28 +206,62 @@ func (a pairArgs) windows(image, row int64, f func(x [4]int64, y int64)) {
 }
 
 // largest returns the maximum of a window, and which element is the first that has it, -1 for none.
-func (a pairArgs) largest(v [4]float32) (most float32, at int) {
+func (a pairArgs) largest(e0, e1, e2, e3 float32) (most float32, at int) {
+	if a.ReLU == 1 {
+		e0, e1, e2, e3 = activated(e0), activated(e1), activated(e2), activated(e3)
+	}
 	most, at = least[float32](), -1
-	for i, e := range v {
-		if a.ReLU == 1 {
-			if e += 0; e < 0 {
-				e = negativeZero
-			}
-		}
-		if e > most {
-			most, at = e, i
-		}
+	if e0 > most {
+		most, at = e0, 0
+	}
+	if e1 > most {
+		most, at = e1, 1
+	}
+	if e2 > most {
+		most, at = e2, 2
+	}
+	if e3 > most {
+		most, at = e3, 3
 	}
 	return most, at
+}
+
+// activated returns the ReLU of x, which is -0 for negative x.
+func activated(x float32) float32 {
+	if x < 0 {
+		return negativeZero
+	}
+	return x + 0
+}
+
+// planes reports whether images are planes of float32, and rows returns the two rows of a row of windows, the second of which may be none.
+func (a pairArgs) planes() bool { return a.Channels == 1 && a.Types == [2]int32{} }
+
+func (a pairArgs) rows(x []float32, plane, row int64) (top, bottom []float32) {
+	top = x[(plane*a.Rows+2*row)*a.Columns:]
+	if 2*row+1 < a.Rows {
+		bottom = top[a.Columns:][:a.Columns]
+	}
+	return top[:a.Columns], bottom
 }
 
 var negativeZero = float32(math.Copysign(0, -1))
 
 func (a pairArgs) max(c kernels.Call, in, out kernels.Ref) {
 	x, y := newNumbers(c, a.Types[PoolImages], in), newNumbers(c, a.Types[PoolOutputs], out)
+	if a.planes() {
+		a.each(func(plane, row int64) {
+			top, bottom := a.rows(x.wide, plane, row)
+			to := y.wide[(plane*a.Down.D+row)*a.Across.D:][:a.Across.D]
+			for i := range to {
+				to[i], _ = a.largest(top[2*i], top[2*i+1], bottom[2*i], bottom[2*i+1])
+			}
+		})
+		return
+	}
 	a.each(func(image, row int64) {
 		a.windows(image, row, func(at [4]int64, to int64) {
-			most, _ := a.largest([4]float32{x.get(at[0]), x.get(at[1]), x.get(at[2]), x.get(at[3])})
+			most, _ := a.largest(x.get(at[0]), x.get(at[1]), x.get(at[2]), x.get(at[3]))
 			y.set(to, most)
 		})
 	})
@@ -225,6 +269,34 @@ func (a pairArgs) max(c kernels.Call, in, out kernels.Ref) {
 
 func (a pairArgs) diff(c kernels.Call, in, grad, out kernels.Ref) {
 	x, dy, dx := newNumbers(c, a.Types[PoolImages], in), newNumbers(c, a.Types[PoolOutputs], grad), newNumbers(c, a.Types[PoolImages], out)
+	if a.planes() {
+		down, across := a.Rows/2, a.Columns/2
+		a.each(func(plane, row int64) {
+			top, bottom := a.rows(x.wide, plane, row)
+			to, below := a.rows(dx.wide, plane, row)
+			clear(to)
+			clear(below)
+			if row == down {
+				return
+			}
+			for i, d := range dy.wide[(plane*down+row)*across:][:across] {
+				v := [4]float32{top[2*i], top[2*i+1], bottom[2*i], bottom[2*i+1]}
+				_, at := a.largest(v[0], v[1], v[2], v[3])
+				if at < 0 {
+					continue
+				}
+				if d += 0; a.ReLU == 1 && !(v[at] >= 0) {
+					d *= 0
+				}
+				if at < 2 {
+					to[2*i+at] = d
+				} else {
+					below[2*i+at-2] = d
+				}
+			}
+		})
+		return
+	}
 	a.each(func(image, row int64) {
 		a.windows(image, row, func(at [4]int64, from int64) {
 			v, first := [4]float32{}, -1
@@ -234,7 +306,7 @@ func (a pairArgs) diff(c kernels.Call, in, grad, out kernels.Ref) {
 				}
 			}
 			if from >= 0 {
-				_, first = a.largest(v)
+				_, first = a.largest(v[0], v[1], v[2], v[3])
 			}
 			for i, k := range at {
 				slope := float32(0)
