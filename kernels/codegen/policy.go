@@ -26,7 +26,7 @@ type rowsPolicy struct {
 	splitMinCols              int64 // few rows of more columns are split
 	splitMinColsCluster       int64 // the same on devices with clusters, if fewer rows than fill the device with their clusters
 	splitMinColsBeyondCluster int64 // rows of more columns exceed a cluster's memory; few such rows are split
-	splitMinColsChannels      int64 // the same for reductions over several axes, such as all but the channels, whose clusters are more blocks than two an SM
+	splitMinColsChannels      int64 // rows of more columns are split if the reduction is over several axes, as that of channels, and clusters would have more than two blocks per SM
 	splitMinColsStrided       int64 // few rows of more columns, reduced over a strided axis, are split
 	minColsPerSplit           int64
 	minColsPerThreadStrided   int64 // of a thread in a split over a strided axis

@@ -17,7 +17,7 @@ const (
 	fewBlocks        = 4   // of an SM, wanted
 )
 
-// fewKind is the kernels for images of so many channels and square filters of so many elements a side: a thread has so many pixels, a warp so many filters.
+// fewKind has the kernels for images with that many channels and square filters of that side. A thread computes pixels of outputs; a warp computes gradients w.r.t. filters.
 type fewKind struct {
 	channels, size, pixels, filters int64
 	kernels                         [2]*kernels.Kernel // outputs and filters
