@@ -66,6 +66,16 @@ func TestWindowTimes(t *testing.T) {
 			return window.AveragePoolDiff(dev, kernels.Float32, planes, w, 4)
 		})
 	}
+	half := [2]kernels.Dtype{expr.BF16, expr.BF16}
+	for _, c := range []struct{ channels, side int }{{32, 28}, {64, 14}, {128, 7}} {
+		a := window.WindowAxis{In: c.side, Size: 2, Stride: 2, Dilation: 1}
+		for _, p := range []window.MaxPooling{{}, {ReLU: true}, {ReLU: true, ChannelsLast: [2]bool{true, true}}, {ReLU: true, ChannelsLast: [2]bool{true, true}, Stored: half}, {ReLU: true, ChannelsLast: [2]bool{true}, Stored: half}} {
+			p.Dtype, p.Images, p.Channels, p.Windows = kernels.Float32, int64(elements/(c.side*c.side*c.channels)), int64(c.channels), window.Windows{Rows: a, Columns: a}
+			for _, p.Gradient = range []bool{false, true} {
+				times(fmt.Sprintf("pooling: %v of %d channels, %d x %d", p, c.channels, c.side, c.side), p.Plan)
+			}
+		}
+	}
 	for _, scale := range []int{2, 3} { // upsampling to a gigabyte
 		const side = 56
 		planes := elements / (side * side * scale * scale)

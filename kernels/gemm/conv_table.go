@@ -147,6 +147,9 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 			}}) {
 				return
 			}
+			if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
+				return
+			}
 			if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !yield(v.byProduct(o, us)) {
 				return
 			}

@@ -95,6 +95,53 @@ func TestConv(t *testing.T) {
 	}
 }
 
+// TestConvFew: plans of convolutions of few channels compute on the host what plans for the host do, and are chosen for layers of networks.
+func TestConvFew(t *testing.T) {
+	r, dev := testutil.Random(t), kernels.Device{Name: "large", Major: 9, SMs: 132, Memory: 80 << 30, SharedOptin: 227 << 10}
+	layer := func(images, channels, filters, side int64, result ConvResult) Conv {
+		a := ConvAxis{In: side, Size: 3, Stride: 1, Dilation: 1, Before: 1, After: 1}
+		return Conv{Dtype: kernels.Float32, Images: images, Channels: channels, Filters: filters, Groups: 1, Rows: a, Columns: a, Result: result}
+	}
+	var plans []*kernels.Plan
+	for i := range 40 {
+		v := layer(1+r.Int64N(9), 1+2*r.Int64N(2), 8+r.Int64N(90), 1+r.Int64N(12), []ConvResult{ConvOutput, ConvFilters}[i%2])
+		v.Rows.Stride, v.Columns.Dilation = 1+r.Int64N(2), 1+r.Int64N(2)
+		v.Columns.In += 2
+		k, us, ok := v.few(dev)
+		if !ok || us <= 0 {
+			t.Fatalf("%v: got no kernels for few channels", v)
+		}
+		p := testutil.Get[*kernels.Plan](t)(v.planBy(convMethod{emit: func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}))
+		host := testutil.Get[*kernels.Plan](t)(v.Plan(kernels.HostDevice()))
+		var in [][]byte
+		for _, bytes := range host.Inputs {
+			x := make([]float32, bytes/4)
+			for k := range x {
+				x[k] = float32(r.IntN(9) - 4) // sums are exact
+			}
+			in = append(in, kernels.Bytes(x))
+		}
+		got, want := make([]byte, p.Out), make([]byte, p.Out)
+		testutil.Do(t, p.Run(in, got, nil))
+		testutil.Do(t, host.Run(in, want, nil))
+		if !slices.Equal(kernels.Elements[float32](got), kernels.Elements[float32](want)) {
+			t.Fatalf("%v: the plan for few channels computes something else on the host", v)
+		}
+		plans = append(plans, p)
+	}
+	testutil.Do(t, kernels.Check(own, plans...))
+	for _, v := range []Conv{layer(100, 1, 32, 28, ConvOutput), layer(2048, 1, 32, 28, ConvFilters), layer(512, 3, 64, 32, ConvOutput), layer(512, 3, 64, 32, ConvFilters)} {
+		if m := v.choose(dev); m.name != "few channels" {
+			t.Errorf("%v: got %s, want few channels", v, m.name)
+		}
+	}
+	for _, v := range []Conv{layer(100, 2, 32, 28, ConvOutput), layer(100, 1, 7, 28, ConvOutput), layer(100, 1, 32, 28, ConvImages)} {
+		if _, _, ok := v.few(dev); ok {
+			t.Errorf("%v: got kernels for few channels, want none", v)
+		}
+	}
+}
+
 // TestConvProducts compares the Go bodies of products that compute convolutions with sums over all terms, of whole numbers, whose sums are exact.
 func TestConvProducts(t *testing.T) {
 	r, took := testutil.Random(t), map[string]int{}

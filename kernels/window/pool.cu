@@ -18,7 +18,7 @@
 // tile, to shared memory, and then adds up dx of each element from the windows around it.
 //
 // Windows of 2 x 2 by 2 and of 3 x 3 by 1 and by 2 have kernels of their own, whose loops
-// are unrolled; the derivative of a maximum of 3 x 3 by 1 is in poolwalk.cu. Bound by memory.
+// are unrolled; the derivative of a maximum of 3 x 3 by 1 is in poolwalk.cu, the maximum of 2 x 2 by 2 and its derivative in poolpair.cu. Bound by memory.
 #include "windows.cuh"
 
 extern __shared__ __align__(16) unsigned char shared[];
@@ -322,8 +322,7 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
         pool<T, SIZE, STRIDE, MAX>(in, out, total, AXES_OF, (T)div, DIVIDE_OF(strips), DIVIDE_OF(columns));       \
     }
 
-#define POOLS(NAME, SIZE, STRIDE, T)                                                                              \
-    POOL(max, true, NAME, SIZE, STRIDE, T)                                                                        \
+#define AVERAGES(NAME, SIZE, STRIDE, T)                                                                           \
     POOL(average, false, NAME, SIZE, STRIDE, T)                                                                   \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
         pool_average_diff_##NAME(const T* grad, T* out, int total, AXES, double div, DIVIDE(strips),        \
@@ -331,6 +330,10 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
         averageDiff<T, SIZE, STRIDE>(grad, out, total, AXES_OF, (T)div, DIVIDE_OF(strips), DIVIDE_OF(columns),    \
                                      DIVIDE_OF(down), DIVIDE_OF(across));                                         \
     }
+
+#define POOLS(NAME, SIZE, STRIDE, T)                                                                              \
+    POOL(max, true, NAME, SIZE, STRIDE, T)                                                                        \
+    AVERAGES(NAME, SIZE, STRIDE, T)
 
 #define MAX_DIFF(NAME, SIZE, STRIDE, T)                                                                           \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
@@ -346,8 +349,7 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
     }
 
 #define ALL(NAME, T)                                                                                              \
-    POOLS(2x2_2_##NAME, 2, 2, T)                                                                                  \
-    MAX_DIFF(2x2_2_##NAME, 2, 2, T)                                                                               \
+    AVERAGES(2x2_2_##NAME, 2, 2, T)                                                                               \
     POOLS(3x3_1_##NAME, 3, 1, T)                                                                                  \
     POOLS(3x3_2_##NAME, 3, 2, T)                                                                                  \
     MAX_DIFF(3x3_2_##NAME, 3, 2, T)                                                                               \

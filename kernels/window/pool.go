@@ -17,10 +17,10 @@ var (
 	poolMaxDiffFar  = own.Pair("pool", "pool_max_diff_far", maxPoolDiffFarBody[float32], maxPoolDiffFarBody[float64])
 )
 
-// poolKernels returns the kernels for windows of 2 x 2 with stride 2, of 3 x 3 with stride 1 and 2, and for all others.
+// poolKernels returns the kernels for windows of 2 x 2 with stride 2, of 3 x 3 with stride 1 and 2, and for all others: see maxVariant and [appendWalk] for those that are not there.
 func poolKernels(op string, f32, f64 func(kernels.Call)) (k [4][2]*kernels.Kernel) {
 	for i, windows := range []string{"_2x2_2", "_3x3_1", "_3x3_2", ""} {
-		if op != "max_diff" || i != walked {
+		if (op != "max_diff" || i != walked) && (i > 0 || op[:3] != "max") {
 			k[i] = own.Pair("pool", "pool_"+op+windows, f32, f64)
 		}
 	}
@@ -67,10 +67,13 @@ func MaxPool(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) (*ke
 	if err != nil {
 		return nil, err
 	}
-	if t, ok := newPoolMaxTile(dev, dt, planes, w); ok && !known(w) {
+	k := maxVariant(w)
+	if pair := (MaxPooling{Dtype: dt, Images: planes, Channels: 1, Windows: w}); pair.pairs(dev) {
+		return pair.plan(p), nil
+	} else if t, ok := newPoolMaxTile(dev, dt, planes, w); ok && !known(k) {
 		return appendPoolMax(p, dt, t)
 	}
-	return appendPool(p, poolMax[poolVariant(w)][dt], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
+	return appendPool(p, poolMax[k][dt], planes, windowStrips(k, w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
 }
 
 // AveragePool plans the sum of each window of planes, in row-major order, divided by div. Elements outside the plane are ignored.
@@ -79,7 +82,8 @@ func AveragePool(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows, 
 	if err != nil {
 		return nil, err
 	}
-	return appendPool(p, poolAverage[poolVariant(w)][dt], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, div), nil
+	k := poolVariant(w)
+	return appendPool(p, poolAverage[k][dt], planes, windowStrips(k, w, w.Rows.Out()), int64(w.Columns.Out()), w, div), nil
 }
 
 // AveragePoolDiff plans the gradient w.r.t. the input of [AveragePool], from the gradient w.r.t. its output.
@@ -89,11 +93,11 @@ func AveragePoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windo
 		return nil, err
 	}
 	p.Inputs[0], p.Out = p.Out, p.Inputs[0]
-	rows := w.Rows.In
-	if known(w) {
+	rows, k := w.Rows.In, poolVariant(w)
+	if known(k) {
 		rows += w.Rows.Before % w.Rows.Stride
 	}
-	return appendPool(p, poolAverageDiff[poolVariant(w)][dt], planes, poolStrips(w, rows), int64(w.Columns.In), w, div, arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))), nil
+	return appendPool(p, poolAverageDiff[k][dt], planes, poolStrips(k, rows), int64(w.Columns.In), w, div, arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))), nil
 }
 
 // MaxPoolDiff plans the gradient w.r.t. the input of [MaxPool]. Inputs are the input of MaxPool and the gradient w.r.t. its
@@ -105,11 +109,14 @@ func MaxPoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) 
 	}
 	x, y := p.Inputs[0], p.Out
 	p.Inputs, p.Out = []int64{x, y}, x
-	if poolVariant(w) == walked {
+	k := maxVariant(w)
+	if pair := (MaxPooling{Dtype: dt, Images: planes, Channels: 1, Windows: w, Gradient: true}); pair.pairs(dev) {
+		return pair.plan(p), nil
+	} else if k == walked {
 		return appendWalk(p, dev, dt, planes, w), nil
 	}
 	down, across := arith.DivideBy(int64(w.Rows.Stride)), arith.DivideBy(int64(w.Columns.Stride))
-	tile, ok := newPoolTile(w, poolShared/(2*dt.Size()))
+	tile, ok := newPoolTile(k, w, poolShared/(2*dt.Size()))
 	if !ok {
 		rows, columns := int64(w.Rows.In), int64(w.Columns.In)
 		inParts(p, planes, poolMost/(rows*columns), func(part int64, at func(kernels.Operand) kernels.Ref) {
@@ -123,7 +130,7 @@ func MaxPoolDiff(dev kernels.Device, dt kernels.Dtype, planes int64, w Windows) 
 		return p, nil
 	}
 	blocks := kernels.CeilDiv(planes, tile.Planes) * tile.Down * tile.Across
-	p.Launch(poolMaxDiff[poolVariant(w)][dt], int(blocks), poolThreads, maxPoolDiffArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), planes, w.axes()},
+	p.Launch(poolMaxDiff[k][dt], int(blocks), poolThreads, maxPoolDiffArgs{kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0), planes, w.axes()},
 		down, across, tile).Shared = int(tile.Planes * tile.High * tile.Wide * 2 * dt.Size())
 	return p.Or(kernels.CheckGrid(blocks))
 }
@@ -134,16 +141,16 @@ type poolTile struct {
 	ByWindowStrips, ByWindowColumns, ByStrips, ByColumns                       arith.Divide
 }
 
-// newPoolTile returns a tile with room for a number of windows. It returns false if none fits.
+// newPoolTile returns a tile of kernel k with room for a number of windows. It returns false if none fits.
 // Its rows and columns are counted from the first element of a window on.
-func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
+func newPoolTile(k int, w Windows, room int64) (t poolTile, ok bool) {
 	around := func(a WindowAxis) int64 { return kernels.CeilDiv(int64(a.Size), int64(a.Stride)) }
 	extent := func(a WindowAxis, unit int64) int64 { // in units
 		return kernels.CeilDiv(int64(a.In)+int64(a.Before%a.Stride), unit)
 	}
 	t.AroundRows, t.AroundColumns = around(w.Rows), around(w.Columns)
 	unitRows, unitColumns := int64(w.Rows.Stride), int64(w.Columns.Stride)
-	if known(w) {
+	if known(k) {
 		unitRows = poolStrip
 	}
 	windowsOf := unitRows / int64(w.Rows.Stride) // of a unit of rows
@@ -160,8 +167,8 @@ func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
 	if t.Down*t.Across == 1 {
 		t.Planes = max(1, min(room/(t.High*t.Wide), poolElements/w.plane()))
 	}
-	t.ByWindowStrips, t.ByWindowColumns = arith.DivideBy(windowStrips(w, int(t.High))), arith.DivideBy(t.Wide)
-	t.ByStrips, t.ByColumns = arith.DivideBy(poolStrips(w, int(t.Rows))), arith.DivideBy(t.Columns)
+	t.ByWindowStrips, t.ByWindowColumns = arith.DivideBy(windowStrips(k, w, int(t.High))), arith.DivideBy(t.Wide)
+	t.ByStrips, t.ByColumns = arith.DivideBy(poolStrips(k, int(t.Rows))), arith.DivideBy(t.Columns)
 	return t, true
 }
 
@@ -192,22 +199,30 @@ func poolVariant(w Windows) int {
 	return 3
 }
 
-// known reports whether windows have their own kernel.
-func known(w Windows) bool { return poolVariant(w) < 3 }
+// maxVariant is poolVariant for maxima: of windows of 2 x 2 poolpair.cu has the kernels, and those that it does not take have the kernel for all.
+func maxVariant(w Windows) int {
+	if k := poolVariant(w); k > 0 {
+		return k
+	}
+	return 3
+}
 
-// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips the number of strips of `rows` rows of windows.
-func poolStrips(w Windows, rows int) int64 {
-	if known(w) {
+// known reports whether kernel k is one for windows of known sizes.
+func known(k int) bool { return k < 3 }
+
+// poolStrips returns the number of strips of kernel k of `rows` rows of a plane, windowStrips the number of strips of `rows` rows of windows.
+func poolStrips(k, rows int) int64 {
+	if known(k) {
 		return kernels.CeilDiv(int64(rows), poolStrip)
 	}
 	return int64(rows)
 }
 
-func windowStrips(w Windows, rows int) int64 {
-	if known(w) {
+func windowStrips(k int, w Windows, rows int) int64 {
+	if known(k) {
 		rows *= w.Rows.Stride
 	}
-	return poolStrips(w, rows)
+	return poolStrips(k, rows)
 }
 
 // appendPool appends launches with a thread for each column of strips of planes. The gradient of the average also divides by strides.

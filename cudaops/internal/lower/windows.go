@@ -34,10 +34,6 @@ func (w windowed) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return window.Im2Col(dev, w.dtype, w.images, w.channels, w.windows)
 	case "col2im":
 		return window.Col2Im(dev, w.dtype, w.images, w.channels, w.windows)
-	case "max-pool":
-		return window.MaxPool(dev, w.dtype, planes, w.windows)
-	case "max-pool derivative":
-		return window.MaxPoolDiff(dev, w.dtype, planes, w.windows)
 	case "average-pool":
 		return window.AveragePool(dev, w.dtype, planes, w.windows, w.div)
 	}
@@ -80,9 +76,8 @@ func windows(c *call) *program.Value {
 			k.name = "col2im"
 		}
 	case w.Name == "maxpool":
-		k.name = "max-pool"
 		if w.Derivative {
-			k.name, in = "max-pool derivative", []*program.Value{in[0], in[2]}
+			in = []*program.Value{in[0], in[2]}
 		}
 	case w.Name == "averagepool" && w.Derivative:
 		k.name, k.div, in = "average-pool derivative", float64(w.Size[0]*w.Size[1]), in[2:]
@@ -94,10 +89,14 @@ func windows(c *call) *program.Value {
 	if !slices.Equal(columns, want) {
 		return nil
 	}
-	if _, err := k.Plan(kernels.HostDevice()); err != nil {
+	var planner kernels.Planner = k
+	if w.Name == "maxpool" {
+		planner = window.MaxPooling{Dtype: k.dtype, Images: k.images, Channels: k.channels, Windows: k.windows, Gradient: w.Derivative}
+	}
+	if _, err := planner.Plan(kernels.HostDevice()); err != nil {
 		return nil // no kernel supports these windows
 	}
-	return c.emit(program.Kernel{Planner: k}, c.Type, in...)
+	return c.emit(program.Kernel{Planner: planner}, c.Type, in...)
 }
 
 // windowAxis returns the windows along an axis, rows or columns.

@@ -6,10 +6,11 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // Convolutions in 16 bits and in TF32 read and write (images, rows, columns, channels), channels last, while values of graphs are (images, channels, rows, columns). So the values between
-// convolutions are stored with their channels last, under Mixed and in TF32: Maps run over the axes in that order, and read all others, such as the user's inputs, through views of them. Where
+// convolutions, and those of max-poolings among them, are stored with their channels last, under Mixed and in TF32: Maps run over the axes in that order, and read all others, such as the user's inputs, through views of them. Where
 // a value leaves such a chain, to a kernel that wants the graph's order, the last Map writes that order.
 
 // channels stores the values between convolutions in TF32 with their channels last. Under Mixed the pass of that name does so.
@@ -64,8 +65,28 @@ func (m *mixer) conv(in *program.Instr) (v gemm.Conv, data [2]*program.Value, ok
 	return v, data, true
 }
 
-// takes reports whether a convolution can have a value with its channels last.
+// pool returns a max-pooling, or the gradient of one, and its images and outputs, or their gradients, by index of [window.MaxPooling].ChannelsLast.
+func pool(in *program.Instr) (p window.MaxPooling, data [2][]*program.Value, ok bool) {
+	p, ok = program.MaxPoolingOf(in.Op)
+	switch {
+	case !ok:
+	case p.Gradient:
+		data = [2][]*program.Value{{in.In[0], in.Out[0]}, {in.In[1]}}
+	default:
+		data = [2][]*program.Value{{in.In[0]}, {in.Out[0]}}
+	}
+	return p, data, ok
+}
+
+// takes reports whether a convolution or a max-pooling can have a value with its channels last.
 func (m *mixer) takes(in *program.Instr, value *program.Value) bool {
+	if p, data, ok := pool(in); ok {
+		p.ChannelsLast[window.PoolImages] = true
+		for of, list := range data {
+			p.ChannelsLast[of] = p.ChannelsLast[of] || slices.ContainsFunc(list, func(v *program.Value) bool { return v.Base == value })
+		}
+		return p.Takes(m.device)
+	}
 	v, data, ok := m.conv(in)
 	for i, d := range data {
 		v.ChannelsLast[i] = ok && d.Base == value
@@ -92,6 +113,14 @@ func (m *mixer) orders() {
 					can[v], changed = false, true
 				}
 			}
+			if _, data, ok := pool(in); ok { // outputs have their channels last only where the images have
+				images := data[window.PoolImages]
+				for _, v := range slices.Concat(data[:]...) {
+					if can[v.Base] && slices.ContainsFunc(images, func(x *program.Value) bool { return !can[x.Base] }) {
+						can[v.Base], changed = false, true
+					}
+				}
+			}
 		}
 	}
 	m.last, m.runs = map[*program.Value]bool{}, map[*program.Instr]bool{}
@@ -110,6 +139,12 @@ func (m *mixer) orders() {
 					m.last[v] = true
 				}
 				m.runs[in], changed = true, true
+			}
+			if _, data, ok := pool(in); ok && slices.ContainsFunc(slices.Concat(data[:]...), func(v *program.Value) bool { return m.last[v.Base] }) {
+				for _, v := range data[window.PoolImages] {
+					changed = changed || !m.last[v.Base]
+					m.last[v.Base] = true
+				}
 			}
 		}
 	}
@@ -146,9 +181,18 @@ func (m *mixer) order() {
 		if conv && v.ChannelsLast != [2]bool{} {
 			in.Op = program.Kernel{Planner: v}
 		}
+		p, pooled, pools := pool(in)
+		for of, list := range pooled {
+			if p.ChannelsLast[of] = pools && m.last[list[0].Base]; pools && m.half[list[0].Base] {
+				p.Stored[of] = m.as
+			}
+		}
+		if pools {
+			in.Op = program.Kernel{Planner: p}
+		}
 		for i, x := range in.In {
 			switch {
-			case m.runs[in] && m.last[x.Base], conv && m.last[x.Base]:
+			case m.runs[in] && m.last[x.Base], (conv || pools) && m.last[x.Base]:
 				in.In[i] = x.Base
 			case m.runs[in]:
 				view := x.View

@@ -24,13 +24,14 @@ import (
 func TestChannelsLast(t *testing.T) {
 	for _, by := range []kernels.Precision{kernels.BF16, kernels.TF32} {
 		for range 20 {
-			testChannelsLast(t, by)
+			testChannelsLast(t, by, convolved(t, rand.New(rand.NewPCG(rand.Uint64(), 0))), 8, 8)
+			testChannelsLast(t, by, pooled(t, rand.New(rand.NewPCG(rand.Uint64(), 0))), 6, 8)
 		}
 	}
 }
 
-func testChannelsLast(t *testing.T, by kernels.Precision) {
-	graph := convolved(t, rand.New(rand.NewPCG(rand.Uint64(), 0)))
+// testChannelsLast wants at least that many values in 16 bits, and with channels last of convolutions.
+func testChannelsLast(t *testing.T, by kernels.Precision, graph *G.ExprGraph, wantHalf, wantLast int) {
 	target, bound := Target{Device: H200}, 1e-5 // sums of rows have another order
 	if by == kernels.BF16 {
 		target.Mixed, bound = by, 0.03 // so that a value may be rounded to its neighbour
@@ -65,8 +66,8 @@ func testChannelsLast(t *testing.T, by kernels.Precision) {
 			copies++
 		}
 	}
-	if by == kernels.BF16 && len(half) < 8 || last < 8 || copies > 0 {
-		t.Errorf("%v: got %d values in BF16, %d of convolutions with channels last and %d copies, want 8 or more of each, and none:\n%v", by, len(half), last, copies, got.Program)
+	if by == kernels.BF16 && len(half) < wantHalf || last < wantLast || copies > 0 {
+		t.Errorf("%v: got %d values in BF16, %d of convolutions with channels last and %d copies, want %d, %d or more, and none:\n%v", by, len(half), last, copies, wantHalf, wantLast, got.Program)
 	}
 	withFloats(t, got.Program)
 	roundStored(t, want.Program, half, expr.BF16)

@@ -42,6 +42,9 @@ func epilogues(p *program.Program, t Target) error {
 			e.rewrite()
 		}
 	}
+	if err := s.pools(t); err != nil {
+		return err
+	}
 	s.recompute(t)
 	s.fromResults()
 	return s.finish()

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/kernels/window"
 	"gorgonia.org/tensor"
 )
 
@@ -142,6 +143,15 @@ func (m *mixer) choose() {
 				}
 			}
 		}
+		if _, data, ok := pool(in); ok {
+			for _, v := range slices.Concat(data[:]...) {
+				if m.takes(in, v.Base) && v.Def == in {
+					results = append(results, v)
+				} else if m.takes(in, v.Base) {
+					operands = append(operands, v.Base)
+				}
+			}
+		}
 		if product, ok := program.ProductOf(in.Op); ok && product.Round == m.by {
 			results, operands = append(results, in.Out[0]), append(operands, in.In[0].Base, in.In[1].Base)
 		}
@@ -197,6 +207,10 @@ func (m *mixer) restrict(in *program.Instr) (changed bool) {
 				if i := slices.Index(data[:], v); i < 0 || !conv.ChannelsLast[i] || !conv.TakesChannelsLast(m.device) {
 					float(v)
 				}
+			}
+		} else if _, data, ok := pool(in); ok {
+			if slices.ContainsFunc(data[window.PoolImages], func(v *program.Value) bool { return !m.half[v.Base] || !m.last[v.Base] }) {
+				float(slices.Concat(data[:]...)...)
 			}
 		} else if _, from, to, ok := m.stored(in); ok && len(to) > 0 && !slices.ContainsFunc(to, func(v *program.Value) bool { return !m.half[v] }) {
 			for _, v := range append(slices.Clone(in.In), in.Out...) {

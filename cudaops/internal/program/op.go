@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/attention"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/kernels/window"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -119,6 +120,13 @@ func ConvOf(op Op) (v gemm.Conv, is bool) {
 		is = is && err == nil
 	}
 	return v, is
+}
+
+// MaxPoolingOf returns the max-pooling that an op computes, or the gradient of one, and false for other ops.
+func MaxPoolingOf(op Op) (p window.MaxPooling, is bool) {
+	k, _ := op.(Kernel)
+	p, is = k.Planner.(window.MaxPooling)
+	return p, is
 }
 
 // AttentionOf returns the launches of an instruction of attention, and false for other ones.

@@ -134,6 +134,11 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 		w = window.Windows{Rows: near, Columns: near}
 		plans = append(plans, plan(window.MaxPool(dev, dt, 6, w)), plan(window.MaxPoolDiff(dev, dt, 6, w)),
 			plan(window.AveragePool(dev, dt, 6, w, 4)), plan(window.AveragePoolDiff(dev, dt, 6, w, 4)))
+		pair := window.WindowAxis{In: 9, Size: 2, Stride: 2, Dilation: 1}
+		for i := range 4 {
+			pooling := window.MaxPooling{Dtype: kernels.Float32, Images: 2, Channels: 4, Windows: window.Windows{Rows: pair, Columns: pair}, Gradient: i%2 > 0, ReLU: true, ChannelsLast: [2]bool{i > 1, i > 1}}
+			plans = append(plans, plan(pooling.Plan(dev)))
+		}
 		wide := window.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
 		w = window.Windows{Rows: wide, Columns: wide}
 		plans = append(plans, plan(window.MaxPoolDiff(dev, dt, 1, w)), plan(window.Col2Im(dev, dt, 1, 1, w)))
@@ -237,7 +242,7 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 func convolved(t *testing.T) (plans []*kernels.Plan) {
 	t.Helper()
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10, Memory: 80 << 30}
-	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}} {
+	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}} {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
 		for i := range 12 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}

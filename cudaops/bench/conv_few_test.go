@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+)
+
+// fewChannels is the name of the candidate of conv_few.cu.
+const fewChannels = "few channels"
+
+// drawFew draws a convolution of few channels, of odd sizes, strides, dilations and paddings, or as networks have them.
+func drawFew(r *rand.Rand) gemm.Conv {
+	size := func(most int64) int64 { return int64(math.Pow(float64(most+1), r.Float64())) }
+	v := gemm.Conv{Dtype: kernels.Float32, Images: size(60), Groups: 1, Channels: 1 + 2*r.Int64N(2), Filters: 8 + size(150), Result: []gemm.ConvResult{gemm.ConvOutput, gemm.ConvFilters}[r.IntN(2)]}
+	plain := r.IntN(2) == 0
+	for _, a := range []*gemm.ConvAxis{&v.Rows, &v.Columns} {
+		*a = gemm.ConvAxis{Size: 3, Stride: size(4), Dilation: size(3)}
+		if plain {
+			a.Stride, a.Dilation = 1, 1
+		}
+		reach := 2*a.Dilation + 1
+		a.Before, a.After = r.Int64N(reach), r.Int64N(reach)
+		a.In = max(reach-a.Before-a.After, 1) + size(40) - 1
+	}
+	return v
+}
+
+// Convolutions of few channels on a GPU are those of float64, within the rounding of sums, and twice the same bits. Some operands have NaN, or infinities.
+func TestConvFewOnGPU(t *testing.T) {
+	dev, r := device0(t), random(t)
+	draws := 150
+	if testing.Short() {
+		draws = 25
+	}
+	for range draws {
+		v := drawFew(r)
+		c, ok := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))[fewChannels]
+		if !ok {
+			t.Skip("SKIPPED: no kernels for few channels are for this device")
+		}
+		checkConv[float32](t, c.Plan, v, r)
+	}
+}

@@ -1,0 +1,77 @@
+package gemm
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// Constants of conv_few.cu.
+const (
+	fewThreads       = 256 // of a block for outputs
+	fewFilters       = 8   // filters that a thread computes at a time
+	fewMost          = 64  // filters of a block for outputs
+	fewFilterThreads = 128 // of a block for filters, four warps
+	fewMinPixels     = 256 // of a split
+	fewBlocks        = 4   // of an SM, wanted
+)
+
+// fewKind has the kernels for images with that many channels and square filters of that side. A thread computes pixels of outputs; a warp computes gradients w.r.t. filters.
+type fewKind struct {
+	channels, size, pixels, filters int64
+	kernels                         [2]*kernels.Kernel // outputs and filters
+}
+
+var fewKinds = []fewKind{newFewKind(1, 3, 4, 8), newFewKind(3, 3, 2, 4)}
+
+func newFewKind(channels, size, pixels, filters int64) fewKind {
+	name := fmt.Sprintf("%dx%d_f32", channels, size)
+	return fewKind{channels, size, pixels, filters, [2]*kernels.Kernel{
+		own.Kernel("conv_few", "conv_few_"+name, convWindowsBody[float32]), own.Kernel("conv_few", "conv_few_filters_"+name, convFiltersBody[float32]),
+	}}
+}
+
+// few returns the kernels for images of few channels, and their time by the model in us; ok is false if there are none for the convolution.
+func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
+	if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Result == ConvImages || v.Groups != 1 || v.Filters < fewFilters {
+		return k, 0, false
+	}
+	for _, k := range fewKinds {
+		if v.Channels == k.channels && v.Rows.Size == k.size && v.Columns.Size == k.size {
+			sizes := v.elements()
+			us := convLaunch + float64(4*(sizes[ConvOutput]+sizes[ConvImages]))/fewBytes
+			if v.Result == ConvFilters {
+				us += convLaunch
+			}
+			return k, us, true
+		}
+	}
+	return k, 0, false
+}
+
+// fewBytes is the bytes that the kernels read and write in one us, of an H200, by the model.
+const fewBytes = 3e6
+
+// emit appends the launches.
+func (k fewKind) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
+	wanted := fewBlocks * int64(dev.SMs)
+	if v.Result == ConvOutput {
+		blocks := kernels.CeilDiv(args.N, fewThreads*k.pixels)
+		parts := kernels.CeilDiv(args.M, min(arith.RoundUp(max(args.M*blocks/wanted, 1), fewFilters), fewMost))
+		args.Chunk = args.K
+		p.Launch(k.kernels[0], int(blocks), fewThreads, args).Grid[1] = int(parts)
+		return kernels.CheckGrid(blocks)
+	}
+	across := kernels.CeilDiv(args.M, 4*k.filters)
+	splits := max(min(kernels.CeilDiv(wanted, across), args.K/fewMinPixels), 1)
+	args.Chunk = arith.RoundUp(kernels.CeilDiv(args.K, splits), 32)
+	if splits = kernels.CeilDiv(args.K, args.Chunk); splits > 1 {
+		args.Out = p.Workspace(splits * p.Out)
+	}
+	p.Launch(k.kernels[1], int(across*splits), fewFilterThreads, args)
+	if splits > 1 {
+		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: args.Count}}).combine(p, args.Out, splits)
+	}
+	return kernels.CheckGrid(across * splits)
+}
