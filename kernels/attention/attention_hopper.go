@@ -67,6 +67,7 @@ type hopperForwardArgs struct {
 	Out        operand
 	Statistics kernels.Ref
 	Outputs    int64 `arg:"int32"`
+	Counter    kernels.Ref
 	problemArgs
 }
 
@@ -76,15 +77,16 @@ func mappedForward(c kernels.Call, dt kernels.Dtype, a hopperForwardArgs) {
 
 // hopperGroups is the number of warpgroups that compute in a block of attention_hopper.cu, 64 queries each: three for rows of up to 64 elements, unless so many queries are too coarse.
 //
-// Attention, bf16, 32 heads of 64, H100, us    two      three
-// full      32 x 512                          225.7      211.0
-// full       8 x 2048                         733.7      634.3
-// full       2 x 8192                        2587.4     2211.9
-// full       1 x 16384                       5129.2     4318.9
-// causal    32 x 512                          171.6      179.9
-// causal     8 x 1024, 12 heads                54.2       59.0
+// Attention, bf16, 32 heads of 64, H200, us    two      three
+// full      32 x 512                          199.5      188.9
+// full       8 x 2048                         686.3      582.6
+// full       2 x 8192                        2765.1     2202.3
+// full       1 x 16384                       5610.0     4395.9
+// causal    32 x 512                          142.5      161.7
+// causal     8 x 2048                         391.2      372.9
+// causal     2 x 8192                        1392.3     1191.2
 func (p Problem) hopperGroups() int64 {
-	if p.width() == 0 && (!p.Causal && p.Queries >= 512 || p.Queries >= 4096) {
+	if p.width() == 0 && (!p.Causal && p.Queries >= 512 || p.Queries >= 2048) {
 		return 3
 	}
 	return 2
@@ -99,7 +101,7 @@ func (f Forward) launchHopper(p *kernels.Plan, dev kernels.Device, out operand, 
 	}
 	tiles := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, rows)
 	p.Launch(kernel, int(min(tiles, int64(dev.SMs))), int(128*(1+f.hopperGroups())),
-		hopperForwardArgs{f.maps(rows), out, statistics, outputs, f.args(3)}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
+		hopperForwardArgs{f.maps(rows), out, statistics, outputs, kernels.At(kernels.Arrivals, 0), f.args(3)}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
 }
 
 type hopperDeltaArgs struct {
@@ -154,7 +156,7 @@ func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operan
 	for sms := int64(dev.SMs); args.First < keyTiles; args.First += sms {
 		args.Blocks = min(keyTiles-args.First, sms)
 		l := p.Launch(hopperGradients.of(b.Problem), int(args.Blocks*min(sms/args.Blocks, heads)), hopperThreads, args)
-		l.Shared = int(2048 + 2*b.tileBytes(hopperTile) + 2*(2*b.tileBytes(queries)+3*4*queries+16) + 2*2*hopperTile*queries + sumBytes)
+		l.Shared = int(2048 + 2*b.tileBytes(hopperTile) + 2*(2*b.tileBytes(queries)+3*4*queries+16) + 2*2*hopperTile*queries + sumBytes + 128 + 16*128)
 		l.Cooperative = args.Blocks > 1
 	}
 }
