@@ -30,7 +30,7 @@ func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
 
 // checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
 func (b Backward) checkPacked() error {
-	if b.Packed && !(b.Dtype.Size() == 2 && b.inPieces() && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
+	if b.Packed && !(b.forHopper() && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
 		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128", b)
 	}
 	return nil

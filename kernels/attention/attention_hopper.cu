@@ -1,7 +1,7 @@
 // attention on the tensor cores of compute capability 9.0, for 16-bit operands: see attention.cu for the formula.
 //
 // A block is a producer warp and two consumer warpgroups, or three for rows of up to 64 elements, alone on its SM, and computes tiles of 64 queries a warpgroup of a head in a loop. The producer
-// copies q, and keys and values 128 at a time, by TMA into stages. The scores of a consumer's queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first
+// takes the tiles' numbers from a counter, so that blocks with shorter tiles compute more of them, and copies q, and keys and values 128 at a time, by TMA into stages. The scores of a consumer's queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first
 // operand of the next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The warpgroups take turns
 // (ping-pong), so that one multiplies while others compute exponentials. Sums are float32, weights are rounded to 16 bits.
 #include "attention_wgmma.cuh"
@@ -9,19 +9,21 @@
 extern __shared__ unsigned char dynamic[];
 
 // Place is a tile of queries. Heads are in sections whose keys and values fit in a part of the L2 cache; in a section the last queries, which see the most keys if causal, come first.
-// Smaller sections leave more of the cache to queries and results. Of long causal sequences, they are too few tiles to balance.
+// Smaller sections leave more of the cache to queries and results. Long causal sequences of wide rows are faster in larger ones.
 //
-// BF16, 16 384 tokens of 2048 elements, H200, us    24 MB    12 MB     6 MB
-// full      64 x 512                                218.7    198.8    198.4
-// full     128 x 512                                174.0    160.0    160.4
-// full     128 x 2048                               482.5    445.9    441.2
-// full     128 x 16384                             3527.4   3491.7   3491.8
-// causal    64 x 2048                               433.0    400.4    402.0
-// causal   128 x 2048                               314.1    264.0    273.2
-// causal    64 x 8192                              1256.6   1383.0   1637.9
-// causal   128 x 16384                             1957.8   2462.6   2462.9
+// BF16, 16 384 tokens of 2048 elements, H200, us    24 MB    12 MB
+// full      64 x 512                                218.7    198.8
+// full     128 x 512                                174.0    160.0
+// full     128 x 2048                               482.5    445.9
+// full     128 x 16384                             3527.4   3491.7
+// causal    64 x 2048                               433.0    400.4
+// causal   128 x 2048                               314.1    264.0
+// causal    64 x 8192                              1215.8   1202.8
+// causal   128 x 8192                               889.1    902.1
+// causal   128 x 16384                             1748.0   1818.2
 template <int BM> struct Place {
-    int batch, head, t0;
+    int batch = 0, head = 0, t0 = -1; // -1: there is no tile
+    __device__ __forceinline__ Place() {}
     __device__ __forceinline__ Place(const Problem<float>& p, int batches, int tile) {
         const i64 cache = p.causal && p.keys > 2048 ? 24 << 20 : 12 << 20;
         const int tiles = (p.queries + BM - 1) / BM, heads = batches * p.heads;
@@ -29,6 +31,11 @@ template <int BM> struct Place {
         const int first = section * wide, count = min(wide, heads - first), local = tile - first * tiles;
         const int number = first + local % count;
         batch = number / p.heads, head = number % p.heads, t0 = (tiles - 1 - local / count) * BM;
+    }
+    __device__ __forceinline__ void store(u32 to) const { asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %3};" ::"r"(to), "r"(batch), "r"(head), "r"(t0) : "memory"); }
+    __device__ __forceinline__ void load(u32 from) {
+        int unused;
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(batch), "=r"(head), "=r"(t0), "=r"(unused) : "r"(from) : "memory");
     }
 };
 
@@ -38,9 +45,10 @@ template <int D, int GROUPS, bool HALF> struct Attend {
     using Queries = Panels<BM, D>;
     using At = Place<BM>;
 
-    // Places in shared memory: barriers, two tiles of queries, stages of keys and values, and what store_rows takes.
+    // Places in shared memory: barriers, where two tiles are, two tiles of queries, stages of keys and values, and what store_rows takes.
     u32 start;
     __device__ __forceinline__ u32 bar(int which, int stage) const { return start + (which * STAGES + stage) * 8; } // full and empty of q (0, 1), k (2, 3) and v (4, 5)
+    __device__ __forceinline__ u32 where(int stage) const { return start + 512 + stage * 16; }
     __device__ __forceinline__ u32 q(int stage) const { return start + 1024 + stage * Queries::BYTES; }
     __device__ __forceinline__ u32 k(int stage) const { return q(2) + stage * Tile::BYTES; }
     __device__ __forceinline__ u32 v(int stage) const { return k(STAGES + stage); }
@@ -48,65 +56,79 @@ template <int D, int GROUPS, bool HALF> struct Attend {
     // pass gives the next warpgroup its turn.
     static __device__ __forceinline__ void pass(int number) { asm volatile("bar.arrive %0, 256;" ::"r"((number + 1) % GROUPS + 1) : "memory"); }
 
-    __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches) {
+    __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, u16* out, Strides os, float* lse, int outputs, u32* counter, const Problem<float>& p, int batches) {
         start = (shared_address(dynamic) + 1023) / 1024 * 1024;
         if (threadIdx.x == 0)
             for (int i = 0; i < 6 * STAGES; i++) barrier_init(start + i * 8, i / STAGES % 2 ? 4 * GROUPS : 1);
         barriers_ready();
         follow();
-        const int tiles = (p.queries + BM - 1) / BM * p.heads * batches, group = threadIdx.x / 128;
+        const int group = threadIdx.x / 128;
         if (group == 0) {
             registers_down<GROUPS == 3 ? 32 : 40>();
-            if (threadIdx.x < 32) produce(mapQ, mapK, mapV, p, batches, tiles);
+            if (threadIdx.x < 32) produce(mapQ, mapK, mapV, counter, p, batches);
         } else {
             registers_up<GROUPS == 3 ? 160 : 232>();
-            consume(group - 1, out, os, lse, outputs, p, batches, tiles);
+            consume(group - 1, out, os, lse, outputs, p);
         }
     }
 
-    __device__ __forceinline__ void produce(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, const Problem<float>& p, int batches, int tiles) {
+    // produce computes the block's first tile, whose number is that of the block, and others while the counter has some. Each block takes a number that is too large, and the last one
+    // of these makes the counter 0 again.
+    __device__ __forceinline__ void produce(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, u32* counter, const Problem<float>& p, int batches) {
+        const int tiles = (p.queries + BM - 1) / BM * p.heads * batches;
+        const bool lead = threadIdx.x == 0;
         Position<STAGES> at;
         Position<2> tileAt;
+        int tile = blockIdx.x;
 #pragma unroll 1
-        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        for (; tile < tiles; tileAt.next()) {
             const At place(p, batches, tile);
             const Span<BM> span(p, place.batch, place.t0);
-            if (threadIdx.x > 0) continue;
-            barrier_wait(bar(1, tileAt.stage), tileAt.parity ^ 1);
-            barrier_expect(bar(0, tileAt.stage), Queries::BYTES);
-            Queries::fetch_rows(q(tileAt.stage), mapQ, bar(0, tileAt.stage), place.t0, place.head, place.batch);
-            tileAt.next();
+            if (lead) {
+                tile = gridDim.x + atomicInc(counter, tiles - 1);
+                barrier_wait(bar(1, tileAt.stage), tileAt.parity ^ 1);
+                place.store(where(tileAt.stage));
+                barrier_expect(bar(0, tileAt.stage), Queries::BYTES);
+                Queries::fetch_rows(q(tileAt.stage), mapQ, bar(0, tileAt.stage), place.t0, place.head, place.batch);
 #pragma unroll 1
-            for (int j0 = 0; j0 < max(span.high, 1); j0 += BN, at.next()) { // of a tile without keys one block, which is masked
-                barrier_wait(bar(3, at.stage), at.parity ^ 1);
-                barrier_expect(bar(2, at.stage), Tile::BYTES);
-                Tile::fetch_rows(k(at.stage), mapK, bar(2, at.stage), j0, place.head / p.group, place.batch);
-                barrier_wait(bar(5, at.stage), at.parity ^ 1);
-                barrier_expect(bar(4, at.stage), Tile::BYTES);
-                Tile::fetch_rows(v(at.stage), mapV, bar(4, at.stage), j0, place.head / p.group, place.batch);
+                for (int j0 = 0; j0 < max(span.high, 1); j0 += BN, at.next()) { // of a tile without keys one block, which is masked
+                    barrier_wait(bar(3, at.stage), at.parity ^ 1);
+                    barrier_expect(bar(2, at.stage), Tile::BYTES);
+                    Tile::fetch_rows(k(at.stage), mapK, bar(2, at.stage), j0, place.head / p.group, place.batch);
+                    barrier_wait(bar(5, at.stage), at.parity ^ 1);
+                    barrier_expect(bar(4, at.stage), Tile::BYTES);
+                    Tile::fetch_rows(v(at.stage), mapV, bar(4, at.stage), j0, place.head / p.group, place.batch);
+                }
             }
+            tile = __shfl_sync(~0u, tile, 0);
         }
+        if (!lead) return;
+        barrier_wait(bar(1, tileAt.stage), tileAt.parity ^ 1);
+        At().store(where(tileAt.stage));
+        arrive(bar(0, tileAt.stage));
     }
 
-    __device__ __forceinline__ void consume(int number, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches, int tiles) {
+    __device__ __forceinline__ void consume(int number, u16* out, Strides os, float* lse, int outputs, const Problem<float>& p) {
         const float scale = p.scale * LOG2E;
         const int row = number * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         Position<STAGES> keys, values;
         Position<2> queries;
         if (number == GROUPS - 1) pass(number);
         float s[64];
-        // begin starts the scores of a tile's queries and its first keys, of whatever is there if there is no tile.
-        auto begin = [&](int tile) {
-            if (tile < tiles) barrier_wait(bar(0, queries.stage), queries.parity), barrier_wait(bar(2, keys.stage), keys.parity);
+        At next;
+        // begin starts the scores of the next tile's queries and its first keys, of whatever is there if there is no tile.
+        auto begin = [&] {
+            barrier_wait(bar(0, queries.stage), queries.parity);
+            next.load(where(queries.stage));
+            if (next.t0 >= 0) barrier_wait(bar(2, keys.stage), keys.parity);
             wgmma_fence();
             scores<HALF, D, BM, BN>(s, q(queries.stage) + number * 64 * 128, k(keys.stage));
             wgmma_commit();
         };
-        int tile = blockIdx.x;
-        begin(tile);
+        begin();
 #pragma unroll 1
-        for (; tile < tiles; tile += gridDim.x) {
-            const At at(p, batches, tile);
+        while (next.t0 >= 0) {
+            const At at = next;
             const Span<BM> span(p, at.batch, at.t0);
             const int limit[2] = {p.limit(at.batch, min(at.t0 + row, p.queries - 1)), p.limit(at.batch, min(at.t0 + row + 8, p.queries - 1))};
             float o[D / 2], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, factor[2];
@@ -157,7 +179,7 @@ template <int D, int GROUPS, bool HALF> struct Attend {
             weigh_rows<HALF, D, BN>(o, w, v(values.stage), 1);
             wgmma_commit();
             // The scores of the next tile are computed while this one is stored.
-            begin(tile + gridDim.x);
+            begin();
             wgmma_wait<1>();
             pin(w), pin(o);
             release(bar(5, values.stage));
@@ -189,8 +211,8 @@ template <int D, int GROUPS, bool HALF> struct Attend {
 #define ENTRY(name, D, GROUPS, HALF)                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)                                                                                   \
         attention_hopper_##name(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, u16* out,  \
-                                STRIDES(out), float* lse, const int outputs, PROBLEM(float)) {                                                            \
-        BODY(Attend<D, GROUPS, HALF> a; a.run(&q, &k, &v, out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), batches);)                                \
+                                STRIDES(out), float* lse, const int outputs, u32* counter, PROBLEM(float)) {                                              \
+        BODY(Attend<D, GROUPS, HALF> a; a.run(&q, &k, &v, out, STRIDES_OF(out), lse, outputs, counter, PROBLEM_OF(float), batches);)                       \
     }
 ENTRY(64_bf16, 64, 2, false)
 ENTRY(128_bf16, 128, 2, false)

@@ -14,9 +14,9 @@ const (
 )
 
 var (
-	hopperForward   = halves("attention_hopper", "attention_hopper", mappedForward)
+	hopperForward   = halves(2, "attention_hopper", "attention_hopper", mappedForward)
 	hopperThree     = map[kernels.Dtype]*kernels.Kernel{expr.BF16: threeOf(expr.BF16), expr.F16: threeOf(expr.F16)}
-	hopperGradients = halves("attention_hopper_backward", "attention_hopper_gradients", mappedGradients)
+	hopperGradients = halves(2, "attention_hopper_backward", "attention_hopper_gradients", mappedGradients)
 	hopperDelta     = map[kernels.Dtype]*kernels.Kernel{expr.BF16: deltaOf(expr.BF16), expr.F16: deltaOf(expr.F16)}
 )
 
@@ -34,8 +34,11 @@ func deltaOf(dt kernels.Dtype) *kernels.Kernel {
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.
 func (p Problem) onHopper(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0 && p.Dtype.Size() == 2 && p.inPieces()
+	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0 && p.forHopper()
 }
+
+// forHopper reports whether the kernels of compute capability 9.0, whose Go bodies the host runs, compute the problem.
+func (p Problem) forHopper() bool { return p.Dtype.Size() == 2 && p.Dim <= 128 && p.inPieces() }
 
 // tensorMap describes an operand to TMA, in boxes of rows x 64 elements.
 func (o operand) tensorMap(p Problem, heads, rows, box int64) kernels.TensorMap {
@@ -64,6 +67,7 @@ type hopperForwardArgs struct {
 	Out        operand
 	Statistics kernels.Ref
 	Outputs    int64 `arg:"int32"`
+	Counter    kernels.Ref
 	problemArgs
 }
 
@@ -73,15 +77,16 @@ func mappedForward(c kernels.Call, dt kernels.Dtype, a hopperForwardArgs) {
 
 // hopperGroups is the number of warpgroups that compute in a block of attention_hopper.cu, 64 queries each: three for rows of up to 64 elements, unless so many queries are too coarse.
 //
-// Attention, bf16, 32 heads of 64, H100, us    two      three
-// full      32 x 512                          225.7      211.0
-// full       8 x 2048                         733.7      634.3
-// full       2 x 8192                        2587.4     2211.9
-// full       1 x 16384                       5129.2     4318.9
-// causal    32 x 512                          171.6      179.9
-// causal     8 x 1024, 12 heads                54.2       59.0
+// Attention, bf16, 32 heads of 64, H200, us    two      three
+// full      32 x 512                          199.5      188.9
+// full       8 x 2048                         686.3      582.6
+// full       2 x 8192                        2765.1     2202.3
+// full       1 x 16384                       5610.0     4395.9
+// causal    32 x 512                          142.5      161.7
+// causal     8 x 2048                         391.2      372.9
+// causal     2 x 8192                        1392.3     1191.2
 func (p Problem) hopperGroups() int64 {
-	if p.wide() == 0 && (!p.Causal && p.Queries >= 512 || p.Queries >= 4096) {
+	if p.width() == 0 && (!p.Causal && p.Queries >= 512 || p.Queries >= 2048) {
 		return 3
 	}
 	return 2
@@ -90,13 +95,13 @@ func (p Problem) hopperGroups() int64 {
 // launchHopper launches blocks that compute tiles of queries in a loop. Their shared memory has barriers, two tiles of queries, stages of keys and values, and what rows take on their way
 // to memory.
 func (f Forward) launchHopper(p *kernels.Plan, dev kernels.Device, out operand, statistics kernels.Ref, outputs int64) {
-	kernel, stages, rows := hopperForward.of(f.Problem), 4-2*f.wide(), 64*f.hopperGroups()
+	kernel, stages, rows := hopperForward.of(f.Problem), 4-2*int64(f.width()), 64*f.hopperGroups()
 	if f.hopperGroups() == 3 {
 		kernel = hopperThree[f.Dtype]
 	}
 	tiles := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, rows)
 	p.Launch(kernel, int(min(tiles, int64(dev.SMs))), int(128*(1+f.hopperGroups())),
-		hopperForwardArgs{f.maps(rows), out, statistics, outputs, f.args(3)}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
+		hopperForwardArgs{f.maps(rows), out, statistics, outputs, kernels.At(kernels.Arrivals, 0), f.args(3)}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
 }
 
 type hopperDeltaArgs struct {
@@ -134,7 +139,7 @@ func mappedGradients(c kernels.Call, dt kernels.Dtype, a hopperGradientArgs) {
 // launchHopper launches a block for each tile of keys of as many heads as run at the same time; others follow in the same blocks, and tiles beyond those that run at the same time in another
 // launch. The shared memory of a block: two tiles of keys, two stages of two tiles of queries, with three numbers for each query, two tiles of ds, and one of dq in float32.
 func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operand, outputs int64) {
-	queries := hopperTile / (1 + b.wide()) // of a stage
+	queries := int64(hopperTile >> b.width()) // of a stage
 	tiles, keyTiles, heads := kernels.CeilDiv(b.Queries, queries), kernels.CeilDiv(b.Keys, hopperTile), b.Batch*b.KeyHeads
 	grad, sumBytes := operand{kernels.In(5), b.queryStrides()}, 2*b.tileBytes(queries)
 	args := hopperGradientArgs{In: b.maps(queries), Grad: grad.tensorMap(b.Problem, b.Heads, b.Queries, queries), Statistics: kernels.In(3), Delta: p.Workspace(b.statisticBytes()),
@@ -145,13 +150,13 @@ func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operan
 	if b.Q {
 		args.Outputs |= 4
 	}
-	lanes := 8 * (1 + b.wide()) // of a row
+	lanes := int64(8 << b.width()) // of a row
 	p.Launch(hopperDelta[b.Dtype], int(kernels.CeilDiv(b.rows()*lanes, portableThreads)), portableThreads,
 		hopperDeltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, args.Delta, args.Turns, b.Heads, b.Queries, b.Dim, b.rows()})
 	for sms := int64(dev.SMs); args.First < keyTiles; args.First += sms {
 		args.Blocks = min(keyTiles-args.First, sms)
 		l := p.Launch(hopperGradients.of(b.Problem), int(args.Blocks*min(sms/args.Blocks, heads)), hopperThreads, args)
-		l.Shared = int(2048 + 2*b.tileBytes(hopperTile) + 2*(2*b.tileBytes(queries)+3*4*queries+16) + 2*2*hopperTile*queries + sumBytes)
+		l.Shared = int(2048 + 2*b.tileBytes(hopperTile) + 2*(2*b.tileBytes(queries)+3*4*queries+16) + 2*2*hopperTile*queries + sumBytes + 128 + 16*128)
 		l.Cooperative = args.Blocks > 1
 	}
 }

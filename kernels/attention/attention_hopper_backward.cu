@@ -4,10 +4,11 @@
 // attention_hopper_gradients: a block has 128 keys of a key head and loops over the queries of all heads that read it. Each consumer warpgroup has 64 keys: scores and products of v with
 // gradients are transposed, keys x queries, so that weights and their gradients are first operands in registers, and tiles of q and g serve as second operands both ways; the gradients of
 // weights go through shared memory to the product with k, too. All blocks of a head run at the same time (a cooperative launch), and their terms of dq are added in a fixed order (Visits): the
-// block waits until the sum has the terms before its own, adds its own to float32 sums in global memory (cp.reduce.async.bulk) and counts it. The block with the last term
-// stores dq.
+// block waits until the sum has the terms before its own, adds its own to float32 sums in global memory (cp.reduce.async.bulk) and counts it. Of few terms, the block
+// with the last one adds the sum to it and stores dq. Complete sums of more are rounded by a warp of some block, all blocks in turn: if causal, the first tile of keys has the last term of every
+// tile of queries, and its block would be slower than all others.
 // Each thread arrives at barriers itself. With one arrival for a warp, after __syncwarp, the gradients take as long, and racecheck, which does not follow that order, reports races.
-// The producers are warps: the first copies tiles, the second loads statistics and delta of the queries, the third adds terms of dq.
+// The producers are warps: the first copies tiles, the second loads statistics and delta of the queries, the third adds terms of dq, the fourth rounds sums.
 #include "attention_wgmma.cuh"
 
 extern __shared__ unsigned char dynamic[];
@@ -47,20 +48,36 @@ template <int BM, int BN> struct Visits {
     const Section section;
     const int batch, keyHead, own, tiles, from;
     const bool down;
+    int unseen = 0; // tiles before the first one whose queries see the keys, if causal; a tile without keys is the first block's
     int step = -1, turn = 0, head, t0, low, rank, count;
     __device__ __forceinline__ Visits(const Problem<float>& p, Section section, int number, int own, int round)
         : p(p), section(section), batch(number / (p.heads / p.group)), keyHead(number % (p.heads / p.group)), own(p.causal && round % 2 ? section.blocks - 1 - own : own),
-          tiles((p.queries + BM - 1) / BM), from(p.causal ? 0 : (i64)own * tiles / section.blocks), down(p.causal && round % 2) {}
+          tiles((p.queries + BM - 1) / BM), from(p.causal ? 0 : (i64)own * tiles / section.blocks), down(p.causal && round % 2) {
+        if (p.causal && block() > 0) unseen = min(max((i64)block() * BN + p.queries - p.keys, 0ll) / BM, (i64)tiles);
+    }
     __device__ __forceinline__ int block() const { return section.first + own; }
+    // few reports whether the block with the last of so many terms stores dq.
+    //
+    // Gradients, BF16, 16 384 tokens of 2048 elements, H200, us    it stores    a warp rounds
+    // full     64 x 512     (4 terms)                                  532.0            528.6
+    // full    128 x 512                                                440.3            558.5
+    // full    128 x 2048   (16 terms)                                 1332.8           1367.0
+    // full    128 x 8192   (64 terms)                                 5178.4           5033.7
+    // causal  128 x 512                                                346.1            489.7
+    // causal  128 x 2048                                               888.0            801.5
+    // causal  128 x 8192                                              3106.6           2680.2
+    // causal  128 x 16384                                             6174.2           5237.4
+    __device__ __forceinline__ bool few(int terms) const { return terms <= (p.causal ? 8 : 16); }
+    __device__ __forceinline__ bool stores() const { return rank == count - 1 && few(count); }
     // next reports whether there is a next tile. All lanes of a warp call it.
     __device__ __forceinline__ bool next() {
 #pragma unroll 1
         while (true) {
-            if (++step == tiles) {
+            if (++step >= tiles - unseen) {
                 if (++turn == p.group) return false;
                 step = 0;
             }
-            const int around = from + step, tile = down ? tiles - 1 - step : around < tiles ? around : around - tiles;
+            const int around = from + unseen + step, tile = down ? tiles - 1 - step : around < tiles ? around : around - tiles;
             const Span<BM> span(p, batch, tile * BM);
             count = max((span.high + BN - 1) / BN, 1); // a tile without keys has a term, too: 0
             if (block() >= count) continue;
@@ -95,6 +112,7 @@ template <int D, bool HALF> struct Keys {
     __device__ __forceinline__ u32 ds(int i) const { return q(STAGES) + i * Weights::BYTES; }
     __device__ __forceinline__ u32 dq() const { return ds(2); }
     __device__ __forceinline__ u32 numbers(int stage) const { return dq() + SUMS + stage * NUMBERS; }
+    __device__ __forceinline__ u32 rounded() const { return dq() + SUMS + (STAGES * NUMBERS + 127) / 128 * 128; } // 16 rows of 64 elements
 
     float* sums;
     u32* turns;
@@ -129,6 +147,7 @@ template <int D, bool HALF> struct Keys {
         if (warp == 0) each(p, section, batches, [&](Order& at, int round) { load(at, mapQ, mapK, mapV, mapG, round); });
         else if (warp == 1) each(p, section, batches, [&](Order& at, int) { load_numbers(at, lse, delta); });
         else if (warp == 2) each(p, section, batches, [&](Order& at, int) { add_terms(at); });
+        else if (outputs & 4) each(p, section, batches, [&](Order& at, int) { round_sums(at, dq, qs); });
     }
 
     // each calls f for each key head of the block.
@@ -183,15 +202,15 @@ template <int D, bool HALF> struct Keys {
                 asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (BM + i) * 4), "f"(d) : "memory");
                 asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + (2 * BM + i) * 4), "r"(limit) : "memory");
             }
-            store_visit(at.t0, at.head, (at.block() * BN + BN <= at.low) | (at.rank == at.count - 1) << 1, at.rank);
+            store_visit(at.t0, at.head, (at.block() * BN + BN <= at.low) | at.stores() << 1, at.rank);
         }
         barrier_wait(empty(stage.stage), stage.parity ^ 1);
         store_visit(-1, 0, 0, 0);
         stage.next();
     }
 
-    // store_visit tells the consumers of a tile of queries: its first query, -1 for none, its head, whether the keys are seen by all queries (1) and whether the term of dq is the last
-    // one (2), and its rank.
+    // store_visit tells the consumers of a tile of queries: its first query, -1 for none, its head, whether the keys are seen by all queries (1) and whether the consumers store dq
+    // (2), and the rank of the term.
     __device__ __forceinline__ void store_visit(int t0, int head, int is, int rank) const {
         if (threadIdx.x % 32 == 0) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(numbers(stage.stage) + 3 * BM * 4), "r"(t0), "r"(head), "r"(is), "r"(rank) : "memory");
         arrive(full(stage.stage));
@@ -202,12 +221,12 @@ template <int D, bool HALF> struct Keys {
         return x;
     }
 
-    // add_terms adds the block's terms of dq to the sums. Of a tile whose last term is the block's it copies the sums to where the consumers add their term.
+    // add_terms adds the block's terms of dq to the sums. Where the consumers store dq it copies the sums to where they add their term.
     __device__ __forceinline__ void add_terms(Order& at) {
         u32* turn = nullptr; // of a term that is being added
         int rank = 0;
         while (true) {
-            const bool more = at.next(), copies = more && at.rank > 0 && at.rank == at.count - 1;
+            const bool more = at.next(), copies = more && at.rank > 0 && at.stores();
             if (threadIdx.x % 32 == 0) {
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
                 if (more && !copies) arrive(added());
@@ -230,7 +249,7 @@ template <int D, bool HALF> struct Keys {
             __syncwarp();
             barrier_wait(term(), parity);
             parity ^= 1;
-            if (rank == at.count - 1) turn = nullptr;
+            if (at.stores()) turn = nullptr;
             if (threadIdx.x % 32 == 0 && turn) {
                 if (rank > 0)
                     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(dq()), "r"(SUMS) : "memory");
@@ -240,6 +259,36 @@ template <int D, bool HALF> struct Keys {
             }
             __syncwarp();
         }
+    }
+
+    // round_sums stores dq of every section.blocks-th tile of queries whose last term is of this launch.
+    __device__ __forceinline__ void round_sums(const Order& at, u16* dq, Strides s) const {
+        const Problem<float>& p = at.p;
+        const float by[2] = {p.scale, p.scale};
+        const int lane = threadIdx.x % 32;
+        for (int turn = 0; turn < p.group; turn++)
+            for (int tile = blockIdx.x % at.section.blocks; tile < at.tiles; tile += at.section.blocks) {
+                const Span<BM> span(p, at.batch, tile * BM);
+                const int last = (span.high + BN - 1) / BN - 1, head = at.keyHead * p.group + turn;
+                if (at.few(last + 1) || last < at.section.first || last >= at.section.first + at.section.blocks) continue;
+                if (lane == 0) await(counter(p, at.batch, head, tile * BM), last + 1);
+                __syncwarp();
+                const float* from = sum(p, at.batch, head, tile * BM) + lane * 4;
+#pragma unroll 1
+                for (int warp = 0; warp < 8; warp++, from += 128) { // as consume has them
+                    float o[32];
+#pragma unroll
+                    for (int i = 0; i < 8; i++)
+                        asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(o[4 * i]), "=f"(o[4 * i + 1]), "=f"(o[4 * i + 2]), "=f"(o[4 * i + 3]) : "l"(from + i * 1024) : "memory");
+                    store_term(o, by, rounded(), warp / 4, warp % 4 * 16, p, dq + at.batch * s.batch + head * s.head, s.row, tile * BM);
+                }
+            }
+    }
+
+    // store_term stores what a consumer's warp has of dq: the 16 rows from `line` on of its warpgroup's part.
+    __device__ __forceinline__ void store_term(const float (&o)[32], const float (&by)[2], u32 memory, int part, int line, const Problem<float>& p, u16* dq, i64 stride, int t0) const {
+        const int row = t0 + (D == 64 ? part * 64 : 0) + line, c = D == 64 ? 0 : part * 64;
+        store_rows<HALF, 64>(o, by, memory, dq + row * stride + c, stride, p.queries - row, p.dim - c);
     }
 
     __device__ __forceinline__ void consume(const Problem<float>& p, int batch, int keyHead, int block, u16* dk, u16* dv, Strides ds, u16* dq, Strides qs, int outputs, int round) {
@@ -306,7 +355,6 @@ template <int D, bool HALF> struct Keys {
             const int4 at = visit();
             const u32 mine = this->dq() + tid * 16;
             if (at.z & 2) {
-                const int row = at.x + (D == 64 ? part * 64 : 0) + line, c = D == 64 ? 0 : part * 64;
                 if (at.w > 0) {
 #pragma unroll
                     for (int i = 0; i < 8; i++) {
@@ -316,7 +364,7 @@ template <int D, bool HALF> struct Keys {
                     }
                 }
                 // The warp's own lines of the other tile of ds are no longer read.
-                if (outputs & 4) store_rows<HALF, 64>(o, by, this->ds(parity ^ 1) + (part * 64 + line) * 128, dq + batch * qs.batch + at.y * qs.head + row * qs.row + c, qs.row, p.queries - row, p.dim - c);
+                if (outputs & 4) store_term(o, by, this->ds(parity ^ 1) + (part * 64 + line) * 128, part, line, p, dq + batch * qs.batch + at.y * qs.head, qs.row, at.x);
             } else {
 #pragma unroll
                 for (int i = 0; i < 8; i++)

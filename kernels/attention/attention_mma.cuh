@@ -24,7 +24,7 @@ template <int KIND> using Element = typename Stored<KIND>::Type;
 template <int KIND, int D> struct Sizes {
     static constexpr bool HALF = sizeof(Element<KIND>) == 2;
     static constexpr int ROW = D * sizeof(Element<KIND>);
-    static constexpr int FORWARD = HALF || D == 64 ? 64 : 32, QUERIES = HALF ? 64 : 2048 / D, KEYS = HALF ? D == 64 ? 64 : 32 : 2048 / D;
+    static constexpr int FORWARD = D < (HALF ? 256 : 128) ? 64 : 32, QUERIES = !HALF ? 2048 / D : D < 256 ? 64 : 16, KEYS = HALF ? 4096 / D : 2048 / D;
 };
 
 // Tile is ROWS rows of BYTES bytes in shared memory, 16-byte pieces of a row exchanged so that ldmatrix meets no bank twice.
@@ -249,8 +249,8 @@ template <int KIND, int D> __device__ __forceinline__ void store(const float (&o
 // Position of a block: a tile of 64 rows of a head. The last rows come first: they see the most keys if causal.
 struct Place {
     int batch, head, t0;
-    __device__ __forceinline__ Place(int rows, int heads, int batches, bool last) {
-        const int tiles = (rows + 63) / 64, number = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    __device__ __forceinline__ Place(int block, int rows, int heads, int batches, bool last) {
+        const int tiles = (rows + 63) / 64, number = block / tiles, tile = block % tiles;
         batch = number / heads, head = number % heads, t0 = (last ? tiles - 1 - tile : tile) * 64;
     }
 };
@@ -259,7 +259,7 @@ template <int KIND, int D>
 __device__ __forceinline__ void attend(const Element<KIND>* q, Strides qs, const Element<KIND>* k, Strides ks, const Element<KIND>* v, Strides vs, Element<KIND>* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches) {
     constexpr int ROW = Sizes<KIND, D>::ROW, STEP = Sizes<KIND, D>::FORWARD, BYTES = STEP * ROW;
     follow();
-    const Place at(p.queries, p.heads, batches, true);
+    const Place at(blockIdx.x, p.queries, p.heads, batches, true);
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + 64 * ROW, memV = memK + 2 * BYTES;
     const Span<64> span(p, at.batch, at.t0); // keys beyond are 0, whatever memory holds
     const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, span.high, p.dim), values(v, vs, at.batch, at.head / p.group, span.high, p.dim);
@@ -312,7 +312,7 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
                                                  const Problem<float>& p, int batches) {
     constexpr int ROW = Sizes<KIND, D>::ROW, STEP = Sizes<KIND, D>::QUERIES, BYTES = STEP * ROW;
     follow();
-    const Place at(p.queries, p.heads, batches, true);
+    const Place at(blockIdx.x, p.queries, p.heads, batches, true);
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memG = memQ + 64 * ROW, ring = memG + 64 * ROW;
     const Span<64> span(p, at.batch, at.t0); // keys beyond are 0, whatever memory holds
     const Rows<const Element<KIND>> queries(q, qs, at.batch, at.head, p.queries, p.dim), gradients(g, gs, at.batch, at.head, p.queries, p.dim), keys(k, ks, at.batch, at.head / p.group, span.high, p.dim),
@@ -362,17 +362,19 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
     store<KIND, D>(sum, by, memQ, dq + at.batch * gs.batch + at.head * gs.head + first * gs.row, gs.row, p.queries - first, p.dim);
 }
 
-template <int KIND, int D>
+// A block computes those of dk (1) and dv (2) that are set in PARTS.
+template <int KIND, int D, int PARTS>
 __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs, const Element<KIND>* k, Strides ks, const Element<KIND>* v, Strides vs, const Element<KIND>* g, Strides gs, const float* lse, const float* delta, Element<KIND>* dk, Element<KIND>* dv,
                                               Strides ds, int outputs, const Problem<float>& p, int batches) {
     constexpr int ROW = Sizes<KIND, D>::ROW, STEP = Sizes<KIND, D>::KEYS, BYTES = STEP * ROW, LANES = STEP < 32 ? STEP : 32;
     follow();
-    const Place at(p.keys, p.heads / p.group, batches, false);
+    if (PARTS != 3 && !(outputs & PARTS)) return;
+    const Place at(D < 256 ? blockIdx.x : blockIdx.x / 2, p.keys, p.heads / p.group, batches, false);
     const u32 memK = (u32)__cvta_generic_to_shared(dynamic), memV = memK + 64 * ROW, ring = memV + 64 * ROW;
     const Rows<const Element<KIND>> keys(k, ks, at.batch, at.head, p.keys, p.dim), values(v, vs, at.batch, at.head, p.keys, p.dim);
     const int lane = threadIdx.x % 32, key = at.t0 + threadIdx.x / 32 * 16 + lane / 4, steps = (p.queries + STEP - 1) / STEP, count = steps * p.group;
     const float scale = p.scale * LOG2E;
-    float sumK[D / 2] = {}, sumV[D / 2] = {}, s[STEP / 2], x[STEP / 2];
+    float sumK[PARTS & 1 ? D / 2 : 1] = {}, sumV[PARTS & 2 ? D / 2 : 1] = {}, s[STEP / 2], x[STEP / 2];
     // next is the first step from i on, of the queries of all heads that read the keys, whose queries see a key of the block.
     auto next = [&](int i) {
         while (i < count && Span<STEP>(p, at.batch, i % steps * STEP).high <= at.t0) i++;
@@ -407,7 +409,7 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
         __syncthreads();
         const u32 q0 = ring + stage * 2 * BYTES;
         scores<KIND, D, STEP>(s, memK, q0);
-        scores<KIND, D, STEP>(x, memV, q0 + BYTES);
+        if constexpr (PARTS & 1) scores<KIND, D, STEP>(x, memV, q0 + BYTES);
 #pragma unroll
         for (int j = 0; j < STEP / 8; j++)
 #pragma unroll
@@ -419,11 +421,11 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
                 for (int r = 0; r < 2; r++) {
                     float& y = s[4 * j + 2 * r + e];
                     y = key + 8 * r < most ? weight(y, scale, lq) : 0;
-                    x[4 * j + 2 * r + e] = y * (x[4 * j + 2 * r + e] - dq);
+                    if constexpr (PARTS & 1) x[4 * j + 2 * r + e] = y * (x[4 * j + 2 * r + e] - dq);
                 }
             }
-        weigh_rows<KIND, D, STEP>(sumV, s, q0 + BYTES);
-        weigh_rows<KIND, D, STEP>(sumK, x, q0);
+        if constexpr (PARTS & 2) weigh_rows<KIND, D, STEP>(sumV, s, q0 + BYTES);
+        if constexpr (PARTS & 1) weigh_rows<KIND, D, STEP>(sumK, x, q0);
         __syncthreads();
         i = following;
     }
@@ -432,8 +434,20 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
     const float one[2] = {1, 1}, by[2] = {p.scale, p.scale};
     const int row = key - lane / 4;
     const i64 to = at.batch * ds.batch + at.head * ds.head + row * ds.row;
-    if (outputs & 1) store<KIND, D>(sumK, by, memK, dk + to, ds.row, p.keys - row, p.dim);
-    if (outputs & 2) store<KIND, D>(sumV, one, memK, dv + to, ds.row, p.keys - row, p.dim);
+    if constexpr (PARTS & 1)
+        if (outputs & 1) store<KIND, D>(sumK, by, memK, dk + to, ds.row, p.keys - row, p.dim);
+    if constexpr (PARTS & 2)
+        if (outputs & 2) store<KIND, D>(sumV, one, memK, dv + to, ds.row, p.keys - row, p.dim);
+}
+
+// gradients_of_keys computes dk and dv in a block, and of rows of 256 elements, whose sums would take all registers, in two blocks.
+template <int KIND, int D, typename... Args> __device__ __forceinline__ void gradients_of_keys(const Args&... args) {
+    if constexpr (D < 256)
+        gradient_keys<KIND, D, 3>(args...);
+    else if (blockIdx.x % 2)
+        gradient_keys<KIND, D, 2>(args...);
+    else
+        gradient_keys<KIND, D, 1>(args...);
 }
 
 // Older devices have other instructions: the entry points are empty below 8.0.
@@ -454,5 +468,5 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
         BODY(gradient_queries<KIND, D>(INPUTS_OF, GRADIENTS_OF, dq, PROBLEM_OF(float), batches);)                                                               \
     }                                                                                                                                                           \
     extern "C" __global__ void __launch_bounds__(128) attention_mma_dkv_##name(INPUTS(E), GRADIENTS(E), E* dk, E* dv, STRIDES(d), const int outputs, PROBLEM(float)) { \
-        BODY(gradient_keys<KIND, D>(INPUTS_OF, GRADIENTS_OF, dk, dv, STRIDES_OF(d), outputs, PROBLEM_OF(float), batches);)                                      \
+        BODY(gradients_of_keys<KIND, D>(INPUTS_OF, GRADIENTS_OF, dk, dv, STRIDES_OF(d), outputs, PROBLEM_OF(float), batches);)                                  \
     }

@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -14,19 +15,19 @@ const (
 )
 
 var (
-	mmaForward = mma("attention_mma", forward[float32], mmaRows{1, [2]int64{64, 64}, [2]int64{64, 32}})
-	mmaDQ      = mma("attention_mma_dq", gradientOfQueries[float32], mmaRows{2, [2]int64{64, 64}, [2]int64{32, 16}})
-	mmaDKV     = mma("attention_mma_dkv", gradientOfKeys[float32], mmaRows{2, [2]int64{64, 32}, [2]int64{32, 16}})
+	mmaForward = mma("attention_mma", forward[float32], mmaRows{1, []int64{64, 64, 32}, []int64{64, 32}, 1})
+	mmaDQ      = mma("attention_mma_dq", gradientOfQueries[float32], mmaRows{2, []int64{64, 64, 16}, []int64{32, 16}, 1})
+	mmaDKV     = mma("attention_mma_dkv", gradientOfKeys[float32], mmaRows{2, []int64{64, 32, 16}, []int64{32, 16}, 2})
 )
 
-// tensorKernels are kernels of tensor cores by the width of rows that they are for, 64 and 128, and kind of operands: bf16, f16, tf32, f32.
-type tensorKernels [2]map[string]*kernels.Kernel
+// tensorKernels are kernels of tensor cores by the width of rows that they are for, 64, 128 and 256, and kind of operands: bf16, f16, tf32, f32.
+type tensorKernels [3]map[string]*kernels.Kernel
 
-func (k tensorKernels) of(p Problem) *kernels.Kernel { return k[p.wide()][p.kind()] }
+func (k tensorKernels) of(p Problem) *kernels.Kernel { return k[p.width()][p.kind()] }
 
-// add adds the kernels prefix + width + kind of a source, for operands of a type.
-func add[A any](k *tensorKernels, stem, prefix, kind string, dt kernels.Dtype, body func(kernels.Call, kernels.Dtype, A)) {
-	for i := range k {
+// add adds the kernels prefix + width + kind of a source, of the first `widths` widths, for operands of a type.
+func add[A any](k *tensorKernels, widths int, stem, prefix, kind string, dt kernels.Dtype, body func(kernels.Call, kernels.Dtype, A)) {
+	for i := range widths {
 		if k[i] == nil {
 			k[i] = map[string]*kernels.Kernel{}
 		}
@@ -34,10 +35,10 @@ func add[A any](k *tensorKernels, stem, prefix, kind string, dt kernels.Dtype, b
 	}
 }
 
-// halves returns the kernels of 16-bit operands of a source.
-func halves[A any](stem, prefix string, body func(kernels.Call, kernels.Dtype, A)) (k tensorKernels) {
+// halves returns the kernels of 16-bit operands of a source, of the first `widths` widths.
+func halves[A any](widths int, stem, prefix string, body func(kernels.Call, kernels.Dtype, A)) (k tensorKernels) {
 	for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
-		add(&k, stem, prefix, dt.String(), dt, body)
+		add(&k, widths, stem, prefix, dt.String(), dt, body)
 	}
 	return k
 }
@@ -48,27 +49,37 @@ type mmaKernels struct {
 	mmaRows
 }
 
-// mmaRows says what a block has in shared memory: own tiles of mmaTile rows, and two stages of two tiles of half or, of float32, whole rows, by the width of rows.
+// mmaRows says what a block has in shared memory: own tiles of mmaTile rows, and two stages of two tiles of half or, of float32, whole rows, by the width of rows. Of rows of 256 elements,
+// wideBlocks blocks compute a tile.
 type mmaRows struct {
 	own         int64
-	half, whole [2]int64
+	half, whole []int64
+	wideBlocks  int64
 }
 
 func mma[A any](prefix string, body func(kernels.Call, kernels.Dtype, A), rows mmaRows) mmaKernels {
-	k := halves("attention_mma", prefix, body)
+	k := halves(len(rows.half), "attention_mma", prefix, body)
 	for _, kind := range []string{"tf32", "f32"} { // the Go body computes in float32
-		add(&k, "attention_mma_float", prefix, kind, kernels.Float32, body)
+		add(&k, len(rows.whole), "attention_mma_float", prefix, kind, kernels.Float32, body)
 	}
 	return mmaKernels{k, rows}
 }
 
+// blocks is the number of blocks for each tile of rows.
+func (r mmaRows) blocks(p Problem) int64 {
+	if p.width() == 2 {
+		return r.wideBlocks
+	}
+	return 1
+}
+
 // shared is the shared memory of a block.
 func (r mmaRows) shared(p Problem) int64 {
-	rows := r.half[p.wide()]
+	rows := r.half
 	if p.Dtype == kernels.Float32 {
-		rows = r.whole[p.wide()]
+		rows = r.whole
 	}
-	return p.tileBytes(r.own*mmaTile + 4*rows)
+	return p.tileBytes(r.own*mmaTile + 4*rows[p.width()])
 }
 
 // kind names the kind of operands of kernels of tensor cores.
@@ -92,16 +103,16 @@ func Rounded(p kernels.Planner, by kernels.Precision) (_ kernels.Planner, ok boo
 	return nil, false
 }
 
-// wide is 1 for kernels of rows of more than 64 elements.
-func (p Problem) wide() int64 { return (p.Dim - 1) / 64 }
+// width selects kernels of rows of up to 64 elements (0), 128 (1) or 256 (2).
+func (p Problem) width() int { return bits.Len64(uint64(p.Dim-1) / 64) }
 
 // tileBytes is the shared memory of a tile of rows.
-func (p Problem) tileBytes(rows int64) int64 { return rows * 64 * (p.wide() + 1) * p.Dtype.Size() }
+func (p Problem) tileBytes(rows int64) int64 { return rows << p.width() * 64 * p.Dtype.Size() }
 
-// inPieces reports whether the kernels of tensor cores compute the problem on some device: elements of at most 32 bits, rows of whole 16-byte pieces, and a positive scale, since they take
-// the maximum before they scale.
+// inPieces reports whether the kernels of tensor cores compute the problem on some device: elements of at most 32 bits, rows of whole 16-byte pieces, of at most 128 elements in float32, and
+// a positive scale, since they take the maximum before they scale.
 func (p Problem) inPieces() bool {
-	return p.Dtype != kernels.Float64 && p.Dim <= 128 && p.rowsInPieces() && p.Scale > 0
+	return (p.Dtype.Size() == 2 || p.Dtype == kernels.Float32 && p.Dim <= 128) && p.rowsInPieces() && p.Scale > 0
 }
 
 // rowsInPieces reports whether each row of q, k and v is whole 16-byte pieces of memory.

@@ -49,39 +49,43 @@ template <int ROWS> struct Span {
 };
 
 // mask makes scores -Inf beyond the limits of the thread's two rows; the first column of the tile is key j0.
-    template <int N> __device__ __forceinline__ void mask(float (&s)[N], const int (&limit)[2], int j0) {
-        const int column = j0 + threadIdx.x % 4 * 2;
+template <int N> __device__ __forceinline__ void mask(float (&s)[N], const int (&limit)[2], int j0) {
+    const int column = j0 + threadIdx.x % 4 * 2;
 #pragma unroll
-        for (int j = 0; j < N; j++)
-            if (column + j / 4 * 8 + j % 2 >= limit[j / 2 % 2]) s[j] = -INFINITY;
-    }
-    
+    for (int j = 0; j < N; j++)
+        if (column + j / 4 * 8 + j % 2 >= limit[j / 2 % 2]) s[j] = -INFINITY;
+}
+
 // weigh makes exponentials of scores, and returns the factors of what was computed with the last maxima. Unless EXACT, one multiply-add scales a score and subtracts the scaled maximum, whose
-// rounding error overflows for scores from about 2^30 on.
-    template <bool EXACT = false, int N> __device__ __forceinline__ void weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
+// rounding error overflows for scores from about 2^30 on. While one row's exponentials are computed, so is the maximum of the other.
+template <bool EXACT = false, int N> __device__ __forceinline__ void weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
+    float base[2], from[2], high[2] = {most[0], most[1]}, add[2] = {0, 0};
+    auto largest = [&](int r, int j) { high[r] = fmaxf(high[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1])); };
+    auto begin = [&](int r) {
+        high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 1));
+        high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 2));
+        base[r] = high[r] == -INFINITY ? 0 : high[r], from[r] = base[r] * scale;
+        factor[r] = exp2_fast(EXACT ? (most[r] - base[r]) * scale : most[r] * scale - from[r]);
+        most[r] = high[r];
+    };
+    auto exponential = [&](int r, int j) {
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float high = most[r];
+        for (int i = 4 * j + 2 * r; i < 4 * j + 2 * r + 2; i++) s[i] = exp2_fast(EXACT ? (s[i] - base[r]) * scale : fmaf(s[i], scale, -from[r]));
+    };
+    auto sum = [&](int r, int j) { add[r] += s[4 * j + 2 * r], add[r] += s[4 * j + 2 * r + 1]; };
 #pragma unroll
-            for (int j = 0; j < N / 4; j++) high = fmaxf(high, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
-            high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
-            high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
-            const float base = high == -INFINITY ? 0 : high, from = base * scale;
-            factor[r] = exp2_fast(EXACT ? (most[r] - base) * scale : most[r] * scale - from);
-            most[r] = high;
-            float add = 0;
+    for (int j = 0; j < N / 4; j++) largest(0, j);
+    begin(0);
 #pragma unroll
-            for (int j = 0; j < N / 4; j++) {
+    for (int j = 0; j < N / 4; j++) exponential(0, j), largest(1, j);
+    begin(1);
 #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    float& x = s[4 * j + 2 * r + e];
-                    x = exp2_fast(EXACT ? (x - base) * scale : fmaf(x, scale, -from));
-                    add += x;
-                }
-            }
-            total[r] = total[r] * factor[r] + add;
-        }
-    }
+    for (int j = 0; j < N / 4; j++) exponential(1, j), sum(0, j);
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) sum(1, j);
+#pragma unroll
+    for (int r = 0; r < 2; r++) total[r] = total[r] * factor[r] + add[r];
+}
 
 // weight is exp2(scale s - lse).
 __device__ __forceinline__ float weight(float s, float scale, float lse) { return exp2_fast(fmaf(s, scale, -lse)); }
@@ -90,23 +94,33 @@ __device__ __forceinline__ float weight(float s, float scale, float lse) { retur
 __device__ __forceinline__ float statistic(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2E; }
 
 // store_rows writes a warp's 16 rows of D elements, of which the thread has rows lane / 4 and 8 beyond, times a factor each, 0 if the factor is: sums of a row without keys may be NaN. They go through 16 * D * 2 bytes of shared memory, 16-byte
-// pieces of a row exchanged, so that global memory gets whole lines.
+// pieces of a row exchanged, so that global memory gets whole lines. (As an assignment, a store of 16 bytes becomes four of 4.)
 template <bool HALF, int D> __device__ __forceinline__ void store_rows(const float (&o)[D / 2], const float (&factor)[2], u32 memory, u16* to, i64 stride, int rows, int dim) {
-    const int lane = threadIdx.x % 32;
+    constexpr int PIECES = D / 8, LINES = 32 / PIECES; // of a row, that a warp stores at a time
+    const int lane = threadIdx.x % 32, first = lane / PIECES, piece = lane % PIECES;
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < D / 8; j++)
+    for (int j = 0; j < PIECES; j += 2) {
+        u32 x[4];
 #pragma unroll
-        for (int r = 0; r < 2; r++)
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(memory + (lane / 4 + 8 * r) * (D * 2) + (j ^ lane / 4) * 16 + lane % 4 * 4),
-                         "r"(factor[r] == 0 ? 0 : packed<HALF>(o[4 * j + 2 * r] * factor[r], o[4 * j + 2 * r + 1] * factor[r])) : "memory");
+        for (int i = 0; i < 4; i++) x[i] = factor[i % 2] == 0 ? 0 : packed<HALF>(o[4 * j + 2 * i] * factor[i % 2], o[4 * j + 2 * i + 1] * factor[i % 2]);
+#if __CUDA_ARCH__ >= 900
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(memory + lane % 16 * (D * 2) + (j + lane / 16 ^ lane % 8) * 16), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                     : "memory");
+#else
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(memory + (lane / 4 + i % 2 * 8) * (D * 2) + (j + i / 2 ^ lane / 4) * 16 + lane % 4 * 4), "r"(x[i]) : "memory");
+#endif
+    }
     __syncwarp();
+    to += first * stride + piece * 8, rows = piece * 8 < dim ? rows - first : 0;
 #pragma unroll
-    for (int i = 0; i < D / 16; i++) {
-        const int line = (i * 32 + lane) / (D / 8), piece = (i * 32 + lane) % (D / 8);
-        uint4 x;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(memory + line * (D * 2) + (piece ^ line & 7) * 16) : "memory");
-        if (line < rows && piece * 8 < dim) *reinterpret_cast<uint4*>(to + line * stride + piece * 8) = x;
+    for (int line = 0; line < 16; line += LINES, to += LINES * stride) {
+        u32 x[4];
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(memory + (line + first) * (D * 2) + (piece ^ (line + first) & 7) * 16) : "memory");
+        if (line < rows) asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
     }
     __syncwarp();
 }

@@ -60,7 +60,7 @@ func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
 	a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
-		a.Dim = 8 * n(16)
+		a.Dim = 8 * n(32)
 	}
 	if decoding {
 		a.Batch, a.KeyHeads, a.Queries, a.Keys = n(3), n(4), n(3), n([]int{40, 2000, 8000}[r.IntN(3)])

@@ -254,7 +254,7 @@ func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma mmaKer
 		if p.kind() == "tf32" {
 			plan.Precision = kernels.TF32
 		}
-		plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)), mmaThreads, args).Shared = int(mma.shared(p))
+		plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)*mma.blocks(p)), mmaThreads, args).Shared = int(mma.shared(p))
 		return
 	}
 	plan.Launch(other[p.statistics()], int(heads*p.tiles(rows)), portableThreads, stored[A]{args, p.stored()})

@@ -135,9 +135,10 @@ __device__ __forceinline__ void store_halves(const K& sums, u16* c, i64 ld, cons
 #pragma unroll
         for (int u = 0; u < 4; u++) {
             const int at = lane / 8 + 4 * u, col = part * 64 + lane % 8 * 8;
-            uint4 v;
-            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from + 4 * u * PITCH) : "memory");
-            if (at < rows && col < cols) *reinterpret_cast<uint4*>(c + at * ld + col) = v;
+            u32 v[4];
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from + 4 * u * PITCH) : "memory");
+            // As an assignment it becomes four stores of 4 bytes.
+            if (at < rows && col < cols) asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(c + at * ld + col), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
         }
     }
 }
