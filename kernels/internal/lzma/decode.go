@@ -19,6 +19,7 @@ func (p *Past) Decode(packed []byte) (text []byte, after *Past, err error) {
 	}
 	after = new(Past)
 	*after = *p
+	after.finder = nil
 	d := decoder{Past: after, in: packed[n:], span: 1<<32 - 1}
 	for range 4 {
 		d.code = d.code<<8 | uint32(d.next())

@@ -6,13 +6,17 @@ import (
 )
 
 // Encode packs a text that continues the past, and returns the past of a text that continues this one. The same bytes give the same bytes.
+// It is not safe for several goroutines.
 func (p *Past) Encode(text []byte) (packed []byte, after *Past) {
 	after = new(Past)
+	if p.finder == nil {
+		p.finder = newFinder(p.text)
+		p.finder.skip(len(p.text) - longMatch) // of later places, the finder would read beyond the text
+	}
 	*after = *p
-	after.text = append(append(make([]byte, 0, len(p.text)+len(text)), p.text...), text...)
-	e := &encoder{Past: after, span: 1<<32 - 1, pending: 1}
-	e.finder = newFinder(e.text)
-	e.finder.skip(len(p.text))
+	after.finder, after.text = nil, append(append(make([]byte, 0, len(p.text)+len(text)), p.text...), text...)
+	e := &encoder{Past: after, finder: p.finder.of(after.text), span: 1<<32 - 1, pending: 1}
+	e.finder.skip(len(p.text) - e.finder.at)
 	for e.at = len(p.text); e.at < len(e.text); {
 		e.block()
 	}

@@ -1,6 +1,9 @@
 package lzma
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // match is an earlier place with the same bytes.
 type match struct {
@@ -33,6 +36,12 @@ func newFinder(text []byte) *finder {
 		return l
 	}
 	return &finder{text: text, two: list(1 << 16), three: list(1 << threeBits), roots: list(1 << rootBits), sons: list(2 * len(text))}
+}
+
+// of returns a copy of the finder for a text that continues its own.
+func (f *finder) of(text []byte) *finder {
+	return &finder{text: text, at: f.at, two: slices.Clone(f.two), three: slices.Clone(f.three), roots: slices.Clone(f.roots),
+		sons: append(make([]int32, 0, 2*len(text)), f.sons...)[:2*len(text)]}
 }
 
 // skip goes on by some places.

@@ -82,6 +82,8 @@ type Past struct {
 	text  []byte
 	state int
 	reps  [4]uint32 // distances less 1
+
+	finder *finder // of the text, once a text that continues it was packed
 }
 
 // Start returns the past of a first text.
