@@ -3,6 +3,7 @@ package lzma
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 )
 
 // Encode packs a text that continues the past, and returns the past of a text that continues this one. The same bytes give the same bytes.
@@ -43,6 +44,9 @@ type encoder struct {
 	cache   byte
 	pending int // bytes that a carry may change
 
+	asking bool   // for the price of bits, which are not packed
+	sum    uint32 // the price
+
 	nodes  [blockMax + 2*longMatch + 4]node
 	prices prices
 }
@@ -60,7 +64,31 @@ func (e *encoder) shift() {
 	e.low = e.low << 8 & (1<<32 - 1)
 }
 
+// Prices are in units of 1/64 bit.
+const unit = 64
+
+var bitPrices = func() (list [1 << 10]uint32) {
+	for i := range list {
+		list[i] = uint32(-math.Log2((float64(i)+0.5)/float64(len(list)))*unit + 0.5)
+	}
+	return list
+}()
+
+func (p probability) price(b uint32) uint32 { return bitPrices[uint32(p>>22)^-b&(1<<10-1)] }
+
+// priceOf returns the price of what a function packs, which is not packed.
+func (e *encoder) priceOf(pack func()) uint32 {
+	e.asking, e.sum = true, 0
+	pack()
+	e.asking = false
+	return e.sum
+}
+
 func (e *encoder) bit(p *probability, b uint32) {
+	if e.asking {
+		e.sum += p.price(b)
+		return
+	}
 	bound := p.bound(e.span)
 	if b == 0 {
 		e.span = bound
@@ -70,6 +98,11 @@ func (e *encoder) bit(p *probability, b uint32) {
 		e.span -= bound
 		p.learn1()
 	}
+	e.fill()
+}
+
+// fill makes the range wide again.
+func (e *encoder) fill() {
 	for e.span < 1<<24 {
 		e.span <<= 8
 		e.shift()
@@ -77,12 +110,7 @@ func (e *encoder) bit(p *probability, b uint32) {
 }
 
 func (e *encoder) tree(p []probability, n int, v uint32) {
-	i := uint32(1)
-	for k := n - 1; k >= 0; k-- {
-		b := v >> k & 1
-		e.bit(&p[i], b)
-		i = i<<1 | b
-	}
+	e.reverse(p, n, bits.Reverse32(v)>>(32-n))
 }
 
 func (e *encoder) reverse(p []probability, n int, v uint32) {
@@ -95,44 +123,40 @@ func (e *encoder) reverse(p []probability, n int, v uint32) {
 }
 
 func (e *encoder) direct(n int, v uint32) {
+	if e.asking {
+		e.sum += uint32(n) * unit
+		return
+	}
 	for k := n - 1; k >= 0; k-- {
 		e.span >>= 1
-		if v>>k&1 != 0 {
-			e.low += uint64(e.span)
-		}
-		for e.span < 1<<24 {
-			e.span <<= 8
-			e.shift()
-		}
+		e.low += uint64(e.span * (v >> k & 1))
+		e.fill()
 	}
 }
 
 func (e *encoder) length(l *lengths, offset, length int) {
 	n := length - minMatch
-	switch {
-	case n < lowLengths:
+	if n < lowLengths {
 		e.bit(&l.choice, 0)
 		e.tree(l.low[offset][:], 3, uint32(n))
 		return
-	case n < 2*lowLengths:
-		e.bit(&l.choice, 1)
-		e.bit(&l.choice2, 0)
-		e.tree(l.mid[offset][:], 3, uint32(n-lowLengths))
-		return
 	}
 	e.bit(&l.choice, 1)
+	if n -= lowLengths; n < lowLengths {
+		e.bit(&l.choice2, 0)
+		e.tree(l.mid[offset][:], 3, uint32(n))
+		return
+	}
 	e.bit(&l.choice2, 1)
-	n -= 2 * lowLengths
+	n -= lowLengths
 	e.tree(l.high[:], 8, uint32(min(n, 255)))
 	if n >= 255 {
 		n -= 254 // at least 1
-		k := 0
-		for ; n>>(k+1) > 0; k++ {
-			e.bit(&l.extra[k], 1)
+		k := bits.Len(uint(n)) - 1
+		for i := range k {
+			e.bit(&l.extra[i], 1)
 		}
-		if k < 31 {
-			e.bit(&l.extra[k], 0)
-		}
+		e.bit(&l.extra[k], 0)
 		e.direct(k, uint32(n)-1<<k)
 	}
 }
@@ -162,55 +186,52 @@ const (
 // emit packs one operation. The length of a literal is 1.
 func (e *encoder) emit(op, length int) {
 	offset := e.offset(e.at)
-	match := &e.match[e.state][offset]
-	if op == literalOp {
-		e.bit(match, 0)
-		e.literalByte()
-		e.state = afterLiteral(e.state)
-		e.at++
-		return
-	}
-	e.bit(match, 1)
-	if op >= newOp {
+	e.bit(&e.match[e.state][offset], uint32(min(op+1, 1)))
+	switch {
+	case op == literalOp:
+		e.literalByte(e.at, e.state, e.reps[0])
+	case op >= newOp:
 		e.bit(&e.rep[e.state], 0)
 		e.length(&e.lengthsNew, offset, length)
 		e.distance(uint32(op-newOp), length)
-		e.state = afterMatch(e.state)
-	} else {
+	default:
 		e.bit(&e.rep[e.state], 1)
-		if op == 0 {
-			e.bit(&e.repG0[e.state], 0)
-			e.bit(&e.repLong[e.state][offset], uint32(min(length-1, 1)))
-		} else {
-			e.bit(&e.repG0[e.state], 1)
-			e.bit(&e.repG1[e.state], uint32(min(op-1, 1)))
-			if op > 1 {
-				e.bit(&e.repG2[e.state], uint32(op-2))
-			}
-		}
-		if length == 1 {
-			e.state = afterShortRep(e.state)
-		} else {
+		e.repChoice(op, e.state, offset, length)
+		if length > 1 {
 			e.length(&e.lengthsOfReps, offset, length)
-			e.state = afterRep(e.state)
 		}
 	}
-	e.reps = repsAfter(e.reps, op)
+	e.state, e.reps = next(e.state, e.reps, op, length)
 	e.at += length
 }
 
-func repsAfter(r [4]uint32, op int) [4]uint32 {
-	switch op {
-	case literalOp, 0:
-		return r
-	case 1:
-		return [4]uint32{r[1], r[0], r[2], r[3]}
-	case 2:
-		return [4]uint32{r[2], r[0], r[1], r[3]}
-	case 3:
-		return [4]uint32{r[3], r[0], r[1], r[2]}
+// repChoice packs which of the last distances a match has.
+func (e *encoder) repChoice(op, state, offset, length int) {
+	e.bit(&e.repG0[state], uint32(min(op, 1)))
+	if op == 0 {
+		e.bit(&e.repLong[state][offset], uint32(min(length-1, 1)))
+		return
 	}
-	return [4]uint32{uint32(op - newOp), r[0], r[1], r[2]}
+	e.bit(&e.repG1[state], uint32(min(op-1, 1)))
+	if op > 1 {
+		e.bit(&e.repG2[state], uint32(op-2))
+	}
+}
+
+// next returns state and distances after an operation.
+func next(state int, r [4]uint32, op, length int) (int, [4]uint32) {
+	switch {
+	case op == literalOp:
+		return afterLiteral(state), r
+	case op >= newOp:
+		return afterMatch(state), [4]uint32{uint32(op - newOp), r[0], r[1], r[2]}
+	case length == 1:
+		return afterShortRep(state), r
+	}
+	d := r[op]
+	copy(r[1:], r[:op])
+	r[0] = d
+	return afterRep(state), r
 }
 
 // last returns the byte before an offset, 0 at the start.
@@ -221,72 +242,23 @@ func (e *encoder) last(at int) byte {
 	return e.text[at-1]
 }
 
-func (e *encoder) literalByte() {
-	p := e.literal(e.at, e.last(e.at))
-	v := uint32(e.text[e.at]) | 256
+func (e *encoder) literalByte(at, state int, distance uint32) {
+	p, v, same := e.literal(at, e.last(at)), uint32(e.text[at]), uint32(0)
+	matched := state >= 7
+	if matched {
+		same = uint32(e.text[at-1-int(distance)])
+	}
 	i := uint32(1)
-	if e.state >= 7 {
-		same := uint32(e.text[e.at-1-int(e.reps[0])])
-		for k := 7; k >= 0; k-- {
-			expected, b := same>>k&1, v>>k&1
+	for k := 7; k >= 0; k-- {
+		b, expected := v>>k&1, same>>k&1
+		if matched {
 			e.bit(&p[(1+expected)<<8+i], b)
-			i = i<<1 | b
-			if b != expected {
-				break
-			}
+			matched = b == expected
+		} else {
+			e.bit(&p[i], b)
 		}
-	}
-	for i < 256 {
-		n := 7 - (bitLen(i) - 1)
-		b := v >> n & 1
-		e.bit(&p[i], b)
 		i = i<<1 | b
 	}
-}
-
-func bitLen(i uint32) (n int) {
-	for ; i > 0; i >>= 1 {
-		n++
-	}
-	return n
-}
-
-// Prices are in units of 1/64 bit.
-const unit = 64
-
-var bitPrices = func() (list [1 << 10]uint32) {
-	for i := range list {
-		list[i] = uint32(-math.Log2((float64(i)+0.5)/float64(len(list)))*unit + 0.5)
-	}
-	return list
-}()
-
-func (p probability) price(b uint32) uint32 {
-	i := uint32(p >> 22)
-	if b != 0 {
-		i ^= 1<<10 - 1
-	}
-	return bitPrices[i]
-}
-
-func treePrice(p []probability, n int, v uint32) (sum uint32) {
-	i := uint32(1)
-	for k := n - 1; k >= 0; k-- {
-		b := v >> k & 1
-		sum += p[i].price(b)
-		i = i<<1 | b
-	}
-	return sum
-}
-
-func reversePrice(p []probability, n int, v uint32) (sum uint32) {
-	i := uint32(1)
-	for k := range n {
-		b := v >> k & 1
-		sum += p[i].price(b)
-		i = i<<1 | b
-	}
-	return sum
 }
 
 const (
@@ -298,7 +270,7 @@ const (
 type prices struct {
 	lengths [2][16][longMatch + 1]uint32 // of new matches, of reps
 	near    [4][128]uint32               // distances
-	slot    [4][slots]uint32
+	slot    [4][slots]uint32             // the first distance of a slot, without its last bits
 	align   [1 << alignBits]uint32
 	until   int // the tables are renewed when the text is packed up to here
 }
@@ -308,42 +280,26 @@ func (e *encoder) renewPrices() {
 	t.until = e.at + 512
 	for k, l := range []*lengths{&e.lengthsNew, &e.lengthsOfReps} {
 		for offset := range t.lengths[k] {
-			if offset > 0 && e.kind != Code {
-				break
-			}
-			list := &t.lengths[k][offset]
-			for n := range lowLengths {
-				list[minMatch+n] = l.choice.price(0) + treePrice(l.low[offset][:], 3, uint32(n))
-				list[minMatch+lowLengths+n] = l.choice.price(1) + l.choice2.price(0) + treePrice(l.mid[offset][:], 3, uint32(n))
-			}
-			if offset > 0 {
-				copy(list[minMatch+2*lowLengths:], t.lengths[k][0][minMatch+2*lowLengths:])
-				continue
-			}
-			for n := minMatch + 2*lowLengths; n < len(list); n++ {
-				list[n] = l.choice.price(1) + l.choice2.price(1) + treePrice(l.high[:], 8, uint32(min(n-minMatch-2*lowLengths, 255)))
-			}
-		}
-	}
-	for c := range t.slot {
-		for s := range t.slot[c] {
-			t.slot[c][s] = treePrice(e.slot[c][:], 6, uint32(s))
-			if s >= lastSlot {
-				t.slot[c][s] += uint32(s>>1-1-alignBits) * unit
-			}
-		}
-		for d := range uint32(128) {
-			s := slotOf(d)
-			t.near[c][d] = t.slot[c][s]
-			if s >= 4 {
-				n := s>>1 - 1
-				base := (2 | uint32(s)&1) << n
-				t.near[c][d] += reversePrice(e.special[base-uint32(s):], n, d-base)
+			for n := minMatch; n <= longMatch; n++ {
+				if n == minMatch+2*lowLengths && offset > 0 { // from here on, the offset does not count
+					copy(t.lengths[k][offset][n:], t.lengths[k][0][n:])
+					break
+				}
+				t.lengths[k][offset][n] = e.priceOf(func() { e.length(l, offset, min(n, longMatch-1)) })
 			}
 		}
 	}
 	for v := range t.align {
-		t.align[v] = reversePrice(e.align[:], alignBits, uint32(v))
+		t.align[v] = e.priceOf(func() { e.reverse(e.align[:], alignBits, uint32(v)) })
+	}
+	for c := range t.slot {
+		for s := lastSlot; s < slots; s++ {
+			first := (2 | uint32(s)&1) << (s>>1 - 1)
+			t.slot[c][s] = e.priceOf(func() { e.distance(first, minMatch+c) }) - t.align[0]
+		}
+		for d := range t.near[c] {
+			t.near[c][d] = e.priceOf(func() { e.distance(uint32(d), minMatch+c) })
+		}
 	}
 }
 
@@ -355,41 +311,13 @@ func (e *encoder) distancePrice(d uint32, length int) uint32 {
 	return e.prices.slot[c][slotOf(d)] + e.prices.align[d&(1<<alignBits-1)]
 }
 
-func (e *encoder) literalPrice(at, state int, rep0 uint32) (sum uint32) {
-	p := e.literal(at, e.last(at))
-	v := uint32(e.text[at])
-	i := uint32(1)
-	k := 7
-	if state >= 7 {
-		same := uint32(e.text[at-1-int(rep0)])
-		for ; k >= 0; k-- {
-			expected, b := same>>k&1, v>>k&1
-			sum += p[(1+expected)<<8+i].price(b)
-			i = i<<1 | b
-			if b != expected {
-				k--
-				break
-			}
-		}
-	}
-	for ; k >= 0; k-- {
-		b := v >> k & 1
-		sum += p[i].price(b)
-		i = i<<1 | b
-	}
-	return sum
+func (e *encoder) literalPrice(at, state int, distance uint32) uint32 {
+	return e.priceOf(func() { e.literalByte(at, state, distance) })
 }
 
 // repPrice is the price of the choice of a rep of more than one byte, without its length.
 func (e *encoder) repPrice(op, state, offset int) uint32 {
-	if op == 0 {
-		return e.repG0[state].price(0) + e.repLong[state][offset].price(1)
-	}
-	sum := e.repG0[state].price(1)
-	if op == 1 {
-		return sum + e.repG1[state].price(0)
-	}
-	return sum + e.repG1[state].price(1) + e.repG2[state].price(uint32(op-2))
+	return e.priceOf(func() { e.repChoice(op, state, offset, minMatch) })
 }
 
 // node is the cheapest way to an offset of a block: an operation, and with a tail, then a literal and a match of the same distance.
@@ -413,7 +341,7 @@ func (e *encoder) reach(to int, n node, end *int) {
 	}
 }
 
-// same returns how many bytes, at most max, from at on are those that many bytes before.
+// same returns how many bytes from at on, at most that many, equal those at a distance.
 func (e *encoder) same(at int, distance uint32, most int) (n int) {
 	from := at - 1 - int(distance)
 	if from < 0 {
@@ -438,7 +366,7 @@ func (e *encoder) block() {
 		n := &e.nodes[i]
 		if i > 0 {
 			before := &e.nodes[n.from]
-			n.state, n.reps = e.follow(before.state, before.reps, n)
+			n.state, n.reps = follow(before.state, before.reps, n)
 		}
 		if at == len(e.text) || i == blockMax || i > 0 && i == end {
 			e.commit(i)
@@ -525,18 +453,8 @@ func (e *encoder) tail(i int, price uint32, op, length, state int, distance uint
 }
 
 // follow returns state and distances after a node's operations.
-func (e *encoder) follow(state int, reps [4]uint32, n *node) (int, [4]uint32) {
-	switch {
-	case n.op == literalOp:
-		state = afterLiteral(state)
-	case n.op >= newOp:
-		state = afterMatch(state)
-	case n.length == 1:
-		state = afterShortRep(state)
-	default:
-		state = afterRep(state)
-	}
-	reps = repsAfter(reps, n.op)
+func follow(state int, reps [4]uint32, n *node) (int, [4]uint32) {
+	state, reps = next(state, reps, n.op, n.length)
 	if n.tail > 0 {
 		if n.op != literalOp {
 			state = afterLiteral(state)
