@@ -281,7 +281,7 @@ func (e *encoder) renewPrices() {
 	for k, l := range []*lengths{&e.lengthsNew, &e.lengthsOfReps} {
 		for offset := range t.lengths[k] {
 			for n := minMatch; n <= longMatch; n++ {
-				if n == minMatch+2*lowLengths && offset > 0 { // from here on, the offset does not count
+				if n == minMatch+2*lowLengths && offset > 0 { // longer ones have the same prices at all offsets
 					copy(t.lengths[k][offset][n:], t.lengths[k][0][n:])
 					break
 				}

@@ -50,10 +50,9 @@ const (
 	states     = 12
 	minMatch   = 2
 	lowLengths = 8
-	longLength = 2*lowLengths + 255 // minMatch less; from here on, extra bits follow
 	slots      = 64
 	alignBits  = 4
-	lastSlot   = 14 // from here on, distances have direct bits
+	lastSlot   = 14 // distances of this slot and higher ones have direct bits
 )
 
 // lengths are the probabilities of the length of a match, from minMatch on.
