@@ -8,7 +8,6 @@ require (
 	github.com/cheggaaa/pb/v3 v3.3.0
 	github.com/chewxy/hm v1.0.0
 	github.com/ebitengine/purego v0.11.3
-	github.com/klauspost/compress v1.20.3
 	github.com/mattn/go-isatty v0.0.24
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/image v0.44.0
@@ -38,6 +37,7 @@ require (
 	github.com/golang/protobuf v1.5.2 // indirect
 	github.com/google/flatbuffers v2.0.6+incompatible // indirect
 	github.com/google/uuid v1.3.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/leesper/go_rng v0.0.0-20190531154944-a612b043e353 // indirect
 	github.com/mattn/go-colorable v0.1.16 // indirect
 	github.com/mattn/go-runewidth v0.0.31 // indirect

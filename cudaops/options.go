@@ -29,7 +29,7 @@ type config struct {
 	ranks         int   // of OnHosts or OnDevices, 0 without
 	devices       []int // of OnDevices
 	allDevices    bool
-	processes     bool         // Processes
+	join          joinWorld    // Processes, or nil
 	world         *world.World // of Processes, or nil
 	split         []*gorgonia.Node
 	sumRanks      bool

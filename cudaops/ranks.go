@@ -64,7 +64,10 @@ func OnHosts(n int) Option {
 //
 // Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
 // of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout]. Kernels are chosen by the calibration of rank 0, if it has one.
-func Processes() Option { return func(c *config) { c.processes = true } }
+func Processes() Option { return func(c *config) { c.join = world.Join } }
+
+// joinWorld is [world.Join]. Only Processes names that function, so that programs without the option have no networking in them, 0.4 MB.
+type joinWorld func(world.World, time.Duration) (*world.Peers, error)
 
 // RankTimeout sets the time that ranks of [Processes], and GPUs, wait for each other, when they start and in each collective: 10 minutes
 // without it. A process that has ended is noticed at once. When another does not take part in time, all others end the run with an error that
@@ -241,7 +244,7 @@ func (vm *VM) shareParameters(p *parameters) error {
 
 // findDevices sets the devices of AllDevices, and checks those of OnDevices.
 func (c *config) findDevices() error {
-	if c.processes {
+	if c.join != nil {
 		if c.ranks != 0 || c.allDevices {
 			return errors.New("got the options Processes and OnDevices, AllDevices or OnHosts, want one of them: a process is one rank")
 		}
@@ -292,7 +295,7 @@ func (vm *VM) join(b exec.Backend) (*world.Peers, error) {
 	var peers *world.Peers
 	if w := vm.config.world; w != nil && w.Size > 1 {
 		var err error
-		if peers, err = world.Join(*w, vm.config.rankLimit()); err != nil {
+		if peers, err = vm.config.join(*w, vm.config.rankLimit()); err != nil {
 			return nil, err
 		}
 		own := c

@@ -34,7 +34,7 @@ func TestImages(t *testing.T) {
 	m := ownManifest(t)
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			if info, err := fs.Stat(kernels.Files, "images/"+i.File); err == nil {
+			if info, err := fs.Stat(kernels.Files, "images/"+manifest.ImageFile(s.Stem, i.Target)); err == nil {
 				total += int(info.Size())
 			}
 		}
@@ -42,8 +42,8 @@ func TestImages(t *testing.T) {
 	for _, target := range manifest.Targets[:len(manifest.Targets)-1] { // PTX is assembled by the driver
 		total += len(testutil.Get[[]byte](t)(kernels.Archive(target)))
 	}
-	if total > 10.8e6 {
-		t.Errorf("the images are %.1f MB together, want at most 10.8", float64(total)/1e6)
+	if total > 8.58e6 {
+		t.Errorf("the images are %.2f MB together, want at most 8.58", float64(total)/1e6)
 	}
 
 	want, err := fs.ReadFile(kernels.Files, "images/"+manifest.File)

@@ -14,7 +14,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-//go:embed images/manifest.json images/*.ptx.*
+// common are in every program: the generator of kernels takes functions from the PTX of math.cu.
+//
+//go:embed images/manifest.json images/math.ptx.*
 var common embed.FS
 
 // sources are in the programs that call Source or Check alone: nothing else may use them, so that the linker leaves them out of all others.
@@ -22,7 +24,7 @@ var common embed.FS
 //go:embed *.cuh attention/*.cu* basic/*.cu* codegen/*.cu* gemm/*.cu* reduce/*.cu* window/*.cu*
 var sources embed.FS
 
-// embedded holds, by target, its images and generated kernels. Build tags such as stheno_sm90 leave out those of the other targets.
+// embedded holds, by target, its images and generated kernels. Build tags such as stheno_sm90 leave out those of the other targets, PTX among them.
 var embedded = map[string]embed.FS{}
 
 // files are the files of Stheno's own library that are in the program.
@@ -32,8 +34,8 @@ type parts struct{}
 
 func (parts) Open(name string) (fs.File, error) {
 	for _, target := range manifest.Targets {
-		if target != manifest.PTX && (strings.Contains(name, "."+target+".") || name == archiveFile(target)) {
-			return embedded[target].Open(name)
+		if part, ok := embedded[target]; ok && (strings.Contains(name, "."+target+".") || name == archiveFile(target)) {
+			return part.Open(name)
 		}
 	}
 	return common.Open(name)
@@ -305,7 +307,7 @@ func (c compiled) code(major, minor int) (Code, error) {
 	}
 	text, err := c.library.readImage(c.stem, target)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, ok := embedded[target]; c.library == own && !ok && target != manifest.PTX {
+		if _, ok := embedded[target]; c.library == own && !ok {
 			return Code{}, noTarget(target)
 		}
 		err = fmt.Errorf("%w: %w", noImages(c.stem), err)

@@ -35,7 +35,7 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 		}
 	}
 	for _, i := range s.Images {
-		name := "images/" + i.File
+		name := "images/" + manifest.ImageFile(s.Stem, i.Target)
 		lib[name] = &fstest.MapFile{Data: testutil.Get[[]byte](t)(fs.ReadFile(kernels.Files, name))}
 	}
 	return lib
@@ -64,7 +64,7 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("the image is called %s", name)
 	}
 
-	packed := testutil.Get[[][]byte](t)(testutil.Pack([][]byte{[]byte("x")}, [][]byte{nil}))[0]
+	packed := testutil.Get[[]byte](t)(manifest.Pack("sm_80", map[string][]byte{"sm_80": []byte("x")}))
 	for name, c := range map[string]struct {
 		change func(fstest.MapFS)
 		want   string
@@ -74,9 +74,9 @@ func TestLibrary(t *testing.T) {
 		"new":     {func(f fstest.MapFS) { f["sub.cu"] = &fstest.MapFile{} }, `no images of "sub"`},
 		"gone":    {func(f fstest.MapFS) { delete(f, "add.cu") }, "no source"},
 		"renamed": {func(f fstest.MapFS) { f["sub.cu"] = f["add.cu"]; delete(f, "add.cu") }, `no images of "sub"`},
-		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.zst") }, "add.cu for sm_80"},
+		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.lz") }, "add.cu for sm_80"},
 		"bytes": {func(f fstest.MapFS) {
-			f["images/add.sm_80.cubin.zst"] = &fstest.MapFile{Data: packed}
+			f["images/add.sm_80.cubin.lz"] = &fstest.MapFile{Data: packed}
 		},
 			"not the file that the manifest describes"},
 		"manifest": {func(f fstest.MapFS) { delete(f, "images/manifest.json") }, "compile the sources first"},
@@ -91,7 +91,7 @@ func TestLibrary(t *testing.T) {
 	}
 
 	absent := copied(t, "add")
-	delete(absent, "images/add.sm_90a.cubin.zst")
+	delete(absent, "images/add.sm_90a.cubin.lz")
 	for want, image := range map[string]kernels.Image{
 		`kernels of example.com/right: no images of "sub"`: right.Image("sub"),
 		`kernels of stheno: no images of "no-such-source"`: kernels.Builtin().Image("no-such-source"),

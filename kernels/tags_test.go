@@ -12,7 +12,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// A tag leaves out the images and generated kernels of other architectures, and nothing else. sm_80's and sm_120's remain where others are packed with them.
+// A tag leaves out the images and generated kernels of other targets, and nothing else. sm_80's and sm_120's remain where others are packed with them,
+// and always the functions of math.cu in PTX, which generated kernels have.
 func TestTags(t *testing.T) {
 	list := func(tags string) []string {
 		out, err := exec.Command("go", "list", "-tags", tags, "-f", `{{join .EmbedFiles "\n"}}`, ".").Output()
@@ -24,17 +25,17 @@ func TestTags(t *testing.T) {
 	all := list("")
 	for tags, want := range map[string][]string{
 		"stheno_sm70": {"sm_70", "sm_80"}, "stheno_sm80": {"sm_80"}, "stheno_sm90": {"sm_90a"}, "stheno_sm100": {"sm_100", "sm_120"}, "stheno_sm120": {"sm_120"},
-		"stheno_sm80,stheno_sm90": {"sm_80", "sm_90a"},
+		"stheno_sm80,stheno_sm90": {"sm_80", "sm_90a"}, "stheno_sm90,stheno_ptx": {"sm_90a", manifest.PTX},
 	} {
 		got := list(tags)
 		for _, file := range all {
-			target := manifest.PTX
+			target := ""
 			for _, other := range manifest.Targets {
 				if strings.Contains(file, "."+other+".") || strings.Contains(file, "/"+other+".") {
 					target = other
 				}
 			}
-			if has := slices.Contains(got, file); has != (target == manifest.PTX || slices.Contains(want, target)) {
+			if has := slices.Contains(got, file); has != (target == "" || slices.Contains(want, target) || file == "images/"+manifest.ImageFile("math", manifest.PTX)) {
 				t.Errorf("with %s the program has %s: %v", tags, file, has)
 			}
 		}
@@ -44,20 +45,25 @@ func TestTags(t *testing.T) {
 // Without the images of a target, its kernels are an error that names the tag.
 func TestTargetLeftOut(t *testing.T) {
 	whole := embedded
+	majors := map[string]int{"sm_90a": 9, "sm_80": 8, "sm_120": 12, manifest.PTX: 13}
 	defer func() { embedded = whole }()
-	for target, tag := range map[string]string{"sm_90a": "stheno_sm90", "sm_80": "stheno_sm80", "sm_120": "stheno_sm120"} {
+	for target, tag := range map[string]string{"sm_90a": "stheno_sm90", "sm_80": "stheno_sm80", "sm_120": "stheno_sm120", manifest.PTX: "stheno_ptx"} {
 		embedded = maps.Clone(whole)
 		delete(embedded, target)
-		major := map[string]int{"sm_90a": 9, "sm_80": 8, "sm_120": 12}[target]
-		_, err := Builtin().Image("add").Code(major, 0)
+		_, err := Builtin().Image("add").Code(majors[target], 0)
 		_, archive := Archive(target)
 		for _, err := range []error{err, archive} {
 			if err == nil || !strings.Contains(err.Error(), tag+",") || errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("without %s: got the error %v, want one that names %s", target, err, tag)
 			}
 		}
-		if _, err := Builtin().Image("add").Code(13, 0); err != nil {
-			t.Errorf("without %s: PTX: %v", target, err)
+		for other, major := range majors {
+			if _, err := Builtin().Image("add").Code(major, 0); other != target && err != nil {
+				t.Errorf("without %s: %s: %v", target, other, err)
+			}
+		}
+		if _, err := Builtin().PTX("math"); err != nil {
+			t.Errorf("without %s: functions of generated kernels: %v", target, err)
 		}
 	}
 }

@@ -24,7 +24,6 @@ type builder struct {
 	workers                          int
 	log                              io.Writer // for warnings and progress
 	compile                          func(name, target string, source []byte) (image []byte, log string, err error)
-	pack                             manifest.Packer
 }
 
 // build brings the images up to date: it compiles the sources that changed since the manifest was written, or all of them if the compiler or its
@@ -69,11 +68,11 @@ func (b *builder) build(verbose bool) error {
 		images[j.source][j.target] = j.data
 	}
 	err = b.each(jobs, func(j *job) error {
-		packed, err := manifest.Pack(b.pack, j.target, images[j.source])
+		packed, err := manifest.Pack(j.target, images[j.source])
 		if err != nil {
 			return err
 		}
-		return b.write(j.source.Images[j.index].File, packed)
+		return b.write(manifest.ImageFile(j.source.Stem, j.target), packed)
 	})
 	if err != nil {
 		return err
@@ -201,7 +200,7 @@ func (b *builder) removeOld(m *manifest.Manifest) error {
 	keep := map[string]bool{manifest.File: true}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			keep[i.File] = true
+			keep[manifest.ImageFile(s.Stem, i.Target)] = true
 		}
 	}
 	entries, err := os.ReadDir(b.out)

@@ -87,7 +87,7 @@ func (b *builder) version() (string, error) {
 
 // image compiles a source for a target and describes the image.
 func (b *builder) image(stem, target string) (manifest.Image, []byte, error) {
-	image := manifest.Image{Target: target, File: manifest.ImageFile(stem, target)}
+	image := manifest.Image{Target: target}
 	source, err := b.read(stem + ".cu")
 	if err != nil {
 		return image, nil, err

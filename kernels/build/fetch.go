@@ -7,14 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"github.com/stheno-ml/stheno/internal/maintain/packer"
 )
 
 // wheels are the Python packages that hold the compiler, NVRTC, and the headers that it
-// includes, and the library that packs the images. Their versions decide the images' bytes.
-var wheels = []string{"nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27", packer.Wheel}
+// includes. Their versions decide the images' bytes.
+var wheels = []string{"nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27"}
 
 // errSystem names the systems that compile kernels, and what works elsewhere.
 var errSystem = errors.New(`kernels are compiled on Linux (amd64 or arm64): NVIDIA has no compiler for macOS, and this program does not call the one for Windows.
@@ -24,7 +23,7 @@ go build, go test, kernels.Check, and every op by its Go body; on Windows with N
 // fetch unpacks the compiler into a folder, unless it is there.
 func fetch(toolkit string, log io.Writer) error {
 	versions, all := filepath.Join(toolkit, "versions"), strings.Join(wheels, " ")
-	if have, err := os.ReadFile(versions); err == nil && string(have) == all+"\n" {
+	if have, err := os.ReadFile(versions); err == nil && holds(strings.Fields(string(have)), wheels) {
 		fmt.Fprintf(log, "%s has the compiler already: %s\n", toolkit, all)
 		return nil
 	}
@@ -44,4 +43,9 @@ func fetch(toolkit string, log io.Writer) error {
 		return fmt.Errorf("python3 %s: %w", strings.Join(args, " "), err)
 	}
 	return os.WriteFile(versions, []byte(all+"\n"), 0o666)
+}
+
+// holds reports whether a list has all parts.
+func holds(list, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(p string) bool { return !slices.Contains(list, p) })
 }

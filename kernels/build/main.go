@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/command"
-	"github.com/stheno-ml/stheno/internal/maintain/packer"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -37,7 +36,6 @@ func main() {
 		b.out = filepath.Join(b.dir, "images")
 	}
 	b.compile = b.startCompiler
-	b.pack = packer.New(b.toolkit)
 	b.targets = strings.Split(*targets, ",")
 
 	var err error

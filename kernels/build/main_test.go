@@ -55,7 +55,7 @@ func testBuilder(t *testing.T) (b *builder, compiled func() string) {
 	}
 	var mu sync.Mutex
 	var asked []string
-	b = &builder{dir: dir, out: filepath.Join(dir, "images"), targets: manifest.Targets, workers: 2, log: io.Discard, pack: testutil.Pack}
+	b = &builder{dir: dir, out: filepath.Join(dir, "images"), targets: manifest.Targets, workers: 2, log: io.Discard}
 	b.compile = func(name, target string, source []byte) ([]byte, string, error) {
 		if name == "empty.cu" {
 			return []byte("// Cuda compilation tools, release 1.2, V1.2.3\n"), "", nil
@@ -101,8 +101,8 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		{"a source changed", func() { put(t, in("b.cu"), "c") }, "6 of [b.cu]"},
 		{"a header changed", func() { put(t, in("h.cuh"), "2") }, "6 of [a.cu]"},
 		{"comments changed", func() { put(t, in("h.cuh"), "/* two */\n2"); put(t, in("b.cu"), "c// see") }, "0 of []"},
-		{"an image is gone", func() { os.Remove(in("images/a.ptx.zst")) }, "6 of [a.cu]"},
-		{"an image is another", func() { os.Rename(in("images/b.ptx.zst"), in("images/b.sm_80.cubin.zst")) }, "6 of [b.cu]"},
+		{"an image is gone", func() { os.Remove(in("images/a.ptx.lz")) }, "6 of [a.cu]"},
+		{"an image is another", func() { os.Rename(in("images/b.ptx.lz"), in("images/b.sm_80.cubin.lz")) }, "6 of [b.cu]"},
 		{"a source is new", func() { put(t, in("d.cu"), "d") }, "6 of [d.cu]"},
 		{"a source is gone", func() { os.Remove(in("d.cu")) }, "0 of []"},
 		{"of all", func() { b.all = true }, "12 of [a.cu b.cu]"},
@@ -146,11 +146,11 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"another source": {func(b *builder) { put(t, filepath.Join(b.dir, "h.cuh"), "2") }, "a.cu or a header that it includes has changed"},
 		"a new source":   {func(b *builder) { put(t, filepath.Join(b.dir, "d.cu"), "d") }, "d.cu has not been compiled"},
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
-		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.zst")) }, "b.ptx.zst"},
+		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.lz")) }, "b.ptx.lz"},
 		"another image": {func(b *builder) {
-			put(t, filepath.Join(b.out, "b.ptx.zst"), string(testutil.Get[[]byte](t)(manifest.Pack(b.pack, manifest.PTX, map[string][]byte{manifest.PTX: nil}))))
-		}, "b.ptx.zst is not the file"},
-		"not packed": {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), "b") }, "b.ptx.zst"},
+			put(t, filepath.Join(b.out, "b.ptx.lz"), string(testutil.Get[[]byte](t)(manifest.Pack(manifest.PTX, map[string][]byte{manifest.PTX: nil}))))
+		}, "b.ptx.lz is not the file"},
+		"not packed": {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.lz"), "b") }, "b.ptx.lz"},
 		"other bytes": {func(b *builder) {
 			compile := b.compile
 			b.compile = func(name, target string, source []byte) ([]byte, string, error) {
@@ -160,7 +160,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 				}
 				return image, log, err
 			}
-		}, "b.sm_80.cubin.zst differs"},
+		}, "b.sm_80.cubin.lz differs"},
 		"another compiler": {func(b *builder) {
 			b.compile = func(string, string, []byte) ([]byte, string, error) { return nil, "", nil }
 		}, "compiled by NVRTC 1.2.3"},

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/command"
-	"github.com/stheno-ml/stheno/internal/maintain/packer"
 	"github.com/stheno-ml/stheno/internal/maintain/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -41,14 +40,12 @@ func main() {
 		command.Exit("prebuilt", command.Misused("-j is %d, want at least 1", b.workers))
 	}
 	b.ptxas = filepath.Join(*toolkit, "nvidia/cuda_nvcc/bin/ptxas")
-	b.pack = packer.New(*toolkit)
 	command.Exit("prebuilt", b.run(*check))
 }
 
 // builder makes archives, or checks them.
 type builder struct {
 	out, ptxas string
-	pack       manifest.Packer
 	limit      time.Duration
 	workers    int
 }
@@ -134,7 +131,7 @@ func (b builder) build(p pass) error {
 	if err != nil {
 		return err
 	}
-	data, err := manifest.WriteArchive(p.pack, p.assembler, cubins)
+	data, err := manifest.WriteArchive(p.assembler, cubins)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/stheno-ml/stheno/kernels/internal/lzma"
 )
 
 // Archive holds the cubins of generated kernels for a target, each under the [Key] of the PTX that it was assembled from.
@@ -20,7 +20,7 @@ import (
 type Archive struct {
 	Assembler string            // and its options
 	cubins    map[string][]byte // packed
-	reader    *zstd.Decoder
+	past      *lzma.Past        // the dictionary, which each cubin continues
 }
 
 // keyBytes is the length of a key, and Key returns two hexadecimal digits for each byte.
@@ -32,7 +32,7 @@ func Key(ptx []byte) string { return Sum(ptx)[:2*keyBytes] }
 // ArchiveFile is the name of a target's archive.
 func ArchiveFile(target string) string { return target + ".archive" }
 
-// Cubins are similar to each other, so they are compressed with parts of some of them as a dictionary: to a ninth, instead of a third.
+// Cubins are similar to each other, so each is compressed as the continuation of a dictionary, parts of some of them.
 const (
 	dictionarySize = 256 << 10
 	dictionaryFrom = 40 // cubins, spread evenly over all
@@ -59,14 +59,8 @@ func ReadArchive(data []byte) (*Archive, error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	r, err := reader()
-	if err != nil {
-		return nil, err
-	}
-	dictionary, err := r.DecodeAll(packed, nil)
-	if err == nil {
-		a.reader, err = newReader(dictionary)
-	}
+	var err error
+	_, a.past, err = lzma.Start(lzma.Code).Decode(packed)
 	return a, err
 }
 
@@ -105,40 +99,34 @@ func (a *Archive) Cubin(key string) ([]byte, error) {
 	if packed == nil {
 		return nil, nil
 	}
-	cubin, err := a.reader.DecodeAll(packed, nil)
+	cubin, _, err := a.past.Decode(packed)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return cubin, nil
 }
 
-// WriteArchive returns an archive of cubins. Its bytes depend only on the cubins and on the packer.
-func WriteArchive(pack Packer, assembler string, cubins map[string][]byte) ([]byte, error) {
+// WriteArchive returns an archive of cubins. Its bytes depend only on the cubins.
+func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 	keys := slices.Sorted(maps.Keys(cubins))
-	var dictionary []byte
-	for i := 0; i < len(keys) && len(dictionary) < dictionarySize; i += max(len(keys)/dictionaryFrom, 1) {
+	var text []byte
+	for i := 0; i < len(keys) && len(text) < dictionarySize; i += max(len(keys)/dictionaryFrom, 1) {
 		cubin := cubins[keys[i]]
-		dictionary = append(dictionary, cubin[:min(dictionarySize-len(dictionary), len(cubin))]...)
+		text = append(text, cubin[:min(dictionarySize-len(text), len(cubin))]...)
 	}
-	texts, dictionaries := [][]byte{dictionary}, [][]byte{nil}
-	for _, key := range keys {
-		texts, dictionaries = append(texts, cubins[key]), append(dictionaries, dictionary)
-	}
-	packed, err := pack(texts, dictionaries)
-	if err != nil {
-		return nil, err
-	}
+	dictionary, past := lzma.Start(lzma.Code).Encode(text)
 	var index, all []byte
-	for i, key := range keys {
+	for _, key := range keys {
 		name, err := hex.DecodeString(key)
 		if err != nil || len(name) != keyBytes {
 			return nil, fmt.Errorf("got key %q, want %d hexadecimal digits", key, 2*keyBytes)
 		}
-		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed[i+1])))
-		all = append(all, packed[i+1]...)
+		packed, _ := past.Encode(cubins[key])
+		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed)))
+		all = append(all, packed...)
 	}
 	data := make([]byte, 4)
-	for _, part := range [][]byte{[]byte(assembler), packed[0], index} {
+	for _, part := range [][]byte{[]byte(assembler), dictionary, index} {
 		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(part))), part...)
 	}
 	data = append(data, all...)

@@ -21,11 +21,11 @@ func TestArchive(t *testing.T) {
 		cubin := bytes.Clone(common[:15_000+r.IntN(1500)]) // so that whichever two are the dictionary, they hold nearly all of the others
 		cubins[Key([]byte(fmt.Sprint(i)))] = append(cubin, fmt.Sprint("kernel ", i)...)
 	}
-	data, err := WriteArchive(testutil.Pack, "an assembler", cubins)
+	data, err := WriteArchive("an assembler", cubins)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := WriteArchive(testutil.Pack, "an assembler", cubins); err != nil || !bytes.Equal(data, again) {
+	if again, err := WriteArchive("an assembler", cubins); err != nil || !bytes.Equal(data, again) {
 		t.Errorf("the same files give other bytes, %v", err)
 	}
 	if len(data) > 3*len(common) {

@@ -45,7 +45,6 @@ type Source struct {
 // Image is one compiled source.
 type Image struct {
 	Target  string   `json:"target"`
-	File    string   `json:"file"`
 	Hash    string   `json:"sha256"`            // unpacked
 	Bytes   int      `json:"bytes"`             // unpacked
 	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
@@ -74,9 +73,9 @@ func (k *Kernel) UnmarshalJSON(text []byte) error {
 // ImageFile is the name of a source's image, which is packed.
 func ImageFile(stem, target string) string {
 	if target == PTX {
-		return stem + ".ptx.zst"
+		return stem + ".ptx.lz"
 	}
-	return stem + "." + target + ".cubin.zst"
+	return stem + "." + target + ".cubin.lz"
 }
 
 // Sum is the hash that the manifest holds for an image, unpacked.
@@ -101,7 +100,7 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 			err = errors.New("is not the file that the manifest describes")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s.cu for %s: %s %w", s.Stem, i.Target, i.File, err))
+			errs = append(errs, fmt.Errorf("%s.cu for %s: %s %w", s.Stem, i.Target, ImageFile(s.Stem, i.Target), err))
 		}
 	}
 	return errors.Join(errs...)

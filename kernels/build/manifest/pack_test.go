@@ -26,7 +26,7 @@ func TestPack(t *testing.T) {
 	}
 	pack := func(target string, images map[string][]byte) {
 		t.Helper()
-		files[ImageFile("a", target)] = testutil.Get[[]byte](t)(Pack(testutil.Pack, target, images))
+		files[ImageFile("a", target)] = testutil.Get[[]byte](t)(Pack(target, images))
 	}
 	same := func(target string) {
 		t.Helper()
