@@ -59,8 +59,13 @@ func (f figures) table(t *testing.T, page, marker, kind string, typed bool, colu
 	t.Helper()
 	_, text, _ := strings.Cut(string(testutil.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", page)))), "<!-- "+marker+":begin -->")
 	text, _, found := strings.Cut(text, "<!-- "+marker+":end -->")
-	rows := 0
+	rows, on := 0, ""
 	for line := range strings.Lines(text) {
+		if gpu := headed.FindStringSubmatch(line); gpu != nil {
+			if on = ""; gpu[1] != notebooksGPU {
+				on = " on the " + gpu[1]
+			}
+		}
 		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "¦"), "|")
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
@@ -73,14 +78,20 @@ func (f figures) table(t *testing.T, page, marker, kind string, typed bool, colu
 			dtype = cells[3]
 		}
 		rows++
-		f.add(t, kind+" "+strings.Trim(cells[1], "`")+" "+cells[2]+" "+dtype, page, cells[column])
+		f.add(t, kind+" "+strings.Trim(cells[1], "`")+" "+cells[2]+" "+dtype+on, page, cells[column])
 	}
 	if !found || rows < 3 {
 		t.Errorf("%s: the table %s has %d rows with times", page, marker, rows)
 	}
 }
 
-var printed = regexp.MustCompile(`^[\d.]+ [mu]s$`)
+var (
+	printed = regexp.MustCompile(`^[\d.]+ [mu]s$`)
+	headed  = regexp.MustCompile(`^\*\*(NVIDIA [^*]+)\*\*`) // the part of a table with times on a GPU
+)
+
+// notebooksGPU is the GPU of the records of notebooks; times on others are not compared with theirs.
+const notebooksGPU = "NVIDIA H200"
 
 // own are figures of notebooks that are cases of the benchmarks, by what their keys look like. A
 // record must have none of them.

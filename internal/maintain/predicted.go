@@ -47,7 +47,7 @@ func (s sum) Plan(dev kernels.Device) (*kernels.Plan, error) {
 
 func (s sum) Predicted(dev kernels.Device) float64 {
 	_, us, _ := reduce.Candidates(dev, kernels.Float32, s.outer, s.r, s.inner)
-	return slices.Min(us) // that of the plan
+	return slices.Min(us) // the plan has the candidate of the least predicted time
 }
 
 // predictedCase is a row of a table.

@@ -157,13 +157,21 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 16384 x 4096              70.3     61.8  77.3  72.4
 	// 8192 x 8192               68.3     67.4  61.9  73.1
 	// 768 x 50304               -        42.6  41.8  42.7
+	// H200, us, k x m           16 lanes  others
+	// 4099 x 4099               20.3      22.7, columns
+	// 1001 x 1001               4.5       5.8, thin
+	// 1000 x 3001               6.0       8.2, columns
+	// 453 x 2106                4.0       5.7, thin
+	// 416 x 38                  2.4       2.3, thin
+	// 43 x 555                  2.8       1.9, thin
+	const unalignedMinK = 256
 	aligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 	joined := func(name string, lanes int64) candidate {
 		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
 		c.n, c.cluster = lanes, 8
 		c.able.on, c.able.transA = kernels.Device.HasClusters, true
-		if lanes != 16 {
-			c.able.also = aligned
+		if c.able.also = aligned; lanes == 16 {
+			c.able.also = func(c *candidate, x *problem) bool { return aligned(c, x) || x.K >= unalignedMinK }
 		}
 		return c
 	}

@@ -15,7 +15,7 @@ type windowPolicy struct {
 	unalignedMin int64    // min elements of a window for segments if rows are unaligned
 	warpsPerSM   int64    // warps of stream on an SM, about
 	maxRun       int64    // max tiles of a run of stream
-	// Of few outputs, for each SM, stream has too few warps: few sums windows of up to fewMax elements, segments longer ones.
+	// Few outputs per SM leave stream too few warps. Windows of at most fewMax elements are then summed by few, longer windows by segments.
 	fewMax          int64
 	fewOutputsPerSM int64 // max outputs
 	fewWorkPerSM    int64 // max elements of the windows of all outputs for few
