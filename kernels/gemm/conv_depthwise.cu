@@ -4,7 +4,7 @@
 //	images   x[p][e] = sum over i of w[c][i] y[p][q], q stride - pad + i dilation = e
 //	filters  w[c][i] = sum over (b, q) of y[b][c][q] x[b][c][q stride - pad + i dilation]
 //
-// An item is what `each` planes meet of a band of rows, with zeros around. A block copies the next one to shared memory while it computes results of one. A thread computes four results, one below the other: they share what they meet where the
+// A block copies what `each` planes meet of a band of rows to shared memory, with zeros around. A thread computes four results, one below the other: they share what they meet where the
 // stride and the dilation are 1. Gradients w.r.t. images at stride 1 are outputs of mirrored filters; at other strides the four results are a stride apart, so that they meet the same taps.
 // For the filters a thread sums some taps of a row over a part of the pixels, and splits of the pixels are added up by matmul_vector.cu's combine.
 #include "async.cuh"
@@ -12,27 +12,16 @@
 #include "windows.cuh"
 typedef long long i64;
 
-// pipeline calls fetch and compute for the items from one on, every step-th one; fetch copies an item to shared memory, where two have room of so many elements if there are several.
-template <typename T, typename Fetch, typename Compute> __device__ __forceinline__ void pipeline(int item, int items, int step, T* memory, int size, const Fetch& fetch, const Compute& compute) {
-    T* next = memory;
-    fetch(item, next);
-#pragma unroll 1
-    for (; item < items; item += step) {
-        T* const at = next;
-        next = at == memory ? memory + size : memory;
-        commit();
-        if (item + step < items) fetch(item + step, next);
-        commit();
-        arrived<1>();
-        __syncthreads();
-        compute(item, at);
-        __syncthreads();
-    }
+// copied waits for all copies of the block.
+__device__ __forceinline__ void copied() {
+    commit();
+    arrived<0>();
+    __syncthreads();
 }
 
-// Band is what an item has in shared memory: high rows of wide elements of each plane, from element y, x on.
+// Band is what a block has in shared memory: high rows of wide elements of each plane, from element y, x on.
 struct Band {
-    int each, rows; // planes and rows of results
+    int each, rows; // planes and rows of results of a block
     Divide high;
     int wide, lanes; // lanes: the logarithm of the threads that copy a row
     // load copies planes, `next` elements apart, of rows x columns.
@@ -40,12 +29,11 @@ struct Band {
         const int all = planes * high.d, lane = threadIdx.x & ((1 << lanes) - 1), step = blockDim.x >> lanes;
         int line = threadIdx.x >> lanes;
         to += line * wide;
-#pragma unroll 1
+#pragma unroll 4
         for (; line < all; line += step, to += step * wide) {
             const int p = high(line), h = y + line - p * high.d;
             const bool inside = (unsigned)h < (unsigned)rows;
             const T* const row = from + p * next + (inside ? h : 0) * columns;
-#pragma unroll 1
             for (int w = lane; w < wide; w += 1 << lanes) {
                 const bool has = inside && (unsigned)(x + w) < (unsigned)columns;
                 async_copy(to + w, row + (has ? x + w : 0), has);
@@ -56,11 +44,11 @@ struct Band {
 
 extern __shared__ unsigned char dynamic[];
 
-// copy_filters copies the filters of an item's planes, mirrored if `last` is the last tap, not 0.
+// copy_filters copies the filters of a block's planes, mirrored if `last` is the last tap, not 0.
 template <typename T> __device__ __forceinline__ void copy_filters(T* to, const T* filters, int first, int count, int planes, const Divide& channels, int taps, int last) {
     for (int at = threadIdx.x; at < count * taps; at += blockDim.x) {
         const int p = at / taps, tap = at - p * taps, plane = min(first + p, planes - 1);
-        async_copy(to + at, filters + (plane - channels(plane) * channels.d) * taps + (last ? last - tap : tap));
+        to[at] = filters[(plane - channels(plane) * channels.d) * taps + (last ? last - tap : tap)];
     }
 }
 
@@ -83,47 +71,43 @@ template <int SIZE, typename T> __device__ __forceinline__ void slide(T (&sum)[4
 }
 
 // windows computes outputs, of filters that are mirrored for images.
-template <typename T> __device__ __forceinline__ void windows(const T* images, const T* filters, T* out, int planes, int items, const Divide& channels, const Axis& v, const Axis& h, int mirrored, const Band& b, const Divide& strips, const Divide& across) {
-    const int bands = (v.out + b.rows - 1) / b.rows, taps = v.size * h.size, size = b.each * b.high.d * b.wide;
+template <typename T> __device__ __forceinline__ void windows(const T* images, const T* filters, T* out, int planes, const Divide& channels, const Axis& v, const Axis& h, int mirrored, const Band& b, const Divide& strips, const Divide& across) {
+    T* const memory = reinterpret_cast<T*>(dynamic);
+    const int bands = (v.out + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size, count = min(b.each, planes - first);
+    T* const filter = memory + b.each * b.high.d * b.wide;
+    copy_filters(filter, filters, first, b.each, planes, channels, taps, mirrored ? taps - 1 : 0);
+    b.load(memory, images + (i64)first * v.in * h.in, v.in * h.in, count, v.in, h.in, v.begin(row0), h.begin(0));
+    copied();
     const bool sliding = v.stride == 1 && v.dilation == 1;
-    const auto fetch = [&](int item, T* to) {
-        const int first = item / bands * b.each, row0 = item % bands * b.rows;
-        copy_filters(to + size, filters, first, b.each, planes, channels, taps, mirrored ? taps - 1 : 0);
-        b.load(to, images + (i64)first * v.in * h.in, v.in * h.in, min(b.each, planes - first), v.in, h.in, v.begin(row0), h.begin(0));
-    };
-    const auto compute = [&](int item, const T* memory) {
-        const int first = item / bands * b.each, row0 = item % bands * b.rows;
-        for (int at = threadIdx.x; at < min(b.each, planes - first) * strips.d * h.out; at += blockDim.x) {
-            const int line = across(at), x = at - line * h.out, p = strips(line), y = (line - p * strips.d) * 4;
-            const T *column = memory + (p * b.high.d + y * v.stride) * b.wide + x * h.stride, *w = memory + size + p * taps;
-            T sum[4] = {};
-            if (sliding && taps == 9 && h.size == 3) {
+    for (int at = threadIdx.x; at < count * strips.d * h.out; at += blockDim.x) {
+        const int line = across(at), x = at - line * h.out, p = strips(line), y = (line - p * strips.d) * 4;
+        const T *column = memory + (p * b.high.d + y * v.stride) * b.wide + x * h.stride, *w = filter + p * taps;
+        T sum[4] = {};
+        if (sliding && taps == 9 && h.size == 3) {
 #pragma unroll
-                for (int j = 0; j < 3; j++) slide<3>(sum, column + j * h.dilation, w + j, b.wide, 3, 3);
-            } else if (sliding) {
-                for (int j = 0; j < h.size; j++, column += h.dilation) slide<0>(sum, column, w + j, b.wide, h.size, v.size);
-            } else {
-                const int apart = v.stride * b.wide;
-                for (int i = 0; i < v.size; i++, column += v.dilation * b.wide, w += h.size) {
-                    const T* e = column;
+            for (int j = 0; j < 3; j++) slide<3>(sum, column + j * h.dilation, w + j, b.wide, 3, 3);
+        } else if (sliding) {
+            for (int j = 0; j < h.size; j++, column += h.dilation) slide<0>(sum, column, w + j, b.wide, h.size, v.size);
+        } else {
+            const int apart = v.stride * b.wide;
+            for (int i = 0; i < v.size; i++, column += v.dilation * b.wide, w += h.size) {
+                const T* e = column;
 #pragma unroll 3
-                    for (int j = 0; j < h.size; j++, e += h.dilation) {
-                        const T f = w[j];
-                        sum[0] += f * e[0], sum[1] += f * e[apart], sum[2] += f * e[2 * apart], sum[3] += f * e[3 * apart];
-                    }
+                for (int j = 0; j < h.size; j++, e += h.dilation) {
+                    const T f = w[j];
+                    sum[0] += f * e[0], sum[1] += f * e[apart], sum[2] += f * e[2 * apart], sum[3] += f * e[3 * apart];
                 }
             }
-            T* const to = out + ((i64)(first + p) * v.out + row0 + y) * h.out + x;
-#pragma unroll
-            for (int u = 0; u < 4; u++)
-                if (row0 + y + u < v.out) to[u * h.out] = sum[u];
         }
-    };
-    pipeline(blockIdx.x, items, gridDim.x, reinterpret_cast<T*>(dynamic), size + b.each * taps, fetch, compute);
+        T* const to = out + ((i64)(first + p) * v.out + row0 + y) * h.out + x;
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            if (row0 + y + u < v.out) to[u * h.out] = sum[u];
+    }
     admit();
 }
 
-// Taps are those of an axis that one element of images meets: every `every`-th from the first one on, which meets output `at`; each next one meets an output `step` before.
+// Taps says which taps of an axis meet an element of images: first, first + every, first + 2 every, ... Tap `first` meets output `at`, and each further tap the output `step` before.
 struct Taps {
     int first, at;
     __device__ __forceinline__ Taps(const Axis& a, const Divide& stride, int every, int element) {
@@ -137,41 +121,37 @@ struct Taps {
 };
 
 // images computes gradients w.r.t. images at a stride: b.rows rows of images, a multiple of four strides, meet rows of outputs from y on.
-template <typename T> __device__ __forceinline__ void images(const T* outputs, const T* filters, T* out, int planes, int items, const Divide& channels, const Axis& v, const Axis& h, const Band& b, const Divide& strideY, const Divide& strideX,
+template <typename T> __device__ __forceinline__ void images(const T* outputs, const T* filters, T* out, int planes, const Divide& channels, const Axis& v, const Axis& h, const Band& b, const Divide& strideY, const Divide& strideX,
                                                              int everyY, int stepY, int everyX, int stepX, const Divide& strips, const Divide& across) {
-    const int bands = (v.in + b.rows - 1) / b.rows, taps = v.size * h.size, size = b.each * b.high.d * b.wide;
+    T* const memory = reinterpret_cast<T*>(dynamic);
+    const int bands = (v.in + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size, count = min(b.each, planes - first);
+    T* const filter = memory + b.each * b.high.d * b.wide;
     const auto low = [](const Axis& a, int at) { // the first output that meets an element
         const int n = at + a.pad - (a.size - 1) * a.dilation;
         return n > 0 ? (n + a.stride - 1) / a.stride : -(-n / a.stride);
     };
-    const int x0 = low(h, 0);
-    const auto fetch = [&](int item, T* to) {
-        const int first = item / bands * b.each, row0 = item % bands * b.rows;
-        copy_filters(to + size, filters, first, b.each, planes, channels, taps, 0);
-        b.load(to, outputs + (i64)first * v.out * h.out, v.out * h.out, min(b.each, planes - first), v.out, h.out, low(v, row0), x0);
-    };
-    const auto compute = [&](int item, const T* memory) {
-        const int first = item / bands * b.each, row0 = item % bands * b.rows, y0 = low(v, row0);
-        for (int at = threadIdx.x; at < min(b.each, planes - first) * strips.d * h.in; at += blockDim.x) {
-            const int line = across(at), x = at - line * h.in, p = strips(line), strip = line - p * strips.d, turn = strideY(strip), y = row0 + strip + 3 * turn * v.stride;
-            if (y >= v.in) continue;
-            const Taps down(v, strideY, everyY, y), over(h, strideX, everyX, x);
-            const T *row = memory + (p * b.high.d + down.at - y0) * b.wide + over.at - x0, *w = memory + size + p * taps + down.first * h.size;
-            T sum[4] = {};
-            for (int i = down.first; i < v.size; i += everyY, row -= stepY * b.wide, w += everyY * h.size) {
-                const T* e = row;
-                for (int j = over.first; j < h.size; j += everyX, e -= stepX) {
-                    const T f = w[j];
-                    sum[0] += f * e[0], sum[1] += f * e[b.wide], sum[2] += f * e[2 * b.wide], sum[3] += f * e[3 * b.wide];
-                }
+    const int y0 = low(v, row0), x0 = low(h, 0);
+    copy_filters(filter, filters, first, b.each, planes, channels, taps, 0);
+    b.load(memory, outputs + (i64)first * v.out * h.out, v.out * h.out, count, v.out, h.out, y0, x0);
+    copied();
+    for (int at = threadIdx.x; at < count * strips.d * h.in; at += blockDim.x) {
+        const int line = across(at), x = at - line * h.in, p = strips(line), strip = line - p * strips.d, turn = strideY(strip), y = row0 + strip + 3 * turn * v.stride;
+        if (y >= v.in) continue;
+        const Taps down(v, strideY, everyY, y), over(h, strideX, everyX, x);
+        const T *row = memory + (p * b.high.d + down.at - y0) * b.wide + over.at - x0, *w = filter + p * taps + down.first * h.size;
+        T sum[4] = {};
+        for (int i = down.first; i < v.size; i += everyY, row -= stepY * b.wide, w += everyY * h.size) {
+            const T* e = row;
+            for (int j = over.first; j < h.size; j += everyX, e -= stepX) {
+                const T f = w[j];
+                sum[0] += f * e[0], sum[1] += f * e[b.wide], sum[2] += f * e[2 * b.wide], sum[3] += f * e[3 * b.wide];
             }
-            T* const to = out + ((i64)(first + p) * v.in + y) * h.in + x;
-#pragma unroll
-            for (int u = 0; u < 4; u++)
-                if (y + u * v.stride < v.in) to[(i64)u * v.stride * h.in] = sum[u];
         }
-    };
-    pipeline(blockIdx.x, items, gridDim.x, reinterpret_cast<T*>(dynamic), size + b.each * taps, fetch, compute);
+        T* const to = out + ((i64)(first + p) * v.in + y) * h.in + x;
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            if (y + u * v.stride < v.in) to[(i64)u * v.stride * h.in] = sum[u];
+    }
     admit();
 }
 
@@ -196,27 +176,27 @@ template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)
         }
 }
 
-// filters sums splits of a channel's pixels: `chunk` items each, which have room of `stage` elements. A block's sums are [split][channel][tap].
-template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int stage, int side, const Axis& v, const Axis& h, const Band& b, const Band& own, const Parts& parts) {
+// filters sums splits of a channel's pixels: `chunk` bands of some images each. A block's sums are [split][channel][tap].
+template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, const Axis& v, const Axis& h, const Band& b, const Band& own, const Parts& parts) {
     const int taps = v.size * h.size, channel = blockIdx.x % channels, split = blockIdx.x / channels, bands = (v.out + b.rows - 1) / b.rows, all = (count + b.each - 1) / b.each * bands;
-    const int size = b.each * b.high.d * b.wide, pixels = parts.acrossX * parts.acrossY, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, y0 = pixel / parts.acrossX, x0 = pixel - y0 * parts.acrossX;
-    const int chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side, tap = i * v.dilation * b.wide + j0 * h.dilation;
+    T *const memory = reinterpret_cast<T*>(dynamic), *const gradients = memory + b.each * b.high.d * b.wide;
+    const int pixels = parts.acrossX * parts.acrossY, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, y0 = pixel / parts.acrossX, x0 = pixel - y0 * parts.acrossX, chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
+    const T* const window = memory + i * v.dilation * b.wide + j0 * h.dilation;
     T sum[5] = {};
-    const auto fetch = [&](int item, T* to) {
-        const int image = item / bands * b.each, row0 = item % bands * b.rows, planes = min(b.each, count - image);
+    for (int band = split * chunk; band < min((split + 1) * chunk, all); band++) {
+        const int image = band / bands * b.each, row0 = band % bands * b.rows, planes = min(b.each, count - image);
         const i64 plane = (i64)image * channels + channel;
-        b.load(to, images + plane * v.in * h.in, (i64)channels * v.in * h.in, planes, v.in, h.in, v.begin(row0), h.begin(0));
-        own.load(to + size, outputs + plane * v.out * h.out, (i64)channels * v.out * h.out, planes, v.out, h.out, row0, 0);
-    };
-    const auto compute = [&](int item, const T* memory) {
-        const int planes = min(b.each, count - item / bands * b.each), rows = min(b.rows, v.out - item % bands * b.rows);
-        if (part >= parts.taps) return;
-        if (side == 1) sum_pixels<1>(sum, memory + tap, memory + size, v, h, b, planes, rows, x0, y0, parts);
-        else if (side == 3) sum_pixels<3>(sum, memory + tap, memory + size, v, h, b, planes, rows, x0, y0, parts);
-        else sum_pixels<5>(sum, memory + tap, memory + size, v, h, b, planes, rows, x0, y0, parts);
-    };
-    T* const memory = reinterpret_cast<T*>(dynamic);
-    pipeline(split * chunk, min((split + 1) * chunk, all), 1, memory, stage, fetch, compute);
+        __syncthreads(); // all have read what was there before
+        b.load(memory, images + plane * v.in * h.in, (i64)channels * v.in * h.in, planes, v.in, h.in, v.begin(row0), h.begin(0));
+        own.load(gradients, outputs + plane * v.out * h.out, (i64)channels * v.out * h.out, planes, v.out, h.out, row0, 0);
+        copied();
+        const int rows = min(b.rows, v.out - row0);
+        if (part >= parts.taps) continue;
+        if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+        else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+        else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+    }
+    __syncthreads();
     if (part < parts.taps) {
 #pragma unroll
         for (int j = 0; j < 5; j++)
@@ -238,18 +218,18 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
 #define AXIS_Y Axis{ih, oh, kh, sh, dh, ph}
 #define AXIS_X Axis{iw, ow, kw, sw, dw, pw}
 #define DEPTHWISE(T, suffix)                                                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_##suffix(const T* images, const T* filters, T* out, int planes, int items, DIVIDE(channels), AXES, BAND(A), int mirrored, DIVIDE(strips), DIVIDE(across)) { \
+    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_##suffix(const T* images, const T* filters, T* out, int planes, DIVIDE(channels), AXES, BAND(A), int mirrored, DIVIDE(strips), DIVIDE(across)) { \
         follow();                                                                                                                                                                     \
-        windows(images, filters, out, planes, items, DIVIDE_OF(channels), AXIS_Y, AXIS_X, mirrored, BAND_OF(A), DIVIDE_OF(strips), DIVIDE_OF(across));                                       \
+        windows(images, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, mirrored, BAND_OF(A), DIVIDE_OF(strips), DIVIDE_OF(across));                                       \
     }                                                                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_images_##suffix(const T* outputs, const T* filters, T* out, int planes, int items, DIVIDE(channels), AXES, BAND(A), DIVIDE(strideY), DIVIDE(strideX), int everyY, int stepY, int everyX, \
+    extern "C" __global__ void __launch_bounds__(256) conv_depthwise_images_##suffix(const T* outputs, const T* filters, T* out, int planes, DIVIDE(channels), AXES, BAND(A), DIVIDE(strideY), DIVIDE(strideX), int everyY, int stepY, int everyX, \
                                                                                      int stepX, DIVIDE(strips), DIVIDE(across)) {                                                     \
         follow();                                                                                                                                                                     \
-        images(outputs, filters, out, planes, items, DIVIDE_OF(channels), AXIS_Y, AXIS_X, BAND_OF(A), DIVIDE_OF(strideY), DIVIDE_OF(strideX), everyY, stepY, everyX, stepX, DIVIDE_OF(strips), DIVIDE_OF(across)); \
+        images(outputs, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, BAND_OF(A), DIVIDE_OF(strideY), DIVIDE_OF(strideX), everyY, stepY, everyX, stepX, DIVIDE_OF(strips), DIVIDE_OF(across)); \
     }                                                                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int stage, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY) { \
+    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY) { \
         follow();                                                                                                                                                                     \
-        filters(images, outputs, out, count, channels, chunk, stage, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY});                                                \
+        filters(images, outputs, out, count, channels, chunk, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY});                                                \
     }
 DEPTHWISE(float, f32)
 DEPTHWISE(double, f64)

@@ -13,8 +13,8 @@ var depthwiseKernels = [3][2]*kernels.Kernel{
 }
 
 const (
-	depthwiseBytes  = 12 << 10  // of shared memory that an item should have: 8 blocks of two items share an SM
-	depthwiseMax    = 160 << 10 // that a block may have, where a device has so much
+	depthwiseBytes  = 24 << 10  // of shared memory that a block should have: 8 blocks share an SM
+	depthwiseMax    = 160 << 10 // that it may have, where a device has so much
 	depthwiseBlocks = 8         // of an SM, wanted
 	depthwiseRows   = 4         // results of a thread, one below the other
 )
@@ -32,7 +32,7 @@ type bandArgs struct {
 
 type depthwiseArgs struct {
 	Images, Filters, Out kernels.Ref
-	Planes, Items        int64 `arg:"int32"`
+	Planes               int64 `arg:"int32"`
 	Channels             arith.Divide
 	Y, X                 axisArgs
 	Band                 bandArgs
@@ -42,7 +42,7 @@ type depthwiseArgs struct {
 
 type depthwiseImagesArgs struct {
 	Outputs, Filters, Out        kernels.Ref
-	Planes, Items                int64 `arg:"int32"`
+	Planes                       int64 `arg:"int32"`
 	Channels                     arith.Divide
 	Y, X                         axisArgs
 	Band                         bandArgs
@@ -52,11 +52,11 @@ type depthwiseImagesArgs struct {
 }
 
 type depthwiseFiltersArgs struct {
-	Images, Outputs, Out                kernels.Ref
-	Count, Channels, Chunk, Stage, Side int64 `arg:"int32"`
-	Y, X                                axisArgs
-	Band, Own                           bandArgs
-	Taps, AcrossX, AcrossY              int64 `arg:"int32"`
+	Images, Outputs, Out         kernels.Ref
+	Count, Channels, Chunk, Side int64 `arg:"int32"`
+	Y, X                         axisArgs
+	Band, Own                    bandArgs
+	Taps, AcrossX, AcrossY       int64 `arg:"int32"`
 }
 
 func (a ConvAxis) args() axisArgs {
@@ -76,9 +76,9 @@ func (a axisArgs) met(n int64, images bool) int64 {
 	return (n-1)*a.Stride + (a.Size-1)*a.Dilation + 1
 }
 
-// newBand returns so many planes and rows of results of an item, which meet high rows of wide elements.
+// newBand returns so many planes and rows of results of a block, which meet high rows of wide elements.
 func newBand(each, rows, high, wide int64) bandArgs {
-	cost := func(lanes int64) int64 { return kernels.CeilDiv(wide, lanes) * (lanes + 4) } // of copying a row by so many threads: each of a few starts it
+	cost := func(lanes int64) int64 { return kernels.CeilDiv(wide, lanes) * (lanes + 4) } // of copying a row by `lanes` threads: beginning a row costs about four elements
 	log := int64(3)
 	for n := log + 1; n <= 6; n++ {
 		if cost(1<<n) <= cost(1<<log) {
@@ -88,8 +88,8 @@ func newBand(each, rows, high, wide int64) bandArgs {
 	return bandArgs{each, rows, arith.DivideBy(high), wide, log}
 }
 
-// band returns the planes and the rows, a multiple of unit, of an item: so many that it has depthwiseBytes at most, and that there are about `blocks` of them. own tells that the
-// item has the results in shared memory, too. bytes are those of an item.
+// band returns the planes and the rows of a block, and its bytes of shared memory. The rows are a multiple of unit. A block has at most depthwiseBytes if unit rows fit, and planes are divided
+// until there are about `blocks` blocks. own tells that a block has the results in shared memory, too.
 func (v Conv) band(y, x axisArgs, planes, blocks, unit int64, images, own bool) (b bandArgs, bytes int64) {
 	rows, columns := y.Out, x.Out
 	if images {
@@ -131,23 +131,18 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 		unit *= y.Stride
 	}
 	b, bytes := v.band(y, x, planes, blocks, unit, images, false)
-	bytes += b.Each * y.Size * x.Size * v.Dtype.Size()
+	if bytes += b.Each * y.Size * x.Size * v.Dtype.Size(); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
+		return false, nil
+	}
 	rows, strips := y.Out, arith.DivideBy(b.Rows/depthwiseRows)
 	if images {
 		rows = y.In
 	}
-	items := kernels.CeilDiv(planes, b.Each) * kernels.CeilDiv(rows, b.Rows)
-	grid := items
-	if items > blocks {
-		grid, bytes = blocks, 2*bytes
-	}
-	if bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
-		return false, nil
-	}
-	var args any = depthwiseArgs{kernels.In(0), kernels.In(1), out, planes, items, arith.DivideBy(v.Channels), y, x, b, mirrored, strips, arith.DivideBy(x.Out)}
+	grid := kernels.CeilDiv(planes, b.Each) * kernels.CeilDiv(rows, b.Rows)
+	var args any = depthwiseArgs{kernels.In(0), kernels.In(1), out, planes, arith.DivideBy(v.Channels), y, x, b, mirrored, strips, arith.DivideBy(x.Out)}
 	if images {
 		down, over := gcd(y.Stride, y.Dilation), gcd(x.Stride, x.Dilation)
-		args = depthwiseImagesArgs{kernels.In(0), kernels.In(1), out, planes, items, arith.DivideBy(v.Channels), y, x, b, arith.DivideBy(y.Stride), arith.DivideBy(x.Stride),
+		args = depthwiseImagesArgs{kernels.In(0), kernels.In(1), out, planes, arith.DivideBy(v.Channels), y, x, b, arith.DivideBy(y.Stride), arith.DivideBy(x.Stride),
 			y.Stride / down, y.Dilation / down, x.Stride / over, x.Dilation / over, strips, arith.DivideBy(x.In)}
 	}
 	p.Launch(kernel, int(grid), convThreads, args).Shared = int(bytes)
@@ -172,16 +167,12 @@ func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, er
 	a.AcrossX = min(convThreads/a.Taps, x.Out)
 	a.AcrossX = kernels.CeilDiv(x.Out, kernels.CeilDiv(x.Out, a.AcrossX)) // no more than the turns need
 	a.AcrossY = min(convThreads/a.Taps/a.AcrossX, b.Rows)
+	if bytes = max(bytes+side*size, a.AcrossX*a.AcrossY*y.Size*x.Size*size); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
+		return false, nil
+	}
 	bands := kernels.CeilDiv(v.Images, b.Each) * kernels.CeilDiv(y.Out, b.Rows)
 	a.Chunk = kernels.CeilDiv(bands, min(kernels.CeilDiv(wanted, v.Channels), bands))
 	splits := kernels.CeilDiv(bands, a.Chunk)
-	a.Stage = bytes / size
-	if bytes += side * size; a.Chunk > 1 {
-		bytes += a.Stage * size
-	}
-	if bytes = max(bytes, a.AcrossX*a.AcrossY*y.Size*x.Size*size); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
-		return false, nil
-	}
 	if splits > 1 {
 		a.Out = p.Workspace(splits * p.Out)
 	}

@@ -484,7 +484,7 @@ func prepareBlocks(f Form, dev kernels.Device, list []convPlanes) int64 {
 	return blocks
 }
 
-// emitPrepare appends the launch that prepares a list of operands in so many blocks each, with the other arguments. An empty list makes no launch.
+// emitPrepare appends the launch that prepares a list of operands, each in `blocks` blocks. An empty list makes no launch.
 func emitPrepare(p *kernels.Plan, f Form, blocks int64, list []convPlanes, args convPrepareArgs) {
 	const threads = 256
 	for i := range list {

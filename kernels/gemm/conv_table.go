@@ -307,7 +307,8 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	return best
 }
 
-// cutPhases returns the cut of several phases. Blocks take the tiles in turn, of which those of many taps come first: the first block takes the longest.
+// cutPhases returns the cut of several phases. Tiles are ordered by falling numbers of taps and block b computes tiles b, b + blocks, ..., so that block 0 has the most work. Its time is the
+// launch's.
 func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCut {
 	tiles, _ := c.tiles(w)
 	slices, count := float64(kernels.CeilDiv(w.channels, c.step)), w.phases[0].Count*w.phases[1].Count

@@ -197,6 +197,7 @@ func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
 	took, groups, prepared := map[Form]int{}, [3]int{}, 0
+	ways := map[string]int{"several phases": 0, "filters without sums": 0, "folded taps": 0, "folded taps, channels last": 0}
 	var plans []*kernels.Plan
 	for draw := range 300 {
 		v := drawConv(r)
@@ -218,6 +219,9 @@ func TestConvTensor(t *testing.T) {
 				last.Round = kernels.TF32
 			}
 			last.Channels, last.Filters, last.ChannelsLast = arith.RoundUp(v.Channels, 8), arith.RoundUp(v.Filters, 8), [2]bool{r.IntN(2) == 0, r.IntN(2) == 0}
+			if r.IntN(2) == 0 { // rows that need no zeros between them
+				last.Columns.Dilation, last.Columns.Before, last.Columns.After = 1, 0, 0
+			}
 			if last.TakesChannelsLast(dev) {
 				v = last
 			}
@@ -231,6 +235,12 @@ func TestConvTensor(t *testing.T) {
 		}
 		if took[c.form]++; v.Groups > 1 {
 			groups[v.Result]++
+		}
+		w, _ := v.windows(c.form)
+		for way, ok := range map[string]bool{"several phases": w.phased(), "filters without sums": c.cut(w, int64(dev.SMs)).direct, "folded taps": w.inner > 1 && !w.last[1], "folded taps, channels last": w.inner > 1 && w.last[1]} {
+			if ok {
+				ways[way]++
+			}
 		}
 		wide := v
 		wide.Round, wide.ChannelsLast, wide.Prepared = kernels.FullPrecision, [2]bool{}, false
@@ -309,7 +319,12 @@ func TestConvTensor(t *testing.T) {
 			t.Errorf("no convolution of operands in the form %v was drawn", f)
 		}
 	}
-	if prepared < 10 {
+	for way, n := range ways {
+		if n == 0 {
+			t.Errorf("no convolution with %s was drawn: %v", way, ways)
+		}
+	}
+	if t.Log(ways); prepared < 10 {
 		t.Errorf("%d convolutions had prepared filters, want 10 or more", prepared)
 	}
 	for result, n := range groups {
