@@ -7,11 +7,9 @@
 // Where there are few rows or columns, each is cut in parts. A launch with write = 0 computes the total of each part, and
 // the next one begins with the totals before. The parts follow from the shape, and with them the order of all sums. Bound
 // by memory.
-#include "async.cuh"
 #include "follow.cuh"
 
 constexpr int threads = 256, warps = threads / 32; // as in cumsum.go
-constexpr int ahead = 4;                           // tiles of a row in flight
 
 template <typename E, int W> struct alignas(16) Words {
     E s[W];
@@ -46,9 +44,21 @@ template <typename A> __device__ __forceinline__ A total(A sum) {
     return sum;
 }
 
+// words are the elements of a part of a row from i on, in their order in memory; those beyond the part are 0.
+template <typename X, int W> __device__ __forceinline__ Words<X, W> words(const X* __restrict__ x, const Part& part, long long i) {
+    Words<X, W> v{};
+    if (part.n % W == 0) {
+        if (i < part.to) v = *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i));
+    } else {
+#pragma unroll
+        for (int w = 0; w < W; w++) v.s[part.reversed ? W - 1 - w : w] = i + w < part.to ? x[part.at(i + w)] : X(0);
+    }
+    return v;
+}
+
 // total_row returns the total of a block's part. It goes backwards: what it reads last is in the level-2 cache when scan_row begins with it.
 template <typename A, typename X> __device__ __forceinline__ A total_row(const X* __restrict__ x, const Part& part) {
-    constexpr int W = 16 / sizeof(X);
+    constexpr int W = 16 / sizeof(X), ahead = 4;
     constexpr long long step = threads * W;
     A sum[W] = {};
     if (part.n % W == 0) {
@@ -74,35 +84,21 @@ template <typename A, typename X> __device__ __forceinline__ A total_row(const X
     return total(sum[0]);
 }
 
-// scan_row writes the sums of the part, beginning with carry. Each thread copies its own elements to shared memory, `ahead` tiles before it adds them.
-template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, Words<X, 16 / sizeof(X)> (&ring)[ahead][threads], A carry) {
+// scan_row writes the sums of the part, beginning with carry.
+template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, A carry) {
     constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32;
     __shared__ A sums[2][warps];
     const int t = BLOCK ? threadIdx.x : threadIdx.x & 31, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool wide = part.n % W == 0;
-    const auto load = [&](long long i, int slot) { // those beyond the part stay as they are: they are summed last, and not stored
-        Words<X, W>& to = ring[slot][threadIdx.x];
-        if (wide) {
-            if (i < part.to) async_copy(&to, reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i)));
-        } else {
-#pragma unroll
-            for (int w = 0; w < W; w++)
-                if (i + w < part.to) async_copy(&to.s[part.reversed ? W - 1 - w : w], x + part.at(i + w));
-        }
-        commit();
-    };
-#pragma unroll
-    for (int j = 0; j < ahead; j++) load(part.from + t * W + j * group * W, j);
+    Words<X, W> next = words<X, W>(x, part, part.from + t * W);
     int turn = 0;
 #pragma unroll 1
-    for (long long i0 = part.from; i0 < part.to; i0 += group * W, turn = (turn + 1) % ahead) {
+    for (long long i0 = part.from; i0 < part.to; i0 += group * W, turn ^= 1) {
         const long long i = i0 + t * W;
-        arrived<ahead - 1>();
-        const Words<X, W> next = ring[turn][threadIdx.x];
         A own[W];
 #pragma unroll
         for (int w = 0; w < W; w++) own[w] = (A)(part.reversed ? next.s[W - 1 - w] : next.s[w]);
-        load(i + ahead * group * W, turn);
+        next = words<X, W>(x, part, i + group * W);
 #pragma unroll
         for (int w = 1; w < W; w++) own[w] += own[w - 1];
         A sum = own[W - 1];
@@ -115,14 +111,14 @@ template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void sc
         if (lane == 0) before = 0;
         A all = __shfl_sync(~0u, sum, 31);
         if constexpr (BLOCK) {
-            if (lane == 31) sums[turn % 2][warp] = sum;
+            if (lane == 31) sums[turn][warp] = sum;
             __syncthreads();
             A base = 0;
             all = 0;
 #pragma unroll
             for (int w = 0; w < warps; w++) {
                 if (w == warp) base = all;
-                all += sums[turn % 2][w];
+                all += sums[turn][w];
             }
             before += base;
         }
@@ -160,16 +156,15 @@ __device__ void rows(const X* x, A* totals, A* out, long long outer, long long n
         for (int q = threadIdx.x; q < p; q += threads) carry += totals[o * parts + q];
         carry = total(carry);
     }
-    __shared__ Words<X, 16 / sizeof(X)> ring[ahead][threads];
-    if (block) scan_row<A, X, true>(x + o * n, out + o * n, part, ring, carry);
-    else scan_row<A, X, false>(x + o * n, out + o * n, part, ring, carry);
+    if (block) scan_row<A, X, true>(x + o * n, out + o * n, part, carry);
+    else scan_row<A, X, false>(x + o * n, out + o * n, part, carry);
 }
 
 // Threads are numbered by (column, part, some o).
 template <typename A, typename X>
 __device__ void columns(const X* __restrict__ x, A* totals, A* __restrict__ out, long long outer, long long n, long long inner, int parts, long long each,
                         bool reversed, bool write) {
-    constexpr int ahead = 8; // elements
+    constexpr int ahead = 8;
     follow();
     const long long item = (long long)blockIdx.x * threads + threadIdx.x, rest = item / inner, c = item - rest * inner, o = rest / parts;
     if (o >= outer) return;

@@ -57,44 +57,17 @@ func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 	return cut{each: lanes, blocks: kernels.CeilDiv(x.M*x.Batch*lanes, vectorThreads)}, true
 }
 
-// cutRows gives a row 8 to 128 threads, each of which has four vectors of 16 bytes of the row, or eight if there are enough rows to fill the device.
-//
-// H200, us, m x k   2     4     8
-// 768 x 768         2.28  2.22  2.37
-// 1024 x 1024       2.62  2.55  3.06
-// 2304 x 768        4.16  4.12  3.65
-// 3072 x 768        5.02  4.14  3.51
+// cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or four if there are enough rows to fill the device.
 func cutRows(c *candidate, x *problem) (cut, bool) {
 	const fewRowsPerSM = 10
-	each := int64(8)
+	vectors, each := kernels.CeilDiv(x.K*x.size(), 16), int64(4)
 	if x.M*x.Batch <= fewRowsPerSM*x.sms() {
-		each = 4
+		each = 2
 	}
-	return cutRowsBy(c, x, each), true
-}
-
-// cutStreamedRows gives a row 8 to 128 threads, each of which has eight vectors of 16 bytes of the row, or sixteen if there are very many rows.
-//
-// H200, us, m x k   4     8     16
-// 4096 x 1024       5.90  4.86  5.24
-// 2048 x 2048       6.09  5.03  5.49
-// 16384 x 1024      17.9  15.5  15.7
-// 50304 x 768       48.7  36.9  33.4
-func cutStreamedRows(c *candidate, x *problem) (cut, bool) {
-	const manyRowsPerSM = 256
-	each := int64(8)
-	if x.M*x.Batch >= manyRowsPerSM*x.sms() {
-		each = 16
-	}
-	return cutRowsBy(c, x, each), true
-}
-
-// cutRowsBy gives each thread of a row so many vectors of 16 bytes.
-func cutRowsBy(c *candidate, x *problem, each int64) cut {
-	threads := min(max(arith.Pow2(kernels.CeilDiv(kernels.CeilDiv(x.K*x.size(), 16), each)), 8), rowThreads)
+	threads := min(max(arith.Pow2(kernels.CeilDiv(vectors, each)), 8), rowThreads)
 	d := c.split.cut(x, kernels.CeilDiv(x.M*x.Batch, rowThreads/threads))
 	d.each = threads
-	return d
+	return d, true
 }
 
 // cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have.

@@ -23,7 +23,7 @@ var table = withRates(slices.Concat(
 		{dot(kernels.Float32), dot(kernels.Float64)},
 	},
 	roundedTable(TF32), roundedTable(BF16), roundedTable(F16),
-	[][]candidate{streamedVectors}, vectorTable[float32](), vectorTable[float64](),
+	vectorTable[float32](), vectorTable[float64](),
 	[][]candidate{
 		// m x k x n                 panels  tiles
 		// 10962 x 24 x 17680, A^T   289     476
@@ -124,24 +124,6 @@ func roundedTable(f Form) [][]candidate {
 	}
 }
 
-// streamedVectors are the kernels for a large float32 matrix and a vector, which have more loads in flight in fewer threads. Where their limits admit a problem no other is chosen.
-var streamedVectors = func() []candidate {
-	// H200, us, m x k       longrows  rows
-	// 768 x 3072            4.2       3.7
-	// 3072 x 768            4.0       3.5
-	// 4096 x 1024           4.9       6.1
-	// 2048 x 2048           5.0       6.6
-	// 1024 x 16384          16.0      22.1
-	// 50304 x 768           33.4      35.3
-	rows := ofVectors[float32]("longrows", rowsSplit, rowsBody[float32], cutStreamedRows)
-	rows.threads = rowThreads
-	rows.able.also = func(_ *candidate, x *problem) bool { return !x.A.Trans && x.large() >= 12<<20 }
-	return []candidate{rows}
-}()
-
-// rowsSplit splits K for the kernels of rows.
-var rowsSplit = splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}
-
 // vectorTable lists the kernels for a matrix and a vector.
 func vectorTable[T kernels.Float]() [][]candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
@@ -187,7 +169,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 453 x 2106                4.8     9.0
 	// 100 x 10000               5.3     9.0
 	// 50304 x 768               51.7    53.5
-	rows := ofVectors[T]("rows", rowsSplit, rowsBody[T], cutRows)
+	rows := ofVectors[T]("rows", splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutRows)
 	rows.threads = rowThreads
 	shortRows := ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows)
 	shortRows.able.k = span{to: 32}
