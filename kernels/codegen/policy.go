@@ -26,7 +26,6 @@ type rowsPolicy struct {
 	splitMinCols              int64 // few rows of more columns are split
 	splitMinColsCluster       int64 // the same on devices with clusters, if fewer rows than fill the device with their clusters
 	splitMinColsBeyondCluster int64 // rows of more columns exceed a cluster's memory; few such rows are split
-	splitMinColsChannels      int64 // rows of more columns are split if the reduction is over several axes, as that of channels, and clusters would have more than two blocks per SM
 	splitMinColsStrided       int64 // few rows of more columns, reduced over a strided axis, are split
 	minColsPerSplit           int64
 	minColsPerThreadStrided   int64 // of a thread in a split over a strided axis
@@ -43,7 +42,7 @@ var rowsPolicies = kernels.Measured[rowsPolicy]{
 		elemsPerThread: 32, elemsPerThreadStrided: 16, halveMaxCols: 1024, doubleMinCols: 1 << 13, minThreadsPerSM: 1024, blockThreads: 256, maxThreads: 1024,
 		residentBytes: 256, fullRegsMaxThreads: 512, clusterResidentBytes: 32, partialResidentBytes: 64, bytesPerIter: 64, bytesPerIterShares: 128,
 		clusterMinColsPerThread: 32, maxColsPerBlock: 1 << 14, clusterColsPerThread: 64, minColsPerBlock: 6 << 10,
-		splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsChannels: 1 << 14, splitMinColsStrided: 256,
+		splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsStrided: 256,
 		minColsPerSplit: 1 << 13, minColsPerThreadStrided: 4, splitBlocksPerSM: 8, splitBlocksPerSMStrided: 4,
 		maxRowsPerThread: 4, rowsPerThreadBlocksPerSM: 2, rowsPerThreadBytes: 512,
 	}},

@@ -35,12 +35,11 @@ func newRowGrid(dev kernels.Device, shape, axes []int) rowGrid {
 	if dev.Kind == kernels.CPU { // results don't depend on the number of cores
 		sms = hostSplits
 	}
-	rows, columns, reduced := int64(1), int64(1), 0
+	rows, columns := int64(1), int64(1)
 	groups := axisgroup.Merge(shape, axes)
 	for _, g := range groups {
 		if g.Chosen {
 			columns *= g.N
-			reduced++
 		} else {
 			rows *= g.N
 		}
@@ -56,9 +55,6 @@ func newRowGrid(dev kernels.Device, shape, axes []int) rowGrid {
 	if g.stridedAxis {
 		pol.strided(&g, sms, rows, columns, last.N)
 	} else {
-		if reduced > 1 && rows*pol.longCluster(columns) > 2*sms {
-			pol.splitMinColsBeyondCluster = pol.splitMinColsChannels
-		}
 		pol.contiguous(&g, dev.Major >= 9, sms, rows, columns)
 	}
 	return g
@@ -133,7 +129,7 @@ func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
 	n, long := min(2*sms/rows, columns/pol.minColsPerBlock, policy.ClusterBlocks), columns > pol.maxThreads*pol.clusterMinColsPerThread
 	switch {
 	case long:
-		g.cluster = pol.longCluster(columns)
+		g.cluster = min(arith.Pow2(kernels.CeilDiv(columns, pol.maxColsPerBlock)), policy.ClusterBlocks)
 	case n >= 4:
 		g.cluster = arith.Pow2(n+1) / 2
 	default:
@@ -145,11 +141,6 @@ func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
 		each = pol.colsPerThread(sms/2, rows*g.cluster, g.colsPerBlock, most, g.width)
 	}
 	g.threadsPerRow, g.rowsPerBlock = max(min(arith.Pow2(kernels.CeilDiv(g.colsPerBlock, each)), pol.maxThreads), 64), 1
-}
-
-// longCluster returns the blocks of a cluster that shares a long row.
-func (pol rowsPolicy) longCluster(columns int64) int64 {
-	return min(arith.Pow2(kernels.CeilDiv(columns, pol.maxColsPerBlock)), policy.ClusterBlocks)
 }
 
 // strided lays out threads for a reduction over a strided axis, of rows of which `run` are contiguous.

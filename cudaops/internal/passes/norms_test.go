@@ -79,7 +79,7 @@ func TestLittleIsMoved(t *testing.T) {
 		return G.Must(G.GroupNorm(x, scale, bias, 4, x.Shape()[1], 1e-5))
 	}
 	drop := func(x, _, _ *G.Node) *G.Node { return G.Must(G.Dropout(x, 0.25)) }
-	few, many, short := []int{256, 64, 64, 64}, []int{64, 256, 64, 64}, []int{64, 256, 12, 12} // channels: split among blocks, or a block has one
+	few, many := []int{256, 64, 64, 64}, []int{64, 256, 64, 64} // channels: a block takes more than one, or several take one
 	for _, c := range []struct {
 		name     string
 		shape    []int
@@ -89,10 +89,8 @@ func TestLittleIsMoved(t *testing.T) {
 	}{
 		{"batch norm", few, batch, false, 3},
 		{"batch norm, gradient", few, batch, true, 6}, // moments of x, sums of x and dy, the loss and dx
-		{"batch norm", many, batch, false, 3},
-		{"batch norm, gradient", many, batch, true, 6},
-		{"batch norm", short, batch, false, 2},
-		{"batch norm, gradient", short, batch, true, 3},
+		{"batch norm", many, batch, false, 2},
+		{"batch norm, gradient", many, batch, true, 3},
 		{"batch norm, evaluating", few, evaluated, false, 2},
 		{"batch norm, evaluating, gradient", few, evaluated, true, 5},
 		{"group norm", many, group, false, 2},
