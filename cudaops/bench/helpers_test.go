@@ -26,9 +26,13 @@ func product(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels.
 	return testutil.Get[*kernels.Plan](t)(p.Plan(dev))
 }
 
-// candidate returns the product's first plan by a kernel whose name has that part.
-func candidate(t *testing.T, dev kernels.Device, p gemm.Product, kernel string) *kernels.Plan {
+// candidate returns the first plan of a product by a kernel whose name has that part, or the product's plan if that is not known.
+func candidate(t *testing.T, dev kernels.Device, kernel string, by kernels.Precision, batch, m, n, k int64, transA, transB bool) *kernels.Plan {
 	t.Helper()
+	if kernel == "" {
+		return product(t, dev, by, kernels.Float32, batch, m, n, k, transA, transB)
+	}
+	p := gemm.Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by}
 	names, _, plans, err := p.Candidates(dev)
 	testutil.Do(t, err)
 	for _, plan := range plans {

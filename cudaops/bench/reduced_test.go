@@ -55,12 +55,12 @@ func reducedOn(t *testing.T, r *rand.Rand, dev kernels.Device, kernel string) {
 			}
 			for by, bits := range significant {
 				transA, transB := transposes >= 2, transposes%2 == 1
-				p := product(t, dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB)
+				of := ""
+				if kernel != "" {
+					of = kernel + strings.ToLower(by.String())
+				}
+				p := candidate(t, dev, of, by, f.batch, f.m, f.n, f.k, transA, transB)
 				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
-					if kernel != "" { // whatever the model chooses
-						p = candidate(t, dev, gemm.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by},
-							kernel+strings.ToLower(by.String()))
-					}
 					most := [2]int{1, 1<<bits - 1}
 					small := r.IntN(2) // the operand of small numbers, so that sums are exact
 					whole := func(operand int) float32 {
@@ -114,7 +114,7 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	for range 12 {
 		batch, m, n, k := 1+r.Int64N(3), 105+r.Int64N(200), 105+r.Int64N(200), 200+r.Int64N(500)
 		for by, bits := range significant {
-			reducedDrawn(t, r, dev, by, bits, batch, m, n, k)
+			reducedDrawn(t, r, dev, "", by, bits, batch, m, n, k)
 			if testing.Short() {
 				return
 			}
@@ -122,10 +122,10 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	}
 }
 
-// reducedDrawn compares a product of drawn numbers and transposes, of operands rounded to so many bits, with its definition.
-func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision, bits int, batch, m, n, k int64) {
+// reducedDrawn compares a product, by a kernel if that is named, of drawn numbers and transposes, of operands rounded to so many bits, with its definition.
+func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, kernel string, by kernels.Precision, bits int, batch, m, n, k int64) {
 	transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
-	p := product(t, dev, by, kernels.Float32, batch, m, n, k, transA, transB)
+	p := candidate(t, dev, kernel, by, batch, m, n, k, transA, transB)
 	round := func(x float32) float64 { return exprtest.Round(float64(x), bits) }
 	if by == kernels.F16 {
 		spread /= 2 // numbers that F16 has, subnormal ones among them
@@ -140,12 +140,12 @@ func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Pre
 func TestReducedRounding(t *testing.T) {
 	r := random(t)
 	for _, dev := range productDevices(t) {
-		reducedRoundingOn(t, r, dev, 1, 64)
+		reducedRoundingOn(t, r, dev, "", 1, 64)
 	}
 }
 
 // reducedRoundingOn checks the rounding of operands by products of k terms, planned for a device with sms SMs.
-func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k int) {
+func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, kernel string, sms, k int) {
 	dev.SMs = sms
 	const m, n = 2048, 65
 	for by := range significant {
@@ -164,7 +164,7 @@ func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k in
 					a[i*k+l] = x[i]
 				}
 			}
-			p := product(t, dev, by, kernels.Float32, 1, m, n, int64(k), transA, false)
+			p := candidate(t, dev, kernel, by, 1, m, n, int64(k), transA, false)
 			testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 			wrong := 0
 			for i, v := range x {

@@ -21,7 +21,7 @@ import (
 // for a case that is not there, it is measured.
 func TestBenchmark(t *testing.T) {
 	files := testutil.Get[[]*records.File](t)(records.ReadSet(recorded.Files, records.Ops))
-	file := files[slices.IndexFunc(files, func(f *records.File) bool { return len(f.Of(records.Time)) > 0 })]
+	file := files[slices.IndexFunc(files, func(f *records.File) bool { return len(f.Of(records.Time)) > 0 && len(f.Of(records.Peer)) > 0 })]
 	row, peer := file.Of(records.Time)[0], file.Of(records.Peer)[0]
 	same := Case{Op: row.Op, Name: row.Case, Dtype: row.Dtype}
 	other := Case{Op: peer.Op, Name: peer.Case, Dtype: peer.Dtype, By: peer.By}
