@@ -46,6 +46,7 @@ template <int C, int S, int PIXELS> __device__ __forceinline__ void outputs(cons
     }
     const bool wide = g.pixels.d % PIXELS == 0 && c.row % PIXELS == 0 && reinterpret_cast<unsigned long long>(out) % (4 * PIXELS) == 0; // then the pixels are neighbours, of one image
     __syncthreads();
+    admit();
     if (q >= n) return;
     out += (i64)first * c.row;
 #pragma unroll 1
@@ -116,6 +117,7 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
 #pragma unroll
             for (int t = 0; t < TERMS; t++) sum[u][t] += dy[u] * x[t];
     }
+    admit();
     out += split * count + (i64)first * c.row;
 #pragma unroll
     for (int from = 0; from < FILTERS * TERMS; from += 32) { // lane i adds up the sums of element from + i: at each step a lane keeps half of them

@@ -6,7 +6,8 @@
 // read once, and neither ReLU(x) nor the gradient w.r.t. it is stored. ReLU(x) is -0 for negative x, as compiled graphs have it.
 //
 // Images are planes of float32, or have their channels last, in float32, BF16 or F16; then a thread computes four channels. Outputs
-// of these are stored either way. Bound by memory.
+// of these are stored either way. Bound by memory. Kernels of planes do not admit the next ones early: the convnet's step of 100 images takes
+// 321 us in float32 on an H200, 341 if both do, 325 and 337 if one does.
 #include "follow.cuh"
 #include "windows.cuh"
 
@@ -67,7 +68,6 @@ __device__ __forceinline__ void maxima(const float* __restrict__ x, float* __res
 #pragma unroll
     for (int r = 0; r < PAIR_ROUNDS; r++)
         if (const Window w = window(first + r * THREADS, total, rows, columns, down, across); w.exists) load(e[r], x, w, columns, pairs);
-    admit();
 #pragma unroll
     for (int r = 0; r < PAIR_ROUNDS; r++)
         if (const int n = first + r * THREADS; n < total) y[n] = Maximum(e[r], relu).e;
@@ -85,7 +85,6 @@ __device__ __forceinline__ void gradients(const float* __restrict__ x, const flo
         load(e[r], x, w[r], columns, pairs);
         d[r] = w[r].right && w[r].below ? dy[w[r].number] : 0;
     }
-    admit();
 #pragma unroll
     for (int r = 0; r < PAIR_ROUNDS; r++) {
         if (!w[r].exists) continue;
