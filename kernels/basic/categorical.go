@@ -79,7 +79,9 @@ func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, 
 	if parts > 1 {
 		args.List, args.Sums, args.Arrivals = p.Workspace(d.Rows*parts*MaxTopK*2*size), p.Workspace(d.Rows*chunks*2*size), arrivals(d.Rows, out)
 	}
-	launches(p, categorical[dt], d.Rows, parts, s, shared, args, func(a *categoricalArgs) *int64 { return &a.Joining })
+	joining := args
+	joining.Joining = 1
+	launches(p, categorical[dt], d.Rows, parts, s, shared, args, joining)
 	return p, nil
 }
 

@@ -77,11 +77,10 @@ func (pol selectPolicy) parts(dev kernels.Device, rows, n, k, multiple int64) (p
 }
 
 // launches appends a launch of blocks that select from rows in parts, and, if there are several rows of several parts, one of blocks that join these.
-func launches[A any](p *kernels.Plan, k *kernels.Kernel, rows, parts int64, s selection, shared int64, args A, joining func(*A) *int64) {
-	p.Launch(k, int(rows*parts), int(s.threads), args).Shared = int(shared)
+func launches(p *kernels.Plan, k *kernels.Kernel, rows, parts int64, s selection, shared int64, selecting, joining any) {
+	p.Launch(k, int(rows*parts), int(s.threads), selecting).Shared = int(shared)
 	if rows > 1 && parts > 1 {
-		*joining(&args) = 1
-		p.Launch(k, int(rows), int(s.threads), args).Shared = int(shared)
+		p.Launch(k, int(rows), int(s.threads), joining).Shared = int(shared)
 	}
 }
 
@@ -139,7 +138,9 @@ func (l Largest) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if cut > 1 {
 		args.List, args.Arrivals = p.Workspace(rows*cut*most*2*dt.Size()), arrivals(rows, out)
 	}
-	launches(p, topK[dt], rows, cut, s, s.shared(dev, dt, k), args, func(a *topKArgs) *int64 { return &a.Joining })
+	joining := args
+	joining.Joining = 1
+	launches(p, topK[dt], rows, cut, s, s.shared(dev, dt, k), args, joining)
 	return p, nil
 }
 

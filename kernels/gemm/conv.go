@@ -306,10 +306,20 @@ func (v Conv) launch(p *kernels.Plan, dev kernels.Device, args convArgs) error {
 	if dev.Kind == kernels.CPU {
 		keepsMemory(l, v.Dtype, v.Result)
 	}
-	if splits > 1 {
-		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: args.Count}}).combine(p, args.Out, splits)
-	}
+	sumSplits(p, v.Dtype, args.Count, args.Out, splits)
 	return nil
+}
+
+// sumSplits appends the launch that adds up splits of a result of so many elements, unless there is one.
+func sumSplits(p *kernels.Plan, dt kernels.Dtype, elements int64, from kernels.Ref, splits int64) {
+	if splits > 1 {
+		(&problem{Product: Product{Dtype: dt, Batch: 1, M: 1, N: elements}}).combine(p, from, splits)
+	}
+}
+
+// depthwiseGroups reports whether there are several channels, each with a filter of its own.
+func (v Conv) depthwiseGroups() bool {
+	return v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters
 }
 
 // splits returns how many splits of the terms are wanted.

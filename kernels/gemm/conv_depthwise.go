@@ -177,9 +177,7 @@ func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, er
 		a.Out = p.Workspace(splits * p.Out)
 	}
 	p.Launch(depthwiseKernels[ConvFilters][v.Dtype], int(splits*v.Channels), convThreads, a).Shared = int(bytes)
-	if splits > 1 {
-		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: p.Out / size}}).combine(p, a.Out, splits)
-	}
+	sumSplits(p, v.Dtype, p.Out/size, a.Out, splits)
 	return true, kernels.CheckGrid(splits * v.Channels)
 }
 

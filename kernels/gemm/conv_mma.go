@@ -59,8 +59,7 @@ func (c convTiling) entry(v Conv) string {
 // tilings yields the ways in which conv_mma.cu computes the convolution on a device, and their times by the model.
 func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 	return func(yield func(convTiling, float64) bool) {
-		depthwise := v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters
-		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || depthwise || v.tensorAlone() {
+		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.depthwiseGroups() || v.tensorAlone() {
 			return
 		}
 		for _, a := range []ConvAxis{v.Rows, v.Columns} {
@@ -121,9 +120,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 	}
 	const stages, panel = 2, 64 // bytes of a line
 	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), convTileThreads, a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
-	if splits > 1 {
-		(&problem{Product: Product{Dtype: v.Dtype, Batch: 1, M: 1, N: a.Count}}).combine(p, a.Out, splits)
-	}
+	sumSplits(p, v.Dtype, a.Count, a.Out, splits)
 	return nil
 }
 

@@ -196,7 +196,7 @@ func (v Conv) form() Form {
 // candidates yields the kernels for tensor cores that compute the convolution on a device, and their times by the model.
 func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 	return func(yield func(convCandidate, float64) bool) {
-		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters {
+		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.depthwiseGroups() {
 			return
 		}
 		wants := v.form()

@@ -3,6 +3,7 @@ package window
 import (
 	"fmt"
 	"math"
+	"strings"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -20,7 +21,7 @@ var (
 // poolKernels returns the kernels for windows of 2 x 2 with stride 2, of 3 x 3 with stride 1 and 2, and for all others: see maxVariant and [appendWalk] for those that are not there.
 func poolKernels(op string, f32, f64 func(kernels.Call)) (k [4][2]*kernels.Kernel) {
 	for i, windows := range []string{"_2x2_2", "_3x3_1", "_3x3_2", ""} {
-		if (op != "max_diff" || i != walked) && (i > 0 || op[:3] != "max") {
+		if (op != "max_diff" || i != walked) && (i > 0 || !strings.HasPrefix(op, "max")) {
 			k[i] = own.Pair("pool", "pool_"+op+windows, f32, f64)
 		}
 	}

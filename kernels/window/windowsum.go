@@ -102,6 +102,7 @@ func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 	policy := windowPolicies.On(dev)
 	positions := g.positions()
 	last := positions - (g.W - 1) // position after the last output
+	small := g.Off <= 0 && policy.isSmall(dev, g)
 	switch {
 	case g.W < windowWide && g.W%2 == 1 && g.NIn >= windowLong:
 		threads, outputs := policy.direct, g.Rows*g.NOut
@@ -118,10 +119,10 @@ func appendWindowSum(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 
 	case appendWindowShort(p, dev, dt, g):
 
-	case g.Off <= 0 && policy.isSmall(dev, g) && (g.W <= policy.fewMax || appendWindowSegments(p, dev, dt, g, policy.maxHeld)):
-		if g.W <= policy.fewMax {
-			appendWindowFew(p, dev, dt, g, windowRound)
-		}
+	case small && g.W <= policy.fewMax:
+		appendWindowFew(p, dev, dt, g, windowRound)
+
+	case small && appendWindowSegments(p, dev, dt, g, policy.maxHeld):
 
 	case g.unaligned(16/dt.Size()) && g.W >= policy.unalignedMin && appendWindowSegments(p, dev, dt, g, policy.maxHeld):
 

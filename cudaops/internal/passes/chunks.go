@@ -12,14 +12,6 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// round is chunks, then castOperands.
-func round(p *program.Program, t Target) error {
-	if err := chunks(p, t.Device, shareSplitMax); err != nil {
-		return err
-	}
-	return castOperands(p, t)
-}
-
 // chunks computes two products of one matrix X of more than limit bytes in chunks of its rows,
 //
 //	X B and X^T D

@@ -9,6 +9,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// round is chunks, then castOperands.
+func round(p *program.Program, t Target) error {
+	if err := chunks(p, t.Device, shareSplitMax); err != nil {
+		return err
+	}
+	return castOperands(p, t)
+}
+
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
 // is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions. Two products may read a larger one in chunks: see chunks.
