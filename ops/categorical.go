@@ -44,16 +44,24 @@ func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) 
 		return nil, fmt.Errorf("got logits %v, want rows", t)
 	}
 	n, rows := t.Shape[len(t.Shape)-1], without(t.Shape, []int{len(t.Shape) - 1})
-	inputs, checks := []*gorgonia.Node{logits}, []string{"a >= 0", "a >= 1", "a > 0 && a <= 1"}
-	var valid []*gorgonia.Node // of operands that are nodes
-	for i, o := range []struct {
+	operands := []struct {
 		what  string
 		value any
 		none  float64
 		dtype kernels.Dtype
-	}{{"temperature", temperature, 1, t.Dtype}, {"k", k, float64(n), kernels.Int64}, {"p", p, 1, t.Dtype}} {
-		node, isNode := o.value.(*gorgonia.Node)
-		if isNode {
+	}{{"temperature", temperature, 1, t.Dtype}, {"k", k, float64(n), kernels.Int64}, {"p", p, 1, t.Dtype}}
+	inputs, checks := []*gorgonia.Node{logits}, []string{"a >= 0", "a >= 1", "a > 0 && a <= 1"}
+	for _, o := range operands {
+		node, _ := o.value.(*gorgonia.Node)
+		inputs = append(inputs, node)
+	}
+	if inputs, err = inOneGraph(inputs); err != nil {
+		return nil, err
+	}
+	var valid []*gorgonia.Node // of operands that are nodes
+	for i, o := range operands {
+		node := inputs[i+1]
+		if _, isNode := o.value.(*gorgonia.Node); isNode {
 			if node, err = Cast(node, values.Tensor(o.dtype)); err == nil && !node.IsScalar() && !sameShape(node.Shape(), rows) {
 				err = fmt.Errorf("got shape %v, want a scalar or %v", node.Shape(), rows)
 			}
@@ -63,14 +71,14 @@ func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) 
 			}
 			valid = append(valid, ok)
 		} else {
-			node, err = numberOf(logits.Graph(), o.value, o.none, o.dtype, i)
+			node, err = numberOf(inputs[0].Graph(), o.value, o.none, o.dtype, i)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", o.what, err)
 		}
-		inputs = append(inputs, node)
+		inputs[i+1] = node
 	}
-	drawn, err := Apply(categorical{newDraws(logits)}, inputs...)
+	drawn, err := Apply(categorical{newDraws(inputs[0])}, inputs...)
 	for _, v := range valid {
 		if err == nil {
 			drawn, err = invalidUnless(v, drawn)

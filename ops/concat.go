@@ -35,12 +35,15 @@ func Stack(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}
-	parts := make([]*gorgonia.Node, len(xs))
+	parts, err := inOneGraph(xs)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Stack: %w", err)
+	}
 	for i, t := range types {
 		if !sameShape(t.Shape, shape) {
 			return nil, fmt.Errorf("ops: Stack: input %d: got shape %v, want %v, as of input 0", i, t.Shape, shape)
 		}
-		if parts[i], err = reshaped(xs[i], slices.Insert(slices.Clone(shape), a, 1)); err != nil {
+		if parts[i], err = reshaped(parts[i], slices.Insert(slices.Clone(shape), a, 1)); err != nil {
 			return nil, fmt.Errorf("ops: Stack: input %d: %w", i, err)
 		}
 	}
