@@ -11,6 +11,35 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// Sums along an axis take integers of every type and bool, and are of int64.
+func TestCumSumOfEveryType(t *testing.T) {
+	withoutTag(t)
+	r := Random(t)
+	rows, columns := 1+r.IntN(5), 1+r.IntN(50)
+	for _, dt := range []tensor.Dtype{tensor.Uint8, tensor.Int32, tensor.Int64, tensor.Int, tensor.Bool} {
+		list, want := make([]float64, rows*columns), make([]float64, rows*columns)
+		for i := range list {
+			if list[i] = float64(r.IntN(256)); dt == tensor.Bool {
+				list[i] = float64(r.IntN(2))
+			}
+			if want[i] = list[i]; i%columns > 0 {
+				want[i] += want[i-1]
+			}
+		}
+		for _, m := range Machines() {
+			if m.Name == "LispMachine" {
+				continue
+			}
+			x := gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(rows, columns), gorgonia.WithValue(tensor.New(tensor.WithShape(rows, columns), tensor.WithBacking(list))))
+			y := testutil.Get[*gorgonia.Node](t)(ops.CumSum(testutil.Get[*gorgonia.Node](t)(ops.Cast(x, dt)), -1))
+			runOn(t, m, x.Graph())
+			if got := elements(t, y.Value()); y.Dtype() != tensor.Int64 || !slices.Equal(got, want) {
+				t.Errorf("%v on %s: got %v of %v, want %v of int64", dt, m.Name, got, y.Dtype(), want)
+			}
+		}
+	}
+}
+
 // Ops that move elements move those of every type: of 0, 1 and 2, or for bool 0 and 1, they give what they give of float64.
 func TestMovesOfEveryType(t *testing.T) {
 	withoutTag(t)
