@@ -3,6 +3,9 @@
 package testutil
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +27,16 @@ func Get[T any](t testing.TB) func(v T, err error) T {
 		Do(t, err)
 		return v
 	}
+}
+
+// Read returns a file's bytes, those of a .gz unpacked.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	data := Get[[]byte](t)(os.ReadFile(path))
+	if filepath.Ext(path) != ".gz" {
+		return data
+	}
+	return Get[[]byte](t)(io.ReadAll(Get[*gzip.Reader](t)(gzip.NewReader(bytes.NewReader(data)))))
 }
 
 // Write writes a file, and makes the folders above it.
