@@ -8,8 +8,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 )
+
+// Tests make much garbage over a small heap: at Go's default a tenth of their time goes into its collection.
+func init() {
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(2 << 30) // from here on it is collected as often as needed
+}
 
 // Do ends the test if err is not nil.
 func Do(t testing.TB, err error) {
