@@ -56,8 +56,15 @@ var (
 	f16  = kind{expr.F16, kernels.FullPrecision, 0x1p-11}
 )
 
-// drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding.
+// drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding, with its results.
 func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
+	a := drawProblem(r, of, decoding)
+	a.draw(r)
+	a.compute()
+	return a
+}
+
+func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
 	a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
@@ -75,11 +82,10 @@ func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
 	if r.IntN(8) == 0 {
 		a.Scale = -a.Scale
 	}
-	a.draw(r)
 	return a
 }
 
-// draw draws the operands, and for every other problem counts, and computes the results.
+// draw draws the operands, and for every other problem counts.
 func (a *attended) draw(r *rand.Rand) {
 	dt := a.Dtype
 	numbers := func(rows int64) []float64 {
@@ -107,7 +113,6 @@ func (a *attended) draw(r *rand.Rand) {
 			a.counts[i] = min(a.counts[i], float64(a.Keys))
 		}
 	}
-	a.compute()
 }
 
 // sideBySide returns values of q, k and v in one operand, (Batch, Queries, Heads + 2 KeyHeads, Dim), as many queries as keys, and the strides of its parts.
@@ -595,6 +600,7 @@ func TestManyBlocks(t *testing.T) {
 			a.Queries, a.Dim = 1024+r.Int64N(300), 64
 		}
 		a.draw(r)
+		a.compute()
 		dev.SMs = tested(t)[0].SMs
 		if i > 3 {
 			dev.SMs = 1 + r.IntN(9)
