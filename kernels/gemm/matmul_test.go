@@ -80,12 +80,12 @@ func matmulRun[T kernels.Float](t *testing.T, r *rand.Rand, plans []*kernels.Pla
 			clear(sums)
 			clear(abs)
 			for l := range k { // the sums of a row are independent of one another
-				ia, row := (z*m+i)*k+l, b[z*k*n+l*rowB:]
+				ia, ib := (z*m+i)*k+l, z*k*n+l*rowB
 				if transA {
 					ia = (z*k+l)*m + i
 				}
 				for j := range sums {
-					x := float64(a[ia]) * float64(row[int64(j)*colB])
+					x := float64(a[ia]) * float64(b[ib+int64(j)*colB])
 					sums[j] += x
 					abs[j] += math.Abs(x)
 				}

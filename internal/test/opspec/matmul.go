@@ -215,9 +215,9 @@ func matMulCase(o transposes, a, b tensor.Shape) Case {
 					clear(sums)
 					clear(abs)
 					for l := range k { // the sums of a row are independent of one another
-						x, row := in[0][z*m*k+i*rowA+l*colA], in[1][z*k*n+l*rowB:]
+						x, at := in[0][z*m*k+i*rowA+l*colA], z*k*n+l*rowB
 						for j := range sums {
-							y := row[j*colB]
+							y := in[1][at+j*colB]
 							sums[j].addProduct(x, y)
 							abs[j] += math.Abs(x * y)
 						}

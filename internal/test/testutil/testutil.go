@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// Tests make much garbage over a small heap: at Go's default a tenth of their time goes into its collection.
+// Tests allocate much and keep little: at Go's default the garbage collector takes a tenth of their time.
 func init() {
 	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(2 << 30) // from here on it is collected as often as needed
+	debug.SetMemoryLimit(2 << 30) // above 2 GB the collector runs more often
 }
 
 // Do ends the test if err is not nil.
