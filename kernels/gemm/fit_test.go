@@ -72,7 +72,7 @@ func (s sweptProduct) key() string {
 
 // readSweep reads a sweep of TestSweepProducts: a device and lines of products. Times of a product that was swept twice are their means.
 func readSweep(t testing.TB, file string) (dev kernels.Device, list []sweptProduct) {
-	in := json.NewDecoder(bytes.NewReader(testutil.Get[[]byte](t)(os.ReadFile(file))))
+	in := json.NewDecoder(bytes.NewReader(testutil.Read(t, file)))
 	testutil.Do(t, in.Decode(&dev))
 	at := map[string]int{}
 	for in.More() {
@@ -264,7 +264,7 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 	group.Wait()
 }
 
-// Fits the constants of the model to sweeps, files of [sweptProduct] named by STHENO_FIT, whose first line is a [kernels.Device], and writes rates.go to
+// Fits the constants of the model to sweeps, files of [sweptProduct] named by STHENO_FIT, packed (.gz) or not, whose first line is a [kernels.Device], and writes rates.go to
 // STHENO_FIT_TO. Products of the record of choices are held out of the fit; the ratios of times chosen to the least are printed for both parts. It takes minutes;
 // with STHENO_FIT_REFINE it begins with the present rates.
 func TestFit(t *testing.T) {
@@ -273,7 +273,7 @@ func TestFit(t *testing.T) {
 		t.Skip("SKIPPED, NOT FITTED: STHENO_FIT is not set")
 	}
 	f := &fit{byKernel: map[string][]int{}, rates: map[string]*rates{}, first: map[string]rates{}}
-	_, record := readSweep(t, "testdata/sweep.json")
+	_, record := readSweep(t, "testdata/sweep.json.gz")
 	held := map[string]bool{}
 	for _, s := range record {
 		held[s.key()] = true

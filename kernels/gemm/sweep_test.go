@@ -9,11 +9,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json were timed, by TestSweepProducts of cudaops/bench.
+// The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json.gz were timed, by TestSweepProducts of cudaops/bench.
 // They were drawn after [measured] was fitted.
 func TestChoicesAreNearTheBest(t *testing.T) {
 	const medianAtMost, most95 = 1.01, 1.2
-	dev, products := readSweep(t, "testdata/sweep.json")
+	dev, products := readSweep(t, "testdata/sweep.json.gz")
 	var ratios []float64
 	for _, s := range products {
 		p := s.product()
@@ -39,7 +39,7 @@ func TestChoicesAreNearTheBest(t *testing.T) {
 
 // A recorded product prints as the product with the function of its epilogue.
 func TestSweptProductsPrint(t *testing.T) {
-	_, products := readSweep(t, "testdata/sweep.json")
+	_, products := readSweep(t, "testdata/sweep.json.gz")
 	printed := map[string]bool{}
 	for _, s := range products {
 		text, names, views := "c", []string{"c"}, []codegen.View(nil)
@@ -63,11 +63,11 @@ func TestSweptProductsPrint(t *testing.T) {
 	}
 }
 
-// No product of the programs of testdata/programs.json, which are training steps of GPTs and perceptrons and layers of a ResNet, takes 2 % longer than with the
+// No product of the programs of testdata/programs.json.gz, which are training steps of GPTs and perceptrons and layers of a ResNet, takes 2 % longer than with the
 // candidate that limits had chosen for it, Was.
 func TestProgramsAreNoSlower(t *testing.T) {
 	const most = 1.02
-	dev, products := readSweep(t, "testdata/programs.json")
+	dev, products := readSweep(t, "testdata/programs.json.gz")
 	for _, s := range products {
 		c, x, d := choose(s.product().problem(dev))
 		chosen := option{c, x, d}.String()
