@@ -33,6 +33,7 @@ func ofIntegers(t *testing.T) (plans []*kernels.Plan) {
 		if dt == kernels.Int32 || dt == kernels.Int64 {
 			add(basic.CumSum(dev, dt, []int{100, 100}, 0, false))
 			add(basic.CumSum(dev, dt, []int{100, 100}, 1, false))
+			add(basic.CumSum(dev, dt, []int{1, 10_000}, 1, false))
 		}
 	}
 	rows := basic.Rows{Dtype: kernels.Uint8, Shape: []int{5, 7}, Axis: 1, Count: 3, Positions: 1}
