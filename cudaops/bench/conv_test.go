@@ -74,9 +74,13 @@ func TestConvTensorOnGPU(t *testing.T) {
 		for round := kernels.TF32; round <= kernels.F16; round++ {
 			for _, stride := range []int64{1, 4} {
 				axis := gemm.ConvAxis{In: 30, Size: 1, Stride: stride, Dilation: 1}
-				v := gemm.Conv{Dtype: kernels.Float32, Round: round, Images: 3, Channels: channels, Filters: 188, Groups: 2, Rows: axis, Columns: axis, Result: gemm.ConvImages}
-				for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
-					checkConv[float32](t, c.Plan, v, r)
+				one := gemm.Conv{Dtype: kernels.Float32, Round: round, Images: 3, Channels: channels, Filters: 188, Groups: 2, Rows: axis, Columns: axis, Result: gemm.ConvImages}
+				few := one // outputs of an image
+				few.Images, few.Result, few.Rows, few.Columns = 37, gemm.ConvFilters, gemm.ConvAxis{In: 4, Size: 3, Stride: stride, Dilation: 1}, gemm.ConvAxis{In: 5, Size: 4, Stride: stride, Dilation: 1}
+				for _, v := range []gemm.Conv{one, few} {
+					for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+						checkConv[float32](t, c.Plan, v, r)
+					}
 				}
 			}
 		}

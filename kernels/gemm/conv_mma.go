@@ -12,6 +12,7 @@ import (
 // convTile is a size of the tiles of conv_mma.cu: m filters by n pixels, or by n columns of filters.
 type convTile struct {
 	m, n, slices int64             // slices: of a stage
+	threads      int64             // of a block
 	resident     int64             // blocks of an SM
 	costs        [2]convTileCost   // of windows and of filters
 	kernels      []*kernels.Kernel // of windows and, of some, of filters
@@ -21,17 +22,17 @@ type convTile struct {
 type convTileCost struct{ block, step, alone float64 }
 
 const (
-	convTileStep    = 32        // terms of a K slice
-	convTileThreads = 128       // of a block
-	convTileStart   = 2.5       // us of a launch
-	convTileSplits  = 128       // the most splits
-	convTileMost    = 1<<15 - 1 // elements along an axis: a lane's tap has 16 bits for each
+	convTileStep   = 32      // terms of a K slice
+	convTileStart  = 2.5     // us of a launch
+	convTileSplits = 128     // the most splits
+	convTileMost   = 1 << 28 // elements along an axis: rows and columns of images are added to those of taps
+	convTileAcross = 4       // outputs of an image and a filter up to which those of other filters are nearer in memory than those of other images
 )
 
 var convTiles = []convTile{
-	{64, 64, 2, 3, [2]convTileCost{{1.2, 0.51, 1.46}, {1.03, 0.734, 1.63}}, []*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
-	{32, 32, 4, 3, [2]convTileCost{{0.576, 0.24, 0.945}, {0.7, 0.24, 0.84}}, []*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
-	{16, 128, 1, 3, [2]convTileCost{{1, 0.53, 1.3}}, []*kernels.Kernel{convTileKernel("windows_thin")}},
+	{64, 64, 2, 256, 2, [2]convTileCost{{1, 0.3, 0.6}, {1, 0.35, 0.6}}, []*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
+	{32, 32, 4, 128, 3, [2]convTileCost{{0.576, 0.12, 0.5}, {0.7, 0.12, 0.5}}, []*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
+	{16, 128, 2, 256, 2, [2]convTileCost{{1, 0.27, 0.65}}, []*kernels.Kernel{convTileKernel("windows_thin")}},
 }
 
 func convTileKernel(name string) *kernels.Kernel {
@@ -98,9 +99,18 @@ func (c convTiling) time(v Conv, a convArgs, dev kernels.Device) float64 {
 	return us
 }
 
+// tilesAcross reports whether lanes of a warp load rows of the matrix, and columns of filters, and not terms, which are not contiguous.
+func (v Conv) tilesAcross() bool {
+	if v.Result == ConvFilters {
+		sizes := v.elements()
+		return v.Rows.Out()*v.Columns.Out() <= convTileAcross && max(sizes[ConvOutput], sizes[ConvImages]) < 1<<31
+	}
+	return v.Result == ConvImages && v.Rows.Size*v.Columns.Size == 1
+}
+
 // emit appends the launches.
 func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
-	a, panels := convTileArgs{convArgs: args, Across: v.Result == ConvImages && v.Rows.Size*v.Columns.Size == 1}, int64(1)
+	a, panels := convTileArgs{convArgs: args, Across: v.tilesAcross()}, int64(1)
 	switch v.Round {
 	case kernels.TF32:
 		panels = 2
@@ -119,7 +129,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 		a.Out = p.Workspace(splits * p.Out)
 	}
 	const stages, panel = 2, 64 // bytes of a line
-	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), convTileThreads, a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
+	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), int(c.threads), a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
 	sumSplits(p, v.Dtype, a.Count, a.Out, splits)
 	return nil
 }
