@@ -10,12 +10,19 @@
 // Sums are by FMA in the order of the terms; k is cut into splits where there are few blocks, which matmul_vector.cu's combine adds up.
 #include "conv_gather.cuh"
 
-// tiles: a block computes 16 TM x 16 TN elements, a thread TM x TN of them. Both operands pass through shared memory in steps of 16 terms; those of the
-// next step are loaded while this one is multiplied. Where terms are taps, a lane finds how the one of its term meets images, and the lanes of a warp exchange these by shuffles.
-template <typename T, bool FILTERS, int TM, int TN>
+// Several elements side by side in shared memory.
+template <typename T, int N> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)) Vec {
+    T v[N];
+    static __device__ __forceinline__ const Vec& of(const T* p) { return *reinterpret_cast<const Vec*>(p); }
+};
+
+// tiles: a block computes 16 TM x 64 elements, a thread TM x 4 of them. Both operands pass through shared memory in steps of 16 terms; those of the next step are loaded while this one is
+// multiplied. Where terms are taps, each is found once for a warp, which reads it from shared memory.
+template <typename T, bool FILTERS, int TM>
 __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
-    constexpr int THREADS = 256, SIDE = 16, STEP = 16, BM = SIDE * TM, BN = SIDE * TN, ROWS = THREADS / BN;
-    __shared__ T left[2][STEP][BM + 1], right[2][STEP][BN + 1];
+    constexpr int THREADS = 256, SIDE = 16, STEP = 16, TN = 4, BM = SIDE * TM, BN = SIDE * TN, PAD = 16 / sizeof(T), ROWS = THREADS / BN;
+    __shared__ __align__(16) T left[2][STEP][BM + PAD], right[2][STEP][BN + PAD];
+    __shared__ Item items[FILTERS ? 1 : THREADS / 2]; // the terms of a step for each warp
     const int thread = threadIdx.x, down = (m + BM - 1) / BM, across = (n + BN - 1) / BN;
     unsigned id = blockIdx.x;
     const int m0 = id % down * BM, n0 = (id /= down) % across * BN, group = (id /= across) % groups;
@@ -25,49 +32,41 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     const int rightColumn = FILTERS ? thread / STEP : thread % BN, rightTerm = FILTERS ? thread % STEP : thread / BN;
     using Pixel = typename Gathered<T>::Pixel;
     using Tap = typename Gathered<T>::Tap;
-    Pixel pixel;     // of the column
-    const T* corner; // the element that it meets without a tap's offset
-    Tap tap[TN];     // of the columns
+    const T* corner; // the element that the column meets without a tap's offset
+    int pixelY, pixelX;
+    Item column[TN]; // of filters
     if constexpr (FILTERS) {
 #pragma unroll
-        for (int u = 0; u < TN; u++) {
-            tap[u] = g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1));
-            tap[u].inside = n0 + rightColumn + SIDE * u < n;
-        }
+        for (int u = 0; u < TN; u++) column[u] = g.item(g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1)), n0 + rightColumn + SIDE * u < n);
     } else {
-        pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
-        corner = pixel.base + (i64)pixel.y * g.width + pixel.x;
+        const Pixel pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
+        corner = pixel.base + (i64)pixel.y * g.width + pixel.x, pixelY = pixel.y, pixelX = pixel.x;
     }
-    matrix += (i64)group * a.group;
+    matrix += (i64)group * a.group + (i64)(m0 + leftRow) * a.row;
+    const int rows = m - m0 - leftRow;
     T nextLeft[TM], nextRight[TN], sum[TM][TN] = {};
     const auto load = [&](int from) {
         const int t = min(from + leftTerm, k - 1);
         bool has = from + leftTerm < k1;
         i64 at;
-        Pixel here;
-        int offset = 0, down = 0, over = 0; // of the lane's tap
         if constexpr (FILTERS) {
-            here = g.pixel(group, v, h, t); // the same term in both operands
+            const Pixel here = g.pixel(group, v, h, t); // the same term in both operands
             at = here.place;
+            corner = here.base + (i64)here.y * g.width + here.x, pixelY = has ? here.y : Item::NONE, pixelX = here.x;
         } else {
             const Tap of = g.tap(v, h, t);
-            at = of.place, has = has && of.inside;
-            offset = of.base + of.i * g.width + of.j, down = has ? of.i : -(1 << 30), over = of.j; // others meet no row
+            at = of.place;
+            __syncwarp(); // all have read the terms before
+            if (thread % 32 < STEP) items[thread / 32 * STEP + leftTerm] = g.item(of, has);
+            __syncwarp();
+            has = has && of.inside;
         }
+        const T* const p = matrix + at;
+        const int limit = has ? rows : 0;
 #pragma unroll
-        for (int u = 0; u < TM; u++) {
-            const int row = m0 + leftRow + SIDE * u;
-            nextLeft[u] = has && row < m ? matrix[(i64)row * a.row + at] : T(0);
-        }
+        for (int u = 0; u < TM; u++) nextLeft[u] = load_if(p, (int)((unsigned)(SIDE * u) * (unsigned)a.row), SIDE * u < limit);
 #pragma unroll
-        for (int u = 0; u < TN; u++) {
-            if constexpr (FILTERS)
-                nextRight[u] = has ? g.at(here, tap[u]) : T(0);
-            else {
-                const int lane = rightTerm + ROWS * u, to = __shfl_sync(0xffffffff, offset, lane), y = pixel.y + __shfl_sync(0xffffffff, down, lane), x = pixel.x + __shfl_sync(0xffffffff, over, lane);
-                nextRight[u] = (unsigned)y < (unsigned)g.rows.images && (unsigned)x < (unsigned)g.columns.images ? corner[to] : T(0);
-            }
-        }
+        for (int u = 0; u < TN; u++) nextRight[u] = g.meet(corner, pixelY, pixelX, FILTERS ? column[u] : items[thread / 32 * STEP + rightTerm + ROWS * u]);
     };
     const auto store = [&](int stage) {
 #pragma unroll
@@ -80,7 +79,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
                 right[stage][rightTerm + ROWS * u][rightColumn] = nextRight[u];
         }
     };
-    const int y = thread / SIDE, x = thread % SIDE;
+    const int y = thread / SIDE * TM, x = thread % SIDE * 2; // of the thread's elements: TM rows, two columns and two half a tile beside them
     load(k0);
     store(0);
     __syncthreads();
@@ -90,15 +89,12 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
         if (from + STEP < k1) load(from + STEP);
 #pragma unroll
         for (int t = 0; t < STEP; t++) {
-            T l[TM], r[TN];
-#pragma unroll
-            for (int i = 0; i < TM; i++) l[i] = left[stage][t][y + SIDE * i];
-#pragma unroll
-            for (int j = 0; j < TN; j++) r[j] = right[stage][t][x + SIDE * j];
+            const Vec<T, TM> l = Vec<T, TM>::of(&left[stage][t][y]);
+            const Vec<T, 2> r[2] = {Vec<T, 2>::of(&right[stage][t][x]), Vec<T, 2>::of(&right[stage][t][x + BN / 2])};
 #pragma unroll
             for (int i = 0; i < TM; i++)
 #pragma unroll
-                for (int j = 0; j < TN; j++) sum[i][j] += l[i] * r[j];
+                for (int j = 0; j < TN; j++) sum[i][j] += l.v[i] * r[j / 2].v[j % 2];
         }
         stage ^= 1;
         if (from + STEP < k1) store(stage);
@@ -107,7 +103,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     out += split * count + (i64)group * c.group;
 #pragma unroll
     for (int j = 0; j < TN; j++) {
-        const int column = n0 + x + SIDE * j;
+        const int column = n0 + x + j / 2 * (BN / 2) + j % 2;
         if (column >= n) continue;
         i64 at;
         if constexpr (FILTERS)
@@ -119,7 +115,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
         }
 #pragma unroll
         for (int i = 0; i < TM; i++) {
-            const int row = m0 + y + SIDE * i;
+            const int row = m0 + y + i;
             if (row < m) out[(i64)row * c.row + at] = sum[i][j];
         }
     }
@@ -181,7 +177,7 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
         follow();                                                                                                                                       \
         if (!guarded || *when) __VA_ARGS__;                                                                                                             \
     }
-#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM, 4>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC})
+#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC})
 #define CONV(T, suffix)                                                                                                                                 \
     ENTRY(windows_tiles, suffix, T, TILES(false, 4, T))                                                                                                 \
     ENTRY(windows_strip, suffix, T, TILES(false, 1, T))                                                                                                 \

@@ -18,19 +18,6 @@ constexpr int BK = 32; // terms of a K slice
 #define ON_HOPPER(...)
 #endif
 
-// Item is how a term, or a column of filters, meets the images: elements, rows and columns from where a thread is. place is that of a term in the matrix.
-struct __align__(16) Item {
-    int place, offset, y, x;
-    static constexpr int NONE = (int)0xc0000000; // rows from anything in the images
-};
-
-// load_if loads the number so many elements from an address on, and is 0 without `has`. As a conditional expression, each load became a branch, and its address four instructions.
-__device__ __forceinline__ float load_if(const float* from, int elements, bool has) {
-    float v;
-    asm volatile("{.reg .pred p; .reg .u64 at; setp.ne.b32 p, %3, 0; mad.wide.s32 at, %2, 4, %1; mov.b32 %0, 0; @p ld.global.f32 %0, [at];}" : "=f"(v) : "l"(from), "r"(elements), "r"((int)has) : "memory");
-    return v;
-}
-
 // Tiles are those of a launch: m rows of a matrix by n columns of k terms, in each group and phase, and splits of chunk terms each.
 struct Tiles {
     const float* matrix;
@@ -135,13 +122,12 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
     const bool across = t.across, byTerm = FILTERS && !across; // byTerm: a lane has a term of several columns
     const float *column = nullptr, *const lines = across ? matrix + (i64)line * t.a.row : matrix + (i64)(2 * warp) * t.a.row;
     int y = 0, x = 0; // of the thread's column, or of its term
-    const auto item = [&](const Tap& tap, bool has) -> Item { return {tap.place, tap.base + tap.i * g.width + tap.j, has && tap.inside ? tap.i : Item::NONE, tap.j}; };
     if constexpr (FILTERS) {
         if (byTerm) {
-            for (int i = threadIdx.x; i < F::BN; i += F::THREADS) items[i] = item(g.tap(v, h, min(n0 + i, t.n - 1)), n0 + i < t.n);
+            for (int i = threadIdx.x; i < F::BN; i += F::THREADS) items[i] = g.item(g.tap(v, h, min(n0 + i, t.n - 1)), n0 + i < t.n);
             __syncthreads();
         } else {
-            const Item own = item(g.tap(v, h, min(n0 + spot, t.n - 1)), n0 + spot < t.n);
+            const Item own = g.item(g.tap(v, h, min(n0 + spot, t.n - 1)), n0 + spot < t.n);
             column = g.images + group * g.group + own.offset, y = own.y, x = own.x;
         }
     } else {
@@ -166,7 +152,7 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
                 else own.offset = (int)(p.base - g.images) - group * g.group + p.y * g.width + p.x, own.y = has ? p.y : Item::NONE, own.x = p.x;
             } else {
                 const Tap tap = g.tap(v, h, term);
-                own = item(tap, has);
+                own = g.item(tap, has);
                 place = tap.place, has = has && tap.inside;
                 own.place = has ? tap.place : -1;
             }
@@ -191,10 +177,7 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
                 }
             }
 #pragma unroll
-            for (int u = 0; u < EACH_B; u++) {
-                const Item of = items[byTerm ? line_of<WARPS>(u) : warp * 32 + spotTerm + u];
-                b[d][u] = load_if(column, of.offset, (u32)(y + of.y) < (u32)g.rows.images && (u32)(x + of.x) < (u32)g.columns.images);
-            }
+            for (int u = 0; u < EACH_B; u++) b[d][u] = g.meet(column, y, x, items[byTerm ? line_of<WARPS>(u) : warp * 32 + spotTerm + u]);
         }
     };
     const int panels = t.kind == KIND_TF32 ? 2 : 1; // of a slice
@@ -261,3 +244,4 @@ ENTRY(filters, true, 2, 64, 64, 2, 4, 2)
 ENTRY(windows_few, false, 3, 32, 32, 2, 2, 4)
 ENTRY(filters_few, true, 3, 32, 32, 2, 2, 4)
 ENTRY(windows_thin, false, 2, 16, 128, 1, 8, 2)
+ENTRY(filters_thin, true, 2, 16, 128, 1, 8, 2)

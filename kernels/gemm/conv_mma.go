@@ -11,11 +11,11 @@ import (
 
 // convTile is a size of the tiles of conv_mma.cu: m filters by n pixels, or by n columns of filters.
 type convTile struct {
-	m, n, slices int64             // slices: of a stage
-	threads      int64             // of a block
-	resident     int64             // blocks of an SM
-	costs        [2]convTileCost   // of windows and of filters
-	kernels      []*kernels.Kernel // of windows and, of some, of filters
+	m, n, slices int64              // slices: of a stage
+	threads      int64              // of a block
+	resident     int64              // blocks of an SM
+	costs        [2]convTileCost    // of windows and of filters
+	kernels      [2]*kernels.Kernel // of windows and of filters
 }
 
 // convTileCost has times by the model, in us: of a block of a full SM, of a K slice of such a block, and of a K slice of a block that is alone.
@@ -24,15 +24,15 @@ type convTileCost struct{ block, step, alone float64 }
 const (
 	convTileStep   = 32      // terms of a K slice
 	convTileStart  = 2.5     // us of a launch
-	convTileSplits = 128     // the most splits
+	convTileSplits = 512     // the most splits
 	convTileMost   = 1 << 28 // elements along an axis: rows and columns of images are added to those of taps
 	convTileAcross = 4       // outputs of an image and a filter up to which those of other filters are nearer in memory than those of other images
 )
 
 var convTiles = []convTile{
-	{64, 64, 2, 256, 2, [2]convTileCost{{1, 0.3, 0.6}, {1, 0.35, 0.6}}, []*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
-	{32, 32, 4, 128, 3, [2]convTileCost{{0.576, 0.12, 0.5}, {0.7, 0.12, 0.5}}, []*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
-	{16, 128, 2, 256, 2, [2]convTileCost{{1, 0.27, 0.65}}, []*kernels.Kernel{convTileKernel("windows_thin")}},
+	{64, 64, 2, 256, 2, [2]convTileCost{{1, 0.3, 0.6}, {1, 0.35, 0.6}}, [2]*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
+	{32, 32, 4, 128, 3, [2]convTileCost{{0.576, 0.12, 0.5}, {0.7, 0.12, 0.5}}, [2]*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
+	{16, 128, 2, 256, 2, [2]convTileCost{{1, 0.27, 0.65}, {1, 0.27, 0.65}}, [2]*kernels.Kernel{convTileKernel("windows_thin"), convTileKernel("filters_thin")}},
 }
 
 func convTileKernel(name string) *kernels.Kernel {
@@ -71,9 +71,6 @@ func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 		a := v.arguments()
 		for i := range convTiles {
 			t := &convTiles[i]
-			if len(t.kernels) <= int(v.Result/ConvFilters) {
-				continue
-			}
 			for splits := int64(1); splits == 1 || splits <= convTileSplits && a.K >= splits*convTileStep; splits *= 2 {
 				if c := (convTiling{t, splits}); !yield(c, c.time(v, a, dev)) {
 					return
