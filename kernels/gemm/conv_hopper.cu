@@ -507,25 +507,42 @@ extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, 
 // A block writes `some` channels of a filter at a time, 4096 elements at most, through shared memory. Guarded, it writes nothing where `fallback` is set.
 __device__ __forceinline__ void sum_splits(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, int per, int blocks, const Divide& inner, int pitch,
                                            const Divide& some) {
+    constexpr int TURN = 4; // elements of a thread whose loads are in flight together
     __shared__ float memory[4096 + 128];
     follow();
     if (guarded && *fallback) return;
     const int padded = (inner.d * pitch + 63) / 64 * 64, across = (channels + some.d - 1) / some.d, all = taps * some.d;
     const int parts = min(max((int)blockDim.x / all, 1), splits); // of the splits, each summed by other threads
+    const i64 next = (i64)m * n;
     for (int i = blockIdx.x; i < m * across; i += gridDim.x) {
         const int f = i / across, first = (i - f * across) * some.d, count = min(channels - first, some.d);
         __syncthreads(); // all have read what was there before
-        for (int at = threadIdx.x; at < parts * all; at += blockDim.x) {
-            const int part = at / all, tap = some(at - part * all), channel = at - part * all - tap * some.d, outer = inner(tap), to = part * all + channel * taps + tap;
-            if (channel >= count) continue;
-            const float* p = sums + (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + f / per % blocks * channels + first + channel;
-            float sum = 0;
-#pragma unroll 8
-            for (int s = part; s < splits; s += parts) sum += p[(i64)s * m * n];
-            memory[to + to / 32] = sum;
+        for (int from = threadIdx.x; from < parts * all; from += TURN * blockDim.x) {
+            const float* p[TURN];
+            float sum[TURN];
+            int to[TURN];
+#pragma unroll
+            for (int u = 0; u < TURN; u++) {
+                const int at = from + u * blockDim.x, part = parts == 1 ? 0 : at / all, tap = some(at - part * all), channel = at - part * all - tap * some.d, outer = inner(tap);
+                const bool exists = at < parts * all && channel < count; // of others, what is read is not used
+                p[u] = sums + (exists ? (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + f / per % blocks * channels + first + channel + part * next : 0);
+                sum[u] = *p[u], to[u] = exists ? part * all + channel * taps + tap : -1;
+            }
+            int s = parts;
+#pragma unroll 4
+            for (; s + parts <= splits; s += parts)
+#pragma unroll
+                for (int u = 0; u < TURN; u++) sum[u] += *(p[u] += parts * next);
+#pragma unroll
+            for (int u = 0; u < TURN; u++)
+                if (s < splits && to[u] >= 0 && (from + u * (int)blockDim.x) / all + s < splits) sum[u] += p[u][parts * next];
+#pragma unroll
+            for (int u = 0; u < TURN; u++)
+                if (to[u] >= 0) memory[to[u] + to[u] / 32] = sum[u];
         }
         __syncthreads();
         float* const to = out + ((i64)f * channels + first) * taps;
+#pragma unroll 4
         for (int at = threadIdx.x; at < count * taps; at += blockDim.x) {
             float sum = memory[at + at / 32];
             for (int part = 1, from = at + all; part < parts; part++, from += all) sum += memory[from + from / 32];
