@@ -68,18 +68,19 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
 #pragma unroll
         for (int u = 0; u < TN; u++) nextRight[u] = g.meet(corner, pixelY, pixelX, FILTERS ? column[u] : items[thread / 32 * STEP + rightTerm + ROWS * u]);
     };
+    const auto place = [](int column) { return column % SIDE * TN + column / SIDE; }; // of a column in shared memory: those of a thread, 16 from one to the next, are side by side
     const auto store = [&](int stage) {
 #pragma unroll
         for (int u = 0; u < TM; u++) left[stage][leftTerm][leftRow + SIDE * u] = nextLeft[u];
 #pragma unroll
         for (int u = 0; u < TN; u++) {
             if constexpr (FILTERS)
-                right[stage][rightTerm][rightColumn + SIDE * u] = nextRight[u];
+                right[stage][rightTerm][place(rightColumn + SIDE * u)] = nextRight[u];
             else
-                right[stage][rightTerm + ROWS * u][rightColumn] = nextRight[u];
+                right[stage][rightTerm + ROWS * u][place(rightColumn)] = nextRight[u];
         }
     };
-    const int y = thread / SIDE * TM, x = thread % SIDE * 2; // of the thread's elements: TM rows, two columns and two half a tile beside them
+    const int y = thread / SIDE * TM, x = thread % SIDE; // of the thread's elements
     load(k0);
     store(0);
     __syncthreads();
@@ -90,11 +91,11 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
 #pragma unroll
         for (int t = 0; t < STEP; t++) {
             const Vec<T, TM> l = Vec<T, TM>::of(&left[stage][t][y]);
-            const Vec<T, 2> r[2] = {Vec<T, 2>::of(&right[stage][t][x]), Vec<T, 2>::of(&right[stage][t][x + BN / 2])};
+            const Vec<T, TN> r = Vec<T, TN>::of(&right[stage][t][x * TN]);
 #pragma unroll
             for (int i = 0; i < TM; i++)
 #pragma unroll
-                for (int j = 0; j < TN; j++) sum[i][j] += l.v[i] * r[j / 2].v[j % 2];
+                for (int j = 0; j < TN; j++) sum[i][j] += l.v[i] * r.v[j];
         }
         stage ^= 1;
         if (from + STEP < k1) store(stage);
@@ -103,7 +104,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     out += split * count + (i64)group * c.group;
 #pragma unroll
     for (int j = 0; j < TN; j++) {
-        const int column = n0 + x + j / 2 * (BN / 2) + j % 2;
+        const int column = n0 + x + SIDE * j;
         if (column >= n) continue;
         i64 at;
         if constexpr (FILTERS)
@@ -122,7 +123,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     admit();
 }
 
-// direct: a thread computes an element of outputs or images, for groups of few rows, as those of a depthwise convolution.
+// direct: a thread computes an element of outputs or images, for groups of few rows.
 template <typename T>
 __device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int groups, Rows a, Rows c) {
     const unsigned across = (n + blockDim.x - 1) / blockDim.x;
@@ -132,41 +133,62 @@ __device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __
     if (column < n) {
         matrix += (i64)group * a.group + (i64)row * a.row;
         const auto pixel = g.pixel(group, v, h, column);
-        const int rows = g.taps.d / g.tapRow.d, across = g.tapRow.d;
+        const int down = v.first < g.rows.filter ? (g.rows.filter - v.first + g.rows.every - 1) / g.rows.every : 0, over = h.first < g.columns.filter ? (g.columns.filter - h.first + g.columns.every - 1) / g.columns.every : 0;
+        const T *plane = pixel.base + (i64)pixel.y * g.width + pixel.x, *taps = matrix + v.first * g.widthTap + h.first;
         T sum = 0;
-        for (int t = 0, base = 0; t < k; t += g.taps.d, base += g.plane, matrix += g.outerTap)
-            for (int i = 0; i < rows; i++)
-                for (int j = 0; j < across; j++) {
-                    const int y = v.first + i * g.rows.every, x = h.first + j * g.columns.every;
-                    if (y < g.rows.filter && x < g.columns.filter) sum += matrix[y * g.widthTap + x] * g.at(pixel, {base, i * g.rows.step, j * g.columns.step, 0, true});
-                }
+        for (int t = 0; t < k; t += g.taps.d, plane += g.plane, taps += g.outerTap)
+            for (int i = 0; i < down; i++) {
+                const bool inside = (unsigned)(pixel.y + i * g.rows.step) < (unsigned)g.rows.images;
+                const T *const from = plane + (i64)(i * g.rows.step) * g.width, *const w = taps + i * g.rows.every * g.widthTap;
+#pragma unroll 4
+                for (int j = 0; j < over; j++) sum += w[j * g.columns.every] * load_if(from, j * g.columns.step, inside && (unsigned)(pixel.x + j * g.columns.step) < (unsigned)g.columns.images);
+            }
         if (pixel.inside) out[(i64)group * c.group + (i64)row * c.row + pixel.place] = sum;
     }
     admit();
 }
 
-// filters: a block computes an element of filters, for groups of few rows. A thread sums every 256th term; the sums are added by a tree.
+// filters: a block computes 8 x 8 elements of filters, for groups of few rows. A thread sums every 256th term of a split; its sums are added up by shuffles and through shared memory.
 template <typename T>
-__device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int groups, Rows a, Rows c) {
-    __shared__ T sums[8];
+__device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
+    constexpr int SIDE = 8, WARPS = 8;
+    __shared__ T sums[WARPS][SIDE * SIDE];
+    __shared__ Item items[SIDE];
+    const int lane = threadIdx.x % 32, down = (m + SIDE - 1) / SIDE, across = (n + SIDE - 1) / SIDE;
     unsigned id = blockIdx.x;
-    const int column = id % n, row = (id /= n) % m, group = id / m, lane = threadIdx.x % 32;
+    const int m0 = id % down * SIDE, n0 = (id /= down) % across * SIDE, group = (id /= across) % groups, split = id / groups, end = min(k, (split + 1) * chunk);
     const Phase v(g.rows, 0), h(g.columns, 0);
-    matrix += (i64)group * a.group + (i64)row * a.row;
-    const auto tap = g.tap(v, h, column);
-    T sum = 0;
-    for (int q = threadIdx.x; q < k; q += 256) {
+    if (threadIdx.x < SIDE) items[threadIdx.x] = g.item(g.tap(v, h, min(n0 + (int)threadIdx.x, n - 1)), n0 + threadIdx.x < n);
+    __syncthreads();
+    matrix += (i64)group * a.group + (i64)m0 * a.row;
+    T sum[SIDE][SIDE] = {};
+#pragma unroll 1
+    for (int q = split * chunk + threadIdx.x; q < end; q += 256) {
         const auto pixel = g.pixel(group, v, h, q);
-        sum += matrix[pixel.place] * g.at(pixel, tap);
+        const T *const row = matrix + pixel.place, *const corner = pixel.base + (i64)pixel.y * g.width + pixel.x;
+        T l[SIDE], r[SIDE];
+#pragma unroll
+        for (int i = 0; i < SIDE; i++) l[i] = load_if(row, (int)((unsigned)i * (unsigned)a.row), m0 + i < m);
+#pragma unroll
+        for (int j = 0; j < SIDE; j++) r[j] = g.meet(corner, pixel.y, pixel.x, items[j]);
+#pragma unroll
+        for (int i = 0; i < SIDE; i++)
+#pragma unroll
+            for (int j = 0; j < SIDE; j++) sum[i][j] += l[i] * r[j];
     }
 #pragma unroll
-    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (lane == 0) sums[threadIdx.x / 32] = sum;
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        T x = sum[i / SIDE][i % SIDE];
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+        if (lane == i % 32) sums[threadIdx.x / 32][i] = x;
+    }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        sum = sums[0];
-        for (int i = 1; i < 8; i++) sum += sums[i];
-        out[(i64)group * c.group + (i64)row * c.row + tap.place] = sum;
+    if (threadIdx.x < SIDE * SIDE) {
+        const int row = threadIdx.x / SIDE, column = threadIdx.x % SIDE;
+        T x = sums[0][threadIdx.x];
+        for (int w = 1; w < WARPS; w++) x += sums[w][threadIdx.x];
+        if (m0 + row < m && n0 + column < n) out[split * count + (i64)group * c.group + (i64)(m0 + row) * c.row + g.tap(v, h, n0 + column).place] = x;
     }
     admit();
 }
@@ -184,6 +206,6 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
     ENTRY(windows_direct, suffix, T, direct(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))                                 \
     ENTRY(filters_tiles, suffix, T, TILES(true, 4, T))                                                                                                  \
     ENTRY(filters_strip, suffix, T, TILES(true, 1, T))                                                                                                  \
-    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))
+    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}))
 CONV(float, f32)
 CONV(double, f64)

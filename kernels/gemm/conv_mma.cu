@@ -241,6 +241,8 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
 // Blocks of an SM; tile, warps down and across, K slices of a stage.
 ENTRY(windows, false, 2, 64, 64, 2, 4, 2)
 ENTRY(filters, true, 2, 64, 64, 2, 4, 2)
+ENTRY(windows_wide, false, 2, 64, 128, 2, 4, 1)
+ENTRY(filters_wide, true, 2, 64, 128, 2, 4, 1)
 ENTRY(windows_few, false, 3, 32, 32, 2, 2, 4)
 ENTRY(filters_few, true, 3, 32, 32, 2, 2, 4)
 ENTRY(windows_thin, false, 2, 16, 128, 1, 8, 2)

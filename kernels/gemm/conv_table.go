@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -83,9 +84,9 @@ const (
 	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
 )
 
-// convSteps has the times of conv.cu's kernels in us, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs, and of the
-// terms of the direct kernels, each of an SM.
-var convSteps = [2][2]struct{ alone, each float64 }{{{2.04, 0.72}, {1.7, 0.36}}, {{1.7, 0.77}, {1.02, 0.47}}}
+// convSteps has the times of conv.cu's kernels in us by form, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs. Steps of
+// the direct form are of 256 terms for filters, and of a term of 256 pixels for windows.
+var convSteps = [2][convForms]struct{ alone, each float64 }{{{2.04, 0.72}, {1.7, 0.36}, {0.05, 0.015}}, {{1.7, 0.77}, {1.02, 0.47}, {0.8, 0.25}}}
 
 // convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
 func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convCandidate {
@@ -109,23 +110,32 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convC
 	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
 }
 
-// flopsTime returns the time of conv.cu's kernels by the model. It is the greater of two: the steps of one block, and the steps of all blocks by the device's rate. A step more stands
-// for a block's start and end. Writing the result is added; a stride makes it slower.
-func (v Conv) flopsTime(dev kernels.Device) float64 {
-	a, down, sms, form := v.arguments(), int64(4*convSide), int64(dev.SMs), 0
-	if a.M <= convStripRows {
-		down, form = convSide, 1
+// formTime returns the time of a form of conv.cu's kernels by the model, infinite if there is none. It is the greater of two: the steps of one block, and the steps of all blocks by the
+// device's rate. A step more stands for a block's start and end. Writing the result is added; a stride makes it slower.
+func (v Conv) formTime(form convForm, dev kernels.Device, a convArgs) float64 {
+	blocks, unit, ok := v.blocks(form, a)
+	if !ok {
+		return math.Inf(1)
 	}
-	cost := convSteps[v.Result/ConvFilters][form]
-	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, down) * kernels.CeilDiv(a.N, convAcross*convSide)
-	splits := v.splits(dev, a, blocks)
-	steps := float64(kernels.CeilDiv(a.K, convStep*splits) + 1)
-	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(sms)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
+	cost, splits := convSteps[v.Result/ConvFilters][form], v.splits(dev, a, blocks, unit)
+	steps := float64(kernels.CeilDiv(a.K, unit*splits) + 1)
+	if unit == a.K {
+		steps = float64(a.K + convStep)
+	}
+	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(dev.SMs)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
 	if splits > 1 {
 		us += convLaunch + float64(4*a.Count*splits)/convPrepareBytes
 	}
 	return us
 }
+
+// takesForm reports whether a form, with its time, is a way to compute the convolution on a device. The host has one; depthwise convolutions are a form of their own, in the place of the first.
+func (v Conv) takesForm(form convForm, dev kernels.Device, us float64) bool {
+	return form == formTiles || dev.Kind == kernels.GPU && !v.filterEach() && !math.IsInf(us, 1)
+}
+
+// String names the form among the methods.
+func (f convForm) String() string { return [...]string{"FMA", "FMA strips", "FMA direct"}[f] }
 
 // convMethod is a way to compute a convolution, with its time by the model in us.
 type convMethod struct {
@@ -139,13 +149,18 @@ type convMethod struct {
 func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	return func(yield func(convMethod) bool) {
 		if !v.tensorAlone() {
-			if !yield(convMethod{"FMA", v.flopsTime(dev), Plain, func(p *kernels.Plan, args convArgs) error {
-				if ok, err := v.depthwise(p, dev); ok {
-					return err
+			for form := range convForms {
+				if us := v.formTime(form, dev, v.arguments()); v.takesForm(form, dev, us) && !yield(convMethod{form.String(), us, Plain, func(p *kernels.Plan, args convArgs) error {
+					if !v.filterEach() {
+						return v.launchForm(form, p, dev, args)
+					}
+					if ok, err := v.depthwise(p, dev); ok {
+						return err
+					}
+					return v.launch(p, dev, args)
+				}}) {
+					return
 				}
-				return v.launch(p, dev, args)
-			}}) {
-				return
 			}
 			if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
 				return

@@ -385,8 +385,8 @@ func TestConvTiles(t *testing.T) {
 	if err := kernels.Check(own, plans...); err != nil {
 		t.Error(err)
 	}
-	if len(took) != 5 {
-		t.Errorf("got plans of %v, want each of 5 kernels", took)
+	if len(took) != 8 {
+		t.Errorf("got plans of %v, want each of 8 kernels", took)
 	}
 }
 
