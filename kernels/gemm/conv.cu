@@ -140,8 +140,9 @@ __device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __
             for (int i = 0; i < down; i++) {
                 const bool inside = (unsigned)(pixel.y + i * g.rows.step) < (unsigned)g.rows.images;
                 const T *const from = plane + (i64)(i * g.rows.step) * g.width, *const w = taps + i * g.rows.every * g.widthTap;
-#pragma unroll 4
-                for (int j = 0; j < over; j++) sum += w[j * g.columns.every] * load_if(from, j * g.columns.step, inside && (unsigned)(pixel.x + j * g.columns.step) < (unsigned)g.columns.images);
+                int x = 0, t = 0;
+#pragma unroll 3
+                for (int j = 0; j < over; j++, x += g.columns.step, t += g.columns.every) sum += w[t] * load_if(from, x, inside && (unsigned)(pixel.x + x) < (unsigned)g.columns.images);
             }
         if (pixel.inside) out[(i64)group * c.group + (i64)row * c.row + pixel.place] = sum;
     }

@@ -63,16 +63,19 @@ func convHalves(name string, f Form) []convCandidate {
 
 // The model's times on an H200, in us.
 const (
-	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
-	convPrepareMost   = 1024                 // blocks of a launch
-	convLaunches      = 5.76                 // of the launch that prepares, and of waiting for it
-	convLaunch        = 2.78                 // of another launch
-	convScattered     = 85e3                 // elements of filters that are written one by one in one
-	convUneven        = 8                    // of tiles that blocks share
-	convPrepareBytes  = 8e6                  // bytes that prepare reads and writes in one
-	convSquare        = 0.00622              // of a square of prepare, if the whole device has one
-	convSumBytes      = 1.1e6                // bytes of sums of splits in one
-	convPairOdd       = 7.2                  // of writing 128 x 128 results one by one, by a kind for two blocks of an SM
+	convPrepareBlocks = 8       // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convPrepareMost   = 1024    // blocks of a launch
+	convLaunches      = 5.76    // of the launch that prepares, and of waiting for it
+	convLaunch        = 2.78    // of another launch
+	convScattered     = 85e3    // elements of filters that are written one by one in one
+	convUneven        = 8       // of tiles that blocks share
+	convPrepareBytes  = 8e6     // bytes that prepare reads and writes in one
+	convSquare        = 0.00622 // of a square of prepare, if the whole device has one
+	convSumBytes      = 1.1e6   // bytes of sums of splits in one
+	convPairOdd       = 7.2     // of writing 128 x 128 results one by one, by a kind for two blocks of an SM
+	convOddRows       = 1.8     // of K slices of outputs and images, and of filters, if pixels have an odd number of 16 bytes, less than convOddBytes
+	convOddTaps       = 1.6
+	convOddBytes      = 112
 	convPairAlone     = 0.4                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
 	convPart          = 0.225                // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
@@ -86,7 +89,7 @@ const (
 
 // convSteps has the times of conv.cu's kernels in us by form, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs. Steps of
 // the direct form are of 256 terms for filters, and of a term of 256 pixels for windows.
-var convSteps = [2][convForms]struct{ alone, each float64 }{{{2.04, 0.72}, {1.7, 0.36}, {0.05, 0.015}}, {{1.7, 0.77}, {1.02, 0.47}, {0.8, 0.25}}}
+var convSteps = [2][convForms]struct{ alone, each float64 }{{{1.06, 0.76}, {1.29, 0.46}, {0.25, 0.03}}, {{1.31, 0.81}, {0.98, 0.51}, {1.05, 0.55}}}
 
 // convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
 func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convCandidate {
@@ -272,10 +275,22 @@ func (c convCandidate) tiles(w convWindows) (tiles, slices int64) {
 	return down * kernels.CeilDiv(pixels, c.n), w.rows.taps * w.columns.taps * kernels.CeilDiv(w.channels, c.step)
 }
 
+// sliceTime returns the time of a K slice of windows of images.
+func (c convCandidate) sliceTime(w convWindows) float64 {
+	row := w.planes[1].pitch(c.form) * c.form.stored().size
+	switch {
+	case row%32 == 0 || row >= convOddBytes:
+		return c.slice
+	case c.filters:
+		return convOddTaps * c.slice
+	}
+	return convOddRows * c.slice
+}
+
 // cut returns the cut of the least time.
 func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	tiles, slices := c.tiles(w)
-	block := c.block
+	block, slice := c.block, c.sliceTime(w)
 	if c.blocks > 1 && w.odd {
 		block += convPairOdd * float64(c.m*c.n) / (128 * 128)
 	}
@@ -284,9 +299,9 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	}
 	us := func(tiles, slices int64) float64 {
 		if c.blocks > 1 && tiles <= sms {
-			return float64(slices)*c.slice*convPairAlone + block
+			return float64(slices)*slice*convPairAlone + block
 		}
-		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + block)
+		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*slice + block)
 	}
 	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes
 	best := convCut{blocks: min(tiles, c.blocks*sms), chunk: w.pixels(), us: us(tiles, slices)}
@@ -304,7 +319,7 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	case c.shares() && (c.form == BF16Split || len(w.prepared()) > 0): // the launch that prepares clears the arrivals, for splits one of its own
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
-			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
+			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
 				convUneven + float64(blocks)/float64(tiles)*convPart + finish}
 			if even.us < best.us && tiles*slices >= blocks {
 				best = even
@@ -330,7 +345,7 @@ func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCu
 	pixels := kernels.CeilDiv(w.pixels(), c.n)
 	chunk := min(max(convPhaseBytes/(4*count*w.filters*c.n), 1), pixels)
 	d := convCut{blocks: min(tiles*count, c.blocks*sms), chunk: chunk}
-	rate := c.slice
+	rate := c.sliceTime(w)
 	if c.blocks > 1 && tiles*count <= sms {
 		rate *= convPairAlone
 	}
