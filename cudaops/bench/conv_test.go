@@ -68,12 +68,12 @@ func TestConvTensorOnGPU(t *testing.T) {
 	if dev.Major != 9 || dev.Minor != 0 {
 		t.Skip("SKIPPED: no kernels for tensor cores are for this device")
 	}
-	draws, most := 80, 0x1p30
+	draws, most, counts := 80, 0x1p30, []int64{2, 12, 36}
 	if testing.Short() {
-		draws, most = 12, 0x1p28
+		draws, most, counts = 12, 0x1p28, counts[:1]
 	}
 	took := map[string]int{}
-	for _, channels := range []int64{2, 12, 36} { // few rows of a matrix whose terms are not contiguous: a thread has four terms
+	for _, channels := range counts { // few rows of a matrix whose terms are not contiguous: a thread has four terms
 		for round := kernels.TF32; round <= kernels.F16; round++ {
 			for _, stride := range []int64{1, 4} {
 				axis := gemm.ConvAxis{In: 30, Size: 1, Stride: stride, Dilation: 1}

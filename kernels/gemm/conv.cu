@@ -68,7 +68,7 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
 #pragma unroll
         for (int u = 0; u < TN; u++) nextRight[u] = g.meet(corner, pixelY, pixelX, FILTERS ? column[u] : items[thread / 32 * STEP + rightTerm + ROWS * u]);
     };
-    const auto place = [](int column) { return column % SIDE * TN + column / SIDE; }; // of a column in shared memory: those of a thread, 16 from one to the next, are side by side
+    const auto place = [](int column) { return column % SIDE * TN + column / SIDE; }; // the index of a column in shared memory: columns x, x + 16, ... of a thread are contiguous
     const auto store = [&](int stage) {
 #pragma unroll
         for (int u = 0; u < TM; u++) left[stage][leftTerm][leftRow + SIDE * u] = nextLeft[u];

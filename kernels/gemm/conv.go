@@ -348,7 +348,7 @@ func sumSplits(p *kernels.Plan, dt kernels.Dtype, elements int64, from kernels.R
 func (v Conv) filterEach() bool      { return v.Groups == v.Channels && v.Groups == v.Filters }
 func (v Conv) depthwiseGroups() bool { return v.Groups > 1 && v.filterEach() }
 
-// splits returns how many splits of the terms are wanted of so many blocks.
+// splits returns the number of splits of the terms, for a launch with that many blocks a split.
 func (v Conv) splits(dev kernels.Device, args convArgs, blocks, unit int64) int64 {
 	if dev.Kind == kernels.CPU {
 		if v.Result == ConvFilters {

@@ -20,13 +20,13 @@ struct Phase {
     }
 };
 
-// Item is how a term, or a column of filters, meets the images: elements, rows and columns from where a thread is. place is that of a term in the matrix.
+// Item is a term, or a column of filters: its offset in the images in elements, rows and columns, and the offset of a term in the matrix (place).
 struct __align__(16) Item {
     int place, offset, y, x;
-    static constexpr int NONE = (int)0xc0000000; // rows from anything in the images
+    static constexpr int NONE = (int)0xc0000000; // a row that is outside of the images
 };
 
-// load_if loads the number so many elements from an address on, and is 0 without `has`. As a conditional expression, a load becomes a branch, and its address four instructions.
+// load_if returns from[elements], or 0 if `has` is false, by a predicated load. A conditional expression compiles to a branch, and its address to four instructions.
 __device__ __forceinline__ float load_if(const float* from, int elements, bool has) {
     float v;
     asm volatile("{.reg .pred p; .reg .u64 at; setp.ne.b32 p, %3, 0; mad.wide.s32 at, %2, 4, %1; mov.b32 %0, 0; @p ld.global.f32 %0, [at];}" : "=f"(v) : "l"(from), "r"(elements), "r"((int)has) : "memory");
@@ -69,7 +69,7 @@ template <typename T> struct Gathered {
         return {c * plane, i * rows.step, j * columns.step, c * outerTap + h * widthTap + w, h < rows.filter && w < columns.filter};
     }
     __device__ __forceinline__ Item item(const Tap& t, bool has) const { return {t.place, t.base + t.i * width + t.j, has && t.inside ? t.i : Item::NONE, t.j}; }
-    // meet loads the element that an item meets from a place in the images, of row y and column x.
+    // meet loads the element at an item's offset from an element of the images, of row y and column x, and returns 0 outside of the images.
     __device__ __forceinline__ T meet(const T* from, int y, int x, const Item& t) const { return load_if(from, t.offset, (unsigned)(y + t.y) < (unsigned)rows.images && (unsigned)(x + t.x) < (unsigned)columns.images); }
     __device__ T at(const Pixel& p, const Tap& t) const {
         const unsigned h = p.y + t.i, w = p.x + t.j;

@@ -132,7 +132,7 @@ func (v Conv) formTime(form convForm, dev kernels.Device, a convArgs) float64 {
 	return us
 }
 
-// takesForm reports whether a form, with its time, is a way to compute the convolution on a device. The host has one; depthwise convolutions are a form of their own, in the place of the first.
+// takesForm reports whether methods yields a form with its time. The host and depthwise convolutions, whose kernels replace the tiles, have formTiles alone.
 func (v Conv) takesForm(form convForm, dev kernels.Device, us float64) bool {
 	return form == formTiles || dev.Kind == kernels.GPU && !v.filterEach() && !math.IsInf(us, 1)
 }
