@@ -31,7 +31,7 @@ const (
 
 var convTiles = []convTile{
 	{64, 64, 2, 256, 2, [2]convTileCost{{1.55, 0.57, 1}, {1.17, 0.68, 1.16}}, [2]*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
-	{64, 128, 1, 256, 2, [2]convTileCost{{2, 0.8, 1.4}, {2, 0.95, 1.6}}, [2]*kernels.Kernel{convTileKernel("windows_wide"), convTileKernel("filters_wide")}},
+	{64, 128, 1, 256, 2, [2]convTileCost{{1.48, 0.81, 1.38}, {1.85, 1, 1.7}}, [2]*kernels.Kernel{convTileKernel("windows_wide"), convTileKernel("filters_wide")}},
 	{32, 32, 4, 128, 3, [2]convTileCost{{0.65, 0.26, 0.72}, {0.57, 0.34, 0.94}}, [2]*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
 	{16, 128, 2, 256, 2, [2]convTileCost{{1.22, 0.54, 0.87}, {1.06, 0.73, 1.23}}, [2]*kernels.Kernel{convTileKernel("windows_thin"), convTileKernel("filters_thin")}},
 }

@@ -275,16 +275,18 @@ func (c convCandidate) tiles(w convWindows) (tiles, slices int64) {
 	return down * kernels.CeilDiv(pixels, c.n), w.rows.taps * w.columns.taps * kernels.CeilDiv(w.channels, c.step)
 }
 
-// sliceTime returns the time of a K slice of windows of images.
-func (c convCandidate) sliceTime(w convWindows) float64 {
+// oddRows reports whether TMA copies pixels of an odd number of 16 bytes, which takes longer.
+func (c convCandidate) oddRows(w convWindows) bool {
 	row := w.planes[1].pitch(c.form) * c.form.stored().size
-	switch {
-	case row%32 == 0 || row >= convOddBytes:
-		return c.slice
-	case c.filters:
-		return convOddTaps * c.slice
+	return row%32 > 0 && row < convOddBytes
+}
+
+// sliceTime returns the time of a K slice of outputs and images.
+func (c convCandidate) sliceTime(w convWindows) float64 {
+	if !c.filters && c.oddRows(w) {
+		return convOddRows * c.slice
 	}
-	return convOddRows * c.slice
+	return c.slice
 }
 
 // cut returns the cut of the least time.
@@ -333,6 +335,9 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 				best = convCut{blocks: min(parts, c.blocks*sms), chunk: each * c.step, us: more}
 			}
 		}
+	}
+	if c.filters && c.oddRows(w) {
+		best.us *= convOddTaps
 	}
 	return best
 }
