@@ -10,13 +10,13 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// drawHalo draws a convolution of 3 x 3 taps with stride 1, of float32, or in TF32 with channels last. Half of them have widths of outputs that are multiples of 8, as gradients w.r.t. filters want them.
+// drawHalo draws a convolution of 3 x 3 taps with stride 1, of float32, or in TF32 with channels last. Half of them have widths of outputs that are multiples of 8.
 func drawHalo(r *rand.Rand) gemm.Conv {
 	axis := func() gemm.ConvAxis {
 		return gemm.ConvAxis{In: 3 + r.Int64N(50), Size: 3, Stride: 1, Dilation: 1, Before: r.Int64N(3), After: r.Int64N(3)}
 	}
 	v := gemm.Conv{Dtype: kernels.Float32, Images: 1 + r.Int64N(90), Channels: 8 * (1 + r.Int64N(20)), Filters: 8 * (1 + r.Int64N(20)), Groups: 1, Rows: axis(), Columns: axis(), Result: gemm.ConvResult(r.IntN(3))}
-	if x := &v.Columns; v.Result == gemm.ConvFilters || r.IntN(2) == 0 {
+	if x := &v.Columns; r.IntN(2) == 0 {
 		x.In = 8*(1+r.Int64N(8)) + 2 - x.Before - x.After
 	}
 	if r.IntN(2) == 0 {
@@ -34,7 +34,7 @@ func TestConvHaloOnGPU(t *testing.T) {
 	if dev.Major != 9 || dev.Minor != 0 {
 		t.Skip("SKIPPED: no kernels of tiles with a halo are for this device")
 	}
-	draws := 120
+	draws := 60
 	if testing.Short() {
 		draws = 16
 	}

@@ -75,15 +75,16 @@ __device__ __forceinline__ bool halo_other(const Halo& w) {
 
 // ---- Gradients w.r.t. filters
 
-// halo_split writes lines of 64 float32 numbers, whose halves are `half` bytes apart, as lines of 64 BF16 numbers and of what they leave, in place. Eight threads convert a line. The rest of infinities is 0.
-__device__ __forceinline__ void halo_split(u32 memory, u32 half, int lines) {
-    const int lane = threadIdx.x % 32, part = lane % 8, next = 4 * 4;
+// halo_split writes lines of 64 float32 numbers, whose halves are `half` bytes apart, as lines of 64 BF16 numbers and of what they leave, in place. Eight threads convert a line, a warp 16 lines. The rest
+// of infinities is 0. The first `pixels` lines are rows of `wide` lines, a multiple of 8, of which those from `width` on are zeros: of the last eight lines of a row, the zeros come first.
+__device__ __forceinline__ void halo_split(u32 memory, u32 half, int lines, int pixels, int wide, int width) {
+    const int lane = threadIdx.x % 32, part = lane % 8, whole = width / 8 * 8;
     const bool second = part >= 4; // half of the line; these threads load their pieces in the other order, so that no two threads meet in a bank
-    for (int first = threadIdx.x % 128 / 32 * 4; first < lines; first += 4 * next) {
+    for (int first = threadIdx.x % 128 / 32 * 16; first < lines; first += 64) {
         float4 v[4][2];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            const int line = min(first + lane / 8 + u * next, lines - 1);
+            const int line = min(first + lane / 8 + 4 * u, lines - 1);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const u32 from = memory + second * half + line * 128 + ((part % 4 * 2 + (e ^ second)) ^ (line & 7)) * 16;
@@ -93,8 +94,12 @@ __device__ __forceinline__ void halo_split(u32 memory, u32 half, int lines) {
         __syncwarp(); // all have read the lines
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            const int line = first + lane / 8 + u * next;
+            int line = first + lane / 8 + 4 * u;
             if (line >= lines) continue;
+            if (wide > width && line < pixels) {
+                const int x = line % wide;
+                if (x >= whole) line += x < width ? wide - width : whole - width;
+            }
             const float4 a = second ? v[u][1] : v[u][0], b = second ? v[u][0] : v[u][1];
             const float x[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             u32 high[4], low[4];
@@ -112,15 +117,15 @@ __device__ __forceinline__ void halo_split(u32 memory, u32 half, int lines) {
 }
 
 // halo_filters adds up the products of 64 filters' gradients and 64 channels of images for all taps, of a split's rows. Warpgroup 0 loads tiles and splits their numbers into two BF16 numbers
-// each; the others have the taps of a row of the filter each, side by side: blocks of 64 columns begin a line apart. Widths are multiples of 8: eight pixels of a row are eight lines of both
-// operands, and 16 terms are two such, of one row or of two.
+// each; the others have the taps of a row of the filter each, side by side: blocks of 64 columns begin a line apart. Eight pixels of a row are eight lines of both operands, and 16 terms are two
+// such, of one row or of two. Of widths that are no multiple of 8, the last eight pixels of a row are multiplied once more where they were before, by zeros, so that a number that is not finite meets no other tap.
 __device__ __forceinline__ void halo_filters(const TensorMap* gradients, const TensorMap* images, float* out, const Halo& w) {
-    const int width = w.width, pitch = width + 2, rows = w.rows, pixels = rows * width, lines = (rows + 2) * pitch, each = w.height / rows, stages = w.stages, m = w.m, n = w.n;
+    const int width = w.width, pitch = width + 2, wide = (width + 7) / 8 * 8, rows = w.rows, pixels = rows * wide, lines = (rows + 2) * pitch, each = w.height / rows, stages = w.stages, m = w.m, n = w.n;
     const u32 half = (pixels + (lines + 7) / 8 * 8) * 128;
     const u32 memory = halo_barriers(1, 4, 12), full = memory - 1024, ready = full + 64, empty = full + 128;
     follow();
     const int down = (m + 63) / 64, across = (w.channels + 63) / 64, row0 = blockIdx.x % down * 64, block = blockIdx.x / down % across, split = blockIdx.x / (down * across);
-    const int first = split * (w.chunk / pixels), count = min(w.images * each - first, w.chunk / pixels), group = threadIdx.x / 128;
+    const int first = split * (w.chunk / (rows * width)), count = min(w.images * each - first, w.chunk / (rows * width)), group = threadIdx.x / 128;
     if (group == 0) {
         registers_down<80>();
         const auto issue = [&](int i) {
@@ -140,7 +145,7 @@ __device__ __forceinline__ void halo_filters(const TensorMap* gradients, const T
         for (int i = 0; i < count; i++) {
             const int stage = i % stages;
             barrier_wait(full + stage * 8, i / stages & 1);
-            halo_split(memory + stage * 2 * half, half, pixels + lines);
+            halo_split(memory + stage * 2 * half, half, pixels + lines, pixels, wide, width);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             __syncwarp();
             if (threadIdx.x % 32 == 0) arrive(ready + stage * 8);
@@ -159,10 +164,10 @@ __device__ __forceinline__ void halo_filters(const TensorMap* gradients, const T
         barrier_wait(ready + stage * 8, i / stages & 1);
         const u32 at = memory + stage * 2 * half;
         const u64 a = halo_descriptor(at, 0, 1024), b = halo_descriptor(at + (pixels + i0 * pitch) * 128, 128, 0), low = half >> 4;
-        int x = 0, line = 0;
+        int x = 0, above = 0, line = 0; // of images: the column, the line of the row's first pixel, and that of the column
         const auto next = [&] {
-            line += 8, x += 8;
-            if (x == width) x = 0, line += 2;
+            if ((x += 8) == wide) x = 0, above += pitch;
+            line = above + min(x, width - 8);
         };
 #pragma unroll 1
         for (int k = 0; k < pixels / 16; k++) {

@@ -14,7 +14,7 @@ const (
 	haloStep          = 32        // channels of a copy for outputs
 	haloThreads       = 384       // of a block for outputs
 	haloFilterThreads = 512       // of a block for filters
-	haloShared        = 225 << 10 // bytes of copies, at most
+	haloShared        = 224 << 10 // bytes of copies, at most
 	haloStages        = 8         // copies in flight, at most
 	haloRing          = 6         // taps of haloStep channels in flight
 	haloSplitMin      = 448       // terms from which on sums of float32 need no accumulators apart: see Six::form
@@ -84,7 +84,7 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 	y, x := w.rows, w.columns
 	plain := func(p convPhase) bool { return p.taps == haloTaps && p.stride == 1 && p.dilation == 1 && p.every == 1 }
 	switch {
-	case w.groups > 1 || w.merged > 1 || w.inner > 1 || w.phased() || !plain(y) || !plain(x) || x.pixels%2 > 0 || x.pixels < 6 || x.pixels+2 > 256:
+	case w.groups > 1 || w.merged > 1 || w.inner > 1 || w.phased() || !plain(y) || !plain(x) || !c.filters && (x.pixels%2 > 0 || x.pixels < 6) || c.filters && x.pixels < 8 || x.pixels+2 > 248:
 		return t, false
 	case c.form == BF16Split && (w.last != [2]bool{} || v.last(v.Result) || !c.filters && w.channels*haloTaps*haloTaps < haloSplitMin || c.filters && w.pixels() < haloSplitMin):
 		return t, false
@@ -117,8 +117,9 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 		return t, t.shared <= haloShared
 	}
 	together, terms := c.together()
+	wide := arith.RoundUp(x.pixels, 8)
 	for rows := int64(1); rows <= min(y.pixels, 254); rows++ {
-		if bytes := c.tapsBytes(rows*x.pixels, (rows+2)*pitch); y.pixels%rows == 0 && rows*x.pixels%terms == 0 && x.pixels%8 == 0 && 2*bytes <= haloShared {
+		if bytes := c.tapsBytes(rows*wide, (rows+2)*pitch); y.pixels%rows == 0 && rows*wide%terms == 0 && (wide == x.pixels || c.form == TF32) && 2*bytes <= haloShared {
 			t.rows, t.bytes = rows, bytes
 		}
 	}
@@ -131,7 +132,7 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 	for splits := int64(1); splits <= min(t.tiles, max(4*sms/pairs, 1)); splits++ {
 		each := kernels.CeilDiv(t.tiles, splits)
 		splits := kernels.CeilDiv(t.tiles, each)
-		us := float64(kernels.CeilDiv(pairs*splits, sms))*(float64(each*t.rows*x.pixels/16)*c.slice+c.block) + float64(splits+1)*sums + convLaunch
+		us := float64(kernels.CeilDiv(pairs*splits, sms))*(float64(each*t.rows*wide/16)*c.slice+c.block) + float64(splits+1)*sums + convLaunch
 		if us < t.us {
 			t.splits, t.us = splits, us
 		}
@@ -180,7 +181,7 @@ func (c convCandidate) emitHalo(p *kernels.Plan, v Conv, w convWindows, args con
 			box, a.Filters.Element, a.Filters.Swizzle = convBox, kernels.TensorBF16, 2*convBox
 		}
 		a.Pictures.Element = a.Filters.Element
-		a.Filters.Extents, a.Filters.Box, a.Filters.Strides = []int64{w.filters, x.pixels, y.pixels, splits * a.Plane}, []int64{box, x.pixels, t.rows, 1}, nil
+		a.Filters.Extents, a.Filters.Box, a.Filters.Strides = []int64{w.filters, x.pixels, y.pixels, splits * a.Plane}, []int64{box, arith.RoundUp(x.pixels, 8), t.rows, 1}, nil
 		for stride := w.planes[0].Pitch * c.form.stored().size; len(a.Filters.Strides) < 3; stride *= a.Filters.Extents[len(a.Filters.Strides)] {
 			a.Filters.Strides = append(a.Filters.Strides, stride)
 		}
