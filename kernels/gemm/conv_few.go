@@ -63,7 +63,7 @@ func (v Conv) fewRows() bool {
 	return v.Rows.Stride == 1 && v.Columns.Stride == 1 && v.Rows.Dilation == 1 && v.Columns.Dilation == 1 && (v.Channels > 1 || v.last(ConvOutput))
 }
 
-// emit appends the launches. Of outputs with channels last, an element of a channel is beside that of the next.
+// emit appends the launches. Outputs with channels last have 1 element from a channel to the next.
 func (k fewKind) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
 	wanted := fewBlocks * int64(dev.SMs)
 	if v.last(ConvOutput) && v.Result == ConvOutput {

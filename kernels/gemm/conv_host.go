@@ -89,7 +89,7 @@ func windowsIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision
 	}
 }
 
-// transposedPixels returns images of so many channels with the channels of a pixel contiguous, and the other way round.
+// transposedPixels returns matrices of rows x columns, one for each image, transposed.
 func transposedPixels[T kernels.Float](x []T, rows, columns int64) []T {
 	to := align.Make[T](int64(len(x)))
 	for i := range int64(len(x)) {
