@@ -23,6 +23,7 @@ type convCandidate struct {
 	blocks     int64 // of an SM
 	slice      float64
 	block      float64
+	halo       haloKind
 }
 
 // Times of the model, here and below, are fitted to those of all candidates on an H200: of 200 drawn layers in both layouts, and of ResNet-50's layers, batch 64, which count five times. Some
@@ -47,6 +48,7 @@ var convTable = slices.Concat(
 		convOn("f32", BF16Split, 128, 128, 1, 0.834, 7.14), convOn("f32_narrow", BF16Split, 64, 256, 1, 1, 8.03),
 		convOn("tf32_one", TF32, 128, 128, 1, 0.454, 3.33), convOn("tf32_narrow", TF32, 64, 256, 1, 0.509, 3.3), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.555, 3),
 		convOn("filters_f32", BF16Split, 128, 128, 1, 1.17, 10), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.3, 11.2),
+		convHalo(haloStream, "f32", BF16Split, 136, 9.2, 4.4), convHalo(haloOfTaps, "filters_f32", BF16Split, 0, 0.58, 6), convHalo(haloStream, "tf32", TF32, 144, 3.3, 2.5), convHalo(haloKept, "kept_tf32", TF32, 136, 1.7, 6), convHalo(haloOfTaps, "filters_tf32", TF32, 0, 0.6, 6),
 		convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.583, 3.34), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 1.09, 2.31),
 	},
 	convHalves("bf16", BF16), convHalves("f16", F16),
@@ -110,7 +112,7 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convC
 	default:
 		stages = 4 * stage
 	}
-	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
+	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block, haloNone}
 }
 
 // formTime returns the time of a form of conv.cu's kernels by the model, infinite if there is none. It is the greater of two: the steps of one block, and the steps of all blocks by the
@@ -165,12 +167,12 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 					return
 				}
 			}
-			if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
-				return
-			}
 			if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !yield(v.byProduct(o, us)) {
 				return
 			}
+		}
+		if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
+			return
 		}
 		for c, us := range v.tilings(dev) {
 			if !yield(convMethod{c.entry(v), us, Plain, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
@@ -223,7 +225,17 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 			return
 		}
 		for _, c := range convTable {
-			if c.form == wants && c.filters == (v.Result == ConvFilters) && !yield(c, c.time(w, dev)) {
+			if c.filters != (v.Result == ConvFilters) || c.form != wants && !(c.halo == haloOfTaps && c.form == TF32 && wants == bf16Pair) {
+				continue
+			}
+			w := w
+			if c.halo != haloNone {
+				w, _ = v.windows(c.form)
+				if _, ok := c.haloTiles(w, v, int64(dev.SMs)); !ok {
+					continue
+				}
+			}
+			if !yield(c, c.time(w, v, dev)) {
 				return
 			}
 		}
@@ -369,7 +381,7 @@ func (c convCandidate) shares() bool {
 }
 
 // time returns the time by the model.
-func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
+func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 	us := 0.0
 	if len(w.prepared()) > 0 {
 		us = convLaunches
@@ -379,6 +391,10 @@ func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
 	}
 	if clears, _ := w.clears(); clears {
 		us += convLaunch
+	}
+	if c.halo != haloNone {
+		t, _ := c.haloTiles(w, v, int64(dev.SMs))
+		return us + convLaunch + t.us
 	}
 	return us + convLaunch + c.cut(w, int64(dev.SMs)).us
 }

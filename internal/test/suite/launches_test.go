@@ -243,13 +243,26 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 func convolved(t *testing.T) (plans []*kernels.Plan) {
 	t.Helper()
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10, Memory: 80 << 30}
-	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}} {
+	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}, {1, 28, 32, 3, 2}, {3, 32, 64, 3, 2}} {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
 		for i := range 12 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}
 			for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
 				plans = append(plans, c.Plan)
 			}
+		}
+	}
+	for i := range 9 { // tiles with a halo, and images of one channel whose outputs have their channels last
+		a := gemm.ConvAxis{In: 32, Size: 3, Stride: 1, Dilation: 1, Before: 1, After: 1}
+		v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: 64, Filters: 64, Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 3)}
+		switch i % 3 {
+		case 1:
+			v.Round, v.ChannelsLast = kernels.TF32, [2]bool{true, true}
+		case 2:
+			v.Channels, v.Round, v.ChannelsLast = 1, kernels.TF32, [2]bool{gemm.ConvOutput: true}
+		}
+		for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+			plans = append(plans, c.Plan)
 		}
 	}
 	for i := range 12 {
