@@ -22,6 +22,8 @@ func drawHalo(r *rand.Rand) gemm.Conv {
 	if r.IntN(2) == 0 {
 		v.Channels, v.Filters = min(v.Channels, 64), min(v.Filters, 64)
 	}
+	// The reference computes at most a billion products.
+	v.Images = min(v.Images, max(1, (1<<30)/(9*v.Channels*v.Filters*v.Rows.In*v.Columns.In)))
 	if r.IntN(2) == 0 {
 		v.Round, v.ChannelsLast = kernels.TF32, [2]bool{true, true}
 	}
@@ -39,7 +41,7 @@ func TestConvHaloOnGPU(t *testing.T) {
 		draws = 16
 	}
 	took := map[string]int{}
-	for n := 0; n < draws; {
+	for n := 0; n < draws || len(took) < 5; { // until each of the five kernels was taken
 		v := drawHalo(r)
 		if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
 			continue
@@ -55,7 +57,5 @@ func TestConvHaloOnGPU(t *testing.T) {
 			}
 		}
 	}
-	if t.Log(took); len(took) < 5 {
-		t.Errorf("got convolutions by %v, want some by each of 5 kernels", took)
-	}
+	t.Log(took)
 }

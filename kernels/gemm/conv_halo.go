@@ -15,6 +15,7 @@ const (
 	haloThreads       = 384       // of a block for outputs
 	haloFilterThreads = 512       // of a block for filters
 	haloShared        = 224 << 10 // bytes of copies, at most
+	haloBehind        = 4 << 10   // bytes behind the copies of a kernel for filters: checkers of memory take an operand of wgmma, whose lines lie apart, for as many contiguous bytes
 	haloStages        = 8         // copies in flight, at most
 	haloRing          = 6         // taps of haloStep channels in flight
 	haloSplitMin      = 448       // terms from which on sums of float32 need no accumulators apart: see Six::form
@@ -119,15 +120,15 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 	together, terms := c.together()
 	wide := arith.RoundUp(x.pixels, 8)
 	for rows := int64(1); rows <= min(y.pixels, 254); rows++ {
-		if bytes := c.tapsBytes(rows*wide, (rows+2)*pitch); y.pixels%rows == 0 && rows*wide%terms == 0 && (wide == x.pixels || c.form == TF32) && 2*bytes <= haloShared {
+		if bytes := c.tapsBytes(rows*wide, (rows+2)*pitch); y.pixels%rows == 0 && rows*wide%terms == 0 && (wide == x.pixels || c.form == TF32) && 2*bytes <= haloShared-haloBehind {
 			t.rows, t.bytes = rows, bytes
 		}
 	}
 	if t.rows == 0 {
 		return t, false
 	}
-	t.tiles, t.stages, t.us = w.images*y.pixels/t.rows, min(haloShared/t.bytes, haloStages), math.Inf(1)
-	t.shared = 2048 + t.stages*t.bytes
+	t.tiles, t.stages, t.us = w.images*y.pixels/t.rows, min((haloShared-haloBehind)/t.bytes, haloStages), math.Inf(1)
+	t.shared = 2048 + t.stages*t.bytes + haloBehind
 	pairs, sums := down*kernels.CeilDiv(w.channels, together), float64(w.filters*w.width()*4)/convSumBytes
 	for splits := int64(1); splits <= min(t.tiles, max(4*sms/pairs, 1)); splits++ {
 		each := kernels.CeilDiv(t.tiles, splits)
