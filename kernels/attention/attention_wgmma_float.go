@@ -40,8 +40,8 @@ func stridedGradientOfQueries(c kernels.Call, dt kernels.Dtype, a slabQueriesArg
 	writeGradientOfQueries[float32](c, dt, queriesArgs{a.gradientInputs, a.Out.At, a.problemArgs}, a.Out)
 }
 
-// launchSlabs launches a block of so many warpgroups for each tile of 64 rows for each of them, of heads. The shared memory of a block has tiles of its own rows, of so many operands, a stage of two
-// operands, and so many slabs, twice as many where float32 is split into parts.
+// launchSlabs launches blocks of `groups` warpgroups, with a tile of 64 rows of a head for each. The shared memory of a block holds tiles of its rows, of `own` operands, a stage of two operands,
+// and `slabs` slabs, which are doubled where float32 is split into parts.
 func launchSlabs[A any](p Problem, plan *kernels.Plan, k map[string]*kernels.Kernel, heads, rows, groups, own, slabs int64, args A) {
 	if p.kind() == "tf32" {
 		plan.Precision = kernels.TF32

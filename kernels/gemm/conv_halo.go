@@ -15,7 +15,7 @@ const (
 	haloThreads       = 384       // of a block for outputs
 	haloFilterThreads = 512       // of a block for filters
 	haloShared        = 224 << 10 // bytes of copies, at most
-	haloBehind        = 4 << 10   // bytes behind the copies of a kernel for filters: checkers of memory take an operand of wgmma, whose lines lie apart, for as many contiguous bytes
+	haloBehind        = 4 << 10   // bytes after the copies of a kernel for filters: memcheck counts an operand of wgmma as contiguous, and would report a read beyond the end
 	haloStages        = 8         // copies in flight, at most
 	haloRing          = 6         // taps of haloStep channels in flight
 	haloSplitMin      = 448       // terms from which on sums of float32 need no accumulators apart: see Six::form
