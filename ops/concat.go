@@ -26,16 +26,12 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 // Stack puts tensors of one type and shape one after the other along a new axis, which becomes the given axis of the result: the stack of n
 // tensors of shape (3, 4) is (n, 3, 4) along axis 0 and (3, 4, n) along axis 2 or -1.
 func Stack(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	types, err := anyTypesOf(xs)
+	parts, types, err := inputsOf(xs...)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}
 	shape := types[0].Shape
 	a, err := axisOf(axis, append(slices.Clone(shape), 1))
-	if err != nil {
-		return nil, fmt.Errorf("ops: Stack: %w", err)
-	}
-	parts, err := inOneGraph(xs)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}

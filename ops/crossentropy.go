@@ -75,10 +75,7 @@ func (c crossEntropy) loss(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if c.weighted {
 		inputs = append(inputs, c.weights)
 	}
-	types, err := anyTypesOf(inputs)
-	if err == nil {
-		inputs, err = inOneGraph(inputs)
-	}
+	inputs, types, err := inputsOf(inputs...)
 	if err != nil {
 		return nil, err
 	}

@@ -48,11 +48,7 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 
 // apply applies the product to nodes. Leading axes that differ broadcast first, unless b is one matrix.
 func (o matMul) apply(a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	inputs := []*gorgonia.Node{a, b}
-	in, err := anyTypesOf(inputs)
-	if err == nil {
-		inputs, err = inOneGraph(inputs)
-	}
+	inputs, in, err := inputsOf(a, b)
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}

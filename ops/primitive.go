@@ -195,10 +195,16 @@ func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 
 // floatsOf returns inputs, one or more of one floating-point type, in one graph, and their types. The error names the input.
 func floatsOf(inputs ...*gorgonia.Node) ([]*gorgonia.Node, []Type, error) {
-	types, err := anyTypesOf(inputs)
+	inputs, types, err := inputsOf(inputs...)
 	if err == nil {
 		err = CheckFloats(types, len(types))
 	}
+	return inputs, types, err
+}
+
+// inputsOf returns inputs, one or more, in one graph, and their types. The error names the input.
+func inputsOf(inputs ...*gorgonia.Node) ([]*gorgonia.Node, []Type, error) {
+	types, err := anyTypesOf(inputs)
 	if err == nil {
 		inputs, err = inOneGraph(inputs)
 	}

@@ -25,7 +25,7 @@ type Backward struct {
 // Packs returns the plan with one output for the gradients of q, k and v that are parts of one operand, and false if the device has no kernels for it, or if they cannot be such parts.
 func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
 	b.Packed = true
-	return b, hasWGMMA(dev) && b.checkPacked() == nil
+	return b, isHopper(dev) && b.checkPacked() == nil
 }
 
 // checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
@@ -107,7 +107,7 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
 	}
 	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
-	wgmma := hasWGMMA(dev) || b.Packed && dev.Kind == kernels.CPU
+	wgmma := isHopper(dev) || b.Packed && dev.Kind == kernels.CPU
 	slabs := wgmma && b.forSlabs()
 	if wgmma && b.forHopper() {
 		b.launchHopper(p, dev, b.gradients(at), outputs)

@@ -33,9 +33,9 @@ func deltaOf(dt kernels.Dtype) *kernels.Kernel {
 }
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.
-func (p Problem) onHopper(dev kernels.Device) bool { return hasWGMMA(dev) && p.forHopper() }
+func (p Problem) onHopper(dev kernels.Device) bool { return isHopper(dev) && p.forHopper() }
 
-func hasWGMMA(dev kernels.Device) bool {
+func isHopper(dev kernels.Device) bool {
 	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0
 }
 

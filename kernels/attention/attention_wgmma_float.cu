@@ -68,7 +68,7 @@ template <int KIND, int GROUPS> __device__ __forceinline__ void convert(u32 slab
     }
 }
 
-// transpose makes a slab whose rows are the 64 columns of a stage. Of 8 terms the even ones come first: the order of a thread's terms in a tile of scores. A thread transposes squares of 4 x 4.
+// transpose makes a slab whose rows are the 64 columns of a stage. The even ones of 8 terms come first, as a thread has them in a tile of scores. A thread transposes squares of 4 x 4.
 template <int KIND, int GROUPS> __device__ __forceinline__ void transpose(u32 slab, u32 stage) {
 #pragma unroll
     for (int i = 0; i < STEP / 32 / GROUPS; i++) {
@@ -224,7 +224,7 @@ __device__ __forceinline__ void store_sums(const float (&o)[32], const float (&f
 // memory_start is the first multiple of 1024 in the block's dynamic shared memory, of which wgmma wants tiles to begin.
 __device__ __forceinline__ u32 memory_start() { return ((u32)__cvta_generic_to_shared(dynamic) + 1023) / 1024 * 1024; }
 
-// Position of a block: a tile of ROWS rows of a head. If causal, the tiles that see the most of the other side come first, those of all heads: at the end of the launch blocks have little to do.
+// Position of a block: a tile of ROWS rows of a head. If causal, all heads begin with the tile that sees the most of the other side, so that the last blocks of a launch have the least to do.
 template <int ROWS> struct BlockPlace {
     int batch, head, t0;
     __device__ __forceinline__ BlockPlace(int block, int rows, int heads, int batches, bool causal, bool last) {
@@ -283,15 +283,7 @@ __device__ __forceinline__ void slab_attend(const float* q, Strides qs, const fl
         commit();
     }
     arrived<0>();
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        total[r] += __shfl_xor_sync(~0u, total[r], 1);
-        total[r] += __shfl_xor_sync(~0u, total[r], 2);
-        const bool none = limit[r] == 0;
-        factor[r] = none ? 0 : 1 / total[r];
-        if (outputs & 2 && lane % 4 == 0 && row + 8 * r < p.queries)
-            lse[((i64)at.batch * p.heads + at.head) * p.queries + row + 8 * r] = none ? -INFINITY : most[r] * p.scale + logf(total[r]);
-    }
+    finish_rows(factor, total, most, limit, lse, outputs & 2, ((i64)at.batch * p.heads + at.head) * p.queries, row, p);
     const int first = row - lane / 4;
     if (outputs & 1) store_sums(o, factor, out + at.batch * os.batch + at.head * os.head + first * os.row, os.row, p.queries - first, p.dim);
 }

@@ -25,7 +25,7 @@ func slabs[A any](prefix string, body func(kernels.Call, kernels.Dtype, A)) map[
 }
 
 // bySlabs reports whether the kernels of attention_wgmma_float.cu compute the problem on a device.
-func (p Problem) bySlabs(dev kernels.Device) bool { return hasWGMMA(dev) && p.forSlabs() }
+func (p Problem) bySlabs(dev kernels.Device) bool { return isHopper(dev) && p.forSlabs() }
 
 // forSlabs reports whether the kernels of attention_wgmma_float.cu, whose Go bodies the host runs, compute the problem.
 func (p Problem) forSlabs() bool { return p.Dtype == kernels.Float32 && p.Dim <= 64 && p.inPieces() }

@@ -148,7 +148,7 @@ template <typename T> __device__ u64 sum_masses(u64* sums, const Draw<T>& d, T l
     return total;
 }
 
-// each_of calls f with the elements of a row and their indices. The next ones are on their way meanwhile.
+// each_of calls f with the elements of a row and their indices. Meanwhile the next ones are loaded.
 template <typename T, typename F> __device__ __forceinline__ void each_of(const Draw<T>& d, F f) {
     T values[perThread], next[perThread];
     const auto load = [&](unsigned base) {

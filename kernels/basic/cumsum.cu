@@ -2,8 +2,8 @@
 //
 // cumsum_rows: elements of a row are contiguous (inner = 1). A warp, or a block for long rows, goes through a row in tiles
 // of 16 bytes a thread. A thread sums its own elements and adds the sum of the threads before it and of the tiles before.
-// cumsum_tiles: the same where there are few rows, each of which many blocks share: a block for each tile.
-// cumsum_columns: a thread goes through a column. Where there are few columns, each is cut in parts. A launch with write = 0
+// cumsum_tiles: each tile of a row has a block, where there are few rows.
+// cumsum_columns: a thread sums a column. Where there are few columns, each is cut in parts. A launch with write = 0
 // computes the total of each part, and the next one begins with the totals before.
 //
 // Tiles and parts follow from the shape, and with them the order of all sums. Bound by memory.

@@ -2,7 +2,6 @@ package gemm
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -298,10 +297,12 @@ func (v Conv) blocks(form convForm, a convArgs) (blocks, unit int64, ok bool) {
 
 // launch appends the launches in the element type's unit, in the form that takes the least time by the model.
 func (v Conv) launch(p *kernels.Plan, dev kernels.Device, args convArgs) error {
-	best, us := formTiles, math.Inf(1)
-	for form := range convForms {
-		if t := v.formTime(form, dev, args); t < us && dev.Kind == kernels.GPU {
-			best, us = form, t
+	best := formTiles
+	if dev.Kind == kernels.GPU {
+		for form := range convForms {
+			if v.formTime(form, dev, args) < v.formTime(best, dev, args) {
+				best = form
+			}
 		}
 	}
 	return v.launchForm(best, p, dev, args)

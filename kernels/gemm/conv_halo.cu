@@ -18,7 +18,7 @@ extern __shared__ unsigned char dynamic[];
 
 // Halo has the sizes of a convolution, without gradients: pixels of `width` x `height` and how they meet images and taps of filters.
 struct Halo {
-    const uint2* rangesA; // of float32 operands as BF16 matrices: those of what blocks have prepared
+    const uint2* rangesA; // the range of numbers of each block that has prepared the first of two float32 operands
     int blocksA;
     const uint2* rangesB;
     int blocksB;
@@ -406,7 +406,7 @@ __device__ __forceinline__ void halo_pixels(const TensorMap* filters, const Tens
         wgmma_wait<0>();
         pin(sum);
         if (lane == 0) arrive(empty + last * 8);
-        copy += slices; // those of the other warpgroup
+        copy += slices; // the other warpgroup reads these
         const int b = tile / each, y0 = (tile - b * each) * rows, most = min(rows, height - y0);
         halo_store<true>(sum, out + b * w.image + (i64)y0 * w.row, w, row, most);
     }

@@ -92,9 +92,8 @@ func windowsIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision
 // transposedPixels returns matrices of rows x columns, one for each image, transposed.
 func transposedPixels[T kernels.Float](x []T, rows, columns int64) []T {
 	to := align.Make[T](int64(len(x)))
-	for i := range int64(len(x)) {
-		image, at := i/(rows*columns), i%(rows*columns)
-		to[image*rows*columns+at%columns*rows+at/columns] = x[i]
+	for at := int64(0); at < int64(len(x)); at += rows * columns {
+		copy(to[at:], transpose(x[at:], rows, columns, columns))
 	}
 	return to
 }

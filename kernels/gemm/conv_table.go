@@ -229,13 +229,10 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 				continue
 			}
 			w := w
-			if c.halo != haloNone {
+			if c.form != wants {
 				w, _ = v.windows(c.form)
-				if _, ok := c.haloTiles(w, v, int64(dev.SMs)); !ok {
-					continue
-				}
 			}
-			if !yield(c, c.time(w, v, dev)) {
+			if us := c.time(w, v, dev); !math.IsInf(us, 1) && !yield(c, us) {
 				return
 			}
 		}
@@ -380,7 +377,7 @@ func (c convCandidate) shares() bool {
 	return c.form == BF16Split || !c.filters && c.blocks == 1 && c.m*c.n == 128*128
 }
 
-// time returns the time by the model.
+// time returns the time by the model, infinite if the kernel does not compute the convolution.
 func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 	us := 0.0
 	if len(w.prepared()) > 0 {
@@ -393,7 +390,10 @@ func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 		us += convLaunch
 	}
 	if c.halo != haloNone {
-		t, _ := c.haloTiles(w, v, int64(dev.SMs))
+		t, ok := c.haloTiles(w, v, int64(dev.SMs))
+		if !ok {
+			return math.Inf(1)
+		}
 		return us + convLaunch + t.us
 	}
 	return us + convLaunch + c.cut(w, int64(dev.SMs)).us
