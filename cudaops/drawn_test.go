@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -528,9 +529,9 @@ func TestDrawnGraphs(t *testing.T) {
 		}
 	}
 	onBackends(t, func(t *testing.T, o Option) {
-		if checks := flag.Lookup("rapid.checks").Value; strings.HasSuffix(t.Name(), "gpu") && checks.String() == "100" {
+		if checks := flag.Lookup("rapid.checks").Value; strings.HasSuffix(t.Name(), "gpu") && checks.String() == strconv.Itoa(testutil.Checks) {
 			testutil.Do(t, checks.Set("20")) // the driver compiles every kernel
-			defer func() { testutil.Do(t, checks.Set("100")) }()
+			defer func() { testutil.Do(t, checks.Set(strconv.Itoa(testutil.Checks))) }()
 		}
 		on(strings.HasSuffix(t.Name(), "gpu"), func(g *G.ExprGraph, opts ...Option) (*VM, error) { return NewVM(g, append(opts, o)...) })(t)
 	})

@@ -9,10 +9,13 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	_ "github.com/stheno-ml/stheno/kernels/attention" // Check compares the kernels of all families with the images
 	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/codegen"
+	_ "github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/reduce"
+	_ "github.com/stheno-ml/stheno/kernels/window"
 )
 
 // ownManifest returns the manifest of Stheno's own library.

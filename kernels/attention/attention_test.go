@@ -459,6 +459,9 @@ func testAttention(t *testing.T, of kind) {
 		devices = append(devices, list...)
 	}
 	draws := 12
+	if len(devices) == 1 {
+		draws = 8
+	}
 	if testing.Short() {
 		draws = 3
 	}
@@ -479,6 +482,9 @@ func testAttention(t *testing.T, of kind) {
 func TestNonFinite(t *testing.T) {
 	seeds := testutil.Random(t)
 	draws := 10
+	if tested(t)[0].Memory == 0 {
+		draws = 6
+	}
 	if testing.Short() {
 		draws = 2
 	}

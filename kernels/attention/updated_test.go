@@ -16,6 +16,9 @@ import (
 func TestUpdated(t *testing.T) {
 	seeds := testutil.Random(t)
 	draws := 24
+	if tested(t)[0].Memory == 0 {
+		draws = 12
+	}
 	if testing.Short() {
 		draws = 6
 	}

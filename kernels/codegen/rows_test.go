@@ -163,9 +163,9 @@ func TestRowsAssembles(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range functions {
-				every := 23
+				every := 41
 				if testing.Short() {
-					every = 29
+					every = 59
 				}
 				if i++; i%every > 0 {
 					continue

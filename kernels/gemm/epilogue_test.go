@@ -170,7 +170,7 @@ func TestEpilogue(t *testing.T) {
 	seed := testutil.Seed(t)
 	r, check := rand.New(rand.NewPCG(seed, 0)), new(kernels.Checker)
 	for first := range epilogueSteps {
-		for range 6 {
+		for range 4 {
 			c := drawChain(r, first)
 			batch, m, n, k := 1+r.Int64N(3), 1+r.Int64N(40), 1+r.Int64N(40), r.Int64N(30)
 			if r.IntN(4) == 0 {

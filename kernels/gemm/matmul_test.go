@@ -111,7 +111,7 @@ func TestMatMul(t *testing.T) {
 	}
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
-	for range 15 {
+	for range 10 {
 		sizes = append(sizes, [4]int64{1 + r.Int64N(4), 1 + r.Int64N(80), 1 + r.Int64N(80), 1 + r.Int64N(300)})
 	}
 	for _, s := range sizes {

@@ -38,12 +38,15 @@ func checkGradients(r *rand.Rand, c opspec.Case, dt kernels.Dtype, opts ...gradc
 }
 
 // Gradients compares the gradients of every op with differences: by SymDiff on each machine except the LispMachine, and once by
-// DoDiff.
+// DoDiff. A case is checked in one type, which is drawn.
 func Gradients(t *testing.T, machines ...Machine) {
 	machines = slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { // the check's loss is no kernel
 		return m.Name == "LispMachine" || strings.Contains(m.Name, "strict")
 	})
 	each(t, 2000, differentiable, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		if !drawnType(s, c, dt) {
+			return
+		}
 		parallelOnHost(t)
 		r, modes := Random(t), []gradcheck.Mode{gradcheck.DoDiff, gradcheck.SymDiff}
 		for _, m := range machines {

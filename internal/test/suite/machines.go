@@ -129,7 +129,7 @@ func onMachines(t *testing.T, machines []Machine, s opspec.Spec, c opspec.Case, 
 // Values compares the value of every op on each machine with its reference, in two runs. A large case is checked in one type, which is drawn.
 func Values(t *testing.T, machines ...Machine) {
 	each(t, 1<<17, every, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
-		if c.Elements() > largeCase && dt != c.Types[named(s.Name+c.Name).IntN(len(c.Types))] {
+		if c.Elements() > largeCase && !drawn(s, c, dt, "") {
 			return
 		}
 		parallelOnHost(t)
@@ -185,12 +185,15 @@ func strided(layout string, shape tensor.Shape, dt kernels.Dtype, x []float64) (
 	return d, nil
 }
 
-// Strides is [Values] with transposed, sliced and column-major tensors as inputs.
+// Strides is [Values] with transposed, sliced and column-major tensors as inputs, each layout in one type, which is drawn.
 func Strides(t *testing.T, machines ...Machine) {
 	each(t, 1<<11, every, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		parallelOnHost(t)
 		r := Random(t)
 		for _, layout := range []string{"transposed", "sliced", "column-major"} {
+			if !drawn(s, c, dt, layout) {
+				continue
+			}
 			xs := opspec.Short.Draw(r, c, dt)
 			vs := make([]gorgonia.Value, len(xs))
 			for i := range xs {

@@ -118,6 +118,11 @@ func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec
 	}
 }
 
+// drawn reports whether a type is the one that is drawn for a case and a part of a test.
+func drawn(s opspec.Spec, c opspec.Case, dt kernels.Dtype, part string) bool {
+	return dt == c.Types[named(s.Name+c.Name+part).IntN(len(c.Types))]
+}
+
 // drawnType reports whether a floating-point type is the one that is drawn for a case. A test that takes long has each case in one type.
 func drawnType(s opspec.Spec, c opspec.Case, dt kernels.Dtype) bool {
 	types := slices.DeleteFunc(slices.Clone(c.Types), func(dt kernels.Dtype) bool { return !dt.IsFloat() })

@@ -40,10 +40,20 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(t), 0))
 }
 
+// Checks is the number of cases that are drawn for a property, unless -rapid.checks says otherwise. With -short rapid draws 20.
+const Checks = 60
+
 var seed = sync.OnceValue(fromEnvironment)
 
 // fromEnvironment takes the seed from the environment.
 func fromEnvironment() error {
+	given := testing.Short()
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		if err := flag.Set("rapid.checks", strconv.Itoa(Checks)); err != nil {
+			return err
+		}
+	}
 	wanted := os.Getenv("STHENO_SEED")
 	if wanted == "" || flag.Lookup("rapid.seed").Value.String() != "0" {
 		return nil
