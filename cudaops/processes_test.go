@@ -45,7 +45,7 @@ func asProcess(t *testing.T, leaves int) {
 			os.Exit(0)
 		}
 		if rank == 1 && step == -leaves {
-			time.Sleep(3 * hangTimeout)
+			time.Sleep(2 * hangTimeout)
 		}
 		for s := range all {
 			x, y := draw(r, tensor.Float64, 3, 4), draw(r, tensor.Float64, 3, 2)

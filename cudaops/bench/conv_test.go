@@ -367,7 +367,7 @@ func timeCandidates(t *testing.T, watch *stopwatch, v gemm.Conv) (chosen string,
 	return chosen, times, list
 }
 
-// drawLayer draws a layer as networks have them: channels of 1 to 2048, filters of one size or, seldom, of two, padding of at most half of them; of few groups, of as many as channels, or of none.
+// drawLayer draws a layer as networks have them: 1 to 2048 channels, mostly square filters and padding of at most half a filter. It has no groups, a few, or one for each channel.
 func drawLayer(r *rand.Rand) gemm.Conv {
 	size := func(least, most int64) int64 {
 		return int64(float64(least) * math.Pow(float64(most+1)/float64(least), r.Float64()))

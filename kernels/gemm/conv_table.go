@@ -93,7 +93,7 @@ const (
 // the direct form are of 256 terms for filters, and of a term of 256 pixels for windows.
 var convSteps = [2][convForms]struct{ alone, each float64 }{{{1.06, 0.76}, {1.29, 0.46}, {0.25, 0.03}}, {{1.31, 0.81}, {0.98, 0.51}, {1.05, 0.55}}}
 
-// convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
+// convOn returns a candidate of the named kernel with `blocks` blocks on an SM and the most stages that fit in shared memory.
 func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convCandidate {
 	filters, body := strings.HasPrefix(name, "filters"), convPixelsBody
 	if filters {
