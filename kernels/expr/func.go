@@ -325,11 +325,6 @@ func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 		if b.isOne(args[1]) {
 			return args[0]
 		}
-		if y := &b.nodes[args[1]]; y.op == constant && d.IsFloat() {
-			if inverse, ok := powerInverse(y.value()); ok { // the product has the quotient's bits
-				return b.Apply(Mul, args[0], b.Constant(d, inverse))
-			}
-		}
 	case Gt:
 		op, args = Lt, []Value{args[1], args[0]}
 	case Ge:
@@ -361,12 +356,6 @@ func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 	n := node{op: op, dtype: d}
 	copy(n.args[:], args)
 	return b.add(n)
-}
-
-// powerInverse returns the inverse of a power of two that both floating-point types hold, with its inverse, as normal numbers.
-func powerInverse(x float64) (inverse float64, ok bool) {
-	fraction, exponent := math.Frexp(x)
-	return 1 / x, math.Abs(fraction) == 0.5 && -125 <= exponent && exponent <= 127
 }
 
 // isOne reports whether a value is the constant 1.

@@ -22,7 +22,7 @@ func TestParseReduction(t *testing.T) {
 		" ( (a) +\r\n\t(b) ) ":     "a + b",
 		"a + b*b":                  "a + b * b",
 		"a - b":                    "a + -b",
-		"1 + a - b/2":              "a + (1 - b * 0.5)",
+		"1 + a - b/2":              "a + (1 - b / 2)",
 		"a - b - b":                "a + (-b - b)",
 		"a / b":                    "a * (1 / b)",
 		"2 * (a * b)":              "a * (b * 2)",
@@ -119,6 +119,17 @@ func TestReductionPTX(t *testing.T) {
 			if got := code.WaitsForDependencies(entry); got != (major >= 9) {
 				t.Errorf("%d.0: %s waits for the kernels before it: %v", major, entry, got)
 			}
+		}
+	}
+}
+
+// A quotient by a power of two is a product.
+func TestReductionQuotients(t *testing.T) {
+	for expression, want := range map[string]bool{"a + b/8": false, "a - b/0.25": false, "a + b/3": true, "a + b/1e-320": true, "a + 2/b": true} {
+		r := testutil.Get[codegen.Reduction](t)(codegen.ParseReduction(expression))
+		code := testutil.Get[kernels.Code](t)(imageOf(r).Code(9, 0))
+		if got := strings.Contains(string(code.Text), "div.rn.f64"); got != want {
+			t.Errorf("%s divides: %v, want %v", expression, got, want)
 		}
 	}
 }
