@@ -17,9 +17,15 @@ type unmeasuredGPU struct {
 	source string
 }
 
-// unmeasured have the numbers of the vendor's data sheets, in which the second number of an operation is that with sparsity: A100 40 GB SXM 19.5, BF16 312, TF32 156
-// TFLOP/s, 1555 GB/s; L40S 91.6, 362.05, 183, 864; RTX 4090 (Ada white paper, table of the appendix) 82.6, 165.2, 82.6, 1008; HGX B200 75, 4500 with sparsity, 2200 with
-// sparsity, 7700. Its L2 cache is that which the driver reports.
+// unmeasured have the numbers of the vendor's data sheets. Where a sheet has two numbers, the second is with sparsity.
+//
+//	TFLOP/s, GB/s                      FP32    BF16            TF32           memory
+//	A100 40 GB SXM                     19.5    312, 624        156, 312       1555
+//	L40S                               91.6    362.05, 733     183, 366       864
+//	RTX 4090, Ada white paper          82.6    165.2, 330.4    82.6, 165.2    1008
+//	B200 of an HGX B200                75      -, 4500         -, 2200        7700
+//
+// The L2 cache of a B200 is that which the driver reports.
 var unmeasured = func() []unmeasuredGPU {
 	list := []unmeasuredGPU{
 		{kernels.Device{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12, FMAs: 19.5e12 / 2}, 312e12 / 2,

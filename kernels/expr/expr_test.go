@@ -193,7 +193,7 @@ func mustParse(text string, names ...string) Func {
 	return f
 }
 
-// Of a value times a saturating function of it the derivative is finite wherever it is, for values and derivatives of any size.
+// The derivative of a value times a saturating function of it is computed as finite where it is, for values and derivatives of any size.
 func TestSaturatedGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	const n = 4096
