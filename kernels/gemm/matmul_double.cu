@@ -58,8 +58,8 @@ struct Factor {
 };
 
 // Piece is a thread's share in fetching L x S pieces of a factor: rows of one x (ALONG) or of one l, W elements at a
-// time. Beyond the last l, and beyond the last x of rows of one x, there are zeros: all blocks would load the same line of the L2 cache for its repetitions. Of rows of
-// one l the last x is repeated. The lanes' loads of a fragment, 8 x and 4 l, hit every bank once.
+// time. Beyond the last x its elements are repeated, beyond the last l there are zeros. The lanes' loads of a fragment, 8 x and 4 l,
+// hit every bank once.
 template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
     static constexpr int ROWS = ALONG ? L : S, COLS = ALONG ? S : L, LD = COLS + 4, SIZE = L * (S + 4);
     static constexpr int STEP = THREADS * W / COLS, COPIES = ROWS / STEP;
@@ -75,7 +75,7 @@ template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
         col = e % COLS;
         last = inside - 1;
         to = (unsigned)__cvta_generic_to_shared(memory + row * LD + col);
-        p = f.p + f.x0 * f.sx + row * ld + (ALONG ? col : min(col, inside - W));
+        p = f.p + f.x0 * f.sx + (ALONG ? col : row * ld + min(col, inside - W));
     }
     static __device__ constexpr int at(int l, int x) { return ALONG ? x * LD + l : l * LD + x; }
     // fetch starts a part of the copies of the next piece, of which that many l are inside the matrix.
@@ -83,7 +83,7 @@ template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
 #pragma unroll
         for (int i = 0; i < COPIES; i++)
             if (i >= part * COPIES / parts && i < (part + 1) * COPIES / parts)
-                copy_in<W, CG>(to + (stage + i * STEP * LD) * 8, p + i * STEP * ld, ALONG ? col < left && row + i * STEP <= last : row + i * STEP < left);
+                copy_in<W, CG>(to + (stage + i * STEP * LD) * 8, p + (ALONG ? min(row + i * STEP, last) : i * STEP) * ld, (ALONG ? col : row + i * STEP) < left);
         if (part == parts - 1) p += ALONG ? S : S * ld;
     }
 };

@@ -28,7 +28,7 @@ __device__ __forceinline__ double join(double a, double b) {
     return r;
 }
 
-// block_join joins the accumulators of a block of 2^i warps; thread 0 has the result.
+// block_join joins the accumulators of a block of whole warps; thread 0 has the result.
 __device__ inline double block_join(double v, double identity) {
     __shared__ double warps[32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -38,8 +38,8 @@ __device__ inline double block_join(double v, double identity) {
     __syncthreads();
     if (warp > 0) return v;
     v = lane < blockDim.x / 32 ? warps[lane] : identity;
-#pragma unroll 1 // blocks of 8 warps mostly
-    for (int d = blockDim.x / 64; d > 0; d /= 2) v = join(v, __shfl_down_sync(0xffffffffu, v, d));
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_down_sync(0xffffffffu, v, d));
     return v;
 }
 
