@@ -17,6 +17,6 @@ func ExamplePlan() {
 	fmt.Println(out, err)
 	// Output:
 	// sum_f32([2 3] over [1]): in [24] bytes, out 8, scratch 0
-	//   1. sum_tile_f32<<<[2 1 1], [256 1 1], 28>>>(in0, out, 2, 3, 1, 1, 4, 1)
+	//   1. sum_rows_f32<<<[2 1 1], [256 1 1], 0>>>(in0, out, out, out, 3, 3, 1, 0, 1)
 	// [6 15] <nil>
 }

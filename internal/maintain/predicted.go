@@ -10,22 +10,40 @@ import (
 	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
-// unmeasured are GPUs without records, by the vendor's data: the peak of their tensor cores is that of dense 16-bit operands with sums in float32, in multiply-adds a second,
-// twice that of TF32. That of the B200 is not the peak of mma.sync, which the kernels there use.
-var unmeasured = []struct {
+// unmeasuredGPU is a GPU without records.
+type unmeasuredGPU struct {
 	kernels.Device
-	tensor float64
+	tensor float64 // peak of the tensor cores for dense 16-bit operands with sums in float32, twice that of TF32, in multiply-adds a second
 	source string
-}{
-	{kernels.Device{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12, FMAs: 19.5e12 / 2, Tensor: 312e12 / 2}, 312e12 / 2,
-		"[A100 architecture](https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf)"},
-	{kernels.Device{Name: "L40S", Major: 8, Minor: 9, SMs: 142, SharedOptin: 99 << 10, L2: 96 << 20, Bandwidth: 864e9, FMAs: 91.6e12 / 2, Tensor: 362e12 / 2}, 362e12 / 2,
-		"[L40S data sheet](https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413)"},
-	{kernels.Device{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Bandwidth: 1008e9, FMAs: 82.6e12 / 2, Tensor: 165.2e12 / 2}, 165.2e12 / 2,
-		"[Ada architecture](https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf)"},
-	{kernels.Device{Name: "B200", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Bandwidth: 8e12, FMAs: 80e12 / 2}, 2250e12 / 2,
-		"[Blackwell architecture](https://resources.nvidia.com/en-us-blackwell-architecture)"},
 }
+
+// unmeasured have the numbers of the vendor's data sheets. Where a sheet has two numbers, the second is with sparsity.
+//
+//	TFLOP/s, GB/s                      FP32    BF16            TF32           memory
+//	A100 40 GB SXM                     19.5    312, 624        156, 312       1555
+//	L40S                               91.6    362.05, 733     183, 366       864
+//	RTX 4090, Ada white paper          82.6    165.2, 330.4    82.6, 165.2    1008
+//	B200 of an HGX B200                75      -, 4500         -, 2200        7700
+//
+// The L2 cache of a B200 is that which the driver reports.
+var unmeasured = func() []unmeasuredGPU {
+	list := []unmeasuredGPU{
+		{kernels.Device{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12, FMAs: 19.5e12 / 2}, 312e12 / 2,
+			"[A100 architecture](https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf)"},
+		{kernels.Device{Name: "L40S", Major: 8, Minor: 9, SMs: 142, SharedOptin: 99 << 10, L2: 96 << 20, Bandwidth: 864e9, FMAs: 91.6e12 / 2}, 362.05e12 / 2,
+			"[L40S data sheet](https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413)"},
+		{kernels.Device{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Bandwidth: 1008e9, FMAs: 82.6e12 / 2}, 165.2e12 / 2,
+			"[Ada architecture](https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf)"},
+		{kernels.Device{Name: "B200", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Bandwidth: 7.7e12, FMAs: 75e12 / 2}, 2250e12 / 2,
+			"[Blackwell data sheet](https://resources.nvidia.com/en-us-blackwell-architecture), HGX B200"},
+	}
+	for i := range list {
+		if gpu := &list[i]; gpu.Major < 9 { // newer tensor cores reach their peak by instructions other than mma.sync, which the kernels use
+			gpu.Tensor = gpu.tensor
+		}
+	}
+	return list
+}()
 
 // predictor predicts the time of its plan on a device in us, 0 without a model of the plan's kernel.
 type predictor interface {

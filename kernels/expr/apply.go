@@ -2,6 +2,7 @@ package expr
 
 import (
 	"maps"
+	"math"
 	"strings"
 )
 
@@ -104,6 +105,11 @@ func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies 
 	if x, ok := g.inverseIsPositive(n); ok {
 		in, ready = instruction{op: Inverse, from: in.from, to: Bool, x: values[x][lane]}, values[x][lane] != ""
 	}
+	if y := &g.nodes[n.args[1]]; n.op == Div && n.dtype == Float64 && y.op == constant {
+		if inverse, ok := powerInverse(y.value()); ok { // the product has the quotient's bits
+			in.op, in.y = Mul, Literal(Float64, inverse)
+		}
+	}
 	if n.op.transcendental() && !varies[n.args[0]] {
 		in.x = a.opaque(n.dtype, in.x)
 	}
@@ -111,6 +117,12 @@ func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies 
 		return ""
 	}
 	return a.value(in)
+}
+
+// powerInverse returns the inverse of a power of two, if both are normal numbers.
+func powerInverse(x float64) (inverse float64, ok bool) {
+	fraction, exponent := math.Frexp(x)
+	return 1 / x, math.Abs(fraction) == 0.5 && -1021 <= exponent && exponent <= 1023
 }
 
 // inverseIsPositive returns the x of 0 <= 1 / x, and false for any other node.

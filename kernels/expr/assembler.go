@@ -117,11 +117,11 @@ func (a *Assembler) body(w *strings.Builder) {
 }
 
 // Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA version, as in 11000 for 11.0, that a driver must support for it.
-// Instructions that came with compute capability 9.0 need the version of CUDA 11.8, as such devices do.
+// Instructions that came with compute capability 9.0 need HopperVersion, that of CUDA 11.8, as such devices do.
 const (
 	Version       = ".version 7.0"
 	MinDriver     = 11000
-	hopperVersion = ".version 7.8"
+	HopperVersion = ".version 7.8"
 )
 
 // Blocks are those that an entry point is for.
@@ -136,7 +136,7 @@ func (a *Assembler) Text(target, entry string, parameters []string, blocks Block
 	var w strings.Builder
 	version, directives := Version, ""
 	if target == "sm_90" {
-		version = hopperVersion
+		version = HopperVersion
 	}
 	if blocks.Resident > 0 {
 		directives = fmt.Sprintf(".minnctapersm %d\n", blocks.Resident)

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -190,6 +191,39 @@ func mustParse(text string, names ...string) Func {
 		panic(err)
 	}
 	return f
+}
+
+// The derivative of a value times a saturating function of it is computed as finite where it is, for values and derivatives of any size.
+func TestSaturatedGradient(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	const n = 4096
+	for text, gradient := range map[string]func(x float64) float64{
+		"a * sigmoid(a)": func(x float64) float64 { s := 1 / (1 + math.Exp(-x)); return s + x*s*(1-s) },
+		"0.5 * a * (1 + erf(a * 0.7071067811865476))": func(x float64) float64 {
+			return 0.5*(1+math.Erf(x/math.Sqrt2)) + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+		},
+		"tanh(a / 3) * a + a": func(x float64) float64 { y := math.Tanh(x / 3); return 1 + y + x*(1-y*y)/3 },
+		"a * tanh(softplus(a))": func(x float64) float64 {
+			y := math.Tanh(max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))))
+			return y + x*(1-y*y)/(1+math.Exp(-x))
+		},
+	} {
+		f, err := parse(t, text, Float32, "a").Gradient(0)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		x, dy := make([]float32, n), make([]float32, n)
+		for i := range x {
+			x[i] = float32(math.Copysign(math.Exp2(r.Float64()*188-60), r.Float64()-0.5))
+			dy[i] = float32(math.Copysign(math.Exp2(r.Float64()*254-126), r.Float64()-0.5))
+		}
+		for i, got := range call(t, f, x, dy) {
+			want := float64(dy[i]) * gradient(float64(x[i]))
+			if math.Abs(want) < 0.99*math.MaxFloat32 && !(math.Abs(float64(got)-want) <= 1e-5*math.Abs(float64(dy[i]))) {
+				t.Fatalf("%s at %g, derivative %g by the value: got %g, want %g", text, x[i], dy[i], got, want)
+			}
+		}
+	}
 }
 
 // Derivatives agree with central differences, for every operation.

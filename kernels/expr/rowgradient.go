@@ -23,7 +23,7 @@ func (f Func) RowGradient(of int, perRow bool, rows []bool) (Func, error) {
 	if perRow {
 		seed = d.ofRows
 	}
-	seed[g.outputs[0]] = b.Operand(len(g.operands))
+	seed[g.outputs[0]].of = b.Operand(len(g.operands))
 	result := b.Constant(g.operands[of], 0)
 	for i := len(g.nodes) - 1; i >= 0; i-- {
 		n := &g.nodes[i]
@@ -35,11 +35,11 @@ func (f Func) RowGradient(of int, perRow bool, rows []bool) (Func, error) {
 			if v := d.whole(Value(i)); v != none {
 				result = v
 			}
-		case n.op == operand && n.bits == uint64(of) && d.ofElements[i] != none:
-			result = d.ofElements[i]
+		case n.op == operand && n.bits == uint64(of) && d.ofElements[i].of != none:
+			result = d.value(d.ofElements[i])
 		default:
-			for _, part := range [][]Value{d.ofElements, d.ofRows} {
-				if d.adjoints = part; part[i] != none {
+			for _, part := range [][]adjoint{d.ofElements, d.ofRows} {
+				if d.adjoints = part; part[i].of != none {
 					d.back(n, d.here[i], part[i])
 				}
 			}
@@ -52,17 +52,21 @@ func (f Func) RowGradient(of int, perRow bool, rows []bool) (Func, error) {
 // value by each element of a row, and of its uses by the row as a whole.
 type rowDiffer struct {
 	differ
-	ofElements, ofRows []Value
+	ofElements, ofRows []adjoint
 }
 
 // whole returns the derivative by a value that is the same for all elements of a row, or none.
 func (d *rowDiffer) whole(v Value) Value {
-	sum := d.ofRows[v]
-	if e := d.ofElements[v]; e != none {
-		if e = d.Apply(RowSum, e); sum == none {
-			return e
+	sum := none
+	if r := d.ofRows[v]; r.of != none {
+		sum = d.value(r)
+	}
+	if e := d.ofElements[v]; e.of != none {
+		total := d.Apply(RowSum, d.value(e))
+		if sum == none {
+			return total
 		}
-		sum = d.Apply(Add, sum, e)
+		sum = d.Apply(Add, sum, total)
 	}
 	return sum
 }
@@ -78,5 +82,5 @@ func (d *rowDiffer) reduce(n *node, v Value) {
 		dy = d.Apply(Mul, d.Apply(Div, dy, d.Apply(RowSum, equal)), equal)
 	}
 	d.adjoints = d.ofElements
-	d.add(n.args[0], dy)
+	d.add(n.args[0], adjoint{dy, none})
 }

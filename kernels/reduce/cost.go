@@ -52,39 +52,20 @@ type cost struct {
 	issue float64 // us of an SM to start a block; of rows, for each 64 threads of a block
 }
 
-// The costs were fitted to the times of 2581 candidates of 155 shapes on an H100, each queued behind a copy. Of these shapes the chosen candidate takes 1.000 times the least
-// time in the median, and up to 1.10 times for 95 %; of 155 shapes drawn later 1.000 times, and up to 1.77 times with those that were timed while the host was busy.
-//
-// The time to start a block of columns was 0.138 us, too, so few was not chosen for few rows of many columns, where it is faster:
-//
-//	H200, us                  columns    few
-//	2 x 8000000                  49.4   29.7
-//	3 x 5362740                  38.2   23.8
-//	4 x 4000000                  32.0   21.7
-//	float64 4 x 10000000        101.3   93.8
-//
-// With 0.6 us the chosen candidates of 108 drawn shapes on an H200 take 1.12 times the least time for 95 %, at most 1.25 times (before 1.15 and 1.62); of the
-// 310 shapes on the H100 1.20 times for 95 % (1.23).
-//
-// A block of a row was started in 0.138 us whatever its threads, too:
-//
-//	H200, us                64 threads   128    256
-//	5677 x 1730                   14.1   19.0   24.8
-//	float64 13176 x 1756          45.2   51.1   75.7
-//
-// Of the 310 shapes on the H100 95 % are within 1.16 now, of 90 shapes drawn later on an H200 1.22 (before 1.31).
+// The costs were fitted to times within CUDA graphs, of 415 drawn shapes on an H200 and 94 on an H100, and to 293 shapes on an H100, each launch queued behind a copy, of which
+// the short ones did not count: a launch behind a copy takes longer. bench/notes/reduce.md has how often a choice takes how much longer than the best.
 var costs = kernels.Measured[[kinds]cost]{
 	{90, [kinds]cost{
-		tile:        {3.03, 0.0886, 0.0116, 0.80, 40.6, 0.138},
-		row:         {2.72, 0.573, 0, 0.95, 43.6, 0.138},
+		tile:        {2.71, 0.00308, 0.00115, 0.752, 39.2, 0.0998},
+		row:         {1.45, 0.593, 0, 0.95, 216, 0.163},
 		rowOnce:     {5.45, 0.482, 0.0951, 0.904, 101, 0.138},
-		few:         {2.16, 0.586, 0, 0.86, 53, 0.138},
-		columns:     {3.28, 0.12, 0, 0.95, 47.6, 0.6},
+		few:         {1.84, 0.549, 0, 1.06, 38.3, 0.078},
+		columns:     {3, 0.132, 0, 0.807, 32.2, 0.117},
 		columnsOnce: {7.37, 0.869, 0.0412, 0.552, 99.6, 0.138},
-		single:      {2.54, 0.665, 0, 0.95, 36.7, 0.138},
+		single:      {1.88, 0.851, 0, 0.893, 30.8, 0.202},
 		singleOnce:  {4.86, 0.798, 0.291, 0.627, 97.1, 0.138},
-		strip:       {3.06, 0.889, 0.0318, 0.922, 62.9, 0.138},
-		joined:      {2.80, 1.13, 0.0632, 0.94, 124, 0.138},
+		strip:       {1.69, 1.24, 0.0603, 0.941, 277, 0.612},
+		joined:      {1.44, 1.39, 0.0526, 0.826, 218, 0.773},
 	}},
 }
 

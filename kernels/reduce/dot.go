@@ -33,7 +33,8 @@ func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 	}
 	a, b, out := kernels.In(0), kernels.In(1), kernels.At(kernels.Out, 0)
 	pol := rowPolicies.On(dev)
-	if n <= pol.shortMax {
+	few := dev.Kind == kernels.GPU && rows <= int64(dev.SMs)*pol.dotFewRowsPerSM
+	if n <= pol.shortMax && (!few || n <= pol.dotShortMaxFew) {
 		// A group of lanes sums two rows, a lane about five elements of each.
 		//
 		//	H200, us, by lanes      1      2      4      8     16
@@ -45,8 +46,17 @@ func Dot(dev kernels.Device, dt kernels.Dtype, rows, n int64) *kernels.Plan {
 		p.Launch(dotShort[dt], int(kernels.CeilDiv(rows*lanes, rowsEach*int64(pol.block))), pol.block, dotShortArgs{a, b, out, rows, n, lanes})
 		return p
 	}
+	if dev.Kind == kernels.GPU {
+		pol.chunkMin = pol.dotChunkMin
+	}
 	splits, chunk := pol.split(dev, rows, n)
 	block := pol.block
+	if few && n*dt.Size() <= pol.dotLoneMaxBytes { // one block, whose threads have all their elements in flight
+		splits, chunk = 1, n
+		if n*dt.Size() <= 64*int64(pol.narrowBlock) {
+			block = pol.narrowBlock
+		}
+	}
 	if rows >= int64(dev.SMs)*pol.narrowMinRowsPerSM && n <= pol.narrowMax {
 		block = pol.narrowBlock
 	}

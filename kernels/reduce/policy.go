@@ -15,10 +15,15 @@ type rowPolicy struct {
 	chunkMin           int64 // min elements of a chunk of a split row
 	blocksPerSM        int64 // blocks for each SM if rows are split
 	splitMinGain       int64 // min elements for each row by which chunks must shorten the work of a block
+	dotFewRowsPerSM    int64 // Dot on a GPU: up to so many rows for each SM are few
+	dotShortMaxFew     int64 // the same: max elements of few rows for a group of lanes
+	dotChunkMin        int64 // the same: min elements of a chunk of a split row
+	dotLoneMaxBytes    int64 // the same: max bytes of one of few rows that are not split
 }
 
 var rowPolicies = kernels.Measured[rowPolicy]{
-	{90, rowPolicy{shortMax: 1024, block: 256, narrowBlock: 64, narrowMinRowsPerSM: 32, narrowMax: 1 << 14, chunkMin: 1 << 12, blocksPerSM: 4, splitMinGain: 450}},
+	{90, rowPolicy{shortMax: 1024, block: 256, narrowBlock: 64, narrowMinRowsPerSM: 32, narrowMax: 1 << 14, chunkMin: 1 << 12, blocksPerSM: 4, splitMinGain: 450,
+		dotFewRowsPerSM: 4, dotShortMaxFew: 128, dotChunkMin: 1 << 12, dotLoneMaxBytes: 1 << 14}},
 }
 
 // tilePolicy tunes sums of slabs that fit into shared memory.
@@ -59,22 +64,25 @@ var twicePolicies = kernels.Measured[twicePolicy]{
 	{90, twicePolicy{block: 256, maxBlock: 1024, smallMaxTerms: 8, maxTerms: 32, maxElements: 1 << 19, shortMaxBytes: 80}},
 }
 
-// reducePolicy tunes Reduce. Up to loneMax elements are of one block. Blocks have at least chunkMin elements, and at least loneMax if there are more than
-// fewBlocksPerSM for each SM.
+// reducePolicy tunes Reduce. Up to loneMaxBytes are of one block, of at most maxBlock threads. Blocks of a grid have at least chunkMin elements, and at least
+// fewChunkMin if there are more than fewBlocksPerSM for each SM.
 //
-//	H200, us, a + (1 - b/2), float32, by elements of a block    4096   2048   1024
-//	3000                                                        2.49   3.38   2.96
-//	8000                                                        5.02   3.40   2.98
-//	93741                                                       4.89   3.58   3.15
-//	200000                                                      5.70   4.30   3.68
-//	400000                                                      4.60   4.44   4.22
-//	1000000                                                     5.34   5.75   5.71
+//	H200, us, a + b*b                    a block of   256    512    1024    a grid
+//	float32   2000                               1.66   1.68    1.83
+//	          4000                               1.80   1.82    1.96
+//	          8000                               2.61   2.00    2.06      3.02
+//	          16000                              4.14   2.87    2.42      3.07
+//	          32000                                     4.52    3.52      3.14
+//	float64   8000                               3.27   2.38    2.06      2.98
+//	          16000                              5.48   3.57    2.75      3.05
 type reducePolicy struct {
-	block                       int
-	chunkMin, loneMax           int64
+	block, maxBlock             int
+	chunkMin, fewChunkMin       int64
+	loneMaxBytes                int64
+	loneMaxBytesOfFunctions     int64 // the same of expressions with functions of math.cu
 	blocksPerSM, fewBlocksPerSM int64 // co-resident blocks for each SM
 }
 
 var reducePolicies = kernels.Measured[reducePolicy]{
-	{90, reducePolicy{block: 256, chunkMin: 1 << 10, loneMax: 1 << 12, blocksPerSM: 3, fewBlocksPerSM: 2}},
+	{90, reducePolicy{block: 256, maxBlock: 512, chunkMin: 1 << 10, fewChunkMin: 1 << 12, loneMaxBytes: 1 << 15, loneMaxBytesOfFunctions: 1 << 12, blocksPerSM: 3, fewBlocksPerSM: 2}},
 }

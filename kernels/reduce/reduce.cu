@@ -8,7 +8,7 @@
 // chose. So the loop below is compiled once, and an expression adds only its own
 // instructions.
 //
-// Block b reduces chunk b in 16-byte vectors, four in flight. The block that is the last to finish joins the chunks' results.
+// Block b reduces chunk b in 16-byte vectors, four in flight, the last ones too. The block that is the last to finish joins the chunks' results.
 //
 // Accumulators are double. 4 bytes of traffic and, for a + b, one DADD per float32
 // element: bound by memory. An operator that takes 8 instructions still is.
@@ -56,16 +56,19 @@ __device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__
 #pragma unroll
     for (int f = 0; f < FLIGHT; f++) acc[f] = identity;
     long long i = threadIdx.x;
-    for (; i + (FLIGHT - 1) * blockDim.x < vectors; i += FLIGHT * blockDim.x) {
+    for (; i + blockDim.x < vectors; i += FLIGHT * blockDim.x) {
         Pack<T> x[FLIGHT];
 #pragma unroll
-        for (int f = 0; f < FLIGHT; f++) x[f].v = v[i + f * blockDim.x];
+        for (int f = 0; f < FLIGHT; f++) x[f].v = i + f * blockDim.x < vectors ? v[i + f * blockDim.x] : typename Vec<T>::type{};
 #pragma unroll
-        for (int f = 0; f < FLIGHT; f++)
+        for (int f = 0; f < FLIGHT; f++) {
+            double next = acc[f];
 #pragma unroll
-            for (int k = 0; k < W; k++) acc[f] = step(acc[f], (double)x[f].s[k]);
+            for (int k = 0; k < W; k++) next = step(next, (double)x[f].s[k]);
+            acc[f] = i + f * blockDim.x < vectors ? next : acc[f];
+        }
     }
-    for (; i < vectors; i += blockDim.x) {
+    if (i < vectors) { // most threads of a grid of many blocks have one vector
         Pack<T> x;
         x.v = v[i];
 #pragma unroll
@@ -84,7 +87,7 @@ __device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__
 }
 
 #define REDUCE(S, T)                                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256, 3)                                                                     \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                    \
         reduce_##S(const T* in, T* out, double* parts, unsigned* arrivals, long long n, long long chunk, double identity) {                      \
         reduce(in, out, parts, arrivals, n, chunk, identity);                                                                          \
     }

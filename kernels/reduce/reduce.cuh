@@ -27,14 +27,18 @@ __device__ inline double block_sum(double v) {
 }
 
 // Term is the term of a row reduction at index i of its row: x[i], or
-// x[i] * y[i]. `vec` adds the W terms of one 16-byte vector.
+// x[i] * y[i]. `load` loads the W terms of one 16-byte vector, `one` one term, the first of a Load.
 template <typename T> struct Value {
     const T* x;
     __device__ Value at(long long offset) const { return {x + offset}; }
     __device__ int head() const { return misaligned(x); }
     __device__ bool aligned() const { return true; }
-    __device__ double one(long long i) const { return (double)x[i]; }
     struct Load { Pack<T> a; };
+    __device__ Load one(long long i) const {
+        Load l;
+        l.a.s[0] = x[i];
+        return l;
+    }
     __device__ Load load(long long v) const {
         Load l;
         l.a.v = reinterpret_cast<const typename Vec<T>::type*>(x)[v];
@@ -52,8 +56,12 @@ template <typename T> struct Product {
     __device__ Product at(long long offset) const { return {x + offset, y + offset}; }
     __device__ int head() const { return Value<T>::misaligned(x); }
     __device__ bool aligned() const { return Value<T>::misaligned(x) == Value<T>::misaligned(y); }
-    __device__ double one(long long i) const { return (double)x[i] * (double)y[i]; }
     struct Load { Pack<T> a, b; };
+    __device__ Load one(long long i) const {
+        Load l;
+        l.a.s[0] = x[i], l.b.s[0] = y[i];
+        return l;
+    }
     __device__ Load load(long long v) const {
         Load l;
         l.a.v = reinterpret_cast<const typename Vec<T>::type*>(x)[v];
@@ -66,8 +74,8 @@ template <typename T> struct Product {
 // reduce_chunk adds up chunk b % splits of row b / splits for block b, each row of n
 // terms, each chunk of `chunk` terms; thread 0 has the sum.
 //
-// Threads stride through the chunk in 16-byte vectors, four in flight; the
-// elements before the first and after the last 16-byte boundary go one by one.
+// Threads stride through the chunk in 16-byte vectors, four in flight, the last ones
+// too; the elements before the first and after the last 16-byte boundary go one by one.
 template <typename T, typename Term>
 __device__ __forceinline__ double reduce_chunk(const Term& all, long long n, long long chunk, int splits) {
     constexpr int W = Vec<T>::width, FLIGHT = 4;
@@ -76,29 +84,22 @@ __device__ __forceinline__ double reduce_chunk(const Term& all, long long n, lon
     Term t = all.at(row * n + first);
     double acc[FLIGHT] = {};
     if (t.aligned()) {
-        const int head = (int)min((long long)t.head(), count);
-        if (threadIdx.x < head) acc[0] += t.one(threadIdx.x);
+        const int head = (int)min((long long)t.head(), count), stride = blockDim.x;
+        const long long vectors = (count - head) / W, tail = head + vectors * W + threadIdx.x;
+        const typename Term::Load before = threadIdx.x < head ? t.one(threadIdx.x) : typename Term::Load{}, after = tail < count ? t.one(tail) : typename Term::Load{};
         t = t.at(head);
-        const long long vectors = (count - head) / W, stride = blockDim.x;
-        long long i = threadIdx.x;
-        for (; i + (FLIGHT - 1) * stride < vectors; i += FLIGHT * stride) {
+        for (long long i = threadIdx.x; i < vectors; i += FLIGHT * stride) {
             typename Term::Load l[FLIGHT];
 #pragma unroll
-            for (int f = 0; f < FLIGHT; f++) l[f] = t.load(i + f * stride);
+            for (int f = 0; f < FLIGHT; f++) l[f] = i + f * stride < vectors ? t.load(i + f * stride) : typename Term::Load{};
 #pragma unroll
             for (int f = 0; f < FLIGHT; f++)
 #pragma unroll
                 for (int k = 0; k < W; k++) acc[f] += Term::term(l[f], k);
         }
-        for (; i < vectors; i += stride) {
-            typename Term::Load l = t.load(i);
-#pragma unroll
-            for (int k = 0; k < W; k++) acc[0] += Term::term(l, k);
-        }
-        const long long tail = vectors * W + threadIdx.x;
-        if (tail < count - head) acc[1] += t.one(tail);
+        acc[0] += Term::term(before, 0), acc[1] += Term::term(after, 0);
     } else {
-        for (long long i = threadIdx.x; i < count; i += blockDim.x) acc[0] += t.one(i);
+        for (long long i = threadIdx.x; i < count; i += blockDim.x) acc[0] += Term::term(t.one(i), 0);
     }
     return block_sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }

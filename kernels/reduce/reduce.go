@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // reduceImage is the PTX of reduce.cu with the instructions of a reduction instead of its own. The code is written when a device needs it.
@@ -20,6 +21,8 @@ var (
 	marked     = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // (STEP|JOIN)\n`)
 	ptxVersion = regexp.MustCompile(`(?m)^\.version .*$`)
 	ptxHead    = regexp.MustCompile(`(?m)^\.address_size 64\n`)
+	ptxTarget  = regexp.MustCompile(`(?m)^\.target .*$`)
+	ptxFirst   = regexp.MustCompile(`(?m)^\tld\.param\.u64 .*_param_0\];\n`) // the first instruction of an entry
 )
 
 // imageOf returns the image of a reduction: reduce.cu itself computes "a + b".
@@ -41,7 +44,8 @@ func (i reduceImage) Digests() (map[string]string, error) {
 	return digests, err
 }
 
-// Code returns PTX of the version that its functions need, so that drivers older than the compiler accept it.
+// Code returns PTX of the version that its functions need, so that drivers older than the compiler accept it. From 9.0 on it waits as follow.cuh does: reduce.cu's
+// PTX is for older devices, too, and does not.
 func (i reduceImage) Code(major, minor int) (kernels.Code, error) {
 	text, err := own.PTX("reduce")
 	if err != nil {
@@ -70,7 +74,13 @@ func (i reduceImage) Code(major, minor int) (kernels.Code, error) {
 		w.Line("mov.f64 %s, %s", m[1], w.Apply(join, []string{x, y})[0])
 		return []byte(w.Block())
 	})
-	text = ptxVersion.ReplaceAll(text, []byte(expr.Version))
+	version := expr.Version
+	if major >= 9 {
+		version = expr.HopperVersion
+		text = ptxTarget.ReplaceAll(text, []byte(".target sm_90"))
+		text = ptxFirst.ReplaceAll(text, []byte("\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n$0"))
+	}
+	text = ptxVersion.ReplaceAll(text, []byte(version))
 	at := ptxHead.FindIndex(text)
 	if at == nil {
 		return kernels.Code{}, fmt.Errorf("the PTX of reduce.cu has no head")
@@ -96,16 +106,21 @@ func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, 
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.Function().Operations()))}
 	pol := reducePolicies.On(dev)
-	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
+	block := int64(pol.block)
 	of := func(blocksPerSM int64) int64 { return kernels.CeilDiv(n, max(int64(dev.SMs)*blocksPerSM, 1)) }
-	chunk := max(of(pol.blocksPerSM), min(of(pol.fewBlocksPerSM), pol.loneMax), pol.chunkMin)
-	if n <= pol.loneMax || !dev.Cooperative {
-		chunk = n // for one block
+	chunk := max(of(pol.blocksPerSM), min(of(pol.fewBlocksPerSM), pol.fewChunkMin), pol.chunkMin)
+	lone := pol.loneMaxBytes
+	if len(r.Function().Functions()) > 0 {
+		lone = pol.loneMaxBytesOfFunctions
 	}
+	if n*dt.Size() <= lone || !dev.Cooperative { // one block, whose threads have all their elements in flight if they can
+		chunk, block = n, min(max(arith.Pow2(kernels.CeilDiv(n*dt.Size(), 64)), block), int64(pol.maxBlock))
+	}
+	whole := block * 16 / dt.Size() // one load of each thread
 	chunk = max(kernels.CeilDiv(chunk, whole), 1) * whole
 	blocks := max(kernels.CeilDiv(n, chunk), 1)
 	parts := p.Workspace(blocks * 8)
-	p.Launch(kernel, int(blocks), pol.block, reduceArgs{kernels.In(0), kernels.At(kernels.Out, 0), parts, arrivals(blocks > 1, parts), n, chunk, identity})
+	p.Launch(kernel, int(blocks), int(block), reduceArgs{kernels.In(0), kernels.At(kernels.Out, 0), parts, arrivals(blocks > 1, parts), n, chunk, identity})
 	return p
 }
 

@@ -2,6 +2,7 @@ package reduce
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"strings"
@@ -103,14 +104,32 @@ func TestReductionPTX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := imageOf(r).Code(9, 0)
-	if err != nil {
-		t.Fatal(err)
+	for major, parts := range map[int]map[string]int{
+		8: {".version 7.0": 1, ".target sm_70": 1, "griddepcontrol": 0},
+		9: {".version 7.8": 1, ".target sm_90": 1, "griddepcontrol.launch_dependents": 2, "griddepcontrol.wait": 2},
+	} {
+		code := testutil.Get[kernels.Code](t)(imageOf(r).Code(major, 0))
+		maps.Copy(parts, map[string]int{"sqrt.rn.f64": steps, "max.f64": steps + joins, "// STEP": 0, "// JOIN": 0, ".version": 1, ".target": 1})
+		for part, want := range parts {
+			if got := strings.Count(string(code.Text), part); got != want {
+				t.Errorf("%d.0: %d times %s, want %d", major, got, part, want)
+			}
+		}
+		for _, entry := range []string{"reduce_f32", "reduce_f64"} {
+			if got := code.WaitsForDependencies(entry); got != (major >= 9) {
+				t.Errorf("%d.0: %s waits for the kernels before it: %v", major, entry, got)
+			}
+		}
 	}
-	text := code.Text
-	for part, want := range map[string]int{"sqrt.rn.f64": steps, "max.f64": steps + joins, "// STEP": 0, "// JOIN": 0, ".version 7.0": 1, ".version": 1} {
-		if got := strings.Count(string(text), part); got != want {
-			t.Errorf("%d times %s, want %d", got, part, want)
+}
+
+// A quotient by a power of two is a product.
+func TestReductionQuotients(t *testing.T) {
+	for expression, want := range map[string]bool{"a + b/8": false, "a - b/0.25": false, "a + b/3": true, "a + b/1e-320": true, "a + 2/b": true} {
+		r := testutil.Get[codegen.Reduction](t)(codegen.ParseReduction(expression))
+		code := testutil.Get[kernels.Code](t)(imageOf(r).Code(9, 0))
+		if got := strings.Contains(string(code.Text), "div.rn.f64"); got != want {
+			t.Errorf("%s divides: %v, want %v", expression, got, want)
 		}
 	}
 }
@@ -122,8 +141,9 @@ func TestReductionAssembles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code := testutil.Get[kernels.Code](t)(imageOf(r).Code(9, 0))
-		if _, _, spills := ptxas.Assemble(t, expression, code.Text, []string{"sm_70", "sm_90", "sm_120"}[i%3]); spills > 0 {
+		major := []int{7, 9, 12}[i%3]
+		code := testutil.Get[kernels.Code](t)(imageOf(r).Code(major, 0))
+		if _, _, spills := ptxas.Assemble(t, expression, code.Text, fmt.Sprintf("sm_%d", 10*major)); spills > 0 {
 			t.Errorf("%s spills %d bytes", expression, spills)
 		}
 	}

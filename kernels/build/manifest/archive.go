@@ -114,14 +114,14 @@ func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 		cubin := cubins[keys[i]]
 		text = append(text, cubin[:min(dictionarySize-len(text), len(cubin))]...)
 	}
-	dictionary, past := lzma.Start(lzma.Code).Encode(text)
+	dictionary, past := lzma.Encode(lzma.Start(lzma.Code), text)
 	var index, all []byte
 	for _, key := range keys {
 		name, err := hex.DecodeString(key)
 		if err != nil || len(name) != keyBytes {
 			return nil, fmt.Errorf("got key %q, want %d hexadecimal digits", key, 2*keyBytes)
 		}
-		packed, _ := past.Encode(cubins[key])
+		packed, _ := lzma.Encode(past, cubins[key])
 		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed)))
 		all = append(all, packed...)
 	}

@@ -35,10 +35,10 @@ func Pack(target string, images map[string][]byte) ([]byte, error) {
 	}
 	past, head := lzma.Start(kind(target)), []byte{0}
 	if other, ok := images[similar[target]]; ok {
-		_, past = past.Encode(other)
+		_, past = lzma.Encode(past, other)
 		head[0] = 1
 	}
-	packed, _ := past.Encode(text)
+	packed, _ := lzma.Encode(past, text)
 	return append(binary.LittleEndian.AppendUint32(head, crc32.ChecksumIEEE(image)), packed...), nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Encode packs a text that continues the past, and returns the past of a text that continues this one. The same bytes give the same bytes.
 // It is not safe for several goroutines.
-func (p *Past) Encode(text []byte) (packed []byte, after *Past) {
+func Encode(p *Past, text []byte) (packed []byte, after *Past) {
 	after = new(Past)
 	if p.finder == nil {
 		p.finder = newFinder(p.text)

@@ -48,8 +48,8 @@ func TestRoundTrip(t *testing.T) {
 		var before []byte
 		for range 1 + r.IntN(3) {
 			text := draw(r, before)
-			packed, after := past.Encode(text)
-			if again, _ := past.Encode(text); !bytes.Equal(again, packed) {
+			packed, after := Encode(past, text)
+			if again, _ := Encode(past, text); !bytes.Equal(again, packed) {
 				t.Fatalf("%d bytes are packed to %d bytes, then to %d others", len(text), len(packed), len(again))
 			}
 			got, read, err := reading.Decode(packed)
@@ -87,9 +87,9 @@ func TestSmall(t *testing.T) {
 	} {
 		past := Start(Code)
 		if c.before != nil {
-			_, past = past.Encode(c.before)
+			_, past = Encode(past, c.before)
 		}
-		if packed, _ := past.Encode(c.text); len(packed) > c.most {
+		if packed, _ := Encode(past, c.text); len(packed) > c.most {
 			t.Errorf("%s: %d bytes take %d, want at most %d", name, len(c.text), len(packed), c.most)
 		}
 	}
@@ -99,7 +99,7 @@ func TestSmall(t *testing.T) {
 func TestDamage(t *testing.T) {
 	r := testutil.Random(t)
 	text := draw(r, nil)
-	packed, _ := Start(Code).Encode(append(text, "end"...))
+	packed, _ := Encode(Start(Code), append(text, "end"...))
 	for range 300 {
 		damaged := bytes.Clone(packed[:1+r.IntN(len(packed))])
 		for range 1 + r.IntN(4) {
