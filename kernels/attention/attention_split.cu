@@ -50,6 +50,7 @@ template <typename E> struct Update {
     // write writes those of a head that are keys from `begin` on, before `end`. A lane has the 16 bytes from element c on.
     template <typename A> __device__ __forceinline__ void write(const A& a, int first, int index, int head, int begin, int end, int c, int group, int groups) const {
         if (first >= end || first + count <= begin) return;
+#pragma unroll 1
         for (int i = group; i < count; i += groups) {
             const int j = first + i;
             if (j < begin || j >= end || c >= a.p.dim) continue;
@@ -123,7 +124,9 @@ __device__ __forceinline__ void push(float* p, float v, u64* full) {
 // prefetch prefetches the rows of a head from `begin` on, before `end`, to L2.
 template <typename E> __device__ __forceinline__ void prefetch(const E* x, i64 row, int begin, int end, int dim) {
     constexpr int LINE = 128 / sizeof(E);
+#pragma unroll 1
     for (int j = begin + threadIdx.x; j < end; j += THREADS)
+#pragma unroll 1
         for (int c = 0; c < dim; c += LINE) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + j * row + c));
 }
 // prefetch_keys prefetches the keys and values of a part, if a batch has one number of keys, of 8 bytes, or none.
