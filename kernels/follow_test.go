@@ -18,7 +18,7 @@ import (
 // instruction do not.
 func TestProductsWait(t *testing.T) {
 	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "sum", "dot", "reduce",
-		"add", "broadcast", "scale", "windowsum", "scatter"} {
+		"add", "broadcast", "scale", "windowsum", "attention_split", "scatter"} {
 		entries := testutil.Get[[]string](t)(kernels.Builtin().Entries(stem))
 		for _, target := range manifest.Targets {
 			text := testutil.Get[[]byte](t)(kernels.ReadImage(kernels.Builtin(), stem, target))

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -43,10 +44,11 @@ func TestRowsTogetherOnGPU(t *testing.T) {
 		}
 		vector, ofRow := codegen.View{Elements: int64(columns), Strides: []int{0, 1}}, codegen.View{Elements: int64(rows), Strides: []int{1, 0}}
 		views := []codegen.View{vector, codegen.Dense(shape), vector, ofRow, ofRow}
+		matmul := rapid.Bool().Draw(t, "matmul")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		var in [][]byte
 		for i, d := range f.Operands() {
-			views[i].Constant = rapid.Bool().Draw(t, "constant")
+			views[i].Constant, views[i].Matmul = rapid.Bool().Draw(t, "constant"), i == 1 && matmul
 			in = append(in, exprtest.Pack(d, rowValues(r, int(views[i].Elements), expr.Float32, false)))
 		}
 		run := func(dev kernels.Device) (*kernels.Plan, []byte) {
@@ -65,6 +67,14 @@ func TestRowsTogetherOnGPU(t *testing.T) {
 		one, want := run(older)
 		if !bytes.Equal(got, want) {
 			t.Fatalf("the bits of %v are not those of %v", together, one)
+		}
+		views[1].Matmul = false
+		_, double := run(dev)
+		sums := kernels.Elements[float32](double)
+		for i, y := range kernels.Elements[float32](got) { // of terms of about 1, with a derivative of at most 1 by the sum
+			if d := math.Abs(float64(y - sums[i])); d > 1e-6*float64(columns) {
+				t.Fatalf("%v: element %d is %v, and %v with sums in double", together, i, y, sums[i])
+			}
 		}
 	})
 }

@@ -5,8 +5,10 @@
 // the keys that it loads (online softmax). These partial results are merged over the groups of a warp, then over warps, then over blocks, always in the same order. Rows of q, k
 // and v are whole pieces of 16 bytes.
 //
-// With an update, k and v are parts of a cache, with the same strides, and the block that reads a key, or the last one for keys that no query sees, first writes it, if it is one of the
-// new rows from the position on. A position from which the rows do not fit changes nothing.
+// With an update, k and v are parts of a cache, with the same strides. Keys from the position on are read from the new rows, and the block that reads a key, or the last one for keys that no
+// query sees, writes it to the cache. A position from which the rows do not fit changes nothing.
+//
+// Before a block waits for prerequisite kernels it prefetches its keys and values to L2, of the number of keys that is stored at that time: one that is still to change costs time alone.
 //
 // The CLUSTER blocks of a cluster, from compute capability 9.0 on, send their partial results to the first one. If a tile has one cluster it writes the result. Otherwise it writes a
 // partial result to scratch memory, as does each block where there are no clusters, and merge merges these.
@@ -39,18 +41,23 @@ template <typename E> struct Update {
     i64 batch;
     const i64* position; // of all batches, or of each if `each` is 1
     int each, count;
-    // write writes those of a head that are keys from `begin` on, before `end`, and reports whether there are any. A lane has the 16 bytes from element c on.
-    template <typename A> __device__ __forceinline__ bool write(const A& a, int index, int head, int begin, int end, int c, int group, int groups) const {
-        const i64 first = position[index * each];
-        if (first < 0 || first > a.p.keys - count || first >= end || first + count <= begin) return false;
+    // first is the key that the first of them is, or `keys` where they do not fit.
+    __device__ __forceinline__ int first(int index, int keys) const {
+        if (count == 0) return keys;
+        const i64 at = position[index * each];
+        return at < 0 || at > keys - count ? keys : (int)at;
+    }
+    // write writes those of a head that are keys from `begin` on, before `end`. A lane has the 16 bytes from element c on.
+    template <typename A> __device__ __forceinline__ void write(const A& a, int first, int index, int head, int begin, int end, int c, int group, int groups) const {
+        if (first >= end || first + count <= begin) return;
+#pragma unroll 1
         for (int i = group; i < count; i += groups) {
-            const int j = (int)first + i;
+            const int j = first + i;
             if (j < begin || j >= end || c >= a.p.dim) continue;
             const i64 from = index * batch + head * a.ks.head + i * a.ks.row + c, to = index * a.ks.batch + head * a.ks.head + j * a.ks.row + c;
             *reinterpret_cast<uint4*>(const_cast<E*>(a.k) + to) = *reinterpret_cast<const uint4*>(k + from);
             *reinterpret_cast<uint4*>(const_cast<E*>(a.v) + to) = *reinterpret_cast<const uint4*>(v + from);
         }
-        return true;
     }
 };
 
@@ -113,6 +120,28 @@ __device__ __forceinline__ void push(float* p, float v, u64* full) {
 }
 #endif
 
+#if __CUDA_ARCH__ >= 900
+// prefetch prefetches the rows of a head from `begin` on, before `end`, to L2.
+template <typename E> __device__ __forceinline__ void prefetch(const E* x, i64 row, int begin, int end, int dim) {
+    constexpr int LINE = 128 / sizeof(E);
+#pragma unroll 1
+    for (int j = begin + threadIdx.x; j < end; j += THREADS)
+#pragma unroll 1
+        for (int c = 0; c < dim; c += LINE) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + j * row + c));
+}
+// prefetch_keys prefetches the keys and values of a part, if a batch has one number of keys, of 8 bytes, or none.
+template <typename A> __device__ __forceinline__ void prefetch_keys(const A& a, int batch, int head, int part, int parts) {
+    i64 n = a.p.keys;
+    if (a.p.counts.bytes) {
+        if (a.p.counts.bytes != 8) return;
+        asm volatile("ld.global.L1::no_allocate.b64 %0, [%1];" : "=l"(n) : "l"(a.p.counts.at + 8 * batch * a.p.countBatch));
+    }
+    const int most = (int)max(min(n, (i64)a.p.keys), 0ll), each = (most + parts - 1) / parts, begin = min(part * each, most), end = min(begin + each, most);
+    prefetch(a.k + batch * a.ks.batch + head * a.ks.head, a.ks.row, begin, end, a.p.dim);
+    prefetch(a.v + batch * a.vs.batch + head * a.vs.head, a.vs.row, begin, end, a.p.dim);
+}
+#endif
+
 // tile computes R rows from row0 on, for the keys of part `part` of parts.
 template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, const Arguments<E>& a, int batch, int head, int row0, int part, int parts, bool joined, float* partial) {
     constexpr int W = Piece<E>::WIDTH, KEYS = 4; // in flight
@@ -124,8 +153,10 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
 #if __CUDA_ARCH__ >= 900
     const int rank = part % CLUSTER;
     if (joined) open_inbox(&m.full, rank == 0 ? CLUSTER * rows * (p.dim + 2) * (int)sizeof(float) : 0);
+    prefetch_keys(a, batch, head, part, parts);
 #endif
     follow();
+    const int fresh = a.update.first(batch, p.keys), stale = fresh + a.update.count; // keys between these are new rows
     int limit[R], most = 0;
 #pragma unroll
     for (int r = 0; r < R; r++) {
@@ -145,15 +176,16 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
     }
     const int each = (most + parts - 1) / parts, begin = min(part * each, most), end = min(begin + each, most);
     const E *const k = a.k + batch * a.ks.batch + head * a.ks.head, *const v = a.v + batch * a.vs.batch + head * a.vs.head;
-    if (a.update.count > 0 && a.update.write(a, batch, head, begin, part == parts - 1 ? p.keys : end, lane * W, group, groups)) __syncthreads();
+    const E *const newK = a.update.k + batch * a.update.batch + head * a.ks.head, *const newV = a.update.v + batch * a.update.batch + head * a.ks.head;
 #pragma unroll 1
     for (int j0 = begin; j0 < end; j0 += groups * KEYS) { // the same for all lanes, which exchange sums
         Piece<E> x[KEYS], y[KEYS];
 #pragma unroll
         for (int u = 0; u < KEYS; u++) {
             const int j = min(j0 + u * groups + group, end - 1);
-            x[u].load(k + j * a.ks.row, lane * W, p.dim);
-            y[u].load(v + j * a.vs.row, lane * W, p.dim);
+            const bool isNew = j >= fresh && j < stale;
+            x[u].load(isNew ? newK + (j - fresh) * a.ks.row : k + j * a.ks.row, lane * W, p.dim);
+            y[u].load(isNew ? newV + (j - fresh) * a.ks.row : v + j * a.vs.row, lane * W, p.dim);
         }
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -197,6 +229,7 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
             }
         }
     }
+    a.update.write(a, fresh, batch, head, begin, part == parts - 1 ? p.keys : end, lane * W, group, groups);
 #if __CUDA_ARCH__ >= 900
     if (joined) cluster_wait(); // all blocks have begun
 #endif

@@ -26,6 +26,8 @@ type View struct {
 	Iota bool
 	// Constant says that no launch of the run stores to the buffer: a kernel may load it before the kernels that it depends on have completed.
 	Constant bool
+	// Matmul says that Rows multiplies the rows of this operand, a matrix, by a vector: it sums them in float32, as products are, if threads keep all elements in registers.
+	Matmul bool
 }
 
 // Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0 is for none.

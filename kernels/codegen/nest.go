@@ -74,6 +74,7 @@ type layout struct {
 	prefetch       bool   // operands are prefetched to L2 before the wait for prerequisite kernels: see prefetchesRows
 	rowsPerThread  int    // consecutive rows that the threads of a row compute together, 0 for one: see chooseRowsPerThread
 	early          string // by operand: 'e' if it is loaded before the wait for prerequisite kernels; "" for none
+	matmul         string // by operand: 'm' for a matrix whose products with a vector are summed in float32; "" for none
 }
 
 // oneElement reports whether every thread of a Map has one element.

@@ -153,6 +153,7 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 		n.chooseRowsPerThread(dev, pol)
 		n.chooseEarly()
 	}
+	n.chooseMatmul()
 	return n.launch(p, c.f, from, to)
 }
 

@@ -101,6 +101,30 @@ func (w *rowsWriter) isSame(s expr.Stage) bool {
 	})
 }
 
+// chooseMatmul chooses the matrices whose products with a vector are summed in float32: sums in double take more time than the matrix, since an SM converts 16 elements a cycle.
+func (m *nest) chooseMatmul() {
+	l := &m.layout
+	if l.stridedAxis || l.split || l.cluster > 0 || l.vectors == 0 || l.partial {
+		return
+	}
+	matmul := slices.Repeat([]byte{'-'}, len(m.types))
+	for i, v := range m.views[:len(m.types)] {
+		if v.Matmul {
+			matmul[i] = 'm'
+		}
+	}
+	if slices.Contains(matmul, 'm') {
+		l.matmul = string(matmul)
+	}
+}
+
+// isMatmul reports whether a stage sums products of a matrix and a vector in float32.
+func (w *rowsWriter) isMatmul(s expr.Stage) bool {
+	_, needs := s.Func.Trim()
+	return w.matmul != "" && slices.ContainsFunc(needs, func(i int) bool { return i < len(w.types) && w.matmul[i] == 'm' }) &&
+		!slices.ContainsFunc(s.Func.Outputs(), func(d expr.Dtype) bool { return d != kernels.Float32 })
+}
+
 // loadEarly loads the operands that no launch of the run changes.
 func (w *rowsWriter) loadEarly() {
 	if w.early == "" {

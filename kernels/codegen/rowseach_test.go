@@ -19,7 +19,7 @@ func TestRowsTogether(t *testing.T) {
 		for _, constant := range []bool{false, true} {
 			shape := []int{c.rows, 768}
 			views := []View{{Elements: 768, Strides: []int{0, 1}}, Dense(shape), {Elements: int64(c.rows), Strides: []int{1, 0}}}
-			views[1].Constant = constant
+			views[1].Constant, views[1].Matmul = constant, true
 			l := testutil.Get[*kernels.Plan](t)(Rows(dev, f, shape, []int{1}, []bool{true}, views...)).Launches[0]
 			if l.Grid[0]*c.each != c.rows {
 				t.Errorf("%v: got %d blocks, want %d rows each", shape, l.Grid[0], c.each)
@@ -36,6 +36,12 @@ func TestRowsTogether(t *testing.T) {
 			}
 			if n := strings.Count(after, "ld.global.v4.f32") + strings.Count(after, "ld.global.f32"); n > 8+8 {
 				t.Errorf("%v: got %d loads, want the vector loaded once for all rows:\n%s", shape, n, text)
+			}
+			views[1].Matmul = false
+			l = testutil.Get[*kernels.Plan](t)(Rows(dev, f, shape, []int{1}, []bool{true}, views...)).Launches[0]
+			double := string(testutil.Get[[]byte](t)(l.Kernel.Image.(image).PTX(9)))
+			if of, all := strings.Count(text, "cvt.f64.f32"), strings.Count(double, "cvt.f64.f32"); of == 0 || all != of*(1+c.each) {
+				t.Errorf("%v: got %d conversions to double with sums of a matmul, and %d without, want those of the vector, and of %d rows besides", shape, of, all, c.each)
 			}
 			if n := strings.Count(text, "bar.sync"); n != 2 {
 				t.Errorf("%v: got %d barriers, want one for each stage", shape, n)

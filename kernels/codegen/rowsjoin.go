@@ -2,6 +2,7 @@ package codegen
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -12,10 +13,11 @@ import (
 // maxReductions is the most reductions of a stage: each takes shared memory.
 const maxReductions = 64
 
-// accumulator is a thread's partial results of a reduction, in lanes: RowSum of floating-point numbers in double.
+// accumulator is a thread's partial results of a reduction, in lanes: RowSum of floating-point numbers in double, except for matmuls.
 type accumulator struct {
 	op     expr.Op
 	dtype  expr.Dtype // of the result
+	matmul bool       // a sum in float32: see isMatmul
 	lanes  []string
 	nan    []string     // predicates that there was a NaN, for each row; none where instructions see to it
 	sameAs *accumulator // the one of another type that adds up the same numbers, if there is one
@@ -23,18 +25,18 @@ type accumulator struct {
 
 // wide is the type that is reduced in.
 func (a *accumulator) wide() expr.Dtype {
-	if a.op == expr.RowSum && a.dtype.IsFloat() {
+	if a.sumsFloats() && !a.matmul {
 		return kernels.Float64
 	}
 	return a.dtype
 }
 
-// sumsFloats reports whether the reduction is a sum in double.
+// sumsFloats reports whether the reduction is a sum of floating-point numbers.
 func (a *accumulator) sumsFloats() bool { return a.op == expr.RowSum && a.dtype.IsFloat() }
 
 // newAccumulator returns an empty accumulator. For a sum whose first elements are resident, lanes are "" until then.
-func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
-	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
+func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype, matmul bool) *accumulator {
+	a := &accumulator{op: op, dtype: d, matmul: matmul, lanes: make([]string, w.width)}
 	for k := range a.lanes {
 		if a.sumsFloats() && w.residentBatch != nil {
 			continue
@@ -87,14 +89,15 @@ func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
 	if exists != "" && (a.dtype == kernels.Float32 || !begun) { // 0 changes no sum
 		v, exists = w.emit(a.dtype.Kind(), "selp."+a.dtype.String(), v, expr.Literal(a.dtype, 0), exists), ""
 	}
-	if a.dtype == kernels.Float32 {
+	wide := a.wide()
+	if a.dtype != wide {
 		v = w.emit(expr.F64, "cvt.f64.f32", v)
 	}
 	if begun {
-		w.Line("%sadd.rn.f64 %s, %s, %s", predicated(exists), a.lanes[k], a.lanes[k], v)
+		w.Line("%sadd.rn.%s %s, %s, %s", predicated(exists), wide.PTX(), a.lanes[k], a.lanes[k], v)
 		return
 	}
-	a.lanes[k] = w.result(expr.F64, "mov.f64 %s, %s", v)
+	a.lanes[k] = w.result(wide.Kind(), "mov."+wide.PTX()+" %s, %s", v)
 }
 
 // combine returns the reduction of two.
@@ -102,7 +105,7 @@ func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 	k := a.wide().Kind()
 	switch {
 	case a.sumsFloats():
-		return w.emit(k, "add.rn.f64", x, y)
+		return w.emit(k, "add.rn."+a.wide().PTX(), x, y)
 	case w.native(a) || a.dtype.IsInteger():
 		return w.emit(k, w.instruction(a), x, y)
 	}
@@ -150,7 +153,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 	for _, a := range unique(all) {
 		for k, v := range a.lanes {
 			if a.sumsFloats() && w.residentBatch != nil { // of -0 alone it is 0
-				a.lanes[k] = w.result(expr.F64, "add.rn.f64 %s, %s, %s", v, expr.Literal(kernels.Float64, 0))
+				a.lanes[k] = w.combine(a, v, expr.Literal(a.wide(), 0))
 			}
 		}
 	}
@@ -160,7 +163,7 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 			a.lanes = of.lanes
 		}
 		for _, v := range a.lanes {
-			if a.op == expr.RowSum && a.dtype == kernels.Float32 {
+			if a.sumsFloats() && a.dtype != a.wide() {
 				v = w.emit(expr.F32, "cvt.rn.f32.f64", v)
 			}
 			results[i] = append(results[i], v)
@@ -169,22 +172,46 @@ func (w *rowsWriter) results(all []*accumulator) [][]string {
 	return results
 }
 
-// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of lanes of a warp.
-func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
-	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
-	for away := 1; away < lanes; away *= 2 {
-		other := w.Register(a.wide().Kind())
-		if a.wide().Kind() != expr.F64 && a.wide().Kind() != expr.B64 {
-			w.Line(swap, other, v, away)
-		} else {
-			low, high := w.halves(v)
-			w.Line(swap, low, low, away)
-			w.Line(swap, high, high, away)
-			w.Line("mov.b64 %s, {%s, %s}", other, low, high)
-		}
-		v = w.combine(a, v, other)
+// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of lanes of a warp, from a distance on.
+func (w *rowsWriter) shuffle(a *accumulator, v string, away, lanes int) string {
+	for ; away < lanes; away *= 2 {
+		v = w.combine(a, v, w.fromLane(a, v, away))
 	}
 	return v
+}
+
+// fromLane returns the value of the thread that is so many lanes away.
+func (w *rowsWriter) fromLane(a *accumulator, v string, away int) string {
+	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
+	other := w.Register(a.wide().Kind())
+	if a.wide().Kind() != expr.F64 && a.wide().Kind() != expr.B64 {
+		w.Line(swap, other, v, away)
+		return other
+	}
+	low, high := w.halves(v)
+	w.Line(swap, low, low, away)
+	w.Line(swap, high, high, away)
+	w.Line("mov.b64 %s, {%s, %s}", other, low, high)
+	return other
+}
+
+// exchange is shuffle of several sums of a matmul, a power of two, with the same bits: of each pair of lanes, one goes on with half of the sums and the other with the others. Lane i has the sum
+// whose number is the reverse of i's lowest bits. For four sums these are 6 shuffles instead of 20.
+func (w *rowsWriter) exchange(list []*accumulator) string {
+	lane := w.result(expr.B32, "mov.u32 %s, %%laneid")
+	values, a, away := make([]string, len(list)), list[0], 1
+	for i, a := range list {
+		values[i] = a.lanes[0]
+	}
+	for n := len(values) / 2; n > 0; n /= 2 {
+		upper := w.result(expr.Pred, "setp.ne.u32 %s, %s, 0", w.result(expr.B32, "and.b32 %s, %s, %d", lane, away))
+		for k := range n {
+			own := w.emit(a.wide().Kind(), "selp."+a.wide().PTX(), values[k+n], values[k], upper)
+			values[k] = w.combine(a, own, w.fromLane(a, w.emit(a.wide().Kind(), "selp."+a.wide().PTX(), values[k], values[k+n], upper), away))
+		}
+		away *= 2
+	}
+	return w.shuffle(a, values[0], away, 32)
 }
 
 // reduceBytes returns the bytes of shared memory through which threads reduce. Over a contiguous axis they have an element for each warp and
@@ -217,7 +244,7 @@ func (w *rowsWriter) sharedAddress(number string) string {
 func (w *rowsWriter) reduceContiguous(list []*accumulator) {
 	if w.threadsPerRow <= 32 {
 		for _, a := range list {
-			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threadsPerRow)
+			a.lanes[0] = w.shuffle(a, a.lanes[0], 1, w.threadsPerRow)
 		}
 		return
 	}
@@ -230,15 +257,32 @@ func (w *rowsWriter) reduceContiguous(list []*accumulator) {
 // reduceWarp reduces the threads of each warp and stores their results in shared memory, in the slots of a parity or share.
 func (w *rowsWriter) reduceWarp(list []*accumulator, turn string) {
 	list = unique(list)
-	for _, a := range list {
-		a.lanes[0] = w.shuffle(a, a.lanes[0], 32)
+	sum, several := "", len(list) > 1 && arith.Pow2(int64(len(list))) == int64(len(list)) && !slices.ContainsFunc(list, func(a *accumulator) bool { return !a.matmul || !a.sumsFloats() })
+	if several {
+		sum = w.exchange(list)
+	} else {
+		for _, a := range list {
+			a.lanes[0] = w.shuffle(a, a.lanes[0], 1, 32)
+		}
 	}
 	number := w.result(expr.B32, "mov.u32 %s, %%tid.x")
 	lane := w.result(expr.B32, "and.b32 %s, %s, 31", number)
 	w.Line("shr.u32 %s, %s, 5", number, number)
-	p := w.result(expr.Pred, "setp.eq.u32 %s, %s, 0", lane)
+	p := w.Register(expr.Pred)
+	if several { // a lane for each sum
+		w.Line("setp.lt.u32 %s, %s, %d", p, lane, len(list))
+	} else {
+		w.Line("setp.eq.u32 %s, %s, 0", p, lane)
+	}
 	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.roundBytes()/8, number)
 	to := w.sharedAddress(number)
+	if several {
+		which := w.result(expr.B32, "brev.b32 %s, %s", lane)
+		w.Line("shr.u32 %s, %s, %d", which, which, 32-bits.TrailingZeros(uint(len(list))))
+		w.Line("mad.lo.u32 %s, %s, %d, %s", to, which, warpsBytes, to)
+		w.Line("@%s st.shared.%s [%s], %s", p, list[0].wide().PTX(), to, sum)
+		return
+	}
 	for i, a := range list {
 		w.Line("@%s st.shared.%s [%s+%d], %s", p, a.wide().PTX(), to, i*warpsBytes, a.lanes[0])
 	}
@@ -270,7 +314,7 @@ func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	exists := w.result(expr.Pred, "setp.lt.u32 %s, %s, %d", lane, warps)
 	from := w.sharedAddress(lane)
 	for i, a := range list {
-		a.lanes[0] = w.shuffle(a, w.loadShares(a, exists, from, begin+i*warpsBytes), lanes)
+		a.lanes[0] = w.shuffle(a, w.loadShares(a, exists, from, begin+i*warpsBytes), 1, lanes)
 	}
 }
 

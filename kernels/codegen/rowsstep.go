@@ -271,9 +271,9 @@ func (w *rowsWriter) reduceShares(s expr.Stage) {
 
 // accumulators returns the accumulators of a stage.
 func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
-	list := make([]*accumulator, len(s.Reductions))
+	list, matmul := make([]*accumulator, len(s.Reductions)), w.isMatmul(s)
 	for k, op := range s.Reductions {
-		list[k] = w.newAccumulator(op, s.Func.Outputs()[k])
+		list[k] = w.newAccumulator(op, s.Func.Outputs()[k], matmul)
 	}
 	for k, a := range list {
 		for l, op := range s.Reductions {

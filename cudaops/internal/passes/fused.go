@@ -28,6 +28,7 @@ type operand struct {
 	strides []int64
 	bounds  codegen.Bounds
 	stream  codegen.Stream
+	matmul  bool
 }
 
 // build composes the members' functions.
@@ -94,7 +95,7 @@ func literal(b *expr.Builder, v *program.Value) expr.Value {
 
 // operand returns an input of a member as a view of the group's shape.
 func (g *group) operand(m *vertex, v *program.Value) operand {
-	return operand{v.Base, v.Dtype, v.View.Offset, g.strides(m, v), bounds(v), v.View.Stream}
+	return operand{v.Base, v.Dtype, v.View.Offset, g.strides(m, v), bounds(v), v.View.Stream, v.View.Matmul}
 }
 
 // bounds returns a view's bounds, with the axis counted without axes of extent 1.
@@ -108,7 +109,7 @@ func bounds(v *program.Value) codegen.Bounds {
 
 // equal reports whether two operands are the same elements in the same order.
 func (o operand) equal(p operand) bool {
-	return p.base == o.base && p.dtype == o.dtype && p.offset == o.offset && p.bounds == o.bounds && p.stream == o.stream && slices.Equal(p.strides, o.strides)
+	return p.base == o.base && p.dtype == o.dtype && p.offset == o.offset && p.bounds == o.bounds && p.stream == o.stream && p.matmul == o.matmul && slices.Equal(p.strides, o.strides)
 }
 
 // fused completes the instruction of the group and returns it, preceded by the aliases that it reads. It returns nothing if no
@@ -131,10 +132,10 @@ func (g *group) fused(p *program.Program) (list []*program.Instr, err error) {
 
 // view returns the operand as a value of a shape, and the new alias that defines it, or nil if the value exists already.
 func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (*program.Value, *program.Instr) {
-	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream.Number == 0 && slices.Equal(o.strides, o.base.View.Strides) {
+	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream.Number == 0 && !o.matmul && slices.Equal(o.strides, o.base.View.Strides) {
 		return o.base, nil
 	}
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{o.base}, Nodes: nodes[:1]}
 	t := program.Type{Numeric: true, Dtype: o.dtype, Shape: tensor.Shape(shape)}
-	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides, Bounds: o.bounds, Stream: o.stream}), def
+	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides, Bounds: o.bounds, Stream: o.stream, Matmul: o.matmul}), def
 }

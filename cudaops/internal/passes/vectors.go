@@ -43,7 +43,7 @@ func vectors(p *program.Program, t Target) error {
 			at++
 			view := program.View{Offset: v.View.Offset, Strides: []int64{0, 1}}
 			if v == matrix {
-				view.Strides[0] = x.K
+				view.Strides[0], view.Matmul = x.K, true
 			}
 			return p.NewAlias(def, v.Name, program.Type{Numeric: true, Dtype: v.Dtype, Shape: tensor.Shape(shape)}, v.Base, view)
 		})

@@ -145,8 +145,13 @@ func TestVectors(t *testing.T) {
 				}
 				return nil
 			}))
-			launches, half := 0, 0
+			launches, half, matmuls := 0, 0, 0
 			for _, in := range d.Program.Instrs {
+				for _, v := range in.In {
+					if program.Is[program.Map](in.Op) && v.View.Matmul {
+						matmuls++
+					}
+				}
 				launches += len(in.Kernels())
 				for _, k := range in.Kernels() {
 					if strings.HasPrefix(k, "matmul") {
@@ -158,6 +163,9 @@ func TestVectors(t *testing.T) {
 				if u.State.Dtype.Size() == 2 {
 					half++
 				}
+			}
+			if want := 4*z.layers + 1; matmuls != want {
+				t.Errorf("seed %d, %v, %+v: got %d matrices of matmuls in Maps, want %d:\n%v", seed, by, z, matmuls, want, d.Program)
 			}
 			if want := 8*z.layers + 5; launches > want {
 				t.Errorf("seed %d, %v, %+v: got %d launches, want at most %d:\n%v", seed, by, z, launches, want, d.Program)

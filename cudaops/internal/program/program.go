@@ -101,6 +101,7 @@ type View struct {
 	// Stream, if its Number is not 0, makes the elements random numbers generated from the base, the generator's state, as
 	// in a [codegen.View].
 	Stream codegen.Stream
+	Matmul bool // the rows of a matrix that a Map multiplies by a vector, as in a [codegen.View]
 }
 
 // Contiguous returns the view of a whole base in row-major order.
@@ -239,7 +240,7 @@ func (v *Value) kernelView() codegen.View {
 	if v.IsIota() {
 		return codegen.View{Offset: v.View.Offset, Strides: strides, Iota: true}
 	}
-	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream, Constant: v.IsConstant()}
+	return codegen.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream, Constant: v.IsConstant(), Matmul: v.View.Matmul}
 }
 
 // IsConstant reports whether the value is in a state that no instruction changes.

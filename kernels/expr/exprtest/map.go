@@ -20,6 +20,7 @@ type View struct {
 	}
 	Iota     bool
 	Constant bool
+	Matmul   bool
 }
 
 // Map is a function applied to views: of elements, or with reductions of rows. A row is all elements that differ in the indices along the axes alone.
