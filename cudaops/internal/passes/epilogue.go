@@ -45,7 +45,7 @@ func epilogues(p *program.Program, t Target) error {
 	if err := s.pools(t); err != nil {
 		return err
 	}
-	s.recompute(t)
+	s.recompute()
 	s.fromResults()
 	return s.finish()
 }

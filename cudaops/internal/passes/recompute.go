@@ -4,20 +4,18 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/kernels/codegen"
 )
 
-// recompute computes gradients w.r.t. the arguments of ReLUs where they are read, if the argument is a normalized x. Launches that compute sums of such a gradient over split rows, and
-// launches that compute the gradient w.r.t. x of these sums, read x anyway. Without recompute another launch reads the ReLU and the gradient w.r.t. it and stores their product; with it both
-// read the gradient w.r.t. the ReLU in the product's place.
-func (s *rewriter) recompute(t Target) {
-	last := convolvesLast(s.p, t)
+// recompute computes gradients w.r.t. the arguments of ReLUs where they are read, if the argument is a normalized x. Launches that compute sums of such a gradient, and the gradient w.r.t. x
+// of these sums, read x anyway. If rows are split, another launch otherwise reads the ReLU and the gradient w.r.t. it and stores their product; with recompute both read the gradient
+// w.r.t. the ReLU in the product's place. If rows are not split, one launch computes all, and otherwise reads the ReLU as a third operand, which it keeps on chip with the other two.
+func (s *rewriter) recompute() {
 	for _, in := range s.p.Instrs {
 		if s.replaced(in) || !program.Elementwise(in.Op) || len(in.In) != 2 || s.liveOut[in.Out[0]] {
 			continue
 		}
 		for i, v := range in.In {
-			if step := v.Def; program.Elementwise(step.Op) && len(step.In) == 2 && isReLUGradient(step, step.In[0]) && s.readCount[v] == 1 && s.recomputes(in, step, in.In[1-i], t, last) {
+			if step := v.Def; program.Elementwise(step.Op) && len(step.In) == 2 && isReLUGradient(step, step.In[0]) && s.readCount[v] == 1 && s.recomputes(in, step, in.In[1-i]) {
 				s.repeat(in, step, i)
 			}
 		}
@@ -25,7 +23,7 @@ func (s *rewriter) recompute(t Target) {
 }
 
 // recomputes reports whether a product of the derivative of a ReLU and a gradient is recomputed by its readers.
-func (s *rewriter) recomputes(product, step *program.Instr, gradient *program.Value, t Target, last bool) bool {
+func (s *rewriter) recomputes(product, step *program.Instr, gradient *program.Value) bool {
 	stored := func(v *program.Value) bool { return v.Base == v && !program.Is[program.Map](v.Def.Op) }
 	out, argument := product.Out[0], step.In[0].Def
 	if s.replaced(argument) || !program.Elementwise(argument.Op) || !stored(gradient) || gradient.Elements() != out.Elements() {
@@ -51,13 +49,8 @@ func (s *rewriter) recomputes(product, step *program.Instr, gradient *program.Va
 			return false
 		}
 		k := 0
-		if shape, axes := op.Shape, op.Axes; len(axes) > 0 {
-			if k = 1; last && slices.Equal(axes, []int{0, 2, 3}) {
-				shape, axes = ordered(shape), []int{0, 1, 2}
-			}
-			if codegen.RowsWhole(t.Device, shape, axes) {
-				return false
-			}
+		if len(op.Axes) > 0 {
+			k = 1
 		}
 		reads[k] = reads[k] || slices.Contains(r.In, x)
 	}
