@@ -61,7 +61,7 @@ func (c convTiling) entry(v Conv) string {
 // tilings yields the ways in which conv_mma.cu computes the convolution on a device, and their times by the model.
 func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 	return func(yield func(convTiling, float64) bool) {
-		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.depthwiseGroups() || v.tensorAlone() {
+		if !isHopper(dev) && !hasMMA(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.depthwiseGroups() || v.tensorAlone() {
 			return
 		}
 		for _, a := range []ConvAxis{v.Rows, v.Columns} {
@@ -86,15 +86,28 @@ func (c convTiling) tiles(a convArgs) int64 {
 	return a.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, c.m) * kernels.CeilDiv(a.N, c.n)
 }
 
-// time returns the time by the model.
+// time returns the time by the model, that of an H200. Other devices choose by it as well: their forms of FMA have an H200's times too.
 func (c convTiling) time(v Conv, a convArgs, dev kernels.Device) float64 {
 	cost, slices := c.costs[v.Result/ConvFilters], float64(kernels.CeilDiv(kernels.CeilDiv(a.K, c.splits), convTileStep))
-	busy := kernels.CeilDiv(c.tiles(a)*c.splits, int64(dev.SMs)) // blocks of the busiest SM
-	us := convTileStart + float64(busy)*cost.block + slices*max(float64(kernels.CeilDiv(busy, c.resident))*cost.alone, float64(busy)*cost.step)
+	busy, resident := kernels.CeilDiv(c.tiles(a)*c.splits, int64(dev.SMs)), c.resident // busy: blocks of the busiest SM
+	if optin := int64(dev.SharedOptin); optin > 0 {
+		resident = max(min(resident, optin/c.shared(v.Round)), 1)
+	}
+	us := convTileStart + float64(busy)*cost.block + slices*max(float64(kernels.CeilDiv(busy, resident))*cost.alone, float64(busy)*cost.step)
 	if c.splits > 1 {
 		us += convLaunch + float64(4*a.Count*(c.splits+1))/convPrepareBytes
 	}
 	return us
+}
+
+// shared returns the bytes of shared memory of a block.
+func (t *convTile) shared(by kernels.Precision) int64 {
+	const stages, panel = 2, 64 // panel: bytes of a line
+	panels := int64(1)
+	if by == kernels.TF32 {
+		panels = 2
+	}
+	return max(stages*t.slices*panels*(t.m+t.n)*panel, 4*t.m*(t.n+8))
 }
 
 // tilesAcross reports whether lanes of a warp load rows of the matrix, and columns of filters, and not terms, which are not contiguous.
@@ -108,10 +121,8 @@ func (v Conv) tilesAcross() bool {
 
 // emit appends the launches.
 func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
-	a, panels := convTileArgs{convArgs: args, Across: v.tilesAcross()}, int64(1)
+	a := convTileArgs{convArgs: args, Across: v.tilesAcross()}
 	switch v.Round {
-	case kernels.TF32:
-		panels = 2
 	case kernels.BF16:
 		a.Kind = 1
 	case kernels.F16:
@@ -126,8 +137,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 	if p.Precision = v.Round; splits > 1 {
 		a.Out = p.Workspace(splits * p.Out)
 	}
-	const stages, panel = 2, 64 // bytes of a line
-	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), int(c.threads), a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
+	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), int(c.threads), a).Shared = int(c.shared(v.Round))
 	sumSplits(p, v.Dtype, a.Count, a.Out, splits)
 	return nil
 }
