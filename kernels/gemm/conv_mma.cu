@@ -13,9 +13,14 @@ extern __shared__ float4 dynamic[];
 constexpr int BK = 32; // terms of a K slice
 
 #if __CUDA_ARCH__ >= 800
-#define WITH_MMA(...) __VA_ARGS__
+#define ON_AMPERE(...) __VA_ARGS__
 #else
-#define WITH_MMA(...)
+#define ON_AMPERE(...)
+#endif
+#if __CUDA_ARCH__ == 900
+#define ON_HOPPER(...) __VA_ARGS__
+#else
+#define ON_HOPPER(...)
 #endif
 
 // to_tf32 rounds to nearest, ties to even. The instruction exists from compute capability 9.0 on; before, infinities and NaN keep their upper bits.
@@ -246,16 +251,16 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
         if (inside && row < rows) out[(i64)row * t.c.row] = sums[row * PITCH + spot];
 }
 
-#define ENTRY(name, FILTERS, BLOCKS, ...)                                                                                                                            \
+#define ENTRY(name, ON, FILTERS, BLOCKS, ...)                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS, BLOCKS) conv_mma_##name(PARAMETERS(float), int across, int kind) {                        \
-        WITH_MMA(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
+        ON(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
     }
-// Blocks of an SM; tile, warps down and across, K slices of a stage.
-ENTRY(windows, false, 2, 64, 64, 2, 4, 2)
-ENTRY(filters, true, 2, 64, 64, 2, 4, 2)
-ENTRY(windows_wide, false, 2, 64, 128, 2, 4, 1)
-ENTRY(filters_wide, true, 2, 64, 128, 2, 4, 1)
-ENTRY(windows_few, false, 3, 32, 32, 2, 2, 4)
-ENTRY(filters_few, true, 3, 32, 32, 2, 2, 4)
-ENTRY(windows_thin, false, 2, 16, 128, 1, 8, 2)
-ENTRY(filters_thin, true, 2, 16, 128, 1, 8, 2)
+// Devices, from 8.0 on or 9.0 alone, which has more room for images; blocks of an SM; tile, warps down and across, K slices of a stage.
+ENTRY(windows, ON_HOPPER, false, 2, 64, 64, 2, 4, 2)
+ENTRY(filters, ON_HOPPER, true, 2, 64, 64, 2, 4, 2)
+ENTRY(windows_wide, ON_AMPERE, false, 2, 64, 128, 2, 4, 1)
+ENTRY(filters_wide, ON_AMPERE, true, 2, 64, 128, 2, 4, 1)
+ENTRY(windows_few, ON_AMPERE, false, 3, 32, 32, 2, 2, 4)
+ENTRY(filters_few, ON_AMPERE, true, 3, 32, 32, 2, 2, 4)
+ENTRY(windows_thin, ON_HOPPER, false, 2, 16, 128, 1, 8, 2)
+ENTRY(filters_thin, ON_HOPPER, true, 2, 16, 128, 1, 8, 2)

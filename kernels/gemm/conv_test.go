@@ -399,7 +399,7 @@ func TestConvTiles(t *testing.T) {
 	took := map[string]int{}
 	for range 80 {
 		v, dev := drawConv(r), productDevices[r.IntN(len(productDevices))]
-		if !isHopper(dev) && !hasMMA(dev) {
+		if !hasConvTiles(dev) {
 			continue
 		}
 		v.Dtype, v.Round = kernels.Float32, kernels.Precision(1+r.IntN(3))
