@@ -67,10 +67,14 @@ def median_us(run, runs=30, each=0, warm=50):
     return 1000 * statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:])) / n
 
 
+def copies(first):
+    """Operands and copies of them, four times the level-2 cache together, at most 64."""
+    size = sum(t.numel() * t.element_size() for t in first)
+    count = min(max(-(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size), 1), 64)
+    return [first] + [tuple(t.clone() for t in first) for _ in range(count - 1)]
+
+
 def in_turns(make, f):
     """f on copies of the operands that make gives, in turns."""
-    first = make()
-    size = sum(t.numel() * t.element_size() for t in first)
-    copies = min(max(-(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size), 1), 64)
-    sets = [first] + [tuple(t.clone() for t in first) for _ in range(copies - 1)]
-    return lambda i: f(*sets[i % copies])
+    sets = copies(make())
+    return lambda i: f(*sets[i % len(sets)])

@@ -514,7 +514,7 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, float*
         float s[WIDE];
     };
     const int padded = (inner.d * pitch + 63) / 64 * 64, across = (channels + some.d - 1) / some.d, all = taps * some.d;
-    const int parts = min(max((int)blockDim.x / all, 1), splits); // of the splits, each summed by other threads
+    const int parts = min(max(WIDE * (int)blockDim.x / all, 1), splits); // of the splits, each summed by other threads
     const i64 next = (i64)m * n;
     for (int i = blockIdx.x; i < m * across; i += gridDim.x) {
         const int f = i / across, first = (i - f * across) * some.d, count = min(channels - first, some.d);

@@ -1,5 +1,5 @@
-// Convolution by mma.sync in one launch, on devices of compute capability 9.0, for layers that conv_hopper.cu is slow for: those too small for the launches that prepare its operands,
-// groups of few channels, and windows that TMA does not gather. Operands are float32 in memory, as in conv.cu, and rounded to TF32, BF16 or F16 as they are multiplied; sums are float32.
+// Convolution by mma.sync in one launch, on devices of compute capability 8.0 and later. On 9.0 it is for layers that conv_hopper.cu is slow for: those too small for the launches that
+// prepare its operands, groups of few channels, and windows that TMA does not gather. Operands are float32 in memory, as in conv.cu, and rounded to TF32, BF16 or F16 as they are multiplied; sums are float32.
 //
 // A block computes a tile of C over one split of K; another launch adds up the splits. A thread gathers its part of the next K slices of the matrix and the images, 32 terms each, to
 // registers, while those before are multiplied, and stores it rounded to shared memory. (cp.async, four bytes at a time, took 1.2 times as long.) Terms are in the order of the matrix in
@@ -12,11 +12,28 @@ extern __shared__ float4 dynamic[];
 
 constexpr int BK = 32; // terms of a K slice
 
+#if __CUDA_ARCH__ >= 800
+#define ON_AMPERE(...) __VA_ARGS__
+#else
+#define ON_AMPERE(...)
+#endif
 #if __CUDA_ARCH__ == 900
 #define ON_HOPPER(...) __VA_ARGS__
 #else
 #define ON_HOPPER(...)
 #endif
+
+// to_tf32 rounds to nearest, ties to even. The instruction exists from compute capability 9.0 on; before, infinities and NaN keep their upper bits.
+__device__ __forceinline__ u32 to_tf32(float x) {
+#if __CUDA_ARCH__ >= 900
+    return tf32(x);
+#else
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7fffffff) > 0x7f800000) bits |= 0x400000; // a NaN stays one
+    else if ((bits & 0x7f800000) != 0x7f800000) bits += 0xfff + (bits >> 13 & 1);
+    return bits & 0xffffe000;
+#endif
+}
 
 // Tiles are those of a launch: m rows of a matrix by n columns of k terms, in each group and phase, and splits of chunk terms each.
 struct Tiles {
@@ -76,7 +93,7 @@ template <int LINES, int EACH, int WARPS> __device__ __forceinline__ void store_
     const int lane = threadIdx.x % 32;
     if (kind == KIND_TF32) {
 #pragma unroll
-        for (int u = 0; u < EACH; u++) store_shared(panel + lane / 16 * (LINES * 64) + at(line_of<WARPS>(u), lane / 4 % 4) + lane % 4 * 4, tf32(v[u]));
+        for (int u = 0; u < EACH; u++) store_shared(panel + lane / 16 * (LINES * 64) + at(line_of<WARPS>(u), lane / 4 % 4) + lane % 4 * 4, to_tf32(v[u]));
         return;
     }
     const bool odd = lane % 2;
@@ -89,11 +106,11 @@ template <int LINES, int EACH, int WARPS> __device__ __forceinline__ void store_
 template <int LINES, int EACH> __device__ __forceinline__ void store_line(const float (&v)[EACH], u32 panel, int line, int term, int kind) {
     static_assert(EACH == 2 || EACH == 4 || EACH % 8 == 0); // a thread has whole words of 4, 8 or 16 bytes
     if (kind == KIND_TF32) {
-        if constexpr (EACH == 2) store_shared(panel + term / 16 * (LINES * 64) + at(line, term / 4 % 4) + term % 4 * 4, tf32(v[0]), tf32(v[1]));
+        if constexpr (EACH == 2) store_shared(panel + term / 16 * (LINES * 64) + at(line, term / 4 % 4) + term % 4 * 4, to_tf32(v[0]), to_tf32(v[1]));
         else
 #pragma unroll
             for (int u = 0; u < EACH; u += 4)
-                store_shared(panel + (term + u) / 16 * (LINES * 64) + at(line, (term + u) / 4 % 4), tf32(v[u]), tf32(v[u + 1]), tf32(v[u + 2]), tf32(v[u + 3]));
+                store_shared(panel + (term + u) / 16 * (LINES * 64) + at(line, (term + u) / 4 % 4), to_tf32(v[u]), to_tf32(v[u + 1]), to_tf32(v[u + 2]), to_tf32(v[u + 3]));
         return;
     }
     if constexpr (EACH == 2) store_shared(panel + at(line, term / 8) + term % 8 * 2, pair(kind, v[0], v[1]));
@@ -234,16 +251,16 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
         if (inside && row < rows) out[(i64)row * t.c.row] = sums[row * PITCH + spot];
 }
 
-#define ENTRY(name, FILTERS, BLOCKS, ...)                                                                                                                            \
+#define ENTRY(name, ON, FILTERS, BLOCKS, ...)                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(Tile<__VA_ARGS__>::THREADS, BLOCKS) conv_mma_##name(PARAMETERS(float), int across, int kind) {                        \
-        ON_HOPPER(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
+        ON(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
     }
-// Blocks of an SM; tile, warps down and across, K slices of a stage.
-ENTRY(windows, false, 2, 64, 64, 2, 4, 2)
-ENTRY(filters, true, 2, 64, 64, 2, 4, 2)
-ENTRY(windows_wide, false, 2, 64, 128, 2, 4, 1)
-ENTRY(filters_wide, true, 2, 64, 128, 2, 4, 1)
-ENTRY(windows_few, false, 3, 32, 32, 2, 2, 4)
-ENTRY(filters_few, true, 3, 32, 32, 2, 2, 4)
-ENTRY(windows_thin, false, 2, 16, 128, 1, 8, 2)
-ENTRY(filters_thin, true, 2, 16, 128, 1, 8, 2)
+// Devices, from 8.0 on or 9.0 alone, which has more room for images; blocks of an SM; tile, warps down and across, K slices of a stage.
+ENTRY(windows, ON_HOPPER, false, 2, 64, 64, 2, 4, 2)
+ENTRY(filters, ON_HOPPER, true, 2, 64, 64, 2, 4, 2)
+ENTRY(windows_wide, ON_AMPERE, false, 2, 64, 128, 2, 4, 1)
+ENTRY(filters_wide, ON_AMPERE, true, 2, 64, 128, 2, 4, 1)
+ENTRY(windows_few, ON_AMPERE, false, 3, 32, 32, 2, 2, 4)
+ENTRY(filters_few, ON_AMPERE, true, 3, 32, 32, 2, 2, 4)
+ENTRY(windows_thin, ON_HOPPER, false, 2, 16, 128, 1, 8, 2)
+ENTRY(filters_thin, ON_HOPPER, true, 2, 16, 128, 1, 8, 2)

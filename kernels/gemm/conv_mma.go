@@ -11,9 +11,10 @@ import (
 
 // convTile is a size of the tiles of conv_mma.cu: m filters by n pixels, or by n columns of filters.
 type convTile struct {
-	m, n, slices int64              // slices: of a stage
-	threads      int64              // of a block
-	resident     int64              // blocks of an SM
+	m, n, slices int64 // slices: of a stage
+	threads      int64 // of a block
+	resident     int64 // blocks of an SM
+	on           func(dev kernels.Device) bool
 	costs        [2]convTileCost    // of windows and of filters
 	kernels      [2]*kernels.Kernel // of windows and of filters
 }
@@ -30,11 +31,14 @@ const (
 )
 
 var convTiles = []convTile{
-	{64, 64, 2, 256, 2, [2]convTileCost{{1.55, 0.57, 1}, {1.17, 0.68, 1.16}}, [2]*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
-	{64, 128, 1, 256, 2, [2]convTileCost{{1.48, 0.81, 1.38}, {1.85, 1, 1.7}}, [2]*kernels.Kernel{convTileKernel("windows_wide"), convTileKernel("filters_wide")}},
-	{32, 32, 4, 128, 3, [2]convTileCost{{0.65, 0.26, 0.72}, {0.57, 0.34, 0.94}}, [2]*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
-	{16, 128, 2, 256, 2, [2]convTileCost{{1.22, 0.54, 0.87}, {1.06, 0.73, 1.23}}, [2]*kernels.Kernel{convTileKernel("windows_thin"), convTileKernel("filters_thin")}},
+	{64, 64, 2, 256, 2, isHopper, [2]convTileCost{{1.55, 0.57, 1}, {1.17, 0.68, 1.16}}, [2]*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
+	{64, 128, 1, 256, 2, hasConvTiles, [2]convTileCost{{1.48, 0.81, 1.38}, {1.85, 1, 1.7}}, [2]*kernels.Kernel{convTileKernel("windows_wide"), convTileKernel("filters_wide")}},
+	{32, 32, 4, 128, 3, hasConvTiles, [2]convTileCost{{0.65, 0.26, 0.72}, {0.57, 0.34, 0.94}}, [2]*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
+	{16, 128, 2, 256, 2, isHopper, [2]convTileCost{{1.22, 0.54, 0.87}, {1.06, 0.73, 1.23}}, [2]*kernels.Kernel{convTileKernel("windows_thin"), convTileKernel("filters_thin")}},
 }
+
+// hasConvTiles reports whether a device has kernels of conv_mma.cu.
+func hasConvTiles(dev kernels.Device) bool { return isHopper(dev) || hasMMA(dev) }
 
 func convTileKernel(name string) *kernels.Kernel {
 	return own.Kernel("conv_mma", "conv_mma_"+name, convTileBody(strings.HasPrefix(name, "filters")))
@@ -61,7 +65,7 @@ func (c convTiling) entry(v Conv) string {
 // tilings yields the ways in which conv_mma.cu computes the convolution on a device, and their times by the model.
 func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 	return func(yield func(convTiling, float64) bool) {
-		if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.depthwiseGroups() || v.tensorAlone() {
+		if !hasConvTiles(dev) || v.Dtype != kernels.Float32 || v.Round == kernels.FullPrecision || v.depthwiseGroups() || v.tensorAlone() {
 			return
 		}
 		for _, a := range []ConvAxis{v.Rows, v.Columns} {
@@ -72,6 +76,9 @@ func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 		a := v.arguments()
 		for i := range convTiles {
 			t := &convTiles[i]
+			if !t.on(dev) {
+				continue
+			}
 			for splits := int64(1); splits == 1 || splits <= convTileSplits && a.K >= splits*convTileStep; splits *= 2 {
 				if c := (convTiling{t, splits}); !yield(c, c.time(v, a, dev)) {
 					return
@@ -86,15 +93,28 @@ func (c convTiling) tiles(a convArgs) int64 {
 	return a.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, c.m) * kernels.CeilDiv(a.N, c.n)
 }
 
-// time returns the time by the model.
+// time returns the time by the model, that of an H200. Other devices choose by it as well: their forms of FMA have an H200's times too.
 func (c convTiling) time(v Conv, a convArgs, dev kernels.Device) float64 {
 	cost, slices := c.costs[v.Result/ConvFilters], float64(kernels.CeilDiv(kernels.CeilDiv(a.K, c.splits), convTileStep))
-	busy := kernels.CeilDiv(c.tiles(a)*c.splits, int64(dev.SMs)) // blocks of the busiest SM
-	us := convTileStart + float64(busy)*cost.block + slices*max(float64(kernels.CeilDiv(busy, c.resident))*cost.alone, float64(busy)*cost.step)
+	busy, resident := kernels.CeilDiv(c.tiles(a)*c.splits, int64(dev.SMs)), c.resident // busy: blocks of the busiest SM
+	if optin := int64(dev.SharedOptin); optin > 0 {
+		resident = max(min(resident, optin/c.shared(v.Round)), 1)
+	}
+	us := convTileStart + float64(busy)*cost.block + slices*max(float64(kernels.CeilDiv(busy, resident))*cost.alone, float64(busy)*cost.step)
 	if c.splits > 1 {
 		us += convLaunch + float64(4*a.Count*(c.splits+1))/convPrepareBytes
 	}
 	return us
+}
+
+// shared returns the bytes of shared memory of a block.
+func (t *convTile) shared(by kernels.Precision) int64 {
+	const stages, panel = 2, 64 // panel: bytes of a line
+	panels := int64(1)
+	if by == kernels.TF32 {
+		panels = 2
+	}
+	return max(stages*t.slices*panels*(t.m+t.n)*panel, 4*t.m*(t.n+8))
 }
 
 // tilesAcross reports whether lanes of a warp load rows of the matrix, and columns of filters, and not terms, which are not contiguous.
@@ -108,10 +128,8 @@ func (v Conv) tilesAcross() bool {
 
 // emit appends the launches.
 func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
-	a, panels := convTileArgs{convArgs: args, Across: v.tilesAcross()}, int64(1)
+	a := convTileArgs{convArgs: args, Across: v.tilesAcross()}
 	switch v.Round {
-	case kernels.TF32:
-		panels = 2
 	case kernels.BF16:
 		a.Kind = 1
 	case kernels.F16:
@@ -126,8 +144,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 	if p.Precision = v.Round; splits > 1 {
 		a.Out = p.Workspace(splits * p.Out)
 	}
-	const stages, panel = 2, 64 // bytes of a line
-	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), int(c.threads), a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
+	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), int(c.threads), a).Shared = int(c.shared(v.Round))
 	sumSplits(p, v.Dtype, a.Count, a.Out, splits)
 	return nil
 }

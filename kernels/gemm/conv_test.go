@@ -395,11 +395,13 @@ func lastAt(v Conv, of ConvResult, k int64) int64 {
 // TestConvTiles compares the Go bodies of all plans of conv_mma.cu with those of float64.
 func TestConvTiles(t *testing.T) {
 	r := testutil.Random(t)
-	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
 	var plans []*kernels.Plan
 	took := map[string]int{}
-	for range 60 {
-		v := drawConv(r)
+	for range 80 {
+		v, dev := drawConv(r), productDevices[r.IntN(len(productDevices))]
+		if !hasConvTiles(dev) {
+			continue
+		}
 		v.Dtype, v.Round = kernels.Float32, kernels.Precision(1+r.IntN(3))
 		wide := v
 		wide.Dtype, wide.Round = kernels.Float64, kernels.FullPrecision
@@ -420,6 +422,9 @@ func TestConvTiles(t *testing.T) {
 			p := testutil.Get[*kernels.Plan](t)(v.planBy(convMethod{emit: func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}))
 			plans = append(plans, p)
 			took[c.kernels[v.Result/ConvFilters].Entry]++
+			if got := p.Launches[0].Shared; got > dev.SharedOptin {
+				t.Errorf("%v by %s on %s: got %d bytes of shared memory for a block, want %d at most", v, c.entry(v), dev.Name, got, dev.SharedOptin)
+			}
 			got := slices.Repeat([]float32{float32(math.NaN())}, len(want))
 			testutil.Do(t, p.Run(in, kernels.Bytes(got), nil))
 			for i := range want {
@@ -432,6 +437,20 @@ func TestConvTiles(t *testing.T) {
 	checkLaunches(t, plans...)
 	if len(took) != 8 {
 		t.Errorf("got plans of %v, want each of 8 kernels", took)
+	}
+}
+
+// TestConvTilesDevices: a layer of many multiply-adds is computed by conv_mma.cu on each device that kernels for tensor cores are compiled for, except on 9.0, where conv_hopper.cu takes it.
+func TestConvTilesDevices(t *testing.T) {
+	axis := ConvAxis{In: 28, Size: 3, Stride: 1, Dilation: 1, Before: 1, After: 1}
+	for _, dev := range productDevices {
+		for round := kernels.FullPrecision; round <= kernels.F16; round++ {
+			v := Conv{Dtype: kernels.Float32, Round: round, Images: 16, Channels: 60, Filters: 70, Groups: 1, Rows: axis, Columns: axis, Result: ConvOutput}
+			want := hasMMA(dev) && round != kernels.FullPrecision
+			if got := strings.HasPrefix(v.choose(dev).name, "conv_mma"); got != want && !isHopper(dev) {
+				t.Errorf("%s, %v: got %s, want conv_mma.cu: %v", dev.Name, round, v.choose(dev).name, want)
+			}
+		}
 	}
 }
 
