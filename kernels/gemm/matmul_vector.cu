@@ -37,6 +37,12 @@ constexpr int CLUSTER = 8; // blocks that add up columns
 #define IN_CLUSTER
 #endif
 
+#if __CUDA_ARCH__ / 100 == 9 // elsewhere no times say where they are faster, and the entry points are empty
+#define ON_HOPPER(...) __VA_ARGS__
+#else
+#define ON_HOPPER(...)
+#endif
+
 // place is the position of p within 16 bytes, in elements.
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
@@ -320,6 +326,87 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
 }
 #endif
 
+// whole computes a strip of columns in one block: lanes vectors of 16 bytes of rows that begin at multiples of 16 bytes. U rows of a thread are always in flight.
+template <typename T, int U>
+__device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, int lanes, const Epilogue<T>& epilogue) {
+    using V = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, HALVES = W == 4 ? 2 : 1, WARP = 32; // HALVES: of the columns of a thread, until one is left
+    __shared__ T partial[32][WARP * W];
+    const int lane = threadIdx.x & (lanes - 1), group = threadIdx.x / (unsigned)lanes, step = blockDim.x / (unsigned)lanes, width = lanes * W;
+    const unsigned strips = (unsigned)((n + width - 1) >> 31 - __clz(width)), rest = blockIdx.x / strips; // a 64-bit division is a call, and none may be made before the wait
+    const unsigned split = rest / (unsigned)batch, matrix = rest - split * (unsigned)batch;
+    const i64 first = (i64)(blockIdx.x - rest * strips) * width, begin = split * chunk;
+    const int rows = first + lane * W < n ? (int)min(k - begin, chunk) : 0;
+    const T* p = x + (matrix * k + begin + group) * n + first + lane * W;
+    const i64 stride = step * n;
+#if __CUDA_ARCH__ >= 900
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (reinterpret_cast<unsigned long long>(p) % 128 == 0 && group + u * step < rows) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + u * stride)); // of 128 bytes
+#endif
+    admit();
+    follow();
+    v += matrix * k + begin;
+    Pack<T> a[U], sum;
+    T f[U];
+#pragma unroll
+    for (int e = 0; e < W; e++) sum.s[e] = 0;
+    const auto load = [&](int u, int l) {
+        if (l >= rows) return;
+        f[u] = v[l];
+        a[u].v = read_once(reinterpret_cast<const V*>(p));
+        p += stride;
+    };
+#pragma unroll
+    for (int u = 0; u < U; u++) load(u, group + u * step);
+#pragma unroll 1
+    for (int l = group; l < rows; l += U * step) {
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+#pragma unroll
+            for (int e = 0; e < W; e++) {
+                const T next = sum.s[e] + f[u] * a[u].s[e];
+                if (u == 0 || l + u * step < rows) sum.s[e] = next;
+            }
+            load(u, l + (u + U) * step);
+        }
+    }
+    const int warp = threadIdx.x / WARP;
+    if (lanes <= WARP >> HALVES) { // at each step a thread keeps half of its columns
+        int at = lane * W;
+#pragma unroll
+        for (int h = 1; h <= HALVES; h++) {
+            const bool upper = threadIdx.x & WARP >> h;
+#pragma unroll
+            for (int e = 0; e < W >> h; e++) {
+                const T other = __shfl_xor_sync(0xffffffffu, upper ? sum.s[e] : sum.s[e + (W >> h)], WARP >> h);
+                sum.s[e] = (upper ? sum.s[e + (W >> h)] : sum.s[e]) + other;
+            }
+            if (upper) at += W >> h;
+        }
+#pragma unroll
+        for (int d = WARP >> HALVES + 1; d > 0; d /= 2)
+            if (d >= lanes) sum.s[0] += __shfl_xor_sync(0xffffffffu, sum.s[0], d);
+        if ((threadIdx.x & (WARP >> HALVES) - lanes) == 0) partial[warp][at] = sum.s[0];
+    } else {
+#pragma unroll
+        for (int d = WARP / 2; d > WARP >> HALVES + 1; d /= 2)
+#pragma unroll
+            for (int e = 0; e < W; e++)
+                if (d >= lanes) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
+        if (threadIdx.x % WARP < lanes) *reinterpret_cast<Pack<T>*>(&partial[warp][lane * W]) = sum;
+    }
+    __syncthreads();
+    const i64 at = first + threadIdx.x;
+    if (threadIdx.x >= width || at >= n) return;
+    constexpr int SUMS = 4;
+    T t[SUMS] = {};
+    for (int w = 0; w < blockDim.x / WARP; w += SUMS)
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) t[i] += partial[w + i][threadIdx.x];
+    y[((i64)split * batch + matrix) * n + at] = epilogue.of((t[0] + t[1]) + (t[2] + t[3]), matrix, at, 0);
+}
+
 // flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
 template <typename T>
 __device__ void flat(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
@@ -413,6 +500,9 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
         rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
     }                                                                                                             \
+    extern "C" __global__ void __launch_bounds__(512, 2) matmul_whole_##suffix(ROWS_ARGUMENTS(T)) {               \
+        ON_HOPPER(whole<T, 2 * Vec<T>::width>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));)               \
+    }                                                                                                             \
     JOINED(columns, T, suffix, 8)                                                                                 \
     JOINED(columns16, T, suffix, 16)                                                                              \
     JOINED(columns32, T, suffix, 32)                                                                              \
@@ -430,6 +520,6 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     }
 VECTOR(float, f32)
 extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
-    rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));
+    ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
 }
 VECTOR(double, f64)
