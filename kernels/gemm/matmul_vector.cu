@@ -37,10 +37,10 @@ constexpr int CLUSTER = 8; // blocks that add up columns
 #define IN_CLUSTER
 #endif
 
-#if __CUDA_ARCH__ / 100 == 9 // elsewhere no times say where they are faster, and the entry points are empty
+#if __CUDA_ARCH__ / 100 == 9 // elsewhere no times say where they are faster, and the entry points only wait
 #define ON_HOPPER(...) __VA_ARGS__
 #else
-#define ON_HOPPER(...)
+#define ON_HOPPER(...) follow();
 #endif
 
 // place is the position of p within 16 bytes, in elements.
@@ -328,25 +328,24 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
 
 // whole computes a strip of columns in one block: lanes vectors of 16 bytes of rows that begin at multiples of 16 bytes. U rows of a thread are always in flight.
 template <typename T, int U>
-__device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, int lanes, const Epilogue<T>& epilogue) {
+__device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, int lanes, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, HALVES = W == 4 ? 2 : 1, WARP = 32; // HALVES: of the columns of a thread, until one is left
-    __shared__ T partial[32][WARP * W];
-    const int lane = threadIdx.x & (lanes - 1), group = threadIdx.x / (unsigned)lanes, step = blockDim.x / (unsigned)lanes, width = lanes * W;
-    const unsigned strips = (unsigned)((n + width - 1) >> 31 - __clz(width)), rest = blockIdx.x / strips; // a 64-bit division is a call, and none may be made before the wait
-    const unsigned split = rest / (unsigned)batch, matrix = rest - split * (unsigned)batch;
-    const i64 first = (i64)(blockIdx.x - rest * strips) * width, begin = split * chunk;
-    const int rows = first + lane * W < n ? (int)min(k - begin, chunk) : 0;
-    const T* p = x + (matrix * k + begin + group) * n + first + lane * W;
+    constexpr int W = Vec<T>::width, HALVES = W == 4 ? 2 : 1, WARP = 32, THREADS = 512; // HALVES: of the columns of a thread, until one is left
+    __shared__ T partial[THREADS / WARP][WARP * W];
+    const int log = 31 - __clz(lanes), lane = threadIdx.x & (lanes - 1), group = threadIdx.x >> log, step = THREADS >> log, width = lanes * W;
+    const unsigned strips = (unsigned)((n + width - 1) >> 31 - __clz(width)), matrix = blockIdx.x / strips; // neither calls, such as 64-bit divisions, nor branches before the wait
+    const i64 first = (i64)(blockIdx.x - matrix * strips) * width;
+    const int rows = first + lane * W < n ? (int)k : 0;
+    const T* p = x + (matrix * k + group) * n + first + lane * W;
     const i64 stride = step * n;
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
     for (int u = 0; u < U; u++)
-        if (reinterpret_cast<unsigned long long>(p) % 128 == 0 && group + u * step < rows) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + u * stride)); // of 128 bytes
+        asm volatile("{\n.reg .pred first;\nsetp.ne.s32 first, %1, 0;\n@first prefetch.global.L2 [%0];\n}" ::"l"(p + u * stride), "r"((int)(reinterpret_cast<unsigned long long>(p) % 128 == 0 && group + u * step < rows))); // of 128 bytes
 #endif
     admit();
     follow();
-    v += matrix * k + begin;
+    v += matrix * k;
     Pack<T> a[U], sum;
     T f[U];
 #pragma unroll
@@ -401,10 +400,10 @@ __device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __res
     if (threadIdx.x >= width || at >= n) return;
     constexpr int SUMS = 4;
     T t[SUMS] = {};
-    for (int w = 0; w < blockDim.x / WARP; w += SUMS)
+    for (int w = 0; w < THREADS / WARP; w += SUMS)
 #pragma unroll
         for (int i = 0; i < SUMS; i++) t[i] += partial[w + i][threadIdx.x];
-    y[((i64)split * batch + matrix) * n + at] = epilogue.of((t[0] + t[1]) + (t[2] + t[3]), matrix, at, 0);
+    y[matrix * n + at] = epilogue.of((t[0] + t[1]) + (t[2] + t[3]), matrix, at, 0);
 }
 
 // flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
@@ -500,9 +499,6 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
         rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
     }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(512, 2) matmul_whole_##suffix(ROWS_ARGUMENTS(T)) {               \
-        ON_HOPPER(whole<T, 2 * Vec<T>::width>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));)               \
-    }                                                                                                             \
     JOINED(columns, T, suffix, 8)                                                                                 \
     JOINED(columns16, T, suffix, 16)                                                                              \
     JOINED(columns32, T, suffix, 32)                                                                              \
@@ -519,6 +515,9 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 VECTOR(float, f32)
+extern "C" __global__ void __launch_bounds__(512, 2) matmul_whole_f32(ROWS_ARGUMENTS(float)) {
+    ON_HOPPER(whole<float, 8>(a, v, c, count, k, batch, each, EPILOGUE(float));)
+}
 extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
     ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
 }

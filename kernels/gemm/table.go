@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unsafe"
@@ -236,8 +237,12 @@ func alongRows(_ *candidate, x *problem) bool { return !x.A.Trans }
 
 // wholeColumns lists the kernels for strips of columns by the vectors of 16 bytes of a strip.
 func wholeColumns[T kernels.Float]() (list []candidate) {
-	for lanes := int64(4); lanes <= 32; lanes *= 2 {
+	if unsafe.Sizeof(T(0)) > 4 {
+		return nil
+	}
+	for lanes := int64(4); lanes <= 16; lanes *= 2 {
 		c := ofVectors[T]("whole", splitPolicy{}, columnsBody[T], cutWholeColumns)
+		c.name = fmt.Sprintf("whole%d_f32", lanes) // each has times of its own
 		c.n, c.threads, c.able.on, c.able.transA = lanes, wholeThreads, isHopper, true
 		c.able.also = func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 		list = append(list, c)
