@@ -37,8 +37,9 @@ type parameters struct {
 	exec      *exec.Executable
 	graph     *lower.Graph
 	// kept holds the states before a run that may have to be undone; nil if the states have changed since.
-	kept  [][][]byte // by rank
-	saved [][][]byte // the states by rank, while the graph is recompiled
+	kept    [][][]byte       // by rank
+	indices []checkedIndices // of graph.Indices
+	saved   [][][]byte       // the states by rank, while the graph is recompiled
 }
 
 // newParameters returns the parameters of a VM without a Store.
@@ -93,6 +94,7 @@ func (p *parameters) built(e *exec.Executable, graph *lower.Graph) error {
 	for _, s := range graph.Shared {
 		p.values = append(p.values, s.Value)
 	}
+	p.indices = make([]checkedIndices, len(graph.Indices))
 	p.halves = program.Collect(p.values, func(v *program.Value) kernels.Dtype { return e.HalfOf(v.Base) })
 	if p.saved == nil {
 		return nil
@@ -134,6 +136,52 @@ func (p *parameters) usable(list []int) error {
 	return nil
 }
 
+// checkedIndices is the result of the check of a parameter that holds indices, of that version.
+type checkedIndices struct {
+	version int
+	err     error
+}
+
+// checkIndices returns an error if a parameter has an index outside of its axis. Those that another VM has changed are copied from the device.
+func (p *parameters) checkIndices() error {
+	for k, x := range p.graph.Indices {
+		i := p.learned + x.Shared
+		if p.indices[k].version != p.held[i].version {
+			p.indices[k] = checkedIndices{p.held[i].version, nil}
+			for _, rank := range p.exec.Ranks() {
+				v, memory, err := values.Make(p.values[i].Dtype, p.values[i].Shape)
+				if err == nil {
+					err = rank.State(p.values[i], memory)
+				}
+				if err != nil {
+					p.indices[k].version = -1
+					return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
+				}
+				if p.indices[k].err = p.graph.CheckInput(p.nodes[i], v); p.indices[k].err != nil {
+					break
+				}
+			}
+		}
+		if err := p.indices[k].err; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// computedIndices checks the indices that a run has left, given its outputs by rank, for the next run.
+func (p *parameters) computedIndices(all [][]gorgonia.Value) {
+	for k, x := range p.graph.Indices {
+		i := p.learned + x.Shared
+		p.indices[k] = checkedIndices{p.held[i].version, nil}
+		for _, out := range all {
+			if x.Next >= 0 && p.indices[k].err == nil {
+				p.indices[k].err = p.graph.CheckInput(p.nodes[i], out[x.Next])
+			}
+		}
+	}
+}
+
 // keep saves the states before a run, for undo.
 func (p *parameters) keep() (err error) {
 	if p.kept == nil || p.store != nil { // another VM of the Store may have changed them
@@ -147,6 +195,7 @@ func (p *parameters) undo() error {
 	if p.kept == nil {
 		return nil
 	}
+	clear(p.indices) // of the values that the run has left
 	return p.exec.SetStates(p.kept)
 }
 

@@ -106,6 +106,9 @@ func (vm *VM) run(ctx context.Context) error {
 	if err := vm.params.usable(vm.params.all); err != nil {
 		return err
 	}
+	if err := vm.params.checkIndices(); err != nil {
+		return err
+	}
 	if watched {
 		if err := vm.params.keep(); err != nil {
 			return err
@@ -135,6 +138,7 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 		return err
 	}
 	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !vm.graph.ComputesIndices() && !watched && !vm.trainer.takesGradients() {
+		vm.params.computedIndices(nil)
 		return nil
 	}
 	all, err := vm.exec.FinishRanks()
@@ -150,6 +154,7 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 			return err
 		}
 	}
+	vm.params.computedIndices(all)
 	if err := vm.trainer.checkSkips(all[0]); err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ import (
 //
 // Gorgonia's machines do not carry a state on: see docs/training.md. With [In] the state is in the Store, under the node's name.
 //
-// A run that fails leaves the states as they were, with one exception: indices that a run computes are checked after it. If one is
+// A run that fails leaves the states as they were. States that hold indices, such as a position of ops.Update, are checked before each run, whichever VM
+// has changed them: a position beyond the end is an error, and nothing is written. There is one exception: indices that ops of the run compute are checked after it. If one is
 // wrong, the run returns the error, and so do all calls that read the states, until [VM.Push] or [VM.Restore] sets them: states are written in
 // place, so that a cache need not be copied in each run, and then the old values are lost. Under [Watch], which copies the states to the host
 // before each run, they are as they were. The results of ops.ArgMax, TopK and Categorical are indices that need no check for an axis as long

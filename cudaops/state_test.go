@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -394,5 +395,82 @@ func TestTransient(t *testing.T) {
 	testutil.Do(t, c.Pull(n))
 	if got := n.Value().Data(); got != 1.0 {
 		t.Errorf("a VM opened after all others were closed counts to %v in a run, want 1", got)
+	}
+}
+
+// TestStateOfPositions: VMs of a Store write rows of a cache at positions that they advance. A run whose position is outside of the cache is an error and changes nothing,
+// whichever VM has set the position.
+func TestStateOfPositions(t *testing.T) {
+	type member struct {
+		vm                    *VM
+		rows, cache, position *G.Node
+		count, advance        int
+	}
+	for name, newVM := range storeMachines(t) {
+		failed, ran := 0, 0
+		for seed := range uint64(16) {
+			node, r := testutil.Get[*G.Node](t), rand.New(rand.NewPCG(seed, 31))
+			batch, extent, every := 1+r.IntN(3), 1+r.IntN(9), 1+r.IntN(3)
+			positionOf := func(p []int) *tensor.Dense { // one for all, or one for each index of axis 0
+				if seed%2 == 0 {
+					return tensor.New(tensor.FromScalar(p[0]))
+				}
+				return tensor.New(tensor.WithBacking(slices.Clone(p)))
+			}
+			s := NewStore()
+			defer s.Close()
+			var list []member
+			for i := range 3 {
+				g, m := G.NewGraph(), member{count: 1 + r.IntN(extent), advance: r.IntN(4) - 1}
+				m.cache = G.NewMatrix(g, tensor.Float64, G.WithName("cache"), G.WithShape(batch, extent))
+				m.rows = G.NewMatrix(g, tensor.Float64, G.WithName("rows"), G.WithShape(batch, m.count))
+				m.position = G.NodeFromAny(g, positionOf(make([]int, batch)), G.WithName("position"))
+				opts := []Option{State(m.cache, node(ops.Update(m.cache, m.rows, m.position, 1))), In(s), ReadEvery(every)}
+				if i < 2 { // the last one leaves the position to the others
+					opts = append(opts, State(m.position, node(ops.Map(fmt.Sprintf("a+(%d)", m.advance), m.position))))
+				} else {
+					m.advance = 0
+				}
+				m.vm = testutil.Get[*VM](t)(newVM(g, opts...))
+				defer m.vm.Close()
+				list = append(list, m)
+			}
+			cache, positions := make([]float64, batch*extent), make([]int, batch)
+			for run := range 40 {
+				m := list[r.IntN(len(list))]
+				testutil.Do(t, m.vm.Pull(m.position))
+				if r.IntN(6) == 0 {
+					for b := range positions {
+						if positions[b] = r.IntN(extent - m.count + 1); seed%2 == 0 {
+							positions[b] = positions[0]
+						}
+					}
+					testutil.Do(t, G.Let(m.position, positionOf(positions)))
+				}
+				rows := draw(r, tensor.Float64, batch, m.count)
+				testutil.Do(t, G.Let(m.rows, rows))
+				outside := slices.ContainsFunc(positions, func(p int) bool { return p < 0 || p > extent-m.count })
+				if err := m.vm.RunAll(); (err != nil) != outside || outside && !strings.Contains(err.Error(), "got index") {
+					t.Fatalf("%s, seed %d, run %d: %d rows of %d at %d give error %v", name, seed, run, m.count, extent, positions, err)
+				}
+				if outside {
+					failed++
+				} else {
+					ran++
+					for b, p := range positions {
+						copy(cache[b*extent+p:], rows.Data().([]float64)[b*m.count:(b+1)*m.count])
+						positions[b] += m.advance
+					}
+				}
+				if r.IntN(3) == 0 {
+					testutil.Do(t, m.vm.Pull())
+					sameValue(t, "cache", m.cache.Value(), tensor.New(tensor.WithShape(batch, extent), tensor.WithBacking(slices.Clone(cache))))
+					sameValue(t, "position", m.position.Value(), positionOf(positions))
+				}
+			}
+		}
+		if failed < 50 || ran < 50 {
+			t.Errorf("%s: %d runs failed and %d did not, want 50 of each", name, failed, ran)
+		}
 	}
 }

@@ -95,6 +95,8 @@ func TestCached(t *testing.T) {
 	if err := step.vm.RunAll(); err == nil {
 		t.Error("got no error of a token beyond the context")
 	}
+	testutil.Do(t, G.Let(step.Position(), time-1)) // the run has changed nothing
+	same("the last token again", step, time-1)
 	for _, p := range testutil.Get[[]cudaops.Learnable](t)(store.Parameters()) {
 		if strings.Contains(p.Name, "keys") || strings.Contains(p.Name, "position") {
 			t.Errorf("%s is a parameter of the Store", p.Name)

@@ -104,9 +104,17 @@ func TestGPT(t *testing.T) {
 	for range m.Context - time {
 		testutil.Do(t, sampler.RunAll())
 	}
-	if err := sampler.RunAll(); err == nil {
-		t.Error("got no error of a position beyond the context")
+	for range 2 {
+		if err := sampler.RunAll(); err == nil {
+			t.Error("got no error of a position beyond the context")
+		}
 	}
+	testutil.Do(t, sampler.Pull(step.Position())) // the runs have changed nothing
+	if step.Position().Value().Data() != m.Context {
+		t.Errorf("the position is %v after %d tokens", step.Position().Value(), m.Context)
+	}
+	testutil.Do(t, G.Let(step.Position(), m.Context-1))
+	testutil.Do(t, sampler.RunAll())
 }
 
 // TestGPTSizes: prompts of several lengths and batches by one Cache.

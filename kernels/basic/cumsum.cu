@@ -2,14 +2,16 @@
 //
 // cumsum_rows: elements of a row are contiguous (inner = 1). A warp, or a block for long rows, goes through a row in tiles
 // of 16 bytes a thread. A thread sums its own elements and adds the sum of the threads before it and of the tiles before.
-// cumsum_tiles: each tile of a row has a block, where there are few rows.
+// cumsum_tiles: each tile of a row has a block, where there are few rows. cumsum_joined: the same by a cluster for each row of few tiles.
 // cumsum_columns: a thread sums a column. Where there are few columns, each is cut in parts. A launch with write = 0
 // computes the total of each part, and the next one begins with the totals before.
 //
 // Tiles and parts follow from the shape, and with them the order of all sums. Bound by memory.
 #include "follow.cuh"
+#include "inbox.cuh"
 
 constexpr int threads = 256, warps = threads / 32, tileGroup = 128; // tiles of a group: as in cumsum.go
+constexpr int CLUSTER = 8; // blocks that have a row of up to 8 tiles: as in cumsum.go
 template <typename A> constexpr int tileSums = sizeof(A) == 4 ? 32 : 8; // of a thread: as in cumsum.go
 #if __CUDA_ARCH__ / 100 == 9
 constexpr int tileBlocks = 4; // of an SM
@@ -184,11 +186,75 @@ template <typename A> __device__ A sum_published(const Published<A>* list, int n
     return sum;
 }
 
-// A block takes the tiles of rows in order, each warp its part of the tile; a row has `count` of them. The sum of a tile is published before the block waits for the sums of the tiles
+// Tile holds the elements of a thread of a tile: of each warp's part, vectors of 16 bytes that lie 32 apart.
+template <typename A, typename X> struct Tile {
+    static constexpr int W = 16 / sizeof(X), V = tileSums<A> / W, part = 32 * W * V;
+    Words<A, W> sums[V]; // from the start of the warp's part on
+    long long from;      // the first element
+    A base, total;       // the sum of the warps before, and of the tile
+
+    // scan sums the elements of tile number `tile` of a row.
+    __device__ __forceinline__ void scan(const X* __restrict__ x, const Part& row, int tile) {
+        __shared__ A warpSums[warps];
+        const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        from = ((long long)tile * warps + warp) * part + lane * W;
+        Words<X, W> v[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) v[j] = words<X, W>(x, row, from + j * 32 * W);
+        A sum = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            A own = 0;
+#pragma unroll
+            for (int w = 0; w < W; w++) {
+                own += (A)(row.reversed ? v[j].s[W - 1 - w] : v[j].s[w]);
+                sums[j].s[w] = own;
+            }
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                const A other = __shfl_up_sync(~0u, own, d);
+                if (lane >= d) own += other;
+            }
+            const A others = __shfl_up_sync(~0u, own, 1), before = lane == 0 ? sum : sum + others;
+            sum += __shfl_sync(~0u, own, 31);
+#pragma unroll
+            for (int w = 0; w < W; w++) sums[j].s[w] += before;
+        }
+        if (lane == 0) warpSums[warp] = sum;
+        __syncthreads();
+        base = 0, total = 0;
+#pragma unroll
+        for (int w = 0; w < warps; w++) {
+            if (w == warp) base = total;
+            total += warpSums[w];
+        }
+    }
+
+    // write adds the sum of the tiles before to all sums, and writes them.
+    __device__ __forceinline__ void write(A* __restrict__ out, const Part& row, A start) {
+        base += start;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const long long i = from + j * 32 * W;
+            if (row.n % W == 0) {
+                Words<A, W> line;
+#pragma unroll
+                for (int w = 0; w < W; w++) line.s[w] = base + (row.reversed ? sums[j].s[W - 1 - w] : sums[j].s[w]);
+                if (i < row.n) *reinterpret_cast<Words<A, W>*>(out + (row.reversed ? row.n - W - i : i)) = line;
+            } else {
+#pragma unroll
+                for (int w = 0; w < W; w++)
+                    if (i + w < row.n) out[row.at(i + w)] = base + sums[j].s[w];
+            }
+        }
+    }
+};
+
+// A block takes the tiles of rows in order; a row has `count` of them. The sum of a tile is published before the block waits for the sums of the tiles
 // before it: the order of adding up does not depend on which are there first. The last one of a group publishes the sum of the group.
 template <typename A, typename X>
 __device__ void tiles(const X* __restrict__ x, A* __restrict__ out, long long outer, long long n, bool reversed, Published<A>* published, bool write, int count, unsigned* arrivals) {
-    constexpr int W = 16 / sizeof(X), V = tileSums<A> / W, part = 32 * W * V, group = tileGroup;
+    constexpr int group = tileGroup;
     const int groups = count / group;
     follow();
     if (!write) {
@@ -196,70 +262,63 @@ __device__ void tiles(const X* __restrict__ x, A* __restrict__ out, long long ou
         return;
     }
     __shared__ unsigned turn;
-    __shared__ A sums[warps], start;
+    __shared__ A start;
     if (threadIdx.x == 0) turn = atomicInc(arrivals, gridDim.x - 1); // the last one makes it zero
     __syncthreads();
     const long long o = turn / (unsigned)count;
-    const int tile = (int)(turn - o * count), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    x += o * n, out += o * n, published += o * (count + groups);
-    const Part all{0, n, n, reversed};
-    const long long from = ((long long)tile * warps + warp) * part + lane * W;
-    Words<X, W> v[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) v[j] = words<X, W>(x, all, from + j * 32 * W);
-    Words<A, W> to[V]; // sums from the start of the warp's part on
-    A sum = 0;
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        A own = 0;
-#pragma unroll
-        for (int w = 0; w < W; w++) {
-            own += (A)(reversed ? v[j].s[W - 1 - w] : v[j].s[w]);
-            to[j].s[w] = own;
-        }
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-            const A other = __shfl_up_sync(~0u, own, d);
-            if (lane >= d) own += other;
-        }
-        const A others = __shfl_up_sync(~0u, own, 1), before = lane == 0 ? sum : sum + others;
-        sum += __shfl_sync(~0u, own, 31);
-#pragma unroll
-        for (int w = 0; w < W; w++) to[j].s[w] += before;
-    }
-    if (lane == 0) sums[warp] = sum;
-    __syncthreads();
-    A base = 0, total = 0;
-#pragma unroll
-    for (int w = 0; w < warps; w++) {
-        if (w == warp) base = total;
-        total += sums[w];
-    }
-    if (warp == 0) {
-        if (lane == 0) published[tile].write(total);
+    const int tile = (int)(turn - o * count), lane = threadIdx.x & 31;
+    published += o * (count + groups);
+    const Part row{0, n, n, reversed};
+    Tile<A, X> t;
+    t.scan(x + o * n, row, tile);
+    if (threadIdx.x < 32) {
+        if (lane == 0) published[tile].write(t.total);
         const int g = tile / group;
         A carry = sum_published(published + g * group, tile - g * group);
-        if (lane == 0 && tile - g * group == group - 1) published[count + g].write(carry + total);
+        if (lane == 0 && tile - g * group == group - 1) published[count + g].write(carry + t.total);
         carry += sum_published(published + count, g);
         if (lane == 0) start = carry;
     }
     __syncthreads();
-    base += start;
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        const long long i = from + j * 32 * W;
-        if (n % W == 0) {
-            Words<A, W> line;
-#pragma unroll
-            for (int w = 0; w < W; w++) line.s[w] = base + (reversed ? to[j].s[W - 1 - w] : to[j].s[w]);
-            if (i < n) *reinterpret_cast<Words<A, W>*>(out + (reversed ? n - W - i : i)) = line;
-        } else {
-#pragma unroll
-            for (int w = 0; w < W; w++)
-                if (i + w < n) out[all.at(i + w)] = base + to[j].s[w];
-        }
-    }
+    t.write(out + o * n, row, start);
 }
+
+#if __CUDA_ARCH__ / 100 == 9
+// joined_tiles computes the same where a row has at most CLUSTER tiles, in one launch: a cluster has a row, and its blocks send their sums to those after them.
+template <typename A, typename X> __device__ void joined_tiles(const X* __restrict__ x, A* __restrict__ out, long long n, bool reversed) {
+    __shared__ float4 inbox[CLUSTER];
+    __shared__ u64 full;
+    const int tile = blockIdx.x % CLUSTER, lane = threadIdx.x & 31;
+    const long long o = blockIdx.x / CLUSTER;
+    open_inbox(&full, tile * (int)sizeof(float4));
+    admit();
+    follow();
+    const Part row{0, n, n, reversed};
+    Tile<A, X> t;
+    t.scan(x + o * n, row, tile);
+    cluster_wait(); // all blocks have begun
+    if (threadIdx.x < 32) {
+        float4 sum{};
+        memcpy(&sum, &t.total, sizeof(A));
+        if (lane > tile && lane < CLUSTER) send(lane, &inbox[tile], sum, &full);
+    }
+    await_inbox(&full);
+    A start = 0; // in the order of sum_published
+    if (lane < tile) memcpy(&start, &inbox[lane], sizeof(A));
+#pragma unroll
+    for (int d = CLUSTER / 2; d > 0; d /= 2) start += __shfl_xor_sync(~0u, start, d); // the first lanes have the sum
+    start = __shfl_sync(~0u, start, 0);
+    t.write(out + o * n, row, start);
+}
+#endif
+
+#if __CUDA_ARCH__ / 100 == 9
+#define ON_HOPPER(...) __VA_ARGS__
+#define IN_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
+#else // elsewhere no times say where it is faster, and the entry points only wait
+#define ON_HOPPER(...) follow();
+#define IN_CLUSTER
+#endif
 
 #define CUMSUM(name, A, X)                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(threads)                                                                                       \
@@ -270,6 +329,10 @@ __device__ void tiles(const X* __restrict__ x, A* __restrict__ out, long long ou
         cumsum_tiles_##name(const X* x, A* out, long long outer, long long n, int reversed, Published<A>* published, int write, int count,      \
                             unsigned* arrivals) {                                                                                               \
         tiles(x, out, outer, n, reversed != 0, published, write != 0, count, arrivals);                                                         \
+    }                                                                                                                                           \
+    extern "C" __global__ void IN_CLUSTER __launch_bounds__(threads)                                                                            \
+        cumsum_joined_##name(const X* x, A* out, long long outer, long long n, int reversed) {                                                  \
+        ON_HOPPER(joined_tiles(x, out, n, reversed != 0);)                                                                                      \
     }                                                                                                                                           \
     extern "C" __global__ void __launch_bounds__(threads)                                                                                       \
         cumsum_columns_##name(const X* x, A* out, long long outer, long long n, int reversed, A* totals, int write, int parts, long long each,  \

@@ -41,7 +41,7 @@ func (i image) PTX(major int) ([]byte, error) {
 	for _, letter := range i.layout.perRow {
 		w.perRow = append(w.perRow, letter == 'r')
 	}
-	if w.staged, err = i.f.Stages(w.perRow); err != nil {
+	if err = w.makeStages(); err != nil {
 		return nil, err
 	}
 	_, w.used = i.f.Trim()

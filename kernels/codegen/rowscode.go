@@ -37,6 +37,7 @@ type rowsWriter struct {
 	slots       []string            // by operand in shared memory: where the thread's vectors begin
 	loaded      map[[2]int][]string // elements that the last step loaded from there, by operand and vector
 	copyPending bool                // for copies to shared memory
+	kept        []keptValue         // operands of steps behind the function's
 	stages      int                 // so far, as are the next
 	loops       int
 	reductions  int // through shared memory

@@ -97,7 +97,7 @@ func (w *rowsWriter) isSame(s expr.Stage) bool {
 		if k < len(w.types) {
 			return w.places[k].rows != fixed
 		}
-		return !w.sameResult[k-len(w.types)]
+		return w.isKept(k) || !w.sameResult[k-len(w.types)-len(w.kept)]
 	})
 }
 

@@ -140,12 +140,88 @@ func (m *nest) lastUse(operand int) (last int) {
 	return last
 }
 
-// firstShared returns the first vector of an operand that is in shared memory.
+// firstShared returns the first vector of an operand or a kept value that is in shared memory.
 func (w *rowsWriter) firstShared(operand int) int {
 	if w.shared == "" {
 		return w.vectors
 	}
-	return w.vectors - int(w.shared[operand]-'0')
+	return w.vectors - int(w.shared[w.heldIn(operand)]-'0')
+}
+
+// keptValue is a value at each element that a stage computes and a later step reads. Its vectors replace those of an operand in shared memory that no later step reads.
+type keptValue struct {
+	dtype       expr.Dtype
+	operand     int
+	stage, step int // that computes it; that reads it last
+}
+
+// makeStages splits the function. Threads of a cluster have too few registers for what they compute of elements in shared memory, so they keep values there that take long and that
+// another step reads, if there is room. The values are operands of the steps, behind the function's.
+func (w *rowsWriter) makeStages() (err error) {
+	if w.staged, err = w.f.Stages(w.perRow); err != nil || w.cluster == 0 || w.shared == "" || w.partial {
+		return err
+	}
+	staged, types, err := w.f.StagesKept(w.perRow)
+	if err != nil {
+		return err
+	}
+	last := make([]int, len(w.types)+len(types)) // the last step that reads an operand or a kept value
+	for step := range len(staged.Stages) + 1 {
+		f := staged.Elements
+		if step < len(staged.Stages) {
+			f = staged.Stages[step].Func
+		}
+		_, needs := f.Trim()
+		for _, i := range needs {
+			if i < len(last) {
+				last[i] = step
+			}
+		}
+	}
+	var kept []keptValue
+	for stage, s := range staged.Stages {
+		for range s.Kept {
+			v := keptValue{types[len(kept)], -1, stage, last[len(w.types)+len(kept)]}
+			for i, d := range w.types {
+				taken := slices.ContainsFunc(kept, func(k keptValue) bool { return k.operand == i && k.step > stage })
+				if w.shared[i] > '0' && d.Size() == v.dtype.Size() && last[i] <= stage && !taken {
+					v.operand = i
+				}
+			}
+			if v.operand < 0 {
+				return nil
+			}
+			kept = append(kept, v)
+		}
+	}
+	w.staged, w.kept = staged, kept
+	return nil
+}
+
+// isKept reports whether an operand of a step is a kept value.
+func (w *rowsWriter) isKept(i int) bool { return i >= len(w.types) && i < len(w.types)+len(w.kept) }
+
+// heldIn returns the operand whose vectors a kept value replaces, or the operand itself.
+func (w *rowsWriter) heldIn(i int) int {
+	if w.isKept(i) {
+		return w.kept[i-len(w.types)].operand
+	}
+	return i
+}
+
+// keep keeps values of vector j that a stage has computed.
+func (w *rowsWriter) keep(b *batch, j int, values [][]string) {
+	for k, v := range w.kept {
+		if v.stage != w.stages {
+			continue
+		}
+		if i := len(w.types) + k; j < w.firstShared(i) {
+			b.elements[i] = append(b.elements[i], values[0])
+		} else {
+			w.vectorAccess("st.shared", v.dtype, location{w.slots[v.operand], w.slot(v.dtype, j)}, values[0])
+		}
+		values = values[1:]
+	}
 }
 
 // residentRegisters returns how many registers of a thread contain resident elements.
@@ -215,11 +291,15 @@ func (w *rowsWriter) waitShared(operands []int) {
 	}
 }
 
-// loadShared loads vector j of an operand in shared memory.
+// loadShared loads vector j of an operand or a kept value in shared memory.
 func (w *rowsWriter) loadShared(operand, j int) []string {
-	d := w.types[operand]
+	held := w.heldIn(operand)
+	d := w.types[held]
+	if held != operand {
+		d = w.kept[operand-len(w.types)].dtype
+	}
 	list := w.registers(d, w.width)
-	at, key := location{w.slots[operand], w.slot(d, j)}, [2]int{operand, j}
+	at, key := location{w.slots[held], w.slot(d, j)}, [2]int{operand, j}
 	for k, before := range w.loaded[key] {
 		if d.Size() < 8 && w.cluster == 0 { // else registers don't suffice for what was computed
 			w.Again(list[k], before)

@@ -43,3 +43,29 @@ func TestRowsLoadFirst(t *testing.T) {
 		}
 	}
 }
+
+// Rows that a cluster shares compute each exponential once: values of elements in shared memory are kept there, for a later step that reads them.
+func TestRowsKeep(t *testing.T) {
+	dev := kernels.Device{Kind: kernels.GPU, Major: 9, SMs: 132, SharedOptin: 232448}
+	keeps := map[string]bool{"softmax": true, "log-softmax": false, "softmax gradient": true}
+	for _, columns := range []int{40_000, 50_304, 50_305, 60_002, 100_000} {
+		for _, f := range testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(kernels.Float32)) {
+			kept, ok := keeps[f.Name]
+			if !ok {
+				continue
+			}
+			p := testutil.Get[*kernels.Plan](t)(rowsOf(dev, f, exprtest.RowShape{Shape: []int{8192, columns}, Axes: []int{1}}))
+			i := p.Launches[0].Kernel.Image.(image)
+			l, ptx := i.layout, string(testutil.Get[[]byte](t)(i.PTX(9)))
+			if l.cluster == 0 || l.shared == "" || l.partial {
+				t.Fatalf("%s of %d columns: no cluster keeps elements in shared memory", f.Name, columns)
+			}
+			if got, want := strings.Count(ptx, "ex2"), l.vectors*l.width; got != want {
+				t.Errorf("%s of %d columns: got %d exponentials, want %d", f.Name, columns, got, want)
+			}
+			if stores := strings.Count(ptx, "st.shared.v4.f32"); l.width > 1 && (stores > 0) != kept {
+				t.Errorf("%s of %d columns: got %d vectors kept, want some: %v", f.Name, columns, stores, kept)
+			}
+		}
+	}
+}

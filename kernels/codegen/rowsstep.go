@@ -111,6 +111,8 @@ func (w *rowsWriter) varying(fs []expr.Func) (streamed, invariant []int) {
 	slices.Sort(all)
 	for _, i := range slices.Compact(all) {
 		switch {
+		case w.isKept(i):
+			streamed = append(streamed, i)
 		case i >= len(w.types) || w.places[i].columns == fixed:
 		case w.places[i].rows == fixed && w.severalRows() && w.rowsPerThread < 2 || w.places[i].mark == ordinal:
 			invariant = append(invariant, i)
@@ -135,7 +137,7 @@ func (w *rowsWriter) read(b *batch, operands []int, j int, shared bool) {
 		case len(b.elements[i]) != j || j >= len(b.columns) || held != shared:
 		case held:
 			b.elements[i] = append(b.elements[i], w.loadShared(i, j))
-		default:
+		default: // no kept value: the step that computed one has added its registers
 			b.elements[i] = append(b.elements[i], w.load(p, w.locate(p, b, j), w.width, b.exists[j]))
 		}
 	}
@@ -144,9 +146,9 @@ func (w *rowsWriter) read(b *batch, operands []int, j int, shared bool) {
 // operands returns the registers of a function's operands: those of row k of the
 // thread that don't differ along it, and the elements given of the others.
 func (w *rowsWriter) operands(k int, element func(operand int) string) []string {
-	list := make([]string, len(w.types), len(w.types)+len(w.scalars))
-	for i := range w.types {
-		if w.uniform[i] != nil {
+	list := make([]string, len(w.types)+len(w.kept), len(w.types)+len(w.kept)+len(w.scalars))
+	for i := range list {
+		if i < len(w.types) && w.uniform[i] != nil {
 			list[i] = w.uniform[i][k]
 		} else if element != nil {
 			list[i] = element(i)
@@ -297,6 +299,7 @@ func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 				w.accumulate(a, results[k], b.exists[j])
 			}
 		}
+		w.keep(b, j, results[len(results)-s.Kept:])
 		if w.stores() {
 			w.storeVector(b, j, results[len(list):])
 		}

@@ -37,6 +37,12 @@ constexpr int CLUSTER = 8; // blocks that add up columns
 #define IN_CLUSTER
 #endif
 
+#if __CUDA_ARCH__ / 100 == 9 // elsewhere no times say where they are faster, and the entry points only wait
+#define ON_HOPPER(...) __VA_ARGS__
+#else
+#define ON_HOPPER(...) follow();
+#endif
+
 // place is the position of p within 16 bytes, in elements.
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
@@ -320,6 +326,86 @@ __device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, 
 }
 #endif
 
+// whole computes a strip of columns in one block: lanes vectors of 16 bytes of rows that begin at multiples of 16 bytes. U rows of a thread are always in flight.
+template <typename T, int U>
+__device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, int lanes, const Epilogue<T>& epilogue) {
+    using V = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, HALVES = W == 4 ? 2 : 1, WARP = 32, THREADS = 512; // HALVES: of the columns of a thread, until one is left
+    __shared__ T partial[THREADS / WARP][WARP * W];
+    const int log = 31 - __clz(lanes), lane = threadIdx.x & (lanes - 1), group = threadIdx.x >> log, step = THREADS >> log, width = lanes * W;
+    const unsigned strips = (unsigned)((n + width - 1) >> 31 - __clz(width)), matrix = blockIdx.x / strips; // neither calls, such as 64-bit divisions, nor branches before the wait
+    const i64 first = (i64)(blockIdx.x - matrix * strips) * width;
+    const int rows = first + lane * W < n ? (int)k : 0;
+    const T* p = x + (matrix * k + group) * n + first + lane * W;
+    const i64 stride = step * n;
+#if __CUDA_ARCH__ >= 900
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        asm volatile("{\n.reg .pred first;\nsetp.ne.s32 first, %1, 0;\n@first prefetch.global.L2 [%0];\n}" ::"l"(p + u * stride), "r"((int)(reinterpret_cast<unsigned long long>(p) % 128 == 0 && group + u * step < rows))); // of 128 bytes
+#endif
+    admit();
+    follow();
+    v += matrix * k;
+    Pack<T> a[U], sum;
+    T f[U];
+#pragma unroll
+    for (int e = 0; e < W; e++) sum.s[e] = 0;
+    const auto load = [&](int u, int l) {
+        if (l >= rows) return;
+        f[u] = v[l];
+        a[u].v = read_once(reinterpret_cast<const V*>(p));
+        p += stride;
+    };
+#pragma unroll
+    for (int u = 0; u < U; u++) load(u, group + u * step);
+#pragma unroll 1
+    for (int l = group; l < rows; l += U * step) {
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+#pragma unroll
+            for (int e = 0; e < W; e++) {
+                const T next = sum.s[e] + f[u] * a[u].s[e];
+                if (u == 0 || l + u * step < rows) sum.s[e] = next;
+            }
+            load(u, l + (u + U) * step);
+        }
+    }
+    const int warp = threadIdx.x / WARP;
+    if (lanes <= WARP >> HALVES) { // at each step a thread keeps half of its columns
+        int at = lane * W;
+#pragma unroll
+        for (int h = 1; h <= HALVES; h++) {
+            const bool upper = threadIdx.x & WARP >> h;
+#pragma unroll
+            for (int e = 0; e < W >> h; e++) {
+                const T other = __shfl_xor_sync(0xffffffffu, upper ? sum.s[e] : sum.s[e + (W >> h)], WARP >> h);
+                sum.s[e] = (upper ? sum.s[e + (W >> h)] : sum.s[e]) + other;
+            }
+            if (upper) at += W >> h;
+        }
+#pragma unroll
+        for (int d = WARP >> HALVES + 1; d > 0; d /= 2)
+            if (d >= lanes) sum.s[0] += __shfl_xor_sync(0xffffffffu, sum.s[0], d);
+        if ((threadIdx.x & (WARP >> HALVES) - lanes) == 0) partial[warp][at] = sum.s[0];
+    } else {
+#pragma unroll
+        for (int d = WARP / 2; d > WARP >> HALVES + 1; d /= 2)
+#pragma unroll
+            for (int e = 0; e < W; e++)
+                if (d >= lanes) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
+        if (threadIdx.x % WARP < lanes) *reinterpret_cast<Pack<T>*>(&partial[warp][lane * W]) = sum;
+    }
+    __syncthreads();
+    const i64 at = first + threadIdx.x;
+    if (threadIdx.x >= width || at >= n) return;
+    constexpr int SUMS = 4;
+    T t[SUMS] = {};
+    for (int w = 0; w < THREADS / WARP; w += SUMS)
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) t[i] += partial[w + i][threadIdx.x];
+    y[matrix * n + at] = epilogue.of((t[0] + t[1]) + (t[2] + t[3]), matrix, at, 0);
+}
+
 // flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
 template <typename T>
 __device__ void flat(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
@@ -429,7 +515,10 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 VECTOR(float, f32)
+extern "C" __global__ void __launch_bounds__(512, 2) matmul_whole_f32(ROWS_ARGUMENTS(float)) {
+    ON_HOPPER(whole<float, 8>(a, v, c, count, k, batch, each, EPILOGUE(float));)
+}
 extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
-    rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));
+    ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
 }
 VECTOR(double, f64)

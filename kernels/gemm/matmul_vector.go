@@ -19,10 +19,11 @@ var (
 	joinKernel    = own.Pair("matmul_vector", "matmul_join", combineBody[float32], combineBody[float64])
 )
 
-// vectorThreads is the block of the kernels of matmul_vector.cu, rowThreads that of rows.
+// vectorThreads is the block of the kernels of matmul_vector.cu, rowThreads that of rows, wholeThreads that of whole columns.
 const (
 	vectorThreads = 256
 	rowThreads    = 128
+	wholeThreads  = 512
 )
 
 // alignmentPeriod returns how many rows of n elements lie between two that begin at the same place within 16 bytes.
@@ -100,6 +101,12 @@ func cutRowsBy(c *candidate, x *problem, each int64) cut {
 	d := c.split.cut(x, kernels.CeilDiv(x.M*x.Batch, rowThreads/threads))
 	d.each = threads
 	return d
+}
+
+// cutWholeColumns gives a block a strip of as many vectors of 16 bytes as the candidate's n, if the matrix has more than half as many.
+func cutWholeColumns(c *candidate, x *problem) (cut, bool) {
+	vectors := x.M * x.size() / 16
+	return cut{each: c.n, chunk: max(x.K, 1), blocks: kernels.CeilDiv(vectors, c.n) * x.Batch}, 2*vectors > c.n && x.K <= maxChunk
 }
 
 // cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have.

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unsafe"
@@ -201,6 +202,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 		{joined("joined_columns", 8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
 		{flat},
 		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
+		wholeColumns[T](),
 		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ *candidate, x *problem) bool { return strips(x) <= 20 }})},
 		{columns},
 		{shortRows},
@@ -232,6 +234,21 @@ func rowsTable[T kernels.Float]() []candidate {
 
 // alongRows admits a matrix whose rows are contiguous.
 func alongRows(_ *candidate, x *problem) bool { return !x.A.Trans }
+
+// wholeColumns lists the kernels for strips of columns by the vectors of 16 bytes of a strip.
+func wholeColumns[T kernels.Float]() (list []candidate) {
+	if unsafe.Sizeof(T(0)) > 4 {
+		return nil
+	}
+	for lanes := int64(4); lanes <= 16; lanes *= 2 {
+		c := ofVectors[T]("whole", splitPolicy{}, columnsBody[T], cutWholeColumns)
+		c.name = fmt.Sprintf("whole%d_f32", lanes) // each has times of its own
+		c.n, c.threads, c.able.on, c.able.transA = lanes, wholeThreads, isHopper, true
+		c.able.also = func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
+		list = append(list, c)
+	}
+	return list
+}
 
 // lowKTable lists the kernels for few terms, after others.
 func lowKTable[T kernels.Float](others ...candidate) []candidate {

@@ -127,9 +127,7 @@ func (c *call) within(indices *program.Value, extent, also int) {
 		case program.Input:
 			r.input = all.Def.Nodes[0]
 		case program.State:
-			if n := all.Def.Nodes[0]; c.changing[n] == nil || isBelow(c.changing[n]) {
-				r.input = n
-			}
+			r.input = all.Def.Nodes[0]
 		}
 	}
 	if r.input == nil {
@@ -150,9 +148,35 @@ func (g *Graph) CheckInput(n *gorgonia.Node, v gorgonia.Value) error {
 	return nil
 }
 
-// ComputesIndices reports whether a run computes indices, for [Graph.Check].
+// ComputesIndices reports whether a run computes indices, for [Graph.Check] or for the next run.
 func (g *Graph) ComputesIndices() bool {
-	return slices.ContainsFunc(g.ranges, func(r ranged) bool { return r.input == nil })
+	return slices.ContainsFunc(g.ranges, func(r ranged) bool { return r.input == nil }) || slices.ContainsFunc(g.Indices, func(x Indices) bool { return x.Next >= 0 })
+}
+
+// Indices are a shared input that holds indices. They are checked by [Graph.CheckInput] before each run, since another program, or the run before, may have changed them.
+type Indices struct {
+	Shared int // in Graph.Shared
+	Next   int // in Program.Outputs, the value after a run; -1 if a run leaves indices within their axis
+}
+
+// indices records that a shared input with that value after a run, nil if no run changes it, holds indices, if it does.
+func (l *lowerer) indices(shared int, next *program.Value) {
+	s, most, found := l.want.Shared[shared], 0, false
+	for _, r := range l.graph.ranges {
+		if r.input == s.Node && (!found || r.extent < most) {
+			most, found = r.extent, true
+		}
+	}
+	if !found {
+		return
+	}
+	x := Indices{shared, -1}
+	if next != nil {
+		if b := below(s.Next); b == 0 || b > most {
+			x.Next = l.output(next)
+		}
+	}
+	l.graph.Indices = append(l.graph.Indices, x)
 }
 
 // Check returns an error that names the first index outside of its axis in the outputs of a run.

@@ -27,6 +27,7 @@ type Graph struct {
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
+	Indices   []Indices
 	Random    []int64 // states of the ranks' random number generators, an input: seed and number of the run; nil without random numbers
 	modes     []mode
 }

@@ -59,6 +59,7 @@ func (l *lowerer) changeStates() error {
 	first := &program.Instr{Op: program.Collective{Collective: kernels.Collective{Kind: kernels.Broadcast, Ranks: l.ranks}}}
 	for i, s := range l.want.Shared {
 		if s.Next == nil {
+			l.indices(i, nil)
 			continue
 		}
 		state, next := l.graph.Shared[i].Value, l.valueOf[s.Next]
@@ -83,12 +84,14 @@ func (l *lowerer) changeStates() error {
 		}
 		state = state.Base
 		if next.Base == state && next.IsContiguous() { // as of an op that evaluates
+			l.indices(i, next)
 			continue
 		}
 		if l.ranks > 1 && !s.Own {
 			first.In, first.Nodes = append(first.In, next), append(first.Nodes, s.Next)
 			next = l.graph.Program.NewValue(first, next.Name, next.Type)
 		}
+		l.indices(i, next)
 		k := slices.IndexFunc(l.graph.Program.Updates, func(u program.Update) bool { return u.State == state })
 		l.graph.Program.Updates[k].Next = next
 	}

@@ -34,6 +34,7 @@ func ofIntegers(t *testing.T) (plans []*kernels.Plan) {
 			add(basic.CumSum(dev, dt, []int{100, 100}, 0, false))
 			add(basic.CumSum(dev, dt, []int{100, 100}, 1, false))
 			add(basic.CumSum(dev, dt, []int{1, 10_000}, 1, false))
+			add(basic.CumSum(dev, dt, []int{1, 100_000}, 1, false))
 		}
 	}
 	rows := basic.Rows{Dtype: kernels.Uint8, Shape: []int{5, 7}, Axis: 1, Count: 3, Positions: 1}
@@ -80,6 +81,11 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 				plans = append(plans, p, k)
 			}
 		}
+		p, err := basic.CumSum(opspec.Devices()[2], dt, []int{1, 10_000}, 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
 		plans = append(plans, onWindows(t, dt)...)
 		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
 		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
