@@ -137,7 +137,7 @@ func (w *rowsWriter) read(b *batch, operands []int, j int, shared bool) {
 		case len(b.elements[i]) != j || j >= len(b.columns) || held != shared:
 		case held:
 			b.elements[i] = append(b.elements[i], w.loadShared(i, j))
-		default: // not a kept value, of which those in registers are there
+		default: // no kept value: the step that computed one has added its registers
 			b.elements[i] = append(b.elements[i], w.load(p, w.locate(p, b, j), w.width, b.exists[j]))
 		}
 	}

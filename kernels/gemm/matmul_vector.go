@@ -95,7 +95,7 @@ func cutLongRows(c *candidate, x *problem) (cut, bool) {
 	return cutRowsBy(c, x, each), true
 }
 
-// cutRowsBy gives each thread of a row so many vectors of 16 bytes.
+// cutRowsBy gives a thread `each` vectors of 16 bytes of a row.
 func cutRowsBy(c *candidate, x *problem, each int64) cut {
 	threads := min(max(arith.Pow2(kernels.CeilDiv(kernels.CeilDiv(x.K*x.size(), 16), each)), 8), rowThreads)
 	d := c.split.cut(x, kernels.CeilDiv(x.M*x.Batch, rowThreads/threads))
