@@ -420,17 +420,18 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
     Lists& l = *reinterpret_cast<Lists*>(shared);
     const int t = threadIdx.x, b = blockIdx.x, own = (rows - b + (int)gridDim.x - 1) / (int)gridDim.x; // rows of this block
     int all[each];
+    follow(); // first: no branch may come before
 #if __CUDA_ARCH__ >= 900
     __shared__ Zeros zeros;
     const bool last = count <= held, mine = !last || rows > mostBits; // last: there is one round
     if (t < threads) {
+        fetch(all, indices, 0, count, rows);
         for (int i = t; i < mostBits / 32; i += threads) zeros.present[i] = 0;
     } else {
         for (int i = t - threads; i < zeroBytes / 16; i += 32) reinterpret_cast<int4*>(zeros.source)[i] = int4{};
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the copies read these zeros
         __syncwarp();
     }
-    follow();
     if (t >= threads) {
         if (onto) return;
         asm volatile("bar.sync %0, %1;" ::"n"(PRESENT), "n"(threads + 32) : "memory");
@@ -438,7 +439,6 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
         if (!last) asm volatile("bar.sync %0, %1;" ::"n"(WRITTEN), "n"(threads + 32) : "memory");
         return;
     }
-    fetch(all, indices, 0, count, rows);
     sync();
     if (!onto) {
 #pragma unroll
@@ -450,7 +450,6 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
         asm volatile("bar.arrive %0, %1;" ::"n"(PRESENT), "n"(threads + 32) : "memory");
     }
 #else
-    follow();
     fetch(all, indices, 0, count, rows);
 #endif
     const int heavies = find_heavy(l, sums, heavy, all, max((int)min(count, (long long)held) / mostHeavy, leastHeavy), rows);
