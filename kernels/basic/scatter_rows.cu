@@ -5,9 +5,10 @@
 // Every block reads all indices, 8192 in a round, keeps those of its rows in order, in shared memory, and sorts them by
 // row. Later rounds add to what earlier ones wrote. Bound by memory.
 //
-// Rows without an index are filled with zeros. From compute capability 9.0 on, bulk copies from shared memory do so while
-// the indices are sorted and the other rows are summed. On older devices some warps begin with zeros, the others with
-// sums, so that memory is read and written at the same time.
+// Rows without an index are filled with zeros. From compute capability 9.0 on, one warp more does so by bulk copies from shared memory while
+// the others sort the indices and sum. Blocks take these rows, of whichever block, by a counter as they have written the rows before: a block that owns many rows with an
+// index writes fewer zeros. Where there are later rounds, or more rows than bits for all of them in shared memory, a block writes those that it owns. On older devices some
+// warps begin with zeros, the others with sums, so that memory is read and written at the same time.
 //
 // With `onto`, for at most the indices of one round, the sums are added to what out has, and rows without an index stay.
 //
@@ -18,15 +19,19 @@
 #include "follow.cuh"
 #include "windows.cuh" // Divide
 
-constexpr int threads = 512, warps = threads / 32;
-constexpr int held = 8192;           // indices of a round: as in scatter_rows.go
-constexpr int each = held / threads; // of a thread
+#if __CUDA_ARCH__ >= 900
+constexpr int threads = 480; // and a warp that writes zeros
+#else
+constexpr int threads = 512;
+#endif
+constexpr int warps = threads / 32;
+constexpr int held = 8192;                           // indices of a round: as in scatter_rows.go
+constexpr int each = (held + threads - 1) / threads; // of a thread
 constexpr int mostRows = 4096;       // of a block: as in scatter_rows.go
 constexpr int stages = 8;            // panels of g, of 16 bytes a thread, in flight
 constexpr int many = 32;             // indices of a row from which a warp sums 32 columns
 constexpr int mostHeavy = 64, leastHeavy = 64;
 constexpr int keys = 8192;           // lower bits by which indices are counted: a power of two
-constexpr int zeroRows = 64;         // rows of which zeros are copied while indices are sorted
 
 // The lists of a block. The counts by which heavy rows are found use the memory of k and row, and then of count and end.
 // The panels of heavy rows use that of all but order.
@@ -41,14 +46,24 @@ struct Lists {
 static_assert(sizeof(Lists::k) + sizeof(Lists::row) == keys * sizeof(int), "the counts do not fit");
 static_assert(sizeof(Lists::count) + sizeof(Lists::end) + sizeof(Lists::k) + sizeof(Lists::row) >= stages * threads * 16, "the panels do not fit");
 
+// sync is a barrier of the threads that sum.
+__device__ __forceinline__ void sync() { asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); }
+__device__ __forceinline__ bool sync_or(bool value) {
+    int any;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %1, 0;\nbar.red.or.pred p, 1, %2, p;\nselp.s32 %0, 1, 0, p;\n}" : "=r"(any) : "r"((int)value), "n"(threads) : "memory");
+    return any;
+}
+
 extern __shared__ __align__(16) unsigned char shared[];
 
 // fetch loads this thread's indices of the round from `base` on, -1 for those outside of the axis.
 __device__ void fetch(int (&v)[each], const long long* __restrict__ indices, long long base, long long count, int rows) {
-    const long long first = base + threadIdx.x / 32 * (each * 32) + threadIdx.x % 32;
+    const int first = threadIdx.x / 32 * (each * 32) + threadIdx.x % 32;
+    const int left = (int)min(count - base, (long long)held);
+    indices += base;
 #pragma unroll
     for (int j = 0; j < each; j++) {
-        const long long index = first + j * 32 < count ? indices[first + j * 32] : -1;
+        const long long index = first + j * 32 < left ? indices[first + j * 32] : -1;
         v[j] = index >= 0 && index < rows ? (int)index : -1;
     }
 }
@@ -64,7 +79,7 @@ template <typename M, typename P> __device__ __forceinline__ int collect(int* su
         mine += __popc(__ballot_sync(~0u, row[j] >= 0));
     }
     if (lane == 0) sums[warp] = mine;
-    __syncthreads();
+    sync();
     int place = 0, total = 0;
 #pragma unroll
     for (int w = 0; w < warps; w++) {
@@ -79,7 +94,7 @@ template <typename M, typename P> __device__ __forceinline__ int collect(int* su
             place += __popc(found);
         }
     }
-    __syncthreads();
+    sync();
     return total;
 }
 
@@ -89,15 +104,15 @@ __device__ __forceinline__ int find_heavy(Lists& l, int* sums, int* heavy, const
     int* const counts = reinterpret_cast<int*>(l.k); // the number of indices by lower bits; then, where there are many, its negative
     const int t = threadIdx.x, lane = t & 31, warp = t >> 5, high = (rows + keys - 1) / keys;
     for (int i = t; i < keys / 4; i += threads) reinterpret_cast<int4*>(counts)[i] = int4{};
-    __syncthreads();
+    sync();
 #pragma unroll
     for (int j = 0; j < each; j++)
         if (v[j] >= 0) atomicAdd(&counts[v[j] % keys], 1);
-    __syncthreads();
+    sync();
     unsigned found = 0; // of the counts of this thread
 #pragma unroll
-    for (int j = 0; j < keys / threads; j++) found |= (unsigned)(counts[j * threads + t] >= least) << j;
-    if (!__syncthreads_or(found != 0) || high * mostHeavy > 2 * mostRows) return 0;
+    for (int j = 0; j < (keys + threads - 1) / threads; j++) found |= (unsigned)(j * threads + t < keys && counts[j * threads + t] >= least) << j;
+    if (!sync_or(found != 0) || high * mostHeavy > 2 * mostRows) return 0;
     int place = __popc(found);
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
@@ -105,7 +120,7 @@ __device__ __forceinline__ int find_heavy(Lists& l, int* sums, int* heavy, const
         if (lane >= d) place += other;
     }
     if (lane == 31) sums[warp] = place;
-    __syncthreads();
+    sync();
     place -= __popc(found);
     int total = 0;
     for (int w = 0; w < warps; w++) {
@@ -119,13 +134,13 @@ __device__ __forceinline__ int find_heavy(Lists& l, int* sums, int* heavy, const
     }
     int* const exact = l.count; // by number and higher bits
     for (int i = t; i < total * high; i += threads) exact[i] = 0;
-    __syncthreads();
+    sync();
 #pragma unroll
     for (int j = 0; j < each; j++) {
         const int number = v[j] < 0 ? 0 : counts[v[j] % keys];
         if (number < 0) atomicAdd(&exact[(-number - 1) * high + v[j] / keys], 1);
     }
-    __syncthreads();
+    sync();
     int heavies = 0;
     if (warp == 0) {
         for (int i = lane; i - lane < total * high; i += 32) {
@@ -136,9 +151,9 @@ __device__ __forceinline__ int find_heavy(Lists& l, int* sums, int* heavy, const
         }
         if (lane == 0) sums[0] = heavies;
     }
-    __syncthreads();
+    sync();
     heavies = sums[0];
-    __syncthreads(); // sums are used again
+    sync(); // sums are used again
     return heavies;
 }
 
@@ -218,53 +233,54 @@ __device__ __forceinline__ int take(int* next, int size) {
 }
 
 #if __CUDA_ARCH__ >= 900
-constexpr int writer = warps - 1, zeroBytes = 3072; // of a bulk copy of zeros
+constexpr int zeroBytes = 3072;  // of a bulk copy of zeros
+constexpr int turnBytes = 24576; // of the rows that a block takes at once
+constexpr int mostBits = 1 << 16;
+constexpr int PRESENT = 2, WRITTEN = 3; // barriers of all threads
 
-// Zeros tells which rows of a block have no index in the first round. Warp `writer` fills them by bulk copies of source.
+// Zeros tells which rows have an index in the first round: all, or those of this block.
 struct Zeros {
     __align__(16) unsigned char source[zeroBytes]; // zeros
-    unsigned present[mostRows / 32]; // bit r: row r has an index
+    unsigned present[mostBits / 32];
 };
 
-// find_zeros prepares the copies, given the indices of the first round.
-__device__ __forceinline__ void find_zeros(Zeros& z, const int (&v)[each], const Divide& blocks) {
-    for (int i = threadIdx.x; i < zeroBytes / 16; i += threads) reinterpret_cast<int4*>(z.source)[i] = int4{};
-    for (int i = threadIdx.x; i < mostRows / 32; i += threads) z.present[i] = 0;
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the copies read these zeros
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < each; j++) {
-        const int r = v[j] < 0 ? 0 : (int)blocks(v[j]);
-        if (v[j] >= 0 && v[j] - r * (int)gridDim.x == blockIdx.x) atomicOr(&z.present[r / 32], 1u << r % 32);
-    }
-    __syncthreads();
-}
-
-// copy_zeros issues the copies of the rows [from, to) of the block.
-template <typename T> __device__ __forceinline__ void copy_zeros(const Zeros& z, T* out, int from, int to, long long inner) {
-    if (threadIdx.x / 32 != writer) return;
+// write_zeros writes the rows that have none, by a warp. `mine` is set if these are the rows of this block alone, `own` of them.
+template <typename T> __device__ __forceinline__ void write_zeros(Zeros& z, T* out, int rows, int own, long long inner, bool mine, unsigned* next) {
+    const int lane = threadIdx.x & 31;
+    const long long bytes = inner * (long long)sizeof(T);
     const unsigned source = (unsigned)__cvta_generic_to_shared(z.source);
-    for (int r = from + threadIdx.x % 32; r < to; r += 32) {
-        if (z.present[r / 32] >> r % 32 & 1) continue;
-        char* const row = reinterpret_cast<char*>(out + ((long long)r * gridDim.x + blockIdx.x) * inner);
-        for (long long at = 0, bytes = inner * (long long)sizeof(T); at < bytes; at += zeroBytes)
-            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(row + at), "r"(source), "r"((int)min(bytes - at, (long long)zeroBytes)) : "memory");
+    const auto write = [&](int bit, long long row) {
+        if (z.present[bit / 32] >> bit % 32 & 1) return;
+        char* const to = reinterpret_cast<char*>(out) + row * bytes;
+        for (long long at = 0; at < bytes; at += zeroBytes)
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + at), "r"(source), "r"((int)min(bytes - at, (long long)zeroBytes)) : "memory");
+    };
+    // Few copies are in flight, so that loads of other warps do not wait for many, and blocks end together.
+    const auto issued = [] { asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 2;" ::: "memory"); };
+    const int taken = bytes >= turnBytes ? 1 : min(turnBytes / (int)bytes, 32); // rows of a turn
+    if (mine) {
+        for (int r0 = 0; r0 < own; r0 += taken) {
+            if (lane < taken && r0 + lane < own) write(r0 + lane, (long long)(r0 + lane) * gridDim.x + blockIdx.x);
+            issued();
+        }
+    } else {
+        const unsigned turns = (unsigned)(rows + taken - 1) / (unsigned)taken;
+        const auto take = [&] {
+            unsigned turn = 0;
+            if (lane == 0) turn = atomicInc(next, turns + gridDim.x - 1); // the last one makes it zero
+            return __shfl_sync(~0u, turn, 0);
+        };
+        for (unsigned turn = take(); turn < turns;) {
+            const unsigned after = take();
+            const int row = (int)(turn * taken) + lane;
+            if (lane < taken && row < rows) write(row, row);
+            issued();
+            turn = after;
+        }
     }
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    asm volatile("fence.proxy.async.global;" ::: "memory"); // later rounds read the zeros
 }
-
-// await_zeros waits until the zeros are in memory. Later rounds read them.
-__device__ __forceinline__ void await_zeros() {
-    if (threadIdx.x / 32 == writer) {
-        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-        asm volatile("fence.proxy.async.global;" ::: "memory");
-    }
-}
-#else
-struct Zeros {};
-__device__ void find_zeros(Zeros&, const int (&)[each], const Divide&) {}
-template <typename T> __device__ void copy_zeros(const Zeros&, T*, int, int, long long) {}
-__device__ void await_zeros() {}
 #endif
 
 // write_rows sums the rows that have indices. In the first round it writes zeros to those that have none, on devices before 9.0.
@@ -339,7 +355,7 @@ __device__ __forceinline__ void sort(Lists& l, int n, int own) {
             __syncwarp();
         }
     }
-    __syncthreads();
+    sync();
 }
 
 // sum_heavy sums the columns of row v from c0 on, of `vectors` vectors of 16 bytes. Each thread copies a vector of a panel
@@ -371,7 +387,7 @@ __device__ __forceinline__ void sum_heavy(Lists& l, int* sums, const int (&all)[
         int stage = 0;
         for (int e = 0; e < n; e += deep) {
             arrived<stages - 2>();
-            __syncthreads(); // this panel has been copied, and all threads have finished reading the previous panel
+            sync(); // this panel has been copied, and all threads have finished reading the previous panel
             issue(e + (stages - 1) * deep, stage == 0 ? stages - 1 : stage - 1);
             if (t < width) {
                 const T* panel = reinterpret_cast<const T*>(panels + stage * threads) + t;
@@ -389,7 +405,7 @@ __device__ __forceinline__ void sum_heavy(Lists& l, int* sums, const int (&all)[
             if (++stage == stages) stage = 0;
         }
         arrived<0>();
-        __syncthreads(); // the next round's list is written over this one
+        sync(); // the next round's list is written over this one
     }
     if (t < width && c0 + t < inner) {
         T* const to = out + v * inner + c0 + t;
@@ -399,18 +415,43 @@ __device__ __forceinline__ void sum_heavy(Lists& l, int* sums, const int (&all)[
 
 template <typename T>
 __device__ void scatter_rows(const T* __restrict__ g, const long long* __restrict__ indices, T* out, long long count, int rows, long long inner,
-                             Divide blocks, bool onto) {
+                             Divide blocks, bool onto, unsigned* next) {
     __shared__ int sums[warps + mostHeavy], heavy[mostHeavy];
     Lists& l = *reinterpret_cast<Lists*>(shared);
     const int t = threadIdx.x, b = blockIdx.x, own = (rows - b + (int)gridDim.x - 1) / (int)gridDim.x; // rows of this block
     int all[each];
-    follow();
-    fetch(all, indices, 0, count, rows);
+    follow(); // first: no branch may come before
+#if __CUDA_ARCH__ >= 900
     __shared__ Zeros zeros;
-    if (!onto) {
-        find_zeros(zeros, all, blocks);
-        copy_zeros(zeros, out, 0, min(own, zeroRows), inner);
+    const bool last = count <= held, mine = !last || rows > mostBits; // last: there is one round
+    if (t < threads) {
+        fetch(all, indices, 0, count, rows);
+        for (int i = t; i < mostBits / 32; i += threads) zeros.present[i] = 0;
+    } else {
+        for (int i = t - threads; i < zeroBytes / 16; i += 32) reinterpret_cast<int4*>(zeros.source)[i] = int4{};
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the copies read these zeros
+        __syncwarp();
     }
+    if (t >= threads) {
+        if (onto) return;
+        asm volatile("bar.sync %0, %1;" ::"n"(PRESENT), "n"(threads + 32) : "memory");
+        write_zeros(zeros, out, rows, own, inner, mine, next);
+        if (!last) asm volatile("bar.sync %0, %1;" ::"n"(WRITTEN), "n"(threads + 32) : "memory");
+        return;
+    }
+    sync();
+    if (!onto) {
+#pragma unroll
+        for (int j = 0; j < each; j++) {
+            const int r = all[j] < 0 ? 0 : (int)blocks(all[j]);
+            if (all[j] >= 0 && !mine) atomicOr(&zeros.present[all[j] / 32], 1u << all[j] % 32);
+            else if (all[j] >= 0 && all[j] - r * (int)gridDim.x == b) atomicOr(&zeros.present[r / 32], 1u << r % 32);
+        }
+        asm volatile("bar.arrive %0, %1;" ::"n"(PRESENT), "n"(threads + 32) : "memory");
+    }
+#else
+    fetch(all, indices, 0, count, rows);
+#endif
     const int heavies = find_heavy(l, sums, heavy, all, max((int)min(count, (long long)held) / mostHeavy, leastHeavy), rows);
     if (heavies > 0) {
         constexpr int W = 16 / sizeof(T);
@@ -422,10 +463,10 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
     }
     for (long long base = 0; base == 0 || base < count; base += held) {
         for (int r = t; r < own; r += threads) l.count[r] = 0;
-        __syncthreads();
+        sync();
         if (t < heavies && heavy[t] - (int)blocks(heavy[t]) * (int)gridDim.x == b) l.count[blocks(heavy[t])] = -1;
         if (base > 0) fetch(all, indices, base, count, rows);
-        __syncthreads();
+        sync();
         const int n = collect(
             sums, all,
             [&](int v) {
@@ -434,20 +475,20 @@ __device__ void scatter_rows(const T* __restrict__ g, const long long* __restric
             },
             [&](int place, int k, int r) { l.k[place] = (unsigned short)k, l.row[place] = (unsigned short)r; });
         for (int e = t; e < n; e += threads) atomicAdd(&l.count[l.row[e]], 1);
-        __syncthreads();
+        sync();
         sort(l, n, own);
-        const bool zeroed = base == 0 && !onto;
-        if (zeroed) copy_zeros(zeros, out, zeroRows, own, inner);
         write_rows(l, g + base * inner, out, own, inner, base == 0, onto);
-        if (zeroed) await_zeros();
-        __syncthreads(); // the next round's lists are written over these, and its sums added to these
+#if __CUDA_ARCH__ >= 900
+        if (base == 0 && !last && !onto) asm volatile("bar.sync %0, %1;" ::"n"(WRITTEN), "n"(threads + 32) : "memory");
+#endif
+        sync(); // the next round's lists are written over these, and its sums added to these
     }
 }
 
 #define SCATTER_ROWS(name, T)                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(threads, 1)                                                                        \
-        scatter_rows_##name(const T* g, const long long* indices, T* out, long long count, int rows, long long inner, DIVIDE(blocks), const int onto) { \
-        scatter_rows<T>(g, indices, out, count, rows, inner, DIVIDE_OF(blocks), onto);                                              \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                                                            \
+        scatter_rows_##name(const T* g, const long long* indices, T* out, long long count, int rows, long long inner, DIVIDE(blocks), const int onto, unsigned* next) { \
+        scatter_rows<T>(g, indices, out, count, rows, inner, DIVIDE_OF(blocks), onto, next);                                        \
     }
 
 SCATTER_ROWS(f32, float)

@@ -27,6 +27,7 @@ type scatterRowsArgs struct {
 	Inner           int64
 	Blocks          arith.Divide
 	Onto            int64 `arg:"int32"`
+	Next            kernels.Ref
 }
 
 // widenArgs are those of the conversion of N indices to int64.
@@ -65,7 +66,7 @@ var scatterRowsPolicies = kernels.Measured[scatterRowsPolicy]{
 func (pol scatterRowsPolicy) takes(dev kernels.Device, dt kernels.Dtype, outer, rows, inner, count int64) bool {
 	size := inner * dt.Size()
 	return dev.Kind == kernels.GPU && outer == 1 && size%16 == 0 && size >= pol.minRow && rows >= pol.minRows && rows <= scatterRowsMost*int64(dev.SMs) &&
-		count >= pol.minCount && count <= min(pol.maxCount, pol.maxMean*rows) && dev.SharedOptin >= scatterRowsShared+5<<10
+		count >= pol.minCount && count <= min(pol.maxCount, pol.maxMean*rows) && dev.SharedOptin >= scatterRowsShared+12<<10
 }
 
 // ScatterOnto plans [ScatterBy] along axis 0 of a tensor to which the sums are added: out[v] = base[v] + (g[k] + g[l] + ...) of the k < l < ... with this index,
@@ -97,7 +98,7 @@ func appendWidened(p *kernels.Plan, indices kernels.Ref, each, count int64) kern
 func appendScatterRows(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g, indices kernels.Ref, rows, inner, count, onto int64) {
 	blocks := min(int64(dev.SMs), rows)
 	p.Launch(scatterRows[dt], int(blocks), scatterRowsBlock,
-		scatterRowsArgs{g, indices, kernels.At(kernels.Out, 0), count, rows, inner, arith.DivideBy(blocks), onto}).Shared = scatterRowsShared
+		scatterRowsArgs{g, indices, kernels.At(kernels.Out, 0), count, rows, inner, arith.DivideBy(blocks), onto, kernels.At(kernels.Arrivals, 0)}).Shared = scatterRowsShared
 }
 
 func scatterRowsBody[T kernels.Float](c kernels.Call) {
