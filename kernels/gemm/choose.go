@@ -111,6 +111,7 @@ type tile struct {
 	slices, stages int64 // groups of threads, each with a part of the K slice; slices in flight
 	threads        int
 	cluster        int64 // blocks of a cluster; 0: none
+	beside         bool  // the tiles of a cluster's blocks are side by side, not one above the other
 	shared         int64 // dynamic shared memory, bytes
 }
 

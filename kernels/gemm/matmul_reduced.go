@@ -21,11 +21,23 @@ func byTrans(stem, prefix string, body func(transA, transB bool) func(kernels.Ca
 func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[float64]) candidate {
 	by := kernels.Precision(f)
 	c := candidate{name: name, form: f, able: limits{on: on, also: func(_ *candidate, x *problem) bool { return x.Round == by && countable(x) }}, tile: t,
-		split: splitPolicy{blocksPerSM: 1, minK: 128}, element: element, cut: cutReduced, rounds: true, special: emitReduced}
-	if c.m = tensorTile * max(t.cluster, 1); f == TF32 {
+		split: splitPolicy{blocksPerSM: 1, minK: 128}, element: element, cut: cutReduced, all: cutsReduced, rounds: true, special: emitReduced}
+	if c.m = tensorTile; f == TF32 {
 		c.kernels[0][1] = own.Kernel(stem, "matmul_"+name+"_nt", reducedBody(f)(false, true))
 	} else {
 		c.kernels = byTrans(stem, "matmul_"+name+"_", reducedBody(f))
+	}
+	return c
+}
+
+// pairOf returns a kernel of matmul_hopper.cu with clusters of two blocks, whose tiles are one above the other and share columns of B, or side by side and share
+// rows of A.
+func pairOf(c candidate, name string, beside bool) candidate {
+	c.cluster, c.beside = 2, beside
+	if c.name = name; beside {
+		c.n *= 2
+	} else {
+		c.m *= 2
 	}
 	return c
 }
@@ -46,15 +58,50 @@ func quarter(x *problem, bytes int64) bool {
 
 // cutReduced takes the time that tiles of the group would take, those of the busiest SM one after the other.
 func cutReduced(c *candidate, x *problem) (cut, bool) {
-	tiles := c.count(x) * max(c.cluster, 1)
+	tiles, n := c.count(x)*max(c.cluster, 1), c.n
+	if c.beside {
+		n /= c.cluster
+	}
 	split := c.split
-	if x.halves() || x.Also != Plain { // another launch would add splits
+	if x.single() {
 		split = splitPolicy{}
 	}
 	d := split.cut(x, tiles)
-	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.n) * c.element.On(x.dev)
+	d.us = float64(kernels.CeilDiv(tiles, x.sms())*n) * c.element.On(x.dev)
 	return d, true
 }
+
+// single reports whether the kernel stores C itself: another launch adds up splits of K in float32 alone.
+func (x *problem) single() bool { return x.halves() || x.Also != Plain }
+
+// cutsReduced lists the cuts of a kernel of matmul_hopper.cu: whole tiles, partial sums that another launch adds up, and parts of K that clusters add up.
+func cutsReduced(c *candidate, x *problem, list []cut) []cut {
+	d, _ := cutReduced(c, x)
+	list = append(list, d)
+	tiles, steps, cluster := c.count(x), kernels.CeilDiv(x.K*c.form.stored().size, c.form.stored().slice), max(c.cluster, 1)
+	if c.split.blocksPerSM > 0 && !x.single() {
+		one := *c
+		counts, tried := splitCounts(x, max(tiles, 1), 4)
+		for _, n := range counts[:tried] {
+			if one.split.exactly = n; n > 1 && x.K/n < 32 {
+				break
+			}
+			d, _ := cutReduced(&one, x)
+			list = append(list, d)
+		}
+	}
+	if _, half := c.form.half(); !half || !isHopper(x.dev) {
+		return list
+	}
+	for n := int64(2); n*cluster <= maxCluster && n <= steps && n*cluster*tiles <= 2*x.sms(); n++ {
+		unit := c.form.stored().slice / c.form.stored().size
+		list = append(list, cut{parts: n, chunk: kernels.CeilDiv(steps, n) * unit, blocks: n * cluster * tiles})
+	}
+	return list
+}
+
+// maxCluster is the most blocks of a cluster.
+const maxCluster = 8
 
 // emitReduced launches a product of rounded operands, after the launch that rounds those that were not prepared and are not as the kernel
 // reads them.
@@ -86,13 +133,28 @@ func emitReduced(c *candidate, p *kernels.Plan, x *problem, d cut) {
 		}
 	}
 	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
-		args, blocks := reducedArgs{at[0], at[1], to, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e, also, halves}, d.blocks
-		if hasWGMMA(x.dev) {
-			cluster := max(c.cluster, 1)
-			args.A, args.B = operands[0].tensorMap(at[0], !transA, tensorTile), operands[1].tensorMap(at[1], transB, c.n/cluster)
-			blocks = min(blocks, max(x.sms()/cluster, 1)*cluster)
+		args := reducedArgs{at[0], at[1], to, x.M, x.N, x.K, x.Batch, d.chunk, x.N, e, also, halves}
+		kernel := c.kernels[arith.Flag(transA)][arith.Flag(transB)]
+		if !hasWGMMA(x.dev) {
+			p.Launch(kernel, int(d.blocks), c.threads, args).Shared = int(c.shared)
+			return
 		}
-		p.Launch(c.kernels[arith.Flag(transA)][arith.Flag(transB)], int(blocks), c.threads, args).Shared = int(c.shared)
+		// A block fetches so many lines of A and B at once. With parts of K it computes one tile.
+		linesA, linesB, down, across, parts, blocks := int64(tensorTile), c.n, max(c.cluster, 1), int64(1), max(d.parts, 1), d.blocks
+		if c.beside {
+			down, across = across, down
+			linesA, linesB = linesA/across, linesB/across
+		}
+		if linesB /= down; parts == 1 {
+			blocks = min(blocks, max(x.sms()/(down*across), 1)*down*across)
+		} else {
+			args.Chunk = arith.RoundUp(x.K, d.chunk)
+		}
+		args.A, args.B = operands[0].tensorMap(at[0], !transA, linesA), operands[1].tensorMap(at[1], transB, linesB)
+		l := p.Launch(kernel, int(blocks), c.threads, hopperReducedArgs{args, down | across<<8 | parts<<16})
+		if l.Shared = int(c.shared); down*across*parts > 1 {
+			l.Cluster = int(down * across * parts)
+		}
 	})
 }
 
@@ -105,6 +167,12 @@ type reducedArgs struct {
 	epilogueArgs
 	Also   kernels.Ref // C in 16 bits
 	Halves int64       `arg:"int32"` // what is in 16 bits
+}
+
+// hopperReducedArgs are those of matmul_hopper.cu, whose last one describes clusters.
+type hopperReducedArgs struct {
+	reducedArgs
+	Cluster int64 `arg:"int32"`
 }
 
 // The bits of Halves: see matmul_halves.cuh.
