@@ -57,23 +57,24 @@ template <typename K>
 __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, const TensorMap* againA, const TensorMap* againB, float* c, const Shape& s, const Cluster& of, const Epilogue<float>& epilogue) {
     constexpr int STAGES = K::STAGES;
     const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, full = start, empty = start + STAGES * 8, memory = start + 1024;
-    if (threadIdx.x == 0) {
-        if (K::PLANES == 1) map_ahead(mapA), map_ahead(mapB);
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(full + i * 8, 1);
-            barrier_init(empty + i * 8, 8 * of.sources()); // the consumers' warps
-        }
+    if (threadIdx.x == 32 && K::PLANES == 1) map_ahead(mapA), map_ahead(mapB);
+    if (threadIdx.x < STAGES) {
+        barrier_init(full + threadIdx.x * 8, 1);
+        barrier_init(empty + threadIdx.x * 8, 8 * of.sources()); // the consumers' warps
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
+    const Tiles<K::BN, K::BK> tiles(s, of);
+    Walk<K::BK> walk(s.shares, tiles.count, s.k, of.blocks());
+    Section part{};
+    bool any = walk.next(part);
+    Tile to = tiles[part];
     if (of.shared()) cluster_sync<2>();
     else __syncthreads();
     follow();
     Scaling range{}; // loaded while the first stages are under way
     if (K::PLANES == 3) range = *s.range;
 
-    const Tiles<K::BN, K::BK> tiles(s, of);
-    Walk<K::BK> walk(s.shares, tiles.count, s.k, of.blocks());
     const int group = threadIdx.x / 128;
     if (group == 0) {
         registers_down<24>();
@@ -83,21 +84,18 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             const TensorMap* const fromB = range.again(1) ? againB : mapB;
             const u16 above = of.above(), beside = of.beside();
 #pragma unroll 1
-            for (Section part; walk.next(part);) {
-                Tile to = tiles[part.tile];
-                if (part.steps > 0) to.steps = part.steps;
-                const int k0 = to.k0 + part.k0;
+            for (; any; any = walk.next(part), to = tiles[part]) {
 #pragma unroll 1
                 for (int l = 0; l < to.steps; l++, at.next()) {
                     const u32 bar = full + at.stage * 8, stage = memory + at.stage * K::STAGE;
                     barrier_wait(empty + at.stage * 8, at.parity ^ 1);
                     barrier_expect(bar, K::STAGE);
                     if constexpr (K::PLANES == 3) {
-                        K::A::fetch_part(stage, fromA, bar, to.m0, k0 + l * K::BK, to.matrix, 0);
-                        K::B::fetch_part(stage + K::A::BYTES, fromB, bar, to.n0, k0 + l * K::BK, to.matrix, of.row());
+                        K::A::fetch_part(stage, fromA, bar, to.m0, to.k0 + l * K::BK, to.matrix, 0);
+                        K::B::fetch_part(stage + K::A::BYTES, fromB, bar, to.n0, to.k0 + l * K::BK, to.matrix, of.row());
                     } else {
-                        fetch_share<128, K::BK, K::TRANS_A>(stage, fromA, bar, to.m0, k0 + l * K::BK, to.matrix, of.col(), of.across, beside);
-                        fetch_share<K::BN, K::BK, K::TRANS_B>(stage + K::A::BYTES, fromB, bar, to.n0, k0 + l * K::BK, to.matrix, of.row(), of.down, above);
+                        fetch_share<128, K::BK, K::TRANS_A>(stage, fromA, bar, to.m0, to.k0 + l * K::BK, to.matrix, of.col(), of.across, beside);
+                        fetch_share<K::BN, K::BK, K::TRANS_B>(stage + K::A::BYTES, fromB, bar, to.n0, to.k0 + l * K::BK, to.matrix, of.row(), of.down, above);
                     }
                 }
             }
@@ -112,12 +110,10 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         Stages<K> stages{{}, full, empty, memory, number, number * 64, of.sources(), of.source(threadIdx.x % 32)};
         float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * (Part::SIZE + Line<K>::SIZE);
         float* const line = own + Part::SIZE;
-        const bool turns = K::TURNS && walk.any();
+        const bool turns = K::TURNS && any;
         if (turns && number == 1) turn_pass(1);
 #pragma unroll 1
-        for (Section part; walk.next(part);) {
-            Tile to = tiles[part.tile];
-            if (part.steps > 0) to.steps = part.steps;
+        for (; any; any = walk.next(part), to = tiles[part]) {
             Line<K>::fetch(epilogue, s, to, line);
             K sums;
             sums.run(stages, to.steps, form);

@@ -62,8 +62,9 @@ template <int BN, int STEP> struct Tiles {
         across = (s.n + of.across * BN - 1) / (of.across * BN);
         count = down * across * s.batch * ((s.k + s.chunk - 1) / s.chunk);
     }
-    // A block's tile of the i-th one of its cluster, and its part of K.
-    __device__ __forceinline__ Tile operator[](int i) const {
+    // The tile of a section, and the block's part of K.
+    __device__ __forceinline__ Tile operator[](const Section& section) const {
+        const int i = section.tile;
         const int group = 16 / of.down, in = i % (down * across), rest = i / (down * across);
         const int top = in / (group * across) * group, rows = min(down - top, group), t = in % (group * across);
         Tile to;
@@ -78,6 +79,7 @@ template <int BN, int STEP> struct Tiles {
             to.steps = to.steps * (of.part() + 1) / of.parts - first;
             to.k0 += first * STEP;
         }
+        if (section.steps > 0) to.k0 += section.k0, to.steps = section.steps;
         return to;
     }
 };

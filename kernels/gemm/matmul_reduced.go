@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"strings"
+
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -90,7 +92,7 @@ func cutsReduced(c *candidate, x *problem, list []cut) []cut {
 			list = append(list, d)
 		}
 	}
-	if _, half := c.form.half(); !half || !isHopper(x.dev) {
+	if !c.divides() || !isHopper(x.dev) {
 		return list
 	}
 	for n := int64(2); n*cluster <= maxCluster && n <= steps && n*cluster*tiles <= 2*x.sms(); n++ {
@@ -98,6 +100,12 @@ func cutsReduced(c *candidate, x *problem, list []cut) []cut {
 		list = append(list, cut{parts: n, chunk: kernels.CeilDiv(steps, n) * unit, blocks: n * cluster * tiles})
 	}
 	return list
+}
+
+// divides reports whether clusters of the kernel's blocks add up parts of K: of operands in 16 bits on 9.0.
+func (c *candidate) divides() bool {
+	_, half := c.form.half()
+	return half && c.rounds && strings.HasPrefix(c.name, "hopper_")
 }
 
 // maxCluster is the most blocks of a cluster.

@@ -327,7 +327,7 @@ func (c *candidate) rateName(joined int) string {
 	switch {
 	case joined == 0:
 		return name
-	case c.joined == nil:
+	case c.joined == nil && !c.divides():
 		return ""
 	}
 	return "joined_" + name
