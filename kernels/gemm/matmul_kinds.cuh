@@ -66,8 +66,6 @@ template <typename K> struct Stages {
     u32 memory;      // of stage 0
     int group;       // this warpgroup's number
     int line;        // of A, where its rows start
-    int sources = 0; // see Cluster; the lane's, of Plain
-    u32 source = 0;
 
     __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
     __device__ __forceinline__ u64 a() const { return K::A::descriptor(memory + at.stage * K::STAGE, line); }
@@ -75,11 +73,7 @@ template <typename K> struct Stages {
     // release gives a stage back to the producers of all blocks that fill it, once each warp has called it.
     __device__ __forceinline__ void release(int stage) {
         const int lane = threadIdx.x % 32;
-        if constexpr (K::PLANES == 1) {
-            if (lane < sources) barrier_arrive(empty + stage * 8, source);
-        } else if (lane < K::CLUSTER) {
-            barrier_arrive(empty + stage * 8, lane);
-        }
+        if (lane < K::CLUSTER) barrier_arrive(empty + stage * 8, lane);
     }
 };
 
@@ -107,28 +101,12 @@ template <int SUMS, typename S, typename Multiply> __device__ __forceinline__ vo
     s.release(last);
 }
 
-// fetch_share starts the copies of a piece of LINES lines of 128 bytes along K, T as in Piece, by one of several blocks: the part-th part of it, to all of mask.
-template <int LINES, int BK, int T> __device__ __forceinline__ void fetch_share(u32 to, const TensorMap* map, u32 bar, int line, int k0, int matrix, int part, int blocks, u16 mask) {
-    if (T) {
-#pragma unroll
-        for (int i = 0; i < LINES / 64; i++) {
-            if (i % blocks != part) continue;
-            if (blocks > 1) fetch<true>(to + i * BK * 128, map, bar, line + i * 64, k0, 0, matrix, mask);
-            else fetch<false>(to + i * BK * 128, map, bar, line + i * 64, k0, 0, matrix, mask);
-        }
-    } else {
-        const int first = LINES / blocks * part;
-        if (blocks > 1) fetch<true>(to + first * 128, map, bar, k0, line + first, 0, matrix, mask);
-        else fetch<false>(to, map, bar, k0, line, 0, matrix, mask);
-    }
-}
-
 // Plain is a b, added up by the tensor cores. Elements of 2 bytes are BF16 or, with F16, F16.
-template <int TA, int TB, int SIZE_, int BN_, bool F16_ = false> struct Plain {
-    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, STAGES = 4 * 384 / (128 + BN), TRANS_A = TA, TRANS_B = TB;
+template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_, bool F16_ = false> struct Plain {
+    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN);
     static constexpr bool TURNS = false, SHARED = false, LINE = true, F16 = F16_;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
-    using B = Piece<BN, BK, SIZE, PLANES, TB, 1>;
+    using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float sum[BN / 2];
 

@@ -20,66 +20,29 @@ struct Shape {
     Shares shares;
 };
 
-// Cluster is how the blocks of a cluster divide work: `down` tiles one above the other and `across` tiles side by side, which fetch parts of
-// common pieces for one another, and `parts` of K of each. The kernel's argument has a byte for each.
-struct Cluster {
-    int down, across, parts;
-    u32 rank;
-    __device__ __forceinline__ Cluster(int down, int across, int parts) : down(down), across(across), parts(parts) {
-        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    }
-    __device__ __forceinline__ int row() const { return rank % down; }
-    __device__ __forceinline__ int col() const { return rank / down % across; }
-    __device__ __forceinline__ int part() const { return rank / (down * across); }
-    __device__ __forceinline__ bool shared() const { return down * across > 1; }
-    __device__ __forceinline__ int blocks() const { return down * across * parts; }
-    // sources is the number of blocks that fetch for a block and for which it fetches; source is the i-th of them.
-    __device__ __forceinline__ int sources() const { return down + across - 1; }
-    __device__ __forceinline__ u32 source(int i) const {
-        const u32 first = rank - row();
-        return i < down ? first + (row() + i) % down : rank - col() * down + (col() + i - down + 1) % across * down;
-    }
-    // above and beside are masks of the blocks that share columns of B, and rows of A.
-    __device__ __forceinline__ u16 above() const { return ((1 << down) - 1) << (rank - row()); }
-    __device__ __forceinline__ u16 beside() const {
-        u16 mask = 0;
-        for (int i = 0; i < across; i++) mask |= 1 << (rank + (i - col()) * down);
-        return mask;
-    }
-};
-
 struct Tile {
-    int m0, n0, matrix, split, k0, steps;
+    int m0, n0, matrix, split, steps;
 };
 
-// Tiles numbers the tiles of C, or of a cluster, down groups of rows of tiles.
-template <int BN, int STEP> struct Tiles {
+// Tiles numbers the tiles of C, of CLUSTER * 128 rows each, down groups of rows of tiles.
+template <int BN, int STEP, int CLUSTER> struct Tiles {
+    static constexpr int GROUP = 16 / CLUSTER;
     Shape s;
-    Cluster of;
     int down, across, count;
-    __device__ Tiles(const Shape& s, const Cluster& of) : s(s), of(of) {
-        down = (s.m + of.down * 128 - 1) / (of.down * 128);
-        across = (s.n + of.across * BN - 1) / (of.across * BN);
+    __device__ Tiles(const Shape& s) : s(s) {
+        down = (s.m + CLUSTER * 128 - 1) / (CLUSTER * 128);
+        across = (s.n + BN - 1) / BN;
         count = down * across * s.batch * ((s.k + s.chunk - 1) / s.chunk);
     }
-    // The tile of a section, and the block's part of K.
-    __device__ __forceinline__ Tile operator[](const Section& section) const {
-        const int i = section.tile;
-        const int group = 16 / of.down, in = i % (down * across), rest = i / (down * across);
-        const int top = in / (group * across) * group, rows = min(down - top, group), t = in % (group * across);
+    __device__ __forceinline__ Tile operator[](int i) const {
+        const int in = i % (down * across), rest = i / (down * across);
+        const int top = in / (GROUP * across) * GROUP, rows = min(down - top, GROUP), t = in % (GROUP * across);
         Tile to;
-        to.m0 = ((top + t % rows) * of.down + of.row()) * 128;
-        to.n0 = (t / rows * of.across + of.col()) * BN;
+        to.m0 = (top + t % rows) * (CLUSTER * 128);
+        to.n0 = t / rows * BN;
         to.matrix = rest % s.batch;
         to.split = rest / s.batch;
-        to.k0 = to.split * s.chunk;
-        to.steps = (min(s.k - to.k0, s.chunk) + STEP - 1) / STEP;
-        if (of.parts > 1) {
-            const int first = to.steps * of.part() / of.parts;
-            to.steps = to.steps * (of.part() + 1) / of.parts - first;
-            to.k0 += first * STEP;
-        }
-        if (section.steps > 0) to.k0 += section.k0, to.steps = section.steps;
+        to.steps = (min(s.k - to.split * s.chunk, s.chunk) + STEP - 1) / STEP;
         return to;
     }
 };

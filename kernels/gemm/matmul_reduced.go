@@ -32,17 +32,17 @@ func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, el
 	return c
 }
 
-// pairOf returns a kernel of matmul_hopper.cu with clusters of two blocks, whose tiles are one above the other and share columns of B, or side by side and share
-// rows of A.
-func pairOf(c candidate, name string, beside bool) candidate {
-	c.cluster, c.beside = 2, beside
-	if c.name = name; beside {
-		c.n *= 2
-	} else {
-		c.m *= 2
-	}
+// clustered returns a kernel of matmul_hopper.cu with clusters of down x across blocks, one or two each: their tiles, one above the other and side by side, share columns
+// of B and rows of A.
+func clustered(c candidate, suffix string, down, across int64) candidate {
+	c.name += suffix
+	c.cluster, c.across = down*across, across
+	c.m, c.n = c.m*down, c.n*across
 	return c
 }
+
+// block returns the columns of the tile of a block.
+func (t *tile) block() int64 { return t.n / max(t.across, 1) }
 
 // countable reports whether the kernels can count rows, columns, K, matrices, tiles and vectors of 8 elements in 32 bits.
 func countable(x *problem) bool {
@@ -60,16 +60,12 @@ func quarter(x *problem, bytes int64) bool {
 
 // cutReduced takes the time that tiles of the group would take, those of the busiest SM one after the other.
 func cutReduced(c *candidate, x *problem) (cut, bool) {
-	tiles, n := c.count(x)*max(c.cluster, 1), c.n
-	if c.beside {
-		n /= c.cluster
-	}
-	split := c.split
+	tiles, split := c.count(x)*max(c.cluster, 1), c.split
 	if x.single() {
 		split = splitPolicy{}
 	}
 	d := split.cut(x, tiles)
-	d.us = float64(kernels.CeilDiv(tiles, x.sms())*n) * c.element.On(x.dev)
+	d.us = float64(kernels.CeilDiv(tiles, x.sms())*c.block()) * c.element.On(x.dev)
 	return d, true
 }
 
@@ -92,11 +88,15 @@ func cutsReduced(c *candidate, x *problem, list []cut) []cut {
 			list = append(list, d)
 		}
 	}
-	if !c.divides() || !isHopper(x.dev) {
+	if !c.divides() || !x.divided {
 		return list
 	}
-	for n := int64(2); n*cluster <= maxCluster && n <= steps && n*cluster*tiles <= 2*x.sms(); n++ {
-		unit := c.form.stored().slice / c.form.stored().size
+	unit := c.form.stored().slice / c.form.stored().size
+	for n := int64(2); n*cluster <= maxCluster && n <= steps && tiles <= x.clusters(n*cluster); n++ {
+		// The sums of other parts have to fit where stages were: of all parts those of the rows of a warp in eight, or of several.
+		if stage := (tensorTile + c.block()) * 128; kernels.CeilDiv(8, n)*n*16*c.block()*4 > hopperRing/stage*stage {
+			continue
+		}
 		list = append(list, cut{parts: n, chunk: kernels.CeilDiv(steps, n) * unit, blocks: n * cluster * tiles})
 	}
 	return list
@@ -107,6 +107,18 @@ func (c *candidate) divides() bool {
 	_, half := c.form.half()
 	return half && c.rounds && strings.HasPrefix(c.name, "hopper_")
 }
+
+// clusters returns how many clusters of so many blocks, each alone on its SM, run at once. The SMs of a cluster are of one of the groups of 16 or 18 that the device has.
+func (x *problem) clusters(blocks int64) int64 {
+	const group = 16
+	if blocks <= 2 || x.sms() < group {
+		return x.sms() / blocks
+	}
+	return x.sms() / group * (group / blocks)
+}
+
+// hopperRing is the bytes for stages of slices of rounded operands.
+const hopperRing = 4 * 128 * (tensorTile + 256)
 
 // maxCluster is the most blocks of a cluster.
 const maxCluster = 8
@@ -148,18 +160,15 @@ func emitReduced(c *candidate, p *kernels.Plan, x *problem, d cut) {
 			return
 		}
 		// A block fetches so many lines of A and B at once. With parts of K it computes one tile.
-		linesA, linesB, down, across, parts, blocks := int64(tensorTile), c.n, max(c.cluster, 1), int64(1), max(d.parts, 1), d.blocks
-		if c.beside {
-			down, across = across, down
-			linesA, linesB = linesA/across, linesB/across
-		}
-		if linesB /= down; parts == 1 {
-			blocks = min(blocks, max(x.sms()/(down*across), 1)*down*across)
+		across, parts, blocks := max(c.across, 1), max(d.parts, 1), d.blocks
+		down := max(c.cluster, 1) / across
+		if parts == 1 {
+			blocks = min(blocks, max(x.clusters(down*across), 1)*down*across)
 		} else {
 			args.Chunk = arith.RoundUp(x.K, d.chunk)
 		}
-		args.A, args.B = operands[0].tensorMap(at[0], !transA, linesA), operands[1].tensorMap(at[1], transB, linesB)
-		l := p.Launch(kernel, int(blocks), c.threads, hopperReducedArgs{args, down | across<<8 | parts<<16})
+		args.A, args.B = operands[0].tensorMap(at[0], !transA, tensorTile/across), operands[1].tensorMap(at[1], transB, c.block()/down)
+		l := p.Launch(kernel, int(blocks), c.threads, hopperReducedArgs{args, (down - 1) | (across-1)<<4 | parts<<8})
 		if l.Shared = int(c.shared); down*across*parts > 1 {
 			l.Cluster = int(down * across * parts)
 		}

@@ -73,6 +73,9 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	}
 	memory = cmp.Or(memory, referenceBandwidth) / 1e6 // bytes in a us
 	p := predictor{c: c, x: x, r: r, clock: cmp.Or(facts.FMAs/sms*(referenceLanes[kernels.Float32]/lanes[0]), referenceClock) / referenceClock, most: sms}
+	if c.rounds && c.cluster > 2 {
+		p.most = float64(x.clusters(c.cluster) * c.cluster)
+	}
 	batch, m, n, k, size := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K), float64(x.size())
 	work := 1e-3 / p.clock * (referenceLanes[x.Dtype] / lanes[1])
 	switch {
@@ -210,6 +213,7 @@ type choiceKey struct {
 	round            kernels.Precision
 	read, c, also    Form
 	epilogue, halves bool
+	divided          bool
 	reads            int64
 }
 
@@ -228,7 +232,7 @@ var choices = struct {
 
 // fastest returns the candidate of the least predicted time that reads operands in a form, or of all.
 func (x problem) fastest(read Form) (best *candidate, as problem, d cut) {
-	key := choiceKey{x.dev, x.Dtype, x.Batch, x.M, x.N, x.K, x.A, x.B, x.Round, read, x.C, x.Also, x.HasEpilogue(), x.halves(), x.epilogueBytes()}
+	key := choiceKey{x.dev, x.Dtype, x.Batch, x.M, x.N, x.K, x.A, x.B, x.Round, read, x.C, x.Also, x.HasEpilogue(), x.halves(), x.divided, x.epilogueBytes()}
 	choices.Lock()
 	got, ok := choices.by[key]
 	choices.Unlock()

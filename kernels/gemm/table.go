@@ -110,24 +110,25 @@ func roundedTable(f Form) [][]candidate {
 	if _, half := f.half(); half {
 		vectors = []candidate{halfVectors(f)}
 		mid = []candidate{hopper("_mid", 192, element(1.08), hasWGMMA)}
-		modelled = []candidate{pairOf(narrow, narrow.name+"_beside", true), pairOf(square, square.name+"_pair", false), pairOf(square, square.name+"_beside", true),
-			pairOf(mid[0], mid[0].name+"_pair", false)}
+		modelled = []candidate{clustered(narrow, "_beside", 1, 2), clustered(narrow, "_quad", 2, 2), clustered(square, "_pair", 2, 1), clustered(square, "_beside", 1, 2),
+			clustered(square, "_quad", 2, 2), clustered(mid[0], "_pair", 2, 1)}
 		for i := range modelled { // limits choose none of these
+			able := modelled[i].able.also
+			modelled[i].able.also = func(c *candidate, x *problem) bool { return able(c, x) && x.divided }
 			modelled[i].worth, modelled[i].able.on = []limits{{on: func(kernels.Device) bool { return false }}}, isHopper
 		}
-		narrow.worth = slices.Clone(narrow.worth)
-		for i, l := range narrow.worth {
-			narrow.worth[i].also = func(c *candidate, x *problem) bool { return (l.also == nil || l.also(c, x)) && short(c, x) }
-		}
-	} else {
-		able := narrow.able.also
-		narrow.able.also = func(c *candidate, x *problem) bool { return able(c, x) && short(c, x) }
+	}
+	able := narrow.able.also
+	narrow.able.also = func(c *candidate, x *problem) bool { return able(c, x) && (short(c, x) || x.divided) }
+	narrow.worth = slices.Clone(narrow.worth)
+	for i, l := range narrow.worth {
+		narrow.worth[i].also = func(c *candidate, x *problem) bool { return (l.also == nil || l.also(c, x)) && short(c, x) }
 	}
 	return [][]candidate{
 		vectors,
 		{narrow},
 		append(mid,
-			pairOf(hopper("", 256, element(1), hasWGMMA), "hopper_"+name, false), square,
+			clustered(hopper("", 256, element(1), hasWGMMA), "", 2, 1), square,
 			reduced("matmul_mma", "mma_"+name, f, hasMMA, mma(256, 4), element(1)).when(fast...),
 			reduced("matmul_mma", "mma_"+name+"_one", f, hasMMA, mma(128, 3), element(1.1)).when(fast...),
 		),
