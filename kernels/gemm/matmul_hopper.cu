@@ -34,6 +34,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
+    if (K::SHARED) follow(); // a walk of shared tiles branches
     const Places<K::BN, K::BK> tiles(s, of);
     Walk<K::BK> walk(s.shares, tiles.count, s.k, of.blocks());
     Section part{};
@@ -44,7 +45,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     else __syncthreads();
     const Inbox<K> inbox(of, s.k, memory);
     if (of.parts > 1) inbox.open();
-    follow();
+    if (!K::SHARED) follow();
     Scaling range{}; // loaded while the first stages are under way
     if (K::PLANES == 3) range = *s.range;
 
