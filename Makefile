@@ -1,5 +1,5 @@
-# The versions of kernels: for the devices whose tensor cores they use, and PTX for others.
-VERSIONS := -dir kernels/versions -headers kernels -targets sm_80,sm_90a,sm_100,sm_120,ptx
+# The versions of kernels: for the devices that they were measured on and 8.0, whose tensor cores one uses, and PTX for others.
+VERSIONS := -dir kernels/versions -headers kernels -targets sm_80,sm_90a,ptx
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 # The library of collectives, for the test that resolves its functions.

@@ -16,6 +16,9 @@ func TestMachines(t *testing.T) { suite.Values(t, suite.Machines()...) }
 // The same of transposed, sliced and column-major inputs.
 func TestStrides(t *testing.T) { suite.Strides(t, suite.Machines()...) }
 
+// Constants that are in no graph stand for any inputs but one.
+func TestConstants(t *testing.T) { suite.Constants(t, suite.Machines()...) }
+
 // Symbolic and automatic gradients agree with differences.
 func TestGradients(t *testing.T) { suite.Gradients(t, suite.Machines()...) }
 

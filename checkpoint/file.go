@@ -165,8 +165,12 @@ func read(t *safetensors.Tensor, dt kernels.Dtype, transposed bool) (gorgonia.Va
 		err = elements(t, kernels.Elements[float32](m), transposed)
 	case kernels.Float64:
 		err = elements(t, kernels.Elements[float64](m), transposed)
-	case kernels.Uint8, kernels.Bool:
+	case kernels.Uint8:
 		err = elements(t, m, transposed)
+	case kernels.Bool:
+		if err = elements(t, m, transposed); err == nil && slices.Max(m) > 1 {
+			err = fmt.Errorf("tensor %q: got the number %d of %s, want 0 or 1 for bool", t.Name, slices.Max(m), t.Dtype)
+		}
 	case kernels.Int32:
 		err = elements(t, kernels.Elements[int32](m), transposed)
 	case kernels.Int64:

@@ -73,6 +73,41 @@ func TestPartial(t *testing.T) {
 	}
 }
 
+// Integers load into a node of bool if all of them are 0 or 1, into a node and into a Store.
+func TestLoadBool(t *testing.T) {
+	r := testutil.Random(t)
+	for dtype, size := range map[string]int{"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "I32": 4, "I64": 8} {
+		for _, above := range []byte{0, 1 + byte(r.IntN(254))} { // added to one of 1
+			const n = 9
+			data, want, at := make([]byte, n*size), make([]bool, n), r.IntN(n)
+			for i := range n {
+				want[i] = i == at || r.IntN(2) == 1
+				if want[i] {
+					data[i*size] = 1
+				}
+			}
+			data[at*size] += above
+			g := G.NewGraph()
+			x := G.NewVector(g, tensor.Bool, G.WithName("x"), G.WithShape(n))
+			s := cudaops.NewStore()
+			testutil.Do(t, s.SetParameters([]cudaops.Learnable{{Name: "x", Value: tensor.New(tensor.WithShape(n), tensor.Of(tensor.Bool))}}))
+			path := foreign(t, safetensors.Tensor{Name: "x", Dtype: dtype, Shape: []int{n}, Data: data})
+			_, err := LoadParameters(path, G.Nodes{x})
+			_, ofStore := LoadStore(path, s)
+			if above > 0 && dtype != "BOOL" {
+				if err == nil || ofStore == nil || x.Value() != nil {
+					t.Errorf("%s with a number above 1: got the errors %v and %v, want errors", dtype, err, ofStore)
+				}
+				continue
+			}
+			if err != nil || ofStore != nil || !slices.Equal(x.Value().Data().([]bool), want) || !slices.Equal(testutil.Get[[]cudaops.Learnable](t)(s.Parameters())[0].Value.Data().([]bool), want) {
+				t.Errorf("%s: got %v and the errors %v and %v, want %v", dtype, x.Value(), err, ofStore, want)
+			}
+			testutil.Do(t, s.Close())
+		}
+	}
+}
+
 // Tensors of drawn shapes are transposed.
 func TestTransposed(t *testing.T) {
 	random := testutil.Random(t)

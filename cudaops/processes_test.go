@@ -189,6 +189,9 @@ func testProcesses(t *testing.T, n int) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && os.Getenv(onGPUs) == "" && name != "torchrun's variables" {
+				t.Skip("SKIPPED, NOT TESTED: the same run by other variables")
+			}
 			port := freePort(t)
 			asOne(t, n, port, strings.Join(startOn(t, n, port, "TestProcesses", "99", variables), "\n"))
 		})

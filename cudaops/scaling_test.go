@@ -308,47 +308,6 @@ func hasNaN(v G.Value) bool {
 	return false
 }
 
-// On several ranks an overflow in the rows of one rank makes all ranks skip the step.
-func TestRanksLossScaling(t *testing.T) { onRanks(t, testRanksLossScaling) }
-
-func testRanksLossScaling(t *testing.T, on func(n int) (Option, int), _ Option) {
-	seed := testutil.Seed(t)
-	r := rand.New(rand.NewPCG(seed, 0))
-	ranks, n := on(2 + r.IntN(2))
-	share := newShare(t, tensor.Float32, 3, []int{5, 8, 2}, seed)
-	opts := []Option{ranks, Split(share.x, share.y), Train(G.NewAdamSolver(), share.learnables...), EMA(0.9), LossScaling(GradScaler{Interval: 4})}
-	if r.IntN(2) == 0 {
-		opts = append(opts, ShardSolver())
-	}
-	vm := machine(t, share.g, opts...)
-	skipped := 0
-	for range 30 {
-		x, y := draw(r, tensor.Float32, 3*n, 5), draw(r, tensor.Float32, 3*n, 2)
-		hard := r.IntN(3) == 0
-		if hard {
-			x.Float32s()[r.IntN(x.Size())] = float32(math.Inf(1))
-			skipped++
-		}
-		share.feed(t, vm, x, y)
-		before := testutil.Get[LossScale](t)(vm.LossScale())
-		testutil.Do(t, vm.RunAll())
-		if s := testutil.Get[LossScale](t)(vm.LossScale()); (s.Skipped > 0) != hard || (s.Steps == before.Steps) != hard {
-			t.Fatalf("%+v after %+v with an infinity: %v", s, before, hard)
-		}
-		sameOnRanks(t, vm)
-		for _, v := range vm.trainer.graph.Trained.Scaling.States() {
-			first := make([]byte, v.Bytes())
-			testutil.Do(t, vm.exec.State(v, first))
-			for k, rank := range vm.exec.Ranks() {
-				m := make([]byte, len(first))
-				if testutil.Do(t, rank.State(v, m)); !bytes.Equal(m, first) {
-					t.Fatalf("rank %d: the scaler's state is %v, want %v", k, m, first)
-				}
-			}
-		}
-	}
-}
-
 // After 100 skipped steps in a row a run that copies its results returns an error, and the next finite gradient makes a step.
 func TestSkipsInARow(t *testing.T) {
 	m := newTargets(t, tensor.Float32, 1)

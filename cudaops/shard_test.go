@@ -65,7 +65,7 @@ func TestShardSolver(t *testing.T) {
 					limit = 1e-9
 				}
 				t.Run(fmt.Sprint(name, " ", with), func(t *testing.T) { testShardSolver(t, on, single, ranks, limit, solver, opts) })
-				if onGPUs { // each VM connects the GPUs anew, a quarter of a second each
+				if onGPUs || testing.Short() { // each VM connects the GPUs anew, a quarter of a second each
 					break
 				}
 			}
@@ -129,36 +129,40 @@ func testShardSolver(t *testing.T, on func(n int) (Option, int), single Option, 
 
 // Each of n ranks has 1/n of the solver's state, up to the alignment, also of learnables that are reduced in several operations.
 func TestShardSolverMemory(t *testing.T) {
-	for _, n := range []int{2, 3} {
-		var used [3]Memory
-		var w [3]G.Value
-		for k, more := range [][]Option{nil, {ShardSolver()}, {ShardSolver(), In(NewStore())}} {
-			net := newShare(t, tensor.Float32, 1, []int{2050, 2050, 3, 7}, 5) // w0 has 16.8 MB
-			vm := machine(t, net.g, append(more, OnHosts(n), Split(net.x, net.y), Train(G.NewAdamSolver(), net.learnables...))...)
-			r := rand.New(rand.NewPCG(1, 2))
-			for range 2 {
-				net.feed(t, vm, draw(r, tensor.Float32, n, 2050), draw(r, tensor.Float32, n, 7))
-				testutil.Do(t, vm.RunAll())
-			}
-			sameOnRanks(t, vm)
-			testutil.Do(t, vm.Pull())
-			used[k], w[k] = vm.Memory(), testutil.Get[G.Value](t)(values.Clone(net.learnables[2].Value()))
-			defer vm.Store().Close()
-			if text, want := vm.Report().Solver, fmt.Sprintf("state divided among %d ranks", n); strings.Contains(text, want) != (k > 0) {
-				t.Errorf("got the report %q, want %q in it: %v", text, want, k > 0)
-			}
-			if of := vm.trainer.graph.Trained.Learned; k > 0 && of[0].States[0] == of[3].States[0] {
-				t.Errorf("got one operation for 16.8 MB and the rest, want several")
-			}
+	if testing.Short() {
+		t.Skip("SKIPPED, NOT TESTED: 16.8 MB of parameters on three ranks")
+	}
+	trained := func(n int, more ...Option) (Memory, G.Value) {
+		net := newShare(t, tensor.Float32, 1, []int{2050, 2050, 3, 7}, 5) // w0 has 16.8 MB
+		vm := machine(t, net.g, append(more, OnHosts(n), Split(net.x, net.y), Train(G.NewAdamSolver(), net.learnables...))...)
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 2 {
+			net.feed(t, vm, draw(r, tensor.Float32, n, 2050), draw(r, tensor.Float32, n, 7))
+			testutil.Do(t, vm.RunAll())
 		}
-		for k := range w {
-			if d := maxDiff(t, w[k], w[0]); d != 0 {
-				t.Errorf("%d ranks: parameters differ by %g", n, d)
-			}
+		sameOnRanks(t, vm)
+		testutil.Do(t, vm.Pull())
+		defer vm.Store().Close()
+		if text, want := vm.Report().Solver, fmt.Sprintf("state divided among %d ranks", n); strings.Contains(text, want) != (len(more) > 0) {
+			t.Errorf("got the report %q, want %q in it: %v", text, want, len(more) > 0)
 		}
-		if got, want := used[1].Solver, used[0].Solver/int64(n); got < want || got > want+8<<10 {
-			t.Errorf("%d ranks: got %d bytes of solver state, want 1/%d of %d", n, got, n, used[0].Solver)
+		if of := vm.trainer.graph.Trained.Learned; len(more) > 0 && of[0].States[0] == of[3].States[0] {
+			t.Errorf("got one operation for 16.8 MB and the rest, want several")
 		}
-		t.Logf("%d ranks, undivided\n%vdivided\n%v", n, used[0], used[1])
+		return vm.Memory(), testutil.Get[G.Value](t)(values.Clone(net.learnables[2].Value()))
+	}
+	whole, want := trained(3)
+	for _, c := range []struct {
+		ranks int64
+		more  []Option
+	}{{3, []Option{ShardSolver()}}, {3, []Option{ShardSolver(), In(NewStore())}}, {2, []Option{ShardSolver()}}} {
+		used, got := trained(int(c.ranks), c.more...)
+		if d := maxDiff(t, got, want); d != 0 && c.ranks == 3 {
+			t.Errorf("%d ranks: parameters differ by %g", c.ranks, d)
+		}
+		if least := whole.Solver / c.ranks; used.Solver < least || used.Solver > least+8<<10 {
+			t.Errorf("%d ranks: got %d bytes of solver state, want 1/%d of %d", c.ranks, used.Solver, c.ranks, whole.Solver)
+		}
+		t.Logf("%d ranks, undivided\n%vdivided\n%v", c.ranks, whole, used)
 	}
 }

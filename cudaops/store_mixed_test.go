@@ -140,9 +140,12 @@ func newMember(t *testing.T, s *Store, open func(g *G.ExprGraph, opts ...Option)
 
 // Whatever VMs of a Store do in whatever order, with and without Mixed in BF16 and F16, each run has the bits of a run that gets all parameters anew, and so have the parameters after it.
 func TestStoreMixedDrawn(t *testing.T) {
-	seeds := testutil.Random(t)
+	seeds, draws := testutil.Random(t), 8
+	if testing.Short() {
+		draws = 2
+	}
 	for name, open := range storeMachines(t) {
-		for range 8 {
+		for range draws {
 			seed := seeds.Uint64()
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) { storeMixedDrawn(t, open, rand.New(rand.NewPCG(seed, 1))) })
 		}

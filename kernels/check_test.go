@@ -105,11 +105,11 @@ func TestCheckPlans(t *testing.T) {
 // Generated code is checked as compiled code is.
 func TestCheckGenerated(t *testing.T) {
 	p := reduce.Reduce(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, kernels.Float32, 1<<20, testutil.Get[codegen.Reduction](t)(codegen.ParseReduction("max(a, b*b)")), 0)
-	if err := kernels.Check(kernels.Builtin(), p); err != nil {
+	if err := new(kernels.Checker).Check(p); err != nil {
 		t.Error(err)
 	}
 	p.Launches[0].Args[3] = int32(1)
-	if err := kernels.Check(kernels.Builtin(), p); err == nil || !strings.Contains(err.Error(), "reduce_f32: argument 3: got a int32, want a 64-bit integer") {
+	if err := new(kernels.Checker).Check(p); err == nil || !strings.Contains(err.Error(), "reduce_f32: argument 3: got a int32, want a 64-bit integer") {
 		t.Errorf("got error %v", err)
 	}
 }

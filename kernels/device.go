@@ -26,6 +26,9 @@ type Device struct {
 	Cooperative  bool  // has cooperative launches
 	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in float32 a second, tensor cores left out; 0 if not known.
 	Bandwidth, FMAs float64
+	// Tensor is the peak in multiply-adds a second of mma.sync of 16-bit operands with sums in float32, by the vendor's data; 0 if not known. No device reports it: only
+	// predictions for GPUs that are not there read it.
+	Tensor float64
 	// Calibration holds what `stheno calibrate` measured, if that was used: plans may then differ from those of other devices of the model.
 	Calibration Calibration
 	// FMA is set if products of float32 are to be computed by multiply-adds, without the tensor cores. No device reports it.

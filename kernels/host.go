@@ -32,10 +32,16 @@ type Call struct {
 	took    func(argument int, element any) // is called with the elements that Slice returns, for Check
 }
 
-// BLAS computes products on the host. Its matrices are row-major, as in gonum.org/v1/gonum/blas.
+// BLAS has the functions of gonum.org/v1/gonum/blas that Go bodies call. Its matrices are row-major.
 type BLAS interface {
-	blas.Float32
-	blas.Float64
+	Sdot(n int, x []float32, incX int, y []float32, incY int) float32
+	Ddot(n int, x []float64, incX int, y []float64, incY int) float64
+	Dsdot(n int, x []float32, incX int, y []float32, incY int) float64
+	Saxpy(n int, alpha float32, x []float32, incX int, y []float32, incY int)
+	Daxpy(n int, alpha float64, x []float64, incX int, y []float64, incY int)
+	Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64, incY int)
+	Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
+	Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int)
 }
 
 // Multiplier is a [BLAS] that has products of its own for some matrices. In them NaN and

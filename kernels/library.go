@@ -14,9 +14,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// common are in every program: the generator of kernels takes functions from the PTX of math.cu.
+// common are in every program: the generator of kernels takes functions from the PTX of math.cu, and reductions of expressions are made of that of reduce.cu.
 //
-//go:embed images/manifest.json images/math.ptx.*
+//go:embed images/manifest.json images/math.ptx.* images/reduce.ptx.*
 var common embed.FS
 
 // sources are in the programs that call Source or Check alone: nothing else may use them, so that the linker leaves them out of all others.

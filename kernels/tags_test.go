@@ -13,7 +13,7 @@ import (
 )
 
 // A tag leaves out the images and generated kernels of other targets, and nothing else. sm_80's and sm_120's remain where others are packed with them,
-// and always the functions of math.cu in PTX, which generated kernels have.
+// and always the functions of math.cu and the kernel of reduce.cu in PTX, of which kernels are generated.
 func TestTags(t *testing.T) {
 	list := func(tags string) []string {
 		out, err := exec.Command("go", "list", "-tags", tags, "-f", `{{join .EmbedFiles "\n"}}`, ".").Output()
@@ -22,7 +22,7 @@ func TestTags(t *testing.T) {
 		}
 		return strings.Fields(string(out))
 	}
-	all := list("")
+	all, generated := list(""), []string{"images/" + manifest.ImageFile("math", manifest.PTX), "images/" + manifest.ImageFile("reduce", manifest.PTX)}
 	for tags, want := range map[string][]string{
 		"stheno_sm70": {"sm_70", "sm_80"}, "stheno_sm80": {"sm_80"}, "stheno_sm90": {"sm_90a"}, "stheno_sm100": {"sm_100", "sm_120"}, "stheno_sm120": {"sm_120"},
 		"stheno_sm80,stheno_sm90": {"sm_80", "sm_90a"}, "stheno_sm90,stheno_ptx": {"sm_90a", manifest.PTX},
@@ -35,7 +35,7 @@ func TestTags(t *testing.T) {
 					target = other
 				}
 			}
-			if has := slices.Contains(got, file); has != (target == "" || slices.Contains(want, target) || file == "images/"+manifest.ImageFile("math", manifest.PTX)) {
+			if has := slices.Contains(got, file); has != (target == "" || slices.Contains(want, target) || slices.Contains(generated, file)) {
 				t.Errorf("with %s the program has %s: %v", tags, file, has)
 			}
 		}
@@ -62,8 +62,10 @@ func TestTargetLeftOut(t *testing.T) {
 				t.Errorf("without %s: %s: %v", target, other, err)
 			}
 		}
-		if _, err := Builtin().PTX("math"); err != nil {
-			t.Errorf("without %s: functions of generated kernels: %v", target, err)
+		for _, stem := range []string{"math", "reduce"} {
+			if _, err := Builtin().PTX(stem); err != nil {
+				t.Errorf("without %s: %s of generated kernels: %v", target, stem, err)
+			}
 		}
 	}
 }

@@ -67,7 +67,7 @@ func attend(q, k, v *gorgonia.Node, opts []AttentionOption) (*gorgonia.Node, err
 		opt(&o)
 	}
 	inputs := []*gorgonia.Node{q, k, v}
-	types, err := typesOf(inputs)
+	types, err := anyTypesOf(inputs)
 	if err != nil {
 		return nil, err
 	}

@@ -32,8 +32,9 @@ func BatchNorm(x, scale, bias, mean, variance *gorgonia.Node, momentum, epsilon 
 		}
 		o(b)
 	}
-	if err = b.check(x, scale, bias, mean, variance); err == nil {
-		out = b.normalize(x, scale, bias, mean, variance)
+	inputs, err := b.check(x, scale, bias, mean, variance)
+	if err == nil {
+		out = b.normalize(inputs[0], inputs[1], inputs[2], inputs[3], inputs[4])
 		err = b.err
 	}
 	if err != nil {
@@ -58,26 +59,27 @@ type batchNorm struct {
 	err               error
 }
 
-func (b *batchNorm) check(inputs ...*gorgonia.Node) error {
-	types, err := typesOf(inputs)
+// check returns the inputs in one graph.
+func (b *batchNorm) check(inputs ...*gorgonia.Node) ([]*gorgonia.Node, error) {
+	inputs, types, err := floatsOf(inputs...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b.shape = types[0].Shape; len(b.shape) < 2 {
-		return fmt.Errorf("got x of shape %v, want at least two axes", b.shape)
+		return nil, fmt.Errorf("got x of shape %v, want at least two axes", b.shape)
 	}
 	if b.shape.TotalSize()/b.shape[1] < 2 {
-		return fmt.Errorf("got x of shape %v, want at least two elements in each channel of axis 1", b.shape)
+		return nil, fmt.Errorf("got x of shape %v, want at least two elements in each channel of axis 1", b.shape)
 	}
 	for i, what := range []string{"scale", "bias", "mean", "variance"} {
 		if t := types[i+1]; !sameShape(t.Shape, tensor.Shape{b.shape[1]}) {
-			return fmt.Errorf("got %s of shape %v for x of shape %v, want (%d)", what, t.Shape, b.shape, b.shape[1])
+			return nil, fmt.Errorf("got %s of shape %v for x of shape %v, want (%d)", what, t.Shape, b.shape, b.shape[1])
 		}
 	}
 	if !(b.momentum >= 0 && b.momentum <= 1) {
-		return fmt.Errorf("got momentum %v, want 0 to 1", b.momentum)
+		return nil, fmt.Errorf("got momentum %v, want 0 to 1", b.momentum)
 	}
-	return checkEpsilon(b.epsilon)
+	return inputs, checkEpsilon(b.epsilon)
 }
 
 // keep keeps the first error.

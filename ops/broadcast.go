@@ -10,12 +10,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Broadcast repeats x n times along a new axis, inserted before axis, as a bias is repeated over a
-// batch: Broadcast(bias, batch, 0) makes (batch, h) of (h). A scalar becomes a vector.
+// Broadcast repeats x, of any type, n times along a new axis, which becomes the given axis of the result, as a bias is repeated over a
+// batch: Broadcast(bias, batch, 0) makes (batch, h) of (h). A scalar becomes a vector. -1 is a new last axis.
 //
 //	out[..., j, ...] = x[..., ...]   for 0 <= j < n
 //
-// It is an error if n < 1 or axis lies outside 0 <= axis <= rank of x.
+// It is an error if n < 1.
 func Broadcast(x *gorgonia.Node, n, axis int) (*gorgonia.Node, error) {
 	p := broadcast{axes: []int{axis}}
 	t, err := typeOf(x)
@@ -23,11 +23,17 @@ func Broadcast(x *gorgonia.Node, n, axis int) (*gorgonia.Node, error) {
 		return nil, fmt.Errorf("ops: %v: input 0: %w", p, err)
 	}
 	in := t.Shape
-	if n < 1 || axis < 0 || axis > in.Dims() {
-		return nil, fmt.Errorf("ops: %v: got %d copies before axis %d of shape %v, want at least 1 copy and 0 <= axis <= %d", p, n, axis, in, in.Dims())
+	if axis, err = axisOf(axis, append(slices.Clone(in), 1)); n < 1 || err != nil {
+		return nil, fmt.Errorf("ops: %v: got %d copies of shape %v, want at least 1 copy and %d <= axis <= %d", p, n, in, -1-in.Dims(), in.Dims())
 	}
-	p.shape = append(append(append(tensor.Shape{}, in[:axis]...), n), in[axis:]...)
-	return Apply(p, x)
+	p.axes, p.shape = []int{axis}, slices.Insert(slices.Clone(in), axis, n)
+	if t.Dtype.IsFloat() {
+		return Apply(p, x)
+	}
+	if x, err = reshaped(x, slices.Insert(slices.Clone(in), axis, 1)); err != nil {
+		return nil, err
+	}
+	return Apply(viewing{expand{p.shape}}, x)
 }
 
 // broadcast is the adjoint of sum: it repeats its input along sorted axes so

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/stheno-ml/stheno/internal/values"
@@ -21,7 +22,7 @@ import (
 //
 // of the k largest logits, and of these of the fewest first ones whose probabilities add up to p or more. temperature, k and p are each a number, a node
 // that is a scalar, or a node with one element a row; nil is 1, all and 1. A temperature of 0 takes the largest logit. It is an error of the run if k is
-// below 1, p is not above 0 and at most 1, the temperature is below 0, or a row has a NaN, an Inf or no finite logit.
+// below 1, p is not above 0 and at most 1, the temperature is below 0, or a row has a NaN, a +Inf or no finite logit. A logit of -Inf is never drawn.
 //
 // The result has no gradient. Draws are described at [Dropout] and cudaops.Seed.
 func Categorical(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) {
@@ -44,16 +45,24 @@ func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) 
 		return nil, fmt.Errorf("got logits %v, want rows", t)
 	}
 	n, rows := t.Shape[len(t.Shape)-1], without(t.Shape, []int{len(t.Shape) - 1})
-	inputs, checks := []*gorgonia.Node{logits}, []string{"a >= 0", "a >= 1", "a > 0 && a <= 1"}
-	var valid []*gorgonia.Node // of operands that are nodes
-	for i, o := range []struct {
+	operands := []struct {
 		what  string
 		value any
 		none  float64
 		dtype kernels.Dtype
-	}{{"temperature", temperature, 1, t.Dtype}, {"k", k, float64(n), kernels.Int64}, {"p", p, 1, t.Dtype}} {
-		node, isNode := o.value.(*gorgonia.Node)
-		if isNode {
+	}{{"temperature", temperature, 1, t.Dtype}, {"k", k, float64(n), kernels.Int64}, {"p", p, 1, t.Dtype}}
+	inputs, checks := []*gorgonia.Node{logits}, []string{"a >= 0", "a >= 1", "a > 0 && a <= 1"}
+	for _, o := range operands {
+		node, _ := o.value.(*gorgonia.Node)
+		inputs = append(inputs, node)
+	}
+	if inputs, err = inOneGraph(inputs); err != nil {
+		return nil, err
+	}
+	var valid []*gorgonia.Node // of operands that are nodes
+	for i, o := range operands {
+		node := inputs[i+1]
+		if _, isNode := o.value.(*gorgonia.Node); isNode {
 			if node, err = Cast(node, values.Tensor(o.dtype)); err == nil && !node.IsScalar() && !sameShape(node.Shape(), rows) {
 				err = fmt.Errorf("got shape %v, want a scalar or %v", node.Shape(), rows)
 			}
@@ -63,14 +72,14 @@ func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) 
 			}
 			valid = append(valid, ok)
 		} else {
-			node, err = numberOf(logits.Graph(), o.value, o.none, o.dtype, i)
+			node, err = numberOf(inputs[0].Graph(), o.value, o.none, o.dtype, i)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", o.what, err)
 		}
-		inputs = append(inputs, node)
+		inputs[i+1] = node
 	}
-	drawn, err := Apply(categorical{newDraws(logits)}, inputs...)
+	drawn, err := Apply(categorical{newDraws(inputs[0])}, inputs...)
 	for _, v := range valid {
 		if err == nil {
 			drawn, err = invalidUnless(v, drawn)
@@ -85,14 +94,14 @@ func draw(logits *gorgonia.Node, temperature, k, p any) (*gorgonia.Node, error) 
 // numberOf returns the constant of temperature, k or p, numbered 0 to 2.
 func numberOf(g *gorgonia.ExprGraph, value any, none float64, dt kernels.Dtype, which int) (*gorgonia.Node, error) {
 	x := none
-	switch v := value.(type) {
-	case nil:
-	case int:
-		x = float64(v)
-	case float64:
-		x = v
-	case float32:
-		x = float64(v)
+	switch v := reflect.ValueOf(value); {
+	case value == nil:
+	case v.CanInt():
+		x = float64(v.Int())
+	case v.CanUint():
+		x = float64(v.Uint())
+	case v.CanFloat():
+		x = v.Float()
 	default:
 		return nil, fmt.Errorf("got a %T, want a number, a node or nil", value)
 	}

@@ -26,7 +26,7 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 // Stack puts tensors of one type and shape one after the other along a new axis, which becomes the given axis of the result: the stack of n
 // tensors of shape (3, 4) is (n, 3, 4) along axis 0 and (3, 4, n) along axis 2 or -1.
 func Stack(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	types, err := anyTypesOf(xs)
+	parts, types, err := inputsOf(xs...)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}
@@ -35,12 +35,11 @@ func Stack(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ops: Stack: %w", err)
 	}
-	parts := make([]*gorgonia.Node, len(xs))
 	for i, t := range types {
 		if !sameShape(t.Shape, shape) {
 			return nil, fmt.Errorf("ops: Stack: input %d: got shape %v, want %v, as of input 0", i, t.Shape, shape)
 		}
-		if parts[i], err = reshaped(xs[i], slices.Insert(slices.Clone(shape), a, 1)); err != nil {
+		if parts[i], err = reshaped(parts[i], slices.Insert(slices.Clone(shape), a, 1)); err != nil {
 			return nil, fmt.Errorf("ops: Stack: input %d: %w", i, err)
 		}
 	}

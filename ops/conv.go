@@ -81,10 +81,11 @@ func convolve(x, w, b *gorgonia.Node, axes int, transposed bool, opts []ConvOpti
 	if b != nil {
 		inputs = append(inputs, b)
 	}
-	types, err := typesOf(inputs)
+	inputs, types, err := floatsOf(inputs...)
 	if err != nil {
 		return nil, err
 	}
+	x, w = inputs[0], inputs[1]
 	image, filter := types[0].Shape, types[1].Shape
 	if len(image) != 2+axes || len(filter) != 2+axes {
 		return nil, fmt.Errorf("got x of shape %v and w of shape %v, want %d axes each", image, filter, 2+axes)
@@ -112,7 +113,7 @@ func convolve(x, w, b *gorgonia.Node, axes int, transposed bool, opts []ConvOpti
 		if s := types[2].Shape; len(s) != 1 || s[0] != shape[1] {
 			return nil, fmt.Errorf("got b of shape %v, want (%d)", s, shape[1])
 		}
-		if b, err = reshaped(b, tensor.Shape{shape[1], 1, 1}); err == nil {
+		if b, err = reshaped(inputs[2], tensor.Shape{shape[1], 1, 1}); err == nil {
 			out, err = Map("a + b", out, b)
 		}
 		if err != nil {

@@ -75,10 +75,11 @@ func (c crossEntropy) loss(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 	if c.weighted {
 		inputs = append(inputs, c.weights)
 	}
-	types, err := anyTypesOf(inputs)
+	inputs, types, err := inputsOf(inputs...)
 	if err != nil {
 		return nil, err
 	}
+	labels = inputs[1]
 	if !(c.smoothing >= 0 && c.smoothing <= 1) {
 		return nil, fmt.Errorf("got label smoothing %v, want 0 to 1", c.smoothing)
 	}
@@ -98,7 +99,7 @@ func (c crossEntropy) loss(logits, labels *gorgonia.Node) (*gorgonia.Node, error
 		return nil, err
 	}
 	if c.weighted {
-		if c.weights, err = StopGradient(c.weights); err != nil {
+		if c.weights, err = StopGradient(inputs[2]); err != nil {
 			return nil, err
 		}
 		along := slices.Repeat([]int{1}, len(shape))

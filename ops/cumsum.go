@@ -7,18 +7,23 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/basic"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // CumSum is the sum of the elements of x up to each one along an axis; a negative axis counts from the end:
 //
 //	out[i, k, j] = sum over l <= k of x[i, l, j]
 //
-// x has elements of float32, float64, int32, int64 or int; sums of integers are of int64 and wrap. The order of a sum follows from the shape
-// alone.
+// x has elements of any type; sums of integers and of bool are of int64 and wrap. The order of a sum follows from the shape alone.
 func CumSum(x *gorgonia.Node, axis int) (*gorgonia.Node, error) {
 	axis, err := inputAxis("CumSum", x, axis)
 	if err != nil {
 		return nil, err
+	}
+	if t, _ := typeOf(x); t.Dtype == kernels.Uint8 || t.Dtype == kernels.Bool {
+		if x, err = Cast(x, tensor.Int64); err != nil {
+			return nil, fmt.Errorf("ops: CumSum: %w", err)
+		}
 	}
 	return Apply(cumSum{axis, false}, x)
 }

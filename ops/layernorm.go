@@ -33,7 +33,7 @@ func RMSNorm(x, scale *gorgonia.Node, epsilon float64) (*gorgonia.Node, error) {
 // normalized applies a normalization of the first input over the axes of the others. Its expression is formatted with the mean of a row, the number
 // of its elements, and epsilon.
 func normalized(name, expression string, epsilon float64, inputs []*gorgonia.Node, of func(rowFunc) Primitive) (*gorgonia.Node, error) {
-	types, err := typesOf(inputs)
+	inputs, types, err := floatsOf(inputs...)
 	if err != nil {
 		return nil, fmt.Errorf("ops: %s: %w", name, err)
 	}

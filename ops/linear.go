@@ -16,7 +16,7 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if b != nil {
 		inputs = append(inputs, b)
 	}
-	types, err := typesOf(inputs)
+	inputs, types, err := floatsOf(inputs...)
 	if err != nil {
 		return nil, fmt.Errorf("ops: Linear: %w", err)
 	}
@@ -30,12 +30,12 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	}
 	var out *gorgonia.Node
 	if last == 0 {
-		out, err = MatMul(w, x)
+		out, err = MatMul(inputs[1], inputs[0])
 	} else {
-		out, err = MatMul(x, w, TransB())
+		out, err = MatMul(inputs[0], inputs[1], TransB())
 	}
 	if err == nil && b != nil {
-		out, err = Map("a + b", out, b)
+		out, err = Map("a + b", out, inputs[2])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: Linear: %w", err)

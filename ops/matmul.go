@@ -48,13 +48,11 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 
 // apply applies the product to nodes. Leading axes that differ broadcast first, unless b is one matrix.
 func (o matMul) apply(a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	in := make([]Type, 2)
-	for i, n := range []*gorgonia.Node{a, b} {
-		var err error
-		if in[i], err = typeOf(n); err != nil {
-			return nil, fmt.Errorf("ops: %v: input %d: %w", o, i, err)
-		}
+	inputs, in, err := inputsOf(a, b)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}
+	a, b = inputs[0], inputs[1]
 	ra, rb := len(in[0].Shape), len(in[1].Shape)
 	leadA, leadB := in[0].Shape[:max(ra-2, 0)], in[1].Shape[:max(rb-2, 0)]
 	if ra == 0 || rb == 0 || sameShape(leadA, leadB) || rb == 2 && !o.transA || ra == 1 && o.transA || rb == 1 && o.transB {

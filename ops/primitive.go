@@ -193,13 +193,22 @@ func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return n, nil
 }
 
-// typesOf returns the types of inputs, one or more of one floating-point type. The error names the input.
-func typesOf(inputs []*gorgonia.Node) ([]Type, error) {
-	types, err := anyTypesOf(inputs)
+// floatsOf returns inputs, one or more of one floating-point type, in one graph, and their types. The error names the input.
+func floatsOf(inputs ...*gorgonia.Node) ([]*gorgonia.Node, []Type, error) {
+	inputs, types, err := inputsOf(inputs...)
 	if err == nil {
 		err = CheckFloats(types, len(types))
 	}
-	return types, err
+	return inputs, types, err
+}
+
+// inputsOf returns inputs, one or more, in one graph, and their types. The error names the input.
+func inputsOf(inputs ...*gorgonia.Node) ([]*gorgonia.Node, []Type, error) {
+	types, err := anyTypesOf(inputs)
+	if err == nil {
+		inputs, err = inOneGraph(inputs)
+	}
+	return inputs, types, err
 }
 
 // anyTypesOf returns the types of inputs, one or more. The error names the input.

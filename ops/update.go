@@ -18,7 +18,7 @@ import (
 //
 // rows has the element type and shape of x, except that n may be less. A negative axis counts from the end. The position, of int or int64, is a scalar, or a vector with
 // one for each index of axis 0, if axis is not 0. A position below 0, or above the extent of x less n, is the error of a run, in
-// which nothing is written. Any element type is accepted.
+// which nothing is written; [cudaops.State] describes positions that a run computes. Any element type is accepted.
 //
 // If x is a state of [cudaops.State] and the result its next value, only the rows are written. So a cache of keys and values grows.
 //

@@ -27,6 +27,9 @@ func drawFew(r *rand.Rand) gemm.Conv {
 		a.Before, a.After = r.Int64N(reach), r.Int64N(reach)
 		a.In = max(reach-a.Before-a.After, 1) + size(40) - 1
 	}
+	if r.IntN(2) == 0 {
+		v.Round, v.ChannelsLast[gemm.ConvOutput], v.Filters = kernels.TF32, true, (v.Filters+7)/8*8
+	}
 	return v
 }
 
@@ -39,6 +42,9 @@ func TestConvFewOnGPU(t *testing.T) {
 	}
 	for range draws {
 		v := drawFew(r)
+		if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
+			continue
+		}
 		c, ok := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))[fewChannels]
 		if !ok {
 			t.Skip("SKIPPED: no kernels for few channels are for this device")

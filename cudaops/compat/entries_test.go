@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// entries are the packages that programs import.
-var entries = []string{"", "/ops", "/cudaops", "/cudaops/tape", "/gradcheck"}
-
 const module = "github.com/stheno-ml/stheno"
+
+// entries are the packages that programs import.
+var entries = []string{module, module + "/ops", module + "/cudaops", module + "/cudaops/tape", module + "/gradcheck"}
 
 // goCommand runs the go command with a changed environment, with no settings of
 // cgo's but those.
@@ -32,44 +32,55 @@ func goCommand(t *testing.T, env []string, args ...string) (text string, err err
 // this package, whose build errors name the missing parts; without the tag none brings this
 // one, which needs a toolkit then.
 func TestEntries(t *testing.T) {
-	for _, entry := range entries {
-		for _, cgo := range []string{"0", "1"} {
-			deps, err := goCommand(t, []string{"CGO_ENABLED=" + cgo}, "list", "-e", "-deps", "-tags", "cuda", module+entry)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, deps)
+	deps := func(env string, flags ...string) map[string][]string {
+		text, err := goCommand(t, []string{env}, slices.Concat([]string{"list", "-f", `{{.ImportPath}} {{join .Deps " "}}`}, flags, entries)...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		of := map[string][]string{}
+		for line := range strings.Lines(text) {
+			if words := strings.Fields(line); len(words) > 0 {
+				of[words[0]] = words[1:]
 			}
+		}
+		return of
+	}
+	with := map[string]map[string][]string{}
+	for _, cgo := range []string{"CGO_ENABLED=0", "CGO_ENABLED=1"} {
+		with[cgo] = deps(cgo, "-e", "-tags", "cuda")
+	}
+	without := deps("LC_ALL=C")
+	for _, entry := range entries {
+		for cgo, of := range with {
 			for _, want := range []string{module + "/cudaops/tape", module + "/cudaops/compat"} {
-				if !slices.Contains(strings.Fields(deps), want) {
-					t.Errorf("with the tag and CGO_ENABLED=%s, %s does not import %s", cgo, module+entry, want)
+				if entry != want && !slices.Contains(of[entry], want) {
+					t.Errorf("with the tag and %s, %s does not import %s", cgo, entry, want)
 				}
 			}
 		}
-		deps, err := goCommand(t, nil, "list", "-deps", module+entry)
-		if err != nil || slices.Contains(strings.Fields(deps), module+"/cudaops/compat") {
-			t.Errorf("without the tag %s imports package compat (%v)", module+entry, err)
+		if len(without[entry]) == 0 || slices.Contains(without[entry], module+"/cudaops/compat") {
+			t.Errorf("without the tag %s imports %d packages, want some and not compat", entry, len(without[entry]))
 		}
 	}
 }
 
-// The error of a build without cgo, of any entry, is that cgo is needed, and without a
-// toolkit that a toolkit is.
+// The error of a build without cgo is that cgo is needed, and without a toolkit that a toolkit is: it comes with package compat, and so
+// with every entry.
 func TestBuildSaysWhatIsMissing(t *testing.T) {
-	for _, entry := range entries {
-		text, err := goCommand(t, []string{"CGO_ENABLED=0"}, "build", "-tags", "cuda", module+entry)
-		if err == nil || !strings.Contains(text, "undefined: the_tag_cuda_needs_CGO_ENABLED_1_and_a_C_compiler") {
-			t.Errorf("%s without cgo: %v\n%s", module+entry, err, text)
+	build := func(env string, wants ...string) {
+		text, err := goCommand(t, []string{env}, slices.Concat([]string{"build", "-tags", "cuda"}, entries)...)
+		for _, want := range wants {
+			if err == nil || !strings.Contains(text, want) {
+				t.Errorf("%s: got %v, want an error with %q\n%s", env, err, want, text)
+			}
 		}
 	}
+	build("CGO_ENABLED=0", "undefined: the_tag_cuda_needs_CGO_ENABLED_1_and_a_C_compiler")
 	cc := compiler(t)
 	if preprocess(cc, "#include <cuda.h>\n") == "" {
 		t.Skip("the C compiler finds a cuda.h with no settings")
 	}
-	for _, entry := range entries {
-		text, err := goCommand(t, []string{"CGO_ENABLED=1"}, "build", "-tags", "cuda", module+entry)
-		if err == nil || !strings.Contains(text, "The tag cuda needs a CUDA toolkit with cuDNN") || !strings.Contains(text, "cmd/stheno env") {
-			t.Errorf("%s without a toolkit: %v\n%s", module+entry, err, text)
-		}
-	}
+	build("CGO_ENABLED=1", "The tag cuda needs a CUDA toolkit with cuDNN", "cmd/stheno env")
 }
 
 // compiler is the C compiler of cgo.

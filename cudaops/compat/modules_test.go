@@ -23,10 +23,7 @@ func modules(t *testing.T, packages ...string) []string {
 // the examples and commands.
 func TestModules(t *testing.T) {
 	gorgonia := modules(t, "gorgonia.org/gorgonia", "gorgonia.org/tensor")
-	var packages []string
-	for _, entry := range append([]string{"/kernels", "/kernels/expr"}, entries...) {
-		packages = append(packages, module+entry)
-	}
+	packages := append([]string{module + "/kernels", module + "/kernels/expr"}, entries...)
 	more := slices.DeleteFunc(modules(t, packages...), func(m string) bool { return slices.Contains(gorgonia, m) })
 	if want := []string{"github.com/ebitengine/purego", module}; !slices.Equal(more, want) {
 		t.Errorf("beside Gorgonia's modules the library brings %q, want %q", more, want)

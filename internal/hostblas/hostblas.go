@@ -58,7 +58,7 @@ func For(given kernels.BLAS) (kernels.BLAS, error) {
 			return nil, err
 		}
 	}
-	return onDemand{}, nil
+	return onDemand{gonum.Implementation{}}, nil
 }
 
 // Describe names the BLAS that multiplies on the host, where Gorgonia uses the given one, and if that is
@@ -86,8 +86,9 @@ func isGonums(b kernels.BLAS) bool {
 	return false
 }
 
-// onDemand loads a library for the first product that is large enough for it.
-type onDemand struct{ gonum.Implementation }
+// onDemand loads a library for the first product that is large enough for it. It embeds an interface: programs that use package reflect link every method of gonum's
+// implementation, 290 of them, once more for each type that embeds it.
+type onDemand struct{ kernels.BLAS }
 
 var _ kernels.Multiplier = onDemand{}
 

@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// Library is a BLAS library in this process: it multiplies matrices, and matrices by vectors; gonum
+// Library is a BLAS library in this process: it multiplies matrices, and matrices by vectors; its BLAS, gonum's,
 // does the rest.
 type Library struct {
-	gonum.Implementation
+	kernels.BLAS
 	name, file     string   // vendor and version; file
 	single, double routines // of float32, of float64
 	threads        uintptr  // sets the number of threads for the calls of an OS thread, if not 0

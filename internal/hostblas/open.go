@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
+
+	"gonum.org/v1/gonum/blas/gonum"
 )
 
 // errAbsent is the error for a library that is not on the machine.
@@ -47,7 +49,7 @@ func Open(name string) (*Library, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	l := &Library{file: name, calls: make(chan struct{}, min(runtime.NumCPU(), mostCalls))}
+	l := &Library{BLAS: gonum.Implementation{}, file: name, calls: make(chan struct{}, min(runtime.NumCPU(), mostCalls))}
 	if err = l.start(functions{handle: handle}); err != nil {
 		l, err = nil, fmt.Errorf("%s: %w", name, err)
 	}

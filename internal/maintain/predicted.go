@@ -10,18 +10,20 @@ import (
 	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
-// unmeasured are GPUs without records, by the vendor's data.
+// unmeasured are GPUs without records, by the vendor's data: the peak of their tensor cores is that of dense 16-bit operands with sums in float32, in multiply-adds a second,
+// twice that of TF32. That of the B200 is not the peak of mma.sync, which the kernels there use.
 var unmeasured = []struct {
 	kernels.Device
+	tensor float64
 	source string
 }{
-	{kernels.Device{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12, FMAs: 19.5e12 / 2},
+	{kernels.Device{Name: "A100 40 GB", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Bandwidth: 1.555e12, FMAs: 19.5e12 / 2, Tensor: 312e12 / 2}, 312e12 / 2,
 		"[A100 architecture](https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf)"},
-	{kernels.Device{Name: "L40S", Major: 8, Minor: 9, SMs: 142, SharedOptin: 99 << 10, L2: 96 << 20, Bandwidth: 864e9, FMAs: 91.6e12 / 2},
+	{kernels.Device{Name: "L40S", Major: 8, Minor: 9, SMs: 142, SharedOptin: 99 << 10, L2: 96 << 20, Bandwidth: 864e9, FMAs: 91.6e12 / 2, Tensor: 362e12 / 2}, 362e12 / 2,
 		"[L40S data sheet](https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413)"},
-	{kernels.Device{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Bandwidth: 1008e9, FMAs: 82.6e12 / 2},
+	{kernels.Device{Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10, L2: 72 << 20, Bandwidth: 1008e9, FMAs: 82.6e12 / 2, Tensor: 165.2e12 / 2}, 165.2e12 / 2,
 		"[Ada architecture](https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf)"},
-	{kernels.Device{Name: "B200", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Bandwidth: 8e12, FMAs: 80e12 / 2},
+	{kernels.Device{Name: "B200", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Bandwidth: 8e12, FMAs: 80e12 / 2}, 2250e12 / 2,
 		"[Blackwell architecture](https://resources.nvidia.com/en-us-blackwell-architecture)"},
 }
 
@@ -71,12 +73,36 @@ func predictedProducts() (cases []predictedCase) {
 	return cases
 }
 
+// predictedTensor returns products on tensor cores, of operands that are stored as the kernels read them.
+func predictedTensor() (cases []predictedCase) {
+	for _, form := range []gemm.Form{gemm.BF16, gemm.TF32} {
+		for _, s := range [][3]int64{{512, 512, 512}, {4096, 4096, 4096}, {8192, 768, 3072}, {256, 4096, 4096}} {
+			cases = append(cases, predictedCase{fmt.Sprintf("%v, %d x %d x %d", form, s[0], s[1], s[2]), gemm.Product{Dtype: kernels.Float32, Batch: 1, M: s[0], K: s[1], N: s[2],
+				Round: kernels.Precision(form), A: gemm.Operand{Form: form}, B: gemm.Operand{Form: form, Trans: true}}})
+		}
+	}
+	return cases
+}
+
+// peak returns the multiply-adds a second of a GPU without a record for a case.
+func (c predictedCase) peak(dev kernels.Device, tensor float64) float64 {
+	p, ok := c.predictor.(gemm.Product)
+	switch {
+	case ok && p.Round == kernels.TF32:
+		return tensor / 2
+	case ok && p.Round != kernels.FullPrecision:
+		return tensor
+	}
+	return dev.FMAs
+}
+
 // predicted returns the tables of predicted times on GPUs that were not measured, beside their roofs: the time of the operands at the peak of the memory, or of the operations
-// at the peak of the FMA units, whichever is longer.
+// at the peak of the FMA units or of the tensor cores, whichever is longer.
 func predicted() (string, error) {
-	lines := [][]string{{"GPU", "SMs", "memory", "FP32", "by"}}
+	lines := [][]string{{"GPU", "SMs", "memory", "FP32", "BF16", "by"}}
 	for _, dev := range unmeasured {
-		lines = append(lines, []string{dev.Name, fmt.Sprint(dev.SMs), fmt.Sprintf("%.0f GB/s", dev.Bandwidth/1e9), fmt.Sprintf("%.1f TFLOP/s", dev.FMAs*2/1e12), dev.source})
+		lines = append(lines, []string{dev.Name, fmt.Sprint(dev.SMs), fmt.Sprintf("%.0f GB/s", dev.Bandwidth/1e9), fmt.Sprintf("%.1f TFLOP/s", dev.FMAs*2/1e12),
+			fmt.Sprintf("%.0f TFLOP/s", dev.tensor*2/1e12), dev.source})
 	}
 	var sums []predictedCase
 	for _, s := range []sum{{1, 1e6, 1}, {1, 1000, 1000}, {1, 1 << 28, 1}, {1, 1 << 14, 1 << 14}, {1 << 14, 1 << 14, 1}} {
@@ -87,7 +113,11 @@ func predicted() (string, error) {
 		return "", err
 	}
 	ofProducts, err := predictedTable("Product without tensor cores", predictedProducts())
-	return records.Grid("lrrrl", lines) + ofSums + ofProducts, err
+	if err != nil {
+		return "", err
+	}
+	onTensorCores, err := predictedTable("Product on tensor cores", predictedTensor())
+	return records.Grid("lrrrrl", lines) + ofSums + ofProducts + onTensorCores, err
 }
 
 // predictedTable returns a table of predicted times by case and GPU, "" if no GPU has one.
@@ -110,7 +140,7 @@ func predictedTable(title string, cases []predictedCase) (string, error) {
 				return "", fmt.Errorf("%s on %s: %w", c.name, dev.Name, err)
 			}
 			some = true
-			line = append(line, records.Micros(us), records.Micros(max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/dev.FMAs)*1e6))
+			line = append(line, records.Micros(us), records.Micros(max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/c.peak(dev.Device, dev.tensor))*1e6))
 		}
 		lines = append(lines, line)
 	}

@@ -31,7 +31,7 @@ func TestPredictedTable(t *testing.T) {
 		t.Errorf("without cases: got %q, %v, want no table", got, err)
 	}
 	text := testutil.Get[string](t)(predicted())
-	for _, title := range []string{"Sum", "Product without tensor cores"} {
+	for _, title := range []string{"Sum", "Product without tensor cores", "Product on tensor cores"} {
 		if !strings.Contains(text, "| "+title+" |") {
 			t.Errorf("got no table of %s:\n%s", title, text)
 		}
@@ -40,11 +40,11 @@ func TestPredictedTable(t *testing.T) {
 
 // No prediction is below its roof: times of operands that are in L2 are none.
 func TestPredictionsAreAboveRoofs(t *testing.T) {
-	for _, c := range predictedProducts() {
+	for _, c := range append(predictedProducts(), predictedTensor()...) {
 		for _, dev := range unmeasured {
 			dev.FMA = true
 			p := testutil.Get[*kernels.Plan](t)(c.Plan(dev.Device))
-			us, roof := c.Predicted(dev.Device), max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/dev.FMAs)*1e6
+			us, roof := c.Predicted(dev.Device), max(float64(p.Bytes())/dev.Bandwidth, float64(p.Flops)/2/c.peak(dev.Device, dev.tensor))*1e6
 			if us < roof || us > 20*roof+20 {
 				t.Errorf("%s on %s by %v: got %.2f us, want at least the roof, %.2f, and at most 20 us more than 20 times as much", c.name, dev.Name, p, us, roof)
 			}
@@ -57,6 +57,9 @@ func TestUnmeasuredClocks(t *testing.T) {
 	for _, dev := range unmeasured {
 		if clock := dev.FMAs / float64(dev.SMs) / dev.FMALanes(kernels.Float32); clock < 1.3e9 || clock > 2.7e9 {
 			t.Errorf("%s: got a clock of %.2f GHz", dev.Name, clock/1e9)
+		}
+		if lanes := dev.tensor / dev.FMAs; lanes < 2 || lanes > 32 {
+			t.Errorf("%s: got tensor cores of %.1f times the rate of the FMA units", dev.Name, lanes)
 		}
 	}
 }

@@ -47,6 +47,10 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		f.launchHopper(p, dev, args.Out, at[1], outputs)
 		return p, nil
 	}
+	if f.bySlabs(dev) {
+		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
+		return p, nil
+	}
 	launch(f.Problem, p, dev, mmaForward, forwardKernels, f.Batch*f.Heads, f.Queries, args)
 	return p, nil
 }

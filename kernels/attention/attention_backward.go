@@ -25,13 +25,13 @@ type Backward struct {
 // Packs returns the plan with one output for the gradients of q, k and v that are parts of one operand, and false if the device has no kernels for it, or if they cannot be such parts.
 func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
 	b.Packed = true
-	return b, b.onHopper(dev) && b.checkPacked() == nil
+	return b, isHopper(dev) && b.checkPacked() == nil
 }
 
 // checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
 func (b Backward) checkPacked() error {
-	if b.Packed && !(b.forHopper() && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
-		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128", b)
+	if b.Packed && !((b.forHopper() || b.forSlabs()) && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
+		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128, or float32 and a multiple of 4, at most 64", b)
 	}
 	return nil
 }
@@ -107,11 +107,13 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
 	}
 	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
-	if b.onHopper(dev) || b.Packed && dev.Kind == kernels.CPU {
+	wgmma := isHopper(dev) || b.Packed && dev.Kind == kernels.CPU
+	slabs := wgmma && b.forSlabs()
+	if wgmma && b.forHopper() {
 		b.launchHopper(p, dev, b.gradients(at), outputs)
 		return p, nil
 	}
-	if b.Packed {
+	if b.Packed && !slabs {
 		return nil, fmt.Errorf("kernels: attention gradient: got one output for all gradients on %s, want compute capability 9.0", dev.Name)
 	}
 	delta := p.Workspace(b.statisticBytes())
@@ -119,6 +121,16 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
 		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
 	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
+	if slabs {
+		to := b.gradients(at)
+		if b.Q {
+			launchSlabs(b.Problem, p, slabDQ, b.Batch*b.Heads, b.Queries, 2, 2, 3, slabQueriesArgs{in, to[0], b.args(6)})
+		}
+		if outputs > 0 {
+			launchSlabs(b.Problem, p, slabDKV, b.Batch*b.KeyHeads, b.Keys, 2, 2, 4, keysArgs{in, to[1].At, to[2].At, to[1].Strides, outputs, b.args(6)})
+		}
+		return p, nil
+	}
 	if b.Q {
 		launch(b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
 	}

@@ -33,8 +33,10 @@ func deltaOf(dt kernels.Dtype) *kernels.Kernel {
 }
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.
-func (p Problem) onHopper(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0 && p.forHopper()
+func (p Problem) onHopper(dev kernels.Device) bool { return isHopper(dev) && p.forHopper() }
+
+func isHopper(dev kernels.Device) bool {
+	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0
 }
 
 // forHopper reports whether the kernels of compute capability 9.0, whose Go bodies the host runs, compute the problem.

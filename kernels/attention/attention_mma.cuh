@@ -246,6 +246,18 @@ template <int KIND, int D> __device__ __forceinline__ void store(const float (&o
     }
 }
 
+// finish_rows adds up what the lanes of a row hold of its total, and returns the factor of its sums. It writes statistics if `write`; `first` is the number of the head's first one.
+__device__ __forceinline__ void finish_rows(float (&factor)[2], float (&total)[2], const float (&most)[2], const int (&limit)[2], float* lse, bool write, i64 first, int row, const Problem<float>& p) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        total[r] += __shfl_xor_sync(~0u, total[r], 1);
+        total[r] += __shfl_xor_sync(~0u, total[r], 2);
+        const bool none = limit[r] == 0;
+        factor[r] = none ? 0 : 1 / total[r];
+        if (write && threadIdx.x % 4 == 0 && row + 8 * r < p.queries) lse[first + row + 8 * r] = none ? -INFINITY : most[r] * p.scale + logf(total[r]);
+    }
+}
+
 // Position of a block: a tile of 64 rows of a head. The last rows come first: they see the most keys if causal.
 struct Place {
     int batch, head, t0;
@@ -294,15 +306,7 @@ __device__ __forceinline__ void attend(const Element<KIND>* q, Strides qs, const
     }
     arrived<0>();
     __syncthreads();
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        total[r] += __shfl_xor_sync(~0u, total[r], 1);
-        total[r] += __shfl_xor_sync(~0u, total[r], 2);
-        const bool none = limit[r] == 0;
-        factor[r] = none ? 0 : 1 / total[r];
-        if (outputs & 2 && lane % 4 == 0 && row + 8 * r < p.queries)
-            lse[((i64)at.batch * p.heads + at.head) * p.queries + row + 8 * r] = none ? -INFINITY : most[r] * p.scale + logf(total[r]);
-    }
+    finish_rows(factor, total, most, limit, lse, outputs & 2, ((i64)at.batch * p.heads + at.head) * p.queries, row, p);
     const int first = row - lane / 4;
     if (outputs & 1) store<KIND, D>(o, factor, memQ, out + at.batch * os.batch + at.head * os.head + first * os.row, os.row, p.queries - first, p.dim);
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -55,8 +56,15 @@ var (
 	f16  = kind{expr.F16, kernels.FullPrecision, 0x1p-11}
 )
 
-// drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding.
+// drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding, with its results.
 func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
+	a := drawProblem(r, of, decoding)
+	a.draw(r)
+	a.compute()
+	return a
+}
+
+func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
 	a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
@@ -74,11 +82,10 @@ func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
 	if r.IntN(8) == 0 {
 		a.Scale = -a.Scale
 	}
-	a.draw(r)
 	return a
 }
 
-// draw draws the operands, and for every other problem counts, and computes the results.
+// draw draws the operands, and for every other problem counts.
 func (a *attended) draw(r *rand.Rand) {
 	dt := a.Dtype
 	numbers := func(rows int64) []float64 {
@@ -106,7 +113,6 @@ func (a *attended) draw(r *rand.Rand) {
 			a.counts[i] = min(a.counts[i], float64(a.Keys))
 		}
 	}
-	a.compute()
 }
 
 // sideBySide returns values of q, k and v in one operand, (Batch, Queries, Heads + 2 KeyHeads, Dim), as many queries as keys, and the strides of its parts.
@@ -158,21 +164,43 @@ func (a *attended) checkSideBySide(dev kernels.Device, statistics, out []byte, s
 	return a.check(dev, packed, in, types[:1], [][]float64{want}, [][]float64{size}, tolerance)
 }
 
+// dot returns the sum of products.
+func dot(x, y []float64) float64 {
+	var s0, s1, s2, s3 float64 // which do not wait for one another
+	for ; len(x) >= 4 && len(y) >= 4; x, y = x[4:], y[4:] {
+		s0 += x[0] * y[0]
+		s1 += x[1] * y[1]
+		s2 += x[2] * y[2]
+		s3 += x[3] * y[3]
+	}
+	for i := range x {
+		s0 += x[i] * y[i]
+	}
+	return s0 + s1 + (s2 + s3)
+}
+
+// absolute returns absolute values.
+func absolute(x []float64) []float64 {
+	list := make([]float64, len(x))
+	for i := range x {
+		list[i] = math.Abs(x[i])
+	}
+	return list
+}
+
 // compute computes the results.
 func (a *attended) compute() {
 	a.out, a.sizes, a.dq = make([]float64, len(a.q)), make([]float64, len(a.q)), make([]float64, len(a.q))
 	a.dk, a.dv, a.lse = make([]float64, len(a.k)), make([]float64, len(a.k)), make([]float64, a.Batch*a.Heads*a.Queries)
-	dot := func(x, y []float64) (sum float64) {
-		for i := range x {
-			sum += x[i] * y[i]
-		}
-		return sum
+	absV, largestK := absolute(a.v), make([]float64, 0, int64(len(a.k))/a.Dim)
+	for row := range slices.Chunk(a.k, int(a.Dim)) {
+		largestK = append(largestK, slices.Max(absolute(row)))
 	}
 	for i := range a.lse {
 		t, bh := int64(i)%a.Queries, int64(i)/a.Queries
 		b, h := bh/a.Heads, bh%a.Heads
 		at := a.row(b, h, t, a.Heads, a.Queries)
-		q, g, out, dq := a.q[at:][:a.Dim], a.grad[at:][:a.Dim], a.out[at:][:a.Dim], a.dq[at:][:a.Dim]
+		q, g, out, sizes, dq := a.q[at:][:a.Dim], a.grad[at:][:a.Dim], a.out[at:][:a.Dim], a.sizes[at:][:a.Dim], a.dq[at:][:a.Dim]
 		key := func(x []float64, j int64) []float64 {
 			return x[a.row(b, h*a.KeyHeads/a.Heads, j, a.KeyHeads, a.Keys):][:a.Dim]
 		}
@@ -199,20 +227,20 @@ func (a *attended) compute() {
 		a.lse[i] = most + math.Log(sum)
 		for j := range p {
 			p[j] /= sum
-			for c, v := range key(a.v, int64(j)) {
-				out[c] += p[j] * v
-				a.sizes[at+int64(c)] += p[j] * math.Abs(v)
+			v, size := key(a.v, int64(j)), key(absV, int64(j))
+			for c := range out {
+				out[c] += p[j] * v[c]
+				sizes[c] += p[j] * size[c]
 			}
 		}
-		delta := dot(g, out)
+		absG := absolute(g)
+		delta, terms, largestQ := dot(g, out), dot(absG, absolute(out)), slices.Max(absolute(q))
 		for j := range p {
 			k, dk, dv := key(a.k, int64(j)), key(a.dk, int64(j)), key(a.dv, int64(j))
-			ds, terms := p[j]*(dot(g, key(a.v, int64(j)))-delta)*a.Scale, 0.0
-			for c, v := range key(a.v, int64(j)) {
-				terms += p[j] * math.Abs(g[c]) * (math.Abs(v) + math.Abs(out[c])) * math.Abs(a.Scale)
-			}
+			largest := largestK[a.row(b, h*a.KeyHeads/a.Heads, int64(j), a.KeyHeads, a.Keys)/a.Dim]
+			ds, size := p[j]*(dot(g, key(a.v, int64(j)))-delta)*a.Scale, p[j]*(dot(absG, key(absV, int64(j)))+terms)*math.Abs(a.Scale)
+			a.gradientSizes[0], a.gradientSizes[1] = max(a.gradientSizes[0], size*largest), max(a.gradientSizes[1], size*largestQ)
 			for c := range dq {
-				a.gradientSizes[0], a.gradientSizes[1] = max(a.gradientSizes[0], terms*math.Abs(k[c])), max(a.gradientSizes[1], terms*math.Abs(q[c]))
 				dq[c] += ds * k[c]
 				dk[c] += ds * q[c]
 				dv[c] += p[j] * g[c]
@@ -572,6 +600,7 @@ func TestManyBlocks(t *testing.T) {
 			a.Queries, a.Dim = 1024+r.Int64N(300), 64
 		}
 		a.draw(r)
+		a.compute()
 		dev.SMs = tested(t)[0].SMs
 		if i > 3 {
 			dev.SMs = 1 + r.IntN(9)

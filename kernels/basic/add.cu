@@ -3,6 +3,7 @@
 // One thread per 16 bytes; operands start 256-byte aligned, so the vector loads
 // are aligned and the tail is at most three elements. 12 bytes of traffic per
 // element and one add: bound by memory.
+#include "follow.cuh"
 #include "vector.cuh"
 
 template <typename T>
@@ -10,6 +11,8 @@ __device__ void add(const T* __restrict__ a, const T* __restrict__ b, T* __restr
     using V = typename Vec<T>::type;
     constexpr int W = Vec<T>::width;
     const long long v = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    follow();
+    admit();
     if ((v + 1) * W <= n) {
         Pack<T> x, y;
         x.v = reinterpret_cast<const V*>(a)[v];

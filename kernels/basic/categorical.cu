@@ -7,8 +7,8 @@
 //   no restriction   A warp sums chunks of 256 elements or more, each relative to the chunk's largest, and the row is read once. The chunk is found by these sums, and
 //                    the element by reading the chunk again.
 //   k <= 1024        The k largest are selected, and the row is read once.
-//   p alone          The 1024 largest are selected, and the sum of all is computed. If the sum of the 1024 does not reach p, as if k > 1024, every
-//                    limit and the draw itself is found digit by digit: bins in shared memory add up the masses by 11 bits of (key, low), the row is read for each digit.
+//   others           The limits of k and of p, and the draw itself, are found by sums of masses of all elements: bins in shared memory add up the masses of elements that are about as
+//                    far below the largest, and the elements of one bin are compared each with each. The row is read for the largest, for the bins, and for the elements of each limit.
 //
 // A temperature of 0 takes the largest. A row whose largest element (NaN above all) is not finite gives -1. Bound by memory.
 #include "follow.cuh"
@@ -20,7 +20,8 @@ typedef unsigned long long u64;
 
 constexpr int mostSelected = 1024; // as in categorical.go
 constexpr int perThread = 8;        // elements that a thread reads at a time
-constexpr int digitBits = 11, bins = 1 << digitBits;
+// Bins of masses, which fall to 0 within a factor of e^43, and the elements that are compared. As in categorical.go.
+constexpr int massBits = 12, massBins = 1 << massBits, binsPerE = massBins / 43, binElements = 1 << 10;
 
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -68,8 +69,9 @@ template <typename T> struct Draw {
         scale = (T)(1ull << (30 + __clz(n)));
     }
     __device__ bool restricted() const { return k > 0 || p < 1; }
-    // selected is how many elements are to be selected: if as many as k, only these are drawn from.
-    __device__ int selected() const { return k > mostSelected ? 1 : k > 0 ? k : min(n, mostSelected); }
+    // selected is how many elements are to be selected: all that k keeps, if they are few, else the largest.
+    __device__ int selected() const { return !selects_all() ? 1 : k > 0 ? k : n; }
+    __device__ bool selects_all() const { return k > 0 ? k <= mostSelected : n <= mostSelected; }
     __device__ u64 mass(T v, T largest) const {
         const T e = exp((v - largest) * inverse);
         return e > 0 ? whole(e * scale) : 0; // not NaN
@@ -146,53 +148,142 @@ template <typename T> __device__ u64 sum_masses(u64* sums, const Draw<T>& d, T l
     return total;
 }
 
-// descend returns the least of the largest elements whose weights add up to more than `rest`: their masses, or, if counted, 1 for each.
-template <typename T>
-__device__ void descend(u64* sums, const Draw<T>& d, T largest, bool counted, u64 rest, typename KeyOf<T>::K& key, unsigned& low) {
+// each_of calls f with the elements of a row and their indices. Meanwhile the next ones are loaded.
+template <typename T, typename F> __device__ __forceinline__ void each_of(const Draw<T>& d, F f) {
+    T values[perThread], next[perThread];
+    const auto load = [&](unsigned base) {
+#pragma unroll
+        for (int j = 0; j < perThread; j++)
+            if (base + j * blockDim.x < d.n) next[j] = d.x[base + j * blockDim.x];
+    };
+    load(threadIdx.x);
+#pragma unroll 1
+    for (unsigned base = threadIdx.x; base < d.n; base += perThread * blockDim.x) {
+#pragma unroll
+        for (int j = 0; j < perThread; j++) values[j] = next[j];
+        load(base + perThread * blockDim.x);
+#pragma unroll
+        for (int j = 0; j < perThread; j++)
+            if (base + j * blockDim.x < d.n) f(values[j], base + j * blockDim.x);
+    }
+}
+
+// An element of a row as it is ordered, and the sum of the weights from the largest element through it.
+template <typename T> struct Limit {
+    typename KeyOf<T>::K key;
+    unsigned low;
+    u64 through;
+};
+
+// Search finds elements by sums of weights, which are the masses or, if counted, 1 for each. The weights of a row are added up in bins, first by how far elements are below the largest,
+// which leaves few in a bin: those of one bin are listed and compared each with each. If there are too many, their keys are divided into bins again, until all are equal.
+template <typename T> struct Search {
     using K = typename KeyOf<T>::K;
-    unsigned* const lower = reinterpret_cast<unsigned*>(shared); // of the bins' sums
-    unsigned* const upper = lower + bins;
-    constexpr int keyBits = 8 * sizeof(K);
-    key = 0, low = 0;
-    for (int from = keyBits + 32; from > 0;) { // bits that are not known
-        const int end = from > 32 ? 32 : 0, width = min(digitBits, from - end), to = from - width;
+    unsigned lower[massBins], upper[massBins]; // halves of the sums, from the largest elements on
+    u64 weight[binElements];
+    K key[binElements];
+    unsigned low[binElements];
+    K least, most; // keys of the elements of a bin
+    int count;
+    Limit<T> found;
+
+    __device__ static u64 weight_of(const Draw<T>& d, T v, T largest, bool counted) { return counted ? 1 : d.mass(v, largest); }
+
+    // bin_of returns the bin of an element: by its key between bottom and top, -1 for others, or, if shift is negative, by its distance. The larger of two elements is in no later bin.
+    __device__ static int bin_of(const Draw<T>& d, T v, T largest, K bottom, K top, int shift) {
+        if (shift < 0) {
+            const T far = (largest - v) * d.inverse * T(binsPerE);
+            return far < T(massBins - 1) ? (int)far : massBins - 1;
+        }
+        const K own = KeyOf<T>::of(v);
+        return own >= bottom && own <= top ? (int)((top - own) >> shift) : -1;
+    }
+
+    __device__ void fill(const Draw<T>& d, T largest, bool counted, K bottom, K top, int shift) {
         __syncthreads();
-        for (int i = threadIdx.x; i < 2 * bins; i += blockDim.x) lower[i] = 0;
+        for (int i = threadIdx.x; i < massBins; i += blockDim.x) lower[i] = upper[i] = 0;
         __syncthreads();
-        for (unsigned base = threadIdx.x; base < d.n; base += perThread * blockDim.x) {
-            T values[perThread];
-#pragma unroll
-            for (int j = 0; j < perThread; j++) values[j] = base + j * blockDim.x < d.n ? d.x[base + j * blockDim.x] : T(0);
-#pragma unroll
-            for (int j = 0; j < perThread; j++) {
-                const T v = values[j];
-                const unsigned i = base + j * blockDim.x, ownLow = ~i;
+        each_of(d, [&](T v, unsigned) {
+            const u64 w = weight_of(d, v, largest, counted);
+            const int bin = bin_of(d, v, largest, bottom, top, shift);
+            if (w == 0 || bin < 0) return;
+            const unsigned add = (unsigned)w, was = atomicAdd(&lower[bin], add), more = (unsigned)(w >> 32) + (was + add < add);
+            if (more) atomicAdd(&upper[bin], more);
+        });
+        __syncthreads();
+    }
+
+    // locate returns the first element, in falling order, at which the sum of weights exceeds target(total), which is less than the total. Bins that are filled are those of all masses; it
+    // reports whether they still are.
+    template <typename F> __device__ Limit<T> locate(u64* sums, const Draw<T>& d, T largest, bool counted, bool& filled, F target) {
+        K bottom = 0, top = 0;
+        u64 rest = 0, before = 0;
+        int shift = -1, n;
+#pragma unroll 1
+        for (;;) {
+            if (!filled) fill(d, largest, counted, bottom, top, shift);
+            const Found f = find(
+                sums, massBins, [&](int i) { return (u64)upper[i] << 32 | lower[i]; }, [&](u64 total) { return shift < 0 ? rest = target(total) : rest; });
+            rest -= f.before, before += f.before;
+            if (threadIdx.x == 0) count = 0, least = ~K(0), most = 0;
+            __syncthreads();
+            K from = ~K(0), to = 0;
+            each_of(d, [&](T v, unsigned i) {
+                if (bin_of(d, v, largest, bottom, top, shift) != f.i) return;
+                const u64 w = weight_of(d, v, largest, counted);
+                if (w == 0) return;
                 const K own = KeyOf<T>::of(v);
-                unsigned digit;
-                if (i >= d.n) continue;
-                if (end == 32) {
-                    if (from < keyBits + 32 && (own ^ key) >> (from - 32)) continue; // another prefix
-                    digit = (unsigned)(own >> (to - 32)) & ((1u << width) - 1);
-                } else {
-                    if (own != key || (from < 32 && (ownLow ^ low) >> from)) continue;
-                    digit = ownLow >> to & ((1u << width) - 1);
-                }
-                const u64 m = counted ? 1 : d.mass(v, largest);
-                if (m == 0) continue;
-                const unsigned add = (unsigned)m, was = atomicAdd(&lower[digit], add), more = (unsigned)(m >> 32) + (was + add < add);
-                if (more) atomicAdd(&upper[digit], more);
-            }
+                from = min(from, own), to = max(to, own);
+                const int place = *(volatile int*)&count > binElements ? binElements : atomicAdd(&count, 1);
+                if (place < binElements) weight[place] = w, key[place] = own, low[place] = ~i;
+            });
+            if (from <= to) atomicMin(&least, from), atomicMax(&most, to);
+            __syncthreads();
+            n = count, bottom = least, top = most;
+            filled = !counted && shift < 0;
+            if (n <= binElements || bottom == top) break;
+            shift = max(64 - __clzll((u64)(top - bottom)) - massBits, 0);
+            filled = false;
+        }
+        if (n > binElements) { // equal ones, in the order of their indices
+            const u64 w = weight_of(d, KeyOf<T>::value(top), largest, counted);
+            const Found f = find(
+                sums, d.n, [&](int i) { return KeyOf<T>::of(d.x[i]) == top ? w : 0; }, [&](u64) { return rest; });
+            return {top, ~(unsigned)f.i, before + f.before + w};
+        }
+#pragma unroll 1
+        for (int i = threadIdx.x; i < n; i += blockDim.x) {
+            const K own = key[i];
+            const unsigned ownLow = low[i];
+            u64 through = 0;
+#pragma unroll 4
+            for (int j = 0; j < n; j++)
+                if (Candidates<T>::reaches(key[j], low[j], own, ownLow)) through += weight[j];
+            if (rest < through && through - weight[i] <= rest) found = {own, ownLow, before + through};
         }
         __syncthreads();
-        const int all = 1 << width;
-        const Found f = find(
-            sums, all, [&](int i) { return (u64)upper[all - 1 - i] << 32 | lower[all - 1 - i]; }, [&](u64) { return rest; });
-        const unsigned digit = all - 1 - f.i;
-        rest -= f.before;
-        if (end == 32) key |= (K)digit << (to - 32);
-        else low |= digit << to;
-        from = to;
+        const Limit<T> result = found;
+        __syncthreads();
+        return result;
     }
+};
+
+// search returns the index that is drawn from a row by sums of all masses. It is a call of its own, so that other draws have their registers.
+template <typename T> __device__ __noinline__ long long search(u64* sums, const Draw<T> d, T largest) {
+    Search<T>& weights = *reinterpret_cast<Search<T>*>(shared);
+    Limit<T> limit;
+    u64 kept = 0; // the mass of all elements that k and p keep, 0 before these
+    bool filled = false;
+#pragma unroll 1
+    for (int by = d.k > 0 ? 0 : 1; by < 3; by++) { // k, p, the draw
+        if (by == 1 && d.p == 1) continue;
+        limit = weights.locate(sums, d, largest, by == 0, filled, [&](u64 total) {
+            const u64 all = kept > 0 ? kept : total;
+            return by == 0 ? (u64)d.k - 1 : by == 1 ? d.kept(all) - 1 : share(d.u, all);
+        });
+        kept = by == 0 ? sum_masses<T>(sums, d, largest, limit.key, limit.low) : limit.through;
+    }
+    return ~limit.low;
 }
 
 // draw returns the index that is drawn from a row, of which the d.selected() largest elements have been selected.
@@ -201,36 +292,15 @@ template <typename T> __device__ long long draw(u64* sums, const Draw<T>& d, con
     const T largest = KeyOf<T>::value(c.key[0]);
     if (!(largest < infinity<T>() && largest > -infinity<T>())) return -1;
     const auto mass = [&](int i) { return d.mass(KeyOf<T>::value(c.key[i]), largest); };
-    u64 all = 0; // the mass of all elements that k keeps
-    bool enough = d.k > 0 && d.k <= mostSelected;
-    if (d.k == 0) {
-        u64 own = 0, total;
-#pragma unroll 1
-        for (int i = threadIdx.x; i < selected; i += blockDim.x) own += mass(i);
-        before(sums, own, total);
-        all = sum_masses<T>(sums, d, largest, 0, 0);
-        enough = d.kept(all) <= total;
-    }
-    if (enough) {
+    if (d.selects_all()) {
         u64 kept = 0; // 0 if p keeps all
         if (d.p < 1) {
-            const Found last = find(sums, selected, mass, [&](u64 total) { return d.kept(d.k == 0 ? all : total) - 1; });
+            const Found last = find(sums, selected, mass, [&](u64 total) { return d.kept(total) - 1; });
             kept = last.before + last.mass;
         }
         return c.index(find(sums, selected, mass, [&](u64 total) { return share(d.u, kept > 0 ? kept : total); }).i);
     }
-    K key = 0;
-    unsigned low = 0;
-    if (d.k > 0) {
-        descend<T>(sums, d, largest, true, d.k - 1, key, low);
-        all = sum_masses<T>(sums, d, largest, key, low);
-    }
-    if (d.p < 1) {
-        descend<T>(sums, d, largest, false, d.kept(all) - 1, key, low);
-        all = sum_masses<T>(sums, d, largest, key, low);
-    }
-    descend<T>(sums, d, largest, false, share(d.u, all), key, low);
-    return ~low;
+    return search<T>(sums, d, largest);
 }
 
 // sum_chunks sums the chunks [first, last) of a row, of `size` elements each, a multiple of 256.

@@ -16,7 +16,8 @@ var categorical = own.Pair("categorical", "categorical", categoricalBody[float32
 const (
 	categoricalChunks = 1 << 11 // max chunks of a row
 	categoricalChunk  = 256     // elements of a chunk, or a multiple of them
-	categoricalBins   = 1 << 11 // by which the masses of a row are added up
+	categoricalBins   = 1 << 12 // by which the masses of a row are added up
+	categoricalListed = 1 << 10 // elements of a bin that are compared
 	categoricalState  = 2       // int64 of a state: the seed and the number of the run
 )
 
@@ -74,7 +75,7 @@ func Categorical(dev kernels.Device, dt kernels.Dtype, d Draws) (*kernels.Plan, 
 		d.N, d.Stream, chunks, chunk, out, out, out, out, parts, kernels.CeilDiv(each, chunk), 0}
 	shared := max(s.shared(dev, dt, most), selectionOf(each, min(most, selectLargeK)).shared(dev, dt, min(most, selectLargeK)), 2*size*chunks)
 	if d.N > MaxTopK {
-		shared = max(shared, 8*categoricalBins)
+		shared = max(shared, 8*categoricalBins+(12+size)*categoricalListed+8*size+32)
 	}
 	if parts > 1 {
 		args.List, args.Sums, args.Arrivals = p.Workspace(d.Rows*parts*MaxTopK*2*size), p.Workspace(d.Rows*chunks*2*size), arrivals(d.Rows, out)

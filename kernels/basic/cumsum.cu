@@ -2,14 +2,20 @@
 //
 // cumsum_rows: elements of a row are contiguous (inner = 1). A warp, or a block for long rows, goes through a row in tiles
 // of 16 bytes a thread. A thread sums its own elements and adds the sum of the threads before it and of the tiles before.
-// cumsum_columns: a thread goes through a column.
+// cumsum_tiles: each tile of a row has a block, where there are few rows.
+// cumsum_columns: a thread sums a column. Where there are few columns, each is cut in parts. A launch with write = 0
+// computes the total of each part, and the next one begins with the totals before.
 //
-// Where there are few rows or columns, each is cut in parts. A launch with write = 0 computes the total of each part, and
-// the next one begins with the totals before. The parts follow from the shape, and with them the order of all sums. Bound
-// by memory.
+// Tiles and parts follow from the shape, and with them the order of all sums. Bound by memory.
 #include "follow.cuh"
 
-constexpr int threads = 256, warps = threads / 32; // as in cumsum.go
+constexpr int threads = 256, warps = threads / 32, tileGroup = 128; // tiles of a group: as in cumsum.go
+template <typename A> constexpr int tileSums = sizeof(A) == 4 ? 32 : 8; // of a thread: as in cumsum.go
+#if __CUDA_ARCH__ / 100 == 9
+constexpr int tileBlocks = 4; // of an SM
+#else
+constexpr int tileBlocks = 2;
+#endif
 
 template <typename E, int W> struct alignas(16) Words {
     E s[W];
@@ -30,20 +36,6 @@ template <typename A> __device__ A totals_before(const A* __restrict__ totals, i
     return sum;
 }
 
-// total is the sum of the sums of a block's threads, by a tree.
-template <typename A> __device__ __forceinline__ A total(A sum) {
-    __shared__ A sums[warps];
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    __syncthreads(); // all have read the last ones
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = sums[threadIdx.x % warps];
-#pragma unroll
-    for (int d = warps / 2; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    return sum;
-}
-
 // words are the elements of a part of a row from i on, in their order in memory; those beyond the part are 0.
 template <typename X, int W> __device__ __forceinline__ Words<X, W> words(const X* __restrict__ x, const Part& part, long long i) {
     Words<X, W> v{};
@@ -56,41 +48,14 @@ template <typename X, int W> __device__ __forceinline__ Words<X, W> words(const 
     return v;
 }
 
-// total_row returns the total of a block's part. It goes backwards: what it reads last is in the level-2 cache when scan_row begins with it.
-template <typename A, typename X> __device__ __forceinline__ A total_row(const X* __restrict__ x, const Part& part) {
-    constexpr int W = 16 / sizeof(X), ahead = 4;
-    constexpr long long step = threads * W;
-    A sum[W] = {};
-    if (part.n % W == 0) {
-#pragma unroll 1
-        for (long long i0 = (part.to - part.from - 1) / step * step + part.from + threadIdx.x * W; i0 >= part.from; i0 -= ahead * step) {
-            Words<X, W> v[ahead];
-#pragma unroll
-            for (int j = 0; j < ahead; j++) {
-                const long long i = i0 - j * step;
-                v[j] = i >= part.from && i < part.to ? *reinterpret_cast<const Words<X, W>*>(x + (part.reversed ? part.n - W - i : i)) : Words<X, W>{};
-            }
-#pragma unroll
-            for (int j = 0; j < ahead; j++)
-#pragma unroll
-                for (int w = 0; w < W; w++) sum[w] += (A)v[j].s[w];
-        }
-    } else {
-#pragma unroll 1
-        for (long long i = part.to - 1 - threadIdx.x; i >= part.from; i -= threads) sum[0] += (A)x[part.at(i)];
-    }
-#pragma unroll
-    for (int w = 1; w < W; w++) sum[0] += sum[w];
-    return total(sum[0]);
-}
-
-// scan_row writes the sums of the part, beginning with carry.
-template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part, A carry) {
+// scan_row writes the sums of a row.
+template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void scan_row(const X* __restrict__ x, A* __restrict__ out, const Part& part) {
     constexpr int W = 16 / sizeof(X), group = BLOCK ? threads : 32;
     __shared__ A sums[2][warps];
     const int t = BLOCK ? threadIdx.x : threadIdx.x & 31, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool wide = part.n % W == 0;
     Words<X, W> next = words<X, W>(x, part, part.from + t * W);
+    A carry = 0;
     int turn = 0;
 #pragma unroll 1
     for (long long i0 = part.from; i0 < part.to; i0 += group * W, turn ^= 1) {
@@ -137,33 +102,19 @@ template <typename A, typename X, bool BLOCK> __device__ __forceinline__ void sc
     }
 }
 
-// Warps or blocks are numbered by (part, row).
-template <typename A, typename X>
-__device__ void rows(const X* x, A* totals, A* out, long long outer, long long n, int parts, long long each, bool block, bool reversed, bool write) {
+template <typename A, typename X> __device__ void rows(const X* x, A* out, long long outer, long long n, bool reversed, bool block) {
     follow();
-    const long long item = block ? blockIdx.x : (long long)blockIdx.x * warps + threadIdx.x / 32, o = item / parts;
+    const long long o = block ? blockIdx.x : (long long)blockIdx.x * warps + threadIdx.x / 32;
     if (o >= outer) return;
-    const int p = (int)(item - o * parts);
-    const Part part{p * each, min(n, (p + 1) * each), n, reversed};
-    if (!write) { // a row in parts is one of blocks
-        const A sum = total_row<A>(x + o * n, part);
-        if (threadIdx.x == 0) totals[item] = sum;
-        return;
-    }
-    A carry = 0;
-    if (p > 0) {
-#pragma unroll 1
-        for (int q = threadIdx.x; q < p; q += threads) carry += totals[o * parts + q];
-        carry = total(carry);
-    }
-    if (block) scan_row<A, X, true>(x + o * n, out + o * n, part, carry);
-    else scan_row<A, X, false>(x + o * n, out + o * n, part, carry);
+    const Part row{0, n, n, reversed};
+    if (block) scan_row<A, X, true>(x + o * n, out + o * n, row);
+    else scan_row<A, X, false>(x + o * n, out + o * n, row);
 }
 
 // Threads are numbered by (column, part, some o).
 template <typename A, typename X>
-__device__ void columns(const X* __restrict__ x, A* totals, A* __restrict__ out, long long outer, long long n, long long inner, int parts, long long each,
-                        bool reversed, bool write) {
+__device__ void columns(const X* __restrict__ x, A* __restrict__ out, long long outer, long long n, bool reversed, A* totals, bool write, int parts, long long each,
+                        long long inner) {
     constexpr int ahead = 8;
     follow();
     const long long item = (long long)blockIdx.x * threads + threadIdx.x, rest = item / inner, c = item - rest * inner, o = rest / parts;
@@ -185,16 +136,145 @@ __device__ void columns(const X* __restrict__ x, A* totals, A* __restrict__ out,
     if (!write) totals[item] = sum;
 }
 
-#define CUMSUM(name, A, X)                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(threads)                                                                                  \
-        cumsum_rows_##name(const X* x, A* totals, A* out, long long outer, long long n, int parts, long long each, int reversed, int write, \
-                           int block) {                                                                                                    \
-        rows(x, totals, out, outer, n, parts, each, block != 0, reversed != 0, write != 0);                                                \
-    }                                                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(threads)                                                                                  \
-        cumsum_columns_##name(const X* x, A* totals, A* out, long long outer, long long n, int parts, long long each, int reversed,        \
-                              int write, long long inner) {                                                                                \
-        columns(x, totals, out, outer, n, inner, parts, each, reversed != 0, write != 0);                                                  \
+// A sum that one block writes and others wait for, in words of 64 bits: 32 bits of the sum above which stands 1, for memory that was zero. A word is written at once.
+template <typename A> struct Published {
+    static constexpr int count = sizeof(A) / 4;
+    unsigned long long words[count];
+
+    __device__ void write(A sum) {
+        unsigned bits[count];
+        memcpy(bits, &sum, sizeof(A));
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(words + i), "l"(1ull << 32 | bits[i]) : "memory");
+    }
+    // read returns whether the sum is there.
+    __device__ bool read(A& sum) const {
+        unsigned bits[count], there = 1;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            unsigned long long word;
+            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(words + i) : "memory");
+            bits[i] = (unsigned)word, there &= (unsigned)(word >> 32);
+        }
+        memcpy(&sum, bits, sizeof(A));
+        return there;
+    }
+};
+
+// sum_published returns to a warp the sum of the first n sums of a list, in an order that n decides, when all of them are there.
+template <typename A> __device__ A sum_published(const Published<A>* list, int n) {
+    constexpr int ahead = 4;
+    const int lane = threadIdx.x & 31;
+    A sum = 0;
+#pragma unroll 1
+    for (int i = lane; i < n; i += ahead * 32) {
+        A v[ahead];
+        bool all;
+        do {
+            all = true;
+#pragma unroll
+            for (int j = 0; j < ahead; j++) v[j] = 0, all &= i + j * 32 >= n || list[i + j * 32].read(v[j]);
+        } while (!all);
+#pragma unroll
+        for (int j = 0; j < ahead; j++) sum += v[j];
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    return sum;
+}
+
+// A block takes the tiles of rows in order, each warp its part of the tile; a row has `count` of them. The sum of a tile is published before the block waits for the sums of the tiles
+// before it: the order of adding up does not depend on which are there first. The last one of a group publishes the sum of the group.
+template <typename A, typename X>
+__device__ void tiles(const X* __restrict__ x, A* __restrict__ out, long long outer, long long n, bool reversed, Published<A>* published, bool write, int count, unsigned* arrivals) {
+    constexpr int W = 16 / sizeof(X), V = tileSums<A> / W, part = 32 * W * V, group = tileGroup;
+    const int groups = count / group;
+    follow();
+    if (!write) {
+        for (long long i = (long long)blockIdx.x * threads + threadIdx.x; i < outer * (count + groups); i += (long long)gridDim.x * threads) published[i] = Published<A>{};
+        return;
+    }
+    __shared__ unsigned turn;
+    __shared__ A sums[warps], start;
+    if (threadIdx.x == 0) turn = atomicInc(arrivals, gridDim.x - 1); // the last one makes it zero
+    __syncthreads();
+    const long long o = turn / (unsigned)count;
+    const int tile = (int)(turn - o * count), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    x += o * n, out += o * n, published += o * (count + groups);
+    const Part all{0, n, n, reversed};
+    const long long from = ((long long)tile * warps + warp) * part + lane * W;
+    Words<X, W> v[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) v[j] = words<X, W>(x, all, from + j * 32 * W);
+    Words<A, W> to[V]; // sums from the start of the warp's part on
+    A sum = 0;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        A own = 0;
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            own += (A)(reversed ? v[j].s[W - 1 - w] : v[j].s[w]);
+            to[j].s[w] = own;
+        }
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) {
+            const A other = __shfl_up_sync(~0u, own, d);
+            if (lane >= d) own += other;
+        }
+        const A others = __shfl_up_sync(~0u, own, 1), before = lane == 0 ? sum : sum + others;
+        sum += __shfl_sync(~0u, own, 31);
+#pragma unroll
+        for (int w = 0; w < W; w++) to[j].s[w] += before;
+    }
+    if (lane == 0) sums[warp] = sum;
+    __syncthreads();
+    A base = 0, total = 0;
+#pragma unroll
+    for (int w = 0; w < warps; w++) {
+        if (w == warp) base = total;
+        total += sums[w];
+    }
+    if (warp == 0) {
+        if (lane == 0) published[tile].write(total);
+        const int g = tile / group;
+        A carry = sum_published(published + g * group, tile - g * group);
+        if (lane == 0 && tile - g * group == group - 1) published[count + g].write(carry + total);
+        carry += sum_published(published + count, g);
+        if (lane == 0) start = carry;
+    }
+    __syncthreads();
+    base += start;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const long long i = from + j * 32 * W;
+        if (n % W == 0) {
+            Words<A, W> line;
+#pragma unroll
+            for (int w = 0; w < W; w++) line.s[w] = base + (reversed ? to[j].s[W - 1 - w] : to[j].s[w]);
+            if (i < n) *reinterpret_cast<Words<A, W>*>(out + (reversed ? n - W - i : i)) = line;
+        } else {
+#pragma unroll
+            for (int w = 0; w < W; w++)
+                if (i + w < n) out[all.at(i + w)] = base + to[j].s[w];
+        }
+    }
+}
+
+#define CUMSUM(name, A, X)                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(threads)                                                                                       \
+        cumsum_rows_##name(const X* x, A* out, long long outer, long long n, int reversed, int block) {                                         \
+        rows(x, out, outer, n, reversed != 0, block != 0);                                                                                      \
+    }                                                                                                                                           \
+    extern "C" __global__ void __launch_bounds__(threads, tileBlocks)                                                                          \
+        cumsum_tiles_##name(const X* x, A* out, long long outer, long long n, int reversed, Published<A>* published, int write, int count,      \
+                            unsigned* arrivals) {                                                                                               \
+        tiles(x, out, outer, n, reversed != 0, published, write != 0, count, arrivals);                                                         \
+    }                                                                                                                                           \
+    extern "C" __global__ void __launch_bounds__(threads)                                                                                       \
+        cumsum_columns_##name(const X* x, A* out, long long outer, long long n, int reversed, A* totals, int write, int parts, long long each,  \
+                              long long inner) {                                                                                                \
+        columns(x, out, outer, n, reversed != 0, totals, write != 0, parts, each, inner);                                                       \
     }
 
 CUMSUM(f32, float, float)

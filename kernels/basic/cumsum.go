@@ -8,28 +8,36 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// The kernels by element type.
+// The kernels by element type, with what their host bodies ask of a launch: whether it writes, and the elements between those of a sum.
 var (
-	cumSumRows    = cumSumKernels("rows", false)
-	cumSumColumns = cumSumKernels("columns", true)
+	cumSumRows  = cumSumKernels("rows", func(kernels.Call) (bool, int64) { return true, 1 })
+	cumSumTiles = cumSumKernels("tiles", func(c kernels.Call) (bool, int64) { return kernels.Args[cumSumTotals](c).Write, 1 })
+
+	cumSumColumns = cumSumKernels("columns", func(c kernels.Call) (bool, int64) {
+		a := kernels.Args[cumSumColumnsArgs](c)
+		return a.Write, a.Inner
+	})
 )
 
-func cumSumKernels(name string, columns bool) map[kernels.Dtype]*kernels.Kernel {
+func cumSumKernels(name string, of func(kernels.Call) (write bool, inner int64)) map[kernels.Dtype]*kernels.Kernel {
 	all := map[kernels.Dtype]*kernels.Kernel{}
-	for dt, body := range map[kernels.Dtype]func(columns bool) func(kernels.Call){
-		kernels.Float32: cumSumBody[float32, float32], kernels.Float64: cumSumBody[float64, float64], kernels.Int32: cumSumBody[int32, int64], kernels.Int64: cumSumBody[int64, int64],
+	for dt, sum := range map[kernels.Dtype]func(kernels.Call, int64){
+		kernels.Float32: cumSum[float32, float32], kernels.Float64: cumSum[float64, float64], kernels.Int32: cumSum[int32, int64], kernels.Int64: cumSum[int64, int64],
 	} {
-		all[dt] = own.Kernel("cumsum", fmt.Sprintf("cumsum_%s_%v", name, dt), body(columns))
+		all[dt] = own.Kernel("cumsum", fmt.Sprintf("cumsum_%s_%v", name, dt), func(c kernels.Call) {
+			if write, inner := of(c); write {
+				sum(c, inner)
+			}
+		})
 	}
 	return all
 }
 
+// cumSumArgs are the first arguments of all kernels.
 type cumSumArgs struct {
-	X, Totals, Out  kernels.Ref
-	Outer, N        int64
-	Parts           int64 `arg:"int32"`
-	Each            int64
-	Reversed, Write bool
+	X, Out   kernels.Ref
+	Outer, N int64
+	Reversed bool
 }
 
 type cumSumRowsArgs struct {
@@ -37,9 +45,22 @@ type cumSumRowsArgs struct {
 	Block bool
 }
 
-type cumSumColumnsArgs struct {
+// cumSumTotals are the arguments of kernels that are launched twice: first without Write, when columns adds up its Count parts and tiles clears the sums of its Count tiles of a row.
+type cumSumTotals struct {
 	cumSumArgs
-	Inner int64
+	Totals kernels.Ref
+	Write  bool
+	Count  int64 `arg:"int32"`
+}
+
+type cumSumTilesArgs struct {
+	cumSumTotals
+	Arrivals kernels.Ref
+}
+
+type cumSumColumnsArgs struct {
+	cumSumTotals
+	Each, Inner int64
 }
 
 // H100, float32, us         CumSum   PyTorch
@@ -54,8 +75,8 @@ const (
 	cumSumBlock      = 256
 	cumSumThreadRow  = 1 << 5  // max elements of a row that a thread sums
 	cumSumWarpRow    = 1 << 10 // max elements of a row, or a part of one, that a warp sums
-	cumSumRowPart    = 1 << 12 // elements of which the parts of a row are multiples
-	cumSumRowBlocks  = 1 << 9  // blocks from which on rows are not cut
+	cumSumTileGroup  = 1 << 7  // tiles of a group
+	cumSumRowBlocks  = 1 << 9  // rows from which on tiles of a row have no blocks of their own
 	cumSumMaxParts   = 1 << 9
 	cumSumColumnPart = 1 << 6  // elements of which the parts of a column are multiples
 	cumSumThreads    = 1 << 15 // threads from which on columns are not cut
@@ -80,49 +101,44 @@ func CumSum(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, reverse
 	if err != nil || p.Out <= 0 {
 		return p.Or(err)
 	}
-	args := cumSumArgs{kernels.In(0), kernels.At(kernels.Out, 0), kernels.At(kernels.Out, 0), outer, n, 1, n, reversed, true}
-	cut := func(parts, multiple int64) {
-		args.Each = arith.RoundUp(kernels.CeilDiv(n, max(min(parts, cumSumMaxParts), 1)), multiple)
-		args.Parts = kernels.CeilDiv(n, args.Each)
-	}
+	args := cumSumArgs{kernels.In(0), kernels.At(kernels.Out, 0), outer, n, reversed}
 	var blocks int64
-	launch := func() { p.Launch(cumSumColumns[dt], int(blocks), cumSumBlock, cumSumColumnsArgs{args, inner}) }
-	if inner == 1 && n > cumSumThreadRow {
-		cut(cumSumRowBlocks/outer, cumSumRowPart)
+	tile := int64(cumSumBlock * 32)
+	if size > 4 {
+		tile = cumSumBlock * 8
+	}
+	switch {
+	case inner == 1 && n > tile && outer < cumSumRowBlocks:
+		count := kernels.CeilDiv(n, tile)
+		sums := outer * (count + count/cumSumTileGroup)
+		args := cumSumTilesArgs{cumSumTotals{args, p.Workspace(2 * sums * size), false, count}, kernels.At(kernels.Arrivals, 0)}
+		p.Launch(cumSumTiles[dt], int(min(kernels.CeilDiv(sums, cumSumBlock), cumSumRowBlocks)), cumSumBlock, args)
+		blocks, args.Write = outer*count, true
+		p.Launch(cumSumTiles[dt], int(blocks), cumSumBlock, args)
+	case inner == 1 && n > cumSumThreadRow:
 		block := n > cumSumWarpRow
-		if blocks = outer * args.Parts; !block {
-			blocks = kernels.CeilDiv(blocks, cumSumBlock/32)
+		if blocks = outer; !block {
+			blocks = kernels.CeilDiv(outer, cumSumBlock/32)
 		}
-		launch = func() { p.Launch(cumSumRows[dt], int(blocks), cumSumBlock, cumSumRowsArgs{args, block}) }
-	} else {
-		cut(cumSumThreads/(outer*inner), cumSumColumnPart)
-		blocks = kernels.CeilDiv(outer*args.Parts*inner, cumSumBlock)
+		p.Launch(cumSumRows[dt], int(blocks), cumSumBlock, cumSumRowsArgs{args, block})
+	default:
+		args := cumSumColumnsArgs{cumSumTotals{args, args.Out, true, 1}, n, inner}
+		args.Each = arith.RoundUp(kernels.CeilDiv(n, max(min(cumSumThreads/(outer*inner), cumSumMaxParts), 1)), cumSumColumnPart)
+		args.Count = kernels.CeilDiv(n, args.Each)
+		blocks = kernels.CeilDiv(outer*args.Count*inner, cumSumBlock)
+		if args.Count > 1 {
+			args.Totals, args.Write = p.Workspace(outer*args.Count*inner*size), false
+			p.Launch(cumSumColumns[dt], int(blocks), cumSumBlock, args)
+			args.Write = true
+		}
+		p.Launch(cumSumColumns[dt], int(blocks), cumSumBlock, args)
 	}
-	if args.Parts > 1 {
-		args.Totals = p.Workspace(outer * args.Parts * inner * size)
-		args.Write = false
-		launch()
-		args.Write = true
-	}
-	launch()
 	return p.Or(kernels.CheckGrid(blocks))
 }
 
-func cumSumBody[X, A kernels.Element](columns bool) func(kernels.Call) {
-	return func(c kernels.Call) {
-		inner := int64(1)
-		if columns {
-			inner = kernels.Args[cumSumColumnsArgs](c).Inner
-		}
-		cumSum[X, A](c, kernels.Args[cumSumArgs](c), inner)
-	}
-}
-
-// cumSum sums whole columns in the launch that writes, and does nothing in that of the totals.
-func cumSum[X, A kernels.Element](c kernels.Call, a cumSumArgs, inner int64) {
-	if !a.Write {
-		return
-	}
+// cumSum sums whole rows or columns.
+func cumSum[X, A kernels.Element](c kernels.Call, inner int64) {
+	a := kernels.Args[cumSumArgs](c)
 	x, out := kernels.Slice[X](c, a.X), kernels.Slice[A](c, a.Out)
 	kernels.Parallel(a.Outer*inner, max(kernels.Grain/a.N, 1), func(lo, hi int64) {
 		for column := lo; column < hi; column++ {

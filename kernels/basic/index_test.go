@@ -324,6 +324,12 @@ func TestCumSum(t *testing.T) {
 				a = axis{3, 1500, 1, 0}
 			case 6:
 				a = axis{1, 5000, 7, 0}
+			case 7:
+				a = axis{1, 300_001, 1, 0} // tiles of several groups
+			case 8:
+				a = axis{1, 1_300_000, 1, 0}
+			case 9:
+				a = axis{2, 400_000, 1, 0}
 			}
 			dt := []kernels.Dtype{kernels.Float32, kernels.Int64, kernels.Int32, kernels.Float64}[i%4]
 			reversed := r.IntN(2) == 0

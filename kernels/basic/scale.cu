@@ -4,6 +4,7 @@
 // accesses are 16 bytes wide whatever n is; a thread finds the row of a vector's
 // first element by one division and counts on from there. 8 bytes of traffic per
 // float32: bound by memory.
+#include "follow.cuh"
 #include "vector.cuh"
 
 template <typename T, typename I>
@@ -12,6 +13,8 @@ __device__ void scale(const T* __restrict__ s, const T* __restrict__ x, T* __res
     constexpr int W = Vec<T>::width, VECTORS = 2;
     const I first = ((I)blockIdx.x * blockDim.x * VECTORS + threadIdx.x) * W, next = (I)blockDim.x * W;
     Pack<T> p[VECTORS];
+    follow();
+    admit();
 #pragma unroll
     for (int v = 0; v < VECTORS; v++)
         if (first + v * next + W <= total) p[v].v = *reinterpret_cast<const V*>(x + first + v * next);

@@ -33,9 +33,9 @@ func ranked(x []float64) []int64 {
 	return order
 }
 
-// drawRow draws a row: random, rising, falling, of few values, all equal, or with special values.
+// drawRow draws a row: random, rising, falling, of few values, of few that differ in their last bits, of 16 bits, all equal, or with special values.
 func drawRow(r *rand.Rand, x []float64) {
-	kind, scale := r.IntN(7), math.Exp(3*r.NormFloat64())
+	kind, scale := r.IntN(9), math.Exp(3*r.NormFloat64())
 	for i := range x {
 		switch v := float64(float32(scale * r.NormFloat64())); kind {
 		case 1:
@@ -46,6 +46,10 @@ func drawRow(r *rand.Rand, x []float64) {
 			x[i] = float64(r.IntN(3))
 		case 4:
 			x[i] = -1
+		case 7:
+			x[i] = -2 + 0x1p-22*float64(r.IntN(5))
+		case 8:
+			x[i] = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
 		case 5:
 			x[i] = v
 			if r.IntN(10) == 0 {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -23,7 +22,7 @@ go build, go test, kernels.Check, and every op by its Go body; on Windows with N
 // fetch unpacks the compiler into a folder, unless it is there.
 func fetch(toolkit string, log io.Writer) error {
 	versions, all := filepath.Join(toolkit, "versions"), strings.Join(wheels, " ")
-	if have, err := os.ReadFile(versions); err == nil && holds(strings.Fields(string(have)), wheels) {
+	if have, err := os.ReadFile(versions); err == nil && strings.TrimSpace(string(have)) == all {
 		fmt.Fprintf(log, "%s has the compiler already: %s\n", toolkit, all)
 		return nil
 	}
@@ -43,9 +42,4 @@ func fetch(toolkit string, log io.Writer) error {
 		return fmt.Errorf("python3 %s: %w", strings.Join(args, " "), err)
 	}
 	return os.WriteFile(versions, []byte(all+"\n"), 0o666)
-}
-
-// holds reports whether a list has all parts.
-func holds(list, parts []string) bool {
-	return !slices.ContainsFunc(parts, func(p string) bool { return !slices.Contains(list, p) })
 }

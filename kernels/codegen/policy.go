@@ -11,6 +11,7 @@ type rowsPolicy struct {
 	halveMaxCols              int64 // rows of at most this many columns have half the elements per thread
 	doubleMinCols             int64 // rows of more columns have twice the elements per thread
 	minThreadsPerSM           int64 // threads that keep an SM busy
+	warpMaxCols               int64 // columns of a row that a warp computes, at most, for each row of an SM
 	blockThreads              int64 // threads of a block that computes several rows, or a split of one
 	maxThreads                int64 // threads of a block
 	residentBytes             int64 // most bytes of one operand that a thread keeps in registers; the other operands only if shared memory has no room
@@ -39,7 +40,7 @@ type rowsPolicy struct {
 // bench/notes/rows.md has the times by field, of an H200.
 var rowsPolicies = kernels.Measured[rowsPolicy]{
 	{90, rowsPolicy{
-		elemsPerThread: 32, elemsPerThreadStrided: 16, halveMaxCols: 1024, doubleMinCols: 1 << 13, minThreadsPerSM: 1024, blockThreads: 256, maxThreads: 1024,
+		elemsPerThread: 32, elemsPerThreadStrided: 16, halveMaxCols: 1024, doubleMinCols: 1 << 13, minThreadsPerSM: 1024, warpMaxCols: 80, blockThreads: 256, maxThreads: 1024,
 		residentBytes: 256, fullRegsMaxThreads: 512, clusterResidentBytes: 32, partialResidentBytes: 64, bytesPerIter: 64, bytesPerIterShares: 128,
 		clusterMinColsPerThread: 32, maxColsPerBlock: 1 << 14, clusterColsPerThread: 64, minColsPerBlock: 6 << 10,
 		splitMinCols: 1 << 16, splitMinColsCluster: 1 << 18, splitMinColsBeyondCluster: 7 << 16, splitMinColsStrided: 256,

@@ -81,6 +81,9 @@ func (pol rowsPolicy) contiguous(g *rowGrid, clusters bool, sms, rows, columns i
 		most *= 2
 	}
 	g.threadsPerRow, g.rowsPerBlock = kernels.CeilDiv(columns, pol.colsPerThread(sms, rows, columns, most, g.width)), 1
+	if columns <= 32*most/min(g.width, 2) && columns*sms <= rows*pol.warpMaxCols { // a warp needs no barrier, and more than half as many aligned elements a thread cost more
+		g.threadsPerRow = min(g.threadsPerRow, 32)
+	}
 	if g.threadsPerRow <= 32 {
 		g.threadsPerRow = arith.Pow2(g.threadsPerRow)
 		g.rowsPerBlock = pol.blockThreads / g.threadsPerRow

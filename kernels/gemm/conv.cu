@@ -10,12 +10,19 @@
 // Sums are by FMA in the order of the terms; k is cut into splits where there are few blocks, which matmul_vector.cu's combine adds up.
 #include "conv_gather.cuh"
 
-// tiles: a block computes 16 TM x 16 TN elements, a thread TM x TN of them. Both operands pass through shared memory in steps of 16 terms; those of the
-// next step are loaded while this one is multiplied. Where terms are taps, a lane finds how the one of its term meets images, and the lanes of a warp exchange these by shuffles.
-template <typename T, bool FILTERS, int TM, int TN>
+// Several elements side by side in shared memory.
+template <typename T, int N> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)) Vec {
+    T v[N];
+    static __device__ __forceinline__ const Vec& of(const T* p) { return *reinterpret_cast<const Vec*>(p); }
+};
+
+// tiles: a block computes 16 TM x 64 elements, a thread TM x 4 of them. Both operands pass through shared memory in steps of 16 terms; those of the next step are loaded while this one is
+// multiplied. Where terms are taps, each is found once for a warp, which reads it from shared memory.
+template <typename T, bool FILTERS, int TM>
 __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
-    constexpr int THREADS = 256, SIDE = 16, STEP = 16, BM = SIDE * TM, BN = SIDE * TN, ROWS = THREADS / BN;
-    __shared__ T left[2][STEP][BM + 1], right[2][STEP][BN + 1];
+    constexpr int THREADS = 256, SIDE = 16, STEP = 16, TN = 4, BM = SIDE * TM, BN = SIDE * TN, PAD = 16 / sizeof(T), ROWS = THREADS / BN;
+    __shared__ __align__(16) T left[2][STEP][BM + PAD], right[2][STEP][BN + PAD];
+    __shared__ Item items[FILTERS ? 1 : THREADS / 2]; // the terms of a step for each warp
     const int thread = threadIdx.x, down = (m + BM - 1) / BM, across = (n + BN - 1) / BN;
     unsigned id = blockIdx.x;
     const int m0 = id % down * BM, n0 = (id /= down) % across * BN, group = (id /= across) % groups;
@@ -25,62 +32,55 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
     const int rightColumn = FILTERS ? thread / STEP : thread % BN, rightTerm = FILTERS ? thread % STEP : thread / BN;
     using Pixel = typename Gathered<T>::Pixel;
     using Tap = typename Gathered<T>::Tap;
-    Pixel pixel;     // of the column
-    const T* corner; // the element that it meets without a tap's offset
-    Tap tap[TN];     // of the columns
+    const T* corner; // the element that the column meets without a tap's offset
+    int pixelY, pixelX;
+    Item column[TN]; // of filters
     if constexpr (FILTERS) {
 #pragma unroll
-        for (int u = 0; u < TN; u++) {
-            tap[u] = g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1));
-            tap[u].inside = n0 + rightColumn + SIDE * u < n;
-        }
+        for (int u = 0; u < TN; u++) column[u] = g.item(g.tap(v, h, min(n0 + rightColumn + SIDE * u, n - 1)), n0 + rightColumn + SIDE * u < n);
     } else {
-        pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
-        corner = pixel.base + (i64)pixel.y * g.width + pixel.x;
+        const Pixel pixel = g.pixel(group, v, h, min(n0 + rightColumn, n - 1));
+        corner = pixel.base + (i64)pixel.y * g.width + pixel.x, pixelY = pixel.y, pixelX = pixel.x;
     }
-    matrix += (i64)group * a.group;
+    matrix += (i64)group * a.group + (i64)(m0 + leftRow) * a.row;
+    const int rows = m - m0 - leftRow;
     T nextLeft[TM], nextRight[TN], sum[TM][TN] = {};
     const auto load = [&](int from) {
         const int t = min(from + leftTerm, k - 1);
         bool has = from + leftTerm < k1;
         i64 at;
-        Pixel here;
-        int offset = 0, down = 0, over = 0; // of the lane's tap
         if constexpr (FILTERS) {
-            here = g.pixel(group, v, h, t); // the same term in both operands
+            const Pixel here = g.pixel(group, v, h, t); // the same term in both operands
             at = here.place;
+            corner = here.base + (i64)here.y * g.width + here.x, pixelY = has ? here.y : Item::NONE, pixelX = here.x;
         } else {
             const Tap of = g.tap(v, h, t);
-            at = of.place, has = has && of.inside;
-            offset = of.base + of.i * g.width + of.j, down = has ? of.i : -(1 << 30), over = of.j; // others meet no row
+            at = of.place;
+            __syncwarp(); // all have read the terms before
+            if (thread % 32 < STEP) items[thread / 32 * STEP + leftTerm] = g.item(of, has);
+            __syncwarp();
+            has = has && of.inside;
         }
+        const T* const p = matrix + at;
+        const int limit = has ? rows : 0;
 #pragma unroll
-        for (int u = 0; u < TM; u++) {
-            const int row = m0 + leftRow + SIDE * u;
-            nextLeft[u] = has && row < m ? matrix[(i64)row * a.row + at] : T(0);
-        }
+        for (int u = 0; u < TM; u++) nextLeft[u] = load_if(p, (int)((unsigned)(SIDE * u) * (unsigned)a.row), SIDE * u < limit);
 #pragma unroll
-        for (int u = 0; u < TN; u++) {
-            if constexpr (FILTERS)
-                nextRight[u] = has ? g.at(here, tap[u]) : T(0);
-            else {
-                const int lane = rightTerm + ROWS * u, to = __shfl_sync(0xffffffff, offset, lane), y = pixel.y + __shfl_sync(0xffffffff, down, lane), x = pixel.x + __shfl_sync(0xffffffff, over, lane);
-                nextRight[u] = (unsigned)y < (unsigned)g.rows.images && (unsigned)x < (unsigned)g.columns.images ? corner[to] : T(0);
-            }
-        }
+        for (int u = 0; u < TN; u++) nextRight[u] = g.meet(corner, pixelY, pixelX, FILTERS ? column[u] : items[thread / 32 * STEP + rightTerm + ROWS * u]);
     };
+    const auto place = [](int column) { return column % SIDE * TN + column / SIDE; }; // the index of a column in shared memory: columns x, x + 16, ... of a thread are contiguous
     const auto store = [&](int stage) {
 #pragma unroll
         for (int u = 0; u < TM; u++) left[stage][leftTerm][leftRow + SIDE * u] = nextLeft[u];
 #pragma unroll
         for (int u = 0; u < TN; u++) {
             if constexpr (FILTERS)
-                right[stage][rightTerm][rightColumn + SIDE * u] = nextRight[u];
+                right[stage][rightTerm][place(rightColumn + SIDE * u)] = nextRight[u];
             else
-                right[stage][rightTerm + ROWS * u][rightColumn] = nextRight[u];
+                right[stage][rightTerm + ROWS * u][place(rightColumn)] = nextRight[u];
         }
     };
-    const int y = thread / SIDE, x = thread % SIDE;
+    const int y = thread / SIDE * TM, x = thread % SIDE; // of the thread's elements
     load(k0);
     store(0);
     __syncthreads();
@@ -90,15 +90,12 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
         if (from + STEP < k1) load(from + STEP);
 #pragma unroll
         for (int t = 0; t < STEP; t++) {
-            T l[TM], r[TN];
-#pragma unroll
-            for (int i = 0; i < TM; i++) l[i] = left[stage][t][y + SIDE * i];
-#pragma unroll
-            for (int j = 0; j < TN; j++) r[j] = right[stage][t][x + SIDE * j];
+            const Vec<T, TM> l = Vec<T, TM>::of(&left[stage][t][y]);
+            const Vec<T, TN> r = Vec<T, TN>::of(&right[stage][t][x * TN]);
 #pragma unroll
             for (int i = 0; i < TM; i++)
 #pragma unroll
-                for (int j = 0; j < TN; j++) sum[i][j] += l[i] * r[j];
+                for (int j = 0; j < TN; j++) sum[i][j] += l.v[i] * r.v[j];
         }
         stage ^= 1;
         if (from + STEP < k1) store(stage);
@@ -119,14 +116,14 @@ __device__ void tiles(const Gathered<T>& g, const T* __restrict__ matrix, T* __r
         }
 #pragma unroll
         for (int i = 0; i < TM; i++) {
-            const int row = m0 + y + SIDE * i;
+            const int row = m0 + y + i;
             if (row < m) out[(i64)row * c.row + at] = sum[i][j];
         }
     }
     admit();
 }
 
-// direct: a thread computes an element of outputs or images, for groups of few rows, as those of a depthwise convolution.
+// direct: a thread computes an element of outputs or images, for groups of few rows.
 template <typename T>
 __device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int groups, Rows a, Rows c) {
     const unsigned across = (n + blockDim.x - 1) / blockDim.x;
@@ -136,41 +133,63 @@ __device__ void direct(const Gathered<T>& g, const T* __restrict__ matrix, T* __
     if (column < n) {
         matrix += (i64)group * a.group + (i64)row * a.row;
         const auto pixel = g.pixel(group, v, h, column);
-        const int rows = g.taps.d / g.tapRow.d, across = g.tapRow.d;
+        const int down = v.first < g.rows.filter ? (g.rows.filter - v.first + g.rows.every - 1) / g.rows.every : 0, over = h.first < g.columns.filter ? (g.columns.filter - h.first + g.columns.every - 1) / g.columns.every : 0;
+        const T *plane = pixel.base + (i64)pixel.y * g.width + pixel.x, *taps = matrix + v.first * g.widthTap + h.first;
         T sum = 0;
-        for (int t = 0, base = 0; t < k; t += g.taps.d, base += g.plane, matrix += g.outerTap)
-            for (int i = 0; i < rows; i++)
-                for (int j = 0; j < across; j++) {
-                    const int y = v.first + i * g.rows.every, x = h.first + j * g.columns.every;
-                    if (y < g.rows.filter && x < g.columns.filter) sum += matrix[y * g.widthTap + x] * g.at(pixel, {base, i * g.rows.step, j * g.columns.step, 0, true});
-                }
+        for (int t = 0; t < k; t += g.taps.d, plane += g.plane, taps += g.outerTap)
+            for (int i = 0; i < down; i++) {
+                const bool inside = (unsigned)(pixel.y + i * g.rows.step) < (unsigned)g.rows.images;
+                const T *const from = plane + (i64)(i * g.rows.step) * g.width, *const w = taps + i * g.rows.every * g.widthTap;
+                int x = 0, t = 0;
+#pragma unroll 3
+                for (int j = 0; j < over; j++, x += g.columns.step, t += g.columns.every) sum += w[t] * load_if(from, x, inside && (unsigned)(pixel.x + x) < (unsigned)g.columns.images);
+            }
         if (pixel.inside) out[(i64)group * c.group + (i64)row * c.row + pixel.place] = sum;
     }
     admit();
 }
 
-// filters: a block computes an element of filters, for groups of few rows. A thread sums every 256th term; the sums are added by a tree.
+// filters: a block computes 8 x 8 elements of filters, for groups of few rows. A thread sums every 256th term of a split; its sums are added up by shuffles and through shared memory.
 template <typename T>
-__device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int groups, Rows a, Rows c) {
-    __shared__ T sums[8];
+__device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c) {
+    constexpr int SIDE = 8, WARPS = 8;
+    __shared__ T sums[WARPS][SIDE * SIDE];
+    __shared__ Item items[SIDE];
+    const int lane = threadIdx.x % 32, down = (m + SIDE - 1) / SIDE, across = (n + SIDE - 1) / SIDE;
     unsigned id = blockIdx.x;
-    const int column = id % n, row = (id /= n) % m, group = id / m, lane = threadIdx.x % 32;
+    const int m0 = id % down * SIDE, n0 = (id /= down) % across * SIDE, group = (id /= across) % groups, split = id / groups, end = min(k, (split + 1) * chunk);
     const Phase v(g.rows, 0), h(g.columns, 0);
-    matrix += (i64)group * a.group + (i64)row * a.row;
-    const auto tap = g.tap(v, h, column);
-    T sum = 0;
-    for (int q = threadIdx.x; q < k; q += 256) {
+    if (threadIdx.x < SIDE) items[threadIdx.x] = g.item(g.tap(v, h, min(n0 + (int)threadIdx.x, n - 1)), n0 + threadIdx.x < n);
+    __syncthreads();
+    matrix += (i64)group * a.group + (i64)m0 * a.row;
+    T sum[SIDE][SIDE] = {};
+#pragma unroll 1
+    for (int q = split * chunk + threadIdx.x; q < end; q += 256) {
         const auto pixel = g.pixel(group, v, h, q);
-        sum += matrix[pixel.place] * g.at(pixel, tap);
+        const T *const row = matrix + pixel.place, *const corner = pixel.base + (i64)pixel.y * g.width + pixel.x;
+        T l[SIDE], r[SIDE];
+#pragma unroll
+        for (int i = 0; i < SIDE; i++) l[i] = load_if(row, (int)((unsigned)i * (unsigned)a.row), m0 + i < m);
+#pragma unroll
+        for (int j = 0; j < SIDE; j++) r[j] = g.meet(corner, pixel.y, pixel.x, items[j]);
+#pragma unroll
+        for (int i = 0; i < SIDE; i++)
+#pragma unroll
+            for (int j = 0; j < SIDE; j++) sum[i][j] += l[i] * r[j];
     }
 #pragma unroll
-    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (lane == 0) sums[threadIdx.x / 32] = sum;
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        T x = sum[i / SIDE][i % SIDE];
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+        if (lane == i % 32) sums[threadIdx.x / 32][i] = x;
+    }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        sum = sums[0];
-        for (int i = 1; i < 8; i++) sum += sums[i];
-        out[(i64)group * c.group + (i64)row * c.row + tap.place] = sum;
+    if (threadIdx.x < SIDE * SIDE) {
+        const int row = threadIdx.x / SIDE, column = threadIdx.x % SIDE;
+        T x = sums[0][threadIdx.x];
+        for (int w = 1; w < WARPS; w++) x += sums[w][threadIdx.x];
+        if (m0 + row < m && n0 + column < n) out[split * count + (i64)group * c.group + (i64)(m0 + row) * c.row + g.tap(v, h, n0 + column).place] = x;
     }
     admit();
 }
@@ -181,13 +200,13 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
         follow();                                                                                                                                       \
         if (!guarded || *when) __VA_ARGS__;                                                                                                             \
     }
-#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM, 4>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC})
+#define TILES(FILTERS, TM, T) tiles<T, FILTERS, TM>(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC})
 #define CONV(T, suffix)                                                                                                                                 \
     ENTRY(windows_tiles, suffix, T, TILES(false, 4, T))                                                                                                 \
     ENTRY(windows_strip, suffix, T, TILES(false, 1, T))                                                                                                 \
     ENTRY(windows_direct, suffix, T, direct(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))                                 \
     ENTRY(filters_tiles, suffix, T, TILES(true, 4, T))                                                                                                  \
     ENTRY(filters_strip, suffix, T, TILES(true, 1, T))                                                                                                  \
-    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))
+    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}))
 CONV(float, f32)
 CONV(double, f64)

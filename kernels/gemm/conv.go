@@ -157,15 +157,14 @@ func (v Conv) check(dev kernels.Device) error {
 
 // Blocks of conv.cu.
 const (
-	convThreads = 256
-	convSide    = 16 // rows and columns of threads
-	convStep    = 16 // terms of a step
-	convAcross  = 4  // columns of a thread
-	// No figure below is measured yet.
-	convDirectRows = 2  // the most rows of a group for a thread, or a block, an element
-	convStripRows  = 24 // the most rows for tiles of 16 rows
+	convThreads    = 256
+	convSide       = 16 // rows and columns of threads
+	convStep       = 16 // terms of a step
+	convAcross     = 4  // columns of a thread
+	convSmallSide  = 8  // rows and columns of a block for few rows of filters
+	convDirectRows = 8  // the most rows of a group for a thread an element
 	convBlocks     = 2  // blocks wanted for each SM
-	convMinTerms   = 32 // of a split
+	convMinTerms   = 32 // of a split, of blocks for few rows of filters of each thread
 	convHostSplits = 16 // of rows of pixels, for the gradient by the filters
 )
 
@@ -272,25 +271,54 @@ func (v Conv) size(of ConvResult) int64 {
 	return v.Dtype.Size()
 }
 
-// launch appends the launches in the element type's unit.
+// convForm is a form of the kernels of conv.cu: tiles, strips of 16 rows, or the direct one of few rows.
+type convForm int
+
+const (
+	formTiles convForm = iota
+	formStrips
+	formDirect
+	convForms
+)
+
+// blocks returns the blocks of a split in a form, and the unit of its terms; ok is false if the form does not compute the convolution.
+func (v Conv) blocks(form convForm, a convArgs) (blocks, unit int64, ok bool) {
+	phases := a.Groups * a.Rows.Phases * a.Columns.Phases
+	switch {
+	case form == formTiles:
+		return phases * kernels.CeilDiv(a.M, 4*convSide) * kernels.CeilDiv(a.N, convAcross*convSide), convStep, true
+	case form == formStrips:
+		return phases * kernels.CeilDiv(a.M, convSide) * kernels.CeilDiv(a.N, convAcross*convSide), convStep, true
+	case v.Result == ConvFilters:
+		return phases * kernels.CeilDiv(a.M, convSmallSide) * kernels.CeilDiv(a.N, convSmallSide), convThreads, true
+	}
+	return phases * a.M * kernels.CeilDiv(a.N, convThreads), a.K, a.M <= convDirectRows
+}
+
+// launch appends the launches in the element type's unit, in the form that takes the least time by the model.
 func (v Conv) launch(p *kernels.Plan, dev kernels.Device, args convArgs) error {
-	list, columns := windowKernels, kernels.CeilDiv(args.N, convThreads)*args.Rows.Phases*args.Columns.Phases
-	if v.Result == ConvFilters {
-		list, columns = filterKernels, args.N
-	}
-	form, down, blocks, splits := 0, int64(4*convSide), args.Groups*args.M*columns, int64(1)
-	if args.M <= convStripRows {
-		form, down = 1, convSide
-	}
-	if args.M <= convDirectRows {
-		form = 2
-	} else {
-		blocks = args.Groups * args.Rows.Phases * args.Columns.Phases * kernels.CeilDiv(args.M, down) * kernels.CeilDiv(args.N, convAcross*convSide)
-		if !args.Guarded {
-			splits = v.splits(dev, args, blocks)
+	best := formTiles
+	if dev.Kind == kernels.GPU {
+		for form := range convForms {
+			if v.formTime(form, dev, args) < v.formTime(best, dev, args) {
+				best = form
+			}
 		}
 	}
-	unit := int64(convStep)
+	return v.launchForm(best, p, dev, args)
+}
+
+// launchForm appends the launches in a form.
+func (v Conv) launchForm(form convForm, p *kernels.Plan, dev kernels.Device, args convArgs) error {
+	list := windowKernels
+	if v.Result == ConvFilters {
+		list = filterKernels
+	}
+	blocks, unit, _ := v.blocks(form, args)
+	splits := int64(1)
+	if !args.Guarded {
+		splits = v.splits(dev, args, blocks, unit)
+	}
 	if dev.Kind == kernels.CPU {
 		unit = args.PixelRow.D // whole rows of pixels
 	}
@@ -317,20 +345,19 @@ func sumSplits(p *kernels.Plan, dt kernels.Dtype, elements int64, from kernels.R
 	}
 }
 
-// depthwiseGroups reports whether there are several channels, each with a filter of its own.
-func (v Conv) depthwiseGroups() bool {
-	return v.Groups > 1 && v.Groups == v.Channels && v.Groups == v.Filters
-}
+// filterEach reports whether each channel has a filter of its own, depthwiseGroups whether there are several.
+func (v Conv) filterEach() bool      { return v.Groups == v.Channels && v.Groups == v.Filters }
+func (v Conv) depthwiseGroups() bool { return v.Groups > 1 && v.filterEach() }
 
-// splits returns how many splits of the terms are wanted.
-func (v Conv) splits(dev kernels.Device, args convArgs, blocks int64) int64 {
+// splits returns the number of splits of the terms, for a launch with that many blocks a split.
+func (v Conv) splits(dev kernels.Device, args convArgs, blocks, unit int64) int64 {
 	if dev.Kind == kernels.CPU {
 		if v.Result == ConvFilters {
 			return max(min(args.K/convHostPixels, convHostSplits), 1)
 		}
 		return 1
 	}
-	return max(min(kernels.CeilDiv(convBlocks*int64(dev.SMs), blocks), args.K/convMinTerms), 1)
+	return max(min(kernels.CeilDiv(convBlocks*int64(dev.SMs), blocks), args.K/(convMinTerms/convStep*unit)), 1)
 }
 
 // elements returns the elements of outputs, images and filters, by ConvResult.

@@ -115,7 +115,7 @@ func (v Conv) band(y, x axisArgs, planes, blocks, unit int64, images, own bool) 
 
 // depthwise appends the launches for channels of a filter each; ok is false for other convolutions and those of which a block has no room for a few rows.
 func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error) {
-	if v.Groups != v.Channels || v.Groups != v.Filters || dev.Kind == kernels.CPU {
+	if !v.filterEach() || dev.Kind == kernels.CPU {
 		return false, nil
 	}
 	if v.Result == ConvFilters {

@@ -36,6 +36,7 @@ template <int C, int S, int PIXELS> __device__ __forceinline__ void outputs(cons
     }
     const Phase v(g.rows, 0), h(g.columns, 0);
     const int q = (blockIdx.x * blockDim.x + threadIdx.x) * PIXELS;
+    const bool last = c.row == 1 && m % FEW_FILTERS == 0; // the pixels of outputs have their channels contiguous
     float x[PIXELS][TERMS];
     i64 place[PIXELS];
 #pragma unroll
@@ -47,7 +48,7 @@ template <int C, int S, int PIXELS> __device__ __forceinline__ void outputs(cons
     const bool wide = g.pixels.d % PIXELS == 0 && c.row % PIXELS == 0 && reinterpret_cast<unsigned long long>(out) % (4 * PIXELS) == 0; // then the pixels are neighbours, of one image
     __syncthreads();
     admit();
-    if (q >= n) return;
+    if (!last && q >= n) return;
     out += (i64)first * c.row;
 #pragma unroll 1
     for (int f = 0; f < mine; f += FEW_FILTERS, out += (i64)FEW_FILTERS * c.row) {
@@ -61,6 +62,20 @@ template <int C, int S, int PIXELS> __device__ __forceinline__ void outputs(cons
             for (int u = 0; u < FEW_FILTERS; u++)
 #pragma unroll
                 for (int p = 0; p < PIXELS; p++) sum[u][p] += factor[u] * x[p][t];
+        }
+        if (last) { // two lanes write eight filters of a pixel, a sector
+            const bool odd = threadIdx.x & 1;
+#pragma unroll
+            for (int p = 0; p < PIXELS; p++) {
+                const float4 low = {sum[0][p], sum[1][p], sum[2][p], sum[3][p]}, high = {sum[4][p], sum[5][p], sum[6][p], sum[7][p]};
+                const float4 send = odd ? low : high;
+                const float4 other = {__shfl_xor_sync(0xffffffffu, send.x, 1), __shfl_xor_sync(0xffffffffu, send.y, 1), __shfl_xor_sync(0xffffffffu, send.z, 1), __shfl_xor_sync(0xffffffffu, send.w, 1)};
+                const int even = q + p - odd * PIXELS; // the even lane's pixel
+                float* const to = out + (i64)even * m + 4 * odd;
+                if (even < n) *reinterpret_cast<float4*>(to) = odd ? other : low;
+                if (even + PIXELS < n) *reinterpret_cast<float4*>(to + (i64)PIXELS * m) = odd ? high : other;
+            }
+            continue;
         }
 #pragma unroll
         for (int u = 0; u < FEW_FILTERS; u++) {
@@ -99,11 +114,12 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
     float sum[FILTERS][TERMS] = {}, next[FILTERS];
     outputs += (i64)first * a.row;
     auto pixel = g.pixel(0, v, h, min(k0 + lane, k - 1));
-    const auto load = [&](bool exists) {
+    const auto load = [&](int q) {
+        const i64 place = a.row == 1 ? (i64)q * m : pixel.place; // channels last, or one pixel
 #pragma unroll
-        for (int u = 0; u < FILTERS; u++) next[u] = exists && first + u < m ? outputs[u * a.row + pixel.place] : 0.f;
+        for (int u = 0; u < FILTERS; u++) next[u] = q < k1 && first + u < m ? outputs[u * a.row + place] : 0.f;
     };
-    load(k0 + lane < k1);
+    load(k0 + lane);
 #pragma unroll 1
     for (int from = k0; from < k1; from += 32) {
         float x[TERMS], dy[FILTERS];
@@ -111,7 +127,7 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
 #pragma unroll
         for (int u = 0; u < FILTERS; u++) dy[u] = next[u];
         pixel = g.pixel(0, v, h, min(from + 32 + lane, k - 1));
-        load(from + 32 + lane < k1);
+        load(from + 32 + lane);
 #pragma unroll
         for (int u = 0; u < FILTERS; u++)
 #pragma unroll
@@ -129,6 +145,95 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
         if (u < FILTERS && first + u < m) out[(i64)u * c.row + (from + lane) % TERMS] = s[0];
     }
 }
+
+// The same with stride and dilation 1: a warp computes the gradients w.r.t. 64 filters, a lane those of two, of every fourth row of a split, 32 pixels at a time. The gradients w.r.t. their outputs
+// and the windows pass through shared memory, where lanes read the same elements of windows; a step to the next pixel reads one column of them. The sums of four warps are added up in their order.
+constexpr int FEW_WARPS = 4, FEW_WIDE = 32;
+template <int C> __device__ __forceinline__ void filters_rows(const Gathered<float>& g, const float* __restrict__ outputs, float* __restrict__ out, int m, int k, int chunk, i64 count, Rows a, Rows c) {
+    constexpr int COLUMN = 3 * C, PITCH = (COLUMN + 3) / 4 * 4, COLUMNS = FEW_WIDE + 3, TERMS = 9 * C; // a column: the elements of a window with one x
+    __shared__ float gradients[FEW_WARPS][64 * 33];
+    __shared__ __align__(16) float windows[FEW_WARPS][COLUMNS * PITCH];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, across = (m + 63) / 64, split = blockIdx.x / across, first = blockIdx.x % across * 64, width = g.pixelRow.d, height = g.pixels.d / width;
+    const int row0 = split * (chunk / width), rows = min(k / width - row0, chunk / width);
+    const bool last = a.row == 1;
+    float sum[2][TERMS] = {};
+    float* const dy = gradients[warp];
+    float* const x = windows[warp];
+#pragma unroll 1
+    for (int row = row0 + warp; row < row0 + rows; row += FEW_WARPS) {
+        const int b = row / height, y = row - b * height;
+        const float* const from = g.images + b * g.image;
+#pragma unroll 1
+        for (int x0 = 0; x0 < width; x0 += FEW_WIDE) {
+            const int pixels = min(width - x0, FEW_WIDE);
+            __syncwarp();
+            if (last) {
+                const float* const of = outputs + ((i64)row * width + x0) * m + first + lane;
+                const bool low = first + lane < m, high = first + lane + 32 < m;
+#pragma unroll 8
+                for (int p = 0; p < FEW_WIDE; p++) {
+                    dy[lane * 33 + p] = low && p < pixels ? of[(i64)p * m] : 0.f;
+                    dy[(lane + 32) * 33 + p] = high && p < pixels ? of[(i64)p * m + 32] : 0.f;
+                }
+            } else {
+                const float* const of = outputs + (i64)first * a.row + b * g.outerPixel + y * g.widthPixel + x0 + lane;
+#pragma unroll 16
+                for (int f = 0; f < 64; f++) dy[f * 33 + lane] = lane < pixels && first + f < m ? of[(i64)f * a.row] : 0.f;
+            }
+#pragma unroll
+            for (int part = 0; part < COLUMNS; part += 32) {
+                const int column = part + lane, at = x0 + column - g.columns.pad;
+#pragma unroll
+                for (int e = 0; e < COLUMN; e++) {
+                    const int h = y - g.rows.pad + e % 3;
+                    if (column < COLUMNS) x[column * PITCH + e] = (unsigned)h < (unsigned)g.rows.images && (unsigned)at < (unsigned)g.columns.images ? from[e / 3 * g.plane + h * g.width + at] : 0.f;
+                }
+            }
+            __syncwarp();
+            float of[3][PITCH]; // three columns
+            const auto load = [&](float (&to)[PITCH], int column) {
+#pragma unroll
+                for (int e = 0; e < PITCH; e += 4) *reinterpret_cast<float4*>(to + e) = *reinterpret_cast<const float4*>(x + column * PITCH + e);
+            };
+            load(of[0], 0), load(of[1], 1);
+#pragma unroll 1
+            for (int p = 0; p < pixels; p += 3) {
+#pragma unroll
+                for (int u = 0; u < 3; u++) {
+                    load(of[(u + 2) % 3], p + u + 2);
+                    if (p + u < pixels) {
+                        const float low = dy[lane * 33 + p + u], high = dy[(lane + 32) * 33 + p + u];
+#pragma unroll
+                        for (int t = 0; t < TERMS; t++) {
+                            const float v = of[(u + t % 3) % 3][t / 9 * 3 + t / 3 % 3];
+                            sum[0][t] += low * v, sum[1][t] += high * v;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    admit();
+    __syncthreads();
+    float* const parts = &gradients[0][0]; // [warp][64][TERMS]
+    constexpr int EACH = sizeof(gradients) / sizeof(float) / (64 * TERMS); // warps whose sums have room
+    out += split * count + (i64)first * c.row;
+    const int most = min(64, m - first) * TERMS;
+    for (int from = 0; from < FEW_WARPS; from += EACH) {
+        __syncthreads();
+        if (warp >= from && warp < from + EACH)
+#pragma unroll
+            for (int u = 0; u < 2; u++)
+#pragma unroll
+                for (int t = 0; t < TERMS; t++) parts[((warp - from) * 64 + lane + 32 * u) * TERMS + t] = sum[u][t];
+        __syncthreads();
+        for (int i = threadIdx.x; i < most; i += 32 * FEW_WARPS) {
+            float all = from == 0 ? 0.f : out[i / TERMS * (i64)c.row + i % TERMS];
+            for (int w = 0; w < min(EACH, FEW_WARPS - from); w++) all += parts[w * 64 * TERMS + i];
+            out[i / TERMS * (i64)c.row + i % TERMS] = all;
+        }
+    }
+}
 #else
 #define FEW_BODY(...)
 #endif
@@ -141,6 +246,10 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
     extern "C" __global__ void __launch_bounds__(128) conv_few_filters_##NAME##_f32(PARAMETERS(float)) {               \
         follow();                                                                                                      \
         FEW_BODY(filters<C, S, FILTERS>(GATHERED(float), matrix, out, m, k, chunk, count, {groupA, rowA}, {groupC, rowC});) \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(128) conv_few_rows_##NAME##_f32(PARAMETERS(float)) {                  \
+        follow();                                                                                                      \
+        FEW_BODY(filters_rows<C>(GATHERED(float), matrix, out, m, k, chunk, count, {groupA, rowA}, {groupC, rowC});)   \
     }
 
 FEW(1x3, 1, 3, 4, 8)

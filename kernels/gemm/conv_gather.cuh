@@ -20,6 +20,24 @@ struct Phase {
     }
 };
 
+// Item is a term, or a column of filters: its offset in the images in elements, rows and columns, and the offset of a term in the matrix (place).
+struct __align__(16) Item {
+    int place, offset, y, x;
+    static constexpr int NONE = (int)0xc0000000; // a row that is outside of the images
+};
+
+// load_if returns from[elements], or 0 if `has` is false, by a predicated load. A conditional expression compiles to a branch, and its address to four instructions.
+__device__ __forceinline__ float load_if(const float* from, int elements, bool has) {
+    float v;
+    asm volatile("{.reg .pred p; .reg .u64 at; setp.ne.b32 p, %3, 0; mad.wide.s32 at, %2, 4, %1; mov.b32 %0, 0; @p ld.global.f32 %0, [at];}" : "=f"(v) : "l"(from), "r"(elements), "r"((int)has) : "memory");
+    return v;
+}
+__device__ __forceinline__ double load_if(const double* from, int elements, bool has) {
+    double v;
+    asm volatile("{.reg .pred p; .reg .u64 at; setp.ne.b32 p, %3, 0; mad.wide.s32 at, %2, 8, %1; mov.b64 %0, 0; @p ld.global.f64 %0, [at];}" : "=d"(v) : "l"(from), "r"(elements), "r"((int)has) : "memory");
+    return v;
+}
+
 // Gathered is the operand that is read from images.
 template <typename T> struct Gathered {
     const T* images;
@@ -50,6 +68,9 @@ template <typename T> struct Gathered {
         const int c = taps(t), rest = t - c * taps.d, i = tapRow(rest), j = rest - i * tapRow.d, h = down.first + i * rows.every, w = across.first + j * columns.every;
         return {c * plane, i * rows.step, j * columns.step, c * outerTap + h * widthTap + w, h < rows.filter && w < columns.filter};
     }
+    __device__ __forceinline__ Item item(const Tap& t, bool has) const { return {t.place, t.base + t.i * width + t.j, has && t.inside ? t.i : Item::NONE, t.j}; }
+    // meet loads the element at an item's offset from an element of the images, of row y and column x, and returns 0 outside of the images.
+    __device__ __forceinline__ T meet(const T* from, int y, int x, const Item& t) const { return load_if(from, t.offset, (unsigned)(y + t.y) < (unsigned)rows.images && (unsigned)(x + t.x) < (unsigned)columns.images); }
     __device__ T at(const Pixel& p, const Tap& t) const {
         const unsigned h = p.y + t.i, w = p.x + t.j;
         return t.inside && h < (unsigned)rows.images && w < (unsigned)columns.images ? p.base[t.base + (int)h * width + (int)w] : T(0);

@@ -505,27 +505,54 @@ extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, 
 // conv_hopper_sum writes filters[f][channel][tap], of m filters, from sums [split][m][n], see Taps. `inner` taps side by side are blocks of 64 channels together, with pitch channels each. `blocks` groups of `per`
 // filters are one: those of a group have sums for their own channels among all.
 // A block writes `some` channels of a filter at a time, 4096 elements at most, through shared memory. Guarded, it writes nothing where `fallback` is set.
-__device__ __forceinline__ void sum_splits(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, int per, int blocks, const Divide& inner, int pitch,
-                                           const Divide& some) {
-    __shared__ float memory[4096 + 128];
-    follow();
-    if (guarded && *fallback) return;
+// V is one or four channels, which a thread loads at once.
+template <typename V>
+__device__ __forceinline__ void sum_splits(const float* sums, float* out, float* memory, int m, int n, int splits, int taps, int channels, int per, int blocks, const Divide& inner, int pitch, const Divide& some) {
+    constexpr int TURN = 4, WIDE = sizeof(V) / 4; // elements of a thread whose loads are in flight together
+    union Sum {
+        V v;
+        float s[WIDE];
+    };
     const int padded = (inner.d * pitch + 63) / 64 * 64, across = (channels + some.d - 1) / some.d, all = taps * some.d;
     const int parts = min(max((int)blockDim.x / all, 1), splits); // of the splits, each summed by other threads
+    const i64 next = (i64)m * n;
     for (int i = blockIdx.x; i < m * across; i += gridDim.x) {
         const int f = i / across, first = (i - f * across) * some.d, count = min(channels - first, some.d);
         __syncthreads(); // all have read what was there before
-        for (int at = threadIdx.x; at < parts * all; at += blockDim.x) {
-            const int part = at / all, tap = some(at - part * all), channel = at - part * all - tap * some.d, outer = inner(tap), to = part * all + channel * taps + tap;
-            if (channel >= count) continue;
-            const float* p = sums + (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + f / per % blocks * channels + first + channel;
-            float sum = 0;
-#pragma unroll 8
-            for (int s = part; s < splits; s += parts) sum += p[(i64)s * m * n];
-            memory[to + to / 32] = sum;
+        for (int from = threadIdx.x * WIDE; from < parts * all; from += TURN * WIDE * blockDim.x) {
+            const V* p[TURN];
+            Sum sum[TURN];
+            int to[TURN], has[TURN], part[TURN];
+#pragma unroll
+            for (int u = 0; u < TURN; u++) {
+                const int at = from + u * WIDE * blockDim.x;
+                part[u] = parts == 1 ? 0 : at / all;
+                const int tap = some(at - part[u] * all), channel = at - part[u] * all - tap * some.d, outer = inner(tap);
+                has[u] = at < parts * all ? min(count - channel, WIDE) : 0; // where none, what is read is not used
+                p[u] = reinterpret_cast<const V*>(sums + (has[u] > 0 ? (i64)f * n + outer * padded + (tap - outer * inner.d) * pitch + f / per % blocks * channels + first + channel + part[u] * next : 0));
+                sum[u].v = *p[u], to[u] = part[u] * all + channel * taps + tap;
+            }
+            for (int s = parts; s < splits; s += parts) {
+#pragma unroll
+                for (int u = 0; u < TURN; u++) {
+                    p[u] += parts * next / WIDE;
+                    Sum more;
+                    more.v = part[u] + s < splits ? *p[u] : V();
+#pragma unroll
+                    for (int e = 0; e < WIDE; e++) sum[u].s[e] += more.s[e];
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < TURN; u++)
+#pragma unroll
+                for (int e = 0; e < WIDE; e++) {
+                    const int place = to[u] + e * taps;
+                    if (e < has[u]) memory[place + place / 32] = sum[u].s[e];
+                }
         }
         __syncthreads();
         float* const to = out + ((i64)f * channels + first) * taps;
+#pragma unroll 4
         for (int at = threadIdx.x; at < count * taps; at += blockDim.x) {
             float sum = memory[at + at / 32];
             for (int part = 1, from = at + all; part < parts; part++, from += all) sum += memory[from + from / 32];
@@ -536,5 +563,8 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, int m,
 }
 extern "C" __global__ void __launch_bounds__(256)
     conv_hopper_sum(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, int per, int blocks, DIVIDE(inner), int pitch, DIVIDE(some)) {
-    BODY(sum_splits(sums, out, m, n, splits, fallback, guarded, taps, channels, per, blocks, DIVIDE_OF(inner), pitch, DIVIDE_OF(some));)
+    BODY(__shared__ float memory[4096 + 128]; follow(); if (guarded && *fallback) return;
+         const Divide within DIVIDE_OF(inner); const Divide each DIVIDE_OF(some);
+         if (each.d % 4 == 0 && (blocks == 1 || channels % 4 == 0)) sum_splits<float4>(sums, out, memory, m, n, splits, taps, channels, per, blocks, within, pitch, each);
+         else sum_splits<float>(sums, out, memory, m, n, splits, taps, channels, per, blocks, within, pitch, each);)
 }

@@ -375,6 +375,9 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 		p.Precision = kernels.TF32
 	}
 	w, _ := v.windows(c.form)
+	if c.halo != haloNone {
+		return c.emitHalo(p, v, w, args, dev)
+	}
 	fallback, d := p.Workspace(4), c.cut(w, int64(dev.SMs))
 	ranges, arrivals := c.emitOperands(p, v, &w, dev, 2*d.shared, fallback)
 	if nothing := w.emitClear(p, v, dev); nothing {

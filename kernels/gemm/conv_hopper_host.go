@@ -106,16 +106,17 @@ func (a convTensorArgs) windows(c kernels.Call, f Form, group, line int64, to []
 
 // convPixelsBody multiplies filters by windows, a row of pixels at a time.
 func convPixelsBody(f Form) func(kernels.Call) {
-	return func(c kernels.Call) {
-		a := kernels.Args[convTensorArgs](c)
-		if a.skips(c, f, false) {
-			return
-		}
-		for group := range a.Groups {
-			for y := range a.Phases[0].Count {
-				for x := range a.Phases[1].Count {
-					a.pixels(c, f, group, y, x)
-				}
+	return func(c kernels.Call) { kernels.Args[convTensorArgs](c).outputs(c, f) }
+}
+
+func (a convTensorArgs) outputs(c kernels.Call, f Form) {
+	if a.skips(c, f, false) {
+		return
+	}
+	for group := range a.Groups {
+		for y := range a.Phases[0].Count {
+			for x := range a.Phases[1].Count {
+				a.pixels(c, f, group, y, x)
 			}
 		}
 	}
@@ -168,33 +169,34 @@ func (a convTensorArgs) pixels(c kernels.Call, f Form, group, phaseY, phaseX int
 
 // convTapsBody adds up the products of gradients w.r.t. outputs and windows, a row of pixels at a time. All terms are in the first split.
 func convTapsBody(f Form) func(kernels.Call) {
-	return func(c kernels.Call) {
-		a := kernels.Args[convTensorArgs](c)
-		if a.skips(c, f, true) {
-			return
+	return func(c kernels.Call) { kernels.Args[convTensorArgs](c).taps(c, f) }
+}
+
+func (a convTensorArgs) taps(c kernels.Call, f Form) {
+	if a.skips(c, f, true) {
+		return
+	}
+	terms, width, pixels, pitch := a.Taps*a.Channels, a.Width.D, a.Images*a.Pixels.D, a.Filters.Strides[0]/f.stored().size
+	size := kernels.CeilDiv(pixels, a.Chunk) * a.Groups * a.M * a.N
+	if a.How == convDirect {
+		size = a.Groups * a.M * a.Down * a.Filter
+	}
+	to := kernels.Slice[float32](c, a.Out)[:size]
+	clear(to)
+	windows, product, gradients := align.Make[float32](width*terms), align.Make[float32](a.M*terms), align.Make[float32](width*a.M)
+	for at := range a.Groups * (pixels / width) {
+		group, line := at/(pixels/width), at%(pixels/width)
+		a.windows(c, f, group, line, windows)
+		for i := range gradients {
+			gradients[i] = f.number(c, a.Filters.Ref, (group*a.Group*a.Pixels.D+line*width+int64(i)/a.M)*pitch+int64(i)%a.M, a.Plane*a.Pixels.D*pitch)
 		}
-		terms, width, pixels, pitch := a.Taps*a.Channels, a.Width.D, a.Images*a.Pixels.D, a.Filters.Strides[0]/f.stored().size
-		size := kernels.CeilDiv(pixels, a.Chunk) * a.Groups * a.M * a.N
-		if a.How == convDirect {
-			size = a.Groups * a.M * a.Down * a.Filter
-		}
-		to := kernels.Slice[float32](c, a.Out)[:size]
-		clear(to)
-		windows, product, gradients := align.Make[float32](width*terms), align.Make[float32](a.M*terms), align.Make[float32](width*a.M)
-		for at := range a.Groups * (pixels / width) {
-			group, line := at/(pixels/width), at%(pixels/width)
-			a.windows(c, f, group, line, windows)
-			for i := range gradients {
-				gradients[i] = f.number(c, a.Filters.Ref, (group*a.Group*a.Pixels.D+line*width+int64(i)/a.M)*pitch+int64(i)%a.M, a.Plane*a.Pixels.D*pitch)
-			}
-			gemm(c.BLAS(), true, false, a.M, terms, width, gradients, a.M, windows, terms, product)
-			for i, v := range product {
-				m, tap, channel := group*a.M+int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
-				if a.How != convDirect {
-					to[m*a.N+tap*(a.N/a.Taps)+channel] += v
-				} else if inner, of := channel/a.Across, channel%a.Across; of < a.Down {
-					to[m*a.Down*a.Filter+of*a.Filter+tap*a.First+inner] += v
-				}
+		gemm(c.BLAS(), true, false, a.M, terms, width, gradients, a.M, windows, terms, product)
+		for i, v := range product {
+			m, tap, channel := group*a.M+int64(i)/terms, int64(i)/a.Channels%a.Taps, int64(i)%a.Channels
+			if a.How != convDirect {
+				to[m*a.N+tap*(a.N/a.Taps)+channel] += v
+			} else if inner, of := channel/a.Across, channel%a.Across; of < a.Down {
+				to[m*a.Down*a.Filter+of*a.Filter+tap*a.First+inner] += v
 			}
 		}
 	}

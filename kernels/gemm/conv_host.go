@@ -58,6 +58,10 @@ func windowsIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision
 	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
 		return
 	}
+	last := a.C.Row == 1 && a.Pixels.D > 1 // conv_few.cu: outputs have their channels last
+	if last {
+		a.C.Row = a.Pixels.D
+	}
 	h := newConvHost[T](c, a, a.K, a.N, by, memory)
 	blocks := kernels.CeilDiv(h.lines, h.block)
 	kernels.Parallel(h.Rows.Phases*h.Columns.Phases*h.Groups*blocks, max(kernels.Grain/(h.M*h.block*h.PixelRow.D*h.K), 1), func(lo, hi int64) {
@@ -80,6 +84,18 @@ func windowsIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision
 			}
 		}
 	})
+	if last {
+		copy(h.out, transposedPixels(h.out, h.M, h.Pixels.D))
+	}
+}
+
+// transposedPixels returns matrices of rows x columns, one for each image, transposed.
+func transposedPixels[T kernels.Float](x []T, rows, columns int64) []T {
+	to := align.Make[T](int64(len(x)))
+	for at := int64(0); at < int64(len(x)); at += rows * columns {
+		copy(to[at:], transpose(x[at:], rows, columns, columns))
+	}
+	return to
 }
 
 // filtersIn multiplies gradients w.r.t. the outputs by the windows that they meet, and adds up the products of blocks of pixels in their order. Splits are of
@@ -88,7 +104,14 @@ func filtersIn[T kernels.Float](c kernels.Call, a convArgs, by kernels.Precision
 	if a.Guarded && kernels.Slice[int32](c, a.When)[0] == 0 {
 		return
 	}
+	last := a.A.Row == 1 && a.Pixels.D > 1 // conv_few.cu: outputs have their channels last
+	if last {
+		a.A.Row = a.Pixels.D
+	}
 	h := newConvHost[T](c, a, a.N, a.K, by, memory)
+	if last {
+		h.matrix = transposedPixels(h.matrix[:a.K*a.M], a.Pixels.D, a.M)
+	}
 	each := h.lines // of a split
 	if h.Chunk%h.PixelRow.D == 0 {
 		each = h.Chunk / h.PixelRow.D

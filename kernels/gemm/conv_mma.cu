@@ -3,7 +3,7 @@
 //
 // A block computes a tile of C over one split of K; another launch adds up the splits. A thread gathers its part of the next K slices of the matrix and the images, 32 terms each, to
 // registers, while those before are multiplied, and stores it rounded to shared memory. (cp.async, four bytes at a time, took 1.2 times as long.) Terms are in the order of the matrix in
-// memory. A lane finds how one item of images, a tap of a channel, meets them, and the lanes of a warp exchange these by shuffles: an element of the images takes an addition and two
+// memory. Each item of one side, a tap of a channel or a pixel, is found once and read from shared memory by the threads of a warp: an element of the images takes two additions and two
 // comparisons.
 #include "matmul_f16.cuh"
 #include "conv_gather.cuh"
@@ -18,16 +18,6 @@ constexpr int BK = 32; // terms of a K slice
 #define ON_HOPPER(...)
 #endif
 
-// Meeting is how an item of the images, a tap of a channel, meets pixels: elements from a pixel's first to it, and the rows and columns of images, 16 bits each.
-struct Meeting {
-    int offset, apart;
-    static constexpr int NONE = (int)0x80000000; // meets no row
-    __device__ __forceinline__ Meeting of(int lane) const { return {__shfl_sync(0xffffffff, offset, lane), __shfl_sync(0xffffffff, apart, lane)}; }
-    __device__ __forceinline__ bool meets(int y, int x, int rows, int columns) const {
-        return (u32)(y + (apart >> 16)) < (u32)rows && (u32)(x + (short)apart) < (u32)columns;
-    }
-};
-
 // Tiles are those of a launch: m rows of a matrix by n columns of k terms, in each group and phase, and splits of chunk terms each.
 struct Tiles {
     const float* matrix;
@@ -35,7 +25,7 @@ struct Tiles {
     int m, n, k, chunk, groups;
     i64 count;
     Rows a, c;
-    int across, kind; // across: lanes load rows of the matrix, whose terms are not contiguous; kind: TF32, BF16, F16
+    int across, kind; // across: lanes load rows of the matrix and columns, where terms are not contiguous; kind: TF32, BF16, F16
 };
 
 // Tile is the shape of a block's work: DOWN x ACROSS warps share a tile of BM x BN. A stage has SLICES K slices of A and B, each a panel of BM or BN lines for 64 bytes of terms: one in
@@ -97,42 +87,52 @@ template <int LINES, int EACH, int WARPS> __device__ __forceinline__ void store_
     }
 }
 template <int LINES, int EACH> __device__ __forceinline__ void store_line(const float (&v)[EACH], u32 panel, int line, int term, int kind) {
-    static_assert(EACH == 4 || EACH % 8 == 0); // a thread has whole words of 8 or 16 bytes
+    static_assert(EACH == 2 || EACH == 4 || EACH % 8 == 0); // a thread has whole words of 4, 8 or 16 bytes
     if (kind == KIND_TF32) {
+        if constexpr (EACH == 2) store_shared(panel + term / 16 * (LINES * 64) + at(line, term / 4 % 4) + term % 4 * 4, tf32(v[0]), tf32(v[1]));
+        else
 #pragma unroll
-        for (int u = 0; u < EACH; u += 4)
-            store_shared(panel + (term + u) / 16 * (LINES * 64) + at(line, (term + u) / 4 % 4), tf32(v[u]), tf32(v[u + 1]), tf32(v[u + 2]), tf32(v[u + 3]));
+            for (int u = 0; u < EACH; u += 4)
+                store_shared(panel + (term + u) / 16 * (LINES * 64) + at(line, (term + u) / 4 % 4), tf32(v[u]), tf32(v[u + 1]), tf32(v[u + 2]), tf32(v[u + 3]));
         return;
     }
-    if constexpr (EACH == 4) store_shared(panel + at(line, term / 8) + term % 8 * 2, pair(kind, v[0], v[1]), pair(kind, v[2], v[3]));
+    if constexpr (EACH == 2) store_shared(panel + at(line, term / 8) + term % 8 * 2, pair(kind, v[0], v[1]));
+    else if constexpr (EACH == 4) store_shared(panel + at(line, term / 8) + term % 8 * 2, pair(kind, v[0], v[1]), pair(kind, v[2], v[3]));
     else
 #pragma unroll
         for (int u = 0; u < EACH; u += 8)
             store_shared(panel + at(line, (term + u) / 8), pair(kind, v[u], v[u + 1]), pair(kind, v[u + 2], v[u + 3]), pair(kind, v[u + 4], v[u + 5]), pair(kind, v[u + 6], v[u + 7]));
 }
 
-// small computes a tile of a split. With FILTERS, terms are pixels and columns are taps of channels; without it, terms are taps of channels and columns are pixels.
+// small computes a tile of a split. With FILTERS, terms are pixels and columns are taps of channels; without it, terms are taps of channels and columns are pixels. A thread has elements of
+// one column, or of one term if terms of FILTERS are contiguous.
 template <bool FILTERS, typename F> __device__ __forceinline__ void small(const Gathered<float>& g, const Tiles& t) {
     constexpr int WARPS = F::THREADS / 32, EACH_A = F::BM * BK / F::THREADS, EACH_B = F::BN * BK / F::THREADS, PITCH = F::BN + 8; // so that a warp's pairs meet in no bank
+    __shared__ Item items[F::THREADS > F::BN ? F::THREADS : F::BN]; // the terms of a K slice for each warp, or the columns of the tile
     using Pixel = typename Gathered<float>::Pixel;
     using Tap = typename Gathered<float>::Tap;
-    const int lane = threadIdx.x % 32, down = (t.m + F::BM - 1) / F::BM, columns = (t.n + F::BN - 1) / F::BN;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, down = (t.m + F::BM - 1) / F::BM, columns = (t.n + F::BN - 1) / F::BN;
     unsigned id = blockIdx.x;
     const int m0 = id % down * F::BM, n0 = (id /= down) % columns * F::BN, group = (id /= columns) % t.groups;
     const Phase v(g.rows, (id /= t.groups) % g.rows.phases), h(g.columns, (id /= g.rows.phases) % g.columns.phases);
     const int split = id / g.columns.phases, k0 = split * t.chunk, terms = max(min(t.k - k0, t.chunk), 0), end = k0 + terms;
 
-    const float *const matrix = t.matrix + (i64)group * t.a.group + (i64)m0 * t.a.row, *pixel = nullptr;
+    const float* const matrix = t.matrix + (i64)group * t.a.group + (i64)m0 * t.a.row;
     const int rows = t.m - m0, line = threadIdx.x % F::BM, lineTerm = threadIdx.x / F::BM * EACH_A, spot = threadIdx.x % F::BN, spotTerm = threadIdx.x / F::BN * EACH_B;
-    int y = 0, x = 0;
-    Meeting meeting{0, Meeting::NONE}; // of a lane: of a column of the warp, or of a term
-    const auto meets = [&](const Tap& tap, bool has) { meeting = {tap.base + tap.i * g.width + tap.j, has && tap.inside ? tap.i << 16 | (tap.j & 0xffff) : Meeting::NONE}; };
+    const bool across = t.across, byTerm = FILTERS && !across; // byTerm: a lane has a term of several columns
+    const float *column = nullptr, *const lines = across ? matrix + (i64)line * t.a.row : matrix + (i64)(2 * warp) * t.a.row;
+    int y = 0, x = 0; // of the thread's column, or of its term
     if constexpr (FILTERS) {
-        const int column = n0 + line_of<WARPS>(lane % EACH_B);
-        meets(g.tap(v, h, min(column, t.n - 1)), column < t.n);
+        if (byTerm) {
+            for (int i = threadIdx.x; i < F::BN; i += F::THREADS) items[i] = g.item(g.tap(v, h, min(n0 + i, t.n - 1)), n0 + i < t.n);
+            __syncthreads();
+        } else {
+            const Item own = g.item(g.tap(v, h, min(n0 + spot, t.n - 1)), n0 + spot < t.n);
+            column = g.images + group * g.group + own.offset, y = own.y, x = own.x;
+        }
     } else {
         const Pixel p = g.pixel(group, v, h, min(n0 + spot, t.n - 1));
-        pixel = p.base + (i64)p.y * g.width + p.x, y = p.y, x = p.x;
+        column = p.base + (i64)p.y * g.width + p.x, y = p.y, x = p.x;
     }
     int from = k0;
     float a[F::SLICES][EACH_A], b[F::SLICES][EACH_B]; // of the next K slices
@@ -142,32 +142,42 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
             if (from >= end) break;
             const int term = min(from + lane, t.k - 1);
             bool has = from + lane < end;
+            Item own;
             i64 place;
             if constexpr (FILTERS) {
                 const Pixel p = g.pixel(group, v, h, term);
-                place = p.place, pixel = p.base + (i64)p.y * g.width + p.x, y = has ? p.y : Meeting::NONE / 2, x = p.x;
+                place = p.place;
+                own.place = has ? (int)p.place : -1;
+                if (byTerm) column = p.base + (i64)p.y * g.width + p.x, y = has ? p.y : Item::NONE, x = p.x;
+                else own.offset = (int)(p.base - g.images) - group * g.group + p.y * g.width + p.x, own.y = has ? p.y : Item::NONE, own.x = p.x;
             } else {
                 const Tap tap = g.tap(v, h, term);
-                meets(tap, has);
+                own = g.item(tap, has);
                 place = tap.place, has = has && tap.inside;
+                own.place = has ? tap.place : -1;
             }
-            if (FILTERS || !t.across) {
-#pragma unroll
-                for (int u = 0; u < EACH_A; u++) a[d][u] = has && line_of<WARPS>(u) < rows ? matrix[place + (i64)line_of<WARPS>(u) * t.a.row] : 0;
-            } else { // places are those of taps, in 32 bits
-                const float* const p = matrix + (i64)line * t.a.row;
-                const int own = has ? (int)place : -1;
+            if (!byTerm) {
+                __syncwarp(); // all have read the terms before
+                items[threadIdx.x] = own;
+                __syncwarp();
+            }
+            if (!across) {
+                const float* const p = lines + place;
+                const int limit = has ? rows - 2 * warp : 0;
 #pragma unroll
                 for (int u = 0; u < EACH_A; u++) {
-                    const int of = __shfl_sync(0xffffffff, own, lineTerm + u);
-                    a[d][u] = of >= 0 && line < rows ? p[of] : 0;
+                    const int next = u % 2 + u / 2 * (2 * WARPS); // line_of without the warp
+                    a[d][u] = load_if(p, (int)((u32)next * (u32)t.a.row), next < limit);
+                }
+            } else { // places are in 32 bits
+#pragma unroll
+                for (int u = 0; u < EACH_A; u++) {
+                    const int of = items[warp * 32 + lineTerm + u].place;
+                    a[d][u] = load_if(lines, of, of >= 0 && line < rows);
                 }
             }
 #pragma unroll
-            for (int u = 0; u < EACH_B; u++) {
-                const Meeting of = meeting.of(FILTERS ? u : spotTerm + u);
-                b[d][u] = of.meets(y, x, g.rows.images, g.columns.images) ? pixel[of.offset] : 0;
-            }
+            for (int u = 0; u < EACH_B; u++) b[d][u] = g.meet(column, y, x, items[byTerm ? line_of<WARPS>(u) : warp * 32 + spotTerm + u]);
         }
     };
     const int panels = t.kind == KIND_TF32 ? 2 : 1; // of a slice
@@ -177,9 +187,9 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
         for (int d = 0; d < F::SLICES; d++) {
             if (d >= slices) break;
             const u32 toA = stage + d * panels * F::BM * 64, toB = stage + side + d * panels * F::BN * 64;
-            if (FILTERS || !t.across) store_terms<F::BM, EACH_A, WARPS>(a[d], toA, t.kind);
+            if (!across) store_terms<F::BM, EACH_A, WARPS>(a[d], toA, t.kind);
             else store_line<F::BM>(a[d], toA, line, lineTerm, t.kind);
-            if constexpr (FILTERS) store_terms<F::BN, EACH_B, WARPS>(b[d], toB, t.kind);
+            if (byTerm) store_terms<F::BN, EACH_B, WARPS>(b[d], toB, t.kind);
             else store_line<F::BN>(b[d], toB, spot, spotTerm, t.kind);
         }
     };
@@ -188,24 +198,24 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
     for (int i = 0; i < F::MT * F::NT * 4; i++) sum[i / (F::NT * 4)][i / 4 % F::NT][i % 4] = 0;
     follow();
     u32 stage = memory;
-    load();
+    int slices = 0;
 #pragma unroll 1
-    for (int left = terms; left > 0; left -= F::SLICES * BK) { // the next slices are on their way while these are multiplied
-        const int slices = min((left + BK - 1) / BK, F::SLICES);
-        store(stage, slices);
-        load();
-        __syncthreads(); // the slices are stored, and all have multiplied those before, whose stage comes next
+    for (int left = terms;; left -= F::SLICES * BK) {
+        if (left > 0) load(); // the next slices are in flight while those before are multiplied
+        __syncthreads();      // those are stored, and all have multiplied those before them, whose stage comes next
         if (t.kind == KIND_TF32) F::template multiply<4, false>(sum, stage, stage + side, slices * panels);
         else if (t.kind == KIND_BF16) F::template multiply<2, false>(sum, stage, stage + side, slices * panels);
         else F::template multiply<2, true>(sum, stage, stage + side, slices * panels);
-        stage = stage == memory ? memory + size : memory;
+        if (left <= 0) break;
+        stage = stage == memory ? memory + size : memory, slices = min((left + BK - 1) / BK, F::SLICES);
+        store(stage, slices);
     }
     admit();
 
     // Sums go through shared memory, so that lanes write along pixels, or columns of filters.
     __syncthreads(); // all have multiplied the last slices
     float* const sums = reinterpret_cast<float*>(dynamic);
-    const int warp = threadIdx.x / 32, row0 = warp % (F::BM / F::WM) * F::WM + lane / 4, col0 = warp / (F::BM / F::WM) * F::WN + lane % 4 * 2;
+    const int row0 = warp % (F::BM / F::WM) * F::WM + lane / 4, col0 = warp / (F::BM / F::WM) * F::WN + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < F::MT * F::NT * 2; i++) {
         const int j = i / 2 % F::NT, k = i / 2 / F::NT, r = i % 2;
@@ -229,8 +239,11 @@ template <bool FILTERS, typename F> __device__ __forceinline__ void small(const 
         ON_HOPPER(small<FILTERS, Tile<__VA_ARGS__>>(GATHERED(float), {matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}, across, kind});) \
     }
 // Blocks of an SM; tile, warps down and across, K slices of a stage.
-ENTRY(windows, false, 3, 64, 64, 2, 2, 2)
-ENTRY(filters, true, 4, 64, 64, 2, 2, 2)
-ENTRY(windows_few, false, 4, 32, 32, 2, 2, 4)
+ENTRY(windows, false, 2, 64, 64, 2, 4, 2)
+ENTRY(filters, true, 2, 64, 64, 2, 4, 2)
+ENTRY(windows_wide, false, 2, 64, 128, 2, 4, 1)
+ENTRY(filters_wide, true, 2, 64, 128, 2, 4, 1)
+ENTRY(windows_few, false, 3, 32, 32, 2, 2, 4)
 ENTRY(filters_few, true, 3, 32, 32, 2, 2, 4)
-ENTRY(windows_thin, false, 3, 16, 128, 1, 4, 1)
+ENTRY(windows_thin, false, 2, 16, 128, 1, 8, 2)
+ENTRY(filters_thin, true, 2, 16, 128, 1, 8, 2)

@@ -11,27 +11,29 @@ import (
 
 // convTile is a size of the tiles of conv_mma.cu: m filters by n pixels, or by n columns of filters.
 type convTile struct {
-	m, n, slices int64             // slices: of a stage
-	resident     int64             // blocks of an SM
-	costs        [2]convTileCost   // of windows and of filters
-	kernels      []*kernels.Kernel // of windows and, of some, of filters
+	m, n, slices int64              // slices: of a stage
+	threads      int64              // of a block
+	resident     int64              // blocks of an SM
+	costs        [2]convTileCost    // of windows and of filters
+	kernels      [2]*kernels.Kernel // of windows and of filters
 }
 
 // convTileCost has times by the model, in us: of a block of a full SM, of a K slice of such a block, and of a K slice of a block that is alone.
 type convTileCost struct{ block, step, alone float64 }
 
 const (
-	convTileStep    = 32        // terms of a K slice
-	convTileThreads = 128       // of a block
-	convTileStart   = 2.5       // us of a launch
-	convTileSplits  = 128       // the most splits
-	convTileMost    = 1<<15 - 1 // elements along an axis: a lane's tap has 16 bits for each
+	convTileStep   = 32      // terms of a K slice
+	convTileStart  = 2.5     // us of a launch
+	convTileSplits = 512     // the most splits
+	convTileMost   = 1 << 28 // elements along an axis: rows and columns of images are added to those of taps
+	convTileAcross = 4       // outputs of an image and a filter up to which those of other filters are nearer in memory than those of other images
 )
 
 var convTiles = []convTile{
-	{64, 64, 2, 3, [2]convTileCost{{1.2, 0.51, 1.46}, {1.03, 0.734, 1.63}}, []*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
-	{32, 32, 4, 3, [2]convTileCost{{0.576, 0.24, 0.945}, {0.7, 0.24, 0.84}}, []*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
-	{16, 128, 1, 3, [2]convTileCost{{1, 0.53, 1.3}}, []*kernels.Kernel{convTileKernel("windows_thin")}},
+	{64, 64, 2, 256, 2, [2]convTileCost{{1.55, 0.57, 1}, {1.17, 0.68, 1.16}}, [2]*kernels.Kernel{convTileKernel("windows"), convTileKernel("filters")}},
+	{64, 128, 1, 256, 2, [2]convTileCost{{1.48, 0.81, 1.38}, {1.85, 1, 1.7}}, [2]*kernels.Kernel{convTileKernel("windows_wide"), convTileKernel("filters_wide")}},
+	{32, 32, 4, 128, 3, [2]convTileCost{{0.65, 0.26, 0.72}, {0.57, 0.34, 0.94}}, [2]*kernels.Kernel{convTileKernel("windows_few"), convTileKernel("filters_few")}},
+	{16, 128, 2, 256, 2, [2]convTileCost{{1.22, 0.54, 0.87}, {1.06, 0.73, 1.23}}, [2]*kernels.Kernel{convTileKernel("windows_thin"), convTileKernel("filters_thin")}},
 }
 
 func convTileKernel(name string) *kernels.Kernel {
@@ -70,9 +72,6 @@ func (v Conv) tilings(dev kernels.Device) iter.Seq2[convTiling, float64] {
 		a := v.arguments()
 		for i := range convTiles {
 			t := &convTiles[i]
-			if len(t.kernels) <= int(v.Result/ConvFilters) {
-				continue
-			}
 			for splits := int64(1); splits == 1 || splits <= convTileSplits && a.K >= splits*convTileStep; splits *= 2 {
 				if c := (convTiling{t, splits}); !yield(c, c.time(v, a, dev)) {
 					return
@@ -98,9 +97,18 @@ func (c convTiling) time(v Conv, a convArgs, dev kernels.Device) float64 {
 	return us
 }
 
+// tilesAcross reports whether lanes of a warp load rows of the matrix, and columns of filters, and not terms, which are not contiguous.
+func (v Conv) tilesAcross() bool {
+	if v.Result == ConvFilters {
+		sizes := v.elements()
+		return v.Rows.Out()*v.Columns.Out() <= convTileAcross && max(sizes[ConvOutput], sizes[ConvImages]) < 1<<31
+	}
+	return v.Result == ConvImages && v.Rows.Size*v.Columns.Size == 1
+}
+
 // emit appends the launches.
 func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
-	a, panels := convTileArgs{convArgs: args, Across: v.Result == ConvImages && v.Rows.Size*v.Columns.Size == 1}, int64(1)
+	a, panels := convTileArgs{convArgs: args, Across: v.tilesAcross()}, int64(1)
 	switch v.Round {
 	case kernels.TF32:
 		panels = 2
@@ -119,7 +127,7 @@ func (c convTiling) emit(p *kernels.Plan, v Conv, args convArgs) error {
 		a.Out = p.Workspace(splits * p.Out)
 	}
 	const stages, panel = 2, 64 // bytes of a line
-	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), convTileThreads, a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
+	p.Launch(c.kernels[v.Result/ConvFilters], int(blocks), int(c.threads), a).Shared = int(max(stages*c.slices*panels*(c.m+c.n)*panel, 4*c.m*(c.n+8)))
 	sumSplits(p, v.Dtype, a.Count, a.Out, splits)
 	return nil
 }

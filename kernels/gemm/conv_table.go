@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ type convCandidate struct {
 	blocks     int64 // of an SM
 	slice      float64
 	block      float64
+	halo       haloKind
 }
 
 // Times of the model, here and below, are fitted to those of all candidates on an H200: of 200 drawn layers in both layouts, and of ResNet-50's layers, batch 64, which count five times. Some
@@ -46,6 +48,7 @@ var convTable = slices.Concat(
 		convOn("f32", BF16Split, 128, 128, 1, 0.834, 7.14), convOn("f32_narrow", BF16Split, 64, 256, 1, 1, 8.03),
 		convOn("tf32_one", TF32, 128, 128, 1, 0.454, 3.33), convOn("tf32_narrow", TF32, 64, 256, 1, 0.509, 3.3), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.555, 3),
 		convOn("filters_f32", BF16Split, 128, 128, 1, 1.17, 10), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.3, 11.2),
+		convHalo(haloStream, "f32", BF16Split, 136, 9.2, 4.4), convHalo(haloOfTaps, "filters_f32", BF16Split, 0, 0.58, 6), convHalo(haloStream, "tf32", TF32, 144, 3.3, 2.5), convHalo(haloKept, "kept_tf32", TF32, 136, 1.7, 6), convHalo(haloOfTaps, "filters_tf32", TF32, 0, 0.6, 6),
 		convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.583, 3.34), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 1.09, 2.31),
 	},
 	convHalves("bf16", BF16), convHalves("f16", F16),
@@ -62,16 +65,19 @@ func convHalves(name string, f Form) []convCandidate {
 
 // The model's times on an H200, in us.
 const (
-	convPrepareBlocks = 8                    // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
-	convPrepareMost   = 1024                 // blocks of a launch
-	convLaunches      = 5.76                 // of the launch that prepares, and of waiting for it
-	convLaunch        = 2.78                 // of another launch
-	convScattered     = 85e3                 // elements of filters that are written one by one in one
-	convUneven        = 8                    // of tiles that blocks share
-	convPrepareBytes  = 8e6                  // bytes that prepare reads and writes in one
-	convSquare        = 0.00622              // of a square of prepare, if the whole device has one
-	convSumBytes      = 1.1e6                // bytes of sums of splits in one
-	convPairOdd       = 7.2                  // of writing 128 x 128 results one by one, by a kind for two blocks of an SM
+	convPrepareBlocks = 8       // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convPrepareMost   = 1024    // blocks of a launch
+	convLaunches      = 5.76    // of the launch that prepares, and of waiting for it
+	convLaunch        = 2.78    // of another launch
+	convScattered     = 85e3    // elements of filters that are written one by one in one
+	convUneven        = 8       // of tiles that blocks share
+	convPrepareBytes  = 8e6     // bytes that prepare reads and writes in one
+	convSquare        = 0.00622 // of a square of prepare, if the whole device has one
+	convSumBytes      = 1.1e6   // bytes of sums of splits in one
+	convPairOdd       = 7.2     // of writing 128 x 128 results one by one, by a kind for two blocks of an SM
+	convOddRows       = 1.8     // of K slices of outputs and images, and of filters, if pixels have an odd number of 16 bytes, less than convOddBytes
+	convOddTaps       = 1.6
+	convOddBytes      = 112
 	convPairAlone     = 0.4                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
 	convPart          = 0.225                // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
@@ -83,9 +89,9 @@ const (
 	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
 )
 
-// convSteps has the times of conv.cu's kernels in us, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs, and of the
-// terms of the direct kernels, each of an SM.
-var convSteps = [2][2]struct{ alone, each float64 }{{{2.04, 0.72}, {1.7, 0.36}}, {{1.7, 0.77}, {1.02, 0.47}}}
+// convSteps has the times of conv.cu's kernels in us by form, of windows and of filters: of a step of a block of tiles or strips, alone on its SM, and where blocks fill the SMs. Steps of
+// the direct form are of 256 terms for filters, and of a term of 256 pixels for windows.
+var convSteps = [2][convForms]struct{ alone, each float64 }{{{1.06, 0.76}, {1.29, 0.46}, {0.25, 0.03}}, {{1.31, 0.81}, {0.98, 0.51}, {1.05, 0.55}}}
 
 // convOn returns the kernel of a name, so many blocks of which share an SM, and its memory with as many stages as there is room for.
 func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convCandidate {
@@ -106,26 +112,35 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convC
 	default:
 		stages = 4 * stage
 	}
-	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block}
+	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block, haloNone}
 }
 
-// flopsTime returns the time of conv.cu's kernels by the model. It is the greater of two: the steps of one block, and the steps of all blocks by the device's rate. A step more stands
-// for a block's start and end. Writing the result is added; a stride makes it slower.
-func (v Conv) flopsTime(dev kernels.Device) float64 {
-	a, down, sms, form := v.arguments(), int64(4*convSide), int64(dev.SMs), 0
-	if a.M <= convStripRows {
-		down, form = convSide, 1
+// formTime returns the time of a form of conv.cu's kernels by the model, infinite if there is none. It is the greater of two: the steps of one block, and the steps of all blocks by the
+// device's rate. A step more stands for a block's start and end. Writing the result is added; a stride makes it slower.
+func (v Conv) formTime(form convForm, dev kernels.Device, a convArgs) float64 {
+	blocks, unit, ok := v.blocks(form, a)
+	if !ok {
+		return math.Inf(1)
 	}
-	cost := convSteps[v.Result/ConvFilters][form]
-	blocks := v.Groups * a.Rows.Phases * a.Columns.Phases * kernels.CeilDiv(a.M, down) * kernels.CeilDiv(a.N, convAcross*convSide)
-	splits := v.splits(dev, a, blocks)
-	steps := float64(kernels.CeilDiv(a.K, convStep*splits) + 1)
-	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(sms)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
+	cost, splits := convSteps[v.Result/ConvFilters][form], v.splits(dev, a, blocks, unit)
+	steps := float64(kernels.CeilDiv(a.K, unit*splits) + 1)
+	if unit == a.K {
+		steps = float64(a.K + convStep)
+	}
+	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(dev.SMs)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
 	if splits > 1 {
 		us += convLaunch + float64(4*a.Count*splits)/convPrepareBytes
 	}
 	return us
 }
+
+// takesForm reports whether methods yields a form with its time. The host and depthwise convolutions, whose kernels replace the tiles, have formTiles alone.
+func (v Conv) takesForm(form convForm, dev kernels.Device, us float64) bool {
+	return form == formTiles || dev.Kind == kernels.GPU && !v.filterEach() && !math.IsInf(us, 1)
+}
+
+// String names the form among the methods.
+func (f convForm) String() string { return [...]string{"FMA", "FMA strips", "FMA direct"}[f] }
 
 // convMethod is a way to compute a convolution, with its time by the model in us.
 type convMethod struct {
@@ -139,20 +154,25 @@ type convMethod struct {
 func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	return func(yield func(convMethod) bool) {
 		if !v.tensorAlone() {
-			if !yield(convMethod{"FMA", v.flopsTime(dev), Plain, func(p *kernels.Plan, args convArgs) error {
-				if ok, err := v.depthwise(p, dev); ok {
-					return err
+			for form := range convForms {
+				if us := v.formTime(form, dev, v.arguments()); v.takesForm(form, dev, us) && !yield(convMethod{form.String(), us, Plain, func(p *kernels.Plan, args convArgs) error {
+					if !v.filterEach() {
+						return v.launchForm(form, p, dev, args)
+					}
+					if ok, err := v.depthwise(p, dev); ok {
+						return err
+					}
+					return v.launch(p, dev, args)
+				}}) {
+					return
 				}
-				return v.launch(p, dev, args)
-			}}) {
-				return
-			}
-			if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
-				return
 			}
 			if o, us := v.chooseProduct(dev); o.cut.blocks > 0 && !yield(v.byProduct(o, us)) {
 				return
 			}
+		}
+		if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
+			return
 		}
 		for c, us := range v.tilings(dev) {
 			if !yield(convMethod{c.entry(v), us, Plain, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
@@ -205,7 +225,14 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 			return
 		}
 		for _, c := range convTable {
-			if c.form == wants && c.filters == (v.Result == ConvFilters) && !yield(c, c.time(w, dev)) {
+			if c.filters != (v.Result == ConvFilters) || c.form != wants && !(c.halo == haloOfTaps && c.form == TF32 && wants == bf16Pair) {
+				continue
+			}
+			w := w
+			if c.form != wants {
+				w, _ = v.windows(c.form)
+			}
+			if us := c.time(w, v, dev); !math.IsInf(us, 1) && !yield(c, us) {
 				return
 			}
 		}
@@ -257,10 +284,24 @@ func (c convCandidate) tiles(w convWindows) (tiles, slices int64) {
 	return down * kernels.CeilDiv(pixels, c.n), w.rows.taps * w.columns.taps * kernels.CeilDiv(w.channels, c.step)
 }
 
+// oddRows reports whether TMA copies pixels of an odd number of 16 bytes, which takes longer.
+func (c convCandidate) oddRows(w convWindows) bool {
+	row := w.planes[1].pitch(c.form) * c.form.stored().size
+	return row%32 > 0 && row < convOddBytes
+}
+
+// sliceTime returns the time of a K slice of outputs and images.
+func (c convCandidate) sliceTime(w convWindows) float64 {
+	if !c.filters && c.oddRows(w) {
+		return convOddRows * c.slice
+	}
+	return c.slice
+}
+
 // cut returns the cut of the least time.
 func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	tiles, slices := c.tiles(w)
-	block := c.block
+	block, slice := c.block, c.sliceTime(w)
 	if c.blocks > 1 && w.odd {
 		block += convPairOdd * float64(c.m*c.n) / (128 * 128)
 	}
@@ -269,9 +310,9 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	}
 	us := func(tiles, slices int64) float64 {
 		if c.blocks > 1 && tiles <= sms {
-			return float64(slices)*c.slice*convPairAlone + block
+			return float64(slices)*slice*convPairAlone + block
 		}
-		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*c.slice + block)
+		return float64(kernels.CeilDiv(tiles, c.blocks*sms)) * (float64(slices)*slice + block)
 	}
 	sums := float64(w.groups*w.filters*w.width()*4) / convSumBytes
 	best := convCut{blocks: min(tiles, c.blocks*sms), chunk: w.pixels(), us: us(tiles, slices)}
@@ -289,7 +330,7 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	case c.shares() && (c.form == BF16Split || len(w.prepared()) > 0): // the launch that prepares clears the arrivals, for splits one of its own
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
-			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*c.slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
+			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
 				convUneven + float64(blocks)/float64(tiles)*convPart + finish}
 			if even.us < best.us && tiles*slices >= blocks {
 				best = even
@@ -304,6 +345,9 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 			}
 		}
 	}
+	if c.filters && c.oddRows(w) {
+		best.us *= convOddTaps
+	}
 	return best
 }
 
@@ -315,7 +359,7 @@ func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCu
 	pixels := kernels.CeilDiv(w.pixels(), c.n)
 	chunk := min(max(convPhaseBytes/(4*count*w.filters*c.n), 1), pixels)
 	d := convCut{blocks: min(tiles*count, c.blocks*sms), chunk: chunk}
-	rate := c.slice
+	rate := c.sliceTime(w)
 	if c.blocks > 1 && tiles*count <= sms {
 		rate *= convPairAlone
 	}
@@ -333,8 +377,8 @@ func (c convCandidate) shares() bool {
 	return c.form == BF16Split || !c.filters && c.blocks == 1 && c.m*c.n == 128*128
 }
 
-// time returns the time by the model.
-func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
+// time returns the time by the model, infinite if the kernel does not compute the convolution.
+func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 	us := 0.0
 	if len(w.prepared()) > 0 {
 		us = convLaunches
@@ -344,6 +388,13 @@ func (c convCandidate) time(w convWindows, dev kernels.Device) float64 {
 	}
 	if clears, _ := w.clears(); clears {
 		us += convLaunch
+	}
+	if c.halo != haloNone {
+		t, ok := c.haloTiles(w, v, int64(dev.SMs))
+		if !ok {
+			return math.Inf(1)
+		}
+		return us + convLaunch + t.us
 	}
 	return us + convLaunch + c.cut(w, int64(dev.SMs)).us
 }

@@ -16,13 +16,19 @@ import (
 // meets calls f for the indices of outputs, images and filters of all terms.
 func (v Conv) meets(f func(y, x, w int64)) {
 	channels, filters, oh, ow := v.Channels/v.Groups, v.Filters/v.Groups, v.Rows.Out(), v.Columns.Out()
+	taps := v.Rows.Size * v.Columns.Size
 	for y := range v.elements()[ConvOutput] {
 		q, p, k, n := y%ow, y/ow%oh, y/ow/oh%v.Filters, y/ow/oh/v.Filters
-		for w := k * channels * v.Rows.Size * v.Columns.Size; w < (k+1)*channels*v.Rows.Size*v.Columns.Size; w++ {
-			j, i, c := w%v.Columns.Size, w/v.Columns.Size%v.Rows.Size, w/v.Columns.Size/v.Rows.Size%channels
-			a, b := p*v.Rows.Stride-v.Rows.Before+i*v.Rows.Dilation, q*v.Columns.Stride-v.Columns.Before+j*v.Columns.Dilation
-			if a >= 0 && a < v.Rows.In && b >= 0 && b < v.Columns.In {
-				f(y, ((n*v.Channels+k/filters*channels+c)*v.Rows.In+a)*v.Columns.In+b, w)
+		a0, b0 := p*v.Rows.Stride-v.Rows.Before, q*v.Columns.Stride-v.Columns.Before
+		for c := range channels {
+			plane, w := (n*v.Channels+k/filters*channels+c)*v.Rows.In, (k*channels+c)*taps
+			for i := range v.Rows.Size {
+				for j := range v.Columns.Size {
+					if a, b := a0+i*v.Rows.Dilation, b0+j*v.Columns.Dilation; a >= 0 && a < v.Rows.In && b >= 0 && b < v.Columns.In {
+						f(y, (plane+a)*v.Columns.In+b, w)
+					}
+					w++
+				}
 			}
 		}
 	}
@@ -107,29 +113,43 @@ func TestConvFew(t *testing.T) {
 		v := layer(1+r.Int64N(9), 1+2*r.Int64N(2), 8+r.Int64N(90), 1+r.Int64N(12), []ConvResult{ConvOutput, ConvFilters}[i%2])
 		v.Rows.Stride, v.Columns.Dilation = 1+r.Int64N(2), 1+r.Int64N(2)
 		v.Columns.In += 2
+		last := i%3 == 0
+		if v.Round = kernels.TF32; last {
+			v.Filters = arith.RoundUp(v.Filters, fewFilters)
+			v.ChannelsLast[ConvOutput] = true
+		}
 		k, us, ok := v.few(dev)
 		if !ok || us <= 0 {
 			t.Fatalf("%v: got no kernels for few channels", v)
 		}
 		p := testutil.Get[*kernels.Plan](t)(v.planBy(convMethod{emit: func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}))
-		host := testutil.Get[*kernels.Plan](t)(v.Plan(kernels.HostDevice()))
-		var in [][]byte
-		for _, bytes := range host.Inputs {
+		plain := v
+		plain.Round, plain.ChannelsLast = kernels.FullPrecision, [2]bool{}
+		host := testutil.Get[*kernels.Plan](t)(plain.Plan(kernels.HostDevice()))
+		var in, exact [][]byte
+		for i, bytes := range host.Inputs {
 			x := make([]float32, bytes/4)
 			for k := range x {
 				x[k] = float32(r.IntN(9) - 4) // sums are exact
+			}
+			exact = append(exact, kernels.Bytes(x))
+			if i == 1 && last && v.Result == ConvFilters {
+				x = transposedPixels(x, v.Filters, v.Rows.Out()*v.Columns.Out())
 			}
 			in = append(in, kernels.Bytes(x))
 		}
 		got, want := make([]byte, p.Out), make([]byte, p.Out)
 		testutil.Do(t, p.Run(in, got, nil))
-		testutil.Do(t, host.Run(in, want, nil))
+		testutil.Do(t, host.Run(exact, want, nil))
+		if last && v.Result == ConvOutput {
+			want = kernels.Bytes(transposedPixels(kernels.Elements[float32](want), v.Filters, v.Rows.Out()*v.Columns.Out()))
+		}
 		if !slices.Equal(kernels.Elements[float32](got), kernels.Elements[float32](want)) {
 			t.Fatalf("%v: the plan for few channels computes something else on the host", v)
 		}
 		plans = append(plans, p)
 	}
-	testutil.Do(t, kernels.Check(own, plans...))
+	checkLaunches(t, plans...)
 	for _, v := range []Conv{layer(100, 1, 32, 28, ConvOutput), layer(2048, 1, 32, 28, ConvFilters), layer(512, 3, 64, 32, ConvOutput), layer(512, 3, 64, 32, ConvFilters)} {
 		if m := v.choose(dev); m.name != "few channels" {
 			t.Errorf("%v: got %s, want few channels", v, m.name)
@@ -192,14 +212,36 @@ func checkProduct[T kernels.Float](t *testing.T, r *rand.Rand, v Conv, o option)
 	}
 }
 
+// drawHalo draws a convolution that a kernel of conv_halo.cu computes.
+func drawHalo(r *rand.Rand, c convCandidate) Conv {
+	for {
+		pad := func() ConvAxis {
+			return ConvAxis{Size: 3, Stride: 1, Dilation: 1, Before: r.Int64N(3), After: r.Int64N(3)}
+		}
+		v := Conv{Dtype: kernels.Float32, Round: kernels.TF32, Images: 1 + r.Int64N(3), Channels: 8 * (1 + r.Int64N(10)), Filters: 8 * (1 + r.Int64N(10)), Groups: 1, Rows: pad(), Columns: pad(), Result: ConvResult(r.IntN(2)), ChannelsLast: [2]bool{true, true}}
+		v.Rows.In, v.Columns.In = 3+r.Int64N(10), 3+r.Int64N(20)
+		if c.filters {
+			v.Result = ConvFilters
+		}
+		if c.form == BF16Split {
+			v.Round, v.ChannelsLast = kernels.FullPrecision, [2]bool{}
+		}
+		w, ok := v.windows(c.form)
+		if _, fits := c.haloTiles(w, v, 132); ok && fits {
+			return v
+		}
+	}
+}
+
 // TestConvTensor compares the Go bodies of the kernels for tensor cores with those of float64. Some operands have NaN, and those of splits numbers that would need scaling, or infinities.
 func TestConvTensor(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
 	took, groups, prepared := map[Form]int{}, [3]int{}, 0
-	ways := map[string]int{"several phases": 0, "filters without sums": 0, "folded taps": 0, "folded taps, channels last": 0}
+	ways := map[string]int{"several phases": 0, "filters without sums": 0, "folded taps": 0, "folded taps, channels last": 0,
+		"tiles with a halo, of conv_halo_f32": 0, "tiles with a halo, of conv_halo_tf32": 0, "tiles with a halo, of conv_halo_kept_tf32": 0, "tiles with a halo, of conv_halo_filters_f32": 0, "tiles with a halo, of conv_halo_filters_tf32": 0}
 	var plans []*kernels.Plan
-	for draw := range 300 {
+	for draw := range 400 {
 		v := drawConv(r)
 		if v.Dtype = kernels.Float32; r.IntN(2) == 0 {
 			v.Channels, v.Filters, v.Groups = v.Channels/v.Groups, v.Filters/v.Groups, 1
@@ -210,10 +252,14 @@ func TestConvTensor(t *testing.T) {
 			v.Rows.Stride, v.Columns.Stride = 1, 1
 		}
 		c := convTable[r.IntN(len(convTable))]
+		if c.halo != haloNone {
+			v = drawHalo(r, c)
+			ways["tiles with a halo, of "+c.kernel.Entry]++
+		}
 		if _, ok := v.windows(c.form); !ok || c.filters != (v.Result == ConvFilters) {
 			continue
 		}
-		if last := v; c.form != BF16Split && r.IntN(2) == 0 {
+		if last := v; c.halo == haloNone && c.form != BF16Split && r.IntN(2) == 0 {
 			last.Round = kernels.Precision(c.form)
 			if c.form == bf16Pair {
 				last.Round = kernels.TF32
@@ -221,6 +267,9 @@ func TestConvTensor(t *testing.T) {
 			last.Channels, last.Filters, last.ChannelsLast = arith.RoundUp(v.Channels, 8), arith.RoundUp(v.Filters, 8), [2]bool{r.IntN(2) == 0, r.IntN(2) == 0}
 			if r.IntN(2) == 0 { // rows that need no zeros between them
 				last.Columns.Dilation, last.Columns.Before, last.Columns.After = 1, 0, 0
+				if r.IntN(2) == 0 { // taps that fit in a K slice together
+					last.Channels, last.Columns.Size, last.Columns.In = 8, 3, max(last.Columns.In, 3)
+				}
 			}
 			if last.TakesChannelsLast(dev) {
 				v = last
@@ -237,7 +286,7 @@ func TestConvTensor(t *testing.T) {
 			groups[v.Result]++
 		}
 		w, _ := v.windows(c.form)
-		for way, ok := range map[string]bool{"several phases": w.phased(), "filters without sums": c.cut(w, int64(dev.SMs)).direct, "folded taps": w.inner > 1 && !w.last[1], "folded taps, channels last": w.inner > 1 && w.last[1]} {
+		for way, ok := range map[string]bool{"several phases": w.phased(), "filters without sums": c.halo == haloNone && c.cut(w, int64(dev.SMs)).direct, "folded taps": w.inner > 1 && !w.last[1], "folded taps, channels last": w.inner > 1 && w.last[1]} {
 			if ok {
 				ways[way]++
 			}
@@ -311,9 +360,7 @@ func TestConvTensor(t *testing.T) {
 			}
 		}
 	}
-	if err := kernels.Check(own, plans...); err != nil {
-		t.Error(err)
-	}
+	checkLaunches(t, plans...)
 	for _, f := range []Form{BF16Split, bf16Pair, TF32, BF16, F16} {
 		if took[f] == 0 {
 			t.Errorf("no convolution of operands in the form %v was drawn", f)
@@ -382,11 +429,9 @@ func TestConvTiles(t *testing.T) {
 			}
 		}
 	}
-	if err := kernels.Check(own, plans...); err != nil {
-		t.Error(err)
-	}
-	if len(took) != 5 {
-		t.Errorf("got plans of %v, want each of 5 kernels", took)
+	checkLaunches(t, plans...)
+	if len(took) != 8 {
+		t.Errorf("got plans of %v, want each of 8 kernels", took)
 	}
 }
 
@@ -421,5 +466,22 @@ func TestConvErrors(t *testing.T) {
 	}
 	if _, err := good.Plan(kernels.Device{}); err == nil || !strings.Contains(err.Error(), "got a device of 0 SMs") {
 		t.Errorf("got %v, want an error about the SMs", err)
+	}
+}
+
+// TestConvLayersInTF32: the model expects layers of few channels in TF32, whose outputs have their channels last, to take no longer than in float32.
+func TestConvLayersInTF32(t *testing.T) {
+	r, dev := testutil.Random(t), kernels.Device{Name: "large", Major: 9, SMs: 132, Memory: 80 << 30, SharedOptin: 227 << 10}
+	for range 300 {
+		a := ConvAxis{In: 7 + r.Int64N(60), Size: 3, Stride: 1 + r.Int64N(2), Dilation: 1, Before: 1, After: 1}
+		v := Conv{Dtype: kernels.Float32, Images: 64 + r.Int64N(200), Channels: 1 + 2*r.Int64N(2), Filters: 16 << r.IntN(6), Groups: 1, Rows: a, Columns: a, Result: ConvResult(2 * r.IntN(2))}
+		last := v
+		last.Round, last.ChannelsLast[ConvOutput] = kernels.TF32, true
+		if !last.TakesChannelsLast(dev) {
+			t.Fatalf("%v takes no channels last", v)
+		}
+		if x, y := v.choose(dev), last.choose(dev); y.us > 1.1*x.us {
+			t.Errorf("%v: TF32 %s takes %.1f us, float32 %s %.1f us", v, y.name, y.us, x.name, x.us)
+		}
 	}
 }

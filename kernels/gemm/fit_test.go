@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,10 @@ type sweptProduct struct {
 	Bias            bool
 	Add, Was        string
 	Us              map[string]float64 // by candidate
+	dev             *kernels.Device    // that timed it
 }
+
+func (s sweptProduct) problem() problem { return s.product().problem(*s.dev) }
 
 // product returns the product of a line. Its epilogue has steps and operands, but no function: it has a choice and no plan.
 func (s sweptProduct) product() Product {
@@ -66,34 +70,37 @@ func (s sweptProduct) product() Product {
 
 // key identifies a product.
 func (s sweptProduct) key() string {
-	s.Was, s.Us = "", nil
+	s.Was, s.Us, s.dev = "", nil, nil
 	return fmt.Sprintf("%+v", s)
 }
 
-// readSweep reads a sweep of TestSweepProducts: a device and lines of products. Times of a product that was swept twice are their means.
-func readSweep(t testing.TB, file string) (dev kernels.Device, list []sweptProduct) {
-	in := json.NewDecoder(bytes.NewReader(testutil.Get[[]byte](t)(os.ReadFile(file))))
-	testutil.Do(t, in.Decode(&dev))
-	at := map[string]int{}
-	for in.More() {
-		var s sweptProduct
-		testutil.Do(t, in.Decode(&s))
-		if len(s.Us) == 0 {
-			continue
-		}
-		if i, twice := at[s.key()]; twice {
-			for name, us := range s.Us {
-				if old, ok := list[i].Us[name]; ok {
-					us = math.Sqrt(us * old)
-				}
-				list[i].Us[name] = us
+// readSweep reads sweeps of TestSweepProducts: of each a device and lines of products. Times of a product that was swept twice are their means.
+func readSweep(t testing.TB, files ...string) (list []sweptProduct) {
+	for _, file := range files {
+		in := json.NewDecoder(bytes.NewReader(testutil.Read(t, file)))
+		dev := new(kernels.Device)
+		testutil.Do(t, in.Decode(dev))
+		at := map[string]int{}
+		for in.More() {
+			s := sweptProduct{dev: dev}
+			testutil.Do(t, in.Decode(&s))
+			if len(s.Us) == 0 {
+				continue
 			}
-			continue
+			if i, twice := at[s.key()]; twice {
+				for name, us := range s.Us {
+					if old, ok := list[i].Us[name]; ok {
+						us = math.Sqrt(us * old)
+					}
+					list[i].Us[name] = us
+				}
+				continue
+			}
+			at[s.key()] = len(list)
+			list = append(list, s)
 		}
-		at[s.key()] = len(list)
-		list = append(list, s)
 	}
-	return dev, list
+	return list
 }
 
 // fitted is a timed option with its predicted time.
@@ -264,49 +271,45 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 	group.Wait()
 }
 
-// Fits the constants of the model to sweeps, files of [sweptProduct] named by STHENO_FIT, whose first line is a [kernels.Device], and writes rates.go to
+// Fits the constants of the model to sweeps, files of [sweptProduct] named by STHENO_FIT, packed (.gz) or not, whose first line is a [kernels.Device], and writes rates.go to
 // STHENO_FIT_TO. Products of the record of choices are held out of the fit; the ratios of times chosen to the least are printed for both parts. It takes minutes;
-// with STHENO_FIT_REFINE it begins with the present rates.
+// with STHENO_FIT_REFINE it begins with the present rates. STHENO_FIT_ONLY, a regular expression, names the kernels that are fitted: others keep their rates.
 func TestFit(t *testing.T) {
 	files := strings.Fields(os.Getenv("STHENO_FIT"))
 	if len(files) == 0 {
 		t.Skip("SKIPPED, NOT FITTED: STHENO_FIT is not set")
 	}
 	f := &fit{byKernel: map[string][]int{}, rates: map[string]*rates{}, first: map[string]rates{}}
-	_, record := readSweep(t, "testdata/sweep.json")
 	held := map[string]bool{}
-	for _, s := range record {
+	for _, s := range readSweep(t, choicesRecord...) {
 		held[s.key()] = true
 	}
-	for _, file := range files {
-		dev, list := readSweep(t, file)
-		for _, s := range list {
-			x := s.product().problem(dev)
-			best := slices.Min(slices.Collect(maps.Values(s.Us)))
-			product := len(f.products)
-			var list []int
-			seen := map[string]bool{}
-			for _, o := range x.options() {
-				name := o.String()
-				us, ok := s.Us[name]
-				if !ok || seen[name] {
-					continue
-				}
-				seen[name] = true
-				kernel := o.rateName(0)
-				if o.candidate.rates[1] != nil && o.parts > 1 {
-					kernel = o.rateName(1)
-				}
-				f.byKernel[kernel] = append(f.byKernel[kernel], len(f.options))
-				list = append(list, len(f.options))
-				f.options = append(f.options, fitted{option: o, us: us, product: product})
-			}
-			if len(list) == 0 {
+	for _, s := range readSweep(t, files...) {
+		x := s.problem()
+		best := slices.Min(slices.Collect(maps.Values(s.Us)))
+		product := len(f.products)
+		var list []int
+		seen := map[string]bool{}
+		for _, o := range x.options() {
+			name := o.String()
+			us, ok := s.Us[name]
+			if !ok || seen[name] {
 				continue
 			}
-			f.products, f.best, f.held = append(f.products, list), append(f.best, best), append(f.held, held[s.key()])
-			f.was, f.names = append(f.was, s.Us[s.Was]), append(f.names, s.key())
+			seen[name] = true
+			kernel := o.rateName(0)
+			if o.candidate.rates[1] != nil && o.parts > 1 {
+				kernel = o.rateName(1)
+			}
+			f.byKernel[kernel] = append(f.byKernel[kernel], len(f.options))
+			list = append(list, len(f.options))
+			f.options = append(f.options, fitted{option: o, us: us, product: product})
 		}
+		if len(list) == 0 {
+			continue
+		}
+		f.products, f.best, f.held = append(f.products, list), append(f.best, best), append(f.held, held[s.key()])
+		f.was, f.names = append(f.was, s.Us[s.Was]), append(f.names, s.key())
 	}
 	report := func(name string, ratios []float64) {
 		slices.Sort(ratios)
@@ -315,10 +318,16 @@ func TestFit(t *testing.T) {
 			t.Logf("%s: %d products, median %.3f, 90 %% %.3f, 95 %% %.3f, 99 %% %.3f, worst %.2f", name, n, ratios[n/2], ratios[n*90/100], ratios[n*95/100], ratios[n*99/100], ratios[n-1])
 		}
 	}
-	kernelsOf := slices.Sorted(maps.Keys(f.byKernel))
+	kernelsOf, only := []string(nil), testutil.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_FIT_ONLY")))
 	refine := os.Getenv("STHENO_FIT_REFINE") != ""
-	for _, k := range kernelsOf {
+	for _, k := range slices.Sorted(maps.Keys(f.byKernel)) {
 		f.rates[k] = new(rates)
+		if before := measured[k]; before != nil && !only.MatchString(k) {
+			*f.rates[k] = *before
+			f.predict(k)
+			continue
+		}
+		kernelsOf = append(kernelsOf, k)
 	}
 	f.fitTimes(t, kernelsOf, refine)
 	// A time far beyond the predicted one and the best was disturbed, or is that of a single launch.
@@ -395,12 +404,17 @@ func TestFit(t *testing.T) {
 	}
 	if to := os.Getenv("STHENO_FIT_TO"); to != "" {
 		var b bytes.Buffer
-		fmt.Fprint(&b, "package gemm\n\n// measured are the rates of kernels on 9.0, fitted by TestFit, in the order of the fields:\n//")
+		fmt.Fprint(&b, "package gemm\n\n// measured are the rates of kernels on 9.0, fitted by TestFit, in the order of the fields, those of mma_ kernels with plans of 8.0, for predictions alone:\n//")
 		for i := range reflect.TypeFor[rates]().NumField() {
 			fmt.Fprint(&b, " ", reflect.TypeFor[rates]().Field(i).Name)
 		}
 		fmt.Fprint(&b, ".\nvar measured = map[string]*rates{\n")
-		for _, k := range kernelsOf {
+		for k, r := range measured {
+			if f.rates[k] == nil && os.Getenv("STHENO_FIT_ONLY") != "" {
+				f.rates[k] = r
+			}
+		}
+		for _, k := range slices.Sorted(maps.Keys(f.rates)) {
 			fmt.Fprintf(&b, "%q: {", k)
 			f.rates[k].Resident = max(math.Round(f.rates[k].Resident), 1)
 			for _, x := range f.rates[k].fields() {

@@ -70,25 +70,30 @@ func matmulRun[T kernels.Float](t *testing.T, r *rand.Rand, plans []*kernels.Pla
 	if dt == kernels.Float64 {
 		eps = 0x1p-52
 	}
+	rowB, colB := n, int64(1)
+	if transB {
+		rowB, colB = 1, k
+	}
+	sums, abs := make([]float64, n), make([]float64, n)
 	for z := range batch {
 		for i := range m {
-			for j := range n {
-				var sum, abs float64
-				for l := range k {
-					ia, ib := (z*m+i)*k+l, (z*k+l)*n+j
-					if transA {
-						ia = (z*k+l)*m + i
-					}
-					if transB {
-						ib = (z*n+j)*k + l
-					}
-					x := float64(a[ia]) * float64(b[ib])
-					sum += x
-					abs += math.Abs(x)
+			clear(sums)
+			clear(abs)
+			for l := range k { // the sums of a row are independent of one another
+				ia, ib := (z*m+i)*k+l, z*k*n+l*rowB
+				if transA {
+					ia = (z*k+l)*m + i
 				}
+				for j := range sums {
+					x := float64(a[ia]) * float64(b[ib+int64(j)*colB])
+					sums[j] += x
+					abs[j] += math.Abs(x)
+				}
+			}
+			for j, sum := range sums {
 				for p, out := range outs {
 					// Two sums of k terms, each at most k/2 eps from exact.
-					if got := float64(out[(z*m+i)*n+j]); !(math.Abs(got-sum) <= eps*abs*float64(k)) {
+					if got := float64(out[(z*m+i)*n+int64(j)]); !(math.Abs(got-sum) <= eps*abs[j]*float64(k)) {
 						t.Fatalf("%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", plans[p], transA, transB, z, i, j, got, sum)
 					}
 				}

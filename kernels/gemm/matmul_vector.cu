@@ -5,6 +5,8 @@
 // to L2 as well. In a chain of launches, the loads of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and
 // after the 16-byte vectors of a row are read one by one.
 //
+// longrows: the same for large matrices: fewer threads, with more loads in flight.
+//
 // short: the same for rows of few terms, by a group of lanes each.
 //
 // columns: y[j] = sum over l of v[l] * x[l][j]. A lane takes 16 bytes of columns, the block's warps take rows
@@ -56,10 +58,10 @@ __device__ __forceinline__ double2 read_once(const double2* p) {
     return v;
 }
 
-template <typename T>
+template <typename T, int U, bool STREAMS>
 __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, U = 2, THREADS = 128;
+    constexpr int W = Vec<T>::width, THREADS = 128;
     __shared__ T sums[THREADS / 32];
     const int lane = threadIdx.x & (threads - 1), log = __ffs(THREADS / threads) - 1; // 2^log rows a block
     const i64 all = count * batch;
@@ -71,7 +73,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     const V* const p = reinterpret_cast<const V*>(x + head);
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
-    for (int u = 0; u < U; u++)
+    for (int u = 0; u < 2; u++)
         if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
 #endif
     admit();
@@ -81,28 +83,56 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     T sum[W] = {};
     if (lane < head) sum[0] = x[lane] * v[lane];
     if (lane < tail) sum[0] += x[left - tail + lane] * v[left - tail + lane];
-    const auto accumulate = [&](const bool along) { // the products of vectors; without branches between the loads
+    const auto accumulate = [&](const bool along) { // the products of vectors; without branches between the loads, or U always in flight
+        if constexpr (!STREAMS) {
 #pragma unroll 1
-        for (int i = lane; i < vectors; i += U * threads) {
+            for (int i = lane; i < vectors; i += U * threads) {
+                Pack<T> a[U], f[U];
+#pragma unroll
+                for (int u = 0; u < U; u++) a[u].v = read_once(p + min(i + u * threads, vectors - 1));
+#pragma unroll
+                for (int u = 0; u < U; u++) {
+                    const T* const from = v + head + min(i + u * threads, vectors - 1) * W;
+                    if (along) f[u].v = *reinterpret_cast<const V*>(from);
+                    else {
+#pragma unroll
+                        for (int e = 0; e < W; e++) f[u].s[e] = from[e];
+                    }
+                }
+#pragma unroll
+                for (int u = 0; u < U; u++)
+#pragma unroll
+                    for (int e = 0; e < W; e++) {
+                        const T next = sum[e] + a[u].s[e] * f[u].s[e];
+                        if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                    }
+            }
+        } else {
             Pack<T> a[U], f[U];
-#pragma unroll
-            for (int u = 0; u < U; u++) a[u].v = read_once(p + min(i + u * threads, vectors - 1));
-#pragma unroll
-            for (int u = 0; u < U; u++) {
-                const T* const from = v + head + min(i + u * threads, vectors - 1) * W;
+            const auto load = [&](int u, int i) {
+                if (i >= vectors) return;
+                a[u].v = read_once(p + i);
+                const T* const from = v + head + i * W;
                 if (along) f[u].v = *reinterpret_cast<const V*>(from);
                 else {
 #pragma unroll
                     for (int e = 0; e < W; e++) f[u].s[e] = from[e];
                 }
-            }
+            };
 #pragma unroll
-            for (int u = 0; u < U; u++)
+            for (int u = 0; u < U; u++) load(u, lane + u * threads);
+#pragma unroll 1
+            for (int i = lane; i < vectors; i += U * threads) {
 #pragma unroll
-                for (int e = 0; e < W; e++) {
-                    const T next = sum[e] + a[u].s[e] * f[u].s[e];
-                    if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                for (int u = 0; u < U; u++) {
+#pragma unroll
+                    for (int e = 0; e < W; e++) {
+                        const T next = sum[e] + a[u].s[e] * f[u].s[e];
+                        if (u == 0 || i + u * threads < vectors) sum[e] = next;
+                    }
+                    load(u, i + (u + U) * threads);
                 }
+            }
         }
     };
     if (place(v + head) == 0) accumulate(true);
@@ -377,11 +407,11 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
         ON_CLUSTERS(joinedColumns<T, lanes>(a, v, c, count, k, batch, chunk, EPILOGUE(T));)                           \
     }
+#define ROWS_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each, EPILOGUE_ARGUMENTS(T)
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
-    extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(                                   \
-        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, int threads, EPILOGUE_ARGUMENTS(T)) { \
-        rows(a, v, c, count, k, batch, chunk, threads, EPILOGUE(T));                                              \
+    extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
+        rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
     }                                                                                                             \
     JOINED(columns, T, suffix, 8)                                                                                 \
     JOINED(columns16, T, suffix, 16)                                                                              \
@@ -399,4 +429,7 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 VECTOR(float, f32)
+extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
+    rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));
+}
 VECTOR(double, f64)

@@ -44,6 +44,9 @@ const (
 	referenceBandwidth = 4.81e12
 )
 
+// referenceTensor is the measured peak of an SM of an H200 in multiply-adds of mma.sync a second, of operands in BF16: 626 TFLOP/s of all 132, half of that in TF32.
+const referenceTensor = 626e12 / 2 / 132
+
 // referenceLanes are the multiply-adds of one of its SMs in a clock, by type.
 var referenceLanes = [...]float64{kernels.Float32: 128, kernels.Float64: 64}
 
@@ -78,6 +81,9 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	}
 	batch, m, n, k, size := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K), float64(x.size())
 	work := 1e-3 / p.clock * (referenceLanes[x.Dtype] / lanes[1])
+	if c.form != Plain && x.dev.Tensor > 0 {
+		work = 1e-3 * referenceTensor * sms / x.dev.Tensor
+	}
 	switch {
 	case x.A.Trans && x.B.Trans:
 		work *= r.TT

@@ -13,10 +13,9 @@ var h200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 
 
 // The time to choose kernels for a product of the record that were not chosen before.
 func BenchmarkChoose(b *testing.B) {
-	dev, list := readSweep(b, "testdata/sweep.json")
 	var problems []problem
-	for _, s := range list {
-		problems = append(problems, s.product().problem(dev))
+	for _, s := range readSweep(b, choicesRecord...) {
+		problems = append(problems, s.problem())
 	}
 	for i := 0; b.Loop(); i++ {
 		x := &problems[i%len(problems)]

@@ -161,12 +161,15 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 43 x 555                  2.8       1.9, thin
 	const unalignedMinK = 256
 	aligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
+	// H200, us, k x m           16 lanes  flat
+	// 31799 x 2                 52.5      4.3
+	const halfEmptyMaxK = 4096 // strips of lanes of which more than half have no column
 	joined := func(name string, lanes int64) candidate {
 		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
 		c.n, c.cluster = lanes, 8
 		c.able.on, c.able.transA = kernels.Device.HasClusters, true
-		if c.able.also = aligned; lanes == 16 {
-			c.able.also = func(c *candidate, x *problem) bool { return aligned(c, x) || x.K >= unalignedMinK }
+		c.able.also = func(c *candidate, x *problem) bool {
+			return (aligned(c, x) || lanes == 16 && x.K >= unalignedMinK) && (x.K <= halfEmptyMaxK || 2*x.M*x.size() >= 16*lanes)
 		}
 		return c
 	}
@@ -182,12 +185,9 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 453 x 2106                4.8     9.0
 	// 100 x 10000               5.3     9.0
 	// 50304 x 768               51.7    53.5
-	rows := ofVectors[T]("rows", splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutRows)
-	rows.threads = rowThreads
 	shortRows := ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows)
 	shortRows.able.k = span{to: 32}
-	along := func(_ *candidate, x *problem) bool { return !x.A.Trans }
-	rows.able.also, shortRows.able.also = along, along
+	shortRows.able.also = alongRows
 	// min K of a split          32      128
 	// 453 x 2106                13.0    15.0
 	// 2113 x 2981               13.4    17.0
@@ -217,9 +217,34 @@ func vectorTable[T kernels.Float]() [][]candidate {
 		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ *candidate, x *problem) bool { return strips(x) <= 20 }})},
 		{columns},
 		{shortRows},
-		{rows},
+		rowsTable[T](),
 	}
 }
+
+// rowsTable lists the kernels for rows.
+func rowsTable[T kernels.Float]() []candidate {
+	of := func(name string, cutter func(*candidate, *problem) (cut, bool)) candidate {
+		c := ofVectors[T](name, splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutter)
+		c.threads, c.able.also = rowThreads, alongRows
+		return c
+	}
+	list := []candidate{of("rows", cutRows)}
+	if unsafe.Sizeof(T(0)) == 4 {
+		// H200, us, m x k       longrows  rows
+		// 768 x 3072            4.2       3.7
+		// 3072 x 768            4.0       3.5
+		// 4096 x 1024           4.9       6.1
+		// 1024 x 16384          16.0      22.1
+		// 50304 x 768           33.4      35.3
+		long := of("longrows", cutLongRows)
+		long.able.on, long.able.also = isHopper, func(c *candidate, x *problem) bool { return alongRows(c, x) && x.large() >= 12<<20 }
+		list = append(list, long)
+	}
+	return list
+}
+
+// alongRows admits a matrix whose rows are contiguous.
+func alongRows(_ *candidate, x *problem) bool { return !x.A.Trans }
 
 // lowKTable lists the kernels for few terms, after others.
 func lowKTable[T kernels.Float](others ...candidate) []candidate {

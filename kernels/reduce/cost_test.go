@@ -3,7 +3,6 @@ package reduce
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
@@ -25,14 +24,14 @@ type sweep struct {
 // The chosen candidate is within 5 % of the best one in the median and within 25 % for 95 % of the shapes recorded on an H100. For shapes that were drawn
 // after the constants were fitted, only the median is tested: the host was busy, and some launches came too late. On an H200, all shapes were drawn after.
 func TestModelChoosesFastCandidates(t *testing.T) {
-	t.Run("H100", func(t *testing.T) { testChoices(t, "testdata/sweep.json", 100, math.Inf(1)) })
-	t.Run("H200", func(t *testing.T) { testChoices(t, "testdata/sweep-h200.json", 80, 1.25) })
+	t.Run("H100", func(t *testing.T) { testChoices(t, "testdata/sweep.json.gz", 100, math.Inf(1)) })
+	t.Run("H200", func(t *testing.T) { testChoices(t, "testdata/sweep-h200.json.gz", 80, 1.25) })
 }
 
 // testChoices tests a record of at least so many shapes, of which those drawn after are within most for 95 %.
 func testChoices(t *testing.T, path string, least int, mostAfter float64) {
 	var record sweep
-	testutil.Do(t, json.Unmarshal(testutil.Get[[]byte](t)(os.ReadFile(path)), &record))
+	testutil.Do(t, json.Unmarshal(testutil.Read(t, path), &record))
 	all, after := []float64{}, []float64{}
 	for _, s := range record.Sums {
 		dt := kernels.Float32

@@ -59,13 +59,22 @@ var twicePolicies = kernels.Measured[twicePolicy]{
 	{90, twicePolicy{block: 256, maxBlock: 1024, smallMaxTerms: 8, maxTerms: 32, maxElements: 1 << 19, shortMaxBytes: 80}},
 }
 
-// reducePolicy tunes Reduce, which has the loop of the rows of Sum. Its values are those of rows; they were not swept.
+// reducePolicy tunes Reduce. Up to loneMax elements are of one block. Blocks have at least chunkMin elements, and at least loneMax if there are more than
+// fewBlocksPerSM for each SM.
+//
+//	H200, us, a + (1 - b/2), float32, by elements of a block    4096   2048   1024
+//	3000                                                        2.49   3.38   2.96
+//	8000                                                        5.02   3.40   2.98
+//	93741                                                       4.89   3.58   3.15
+//	200000                                                      5.70   4.30   3.68
+//	400000                                                      4.60   4.44   4.22
+//	1000000                                                     5.34   5.75   5.71
 type reducePolicy struct {
-	block       int
-	chunkMin    int64 // min elements of a block
-	blocksPerSM int64 // co-resident blocks for each SM
+	block                       int
+	chunkMin, loneMax           int64
+	blocksPerSM, fewBlocksPerSM int64 // co-resident blocks for each SM
 }
 
 var reducePolicies = kernels.Measured[reducePolicy]{
-	{90, reducePolicy{block: 256, chunkMin: 1 << 12, blocksPerSM: 3}},
+	{90, reducePolicy{block: 256, chunkMin: 1 << 10, loneMax: 1 << 12, blocksPerSM: 3, fewBlocksPerSM: 2}},
 }

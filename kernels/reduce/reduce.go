@@ -97,8 +97,9 @@ func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, 
 	p := &kernels.Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.Function().Operations()))}
 	pol := reducePolicies.On(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
-	chunk := max(kernels.CeilDiv(n, max(int64(dev.SMs)*pol.blocksPerSM, 1)), pol.chunkMin)
-	if !dev.Cooperative {
+	of := func(blocksPerSM int64) int64 { return kernels.CeilDiv(n, max(int64(dev.SMs)*blocksPerSM, 1)) }
+	chunk := max(of(pol.blocksPerSM), min(of(pol.fewBlocksPerSM), pol.loneMax), pol.chunkMin)
+	if n <= pol.loneMax || !dev.Cooperative {
 		chunk = n // for one block
 	}
 	chunk = max(kernels.CeilDiv(chunk, whole), 1) * whole

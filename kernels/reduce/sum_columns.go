@@ -147,7 +147,7 @@ func sumColsBody[In, To kernels.Float](c kernels.Call) {
 	sumColumns(kernels.Slice[In](c, args.In), kernels.Slice[To](c, args.Out), parts, args.R, args.Inner, chunk, splits, args.Div)
 }
 
-// sumColumns adds up the columns of chunks of rows; splits chunks make r rows.
+// sumColumns adds up the columns of chunks of rows; splits chunks make r rows, with the rest in the last.
 func sumColumns[In, To kernels.Float](in []In, out []To, parts, r, inner, chunk, splits int64, div float64) {
 	// A goroutine adds up a tile of columns of all rows of a chunk, so that the accumulators stay in the L1 cache. It loads and stores them
 	// once for eight rows. The order of a column's sum depends only on the rows.
@@ -162,7 +162,10 @@ func sumColumns[In, To kernels.Float](in []In, out []To, parts, r, inner, chunk,
 			acc := acc[:width]
 			clear(acc)
 			rows := in[part/splits*r*inner+col:]
-			j, last := first, min(first+chunk, r)
+			j, last := first, r
+			if part%splits < splits-1 {
+				last = first + chunk
+			}
 			for ; j+8 <= last; j += 8 {
 				addRows8(acc, rows[j*inner:], inner)
 			}

@@ -69,6 +69,7 @@
 // with windows known to the compiler: 733 and 801 (fewer instructions, more
 // registers, as many barriers). Runs of tiles for a warp with addresses computed
 // anew in each tile: 561 and 567; kept in registers: 555 and 563.
+#include "follow.cuh"
 #include "windowsum_direct.cuh"
 #include "windowsum_stream.cuh"
 #include "windowsum_chunks.cuh"
@@ -94,42 +95,51 @@ constexpr int short_blocks = 1;
 #define ENTRIES(T, S, THREADS)                                                                                        \
     extern "C" __global__ void __launch_bounds__(256, direct_blocks<T>) windowsum_direct_##S(                         \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                         \
+        follow();                                                                                                     \
         direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                           \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(128, 5) windowsum_few_##S(                                           \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int block_rows, int blocks, int outputs,  \
         int staged) {                                                                                                 \
+        admit();                                                                                                      \
+        follow();                                                                                                     \
         few(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, blocks, outputs}, staged);                 \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(512, short_blocks) windowsum_short_##S(                              \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int block_rows, int staged, int levels,   \
         int doubles) {                                                                                                \
+        follow();                                                                                                     \
         short_rows(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, 1, (int)n_out}, staged, levels, doubles); \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(256, 4) windowsum_segments_##S(                                      \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int q, int least, int longer, int run,    \
         int runs) {                                                                                                   \
+        follow();                                                                                                     \
         segments(Row<T>{in, out, n_in, n_out, w, off, rows}, Segments{q, least, longer, run, runs});                  \
     }                                                                                                                 \
     extern "C" __global__ void CLUSTER __launch_bounds__(256, 3) windowsum_cluster_##S(                               \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int q, int least, int longer, int run,    \
         int runs, int segments) {                                                                                     \
+        follow();                                                                                                     \
         cluster_segments(Row<T>{in, out, n_in, n_out, w, off, rows}, Segments{q, least, longer, run, runs}, segments); \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(32, sizeof(T) == 4 ? 16 : 12) windowsum_stream_##S(                  \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int lead, int lag, int run, i64 tiles,    \
         int tails) {                                                                                                  \
+        follow();                                                                                                     \
         const Row<T> g{in, out, n_in, n_out, w, off, rows};                                                           \
         if (lag % Vec<T>::width || (w - 1) % Vec<T>::width) stream<true>(g, lead, lag, run, tiles, tails);            \
         else stream<false>(g, lead, lag, run, tiles, tails);                                                          \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS) windowsum_chunks_##S(                                       \
         const T* in, double* sums, double* heads, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                    \
+        follow();                                                                                                     \
         chunks(Row<T>{in, nullptr, n_in, n_out, w, off, rows}, sums, heads);                                          \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) windowsum_join_##S(                          \
         const T* in, T* out, const double* middles, const double* heads, i64 n_in, i64 n_out, i64 w, i64 off,         \
         i64 rows) {                                                                                                   \
+        follow();                                                                                                     \
         join(Row<T>{in, out, n_in, n_out, w, off, rows}, middles, heads);                                             \
     }
 

@@ -49,21 +49,23 @@ func TestRematerialize(t *testing.T) {
 	}
 }
 
-// Gradients of attention in float32 w.r.t. parts of one value are copied side by side: none are added to zeros.
+// Gradients of attention in float32 w.r.t. parts of one value are written into it on 9.0, and copied side by side elsewhere: none are added to zeros.
 func TestGradientsOfParts(t *testing.T) {
 	const layers = 2
-	concats := 0
-	for _, in := range gptStep(t, layers, 64, 2, 64, 2, 32, passes.Target{Device: passes.H200}).Instrs {
-		if program.Is[program.Concat](in.Op) {
-			concats++
-		}
-		for _, v := range in.In {
-			if v.IsBounded() {
-				t.Errorf("%v reads a value with bounds", in.Op)
+	for dev, want := range map[*kernels.Device]int{&passes.H200: 0, {Name: "A100", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Memory: 40 << 30, Cooperative: true}: layers} {
+		concats := 0
+		for _, in := range gptStep(t, layers, 64, 2, 64, 2, 32, passes.Target{Device: *dev}).Instrs {
+			if program.Is[program.Concat](in.Op) {
+				concats++
+			}
+			for _, v := range in.In {
+				if v.IsBounded() {
+					t.Errorf("%s: %v reads a value with bounds", dev.Name, in.Op)
+				}
 			}
 		}
-	}
-	if concats != layers {
-		t.Errorf("got %d concatenations, want one for each of %d layers", concats, layers)
+		if concats != want {
+			t.Errorf("%s: got %d concatenations, want %d for %d layers", dev.Name, concats, want, layers)
+		}
 	}
 }

@@ -15,14 +15,17 @@ import (
 
 // The ops of this file take integers beside numbers. In the cases these are constants of the graph.
 
-// integersOf returns a constant of integers of a type beside a node. It returns nil beside no node, which the op is to refuse.
+// integersOf returns a constant of integers of a type beside a node, in no graph beside a constant in none. It returns nil beside no node, which the op is to refuse.
 func integersOf(beside *gorgonia.Node, dt kernels.Dtype, list []int, shape tensor.Shape) (*gorgonia.Node, error) {
-	if beside == nil || beside.Graph() == nil {
+	if beside == nil {
 		return nil, nil
 	}
 	v, m := values.New(dt, shape)
 	for i, x := range list {
 		copy(m[int64(i)*dt.Size():], Encode(dt, []float64{float64(x)}))
+	}
+	if beside.Graph() == nil {
+		return gorgonia.NewConstant(v), nil
 	}
 	return ops.Constant(beside.Graph(), v)
 }

@@ -77,6 +77,9 @@ const noTie = 1.0 / 2048
 
 // where takes the lesser of an input and another one plus noTie.
 func where(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+	if in[1] != nil && in[1].Graph() == nil { // a constant of Gorgonia's
+		in[1] = in[0].Graph().AddNode(in[1])
+	}
 	above, err := ops.Map(fmt.Sprintf("a + %v", noTie), in[1])
 	if err != nil {
 		return nil, fmt.Errorf("the second input of: Where: %w", err)

@@ -209,17 +209,21 @@ func matMulCase(o transposes, a, b tensor.Shape) Case {
 			for _, d := range x[:r-2] {
 				batch *= d
 			}
+			sums, abs := make([]total, n), make([]float64, n)
 			for z := range batch {
 				for i := range m {
-					for j := range n {
-						var sum total
-						abs := 0.0
-						for l := range k {
-							x, y := in[0][z*m*k+i*rowA+l*colA], in[1][z*k*n+l*rowB+j*colB]
-							sum.addProduct(x, y)
-							abs += math.Abs(x * y)
+					clear(sums)
+					clear(abs)
+					for l := range k { // the sums of a row are independent of one another
+						x, at := in[0][z*m*k+i*rowA+l*colA], z*k*n+l*rowB
+						for j := range sums {
+							y := in[1][at+j*colB]
+							sums[j].addProduct(x, y)
+							abs[j] += math.Abs(x * y)
 						}
-						out, magnitude = append(out, sum.value()), append(magnitude, abs)
+					}
+					for j := range sums {
+						out, magnitude = append(out, sums[j].value()), append(magnitude, abs[j])
 					}
 				}
 			}

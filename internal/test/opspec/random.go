@@ -45,6 +45,7 @@ var _ = register(Spec{
 		categoricalCase(tensor.Shape{2, 3, 1031}, 0), categoricalCase(tensor.Shape{2, 3, 1031}, 1), categoricalCase(tensor.Shape{40, 1}, 2), categoricalCase(tensor.Shape{2, 50304}, 2)),
 	Bad: []Bad{
 		bad("a scalar", categorical(nil, nil, nil), "want rows", tensor.Shape{}), bad("temperature below 0", categorical(-1, nil, nil), "temperature: got -1, want 0 or more", tensor.Shape{3}),
+		bad("temperature of text", categorical("1", nil, nil), "temperature: got a string, want a number", tensor.Shape{3}),
 		bad("k of 0", categorical(nil, 0, nil), "k: got 0, want an integer of 1 or more", tensor.Shape{3}), bad("p of 0", categorical(nil, nil, 0), "p: got 0, want a number above 0", tensor.Shape{3}),
 	},
 	Random: func(r *rand.Rand) Case {
@@ -59,7 +60,7 @@ func categorical(temperature, k, p any) Build {
 // categoricalCase draws the largest logit of each row, the first of equal ones: by a temperature of 0, by a k of 1, or by a small p. Logits that
 // are not finite become 0, or the draw is an error.
 func categoricalCase(s tensor.Shape, way int) Case {
-	draw := []Build{categorical(0, nil, nil), categorical(nil, 1, nil), categorical(nil, nil, 1e-30)}[way]
+	draw := []Build{categorical(float32(0), nil, nil), categorical(nil, uint16(1), nil), categorical(nil, nil, 1e-30)}[way]
 	finite := func(x float64) float64 {
 		if math.Abs(x) < 1e30 {
 			return x

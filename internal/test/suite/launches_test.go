@@ -33,6 +33,7 @@ func ofIntegers(t *testing.T) (plans []*kernels.Plan) {
 		if dt == kernels.Int32 || dt == kernels.Int64 {
 			add(basic.CumSum(dev, dt, []int{100, 100}, 0, false))
 			add(basic.CumSum(dev, dt, []int{100, 100}, 1, false))
+			add(basic.CumSum(dev, dt, []int{1, 10_000}, 1, false))
 		}
 	}
 	rows := basic.Rows{Dtype: kernels.Uint8, Shape: []int{5, 7}, Axis: 1, Count: 3, Positions: 1}
@@ -242,7 +243,7 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 func convolved(t *testing.T) (plans []*kernels.Plan) {
 	t.Helper()
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10, Memory: 80 << 30}
-	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}} {
+	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}, {1, 28, 32, 3, 2}, {3, 32, 64, 3, 2}} {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
 		for i := range 12 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}
@@ -250,6 +251,24 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 				plans = append(plans, c.Plan)
 			}
 		}
+	}
+	for i := range 9 { // tiles with a halo, and images of one channel whose outputs have their channels last
+		a := gemm.ConvAxis{In: 32, Size: 3, Stride: 1, Dilation: 1, Before: 1, After: 1}
+		v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: 64, Filters: 64, Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 3)}
+		switch i % 3 {
+		case 1:
+			v.Round, v.ChannelsLast = kernels.TF32, [2]bool{true, true}
+		case 2:
+			v.Channels, v.Round, v.ChannelsLast = 1, kernels.TF32, [2]bool{gemm.ConvOutput: true}
+		}
+		for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+			plans = append(plans, c.Plan)
+		}
+	}
+	for i := range 6 { // few filters and few channels in float64
+		a := gemm.ConvAxis{In: 56, Size: 3, Stride: 1, Dilation: 1}
+		v := gemm.Conv{Dtype: kernels.Float64, Images: 1, Channels: 1 + int64(i/3)*31, Filters: 8, Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i % 3)}
+		plans = append(plans, testutil.Get[*kernels.Plan](t)(v.Plan(dev)))
 	}
 	for i := range 12 {
 		a := gemm.ConvAxis{In: 28, Size: 3, Stride: 1 + int64(i/6), Dilation: 1}

@@ -83,7 +83,7 @@ func TestSuiteCatchesWrongKernels(t *testing.T) {
 				ref[i] = xs[0][i] + xs[1][i]
 				magnitude[i] = math.Abs(xs[0][i]) + math.Abs(xs[1][i])
 			}
-			err := CheckPlan(OnHost, broken(c.body), kernels.Float64, kernels.Float64, xs, ref, magnitude, 1, false)
+			err := CheckPlan(OnHost, 3, broken(c.body), kernels.Float64, kernels.Float64, xs, ref, magnitude, 1, false)
 			if c.want == "" && err != nil {
 				t.Error(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -45,11 +46,25 @@ func (l limits) devices() (list []kernels.Device) {
 // targetChecker checks launches against the limits of a capability and what the assembler reports of the kernels that it runs.
 type targetChecker struct {
 	limits
-	checker   kernels.Checker
 	assembled map[string]map[string]manifest.Kernel // by image and entry point
 	generated int                                   // launches of kernels that no manifest has
 	checked   map[string]bool                       // entry points
 }
+
+// The signatures of entry points are those of all capabilities, and are read once.
+var signatures struct {
+	sync.Mutex
+	kernels.Checker
+}
+
+func checkLaunch(p *kernels.Plan, l *kernels.Launch) error {
+	signatures.Lock()
+	defer signatures.Unlock()
+	return signatures.CheckLaunch(p, l)
+}
+
+// imageBytes has functions that return the number of bytes of an image, by stem and target.
+var imageBytes sync.Map
 
 // check returns an error unless every launch of a plan fits.
 func (c *targetChecker) check(p *kernels.Plan, dev kernels.Device) error {
@@ -58,7 +73,7 @@ func (c *targetChecker) check(p *kernels.Plan, dev kernels.Device) error {
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		if err := c.checker.CheckLaunch(p, l); err != nil {
+		if err := checkLaunch(p, l); err != nil {
 			return fmt.Errorf("%s: %w", l.Kernel.Entry, err)
 		}
 		if err := c.resources(l, dev); err != nil {
@@ -112,13 +127,18 @@ func (c *targetChecker) resources(l *kernels.Launch, dev kernels.Device) error {
 func newTargetChecker(t *testing.T, l limits) *targetChecker {
 	c := &targetChecker{limits: l, assembled: map[string]map[string]manifest.Kernel{}, checked: map[string]bool{}}
 	for _, s := range testutil.Get[*manifest.Manifest](t)(kernels.Builtin().Manifest()).Sources {
-		code := testutil.Get[kernels.Code](t)(kernels.Builtin().Image(s.Stem).Code(l.major, l.minor))
-		if len(code.Text) == 0 {
-			t.Errorf("%s.cu: got no code for %d.%d, want an image", s.Stem, l.major, l.minor)
+		target, _, err := kernels.Target(l.major, l.minor)
+		testutil.Do(t, err)
+		read, _ := imageBytes.LoadOrStore([2]string{s.Stem, target}, sync.OnceValues(func() (int, error) {
+			code, err := kernels.Builtin().Image(s.Stem).Code(l.major, l.minor)
+			return len(code.Text), err
+		}))
+		if bytes, err := read.(func() (int, error))(); err != nil || bytes == 0 {
+			t.Errorf("%s.cu: got no code for %d.%d and %v, want an image", s.Stem, l.major, l.minor, err)
 		}
 		of := map[string]manifest.Kernel{}
 		for _, i := range s.Images {
-			if i.Target == code.Target {
+			if i.Target == target {
 				for _, k := range i.Kernels {
 					of[k.Name] = k
 				}

@@ -3,6 +3,7 @@ package notebooktest
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -19,7 +20,7 @@ import (
 )
 
 // Run runs a notebook on small sizes. Its text must contain all of want, and its page that many
-// figures and at most 2 MiB. It returns both, and the folder of the figures.
+// figures and at most 2 MiB. It returns both, and the folder of the figures. With STHENO_PAGES, a folder, the first page of a notebook is left there.
 func Run(t *testing.T, title string, files fs.FS, run func(*notebook.Page), pictures int, want ...string) (text, page, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -43,6 +44,16 @@ func Run(t *testing.T, title string, files fs.FS, run func(*notebook.Page), pict
 	}
 	if n := bytes.Count(html, []byte(`<figure id="`)); n != pictures || len(html) > 2<<20 {
 		t.Errorf("the page has %d figures and %d bytes, want %d and at most 2 MiB", n, len(html), pictures)
+	}
+	if pages := os.Getenv("STHENO_PAGES"); pages != "" {
+		here, err := os.Getwd()
+		file := filepath.Join(pages, filepath.Base(here)+".html")
+		if _, old := os.Stat(file); err == nil && errors.Is(old, fs.ErrNotExist) {
+			err = os.WriteFile(file, html, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return text, string(html), dir
 }
