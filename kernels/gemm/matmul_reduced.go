@@ -88,7 +88,7 @@ func cutsReduced(c *candidate, x *problem, list []cut) []cut {
 			list = append(list, d)
 		}
 	}
-	if !c.divides() || !x.divided {
+	if !c.divides() || !isHopper(x.dev) {
 		return list
 	}
 	unit := c.form.stored().slice / c.form.stored().size

@@ -219,7 +219,6 @@ type choiceKey struct {
 	round            kernels.Precision
 	read, c, also    Form
 	epilogue, halves bool
-	divided          bool
 	reads            int64
 }
 
@@ -238,7 +237,7 @@ var choices = struct {
 
 // fastest returns the candidate of the least predicted time that reads operands in a form, or of all.
 func (x problem) fastest(read Form) (best *candidate, as problem, d cut) {
-	key := choiceKey{x.dev, x.Dtype, x.Batch, x.M, x.N, x.K, x.A, x.B, x.Round, read, x.C, x.Also, x.HasEpilogue(), x.halves(), x.divided, x.epilogueBytes()}
+	key := choiceKey{x.dev, x.Dtype, x.Batch, x.M, x.N, x.K, x.A, x.B, x.Round, read, x.C, x.Also, x.HasEpilogue(), x.halves(), x.epilogueBytes()}
 	choices.Lock()
 	got, ok := choices.by[key]
 	choices.Unlock()

@@ -82,7 +82,6 @@ type Product struct {
 	Also           Form // of a second output with the elements of C, see [Product.AlsoIn]; Plain: there is none
 	C              Form // BF16 or F16: C is stored so, see [Product.Stored]
 	epilogue       epilogue
-	divided        bool // clusters may divide K: C or an operand of the epilogue is in 16 bits, and there would be more splits of K than [maxUnsplit]
 }
 
 // String names the product with the operands that are stored transposed, its precision if it is not full, and the
@@ -223,7 +222,7 @@ const maxUnsplit, maxJoined = 2, 16
 // stored in these types. It returns false if no kernel of a device does: C in 16 bits has rows of a multiple of 8 elements, and K must not need more splits
 // than the kernel itself adds up.
 func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.Device) (Product, bool) {
-	p.C, p.epilogue.types, p.divided = Plain, nil, false
+	p.C, p.epilogue.types = Plain, nil
 	half, ok := p.Round.Half()
 	if c == kernels.Float32 && !slices.ContainsFunc(operands, isHalf) {
 		return p, true
@@ -239,7 +238,7 @@ func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.D
 	if c == half {
 		p.C = Form(p.Round)
 	}
-	p.epilogue.types, p.divided = operands, n > maxUnsplit
+	p.epilogue.types = operands
 	return p, true
 }
 

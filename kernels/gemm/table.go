@@ -113,16 +113,15 @@ func roundedTable(f Form) [][]candidate {
 		modelled = []candidate{clustered(narrow, "_beside", 1, 2), clustered(narrow, "_quad", 2, 2), clustered(square, "_pair", 2, 1), clustered(square, "_beside", 1, 2),
 			clustered(square, "_quad", 2, 2), clustered(mid[0], "_pair", 2, 1)}
 		for i := range modelled { // limits choose none of these
-			able := modelled[i].able.also
-			modelled[i].able.also = func(c *candidate, x *problem) bool { return able(c, x) && x.divided }
 			modelled[i].worth, modelled[i].able.on = []limits{{on: func(kernels.Device) bool { return false }}}, isHopper
 		}
-	}
-	able := narrow.able.also
-	narrow.able.also = func(c *candidate, x *problem) bool { return able(c, x) && (short(c, x) || x.divided) }
-	narrow.worth = slices.Clone(narrow.worth)
-	for i, l := range narrow.worth {
-		narrow.worth[i].also = func(c *candidate, x *problem) bool { return (l.also == nil || l.also(c, x)) && short(c, x) }
+		narrow.worth = slices.Clone(narrow.worth)
+		for i, l := range narrow.worth {
+			narrow.worth[i].also = func(c *candidate, x *problem) bool { return (l.also == nil || l.also(c, x)) && short(c, x) }
+		}
+	} else {
+		able := narrow.able.also
+		narrow.able.also = func(c *candidate, x *problem) bool { return able(c, x) && short(c, x) }
 	}
 	return [][]candidate{
 		vectors,
