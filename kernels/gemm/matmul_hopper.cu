@@ -74,7 +74,9 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
                     }
                 }
             }
-            if (K::PLANES == 1) admit(); // little is left to do
+            if constexpr (K::PLANES == 1) {
+                if constexpr (K::SIZE == 2) admit(); // little is left to do; steps in TF32 took longer with it
+            }
         }
         __syncwarp();
         if (of.parts > 1) inbox.ready(), inbox.closed(); // as in join
@@ -114,7 +116,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BODY(...)
 #define BLOCKS_OF_Six(n)
 #endif
-#define BLOCKS_OF_Rounded(n) // a launch sets them
+#define BLOCKS_OF_Rounded(n) // a launch sets them; n is 0 where their number differs
 // Arguments that only some kinds have: products of planes take the scaling of their operands, and the maps of planes
 // that were written again, and share tiles; products of rounded operands take the place of the result in 16 bits, and what is in 16 bits.
 #define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
@@ -126,7 +128,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr, 0, {shared, parts, arrivals}}
 #define CLUSTER_OF_Six(n) Cluster(n - 1 | 1 << 8)
 #define SHAPE_OF_Rounded nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves & (HALF_ALSO | HALF_ALONE) ? half : nullptr, halves, {}}
-#define CLUSTER_OF_Rounded(n) Cluster(cluster)
+#define CLUSTER_OF_Rounded(n) Cluster(n > 0 ? n - 1 | 1 << 8 : cluster)
 #define ENTRY(name, CLUSTER, KIND, ...)                                                                                                     \
     extern "C" __global__ void BLOCKS_OF_##KIND(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                                \
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, AGAIN_OF_##KIND float* c, RANGE_OF_##KIND const int m,  \
@@ -148,9 +150,9 @@ TRANSPOSES(f16_narrow, 0, Rounded, 2, 64, true)
 TRANSPOSES(f16_one, 0, Rounded, 2, 128, true)
 TRANSPOSES(f16_mid, 0, Rounded, 2, 192, true)
 TRANSPOSES(f16, 0, Rounded, 2, 256, true)
-ENTRY(tf32_narrow_nt, 0, Rounded, 0, 0, 4, 64)
-ENTRY(tf32_one_nt, 0, Rounded, 0, 0, 4, 128)
-ENTRY(tf32_nt, 0, Rounded, 0, 0, 4, 256)
+ENTRY(tf32_narrow_nt, 1, Rounded, 0, 0, 4, 64)
+ENTRY(tf32_one_nt, 1, Rounded, 0, 0, 4, 128)
+ENTRY(tf32_nt, 2, Rounded, 0, 0, 4, 256)
 
 // split writes the planes of both operands of a product, the first blocksA blocks those of A, and to ranges the
 // range of the numbers that each block has read. If all blocks are A's, there is no B. rescale writes planes again

@@ -115,9 +115,9 @@ func roundedTable(f Form) [][]candidate {
 		for i := range modelled { // limits choose none of these
 			modelled[i].worth, modelled[i].able.on = []limits{{on: func(kernels.Device) bool { return false }}}, isHopper
 		}
-		narrow.worth = slices.Clone(narrow.worth)
-		for i, l := range narrow.worth {
-			narrow.worth[i].also = func(c *candidate, x *problem) bool { return (l.also == nil || l.also(c, x)) && short(c, x) }
+		narrow.cut = func(c *candidate, x *problem) (cut, bool) { // limits choose it for short K alone, the model for any
+			d, ok := cutReduced(c, x)
+			return d, ok && short(c, x)
 		}
 	} else {
 		able := narrow.able.also
