@@ -87,6 +87,11 @@ func TestPlanCheck(t *testing.T) {
 		"want 1 to 65535 along axis 1":     {func(p *kernels.Plan) { p.Launches[0].Grid[1] = 1 << 16 }, ""},
 		"want 1 to 65535 along axis 2":     {func(p *kernels.Plan) { p.Launches[0].Grid[2] = 0 }, ""},
 		"as much as a block can have":      {func(p *kernels.Plan) { p.Launches[0].Shared = 228 << 10 }, ""},
+		"got clusters of 16 blocks":        {func(p *kernels.Plan) { p.Launches[0].Cluster, p.Launches[0].Grid[0] = 16, 16 }, ""},
+		"got clusters of 3 blocks":         {func(p *kernels.Plan) { p.Launches[0].Cluster, p.Launches[0].Grid[0] = 3, 8 }, ""},
+		"got clusters of 2 blocks": {func(p *kernels.Plan) {
+			p.Launches[0].Cluster, p.Launches[0].Cooperative, p.Launches[0].Grid[0] = 2, true, 8
+		}, ""},
 	} {
 		for _, dev := range []kernels.Device{gpu, kernels.HostDevice()} {
 			p := basic.Add(dev, kernels.Float32, 15)

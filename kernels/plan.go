@@ -84,7 +84,9 @@ type Launch struct {
 	Grid   [3]int
 	Block  [3]int
 	Shared int // dynamic shared memory, bytes
-	Args   []any
+	// Cluster is the number of consecutive blocks along x in a cluster, if the kernel's code does not set it; 0: none.
+	Cluster int
+	Args    []any
 	// CoResident is set if the grid's blocks wait for one another, so that all must
 	// be on the device at once. A backend refuses a grid that does not fit.
 	CoResident bool
@@ -103,7 +105,11 @@ func (l Launch) String() string {
 	if l.Kernel != nil {
 		name = l.Kernel.Entry
 	}
-	return fmt.Sprintf("%s<<<%v, %v, %d>>>(%s)", name, l.Grid, l.Block, l.Shared, strings.Join(args, ", "))
+	cluster := ""
+	if l.Cluster > 0 {
+		cluster = fmt.Sprintf(", cluster %d", l.Cluster)
+	}
+	return fmt.Sprintf("%s<<<%v, %v, %d%s>>>(%s)", name, l.Grid, l.Block, l.Shared, cluster, strings.Join(args, ", "))
 }
 
 // Blocks returns the number of blocks of the grid.

@@ -24,7 +24,7 @@ func (p *Plan) Check(dev Device) error {
 		}
 		err := p.checkArgs(l)
 		if err == nil && dev.Kind == GPU { // the host runs any grid
-			err = cmp.Or(l.checkExtents(0), l.checkShared(dev))
+			err = cmp.Or(l.checkExtents(0), l.checkShared(dev), l.checkCluster(dev))
 		}
 		if err != nil {
 			return fmt.Errorf("launch %d of the plan, %s: %w", i, l.Kernel.Entry, err)
@@ -103,6 +103,17 @@ func (l *Launch) checkExtents(most int) error {
 func (l *Launch) checkShared(dev Device) error {
 	if l.Shared < 0 || l.Shared > dev.SharedOptin {
 		return fmt.Errorf("got %d bytes of shared memory, want 0 to %d, as much as a block can have on %s", l.Shared, dev.SharedOptin, dev.Name)
+	}
+	return nil
+}
+
+// maxCluster is the most blocks that a cluster can have on every device with clusters.
+const maxCluster = 8
+
+// checkCluster returns an error if the device cannot divide the grid into such clusters.
+func (l *Launch) checkCluster(dev Device) error {
+	if l.Cluster != 0 && (!dev.HasClusters() || l.Cluster < 1 || l.Cluster > maxCluster || l.Grid[0]%l.Cluster != 0 || l.Cooperative) {
+		return fmt.Errorf("got clusters of %d blocks of a grid of %v on %s, want 1 to %d that divide the grid along axis 0, no cooperative launch, and a device with clusters", l.Cluster, l.Grid, dev.Name, maxCluster)
 	}
 	return nil
 }

@@ -378,21 +378,123 @@ func storedHalves(t *testing.T, r *rand.Rand, dev kernels.Device, product gemm.P
 		if !ok {
 			t.Fatalf("%v stores no %v with operands in %v", product, c, types)
 		}
-		one, two := plan(rounded(product).Plan(dev)), plan(stored.Plan(dev))
-		want, got := make([]float32, product.Batch*product.M*product.N), make([]byte, two.Out)
-		testutil.Do(t, Run(0, one, full, kernels.Bytes(want)))
-		testutil.Do(t, Run(0, two, in, got))
-		for i, v := range want {
-			var x float32
-			if c == half {
-				v, x = by.Round(v), expr.FromHalf(half, kernels.Elements[uint16](got)[i])
-			} else {
-				x = kernels.Elements[float32](got)[i]
+		if dev.Kind == kernels.CPU || dev.Major != 9 { // there the choice is the same
+			one, two := plan(rounded(product).Plan(dev)), plan(stored.Plan(dev))
+			sameStored(t, one, two, by, c, full, in)
+			continue
+		}
+		// Parts of K have sums of their own: plans of one candidate have the same bits.
+		names, _, ones, err := rounded(product).Candidates(dev)
+		testutil.Do(t, err)
+		same, _, twos, err := stored.Candidates(dev)
+		testutil.Do(t, err)
+		for tried, at := range append([]int{0}, r.Perm(len(same))...) {
+			if tried > 3 {
+				break
 			}
-			if math.Float32bits(x) != math.Float32bits(v) && v == v {
-				t.Fatalf("%v with operands in %v\nelement %d is %v, want %v", two, types, i, x, v)
+			i := slices.Index(names, same[at])
+			if i < 0 {
+				t.Fatalf("%v: %s is no candidate of the product in float32, of %v", stored, same[at], names)
+			}
+			sameStored(t, ones[i], twos[at], by, c, full, in)
+		}
+	}
+}
+
+// sameStored compares the result of a plan, stored in a type, with that of one in float32.
+func sameStored(t *testing.T, one, two *kernels.Plan, by kernels.Precision, c kernels.Dtype, full, in [][]byte) {
+	t.Helper()
+	want, got := make([]float32, one.Out/4), make([]byte, two.Out)
+	testutil.Do(t, Run(0, one, full, kernels.Bytes(want)))
+	testutil.Do(t, Run(0, two, in, got))
+	for i, v := range want {
+		var x float32
+		if c == half(by) {
+			v, x = by.Round(v), expr.FromHalf(c, kernels.Elements[uint16](got)[i])
+		} else {
+			x = kernels.Elements[float32](got)[i]
+		}
+		if math.Float32bits(x) != math.Float32bits(v) && v == v {
+			t.Fatalf("%v\nelement %d is %v, want %v", two, i, x, v)
+		}
+	}
+}
+
+// Every candidate of drawn products of prepared operands, whose K clusters divide in parts, computes what the definition does, and the same bits in each run,
+// with results in float32 and in 16 bits and an epilogue.
+func TestReducedParts(t *testing.T) {
+	r, dev := random(t), device0(t)
+	if dev.Major != 9 {
+		t.Skip("SKIPPED: clusters of these kernels are those of 9.0")
+	}
+	products, parts := 12, 0
+	if testing.Short() {
+		products = 2
+	}
+	for i := range products {
+		by := []kernels.Precision{kernels.BF16, kernels.F16, kernels.TF32}[i%3]
+		size := func(high float64) int64 { return logUniform(r, 1, high) }
+		p := gemm.Product{Dtype: f32, Batch: 1 + r.Int64N(2), M: 10 + size(500), N: 10 + size(500), K: 64 + size(1500), A: gemm.Operand{Trans: r.IntN(2) == 0, Form: gemm.Form(by)}, B: gemm.Operand{Trans: r.IntN(2) == 0, Form: gemm.Form(by)}, Round: by}
+		c := f32
+		if by != kernels.TF32 && r.IntN(3) > 0 {
+			p.N, c = (p.N+7)/8*8, half(by)
+		}
+		var inputs [][]byte
+		var numbers [2][]float64
+		for k, x := range p.Prepares(gemm.Form(by)) {
+			values := convert(between1(r, x.Batch*x.Rows*x.Cols), func(e float64) float32 { return by.Round(float32(e)) })
+			plan := testutil.Get[*kernels.Plan](t)(x.Plan(dev))
+			inputs, numbers[k] = append(inputs, make([]byte, plan.Out)), make([]float64, len(values))
+			for e, v := range values {
+				numbers[k][e] = float64(v)
+			}
+			testutil.Do(t, Run(0, plan, [][]byte{kernels.Bytes(values)}, inputs[k]))
+		}
+		want, magnitude := productOf(p, numbers[0], numbers[1])
+		if r.IntN(2) == 0 {
+			bias := convert(between1(r, p.N), func(e float64) float32 { return float32(8 * e) })
+			inputs = append(inputs, kernels.Bytes(bias))
+			p, _ = p.With(testutil.Get[expr.Func](t)(expr.Parse("select(c + x < 0, -0, (c + x) + 0)", f32, "c", "x")), codegen.View{Elements: p.N, Strides: []int{0, 0, 1}})
+			for e := range want {
+				b := float64(bias[int64(e)%p.N])
+				want[e], magnitude[e] = max(want[e]+b, 0), magnitude[e]+math.Abs(b)
 			}
 		}
+		var ok bool
+		if p, ok = p.Stored(c, make([]kernels.Dtype, len(inputs)-2), dev); !ok {
+			t.Fatalf("%v of %d x %d x %d x %d: not stored as %v", p, p.Batch, p.M, p.K, p.N, c)
+		}
+		names, _, plans, err := p.Candidates(dev)
+		testutil.Do(t, err)
+		for at, plan := range plans {
+			var out [2][]byte
+			for run := range out {
+				out[run] = make([]byte, plan.Out)
+				testutil.Do(t, Run(0, plan, inputs, out[run]))
+			}
+			if !slices.Equal(out[0], out[1]) {
+				t.Fatalf("%v, %s: other bits in the second run", p, names[at])
+			}
+			if strings.HasPrefix(names[at], "hopper") && plan.Launches[len(plan.Launches)-1].Cluster > 2 {
+				parts++
+			}
+			for e, w := range want {
+				got, allowed := 0.0, 0x1p-19*magnitude[e]
+				if c == f32 {
+					got = float64(kernels.Elements[float32](out[0])[e])
+				} else {
+					got = float64(expr.FromHalf(c, kernels.Elements[uint16](out[0])[e]))
+					allowed += math.Abs(w)*math.Ldexp(1, -significant[by]) + 0x1p-24
+				}
+				if !(math.Abs(got-w) <= allowed) {
+					t.Fatalf("%v of %d x (%d x %d x %d) to %v, %s: element %d: got %v, want %v within %v\n%v", p, p.Batch, p.M, p.K, p.N, c, names[at], e, got, w, allowed, plan)
+				}
+			}
+		}
+	}
+	t.Logf("%d plans with parts of K", parts)
+	if parts < products {
+		t.Errorf("got %d plans with parts of K, want %d or more", parts, products)
 	}
 }
 

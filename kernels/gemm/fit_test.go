@@ -298,7 +298,7 @@ func TestFit(t *testing.T) {
 			}
 			seen[name] = true
 			kernel := o.rateName(0)
-			if o.joined != nil && o.parts > 1 {
+			if o.candidate.rates[1] != nil && o.parts > 1 {
 				kernel = o.rateName(1)
 			}
 			f.byKernel[kernel] = append(f.byKernel[kernel], len(f.options))

@@ -16,7 +16,7 @@ const (
 	hopperFinish  = 8 * 16 * 40 * 4 // bytes of shared memory that stage sums before the store to C: 8 warps, 16 rows of 32 sums and 8 unused
 	// Of rounded operands: barriers, stages of slices of A and B of 128 bytes, and what steps on sums and rows that begin anywhere take, with
 	// a row of an operand of steps for each of 8 warps.
-	reducedShared = 2048 + 4*128*(tensorTile+256) + hopperFinish + 8*256*4
+	reducedShared = 2048 + hopperRing + hopperFinish + 8*256*4
 )
 
 // hopperSplit is the kernel of matmul_hopper.cu for split operands, with four stages; hopperPair is that for clusters of two blocks.

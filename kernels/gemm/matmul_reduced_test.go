@@ -305,7 +305,7 @@ func TestProductStored(t *testing.T) {
 		}
 	}
 	product := Product{Dtype: kernels.Float32, Batch: 1, M: 500, N: 504, K: 100, A: Operand{Form: BF16}, B: Operand{Form: BF16}, Round: kernels.BF16}
-	for _, change := range []func(*Product){func(p *Product) { p.N = 503 }, func(p *Product) { p.K = 5000 }, func(p *Product) { p.Round, p.A.Form, p.B.Form = kernels.TF32, TF32, TF32 }, func(p *Product) { p.A.Form, p.B.Form = Plain, Plain }} {
+	for _, change := range []func(*Product){func(p *Product) { p.N = 503 }, func(p *Product) { p.M, p.N, p.K = 100, 104, 5000 }, func(p *Product) { p.Round, p.A.Form, p.B.Form = kernels.TF32, TF32, TF32 }, func(p *Product) { p.A.Form, p.B.Form = Plain, Plain }} {
 		p := product
 		change(&p)
 		if stored, ok := p.Stored(expr.BF16, nil, matmulDevices[1]); ok {

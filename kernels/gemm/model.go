@@ -76,6 +76,9 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	}
 	memory = cmp.Or(memory, referenceBandwidth) / 1e6 // bytes in a us
 	p := predictor{c: c, x: x, r: r, clock: cmp.Or(facts.FMAs/sms*(referenceLanes[kernels.Float32]/lanes[0]), referenceClock) / referenceClock, most: sms}
+	if c.rounds && c.cluster > 2 {
+		p.most = float64(x.clusters(c.cluster) * c.cluster)
+	}
 	batch, m, n, k, size := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K), float64(x.size())
 	work := 1e-3 / p.clock * (referenceLanes[x.Dtype] / lanes[1])
 	if c.form != Plain && x.dev.Tensor > 0 {
@@ -333,7 +336,7 @@ func (c *candidate) rateName(joined int) string {
 	switch {
 	case joined == 0:
 		return name
-	case c.joined == nil:
+	case c.joined == nil && !c.divides():
 		return ""
 	}
 	return "joined_" + name

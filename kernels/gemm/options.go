@@ -68,7 +68,7 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	if ok {
 		list = append(list, whole)
 	}
-	if c.split.blocksPerSM == 0 || x.halves() || x.Also != Plain {
+	if c.split.blocksPerSM == 0 || x.single() {
 		return list
 	}
 	blocks, most := max(c.count(x), 1), int64(4)

@@ -123,7 +123,7 @@ func (x Prepare) IsNoOp(dev kernels.Device) bool {
 	return x.Form == TF32 && !x.Trans && x.pitch() == x.Cols && hasWGMMA(dev)
 }
 
-// tensorMap returns the map by which a block copies slices of that many lines, a multiple of 64. alongK reports whether rows run along K.
+// tensorMap returns the map by which a block copies slices of that many lines, or of 64 where rows do not run along K, which alongK reports.
 func (x Prepare) tensorMap(at kernels.Ref, alongK bool, lines int64) kernels.TensorMap {
 	s := x.Form.stored()
 	box, swizzle := []int64{64, s.slice / s.size, 1, 1}, int64(128)

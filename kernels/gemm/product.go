@@ -215,20 +215,23 @@ func (p Product) splits(dev kernels.Device) int64 {
 }
 
 // maxUnsplit is the most splits of K that a product would have on its own for which it has none because C or an operand of its epilogue is
-// in 16 bits.
-const maxUnsplit = 2
+// in 16 bits. Where clusters add up parts of K it is maxJoined.
+const maxUnsplit, maxJoined = 2, 16
 
 // Stored returns a product of operands in BF16 or F16 that stores C as float32 or in the operands' type, and whose epilogue reads operands
-// stored in these types. It returns false if no kernel of a device does: C in 16 bits has rows of a multiple of 8 elements, and the kernel
-// must not split K much.
+// stored in these types. It returns false if no kernel of a device does: C in 16 bits has rows of a multiple of 8 elements, and K must not need more splits
+// than the kernel itself adds up.
 func (p Product) Stored(c kernels.Dtype, operands []kernels.Dtype, dev kernels.Device) (Product, bool) {
 	p.C, p.epilogue.types = Plain, nil
 	half, ok := p.Round.Half()
 	if c == kernels.Float32 && !slices.ContainsFunc(operands, isHalf) {
 		return p, true
 	}
-	n := p.splits(dev)
-	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || n == 0 || n > maxUnsplit ||
+	n, most := p.splits(dev), int64(maxUnsplit)
+	if isHopper(dev) {
+		most = maxJoined
+	}
+	if !ok || !p.rounded() || p.Also != Plain || c != kernels.Float32 && (c != half || p.N%8 != 0) || n == 0 || n > most ||
 		slices.ContainsFunc(operands, func(d kernels.Dtype) bool { return d != half && d != kernels.Float32 }) {
 		return p, false
 	}

@@ -101,27 +101,39 @@ func roundedTable(f Form) [][]candidate {
 		}})
 	}
 	element := func(us float64) kernels.Measured[float64] { return kernels.Measured[float64]{{Policy: us}} }
-	narrow := reduced("matmul_hopper", "hopper_"+name+"_narrow", f, isHopper, one(tile{n: 64}), element(1)).when(fast...)
-	narrow.split = splitPolicy{}
-	able := narrow.able.also
-	narrow.able.also = func(c *candidate, x *problem) bool {
-		return able(c, x) && x.K*f.stored().size <= 4096 && c.count(x) <= x.sms()
+	hopper := func(suffix string, n int64, element kernels.Measured[float64], on func(kernels.Device) bool) candidate {
+		return reduced("matmul_hopper", "hopper_"+name+suffix, f, on, one(tile{n: n}), element).when(fast...)
 	}
-	var vectors, mid []candidate
+	narrow, square := hopper("_narrow", 64, element(1), isHopper), hopper("_one", 128, kernels.Measured[float64]{{0, 1.1}, {90, 1.2}}, hasWGMMA)
+	narrow.split = splitPolicy{}
+	short := func(c *candidate, x *problem) bool { return x.K*f.stored().size <= 4096 && c.count(x) <= x.sms() }
+	var vectors, mid, modelled []candidate
 	if _, half := f.half(); half {
 		vectors = []candidate{halfVectors(f)}
-		mid = []candidate{reduced("matmul_hopper", "hopper_"+name+"_mid", f, hasWGMMA, one(tile{n: 192}), element(1.08)).when(fast...)}
+		mid = []candidate{hopper("_mid", 192, element(1.08), hasWGMMA)}
+		modelled = []candidate{clustered(narrow, "_beside", 1, 2), clustered(narrow, "_quad", 2, 2), clustered(square, "_pair", 2, 1), clustered(square, "_beside", 1, 2),
+			clustered(square, "_quad", 2, 2), clustered(mid[0], "_pair", 2, 1)}
+		for i := range modelled { // limits choose none of these
+			modelled[i].worth, modelled[i].able.on = []limits{{on: func(kernels.Device) bool { return false }}}, isHopper
+		}
+		narrow.cut = func(c *candidate, x *problem) (cut, bool) { // limits choose it for short K alone, the model for any
+			d, ok := cutReduced(c, x)
+			return d, ok && short(c, x)
+		}
+	} else {
+		able := narrow.able.also
+		narrow.able.also = func(c *candidate, x *problem) bool { return able(c, x) && short(c, x) }
 	}
 	return [][]candidate{
 		vectors,
 		{narrow},
 		append(mid,
-			reduced("matmul_hopper", "hopper_"+name, f, hasWGMMA, one(tile{n: 256, cluster: 2}), element(1)).when(fast...),
-			reduced("matmul_hopper", "hopper_"+name+"_one", f, hasWGMMA, one(tile{n: 128}), kernels.Measured[float64]{{0, 1.1}, {90, 1.2}}).when(fast...),
+			clustered(hopper("", 256, element(1), hasWGMMA), "", 2, 1), square,
 			reduced("matmul_mma", "mma_"+name, f, hasMMA, mma(256, 4), element(1)).when(fast...),
 			reduced("matmul_mma", "mma_"+name+"_one", f, hasMMA, mma(128, 3), element(1.1)).when(fast...),
 		),
 		{small(name, kernels.Precision(f))},
+		modelled,
 	}
 }
 

@@ -67,6 +67,7 @@ var (
 	cuMemcpyDtoHAsync   = cu("cuMemcpyDtoHAsync_v2")
 	cuMemcpyDtoDAsync   = cu("cuMemcpyDtoDAsync_v2")
 	cuLaunchKernel      = cu("cuLaunchKernel")
+	cuLaunchKernelEx    = cu("cuLaunchKernelEx") // since CUDA 11.8
 	cuLaunchCooperative = cu("cuLaunchCooperativeKernel")
 
 	cuStreamBeginCapture    = cu("cuStreamBeginCapture_v2")

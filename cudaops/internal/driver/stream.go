@@ -97,26 +97,56 @@ func (s *Stream) Copy(dst, src Ptr, n int64) error {
 // returned by a later call. The blocks of a cooperative launch wait for one another, so all must be resident at once
 // ([Function.MaxActiveBlocks] per SM).
 func (s *Stream) Launch(f *Function, grid, block [3]uint32, shared uint32, cooperative bool, params []unsafe.Pointer) error {
+	call := cuLaunchKernel
+	if cooperative {
+		call = cuLaunchCooperative
+	}
+	return s.launch(f, grid, block, shared, cooperative, params, func(array unsafe.Pointer) error {
+		// The last argument is that of cuLaunchKernel alone.
+		return s.ctx.call(call, f.handle,
+			uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
+			uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
+			uintptr(shared), s.handle, uintptr(array), 0)
+	})
+}
+
+// launchAttribute is a CUlaunchAttribute that sets the blocks of a cluster, launchConfig a CUlaunchConfig.
+type launchAttribute struct {
+	id      uint64
+	cluster [3]uint32
+	_       [52]byte
+}
+
+type launchConfig struct {
+	grid, block [3]uint32
+	shared      uint32
+	stream      uintptr
+	attributes  unsafe.Pointer
+	count       uint32
+}
+
+// LaunchClusters is [Stream.Launch] in clusters of so many consecutive blocks along x, which divide the grid, of a kernel whose code does not set them.
+func (s *Stream) LaunchClusters(f *Function, grid, block [3]uint32, shared, cluster uint32, params []unsafe.Pointer) error {
+	const clusterDimension = 4 // a CUlaunchAttributeID
+	return s.launch(f, grid, block, shared, false, params, func(array unsafe.Pointer) error {
+		var pin runtime.Pinner
+		defer pin.Unpin()
+		attribute := &launchAttribute{id: clusterDimension, cluster: [3]uint32{cluster, 1, 1}}
+		pin.Pin(attribute)
+		config := &launchConfig{grid, block, shared, s.handle, unsafe.Pointer(attribute), 1}
+		return s.ctx.call(cuLaunchKernelEx, uintptr(unsafe.Pointer(config)), f.handle, uintptr(array), 0)
+	})
+}
+
+// launch calls queue with the array of a kernel's arguments, and records the kernel if the stream captures.
+func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, cooperative bool, params []unsafe.Pointer, queue func(array unsafe.Pointer) error) error {
 	// C reads Go pointers through a Go pointer, so their targets must be pinned.
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	for _, p := range params {
 		pin.Pin(p)
 	}
-	var err error
-	array := unsafe.SliceData(params)
-	if cooperative {
-		err = s.ctx.call(cuLaunchCooperative, f.handle,
-			uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
-			uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
-			uintptr(shared), s.handle, uintptr(unsafe.Pointer(array)))
-	} else {
-		err = s.ctx.call(cuLaunchKernel, f.handle,
-			uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
-			uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
-			uintptr(shared), s.handle, uintptr(unsafe.Pointer(array)), 0)
-	}
-	if err != nil {
+	if err := queue(unsafe.Pointer(unsafe.SliceData(params))); err != nil {
 		return fmt.Errorf("kernel %s, grid %d, block %d, %d bytes of dynamic shared memory: %w", f.Name, grid, block, shared, err)
 	}
 	if s.captured == nil {

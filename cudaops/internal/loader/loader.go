@@ -136,6 +136,7 @@ type launch struct {
 	function    *driver.Function
 	grid, block [3]uint32
 	shared      uint32
+	cluster     uint32 // blocks, 0 for those of the kernel's code
 	cooperative bool
 	params      []unsafe.Pointer
 }
@@ -175,7 +176,7 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 		if err != nil {
 			return nil, err
 		}
-		b.launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), k.Cooperative, params}
+		b.launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), uint32(k.Cluster), k.Cooperative, params}
 	}
 	return b, nil
 }
@@ -283,7 +284,13 @@ func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, 
 func (b *Bound) Run(s *driver.Stream) error {
 	for i := range b.launches {
 		l := &b.launches[i]
-		if err := s.Launch(l.function, l.grid, l.block, l.shared, l.cooperative, l.params); err != nil {
+		var err error
+		if l.cluster > 0 {
+			err = s.LaunchClusters(l.function, l.grid, l.block, l.shared, l.cluster, l.params)
+		} else {
+			err = s.Launch(l.function, l.grid, l.block, l.shared, l.cooperative, l.params)
+		}
+		if err != nil {
 			return err
 		}
 	}
