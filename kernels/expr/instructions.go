@@ -118,6 +118,15 @@ func (a *Assembler) instructIntegers(r string, in instruction) {
 		a.narrow(r, d)
 	case in.op == Abs && d == Uint8:
 		a.Line("mov.b32 %s, %s", r, in.x)
+	case in.op == Abs && d == Int32:
+		a.Line("abs.s32 %s, %s", r, in.x)
+	case (in.op == Max || in.op == Min) && d == Int32:
+		// As unsigned numbers: of max(max(y, -x), z), ptxas 12.9 and driver 580 lose the sign of x, on 9.0 and 10.0, where they make one instruction of both maxima.
+		x, y := a.Register(B32), a.Register(B32)
+		a.Line("xor.b32 %s, %s, 0x80000000", x, in.x)
+		a.Line("xor.b32 %s, %s, 0x80000000", y, in.y)
+		a.Line("%s.u32 %s, %s, %s", integral[in.op], x, x, y)
+		a.Line("xor.b32 %s, %s, 0x80000000", r, x)
 	case in.op == Abs:
 		a.Line("neg.%s %s, %s", d.PTX(), r, in.x)
 		a.Line("max.%s %s, %s, %s", d.PTX(), r, r, in.x)

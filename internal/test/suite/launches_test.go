@@ -293,7 +293,7 @@ func summed() (plans []*kernels.Plan) {
 			plans = append(plans, list...)
 		}
 	}
-	for _, s := range [][]int{{784, 2, 1000, 2, 1000, 10}, {784, 2, 1000, 2, 1000, 100}} { // passes over sums in float64
+	for _, s := range [][]int{{784, 2, 1000, 2, 1000, 10}, {784, 2, 1000, 2, 1000, 100}, {64, 2, 64, 2, 64, 1000}} { // passes over sums in float64
 		plans = append(plans, reduce.Sum(dev, kernels.Float32, s, []int{0, 2, 4}, false))
 	}
 	return plans
