@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -71,11 +70,8 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 			w.add(a, k, v, exists)
 			continue
 		}
-		if a.dtype == expr.Int32 && a.op != expr.RowSum { // as unsigned numbers: see package expr's integers
-			r := a.lanes[k]
-			w.Line("xor.b32 %s, %s, 0x80000000", r, r)
-			w.Line("%s%s %s, %s, %s", predicated(exists), strings.Replace(w.instruction(a), ".s32", ".u32", 1), r, r, w.emit(expr.B32, "xor.b32", v, "0x80000000"))
-			w.Line("xor.b32 %s, %s, 0x80000000", r, r)
+		if a.dtype == expr.Int32 && a.op != expr.RowSum {
+			w.Extreme(predicated(exists), reductionOf[a.op].operator, a.lanes[k], a.lanes[k], v)
 			continue
 		}
 		w.Line("%s%s %s, %s, %s", predicated(exists), w.instruction(a), a.lanes[k], a.lanes[k], v)

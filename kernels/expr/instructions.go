@@ -121,12 +121,7 @@ func (a *Assembler) instructIntegers(r string, in instruction) {
 	case in.op == Abs && d == Int32:
 		a.Line("abs.s32 %s, %s", r, in.x)
 	case (in.op == Max || in.op == Min) && d == Int32:
-		// As unsigned numbers: of max(max(y, -x), z), ptxas 12.9 and driver 580 lose the sign of x, on 9.0 and 10.0, where they make one instruction of both maxima.
-		x, y := a.Register(B32), a.Register(B32)
-		a.Line("xor.b32 %s, %s, 0x80000000", x, in.x)
-		a.Line("xor.b32 %s, %s, 0x80000000", y, in.y)
-		a.Line("%s.u32 %s, %s, %s", integral[in.op], x, x, y)
-		a.Line("xor.b32 %s, %s, 0x80000000", r, x)
+		a.Extreme("", in.op, r, in.x, in.y)
 	case in.op == Abs:
 		a.Line("neg.%s %s, %s", d.PTX(), r, in.x)
 		a.Line("max.%s %s, %s, %s", d.PTX(), r, r, in.x)
@@ -134,6 +129,17 @@ func (a *Assembler) instructIntegers(r string, in instruction) {
 		a.Line("%s.%s %s, %s, %s", integral[in.op], d.PTX(), r, in.x, in.y)
 		a.narrow(r, d)
 	}
+}
+
+// Extreme sets r, of Int32, to the Max or Min of x and y, if `predicate`, the text before an instruction, holds, else to x. It compares unsigned numbers: of max(max(y, -x), z), ptxas 12.9
+// and driver 580 lose the sign of x, on 9.0 and 10.0, where they make one instruction of both maxima.
+func (a *Assembler) Extreme(predicate string, op Op, r, x, y string) {
+	const flip = "xor.b32 %s, %s, 0x80000000"
+	other := a.Register(B32)
+	a.Line(flip, r, x)
+	a.Line(flip, other, y)
+	a.Line("%s%s.u32 %s, %s, %s", predicate, integral[op], r, r, other)
+	a.Line(flip, r, r)
 }
 
 // instruct adds an operation of one or a few instructions.

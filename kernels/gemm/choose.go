@@ -111,7 +111,7 @@ type tile struct {
 	slices, stages int64 // groups of threads, each with a part of the K slice; slices in flight
 	threads        int
 	cluster        int64 // blocks of a cluster; 0: none
-	across         int64 // of them side by side, the others one above the other; 0: one
+	across         int64 // blocks side by side in the cluster; 0: one
 	shared         int64 // dynamic shared memory, bytes
 }
 
