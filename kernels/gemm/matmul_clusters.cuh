@@ -75,26 +75,9 @@ template <int LINES, int BK, int T> __device__ __forceinline__ void fetch_share(
     }
 }
 
-// Rounded is a b, added up by the tensor cores. Elements of 2 bytes are BF16 or, with F16, F16.
-template <int TA, int TB, int SIZE_, int BN_, bool F16_ = false> struct Rounded {
-    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, STAGES = 4 * 384 / (128 + BN), TRANS_A = TA, TRANS_B = TB;
-    static constexpr bool TURNS = false, SHARED = false, LINE = true, F16 = F16_;
-    using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
-    using B = Piece<BN, BK, SIZE, PLANES, TB, 1>;
-    static constexpr int STAGE = A::BYTES + B::BYTES;
-    float sum[BN / 2];
-
-    template <typename Shape> static __device__ __forceinline__ int form(const Scaling& range, const Shape&) { return range.form; }
-    __device__ __forceinline__ void run(Stages<Rounded>& s, int steps, int) {
-        accumulate(sum, s, steps, [&](u64 a, u64 b, int add) {
-#pragma unroll
-            for (int l = 0; l < 4; l++) {
-                if constexpr (F16) wgmma_f16<TA, TB>(sum, a + l * A::step, b + l * B::step, add || l > 0);
-                else wgmma<SIZE, TA, TB>(sum, a + l * A::step, b + l * B::step, add || l > 0);
-            }
-        });
-    }
-    __device__ __forceinline__ float value(int i) const { return sum[i]; }
+// Rounded is Plain in a cluster whose blocks share rows of a and of b, as a launch asks for.
+template <int TA, int TB, int SIZE, int BN, bool F16_ = false> struct Rounded : Plain<TA, TB, SIZE, BN, 1, F16_> {
+    static constexpr int TRANS_A = TA, TRANS_B = TB;
 };
 
 // Its stages are released by the blocks of a cluster for which they hold copies.

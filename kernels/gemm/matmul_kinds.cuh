@@ -111,7 +111,7 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_, bool F16_ = false> s
     float sum[BN / 2];
 
     template <typename Shape> static __device__ __forceinline__ int form(const Scaling& range, const Shape&) { return range.form; }
-    __device__ __forceinline__ void run(Stages<Plain>& s, int steps, int) {
+    template <typename From> __device__ __forceinline__ void run(From& s, int steps, int) {
         accumulate(sum, s, steps, [&](u64 a, u64 b, int add) {
 #pragma unroll
             for (int l = 0; l < 4; l++) {
