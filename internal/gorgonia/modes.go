@@ -12,41 +12,6 @@ import (
 
 // The ops here differ from run to run: ops that train or evaluate, and random numbers.
 
-func (f *fields) float(name string) float64 {
-	v := f.v.FieldByName(name)
-	if !v.IsValid() || v.Kind() != reflect.Float64 {
-		f.bad = true
-		return 0
-	}
-	return v.Float()
-}
-
-// within dereferences an op that points to another one, and returns that pointer.
-func (f *fields) within(name string) uintptr {
-	v := f.v.FieldByName(name)
-	if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() {
-		f.bad = true
-		f.v = reflect.ValueOf(struct{}{})
-		return 0
-	}
-	f.v = v.Elem()
-	return v.Pointer()
-}
-
-// own returns the fields of an op that is a pointer, or of the op that its derivative points to,
-// and the pointer.
-func own(op gorgonia.Op, name, derivativeName string) (f fields, at uintptr, derivative, ok bool) {
-	if f, ok = fieldsOf(op, name); ok {
-		v := reflect.ValueOf(op)
-		return f, v.Pointer(), false, v.Kind() == reflect.Pointer
-	}
-	if f, ok = fieldsOf(op, derivativeName); !ok {
-		return f, 0, false, false
-	}
-	at = f.within(name)
-	return f, at, true, !f.bad
-}
-
 // DropoutOf is a Dropout, or its derivative, which has the same Op.
 type DropoutOf struct {
 	Op          uintptr // identifies it
@@ -57,12 +22,12 @@ type DropoutOf struct {
 
 // Dropout describes a Dropout or its derivative. ok is false for any other op.
 func Dropout(op gorgonia.Op) (d DropoutOf, ok bool) {
-	f, at, derivative, ok := own(op, "dropoutOp", "dropoutDiffOp")
-	if !ok {
-		return d, false
+	f, derivative := fieldsOfEither(op, "dropoutOp", "dropoutDiffOp")
+	d = DropoutOf{Probability: f.float("probability"), Training: f.bool("isTraining"), Derivative: derivative}
+	if f.ok = f.ok && f.v.CanAddr(); f.ok {
+		d.Op = f.v.UnsafeAddr()
 	}
-	d = DropoutOf{at, f.float("probability"), f.bool("isTraining"), derivative}
-	return d, !f.bad
+	return d, f.ok
 }
 
 // BatchNormOf is a BatchNorm, or its derivative, which has the same Op.
@@ -75,16 +40,13 @@ type BatchNormOf struct {
 
 // BatchNorm describes a BatchNorm or its derivative. ok is false for any other op.
 func BatchNorm(op gorgonia.Op) (b BatchNormOf, ok bool) {
-	f, _, derivative, ok := own(op, "BatchNormOp", "batchnormDiffOp")
-	if !ok {
-		return b, false
-	}
+	f, derivative := fieldsOfEither(op, "BatchNormOp", "batchnormDiffOp")
 	b = BatchNormOf{Momentum: f.float("momentum"), Epsilon: f.float("epsilon"), Training: f.bool("training"), Derivative: derivative}
 	b.Op, ok = op.(*gorgonia.BatchNormOp)
 	if derivative {
 		b.Op, ok = reflect.Indirect(reflect.ValueOf(op)).FieldByName("BatchNormOp").Interface().(*gorgonia.BatchNormOp)
 	}
-	return b, ok && !f.bad
+	return b, ok && f.ok
 }
 
 // BatchNorms returns the BatchNorms of a graph in the order in which their nodes were made.
@@ -102,12 +64,9 @@ func BatchNorms(g *gorgonia.ExprGraph) (list []*gorgonia.BatchNormOp) {
 // GroupNorm returns the groups of a GroupNorm or of its derivative. ok is false for any
 // other op.
 func GroupNorm(op gorgonia.Op) (groups int, epsilon float64, derivative, ok bool) {
-	f, _, derivative, ok := own(op, "GroupNormOp", "groupNormDiffOp")
-	if !ok {
-		return 0, 0, false, false
-	}
+	f, derivative := fieldsOfEither(op, "GroupNormOp", "groupNormDiffOp")
 	groups, epsilon = f.int("numGroups"), f.float("epsilon")
-	return groups, epsilon, derivative, !f.bad
+	return groups, epsilon, derivative, f.ok
 }
 
 // Training reports whether an op trains, if its value depends on that.
@@ -141,15 +100,9 @@ var randomKinds = sync.OnceValues(func() (map[uint64]string, error) {
 })
 
 func randomKind(op gorgonia.Op) (number uint64, ok bool) {
-	f, ok := fieldsOf(op, "randomOp")
-	if !ok {
-		return 0, false
-	}
-	v := f.v.FieldByName("which")
-	if !v.IsValid() || !v.CanUint() {
-		return 0, false
-	}
-	return v.Uint(), true
+	f := fieldsOf(op, "randomOp")
+	number = read(f, "which", reflect.Uint8, reflect.Value.Uint)
+	return number, f.ok
 }
 
 // Random returns the name of the distribution of a random tensor, and its parameters: uniform with
@@ -164,7 +117,7 @@ func Random(op gorgonia.Op) (name string, a, b float64, ok bool) {
 	if err != nil {
 		return "", 0, 0, false
 	}
-	f, _ := fieldsOf(op, "randomOp")
+	f := fieldsOf(op, "randomOp")
 	name, a, b = kinds[number], f.float("a"), f.float("b")
-	return name, a, b, name != "" && !f.bad
+	return name, a, b, name != "" && f.ok
 }

@@ -32,24 +32,24 @@ func Windows(op gorgonia.Op) (w Windowed, ok bool) {
 	if w, ok = windowedOps[name]; !ok {
 		return w, false
 	}
-	f, _ := fieldsOf(op, name)
+	f := fieldsOf(op, name)
 	pair := func(rows, columns string) [2]int { return [2]int{f.int(rows), f.int(columns)} }
 	if w.Name == "upsample" { // a window for each element, side by side
 		scale := f.int("stride") + 1
 		w.Size, w.Dilation = [2]int{scale, scale}, [2]int{1, 1}
 		w.Stride = w.Size
-		return w, !f.bad
+		return w, f.ok
 	}
 	w.Size, w.Stride, w.Dilation = pair("h", "w"), pair("strideH", "strideW"), [2]int{1, 1}
 	if w.Name == "im2col" {
 		w.Dilation = pair("dilationH", "dilationW")
 		w.Before = pair("padH", "padW")
 		w.After = w.Before
-		return w, !f.bad
+		return w, f.ok
 	}
 	w.Before, w.After = pair("padNorth", "padWest"), pair("padSouth", "padEast")
 	if f.bool("explicitPadding") {
 		w.Before, w.After = w.After, w.Before
 	}
-	return w, !f.bad
+	return w, f.ok
 }

@@ -227,33 +227,36 @@ func TestSaturatedGradient(t *testing.T) {
 }
 
 // Derivatives agree with central differences, for every operation.
+// checkGradient compares the gradient of a function of three numbers with differences.
+func checkGradient(t *testing.T, f Func) {
+	t.Helper()
+	g, err := f.Gradient(0, 1, 2)
+	if err != nil {
+		t.Errorf("%v: %v", f, err)
+		return
+	}
+	at := []float64{0.71, 1.37, -0.6}
+	got := outputs64(t, g, append(at[:3:3], 1.5))
+	for i := range at {
+		const h = 1e-5
+		x := append([]float64(nil), at...)
+		x[i] += h
+		up := outputs64(t, f, x)[0]
+		x[i] -= 2 * h
+		want := 1.5 * (up - outputs64(t, f, x)[0]) / (2 * h)
+		if math.Abs(got[i]-want) > 1e-8*(1+math.Abs(want)) {
+			t.Errorf("%v by %c: got %v, want %v; %v", f, 'a'+i, got[i], want, g)
+		}
+	}
+}
+
+// TestOps has the gradient of each operation.
 func TestGradient(t *testing.T) {
 	for _, text := range []string{
-		"-a", "abs(a)", "abs(-a)", "sqrt(a)", "exp(a)", "expm1(a)", "log(a)", "log2(a)", "log1p(a)", "sin(a)", "cos(a)", "tanh(a)", "erf(a)",
-		"sigmoid(a)", "softplus(a)", "a + b", "a - b", "a * b", "a / b", "pow(a, b)", "min(a, b)", "max(a, b)", "select(a < b, a*a, b*a)",
-		"square(a)", "cube(a)", "inverse(a)", "inverseSqrt(a)", "tanh(a*b) + c*a", "exp(a)*exp(a) - b/exp(a)", "pow(a, 3) * pow(2, b)",
-		"sign(a) * b", "ceil(a) + floor(b) * a", "(a < b) * a", "3", "sigmoid(log(a) * b) / c",
+		"abs(-a)", "square(a)", "cube(a)", "inverse(a)", "inverseSqrt(a)", "select(a < b, a*a, b*a)", "tanh(a*b) + c*a", "exp(a)*exp(a) - b/exp(a)",
+		"pow(a, 3) * pow(2, b)", "sign(a) * b", "ceil(a) + floor(b) * a", "(a < b) * a", "3", "sigmoid(log(a) * b) / c",
 	} {
-		f := parse(t, text, Float64, "a", "b", "c")
-		g, err := f.Gradient(0, 1, 2)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		at := []float64{0.71, 1.37, -0.6}
-		value := func(f Func, x []float64) []float64 { return outputs64(t, f, x) }
-		got := value(g, append(at[:3:3], 1.5))
-		for i := range at {
-			const h = 1e-5
-			x := append([]float64(nil), at...)
-			x[i] += h
-			up := value(f, x)[0]
-			x[i] -= 2 * h
-			want := 1.5 * (up - value(f, x)[0]) / (2 * h)
-			if math.Abs(got[i]-want) > 1e-8*(1+math.Abs(want)) {
-				t.Errorf("%s by %c: got %v, want %v; %v", text, 'a'+i, got[i], want, g)
-			}
-		}
+		checkGradient(t, parse(t, text, Float64, "a", "b", "c"))
 	}
 	b := NewBuilder(Float32, Float64, Bool)
 	x := b.Apply(Mul, b.Convert(b.Operand(0), Float64), b.Operand(1))
