@@ -339,21 +339,22 @@ func (p *parameters) push(list []int) error {
 	if err := p.separate(); err != nil {
 		return err
 	}
-	memory := make([][]byte, len(list))
+	values := make([]exec.StateValue, len(list))
 	for k, i := range list {
-		var err error
-		if memory[k], err = stateBytes(p.what(i), p.nodes[i], p.values[i]); err == nil {
+		m, err := stateBytes(p.what(i), p.nodes[i], p.values[i])
+		if err == nil {
 			err = p.graph.CheckInput(p.nodes[i], p.nodes[i].Value())
 		}
 		if err != nil {
 			return err
 		}
+		values[k] = exec.StateValue{Of: p.values[i], Bytes: m}
 	}
-	for k, i := range list {
-		p.kept = nil
-		if err := p.exec.SetState(p.values[i], memory[k]); err != nil {
-			return fmt.Errorf("%s %s: %w", p.what(i), internal.Name(p.nodes[i]), err)
-		}
+	p.kept = nil
+	if err := p.exec.SetAll(values); err != nil {
+		return fmt.Errorf("%s to the device: %w", p.what(list[0]), err)
+	}
+	for _, i := range list {
 		p.held[i].version++
 		p.held[i].spoilt = nil
 		p.rounded(i)

@@ -330,6 +330,9 @@ func (vm *VM) executable(p *program.Program, b exec.Backend, peers *world.Peers)
 	if vm.config.total() < 2 {
 		return exec.New(p, b, timed)
 	}
+	if err := exec.Open(b); err != nil {
+		return nil, err
+	}
 	backends := []exec.Backend{b}
 	if vm.config.world != nil {
 		return vm.process(p, b, peers, timed)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
@@ -236,10 +237,12 @@ func (vm *VM) Restore(s *Snapshot) error {
 		if err != nil {
 			return err
 		}
-		for _, p := range states {
-			if err := vm.exec.SetState(p.of, p.memory); err != nil {
-				return err
-			}
+		set := make([]exec.StateValue, len(states))
+		for i, p := range states {
+			set[i] = exec.StateValue{Of: p.of, Bytes: p.memory}
+		}
+		if err := vm.exec.SetAll(set); err != nil {
+			return err
 		}
 		vm.exec.Rejoin()
 		for _, p := range averages {

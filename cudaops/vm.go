@@ -121,7 +121,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 // open returns the backend that the options select. why explains why OnAny selected the host.
 func open(c *config) (b exec.Backend, why string, err error) {
 	if !c.host {
-		g, err := exec.OpenGPU(c.device)
+		g, err := exec.StartGPU(c.device)
 		if err == nil {
 			return g, "", nil
 		}
@@ -218,6 +218,9 @@ func (vm *VM) buildIn(b exec.Backend) error {
 		v.device = fmt.Sprintf("CUDA device %d", vm.config.device)
 	}
 	v.changes = len(v.learnables) > 0 || slices.ContainsFunc(vm.config.states, func(s state) bool { return !s.transient })
+	if err := exec.Open(b); err != nil {
+		return err
+	}
 	if v.ranks, v.alloc, err = vm.config.rankMemory(b); err != nil {
 		return fmt.Errorf("In: %w", err)
 	}
@@ -251,6 +254,12 @@ func (vm *VM) build(b exec.Backend) (err error) {
 		if err != nil && peers != nil {
 			peers.Close()
 		}
+	}()
+	var loaded func() error
+	vm.target.Planned, loaded = exec.Preloads(b)
+	defer func() {
+		vm.target.Planned = nil
+		err = driver.Join(err, loaded())
 	}()
 	graph, err := vm.compile(nil)
 	if err != nil {

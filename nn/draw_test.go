@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -74,6 +75,32 @@ func TestInitialValuesInOrder(t *testing.T) {
 		}
 		if len(got) != n {
 			t.Errorf("%s: got %d elements, want %d", name, len(got), n)
+		}
+	}
+}
+
+// The panic of an Init in any goroutine, at any element, reaches the caller of Parameter.
+func TestInitialValuesPanic(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	r := testutil.Random(t)
+	for range 10 {
+		runtime.GOMAXPROCS(1 + r.IntN(9))
+		n := 1 + r.IntN(400_000)
+		var calls, at atomic.Int64
+		at.Store(1 + r.Int64N(int64(n)))
+		init := func(r *rand.Rand) float64 {
+			if calls.Add(1) == at.Load() {
+				panic("an Init")
+			}
+			return r.Float64()
+		}
+		got := func() (got any) {
+			defer func() { got = recover() }()
+			nn.New(G.NewGraph()).Parameter("weight", init, n)
+			return nil
+		}()
+		if got != "an Init" {
+			t.Errorf("%d elements, a panic at call %d: the caller got %v", n, at.Load(), got)
 		}
 	}
 }

@@ -13,19 +13,38 @@ type Context struct {
 	Device *Device
 
 	handle  uintptr
-	mu      sync.RWMutex // held for reading by calls, so that Close waits for them
+	mu      sync.RWMutex // held for reading by calls, so that Close waits for them; locked until the context is created
+	failed  error        // of the creation
 	closed  bool
 	adopted bool // it belongs to other code, which destroys it
 }
 
-// Open takes a share of the device's primary context, creating it if it is the first (0.3 s). Close
+// Open takes a share of the device's primary context, creating it if it is the first (0.15 to 0.3 s). Close
 // returns it.
 func (d *Device) Open() (*Context, error) {
-	c := &Context{Device: d}
-	if err := cuDevicePrimaryCtxRetain.call(uintptr(unsafe.Pointer(&c.handle)), d.handle); err != nil {
+	c := d.Start()
+	if err := c.Wait(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Start is Open in the background. Calls on the context wait until it is created, and return the error if it could not be.
+func (d *Device) Start() *Context {
+	c := &Context{Device: d}
+	c.mu.Lock()
+	go func() {
+		defer c.mu.Unlock()
+		c.failed = cuDevicePrimaryCtxRetain.call(uintptr(unsafe.Pointer(&c.handle)), d.handle)
+	}()
+	return c
+}
+
+// Wait waits until the context is created.
+func (c *Context) Wait() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.failed
 }
 
 // Adopt returns a context that other code of the process has made on the device and destroys:
@@ -43,7 +62,7 @@ func (c *Context) Close() error {
 		return nil
 	}
 	c.closed = true
-	if c.adopted {
+	if c.adopted || c.failed != nil {
 		return nil
 	}
 	return cuDevicePrimaryCtxRelease.call(c.Device.handle)
@@ -59,6 +78,9 @@ func (c *Context) call(p *proc, args ...uintptr) error {
 	if c.closed {
 		return fmt.Errorf("%s: %w", p.name, ErrClosed)
 	}
+	if c.failed != nil {
+		return c.failed
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cuCtxSetCurrent.call(c.handle); err != nil {
@@ -71,6 +93,9 @@ func (c *Context) call(p *proc, args ...uintptr) error {
 func (c *Context) Current(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if err := c.Wait(); err != nil {
+		return err
+	}
 	if err := c.call(cuCtxSetCurrent, c.handle); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package exec
 import (
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -27,10 +28,44 @@ func Outputs(p *kernels.Plan, all Span) []Span {
 	return list
 }
 
+// opener is a backend whose memory and whose work have to wait until the device is ready.
+type opener interface {
+	// Open waits until the device is ready. Further calls do nothing.
+	Open() error
+}
+
+// Open waits until a backend's device is ready.
+func Open(b Backend) error {
+	if b, ok := b.(opener); ok {
+		return b.Open()
+	}
+	return nil
+}
+
 // preloader is a backend that loads the code of all plans concurrently, before they are bound. done waits for it.
 type preloader interface {
 	Preload(plans []*kernels.Plan) (done func() error)
 }
+
+// Preloads returns a function that starts to load the kernels of a plan, nil if a backend loads none. done waits for them, after the plans that use them have been bound.
+func Preloads(b Backend) (start func(*kernels.Plan), done func() error) {
+	l, ok := b.(preloader)
+	if !ok {
+		return nil, func() error { return nil }
+	}
+	var all []func() error
+	start = func(p *kernels.Plan) { all = append(all, l.Preload([]*kernels.Plan{p})) }
+	return start, func() error {
+		var errs []error
+		for _, done := range all {
+			errs = append(errs, done())
+		}
+		return driver.Join(errs...)
+	}
+}
+
+// bulkUploader is a backend that copies many or large values in less time than Upload takes for them one by one. uploadAll waits for the copies.
+type bulkUploader interface{ uploadAll(list []upload) error }
 
 // Backend runs plans on one arena of memory and on memory that it shares with other backends of its device. It executes work in the order of the calls; Sync waits for all of it. A Backend
 // must not be used concurrently.

@@ -75,6 +75,9 @@ func newExecutable(p *program.Program, b Backend, timed, alone bool) (_ *Executa
 		done := b.Preload(p.Plans())
 		defer func() { err = driver.Join(err, done()) }()
 	}
+	if err := Open(b); err != nil {
+		return nil, err
+	}
 	if err := b.Alloc(p.Arena); err != nil {
 		return nil, fmt.Errorf("memory for the graph's values on %s: %w", b.Name(), err)
 	}

@@ -42,15 +42,36 @@ var _ Backend = (*GPUBackend)(nil)
 // OpenGPU returns a backend on CUDA device i. The error wraps
 // [driver.ErrNoDevice] if there is none that can be used.
 func OpenGPU(i int) (*GPUBackend, error) {
-	d, err := openDevice(i)
+	g, err := StartGPU(i)
+	if err == nil {
+		err = g.Open()
+	}
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.ctx.NewStream()
+	return g, nil
+}
+
+// StartGPU is OpenGPU that does not wait for the device's context, which takes as long as it takes to compile a graph. Before Open, programs can be
+// compiled for the backend, and Preload can be called.
+func StartGPU(i int) (*GPUBackend, error) {
+	d, err := startDevice(i)
 	if err != nil {
 		return nil, err
 	}
-	return &GPUBackend{device: d, stream: s}, nil
+	return &GPUBackend{device: d}, nil
+}
+
+// Open implements opener.
+func (g *GPUBackend) Open() (err error) {
+	if g.stream != nil {
+		return nil
+	}
+	if err := g.wait(); err != nil {
+		return err
+	}
+	g.stream, err = g.ctx.NewStream()
+	return err
 }
 
 func (g *GPUBackend) Device() kernels.Device { return g.loader.Device() }
@@ -309,6 +330,9 @@ func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
+		if g.stream == nil { // not opened
+			return
+		}
 		errs := append([]error{g.Sync()}, g.closeCopies()...)
 		for _, e := range g.events {
 			errs = append(errs, e.Close())

@@ -3,6 +3,7 @@ package exec
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
@@ -10,23 +11,80 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// SetState copies m to v, a state or a contiguous part of one, and sets the same part of its copies in 16 bits, on all ranks; of several processes
-// all take the m of rank 0. Of a sharded state v is a part of the value that the ranks have together. m may be changed when it returns.
+// StateValue is a value for a state or for a contiguous part of one. Of a sharded state Of is a part of the value that the ranks have together.
+type StateValue struct {
+	Of    *program.Value
+	Bytes []byte
+}
+
+// SetState copies m to v as SetAll does.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
-	m, err := e.meeting.same(m)
-	if err != nil {
-		return err
-	}
-	if half := v.Base.Dtype; half != v.Dtype {
-		return e.eachPart(in(v, v.Base), Rounded(m, half), upload)
-	}
-	err = e.eachPart(v, m, upload)
-	for _, half := range e.copiesOf(v.Base) {
-		if err == nil {
-			err = e.eachPart(in(v, half), Rounded(m, half.Dtype), upload)
+	return e.SetAll([]StateValue{{v, m}})
+}
+
+// SetAll copies values to states on all ranks, and renews the copies of these states in 16 bits; of several processes all take the values of rank 0.
+// The values may be changed when it returns.
+func (e *Executable) SetAll(list []StateValue) error {
+	uploads := make([][]upload, len(e.others)+1)
+	var bases []*program.Value
+	for _, x := range list {
+		v := x.Of
+		m, err := e.meeting.same(x.Bytes)
+		if err != nil {
+			return err
+		}
+		if half := v.Base.Dtype; half != v.Dtype {
+			v, m = in(v, v.Base), Rounded(m, half)
+		}
+		if !slices.Contains(bases, v.Base) {
+			bases = append(bases, v.Base)
+		}
+		err = e.eachPart(v, m, func(rank int, s Span, m []byte) error {
+			uploads[rank] = append(uploads[rank], upload{s, m})
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return err
+	if err := e.uploadAll(uploads); err != nil {
+		return err
+	}
+	for _, base := range bases {
+		if err := e.Round(base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upload is a copy of host memory to a span.
+type upload struct {
+	to   Span
+	from []byte
+}
+
+// uploadAll copies to the memory of each rank of this process, and waits.
+func (e *Executable) uploadAll(list [][]upload) error {
+	for i, rank := range e.Ranks() {
+		if err := uploadTo(rank.backend, list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uploadTo copies to the memory of a backend, and waits.
+func uploadTo(b Backend, list []upload) error {
+	if b, ok := b.(bulkUploader); ok {
+		return b.uploadAll(list)
+	}
+	for _, x := range list {
+		if err := b.Upload(x.to, x.from); err != nil {
+			return err
+		}
+	}
+	return b.Sync()
 }
 
 // copiesOf returns the copies in 16 bits of a state.
@@ -47,7 +105,7 @@ func (e *Executable) HalfOf(state *program.Value) kernels.Dtype {
 	return 0
 }
 
-// Round queues a launch on each rank that sets the copy in 16 bits of a state: other programs may have changed the state alone.
+// Round queues a launch on each rank for each copy of a state in 16 bits, which sets the copy: other programs may have changed the state alone.
 func (e *Executable) Round(state *program.Value) error {
 	for _, half := range e.copiesOf(state) {
 		for _, rank := range e.Ranks() {
@@ -115,10 +173,11 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 		return err
 	}
 	if !sharded(v) {
-		return e.onRank(v, m, download)
+		return e.download(v, m)
 	}
 	clear(m) // others have the rest
-	err := e.eachPart(v, m, download)
+	ranks := e.Ranks()
+	err := e.eachPart(v, m, func(rank int, s Span, m []byte) error { return downloadFrom(ranks[rank].backend, s, m) })
 	if err != nil {
 		return err
 	}
@@ -127,19 +186,15 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	return err
 }
 
-// upload and download copy between a span and m.
-func upload(b Backend, s Span, m []byte) error   { return b.Upload(s, m) }
-func download(b Backend, s Span, m []byte) error { return b.Download(m, s) }
-
 // sharded reports whether a value is a part of a sharded state.
 func sharded(v *program.Value) bool {
 	op, _ := v.Base.Def.Op.(program.State)
 	return op.Sharded
 }
 
-// eachPart calls f, on each rank of this process, for the span of v and the part of m that the rank has, and waits.
-func (e *Executable) eachPart(v *program.Value, m []byte, f func(b Backend, s Span, m []byte) error) error {
-	for i, rank := range e.Ranks() {
+// eachPart calls f, for each rank of this process, with the span of v and the part of m that the rank has.
+func (e *Executable) eachPart(v *program.Value, m []byte, f func(rank int, s Span, m []byte) error) error {
+	for i := range len(e.others) + 1 {
 		own, part := v, m
 		if sharded(v) {
 			n := v.Base.Elements()
@@ -153,23 +208,32 @@ func (e *Executable) eachPart(v *program.Value, m []byte, f func(b Backend, s Sp
 			own.View = program.Contiguous(own.Shape)
 			own.View.Offset = from - first
 		}
-		if err := rank.onRank(own, part, f); err != nil {
+		s, err := stateSpan(own, part)
+		if err == nil {
+			err = f(i, s, part)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onRank calls f for the span of v, a state of the rank or a part of one, and waits.
-func (e *Executable) onRank(v *program.Value, m []byte, f func(b Backend, s Span, m []byte) error) error {
+// download copies v, a state of the rank or a part of one, to m, and waits.
+func (e *Executable) download(v *program.Value, m []byte) error {
 	s, err := stateSpan(v, m)
-	if err == nil {
-		err = f(e.backend, s, m)
-	}
 	if err != nil {
 		return err
 	}
-	return e.backend.Sync()
+	return downloadFrom(e.backend, s, m)
+}
+
+// downloadFrom copies a span to m, and waits.
+func downloadFrom(b Backend, s Span, m []byte) error {
+	if err := b.Download(m, s); err != nil {
+		return err
+	}
+	return b.Sync()
 }
 
 // States returns copies of the states of each rank of this process, in the order of [program.Program.Updates], nil for states that runs do
@@ -186,7 +250,7 @@ func (e *Executable) States(shared bool) ([][][]byte, error) {
 				continue
 			}
 			m := make([]byte, u.State.Bytes())
-			if err := rank.onRank(u.State, m, download); err != nil {
+			if err := rank.download(u.State, m); err != nil {
 				return nil, err
 			}
 			list[r][i] = m
@@ -198,17 +262,19 @@ func (e *Executable) States(shared bool) ([][][]byte, error) {
 // SetStates sets the states that runs change to values returned by States, except those that are nil.
 func (e *Executable) SetStates(list [][][]byte) error {
 	e.Rejoin()
-	for r, rank := range e.Ranks() {
-		for i, u := range e.program.Updates {
-			if list[r][i] == nil || u.Next == u.State {
-				continue
-			}
-			if err := rank.onRank(u.State, list[r][i], upload); err != nil {
-				return err
+	uploads := make([][]upload, len(list))
+	for i, u := range e.program.Updates {
+		for r := range list {
+			if m := list[r][i]; m != nil && u.Next != u.State {
+				s, err := stateSpan(u.State, m)
+				if err != nil {
+					return err
+				}
+				uploads[r] = append(uploads[r], upload{s, m})
 			}
 		}
 	}
-	return nil
+	return e.uploadAll(uploads)
 }
 
 // Share returns the bytes that the first rank of all processes has. Unlike states, they may have any length, also another one elsewhere.

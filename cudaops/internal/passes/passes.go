@@ -20,6 +20,8 @@ type Target struct {
 	Workspace func(bytes int64) (program.Memory, error)
 	// Halves, if not nil, returns the memory that holds copies in BF16 or F16 of the float32 states in a Home, at half their offsets.
 	Halves func(home program.Memory, d kernels.Dtype) (program.Memory, error)
+	// Planned, if not nil, is called with the plan of each instruction as soon as it is made.
+	Planned func(*kernels.Plan)
 	// Mixed, if it is BF16 or F16, stores values between products in it: see package cudaops.
 	Mixed kernels.Precision
 }

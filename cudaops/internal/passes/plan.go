@@ -34,7 +34,9 @@ func plan(p *program.Program, t Target) error {
 		if err != nil {
 			return in.InNode(err)
 		}
-		in.Plan = plan
+		if in.Plan = plan; t.Planned != nil {
+			t.Planned(plan)
+		}
 	}
 	rematerialize(p, t.Device)
 	p.Stage = program.Planned

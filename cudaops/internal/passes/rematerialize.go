@@ -18,9 +18,9 @@ func rematerialize(p *program.Program, dev kernels.Device) {
 	if dev.Memory > 0 { // it is not known of the host
 		most = min(most, dev.Memory/8)
 	}
+	r := &rematerializer{p: p, at: map[*program.Instr]int{}, readers: map[*program.Value][]int{}, kept: map[*program.Value]bool{}, ends: map[*program.Value]int{}}
 	for {
-		r := newRematerializer(p)
-		if r.bytes <= most {
+		if r.measure(); r.bytes <= most {
 			return
 		}
 		v := r.choose()
@@ -48,16 +48,27 @@ type rematerializer struct {
 	bytes   int64
 }
 
-func newRematerializer(p *program.Program) *rematerializer {
-	r := &rematerializer{p: p, at: map[*program.Instr]int{}, readers: map[*program.Value][]int{}, kept: map[*program.Value]bool{}, ends: map[*program.Value]int{}}
+// measure measures the program as it is now. Each value that is computed again changes it, so memory of the last measurement is used.
+func (r *rematerializer) measure() {
+	p := r.p
+	clear(r.at)
+	clear(r.kept)
+	clear(r.ends)
+	for base, list := range r.readers {
+		r.readers[base] = list[:0]
+	}
+	r.bytes, r.peak = 0, 0
 	for i, in := range p.Instrs {
 		r.at[in] = i
 		if program.Is[program.Alias](in.Op) {
 			continue
 		}
+		kept := isConcatInPlace(in) || isInPlace(in) || program.Is[program.Collective](in.Op)
 		for _, v := range in.In {
 			r.readers[v.Base] = append(r.readers[v.Base], i)
-			r.kept[v.Base] = r.kept[v.Base] || isConcatInPlace(in) || isInPlace(in) || program.Is[program.Collective](in.Op)
+			if kept {
+				r.kept[v.Base] = true
+			}
 		}
 	}
 	for _, v := range p.Outputs {
@@ -88,7 +99,6 @@ func newRematerializer(p *program.Program) *rematerializer {
 			r.bytes, r.peak = use, i
 		}
 	}
-	return r
 }
 
 // last returns the index of the last instruction that reads a base, or 0. The inputs of a ConcatInPlace are parts of its result.
@@ -113,9 +123,7 @@ func (r *rematerializer) again(base *program.Value) (first int, ok bool) {
 
 // choose returns the value to compute again, or nil.
 func (r *rematerializer) choose() (best *program.Value) {
-	score := func(v *program.Value) float64 {
-		return float64(v.Bytes()) / float64(v.Def.Traffic(v.Def.Plan)+launchBytes)
-	}
+	most := 0. // bytes for each byte of the launch's traffic
 	for _, in := range r.p.Instrs[:r.peak] {
 		k, _ := in.Op.(program.Kernel)
 		_, prepare := k.Planner.(gemm.Prepare)
@@ -131,9 +139,11 @@ func (r *rematerializer) choose() (best *program.Value) {
 			_, computed := r.at[v.Base.Def]
 			return !computed || r.last(v.Base) >= first
 		}
-		if ok && !slices.ContainsFunc(in.In, func(v *program.Value) bool { return !available(v) }) &&
-			(best == nil || score(v) > score(best) || score(v) == score(best) && v.Bytes() > best.Bytes()) {
-			best = v
+		if !ok || slices.ContainsFunc(in.In, func(v *program.Value) bool { return !available(v) }) {
+			continue
+		}
+		if score := float64(v.Bytes()) / float64(in.Traffic(in.Plan)+launchBytes); best == nil || score > most || score == most && v.Bytes() > best.Bytes() {
+			best, most = v, score
 		}
 	}
 	return best
