@@ -280,6 +280,19 @@ func TestCrossEntropyErrors(t *testing.T) {
 	}
 }
 
+// Extremes take integers as well as floating-point numbers: the error of bool says so.
+func TestExtremesOfBool(t *testing.T) {
+	x := G.NewVector(G.NewGraph(), tensor.Bool, G.WithShape(3))
+	for name, op := range map[string]func() (*G.Node, error){
+		"Max": func() (*G.Node, error) { return ops.Max(x) }, "Min": func() (*G.Node, error) { return ops.Min(x, 0) },
+		"ArgMax": func() (*G.Node, error) { return ops.ArgMax(x, 0) }, "ArgMin": func() (*G.Node, error) { return ops.ArgMin(x, 0) },
+	} {
+		if _, err := op(); err == nil || !strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), "got bool, want numbers") {
+			t.Errorf("%s: got error %v, want one that names the op and ends with %q", name, err, "got bool, want numbers")
+		}
+	}
+}
+
 // Ops that move integers are passed by where gorgonia.NewLispMachine differentiates a cost that uses the integers as indices.
 func TestLispPassesIntegers(t *testing.T) {
 	for name, move := range map[string]func(ids, zero *G.Node) (*G.Node, error){
