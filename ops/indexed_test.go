@@ -280,6 +280,41 @@ func TestCrossEntropyErrors(t *testing.T) {
 	}
 }
 
+// Extremes take integers as well as floating-point numbers: the error of bool says so.
+func TestExtremesOfBool(t *testing.T) {
+	x := G.NewVector(G.NewGraph(), tensor.Bool, G.WithShape(3))
+	for name, op := range map[string]func() (*G.Node, error){
+		"Max": func() (*G.Node, error) { return ops.Max(x) }, "Min": func() (*G.Node, error) { return ops.Min(x, 0) },
+		"ArgMax": func() (*G.Node, error) { return ops.ArgMax(x, 0) }, "ArgMin": func() (*G.Node, error) { return ops.ArgMin(x, 0) },
+	} {
+		if _, err := op(); err == nil || !strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), "got bool, want numbers") {
+			t.Errorf("%s: got error %v, want one that names the op and ends with %q", name, err, "got bool, want numbers")
+		}
+	}
+}
+
+// The error of a wrong index has the name of a node and its op, which says what the index means.
+func TestIndexErrorsOfNamedNodes(t *testing.T) {
+	for want, op := range map[string]func(x, wrong *G.Node) (*G.Node, error){
+		"node token, Embedding: got index 9 at 1, want 0 to 2":                                   ops.Embedding,
+		"node token, Categorical (-1: a row with a NaN, an Inf or no finite logit, k below 1, p": func(x, wrong *G.Node) (*G.Node, error) { return ops.Categorical(x, nil, nil, wrong) },
+	} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithShape(3, 3), G.WithName("x"), G.WithInit(G.Ones()))
+		wrong := G.NewVector(g, tensor.Int, G.WithShape(3), G.WithName("wrong"), G.WithValue(tensor.New(tensor.WithBacking([]int{1, 9, 1}))))
+		if strings.Contains(want, "Categorical") {
+			wrong = testutil.Get[*G.Node](t)(ops.Cast(wrong, tensor.Float32))
+		}
+		token := testutil.Get[*G.Node](t)(op(x, wrong))
+		G.WithName("token")(token)
+		vm := testutil.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Outputs(token)))
+		defer vm.Close()
+		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
+
 // Ops that move integers are passed by where gorgonia.NewLispMachine differentiates a cost that uses the integers as indices.
 func TestLispPassesIntegers(t *testing.T) {
 	for name, move := range map[string]func(ids, zero *G.Node) (*G.Node, error){

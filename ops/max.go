@@ -3,6 +3,7 @@ package ops
 import (
 	"fmt"
 
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
@@ -24,7 +25,10 @@ func Min(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
 }
 
 func extreme(name string, op expr.Op, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
-	if t, axes, err := anyInputAlong(x, along); err == nil && t.Dtype.IsInteger() {
+	switch t, axes, err := anyInputAlong(x, along); {
+	case err == nil && t.Dtype == kernels.Bool:
+		return nil, fmt.Errorf("ops: %s%v: input 0: got bool, want numbers", name, along)
+	case err == nil && t.Dtype.IsInteger():
 		if t.Shape.IsScalar() {
 			return x, nil
 		}

@@ -191,12 +191,16 @@ func (g *Graph) Check(outputs []gorgonia.Value) error {
 	return nil
 }
 
-// check returns an error that names the first index in a value outside of the axis.
+// check returns an error that names the first index in a value outside of the axis. The op of a node with a name says what the indices are.
 func (r ranged) check(v gorgonia.Value) error {
-	if err := values.CheckIndices(v, r.extent, r.also); err != nil {
-		return fmt.Errorf("node %s: %w", internal.Name(r.node), err)
+	err := values.CheckIndices(v, r.extent, r.also)
+	switch {
+	case err == nil:
+		return nil
+	case internal.IsNamed(r.node):
+		return fmt.Errorf("node %s, %v: %w", internal.Name(r.node), r.node.Op(), err)
 	}
-	return nil
+	return fmt.Errorf("node %s: %w", internal.Name(r.node), err)
 }
 
 // diagonal lowers DiagFlat, whose element type Gorgonia does not infer. In row-major order, the elements of the n x n
