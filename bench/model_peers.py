@@ -1,6 +1,7 @@
-"""Times PyTorch on what TestModelTimes of cudaops/bench times on plans, on a cross-entropy with its gradient, and on a token of GPT-2 124M. It reads its lines, and takes the shapes from the names there.
+"""Times PyTorch on what TestModelTimes, TestAttentionTimes and TestStoredTimes of cudaops/bench time on plans, on a cross-entropy with its gradient, and on a token of GPT-2 124M. It reads
+their lines, and takes the shapes from the names there: of attention and stored numbers those in BF16.
 
-	STHENO_TIMES=. go test ./cudaops/bench -run TestModelTimes -v | tee times.log
+	STHENO_TIMES=. go test ./cudaops/bench -run 'TestModelTimes|TestAttentionTimes|TestStoredTimes' -v | tee times.log
 	python3 bench/model_peers.py < times.log
 
 Compiled where that is faster than eager, and captured in a graph of consecutive runs on operands that take turns, by the method of bench/timing.py.
@@ -12,13 +13,14 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.manual_seed(31)
 
 
-def normal(*shape):
-    return torch.randn(*shape, device="cuda")
+def normal(*shape, dtype=torch.float32):
+    return torch.randn(*shape, device="cuda", dtype=dtype)
 
 
 # Each gives, for the words of a name, a function, the shape of its operand, of which several take turns, and otherwise the operand.
@@ -100,27 +102,65 @@ def token(position):
     return f, None, torch.tensor([7], device="cuda")
 
 
-def us(f, shape, word):
-    """Microseconds of a run in a graph of runs on operands in turns."""
-    bytes_ = 4 * torch.Size(shape).numel() if shape else 1 << 40
+def attention(*words):
+    """Training's forward pass, which writes the logarithm of the sum, or the gradients of one that has run, by cuDNN, the fastest backend in every case."""
+    batch, heads, n, dim = (int(words[i]) for i in (-9, -7, -5, -3))
+    causal, ready = words[-1] == "true", {}
+
+    def forward(x):
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            leaves = [t.detach().requires_grad_() for t in x[:3]]
+            return F.scaled_dot_product_attention(*leaves, is_causal=causal), leaves
+
+    def gradients(x):
+        if x.data_ptr() not in ready:
+            ready[x.data_ptr()] = forward(x)
+        y, leaves = ready[x.data_ptr()]
+        return torch.autograd.grad(y, leaves, x[3], retain_graph=True)
+
+    return (gradients if words[0] == "gradient" else forward), (4, batch, heads, n, dim), ()
+
+
+def stored(name, shape):
+    """Functions of numbers in BF16."""
+    rows = torch.bfloat16
+    w, b = normal(shape[-1], dtype=rows), normal(shape[-1], dtype=rows)
+    return {
+        "map": ((lambda x: x[1] * (1 + torch.tanh(x[0]))), (2, *shape), ()),
+        "map of one operand": ((lambda x: F.gelu(x, approximate="tanh")), shape, ()),
+        "softmax": ((lambda x: x.softmax(-1)), shape, ()),
+        "softmax and product": ((lambda x: x[1] * x[0].softmax(-1)), (2, *shape), ()),
+        "layer norm": ((lambda x: F.layer_norm(x, shape[-1:], w, b)), shape, ()),
+        "sum": ((lambda x: x.sum(-1)), shape, ()),
+    }.get(name)
+
+
+def us(f, shape, word, dtype, captured):
+    """Microseconds of a run, in a graph of runs on operands in turns, or launched one by one."""
+    bytes_ = dtype.itemsize * torch.Size(shape).numel() if shape else 1 << 40
     copies = min(max(-(-4 * torch.cuda.get_device_properties(0).L2_cache_size // bytes_), 1), 64)
-    sets = [normal(*shape) for _ in range(copies)] if shape else [word]
-    side = torch.cuda.Stream()
+    sets = [normal(*shape, dtype=dtype) for _ in range(copies)] if shape else [word]
+    side = torch.cuda.Stream() if captured else torch.cuda.current_stream()
     with torch.cuda.stream(side):
         for x in sets[:3] * 2:
             f(x)
     torch.cuda.synchronize()
 
     def time(n, groups):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        def run():
             for i in range(n):
                 f(sets[i % copies])
-        graph.replay()
+
+        if captured:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                run()
+            run = graph.replay
+        run()
         events = [torch.cuda.Event(enable_timing=True) for _ in range(groups + 1)]
         events[0].record()
         for e in events[1:]:
-            graph.replay()
+            run()
             e.record()
         torch.cuda.synchronize()
         return 1000 * statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:])) / n
@@ -132,25 +172,36 @@ def us(f, shape, word):
 KINDS = {"topk": topk, "draw": draw, "vector": vector, "cumsum": cumsum, "embedding": embedding, "loss": loss, "token": token}
 
 
+def peer(name):
+    """The function of a line, its operand, the operand's type, and whether it is captured and compiled; nothing if there is no peer."""
+    words = name.replace(",", "").split()
+    if words[0] == "attention":
+        return (*attention(*words[1:]), torch.bfloat16, False, False) if "bf16" in words else None
+    if words[0] in KINDS:
+        return (*KINDS[words[0]](*words[1:]), torch.float32, True, words[0] in ("loss", "token") or words[0] == "draw" and words[-3] in ("1", "8192"))
+    m = re.fullmatch(r"(.*) \[([\d ]+)\] BF16", name)
+    f = m and stored(m[1], tuple(map(int, m[2].split())))
+    return f and (*f, torch.bfloat16, True, True)
+
+
 def main():
     print(torch.cuda.get_device_name(), torch.__version__)
     names = [(m[1].strip(), float(m[2])) for m in re.finditer(r"_test\.go:\d+: (\S.*?)  +([\d.]+) us", sys.stdin.read())]
     for name, ours in [("loss 8192 50304", 0)] + names + [("token 250", 0)]:
-        words = name.split()
-        f, shape, word = KINDS[words[0]](*words[1:])
+        found = peer(name)
+        if not found:
+            continue
+        f, shape, word, dtype, captured, compiled = found
         best = {}
-        for by in ("eager", "compiled"):
-            if by == "compiled" and words[0] not in ("loss", "token") and not (words[0] == "draw" and words[-3] in ("1", "8192")):
-                continue
+        for by in ("eager", "compiled")[: 1 + compiled]:
             torch.cuda.empty_cache()
             try:
-                call = f if by == "eager" else torch.compile(f, dynamic=False)
-                best[by] = us(call, shape, word)
+                best[by] = us(f if by == "eager" else torch.compile(f, dynamic=False), shape, word, dtype, captured)
             except Exception as e:
                 print(name, by, type(e).__name__, str(e).splitlines()[0][:100])
         if best:
             by = min(best, key=best.get)
-            print(f"{name:44} ours {ours:9.2f}  PyTorch {best[by]:9.2f} {by}  {best}", flush=True)
+            print(f"{name:60} ours {ours:9.2f}  PyTorch {best[by]:9.2f} {by}  {best}", flush=True)
 
 
 main()

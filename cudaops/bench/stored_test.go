@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -11,57 +12,96 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
-// storedCases are functions of rows, or of elements for no axes, with views of a shape.
+// storedCases are functions of rows, or of elements for no axes, of operands by letters as exprtest.RowFunction has them.
 var storedCases = []struct {
 	name        string
-	f           func(b *expr.Builder, x, y expr.Value) []expr.Value
+	f           func(b *expr.Builder, x []expr.Value) []expr.Value
+	operands    string
 	shape, axes []int
 	perRow      []bool
-	transposed  bool // y is stored transposed
+	transposed  bool // the second operand is stored transposed
 }{
-	{"map", gelu, []int{1, 1 << 28}, nil, []bool{false}, false},
-	{"map of few", gelu, []int{3, 77}, nil, []bool{false}, false},
-	{"transposed", gelu, []int{1000, 1200}, nil, []bool{false}, true},
-	{"softmax", softmax, []int{16384, 4096}, []int{1}, []bool{false}, false},
-	{"softmax of long rows", softmax, []int{40, 50304}, []int{1}, []bool{false}, false},
-	{"softmax of odd rows", softmax, []int{300, 1001}, []int{1}, []bool{false}, false},
-	{"sums of rows", sums, []int{8192, 768}, []int{1}, []bool{true, true}, false},
-	{"sums of columns", sums, []int{8192, 3072}, []int{0}, []bool{true, true}, false},
-	{"sums of fewer columns", sums, []int{2048, 768}, []int{0}, []bool{true, true}, false},
-	{"sums of columns of an odd number", sums, []int{515, 67}, []int{0}, []bool{true, true}, false},
+	{"map", gate, "ee", []int{1, 1 << 28}, nil, []bool{false}, false},
+	{"map of one operand", gelu, "e", []int{1, 1 << 28}, nil, []bool{false}, false},
+	{"map of few", gate, "ee", []int{3, 77}, nil, []bool{false}, false},
+	{"transposed", gate, "ee", []int{1000, 1200}, nil, []bool{false}, true},
+	{"softmax", softmax, "e", []int{16384, 4096}, []int{1}, []bool{false}, false},
+	{"layer norm", layerNorm(4096), "ecc", []int{16384, 4096}, []int{1}, []bool{false}, false},
+	{"sum", sums, "e", []int{16384, 4096}, []int{1}, []bool{true}, false},
+	{"softmax and product", softmax, "ee", []int{16384, 4096}, []int{1}, []bool{false}, false},
+	{"softmax of long rows", softmax, "ee", []int{40, 50304}, []int{1}, []bool{false}, false},
+	{"softmax of odd rows", softmax, "ee", []int{300, 1001}, []int{1}, []bool{false}, false},
+	{"layer norm of fewer rows", layerNorm(4096), "ecc", []int{61, 4096}, []int{1}, []bool{false}, false},
+	{"layer norm of odd rows", layerNorm(1001), "ecc", []int{300, 1001}, []int{1}, []bool{false}, false},
+	{"sum of fewer rows", sums, "e", []int{61, 4096}, []int{1}, []bool{true}, false},
+	{"sums of rows", sums, "ee", []int{8192, 768}, []int{1}, []bool{true, true}, false},
+	{"sums of columns", sums, "ee", []int{8192, 3072}, []int{0}, []bool{true, true}, false},
+	{"sums of fewer columns", sums, "ee", []int{2048, 768}, []int{0}, []bool{true, true}, false},
+	{"sums of columns of an odd number", sums, "ee", []int{515, 67}, []int{0}, []bool{true, true}, false},
 }
 
-func gelu(b *expr.Builder, x, y expr.Value) []expr.Value {
-	return []expr.Value{b.Apply(expr.Mul, y, b.Apply(expr.Add, b.Constant(expr.Float32, 1), b.Apply(expr.Tanh, x)))}
+// gate is y (1 + tanh x).
+func gate(b *expr.Builder, x []expr.Value) []expr.Value {
+	return []expr.Value{b.Apply(expr.Mul, x[1], b.Apply(expr.Add, b.Constant(expr.Float32, 1), b.Apply(expr.Tanh, x[0])))}
 }
 
-func softmax(b *expr.Builder, x, y expr.Value) []expr.Value {
-	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x, b.Apply(expr.RowMax, x)))
-	return []expr.Value{b.Apply(expr.Mul, y, b.Apply(expr.Div, e, b.Apply(expr.RowSum, e)))}
+// gelu is GELU by tanh.
+func gelu(b *expr.Builder, x []expr.Value) []expr.Value {
+	c := func(v float64) expr.Value { return b.Constant(expr.Float32, v) }
+	cube := b.Apply(expr.Mul, c(0.044715), b.Apply(expr.Mul, x[0], b.Apply(expr.Mul, x[0], x[0])))
+	inner := b.Apply(expr.Mul, c(math.Sqrt(2/math.Pi)), b.Apply(expr.Add, x[0], cube))
+	return gate(b, []expr.Value{inner, b.Apply(expr.Mul, c(0.5), x[0])})
 }
 
-func sums(b *expr.Builder, x, y expr.Value) []expr.Value {
-	return []expr.Value{b.Apply(expr.RowSum, x), b.Apply(expr.RowSum, b.Apply(expr.Mul, x, y))}
+func softmax(b *expr.Builder, x []expr.Value) []expr.Value {
+	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0])))
+	e = b.Apply(expr.Div, e, b.Apply(expr.RowSum, e))
+	if len(x) > 1 {
+		e = b.Apply(expr.Mul, x[1], e)
+	}
+	return []expr.Value{e}
+}
+
+// layerNorm returns layer norm of rows of so many columns, with a factor and a term for each column.
+func layerNorm(columns float64) func(b *expr.Builder, x []expr.Value) []expr.Value {
+	return func(b *expr.Builder, x []expr.Value) []expr.Value {
+		mean := func(v expr.Value) expr.Value {
+			return b.Apply(expr.Mul, b.Apply(expr.RowSum, v), b.Constant(expr.Float32, 1/columns))
+		}
+		d := b.Apply(expr.Sub, x[0], mean(x[0]))
+		inverse := b.Apply(expr.Div, b.Constant(expr.Float32, 1), b.Apply(expr.Sqrt, b.Apply(expr.Add, mean(b.Apply(expr.Mul, d, d)), b.Constant(expr.Float32, 1e-5))))
+		return []expr.Value{b.Apply(expr.Add, b.Apply(expr.Mul, b.Apply(expr.Mul, d, inverse), x[1]), x[2])}
+	}
+}
+
+// sums are the sum of x and, of two operands, of their products.
+func sums(b *expr.Builder, x []expr.Value) []expr.Value {
+	list := []expr.Value{b.Apply(expr.RowSum, x[0])}
+	if len(x) > 1 {
+		list = append(list, b.Apply(expr.RowSum, b.Apply(expr.Mul, x[0], x[1])))
+	}
+	return list
 }
 
 // storedPlans returns the plan of case i in float32 and one that stores elements in a type.
 func storedPlans(t *testing.T, dev kernels.Device, i int, d expr.Dtype) (list [2]*kernels.Plan) {
 	c := storedCases[i]
-	b := expr.NewBuilder(expr.Float32, expr.Float32)
-	f := testutil.Get[expr.Func](t)(b.Func(c.f(b, b.Operand(0), b.Operand(1))...))
+	b := expr.NewBuilder(slices.Repeat([]expr.Dtype{expr.Float32}, len(c.operands))...)
+	f := testutil.Get[expr.Func](t)(b.Func(c.f(b, b.Inputs())...))
 	outputs := make([]expr.Dtype, len(c.perRow))
 	for k, one := range c.perRow {
 		if outputs[k] = d; one {
 			outputs[k] = expr.Float32
 		}
 	}
-	views := []codegen.View{codegen.Dense(c.shape), codegen.Dense(c.shape)}
+	views := viewsOf(exprtest.RowFunction{Operands: c.operands}.Views(exprtest.RowShape{Shape: c.shape, Axes: c.axes}))
 	if c.transposed {
 		views[1].Strides = []int{1, c.shape[0]}
 	}
-	for k, f := range []expr.Func{f, testutil.Get[expr.Func](t)(f.Stored([]expr.Dtype{d, d}, outputs))} {
+	for k, f := range []expr.Func{f, testutil.Get[expr.Func](t)(f.Stored(slices.Repeat([]expr.Dtype{d}, len(c.operands)), outputs))} {
 		if c.axes == nil {
 			list[k] = testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, c.shape, views...))
 		} else {
@@ -81,10 +121,10 @@ func TestStoredOnGPU(t *testing.T) {
 		}
 		for _, d := range []expr.Dtype{expr.BF16, expr.F16} {
 			plans := storedPlans(t, dev, i, d)
-			in, full := make([][]byte, 2), make([][]byte, 2)
-			for k := range in {
-				in[k] = asStored(t, uniform(4*n, int(r.Int32())), expr.Float32, d)
-				full[k] = asStored(t, in[k], d, expr.Float32)
+			var in, full [][]byte
+			for _, bytes := range plans[0].Inputs {
+				stored := asStored(t, uniform(bytes, r.IntN(1<<10)), expr.Float32, d)
+				in, full = append(in, stored), append(full, asStored(t, stored, d, expr.Float32))
 			}
 			want, got := make([]byte, plans[0].Out), make([]byte, plans[1].Out)
 			testutil.Do(t, Run(0, plans[0], full, want))

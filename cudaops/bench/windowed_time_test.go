@@ -93,6 +93,11 @@ func signed(bytes int64, seed int) []byte {
 	return repeated(bytes, seed, func(r *rand.Rand) float32 { return 2*r.Float32() - 1 })
 }
 
+// gaussian returns bytes of random float32, standard normal.
+func gaussian(bytes int64, seed int) []byte {
+	return repeated(bytes, seed, func(r *rand.Rand) float32 { return float32(r.NormFloat64()) })
+}
+
 // repeated returns bytes of about a million drawn float32, as many times as it takes.
 func repeated(bytes int64, seed int, draw func(r *rand.Rand) float32) []byte {
 	r := rand.New(rand.NewPCG(uint64(seed), 5))

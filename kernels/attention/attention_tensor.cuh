@@ -56,16 +56,22 @@ template <int N> __device__ __forceinline__ void mask(float (&s)[N], const int (
         if (column + j / 4 * 8 + j % 2 >= limit[j / 2 % 2]) s[j] = -INFINITY;
 }
 
-// weigh makes exponentials of scores, and returns the factors of what was computed with the last maxima. Unless EXACT, one multiply-add scales a score and subtracts the scaled maximum, whose
-// rounding error overflows for scores from about 2^30 on. While one row's exponentials are computed, so is the maximum of the other.
-template <bool EXACT = false, int N> __device__ __forceinline__ void weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
+// weigh makes exponentials of scores, sets the factors of what was computed with the last maxima, and reports whether a factor of the warp is not 1. Unless EXACT, one multiply-add scales a
+// score and subtracts the scaled maximum, whose rounding error overflows for scores from about 2^30 on, and a warp keeps the last maxima of its rows unless the exponentials of one would exceed
+// 2^8. While one row's exponentials are computed, so is the maximum of the other.
+template <bool EXACT = false, int N> __device__ __forceinline__ bool weigh(float (&s)[N], float (&most)[2], float (&total)[2], float (&factor)[2], float scale) {
     float base[2], from[2], high[2] = {most[0], most[1]}, add[2] = {0, 0};
+    bool grow[2] = {true, true};
     auto largest = [&](int r, int j) { high[r] = fmaxf(high[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1])); };
     auto begin = [&](int r) {
         high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 1));
         high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 2));
+        if constexpr (!EXACT) {
+            grow[r] = __any_sync(~0u, (high[r] - most[r]) * scale > 8);
+            if (!grow[r]) high[r] = most[r];
+        }
         base[r] = high[r] == -INFINITY ? 0 : high[r], from[r] = base[r] * scale;
-        factor[r] = exp2_fast(EXACT ? (most[r] - base[r]) * scale : most[r] * scale - from[r]);
+        factor[r] = grow[r] ? exp2_fast(EXACT ? (most[r] - base[r]) * scale : most[r] * scale - from[r]) : 1;
         most[r] = high[r];
     };
     auto exponential = [&](int r, int j) {
@@ -85,6 +91,7 @@ template <bool EXACT = false, int N> __device__ __forceinline__ void weigh(float
     for (int j = 0; j < N / 4; j++) sum(1, j);
 #pragma unroll
     for (int r = 0; r < 2; r++) total[r] = total[r] * factor[r] + add[r];
+    return grow[0] || grow[1];
 }
 
 // weight is exp2(scale s - lse).

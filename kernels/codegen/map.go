@@ -89,7 +89,8 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	if into != nil {
 		outputs = []View{*into}
 	}
-	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(slices.Concat(c.stored(), c.f.Outputs())), threadsPerRow: 1}.whole(), outputs)
+	types := slices.Concat(c.stored(), c.f.Outputs())
+	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(types), threadsPerRow: 1}.whole(), outputs)
 	small := dev.Kind == kernels.GPU && into == nil && n.rows <= int64(dev.SMs)*policy.Streaming.On(dev).Few
 	if small {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
@@ -108,6 +109,8 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors = 1
 	} else if l.width == 1 {
 		l.vectors *= 4
+	} else if !slices.ContainsFunc(types, func(d expr.Dtype) bool { return d.Size() != 2 }) {
+		l.vectors *= 2 // of 8 bytes
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
 	if dev.Kind == kernels.GPU && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {

@@ -258,6 +258,20 @@ func TestMapLayout(t *testing.T) {
 			t.Errorf("%d elements: got %s on %v, want %s", n, got, p.Launches[0].Grid, want)
 		}
 	}
+	for _, d := range []expr.Dtype{expr.Float32, expr.BF16, expr.F16} { // 16 bytes a thread
+		stored := []expr.Dtype{d, d}
+		f, err := parseMap(t, "a + b", "a", "b").Stored(stored, stored[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Map(h200, f, []int{1 << 20}, Dense([]int{1 << 20}), Dense([]int{1 << 20}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := p.Launches[0].Kernel.Image.(image).layout; int64(l.width*l.vectors)*d.Size() != 16 {
+			t.Errorf("%v: got %d vectors of %d elements, want 16 bytes", d, l.vectors, l.width)
+		}
+	}
 	big := []int{1 << 16, 1 << 15}
 	p, err := Map(kernels.HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), viewAt(1<<16, 0, 1, 0))
 	if err != nil || !p.Launches[0].Kernel.Image.(image).layout.wide {
