@@ -13,10 +13,18 @@ import (
 // fewChannels is the name of the candidate of conv_few.cu.
 const fewChannels = "few channels"
 
-// drawFew draws a convolution of few channels, of odd sizes, strides, dilations and paddings, or as networks have them.
+// drawFew draws a convolution of few channels, of odd sizes, strides, dilations and paddings, or as networks have them, or with 7 x 7 taps at a stride of 2.
 func drawFew(r *rand.Rand) gemm.Conv {
 	size := func(most int64) int64 { return int64(math.Pow(float64(most+1), r.Float64())) }
 	v := gemm.Conv{Dtype: kernels.Float32, Images: size(60), Groups: 1, Channels: 1 + 2*r.Int64N(2), Filters: 8 + size(150), Result: []gemm.ConvResult{gemm.ConvOutput, gemm.ConvFilters}[r.IntN(2)]}
+	if r.IntN(4) == 0 {
+		v.Channels, v.Filters, v.Result, v.Round = 3, 8+size(130), gemm.ConvResult(r.IntN(3)), kernels.Precision(r.IntN(4))
+		for _, a := range []*gemm.ConvAxis{&v.Rows, &v.Columns} {
+			*a = gemm.ConvAxis{In: 5 + size(300), Size: 7, Stride: 2, Dilation: 1, Before: 1 + 2*r.Int64N(3), After: 1 + r.Int64N(6)}
+		}
+		v.Images = min(v.Images, 1+(1<<22)/(v.Rows.In*v.Columns.In*v.Filters)) // the reference computes at most a billion products
+		return v
+	}
 	plain := r.IntN(2) == 0
 	for _, a := range []*gemm.ConvAxis{&v.Rows, &v.Columns} {
 		*a = gemm.ConvAxis{Size: 3, Stride: size(4), Dilation: size(3)}

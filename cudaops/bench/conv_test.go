@@ -321,7 +321,7 @@ func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 			}
 			layouts++
 			variants := []bool{false} // of Prepared
-			if _, ok := v.Prepares(watch.dev); ok && (v.Round == kernels.BF16 || v.Round == kernels.F16) {
+			if _, ok := v.Prepares(watch.dev); ok {
 				variants = append(variants, true)
 			}
 			for k, prepared := range variants {

@@ -17,6 +17,11 @@ const (
 	fewBlocks        = 4   // of an SM, wanted
 	fewRowBlocks     = 5   // of an SM for filters, with stride and dilation 1
 	fewRowFilters    = 64  // of such a block
+	fewSide          = 16  // pixels of outputs, or squares of four pixels of images, of a side of a block with a stride
+
+	fewStridedThreads       = 64                            // of a block with a stride
+	fewStridedFilterThreads = 352                           // and of one for filters
+	fewStridedShared        = 2 * 4 * (21*236 + 64*(112+4)) // bytes of such a block: of images and of gradients, twice
 )
 
 // fewKind has the kernels for images with that many channels and square filters of that side. A thread computes pixels of outputs; a warp computes gradients w.r.t. filters.
@@ -34,16 +39,67 @@ func newFewKind(channels, size, pixels, filters int64) fewKind {
 	}}
 }
 
+// fewStrided has the kernels for images of 3 channels with 7 x 7 taps at a stride of 2, by results. Gradients w.r.t. images want odd paddings.
+var fewStrided = [3]*kernels.Kernel{
+	ConvOutput:  own.Kernel("conv_few", "conv_few_3x7_f32", convWindowsBody[float32]),
+	ConvImages:  own.Kernel("conv_few", "conv_few_images_3x7_f32", convWindowsBody[float32]),
+	ConvFilters: own.Kernel("conv_few", "conv_few_filters_3x7_f32", convFiltersBody[float32]),
+}
+
+// fewTiles returns the tiles of fewStrided, of pixels of an image or rows of outputs, and the products of one for each filter, or each 64 filters; ok is false if there is no kernel.
+func (v Conv) fewTiles() (tiles, products int64, ok bool) {
+	fits := func(a ConvAxis) bool {
+		return a.Size == 7 && a.Stride == 2 && a.Dilation == 1 && (a.Before%2 != 0 || v.Result != ConvImages)
+	}
+	if v.Channels != 3 || v.ChannelsLast != [2]bool{} || !fits(v.Rows) || !fits(v.Columns) {
+		return 0, 0, false
+	}
+	taps := v.Channels * v.Rows.Size * v.Columns.Size
+	side := func(pixels int64) int64 { return kernels.CeilDiv(pixels, fewSide) }
+	switch v.Result {
+	case ConvOutput:
+		return v.Images * side(v.Rows.Out()) * side(v.Columns.Out()), fewSide * fewSide * taps * arith.RoundUp(v.Filters, fewFilters), true
+	case ConvImages:
+		return v.Images * side(kernels.CeilDiv(v.Rows.In, 2)) * side(kernels.CeilDiv(v.Columns.In, 2)), fewSide * fewSide * taps * v.Filters, true
+	}
+	return v.Images * v.Rows.Out(), v.Columns.Out() * taps * arith.RoundUp(v.Filters, fewMost), true
+}
+
+// emitStrided appends the launches of fewStrided for so many tiles.
+func (v Conv) emitStrided(p *kernels.Plan, args convArgs, dev kernels.Device, tiles int64) error {
+	if v.Result != ConvFilters {
+		args.Chunk = args.K
+		p.Launch(fewStrided[v.Result], int(tiles), fewStridedThreads, args)
+		return kernels.CheckGrid(tiles)
+	}
+	across := kernels.CeilDiv(args.M, fewMost)
+	args.Chunk = kernels.CeilDiv(tiles, max(int64(dev.SMs)/across, 1)) * args.PixelRow.D
+	splits := kernels.CeilDiv(args.K, args.Chunk)
+	if splits > 1 {
+		args.Out = p.Workspace(splits * p.Out)
+	}
+	p.Launch(fewStrided[v.Result], int(across*splits), fewStridedFilterThreads, args).Shared = fewStridedShared
+	sumSplits(p, v.Dtype, args.Count, args.Out, splits)
+	return kernels.CheckGrid(across * splits)
+}
+
 // few returns the kernels for images of few channels, and their time by the model in us; ok is false if there are none for the convolution.
 func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
-	if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Result == ConvImages || v.Groups != 1 || v.Filters < fewFilters || v.Prepared || v.Split != [2]bool{} {
+	if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Groups != 1 || v.Filters < fewFilters || v.Prepared || v.Split != [2]bool{} {
 		return k, 0, false
 	}
 	if v.ChannelsLast != [2]bool{} && (v.last(ConvImages) || v.Filters%fewFilters > 0 || v.size(ConvOutput) != v.Dtype.Size()) {
 		return k, 0, false
 	}
+	if tiles, products, ok := v.fewTiles(); ok {
+		us = convLaunch + float64(products)*max(float64(tiles)/float64(dev.SMs)/fewStridedRate, 1/fewStridedAlone)
+		if v.Result == ConvFilters {
+			us += convLaunch + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
+		}
+		return k, us, true
+	}
 	for _, k := range fewKinds {
-		if v.Channels == k.channels && v.Rows.Size == k.size && v.Columns.Size == k.size {
+		if v.Result != ConvImages && v.Channels == k.channels && v.Rows.Size == k.size && v.Columns.Size == k.size {
 			sizes := v.elements()
 			us := convLaunch + float64(4*(sizes[ConvOutput]+sizes[ConvImages]))/fewBytes
 			if v.Result == ConvFilters {
@@ -58,6 +114,9 @@ func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
 // The model's times of an H200: bytes that the kernels read and write in one us, and gradients w.r.t. outputs times channels that those for filters multiply by nine elements each.
 const fewBytes, fewProducts = 3e6, 1.3e6
 
+// The products that an SM computes with a stride in one us, and those of a block that is alone.
+const fewStridedRate, fewStridedAlone = 150e3, 50e3
+
 // fewRows reports whether a kernel for filters reads a column of a window for each pixel, as neighbours have the others. With one channel it is slower, but for gradients with channels last.
 func (v Conv) fewRows() bool {
 	return v.Rows.Stride == 1 && v.Columns.Stride == 1 && v.Rows.Dilation == 1 && v.Columns.Dilation == 1 && (v.Channels > 1 || v.last(ConvOutput))
@@ -65,6 +124,9 @@ func (v Conv) fewRows() bool {
 
 // emit appends the launches. Outputs with channels last have 1 element from a channel to the next.
 func (k fewKind) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
+	if tiles, _, ok := v.fewTiles(); ok {
+		return v.emitStrided(p, args, dev, tiles)
+	}
 	wanted := fewBlocks * int64(dev.SMs)
 	if v.last(ConvOutput) && v.Result == ConvOutput {
 		args.C.Row = 1

@@ -50,7 +50,6 @@ template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes
         BODY(prepare_ranges<KIND>({OF(x), OF(to), OF(count), OF(rows), OF(cols), OF(pitch), OF(width), OF(lines), OF(wide), OF(before), OF(stepY), OF(stepX), OF(groups), OF(after), OF(per), OF(blocks), ranged}, ranges, arrivals, count);)                \
     }
 PREPARE(split, SPLIT)
-PREPARE(pair, TWO)
 PREPARE(bf16, HALF)
 PREPARE(f16, HALF_F16)
 PREPARE(tf32, WIDE)
@@ -134,7 +133,8 @@ template <typename K_> struct Pixels {
         n0 = tile * L::N, channel = (slice - at * slices) * K::BK, i = at / columns, j = at - i * columns, tap += i * w.down + j * w.across;
         return slices * taps;
     }
-    // prepare finds what copies of the tile need beside, and fetch starts those of its next slice.
+    __device__ __forceinline__ int bytes() const { return L::BYTES; }
+    // prepare finds what copies of the tile need beside, and fetch starts those of its next slice, of that many bytes.
     __device__ __forceinline__ void prepare() {
 #pragma unroll
         for (int half = 0; half < L::N / K::BN; half++) corner[half] = w.corner(n0 + half * K::BN, group);
@@ -174,16 +174,8 @@ template <typename K_> struct Pixels {
             return;
         }
         row += m0 + t / 32 * 16;
-        if (K::SIZE == 4 && w.how == w.LAST) { // eight lanes write a sector
-            row += lane / 4;
-#pragma unroll
-            for (int i = 0; i < K::BN / 4; i++) {
-                const i64 at = place(of, n0 + column + i / 2 * 8 + lane % 4 * 2 + i % 2);
-                if (at < 0) continue;
-                float* const to = out + at;
-                if (row < m) to[row] = sums.value(i / 2 * 4 + i % 2);
-                if (row + 8 < m) to[row + 8] = sums.value(i / 2 * 4 + i % 2 + 2);
-            }
+        if (K::SIZE == 4 && w.how == w.LAST) {
+            store_lines(sums, of, row, n0 + column, shared_address(memory) + t / 32 * L::STAGING);
             return;
         }
         if constexpr (L::BLOCKS == 2) {
@@ -222,6 +214,29 @@ template <typename K_> struct Pixels {
         if (w.how != w.SPACED) *to = x;
         else if (reinterpret_cast<u64>(to) % 8 == 0) *reinterpret_cast<float2*>(to) = make_float2(x, 0);
         else to[0] = x, to[1] = 0;
+    }
+    // store_lines writes a warp's 16 rows of float32 with channels last, some pixels at a time: lines of 64 bytes. They are PITCH bytes apart, so that no two threads of a store meet in a bank.
+    __device__ __forceinline__ void store_lines(const K& sums, const Place& of, int row, int pixel, u32 memory) const {
+        constexpr int PITCH = 16 * 4 + 16, SOME = L::BLOCKS == 2 ? 8 : 32;
+        static_assert(SOME * PITCH <= L::STAGING, "lines fit in a quarter of the STAGING floats");
+        const int lane = threadIdx.x % 32;
+        const u32 to = memory + lane % 4 * 2 * PITCH + lane / 4 * 4, from = memory + lane / 4 * PITCH + lane % 4 * 16;
+        row += lane % 4 * 4;
+#pragma unroll
+        for (int part = 0; part < K::BN; part += SOME) {
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < SOME / 2; i++)
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 32), "f"(sums.value(part / 2 + i)) : "memory");
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < SOME; u += 8) {
+                const i64 at = place(of, pixel + part + u + lane / 4);
+                float4 v;
+                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(from + u * PITCH) : "memory");
+                if (at >= 0 && row < m) *reinterpret_cast<float4*>(out + at + row) = v;
+            }
+        }
     }
     // store_last writes 16 bits with channels last, 32 pixels at a time: lines of 128 bytes.
     __device__ __forceinline__ void store_last(const K& sums, const Place& of, int row, int pixel, u32 memory) const {
@@ -268,6 +283,8 @@ template <typename K_> struct Taps {
         pixel = (part - split * w.groups) * w.group * w.pixels.d + split * chunk + slice * K::BK;
         return slices;
     }
+    __device__ __forceinline__ int blocks() const { return min((n - n0) / 64, L::N / 64); } // of 64 columns: what beyond them is multiplied is not stored
+    __device__ __forceinline__ int bytes() const { return L::BYTES - (L::N / 64 - blocks()) * K::BK * 128 * K::PLANES; }
     __device__ __forceinline__ void prepare() {
         const int each = (w.channels + 63) / 64;
 #pragma unroll
@@ -283,7 +300,8 @@ template <typename K_> struct Taps {
 #pragma unroll
             for (int u = 0; u < L::M / 64; u++) ::fetch<false>(L::a(memory, stage, p) + u * K::BK * 128, filters, bar, m0 + u * 64, pixel, p, 0, 0);
 #pragma unroll
-            for (int u = 0; u < L::N / 64; u++) w.copy(L::b(memory, stage, p, u * 64 / K::BN) + u * 64 % K::BN * K::BK * 2, images, bar, p, corner, channel[u], offsetY[u], offsetX[u]);
+            for (int u = 0; u < L::N / 64; u++)
+                if (u < blocks()) w.copy(L::b(memory, stage, p, u * 64 / K::BN) + u * 64 % K::BN * K::BK * 2, images, bar, p, corner, channel[u], offsetY[u], offsetX[u]);
         }
         pixel += K::BK;
     }
@@ -417,7 +435,7 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const Ra
 #pragma unroll 1
                 for (int l = 0; l < steps; l++, at.next()) {
                     barrier_wait(empty + at.stage * 8, at.parity ^ 1);
-                    barrier_expect(full + at.stage * 8, L::BYTES);
+                    barrier_expect(full + at.stage * 8, work.bytes());
                     work.fetch(memory, at.stage, full + at.stage * 8);
                 }
             }
@@ -445,6 +463,131 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const Ra
     }
 }
 
+// TurnedTaps are tiles of filters in TF32, see Turned.
+template <typename K_> struct TurnedTaps : Taps<K_> {
+    using K = K_;
+    using L = Layout<K>;
+    __device__ __forceinline__ void fetch(u32 to, u32 bar) {
+        const typename Windows::Corner corner = this->w.corner(this->pixel, 0);
+        const int blocks = this->blocks(), filters = min((this->m - this->m0 + 31) / 32, L::M / 32);
+        barrier_expect(bar, (2 * blocks + filters) * K::BOX);
+#pragma unroll
+        for (int u = 0; u < L::M / 32; u++)
+            if (u < filters) ::fetch<false>(to + u * K::BOX, this->filters, bar, this->m0 + u * 32, this->pixel, 0, 0, 0);
+#pragma unroll
+        for (int u = 0; u < 2 * K::GROUPS; u++)
+            if (u < 2 * blocks) this->w.copy(to + (L::M / 32 + u) * K::BOX, this->images, bar, 0, corner, this->channel[u / 2] + u % 2 * 32, this->offsetY[u / 2], this->offsetX[u / 2]);
+        this->pixel += K::BK;
+    }
+    // store writes a warpgroup's channels: a thread has two that are contiguous of each filter.
+    __device__ __forceinline__ void store(const K& sums, int group) const {
+        const int lane = threadIdx.x % 32, column = this->n0 + group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4 * 2, filter = this->m0 + lane % 4 * 2;
+        const bool direct = this->w.how == Windows::DIRECT;
+        const int width = direct ? this->w.down * this->w.filter : this->n, first = this->place(column), second = this->place(column + 1);
+        if (first < 0) return;
+        float* to = this->out + ((i64)this->part * this->m + filter) * width + first;
+        int left = this->m - filter; // filters
+#pragma unroll
+        for (int j = 0; j < K::BN / 8; j++, to += 8 * (i64)width, left -= 8) {
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float* const line = to + e * width;
+                if (e >= left) continue;
+                if (!direct) {
+                    *reinterpret_cast<float2*>(line) = make_float2(sums.sum[4 * j + e], sums.sum[4 * j + e + 2]);
+                    continue;
+                }
+                *line = sums.sum[4 * j + e];
+                if (second >= 0) line[second - first] = sums.sum[4 * j + e + 2];
+            }
+        }
+    }
+};
+
+// run_turned runs a block, see Turned.
+template <typename Work> __device__ __forceinline__ void run_turned(Work work) {
+    using K = typename Work::K;
+    using L = typename Work::L;
+    constexpr int STAGES = L::STAGES;
+    const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, full = start, ready = start + 64, empty = start + 128, memory = start + 1024;
+    if (threadIdx.x == 0) {
+        map_ahead(work.filters), map_ahead(work.images);
+        for (int i = 0; i < STAGES; i++) barrier_init(full + i * 8, 1), barrier_init(ready + i * 8, 2), barrier_init(empty + i * 8, K::GROUPS * 4);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncthreads();
+    follow();
+    const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0), lane = threadIdx.x % 32, group = warp / 4, turning = warp - K::GROUPS * 4;
+    Ring<STAGES> at;
+    if (turning == 2) {
+        if (lane > 0) return;
+#pragma unroll 1
+        for (int tile = blockIdx.x; tile < work.tiles(); tile += gridDim.x) {
+            const int steps = work.begin(tile, 0);
+            work.prepare();
+#pragma unroll 1
+            for (int l = 0; l < steps; l++, at.next()) {
+                barrier_wait(empty + at.stage * 8, at.parity ^ 1);
+                work.fetch(memory + at.stage * L::BYTES, full + at.stage * 8);
+            }
+        }
+        return;
+    }
+    if (turning >= 0) {
+#pragma unroll 1
+        for (int tile = blockIdx.x; tile < work.tiles(); tile += gridDim.x) {
+            const int steps = work.begin(tile, 0);
+#pragma unroll 1
+            for (int l = 0; l < steps; l++, at.next()) {
+                barrier_wait(full + at.stage * 8, at.parity);
+                turn<K::BN>(memory + at.stage * L::BYTES, turning);
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                __syncwarp();
+                if (lane == 0) barrier_arrive(ready + at.stage * 8, 0);
+            }
+        }
+        return;
+    }
+    const int chunk = warp % 2 * 4 + lane / 8;
+    const u32 own = (K::BN / 32 + 2 * group + warp % 4 / 2) * K::BOX + lane % 4 * 256 + (chunk ^ lane % 4 * 2) * 16 + lane / 4 % 2 * 8;
+    const u64 swizzle = (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)1 << 16;
+#pragma unroll 1
+    for (int tile = blockIdx.x; tile < work.tiles(); tile += gridDim.x) {
+        const int steps = work.begin(tile, 0);
+        const bool idle = group >= work.blocks();
+        K sums;
+#pragma unroll 1
+        for (int l = 0; l < steps; l++, at.next()) {
+            barrier_wait(full + at.stage * 8, at.parity);
+            if (!idle) {
+                const u32 stage = memory + at.stage * L::BYTES;
+                const u64 b = swizzle | (stage & 0x3ffff) >> 4;
+                u32 a[8][4];
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+#pragma unroll
+                    for (int s = 4 * half; s < 4 * half + 4; s++) {
+                        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(a[s][0]), "=r"(a[s][1]) : "r"(stage + own + s * 1024) : "memory");
+                        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(a[s][2]), "=r"(a[s][3]) : "r"((stage + own ^ 16) + 128 + s * 1024) : "memory");
+                    }
+                    if (half == 0) barrier_wait(ready + at.stage * 8, at.parity);
+                    pin(sums.sum);
+                    wgmma_fence();
+#pragma unroll
+                    for (int s = 4 * half; s < 4 * half + 4; s++) wgmma_rows(sums.sum, a[s], b + half * (K::BN * 128 >> 4) + s % 4 * 2, l > 0 || s > 0);
+                    wgmma_commit();
+                }
+                pin(sums.sum);
+                wgmma_wait<0>();
+                pin(sums.sum);
+            }
+            if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+        }
+        if (!idle) work.store(sums, group);
+    }
+}
+
 #define PHASES(name) int count##name, int stride##name##P, int dilation##name##P, int pad##name##P, int size##name, int every##name, int step##name, int most##name, int in##name
 #define PHASES_OF(name) {count##name, stride##name##P, dilation##name##P, pad##name##P, size##name, every##name, step##name, most##name, in##name}
 #define WINDOWS                                                                                                                                         \
@@ -463,6 +606,10 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const Ra
     extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_filters_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
         BODY(run(Taps<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                      \
     }
+#define TURNED(name, GROUPS, BN)                                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 96, 1) conv_hopper_filters_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
+        BODY(run_turned(TurnedTaps<Turned<GROUPS, BN>>{{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}});)                                                    \
+    }
 PIXELS(f32, 1, Six<0, 0, 1>)
 PIXELS(f32_narrow, 1, Six<0, 0, 0>)
 PIXELS(bf16, 1, Plain<0, 0, 2, 256, 1>)
@@ -480,12 +627,15 @@ PIXELS(tf32_narrow, 1, Plain<0, 0, 4, 128, NARROW>)
 PIXELS(tf32_narrow_pair, 2, Plain<0, 0, 4, 64, NARROW_PAIR>)
 TAPS(f32, 1, Six<1, 1, 1>)
 TAPS(f32_narrow, 1, Six<1, 1, 0>)
-TAPS(tf32, 1, Three<1, 1, 128, 1>)
-TAPS(tf32_narrow_pair, 2, Three<1, 1, 64, NARROW_PAIR>)
+TURNED(tf32, 2, 128)
+TURNED(tf32_wide, 3, 128)
+TURNED(tf32_narrow, 3, 64)
 TAPS(bf16_one, 1, Plain<1, 1, 2, 128, 1>)
+TAPS(bf16_mid, 1, Plain<1, 1, 2, 192, 1>)
 TAPS(bf16_narrow, 1, Plain<1, 1, 2, 128, NARROW>)
 TAPS(bf16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR>)
 TAPS(f16_one, 1, Plain<1, 1, 2, 128, 1, true>)
+TAPS(f16_mid, 1, Plain<1, 1, 2, 192, 1, true>)
 TAPS(f16_narrow, 1, Plain<1, 1, 2, 128, NARROW, true>)
 TAPS(f16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR, true>)
 

@@ -83,7 +83,7 @@ func (v Conv) windows(f Form) (w convWindows, ok bool) {
 	}
 	for i, of := range convOperands[v.Result] {
 		w.last[1-i] = v.last(of)
-		w.given[1-i] = w.last[1-i] && f != bf16Pair || f == BF16Split && v.Split[i]
+		w.given[1-i] = w.last[1-i] || f == BF16Split && v.Split[i]
 	}
 	if !v.last(v.Result) && v.Result != ConvFilters {
 		row, _, image, channel := v.result()
@@ -336,7 +336,6 @@ type convPrepareArgs struct {
 
 var convPrepares = map[Form]*kernels.Kernel{
 	BF16Split: own.Kernel("conv_hopper", "conv_hopper_prepare_split", convPrepareBody(BF16Split)),
-	bf16Pair:  own.Kernel("conv_hopper", "conv_hopper_prepare_pair", convPrepareBody(bf16Pair)),
 	BF16:      own.Kernel("conv_hopper", "conv_hopper_prepare_bf16", convPrepareBody(BF16)),
 	F16:       own.Kernel("conv_hopper", "conv_hopper_prepare_f16", convPrepareBody(F16)),
 	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", convPrepareBody(TF32)),
@@ -371,8 +370,6 @@ type convTensorArgs struct {
 func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
 	if p.Precision = kernels.Precision(c.form); c.form == BF16Split {
 		p.Precision = kernels.FullPrecision
-	} else if c.form == bf16Pair {
-		p.Precision = kernels.TF32
 	}
 	w, _ := v.windows(c.form)
 	if c.halo != haloNone {
@@ -552,8 +549,8 @@ func (c convCandidate) arguments(w convWindows, v Conv) convTensorArgs {
 	if c.filters {
 		row, pixels := w.planes[0].Pitch*size, a.Plane*a.Pixels.D
 		a.Filters = kernels.TensorMap{Ref: filters, Element: s.element, Extents: []int64{w.filters, pixels, s.splits, 1}, Strides: []int64{row, pixels * row, s.splits * pixels * row},
-			Box: []int64{convBox, c.step, 1, 1}, Swizzle: 2 * convBox}
-		a.Pictures.Box, a.Pictures.Swizzle = []int64{convBox, c.step}, 2*convBox
+			Box: []int64{2 * convBox / size, c.step, 1, 1}, Swizzle: 2 * convBox}
+		a.Pictures.Box, a.Pictures.Swizzle = []int64{2 * convBox / size, c.step}, 2*convBox
 		return a
 	}
 	taps := w.planes[0].Count * w.planes[0].Cols / (w.groups * w.filters) / w.inner // of a filter

@@ -26,9 +26,9 @@ func convPrepareBody(f Form) func(kernels.Call) {
 				}
 				all.add(v)
 				switch f {
-				case BF16Split, bf16Pair:
+				case BF16Split:
 					matrices := bf16Split(v, 1, false)
-					for q, v := range matrices[:f.stored().splits] {
+					for q, v := range matrices {
 						kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
 					}
 				case BF16, F16:
@@ -55,9 +55,6 @@ func (f Form) number(c kernels.Call, at kernels.Ref, i, n int64) float32 {
 	case BF16Split:
 		x := kernels.Slice[uint16](c, at)
 		return fromBF16(x[i]) + (fromBF16(x[n+i]) + fromBF16(x[2*n+i]))
-	case bf16Pair:
-		x := kernels.Slice[uint16](c, at)
-		return fromBF16(x[i]) + fromBF16(x[n+i])
 	case BF16, F16:
 		half, _ := f.half()
 		return expr.FromHalf(half, kernels.Slice[uint16](c, at)[i])

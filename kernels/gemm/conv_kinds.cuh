@@ -51,26 +51,75 @@ STAGES_OF(1)
 STAGES_OF(NARROW)
 STAGES_OF(NARROW_PAIR)
 
-// Three is a b for operands of two BF16 matrices each, x = x0 + x1: a1 b0 + a0 b1 + a0 b0, which is more precise than TF32.
-template <int TA, int TB, int BN_, int CLUSTER_> struct Three {
-    static constexpr int SIZE = 2, BN = BN_, BK = 32, PLANES = 2, CLUSTER = CLUSTER_;
-    static constexpr bool TURNS = false, SHARED = false, F16 = false;
-    using A = Piece<narrow<CLUSTER> ? 64 : 128, BK, SIZE, PLANES, TA, 1>;
-    using B = Piece<BN, BK, SIZE, PLANES, TB, 1>;
+// Turned is the product of two TF32 operands whose rows along K are not contiguous, which wgmma takes in 16 bits alone: windows of GROUPS * 64 channels and gradients of BN filters, 64 pixels at a time. A warpgroup
+// loads its 64 channels to registers. Two warps transpose the gradients, and one is the producer, as its copies are many. Eight pixels of an instruction are in the order 0, 2, 4, 6, 1, 3, 5, 7, with which
+// no two threads of a load meet in a bank. Boxes that TMA copies are 64 pixels of 128 bytes.
+template <int GROUPS_, int BN_> struct Turned {
+    static constexpr int GROUPS = GROUPS_, BN = BN_, BK = 64, BOX = BK * 128;
+    static constexpr bool SHARED = false;
     float sum[BN / 2];
-
-    __device__ __forceinline__ void run(Stages<Three>& s, int steps, int) {
-        accumulate(sum, s, steps, [&](u64 a, u64 b, int add) {
-#pragma unroll
-            for (int p = 2; p >= 0; p--)
-#pragma unroll
-                for (int l = 0; l < 2; l++) wgmma<SIZE, TA, TB>(sum, a + (p == 2) * A::plane + l * A::step, b + (p == 1) * B::plane + l * B::step, add || p < 2 || l > 0);
-        });
-    }
-    __device__ __forceinline__ float value(int i) const { return sum[i]; }
 };
-template <int TA, int TB, int BN, int CLUSTER>
-struct Stages<Three<TA, TB, BN, CLUSTER>> : PlainStages<Three<TA, TB, BN, CLUSTER>, CLUSTER, Piece<narrow<CLUSTER> ? 64 : 128, 32, 2, 2, TA, 1>::BYTES> {};
+
+// Square is 32 pixels of 32 filters that a warp transposes. Eight threads load eight lines of four pixels at once, and store eight lines of four filters.
+struct Square {
+    float v[2][4][4];
+    __device__ __forceinline__ void load(u32 at) {
+        const int lane = threadIdx.x % 32, c = lane % 8;
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const int a = (c >> 2 | c & 2) ^ (lane / 8 + 4 * u); // four pixels, see Turned
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int pixel = a / 2 * 8 + 2 * j + a % 2;
+                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[u][j][0]), "=f"(v[u][j][1]), "=f"(v[u][j][2]), "=f"(v[u][j][3]) : "r"(at + pixel * 128 + (c ^ pixel & 7) * 16) : "memory");
+            }
+        }
+    }
+    __device__ __forceinline__ void store(u32 at) const {
+        const int lane = threadIdx.x % 32, c = lane % 8;
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const int a = (c >> 2 | c & 2) ^ (lane / 8 + 4 * u);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int filter = 4 * c + e;
+                asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at + filter * 128 + (a ^ filter & 7) * 16), "f"(v[u][0][e]), "f"(v[u][1][e]), "f"(v[u][2][e]), "f"(v[u][3][e]) : "memory");
+            }
+        }
+    }
+};
+
+// turn transposes the gradients of a stage. Square 2 w + s has pixels 32 s and on of filters 32 w and on. It moves to square BN / 32 s + w, where all filters are lines at one distance. Each of the two
+// warps has the squares of its own cycles of this permutation.
+template <int BN> __device__ __forceinline__ void turn(u32 memory, int warp) {
+    Square x, y;
+    if constexpr (BN == 64) {
+        const u32 first = memory + warp * 4096, second = memory + (3 - warp) * 4096;
+        x.load(first), y.load(second);
+        __syncwarp();
+        x.store(warp == 0 ? first : second), y.store(warp == 0 ? second : first);
+    } else {
+        static_assert(BN == 128, "the cycles of eight squares");
+        const u32 alone = memory + 7 * warp * 4096, first = memory + (1 + 2 * warp) * 4096, second = memory + (4 + warp) * 4096, third = memory + (2 + 4 * warp) * 4096;
+        x.load(alone), y.load(first);
+        __syncwarp();
+        x.store(alone), x.load(second);
+        __syncwarp();
+        y.store(second), y.load(third);
+        __syncwarp();
+        x.store(third), y.store(first);
+    }
+}
+
+// wgmma_rows is wgmma for an operand of 64 rows in registers, in TF32.
+#define WGMMA_ROWS(SUMS, N, LIST, REGISTERS, A0, A1, A2, A3, B, ADD)                                                        \
+    __device__ __forceinline__ void wgmma_rows(float (&d)[SUMS], const u32 (&a)[4], u64 b, int add) {                       \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" N "k8.f32.tf32.tf32 " LIST ", {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", p, 1, 1;\n}" \
+                     : REGISTERS : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                           \
+    }
+WGMMA_ROWS(32, "64", L32, D32(0), "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_ROWS(64, "128", L64, D64, "%64", "%65", "%66", "%67", "%68", "%69")
 
 // Layout is where a stage's operands are: those of M rows by N columns of a kind's tiles.
 template <typename K_> struct Layout {
@@ -82,6 +131,10 @@ template <typename K_> struct Layout {
     static constexpr int BLOCKS = paired<K::CLUSTER> ? 2 : 1, STAGING = paired<K::CLUSTER> ? 32 * 144 / 4 : Part::SIZE * 4; // blocks of an SM; bytes for what a warp writes
     static __device__ __forceinline__ u32 a(u32 memory, int stage, int plane) { return memory + stage * BYTES + plane * K::A::PLANE; }
     static __device__ __forceinline__ u32 b(u32 memory, int stage, int plane, int half) { return memory + stage * BYTES + S::SIZE_A + half * K::B::BYTES + plane * K::B::PLANE; }
+};
+template <int GROUPS, int BN> struct Layout<Turned<GROUPS, BN>> {
+    using K = Turned<GROUPS, BN>;
+    static constexpr int M = BN, N = GROUPS * 64, BYTES = (M + N) * 4 * K::BK, STAGES = 200 * 1024 / BYTES;
 };
 template <int TA, int TB> struct Layout<Six<TA, TB, 1>> {
     using K = Six<TA, TB, 1>;

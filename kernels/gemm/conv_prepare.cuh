@@ -24,23 +24,12 @@ struct Planes {
     __device__ __forceinline__ int low(int matrix) const { return blocks == 1 ? 0 : matrix / per % blocks * rows; }
 };
 
-enum Kind { SPLIT, TWO, HALF, HALF_F16, WIDE };
+enum Kind { SPLIT, HALF, HALF_F16, WIDE };
 
 // put writes eight elements of a line of what is written, from element `row` of it on.
 template <Kind KIND> __device__ __forceinline__ void put(const Planes& p, float (&v)[8], i64 at, int row, i64 plane) {
     if constexpr (KIND == SPLIT) {
         write(v, 1, false, static_cast<u16*>(p.to) + at, plane);
-    } else if constexpr (KIND == TWO) { // the rest of infinities is 0
-        u16* const to = static_cast<u16*>(p.to) + at;
-        u32 high[4], low[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            high[i] = bf16x2(v[2 * i], v[2 * i + 1]);
-            const float x = v[2 * i] - __uint_as_float(high[i] << 16), y = v[2 * i + 1] - __uint_as_float(high[i] & 0xffff0000);
-            low[i] = bf16x2(fabsf(x) <= 3.4028234664e38f ? x : 0, fabsf(y) <= 3.4028234664e38f ? y : 0);
-        }
-        *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
-        *reinterpret_cast<uint4*>(to + plane) = make_uint4(low[0], low[1], low[2], low[3]);
     } else if constexpr (KIND == HALF || KIND == HALF_F16) {
         constexpr bool F16 = KIND == HALF_F16;
         *reinterpret_cast<uint4*>(static_cast<u16*>(p.to) + at) = make_uint4(packed<F16>(v[0], v[1]), packed<F16>(v[2], v[3]), packed<F16>(v[4], v[5]), packed<F16>(v[6], v[7]));

@@ -9,9 +9,6 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// bf16Pair is the form of float32 as two BF16 matrices, in the place of TF32 for the filters: wgmma takes rows along K alone in TF32.
-const bf16Pair = BF16Split + 1
-
 // convCandidate is a kernel of conv_hopper.cu: tiles of m filters by n pixels with K slices of step channels of a tap, or by n channels of taps with K slices of step
 // pixels. slice is the time of a tile's K slice on an SM, and block that of writing a tile, in us.
 type convCandidate struct {
@@ -24,6 +21,7 @@ type convCandidate struct {
 	slice      float64
 	block      float64
 	halo       haloKind
+	turned     bool // blocks have a warpgroup for 64 channels of a tap each, two that transpose and a producer
 }
 
 // Times of the model, here and below, are fitted to those of all candidates on an H200: of 200 drawn layers in both layouts, and of ResNet-50's layers, batch 64, which count five times. Some
@@ -46,10 +44,10 @@ type convCandidate struct {
 var convTable = slices.Concat(
 	[]convCandidate{
 		convOn("f32", BF16Split, 128, 128, 1, 0.834, 7.14), convOn("f32_narrow", BF16Split, 64, 256, 1, 1, 8.03),
-		convOn("tf32_one", TF32, 128, 128, 1, 0.454, 3.33), convOn("tf32_narrow", TF32, 64, 256, 1, 0.509, 3.3), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.555, 3),
+		convOn("tf32_one", TF32, 128, 128, 1, 0.35, 2.5), convOn("tf32_narrow", TF32, 64, 256, 1, 0.47, 2.4), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.53, 3),
 		convOn("filters_f32", BF16Split, 128, 128, 1, 1.17, 10), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.3, 11.2),
 		convHalo(haloStream, "f32", BF16Split, 136, 9.2, 4.4), convHalo(haloOfTaps, "filters_f32", BF16Split, 0, 0.58, 6), convHalo(haloStream, "tf32", TF32, 144, 3.3, 2.5), convHalo(haloKept, "kept_tf32", TF32, 136, 1.7, 6), convHalo(haloOfTaps, "filters_tf32", TF32, 0, 0.6, 6),
-		convOn("filters_tf32", bf16Pair, 128, 128, 1, 0.583, 3.34), convOn("filters_tf32_narrow_pair", bf16Pair, 64, 128, 2, 1.09, 2.31),
+		convTurned("filters_tf32", 128, 128, 0.93, 3), convTurned("filters_tf32_wide", 128, 192, 1.32, 4), convTurned("filters_tf32_narrow", 64, 192, 0.8, 3),
 	},
 	convHalves("bf16", BF16), convHalves("f16", F16),
 )
@@ -59,7 +57,7 @@ func convHalves(name string, f Form) []convCandidate {
 	return []convCandidate{
 		convOn(name, f, 128, 256, 1, 0.648, 3.24), convOn(name+"_mid", f, 128, 192, 1, 0.483, 3.75), convOn(name+"_one", f, 128, 128, 1, 0.324, 3),
 		convOn(name+"_narrow", f, 64, 256, 1, 0.509, 2), convOn(name+"_narrow_pair", f, 64, 128, 2, 0.694, 1.62),
-		convOn("filters_"+name+"_one", f, 128, 128, 1, 0.417, 2.89), convOn("filters_"+name+"_narrow", f, 64, 256, 1, 0.612, 2.66), convOn("filters_"+name+"_narrow_pair", f, 64, 128, 2, 0.9, 2.59),
+		convOn("filters_"+name+"_mid", f, 128, 192, 1, 0.55, 3.5), convOn("filters_"+name+"_one", f, 128, 128, 1, 0.417, 2.89), convOn("filters_"+name+"_narrow", f, 64, 256, 1, 0.53, 2.66), convOn("filters_"+name+"_narrow_pair", f, 64, 128, 2, 0.9, 2.59),
 	}
 }
 
@@ -79,6 +77,7 @@ const (
 	convOddTaps       = 1.6
 	convOddBytes      = 112
 	convPairAlone     = 0.4                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
+	convApart         = 1.3                  // of a K slice of tiles that blocks share: blocks that are at other slices load none that L2 sends to several SMs at once
 	convPart          = 0.225                // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
 	convSumElements   = 4096                 // and at most
@@ -112,7 +111,14 @@ func convOn(name string, f Form, m, n, blocks int64, slice, block float64) convC
 	default:
 		stages = 4 * stage
 	}
-	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block, haloNone}
+	return convCandidate{own.Kernel("conv_hopper", "conv_hopper_"+name, body(f)), f, filters, m, n, s.slice / s.size, 2048 + stages + finish, blocks, slice, block, haloNone, false}
+}
+
+// convTurned returns a kernel for filters in TF32, see Turned of conv_kinds.cuh: a K slice has 64 pixels.
+func convTurned(name string, m, n int64, slice, block float64) convCandidate {
+	c := convOn(name, TF32, m, n, 1, slice, block)
+	c.turned, c.step = true, convBox
+	return c
 }
 
 // formTime returns the time of a form of conv.cu's kernels by the model, infinite if there is none. It is the greater of two: the steps of one block, and the steps of all blocks by the
@@ -204,11 +210,8 @@ func (v Conv) tensorAlone() bool {
 
 // form returns the form of operands of tensor cores.
 func (v Conv) form() Form {
-	switch {
-	case v.Round == kernels.FullPrecision:
+	if v.Round == kernels.FullPrecision {
 		return BF16Split
-	case v.Round == kernels.TF32 && v.Result == ConvFilters:
-		return bf16Pair
 	}
 	return Form(v.Round)
 }
@@ -225,12 +228,8 @@ func (v Conv) candidates(dev kernels.Device) iter.Seq2[convCandidate, float64] {
 			return
 		}
 		for _, c := range convTable {
-			if c.filters != (v.Result == ConvFilters) || c.form != wants && !(c.halo == haloOfTaps && c.form == TF32 && wants == bf16Pair) {
+			if c.filters != (v.Result == ConvFilters) || c.form != wants {
 				continue
-			}
-			w := w
-			if c.form != wants {
-				w, _ = v.windows(c.form)
 			}
 			if us := c.time(w, v, dev); !math.IsInf(us, 1) && !yield(c, us) {
 				return
@@ -328,9 +327,13 @@ func (c convCandidate) cut(w convWindows, sms int64) convCut {
 	}
 	switch {
 	case c.shares() && (c.form == BF16Split || len(w.prepared()) > 0): // the launch that prepares clears the arrivals, for splits one of its own
+		apart := slice
+		if c.form != BF16Split {
+			apart *= convApart
+		}
 		for divide := int64(1); divide <= 16; divide++ {
 			blocks := max(sms/divide, 1)
-			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*slice + float64(kernels.CeilDiv(tiles, blocks))*c.block +
+			even := convCut{tiles - max(tiles/blocks-1, 0)*blocks, blocks, best.chunk, best.direct, float64(kernels.CeilDiv(tiles*slices, blocks))*apart + float64(kernels.CeilDiv(tiles, blocks))*c.block +
 				convUneven + float64(blocks)/float64(tiles)*convPart + finish}
 			if even.us < best.us && tiles*slices >= blocks {
 				best = even
@@ -401,7 +404,10 @@ func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 
 // threads returns those of a block: two warpgroups that multiply, and one warp beside them or a warpgroup, which leaves them its registers.
 func (c convCandidate) threads() int {
-	if c.blocks > 1 {
+	switch {
+	case c.turned:
+		return int(2*c.n + 96)
+	case c.blocks > 1:
 		return hopperThreads - 96
 	}
 	return hopperThreads

@@ -94,7 +94,7 @@ type storage struct {
 }
 
 func (f Form) stored() storage {
-	return [...]storage{{size: 4, splits: 1}, {4, 1, 128, kernels.TensorTF32}, {2, 1, 128, kernels.TensorBF16}, {2, 1, 128, kernels.TensorBF16}, {2, 3, 2 * hopperStep, kernels.TensorBF16}, {2, 2, 2 * hopperStep, kernels.TensorBF16}}[min(f, bf16Pair)]
+	return [...]storage{{size: 4, splits: 1}, {4, 1, 128, kernels.TensorTF32}, {2, 1, 128, kernels.TensorBF16}, {2, 1, 128, kernels.TensorBF16}, {2, 3, 2 * hopperStep, kernels.TensorBF16}}[min(f, BF16Split)]
 }
 
 // pitch returns the row stride in elements. TMA requires rows to start 16-byte aligned.
