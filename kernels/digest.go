@@ -10,7 +10,7 @@ import (
 )
 
 // Digests maps the stem of each source of the library, such as "sum" for sum.cu, to a digest of its compiled kernels, twelve hexadecimal digits. Two
-// builds with equal digests of a source run the same kernels of it. Keys begin with the library's name, as in "versions/sum", but for Stheno's own library.
+// builds with equal digests of a source run the same kernels of it. Keys begin with the library's name, as in "versions/sum", except those of Stheno's own library.
 func (l *Library) Digests() map[string]string {
 	digests := map[string]string{}
 	for _, s := range l.sources() {
