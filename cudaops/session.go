@@ -148,7 +148,7 @@ func (s *Session) launchChecked(l kernels.Launch, args []any) error {
 	}
 	if dev.Kind == kernels.GPU || l.Kernel.Image != nil { // the host needs no CUDA code
 		err := s.checker.CheckLaunch(plan, &plan.Launches[0])
-		if checked = err == nil; !checked && !errors.Is(err, kernels.ErrNoSignatures) {
+		if checked = err == nil; !checked && !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}

@@ -43,9 +43,6 @@ type Checker struct {
 	run        map[*Kernel]bool // their Go bodies
 }
 
-// ErrNoSignatures is wrapped by the error about an image that does not describe its entry points: it is not PTX.
-var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which describes the arguments of entry points")
-
 // Check returns an error if something is wrong with the launches of a plan.
 func (c *Checker) Check(p *Plan) error {
 	if p == nil {
@@ -67,7 +64,8 @@ func (c *Checker) Check(p *Plan) error {
 	return nil
 }
 
-// CheckLaunch returns an error if something is wrong with a launch of a plan. It does not run the Go body.
+// CheckLaunch returns an error if something is wrong with a launch of a plan. It does not run the Go body. The error wraps [errors.ErrUnsupported] if the kernel's image
+// does not describe its entry points, as code that is not PTX.
 func (c *Checker) CheckLaunch(p *Plan, l *Launch) error {
 	_, err := c.launch(p, l)
 	return err

@@ -9,11 +9,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// Digests maps the stem of each of Stheno's sources, such as "sum" for sum.cu, to a digest of its compiled kernels, twelve hexadecimal digits. Two
-// builds with equal digests of a source run the same kernels of it.
-func Digests() map[string]string { return own.Digests() }
-
-// Digests is [Digests] of the library's sources. Keys begin with the library's name, as in "versions/sum", but for Stheno's own library.
+// Digests maps the stem of each source of the library, such as "sum" for sum.cu, to a digest of its compiled kernels, twelve hexadecimal digits. Two
+// builds with equal digests of a source run the same kernels of it. Keys begin with the library's name, as in "versions/sum", except those of Stheno's own library.
 func (l *Library) Digests() map[string]string {
 	digests := map[string]string{}
 	for _, s := range l.sources() {

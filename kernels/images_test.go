@@ -69,7 +69,7 @@ func TestDigests(t *testing.T) {
 	dev := kernels.Device{Major: 8, SMs: 1, SharedOptin: 96 << 10}
 	for stem, p := range map[string]*kernels.Plan{"add": basic.Add(dev, kernels.Float32, 10), "reduce": reduce.Reduce(dev, kernels.Float32, 10, testutil.Get[codegen.Reduction](t)(codegen.ParseReduction("max(a, b)")), 0)} {
 		got, err := p.Digests()
-		if want := kernels.Digests()[stem]; err != nil || len(got) != 1 || got[stem] != want || len(want) != 12 {
+		if want := kernels.Builtin().Digests()[stem]; err != nil || len(got) != 1 || got[stem] != want || len(want) != 12 {
 			t.Errorf("a plan of %s has %v, %v, want the digest of its source alone, %q", stem, got, err, want)
 		}
 	}
@@ -77,11 +77,11 @@ func TestDigests(t *testing.T) {
 	s := ownManifest(t).Sources[0]
 	s.Images = slices.Clone(s.Images)
 	s.Hash = "another"
-	if got, want := s.Digest(), kernels.Digests()[s.Stem]; got != want {
+	if got, want := s.Digest(), kernels.Builtin().Digests()[s.Stem]; got != want {
 		t.Errorf("with another comment the digest is %s, want it as it was, %s", got, want)
 	}
 	s.Images[1].Hash = "another"
-	if got := s.Digest(); got == kernels.Digests()[s.Stem] {
+	if got := s.Digest(); got == kernels.Builtin().Digests()[s.Stem] {
 		t.Errorf("with another image the digest is still %s", got)
 	}
 }

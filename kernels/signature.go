@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -106,7 +107,7 @@ func imageSignatures(image, safe Image) (map[string]signature, error) {
 			return nil, err
 		}
 		if code.Target != manifest.PTX {
-			return nil, fmt.Errorf("got code for %s, %w", code.Target, ErrNoSignatures)
+			return nil, fmt.Errorf("got code for %s, want %s, which describes the arguments of entry points: %w", code.Target, manifest.PTX, errors.ErrUnsupported)
 		}
 		text = code.Text
 	}

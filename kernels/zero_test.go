@@ -11,7 +11,7 @@ import (
 func TestSurvives(t *testing.T) {
 	testutil.SurviveWhole(t, map[string]any{
 		"Archive": kernels.Archive, "Check": kernels.Check, "CheckGrid": kernels.CheckGrid, "Load": kernels.Load,
-		"NewLibrary": kernels.NewLibrary, "Builtin": kernels.Builtin, "Source": kernels.Source, "Digests": kernels.Digests, "Target": kernels.Target, "HostDevice": kernels.HostDevice,
+		"NewLibrary": kernels.NewLibrary, "Builtin": kernels.Builtin, "Source": kernels.Source, "Target": kernels.Target, "HostDevice": kernels.HostDevice,
 		"Count": kernels.Count, "In": kernels.In, "At": kernels.At,
 		// These return no error: CheckLaunch has checked the arguments of Go bodies.
 		"CeilDiv": nil, "Parallel": nil, "Call": nil,

@@ -44,7 +44,7 @@ func (doctor) Run(c *console) error {
 		fmt.Fprintf(c.out, "%-10s %s\n", name, fmt.Sprintf(format, a...))
 	}
 	say("go", "%s, %s/%s, %d cores in use", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
-	say("kernels", "%d sources, %d ops", len(kernels.Digests()), len(opspec.All()))
+	say("kernels", "%d sources, %d ops", len(kernels.Builtin().Digests()), len(opspec.All()))
 	say("products", "of matrices, on the host: %s", hostblas.Describe(nil))
 
 	devices, err := cudaops.Devices()

@@ -2,7 +2,7 @@
 //
 // The mass of an element x is the whole number floor(exp((x - largest) / temperature) * 2^shift), so that sums of masses have the same bits in any order.
 // A draw is an inverse of the cumulative sum: the first element, in an order, at which the sum exceeds u / 2^64 of the total, for 64 random bits u.
-// Where k or p restricts the draw, the order is that of falling elements (select.cuh); else it is that of the indices.
+// A draw that k or p restricts goes through the elements in descending order (select.cuh), another draw in the order of indices.
 //
 //   no restriction   A warp sums chunks of 256 elements or more, each relative to the chunk's largest, and the row is read once. The chunk is found by these sums, and
 //                    the element by reading the chunk again.

@@ -25,7 +25,7 @@ template <typename E, int W> struct alignas(16) Words {
 
 // Some elements of a row or column, in the order in which they are summed: number i is at base + i * step.
 struct Part {
-    long long from, to; // those of the part, of n
+    long long from, to; // the part is [from, to) of the n elements
     long long n;
     bool reversed;
     __device__ long long at(long long i) const { return reversed ? n - 1 - i : i; }

@@ -234,7 +234,7 @@ __device__ __forceinline__ int take(int* next, int size) {
 
 #if __CUDA_ARCH__ >= 900
 constexpr int zeroBytes = 3072;  // of a bulk copy of zeros
-constexpr int turnBytes = 24576; // in the rows of a turn
+constexpr int turnBytes = 24576; // rows that a block stores per loop iteration
 constexpr int mostBits = 1 << 16;
 constexpr int PRESENT = 2, WRITTEN = 3; // barriers of all threads
 

@@ -43,7 +43,7 @@ template <typename T> struct alignas(16) Words {
     T s[W];
 };
 
-// SelectMemory is what a block that selects has beside its candidates.
+// SelectMemory is the shared memory of a selecting block, without its candidates.
 struct SelectMemory {
     alignas(8) int bins[256];
     int count, digit, above, left;

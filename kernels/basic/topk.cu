@@ -1,6 +1,6 @@
 // topk: out[r][i] = the index of the i-th largest of the n elements of row r, i < k, and if `valued` is not 0
-// values[r][i] = that element. Of equal elements the first one counts as larger, and NaN counts as largest. A block selects from a row (select.cuh), or, where there are few rows,
-// from a part of one: it lists the part's largest elements, and another block selects among those of the row's parts, of the same launch if there is one row, else of a second launch.
+// values[r][i] = that element. Of equal elements the first one counts as larger, and NaN counts as largest. A block selects from a row (select.cuh). Few rows are split among blocks:
+// each block lists the largest elements of its part, and another block selects from the lists of a row, in the same launch for one row, in a second launch for several.
 // Bound by memory.
 #include "follow.cuh"
 #include "grid_ticket.cuh"

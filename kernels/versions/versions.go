@@ -27,7 +27,7 @@ func Library() *kernels.Library { return library }
 
 // Digests returns those of the versions and of all other sources of Stheno.
 func Digests() map[string]string {
-	all := kernels.Digests()
+	all := kernels.Builtin().Digests()
 	maps.Copy(all, library.Digests())
 	return all
 }

@@ -106,22 +106,10 @@ const (
 var pairTypes = []kernels.Dtype{kernels.Float32, expr.BF16, expr.F16}
 
 var (
-	pairMax = own.Kernel("poolpair", "poolpair_max_f32", func(c kernels.Call) {
-		args := kernels.Args[pairMaxArgs](c)
-		args.max(c, args.In, args.Out)
-	})
-	pairDiff = own.Kernel("poolpair", "poolpair_max_diff_f32", func(c kernels.Call) {
-		args := kernels.Args[pairDiffArgs](c)
-		args.diff(c, args.In, args.Grad, args.Out)
-	})
-	pairMaxLast = own.Kernel("poolpair", "poolpair_max_last", func(c kernels.Call) {
-		args := kernels.Args[pairMaxArgs](c)
-		args.max(c, args.In, args.Out)
-	})
-	pairDiffLast = own.Kernel("poolpair", "poolpair_max_diff_last", func(c kernels.Call) {
-		args := kernels.Args[pairDiffArgs](c)
-		args.diff(c, args.In, args.Grad, args.Out)
-	})
+	pairMax      = own.Kernel("poolpair", "poolpair_max_f32", pairMaxBody)
+	pairDiff     = own.Kernel("poolpair", "poolpair_max_diff_f32", pairDiffBody)
+	pairMaxLast  = own.Kernel("poolpair", "poolpair_max_last", pairMaxBody)
+	pairDiffLast = own.Kernel("poolpair", "poolpair_max_diff_last", pairDiffBody)
 )
 
 // Plan plans the operation. It returns an error for what Takes does not report.
@@ -247,8 +235,9 @@ func (a pairArgs) rows(x []float32, plane, row int64) (top, bottom []float32) {
 
 var negativeZero = float32(math.Copysign(0, -1))
 
-func (a pairArgs) max(c kernels.Call, in, out kernels.Ref) {
-	x, y := newNumbers(c, a.Types[PoolImages], in), newNumbers(c, a.Types[PoolOutputs], out)
+func pairMaxBody(c kernels.Call) {
+	a := kernels.Args[pairMaxArgs](c)
+	x, y := newNumbers(c, a.Types[PoolImages], a.In), newNumbers(c, a.Types[PoolOutputs], a.Out)
 	if a.planes() {
 		a.each(func(plane, row int64) {
 			top, bottom := a.rows(x.wide, plane, row)
@@ -267,8 +256,9 @@ func (a pairArgs) max(c kernels.Call, in, out kernels.Ref) {
 	})
 }
 
-func (a pairArgs) diff(c kernels.Call, in, grad, out kernels.Ref) {
-	x, dy, dx := newNumbers(c, a.Types[PoolImages], in), newNumbers(c, a.Types[PoolOutputs], grad), newNumbers(c, a.Types[PoolImages], out)
+func pairDiffBody(c kernels.Call) {
+	a := kernels.Args[pairDiffArgs](c)
+	x, dy, dx := newNumbers(c, a.Types[PoolImages], a.In), newNumbers(c, a.Types[PoolOutputs], a.Grad), newNumbers(c, a.Types[PoolImages], a.Out)
 	if a.planes() {
 		down, across := a.Rows/2, a.Columns/2
 		a.each(func(plane, row int64) {

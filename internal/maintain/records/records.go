@@ -326,7 +326,7 @@ func readIf(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Digests maps sources of kernels to the digests of their images, see [kernels.Digests].
+// Digests maps sources of kernels to the digests of their images, see [kernels.Library.Digests].
 type Digests map[string]string
 
 // String prints source=digest for each source, with commas between them.
