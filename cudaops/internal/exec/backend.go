@@ -54,7 +54,13 @@ func Preloads(b Backend) (start func(*kernels.Plan), done func() error) {
 		return nil, func() error { return nil }
 	}
 	var all []func() error
-	start = func(p *kernels.Plan) { all = append(all, l.Preload([]*kernels.Plan{p})) }
+	begun := map[*kernels.Plan]bool{} // equal instructions share a plan
+	start = func(p *kernels.Plan) {
+		if !begun[p] {
+			begun[p] = true
+			all = append(all, l.Preload([]*kernels.Plan{p}))
+		}
+	}
 	return start, func() error {
 		var errs []error
 		for _, done := range all {

@@ -20,7 +20,8 @@ type Target struct {
 	Workspace func(bytes int64) (program.Memory, error)
 	// Halves, if not nil, returns the memory that holds copies in BF16 or F16 of the float32 states in a Home, at half their offsets.
 	Halves func(home program.Memory, d kernels.Dtype) (program.Memory, error)
-	// Planned, if not nil, is called with the plan of each instruction as soon as it is made.
+	// Planned, if not nil, is called with the plan of each instruction as soon as it is made, and before the passes with a plan that the program may not
+	// have, so that its kernels are loaded meanwhile.
 	Planned func(*kernels.Plan)
 	// Mixed, if it is BF16 or F16, stores values between products in it: see package cudaops.
 	Mixed kernels.Precision
@@ -57,6 +58,7 @@ func Run(p *program.Program, t Target, watch func(pass string, p *program.Progra
 	if err := watch("lower", p); err != nil {
 		return err
 	}
+	foresee(p, t)
 	for _, pass := range All {
 		if pass.Name == "mixed" && t.Mixed == kernels.FullPrecision {
 			continue

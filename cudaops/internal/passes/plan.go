@@ -43,6 +43,29 @@ func plan(p *program.Program, t Target) error {
 	return nil
 }
 
+// foresee calls Planned with the plan of the largest matmul as it was lowered. The passes change its operands and its epilogue, but seldom its image, the largest of
+// most programs.
+func foresee(p *program.Program, t Target) {
+	if t.Planned == nil {
+		return
+	}
+	var largest *program.Instr
+	most := 0.
+	for _, in := range p.Instrs {
+		if m, ok := program.ProductOf(in.Op); ok {
+			if n := float64(m.Batch) * float64(m.M) * float64(m.N) * float64(m.K); n > most {
+				largest, most = in, n
+			}
+		}
+	}
+	if largest == nil {
+		return
+	}
+	if plan, err := largest.PlanFor(t.Device); err == nil { // else pass plan returns the error
+		t.Planned(plan)
+	}
+}
+
 // constants marks the states that no instruction changes.
 func constants(p *program.Program) {
 	changed := map[*program.Value]bool{}
