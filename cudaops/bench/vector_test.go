@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -9,8 +8,14 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// Products of a drawn matrix and a vector of small integers are exact, by every cut of the vector kernels, and have the same bits when run again.
+// Products of a drawn matrix and a vector of small integers are exact by the chosen candidate and by others that are drawn, and so again in a second run.
 func TestVectorsOnGPU(t *testing.T) {
+	t.Run("float32", func(t *testing.T) { vectorsOnGPU[float32](t, f32) })
+	t.Run("float64", func(t *testing.T) { vectorsOnGPU[float64](t, f64) })
+}
+
+func vectorsOnGPU[T kernels.Float](t *testing.T, dtype kernels.Dtype) {
+	const others = 4 // candidates of a product
 	dev, r := device0(t), random(t)
 	for i := range 60 {
 		if testing.Short() && i > 12 {
@@ -26,29 +31,40 @@ func TestVectorsOnGPU(t *testing.T) {
 		if i%3 == 0 {
 			m = (m + 3) &^ 3
 		}
-		p := testutil.Get[*kernels.Plan](t)(gemm.Product{Dtype: f32, Batch: batch, M: m, N: 1, K: k, A: gemm.Operand{Trans: i%2 == 0}}.Plan(dev))
-		a, v := make([]float32, batch*m*k), make([]float32, batch*k)
+		p := gemm.Product{Dtype: dtype, Batch: batch, M: m, N: 1, K: k, A: gemm.Operand{Trans: i%2 == 0}}
+		names, _, plans, err := p.Candidates(dev)
+		testutil.Do(t, err)
+		a, v := make([]T, batch*m*k), make([]T, batch*k)
 		for j := range a {
-			a[j] = float32(r.IntN(17) - 8)
+			a[j] = T(r.IntN(17) - 8)
 		}
 		for j := range v {
-			v[j] = float32(r.IntN(17) - 8)
+			v[j] = T(r.IntN(17) - 8)
 		}
-		out, again := make([]float32, batch*m), make([]float32, batch*m)
-		testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(v)}, kernels.Bytes(out)))
-		testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(v)}, kernels.Bytes(again)))
+		out, want := make([]T, batch*m), make([]T, batch*m)
 		for b := range batch {
 			for row := range m {
-				want := float32(0)
 				for l := range k {
 					at := b*m*k + row*k + l
-					if i%2 == 0 {
+					if p.A.Trans {
 						at = b*m*k + l*m + row
 					}
-					want += a[at] * v[b*k+l]
+					want[b*m+row] += a[at] * v[b*k+l]
 				}
-				if got := out[b*m+row]; got != want || math.Float32bits(again[b*m+row]) != math.Float32bits(got) {
-					t.Fatalf("%v: row %d: got %v, %v, want %v", p, row, got, again[b*m+row], want)
+			}
+		}
+		for n := range 1 + others {
+			which := r.IntN(len(plans))
+			if n == 0 {
+				which = 0
+			}
+			for range 2 {
+				clear(out)
+				testutil.Do(t, Run(0, plans[which], [][]byte{kernels.Bytes(a), kernels.Bytes(v)}, kernels.Bytes(out)))
+				for row, got := range out {
+					if got != want[row] {
+						t.Fatalf("%v, %d x (%d x %d), %s: row %d: got %v, want %v", p, batch, m, k, names[which], row, got, want[row])
+					}
 				}
 			}
 		}

@@ -63,6 +63,7 @@ type candidate struct {
 	form    Form                  // of the operands that it reads
 	strided bool                  // whether operands may have strides
 	shares  bool                  // whether an operand may be one matrix for all of the other's
+	sized   bool                  // whether the launch sets the size of the cluster, the parts of a cut
 	apart   bool                  // whether another launch applies an epilogue
 	rounds  bool                  // whether it rounds operands
 	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
@@ -95,7 +96,10 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 		if !c.able.plain {
 			args = append(args, e)
 		}
-		p.Launch(kernel, int(d.blocks), c.threads, args...).Shared = int(c.shared + d.shared)
+		l := p.Launch(kernel, int(d.blocks), c.threads, args...)
+		if l.Shared = int(c.shared + d.shared); c.sized && d.parts > 1 {
+			l.Cluster = int(d.parts)
+		}
 	})
 }
 

@@ -13,9 +13,9 @@
 // in turn, and their sums are added in order. Where rows begin anywhere, each warp's rows begin at the same
 // place within 16 bytes, and warps take their columns from there on.
 //
-// joined columns: the same where rows begin at multiples of 16 bytes, or, 16 lanes, anywhere. The 8 blocks of a cluster split k; the first adds up
-// their sums in order. A strip of columns is 8, 16 or 32 vectors of 16 bytes wide, one less where rows begin anywhere. If it is 8 wide and the matrix is
-// small, each block prefetches its first rows to L2 before it waits, and launches its dependents, as in rows.
+// joined columns: the same where rows begin at multiples of 16 bytes, or, unaligned, anywhere. The up to 8 blocks of a cluster take rows in turn; the first
+// adds up their sums in order. A strip of columns is 4 to 32 vectors of 16 bytes wide, 15 where rows begin anywhere. Each block prefetches its first rows to
+// L2 before it waits, and launches its dependents, as in rows.
 //
 // flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread.
 //
@@ -28,13 +28,11 @@
 #include "follow.cuh"
 #include "inbox.cuh"
 
-constexpr int CLUSTER = 8; // blocks that add up columns
+constexpr int CLUSTER = 8; // the most blocks that add up columns
 #if __CUDA_ARCH__ >= 900
 #define ON_CLUSTERS(...) __VA_ARGS__
-#define IN_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #else // devices without clusters take columns: the entry points are empty there
 #define ON_CLUSTERS(...)
-#define IN_CLUSTER
 #endif
 
 #if __CUDA_ARCH__ / 100 == 9 // elsewhere no times say where they are faster, and the entry points only wait
@@ -233,145 +231,104 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
 }
 
 #if __CUDA_ARCH__ >= 900
-// joinedColumns with 16 lanes takes rows that begin anywhere: a thread's rows begin at the same place within 16 bytes, since W divides ROWS.
-template <typename T, int LANES>
-__device__ void joinedColumns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
-    using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, ROWS = 256 / LANES, WARPS = 8, LOADS = 8;
-    constexpr bool ANY = LANES == 16; // alignment of rows
-    constexpr i64 SMALL = 10 << 20; // bytes of a matrix
-    __shared__ Pack<T> partial[ANY ? ROWS : WARPS][LANES];
-    __shared__ Pack<T> inbox[CLUSTER][LANES];
-    __shared__ u64 full;
-    const bool unaligned = ANY && n % W != 0;
-    constexpr int WHOLE = LANES * W, LESS = (LANES - 1) * W; // columns of a strip; constants, since no function may be called before the wait
-    const int width = unaligned ? LESS : WHOLE;
-    const unsigned rank = blockIdx.x % CLUSTER, id = blockIdx.x / CLUSTER;
-    const unsigned strips = unaligned ? (unsigned)((n + LESS - 1) / LESS) : (unsigned)((n + WHOLE - 1) / WHOLE), matrix = id / strips;
-    open_inbox(&full, rank == 0 ? (int)sizeof(inbox) : 0);
-    const i64 first = (i64)(id - matrix * strips) * width, begin = rank * chunk + threadIdx.x / LANES, end = min(k, (rank + 1) * chunk);
-    const int lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
-    const T* const row = x + matrix * k * n + first; // of the strip
-    const int column = lane * W - (unaligned ? place(row + begin * n) : 0), columns = (int)min(n - first, (i64)width);
-    const bool inside = column < columns && column + W > 0;
-    // The 16 bytes of one thread may begin before the first matrix, and those of another one may end behind the last. Each reads that row, edge, by elements.
-    i64 edge = -1;
-    if (unaligned && row + column < x) edge = 0;
-    if (unaligned && matrix == batch - 1 && row + (k - 1) * n + column + W > x + batch * k * n) edge = k - 1;
-    x = row + column;
-    v += matrix * k;
-    if (LANES == 8 && n * k * (i64)sizeof(T) <= SMALL) {
-#pragma unroll
-        for (int u = 0; u < LOADS; u++)
-            if (lane == 0 && inside && begin + u * ROWS < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (begin + u * ROWS) * n)); // of 128 bytes
-        admit();
-    }
-    follow();
-    Pack<T> sum;
-#pragma unroll
-    for (int e = 0; e < W; e++) sum.s[e] = 0;
-#pragma unroll 1
-    for (i64 l = begin; inside && l < end; l += LOADS * ROWS) {
-        Pack<T> a[LOADS];
-        T f[LOADS];
-#pragma unroll
-        for (int u = 0; u < LOADS; u++) {
-            const bool in = l + u * ROWS < end && !(ANY && l + u * ROWS == edge);
-            f[u] = in ? v[l + u * ROWS] : T(0);
-            if (in) a[u].v = read_once(reinterpret_cast<const U*>(x + (l + u * ROWS) * n));
-            else {
-#pragma unroll
-                for (int e = 0; e < W; e++) a[u].s[e] = 0;
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < LOADS; u++)
-#pragma unroll
-            for (int e = 0; e < W; e++) sum.s[e] += f[u] * a[u].s[e];
-    }
-    if (ANY && inside && edge >= begin && edge < end && (edge - begin) % ROWS == 0) {
-#pragma unroll
-        for (int e = 0; e < W; e++)
-            if (column + e >= 0 && column + e < columns) sum.s[e] += v[edge] * x[edge * n + e];
-    }
-    if (unaligned) {
-#pragma unroll
-        for (int e = 0; e < W; e++)
-            if (column + e >= 0) partial[threadIdx.x / LANES][(column + e) / W].s[(column + e) % W] = sum.s[e];
-    } else {
-#pragma unroll
-        for (int d = 16; d >= LANES; d /= 2) // none of 32 lanes
-#pragma unroll
-            for (int e = 0; e < W; e++) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
-        if (threadIdx.x % 32 < LANES) partial[warp][lane] = sum;
-    }
-    __syncthreads();
-    cluster_wait(); // all blocks have begun
-    if (threadIdx.x < LANES) {
-        const int groups = unaligned ? ROWS : WARPS;
-#pragma unroll
-        for (int w = 1; w < (ANY ? ROWS : WARPS); w++)
-#pragma unroll
-            for (int e = 0; e < W; e++)
-                if (!ANY || w < groups) sum.s[e] = (w == 1 ? partial[0][lane].s[e] : sum.s[e]) + partial[w][lane].s[e];
-        send(0, &inbox[rank][lane].v, sum.v, &full);
-    }
-    const int t = threadIdx.x;
-    if (rank > 0 || t >= LANES * W) return;
-    await_inbox(&full);
-    T total = 0;
-#pragma unroll
-    for (int c = 0; c < CLUSTER; c++) total += inbox[c][t / W].s[t % W];
-    if (t < columns) y[matrix * n + first + t] = epilogue.of(total, matrix, first + t, 0);
+// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
+__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
 }
-#endif
+__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
+}
 
-// whole computes a strip of columns in one block: lanes vectors of 16 bytes of rows that begin at multiples of 16 bytes. U rows of a thread are always in flight.
-template <typename T, int U>
-__device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, int lanes, const Epilogue<T>& epilogue) {
-    using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, HALVES = W == 4 ? 2 : 1, WARP = 32, THREADS = 512; // HALVES: of the columns of a thread, until one is left
-    __shared__ T partial[THREADS / WARP][WARP * W];
-    const int log = 31 - __clz(lanes), lane = threadIdx.x & (lanes - 1), group = threadIdx.x >> log, step = THREADS >> log, width = lanes * W;
-    const unsigned strips = (unsigned)((n + width - 1) >> 31 - __clz(width)), matrix = blockIdx.x / strips; // neither calls, such as 64-bit divisions, nor branches before the wait
-    const i64 first = (i64)(blockIdx.x - matrix * strips) * width;
-    const int rows = first + lane * W < n ? (int)k : 0;
-    const T* p = x + (matrix * k + group) * n + first + lane * W;
-    const i64 stride = step * n;
-#if __CUDA_ARCH__ >= 900
+// load loads an element, or 16 bytes past the first-level cache. Neither is a load of constant memory (.nc): assemblers move those before the wait.
+__device__ __forceinline__ void load(float& to, const float* p) { asm volatile("ld.global.f32 %0, [%1];" : "=f"(to) : "l"(p)); }
+__device__ __forceinline__ void load(double& to, const double* p) { asm volatile("ld.global.f64 %0, [%1];" : "=d"(to) : "l"(p)); }
+__device__ __forceinline__ void load(Pack<float>& to, const float* p) {
+    asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to.s[0]), "=f"(to.s[1]), "=f"(to.s[2]), "=f"(to.s[3]) : "l"(p));
+}
+__device__ __forceinline__ void load(Pack<double>& to, const double* p) { asm volatile("ld.global.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(to.s[0]), "=d"(to.s[1]) : "l"(p)); }
+
+// exponent returns the e of 2^e.
+__device__ __forceinline__ int exponent(unsigned n) { return 31 - __clz(n); }
+
+// joinedColumns: groups of `lanes` threads, a power of 2 up to 32, take rows in turn, and a thread has LOADS rows in flight. ANY, with 16 lanes: rows begin
+// anywhere, those of a thread at the same place within 16 bytes, since W divides the rows between them.
+template <typename T, int THREADS, bool ANY>
+__device__ void joinedColumns(const T* x, const T* v, T* y, i64 n, i64 k, i64 batch, int lanes, unsigned blocks, const Epilogue<T>& epilogue) {
+    constexpr int W = Vec<T>::width, HALVES = W == 4 ? 2 : 1, WARP = 32, LOADS = 4; // HALVES: of the columns of a thread, until one is left
+    __shared__ T partial[THREADS * W];
+    __shared__ T inbox[CLUSTER][WARP * W];
+    __shared__ u64 full;
+    if (ANY) lanes = 16;
+    const unsigned rank = blockIdx.x & (blocks - 1);
+    const int log = exponent(lanes), logGroups = exponent(THREADS) - log, logStep = logGroups + exponent(blocks), lane = threadIdx.x & (lanes - 1), row = (threadIdx.x >> log) + (rank << logGroups), step = 1 << logStep;
+    const int wide = lanes * W, width = ANY ? 15 * W : wide; // columns of a strip; no function, such as a 64-bit division, may be called before the wait
+    open_inbox(&full, rank == 0 ? (int)(blocks * wide * sizeof(T)) : 0);
+    const unsigned strips = ANY ? (unsigned)((n + 15 * W - 1) / (15 * W)) : (unsigned)((n + wide - 1) >> exponent(wide)), id = blockIdx.x >> exponent(blocks), matrix = id / strips;
+    const i64 first = (i64)(id - matrix * strips) * width;
+    const T* const strip = x + matrix * k * n + first;
+    const int column = lane * W - (ANY ? place(strip + row * n) : 0), columns = (int)min(n - first, (i64)width);
+    int count = column < columns && column + W > 0 ? (int)k + step - 1 - row >> logStep : 0; // rows of the thread
+    const T* p = strip + row * n + column;
+    v += matrix * k + row;
+    i64 stride = step * n * (i64)sizeof(T), next = step * (i64)sizeof(T);
+    asm volatile("" : "+l"(stride), "+l"(next)); // else they are computed again for each load
+    // The 16 bytes of one thread may begin before the first matrix, and those of another one may end behind the last. They read these rows by elements.
+    bool head = false, tail = false;
+    const i64 last = row + (i64)(count - 1) * step;
+    if (ANY) {
+        head = count > 0 && p < x;
+        tail = count > (head ? 1 : 0) && matrix == batch - 1 && strip + last * n + column + W > x + batch * k * n;
+    }
 #pragma unroll
-    for (int u = 0; u < U; u++)
-        asm volatile("{\n.reg .pred first;\nsetp.ne.s32 first, %1, 0;\n@first prefetch.global.L2 [%0];\n}" ::"l"(p + u * stride), "r"((int)(reinterpret_cast<unsigned long long>(p) % 128 == 0 && group + u * step < rows))); // of 128 bytes
-#endif
+    for (int u = 0; u < LOADS; u++) // of 128 bytes; NVRTC 12.9 crashes on p + u * stride alone, for 12.0
+        asm volatile("{\n.reg .pred first;\nsetp.ne.s32 first, %1, 0;\n@first prefetch.global.L2 [%0];\n}" ::"l"(reinterpret_cast<const char*>(p) + (u < count ? u : 0) * stride),
+                     "r"((int)((reinterpret_cast<u64>(p) % 128 == 0 || ANY && lane == 0) && !head && u < count - tail)));
     admit();
     follow();
-    v += matrix * k;
-    Pack<T> a[U], sum;
-    T f[U];
+    Pack<T> a[LOADS], sum;
+    T f[LOADS];
 #pragma unroll
     for (int e = 0; e < W; e++) sum.s[e] = 0;
-    const auto load = [&](int u, int l) {
-        if (l >= rows) return;
-        f[u] = v[l];
-        a[u].v = read_once(reinterpret_cast<const V*>(p));
-        p += stride;
+    const auto element = [&](i64 l) { // the products of a row, by elements
+        const T* const q = strip + l * n;
+#pragma unroll
+        for (int e = 0; e < W; e++)
+            if (column + e >= 0 && column + e < columns) sum.s[e] += v[l - row] * q[column + e];
+    };
+    if (ANY && head) element(row);
+    if (ANY && tail) element(last), count--;
+    const T* w = v;
+    const auto skip = [&] { asm volatile("add.s64 %0, %0, %2;\n\tadd.s64 %1, %1, %3;" : "+l"(p), "+l"(w) : "l"(stride), "l"(next)); }; // else registers hold the addresses of all loads
+    if (ANY && head) count--, skip();
+    const auto fetch = [&](int u, int i) {
+        if (i < count) {
+            load(f[u], w);
+            load(a[u], p);
+        }
+        skip();
     };
 #pragma unroll
-    for (int u = 0; u < U; u++) load(u, group + u * step);
+    for (int u = 0; u < LOADS; u++) fetch(u, u);
 #pragma unroll 1
-    for (int l = group; l < rows; l += U * step) {
+    for (int i = 0; i < count; i += LOADS) {
 #pragma unroll
-        for (int u = 0; u < U; u++) {
+        for (int u = 0; u < LOADS; u++) {
 #pragma unroll
             for (int e = 0; e < W; e++) {
-                const T next = sum.s[e] + f[u] * a[u].s[e];
-                if (u == 0 || l + u * step < rows) sum.s[e] = next;
+                const T more = sum.s[e] + f[u] * a[u].s[e];
+                if (u == 0 || i + u < count) sum.s[e] = more;
             }
-            load(u, l + (u + U) * step);
+            fetch(u, i + u + LOADS);
         }
     }
     const int warp = threadIdx.x / WARP;
-    if (lanes <= WARP >> HALVES) { // at each step a thread keeps half of its columns
+    int groups = THREADS / WARP; // sums of a column
+    if (ANY) {
+        groups = THREADS >> log;
+#pragma unroll
+        for (int e = 0; e < W; e++)
+            if (column + e >= 0) partial[(threadIdx.x >> log) * wide + column + e] = sum.s[e];
+    } else if (lanes <= WARP >> HALVES) { // at each step a thread keeps half of its columns
         int at = lane * W;
 #pragma unroll
         for (int h = 1; h <= HALVES; h++) {
@@ -386,25 +343,36 @@ __device__ void whole(const T* __restrict__ x, const T* __restrict__ v, T* __res
 #pragma unroll
         for (int d = WARP >> HALVES + 1; d > 0; d /= 2)
             if (d >= lanes) sum.s[0] += __shfl_xor_sync(0xffffffffu, sum.s[0], d);
-        if ((threadIdx.x & (WARP >> HALVES) - lanes) == 0) partial[warp][at] = sum.s[0];
+        if ((threadIdx.x & (WARP >> HALVES) - lanes) == 0) partial[warp * wide + at] = sum.s[0];
     } else {
 #pragma unroll
         for (int d = WARP / 2; d > WARP >> HALVES + 1; d /= 2)
 #pragma unroll
             for (int e = 0; e < W; e++)
                 if (d >= lanes) sum.s[e] += __shfl_xor_sync(0xffffffffu, sum.s[e], d);
-        if (threadIdx.x % WARP < lanes) *reinterpret_cast<Pack<T>*>(&partial[warp][lane * W]) = sum;
+        if (threadIdx.x % WARP < lanes) *reinterpret_cast<Pack<T>*>(&partial[warp * wide + lane * W]) = sum;
     }
     __syncthreads();
-    const i64 at = first + threadIdx.x;
-    if (threadIdx.x >= width || at >= n) return;
+    cluster_wait(); // all blocks have begun
+    const int t = threadIdx.x;
+    if (t >= wide) return;
     constexpr int SUMS = 4;
-    T t[SUMS] = {};
-    for (int w = 0; w < THREADS / WARP; w += SUMS)
+    T sums[SUMS] = {};
+#pragma unroll 2
+    for (int g = 0; g < groups; g += SUMS)
 #pragma unroll
-        for (int i = 0; i < SUMS; i++) t[i] += partial[w + i][threadIdx.x];
-    y[matrix * n + at] = epilogue.of((t[0] + t[1]) + (t[2] + t[3]), matrix, at, 0);
+        for (int i = 0; i < SUMS; i++) sums[i] += partial[(g + i) * wide + t];
+    T total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    if (blocks > 1) {
+        send(0, &inbox[rank][t], total, &full);
+        if (rank > 0) return;
+        await_inbox(&full);
+        total = 0;
+        for (int c = 0; c < blocks; c++) total += inbox[c][t];
+    }
+    if (t < columns) y[matrix * n + first + t] = epilogue.of(total, matrix, first + t, 0);
 }
+#endif
 
 // flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
 template <typename T>
@@ -488,10 +456,10 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
 #define ENTRY(name, T, suffix, last)                                                                      \
     extern "C" __global__ void __launch_bounds__(256) matmul_##name##_##suffix(                           \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, last, EPILOGUE_ARGUMENTS(T))
-#define JOINED(name, T, suffix, lanes)                                                                            \
-    extern "C" __global__ void IN_CLUSTER __launch_bounds__(256) matmul_joined_##name##_##suffix(                 \
-        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {            \
-        ON_CLUSTERS(joinedColumns<T, lanes>(a, v, c, count, k, batch, chunk, EPILOGUE(T));)                           \
+#define JOINED(name, T, suffix, threads, any)                                                                         \
+    extern "C" __global__ void __launch_bounds__(threads, threads == 512 ? 2 : 5) matmul_joined_##name##_##suffix(    \
+        const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, int lanes, int blocks, EPILOGUE_ARGUMENTS(T)) {    \
+        ON_CLUSTERS(joinedColumns<T, threads, any>(a, v, c, count, k, batch, lanes, blocks, EPILOGUE(T));)            \
     }
 #define ROWS_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each, EPILOGUE_ARGUMENTS(T)
 #define VECTOR(T, suffix)                                                                                         \
@@ -499,9 +467,8 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
         rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
     }                                                                                                             \
-    JOINED(columns, T, suffix, 8)                                                                                 \
-    JOINED(columns16, T, suffix, 16)                                                                              \
-    JOINED(columns32, T, suffix, 32)                                                                              \
+    JOINED(columns, T, suffix, 256, false)                                                                        \
+    JOINED(unaligned, T, suffix, 256, true)                                                                       \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
     ENTRY(flat, T, suffix, i64 chunk) { follow(); flat(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }           \
     extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \
@@ -515,9 +482,7 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 VECTOR(float, f32)
-extern "C" __global__ void __launch_bounds__(512, 2) matmul_whole_f32(ROWS_ARGUMENTS(float)) {
-    ON_HOPPER(whole<float, 8>(a, v, c, count, k, batch, each, EPILOGUE(float));)
-}
+JOINED(columns_wide, float, f32, 512, false)
 extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
     ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
 }

@@ -19,11 +19,11 @@ var (
 	joinKernel    = own.Pair("matmul_vector", "matmul_join", combineBody[float32], combineBody[float64])
 )
 
-// vectorThreads is the block of the kernels of matmul_vector.cu, rowThreads that of rows, wholeThreads that of whole columns.
+// vectorThreads is the block of the kernels of matmul_vector.cu, rowThreads that of rows, wideThreads that of joined columns of large matrices.
 const (
 	vectorThreads = 256
 	rowThreads    = 128
-	wholeThreads  = 512
+	wideThreads   = 512
 )
 
 // alignmentPeriod returns how many rows of n elements lie between two that begin at the same place within 16 bytes.
@@ -103,24 +103,33 @@ func cutRowsBy(c *candidate, x *problem, each int64) cut {
 	return d
 }
 
-// cutWholeColumns gives a block a strip of as many vectors of 16 bytes as the candidate's n, if the matrix has more than half as many.
-func cutWholeColumns(c *candidate, x *problem) (cut, bool) {
-	vectors := x.M * x.size() / 16
-	return cut{each: c.n, chunk: max(x.K, 1), blocks: kernels.CeilDiv(vectors, c.n) * x.Batch}, 2*vectors > c.n && x.K <= maxChunk
-}
+// cutJoinedColumns divides the rows among the 8 blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have, one vector less where rows
+// begin anywhere within 16 bytes.
+func cutJoinedColumns(c *candidate, x *problem) (cut, bool) { return cutJoined(c, x, c.cluster) }
 
-// cutJoinedColumns splits K among the blocks of a cluster, which have a strip of columns: as many as the candidate's n times 16 bytes have.
-func cutJoinedColumns(c *candidate, x *problem) (cut, bool) {
+func cutJoined(c *candidate, x *problem, cluster int64) (cut, bool) {
 	vectors := c.n
 	if x.M*x.size()%16 != 0 {
-		vectors-- // rows begin anywhere within 16 bytes
+		vectors--
 	}
-	strips := kernels.CeilDiv(x.M*x.size(), 16*vectors) * x.Batch
-	return cut{parts: c.cluster, chunk: kernels.CeilDiv(x.K, c.cluster), blocks: strips * c.cluster}, true
+	return cut{parts: cluster, each: c.n, blocks: kernels.CeilDiv(x.M*x.size(), 16*vectors) * x.Batch * cluster}, x.K <= maxChunk
+}
+
+// allJoinedColumns appends the cuts for clusters of each size that has a row for each group of threads, and blocks that all run at once.
+func allJoinedColumns(c *candidate, x *problem, list []cut) []cut {
+	const threadsPerSM = 1280 // registers of five blocks of 256 threads
+	for n := int64(1); n <= c.cluster && (n == 1 || n*int64(c.threads) <= x.K*c.n); n *= 2 {
+		if d, ok := cutJoined(c, x, n); ok && (n == 1 || d.blocks*int64(c.threads) <= threadsPerSM*x.sms()) {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 func vectorArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	switch {
+	case d.parts > 0:
+		return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(d.each)}, d.parts}
 	case d.each > 0 && d.chunk > 0:
 		return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}, d.each}
 	case d.each > 0:
@@ -146,13 +155,13 @@ func (x *problem) combine(p *kernels.Plan, partial kernels.Ref, partials int64) 
 type vectorArgs struct {
 	X, V, Y     kernels.Ref
 	N, K, Batch int64
-	Chunk       any // of a split, an int64; the lanes of a short row, an int32
+	Chunk       any // of a split, an int64; the lanes of a short row or of a strip, an int32
 }
 
-// rowsArgs are those of rows, with the threads of a row.
+// rowsArgs are those of rows, with the threads of a row, and of joined columns, with the blocks of a cluster.
 type rowsArgs struct {
 	vectorArgs
-	Threads int64 `arg:"int32"`
+	Count int64 `arg:"int32"`
 }
 
 // combineArgs are the arguments of the kernels that add splits up.

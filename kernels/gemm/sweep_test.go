@@ -10,7 +10,7 @@ import (
 )
 
 // choicesRecord are the files of the record of choices: those of vectors were timed again, on an H100, with the kernels that keep more loads in flight.
-var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-whole.json.gz"}
+var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz"}
 
 // The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json.gz were timed, by TestSweepProducts of cudaops/bench.
 // They were drawn after [measured] was fitted.

@@ -142,34 +142,11 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{to: 64}
-	// H200, us, k x m           lanes 8  16    32    columns or, up to 4096, 8 lanes with 4 loads
-	// 768 x 768                 2.7      3.3   4.6   3.3
-	// 1024 x 1024               3.2      3.9   5.6   3.9
-	// 3072 x 768                5.3      7.8   12.9  7.8
-	// 2048 x 2048               7.3      7.0   9.6   7.2
-	// 768 x 3072                5.5      4.5   5.3   4.7
-	// 4096 x 4096               20.8     17.2  21.4  24.4
-	// 16384 x 4096              70.3     61.8  77.3  72.4
-	// 8192 x 8192               68.3     67.4  61.9  73.1
-	// 768 x 50304               -        42.6  41.8  42.7
-	// H200, us, k x m           16 lanes  others
-	// 4099 x 4099               20.3      22.7, columns
-	// 1001 x 1001               4.5       5.8, thin
-	// 1000 x 3001               6.0       8.2, columns
-	// 453 x 2106                4.0       5.7, thin
-	// 416 x 38                  2.4       2.3, thin
-	// 43 x 555                  2.8       1.9, thin
-	const unalignedMinK = 256
-	aligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
-	// H200, us, k x m           16 lanes  flat
-	// 31799 x 2                 52.5      4.3
 	const halfEmptyMaxK = 4096 // strips of lanes of which more than half have no column
-	joined := func(name string, lanes int64) candidate {
-		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
-		c.n, c.cluster = lanes, 8
-		c.able.on, c.able.transA = kernels.Device.HasClusters, true
+	joined := func(lanes int64) candidate {
+		c := joinedColumns[T]("joined_columns", lanes)
 		c.able.also = func(c *candidate, x *problem) bool {
-			return (aligned(c, x) || lanes == 16 && x.K >= unalignedMinK) && (x.K <= halfEmptyMaxK || 2*x.M*x.size() >= 16*lanes)
+			return aligned(c, x) && (x.K <= halfEmptyMaxK || 2*x.M*x.size() >= 16*lanes)
 		}
 		return c
 	}
@@ -200,21 +177,21 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 123 x 1629, float64       6.1                 11.0      6.2
 	// 2078 x 2350, float32      17.0                14.7      20.1
 	thin := thinTiles[T](splitPolicy{blocksPerSM: 1, minK: 64, clusterMaxK: 128})
-	unaligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 != 0 }
+	unaligned := func(c *candidate, x *problem) bool { return !aligned(c, x) }
 	return [][]candidate{
 		{
 			// H100, us, k x m       joined, 32 lanes   columns
 			// 64 x 10000            5.1                6.7
-			joined("joined_columns32", 32).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)},
+			joined(32).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)},
 				limits{m: span{from: 64}, k: span{64, 255}, large: perSM{below: 1 << 15}, also: blocks(7)}),
 		},
 		{
-			joined("joined_columns16", 16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
+			joined(16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
 		},
-		{joined("joined_columns", 8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
+		{joined(8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
 		{flat},
 		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
-		wholeColumns[T](),
+		hopperColumns[T](),
 		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ *candidate, x *problem) bool { return strips(x) <= 20 }})},
 		{columns},
 		{shortRows},
@@ -247,20 +224,44 @@ func rowsTable[T kernels.Float]() []candidate {
 // alongRows admits a matrix whose rows are contiguous.
 func alongRows(_ *candidate, x *problem) bool { return !x.A.Trans }
 
-// wholeColumns lists the kernels for strips of columns by the vectors of 16 bytes of a strip.
-func wholeColumns[T kernels.Float]() (list []candidate) {
-	if unsafe.Sizeof(T(0)) > 4 {
-		return nil
-	}
-	for lanes := int64(4); lanes <= 16; lanes *= 2 {
-		c := ofVectors[T]("whole", splitPolicy{}, columnsBody[T], cutWholeColumns)
-		c.name = fmt.Sprintf("whole%d_f32", lanes) // each has times of its own
-		c.n, c.threads, c.able.on, c.able.transA = lanes, wholeThreads, isHopper, true
-		c.able.also = func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
+// joinedColumns is a kernel for strips of columns, each of so many vectors of 16 bytes.
+func joinedColumns[T kernels.Float](name string, lanes int64) candidate {
+	c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
+	c.name = strings.Replace(c.name, "columns", fmt.Sprint("columns", lanes), 1) // each has times of its own
+	c.n, c.cluster, c.sized, c.all = lanes, 8, true, allJoinedColumns
+	c.able.on, c.able.transA = kernels.Device.HasClusters, true
+	return c
+}
+
+// hopperColumns lists the kernels for strips of columns that only the model chooses: narrow ones, those of larger blocks, and those of rows that begin anywhere.
+func hopperColumns[T kernels.Float]() (list []candidate) {
+	add := func(name string, lanes int64, threads int, also func(*candidate, *problem) bool) {
+		c := joinedColumns[T](name, lanes)
+		c.threads, c.able.on, c.able.also = threads, isHopper, also
 		list = append(list, c)
+	}
+	// H200, us, k x m           unaligned  others
+	// 4099 x 4099               20.3       22.7, columns
+	// 1001 x 1001               4.5        5.8, thin
+	// 1000 x 3001               6.0        8.2, columns
+	// 453 x 2106                4.0        5.7, thin
+	// 416 x 38                  2.4        2.3, thin
+	// 43 x 555                  2.8        1.9, thin
+	// 31799 x 2                 52.5       4.3, flat
+	add("joined_unaligned", 16, vectorThreads, func(_ *candidate, x *problem) bool {
+		return x.M*x.size()%16 != 0 && x.K >= 256 && (x.K <= 4096 || 2*x.M*x.size() >= 16*16)
+	})
+	add("joined_columns", 4, vectorThreads, aligned)
+	if unsafe.Sizeof(T(0)) == 4 {
+		for lanes := int64(4); lanes <= 32; lanes *= 2 {
+			add("joined_columns_wide", lanes, wideThreads, aligned)
+		}
 	}
 	return list
 }
+
+// aligned admits rows of columns that begin at multiples of 16 bytes.
+func aligned(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 
 // lowKTable lists the kernels for few terms, after others.
 func lowKTable[T kernels.Float](others ...candidate) []candidate {
