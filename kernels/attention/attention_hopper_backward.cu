@@ -292,7 +292,8 @@ template <int D, bool HALF> struct Keys {
     }
 
     __device__ __forceinline__ void consume(const Problem<float>& p, int batch, int keyHead, int block, u16* dk, u16* dv, Strides ds, u16* dq, Strides qs, int outputs, int round) {
-        const int part = threadIdx.x / 128 - 1, lane = threadIdx.x % 32, tid = threadIdx.x - 128, line = threadIdx.x % 128 / 32 * 16, key = block * BN + part * 64 + line + lane / 4;
+        // The shuffle tells the compiler that the number is uniform, so that the addresses of products are computed in uniform registers: H100, BF16, d 128, T 8192, full, 5652 to 5222 us.
+        const int part = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1, lane = threadIdx.x % 32, tid = threadIdx.x - 128, line = threadIdx.x % 128 / 32 * 16, key = block * BN + part * 64 + line + lane / 4;
         const float scale = p.scale * LOG2E, one[2] = {1, 1}, by[2] = {p.scale, p.scale};
         float sumK[D / 2], sumV[D / 2], s[BM / 2], x[BM / 2], o[32];
         u32 w[BM / 16][4], y[BM / 16][4];

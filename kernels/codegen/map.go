@@ -110,7 +110,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	} else if l.width == 1 {
 		l.vectors *= 4
 	} else if !slices.ContainsFunc(types, func(d expr.Dtype) bool { return d.Size() != 2 }) {
-		l.vectors *= 2 // of 8 bytes
+		l.vectors *= 4 // of 8 bytes: H100, BF16, 2^28 elements of GELU by tanh: 389.9 us with one, 367.7 with 2, 356.6 with 4
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
 	if dev.Kind == kernels.GPU && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {

@@ -258,7 +258,7 @@ func TestMapLayout(t *testing.T) {
 			t.Errorf("%d elements: got %s on %v, want %s", n, got, p.Launches[0].Grid, want)
 		}
 	}
-	for _, d := range []expr.Dtype{expr.Float32, expr.BF16, expr.F16} { // 16 bytes a thread
+	for d, want := range map[expr.Dtype]int{expr.Float32: 4, expr.BF16: 16, expr.F16: 16} { // elements a thread
 		stored := []expr.Dtype{d, d}
 		f, err := parseMap(t, "a + b", "a", "b").Stored(stored, stored[:1])
 		if err != nil {
@@ -268,8 +268,8 @@ func TestMapLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l := p.Launches[0].Kernel.Image.(image).layout; int64(l.width*l.vectors)*d.Size() != 16 {
-			t.Errorf("%v: got %d vectors of %d elements, want 16 bytes", d, l.vectors, l.width)
+		if l := p.Launches[0].Kernel.Image.(image).layout; l.width*l.vectors != want {
+			t.Errorf("%v: got %d vectors of %d elements, want %d elements", d, l.vectors, l.width, want)
 		}
 	}
 	big := []int{1 << 16, 1 << 15}
