@@ -134,7 +134,7 @@ template <typename K_> struct Pixels {
         return slices * taps;
     }
     __device__ __forceinline__ int bytes() const { return L::BYTES; }
-    // prepare finds what copies of the tile need beside, and fetch starts those of its next slice, of that many bytes.
+    // prepare computes what all copies of the tile share, fetch starts the copies of its next slice, and bytes returns the bytes of a slice.
     __device__ __forceinline__ void prepare() {
 #pragma unroll
         for (int half = 0; half < L::N / K::BN; half++) corner[half] = w.corner(n0 + half * K::BN, group);
@@ -215,7 +215,7 @@ template <typename K_> struct Pixels {
         else if (reinterpret_cast<u64>(to) % 8 == 0) *reinterpret_cast<float2*>(to) = make_float2(x, 0);
         else to[0] = x, to[1] = 0;
     }
-    // store_lines writes a warp's 16 rows of float32 with channels last, some pixels at a time: lines of 64 bytes. They are PITCH bytes apart, so that no two threads of a store meet in a bank.
+    // store_lines writes a warp's 16 rows of float32 with channels last, some pixels at a time: lines of 64 bytes. The distance of lines, PITCH bytes, puts the threads of a store in different banks.
     __device__ __forceinline__ void store_lines(const K& sums, const Place& of, int row, int pixel, u32 memory) const {
         constexpr int PITCH = 16 * 4 + 16, SOME = L::BLOCKS == 2 ? 8 : 32;
         static_assert(SOME * PITCH <= L::STAGING, "lines fit in a quarter of the STAGING floats");
