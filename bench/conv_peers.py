@@ -7,7 +7,7 @@ of that test, takes the layers and the times from them, and prints each layer, c
 cuDNN searches for its best algorithm (benchmark mode), and calls are captured in CUDA graphs. Operands are held several times over, as timing.py
 holds them and the test ours, so that both read memory. For TF32, BF16 and F16 the better of
 channels first and channels last counts, for ours as well: images and outputs of BF16 and F16 are in 16 bits for cuDNN, and for ours where
-they have channels last. Filters of ours are always float32. The ratio of the best candidate shows what the choice loses.
+they have channels last. Filters of ours are as the compiler prepares them, where it does, as those of cuDNN have channels last. The ratio of the best candidate shows what the choice loses.
 """
 
 import math

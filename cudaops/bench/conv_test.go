@@ -303,8 +303,8 @@ func TestConvLayerTimes(t *testing.T) {
 }
 
 // timeConvs times convolutions, with the candidates that the regular expression STHENO_TIMES matches, for which there is time before the test's deadline, a line each, which
-// bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels take them, with those of the precision, channels last, of both tensors or of one. Filters of 16 bits
-// are prepared where the compiler prepares them, as cuDNN has them. A line has the time of the plan that the compiler chooses and the best one in the better of both layouts, and of all
+// bench/conv_peers.py reads: with float32 operands, channels first, and, where kernels take them, with those of the precision, channels last, of both tensors or of one. Filters are
+// prepared where the compiler prepares them, as cuDNN has them. A line has the time of the plan that the compiler chooses and the best one in the better of both layouts, and of all
 // candidates the time and the predicted time, in us.
 func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 	t.Helper()

@@ -270,7 +270,7 @@ __device__ __forceinline__ void strided(const Gathered<float>& g, const float* _
         float sum[FEW_FILTERS][4] = {};
 #pragma unroll 1
         for (int channel = 0; channel < C; channel++)
-#pragma unroll
+#pragma unroll 1
             for (int j = 0; j < S; j++) {
                 float v[S + 6];
 #pragma unroll
@@ -438,7 +438,6 @@ __device__ __forceinline__ void squares(const Gathered<float>& g, const float* _
         }
     }
     admit();
-    const bool pairs = g.columns.pixels % 2 == 0 && reinterpret_cast<unsigned long long>(out) % 8 == 0;
     const int column = 2 * (x0 + x);
     if (column >= g.columns.pixels) return;
 #pragma unroll
@@ -448,12 +447,8 @@ __device__ __forceinline__ void squares(const Gathered<float>& g, const float* _
             const int row = 2 * (y0 + y) + n;
             if (row >= g.rows.pixels) break;
             float* const to = out + b * g.outerPixel + (i64)channel * c.row + (i64)row * g.widthPixel + column;
-            const float2 v = {sum[channel][n / 2][n % 2][0], sum[channel][n / 2][n % 2][1]};
-            if (pairs) *reinterpret_cast<float2*>(to) = v;
-            else {
-                to[0] = v.x;
-                if (column + 1 < g.columns.pixels) to[1] = v.y;
-            }
+            to[0] = sum[channel][n / 2][n % 2][0];
+            if (column + 1 < g.columns.pixels) to[1] = sum[channel][n / 2][n % 2][1];
         }
 }
 #else

@@ -92,7 +92,7 @@ func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
 		return k, 0, false
 	}
 	if tiles, products, ok := v.fewTiles(); ok {
-		us = convLaunch + float64(products)*max(float64(tiles)/float64(dev.SMs)/fewStridedRate, 1/fewStridedAlone)
+		us = convLaunch + float64(products)*max(float64(tiles)/float64(dev.SMs)/fewStridedRate[v.Result], 1/fewStridedAlone)
 		if v.Result == ConvFilters {
 			us += convLaunch + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
 		}
@@ -114,8 +114,10 @@ func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
 // The model's times of an H200: bytes that the kernels read and write in one us, and gradients w.r.t. outputs times channels that those for filters multiply by nine elements each.
 const fewBytes, fewProducts = 3e6, 1.3e6
 
-// The products that an SM computes with a stride in one us, and those of a block that is alone.
-const fewStridedRate, fewStridedAlone = 150e3, 50e3
+// The products that an SM computes with a stride in one us, by results, and those of a block that is alone.
+var fewStridedRate = [3]float64{ConvOutput: 127e3, ConvImages: 150e3, ConvFilters: 131e3}
+
+const fewStridedAlone = 50e3
 
 // fewRows reports whether a kernel for filters reads a column of a window for each pixel, as neighbours have the others. With one channel it is slower, but for gradients with channels last.
 func (v Conv) fewRows() bool {

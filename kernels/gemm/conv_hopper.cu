@@ -5,7 +5,7 @@
 // prepare writes images and filters with their channels contiguous, in a form of the products of matmul_hopper.cu: BF16, F16, float32 that TMA rounds to TF32, or three BF16 matrices
 // that add up to float32 numbers (split). Outputs and gradients w.r.t. images are tiles (Pixels) of 128 filters x BN pixels, K slices of a tap and BK channels each. TMA makes zeros of channels
 // beyond the last and of what is outside of the images. Rows of a tile are contiguous pixels, as in the result. Gradients w.r.t. filters are tiles (Taps) of filters x channels of taps, whose
-// terms are pixels. Where one block has all terms of a tile, it may write filters, else sums that conv_hopper_sum adds up.
+// terms are pixels; in TF32 one operand is transposed in shared memory (Turned). Where one block has all terms of a tile, it may write filters, else sums that conv_hopper_sum adds up.
 //
 // Small groups are multiplied as one, with zeros for the channels of other groups. Numbers of images that are not finite would meet these zeros: then `fallback` is set, too.
 // Splits hold numbers of most ranges (Scales). For those that would need scaling, the kernel sets `fallback` and computes nothing, and a kernel of conv.cu, launched after it, computes
@@ -134,7 +134,7 @@ template <typename K_> struct Pixels {
         return slices * taps;
     }
     __device__ __forceinline__ int bytes() const { return L::BYTES; }
-    // prepare finds what copies of the tile need beside, and fetch starts those of its next slice, of that many bytes.
+    // prepare computes what all copies of the tile share, fetch starts the copies of its next slice, and bytes returns the bytes of a slice.
     __device__ __forceinline__ void prepare() {
 #pragma unroll
         for (int half = 0; half < L::N / K::BN; half++) corner[half] = w.corner(n0 + half * K::BN, group);
@@ -215,7 +215,7 @@ template <typename K_> struct Pixels {
         else if (reinterpret_cast<u64>(to) % 8 == 0) *reinterpret_cast<float2*>(to) = make_float2(x, 0);
         else to[0] = x, to[1] = 0;
     }
-    // store_lines writes a warp's 16 rows of float32 with channels last, some pixels at a time: lines of 64 bytes. They are PITCH bytes apart, so that no two threads of a store meet in a bank.
+    // store_lines writes a warp's 16 rows of float32 with channels last, some pixels at a time: lines of 64 bytes. The distance of lines, PITCH bytes, puts the threads of a store in different banks.
     __device__ __forceinline__ void store_lines(const K& sums, const Place& of, int row, int pixel, u32 memory) const {
         constexpr int PITCH = 16 * 4 + 16, SOME = L::BLOCKS == 2 ? 8 : 32;
         static_assert(SOME * PITCH <= L::STAGING, "lines fit in a quarter of the STAGING floats");
@@ -317,26 +317,6 @@ template <typename K_> struct Taps {
         const int t = threadIdx.x % 128, lane = t % 32, width = w.how == w.DIRECT ? w.down * w.filter : n; // of a filter
         row += m0 + t / 32 * 16;
         float* const to = out + (i64)part * m * width;
-        if constexpr (L::BLOCKS == 2) {
-            row += lane / 4;
-#pragma unroll
-            for (int i = 0; i < K::BN / 8; i++) {
-                const int at = n0 + column + 8 * i + lane % 4 * 2, first = place(at), second = w.how == w.DIRECT ? place(at + 1) : -1;
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    if (row + 8 * r >= m) continue;
-                    float* const line = to + (i64)(row + 8 * r) * width;
-                    const float2 v = make_float2(sums.value(4 * i + 2 * r), sums.value(4 * i + 2 * r + 1));
-                    if (w.how != w.DIRECT) {
-                        if (first >= 0) *reinterpret_cast<float2*>(line + first) = v;
-                        continue;
-                    }
-                    if (first >= 0) line[first] = v.x;
-                    if (second >= 0) line[second] = v.y;
-                }
-            }
-            return;
-        }
         memory += t / 32 * Part::SIZE;
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++) {
@@ -602,8 +582,8 @@ template <typename Work> __device__ __forceinline__ void run_turned(Work work) {
     extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
         BODY(run(Pixels<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                           \
     }
-#define TAPS(name, BLOCKS, ...)                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(BLOCKS == 2 ? 288 : 384, BLOCKS) conv_hopper_filters_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
+#define TAPS(name, ...)                                                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(384, 1) conv_hopper_filters_##name(MAPS, float* out, RANGES(A), RANGES(B), int* fallback, SHARES, int m, int n, int chunk, WINDOWS) { \
         BODY(run(Taps<__VA_ARGS__>{&filters, &pictures, out, m, n, chunk, WINDOWS_OF}, {rangesA, blocksA}, {rangesB, blocksB}, fallback, {shared, parts, arrivals});)                                      \
     }
 #define TURNED(name, GROUPS, BN)                                                                                                                                \
@@ -625,19 +605,16 @@ PIXELS(f16_narrow_pair, 2, Plain<0, 0, 2, 64, NARROW_PAIR, true>)
 PIXELS(tf32_one, 1, Plain<0, 0, 4, 128, 1>)
 PIXELS(tf32_narrow, 1, Plain<0, 0, 4, 128, NARROW>)
 PIXELS(tf32_narrow_pair, 2, Plain<0, 0, 4, 64, NARROW_PAIR>)
-TAPS(f32, 1, Six<1, 1, 1>)
-TAPS(f32_narrow, 1, Six<1, 1, 0>)
+TAPS(f32, Six<1, 1, 1>)
+TAPS(f32_narrow, Six<1, 1, 0>)
 TURNED(tf32, 2, 128)
-TURNED(tf32_wide, 3, 128)
 TURNED(tf32_narrow, 3, 64)
-TAPS(bf16_one, 1, Plain<1, 1, 2, 128, 1>)
-TAPS(bf16_mid, 1, Plain<1, 1, 2, 192, 1>)
-TAPS(bf16_narrow, 1, Plain<1, 1, 2, 128, NARROW>)
-TAPS(bf16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR>)
-TAPS(f16_one, 1, Plain<1, 1, 2, 128, 1, true>)
-TAPS(f16_mid, 1, Plain<1, 1, 2, 192, 1, true>)
-TAPS(f16_narrow, 1, Plain<1, 1, 2, 128, NARROW, true>)
-TAPS(f16_narrow_pair, 2, Plain<1, 1, 2, 64, NARROW_PAIR, true>)
+TAPS(bf16_one, Plain<1, 1, 2, 128, 1>)
+TAPS(bf16_mid, Plain<1, 1, 2, 192, 1>)
+TAPS(bf16_narrow, Plain<1, 1, 2, 128, NARROW>)
+TAPS(f16_one, Plain<1, 1, 2, 128, 1, true>)
+TAPS(f16_mid, Plain<1, 1, 2, 192, 1, true>)
+TAPS(f16_narrow, Plain<1, 1, 2, 128, NARROW, true>)
 
 // conv_hopper_clear writes zeros to count elements, in lines that are `next` elements apart, of images of which no tap meets some pixels.
 extern "C" __global__ void __launch_bounds__(256) conv_hopper_clear(float* out, int count, DIVIDE(width), int next) {
@@ -702,7 +679,7 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, float*
         }
         __syncthreads();
         float* const to = out + ((i64)f * channels + first) * taps;
-#pragma unroll 4
+#pragma unroll 2
         for (int at = threadIdx.x; at < count * taps; at += blockDim.x) {
             float sum = memory[at + at / 32];
             for (int part = 1, from = at + all; part < parts; part++, from += all) sum += memory[from + from / 32];
@@ -711,10 +688,51 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, float*
     }
     admit();
 }
-extern "C" __global__ void __launch_bounds__(256)
+// sum_quads is sum_splits for single groups with TAPS taps that no block has together. A thread adds up every parts-th split of four channels, whose taps are contiguous in the result.
+constexpr int SUM_THREADS = 256;
+template <int TAPS> __device__ __forceinline__ void sum_quads(const float* sums, float* out, float4* memory, int m, int n, int splits, int channels) {
+    const int quads = channels / 4, all = m * quads;
+    int parts = 1;
+    while (2 * parts <= min(splits, 64)) parts *= 2;
+    const int each = SUM_THREADS / parts, part = threadIdx.x / each;
+    const i64 next = (i64)m * n;
+    for (int first = blockIdx.x * each; first < all; first += gridDim.x * each) {
+        const int quad = first + threadIdx.x % each, f = quad / quads;
+        float v[4 * TAPS] = {};
+        if (quad < all) {
+            const float* const p = sums + (i64)f * n + (quad - f * quads) * 4;
+#pragma unroll 1
+            for (int s = part; s < splits; s += parts)
+#pragma unroll
+                for (int t = 0; t < TAPS; t++) {
+                    const float4 x = *reinterpret_cast<const float4*>(p + s * next + t * (n / TAPS));
+                    v[t] += x.x, v[TAPS + t] += x.y, v[2 * TAPS + t] += x.z, v[3 * TAPS + t] += x.w;
+                }
+        }
+        __syncthreads(); // all have read what was there before
+#pragma unroll
+        for (int i = 0; i < TAPS; i++) memory[threadIdx.x * TAPS + i] = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+        __syncthreads();
+#pragma unroll 1
+        for (int i = threadIdx.x; i < min(each, all - first) * TAPS; i += SUM_THREADS) {
+            float4 sum = memory[i];
+#pragma unroll 1
+            for (int p = 1; p < parts; p++) {
+                const float4 x = memory[p * each * TAPS + i];
+                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+            }
+            reinterpret_cast<float4*>(out)[(i64)first * TAPS + i] = sum;
+        }
+    }
+    admit();
+}
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     conv_hopper_sum(const float* sums, float* out, int m, int n, int splits, const int* fallback, int guarded, int taps, int channels, int per, int blocks, DIVIDE(inner), int pitch, DIVIDE(some)) {
-    BODY(__shared__ float memory[4096 + 128]; follow(); if (guarded && *fallback) return;
+    BODY(__shared__ float4 quads[SUM_THREADS * 9]; float* const memory = &quads[0].x; follow(); if (guarded && *fallback) return; // at least 4096 + 128 floats
          const Divide within DIVIDE_OF(inner); const Divide each DIVIDE_OF(some);
-         if (each.d % 4 == 0 && (blocks == 1 || channels % 4 == 0)) sum_splits<float4>(sums, out, memory, m, n, splits, taps, channels, per, blocks, within, pitch, each);
+         const bool single = within.d == 1 && blocks == 1 && channels % 4 == 0 && reinterpret_cast<u64>(out) % 16 == 0;
+         if (single && taps == 1) sum_quads<1>(sums, out, quads, m, n, splits, channels);
+         else if (single && taps == 9) sum_quads<9>(sums, out, quads, m, n, splits, channels);
+         else if (each.d % 4 == 0 && (blocks == 1 || channels % 4 == 0)) sum_splits<float4>(sums, out, memory, m, n, splits, taps, channels, per, blocks, within, pitch, each);
          else sum_splits<float>(sums, out, memory, m, n, splits, taps, channels, per, blocks, within, pitch, each);)
 }

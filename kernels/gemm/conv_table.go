@@ -34,20 +34,27 @@ type convCandidate struct {
 //	512 > 512, 3, 7          57.0  46.4  38.3    43.1         48.2
 //	64 > 64, 1, 56           27.2  27.0  26.7    21.9         20.4
 //	256 > 512, 1, 56 by 2    38.5  38.6  40.5    42.4         44.0
-//	filters, H100                         one  narrow  narrow_pair
-//	64 > 64, 3, 56                       85.6    71.0         64.4
-//	128 > 128, 3, 28                     39.1    41.7         45.3
-//	256 > 256, 3, 14                     35.9    38.9         45.1
-//	512 > 512, 3, 7                      46.8    51.7         51.7
+//	filters, H200                    mid   one  narrow  two blocks an SM
+//	64 > 64, 3, 56                  63.0  72.2    51.4              53.3
+//	128 > 128, 3, 28                32.5  33.5    37.3              49.4
+//	256 > 256, 3, 14                32.4  36.1    38.8              43.2
+//	512 > 512, 3, 7                 38.7  53.0    50.1              49.4
+//	64 > 64, 1, 56                  30.1  27.2    26.8              24.7
+//	filters in TF32, H200   two bf16  128 x 128  128 x 192  narrow
+//	64 > 64, 3, 56               183      126.0      112.7    78.0
+//	128 > 128, 3, 28             109       66.8       64.6    66.7
+//	256 > 256, 3, 14             105       75.4       69.0    74.2
+//	512 > 512, 3, 7              109       90.4       82.8    74.8
+//	256 > 512, 1, 56 by 2        237       59.6       85.2    86.4
 //
-// Tiles of 128 x 256 in TF32, and of 128 x 128 for two blocks of an SM, were best for 7 of 296 layers, by at most 8 %.
+// Tiles of 128 x 256 in TF32, and of 128 x 128 for two blocks of an SM, were best for 7 of 296 layers, by at most 8 %. Those of two blocks an SM and of 128 x 192 for filters are not kept.
 var convTable = slices.Concat(
 	[]convCandidate{
 		convOn("f32", BF16Split, 128, 128, 1, 0.834, 7.14), convOn("f32_narrow", BF16Split, 64, 256, 1, 1, 8.03),
 		convOn("tf32_one", TF32, 128, 128, 1, 0.35, 2.5), convOn("tf32_narrow", TF32, 64, 256, 1, 0.47, 2.4), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.53, 3),
 		convOn("filters_f32", BF16Split, 128, 128, 1, 1.17, 10), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.3, 11.2),
 		convHalo(haloStream, "f32", BF16Split, 136, 9.2, 4.4), convHalo(haloOfTaps, "filters_f32", BF16Split, 0, 0.58, 6), convHalo(haloStream, "tf32", TF32, 144, 3.3, 2.5), convHalo(haloKept, "kept_tf32", TF32, 136, 1.7, 6), convHalo(haloOfTaps, "filters_tf32", TF32, 0, 0.6, 6),
-		convTurned("filters_tf32", 128, 128, 0.93, 3), convTurned("filters_tf32_wide", 128, 192, 1.32, 4), convTurned("filters_tf32_narrow", 64, 192, 0.8, 3),
+		convTurned("filters_tf32", 128, 128, 0.93, 3), convTurned("filters_tf32_narrow", 64, 192, 0.8, 3),
 	},
 	convHalves("bf16", BF16), convHalves("f16", F16),
 )
@@ -57,7 +64,7 @@ func convHalves(name string, f Form) []convCandidate {
 	return []convCandidate{
 		convOn(name, f, 128, 256, 1, 0.648, 3.24), convOn(name+"_mid", f, 128, 192, 1, 0.483, 3.75), convOn(name+"_one", f, 128, 128, 1, 0.324, 3),
 		convOn(name+"_narrow", f, 64, 256, 1, 0.509, 2), convOn(name+"_narrow_pair", f, 64, 128, 2, 0.694, 1.62),
-		convOn("filters_"+name+"_mid", f, 128, 192, 1, 0.55, 3.5), convOn("filters_"+name+"_one", f, 128, 128, 1, 0.417, 2.89), convOn("filters_"+name+"_narrow", f, 64, 256, 1, 0.53, 2.66), convOn("filters_"+name+"_narrow_pair", f, 64, 128, 2, 0.9, 2.59),
+		convOn("filters_"+name+"_mid", f, 128, 192, 1, 0.55, 3.5), convOn("filters_"+name+"_one", f, 128, 128, 1, 0.417, 2.89), convOn("filters_"+name+"_narrow", f, 64, 256, 1, 0.53, 2.66),
 	}
 }
 
