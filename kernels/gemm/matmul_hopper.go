@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
 // A block of matmul_hopper.cu computes a tile of tensorTile rows of C and is alone on its SM. With split operands its slices have
@@ -190,7 +191,7 @@ func (x Prepare) joined(splits []uint16, matrix int64, scale float64) []float32 
 	for row := range x.Rows {
 		for col := range x.Cols {
 			i := row*pitch + col
-			out[row*x.Cols+col] = float32(float64(fromBF16(splits[i])) + float64(fromBF16(splits[split+i]))/scale + float64(fromBF16(splits[2*split+i]))/(scale*scale))
+			out[row*x.Cols+col] = float32(float64(bf16split.Float(splits[i])) + float64(bf16split.Float(splits[split+i]))/scale + float64(bf16split.Float(splits[2*split+i]))/(scale*scale))
 		}
 	}
 	return out
