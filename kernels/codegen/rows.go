@@ -132,6 +132,10 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
 		g = g.withShares(int64(dev.SMs), c.rows(), pol.minThreadsPerSM)
 	}
+	if c.splits() {
+		g = g.withRows(pol.blockThreads)
+		dev.SharedOptin -= sizesBytes
+	}
 	n := newNest(c, g, c.outputs(int(g.splits)))
 	n.staged = staged
 	for _, s := range staged.Stages {

@@ -16,8 +16,9 @@ import (
 const (
 	splitPlanes  = 3
 	splitVectors = 4       // of a thread of a Map: there are fewer ranges
-	maxRanges    = 1 << 13 // blocks of a launch that stores splits
+	maxRanges    = 1 << 14 // blocks of a launch that stores splits
 	rangeBytes   = 8
+	sizesBytes   = 32 * rangeBytes // shared memory, at most, for the ranges of a block's warps
 )
 
 // SplitBytes returns the bytes of elements that are stored as splits:
@@ -101,7 +102,7 @@ func (n *nest) checkSplits(blocks int64) error {
 		switch l := &n.layout; {
 		case l.place(len(n.types)+k).lanes != aligned || l.width%2 != 0 || n.rows*n.columns%int64(l.width) != 0 || n.isMap() && n.rows%int64(l.width) != 0:
 			return fmt.Errorf("output %d of splits is not stored in vectors", k)
-		case l.cluster > 0 || l.threadsPerRow*l.rowsPerBlock%32 != 0 || blocks*max(n.grid.splits, 1) > maxRanges:
+		case l.threadsPerRow*l.rowsPerBlock%32 != 0 || blocks*max(n.grid.splits, 1) > maxRanges:
 			return fmt.Errorf("output %d of splits is stored by %d blocks of %d threads", k, blocks, l.threadsPerRow*l.rowsPerBlock)
 		}
 	}

@@ -28,6 +28,7 @@ var splitCases = []splitCase{
 	{productAndRows, []int{9000, 64}, []int{0}, []bool{false, true}}, // split among blocks
 	{centered, []int{300, 96}, []int{1}, []bool{false, false, true}},
 	{centered, []int{64, 768}, []int{1}, []bool{false, false, true}},
+	{centered, []int{3, 40000}, []int{1}, []bool{false, false, true}}, // by clusters
 }
 
 func product(b *expr.Builder, x, y expr.Value) []expr.Value {

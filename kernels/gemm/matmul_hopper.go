@@ -74,9 +74,15 @@ func emitSplit(c *candidate, p *kernels.Plan, x *problem, d cut) {
 	prepared := kernels.Operand(2 + len(x.epilogue.operands))
 	for i, o := range x.Prepares(BF16Split) {
 		rescaled[i] = p.Workspace(o.bytes())
-		operands[i] = conversion{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0}
-		if [2]Operand{x.A, x.B}[i].Form == Plain {
+		operands[i] = conversion{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0, false}
+		switch o := [2]Operand{x.A, x.B}[i]; {
+		case o.Form == Plain:
 			missing = append(missing, &operands[i])
+			continue
+		case o.Ranges > 0:
+			y := &operands[i]
+			y.to, y.blocks, y.joins = y.from, o.Ranges, true
+			y.ranges = kernels.At(y.from.Operand, y.bytes())
 			continue
 		}
 		operands[i].to, operands[i].ranges = kernels.In(prepared), kernels.At(prepared, o.bytes())

@@ -32,9 +32,13 @@ type conversion struct {
 	Prepare
 	from, to, ranges kernels.Ref
 	blocks           int64
+	joins            bool // from has splits that a generated kernel has stored: numbers are found from them
 }
 
 func (x conversion) operand(to kernels.Ref) splitOperand {
+	if x.joins {
+		return splitOperand{x.from, to, x.Rows, x.Cols, x.pitch(), 0, 0}
+	}
 	return splitOperand{x.from, to, x.Rows, x.Cols, x.pitch(), x.Cols, x.Rows * x.Cols}
 }
 
@@ -66,7 +70,7 @@ func appendSplit(p *kernels.Plan, dev kernels.Device, operands ...*conversion) {
 	p.Launch(splitKernel, int(blocks), splitThreads, splitArgs{[2]splitOperand{a.operand(a.to), b.operand(b.to)}, a.Batch, a.blocks, a.ranges})
 }
 
-// splitOperand is an operand of splitKernel and rescaleKernel.
+// splitOperand is an operand of splitKernel and rescaleKernel. With LD = 0, X has the encoded splits of a matrix in place of its elements.
 type splitOperand struct {
 	X, Splits         kernels.Ref
 	Rows, Cols, Pitch int64 `arg:"int32"`
@@ -99,6 +103,13 @@ type (
 
 // row returns row i of an operand, counted through all matrices.
 func (x splitOperand) row(c kernels.Call, i int64) []float32 {
+	if x.LD == 0 {
+		splits, row := kernels.Slice[uint16](c, x.X)[i*x.Pitch:], make([]float32, x.Cols)
+		for col := range row {
+			row[col] = bf16split.Decode([3]uint16{splits[col], splits[x.Rows*x.Pitch+int64(col)], splits[2*x.Rows*x.Pitch+int64(col)]})
+		}
+		return row
+	}
 	return kernels.Slice[float32](c, x.X)[i/x.Rows*x.Matrix+i%x.Rows*x.LD:][:x.Cols]
 }
 
@@ -286,3 +297,27 @@ func (x splitOperand) write(c kernels.Call, batch int64, exponent func(row, col 
 		}
 	})
 }
+
+// joinSplits makes a problem one of plain operands, for devices without kernels for splits. Operands that generated kernels have stored as splits are put together again.
+func (x *problem) joinSplits(p *kernels.Plan) {
+	for i, o := range x.Prepares(BF16Split) {
+		of, at := []*Operand{&x.A, &x.B}[i], []*kernels.Ref{&x.a, &x.b}[i]
+		if of.Ranges > 0 {
+			y := conversion{Prepare: o, from: *at, joins: true}
+			*at = p.Workspace(o.Rows * o.Cols * kernels.Float32.Size())
+			p.Launch(joinSplitsKernel, 1, 1, y.operand(*at))
+		}
+		of.Form, of.Ranges = Plain, 0
+	}
+}
+
+// joinSplitsKernel writes the numbers of encoded splits. Devices with kernels for splits do without it.
+var joinSplitsKernel = &kernels.Kernel{Entry: "matmul_join", Body: func(c kernels.Call) {
+	x := kernels.Args[splitOperand](c)
+	to := kernels.Slice[float32](c, x.Splits)
+	kernels.Parallel(x.Rows, max(kernels.Grain/x.Cols, 1), func(lo, hi int64) {
+		for row := lo; row < hi; row++ {
+			copy(to[row*x.Cols:], x.row(c, row))
+		}
+	})
+}}

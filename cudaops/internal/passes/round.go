@@ -9,9 +9,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// round is chunks, then castOperands.
+// round is chunks, storeSplits, then castOperands.
 func round(p *program.Program, t Target) error {
 	if err := chunks(p, t.Device, shareSplitMax); err != nil {
+		return err
+	}
+	if err := storeSplits(p, t.Device); err != nil {
 		return err
 	}
 	return castOperands(p, t)
@@ -146,6 +149,8 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 	for i, x := range product.Prepares(f) {
 		v := in.In[i]
 		switch {
+		case operands[i].Ranges > 0: // see storeSplits
+			continue
 		case f != gemm.BF16Split:
 			if !x.IsNoOp(r.device) {
 				in.In[i] = r.prepare(v, x)
