@@ -31,7 +31,7 @@ func SplitBytes(elements int64) int64 {
 
 // Ranges returns the number of ranges that are stored with splits by a plan.
 func Ranges(p *kernels.Plan) int64 {
-	if len(p.Launches) == 0 {
+	if p == nil || len(p.Launches) == 0 {
 		return 0
 	}
 	return int64(p.Launches[0].Grid[0]) * int64(max(p.Launches[0].Grid[1], 1))

@@ -22,7 +22,7 @@ func round(p *program.Program, t Target) error {
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
-// is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions. Two products may read a larger one in chunks: see chunks.
+// and whose splits no Map stores is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions. Two products may read a larger one in chunks: see chunks.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}, splits: map[*program.Instr][2]gemm.ConvSplit{}}
 	for _, in := range p.Instrs {
