@@ -6,15 +6,18 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
 // body is the Go body: tiles of rows, each computed in blocks of as many elements as an
 // interpreter likes best. The order of a sum follows from the shape, as on a GPU.
 func (n *nest) body(c kernels.Call) {
 	rows, splits := n.blockRows, n.grid.splits
+	ranges := newSplitRanges(n, c)
 	kernels.Parallel(kernels.CeilDiv(n.rows, rows)*splits, n.grain, func(lo, hi int64) {
 		t := n.tiles.Get().(*rowTile)
 		defer n.tiles.Put(t)
+		defer ranges.join(t)
 		row, split := lo/splits*rows, lo%splits
 		t.bind(c, split)
 		for range hi - lo {
@@ -27,6 +30,7 @@ func (n *nest) body(c kernels.Call) {
 			}
 		}
 	})
+	ranges.write()
 }
 
 // setBlock sets the rows of a tile, the columns of a block of them, and how many tiles are worth a goroutine.
@@ -126,8 +130,9 @@ type rowTile struct {
 	results         [][]byte   // of the reductions, then the values that a step hoists, by row
 	pieces          []partials // the reductions of blocks, by reduction of a stage
 	in, out         []unsafe.Pointer
-	copied          []bool  // outputs of the step that are in blocks
-	index           []int64 // of an element along inner axes
+	copied          []bool                 // outputs of the step that are in blocks
+	index           []int64                // of an element along inner axes
+	ranges          []bf16split.Magnitudes // of the outputs' elements
 }
 
 // span is the rows or columns of a block.
@@ -184,6 +189,9 @@ func (n *nest) newTile() any {
 	operands, outputs := len(n.types)+len(n.kept)+ofRow, max(ofRow+len(n.kept), len(n.outputs))
 	t := &rowTile{nest: n, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs), copied: make([]bool, outputs),
 		stored: make([]stored, len(n.views)), blocks: make([][]byte, operands+outputs), pieces: make([]partials, len(n.scalars)), index: make([]int64, len(n.innerShape()))}
+	for range n.outputs {
+		t.ranges = append(t.ranges, bf16split.None)
+	}
 	for range ofRow {
 		t.results = append(t.results, kernels.Bytes(make([]float64, t.blockRows)))
 	}
@@ -226,7 +234,7 @@ func (t *rowTile) bind(c kernels.Call, split int64) {
 		if !t.layout.split || t.perRow[k] { // the place of the split, or of the part
 			s.memory = s.memory[split*t.part*s.size:]
 		}
-		s.copied = len(outputs) > 1 && slices.ContainsFunc(operands, func(o stored) bool { return overlap(o.memory, s.memory) })
+		s.copied = t.nest.isSplit(k) || len(outputs) > 1 && slices.ContainsFunc(operands, func(o stored) bool { return overlap(o.memory, s.memory) })
 	}
 }
 
@@ -271,7 +279,9 @@ func (t *rowTile) run(row int64) {
 				t.pieces[k].add(op, step.outputs[k], t.block(len(t.in)+k), t.rows, t.columns, t.grid.stridedAxis)
 			}
 			for k, output := range step.to {
-				if t.copied[k] {
+				if t.nest.isSplit(output) {
+					t.storeSplits(output, t.block(len(t.in)+k))
+				} else if t.copied[k] {
 					t.transfer(&t.stored[len(t.types)+output], t.inner, t.outer, t.block(len(t.in)+k), true, false)
 				}
 			}

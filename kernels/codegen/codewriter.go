@@ -189,6 +189,7 @@ type address struct {
 	step            string    // bytes from a lane of a spaced vector to the next
 	bounds          [2]string // first index with elements, and their number, along the axis of the bounds
 	source          *source   // of a random operand, whose base and addresses are numbers of elements, as those of an iota are
+	split           *splitOutput
 }
 
 // size returns the bytes from one element to the next in memory, 1 for numbers.

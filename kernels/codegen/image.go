@@ -29,10 +29,11 @@ func (i image) PTX(major int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if major == 8 && (i.layout.entry == rowsEntry || slices.Contains(i.f.Outputs(), expr.BF16)) {
+	outputs := i.layout.storedOutputs(i.f)
+	if major == 8 && (i.layout.entry == rowsEntry || slices.Contains(outputs, expr.BF16)) {
 		code.target, code.RoundsBF16 = "sm_80", true
 	}
-	kernel := kernelWriter{codeWriter: code, layout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
+	kernel := kernelWriter{codeWriter: code, layout: i.layout, f: i.f, types: i.f.Operands(), outputs: outputs}
 	if i.layout.entry == mapEntry {
 		w := mapWriter{kernelWriter: kernel}
 		return []byte(w.kernel()), nil
@@ -59,6 +60,7 @@ type kernelWriter struct {
 	f                    expr.Func
 	types, outputs       []expr.Dtype
 	places               []*address // of the operands, then of the outputs
+	splitStores          int        // so far
 	rowDivide, colDivide []divide
 }
 
@@ -102,4 +104,5 @@ func (w *kernelWriter) addressParameters() {
 		}
 	}
 	w.numberParameters(w.f)
+	w.splitParameters()
 }

@@ -68,10 +68,19 @@ func rowMajor(shape []int) []int {
 // The kernel is generated when a device needs it. Kernels are equal, and are loaded once, if functions and layouts are: extents and strides are
 // arguments. An error names the operand that does not fit.
 func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kernels.Plan, error) {
-	p, c := &kernels.Plan{Op: fmt.Sprintf("map(%v, %v)", f, shape)}, call{f: f, shape: shape, operands: operands}
+	return MapSplit(dev, f, shape, nil, operands...)
+}
+
+// MapSplit is [Map] with some float32 outputs, those with a flag, stored as splits: see [SplitBytes]. No flags are for none. It returns an error where kernels do
+// not store splits: on devices before compute capability 8.0, and of outputs that are not stored in vectors or by too many blocks.
+func MapSplit(dev kernels.Device, f expr.Func, shape []int, split []bool, operands ...View) (*kernels.Plan, error) {
+	p, c := &kernels.Plan{Op: fmt.Sprintf("map(%v, %v)", f, shape)}, call{f: f, shape: shape, split: split, operands: operands}
 	err := checkMap(f, shape, operands)
 	if n := f.Reductions(); n > 0 && err == nil {
 		err = fmt.Errorf("got a function with %d reductions, want a function of elements", n)
+	}
+	if err == nil {
+		err = c.checkSplit(dev)
 	}
 	if err != nil {
 		return p.Or(err)
@@ -91,7 +100,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	}
 	types := slices.Concat(c.stored(), c.f.Outputs())
 	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(types), threadsPerRow: 1}.whole(), outputs)
-	small := dev.Kind == kernels.GPU && into == nil && n.rows <= int64(dev.SMs)*policy.Streaming.On(dev).Few
+	small := dev.Kind == kernels.GPU && into == nil && !c.splits() && n.rows <= int64(dev.SMs)*policy.Streaming.On(dev).Few
 	if small {
 		n.grid.width = 1 // less code to compile, and threads that are done sooner
 	}
@@ -112,11 +121,14 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	} else if !slices.ContainsFunc(types, func(d expr.Dtype) bool { return d.Size() != 2 }) {
 		l.vectors *= 4 // of 8 bytes: H100, BF16, 2^28 elements of GELU by tanh: 389.9 us with one, 367.7 with 2, 356.6 with 4
 	}
+	if c.splits() {
+		l.vectors = splitVectors
+	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
-	if dev.Kind == kernels.GPU && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {
+	if dev.Kind == kernels.GPU && !c.splits() && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {
 		n.chooseTiles()
 	}
-	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: n.outputs}
+	step := rowStep{eval: expr.NewInterpreter(c.f), outputs: c.f.Outputs()}
 	for i := range n.types {
 		step.needs = append(step.needs, i)
 	}

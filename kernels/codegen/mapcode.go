@@ -87,6 +87,7 @@ func (w *mapWriter) kernel() string {
 	if w.oneElement() {
 		w.Label("none")
 	}
+	w.storeRanges()
 	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
 }
 
@@ -311,10 +312,17 @@ func (w *mapWriter) store(v *vector) {
 	to := v.addresses[len(w.types):]
 	w.branch(v, "store", func() {
 		for out, d := range w.outputs {
+			if p := w.places[len(w.types)+out]; p.split != nil {
+				w.storeSplit(p.split, location{to[out][0], 0}, v.results[out], "")
+				continue
+			}
 			w.vectorAccess("st.global", d, location{to[out][0], 0}, v.results[out])
 		}
 	}, func(k int, exists string) {
 		for out, d := range w.outputs {
+			if w.places[len(w.types)+out].split != nil { // there are whole vectors alone
+				continue
+			}
 			w.Line("@%s st.global.%s %s, %s", exists, memoryType(d), elementAt(to[out], k, d.Size()), v.results[out][k])
 		}
 	})

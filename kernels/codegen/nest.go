@@ -45,6 +45,7 @@ type layout struct {
 	entry         string // mapEntry or rowsEntry
 	perRow        string // a letter for each output of Rows: r for one element a row, e for all elements
 	places        string // four bytes for each operand, then each output: see place
+	split3        string // a letter for each output: s if it is stored as splits; "" for none
 	wide          bool   // indices take 64 bits
 	inner         bool   // vectors are within an innermost axis
 	width         int    // elements of a vector
@@ -152,8 +153,9 @@ type bound struct {
 // newNest merges the axes of a call whose outputs are stored as views describe.
 func newNest(c call, g rowGrid, outputs []View) *nest {
 	views := slices.Concat(c.operands, outputs)
-	n := &nest{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), part: 1, views: views}
+	n := &nest{types: c.f.Operands(), outputs: c.storedOutputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), part: 1, views: views}
 	_, n.numbers = c.f.Numbers()
+	n.layout.split3 = c.splitLetters()
 	n.bounds = make([]bound, len(views))
 	n.rows, n.rowShape, n.rowStrides = mergeAxes(c.shape, c.kept(), views, n.bounds)
 	n.columns, n.colShape, n.colStrides = mergeAxes(c.shape, c.axes, views, nil)
@@ -339,6 +341,9 @@ func (n *nest) launch(p *kernels.Plan, f expr.Func, from, to []kernels.Ref) erro
 
 func (n *nest) launchWith(p *kernels.Plan, f expr.Func, args []any) error {
 	blocks := n.blocks()
+	if err := n.checkSplits(blocks); err != nil {
+		return err
+	}
 	if err := kernels.CheckGrid(blocks); err != nil {
 		return err
 	}
@@ -423,6 +428,11 @@ func (n *nest) arguments(from, to []kernels.Ref) (args []any) {
 	}
 	for _, c := range n.numbers {
 		args = append(args, c.Argument())
+	}
+	for k := range to {
+		if elements := n.rows * n.columns; n.isSplit(k) {
+			args = append(args, elements*expr.BF16.Size(), kernels.At(to[k].Operand, to[k].Offset+splitPlanes*elements*expr.BF16.Size()))
+		}
 	}
 	return args
 }

@@ -27,8 +27,13 @@ import (
 // The kernel is generated when a device needs it, as that of [Map] is. An error names
 // the argument that does not fit.
 func Rows(dev kernels.Device, f expr.Func, shape, axes []int, perRow []bool, operands ...View) (*kernels.Plan, error) {
+	return RowsSplits(dev, f, shape, axes, perRow, nil, operands...)
+}
+
+// RowsSplits is [Rows] with some float32 outputs of an element for each index stored as splits, as [MapSplit] stores them.
+func RowsSplits(dev kernels.Device, f expr.Func, shape, axes []int, perRow, split []bool, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
-	return p.Or(appendRows(p, dev, call{f, shape, axes, perRow, operands}))
+	return p.Or(appendRows(p, dev, call{f, shape, axes, perRow, split, operands}))
 }
 
 // RowsWhole reports whether rows of that shape are each computed by one block, so that
@@ -72,12 +77,16 @@ type call struct {
 	f           expr.Func
 	shape, axes []int
 	perRow      []bool
+	split       []bool // by output: it is stored as splits; nil for none
 	operands    []View
 }
 
 // appendRows makes the plan of a call.
 func appendRows(p *kernels.Plan, dev kernels.Device, c call) error {
 	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.checkSplit(dev); err != nil {
 		return err
 	}
 	staged, err := c.f.Stages(c.perRow)
@@ -122,6 +131,10 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 	pol := rowsPolicies.On(dev)
 	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
 		g = g.withShares(int64(dev.SMs), c.rows(), pol.minThreadsPerSM)
+	}
+	if c.splits() {
+		g = g.withRows(pol.blockThreads)
+		dev.SharedOptin -= sizesBytes
 	}
 	n := newNest(c, g, c.outputs(int(g.splits)))
 	n.staged = staged
@@ -234,7 +247,11 @@ func (c call) sizes() (sizes []int64) {
 		if c.perRow != nil && c.perRow[k] {
 			elements = c.rows()
 		}
-		sizes = append(sizes, elements*d.Size())
+		if c.isSplit(k) {
+			sizes = append(sizes, SplitBytes(elements))
+		} else {
+			sizes = append(sizes, elements*d.Size())
+		}
 	}
 	return sizes
 }
@@ -325,13 +342,13 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 	for k, d := range partial {
 		partials[k] = p.Workspace(c.rows() * g.splits * d.Size())
 	}
-	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), c.operands}
+	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), make([]bool, n), c.operands}
 	firstTo, ofRow := slices.Clone(partials), []kernels.Ref(nil)
 	for k, at := range to {
 		if c.perRow[k] {
 			ofRow = append(ofRow, at)
 		} else {
-			first.perRow, firstTo = append(first.perRow, false), append(firstTo, at)
+			first.perRow, first.split, firstTo = append(first.perRow, false), append(first.split, c.isSplit(k)), append(firstTo, at)
 		}
 	}
 	if err := launchRows(p, dev, first, g, from, firstTo); err != nil {

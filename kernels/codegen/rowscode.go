@@ -94,6 +94,7 @@ func (w *rowsWriter) kernel() string {
 	if w.slots != nil {
 		w.Label(noColumns)
 	}
+	w.storeRanges()
 	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threadsPerRow * w.rowsPerBlock, Cluster: w.cluster, Resident: w.blocksPerSM()})
 }
 

@@ -197,6 +197,14 @@ func (g rowGrid) withShares(sms, rows, threads int64) rowGrid {
 	return g
 }
 
+// withRows lets blocks of fewer threads than that compute several rows, where a power of two has each row: fewer blocks store ranges.
+func (g rowGrid) withRows(threads int64) rowGrid {
+	if !g.stridedAxis && g.cluster == 0 && g.splits == 1 && g.threadsPerRow == arith.Pow2(g.threadsPerRow) {
+		g.rowsPerBlock = max(threads/g.threadsPerRow, g.rowsPerBlock)
+	}
+	return g
+}
+
 // rowsInBlock returns the number of rows of a block.
 func (g rowGrid) rowsInBlock() int64 {
 	if g.stridedAxis {

@@ -322,9 +322,14 @@ func (w *rowsWriter) reduceBlocks(list []*accumulator) {
 	}
 }
 
-// reduceWarps loads the results of all warps from shared memory and combines them in the order of shuffles. With few warps, every thread does.
+// reduceWarps loads the results of all warps of a row from shared memory and combines them in the order of shuffles. With few warps, every thread does.
 func (w *rowsWriter) reduceWarps(a *accumulator, bytes, warps int) string {
 	base := w.result(expr.B32, "mov.u32 %s, joined")
+	if w.rowsPerBlock > 1 { // the warps of the thread's row
+		row := w.result(expr.B32, "mov.u32 %s, %%tid.x")
+		w.Line("shr.u32 %s, %s, %s", row, row, shift(w.threadsPerRow))
+		w.Line("mad.lo.u32 %s, %s, %d, %s", base, row, 8*warps, base)
+	}
 	list := w.registers(a.wide(), warps)
 	const pair = 2 // are 16 bytes
 	for k := 0; k < warps; k += pair {

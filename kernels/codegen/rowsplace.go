@@ -205,6 +205,10 @@ func (w *rowsWriter) draw(p *address, numbers []location, lanes int) (list []str
 
 // store stores the lanes of a vector.
 func (w *rowsWriter) store(p *address, addresses []location, values []string, exists string) {
+	if p.split != nil {
+		w.storeSplit(p.split, addresses[0], values, exists)
+		return
+	}
 	if p.lanes == aligned {
 		w.vectorAccess(predicated(exists)+"st.global", p.dtype, addresses[0], values)
 		return

@@ -11,7 +11,7 @@ import (
 // Zero values and nils are errors, and nothing panics.
 func TestSurvives(t *testing.T) {
 	testutil.SurviveWhole(t, map[string]any{
-		"Dense": Dense, "NewReduction": NewReduction, "ParseReduction": ParseReduction, "MathFunctions": MathFunctions, "Concat": Concat, "Map": Map, "Rows": Rows,
-		"Digests": Digests, "DigestsOf": DigestsOf, "RowsWhole": nil, "RowsSplit": nil, "Reduction.Fold": nil, "Reduction.Join": nil, // return no error
+		"Dense": Dense, "NewReduction": NewReduction, "ParseReduction": ParseReduction, "MathFunctions": MathFunctions, "Concat": Concat, "Map": Map, "Rows": Rows, "MapSplit": MapSplit, "RowsSplits": RowsSplits,
+		"Digests": Digests, "DigestsOf": DigestsOf, "RowsWhole": nil, "RowsSplit": nil, "SplitBytes": nil, "Ranges": nil, "Reduction.Fold": nil, "Reduction.Join": nil, // return no error
 	}, -1, int64(-1), kernels.HostDevice(), View{}, Reduction{}, expr.Func{})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
 // convPrepareBody writes operands in a form, and the range of each in place of what each of its blocks would find.
@@ -14,7 +15,7 @@ func convPrepareBody(f Form) func(kernels.Call) {
 	return func(c kernels.Call) {
 		args := kernels.Args[convPrepareArgs](c)
 		for i, x := range args.Planes[:c.Grid[1]] {
-			all := noMagnitudes
+			all := bf16split.None
 			from, n := kernels.Slice[float32](c, x.X), x.size(f)
 			for at := range n {
 				row, line, col, v := at%x.Pitch, at/x.Pitch/x.Wide, at/x.Pitch%x.Wide*x.StepX-x.Before, float32(0)
@@ -24,10 +25,10 @@ func convPrepareBody(f Form) func(kernels.Call) {
 				if row >= 0 && row < x.Rows && col >= 0 && col < x.Width && image < each-x.After {
 					v = from[((image*x.Groups+group)*x.Rows+row)*x.Cols+line%x.Lines*x.StepY*x.Width+col]
 				}
-				all.add(v)
+				all.Add(v)
 				switch f {
 				case BF16Split:
-					matrices := bf16Split(v, 1, false)
+					matrices := bf16split.Split(v, 1, false)
 					for q, v := range matrices {
 						kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
 					}
@@ -39,7 +40,7 @@ func convPrepareBody(f Form) func(kernels.Call) {
 				}
 			}
 			if f == BF16Split || args.Ranged {
-				most, least := all.packed()
+				most, least := all.Packed()
 				ranges := kernels.Slice[uint32](c, args.Ranges)[2*i*c.Grid[0]:]
 				for block := range c.Grid[0] {
 					ranges[2*block], ranges[2*block+1] = most, least
@@ -54,7 +55,7 @@ func (f Form) number(c kernels.Call, at kernels.Ref, i, n int64) float32 {
 	switch f {
 	case BF16Split:
 		x := kernels.Slice[uint16](c, at)
-		return fromBF16(x[i]) + (fromBF16(x[n+i]) + fromBF16(x[2*n+i]))
+		return bf16split.Float(x[i]) + (bf16split.Float(x[n+i]) + bf16split.Float(x[2*n+i]))
 	case BF16, F16:
 		half, _ := f.half()
 		return expr.FromHalf(half, kernels.Slice[uint16](c, at)[i])
@@ -67,11 +68,11 @@ func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
 	if f != BF16Split && !a.Merged {
 		return false
 	}
-	ranges := [2]magnitudes{noMagnitudes, noMagnitudes}
+	ranges := [2]bf16split.Magnitudes{bf16split.None, bf16split.None}
 	for i, of := range a.Ranges {
 		from := kernels.Slice[uint32](c, of.At)
 		for block := range of.Blocks {
-			ranges[i].join(from[2*block], from[2*block+1])
+			ranges[i].Join(from[2*block], from[2*block+1])
 		}
 	}
 	var scaled bool
@@ -79,8 +80,8 @@ func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
 		s := scalingOf(ranges, true, 0)
 		scaled = s.lines >= 0 || (finite || a.Merged) && s.form != splitPlain
 	} else {
-		largest := math.Float32frombits(ranges[1].most)
-		scaled = !ranges[1].finite || math.IsInf(float64(kernels.Precision(f).Round(largest)), 0)
+		largest := math.Float32frombits(ranges[1].Most)
+		scaled = !ranges[1].Finite || math.IsInf(float64(kernels.Precision(f).Round(largest)), 0)
 	}
 	kernels.Slice[int32](c, a.Fallback)[0] = arith.Flag(scaled)
 	return scaled

@@ -69,7 +69,7 @@ func (x *problem) exception(read Form) (got choice) {
 	a, b := x.A, x.B
 	for _, o := range []*Operand{&a, &b} {
 		if o.Form == BF16Split { // operands that are split before give the same bits
-			o.Form = Plain
+			o.Form, o.Ranges = Plain, 0
 		}
 	}
 	name, ok := exceptions[product{x.Dtype, x.Round, x.Batch, x.M, x.N, x.K, a, b, x.C}]

@@ -18,6 +18,7 @@
 // cluster can also divide K, and add up their sums (matmul_clusters.cuh). Sums go to C, through an epilogue, by way of shared memory, in lines of 128 bytes (matmul_output.cuh).
 #include "follow.cuh"
 #include "matmul_clusters.cuh"
+#include "matmul_rescale.cuh"
 
 extern __shared__ unsigned char dynamic[];
 
@@ -180,7 +181,9 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     follow();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
     Range range[2];
+#pragma unroll 8
     for (int i = threadIdx.x; i < countA; i += blockDim.x) range[0].add(rangesA[i]);
+#pragma unroll 8
     for (int i = threadIdx.x; i < countB; i += blockDim.x) range[1].add(rangesB[i]);
     range[0].join();
     range[1].join();
@@ -191,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     for (int second = 0; second < 2; second++) {
         if (!as.again(second)) continue;
         const bool lines = second == as.lines;
-        const bool high = rewrite(OPERAND(second), scales, second ? columnsB : columnsA, lines ? scaling->exponents() : nullptr, blockIdx.x, gridDim.x);
+        const bool high = rescale(OPERAND(second), scales, second ? columnsB : columnsA, lines ? scaling->exponents() : nullptr, blockIdx.x, gridDim.x);
         if (lines && threadIdx.x == 0) scaling->found()[blockIdx.x] = high;
     }
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/align"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
 // A block of matmul_hopper.cu computes a tile of tensorTile rows of C and is alone on its SM. With split operands its slices have
@@ -73,9 +74,15 @@ func emitSplit(c *candidate, p *kernels.Plan, x *problem, d cut) {
 	prepared := kernels.Operand(2 + len(x.epilogue.operands))
 	for i, o := range x.Prepares(BF16Split) {
 		rescaled[i] = p.Workspace(o.bytes())
-		operands[i] = conversion{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0}
-		if [2]Operand{x.A, x.B}[i].Form == Plain {
+		operands[i] = conversion{o, [2]kernels.Ref{x.a, x.b}[i], rescaled[i], kernels.Ref{}, 0, false}
+		switch o := [2]Operand{x.A, x.B}[i]; {
+		case o.Form == Plain:
 			missing = append(missing, &operands[i])
+			continue
+		case o.Ranges > 0:
+			y := &operands[i]
+			y.to, y.blocks, y.joins = y.from, o.Ranges, true
+			y.ranges = kernels.At(y.from.Operand, y.bytes())
 			continue
 		}
 		operands[i].to, operands[i].ranges = kernels.In(prepared), kernels.At(prepared, o.bytes())
@@ -190,7 +197,7 @@ func (x Prepare) joined(splits []uint16, matrix int64, scale float64) []float32 
 	for row := range x.Rows {
 		for col := range x.Cols {
 			i := row*pitch + col
-			out[row*x.Cols+col] = float32(float64(fromBF16(splits[i])) + float64(fromBF16(splits[split+i]))/scale + float64(fromBF16(splits[2*split+i]))/(scale*scale))
+			out[row*x.Cols+col] = float32(float64(bf16split.Float(splits[i])) + float64(bf16split.Float(splits[split+i]))/scale + float64(bf16split.Float(splits[2*split+i]))/(scale*scale))
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
 // Three planes of BF16 hold any finite float32 exactly if they are scaled: denormals, and
@@ -27,8 +28,8 @@ func TestBF16Planes(t *testing.T) {
 			whole bool
 		}{{1, false}, {splitScale, false}, {splitScale, true}} {
 			scale := form.scale
-			p := bf16Split(x, float32(scale), form.whole)
-			v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
+			p := bf16split.Split(x, float32(scale), form.whole)
+			v := [3]float64{float64(bf16split.Float(p[0])), float64(bf16split.Float(p[1])), float64(bf16split.Float(p[2]))}
 			if x-x != 0 {
 				if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
 					t.Fatalf("%#08x has the planes %v, want it and two zeros", bits, v)
@@ -123,7 +124,7 @@ func TestScaling(t *testing.T) {
 		{[2][]float32{{-math.MaxFloat32}, {0x1p-9}}, a, 0, 0, splitPlain, 100 - 127, splitPlain},
 		{[2][]float32{{math.MaxFloat32}, {math.MaxFloat32}}, both, 0, 0, splitPlain, 98 - 127 - 127, splitPlain},
 	} {
-		r := [2]magnitudes{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}
+		r := [2]bf16split.Magnitudes{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}
 		for _, apart := range []bool{true, false} {
 			s, want := scalingOf(r, apart, 0), c.form
 			if !apart {
@@ -140,10 +141,10 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-func rangeOf(numbers []float32) magnitudes {
-	r := noMagnitudes
+func rangeOf(numbers []float32) bf16split.Magnitudes {
+	r := bf16split.None
 	for _, x := range numbers {
-		r.add(x)
+		r.Add(x)
 	}
 	return r
 }
@@ -153,27 +154,27 @@ func rangeOf(numbers []float32) magnitudes {
 func TestScalingAnyLines(t *testing.T) {
 	r := testutil.Random(t)
 	for range 100_000 {
-		var lines [2][]magnitudes
-		var all [2]magnitudes
+		var lines [2][]bf16split.Magnitudes
+		var all [2]bf16split.Magnitudes
 		for i := range lines {
-			all[i] = noMagnitudes
+			all[i] = bf16split.None
 			low, high := r.IntN(277)-149, r.IntN(277)-149
 			for range 1 + r.IntN(4) {
-				line := noMagnitudes
+				line := bf16split.None
 				middle := min(low, high) + r.IntN(max(low, high)-min(low, high)+1)
 				for range 2 {
 					e := min(max(middle+r.IntN(1+r.IntN(60)), -149), 127)
-					line.add(float32(math.Ldexp(1+r.Float64()*0.999, e)))
+					line.Add(float32(math.Ldexp(1+r.Float64()*0.999, e)))
 				}
 				lines[i] = append(lines[i], line)
-				all[i].join(line.packed())
+				all[i].Join(line.Packed())
 			}
-			all[i].finite = r.IntN(4) > 0
+			all[i].Finite = r.IntN(4) > 0
 		}
 		apart := r.IntN(2) == 0
 		s := scalingOf(all, apart, r.IntN(2))
 		high := false
-		exponent := func(operand int, line magnitudes) int {
+		exponent := func(operand int, line bf16split.Magnitudes) int {
 			switch operand {
 			case s.lines:
 				e, is := s.exponent(line)
@@ -190,7 +191,7 @@ func TestScalingAnyLines(t *testing.T) {
 		for i := range lines {
 			for _, line := range lines[i] {
 				e := exponent(i, line)
-				if e != 0 && !s.again[i] || line.high()+e > 126 && e > 0 || line.low()+e < -149 || s.form != splitScaled && line.low()+e < minExact || !s.again[i] && line.hard() {
+				if e != 0 && !s.again[i] || line.High()+e > 126 && e > 0 || line.Low()+e < -149 || s.form != splitScaled && line.Low()+e < bf16split.MinExact || !s.again[i] && line.Hard() {
 					t.Fatalf("%v: operand %d, times 2^%d, by %+v", lines, i, e, s)
 				}
 			}
@@ -198,10 +199,10 @@ func TestScalingAnyLines(t *testing.T) {
 		for _, a := range lines[0] {
 			for _, b := range lines[1] {
 				e := exponent(0, a) + exponent(1, b)
-				if least := a.low() + b.low() + e; e < 0 && least < minProduct || s.lines < 0 && least < minProduct {
+				if least := a.Low() + b.Low() + e; e < 0 && least < minProduct || s.lines < 0 && least < minProduct {
 					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, least, s)
 				}
-				if most := a.high() + b.high() + e; most > maxSum && (s.form == splitPlain || s.open && !high || e > 0) {
+				if most := a.High() + b.High() + e; most > maxSum && (s.form == splitPlain || s.open && !high || e > 0) {
 					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, most, s)
 				}
 				if e < -252 || e > 252 {

@@ -71,7 +71,7 @@ func (x Prepare) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		Out:    x.allBytes(),
 	}
 	if x.Form == BF16Split {
-		appendSplit(p, dev, &conversion{x, kernels.In(0), out, kernels.At(kernels.Out, x.bytes()), 0})
+		appendSplit(p, dev, &conversion{x, kernels.In(0), out, kernels.At(kernels.Out, x.bytes()), 0, false})
 	} else {
 		p.Precision = kernels.Precision(x.Form)
 		appendRound(p, dev, []conversion{{Prepare: x, from: kernels.In(0), to: out}})

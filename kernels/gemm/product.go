@@ -41,6 +41,7 @@ type Operand struct {
 	Row, Matrix int64 // elements from row to row and from matrix to matrix; 0: dense
 	Shared      bool  // one matrix is multiplied by all of the other operand
 	Form        Form
+	Ranges      int64 // not 0: the form is BF16Split, and a generated kernel has stored the splits with so many ranges, see [codegen.MapSplit]
 }
 
 // strides returns the elements from row to row and from matrix to matrix.
@@ -73,7 +74,7 @@ func (o Operand) extent(batch, rows, cols int64) int64 {
 // C is M x N, op(A) is M x K and op(B) is K x N. With K = 0, C is zero. A vector is a matrix of one column or one row. Round says to what
 // operands of float32 may be rounded; on the host all of them are, on a GPU none of a product that a float32 kernel computes about as fast.
 // The plan's inputs are A and B, the operands of the function that [Product.With] has added, and operands in the form BF16Split, whose
-// matrices are inputs 0 and 1 as well; on a device without kernels for splits the plan does not read them.
+// matrices are inputs 0 and 1 as well; on a device without kernels for splits the plan does not read them. Splits with Ranges are input 0 or 1 themselves.
 type Product struct {
 	Dtype          kernels.Dtype
 	Batch, M, N, K int64
@@ -259,6 +260,8 @@ func (p Product) check(dev kernels.Device) error {
 			return fmt.Errorf("%v: operand %d: got rows %d and matrices %d elements apart, want at least %d and 0", p, i, o.Row, o.Matrix, cols)
 		case o.Form != Plain && (p.Dtype != kernels.Float32 || min(p.Batch, p.M, p.N, p.K) < 1 || p.strided() || p.shared()):
 			return fmt.Errorf("%v: operand %d: got the form %v for %d matrices of %d x %d x %d of %v, want float32, 1 or more of each and no strides", p, i, o.Form, p.Batch, p.M, p.K, p.N, p.Dtype)
+		case o.Ranges != 0 && (o.Form != BF16Split || p.Batch != 1 || cols%8 != 0):
+			return fmt.Errorf("%v: operand %d: got %d ranges of the form %v for %d matrices of %d columns, want splits of one matrix and a multiple of 8", p, i, o.Ranges, o.Form, p.Batch, cols)
 		case p.rounded() && o.Form != Form(p.Round):
 			return fmt.Errorf("%v: operand %d: got the form %v, want %v, as it rounds both", p, i, o.Form, p.Round)
 		}
@@ -295,7 +298,7 @@ func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		x := p.problem(dev)
 		c, as, d := choose(x)
 		if c == nil && p.split() {
-			x.A.Form, x.B.Form = Plain, Plain
+			x.joinSplits(plan)
 			c, as, d = choose(x)
 		}
 		if c == nil {
@@ -329,6 +332,11 @@ func newPlan(p Product) *kernels.Plan {
 			plan.Inputs[i] = x.bytes()
 		}
 	}
+	for i, o := range [2]Operand{p.A, p.B} {
+		if o.Ranges > 0 {
+			plan.Inputs[i] = codegen.SplitBytes(plan.Inputs[i] / size)
+		}
+	}
 	return plan
 }
 
@@ -344,7 +352,7 @@ func (p Product) finish(plan *kernels.Plan) {
 		follow = append(follow, p.epilogueBody)
 	}
 	for i, o := range [2]Operand{p.A, p.B} {
-		if o.Form == BF16Split {
+		if o.Form == BF16Split && o.Ranges == 0 {
 			plan.Inputs = append(plan.Inputs, p.Prepares(BF16Split)[i].allBytes())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
+	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
 const (
@@ -31,9 +32,13 @@ type conversion struct {
 	Prepare
 	from, to, ranges kernels.Ref
 	blocks           int64
+	joins            bool // from has splits that a generated kernel has stored: numbers are found from them
 }
 
 func (x conversion) operand(to kernels.Ref) splitOperand {
+	if x.joins {
+		return splitOperand{x.from, to, x.Rows, x.Cols, x.pitch(), 0, 0}
+	}
 	return splitOperand{x.from, to, x.Rows, x.Cols, x.pitch(), x.Cols, x.Rows * x.Cols}
 }
 
@@ -65,7 +70,7 @@ func appendSplit(p *kernels.Plan, dev kernels.Device, operands ...*conversion) {
 	p.Launch(splitKernel, int(blocks), splitThreads, splitArgs{[2]splitOperand{a.operand(a.to), b.operand(b.to)}, a.Batch, a.blocks, a.ranges})
 }
 
-// splitOperand is an operand of splitKernel and rescaleKernel.
+// splitOperand is an operand of splitKernel and rescaleKernel. With LD = 0, X has the encoded splits of a matrix in place of its elements.
 type splitOperand struct {
 	X, Splits         kernels.Ref
 	Rows, Cols, Pitch int64 `arg:"int32"`
@@ -98,6 +103,13 @@ type (
 
 // row returns row i of an operand, counted through all matrices.
 func (x splitOperand) row(c kernels.Call, i int64) []float32 {
+	if x.LD == 0 {
+		splits, row := kernels.Slice[uint16](c, x.X)[i*x.Pitch:], make([]float32, x.Cols)
+		for col := range row {
+			row[col] = bf16split.Decode([3]uint16{splits[col], splits[x.Rows*x.Pitch+int64(col)], splits[2*x.Rows*x.Pitch+int64(col)]})
+		}
+		return row
+	}
 	return kernels.Slice[float32](c, x.X)[i/x.Rows*x.Matrix+i%x.Rows*x.LD:][:x.Cols]
 }
 
@@ -106,20 +118,20 @@ func splitBody(c kernels.Call) {
 	args := kernels.Args[splitArgs](c)
 	ranges := kernels.Slice[uint32](c, args.Ranges)
 	for block := range c.Grid[0] {
-		ranges[2*block], ranges[2*block+1] = noMagnitudes.packed()
+		ranges[2*block], ranges[2*block+1] = bf16split.None.Packed()
 	}
 	for i, block := range []int{0, int(args.Blocks)} {
 		if block >= c.Grid[0] {
 			break
 		}
-		x, all := args.Operands[i], noMagnitudes
+		x, all := args.Operands[i], bf16split.None
 		x.write(c, args.Batch, func(int64, int64) int { return 0 }, 1, false)
 		for row := range args.Batch * x.Rows {
 			for _, v := range x.row(c, row) {
-				all.add(v)
+				all.Add(v)
 			}
 		}
-		ranges[2*block], ranges[2*block+1] = all.packed()
+		ranges[2*block], ranges[2*block+1] = all.Packed()
 	}
 }
 
@@ -129,12 +141,12 @@ func splitBody(c kernels.Call) {
 func rescaleBody(c kernels.Call) {
 	args := kernels.Args[rescaleArgs](c)
 	scaling := kernels.Slice[int32](c, args.Scaling)
-	var ranges [2]magnitudes
+	var ranges [2]bf16split.Magnitudes
 	for i, r := range args.Ranges {
 		of := kernels.Slice[uint32](c, r.At)
-		ranges[i] = noMagnitudes
+		ranges[i] = bf16split.None
 		for block := range r.Blocks {
-			ranges[i].join(of[2*block], of[2*block+1])
+			ranges[i].Join(of[2*block], of[2*block+1])
 		}
 	}
 	s := scalingOf(ranges, args.Apart, int(arith.Flag(args.Preferred)))
@@ -169,10 +181,10 @@ func (x splitOperand) lineExponents(c kernels.Call, batch int64, columns bool, s
 		}
 		return row
 	}
-	ranges := slices.Repeat([]magnitudes{noMagnitudes}, int(line(batch*x.Rows-1, x.Cols-1)+1))
+	ranges := slices.Repeat([]bf16split.Magnitudes{bf16split.None}, int(line(batch*x.Rows-1, x.Cols-1)+1))
 	for row := range batch * x.Rows {
 		for col, v := range x.row(c, row) {
-			ranges[line(row, int64(col))].add(v)
+			ranges[line(row, int64(col))].Add(v)
 		}
 	}
 	exponents := make([]int, len(ranges))
@@ -196,21 +208,20 @@ type scaling struct {
 	target int     // the exponent that the largest number of a line comes to
 	floor  int     // and that no number comes below where a line is made smaller
 	other  int     // the exponent of the other operand's power of 2
-	whole  bool    // see bf16Split
+	whole  bool    // see bf16split.Split
 	open   bool    // whether it depends on lines if sums may overflow: if not, splits of form splitNonFinite are multiplied as plain ones
 }
 
 // Exponents of numbers, products, and sums of products that are in range.
 const (
-	minExact   = -109 // splits hold numbers from 2^minExact on
 	minProduct = -120
 	maxSum     = 98
 )
 
 // scalingOf returns the scaling of operands of these ranges. With apart, products can keep the first splits apart. Of two
 // operands whose lines would serve, those of preferred are multiplied.
-func scalingOf(r [2]magnitudes, apart bool, preferred int) scaling {
-	s := scaling{form: splitPlain, lines: -1, whole: !r[0].finite || !r[1].finite}
+func scalingOf(r [2]bf16split.Magnitudes, apart bool, preferred int) scaling {
+	s := scaling{form: splitPlain, lines: -1, whole: !r[0].Finite || !r[1].Finite}
 	special := splitScaled
 	if apart {
 		special = splitNonFinite
@@ -218,8 +229,8 @@ func scalingOf(r [2]magnitudes, apart bool, preferred int) scaling {
 	if s.whole {
 		s.form = special
 	}
-	hard := [2]bool{r[0].hard(), r[1].hard()}
-	if s.form != splitScaled && !hard[0] && !hard[1] && r[0].low()+r[1].low() >= minProduct && r[0].high()+r[1].high() <= maxSum {
+	hard := [2]bool{r[0].Hard(), r[1].Hard()}
+	if s.form != splitScaled && !hard[0] && !hard[1] && r[0].Low()+r[1].Low() >= minProduct && r[0].High()+r[1].High() <= maxSum {
 		return s
 	}
 	s.lines = preferred
@@ -227,24 +238,24 @@ func scalingOf(r [2]magnitudes, apart bool, preferred int) scaling {
 		s.lines = int(arith.Flag(hard[1]))
 	}
 	line, other := r[s.lines], r[1-s.lines]
-	s.other = max(minExact-other.low(), 0)
-	s.target = min(maxSum-other.high()-s.other, 100)
-	if s.other > 0 && other.high()+s.other > 100 || line.low()+max(s.target-line.high(), 0) < minExact {
-		s.form, s.other, s.target = splitScaled, 0, min(maxSum-other.high(), 100)
+	s.other = max(bf16split.MinExact-other.Low(), 0)
+	s.target = min(maxSum-other.High()-s.other, 100)
+	if s.other > 0 && other.High()+s.other > 100 || line.Low()+max(s.target-line.High(), 0) < bf16split.MinExact {
+		s.form, s.other, s.target = splitScaled, 0, min(maxSum-other.High(), 100)
 	}
-	s.floor = max(minExact, minProduct-other.low()-s.other)
-	if s.form == splitPlain && s.target-line.high() < min(s.floor-line.low(), 0) {
+	s.floor = max(bf16split.MinExact, minProduct-other.Low()-s.other)
+	if s.form == splitPlain && s.target-line.High() < min(s.floor-line.Low(), 0) {
 		s.form, s.open = special, apart
 	}
-	s.again[s.lines], s.again[1-s.lines] = true, other.hard() || s.other > 0 || s.form == splitScaled
+	s.again[s.lines], s.again[1-s.lines] = true, other.Hard() || s.other > 0 || s.form == splitScaled
 	return s
 }
 
 // exponent is that of the power of 2 for a line of this range, whose sums may overflow if high.
-func (s scaling) exponent(line magnitudes) (e int, high bool) {
-	wanted := min(s.target-line.high(), 200)
+func (s scaling) exponent(line bf16split.Magnitudes) (e int, high bool) {
+	wanted := min(s.target-line.High(), 200)
 	if e = wanted; e < 0 {
-		e = min(max(e, s.floor-line.low()), 0)
+		e = min(max(e, s.floor-line.Low()), 0)
 	}
 	return e, e > wanted
 }
@@ -268,7 +279,7 @@ func scaleOf(form int32) float32 {
 }
 
 // write writes the splits of an operand, each element times the power of 2 of that exponent, by its row in all matrices and its
-// column. For whole, see bf16Split.
+// column. For whole, see bf16split.Split.
 func (x splitOperand) write(c kernels.Call, batch int64, exponent func(row, col int64) int, scale float32, whole bool) {
 	to, plane := kernels.Slice[uint16](c, x.Splits), x.Rows*x.Pitch
 	kernels.Parallel(batch*x.Rows, max(kernels.Grain/x.Pitch, 1), func(lo, hi int64) {
@@ -277,7 +288,7 @@ func (x splitOperand) write(c kernels.Call, batch int64, exponent func(row, col 
 			for col := range x.Pitch {
 				var p [3]uint16
 				if col < x.Cols {
-					p = bf16Split(float32(math.Ldexp(float64(row[col]), exponent(line, col))), scale, whole)
+					p = bf16split.Split(float32(math.Ldexp(float64(row[col]), exponent(line, col))), scale, whole)
 				}
 				for i, v := range p {
 					to[int64(i)*plane+col] = v
@@ -287,77 +298,26 @@ func (x splitOperand) write(c kernels.Call, batch int64, exponent func(row, col 
 	})
 }
 
-// magnitudes is the largest and the least size of finite numbers other than 0, as bits, and whether there are no others.
-type magnitudes struct {
-	most, least uint32
-	finite      bool
-}
-
-var noMagnitudes = magnitudes{0, 0x7f800000, true}
-
-func (r *magnitudes) add(x float32) {
-	switch size := math.Float32bits(x) &^ (1 << 31); {
-	case size >= 0x7f800000:
-		r.finite = false
-	case size > 0:
-		r.most, r.least = max(r.most, size), min(r.least, size)
+// joinSplits makes a problem one of plain operands, for devices without kernels for splits. Operands that generated kernels have stored as splits are put together again.
+func (x *problem) joinSplits(p *kernels.Plan) {
+	for i, o := range x.Prepares(BF16Split) {
+		of, at := []*Operand{&x.A, &x.B}[i], []*kernels.Ref{&x.a, &x.b}[i]
+		if of.Ranges > 0 {
+			y := conversion{Prepare: o, from: *at, joins: true}
+			*at = p.Workspace(o.Rows * o.Cols * kernels.Float32.Size())
+			p.Launch(joinSplitsKernel, 1, 1, y.operand(*at))
+		}
+		of.Form, of.Ranges = Plain, 0
 	}
 }
 
-// packed is a range in memory: its largest size has the sign of a range with numbers that are not finite.
-func (r magnitudes) packed() (most, least uint32) {
-	if !r.finite {
-		r.most |= 1 << 31
-	}
-	return r.most, r.least
-}
-
-// join adds a range from memory.
-func (r *magnitudes) join(most, least uint32) {
-	*r = magnitudes{max(r.most, most&^(1<<31)), min(r.least, least), r.finite && most < 1<<31}
-}
-
-// hard reports whether splits as they are don't hold all numbers: tiny ones, and those that BF16 rounds to infinity.
-func (r magnitudes) hard() bool { return r.low() < minExact || r.most >= 0x7f7f8000 }
-
-// low and high are the exponents of the least and the largest size. Of no numbers they are 128 and -150.
-func (r magnitudes) low() int  { return log2(r.least) }
-func (r magnitudes) high() int { return log2(r.most) }
-
-// log2 is the exponent of a number's size, given as bits.
-func log2(size uint32) int {
-	if size == 0 {
-		return -150
-	}
-	return min(math.Ilogb(float64(math.Float32frombits(size))), 128)
-}
-
-// bf16 rounds x to BF16, its upper half; a finite x stays finite.
-func bf16(x float32) uint16 {
-	bits := math.Float32bits(x)
-	switch size := bits &^ (1 << 31); {
-	case size > 0x7f800000: // NaN
-		return uint16(bits>>16 | 0x7fff)
-	case size >= 0x7f7f8000 && size < 0x7f800000:
-		return uint16(bits >> 16)
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
-
-func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
-
-// bf16Split splits x: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for splitScale and any finite x, for 1 and sizes of at least 2^-109. The
-// splits of Inf and NaN are x and zeros. With whole, p[0] is not 0 unless x is: there are infinities to multiply it by.
-func bf16Split(x, scale float32, whole bool) (p [3]uint16) {
-	p[0] = bf16(x)
-	if math.Float32bits(x)&0x7f800000 == 0x7f800000 {
-		return p
-	}
-	if whole && x != 0 && p[0]<<1 == 0 {
-		p[0] |= 1
-	}
-	rest := (x - fromBF16(p[0])) * scale
-	p[1] = bf16(rest)
-	p[2] = bf16((rest - fromBF16(p[1])) * scale)
-	return p
-}
+// joinSplitsKernel writes the numbers of encoded splits. Devices with kernels for splits do without it.
+var joinSplitsKernel = &kernels.Kernel{Entry: "matmul_join", Body: func(c kernels.Call) {
+	x := kernels.Args[splitOperand](c)
+	to := kernels.Slice[float32](c, x.Splits)
+	kernels.Parallel(x.Rows, max(kernels.Grain/x.Cols, 1), func(lo, hi int64) {
+		for row := lo; row < hi; row++ {
+			copy(to[row*x.Cols:], x.row(c, row))
+		}
+	})
+}}

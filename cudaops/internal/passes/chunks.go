@@ -18,7 +18,7 @@ import (
 //
 // such as the gradients w.r.t. the operands of a language model's last layer, where X is the gradient w.r.t. the logits, if both products read BF16 splits of X.
 // castOperands then splits each chunk once for both products, and memory has the splits of one chunk at a time. X B is the chunks' products, one after the other.
-// X^T D is their sum, in order.
+// X^T D is their sum, in order. If a Map computes X, with rows of their own, and nothing else reads X, it is computed in chunks, too: see rowChunks.
 func chunks(p *program.Program, dev kernels.Device, limit int64) error {
 	for i := 0; i < len(p.Instrs); i++ {
 		x, ok := ofLarge(p.Instrs[i], dev, limit)
@@ -41,11 +41,13 @@ func chunks(p *program.Program, dev kernels.Device, limit int64) error {
 			if chunk == 0 {
 				continue
 			}
-			list, err := inChunks(p, chunk, rows, columns)
+			computed := newRowChunks(p, first.In[0].Base, first, second)
+			list, err := inChunks(p, chunk, computed, rows, columns)
 			if err != nil {
 				return first.InNode(err)
 			}
-			p.Instrs = slices.Concat(p.Instrs[:i], p.Instrs[i+1:j], list, p.Instrs[j+1:])
+			before := slices.DeleteFunc(slices.Concat(p.Instrs[:i], p.Instrs[i+1:j]), computed.removed)
+			p.Instrs = slices.Concat(before, list, slices.DeleteFunc(slices.Clone(p.Instrs[j+1:]), computed.removed))
 			break
 		}
 	}
@@ -76,8 +78,8 @@ func rowsOfChunk(dev kernels.Device, limit int64, rows *program.Instr) int64 {
 	return kernels.CeilDiv(kernels.CeilDiv(x.M, kernels.CeilDiv(x.M, most)), tile) * tile // about the same number for each
 }
 
-// inChunks returns the instructions of X B, of instruction rows, and of X^T D, of instruction columns.
-func inChunks(p *program.Program, chunk int64, rows, columns *program.Instr) (list []*program.Instr, err error) {
+// inChunks returns the instructions of X B, of instruction rows, and of X^T D, of instruction columns, and of X if it is computed in chunks.
+func inChunks(p *program.Program, chunk int64, computed *rowChunks, rows, columns *program.Instr) (list []*program.Instr, err error) {
 	x, _ := program.ProductOf(rows.Op)
 	y, _ := program.ProductOf(columns.Op)
 	sum, err := expr.Parse("c + x", x.Dtype, "c", "x")
@@ -100,7 +102,12 @@ func inChunks(p *program.Program, chunk int64, rows, columns *program.Instr) (li
 	var total *program.Value   // of X^T D so far
 	for from, all := int64(0), x.M; from < all; from += chunk {
 		n := min(chunk, all-from)
-		of := part(rows.In[0], from, n, x.K)
+		var of *program.Value
+		if computed != nil {
+			of = computed.chunk(&list, from, n)
+		} else {
+			of = part(rows.In[0], from, n, x.K)
+		}
 		x.M, y.K = n, n
 		parts = append(parts, p.NewValue(add(program.Kernel{Planner: x}, rows, of, rows.In[1]), rows.Out[0].Name, matrix(n, x.N)))
 		in, added := []*program.Value{of, part(columns.In[1], from, n, y.N)}, y
@@ -113,8 +120,101 @@ func inChunks(p *program.Program, chunk int64, rows, columns *program.Instr) (li
 		}
 		total = p.NewValue(add(program.Kernel{Planner: added}, columns, in...), columns.Out[0].Name, columns.Out[0].Type)
 	}
+	if computed != nil {
+		list = append(list, computed.joins()...)
+	}
 	for _, of := range []struct{ by, was *program.Instr }{{total.Def, columns}, {add(program.ConcatInPlace{}, rows, parts...), rows}} {
 		of.by.Out, of.was.Out[0].Def = of.was.Out, of.by
 	}
 	return list, nil
+}
+
+// rowChunks computes a Map with an output X in chunks of its first axis, where the products of the chunks are.
+type rowChunks struct {
+	p     *program.Program
+	def   *program.Instr
+	x     int                // the output X
+	parts [][]*program.Value // of the other outputs, which have an element for each row
+	later []*program.Instr   // between the Map and the products, that depend on other outputs
+}
+
+// newRowChunks returns nil if the Map does not compute rows of X one by one, or if others than the two products read X.
+func newRowChunks(p *program.Program, x *program.Value, by ...*program.Instr) *rowChunks {
+	def := x.Def
+	op, mapped := def.Op.(program.Map)
+	if !mapped || len(op.Axes) == 0 || op.Axes[0] == 0 || op.Shape[0]%(program.Alignment/int(kernels.Float32.Size())) != 0 || slices.ContainsFunc(def.In, func(v *program.Value) bool { return v.IsBounded() || v.IsRandom() }) {
+		return nil
+	}
+	c := &rowChunks{p: p, def: def, x: slices.Index(def.Out, x), parts: make([][]*program.Value, len(def.Out))}
+	for k, v := range def.Out {
+		if v.Base != v || v.Dtype != kernels.Float32 || op.PerRow[k] == (k == c.x) || op.PerRow[k] && v.Elements() != int64(op.Shape[0]) {
+			return nil
+		}
+	}
+	if slices.Contains(p.Outputs, x) || slices.ContainsFunc(p.Updates, func(u program.Update) bool { return u.Next == x }) {
+		return nil
+	}
+	moved, products := map[*program.Instr]bool{def: true}, 0
+	for _, in := range p.Instrs[slices.Index(p.Instrs, def)+1:] {
+		if slices.Contains(by, in) {
+			products++
+		}
+		depends := false
+		for _, v := range in.In {
+			switch {
+			case program.Is[program.Alias](in.Op) && v.Base == x:
+			case v.Base == x && !slices.Contains(by, in):
+				return nil
+			case v.Base != x:
+				depends = depends || moved[v.Def] || moved[v.Base.Def]
+			}
+		}
+		if depends && slices.Contains(by, in) {
+			return nil
+		}
+		if depends && products < len(by) {
+			moved[in], c.later = true, append(c.later, in)
+		}
+	}
+	return c
+}
+
+// chunk appends the instructions of some rows, and returns these of X.
+func (c *rowChunks) chunk(list *[]*program.Instr, from, n int64) *program.Value {
+	op, _ := c.def.Op.(program.Map)
+	op.Shape = slices.Clone(op.Shape)
+	op.Shape[0] = int(n)
+	in := &program.Instr{Op: op, Nodes: c.def.Nodes}
+	for _, v := range c.def.In {
+		t, view := v.Type, v.View
+		t.Shape = op.Shape
+		view.Offset += from * view.Strides[0]
+		alias := &program.Instr{Op: program.Alias{}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+		*list, in.In = append(*list, alias), append(in.In, c.p.NewAlias(alias, v.Name, t, v.Base, view))
+	}
+	*list = append(*list, in)
+	for k, v := range c.def.Out {
+		t := program.Type{Numeric: true, Dtype: v.Dtype, Shape: op.Shape}
+		if k != c.x {
+			t.Shape = tensor.Shape{int(n)}
+		}
+		c.parts[k] = append(c.parts[k], c.p.NewValue(in, v.Name, t))
+	}
+	return in.Out[c.x]
+}
+
+// joins returns the instructions that join the other outputs, then those that depend on them.
+func (c *rowChunks) joins() (list []*program.Instr) {
+	for k, v := range c.def.Out {
+		if k != c.x {
+			v.Def = &program.Instr{Op: program.ConcatInPlace{}, In: c.parts[k], Out: []*program.Value{v}, Nodes: c.def.Nodes}
+			list = append(list, v.Def)
+		}
+	}
+	return append(list, c.later...)
+}
+
+// removed reports whether an instruction is elsewhere now, or reads what is no value any more.
+func (c *rowChunks) removed(in *program.Instr) bool {
+	return c != nil && (in == c.def || slices.Contains(c.later, in) || program.Is[program.Alias](in.Op) && in.In[0].Base == c.def.Out[c.x])
 }

@@ -2,11 +2,13 @@ package passes
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -88,6 +90,12 @@ func TestChunks(t *testing.T) {
 func sameChunks(t *testing.T, rows int, want, got *lower.Graph) {
 	a, b := testutil.Get[[]G.Value](t)(want.Program.Eval(inputsOf(want))), testutil.Get[[]G.Value](t)(got.Program.Eval(inputsOf(got)))
 	for i := range a {
+		if loss, scalar := a[i].Data().(float32); scalar {
+			if b[i].Data().(float32) != loss {
+				t.Errorf("output %d is %v, want %v", i, b[i], loss)
+			}
+			continue
+		}
 		x, y, most := a[i].Data().([]float32), b[i].Data().([]float32), 0.0
 		for j := range x {
 			most = max(most, math.Abs(float64(x[j])-float64(y[j])))
@@ -95,5 +103,61 @@ func sameChunks(t *testing.T, rows int, want, got *lower.Graph) {
 		if most > 0 && a[i].Shape()[0] == rows || !(most < 1e-3) {
 			t.Errorf("output %d differs by up to %v", i, most)
 		}
+	}
+}
+
+// A gradient w.r.t. logits, which a launch computes with the losses of rows, is computed in the chunks of the two products that read it, and each chunk is stored as splits alone.
+func TestRowChunks(t *testing.T) {
+	const m, classes, width = 4032, 256, 1152
+	r, values := testutil.Random(t), map[string]*tensor.Dense{}
+	for name, shape := range map[string]tensor.Shape{"h": {m, width}, "w": {classes, width}} {
+		values[name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(shape...))
+		for i := range values[name].Float32s() {
+			values[name].Float32s()[i] = (r.Float32() - 0.5) / 8
+		}
+	}
+	values["labels"] = tensor.New(tensor.Of(tensor.Int32), tensor.WithShape(m))
+	for i := range values["labels"].Int32s() {
+		values["labels"].Int32s()[i] = r.Int32N(classes)
+	}
+	build := func() *lower.Graph {
+		g := G.NewGraph()
+		h := G.NewMatrix(g, tensor.Float32, G.WithShape(m, width), G.WithName("h"), G.WithValue(values["h"]))
+		w := G.NewMatrix(g, tensor.Float32, G.WithShape(classes, width), G.WithName("w"), G.WithValue(values["w"]))
+		labels := G.NewVector(g, tensor.Int32, G.WithShape(m), G.WithName("labels"), G.WithValue(values["labels"]))
+		loss := testutil.Get[*G.Node](t)(ops.CrossEntropy(testutil.Get[*G.Node](t)(ops.MatMul(h, w, ops.TransB())), labels))
+		testutil.Get[G.Nodes](t)(G.Grad(loss, h, w))
+		return testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{}))
+	}
+	want, got := build(), build()
+	p := got.Program
+	for _, pass := range All {
+		if pass.Name == "round" {
+			break
+		}
+		if pass.Name != "mixed" {
+			testutil.Do(t, pass.Run(want.Program, Target{Device: H200}))
+			testutil.Do(t, pass.Run(p, Target{Device: H200}))
+		}
+	}
+	testutil.Do(t, chunks(p, H200, 1792*4*classes))
+	testutil.Do(t, p.Verify())
+	sameChunks(t, m, want, got)
+	testutil.Do(t, storeSplits(p, H200))
+	testutil.Do(t, p.Verify())
+	sameChunks(t, m, want, got)
+	stored := 0
+	for _, in := range p.Instrs {
+		for _, v := range in.Out {
+			if v.Dtype == kernels.Float32 && v.Elements()%classes == 0 && v.Elements() > m && in.Out[0] != v && program.Is[program.Map](in.Op) {
+				t.Errorf("%v is stored as float32", v)
+			}
+		}
+		if op, mapped := in.Op.(program.Map); mapped && len(op.Axes) > 0 && slices.Contains(op.Split, true) {
+			stored++
+		}
+	}
+	if stored != 3 {
+		t.Errorf("got %d launches that store splits of gradients w.r.t. logits, want 3:\n%v", stored, p)
 	}
 }

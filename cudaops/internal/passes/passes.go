@@ -43,7 +43,7 @@ var All = []Pass{
 	{"mixed", mixed},        // if the target asks for it; with caches.go and channels.go
 	{"channels", channels},
 	{"layout", layout},
-	{"round", round}, // with chunks.go
+	{"round", round}, // with chunks.go and splits.go
 	{"plan", plan},   // with states.go and rematerialize.go
 	{"transfer", transfer},
 	{"place", place},

@@ -9,9 +9,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// round is chunks, then castOperands.
+// round is chunks, storeSplits, then castOperands.
 func round(p *program.Program, t Target) error {
 	if err := chunks(p, t.Device, shareSplitMax); err != nil {
+		return err
+	}
+	if err := storeSplits(p, t.Device); err != nil {
 		return err
 	}
 	return castOperands(p, t)
@@ -19,7 +22,7 @@ func round(p *program.Program, t Target) error {
 
 // castOperands makes the conversion of product operands explicit, so that it happens once per value. An operand of reduced-precision products is
 // rounded once, in the epilogue of the product that computes it where possible. A float32 operand that several products read as BF16 splits
-// is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions. Two products may read a larger one in chunks: see chunks.
+// and whose splits no Map stores is split once, unless it has more than shareSplitMax bytes; and so is one of convolutions. Two products may read a larger one in chunks: see chunks.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}, splits: map[*program.Instr][2]gemm.ConvSplit{}}
 	for _, in := range p.Instrs {
@@ -146,6 +149,8 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 	for i, x := range product.Prepares(f) {
 		v := in.In[i]
 		switch {
+		case operands[i].Ranges > 0: // see storeSplits
+			continue
 		case f != gemm.BF16Split:
 			if !x.IsNoOp(r.device) {
 				in.In[i] = r.prepare(v, x)

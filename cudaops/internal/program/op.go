@@ -3,6 +3,7 @@ package program
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
@@ -156,6 +157,7 @@ type Map struct {
 	Axes              []int  // rising; nil for a function without reductions
 	PerRow            []bool // of each output; nil without Axes
 	FuseWithConsumers bool
+	Split             []bool // of each output: it is stored as splits, bytes that a gemm.Product reads; nil for none. See codegen.MapSplit
 }
 
 // Concat concatenates its inputs, views with any strides, along an axis.
@@ -205,10 +207,14 @@ func (j ConcatInPlace) String() string {
 }
 
 func (m Map) String() string {
+	name := fmt.Sprintf("rows %v over %v", m.Func, m.Axes)
 	if len(m.Axes) == 0 {
-		return fmt.Sprintf("map %v", m.Func)
+		name = fmt.Sprintf("map %v", m.Func)
 	}
-	return fmt.Sprintf("rows %v over %v", m.Func, m.Axes)
+	if slices.Contains(m.Split, true) {
+		name += " to planes"
+	}
+	return name
 }
 
 // Is reports whether an op is a T.

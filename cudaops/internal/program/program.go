@@ -183,9 +183,9 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	switch op := in.Op.(type) {
 	case Map:
 		if len(op.Axes) == 0 {
-			return codegen.Map(dev, op.Func, op.Shape, views...)
+			return codegen.MapSplit(dev, op.Func, op.Shape, op.Split, views...)
 		}
-		return codegen.Rows(dev, op.Func, op.Shape, op.Axes, op.PerRow, views...)
+		return codegen.RowsSplits(dev, op.Func, op.Shape, op.Axes, op.PerRow, op.Split, views...)
 	case Concat:
 		out, extents := in.Out[0], Collect(in.In, func(v *Value) int { return v.Shape[op.Axis] })
 		return codegen.Concat(dev, out.Dtype, out.Shape, op.Axis, extents, views...)

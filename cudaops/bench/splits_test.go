@@ -1,0 +1,149 @@
+package bench
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+)
+
+// splitCases are functions of two matrices, of rows or of elements for no axes.
+var splitCases = []struct {
+	name        string
+	f           func(b *expr.Builder, x, y expr.Value) []expr.Value
+	shape, axes []int
+	perRow      []bool
+}{
+	{"map", gelu, []int{2048, 768}, nil, []bool{false}},
+	{"map of few", gelu, []int{3, 72}, nil, []bool{false}},
+	{"layer norm", normalized, []int{2048, 768}, []int{1}, []bool{false, true}},
+	{"layer norm of an odd number of rows", normalized, []int{1003, 512}, []int{1}, []bool{false, true}},
+	{"layer norm of short rows", normalized, []int{1003, 64}, []int{1}, []bool{false, true}},
+	{"layer norm of long rows", normalized, []int{40, 50304}, []int{1}, []bool{false, true}},
+	{"sums of columns", columnSums, []int{8192, 768}, []int{0}, []bool{false, true}},
+	{"sums of few rows", columnSums, []int{64, 3072}, []int{0}, []bool{false, true}},
+}
+
+func normalized(b *expr.Builder, x, y expr.Value) []expr.Value {
+	mean := func(x expr.Value) expr.Value {
+		return b.Apply(expr.Mul, b.Apply(expr.RowSum, x), b.Constant(expr.Float32, 1.0/768))
+	}
+	centered := b.Apply(expr.Sub, x, mean(x))
+	variance := mean(b.Apply(expr.Mul, centered, centered))
+	return []expr.Value{b.Apply(expr.Mul, y, b.Apply(expr.Div, centered, b.Apply(expr.Sqrt, variance))), variance}
+}
+
+func columnSums(b *expr.Builder, x, y expr.Value) []expr.Value {
+	return []expr.Value{b.Apply(expr.Mul, x, y), b.Apply(expr.RowSum, x)}
+}
+
+// Outputs that are stored as splits are those stored as elements, to the bit: splits and their ranges encode every element, and products of them have the bits of
+// products of the elements.
+func TestSplitsOnGPU(t *testing.T) {
+	dev, r := device0(t), testutil.Random(t)
+	if dev.Major < 8 {
+		t.Skipf("%s stores no splits", dev.Name)
+	}
+	for _, c := range splitCases {
+		b := expr.NewBuilder(expr.Float32, expr.Float32)
+		f := testutil.Get[expr.Func](t)(b.Func(c.f(b, b.Operand(0), b.Operand(1))...))
+		n, views := kernels.Count(c.shape), []codegen.View{codegen.Dense(c.shape), codegen.Dense(c.shape)}
+		split := make([]bool, len(c.perRow))
+		split[0] = true
+		var plain, stored *kernels.Plan
+		if c.axes == nil {
+			plain = testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, c.shape, views...))
+			stored = testutil.Get[*kernels.Plan](t)(codegen.MapSplit(dev, f, c.shape, split, views...))
+		} else {
+			plain = testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, c.shape, c.axes, c.perRow, views...))
+			stored = testutil.Get[*kernels.Plan](t)(codegen.RowsSplits(dev, f, c.shape, c.axes, c.perRow, split, views...))
+		}
+		for _, special := range []float64{1, 1e-37, 1e-44, math.MaxFloat32, math.Inf(-1), math.NaN()} {
+			in := make([][]byte, 2)
+			for k := range in {
+				x := make([]float64, n)
+				for i := range x {
+					x[i] = r.NormFloat64()
+				}
+				if k == 1 {
+					x[r.IntN(len(x))] = special
+				}
+				in[k] = exprtest.Pack(expr.Float32, x)
+			}
+			want, got := make([]byte, plain.Out), make([]byte, stored.Out)
+			testutil.Do(t, Run(0, plain, in, want))
+			testutil.Do(t, Run(0, stored, in, got))
+			if len(c.perRow) > 1 && !bytes.Equal(want[plain.Parts[1]:], got[stored.Parts[1]:]) {
+				t.Errorf("%s, %v: other values of rows", c.name, special)
+			}
+			checkSplits(t, c.name, kernels.Elements[float32](want[:4*n]), kernels.Elements[uint16](got[:6*n]), kernels.Elements[uint32](got[6*n:])[:2*codegen.Ranges(stored)])
+			if len(c.shape) == 2 && c.shape[1] < 1000 {
+				productOfSplits(t, dev, c.name, c.shape, want[:4*n], got[:codegen.SplitBytes(n)], codegen.Ranges(stored))
+			}
+		}
+	}
+}
+
+// checkSplits checks that splits and ranges are those of elements.
+func checkSplits(t *testing.T, name string, x []float32, splits []uint16, ranges []uint32) {
+	number := func(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }
+	most, least, others := uint32(0), uint32(0x7f800000), false
+	for i, v := range x {
+		a, b, c := splits[i], splits[len(x)+i], splits[2*len(x)+i]
+		bits := math.Float32bits(v)
+		size := bits &^ (1 << 31)
+		is := false
+		switch {
+		case size >= 0x7f800000: // the first alone counts
+			is, others = number(a) == v || v != v && number(a) != number(a), true
+		case size >= 0x7f7f8000: // BF16 rounds it to infinity
+			is = a == uint16(bits>>16)&0x8000|0x7f80 && b == uint16(bits)
+		case size < 18<<23: // below 2^-109
+			is = uint32(a)<<16|uint32(b) == bits
+		default:
+			is = number(a)+(number(b)+number(c)) == v && math.Abs(float64(v-number(a))) <= math.Abs(float64(v))/256
+		}
+		if !is {
+			t.Fatalf("%s: element %d, %v, has splits %x, %x, %x", name, i, v, a, b, c)
+		}
+		if size > 0 && size < 0x7f800000 {
+			most, least = max(most, size), min(least, size)
+		}
+	}
+	gotMost, gotLeast, gotOthers := uint32(0), uint32(0x7f800000), false
+	for i := 0; i < len(ranges); i += 2 {
+		gotMost, gotLeast, gotOthers = max(gotMost, ranges[i]&^(1<<31)), min(gotLeast, ranges[i+1]), gotOthers || ranges[i]>>31 > 0
+	}
+	if gotMost != most || gotLeast != least || gotOthers != others {
+		t.Errorf("%s: got a range of %x, %x, others %v, want %x, %x, %v", name, gotMost, gotLeast, gotOthers, most, least, others)
+	}
+}
+
+// productOfSplits compares a product of a matrix of stored splits, and one of its transpose, with products of the splits that a launch makes of the elements.
+func productOfSplits(t *testing.T, dev kernels.Device, name string, shape []int, x, splits []byte, ranges int64) {
+	rows, cols := int64(shape[0]), int64(shape[1])
+	const n = 136
+	for _, p := range []gemm.Product{{Batch: 1, M: rows, K: cols, N: n}, {Batch: 1, M: cols, K: rows, N: n, A: gemm.Operand{Trans: true}}} {
+		p.Dtype, p.A.Form, p.B.Form = kernels.Float32, gemm.BF16Split, gemm.BF16Split
+		w := uniform(4*p.K*n, 1)
+		var prepared [2][]byte
+		for i, as := range p.Prepares(gemm.BF16Split) {
+			by := testutil.Get[*kernels.Plan](t)(as.Plan(dev))
+			prepared[i] = make([]byte, by.Out)
+			testutil.Do(t, Run(0, by, [][]byte{[2][]byte{x, w}[i]}, prepared[i]))
+		}
+		want, got := make([]byte, 4*p.M*n), make([]byte, 4*p.M*n)
+		testutil.Do(t, Run(0, testutil.Get[*kernels.Plan](t)(p.Plan(dev)), [][]byte{x, w, prepared[0], prepared[1]}, want))
+		p.A.Ranges = ranges
+		testutil.Do(t, Run(0, testutil.Get[*kernels.Plan](t)(p.Plan(dev)), [][]byte{splits, w, prepared[1]}, got))
+		if !bytes.Equal(want, got) {
+			t.Errorf("%s: %v of stored splits has other bits", name, p)
+		}
+	}
+}
