@@ -65,7 +65,7 @@ func convHalves(name string, f Form) []convCandidate {
 
 // The model's times on an H200, in us.
 const (
-	convPrepareBlocks = 8       // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convPrepareBlocks = 5       // of an SM, at most: as many as it has room for, which copy ahead
 	convPrepareMost   = 1024    // blocks of a launch
 	convLaunches      = 5.76    // of the launch that prepares, and of waiting for it
 	convLaunch        = 2.78    // of another launch
