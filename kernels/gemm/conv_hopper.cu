@@ -31,8 +31,7 @@ extern __shared__ unsigned char dynamic[];
 template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes& p, uint2* ranges, int* arrivals, int count) {
     follow();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
-    SQUARE;
-    __shared__ float memory[SIDE * (SIDE + 2)];
+    __shared__ float memory[SQUARES * SQUARE_FLOATS];
     const bool lines = p.cols < SIDE && p.lines == 1 && p.wide == p.cols && p.stepX == 1 && p.before == 0;
     const bool plain = p.cols == 1 && p.count == 1 && p.rows == p.pitch && p.wide == 1 && p.lines == 1;
     Range range = plain ? prepare_plain<KIND>(p) : p.pitch <= 8 ? prepare_few<KIND>(p) : lines ? prepare_lines<KIND>(p, memory) : prepare<KIND>(p, memory);
@@ -46,7 +45,7 @@ template <Kind KIND> __device__ __forceinline__ void prepare_ranges(const Planes
 #define PLANES(name) const float *x##name, void *to##name, int count##name, int rows##name, int cols##name, int pitch##name, int width##name, int lines##name, int wide##name, int before##name, \
     int stepY##name, int stepX##name, int groups##name, int after##name, int per##name, int blocks##name
 #define PREPARE(name, KIND)                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) conv_hopper_prepare_##name(PLANES(A), PLANES(B), uint2* ranges, int* arrivals, int count, int ranged) {      \
+    extern "C" __global__ void __launch_bounds__(256, 5) conv_hopper_prepare_##name(PLANES(A), PLANES(B), uint2* ranges, int* arrivals, int count, int ranged) {      \
         BODY(prepare_ranges<KIND>({OF(x), OF(to), OF(count), OF(rows), OF(cols), OF(pitch), OF(width), OF(lines), OF(wide), OF(before), OF(stepY), OF(stepX), OF(groups), OF(after), OF(per), OF(blocks), ranged}, ranges, arrivals, count);)                \
     }
 PREPARE(split, SPLIT)

@@ -1,5 +1,6 @@
 // Operands of convolutions as conv_hopper.cu reads them: channels contiguous, in one of the forms of products.
 #pragma once
+#include "async.cuh"
 #include "matmul_halves.cuh"
 #include "matmul_planes.cuh"
 
@@ -40,72 +41,82 @@ template <Kind KIND> __device__ __forceinline__ void put(const Planes& p, float 
     }
 }
 
-// prepare moves 64 x 64 elements at a time through shared memory, of fewer rows 32 x 128 or 16 x 256. It returns the range of the numbers that the block has read.
-#define SQUARE constexpr int SIDE = 64, THREADS = 256, EACH = SIDE * SIDE / THREADS
+// Squares of SIDE x SIDE elements pass through shared memory. copy_ahead calls store(i, memory) for square i of a block, in turn, while the copies to shared memory of its next one, which
+// fetch(i, memory) has started, are in flight. The last square is the first: launches before write images or channels in their order, so that L2 has the last ones, and those after read the first.
+constexpr int SIDE = 64, THREADS = 256, EACH = SIDE * SIDE / THREADS, SQUARE_FLOATS = SIDE * (SIDE + 2), SQUARES = 2;
+template <typename Fetch, typename Store> __device__ __forceinline__ void copy_ahead(u32 squares, float* memory, const Fetch& fetch, const Store& store) {
+    int stage = 0;
+    if (blockIdx.x < squares) fetch(squares - 1 - blockIdx.x, memory);
+    commit();
+#pragma unroll 1
+    for (u32 i = blockIdx.x; i < squares; i += gridDim.x, stage ^= 1) {
+        if (i + gridDim.x < squares) fetch(squares - 1 - i - gridDim.x, memory + (stage ^ 1) * SQUARE_FLOATS);
+        commit();
+        arrived<1>();
+        __syncthreads();
+        store(squares - 1 - i, memory + stage * SQUARE_FLOATS);
+        __syncthreads(); // all have read the square
+    }
+}
+
+// prepare moves 64 x 64 elements at a time, of fewer rows 32 x 128 or 16 x 256. It returns the range of the numbers that the block has read.
 template <Kind KIND> __device__ __forceinline__ Range prepare(const Planes& p, float* memory) {
-    SQUARE;
     const int log = p.pitch <= 16 ? 8 : p.pitch <= 32 ? 7 : 6, width = 1 << log, height = SIDE * SIDE >> log, pitch = width + 1;
     const int cols = p.lines * p.wide; // as written
     const int across = (cols + width - 1) >> log, down = (p.pitch + height - 1) / height, lane = threadIdx.x % width, line = threadIdx.x >> log, next = THREADS >> log;
     const i64 plane = (i64)p.count * cols * p.pitch;
-    Range range;
-    for (i64 i = blockIdx.x; i < (i64)across * down * p.count; i += gridDim.x) {
-        const int matrix = i / (across * down), in = i % (across * down), row0 = in / across * height, col0 = in % across * width;
+    const u32 all = (u32)across * down * p.count;
+    const auto fetch = [&](u32 i, float* to) {
+        const int above = i / across, part = above / p.count, matrix = above - part * p.count, row0 = part * height, col0 = (i - above * across) * width;
         const int y = (col0 + lane) / p.wide, x = (col0 + lane - y * p.wide) * p.stepX - p.before;
-        const int source = p.source(matrix), low = p.low(matrix);
+        const int source = p.source(matrix), first = row0 + line - p.low(matrix);
         const bool inside = col0 + lane < cols && x >= 0 && x < p.width && source >= 0;
-        const float* const from = p.x + (i64)source * p.rows * p.cols + y * p.stepY * p.width + x;
-        float v[EACH];
-#pragma unroll
-        for (int u = 0; u < EACH; u++) {
-            const int row = row0 + line + u * next - low;
-            v[u] = inside && (u32)row < (u32)p.rows ? from[(i64)row * p.cols] : 0;
+        const float* from = p.x + ((i64)source * p.rows + first) * p.cols + y * p.stepY * p.width + x;
+        to += line * pitch + lane;
+#pragma unroll 8
+        for (int u = 0; u < EACH; u++, from += (i64)next * p.cols, to += next * pitch) {
+            const bool has = inside && (u32)(first + u * next) < (u32)p.rows;
+            async_copy(to, has ? from : p.x, has);
         }
-        __syncthreads(); // all have read the square before
-#pragma unroll
-        for (int u = 0; u < EACH; u++) {
-            memory[(line + u * next) * pitch + lane] = v[u];
-            if (KIND == SPLIT || p.ranged) range.add(v[u]);
-        }
-        __syncthreads();
+    };
+    Range range;
+    copy_ahead(all, memory, fetch, [&](u32 i, const float* from) {
+        const int above = i / across, part = above / p.count, matrix = above - part * p.count, row0 = part * height, col0 = (i - above * across) * width;
 #pragma unroll
         for (int u = 0; u < 2; u++) {
             const int row = threadIdx.x % (height / 8) * 8, col = (threadIdx.x + u * THREADS) / (height / 8);
             if (col0 + col >= cols || row0 + row >= p.pitch) continue;
             float o[8];
 #pragma unroll
-            for (int e = 0; e < 8; e++) o[e] = memory[(row + e) * pitch + col];
+            for (int e = 0; e < 8; e++) {
+                o[e] = from[(row + e) * pitch + col];
+                if (KIND == SPLIT || p.ranged) range.add(o[e]);
+            }
             put<KIND>(p, o, ((i64)matrix * cols + col0 + col) * p.pitch + row0 + row, row0 + row, plane);
         }
-    }
+    });
     return range;
 }
 
 // prepare_lines is prepare for matrices of fewer than 64 columns: as many rows as there is room for, which are contiguous, are moved at once.
 template <Kind KIND> __device__ __forceinline__ Range prepare_lines(const Planes& p, float* memory) {
-    SQUARE;
     const int most = SIDE * SIDE / p.cols / 8 * 8, down = (p.pitch + most - 1) / most, each = (p.pitch + 8 * down - 1) / (8 * down) * 8;
     const i64 plane = (i64)p.count * p.cols * p.pitch;
-    Range range;
-    for (i64 i = blockIdx.x; i < (i64)down * p.count; i += gridDim.x) {
-        const int matrix = i / down, row0 = i % down * each, source = p.source(matrix), first = (row0 - p.low(matrix)) * p.cols, all = each * p.cols;
-        const u32 rest = source < 0 ? 0 : p.rows * p.cols;
+    const u32 all = (u32)down * p.count, rest = p.rows * p.cols;
+    const auto fetch = [&](u32 i, float* to) {
+        const int part = i / p.count, matrix = i - part * p.count, source = p.source(matrix), first = (part * each - p.low(matrix)) * p.cols;
         const float* const from = p.x + (i64)source * p.rows * p.cols;
-        float v[EACH];
-#pragma unroll
+#pragma unroll 8
         for (int u = 0; u < EACH; u++) {
             const int at = threadIdx.x + u * THREADS;
-            v[u] = at < all && (u32)(first + at) < rest ? from[first + at] : 0;
+            if (at >= each * p.cols) break;
+            const bool has = source >= 0 && (u32)(first + at) < rest;
+            async_copy(to + at + at / 32, has ? from + first + at : p.x, has);
         }
-        __syncthreads(); // all have read the rows before
-#pragma unroll
-        for (int u = 0; u < EACH; u++) {
-            const int at = threadIdx.x + u * THREADS;
-            if (at < all) memory[at + at / 32] = v[u];
-            if (KIND == SPLIT || p.ranged) range.add(v[u]);
-        }
-        __syncthreads();
-        const int groups = min(each, p.pitch - row0 + 7) / 8;
+    };
+    Range range;
+    copy_ahead(all, memory, fetch, [&](u32 i, const float* square) {
+        const int part = i / p.count, matrix = i - part * p.count, row0 = part * each, groups = min(each, p.pitch - row0 + 7) / 8;
         for (int at = threadIdx.x; at < groups * p.cols; at += THREADS) {
             const int col = at / groups, row = (at - col * groups) * 8;
             if (row0 + row >= p.pitch) continue;
@@ -113,11 +124,12 @@ template <Kind KIND> __device__ __forceinline__ Range prepare_lines(const Planes
 #pragma unroll
             for (int e = 0; e < 8; e++) {
                 const int from = (row + e) * p.cols + col;
-                o[e] = memory[from + from / 32]; // so that groups are in different banks
+                o[e] = square[from + from / 32]; // so that groups are in different banks
+                if (KIND == SPLIT || p.ranged) range.add(o[e]);
             }
             put<KIND>(p, o, ((i64)matrix * p.cols + col) * p.pitch + row0 + row, row0 + row, plane);
         }
-    }
+    });
     return range;
 }
 

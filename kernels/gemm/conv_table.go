@@ -70,7 +70,7 @@ func convHalves(name string, f Form) []convCandidate {
 
 // The model's times on an H200, in us.
 const (
-	convPrepareBlocks = 8       // of an SM, at most. With 6 the BF16 layer of 512 channels, 512 filters of 3 x 3 and side 7 takes 57 us, with 8 it takes 47
+	convPrepareBlocks = 5       // of an SM, at most: as many as it has room for, which copy ahead
 	convPrepareMost   = 1024    // blocks of a launch
 	convLaunches      = 5.76    // of the launch that prepares, and of waiting for it
 	convLaunch        = 2.78    // of another launch
@@ -85,6 +85,7 @@ const (
 	convOddBytes      = 112
 	convPairAlone     = 0.4                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
 	convApart         = 1.3                  // of a K slice of tiles that blocks share: blocks that are at other slices load none that L2 sends to several SMs at once
+	convDirectSums    = 0.9                  // of adding up what threads have of the direct form for filters, for each block of an SM
 	convPart          = 0.225                // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
 	convSumElements   = 4096                 // and at most
@@ -140,7 +141,11 @@ func (v Conv) formTime(form convForm, dev kernels.Device, a convArgs) float64 {
 	if unit == a.K {
 		steps = float64(a.K + convStep)
 	}
-	us := convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(dev.SMs)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
+	sums := 0.0 // of a block's threads
+	if form == formDirect && v.Result == ConvFilters {
+		sums = convDirectSums * float64(blocks*splits) / float64(dev.SMs)
+	}
+	us := sums + convLaunch + steps*max(cost.alone, float64(blocks*splits)/float64(dev.SMs)*cost.each) + float64(4*a.Count*a.Columns.Phases)/convPrepareBytes
 	if splits > 1 {
 		us += convLaunch + float64(4*a.Count*splits)/convPrepareBytes
 	}
@@ -185,6 +190,9 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 			}
 		}
 		if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
+			return
+		}
+		if c, ok := v.pixels(dev); ok && !yield(convMethod{"pixels", c.us, Plain, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
 			return
 		}
 		for c, us := range v.tilings(dev) {
