@@ -164,6 +164,8 @@ func (p *predictor) time(d *cut) float64 {
 		units = float64(d.each) * k
 	case d.chunk > 0 && d.each == 0 && d.parts == 0: // strips of columns
 		units = float64(d.chunk) * 1024 / float64(x.size())
+	case c.m == 0 && c.n > 0 && d.parts > 1: // strips of columns that a cluster shares: lanes without a column take as long
+		units = float64(d.chunk) * 16 * float64(c.n) / float64(x.size())
 	default:
 		units = float64(x.elements()) * max(k, 1) / launched
 	}

@@ -161,15 +161,12 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 43 x 555                  2.8       1.9, thin
 	const unalignedMinK = 256
 	aligned := func(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
-	// H200, us, k x m           16 lanes  flat
-	// 31799 x 2                 52.5      4.3
-	const halfEmptyMaxK = 4096 // strips of lanes of which more than half have no column
 	joined := func(name string, lanes int64) candidate {
 		c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
 		c.n, c.cluster = lanes, 8
 		c.able.on, c.able.transA = kernels.Device.HasClusters, true
 		c.able.also = func(c *candidate, x *problem) bool {
-			return (aligned(c, x) || lanes == 16 && x.K >= unalignedMinK) && (x.K <= halfEmptyMaxK || 2*x.M*x.size() >= 16*lanes)
+			return aligned(c, x) || lanes == 16 && x.K >= unalignedMinK
 		}
 		return c
 	}
