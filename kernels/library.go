@@ -16,7 +16,7 @@ import (
 
 // common are in every program: the generator of kernels takes functions from the PTX of math.cu, and reductions of expressions are made of that of reduce.cu.
 //
-//go:embed images/manifest.json images/math.ptx.* images/reduce.ptx.*
+//go:embed images/manifest.json.lz images/math.ptx.* images/reduce.ptx.*
 var common embed.FS
 
 // sources are in the programs that call Source or Check alone: nothing else may use them, so that the linker leaves them out of all others.
@@ -131,6 +131,9 @@ func (noFiles) Open(name string) (fs.File, error) {
 
 func (l *Library) readManifest() (*manifest.Manifest, error) {
 	text, err := fs.ReadFile(l.files, "images/"+manifest.File)
+	if packed, none := fs.ReadFile(l.files, "images/"+manifest.PackedFile); err != nil && none == nil {
+		text, err = manifest.UnpackManifest(packed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: compile the sources first", err)
 	}

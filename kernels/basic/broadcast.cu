@@ -4,15 +4,14 @@
 // outer = inner = 1 the fill of a tensor with one value. One thread writes 16
 // bytes of output and finds its first source by one division; the source is
 // small or re-read from the cache. 4 bytes of traffic per float32 output.
-#include "follow.cuh"
+#include "follow_few.cuh"
 #include "vector.cuh"
 
 template <typename T, typename I>
 __device__ void broadcast(const T* __restrict__ in, T* __restrict__ out, I total, I r, I inner, T div) {
     constexpr int W = Vec<T>::width;
     const I stride = (I)gridDim.x * blockDim.x, vectors = (total + W - 1) / W;
-    follow();
-    admit();
+    follow_and_admit();
     for (I v = (I)blockIdx.x * blockDim.x + threadIdx.x; v < vectors; v += stride) {
         const I first = v * W, row = first / inner;  // row counts o * r + j
         I i = first - row * inner, o = row / r, j = row - o * r;

@@ -8,8 +8,9 @@
 //                    n up to 1024. A half step then reads n doubles, makes 8 K multiplications a thread, and waits at the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
 //                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
-//   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory, or few
-//                    steps. The end of the launch is the barrier.
+//   iterate_matvec   one half step, some warps per row: larger n, bound by memory, or few steps. The end of the launch is the barrier.
+//   iterate_first    the first of them, which reads x itself: nothing has to begin.
+//   iterate_wide     one half step of transposed weights, a block for some columns of w.
 //   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
 #include "follow.cuh"
@@ -206,6 +207,58 @@ __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int s
 template <int R, typename T> __device__ void cluster(const T*, const T*, const T*, T*, int, int, int) { __trap(); }
 #endif
 
+// dot_row returns, on all lanes of a warp, the sum over k of a[k] in[k], k < n. A group of loads has FLIGHT of each operand, also the last one, which is short.
+template <typename T, typename In> __device__ __forceinline__ double dot_row(const T* __restrict__ a, const In* __restrict__ in, long long n) {
+    const int lane = threadIdx.x % 32;
+    double acc[2] = {};
+    long long k = 0;
+#pragma unroll 1
+    for (; k + FLIGHT * 32 <= n; k += FLIGHT * 32) {
+        T x[FLIGHT];
+        In v[FLIGHT];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) x[f] = a[k + lane + f * 32], v[f] = in[k + lane + f * 32];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) acc[f % 2] += (double)x[f] * (double)v[f];
+    }
+    if (k < n) {
+        T x[FLIGHT];
+        In v[FLIGHT];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) {
+            const bool there = k + lane + f * 32 < n;
+            x[f] = there ? a[k + lane + f * 32] : T(0), v[f] = there ? in[k + lane + f * 32] : In(0);
+        }
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) acc[f % 2] += (double)x[f] * (double)v[f];
+    }
+    return warp_sum(acc[0] + acc[1], 32);
+}
+
+// matvec calls store(j, (w in)[j]) for all j. Each of `parts` warps of a block, a power of 2 up to 8, sums a part of a row, and the first one adds the sums in order.
+// Before a block waits for its prerequisite kernels, which compute `in`, it prefetches the first elements of w to L2.
+template <typename T, typename In, typename Store> __device__ __forceinline__ void matvec(const T* __restrict__ w, const In* __restrict__ in, long long n, int parts, Store store) {
+    __shared__ double sums[8];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, log = __ffs(parts) - 1, part = warp & (parts - 1);
+    const long long j = (long long)blockIdx.x * (8 >> log) + (warp >> log);
+    const long long chunk = ((n + parts - 1 >> log) + 31) / 32 * 32, first = part * chunk, count = j < n ? min(chunk, n - first) : 0;
+    w += min(j, n - 1) * n + first;
+#if __CUDA_ARCH__ >= 900
+    constexpr int LINE = 128 / (int)sizeof(T); // elements
+    if (lane < FLIGHT * 32 / LINE && lane * LINE < count) asm volatile("prefetch.global.L2 [%0];" ::"l"(w + lane * LINE));
+#endif
+    admit();
+    follow();
+    double sum = dot_row(w, in + first, count);
+    if (parts > 1) {
+        if (lane == 0) sums[warp] = sum;
+        __syncthreads();
+        if (part != 0) return;
+        for (int p = 1; p < parts; p++) sum += sums[warp + p];
+    }
+    if (lane == 0 && j < n) store(j, sum);
+}
+
 // wide calls store(j, (A in)[j]) for all j. If columns is 0, A is w, and each warp computes a row with its lanes on contiguous elements.
 // Otherwise A is w transposed, and each block computes `columns` columns of w, a power of two up to 32. The threads of a column stride
 // over the rows, and the block reduces their sums in a fixed order. Before a block waits for its prerequisite kernels, which compute `in`, it prefetches the
@@ -259,6 +312,8 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     }
 }
 
+#define MATVEC_BLOCKS(T) (__CUDA_ARCH__ >= 900 && sizeof(T) == 4 ? 6 : 5) // an SM's; with more the compiler spills
+
 #define HELD(K, T, SUFFIX)                                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                                   \
         iterate_held##K##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,     \
@@ -282,6 +337,17 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     CLUSTERED(16, T, SUFFIX)                                                                                                            \
     CLUSTERED(32, T, SUFFIX)                                                                                                            \
     HELD(4, T, SUFFIX)                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, MATVEC_BLOCKS(T))                                                                                \
+        iterate_matvec_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int parts) {                    \
+        matvec(w, in, n, parts, [=](long long j, double sum) {                                                                          \
+            out[j] = sum;                                                                                                               \
+            if (last) y[j] = (T)sum;                                                                                                    \
+        });                                                                                                                             \
+    }                                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, MATVEC_BLOCKS(T))                                                                                \
+        iterate_first_##SUFFIX(const T* w, const T* x, double* out, long long n, int parts) {                                           \
+        matvec(w, x, n, parts, [=](long long j, double sum) { out[j] = sum; });                                                         \
+    }                                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                 \
         iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int columns) {                    \
         wide(w, in, n, columns, [=](long long j, double sum) {                                                                          \

@@ -42,6 +42,19 @@ type iterateWideArgs struct {
 	Columns       int64 `arg:"int32"`
 }
 
+type iterateMatvecArgs struct {
+	W, In, Out, Y kernels.Ref
+	Last          bool
+	N             int64
+	Parts         int64 `arg:"int32"`
+}
+
+type iterateFirstArgs struct {
+	W, X, Out kernels.Ref
+	N         int64
+	Parts     int64 `arg:"int32"`
+}
+
 type iterateHeldArgs struct {
 	W, State   [2]kernels.Ref
 	Counter, Y kernels.Ref
@@ -74,10 +87,12 @@ type iterateRowsArgs struct {
 }
 
 var (
-	iterateBegin = own.Pair("iterate", "iterate_begin", iterateBeginBody[float32], iterateBeginBody[float64])
-	iterateWide  = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
-	iterateChain = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
-	iterateRows  = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
+	iterateBegin  = own.Pair("iterate", "iterate_begin", iterateBeginBody[float32], iterateBeginBody[float64])
+	iterateMatvec = own.Pair("iterate", "iterate_matvec", iterateMatvecBody[float32], iterateMatvecBody[float64])
+	iterateFirst  = own.Pair("iterate", "iterate_first", iterateFirstBody[float32], iterateFirstBody[float64])
+	iterateWide   = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
+	iterateChain  = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
+	iterateRows   = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
 	// By the columns of a thread, and by the rows of a block.
 	iterateHeld    = iterateKernels("held", iterateHeldBody[float32], iterateHeldBody[float64], 1, 2, 4)
 	iterateCluster = iterateKernels("cluster", iterateClusterBody[float32], iterateClusterBody[float64], 16, 32)
@@ -126,8 +141,21 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 		l.CoResident, l.Cooperative = true, true
 	default:
 		p.Graph = true
-		state, _ := beginIterate(p, dt, n, n)
+		if !transposed {
+			const threads, shortRowMax = 256, 2048
+			parts := int64(2) // the warps of a row
+			if n <= shortRowMax {
+				parts = 4
+			}
+			blocks, state := int(kernels.CeilDiv(n*parts, threads/32)), [2]kernels.Ref{p.Workspace(n * 8), p.Workspace(n * 8)}
+			p.Launch(iterateFirst[dt], blocks, threads, iterateFirstArgs{w[0], kernels.In(2), state[1], n, parts})
+			for i := 1; i < 2*steps; i++ {
+				p.Launch(iterateMatvec[dt], blocks, threads, iterateMatvecArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, parts})
+			}
+			return p
+		}
 		blocks, threads, columns := wideGrid(dev, n, transposed)
+		state, _ := beginIterate(p, dt, n, n)
 		for i := range 2 * steps {
 			p.Launch(iterateWide[dt], blocks, threads, iterateWideArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, columns})
 		}
@@ -214,12 +242,29 @@ func iterateBeginBody[T kernels.Float](c kernels.Call) {
 	widen(x, kernels.Slice[T](c, args.X)[:args.N])
 }
 
+func iterateMatvecBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateMatvecArgs](c)
+	halfStep[T](c, args.W, args.In, args.Out, args.Y, args.N, false, args.Last)
+}
+
+func iterateFirstBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateFirstArgs](c)
+	x := make([]float64, args.N)
+	widen(x, kernels.Slice[T](c, args.X)[:args.N])
+	matVec(kernels.Slice[T](c, args.W), x, kernels.Slice[float64](c, args.Out)[:args.N], false)
+}
+
 func iterateWideBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateWideArgs](c)
-	in, out := kernels.Slice[float64](c, args.In)[:args.N], kernels.Slice[float64](c, args.Out)[:args.N]
-	matVec(kernels.Slice[T](c, args.W), in, out, args.Columns != 0)
-	if args.Last {
-		round(kernels.Slice[T](c, args.Y), out)
+	halfStep[T](c, args.W, args.In, args.Out, args.Y, args.N, true, args.Last)
+}
+
+// halfStep is to = w from, or to = w^T from, in float64, and after the last one y = to, rounded.
+func halfStep[T kernels.Float](c kernels.Call, w, from, to, y kernels.Ref, n int64, transposed, last bool) {
+	in, out := kernels.Slice[float64](c, from)[:n], kernels.Slice[float64](c, to)[:n]
+	matVec(kernels.Slice[T](c, w), in, out, transposed)
+	if last {
+		round(kernels.Slice[T](c, y), out)
 	}
 }
 

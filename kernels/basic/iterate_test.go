@@ -27,9 +27,9 @@ func TestIterateCoResident(t *testing.T) {
 		{"held, small", dev, 256, basic.IterateHeld, true, false, 2},
 		{"beyond a cluster", dev, 257, basic.Iterate, true, false, 2},
 		{"held", dev, 1024, basic.Iterate, true, false, 2},
-		{"large", dev, 1025, basic.Iterate, false, true, 21},
-		{"too large to be held", dev, 1025, basic.IterateHeld, false, true, 21},
-		{"old", old, 128, basic.Iterate, false, true, 21},
+		{"large", dev, 1025, basic.Iterate, false, true, 20},
+		{"too large to be held", dev, 1025, basic.IterateHeld, false, true, 20},
+		{"old", old, 128, basic.Iterate, false, true, 20},
 		{"not cooperative", clusters, 128, basic.IterateHeld, false, false, 1},
 	} {
 		p := c.plan(c.dev, kernels.Float32, c.n, 10, false)

@@ -4,7 +4,7 @@
 // accesses are 16 bytes wide whatever n is; a thread finds the row of a vector's
 // first element by one division and counts on from there. 8 bytes of traffic per
 // float32: bound by memory.
-#include "follow.cuh"
+#include "follow_few.cuh"
 #include "vector.cuh"
 
 template <typename T, typename I>
@@ -12,26 +12,48 @@ __device__ void scale(const T* __restrict__ s, const T* __restrict__ x, T* __res
     using V = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, VECTORS = 2;
     const I first = ((I)blockIdx.x * blockDim.x * VECTORS + threadIdx.x) * W, next = (I)blockDim.x * W;
-    Pack<T> p[VECTORS];
-    follow();
-    admit();
-#pragma unroll
-    for (int v = 0; v < VECTORS; v++)
-        if (first + v * next + W <= total) p[v].v = *reinterpret_cast<const V*>(x + first + v * next);
+    Pack<T> p[VECTORS], f[VECTORS];
+    follow_and_admit();
 #pragma unroll
     for (int v = 0; v < VECTORS; v++) {
-        I at = first + v * next;
+        const I at = first + v * next;
         if (at + W <= total) {
-            I row = at / n, i = at - row * n;
-            T f = s[row];
+            p[v].v = *reinterpret_cast<const V*>(x + at);
+        } else {
 #pragma unroll
-            for (int k = 0; k < W; k++, i++) {
-                if (i == n) i = 0, f = s[++row];
-                p[v].s[k] *= f;
+            for (int k = 0; k < W - 1; k++)
+                if (at + k < total) p[v].s[k] = x[at + k];
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < VECTORS; v++) { // all factors before the first is used: a loop over rows would wait for each
+        const I at = first + v * next;
+        if (at >= total) break;
+        const I last = min(at + W, total) - 1;
+        I row = at / n, i = at - row * n;
+        if (n >= W) { // a vector is in two rows at most
+            const T here = s[row], after = s[last - at < n - i ? row : row + 1];
+#pragma unroll
+            for (int k = 0; k < W; k++) f[v].s[k] = k < n - i ? here : after;
+        } else {
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                if (at + k <= last) f[v].s[k] = s[row];
+                if (++i == n) i = 0, row++;
             }
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < VECTORS; v++) {
+        const I at = first + v * next;
+#pragma unroll
+        for (int k = 0; k < W; k++) p[v].s[k] *= f[v].s[k];
+        if (at + W <= total) {
             *reinterpret_cast<V*>(out + at) = p[v].v;
         } else {
-            for (; at < total; at++) out[at] = s[at / n] * x[at];
+#pragma unroll
+            for (int k = 0; k < W - 1; k++)
+                if (at + k < total) out[at + k] = p[v].s[k];
         }
     }
 }

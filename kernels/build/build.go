@@ -87,6 +87,11 @@ func (b *builder) build(verbose bool) error {
 	if err := b.write(manifest.File, text); err != nil {
 		return err
 	}
+	if b.packs() {
+		if err := b.write(manifest.PackedFile, manifest.PackManifest(text)); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(b.log, "%s: compiled %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(b.targets), time.Since(start).Seconds())
 	return b.removeOld(m)
 }
@@ -195,9 +200,15 @@ func (b *builder) each(jobs []*job, do func(*job) error) error {
 	return errors.Join(errs...)
 }
 
+// packs reports whether the folder of the images has a packed manifest.
+func (b *builder) packs() bool {
+	_, err := os.Stat(filepath.Join(b.out, manifest.PackedFile))
+	return err == nil
+}
+
 // removeOld deletes the files that the manifest does not name, such as the images of a source that is gone.
 func (b *builder) removeOld(m *manifest.Manifest) error {
-	keep := map[string]bool{manifest.File: true}
+	keep := map[string]bool{manifest.File: true, manifest.PackedFile: true}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
 			keep[manifest.ImageFile(s.Stem, i.Target)] = true

@@ -58,24 +58,25 @@ struct Factor {
 };
 
 // Piece is a thread's share in fetching L x S pieces of a factor: rows of one x (ALONG) or of one l, W elements at a
-// time. Beyond the last x its elements are repeated, beyond the last l there are zeros. The lanes' loads of a fragment, 8 x and 4 l,
-// hit every bank once.
+// time. Beyond the last l there are zeros. Beyond the last x its elements are repeated, from the L1 cache or as a part of lines that are read. For rows of one x
+// that bypass it (CG) there are zeros too: all blocks would load one line of the L2 cache for each repetition.
+// The lanes' loads of a fragment, 8 x and 4 l, hit every bank once.
 template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
     static constexpr int ROWS = ALONG ? L : S, COLS = ALONG ? S : L, LD = COLS + 4, SIZE = L * (S + 4);
     static constexpr int STEP = THREADS * W / COLS, COPIES = ROWS / STEP;
     static_assert(STEP > 0 && ROWS % STEP == 0 && LD * ROWS <= SIZE, "threads share the piece evenly");
     const double* p;
     i64 ld;
-    int row, col, last; // its place in the piece; the last x inside the matrix
-    unsigned to;        // that place in the first stage
+    int l, x, last; // of its first copy in the piece: l, and with ALONG the x, which is 0 if p has it; the last x inside the matrix from there on
+    unsigned to;    // that copy's place in the first stage
 
     __device__ __forceinline__ Piece(const Factor& f, const double* memory) : ld(ALONG ? f.sx : f.sl) {
-        const int e = threadIdx.x * W, inside = (int)min(f.size - f.x0, (i64)L);
-        row = e / COLS;
-        col = e % COLS;
-        last = inside - 1;
+        const int e = threadIdx.x * W, inside = (int)min(f.size - f.x0, (i64)L), row = e / COLS, col = e % COLS;
+        l = ALONG ? col : row;
+        x = CG ? 0 : row;
+        last = inside - 1 - (CG ? row : 0);
         to = (unsigned)__cvta_generic_to_shared(memory + row * LD + col);
-        p = f.p + f.x0 * f.sx + (ALONG ? col : row * ld + min(col, inside - W));
+        p = f.p + f.x0 * f.sx + (ALONG ? (row - x) * ld + col : row * ld + min(col, inside - W));
     }
     static __device__ constexpr int at(int l, int x) { return ALONG ? x * LD + l : l * LD + x; }
     // fetch starts a part of the copies of the next piece, of which that many l are inside the matrix.
@@ -83,7 +84,8 @@ template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
 #pragma unroll
         for (int i = 0; i < COPIES; i++)
             if (i >= part * COPIES / parts && i < (part + 1) * COPIES / parts)
-                copy_in<W, CG>(to + (stage + i * STEP * LD) * 8, p + (ALONG ? min(row + i * STEP, last) : i * STEP) * ld, (ALONG ? col : row + i * STEP) < left);
+                copy_in<W, CG>(to + (stage + i * STEP * LD) * 8, p + (ALONG && !CG ? min(x + i * STEP, last) : i * STEP) * ld,
+                               ALONG ? l < left && (!CG || i * STEP <= last) : l + i * STEP < left);
         if (part == parts - 1) p += ALONG ? S : S * ld;
     }
 };

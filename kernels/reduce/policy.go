@@ -23,7 +23,7 @@ type rowPolicy struct {
 
 var rowPolicies = kernels.Measured[rowPolicy]{
 	{90, rowPolicy{shortMax: 1024, block: 256, narrowBlock: 64, narrowMinRowsPerSM: 32, narrowMax: 1 << 14, chunkMin: 1 << 12, blocksPerSM: 4, splitMinGain: 450,
-		dotFewRowsPerSM: 4, dotShortMaxFew: 128, dotChunkMin: 1 << 12, dotLoneMaxBytes: 1 << 14}},
+		dotFewRowsPerSM: 4, dotShortMaxFew: 128, dotChunkMin: 1 << 10, dotLoneMaxBytes: 1 << 14}},
 }
 
 // tilePolicy tunes sums of slabs that fit into shared memory.

@@ -22,13 +22,21 @@ __device__ __forceinline__ double step(double a, double b) {
     return r;
 }
 
+// last_step is step, and no instruction that the compiler executes where its result is not used: most threads have fewer vectors in the last round than
+// are in flight, and an expression may be long.
+__device__ __forceinline__ double last_step(double a, double b) {
+    double r;
+    asm volatile("add.f64 %0, %1, %2; // STEP" : "=d"(r) : "d"(a), "d"(b));
+    return r;
+}
+
 __device__ __forceinline__ double join(double a, double b) {
     double r;
     asm("add.f64 %0, %1, %2; // JOIN" : "=d"(r) : "d"(a), "d"(b));
     return r;
 }
 
-// block_join joins the accumulators of a block of whole warps; thread 0 has the result.
+// block_join joins the accumulators of a block of 2^i warps; thread 0 has the result.
 __device__ inline double block_join(double v, double identity) {
     __shared__ double warps[32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -38,8 +46,8 @@ __device__ inline double block_join(double v, double identity) {
     __syncthreads();
     if (warp > 0) return v;
     v = lane < blockDim.x / 32 ? warps[lane] : identity;
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_down_sync(0xffffffffu, v, d));
+#pragma unroll 1 // blocks of 8 warps mostly
+    for (int d = blockDim.x / 64; d > 0; d /= 2) v = join(v, __shfl_down_sync(0xffffffffu, v, d));
     return v;
 }
 
@@ -56,23 +64,25 @@ __device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__
 #pragma unroll
     for (int f = 0; f < FLIGHT; f++) acc[f] = identity;
     long long i = threadIdx.x;
-    for (; i + blockDim.x < vectors; i += FLIGHT * blockDim.x) {
+    for (; (i | 31) + (FLIGHT - 1) * blockDim.x < vectors; i += FLIGHT * blockDim.x) { // of whole warps: others would load twice, one after the other
+        Pack<T> x[FLIGHT];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) x[f].v = v[i + f * blockDim.x];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+            for (int k = 0; k < W; k++) acc[f] = step(acc[f], (double)x[f].s[k]);
+    }
+    if (i < vectors) {
         Pack<T> x[FLIGHT];
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++) x[f].v = i + f * blockDim.x < vectors ? v[i + f * blockDim.x] : typename Vec<T>::type{};
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++) {
-            double next = acc[f];
+            if (i + f * blockDim.x >= vectors) break;
 #pragma unroll
-            for (int k = 0; k < W; k++) next = step(next, (double)x[f].s[k]);
-            acc[f] = i + f * blockDim.x < vectors ? next : acc[f];
+            for (int k = 0; k < W; k++) acc[f] = last_step(acc[f], (double)x[f].s[k]);
         }
-    }
-    if (i < vectors) { // most threads of a grid of many blocks have one vector
-        Pack<T> x;
-        x.v = v[i];
-#pragma unroll
-        for (int k = 0; k < W; k++) acc[0] = step(acc[0], (double)x.s[k]);
     }
     const long long tail = vectors * W + threadIdx.x;
     if (tail < count) acc[1] = step(acc[1], (double)in[first + tail]);

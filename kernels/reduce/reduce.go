@@ -116,8 +116,8 @@ func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, 
 	if n*dt.Size() <= lone || !dev.Cooperative { // one block, whose threads have all their elements in flight if they can
 		chunk, block = n, min(max(arith.Pow2(kernels.CeilDiv(n*dt.Size(), 64)), block), int64(pol.maxBlock))
 	}
-	whole := block * 16 / dt.Size() // one load of each thread
-	chunk = max(kernels.CeilDiv(chunk, whole), 1) * whole
+	const aligned = 128 // elements; 16-byte loads of a warp
+	chunk = max(arith.RoundUp(chunk, aligned), aligned)
 	blocks := max(kernels.CeilDiv(n, chunk), 1)
 	parts := p.Workspace(blocks * 8)
 	p.Launch(kernel, int(blocks), int(block), reduceArgs{kernels.In(0), kernels.At(kernels.Out, 0), parts, arrivals(blocks > 1, parts), n, chunk, identity})

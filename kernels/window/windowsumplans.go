@@ -12,6 +12,9 @@ func appendWindowFew(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g wi
 	for threads > windowWarp && g.Rows*g.NOut < int64(dev.SMs)*threads*each {
 		threads /= 2 // so that all SMs have a block
 	}
+	if g.Rows*g.NOut < int64(dev.SMs)*threads*each {
+		each = windowRound
+	}
 	most := threads * each
 	rows, blocks, outputs := max(most/max(g.NIn, g.NOut), 1), kernels.CeilDiv(g.NOut, most), g.NOut
 	if blocks > 1 {

@@ -74,3 +74,15 @@ func unpack(stem, target string, read func(file string) ([]byte, error)) (image 
 	}
 	return image, after, nil
 }
+
+// PackManifest compresses the text of a manifest.
+func PackManifest(text []byte) []byte {
+	packed, _ := lzma.Encode(lzma.Start(lzma.Text), text)
+	return packed
+}
+
+// UnpackManifest returns the text that PackManifest compressed.
+func UnpackManifest(packed []byte) ([]byte, error) {
+	text, _, err := lzma.Start(lzma.Text).Decode(packed)
+	return text, err
+}
