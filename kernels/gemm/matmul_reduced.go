@@ -162,17 +162,17 @@ func emitReduced(c *candidate, p *kernels.Plan, x *problem, d cut) {
 			return
 		}
 		// A block fetches so many lines of A and B at once. With parts of K it computes one tile.
-		across, parts, blocks := max(c.across, 1), max(d.parts, 1), d.blocks
-		down := max(c.cluster, 1) / across
+		cluster, across, parts, blocks := max(c.cluster, 1), max(c.across, 1), max(d.parts, 1), d.blocks
+		down := cluster / across
 		if parts == 1 {
-			blocks = min(blocks, max(x.clusters(down*across), 1)*down*across)
+			blocks = min(blocks, max(x.clusters(cluster), 1)*cluster)
 		} else {
 			args.Chunk = arith.RoundUp(x.K, d.chunk)
 		}
 		args.A, args.B = operands[0].tensorMap(at[0], !transA, tensorTile/across), operands[1].tensorMap(at[1], transB, c.block()/down)
 		l := p.Launch(kernel, int(blocks), c.threads, hopperReducedArgs{args, (down - 1) | (across-1)<<4 | parts<<8})
-		if l.Shared = int(c.shared); down*across*parts > 1 {
-			l.Cluster = int(down * across * parts)
+		if l.Shared = int(c.shared); cluster*parts > 1 {
+			l.Cluster = int(cluster * parts)
 		}
 	})
 }
