@@ -19,7 +19,7 @@ type Context struct {
 	adopted bool // it belongs to other code, which destroys it
 }
 
-// Open takes a share of the device's primary context, creating it if it is the first (0.15 to 0.3 s). Close
+// Open takes a share of the device's primary context, creating it if it is the first (0.11 to 0.24 s). Close
 // returns it.
 func (d *Device) Open() (*Context, error) {
 	c := d.Start()
