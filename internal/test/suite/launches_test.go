@@ -234,6 +234,7 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 			}
 			for transposes := range 4 {
 				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, 4096, 4097, 64}, transposes)...)
+				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, 1001, 1, 1001}, transposes)...) // rows that begin anywhere, times a vector
 			}
 			for rows := int64(4); rows <= 16; rows += 4 {
 				for transposes := range 2 {
