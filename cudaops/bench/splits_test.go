@@ -31,7 +31,9 @@ var splitCases = []struct {
 }
 
 func normalized(b *expr.Builder, x, y expr.Value) []expr.Value {
-	mean := func(x expr.Value) expr.Value { return b.Apply(expr.Mul, b.Apply(expr.RowSum, x), b.Constant(expr.Float32, 1.0/768)) }
+	mean := func(x expr.Value) expr.Value {
+		return b.Apply(expr.Mul, b.Apply(expr.RowSum, x), b.Constant(expr.Float32, 1.0/768))
+	}
 	centered := b.Apply(expr.Sub, x, mean(x))
 	variance := mean(b.Apply(expr.Mul, centered, centered))
 	return []expr.Value{b.Apply(expr.Mul, y, b.Apply(expr.Div, centered, b.Apply(expr.Sqrt, variance))), variance}

@@ -119,7 +119,9 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors *= 4
 	}
 	if c.splits() {
-		l.vectors = splitVectors
+		if l.vectors = splitVectors; n.blocks() > maxRanges {
+			l.vectors *= 2
+		}
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
 	if dev.Kind == kernels.GPU && !c.splits() && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {
