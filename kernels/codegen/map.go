@@ -122,7 +122,9 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors *= 4 // of 8 bytes: H100, BF16, 2^28 elements of GELU by tanh: 389.9 us with one, 367.7 with 2, 356.6 with 4
 	}
 	if c.splits() {
-		l.vectors = splitVectors
+		if l.vectors = splitVectors; n.blocks() > maxRanges {
+			l.vectors *= 2
+		}
 	}
 	l.wide = n.isWide(int64(l.width * l.vectors * l.rowsPerBlock))
 	if dev.Kind == kernels.GPU && !c.splits() && !slices.ContainsFunc(n.views, func(v View) bool { return v.Stream.Number != 0 }) {

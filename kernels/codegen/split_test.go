@@ -124,3 +124,18 @@ func TestSplitsAssemble(t *testing.T) {
 		}
 	}
 }
+
+// A map of many elements has fewer blocks of more vectors, as long as there are places for their ranges.
+func TestSplitsOfMany(t *testing.T) {
+	f := testutil.Get[expr.Func](t)(expr.Identity(expr.Float32))
+	for n, want := range map[int]int64{1 << 20: 1 << 8, 1 << 26: 1 << 14, 1<<26 + 8: 1<<13 + 1, 1 << 27: 1 << 14} {
+		p := testutil.Get[*kernels.Plan](t)(MapSplit(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, f, []int{n}, []bool{true}, Dense([]int{n})))
+		if got := Ranges(p); got != want {
+			t.Errorf("%d elements: got %d ranges, want %d", n, got, want)
+		}
+	}
+	const n = 1<<27 + 8
+	if p, err := MapSplit(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, f, []int{n}, []bool{true}, Dense([]int{n})); err == nil {
+		t.Errorf("got %v, want an error for %d ranges", p, Ranges(p))
+	}
+}
