@@ -70,6 +70,10 @@ func (w *mapWriter) kernel() string {
 	for j := range vectors {
 		vectors[j] = w.locate(j)
 	}
+	few := w.isFew()
+	if few != "" {
+		w.Line("@%s griddepcontrol.launch_dependents", few)
+	}
 	w.loadScalars()
 	if w.oneElement() {
 		w.Line("@!%s bra none", vectors[0].full)
@@ -80,15 +84,33 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		v.results = w.results(v.elements, w.width)
 	}
-	w.launchDependents()
+	if few == "" {
+		w.launchDependents()
+	}
 	for _, v := range vectors {
 		w.store(v)
+	}
+	if few != "" { // behind the stores, which would wait for it
+		w.Line("@!%s griddepcontrol.launch_dependents", few)
 	}
 	if w.oneElement() {
 		w.Label("none")
 	}
 	w.storeRanges()
 	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
+}
+
+// earlyMaxBlocks is the number of blocks up to which a map launches its dependents before it waits for its prerequisites: such a grid leaves most SMs to
+// other kernels. Blocks that wait for larger grids delay other branches of a graph.
+const earlyMaxBlocks = 16
+
+// isFew returns a predicate, that the grid is that small, in kernels that launch their dependents by it, else "". Only maps with a thread for each
+// element have small grids.
+func (w *mapWriter) isFew() string {
+	if w.target != "sm_90" || !w.oneElement() {
+		return ""
+	}
+	return w.predicate("le", w.special("nctaid.x"), fmt.Sprint(earlyMaxBlocks))
 }
 
 // results returns the function's results at n elements, by output, given its operands' elements.
