@@ -45,7 +45,7 @@ type layout struct {
 	entry         string // mapEntry or rowsEntry
 	perRow        string // a letter for each output of Rows: r for one element a row, e for all elements
 	places        string // four bytes for each operand, then each output: see place
-	split3        string // a letter for each output: s if it is stored as splits; "" for none
+	splitOutputs  string // a letter for each output: s if it is stored as splits; "" for none
 	wide          bool   // indices take 64 bits
 	inner         bool   // vectors are within an innermost axis
 	width         int    // elements of a vector
@@ -155,7 +155,7 @@ func newNest(c call, g rowGrid, outputs []View) *nest {
 	views := slices.Concat(c.operands, outputs)
 	n := &nest{types: c.f.Operands(), outputs: c.storedOutputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), part: 1, views: views}
 	_, n.numbers = c.f.Numbers()
-	n.layout.split3 = c.splitLetters()
+	n.layout.splitOutputs = c.splitLetters()
 	n.bounds = make([]bound, len(views))
 	n.rows, n.rowShape, n.rowStrides = mergeAxes(c.shape, c.kept(), views, n.bounds)
 	n.columns, n.colShape, n.colStrides = mergeAxes(c.shape, c.axes, views, nil)

@@ -77,7 +77,7 @@ type call struct {
 	f           expr.Func
 	shape, axes []int
 	perRow      []bool
-	split       []bool // by output: it is stored as splits; nil for none
+	split       []bool // flags of the outputs that are stored as splits, or nil
 	operands    []View
 }
 

@@ -61,12 +61,12 @@ func (c call) splitLetters() string {
 
 // storedOutputs returns the types of the outputs in memory.
 func (c call) storedOutputs() []expr.Dtype {
-	return (&layout{split3: c.splitLetters()}).storedOutputs(c.f)
+	return (&layout{splitOutputs: c.splitLetters()}).storedOutputs(c.f)
 }
 
 func (l *layout) storedOutputs(f expr.Func) []expr.Dtype {
 	list := f.Outputs()
-	for k, letter := range l.split3 {
+	for k, letter := range l.splitOutputs {
 		if letter == 's' {
 			list[k] = expr.BF16
 		}
@@ -75,7 +75,9 @@ func (l *layout) storedOutputs(f expr.Func) []expr.Dtype {
 }
 
 // isSplit reports whether output k is stored as splits.
-func (n *nest) isSplit(k int) bool { return n.layout.split3 != "" && n.layout.split3[k] == 's' }
+func (n *nest) isSplit(k int) bool {
+	return n.layout.splitOutputs != "" && n.layout.splitOutputs[k] == 's'
+}
 
 // checkSplit returns an error if outputs cannot be stored as splits on a device.
 func (c call) checkSplit(dev kernels.Device) error {
@@ -127,7 +129,7 @@ const (
 
 // splitParameters adds the parameters of outputs that are stored as splits.
 func (w *kernelWriter) splitParameters() {
-	for k, letter := range w.split3 {
+	for k, letter := range w.splitOutputs {
 		if letter == 's' {
 			s := &splitOutput{plane: w.parameter("u64", expr.B64), ranges: w.pointer()}
 			s.most, s.least, s.others = w.result(expr.B32, "mov.b32 %s, 0"), w.result(expr.B32, "mov.b32 %s, %d", sizeLimit-1), w.result(expr.B32, "mov.b32 %s, 0")
@@ -255,7 +257,7 @@ type splitRanges struct {
 
 func newSplitRanges(n *nest, c kernels.Call) *splitRanges {
 	r := &splitRanges{nest: n, call: c}
-	if n.layout.split3 != "" {
+	if n.layout.splitOutputs != "" {
 		for range n.outputs {
 			r.all = append(r.all, bf16split.None)
 		}

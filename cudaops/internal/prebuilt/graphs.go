@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 
@@ -25,6 +26,7 @@ type graph struct {
 
 	lowered func() (*G.ExprGraph, *lower.Wanted, error) // if not nil, the graph, instead of shapes, build, solver and learns
 	mixed   kernels.Precision                           // of the option Mixed
+	splits  bool                                        // kernels that store splits are prebuilt, too: they are large
 }
 
 // one returns a graph with one output.
@@ -260,9 +262,15 @@ func (g graph) expressions() (*G.ExprGraph, *lower.Wanted, error) {
 // generated adds the generated kernels that the program launches on devices to all, keyed by their PTX.
 func (g graph) generated(all map[string]code, devices ...kernels.Device) error {
 	plans, err := g.plans(devices...)
+	own := map[string]code{}
 	for i, dev := range devices {
 		if err == nil {
-			err = generated(all, g.name, dev, plans[i]...)
+			err = generated(own, g.name, dev, plans[i]...)
+		}
+	}
+	for key, c := range own {
+		if g.splits || !bytes.Contains(c.ptx, []byte("redux.sync")) {
+			all[key] = c
 		}
 	}
 	return err

@@ -9,7 +9,7 @@ const MinExact = -109
 // Sizes of float32 numbers, their bits without the sign.
 const (
 	minExact = (MinExact + 127) << 23
-	huge     = 0x7f7f8000 // from here on BF16 rounds to infinity
+	huge     = 0x7f7f8000 // the least size that BF16 rounds to infinity
 	infinity = 0x7f800000
 )
 
