@@ -40,7 +40,7 @@ __device__ __forceinline__ void pixels(const Gathered<float>& g, const float* __
     const Phase h(g.columns, (id /= splits) % g.columns.phases), v(g.rows, id / g.columns.phases);
     const int down = v.first < g.rows.filter ? (g.rows.filter - v.first + g.rows.every - 1) / g.rows.every : 0, over = h.first < g.columns.filter ? (g.columns.filter - h.first + g.columns.every - 1) / g.columns.every : 0;
     const int c0 = split * (chunk / g.taps.d), c1 = min(k / g.taps.d, c0 + chunk / g.taps.d);
-    const int lowY = min((down - 1) * g.rows.step, 0), lowX = min((over - 1) * g.columns.step, 0); // of what a pixel meets
+    const int lowY = min((down - 1) * g.rows.step, 0), lowX = min((over - 1) * g.columns.step, 0); // of the first element that a pixel reads
     const int high = (height - 1) * g.rows.stride + (down - 1) * abs(g.rows.step) + 1, top = y0 * g.rows.stride + v.base + lowY, left = x0 * g.columns.stride + h.base + lowX;
     const int planes = tile.each * tile.size, elements = tile.channels * (planes + g.taps.d * ROWS);
     const float* const base = g.images + (i64)image0 * g.image + (i64)group * g.group;

@@ -93,7 +93,7 @@ func (v Conv) pixels(dev kernels.Device) (best convPixels, ok bool) {
 	return best, !math.IsInf(best.us, 1)
 }
 
-// size returns the elements of an image and a channel that a tile's pixels meet, so many that taps behind them can be loaded as vectors.
+// size returns the elements that a tile's pixels read of an image and a channel, rounded up to vectors of four: the taps behind them are loaded as vectors.
 func (c convPixels) size(a convArgs) int64 {
 	return arith.RoundUp(a.Rows.met(c.height)*a.Columns.met(c.width), 4)
 }

@@ -70,7 +70,7 @@ func convHalves(name string, f Form) []convCandidate {
 
 // The model's times on an H200, in us.
 const (
-	convPrepareBlocks = 5       // of an SM, at most: as many as it has room for, which copy ahead
+	convPrepareBlocks = 5       // blocks of an SM: as many as fit, since each copies its next square while it writes one
 	convPrepareMost   = 1024    // blocks of a launch
 	convLaunches      = 5.76    // of the launch that prepares, and of waiting for it
 	convLaunch        = 2.78    // of another launch
@@ -85,7 +85,7 @@ const (
 	convOddBytes      = 112
 	convPairAlone     = 0.4                  // of the K slice of a kind for two blocks of an SM, if one has it for itself
 	convApart         = 1.3                  // of a K slice of tiles that blocks share: blocks that are at other slices load none that L2 sends to several SMs at once
-	convDirectSums    = 0.9                  // of adding up what threads have of the direct form for filters, for each block of an SM
+	convDirectSums    = 0.9                  // of the reduction across threads of a block of the direct form for filters, if each SM has one
 	convPart          = 0.225                // of a part of a tile that blocks share, which one of them adds up
 	convSumLeast      = 32                   // elements that a block of conv_hopper_sum writes at a time, at least
 	convSumElements   = 4096                 // and at most

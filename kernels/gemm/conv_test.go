@@ -404,7 +404,7 @@ func TestConvTiles(t *testing.T) {
 	r := testutil.Random(t)
 	var plans []*kernels.Plan
 	took := map[string]int{}
-	for range 80 {
+	for n := 0; n < 80 || len(took) < 8 && n < 2000; n++ { // until each of the eight kernels was taken
 		v, dev := drawConv(r), productDevices[r.IntN(len(productDevices))]
 		if !hasConvTiles(dev) {
 			continue
@@ -509,5 +509,50 @@ func TestConvLayersInTF32(t *testing.T) {
 		if x, y := v.choose(dev), last.choose(dev); y.us > 1.1*x.us {
 			t.Errorf("%v: TF32 %s takes %.1f us, float32 %s %.1f us", v, y.name, y.us, x.name, x.us)
 		}
+	}
+}
+
+// TestConvPixels compares the Go bodies of plans of conv_pixels.cu with those of float64. A block's shared memory and the grid fit the device.
+func TestConvPixels(t *testing.T) {
+	r, dev := testutil.Random(t), kernels.Device{Name: "GPU", Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	var plans []*kernels.Plan
+	took := map[string]int{}
+	for n := 0; n < 60 || len(took) < len(pixelsKernels) && n < 2000; n++ { // until each kernel was taken
+		v := drawConv(r)
+		v.Dtype, v.Round = kernels.Float32, kernels.FullPrecision
+		wide := v
+		wide.Dtype = kernels.Float64
+		c, ok := v.pixels(dev)
+		if !ok {
+			continue
+		}
+		sizes := v.elements()
+		in, exact := make([][]byte, 2), make([][]byte, 2)
+		for i, of := range convOperands[v.Result] {
+			x, y := make([]float32, sizes[of]), make([]float64, sizes[of])
+			for k := range x {
+				x[k] = float32(r.NormFloat64())
+				y[k] = float64(x[k])
+			}
+			in[i], exact[i] = kernels.Bytes(x), kernels.Bytes(y)
+		}
+		want, got := make([]float64, sizes[v.Result]), slices.Repeat([]float32{float32(math.NaN())}, int(sizes[v.Result]))
+		testutil.Do(t, testutil.Get[*kernels.Plan](t)(wide.Plan(kernels.HostDevice())).Run(exact, kernels.Bytes(want), nil))
+		p := testutil.Get[*kernels.Plan](t)(v.planBy(convMethod{emit: func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}))
+		plans = append(plans, p)
+		took[p.Launches[0].Kernel.Entry]++
+		if got := p.Launches[0].Shared; got > dev.SharedOptin {
+			t.Errorf("%v: got %d bytes of shared memory for a block, want %d at most", v, got, dev.SharedOptin)
+		}
+		testutil.Do(t, p.Run(in, kernels.Bytes(got), nil))
+		for i := range want {
+			if !(math.Abs(float64(got[i])-want[i]) <= 1e-4*max(1, math.Abs(want[i]))) {
+				t.Fatalf("%v: got %v at %d, want %v", v, got[i], i, want[i])
+			}
+		}
+	}
+	checkLaunches(t, plans...)
+	if len(took) != len(pixelsKernels) {
+		t.Errorf("got plans of %v, want each of %d kernels", took, len(pixelsKernels))
 	}
 }
