@@ -16,12 +16,12 @@ import (
 // splitCases are functions of two matrices, of rows or of elements for no axes.
 var splitCases = []struct {
 	name        string
-	f           func(b *expr.Builder, x, y expr.Value) []expr.Value
+	f           func(b *expr.Builder, x []expr.Value) []expr.Value
 	shape, axes []int
 	perRow      []bool
 }{
-	{"map", gelu, []int{2048, 768}, nil, []bool{false}},
-	{"map of few", gelu, []int{3, 72}, nil, []bool{false}},
+	{"map", gate, []int{2048, 768}, nil, []bool{false}},
+	{"map of few", gate, []int{3, 72}, nil, []bool{false}},
 	{"layer norm", normalized, []int{2048, 768}, []int{1}, []bool{false, true}},
 	{"layer norm of an odd number of rows", normalized, []int{1003, 512}, []int{1}, []bool{false, true}},
 	{"layer norm of short rows", normalized, []int{1003, 64}, []int{1}, []bool{false, true}},
@@ -30,17 +30,17 @@ var splitCases = []struct {
 	{"sums of few rows", columnSums, []int{64, 3072}, []int{0}, []bool{false, true}},
 }
 
-func normalized(b *expr.Builder, x, y expr.Value) []expr.Value {
+func normalized(b *expr.Builder, x []expr.Value) []expr.Value {
 	mean := func(x expr.Value) expr.Value {
 		return b.Apply(expr.Mul, b.Apply(expr.RowSum, x), b.Constant(expr.Float32, 1.0/768))
 	}
-	centered := b.Apply(expr.Sub, x, mean(x))
+	centered := b.Apply(expr.Sub, x[0], mean(x[0]))
 	variance := mean(b.Apply(expr.Mul, centered, centered))
-	return []expr.Value{b.Apply(expr.Mul, y, b.Apply(expr.Div, centered, b.Apply(expr.Sqrt, variance))), variance}
+	return []expr.Value{b.Apply(expr.Mul, x[1], b.Apply(expr.Div, centered, b.Apply(expr.Sqrt, variance))), variance}
 }
 
-func columnSums(b *expr.Builder, x, y expr.Value) []expr.Value {
-	return []expr.Value{b.Apply(expr.Mul, x, y), b.Apply(expr.RowSum, x)}
+func columnSums(b *expr.Builder, x []expr.Value) []expr.Value {
+	return []expr.Value{b.Apply(expr.Mul, x[0], x[1]), b.Apply(expr.RowSum, x[0])}
 }
 
 // Outputs that are stored as splits are those stored as elements, to the bit: splits and their ranges encode every element, and products of them have the bits of
@@ -52,7 +52,7 @@ func TestSplitsOnGPU(t *testing.T) {
 	}
 	for _, c := range splitCases {
 		b := expr.NewBuilder(expr.Float32, expr.Float32)
-		f := testutil.Get[expr.Func](t)(b.Func(c.f(b, b.Operand(0), b.Operand(1))...))
+		f := testutil.Get[expr.Func](t)(b.Func(c.f(b, []expr.Value{b.Operand(0), b.Operand(1)})...))
 		n, views := kernels.Count(c.shape), []codegen.View{codegen.Dense(c.shape), codegen.Dense(c.shape)}
 		split := make([]bool, len(c.perRow))
 		split[0] = true
