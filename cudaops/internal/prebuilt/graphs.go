@@ -26,7 +26,6 @@ type graph struct {
 
 	lowered func() (*G.ExprGraph, *lower.Wanted, error) // if not nil, the graph, instead of shapes, build, solver and learns
 	mixed   kernels.Precision                           // of the option Mixed
-	splits  bool                                        // kernels that store splits are prebuilt, too: they are large
 }
 
 // one returns a graph with one output.
@@ -269,7 +268,7 @@ func (g graph) generated(all map[string]code, devices ...kernels.Device) error {
 		}
 	}
 	for key, c := range own {
-		if g.splits || !bytes.Contains(c.ptx, []byte("redux.sync")) {
+		if !bytes.Contains(c.ptx, []byte("redux.sync")) { // 4 KB each, packed: the driver compiles kernels that store splits
 			all[key] = c
 		}
 	}

@@ -32,7 +32,7 @@ func models() (list []graph) {
 		{gpt{4, 256, 4, 5000, 256, nn.GELUTanh}, 16},
 	} {
 		add := func(by kernels.Precision, name string, build func() (*G.ExprGraph, *lower.Wanted, error)) {
-			list = append(list, graph{name: fmt.Sprintf("GPT of width %d, %s, %v", c.width, name, by), lowered: build, mixed: by, splits: c.width == 768 && name == "a step"})
+			list = append(list, graph{name: fmt.Sprintf("GPT of width %d, %s, %v", c.width, name, by), lowered: build, mixed: by})
 		}
 		short := c.gpt
 		short.layers = 2
@@ -40,7 +40,7 @@ func models() (list []graph) {
 			add(by, "a step", func() (*G.ExprGraph, *lower.Wanted, error) { return short.step(c.batch, false, by) })
 			add(by, "a token", func() (*G.ExprGraph, *lower.Wanted, error) { return short.decode(1, 1, by) })
 			add(by, "tokens of a prompt", func() (*G.ExprGraph, *lower.Wanted, error) { return short.decode(1, 16, by) })
-			for _, batch := range []int{1, 4, 16} {
+			for _, batch := range []int{1, 4, 16, 64} {
 				add(by, fmt.Sprintf("%d prompts", batch), func() (*G.ExprGraph, *lower.Wanted, error) { return short.read(batch, 64, by) })
 			}
 		}
