@@ -246,12 +246,12 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
-// convolved returns plans of convolutions of each precision on tensor cores, and of channels with a filter each: channels, side, filters, and the side and the stride of a filter.
+// convolved returns plans of convolutions of each precision on tensor cores, and of channels with a filter each: channels, side, filters, and the side, the stride and the padding of a filter.
 func convolved(t *testing.T) (plans []*kernels.Plan) {
 	t.Helper()
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10, Memory: 80 << 30}
-	for _, c := range [][5]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}, {1, 28, 32, 3, 2}, {3, 32, 64, 3, 2}} {
-		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1}
+	for _, c := range [][6]int64{{64, 56, 64, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}, {200, 30, 100, 2, 1}, {256, 56, 512, 1, 2}, {64, 56, 64, 1, 1}, {512, 56, 512, 3, 1}, {256, 56, 64, 1, 1}, {64, 28, 16, 3, 1}, {1, 28, 32, 3, 1}, {3, 32, 64, 3, 1}, {1, 28, 32, 3, 2}, {3, 32, 64, 3, 2}, {3, 64, 64, 7, 2, 3}, {8, 37, 64, 5, 2}} {
+		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1, Before: c[5], After: c[5]}
 		for i := range 12 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}
 			for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
