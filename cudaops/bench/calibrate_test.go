@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"math"
+	"os"
 	"testing"
 	"time"
 
@@ -19,6 +20,9 @@ func TestCalibrate(t *testing.T) {
 	dev := device0(t)
 	if testing.Short() {
 		t.Skip("SKIPPED, NOT TIMED: under a checker times are others in every run")
+	}
+	if os.Getenv("STHENO_PART") != "" {
+		t.Skip("SKIPPED, NOT TIMED: parts of suites share the GPU")
 	}
 	var two [2]kernels.Calibration
 	for i := range two {
