@@ -14,7 +14,7 @@ import (
 
 // GradScaler has the numbers of [LossScaling]. Zeros stand for the numbers of PyTorch's GradScaler, in parentheses.
 type GradScaler struct {
-	Scale    float64 // the first scale (65536)
+	Scale    float64 // the first scale, at least 1 (65536)
 	Growth   float64 // its factor after Interval steps without an overflow (2)
 	Backoff  float64 // its factor after a skipped step (0.5)
 	Interval int     // (2000)
@@ -22,8 +22,9 @@ type GradScaler struct {
 
 // LossScaling is dynamic loss scaling of [Train], for gradients that underflow in F16: see [Mixed]. The derivative of the loss w.r.t. itself is the scale
 // instead of 1, and gradients are divided by the scale before [ClipNorm] and the solver's options apply. If the gradient of a learnable is NaN or infinite,
-// the step is skipped: no learnable, moment or average and no step number of the solver changes, and the scale is multiplied by Backoff. After
-// Interval steps in a row it is multiplied by Growth. The device decides that; the program does not wait.
+// the step is skipped: no learnable, moment or average and no step number of the solver changes, and the scale is multiplied by Backoff, but stays at 1 or
+// above: it can't fall until gradients vanish, or hide that they are infinite without it, as PyTorch's can. After Interval steps in a row it is multiplied
+// by Growth. The device decides that; the program does not wait.
 //
 // The loss and all gradients that a run hands over are not scaled. Under [StepEvery] the sum of the gradients is scaled, by one scale, and a step is skipped
 // if the sum is NaN or infinite. On several ranks the gradients are reduced before, so all ranks decide alike.
@@ -56,8 +57,8 @@ func (s GradScaler) complete() (GradScaler, error) {
 	if s.Interval == 0 {
 		s.Interval = 2000
 	}
-	if !(s.Scale > 0 && s.Scale <= math.MaxFloat32) || !(s.Growth >= 1 && s.Growth <= math.MaxFloat32) || !(s.Backoff > 0 && s.Backoff <= 1) || s.Interval < 1 {
-		return s, fmt.Errorf("LossScaling got %+v, want a Scale above 0, a Growth of at least 1, a Backoff above 0 and up to 1, all of float32, and an Interval of at least 1", given)
+	if !(s.Scale >= 1 && s.Scale <= math.MaxFloat32) || !(s.Growth >= 1 && s.Growth <= math.MaxFloat32) || !(s.Backoff > 0 && s.Backoff <= 1) || s.Interval < 1 {
+		return s, fmt.Errorf("LossScaling got %+v, want a Scale of at least 1, a Growth of at least 1, a Backoff above 0 and up to 1, all of float32, and an Interval of at least 1", given)
 	}
 	s.Scale = float64(float32(s.Scale))
 	return s, nil
@@ -83,7 +84,7 @@ func (t *trainer) begin(e *exec.Executable) error {
 // setScale sets the states of the scaler.
 func (t *trainer) setScale(e *exec.Executable, s LossScale) error {
 	for i, v := range t.graph.Trained.Scaling.States() {
-		m := kernels.Bytes([]float32{float32(s.Scale)})
+		m := kernels.Bytes([]float32{max(float32(s.Scale), 1)}) // files of earlier versions have smaller ones
 		if i > 0 {
 			m = kernels.Bytes([]float64{float64([]int{s.Good, s.Steps, s.Skipped}[i-1])})
 		}

@@ -74,8 +74,8 @@ func attend(q, k, v *gorgonia.Node, opts []AttentionOption) (*gorgonia.Node, err
 	if d := types[0].Shape; !o.scaled && len(d) == 4 {
 		o.of.scale = 1 / math.Sqrt(float64(d[3]))
 	}
-	if math.IsNaN(o.of.scale) || math.IsInf(o.of.scale, 0) {
-		return nil, fmt.Errorf("got scale %v, want a finite number", o.of.scale)
+	if s := o.of.scale; math.IsNaN(s) || math.IsInf(s, 0) || types[0].Dtype == kernels.Float32 && math.Abs(s) > math.MaxFloat32 {
+		return nil, fmt.Errorf("got scale %v, want a finite number of the type of q", s)
 	}
 	if o.keyed {
 		inputs = append(inputs, o.counts)

@@ -23,7 +23,7 @@ var (
 func cumSumKernels(name string, of func(kernels.Call) (write bool, inner int64)) map[kernels.Dtype]*kernels.Kernel {
 	all := map[kernels.Dtype]*kernels.Kernel{}
 	for dt, sum := range map[kernels.Dtype]func(kernels.Call, int64){
-		kernels.Float32: cumSum[float32, float32], kernels.Float64: cumSum[float64, float64], kernels.Int32: cumSum[int32, int64], kernels.Int64: cumSum[int64, int64],
+		kernels.Float32: cumSum[float32, float32, float64], kernels.Float64: cumSum[float64, float64, float64], kernels.Int32: cumSum[int32, int64, int64], kernels.Int64: cumSum[int64, int64, int64],
 	} {
 		all[dt] = own.Kernel("cumsum", fmt.Sprintf("cumsum_%s_%v", name, dt), func(c kernels.Call) {
 			if write, inner := of(c); write {
@@ -142,8 +142,8 @@ func CumSum(dev kernels.Device, dt kernels.Dtype, shape []int, axis int, reverse
 	return p.Or(kernels.CheckGrid(blocks))
 }
 
-// cumSum sums whole rows or columns.
-func cumSum[X, A kernels.Element](c kernels.Call, inner int64) {
+// cumSum sums whole rows or columns in S.
+func cumSum[X, A, S kernels.Element](c kernels.Call, inner int64) {
 	a := kernels.Args[cumSumArgs](c)
 	x, out := kernels.Slice[X](c, a.X), kernels.Slice[A](c, a.Out)
 	kernels.Parallel(a.Outer*inner, max(kernels.Grain/a.N, 1), func(lo, hi int64) {
@@ -152,10 +152,10 @@ func cumSum[X, A kernels.Element](c kernels.Call, inner int64) {
 			if a.Reversed {
 				at, step = at+(a.N-1)*inner, -inner
 			}
-			var sum A
+			var sum S
 			for range a.N {
-				sum += A(x[at])
-				out[at] = sum
+				sum += S(x[at])
+				out[at] = A(sum)
 				at += step
 			}
 		}

@@ -312,6 +312,22 @@ func checkHalves(t *testing.T, r *rand.Rand, m machine, dev kernels.Device, inde
 	}
 }
 
+// Cumulative sums of a million equal elements, whose rounding errors would all have one sign, keep their digits on the host.
+func TestCumSumOfEqualElements(t *testing.T) {
+	const n, x = 1 << 20, float32(0.1)
+	p := testutil.Get[*kernels.Plan](t)(basic.CumSum(kernels.HostDevice(), kernels.Float32, []int{n}, 0, false))
+	in, out := make([]float32, n), make([]byte, p.Out)
+	for i := range in {
+		in[i] = x
+	}
+	testutil.Do(t, p.Run([][]byte{kernels.Bytes(in)}, out, nil))
+	for i, got := range kernels.Elements[float32](out) {
+		if want := float64(x) * float64(i+1); math.Abs(float64(got)-want) > 1e-7*want {
+			t.Fatalf("element %d is %v, want %v", i, got, want)
+		}
+	}
+}
+
 // Cumulative sums are near those in float64, those of integers exact, and their bits do not depend on the device.
 func TestCumSum(t *testing.T) {
 	onMachines(t, func(t *testing.T, r *rand.Rand, m machine) {

@@ -14,7 +14,7 @@ type Scaler struct {
 
 // Func returns the function that decides whether a step is made, in double precision except for the scale, which is a float32. Its operands
 // are the sum of the squares of all scaled gradients, whether the run is to make a step, 0 or 1, and the states: the scale, the steps made since the scale has changed, all steps made,
-// and the steps skipped since one was made. Its results are the next states, whether the step is made, and whether a gradient is not finite.
+// and the steps skipped since one was made. The scale stays at 1 or above, where gradients that are finite when scaled are finite. Its results are the next states, whether the step is made, and whether a gradient is not finite.
 func (s Scaler) Func() (expr.Func, error) {
 	const d = expr.Float64
 	b := expr.NewBuilder(d, d, expr.Float32, d, d, d)
@@ -29,7 +29,7 @@ func (s Scaler) Func() (expr.Func, error) {
 	grown := b.Convert(b.Convert(b.Apply(expr.Mul, scale, number(s.Growth)), expr.Float32), d)
 	grown = pick(b.Apply(expr.Lt, grown, number(math.Inf(1))), grown, scale)
 	full := b.Apply(expr.Ge, good, number(float64(s.Interval)))
-	after := pick(made, pick(full, grown, scale), pick(skipped, b.Apply(expr.Mul, scale, number(s.Backoff)), scale))
+	after := pick(made, pick(full, grown, scale), pick(skipped, b.Apply(expr.Max, one, b.Apply(expr.Mul, scale, number(s.Backoff))), scale))
 	return b.Func(
 		b.Convert(after, expr.Float32),
 		pick(made, pick(full, zero, good), pick(skipped, zero, b.Operand(3))),

@@ -169,6 +169,10 @@ var _ = register(Spec{
 		badAttention("heads", "got 3 heads of q and 2 of k, want a multiple", tensor.Shape{1, 3, 3, 4}, tensor.Shape{1, 2, 3, 4}, tensor.Shape{1, 2, 3, 4}),
 		badAttention("long rows", "got rows of 257 elements, want at most 256", tensor.Shape{1, 1, 1, 257}, tensor.Shape{1, 1, 1, 257}, tensor.Shape{1, 1, 1, 257}),
 		badAttention("scale", "got scale NaN, want a finite number", tensor.Shape{1, 1, 1, 2}, tensor.Shape{1, 1, 1, 2}, tensor.Shape{1, 1, 1, 2}, ops.AttentionScale(math.NaN())),
+		bad("scale beyond float32", func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+			x := gorgonia.NewTensor(in[0].Graph(), tensor.Float32, 4, gorgonia.WithShape(1, 1, 1, 2), gorgonia.WithName("x"))
+			return ops.Attention(x, x, x, ops.AttentionScale(1e39))
+		}, "got scale 1e+39, want a finite number of the type of q", tensor.Shape{1}),
 		badAttention("a nil option", "got a nil option", tensor.Shape{1, 1, 1, 2}, tensor.Shape{1, 1, 1, 2}, tensor.Shape{1, 1, 1, 2}, nil),
 		bad("counts of numbers", func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			return ops.Attention(in[0], in[0], in[0], ops.KeyCounts(in[0]))
