@@ -1,8 +1,10 @@
 package codegen
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -43,18 +45,18 @@ func Ranges(p *kernels.Plan) int64 {
 func (c call) isSplit(k int) bool { return c.split != nil && c.split[k] }
 
 // splits reports whether outputs are stored as splits.
-func (c call) splits() bool { return strings.Contains(c.splitLetters(), "s") }
+func (c call) splits() bool { return slices.Contains(c.split, true) }
 
-// splitLetters returns a letter for each output.
+// splitLetters returns a letter for each output, or "" if none is stored as splits.
 func (c call) splitLetters() string {
-	any, letters := false, make([]byte, len(c.f.Outputs()))
-	for k := range letters {
-		if letters[k] = '-'; c.isSplit(k) {
-			letters[k], any = 's', true
-		}
-	}
-	if !any {
+	if !c.splits() {
 		return ""
+	}
+	letters := bytes.Repeat([]byte("-"), len(c.f.Outputs()))
+	for k, is := range c.split {
+		if is {
+			letters[k] = 's'
+		}
 	}
 	return string(letters)
 }

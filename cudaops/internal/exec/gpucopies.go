@@ -77,12 +77,7 @@ func (g *GPUBackend) uploadAll(list []upload) error {
 		}
 	}
 	if bytes < bulkMin {
-		for _, x := range list {
-			if err := g.stream.Upload(g.address(x.to), x.from); err != nil {
-				return driver.Join(err, g.Sync())
-			}
-		}
-		return g.Sync()
+		return uploadEach(g, list)
 	}
 	workers := max(1, min(bulkMax, runtime.GOMAXPROCS(0)*3/4))
 	memory, err := g.ctx.AllocPinned(int64(workers) * 2 * bulkPiece)

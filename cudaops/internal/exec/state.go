@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -79,12 +80,17 @@ func uploadTo(b Backend, list []upload) error {
 	if b, ok := b.(bulkUploader); ok {
 		return b.uploadAll(list)
 	}
+	return uploadEach(b, list)
+}
+
+// uploadEach is uploadTo for values one by one.
+func uploadEach(b Backend, list []upload) (err error) {
 	for _, x := range list {
-		if err := b.Upload(x.to, x.from); err != nil {
-			return err
+		if err = b.Upload(x.to, x.from); err != nil {
+			break
 		}
 	}
-	return b.Sync()
+	return driver.Join(err, b.Sync())
 }
 
 // copiesOf returns the copies in 16 bits of a state.

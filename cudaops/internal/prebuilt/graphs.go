@@ -261,15 +261,9 @@ func (g graph) expressions() (*G.ExprGraph, *lower.Wanted, error) {
 // generated adds the generated kernels that the program launches on devices to all, keyed by their PTX.
 func (g graph) generated(all map[string]code, devices ...kernels.Device) error {
 	plans, err := g.plans(devices...)
-	own := map[string]code{}
 	for i, dev := range devices {
 		if err == nil {
-			err = generated(own, g.name, dev, plans[i]...)
-		}
-	}
-	for key, c := range own {
-		if !bytes.Contains(c.ptx, []byte("redux.sync")) { // 4 KB each, packed: the driver compiles kernels that store splits
-			all[key] = c
+			err = generated(all, g.name, dev, plans[i]...)
 		}
 	}
 	return err
@@ -287,7 +281,9 @@ func generated(all map[string]code, program string, dev kernels.Device, plans ..
 			if err != nil {
 				return fmt.Errorf("%s: %w", program, err)
 			}
-			all[manifest.Key(ptx)] = code{g.Name(), program, ptx}
+			if !bytes.Contains(ptx, []byte("redux.sync")) { // 4 KB each, packed: the driver compiles kernels that store splits
+				all[manifest.Key(ptx)] = code{g.Name(), program, ptx}
+			}
 		}
 	}
 	return nil
