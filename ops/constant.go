@@ -22,7 +22,7 @@ func Constant(g *gorgonia.ExprGraph, value any) (*gorgonia.Node, error) {
 	}
 	c := constant{}
 	if err := guard.Recover("the value", func() error { c.v = gorgonia.NewConstant(value).Value(); return nil }); err != nil {
-		return nil, fmt.Errorf("ops: Constant: got a %T, want a tensor, a number or a bool: %w", value, err)
+		return nil, fmt.Errorf("ops: Constant: got a %T, want a tensor, a Gorgonia value, a number or a bool", value)
 	}
 	dt, ok := values.Dtype(c.v.Dtype())
 	if !ok {

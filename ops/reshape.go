@@ -18,9 +18,11 @@ func Reshape(x *gorgonia.Node, shape ...int) (*gorgonia.Node, error) {
 	to := slices.Clone(tensor.Shape(shape))
 	if free := slices.Index(to, -1); free >= 0 {
 		to[free] = 1
-		if n := to.TotalSize(); n > 0 {
-			to[free] = t.Shape.TotalSize() / n
+		all, n := t.Shape.TotalSize(), to.TotalSize()
+		if n <= 0 || all%n != 0 || slices.Min(to) < 1 {
+			return nil, fmt.Errorf("ops: Reshape%v: got shape %v of %d elements, want extents of 1 or more whose product divides it, and at most one -1", shape, t.Shape, all)
 		}
+		to[free] = all / n
 	}
 	if err := (Type{t.Dtype, to}).check(); err != nil {
 		return nil, fmt.Errorf("ops: Reshape%v: %w", shape, err)

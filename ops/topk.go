@@ -13,7 +13,7 @@ import (
 // TopK returns the k largest elements of x along an axis, in falling order, and their indices, of int, both of the shape of x with k elements along that
 // axis. A negative axis counts from the end. Of equal elements the first one counts as larger, and NaN as largest.
 //
-// x has elements of float32 or float64, and k is at most basic.MaxTopK. The values are a [Pick] of the indices, and so is their gradient;
+// x has elements of float32 or float64, and k is at most 1024 (basic.MaxTopK). The values are a [Pick] of the indices, and so is their gradient;
 // indices have none.
 func TopK(x *gorgonia.Node, k, axis int) (largest, indices *gorgonia.Node, err error) {
 	axis, err = inputAxis("TopK", x, axis)

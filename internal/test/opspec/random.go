@@ -87,7 +87,7 @@ func categoricalCase(s tensor.Shape, way int) Case {
 }
 
 var _ = register(Spec{
-	Name: "TopK", Formula: "out[..., j, ...] = the j-th largest x[..., i, ...]", Doc: "The k largest elements along an axis and their indices.",
+	Name: "TopK", Formula: "out[..., j, ...] = the j-th largest x[..., i, ...]", Doc: "The k largest elements along an axis and their indices; k is at most 1024.",
 	Tolerance: 1, Generated: true,
 	Cases: composed(topKCase(tensor.Shape{1}, 0, 1, false), topKCase(tensor.Shape{1}, 0, 1, true), topKCase(tensor.Shape{9}, 0, 4, true), topKCase(tensor.Shape{3, 5}, 1, 5, true), topKCase(tensor.Shape{5, 3}, 0, 2, true),
 		topKCase(tensor.Shape{4, 6, 9}, 1, 3, true), topKCase(tensor.Shape{2, 1031}, 1, 50, true), topKCase(tensor.Shape{1031, 2}, 0, 1, true)),

@@ -111,8 +111,9 @@ var _ = register(Spec{
 	Cases: []Case{reshapeCase(tensor.Shape{1}), reshapeCase(tensor.Shape{6}, 2, 3), reshapeCase(tensor.Shape{2, 3, 4}, 6, -1), reshapeCase(tensor.Shape{4, 6}, 2, 2, 1, 6)},
 	Bad: []Bad{
 		bad("other elements", reshaped(2, 2), "got shape (3) of 3 elements, want the 4 of (2, 2)", tensor.Shape{3}),
-		bad("two free extents", reshaped(-1, -1), "want at least one element", tensor.Shape{3}),
-		bad("free extent that does not divide", reshaped(2, -1), "got shape (3) of 3 elements, want the 2 of (2, 1)", tensor.Shape{3}),
+		bad("two free extents", reshaped(-1, -1), "at most one -1", tensor.Shape{3}),
+		bad("free extent that does not divide", reshaped(2, -1), "ops: Reshape[2 -1]: got shape (3) of 3 elements, want extents of 1 or more whose product divides it", tensor.Shape{3}),
+		bad("free extent beside none", reshaped(0, -1), "want extents of 1 or more", tensor.Shape{3}),
 	},
 	Random: func(r *rand.Rand) Case {
 		s := randomShape(r, 1, 5)

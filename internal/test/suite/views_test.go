@@ -202,9 +202,12 @@ func TestUnreadConstants(t *testing.T) {
 func TestConstantErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	for name, build := range map[string]func() (*gorgonia.Node, error){
-		"got a nil graph":            func() (*gorgonia.Node, error) { return ops.Constant(nil, 1.0) },
-		"want a tensor, a number":    func() (*gorgonia.Node, error) { return ops.Constant(g, "one") },
-		"got a <nil>, want a tensor": func() (*gorgonia.Node, error) { return ops.Constant(g, nil) },
+		"got a nil graph":             func() (*gorgonia.Node, error) { return ops.Constant(nil, 1.0) },
+		"got a string, want a tensor": func() (*gorgonia.Node, error) { return ops.Constant(g, "one") },
+		"got a <nil>, want a tensor":  func() (*gorgonia.Node, error) { return ops.Constant(g, nil) },
+		"got a []float32, want a tensor, a Gorgonia value, a number or a bool": func() (*gorgonia.Node, error) {
+			return ops.Constant(g, []float32{1, 2})
+		},
 		"want at least one element": func() (*gorgonia.Node, error) {
 			return ops.Constant(g, tensor.New(tensor.WithShape(0), tensor.WithBacking([]float64{})))
 		},
