@@ -30,7 +30,9 @@ func olderGPUs(t *testing.T) []kernels.Device {
 // Every candidate of drawn products and sums, of this GPU and of earlier ones, computes what the definition does.
 func TestCandidates(t *testing.T) {
 	products := 40
-	if testing.Short() {
+	if testutil.SlowChecker() {
+		products = 2
+	} else if testing.Short() {
 		products = 8
 	}
 	for _, dev := range olderGPUs(t) {
@@ -38,7 +40,9 @@ func TestCandidates(t *testing.T) {
 			r, kinds, plans := rand.New(rand.NewPCG(testutil.Seed(t), 35)), map[string]bool{}, 0
 			for range products {
 				p, size := gemm.Product{Dtype: f32, Batch: 1, A: gemm.Operand{Trans: r.IntN(2) == 0}, B: gemm.Operand{Trans: r.IntN(2) == 0}}, func(high float64) int64 { return logUniform(r, 1, high) }
-				if p.M, p.N, p.K = size(300), size(300), size(400); r.IntN(3) == 0 {
+				if p.M, p.N, p.K = size(300), size(300), size(400); testutil.SlowChecker() {
+					p.M, p.N, p.K = size(100), size(100), size(100)
+				} else if r.IntN(3) == 0 {
 					p.M, p.N, p.K = 1, size(1500), size(3000)
 				}
 				if r.IntN(2) == 0 {
@@ -71,7 +75,9 @@ func TestCandidates(t *testing.T) {
 				}
 
 				dt, outer, terms, inner := []kernels.Dtype{f32, f64}[r.IntN(2)], size(60), size(900), size(60)
-				if r.IntN(2) == 0 {
+				if testutil.SlowChecker() {
+					outer, terms, inner = size(20), size(300), size(20)
+				} else if r.IntN(2) == 0 {
 					inner, terms = 1, size(30_000)
 				}
 				x := between1(r, outer*terms*inner)

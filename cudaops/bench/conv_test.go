@@ -41,12 +41,14 @@ func drawConv(r *rand.Rand, most float64, groups int64) gemm.Conv {
 // Convolutions on a GPU are those of float64, within the rounding of operands and sums, and twice the same bits. Some operands have NaN, or infinities.
 func TestConvOnGPU(t *testing.T) {
 	dev, r := device0(t), random(t)
-	draws := 400
-	if testing.Short() {
+	draws, most := 400, 0x1p28
+	if testutil.SlowChecker() {
+		draws, most = 12, 0x1p21
+	} else if testing.Short() {
 		draws = 60
 	}
 	for range draws {
-		v := drawConv(r, 1<<28, 40)
+		v := drawConv(r, most, 40)
 		if r.IntN(4) == 0 { // each channel has a filter of its own
 			v.Channels, v.Filters = v.Groups, v.Groups
 		}
@@ -69,7 +71,9 @@ func TestConvTensorOnGPU(t *testing.T) {
 		t.Skip("SKIPPED: no kernels for tensor cores are for this device")
 	}
 	draws, most, counts := 80, 0x1p30, []int64{2, 12, 36}
-	if testing.Short() {
+	if testutil.SlowChecker() {
+		draws, most, counts = 24, 0x1p22, nil
+	} else if testing.Short() {
 		draws, most, counts = 12, 0x1p28, counts[:1]
 	}
 	took, older := map[string]int{}, olderGPUs(t)

@@ -229,8 +229,13 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 		for i, f := range testutil.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
 			for k, s := range append(longRows, exprtest.RowShapes...) {
-				if testing.Short() && (i+k)%10 > 0 { // under sanitizers
-					continue
+				if every := 10; testing.Short() { // under sanitizers
+					if testutil.SlowChecker() {
+						every = 40
+					}
+					if (i+k)%every > 0 {
+						continue
+					}
 				}
 				dev := device
 				if k < len(longRows) {
