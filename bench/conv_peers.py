@@ -1,8 +1,13 @@
-"""Times cuDNN, through PyTorch, on the layers that TestConvDrawnTimes of cudaops/bench times on plans. It reads the lines
+"""Times cuDNN, through PyTorch, on the layers that TestConvDrawnTimes or TestConvLayerTimes of cudaops/bench times on plans. It reads the lines
 of that test, takes the layers and the times from them, and prints each layer, cuDNN's time over ours, the geometric mean and the worst.
 
 	STHENO_TIMES=. go test ./cudaops/bench -run TestConvDrawnTimes -timeout 60s -v | tee times.log
 	python3 bench/conv_peers.py SECONDS < times.log
+
+The 63 cells of ResNet-50's layers, of chosen plans alone, take 12 and 45 seconds:
+
+	STHENO_TIMES='^$' go test ./cudaops/bench -run TestConvLayerTimes -timeout 30s -v | tee times.log
+	python3 bench/conv_peers.py 60 < times.log
 
 cuDNN searches for its best algorithm (benchmark mode), and calls are captured in CUDA graphs. Operands are held several times over, as timing.py
 holds them and the test ours, so that both read memory. For TF32, BF16 and F16 the better of

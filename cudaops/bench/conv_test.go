@@ -133,6 +133,37 @@ func TestConvTensorOnGPU(t *testing.T) {
 	t.Log(took)
 }
 
+// Gradients w.r.t. filters of few elements agree with float64 where they are sums of up to about 100 splits, with one tap and with nine, in all kernels for tensor cores.
+func TestConvSumOnGPU(t *testing.T) {
+	dev, r := device0(t), random(t)
+	if dev.Major < 8 {
+		t.Skip("SKIPPED: no kernels for tensor cores are for this device")
+	}
+	draws := 24
+	if testing.Short() {
+		draws = 8
+	}
+	for range draws {
+		axis := gemm.ConvAxis{In: 8 + r.Int64N(90), Size: 1, Stride: 1, Dilation: 1}
+		if r.IntN(2) == 0 {
+			axis.Size, axis.Before, axis.After = 3, 1, 1
+		}
+		v := gemm.Conv{Dtype: kernels.Float32, Round: kernels.Precision(r.IntN(4)), Result: gemm.ConvFilters, Images: 1 + r.Int64N(3), Channels: 8 * (1 + r.Int64N(9)), Filters: 1 + r.Int64N(20), Groups: 1, Rows: axis, Columns: axis}
+		if last := v; r.IntN(2) == 0 {
+			last.Filters, last.ChannelsLast = (v.Filters+7)/8*8, [2]bool{true, true}
+			if last.TakesChannelsLast(dev) {
+				v = last
+			}
+		}
+		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))
+		for _, name := range slices.Sorted(maps.Keys(plans)) {
+			if strings.HasPrefix(name, "conv_h") {
+				checkConv[float32](t, plans[name].Plan, v, r)
+			}
+		}
+	}
+}
+
 // checkConv compares a plan of a convolution with its host plan in float64.
 func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *rand.Rand) {
 	t.Helper()

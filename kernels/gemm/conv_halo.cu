@@ -68,7 +68,7 @@ __device__ __forceinline__ Range range_of(const uint2* ranges, int count) {
 __device__ __forceinline__ bool halo_other(const Halo& w) {
     const Range range[2] = {range_of(w.rangesA, w.blocksA), range_of(w.rangesB, w.blocksB)};
     const Scales scales(range, true, 0);
-    const bool other = scales.lines >= 0 || scales.form != Scaling::PLAIN;
+    const bool other = __shfl_sync(0xffffffff, scales.lines >= 0 || scales.form != Scaling::PLAIN, 0); // all lanes have the same one; see uniform of conv_hopper.cu
     if (blockIdx.x == 0 && threadIdx.x == 0) *w.fallback = other;
     return other;
 }
@@ -155,7 +155,7 @@ __device__ __forceinline__ void halo_filters(const TensorMap* gradients, const T
         return;
     }
     registers_up<144>();
-    const int i0 = group - 1; // of the filter's rows
+    const int i0 = __shfl_sync(0xffffffff, group - 1, 0); // of the filter's rows
     float sum[96];
     int last = 0;
 #pragma unroll 1
@@ -243,7 +243,7 @@ __device__ __forceinline__ void halo_filters_split(const TensorMap* gradients, c
         return;
     }
     registers_up<152>();
-    const int i0 = group - 1; // of the filter's rows
+    const int i0 = __shfl_sync(0xffffffff, group - 1, 0); // of the filter's rows
     float sum[48], part[48];
 #pragma unroll
     for (int e = 0; e < 48; e++) sum[e] = part[e] = 0;

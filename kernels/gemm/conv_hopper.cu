@@ -53,6 +53,9 @@ PREPARE(bf16, HALF)
 PREPARE(f16, HALF_F16)
 PREPARE(tf32, WIDE)
 
+// uniform returns a value that all threads of a warp have. The compiler then knows that they have the same one, and that they stay together in branches on it, so it keeps wgmma's descriptors in uniform registers.
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffff, x, 0); }
+
 // warpgroup_sync waits for the threads of a consumer's warpgroup.
 __device__ __forceinline__ void warpgroup_sync() { asm volatile("bar.sync %0, 128;" ::"r"(threadIdx.x / 128 + 4) : "memory"); }
 
@@ -394,14 +397,14 @@ template <typename Work> __device__ __forceinline__ void run(Work work, const Ra
     if (K::PLANES == 3) {
         const Range range[2] = {range_of(a.ranges, a.blocks), range_of(b.ranges, b.blocks)};
         const Scales scales(range, true, 0);
-        const bool scaled = scales.lines >= 0 || (!Work::NON_FINITE || work.w.merged) && scales.form != Scaling::PLAIN;
+        const bool scaled = uniform(scales.lines >= 0 || (!Work::NON_FINITE || work.w.merged) && scales.form != Scaling::PLAIN);
         if (blockIdx.x == 0 && threadIdx.x == 0) *fallback = scaled;
         if (scaled) return;
-        form = scales.form == Scaling::PLAIN && work.terms() < 448 ? (int)Scaling::APART : scales.form; // see Six::form
+        form = uniform(scales.form == Scaling::PLAIN && work.terms() < 448 ? (int)Scaling::APART : scales.form); // see Six::form
     }
     Order<K, Work::SHARED> order(shares, work.tiles(), work.terms());
     // The producer is the first warpgroup, which leaves registers to the others, or of two blocks of an SM the last warp.
-    const int group = threadIdx.x / 128, producer = L::BLOCKS == 2 ? 2 : 0;
+    const int group = uniform(threadIdx.x / 128), producer = L::BLOCKS == 2 ? 2 : 0;
     if (group == producer) {
         if constexpr (L::BLOCKS == 1) registers_down<40>();
         if (threadIdx.x == producer * 128) {
@@ -687,13 +690,15 @@ __device__ __forceinline__ void sum_splits(const float* sums, float* out, float*
     }
     admit();
 }
-// sum_quads is sum_splits for single groups with TAPS taps that no block has together. A thread adds up every parts-th split of four channels, whose taps are contiguous in the result.
+// sum_quads is sum_splits for single groups with TAPS taps that no block has together. A thread adds up every parts-th split of four channels, whose taps are contiguous in the result. Sums of a
+// warp's threads are added up by shuffles, those of warps through shared memory.
 constexpr int SUM_THREADS = 256;
 template <int TAPS> __device__ __forceinline__ void sum_quads(const float* sums, float* out, float4* memory, int m, int n, int splits, int channels) {
+    constexpr int AHEAD = TAPS == 1 ? 4 : 1; // splits whose loads are in flight together
     const int quads = channels / 4, all = m * quads;
     int parts = 1;
     while (2 * parts <= min(splits, 64)) parts *= 2;
-    const int each = SUM_THREADS / parts, part = threadIdx.x / each;
+    const int each = SUM_THREADS / parts, part = threadIdx.x / each, stored = min(parts, SUM_THREADS / 32); // sums of a quad in shared memory
     const i64 next = (i64)m * n;
     for (int first = blockIdx.x * each; first < all; first += gridDim.x * each) {
         const int quad = first + threadIdx.x % each, f = quad / quads;
@@ -701,22 +706,33 @@ template <int TAPS> __device__ __forceinline__ void sum_quads(const float* sums,
         if (quad < all) {
             const float* const p = sums + (i64)f * n + (quad - f * quads) * 4;
 #pragma unroll 1
-            for (int s = part; s < splits; s += parts)
+            for (int s = part; s < splits; s += AHEAD * parts) {
+                float4 x[AHEAD][TAPS];
 #pragma unroll
-                for (int t = 0; t < TAPS; t++) {
-                    const float4 x = *reinterpret_cast<const float4*>(p + s * next + t * (n / TAPS));
-                    v[t] += x.x, v[TAPS + t] += x.y, v[2 * TAPS + t] += x.z, v[3 * TAPS + t] += x.w;
-                }
+                for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                    for (int t = 0; t < TAPS; t++) x[u][t] = s + u * parts < splits ? *reinterpret_cast<const float4*>(p + (s + u * parts) * next + t * (n / TAPS)) : make_float4(0, 0, 0, 0);
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                    for (int t = 0; t < TAPS; t++) v[t] += x[u][t].x, v[TAPS + t] += x[u][t].y, v[2 * TAPS + t] += x[u][t].z, v[3 * TAPS + t] += x[u][t].w;
+            }
         }
-        __syncthreads(); // all have read what was there before
+        for (int d = each; d < 32; d *= 2)
 #pragma unroll
-        for (int i = 0; i < TAPS; i++) memory[threadIdx.x * TAPS + i] = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+            for (int i = 0; i < 4 * TAPS; i++) v[i] += __shfl_xor_sync(0xffffffff, v[i], d);
+        __syncthreads(); // all have read what was there before
+        if (each >= 32 || threadIdx.x % 32 < each) {
+            float4* const to = memory + ((each < 32 ? threadIdx.x / 32 : part) * each + threadIdx.x % each) * TAPS;
+#pragma unroll
+            for (int i = 0; i < TAPS; i++) to[i] = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+        }
         __syncthreads();
 #pragma unroll 1
         for (int i = threadIdx.x; i < min(each, all - first) * TAPS; i += SUM_THREADS) {
             float4 sum = memory[i];
 #pragma unroll 1
-            for (int p = 1; p < parts; p++) {
+            for (int p = 1; p < stored; p++) {
                 const float4 x = memory[p * each * TAPS + i];
                 sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
             }

@@ -468,7 +468,15 @@ func (c convCandidate) emitSum(p *kernels.Plan, v Conv, w convWindows, dev kerne
 	for some < channels && 2*some*taps <= convSumElements && v.Filters*kernels.CeilDiv(channels, 2*some) >= 2*int64(dev.SMs) || some*taps < convSumLeast {
 		some *= 2
 	}
-	p.Launch(convSum, int(min(v.Filters*kernels.CeilDiv(channels, some), 16*int64(dev.SMs))), threads, convSumArgs{a.Out, out, v.Filters, a.N, splits, a.Fallback, c.form == BF16Split,
+	blocks := v.Filters * kernels.CeilDiv(channels, some)
+	if w.inner == 1 && w.merged == 1 && channels%4 == 0 && (taps == 1 || taps == 9) { // four channels in a thread, see sum_quads
+		parts := int64(1)
+		for 2*parts <= min(splits, 64) {
+			parts *= 2
+		}
+		blocks = min(kernels.CeilDiv(v.Filters*channels/4, threads/parts), 4*int64(dev.SMs))
+	}
+	p.Launch(convSum, int(min(blocks, 16*int64(dev.SMs))), threads, convSumArgs{a.Out, out, v.Filters, a.N, splits, a.Fallback, c.form == BF16Split,
 		taps, channels, v.Filters / v.Groups, w.merged, arith.DivideBy(w.inner), w.channels / w.inner, arith.DivideBy(some)})
 }
 
