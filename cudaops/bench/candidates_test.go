@@ -111,27 +111,7 @@ func between1(r *rand.Rand, n int64) []float64 {
 
 // productOf returns the elements of a product in float64, and the sums of the magnitudes of their terms.
 func productOf(p gemm.Product, a, b []float64) (c, magnitude []float64) {
-	c, magnitude = make([]float64, p.Batch*p.M*p.N), make([]float64, p.Batch*p.M*p.N)
-	rowA, termA, termB, colB := p.K, int64(1), p.N, int64(1)
-	if p.A.Trans {
-		rowA, termA = 1, p.M
-	}
-	if p.B.Trans {
-		termB, colB = 1, p.K
-	}
-	for m := range p.Batch {
-		for i := range p.M {
-			for l := range p.K {
-				e := a[m*p.M*p.K+i*rowA+l*termA]
-				for j := range p.N {
-					term := e * b[m*p.K*p.N+l*termB+j*colB]
-					at := (m*p.M+i)*p.N + j
-					c[at], magnitude[at] = c[at]+term, magnitude[at]+math.Abs(term)
-				}
-			}
-		}
-	}
-	return c, magnitude
+	return productsOf(a, b, p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans)
 }
 
 // compareTo runs a plan of operands of a type on device 0 and says where its result is farther from what is wanted than a share of the magnitude, "" if nowhere.

@@ -2,6 +2,8 @@ package maintain
 
 import (
 	"maps"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -83,11 +85,57 @@ func TestSuitesCoverEverything(t *testing.T) {
 	}
 	for source := range versions.Digests() {
 		if !slices.Contains(covered, source) {
-			t.Errorf("no suite launches a kernel of %s.cu: give it a case of an op, or name it in packages", source)
+			t.Errorf("no suite launches a kernel of %s.cu: give it a case of an op, or name it in groups", source)
 		}
 	}
 	if n := names["racecheck MatMul"]; n < 2 {
 		t.Errorf("MatMul runs in %d parts under racecheck, want several", n)
+	}
+}
+
+// ungrouped are the tests of cudaops/bench that are no evidence of kernels: of what measures and starts kernels, of errors, of faults that are
+// planted, and of operands so large that a sanitizer has no memory for them.
+var ungrouped = []string{"TestCalibrate", "TestProbes", "TestTimeGraph", "TestTimeGraphBad", "TestTimeStep", "TestTime", "TestTimeChecksInputs", "TestTimeWithin", "TestPlantedFault", "TestRunGuarded", "TestFirstMachine", "TestLoadTime", "TestSweep", "TestSweepProducts",
+	"TestIncrementRacyShared", "TestRippleRacy", "TestRippleRacyHost", "TestFunctionsOnHost", "TestMapHugeOnGPU", "TestRowsHugeOnGPU", "TestIncrementErrors", "TestIndicesErrors", "TestWarpgroupErrors", "TestWindowsBad"}
+
+// Every test of cudaops/bench is in one group, and all of its tests are in the parts of the group's suites, each once.
+func TestGroups(t *testing.T) {
+	grouped := map[string]int{}
+	for name, g := range groups {
+		if g.binary != "cudaops-bench" {
+			continue
+		}
+		for tool, parts := range partsOf {
+			var run []string
+			for part := range min(parts, len(g.tests)) {
+				run = append(run, strings.Split(strings.Trim(g.partTests(part, min(parts, len(g.tests))), "^()$"), "|")...)
+			}
+			slices.Sort(run)
+			if want := slices.Sorted(slices.Values(g.tests)); !slices.Equal(run, want) {
+				t.Errorf("%s under %s: the parts run %v, want %v", name, tool, run, want)
+			}
+		}
+		for _, test := range g.tests {
+			grouped[test]++
+		}
+	}
+	for _, name := range ungrouped {
+		grouped[name]++
+	}
+	paths, err := filepath.Glob("../../cudaops/bench/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(testutil.Read(t, path)), -1) {
+			if name := match[1]; grouped[name] != 1 && !strings.HasSuffix(name, "Times") {
+				t.Errorf("%s of %s is in %d groups, want one, or ungrouped", name, path, grouped[name])
+			}
+			delete(grouped, match[1])
+		}
+	}
+	for name := range grouped {
+		t.Errorf("%s is no test of cudaops/bench", name)
 	}
 }
 
