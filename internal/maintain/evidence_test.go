@@ -206,7 +206,7 @@ func TestEvidenceCheck(t *testing.T) {
 			"racecheck MatMul 2/", ""},
 		"a failed suite":   {func(f *records.File) { f.Records[some].Result = "FAIL" }, "racecheck MatMul 2/", ""},
 		"a known failure":  {func(f *records.File) { f.Records[some].Result, f.Records[some].Known = "FAIL", "the driver's" }, "", ""},
-		"a missing part":   {func(f *records.File) { f.Records = slices.Delete(f.Records, some, some+1) }, "racecheck MatMul 2/", ""},
+		"a missing part":   {func(f *records.File) { f.Records = slices.Delete(f.Records, some, some+1) }, "", "racecheck MatMul 2/"},
 		"suites of no op":  {func(f *records.File) { f.Records = append(f.Records, ran("ops", "FAIL", nil)) }, "", ""},
 		"nothing recorded": {func(f *records.File) { f.Records = nil }, "", "memcheck Sum did not run"},
 		"a new source": {func(f *records.File) {
@@ -256,5 +256,12 @@ func TestIn(t *testing.T) {
 		if got := s.In([]records.Record{c.ran}); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+	thirds := []records.Record{ran("memcheck Sum 1/3", "PASS", s.Kernels), ran("memcheck Sum 2/3", "PASS", s.Kernels), ran("memcheck Sum 3/3", "PASS", s.Kernels)}
+	if got := s.State(thirds); got != Current {
+		t.Errorf("all three thirds passed: got state %v, want %v", got, Current)
+	}
+	if got := s.State(append(thirds[:2:2], ran("memcheck Sum 2/2", "PASS", s.Kernels))); got != Unmeasured {
+		t.Errorf("two thirds and the second half passed: got state %v, want %v", got, Unmeasured)
 	}
 }

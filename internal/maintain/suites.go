@@ -230,21 +230,29 @@ const (
 	Current
 )
 
-// State compares a wanted suite with the recorded ones. It is stale if a part is missing, or failed.
+// State compares a wanted suite with the recorded ones. It is current if it passed, or if all parts passed when its tests ran in another
+// number of parts. It is stale if a part failed or ran with other kernels; a part that did not run is unmeasured.
 func (s Suite) State(ran []records.Record) State {
-	state, done, parts := Unmeasured, map[int]bool{}, 1
+	if s.In(ran) {
+		return Current
+	}
+	state, done := Unmeasured, map[int]map[int]bool{} // parts that passed, by the number of parts
 	for _, r := range ran {
 		if r.By != s.By || len(r.Kernels) == 0 || !slices.Contains(r.Targets(), s.Op) {
 			continue
 		}
-		one := s.stateOf(r)
-		if state = max(state, one); one == Current && r.Passed() {
-			part, of := r.Part()
-			done[part], parts = true, of
+		switch one := s.stateOf(r); {
+		case one == Current && r.Passed():
+			part, parts := r.Part()
+			if done[parts] == nil {
+				done[parts] = map[int]bool{}
+			}
+			if done[parts][part] = true; len(done[parts]) == parts {
+				return Current
+			}
+		case one != Unmeasured:
+			state = Stale
 		}
-	}
-	if state == Current && len(done) < parts {
-		return Stale
 	}
 	return state
 }
@@ -269,4 +277,44 @@ func (s Suite) In(ran []records.Record) bool {
 	return slices.ContainsFunc(ran, func(r records.Record) bool {
 		return r.Suite() == s.Suite() && r.Passed() && s.stateOf(r) == Current
 	})
+}
+
+// Outcomes selects what can be recorded of suites that ran, possibly in several calls: those that passed with the kernels in the tree, each
+// once. Complaints say why the others of the wanted suites cannot be.
+func Outcomes(ran []records.Record) (passed []records.Record, complaints []string, err error) {
+	wanted, err := Suites()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range wanted {
+		complaint := ""
+		for _, r := range ran {
+			if r.Suite() != s.Suite() {
+				continue
+			}
+			if s.In([]records.Record{r}) {
+				passed, complaint = append(passed, r), ""
+				break
+			}
+			if complaint = fmt.Sprintf("%s: %s, %s", s.Suite(), r.Result, r.Note); s.stateOf(r) != Current {
+				complaint = fmt.Sprintf("%s ran with other kernels: %s", s.Suite(), strings.Join(r.Kernels.Changed(s.Kernels), ", "))
+			}
+		}
+		if complaint != "" {
+			complaints = append(complaints, complaint)
+		}
+	}
+	return passed, complaints, nil
+}
+
+// DropStale removes from a file the suites that ran with other kernels than those in the tree, and returns their names.
+func DropStale(f *records.File, tree records.Digests) (names []string) {
+	f.Records = slices.DeleteFunc(f.Records, func(r records.Record) bool {
+		stale := r.Kind == records.Suite && len(r.Kernels.Changed(tree)) > 0
+		if stale {
+			names = append(names, r.Suite())
+		}
+		return stale
+	})
+	return names
 }
