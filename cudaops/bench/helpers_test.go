@@ -55,6 +55,15 @@ func repeats(n int) int {
 	return n
 }
 
+// widened returns numbers in float64.
+func widened[T kernels.Float](x []T) []float64 {
+	to := make([]float64, len(x))
+	for i, v := range x {
+		to[i] = float64(v)
+	}
+	return to
+}
+
 // productsOf returns the elements of products of op(A) of m x k and op(B) of k x n in float64, and the sums of the magnitudes of their terms.
 func productsOf(a, b []float64, batch, m, n, k int64, transA, transB bool) (c, magnitude []float64) {
 	if transA {

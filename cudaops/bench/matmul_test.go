@@ -212,17 +212,15 @@ func operandStrides(m, n, k int64, transA, transB bool) (rowA, colA, rowB, colB 
 // runProduct runs a plan of a product of whole numbers and compares with plain loops.
 func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, batch, m, n, k int64, transA, transB bool) {
 	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
-	var double [2][]float64
 	size := r.IntN(2) // selects which of A and B has large numbers
 	for i, x := range [][]T{a, b} {
 		most := []int{1, 4095}[(size+i)%2]
 		for j := range x {
 			x[j] = T(r.IntN(2*most+1) - most)
-			double[i] = append(double[i], float64(x[j]))
 		}
 	}
 	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
-	wanted, _ := productsOf(double[0], double[1], batch, m, n, k, transA, transB)
+	wanted, _ := productsOf(widened(a), widened(b), batch, m, n, k, transA, transB)
 	for i, got := range out {
 		if want := T(wanted[i]); got != want {
 			t.Fatalf("%v: c[%d][%d][%d] = %v, want %v", p, int64(i)/(m*n), int64(i)/n%m, int64(i)%n, got, want)
