@@ -125,6 +125,12 @@ func compareTo(t *testing.T, p *kernels.Plan, dt kernels.Dtype, want, magnitude 
 			inputs = append(inputs, kernels.Bytes(x))
 		}
 	}
+	return compareInputs(t, p, dt, want, magnitude, relative, inputs)
+}
+
+// compareInputs is compareTo of operands as the plan reads them.
+func compareInputs(t *testing.T, p *kernels.Plan, dt kernels.Dtype, want, magnitude []float64, relative float64, inputs [][]byte) string {
+	t.Helper()
 	out := make([]byte, int64(len(want))*dt.Size())
 	testutil.Do(t, Run(0, p, inputs, out))
 	for i, w := range want {

@@ -107,16 +107,22 @@ func TestGroups(t *testing.T) {
 		}
 		for tool, parts := range partsOf {
 			var run []string
-			for part := range min(parts, len(g.tests)) {
-				run = append(run, strings.Split(strings.Trim(g.partTests(part, min(parts, len(g.tests))), "^()$"), "|")...)
+			under := g.testsUnder(tool)
+			for part := range min(parts, len(under)) {
+				run = append(run, strings.Split(strings.Trim(g.partTests(tool, part, min(parts, len(under))), "^()$"), "|")...)
 			}
 			slices.Sort(run)
-			if want := slices.Sorted(slices.Values(g.tests)); !slices.Equal(run, want) {
+			if want := slices.Sorted(slices.Values(under)); !slices.Equal(run, want) {
 				t.Errorf("%s under %s: the parts run %v, want %v", name, tool, run, want)
 			}
 		}
 		for _, test := range g.tests {
 			grouped[test]++
+		}
+		for _, test := range g.checked {
+			if !slices.Contains(g.tests, test) {
+				t.Errorf("%s: %s runs under sanitizers alone", name, test)
+			}
 		}
 	}
 	for _, name := range ungrouped {

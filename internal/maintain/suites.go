@@ -78,6 +78,7 @@ func newSuite(tool, target string, part, parts int, binary, tests string, kernel
 type group struct {
 	binary  string
 	tests   []string // those that take longest first; nil for all of the program
+	checked []string // those that run under sanitizers, nil for all of tests: a sanitizer wants each entry point, not each size
 	tools   []string // nil for all
 	kernels []string // sources; nil for all functions of math.cu, which generated kernels apply
 }
@@ -86,14 +87,16 @@ type group struct {
 var groups = map[string]group{
 	"convolutions": {
 		binary:  "cudaops-bench",
-		tests:   []string{"TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU"},
+		checked: []string{"TestConvEntries", "TestConvSplitOnGPU"},
+		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU"},
 		kernels: []string{"conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
 	},
 	"products": {
-		binary: "cudaops-bench",
-		tests: []string{"TestReducedHalves", "TestReducedForms", "TestReducedEpilogues", "TestMatMulForms", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestCandidates", "TestPlanes", "TestSmallForms", "TestProductAccuracy",
+		binary:  "cudaops-bench",
+		checked: []string{"TestProductEntries", "TestReducedHalves", "TestReducedEpilogues", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestPlanes"},
+		tests: []string{"TestProductEntries", "TestReducedHalves", "TestReducedForms", "TestReducedEpilogues", "TestMatMulForms", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestCandidates", "TestPlanes", "TestSmallForms", "TestProductAccuracy",
 			"TestMatMulCandidates", "TestReducedRandom", "TestReducedRounding", "TestDoubleAccuracy", "TestSmallRandom", "TestSmallRounding", "TestMatMulEpilogueFunctions"},
-		kernels: []string{"matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "split"},
+		kernels: []string{"matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip"},
 	},
 	"vectors": {
 		binary:  "cudaops-bench",
@@ -103,7 +106,7 @@ var groups = map[string]group{
 	"indices": {
 		binary:  "cudaops-bench",
 		tests:   []string{"TestIndices", "TestScatterParts", "TestIndicesLaunches"},
-		kernels: []string{"gather", "scatter", "scatter_parts"},
+		kernels: []string{"gather", "scatter", "scatter_parts", "split"},
 	},
 	"windows": {
 		binary:  "cudaops-bench",
@@ -112,11 +115,14 @@ var groups = map[string]group{
 	},
 	"sums": {
 		binary:  "cudaops-bench",
+		checked: []string{"TestSumCandidates", "TestHistogramHalves", "TestWindowSums", "TestSumsOfManyRows"},
 		tests:   []string{"TestSumCandidates", "TestHistogramHalves", "TestHistogramManyBins", "TestHistogramBeyond32Bits", "TestWindowSums", "TestSumsOfManyRows"},
 		kernels: []string{"sum", "histogram", "windowsum"},
 	},
 	"generated": {
 		binary: "cudaops-bench",
+		checked: []string{"TestSplitsOnGPU", "TestRowsFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
+			"TestMixedOnGPU", "TestConcatOnGPU", "TestStoredOnGPU", "TestRowsQuotientsOnGPU", "TestMapTilesOnGPU", "TestMapTilesBesideOnGPU", "TestNormalOnGPU"},
 		tests: []string{"TestSplitsOnGPU", "TestRowsFunctionsOnGPU", "TestFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
 			"TestMixedOnGPU", "TestConcatOnGPU", "TestMapOnGPU", "TestMapFloat64OnGPU", "TestStoredOnGPU", "TestRowsQuotientsOnGPU", "TestNegatedExtremesOnGPU", "TestInverseIsPositiveOnGPU", "TestMapHalvesOnGPU", "TestMapMinusZeroOnGPU", "TestMapIntegersOnGPU",
 			"TestMapTilesOnGPU", "TestMapTilesBesideOnGPU", "TestNormalOnGPU"},
@@ -145,10 +151,18 @@ func (g group) digests() (records.Digests, error) {
 	return digests, nil
 }
 
+// testsUnder returns the tests that run under a tool.
+func (g group) testsUnder(tool string) []string {
+	if tool != "test" && g.checked != nil {
+		return g.checked
+	}
+	return g.tests
+}
+
 // partTests returns the -test.run of a part, "" if the program's own list of tests is divided into parts.
-func (g group) partTests(part, parts int) string {
+func (g group) partTests(tool string, part, parts int) string {
 	var tests []string
-	for i, name := range g.tests {
+	for i, name := range g.testsUnder(tool) {
 		if i%parts == part {
 			tests = append(tests, name)
 		}
@@ -201,10 +215,10 @@ func Suites() (suites []Suite, err error) {
 			}
 			parts := partsOf[tool]
 			if g.tests != nil {
-				parts = min(parts, len(g.tests))
+				parts = min(parts, len(g.testsUnder(tool)))
 			}
 			for part := range parts {
-				suites = append(suites, newSuite(tool, name, part+1, parts, g.binary, g.partTests(part, parts), digests))
+				suites = append(suites, newSuite(tool, name, part+1, parts, g.binary, g.partTests(tool, part, parts), digests))
 			}
 		}
 	}
