@@ -78,10 +78,18 @@ func entryProduct(r *rand.Rand) gemm.Product {
 	return p
 }
 
-// Every entry point of products computes what the definition does, in a small product that has tails, on few SMs and on many.
+// Every entry point of products computes what the definition does, in a small product that has tails, on few SMs and on many: those on the tensor cores, and the others.
+func TestTensorEntries(t *testing.T) {
+	productEntries(t, "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_round")
+}
+
 func TestProductEntries(t *testing.T) {
+	productEntries(t, "matmul", "matmul_band", "matmul_double", "matmul_narrow", "matmul_outer", "matmul_strip", "matmul_vector", "matmul_vector_half")
+}
+
+func productEntries(t *testing.T, sources ...string) {
 	dev, r := device0(t), random(t)
-	left := entriesOf(t, "matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_vector", "matmul_vector_half")
+	left := entriesOf(t, sources...)
 	for _, entry := range []string{"matmul_rows_bf16", "matmul_rows_f16", "matmul_longrows_f32"} {
 		delete(left, entry) // for more than 2^22 elements: TestReducedVectors and TestVectorsOnGPU launch them
 	}
