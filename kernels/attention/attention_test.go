@@ -78,12 +78,12 @@ func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
 	return a
 }
 
-// shrink makes a problem small enough for a sanitizer, which follows every access: one head of keys, two or three tiles of queries and of keys, unless there are few, and rows
+// shrink makes a problem small enough for a sanitizer, which follows every access: one head of keys, two or three tiles of queries, unless it is one of decoding, and of keys, and rows
 // that kernels of the i-th width take.
-func (a *attended) shrink(r *rand.Rand, i int) {
+func (a *attended) shrink(r *rand.Rand, decoding bool, i int) {
 	a.Batch, a.Heads, a.KeyHeads = 1, 1+r.Int64N(2), 1
 	same := a.Queries == a.Keys
-	if a.Queries > 3 {
+	if !decoding {
 		a.Queries = 65 + r.Int64N(80)
 	}
 	if a.Keys = min(a.Keys, 2000); a.Keys < 300 {
@@ -390,7 +390,7 @@ func testDecoding(t *testing.T, of kind) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		a := drawProblem(r, of, true)
 		if testing.Short() {
-			a.shrink(r, i)
+			a.shrink(r, true, i)
 		}
 		a.draw(r)
 		a.compute()
@@ -493,7 +493,7 @@ func testAttention(t *testing.T, of kind) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		a := drawProblem(r, of, false)
 		if testing.Short() {
-			a.shrink(r, i)
+			a.shrink(r, false, i)
 		}
 		a.draw(r)
 		a.compute()
@@ -504,6 +504,26 @@ func testAttention(t *testing.T, of kind) {
 			if err := a.checkAll(dev, of.epsilon); err != nil {
 				t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
 			}
+		}
+	}
+}
+
+// Attention of so many queries that a block has three warpgroups is that of the definition, with more tiles than blocks.
+func TestThreeWarpgroups(t *testing.T) {
+	dev, r := tested(t)[0], testutil.Random(t)
+	dev.SMs = 2
+	for _, of := range []kind{bf16, f16} {
+		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Batch: 1, Heads: 1, KeyHeads: 1, Queries: 512 + r.Int64N(100), Keys: 65 + r.Int64N(80), Dim: 8 * (1 + r.Int64N(8)), Scale: 0.2}}
+		a.draw(r)
+		a.compute()
+		f := attention.Forward{Problem: a.Problem, Out: true}
+		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+		if err := a.check(dev, f, in, []kernels.Dtype{a.Dtype}, [][]float64{a.out}, [][]float64{a.sizes}, 4*of.epsilon); err != nil {
+			t.Errorf("%v on %s: %+v: %v", of, dev.Name, a.Problem, err)
+		}
+		p := testutil.Get[*kernels.Plan](t)(f.Plan(dev))
+		if want := fmt.Sprintf("attention_hopper_three_64_%v", of.Dtype); dev.Major == 9 && p.Launches[0].Kernel.Entry != want {
+			t.Errorf("%v: got %s, want %s", p, p.Launches[0].Kernel.Entry, want)
 		}
 	}
 }
