@@ -78,11 +78,12 @@ func entryProduct(r *rand.Rand) gemm.Product {
 	return p
 }
 
-// Every entry point of products computes what the definition does, in a small product that has tails, on few SMs and on many: those on the tensor cores, and the others.
+// Each entry point on the tensor cores computes a small drawn product that has tails. Some plans are for few SMs.
 func TestTensorEntries(t *testing.T) {
 	productEntries(t, "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_round")
 }
 
+// Each of the other entry points of products computes one too.
 func TestProductEntries(t *testing.T) {
 	productEntries(t, "matmul", "matmul_band", "matmul_double", "matmul_narrow", "matmul_outer", "matmul_strip", "matmul_vector", "matmul_vector_half")
 }

@@ -508,7 +508,7 @@ func testAttention(t *testing.T, of kind) {
 	}
 }
 
-// Attention of so many queries that a block has three warpgroups is that of the definition, with more tiles than blocks.
+// Attention by blocks of three warpgroups, of which each computes several tiles of queries, is as defined.
 func TestThreeWarpgroups(t *testing.T) {
 	dev, r := tested(t)[0], testutil.Random(t)
 	dev.SMs = 2
