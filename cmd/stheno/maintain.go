@@ -22,6 +22,7 @@ type maintainers struct {
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
 	Cases  listCases     `cmd:"" help:"List the cases of a set."`
 	Record recordCases   `cmd:"" help:"Measure on this machine's GPU the cases of a set that lack a record."`
+	Passed recordPassed  `cmd:"" help:"Record the suites that passed, of one or several calls of bench/gpu-run.sh that did not end."`
 	Merge  merge         `cmd:"" help:"Add files of results to the recorded ones."`
 	Tables tables        `cmd:"" help:"Write the tables of README.md and docs from the records and from the ops, and the plot of drawn cases."`
 }
@@ -104,7 +105,7 @@ func (l listSuites) Run(c *console) error {
 		return err
 	}
 	for _, s := range wanted {
-		if s.State(ran) != maintain.Current && !s.In(passed) {
+		if s.State(ran) != maintain.Current && s.State(passed) != maintain.Current {
 			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%s\t%v\n", s.Suite(), s.By, s.Binary, cmp.Or(s.Tests, "-"), cmp.Or(s.Case, "1/1"), s.Kernels)
 		}
 	}
@@ -248,6 +249,72 @@ func (r recordCases) Run(c *console) error {
 	}
 	_, err = measure(c, r.Set, device, cases, r.timing, others, r.JSON)
 	return err
+}
+
+// recordPassed records suites that passed.
+type recordPassed struct {
+	recorded
+	Files  []string `arg:"" name:"file" type:"existingfile" help:"Files suites.tsv, which bench/gpu-run.sh wrote."`
+	GPU    string   `name:"gpu" required:"" placeholder:"NAME" help:"Name of the GPU that the suites ran on."`
+	Driver string   `required:"" placeholder:"VERSION" help:"Version of its driver."`
+	CUDA   string   `name:"cuda" required:"" placeholder:"VERSION" help:"Version of CUDA."`
+	Date   string   `required:"" placeholder:"DATE" help:"Day of the run, such as 2026-01-31."`
+	Stale  bool     `name:"drop-stale" help:"Also remove the suites of all GPUs that ran with other kernels than those of this build."`
+}
+
+func (recordPassed) Help() string {
+	return `A part of a suite is recorded if it passed with the kernels of this build: the parts that remain are what
+stheno maintain suites lists. What did not pass is printed.`
+}
+
+// Run records them.
+func (p recordPassed) Run(c *console) error {
+	var ran []records.Record
+	for _, path := range p.Files {
+		suites, err := records.ReadSuites(path)
+		if err != nil {
+			return err
+		}
+		ran = append(ran, suites...)
+	}
+	passed, complaints, err := maintain.Outcomes(ran)
+	if err != nil {
+		return err
+	}
+	file, err := p.of(records.Ops, p.GPU)
+	if err != nil {
+		return err
+	}
+	later := *file
+	later.Records, later.Runs = passed, []records.Run{{Driver: p.Driver, CUDA: p.CUDA, Date: p.Date}}
+	if err := file.Merge(&later); err != nil {
+		return err
+	}
+	if err := file.Write(records.Path(p.Recorded, records.Ops, p.GPU)); err != nil {
+		return err
+	}
+	for _, line := range complaints {
+		fmt.Fprintln(c.out, "not recorded:", line)
+	}
+	fmt.Fprintf(c.out, "%d suites of %d are recorded\n", len(passed), len(ran))
+	if !p.Stale {
+		return nil
+	}
+	files, err := maintain.Read(p.Recorded, records.Ops)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		names := maintain.DropStale(f, f.Tree)
+		if len(names) == 0 {
+			continue
+		}
+		fmt.Fprintf(c.out, "ran with other kernels on the %s, removed: %s\n", f.GPU, strings.Join(names, ", "))
+		if err := f.Write(records.Path(p.Recorded, records.Ops, f.GPU)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // merge adds files to the recorded results of their sets and GPUs.

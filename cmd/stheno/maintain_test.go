@@ -61,6 +61,44 @@ func TestEvidenceList(t *testing.T) {
 	}
 }
 
+// Parts that passed in several calls are recorded together, if they ran with the kernels of this build; what is left is listed. Records of
+// other kernels are removed if that is asked for.
+func TestPassed(t *testing.T) {
+	dir, suites := t.TempDir(), testutil.Get[[]maintain.Suite](t)(maintain.Suites())
+	var two []maintain.Suite // parts
+	for _, s := range suites {
+		if s.By == "racecheck" && s.Op == "products" && len(two) < 3 {
+			two = append(two, s)
+		}
+	}
+	line := func(s maintain.Suite, result, kernels string) string {
+		return s.Suite() + "\t" + result + "\t1.5\ta note\t" + kernels + "\n"
+	}
+	first, second := filepath.Join(dir, "first.tsv"), filepath.Join(dir, "second.tsv")
+	testutil.Write(t, first, line(two[0], "PASS", two[0].Kernels.String())+line(two[1], "CUT", two[1].Kernels.String()))
+	testutil.Write(t, second, line(two[1], "PASS", two[1].Kernels.String())+line(two[2], "PASS", strings.Replace(two[2].Kernels.String(), "matmul=", "matmul=0", 1)))
+	args := []string{"maintain", "passed", first, second, "--recorded", dir, "--gpu", "G", "--driver", "1", "--cuda", "2", "--date", "2026-01-31"}
+	if out := succeed(t, args...); !strings.Contains(out, "2 suites of 4") || !strings.Contains(out, two[2].Suite()+" ran with other kernels: matmul") || strings.Contains(out, "CUT") {
+		t.Errorf("got %q, want two suites recorded and one with another matmul", out)
+	}
+	rest := strings.Split(strings.TrimSpace(succeed(t, "maintain", "suites", "--recorded", dir, "--gpu", "G")), "\n")
+	if len(rest) != len(suites)-2 {
+		t.Errorf("%d suites are left, want %d", len(rest), len(suites)-2)
+	}
+	path := records.Path(dir, records.Ops, "G")
+	f := testutil.Get[*records.File](t)(records.Read(path))
+	f.Records[0].Kernels = records.Digests{"matmul": "0"}
+	testutil.Do(t, f.Write(path))
+	if out := succeed(t, append(args, "--drop-stale")...); strings.Contains(out, "removed") { // it was replaced
+		t.Errorf("got %q, want nothing removed", out)
+	}
+	f.Records[0].Case = "9/9"
+	testutil.Do(t, f.Write(path))
+	if out := succeed(t, append(args, "--drop-stale")...); !strings.Contains(out, "removed: racecheck products 9/9") {
+		t.Errorf("got %q, want the stale part removed", out)
+	}
+}
+
 // Cases that have not been measured, and those with other kernels, are missing.
 func TestBenchList(t *testing.T) {
 	dir := t.TempDir()

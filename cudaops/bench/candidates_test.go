@@ -30,9 +30,7 @@ func olderGPUs(t *testing.T) []kernels.Device {
 // Every candidate of drawn products and sums, of this GPU and of earlier ones, computes what the definition does.
 func TestCandidates(t *testing.T) {
 	products := 40
-	if testutil.SlowChecker() {
-		products = 2
-	} else if testing.Short() {
+	if testing.Short() {
 		products = 8
 	}
 	for _, dev := range olderGPUs(t) {
@@ -40,9 +38,7 @@ func TestCandidates(t *testing.T) {
 			r, kinds, plans := rand.New(rand.NewPCG(testutil.Seed(t), 35)), map[string]bool{}, 0
 			for range products {
 				p, size := gemm.Product{Dtype: f32, Batch: 1, A: gemm.Operand{Trans: r.IntN(2) == 0}, B: gemm.Operand{Trans: r.IntN(2) == 0}}, func(high float64) int64 { return logUniform(r, 1, high) }
-				if p.M, p.N, p.K = size(300), size(300), size(400); testutil.SlowChecker() {
-					p.M, p.N, p.K = size(100), size(100), size(100)
-				} else if r.IntN(3) == 0 {
+				if p.M, p.N, p.K = size(300), size(300), size(400); r.IntN(3) == 0 {
 					p.M, p.N, p.K = 1, size(1500), size(3000)
 				}
 				if r.IntN(2) == 0 {
@@ -75,9 +71,7 @@ func TestCandidates(t *testing.T) {
 				}
 
 				dt, outer, terms, inner := []kernels.Dtype{f32, f64}[r.IntN(2)], size(60), size(900), size(60)
-				if testutil.SlowChecker() {
-					outer, terms, inner = size(20), size(300), size(20)
-				} else if r.IntN(2) == 0 {
+				if r.IntN(2) == 0 {
 					inner, terms = 1, size(30_000)
 				}
 				x := between1(r, outer*terms*inner)
@@ -117,27 +111,7 @@ func between1(r *rand.Rand, n int64) []float64 {
 
 // productOf returns the elements of a product in float64, and the sums of the magnitudes of their terms.
 func productOf(p gemm.Product, a, b []float64) (c, magnitude []float64) {
-	c, magnitude = make([]float64, p.Batch*p.M*p.N), make([]float64, p.Batch*p.M*p.N)
-	rowA, termA, termB, colB := p.K, int64(1), p.N, int64(1)
-	if p.A.Trans {
-		rowA, termA = 1, p.M
-	}
-	if p.B.Trans {
-		termB, colB = 1, p.K
-	}
-	for m := range p.Batch {
-		for i := range p.M {
-			for l := range p.K {
-				e := a[m*p.M*p.K+i*rowA+l*termA]
-				for j := range p.N {
-					term := e * b[m*p.K*p.N+l*termB+j*colB]
-					at := (m*p.M+i)*p.N + j
-					c[at], magnitude[at] = c[at]+term, magnitude[at]+math.Abs(term)
-				}
-			}
-		}
-	}
-	return c, magnitude
+	return productsOf(a, b, p.Batch, p.M, p.N, p.K, p.A.Trans, p.B.Trans)
 }
 
 // compareTo runs a plan of operands of a type on device 0 and says where its result is farther from what is wanted than a share of the magnitude, "" if nowhere.
@@ -151,6 +125,12 @@ func compareTo(t *testing.T, p *kernels.Plan, dt kernels.Dtype, want, magnitude 
 			inputs = append(inputs, kernels.Bytes(x))
 		}
 	}
+	return compareInputs(t, p, dt, want, magnitude, relative, inputs)
+}
+
+// compareInputs is compareTo of operands as the plan reads them.
+func compareInputs(t *testing.T, p *kernels.Plan, dt kernels.Dtype, want, magnitude []float64, relative float64, inputs [][]byte) string {
+	t.Helper()
 	out := make([]byte, int64(len(want))*dt.Size())
 	testutil.Do(t, Run(0, p, inputs, out))
 	for i, w := range want {

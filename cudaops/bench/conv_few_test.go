@@ -50,9 +50,6 @@ func TestConvFewOnGPU(t *testing.T) {
 	}
 	for range draws {
 		v := drawFew(r)
-		if testutil.SlowChecker() {
-			v.Images = min(v.Images, 2)
-		}
 		if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
 			continue
 		}

@@ -13,10 +13,8 @@ import (
 func TestConvPixelsOnGPU(t *testing.T) {
 	dev, r := device0(t), random(t)
 	draws, most := 150, 0x1p28
-	if testutil.SlowChecker() {
-		draws, most = 6, 0x1p22
-	} else if testing.Short() {
-		draws, most = 20, 0x1p25
+	if testing.Short() {
+		draws, most = 20, 0x1p23
 	}
 	took := map[string]int{}
 	for n := 0; n < draws || len(took) < 3; { // until each of the three kernels was taken

@@ -21,8 +21,8 @@ func TestConvSplitOnGPU(t *testing.T) {
 	}
 	extreme := []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), float32(math.NaN())}
 	draws, most := 24, 0x1p28
-	if testutil.SlowChecker() {
-		draws, most = 4, 0x1p25
+	if testing.Short() {
+		draws, most = 6, 0x1p26
 	}
 	for n := 0; n < draws; {
 		v := drawConv(r, most, 1)

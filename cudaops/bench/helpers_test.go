@@ -1,7 +1,10 @@
 package bench
 
 import (
+	"math"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -42,6 +45,53 @@ func candidate(t *testing.T, dev kernels.Device, kernel string, by kernels.Preci
 	}
 	t.Fatalf("%v: got the candidates %v, want one of %s", p, names, kernel)
 	return nil
+}
+
+// repeats is how often a test runs a plan to compare the bits of the runs: n times, but once under a sanitizer, which follows every access.
+func repeats(n int) int {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}
+
+// widened returns numbers in float64.
+func widened[T kernels.Float](x []T) []float64 {
+	to := make([]float64, len(x))
+	for i, v := range x {
+		to[i] = float64(v)
+	}
+	return to
+}
+
+// productsOf returns the elements of products of op(A) of m x k and op(B) of k x n in float64, and the sums of the magnitudes of their terms.
+func productsOf(a, b []float64, batch, m, n, k int64, transA, transB bool) (c, magnitude []float64) {
+	if transA {
+		a = transposed(a, batch, k)
+	}
+	if !transB { // columns of op(B) side by side
+		b = transposed(b, batch, k)
+	}
+	c, magnitude = make([]float64, batch*m*n), make([]float64, batch*m*n)
+	var wait sync.WaitGroup
+	rows, workers := batch*m, int64(runtime.GOMAXPROCS(0))
+	for w := range workers {
+		wait.Go(func() {
+			for row := w; row < rows; row += workers {
+				x := a[row*k:][:k]
+				for col := range n {
+					y, sum, abs := b[(row/m*n+col)*k:][:k], 0.0, 0.0
+					for l, v := range x {
+						term := v * y[l]
+						sum, abs = sum+term, abs+math.Abs(term)
+					}
+					c[row*n+col], magnitude[row*n+col] = sum, abs
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return c, magnitude
 }
 
 // rounded returns a product of operands that have been rounded.

@@ -220,15 +220,10 @@ func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, ba
 		}
 	}
 	testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
-	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
+	wanted, _ := productsOf(widened(a), widened(b), batch, m, n, k, transA, transB)
 	for i, got := range out {
-		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
-		var want T
-		for l := range k {
-			want += a[z*m*k+row*rowA+l*colA] * b[z*k*n+l*rowB+col*colB]
-		}
-		if got != want {
-			t.Fatalf("%v: c[%d][%d][%d] = %v, want %v", p, z, row, col, got, want)
+		if want := T(wanted[i]); got != want {
+			t.Fatalf("%v: c[%d][%d][%d] = %v, want %v", p, int64(i)/(m*n), int64(i)/n%m, int64(i)%n, got, want)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package maintain
 
 import (
 	"maps"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -83,11 +85,63 @@ func TestSuitesCoverEverything(t *testing.T) {
 	}
 	for source := range versions.Digests() {
 		if !slices.Contains(covered, source) {
-			t.Errorf("no suite launches a kernel of %s.cu: give it a case of an op, or name it in packages", source)
+			t.Errorf("no suite launches a kernel of %s.cu: give it a case of an op, or name it in groups", source)
 		}
 	}
 	if n := names["racecheck MatMul"]; n < 2 {
 		t.Errorf("MatMul runs in %d parts under racecheck, want several", n)
+	}
+}
+
+// ungrouped are the tests of cudaops/bench that are no evidence of kernels: of what measures and starts kernels, of errors, of faults that are
+// planted, and of operands so large that a sanitizer has no memory for them.
+var ungrouped = []string{"TestCalibrate", "TestProbes", "TestTimeGraph", "TestTimeGraphBad", "TestTimeStep", "TestTime", "TestTimeChecksInputs", "TestTimeWithin", "TestPlantedFault", "TestRunGuarded", "TestFirstMachine", "TestLoadTime", "TestSweep", "TestSweepProducts",
+	"TestIncrementRacyShared", "TestRippleRacy", "TestRippleRacyHost", "TestFunctionsOnHost", "TestMapHugeOnGPU", "TestRowsHugeOnGPU", "TestIncrementErrors", "TestIndicesErrors", "TestWarpgroupErrors", "TestWindowsBad"}
+
+// Every test of cudaops/bench is in one group, and all of its tests are in the parts of the group's suites, each once.
+func TestGroups(t *testing.T) {
+	grouped := map[string]int{}
+	for name, g := range groups {
+		if g.binary != "cudaops-bench" {
+			continue
+		}
+		for tool, parts := range partsOf {
+			var run []string
+			under := g.testsUnder(tool)
+			for part := range min(parts, len(under)) {
+				run = append(run, strings.Split(strings.Trim(g.partTests(tool, part, min(parts, len(under))), "^()$"), "|")...)
+			}
+			slices.Sort(run)
+			if want := slices.Sorted(slices.Values(under)); !slices.Equal(run, want) {
+				t.Errorf("%s under %s: the parts run %v, want %v", name, tool, run, want)
+			}
+		}
+		for _, test := range g.tests {
+			grouped[test]++
+		}
+		for _, test := range g.checked {
+			if !slices.Contains(g.tests, test) {
+				t.Errorf("%s: %s runs under sanitizers alone", name, test)
+			}
+		}
+	}
+	for _, name := range ungrouped {
+		grouped[name]++
+	}
+	paths, err := filepath.Glob("../../cudaops/bench/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(testutil.Read(t, path)), -1) {
+			if name := match[1]; grouped[name] != 1 && !strings.HasSuffix(name, "Times") {
+				t.Errorf("%s of %s is in %d groups, want one, or ungrouped", name, path, grouped[name])
+			}
+			delete(grouped, match[1])
+		}
+	}
+	for name := range grouped {
+		t.Errorf("%s is no test of cudaops/bench", name)
 	}
 }
 
@@ -158,7 +212,7 @@ func TestEvidenceCheck(t *testing.T) {
 			"racecheck MatMul 2/", ""},
 		"a failed suite":   {func(f *records.File) { f.Records[some].Result = "FAIL" }, "racecheck MatMul 2/", ""},
 		"a known failure":  {func(f *records.File) { f.Records[some].Result, f.Records[some].Known = "FAIL", "the driver's" }, "", ""},
-		"a missing part":   {func(f *records.File) { f.Records = slices.Delete(f.Records, some, some+1) }, "racecheck MatMul 2/", ""},
+		"a missing part":   {func(f *records.File) { f.Records = slices.Delete(f.Records, some, some+1) }, "", "racecheck MatMul 2/"},
 		"suites of no op":  {func(f *records.File) { f.Records = append(f.Records, ran("ops", "FAIL", nil)) }, "", ""},
 		"nothing recorded": {func(f *records.File) { f.Records = nil }, "", "memcheck Sum did not run"},
 		"a new source": {func(f *records.File) {
@@ -208,5 +262,12 @@ func TestIn(t *testing.T) {
 		if got := s.In([]records.Record{c.ran}); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+	thirds := []records.Record{ran("memcheck Sum 1/3", "PASS", s.Kernels), ran("memcheck Sum 2/3", "PASS", s.Kernels), ran("memcheck Sum 3/3", "PASS", s.Kernels)}
+	if got := s.State(thirds); got != Current {
+		t.Errorf("all three thirds passed: got state %v, want %v", got, Current)
+	}
+	if got := s.State(append(thirds[:2:2], ran("memcheck Sum 2/2", "PASS", s.Kernels))); got != Unmeasured {
+		t.Errorf("two thirds and the second half passed: got state %v, want %v", got, Unmeasured)
 	}
 }

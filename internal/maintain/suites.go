@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
@@ -57,8 +58,7 @@ func Tree() (records.Digests, error) {
 	return all, nil
 }
 
-// A Suite is a run under a tool of the tests of an op's kernels, of a part of them, or of a package
-// whose tests launch kernels of no op.
+// A Suite is a run under a tool of the tests of an op's kernels, of a part of them, or of a [group].
 type Suite struct {
 	records.Record        // without an outcome
 	Binary, Tests  string // the test program, without .test, and its -test.run
@@ -73,15 +73,104 @@ func newSuite(tool, target string, part, parts int, binary, tests string, kernel
 	return s
 }
 
-// packages are the test programs of packages that launch kernels of no op, or forms of them that an
-// op uses for large operands alone, with the sources of these kernels.
-var packages = map[string][]string{
-	"cudaops-bench": {"conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels", "gather", "im2col", "matmul", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_band", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_vector", "matmul_vector_half", "pool", "poolmax", "poolpair", "poolwalk",
-		"scatter", "scatter_parts", "split", "versions/attention", "versions/conv", "versions/increment", "versions/matmul_ceiling", "versions/matmul_cluster", "versions/matmul_persistent", "versions/matmul_roles", "versions/matmul_six",
-		"versions/matmul_tma", "versions/matmul_wgmma", "versions/matmul_wide", "versions/ripple"},
-	"kernels-attention": {"attention_backward", "attention_hopper", "attention_hopper_backward", "attention_mma", "attention_mma_float", "attention_split", "attention_wgmma_float"},
-	"kernels-basic":     {"categorical", "cumsum", "gather_index", "pick", "scatter_rows", "topk", "widen"},
-	"ops":               {"update"},
+// A group is the tests of a program that launch kernels of no op, or forms of them that an op uses for large operands alone. A change of
+// a kernel makes the evidence of its groups stale, so a group has the tests of one family of kernels.
+type group struct {
+	binary  string
+	tests   []string // those that take longest first; nil for all of the program
+	checked []string // those that run under sanitizers, nil for all of tests: a sanitizer wants each entry point, not each size
+	tools   []string // nil for all
+	kernels []string // sources; nil for all functions of math.cu, which generated kernels apply
+}
+
+// groups by the names of their suites.
+var groups = map[string]group{
+	"convolutions": {
+		binary:  "cudaops-bench",
+		checked: []string{"TestConvEntries", "TestConvSplitOnGPU"},
+		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU"},
+		kernels: []string{"conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
+	},
+	"products": {
+		binary:  "cudaops-bench",
+		checked: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedEpilogues", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestPlanes"},
+		tests: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedForms", "TestReducedEpilogues", "TestMatMulForms", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestCandidates", "TestPlanes", "TestSmallForms", "TestProductAccuracy",
+			"TestMatMulCandidates", "TestReducedRandom", "TestReducedRounding", "TestDoubleAccuracy", "TestSmallRandom", "TestSmallRounding", "TestMatMulEpilogueFunctions"},
+		kernels: []string{"matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip"},
+	},
+	"vectors": {
+		binary:  "cudaops-bench",
+		tests:   []string{"TestVectorsOnGPU", "TestReducedVectors"},
+		kernels: []string{"matmul_vector", "matmul_vector_half"},
+	},
+	"indices": {
+		binary:  "cudaops-bench",
+		tests:   []string{"TestIndices", "TestScatterParts", "TestIndicesLaunches"},
+		kernels: []string{"gather", "scatter", "scatter_parts", "split"},
+	},
+	"windows": {
+		binary:  "cudaops-bench",
+		tests:   []string{"TestWindows", "TestMaxPooling"},
+		kernels: []string{"im2col", "pool", "poolmax", "poolpair", "poolwalk"},
+	},
+	"sums": {
+		binary:  "cudaops-bench",
+		checked: []string{"TestSumCandidates", "TestHistogramHalves", "TestWindowSums", "TestSumsOfManyRows"},
+		tests:   []string{"TestSumCandidates", "TestHistogramHalves", "TestHistogramManyBins", "TestHistogramBeyond32Bits", "TestWindowSums", "TestSumsOfManyRows"},
+		kernels: []string{"sum", "histogram", "windowsum"},
+	},
+	"generated": {
+		binary: "cudaops-bench",
+		checked: []string{"TestSplitsOnGPU", "TestRowsFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
+			"TestMixedOnGPU", "TestConcatOnGPU", "TestStoredOnGPU", "TestRowsQuotientsOnGPU", "TestMapTilesOnGPU", "TestMapTilesBesideOnGPU", "TestNormalOnGPU"},
+		tests: []string{"TestSplitsOnGPU", "TestRowsFunctionsOnGPU", "TestFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
+			"TestMixedOnGPU", "TestConcatOnGPU", "TestMapOnGPU", "TestMapFloat64OnGPU", "TestStoredOnGPU", "TestRowsQuotientsOnGPU", "TestNegatedExtremesOnGPU", "TestInverseIsPositiveOnGPU", "TestMapHalvesOnGPU", "TestMapMinusZeroOnGPU", "TestMapIntegersOnGPU",
+			"TestMapTilesOnGPU", "TestMapTilesBesideOnGPU", "TestNormalOnGPU"},
+	},
+	"versions": { // nothing but notebooks launches them
+		binary: "cudaops-bench",
+		tools:  []string{"test", "memcheck"},
+		tests:  []string{"TestAttentionVersions", "TestBarriers", "TestConvVersions", "TestWarpgroupMatMul", "TestIncrement", "TestRipple", "TestCooperativeTogether", "TestResident"},
+		kernels: []string{"versions/attention", "versions/conv", "versions/increment", "versions/matmul_ceiling", "versions/matmul_cluster", "versions/matmul_persistent", "versions/matmul_roles", "versions/matmul_six",
+			"versions/matmul_tma", "versions/matmul_wgmma", "versions/matmul_wide", "versions/ripple"},
+	},
+	"kernels-attention": {binary: "kernels-attention", kernels: []string{"attention_backward", "attention_hopper", "attention_hopper_backward", "attention_mma", "attention_mma_float", "attention_split", "attention_wgmma_float"}},
+	"kernels-basic":     {binary: "kernels-basic", kernels: []string{"categorical", "cumsum", "gather_index", "pick", "scatter_rows", "topk", "widen"}},
+	"ops":               {binary: "ops", kernels: []string{"update"}},
+}
+
+// digests returns those of a group's kernels.
+func (g group) digests() (records.Digests, error) {
+	if g.kernels == nil {
+		return codegen.Digests()
+	}
+	all, digests := versions.Digests(), records.Digests{}
+	for _, source := range g.kernels {
+		digests[source] = all[source]
+	}
+	return digests, nil
+}
+
+// testsUnder returns the tests that run under a tool.
+func (g group) testsUnder(tool string) []string {
+	if tool != "test" && g.checked != nil {
+		return g.checked
+	}
+	return g.tests
+}
+
+// partTests returns the -test.run of a part, "" if the program's own list of tests is divided into parts.
+func (g group) partTests(tool string, part, parts int) string {
+	var tests []string
+	for i, name := range g.testsUnder(tool) {
+		if i%parts == part {
+			tests = append(tests, name)
+		}
+	}
+	if tests == nil {
+		return ""
+	}
+	return "^(" + strings.Join(tests, "|") + ")$"
 }
 
 // OnTag has the sources that only Gorgonia's own machine launches, with the digests that they had when its tests last ran on a
@@ -90,15 +179,14 @@ var OnTag = records.Digests{"elembinop": "94e5961be0c8", "elemunaryop": "527ff0e
 
 // testsOfPart is the number of tests of one op that run in one go, by tool: racecheck follows every
 // access to shared memory, and takes up to four seconds a test.
-var testsOfPart = map[string]int{"racecheck": 60, "initcheck": 200}
+var testsOfPart = map[string]int{"racecheck": 200, "initcheck": 200}
 
-// partsOfPackage is the number of parts in which a package's tests run, by tool.
-var partsOfPackage = map[string]int{"test": 4, "racecheck": 8, "initcheck": 4, "memcheck": 4, "synccheck": 2}
+// partsOf is the number of parts in which the tests of a group run, by tool, if the group has as many.
+var partsOf = map[string]int{"test": 4, "racecheck": 8, "initcheck": 4, "memcheck": 4, "synccheck": 2}
 
 // Suites returns all suites that must have run: those without a tool first, whose own limits of time others would break, then
-// the slowest tool. An op of many tests runs in parts, and so does a package.
+// the slowest tool. An op of many tests runs in parts, and so does a group.
 func Suites() (suites []Suite, err error) {
-	all := records.Digests(versions.Digests())
 	byOp, err := launched()
 	if err != nil {
 		return nil, err
@@ -116,14 +204,21 @@ func Suites() (suites []Suite, err error) {
 				suites = append(suites, newSuite(tool, s.Name, part+1, parts, "stheno-module", "^TestKernels$/^"+s.Name+"$", byOp[s.Name]))
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(packages)) {
-			digests := records.Digests{}
-			for _, source := range packages[name] {
-				digests[source] = all[source]
+		for _, name := range slices.Sorted(maps.Keys(groups)) {
+			g := groups[name]
+			if g.tools != nil && !slices.Contains(g.tools, tool) {
+				continue
 			}
-			parts := partsOfPackage[tool]
+			digests, err := g.digests()
+			if err != nil {
+				return nil, err
+			}
+			parts := partsOf[tool]
+			if g.tests != nil {
+				parts = min(parts, len(g.testsUnder(tool)))
+			}
 			for part := range parts {
-				suites = append(suites, newSuite(tool, name, part+1, parts, name, "", digests))
+				suites = append(suites, newSuite(tool, name, part+1, parts, g.binary, g.partTests(tool, part, parts), digests))
 			}
 		}
 	}
@@ -149,21 +244,29 @@ const (
 	Current
 )
 
-// State compares a wanted suite with the recorded ones. It is stale if a part is missing, or failed.
+// State compares a wanted suite with the recorded ones. It is current if it passed, or if all parts passed when its tests ran in another
+// number of parts. It is stale if a part failed or ran with other kernels; a part that did not run is unmeasured.
 func (s Suite) State(ran []records.Record) State {
-	state, done, parts := Unmeasured, map[int]bool{}, 1
+	if s.In(ran) {
+		return Current
+	}
+	state, done := Unmeasured, map[int]map[int]bool{} // parts that passed, by the number of parts
 	for _, r := range ran {
 		if r.By != s.By || len(r.Kernels) == 0 || !slices.Contains(r.Targets(), s.Op) {
 			continue
 		}
-		one := s.stateOf(r)
-		if state = max(state, one); one == Current && r.Passed() {
-			part, of := r.Part()
-			done[part], parts = true, of
+		switch one := s.stateOf(r); {
+		case one == Current && r.Passed():
+			part, parts := r.Part()
+			if done[parts] == nil {
+				done[parts] = map[int]bool{}
+			}
+			if done[parts][part] = true; len(done[parts]) == parts {
+				return Current
+			}
+		case one != Unmeasured:
+			state = Stale
 		}
-	}
-	if state == Current && len(done) < parts {
-		return Stale
 	}
 	return state
 }
@@ -188,4 +291,44 @@ func (s Suite) In(ran []records.Record) bool {
 	return slices.ContainsFunc(ran, func(r records.Record) bool {
 		return r.Suite() == s.Suite() && r.Passed() && s.stateOf(r) == Current
 	})
+}
+
+// Outcomes selects what can be recorded of suites that ran, possibly in several calls: those that passed with the kernels in the tree, each
+// once. Complaints say why the others of the wanted suites cannot be.
+func Outcomes(ran []records.Record) (passed []records.Record, complaints []string, err error) {
+	wanted, err := Suites()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range wanted {
+		complaint := ""
+		for _, r := range ran {
+			if r.Suite() != s.Suite() {
+				continue
+			}
+			if s.In([]records.Record{r}) {
+				passed, complaint = append(passed, r), ""
+				break
+			}
+			if complaint = fmt.Sprintf("%s: %s, %s", s.Suite(), r.Result, r.Note); s.stateOf(r) != Current {
+				complaint = fmt.Sprintf("%s ran with other kernels: %s", s.Suite(), strings.Join(r.Kernels.Changed(s.Kernels), ", "))
+			}
+		}
+		if complaint != "" {
+			complaints = append(complaints, complaint)
+		}
+	}
+	return passed, complaints, nil
+}
+
+// DropStale removes from a file the suites that ran with other kernels than those in the tree, and returns their names.
+func DropStale(f *records.File, tree records.Digests) (names []string) {
+	f.Records = slices.DeleteFunc(f.Records, func(r records.Record) bool {
+		stale := r.Kind == records.Suite && len(r.Kernels.Changed(tree)) > 0
+		if stale {
+			names = append(names, r.Suite())
+		}
+		return stale
+	})
+	return names
 }

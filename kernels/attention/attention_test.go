@@ -56,27 +56,9 @@ var (
 	f16  = kind{expr.F16, kernels.FullPrecision, 0x1p-11}
 )
 
-// drawAttention draws a problem of a kind, of few queries and many keys if it is one of decoding, with its results.
-func drawAttention(r *rand.Rand, of kind, decoding bool) *attended {
-	a := drawProblem(r, of, decoding)
-	a.draw(r)
-	a.compute()
-	return a
-}
-
-// drawProblem draws sizes: of tiles, parts of tiles and several blocks. A checker that follows every access to memory gets a block or two.
+// drawProblem draws a problem of a kind, of few queries and many keys if it is one of decoding.
 func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
-	if testutil.SlowChecker() {
-		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 1, KeyHeads: 1, Queries: n(140), Keys: n(140), Dim: 8 * n(16), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
-		if decoding {
-			a.Queries, a.Keys = n(3), n([]int{40, 600}[r.IntN(2)])
-		} else if r.IntN(2) == 0 {
-			a.Keys, a.RowsFirst = a.Queries, true
-		}
-		a.Heads, a.Scale = n(2), 1/math.Sqrt(float64(a.Dim))
-		return a
-	}
 	a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
 		a.Dim = 8 * n(32)
@@ -94,6 +76,23 @@ func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
 		a.Scale = -a.Scale
 	}
 	return a
+}
+
+// shrink makes a problem small enough for a sanitizer, which follows every access: one head of keys, two or three tiles of queries, unless it is one of decoding, and of keys, and rows
+// that kernels of the i-th width take.
+func (a *attended) shrink(r *rand.Rand, decoding bool, i int) {
+	a.Batch, a.Heads, a.KeyHeads = 1, 1+r.Int64N(2), 1
+	same := a.Queries == a.Keys
+	if !decoding {
+		a.Queries = 65 + r.Int64N(80)
+	}
+	if a.Keys = min(a.Keys, 2000); a.Keys < 300 {
+		a.Keys = 65 + r.Int64N(80)
+	}
+	if same {
+		a.Keys = a.Queries
+	}
+	a.Dim = []int64{0, 64, 128}[i%3] + 8*(1+r.Int64N(8))
 }
 
 // draw draws the operands, and for every other problem counts.
@@ -328,7 +327,7 @@ func (a *attended) check(dev kernels.Device, planner kernels.Planner, inputs [][
 	}
 	var first []byte
 	runs := 2
-	if testutil.SlowChecker() {
+	if testing.Short() { // a sanitizer follows every access
 		runs = 1
 	}
 	for range runs {
@@ -383,12 +382,18 @@ func testDecoding(t *testing.T, of kind) {
 	dt, epsilon := of.Dtype, of.epsilon
 	draws, launched := 12, map[string]bool{}
 	if testing.Short() {
-		draws = 4
+		draws = 3
 	}
 	seeds := testutil.Random(t)
-	for range draws {
+	for i := range draws {
 		seed := seeds.Uint64()
-		a := drawAttention(rand.New(rand.NewPCG(seed, 0)), of, true)
+		r := rand.New(rand.NewPCG(seed, 0))
+		a := drawProblem(r, of, true)
+		if testing.Short() {
+			a.shrink(r, true, i)
+		}
+		a.draw(r)
+		a.compute()
 		lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
 		for k := range lse {
 			if lse[k] = 10; a.rounds() {
@@ -441,7 +446,7 @@ func (a *attended) checkAll(dev kernels.Device, epsilon float64) error {
 	}
 	in := [][]byte{half(a.q), half(a.k), half(a.v)}
 	err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
-	if err == nil {
+	if err == nil && !testing.Short() {
 		err = a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
 	}
 	in = append(in, single, half(rounded), half(a.grad))
@@ -449,7 +454,7 @@ func (a *attended) checkAll(dev kernels.Device, epsilon float64) error {
 		err = a.check(dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in, []kernels.Dtype{dt, dt, dt}, [][]float64{a.dq, a.dk, a.dv}, sizes, tolerance)
 	}
 	for k, wanted := range [][]float64{a.dq, a.dk, a.dv} {
-		if err == nil && (!testutil.SlowChecker() || int64(k) == a.Keys%3) {
+		if err == nil && !testing.Short() {
 			err = a.check(dev, attention.Backward{Problem: a.Problem, Q: k == 0, K: k == 1, V: k == 2}, in, []kernels.Dtype{dt}, [][]float64{wanted}, sizes[k:k+1], tolerance)
 		}
 	}
@@ -470,26 +475,55 @@ func TestAttentionF16(t *testing.T)  { testAttention(t, f16) }
 // cores.
 func testAttention(t *testing.T, of kind) {
 	devices := []kernels.Device{kernels.HostDevice()}
-	if list := tested(t); list[0].Memory > 0 {
+	if list := tested(t); list[0].Memory > 0 && testing.Short() {
+		devices = list
+	} else if list[0].Memory > 0 {
 		devices = append(devices, list...)
 	}
 	draws := 12
 	if len(devices) == 1 {
 		draws = 8
 	}
-	if testutil.SlowChecker() {
-		draws = 2
-	} else if testing.Short() {
+	if testing.Short() {
 		draws = 3
 	}
 	seeds := testutil.Random(t)
 	for i := range draws {
 		seed := seeds.Uint64()
-		a := drawAttention(rand.New(rand.NewPCG(seed, 0)), of, false)
+		r := rand.New(rand.NewPCG(seed, 0))
+		a := drawProblem(r, of, false)
+		if testing.Short() {
+			a.shrink(r, false, i)
+		}
+		a.draw(r)
+		a.compute()
 		for _, dev := range devices {
+			if testing.Short() && i > 0 && (dev.Major < 8 || of.Dtype == kernels.Float64) {
+				continue // these kernels take rows of any width, and a sanitizer takes seconds for each
+			}
 			if err := a.checkAll(dev, of.epsilon); err != nil {
 				t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
 			}
+		}
+	}
+}
+
+// Attention by blocks of three warpgroups, of which each computes several tiles of queries, is as defined.
+func TestThreeWarpgroups(t *testing.T) {
+	dev, r := tested(t)[0], testutil.Random(t)
+	dev.SMs = 2
+	for _, of := range []kind{bf16, f16} {
+		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Batch: 1, Heads: 1, KeyHeads: 1, Queries: 512 + r.Int64N(100), Keys: 65 + r.Int64N(80), Dim: 8 * (1 + r.Int64N(8)), Scale: 0.2}}
+		a.draw(r)
+		a.compute()
+		f := attention.Forward{Problem: a.Problem, Out: true}
+		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+		if err := a.check(dev, f, in, []kernels.Dtype{a.Dtype}, [][]float64{a.out}, [][]float64{a.sizes}, 4*of.epsilon); err != nil {
+			t.Errorf("%v on %s: %+v: %v", of, dev.Name, a.Problem, err)
+		}
+		p := testutil.Get[*kernels.Plan](t)(f.Plan(dev))
+		if want := fmt.Sprintf("attention_hopper_three_64_%v", of.Dtype); dev.Major == 9 && p.Launches[0].Kernel.Entry != want {
+			t.Errorf("%v: got %s, want %s", p, p.Launches[0].Kernel.Entry, want)
 		}
 	}
 }
@@ -502,9 +536,7 @@ func TestNonFinite(t *testing.T) {
 	if tested(t)[0].Memory == 0 {
 		draws = 6
 	}
-	if testutil.SlowChecker() {
-		draws = 1
-	} else if testing.Short() {
+	if testing.Short() {
 		draws = 2
 	}
 	for _, of := range []kind{f32, tf32, f64} {
@@ -582,8 +614,8 @@ func TestRowsWithoutKeys(t *testing.T) {
 	for _, of := range []kind{f32, tf32, f64, bf16, f16} {
 		seed := seeds.Uint64()
 		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 200, Keys: 150, Dim: 64 << (seed % 2), Scale: 0.1}}
-		if testutil.SlowChecker() {
-			a.Heads, a.Dim = 2, 64
+		if testing.Short() { // two tiles of queries
+			a.Queries, a.Keys = 130, 70
 		}
 		a.draw(rand.New(rand.NewPCG(seed, 0)))
 		a.Counts = attention.Counts{Dtype: kernels.Int32, Elements: 2 * a.Queries, Batch: a.Queries, Row: 1}

@@ -47,7 +47,7 @@ func testLibraries(t *testing.T, libraries []*hostblas.Library, s opspec.Spec, c
 				t.Fatal(err)
 			}
 			for _, l := range libraries {
-				if err := CheckPlan(onHostBy(l), runsOnHost(k), p, dt, result.Dtype, xs, ref, magnitude, s.Tolerance, c.Atomic); err != nil {
+				if err := CheckPlan(onHostBy(l), runsOn(k, false), p, dt, result.Dtype, xs, ref, magnitude, s.Tolerance, c.Atomic); err != nil {
 					t.Errorf("%v, %s, planned for %s: %v", l, k.Name, dev.Name, err)
 				}
 			}

@@ -53,9 +53,6 @@ func Write(t testing.TB, path, text string) {
 	Do(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
-// SlowChecker reports whether a checker that follows every access to memory, racecheck, runs the tests: kernels take a thousand times as long, so drawn sizes are small.
-func SlowChecker() bool { return os.Getenv("STHENO_MAX_ELEMENTS") != "" }
-
 // Required reports whether the environment demands something of this machine, such as a "GPU":
 // STHENO_REQUIRE_GPU=1.
 func Required(what string) bool { return os.Getenv("STHENO_REQUIRE_"+what) == "1" }
