@@ -88,7 +88,7 @@ var groups = map[string]group{
 	"convolutions": {
 		binary:  "cudaops-bench",
 		checked: []string{"TestConvEntries", "TestConvSplitOnGPU"},
-		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU"},
+		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU", "TestConvSumOnGPU"},
 		kernels: []string{"conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
 	},
 	"products": {
