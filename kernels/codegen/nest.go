@@ -45,7 +45,7 @@ type layout struct {
 	entry         string // mapEntry or rowsEntry
 	perRow        string // a letter for each output of Rows: r for one element a row, e for all elements
 	places        string // four bytes for each operand, then each output: see place
-	splitOutputs  string // a letter for each output: s if it is stored as splits; "" for none
+	splitOutputs  string // a letter for each output: s if it is stored as splits, c with channels last; "" for none
 	wide          bool   // indices take 64 bits
 	inner         bool   // vectors are within an innermost axis
 	width         int    // elements of a vector
@@ -363,6 +363,8 @@ func (n *nest) blocks() int64 {
 			tiles *= extent
 		}
 		return tiles
+	case n.layout.channelsLast():
+		return min(n.squares(), squareMaxBlocks)
 	case n.isMap():
 		return kernels.CeilDiv(n.rows, int64(n.layout.width*n.layout.vectors*n.layout.rowsPerBlock))
 	}

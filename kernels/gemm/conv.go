@@ -73,7 +73,8 @@ type Conv struct {
 	ChannelsLast [2]bool
 	// Split tells of both operands whether their splits, as a [ConvSplit] of Splits has them, are further operands, in the same order.
 	Split    [2]bool
-	Prepared bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
+	Ranges   [2]int64 // not 0: a generated kernel has stored the operand's splits with so many ranges, see [codegen.SplitChannelsLast]
+	Prepared bool     // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
 }
 
 // String prints the operation with its sizes.
@@ -139,10 +140,13 @@ func (v Conv) check(dev kernels.Device) error {
 			}
 		}
 	}
-	if v.Split != [2]bool{} {
+	if v.Split != [2]bool{} || v.Ranges != [2]int64{} {
 		for i, x := range v.operandSplits(dev) {
 			if v.Split[i] && x == (ConvSplit{}) {
 				return fmt.Errorf("got splits of operand %d, want none: the launches read no splits of whole images", i)
+			}
+			if n := v.Ranges[i]; n < 0 || n > 0 && (!v.Split[i] || x.Rows%8 != 0) || n > 1<<14 {
+				return fmt.Errorf("got %d ranges of operand %d, want none, or those that a generated kernel has stored with its splits", n, i)
 			}
 		}
 	}
@@ -252,7 +256,7 @@ func (v Conv) planBy(m convMethod) (*kernels.Plan, error) {
 	}
 	for i, of := range convOperands[v.Result] {
 		if v.Split[i] {
-			p.Inputs = append(p.Inputs, v.split(of).Bytes())
+			p.Inputs = append(p.Inputs, v.splitBytes(i, of))
 		}
 	}
 	if v.Prepared {

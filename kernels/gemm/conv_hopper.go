@@ -418,6 +418,9 @@ func (c convCandidate) emitOperands(p *kernels.Plan, v Conv, w *convWindows, dev
 				x.To = kernels.In(3)
 			}
 			ranges[i] = convRanges{kernels.At(x.To.Operand, x.bytes(c.form)), x.blocks(c.form, dev)}
+			if n := v.Ranges[1-i]; n > 0 {
+				ranges[i].Blocks = n
+			}
 		case !w.given[i]:
 			x.To = p.Workspace(x.bytes(c.form))
 			list, of = append(list, *x), append(of, i)

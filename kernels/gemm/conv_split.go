@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 )
 
 // ConvSplit plans the splits of images (Count, Rows channels, Cols pixels) of float32 as three BF16 matrices, which convolutions multiply on tensor cores: [3][Count][Cols][channels], the channels
@@ -12,7 +13,7 @@ type ConvSplit struct{ Count, Rows, Cols int64 }
 
 // Splits returns the splits of both operands that a convolution's launches on a device make of whole images, and zeros of operands of which they make none.
 func (v Conv) Splits(dev kernels.Device) (list [2]ConvSplit) {
-	v.Split = [2]bool{}
+	v.Split, v.Ranges = [2]bool{}, [2]int64{}
 	if v.Round != kernels.FullPrecision || v.check(dev) != nil {
 		return list
 	}
@@ -45,6 +46,15 @@ func (v Conv) split(of ConvResult) ConvSplit {
 		return ConvSplit{v.Images, v.Channels, v.Rows.In * v.Columns.In}
 	}
 	return ConvSplit{v.Images, v.Filters, v.Rows.Out() * v.Columns.Out()}
+}
+
+// splitBytes returns the bytes of the splits of an operand.
+func (v Conv) splitBytes(operand int, of ConvResult) int64 {
+	x := v.split(of)
+	if v.Ranges[operand] > 0 {
+		return codegen.SplitBytes(x.Count * x.Rows * x.Cols)
+	}
+	return x.Bytes()
 }
 
 // String names the form.

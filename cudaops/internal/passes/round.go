@@ -169,8 +169,13 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 
 // share makes a convolution read the splits that other convolutions read, too.
 func (r *caster) share(in *program.Instr, v gemm.Conv) {
+	at := 2 // of the operand's splits
 	for i, x := range r.splits[in] {
 		from := in.In[i]
+		if v.Ranges[i] > 0 { // see storeSplits
+			at++
+			continue
+		}
 		if x == (gemm.ConvSplit{}) || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
 			continue
 		}
@@ -178,7 +183,8 @@ func (r *caster) share(in *program.Instr, v gemm.Conv) {
 		if fresh {
 			r.p.Instrs = append(r.p.Instrs, split.Def)
 		}
-		in.In, v.Split[i] = append(in.In, split), true
+		in.In, v.Split[i] = slices.Insert(in.In, at, split), true
+		at++
 	}
 	if v.Split != [2]bool{} {
 		in.Op = program.Kernel{Planner: v}

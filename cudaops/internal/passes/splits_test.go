@@ -1,0 +1,88 @@
+package passes
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Maps store the splits of images and of gradients w.r.t. outputs that convolutions read, beside the elements, where kernels store them with channels last. Others are split by launches.
+func TestImageSplits(t *testing.T) {
+	r := testutil.Random(t)
+	dev := H200
+	dev.SMs = 1 // so that small convolutions are on the tensor cores
+	stored, split := 0, 0
+	for draw := range 20 {
+		channels, filters, side := 32+8*r.IntN(5), 32+8*r.IntN(5), 2*(4+r.IntN(4))
+		if draw%4 == 0 {
+			channels, side = channels+1+r.IntN(7), side+1
+		}
+		g, node := G.NewGraph(), testutil.Get[*G.Node](t)
+		input := func(name string, shape ...int) *G.Node {
+			return G.NewTensor(g, tensor.Float32, len(shape), G.WithName(name), G.WithShape(shape...), G.WithInit(G.Gaussian(0, 1)))
+		}
+		x, w := input("x", 4+r.IntN(4), channels, side, side), input("w", filters, channels, 3, 3)
+		y := node(ops.Map("a * tanh(a)", x))
+		z := node(ops.Conv2d(y, w, nil, ops.Padding(1)))
+		learnables := []*G.Node{x, w}
+		if draw%2 == 0 { // two convolutions read the images
+			v := input("v", filters, channels, 1, 1)
+			z, learnables = node(ops.Add(z, node(ops.Conv2d(y, v, nil)))), append(learnables, v)
+		}
+		loss := node(ops.Mean(node(ops.Map("a * tanh(a)", z))))
+		testutil.Get[G.Nodes](t)(G.Grad(loss, learnables...))
+		computed := func(maps bool) (*lower.Graph, []G.Value) {
+			l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
+			for _, pass := range All[:1+slices.IndexFunc(All, func(p Pass) bool { return p.Name == "plan" })] {
+				if pass.Name == "round" && !maps {
+					pass.Run = castOperands
+				}
+				testutil.Do(t, pass.Run(l.Program, Target{Device: dev}))
+				testutil.Do(t, l.Program.Verify())
+			}
+			return l, testutil.Get[[]G.Value](t)(l.Program.Eval(inputsOf(l)))
+		}
+		lowered, got := computed(true)
+		if _, want := computed(false); !equal(t, got, want) {
+			t.Fatalf("splits that maps store make other results:\n%v", lowered.Program)
+		}
+		given := map[*program.Value]bool{}
+		for _, in := range lowered.Program.Instrs {
+			if op, mapped := in.Op.(program.Map); mapped {
+				for k, s := range op.Split {
+					if s == codegen.SplitChannelsLast {
+						given[in.Out[k]] = true
+						stored++
+					}
+				}
+			}
+			conv, is := program.ConvOf(in.Op)
+			at := 2
+			for i := range conv.Split {
+				if !is || !conv.Split[i] {
+					continue
+				}
+				if given[in.In[at]] != (conv.Ranges[i] > 0) {
+					t.Errorf("%v reads splits of operand %d, stored by a map %v, with %d ranges", conv, i, given[in.In[at]], conv.Ranges[i])
+				}
+				at++
+			}
+			if k, _ := in.Op.(program.Kernel); k.Planner != nil {
+				if _, is := k.Planner.(gemm.ConvSplit); is {
+					split++
+				}
+			}
+		}
+	}
+	if stored < 10 || split < 3 {
+		t.Errorf("got %d splits stored by maps and %d by launches, want some of both", stored, split)
+	}
+}
