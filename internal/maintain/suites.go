@@ -76,7 +76,7 @@ func newSuite(tool, target string, part, parts int, binary, tests string, kernel
 // packages are the test programs of packages that launch kernels of no op, or forms of them that an
 // op uses for large operands alone, with the sources of these kernels.
 var packages = map[string][]string{
-	"cudaops-bench": {"conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels", "gather", "im2col", "matmul", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_band", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_vector", "matmul_vector_half", "pool", "poolmax", "poolpair", "poolwalk",
+	"cudaops-bench": {"conv", "conv_decode", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels", "gather", "im2col", "matmul", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "matmul_band", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_vector", "matmul_vector_half", "pool", "poolmax", "poolpair", "poolwalk",
 		"scatter", "scatter_parts", "split", "versions/attention", "versions/conv", "versions/increment", "versions/matmul_ceiling", "versions/matmul_cluster", "versions/matmul_persistent", "versions/matmul_roles", "versions/matmul_six",
 		"versions/matmul_tma", "versions/matmul_wgmma", "versions/matmul_wide", "versions/ripple"},
 	"kernels-attention": {"attention_backward", "attention_hopper", "attention_hopper_backward", "attention_mma", "attention_mma_float", "attention_split", "attention_wgmma_float"},

@@ -1,7 +1,6 @@
 package gemm
 
 import (
-	"bytes"
 	"math"
 	"testing"
 
@@ -16,12 +15,12 @@ func TestConvSplit(t *testing.T) {
 	r := testutil.Random(t)
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, SharedOptin: 227 << 10}
 	given, byMaps, extreme := map[[2]bool]int{}, 0, []float32{0x1p-130, 0x1p115, float32(math.Inf(1)), float32(math.NaN())}
-	for draw := 0; draw < 30; {
+	for draw := 0; draw < 80; {
 		axis := ConvAxis{In: 5 + r.Int64N(12), Size: 1 + r.Int64N(3), Stride: 1 + r.Int64N(2), Dilation: 1}
 		axis.Before, axis.After = r.Int64N(axis.Size), r.Int64N(axis.Size)
 		v := Conv{Dtype: kernels.Float32, Images: 2 + r.Int64N(6), Channels: 20 + r.Int64N(40), Filters: 20 + r.Int64N(40), Groups: 1, Rows: axis, Columns: axis, Result: ConvResult(r.IntN(3))}
-		if draw%2 == 0 {
-			v.Channels, v.Filters = v.Channels/8*8, v.Filters/8*8
+		if r.IntN(2) == 0 {
+			v.Channels, v.Filters, v.Rows.In, v.Columns.In = v.Channels/8*8, v.Filters/8*8, axis.In/2*2+2, axis.In/2*2+2
 		}
 		if _, able := v.windows(BF16Split); !able {
 			continue
@@ -71,15 +70,21 @@ func TestConvSplit(t *testing.T) {
 				}
 				to := make([]uint16, by.Out/2)
 				testutil.Do(t, by.Run(in[i:i+1], kernels.Bytes(to), nil))
-				in = append(in, kernels.Bytes(to))
+				if v.Ranges[i] == 0 {
+					in = append(in, kernels.Bytes(to))
+				} else {
+					in[i] = kernels.Bytes(to)
+				}
 			}
 		}
 		testutil.Do(t, plan.Run(in, kernels.Bytes(got), nil))
-		if !bytes.Equal(kernels.Bytes(got), kernels.Bytes(want)) {
-			t.Errorf("%+v: the result differs from that of the splits that the convolution makes", v)
+		for k, x := range want {
+			if math.Float32bits(x) != math.Float32bits(got[k]) && !(x != x && got[k] != got[k]) { // splits of NaN are of another NaN
+				t.Fatalf("%+v: element %d of the result is %v, not %v as of the splits that the convolution makes", v, k, got[k], x)
+			}
 		}
 	}
-	if byMaps < 5 {
+	if byMaps < 2 {
 		t.Errorf("got %d splits that maps have stored, want some", byMaps)
 	}
 	if len(given) < 3 {

@@ -169,22 +169,16 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 
 // share makes a convolution read the splits that other convolutions read, too.
 func (r *caster) share(in *program.Instr, v gemm.Conv) {
-	at := 2 // of the operand's splits
 	for i, x := range r.splits[in] {
 		from := in.In[i]
-		if v.Ranges[i] > 0 { // see storeSplits
-			at++
-			continue
-		}
-		if x == (gemm.ConvSplit{}) || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
+		if x == (gemm.ConvSplit{}) || v.Ranges[i] > 0 || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
 			continue
 		}
 		split, fresh := r.bytes(from, x)
 		if fresh {
 			r.p.Instrs = append(r.p.Instrs, split.Def)
 		}
-		in.In, v.Split[i] = slices.Insert(in.In, at, split), true
-		at++
+		in.In, v.Split[i] = append(in.In, split), true
 	}
 	if v.Split != [2]bool{} {
 		in.Op = program.Kernel{Planner: v}

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// storeSplits makes Maps store the BF16 splits that products and convolutions read: of a float32 value that they compute, in place of its elements if nothing else than products reads
+// storeSplits makes Maps store the BF16 splits that products and convolutions read: of a float32 value that they compute, in place of its elements if nothing else reads
 // these, or of a value that they read. No launch then reads the value to split it. Splits encode every number, so a product that has to scale them first finds the elements.
 func storeSplits(p *program.Program, dev kernels.Device) error {
 	s := &splitStorer{p: p, device: dev, readers: map[*program.Value][]operandUse{}, fixed: map[*program.Value]bool{}, at: map[*program.Instr]int{}, images: map[*program.Instr][2]gemm.ConvSplit{}}
@@ -102,10 +102,10 @@ func (s *splitStorer) imagesOf(in *program.Instr) [2]gemm.ConvSplit {
 	return list
 }
 
-// convolutions returns the operands of convolutions whose launches read the splits of a whole base of images.
-func (s *splitStorer) convolutions(v *program.Value, shape tensor.Shape) (list []operandUse) {
+// convolutions returns the operands of convolutions whose launches read the splits of a whole base of images, and whether they are all that reads it.
+func (s *splitStorer) convolutions(v *program.Value, shape tensor.Shape) (list []operandUse, all bool) {
 	if len(shape) < 3 {
-		return nil
+		return nil, false
 	}
 	images := gemm.ConvSplit{Count: int64(shape[0]), Rows: int64(shape[1]), Cols: kernels.Count(shape[2:])}
 	for _, u := range s.readers[v] {
@@ -113,15 +113,15 @@ func (s *splitStorer) convolutions(v *program.Value, shape tensor.Shape) (list [
 			list = append(list, u)
 		}
 	}
-	return list
+	return list, !s.fixed[v] && len(list) == len(s.readers[v])
 }
 
 // store makes a Map store the splits of a value for the products or the convolutions that read them, if there are any and there is such a Map.
 func (s *splitStorer) store(v *program.Value) error {
 	if op, mapped := v.Def.Op.(program.Map); mapped && len(op.Axes) == 0 {
-		if list := s.convolutions(v, op.Shape); len(list) > 0 {
+		if list, all := s.convolutions(v, op.Shape); len(list) > 0 {
 			k := slices.Index(v.Def.Out, v)
-			return s.by(v.Def, list, codegen.SplitChannelsLast, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, false)
+			return s.by(v.Def, list, codegen.SplitChannelsLast, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
 		}
 	}
 	products, all := s.products(v)
@@ -179,11 +179,7 @@ func (s *splitStorer) by(in *program.Instr, uses []operandUse, as codegen.Split,
 	for _, u := range uses {
 		if c, is := program.ConvOf(u.in.Op); is {
 			c.Split[u.i], c.Ranges[u.i] = true, codegen.Ranges(plan)
-			at := len(u.in.In)
-			if u.i == 0 && c.Split[1] { // splits are in the order of the operands
-				at--
-			}
-			u.in.In, u.in.Op = slices.Insert(u.in.In, at, split), program.Kernel{Planner: c}
+			u.in.In[u.i], u.in.Op = split, program.Kernel{Planner: c}
 			continue
 		}
 		product, _ := program.ProductOf(u.in.Op)
