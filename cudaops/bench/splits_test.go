@@ -214,3 +214,46 @@ func TestImageSplitsOnGPU(t *testing.T) {
 		t.Errorf("got convolutions %v, want all results", results)
 	}
 }
+
+// Clusters store elements while they read the operands of their sums: elements are those of a map, also as splits, and sums those of a launch without elements, to the bit.
+func TestStreamedOnGPU(t *testing.T) {
+	dev, r := device0(t), testutil.Random(t)
+	b := expr.NewBuilder(expr.Float32, expr.Float32)
+	x, y := b.Operand(0), b.Operand(1)
+	z := b.Apply(expr.Mul, x, y)
+	sums := []expr.Value{b.Apply(expr.RowSum, z), b.Apply(expr.RowMax, x)}
+	f, alone, elements := testutil.Get[expr.Func](t)(b.Func(append([]expr.Value{z}, sums...)...)), testutil.Get[expr.Func](t)(b.Func(sums...)), testutil.Get[expr.Func](t)(b.Func(z))
+	for _, c := range []struct {
+		images, channels, pixels int
+	}{{8, 4, 9000}, {3, 24, 16000 + 4*r.IntN(100)}, {16, 130, 2500 + r.IntN(100)}, {40, 200, 1000 + 4*r.IntN(100)}, {64, 300, 512}, {2, 140, 70000 + r.IntN(100)}} {
+		shape := []int{c.images, c.channels, c.pixels}
+		n, axes, views := kernels.Count(shape), []int{0, 2}, []codegen.View{codegen.Dense(shape), codegen.Dense(shape)}
+		in := [][]byte{uniform(4*n, 1), uniform(4*n, 2)}
+		run := func(p *kernels.Plan, err error) (*kernels.Plan, []byte) {
+			t.Helper()
+			testutil.Do(t, err)
+			out := make([]byte, p.Out)
+			testutil.Do(t, Run(0, p, in, out))
+			return p, out
+		}
+		_, want := run(codegen.Map(dev, elements, shape, views...))
+		reduced, ofRows := run(codegen.Rows(dev, alone, shape, axes, []bool{true, true}, views...))
+		for _, split := range []codegen.Split{codegen.Unsplit, codegen.SplitInOrder} {
+			p, err := codegen.RowsSplits(dev, f, shape, axes, []bool{false, true, true}, []codegen.Split{split, codegen.Unsplit, codegen.Unsplit}, views...)
+			if err != nil && split != codegen.Unsplit { // not in vectors, or before compute capability 8.0
+				continue
+			}
+			p, got := run(p, err)
+			for k := range 2 {
+				if size := 4 * int64(c.channels); !bytes.Equal(got[p.Parts[1+k]:][:size], ofRows[reduced.Parts[k]:][:size]) {
+					t.Errorf("%v: other reductions %d beside elements", shape, k)
+				}
+			}
+			if split != codegen.Unsplit {
+				checkSplits(t, p.Op, kernels.Elements[float32](want[:4*n]), kernels.Elements[uint16](got[:6*n]), kernels.Elements[uint32](got[6*n:])[:2*codegen.Ranges(p)])
+			} else if !bytes.Equal(got[:4*n], want[:4*n]) {
+				t.Errorf("%v: other elements beside reductions", shape)
+			}
+		}
+	}
+}

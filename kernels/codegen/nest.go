@@ -67,6 +67,7 @@ type layout struct {
 	split          bool // each block has a split of a row
 	cluster        int  // as in rowGrid, like the next
 	sharesPerBlock int
+	streams        bool   // the outputs with an element for each index are stored while the only stage reads the operands
 	full           bool   // all vectors of a thread exist
 	small          bool   // their number is a power of two, and those of the second half may not exist
 	partial        bool   // there are more, which each step reloads

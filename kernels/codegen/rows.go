@@ -133,7 +133,8 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 		return err
 	}
 	pol := rowsPolicies.On(dev)
-	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
+	streamed := g.cluster > 0 && len(staged.Stages) == 1 && slices.Contains(c.perRow, false) && streams(staged, len(c.operands))
+	if slices.Contains(c.perRow, true) && (streamed || elementSteps(staged) == 1 && !slices.Contains(c.perRow, false)) {
 		g = g.withShares(int64(dev.SMs), c.rows(), pol.minThreadsPerSM)
 	}
 	if c.splits() {
@@ -161,6 +162,7 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 	n.address(true)
 	l := &n.layout
 	l.entry, l.stridedAxis, l.threadsPerRow, l.rowsPerBlock, l.split, l.cluster, l.sharesPerBlock = rowsEntry, g.stridedAxis, int(g.threadsPerRow), int(g.rowsPerBlock), g.splits > 1, int(g.cluster), int(g.sharesPerBlock)
+	l.streams = streamed
 	for _, one := range c.perRow {
 		l.perRow += map[bool]string{true: "r", false: "e"}[one]
 	}

@@ -75,3 +75,39 @@ func TestImageSplits(t *testing.T) {
 		t.Errorf("got %d splits stored by maps, want some", stored)
 	}
 }
+
+// A normalization before a convolution of large images is a launch for its sums and a Map that stores the splits; of smaller images it is one launch, whose result another one splits.
+func TestSplitMaps(t *testing.T) {
+	r := testutil.Random(t)
+	for count, want := range map[int]int{256 + r.IntN(64): 2, 64: 0} {
+		g, node := G.NewGraph(), testutil.Get[*G.Node](t)
+		input := func(name string, shape ...int) *G.Node {
+			return G.NewTensor(g, tensor.Float32, len(shape), G.WithName(name), G.WithShape(shape...))
+		}
+		x, w, c := input("x", count, 128, 16, 16), input("w", 128, 128, 3, 3), G.NewVector(g, tensor.Float32, G.WithShape(128), G.WithName("c"))
+		y := node(ops.Conv2d(x, w, nil, ops.Padding(1)))
+		normed, _, _, err := ops.BatchNorm(y, c, c, c, c, 0.1, 1e-3)
+		testutil.Do(t, err)
+		z := node(ops.Conv2d(node(G.Rectify(normed)), w, nil, ops.Padding(1)))
+		testutil.Get[G.Nodes](t)(G.Grad(node(ops.Mean(node(ops.Map("a * tanh(a)", z)))), w))
+		p := testutil.Get[*lower.Graph](t)(lower.New(g, nil)).Program
+		testutil.Do(t, Run(p, Target{Device: H200}, nil))
+		stored := 0 // by Maps that read results of sums
+		for _, in := range p.Instrs {
+			op, mapped := in.Op.(program.Map)
+			if mapped && len(op.Axes) > 0 && slices.ContainsFunc(op.Split, func(s codegen.Split) bool { return s != codegen.Unsplit }) {
+				t.Errorf("%d images: got splits stored by %v", count, op)
+			}
+			sums := func(v *program.Value) bool {
+				of, mapped := v.Base.Def.Op.(program.Map)
+				return mapped && len(of.Axes) > 0
+			}
+			if slices.Contains(op.Split, codegen.SplitChannelsLast) && slices.ContainsFunc(in.In, sums) {
+				stored++
+			}
+		}
+		if stored != want {
+			t.Errorf("%d images: got %d Maps that read results of sums and store splits, want %d:\n%v", count, stored, want, p)
+		}
+	}
+}
