@@ -54,8 +54,8 @@ func TestSplitsOnGPU(t *testing.T) {
 		b := expr.NewBuilder(expr.Float32, expr.Float32)
 		f := testutil.Get[expr.Func](t)(b.Func(c.f(b, []expr.Value{b.Operand(0), b.Operand(1)})...))
 		n, views := kernels.Count(c.shape), []codegen.View{codegen.Dense(c.shape), codegen.Dense(c.shape)}
-		split := make([]bool, len(c.perRow))
-		split[0] = true
+		split := make([]codegen.Split, len(c.perRow))
+		split[0] = codegen.SplitInOrder
 		var plain, stored *kernels.Plan
 		if c.axes == nil {
 			plain = testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, c.shape, views...))
@@ -148,6 +148,115 @@ func productOfSplits(t *testing.T, dev kernels.Device, name string, shape []int,
 		testutil.Do(t, Run(0, testutil.Get[*kernels.Plan](t)(p.Plan(dev)), [][]byte{splits, w, prepared[1]}, got))
 		if !bytes.Equal(want, got) {
 			t.Errorf("%s: %v of stored splits has other bits", name, p)
+		}
+	}
+}
+
+// Maps store the splits that convolutions read: the splits, the ranges and the elements beside them are those of the same map without splits, and outputs, images and filters computed from them have the bits
+// of those computed from splits that a launch makes.
+func TestImageSplitsOnGPU(t *testing.T) {
+	dev, r := device0(t), testutil.Random(t)
+	if dev.Major != 9 || dev.Minor != 0 {
+		t.Skipf("%s has no convolutions of splits", dev.Name)
+	}
+	b := expr.NewBuilder(expr.Float32, expr.Float32, expr.Float32)
+	y := b.Apply(expr.Mul, b.Apply(expr.Sub, b.Operand(0), b.Operand(1)), b.Operand(2))
+	f := testutil.Get[expr.Func](t)(b.Func(y, y))
+	draws := 20
+	if testing.Short() {
+		draws = 3
+	}
+	for draw := 0; draw < draws; {
+		side := gemm.ConvAxis{In: 2 * (2 + r.Int64N(16)), Size: 1 + 2*r.Int64N(2), Stride: 1, Dilation: 1}
+		side.Before, side.After = side.Size/2, side.Size/2
+		conv := gemm.Conv{Dtype: kernels.Float32, Images: 1 + r.Int64N(100), Channels: 8 * (1 + r.Int64N(24)), Filters: 8 * (1 + r.Int64N(24)), Groups: 1, Rows: side, Columns: side, Result: gemm.ConvResult(draw % 3)}
+		plain := conv
+		operand := 0 // images or gradients w.r.t. outputs
+		if conv.Result == gemm.ConvFilters {
+			operand = r.IntN(2)
+		}
+		split := conv.Splits(dev)[operand]
+		if split == (gemm.ConvSplit{}) {
+			continue
+		}
+		draw++
+		shape := []int{int(split.Count), int(split.Rows), int(split.Cols)}
+		views := []codegen.View{codegen.Dense(shape), {Elements: split.Rows, Strides: []int{0, 1, 0}}, {Elements: split.Rows, Strides: []int{0, 1, 0}}}
+		elements := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, views...))
+		stored := testutil.Get[*kernels.Plan](t)(codegen.MapSplit(dev, f, shape, []codegen.Split{codegen.Unsplit, codegen.SplitChannelsLast}, views...))
+		n := kernels.Count(shape)
+		in := [][]byte{uniform(4*n, draw), uniform(4*split.Rows, draw+100), uniform(4*split.Rows, draw+200)}
+		if draw%3 == 0 {
+			kernels.Elements[float32](in[0])[r.Int64N(n)] = []float32{1e-37, 1e-44, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN())}[r.IntN(5)]
+		}
+		want, got := make([]byte, elements.Out), make([]byte, stored.Out)
+		testutil.Do(t, Run(0, elements, in, want))
+		testutil.Do(t, Run(0, stored, in, got))
+		if !bytes.Equal(want[:4*n], got[:4*n]) {
+			t.Errorf("%v: other elements beside splits", shape)
+		}
+		splits := got[stored.Parts[1]:][:codegen.SplitBytes(n)]
+		last := make([]float32, n)
+		for i, x := range kernels.Elements[float32](want[:4*n]) {
+			image, pixel := int64(i)/split.Cols/split.Rows, int64(i)%split.Cols
+			last[(image*split.Cols+pixel)*split.Rows+int64(i)/split.Cols%split.Rows] = x
+		}
+		checkSplits(t, stored.Op, last, kernels.Elements[uint16](splits[:6*n]), kernels.Elements[uint32](splits[6*n:])[:2*codegen.Ranges(stored)])
+		conv.Split[operand], plain.Split[operand], conv.Ranges[operand] = true, true, codegen.Ranges(stored)
+		by, given := testutil.Get[*kernels.Plan](t)(plain.Plan(dev)), testutil.Get[*kernels.Plan](t)(conv.Plan(dev))
+		made := make([]byte, split.Bytes())
+		testutil.Do(t, Run(0, testutil.Get[*kernels.Plan](t)(split.Plan(dev)), [][]byte{want[:4*n]}, made))
+		operands := [][]byte{nil, nil}
+		operands[operand], operands[1-operand] = want[:4*n], uniform(by.Inputs[1-operand], draw+300)
+		result, same := make([]byte, by.Out), make([]byte, given.Out)
+		testutil.Do(t, Run(0, by, append(operands[:2:2], made), result))
+		operands[operand] = splits
+		testutil.Do(t, Run(0, given, operands, same))
+		if !bytes.Equal(result, same) {
+			t.Errorf("%v of splits that a map has stored has other bits", conv)
+		}
+	}
+}
+
+// Clusters store elements while they read the operands of their sums: elements are those of a map, also as splits, and sums those of a launch without elements, to the bit.
+func TestStreamedOnGPU(t *testing.T) {
+	dev, r := device0(t), testutil.Random(t)
+	b := expr.NewBuilder(expr.Float32, expr.Float32)
+	x, y := b.Operand(0), b.Operand(1)
+	z := b.Apply(expr.Mul, x, y)
+	sums := []expr.Value{b.Apply(expr.RowSum, z), b.Apply(expr.RowMax, x)}
+	f, alone, elements := testutil.Get[expr.Func](t)(b.Func(append([]expr.Value{z}, sums...)...)), testutil.Get[expr.Func](t)(b.Func(sums...)), testutil.Get[expr.Func](t)(b.Func(z))
+	for _, c := range []struct {
+		images, channels, pixels int
+	}{{8, 4, 9000}, {3, 24, 16000 + 4*r.IntN(100)}, {16, 130, 2500 + r.IntN(100)}, {40, 200, 1000 + 4*r.IntN(100)}, {64, 300, 512}, {2, 140, 70000 + r.IntN(100)}} {
+		shape := []int{c.images, c.channels, c.pixels}
+		n, axes, views := kernels.Count(shape), []int{0, 2}, []codegen.View{codegen.Dense(shape), codegen.Dense(shape)}
+		in := [][]byte{uniform(4*n, 1), uniform(4*n, 2)}
+		run := func(p *kernels.Plan, err error) (*kernels.Plan, []byte) {
+			t.Helper()
+			testutil.Do(t, err)
+			out := make([]byte, p.Out)
+			testutil.Do(t, Run(0, p, in, out))
+			return p, out
+		}
+		_, want := run(codegen.Map(dev, elements, shape, views...))
+		reduced, ofRows := run(codegen.Rows(dev, alone, shape, axes, []bool{true, true}, views...))
+		for _, split := range []codegen.Split{codegen.Unsplit, codegen.SplitInOrder} {
+			p, err := codegen.RowsSplits(dev, f, shape, axes, []bool{false, true, true}, []codegen.Split{split, codegen.Unsplit, codegen.Unsplit}, views...)
+			if err != nil && split != codegen.Unsplit { // not in vectors, or before compute capability 8.0
+				continue
+			}
+			p, got := run(p, err)
+			for k := range 2 {
+				if size := 4 * int64(c.channels); !bytes.Equal(got[p.Parts[1+k]:][:size], ofRows[reduced.Parts[k]:][:size]) {
+					t.Errorf("%v: other reductions %d beside elements", shape, k)
+				}
+			}
+			if split != codegen.Unsplit {
+				checkSplits(t, p.Op, kernels.Elements[float32](want[:4*n]), kernels.Elements[uint16](got[:6*n]), kernels.Elements[uint32](got[6*n:])[:2*codegen.Ranges(p)])
+			} else if !bytes.Equal(got[:4*n], want[:4*n]) {
+				t.Errorf("%v: other elements beside reductions", shape)
+			}
 		}
 	}
 }

@@ -87,9 +87,9 @@ type group struct {
 var groups = map[string]group{
 	"convolutions": {
 		binary:  "cudaops-bench",
-		checked: []string{"TestConvEntries", "TestConvSplitOnGPU"},
-		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU", "TestConvSumOnGPU"},
-		kernels: []string{"conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
+		checked: []string{"TestConvEntries", "TestConvSplitOnGPU", "TestImageSplitsOnGPU"},
+		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU", "TestConvSumOnGPU", "TestImageSplitsOnGPU"},
+		kernels: []string{"conv", "conv_decode", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
 	},
 	"products": {
 		binary:  "cudaops-bench",
@@ -121,9 +121,9 @@ var groups = map[string]group{
 	},
 	"generated": {
 		binary: "cudaops-bench",
-		checked: []string{"TestSplitsOnGPU", "TestRowsFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
+		checked: []string{"TestSplitsOnGPU", "TestStreamedOnGPU", "TestRowsFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
 			"TestMixedOnGPU", "TestConcatOnGPU", "TestStoredOnGPU", "TestRowsQuotientsOnGPU", "TestMapTilesOnGPU", "TestMapTilesBesideOnGPU", "TestNormalOnGPU"},
-		tests: []string{"TestSplitsOnGPU", "TestRowsFunctionsOnGPU", "TestFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
+		tests: []string{"TestSplitsOnGPU", "TestStreamedOnGPU", "TestRowsFunctionsOnGPU", "TestFunctionsOnGPU", "TestRowsTogetherOnGPU", "TestRowsReduceIntegersOnGPU", "TestRowsLongOnGPU", "TestRowsStreamOnGPU", "TestRowsReduceOnGPU", "TestRowsOnGPU", "TestMapEdgesOnGPU",
 			"TestMixedOnGPU", "TestConcatOnGPU", "TestMapOnGPU", "TestMapFloat64OnGPU", "TestStoredOnGPU", "TestRowsQuotientsOnGPU", "TestNegatedExtremesOnGPU", "TestInverseIsPositiveOnGPU", "TestMapHalvesOnGPU", "TestMapMinusZeroOnGPU", "TestMapIntegersOnGPU",
 			"TestMapTilesOnGPU", "TestMapTilesBesideOnGPU", "TestNormalOnGPU"},
 	},

@@ -71,9 +71,10 @@ func Map(dev kernels.Device, f expr.Func, shape []int, operands ...View) (*kerne
 	return MapSplit(dev, f, shape, nil, operands...)
 }
 
-// MapSplit is [Map] with some float32 outputs, those with a flag, stored as splits: see [SplitBytes]. No flags are for none. It returns an error where kernels do
-// not store splits: on devices before compute capability 8.0, and of outputs that are not stored in vectors or by too many blocks.
-func MapSplit(dev kernels.Device, f expr.Func, shape []int, split []bool, operands ...View) (*kernels.Plan, error) {
+// MapSplit is [Map] with some float32 outputs stored as splits: see [SplitBytes]. An empty list is for none. It returns an error where kernels do
+// not store splits: on devices before compute capability 8.0, and of outputs that are not stored in vectors or by too many blocks. One output may be stored with channels last, of
+// multiples of 8 channels and of 4 pixels, if operands are vectors along pixels or have an element for each channel or image.
+func MapSplit(dev kernels.Device, f expr.Func, shape []int, split []Split, operands ...View) (*kernels.Plan, error) {
 	p, c := &kernels.Plan{Op: fmt.Sprintf("map(%v, %v)", f, shape)}, call{f: f, shape: shape, split: split, operands: operands}
 	err := checkMap(f, shape, operands)
 	if n := f.Reductions(); n > 0 && err == nil {
@@ -86,7 +87,13 @@ func MapSplit(dev kernels.Device, f expr.Func, shape []int, split []bool, operan
 		return p.Or(err)
 	}
 	if from, to := c.buffers(p); kernels.Count(shape) > 0 {
-		err = newMap(dev, c, nil).launch(p, f, from, to)
+		n := newMap(dev, c, nil)
+		if c.storesChannelsLast() {
+			err = n.layOutSquares(shape)
+		}
+		if err == nil {
+			err = n.launch(p, f, from, to)
+		}
 	}
 	return p.Or(err)
 }
@@ -97,6 +104,11 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	outputs := slices.Repeat([]View{Dense(c.shape)}, len(c.f.Outputs()))
 	if into != nil {
 		outputs = []View{*into}
+	}
+	for k, s := range c.split {
+		if s == SplitChannelsLast {
+			outputs[k] = channelsLast(c.shape)
+		}
 	}
 	types := slices.Concat(c.stored(), c.f.Outputs())
 	n := newNest(c, rowGrid{stridedAxis: true, width: vectorWidth(types), threadsPerRow: 1}.whole(), outputs)
@@ -121,7 +133,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 	} else if !slices.ContainsFunc(types, func(d expr.Dtype) bool { return d.Size() != 2 }) {
 		l.vectors *= 4 // of 8 bytes: H100, BF16, 2^28 elements of GELU by tanh: 389.9 us with one, 367.7 with 2, 356.6 with 4
 	}
-	if c.splits() {
+	if c.splits() && !c.storesChannelsLast() {
 		if l.vectors = splitVectors; n.blocks() > maxRanges {
 			l.vectors *= 2
 		}

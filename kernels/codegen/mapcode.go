@@ -66,6 +66,11 @@ func (w *mapWriter) kernel() string {
 		w.tiled()
 		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
 	}
+	if w.channelsLast() {
+		w.squares()
+		w.storeRanges()
+		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.rowsPerBlock})
+	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
 		vectors[j] = w.locate(j)

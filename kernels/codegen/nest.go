@@ -45,7 +45,7 @@ type layout struct {
 	entry         string // mapEntry or rowsEntry
 	perRow        string // a letter for each output of Rows: r for one element a row, e for all elements
 	places        string // four bytes for each operand, then each output: see place
-	splitOutputs  string // a letter for each output: s if it is stored as splits; "" for none
+	splitOutputs  string // a letter for each output: s if it is stored as splits, c with channels last; "" for none
 	wide          bool   // indices take 64 bits
 	inner         bool   // vectors are within an innermost axis
 	width         int    // elements of a vector
@@ -67,6 +67,7 @@ type layout struct {
 	split          bool // each block has a split of a row
 	cluster        int  // as in rowGrid, like the next
 	sharesPerBlock int
+	streams        bool   // the outputs with an element for each index are stored while the only stage reads the operands
 	full           bool   // all vectors of a thread exist
 	small          bool   // their number is a power of two, and those of the second half may not exist
 	partial        bool   // there are more, which each step reloads
@@ -363,6 +364,8 @@ func (n *nest) blocks() int64 {
 			tiles *= extent
 		}
 		return tiles
+	case n.layout.channelsLast():
+		return min(n.squares(), squareMaxBlocks)
 	case n.isMap():
 		return kernels.CeilDiv(n.rows, int64(n.layout.width*n.layout.vectors*n.layout.rowsPerBlock))
 	}

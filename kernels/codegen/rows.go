@@ -1,6 +1,7 @@
 package codegen
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -31,7 +32,7 @@ func Rows(dev kernels.Device, f expr.Func, shape, axes []int, perRow []bool, ope
 }
 
 // RowsSplits is [Rows] with some float32 outputs of an element for each index stored as splits, as [MapSplit] stores them.
-func RowsSplits(dev kernels.Device, f expr.Func, shape, axes []int, perRow, split []bool, operands ...View) (*kernels.Plan, error) {
+func RowsSplits(dev kernels.Device, f expr.Func, shape, axes []int, perRow []bool, split []Split, operands ...View) (*kernels.Plan, error) {
 	p := &kernels.Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
 	return p.Or(appendRows(p, dev, call{f, shape, axes, perRow, split, operands}))
 }
@@ -77,7 +78,7 @@ type call struct {
 	f           expr.Func
 	shape, axes []int
 	perRow      []bool
-	split       []bool // flags of the outputs that are stored as splits, or nil
+	split       []Split // of the outputs, or nil
 	operands    []View
 }
 
@@ -88,6 +89,9 @@ func appendRows(p *kernels.Plan, dev kernels.Device, c call) error {
 	}
 	if err := c.checkSplit(dev); err != nil {
 		return err
+	}
+	if c.storesChannelsLast() {
+		return errors.New("got an output of rows stored as splits with channels last, want one of a map")
 	}
 	staged, err := c.f.Stages(c.perRow)
 	if err != nil {
@@ -129,7 +133,8 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 		return err
 	}
 	pol := rowsPolicies.On(dev)
-	if elementSteps(staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
+	streamed := g.cluster > 0 && len(staged.Stages) == 1 && slices.Contains(c.perRow, false) && streams(staged, len(c.operands))
+	if slices.Contains(c.perRow, true) && (streamed || elementSteps(staged) == 1 && !slices.Contains(c.perRow, false)) {
 		g = g.withShares(int64(dev.SMs), c.rows(), pol.minThreadsPerSM)
 	}
 	if c.splits() {
@@ -157,6 +162,7 @@ func launchRows(p *kernels.Plan, dev kernels.Device, c call, g rowGrid, from, to
 	n.address(true)
 	l := &n.layout
 	l.entry, l.stridedAxis, l.threadsPerRow, l.rowsPerBlock, l.split, l.cluster, l.sharesPerBlock = rowsEntry, g.stridedAxis, int(g.threadsPerRow), int(g.rowsPerBlock), g.splits > 1, int(g.cluster), int(g.sharesPerBlock)
+	l.streams = streamed
 	for _, one := range c.perRow {
 		l.perRow += map[bool]string{true: "r", false: "e"}[one]
 	}
@@ -342,13 +348,13 @@ func splitRows(p *kernels.Plan, dev kernels.Device, c call, staged expr.Staged, 
 	for k, d := range partial {
 		partials[k] = p.Workspace(c.rows() * g.splits * d.Size())
 	}
-	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), make([]bool, n), c.operands}
+	first := call{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), make([]Split, n), c.operands}
 	firstTo, ofRow := slices.Clone(partials), []kernels.Ref(nil)
 	for k, at := range to {
 		if c.perRow[k] {
 			ofRow = append(ofRow, at)
 		} else {
-			first.perRow, first.split, firstTo = append(first.perRow, false), append(first.split, c.isSplit(k)), append(firstTo, at)
+			first.perRow, first.split, firstTo = append(first.perRow, false), append(first.split, c.splitOf(k)), append(firstTo, at)
 		}
 	}
 	if err := launchRows(p, dev, first, g, from, firstTo); err != nil {

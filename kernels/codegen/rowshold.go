@@ -20,11 +20,11 @@ func (m *nest) chooseResident(dev kernels.Device, pol rowsPolicy) {
 	columns := m.grid.columnsInBlock(m.columns)
 	needed, most := kernels.CeilDiv(columns, between), maxResident/m.grid.width
 	switch {
-	case l.split:
-		l.bytesPerIter = int(pol.bytesPerIter)
-		return
 	case l.sharesPerBlock > 0:
 		l.bytesPerIter = int(pol.bytesPerIterShares)
+		return
+	case l.split || l.streams:
+		l.bytesPerIter = int(pol.bytesPerIter)
 		return
 	}
 	operands, all := m.residentOperands(), needed

@@ -287,7 +287,7 @@ func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	return list
 }
 
-// accumulateAll accumulates all elements of a thread. Of a split row it also stores the outputs that differ along it, which depend on no reduction.
+// accumulateAll accumulates all elements of a thread. If stores says so, it also stores the outputs that differ along the row, which depend on no reduction.
 func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 	fs := []expr.Func{s.Func}
 	if w.stores() {
@@ -306,8 +306,10 @@ func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 	})
 }
 
-// stores reports whether the reduction of a split row stores outputs.
-func (w *rowsWriter) stores() bool { return w.split && len(w.staged.Elements.Outputs()) > 0 }
+// stores reports whether the reduction of a row stores outputs that differ along it.
+func (w *rowsWriter) stores() bool {
+	return (w.split || w.streams) && len(w.staged.Elements.Outputs()) > 0
+}
 
 // addResults makes the results of a stage known to the next.
 func (w *rowsWriter) addResults(results [][]string) {
@@ -334,7 +336,7 @@ func (w *rowsWriter) ordered(step int) bool {
 
 // storeElements evaluates and stores the outputs that differ along a row.
 func (w *rowsWriter) storeElements() {
-	if len(w.staged.Elements.Outputs()) == 0 || w.split {
+	if len(w.staged.Elements.Outputs()) == 0 || w.split || w.streams {
 		return
 	}
 	w.step([]expr.Func{w.staged.Elements}, w.backward(w.stages), w.storeVector)

@@ -42,10 +42,28 @@ func Ranges(p *kernels.Plan) int64 {
 	return int64(p.Launches[0].Grid[0]) * int64(max(p.Launches[0].Grid[1], 1))
 }
 
-func (c call) isSplit(k int) bool { return c.split != nil && c.split[k] }
+// Split is how a float32 output is stored as splits.
+type Split uint8
+
+const (
+	Unsplit           Split = iota // it is stored as elements
+	SplitInOrder                   // each matrix has the elements in row-major order of the shape
+	SplitChannelsLast              // the shape is (images, channels, ...), and each matrix has those of an image with channels contiguous
+)
+
+func (c call) splitOf(k int) Split {
+	if c.split == nil {
+		return Unsplit
+	}
+	return c.split[k]
+}
+
+func (c call) isSplit(k int) bool { return c.splitOf(k) != Unsplit }
 
 // splits reports whether outputs are stored as splits.
-func (c call) splits() bool { return slices.Contains(c.split, true) }
+func (c call) splits() bool {
+	return slices.ContainsFunc(c.split, func(s Split) bool { return s != Unsplit })
+}
 
 // splitLetters returns a letter for each output, or "" if none is stored as splits.
 func (c call) splitLetters() string {
@@ -53,10 +71,8 @@ func (c call) splitLetters() string {
 		return ""
 	}
 	letters := bytes.Repeat([]byte("-"), len(c.f.Outputs()))
-	for k, is := range c.split {
-		if is {
-			letters[k] = 's'
-		}
+	for k, s := range c.split {
+		letters[k] = "-sc"[s]
 	}
 	return string(letters)
 }
@@ -69,7 +85,7 @@ func (c call) storedOutputs() []expr.Dtype {
 func (l *layout) storedOutputs(f expr.Func) []expr.Dtype {
 	list := f.Outputs()
 	for k, letter := range l.splitOutputs {
-		if letter == 's' {
+		if letter != '-' {
 			list[k] = expr.BF16
 		}
 	}
@@ -78,7 +94,7 @@ func (l *layout) storedOutputs(f expr.Func) []expr.Dtype {
 
 // isSplit reports whether output k is stored as splits.
 func (n *nest) isSplit(k int) bool {
-	return n.layout.splitOutputs != "" && n.layout.splitOutputs[k] == 's'
+	return n.layout.splitOutputs != "" && n.layout.splitOutputs[k] != '-'
 }
 
 // checkSplit returns an error if outputs cannot be stored as splits on a device.
@@ -86,8 +102,8 @@ func (c call) checkSplit(dev kernels.Device) error {
 	if !c.splits() {
 		return nil
 	}
-	if len(c.split) != len(c.f.Outputs()) {
-		return fmt.Errorf("got %d flags of splits for %d outputs", len(c.split), len(c.f.Outputs()))
+	if len(c.split) != len(c.f.Outputs()) || slices.Max(c.split) > SplitChannelsLast {
+		return fmt.Errorf("got splits %v of %d outputs", c.split, len(c.f.Outputs()))
 	}
 	for k, d := range c.f.Outputs() {
 		if c.isSplit(k) && (d != expr.Float32 || c.perRow != nil && c.perRow[k]) {
@@ -96,6 +112,9 @@ func (c call) checkSplit(dev kernels.Device) error {
 	}
 	if dev.Kind == kernels.GPU && dev.Major < 8 {
 		return errors.New("splits are stored by devices of compute capability 8.0 and later ones")
+	}
+	if c.storesChannelsLast() {
+		return c.checkChannelsLast()
 	}
 	return nil
 }
@@ -132,7 +151,7 @@ const (
 // splitParameters adds the parameters of outputs that are stored as splits.
 func (w *kernelWriter) splitParameters() {
 	for k, letter := range w.splitOutputs {
-		if letter == 's' {
+		if letter != '-' {
 			s := &splitOutput{plane: w.parameter("u64", expr.B64), ranges: w.pointer()}
 			s.most, s.least, s.others = w.result(expr.B32, "mov.b32 %s, 0"), w.result(expr.B32, "mov.b32 %s, %d", sizeLimit-1), w.result(expr.B32, "mov.b32 %s, 0")
 			w.places[len(w.types)+k].split = s

@@ -49,9 +49,11 @@ func (c splitCase) plan(t *testing.T, dev kernels.Device, split bool) *kernels.P
 	t.Helper()
 	b := expr.NewBuilder(expr.Float32, expr.Float32)
 	f := testutil.Get[expr.Func](t)(b.Func(c.outputs(b, b.Operand(0), b.Operand(1))...))
-	flags := make([]bool, len(f.Outputs()))
+	flags := make([]Split, len(f.Outputs()))
 	for k := range flags {
-		flags[k] = split && (c.perRow == nil || !c.perRow[k])
+		if split && (c.perRow == nil || !c.perRow[k]) {
+			flags[k] = SplitInOrder
+		}
 	}
 	if c.axes == nil {
 		return testutil.Get[*kernels.Plan](t)(MapSplit(dev, f, c.shape, flags, Dense(c.shape), Dense(c.shape)))
@@ -129,13 +131,13 @@ func TestSplitsAssemble(t *testing.T) {
 func TestSplitsOfMany(t *testing.T) {
 	f := testutil.Get[expr.Func](t)(expr.Identity(expr.Float32))
 	for n, want := range map[int]int64{1 << 20: 1 << 8, 1 << 26: 1 << 14, 1<<26 + 8: 1<<13 + 1, 1 << 27: 1 << 14} {
-		p := testutil.Get[*kernels.Plan](t)(MapSplit(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, f, []int{n}, []bool{true}, Dense([]int{n})))
+		p := testutil.Get[*kernels.Plan](t)(MapSplit(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, f, []int{n}, []Split{SplitInOrder}, Dense([]int{n})))
 		if got := Ranges(p); got != want {
 			t.Errorf("%d elements: got %d ranges, want %d", n, got, want)
 		}
 	}
 	const n = 1<<27 + 8
-	if p, err := MapSplit(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, f, []int{n}, []bool{true}, Dense([]int{n})); err == nil {
+	if p, err := MapSplit(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}, f, []int{n}, []Split{SplitInOrder}, Dense([]int{n})); err == nil {
 		t.Errorf("got %v, want an error for %d ranges", p, Ranges(p))
 	}
 }

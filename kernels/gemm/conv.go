@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
@@ -72,7 +73,9 @@ type Conv struct {
 	// ChannelsLast tells of ConvOutput and ConvImages whether they are stored as (Images, rows, columns, channels), where TakesChannelsLast permits it: in 16 bits, or in float32 if Round is TF32.
 	ChannelsLast [2]bool
 	// Split tells of both operands whether their splits, as a [ConvSplit] of Splits has them, are further operands, in the same order.
-	Split    [2]bool
+	Split [2]bool
+	// Ranges, if not 0, say that the operand itself is its splits, which a generated kernel has stored with so many ranges, see [codegen.SplitChannelsLast]. Its Split is true.
+	Ranges   [2]int64
 	Prepared bool // the filters are as [PrepareFilters] writes them, see [Conv.Prepares]
 }
 
@@ -139,10 +142,13 @@ func (v Conv) check(dev kernels.Device) error {
 			}
 		}
 	}
-	if v.Split != [2]bool{} {
+	if v.Split != [2]bool{} || v.Ranges != [2]int64{} {
 		for i, x := range v.operandSplits(dev) {
 			if v.Split[i] && x == (ConvSplit{}) {
 				return fmt.Errorf("got splits of operand %d, want none: the launches read no splits of whole images", i)
+			}
+			if n := v.Ranges[i]; n < 0 || n > 0 && (!v.Split[i] || x.Rows%8 != 0) || n > 1<<14 {
+				return fmt.Errorf("got %d ranges of operand %d, want none, or those that a generated kernel has stored with its splits", n, i)
 			}
 		}
 	}
@@ -251,8 +257,10 @@ func (v Conv) planBy(m convMethod) (*kernels.Plan, error) {
 		p.Inputs = append(p.Inputs, sizes[operand]*v.size(operand))
 	}
 	for i, of := range convOperands[v.Result] {
-		if v.Split[i] {
-			p.Inputs = append(p.Inputs, v.split(of).Bytes())
+		if x := v.split(of); v.further(i) {
+			p.Inputs = append(p.Inputs, x.Bytes())
+		} else if v.Ranges[i] > 0 {
+			p.Inputs[i] = codegen.SplitBytes(x.Count * x.Rows * x.Cols)
 		}
 	}
 	if v.Prepared {

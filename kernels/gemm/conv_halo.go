@@ -200,6 +200,5 @@ func (c convCandidate) emitHalo(p *kernels.Plan, v Conv, w convWindows, args con
 	if c.form != BF16Split {
 		return nil
 	}
-	args.When, args.Guarded = fallback, true
-	return v.launch(p, dev, args)
+	return v.guarded(p, dev, args, fallback)
 }

@@ -400,8 +400,7 @@ func (c convCandidate) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.
 	if c.form != BF16Split && (w.merged == 1 || c.filters) {
 		return nil
 	}
-	args.When, args.Guarded = fallback, true
-	return v.launch(p, dev, args)
+	return v.guarded(p, dev, args, fallback)
 }
 
 // emitOperands appends the launch that prepares operands and clears so many arrivals, and sets where the operands are. It returns the operands' ranges and the arrivals.
@@ -414,10 +413,14 @@ func (c convCandidate) emitOperands(p *kernels.Plan, v Conv, w *convWindows, dev
 		x.To = x.X
 		switch {
 		case c.form == BF16Split && v.Split[1-i]:
-			if x.To = kernels.In(2); i == 0 && v.Split[0] {
-				x.To = kernels.In(3)
+			ranges[i].Blocks = v.Ranges[1-i]
+			if v.further(1 - i) {
+				if x.To = kernels.In(2); i == 0 && v.further(0) {
+					x.To = kernels.In(3)
+				}
+				ranges[i].Blocks = x.blocks(c.form, dev)
 			}
-			ranges[i] = convRanges{kernels.At(x.To.Operand, x.bytes(c.form)), x.blocks(c.form, dev)}
+			ranges[i].At = kernels.At(x.To.Operand, x.bytes(c.form))
 		case !w.given[i]:
 			x.To = p.Workspace(x.bytes(c.form))
 			list, of = append(list, *x), append(of, i)

@@ -39,7 +39,7 @@ func TestStoredSplits(t *testing.T) {
 						o, shape := []*Operand{&p.A, &p.B}[j], []int{int(x.Rows), int(x.Cols)}
 						by, err := x.Plan(dev)
 						if stored[j] {
-							by, err = codegen.MapSplit(dev, identity, shape, []bool{true}, codegen.Dense(shape))
+							by, err = codegen.MapSplit(dev, identity, shape, []codegen.Split{codegen.SplitInOrder}, codegen.Dense(shape))
 							o.Ranges = codegen.Ranges(by)
 						}
 						testutil.Do(t, err)

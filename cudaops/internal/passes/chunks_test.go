@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -153,7 +154,7 @@ func TestRowChunks(t *testing.T) {
 				t.Errorf("%v is stored as float32", v)
 			}
 		}
-		if op, mapped := in.Op.(program.Map); mapped && len(op.Axes) > 0 && slices.Contains(op.Split, true) {
+		if op, mapped := in.Op.(program.Map); mapped && len(op.Axes) > 0 && slices.Contains(op.Split, codegen.SplitInOrder) {
 			stored++
 		}
 	}

@@ -114,6 +114,7 @@ type vertex struct {
 	liveOut      bool      // an output, or the new value of a state, is a view of its result
 	updates      bool      // it computes the new value of a state, over that state
 	waiting      bool      // it waits to be merged with its consumers
+	split        bool      // convolutions read its elements as splits, or Maps that compute such elements read them
 	visited      int       // number of the front that found it last
 
 	op     program.Map // of a vertex with a group
@@ -167,7 +168,32 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 			v.materialized, v.liveOut, v.updates = true, true, u.Next.Base == u.Next
 		}
 	}
+	f.markSplits()
 	return f
+}
+
+// splitMapMin is in elements of images. Between a launch that computes fewer and one that splits them, most stay in L2.
+const splitMapMin = 1 << 23
+
+// markSplits marks the instructions on elements whose results convolutions read as splits. A Map stores these splits, with channels last (see storeSplits), rows do not.
+func (f *fuser) markSplits() {
+	for _, v := range slices.Backward(f.vertices) {
+		if v.group == nil || len(v.op.Axes) > 0 || kernels.Count(v.op.Shape) < splitMapMin {
+			continue
+		}
+		for _, r := range v.readers {
+			if v.split = v.split || r.group != nil && r.split && slices.Equal(r.op.Shape, v.op.Shape); v.split || r.group != nil {
+				continue
+			}
+			c, is := program.ConvOf(r.Op)
+			if !is {
+				continue
+			}
+			for i, x := range c.Splits(f.device) {
+				v.split = v.split || r.In[i].Base == v.Out[0] && x.Rows%8 == 0 && x.Cols%4 == 0 && x.Count*x.Rows*x.Cols == v.Out[0].Elements()
+			}
+		}
+	}
 }
 
 // waits reports whether an instruction waits to be merged with its consumers.
@@ -310,7 +336,7 @@ func tooManyOutputs(a, b *group) bool {
 }
 
 // runs reports whether a group can be one instruction on the device. It must have at most maxOperands operands. If its rows
-// are split across blocks, it must have a single reduction stage, on which only per-row outputs depend.
+// are split across blocks, or convolutions read its elements as splits, it must have a single reduction stage, on which only per-row outputs depend.
 func (f *fuser) runs(g *group) bool {
 	if g.inputs() > maxOperands && len(g.operands()) > maxOperands {
 		return false
@@ -319,7 +345,7 @@ func (f *fuser) runs(g *group) bool {
 	if f.ordered && slices.Equal(axes, []int{0, 2, 3}) { // of channels, which are last: see channels.go
 		shape, axes = ordered(shape), []int{0, 1, 2}
 	}
-	if axes == nil || codegen.RowsWhole(f.device, shape, axes) {
+	if axes == nil || codegen.RowsWhole(f.device, shape, axes) && !slices.ContainsFunc(g.members, func(v *vertex) bool { return v.split }) {
 		return true
 	}
 	fused, err := g.build()

@@ -171,7 +171,7 @@ func (r *caster) convert(in *program.Instr, product gemm.Product) {
 func (r *caster) share(in *program.Instr, v gemm.Conv) {
 	for i, x := range r.splits[in] {
 		from := in.In[i]
-		if x == (gemm.ConvSplit{}) || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
+		if x == (gemm.ConvSplit{}) || v.Ranges[i] > 0 || r.readers[of(from, x)] < 2 || from.Bytes() > shareSplitMax {
 			continue
 		}
 		split, fresh := r.bytes(from, x)

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -36,7 +37,7 @@ func TestPlanesOnce(t *testing.T) {
 	for _, in := range g.Program.Instrs {
 		if op, mapped := in.Op.(program.Map); mapped {
 			for _, split := range op.Split {
-				stored += map[bool]int{true: 1}[split]
+				stored += map[codegen.Split]int{codegen.SplitInOrder: 1}[split]
 			}
 		}
 		k, _ := in.Op.(program.Kernel)

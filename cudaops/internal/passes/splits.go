@@ -11,10 +11,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// storeSplits makes Maps store the BF16 splits that products read: of a float32 value that they compute, in place of its elements if nothing else reads
+// storeSplits makes Maps store the BF16 splits that products and convolutions read: of a float32 value that they compute, in place of its elements if nothing else reads
 // these, or of a value that they read. No launch then reads the value to split it. Splits encode every number, so a product that has to scale them first finds the elements.
 func storeSplits(p *program.Program, dev kernels.Device) error {
-	s := &splitStorer{p: p, device: dev, readers: map[*program.Value][]operandUse{}, fixed: map[*program.Value]bool{}, at: map[*program.Instr]int{}}
+	s := &splitStorer{p: p, device: dev, readers: map[*program.Value][]operandUse{}, fixed: map[*program.Value]bool{}, at: map[*program.Instr]int{}, images: map[*program.Instr][2]gemm.ConvSplit{}}
 	for i, in := range p.Instrs {
 		if s.at[in] = i; program.Is[program.Alias](in.Op) {
 			continue
@@ -50,6 +50,7 @@ type splitStorer struct {
 	readers map[*program.Value][]operandUse // of a base
 	fixed   map[*program.Value]bool         // bases that the user or the next run reads
 	at      map[*program.Instr]int          // its place in the program
+	images  map[*program.Instr][2]gemm.ConvSplit
 }
 
 // operandUse is operand i of an instruction.
@@ -58,8 +59,11 @@ type operandUse struct {
 	i  int
 }
 
-// readsSplits reports whether an instruction is a product whose kernel reads splits.
+// readsSplits reports whether an instruction is a product or a convolution whose kernel reads splits.
 func (s *splitStorer) readsSplits(in *program.Instr) bool {
+	if s.imagesOf(in) != [2]gemm.ConvSplit{} {
+		return true
+	}
 	product, ok := program.ProductOf(in.Op)
 	if !ok || product.Round != kernels.FullPrecision {
 		return false
@@ -73,7 +77,7 @@ func (s *splitStorer) products(v *program.Value) (list []operandUse, all bool) {
 	var rows, cols int64
 	all = !s.fixed[v]
 	for _, u := range s.readers[v] {
-		if product, _ := program.ProductOf(u.in.Op); u.i < 2 && s.readsSplits(u.in) {
+		if product, is := program.ProductOf(u.in.Op); is && u.i < 2 && s.readsSplits(u.in) {
 			x, read := product.Prepares(gemm.BF16Split)[u.i], u.in.In[u.i]
 			if len(list) == 0 {
 				rows, cols = x.Rows, x.Cols
@@ -88,8 +92,38 @@ func (s *splitStorer) products(v *program.Value) (list []operandUse, all bool) {
 	return list, all
 }
 
-// store makes a Map store the splits of a value for the products that read them, if there are any and there is such a Map.
+// imagesOf returns the splits that the launches of a convolution make of its operands.
+func (s *splitStorer) imagesOf(in *program.Instr) [2]gemm.ConvSplit {
+	list, known := s.images[in]
+	if c, is := program.ConvOf(in.Op); is && !known {
+		list = c.Splits(s.device)
+		s.images[in] = list
+	}
+	return list
+}
+
+// convolutions returns the operands of convolutions whose launches read the splits of a whole base of images, and whether they are all that reads it.
+func (s *splitStorer) convolutions(v *program.Value, shape tensor.Shape) (list []operandUse, all bool) {
+	if len(shape) < 3 {
+		return nil, false
+	}
+	images := gemm.ConvSplit{Count: int64(shape[0]), Rows: int64(shape[1]), Cols: kernels.Count(shape[2:])}
+	for _, u := range s.readers[v] {
+		if u.i < 2 && s.imagesOf(u.in)[u.i] == images && u.in.In[u.i].View.Offset == 0 && u.in.In[u.i].IsContiguous() {
+			list = append(list, u)
+		}
+	}
+	return list, !s.fixed[v] && len(list) == len(s.readers[v])
+}
+
+// store makes a Map store the splits of a value for the products or the convolutions that read them, if there are any and there is such a Map.
 func (s *splitStorer) store(v *program.Value) error {
+	if op, mapped := v.Def.Op.(program.Map); mapped && len(op.Axes) == 0 {
+		if list, all := s.convolutions(v, op.Shape); len(list) > 0 {
+			k := slices.Index(v.Def.Out, v)
+			return s.by(v.Def, list, codegen.SplitChannelsLast, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
+		}
+	}
 	products, all := s.products(v)
 	if len(products) == 0 {
 		return nil
@@ -97,7 +131,7 @@ func (s *splitStorer) store(v *program.Value) error {
 	def := v.Def
 	if program.Is[program.Map](def.Op) {
 		k := slices.Index(def.Out, v)
-		return s.by(def, products, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
+		return s.by(def, products, codegen.SplitInOrder, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
 	}
 	for _, u := range s.readers[v] {
 		op, mapped := u.in.Op.(program.Map)
@@ -105,20 +139,20 @@ func (s *splitStorer) store(v *program.Value) error {
 		if !mapped || !slices.Equal(x.Shape, op.Shape) || x.View.Offset != 0 || !x.IsContiguous() || x.Elements() != v.Elements() || slices.ContainsFunc(products, func(p operandUse) bool { return s.at[p.in] < s.at[u.in] }) {
 			continue
 		}
-		return s.by(u.in, products, func(b *expr.Builder, _ []expr.Value) expr.Value { return b.Operand(u.i) }, v, -1, false)
+		return s.by(u.in, products, codegen.SplitInOrder, func(b *expr.Builder, _ []expr.Value) expr.Value { return b.Operand(u.i) }, v, -1, false)
 	}
 	return nil
 }
 
 // by makes an instruction store the splits of one of its values, in place of output k with alone, or beside the outputs.
-func (s *splitStorer) by(in *program.Instr, products []operandUse, of func(b *expr.Builder, results []expr.Value) expr.Value, v *program.Value, k int, alone bool) error {
+func (s *splitStorer) by(in *program.Instr, uses []operandUse, as codegen.Split, of func(b *expr.Builder, results []expr.Value) expr.Value, v *program.Value, k int, alone bool) error {
 	op := in.Op.(program.Map)
 	if k >= 0 && op.PerRow != nil && op.PerRow[k] || !alone && len(in.Out) == maxOutputs {
 		return nil
 	}
-	op.Split = append(slices.Clone(op.Split), make([]bool, len(in.Out)-len(op.Split))...)
+	op.Split = append(slices.Clone(op.Split), make([]codegen.Split, len(in.Out)-len(op.Split))...)
 	if alone {
-		op.Split[k] = true
+		op.Split[k] = as
 	} else {
 		b := expr.NewBuilder(op.Func.Operands()...)
 		results := b.Inline(op.Func, b.Inputs()...)
@@ -126,7 +160,7 @@ func (s *splitStorer) by(in *program.Instr, products []operandUse, of func(b *ex
 		if err != nil {
 			return err
 		}
-		op.Func, op.Split = f, append(op.Split, true)
+		op.Func, op.Split = f, append(op.Split, as)
 		if op.PerRow != nil {
 			op.PerRow = append(slices.Clone(op.PerRow), false)
 		}
@@ -142,7 +176,12 @@ func (s *splitStorer) by(in *program.Instr, products []operandUse, of func(b *ex
 		in.Out[k] = split
 		s.p.Instrs = slices.DeleteFunc(s.p.Instrs, func(in *program.Instr) bool { return program.Is[program.Alias](in.Op) && in.In[0].Base == v })
 	}
-	for _, u := range products {
+	for _, u := range uses {
+		if c, is := program.ConvOf(u.in.Op); is {
+			c.Split[u.i], c.Ranges[u.i] = true, codegen.Ranges(plan)
+			u.in.In[u.i], u.in.Op = split, program.Kernel{Planner: c}
+			continue
+		}
 		product, _ := program.ProductOf(u.in.Op)
 		o := [2]*gemm.Operand{&product.A, &product.B}[u.i]
 		o.Form, o.Ranges = gemm.BF16Split, codegen.Ranges(plan)

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/attention"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/window"
@@ -157,7 +158,7 @@ type Map struct {
 	Axes              []int  // rising; nil for a function without reductions
 	PerRow            []bool // of each output; nil without Axes
 	FuseWithConsumers bool
-	Split             []bool // of each output: it is stored as splits, bytes that a gemm.Product reads; nil for none. See codegen.MapSplit
+	Split             []codegen.Split // of each output: how it is stored as splits, bytes that a gemm.Product or a gemm.Conv reads; nil for none. See codegen.MapSplit
 }
 
 // Concat concatenates its inputs, views with any strides, along an axis.
@@ -211,7 +212,7 @@ func (m Map) String() string {
 	if len(m.Axes) == 0 {
 		name = fmt.Sprintf("map %v", m.Func)
 	}
-	if slices.Contains(m.Split, true) {
+	if slices.ContainsFunc(m.Split, func(s codegen.Split) bool { return s != codegen.Unsplit }) {
 		name += " to planes"
 	}
 	return name
