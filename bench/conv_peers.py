@@ -12,8 +12,8 @@ holds them and the test ours, so that both read memory. For TF32, BF16 and F16 t
 channels first and channels last counts, for ours as well: images and outputs of BF16 and F16 are in 16 bits for cuDNN, and for ours where
 they have channels last. Filters of ours are as the compiler prepares them, where it does, as those of cuDNN have channels last. The ratio of the best candidate shows what the choice loses.
 
-Most of a search is the CPU's, which builds and loads the algorithms. Several processes search at once, each for a layer of its own, to load what they need. Then they search again and time, one process
-after the other, each in a new thread, since PyTorch has a cache of algorithms for each thread: nothing else runs on the GPU then.
+Most of a search is the CPU's, which builds and loads the algorithms. Several processes search at once, each for its layers, to load what they need. Then one process after the other searches again and
+times, in a new thread, since PyTorch has a cache of algorithms for each thread: nothing else runs on the GPU then.
 """
 
 import concurrent.futures
@@ -79,29 +79,24 @@ def attempt(f, *arguments):
     try:
         value = f(*arguments)
     except Exception as e:
-        value = e
+        value = RuntimeError(str(e))
     return value, time.monotonic() - begun
 
 
-def work(rank, count, lines, seconds, barrier, lock, over, results):
-    """Times every count-th layer and sends a tuple of the line, the time or an exception, and the seconds of both searches."""
-    until = time.monotonic() + seconds
-    for k in range(rank, -(-len(lines) // count) * count, count):
-        layer = LAYER.search(lines[k]) if k < len(lines) else None
-        value, searched = attempt(cudnn_us, layer, False) if layer and count > 1 else (None, 0)
-        if rank == 0:
-            over.value = time.monotonic() > until
-        barrier.wait(60)
-        if over.value:
-            break
-        with lock:
-            if layer and not isinstance(value, Exception):
-                with concurrent.futures.ThreadPoolExecutor(1) as thread:
-                    value, timed = attempt(lambda: thread.submit(cudnn_us, layer, True).result())
-                results.put((lines[k], value, searched, timed))
-            elif layer:
-                results.put((lines[k], value, searched, 0))
-        barrier.wait(60)
+def work(rank, count, lines, until, barrier, turn, results):
+    """Times every count-th layer and sends a tuple of the line, the time or an exception, and the seconds of both searches. Those for which there is no time are left out."""
+    layers, searches = [LAYER.search(line) for line in lines[rank::count]], []
+    for layer in layers:
+        if count > 1 and time.time() < until:
+            searches.append(attempt(cudnn_us, layer, False))
+    barrier.wait(100)
+    with turn, concurrent.futures.ThreadPoolExecutor(1) as thread:
+        for line, layer, (value, searched) in zip(lines[rank::count], layers, searches or [(None, 0)] * len(layers)):
+            timed = 0
+            if time.time() < until and not isinstance(value, Exception):
+                value, timed = attempt(lambda: thread.submit(cudnn_us, layer, True).result())
+            if value is not None:
+                results.put((line, value, searched, timed))
     results.put(None)
 
 
@@ -113,14 +108,14 @@ def summary(name, rows):
 def measure(lines, seconds, count):
     """Yields the ratios of layers as they are timed."""
     spawn = multiprocessing.get_context("spawn")
-    barrier, lock, over, results = spawn.Barrier(count), spawn.Lock(), spawn.Value("b", False), spawn.Queue()
-    workers = [spawn.Process(target=work, args=(rank, count, lines, seconds, barrier, lock, over, results), daemon=True) for rank in range(count)]
+    barrier, turn, results, until = spawn.Barrier(count), spawn.Lock(), spawn.Queue(), time.time() + seconds
+    workers = [spawn.Process(target=work, args=(rank, count, lines, until, barrier, turn, results), daemon=True) for rank in range(count)]
     for worker in workers:
         worker.start()
     ended, spent = 0, [0.0, 0.0]
     while ended < count:
         try:
-            result = results.get(timeout=60)
+            result = results.get(timeout=120)
         except queue.Empty:
             print("a process failed")
             break
