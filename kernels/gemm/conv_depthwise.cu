@@ -155,16 +155,17 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
     admit();
 }
 
-// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, for which it sums each acrossX-th pixel of each acrossY-th row.
+// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, for which it sums each acrossX-th pixel of each acrossY-th row of each acrossP-th plane.
 // J is 1 if taps are not side by side. Sums of taps beyond a row's last are of what is in memory there, and not written.
 struct Parts {
-    int taps, acrossX, acrossY;
+    int taps, acrossX, acrossY, acrossP;
 };
 
 // sum_pixels adds the products of the pixels of a band with J taps side by side to their sums.
-template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)[5], const T* images, const T* outputs, const Axis& v, const Axis& h, const Band& b, int planes, int rows, int x0, int y0, const Parts& parts) {
+template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)[5], const T* images, const T* outputs, const Axis& v, const Axis& h, const Band& b, int planes, int rows, int x0, int y0, int p0, const Parts& parts) {
     const int down = parts.acrossY * v.stride * b.wide;
-    for (int p = 0; p < planes; p++, images += b.high.d * b.wide, outputs += b.rows * h.out)
+    images += p0 * b.high.d * b.wide, outputs += p0 * b.rows * h.out;
+    for (int p = p0; p < planes; p += parts.acrossP, images += parts.acrossP * b.high.d * b.wide, outputs += parts.acrossP * b.rows * h.out)
         for (int x = x0; x < h.out; x += parts.acrossX) {
             const T *e = images + y0 * v.stride * b.wide + x * h.stride, *d = outputs + y0 * h.out + x;
 #pragma unroll 2
@@ -180,7 +181,8 @@ template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)
 template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, const Axis& v, const Axis& h, const Band& b, const Band& own, const Parts& parts) {
     const int taps = v.size * h.size, channel = blockIdx.x % channels, split = blockIdx.x / channels, bands = (v.out + b.rows - 1) / b.rows, all = (count + b.each - 1) / b.each * bands;
     T *const memory = reinterpret_cast<T*>(dynamic), *const gradients = memory + b.each * b.high.d * b.wide;
-    const int pixels = parts.acrossX * parts.acrossY, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, y0 = pixel / parts.acrossX, x0 = pixel - y0 * parts.acrossX, chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
+    const int pixels = parts.acrossX * parts.acrossY * parts.acrossP, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, line = pixel / parts.acrossX, x0 = pixel - line * parts.acrossX, p0 = line / parts.acrossY, y0 = line - p0 * parts.acrossY;
+    const int chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
     const T* const window = memory + i * v.dilation * b.wide + j0 * h.dilation;
     T sum[5] = {};
     for (int band = split * chunk; band < min((split + 1) * chunk, all); band++) {
@@ -192,9 +194,9 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
         copied();
         const int rows = min(b.rows, v.out - row0);
         if (part >= parts.taps) continue;
-        if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
-        else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
-        else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+        if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, p0, parts);
+        else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, p0, parts);
+        else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, p0, parts);
     }
     __syncthreads();
     if (part < parts.taps) {
@@ -227,9 +229,9 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
         follow();                                                                                                                                                                     \
         images(outputs, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, BAND_OF(A), DIVIDE_OF(strideY), DIVIDE_OF(strideX), everyY, stepY, everyX, stepX, DIVIDE_OF(strips), DIVIDE_OF(across)); \
     }                                                                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY) { \
+    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY, int acrossP) { \
         follow();                                                                                                                                                                     \
-        filters(images, outputs, out, count, channels, chunk, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY});                                                \
+        filters(images, outputs, out, count, channels, chunk, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY, acrossP});                                                \
     }
 DEPTHWISE(float, f32)
 DEPTHWISE(double, f64)

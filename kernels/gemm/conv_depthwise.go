@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"math"
+
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
@@ -17,7 +19,12 @@ const (
 	depthwiseMax    = 160 << 10 // that it may have, where a device has so much
 	depthwiseBlocks = 8         // of an SM, wanted
 	depthwiseRows   = 4         // results of a thread, one below the other
+
+	depthwiseFilterBlocks = 4 // of an SM, for filters, at most
 )
+
+// The model's constants for filters: us of a block and of a band beside its bytes, and the bytes that an SM copies and multiplies in one.
+const depthwiseBlock, depthwiseBand, depthwiseRate = 1, 1.2, 12e3
 
 // axisArgs is windows.cuh's Axis, and bandArgs conv_depthwise.cu's Band.
 type axisArgs struct {
@@ -56,7 +63,8 @@ type depthwiseFiltersArgs struct {
 	Count, Channels, Chunk, Side int64 `arg:"int32"`
 	Y, X                         axisArgs
 	Band, Own                    bandArgs
-	Taps, AcrossX, AcrossY       int64 `arg:"int32"`
+	Taps                         int64 `arg:"int32"`
+	AcrossX, AcrossY, AcrossP    int64 `arg:"int32"`
 }
 
 func (a ConvAxis) args() axisArgs {
@@ -149,10 +157,33 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 	return true, kernels.CheckGrid(grid)
 }
 
-// depthwiseFilters appends the launches of the gradient w.r.t. filters.
+// depthwiseFilters appends the launches of the gradient w.r.t. filters, which take the least time by the model of as many blocks as fill the SMs or fewer.
 func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, err error) {
-	y, x, wanted, size := v.Rows.args(), v.Columns.args(), depthwiseBlocks*int64(dev.SMs), v.Dtype.Size()
-	b, bytes := v.band(y, x, v.Images*v.Channels, wanted, 1, false, true)
+	var a depthwiseFiltersArgs
+	var bytes int64
+	us := math.Inf(1)
+	for perSM := int64(1); perSM <= depthwiseFilterBlocks; perSM *= 2 {
+		if b, n, time := v.depthwiseSplits(perSM*int64(dev.SMs), int64(dev.SMs)); n <= min(depthwiseMax, int64(dev.SharedOptin)) && b.Taps <= convThreads && time < us {
+			a, bytes, us = b, n, time
+		}
+	}
+	if math.IsInf(us, 1) {
+		return false, nil
+	}
+	splits := kernels.CeilDiv(a.bands(), a.Chunk)
+	if splits > 1 {
+		a.Out = p.Workspace(splits * p.Out)
+	}
+	p.Launch(depthwiseKernels[ConvFilters][v.Dtype], int(splits*v.Channels), convThreads, a).Shared = int(bytes)
+	sumSplits(p, v.Dtype, p.Out/v.Dtype.Size(), a.Out, splits)
+	return true, kernels.CheckGrid(splits * v.Channels)
+}
+
+// depthwiseSplits returns the arguments for about so many blocks, a block's bytes of shared memory, and the time by the model.
+func (v Conv) depthwiseSplits(blocks, sms int64) (a depthwiseFiltersArgs, bytes int64, us float64) {
+	y, x, size := v.Rows.args(), v.Columns.args(), v.Dtype.Size()
+	b, bytes := v.band(y, x, v.Images*v.Channels, blocks, 1, false, true)
+	bytes = bytes / b.Each * min(b.Each, v.Images)
 	b.Each = min(b.Each, v.Images)
 	side := int64(1) // taps of a thread: it reads an element of the outputs for all of them, and one of the images for each
 	for _, n := range []int64{3, 5} {
@@ -160,25 +191,26 @@ func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, er
 			side = n
 		}
 	}
-	a := depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: newBand(b.Each, b.Rows, b.Rows, x.Out), Taps: y.Size * kernels.CeilDiv(x.Size, side)}
-	if a.Taps > convThreads {
-		return false, nil
-	}
-	a.AcrossX = min(convThreads/a.Taps, x.Out)
+	a = depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: newBand(b.Each, b.Rows, b.Rows, x.Out), Taps: y.Size * kernels.CeilDiv(x.Size, side)}
+	threads := max(convThreads/a.Taps, 1) // for each part of a filter
+	a.AcrossX = min(threads, x.Out)
 	a.AcrossX = kernels.CeilDiv(x.Out, kernels.CeilDiv(x.Out, a.AcrossX)) // no more than the turns need
-	a.AcrossY = min(convThreads/a.Taps/a.AcrossX, b.Rows)
-	if bytes = max(bytes+side*size, a.AcrossX*a.AcrossY*y.Size*x.Size*size); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
-		return false, nil
+	a.AcrossY = min(threads/a.AcrossX, b.Rows)
+	a.AcrossP = min(threads/a.AcrossX/a.AcrossY, b.Each)
+	bands := a.bands()
+	a.Chunk = kernels.CeilDiv(bands, min(kernels.CeilDiv(blocks, v.Channels), bands))
+	blocks = kernels.CeilDiv(bands, a.Chunk) * v.Channels
+	resident := min(kernels.CeilDiv(blocks, sms), depthwiseFilterBlocks)
+	us = convLaunch + float64(kernels.CeilDiv(blocks, sms*depthwiseFilterBlocks))*(depthwiseBlock+float64(a.Chunk)*(depthwiseBand+float64(bytes*resident)/depthwiseRate))
+	if blocks > v.Channels {
+		us += convLaunch
 	}
-	bands := kernels.CeilDiv(v.Images, b.Each) * kernels.CeilDiv(y.Out, b.Rows)
-	a.Chunk = kernels.CeilDiv(bands, min(kernels.CeilDiv(wanted, v.Channels), bands))
-	splits := kernels.CeilDiv(bands, a.Chunk)
-	if splits > 1 {
-		a.Out = p.Workspace(splits * p.Out)
-	}
-	p.Launch(depthwiseKernels[ConvFilters][v.Dtype], int(splits*v.Channels), convThreads, a).Shared = int(bytes)
-	sumSplits(p, v.Dtype, p.Out/size, a.Out, splits)
-	return true, kernels.CheckGrid(splits * v.Channels)
+	return a, max(bytes+side*size, a.AcrossX*a.AcrossY*a.AcrossP*y.Size*x.Size*size), us
+}
+
+// bands returns the bands of all images.
+func (a depthwiseFiltersArgs) bands() int64 {
+	return kernels.CeilDiv(a.Count, a.Band.Each) * kernels.CeilDiv(a.Y.Out, a.Band.Rows)
 }
 
 // taps calls f for each output and tap of an axis with the element of images that they meet, -1 beyond the images.
