@@ -31,6 +31,9 @@ func drawConv(r *rand.Rand, most float64, groups int64) gemm.Conv {
 			a.Before, a.After = r.Int64N(reach), r.Int64N(reach)
 			a.In = max(reach-a.Before-a.After, 1) + size(80) - 1
 		}
+		if r.IntN(8) == 0 { // one tap
+			v.Channels, v.Filters, v.Groups, v.Rows.Size, v.Columns.Size, v.Rows.Before, v.Rows.After, v.Columns.Before, v.Columns.After = v.Channels/v.Groups, v.Filters/v.Groups, 1, 1, 1, 0, 0, 0, 0
+		}
 		images, outs := v.Images*v.Channels*v.Rows.In*v.Columns.In, v.Images*v.Filters*v.Rows.Out()*v.Columns.Out()
 		filters := v.Channels / v.Groups * v.Rows.Size * v.Columns.Size
 		if max(images, outs, v.Filters*filters) < 1<<22 && float64(outs)*float64(filters) < most {

@@ -24,17 +24,14 @@ const (
 )
 
 // The model's constants for filters: us of a block and of a band beside its bytes, and the bytes that an SM copies and multiplies in one.
-const depthwiseBlock, depthwiseBand, depthwiseRate = 1, 1.2, 12e3
+const depthwiseBlock, depthwiseBand, depthwiseRate = 1, 1.2, 20e3
 
 // axisArgs is windows.cuh's Axis, and bandArgs conv_depthwise.cu's Band.
 type axisArgs struct {
 	In, Out, Size, Stride, Dilation, Pad int64 `arg:"int32"`
 }
 type bandArgs struct {
-	Each, Rows int64 `arg:"int32"`
-	High       arith.Divide
-	Wide       int64 `arg:"int32"`
-	Lanes      int64 `arg:"int32"`
+	Each, Rows, High, Wide int64 `arg:"int32"` // planes and rows of results, and high rows of wide elements that they meet
 }
 
 type depthwiseArgs struct {
@@ -84,18 +81,6 @@ func (a axisArgs) met(n int64, images bool) int64 {
 	return (n-1)*a.Stride + (a.Size-1)*a.Dilation + 1
 }
 
-// newBand returns so many planes and rows of results of a block, which meet high rows of wide elements.
-func newBand(each, rows, high, wide int64) bandArgs {
-	cost := func(lanes int64) int64 { return kernels.CeilDiv(wide, lanes) * (lanes + 4) } // of copying a row by `lanes` threads: beginning a row costs about four elements
-	log := int64(3)
-	for n := log + 1; n <= 6; n++ {
-		if cost(1<<n) <= cost(1<<log) {
-			log = n
-		}
-	}
-	return bandArgs{each, rows, arith.DivideBy(high), wide, log}
-}
-
 // band returns the planes and the rows of a block, and its bytes of shared memory. The rows are a multiple of unit. A block has at most depthwiseBytes if unit rows fit, and planes are divided
 // until there are about `blocks` blocks. own tells that a block has the results in shared memory, too.
 func (v Conv) band(y, x axisArgs, planes, blocks, unit int64, images, own bool) (b bandArgs, bytes int64) {
@@ -118,7 +103,7 @@ func (v Conv) band(y, x axisArgs, planes, blocks, unit int64, images, own bool) 
 	if each >= rows {
 		count = max(min(depthwiseBytes/size(each), planes/blocks), 1)
 	}
-	return newBand(count, each, y.met(each, images), wide), count * size(each)
+	return bandArgs{count, each, y.met(each, images), wide}, count * size(each)
 }
 
 // depthwise appends the launches for channels of a filter each; ok is false for other convolutions and those of which a block has no room for a few rows.
@@ -128,6 +113,9 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 	}
 	if v.Result == ConvFilters {
 		return v.depthwiseFilters(p, dev)
+	}
+	if v.Rows.In == 1 && v.Rows.Size == 1 { // a thread has results one below the other
+		v.Rows, v.Columns = v.Columns, v.Rows
 	}
 	y, x, planes, blocks, unit := v.Rows.args(), v.Columns.args(), v.Images*v.Channels, depthwiseBlocks*int64(dev.SMs), int64(depthwiseRows)
 	kernel, images := depthwiseKernels[v.Result][v.Dtype], v.Result == ConvImages
@@ -162,7 +150,7 @@ func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, er
 	var a depthwiseFiltersArgs
 	var bytes int64
 	us := math.Inf(1)
-	for perSM := int64(1); perSM <= depthwiseFilterBlocks; perSM *= 2 {
+	for perSM := int64(1); perSM <= depthwiseBlocks; perSM *= 2 {
 		if b, n, time := v.depthwiseSplits(perSM*int64(dev.SMs), int64(dev.SMs)); n <= min(depthwiseMax, int64(dev.SharedOptin)) && b.Taps <= convThreads && time < us {
 			a, bytes, us = b, n, time
 		}
@@ -191,7 +179,7 @@ func (v Conv) depthwiseSplits(blocks, sms int64) (a depthwiseFiltersArgs, bytes 
 			side = n
 		}
 	}
-	a = depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: newBand(b.Each, b.Rows, b.Rows, x.Out), Taps: y.Size * kernels.CeilDiv(x.Size, side)}
+	a = depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: bandArgs{b.Each, b.Rows, b.Rows, x.Out}, Taps: y.Size * kernels.CeilDiv(x.Size, side)}
 	threads := max(convThreads/a.Taps, 1) // for each part of a filter
 	a.AcrossX = min(threads, x.Out)
 	a.AcrossX = kernels.CeilDiv(x.Out, kernels.CeilDiv(x.Out, a.AcrossX)) // no more than the turns need

@@ -1,7 +1,6 @@
 // Convolutions in float32, and their gradients w.r.t. images, of groups of at most 8 rows: filters, or channels for images, see conv.cu. A thread computes all rows of eight pixels, so that an
 // element that it reads meets as many filters as there are rows, and a tap as many pixels. A block copies what its pixels meet of some channels to shared memory, with zeros around, and the taps
-// of these channels beside it, while it multiplies those before. Where contiguous pixels meet contiguous elements, a thread has two runs of four pixels, whose elements it loads as vectors, once for
-// all taps of a row.
+// of these channels beside it, while it multiplies those before.
 //
 // Sums are by FMA in the order of the terms; the channels are cut into splits where there are few blocks, which matmul_vector.cu's combine adds up.
 #include "async.cuh"
@@ -9,7 +8,7 @@
 
 // Tile is a block's pixels of a phase: those of `each` images, or a part of one, of width x height; and the elements that they meet: rows of `wide` ones, `size` of an image and a channel.
 struct Tile {
-    Divide width, plane, wide, across, down; // width and plane: runs of a row and of an image; across and down: tiles of an image
+    Divide width, plane, wide, across, down; // plane: pixels of an image; across and down: tiles of an image
     int each, size, channels, stages;        // channels: of a stage
 };
 
@@ -24,22 +23,16 @@ __device__ __forceinline__ float load(unsigned at) {
     return v;
 }
 
-// load4 returns four, of which the first is at a multiple of 16 bytes.
-__device__ __forceinline__ void load4(float (&v)[4], unsigned at) {
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(at) : "memory");
-}
-
 // Taps of one term, of all rows.
 template <int ROWS> struct alignas(ROWS < 4 ? 4 * ROWS : 16) Taps { float row[ROWS]; };
 
-// RUN is how many contiguous pixels a run has: 1, or 4 if neither a stride nor a dilation leaves out elements of a row.
-template <int ROWS, int RUN>
+template <int ROWS>
 __device__ __forceinline__ void pixels(const Gathered<float>& g, const float* __restrict__ matrix, float* __restrict__ out, int m, int n, int k, int chunk, int groups, i64 count, Rows a, Rows c, const Tile& tile) {
-    constexpr int THREADS = 256, EACH = 8, RUNS = EACH / RUN;
+    constexpr int THREADS = 256, EACH = 8;
     const int thread = threadIdx.x, images = n / g.pixels.d, parts = (images + tile.each - 1) / tile.each, height = tile.plane.d / tile.width.d, pixelsY = g.pixels.d / g.pixelRow.d;
     unsigned id = blockIdx.x;
     int q = tile.across(id);
-    const int x0 = (id - q * tile.across.d) * tile.width.d * RUN;
+    const int x0 = (id - q * tile.across.d) * tile.width.d;
     id = q, q = tile.down(id);
     const int y0 = (id - q * tile.down.d) * height;
     id = q;
@@ -74,25 +67,18 @@ __device__ __forceinline__ void pixels(const Gathered<float>& g, const float* __
         for (int t = thread / ROWS; t < channels * g.taps.d; t += THREADS / ROWS) {
             const auto tap = g.tap(v, h, from * g.taps.d + t);
             const bool has = tap.inside && row < m;
-            int place = t;
-            if constexpr (RUN > 1) { // the taps of a row in the order of the elements that they meet
-                const int j = t - g.tapRow(t) * g.tapRow.d;
-                if (j >= over) continue;
-                if (g.columns.step < 0) place += over - 1 - 2 * j;
-            }
-            async_copy(to + place * ROWS + row, matrix + (has ? (i64)row * a.row + tap.place : 0), has);
+            async_copy(to + t * ROWS + row, matrix + (has ? (i64)row * a.row + tap.place : 0), has);
         }
     };
-    unsigned first[RUNS]; // what a run's first tap meets in shared memory, in bytes
-    int place[RUNS], there[RUNS]; // of a run in the result of the block's images and group, -1 without one, and how many pixels it has
+    unsigned first[EACH]; // what a pixel's first tap meets in shared memory, in bytes
+    int place[EACH]; // of a pixel in the result of the block's images and group, -1 without one
 #pragma unroll
-    for (int p = 0; p < RUNS; p++) {
-        const int s = thread + p * THREADS, e = tile.plane(s), rest = s - e * tile.plane.d, y = tile.width(rest), x = (rest - y * tile.width.d) * RUN;
+    for (int p = 0; p < EACH; p++) {
+        const int s = thread + p * THREADS, e = tile.plane(s), rest = s - e * tile.plane.d, y = tile.width(rest), x = rest - y * tile.width.d;
         const int row = v.at + (y0 + y) * g.rows.phases, column = h.at + (x0 + x) * g.columns.phases;
         const bool inside = e < some && y0 + y < pixelsY && x0 + x < g.pixelRow.d && row < g.rows.pixels && column < g.columns.pixels;
-        first[p] = 4 * (inside ? e * tile.size + (y * g.rows.stride - lowY) * tile.wide.d + x * g.columns.stride : -lowY * tile.wide.d) - (RUN == 1 ? 4 * lowX : 0);
+        first[p] = 4 * (inside ? e * tile.size + (y * g.rows.stride - lowY) * tile.wide.d + x * g.columns.stride - lowX : -lowY * tile.wide.d - lowX);
         place[p] = inside ? e * (int)g.outerPixel + row * g.widthPixel + column : -1;
-        there[p] = min(g.pixelRow.d - x0 - x, (g.columns.pixels - column + g.columns.phases - 1) / g.columns.phases);
     }
     float sum[ROWS][EACH] = {};
     const unsigned shared = (unsigned)__cvta_generic_to_shared(memory);
@@ -116,52 +102,21 @@ __device__ __forceinline__ void pixels(const Gathered<float>& g, const float* __
             for (int i = 0; i < down; i++) {
                 const Taps<ROWS>* w = taps + c * g.taps.d + i * g.tapRow.d;
                 unsigned e = plane + 4 * (c * planes + i * line);
-                if constexpr (RUN == 1) {
-                    const auto tap = [&](int j) {
-                        const Taps<ROWS> f = w[j];
-                        float x[EACH];
+                const auto tap = [&](int j) {
+                    const Taps<ROWS> f = w[j];
+                    float x[EACH];
 #pragma unroll
-                        for (int p = 0; p < EACH; p++) x[p] = load(first[p] + e + j * next);
+                    for (int p = 0; p < EACH; p++) x[p] = load(first[p] + e + j * next);
 #pragma unroll
-                        for (int r = 0; r < ROWS; r++)
+                    for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                            for (int p = 0; p < EACH; p++) sum[r][p] += f.row[r] * x[p];
-                    };
-                    int j = 0;
+                        for (int p = 0; p < EACH; p++) sum[r][p] += f.row[r] * x[p];
+                };
+                int j = 0;
 #pragma unroll 1
-                    for (; j + 3 <= over; j += 3, w += 3, e += 3 * next) tap(0), tap(1), tap(2);
+                for (; j + 3 <= over; j += 3, w += 3, e += 3 * next) tap(0), tap(1), tap(2);
 #pragma unroll 1
-                    for (; j < over; j++, w++, e += next) tap(0);
-                } else {
-                    float x[2][RUNS][4]; // the elements from a tap's on, and the four behind them
-                    const auto tap = [&](int j) {
-                        const Taps<ROWS> f = w[j];
-#pragma unroll
-                        for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                            for (int p = 0; p < EACH; p++) sum[r][p] += f.row[r] * x[(p % 4 + j) / 4][p / 4][(p + j) % 4];
-                    };
-#pragma unroll
-                    for (int p = 0; p < RUNS; p++) load4(x[0][p], first[p] + e);
-#pragma unroll 1
-                    for (int left = over;; left -= 4, w += 4) {
-                        e += 16;
-                        if (left > 1) {
-#pragma unroll
-                            for (int p = 0; p < RUNS; p++) load4(x[1][p], first[p] + e);
-                        }
-                        tap(0);
-                        if (left == 1) break;
-                        tap(1);
-                        if (left == 2) break;
-                        tap(2);
-                        if (left == 3) break;
-                        tap(3);
-                        if (left == 4) break;
-#pragma unroll
-                        for (int p = 0; p < EACH; p++) x[0][p / 4][p % 4] = x[1][p / 4][p % 4];
-                    }
-                }
+                for (; j < over; j++, w++, e += next) tap(0);
             }
         __syncthreads(); // all have read the stage
     }
@@ -169,8 +124,8 @@ __device__ __forceinline__ void pixels(const Gathered<float>& g, const float* __
     out += split * count + (i64)image0 * g.outerPixel + (i64)group * c.group;
 #pragma unroll
     for (int p = 0; p < EACH; p++)
-        if (place[p / RUN] >= 0 && (RUN == 1 || p % RUN < there[p / RUN])) {
-            float* to = out + place[p / RUN] + p % RUN * g.columns.phases;
+        if (place[p] >= 0) {
+            float* to = out + place[p];
 #pragma unroll
             for (int r = 0; r < ROWS; r++, to += c.row)
                 if (r < m) *to = sum[r][p];
@@ -181,13 +136,12 @@ __device__ __forceinline__ void pixels(const Gathered<float>& g, const float* __
 #define PIXELS_BODY(...)
 #endif
 
-#define PIXELS(NAME, ROWS, RUN, BLOCKS)                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, BLOCKS) conv_pixels_##NAME##_f32(PARAMETERS(float), DIVIDE(across_), DIVIDE(down_), DIVIDE(plane_), DIVIDE(width_), DIVIDE(wide_), int each_, int size_, int channels_, int stages_) { \
+#define PIXELS(ROWS, BLOCKS)                                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) conv_pixels_##ROWS##_f32(PARAMETERS(float), DIVIDE(across_), DIVIDE(down_), DIVIDE(plane_), DIVIDE(width_), DIVIDE(wide_), int each_, int size_, int channels_, int stages_) { \
         follow();                                                                                                                                       \
-        PIXELS_BODY(pixels<ROWS, RUN>(GATHERED(float), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC},                      \
-                                      {DIVIDE_OF(width_), DIVIDE_OF(plane_), DIVIDE_OF(wide_), DIVIDE_OF(across_), DIVIDE_OF(down_), each_, size_, channels_, stages_});) \
+        PIXELS_BODY(pixels<ROWS>(GATHERED(float), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC},                           \
+                                 {DIVIDE_OF(width_), DIVIDE_OF(plane_), DIVIDE_OF(wide_), DIVIDE_OF(across_), DIVIDE_OF(down_), each_, size_, channels_, stages_});) \
     }
-PIXELS(4, 4, 1, 3)
-PIXELS(8, 8, 1, 2)
-PIXELS(4_runs, 4, 4, 3)
-PIXELS(8_runs, 8, 4, 2)
+PIXELS(2, 3)
+PIXELS(4, 3)
+PIXELS(8, 2)
