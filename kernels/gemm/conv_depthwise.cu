@@ -23,8 +23,21 @@ __device__ __forceinline__ void copied() {
 struct Band {
     int each, rows; // planes and rows of results of a block
     int high, wide;
-    // load copies planes, `next` elements apart, of rows x columns. A thread copies the same element of several planes.
+    // load copies planes, `next` elements apart, of rows x columns. A warp copies rows of one float32 plane; of several planes a thread copies the same element of each.
     template <typename T> __device__ __forceinline__ void load(T* to, const T* from, i64 next, int planes, int rows, int columns, int y, int x) const {
+        if (sizeof(T) == 4 && each == 1) {
+#pragma unroll 1
+            for (int h = threadIdx.x / 32; h < high; h += blockDim.x / 32) {
+                const bool inside = (unsigned)(y + h) < (unsigned)rows;
+                const T* const row = from + (i64)(inside ? y + h : 0) * columns;
+#pragma unroll 1
+                for (int w = threadIdx.x % 32; w < wide; w += 32) {
+                    const bool has = inside && (unsigned)(x + w) < (unsigned)columns;
+                    async_copy(to + h * wide + w, row + (has ? x + w : 0), has);
+                }
+            }
+            return;
+        }
         const int n = high * wide, groups = max((int)blockDim.x / n, 1), group = groups > 1 ? threadIdx.x / n : 0;
         int at = threadIdx.x - group * n, h = at / wide, w = at - h * wide;
         const int down = blockDim.x / wide, over = blockDim.x - down * wide;
@@ -34,7 +47,7 @@ struct Band {
             const bool has = (unsigned)(y + h) < (unsigned)rows && (unsigned)(x + w) < (unsigned)columns;
             const T* element = from + group * next + (has ? (y + h) * columns + x + w : 0);
             T* place = to + group * n + at;
-#pragma unroll 2
+#pragma unroll 1
             for (int p = group; p < planes; p += groups, element += groups * next, place += groups * n) async_copy(place, element, has);
             h += down, w += over;
             if (w >= wide) w -= wide, h++;
@@ -189,8 +202,12 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
         const int image = band / bands * b.each, row0 = band % bands * b.rows, planes = min(b.each, count - image);
         const i64 plane = (i64)image * channels + channel;
         __syncthreads(); // all have read what was there before
-        b.load(memory, images + plane * v.in * h.in, (i64)channels * v.in * h.in, planes, v.in, h.in, v.begin(row0), h.begin(0));
-        own.load(gradients, outputs + plane * v.out * h.out, (i64)channels * v.out * h.out, planes, v.out, h.out, row0, 0);
+#pragma unroll 1
+        for (int k = 0; k < 2; k++) { // of the images, and of the gradients w.r.t. the outputs
+            const int down = k ? v.out : v.in, across = k ? h.out : h.in;
+            const Band part{b.each, b.rows, k ? own.high : b.high, k ? own.wide : b.wide};
+            part.load(k ? gradients : memory, (k ? outputs : images) + plane * down * across, (i64)channels * down * across, planes, down, across, k ? row0 : v.begin(row0), k ? 0 : h.begin(0));
+        }
         copied();
         const int rows = min(b.rows, v.out - row0);
         if (part >= parts.taps) continue;
