@@ -93,10 +93,11 @@ def work(rank, count, lines, until, barrier, turn, results):
     with turn, concurrent.futures.ThreadPoolExecutor(1) as thread:
         for line, layer, (value, searched) in zip(lines[rank::count], layers, searches or [(None, 0)] * len(layers)):
             timed = 0
-            if time.time() < until and not isinstance(value, Exception):
+            if not isinstance(value, Exception):
+                if time.time() > until:
+                    break
                 value, timed = attempt(lambda: thread.submit(cudnn_us, layer, True).result())
-            if value is not None:
-                results.put((line, value, searched, timed))
+            results.put((line, value, searched, timed))
     results.put(None)
 
 

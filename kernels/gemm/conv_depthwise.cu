@@ -23,15 +23,16 @@ __device__ __forceinline__ void copied() {
 struct Band {
     int each, rows; // planes and rows of results of a block
     int high, wide;
-    // load copies planes, `next` elements apart, of rows x columns. A warp copies rows of one float32 plane; of several planes a thread copies the same element of each.
+    // load copies planes, `next` elements apart, of rows x columns. A warp copies rows of one float32 plane, all warps few rows; of several planes a thread copies the same element of each.
     template <typename T> __device__ __forceinline__ void load(T* to, const T* from, i64 next, int planes, int rows, int columns, int y, int x) const {
         if (sizeof(T) == 4 && each == 1) {
+            const unsigned lanes = high < 8 ? blockDim.x : 32;
 #pragma unroll 1
-            for (int h = threadIdx.x / 32; h < high; h += blockDim.x / 32) {
+            for (int h = threadIdx.x / lanes; h < high; h += blockDim.x / lanes) {
                 const bool inside = (unsigned)(y + h) < (unsigned)rows;
                 const T* const row = from + (i64)(inside ? y + h : 0) * columns;
 #pragma unroll 1
-                for (int w = threadIdx.x % 32; w < wide; w += 32) {
+                for (int w = threadIdx.x % lanes; w < wide; w += lanes) {
                     const bool has = inside && (unsigned)(x + w) < (unsigned)columns;
                     async_copy(to + h * wide + w, row + (has ? x + w : 0), has);
                 }
