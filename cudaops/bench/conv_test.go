@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ func drawConv(r *rand.Rand, most float64, groups int64) gemm.Conv {
 			reach := (a.Size-1)*a.Dilation + 1
 			a.Before, a.After = r.Int64N(reach), r.Int64N(reach)
 			a.In = max(reach-a.Before-a.After, 1) + size(80) - 1
+		}
+		if r.IntN(8) == 0 { // one tap
+			v.Channels, v.Filters, v.Groups, v.Rows.Size, v.Columns.Size, v.Rows.Before, v.Rows.After, v.Columns.Before, v.Columns.After = v.Channels/v.Groups, v.Filters/v.Groups, 1, 1, 1, 0, 0, 0, 0
 		}
 		images, outs := v.Images*v.Channels*v.Rows.In*v.Columns.In, v.Images*v.Filters*v.Rows.Out()*v.Columns.Out()
 		filters := v.Channels / v.Groups * v.Rows.Size * v.Columns.Size
@@ -310,16 +314,16 @@ func transposed[T any](x []T, count, rows int64) []T {
 	return to
 }
 
-// The times of 200 drawn convolutions.
+// The times of 200 drawn convolutions, in ten parts.
 func TestConvDrawnTimes(t *testing.T) {
 	watch, r := newStopwatch(t), random(t)
-	timeConvs(t, watch, func(yield func(gemm.Conv) bool) {
-		for range 200 {
-			if !yield(drawLayer(r)) {
-				return
-			}
-		}
-	})
+	layers := make([]gemm.Conv, 200)
+	for i := range layers {
+		layers[i] = drawLayer(r)
+	}
+	for part := range 10 {
+		t.Run(strconv.Itoa(part), func(t *testing.T) { timeConvs(t, watch, slices.Values(layers[20*part:][:20])) })
+	}
 }
 
 // The times of ResNet-50's layers, batch 64, of all results. F16 has the kernels of BF16.
@@ -374,7 +378,7 @@ func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 					strings.Join(list, ", "))
 			}
 		}
-		t.Logf("layer %d %d %d %d %d %d %d %d %d %d %d %d %d %v %v %.2f us, best %.2f%s", v.Images, v.Channels, v.Filters, v.Groups, y.In, x.In, y.Size, x.Size, y.Stride, x.Stride, y.Dilation, y.Before, x.Before,
+		t.Logf("layer %d %d %d %d %d %d %d %d %d %d %d %d %d %v %v %.2f us, best %.2f%s", v.Images, v.Channels, v.Filters, v.Groups, y.In, x.In, y.Size, x.Size, y.Stride, x.Stride, max(y.Dilation, x.Dilation), y.Before, x.Before,
 			v.Result, v.Round, us, best, line)
 	}
 	t.Logf("chosen kernels take %.3f times as long as the best of the candidates (geometric mean of %d)", math.Exp(lost/float64(count)), count)
@@ -407,7 +411,7 @@ func timeCandidates(t *testing.T, watch *stopwatch, v gemm.Conv) (chosen string,
 	return chosen, times, list
 }
 
-// drawLayer draws a layer as networks have them: 1 to 2048 channels, mostly square filters and padding of at most half a filter. It has no groups, a few, or one for each channel.
+// drawLayer draws a layer as networks have them: 1 to 2048 channels, mostly square filters and padding of at most half a filter, some of one dimension. It has no groups, a few, or one for each channel.
 func drawLayer(r *rand.Rand) gemm.Conv {
 	size := func(least, most int64) int64 {
 		return int64(float64(least) * math.Pow(float64(most+1)/float64(least), r.Float64()))
@@ -435,11 +439,15 @@ func drawLayer(r *rand.Rand) gemm.Conv {
 		if r.IntN(8) == 0 {
 			v.Columns.Size, v.Columns.Before, v.Columns.After = 1, 0, 0
 		}
+		if r.IntN(16) == 0 {
+			a.In = size(64, 4096)
+			v.Rows, v.Columns = gemm.ConvAxis{In: 1, Size: 1, Stride: 1, Dilation: 1}, a
+		}
 		if a.Check() != nil || v.Columns.Check() != nil {
 			continue
 		}
-		images, outs := v.Images*v.Channels*a.In*v.Columns.In, v.Images*v.Filters*a.Out()*v.Columns.Out()
-		flops := 2 * float64(outs) * float64(v.Channels/v.Groups*a.Size*v.Columns.Size)
+		images, outs := v.Images*v.Channels*v.Rows.In*v.Columns.In, v.Images*v.Filters*v.Rows.Out()*v.Columns.Out()
+		flops := 2 * float64(outs) * float64(v.Channels/v.Groups*v.Rows.Size*v.Columns.Size)
 		if max(images, outs) < 1<<24 && flops > 1e7 && flops < 3e10 {
 			return v
 		}

@@ -13,6 +13,7 @@ type problem struct {
 	Product
 	dev    kernels.Device
 	a, b   kernels.Ref
+	c      kernels.Ref
 	transC bool // C is stored transposed
 	added  bool // the matrices of C are added up
 }
@@ -301,7 +302,7 @@ func (s splitPolicy) cut(x *problem, blocks int64) cut {
 func (x *problem) launch(p *kernels.Plan, d cut, launch func(to kernels.Ref, e epilogueArgs)) {
 	partials := x.partials(d)
 	if partials <= 1 {
-		launch(out, x.epilogue.arguments(x.Dtype))
+		launch(x.c, x.epilogue.arguments(x.Dtype))
 		return
 	}
 	sums := *x

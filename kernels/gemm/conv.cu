@@ -194,6 +194,33 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
     admit();
 }
 
+// spread writes images whose elements at multiples of a stride are those of `from`, planes of rows x columns, and whose others are 0. A thread writes four.
+template <typename T>
+__device__ void spread(const T* __restrict__ from, T* __restrict__ out, i64 count, const Divide& high, const Divide& wide, const Divide& strideY, const Divide& strideX, int rows, int columns) {
+    const i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (first >= count) return;
+    int line = wide((int)first), x = (int)first - line * wide.d;
+    const T* row; // of the line, or null
+    const auto find = [&] {
+        const int plane = high(line), y = line - plane * high.d, i = strideY(y);
+        row = i * strideY.d == y && i < rows ? from + ((i64)plane * rows + i) * columns : nullptr;
+    };
+    find();
+    Vec<T, 4> v;
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+        const int j = strideX(x);
+        v.v[u] = row && j * strideX.d == x && j < columns && first + u < count ? row[j] : T(0);
+        if (++x == wide.d) x = 0, line++, find();
+    }
+    admit();
+    if (first + 4 <= count && (unsigned long long)out % sizeof v == 0)
+        *reinterpret_cast<Vec<T, 4>*>(out + first) = v;
+    else
+        for (int u = 0; u < 4; u++)
+            if (first + u < count) out[first + u] = v.v[u];
+}
+
 // A guarded launch computes something only where a kernel of conv_hopper.cu before it has set `when`.
 #define ENTRY(name, suffix, T, ...)                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256) conv_##name##_##suffix(PARAMETERS(T)) {                                                           \
@@ -207,6 +234,10 @@ __device__ void filters(const Gathered<T>& g, const T* __restrict__ matrix, T* _
     ENTRY(windows_direct, suffix, T, direct(GATHERED(T), matrix, out, m, n, k, groups, {groupA, rowA}, {groupC, rowC}))                                 \
     ENTRY(filters_tiles, suffix, T, TILES(true, 4, T))                                                                                                  \
     ENTRY(filters_strip, suffix, T, TILES(true, 1, T))                                                                                                  \
-    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}))
+    ENTRY(filters_direct, suffix, T, filters(GATHERED(T), matrix, out, m, n, k, chunk, groups, count, {groupA, rowA}, {groupC, rowC}))                  \
+    extern "C" __global__ void __launch_bounds__(256) conv_spread_##suffix(const T* from, T* out, i64 count, DIVIDE(high), DIVIDE(wide), DIVIDE(strideY), DIVIDE(strideX), int rows, int columns) { \
+        follow();                                                                                                                                       \
+        spread(from, out, count, DIVIDE_OF(high), DIVIDE_OF(wide), DIVIDE_OF(strideY), DIVIDE_OF(strideX), rows, columns);                              \
+    }
 CONV(float, f32)
 CONV(double, f64)

@@ -349,7 +349,7 @@ func (v Conv) launchForm(form convForm, p *kernels.Plan, dev kernels.Device, arg
 // sumSplits appends the launch that adds up splits of a result of so many elements, unless there is one.
 func sumSplits(p *kernels.Plan, dt kernels.Dtype, elements int64, from kernels.Ref, splits int64) {
 	if splits > 1 {
-		(&problem{Product: Product{Dtype: dt, Batch: 1, M: 1, N: elements}}).combine(p, from, splits)
+		(&problem{Product: Product{Dtype: dt, Batch: 1, M: 1, N: elements}, c: out}).combine(p, from, splits)
 	}
 }
 

@@ -22,22 +22,36 @@ __device__ __forceinline__ void copied() {
 // Band is what a block has in shared memory: high rows of wide elements of each plane, from element y, x on.
 struct Band {
     int each, rows; // planes and rows of results of a block
-    Divide high;
-    int wide, lanes; // lanes: the logarithm of the threads that copy a row
-    // load copies planes, `next` elements apart, of rows x columns.
+    int high, wide;
+    // load copies planes, `next` elements apart, of rows x columns. A warp copies rows of one float32 plane, all warps few rows; of several planes a thread copies the same element of each.
     template <typename T> __device__ __forceinline__ void load(T* to, const T* from, i64 next, int planes, int rows, int columns, int y, int x) const {
-        const int all = planes * high.d, lane = threadIdx.x & ((1 << lanes) - 1), step = blockDim.x >> lanes;
-        int line = threadIdx.x >> lanes;
-        to += line * wide;
-#pragma unroll 4
-        for (; line < all; line += step, to += step * wide) {
-            const int p = high(line), h = y + line - p * high.d;
-            const bool inside = (unsigned)h < (unsigned)rows;
-            const T* const row = from + p * next + (inside ? h : 0) * columns;
-            for (int w = lane; w < wide; w += 1 << lanes) {
-                const bool has = inside && (unsigned)(x + w) < (unsigned)columns;
-                async_copy(to + w, row + (has ? x + w : 0), has);
+        if (sizeof(T) == 4 && each == 1) {
+            const unsigned lanes = high < 8 ? blockDim.x : 32;
+#pragma unroll 1
+            for (int h = threadIdx.x / lanes; h < high; h += blockDim.x / lanes) {
+                const bool inside = (unsigned)(y + h) < (unsigned)rows;
+                const T* const row = from + (i64)(inside ? y + h : 0) * columns;
+#pragma unroll 1
+                for (int w = threadIdx.x % lanes; w < wide; w += lanes) {
+                    const bool has = inside && (unsigned)(x + w) < (unsigned)columns;
+                    async_copy(to + h * wide + w, row + (has ? x + w : 0), has);
+                }
             }
+            return;
+        }
+        const int n = high * wide, groups = max((int)blockDim.x / n, 1), group = groups > 1 ? threadIdx.x / n : 0;
+        int at = threadIdx.x - group * n, h = at / wide, w = at - h * wide;
+        const int down = blockDim.x / wide, over = blockDim.x - down * wide;
+        if (group >= groups) return;
+#pragma unroll 1
+        for (; at < n; at += blockDim.x) {
+            const bool has = (unsigned)(y + h) < (unsigned)rows && (unsigned)(x + w) < (unsigned)columns;
+            const T* element = from + group * next + (has ? (y + h) * columns + x + w : 0);
+            T* place = to + group * n + at;
+#pragma unroll 1
+            for (int p = group; p < planes; p += groups, element += groups * next, place += groups * n) async_copy(place, element, has);
+            h += down, w += over;
+            if (w >= wide) w -= wide, h++;
         }
     }
 };
@@ -74,14 +88,14 @@ template <int SIZE, typename T> __device__ __forceinline__ void slide(T (&sum)[4
 template <typename T> __device__ __forceinline__ void windows(const T* images, const T* filters, T* out, int planes, const Divide& channels, const Axis& v, const Axis& h, int mirrored, const Band& b, const Divide& strips, const Divide& across) {
     T* const memory = reinterpret_cast<T*>(dynamic);
     const int bands = (v.out + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size, count = min(b.each, planes - first);
-    T* const filter = memory + b.each * b.high.d * b.wide;
+    T* const filter = memory + b.each * b.high * b.wide;
     copy_filters(filter, filters, first, b.each, planes, channels, taps, mirrored ? taps - 1 : 0);
     b.load(memory, images + (i64)first * v.in * h.in, v.in * h.in, count, v.in, h.in, v.begin(row0), h.begin(0));
     copied();
     const bool sliding = v.stride == 1 && v.dilation == 1;
     for (int at = threadIdx.x; at < count * strips.d * h.out; at += blockDim.x) {
         const int line = across(at), x = at - line * h.out, p = strips(line), y = (line - p * strips.d) * 4;
-        const T *column = memory + (p * b.high.d + y * v.stride) * b.wide + x * h.stride, *w = filter + p * taps;
+        const T *column = memory + (p * b.high + y * v.stride) * b.wide + x * h.stride, *w = filter + p * taps;
         T sum[4] = {};
         if (sliding && taps == 9 && h.size == 3) {
 #pragma unroll
@@ -125,7 +139,7 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
                                                              int everyY, int stepY, int everyX, int stepX, const Divide& strips, const Divide& across) {
     T* const memory = reinterpret_cast<T*>(dynamic);
     const int bands = (v.in + b.rows - 1) / b.rows, first = blockIdx.x / bands * b.each, row0 = blockIdx.x % bands * b.rows, taps = v.size * h.size, count = min(b.each, planes - first);
-    T* const filter = memory + b.each * b.high.d * b.wide;
+    T* const filter = memory + b.each * b.high * b.wide;
     const auto low = [](const Axis& a, int at) { // the first output that meets an element
         const int n = at + a.pad - (a.size - 1) * a.dilation;
         return n > 0 ? (n + a.stride - 1) / a.stride : -(-n / a.stride);
@@ -138,7 +152,7 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
         const int line = across(at), x = at - line * h.in, p = strips(line), strip = line - p * strips.d, turn = strideY(strip), y = row0 + strip + 3 * turn * v.stride;
         if (y >= v.in) continue;
         const Taps down(v, strideY, everyY, y), over(h, strideX, everyX, x);
-        const T *row = memory + (p * b.high.d + down.at - y0) * b.wide + over.at - x0, *w = filter + p * taps + down.first * h.size;
+        const T *row = memory + (p * b.high + down.at - y0) * b.wide + over.at - x0, *w = filter + p * taps + down.first * h.size;
         T sum[4] = {};
         for (int i = down.first; i < v.size; i += everyY, row -= stepY * b.wide, w += everyY * h.size) {
             const T* e = row;
@@ -155,16 +169,17 @@ template <typename T> __device__ __forceinline__ void images(const T* outputs, c
     admit();
 }
 
-// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, for which it sums each acrossX-th pixel of each acrossY-th row.
+// Parts deals the taps and the pixels of a band out to threads. A thread has up to J taps of a row of a filter, one of `taps` parts of the filter, for which it sums each acrossX-th pixel of each acrossY-th row of each acrossP-th plane.
 // J is 1 if taps are not side by side. Sums of taps beyond a row's last are of what is in memory there, and not written.
 struct Parts {
-    int taps, acrossX, acrossY;
+    int taps, acrossX, acrossY, acrossP;
 };
 
 // sum_pixels adds the products of the pixels of a band with J taps side by side to their sums.
-template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)[5], const T* images, const T* outputs, const Axis& v, const Axis& h, const Band& b, int planes, int rows, int x0, int y0, const Parts& parts) {
+template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)[5], const T* images, const T* outputs, const Axis& v, const Axis& h, const Band& b, int planes, int rows, int x0, int y0, int p0, const Parts& parts) {
     const int down = parts.acrossY * v.stride * b.wide;
-    for (int p = 0; p < planes; p++, images += b.high.d * b.wide, outputs += b.rows * h.out)
+    images += p0 * b.high * b.wide, outputs += p0 * b.rows * h.out;
+    for (int p = p0; p < planes; p += parts.acrossP, images += parts.acrossP * b.high * b.wide, outputs += parts.acrossP * b.rows * h.out)
         for (int x = x0; x < h.out; x += parts.acrossX) {
             const T *e = images + y0 * v.stride * b.wide + x * h.stride, *d = outputs + y0 * h.out + x;
 #pragma unroll 2
@@ -179,22 +194,27 @@ template <int J, typename T> __device__ __forceinline__ void sum_pixels(T (&sum)
 // filters sums splits of a channel's pixels: `chunk` bands of some images each. A block's sums are [split][channel][tap].
 template <typename T> __device__ __forceinline__ void filters(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, const Axis& v, const Axis& h, const Band& b, const Band& own, const Parts& parts) {
     const int taps = v.size * h.size, channel = blockIdx.x % channels, split = blockIdx.x / channels, bands = (v.out + b.rows - 1) / b.rows, all = (count + b.each - 1) / b.each * bands;
-    T *const memory = reinterpret_cast<T*>(dynamic), *const gradients = memory + b.each * b.high.d * b.wide;
-    const int pixels = parts.acrossX * parts.acrossY, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, y0 = pixel / parts.acrossX, x0 = pixel - y0 * parts.acrossX, chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
+    T *const memory = reinterpret_cast<T*>(dynamic), *const gradients = memory + b.each * b.high * b.wide;
+    const int pixels = parts.acrossX * parts.acrossY * parts.acrossP, part = threadIdx.x / pixels, pixel = threadIdx.x - part * pixels, line = pixel / parts.acrossX, x0 = pixel - line * parts.acrossX, p0 = line / parts.acrossY, y0 = line - p0 * parts.acrossY;
+    const int chunks = (h.size + side - 1) / side, i = part / chunks, j0 = (part - i * chunks) * side;
     const T* const window = memory + i * v.dilation * b.wide + j0 * h.dilation;
     T sum[5] = {};
     for (int band = split * chunk; band < min((split + 1) * chunk, all); band++) {
         const int image = band / bands * b.each, row0 = band % bands * b.rows, planes = min(b.each, count - image);
         const i64 plane = (i64)image * channels + channel;
         __syncthreads(); // all have read what was there before
-        b.load(memory, images + plane * v.in * h.in, (i64)channels * v.in * h.in, planes, v.in, h.in, v.begin(row0), h.begin(0));
-        own.load(gradients, outputs + plane * v.out * h.out, (i64)channels * v.out * h.out, planes, v.out, h.out, row0, 0);
+#pragma unroll 1
+        for (int k = 0; k < 2; k++) { // of the images, and of the gradients w.r.t. the outputs
+            const int down = k ? v.out : v.in, across = k ? h.out : h.in;
+            const Band part{b.each, b.rows, k ? own.high : b.high, k ? own.wide : b.wide};
+            part.load(k ? gradients : memory, (k ? outputs : images) + plane * down * across, (i64)channels * down * across, planes, down, across, k ? row0 : v.begin(row0), k ? 0 : h.begin(0));
+        }
         copied();
         const int rows = min(b.rows, v.out - row0);
         if (part >= parts.taps) continue;
-        if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
-        else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
-        else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, parts);
+        if (side == 1) sum_pixels<1>(sum, window, gradients, v, h, b, planes, rows, x0, y0, p0, parts);
+        else if (side == 3) sum_pixels<3>(sum, window, gradients, v, h, b, planes, rows, x0, y0, p0, parts);
+        else sum_pixels<5>(sum, window, gradients, v, h, b, planes, rows, x0, y0, p0, parts);
     }
     __syncthreads();
     if (part < parts.taps) {
@@ -213,8 +233,8 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
     admit();
 }
 
-#define BAND(name) int each##name, int rows##name, DIVIDE(high##name), int wide##name, int lanes##name
-#define BAND_OF(name) Band{each##name, rows##name, DIVIDE_OF(high##name), wide##name, lanes##name}
+#define BAND(name) int each##name, int rows##name, int high##name, int wide##name
+#define BAND_OF(name) Band{each##name, rows##name, high##name, wide##name}
 #define AXIS_Y Axis{ih, oh, kh, sh, dh, ph}
 #define AXIS_X Axis{iw, ow, kw, sw, dw, pw}
 #define DEPTHWISE(T, suffix)                                                                                                                                                          \
@@ -227,9 +247,9 @@ template <typename T> __device__ __forceinline__ void filters(const T* images, c
         follow();                                                                                                                                                                     \
         images(outputs, filters, out, planes, DIVIDE_OF(channels), AXIS_Y, AXIS_X, BAND_OF(A), DIVIDE_OF(strideY), DIVIDE_OF(strideX), everyY, stepY, everyX, stepX, DIVIDE_OF(strips), DIVIDE_OF(across)); \
     }                                                                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY) { \
+    extern "C" __global__ void __launch_bounds__(256, 4) conv_depthwise_filters_##suffix(const T* images, const T* outputs, T* out, int count, int channels, int chunk, int side, AXES, BAND(A), BAND(B), int taps, int acrossX, int acrossY, int acrossP) { \
         follow();                                                                                                                                                                     \
-        filters(images, outputs, out, count, channels, chunk, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY});                                                \
+        filters(images, outputs, out, count, channels, chunk, side, AXIS_Y, AXIS_X, BAND_OF(A), BAND_OF(B), {taps, acrossX, acrossY, acrossP});                                                \
     }
 DEPTHWISE(float, f32)
 DEPTHWISE(double, f64)

@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"math"
+
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
@@ -17,17 +19,19 @@ const (
 	depthwiseMax    = 160 << 10 // that it may have, where a device has so much
 	depthwiseBlocks = 8         // of an SM, wanted
 	depthwiseRows   = 4         // results of a thread, one below the other
+
+	depthwiseFilterBlocks = 4 // of an SM, for filters, at most
 )
+
+// The model's constants for filters: us of a block and of a band beside its bytes, and the bytes that an SM copies and multiplies in one.
+const depthwiseBlock, depthwiseBand, depthwiseRate = 1, 1.2, 20e3
 
 // axisArgs is windows.cuh's Axis, and bandArgs conv_depthwise.cu's Band.
 type axisArgs struct {
 	In, Out, Size, Stride, Dilation, Pad int64 `arg:"int32"`
 }
 type bandArgs struct {
-	Each, Rows int64 `arg:"int32"`
-	High       arith.Divide
-	Wide       int64 `arg:"int32"`
-	Lanes      int64 `arg:"int32"`
+	Each, Rows, High, Wide int64 `arg:"int32"` // planes and rows of results, and high rows of wide elements that they meet
 }
 
 type depthwiseArgs struct {
@@ -56,7 +60,8 @@ type depthwiseFiltersArgs struct {
 	Count, Channels, Chunk, Side int64 `arg:"int32"`
 	Y, X                         axisArgs
 	Band, Own                    bandArgs
-	Taps, AcrossX, AcrossY       int64 `arg:"int32"`
+	Taps                         int64 `arg:"int32"`
+	AcrossX, AcrossY, AcrossP    int64 `arg:"int32"`
 }
 
 func (a ConvAxis) args() axisArgs {
@@ -74,18 +79,6 @@ func (a axisArgs) met(n int64, images bool) int64 {
 		return (n-1+(a.Size-1)*a.Dilation)/a.Stride + 1
 	}
 	return (n-1)*a.Stride + (a.Size-1)*a.Dilation + 1
-}
-
-// newBand returns so many planes and rows of results of a block, which meet high rows of wide elements.
-func newBand(each, rows, high, wide int64) bandArgs {
-	cost := func(lanes int64) int64 { return kernels.CeilDiv(wide, lanes) * (lanes + 4) } // of copying a row by `lanes` threads: beginning a row costs about four elements
-	log := int64(3)
-	for n := log + 1; n <= 6; n++ {
-		if cost(1<<n) <= cost(1<<log) {
-			log = n
-		}
-	}
-	return bandArgs{each, rows, arith.DivideBy(high), wide, log}
 }
 
 // band returns the planes and the rows of a block, and its bytes of shared memory. The rows are a multiple of unit. A block has at most depthwiseBytes if unit rows fit, and planes are divided
@@ -110,7 +103,7 @@ func (v Conv) band(y, x axisArgs, planes, blocks, unit int64, images, own bool) 
 	if each >= rows {
 		count = max(min(depthwiseBytes/size(each), planes/blocks), 1)
 	}
-	return newBand(count, each, y.met(each, images), wide), count * size(each)
+	return bandArgs{count, each, y.met(each, images), wide}, count * size(each)
 }
 
 // depthwise appends the launches for channels of a filter each; ok is false for other convolutions and those of which a block has no room for a few rows.
@@ -120,6 +113,9 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 	}
 	if v.Result == ConvFilters {
 		return v.depthwiseFilters(p, dev)
+	}
+	if v.Rows.In == 1 && v.Rows.Size == 1 { // a thread has results one below the other
+		v.Rows, v.Columns = v.Columns, v.Rows
 	}
 	y, x, planes, blocks, unit := v.Rows.args(), v.Columns.args(), v.Images*v.Channels, depthwiseBlocks*int64(dev.SMs), int64(depthwiseRows)
 	kernel, images := depthwiseKernels[v.Result][v.Dtype], v.Result == ConvImages
@@ -149,10 +145,33 @@ func (v Conv) depthwise(p *kernels.Plan, dev kernels.Device) (ok bool, err error
 	return true, kernels.CheckGrid(grid)
 }
 
-// depthwiseFilters appends the launches of the gradient w.r.t. filters.
+// depthwiseFilters appends the launches of the gradient w.r.t. filters, which take the least time by the model of as many blocks as fill the SMs or fewer.
 func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, err error) {
-	y, x, wanted, size := v.Rows.args(), v.Columns.args(), depthwiseBlocks*int64(dev.SMs), v.Dtype.Size()
-	b, bytes := v.band(y, x, v.Images*v.Channels, wanted, 1, false, true)
+	var a depthwiseFiltersArgs
+	var bytes int64
+	us := math.Inf(1)
+	for perSM := int64(1); perSM <= depthwiseBlocks; perSM *= 2 {
+		if b, n, time := v.depthwiseSplits(perSM*int64(dev.SMs), int64(dev.SMs)); n <= min(depthwiseMax, int64(dev.SharedOptin)) && b.Taps <= convThreads && time < us {
+			a, bytes, us = b, n, time
+		}
+	}
+	if math.IsInf(us, 1) {
+		return false, nil
+	}
+	splits := kernels.CeilDiv(a.bands(), a.Chunk)
+	if splits > 1 {
+		a.Out = p.Workspace(splits * p.Out)
+	}
+	p.Launch(depthwiseKernels[ConvFilters][v.Dtype], int(splits*v.Channels), convThreads, a).Shared = int(bytes)
+	sumSplits(p, v.Dtype, p.Out/v.Dtype.Size(), a.Out, splits)
+	return true, kernels.CheckGrid(splits * v.Channels)
+}
+
+// depthwiseSplits returns the arguments for about so many blocks, a block's bytes of shared memory, and the time by the model.
+func (v Conv) depthwiseSplits(blocks, sms int64) (a depthwiseFiltersArgs, bytes int64, us float64) {
+	y, x, size := v.Rows.args(), v.Columns.args(), v.Dtype.Size()
+	b, bytes := v.band(y, x, v.Images*v.Channels, blocks, 1, false, true)
+	bytes = bytes / b.Each * min(b.Each, v.Images)
 	b.Each = min(b.Each, v.Images)
 	side := int64(1) // taps of a thread: it reads an element of the outputs for all of them, and one of the images for each
 	for _, n := range []int64{3, 5} {
@@ -160,25 +179,26 @@ func (v Conv) depthwiseFilters(p *kernels.Plan, dev kernels.Device) (ok bool, er
 			side = n
 		}
 	}
-	a := depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: newBand(b.Each, b.Rows, b.Rows, x.Out), Taps: y.Size * kernels.CeilDiv(x.Size, side)}
-	if a.Taps > convThreads {
-		return false, nil
-	}
-	a.AcrossX = min(convThreads/a.Taps, x.Out)
+	a = depthwiseFiltersArgs{Images: kernels.In(0), Outputs: kernels.In(1), Out: out, Count: v.Images, Channels: v.Channels, Side: side, Y: y, X: x, Band: b, Own: bandArgs{b.Each, b.Rows, b.Rows, x.Out}, Taps: y.Size * kernels.CeilDiv(x.Size, side)}
+	threads := max(convThreads/a.Taps, 1) // for each part of a filter
+	a.AcrossX = min(threads, x.Out)
 	a.AcrossX = kernels.CeilDiv(x.Out, kernels.CeilDiv(x.Out, a.AcrossX)) // no more than the turns need
-	a.AcrossY = min(convThreads/a.Taps/a.AcrossX, b.Rows)
-	if bytes = max(bytes+side*size, a.AcrossX*a.AcrossY*y.Size*x.Size*size); bytes > min(depthwiseMax, int64(dev.SharedOptin)) {
-		return false, nil
+	a.AcrossY = min(threads/a.AcrossX, b.Rows)
+	a.AcrossP = min(threads/a.AcrossX/a.AcrossY, b.Each)
+	bands := a.bands()
+	a.Chunk = kernels.CeilDiv(bands, min(kernels.CeilDiv(blocks, v.Channels), bands))
+	blocks = kernels.CeilDiv(bands, a.Chunk) * v.Channels
+	resident := min(kernels.CeilDiv(blocks, sms), depthwiseFilterBlocks)
+	us = convLaunch + float64(kernels.CeilDiv(blocks, sms*depthwiseFilterBlocks))*(depthwiseBlock+float64(a.Chunk)*(depthwiseBand+float64(bytes*resident)/depthwiseRate))
+	if blocks > v.Channels {
+		us += convLaunch
 	}
-	bands := kernels.CeilDiv(v.Images, b.Each) * kernels.CeilDiv(y.Out, b.Rows)
-	a.Chunk = kernels.CeilDiv(bands, min(kernels.CeilDiv(wanted, v.Channels), bands))
-	splits := kernels.CeilDiv(bands, a.Chunk)
-	if splits > 1 {
-		a.Out = p.Workspace(splits * p.Out)
-	}
-	p.Launch(depthwiseKernels[ConvFilters][v.Dtype], int(splits*v.Channels), convThreads, a).Shared = int(bytes)
-	sumSplits(p, v.Dtype, p.Out/size, a.Out, splits)
-	return true, kernels.CheckGrid(splits * v.Channels)
+	return a, max(bytes+side*size, a.AcrossX*a.AcrossY*a.AcrossP*y.Size*x.Size*size), us
+}
+
+// bands returns the bands of all images.
+func (a depthwiseFiltersArgs) bands() int64 {
+	return kernels.CeilDiv(a.Count, a.Band.Each) * kernels.CeilDiv(a.Y.Out, a.Band.Rows)
 }
 
 // taps calls f for each output and tap of an axis with the element of images that they meet, -1 beyond the images.

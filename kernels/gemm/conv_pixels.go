@@ -13,6 +13,8 @@ const (
 	pixelsMaxBytes = 72 << 10 // of shared memory of a block, three of which share an SM
 	pixelsStage    = 36 << 10 // bytes that a stage should have at most
 	pixelsMinWidth = 8        // of a tile, where images are wider
+
+	pixelsMaxSplits = 256 // of the channels
 )
 
 // pixelsKernels has the kernels by the rows that a thread computes.
@@ -81,7 +83,7 @@ func (v Conv) pixels(dev kernels.Device) (best convPixels, ok bool) {
 				if c.each = 1; across*down == 1 {
 					c.each = max(min(tile/(c.width*c.height), v.Images, (1<<30)/a.OuterPixel), 1)
 				}
-				for c.splits = 1; c.splits <= min(a.K/a.Taps.D, 64); c.splits = max(c.splits+1, c.splits*5/4) {
+				for c.splits = 1; c.splits <= min(a.K/a.Taps.D, pixelsMaxSplits); c.splits = max(c.splits+1, c.splits*5/4) {
 					if c.measure(v, a, k.blocks, limit, int64(dev.SMs)); c.us < best.us {
 						best = c
 					}

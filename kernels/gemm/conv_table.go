@@ -92,6 +92,8 @@ const (
 	convSquareSide    = 64                   // side of a square of prepare
 	convBox           = 64                   // channels of a tap that are copied at once for the filters
 	convPhaseBytes    = 16e6                 // of results that tiles of one phase after the other are of: they should be in L2 when the next phase's come
+	convStrideLeast   = 10e6                 // bytes of images that L2 collects of the phases, whose elements are written apart
+	convStrideBytes   = 2e6                  // of those beyond it that are written in one
 	convParts         = 2 * 2 * 64 * 128 * 4 // bytes of the parts of tiles of a block
 	convStaging       = 2 * 32 * 144         // bytes in which a block of two on an SM collects what it writes
 )
@@ -406,6 +408,9 @@ func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 	}
 	if clears, _ := w.clears(); clears {
 		us += convLaunch
+	}
+	if w.phased() && !v.last(ConvImages) {
+		us += max(float64(4*v.elements()[ConvImages])-convStrideLeast, 0) / convStrideBytes
 	}
 	if c.halo != haloNone {
 		t, ok := c.haloTiles(w, v, int64(dev.SMs))

@@ -101,6 +101,43 @@ func TestConv(t *testing.T) {
 	}
 }
 
+// TestConvSpread compares the Go bodies of plans by products of gradients w.r.t. images at a stride with those of float64.
+func TestConvSpread(t *testing.T) {
+	r, dev := testutil.Random(t), kernels.Device{Name: "GPU", Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	var plans []*kernels.Plan
+	for len(plans) < 40 {
+		axis := func() ConvAxis {
+			return ConvAxis{In: 1 + r.Int64N(20), Size: 1, Stride: 1 + r.Int64N(4), Dilation: 1 + r.Int64N(2)}
+		}
+		v := Conv{Dtype: kernels.Float64, Images: 1 + r.Int64N(4), Channels: 1 + r.Int64N(40), Filters: 1 + r.Int64N(40), Groups: 1, Rows: axis(), Columns: axis(), Result: ConvImages}
+		if !v.spread() {
+			continue
+		}
+		candidates := testutil.Get[map[string]ConvCandidate](t)(v.Candidates(dev))
+		c, ok := candidates["product"]
+		if v.Channels*v.Rows.Out()*v.Columns.Out() == 1 || v.Filters == 1 || !ok { // products of other packages
+			continue
+		}
+		plans = append(plans, c.Plan)
+		y, w := make([]float64, v.elements()[ConvOutput]), make([]float64, v.elements()[ConvFilters])
+		for _, x := range [][]float64{y, w} {
+			for i := range x {
+				x[i] = r.NormFloat64()
+			}
+		}
+		want, got := make([]float64, v.elements()[ConvImages]), slices.Repeat([]float64{math.NaN()}, int(v.elements()[ConvImages]))
+		in := [][]byte{kernels.Bytes(y), kernels.Bytes(w)}
+		testutil.Do(t, testutil.Get[*kernels.Plan](t)(v.Plan(kernels.HostDevice())).Run(in, kernels.Bytes(want), nil))
+		testutil.Do(t, c.Plan.Run(in, kernels.Bytes(got), nil))
+		for i := range want {
+			if !(math.Abs(got[i]-want[i]) < 1e-12*(1+math.Abs(want[i]))*float64(v.Filters)) {
+				t.Fatalf("%v: got %v at %d, want %v", v, got[i], i, want[i])
+			}
+		}
+	}
+	checkLaunches(t, plans...)
+}
+
 // TestConvFew: plans of convolutions of few channels compute on the host what plans for the host do, and are chosen for layers of networks.
 func TestConvFew(t *testing.T) {
 	r, dev := testutil.Random(t), kernels.Device{Name: "large", Major: 9, SMs: 132, Memory: 80 << 30, SharedOptin: 227 << 10}

@@ -142,7 +142,7 @@ func vectorArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 func (x *problem) combine(p *kernels.Plan, partial kernels.Ref, partials int64) {
 	as := x.transposedIf(x.transC)
 	x = &as
-	args := combineArgs{partial, out, x.elements(), partials, x.M, x.N, x.epilogue.arguments(x.Dtype)}
+	args := combineArgs{partial, x.c, x.elements(), partials, x.M, x.N, x.epilogue.arguments(x.Dtype)}
 	if partials >= warpReduceMinPartials && x.elements() <= warpReduceMaxElements {
 		const elements, threads = 32, 1024
 		p.Launch(joinKernel[x.Dtype], int(kernels.CeilDiv(x.elements(), elements)), threads, args)

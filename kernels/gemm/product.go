@@ -156,7 +156,7 @@ func (p Product) problem(dev kernels.Device) problem {
 	if p.K == 0 { // operands without elements
 		p.A.Row, p.A.Matrix, p.B.Row, p.B.Matrix = 0, 0, 0, 0
 	}
-	return problem{Product: p, dev: dev, a: kernels.In(0), b: kernels.In(1)}
+	return problem{Product: p, dev: dev, a: kernels.In(0), b: kernels.In(1), c: out}
 }
 
 // Wants returns the forms in which kernels of a device read the operands of a product, Plain if they read them as they are. A larger

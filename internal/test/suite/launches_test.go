@@ -277,6 +277,10 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 		v := gemm.Conv{Dtype: kernels.Float64, Images: 1, Channels: 1 + int64(i/3)*31, Filters: 8, Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i % 3)}
 		plans = append(plans, testutil.Get[*kernels.Plan](t)(v.Plan(dev)))
 	}
+	tap := gemm.ConvAxis{In: 56, Size: 1, Stride: 2, Dilation: 1} // a product among zeros in float64
+	for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.Conv{Dtype: kernels.Float64, Images: 2, Channels: 8, Filters: 8, Groups: 1, Rows: tap, Columns: tap, Result: gemm.ConvImages}.Candidates(dev)) {
+		plans = append(plans, c.Plan)
+	}
 	for i := range 12 {
 		a := gemm.ConvAxis{In: 28, Size: 3, Stride: 1 + int64(i/6), Dilation: 1}
 		v := gemm.Conv{Dtype: []kernels.Dtype{kernels.Float32, kernels.Float64}[i%2], Images: 64, Channels: 256, Filters: 256, Groups: 256, Rows: a, Columns: a, Result: gemm.ConvResult(i / 2 % 3)}
