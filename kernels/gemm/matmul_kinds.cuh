@@ -271,7 +271,7 @@ template <int TA, int TB, int CLUSTER_, bool PAIRS = false> struct Six {
         for (int i = 0; i < steps; i += MOST) {
 #pragma unroll
             for (int l = 0; l < MOST; l++) {
-                if (i + l == steps) break;
+                if ((PAIRS || l > 0) && i + l == steps) break;
                 s.wait();
                 const u64 a = s.a(), b = s.b();
                 turn_wait(s.group);
