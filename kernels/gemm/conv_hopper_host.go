@@ -77,7 +77,7 @@ func (a convTensorArgs) skips(c kernels.Call, f Form, finite bool) bool {
 	}
 	var scaled bool
 	if f == BF16Split {
-		s := scalingOf(ranges, true, 0)
+		s := scalingOf(ranges, [2]int{}, true, 0)
 		scaled = s.lines >= 0 || (finite || a.Merged) && s.form != splitPlain
 	} else {
 		largest := math.Float32frombits(ranges[1].Most)

@@ -102,6 +102,11 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             } else {
                 if (of.parts > 1 && !join(sums, of, inbox)) continue;
             }
+            if constexpr (K::PLANES == 3) {
+                const float unit = range.unit();
+#pragma unroll
+                for (float& x : sums.sum) x *= unit;
+            }
             store(sums, range, s, to, c, to.m0 + number * 64, epilogue, own, line);
         }
         if (turns && number == 0) turn_wait(0);
@@ -141,8 +146,8 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     ENTRY(name##_nt, CLUSTER, KIND, 0, 0, __VA_ARGS__)    \
     ENTRY(name##_tn, CLUSTER, KIND, 1, 1, __VA_ARGS__)    \
     ENTRY(name##_tt, CLUSTER, KIND, 1, 0, __VA_ARGS__)
-TRANSPOSES(f32, 1, Six, 1)
-TRANSPOSES(f32_pair, 2, Six, 2)
+TRANSPOSES(f32, 1, Six, 1, true)
+TRANSPOSES(f32_pair, 2, Six, 2, true)
 TRANSPOSES(bf16_narrow, 0, Rounded, 2, 64)
 TRANSPOSES(bf16_one, 0, Rounded, 2, 128)
 TRANSPOSES(bf16_mid, 0, Rounded, 2, 192)
@@ -187,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     for (int i = threadIdx.x; i < countB; i += blockDim.x) range[1].add(rangesB[i]);
     range[0].join();
     range[1].join();
-    const Scales scales(range, apart, preferred);
+    const Scales scales(range, apart, preferred, ldA ? SHIFT : 0, ldB ? SHIFT : 0); // planes that a generated kernel has stored have the numbers themselves
     const Scaling as{scales.form, scales.rewritten, scales.lines, scales.open ? (int)gridDim.x : 0};
     if (blockIdx.x == 0 && threadIdx.x == 0) *scaling = as;
 #pragma unroll 1

@@ -174,15 +174,16 @@ func splitProductBody(transA, transB bool) func(kernels.Call) {
 				a, b := fromTerm(a, k0, operands[0].Cols, transA), fromTerm(b, k0, operands[1].Cols, !transB)
 				to := out[(split*batch+matrix)*m*ld:][:m*ld]
 				gemm(c.BLAS(), transA, transB, m, n, min(chunk, k-k0), a, operands[0].Cols, b, operands[1].Cols, to)
-				if lines < 0 {
-					continue
-				}
 				for i, v := range to {
-					line := matrix*m + int64(i)/ld
-					if lines == 1 {
-						line = matrix*n + int64(i)%ld
+					exponent := lines + 1
+					if lines >= 0 {
+						line := matrix*m + int64(i)/ld
+						if lines == 1 {
+							line = matrix*n + int64(i)%ld
+						}
+						exponent = -int(scaling[scalingHead+line])
 					}
-					to[i] = float32(math.Ldexp(float64(v), -int(scaling[scalingHead+line])))
+					to[i] = float32(math.Ldexp(float64(v), exponent))
 				}
 			}
 		}

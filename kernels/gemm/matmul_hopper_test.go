@@ -126,7 +126,7 @@ func TestScaling(t *testing.T) {
 	} {
 		r := [2]bf16split.Magnitudes{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}
 		for _, apart := range []bool{true, false} {
-			s, want := scalingOf(r, apart, 0), c.form
+			s, want := scalingOf(r, [2]int{}, apart, 0), c.form
 			if !apart {
 				want = c.mma
 			}
@@ -137,6 +137,30 @@ func TestScaling(t *testing.T) {
 			if s.form != want || want == c.form && (s.again != c.again || s.lines != c.lines || s.other != c.other || single != c.single) {
 				t.Errorf("%g, apart %v: got %+v, want %+v", c.numbers, apart, s, c)
 			}
+		}
+	}
+}
+
+// Splits that splitKernel makes hold subnormal numbers and all products of them; huge ones are written again.
+func TestScalingShifted(t *testing.T) {
+	const least, largest, shift = math.SmallestNonzeroFloat32, 0x1.fep111, splitShift
+	inf := float32(math.Inf(1))
+	none, a, both := [2]bool{}, [2]bool{true, false}, [2]bool{true, true}
+	for _, c := range []struct {
+		numbers            [2][]float32
+		again              [2]bool
+		lines, form, other int
+	}{
+		{[2][]float32{{least, 1}, {-1, least}}, none, -1 - 2*shift, splitPlain, 0},
+		{[2][]float32{{least, 0x1p33}, {0x1.8p33}}, none, -1 - 2*shift, splitPlain, 0},
+		{[2][]float32{{least, inf}, {least}}, none, -1 - 2*shift, splitNonFinite, 0},
+		{[2][]float32{{0x1p-100, 0x1p33}, {0x1p34}}, a, 0, splitPlain, shift},
+		{[2][]float32{{largest}, {0x1p-46}}, none, -1 - 2*shift, splitPlain, 0},
+		{[2][]float32{{2 * largest}, {0x1p-46}}, a, 0, splitPlain, shift},
+		{[2][]float32{{0x1p120, 0x1p-105}, {1}}, both, 0, splitNonFinite, 0}, // times 2^shift sums would overflow
+	} {
+		if s := scalingOf([2]bf16split.Magnitudes{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}, [2]int{shift, shift}, true, 0); s.again != c.again || s.lines != c.lines || s.form != c.form || s.other != c.other {
+			t.Errorf("%g: got %+v, want %+v", c.numbers, s, c)
 		}
 	}
 }
@@ -171,8 +195,11 @@ func TestScalingAnyLines(t *testing.T) {
 			}
 			all[i].Finite = r.IntN(4) > 0
 		}
-		apart := r.IntN(2) == 0
-		s := scalingOf(all, apart, r.IntN(2))
+		apart, shifts := r.IntN(2) == 0, [2]int{r.IntN(2) * splitShift, r.IntN(2) * splitShift}
+		s := scalingOf(all, shifts, apart, r.IntN(2))
+		if !s.again[0] && !s.again[1] && s.lines != -1-shifts[0]-shifts[1] {
+			t.Fatalf("%v: sums of splits times 2^%d are divided by %+v", all, shifts, s)
+		}
 		high := false
 		exponent := func(operand int, line bf16split.Magnitudes) int {
 			switch operand {
@@ -183,7 +210,7 @@ func TestScalingAnyLines(t *testing.T) {
 			case 1 - s.lines:
 				return s.other
 			}
-			return 0
+			return shifts[operand]
 		}
 		if !apart && s.whole && s.form != splitScaled || apart && s.whole && s.form == splitPlain {
 			t.Fatalf("%v: infinities or NaN in planes of form %d", all, s.form)
@@ -191,7 +218,8 @@ func TestScalingAnyLines(t *testing.T) {
 		for i := range lines {
 			for _, line := range lines[i] {
 				e := exponent(i, line)
-				if e != 0 && !s.again[i] || line.High()+e > 126 && e > 0 || line.Low()+e < -149 || s.form != splitScaled && line.Low()+e < bf16split.MinExact || !s.again[i] && line.Hard() {
+				stays := !s.again[i]
+				if stays && e != shifts[i] || line.High()+e > 126 && e > 0 && !stays || line.Low()+e < -149 || s.form != splitScaled && line.Low()+e < bf16split.MinExact && (!stays || e == 0) || stays && line.Hard(e) {
 					t.Fatalf("%v: operand %d, times 2^%d, by %+v", lines, i, e, s)
 				}
 			}
@@ -199,7 +227,7 @@ func TestScalingAnyLines(t *testing.T) {
 		for _, a := range lines[0] {
 			for _, b := range lines[1] {
 				e := exponent(0, a) + exponent(1, b)
-				if least := a.Low() + b.Low() + e; e < 0 && least < minProduct || s.lines < 0 && least < minProduct {
+				if least := a.Low() + b.Low() + e; e < 0 && least < minProduct || s.lines == -1 && least < minProduct {
 					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, least, s)
 				}
 				if most := a.High() + b.High() + e; most > maxSum && (s.form == splitPlain || s.open && !high || e > 0) {

@@ -277,6 +277,11 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     stream.start();
     K sums;
     sums.run(stream, terms, range.form == Scaling::SCALED);
+    if (K::PLANES == 3) {
+        const float unit = range.unit();
+#pragma unroll
+        for (int i = 0; i < K::MT * K::NT * 4; i++) sums.sum[i / (K::NT * 4)][i / 4 % K::NT][i % 4] *= unit;
+    }
     admit();
     arrived<0>();
     __syncthreads();

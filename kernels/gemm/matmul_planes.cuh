@@ -26,8 +26,10 @@ struct Scaling {
     static constexpr int BLOCKS = 1024; // most blocks
     int form;
     int rewritten; // bit by operand: its planes were written again
-    int lines;     // the operand whose lines, rows of A or columns of B, were multiplied by a power of 2 each, or -1
+    int lines;     // the operand whose lines, rows of A or columns of B, were multiplied by a power of 2 each; or -1 - e, if all sums have to be divided by 2^e
     int blocks;    // if not 0: number of flags; the form is APART only if one is set, because a block found a line whose sums may overflow
+    // unit is the factor of all sums.
+    __device__ __forceinline__ float unit() const { return lines < 0 ? power(lines + 1) : 1; }
     // again reports whether an operand's planes were written again.
     __device__ __forceinline__ bool again(int operand) const { return rewritten >> operand & 1; }
     __device__ __forceinline__ int* found() { return reinterpret_cast<int*>(this + 1); }
@@ -130,6 +132,10 @@ struct Range {
     static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
 };
 
+// SHIFT is the exponent of the power of 2 that split multiplies all numbers by. Subnormal numbers are multiples of 2^-149, which planes hold from 2^-133 on. Sums are
+// then so large that nothing that they lose is as large as the least number.
+constexpr int SHIFT = 16;
+
 // Scales is how operands are brought into range, in a way that takes nothing from numbers that have others beside them. Nothing is written
 // again if planes hold all numbers, no product of two is so small that sums lose bits as denormal numbers, and no sum overflows. Else the
 // lines of one operand are multiplied by a power of 2 each, so that the largest products come near 2^98. That makes numbers smaller
@@ -139,7 +145,7 @@ struct Scales {
     static constexpr int LEAST = -120;   // log2 of the min magnitude of products that sums represent
     static constexpr int LARGEST = 98;   // exponent of products whose sums don't overflow
     static constexpr u32 HUGE_ = 0x7f7f8000; // numbers that would become infinite in BF16
-    int form = Scaling::PLAIN, rewritten = 0, lines = -1;
+    int form = Scaling::PLAIN, rewritten = 0, lines;
     int target = 0; // exponent that the largest number of a line comes to
     int floor = 0;  // and that no number comes below where a line is made smaller
     int other = 0;  // of the other operand's power of 2
@@ -148,16 +154,27 @@ struct Scales {
     bool open = false; // whether it depends on lines if sums may overflow
     bool care = false; // see write
 
-    // apart: products can keep the first planes apart. Of two operands whose lines would serve, those of preferred are multiplied.
-    __device__ Scales(const Range (&r)[2], bool apart, int preferred) {
+    // apart: products can keep the first planes apart. Of two operands whose lines would serve, those of preferred are multiplied. Planes have the numbers times 2^shift.
+    __device__ Scales(const Range (&r)[2], bool apart, int preferred, int shiftA = 0, int shiftB = 0) : lines(-1 - shiftA - shiftB) {
         whole = !r[0].finite || !r[1].finite;
         const int special = apart ? Scaling::APART : Scaling::SCALED;
         if (whole) form = special;
-        const bool hard[] = {hardly(r[0]), hardly(r[1])};
-        if (form != Scaling::SCALED && !hard[0] && !hard[1] && r[0].low() + r[1].low() >= LEAST && r[0].high() + r[1].high() <= LARGEST) return;
-        lines = hard[0] == hard[1] ? preferred : (int)hard[1];
-        const Range line = lines == 0 ? r[0] : r[1], o = lines == 0 ? r[1] : r[0];
-        other = max(EXACT - o.low(), 0);
+        const bool hard[] = {hardly(r[0], shiftA), hardly(r[1], shiftB)};
+        const int both = shiftA + shiftB;
+        if (form != Scaling::SCALED && !hard[0] && !hard[1] && (both > 0 || r[0].low() + r[1].low() >= LEAST) && r[0].high() + r[1].high() + both <= LARGEST) return;
+        Range line, o;
+        int shift;
+        const auto choose = [&](bool hardA, bool hardB) {
+            lines = hardA == hardB ? preferred : (int)hardB;
+            line = lines == 0 ? r[0] : r[1], o = lines == 0 ? r[1] : r[0], shift = lines == 0 ? shiftB : shiftA;
+        };
+        choose(hard[0], hard[1]);
+        other = shift;
+        // The other operand's planes stay if its numbers times 2^shift do, and if a line of all numbers would not be limited by the floor.
+        if (shift == 0 || o.high() + shift > 100 || LARGEST - o.high() - shift - line.high() < min(max(EXACT, LEAST - o.low() - shift) - line.low(), 0)) {
+            choose(hardly(r[0], 0), hardly(r[1], 0));
+            other = max(EXACT - o.low(), 0);
+        }
         target = min(LARGEST - o.high() - other, 100);
         if (other > 0 && o.high() + other > 100 || line.low() + max(target - line.high(), 0) < EXACT) {
             form = Scaling::SCALED;
@@ -166,11 +183,11 @@ struct Scales {
         }
         floor = max(EXACT, LEAST - o.low() - other);
         if (form == Scaling::PLAIN && target - line.high() < min(floor - line.low(), 0)) form = special, open = apart;
-        rewritten = 1 << lines | (hardly(o) || other > 0 || form == Scaling::SCALED) << (1 - lines);
+        rewritten = 1 << lines | (hardly(o, shift) || other != shift || form == Scaling::SCALED) << (1 - lines);
         if (form == Scaling::SCALED) scale = 256;
         care = r[0].most >= HUGE_ || r[1].most >= HUGE_ || whole && form == Scaling::SCALED;
     }
-    static __device__ bool hardly(const Range& r) { return r.low() < EXACT || r.most >= HUGE_; }
+    static __device__ bool hardly(const Range& r, int shift) { return shift == 0 && r.low() < EXACT || r.most >= HUGE_ - (shift << 23); }
     // exponent is that of the power of 2 for a line, whose sums may overflow if high.
     __device__ int exponent(u32 most, u32 least, bool& high) const {
         const int wanted = min(target - Range::log(most), 200), e = wanted >= 0 ? wanted : min(max(wanted, floor - Range::log(least)), 0);
@@ -227,7 +244,7 @@ __device__ __forceinline__ void write(float (&v)[8], float scale, bool care, u16
 
 // split writes block number block's share of the planes of a matrix, each thread 8 elements at a time with AHEAD
 // such loads under way, and returns the range of the elements that it has read. A matrix has fewer than 2^31
-// vectors of 8 elements. The planes are right for numbers that are neither tiny nor huge.
+// vectors of 8 elements. The planes, of the numbers times 2^SHIFT, are right for numbers that are not huge.
 template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, u32 block, u32 blocks) {
     const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors, stride = blocks * blockDim.x;
     Range range;
@@ -247,7 +264,10 @@ template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, u32
         for (int u = 0; u < AHEAD; u++) {
             if (u > 0 && i + u * stride >= count) continue;
 #pragma unroll
-            for (int j = 0; j < 8; j++) range.add(o[u].v[j]);
+            for (int j = 0; j < 8; j++) {
+                range.add(o[u].v[j]);
+                o[u].v[j] *= 1 << SHIFT;
+            }
             write(o[u].v, 1, false, o[u].place(a), a.plane());
         }
     }

@@ -101,6 +101,14 @@ type (
 	}
 )
 
+// shift returns the exponent of the power of 2 by which the splits are larger than the numbers.
+func (x splitOperand) shift() int {
+	if x.LD == 0 {
+		return 0
+	}
+	return splitShift
+}
+
 // row returns row i of an operand, counted through all matrices.
 func (x splitOperand) row(c kernels.Call, i int64) []float32 {
 	if x.LD == 0 {
@@ -125,7 +133,7 @@ func splitBody(c kernels.Call) {
 			break
 		}
 		x, all := args.Operands[i], bf16split.None
-		x.write(c, args.Batch, func(int64, int64) int { return 0 }, 1, false)
+		x.write(c, args.Batch, func(int64, int64) int { return splitShift }, 1, false)
 		for row := range args.Batch * x.Rows {
 			for _, v := range x.row(c, row) {
 				all.Add(v)
@@ -135,9 +143,9 @@ func splitBody(c kernels.Call) {
 	}
 }
 
-// rescaleBody writes splits again of operands whose ranges ask for it, and how: the splits' form, which operands were written
-// again, the one whose lines have powers of 2 of their own, or -1, the number of blocks that the form depends on, whether each has found
-// a line whose sums may overflow, and the exponents that the sums of each line have to be divided by.
+// rescaleBody writes the splits again of operands whose ranges ask for it, and how: first the splits' form and which operands were written again. Then comes the operand
+// whose lines have their own powers of 2, or -1 - e if all sums have to be divided by 2^e. Then come the number of blocks that the form depends on, and whether each has
+// found a line whose sums may overflow. Last come the exponents that the sums of each line have to be divided by.
 func rescaleBody(c kernels.Call) {
 	args := kernels.Args[rescaleArgs](c)
 	scaling := kernels.Slice[int32](c, args.Scaling)
@@ -149,7 +157,7 @@ func rescaleBody(c kernels.Call) {
 			ranges[i].Join(of[2*block], of[2*block+1])
 		}
 	}
-	s := scalingOf(ranges, args.Apart, int(arith.Flag(args.Preferred)))
+	s := scalingOf(ranges, [2]int{args.Operands[0].shift(), args.Operands[1].shift()}, args.Apart, int(arith.Flag(args.Preferred)))
 	scaling[0], scaling[1], scaling[2], scaling[3] = int32(s.form), 0, int32(s.lines), 0
 	if s.open {
 		scaling[3] = int32(c.Grid[0])
@@ -204,7 +212,7 @@ func (x splitOperand) lineExponents(c kernels.Call, batch int64, columns bool, s
 type scaling struct {
 	form   int
 	again  [2]bool // by operand
-	lines  int     // the operand whose lines are multiplied, or -1
+	lines  int     // the operand whose lines are multiplied, or -1 - e if all sums are to be divided by 2^e
 	target int     // the exponent that the largest number of a line comes to
 	floor  int     // and that no number comes below where a line is made smaller
 	other  int     // the exponent of the other operand's power of 2
@@ -212,16 +220,21 @@ type scaling struct {
 	open   bool    // whether it depends on lines if sums may overflow: if not, splits of form splitNonFinite are multiplied as plain ones
 }
 
+// splitShift is the exponent of the power of 2 that splitKernel multiplies all numbers by. Subnormal numbers are multiples of 2^-149, which splits hold from 2^-133 on. Sums are then
+// so large that nothing that they lose is as large as the least number.
+const splitShift = 16
+
 // Exponents of numbers, products, and sums of products that are in range.
 const (
 	minProduct = -120
 	maxSum     = 98
 )
 
-// scalingOf returns the scaling of operands of these ranges. With apart, products can keep the first splits apart. Of two
-// operands whose lines would serve, those of preferred are multiplied.
-func scalingOf(r [2]bf16split.Magnitudes, apart bool, preferred int) scaling {
-	s := scaling{form: splitPlain, lines: -1, whole: !r[0].Finite || !r[1].Finite}
+// scalingOf returns the scaling of operands of these ranges, whose splits are those of the numbers times 2^shift. With apart, products can keep the first splits
+// apart. Of two operands whose lines would serve, those of preferred are multiplied.
+func scalingOf(r [2]bf16split.Magnitudes, shifts [2]int, apart bool, preferred int) scaling {
+	both := shifts[0] + shifts[1]
+	s := scaling{form: splitPlain, lines: -1 - both, whole: !r[0].Finite || !r[1].Finite}
 	special := splitScaled
 	if apart {
 		special = splitNonFinite
@@ -229,16 +242,23 @@ func scalingOf(r [2]bf16split.Magnitudes, apart bool, preferred int) scaling {
 	if s.whole {
 		s.form = special
 	}
-	hard := [2]bool{r[0].Hard(), r[1].Hard()}
-	if s.form != splitScaled && !hard[0] && !hard[1] && r[0].Low()+r[1].Low() >= minProduct && r[0].High()+r[1].High() <= maxSum {
+	hard := [2]bool{r[0].Hard(shifts[0]), r[1].Hard(shifts[1])}
+	if s.form != splitScaled && !hard[0] && !hard[1] && (both > 0 || r[0].Low()+r[1].Low() >= minProduct) && r[0].High()+r[1].High()+both <= maxSum {
 		return s
 	}
-	s.lines = preferred
-	if hard[0] != hard[1] {
-		s.lines = int(arith.Flag(hard[1]))
+	line, other, shift := r[0], r[1], 0
+	choose := func(hard [2]bool) {
+		if s.lines = preferred; hard[0] != hard[1] {
+			s.lines = int(arith.Flag(hard[1]))
+		}
+		line, other, shift = r[s.lines], r[1-s.lines], shifts[1-s.lines]
 	}
-	line, other := r[s.lines], r[1-s.lines]
-	s.other = max(bf16split.MinExact-other.Low(), 0)
+	choose(hard)
+	// The other operand's splits stay if its numbers times 2^shift do, and if a line of all numbers would not be limited by the floor.
+	if s.other = shift; shift == 0 || other.High()+shift > 100 || maxSum-other.High()-shift-line.High() < min(max(bf16split.MinExact, minProduct-other.Low()-shift)-line.Low(), 0) {
+		choose([2]bool{r[0].Hard(0), r[1].Hard(0)})
+		s.other = max(bf16split.MinExact-other.Low(), 0)
+	}
 	s.target = min(maxSum-other.High()-s.other, 100)
 	if s.other > 0 && other.High()+s.other > 100 || line.Low()+max(s.target-line.High(), 0) < bf16split.MinExact {
 		s.form, s.other, s.target = splitScaled, 0, min(maxSum-other.High(), 100)
@@ -247,7 +267,7 @@ func scalingOf(r [2]bf16split.Magnitudes, apart bool, preferred int) scaling {
 	if s.form == splitPlain && s.target-line.High() < min(s.floor-line.Low(), 0) {
 		s.form, s.open = special, apart
 	}
-	s.again[s.lines], s.again[1-s.lines] = true, other.Hard() || s.other > 0 || s.form == splitScaled
+	s.again[s.lines], s.again[1-s.lines] = true, other.Hard(shift) || s.other != shift || s.form == splitScaled
 	return s
 }
 

@@ -45,8 +45,10 @@ func (r *Magnitudes) Join(most, least uint32) {
 	*r = Magnitudes{max(r.Most, most&^(1<<31)), min(r.Least, least), r.Finite && most < 1<<31}
 }
 
-// Hard reports whether splits of scale 1 don't hold all numbers: tiny ones, and those that BF16 rounds to infinity.
-func (r Magnitudes) Hard() bool { return r.Low() < MinExact || r.Most >= huge }
+// Hard reports whether splits of scale 1 don't hold all numbers times 2^shift, a shift of 0 or at least 16: tiny ones without a shift, and those that BF16 rounds to infinity.
+func (r Magnitudes) Hard(shift int) bool {
+	return shift == 0 && r.Low() < MinExact || r.Most >= huge-uint32(shift)<<23
+}
 
 // Low and High are the exponents of the least and the largest size. Of no numbers they are 128 and -150.
 func (r Magnitudes) Low() int  { return log2(r.Least) }

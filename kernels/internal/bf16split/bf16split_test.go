@@ -16,7 +16,7 @@ func TestDecode(t *testing.T) {
 			t.Fatalf("got %x of %x with splits %x", math.Float32bits(got), math.Float32bits(x), p)
 		}
 		r := None
-		if r.Add(x); !r.Hard() && p != Split(x, 1, false) {
+		if r.Add(x); !r.Hard(0) && p != Split(x, 1, false) {
 			t.Fatalf("got splits %x of %x, want %x", p, math.Float32bits(x), Split(x, 1, false))
 		}
 	}
