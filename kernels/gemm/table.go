@@ -39,8 +39,8 @@ var table = withRates(slices.Concat(
 		// 2048                      335     437
 		{mmaSplit.when(limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}})},
 		{
-			double("large", 128, 128, 4, 256, 0, doubleBody), double("small", 64, 64, 3, 128, 0, doubleBody),
-			double("joined_tiny", 32, 32, 4, 128, 8, doubleBody), doubleRows,
+			double("large", 128, 128, 4, 256, 8, doubleBody), double("small", 64, 64, 3, 128, 8, doubleBody),
+			double("tiny", 32, 32, 4, 128, 8, doubleBody), doubleRows,
 		},
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},
@@ -139,9 +139,10 @@ func roundedTable(f Form) [][]candidate {
 
 // vectorTable lists the kernels for a matrix and a vector.
 func vectorTable[T kernels.Float]() [][]candidate {
-	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
+	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, flatBody[T], cutColumns)
+	flat.args, flat.all, flat.sized, flat.cluster = flatArguments, cutsFlat, true, 8
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
-	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{to: 64}
+	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{2, maxFlatColumns}
 	const halfEmptyMaxK = 4096 // strips of lanes of which more than half have no column
 	joined := func(lanes int64) candidate {
 		c := joinedColumns[T]("joined_columns", lanes)
@@ -189,7 +190,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 			joined(16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
 		},
 		{joined(8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
-		{flat},
+		{flat.when(limits{m: span{to: 64}})},
 		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
 		hopperColumns[T](),
 		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ *candidate, x *problem) bool { return strips(x) <= 20 }})},
