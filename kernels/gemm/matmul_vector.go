@@ -88,18 +88,25 @@ func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 // 16 bytes.
 //
 // H100, time over the best of these, geometric mean   2      4      8
-// up to 10 rows an SM                                 1.00   1.07   1.16
-// the same, rows not aligned                          1.00   1.12   1.34
-// more rows                                           1.07   1.05   1.03
-// the same, rows not aligned                          1.06   1.07   1.11
+// up to 10 rows an SM                                 1.00   1.15   1.39
+// 10 to 30                                            1.12   1.11   1.10
+// 30 to 256                                           1.19   1.09   1.03
 // from 256 rows an SM on                              1.35   1.05   1.00
+// up to 10 rows an SM, not aligned                    1.01   1.19   1.70
+// 10 to 30                                            1.10   1.25   1.45
+// 30 to 100                                           1.16   1.14   1.14
+// from 100 on                                         1.14   1.05   1.04
 func cutRows(c *candidate, x *problem) (cut, bool) {
-	const fewRowsPerSM = 10
-	each := int64(4)
+	const fewRowsPerSM, fewUnalignedPerSM = 10, 30
+	aligned := x.K*x.size()%16 == 0
+	each, few := int64(4), int64(fewUnalignedPerSM)
+	if aligned {
+		few = fewRowsPerSM
+	}
 	switch rows := x.M * x.Batch; {
-	case rows <= fewRowsPerSM*x.sms():
+	case rows <= few*x.sms():
 		each = 2
-	case isHopper(x.dev) && x.K*x.size()%16 == 0:
+	case isHopper(x.dev) && aligned:
 		each = 8
 	}
 	return cutRowsBy(c, x, each), true
