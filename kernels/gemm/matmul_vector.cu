@@ -29,8 +29,8 @@
 #include "follow.cuh"
 #include "inbox.cuh"
 
-constexpr int CLUSTER = 8; // the most blocks that add up columns
 #if __CUDA_ARCH__ >= 900
+constexpr int CLUSTER = 8; // the most blocks that add up columns
 #define ON_CLUSTERS(...) __VA_ARGS__
 #else // devices without clusters take columns: the entry points are empty there
 #define ON_CLUSTERS(...)
@@ -383,17 +383,21 @@ __device__ void flat(const T* x, const T* v, T* y, i64 n, i64 k, i64 batch, i64 
     __shared__ T ends[W];
     ON_CLUSTERS(__shared__ T inbox[CLUSTER][THREADS]; __shared__ u64 full;)
     const unsigned rank = blockIdx.x & (blocks - 1), id = blockIdx.x >> exponent(blocks), split = id / (unsigned)batch, matrix = id - split * (unsigned)batch;
-    ON_CLUSTERS(if (blocks > 1) open_inbox(&full, rank == 0 ? (int)(blocks * n * sizeof(T)) : 0);)
+    ON_CLUSTERS(open_inbox(&full, rank == 0 ? (int)(blocks * n * sizeof(T)) : 0);)
     const i64 begin = (i64)(split * blocks + rank) * chunk;
-    const int t = threadIdx.x, columns = (int)n, rows = (int)max(min(k - begin, chunk), 0ll), across = apart<T>(n), step = THREADS * W / columns / across * across, jump = step * columns;
-    const int row = t * W / columns, same = (row + 1) * columns - t * W, next = (t * W + W - 1) / columns - row; // elements of the first row, and whether there is another one
-    const int whole = rows / step, count = t * W >= jump ? 0 : whole + (t * W + W <= (rows - whole * step) * columns); // vectors of the thread
+    const int t = threadIdx.x, columns = (int)n, rows = (int)max(min(k - begin, chunk), 0ll);
+    const int step = (int)(THREADS * W / (unsigned)columns) & -apart<T>(n), jump = step * columns;
+    const int row = t * W / (unsigned)columns, same = (row + 1) * columns - t * W, next = same < W; // elements of the first row, and whether there is another one
+    const int whole = (unsigned)rows / (unsigned)step;
+    int count = whole + (t * W + W <= (rows - whole * step) * columns); // vectors of the thread
+    asm volatile("" : "+r"(count)); // else the division is behind a branch
+    count = t * W < jump ? count : 0;
     x += (matrix * k + begin) * n;
     v += matrix * k + begin;
     const T *p = x + t * W, *w = v + row;
 #pragma unroll
-    for (int u = 0; u < LOADS; u++) // of 128 bytes
-        if (t % 8 == 0 && u < count) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + u * jump));
+    for (int u = 0; u < LOADS; u++) // of 128 bytes, without a branch before the wait
+        asm volatile("{\n.reg .pred first;\nsetp.ne.s32 first, %1, 0;\n@first prefetch.global.L2 [%0];\n}" ::"l"(p + u * jump), "r"((int)(t % 8 == 0 && u < count)));
     admit();
     follow();
     const int tail = (int)((i64)rows * n & W - 1); // elements behind the last vector
@@ -457,8 +461,8 @@ __device__ void flat(const T* x, const T* v, T* y, i64 n, i64 k, i64 batch, i64 
             if ((columns - tail + i + W * columns) % columns == t) total += ends[i];
     }
 #if __CUDA_ARCH__ >= 900
+    cluster_wait(); // all blocks have begun
     if (blocks > 1) {
-        cluster_wait(); // all blocks have begun
         if (t < columns) send(0, &inbox[rank][t], total, &full);
         if (rank > 0) return;
         await_inbox(&full);
