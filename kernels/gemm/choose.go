@@ -42,9 +42,14 @@ func longRows(x problem) problem {
 }
 
 // wide and tall return a problem with at least as many columns as rows, or rows as columns; column one with a single column.
-func wide(x problem) problem   { x = longRows(x); return x.transposedIf(x.M > x.N) }
-func tall(x problem) problem   { x = longRows(x); return x.transposedIf(x.M < x.N) }
-func column(x problem) problem { return x.transposedIf(x.N != 1) }
+func wide(x problem) problem { x = longRows(x); return x.transposedIf(x.M > x.N) }
+func tall(x problem) problem { x = longRows(x); return x.transposedIf(x.M < x.N) }
+
+func column(x problem) problem {
+	x = x.transposedIf(x.N != 1)
+	x.A.Trans = x.A.Trans && x.M > 1 // a column is a row as well
+	return x
+}
 
 func (x *problem) sms() int64 { return int64(x.dev.SMs) }
 

@@ -8,8 +8,8 @@
 // memory in the order that they have in global memory. A warp loads the next factors to registers while it
 // multiplies, across pieces too, so that the tensor cores wait less for shared memory.
 //
-// Where C has few tiles, k is cut into parts: the blocks of a cluster send one another their sums and add them up
-// in order (joined). Where a cluster's blocks are too few, the parts of several clusters go to copies of C, which
+// Where C has few tiles, k is cut into parts: the up to 8 blocks of a cluster send one another their sums and add them
+// up in order. Where a cluster's blocks are too few, the parts of several clusters go to copies of C, which
 // matmul_combine_f64 adds up. The launch that writes C applies the epilogue (epilogue.cuh).
 #include "async.cuh"
 #include "cluster.cuh"
@@ -41,13 +41,12 @@ template <int W, bool CG> __device__ __forceinline__ void copy_in(unsigned to, c
 // always one of A, which is small.
 enum class Widths { SAME, MIXED, NARROW_A };
 
-// Double is a form: the tile, the warps that share it down and across, the pieces, and the blocks of a cluster.
-template <int BM_, int BN_, int S_, int STAGES_, bool CG_, Widths WIDTHS_, int WM_, int WN_, int JOIN_> struct Double {
-    static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, JOIN = JOIN_, THREADS = WM * WN * 32;
+// Double is a form: the tile, the warps that share it down and across, and the pieces.
+template <int BM_, int BN_, int S_, int STAGES_, bool CG_, Widths WIDTHS_, int WM_, int WN_> struct Double {
+    static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, THREADS = WM * WN * 32;
     static constexpr bool CG = CG_, FEW = WIDTHS_ == Widths::NARROW_A; // FEW: rows; C may be written transposed
     static constexpr Widths WIDTHS = WIDTHS_;
     static constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LD = BN + 2; // of a tile in shared memory, so that the lanes' rows begin in other banks
-    static constexpr int FRONT = STAGES * (BM + BN) * (S + 4);             // elements of the stages; behind them come the sums that blocks of a cluster send
 };
 
 // Factor is op(A) or op(B)^T, from the first term of a block on: element (x, l), x along C's rows or columns, at
@@ -58,8 +57,8 @@ struct Factor {
 };
 
 // Piece is a thread's share in fetching L x S pieces of a factor: rows of one x (ALONG) or of one l, W elements at a
-// time. Beyond the last l there are zeros. Beyond the last x its elements are repeated, from the L1 cache or as a part of lines that are read. For rows of one x
-// that bypass it (CG) there are zeros too: all blocks would load one line of the L2 cache for each repetition.
+// time. Beyond the last l there are zeros. Beyond the last x its elements are repeated from the L1 cache. For copies that bypass it (CG) there are zeros too:
+// all blocks would load one line of the L2 cache for each repetition.
 // The lanes' loads of a fragment, 8 x and 4 l, hit every bank once.
 template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
     static constexpr int ROWS = ALONG ? L : S, COLS = ALONG ? S : L, LD = COLS + 4, SIZE = L * (S + 4);
@@ -67,14 +66,14 @@ template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
     static_assert(STEP > 0 && ROWS % STEP == 0 && LD * ROWS <= SIZE, "threads share the piece evenly");
     const double* p;
     i64 ld;
-    int l, x, last; // of its first copy in the piece: l, and with ALONG the x, which is 0 if p has it; the last x inside the matrix from there on
+    int l, x, last; // of its first copy in the piece: l, and with ALONG the x, which is 0 if p has it; the last x inside the matrix from there on, negative if there is none
     unsigned to;    // that copy's place in the first stage
 
     __device__ __forceinline__ Piece(const Factor& f, const double* memory) : ld(ALONG ? f.sx : f.sl) {
         const int e = threadIdx.x * W, inside = (int)min(f.size - f.x0, (i64)L), row = e / COLS, col = e % COLS;
         l = ALONG ? col : row;
         x = CG ? 0 : row;
-        last = inside - 1 - (CG ? row : 0);
+        last = inside - 1 - (!ALONG ? col : CG ? row : 0);
         to = (unsigned)__cvta_generic_to_shared(memory + row * LD + col);
         p = f.p + f.x0 * f.sx + (ALONG ? (row - x) * ld + col : row * ld + min(col, inside - W));
     }
@@ -85,7 +84,7 @@ template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
         for (int i = 0; i < COPIES; i++)
             if (i >= part * COPIES / parts && i < (part + 1) * COPIES / parts)
                 copy_in<W, CG>(to + (stage + i * STEP * LD) * 8, p + (ALONG && !CG ? min(x + i * STEP, last) : i * STEP) * ld,
-                               ALONG ? l < left && (!CG || i * STEP <= last) : l + i * STEP < left);
+                               ALONG ? l < left && (!CG || i * STEP <= last) : l + i * STEP < left && (!CG || last >= 0));
         if (part == parts - 1) p += ALONG ? S : S * ld;
     }
 };
@@ -149,16 +148,15 @@ __device__ __forceinline__ void multiply(PA pa, PB pb, int k, int row, int col, 
 // Share is the work of a block: a tile of C of one matrix, or one part of its sums.
 struct Share {
     Factor a, b;
-    unsigned z, matrix;       // z: of the copies of C
-    int k, parts, part, rank; // rank: of the block in its cluster
-    bool idle;                // there is no such tile
-    bool turned;              // C is written transposed
+    unsigned z, matrix; // z: of the copies of C
+    int k, parts, part; // part: of the blocks of the cluster
+    bool turned;        // C is written transposed
     template <typename F> __device__ __forceinline__ Target<double> target(double* c, i64 m, i64 n, const Epilogue<double>& epilogue) const {
         Target<double> t;
         t.across = F::FEW && turned ? m : 1;
         t.down = F::FEW && turned ? 1 : n;
         t.c = c + (i64)z * m * n + a.x0 * t.down + b.x0 * t.across;
-        t.rows = idle ? 0 : (int)min(m - a.x0, (i64)F::BM);
+        t.rows = (int)min(m - a.x0, (i64)F::BM);
         t.cols = (int)min(n - b.x0, (i64)F::BN);
         t.wide = t.across == 1 && n % 2 == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
         t.epilogue = epilogue.from(matrix, a.x0, b.x0);
@@ -198,8 +196,9 @@ template <typename F> __device__ __forceinline__ void finish(const Target<double
 // join adds up the parts of a tile: each of its blocks adds up an equal share of it; the others send it their sums.
 template <typename F> __device__ __forceinline__ void join(const Share& s, const Target<double>& target, const double (&sums)[F::MT][F::NT][4], int row, int col) {
     const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, share = F::BM * F::BN / 2 / s.parts;
-    double2* const inbox = reinterpret_cast<double2*>(dynamic + F::FRONT);
-    cluster_wait(); // all blocks have begun
+    double2* const inbox = reinterpret_cast<double2*>(dynamic);
+    cluster_arrive();
+    cluster_wait(); // all blocks have read their last stages
 #pragma unroll
     for (int i = 0; i < F::MT; i++)
 #pragma unroll
@@ -207,7 +206,7 @@ template <typename F> __device__ __forceinline__ void join(const Share& s, const
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 const int e = ((row + 16 * i + r * 8 + g) * F::BN + col + 8 * j + 2 * q) / 2, to = e / share;
-                send(s.rank - s.part + to, inbox + s.part * share + e - to * share, make_double2(sums[i][j][2 * r], sums[i][j][2 * r + 1]));
+                send(to, inbox + s.part * share + e - to * share, make_double2(sums[i][j][2 * r], sums[i][j][2 * r + 1]));
             }
     cluster_arrive();
     cluster_wait(); // all sums have arrived
@@ -227,21 +226,29 @@ template <typename F> __device__ __forceinline__ void join(const Share& s, const
     }
 }
 
-// tile computes a tile. With ALONG_A the elements of a row of op(A) lie side by side, with ALONG_B those of a column
+// add_tile adds up a tile's products. With ALONG_A the elements of a row of op(A) lie side by side, with ALONG_B those of a column
 // of op(B). All rows of A in memory are aligned to WA elements, those of B to WB.
-template <typename F, bool ALONG_A, bool ALONG_B, int WA, int WB>
-__device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
+template <typename F, bool ALONG_A, bool ALONG_B, int WA, int WB> __device__ __forceinline__ void add_tile(const Share& s, int row, int col, double (&sums)[F::MT][F::NT][4]) {
     using PA = Piece<F::BM, F::S, F::THREADS, ALONG_A, WA, F::CG>;
     using PB = Piece<F::BN, F::S, F::THREADS, ALONG_B, WB, F::CG>;
-    const int warp = threadIdx.x / 32, row = warp / F::WN * (F::BM / F::WM), col = warp % F::WN * (F::BN / F::WN);
-    double sums[F::MT][F::NT][4] = {};
     multiply<F>(PA(s.a, dynamic), PB(s.b, dynamic + PA::SIZE), s.k, row, col, sums);
-    const Target<double> target = s.target<F>(c, m, n, epilogue);
-    if constexpr (F::JOIN > 0) {
-        join<F>(s, target, sums, row, col);
-    } else if (target.epilogue.steps != 0) {
-        finish<F>(target, bring<F>(sums, row, col));
-    } else if (target.wide) {
+}
+
+// add_aligned adds up a tile's products by copies of two elements of the factors that are wide.
+template <typename F, bool ALONG_A, bool ALONG_B> __device__ __forceinline__ void add_aligned(const Share& s, bool wideA, bool wideB, int row, int col, double (&sums)[F::MT][F::NT][4]) {
+    if constexpr (F::WIDTHS != Widths::NARROW_A)
+        if (wideA && wideB) return add_tile<F, ALONG_A, ALONG_B, 2, 2>(s, row, col, sums);
+    if constexpr (F::WIDTHS == Widths::MIXED)
+        if (wideA) return add_tile<F, ALONG_A, ALONG_B, 2, 1>(s, row, col, sums);
+    if constexpr (F::WIDTHS != Widths::SAME)
+        if (wideB) return add_tile<F, ALONG_A, ALONG_B, 1, 2>(s, row, col, sums);
+    add_tile<F, ALONG_A, ALONG_B, 1, 1>(s, row, col, sums);
+}
+
+// write writes a tile of sums, those of a cluster's blocks added up.
+template <typename F> __device__ __forceinline__ void write(const Share& s, const Target<double>& target, const double (&sums)[F::MT][F::NT][4], int row, int col) {
+    if (s.parts > 1) return join<F>(s, target, sums, row, col);
+    if (target.epilogue.steps == 0 && target.wide) {
         const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
         for (int i = 0; i < F::MT; i++)
@@ -253,30 +260,17 @@ __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, co
                     v.v = make_double2(sums[i][j][2 * r], sums[i][j][2 * r + 1]);
                     target.put(row + 16 * i + r * 8 + g, col + 8 * j + 2 * q, v);
                 }
-    } else { // rows begin anywhere: a warp's lanes write side by side
-        const double* const t = bring<F>(sums, row, col);
-        if (F::FEW && s.turned) {
-#pragma unroll 4
-            for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS)
-                if (i % F::BM < target.rows && i / F::BM < target.cols) target.c[i / F::BM * target.across + i % F::BM] = t[i % F::BM * F::LD + i / F::BM];
-            return;
-        }
-#pragma unroll 4
-        for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS)
-            if (i / F::BN < target.rows && i % F::BN < target.cols) target.c[i / F::BN * target.down + i % F::BN] = t[i / F::BN * F::LD + i % F::BN];
+        return;
     }
-}
-
-// aligned_tile computes a tile by copies of two elements of the factors that are wide.
-template <typename F, bool ALONG_A, bool ALONG_B>
-__device__ __forceinline__ void aligned_tile(const Share& s, bool wideA, bool wideB, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
-    if constexpr (F::WIDTHS != Widths::NARROW_A)
-        if (wideA && wideB) return tile<F, ALONG_A, ALONG_B, 2, 2>(s, c, m, n, epilogue);
-    if constexpr (F::WIDTHS == Widths::MIXED)
-        if (wideA) return tile<F, ALONG_A, ALONG_B, 2, 1>(s, c, m, n, epilogue);
-    if constexpr (F::WIDTHS != Widths::SAME)
-        if (wideB) return tile<F, ALONG_A, ALONG_B, 1, 2>(s, c, m, n, epilogue);
-    tile<F, ALONG_A, ALONG_B, 1, 1>(s, c, m, n, epilogue);
+    const double* const t = bring<F>(sums, row, col);
+    if (target.epilogue.steps != 0) return finish<F>(target, t);
+    // rows begin anywhere: a warp's lanes write side by side
+    const bool turned = F::FEW && s.turned;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS) {
+        const int r = turned ? i % F::BM : i / F::BN, c = turned ? i / F::BM : i % F::BN;
+        if (r < target.rows && c < target.cols) target.c[r * target.down + c * target.across] = t[r * F::LD + c];
+    }
 }
 
 // product computes a block's share. Sums of k terms are cut into chunks: a cluster adds up parts of them, and clusters
@@ -291,20 +285,13 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
     Share s;
     s.parts = parts;
     s.turned = turned;
-    s.part = s.rank = 0;
-    if constexpr (F::JOIN > 0) {
-        cluster_arrive();
-        const int log = 31 - __clz(parts); // a power of 2
-        s.rank = id % F::JOIN;
-        s.part = s.rank & (parts - 1);
-        id = id / F::JOIN * (F::JOIN >> log) + (s.rank >> log);
-    }
+    s.part = id & (parts - 1); // parts is a power of 2
+    id >>= 31 - __clz(parts);
     s.z = id / tiles;
     id -= s.z * tiles;
     const unsigned copy = batch == 1 ? s.z : s.z / (unsigned)batch;
     s.matrix = s.z - copy * (unsigned)batch;
     const i64 k0 = ((i64)copy * parts + s.part) * chunk;
-    s.idle = (i64)copy * parts * chunk >= max(k, 1ll); // the last cluster may have more blocks than there are
     s.k = (int)max(min(k - k0, chunk), 0ll);           // the plan keeps chunk below 2^30
     unsigned top = 0, down = tilesM;
     if (tilesM > GROUP) {
@@ -318,17 +305,18 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
     s.b = {b + s.matrix * k * n + k0 * nextB, (i64)across * F::BN, n, transB ? k : 1, nextB};
     const auto aligned = [](const Factor& f) { return f.sx * f.sl % 2 == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0; };
     const bool wideA = aligned(s.a), wideB = aligned(s.b);
-#define TILE(ALONG_A, ALONG_B) aligned_tile<F, ALONG_A, ALONG_B>(s, wideA, wideB, c, m, n, epilogue)
+    const int warp = threadIdx.x / 32, row = warp / F::WN * (F::BM / F::WM), col = warp % F::WN * (F::BN / F::WN);
+    double sums[F::MT][F::NT][4] = {};
+#define TILE(ALONG_A, ALONG_B) add_aligned<F, ALONG_A, ALONG_B>(s, wideA, wideB, row, col, sums)
     if (!transA && transB) TILE(true, true);
     else if (!transA) TILE(true, false);
     else if (transB) TILE(false, true);
     else TILE(false, false);
+    write<F>(s, s.target<F>(c, m, n, epilogue), sums, row, col);
 }
 #define BODY(...) __VA_ARGS__
-#define BLOCKS_OF_CLUSTER(n) __cluster_dims__(n, 1, 1)
 #else // plans use it nowhere else
 #define BODY(...)
-#define BLOCKS_OF_CLUSTER(n)
 #endif
 
 #define ARGUMENTS const double *a, const double *b, double *c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk
@@ -336,15 +324,12 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
     follow();                   \
     BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, PARTS, TURNED, EPILOGUE(double)));)
 #define DOUBLE(name, BLOCKS, WM, WN, ...) \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int parts, EPILOGUE_ARGUMENTS(double)) { RUN(parts, false, __VA_ARGS__, WM, WN, 0) }
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int parts, EPILOGUE_ARGUMENTS(double)) { RUN(parts, false, __VA_ARGS__, WM, WN) }
 #define FEW(name, BLOCKS, WM, WN, ...) \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int turned, EPILOGUE_ARGUMENTS(double)) { RUN(1, turned != 0, __VA_ARGS__, Widths::NARROW_A, WM, WN, 0) }
-#define JOINED(name, BLOCKS, JOIN, WM, WN, ...)                                                                                                        \
-    extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_joined_##name(ARGUMENTS, int parts, EPILOGUE_ARGUMENTS(double)) { RUN(parts, false, __VA_ARGS__, WM, WN, JOIN) }
-// Blocks on a multiprocessor and blocks of a cluster; warps down and across, tile, step along k and stages, copies past
-// the first-level cache, and their widths.
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int turned, EPILOGUE_ARGUMENTS(double)) { RUN(1, turned != 0, __VA_ARGS__, Widths::NARROW_A, WM, WN) }
+// Blocks on a multiprocessor; warps down and across, tile, step along k and stages, copies past the first-level cache, and their widths.
 DOUBLE(large, 1, 2, 4, 128, 128, 16, 4, false, Widths::SAME)
 DOUBLE(small, 3, 2, 2, 64, 64, 16, 3, true, Widths::MIXED)
-JOINED(tiny, 4, 8, 2, 2, 32, 32, 16, 4, true, Widths::SAME)
+DOUBLE(tiny, 4, 2, 2, 32, 32, 16, 4, true, Widths::SAME)
 // Few rows, times a large B; the same for few columns, as a product of transposes.
 FEW(rows, 2, 1, 4, 32, 128, 16, 4, true)

@@ -17,7 +17,8 @@
 // adds up their sums in order. A strip of columns is 4 to 32 vectors of 16 bytes wide, 15 where rows begin anywhere. Each block prefetches its first rows to
 // L2 before it waits, and launches its dependents, as in rows.
 //
-// flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread.
+// flat: the same for few columns. A block loads consecutive rows as one contiguous array, 16 bytes per thread. The up to 8 blocks of a cluster take consecutive
+// rows each; the first adds up their sums in order.
 //
 // k is cut into splits where there is too little work for the device. Each is summed into its own copy of y
 // in scratch memory; combine adds the copies in the order of the splits, join many copies of few elements
@@ -28,8 +29,8 @@
 #include "follow.cuh"
 #include "inbox.cuh"
 
-constexpr int CLUSTER = 8; // the most blocks that add up columns
 #if __CUDA_ARCH__ >= 900
+constexpr int CLUSTER = 8; // the most blocks that add up columns
 #define ON_CLUSTERS(...) __VA_ARGS__
 #else // devices without clusters take columns: the entry points are empty there
 #define ON_CLUSTERS(...)
@@ -230,15 +231,6 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
     }
 }
 
-#if __CUDA_ARCH__ >= 900
-// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
-__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
-}
-__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
-}
-
 // load loads an element, or 16 bytes past the first-level cache. Neither is a load of constant memory (.nc): assemblers move those before the wait.
 __device__ __forceinline__ void load(float& to, const float* p) { asm volatile("ld.global.f32 %0, [%1];" : "=f"(to) : "l"(p)); }
 __device__ __forceinline__ void load(double& to, const double* p) { asm volatile("ld.global.f64 %0, [%1];" : "=d"(to) : "l"(p)); }
@@ -249,6 +241,15 @@ __device__ __forceinline__ void load(Pack<double>& to, const double* p) { asm vo
 
 // exponent returns the e of 2^e.
 __device__ __forceinline__ int exponent(unsigned n) { return 31 - __clz(n); }
+
+#if __CUDA_ARCH__ >= 900
+// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
+__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
+}
+__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
+}
 
 // joinedColumns: groups of `lanes` threads, a power of 2 up to 32, take rows in turn, and a thread has LOADS rows in flight. ANY, with 16 lanes: rows begin
 // anywhere, those of a thread at the same place within 16 bytes, since W divides the rows between them.
@@ -374,49 +375,103 @@ __device__ void joinedColumns(const T* x, const T* v, T* y, i64 n, i64 k, i64 ba
 }
 #endif
 
-// flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
+// flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes, so that a thread's vectors have the same columns, of two rows at most.
 template <typename T>
-__device__ void flat(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
-    using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, THREADS = 256;
+__device__ void flat(const T* x, const T* v, T* y, i64 n, i64 k, i64 batch, i64 chunk, unsigned blocks, const Epilogue<T>& epilogue) {
+    constexpr int W = Vec<T>::width, THREADS = 256, LOADS = 4, RADIX = 8;
     __shared__ T partial[THREADS * W];
-    const i64 matrix = blockIdx.x % (unsigned)batch, split = blockIdx.x / (unsigned)batch;
-    const i64 begin = split * chunk, end = min(k, begin + chunk);
-    const int t = threadIdx.x, across = apart<T>(n), most = THREADS * W / (int)n, step = most / across * across;
-    x += matrix * k * n + t * W;
-    v += matrix * k;
-    const bool mine = t * W < step * (int)n, wide = place(x + begin * n) == 0;
-    int row[W];
-    T acc[W];
+    __shared__ T ends[W];
+    ON_CLUSTERS(__shared__ T inbox[CLUSTER][THREADS]; __shared__ u64 full;)
+    const unsigned rank = blockIdx.x & (blocks - 1), id = blockIdx.x >> exponent(blocks), split = id / (unsigned)batch, matrix = id - split * (unsigned)batch;
+    ON_CLUSTERS(open_inbox(&full, rank == 0 ? (int)(blocks * n * sizeof(T)) : 0);)
+    const i64 begin = (i64)(split * blocks + rank) * chunk;
+    const int t = threadIdx.x, columns = (int)n, rows = (int)max(min(k - begin, chunk), 0ll);
+    const int step = (int)(THREADS * W / (unsigned)columns) & -apart<T>(n), jump = step * columns;
+    const int row = t * W / (unsigned)columns, same = (row + 1) * columns - t * W, next = same < W; // elements of the first row, and whether there is another one
+    const int whole = (unsigned)rows / (unsigned)step;
+    int count = whole + (t * W + W <= (rows - whole * step) * columns); // vectors of the thread
+    asm volatile("" : "+r"(count)); // else the division is behind a branch
+    count = t * W < jump ? count : 0;
+    x += (matrix * k + begin) * n;
+    v += matrix * k + begin;
+    const T *p = x + t * W, *w = v + row;
 #pragma unroll
-    for (int e = 0; e < W; e++) row[e] = (t * W + e) / (int)n, acc[e] = 0;
-    if (mine) {
-        i64 l = begin;
-#pragma unroll 4
-        for (; l + step <= end; l += step) {
-            Pack<T> p;
-            if (wide) p.v = read_once(reinterpret_cast<const U*>(x + l * n));
-            else {
+    for (int u = 0; u < LOADS; u++) // of 128 bytes, without a branch before the wait
+        asm volatile("{\n.reg .pred first;\nsetp.ne.s32 first, %1, 0;\n@first prefetch.global.L2 [%0];\n}" ::"l"(p + u * jump), "r"((int)(t % 8 == 0 && u < count)));
+    admit();
+    follow();
+    const int tail = (int)((i64)rows * n & W - 1); // elements behind the last vector
+    if (t < tail) {
+        int column = columns - tail + t, last = rows - 1;
+        for (; column < 0; column += columns) last--;
+        T a, f;
+        load(a, x + (i64)rows * n - tail + t);
+        load(f, v + last);
+        ends[t] = a * f;
+    }
+    const bool wide = place(p) == 0;
+    T sum[W] = {};
+#pragma unroll 1
+    for (int i = 0; i < count; i += LOADS) {
+        Pack<T> a[LOADS];
+        T f[LOADS][2];
 #pragma unroll
-                for (int e = 0; e < W; e++) p.s[e] = x[l * n + e];
+        for (int u = 0; u < LOADS; u++) {
+            if (i + u < count) {
+                load(f[u][0], w);
+                load(f[u][1], w + next);
+                if (wide) load(a[u], p);
+                else {
+#pragma unroll
+                    for (int e = 0; e < W; e++) load(a[u].s[e], p + e);
+                }
             }
-#pragma unroll
-            for (int e = 0; e < W; e++) acc[e] += v[l + row[e]] * p.s[e];
+            p += jump;
+            w += step;
         }
 #pragma unroll
-        for (int e = 0; e < W; e++)
-            if (l + row[e] < end) acc[e] += v[l + row[e]] * x[l * n + e];
+        for (int u = 0; u < LOADS; u++)
 #pragma unroll
-        for (int e = 0; e < W; e++) partial[t * W + e] = acc[e];
+            for (int e = 0; e < W; e++) {
+                const T more = sum[e] + (e < same ? f[u][0] : f[u][1]) * a[u].s[e];
+                if (u == 0 || i + u < count) sum[e] = more;
+            }
     }
-    for (int all = step; all > 1;) { // the second half of the rows joins the first
-        const int half = (all + 1) / 2;
+    if (t * W < jump) {
+#pragma unroll
+        for (int e = 0; e < W; e++) partial[t * W + e] = sum[e];
+    }
+    for (int all = step; all > 1;) { // a thread adds up an element of RADIX rows
+        const int few = (all + RADIX - 1) / RADIX;
         __syncthreads();
-        for (int i = t; i < (all - half) * (int)n; i += THREADS) partial[i] += partial[half * (int)n + i];
-        all = half;
+        if (t < few * columns) {
+            T total = partial[t];
+#pragma unroll
+            for (int j = 1; j < RADIX; j++)
+                if (t + j * few * columns < all * columns) total += partial[t + j * few * columns];
+            partial[t] = total;
+        }
+        all = few;
     }
     __syncthreads();
-    if (t < n) y[(split * batch + matrix) * n + t] = epilogue.of(partial[t], matrix, t, 0);
+    T total = 0;
+    if (t < columns) {
+        total = partial[t];
+        for (int i = 0; i < tail; i++)
+            if ((columns - tail + i + W * columns) % columns == t) total += ends[i];
+    }
+#if __CUDA_ARCH__ >= 900
+    cluster_wait(); // all blocks have begun
+    if (blocks > 1) {
+        if (t < columns) send(0, &inbox[rank][t], total, &full);
+        if (rank > 0) return;
+        await_inbox(&full);
+        total = 0;
+        if (t < columns)
+            for (int c = 0; c < blocks; c++) total += inbox[c][t];
+    }
+#endif
+    if (t < columns) y[((i64)split * batch + matrix) * n + t] = epilogue.of(total, matrix, t, 0);
 }
 
 // combine: c[i] = sum over s of partial[s][i], i in [0, count), s in [0, splits), of matrices of m x n elements.
@@ -470,7 +525,9 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     JOINED(columns, T, suffix, 256, false)                                                                        \
     JOINED(unaligned, T, suffix, 256, true)                                                                       \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
-    ENTRY(flat, T, suffix, i64 chunk) { follow(); flat(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }           \
+    extern "C" __global__ void __launch_bounds__(256) matmul_flat_##suffix(ROWS_ARGUMENTS(T)) {                   \
+        flat(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                                 \
+    }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \
         const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                     \
         follow();                                                                                                 \

@@ -50,6 +50,32 @@ func strips(x *problem) int64 {
 
 func cutColumns(c *candidate, x *problem) (cut, bool) { return c.split.cut(x, strips(x)), true }
 
+// maxFlatColumns bounds the columns of a matrix that a block of flat loads as one array.
+const maxFlatColumns = 256
+
+// cutsFlat appends the cuts into the blocks of a cluster, of each size, and into partial sums of blocks or clusters.
+func cutsFlat(c *candidate, x *problem, list []cut) []cut {
+	const minRows, unit, blocksPerSM = 32, 16, 8 // of a block; rows of a multiple of 16 bytes
+	into := func(partials, parts int64) {
+		if n := partials * parts; x.K <= maxChunk && (n == 1 || n*minRows <= x.K) {
+			chunk := max(arith.RoundUp(kernels.CeilDiv(x.K, n), unit), unit)
+			partials = max(kernels.CeilDiv(x.K, chunk*parts), 1)
+			list = append(list, cut{partials: partials, parts: parts, chunk: chunk, blocks: partials * parts * x.Batch})
+		}
+	}
+	for parts := int64(1); parts <= c.cluster && (parts == 1 || x.dev.HasClusters()); parts *= 2 {
+		into(1, parts)
+		if parts > 1 && parts < c.cluster {
+			continue
+		}
+		counts, tried := splitCounts(x, x.Batch*parts, blocksPerSM)
+		for _, n := range counts[1:tried] {
+			into(n, parts)
+		}
+	}
+	return list
+}
+
 // cutShortRows gives a row a group of lanes.
 func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 	lanes := int64(1)
@@ -62,18 +88,25 @@ func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 // 16 bytes.
 //
 // H100, time over the best of these, geometric mean   2      4      8
-// up to 10 rows an SM                                 1.00   1.07   1.16
-// the same, rows not aligned                          1.00   1.12   1.34
-// more rows                                           1.07   1.05   1.03
-// the same, rows not aligned                          1.06   1.07   1.11
+// up to 10 rows an SM                                 1.00   1.15   1.39
+// 10 to 30                                            1.12   1.11   1.10
+// 30 to 256                                           1.19   1.09   1.03
 // from 256 rows an SM on                              1.35   1.05   1.00
+// up to 10 rows an SM, not aligned                    1.01   1.19   1.70
+// 10 to 30                                            1.10   1.25   1.45
+// 30 to 100                                           1.16   1.14   1.14
+// from 100 on                                         1.14   1.05   1.04
 func cutRows(c *candidate, x *problem) (cut, bool) {
-	const fewRowsPerSM = 10
-	each := int64(4)
+	const fewRowsPerSM, fewUnalignedPerSM = 10, 30
+	aligned := x.K*x.size()%16 == 0
+	each, few := int64(4), int64(fewUnalignedPerSM)
+	if aligned {
+		few = fewRowsPerSM
+	}
 	switch rows := x.M * x.Batch; {
-	case rows <= fewRowsPerSM*x.sms():
+	case rows <= few*x.sms():
 		each = 2
-	case isHopper(x.dev) && x.K*x.size()%16 == 0:
+	case isHopper(x.dev) && aligned:
 		each = 8
 	}
 	return cutRowsBy(c, x, each), true
@@ -126,6 +159,10 @@ func allJoinedColumns(c *candidate, x *problem, list []cut) []cut {
 	return list
 }
 
+func flatArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
+	return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}, max(d.parts, 1)}
+}
+
 func vectorArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	switch {
 	case d.parts > 0:
@@ -158,7 +195,7 @@ type vectorArgs struct {
 	Chunk       any // of a split, an int64; the lanes of a short row or of a strip, an int32
 }
 
-// rowsArgs are those of rows, with the threads of a row, and of joined columns, with the blocks of a cluster.
+// rowsArgs are those of rows, with the threads of a row, and of joined columns and flat, with the blocks of a cluster.
 type rowsArgs struct {
 	vectorArgs
 	Count int64 `arg:"int32"`
@@ -216,6 +253,11 @@ func matvec[T kernels.Float](by kernels.BLAS, rows, terms int64, x []T, ld int64
 // columnsBody is y[j] = sum over l of v[l] * x[l][j] for each split, joinedColumnsBody for all of K.
 func columnsBody[T kernels.Float](c kernels.Call) {
 	columnsOf[T](c, kernels.Args[vectorArgs](c).Chunk.(int64))
+}
+
+func flatBody[T kernels.Float](c kernels.Call) {
+	a := kernels.Args[rowsArgs](c)
+	columnsOf[T](c, a.Chunk.(int64)*a.Count)
 }
 
 func joinedColumnsBody[T kernels.Float](c kernels.Call) {

@@ -39,8 +39,8 @@ var table = withRates(slices.Concat(
 		// 2048                      335     437
 		{mmaSplit.when(limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}})},
 		{
-			double("large", 128, 128, 4, 256, 0, doubleBody), double("small", 64, 64, 3, 128, 0, doubleBody),
-			double("joined_tiny", 32, 32, 4, 128, 8, doubleBody), doubleRows,
+			double("large", 128, 128, 4, 256, 8, doubleBody), double("small", 64, 64, 3, 128, 8, doubleBody),
+			double("tiny", 32, 32, 4, 128, 8, doubleBody), doubleRows,
 		},
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},
@@ -139,9 +139,10 @@ func roundedTable(f Form) [][]candidate {
 
 // vectorTable lists the kernels for a matrix and a vector.
 func vectorTable[T kernels.Float]() [][]candidate {
-	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
+	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, flatBody[T], cutColumns)
+	flat.args, flat.all, flat.sized, flat.cluster = flatArguments, cutsFlat, true, 8
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
-	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{to: 64}
+	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{2, maxFlatColumns}
 	const halfEmptyMaxK = 4096 // strips of lanes of which more than half have no column
 	joined := func(lanes int64) candidate {
 		c := joinedColumns[T]("joined_columns", lanes)
@@ -189,7 +190,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 			joined(16).when(limits{m: span{from: 64}, k: span{from: 256}, also: blocks(7)}, limits{m: span{from: 64}, k: span{256, 4096}, also: blocks(3)}),
 		},
 		{joined(8).when(limits{m: span{from: 64}, k: span{256, 4096}, large: perSM{below: 1 << 19}})},
-		{flat},
+		{flat.when(limits{m: span{to: 64}})},
 		{thin.when(limits{on: isGPU, transA: true, side: span{to: 1}, k: span{from: 64}, large: perSM{below: 1 << 15}, also: unaligned})},
 		hopperColumns[T](),
 		{fewStrips.when(limits{k: span{256, 4096}, also: func(_ *candidate, x *problem) bool { return strips(x) <= 20 }})},
@@ -203,7 +204,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 func rowsTable[T kernels.Float]() []candidate {
 	of := func(name string, cutter func(*candidate, *problem) (cut, bool)) candidate {
 		c := ofVectors[T](name, splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutter)
-		c.threads, c.able.also = rowThreads, alongRows
+		c.threads, c.able.also = rowThreads, longerRows
 		return c
 	}
 	list := []candidate{of("rows", cutRows)}
@@ -215,7 +216,7 @@ func rowsTable[T kernels.Float]() []candidate {
 		// 1024 x 16384          16.0      22.1
 		// 50304 x 768           33.4      35.3
 		long := of("longrows", cutLongRows)
-		long.able.on, long.able.also = isHopper, func(c *candidate, x *problem) bool { return alongRows(c, x) && x.large() >= 12<<20 }
+		long.able.on, long.able.also = isHopper, func(c *candidate, x *problem) bool { return longerRows(c, x) && x.large() >= 12<<20 }
 		list = append(list, long)
 	}
 	return list
@@ -223,6 +224,22 @@ func rowsTable[T kernels.Float]() []candidate {
 
 // alongRows admits a matrix whose rows are contiguous.
 func alongRows(_ *candidate, x *problem) bool { return !x.A.Trans }
+
+// longerRows admits a matrix whose rows are contiguous, but not very many short rows that are not aligned.
+//
+// H200, us, m x k       rows  narrow4
+// 1449036 x 43          148   98
+// 778905 x 59           84    65
+// 268140 x 62           31.3  29.3
+// 92664 x 118           20.2  22.2
+// 330871 x 85, float64  107   73
+// 332263 x 101          109   85
+// 193776 x 167          89.9  82.7
+func longerRows(c *candidate, x *problem) bool {
+	const minRowsPerSM, minK, maxK = 300, 40, 16 // maxK: by bytes of an element
+	short := x.K >= minK && x.K <= maxK*x.size() && x.K*x.size()%16 != 0 && x.M*x.Batch >= minRowsPerSM*x.sms()
+	return alongRows(c, x) && !(short && isHopper(x.dev))
+}
 
 // joinedColumns is a kernel for strips of columns, each of so many vectors of 16 bytes.
 //
