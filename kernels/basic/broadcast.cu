@@ -10,34 +10,32 @@
 template <typename T, typename I>
 __device__ void broadcast(const T* __restrict__ in, T* __restrict__ out, I total, I r, I inner, T div) {
     constexpr int W = Vec<T>::width;
-    const I stride = (I)gridDim.x * blockDim.x, vectors = (total + W - 1) / W;
-    follow_and_admit();
-    for (I v = (I)blockIdx.x * blockDim.x + threadIdx.x; v < vectors; v += stride) {
-        const I first = v * W, row = first / inner;  // row counts o * r + j
-        I i = first - row * inner, o = row / r, j = row - o * r;
-        Pack<T> x;
-        if (inner % W == 0) {  // the vector lies in one row
-            x.v = *reinterpret_cast<const typename Vec<T>::type*>(in + o * inner + i);
-        } else {
+    const I v = (I)blockIdx.x * blockDim.x + threadIdx.x, first = v * W, row = first / inner;  // row counts o * r + j
+    I i = first - row * inner, o = row / r, j = row - o * r;
+    follow_and_admit(); // after the divisions, which therefore overlap with the prerequisite kernels
+    if (first >= total) return;
+    Pack<T> x;
+    if (inner % W == 0) {  // the vector lies in one row
+        x.v = *reinterpret_cast<const typename Vec<T>::type*>(in + o * inner + i);
+    } else {
 #pragma unroll
-            for (int k = 0; k < W; k++) {
-                x.s[k] = first + k < total ? in[o * inner + i] : (T)0;
-                if (++i == inner) {
-                    i = 0;
-                    if (++j == r) j = 0, o++;
-                }
+        for (int k = 0; k < W; k++) {
+            x.s[k] = first + k < total ? in[o * inner + i] : (T)0;
+            if (++i == inner) {
+                i = 0;
+                if (++j == r) j = 0, o++;
             }
         }
-        if (div != 1) {
-#pragma unroll
-            for (int k = 0; k < W; k++) x.s[k] /= div;
-        }
-        if (first + W <= total) reinterpret_cast<typename Vec<T>::type*>(out)[v] = x.v;
-        else
-#pragma unroll
-            for (int k = 0; k < W; k++)
-                if (first + k < total) out[first + k] = x.s[k];
     }
+    if (div != 1) {
+#pragma unroll
+        for (int k = 0; k < W; k++) x.s[k] /= div;
+    }
+    if (first + W <= total) reinterpret_cast<typename Vec<T>::type*>(out)[v] = x.v;
+    else
+#pragma unroll
+        for (int k = 0; k < W; k++)
+            if (first + k < total) out[first + k] = x.s[k];
 }
 
 #define BROADCAST(NAME, T)                                                                                        \
