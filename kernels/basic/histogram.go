@@ -111,14 +111,15 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	if dt == kernels.Uint8 {
 		t = byteHistogram.On(dev)
 	}
-	alone := ranges == 1 && n > 0 && n*dt.Size() <= t.aloneMax // a block clears the counts itself
+	few := dt != kernels.Uint8 && n <= min(max(many.fewMin, many.fewPerBin*int64(bins.N)), many.fewMax)
+	alone := !few && ranges == 1 && n > 0 && n*dt.Size() <= t.aloneMax // a block clears the counts itself
 	if !alone {
 		AppendClearedCounts(p, bins)
 	}
 	switch {
 	case n == 0:
 		return p
-	case ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
+	case few || ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
 		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args)
 		return p
 	case ranges == 2 && n >= many.sortMin:

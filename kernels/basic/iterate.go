@@ -142,12 +142,9 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	default:
 		p.Graph = true
 		if !transposed {
-			const threads, shortRowMax = 256, 2048
-			parts := int64(2) // the warps of a row
-			if n <= shortRowMax {
-				parts = 4
-			}
-			blocks, state := int(kernels.CeilDiv(n*parts, threads/32)), [2]kernels.Ref{p.Workspace(n * 8), p.Workspace(n * 8)}
+			blocks, parts := matvecGrid(dev, dt, n)
+			state := [2]kernels.Ref{p.Workspace(n * 8), p.Workspace(n * 8)}
+			const threads = 32 * matvecWarps
 			p.Launch(iterateFirst[dt], blocks, threads, iterateFirstArgs{w[0], kernels.In(2), state[1], n, parts})
 			for i := 1; i < 2*steps; i++ {
 				p.Launch(iterateMatvec[dt], blocks, threads, iterateMatvecArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, parts})
@@ -161,6 +158,23 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 		}
 	}
 	return p
+}
+
+const matvecWarps = 8 // of a block of iterate_matvec
+
+// matvecGrid returns the blocks of iterate_matvec and the warps that sum a row together: those with the shortest time of all rounds of co-resident blocks. A
+// round takes as long as a warp has elements, and a constant for its start and its sum.
+func matvecGrid(dev kernels.Device, dt kernels.Dtype, n int64) (blocks int, parts int64) {
+	const start = 100 // elements that a warp could load meanwhile
+	coResident := max(int64(dev.SMs)*map[kernels.Dtype]int64{kernels.Float32: 6, kernels.Float64: 5}[dt], 1)
+	least := int64(0)
+	for p := int64(1); p <= matvecWarps; p *= 2 {
+		b := kernels.CeilDiv(n*p, matvecWarps)
+		if time := kernels.CeilDiv(b, coResident) * (kernels.CeilDiv(n, p) + start); parts == 0 || time < least {
+			blocks, parts, least = int(b), p, time
+		}
+	}
+	return blocks, parts
 }
 
 // beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the counter of the barrier.

@@ -24,24 +24,26 @@ var (
 		// 1024 threads, 2 blocks       4465
 		//  512 threads                 4189
 		// CUB                          2154
-		{90, histogramPolicy{block: 1024, blocks: 1, aloneMax: 1 << 16}},
+		{90, histogramPolicy{block: 1024, blocks: 1, aloneMax: 1 << 15}},
 	}
 	tableHistogram = kernels.Measured[histogramPolicy]{
 		// H200, 2^28 float32, 256 bins   GB/s
 		// 1024 threads, 2 blocks         4272
 		// 1024 threads, 1 block          3472
 		// CUB                            3934
-		{90, histogramPolicy{block: 1024, blocks: 2, aloneMax: 40 << 10}},
+		{90, histogramPolicy{block: 1024, blocks: 2}},
 	}
 	manyBins = kernels.Measured[manyBinsPolicy]{
 		// H200: bench/notes/basic.md has the times by field
-		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, minPerRange: 1 << 18, sortMinPerBin: 4, sortMin: 1 << 21, sortMinRangesBelow: 1 << 23, sortMinRanges: 12}},
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, fewMin: 3 << 12, fewPerBin: 8, fewMax: 3 << 15, minPerRange: 1 << 18, sortMinPerBin: 4, sortMin: 1 << 21, sortMinRangesBelow: 1 << 23, sortMinRanges: 12}},
 	}
 )
 
 // manyBinsPolicy tunes histograms with more bins than shared memory holds.
 type manyBinsPolicy struct {
 	histogramPolicy          // of the kernel that counts in global memory
+	fewMin, fewMax     int64 // up to fewPerBin elements for each bin are counted in global memory, but at least fewMin and at most fewMax
+	fewPerBin          int64
 	minPerRange        int64 // min elements for each range of bins for launching blocks for each range
 	sortMinPerBin      int64 // min elements for each bin for sorting them by range, if there are more than two ranges
 	sortMinRanges      int64 // min ranges to sort fewer than sortMinRangesBelow elements into: narrower ranges mean fewer counters to add to global memory

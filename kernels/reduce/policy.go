@@ -64,8 +64,8 @@ var twicePolicies = kernels.Measured[twicePolicy]{
 	{90, twicePolicy{block: 256, maxBlock: 1024, smallMaxTerms: 8, maxTerms: 32, maxElements: 1 << 19, shortMaxBytes: 80}},
 }
 
-// reducePolicy tunes Reduce. Up to loneMaxBytes are of one block, of at most maxBlock threads. Blocks of a grid have at least chunkMin elements, and at least
-// fewChunkMin if there are more than fewBlocksPerSM for each SM.
+// reducePolicy tunes Reduce. Up to loneMaxBytes are of one block, of at most maxBlock threads. Blocks of a grid have at least chunkMin elements, and maxBlock threads
+// if they have more than wideMinBytes.
 //
 //	H200, us, a + b*b                    a block of   256    512    1024    a grid
 //	float32   2000                               1.66   1.68    1.83
@@ -75,14 +75,25 @@ var twicePolicies = kernels.Measured[twicePolicy]{
 //	          32000                                     4.52    3.52      3.14
 //	float64   8000                               3.27   2.38    2.06      2.98
 //	          16000                              5.48   3.57    2.75      3.05
+//
+//	H200, us, float32, blocks an SM x threads    3 x 256    4 x 256    2 x 512    3 x 512
+//	max(a, b)             551086                    4.36       4.24       3.75       3.85
+//	                      4194304                   9.50       8.46       7.26       9.64
+//	                      14621611                 23.42      19.37      16.72      20.24
+//	                      100000000               121.13     102.69      91.31     104.64
+//	a + b*b               551086                    3.16       3.26       3.30       3.19
+//	                      4194304                   7.47       6.89       6.42       8.47
+//	                      100000000               104.57      90.53      89.82      93.74
+//	sqrt(1 + b*b) + a     100000000               131.69     132.28     123.52     127.18
 type reducePolicy struct {
-	block, maxBlock             int
-	chunkMin, fewChunkMin       int64
-	loneMaxBytes                int64
-	loneMaxBytesOfFunctions     int64 // the same of expressions with functions of math.cu
-	blocksPerSM, fewBlocksPerSM int64 // co-resident blocks for each SM
+	block, maxBlock         int
+	chunkMin                int64
+	wideMinBytes            int64
+	loneMaxBytes            int64
+	loneMaxBytesOfFunctions int64 // the same of expressions with functions of math.cu
+	blocksPerSM             int64
 }
 
 var reducePolicies = kernels.Measured[reducePolicy]{
-	{90, reducePolicy{block: 256, maxBlock: 512, chunkMin: 1 << 10, fewChunkMin: 1 << 12, loneMaxBytes: 1 << 15, loneMaxBytesOfFunctions: 1 << 12, blocksPerSM: 3, fewBlocksPerSM: 2}},
+	{90, reducePolicy{block: 256, maxBlock: 512, chunkMin: 1 << 10, wideMinBytes: 1 << 13, loneMaxBytes: 1 << 15, loneMaxBytesOfFunctions: 1 << 12, blocksPerSM: 2}},
 }

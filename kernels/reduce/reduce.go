@@ -106,9 +106,10 @@ func Reduce(dev kernels.Device, dt kernels.Dtype, n int64, r codegen.Reduction, 
 	}
 	p := &kernels.Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.Function().Operations()))}
 	pol := reducePolicies.On(dev)
-	block := int64(pol.block)
-	of := func(blocksPerSM int64) int64 { return kernels.CeilDiv(n, max(int64(dev.SMs)*blocksPerSM, 1)) }
-	chunk := max(of(pol.blocksPerSM), min(of(pol.fewBlocksPerSM), pol.fewChunkMin), pol.chunkMin)
+	block, chunk := int64(pol.block), max(kernels.CeilDiv(n, max(int64(dev.SMs)*pol.blocksPerSM, 1)), pol.chunkMin)
+	if chunk*dt.Size() > pol.wideMinBytes {
+		block = int64(pol.maxBlock)
+	}
 	lone := pol.loneMaxBytes
 	if len(r.Function().Functions()) > 0 {
 		lone = pol.loneMaxBytesOfFunctions

@@ -3,6 +3,7 @@ package versions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -40,7 +41,8 @@ func TestHistogramPlans(t *testing.T) {
 						if l.Grid[0] < 1 || l.Shared > 0 && kernels.CeilDiv(n, int64(l.Grid[0])) > 1<<31 {
 							t.Errorf("%s: %d blocks of 32-bit counters", name, l.Grid[0])
 						}
-						if 4*bins <= dev.SharedOptin && v > 1 && l.Shared < 4*bins && dt != kernels.Uint8 {
+						few := v == 3 && n <= 1000 && strings.HasPrefix(l.Kernel.Entry, "histogram_aggregate_") // counted in global memory
+						if 4*bins <= dev.SharedOptin && v > 1 && l.Shared < 4*bins && dt != kernels.Uint8 && !few {
 							t.Errorf("%s: %d bytes of shared memory for %d counters", name, l.Shared, bins)
 						}
 						if v == 3 && dt != kernels.Uint8 && l.Shared > 4*bins && 2*(l.Shared+1<<10) > dev.SharedOptin+1<<10 {
