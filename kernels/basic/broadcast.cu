@@ -7,52 +7,44 @@
 #include "follow_few.cuh"
 #include "vector.cuh"
 
-// Vector v is in copy j of row o of the input: row = o r + j.
 template <typename T, typename I>
-__device__ void broadcast(const T* __restrict__ in, T* __restrict__ out, I total, I r, I inner, T div, I v, I row, I o) {
+__device__ void broadcast(const T* __restrict__ in, T* __restrict__ out, I total, I r, I inner, T div) {
     constexpr int W = Vec<T>::width;
-    const I first = v * W;
-    I i = first - row * inner, j = row - o * r;
-    if (first >= total) return;
-    Pack<T> x;
-    if (inner % W == 0) {  // the vector lies in one row
-        x.v = *reinterpret_cast<const typename Vec<T>::type*>(in + o * inner + i);
-    } else {
+    const I stride = (I)gridDim.x * blockDim.x, vectors = (total + W - 1) / W;
+    follow_and_admit();
+    for (I v = (I)blockIdx.x * blockDim.x + threadIdx.x; v < vectors; v += stride) {
+        const I first = v * W, row = first / inner;  // row counts o * r + j
+        I i = first - row * inner, o = row / r, j = row - o * r;
+        Pack<T> x;
+        if (inner % W == 0) {  // the vector lies in one row
+            x.v = *reinterpret_cast<const typename Vec<T>::type*>(in + o * inner + i);
+        } else {
 #pragma unroll
-        for (int k = 0; k < W; k++) {
-            x.s[k] = first + k < total ? in[o * inner + i] : (T)0;
-            if (++i == inner) {
-                i = 0;
-                if (++j == r) j = 0, o++;
+            for (int k = 0; k < W; k++) {
+                x.s[k] = first + k < total ? in[o * inner + i] : (T)0;
+                if (++i == inner) {
+                    i = 0;
+                    if (++j == r) j = 0, o++;
+                }
             }
         }
-    }
-    if (div != 1) {
+        if (div != 1) {
 #pragma unroll
-        for (int k = 0; k < W; k++) x.s[k] /= div;
-    }
-    if (first + W <= total) reinterpret_cast<typename Vec<T>::type*>(out)[v] = x.v;
-    else
+            for (int k = 0; k < W; k++) x.s[k] /= div;
+        }
+        if (first + W <= total) reinterpret_cast<typename Vec<T>::type*>(out)[v] = x.v;
+        else
 #pragma unroll
-        for (int k = 0; k < W; k++)
-            if (first + k < total) out[first + k] = x.s[k];
+            for (int k = 0; k < W; k++)
+                if (first + k < total) out[first + k] = x.s[k];
+    }
 }
 
-// Divisions of 32 bits come before the wait, so they overlap with the prerequisite kernels; those of 64 bits branch, so they come after it.
 #define BROADCAST(NAME, T)                                                                                        \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
         broadcast_##NAME(const T* in, T* out, long long total, long long r, long long inner, double div) {        \
-        constexpr int W = Vec<T>::width;                                                                          \
-        typedef unsigned long long u64;                                                                           \
-        const unsigned v = blockIdx.x * blockDim.x + threadIdx.x, row = v * W / (unsigned)inner;                  \
-        const unsigned o = row / (unsigned)r;                                                                     \
-        follow_and_admit();                                                                                       \
-        if (total < (1ll << 31)) {                                                                                \
-            broadcast<T, unsigned>(in, out, total, r, inner, (T)div, v, row, o);                                  \
-        } else {                                                                                                  \
-            const u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x, row = at * W / inner;                      \
-            broadcast<T, u64>(in, out, total, r, inner, (T)div, at, row, row / r);                                \
-        }                                                                                                         \
+        if (total < (1ll << 31)) broadcast<T, unsigned>(in, out, total, r, inner, (T)div);                        \
+        else broadcast<T, unsigned long long>(in, out, total, r, inner, (T)div);                                  \
     }
 
 BROADCAST(f32, float)

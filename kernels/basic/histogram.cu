@@ -12,7 +12,7 @@
 // (histogram_halves.cuh), and what each block counted goes to memory, where a second launch adds it up. Elements of still more bins are
 // sorted by ranges of bins first (histogram_sort.cuh), or blocks of each range read all of them, at about the same time, so that they
 // share them in the level-2 cache.
-// histogram_aggregate counts in global memory: few elements, for which a table is not worth clearing and adding up, or more bins than ranges pay for.
+// histogram_aggregate counts in global memory, for few elements in many bins, or for more bins than ranges pay for.
 // A grid of one block of histogram_columns clears the counts itself; before other grids histogram_zero does.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
@@ -66,29 +66,26 @@ template <typename T> union Sixteen {
 };
 
 // each_sixteen calls f on the 16-byte vectors of x that belong to this part, with FLIGHT loads in flight,
-// and one on each of the last elements, which do not fill a vector. If the parts together have all vectors in flight, each thread has equally many.
+// and one on each of the last elements, which do not fill a vector.
 template <int FLIGHT, typename T, typename Vector, typename One>
 __device__ void each_sixteen(const T* __restrict__ x, long long n, int part, int parts, Vector f, One one) {
     const uint4* vectors = reinterpret_cast<const uint4*>(x);
     const long long count = n * sizeof(T) / 16, tile = FLIGHT * blockDim.x;
-    const bool few = count <= parts * tile;
-    const long long stride = few ? (long long)parts * blockDim.x : blockDim.x; // between the vectors of a thread in the last round
-    long long i = part * (few ? blockDim.x : tile) + threadIdx.x;
-    if (!few)
-        for (; i + (FLIGHT - 1) * blockDim.x < count; i += parts * tile) {
-            uint4 v[FLIGHT];
+    long long i = part * tile + threadIdx.x;
+    for (; i + (FLIGHT - 1) * blockDim.x < count; i += parts * tile) {
+        uint4 v[FLIGHT];
 #pragma unroll
-            for (int k = 0; k < FLIGHT; k++) v[k] = __ldg(vectors + i + k * blockDim.x);
+        for (int k = 0; k < FLIGHT; k++) v[k] = __ldg(vectors + i + k * blockDim.x);
 #pragma unroll
-            for (int k = 0; k < FLIGHT; k++) f(v[k]);
-        }
+        for (int k = 0; k < FLIGHT; k++) f(v[k]);
+    }
     uint4 v[FLIGHT];
 #pragma unroll
     for (int k = 0; k < FLIGHT; k++)
-        if (i + k * stride < count) v[k] = __ldg(vectors + i + k * stride);
+        if (i + k * blockDim.x < count) v[k] = __ldg(vectors + i + k * blockDim.x);
 #pragma unroll
     for (int k = 0; k < FLIGHT; k++)
-        if (i + k * stride < count) f(v[k]);
+        if (i + k * blockDim.x < count) f(v[k]);
     const long long last = count * 16 / sizeof(T) + threadIdx.x;
     if (part == 0 && last < n) one(x[last]);
 }
@@ -180,20 +177,17 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
         word(v.z);
         word(v.w);
     }, [&](unsigned char e) { count(e << 7); });
-    // Of 32 values in one bin there is one atomic. Bins do not decrease with the value, so the lanes of a bin are adjacent.
+    // Of 32 values in one bin there is one atomic.
     __shared__ unsigned sums[256];
     add_columns(256, 5, [&](int value, unsigned sum) { sums[value] = sum; });
     __syncthreads();
     if (threadIdx.x >= 256) return;
     const int k = r.bin(threadIdx.x), lane = threadIdx.x % 32;
     const unsigned same = __match_any_sync(0xffffffffu, k);
-    const int last = 31 - __clz(same);
-    unsigned total = sums[threadIdx.x]; // of at most 2^31 elements
-    for (int step = 1; __any_sync(0xffffffffu, lane + step <= last); step *= 2) {
-        const unsigned next = __shfl_down_sync(0xffffffffu, total, step);
-        if (lane + step <= last) total += next;
-    }
-    if (k >= 0 && __ffs(same) - 1 == lane && total > 0) atomicAdd(&counts[k], (count_t)total);
+    if (k < 0 || __ffs(same) - 1 != lane) return;
+    count_t total = 0;
+    for (unsigned rest = same; rest; rest &= rest - 1) total += sums[threadIdx.x - lane + __ffs(rest) - 1];
+    if (total > 0) atomicAdd(&counts[k], total);
 }
 
 #define HISTOGRAM(NAME, T)                                                                                          \

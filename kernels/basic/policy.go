@@ -14,7 +14,7 @@ func appendStream(p *kernels.Plan, k *kernels.Kernel, pol policy.Stream, bytes i
 type histogramPolicy struct {
 	block    int   // threads of a block
 	blocks   int   // blocks for each SM
-	aloneMax int64 // max bytes for a grid of one block, without a launch that clears the counts
+	aloneMax int64 // max bytes for a grid of one block, without a launch that clears the counts; 0 where few elements are counted in global memory
 }
 
 var (
@@ -24,7 +24,7 @@ var (
 		// 1024 threads, 2 blocks       4465
 		//  512 threads                 4189
 		// CUB                          2154
-		{90, histogramPolicy{block: 1024, blocks: 1, aloneMax: 1 << 15}},
+		{90, histogramPolicy{block: 1024, blocks: 1, aloneMax: 1 << 16}},
 	}
 	tableHistogram = kernels.Measured[histogramPolicy]{
 		// H200, 2^28 float32, 256 bins   GB/s
@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// manyBinsPolicy tunes histograms with more bins than shared memory holds.
+// manyBinsPolicy tunes histograms with more bins than shared memory holds, and of few elements.
 type manyBinsPolicy struct {
 	histogramPolicy          // of the kernel that counts in global memory
 	fewMin, fewMax     int64 // up to fewPerBin elements for each bin are counted in global memory, but at least fewMin and at most fewMax
