@@ -251,6 +251,29 @@ func after(t *testing.T, s *nn.Scope, x, image, y *G.Node) {
 	}
 }
 
+// The option OverRanks reduces the moments of a BatchNorm over ranks; without it, and in evaluation, there is nothing to reduce.
+func TestOverRanks(t *testing.T) {
+	reduces := func(options []nn.Option, opts ...nn.LayerOption) (n int) {
+		g := G.NewGraph()
+		s := nn.New(g, options...).At("bn")
+		nn.BatchNorm(s, s.Input("x", tensor.Float32, 4, 3), opts...)
+		testutil.Do(t, s.Err())
+		for _, node := range g.AllNodes() {
+			if node.Op() != nil && strings.Contains(fmt.Sprint(node.Op()), "AllReduce") {
+				n++
+			}
+		}
+		return n
+	}
+	var training []nn.Option
+	if reduces(training, nn.OverRanks()) == 0 {
+		t.Error("with OverRanks no moment is reduced over ranks")
+	}
+	if n := reduces(training) + reduces([]nn.Option{nn.Evaluation()}, nn.OverRanks()); n != 0 {
+		t.Errorf("%d values are reduced over ranks without OverRanks or in evaluation, want none", n)
+	}
+}
+
 // Initial values follow from seed and path: neither the order of layers nor other layers change them.
 func TestOrder(t *testing.T) {
 	of := func(seed uint64, paths ...string) map[string][]float64 {

@@ -237,8 +237,8 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 				start.Step, start.Alone = 10*float64(tile.m*tile.n)/4096, 12*float64(tile.m*tile.n)/4096
 			}
 			starts := []rates{}
-			if before := measured[k]; refine && before != nil {
-				starts = append(starts, *before)
+			if before, ok := measured[k]; refine && ok {
+				starts = append(starts, before)
 			} else {
 				for _, resident := range []float64{1, 2, 4, 8} { // descents end in different places
 					for _, alone := range []float64{1, 4, 20} {
@@ -322,8 +322,8 @@ func TestFit(t *testing.T) {
 	refine := os.Getenv("STHENO_FIT_REFINE") != ""
 	for _, k := range slices.Sorted(maps.Keys(f.byKernel)) {
 		f.rates[k] = new(rates)
-		if before := measured[k]; before != nil && !only.MatchString(k) {
-			*f.rates[k] = *before
+		if before, ok := measured[k]; ok && !only.MatchString(k) {
+			*f.rates[k] = before
 			f.predict(k)
 			continue
 		}
@@ -408,10 +408,10 @@ func TestFit(t *testing.T) {
 		for i := range reflect.TypeFor[rates]().NumField() {
 			fmt.Fprint(&b, " ", reflect.TypeFor[rates]().Field(i).Name)
 		}
-		fmt.Fprint(&b, ".\nvar measured = map[string]*rates{\n")
+		fmt.Fprint(&b, ".\nvar measured = map[string]rates{\n")
 		for k, r := range measured {
 			if f.rates[k] == nil && os.Getenv("STHENO_FIT_ONLY") != "" {
-				f.rates[k] = r
+				f.rates[k] = &r
 			}
 		}
 		for _, k := range slices.Sorted(maps.Keys(f.rates)) {

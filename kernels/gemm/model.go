@@ -327,7 +327,9 @@ func withRates(table [][]candidate) [][]candidate {
 	for _, group := range table {
 		for i := range group {
 			for joined := range group[i].rates {
-				group[i].rates[joined] = measured[group[i].rateName(joined)]
+				if r, ok := measured[group[i].rateName(joined)]; ok {
+					group[i].rates[joined] = &r
+				}
 			}
 		}
 	}

@@ -2,7 +2,7 @@ package gemm
 
 // measured are the rates of kernels on 9.0, fitted by TestFit, in the order of the fields, those of mma_ kernels with plans of 8.0, for predictions alone:
 // Start Block Step Alone Resident Bytes Reread Second Copied Join Prepare TN NT TT TransC Strayed StrayedAlone StrayedBytes Stream Finish Load.
-var measured = map[string]*rates{
+var measured = map[string]rates{
 	"band_f32":                         {0.2704, 2.226, 20, 180.2, 9, 1.283, 0.02265, 2.5, 0.4, 0.5, 1, 1.39, 2.284, 1.367, 1, 0.8184, 1, 2.014, 3, 0.3, 0.2},
 	"bundle_f32":                       {1.139, 0.4304, 0.01, 0.07197, 3, 1.138, 0.02, 2.5, 0.4, 0.5, 1, 1.888, 0.9477, 0.78, 1, 1.253, 0.9048, 1.962, 3, 0.3, 0.2},
 	"columns_f32":                      {0.6036, 0.1804, 0.01, 0.3055, 5, 1.03, 0.02, 6.065, 0.157, 0.5, 1, 1.313, 1, 1.048, 1, 1.05, 1, 0.8204, 3, 0.3, 0.2},
