@@ -245,8 +245,9 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 				var inputs, wide [][]byte
 				for _, v := range f.Views(s) {
 					x := rowValues(r, int(v.Elements), d, false)
-					if v.Elements == 1 { // layer norm's
-						x[0] = float64(float32(1 / float64(s.Elements())))
+					if v.Elements == 1 { // layer norm's, the inverse of the elements of a row
+						last, _ := exprtest.RowOf(s.Shape, s.Axes, s.Elements()-1)
+						x[0] = float64(float32(float64(last+1) / float64(s.Elements())))
 					}
 					inputs, wide = append(inputs, exprtest.Pack(d, x)), append(wide, exprtest.Pack(expr.Float64, x))
 				}
