@@ -272,6 +272,9 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 			plans = append(plans, c.Plan)
 		}
 	}
+	same := gemm.ConvAxis{In: 14, Size: 3, Stride: 1, Dilation: 1, Before: 1, After: 1} // images that a generated kernel has stored as splits
+	stored := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: 64, Filters: 64, Groups: 1, Rows: same, Columns: same, Split: [2]bool{true}, Ranges: [2]int64{100}}
+	plans = append(plans, testutil.Get[*kernels.Plan](t)(stored.Plan(dev)))
 	for i := range 6 { // few filters and few channels in float64
 		a := gemm.ConvAxis{In: 56, Size: 3, Stride: 1, Dilation: 1}
 		v := gemm.Conv{Dtype: kernels.Float64, Images: 1, Channels: 1 + int64(i/3)*31, Filters: 8, Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i % 3)}
