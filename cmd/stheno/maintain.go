@@ -294,7 +294,7 @@ func (p recordPassed) Run(c *console) error {
 		return err
 	}
 	for _, line := range complaints {
-		fmt.Fprintln(c.out, "not recorded:", line)
+		fmt.Fprintln(c.out, line)
 	}
 	fmt.Fprintf(c.out, "%d suites of %d are recorded\n", len(passed), len(ran))
 	if !p.Stale {

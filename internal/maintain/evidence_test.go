@@ -270,4 +270,46 @@ func TestIn(t *testing.T) {
 	if got := s.State(append(thirds[:2:2], ran("memcheck Sum 2/2", "PASS", s.Kernels))); got != Unmeasured {
 		t.Errorf("two thirds and the second half passed: got state %v, want %v", got, Unmeasured)
 	}
+	if got := s.State([]records.Record{ran("memcheck Sum 7/3", "PASS", s.Kernels), ran("memcheck Sum 8/3", "PASS", s.Kernels), ran("memcheck Sum 9/3", "PASS", s.Kernels)}); got != Unmeasured {
+		t.Errorf("three parts that there are not passed: got state %v, want %v", got, Unmeasured)
+	}
+}
+
+// Of several outcomes of one suite the later counts, in one file or in several, unless it was cut short or ran with other kernels. A failure is not left unsaid.
+func TestOutcomes(t *testing.T) {
+	suites := testutil.Get[[]Suite](t)(Suites())
+	s := suites[slices.IndexFunc(suites, func(s Suite) bool { return s.By == "racecheck" && s.Op == "products" })]
+	others := maps.Clone(s.Kernels)
+	others["matmul"] = "0"
+	less := maps.Clone(s.Kernels)
+	delete(less, "matmul_mma")
+	of := func(result string, kernels records.Digests) records.Record { return ran(s.Suite(), result, kernels) }
+	pass, fail, cut := of("PASS", s.Kernels), of("FAIL", s.Kernels), of("CUT", s.Kernels)
+	for name, c := range map[string]struct {
+		ran       []records.Record
+		passed    bool
+		complaint string // a part of the only one, or ""
+	}{
+		"passed":                      {[]records.Record{pass}, true, ""},
+		"passed twice":                {[]records.Record{pass, pass}, true, ""},
+		"passed, then failed":         {[]records.Record{pass, fail}, false, "not recorded: racecheck products 1/8: FAIL"},
+		"failed, then passed":         {[]records.Record{fail, pass}, true, "recorded, but of an earlier call: racecheck products 1/8: FAIL"},
+		"passed, then cut":            {[]records.Record{pass, cut}, true, ""},
+		"cut, then passed":            {[]records.Record{cut, pass}, true, ""},
+		"failed, then cut":            {[]records.Record{fail, cut}, false, "FAIL"},
+		"cut":                         {[]records.Record{cut}, false, "CUT"},
+		"other kernels":               {[]records.Record{of("PASS", others)}, false, "other kernels: matmul"},
+		"passed, then failed without": {[]records.Record{pass, of("FAIL", others)}, true, ""},
+		"a source is missing":         {[]records.Record{of("PASS", less)}, false, "other kernels: matmul_mma"},
+		"another division":            {[]records.Record{ran("racecheck products 9/9", "PASS", s.Kernels)}, false, ""},
+	} {
+		passed, complaints, err := Outcomes(c.ran)
+		testutil.Do(t, err)
+		if got := len(passed) == 1 && passed[0].Result == "PASS"; got != c.passed || len(passed) > 1 {
+			t.Errorf("%s: recorded %v", name, passed)
+		}
+		if got := strings.Join(complaints, "\n"); !strings.Contains(got, c.complaint) || (c.complaint == "") != (got == "") {
+			t.Errorf("%s: got complaints %q, want %q", name, got, c.complaint)
+		}
+	}
 }
