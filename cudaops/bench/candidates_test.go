@@ -47,16 +47,15 @@ func TestCandidates(t *testing.T) {
 				if r.IntN(4) == 0 {
 					p.Batch, p.K = size(5), p.K/3+1
 				}
-				relative := 0x1p-20 // of the magnitude of a sum's terms
 				switch r.IntN(7) {
 				case 0, 1:
-					p.Dtype, relative = f64, 0x1p-48
+					p.Dtype = f64
 				case 2:
-					p.Round, relative = kernels.TF32, 0x1p-9
+					p.Round = kernels.TF32
 				case 3:
-					p.Round, relative = kernels.BF16, 0x1p-6
+					p.Round = kernels.BF16
 				case 4:
-					p.Round, relative = kernels.F16, 0x1p-9
+					p.Round = kernels.F16
 				}
 				a, b := between1(r, p.Batch*p.M*p.K), between1(r, p.Batch*p.K*p.N)
 				want, magnitude := productOf(p, a, b)
@@ -65,7 +64,7 @@ func TestCandidates(t *testing.T) {
 				for i, plan := range list {
 					kinds[plan.Launches[len(plan.Launches)-1].Kernel.Entry] = true
 					plans++
-					if fault := compareTo(t, plan, p.Dtype, want, magnitude, relative, a, b); fault != "" {
+					if fault := compareTo(t, plan, p.Dtype, want, magnitude, allowedOf(p), a, b); fault != "" {
 						t.Errorf("%v, %d x (%d x %d x %d) of %v, %s: %s", p, p.Batch, p.M, p.K, p.N, p.Dtype, names[i], fault)
 					}
 				}
@@ -80,7 +79,7 @@ func TestCandidates(t *testing.T) {
 					at := int64(i)/(terms*inner)*inner + int64(i)%inner
 					want[at], magnitude[at] = want[at]+e, magnitude[at]+math.Abs(e)
 				}
-				relative = 0x1p-22
+				relative := 0x1p-22 // of the magnitude of a sum's terms
 				if dt == f64 {
 					relative = 0x1p-48
 				}
@@ -98,6 +97,14 @@ func TestCandidates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// allowedOf returns the error that the elements of a product may have, relative to the sums of the magnitudes of their terms.
+func allowedOf(p gemm.Product) float64 {
+	if p.Dtype == f64 {
+		return 0x1p-48
+	}
+	return map[kernels.Precision]float64{kernels.FullPrecision: 0x1p-20, kernels.TF32: 0x1p-9, kernels.BF16: 0x1p-6, kernels.F16: 0x1p-9}[p.Round]
 }
 
 // between1 draws numbers of float32 in [-1, 1).

@@ -114,11 +114,7 @@ func productEntries(t *testing.T, sources ...string) {
 			}
 			left.remove(plan)
 			runs++
-			relative := map[kernels.Precision]float64{kernels.FullPrecision: 0x1p-20, kernels.TF32: 0x1p-9, kernels.BF16: 0x1p-6, kernels.F16: 0x1p-9}[p.Round]
-			if p.Dtype == f64 {
-				relative = 0x1p-48
-			}
-			if fault := compareInputs(t, plan, p.Dtype, want, magnitude, relative, inputs); fault != "" {
+			if fault := compareInputs(t, plan, p.Dtype, want, magnitude, allowedOf(p), inputs); fault != "" {
 				t.Errorf("%v, %d x (%d x %d x %d) of %v: %s", plan, p.Batch, p.M, p.K, p.N, p.Dtype, fault)
 			}
 		}

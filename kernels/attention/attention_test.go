@@ -56,8 +56,17 @@ var (
 	f16  = kind{expr.F16, kernels.FullPrecision, 0x1p-11}
 )
 
-// drawProblem draws a problem of a kind, of few queries and many keys if it is one of decoding.
-func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
+// drawAttention draws problem i of a kind with its results.
+func drawAttention(seed uint64, of kind, decoding bool, i int) *attended {
+	r := rand.New(rand.NewPCG(seed, 0))
+	a := drawProblem(r, of, decoding, i)
+	a.draw(r)
+	a.compute()
+	return a
+}
+
+// drawProblem draws the sizes of problem i of a kind, of few queries and many keys if it is one of decoding.
+func drawProblem(r *rand.Rand, of kind, decoding bool, i int) *attended {
 	n := func(most int) int64 { return 1 + r.Int64N(int64(most)) }
 	a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: n(2), KeyHeads: n(2), Queries: n(300), Keys: n(300), Dim: n(256), Causal: r.IntN(2) == 1, RowsFirst: r.IntN(2) == 1}}
 	if r.IntN(3) > 0 { // rows that TMA copies
@@ -74,6 +83,9 @@ func drawProblem(r *rand.Rand, of kind, decoding bool) *attended {
 	a.Heads, a.Scale = a.KeyHeads*n(3), 1/math.Sqrt(float64(a.Dim))
 	if r.IntN(8) == 0 {
 		a.Scale = -a.Scale
+	}
+	if testing.Short() {
+		a.shrink(r, decoding, i)
 	}
 	return a
 }
@@ -387,13 +399,7 @@ func testDecoding(t *testing.T, of kind) {
 	seeds := testutil.Random(t)
 	for i := range draws {
 		seed := seeds.Uint64()
-		r := rand.New(rand.NewPCG(seed, 0))
-		a := drawProblem(r, of, true)
-		if testing.Short() {
-			a.shrink(r, true, i)
-		}
-		a.draw(r)
-		a.compute()
+		a := drawAttention(seed, of, true, i)
 		lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
 		for k := range lse {
 			if lse[k] = 10; a.rounds() {
@@ -490,13 +496,7 @@ func testAttention(t *testing.T, of kind) {
 	seeds := testutil.Random(t)
 	for i := range draws {
 		seed := seeds.Uint64()
-		r := rand.New(rand.NewPCG(seed, 0))
-		a := drawProblem(r, of, false)
-		if testing.Short() {
-			a.shrink(r, false, i)
-		}
-		a.draw(r)
-		a.compute()
+		a := drawAttention(seed, of, false, i)
 		for _, dev := range devices {
 			if testing.Short() && i > 0 && (dev.Major < 8 || of.Dtype == kernels.Float64) {
 				continue // these kernels take rows of any width, and a sanitizer takes seconds for each

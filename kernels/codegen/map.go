@@ -134,7 +134,7 @@ func newMap(dev kernels.Device, c call, into *View) *nest {
 		l.vectors *= 4 // of 8 bytes: H100, BF16, 2^28 elements of GELU by tanh: 389.9 us with one, 367.7 with 2, 356.6 with 4
 	}
 	if c.splits() && !c.storesChannelsLast() {
-		if l.vectors = splitVectors; n.blocks() > maxRanges {
+		if l.vectors = splitVectors; n.blocks() > MaxRanges {
 			l.vectors *= 2
 		}
 	}

@@ -38,9 +38,14 @@ func channelsLast(shape []int) View {
 	return v
 }
 
+// StoresChannelsLast reports whether kernels store splits with channels last of images of so many channels and pixels.
+func StoresChannelsLast(channels, pixels int64) bool {
+	return channels%squareChannels == 0 && pixels%squareVector == 0
+}
+
 // checkChannelsLast returns an error if kernels do not store an output of a shape with channels contiguous.
 func (c call) checkChannelsLast() error {
-	if len(c.shape) < 3 || c.shape[1]%squareChannels != 0 || kernels.Count(c.shape[2:])%squareVector != 0 || kernels.Count(c.shape) > 1<<30 {
+	if len(c.shape) < 3 || !StoresChannelsLast(int64(c.shape[1]), kernels.Count(c.shape[2:])) || kernels.Count(c.shape) > 1<<30 {
 		return fmt.Errorf("got shape %v of splits with channels last, want images, multiples of %d channels and of %d pixels, and 2^30 elements at most", c.shape, squareChannels, squareVector)
 	}
 	others := slices.Clone(c.split)

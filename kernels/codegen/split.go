@@ -21,17 +21,19 @@ const (
 	// H100                                                                                                       81.58    81.53
 	// H200                                                                                                                77.26    77.92
 	splitVectors = 4
-	maxRanges    = 1 << 14 // blocks of a launch that stores splits
 	rangeBytes   = 8
 	sizesBytes   = 32 * rangeBytes // shared memory, at most, for the ranges of a block's warps
 )
+
+// MaxRanges is the largest number of blocks of a launch that stores splits.
+const MaxRanges = 1 << 14
 
 // SplitBytes returns the bytes of elements that are stored as splits:
 //
 //	three matrices in BF16, each with the first, second or third split of all elements, encoded as package bf16split does
 //	the range of the elements that each block has stored, as [Ranges] counts them
 func SplitBytes(elements int64) int64 {
-	return splitPlanes*elements*expr.BF16.Size() + maxRanges*rangeBytes
+	return splitPlanes*elements*expr.BF16.Size() + MaxRanges*rangeBytes
 }
 
 // Ranges returns the number of ranges that are stored with splits by a plan.
@@ -128,7 +130,7 @@ func (n *nest) checkSplits(blocks int64) error {
 		switch l := &n.layout; {
 		case l.place(len(n.types)+k).lanes != aligned || l.width%2 != 0 || n.rows*n.columns%int64(l.width) != 0 || n.isMap() && n.rows%int64(l.width) != 0:
 			return fmt.Errorf("output %d of splits is not stored in vectors", k)
-		case l.threadsPerRow*l.rowsPerBlock%32 != 0 || blocks*max(n.grid.splits, 1) > maxRanges:
+		case l.threadsPerRow*l.rowsPerBlock%32 != 0 || blocks*max(n.grid.splits, 1) > MaxRanges:
 			return fmt.Errorf("output %d of splits is stored by %d blocks of %d threads", k, blocks, l.threadsPerRow*l.rowsPerBlock)
 		}
 	}

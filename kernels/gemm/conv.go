@@ -147,7 +147,7 @@ func (v Conv) check(dev kernels.Device) error {
 			if v.Split[i] && x == (ConvSplit{}) {
 				return fmt.Errorf("got splits of operand %d, want none: the launches read no splits of whole images", i)
 			}
-			if n := v.Ranges[i]; n < 0 || n > 0 && (!v.Split[i] || x.Rows%8 != 0) || n > 1<<14 {
+			if n := v.Ranges[i]; n < 0 || n > 0 && (!v.Split[i] || x.Rows%8 != 0) || n > codegen.MaxRanges {
 				return fmt.Errorf("got %d ranges of operand %d, want none, or those that a generated kernel has stored with its splits", n, i)
 			}
 		}

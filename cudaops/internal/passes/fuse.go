@@ -190,7 +190,7 @@ func (f *fuser) markSplits() {
 				continue
 			}
 			for i, x := range c.Splits(f.device) {
-				v.split = v.split || r.In[i].Base == v.Out[0] && x.Rows%8 == 0 && x.Cols%4 == 0 && x.Count*x.Rows*x.Cols == v.Out[0].Elements()
+				v.split = v.split || r.In[i].Base == v.Out[0] && codegen.StoresChannelsLast(x.Rows, x.Cols) && x.Count*x.Rows*x.Cols == v.Out[0].Elements()
 			}
 		}
 	}

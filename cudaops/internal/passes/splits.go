@@ -102,12 +102,13 @@ func (s *splitStorer) imagesOf(in *program.Instr) [2]gemm.ConvSplit {
 	return list
 }
 
-// convolutions returns the operands of convolutions whose launches read the splits of a whole base of images, and whether they are all that reads it.
-func (s *splitStorer) convolutions(v *program.Value, shape tensor.Shape) (list []operandUse, all bool) {
-	if len(shape) < 3 {
+// convolutions returns the operands of convolutions whose launches read the splits of a whole base of images that a Map computes, and whether they are all that reads it.
+func (s *splitStorer) convolutions(v *program.Value) (list []operandUse, all bool) {
+	op, mapped := v.Def.Op.(program.Map)
+	if !mapped || len(op.Axes) > 0 || len(op.Shape) < 3 {
 		return nil, false
 	}
-	images := gemm.ConvSplit{Count: int64(shape[0]), Rows: int64(shape[1]), Cols: kernels.Count(shape[2:])}
+	images := gemm.ConvSplit{Count: int64(op.Shape[0]), Rows: int64(op.Shape[1]), Cols: kernels.Count(op.Shape[2:])}
 	for _, u := range s.readers[v] {
 		if u.i < 2 && s.imagesOf(u.in)[u.i] == images && u.in.In[u.i].View.Offset == 0 && u.in.In[u.i].IsContiguous() {
 			list = append(list, u)
@@ -118,28 +119,26 @@ func (s *splitStorer) convolutions(v *program.Value, shape tensor.Shape) (list [
 
 // store makes a Map store the splits of a value for the products or the convolutions that read them, if there are any and there is such a Map.
 func (s *splitStorer) store(v *program.Value) error {
-	if op, mapped := v.Def.Op.(program.Map); mapped && len(op.Axes) == 0 {
-		if list, all := s.convolutions(v, op.Shape); len(list) > 0 {
-			k := slices.Index(v.Def.Out, v)
-			return s.by(v.Def, list, codegen.SplitChannelsLast, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
-		}
+	def, as := v.Def, codegen.SplitChannelsLast
+	uses, all := s.convolutions(v)
+	if len(uses) == 0 {
+		as = codegen.SplitInOrder
+		uses, all = s.products(v)
 	}
-	products, all := s.products(v)
-	if len(products) == 0 {
+	if len(uses) == 0 {
 		return nil
 	}
-	def := v.Def
 	if program.Is[program.Map](def.Op) {
 		k := slices.Index(def.Out, v)
-		return s.by(def, products, codegen.SplitInOrder, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
+		return s.by(def, uses, as, func(b *expr.Builder, results []expr.Value) expr.Value { return results[k] }, v, k, all)
 	}
 	for _, u := range s.readers[v] {
 		op, mapped := u.in.Op.(program.Map)
 		x := u.in.In[u.i]
-		if !mapped || !slices.Equal(x.Shape, op.Shape) || x.View.Offset != 0 || !x.IsContiguous() || x.Elements() != v.Elements() || slices.ContainsFunc(products, func(p operandUse) bool { return s.at[p.in] < s.at[u.in] }) {
+		if !mapped || !slices.Equal(x.Shape, op.Shape) || x.View.Offset != 0 || !x.IsContiguous() || x.Elements() != v.Elements() || slices.ContainsFunc(uses, func(p operandUse) bool { return s.at[p.in] < s.at[u.in] }) {
 			continue
 		}
-		return s.by(u.in, products, codegen.SplitInOrder, func(b *expr.Builder, _ []expr.Value) expr.Value { return b.Operand(u.i) }, v, -1, false)
+		return s.by(u.in, uses, as, func(b *expr.Builder, _ []expr.Value) expr.Value { return b.Operand(u.i) }, v, -1, false)
 	}
 	return nil
 }
