@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/internal/hostmem"
+	"github.com/stheno-ml/stheno/internal/hostproduct"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
 )
@@ -64,6 +65,18 @@ type Matrices[T Float] struct {
 	A, B, C        []T
 	LDA, LDB       int64
 }
+
+// hostBLAS is gonum's with faster products of the same bits. It embeds an interface, as programs that use package reflect link all methods of gonum's implementation
+// once more for each type that embeds it.
+type hostBLAS struct{ BLAS }
+
+// Multiply32 implements [Multiplier].
+func (hostBLAS) Multiply32(x Matrices[float32]) bool {
+	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
+}
+
+// Multiply64 implements [Multiplier].
+func (hostBLAS) Multiply64(Matrices[float64]) bool { return false }
 
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }
@@ -169,7 +182,7 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 	}
 	by := h.BLAS
 	if by == nil {
-		by = gonum.Implementation{}
+		by = hostBLAS{gonum.Implementation{}}
 	}
 	for i := range p.Launches {
 		if err := (Call{&p.Launches[i], p, inputs, outputs, scratch, by, nil}).run(); err != nil {

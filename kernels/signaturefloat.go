@@ -3,18 +3,12 @@ package kernels
 import (
 	"fmt"
 	"maps"
-	"regexp"
+	"slices"
+	"strings"
 	"sync"
+	"unicode"
 
 	"gonum.org/v1/gonum/blas/gonum"
-)
-
-var (
-	instruction  = regexp.MustCompile(`(?m)^\s*(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s+([^;\n]*);`)
-	register64   = regexp.MustCompile(`%rd\d+`)
-	memoryAccess = regexp.MustCompile(`^(?:ld|st|atom|red)\..*\.(f32|f64|[busf]\d+)$`)
-	accessed     = regexp.MustCompile(`\[(%rd\d+)`)
-	result64     = regexp.MustCompile(`\.[usb]64$`)
 )
 
 // several stands for an address that may point into the memory of one parameter or another.
@@ -22,41 +16,54 @@ const several = -1
 
 // floats returns, by parameter, "float32" or "float64" if all loads and stores at addresses computed from it have that type, else "".
 func (s signature) floats() []string {
-	all := instruction.FindAllStringSubmatch(s.code, -1)
+	var moves [][]string              // registers, of which the first one is computed from the others
+	accesses := map[string][]string{} // types of loads and stores, by the register that has the address
+	for line := range strings.Lines(s.code) {
+		text, _, _ := strings.Cut(line, ";")
+		words := strings.Fields(text)
+		if len(words) > 0 && words[0][0] == '@' { // a predicate
+			words = words[1:]
+		}
+		if len(words) < 2 {
+			continue
+		}
+		op := strings.Split(words[0], ".")
+		kind := op[len(op)-1]
+		_, address, _ := strings.Cut(text, "[")
+		if slices.Contains([]string{"ld", "st", "atom", "red"}, op[0]) {
+			if r := registers64(address); strings.HasPrefix(address, "%rd") {
+				accesses[r[0]] = append(accesses[r[0]], kind)
+			}
+		} else if r := registers64(text); len(r) > 1 && slices.Contains([]string{"u64", "s64", "b64"}, kind) {
+			moves = append(moves, r)
+		}
+	}
 	addresses := maps.Clone(s.addresses)
 	for changed := true; changed; { // loops lead back
 		changed = false
-		for _, in := range all {
-			if memoryAccess.MatchString(in[1]) || !result64.MatchString(in[1]) {
-				continue
-			}
-			registers := register64.FindAllString(in[2], -1)
-			if len(registers) < 2 {
-				continue
-			}
-			to := registers[0]
-			for _, from := range registers[1:] {
+		for _, r := range moves {
+			for _, from := range r[1:] {
 				n, ok := addresses[from]
-				if old, is := addresses[to]; is && ok && old != n {
+				old, is := addresses[r[0]]
+				if is && ok && old != n {
 					n = several
 				}
-				if old, is := addresses[to]; ok && (!is || old != n) {
-					addresses[to], changed = n, true
+				if ok && (!is || old != n) {
+					addresses[r[0]], changed = n, true
 				}
 			}
 		}
 	}
 	types := make([]map[string]bool, len(s.params))
-	for _, in := range all {
-		kind, at := memoryAccess.FindStringSubmatch(in[1]), accessed.FindStringSubmatch(in[2])
-		if kind == nil || at == nil {
-			continue
-		}
-		if n, ok := addresses[at[1]]; ok && n != several {
-			if types[n] == nil {
-				types[n] = map[string]bool{}
+	for register, kinds := range accesses {
+		n, ok := addresses[register]
+		for _, kind := range kinds {
+			if ok && n != several {
+				if types[n] == nil {
+					types[n] = map[string]bool{}
+				}
+				types[n][kind] = true
 			}
-			types[n][kind[1]] = true
 		}
 	}
 	floats := make([]string, len(types))
@@ -69,6 +76,15 @@ func (s signature) floats() []string {
 		}
 	}
 	return floats
+}
+
+// registers64 returns the registers of 64 bits that a text of PTX names.
+func registers64(text string) (list []string) {
+	for i := strings.Index(text, "%rd"); i >= 0; i = strings.Index(text, "%rd") {
+		n := 3 + strings.IndexFunc(text[i+3:]+" ", func(r rune) bool { return !unicode.IsDigit(r) })
+		list, text = append(list, text[i:i+n]), text[i+n:]
+	}
+	return list
 }
 
 // checkBody runs the Go body of a launch on zeros and compares its floating-point types with those of the entry point.

@@ -20,10 +20,13 @@ func drawAll[T float32 | float64](list []T, seed pcgState, init Init) {
 	first, inOrder := words{PCG: seed.after(0)}, runtime.GOMAXPROCS(0) == 1
 	r := rand.New(&first)
 	i := 0
-	for ; i < len(list) && (i < drawnFirst || inOrder); i++ {
+	for ; i < len(list) && i < drawnFirst && !inOrder; i++ {
 		before := first.taken
 		list[i] = T(init(r))
-		inOrder = inOrder || first.taken == before
+		inOrder = first.taken == before
+	}
+	for ; inOrder && i < len(list); i++ {
+		list[i] = T(init(r))
 	}
 	if i == len(list) {
 		return

@@ -28,6 +28,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/stheno-ml/stheno/internal/hostproduct"
 	"github.com/stheno-ml/stheno/kernels"
 	"gonum.org/v1/gonum/blas/gonum"
 )
@@ -94,11 +95,12 @@ var _ kernels.Multiplier = onDemand{}
 
 // Multiply32 implements [kernels.Multiplier].
 func (onDemand) Multiply32(x kernels.Matrices[float32]) bool {
-	if !worthwhile(x) {
-		return false
+	if worthwhile(x) {
+		if l := search().library; l != nil && l.Multiply32(x) {
+			return true
+		}
 	}
-	l := search().library
-	return l != nil && l.Multiply32(x)
+	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
 }
 
 // Multiply64 implements [kernels.Multiplier].

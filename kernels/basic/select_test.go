@@ -2,6 +2,7 @@ package basic_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -20,7 +21,7 @@ func ranked(x []float64) []int64 {
 	for i := range order {
 		order[i] = int64(i)
 	}
-	slices.SortStableFunc(order, func(i, j int64) int {
+	slices.SortFunc(order, func(i, j int64) int {
 		a, b := x[i], x[j]
 		switch {
 		case a > b || math.IsNaN(a) && !math.IsNaN(b):
@@ -28,7 +29,7 @@ func ranked(x []float64) []int64 {
 		case a < b || math.IsNaN(b) && !math.IsNaN(a):
 			return 1
 		}
-		return 0
+		return cmp.Compare(i, j)
 	})
 	return order
 }

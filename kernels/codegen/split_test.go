@@ -70,8 +70,9 @@ func TestSplits(t *testing.T) {
 				n := kernels.Count(c.shape)
 				var in [2][]float64
 				for k := range in {
-					for range n {
-						in[k] = append(in[k], r.NormFloat64())
+					in[k] = make([]float64, n)
+					for i := range in[k] {
+						in[k][i] = r.NormFloat64()
 					}
 					in[k][r.IntN(int(n))] *= special
 				}

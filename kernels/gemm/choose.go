@@ -202,18 +202,19 @@ func choose(x problem) (best *candidate, as problem, d cut) {
 // no choice but the kernels that read them.
 func (x problem) first() (best *candidate, as problem, d cut) {
 	prepared := max(x.A.Form, x.B.Form)
+	var turned problem // one for all candidates, whose functions let it escape
 	for _, group := range table {
 		for i := range group {
 			c := &group[i]
 			if c.cut == nil {
 				continue
 			}
-			x := c.oriented(x)
-			if prepared != Plain && c.form != prepared || !c.can(&x) || prepared == Plain && !c.pays(&x) {
+			turned = c.oriented(x)
+			if prepared != Plain && c.form != prepared || !c.can(&turned) || prepared == Plain && !c.pays(&turned) {
 				continue
 			}
-			if got, ok := c.cut(c, &x); ok && (best == nil || got.us < d.us) {
-				best, as, d = c, x, got
+			if got, ok := c.cut(c, &turned); ok && (best == nil || got.us < d.us) {
+				best, as, d = c, turned, got
 			}
 		}
 		if best != nil {

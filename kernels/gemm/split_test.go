@@ -16,7 +16,7 @@ import (
 // kernels for splits.
 func TestStoredSplits(t *testing.T) {
 	const m, k, n = 136, 200, 72
-	r := testutil.Random(t)
+	r, check := testutil.Random(t), new(kernels.Checker)
 	identity := testutil.Get[expr.Func](t)(expr.Identity(kernels.Float32))
 	for _, special := range [][]float32{{1}, {1e-35, 1e-44}, {math.MaxFloat32, -3.399e38}, {1e30, 1e-30}, {float32(math.Inf(-1)), 1e-40}} {
 		for i := range 4 {
@@ -57,7 +57,7 @@ func TestStoredSplits(t *testing.T) {
 					plan, out := testutil.Get[*kernels.Plan](t)(p.Plan(dev)), exprtest.Memory(m*n*4)
 					testutil.Do(t, plan.Run(in, out, nil))
 					if dev.Kind == kernels.GPU {
-						testutil.Do(t, new(kernels.Checker).Check(plan))
+						testutil.Do(t, check.Check(plan))
 					}
 					return out
 				}

@@ -12,6 +12,7 @@ import (
 
 // The image of matmuls, the largest of a GPT's step, is known before the first pass, and Planned is called with all plans of the program.
 func TestPlanned(t *testing.T) {
+	sizes := map[kernels.Image]int{}
 	for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
 		g, _ := trained(t, 1, 768, 12, 512, 8, 256)
 		p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by})).Program
@@ -39,8 +40,12 @@ func TestPlanned(t *testing.T) {
 				t.Errorf("%v: Planned was not called with the plan of %s", by, plan.Op)
 			}
 			for _, x := range plan.Launches {
-				if c := testutil.Get[kernels.Code](t)(x.Kernel.Image.Code(9, 0)); len(c.Text) > most {
-					largest, most = x.Kernel.Image, len(c.Text)
+				image := x.Kernel.Image
+				if sizes[image] == 0 {
+					sizes[image] = len(testutil.Get[kernels.Code](t)(image.Code(9, 0)).Text)
+				}
+				if sizes[image] > most {
+					largest, most = image, sizes[image]
 				}
 			}
 		}

@@ -79,7 +79,11 @@ func valueOf(d expr.Dtype, bits uint64) float64 {
 	case expr.F16:
 		return halfValue(uint16(bits))
 	}
-	return float64(integerOf(d, bits).Int64())
+	unused := 64 - 8*d.Size()
+	if shifted := bits << unused; d.IsInteger() && d != expr.Uint8 {
+		return float64(int64(shifted) >> unused)
+	}
+	return float64(bits)
 }
 
 // halfValue is the number that F16 has for some bits.
