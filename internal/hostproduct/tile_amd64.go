@@ -2,9 +2,10 @@
 
 package hostproduct
 
-import "golang.org/x/sys/cpu"
+var available = hasAVX()
 
-var available = cpu.X86.HasAVX
+// hasAVX reports whether the processor has AVX and the system keeps its registers.
+func hasAVX() bool
 
 //go:noescape
 func tile32(k int64, a, b, c *float32, stride int64)

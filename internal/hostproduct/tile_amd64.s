@@ -54,3 +54,21 @@ TEXT ·tile32(SB), NOSPLIT, $0-40
 // func tile64(k int64, a, b, c *float64, stride int64)
 TEXT ·tile64(SB), NOSPLIT, $0-40
 	TILE(VBROADCASTSD, VMULPD, VADDPD, 8)
+
+// func hasAVX() bool
+TEXT ·hasAVX(SB), NOSPLIT, $0-1
+	MOVL  $1, AX
+	XORL  CX, CX
+	CPUID
+	ANDL  $(1<<27 | 1<<28), CX // OSXSAVE and AVX
+	CMPL  CX, $(1<<27 | 1<<28)
+	JNE   without
+	XORL  CX, CX
+	XGETBV
+	ANDL  $6, AX // XMM and YMM
+	CMPL  AX, $6
+	SETEQ ret+0(FP)
+	RET
+without:
+	MOVB  $0, ret+0(FP)
+	RET
