@@ -76,7 +76,9 @@ func (hostBLAS) Multiply32(x Matrices[float32]) bool {
 }
 
 // Multiply64 implements [Multiplier].
-func (hostBLAS) Multiply64(Matrices[float64]) bool { return false }
+func (hostBLAS) Multiply64(x Matrices[float64]) bool {
+	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
+}
 
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }

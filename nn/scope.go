@@ -204,14 +204,6 @@ func (s *Scope) Tied() *Scope {
 	return &Scope{s.model, s.path, true}
 }
 
-// Path returns the path.
-func (s *Scope) Path() string {
-	if s == nil {
-		return ""
-	}
-	return s.path
-}
-
 // Graph returns the graph.
 func (s *Scope) Graph() *G.ExprGraph {
 	if !s.made() {

@@ -95,19 +95,15 @@ var _ kernels.Multiplier = onDemand{}
 
 // Multiply32 implements [kernels.Multiplier].
 func (onDemand) Multiply32(x kernels.Matrices[float32]) bool {
-	if worthwhile(x) {
-		if l := search().library; l != nil && l.Multiply32(x) {
-			return true
-		}
-	}
-	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
+	return worthwhile(x) && search().library != nil && search().library.Multiply32(x) || own(x)
 }
 
 // Multiply64 implements [kernels.Multiplier].
 func (onDemand) Multiply64(x kernels.Matrices[float64]) bool {
-	if !worthwhile(x) {
-		return false
-	}
-	l := search().library
-	return l != nil && l.Multiply64(x)
+	return worthwhile(x) && search().library != nil && search().library.Multiply64(x) || own(x)
+}
+
+// own multiplies without a library, to gonum's bits.
+func own[T kernels.Float](x kernels.Matrices[T]) bool {
+	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
 }

@@ -2,11 +2,13 @@
 
 package hostproduct
 
-import "golang.org/x/sys/cpu"
+var available = hasAVX()
 
-var available = cpu.X86.HasAVX
+// hasAVX reports whether the processor has AVX and the system keeps its registers.
+func hasAVX() bool
 
-// tile adds the product of packed rows of A and columns of B, of k > 0 terms, to tileRows x tileCols elements of C, whose rows are stride bytes apart.
-//
 //go:noescape
-func tile(k int64, a, b, c *float32, stride int64)
+func tile32(k int64, a, b, c *float32, stride int64)
+
+//go:noescape
+func tile64(k int64, a, b, c *float64, stride int64)
