@@ -253,7 +253,8 @@ struct Twice {
 };
 
 // sum_twice: a block has `side` outputs side by side, a power of two, and strands of threads down the terms of each, combined through shared
-// memory. Threads side by side read neighbouring elements: of neighbouring outputs, or of one if inner is 1 and there are strands.
+// memory. Threads side by side read neighbouring elements: of neighbouring outputs, or of one if inner is 1 and there are strands. sum_twice_joined: the CLUSTER
+// blocks of a cluster share the terms of their outputs; the first adds up their sums in order.
 template <typename T, int CLUSTER>
 __device__ __forceinline__ void sum_twice(const T* __restrict__ in, T* __restrict__ out, int outputs, int r, int middle, int q, int inner, int side, double div) {
     extern __shared__ __align__(16) double strands[];  // [blockDim.x], then, in a cluster, [CLUSTER][side] with a spare element each
