@@ -8,10 +8,11 @@
 //                    n up to 1024. A half step then reads n doubles, makes 8 K multiplications a thread, and waits at the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
 //                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
-//   iterate_matvec   one half step, some warps per row: larger n, bound by memory, or few steps. The end of the launch is the barrier.
+//   iterate_matvec   one half step, a block for four rows: larger n, bound by memory, or few steps. The end of the launch is the barrier.
 //   iterate_first    the first of them, which reads x itself: nothing has to begin.
 //   iterate_wide     one half step of transposed weights, a block for some columns of w.
-//   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
+//   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type, of transposed weights.
+//   iterate_link     the same of other weights, as iterate_matvec.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
 #include "follow.cuh"
 #include "grid_barrier.cuh"
@@ -20,6 +21,8 @@
 // FLIGHT is the number of loads that a thread has in flight. The second launch bound grants the compiler the registers for them: without
 // it, the compiler uses 32 and makes each load wait for the one before.
 constexpr int FLIGHT = 8;
+
+constexpr int MATVEC_ROWS = 4, MATVEC_WARPS = 4; // of a block of matvec
 
 template <typename T>
 __device__ void begin(const T* x, double* X, double* P, unsigned* counter, long long n, long long padded) {
@@ -207,75 +210,99 @@ __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int s
 template <int R, typename T> __device__ void cluster(const T*, const T*, const T*, T*, int, int, int) { __trap(); }
 #endif
 
-// dot_row returns, on all lanes of a warp, the sum over k of a[k] in[k], k < n. A group of loads has FLIGHT of each operand, also the last one, which is short.
-template <typename T, typename In> __device__ __forceinline__ double dot_row(const T* __restrict__ a, const In* __restrict__ in, long long n) {
-    const int lane = threadIdx.x % 32;
-    double acc[2] = {};
-    long long k = 0;
-#pragma unroll 1
-    for (; k + FLIGHT * 32 <= n; k += FLIGHT * 32) {
-        T x[FLIGHT];
-        In v[FLIGHT];
-#pragma unroll
-        for (int f = 0; f < FLIGHT; f++) x[f] = a[k + lane + f * 32], v[f] = in[k + lane + f * 32];
-#pragma unroll
-        for (int f = 0; f < FLIGHT; f++) acc[f % 2] += (double)x[f] * (double)v[f];
-    }
-    if (k < n) {
-        T x[FLIGHT];
-        In v[FLIGHT];
-#pragma unroll
-        for (int f = 0; f < FLIGHT; f++) {
-            const bool there = k + lane + f * 32 < n;
-            x[f] = there ? a[k + lane + f * 32] : T(0), v[f] = there ? in[k + lane + f * 32] : In(0);
-        }
-#pragma unroll
-        for (int f = 0; f < FLIGHT; f++) acc[f % 2] += (double)x[f] * (double)v[f];
-    }
-    return warp_sum(acc[0] + acc[1], 32);
+// read_if loads 16 bytes past the first-level cache if `there`, else x stays.
+__device__ __forceinline__ void read_if(Pack<float>& x, const float4* p, bool there) {
+    asm volatile("{\n.reg .pred there;\nsetp.ne.s32 there, %5, 0;\n@there ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];\n}"
+        : "+f"(x.v.x), "+f"(x.v.y), "+f"(x.v.z), "+f"(x.v.w) : "l"(p), "r"((int)there));
+}
+__device__ __forceinline__ void read_if(Pack<double>& x, const double2* p, bool there) {
+    asm volatile("{\n.reg .pred there;\nsetp.ne.s32 there, %3, 0;\n@there ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];\n}"
+        : "+d"(x.v.x), "+d"(x.v.y) : "l"(p), "r"((int)there));
 }
 
-// matvec calls store(j, (w in)[j]) for all j. Each of `parts` warps of a block, a power of 2 up to 8, sums a part of a row, and the first one adds the sums in order.
-// Before a block waits for its prerequisite kernels, which compute `in`, it prefetches the first elements of w to L2.
-template <typename T, typename In, typename Store> __device__ __forceinline__ void matvec(const T* __restrict__ w, const In* __restrict__ in, long long n, int parts, Store store) {
-    __shared__ double sums[8];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, log = __ffs(parts) - 1, part = warp & (parts - 1);
-    const long long j = (long long)blockIdx.x * (8 >> log) + (warp >> log);
-    const long long chunk = ((n + parts - 1 >> log) + 31) / 32 * 32, first = part * chunk, count = j < n ? min(chunk, n - first) : 0;
-    w += min(j, n - 1) * n + first;
+// matvec calls store(j, (w in)[j]) for all j. A block sums rows that begin at the same place within 16 bytes, of which `period` are apart; its warps take a part of
+// them each, in vectors of 16 bytes, and their sums are added in order. The elements before the first and after the last vector of a row are read one by one. So
+// rows share the loads of `in`, and enough loads are in flight. Before a block waits for its prerequisite kernels, which compute `in`, it prefetches the first
+// vectors to L2.
+template <typename T, typename In, typename Store> __device__ __forceinline__ void matvec(const T* __restrict__ w, const In* __restrict__ in, int n, int period, Store store) {
+    using V = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, VECTORS = 2;
+    __shared__ double sums[MATVEC_WARPS][MATVEC_ROWS];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int j = blockIdx.x / period * (MATVEC_ROWS * period) + blockIdx.x % period, rows = j < n ? min((n - 1 - j) / period + 1, MATVEC_ROWS) : 0;
+    const T* const row = w + (long long)min(j, n - 1) * n;
+    const int head = min(Value<T>::misaligned(row), n), vectors = (n - head) / W, tail = head + vectors * W;
+    const int part = ((vectors + MATVEC_WARPS - 1) / MATVEC_WARPS + 31) / 32 * 32, first = warp * part, count = rows > 0 ? min(part, vectors - first) : 0;
+    const V* a[MATVEC_ROWS]; // of the first row for those behind the last
+#pragma unroll
+    for (int r = 0; r < MATVEC_ROWS; r++) a[r] = reinterpret_cast<const V*>(row + (r < rows ? (long long)r * period * n : 0) + head) + first + lane;
 #if __CUDA_ARCH__ >= 900
-    constexpr int LINE = 128 / (int)sizeof(T); // elements
-    if (lane < FLIGHT * 32 / LINE && lane * LINE < count) asm volatile("prefetch.global.L2 [%0];" ::"l"(w + lane * LINE));
+#pragma unroll
+    for (int r = 0; r < MATVEC_ROWS; r++)
+#pragma unroll
+        for (int f = 0; f < VECTORS; f++)
+            if (lane % 8 == 0 && lane + f * 32 < count) asm volatile("prefetch.global.L2 [%0];" ::"l"(a[r] + f * 32)); // of 128 bytes
 #endif
     admit();
     follow();
-    double sum = dot_row(w, in + first, count);
-    if (parts > 1) {
-        if (lane == 0) sums[warp] = sum;
-        __syncthreads();
-        if (part != 0) return;
-        for (int p = 1; p < parts; p++) sum += sums[warp + p];
+    double acc[MATVEC_ROWS] = {};
+    if (warp == 0 && rows > 0) {
+#pragma unroll
+        for (int r = 0; r < MATVEC_ROWS; r++) {
+            const T* const x = reinterpret_cast<const T*>(a[r] - lane) - head;
+            if (lane < head) acc[r] = (double)x[lane] * (double)in[lane];
+            if (lane < n - tail) acc[r] += (double)x[tail + lane] * (double)in[tail + lane];
+        }
     }
-    if (lane == 0 && j < n) store(j, sum);
+    in += head + (first + lane) * W;
+#pragma unroll 1
+    for (int k = 0; k + lane < count; k += VECTORS * 32) {
+        Pack<T> x[MATVEC_ROWS][VECTORS] = {};
+#pragma unroll
+        for (int f = 0; f < VECTORS; f++)
+#pragma unroll
+            for (int r = 0; r < MATVEC_ROWS; r++) read_if(x[r][f], a[r] + k + f * 32, k + lane + f * 32 < count);
+#pragma unroll
+        for (int f = 0; f < VECTORS; f++) {
+            if (f > 0 && k + lane + f * 32 >= count) break;
+            In v[W];
+#pragma unroll
+            for (int e = 0; e < W; e++) v[e] = in[(k + f * 32) * W + e];
+#pragma unroll
+            for (int r = 0; r < MATVEC_ROWS; r++)
+#pragma unroll
+                for (int e = 0; e < W; e++) acc[r] += (double)x[r][f].s[e] * (double)v[e];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < MATVEC_ROWS; r++) {
+        acc[r] = warp_sum(acc[r], 32);
+        if (lane == 0) sums[warp][r] = acc[r];
+    }
+    __syncthreads();
+    const int r = threadIdx.x;
+    if (r >= rows) return;
+    double sum = sums[0][r];
+#pragma unroll
+    for (int p = 1; p < MATVEC_WARPS; p++) sum += sums[p][r];
+    store(j + r * period, sum);
 }
 
-// wide calls store(j, (A in)[j]) for all j. If columns is 0, A is w, and each warp computes a row with its lanes on contiguous elements.
-// Otherwise A is w transposed, and each block computes `columns` columns of w, a power of two up to 32. The threads of a column stride
-// over the rows, and the block reduces their sums in a fixed order. Before a block waits for its prerequisite kernels, which compute `in`, it prefetches the
-// first elements of w to L2.
+// wide calls store(j, (A in)[j]) for all j, A = w transposed. Each block computes `columns` columns of w, a power of two up to 32. The threads of a column
+// stride over the rows, and the block reduces their sums in a fixed order. Before a block waits for its prerequisite kernels, which compute `in`, it prefetches
+// the first elements of w to L2.
 template <typename T, typename In, typename Store>
 __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int columns, Store store) {
     __shared__ double part[32][33];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    const long long j = columns ? (long long)blockIdx.x * columns + threadIdx.x % columns : (long long)blockIdx.x * warps + warp;
-    const long long stride = columns ? blockDim.x / columns : 32, step = columns ? n : 1;
-    const T* a = w + (columns ? j : j * n);
-    long long k = columns ? threadIdx.x / columns : lane;
+    const long long j = (long long)blockIdx.x * columns + threadIdx.x % columns, stride = blockDim.x / columns;
+    const T* a = w + j;
+    long long k = threadIdx.x / columns;
 #if __CUDA_ARCH__ >= 900
-    if (j < n && (columns ? threadIdx.x % columns : lane % (128 / (int)sizeof(T))) == 0) {
+    if (j < n && threadIdx.x % columns == 0) {
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++)
-            if (k + f * stride < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(a + (k + f * stride) * step)); // of 128 bytes
+            if (k + f * stride < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(a + (k + f * stride) * n)); // of 128 bytes
     }
 #endif
     admit();
@@ -287,19 +314,14 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
             T x[FLIGHT];
             In v[FLIGHT];
 #pragma unroll
-            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f * stride) * step], v[f] = in[k + f * stride];
+            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f * stride) * n], v[f] = in[k + f * stride];
 #pragma unroll
             for (int f = 0; f < FLIGHT; f++) acc[f % 2] += (double)x[f] * (double)v[f];
         }
 #pragma unroll 1
-        for (; k < n; k += stride) acc[0] += (double)a[k * step] * (double)in[k];
+        for (; k < n; k += stride) acc[0] += (double)a[k * n] * (double)in[k];
     }
     double sum = acc[0] + acc[1];
-    if (!columns) {
-        sum = warp_sum(sum, 32);
-        if (lane == 0 && j < n) store(j, sum);
-        return;
-    }
 #pragma unroll 1
     for (int bit = 16; bit >= columns; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
     if (lane < columns) part[lane][warp] = sum;
@@ -311,8 +333,6 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
         if (lane == 0 && col < n) store(col, total);
     }
 }
-
-#define MATVEC_BLOCKS(T) (__CUDA_ARCH__ >= 900 && sizeof(T) == 4 ? 6 : 5) // an SM's; with more the compiler spills
 
 #define HELD(K, T, SUFFIX)                                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                                   \
@@ -337,16 +357,16 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     CLUSTERED(16, T, SUFFIX)                                                                                                            \
     CLUSTERED(32, T, SUFFIX)                                                                                                            \
     HELD(4, T, SUFFIX)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, MATVEC_BLOCKS(T))                                                                                \
-        iterate_matvec_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int parts) {                    \
-        matvec(w, in, n, parts, [=](long long j, double sum) {                                                                          \
+    extern "C" __global__ void __launch_bounds__(32 * MATVEC_WARPS, 6)                                                                  \
+        iterate_matvec_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, int n, int period) {                         \
+        matvec(w, in, n, period, [=](int j, double sum) {                                                                               \
             out[j] = sum;                                                                                                               \
             if (last) y[j] = (T)sum;                                                                                                    \
         });                                                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, MATVEC_BLOCKS(T))                                                                                \
-        iterate_first_##SUFFIX(const T* w, const T* x, double* out, long long n, int parts) {                                           \
-        matvec(w, x, n, parts, [=](long long j, double sum) { out[j] = sum; });                                                         \
+    extern "C" __global__ void __launch_bounds__(32 * MATVEC_WARPS, 6)                                                                  \
+        iterate_first_##SUFFIX(const T* w, const T* x, double* out, int n, int period) {                                                \
+        matvec(w, x, n, period, [=](int j, double sum) { out[j] = sum; });                                                              \
     }                                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                 \
         iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int columns) {                    \
@@ -358,6 +378,10 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                 \
         iterate_chain_##SUFFIX(const T* w, const T* in, const T* u, T* out, long long n, int columns) {                                 \
         wide(w, in, n, columns, [=](long long j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                    \
+    }                                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(32 * MATVEC_WARPS, 6)                                                                  \
+        iterate_link_##SUFFIX(const T* w, const T* in, const T* u, T* out, int n, int period) {                                         \
+        matvec(w, in, n, period, [=](int j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                         \
     }                                                                                                                                   \
     /* A block per row: row first + i stride of the wide matrix is row i of the narrow one; put writes the other rows as zeros. */      \
     extern "C" __global__ void iterate_rows_##SUFFIX(const T* in, T* out, long long n, int first, int stride, int narrow, int put) {    \

@@ -45,14 +45,12 @@ type iterateWideArgs struct {
 type iterateMatvecArgs struct {
 	W, In, Out, Y kernels.Ref
 	Last          bool
-	N             int64
-	Parts         int64 `arg:"int32"`
+	N, Period     int64 `arg:"int32"`
 }
 
 type iterateFirstArgs struct {
 	W, X, Out kernels.Ref
-	N         int64
-	Parts     int64 `arg:"int32"`
+	N, Period int64 `arg:"int32"`
 }
 
 type iterateHeldArgs struct {
@@ -70,10 +68,17 @@ type iterateClusterArgs struct {
 	Transposed bool
 }
 
+type chainRefs struct{ W, In, U, Out kernels.Ref }
+
 type iterateChainArgs struct {
-	W, In, U, Out kernels.Ref
-	N             int64
-	Columns       int64 `arg:"int32"`
+	chainRefs
+	N       int64
+	Columns int64 `arg:"int32"`
+}
+
+type iterateLinkArgs struct {
+	chainRefs
+	N, Period int64 `arg:"int32"`
 }
 
 // rowsBlock is the block size of iterateRows.
@@ -92,6 +97,7 @@ var (
 	iterateFirst  = own.Pair("iterate", "iterate_first", iterateFirstBody[float32], iterateFirstBody[float64])
 	iterateWide   = own.Pair("iterate", "iterate_wide", iterateWideBody[float32], iterateWideBody[float64])
 	iterateChain  = own.Pair("iterate", "iterate_chain", iterateChainBody[float32], iterateChainBody[float64])
+	iterateLink   = own.Pair("iterate", "iterate_link", iterateLinkBody[float32], iterateLinkBody[float64])
 	iterateRows   = own.Pair("iterate", "iterate_rows", iterateRowsBody[float32], iterateRowsBody[float64])
 	// By the columns of a thread, and by the rows of a block.
 	iterateHeld    = iterateKernels("held", iterateHeldBody[float32], iterateHeldBody[float64], 1, 2, 4)
@@ -142,16 +148,15 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	default:
 		p.Graph = true
 		if !transposed {
-			blocks, parts := matvecGrid(dev, dt, n)
+			blocks, period := matvecGrid(dt, n)
 			state := [2]kernels.Ref{p.Workspace(n * 8), p.Workspace(n * 8)}
-			const threads = 32 * matvecWarps
-			p.Launch(iterateFirst[dt], blocks, threads, iterateFirstArgs{w[0], kernels.In(2), state[1], n, parts})
+			p.Launch(iterateFirst[dt], blocks, matvecThreads, iterateFirstArgs{w[0], kernels.In(2), state[1], n, period})
 			for i := 1; i < 2*steps; i++ {
-				p.Launch(iterateMatvec[dt], blocks, threads, iterateMatvecArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, parts})
+				p.Launch(iterateMatvec[dt], blocks, matvecThreads, iterateMatvecArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, period})
 			}
 			return p
 		}
-		blocks, threads, columns := wideGrid(dev, n, transposed)
+		blocks, threads, columns := wideGrid(dev, n)
 		state, _ := beginIterate(p, dt, n, n)
 		for i := range 2 * steps {
 			p.Launch(iterateWide[dt], blocks, threads, iterateWideArgs{w[i%2], state[i%2], state[1-i%2], out, i == 2*steps-1, n, columns})
@@ -160,21 +165,13 @@ func newIterate(dev kernels.Device, dt kernels.Dtype, n int64, steps int, transp
 	return p
 }
 
-const matvecWarps = 8 // of a block of iterate_matvec
+const matvecThreads = 128 // of a block of iterate_matvec
 
-// matvecGrid returns the blocks of iterate_matvec and the warps that sum a row together: those with the shortest time of all rounds of co-resident blocks. A
-// round takes as long as a warp has elements, and a constant for its start and its sum.
-func matvecGrid(dev kernels.Device, dt kernels.Dtype, n int64) (blocks int, parts int64) {
-	const start = 100 // elements that a warp could load meanwhile
-	coResident := max(int64(dev.SMs)*map[kernels.Dtype]int64{kernels.Float32: 6, kernels.Float64: 5}[dt], 1)
-	least := int64(0)
-	for p := int64(1); p <= matvecWarps; p *= 2 {
-		b := kernels.CeilDiv(n*p, matvecWarps)
-		if time := kernels.CeilDiv(b, coResident) * (kernels.CeilDiv(n, p) + start); parts == 0 || time < least {
-			blocks, parts, least = int(b), p, time
-		}
-	}
-	return blocks, parts
+// matvecGrid returns the blocks of iterate_matvec, and how many rows lie between two that begin at the same place within 16 bytes: a block has four such rows.
+func matvecGrid(dt kernels.Dtype, n int64) (blocks int, period int64) {
+	width := 16 / dt.Size()
+	period = width / min(n&-n, width)
+	return int(kernels.CeilDiv(n, 4*period) * period), period
 }
 
 // beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the counter of the barrier.
@@ -194,18 +191,14 @@ func heldGrid(dt kernels.Dtype, n int64) (kernel *kernels.Kernel, blocks, thread
 	return iterateHeld[columns][dt], int(kernels.CeilDiv(n, heldRows)), threads, int64(threads) * columns
 }
 
-// wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the columns of a block, 0 for a warp per row. 32 columns are
-// 128 bytes of a row of float32; 16 occupy more SMs with small matrices.
-func wideGrid(dev kernels.Device, n int64, transposed bool) (blocks, threads int, columns int64) {
-	pol := widePolicies.On(dev)
-	if !transposed {
-		return int(kernels.CeilDiv(n, int64(pol.rows/32))), pol.rows, 0
-	}
+// wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the columns of a block: 32 are 128 bytes of a row of float32, 16 occupy more
+// SMs with small matrices.
+func wideGrid(dev kernels.Device, n int64) (blocks, threads int, columns int64) {
 	columns = 32
 	if 2*kernels.CeilDiv(n, 32) <= int64(dev.SMs) {
 		columns = 16
 	}
-	return int(kernels.CeilDiv(n, columns)), int(min(max(arith.Pow2(n), 256), int64(pol.columns))), columns
+	return int(kernels.CeilDiv(n, columns)), int(min(max(arith.Pow2(n), 256), int64(widePolicies.On(dev).columns))), columns
 }
 
 // IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ..., 2 steps, where A is w1 for odd k and w2 for even k, or their
@@ -219,7 +212,8 @@ func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, tran
 	if n == 0 {
 		return p
 	}
-	blocks, threads, columns := wideGrid(dev, n, transposed)
+	blocks, threads, columns := wideGrid(dev, n)
+	links, period := matvecGrid(dt, n)
 	from, step := int64(0), int64(1)
 	if reversed {
 		from, step = last, -1
@@ -228,8 +222,12 @@ func IterateChain(dev kernels.Device, dt kernels.Dtype, n int64, steps int, tran
 	for i := range last {
 		at := from + step*i
 		w := kernels.Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
-		p.Launch(iterateChain[dt], blocks, threads,
-			iterateChainArgs{kernels.In(w), kernels.At(kernels.Out, at*row), kernels.At(2, (at+step)*row), kernels.At(kernels.Out, (at+step)*row), n, columns})
+		args := chainRefs{kernels.In(w), kernels.At(kernels.Out, at*row), kernels.At(2, (at+step)*row), kernels.At(kernels.Out, (at+step)*row)}
+		if transposed {
+			p.Launch(iterateChain[dt], blocks, threads, iterateChainArgs{args, n, columns})
+		} else {
+			p.Launch(iterateLink[dt], links, matvecThreads, iterateLinkArgs{args, n, period})
+		}
 	}
 	return p
 }
@@ -306,10 +304,20 @@ func iterate[T kernels.Float](c kernels.Call, weights [2]kernels.Ref, state [2][
 
 func iterateChainBody[T kernels.Float](c kernels.Call) {
 	args := kernels.Args[iterateChainArgs](c)
+	chain[T](c, args.chainRefs, args.N, true)
+}
+
+func iterateLinkBody[T kernels.Float](c kernels.Call) {
+	args := kernels.Args[iterateLinkArgs](c)
+	chain[T](c, args.chainRefs, args.N, false)
+}
+
+// chain is out = w in + u, or out = w^T in + u.
+func chain[T kernels.Float](c kernels.Call, args chainRefs, n int64, transposed bool) {
 	u, out := kernels.Slice[T](c, args.U), kernels.Slice[T](c, args.Out)
-	in, sum := make([]float64, args.N), make([]float64, args.N)
-	widen(in, kernels.Slice[T](c, args.In)[:args.N])
-	matVec(kernels.Slice[T](c, args.W), in, sum, args.Columns != 0)
+	in, sum := make([]float64, n), make([]float64, n)
+	widen(in, kernels.Slice[T](c, args.In)[:n])
+	matVec(kernels.Slice[T](c, args.W), in, sum, transposed)
 	for i, v := range sum {
 		out[i] = T(v + float64(u[i]))
 	}

@@ -53,12 +53,13 @@ type cost struct {
 }
 
 // The costs were fitted to times within CUDA graphs, of 415 drawn shapes on an H200 and 94 on an H100, and to 293 shapes on an H100, each launch queued behind a copy, of which
-// the short ones did not count: a launch behind a copy takes longer. bench/notes/reduce.md has how often a choice takes how much longer than the best.
+// the short ones did not count: a launch behind a copy takes longer. Those of row-once were fitted
+// to 139 times on an H200. bench/notes/reduce.md has how often a choice takes how much longer than the best.
 var costs = kernels.Measured[[kinds]cost]{
 	{90, [kinds]cost{
 		tile:        {2.71, 0.00308, 0.00115, 0.752, 39.2, 0.0998},
 		row:         {1.45, 0.593, 0, 0.95, 216, 0.163},
-		rowOnce:     {5.45, 0.482, 0.0951, 0.904, 101, 0.138},
+		rowOnce:     {2.25, 0.492, 0.208, 1, 83.9, 0.0821},
 		few:         {1.84, 0.549, 0, 1.06, 38.3, 0.078},
 		columns:     {3, 0.132, 0, 0.807, 32.2, 0.117},
 		columnsOnce: {7.37, 0.869, 0.0412, 0.552, 99.6, 0.138},

@@ -53,15 +53,17 @@ var columnPolicies = kernels.Measured[columnPolicy]{
 
 // twicePolicy tunes sums over two groups of axes in one launch.
 type twicePolicy struct {
-	block, maxBlock int64 // threads, and max threads
-	smallMaxTerms   int64 // max terms of a thread for small blocks
-	maxTerms        int64 // max terms of a thread
-	maxElements     int64 // max elements of all terms for blocks that share outputs: beyond, another launch is faster
-	shortMaxBytes   int64 // max bytes of the terms of either group for a thread an output: another pass moves too much
+	block, maxBlock     int64 // threads, and max threads
+	smallMaxTerms       int64 // max terms of a thread for small blocks
+	maxTerms            int64 // max terms of a thread
+	maxElements         int64 // max elements of all terms for blocks that share outputs: beyond, another launch is faster
+	joinedMaxElements   int64 // max elements of all terms for clusters that share outputs, at most one for each SM
+	joinedSmallMaxTerms int64 // max terms of a thread for small blocks of clusters
+	shortMaxBytes       int64 // max bytes of the terms of either group for a thread an output: another pass moves too much
 }
 
 var twicePolicies = kernels.Measured[twicePolicy]{
-	{90, twicePolicy{block: 256, maxBlock: 1024, smallMaxTerms: 8, maxTerms: 32, maxElements: 1 << 19, shortMaxBytes: 80}},
+	{90, twicePolicy{block: 256, maxBlock: 1024, smallMaxTerms: 8, maxTerms: 32, maxElements: 1 << 19, joinedMaxElements: 1 << 21, joinedSmallMaxTerms: 16, shortMaxBytes: 80}},
 }
 
 // reducePolicy tunes Reduce. Up to loneMaxBytes are of one block, of at most maxBlock threads. Blocks of a grid have at least chunkMin elements, and maxBlock threads

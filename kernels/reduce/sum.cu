@@ -26,6 +26,14 @@
 #include "inbox.cuh"
 #include "reduce.cuh"
 
+#if __CUDA_ARCH__ >= 900
+#define IN_CLUSTER __cluster_dims__(8, 1, 1)
+#define ON_CLUSTERS(...) __VA_ARGS__
+#else // devices without clusters take other kernels: the entry points are empty there
+#define IN_CLUSTER
+#define ON_CLUSTERS(...)
+#endif
+
 // load_tile copies `count` elements to shared memory, and returns where the first of them is. The copy begins at the boundary of 16 bytes
 // before it. Operands start at one, so that is inside.
 template <typename In> __device__ __forceinline__ const In* load_tile(const In* from, int count) {
@@ -245,20 +253,25 @@ struct Twice {
 };
 
 // sum_twice: a block has `side` outputs side by side, a power of two, and strands of threads down the terms of each, combined through shared
-// memory. Threads side by side read neighbouring elements: of neighbouring outputs, or of one if inner is 1 and there are strands.
-template <typename T>
+// memory. Threads side by side read neighbouring elements: of neighbouring outputs, or of one if inner is 1 and there are strands. sum_twice_joined: the CLUSTER
+// blocks of a cluster share the terms of their outputs; the first adds up their sums in order.
+template <typename T, int CLUSTER>
 __device__ __forceinline__ void sum_twice(const T* __restrict__ in, T* __restrict__ out, int outputs, int r, int middle, int q, int inner, int side, double div) {
-    extern __shared__ double strands[];
+    extern __shared__ __align__(16) double strands[];  // [blockDim.x], then, in a cluster, [CLUSTER][side] with a spare element each
+    double2* const inbox = reinterpret_cast<double2*>(strands + blockDim.x);
+    __shared__ u64 full;
+    const unsigned rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, id = blockIdx.x / CLUSTER;
+    if (CLUSTER > 1) open_inbox(&full, rank == 0 ? CLUSTER * side * (int)sizeof(double2) : 0);
     admit();
     follow();
     const Twice slab(r, middle, q, inner);
     const int t = threadIdx.x, all = blockDim.x / side;
     const bool across = inner > 1;
-    const int own = across ? t % side : t / all, strand = across ? t / side : t % all, o = blockIdx.x * side + own;
+    const int own = across ? t % side : t / all, strand = across ? t / side : t % all, o = id * side + own;
     double acc = 0;
     if (o < outputs) {
         const int s = o / (middle * inner);
-        acc = slab.sum(in + ((long long)s * r * middle * q * inner + slab.first(o - s * middle * inner)), strand, all);
+        acc = slab.sum(in + ((long long)s * r * middle * q * inner + slab.first(o - s * middle * inner)), rank * all + strand, CLUSTER * all);
     }
     if (all > 1) {
         strands[t] = acc;
@@ -267,6 +280,16 @@ __device__ __forceinline__ void sum_twice(const T* __restrict__ in, T* __restric
             __syncthreads();
             if (strand < half) strands[t] = acc += strands[t + half * next];
         }
+    }
+    if (CLUSTER > 1) {
+        cluster_wait();  // all blocks have begun
+        if (strand == 0) send(0, inbox + rank * side + own, make_double2(acc, 0), &full);
+        if (rank > 0) return;
+        await_inbox(&full);
+        acc = 0;
+        if (strand == 0)
+#pragma unroll
+            for (int c = 0; c < CLUSTER; c++) acc += inbox[c * side + own].x;
     }
     if (strand == 0 && o < outputs) out[o] = (T)(acc / div);
 }
@@ -294,7 +317,11 @@ __device__ __forceinline__ void sum_tile_twice(const T* in, T* out, long long sl
 #define TWICE(NAME, T)                                                                                              \
     extern "C" __global__ void __launch_bounds__(1024)                                                              \
         sum_twice_##NAME(const T* in, T* out, int outputs, int r, int middle, int q, int inner, int side, double div) { \
-        sum_twice(in, out, outputs, r, middle, q, inner, side, div);                                                \
+        sum_twice<T, 1>(in, out, outputs, r, middle, q, inner, side, div);                                          \
+    }                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) IN_CLUSTER                                                    \
+        sum_twice_joined_##NAME(const T* in, T* out, int outputs, int r, int middle, int q, int inner, int side, double div) { \
+        ON_CLUSTERS(sum_twice<T, 8>(in, out, outputs, r, middle, q, inner, side, div);)                             \
     }                                                                                                               \
     extern "C" __global__ void __launch_bounds__(256)                                                               \
         sum_tile_twice_##NAME(const T* in, T* out, long long slabs, int r, int middle, int q, int inner, int per, int lanes, double div) { \
@@ -378,14 +405,6 @@ __device__ __forceinline__ void sum_strip(const In* __restrict__ in, Out* __rest
     const long long at = (long long)(id % strips) * columns + t;
     if (t < columns && at < inner) out[part * (long long)inner + at] = (Out)(div == 1 ? sum : sum / div);
 }
-
-#if __CUDA_ARCH__ >= 900
-#define IN_CLUSTER __cluster_dims__(8, 1, 1)
-#define ON_CLUSTERS(...) __VA_ARGS__
-#else // devices without clusters take other kernels: the entry points are empty there
-#define IN_CLUSTER
-#define ON_CLUSTERS(...)
-#endif
 
 // 64 registers are too few for two blocks of 512 threads from 10.0 on.
 #if __CUDA_ARCH__ >= 1000

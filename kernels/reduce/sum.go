@@ -107,6 +107,10 @@ func AppendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.
 
 // appendSum appends the launches that reduce src[outer][r][inner] to dst[outer][inner], dividing by div.
 func appendSum(p *kernels.Plan, dev kernels.Device, src kernels.Ref, in kernels.Dtype, dst kernels.Ref, out kernels.Dtype, outer, r, inner int64, div float64) {
+	const copyMaxBytes = 1 << 23 // larger copies go through tiles
+	if r == 1 && dev.Kind != kernels.CPU && outer*inner*in.Size() <= copyMaxBytes {
+		outer, inner = 1, outer*inner
+	}
 	pass{dev, in, out, src, dst, outer, r, inner, div}.append(p)
 }
 

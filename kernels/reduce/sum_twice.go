@@ -9,9 +9,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 )
 
-var sumTwice = own.Pair("sum", "sum_twice", sumTwiceBody[float32], sumTwiceBody[float64])
-
-var sumTileTwice = own.Pair("sum", "sum_tile_twice", sumTileTwiceBody[float32], sumTileTwiceBody[float64])
+var (
+	sumTwice       = own.Pair("sum", "sum_twice", sumTwiceBody[float32], sumTwiceBody[float64])
+	sumTwiceJoined = own.Pair("sum", "sum_twice_joined", sumTwiceBody[float32], sumTwiceBody[float64])
+	sumTileTwice   = own.Pair("sum", "sum_tile_twice", sumTileTwiceBody[float32], sumTileTwiceBody[float64])
+)
 
 type sumTwiceArgs struct {
 	In, Out kernels.Ref
@@ -51,11 +53,26 @@ func appendSumTwice(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, group
 		p.Launch(sumTileTwice[dt], int(kernels.CeilDiv(slabs, per)), tilePolicies.On(dev).block, args).Shared = int(per*terms*middle*inner*dt.Size() + 16)
 		return true
 	}
-	block, side, ok := twicePolicies.On(dev).blocks(dev, dt, outputs, r, q, inner)
+	pol := twicePolicies.On(dev)
+	block, side, ok := pol.blocks(dev, dt, outputs, r, q, inner)
 	if ok {
 		p.Launch(sumTwice[dt], int(kernels.CeilDiv(outputs, side)), int(block), sumTwiceArgs{in, out, outputs, sizes, side, div}).Shared = int(block * 8)
+		return true
+	}
+	if block, side, ok = pol.clusters(dev, outputs, terms, inner); ok {
+		l := p.Launch(sumTwiceJoined[dt], stripCluster*int(kernels.CeilDiv(outputs, side)), int(block), sumTwiceArgs{in, out, outputs, sizes, side, div})
+		l.Shared = int(block*8 + stripCluster*side*16)
 	}
 	return ok
+}
+
+// clusters returns the threads and the outputs of a block of sum_twice_joined, and reports whether it is faster than a pass for each group of axes.
+func (pol twicePolicy) clusters(dev kernels.Device, outputs, terms, inner int64) (block, side int64, ok bool) {
+	block, side = pol.block/2, min(arith.Pow2(inner), 32)
+	if terms*side > pol.joinedSmallMaxTerms*stripCluster*block {
+		block *= 2
+	}
+	return block, side, dev.HasClusters() && kernels.CeilDiv(outputs, side) <= int64(dev.SMs) && outputs*terms <= pol.joinedMaxElements && terms*side <= pol.maxTerms*stripCluster*block
 }
 
 // blocks returns the threads and the outputs of a block of sum_twice, and reports whether it is faster than a pass for each group of axes.

@@ -64,7 +64,7 @@ func badIterate(name, want string, v, steps int, shapes ...tensor.Shape) Bad {
 func iterateCases() []Case {
 	cases := []Case{
 		iterateCase(0, 1, 1), iterateCase(0, 2, 3), iterateCase(0, 7, 4), iterateCase(0, 13, 2), iterateCase(0, 128, 3), iterateCase(0, 130, 2),
-		iterateCase(0, 257, 2), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2), iterateCase(0, 2051, 1),
+		iterateCase(0, 257, 2), iterateCase(0, 258, 1), iterateCase(0, 260, 1), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2), iterateCase(0, 2051, 1),
 	}
 	for v := 1; v <= len(versions.Docs("Iterate")); v++ {
 		// Of 64 values: small enough for checkers that slow kernels down, and already
