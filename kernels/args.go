@@ -104,12 +104,13 @@ func flatten(args []any) (flat []any) {
 // 1, an int64 with the tag arg:"int32" is an int32, a field of type any is the argument that it holds, and the fields of structs and
 // elements of arrays are arguments one after the other.
 func Args[T any](c Call) (args T) {
-	c.unflatten(reflect.ValueOf(&args).Elem())
+	c.unflatten(&args)
 	return args
 }
 
-// unflatten sets a struct of arguments. It is apart from Args, of which the program has a copy for each type.
-func (c Call) unflatten(v reflect.Value) {
+// unflatten sets the struct of arguments that args points to. It is apart from Args, of which the program has a copy for each type.
+func (c Call) unflatten(args any) {
+	v := reflect.ValueOf(args).Elem()
 	for i, f := range fieldsOf(v.Type()) {
 		to, from := f.of(v), c.Args[i]
 		switch a := from.(type) {

@@ -6,14 +6,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/cheggaaa/pb/v3"
 	"github.com/stheno-ml/stheno/internal/bar"
 )
 
 // progress shows the progress of a training. A nil progress shows nothing.
 type progress struct {
 	w      io.Writer
-	bar    *pb.ProgressBar // nil if w is not a terminal
+	bar    *bar.Bar // nil if w is not a terminal
 	every  time.Duration
 	total  int // steps, or 0 if unknown
 	first  int // steps made before this Run
@@ -37,7 +36,7 @@ func startProgress(w io.Writer, terminal bool, total, first int) *progress {
 	p.shown = p.start
 	if terminal {
 		p.every = 200 * time.Millisecond
-		p.bar = bar.Start(w, total, `{{string . "text"}}`)
+		p.bar = bar.Start(w, total)
 	}
 	p.setTotal(total)
 	return p
@@ -49,7 +48,7 @@ func (p *progress) setTotal(n int) {
 	}
 	p.total = n
 	if p.bar != nil {
-		p.bar.SetTotal(int64(n))
+		p.bar.Total = n
 	}
 }
 
@@ -65,7 +64,8 @@ func (p *progress) show(at Position, loss float64, last bool) {
 	p.shown, p.at = time.Now(), at.Step
 	text := p.text(at, loss, last)
 	if p.bar != nil {
-		p.bar.SetCurrent(int64(at.Step)).Set("text", text).Write()
+		p.bar.At = at.Step
+		p.bar.Write(text)
 		p.onLine = true
 		return
 	}
@@ -117,7 +117,7 @@ func (p *progress) clear() {
 		return
 	}
 	p.onLine = false
-	fmt.Fprintf(p.w, "\r%*s\r", p.bar.Width(), "")
+	fmt.Fprintf(p.w, "\r%*s\r", p.bar.Width, "")
 }
 
 // end shows the last step unless it has been shown.
@@ -127,7 +127,6 @@ func (p *progress) end(at Position, loss float64) {
 	}
 	p.show(at, loss, true)
 	if p.bar != nil {
-		p.bar.Finish()
 		fmt.Fprintln(p.w)
 	}
 }

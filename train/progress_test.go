@@ -139,7 +139,6 @@ func TestProgressBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen strings.Builder
 		p := startProgress(&screen, true, 40, 10)
-		p.bar.SetWidth(80)
 		for step := 11; step <= 25; step++ {
 			time.Sleep(time.Second / 10)
 			p.step(Position{Step: step}, 0.25)

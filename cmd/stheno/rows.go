@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
-	"github.com/cheggaaa/pb/v3"
 	"github.com/stheno-ml/stheno/internal/bar"
 	"github.com/stheno-ml/stheno/internal/maintain"
 )
@@ -23,7 +23,8 @@ type column struct {
 type rows struct {
 	columns  []column
 	out, err io.Writer
-	bar      *pb.ProgressBar // nil where there is none
+	bar      *bar.Bar  // nil where there is none
+	start    time.Time // of the bar
 }
 
 // newRows prints the titles of a table of n rows.
@@ -42,13 +43,17 @@ func newRows(c *console, n int, columns ...column) *rows {
 }
 
 func (r *rows) startBar(n int) {
-	r.bar = bar.Start(r.err, n, `{{rtime . "%s left" "%s" "?"}}  {{string . "case"}}`)
+	r.bar, r.start = bar.Start(r.err, n), time.Now()
 }
 
 // begin shows which row is being measured.
 func (r *rows) begin(name string) {
 	if r.bar != nil {
-		r.bar.Set("case", name).Write()
+		left := "?"
+		if r.bar.At > 0 {
+			left = (time.Since(r.start) / time.Duration(r.bar.At) * time.Duration(r.bar.Total-r.bar.At)).Round(time.Second).String()
+		}
+		r.bar.Write(left + " left  " + name)
 	}
 }
 
@@ -57,7 +62,7 @@ func (r *rows) add(cells ...string) {
 	r.end()
 	r.print(cells)
 	if r.bar != nil {
-		r.bar.Increment() // which the next write shows
+		r.bar.At++ // which the next write shows
 	}
 }
 

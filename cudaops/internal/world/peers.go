@@ -3,7 +3,6 @@ package world
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/sha256"
 	"github.com/stheno-ml/stheno/kernels"
 )
 

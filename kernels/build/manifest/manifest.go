@@ -2,7 +2,6 @@
 package manifest
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/internal/jsonlines"
+	"github.com/stheno-ml/stheno/internal/sha256"
 )
 
 // File is the manifest's name in the folder of the images.
@@ -112,9 +112,9 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 // Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images. Comments do not count, as in
 // [SourceHash], so measurements and test outcomes carry it.
 func (s *Source) Digest() string {
-	h := sha256.New()
+	var text []byte
 	for _, i := range s.Images {
-		fmt.Fprintln(h, i.Target, i.Hash)
+		text = fmt.Appendln(text, i.Target, i.Hash)
 	}
-	return hex.EncodeToString(h.Sum(nil))[:12]
+	return Sum(text)[:12]
 }
