@@ -46,6 +46,24 @@ var fewStrided = [3]*kernels.Kernel{
 	ConvFilters: own.Kernel("conv_few", "conv_few_filters_3x7_f32", convFiltersBody[float32]),
 }
 
+// fewSplit has the kernels of conv_few_split.cu, for the same convolutions.
+var fewSplit = [3]*kernels.Kernel{
+	ConvOutput:  own.Kernel("conv_few_split", "conv_few_split_3x7_f32", convWindowsBody[float32]),
+	ConvFilters: own.Kernel("conv_few_split", "conv_few_split_filters_3x7_f32", convFiltersBody[float32]),
+}
+
+// Constants of conv_few_split.cu.
+const (
+	fewSplitThreads = 512 // of a block for outputs
+	fewSplitHigh    = 4   // pixels of its tile
+	fewSplitWide    = 112
+	fewSplitShared  = 384 + 3*22*1024 + 2*3*(3*13*116*4) // bytes: of filters, and of what two tiles meet
+
+	fewSplitFilterThreads = 640                        // of a block for filters
+	fewSplitFilterPixels  = 16                         // of a row of a stage
+	fewSplitFilterShared  = 768 + 4*(16896+3*4*2*1024) // bytes of four stages
+)
+
 // fewTiles returns the tiles of fewStrided, of pixels of an image or rows of outputs, and the products of one for each filter, or each 64 filters; ok is false if there is no kernel.
 func (v Conv) fewTiles() (tiles, products int64, ok bool) {
 	fits := func(a ConvAxis) bool {
@@ -72,16 +90,51 @@ func (v Conv) emitStrided(p *kernels.Plan, args convArgs, dev kernels.Device, ti
 		p.Launch(fewStrided[v.Result], int(tiles), fewStridedThreads, args)
 		return kernels.CheckGrid(tiles)
 	}
+	return v.emitRows(p, args, dev, fewStrided[v.Result], fewStridedFilterThreads, fewStridedShared)
+}
+
+// emitRows appends the launches of a kernel for filters, one block an SM, which have whole rows of outputs.
+func (v Conv) emitRows(p *kernels.Plan, args convArgs, dev kernels.Device, k *kernels.Kernel, threads, shared int) error {
 	across := kernels.CeilDiv(args.M, fewMost)
-	args.Chunk = kernels.CeilDiv(tiles, max(int64(dev.SMs)/across, 1)) * args.PixelRow.D
+	args.Chunk = kernels.CeilDiv(args.K/args.PixelRow.D, max(int64(dev.SMs)/across, 1)) * args.PixelRow.D
 	splits := kernels.CeilDiv(args.K, args.Chunk)
 	if splits > 1 {
 		args.Out = p.Workspace(splits * p.Out)
 	}
-	p.Launch(fewStrided[v.Result], int(across*splits), fewStridedFilterThreads, args).Shared = fewStridedShared
+	p.Launch(k, int(across*splits), threads, args).Shared = shared
 	sumSplits(p, v.Dtype, args.Count, args.Out, splits)
 	return kernels.CheckGrid(across * splits)
 }
+
+// fewSplit returns the time of a kernel of fewSplit by the model in us, and what appends its launches; ok is false if there is none for the convolution.
+func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Plan, args convArgs) error, ok bool) {
+	if _, _, ok := v.few(dev); !ok {
+		return 0, nil, false
+	}
+	if _, _, ok := v.fewTiles(); !ok || v.Result == ConvImages {
+		return 0, nil, false
+	}
+	rows, columns, across := v.Rows.Out(), v.Columns.Out(), kernels.CeilDiv(v.Filters, fewMost)
+	blocks := max(int64(dev.SMs)/across, 1)
+	if v.Result == ConvFilters {
+		stages := kernels.CeilDiv(v.Images*rows, blocks*fewSplitHigh) * kernels.CeilDiv(columns, fewSplitFilterPixels)
+		us = 2*convLaunch + fewSplitStart + float64(stages)*fewSplitStage + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
+		return us, func(p *kernels.Plan, args convArgs) error {
+			return v.emitRows(p, args, dev, fewSplit[v.Result], fewSplitFilterThreads, fewSplitFilterShared)
+		}, true
+	}
+	tiles := v.Images * kernels.CeilDiv(rows, fewSplitHigh) * kernels.CeilDiv(columns, fewSplitWide)
+	us = convLaunch + fewSplitStart + float64(kernels.CeilDiv(tiles, blocks)*kernels.CeilDiv(min(columns, fewSplitWide), 16))*fewSplitTile
+	return us, func(p *kernels.Plan, args convArgs) error {
+		args.Chunk = args.K
+		l := p.Launch(fewSplit[v.Result], int(min(tiles, blocks)), fewSplitThreads, args)
+		l.Grid[1], l.Shared = int(across), fewSplitShared
+		return kernels.CheckGrid(across)
+	}, true
+}
+
+// The times of a block of fewSplit in us: before its first tile, of 64 pixels of outputs, and of a stage.
+const fewSplitStart, fewSplitTile, fewSplitStage = 5, 2.0, 2.0
 
 // few returns the kernels for images of few channels, and their time by the model in us; ok is false if there are none for the convolution.
 func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {

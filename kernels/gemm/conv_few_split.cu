@@ -1,0 +1,380 @@
+// Convolutions of images of 3 channels with 7 x 7 taps at a stride of 2 on the tensor cores of compute capability 9.0, and their gradients w.r.t. the filters, in float32 as six BF16 products (see Six in
+// matmul_kinds.cuh). A producer splits the elements of images once, in shared memory. wgmma reads them from registers: a window's row of 7 taps, and an eighth of 0, is contiguous, as are pixels.
+//
+// Where products of splits may lose bits or overflow, or numbers are not finite, a tile is computed by FMA.
+#include "conv_gather.cuh"
+#include "matmul_kinds.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define SPLIT_BODY(...) __VA_ARGS__
+constexpr int CHANNELS = 3, SIZE = 7, TERMS = CHANNELS * SIZE * SIZE, LINES = CHANNELS * SIZE, FILTERS = 64;
+extern __shared__ unsigned char dynamic[];
+
+__device__ __forceinline__ u32 load_shared(u32 at) {
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+__device__ __forceinline__ void store_shared(u32 at, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffff, x, 0); }
+
+// split_next returns two numbers rounded to BF16 and subtracts what it returns.
+__device__ __forceinline__ u32 split_next(float& low, float& high) {
+    const u32 v = bf16x2(low, high);
+    low -= __uint_as_float(v << 16), high -= __uint_as_float(v & 0xffff0000);
+    return v;
+}
+
+// Magnitudes are the largest magnitude of some numbers and the least one of those other than 0, less 1, as bits.
+struct Magnitudes {
+    u32 most = 0, least = 0xffffffff;
+    __device__ __forceinline__ void add(float x) {
+        const u32 size = __float_as_uint(x) & 0x7fffffff;
+        most = max(most, size), least = min(least, size - 1);
+    }
+    __device__ __forceinline__ void add(u32 more, u32 less) { most = max(most, more), least = min(least, less); }
+    __device__ __forceinline__ void join() { most = __reduce_max_sync(0xffffffff, most), least = __reduce_min_sync(0xffffffff, least); } // of a warp
+    __device__ __forceinline__ int low() const { return least == 0xffffffff ? 128 : Range::log(least + 1); }
+    __device__ __forceinline__ int high() const { return Range::log(most); }
+};
+// plain reports whether products of splits are as exact as those of normal numbers, see Scales.
+__device__ __forceinline__ bool plain(const Magnitudes& a, const Magnitudes& b) {
+    return max(a.most, b.most) < Scales::HUGE_ && min(a.low(), b.low()) >= Scales::EXACT && a.low() + b.low() >= Scales::LEAST && a.high() + b.high() <= Scales::LARGEST;
+}
+
+// wgmma_bf16 is wgmma for 64 rows in registers by 64 columns of 16 terms in shared memory, in BF16.
+__device__ __forceinline__ void wgmma_bf16(float (&d)[32], const u32 (&a)[4], u64 b, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " L32 ", {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
+                 : D32(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+// In shared memory eight terms of 64 columns are CHUNK bytes: 16 of each. chunks returns the descriptor of two such chunks.
+constexpr int CHUNK = FILTERS * 16;
+__device__ __forceinline__ u64 chunks(u32 at) { return (at & 0x3ffff) >> 4 | (u64)(CHUNK >> 4) << 16 | (u64)(128 >> 4) << 32; }
+
+// ---- Outputs
+
+// A block multiplies tiles of 64 pixels by 64 filters. A stage has what HIGH x WIDE pixels meet, in three parts: lines of PITCH pairs of elements. A warp has 16 pixels of a row.
+constexpr int HIGH = 4, WIDE = 112, MEET = 2 * HIGH + SIZE - 2, PITCH = WIDE + 4, PART = CHANNELS * MEET * PITCH * 4, CHUNKS = LINES + 1, TAPS = CHUNKS * CHUNK, GROUPS = 3, THREADS = 128 * (GROUPS + 1);
+struct Tiles {
+    int width, height, across, down, count;
+    int b, x0, y0, columns; // of a tile: columns of 16 pixels
+    __device__ Tiles(const Gathered<float>& g, int n) : width(g.pixelRow.d), height(g.pixels.d / width), across((width + WIDE - 1) / WIDE), down((height + HIGH - 1) / HIGH), count(n / g.pixels.d * across * down) {}
+    __device__ __forceinline__ void set(int tile) {
+        b = tile / (across * down), tile -= b * (across * down);
+        x0 = tile % across * WIDE, y0 = tile / across * HIGH, columns = (min(width - x0, WIDE) + 15) / 16;
+    }
+};
+
+__device__ __forceinline__ void outputs(const Gathered<float>& g, const float* __restrict__ filters, float* __restrict__ out, int m, int n, Rows a, Rows c) {
+    const u32 start = (shared_address(dynamic) + 127) / 128 * 128, full = start, empty = start + 16, odd = start + 32, ranges = start + 64, taps = start + 256, stages = taps + 3 * TAPS;
+    const int group = uniform(threadIdx.x / 128), warp = uniform(threadIdx.x / 32 % 4), lane = threadIdx.x % 32, first = blockIdx.y * FILTERS;
+    if (threadIdx.x == 0)
+        for (int s = 0; s < 2; s++) barrier_init(full + 8 * s, 4), barrier_init(empty + 8 * s, 4 * GROUPS);
+    filters += (i64)first * a.row, out += (i64)first * c.row, m -= first;
+    Magnitudes range;
+    for (int i = threadIdx.x; i < FILTERS * CHUNKS * 4; i += THREADS) {
+        const int f = i / (CHUNKS * 4), line = i / 4 % CHUNKS, j = i % 4 * 2;
+        const float* const from = filters + f * a.row + line * SIZE + j;
+        float low = f < m && line < LINES ? from[0] : 0, high = f < m && line < LINES && j + 1 < SIZE ? from[1] : 0;
+        range.add(low), range.add(high);
+#pragma unroll
+        for (int p = 0; p < 3; p++) store_shared(taps + p * TAPS + line * CHUNK + f * 16 + j * 2, split_next(low, high));
+    }
+    range.join();
+    if (lane == 0) store_shared(ranges + threadIdx.x / 32 * 8, range.most), store_shared(ranges + threadIdx.x / 32 * 8 + 4, range.least);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    Tiles tiles(g, n);
+    if (group == 0) {
+        registers_down<80>();
+        for (int w = 0; w < THREADS / 32; w++) range.add(load_shared(ranges + w * 8), load_shared(ranges + w * 8 + 4));
+        Ring<2> at;
+#pragma unroll 1
+        for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x, at.next()) {
+            tiles.set(tile);
+            const int y = 2 * tiles.y0 - g.rows.pad, x = 2 * (tiles.x0 + threadIdx.x) - g.columns.pad;
+            const bool here = threadIdx.x < PITCH, low = here && (u32)x < (u32)g.columns.images, high = here && (u32)(x + 1) < (u32)g.columns.images;
+            const float* const from = g.images + tiles.b * g.image;
+            const int offset = y * g.width + x;
+            u32 to = stages + at.stage * 3 * PART + threadIdx.x * 4;
+            Magnitudes met;
+            barrier_wait(empty + at.stage * 8, at.parity ^ 1);
+#pragma unroll 1
+            for (int channel = 0; channel < CHANNELS; channel++) {
+                float v[MEET][2];
+#pragma unroll
+                for (int i = 0; i < MEET; i++) {
+                    const bool has = (u32)(y + i) < (u32)g.rows.images;
+                    v[i][0] = load_if(from, offset + channel * g.plane + i * g.width, has && low), v[i][1] = load_if(from, offset + channel * g.plane + i * g.width + 1, has && high);
+                }
+#pragma unroll
+                for (int i = 0; i < MEET; i++, to += PITCH * 4) {
+                    met.add(v[i][0]), met.add(v[i][1]);
+#pragma unroll
+                    for (int p = 0; p < 3; p++) {
+                        const u32 part = split_next(v[i][0], v[i][1]);
+                        if (here) store_shared(to + p * PART, part);
+                    }
+                }
+            }
+            met.join();
+            if (lane == 0) store_shared(odd + at.stage * 16 + warp * 4, !plain(met, range));
+            __syncwarp();
+            if (lane == 0) barrier_arrive(full + at.stage * 8, 0);
+        }
+        return;
+    }
+    registers_up<144>();
+    Ring<2> at;
+    int next = group - 1; // the first tile of 64 pixels of a stage
+    const int q = lane / 4, l = lane % 4;
+    const u64 b = chunks(taps);
+#pragma unroll 1
+    for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x, at.next()) {
+        tiles.set(tile);
+        const int all = tiles.columns * HIGH;
+        barrier_wait(full + at.stage * 8, at.parity);
+        u32 wrong = 0;
+#pragma unroll
+        for (int w = 0; w < 4; w++) wrong |= load_shared(odd + at.stage * 16 + w * 4);
+        wrong = uniform(wrong);
+#pragma unroll 1
+        for (; 4 * next < all; next += GROUPS) {
+            const int own = 4 * next + warp, row = own < all ? own / tiles.columns : 0, column = own < all ? own % tiles.columns * 16 : 0, y = tiles.y0 + row, x = tiles.x0 + column + q;
+            float sum[32] = {}, part[32] = {}, low[32] = {};
+            if (wrong) {
+                const float* const from = g.images + tiles.b * g.image;
+#pragma unroll 1
+                for (int t = 0; t < TERMS; t++) {
+                    const int i = t / SIZE % SIZE, h = 2 * y + i - g.rows.pad, at = 2 * x + t % SIZE - g.columns.pad;
+                    const bool has = (u32)h < (u32)g.rows.images;
+                    const float* const line = from + t / (SIZE * SIZE) * g.plane + h * g.width;
+                    const float v[2] = {load_if(line, at, has && (u32)at < (u32)g.columns.images), load_if(line, at + 16, has && (u32)(at + 16) < (u32)g.columns.images)};
+#pragma unroll
+                    for (int e = 0; e < 16; e++) {
+                        const int f = e / 2 * 8 + 2 * l + e % 2;
+                        const float w = load_if(filters, f * a.row + t, f < m);
+                        sum[e / 2 * 4 + e % 2] += w * v[0], sum[e / 2 * 4 + e % 2 + 2] += w * v[1];
+                    }
+                }
+            } else {
+                const u32 from = stages + at.stage * 3 * PART + (2 * row * PITCH + column + q + l) * 4;
+#pragma unroll
+                for (int s = 0; s < CHUNKS / 2; s += 2) { // two steps of 16 terms, whose largest products the tensor cores add up alone
+                    u32 x[2][3][4];
+#pragma unroll
+                    for (int u = 0; u < 2 && s + u < CHUNKS / 2; u++)
+#pragma unroll
+                        for (int p = 0; p < 3; p++)
+#pragma unroll
+                            for (int e = 0; e < 4; e++) {
+                                const int line = min(2 * (s + u) + e / 2, LINES - 1); // the last taps are 0
+                                x[u][p][e] = load_shared(from + p * PART + (line / SIZE * MEET + line % SIZE) * PITCH * 4 + e % 2 * 32);
+                            }
+                    pin(part), pin(low);
+                    wgmma_fence();
+#pragma unroll
+                    for (int u = 0; u < 2 && s + u < CHUNKS / 2; u++) {
+                        const u64 w = b + 2 * (s + u) * (CHUNK >> 4);
+                        constexpr int NEXT = TAPS >> 4;
+                        wgmma_bf16(low, x[u][2], w, 1);
+                        wgmma_bf16(low, x[u][1], w + NEXT, 1);
+                        wgmma_bf16(low, x[u][0], w + 2 * NEXT, 1);
+                        wgmma_bf16(low, x[u][1], w, 1);
+                        wgmma_bf16(low, x[u][0], w + NEXT, 1);
+                        wgmma_bf16(part, x[u][0], w, u > 0);
+                    }
+                    wgmma_commit();
+                    wgmma_wait<0>();
+                    pin(part), pin(low);
+#pragma unroll
+                    for (int e = 0; e < 32; e++) sum[e] += part[e];
+                }
+#pragma unroll
+                for (int e = 0; e < 32; e++) sum[e] += low[e];
+            }
+            float* const to = out + tiles.b * g.outerPixel + (i64)y * g.widthPixel + x;
+#pragma unroll
+            for (int e = 0; e < 32; e++) {
+                const int f = e / 4 * 8 + 2 * l + e % 2, more = e / 2 % 2 * 8;
+                if (own < all && y < tiles.height && x + more < tiles.width && f < m) to[(i64)f * c.row + more] = sum[e];
+            }
+        }
+        next -= (all + 3) / 4;
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+    }
+}
+// ---- Filters
+
+// A block computes gradients w.r.t. 64 filters, of a split's rows of pixels. A stage has up to BAND rows of 16 pixels: a line of images that they meet is four lines of PAIRS pairs of even and odd elements, from the
+// first and from the second on, so that two contiguous pixels of each tap are a word. The rows of wgmma are the eight taps of LINES lines, of which one is not stored.
+constexpr int BAND = 4, BANDS = 2 * BAND + SIZE - 2, PAIRS = 9, IMAGES = CHANNELS * BANDS * 4 * PAIRS * 4, GRADIENTS = BAND * 2 * CHUNK, BOTH = (3 * IMAGES + 127) / 128 * 128 + 3 * GRADIENTS, DEPTH = 4, PRODUCERS = 8;
+
+__device__ __forceinline__ void filters(const Gathered<float>& g, const float* __restrict__ outputs, float* __restrict__ out, int m, int k, int chunk, i64 count, Rows a, Rows c) {
+    const u32 start = (shared_address(dynamic) + 127) / 128 * 128, full = start, empty = start + 32, ranges = start + 128, stages = start + 128 + DEPTH * PRODUCERS * 16;
+    const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32, across = (m + FILTERS - 1) / FILTERS, split = blockIdx.x / across, first = blockIdx.x % across * FILTERS;
+    const int width = g.pixelRow.d, height = g.pixels.d / width, parts = (width + 15) / 16, end = min(k, (split + 1) * chunk) / width;
+    if (threadIdx.x == 0)
+        for (int s = 0; s < DEPTH; s++) barrier_init(full + 8 * s, PRODUCERS), barrier_init(empty + 8 * s, 4 * GROUPS);
+    outputs += (i64)first * a.row, out += split * count + (i64)first * c.row, m -= first;
+    __syncthreads();
+    Ring<DEPTH> at;
+    if (warp < PRODUCERS) {
+        registers_down<72>();
+        const bool vectors = ((reinterpret_cast<u64>(outputs) | 4 * (u64)g.outerPixel | 4 * g.widthPixel | 4 * a.row) & 15) == 0;
+#pragma unroll 1
+        for (int row = split * chunk / width, rows; row < end; row += rows) {
+            const int b = row / height, y = row - b * height;
+            rows = min(min(end - row, height - y), BAND);
+            const float* const from = g.images + b * g.image;
+            const float* const of = outputs + b * g.outerPixel + (i64)y * g.widthPixel;
+#pragma unroll 1
+            for (int part = 0; part < parts; part++, at.next()) {
+                constexpr int TURNS = (CHANNELS * BANDS * PAIRS + 32 * PRODUCERS - 1) / (32 * PRODUCERS);
+                float v[TURNS][6], d[2][8];
+#pragma unroll
+                for (int u = 0; u < TURNS; u++) {
+                    const int i = threadIdx.x + u * 32 * PRODUCERS, line = i / PAIRS, channel = line / BANDS, h = 2 * y - g.rows.pad + line % BANDS, x = 32 * part + 4 * (i - line * PAIRS) - g.columns.pad;
+                    const bool has = channel < CHANNELS && (u32)h < (u32)g.rows.images;
+#pragma unroll
+                    for (int e = 0; e < 6; e++) v[u][e] = load_if(from, channel * g.plane + h * g.width + x + e, has && (u32)(x + e) < (u32)g.columns.images);
+                }
+#pragma unroll
+                for (int u = 0; u < 2; u++) {
+                    const int f = warp * 8 + lane % 8, eight = lane / 8 + 4 * u, x = 16 * part + eight % 2 * 8;
+                    const bool has = f < m && eight / 2 < rows;
+                    const float* const p = of + (i64)f * a.row + eight / 2 * g.widthPixel + x;
+                    if (vectors && has && x + 8 <= width) {
+                        const float4 low = *reinterpret_cast<const float4*>(p), high = *reinterpret_cast<const float4*>(p + 4);
+                        d[u][0] = low.x, d[u][1] = low.y, d[u][2] = low.z, d[u][3] = low.w, d[u][4] = high.x, d[u][5] = high.y, d[u][6] = high.z, d[u][7] = high.w;
+                    } else {
+#pragma unroll
+                        for (int e = 0; e < 8; e++) d[u][e] = load_if(p, e, has && x + e < width);
+                    }
+                }
+                barrier_wait(empty + at.stage * 8, at.parity ^ 1);
+                const u32 to = stages + at.stage * BOTH;
+                Magnitudes met, range;
+#pragma unroll
+                for (int u = 0; u < TURNS; u++) {
+                    const int i = threadIdx.x + u * 32 * PRODUCERS, line = i / PAIRS;
+#pragma unroll
+                    for (int e = 0; e < 6; e++) met.add(v[u][e]);
+#pragma unroll
+                    for (int p = 0; p < 3; p++) {
+                        const u32 even = split_next(v[u][0], v[u][2]), odd = split_next(v[u][1], v[u][3]), next = split_next(v[u][4], v[u][5]), place = to + p * IMAGES + (line * 4 * PAIRS + i - line * PAIRS) * 4;
+                        if (line >= CHANNELS * BANDS) continue;
+                        store_shared(place, even), store_shared(place + PAIRS * 4, odd);
+                        store_shared(place + PAIRS * 8, __byte_perm(even, next, 0x5432)), store_shared(place + PAIRS * 12, __byte_perm(odd, next, 0x7632));
+                    }
+                }
+#pragma unroll
+                for (int u = 0; u < 2; u++) {
+#pragma unroll
+                    for (int e = 0; e < 8; e++) range.add(d[u][e]);
+#pragma unroll
+                    for (int p = 0; p < 3; p++) {
+                        u32 w[4];
+#pragma unroll
+                        for (int e = 0; e < 4; e++) w[e] = split_next(d[u][2 * e], d[u][2 * e + 1]);
+                        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to + BOTH - (3 - p) * GRADIENTS + (lane / 8 + 4 * u) * CHUNK + (warp * 8 + lane % 8) * 16), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+                    }
+                }
+                met.join(), range.join();
+                if (lane == 0) asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(ranges + (at.stage * PRODUCERS + warp) * 16), "r"(met.most), "r"(met.least), "r"(range.most), "r"(range.least) : "memory");
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                __syncwarp();
+                if (lane == 0) barrier_arrive(full + at.stage * 8, 0);
+            }
+        }
+        return;
+    }
+    registers_up<112>();
+    const int q = lane / 4, l = lane % 4, line0 = (warp - PRODUCERS) * 2, line1 = line0 + 1; // of a filter
+    const auto place = [&](int line) { return ((min(line, LINES - 1) / SIZE * BANDS + min(line, LINES - 1) % SIZE) * 4 * PAIRS + q % 4 * PAIRS + q / 4 + l) * 4; };
+    const u32 from0 = stages + place(line0), from1 = stages + place(line1);
+    float sum[32] = {};
+#pragma unroll 1
+    for (int row = split * chunk / width, rows; row < end; row += rows) {
+        const int b = row / height, y = row - b * height;
+        rows = min(min(end - row, height - y), BAND);
+#pragma unroll 1
+        for (int part = 0; part < parts; part++, at.next()) {
+            barrier_wait(full + at.stage * 8, at.parity);
+            Magnitudes met, range;
+            if (lane < PRODUCERS) {
+                const u32 of = ranges + (at.stage * PRODUCERS + lane) * 16;
+                met.add(load_shared(of), load_shared(of + 4)), range.add(load_shared(of + 8), load_shared(of + 12));
+            }
+            met.join(), range.join();
+            if (uniform(plain(met, range))) {
+                const u64 d = chunks(stages + at.stage * BOTH + BOTH - 3 * GRADIENTS);
+                constexpr int NEXT = GRADIENTS >> 4;
+#pragma unroll
+                for (int s = 0; s < BAND; s += 2) { // two rows: 32 terms, which the tensor cores add up
+                    float part[32];
+                    u32 x[2][3][4];
+#pragma unroll
+                    for (int u = 0; u < 2; u++)
+#pragma unroll
+                        for (int p = 0; p < 3; p++)
+#pragma unroll
+                            for (int e = 0; e < 4; e++) x[u][p][e] = load_shared((e % 2 ? from1 : from0) + at.stage * BOTH + p * IMAGES + 2 * (s + u) * 4 * PAIRS * 4 + e / 2 * 16);
+                    pin(part);
+                    wgmma_fence();
+#pragma unroll
+                    for (int of = 0; of < 6; of++) // the least products first
+#pragma unroll
+                        for (int u = 0; u < 2; u++) {
+                            constexpr int X[6] = {2, 1, 0, 1, 0, 0}, D[6] = {0, 1, 2, 0, 1, 0};
+                            wgmma_bf16(part, x[u][X[of]], d + 2 * (s + u) * (CHUNK >> 4) + D[of] * NEXT, of + u > 0);
+                        }
+                    wgmma_commit();
+                    wgmma_wait<0>();
+                    pin(part);
+#pragma unroll
+                    for (int e = 0; e < 32; e++) sum[e] += part[e];
+                }
+            } else {
+                const float* const from = g.images + b * g.image;
+                const float* const of = outputs + b * g.outerPixel + (i64)y * g.widthPixel + 16 * part;
+#pragma unroll 1
+                for (int i = 0; i < rows * min(width - 16 * part, 16); i++) {
+                    const int pixels = min(width - 16 * part, 16), r = i / pixels, p = i - r * pixels, x = 2 * (16 * part + p) + q - g.columns.pad;
+                    const auto meet = [&](int line) {
+                        const int h = 2 * (y + r) - g.rows.pad + line % SIZE;
+                        return load_if(from, min(line / SIZE, CHANNELS - 1) * g.plane + h * g.width + x, line < LINES && q < SIZE && (u32)h < (u32)g.rows.images && (u32)x < (u32)g.columns.images);
+                    };
+                    const float v[2] = {meet(line0), meet(line1)};
+#pragma unroll
+                    for (int e = 0; e < 16; e++) {
+                        const int f = e / 2 * 8 + 2 * l + e % 2;
+                        const float d = load_if(of + (i64)f * a.row, r * g.widthPixel + p, f < m);
+                        sum[e / 2 * 4 + e % 2] += d * v[0], sum[e / 2 * 4 + e % 2 + 2] += d * v[1];
+                    }
+                }
+            }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 32; e++) {
+        const int f = e / 4 * 8 + 2 * l + e % 2, line = line0 + e / 2 % 2;
+        if (f < m && q < SIZE && line < LINES) out[(i64)f * c.row + line * SIZE + q] = sum[e];
+    }
+}
+#else
+#define SPLIT_BODY(...)
+#endif
+
+extern "C" __global__ void __launch_bounds__(512, 1) conv_few_split_3x7_f32(PARAMETERS(float)) {
+    follow();
+    SPLIT_BODY(outputs(GATHERED(float), matrix, out, m, n, {groupA, rowA}, {groupC, rowC});)
+}
+extern "C" __global__ void __launch_bounds__(640, 1) conv_few_split_filters_3x7_f32(PARAMETERS(float)) {
+    follow();
+    SPLIT_BODY(filters(GATHERED(float), matrix, out, m, k, chunk, count, {groupA, rowA}, {groupC, rowC});)
+}
