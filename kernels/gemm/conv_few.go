@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -49,6 +50,7 @@ var fewStrided = [3]*kernels.Kernel{
 // fewSplit has the kernels of conv_few_split.cu, for the same convolutions.
 var fewSplit = [3]*kernels.Kernel{
 	ConvOutput:  own.Kernel("conv_few_split", "conv_few_split_3x7_f32", convWindowsBody[float32]),
+	ConvImages:  own.Kernel("conv_few_split", "conv_few_split_images_3x7_f32", convWindowsBody[float32]),
 	ConvFilters: own.Kernel("conv_few_split", "conv_few_split_filters_3x7_f32", convFiltersBody[float32]),
 }
 
@@ -58,6 +60,10 @@ const (
 	fewSplitHigh    = 4   // pixels of its tile
 	fewSplitWide    = 112
 	fewSplitShared  = 384 + 3*22*1024 + 2*3*(3*13*116*4) // bytes: of filters, and of what two tiles meet
+
+	fewSplitImageThreads = 384                                    // of a block for images
+	fewSplitImageWide    = 112                                    // pairs of columns
+	fewSplitImageShared  = 384 + 3*32*48*16 + 2*3*(32*120*4) + 64 // bytes: of filters, and of two lines of gradients
 
 	fewSplitFilterThreads = 640                        // of a block for filters
 	fewSplitFilterPixels  = 16                         // of a row of a stage
@@ -111,7 +117,7 @@ func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Pla
 	if _, _, ok := v.few(dev); !ok {
 		return 0, nil, false
 	}
-	if _, _, ok := v.fewTiles(); !ok || v.Result == ConvImages {
+	if _, _, ok := v.fewTiles(); !ok || v.Result == ConvImages && v.Filters > fewMost {
 		return 0, nil, false
 	}
 	rows, columns, across := v.Rows.Out(), v.Columns.Out(), kernels.CeilDiv(v.Filters, fewMost)
@@ -121,6 +127,22 @@ func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Pla
 		us = 2*convLaunch + fewSplitStart + float64(stages)*fewSplitStage + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
 		return us, func(p *kernels.Plan, args convArgs) error {
 			return v.emitRows(p, args, dev, fewSplit[v.Result], fewSplitFilterThreads, fewSplitFilterShared)
+		}, true
+	}
+	if v.Result == ConvImages {
+		pairs, units := kernels.CeilDiv(v.Rows.In, 2), v.Images*kernels.CeilDiv(v.Columns.In, 2*fewSplitImageWide)
+		parts, lines := int64(1), int64(math.MaxInt64)
+		for n := int64(1); n <= pairs; n++ {
+			if of := kernels.CeilDiv(units*n, int64(dev.SMs)) * (kernels.CeilDiv(pairs, n) + 3); of < lines {
+				parts, lines = n, of
+			}
+		}
+		us = convLaunch + fewSplitStart + float64(lines)*fewSplitLine
+		return us, func(p *kernels.Plan, args convArgs) error {
+			args.Chunk = args.K
+			l := p.Launch(fewSplit[v.Result], int(units), fewSplitImageThreads, args)
+			l.Grid[1], l.Shared = int(parts), fewSplitImageShared
+			return kernels.CheckGrid(units)
 		}, true
 	}
 	tiles := v.Images * kernels.CeilDiv(rows, fewSplitHigh) * kernels.CeilDiv(columns, fewSplitWide)
@@ -133,8 +155,8 @@ func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Pla
 	}, true
 }
 
-// The times of a block of fewSplit in us: before its first tile, of 64 pixels of outputs, and of a stage.
-const fewSplitStart, fewSplitTile, fewSplitStage = 5, 2.0, 2.0
+// The times of a block of fewSplit in us: before its first tile, of 64 pixels of outputs, of a stage for filters, and of a line of gradients for images.
+const fewSplitStart, fewSplitTile, fewSplitStage, fewSplitLine = 5, 2.0, 2.0, 3.5
 
 // few returns the kernels for images of few channels, and their time by the model in us; ok is false if there are none for the convolution.
 func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {

@@ -366,6 +366,157 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
         if (f < m && q < SIZE && line < LINES) out[(i64)f * c.row + line * SIZE + q] = sum[e];
     }
 }
+// ---- Images
+
+// A block computes gradients w.r.t. HALF x 2 columns of two rows of images at a time, for whose 2 x 2 pixels gradients w.r.t. four columns of outputs are multiplied by the taps of 64 filters. The 48 columns of wgmma
+// are a channel, a row of two, one of four pairs of rows, which a line of outputs meets, and a column of two. The sums of a pair of rows move on among four lanes, from line to line of outputs.
+constexpr int HALF = 112, STEP = 120, PAIR = FILTERS / 2, LINE = PAIR * STEP * 4, COLUMNS = 48, EIGHT = COLUMNS * 16, MATRIX = 4 * FILTERS / 8 * EIGHT, IMAGE_THREADS = 384;
+
+__device__ __forceinline__ void wgmma_bf16(float (&d)[24], const u32 (&a)[4], u64 b, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %29, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23}, {%24, %25, %26, %27}, %28, p, 1, 1, 0;\n}"
+                 : D8(0), D8(8), D8(16) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+
+__device__ __forceinline__ void gradients(const Gathered<float>& g, const float* __restrict__ filters, float* __restrict__ out, int k, Rows c) {
+    const u32 start = (shared_address(dynamic) + 127) / 128 * 128, full = start, empty = start + 16, odd = start + 32, ranges = start + 64, taps = start + 256, stages = taps + 3 * MATRIX;
+    const int group = uniform(threadIdx.x / 128), warp = uniform(threadIdx.x / 32 % 4), lane = threadIdx.x % 32, count = k / g.taps.d;
+    const int columns = (g.columns.pixels + 1) / 2, rows = (g.rows.pixels + 1) / 2, across = (columns + HALF - 1) / HALF, b = blockIdx.x / across, x0 = blockIdx.x % across * HALF;
+    const int each = (rows + gridDim.y - 1) / gridDim.y, y0 = blockIdx.y * each, end = min(y0 + each, rows), offsetY = (g.rows.pad + 1) / 2, offsetX = (g.columns.pad + 1) / 2; // of pairs
+    if (threadIdx.x == 0)
+        for (int s = 0; s < 2; s++) barrier_init(full + 8 * s, 4), barrier_init(empty + 8 * s, 8);
+    Magnitudes range;
+    for (int i = threadIdx.x; i < FILTERS * 2 * COLUMNS; i += IMAGE_THREADS) { // four terms of a column: contiguous filters of a tap
+        const int n = i % COLUMNS, f = i / COLUMNS % 32 * 2, step = i / COLUMNS / 32, t = n / 16 * SIZE * SIZE + (n / 8 % 2 + n / 2 % 4 * 2 - 1) * SIZE + 2 * step + n % 2 - 1;
+        const bool has = n / 8 % 2 + n / 2 % 4 > 0 && step + n % 2 > 0;
+        float low = load_if(filters, f * TERMS + t, has && f < count), high = load_if(filters, (f + 1) * TERMS + t, has && f + 1 < count);
+        range.add(low), range.add(high);
+#pragma unroll
+        for (int p = 0; p < 3; p++) store_shared(taps + p * MATRIX + ((f / 16 * 4 + step) * 2 + f / 8 % 2) * EIGHT + n * 16 + f % 8 * 2, split_next(low, high));
+    }
+    range.join();
+    if (lane == 0) store_shared(ranges + threadIdx.x / 32 * 8, range.most), store_shared(ranges + threadIdx.x / 32 * 8 + 4, range.least);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    const float* const from = g.images + b * g.image;
+    Ring<2> at;
+    if (group == 0) {
+        registers_down<104>();
+        for (int w = 0; w < IMAGE_THREADS / 32; w++) range.add(load_shared(ranges + w * 8), load_shared(ranges + w * 8 + 4));
+        const int x = x0 + offsetX - 3 + threadIdx.x;
+        const bool here = threadIdx.x < STEP;
+#pragma unroll 1
+        for (int y = y0 + offsetY - 3; y < end + offsetY; y++, at.next()) {
+            const bool has = here && (u32)x < (u32)g.columns.images && (u32)y < (u32)g.rows.images;
+            u32 to = stages + at.stage * 3 * LINE + threadIdx.x * 4;
+            Magnitudes met;
+#pragma unroll 1
+            for (int f = 0; f < FILTERS; f += 32) {
+                float v[32];
+#pragma unroll
+                for (int e = 0; e < 32; e++) v[e] = load_if(from + (i64)(f + e) * g.plane, y * g.width + x, has && f + e < count);
+                if (f == 0) barrier_wait(empty + at.stage * 8, at.parity ^ 1);
+#pragma unroll
+                for (int e = 0; e < 32; e += 2, to += STEP * 4) {
+                    met.add(v[e]), met.add(v[e + 1]);
+#pragma unroll
+                    for (int p = 0; p < 3; p++) {
+                        const u32 part = split_next(v[e], v[e + 1]);
+                        if (here) store_shared(to + p * LINE, part);
+                    }
+                }
+            }
+            met.join();
+            if (lane == 0) store_shared(odd + at.stage * 16 + warp * 4, !plain(met, range));
+            __syncwarp();
+            if (lane == 0) barrier_arrive(full + at.stage * 8, 0);
+        }
+        return;
+    }
+    registers_up<200>();
+    const int q = lane / 4, l = lane % 4, column = ((group - 1) * 4 + warp) * 16 + q, x = x0 + column; // pairs of columns x and x + 8
+    const bool vectors = (g.outerPixel | c.row | g.widthPixel) % 2 == 0 && reinterpret_cast<u64>(out) % 8 == 0;
+    const u64 matrix = (taps & 0x3ffff) >> 4 | (u64)(EIGHT >> 4) << 16 | (u64)(128 >> 4) << 32;
+    float sum[24] = {};
+#pragma unroll 1
+    for (int y = y0 + offsetY - 3; y < end + offsetY; y++, at.next()) {
+#pragma unroll
+        for (int e = 0; e < 24; e++) {
+            const float next = __shfl_down_sync(0xffffffff, sum[e], 1);
+            sum[e] = l == 3 ? 0 : next;
+        }
+        barrier_wait(full + at.stage * 8, at.parity);
+        u32 wrong = 0;
+#pragma unroll
+        for (int w = 0; w < 4; w++) wrong |= load_shared(odd + at.stage * 16 + w * 4);
+        if (uniform(wrong)) {
+#pragma unroll 1
+            for (int i = 0; i < 4 * count; i++) {
+                const int f = i / 4, j = 2 * (i % 4) - 1, at = x + offsetX - i % 4;
+                const float* const line = from + (i64)f * g.plane;
+                const bool has = (u32)y < (u32)g.rows.images;
+                const float v[2] = {load_if(line, y * g.width + at, has && (u32)at < (u32)g.columns.images), load_if(line, y * g.width + at + 8, has && (u32)(at + 8) < (u32)g.columns.images)};
+#pragma unroll
+                for (int n = 0; n < 6; n++)
+#pragma unroll
+                    for (int e = 0; e < 2; e++) {
+                        const int row = 2 * l + n % 2 - 1;
+                        if (row < 0 || j + e < 0) continue;
+                        const float w = filters[f * TERMS + n / 2 * SIZE * SIZE + row * SIZE + j + e];
+                        sum[4 * n + e] += w * v[0], sum[4 * n + e + 2] += w * v[1];
+                    }
+            }
+        } else {
+            const u32 of = stages + at.stage * 3 * LINE + (l * STEP + column) * 4;
+            float low[24] = {};
+#pragma unroll
+            for (int s = 0; s < 16; s += 2) { // 16 filters of a column of outputs are a step
+                float part[24];
+                u32 a[2][3][4];
+#pragma unroll
+                for (int u = 0; u < 2; u++)
+#pragma unroll
+                    for (int p = 0; p < 3; p++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++) a[u][p][e] = load_shared(of + p * LINE + (((s + u) / 4 * 8 + e / 2 * 4) * STEP + 3 - (s + u) % 4 + e % 2 * 8) * 4);
+                pin(part), pin(low);
+                wgmma_fence();
+#pragma unroll
+                for (int u = 0; u < 2; u++) {
+                    const u64 w = matrix + 2 * (s + u) * (EIGHT >> 4);
+                    constexpr int NEXT = MATRIX >> 4;
+                    wgmma_bf16(low, a[u][2], w, 1);
+                    wgmma_bf16(low, a[u][1], w + NEXT, 1);
+                    wgmma_bf16(low, a[u][0], w + 2 * NEXT, 1);
+                    wgmma_bf16(low, a[u][1], w, 1);
+                    wgmma_bf16(low, a[u][0], w + NEXT, 1);
+                    wgmma_bf16(part, a[u][0], w, u > 0);
+                }
+                wgmma_commit();
+                wgmma_wait<0>();
+                pin(part), pin(low);
+#pragma unroll
+                for (int e = 0; e < 24; e++) sum[e] += part[e];
+            }
+#pragma unroll
+            for (int e = 0; e < 24; e++) sum[e] += low[e];
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+        if (y - offsetY < y0 || l > 0) continue; // the first lane of four has the pair of rows that has met all
+#pragma unroll
+        for (int n = 0; n < 6; n++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const int row = 2 * (y - offsetY) + n % 2, to = 2 * (x + 8 * r);
+                if (row >= g.rows.pixels || column + 8 * r >= HALF || to >= g.columns.pixels) continue;
+                float* const pixel = out + b * g.outerPixel + (i64)(n / 2) * c.row + (i64)row * g.widthPixel + to;
+                if (vectors) *reinterpret_cast<float2*>(pixel) = make_float2(sum[4 * n + 2 * r], sum[4 * n + 2 * r + 1]);
+                else if (pixel[0] = sum[4 * n + 2 * r]; to + 1 < g.columns.pixels) pixel[1] = sum[4 * n + 2 * r + 1];
+            }
+    }
+}
 #else
 #define SPLIT_BODY(...)
 #endif
@@ -377,4 +528,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) conv_few_split_3x7_f32(PARA
 extern "C" __global__ void __launch_bounds__(640, 1) conv_few_split_filters_3x7_f32(PARAMETERS(float)) {
     follow();
     SPLIT_BODY(filters(GATHERED(float), matrix, out, m, k, chunk, count, {groupA, rowA}, {groupC, rowC});)
+}
+extern "C" __global__ void __launch_bounds__(384, 1) conv_few_split_images_3x7_f32(PARAMETERS(float)) {
+    follow();
+    SPLIT_BODY(gradients(GATHERED(float), matrix, out, k, {groupC, rowC});)
 }
