@@ -65,9 +65,9 @@ const (
 	fewSplitImageWide    = 112                                    // pairs of columns
 	fewSplitImageShared  = 384 + 3*32*48*16 + 2*3*(32*120*4) + 64 // bytes: of filters, and of two lines of gradients
 
-	fewSplitFilterThreads = 640                        // of a block for filters
+	fewSplitFilterThreads = 896                        // of a block for filters
 	fewSplitFilterPixels  = 16                         // of a row of a stage
-	fewSplitFilterShared  = 768 + 4*(16896+3*4*2*1024) // bytes of four stages
+	fewSplitFilterShared  = 1280 + 4*(16896+3*4*2*1024) // bytes of four stages
 )
 
 // fewTiles returns the tiles of fewStrided, of pixels of an image or rows of outputs, and the products of one for each filter, or each 64 filters; ok is false if there is no kernel.

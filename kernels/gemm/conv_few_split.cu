@@ -52,10 +52,13 @@ __device__ __forceinline__ void wgmma_bf16(float (&d)[32], const u32 (&a)[4], u6
 constexpr int CHUNK = FILTERS * 16;
 __device__ __forceinline__ u64 chunks(u32 at) { return (at & 0x3ffff) >> 4 | (u64)(CHUNK >> 4) << 16 | (u64)(128 >> 4) << 32; }
 
+// arrive is an arrival of each thread: racecheck does not follow the order of one for a warp.
+__device__ __forceinline__ void arrive(u32 bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory"); }
+
 // ---- Outputs
 
 // A block multiplies tiles of 64 pixels by 64 filters. A stage has what HIGH x WIDE pixels meet, in three parts: lines of PITCH pairs of elements. A warp has 16 pixels of a row.
-constexpr int HIGH = 4, WIDE = 112, MEET = 2 * HIGH + SIZE - 2, PITCH = WIDE + 4, PART = CHANNELS * MEET * PITCH * 4, CHUNKS = LINES + 1, TAPS = CHUNKS * CHUNK, GROUPS = 3, THREADS = 128 * (GROUPS + 1);
+constexpr int HIGH = 4, WIDE = 112, MEET = 2 * HIGH + SIZE - 2, PITCH = WIDE + 4, PART = CHANNELS * MEET * PITCH * 4, CHUNKS = LINES + 1, TAPS = CHUNKS * CHUNK, GROUPS = 3, THREADS = 128 * (GROUPS + 1), BATCH = 10; // lines whose loads are in flight
 struct Tiles {
     int width, height, across, down, count;
     int b, x0, y0, columns; // of a tile: columns of 16 pixels
@@ -70,7 +73,7 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
     const u32 start = (shared_address(dynamic) + 127) / 128 * 128, full = start, empty = start + 16, odd = start + 32, ranges = start + 64, taps = start + 256, stages = taps + 3 * TAPS;
     const int group = uniform(threadIdx.x / 128), warp = uniform(threadIdx.x / 32 % 4), lane = threadIdx.x % 32, first = blockIdx.y * FILTERS;
     if (threadIdx.x == 0)
-        for (int s = 0; s < 2; s++) barrier_init(full + 8 * s, 4), barrier_init(empty + 8 * s, 4 * GROUPS);
+        for (int s = 0; s < 2; s++) barrier_init(full + 8 * s, 128), barrier_init(empty + 8 * s, 128 * GROUPS);
     filters += (i64)first * a.row, out += (i64)first * c.row, m -= first;
     Magnitudes range;
     for (int i = threadIdx.x; i < FILTERS * CHUNKS * 4; i += THREADS) {
@@ -87,7 +90,7 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
     __syncthreads();
     Tiles tiles(g, n);
     if (group == 0) {
-        registers_down<80>();
+        registers_down<56>();
         for (int w = 0; w < THREADS / 32; w++) range.add(load_shared(ranges + w * 8), load_shared(ranges + w * 8 + 4));
         Ring<2> at;
 #pragma unroll 1
@@ -99,33 +102,33 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
             const int offset = y * g.width + x;
             u32 to = stages + at.stage * 3 * PART + threadIdx.x * 4;
             Magnitudes met;
-            barrier_wait(empty + at.stage * 8, at.parity ^ 1);
 #pragma unroll 1
-            for (int channel = 0; channel < CHANNELS; channel++) {
-                float v[MEET][2];
+            for (int first = 0; first < CHANNELS * MEET; first += BATCH) {
+                float v[BATCH][2];
 #pragma unroll
-                for (int i = 0; i < MEET; i++) {
-                    const bool has = (u32)(y + i) < (u32)g.rows.images;
-                    v[i][0] = load_if(from, offset + channel * g.plane + i * g.width, has && low), v[i][1] = load_if(from, offset + channel * g.plane + i * g.width + 1, has && high);
+                for (int i = 0; i < BATCH; i++) {
+                    const int line = first + i, channel = (line >= MEET) + (line >= 2 * MEET), place = offset + line * g.width + channel * (g.plane - MEET * g.width);
+                    const bool has = line < CHANNELS * MEET && (u32)(y + line - channel * MEET) < (u32)g.rows.images;
+                    v[i][0] = load_if(from, place, has && low), v[i][1] = load_if(from, place + 1, has && high);
                 }
+                if (first == 0) barrier_wait(empty + at.stage * 8, at.parity ^ 1);
 #pragma unroll
-                for (int i = 0; i < MEET; i++, to += PITCH * 4) {
+                for (int i = 0; i < BATCH; i++, to += PITCH * 4) {
                     met.add(v[i][0]), met.add(v[i][1]);
 #pragma unroll
                     for (int p = 0; p < 3; p++) {
                         const u32 part = split_next(v[i][0], v[i][1]);
-                        if (here) store_shared(to + p * PART, part);
+                        if (here && first + i < CHANNELS * MEET) store_shared(to + p * PART, part);
                     }
                 }
             }
             met.join();
             if (lane == 0) store_shared(odd + at.stage * 16 + warp * 4, !plain(met, range));
-            __syncwarp();
-            if (lane == 0) barrier_arrive(full + at.stage * 8, 0);
+            arrive(full + at.stage * 8);
         }
         return;
     }
-    registers_up<144>();
+    registers_up<152>();
     Ring<2> at;
     int next = group - 1; // the first tile of 64 pixels of a stage
     const int q = lane / 4, l = lane % 4;
@@ -133,7 +136,7 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
 #pragma unroll 1
     for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x, at.next()) {
         tiles.set(tile);
-        const int all = tiles.columns * HIGH;
+        const int all = tiles.columns * HIGH, inverse = (1 << 16) / tiles.columns + 1;
         barrier_wait(full + at.stage * 8, at.parity);
         u32 wrong = 0;
 #pragma unroll
@@ -141,7 +144,7 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
         wrong = uniform(wrong);
 #pragma unroll 1
         for (; 4 * next < all; next += GROUPS) {
-            const int own = 4 * next + warp, row = own < all ? own / tiles.columns : 0, column = own < all ? own % tiles.columns * 16 : 0, y = tiles.y0 + row, x = tiles.x0 + column + q;
+            const int own = 4 * next + warp, row = own < all ? own * inverse >> 16 : 0, column = own < all ? (own - row * tiles.columns) * 16 : 0, y = tiles.y0 + row, x = tiles.x0 + column + q;
             float sum[32] = {}, part[32] = {}, low[32] = {};
             if (wrong) {
                 const float* const from = g.images + tiles.b * g.image;
@@ -160,33 +163,34 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
                 }
             } else {
                 const u32 from = stages + at.stage * 3 * PART + (2 * row * PITCH + column + q + l) * 4;
+                u32 x[2][3][4]; // of two steps of 16 terms
+                const auto load = [&](int s) {
 #pragma unroll
-                for (int s = 0; s < CHUNKS / 2; s += 2) { // two steps of 16 terms, whose largest products the tensor cores add up alone
-                    u32 x[2][3][4];
+                    for (int p = 0; p < 3; p++)
 #pragma unroll
-                    for (int u = 0; u < 2 && s + u < CHUNKS / 2; u++)
+                        for (int e = 0; e < 4; e++) {
+                            const int line = min(2 * s + e / 2, LINES - 1); // the last taps are 0
+                            x[s % 2][p][e] = load_shared(from + p * PART + (line / SIZE * MEET + line % SIZE) * PITCH * 4 + e % 2 * 32);
+                        }
+                };
+                load(0);
 #pragma unroll
-                        for (int p = 0; p < 3; p++)
-#pragma unroll
-                            for (int e = 0; e < 4; e++) {
-                                const int line = min(2 * (s + u) + e / 2, LINES - 1); // the last taps are 0
-                                x[u][p][e] = load_shared(from + p * PART + (line / SIZE * MEET + line % SIZE) * PITCH * 4 + e % 2 * 32);
-                            }
+                for (int s = 0; s < CHUNKS / 2; s++) {
+                    const u64 w = b + 2 * s * (CHUNK >> 4);
+                    constexpr int NEXT = TAPS >> 4;
                     pin(part), pin(low);
                     wgmma_fence();
-#pragma unroll
-                    for (int u = 0; u < 2 && s + u < CHUNKS / 2; u++) {
-                        const u64 w = b + 2 * (s + u) * (CHUNK >> 4);
-                        constexpr int NEXT = TAPS >> 4;
-                        wgmma_bf16(low, x[u][2], w, 1);
-                        wgmma_bf16(low, x[u][1], w + NEXT, 1);
-                        wgmma_bf16(low, x[u][0], w + 2 * NEXT, 1);
-                        wgmma_bf16(low, x[u][1], w, 1);
-                        wgmma_bf16(low, x[u][0], w + NEXT, 1);
-                        wgmma_bf16(part, x[u][0], w, u > 0);
-                    }
+                    wgmma_bf16(low, x[s % 2][2], w, 1);
+                    wgmma_bf16(low, x[s % 2][1], w + NEXT, 1);
+                    wgmma_bf16(low, x[s % 2][0], w + 2 * NEXT, 1);
+                    wgmma_bf16(low, x[s % 2][1], w, 1);
+                    wgmma_bf16(low, x[s % 2][0], w + NEXT, 1);
+                    wgmma_bf16(part, x[s % 2][0], w, s % 2);
                     wgmma_commit();
-                    wgmma_wait<0>();
+                    if (s % 2 == 1) wgmma_wait<1>();
+                    if (s + 1 < CHUNKS / 2) load(s + 1);
+                    if (s % 2 == 0 && s + 1 < CHUNKS / 2) continue;
+                    wgmma_wait<0>(); // the tensor cores add up the largest products of two steps alone
                     pin(part), pin(low);
 #pragma unroll
                     for (int e = 0; e < 32; e++) sum[e] += part[e];
@@ -194,104 +198,98 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
 #pragma unroll
                 for (int e = 0; e < 32; e++) sum[e] += low[e];
             }
-            float* const to = out + tiles.b * g.outerPixel + (i64)y * g.widthPixel + x;
+            const bool here = own < all && y < tiles.height, has[2] = {here && x < tiles.width, here && x + 8 < tiles.width};
+            float* to[2];
+            to[0] = out + tiles.b * g.outerPixel + (i64)y * g.widthPixel + x + (i64)(2 * l) * c.row, to[1] = to[0] + c.row;
 #pragma unroll
-            for (int e = 0; e < 32; e++) {
-                const int f = e / 4 * 8 + 2 * l + e % 2, more = e / 2 % 2 * 8;
-                if (own < all && y < tiles.height && x + more < tiles.width && f < m) to[(i64)f * c.row + more] = sum[e];
-            }
+            for (int f = 0; f < FILTERS; f += 8)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    if (f + 2 * l + e < m) {
+                        if (has[0]) to[e][0] = sum[f / 2 + e];
+                        if (has[1]) to[e][8] = sum[f / 2 + e + 2];
+                    }
+                    to[e] += 8 * (i64)c.row;
+                }
         }
         next -= (all + 3) / 4;
-        __syncwarp();
-        if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+        arrive(empty + at.stage * 8);
     }
 }
 // ---- Filters
 
 // A block computes gradients w.r.t. 64 filters, of a split's rows of pixels. A stage has up to BAND rows of 16 pixels: a line of images that they meet is four lines of PAIRS pairs of even and odd elements, from the
 // first and from the second on, so that two contiguous pixels of each tap are a word. The rows of wgmma are the eight taps of LINES lines, of which one is not stored.
-constexpr int BAND = 4, BANDS = 2 * BAND + SIZE - 2, PAIRS = 9, IMAGES = CHANNELS * BANDS * 4 * PAIRS * 4, GRADIENTS = BAND * 2 * CHUNK, BOTH = (3 * IMAGES + 127) / 128 * 128 + 3 * GRADIENTS, DEPTH = 4, PRODUCERS = 8;
+constexpr int BAND = 4, BANDS = 2 * BAND + SIZE - 2, PAIRS = 9, IMAGES = CHANNELS * BANDS * 4 * PAIRS * 4, GRADIENTS = BAND * 2 * CHUNK, BOTH = (3 * IMAGES + 127) / 128 * 128 + 3 * GRADIENTS, DEPTH = 4, PRODUCERS = 16;
 
 __device__ __forceinline__ void filters(const Gathered<float>& g, const float* __restrict__ outputs, float* __restrict__ out, int m, int k, int chunk, i64 count, Rows a, Rows c) {
     const u32 start = (shared_address(dynamic) + 127) / 128 * 128, full = start, empty = start + 32, ranges = start + 128, stages = start + 128 + DEPTH * PRODUCERS * 16;
     const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32, across = (m + FILTERS - 1) / FILTERS, split = blockIdx.x / across, first = blockIdx.x % across * FILTERS;
     const int width = g.pixelRow.d, height = g.pixels.d / width, parts = (width + 15) / 16, end = min(k, (split + 1) * chunk) / width;
     if (threadIdx.x == 0)
-        for (int s = 0; s < DEPTH; s++) barrier_init(full + 8 * s, PRODUCERS), barrier_init(empty + 8 * s, 4 * GROUPS);
+        for (int s = 0; s < DEPTH; s++) barrier_init(full + 8 * s, 32 * PRODUCERS), barrier_init(empty + 8 * s, 128 * GROUPS);
     outputs += (i64)first * a.row, out += split * count + (i64)first * c.row, m -= first;
     __syncthreads();
     Ring<DEPTH> at;
     if (warp < PRODUCERS) {
-        registers_down<72>();
+        registers_down<48>();
         const bool vectors = ((reinterpret_cast<u64>(outputs) | 4 * (u64)g.outerPixel | 4 * g.widthPixel | 4 * a.row) & 15) == 0;
-#pragma unroll 1
-        for (int row = split * chunk / width, rows; row < end; row += rows) {
-            const int b = row / height, y = row - b * height;
-            rows = min(min(end - row, height - y), BAND);
-            const float* const from = g.images + b * g.image;
-            const float* const of = outputs + b * g.outerPixel + (i64)y * g.widthPixel;
-#pragma unroll 1
-            for (int part = 0; part < parts; part++, at.next()) {
-                constexpr int TURNS = (CHANNELS * BANDS * PAIRS + 32 * PRODUCERS - 1) / (32 * PRODUCERS);
-                float v[TURNS][6], d[2][8];
+        static_assert(CHANNELS * BANDS * PAIRS <= 32 * PRODUCERS && FILTERS * 2 * BAND == 32 * PRODUCERS, "a thread splits six elements of a line and eight of gradients");
+        const int line = threadIdx.x / PAIRS, pair = threadIdx.x - line * PAIRS, channel = line / BANDS, f = warp / 2 * 8 + lane % 8, eight = warp % 2 * 4 + lane / 8;
+        int row = split * chunk / width, part = 0;
+        float d[8];
+        const auto load = [&](float (&d)[8]) {
+            const int b = row / height, y = row - b * height, rows = min(min(end - row, height - y), BAND), pixel = 16 * part + eight % 2 * 8;
+            const bool has = f < m && eight / 2 < rows;
+            const float* const of = outputs + b * g.outerPixel + (i64)f * a.row + (y + eight / 2) * g.widthPixel + pixel;
+            if (vectors && has && pixel + 8 <= width) {
+                const float4 low = *reinterpret_cast<const float4*>(of), high = *reinterpret_cast<const float4*>(of + 4);
+                d[0] = low.x, d[1] = low.y, d[2] = low.z, d[3] = low.w, d[4] = high.x, d[5] = high.y, d[6] = high.z, d[7] = high.w;
+            } else {
 #pragma unroll
-                for (int u = 0; u < TURNS; u++) {
-                    const int i = threadIdx.x + u * 32 * PRODUCERS, line = i / PAIRS, channel = line / BANDS, h = 2 * y - g.rows.pad + line % BANDS, x = 32 * part + 4 * (i - line * PAIRS) - g.columns.pad;
-                    const bool has = channel < CHANNELS && (u32)h < (u32)g.rows.images;
-#pragma unroll
-                    for (int e = 0; e < 6; e++) v[u][e] = load_if(from, channel * g.plane + h * g.width + x + e, has && (u32)(x + e) < (u32)g.columns.images);
-                }
-#pragma unroll
-                for (int u = 0; u < 2; u++) {
-                    const int f = warp * 8 + lane % 8, eight = lane / 8 + 4 * u, x = 16 * part + eight % 2 * 8;
-                    const bool has = f < m && eight / 2 < rows;
-                    const float* const p = of + (i64)f * a.row + eight / 2 * g.widthPixel + x;
-                    if (vectors && has && x + 8 <= width) {
-                        const float4 low = *reinterpret_cast<const float4*>(p), high = *reinterpret_cast<const float4*>(p + 4);
-                        d[u][0] = low.x, d[u][1] = low.y, d[u][2] = low.z, d[u][3] = low.w, d[u][4] = high.x, d[u][5] = high.y, d[u][6] = high.z, d[u][7] = high.w;
-                    } else {
-#pragma unroll
-                        for (int e = 0; e < 8; e++) d[u][e] = load_if(p, e, has && x + e < width);
-                    }
-                }
-                barrier_wait(empty + at.stage * 8, at.parity ^ 1);
-                const u32 to = stages + at.stage * BOTH;
-                Magnitudes met, range;
-#pragma unroll
-                for (int u = 0; u < TURNS; u++) {
-                    const int i = threadIdx.x + u * 32 * PRODUCERS, line = i / PAIRS;
-#pragma unroll
-                    for (int e = 0; e < 6; e++) met.add(v[u][e]);
-#pragma unroll
-                    for (int p = 0; p < 3; p++) {
-                        const u32 even = split_next(v[u][0], v[u][2]), odd = split_next(v[u][1], v[u][3]), next = split_next(v[u][4], v[u][5]), place = to + p * IMAGES + (line * 4 * PAIRS + i - line * PAIRS) * 4;
-                        if (line >= CHANNELS * BANDS) continue;
-                        store_shared(place, even), store_shared(place + PAIRS * 4, odd);
-                        store_shared(place + PAIRS * 8, __byte_perm(even, next, 0x5432)), store_shared(place + PAIRS * 12, __byte_perm(odd, next, 0x7632));
-                    }
-                }
-#pragma unroll
-                for (int u = 0; u < 2; u++) {
-#pragma unroll
-                    for (int e = 0; e < 8; e++) range.add(d[u][e]);
-#pragma unroll
-                    for (int p = 0; p < 3; p++) {
-                        u32 w[4];
-#pragma unroll
-                        for (int e = 0; e < 4; e++) w[e] = split_next(d[u][2 * e], d[u][2 * e + 1]);
-                        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to + BOTH - (3 - p) * GRADIENTS + (lane / 8 + 4 * u) * CHUNK + (warp * 8 + lane % 8) * 16), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
-                    }
-                }
-                met.join(), range.join();
-                if (lane == 0) asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(ranges + (at.stage * PRODUCERS + warp) * 16), "r"(met.most), "r"(met.least), "r"(range.most), "r"(range.least) : "memory");
-                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-                __syncwarp();
-                if (lane == 0) barrier_arrive(full + at.stage * 8, 0);
+                for (int e = 0; e < 8; e++) d[e] = load_if(of, e, has && pixel + e < width);
             }
+        };
+        bool more = row < end;
+        if (more) load(d);
+#pragma unroll 1
+        for (; more; at.next()) {
+            float v[6], next[8];
+            const int b = row / height, y = row - b * height, h = 2 * y - g.rows.pad + line - channel * BANDS, x = 32 * part + 4 * pair - g.columns.pad;
+            const float* const from = g.images + b * g.image;
+#pragma unroll
+            for (int e = 0; e < 6; e++) v[e] = load_if(from, channel * g.plane + h * g.width + x + e, channel < CHANNELS && (u32)h < (u32)g.rows.images && (u32)(x + e) < (u32)g.columns.images);
+            if (++part == parts) part = 0, row += min(min(end - row, height - y), BAND);
+            if (more = row < end; more) load(next);
+            Magnitudes met, range;
+#pragma unroll
+            for (int e = 0; e < 6; e++) met.add(v[e]);
+#pragma unroll
+            for (int e = 0; e < 8; e++) range.add(d[e]);
+            barrier_wait(empty + at.stage * 8, at.parity ^ 1);
+            const u32 to = stages + at.stage * BOTH;
+#pragma unroll
+            for (int p = 0; p < 3; p++) {
+                const u32 even = split_next(v[0], v[2]), odd = split_next(v[1], v[3]), last = split_next(v[4], v[5]), place = to + p * IMAGES + (line * 4 * PAIRS + pair) * 4;
+                if (channel < CHANNELS) {
+                    store_shared(place, even), store_shared(place + PAIRS * 4, odd);
+                    store_shared(place + PAIRS * 8, __byte_perm(even, last, 0x5432)), store_shared(place + PAIRS * 12, __byte_perm(odd, last, 0x7632));
+                }
+                u32 w[4];
+#pragma unroll
+                for (int e = 0; e < 4; e++) w[e] = split_next(d[2 * e], d[2 * e + 1]);
+                asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to + BOTH - (3 - p) * GRADIENTS + eight * CHUNK + f * 16), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+            }
+            met.join(), range.join();
+            if (lane == 0) asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(ranges + (at.stage * PRODUCERS + warp) * 16), "r"(met.most), "r"(met.least), "r"(range.most), "r"(range.least) : "memory");
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            arrive(full + at.stage * 8);
+#pragma unroll
+            for (int e = 0; e < 8; e++) d[e] = next[e];
         }
         return;
     }
-    registers_up<112>();
+    registers_up<104>();
     const int q = lane / 4, l = lane % 4, line0 = (warp - PRODUCERS) * 2, line1 = line0 + 1; // of a filter
     const auto place = [&](int line) { return ((min(line, LINES - 1) / SIZE * BANDS + min(line, LINES - 1) % SIZE) * 4 * PAIRS + q % 4 * PAIRS + q / 4 + l) * 4; };
     const u32 from0 = stages + place(line0), from1 = stages + place(line1);
@@ -341,8 +339,9 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
                 const float* const from = g.images + b * g.image;
                 const float* const of = outputs + b * g.outerPixel + (i64)y * g.widthPixel + 16 * part;
 #pragma unroll 1
-                for (int i = 0; i < rows * min(width - 16 * part, 16); i++) {
-                    const int pixels = min(width - 16 * part, 16), r = i / pixels, p = i - r * pixels, x = 2 * (16 * part + p) + q - g.columns.pad;
+                for (int i = 0; i < 16 * rows; i++) {
+                    const int r = i / 16, p = i % 16, x = 2 * (16 * part + p) + q - g.columns.pad;
+                    if (16 * part + p >= width) continue;
                     const auto meet = [&](int line) {
                         const int h = 2 * (y + r) - g.rows.pad + line % SIZE;
                         return load_if(from, min(line / SIZE, CHANNELS - 1) * g.plane + h * g.width + x, line < LINES && q < SIZE && (u32)h < (u32)g.rows.images && (u32)x < (u32)g.columns.images);
@@ -356,8 +355,7 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
                     }
                 }
             }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+            arrive(empty + at.stage * 8);
         }
     }
 #pragma unroll
@@ -385,7 +383,7 @@ __device__ __forceinline__ void gradients(const Gathered<float>& g, const float*
     const int columns = (g.columns.pixels + 1) / 2, rows = (g.rows.pixels + 1) / 2, across = (columns + HALF - 1) / HALF, b = blockIdx.x / across, x0 = blockIdx.x % across * HALF;
     const int each = (rows + gridDim.y - 1) / gridDim.y, y0 = blockIdx.y * each, end = min(y0 + each, rows), offsetY = (g.rows.pad + 1) / 2, offsetX = (g.columns.pad + 1) / 2; // of pairs
     if (threadIdx.x == 0)
-        for (int s = 0; s < 2; s++) barrier_init(full + 8 * s, 4), barrier_init(empty + 8 * s, 8);
+        for (int s = 0; s < 2; s++) barrier_init(full + 8 * s, 128), barrier_init(empty + 8 * s, 256);
     Magnitudes range;
     for (int i = threadIdx.x; i < FILTERS * 2 * COLUMNS; i += IMAGE_THREADS) { // four terms of a column: contiguous filters of a tap
         const int n = i % COLUMNS, f = i / COLUMNS % 32 * 2, step = i / COLUMNS / 32, t = n / 16 * SIZE * SIZE + (n / 8 % 2 + n / 2 % 4 * 2 - 1) * SIZE + 2 * step + n % 2 - 1;
@@ -429,8 +427,7 @@ __device__ __forceinline__ void gradients(const Gathered<float>& g, const float*
             }
             met.join();
             if (lane == 0) store_shared(odd + at.stage * 16 + warp * 4, !plain(met, range));
-            __syncwarp();
-            if (lane == 0) barrier_arrive(full + at.stage * 8, 0);
+            arrive(full + at.stage * 8);
         }
         return;
     }
@@ -469,31 +466,32 @@ __device__ __forceinline__ void gradients(const Gathered<float>& g, const float*
             }
         } else {
             const u32 of = stages + at.stage * 3 * LINE + (l * STEP + column) * 4;
-            float low[24] = {};
+            float low[24] = {}, part[24];
+            u32 a[4][3][4]; // of four steps: 16 filters of a column of outputs
+            const auto load = [&](int s) {
 #pragma unroll
-            for (int s = 0; s < 16; s += 2) { // 16 filters of a column of outputs are a step
-                float part[24];
-                u32 a[2][3][4];
+                for (int p = 0; p < 3; p++)
 #pragma unroll
-                for (int u = 0; u < 2; u++)
+                    for (int e = 0; e < 4; e++) a[s % 4][p][e] = load_shared(of + p * LINE + ((s / 4 * 8 + e / 2 * 4) * STEP + 3 - s % 4 + e % 2 * 8) * 4);
+            };
+            load(0), load(1);
 #pragma unroll
-                    for (int p = 0; p < 3; p++)
-#pragma unroll
-                        for (int e = 0; e < 4; e++) a[u][p][e] = load_shared(of + p * LINE + (((s + u) / 4 * 8 + e / 2 * 4) * STEP + 3 - (s + u) % 4 + e % 2 * 8) * 4);
+            for (int s = 0; s < 16; s += 2) {
                 pin(part), pin(low);
                 wgmma_fence();
 #pragma unroll
-                for (int u = 0; u < 2; u++) {
-                    const u64 w = matrix + 2 * (s + u) * (EIGHT >> 4);
+                for (int u = s; u < s + 2; u++) {
+                    const u64 w = matrix + 2 * u * (EIGHT >> 4);
                     constexpr int NEXT = MATRIX >> 4;
-                    wgmma_bf16(low, a[u][2], w, 1);
-                    wgmma_bf16(low, a[u][1], w + NEXT, 1);
-                    wgmma_bf16(low, a[u][0], w + 2 * NEXT, 1);
-                    wgmma_bf16(low, a[u][1], w, 1);
-                    wgmma_bf16(low, a[u][0], w + NEXT, 1);
-                    wgmma_bf16(part, a[u][0], w, u > 0);
+                    wgmma_bf16(low, a[u % 4][2], w, 1);
+                    wgmma_bf16(low, a[u % 4][1], w + NEXT, 1);
+                    wgmma_bf16(low, a[u % 4][0], w + 2 * NEXT, 1);
+                    wgmma_bf16(low, a[u % 4][1], w, 1);
+                    wgmma_bf16(low, a[u % 4][0], w + NEXT, 1);
+                    wgmma_bf16(part, a[u % 4][0], w, u > s);
                 }
                 wgmma_commit();
+                if (s + 2 < 16) load(s + 2), load(s + 3);
                 wgmma_wait<0>();
                 pin(part), pin(low);
 #pragma unroll
@@ -502,8 +500,7 @@ __device__ __forceinline__ void gradients(const Gathered<float>& g, const float*
 #pragma unroll
             for (int e = 0; e < 24; e++) sum[e] += low[e];
         }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(empty + at.stage * 8, 0);
+        arrive(empty + at.stage * 8);
         if (y - offsetY < y0 || l > 0) continue; // the first lane of four has the pair of rows that has met all
 #pragma unroll
         for (int n = 0; n < 6; n++)
@@ -525,7 +522,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) conv_few_split_3x7_f32(PARA
     follow();
     SPLIT_BODY(outputs(GATHERED(float), matrix, out, m, n, {groupA, rowA}, {groupC, rowC});)
 }
-extern "C" __global__ void __launch_bounds__(640, 1) conv_few_split_filters_3x7_f32(PARAMETERS(float)) {
+extern "C" __global__ void __launch_bounds__(896, 1) conv_few_split_filters_3x7_f32(PARAMETERS(float)) {
     follow();
     SPLIT_BODY(filters(GATHERED(float), matrix, out, m, k, chunk, count, {groupA, rowA}, {groupC, rowC});)
 }
