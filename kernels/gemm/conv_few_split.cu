@@ -91,6 +91,7 @@ __device__ __forceinline__ void outputs(const Gathered<float>& g, const float* _
     Tiles tiles(g, n);
     if (group == 0) {
         registers_down<56>();
+#pragma unroll 1
         for (int w = 0; w < THREADS / 32; w++) range.add(load_shared(ranges + w * 8), load_shared(ranges + w * 8 + 4));
         Ring<2> at;
 #pragma unroll 1
@@ -350,7 +351,7 @@ __device__ __forceinline__ void filters(const Gathered<float>& g, const float* _
 #pragma unroll
                     for (int e = 0; e < 16; e++) {
                         const int f = e / 2 * 8 + 2 * l + e % 2;
-                        const float d = load_if(of + (i64)f * a.row, r * g.widthPixel + p, f < m);
+                        const float d = load_if(of, f * a.row + r * g.widthPixel + p, f < m);
                         sum[e / 2 * 4 + e % 2] += d * v[0], sum[e / 2 * 4 + e % 2 + 2] += d * v[1];
                     }
                 }
@@ -401,6 +402,7 @@ __device__ __forceinline__ void gradients(const Gathered<float>& g, const float*
     Ring<2> at;
     if (group == 0) {
         registers_down<104>();
+#pragma unroll 1
         for (int w = 0; w < IMAGE_THREADS / 32; w++) range.add(load_shared(ranges + w * 8), load_shared(ranges + w * 8 + 4));
         const int x = x0 + offsetX - 3 + threadIdx.x;
         const bool here = threadIdx.x < STEP;
