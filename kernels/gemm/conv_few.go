@@ -123,7 +123,7 @@ func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Pla
 }
 
 // The times of a block of fewSplit in us: before its first tile, of 64 pixels of outputs, of a stage for filters, and of a line of gradients for images.
-const fewSplitStart, fewSplitTile, fewSplitStage, fewSplitLine = 5, 2.0, 2.0, 3.5
+const fewSplitStart, fewSplitTile, fewSplitStage, fewSplitLine = 5, 1.7, 2.8, 4.35
 
 // takesFew reports whether a device has kernels for images of few channels with the convolution's elements and layouts.
 func (v Conv) takesFew(dev kernels.Device) bool {
