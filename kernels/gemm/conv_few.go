@@ -80,7 +80,7 @@ func (v Conv) squareTiles() int64 {
 
 // fewSplit returns the time of a kernel of fewSplit by the model in us, and what appends its launches; ok is false if there is none for the convolution.
 func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Plan, args convArgs) error, ok bool) {
-	if !v.takesFew(dev) || !v.strided() || v.Result == ConvImages && v.Filters > fewMost {
+	if !v.takesFew(dev) || !v.strided() || v.Filters > 1<<20 || v.Result == ConvImages && v.Filters > fewMost {
 		return 0, nil, false
 	}
 	rows, columns, across := v.Rows.Out(), v.Columns.Out(), kernels.CeilDiv(v.Filters, fewMost)
