@@ -200,7 +200,7 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 	// term, has twice the second. The mean of few elements differs from draw to draw.
 	mean := map[kernels.Precision]float64{kernels.FullPrecision: 0x1p-21, kernels.TF32: 0x1p-11, kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Precision] * math.Sqrt(terms)
 	mean = math.Hypot(mean, 0x1p-26*terms) * (1 + 4/math.Sqrt(float64(len(want))))
-	if got, entry := math.Sqrt(squares/float64(len(want))), p.Launches[0].Kernel.Entry; finite && (strings.HasPrefix(entry, "conv_hopper") || strings.HasPrefix(entry, "conv_mma")) && got > mean {
+	if got, entry := math.Sqrt(squares/float64(len(want))), p.Launches[0].Kernel.Entry; finite && (strings.HasPrefix(entry, "conv_hopper") || strings.HasPrefix(entry, "conv_few_split") || strings.HasPrefix(entry, "conv_mma")) && got > mean {
 		t.Errorf("root mean square error is %g, want at most %g: %v of %+v", got, mean, p, v)
 	}
 }
@@ -209,11 +209,15 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 func drawOperands[T kernels.Float](t *testing.T, p, host *kernels.Plan, v gemm.Conv, r *rand.Rand) (in, exact [][]byte) {
 	t.Helper()
 	half, stored := v.Round.Half()
+	power := 0 // of 2, by which one operand is multiplied and the other divided: splits lose bits of small numbers
+	if p.Precision == kernels.FullPrecision && r.IntN(4) == 0 {
+		power = r.IntN(241) - 120
+	}
 	for i, bytes := range host.Inputs {
 		x := make([]T, bytes/8)
 		wide := make([]float64, len(x))
 		for k := range x {
-			x[k] = T(r.NormFloat64())
+			x[k] = T(math.Ldexp(r.NormFloat64(), power*(1-2*i)))
 		}
 		if r.IntN(6) == 0 {
 			x[r.IntN(len(x))] = T(math.NaN())

@@ -197,7 +197,7 @@ func entryConv(r *rand.Rand, dev kernels.Device) gemm.Conv {
 // Every entry point of convolutions computes what the definition does, in a small convolution.
 func TestConvEntries(t *testing.T) {
 	dev, r := device0(t), random(t)
-	left := entriesOf(t, "conv", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels")
+	left := entriesOf(t, "conv", "conv_depthwise", "conv_few", "conv_few_split", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels")
 	all, runs := len(left), 0
 	older := generations(dev)
 	for n := 0; n < 20000 && len(left) > 0; n++ {

@@ -89,7 +89,7 @@ var groups = map[string]group{
 		binary:  "cudaops-bench",
 		checked: []string{"TestConvEntries", "TestConvSplitOnGPU", "TestImageSplitsOnGPU"},
 		tests:   []string{"TestConvEntries", "TestConvTensorOnGPU", "TestConvOnGPU", "TestConvHaloOnGPU", "TestConvFewOnGPU", "TestConvPixelsOnGPU", "TestConvSplitOnGPU", "TestConvSumOnGPU", "TestImageSplitsOnGPU"},
-		kernels: []string{"conv", "conv_decode", "conv_depthwise", "conv_few", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
+		kernels: []string{"conv", "conv_decode", "conv_depthwise", "conv_few", "conv_few_split", "conv_halo", "conv_hopper", "conv_mma", "conv_pixels"},
 	},
 	"products": {
 		binary:  "cudaops-bench",

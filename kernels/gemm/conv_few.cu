@@ -1,6 +1,6 @@
 // Convolutions of images of 1 or 3 channels with filters of 3 x 3 on devices of compute capability 9.0, and their gradients w.r.t. the filters, as conv.cu has them. The sums have so few
-// terms that a thread keeps the window of a pixel in registers, where its products with all filters read it: the launch is bound by the memory of the outputs. Of 3 channels with 7 x 7 taps at a stride of 2 a thread
-// keeps sums in registers instead, of a few pixels or taps, which elements that it reads from shared memory once meet; these launches are bound by FMA.
+// terms that a thread keeps the window of a pixel in registers, where its products with all filters read it: the launch is bound by the memory of the outputs. For images of 3
+// channels with 7 x 7 taps at a stride of 2, a thread keeps sums of a few pixels in registers instead; that launch is bound by FMA, and conv_few_split.cu's are faster for many filters.
 //
 // Sums over terms are by FMA in the order of the terms. Gradients are summed over a lane's pixels, then over lanes; matmul_vector.cu's combine adds up the splits.
 #include "async.cuh"
@@ -238,148 +238,6 @@ template <int C> __device__ __forceinline__ void filters_rows(const Gathered<flo
 }
 constexpr int FEW_SIDE = 16; // pixels or squares of pixels of a side of a block
 
-// A block computes outputs at a stride of 2 of 16 x 16 pixels, eight filters at a time. A thread has four pixels, one below the other: a column of their windows, which it reads once, meets S taps of each filter.
-// The columns of images in shared memory have the even ones first.
-template <int C, int S>
-__device__ __forceinline__ void strided(const Gathered<float>& g, const float* __restrict__ filters, float* __restrict__ out, int m, Rows a, Rows c) {
-    constexpr int MEET = 2 * (FEW_SIDE - 1) + S, HALF = 21, PITCH = 2 * HALF, TERMS = C * S * S, THREADS = FEW_SIDE * FEW_SIDE / 4;
-    static_assert((MEET + 1) / 2 <= HALF && 8 * PITCH % 32 == FEW_SIDE, "two rows of threads read different banks");
-    __shared__ float x[C][MEET * PITCH];
-    __shared__ __align__(16) float taps[TERMS][FEW_FILTERS];
-    const int width = g.pixelRow.d, height = g.pixels.d / width, across = (width + FEW_SIDE - 1) / FEW_SIDE, down = (height + FEW_SIDE - 1) / FEW_SIDE;
-    const int tile = blockIdx.x % (across * down), b = blockIdx.x / (across * down), x0 = tile % across * FEW_SIDE, y0 = tile / across * FEW_SIDE;
-    const int top = 2 * y0 - g.rows.pad, left = 2 * x0 - g.columns.pad;
-    const float* const from = g.images + b * g.image;
-    for (int i = threadIdx.x; i < MEET * MEET; i += THREADS) {
-        const int row = i / MEET, column = i - row * MEET, y = top + row, at = left + column;
-        const bool has = (unsigned)y < (unsigned)g.rows.images && (unsigned)at < (unsigned)g.columns.images;
-#pragma unroll
-        for (int channel = 0; channel < C; channel++) async_copy(&x[channel][row * PITCH + column % 2 * HALF + column / 2], from + (has ? (i64)channel * g.plane + y * g.width + at : 0), has);
-    }
-    const int column = threadIdx.x % FEW_SIDE, row = threadIdx.x / FEW_SIDE * 4;
-    out += b * g.outerPixel + (i64)(y0 + row) * g.widthPixel + x0 + column;
-#pragma unroll 1
-    for (int first = 0; first < m; first += FEW_FILTERS) {
-        __syncthreads(); // all have multiplied by the taps before
-        for (int i = threadIdx.x; i < TERMS * FEW_FILTERS; i += THREADS) {
-            const int f = i / TERMS, t = i - f * TERMS;
-            async_copy(&taps[t][f], filters + (first + f < m ? (i64)(first + f) * a.row + t : 0), first + f < m);
-        }
-        asm volatile("cp.async.wait_all;" ::: "memory");
-        __syncthreads();
-        float sum[FEW_FILTERS][4] = {};
-#pragma unroll 1
-        for (int channel = 0; channel < C; channel++)
-#pragma unroll 1
-            for (int j = 0; j < S; j++) {
-                float v[S + 6];
-#pragma unroll
-                for (int i = 0; i < S + 6; i++) v[i] = x[channel][(2 * row + i) * PITCH + j % 2 * HALF + j / 2 + column];
-#pragma unroll
-                for (int i = 0; i < S; i++) {
-                    float w[FEW_FILTERS];
-                    *reinterpret_cast<float4*>(w) = *reinterpret_cast<const float4*>(&taps[(channel * S + i) * S + j][0]);
-                    *reinterpret_cast<float4*>(w + 4) = *reinterpret_cast<const float4*>(&taps[(channel * S + i) * S + j][4]);
-#pragma unroll
-                    for (int f = 0; f < FEW_FILTERS; f++)
-#pragma unroll
-                        for (int p = 0; p < 4; p++) sum[f][p] += w[f] * v[2 * p + i];
-                }
-            }
-        if (first + FEW_FILTERS >= m) admit();
-#pragma unroll
-        for (int f = 0; f < FEW_FILTERS; f++)
-#pragma unroll
-            for (int p = 0; p < 4; p++)
-                if (first + f < m && y0 + row + p < height && x0 + column < width) out[(i64)(first + f) * c.row + (i64)p * g.widthPixel] = sum[f][p];
-    }
-}
-
-// A block computes gradients w.r.t. 64 filters at a stride of 2, of a split's rows of pixels, up to FEW_COLUMNS of a row at a time, while the next ones are copied. A thread has a row of S taps of a channel for
-// eight filters, and every second four pixels: for these it reads S + 6 elements of images and four gradients of each filter.
-constexpr int FEW_COLUMNS = 112;
-template <int C, int S>
-__device__ __forceinline__ void strided_filters(const Gathered<float>& g, const float* __restrict__ outputs, float* __restrict__ out, int m, int k, int chunk, i64 count, Rows a, Rows c) {
-    constexpr int LINES = C * S, PITCH = 2 * FEW_COLUMNS + 12, OUTPUTS = FEW_COLUMNS + 4, MOST = 8 * FEW_FILTERS, STAGE = LINES * PITCH + MOST * OUTPUTS, THREADS = 352;
-    static_assert(2 * LINES * 8 <= THREADS && PITCH >= 2 * FEW_COLUMNS + S + 1 && STAGE % 4 == 0, "a thread for two rows of taps of eight filters");
-    extern __shared__ __align__(16) float stages[];
-    const int width = g.pixelRow.d, height = g.pixels.d / width, parts = (width + FEW_COLUMNS - 1) / FEW_COLUMNS, across = (m + MOST - 1) / MOST;
-    const int split = blockIdx.x / across, first = blockIdx.x % across * MOST, row0 = split * (chunk / width), rows = min(k / width - row0, chunk / width);
-    const auto fetch = [&](int i) {
-        float* const to = stages + i % 2 * STAGE;
-        const int row = row0 + i / parts, x0 = i % parts * FEW_COLUMNS, b = row / height, y = row - b * height, pixels = min(width - x0, FEW_COLUMNS);
-        const float* const from = g.images + b * g.image;
-        if (const int column = threadIdx.x; column < PITCH) {
-            const int x = 2 * x0 - g.columns.pad + column;
-            const bool inside = (unsigned)x < (unsigned)g.columns.images;
-#pragma unroll
-            for (int line = 0; line < LINES; line++) {
-                const int h = 2 * y - g.rows.pad + line % S;
-                const bool has = inside && (unsigned)h < (unsigned)g.rows.images;
-                async_copy(to + line * PITCH + column, from + (has ? (i64)(line / S) * g.plane + h * g.width + x : 0), has);
-            }
-        }
-        const int x = threadIdx.x % OUTPUTS;
-        const float* const of = outputs + (i64)first * a.row + b * g.outerPixel + (i64)y * g.widthPixel + x0;
-        for (int f = threadIdx.x / OUTPUTS; f < MOST && threadIdx.x < THREADS / OUTPUTS * OUTPUTS; f += THREADS / OUTPUTS) {
-            const bool has = x < pixels && first + f < m;
-            async_copy(to + LINES * PITCH + f * OUTPUTS + x, of + (has ? (i64)f * a.row + x : 0), has);
-        }
-    };
-    const int lane = threadIdx.x % 8, line = threadIdx.x / 8 % LINES, half = threadIdx.x / 8 / LINES; // half 2 has no work
-    float sum[FEW_FILTERS][S] = {};
-    fetch(0);
-#pragma unroll 1
-    for (int i = 0; i < rows * parts; i++) {
-        asm volatile("cp.async.wait_all;" ::: "memory");
-        __syncthreads(); // all have multiplied the stage before
-        if (i + 1 < rows * parts) fetch(i + 1);
-        const float* const x = stages + i % 2 * STAGE + line * PITCH;
-        const float* const dy = stages + i % 2 * STAGE + LINES * PITCH + lane * OUTPUTS;
-        const int pixels = half < 2 ? min(width - i % parts * FEW_COLUMNS, FEW_COLUMNS) : 0;
-#pragma unroll 1
-        for (int q = 4 * half; q < pixels; q += 8) {
-            if (q + 4 > pixels) { // 0 times a number that is not finite is not 0
-#pragma unroll 1
-                for (int p = q; p < pixels; p++)
-#pragma unroll
-                    for (int f = 0; f < FEW_FILTERS; f++)
-#pragma unroll
-                        for (int j = 0; j < S; j++) sum[f][j] += dy[8 * f * OUTPUTS + p] * x[2 * p + j];
-                break;
-            }
-            float v[S + 9 & ~3];
-#pragma unroll
-            for (int e = 0; e < (S + 9 & ~3); e += 4) *reinterpret_cast<float4*>(v + e) = *reinterpret_cast<const float4*>(x + 2 * q + e);
-#pragma unroll
-            for (int f = 0; f < FEW_FILTERS; f++) {
-                float d[4];
-                *reinterpret_cast<float4*>(d) = *reinterpret_cast<const float4*>(dy + 8 * f * OUTPUTS + q);
-#pragma unroll
-                for (int p = 0; p < 4; p++)
-#pragma unroll
-                    for (int j = 0; j < S; j++) sum[f][j] += d[p] * v[2 * p + j];
-            }
-        }
-    }
-    admit();
-    __syncthreads();
-    if (half == 1) {
-#pragma unroll
-        for (int f = 0; f < FEW_FILTERS; f++)
-#pragma unroll
-            for (int j = 0; j < S; j++) stages[(f * S + j) * LINES * 8 + line * 8 + lane] = sum[f][j];
-    }
-    __syncthreads();
-    if (half > 0) return;
-    out += split * count + (i64)first * c.row + line * S;
-#pragma unroll
-    for (int f = 0; f < FEW_FILTERS; f++)
-#pragma unroll
-        for (int j = 0; j < S; j++)
-            if (first + 8 * f + lane < m) out[(i64)(8 * f + lane) * c.row + j] = sum[f][j] + stages[(f * S + j) * LINES * 8 + line * 8 + lane];
-}
-
 // A block computes the gradients w.r.t. 32 x 32 pixels of C channels at a stride of 2 with S x S taps, S and the padding odd. A thread has four squares of 2 x 2 pixels, one below the other, which meet the same
 // outputs: of these, copies of four filters and their taps are in flight while four are multiplied.
 constexpr int FEW_TOGETHER = 4; // filters of a stage
@@ -471,14 +329,6 @@ __device__ __forceinline__ void squares(const Gathered<float>& g, const float* _
 
 FEW(1x3, 1, 3, 4, 8)
 FEW(3x3, 3, 3, 2, 4)
-extern "C" __global__ void __launch_bounds__(64, 8) conv_few_3x7_f32(PARAMETERS(float)) {
-    follow();
-    FEW_BODY(strided<3, 7>(GATHERED(float), matrix, out, m, {groupA, rowA}, {groupC, rowC});)
-}
-extern "C" __global__ void __launch_bounds__(352, 1) conv_few_filters_3x7_f32(PARAMETERS(float)) {
-    follow();
-    FEW_BODY(strided_filters<3, 7>(GATHERED(float), matrix, out, m, k, chunk, count, {groupA, rowA}, {groupC, rowC});)
-}
 extern "C" __global__ void __launch_bounds__(64, 8) conv_few_images_3x7_f32(PARAMETERS(float)) {
     follow();
     FEW_BODY(squares<3, 7>(GATHERED(float), matrix, out, k, {groupC, rowC});)

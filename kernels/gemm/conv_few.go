@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -17,11 +18,9 @@ const (
 	fewBlocks        = 4   // of an SM, wanted
 	fewRowBlocks     = 5   // of an SM for filters, with stride and dilation 1
 	fewRowFilters    = 64  // of such a block
-	fewSide          = 16  // pixels of outputs, or squares of four pixels of images, of a side of a block with a stride
+	fewSide          = 16  // squares of four pixels of images of a side of a block
 
-	fewStridedThreads       = 64                            // of a block with a stride
-	fewStridedFilterThreads = 352                           // and of one for filters
-	fewStridedShared        = 2 * 4 * (21*236 + 64*(112+4)) // bytes of such a block: of images and of gradients, twice
+	fewSquaresThreads = 64 // of such a block
 )
 
 // fewKind has the kernels for images with that many channels and square filters of that side. A thread computes pixels of outputs; a warp computes gradients w.r.t. filters.
@@ -39,64 +38,109 @@ func newFewKind(channels, size, pixels, filters int64) fewKind {
 	}}
 }
 
-// fewStrided has the kernels for images of 3 channels with 7 x 7 taps at a stride of 2, by results. Gradients w.r.t. images want odd paddings.
-var fewStrided = [3]*kernels.Kernel{
-	ConvOutput:  own.Kernel("conv_few", "conv_few_3x7_f32", convWindowsBody[float32]),
-	ConvImages:  own.Kernel("conv_few", "conv_few_images_3x7_f32", convWindowsBody[float32]),
-	ConvFilters: own.Kernel("conv_few", "conv_few_filters_3x7_f32", convFiltersBody[float32]),
+// fewSquares is the kernel for gradients w.r.t. images of 3 channels with 7 x 7 taps at a stride of 2.
+var fewSquares = own.Kernel("conv_few", "conv_few_images_3x7_f32", convWindowsBody[float32])
+
+// fewSplit has the kernels of conv_few_split.cu, for such convolutions of all results.
+var fewSplit = [3]*kernels.Kernel{
+	ConvOutput:  own.Kernel("conv_few_split", "conv_few_split_3x7_f32", convWindowsBody[float32]),
+	ConvImages:  own.Kernel("conv_few_split", "conv_few_split_images_3x7_f32", convWindowsBody[float32]),
+	ConvFilters: own.Kernel("conv_few_split", "conv_few_split_filters_3x7_f32", convFiltersBody[float32]),
 }
 
-// fewTiles returns the tiles of fewStrided, of pixels of an image or rows of outputs, and the products of one for each filter, or each 64 filters; ok is false if there is no kernel.
-func (v Conv) fewTiles() (tiles, products int64, ok bool) {
+// Constants of conv_few_split.cu.
+const (
+	fewSplitThreads = 512 // of a block for outputs
+	fewSplitHigh    = 4   // pixels of its tile
+	fewSplitWide    = 112
+	fewSplitShared  = 384 + 3*22*1024 + 2*3*(3*13*116*4) // bytes: of filters, and of what two tiles meet
+
+	fewSplitImageThreads = 384                                    // of a block for images
+	fewSplitImageWide    = 112                                    // pairs of columns
+	fewSplitImageShared  = 384 + 3*32*48*16 + 2*3*(32*120*4) + 64 // bytes: of filters, and of two lines of gradients
+
+	fewSplitFilterThreads = 896                         // of a block for filters
+	fewSplitFilterPixels  = 16                          // of a row of a stage
+	fewSplitFilterShared  = 1280 + 4*(16896+3*4*2*1024) // bytes of four stages
+)
+
+// strided reports whether images have 3 channels with 7 x 7 taps at a stride of 2. Gradients w.r.t. images want odd paddings.
+func (v Conv) strided() bool {
 	fits := func(a ConvAxis) bool {
 		return a.Size == 7 && a.Stride == 2 && a.Dilation == 1 && (a.Before%2 != 0 || v.Result != ConvImages)
 	}
-	if v.Channels != 3 || v.ChannelsLast != [2]bool{} || !fits(v.Rows) || !fits(v.Columns) {
-		return 0, 0, false
-	}
-	taps := v.Channels * v.Rows.Size * v.Columns.Size
-	side := func(pixels int64) int64 { return kernels.CeilDiv(pixels, fewSide) }
-	switch v.Result {
-	case ConvOutput:
-		return v.Images * side(v.Rows.Out()) * side(v.Columns.Out()), fewSide * fewSide * taps * arith.RoundUp(v.Filters, fewFilters), true
-	case ConvImages:
-		return v.Images * side(kernels.CeilDiv(v.Rows.In, 2)) * side(kernels.CeilDiv(v.Columns.In, 2)), fewSide * fewSide * taps * v.Filters, true
-	}
-	return v.Images * v.Rows.Out(), v.Columns.Out() * taps * arith.RoundUp(v.Filters, fewMost), true
+	return v.Channels == 3 && v.ChannelsLast == [2]bool{} && fits(v.Rows) && fits(v.Columns)
 }
 
-// emitStrided appends the launches of fewStrided for so many tiles.
-func (v Conv) emitStrided(p *kernels.Plan, args convArgs, dev kernels.Device, tiles int64) error {
-	if v.Result != ConvFilters {
-		args.Chunk = args.K
-		p.Launch(fewStrided[v.Result], int(tiles), fewStridedThreads, args)
-		return kernels.CheckGrid(tiles)
-	}
-	across := kernels.CeilDiv(args.M, fewMost)
-	args.Chunk = kernels.CeilDiv(tiles, max(int64(dev.SMs)/across, 1)) * args.PixelRow.D
-	splits := kernels.CeilDiv(args.K, args.Chunk)
-	if splits > 1 {
-		args.Out = p.Workspace(splits * p.Out)
-	}
-	p.Launch(fewStrided[v.Result], int(across*splits), fewStridedFilterThreads, args).Shared = fewStridedShared
-	sumSplits(p, v.Dtype, args.Count, args.Out, splits)
-	return kernels.CheckGrid(across * splits)
+// squareTiles returns the tiles of fewSquares, of pixels.
+func (v Conv) squareTiles() int64 {
+	side := func(pixels int64) int64 { return kernels.CeilDiv(pixels, 2*fewSide) }
+	return v.Images * side(v.Rows.In) * side(v.Columns.In)
 }
 
-// few returns the kernels for images of few channels, and their time by the model in us; ok is false if there are none for the convolution.
-func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
-	if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Groups != 1 || v.Filters < fewFilters || v.Prepared || v.Split != [2]bool{} {
-		return k, 0, false
+// fewSplit returns the time of a kernel of fewSplit by the model in us, and what appends its launches; ok is false if there is none for the convolution.
+func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Plan, args convArgs) error, ok bool) {
+	if !v.takesFew(dev) || !v.strided() || v.Filters > 1<<20 || v.Result == ConvImages && v.Filters > fewMost {
+		return 0, nil, false
 	}
-	if v.ChannelsLast != [2]bool{} && (v.last(ConvImages) || v.Filters%fewFilters > 0 || v.size(ConvOutput) != v.Dtype.Size()) {
-		return k, 0, false
-	}
-	if tiles, products, ok := v.fewTiles(); ok {
-		us = convLaunch + float64(products)*max(float64(tiles)/float64(dev.SMs)/fewStridedRate[v.Result], 1/fewStridedAlone)
-		if v.Result == ConvFilters {
-			us += convLaunch + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
+	rows, columns, across := v.Rows.Out(), v.Columns.Out(), kernels.CeilDiv(v.Filters, fewMost)
+	blocks := max(int64(dev.SMs)/across, 1)
+	launch := func(x, y int64, threads, shared int) func(p *kernels.Plan, args convArgs) error {
+		return func(p *kernels.Plan, args convArgs) error {
+			args.Chunk = args.K
+			l := p.Launch(fewSplit[v.Result], int(x), threads, args)
+			l.Grid[1], l.Shared = int(y), shared
+			return kernels.CheckGrid(x)
 		}
-		return k, us, true
+	}
+	switch us = convLaunch + fewSplitStart; v.Result {
+	case ConvOutput:
+		tiles := v.Images * kernels.CeilDiv(rows, fewSplitHigh) * kernels.CeilDiv(columns, fewSplitWide)
+		us += float64(kernels.CeilDiv(tiles, blocks)*kernels.CeilDiv(min(columns, fewSplitWide), 16)) * fewSplitTile
+		return us, launch(min(tiles, blocks), across, fewSplitThreads, fewSplitShared), true
+	case ConvImages:
+		pairs, units := kernels.CeilDiv(v.Rows.In, 2), v.Images*kernels.CeilDiv(v.Columns.In, 2*fewSplitImageWide)
+		parts, lines := int64(1), int64(math.MaxInt64)
+		for n := int64(1); n <= min(pairs, 1<<10); n++ { // a part has lines before and after its own
+			if of := kernels.CeilDiv(units*n, int64(dev.SMs)) * (kernels.CeilDiv(pairs, n) + 3); of < lines {
+				parts, lines = n, of
+			}
+		}
+		return us + float64(lines)*fewSplitLine, launch(units, parts, fewSplitImageThreads, fewSplitImageShared), true
+	}
+	each := kernels.CeilDiv(v.Images*rows, blocks) // rows of a split
+	us += convLaunch + float64(kernels.CeilDiv(each, fewSplitHigh)*kernels.CeilDiv(columns, fewSplitFilterPixels))*fewSplitStage + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
+	return us, func(p *kernels.Plan, args convArgs) error {
+		args.Chunk = each * columns
+		splits := kernels.CeilDiv(args.K, args.Chunk)
+		if splits > 1 {
+			args.Out = p.Workspace(splits * p.Out)
+		}
+		p.Launch(fewSplit[v.Result], int(across*splits), fewSplitFilterThreads, args).Shared = fewSplitFilterShared
+		sumSplits(p, v.Dtype, args.Count, args.Out, splits)
+		return kernels.CheckGrid(across * splits)
+	}, true
+}
+
+// The times of a block of fewSplit in us: before its first tile, of 64 pixels of outputs, of a stage for filters, and of a line of gradients for images.
+const fewSplitStart, fewSplitTile, fewSplitStage, fewSplitLine = 5, 1.7, 2.8, 4.35
+
+// takesFew reports whether a device has kernels for images of few channels with the convolution's elements and layouts.
+func (v Conv) takesFew(dev kernels.Device) bool {
+	if !isHopper(dev) || v.Dtype != kernels.Float32 || v.Groups != 1 || v.Filters < fewFilters || v.Prepared || v.Split != [2]bool{} {
+		return false
+	}
+	return v.ChannelsLast == [2]bool{} || !v.last(ConvImages) && v.Filters%fewFilters == 0 && v.size(ConvOutput) == v.Dtype.Size()
+}
+
+// few returns the kernels of conv_few.cu, and their time by the model in us; ok is false if there are none for the convolution.
+func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
+	if !v.takesFew(dev) {
+		return k, 0, false
+	}
+	if v.Result == ConvImages && v.strided() {
+		products := fewSide * fewSide * v.elements()[ConvFilters] // of a tile
+		return k, convLaunch + float64(products)*max(float64(v.squareTiles())/float64(dev.SMs)/fewSquaresRate, 1/fewSquaresAlone), true
 	}
 	for _, k := range fewKinds {
 		if v.Result != ConvImages && v.Channels == k.channels && v.Rows.Size == k.size && v.Columns.Size == k.size {
@@ -114,10 +158,8 @@ func (v Conv) few(dev kernels.Device) (k fewKind, us float64, ok bool) {
 // The model's times of an H200: bytes that the kernels read and write in one us, and gradients w.r.t. outputs times channels that those for filters multiply by nine elements each.
 const fewBytes, fewProducts = 3e6, 1.3e6
 
-// The products that an SM computes with a stride in one us, by results, and those of a block that is alone.
-var fewStridedRate = [3]float64{ConvOutput: 127e3, ConvImages: 150e3, ConvFilters: 131e3}
-
-const fewStridedAlone = 50e3
+// The products that an SM computes by fewSquares in one us, and those of a block that is alone.
+const fewSquaresRate, fewSquaresAlone = 150e3, 50e3
 
 // fewRows reports whether a kernel for filters reads a column of a window for each pixel, as neighbours have the others. With one channel it is slower, but for gradients with channels last.
 func (v Conv) fewRows() bool {
@@ -126,8 +168,10 @@ func (v Conv) fewRows() bool {
 
 // emit appends the launches. Outputs with channels last have 1 element from a channel to the next.
 func (k fewKind) emit(p *kernels.Plan, v Conv, args convArgs, dev kernels.Device) error {
-	if tiles, _, ok := v.fewTiles(); ok {
-		return v.emitStrided(p, args, dev, tiles)
+	if v.strided() {
+		args.Chunk = args.K
+		p.Launch(fewSquares, int(v.squareTiles()), fewSquaresThreads, args)
+		return kernels.CheckGrid(v.squareTiles())
 	}
 	wanted := fewBlocks * int64(dev.SMs)
 	if v.last(ConvOutput) && v.Result == ConvOutput {

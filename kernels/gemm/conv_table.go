@@ -194,6 +194,9 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 		if k, us, ok := v.few(dev); ok && !yield(convMethod{"few channels", us, Plain, func(p *kernels.Plan, args convArgs) error { return k.emit(p, v, args, dev) }}) {
 			return
 		}
+		if us, emit, ok := v.fewSplit(dev); ok && !yield(convMethod{"few channels split", us, Plain, emit}) {
+			return
+		}
 		if c, ok := v.pixels(dev); ok && !yield(convMethod{"pixels", c.us, Plain, func(p *kernels.Plan, args convArgs) error { return c.emit(p, v, args) }}) {
 			return
 		}
