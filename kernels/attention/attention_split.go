@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // A block of attention_split.cu has splitThreads threads, and a cluster of its joined kernels splitCluster blocks.
@@ -33,10 +34,12 @@ var splitPolicy = struct {
 	minKeys     int64 // of a block where it has more
 	blocksPerSM int64 // where tiles have more
 	maxClusters int64 // of a tile
-}{16, 4, 4, 256, 64, 2, 8}
+	wholeTiles  int64 // of spread rows: with at least this many tiles per SM
+	wholeKeys   int64 // or at most this many keys a block computes a tile
+}{16, 4, 4, 256, 64, 2, 8, 2, 64}
 
 // splitKernels compute attention of few queries, whose keys are split among blocks.
-var splitKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_merge", mergeBody)
+var splitKernels, spreadKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_spread", splitBody), splitPair("attention_merge", mergeBody)
 
 // splitPair returns the kernels of a name by element type.
 func splitPair(name string, body func(kernels.Call, kernels.Dtype)) map[kernels.Dtype]*kernels.Kernel {
@@ -61,7 +64,7 @@ func tileRows(sharing int64) int64 {
 // splits reports whether attention_split.cu computes the problem on a device.
 func (p Problem) splits(dev kernels.Device) bool {
 	rows := p.sharing()
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 {
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 {
 		return false
 	}
 	if p.byMMA(dev) {
@@ -69,6 +72,9 @@ func (p Problem) splits(dev kernels.Device) bool {
 	}
 	return rows <= splitPolicy.maxRows
 }
+
+// spreads reports whether lanes load elements of rows one by one.
+func (p Problem) spreads() bool { return !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 }
 
 // splitArgs are the arguments of split and of merge. A tile has Parts blocks; with Joined each splitCluster of them are a cluster, which has one partial result.
 type splitArgs struct {
@@ -95,12 +101,18 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	if f.Keys <= splitCluster*s.maxKeys {
 		clusters = 1
 	}
-	to := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}
+	to, by := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}, splitKernels
+	if f.spreads() {
+		by = spreadKernels
+		if tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys {
+			to.Parts, to.Joined = 1, false
+		}
+	}
 	partials := to.partials()
 	if partials > 1 {
 		p.Scratch, to.Partial = tiles*partials*tileRows(f.sharing())*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
 	}
-	p.Launch(splitKernels[f.Dtype], int(tiles*to.Parts), splitThreads, to)
+	p.Launch(by[f.Dtype], int(arith.RoundUp(tiles*to.Parts, splitCluster)), splitThreads, to)
 	if partials > 1 {
 		p.Launch(mergeKernels[f.Dtype], int(f.rows()), splitThreads, to)
 	}

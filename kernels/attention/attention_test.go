@@ -422,7 +422,7 @@ func testDecoding(t *testing.T, of kind) {
 			}
 		}
 	}
-	for _, name := range []string{"split", "merge"} {
+	for _, name := range []string{"split", "spread", "merge"} {
 		if entry := fmt.Sprintf("attention_%s_%v", name, dt); !launched[entry] && dt != kernels.Float64 && !testing.Short() {
 			t.Errorf("no draw launched %s", entry)
 		}
