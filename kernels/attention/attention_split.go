@@ -2,7 +2,6 @@ package attention
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -142,41 +141,22 @@ func splitBody(c kernels.Call, dt kernels.Dtype) {
 				for r, limit := range limits {
 					row := row0 + int64(r)
 					q := w.load(2, h.rows(a.In[0], batch, head*a.Group+row/a.Queries, row%a.Queries, 1))
-					to := list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):][:h.Dim+2]
-					clear(to)
-					to[0] = float32(math.Inf(-1))
+					all := newPartial[float32](h.Dim)
 					for j := range min(n, limit-begin) {
-						x := partial{0, 1, v[j*h.Dim:][:h.Dim]}
+						x := partial[float32]{0, 1, v[j*h.Dim:][:h.Dim]}
 						for e, y := range k[j*h.Dim:][:h.Dim] {
 							x.top += q[e] * y
 						}
 						x.top *= h.scale
-						merge(to, x)
+						all.merge(x)
 					}
+					to := list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):]
+					to[0], to[1] = all.top, all.total
+					copy(to[2:], all.sum)
 				}
 			}
 		}
 	})
-}
-
-// partial is attention to some of the keys.
-type partial struct {
-	top, total float32
-	sum        []float32
-}
-
-// merge adds a partial result to another one, which is its maximum, its total and its sum.
-func merge(to []float32, x partial) {
-	high := max(to[0], x.top)
-	from := high
-	if math.IsInf(float64(high), -1) {
-		from = 0
-	}
-	a, b := float32(math.Exp(float64(to[0]-from))), float32(math.Exp(float64(x.top-from)))
-	to[0], to[1] = high, to[1]*a+x.total*b
-	for e, y := range x.sum {
-		to[2+e] = to[2+e]*a + y*b
-	}
 }
 
 // mergeBody merges the partial results of each row.
@@ -188,25 +168,10 @@ func mergeBody(c kernels.Call, dt kernels.Dtype) {
 	for i := range a.Batches * heads * rows {
 		row, id := i%rows, i/rows
 		batch, head, query := id/heads, id%heads*a.Group+row/a.Queries, row%a.Queries
-		sum := make([]float32, h.Dim+2)
-		sum[0] = float32(math.Inf(-1))
+		all := newPartial[float32](h.Dim)
 		for part := range a.partials() {
-			x := list[(((id*tiles+row/side)*a.partials()+part)*side+row%side)*(h.Dim+2):][:h.Dim+2]
-			merge(sum, partial{x[0], x[1], x[2:]})
+			all.merge(partialOf(list[(((id*tiles+row/side)*a.partials()+part)*side+row%side)*(h.Dim+2):], h.Dim))
 		}
-		statistic := sum[0] + float32(math.Log(float64(sum[1])))
-		if _, limit := h.limits(batch, query, 1); limit == 0 {
-			clear(sum)
-			sum[1], statistic = 1, float32(math.Inf(-1))
-		}
-		for e := range sum[2:] {
-			sum[2+e] /= sum[1]
-		}
-		if a.Outputs&1 != 0 {
-			h.rows(a.Out, batch, head, query, 1).store(sum[2:])
-		}
-		if a.Outputs&2 != 0 {
-			kernels.Slice[float32](c, a.Statistics)[(batch*a.Heads+head)*a.Queries+query] = statistic
-		}
+		h.finish(a.forwardArgs, batch, head, query, all)
 	}
 }
