@@ -6,15 +6,24 @@
 
 constexpr int KEYS = 32, THREADS = 128, WIDE = 32, PITCH = WIDE + 1; // at most KEYS keys
 
-// each_element calls f with the row and the column of each element of n rows of `width` columns, for neighbouring threads side by side.
-template <typename F> __device__ __forceinline__ void each_element(int n, int width, F f) {
+// copy stores what `load` returns of the row and the column of each element of n rows of `width` columns, of neighbouring threads side by side, COUNT elements of a thread at a time.
+template <int COUNT, typename Load, typename Store> __device__ __forceinline__ void copy(int n, int width, Load load, Store store) {
     const int rows = THREADS / width, columns = THREADS % width;
     int row = threadIdx.x / width, column = threadIdx.x % width;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < n * width; i += THREADS) {
-        f(row, column);
-        row += rows, column += columns;
-        if (column >= width) column -= width, row++;
+#pragma unroll 1
+    while (row < n) {
+        decltype(load(0, 0)) x[COUNT];
+        int r[COUNT], c[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            r[i] = row, c[i] = column;
+            if (row < n) x[i] = load(row, column);
+            row += rows, column += columns;
+            if (column >= width) column -= width, row++;
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            if (r[i] < n) store(r[i], c[i], x[i]);
     }
 }
 
@@ -32,13 +41,16 @@ __device__ __forceinline__ void attention(const void* q, Strides qs, const void*
     T s[KEYS] = {}, *const mine = tile + threadIdx.x * PITCH;
     // stage loads columns c0 on of the keys or values, zeros beyond the last.
     const auto stage = [&](const Head<T>& from, int c0) {
-        each_element(p.keys, WIDE, [&](int j, int c) { shared[j][c / 4].v[c % 4] = c0 + c < p.dim ? from.read(j * from.stride + c0 + c) : T(0); });
+        copy<2>(p.keys, WIDE, [&](int j, int c) { return c0 + c < p.dim ? from.read(j * from.stride + c0 + c) : T(0); }, [&](int j, int c, T x) { shared[j][c / 4].v[c % 4] = x; });
     };
 #pragma unroll 1
     for (int c0 = 0; c0 < p.dim; c0 += WIDE) {
         const int width = min(WIDE, p.dim - c0);
         __syncthreads();
-        each_element(rows, width, [&](int row, int c) { tile[row * PITCH + c] = queries.read((t0 + row) * queries.stride + c0 + c); });
+        const auto put = [&](int row, int c, T x) { tile[row * PITCH + c] = x; };
+        const i64 first = t0 * queries.stride + c0;
+        if (sizeof(T) == 8 || stored == WHOLE) copy<8>(rows, width, [&](int row, int c) { return ((const T*)queries.x)[first + row * queries.stride + c]; }, put);
+        else copy<1>(rows, width, [&](int row, int c) { return queries.half(first + row * queries.stride + c); }, put);
         stage(keys, c0);
         __syncthreads();
 #pragma unroll 1
@@ -58,16 +70,14 @@ __device__ __forceinline__ void attention(const void* q, Strides qs, const void*
     T most = -INFINITY, total = 0;
 #pragma unroll
     for (int j = 0; j < KEYS; j++) {
-        s[j] *= p.scale;
+        s[j] *= p.scale, mine[j] = s[j]; // of its own row, which no other thread reads before the next barrier
         if (j < limit) most = max(most, s[j]);
     }
     const T from = most == -INFINITY ? T(0) : most;
+#pragma unroll 1
+    for (int j = 0; j < limit; j++) total += mine[j] = exp(mine[j] - from); // a loop keeps the kernel small
 #pragma unroll
-    for (int j = 0; j < KEYS; j++) {
-        if (j >= p.keys) break;
-        s[j] = j < limit ? exp(s[j] - from) : T(0);
-        total += s[j];
-    }
+    for (int j = 0; j < KEYS; j++) s[j] = j < limit ? mine[j] : T(0);
     if (outputs & 2 && query < p.queries) lse[(i64)number * p.queries + query] = limit == 0 ? T(-INFINITY) : most + log(total);
     if (!(outputs & 1)) return;
     const T factor = limit == 0 ? T(0) : 1 / total;
@@ -93,7 +103,7 @@ __device__ __forceinline__ void attention(const void* q, Strides qs, const void*
             for (int e = 0; e < 4; e++) mine[c + e] = sum[e] * factor;
         }
         __syncthreads();
-        each_element(rows, width, [&](int row, int c) { results.write((t0 + row) * results.stride + c0 + c, tile[row * PITCH + c]); });
+        copy<2>(rows, width, [&](int row, int c) { return tile[row * PITCH + c]; }, [&](int row, int c, T x) { results.write((t0 + row) * results.stride + c0 + c, x); });
     }
 }
 

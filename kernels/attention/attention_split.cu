@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_as(float& to, float x) { to = x; }
 // Piece is what a lane has of a row: 16 bytes, side by side.
 template <typename T> struct alignas(16) Piece {
     using E = T;
-    static constexpr int WIDTH = 16 / sizeof(E), KEYS = 4, BLOCKS = 1; // KEYS in flight, BLOCKS at least on an SM
+    static constexpr int WIDTH = 16 / sizeof(E);
     E x[WIDTH];
     // column is which element of the row x[e] is.
     static __device__ __forceinline__ int column(int e, int lane, int lanes) { return lane * WIDTH + e; }
@@ -42,7 +42,7 @@ template <typename T> struct alignas(16) Piece {
 // Spread is the same for rows at any address: elements that are as far from each other as there are lanes.
 template <typename T> struct Spread {
     using E = T;
-    static constexpr int WIDTH = MOST / 32, KEYS = 2, BLOCKS = 2;
+    static constexpr int WIDTH = MOST / 32;
     E x[WIDTH];
     static __device__ __forceinline__ int column(int e, int lane, int lanes) { return e * lanes + lane; }
     __device__ __forceinline__ void load(const E* row, int lane, int lanes, int dim) {
@@ -167,7 +167,7 @@ template <typename A> __device__ __forceinline__ void prefetch_keys(const A& a, 
 // tile computes R rows from row0 on, for the keys of part `part` of parts.
 template <typename P, int R> __device__ __forceinline__ void tile(Shared<R>& m, const Arguments<typename P::E>& a, int batch, int head, int row0, int part, int parts, bool joined, float* partial) {
     using E = typename P::E;
-    constexpr int W = P::WIDTH, KEYS = P::KEYS;
+    constexpr int W = P::WIDTH, KEYS = 4; // in flight
     const Problem<float>& p = a.p;
     const int rows = min(R, p.group * p.queries - row0);
     int lanes = 1;
@@ -312,7 +312,7 @@ constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
 #define ARGUMENTS(E) \
     Arguments<E> { q, k, v, STRIDES_OF(q), STRIDES_OF(k), STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), {newK, newV, newBatch, position, positionEach, newCount} }
 #define SPLIT(name, Row)                                                                                                                                    \
-    extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS, Row::BLOCKS) attention_##name(PARAMETERS(Row::E)) {                                                 \
+    extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS) attention_##name(PARAMETERS(Row::E)) {                                                 \
         __shared__ Shared<ROWS> m;                                                                                                                          \
         admit();                                                                                                                                            \
         const Arguments<Row::E> a = ARGUMENTS(Row::E);                                                                                                      \
@@ -324,7 +324,6 @@ constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
     }
 #define ATTENTION(name, E)                                                                                                                                  \
     SPLIT(split_##name, Piece<E>)                                                                                                                           \
-    SPLIT(spread_##name, Spread<E>)                                                                                                                         \
     extern "C" __global__ void __launch_bounds__(THREADS) attention_merge_##name(PARAMETERS(E)) {                                                           \
         follow();                                                                                                                                           \
         const Arguments<E> a = ARGUMENTS(E);                                                                                                                \
@@ -340,5 +339,6 @@ constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
         a.write(batch, id % all, row, c, list[0], a.p.limit(batch, row % queries));                                                                         \
     }
 ATTENTION(f32, float)
+SPLIT(spread_f32, Spread<float>)
 ATTENTION(bf16, BF16)
 ATTENTION(f16, F16)
