@@ -114,12 +114,12 @@ template <typename T, int R> struct Block {
         }
     }
 
-    // scores computes s[r][c] = the product of row a0 + y R + r of a and row b0 + x + 16 c of b.
-    static __device__ __forceinline__ void scores(T (&s)[R][R], Memory& m, const Head<T>& a, int a0, const Head<T>& b, int b0) {
+    // scores computes s[r][c] = the product of row a0 + y R + r of a and row b0 + x + 16 c of b, for c < C.
+    template <int C = R> static __device__ __forceinline__ void scores(T (&s)[R][R], Memory& m, const Head<T>& a, int a0, const Head<T>& b, int b0) {
 #pragma unroll
         for (int r = 0; r < R; r++)
 #pragma unroll
-            for (int c = 0; c < R; c++) s[r][c] = 0;
+            for (int c = 0; c < C; c++) s[r][c] = 0;
 #pragma unroll 1
         for (int c0 = 0; c0 < a.dim; c0 += SLICE) {
             __syncthreads();
@@ -128,18 +128,18 @@ template <typename T, int R> struct Block {
             __syncthreads();
 #pragma unroll 2
             for (int k = 0; k < SLICE; k += 4) {
-                Four<T> u[R], w[R];
+                Four<T> u[R], w[C];
 #pragma unroll
                 for (int r = 0; r < R; r++) {
                     u[r] = *reinterpret_cast<const Four<T>*>(&m.stage.rows[0][(y() * R + r) * PITCH + k]);
-                    w[r] = *reinterpret_cast<const Four<T>*>(&m.stage.rows[1][(x() + 16 * r) * PITCH + k]);
+                    if (r < C) w[r] = *reinterpret_cast<const Four<T>*>(&m.stage.rows[1][(x() + 16 * r) * PITCH + k]);
                 }
 #pragma unroll
                 for (int l = 0; l < 4; l++)
 #pragma unroll
                     for (int r = 0; r < R; r++)
 #pragma unroll
-                        for (int c = 0; c < R; c++) s[r][c] += u[r].v[l] * w[c].v[l];
+                        for (int c = 0; c < C; c++) s[r][c] += u[r].v[l] * w[c].v[l];
             }
         }
     }
@@ -154,9 +154,9 @@ template <typename T, int R> struct Block {
     }
 
     // accumulate adds to row y R + r of sum the weights of that row times columns c0 on of rows b0 to b0 + SIDE - 1 of b. Unless whole, pairs of a row and a column of the
-    // weights that are not seen add nothing: 0 times an infinity would be NaN.
+    // weights that are not seen add nothing: 0 times an infinity would be NaN. No row of the weights sees columns from n on.
     template <int S, typename Seen>
-    static __device__ __forceinline__ void accumulate(T (&sum)[R][S][4], Memory& m, const Head<T>& b, int b0, int c0, bool whole, Seen seen) {
+    static __device__ __forceinline__ void accumulate(T (&sum)[R][S][4], Memory& m, const Head<T>& b, int b0, int c0, bool whole, Seen seen, int n = SIDE) {
 #pragma unroll
         for (int s = 0; s < S; s++) {
             if (c0 + s * WIDE >= b.dim) break;
@@ -165,7 +165,7 @@ template <typename T, int R> struct Block {
             __syncthreads();
             if (!whole) {
 #pragma unroll 2
-                for (int j = 0; j < SIDE; j++) {
+                for (int j = 0; j < min(n, SIDE); j++) {
                     const Four<T> v = *reinterpret_cast<const Four<T>*>(&m.stage.wide[j * WIDE + 4 * x()]);
 #pragma unroll
                     for (int r = 0; r < R; r++)

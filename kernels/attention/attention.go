@@ -7,7 +7,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-var forwardKernels = portable("attention", "attention", forward[float32], forward[float64])
+var (
+	forwardKernels = portable("attention", "attention", forwardParts[float32], forwardParts[float64])
+	fewKernels     = portable("attention_few", "attention_few", forward[float32], forward[float64])
+	partsKernels   = portable("attention", "attention_parts", mergeParts[float32], mergeParts[float64])
+)
 
 // Forward plans attention. Its inputs are q, k, v and, if there are, the counts; its outputs those that are wanted, in this order: out, and the statistics, the logarithm
 // of the sum of the exponentials of each row, of float32 or float64, (Batch, Heads, Queries): -Inf where a query sees no key. It is a kernels.Planner.
@@ -43,6 +47,10 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		f.launchSplit(p, dev, args, updateArgs{})
 		return p, nil
 	}
+	if f.seesFew(dev) {
+		p.Launch(fewKernels[f.statistics()], int(f.Batch*f.Heads*kernels.CeilDiv(f.Queries, fewThreads)), fewThreads, stored[forwardArgs]{args, f.stored()})
+		return p, nil
+	}
 	if f.onHopper(dev) {
 		f.launchHopper(p, dev, args.Out, at[1], outputs)
 		return p, nil
@@ -51,8 +59,48 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
 		return p, nil
 	}
-	launch(f.Problem, p, dev, mmaForward, forwardKernels, f.Batch*f.Heads, f.Queries, args)
+	if f.byMMA(dev) {
+		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, args)
+		return p, nil
+	}
+	f.launchParts(p, dev, args)
 	return p, nil
+}
+
+// A block of attention_few.cu has fewThreads threads, one for each query, which sees at most fewKeys keys.
+const (
+	fewThreads = 128
+	fewKeys    = 32
+)
+
+// seesFew reports whether attention_few.cu computes the problem on a device: not in 16 bits on tensor cores, nor if attention_split.cu does.
+func (p Problem) seesFew(dev kernels.Device) bool {
+	return dev.Kind == kernels.GPU && p.Keys <= fewKeys && !p.splits(dev) && (p.Dtype.Size() > 2 || !p.byMMA(dev))
+}
+
+// partsArgs are the arguments of the portable kernels: Parts blocks share the keys of a tile of queries.
+type partsArgs struct {
+	forwardArgs
+	Parts   int64 `arg:"int32"`
+	Partial kernels.Ref
+}
+
+// launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are blocksPerSM for each SM; then a launch merges their results.
+func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+	const blocksPerSM = 4
+	side, _ := f.tile()
+	blocks := f.Batch * f.Heads * f.tiles(f.Queries)
+	to := partsArgs{args, 1, kernels.At(kernels.Out, 0)}
+	if dev.Kind == kernels.GPU {
+		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, side), blocksPerSM*int64(dev.SMs)/blocks))
+	}
+	if to.Parts > 1 {
+		p.Scratch, to.Partial = f.rows()*to.Parts*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
+	}
+	launchPortable(f.Problem, p, forwardKernels, blocks*to.Parts, to)
+	if to.Parts > 1 {
+		launchPortable(f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), to)
+	}
 }
 
 // Stored returns the plan for q, k, v and out of 16 bits, if f is of float32. The statistics stay in float32.
@@ -84,66 +132,126 @@ func (f Forward) String() string {
 
 // forward is the Go body: a goroutine has blocks of queries of a head and goes through the keys block by block, by online softmax.
 func forward[T kernels.Float](c kernels.Call, dt kernels.Dtype, args forwardArgs) {
+	forwardParts[T](c, dt, partsArgs{forwardArgs: args, Parts: 1})
+}
+
+// forwardParts does so for each part of the keys of a block of queries.
+func forwardParts[T kernels.Float](c kernels.Call, dt kernels.Dtype, args partsArgs) {
 	h := newHost[T](c, dt, args.problemArgs)
-	var lse []T
-	if args.Outputs&2 != 0 {
-		lse = kernels.Slice[T](c, args.Statistics)
-	}
 	h.each(args.Heads, args.Queries, func(w *work[T], batch, head, t0, n int64) {
 		limits, most := h.limits(batch, t0, n)
 		q := w.load(0, h.rows(args.In[0], batch, head, t0, n))
 		sum, top, total := w.buffer(1, n*args.Dim), w.buffer(2, n), w.buffer(3, n)
-		clear(sum)
-		clear(total)
-		fill(top, T(math.Inf(-1)))
-		for j0 := int64(0); j0 < most; j0 += hostBlock {
-			m := min(hostBlock, args.Keys-j0)
-			s := w.buffer(4, n*m)
-			w.scores(s, q, w.load(5, h.rows(args.In[1], batch, head/args.Group, j0, m)), n, m)
+		each := kernels.CeilDiv(kernels.CeilDiv(most, hostBlock), args.Parts) * hostBlock
+		for part := range args.Parts {
+			clear(sum)
+			clear(total)
+			fill(top, T(math.Inf(-1)))
+			for j0 := part * each; j0 < min((part+1)*each, most); j0 += hostBlock {
+				m := min(hostBlock, args.Keys-j0)
+				s := w.buffer(4, n*m)
+				w.scores(s, q, w.load(5, h.rows(args.In[1], batch, head/args.Group, j0, m)), n, m)
+				for i := range n {
+					row := s[i*m : (i+1)*m]
+					seen := row[:min(max(limits[i]-j0, 0), m)]
+					high := top[i]
+					for j := range seen {
+						seen[j] *= h.scale
+						high = max(high, seen[j])
+					}
+					from := high
+					if math.IsInf(float64(high), -1) {
+						from = 0
+					}
+					for j := range seen {
+						seen[j] -= from
+					}
+					expr.Exponentials(seen, seen)
+					factor, add := T(math.Exp(float64(top[i]-from))), T(0)
+					for _, x := range seen {
+						add += x
+					}
+					clear(row[len(seen):])
+					top[i], total[i] = high, total[i]*factor+add
+					for k, row := 0, sum[i*args.Dim:(i+1)*args.Dim]; k < len(row); k++ {
+						row[k] *= factor
+					}
+				}
+				if args.Outputs&1 != 0 {
+					w.accumulate(sum, s, w.load(5, h.rows(args.In[2], batch, head/args.Group, j0, m)), false, n, m, func(i, j int64) bool { return j0+j < limits[i] })
+				}
+			}
+			if args.Parts == 1 {
+				for i := range n {
+					h.finish(args.forwardArgs, batch, head, t0+i, partial[T]{top[i], total[i], sum[i*args.Dim : (i+1)*args.Dim]})
+				}
+				continue
+			}
 			for i := range n {
-				row := s[i*m : (i+1)*m]
-				seen := row[:min(max(limits[i]-j0, 0), m)]
-				high := top[i]
-				for j := range seen {
-					seen[j] *= h.scale
-					high = max(high, seen[j])
-				}
-				from := high
-				if math.IsInf(float64(high), -1) {
-					from = 0
-				}
-				for j := range seen {
-					seen[j] -= from
-				}
-				expr.Exponentials(seen, seen)
-				factor, add := T(math.Exp(float64(top[i]-from))), T(0)
-				for _, x := range seen {
-					add += x
-				}
-				clear(row[len(seen):])
-				top[i], total[i] = high, total[i]*factor+add
-				for k, row := 0, sum[i*args.Dim:(i+1)*args.Dim]; k < len(row); k++ {
-					row[k] *= factor
-				}
+				to := kernels.Slice[T](c, args.Partial)[(((batch*args.Heads+head)*args.Queries+t0+i)*args.Parts+part)*(args.Dim+2):]
+				to[0], to[1] = top[i], total[i]
+				copy(to[2:], sum[i*args.Dim:(i+1)*args.Dim])
 			}
-			if args.Outputs&1 != 0 {
-				w.accumulate(sum, s, w.load(5, h.rows(args.In[2], batch, head/args.Group, j0, m)), false, n, m, func(i, j int64) bool { return j0+j < limits[i] })
-			}
-		}
-		for i := range n {
-			factor, statistic := 1/total[i], top[i]+T(math.Log(float64(total[i])))
-			if limits[i] == 0 {
-				factor, statistic = 0, T(math.Inf(-1))
-			}
-			if lse != nil {
-				lse[(batch*args.Heads+head)*args.Queries+t0+i] = statistic
-			}
-			for k := range args.Dim {
-				sum[i*args.Dim+k] *= factor
-			}
-		}
-		if args.Outputs&1 != 0 {
-			h.rows(args.Out, batch, head, t0, n).store(sum)
 		}
 	})
+}
+
+// mergeParts merges the parts of each row.
+func mergeParts[T kernels.Float](c kernels.Call, dt kernels.Dtype, args partsArgs) {
+	h, list := newHost[T](c, dt, args.problemArgs), kernels.Slice[T](c, args.Partial)
+	for row := range args.Batches * args.Heads * args.Queries {
+		all := newPartial[T](args.Dim)
+		for part := range args.Parts {
+			all.merge(partialOf(list[(row*args.Parts+part)*(args.Dim+2):], args.Dim))
+		}
+		h.finish(args.forwardArgs, row/args.Queries/args.Heads, row/args.Queries%args.Heads, row%args.Queries, all)
+	}
+}
+
+// partial is attention of a query to some of the keys: the maximum of the scores, the sum of the exponentials of scores less that, and of values with these weights.
+type partial[T kernels.Float] struct {
+	top, total T
+	sum        []T
+}
+
+// newPartial returns attention to no key.
+func newPartial[T kernels.Float](dim int64) partial[T] {
+	return partial[T]{top: T(math.Inf(-1)), sum: make([]T, dim)}
+}
+
+// partialOf is the one that begins a list: its maximum, its total and its sum.
+func partialOf[T kernels.Float](list []T, dim int64) partial[T] {
+	return partial[T]{list[0], list[1], list[2 : 2+dim]}
+}
+
+// merge adds attention to other keys.
+func (p *partial[T]) merge(x partial[T]) {
+	high := max(p.top, x.top)
+	from := high
+	if math.IsInf(float64(high), -1) {
+		from = 0
+	}
+	a, b := T(math.Exp(float64(p.top-from))), T(math.Exp(float64(x.top-from)))
+	p.top, p.total = high, p.total*a+x.total*b
+	for e, y := range x.sum {
+		p.sum[e] = p.sum[e]*a + y*b
+	}
+}
+
+// finish stores the outputs of a query that has attended to all keys.
+func (h *host[T]) finish(args forwardArgs, batch, head, query int64, x partial[T]) {
+	factor, statistic := 1/x.total, x.top+T(math.Log(float64(x.total)))
+	if limits, _ := h.limits(batch, query, 1); limits[0] == 0 {
+		factor, statistic = 0, T(math.Inf(-1))
+	}
+	if args.Outputs&2 != 0 {
+		kernels.Slice[T](h.Call, args.Statistics)[(batch*args.Heads+head)*args.Queries+query] = statistic
+	}
+	if args.Outputs&1 == 0 {
+		return
+	}
+	for k := range x.sum {
+		x.sum[k] *= factor
+	}
+	h.rows(args.Out, batch, head, query, 1).store(x.sum)
 }

@@ -33,9 +33,11 @@ template <int BM> struct Place {
         batch = number / p.heads, head = number % p.heads, t0 = (tiles - 1 - local / count) * BM;
     }
     __device__ __forceinline__ void store(u32 to) const { asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %3};" ::"r"(to), "r"(batch), "r"(head), "r"(t0) : "memory"); }
+    // load loads it by lane 0 of the warp, which also arrives at the barrier that the next store waits for: racecheck does not follow an order by __syncwarp.
     __device__ __forceinline__ void load(u32 from) {
         int unused;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(batch), "=r"(head), "=r"(t0), "=r"(unused) : "r"(from) : "memory");
+        if (threadIdx.x % 32 == 0) asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(batch), "=r"(head), "=r"(t0), "=r"(unused) : "r"(from) : "memory");
+        batch = __shfl_sync(~0u, batch, 0), head = __shfl_sync(~0u, head, 0), t0 = __shfl_sync(~0u, t0, 0);
     }
 };
 

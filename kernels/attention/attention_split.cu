@@ -2,15 +2,15 @@
 //
 // The keys that a tile of queries sees are split among blocks. The queries of all heads that share a head of keys are rows of one tile, so that keys and values are loaded
 // once for ROWS rows. A group of lanes loads a key and its value, 16 bytes a lane, and keeps the maximum, the sum of exponentials and the weighted sum of values of each row over
-// the keys that it loads (online softmax). These partial results are merged over the groups of a warp, then over warps, then over blocks, always in the same order. Rows of q, k
-// and v are whole pieces of 16 bytes.
+// the keys that it loads (online softmax). These partial results are merged over the groups of a warp, then over warps, then over blocks, always in the same order. attention_spread
+// loads elements one by one, for rows of q, k and v that are not whole pieces of 16 bytes, or more than 32 pieces.
 //
 // With an update, k and v are parts of a cache, with the same strides. Keys from the position on are read from the new rows, and the block that reads a key, or the last one for keys that no
 // query sees, writes it to the cache. A position from which the rows do not fit changes nothing.
 //
 // Before a block waits for prerequisite kernels it prefetches its keys and values to L2, of the number of keys that is stored at that time: one that is still to change costs time alone.
 //
-// The CLUSTER blocks of a cluster, from compute capability 9.0 on, send their partial results to the first one. If a tile has one cluster it writes the result. Otherwise it writes a
+// The CLUSTER blocks of a cluster, from compute capability 9.0 on, send their partial results to the first one. If a tile has one cluster, or one block, that writes the result. Otherwise it writes a
 // partial result to scratch memory, as does each block where there are no clusters, and merge merges these.
 #include "attention.cuh"
 #include "inbox.cuh"
@@ -25,13 +25,32 @@ constexpr int THREADS = 256, WARPS = THREADS / 32, MOST = 256, CLUSTER = 8; // M
 __device__ __forceinline__ void load_as(float& to, float x) { to = x; }
 __device__ __forceinline__ void store_as(float& to, float x) { to = x; }
 
-// Piece is 16 bytes of a row.
-template <typename E> struct alignas(16) Piece {
+// Piece is what a lane has of a row: 16 bytes, side by side.
+template <typename T> struct alignas(16) Piece {
+    using E = T;
     static constexpr int WIDTH = 16 / sizeof(E);
     E x[WIDTH];
-    // load loads the elements of a row from c on, zeros beyond its end.
-    __device__ __forceinline__ void load(const E* row, int c, int dim) {
+    // column is which element of the row x[e] is.
+    static __device__ __forceinline__ int column(int e, int lane, int lanes) { return lane * WIDTH + e; }
+    // load loads the elements of a row, zeros beyond its end.
+    __device__ __forceinline__ void load(const E* row, int lane, int lanes, int dim) {
+        const int c = lane * WIDTH;
         *reinterpret_cast<uint4*>(this) = c < dim ? *reinterpret_cast<const uint4*>(row + c) : make_uint4(0, 0, 0, 0);
+    }
+};
+
+// Spread is the same for rows at any address: elements that are as far from each other as there are lanes.
+template <typename T> struct Spread {
+    using E = T;
+    static constexpr int WIDTH = MOST / 32;
+    E x[WIDTH];
+    static __device__ __forceinline__ int column(int e, int lane, int lanes) { return e * lanes + lane; }
+    __device__ __forceinline__ void load(const E* row, int lane, int lanes, int dim) {
+#pragma unroll
+        for (int e = 0; e < WIDTH; e++) {
+            x[e] = E{};
+            if (column(e, lane, lanes) < dim) x[e] = row[column(e, lane, lanes)];
+        }
     }
 };
 
@@ -47,16 +66,19 @@ template <typename E> struct Update {
         const i64 at = position[index * each];
         return at < 0 || at > keys - count ? keys : (int)at;
     }
-    // write writes those of a head that are keys from `begin` on, before `end`. A lane has the 16 bytes from element c on.
-    template <typename A> __device__ __forceinline__ void write(const A& a, int first, int index, int head, int begin, int end, int c, int group, int groups) const {
+    // write writes those of a head that are keys from `begin` on, before `end`. Rows are whole pieces of 16 bytes.
+    template <typename A> __device__ __forceinline__ void write(const A& a, int first, int index, int head, int begin, int end, int lane, int lanes, int group, int groups) const {
         if (first >= end || first + count <= begin) return;
 #pragma unroll 1
         for (int i = group; i < count; i += groups) {
             const int j = first + i;
-            if (j < begin || j >= end || c >= a.p.dim) continue;
-            const i64 from = index * batch + head * a.ks.head + i * a.ks.row + c, to = index * a.ks.batch + head * a.ks.head + j * a.ks.row + c;
-            *reinterpret_cast<uint4*>(const_cast<E*>(a.k) + to) = *reinterpret_cast<const uint4*>(k + from);
-            *reinterpret_cast<uint4*>(const_cast<E*>(a.v) + to) = *reinterpret_cast<const uint4*>(v + from);
+            if (j < begin || j >= end) continue;
+            constexpr int PIECE = 16 / sizeof(E);
+            for (int c = lane * PIECE; c < a.p.dim; c += lanes * PIECE) {
+                const i64 from = index * batch + head * a.ks.head + i * a.ks.row + c, to = index * a.ks.batch + head * a.ks.head + j * a.ks.row + c;
+                *reinterpret_cast<uint4*>(const_cast<E*>(a.k) + to) = *reinterpret_cast<const uint4*>(k + from);
+                *reinterpret_cast<uint4*>(const_cast<E*>(a.v) + to) = *reinterpret_cast<const uint4*>(v + from);
+            }
         }
     }
 };
@@ -143,8 +165,9 @@ template <typename A> __device__ __forceinline__ void prefetch_keys(const A& a, 
 #endif
 
 // tile computes R rows from row0 on, for the keys of part `part` of parts.
-template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, const Arguments<E>& a, int batch, int head, int row0, int part, int parts, bool joined, float* partial) {
-    constexpr int W = Piece<E>::WIDTH, KEYS = 4; // in flight
+template <typename P, int R> __device__ __forceinline__ void tile(Shared<R>& m, const Arguments<typename P::E>& a, int batch, int head, int row0, int part, int parts, bool joined, float* partial) {
+    using E = typename P::E;
+    constexpr int W = P::WIDTH, KEYS = 4; // in flight
     const Problem<float>& p = a.p;
     const int rows = min(R, p.group * p.queries - row0);
     int lanes = 1;
@@ -169,8 +192,8 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
         top[r] = -INFINITY;
         const int row = row0 + min(r, rows - 1);
         const E* const from = a.q + batch * a.qs.batch + (head * p.group + row / p.queries) * a.qs.head + row % p.queries * a.qs.row;
-        Piece<E> x;
-        x.load(from, lane * W, p.dim);
+        P x;
+        x.load(from, lane, lanes, p.dim);
 #pragma unroll
         for (int e = 0; e < W; e++) load_as(q[r][e], x.x[e]);
     }
@@ -179,13 +202,13 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
     const E *const newK = a.update.k + batch * a.update.batch + head * a.ks.head, *const newV = a.update.v + batch * a.update.batch + head * a.ks.head;
 #pragma unroll 1
     for (int j0 = begin; j0 < end; j0 += groups * KEYS) { // the same for all lanes, which exchange sums
-        Piece<E> x[KEYS], y[KEYS];
+        P x[KEYS], y[KEYS];
 #pragma unroll
         for (int u = 0; u < KEYS; u++) {
             const int j = min(j0 + u * groups + group, end - 1);
             const bool isNew = j >= fresh && j < stale;
-            x[u].load(isNew ? newK + (j - fresh) * a.ks.row : k + j * a.ks.row, lane * W, p.dim);
-            y[u].load(isNew ? newV + (j - fresh) * a.ks.row : v + j * a.vs.row, lane * W, p.dim);
+            x[u].load(isNew ? newK + (j - fresh) * a.ks.row : k + j * a.ks.row, lane, lanes, p.dim);
+            y[u].load(isNew ? newV + (j - fresh) * a.ks.row : v + j * a.vs.row, lane, lanes, p.dim);
         }
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -229,7 +252,7 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
             }
         }
     }
-    a.update.write(a, fresh, batch, head, begin, part == parts - 1 ? p.keys : end, lane * W, group, groups);
+    a.update.write(a, fresh, batch, head, begin, part == parts - 1 ? p.keys : end, lane, lanes, group, groups);
 #if __CUDA_ARCH__ >= 900
     if (joined) cluster_wait(); // all blocks have begun
 #endif
@@ -248,7 +271,7 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
         if (threadIdx.x % 32 < lanes) {
             if (lane == 0) m.tops[warp] = top[r], m.totals[warp] = total[r];
 #pragma unroll
-            for (int e = 0; e < W; e++) m.sums[warp][lane * W + e] = sum[r][e];
+            for (int e = 0; e < W; e++) m.sums[warp][P::column(e, lane, lanes)] = sum[r][e];
         }
         __syncthreads();
         if (c0 >= p.dim) continue;
@@ -263,7 +286,8 @@ template <typename E, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
             continue;
         }
 #endif
-        all.keep(partial + ((i64)blockIdx.x * R + r) * (p.dim + 2), c0);
+        if (parts == 1) a.write(batch, head, row0 + r, c0, all, limit[r]);
+        else all.keep(partial + ((i64)blockIdx.x * R + r) * (p.dim + 2), c0);
     }
 #if __CUDA_ARCH__ >= 900
     if (!joined || rank > 0 || c0 >= p.dim) return;
@@ -287,16 +311,19 @@ constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
         const E *newK, const E *newV, const i64 newBatch, const i64 *position, const int positionEach, const int newCount
 #define ARGUMENTS(E) \
     Arguments<E> { q, k, v, STRIDES_OF(q), STRIDES_OF(k), STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), {newK, newV, newBatch, position, positionEach, newCount} }
-#define ATTENTION(name, E)                                                                                                                                  \
-    extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS) attention_split_##name(PARAMETERS(E)) {                                                \
+#define SPLIT(name, Row)                                                                                                                                    \
+    extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS) attention_##name(PARAMETERS(Row::E)) {                                                 \
         __shared__ Shared<ROWS> m;                                                                                                                          \
         admit();                                                                                                                                            \
-        const Arguments<E> a = ARGUMENTS(E);                                                                                                                \
+        const Arguments<Row::E> a = ARGUMENTS(Row::E);                                                                                                      \
         const int rows = group * queries, most = rows == 1 ? 1 : ROWS, tiles = (rows + most - 1) / most, part = blockIdx.x % parts, id = blockIdx.x / parts; \
         const int row0 = id % tiles * most, all = heads / group, head = id / tiles % all, batch = id / tiles / all;                                         \
-        if (rows == 1) tile<E, 1>(reinterpret_cast<Shared<1>&>(m), a, batch, head, row0, part, parts, joined, partial);                                     \
-        else tile<E, ROWS>(m, a, batch, head, row0, part, parts, joined, partial);                                                                          \
-    }                                                                                                                                                       \
+        if (batch >= batches) follow(); /* a block that fills a cluster */                                                                                  \
+        else if (rows == 1) tile<Row, 1>(reinterpret_cast<Shared<1>&>(m), a, batch, head, row0, part, parts, joined, partial);                              \
+        else tile<Row, ROWS>(m, a, batch, head, row0, part, parts, joined, partial);                                                                        \
+    }
+#define ATTENTION(name, E)                                                                                                                                  \
+    SPLIT(split_##name, Piece<E>)                                                                                                                           \
     extern "C" __global__ void __launch_bounds__(THREADS) attention_merge_##name(PARAMETERS(E)) {                                                           \
         follow();                                                                                                                                           \
         const Arguments<E> a = ARGUMENTS(E);                                                                                                                \
@@ -312,5 +339,6 @@ constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
         a.write(batch, id % all, row, c, list[0], a.p.limit(batch, row % queries));                                                                         \
     }
 ATTENTION(f32, float)
+SPLIT(spread_f32, Spread<float>)
 ATTENTION(bf16, BF16)
 ATTENTION(f16, F16)

@@ -2,10 +2,10 @@ package attention
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // A block of attention_split.cu has splitThreads threads, and a cluster of its joined kernels splitCluster blocks.
@@ -33,10 +33,15 @@ var splitPolicy = struct {
 	minKeys     int64 // of a block where it has more
 	blocksPerSM int64 // where tiles have more
 	maxClusters int64 // of a tile
-}{16, 4, 4, 256, 64, 2, 8}
+	wholeTiles  int64 // of spread rows: with at least this many tiles per SM
+	wholeKeys   int64 // or at most this many keys a block computes a tile
+}{16, 4, 4, 256, 64, 2, 8, 2, 64}
 
 // splitKernels compute attention of few queries, whose keys are split among blocks.
 var splitKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_merge", mergeBody)
+
+// spreadKernel is that of rows of float32 that lanes do not have in one piece of 16 bytes each.
+var spreadKernel = own.Kernel("attention_split", "attention_spread_f32", func(c kernels.Call) { splitBody(c, kernels.Float32) })
 
 // splitPair returns the kernels of a name by element type.
 func splitPair(name string, body func(kernels.Call, kernels.Dtype)) map[kernels.Dtype]*kernels.Kernel {
@@ -61,7 +66,7 @@ func tileRows(sharing int64) int64 {
 // splits reports whether attention_split.cu computes the problem on a device.
 func (p Problem) splits(dev kernels.Device) bool {
 	rows := p.sharing()
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 {
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.spreads() && (p.Dtype != kernels.Float32 || p.Keys <= fewKeys) {
 		return false
 	}
 	if p.byMMA(dev) {
@@ -69,6 +74,9 @@ func (p Problem) splits(dev kernels.Device) bool {
 	}
 	return rows <= splitPolicy.maxRows
 }
+
+// spreads reports whether lanes load elements of rows one by one.
+func (p Problem) spreads() bool { return !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 }
 
 // splitArgs are the arguments of split and of merge. A tile has Parts blocks; with Joined each splitCluster of them are a cluster, which has one partial result.
 type splitArgs struct {
@@ -95,12 +103,18 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	if f.Keys <= splitCluster*s.maxKeys {
 		clusters = 1
 	}
-	to := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}
+	to, by := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
+	if f.spreads() {
+		by = spreadKernel
+		if tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys {
+			to.Parts, to.Joined = 1, false
+		}
+	}
 	partials := to.partials()
 	if partials > 1 {
 		p.Scratch, to.Partial = tiles*partials*tileRows(f.sharing())*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
 	}
-	p.Launch(splitKernels[f.Dtype], int(tiles*to.Parts), splitThreads, to)
+	p.Launch(by, int(arith.RoundUp(tiles*to.Parts, splitCluster)), splitThreads, to)
 	if partials > 1 {
 		p.Launch(mergeKernels[f.Dtype], int(f.rows()), splitThreads, to)
 	}
@@ -142,41 +156,22 @@ func splitBody(c kernels.Call, dt kernels.Dtype) {
 				for r, limit := range limits {
 					row := row0 + int64(r)
 					q := w.load(2, h.rows(a.In[0], batch, head*a.Group+row/a.Queries, row%a.Queries, 1))
-					to := list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):][:h.Dim+2]
-					clear(to)
-					to[0] = float32(math.Inf(-1))
+					all := newPartial[float32](h.Dim)
 					for j := range min(n, limit-begin) {
-						x := partial{0, 1, v[j*h.Dim:][:h.Dim]}
+						x := partial[float32]{0, 1, v[j*h.Dim:][:h.Dim]}
 						for e, y := range k[j*h.Dim:][:h.Dim] {
 							x.top += q[e] * y
 						}
 						x.top *= h.scale
-						merge(to, x)
+						all.merge(x)
 					}
+					to := list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):]
+					to[0], to[1] = all.top, all.total
+					copy(to[2:], all.sum)
 				}
 			}
 		}
 	})
-}
-
-// partial is attention to some of the keys.
-type partial struct {
-	top, total float32
-	sum        []float32
-}
-
-// merge adds a partial result to another one, which is its maximum, its total and its sum.
-func merge(to []float32, x partial) {
-	high := max(to[0], x.top)
-	from := high
-	if math.IsInf(float64(high), -1) {
-		from = 0
-	}
-	a, b := float32(math.Exp(float64(to[0]-from))), float32(math.Exp(float64(x.top-from)))
-	to[0], to[1] = high, to[1]*a+x.total*b
-	for e, y := range x.sum {
-		to[2+e] = to[2+e]*a + y*b
-	}
 }
 
 // mergeBody merges the partial results of each row.
@@ -188,25 +183,10 @@ func mergeBody(c kernels.Call, dt kernels.Dtype) {
 	for i := range a.Batches * heads * rows {
 		row, id := i%rows, i/rows
 		batch, head, query := id/heads, id%heads*a.Group+row/a.Queries, row%a.Queries
-		sum := make([]float32, h.Dim+2)
-		sum[0] = float32(math.Inf(-1))
+		all := newPartial[float32](h.Dim)
 		for part := range a.partials() {
-			x := list[(((id*tiles+row/side)*a.partials()+part)*side+row%side)*(h.Dim+2):][:h.Dim+2]
-			merge(sum, partial{x[0], x[1], x[2:]})
+			all.merge(partialOf(list[(((id*tiles+row/side)*a.partials()+part)*side+row%side)*(h.Dim+2):], h.Dim))
 		}
-		statistic := sum[0] + float32(math.Log(float64(sum[1])))
-		if _, limit := h.limits(batch, query, 1); limit == 0 {
-			clear(sum)
-			sum[1], statistic = 1, float32(math.Inf(-1))
-		}
-		for e := range sum[2:] {
-			sum[2+e] /= sum[1]
-		}
-		if a.Outputs&1 != 0 {
-			h.rows(a.Out, batch, head, query, 1).store(sum[2:])
-		}
-		if a.Outputs&2 != 0 {
-			kernels.Slice[float32](c, a.Statistics)[(batch*a.Heads+head)*a.Queries+query] = statistic
-		}
+		h.finish(a.forwardArgs, batch, head, query, all)
 	}
 }

@@ -251,13 +251,23 @@ func portable[A any](stem, prefix string, f32, f64 func(kernels.Call, kernels.Dt
 // launch launches a block for each tile of rows of heads: a kernel of tensor cores or a portable one.
 func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma mmaKernels, other [2]*kernels.Kernel, heads, rows int64, args A) {
 	if p.byMMA(dev) {
-		if p.kind() == "tf32" {
-			plan.Precision = kernels.TF32
-		}
-		plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)*mma.blocks(p)), mmaThreads, args).Shared = int(mma.shared(p))
+		launchMMA(p, plan, mma, heads, rows, args)
 		return
 	}
-	plan.Launch(other[p.statistics()], int(heads*p.tiles(rows)), portableThreads, stored[A]{args, p.stored()})
+	launchPortable(p, plan, other, heads*p.tiles(rows), args)
+}
+
+// launchMMA launches a block of a kernel of tensor cores for each tile.
+func launchMMA[A any](p Problem, plan *kernels.Plan, mma mmaKernels, heads, rows int64, args A) {
+	if p.kind() == "tf32" {
+		plan.Precision = kernels.TF32
+	}
+	plan.Launch(mma.of(p), int(heads*kernels.CeilDiv(rows, mmaTile)*mma.blocks(p)), mmaThreads, args).Shared = int(mma.shared(p))
+}
+
+// launchPortable launches blocks of a portable kernel.
+func launchPortable[A any](p Problem, plan *kernels.Plan, by [2]*kernels.Kernel, blocks int64, args A) {
+	plan.Launch(by[p.statistics()], int(blocks), portableThreads, stored[A]{args, p.stored()})
 }
 
 // named returns an error with the name of a plan.
