@@ -119,13 +119,14 @@ struct Double {
     };
     // stage copies columns c0 to c0 + W - 1 of R rows from t0 on, 0 outside.
     template <int R, int W> static __device__ __forceinline__ void stage(double* to, int pitch, const Head<double>& from, int t0, int c0) {
-        const int column = threadIdx.x % W, first = threadIdx.x / W;
-        const bool inside = c0 + column < from.dim;
+        const int column = threadIdx.x % W, first = threadIdx.x / W, rows = c0 + column < from.dim ? from.count - t0 - first : 0;
+        const double* x = (const double*)from.x + (t0 + first) * from.stride + c0 + column;
+        to += first * pitch + column;
 #pragma unroll
-        for (int i = first; i < R; i += 256 / W) {
-            double x = 0;
-            if (inside && t0 + i < from.count) x = ((const double*)from.x)[(t0 + i) * from.stride + c0 + column];
-            to[i * pitch + column] = x;
+        for (int i = 0; i < R; i += 256 / W, x += 256 / W * from.stride) {
+            double value = 0;
+            if (i < rows) value = *x;
+            to[i * pitch] = value;
         }
     }
 };
