@@ -88,11 +88,14 @@ type partsArgs struct {
 // launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are blocksPerSM for each SM; then a launch merges their results.
 func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
 	const blocksPerSM = 4
-	side, _ := f.tile()
-	blocks := f.Batch * f.Heads * f.tiles(f.Queries)
+	step := int64(64) // keys
+	if f.Dtype == kernels.Float64 {
+		step = 32
+	}
+	blocks := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, 64) * kernels.CeilDiv(f.Dim, 128)
 	to := partsArgs{args, 1, kernels.At(kernels.Out, 0)}
 	if dev.Kind == kernels.GPU {
-		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, side), blocksPerSM*int64(dev.SMs)/blocks))
+		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), blocksPerSM*int64(dev.SMs)/blocks))
 	}
 	if to.Parts > 1 {
 		p.Scratch, to.Partial = f.rows()*to.Parts*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
