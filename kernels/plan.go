@@ -151,7 +151,7 @@ func (p *Plan) Multiplies() bool {
 }
 
 var products = []Image{own.Image("matmul"), own.Image("matmul_vector"), own.Image("matmul_outer"), own.Image("matmul_double"), own.Image("matmul_hopper"), own.Image("matmul_mma"),
-	own.Image("matmul_mma_double"), own.Image("matmul_strip"), own.Image("matmul_narrow")}
+	own.Image("matmul_mma_double"), own.Image("matmul_mma_single"), own.Image("matmul_strip"), own.Image("matmul_narrow")}
 
 // String prints the plan, one launch a line.
 func (p *Plan) String() string {

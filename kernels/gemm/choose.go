@@ -123,6 +123,17 @@ type tile struct {
 	cluster        int64 // blocks of a cluster; 0: none
 	across         int64 // blocks side by side in the cluster; 0: one
 	shared         int64 // dynamic shared memory, bytes
+	filled         bool  // rows beyond the last one of C, 16 at a time, are not computed
+}
+
+// share returns the work of the tiles of a problem, relative to that of full ones.
+func (t *tile) share(x *problem) float64 {
+	if !t.filled {
+		return 1
+	}
+	const fixed = 16 // rows that take as long as what a block does once for all rows
+	tiles := kernels.CeilDiv(x.M, t.m)
+	return float64(arith.RoundUp(x.M, 16)+tiles*fixed) / float64(tiles*(t.m+fixed))
 }
 
 // count returns the tiles of C.

@@ -8,8 +8,8 @@
 // thin of 32 x 16, for a narrow C.
 //
 // Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu and matmul_band.cu, those of few
-// rows or columns in matmul_narrow.cu and matmul_strip.cu. Large products on devices of compute capability 9 run on the
-// tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
+// rows or columns in matmul_narrow.cu and matmul_strip.cu, in float32 on the tensor cores in matmul_mma_single.cu. Large
+// products on devices of compute capability 9 run on the tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
 //
 // If C has too few tiles to fill the device, K is cut into splits. On compute capability 9.0 and later the blocks of a cluster
 // reduce their splits (joined). Otherwise each split is summed into a separate copy of C in scratch memory, and

@@ -95,6 +95,7 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	if x.transC {
 		work *= r.TransC
 	}
+	work *= c.share(x)
 	p.step, p.alone, p.strays = r.Step*work, r.Alone*work, x.strays()
 	stored, result := size, size // bytes of an element of an operand, as the kernel reads it; of C
 	if c.form != Plain {

@@ -64,6 +64,7 @@ var table = withRates(slices.Concat(
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
 		tileTable[float64](),
 	)},
+	[][]candidate{{mmaSingle}},
 ))
 
 // dot is the product of two vectors.

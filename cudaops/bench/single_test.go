@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
+)
+
+// Products that split float32 operands in registers are within 2^-21 of the magnitude of their terms, of elements of any size, and have the infinities
+// and NaN of IEEE arithmetic.
+func TestSingleForms(t *testing.T) {
+	r, dev := random(t), device0(t)
+	if dev.Major != 9 || dev.Minor != 0 {
+		t.Skipf("SKIPPED, NOT TESTED: %s has no such kernel", dev.Name)
+	}
+	inf := math.Inf(1)
+	numbers := []struct {
+		name      string
+		exponents [2]int // of the sizes of A's and B's elements
+		rare      []float64
+	}{
+		{"near 1", [2]int{}, nil}, {"zeros", [2]int{}, []float64{0, 0, 0}}, {"special", [2]int{}, []float64{inf, -inf, math.NaN()}}, {"infinite", [2]int{}, []float64{inf}},
+		{"tiny and large", [2]int{-120, 118}, nil}, {"large and tiny", [2]int{119, -121}, nil}, {"rare sizes", [2]int{}, []float64{0x1p-130, 0x1p-149, 0x1p126, -0x1.fffffep127}},
+	}
+	plans := 0
+	for i, s := range [][4]int64{{1, 37, 201, 260}, {2, 66, 129, 200}, {3, 102, 64, 77}, {1, 128, 384, 512}, {1, 17, 130, 51}, {2, 48, 131, 1028}} {
+		for transposes := range 4 {
+			for j, c := range numbers {
+				if testing.Short() && (i+transposes+j)%8 != 0 {
+					continue // a checker follows every access
+				}
+				p := gemm.Product{Dtype: f32, Batch: s[0], M: s[1], N: s[2], K: s[3], A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}}
+				if (i+j)%2 == 1 {
+					p.M, p.N = p.N, p.M
+				}
+				var operands [2][]float64
+				for o := range operands {
+					x := between1(r, p.Batch*p.K*[]int64{p.M, p.N}[o])
+					for e := range x {
+						if x[e] = float64(float32(math.Ldexp(x[e], c.exponents[o]))); len(c.rare) > 0 && r.IntN(300) == 0 {
+							x[e] = c.rare[r.IntN(len(c.rare))]
+						}
+					}
+					operands[o] = x
+				}
+				want, magnitude := productOf(p, operands[0], operands[1])
+				inputs := operands[:]
+				if (i+j)%3 == 2 { // an epilogue
+					x := between1(r, p.Batch*p.M*p.N)
+					inputs = append(inputs, x)
+					view := codegen.View{Elements: int64(len(x)), Strides: []int{int(p.M * p.N), int(p.N), 1}}
+					p, _ = p.With(testutil.Get[expr.Func](t)(expr.Parse("c + x", f32, "c", "x")), view)
+					for e := range x {
+						want[e], magnitude[e] = want[e]+x[e], magnitude[e]+math.Abs(x[e])
+					}
+				}
+				names, _, list, err := p.Candidates(dev)
+				testutil.Do(t, err)
+				seen := map[string]bool{}
+				for n, plan := range list {
+					if !strings.HasPrefix(names[n], "single_") || seen[names[n]] || testing.Short() && len(seen) > 1 {
+						continue
+					}
+					seen[names[n]] = true
+					plans++
+					if fault := unlikeIEEE(t, plan, want, magnitude, p.K, inputs); fault != "" {
+						t.Errorf("%v, %v, %s, %s: %s", p, s, c.name, names[n], fault)
+					}
+				}
+			}
+		}
+	}
+	if want := 20; plans < want {
+		t.Errorf("got %d plans, want %d or more", plans, want)
+	}
+}
+
+// unlikeIEEE runs a plan and says where its result differs from what is wanted, "" if nowhere.
+func unlikeIEEE(t *testing.T, p *kernels.Plan, want, magnitude []float64, k int64, operands [][]float64) string {
+	var inputs [][]byte
+	for _, x := range operands {
+		inputs = append(inputs, kernels.Bytes(convert(x, func(e float64) float32 { return float32(e) })))
+	}
+	out := make([]float32, len(want))
+	testutil.Do(t, Run(0, p, inputs, kernels.Bytes(out)))
+	for i, w := range want {
+		got, allowed := float64(out[i]), 0x1p-21*magnitude[i]+0x1p-149*float64(k)
+		switch {
+		case magnitude[i] > math.MaxFloat32 && !math.IsInf(magnitude[i], 1): // a sum may overflow or not
+		case math.IsNaN(w) && math.IsNaN(got) || w == got:
+		case math.IsInf(w, 0) || !(math.Abs(got-w) <= allowed):
+			return fmt.Sprintf("element %d: got %v, want %v within %v", i, got, w, allowed)
+		}
+	}
+	return ""
+}
