@@ -1,10 +1,9 @@
 package kernels
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-
-	"github.com/stheno-ml/stheno/internal/sha256"
 )
 
 // Calibration holds what `stheno calibrate` measured on a GPU. The zero value is no calibration.

@@ -1,13 +1,13 @@
 package ops
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/fnv"
 
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/internal/guard"
-	"github.com/stheno-ml/stheno/internal/sha256"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"

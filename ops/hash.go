@@ -2,14 +2,13 @@ package ops
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
-
-	"github.com/stheno-ml/stheno/internal/sha256"
 )
 
 // identity distinguishes an op from others in a graph: a hash of the primitive's type, name and

@@ -1,13 +1,12 @@
 package expr
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/stheno-ml/stheno/internal/sha256"
 )
 
 // Functions holds PTX of the operations that take more than a few instructions, as the compiler made it of kernels/codegen/math.cu.

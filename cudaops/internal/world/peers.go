@@ -3,6 +3,7 @@ package world
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/sha256"
 	"github.com/stheno-ml/stheno/kernels"
 )
 

@@ -2,6 +2,7 @@
 package manifest
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/internal/jsonlines"
-	"github.com/stheno-ml/stheno/internal/sha256"
 )
 
 // File is the manifest's name in the folder of the images.
@@ -112,9 +112,9 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 // Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images. Comments do not count, as in
 // [SourceHash], so measurements and test outcomes carry it.
 func (s *Source) Digest() string {
-	var text []byte
+	h := sha256.New()
 	for _, i := range s.Images {
-		text = fmt.Appendln(text, i.Target, i.Hash)
+		fmt.Fprintln(h, i.Target, i.Hash)
 	}
-	return Sum(text)[:12]
+	return hex.EncodeToString(h.Sum(nil))[:12]
 }

@@ -2,7 +2,10 @@ package manifest
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"hash"
 	"path"
 	"regexp"
 	"strconv"
@@ -12,16 +15,16 @@ import (
 // name. Comments and blank lines do not count, as they do not change the images: flags ask for no line numbers in them, and only a source that uses
 // __LINE__ or assert puts them there.
 func SourceHash(read func(name string) ([]byte, error), name string) (string, error) {
-	h := new(bytes.Buffer)
+	h := sha256.New()
 	if err := addSource(h, read, name, map[string]bool{}); err != nil {
 		return "", err
 	}
-	return Sum(h.Bytes()), nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 var include = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-func addSource(h *bytes.Buffer, read func(string) ([]byte, error), name string, seen map[string]bool) error {
+func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen map[string]bool) error {
 	if seen[name] {
 		return nil
 	}
