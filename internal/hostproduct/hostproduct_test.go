@@ -17,7 +17,7 @@ func drawn[T float32 | float64](r *rand.Rand, n int64) []T {
 	x := make([]T, n)
 	for i := range x {
 		if r.IntN(8) > 0 {
-			x[i] = T(math.Ldexp(r.Float64()-0.5, (r.IntN(20)*r.IntN(8)-80)*int(unsafe.Sizeof(x[0]))/4))
+			x[i] = T(math.Ldexp(r.Float64()-0.5, (r.IntN(20)*r.IntN(8)-66)*int(unsafe.Sizeof(x[0]))/4))
 		}
 	}
 	return x
