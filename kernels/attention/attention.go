@@ -48,7 +48,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return p, nil
 	}
 	if f.seesFew(dev) {
-		p.Launch(fewKernels[f.statistics()], int(f.Batch*f.Heads*kernels.CeilDiv(f.Queries, fewThreads)), fewThreads, stored[forwardArgs]{args, f.stored()})
+		p.Launch(fewKernels[f.statistics()], int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
 		return p, nil
 	}
 	if f.onHopper(dev) {
@@ -69,14 +69,26 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 
 // A block of attention_few.cu has fewThreads threads, one for each query, which sees at most fewKeys keys.
 const (
-	fewThreads = 128
-	fewKeys    = 32
+	fewThreads     = 128
+	fewKeys        = 32
+	fewBlocksPerSM = 7 // at least: fewer blocks wait for memory
 )
 
-// seesFew reports whether attention_few.cu computes the problem on a device: not in 16 bits on tensor cores, nor if attention_split.cu does.
+// seesFew reports whether attention_few.cu computes the problem on a device: what neither tensor cores nor attention_split.cu do.
+//
+// H200, us                                      portable    few
+// f32   902 heads,   554 x 1 of 43                 274.3  128.5
+// f32   696 heads, 11255 x 8 of 23                1409.4 1111.9
+// f32    88 heads,  1913 x 19 of 228               492.6  386.5
+// f64    32 heads,  4000 x 20 of 64                181.7  114.5
+// f32    12 heads,  6708 x 5 of 39, 4.8 per SM      18.1   25.3
+// f32    72 heads,   106 x 4 of 179, 0.5 per SM     37.2   61.2
 func (p Problem) seesFew(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && p.Keys <= fewKeys && !p.splits(dev) && (p.Dtype.Size() > 2 || !p.byMMA(dev))
+	return dev.Kind == kernels.GPU && p.Keys <= fewKeys && !p.byMMA(dev) && !p.splits(dev) && p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 }
+
+// fewBlocks is the number of blocks of attention_few.cu.
+func (p Problem) fewBlocks() int64 { return p.Batch * p.Heads * kernels.CeilDiv(p.Queries, fewThreads) }
 
 // partsArgs are the arguments of the portable kernels: Parts blocks share the keys of a tile of queries.
 type partsArgs struct {

@@ -25,6 +25,16 @@ const (
 // bf16  1 x 12 heads, 4 x 1024 of 64                                 16.8               10.4      18.6
 // bf16  1 x 12 heads, 16 x 1024 of 64                                16.8               28.0
 // bf16  1 x 32 heads, 8 of keys, 1 x 8192 of 128                    106.5               48.7      49.3
+//
+// Spread rows of float32, H200, us   portable   spread
+// 21 heads, 2 x 932 of 85                51.7     20.9
+// 99 heads, 9 x 238 of 156              103.0     83.4
+// 390 heads, 10 x 5008 of 9            1234.2    304.3
+// 16 heads, 1 x 4000 of 200             258.9     66.4
+// 1024 heads, 1 x 100 of 99             177.6     59.0
+// 1024 heads, 12 x 100 of 33            103.6    185.3
+// 1134 heads, 4 x 59 of 11               59.5     74.0
+// 12 heads, 10 x 1030 of 117             36.4     37.7
 var splitPolicy = struct {
 	maxRows     int64 // of queries that share a head of keys
 	maxHalfRows int64 // the same in 16 bits, where the other kernels run on tensor cores
@@ -35,7 +45,9 @@ var splitPolicy = struct {
 	maxClusters int64 // of a tile
 	wholeTiles  int64 // of spread rows: with at least this many tiles per SM
 	wholeKeys   int64 // or at most this many keys a block computes a tile
-}{16, 4, 4, 256, 64, 2, 8, 2, 64}
+	shortKeys   int64 // of spread rows: at most this many keys of at least
+	manyTiles   int64 // so many tiles per SM, of several rows, are as fast in the portable kernel
+}{16, 4, 4, 256, 64, 2, 8, 2, 64, 128, 6}
 
 // splitKernels compute attention of few queries, whose keys are split among blocks.
 var splitKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_merge", mergeBody)
@@ -66,13 +78,18 @@ func tileRows(sharing int64) int64 {
 // splits reports whether attention_split.cu computes the problem on a device.
 func (p Problem) splits(dev kernels.Device) bool {
 	rows := p.sharing()
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.spreads() && (p.Dtype != kernels.Float32 || p.Keys <= fewKeys) {
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.spreads() && (p.Dtype != kernels.Float32 || p.Keys <= fewKeys || rows > 1 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)) {
 		return false
 	}
 	if p.byMMA(dev) {
 		return rows <= splitPolicy.maxHalfRows && splitPolicy.smsPerHead*p.Batch*p.Heads <= int64(dev.SMs)
 	}
 	return rows <= splitPolicy.maxRows
+}
+
+// splitTiles is the number of tiles of queries.
+func (p Problem) splitTiles() int64 {
+	return p.Batch * p.KeyHeads * kernels.CeilDiv(p.sharing(), tileRows(p.sharing()))
 }
 
 // spreads reports whether lanes load elements of rows one by one.
@@ -98,7 +115,7 @@ type updateArgs struct {
 // launchSplit launches blocks for each tile of rows, and where these have more than one partial result, a launch that merges them.
 func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
 	s := splitPolicy
-	tiles := f.Batch * f.KeyHeads * kernels.CeilDiv(f.sharing(), tileRows(f.sharing()))
+	tiles := f.splitTiles()
 	clusters := min(kernels.CeilDiv(f.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
 	if f.Keys <= splitCluster*s.maxKeys {
 		clusters = 1
