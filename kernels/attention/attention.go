@@ -9,7 +9,7 @@ import (
 
 var (
 	forwardKernels = portable("attention", "attention", forwardParts[float32], forwardParts[float64])
-	fewKernels     = portable("attention_few", "attention_few", forward[float32], forward[float64])
+	fewKernel      = own.Kernel("attention_few", "attention_few_f32", portableBody(kernels.Float32, forward[float32]))
 	partsKernels   = portable("attention", "attention_parts", mergeParts[float32], mergeParts[float64])
 )
 
@@ -48,7 +48,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return p, nil
 	}
 	if f.seesFew(dev) {
-		p.Launch(fewKernels[f.statistics()], int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
+		p.Launch(fewKernel, int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
 		return p, nil
 	}
 	if f.onHopper(dev) {
@@ -80,11 +80,10 @@ const (
 // f32   902 heads,   554 x 1 of 43                 274.3  128.5
 // f32   696 heads, 11255 x 8 of 23                1409.4 1111.9
 // f32    88 heads,  1913 x 19 of 228               492.6  386.5
-// f64    32 heads,  4000 x 20 of 64                181.7  114.5
 // f32    12 heads,  6708 x 5 of 39, 4.8 per SM      18.1   25.3
 // f32    72 heads,   106 x 4 of 179, 0.5 per SM     37.2   61.2
 func (p Problem) seesFew(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && p.Keys <= fewKeys && !p.byMMA(dev) && !p.splits(dev) && p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
+	return dev.Kind == kernels.GPU && p.Dtype != kernels.Float64 && p.Keys <= fewKeys && !p.byMMA(dev) && !p.splits(dev) && p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 }
 
 // fewBlocks is the number of blocks of attention_few.cu.

@@ -113,4 +113,3 @@ __device__ __forceinline__ void attention(const void* q, Strides qs, const void*
         attention<T>(q, STRIDES_OF(q), k, STRIDES_OF(k), v, STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, stored, PROBLEM_OF(T), batches);               \
     }
 ATTENTION(f32, float)
-ATTENTION(f64, double)

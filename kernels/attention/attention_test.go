@@ -533,10 +533,8 @@ func TestFewKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, entry := range []string{"attention_few_f32", "attention_few_f64"} {
-		if !launched[entry] {
-			t.Errorf("no draw launched %s", entry)
-		}
+	if !launched["attention_few_f32"] {
+		t.Error("no draw launched attention_few_f32")
 	}
 }
 

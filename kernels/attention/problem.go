@@ -239,13 +239,15 @@ type stored[A any] struct {
 
 // portable returns the kernels of a source that compute in float32 and in float64.
 func portable[A any](stem, prefix string, f32, f64 func(kernels.Call, kernels.Dtype, A)) [2]*kernels.Kernel {
-	body := func(dt kernels.Dtype, f func(kernels.Call, kernels.Dtype, A)) func(kernels.Call) {
-		return func(c kernels.Call) {
-			args := kernels.Args[stored[A]](c)
-			f(c, []kernels.Dtype{dt, expr.BF16, expr.F16}[args.Stored], args.Args)
-		}
+	return own.Pair(stem, prefix, portableBody(kernels.Float32, f32), portableBody(kernels.Float64, f64))
+}
+
+// portableBody returns the Go body of a portable kernel that computes in a type.
+func portableBody[A any](dt kernels.Dtype, f func(kernels.Call, kernels.Dtype, A)) func(kernels.Call) {
+	return func(c kernels.Call) {
+		args := kernels.Args[stored[A]](c)
+		f(c, []kernels.Dtype{dt, expr.BF16, expr.F16}[args.Stored], args.Args)
 	}
-	return own.Pair(stem, prefix, body(kernels.Float32, f32), body(kernels.Float64, f64))
 }
 
 // launch launches a block for each tile of rows of heads: a kernel of tensor cores or a portable one.
