@@ -102,7 +102,7 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 		if !c.able.plain {
 			args = append(args, e)
 		}
-		l := p.Launch(kernel, int(d.blocks), c.threads, args...)
+		l := p.Launch(kernel, int(c.grid(x, d, e)), c.threads, args...)
 		if l.Shared = int(c.shared + d.shared); c.sized && d.parts > 1 {
 			l.Cluster = int(d.parts)
 		}
@@ -123,6 +123,7 @@ type tile struct {
 	cluster        int64 // blocks of a cluster; 0: none
 	across         int64 // blocks side by side in the cluster; 0: one
 	shared         int64 // dynamic shared memory, bytes
+	resident       int64 // blocks of an SM that compute several tiles; 0: each computes one
 	filled         bool  // rows beyond the last one of C, 16 at a time, are not computed
 }
 

@@ -149,7 +149,11 @@ func (p *predictor) time(d *cut) float64 {
 	c, x, r := p.c, p.x, p.r
 	k, cluster := float64(x.K), float64(max(d.cluster, 1))
 	launched := float64(d.blocks) * cluster
-	busy, units := math.Ceil(launched/p.most), 0. // blocks of the busiest SM, and the work of each
+	most := p.most
+	if c.sized && c.m > 0 && c.n > 0 && d.parts > 2 { // some SMs have no cluster
+		most = max(float64(x.clusters(d.parts)*d.parts), 1)
+	}
+	busy, units := math.Ceil(launched/most), 0. // blocks of the busiest SM, and the work of each
 	switch {
 	case d.cluster > 0: // blocks that stay, of matmul_hopper.cu for split operands
 		tiles, most := p.tiles, math.Floor(p.most/cluster)

@@ -39,8 +39,9 @@ var table = withRates(slices.Concat(
 		// 2048                      335     437
 		{mmaSplit.when(limits{side: span{from: 65}, k: span{from: 64}, work: perSM{from: 3 << 20}})},
 		{
-			double("large", 128, 128, 4, 256, 8, doubleBody), double("small", 64, 64, 3, 128, 8, doubleBody),
-			double("tiny", 32, 32, 4, 128, 8, doubleBody), doubleRows,
+			double("large", 128, 128, 16, 4, 1, 256, 8, doubleBody), streaming(double("small", 64, 64, 16, 4, 1, 128, 8, doubleBody), 2),
+			double("tiny", 32, 32, 16, 4, 1, 128, 8, doubleBody), doubleRows, double("oblong", 64, 32, 16, 6, 1, 128, 8, doubleBody),
+			double("sliced", 32, 32, 64, 3, 4, 128, 0, doubleBody),
 		},
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},
@@ -76,7 +77,7 @@ func dot(dt kernels.Dtype) candidate {
 
 // doubleRows is the kernel of matmul_double.cu for a C of few rows, or columns.
 var doubleRows = func() candidate {
-	c := double("rows", 32, 128, 4, 128, 0, doubleRowsBody)
+	c := double("rows", 32, 128, 16, 4, 1, 128, 0, doubleRowsBody)
 	c.orient, c.able.side = wide, span{to: 32}
 	return c
 }()
