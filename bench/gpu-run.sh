@@ -23,6 +23,10 @@
 #                left of it for graphs, and all but 90 s for steps
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   JOBS         suites of kernels that run at one time, 6 if unset
+#   LIST         a file of the suites of kernels to run, in its order: lines of stheno maintain suites
+#   LEAST        seconds that a call must have left to start a suite of kernels, 150 if unset
+#   CLAIMS       a folder in which calls at the same time, on several GPUs (CUDA_VISIBLE_DEVICES), share a list of suites
+#   BIN          a folder with .gpu/bin.tar.xz unpacked, one for each call at a time: logs are written there
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
 #   SHAPES, SEED how many cases random draws, 500 if unset, and of which seed, else of a new one
@@ -44,13 +48,15 @@ if [[ ! -f .gpu/bin.tar.xz ]]; then
     echo "no .gpu/bin.tar.xz: run bench/gpu-build.sh where Go is, and bring it here" >&2
     exit 2
 fi
-bin=$(mktemp -d)
-trap 'rm -rf "$bin"' EXIT
-python3 - .gpu/bin.tar.xz "$bin" <<'PYTHON' || exit 1
+bin=${BIN:-$(mktemp -d)}
+if [[ -z ${BIN:-} ]]; then
+    trap 'rm -rf "$bin"' EXIT
+    python3 - .gpu/bin.tar.xz "$bin" <<'PYTHON' || exit 1
 import sys, tarfile
 with tarfile.open(sys.argv[1]) as t:
     t.extractall(sys.argv[2], filter="data")
 PYTHON
+fi
 # Outcomes of another build still count if the kernels are the same: stheno maintain suites decides.
 build=$(sha256sum < .gpu/bin.tar.xz)
 [[ -n ${SUITES:-} && $(realpath "$SUITES") != "$suites" ]] && cp "$SUITES" "$suites"
@@ -168,13 +174,18 @@ suite() {
 # kernels: the tests of the kernels that lack evidence, plain and under sanitizers.
 kernels() {
     local name tool program run part of
-    "$bin/stheno" maintain suites ${ALL:+--all} --passed "$suites" > "$bin/suites" || { failed=1 && return; }
+    if [[ -n ${LIST:-} ]]; then
+        cp "$LIST" "$bin/suites"
+    else
+        "$bin/stheno" maintain suites ${ALL:+--all} --passed "$suites" > "$bin/suites"
+    fi || { failed=1 && return; }
     # Nothing is timed here, so they may share the GPU, and the cores, of which each
     # takes one or two.
     while IFS=$'\t' read -r name tool program run part of; do
         [[ $run == - ]] && run=
         while (($(jobs -rp | wc -l) >= ${JOBS:-6})); do wait -n; done
-        enough 150 || break
+        enough "${LEAST:-150}" || break
+        [[ -z ${CLAIMS:-} ]] || mkdir "$CLAIMS/${name//[^A-Za-z0-9]/-}" 2> /dev/null || continue
         suite "$name" "$tool" "$program" "$run" "$part" "$of" &
     done < "$bin/suites"
     if [[ -s $bin/suites ]] && enough 60; then

@@ -1,6 +1,7 @@
 package maintain
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,7 +42,7 @@ var launched = sync.OnceValues(func() (map[string]records.Digests, error) {
 })
 
 // Tree returns the digests of all kernels in the tree: Stheno's, and those of other libraries that
-// the cases of ops launch.
+// the cases of ops launch; and those of the generator and of the lists of tests of groups.
 func Tree() (records.Digests, error) {
 	byOp, err := launched()
 	if err != nil {
@@ -54,6 +55,15 @@ func Tree() (records.Digests, error) {
 	maps.Copy(all, versions.Digests())
 	for _, digests := range byOp {
 		maps.Copy(all, digests)
+	}
+	for name, g := range groups {
+		for _, tool := range records.Tools {
+			digests, err := g.digests(name, tool)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(all, digests)
+		}
 	}
 	return all, nil
 }
@@ -80,7 +90,7 @@ type group struct {
 	tests   []string // those that take longest first; nil for all of the program
 	checked []string // those that run under sanitizers, nil for all of tests: a sanitizer wants each entry point, not each size
 	tools   []string // nil for all
-	kernels []string // sources; nil for all functions of math.cu, which generated kernels apply
+	kernels []string // sources; nil for the generator, and all functions of math.cu, which generated kernels apply
 }
 
 // groups by the names of their suites.
@@ -145,16 +155,36 @@ var groups = map[string]group{
 	"ops":               {binary: "ops", kernels: []string{"update"}},
 }
 
-// digests returns those of a group's kernels.
-func (g group) digests() (records.Digests, error) {
-	if g.kernels == nil {
-		return codegen.Digests()
-	}
+// digests returns those of what a group's evidence under a tool depends on: the kernels, the generator for a group of generated ones, and the list of tests,
+// so that a new test must run too.
+func (g group) digests(name, tool string) (records.Digests, error) {
 	all, digests := versions.Digests(), records.Digests{}
+	if g.kernels == nil {
+		functions, err := codegen.Digests()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(digests, functions)
+		if digests["generator"], err = generatorDigest(); err != nil {
+			return nil, err
+		}
+	}
 	for _, source := range g.kernels {
 		digests[source] = all[source]
 	}
+	if tests := g.testsUnder(tool); tests != nil {
+		list := "tests/"
+		if tool != "test" && g.checked != nil {
+			list = "checked/"
+		}
+		digests[list+name] = testsDigest(tests)
+	}
 	return digests, nil
+}
+
+// testsDigest is the digest of a list of tests, in any order.
+func testsDigest(tests []string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(tests)), "|"))))[:12]
 }
 
 // testsUnder returns the tests that run under a tool.
@@ -215,7 +245,7 @@ func Suites() (suites []Suite, err error) {
 			if g.tools != nil && !slices.Contains(g.tools, tool) {
 				continue
 			}
-			digests, err := g.digests()
+			digests, err := g.digests(name, tool)
 			if err != nil {
 				return nil, err
 			}

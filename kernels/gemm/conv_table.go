@@ -410,7 +410,10 @@ func (c convCandidate) time(w convWindows, v Conv, dev kernels.Device) float64 {
 		us += float64(x.bytes(c.form)+4*x.elements())/convPrepareBytes + float64(x.squares(c.form))*convSquare
 	}
 	if clears, _ := w.clears(); clears {
-		us += convLaunch
+		us += convLaunch + float64(4*v.elements()[ConvImages])/convPrepareBytes
+		if w.spaced(v) {
+			us -= float64(2*v.elements()[ConvImages]) / convPrepareBytes
+		}
 	}
 	if w.phased() && !v.last(ConvImages) {
 		us += max(float64(4*v.elements()[ConvImages])-convStrideLeast, 0) / convStrideBytes
