@@ -467,7 +467,7 @@ __device__ __forceinline__ void gradients(const Gathered<float>& g, const float*
                     }
             }
         } else {
-            const u32 of = stages + at.stage * 3 * LINE + (l * STEP + column) * 4;
+            const u32 of = stages + at.stage * 3 * LINE + (l * STEP + (column < HALF ? column : q)) * 4; // warps beyond the last column read the first ones: a line ends there
             float low[24] = {}, part[24];
             u32 a[4][3][4]; // of four steps: 16 filters of a column of outputs
             const auto load = [&](int s) {
