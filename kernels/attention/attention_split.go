@@ -77,8 +77,9 @@ func tileRows(sharing int64) int64 {
 
 // splits reports whether attention_split.cu computes the problem on a device.
 func (p Problem) splits(dev kernels.Device) bool {
+	const most = 1 << 27 // tiles: a grid, and bytes of a batch's counts, are eight times as many
 	rows := p.sharing()
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.spreads() && (p.Dtype != kernels.Float32 || p.Keys <= fewKeys || rows > 1 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)) {
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && (p.Dtype != kernels.Float32 || p.Keys <= fewKeys || rows > 1 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)) {
 		return false
 	}
 	if p.byMMA(dev) {

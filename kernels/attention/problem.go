@@ -75,8 +75,8 @@ func (p Problem) check(dev kernels.Device) error {
 		return fmt.Errorf("got counts of %v, want integers", p.Counts.Dtype)
 	case dev.SMs < 1:
 		return fmt.Errorf("got a device of %d SMs, want 1 or more", dev.SMs)
-	case p.rows() > most:
-		return fmt.Errorf("got %d rows of queries, want at most %d", p.rows(), most)
+	case p.Batch > most/p.Heads/p.Queries:
+		return fmt.Errorf("got %d x %d x %d rows of queries, want at most %d", p.Batch, p.Heads, p.Queries, most)
 	}
 	for i, s := range p.In {
 		if s != (Strides{}) && (min(s.Batch, s.Head, s.Row) < 1 || max(s.Batch, s.Head, s.Row) > 1<<40) {

@@ -57,7 +57,7 @@ func cached(p attention.Problem) attention.Problem {
 func updated(t *testing.T, r *rand.Rand, dev kernels.Device, seen map[bool]int) {
 	t.Helper()
 	a := drawProblem(r, []kind{f32, bf16, f16}[r.IntN(3)], true, 0)
-	a.Dim = 8 * (1 + r.Int64N(16))
+	a.Dim = 8 * (1 + r.Int64N(32))
 	a.draw(r)
 	dt, count := a.Dtype, 1+r.Int64N(min(3, a.Keys))
 	size, row := dt.Size(), 2*a.KeyHeads*a.Dim
