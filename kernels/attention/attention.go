@@ -74,7 +74,7 @@ const (
 	fewBlocksPerSM = 7 // at least: fewer blocks wait for memory
 )
 
-// seesFew reports whether attention_few.cu computes the problem on a device: what neither tensor cores nor attention_split.cu do.
+// seesFew reports whether attention_few.cu computes the problem on a device, unless attention_split.cu does.
 //
 // H200, us                                      portable    few
 // f32   902 heads,   554 x 1 of 43                 274.3  128.5
@@ -83,7 +83,7 @@ const (
 // f32    12 heads,  6708 x 5 of 39, 4.8 per SM      18.1   25.3
 // f32    72 heads,   106 x 4 of 179, 0.5 per SM     37.2   61.2
 func (p Problem) seesFew(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && p.Dtype != kernels.Float64 && p.Keys <= fewKeys && !p.byMMA(dev) && !p.splits(dev) && p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
+	return dev.Kind == kernels.GPU && p.Dtype != kernels.Float64 && p.Keys <= fewKeys && !p.byMMA(dev) && p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 }
 
 // fewBlocks is the number of blocks of attention_few.cu.
@@ -96,6 +96,12 @@ type partsArgs struct {
 	Partial kernels.Ref
 }
 
+// A tile of attention.cu has partsQueries queries and partsColumns columns of results.
+const (
+	partsQueries = 64
+	partsColumns = 128
+)
+
 // launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are blocksPerSM for each SM; then a launch merges their results.
 func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
 	const blocksPerSM = 4
@@ -103,7 +109,7 @@ func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardAr
 	if f.Dtype == kernels.Float64 {
 		step = 32
 	}
-	blocks := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, 64) * kernels.CeilDiv(f.Dim, 128)
+	blocks := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, partsQueries) * kernels.CeilDiv(f.Dim, partsColumns)
 	to := partsArgs{args, 1, kernels.At(kernels.Out, 0)}
 	if dev.Kind == kernels.GPU {
 		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), blocksPerSM*int64(dev.SMs)/blocks))
@@ -195,16 +201,14 @@ func forwardParts[T kernels.Float](c kernels.Call, dt kernels.Dtype, args partsA
 					w.accumulate(sum, s, w.load(5, h.rows(args.In[2], batch, head/args.Group, j0, m)), false, n, m, func(i, j int64) bool { return j0+j < limits[i] })
 				}
 			}
-			if args.Parts == 1 {
-				for i := range n {
-					h.finish(args.forwardArgs, batch, head, t0+i, partial[T]{top[i], total[i], sum[i*args.Dim : (i+1)*args.Dim]})
-				}
-				continue
-			}
 			for i := range n {
-				to := kernels.Slice[T](c, args.Partial)[(((batch*args.Heads+head)*args.Queries+t0+i)*args.Parts+part)*(args.Dim+2):]
-				to[0], to[1] = top[i], total[i]
-				copy(to[2:], sum[i*args.Dim:(i+1)*args.Dim])
+				row := (batch*args.Heads+head)*args.Queries + t0 + i
+				x := partial[T]{top[i], total[i], sum[i*args.Dim : (i+1)*args.Dim]}
+				if args.Parts == 1 {
+					h.finish(args.forwardArgs, batch, head, t0+i, limits[i], x)
+				} else {
+					x.keep(kernels.Slice[T](c, args.Partial)[(row*args.Parts+part)*(args.Dim+2):])
+				}
 			}
 		}
 	})
@@ -218,7 +222,9 @@ func mergeParts[T kernels.Float](c kernels.Call, dt kernels.Dtype, args partsArg
 		for part := range args.Parts {
 			all.merge(partialOf(list[(row*args.Parts+part)*(args.Dim+2):], args.Dim))
 		}
-		h.finish(args.forwardArgs, row/args.Queries/args.Heads, row/args.Queries%args.Heads, row%args.Queries, all)
+		batch, head, query := row/args.Queries/args.Heads, row/args.Queries%args.Heads, row%args.Queries
+		_, limit := h.limits(batch, query, 1)
+		h.finish(args.forwardArgs, batch, head, query, limit, all)
 	}
 }
 
@@ -238,6 +244,12 @@ func partialOf[T kernels.Float](list []T, dim int64) partial[T] {
 	return partial[T]{list[0], list[1], list[2 : 2+dim]}
 }
 
+// keep writes it to the beginning of a list, as partialOf reads it.
+func (p partial[T]) keep(list []T) {
+	list[0], list[1] = p.top, p.total
+	copy(list[2:], p.sum)
+}
+
 // merge adds attention to other keys.
 func (p *partial[T]) merge(x partial[T]) {
 	high := max(p.top, x.top)
@@ -252,10 +264,10 @@ func (p *partial[T]) merge(x partial[T]) {
 	}
 }
 
-// finish stores the outputs of a query that has attended to all keys.
-func (h *host[T]) finish(args forwardArgs, batch, head, query int64, x partial[T]) {
+// finish stores the outputs of a query that has attended to all `limit` keys that it sees.
+func (h *host[T]) finish(args forwardArgs, batch, head, query, limit int64, x partial[T]) {
 	factor, statistic := 1/x.total, x.top+T(math.Log(float64(x.total)))
-	if limits, _ := h.limits(batch, query, 1); limits[0] == 0 {
+	if limit == 0 {
 		factor, statistic = 0, T(math.Inf(-1))
 	}
 	if args.Outputs&2 != 0 {

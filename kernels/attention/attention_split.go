@@ -43,10 +43,10 @@ var splitPolicy = struct {
 	minKeys     int64 // of a block where it has more
 	blocksPerSM int64 // where tiles have more
 	maxClusters int64 // of a tile
-	wholeTiles  int64 // of spread rows: with at least this many tiles per SM
-	wholeKeys   int64 // or at most this many keys a block computes a tile
-	shortKeys   int64 // of spread rows: at most this many keys of at least
-	manyTiles   int64 // so many tiles per SM, of several rows, are as fast in the portable kernel
+	wholeTiles  int64 // tiles per SM from which on one block computes a tile of spread rows
+	wholeKeys   int64 // the most keys for which it does so in any case
+	shortKeys   int64 // the most keys for which the portable kernel may be faster than spread rows,
+	manyTiles   int64 // from this number of tiles per SM on, if a tile has several rows
 }{16, 4, 4, 256, 64, 2, 8, 2, 64, 128, 6}
 
 // splitKernels compute attention of few queries, whose keys are split among blocks.
@@ -78,14 +78,20 @@ func tileRows(sharing int64) int64 {
 // splits reports whether attention_split.cu computes the problem on a device.
 func (p Problem) splits(dev kernels.Device) bool {
 	const most = 1 << 27 // tiles: a grid, and bytes of a batch's counts, are eight times as many
-	rows := p.sharing()
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && (p.Dtype != kernels.Float32 || p.Keys <= fewKeys || rows > 1 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)) {
+	switch rows := p.sharing(); {
+	case dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && !p.paysSpread(dev):
 		return false
-	}
-	if p.byMMA(dev) {
+	case p.byMMA(dev):
 		return rows <= splitPolicy.maxHalfRows && splitPolicy.smsPerHead*p.Batch*p.Heads <= int64(dev.SMs)
+	default:
+		return rows <= splitPolicy.maxRows
 	}
-	return rows <= splitPolicy.maxRows
+}
+
+// paysSpread reports whether there is a kernel of spread rows for the problem, which is faster than others.
+func (p Problem) paysSpread(dev kernels.Device) bool {
+	few := p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)
+	return p.Dtype == kernels.Float32 && p.Keys > fewKeys && (p.sharing() == 1 || !few)
 }
 
 // splitTiles is the number of tiles of queries.
@@ -183,9 +189,7 @@ func splitBody(c kernels.Call, dt kernels.Dtype) {
 						x.top *= h.scale
 						all.merge(x)
 					}
-					to := list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):]
-					to[0], to[1] = all.top, all.total
-					copy(to[2:], all.sum)
+					all.keep(list[((id*a.partials()+part)*side+int64(r))*(h.Dim+2):])
 				}
 			}
 		}
@@ -205,6 +209,7 @@ func mergeBody(c kernels.Call, dt kernels.Dtype) {
 		for part := range a.partials() {
 			all.merge(partialOf(list[(((id*tiles+row/side)*a.partials()+part)*side+row%side)*(h.Dim+2):], h.Dim))
 		}
-		h.finish(a.forwardArgs, batch, head, query, all)
+		_, limit := h.limits(batch, query, 1)
+		h.finish(a.forwardArgs, batch, head, query, limit, all)
 	}
 }

@@ -16,7 +16,7 @@ func double(name string, m, n, step, stages, groups int64, threads int, cluster 
 }
 
 // streaming returns a kernel whose blocks, so many on an SM, compute several tiles of a short K, and have copies for the next while they multiply and write
-// one. Behind the stages each warp has a place for 8 rows of 32 sums.
+// one. In shared memory 8 rows of 32 sums of each warp follow the stages.
 //
 // H200, us, A B^T                 one tile, 3 an SM   streaming, 2 an SM
 // 279 x 27 x 232017               297                 211
