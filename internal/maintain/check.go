@@ -10,13 +10,15 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/compare"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/tensor"
 )
 
 // affordable is the most arithmetic that a check does on the host.
 const affordable = 1 << 35
 
 // check compares the output of a plan with that of the host's body in float64 on the same inputs.
-// If the whole is more work than limit and the output's rows follow from those of the first input,
+// If the whole is more work than limit and the output's rows follow from those of inputs,
 // it recomputes 16 rows drawn at random. It returns a description of the check, and the largest error as a
 // share of the error that the op's Spec allows for both sides.
 //
@@ -36,18 +38,31 @@ func (o Op) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (wh
 		n := part.Shapes[0][0]
 		pick := rand.Perm(n)[:min(rows, n)]
 		what = fmt.Sprintf("%d rows", len(pick))
-		part.Shapes = slices.Clone(part.Shapes)
-		part.Shapes[0] = part.Shapes[0].Clone()
-		part.Shapes[0][0] = len(pick)
 		_, full, err := o.Case.Plan(o.Dtype, kernels.HostDevice())
 		if err != nil {
 			return "", 0, err
 		}
-		_, some, err := part.Plan(o.Dtype, kernels.HostDevice())
-		if err != nil || some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick) {
+		// Rows of the output follow from those of the first input alone, or, in batches, from those of each input with as many.
+		shapes, operands := part.Shapes, inputs
+		for _, last := range []int{1, len(shapes)} {
+			part.Shapes, inputs = slices.Clone(shapes), slices.Clone(operands)
+			for i, s := range shapes[:last] {
+				if s.Dims() > 0 && s[0] == n {
+					part.Shapes[i] = append(tensor.Shape{len(pick)}, s[1:]...)
+					inputs[i] = gather(operands[i], n, pick)
+				}
+			}
+			var some ops.Type
+			if _, some, err = part.Plan(o.Dtype, kernels.HostDevice()); err == nil && (some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick)) {
+				err = fmt.Errorf("got an output of shape %v for inputs of shapes %v", some.Shape, part.Shapes)
+			}
+			if err == nil {
+				break
+			}
+		}
+		if err != nil {
 			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
 		}
-		inputs = append([][]byte{gather(inputs[0], n, pick)}, inputs[1:]...)
 		got = widen(o.Dtype, gather(out, n, pick))
 	}
 	for i := range inputs {
@@ -65,9 +80,9 @@ func (o Op) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (wh
 	if err != nil {
 		return "", 0, err
 	}
-	allowed := o.Spec.Tolerance * 0x1p-23
+	allowed := o.Spec.ToleranceOf(o.Dtype) * 0x1p-23
 	if o.Dtype == kernels.Float64 {
-		allowed = 2 * o.Spec.Tolerance * 0x1p-52
+		allowed = 2 * o.Spec.ToleranceOf(o.Dtype) * 0x1p-52
 	}
 	return what, worstError(got, want, magnitude, allowed), nil
 }

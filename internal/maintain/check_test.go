@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,15 +69,15 @@ func TestCheck(t *testing.T) {
 			testCheck(t, c, block, affordable, "all")
 		}
 	}
-	for _, spec := range opspec.All() {
-		if spec.Name == "MatMul" {
-			for _, c := range spec.Cases {
-				if c.Name == "1024" {
-					c.Shapes = []tensor.Shape{{16, 300}, {300, 20}}
-					testCheck(t, Op{Spec: spec, Case: c, Dtype: kernels.Float32}, block, 0, "16 rows")
-				}
-			}
-		}
+	// Rows of a matrix, and of batches, whose inputs go together.
+	for _, rows := range []struct {
+		op     string
+		shapes []tensor.Shape
+	}{{"MatMul", []tensor.Shape{{16, 300}, {300, 20}}}, {"MatMul", []tensor.Shape{{19, 5, 30}, {19, 30, 20}}}, {"Attention", []tensor.Shape{{17, 3, 4, 8}, {17, 3, 6, 8}, {17, 3, 6, 8}}}} {
+		spec := opspec.All()[slices.IndexFunc(opspec.All(), func(s opspec.Spec) bool { return s.Name == rows.op })]
+		c := spec.Cases[slices.IndexFunc(spec.Cases, func(c opspec.Case) bool { return len(c.Shapes) == len(rows.shapes) })]
+		c.Shapes = rows.shapes
+		testCheck(t, Op{Spec: spec, Case: c, Dtype: kernels.Float32}, block, 0, "16 rows")
 	}
 }
 
