@@ -20,7 +20,11 @@ func drawFew(r *rand.Rand) gemm.Conv {
 	if r.IntN(4) == 0 {
 		v.Channels, v.Filters, v.Result, v.Round = 3, 8+size(130), gemm.ConvResult(r.IntN(3)), kernels.Precision(r.IntN(4))
 		for _, a := range []*gemm.ConvAxis{&v.Rows, &v.Columns} {
-			*a = gemm.ConvAxis{In: 5 + size(300), Size: 7, Stride: 2, Dilation: 1, Before: 1 + 2*r.Int64N(3), After: 1 + r.Int64N(6)}
+			*a = gemm.ConvAxis{Size: 7, Stride: 2, Dilation: 1, Before: r.Int64N(7), After: r.Int64N(7)}
+			if v.Result == gemm.ConvImages {
+				a.Before |= 1 // images want odd paddings
+			}
+			a.In = max(7-a.Before-a.After, 1) + size(300) - 1
 		}
 		v.Images = min(v.Images, 1+(1<<22)/(v.Rows.In*v.Columns.In*v.Filters)) // the reference computes at most a billion products
 		return v

@@ -211,15 +211,17 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 func drawOperands[T kernels.Float](t *testing.T, p, host *kernels.Plan, v gemm.Conv, r *rand.Rand) (in, exact [][]byte) {
 	t.Helper()
 	half, stored := v.Round.Half()
-	power := 0 // of 2, by which one operand is multiplied and the other divided: splits lose bits of small numbers
+	var powers [2]int // of 2, by which operands are multiplied: splits lose bits of small numbers, and small or large products
 	if p.Precision == kernels.FullPrecision && r.IntN(4) == 0 {
-		power = r.IntN(241) - 120
+		product := r.IntN(2) * (r.IntN(211) - 110)
+		powers[0] = r.IntN(201) - 100
+		powers[1] = min(max(product-powers[0], -120), 120)
 	}
 	for i, bytes := range host.Inputs {
 		x := make([]T, bytes/8)
 		wide := make([]float64, len(x))
 		for k := range x {
-			x[k] = T(math.Ldexp(r.NormFloat64(), power*(1-2*i)))
+			x[k] = T(math.Ldexp(r.NormFloat64(), powers[i]))
 		}
 		if r.IntN(6) == 0 {
 			x[r.IntN(len(x))] = T(math.NaN())

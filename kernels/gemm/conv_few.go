@@ -109,7 +109,8 @@ func (v Conv) fewSplit(dev kernels.Device) (us float64, emit func(p *kernels.Pla
 		return us + float64(lines)*fewSplitLine, launch(units, parts, fewSplitImageThreads, fewSplitImageShared), true
 	}
 	each := kernels.CeilDiv(v.Images*rows, blocks) // rows of a split
-	us += convLaunch + float64(kernels.CeilDiv(each, fewSplitHigh)*kernels.CeilDiv(columns, fewSplitFilterPixels))*fewSplitStage + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
+	stages := kernels.CeilDiv(each, rows) * kernels.CeilDiv(min(each, rows), fewSplitHigh) * kernels.CeilDiv(columns, fewSplitFilterPixels)
+	us += convLaunch + float64(stages)*fewSplitStage + float64(4*int64(dev.SMs)*v.elements()[ConvFilters])/fewBytes
 	return us, func(p *kernels.Plan, args convArgs) error {
 		args.Chunk = each * columns
 		splits := kernels.CeilDiv(args.K, args.Chunk)
