@@ -102,7 +102,11 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	}
 	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sortMinPerBin*int64(bins.N), many.sortMin) {
 		if n < many.sortMinRangesBelow {
-			ranges = max(ranges, many.sortMinRanges)
+			least := many.sortMinRanges
+			if ranges > 4 && n < many.sortMinRangesBelow/4 {
+				least *= 2
+			}
+			ranges = max(ranges, least)
 		}
 		appendSortedHistogram(p, dev, dt, n, bins, ranges)
 		return p
@@ -122,7 +126,7 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	case few || ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
 		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args)
 		return p
-	case ranges == 2 && n >= many.sortMin:
+	case ranges == 2 && n >= many.halvesMin:
 		appendHalvedHistogram(p, dev, dt, n, bins, t.block)
 		return p
 	}
