@@ -10,8 +10,6 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/compare"
 	"github.com/stheno-ml/stheno/internal/test/opspec"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
-	"gorgonia.org/tensor"
 )
 
 // affordable is the most arithmetic that a check does on the host.
@@ -32,38 +30,41 @@ func (o Op) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (wh
 	got, in := widen(o.Dtype, out), make([][]float64, len(inputs))
 	if p.Flops > limit {
 		const rows = 16
-		if part.Shapes[0].IsScalar() {
-			return "", 0, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
-		}
-		n := part.Shapes[0][0]
-		pick := rand.Perm(n)[:min(rows, n)]
-		what = fmt.Sprintf("%d rows", len(pick))
 		_, full, err := o.Case.Plan(o.Dtype, kernels.HostDevice())
 		if err != nil {
 			return "", 0, err
 		}
-		// Rows of the output follow from those of the first input alone, or, in batches, from those of each input with as many.
+		if full.Shape.Dims() == 0 {
+			return "", 0, fmt.Errorf("too much work to check on the host: %d operations for a scalar", p.Flops)
+		}
+		n := full.Shape[0]
+		pick := rand.Perm(n)[:min(rows, n)]
+		what = fmt.Sprintf("%d rows", len(pick))
+		// take makes the case that has rows of the output from those along an axis of the first inputs.
 		shapes, operands := part.Shapes, inputs
-		for _, last := range []int{1, len(shapes)} {
+		take := func(axis, first int) error {
 			part.Shapes, inputs = slices.Clone(shapes), slices.Clone(operands)
-			for i, s := range shapes[:last] {
-				if s.Dims() > 0 && s[0] == n {
-					part.Shapes[i] = append(tensor.Shape{len(pick)}, s[1:]...)
-					inputs[i] = gather(operands[i], n, pick)
+			for i, s := range shapes[:first] {
+				if axis < s.Dims() && s[axis] == n {
+					part.Shapes[i] = s.Clone()
+					part.Shapes[i][axis] = len(pick)
+					inputs[i] = gather(operands[i], s[:axis].TotalSize(), n, pick)
 				}
 			}
-			var some ops.Type
-			if _, some, err = part.Plan(o.Dtype, kernels.HostDevice()); err == nil && (some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick)) {
-				err = fmt.Errorf("got an output of shape %v for inputs of shapes %v", some.Shape, part.Shapes)
+			_, some, err := part.Plan(o.Dtype, kernels.HostDevice())
+			if err == nil && (some.Shape.Dims() == 0 || some.Shape[0] != len(pick) || !slices.Equal(some.Shape[1:], full.Shape[1:])) {
+				err = fmt.Errorf("got an output of shape %v for inputs of shapes %v, want %d rows of %v", some.Shape, part.Shapes, len(pick), full.Shape)
 			}
-			if err == nil {
-				break
-			}
+			return err
+		}
+		err = take(0, len(shapes)) // batches
+		for axis := 0; err != nil && axis < shapes[0].Dims(); axis++ {
+			err = take(axis, 1)
 		}
 		if err != nil {
-			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
+			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %w", p.Flops, err)
 		}
-		got = widen(o.Dtype, gather(out, n, pick))
+		got = widen(o.Dtype, gather(out, 1, n, pick))
 	}
 	for i := range inputs {
 		in[i] = widen(o.Dtype, inputs[i])
@@ -145,12 +146,14 @@ func each(n int, do func(i int)) {
 	})
 }
 
-// gather returns some of the n equal rows of b, in the order of pick.
-func gather(b []byte, n int, pick []int) []byte {
-	row := len(b) / n
-	part := kernels.Bytes(make([]float64, (len(pick)*row+7)/8))[:0] // aligned
-	for _, i := range pick {
-		part = append(part, b[i*row:(i+1)*row]...)
+// gather returns some of the n equal rows of each of the `outer` parts of b, in the order of pick.
+func gather(b []byte, outer, n int, pick []int) []byte {
+	row := len(b) / outer / n
+	part := kernels.Bytes(make([]float64, (outer*len(pick)*row+7)/8))[:0] // aligned
+	for o := range outer {
+		for _, i := range pick {
+			part = append(part, b[(o*n+i)*row:(o*n+i+1)*row]...)
+		}
 	}
 	return part
 }

@@ -69,13 +69,17 @@ func TestCheck(t *testing.T) {
 			testCheck(t, c, block, affordable, "all")
 		}
 	}
-	// Rows of a matrix, and of batches, whose inputs go together.
+	// Rows of a matrix, columns of a transposed one, and batches, whose inputs go together.
 	for _, rows := range []struct {
 		op     string
 		shapes []tensor.Shape
-	}{{"MatMul", []tensor.Shape{{16, 300}, {300, 20}}}, {"MatMul", []tensor.Shape{{19, 5, 30}, {19, 30, 20}}}, {"Attention", []tensor.Shape{{17, 3, 4, 8}, {17, 3, 6, 8}, {17, 3, 6, 8}}}} {
-		spec := opspec.All()[slices.IndexFunc(opspec.All(), func(s opspec.Spec) bool { return s.Name == rows.op })]
-		c := spec.Cases[slices.IndexFunc(spec.Cases, func(c opspec.Case) bool { return len(c.Shapes) == len(rows.shapes) })]
+	}{{"TransA", []tensor.Shape{{300, 21}, {300, 20}}}, {"TransB", []tensor.Shape{{30, 30}, {30, 30}}}, {"MatMul", []tensor.Shape{{16, 300}, {300, 20}}}, {"MatMul", []tensor.Shape{{19, 5, 30}, {19, 30, 20}}}, {"Attention", []tensor.Shape{{17, 3, 4, 8}, {17, 3, 6, 8}, {17, 3, 6, 8}}}} {
+		name, kind := rows.op, ""
+		if strings.HasPrefix(name, "Trans") {
+			name, kind = "MatMul", "["+name+"]"
+		}
+		spec := opspec.All()[slices.IndexFunc(opspec.All(), func(s opspec.Spec) bool { return s.Name == name })]
+		c := spec.Cases[slices.IndexFunc(spec.Cases, func(c opspec.Case) bool { return len(c.Shapes) == len(rows.shapes) && strings.Contains(c.Name, kind) })]
 		c.Shapes = rows.shapes
 		testCheck(t, Op{Spec: spec, Case: c, Dtype: kernels.Float32}, block, 0, "16 rows")
 	}
@@ -107,11 +111,14 @@ func testCheck(t *testing.T, c Op, block Block, limit int64, want string) {
 			}
 			return
 		}
-		k := p.Out / c.Dtype.Size() / 2
-		if c.Dtype == kernels.Float32 {
-			kernels.Elements[float32](out)[k] = float32(wrong)
-		} else {
-			kernels.Elements[float64](out)[k] = wrong
+		size := c.Dtype.Size()
+		k := p.Out / size / 2
+		for i := k; i <= k || limit == 0 && i < p.Out/size; i++ { // 16 rows of fewer than 32 meet the last half
+			if c.Dtype == kernels.Float32 {
+				kernels.Elements[float32](out)[i] = float32(wrong)
+			} else {
+				kernels.Elements[float64](out)[i] = wrong
+			}
 		}
 		if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
 			t.Errorf("%v: check did not see %v in element %d", c.Key(), wrong, k)
