@@ -300,9 +300,11 @@ func (c compiled) code(major, minor int) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	targets := make([]string, len(s.Images))
-	for i, image := range s.Images {
-		targets[i] = image.Target
+	var targets []string
+	for _, image := range s.Images {
+		if !image.Omitted {
+			targets = append(targets, image.Target)
+		}
 	}
 	target, minDriver, err := targetOf(targets, major, minor)
 	if err != nil {

@@ -3,6 +3,7 @@
 //
 // A copy of `rows + 2` rows of `pitch = width + 2` pixels has a line of 128 bytes for each pixel. Outside of the image TMA writes zeros. The elements that tap (i, j) meets begin i pitch + j lines
 // after the first: wgmma's descriptors may begin at any line, as the swizzle is one of addresses.
+//stheno:targets sm_90a ptx
 #include "follow.cuh"
 #include "matmul_kinds.cuh"
 #include "matmul_planes.cuh"

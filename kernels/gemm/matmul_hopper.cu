@@ -16,6 +16,7 @@
 // the next tile while the consumers still write the last one. Two blocks of a cluster compute tiles one above the
 // other, or side by side; each fetches half of their common piece of B, or A, for both. Of rounded operands the blocks of a
 // cluster can also divide K, and add up their sums (matmul_clusters.cuh). Sums go to C, through an epilogue, by way of shared memory, in lines of 128 bytes (matmul_output.cuh).
+//stheno:targets sm_80 sm_90a ptx
 #include "follow.cuh"
 #include "matmul_clusters.cuh"
 #include "matmul_rescale.cuh"
