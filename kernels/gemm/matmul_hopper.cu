@@ -175,16 +175,19 @@ ENTRY(tf32_nt, 2, Rounded, 0, 0, 4, 256)
 extern "C" __global__ void __launch_bounds__(256, 4) matmul_hopper_split(OPERANDS, const int blocksA, uint2* ranges) {
     admit(); // all blocks are on the device at once
     follow();
+#if __CUDA_ARCH__ >= 800
     const bool second = blockIdx.x >= blocksA;
     Range range = split<2>(OPERAND(second), second ? blockIdx.x - blocksA : blockIdx.x, second ? gridDim.x - blocksA : blocksA);
     range.join();
     if (threadIdx.x == 0) ranges[blockIdx.x] = range.packed();
+#endif
 }
 extern "C" __global__ void __launch_bounds__(256, 2)
     matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, const int columnsA, const int columnsB, const int preferred,
                           Scaling* scaling, const int apart, int* arrivals, const int count) {
     admit();
     follow();
+#if __CUDA_ARCH__ >= 800
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
     Range range[2];
 #pragma unroll 8
@@ -203,4 +206,5 @@ extern "C" __global__ void __launch_bounds__(256, 2)
         const bool high = rescale(OPERAND(second), scales, second ? columnsB : columnsA, lines ? scaling->exponents() : nullptr, blockIdx.x, gridDim.x);
         if (lines && threadIdx.x == 0) scaling->found()[blockIdx.x] = high;
     }
+#endif
 }
