@@ -60,6 +60,7 @@ func (b *builder) build(verbose bool) error {
 	if err != nil {
 		return err
 	}
+	jobs = slices.DeleteFunc(jobs, func(j *job) bool { return j.source.Images[j.index].Omitted })
 	images := map[*manifest.Source]map[string][]byte{}
 	for _, j := range jobs {
 		if images[j.source] == nil {
@@ -92,7 +93,7 @@ func (b *builder) build(verbose bool) error {
 			return err
 		}
 	}
-	fmt.Fprintf(b.log, "%s: compiled %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(b.targets), time.Since(start).Seconds())
+	fmt.Fprintf(b.log, "%s: compiled and stored %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(b.targets), time.Since(start).Seconds())
 	return b.removeOld(m)
 }
 
@@ -167,7 +168,11 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
-	return s.Check(b.targets, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(b.out, file)) })
+	text, err := b.read(s.Stem + ".cu")
+	if err != nil {
+		return err
+	}
+	return s.Check(text, b.targets, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(b.out, file)) })
 }
 
 // A job is the compilation of one source for one target.
@@ -211,7 +216,7 @@ func (b *builder) removeOld(m *manifest.Manifest) error {
 	keep := map[string]bool{manifest.File: true, manifest.PackedFile: true}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			keep[manifest.ImageFile(s.Stem, i.Target)] = true
+			keep[manifest.ImageFile(s.Stem, i.Target)] = !i.Omitted
 		}
 	}
 	entries, err := os.ReadDir(b.out)
