@@ -377,6 +377,9 @@ func drawGraph(t *rapid.T, large bool) *drawing {
 		extents: []int{1, 2, 3, 4, 5}, most: 300}
 	if large {
 		d.extents, d.most = []int{1, 2, 3, 40, 130}, 6000
+		if rapid.Bool().Draw(t, "larger") {
+			d.extents, d.most = []int{1, 2, 5, 64, 130, 257, 600}, 100_000
+		}
 	}
 	d.special = rapid.Bool().Draw(t, "special")
 	names, first := slices.Sorted(maps.Keys(growths)), []int{3, 4}
