@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -368,6 +370,9 @@ var ownGrowths = map[string]func(d *drawing) (*G.Node, error){
 	"own attention": func(d *drawing) (*G.Node, error) {
 		q := d.image()
 		s := q.Shape()
+		if rapid.Bool().Draw(d.t, "of itself") {
+			return ops.Attention(q, q, q)
+		}
 		k := d.input(s[0], s[1], d.int("keys", 1, 5), s[3])
 		opts := []ops.AttentionOption{ops.AttentionScale(0.5)}
 		if rapid.Bool().Draw(d.t, "causal") {
@@ -398,4 +403,18 @@ func (d *drawing) specials(v *tensor.Dense) {
 			}
 		}
 	}
+}
+
+// Queries, keys and values may be one node, also of one element: its weight is 1, and so is the gradient of the sum.
+func TestAttentionOfOneElement(t *testing.T) {
+	onBackends(t, func(t *testing.T, o Option) {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float32, 4, G.WithName("x"), G.WithShape(1, 1, 1, 1), G.WithInit(G.ValuesOf(float32(3))))
+		out := testutil.Get[*G.Node](t)(ops.Attention(x, x, x))
+		testutil.Get[G.Nodes](t)(G.Grad(testutil.Get[*G.Node](t)(ops.Sum(out)), x))
+		testutil.Do(t, machine(t, g, o, Keep(out)).RunAll())
+		if got := append(floats(t, out.Value()), floats(t, testutil.Get[G.Value](t)(x.Grad()))...); !slices.Equal(got, []float64{3, 1}) {
+			t.Errorf("got value and gradient %v, want 3 and 1", got)
+		}
+	})
 }
