@@ -381,6 +381,9 @@ func drawGraph(t *rapid.T, large bool) *drawing {
 			d.extents, d.most = []int{1, 2, 5, 64, 130, 257, 600}, 100_000
 		}
 	}
+	if rapid.IntRange(0, 3).Draw(t, "tiny") == 1 {
+		d.extents = []int{1, 1, 2}
+	}
 	d.special = rapid.Bool().Draw(t, "special")
 	names, first := slices.Sorted(maps.Keys(growths)), []int{3, 4}
 	if rapid.Bool().Draw(t, "rows") {
