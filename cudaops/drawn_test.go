@@ -1,7 +1,6 @@
 package cudaops
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -39,6 +38,8 @@ type drawing struct {
 	partial bool
 	extents []int // of axes
 	most    int   // elements of a node
+	indices int   // inputs of integers
+	special bool  // whether inputs have NaN, infinities, zeros and numbers at the ends of the range
 	base    []int // the shape whose axes all inputs have; nil for none
 }
 
@@ -48,7 +49,11 @@ func (d *drawing) input(shape ...int) *G.Node {
 	if len(shape) == 0 {
 		n = G.NewScalar(d.g, d.dt, name, G.WithValue(d.number(d.r.NormFloat64())))
 	} else {
-		n = G.NewTensor(d.g, d.dt, len(shape), name, G.WithShape(shape...), G.WithValue(draw(d.r, d.dt, shape...)))
+		v := draw(d.r, d.dt, shape...)
+		if d.special {
+			d.specials(v)
+		}
+		n = G.NewTensor(d.g, d.dt, len(shape), name, G.WithShape(shape...), G.WithValue(v))
 	}
 	d.x = append(d.x, n)
 	return n
@@ -243,8 +248,12 @@ var growths = map[string]func(d *drawing) (*G.Node, error){
 		return G.Mul(a, d.one("factor", func(n *G.Node) bool { return !n.IsScalar() && n.Dims() <= 2 && n.Shape()[0] == inner }, shape...))
 	},
 	"outer": func(d *drawing) (*G.Node, error) {
+		a, b := d.tensor(1, 1), d.tensor(1, 1)
+		if a.Shape()[0]*b.Shape()[0] > 1<<20 {
+			return nil, nil
+		}
 		d.outer = true
-		return G.OuterProd(d.tensor(1, 1), d.tensor(1, 1))
+		return G.OuterProd(a, b)
 	},
 	"batch": func(d *drawing) (*G.Node, error) {
 		a := d.tensor(3, 3)
@@ -364,13 +373,22 @@ func attempt[T any](f func() (T, error)) (out T, err error) {
 // repeated or kept, and functions of them.
 var rowGrowths = []string{"input", "unary", "of bounded", "of bounded", "binary", "spread", "spread", "comparison", "reduction", "our reduction", "softmax", "softmax", "norm", "map", "map of few", "keep", "keep"}
 
+var ownNames = slices.Sorted(maps.Keys(ownGrowths))
+
 // drawGraph draws a graph of nodes that are small, or as large as the plans of a GPU want.
 func drawGraph(t *rapid.T, large bool) *drawing {
 	d := &drawing{t: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), dt: rapid.SampledFrom([]tensor.Dtype{tensor.Float64, tensor.Float32}).Draw(t, "type"),
 		extents: []int{1, 2, 3, 4, 5}, most: 300}
 	if large {
 		d.extents, d.most = []int{1, 2, 3, 40, 130}, 6000
+		if rapid.Bool().Draw(t, "larger") {
+			d.extents, d.most = []int{1, 2, 5, 64, 130, 257, 600}, 20_000
+		}
 	}
+	if rapid.IntRange(0, 3).Draw(t, "tiny") == 1 {
+		d.extents = []int{1, 1, 2}
+	}
+	d.special = rapid.Bool().Draw(t, "special")
 	names, first := slices.Sorted(maps.Keys(growths)), []int{3, 4}
 	if rapid.Bool().Draw(t, "rows") {
 		names = rowGrowths
@@ -383,7 +401,12 @@ func drawGraph(t *rapid.T, large bool) *drawing {
 	d.pool = G.Nodes{d.input(first...)}
 	for range rapid.IntRange(1, 15).Draw(t, "nodes") {
 		name := rapid.SampledFrom(names).Draw(t, "growth")
-		n, err := attempt(func() (*G.Node, error) { return growths[name](d) })
+		growth, own := growths[name], d.special || rapid.Bool().Draw(t, "own")
+		if own {
+			name = rapid.SampledFrom(ownNames).Draw(t, "own growth")
+			growth = ownGrowths[name]
+		}
+		n, err := attempt(func() (*G.Node, error) { return growth(d) })
 		switch {
 		case err != nil:
 			t.Logf("%s: %v", name, err)
@@ -563,23 +586,19 @@ func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error))
 	if err := vm.graph.Program.Verify(); err != nil {
 		d.t.Error(err)
 	}
-	bits := map[*G.Node][]byte{}
+	before := map[*G.Node][]float64{}
 	for _, o := range vm.graph.Outputs {
-		m, err := values.Bytes(o.Node.Value())
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		bits[o.Node] = bytes.Clone(m)
+		before[o.Node] = slices.Clone(numbersOf(o.Node.Value()))
 	}
 	same := func(how string) {
-		for n, m := range bits {
-			again, err := values.Bytes(n.Value())
-			if err != nil || len(again) != len(m) {
-				d.t.Fatalf("%v has %d bytes, %d %s: %v", n, len(m), len(again), how, err)
+		for n, x := range before {
+			y := numbersOf(n.Value())
+			if len(x) != len(y) {
+				d.t.Fatalf("%v has %d elements, %d %s", n, len(x), len(y), how)
 			}
-			for i := range m {
-				if again[i] != m[i] {
-					d.t.Errorf("%v of %v has other bits %s, from byte %d of %d on", n, n.Shape(), how, i, len(m))
+			for i := range x {
+				if math.Float64bits(x[i]) != math.Float64bits(y[i]) && !(math.IsNaN(x[i]) && math.IsNaN(y[i])) {
+					d.t.Errorf("%v of %v has other bits %s: element %d is %v and then %v", n, n.Shape(), how, i, x[i], y[i])
 					break
 				}
 			}
@@ -592,6 +611,9 @@ func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error))
 	all := run(KeepAll())
 	same("where every node is kept")
 	for _, n := range all.graph.Nodes {
+		if _, own := n.Node.Op().(*ops.Op); d.special && !own {
+			continue
+		}
 		if err := byOp(n.Node); err != nil {
 			d.t.Errorf("%v of %v %v: %v", n.Node, n.Shape(), n.Op(), err)
 		}

@@ -42,7 +42,7 @@ func newRecurrence(t testing.TB, seed uint64) *recurrence {
 	any := func() *G.Node { return list[r.IntN(len(list))] }
 	for range r.IntN(12) {
 		var v *G.Node
-		switch a := any(); r.IntN(6) {
+		switch a := any(); r.IntN(12) {
 		case 0:
 			v = node(ops.MatMul(a, list[1]))
 		case 1:
@@ -55,6 +55,29 @@ func newRecurrence(t testing.TB, seed uint64) *recurrence {
 			v = node(ops.Map("a+b*0.5", list[1], node(ops.Broadcast(node(ops.Sum(node(ops.Map("a+b", a, list[1])), 1)), n, 1))))
 		case 5:
 			v = node(ops.Map("a+b*0.25", list[1], c.states[r.IntN(len(c.states))]))
+		case 6: // rows of any value, also of a itself, that overlap
+			k, from, to := r.IntN(2), r.IntN(n), r.IntN(n)
+			at := node(ops.Constant(c.g, to))
+			rows := []tensor.Slice{nil, nil}
+			rows[k] = G.S(from, min(n, from+n-to))
+			v = node(ops.Update(a, node(ops.Slice([]*G.Node{a, any()}[r.IntN(2)], rows...)), at, k))
+		case 7: // the rows after the first, and the first
+			if k := r.IntN(2); n > 1 {
+				first, rest := []tensor.Slice{nil, nil}, []tensor.Slice{nil, nil}
+				first[k], rest[k] = G.S(0), G.S(1, n)
+				v = node(ops.Concat(k, node(ops.Slice(a, rest...)), node(ops.Slice([]*G.Node{a, any()}[r.IntN(2)], first...))))
+			}
+		case 8:
+			v = node(ops.CumSum(a, r.IntN(2)))
+		case 9:
+			v = node(ops.Permute(a, 1, 0))
+		case 10:
+			v = node(ops.Map("a*0.5+b*0.25", a, node(ops.Permute(any(), 1, 0))))
+		case 11:
+			v = node(ops.Reshape(node(ops.Reshape(a, -1)), n, n))
+		}
+		if v == nil {
+			continue
 		}
 		list = append(list, v)
 	}

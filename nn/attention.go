@@ -291,7 +291,7 @@ func (s *Scope) rotate(x *G.Node, base float64) *G.Node {
 
 // iota returns the constants 0, 1, ... in a shape.
 func (s *Scope) iota(shape ...int) *G.Node {
-	if !s.ok() {
+	if !s.ok() || !s.room("positions", tensor.Int, shape) {
 		return nil
 	}
 	v := tensor.New(tensor.Of(tensor.Int), tensor.WithShape(shape...))
@@ -303,7 +303,7 @@ func (s *Scope) iota(shape ...int) *G.Node {
 
 // constant returns a constant of the scope's element type, f(i) at each index of its memory.
 func (s *Scope) constant(shape tensor.Shape, f func(i int) float64) *G.Node {
-	if !s.ok() {
+	if !s.ok() || !s.room("constants", s.dtype, shape) {
 		return nil
 	}
 	v := tensor.New(tensor.Of(s.dtype), tensor.WithShape(shape...))

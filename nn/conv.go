@@ -128,7 +128,7 @@ func (s *Scope) pool(layer string, f func(*G.Node, tensor.Shape, []int, []int) (
 		image, window[0] = tensor.Shape{shape[0], shape[1], 1, shape[2]}, 1
 		x = s.Keep(ops.Reshape(x, image...))
 	}
-	if !s.window(layer, image, window, o, axes) {
+	if !s.window(layer, image, window, o, axes) || !s.room(layer, x.Dtype(), shape) { // Gorgonia's ops hold memory for a result
 		return nil
 	}
 	if pad := int(o["Padding"]); 2*pad > size {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/hostmem"
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -104,8 +106,23 @@ func (s *Scope) variable(name string, init Init, shape tensor.Shape) (n *G.Node,
 			init = own
 		}
 	}
-	s.Keep(n, G.Let(n, s.draw(full, init, shape)))
+	if s.room(full, s.dtype, shape) {
+		s.Keep(n, G.Let(n, s.draw(full, init, shape)))
+	}
 	return n, s.ok()
+}
+
+// room reports whether the host has memory for a value, and fails where it has not.
+func (s *Scope) room(what string, of tensor.Dtype, shape tensor.Shape) bool {
+	dt, _ := values.Dtype(of)
+	bytes, err := values.Size(dt, shape)
+	if err == nil {
+		err = hostmem.Check(bytes)
+	}
+	if err != nil {
+		s.fail("%s: %v", what, err)
+	}
+	return s.ok()
 }
 
 // unused returns the names of parameters of the Store that no layer has so far.

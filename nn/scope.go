@@ -221,7 +221,8 @@ func (s *Scope) Parameters() G.Nodes {
 	return slices.Clone(s.parameters)
 }
 
-// Grad adds the gradients of a loss with respect to all parameters to the graph. It returns the scope's first error, or that of [gorgonia.Grad].
+// Grad adds the gradients of a loss with respect to all parameters to the graph. It returns the scope's first error, or that of [gorgonia.Grad]. A second loss is an error: it wants a
+// graph of its own, or is added to the first.
 func (s *Scope) Grad(loss *G.Node) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -232,6 +233,10 @@ func (s *Scope) Grad(loss *G.Node) error {
 	}
 	if of, ok := internal.ElementType(loss); ok && of != tensor.Float32 && of != tensor.Float64 { // Gorgonia returns neither an error nor gradients
 		s.fail("Grad got a loss of %v, want float32 or float64", of)
+		return s.err
+	}
+	if i := slices.IndexFunc(s.parameters, func(n *G.Node) bool { return n.Deriv() != nil }); i >= 0 { // gorgonia.Grad leaves out nodes that have a derivative
+		s.fail("Grad: %s has a gradient already, want one Grad of a sum of losses, or a graph for each loss", s.parameters[i].Name())
 		return s.err
 	}
 	err := guard.Recover("gorgonia.Grad", func() error { _, err := G.Grad(loss, s.parameters...); return err })

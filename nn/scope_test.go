@@ -35,6 +35,20 @@ func TestErrors(t *testing.T) {
 		"nn: fc: fc.weight: got shape (4611686018427387904, 4), want extents above 0 and at most 1099511627776 elements": func(s *nn.Scope, x, _ *G.Node) *G.Node {
 			return nn.Linear(s.At("fc"), x, 1<<62)
 		},
+		"nn: e: e.weight: got 4398046511104 bytes (4096.0 GiB) of host memory": func(s *nn.Scope, _, _ *G.Node) *G.Node {
+			return nn.Embedding(s.At("e"), s.Input("ids", tensor.Int, 2), 1<<38, 4)
+		},
+		"nn: AvgPool2d: got 4398046511104 bytes (4096.0 GiB) of host memory": func(s *nn.Scope, _, _ *G.Node) *G.Node {
+			return nn.AvgPool2d(s, s.Input("images", tensor.Float32, 1<<20, 1<<20, 1, 1), 1)
+		},
+		"nn: Grad: fc.weight has a gradient already, want one Grad of a sum of losses": func(s *nn.Scope, x, _ *G.Node) *G.Node {
+			y := nn.Linear(s.At("fc"), x, 4)
+			if err := s.Grad(nn.MSE(s, y, x)); err != nil {
+				t.Error(err)
+			}
+			_ = s.Grad(nn.L1(s, y, x))
+			return y
+		},
 		"nn: fc: fc.weight is there already: want another path, or Tied": func(s *nn.Scope, x, _ *G.Node) *G.Node {
 			return nn.Linear(s.At("fc"), nn.Linear(s.At("fc"), x, 4), 4)
 		},

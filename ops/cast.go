@@ -20,7 +20,7 @@ import (
 func Cast(x *gorgonia.Node, dtype tensor.Dtype) (*gorgonia.Node, error) {
 	to, ok := values.Dtype(dtype)
 	if !ok {
-		return nil, fmt.Errorf("ops: Cast: got %v, want an element type that kernels have", dtype)
+		return nil, fmt.Errorf("ops: Cast: got %v, want an element type that kernels have", dtype.Type) // a Dtype without a type cannot print itself
 	}
 	t, err := typeOf(x)
 	if err != nil {

@@ -40,15 +40,18 @@ func Constant(g *gorgonia.ExprGraph, value any) (*gorgonia.Node, error) {
 	c.v, memory = values.New(dt, t.Shape)
 	copy(memory, b)
 	c.bits = sha256.Sum256(memory)
-	return gorgonia.ApplyOp(c, g.AddNode(gorgonia.NewConstant(0, gorgonia.WithName("input of constants"))))
+	return applyDistinct(c, []*gorgonia.Node{g.AddNode(gorgonia.NewConstant(0, gorgonia.WithName("input of constants")))})
 }
 
 // constant is an op that ignores its input, which Gorgonia needs: gorgonia.Grad removes nodes of an op without inputs that nothing reads, and then finds
 // other nodes by wrong numbers.
 type constant struct {
 	v    gorgonia.Value
-	bits [sha256.Size]byte // hash of the elements
+	bits identity // hash of the elements
 }
+
+func (c constant) known() identity   { return c.bits }
+func (c constant) renamed() distinct { return constant{c.v, sha256.Sum256(c.bits[:])} }
 
 // Constant returns the value, which must not be written.
 func (c constant) Constant() gorgonia.Value { return c.v }

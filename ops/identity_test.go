@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -86,5 +87,33 @@ func TestIdentity(t *testing.T) {
 	id := identify(exp{}, vector3)
 	if got, want := fmt.Sprintf("%x", id[:4]), "c528ab23"; got != want {
 		t.Errorf("the identity of Exp begins with %s, want %s", got, want)
+	}
+}
+
+// Nodes of an op on different inputs are different nodes, also where their hashes agree, so that Gorgonia takes one for the other. One op on one input is one node.
+func TestHashesAgree(t *testing.T) {
+	node := func(g *gorgonia.ExprGraph, i int) *gorgonia.Node {
+		n, err := StopGradient(gorgonia.NewScalar(g, tensor.Float64, gorgonia.WithName(fmt.Sprint("x", i))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first, second, seen := 0, 0, map[uint32]int{}
+	for i := 0; second == 0; i++ {
+		hash := node(gorgonia.NewGraph(), i).Hashcode()
+		if other, ok := seen[hash]; ok {
+			first, second = other, i
+		}
+		seen[hash] = i
+	}
+	t.Logf("of x%d and x%d", first, second)
+	g := gorgonia.NewGraph()
+	x, y := node(g, first), node(g, second)
+	if x == y {
+		t.Error("two inputs have one node")
+	}
+	if node(g, second) != y || node(g, first) != x {
+		t.Error("one input has two nodes")
 	}
 }

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/fnv"
@@ -8,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/chewxy/hm"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -88,7 +90,39 @@ func (o *Op) apply(inputs []*gorgonia.Node) (*gorgonia.Node, error) {
 			return nil, fmt.Errorf("%v: input %d is of another graph than input 0", o, i)
 		}
 	}
-	return gorgonia.ApplyOp(o.forGraph(), inputs...)
+	return applyDistinct(o.forGraph().(distinct), inputs)
+}
+
+// distinct is an op that differs from others in a graph by its identity.
+type distinct interface {
+	gorgonia.Op
+	known() identity
+	renamed() distinct // the same op with another identity
+}
+
+func (o *Op) known() identity { return o.identity }
+
+func (o *Op) renamed() distinct {
+	other := *o
+	other.identity = sha256.Sum256(o.identity[:])
+	return other.forGraph().(distinct)
+}
+
+// applyDistinct is gorgonia.ApplyOp with a node of that op and these inputs. Gorgonia takes two nodes of one type and shape for one if their hashes, of 32 bits, agree, as they do by
+// chance in a large graph, and returns the first. The op then gets another identity.
+func applyDistinct(op distinct, inputs []*gorgonia.Node) (*gorgonia.Node, error) {
+	for range 100 {
+		n, err := gorgonia.ApplyOp(op, inputs...)
+		if err != nil {
+			return nil, err
+		}
+		children, err := internal.Children(n)
+		if of, ok := n.Op().(distinct); err != nil || ok && of.known() == op.known() && slices.Equal(children, inputs) {
+			return n, nil
+		}
+		op = op.renamed()
+	}
+	return nil, fmt.Errorf("%v: got another node of the graph for it, want a new one", op)
 }
 
 // Primitive returns the primitive of the op.
