@@ -115,10 +115,10 @@ func (c Call) unflatten(args any) {
 		to, from := f.of(v), c.Args[i]
 		switch a := from.(type) {
 		case Ref:
-			a.argument = int32(i) + 1
+			a.argument = int64(i) + 1
 			from = a
 		case TensorMap:
-			a.Ref.argument = int32(i) + 1
+			a.Ref.argument = int64(i) + 1
 			from = a
 		case int32:
 			switch {
