@@ -60,15 +60,18 @@ func (b *builder) build(verbose bool) error {
 	if err != nil {
 		return err
 	}
-	images := map[*manifest.Source]map[string][]byte{}
 	for _, j := range jobs {
-		if images[j.source] == nil {
-			images[j.source] = map[string][]byte{}
+		if file := manifest.DictionaryFile(j.target); j.source.Stem == manifest.Dictionary && j.target != manifest.PTX && b.packs() {
+			if _, none := b.readImage(file); none != nil {
+				err = errors.Join(err, b.write(file, manifest.PackDictionary(j.data)))
+			}
 		}
-		images[j.source][j.target] = j.data
+	}
+	if err != nil {
+		return err
 	}
 	err = b.each(jobs, func(j *job) error {
-		packed, err := manifest.Pack(j.target, images[j.source])
+		packed, err := manifest.Pack(j.target, j.data, b.readImage)
 		if err != nil {
 			return err
 		}
@@ -167,7 +170,12 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
-	return s.Check(b.targets, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(b.out, file)) })
+	return s.Check(b.targets, b.readImage)
+}
+
+// readImage reads a file of the folder of images.
+func (b *builder) readImage(file string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(b.out, file))
 }
 
 // A job is the compilation of one source for one target.
@@ -209,6 +217,9 @@ func (b *builder) packs() bool {
 // removeOld deletes the files that the manifest does not name, such as the images of a source that is gone.
 func (b *builder) removeOld(m *manifest.Manifest) error {
 	keep := map[string]bool{manifest.File: true, manifest.PackedFile: true}
+	for _, target := range b.targets {
+		keep[manifest.DictionaryFile(target)] = true
+	}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
 			keep[manifest.ImageFile(s.Stem, i.Target)] = true
