@@ -58,7 +58,7 @@ func TestImages(t *testing.T) {
 	if err := json.Unmarshal(want, &read); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := read.Encode(); err != nil || string(got) != string(want) {
+	if got, err := manifest.Encode(&read); err != nil || string(got) != string(want) {
 		t.Errorf("the manifest was edited by hand: run `make images` (%v)", err)
 	}
 	t.Logf("%d sources, %d KiB of images, %s", len(m.Sources), total>>10, m.Compiler)

@@ -23,7 +23,7 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 		t.Fatal(err)
 	}
 	m := manifest.Manifest{Sources: []manifest.Source{*s}}
-	text, err := m.Encode()
+	text, err := manifest.Encode(&m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestImageIdentity(t *testing.T) {
 // source. The error names the missing part.
 func TestLibraryWithout(t *testing.T) {
 	m := manifest.Manifest{Sources: []manifest.Source{{Stem: "x"}}}
-	text, err := m.Encode()
+	text, err := manifest.Encode(&m)
 	if err != nil {
 		t.Fatal(err)
 	}

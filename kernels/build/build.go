@@ -83,7 +83,7 @@ func (b *builder) build(verbose bool) error {
 	if verbose {
 		report(m)
 	}
-	text, err := m.Encode()
+	text, err := manifest.Encode(m)
 	if err != nil {
 		return err
 	}
