@@ -179,5 +179,9 @@ func (l *Library) checkSource(stem string) error {
 	if !manifest.Subset(targets) {
 		return fmt.Errorf("%s is compiled for %v, want some of %v, %s among them", file, targets, manifest.Targets, manifest.PTX)
 	}
-	return s.Check(targets, l.readPacked)
+	text, err := l.readSource(file)
+	if err != nil {
+		return err
+	}
+	return s.Check(text, targets, l.readPacked)
 }

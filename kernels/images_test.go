@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/ptxas"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	_ "github.com/stheno-ml/stheno/kernels/attention" // Check compares the kernels of all families with the images
@@ -46,8 +47,8 @@ func TestImages(t *testing.T) {
 		total += len(testutil.Get[[]byte](t)(fs.ReadFile(kernels.Files, "images/"+manifest.DictionaryFile(target))))
 		total += len(testutil.Get[[]byte](t)(kernels.Archive(target)))
 	}
-	if total > 8.8e6 {
-		t.Errorf("the images are %.2f MB together, want at most 8.8", float64(total)/1e6)
+	if total > 8.1e6 {
+		t.Errorf("the images are %.2f MB together, want at most 8.1", float64(total)/1e6)
 	}
 
 	want := testutil.Read(t, "images/"+manifest.File)
@@ -118,6 +119,24 @@ func TestSelectTarget(t *testing.T) {
 	}
 	if text, err := kernels.Source("add.cu"); err != nil || !strings.Contains(string(text), "add_f32") {
 		t.Errorf("the source of add is %q, %v", text, err)
+	}
+}
+
+// PTX in place of an omitted image loads on the drivers that images load on.
+func TestPTXOfOmittedImages(t *testing.T) {
+	for _, s := range ownManifest(t).Sources {
+		if stored := slices.DeleteFunc(slices.Clone(s.Images), func(i manifest.Image) bool { return i.Omitted }); len(stored) > 1 {
+			continue // no plan launches it where it has no image
+		}
+		for major, want := range map[int]int{7: 12000, 9: 12000, 12: 12080, 13: 12090} {
+			code, err := kernels.Builtin().Image(s.Stem).Code(major, 0)
+			if err != nil || code.Target != manifest.PTX || code.MinDriver != want {
+				t.Errorf("%s on %d.0: got code for %s, driver %d, %v, want PTX, driver %d", s.Stem, major, code.Target, code.MinDriver, err, want)
+			}
+			if major == 9 {
+				ptxas.Assemble(t, s.Stem, code.Text, "sm_90")
+			}
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -274,6 +275,11 @@ func (l *Library) PTX(stem string) ([]byte, error) {
 	return text, l.named(err)
 }
 
+var ptxVersion = regexp.MustCompile(`(?m)^\.version .*$`)
+
+// olderPTX returns the PTX of a source for drivers from CUDA 11.4 on: for devices of 7.0 the compiler uses nothing newer than its version.
+func olderPTX(text []byte) []byte { return ptxVersion.ReplaceAll(text, []byte(".version 7.4")) }
+
 // readImage returns a source's image for a target.
 func (l *Library) readImage(stem, target string) ([]byte, error) {
 	return manifest.Unpack(stem, target, l.readPacked)
@@ -300,9 +306,13 @@ func (c compiled) code(major, minor int) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	targets := make([]string, len(s.Images))
-	for i, image := range s.Images {
-		targets[i] = image.Target
+	var targets, omitted []string
+	for _, image := range s.Images {
+		if image.Omitted {
+			omitted = append(omitted, image.Target)
+		} else {
+			targets = append(targets, image.Target)
+		}
 	}
 	target, minDriver, err := targetOf(targets, major, minor)
 	if err != nil {
@@ -314,6 +324,9 @@ func (c compiled) code(major, minor int) (Code, error) {
 			return Code{}, noTarget(target)
 		}
 		err = fmt.Errorf("%w: %w", noImages(c.stem), err)
+	}
+	if whole, least, _ := Target(major, minor); err == nil && slices.Contains(omitted, whole) {
+		text, minDriver = olderPTX(text), least
 	}
 	return Code{text, target, minDriver}, err
 }

@@ -4,6 +4,7 @@
 // takes the tiles' numbers from a counter, so that blocks with shorter tiles compute more of them, and copies q, and keys and values 128 at a time, by TMA into stages. The scores of a consumer's queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first
 // operand of the next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The warpgroups take turns
 // (ping-pong), so that one multiplies while others compute exponentials. Sums are float32, weights are rounded to 16 bits.
+//stheno:targets sm_90a ptx
 #include "attention_wgmma.cuh"
 
 extern __shared__ unsigned char dynamic[];

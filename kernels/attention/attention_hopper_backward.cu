@@ -9,6 +9,7 @@
 // tile of queries, and its block would be slower than all others.
 // Each thread arrives at barriers itself. With one arrival for a warp, after __syncwarp, the gradients take as long, and racecheck, which does not follow that order, reports races.
 // The producers are warps: the first copies tiles, the second loads statistics and delta of the queries, the third adds terms of dq, the fourth rounds sums.
+//stheno:targets sm_90a ptx
 #include "attention_wgmma.cuh"
 
 extern __shared__ unsigned char dynamic[];

@@ -4,6 +4,7 @@
 // A block is GROUPS warpgroups with 64 rows of their own each, which stay in shared memory as they are and are converted to fragments. The rows of the other side come STEP at a time by cp.async into a
 // stage. The block converts each of their elements once, into slabs: leading parts and, of IN_PARTS, rests, along the rows and, where rows are terms of a product, transposed, since wgmma reads TF32 along
 // terms alone. It converts the slab of the next product while it waits for one.
+//stheno:targets sm_90a ptx
 #include "attention_mma.cuh"
 #undef BODY
 #include "attention_wgmma.cuh"

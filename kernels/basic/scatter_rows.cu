@@ -15,6 +15,7 @@
 // A row that has at least 1/64 of the first round's indices would keep its block busy when all others are done. Every
 // block counts the indices of that round by their lower bits and so finds the same heavy rows, of which each block sums
 // some columns. A row that is heavy only later is summed correctly, but slowly.
+//stheno:targets sm_80 sm_90a sm_100 ptx
 #include "async.cuh"
 #include "follow.cuh"
 #include "windows.cuh" // Divide

@@ -60,6 +60,7 @@ func (b *builder) build(verbose bool) error {
 	if err != nil {
 		return err
 	}
+	jobs = slices.DeleteFunc(jobs, func(j *job) bool { return j.source.Images[j.index].Omitted })
 	for _, j := range jobs {
 		if file := manifest.DictionaryFile(j.target); j.source.Stem == manifest.Dictionary && j.target != manifest.PTX && b.packs() {
 			if _, none := b.readImage(file); none != nil {
@@ -95,7 +96,7 @@ func (b *builder) build(verbose bool) error {
 			return err
 		}
 	}
-	fmt.Fprintf(b.log, "%s: compiled %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(b.targets), time.Since(start).Seconds())
+	fmt.Fprintf(b.log, "%s: compiled and stored %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(b.targets), time.Since(start).Seconds())
 	return b.removeOld(m)
 }
 
@@ -170,7 +171,11 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
-	return s.Check(b.targets, b.readImage)
+	text, err := b.read(s.Stem + ".cu")
+	if err != nil {
+		return err
+	}
+	return s.Check(text, b.targets, b.readImage)
 }
 
 // readImage reads a file of the folder of images.
@@ -222,7 +227,7 @@ func (b *builder) removeOld(m *manifest.Manifest) error {
 	}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			keep[manifest.ImageFile(s.Stem, i.Target)] = true
+			keep[manifest.ImageFile(s.Stem, i.Target)] = !i.Omitted
 		}
 	}
 	entries, err := os.ReadDir(b.out)

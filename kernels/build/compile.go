@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
@@ -102,5 +103,7 @@ func (b *builder) image(stem, target string) (manifest.Image, []byte, error) {
 		fmt.Fprintf(b.log, "%s.cu for %s:\n%s", stem, target, warnings)
 	}
 	image.Hash, image.Bytes = manifest.Sum(data), len(data)
-	return image, data, nil
+	stored, err := manifest.StoredTargets(source)
+	image.Omitted = !slices.Contains(stored, target)
+	return image, data, err
 }

@@ -140,6 +140,7 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		{"an image is another", func() { os.Rename(in("images/b.ptx.lz"), in("images/b.sm_80.cubin.lz")) }, "6 of [b.cu]"},
 		{"a source is new", func() { put(t, in("d.cu"), "d") }, "6 of [d.cu]"},
 		{"a source is gone", func() { os.Remove(in("d.cu")) }, "0 of []"},
+		{"images are omitted", func() { put(t, in("b.cu"), "c\n//stheno:targets sm_80 ptx\n") }, "6 of [b.cu]"},
 		{"of all", func() { b.all = true }, "12 of [a.cu b.cu]"},
 		{"of all, one", func() { b.only = "b" }, "6 of [b.cu]"},
 	} {
@@ -163,8 +164,14 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 	if err := errors.Join(few.check(time.Hour, ""), kernels.Check(kernels.NewLibrary("few", os.DirFS(few.dir)))); err != nil {
 		t.Errorf("for few targets: %v", err)
 	}
-	if files, _ := os.ReadDir(b.out); len(files) != 13 {
-		t.Errorf("%d files, want 12 images and the manifest", len(files))
+	if files, _ := os.ReadDir(b.out); len(files) != 9 {
+		t.Errorf("%d files, want 6 images of a, 2 of b and the manifest", len(files))
+	}
+	whole := kernels.NewLibrary("b", os.DirFS(b.dir)).Image("b")
+	for major, want := range map[int]string{7: manifest.PTX, 8: "sm_80"} {
+		if code, err := whole.Code(major, 0); err != nil || code.Target != want {
+			t.Errorf("a device of %d.0 loads %s, %v, want %s", major, code.Target, err, want)
+		}
 	}
 	b.all, b.only = false, ""
 	put(t, in("b.cu"), "error")
@@ -181,6 +188,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"another source": {func(b *builder) { put(t, filepath.Join(b.dir, "h.cuh"), "2") }, "a.cu or a header that it includes has changed"},
 		"a new source":   {func(b *builder) { put(t, filepath.Join(b.dir, "d.cu"), "d") }, "d.cu has not been compiled"},
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
+		"other targets":  {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:targets ptx\nb") }, "b.cu has not been compiled for"},
+		"wrong targets":  {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:targets sm_80\nb") }, "ptx among them"},
 		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.lz")) }, "b.ptx.lz"},
 		"another image": {func(b *builder) {
 			put(t, filepath.Join(b.out, "b.ptx.lz"), string(testutil.Get[[]byte](t)(manifest.Pack(manifest.PTX, nil, nil))))

@@ -4,6 +4,7 @@
 // Names, order of arguments and grid are Gorgonia's: one thread an element,
 // blocks of at most 1024 along x, blocks along y and z where x does not suffice.
 // 8 bytes of traffic per float32 element: bound by memory.
+//stheno:targets ptx
 
 __device__ inline long long element() {
     const long long block = blockIdx.x + (long long)gridDim.x * (blockIdx.y + (long long)gridDim.y * blockIdx.z);

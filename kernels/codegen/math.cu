@@ -7,6 +7,7 @@
 //
 // Errors are those of CUDA's functions, at most 2 units in the last place, of
 // sigmoid and softplus at most 4. Denormal numbers are kept.
+//stheno:targets ptx
 
 #include "functions.cuh"
 

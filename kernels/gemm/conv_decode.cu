@@ -1,5 +1,6 @@
 // Elements of images, found from the splits that a generated kernel has stored with channels last in their place (see codegen.SplitChannelsLast). Kernels of conv.cu read the elements where splits would need
 // scaling; otherwise the kernel does nothing.
+//stheno:targets sm_90a ptx
 #include "follow.cuh"
 #include "matmul_rescale.cuh"
 

@@ -3,6 +3,7 @@
 // channels with 7 x 7 taps at a stride of 2, a thread keeps sums of a few pixels in registers instead; that launch is bound by FMA, and conv_few_split.cu's are faster for many filters.
 //
 // Sums over terms are by FMA in the order of the terms. Gradients are summed over a lane's pixels, then over lanes; matmul_vector.cu's combine adds up the splits.
+//stheno:targets sm_90a ptx
 #include "async.cuh"
 #include "conv_gather.cuh"
 

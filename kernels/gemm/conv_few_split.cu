@@ -2,6 +2,7 @@
 // matmul_kinds.cuh). A producer splits the elements of images once, in shared memory. wgmma reads them from registers: a window's row of 7 taps, and an eighth of 0, is contiguous, as are pixels.
 //
 // Where products of splits may lose bits or overflow, or numbers are not finite, a tile is computed by FMA.
+//stheno:targets sm_90a ptx
 #include "conv_gather.cuh"
 #include "matmul_kinds.cuh"
 

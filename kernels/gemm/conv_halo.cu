@@ -3,6 +3,7 @@
 //
 // A copy of `rows + 2` rows of `pitch = width + 2` pixels has a line of 128 bytes for each pixel. Outside of the image TMA writes zeros. The elements that tap (i, j) meets begin i pitch + j lines
 // after the first: wgmma's descriptors may begin at any line, as the swizzle is one of addresses.
+//stheno:targets sm_90a ptx
 #include "follow.cuh"
 #include "matmul_kinds.cuh"
 #include "matmul_planes.cuh"
@@ -75,133 +76,6 @@ __device__ __forceinline__ bool halo_other(const Halo& w) {
 
 // ---- Gradients w.r.t. filters
 
-// halo_split writes lines of 64 float32 numbers, whose halves are `half` bytes apart, as lines of 64 BF16 numbers and of what they leave, in place. Eight threads convert a line, a warp 16 lines. The rest
-// of infinities is 0. The first `pixels` lines are rows of `wide` lines, a multiple of 8, of which those from `width` on are zeros: of the last eight lines of a row, the zeros come first.
-__device__ __forceinline__ void halo_split(u32 memory, u32 half, int lines, int pixels, int wide, int width) {
-    const int lane = threadIdx.x % 32, part = lane % 8, whole = width / 8 * 8;
-    const bool second = part >= 4; // half of the line; these threads load their pieces in the other order, so that no two threads meet in a bank
-    for (int first = threadIdx.x % 128 / 32 * 16; first < lines; first += 64) {
-        float4 v[4][2];
-#pragma unroll
-        for (int u = 0; u < 4; u++) {
-            const int line = min(first + lane / 8 + 4 * u, lines - 1);
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-                const u32 from = memory + second * half + line * 128 + ((part % 4 * 2 + (e ^ second)) ^ (line & 7)) * 16;
-                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[u][e].x), "=f"(v[u][e].y), "=f"(v[u][e].z), "=f"(v[u][e].w) : "r"(from) : "memory");
-            }
-        }
-        __syncwarp(); // all have read the lines
-#pragma unroll
-        for (int u = 0; u < 4; u++) {
-            int line = first + lane / 8 + 4 * u;
-            if (line >= lines) continue;
-            if (wide > width && line < pixels) {
-                const int x = line % wide;
-                if (x >= whole) line += x < width ? wide - width : whole - width;
-            }
-            const float4 a = second ? v[u][1] : v[u][0], b = second ? v[u][0] : v[u][1];
-            const float x[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-            u32 high[4], low[4];
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                high[k] = bf16x2(x[2 * k], x[2 * k + 1]);
-                const float s = x[2 * k] - __uint_as_float(high[k] << 16), t = x[2 * k + 1] - __uint_as_float(high[k] & 0xffff0000);
-                low[k] = bf16x2(fabsf(s) <= 3.4028234664e38f ? s : 0, fabsf(t) <= 3.4028234664e38f ? t : 0);
-            }
-            const u32 to = memory + line * 128 + (part ^ (line & 7)) * 16;
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(high[0]), "r"(high[1]), "r"(high[2]), "r"(high[3]) : "memory");
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + half), "r"(low[0]), "r"(low[1]), "r"(low[2]), "r"(low[3]) : "memory");
-        }
-    }
-}
-
-// halo_filters adds up the products of 64 filters' gradients and 64 channels of images for all taps, of a split's rows. Warpgroup 0 loads tiles and splits their numbers into two BF16 numbers
-// each; the others have the taps of a row of the filter each, side by side: blocks of 64 columns begin a line apart. Eight pixels of a row are eight lines of both operands, and 16 terms are two
-// such, of one row or of two. Of widths that are no multiple of 8, the last eight pixels of a row are multiplied once more where they were before, by zeros, so that a number that is not finite meets no other tap.
-__device__ __forceinline__ void halo_filters(const TensorMap* gradients, const TensorMap* images, float* out, const Halo& w) {
-    const int width = w.width, pitch = width + 2, wide = (width + 7) / 8 * 8, rows = w.rows, pixels = rows * wide, lines = (rows + 2) * pitch, each = w.height / rows, stages = w.stages, m = w.m, n = w.n;
-    const u32 half = (pixels + (lines + 7) / 8 * 8) * 128;
-    const u32 memory = halo_barriers(1, 4, 12), full = memory - 1024, ready = full + 64, empty = full + 128;
-    follow();
-    const int down = (m + 63) / 64, across = (w.channels + 63) / 64, row0 = blockIdx.x % down * 64, block = blockIdx.x / down % across, split = blockIdx.x / (down * across);
-    const int first = split * (w.chunk / (rows * width)), count = min(w.images * each - first, w.chunk / (rows * width)), group = threadIdx.x / 128;
-    if (group == 0) {
-        registers_down<80>();
-        const auto issue = [&](int i) {
-            const int stage = i % stages, tile = first + i, b = tile / each, y = (tile - b * each) * rows;
-            const u32 to = memory + stage * 2 * half, bar = full + stage * 8;
-            barrier_wait(empty + stage * 8, (i / stages & 1) ^ 1);
-            barrier_expect(bar, 2 * (pixels + lines) * 128);
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                fetch<false>(to + h * half, gradients, bar, row0 + 32 * h, 0, y, b, 0);
-                fetch<false>(to + h * half + pixels * 128, images, bar, block * 64 + 32 * h, -w.padX, y - w.padY, b, 0);
-            }
-        };
-        if (threadIdx.x == 0)
-            for (int i = 0; i < min(stages - 1, count); i++) issue(i);
-#pragma unroll 1
-        for (int i = 0; i < count; i++) {
-            const int stage = i % stages;
-            barrier_wait(full + stage * 8, i / stages & 1);
-            halo_split(memory + stage * 2 * half, half, pixels + lines, pixels, wide, width);
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) arrive(ready + stage * 8);
-            if (threadIdx.x == 0 && i + stages - 1 < count) issue(i + stages - 1);
-            __syncwarp();
-        }
-        return;
-    }
-    registers_up<144>();
-    const int i0 = __shfl_sync(0xffffffff, group - 1, 0); // of the filter's rows
-    float sum[96];
-    int last = 0;
-#pragma unroll 1
-    for (int i = 0; i < count; i++) {
-        const int stage = i % stages;
-        barrier_wait(ready + stage * 8, i / stages & 1);
-        const u32 at = memory + stage * 2 * half;
-        const u64 a = halo_descriptor(at, 0, 1024), b = halo_descriptor(at + (pixels + i0 * pitch) * 128, 128, 0), low = half >> 4;
-        int x = 0, above = 0, line = 0; // of images: the column, the line of the row's first pixel, and that of the column
-        const auto next = [&] {
-            if ((x += 8) == wide) x = 0, above += pitch;
-            line = above + min(x, width - 8);
-        };
-#pragma unroll 1
-        for (int k = 0; k < pixels / 16; k++) {
-            const int from = line;
-            next();
-            const u64 f = a + k * 128, of = b + from * 8 + ((u64)((line - from) * 8) << 32);
-            next();
-            pin(sum);
-            wgmma_fence();
-            wgmma<2, 1, 1>(sum, f + low, of, i + k > 0);
-            wgmma<2, 1, 1>(sum, f, of + low, 1);
-            wgmma<2, 1, 1>(sum, f, of, 1);
-            wgmma_commit();
-            pin(sum);
-            if (i > 0 && k == 0) { // the tile before is done
-                wgmma_wait<1>();
-                if (threadIdx.x % 32 == 0) arrive(empty + last * 8);
-            }
-        }
-        last = stage;
-    }
-    wgmma_wait<0>();
-    pin(sum);
-    const int lane = threadIdx.x % 32, row = row0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
-    float* const to = out + (i64)split * m * n + block * 64 + lane % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < 24; i++)
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-            if (row + 8 * r < m) *reinterpret_cast<float2*>(to + (i64)(row + 8 * r) * n + (i0 * 3 + i / 8) * across * 64 + i % 8 * 8) = make_float2(sum[4 * i + 2 * r], sum[4 * i + 2 * r + 1]);
-}
-
-// ---- Gradients w.r.t. filters, of float32
-
 #define L48                                                                          \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "        \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -214,8 +88,8 @@ __device__ __forceinline__ void wgmma_columns(float (&d)[48], u64 a, u64 b, int 
                  : D48 : "l"(a), "l"(b), "r"(add));
 }
 
-// halo_filters_split is halo_filters for operands as three BF16 matrices, with 32 channels for 64 filters: there are accumulators for 32 terms beside the sums, see Six of matmul_kinds.cuh.
-__device__ __forceinline__ void halo_filters_split(const TensorMap* gradients, const TensorMap* images, float* out, const Halo& w) {
+// halo_filters adds up the products of 64 filters' gradients and 32 channels of images for all taps, of a split's rows, of operands as three BF16 matrices: there are accumulators for 32 terms beside the sums, see Six of matmul_kinds.cuh.
+__device__ __forceinline__ void halo_filters(const TensorMap* gradients, const TensorMap* images, float* out, const Halo& w) {
     const int width = w.width, pitch = width + 2, rows = w.rows, pixels = rows * width, lines = (rows + 2) * pitch, each = w.height / rows, stages = w.stages;
     const u32 planeA = pixels * 128, planeB = (lines * 64 + 1023) / 1024 * 1024, bytes = 3 * (planeA + planeB);
     const u32 memory = halo_barriers(1, 12, 1), full = memory - 1024, empty = full + 64;
@@ -541,5 +415,4 @@ template <int SIZE, int PLANES, int N> __device__ __forceinline__ void halo_stre
 HALO(f32, 384, halo_stream<2, 3, 136>)
 HALO(tf32, 384, halo_stream<4, 1, 144>)
 HALO(kept_tf32, 384, halo_pixels)
-HALO(filters_tf32, 512, halo_filters)
-HALO(filters_f32, 512, halo_filters_split)
+HALO(filters_f32, 512, halo_filters)

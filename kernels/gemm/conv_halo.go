@@ -18,6 +18,7 @@ const (
 	haloBehind        = 4 << 10   // bytes after the copies of a kernel for filters: memcheck counts an operand of wgmma as contiguous, and would report a read beyond the end
 	haloStages        = 8         // copies in flight, at most
 	haloRing          = 6         // taps of haloStep channels in flight
+	haloTerms         = 32        // pixels that a kernel for filters multiplies at a time
 	haloSplitMin      = 448       // terms from which on sums of float32 need no accumulators apart: see Six::form
 )
 
@@ -56,7 +57,7 @@ func (a convHaloArgs) windows(f Form) convTensorArgs {
 	return to
 }
 
-// convHalo is a kernel of conv_halo.cu: of float32, or in TF32 with channels last. slice is the time of 32 channels of a tile of outputs of at most n pixels with two after each row, or of 16 pixels of a tile of filters.
+// convHalo is a kernel of conv_halo.cu: of float32, or in TF32 with channels last. slice is the time of 32 channels of a tile of outputs of at most n pixels with two after each row, or of 16 pixels of a tile of filters, of float32 alone.
 func convHalo(kind haloKind, name string, f Form, n int64, slice, block float64) convCandidate {
 	c := convCandidate{form: f, m: haloFilters, n: n, step: haloStep, blocks: 1, slice: slice, block: block, halo: kind, filters: kind == haloOfTaps}
 	c.kernel = own.Kernel("conv_halo", "conv_halo_"+name, func(call kernels.Call) {
@@ -89,7 +90,7 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 		return t, false
 	case c.form == BF16Split && (w.last != [2]bool{} || v.last(v.Result) || !c.filters && w.channels*haloTaps*haloTaps < haloSplitMin || c.filters && w.pixels() < haloSplitMin):
 		return t, false
-	case c.form == TF32 && (!w.last[1] || !w.given[1] || !c.filters && !v.last(v.Result) || c.filters && !w.given[0]):
+	case c.form == TF32 && (!w.last[1] || !w.given[1] || !v.last(v.Result)):
 		return t, false
 	}
 	down, pitch, slices := kernels.CeilDiv(w.filters, haloFilters), x.pixels+2, kernels.CeilDiv(w.channels, c.step)
@@ -117,10 +118,9 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 		t.us = float64(kernels.CeilDiv(down*t.tiles, sms)) * (float64(slices)*c.slice + c.block)
 		return t, t.shared <= haloShared
 	}
-	together, terms := c.together()
-	wide := arith.RoundUp(x.pixels, 8)
+	wide := x.pixels
 	for rows := int64(1); rows <= min(y.pixels, 254); rows++ {
-		if bytes := c.tapsBytes(rows*wide, (rows+2)*pitch); y.pixels%rows == 0 && rows*wide%terms == 0 && (wide == x.pixels || c.form == TF32) && 2*bytes <= haloShared-haloBehind {
+		if bytes := c.tapsBytes(rows*wide, (rows+2)*pitch); y.pixels%rows == 0 && wide%8 == 0 && rows*wide%haloTerms == 0 && 2*bytes <= haloShared-haloBehind {
 			t.rows, t.bytes = rows, bytes
 		}
 	}
@@ -129,7 +129,7 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 	}
 	t.tiles, t.stages, t.us = w.images*y.pixels/t.rows, min((haloShared-haloBehind)/t.bytes, haloStages), math.Inf(1)
 	t.shared = 2048 + t.stages*t.bytes + haloBehind
-	pairs, sums := down*kernels.CeilDiv(w.channels, together), float64(w.filters*w.width()*4)/convSumBytes
+	pairs, sums := down*kernels.CeilDiv(w.channels, haloStep), float64(w.filters*w.width()*4)/convSumBytes
 	for splits := int64(1); splits <= min(t.tiles, max(4*sms/pairs, 1)); splits++ {
 		each := kernels.CeilDiv(t.tiles, splits)
 		splits := kernels.CeilDiv(t.tiles, each)
@@ -141,20 +141,9 @@ func (c convCandidate) haloTiles(w convWindows, v Conv, sms int64) (t haloTiles,
 	return t, true
 }
 
-// together returns the channels of a block of a kernel for filters, and the pixels that it multiplies at a time.
-func (c convCandidate) together() (channels, pixels int64) {
-	if c.form == BF16Split {
-		return 32, 32
-	}
-	return convBox, 16
-}
-
 // tapsBytes returns the bytes of a copy of a kernel for filters: so many pixels of 64 filters, and lines of channels.
 func (c convCandidate) tapsBytes(pixels, lines int64) int64 {
-	if c.form == BF16Split {
-		return c.form.stored().splits * (2*convBox*pixels + arith.RoundUp(2*haloStep*lines, 1024))
-	}
-	return 2 * c.line() * (pixels + arith.RoundUp(lines, 8))
+	return c.form.stored().splits * (2*convBox*pixels + arith.RoundUp(2*haloStep*lines, 1024))
 }
 
 // emitHalo appends the launches.
@@ -177,20 +166,15 @@ func (c convCandidate) emitHalo(p *kernels.Plan, v Conv, w convWindows, args con
 	case haloKept:
 		blocks = down * min(t.tiles, max(int64(dev.SMs)/down, 1))
 	default:
-		box, splits := c.step, c.form.stored().splits
-		if a.Filters.Element, a.Filters.Swizzle = kernels.TensorFloat32, line; c.form == BF16Split {
-			box, a.Filters.Element, a.Filters.Swizzle = convBox, kernels.TensorBF16, 2*convBox
-		}
-		a.Pictures.Element = a.Filters.Element
-		a.Filters.Extents, a.Filters.Box, a.Filters.Strides = []int64{w.filters, x.pixels, y.pixels, splits * a.Plane}, []int64{box, arith.RoundUp(x.pixels, 8), t.rows, 1}, nil
+		a.Filters.Element, a.Filters.Swizzle, a.Pictures.Element = kernels.TensorBF16, 2*convBox, kernels.TensorBF16
+		a.Filters.Extents, a.Filters.Box, a.Filters.Strides = []int64{w.filters, x.pixels, y.pixels, c.form.stored().splits * a.Plane}, []int64{convBox, x.pixels, t.rows, 1}, nil
 		for stride := w.planes[0].Pitch * c.form.stored().size; len(a.Filters.Strides) < 3; stride *= a.Filters.Extents[len(a.Filters.Strides)] {
 			a.Filters.Strides = append(a.Filters.Strides, stride)
 		}
-		together, _ := c.together()
 		a.N, a.Chunk = w.width(), kernels.CeilDiv(t.tiles, t.splits)*t.rows*x.pixels
 		parts := kernels.CeilDiv(w.pixels(), a.Chunk)
 		a.Out = p.Workspace(parts * w.filters * a.N * 4)
-		blocks, threads = down*kernels.CeilDiv(w.channels, together)*parts, haloFilterThreads
+		blocks, threads = down*kernels.CeilDiv(w.channels, haloStep)*parts, haloFilterThreads
 		from.Out, from.N, from.Fallback = a.Out, a.N, fallback
 	}
 	p.Launch(c.kernel, int(blocks), threads, a).Shared = int(t.shared)

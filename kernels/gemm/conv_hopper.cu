@@ -10,6 +10,7 @@
 // Small groups are multiplied as one, with zeros for the channels of other groups. Numbers of images that are not finite would meet these zeros: then `fallback` is set, too.
 // Splits hold numbers of most ranges (Scales). For those that would need scaling, the kernel sets `fallback` and computes nothing, and a kernel of conv.cu, launched after it, computes
 // the result.
+//stheno:targets sm_90a ptx
 #include "conv_kinds.cuh"
 #include "conv_prepare.cuh"
 #include "follow.cuh"

@@ -5,6 +5,7 @@
 // registers, while those before are multiplied, and stores it rounded to shared memory. (cp.async, four bytes at a time, took 1.2 times as long.) Terms are in the order of the matrix in
 // memory. Each item of one side, a tap of a channel or a pixel, is found once and read from shared memory by the threads of a warp: an element of the images takes two additions and two
 // comparisons.
+//stheno:targets sm_80 sm_90a sm_100 sm_120 ptx
 #include "matmul_f16.cuh"
 #include "conv_gather.cuh"
 

@@ -3,6 +3,7 @@
 // of these channels beside it, while it multiplies those before.
 //
 // Sums are by FMA in the order of the terms; the channels are cut into splits where there are few blocks, which matmul_vector.cu's combine adds up.
+//stheno:targets sm_90a ptx
 #include "async.cuh"
 #include "conv_gather.cuh"
 

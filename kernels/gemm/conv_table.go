@@ -53,7 +53,7 @@ var convTable = slices.Concat(
 		convOn("f32", BF16Split, 128, 128, 1, 0.834, 7.14), convOn("f32_narrow", BF16Split, 64, 256, 1, 1, 8.03),
 		convOn("tf32_one", TF32, 128, 128, 1, 0.35, 2.5), convOn("tf32_narrow", TF32, 64, 256, 1, 0.47, 2.4), convOn("tf32_narrow_pair", TF32, 64, 128, 2, 0.53, 3),
 		convOn("filters_f32", BF16Split, 128, 128, 1, 1.17, 10), convOn("filters_f32_narrow", BF16Split, 64, 256, 1, 1.3, 11.2),
-		convHalo(haloStream, "f32", BF16Split, 136, 9.2, 4.4), convHalo(haloOfTaps, "filters_f32", BF16Split, 0, 0.58, 6), convHalo(haloStream, "tf32", TF32, 144, 3.3, 2.5), convHalo(haloKept, "kept_tf32", TF32, 136, 1.7, 6), convHalo(haloOfTaps, "filters_tf32", TF32, 0, 0.6, 6),
+		convHalo(haloStream, "f32", BF16Split, 136, 9.2, 4.4), convHalo(haloOfTaps, "filters_f32", BF16Split, 0, 0.58, 6), convHalo(haloStream, "tf32", TF32, 144, 3.3, 2.5), convHalo(haloKept, "kept_tf32", TF32, 136, 1.7, 6),
 		convTurned("filters_tf32", 128, 128, 0.93, 3), convTurned("filters_tf32_narrow", 64, 192, 0.8, 3),
 	},
 	convHalves("bf16", BF16), convHalves("f16", F16),

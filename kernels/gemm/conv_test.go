@@ -292,7 +292,7 @@ func TestConvTensor(t *testing.T) {
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132}
 	took, groups, prepared := map[Form]int{}, [3]int{}, 0
 	ways := map[string]int{"several phases": 0, "filters without sums": 0, "folded taps": 0, "folded taps, channels last": 0,
-		"tiles with a halo, of conv_halo_f32": 0, "tiles with a halo, of conv_halo_tf32": 0, "tiles with a halo, of conv_halo_kept_tf32": 0, "tiles with a halo, of conv_halo_filters_f32": 0, "tiles with a halo, of conv_halo_filters_tf32": 0}
+		"tiles with a halo, of conv_halo_f32": 0, "tiles with a halo, of conv_halo_tf32": 0, "tiles with a halo, of conv_halo_kept_tf32": 0, "tiles with a halo, of conv_halo_filters_f32": 0}
 	var plans []*kernels.Plan
 	for draw := range 400 {
 		v := drawConv(r)

@@ -5,6 +5,7 @@
 // the band in tiles of 128 columns, whose factors in B come while the tile before is computed and written. A lane computes 16 rows of 4
 // columns, 32 apart, so that a warp writes 128 bytes of a row at a time, wherever rows begin. Warps wait for one another once a tile, and
 // write at different times. The bound is memory's bandwidth for about 20 terms, FMA for more.
+//stheno:targets sm_90a ptx
 #include "async.cuh"
 #include "follow.cuh"
 #include "vector.cuh"

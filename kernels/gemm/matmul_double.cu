@@ -11,6 +11,7 @@
 // Where C has few tiles, k is cut into parts: the up to 8 blocks of a cluster send one another their sums and add them
 // up in order. Where a cluster's blocks are too few, the parts of several clusters go to copies of C, which
 // matmul_combine_f64 adds up. The launch that writes C applies the epilogue (epilogue.cuh).
+//stheno:targets sm_90a ptx
 #include "async.cuh"
 #include "cluster.cuh"
 #include "epilogue.cuh"

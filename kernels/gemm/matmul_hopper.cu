@@ -16,6 +16,7 @@
 // the next tile while the consumers still write the last one. Two blocks of a cluster compute tiles one above the
 // other, or side by side; each fetches half of their common piece of B, or A, for both. Of rounded operands the blocks of a
 // cluster can also divide K, and add up their sums (matmul_clusters.cuh). Sums go to C, through an epilogue, by way of shared memory, in lines of 128 bytes (matmul_output.cuh).
+//stheno:targets sm_80 sm_90a ptx
 #include "follow.cuh"
 #include "matmul_clusters.cuh"
 #include "matmul_rescale.cuh"
@@ -174,16 +175,19 @@ ENTRY(tf32_nt, 2, Rounded, 0, 0, 4, 256)
 extern "C" __global__ void __launch_bounds__(256, 4) matmul_hopper_split(OPERANDS, const int blocksA, uint2* ranges) {
     admit(); // all blocks are on the device at once
     follow();
+#if __CUDA_ARCH__ >= 800
     const bool second = blockIdx.x >= blocksA;
     Range range = split<2>(OPERAND(second), second ? blockIdx.x - blocksA : blockIdx.x, second ? gridDim.x - blocksA : blocksA);
     range.join();
     if (threadIdx.x == 0) ranges[blockIdx.x] = range.packed();
+#endif
 }
 extern "C" __global__ void __launch_bounds__(256, 2)
     matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, const int columnsA, const int columnsB, const int preferred,
                           Scaling* scaling, const int apart, int* arrivals, const int count) {
     admit();
     follow();
+#if __CUDA_ARCH__ >= 800
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
     Range range[2];
 #pragma unroll 8
@@ -202,4 +206,5 @@ extern "C" __global__ void __launch_bounds__(256, 2)
         const bool high = rescale(OPERAND(second), scales, second ? columnsB : columnsA, lines ? scaling->exponents() : nullptr, blockIdx.x, gridDim.x);
         if (lines && threadIdx.x == 0) scaling->found()[blockIdx.x] = high;
     }
+#endif
 }

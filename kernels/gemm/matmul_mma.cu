@@ -10,6 +10,7 @@
 //
 // A block computes a tile of C, each warp 64 rows of it. It walks along k by panels of 64 bytes, STAGES - 1 of them on their way to shared memory
 // while another is multiplied. Sums go to C, with an epilogue (epilogue.cuh), by way of shared memory, in whole lines.
+//stheno:targets sm_80 sm_90a sm_100 sm_120 ptx
 #include "matmul_planes.cuh"
 #include "matmul_sliced.cuh"
 #include "matmul_halves.cuh"
@@ -347,9 +348,10 @@ ENTRY(tf32_nt, Plain, 256, 1, 4, 0, 0, 256, 4, 4)
 extern "C" __global__ void __launch_bounds__(256) matmul_mma_round_tf32(const float* a, u32* toA, const int rowsA, const int colsA, const int pitchA, const int transA,
                                                                         const float* b, u32* toB, const int rowsB, const int colsB, const int pitchB, const int transB,
                                                                         const int batch) {
+    follow();
+#if __CUDA_ARCH__ >= 800
     constexpr int SIDE = 64;
     __shared__ u32 square[SIDE][SIDE + 1];
-    follow();
     const float* const x = blockIdx.y == 0 ? a : b;
     u32* const to = blockIdx.y == 0 ? toA : toB;
     const int rows = blockIdx.y == 0 ? rowsA : rowsB, cols = blockIdx.y == 0 ? colsA : colsB;
@@ -379,4 +381,5 @@ extern "C" __global__ void __launch_bounds__(256) matmul_mma_round_tf32(const fl
             if (line0 + r < lines && first + c < pitch) out[(i64)(line0 + r) * pitch + first + c] = trans ? square[c][r] : square[r][c];
         }
     }
+#endif
 }

@@ -10,6 +10,7 @@
 // ones, among its columns or in the slice of A multiplies the slice by FMA.
 //
 // Bound: six products of mma.sync, for C of up to 32 rows the memory. K is split as in matmul.cu.
+//stheno:targets sm_90a ptx
 #include "matmul_sliced.cuh"
 #include "mma.cuh"
 

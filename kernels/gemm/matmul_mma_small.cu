@@ -5,6 +5,7 @@
 // A block computes a tile of C over one split of K. cp.async copies 32-wide K slices of A and B to shared memory in their stored layout;
 // STAGES slices are issued before the first mma.sync. As in matmul.cu, the blocks of a cluster reduce the splits of K (joined), in an
 // order that does not depend on timing. Epilogues are those of epilogue.cuh.
+//stheno:targets sm_90a ptx
 #include "matmul_sliced.cuh"
 #include "matmul_f16.cuh"
 

@@ -8,6 +8,7 @@
 // copies whole sectors in float64, reads and writes 16 bytes at a time wherever rows begin, and its lanes need the same terms of v. Sums are by FMA in the
 // order of the terms; k is cut into splits where there are few rows, which matmul_vector.cu's combine adds up. An epilogue is
 // left to it too.
+//stheno:targets sm_90a ptx
 #include "async.cuh"
 #include "follow.cuh"
 #include "vector.cuh"

@@ -1,6 +1,7 @@
 // Prepares operands of products in less than float32 for the kernels on the tensor cores: rounds them to BF16 or F16, or
 // brings their elements along k side by side. A launch prepares one or both operands of a product: blocks (x, 0)
 // the first one, blocks (x, 1) the second.
+//stheno:targets sm_80 sm_90a sm_100 sm_120 ptx
 #include "follow.cuh"
 
 typedef unsigned short u16;
@@ -46,16 +47,15 @@ template <bool F16> __device__ __forceinline__ void round_rows(OPERANDS) {
 extern "C" __global__ void __launch_bounds__(256) matmul_round_bf16(OPERANDS) { round_rows<false>(a, toA, rowsA, colsA, pitchA, b, toB, rowsB, colsB, pitchB); }
 extern "C" __global__ void __launch_bounds__(256) matmul_round_f16(OPERANDS) { round_rows<true>(a, toA, rowsA, colsA, pitchA, b, toB, rowsB, colsB, pitchB); }
 
-// A block of matmul_round_tf32 moves squares of SIDE x SIDE elements.
-constexpr int SIDE = 64;
-
 // matmul_round_tf32 writes matrices of rows x cols elements to rows of pitch elements, transposed with trans. It
-// rounds nothing: TMA rounds elements to TF32 as it copies them.
+// rounds nothing: TMA rounds elements to TF32 as it copies them. A block moves squares of SIDE x SIDE elements.
 extern "C" __global__ void __launch_bounds__(256) matmul_round_tf32(const float* a, float* toA, const int rowsA, const int colsA, const int pitchA, const int transA,
                                                                     const float* b, float* toB, const int rowsB, const int colsB, const int pitchB, const int transB,
                                                                     const int batch) {
-    __shared__ float square[SIDE][SIDE + 1];
     follow();
+#if __CUDA_ARCH__ == 900 // plans have it nowhere else
+    constexpr int SIDE = 64;
+    __shared__ float square[SIDE][SIDE + 1];
     const float* const x = blockIdx.y == 0 ? a : b;
     float* const to = blockIdx.y == 0 ? toA : toB;
     const int rows = blockIdx.y == 0 ? rowsA : rowsB, cols = blockIdx.y == 0 ? colsA : colsB;
@@ -89,4 +89,5 @@ extern "C" __global__ void __launch_bounds__(256) matmul_round_tf32(const float*
                     if (row0 + r < rows && col0 + c < cols) out[(i64)(row0 + r) * pitch + col0 + c] = square[r][c];
         }
     }
+#endif
 }

@@ -511,10 +511,10 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
 #define ENTRY(name, T, suffix, last)                                                                      \
     extern "C" __global__ void __launch_bounds__(256) matmul_##name##_##suffix(                           \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, last, EPILOGUE_ARGUMENTS(T))
-#define JOINED(name, T, suffix, threads, any)                                                                         \
+#define JOINED(name, T, suffix, threads, any, ON)                                                                     \
     extern "C" __global__ void __launch_bounds__(threads, threads == 512 ? 2 : 5) matmul_joined_##name##_##suffix(    \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, int lanes, int blocks, EPILOGUE_ARGUMENTS(T)) {    \
-        ON_CLUSTERS(joinedColumns<T, threads, any>(a, v, c, count, k, batch, lanes, blocks, EPILOGUE(T));)            \
+        ON(joinedColumns<T, threads, any>(a, v, c, count, k, batch, lanes, blocks, EPILOGUE(T));)                     \
     }
 #define ROWS_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each, EPILOGUE_ARGUMENTS(T)
 #define VECTOR(T, suffix)                                                                                         \
@@ -522,8 +522,8 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
         rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
     }                                                                                                             \
-    JOINED(columns, T, suffix, 256, false)                                                                        \
-    JOINED(unaligned, T, suffix, 256, true)                                                                       \
+    JOINED(columns, T, suffix, 256, false, ON_CLUSTERS)                                                           \
+    JOINED(unaligned, T, suffix, 256, true, ON_HOPPER)                                                            \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
     extern "C" __global__ void __launch_bounds__(256) matmul_flat_##suffix(ROWS_ARGUMENTS(T)) {                   \
         flat(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                                 \
@@ -539,7 +539,7 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 VECTOR(float, f32)
-JOINED(columns_wide, float, f32, 512, false)
+JOINED(columns_wide, float, f32, 512, false, ON_HOPPER)
 extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
     ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
 }

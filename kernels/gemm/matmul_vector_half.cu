@@ -3,6 +3,7 @@
 // A warp computes ROWS rows, whose lengths are multiples of 8 elements. A lane loads 16 bytes of each row and of the vector at a time, so that the rows' loads are in flight
 // together and an element of the vector is converted once for all of them. The warp prefetches the beginning of its rows to L2 before it waits for the kernels that it follows,
 // and launches its dependents, as rows of matmul_vector.cu.
+//stheno:targets sm_80 sm_90a sm_100 sm_120 ptx
 #include "follow.cuh"
 #include "matmul_halves.cuh"
 

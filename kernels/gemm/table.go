@@ -337,7 +337,11 @@ func thinTiles[T kernels.Float](split splitPolicy) candidate {
 // tileTable lists the tiles, with large ones before the middle ones.
 func tileTable[T kernels.Float](large ...candidate) []candidate {
 	size := int64(unsafe.Sizeof(T(0)))
-	medium := tiled[T]("medium", tile{m: 64, n: 64, step: 128 / size, slices: 2, stages: 3, threads: 256, cluster: 2}, splitPolicy{blocksPerSM: 1, minK: 128, fillTailMinK: 1024})
+	middle := tile{m: 64, n: 64, step: 128 / size, slices: 2, stages: 3, threads: 256, cluster: 2}
+	if size == 8 { // parts of K in a cluster gained 2 % at most of 37 drawn products of each device, by the model
+		middle.cluster = 0
+	}
+	medium := tiled[T]("medium", middle, splitPolicy{blocksPerSM: 1, minK: 128, fillTailMinK: 1024})
 	short := tiled[T]("short", tile{m: 64, n: 64, step: 64 / size, slices: 1, stages: 3, threads: 128}, splitPolicy{})
 	small := tiled[T]("small", tile{m: 32, n: 32, step: 16, slices: 1, stages: 3, threads: 64, cluster: 8}, splitPolicy{blocksPerSM: 4, minK: 16, minSplits: 3, clusterMaxK: 128})
 	thin := thinTiles[T](splitPolicy{blocksPerSM: 2, minK: 64, minSplits: 4, clusterMaxK: 128})
@@ -346,6 +350,18 @@ func tileTable[T kernels.Float](large ...candidate) []candidate {
 	// 10000 x 784 x 10          19.6    29, small
 	// 512 x 128 x 512           5.3     5.7, medium
 	// 512 x 256 x 512           7.7     8.5, small
+	middles := []candidate{medium.when(limits{tiles: perSM{below: 3}, also: holds})}
+	if size == 8 {
+		// float64, by the model: mean time of fine where medium is chosen otherwise, of that of medium
+		// V100  T4    L40S  RTX 5090
+		// 0.57  0.53  0.55  0.51
+		doubles := func(dev kernels.Device) bool { return isHopper(dev) || dev.Major == 10 }
+		fine := small
+		fine.split = splitPolicy{blocksPerSM: 4, minK: 128, fillTailMinK: 512}
+		fine.able.on = func(dev kernels.Device) bool { return isGPU(dev) && !doubles(dev) }
+		middles[0].able.on = doubles
+		middles = append(middles, fine.when(limits{tiles: perSM{below: 12}}))
+	}
 	return slices.Concat(
 		[]candidate{
 			small.when(limits{on: isHost}),
@@ -354,6 +370,7 @@ func tileTable[T kernels.Float](large ...candidate) []candidate {
 			small.when(limits{side: span{to: 32}}, limits{work: perSM{below: 500_000}}),
 		},
 		large,
-		[]candidate{medium.when(limits{tiles: perSM{below: 3}, also: holds}), short},
+		middles,
+		[]candidate{short},
 	)
 }

@@ -36,7 +36,8 @@ func one(name string, build func(in ...*G.Node) (*G.Node, error), shapes ...tens
 // few and many are numbers of elements for kernels of either kind.
 var few, many = tensor.Shape{1000}, tensor.Shape{1 << 22}
 
-// graphs are common programs.
+// graphs are common programs. Not among them are gradients of functions of rows, normalizations of rows and operations by a scalar, alone, and rows of 4096: they took 0.46 MB in five targets,
+// and no other of these programs needs one of their kernels.
 func graphs() (list []graph) {
 	for _, shape := range []tensor.Shape{few, many} {
 		list = append(list, one("Rectify", func(in ...*G.Node) (*G.Node, error) { return G.Rectify(in[0]) }, shape))
@@ -44,8 +45,7 @@ func graphs() (list []graph) {
 			list = append(list, one(f.Name, func(in ...*G.Node) (*G.Node, error) { return f.New(in[0]) }, shape))
 		}
 		for _, f := range internal.BinaryFunctions {
-			two := func(in ...*G.Node) (*G.Node, error) { return f.New(in[0], in[1]) }
-			list = append(list, one(f.Name, two, shape, shape), one(f.Name+" of a scalar", two, shape, nil), one(f.Name+" by a scalar", two, nil, shape))
+			list = append(list, one(f.Name, func(in ...*G.Node) (*G.Node, error) { return f.New(in[0], in[1]) }, shape, shape))
 		}
 	}
 	for _, rows := range []int{128, 1 << 14} {
@@ -62,7 +62,6 @@ func graphs() (list []graph) {
 			list = append(list, rowwise(rows, columns)...)
 		}
 	}
-	list = append(list, rowwise(1<<14, 4096)...)
 	for _, c := range []graphspec.Case{graphspec.MLP(128, 784, 512, 512, 10), graphspec.MLP(4096, 784, 512, 512, 10)} {
 		list = append(list, graphOf(c))
 		for name, solver := range solvers {
@@ -121,8 +120,8 @@ var solvers = map[string]G.Solver{
 // rowwise returns programs on the rows of a matrix.
 func rowwise(rows, columns int) (list []graph) {
 	shape := tensor.Shape{rows, columns}
-	for _, name := range []string{"softmax", "log-softmax", "layer norm"} {
-		list = append(list, graphOf(graphspec.Rowwise(name, rows, columns)), graphOf(graphspec.RowwiseGradient(name, rows, columns)))
+	for _, name := range []string{"softmax", "log-softmax"} {
+		list = append(list, graphOf(graphspec.Rowwise(name, rows, columns)))
 	}
 	list = append(list, graphOf(graphspec.CrossEntropy(rows, columns)))
 	for _, along := range [][]int{{0}, {1}, {0, 1}} {

@@ -50,6 +50,7 @@ type Image struct {
 	Target  string   `json:"target"`
 	Hash    string   `json:"sha256"`            // unpacked
 	Bytes   int      `json:"bytes"`             // unpacked
+	Omitted bool     `json:"omitted,omitempty"` // there is no file: [StoredTargets] does not have the target
 	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
 }
 
@@ -90,14 +91,20 @@ func Sum(b []byte) string {
 // Encode returns the bytes of manifest.json, an image a line.
 func Encode(m *Manifest) ([]byte, error) { return jsonlines.Marshal(m, 4) }
 
-// Check returns an error unless the images are those of some targets, in their order, and the files, which read returns by name, are those
-// that the manifest describes.
-func (s *Source) Check(targets []string, read func(file string) ([]byte, error)) error {
-	if !slices.EqualFunc(s.Images, targets, func(i Image, target string) bool { return i.Target == target }) {
-		return fmt.Errorf("%s.cu has not been compiled for %v", s.Stem, targets)
+// Check returns an error unless the images are those of some targets, in their order, those that the source's text omits have no file, and the files of the
+// others, which read returns by name, are those that the manifest describes.
+func (s *Source) Check(text []byte, targets []string, read func(file string) ([]byte, error)) error {
+	stored, err := StoredTargets(text)
+	if err != nil || !slices.EqualFunc(s.Images, targets, func(i Image, target string) bool {
+		return i.Target == target && i.Omitted != slices.Contains(stored, target)
+	}) {
+		return errors.Join(err, fmt.Errorf("%s.cu has not been compiled for %v", s.Stem, targets))
 	}
 	var errs []error
 	for _, i := range s.Images {
+		if i.Omitted {
+			continue
+		}
 		image, err := Unpack(s.Stem, i.Target, read)
 		if err == nil && (Sum(image) != i.Hash || len(image) != i.Bytes) {
 			err = errors.New("is not the file that the manifest describes")
@@ -109,7 +116,7 @@ func (s *Source) Check(targets []string, read func(file string) ([]byte, error))
 	return errors.Join(errs...)
 }
 
-// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images. Comments do not count, as in
+// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images, omitted ones too. Comments do not count, as in
 // [SourceHash], so measurements and test outcomes carry it.
 func (s *Source) Digest() string {
 	h := sha256.New()

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // SourceHash is a hash of the code of a source and of every header that it includes in quotes, by base name, headers of headers too, each with its
@@ -42,6 +43,25 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 		}
 	}
 	return nil
+}
+
+var targetsLine = regexp.MustCompile(`(?m)^//stheno:targets (.*)$`)
+
+// StoredTargets returns the targets whose images of a source are stored: all, or those of a line such as
+//
+//	//stheno:targets sm_90a ptx
+//
+// in its text. Plans launch no kernel of the source on devices of the others. PTX, which describes the arguments of kernels, is always one.
+func StoredTargets(text []byte) ([]string, error) {
+	line := targetsLine.FindSubmatch(text)
+	if line == nil {
+		return Targets, nil
+	}
+	stored := strings.Fields(string(line[1]))
+	if !Subset(stored) {
+		return nil, fmt.Errorf("got %q, want some of %v in this order, %s among them", line[0], Targets, PTX)
+	}
+	return stored, nil
 }
 
 // token matches a piece that function code takes or leaves as a whole. Its groups: blanks and comments; the beginning of a raw string, and its
