@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -583,7 +584,7 @@ func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error))
 	if got := onTheHost(vm.Report()); len(got) > 0 && !d.partial {
 		d.t.Errorf("on the host: %v", got)
 	}
-	if err := vm.graph.Program.Verify(); err != nil {
+	if err := program.Verify(vm.graph.Program); err != nil {
 		d.t.Error(err)
 	}
 	before := map[*G.Node][]float64{}

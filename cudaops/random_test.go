@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/ops"
@@ -74,7 +75,7 @@ func TestRandomGraphs(t *testing.T) {
 			g := randomGraph(t, seed)
 			vm := machine(t, g, on)
 			testutil.Do(t, vm.RunAll())
-			if err := vm.graph.Program.Verify(); err != nil {
+			if err := program.Verify(vm.graph.Program); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if rep := vm.Report(); rep.Peak > 0 {

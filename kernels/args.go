@@ -103,22 +103,20 @@ func flatten(args []any) (flat []any) {
 // [Plan.Launch] flattens it: a field of type Ref, TensorMap, int32, int64, float32 or float64 is an argument, a bool is an int32 of 0 or
 // 1, an int64 with the tag arg:"int32" is an int32, a field of type any is the argument that it holds, and the fields of structs and
 // elements of arrays are arguments one after the other.
-func Args[T any](c Call) (args T) {
-	c.unflatten(&args)
-	return args
-}
+func Args[T any](c Call) T { return *c.unflatten((*T)(nil)).(*T) }
 
-// unflatten sets the struct of arguments that args points to. It is apart from Args, of which the program has a copy for each type.
-func (c Call) unflatten(args any) {
-	v := reflect.ValueOf(args).Elem()
+// unflatten returns a pointer to a struct of arguments, of the type of the given one. It is apart from Args, of which the program has a copy for each type.
+func (c Call) unflatten(typed any) any {
+	args := reflect.New(reflect.TypeOf(typed).Elem())
+	v := args.Elem()
 	for i, f := range fieldsOf(v.Type()) {
 		to, from := f.of(v), c.Args[i]
 		switch a := from.(type) {
 		case Ref:
-			a.argument = int32(i) + 1
+			a.argument = int64(i) + 1
 			from = a
 		case TensorMap:
-			a.Ref.argument = int32(i) + 1
+			a.Ref.argument = int64(i) + 1
 			from = a
 		case int32:
 			switch {
@@ -135,4 +133,5 @@ func (c Call) unflatten(args any) {
 		}
 		to.Set(reflect.ValueOf(from))
 	}
+	return args.Interface()
 }

@@ -1,11 +1,9 @@
-//go:build stheno_sm120 || stheno_sm100 || !(stheno_sm70 || stheno_sm80 || stheno_sm90)
+//go:build stheno_sm120 || !(stheno_sm70 || stheno_sm80 || stheno_sm90 || stheno_sm100)
 
 package kernels
 
 import "embed"
 
-// sm_100: its images are packed with those of sm_120 as dictionaries.
-//
 //go:embed images/*.sm_120.* prebuilt/sm_120.archive
 var sm120 embed.FS
 

@@ -1,11 +1,9 @@
-//go:build stheno_sm80 || stheno_sm70 || !(stheno_sm90 || stheno_sm100 || stheno_sm120)
+//go:build stheno_sm80 || !(stheno_sm70 || stheno_sm90 || stheno_sm100 || stheno_sm120)
 
 package kernels
 
 import "embed"
 
-// sm_70: its images are packed with those of sm_80 as dictionaries.
-//
 //go:embed images/*.sm_80.* prebuilt/sm_80.archive
 var sm80 embed.FS
 

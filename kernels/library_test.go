@@ -23,7 +23,7 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 		t.Fatal(err)
 	}
 	m := manifest.Manifest{Sources: []manifest.Source{*s}}
-	text, err := m.Encode()
+	text, err := manifest.Encode(&m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,11 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 		}
 	}
 	for _, i := range s.Images {
-		name := "images/" + manifest.ImageFile(s.Stem, i.Target)
-		lib[name] = &fstest.MapFile{Data: testutil.Get[[]byte](t)(fs.ReadFile(kernels.Files, name))}
+		for _, name := range []string{"images/" + manifest.ImageFile(s.Stem, i.Target), "images/" + manifest.DictionaryFile(i.Target)} {
+			if data, err := fs.ReadFile(kernels.Files, name); err == nil {
+				lib[name] = &fstest.MapFile{Data: data}
+			}
+		}
 	}
 	return lib
 }
@@ -64,7 +67,7 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("the image is called %s", name)
 	}
 
-	packed := testutil.Get[[]byte](t)(manifest.Pack("sm_80", map[string][]byte{"sm_80": []byte("x")}))
+	packed := testutil.Get[[]byte](t)(manifest.Pack("sm_80", []byte("x"), func(file string) ([]byte, error) { return fs.ReadFile(kernels.Files, "images/"+file) }))
 	for name, c := range map[string]struct {
 		change func(fstest.MapFS)
 		want   string
@@ -140,7 +143,7 @@ func TestImageIdentity(t *testing.T) {
 // source. The error names the missing part.
 func TestLibraryWithout(t *testing.T) {
 	m := manifest.Manifest{Sources: []manifest.Source{{Stem: "x"}}}
-	text, err := m.Encode()
+	text, err := manifest.Encode(&m)
 	if err != nil {
 		t.Fatal(err)
 	}

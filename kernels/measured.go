@@ -9,17 +9,21 @@ type Measured[P any] []struct {
 
 // On returns the policy for a device. An architecture that was not measured takes the nearest line, the earlier of two.
 func (m Measured[P]) On(dev Device) P {
-	distance := func(capability int) int {
-		d := 10*dev.Major + dev.Minor - capability
+	return m[nearest(dev, len(m), func(i int) int { return m[i].Capability })].Policy
+}
+
+// nearest returns the number of the line for a device, of n lines. It is apart from On, of which the program has a copy for each type.
+func nearest(dev Device, n int, capability func(int) int) (best int) {
+	distance := func(i int) int {
+		d := 10*dev.Major + dev.Minor - capability(i)
 		return max(d, -d)
 	}
-	best := m[0]
-	for _, line := range m[1:] {
-		if distance(line.Capability) < distance(best.Capability) {
-			best = line
+	for i := range n {
+		if distance(i) < distance(best) {
+			best = i
 		}
 	}
-	return best.Policy
+	return best
 }
 
 // elementBlock is the block size of kernels with one element for each thread that are a small part of their plans.

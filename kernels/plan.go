@@ -52,7 +52,7 @@ func (o Operand) String() string {
 type Ref struct {
 	Operand  Operand
 	Offset   int64
-	argument int32 // its position and 1, set by [Args]
+	argument int64 // its position and 1, set by [Args]
 }
 
 // In returns the argument that points to input i.

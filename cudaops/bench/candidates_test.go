@@ -59,7 +59,7 @@ func TestCandidates(t *testing.T) {
 				}
 				a, b := between1(r, p.Batch*p.M*p.K), between1(r, p.Batch*p.K*p.N)
 				want, magnitude := productOf(p, a, b)
-				names, _, list, err := p.Candidates(dev)
+				names, _, list, err := gemm.Candidates(p, dev)
 				testutil.Do(t, err)
 				for i, plan := range list {
 					kinds[plan.Launches[len(plan.Launches)-1].Kernel.Entry] = true

@@ -57,7 +57,7 @@ func TestConvFewOnGPU(t *testing.T) {
 		if v.ChannelsLast != [2]bool{} && !v.TakesChannelsLast(dev) {
 			continue
 		}
-		candidates := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))
+		candidates := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev))
 		for _, name := range fewChannels {
 			if c, ok := candidates[name]; ok {
 				checkConv[float32](t, c.Plan, v, r)

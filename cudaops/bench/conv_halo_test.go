@@ -53,7 +53,7 @@ func TestConvHaloOnGPU(t *testing.T) {
 		if _, ok := v.Prepares(dev); ok && r.IntN(2) == 0 {
 			v.Prepared = true
 		}
-		for name, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+		for name, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev)) {
 			if strings.HasPrefix(name, "conv_halo") {
 				checkConv[float32](t, c.Plan, v, r)
 				took[name]++

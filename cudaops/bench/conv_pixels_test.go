@@ -25,7 +25,7 @@ func TestConvPixelsOnGPU(t *testing.T) {
 		} else {
 			v.Channels = rows
 		}
-		c, ok := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))["pixels"]
+		c, ok := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev))["pixels"]
 		if !ok {
 			continue
 		}

@@ -55,7 +55,7 @@ func TestConvOnGPU(t *testing.T) {
 			v.Channels, v.Filters = v.Groups, v.Groups
 		}
 		v.Dtype = []kernels.Dtype{kernels.Float32, kernels.Float64}[r.IntN(2)]
-		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))
+		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev))
 		names := slices.Sorted(maps.Keys(plans))
 		p := plans[names[r.IntN(len(names))]].Plan
 		if v.Dtype == kernels.Float32 {
@@ -85,7 +85,7 @@ func TestConvTensorOnGPU(t *testing.T) {
 				few := one // outputs of an image
 				few.Images, few.Result, few.Rows, few.Columns = 37, gemm.ConvFilters, gemm.ConvAxis{In: 4, Size: 3, Stride: stride, Dilation: 1}, gemm.ConvAxis{In: 5, Size: 4, Stride: stride, Dilation: 1}
 				for _, v := range []gemm.Conv{one, few} {
-					for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+					for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev)) {
 						checkConv[float32](t, c.Plan, v, r)
 					}
 				}
@@ -116,7 +116,7 @@ func TestConvTensorOnGPU(t *testing.T) {
 		if !v.Prepared && v.ChannelsLast == [2]bool{} && r.IntN(4) == 0 {
 			target = older[r.IntN(len(older))]
 		}
-		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(target))
+		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, target))
 		maps.DeleteFunc(plans, func(name string, _ gemm.ConvCandidate) bool { return strings.HasPrefix(name, "FMA") })
 		if len(plans) == 0 {
 			continue
@@ -155,7 +155,7 @@ func TestConvSumOnGPU(t *testing.T) {
 				v = last
 			}
 		}
-		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev))
+		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev))
 		for _, name := range slices.Sorted(maps.Keys(plans)) {
 			if strings.HasPrefix(name, "conv_h") {
 				checkConv[float32](t, plans[name].Plan, v, r)
@@ -394,7 +394,7 @@ func timeConvs(t *testing.T, watch *stopwatch, layers iter.Seq[gemm.Conv]) {
 
 // timeCandidates returns the name of the kernel that the model chooses, and the times of all candidates in us, with a line for each.
 func timeCandidates(t *testing.T, watch *stopwatch, v gemm.Conv) (chosen string, times map[string]float64, list []string) {
-	plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(watch.dev))
+	plans := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, watch.dev))
 	times, least := map[string]float64{}, map[string]float64{} // least: the predicted times of kernels by their names without the splits of K
 	for name, p := range plans {
 		if of, _, splits := strings.Cut(name, "["); splits && (least[of] == 0 || p.Us < least[of]) {

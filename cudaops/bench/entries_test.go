@@ -99,7 +99,7 @@ func productEntries(t *testing.T, sources ...string) {
 	for n := 0; n < 40000 && len(left) > 0; n++ {
 		p, on := entryProduct(r), older[min(r.IntN(2*len(older)), len(older)-1)]
 		on.SMs = []int{1, 2, 8, dev.SMs}[r.IntN(4)]
-		_, _, plans, err := p.Candidates(on)
+		_, _, plans, err := gemm.Candidates(p, on)
 		if err != nil && p.A.Form != gemm.Plain {
 			continue // no kernel of an older device reads this form
 		}
@@ -206,7 +206,7 @@ func TestConvEntries(t *testing.T) {
 			on = dev
 		}
 		v := entryConv(r, on)
-		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(on))
+		plans := testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, on))
 		for _, name := range slices.Sorted(maps.Keys(plans)) {
 			p := plans[name].Plan
 			if !left.missing(p) {

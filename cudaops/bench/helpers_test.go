@@ -36,7 +36,7 @@ func candidate(t *testing.T, dev kernels.Device, kernel string, by kernels.Preci
 		return product(t, dev, by, kernels.Float32, batch, m, n, k, transA, transB)
 	}
 	p := gemm.Product{Dtype: kernels.Float32, Batch: batch, M: m, N: n, K: k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}, Round: by}
-	names, _, plans, err := p.Candidates(dev)
+	names, _, plans, err := gemm.Candidates(p, dev)
 	testutil.Do(t, err)
 	for _, plan := range plans {
 		if strings.Contains(plan.String(), kernel) {

@@ -113,7 +113,7 @@ func TestMatMulCandidates(t *testing.T) {
 		if p.Dtype == f32 {
 			p.Round = []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[r.IntN(4)]
 		}
-		names, _, plans, err := p.Candidates(dev)
+		names, _, plans, err := gemm.Candidates(p, dev)
 		testutil.Do(t, err)
 		for i, plan := range plans {
 			kernel, _, _ := strings.Cut(names[i], "[")
@@ -171,7 +171,7 @@ func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 			transA, transB := transposes >= 2, transposes%2 == 1
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 				p := gemm.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, A: gemm.Operand{Trans: transA}, B: gemm.Operand{Trans: transB}}
-				_, _, plans, err := p.Candidates(dev)
+				_, _, plans, err := gemm.Candidates(p, dev)
 				testutil.Do(t, err)
 				most := 1
 				if isDouble(f.kernel) == (dt == kernels.Float64) {

@@ -381,9 +381,9 @@ func storedHalves(t *testing.T, r *rand.Rand, dev kernels.Device, product gemm.P
 			continue
 		}
 		// Parts of K have sums of their own: plans of one candidate have the same bits.
-		names, _, ones, err := rounded(product).Candidates(dev)
+		names, _, ones, err := gemm.Candidates(rounded(product), dev)
 		testutil.Do(t, err)
-		same, _, twos, err := stored.Candidates(dev)
+		same, _, twos, err := gemm.Candidates(stored, dev)
 		testutil.Do(t, err)
 		for tried, at := range append([]int{0}, r.Perm(len(same))...) {
 			if tried > 3 || testing.Short() && tried > 1 {
@@ -461,7 +461,7 @@ func TestReducedParts(t *testing.T) {
 		if p, ok = p.Stored(c, make([]kernels.Dtype, len(inputs)-2), dev); !ok {
 			t.Fatalf("%v of %d x %d x %d x %d: not stored as %v", p, p.Batch, p.M, p.K, p.N, c)
 		}
-		names, _, plans, err := p.Candidates(dev)
+		names, _, plans, err := gemm.Candidates(p, dev)
 		testutil.Do(t, err)
 		for at, plan := range plans {
 			var out [2][]byte

@@ -61,7 +61,7 @@ func TestSingleForms(t *testing.T) {
 						want[e], magnitude[e] = want[e]+x[e], magnitude[e]+math.Abs(x[e])
 					}
 				}
-				names, _, list, err := p.Candidates(dev)
+				names, _, list, err := gemm.Candidates(p, dev)
 				testutil.Do(t, err)
 				seen := map[string]bool{}
 				for n, plan := range list {

@@ -118,7 +118,7 @@ func TestSweepProducts(t *testing.T) {
 			t.Logf("%+v: not in 16 bits", s)
 			return nil, nil
 		}
-		names, us, plans, err := p.Candidates(g.Device())
+		names, us, plans, err := gemm.Candidates(p, g.Device())
 		testutil.Do(t, err)
 		least := math.Inf(1)
 		for _, us := range us {

@@ -32,7 +32,7 @@ func vectorsOnGPU[T kernels.Float](t *testing.T, dtype kernels.Dtype) {
 			m = (m + 3) &^ 3
 		}
 		p := gemm.Product{Dtype: dtype, Batch: batch, M: m, N: 1, K: k, A: gemm.Operand{Trans: i%2 == 0}}
-		names, _, plans, err := p.Candidates(dev)
+		names, _, plans, err := gemm.Candidates(p, dev)
 		testutil.Do(t, err)
 		a, v := make([]T, batch*m*k), make([]T, batch*k)
 		for j := range a {

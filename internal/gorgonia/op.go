@@ -14,8 +14,11 @@ import (
 
 // OpName returns the type name of one of Gorgonia's own ops, such as
 // "reshapeOp", also where the op is a pointer, and "" for the op of any other module.
-func OpName(op gorgonia.Op) string {
-	t := reflect.TypeOf(op)
+func OpName(op gorgonia.Op) string { return typeName(op) }
+
+// typeName is OpName for any value.
+func typeName(v any) string {
+	t := reflect.TypeOf(v)
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

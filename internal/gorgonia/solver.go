@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// SolverKind names one of Gorgonia's solvers.
+// SolverKind names one of Gorgonia's solvers by its type.
 type SolverKind string
 
 // The solvers of Gorgonia v0.9.18.
@@ -46,21 +46,18 @@ type solverFields struct {
 	iterations, state                                   string
 }
 
-var solverKinds = map[reflect.Type]struct {
-	kind   SolverKind
-	fields solverFields
-}{
-	reflect.TypeFor[*gorgonia.VanillaSolver](): {Vanilla, solverFields{rate: "eta",
-		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch"}},
-	reflect.TypeFor[*gorgonia.Momentum](): {Momentum, solverFields{rate: "eta", momentum: "momentum",
-		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch", state: "cache"}},
-	reflect.TypeFor[*gorgonia.RMSPropSolver](): {RMSProp, solverFields{rate: "eta", rho: "decay", eps: "eps", l2: "l2reg", useL2: "useL2Reg", state: "cache"}},
-	reflect.TypeFor[*gorgonia.AdamSolver](): {Adam, solverFields{rate: "eta", eps: "eps", beta1: "beta1", beta2: "beta2",
-		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch", iterations: "iter", state: "cache"}},
-	reflect.TypeFor[*gorgonia.AdamW](): {AdamW, solverFields{rate: "η", eps: "ɛ", beta1: "β1", beta2: "β2", weightDecay: "λ",
-		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch", iterations: "iter", state: "states"}},
-	reflect.TypeFor[*gorgonia.AdaGradSolver]():         {AdaGrad, solverFields{rate: "eta", eps: "eps", l2: "l2reg", useL2: "useL2Reg", state: "cache"}},
-	reflect.TypeFor[*gorgonia.BarzilaiBorweinSolver](): {BarzilaiBorwein, solverFields{rate: "eta", state: "prevDV"}},
+// solverKinds has no types: with them, each program would hold all solvers.
+var solverKinds = map[SolverKind]solverFields{
+	Vanilla: {rate: "eta", l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch"},
+	Momentum: {rate: "eta", momentum: "momentum",
+		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch", state: "cache"},
+	RMSProp: {rate: "eta", rho: "decay", eps: "eps", l2: "l2reg", useL2: "useL2Reg", state: "cache"},
+	Adam: {rate: "eta", eps: "eps", beta1: "beta1", beta2: "beta2",
+		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch", iterations: "iter", state: "cache"},
+	AdamW: {rate: "η", eps: "ɛ", beta1: "β1", beta2: "β2", weightDecay: "λ",
+		l1: "l1reg", l2: "l2reg", useL1: "useL1Reg", useL2: "useL2Reg", batch: "batch", iterations: "iter", state: "states"},
+	AdaGrad:         {rate: "eta", eps: "eps", l2: "l2reg", useL2: "useL2Reg", state: "cache"},
+	BarzilaiBorwein: {rate: "eta", state: "prevDV"},
 }
 
 // ReadSolver reads the options of one of Gorgonia's solvers. ok is false for a solver of another
@@ -85,15 +82,16 @@ type SolverReader struct {
 // NewSolverReader returns a reader of one of Gorgonia's solvers, nil for a solver of another
 // module. It is an error if this version of Gorgonia has other fields.
 func NewSolverReader(s gorgonia.Solver) (*SolverReader, error) {
-	known, ok := solverKinds[reflect.TypeOf(s)]
-	if !ok {
+	kind := SolverKind(typeName(s))
+	names, ok := solverKinds[kind]
+	v := reflect.ValueOf(s)
+	if !ok || v.Kind() != reflect.Pointer {
 		return nil, nil
 	}
-	v := reflect.ValueOf(s)
 	if v.IsNil() {
-		return nil, fmt.Errorf("got a nil *gorgonia.%s", known.kind)
+		return nil, fmt.Errorf("got a nil *gorgonia.%s", kind)
 	}
-	r := &SolverReader{kind: known.kind, names: known.fields, fields: map[string]reflect.Value{}, of: v.Elem()}
+	r := &SolverReader{kind: kind, names: names, fields: map[string]reflect.Value{}, of: v.Elem()}
 	r.Read()
 	if r.err != nil {
 		return nil, r.err

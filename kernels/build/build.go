@@ -61,15 +61,18 @@ func (b *builder) build(verbose bool) error {
 		return err
 	}
 	jobs = slices.DeleteFunc(jobs, func(j *job) bool { return j.source.Images[j.index].Omitted })
-	images := map[*manifest.Source]map[string][]byte{}
 	for _, j := range jobs {
-		if images[j.source] == nil {
-			images[j.source] = map[string][]byte{}
+		if file := manifest.DictionaryFile(j.target); j.source.Stem == manifest.Dictionary && j.target != manifest.PTX && b.packs() {
+			if _, none := b.readImage(file); none != nil {
+				err = errors.Join(err, b.write(file, manifest.PackDictionary(j.data)))
+			}
 		}
-		images[j.source][j.target] = j.data
+	}
+	if err != nil {
+		return err
 	}
 	err = b.each(jobs, func(j *job) error {
-		packed, err := manifest.Pack(j.target, images[j.source])
+		packed, err := manifest.Pack(j.target, j.data, b.readImage)
 		if err != nil {
 			return err
 		}
@@ -81,7 +84,7 @@ func (b *builder) build(verbose bool) error {
 	if verbose {
 		report(m)
 	}
-	text, err := m.Encode()
+	text, err := manifest.Encode(m)
 	if err != nil {
 		return err
 	}
@@ -172,7 +175,12 @@ func (b *builder) whole(s *manifest.Source) error {
 	if err != nil {
 		return err
 	}
-	return s.Check(text, b.targets, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(b.out, file)) })
+	return s.Check(text, b.targets, b.readImage)
+}
+
+// readImage reads a file of the folder of images.
+func (b *builder) readImage(file string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(b.out, file))
 }
 
 // A job is the compilation of one source for one target.
@@ -214,6 +222,9 @@ func (b *builder) packs() bool {
 // removeOld deletes the files that the manifest does not name, such as the images of a source that is gone.
 func (b *builder) removeOld(m *manifest.Manifest) error {
 	keep := map[string]bool{manifest.File: true, manifest.PackedFile: true}
+	for _, target := range b.targets {
+		keep[manifest.DictionaryFile(target)] = true
+	}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
 			keep[manifest.ImageFile(s.Stem, i.Target)] = !i.Omitted

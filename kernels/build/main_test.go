@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -86,6 +87,40 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
+// A folder with a packed manifest has dictionaries. They stay as they are when their source changes; without one, all images are compiled again.
+func TestBuildMakesDictionaries(t *testing.T) {
+	b, compiled := testBuilder(t)
+	in := func(name string) string { return filepath.Join(b.dir, name) }
+	source, dictionary := in(manifest.Dictionary+".cu"), in("images/"+manifest.DictionaryFile("sm_80"))
+	put(t, source, strings.Repeat("a", 100))
+	testutil.Do(t, os.Mkdir(b.out, 0o777))
+	put(t, filepath.Join(b.out, manifest.PackedFile), "")
+	var first []byte
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+		same   bool
+	}{
+		{"at first", func() {}, "18 of [a.cu b.cu sum.cu]", false},
+		{"the source changed", func() { put(t, source, strings.Repeat("b", 100)) }, "6 of [sum.cu]", true},
+		{"the dictionary is gone", func() { os.Remove(dictionary) }, "18 of [a.cu b.cu sum.cu]", false},
+	} {
+		step.change()
+		testutil.Do(t, b.build(false))
+		if got := compiled(); got != step.want {
+			t.Errorf("%s: compiled %s, want %s", step.name, got, step.want)
+		}
+		testutil.Do(t, b.check(time.Hour, ""))
+		compiled()
+		packed := testutil.Read(t, dictionary)
+		if same := bytes.Equal(packed, first); same != step.same {
+			t.Errorf("%s: the dictionary is as it was: %v, want %v", step.name, same, step.same)
+		}
+		first = packed
+	}
+}
+
 // Images of unchanged sources are kept; a source that has changed, or lacks an image, is compiled for
 // every target.
 func TestBuildCompilesWhatChanged(t *testing.T) {
@@ -157,7 +192,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"wrong targets":  {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:targets sm_80\nb") }, "ptx among them"},
 		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.lz")) }, "b.ptx.lz"},
 		"another image": {func(b *builder) {
-			put(t, filepath.Join(b.out, "b.ptx.lz"), string(testutil.Get[[]byte](t)(manifest.Pack(manifest.PTX, map[string][]byte{manifest.PTX: nil}))))
+			put(t, filepath.Join(b.out, "b.ptx.lz"), string(testutil.Get[[]byte](t)(manifest.Pack(manifest.PTX, nil, nil))))
 		}, "b.ptx.lz is not the file"},
 		"not packed": {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.lz"), "b") }, "b.ptx.lz"},
 		"other bytes": {func(b *builder) {

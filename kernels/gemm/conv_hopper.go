@@ -335,10 +335,10 @@ type convPrepareArgs struct {
 }
 
 var convPrepares = map[Form]*kernels.Kernel{
-	BF16Split: own.Kernel("conv_hopper", "conv_hopper_prepare_split", convPrepareBody(BF16Split)),
-	BF16:      own.Kernel("conv_hopper", "conv_hopper_prepare_bf16", convPrepareBody(BF16)),
-	F16:       own.Kernel("conv_hopper", "conv_hopper_prepare_f16", convPrepareBody(F16)),
-	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", convPrepareBody(TF32)),
+	BF16Split: own.Kernel("conv_hopper", "conv_hopper_prepare_split", BF16Split.prepare),
+	BF16:      own.Kernel("conv_hopper", "conv_hopper_prepare_bf16", BF16.prepare),
+	F16:       own.Kernel("conv_hopper", "conv_hopper_prepare_f16", F16.prepare),
+	TF32:      own.Kernel("conv_hopper", "conv_hopper_prepare_tf32", TF32.prepare),
 }
 
 // convRanges has the ranges of an operand's numbers, one from each block that prepared it.

@@ -10,41 +10,39 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/bf16split"
 )
 
-// convPrepareBody writes operands in a form, and the range of each in place of what each of its blocks would find.
-func convPrepareBody(f Form) func(kernels.Call) {
-	return func(c kernels.Call) {
-		args := kernels.Args[convPrepareArgs](c)
-		for i, x := range args.Planes[:c.Grid[1]] {
-			all := bf16split.None
-			from, n := kernels.Slice[float32](c, x.X), x.size(f)
-			for at := range n {
-				row, line, col, v := at%x.Pitch, at/x.Pitch/x.Wide, at/x.Pitch%x.Wide*x.StepX-x.Before, float32(0)
-				each := x.Count / x.Groups
-				group, image := line/x.Lines/each, line/x.Lines%each
-				row -= line / x.Lines / x.Per % x.Blocks * x.Rows
-				if row >= 0 && row < x.Rows && col >= 0 && col < x.Width && image < each-x.After {
-					v = from[((image*x.Groups+group)*x.Rows+row)*x.Cols+line%x.Lines*x.StepY*x.Width+col]
-				}
-				all.Add(v)
-				switch f {
-				case BF16Split:
-					matrices := bf16split.Split(v, 1, false)
-					for q, v := range matrices {
-						kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
-					}
-				case BF16, F16:
-					half, _ := f.half()
-					kernels.Slice[uint16](c, x.To)[at] = expr.ToHalf(half, v)
-				default:
-					kernels.Slice[float32](c, x.To)[at] = v
-				}
+// prepare writes operands in the form, and the range of each in place of what each of its blocks would find.
+func (f Form) prepare(c kernels.Call) {
+	args := kernels.Args[convPrepareArgs](c)
+	for i, x := range args.Planes[:c.Grid[1]] {
+		all := bf16split.None
+		from, n := kernels.Slice[float32](c, x.X), x.size(f)
+		for at := range n {
+			row, line, col, v := at%x.Pitch, at/x.Pitch/x.Wide, at/x.Pitch%x.Wide*x.StepX-x.Before, float32(0)
+			each := x.Count / x.Groups
+			group, image := line/x.Lines/each, line/x.Lines%each
+			row -= line / x.Lines / x.Per % x.Blocks * x.Rows
+			if row >= 0 && row < x.Rows && col >= 0 && col < x.Width && image < each-x.After {
+				v = from[((image*x.Groups+group)*x.Rows+row)*x.Cols+line%x.Lines*x.StepY*x.Width+col]
 			}
-			if f == BF16Split || args.Ranged {
-				most, least := all.Packed()
-				ranges := kernels.Slice[uint32](c, args.Ranges)[2*i*c.Grid[0]:]
-				for block := range c.Grid[0] {
-					ranges[2*block], ranges[2*block+1] = most, least
+			all.Add(v)
+			switch f {
+			case BF16Split:
+				matrices := bf16split.Split(v, 1, false)
+				for q, v := range matrices {
+					kernels.Slice[uint16](c, x.To)[int64(q)*n+at] = v
 				}
+			case BF16, F16:
+				half, _ := f.half()
+				kernels.Slice[uint16](c, x.To)[at] = expr.ToHalf(half, v)
+			default:
+				kernels.Slice[float32](c, x.To)[at] = v
+			}
+		}
+		if f == BF16Split || args.Ranged {
+			most, least := all.Packed()
+			ranges := kernels.Slice[uint32](c, args.Ranges)[2*i*c.Grid[0]:]
+			for block := range c.Grid[0] {
+				ranges[2*block], ranges[2*block+1] = most, least
 			}
 		}
 	}

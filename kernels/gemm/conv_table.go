@@ -265,8 +265,8 @@ type ConvCandidate struct {
 	Chosen bool // by Plan
 }
 
-// Candidates returns the plans that Plan chooses among on a device, by names.
-func (v Conv) Candidates(dev kernels.Device) (map[string]ConvCandidate, error) {
+// ConvCandidates returns the plans that Plan of a convolution chooses among on a device, by names.
+func ConvCandidates(v Conv, dev kernels.Device) (map[string]ConvCandidate, error) {
 	if err := v.check(dev); err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func TestConvSpread(t *testing.T) {
 		if !v.spread() {
 			continue
 		}
-		candidates := testutil.Get[map[string]ConvCandidate](t)(v.Candidates(dev))
+		candidates := testutil.Get[map[string]ConvCandidate](t)(ConvCandidates(v, dev))
 		c, ok := candidates["product"]
 		if v.Channels*v.Rows.Out()*v.Columns.Out() == 1 || v.Filters == 1 || !ok { // products of other packages
 			continue

@@ -128,7 +128,7 @@ func splitCounts(x *problem, blocks, most int64) (list [len(counts) + len(waves)
 
 // Candidates returns the plans that a product of dense operands can have on a GPU, with their names and predicted times in us, 0 without a prediction. The
 // first is that of [Product.Plan]. It is an error if there is none.
-func (p Product) Candidates(dev kernels.Device) (names []string, us []float64, plans []*kernels.Plan, err error) {
+func Candidates(p Product, dev kernels.Device) (names []string, us []float64, plans []*kernels.Plan, err error) {
 	if _, err := p.Plan(dev); err != nil {
 		return nil, nil, nil, err
 	}

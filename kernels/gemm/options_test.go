@@ -21,7 +21,7 @@ func TestCandidates(t *testing.T) {
 		}
 		want, err := p.Plan(dev)
 		testutil.Do(t, err)
-		names, _, plans, err := p.Candidates(dev)
+		names, _, plans, err := Candidates(p, dev)
 		testutil.Do(t, err)
 		options += len(names)
 		for i, plan := range plans {

@@ -9,5 +9,5 @@ import (
 
 // Zero values and nils are errors, and nothing panics.
 func TestSurvives(t *testing.T) {
-	testutil.SurviveWhole(t, nil, -1, int64(-1), kernels.HostDevice(), Product{}, Product{Also: BF16}, Product{A: Operand{Form: BF16Split}}, Prepare{}, Form(9), Operand{}, TiledMatMul{}, ConvAxis{}, ConvResult(9), Conv{}, PrepareFilters{}, ConvSplit{}, ConvCandidate{})
+	testutil.SurviveWhole(t, map[string]any{"Candidates": Candidates, "ConvCandidates": ConvCandidates}, -1, int64(-1), kernels.HostDevice(), Product{}, Product{Also: BF16}, Product{A: Operand{Form: BF16Split}}, Prepare{}, Form(9), Operand{}, TiledMatMul{}, ConvAxis{}, ConvResult(9), Conv{}, PrepareFilters{}, ConvSplit{}, ConvCandidate{})
 }

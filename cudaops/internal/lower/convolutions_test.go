@@ -49,12 +49,12 @@ func TestConvolutions(t *testing.T) {
 		y := node(G.Conv2d(x, w, size, pair(0, 2), pair(1, 2), []int{1, 1}))
 		gradients := testutil.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(y)))), x, w))
 		l := testutil.Get[*Graph](t)(New(g, &Wanted{Only: append(gradients, y)}))
-		testutil.Do(t, l.Program.Verify())
+		testutil.Do(t, program.Verify(l.Program))
 		if got, want := needed(l.Program), []string{"conv_f32", "conv_filters_f32", "conv_images_f32"}; !slices.Equal(got, want) {
 			t.Errorf("x %v, w %v: got kernels %v, want %v:\n%v", x.Shape(), w.Shape(), got, want, l.Program)
 		}
 		l = testutil.Get[*Graph](t)(New(g, &Wanted{Only: []*G.Node{node(G.Ravel(y))}})) // a view of a view
-		testutil.Do(t, l.Program.Verify())
+		testutil.Do(t, program.Verify(l.Program))
 		var product *G.Node
 		for _, n := range g.AllNodes() {
 			if n.Dims() == 2 && n.Op() != nil && strings.HasPrefix(n.Op().String(), "A ×") && product == nil {
@@ -62,7 +62,7 @@ func TestConvolutions(t *testing.T) {
 			}
 		}
 		l = testutil.Get[*Graph](t)(New(g, &Wanted{Only: []*G.Node{y}, Keep: []*G.Node{product}}))
-		testutil.Do(t, l.Program.Verify())
+		testutil.Do(t, program.Verify(l.Program))
 		if got := needed(l.Program); product == nil || !slices.Equal(got, []string{"conv_f32"}) {
 			t.Errorf("x %v, w %v, with %v an output: got kernels %v, want one convolution", x.Shape(), w.Shape(), product, got)
 		}
@@ -81,7 +81,7 @@ func TestConvolutionViews(t *testing.T) {
 			w := G.NewTensor(g, tensor.Float32, 4, G.WithShape(2, 2, 1, 1), G.WithName("w"))
 			y := node(G.Conv2d(x, w, tensor.Shape{1, 1}, []int{0, 0}, []int{1, 1}, []int{1, 1}))
 			l := testutil.Get[*Graph](t)(New(g, &Wanted{Only: []*G.Node{node(view(y)), y}}))
-			if err := l.Program.Verify(); err != nil {
+			if err := program.Verify(l.Program); err != nil {
 				t.Errorf("%s, side %d: %v", name, side, err)
 			}
 		}

@@ -21,7 +21,7 @@ func lowered(t *testing.T, g *G.ExprGraph) *program.Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Program.Verify(); err != nil {
+	if err := program.Verify(l.Program); err != nil {
 		t.Fatal(err)
 	}
 	return l.Program

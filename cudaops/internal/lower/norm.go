@@ -17,8 +17,14 @@ import (
 
 // norm is a normalization of a value.
 type norm struct {
-	op any
-	x  *program.Value
+	batch *gorgonia.BatchNormOp // nil of a GroupNorm
+	group groupOf
+	x     *program.Value
+}
+
+type groupOf struct {
+	groups  int
+	epsilon float64
 }
 
 // moments holds the means and standard deviations of rows, where a row is the elements along some axes.
@@ -198,7 +204,7 @@ func (c *call) sameShapes(derivative bool) bool {
 // batchMoments returns the moments that a BatchNorm or its gradient uses for the node's first input, or nil if the op does not
 // fit the input.
 func (c *call) batchMoments(bn internal.BatchNormOf) *moments {
-	x, key := c.in[0], norm{bn.Op, c.in[0]}
+	x, key := c.in[0], norm{batch: bn.Op, x: c.in[0]}
 	if m := c.norms[key]; m != nil {
 		return m
 	}
@@ -286,11 +292,7 @@ func (c *call) inGroups(v *program.Value, groups int) *program.Value {
 
 // groupMoments returns the moments that a GroupNorm uses for a value; grouped is the value viewed by inGroups.
 func (c *call) groupMoments(v, grouped *program.Value, groups int, epsilon float64) *moments {
-	type groupNorm struct {
-		groups  int
-		epsilon float64
-	}
-	key := norm{groupNorm{groups, epsilon}, v}
+	key := norm{group: groupOf{groups, epsilon}, x: v}
 	if c.norms[key] == nil {
 		c.norms[key] = c.moments(grouped, upTo(len(grouped.Shape))[2:], epsilon)
 	}

@@ -44,7 +44,7 @@ func testChannelsLast(t *testing.T, by kernels.Precision, graph *G.ExprGraph, wa
 		return g
 	}
 	got, want := until("channels"), until("fuse")
-	testutil.Do(t, got.Program.Verify())
+	testutil.Do(t, program.Verify(got.Program))
 	half, last, copies := map[int]*program.Value{}, 0, 0
 	for _, in := range got.Program.Instrs {
 		for _, v := range in.Out {

@@ -58,7 +58,7 @@ func TestChunks(t *testing.T) {
 			}
 		}
 		testutil.Do(t, chunks(p, H200, c.limit*4*k))
-		testutil.Do(t, p.Verify())
+		testutil.Do(t, program.Verify(p))
 		products := 0
 		for _, in := range p.Instrs {
 			if _, ok := program.ProductOf(in.Op); ok {
@@ -72,7 +72,7 @@ func TestChunks(t *testing.T) {
 			sameChunks(t, m, evaluated(t, want), got)
 		}
 		testutil.Do(t, castOperands(p, Target{Device: H200}))
-		testutil.Do(t, p.Verify())
+		testutil.Do(t, program.Verify(p))
 		prepared := 0
 		for _, in := range p.Instrs {
 			if op, is := in.Op.(program.Kernel); is {
@@ -146,11 +146,11 @@ func TestRowChunks(t *testing.T) {
 		}
 	}
 	testutil.Do(t, chunks(p, H200, 1792*4*classes))
-	testutil.Do(t, p.Verify())
+	testutil.Do(t, program.Verify(p))
 	whole := evaluated(t, want)
 	sameChunks(t, m, whole, got)
 	testutil.Do(t, storeSplits(p, H200))
-	testutil.Do(t, p.Verify())
+	testutil.Do(t, program.Verify(p))
 	sameChunks(t, m, whole, got)
 	stored := 0
 	for _, in := range p.Instrs {

@@ -117,7 +117,7 @@ func TestCollectives(t *testing.T) {
 				index[o.Node] = o.Index
 			}
 			check := func(pass string, p *program.Program) error {
-				if err := p.Verify(); err != nil {
+				if err := program.Verify(p); err != nil {
 					return err
 				}
 				out, _, err := p.StepRanks(inputs, make([][]gorgonia.Value, n))

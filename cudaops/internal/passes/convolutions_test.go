@@ -127,7 +127,7 @@ func TestReLUFromResult(t *testing.T) {
 	relus := 0
 	for _, pass := range All[:1+slices.IndexFunc(All, func(p Pass) bool { return p.Name == "fuse" })] {
 		testutil.Do(t, pass.Run(g.Program, Target{Device: H200}))
-		testutil.Do(t, g.Program.Verify())
+		testutil.Do(t, program.Verify(g.Program))
 		got := testutil.Get[[]G.Value](t)(g.Program.Eval(inputsOf(g)))
 		if want == nil {
 			want = got

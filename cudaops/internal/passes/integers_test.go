@@ -161,7 +161,7 @@ func TestIotasFuse(t *testing.T) {
 	testutil.Get[*G.Node](t)(ops.Sum(testutil.Get[*G.Node](t)(ops.Map("a*b", logp, hot)), 1))
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, nil))
 	testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
-	testutil.Do(t, l.Program.Verify())
+	testutil.Do(t, program.Verify(l.Program))
 	var iotas, launches int
 	for in := range l.Program.All() {
 		if _, iota := in.Op.(program.Iota); iota {

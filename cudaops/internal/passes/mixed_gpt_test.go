@@ -79,7 +79,7 @@ func mixedTypes(t *testing.T, by kernels.Precision) {
 	testutil.Do(t, err)
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: by}, nil))
-	testutil.Do(t, l.Program.Verify())
+	testutil.Do(t, program.Verify(l.Program))
 	half, copies, launches := 0, 0, 0
 	for _, in := range l.Program.Instrs {
 		if in.Plan != nil {

@@ -36,7 +36,7 @@ func StoresRounded(t failer, graph *G.ExprGraph, wanted *lower.Wanted, change ..
 	var want []G.Value
 	mixed, changed := false, changes()
 	if err := Run(g.Program, target, func(pass string, p *program.Program) error {
-		if err := p.Verify(); err != nil {
+		if err := program.Verify(p); err != nil {
 			t.Fatalf("after %s: %v\n%v", pass, err, p)
 		}
 		if mixed = mixed || pass == "mixed"; !mixed {

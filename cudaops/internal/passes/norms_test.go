@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -21,7 +22,7 @@ func moved(t *testing.T, g *G.ExprGraph, elements int) (times float64) {
 	if err := Run(l.Program, Target{Device: H200}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Program.Verify(); err != nil {
+	if err := program.Verify(l.Program); err != nil {
 		t.Fatal(err)
 	}
 	for _, in := range l.Program.Instrs {

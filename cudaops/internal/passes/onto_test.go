@@ -23,7 +23,7 @@ func TestEmbeddingOnto(t *testing.T) {
 	} {
 		l := testutil.Get[*lower.Graph](t)(lower.New(g, w))
 		testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200}, nil))
-		testutil.Do(t, l.Program.Verify())
+		testutil.Do(t, program.Verify(l.Program))
 		found := 0
 		for _, in := range l.Program.Instrs {
 			k, is := in.Op.(program.Kernel)

@@ -96,7 +96,7 @@ func changes() func(pass string, p *program.Program) bool {
 func evaluates(t failer, g *lower.Graph, target Target) (want []G.Value) {
 	changed := changes()
 	err := Run(g.Program, target, func(pass string, p *program.Program) error {
-		if err := p.Verify(); err != nil {
+		if err := program.Verify(p); err != nil {
 			t.Fatalf("after %s: %v\n%v", pass, err, p)
 		}
 		if !changed(pass, p) {
@@ -164,7 +164,7 @@ func TestPrune(t *testing.T) {
 	if err := prune(p, Target{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Verify(); err != nil {
+	if err := program.Verify(p); err != nil {
 		t.Error(err)
 	}
 	if len(p.Inputs()) != 2 || len(p.Instrs) != 3 || len(p.Setup) != 0 {
@@ -216,7 +216,7 @@ func TestGolden(t *testing.T) {
 			var text strings.Builder
 			err = Run(g.Program, Target{Device: H200}, func(pass string, p *program.Program) error {
 				text.WriteString("== " + pass + "\n" + p.String() + "\n")
-				return p.Verify()
+				return program.Verify(p)
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -261,7 +261,7 @@ func TestLayoutOfRows(t *testing.T) {
 	if err := layout(p, Target{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Verify(); err != nil {
+	if err := program.Verify(p); err != nil {
 		t.Fatal(err)
 	}
 	out, err := p.Eval([]G.Value{tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{-1, -2, -3, -4, 5, -6}))})

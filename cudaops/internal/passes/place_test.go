@@ -11,7 +11,7 @@ import (
 // conflict returns the error of Verify about buffers in an arena.
 func conflict(buffers []*program.Buffer, arena int64) error {
 	p := program.Program{Stage: program.Placed, Buffers: buffers, Arena: arena}
-	return p.Verify()
+	return program.Verify(&p)
 }
 
 // liveNow is livePeak the slow way.

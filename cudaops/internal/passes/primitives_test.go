@@ -38,7 +38,7 @@ func launches(t *testing.T, g *G.ExprGraph) (list []string) {
 		want = testutil.Get[[]G.Value](t)(l.Program.Eval(inputs))
 	}
 	testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
-	testutil.Do(t, l.Program.Verify())
+	testutil.Do(t, program.Verify(l.Program))
 	if small {
 		for i, v := range testutil.Get[[]G.Value](t)(l.Program.Eval(inputs)) {
 			if got, want := testutil.Get[[]byte](t)(values.Bytes(v)), testutil.Get[[]byte](t)(values.Bytes(want[i])); !bytes.Equal(got, want) {
@@ -203,7 +203,7 @@ func TestLongRowsAreSplit(t *testing.T) {
 		}
 		want := testutil.Get[[]G.Value](t)(l.Program.Eval([]G.Value{v}))
 		testutil.Do(t, Run(l.Program, Target{Device: H200}, nil))
-		testutil.Do(t, l.Program.Verify())
+		testutil.Do(t, program.Verify(l.Program))
 		count := 0
 		for _, in := range l.Program.Instrs {
 			if program.Launches(in.Op) {

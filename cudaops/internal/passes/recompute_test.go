@@ -42,7 +42,7 @@ func TestRecompute(t *testing.T) {
 		var want []G.Value
 		for _, pass := range All[:1+slices.IndexFunc(All, func(p Pass) bool { return p.Name == "fuse" })] {
 			testutil.Do(t, pass.Run(l.Program, c.target))
-			testutil.Do(t, l.Program.Verify())
+			testutil.Do(t, program.Verify(l.Program))
 			got := testutil.Get[[]G.Value](t)(l.Program.Eval(inputsOf(l)))
 			if want == nil {
 				want = got

@@ -59,7 +59,7 @@ func TestFiltersEarly(t *testing.T) {
 	for _, pass := range All[:1+slices.IndexFunc(All, func(p Pass) bool { return p.Name == "round" })] {
 		testutil.Do(t, pass.Run(p, Target{Device: H200, Mixed: kernels.BF16}))
 	}
-	testutil.Do(t, p.Verify())
+	testutil.Do(t, program.Verify(p))
 	prepared, read, computed := 0, 0, false
 	for _, in := range p.Instrs {
 		k, _ := in.Op.(program.Kernel)

@@ -45,7 +45,7 @@ func TestImageSplits(t *testing.T) {
 					pass.Run = castOperands
 				}
 				testutil.Do(t, pass.Run(l.Program, Target{Device: dev}))
-				testutil.Do(t, l.Program.Verify())
+				testutil.Do(t, program.Verify(l.Program))
 			}
 			return l, testutil.Get[[]G.Value](t)(l.Program.Eval(inputsOf(l)))
 		}

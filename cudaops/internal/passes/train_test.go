@@ -164,7 +164,7 @@ func TestPassesKeepSteps(t *testing.T) {
 		ahead := rapid.Int64Range(0, 100).Draw(t, "ahead") // inputs of more bytes have two places
 		changed := changes()
 		err := Run(p, Target{Device: drawHost(t), DoubleBufferMin: ahead}, func(pass string, p *program.Program) error {
-			if err := p.Verify(); err != nil {
+			if err := program.Verify(p); err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}
 			if !changed(pass, p) {
@@ -220,7 +220,7 @@ func TestPassesKeepStepsOnRanks(t *testing.T) {
 		var want, next [][]G.Value
 		changed := changes()
 		err := Run(p, Target{Device: drawHost(t)}, func(pass string, p *program.Program) error {
-			if err := p.Verify(); err != nil {
+			if err := program.Verify(p); err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}
 			if !changed(pass, p) {
@@ -294,7 +294,7 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 	testutil.Do(t, err)
 	training := &lower.Training{Sets: []lower.Set{{Solver: s, Learnables: G.Nodes{x}}}, ClipNorm: true}
 	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
-	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
+	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return program.Verify(p) }))
 	for _, u := range p.Updates {
 		if !program.Elementwise(u.Next.Def.Op) {
 			t.Errorf("%v updates %v, want a map:\n%v", u.Next.Def.Op, u.State, p)
@@ -314,7 +314,7 @@ func TestRunningMoments(t *testing.T) {
 		_, nextMean, nextVariance, err := ops.BatchNorm(x, vector("scale"), vector("bias"), mean, variance, 0.1, 1e-3)
 		testutil.Do(t, err)
 		p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Shared: []lower.Shared{{Node: mean, Next: nextMean}, {Node: variance, Next: nextVariance}}})).Program
-		testutil.Do(t, Run(p, Target{Device: H200}, func(pass string, p *program.Program) error { return p.Verify() }))
+		testutil.Do(t, Run(p, Target{Device: H200}, func(pass string, p *program.Program) error { return program.Verify(p) }))
 		for _, u := range p.Updates {
 			if op, ok := u.Next.Def.Op.(program.Map); !ok || len(op.Axes) == 0 {
 				t.Errorf("side %d: %v updates %v, want the launch of the moments:\n%v", side, u.Next.Def.Op, u.State, p)

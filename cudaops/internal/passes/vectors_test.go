@@ -137,7 +137,7 @@ func TestVectors(t *testing.T) {
 				large = max(large, math.Abs(v))
 			}
 			testutil.Do(t, passes.Run(d.Program, passes.Target{Device: passes.H200, Mixed: by}, func(pass string, p *program.Program) error {
-				testutil.Do(t, p.Verify())
+				testutil.Do(t, program.Verify(p))
 				for i, got := range d.step(t, p) {
 					if !(math.Abs(got-want[i]) <= tolerance*large) {
 						t.Fatalf("seed %d, %v, %+v: after %s output %d is %v, want %v:\n%v", seed, by, z, pass, i, got, want[i], p)

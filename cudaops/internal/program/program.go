@@ -5,7 +5,7 @@
 //
 // A [Program] is a list of instructions in single-assignment form. Lowering makes it describe the computation; passes add
 // launch plans, transfers between host and device, and addresses in device memory. [Program.Print] shows it at any
-// stage and [Program.Verify] checks it. [Program.Eval] interprets it, so that a pass can be tested without a device: Eval
+// stage and [Verify] checks it. [Program.Eval] interprets it, so that a pass can be tested without a device: Eval
 // must compute the same bits before and after the pass.
 package program
 

@@ -201,11 +201,11 @@ func TestVerifyFindsFaults(t *testing.T) {
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			p, _ := placed(t)
-			if err := p.Verify(); err != nil {
+			if err := Verify(p); err != nil {
 				t.Fatalf("before the fault: %v", err)
 			}
 			f.plant(t, p)
-			if err := p.Verify(); err == nil || !strings.Contains(err.Error(), f.want) {
+			if err := Verify(p); err == nil || !strings.Contains(err.Error(), f.want) {
 				t.Errorf("got %v, want an error with %q", err, f.want)
 			}
 		})
@@ -262,7 +262,7 @@ func TestConcat(t *testing.T) {
 	}
 	of := func(dt kernels.Dtype, shape ...int) Type { return Type{Numeric: true, Dtype: dt, Shape: shape} }
 	p := joined(of(kernels.Float64, 2, 3), of(kernels.Float64, 2, 1), of(kernels.Float64, 2, 2))
-	if err := p.Verify(); err != nil {
+	if err := Verify(p); err != nil {
 		t.Fatal(err)
 	}
 	x := tensor.New(tensor.WithShape(2, 1), tensor.WithBacking([]float64{1, 2}))
@@ -283,7 +283,7 @@ func TestConcat(t *testing.T) {
 		{joined(of(kernels.Float64, 2, 3), of(kernels.Float32, 2, 1), of(kernels.Float64, 2, 2)), "concat along 1 puts"},
 		{joined(of(kernels.Float64, 2, 3)), "makes 0 elements"},
 	} {
-		if err := c.p.Verify(); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := Verify(c.p); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/gemm"
 )
 
-// Verify returns every fault of the program: each value must be defined once and before its use,
+// Verify returns every fault of a program: each value must be defined once and before its use,
 // types must agree with the instructions, and the promise of its stage must hold. If Verify finds a
 // fault in a program that the compiler made, a pass is wrong.
-func (p *Program) Verify() error {
+func Verify(p *Program) error {
 	c := checker{p: p, defined: map[*Value]bool{}}
 	for in := range p.All() {
 		c.instr(in)

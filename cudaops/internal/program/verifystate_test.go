@@ -87,11 +87,11 @@ func TestVerifyFindsFaultsOfStates(t *testing.T) {
 	for name, f := range stateFaults {
 		t.Run(name, func(t *testing.T) {
 			p := trained(t)
-			if err := p.Verify(); err != nil {
+			if err := Verify(p); err != nil {
 				t.Fatalf("before the fault: %v\n%v", err, p)
 			}
 			f.plant(t, p)
-			if err := p.Verify(); err == nil || !strings.Contains(err.Error(), f.want) {
+			if err := Verify(p); err == nil || !strings.Contains(err.Error(), f.want) {
 				t.Errorf("got %v, want an error with %q", err, f.want)
 			}
 		})

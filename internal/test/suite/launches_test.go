@@ -203,7 +203,7 @@ func products(t *testing.T, dev kernels.Device, by kernels.Precision, dt kernels
 	if dev.Kind != kernels.GPU {
 		return []*kernels.Plan{testutil.Get[*kernels.Plan](t)(p.Plan(dev))}
 	}
-	_, _, plans, err := p.Candidates(dev)
+	_, _, plans, err := gemm.Candidates(p, dev)
 	testutil.Do(t, err)
 	return plans
 }
@@ -254,7 +254,7 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 		a := gemm.ConvAxis{In: c[1], Size: c[3], Stride: c[4], Dilation: 1, Before: c[5], After: c[5]}
 		for i := range 12 {
 			v := gemm.Conv{Dtype: kernels.Float32, Images: 64, Channels: c[0], Filters: c[2], Groups: 1, Rows: a, Columns: a, Result: gemm.ConvResult(i / 4), Round: []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[i%4]}
-			for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+			for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev)) {
 				plans = append(plans, c.Plan)
 			}
 		}
@@ -268,7 +268,7 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 		case 2:
 			v.Channels, v.Round, v.ChannelsLast = 1, kernels.TF32, [2]bool{gemm.ConvOutput: true}
 		}
-		for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+		for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev)) {
 			plans = append(plans, c.Plan)
 		}
 	}
@@ -281,7 +281,7 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 		plans = append(plans, testutil.Get[*kernels.Plan](t)(v.Plan(dev)))
 	}
 	tap := gemm.ConvAxis{In: 56, Size: 1, Stride: 2, Dilation: 1} // a product among zeros in float64
-	for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.Conv{Dtype: kernels.Float64, Images: 2, Channels: 8, Filters: 8, Groups: 1, Rows: tap, Columns: tap, Result: gemm.ConvImages}.Candidates(dev)) {
+	for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(gemm.Conv{Dtype: kernels.Float64, Images: 2, Channels: 8, Filters: 8, Groups: 1, Rows: tap, Columns: tap, Result: gemm.ConvImages}, dev)) {
 		plans = append(plans, c.Plan)
 	}
 	for i := range 12 {

@@ -207,7 +207,7 @@ func drawnPlans(t *testing.T, r *rand.Rand, dev kernels.Device) map[string][]*ke
 	if dt == kernels.Float32 {
 		p.Round = []kernels.Precision{kernels.FullPrecision, kernels.FullPrecision, kernels.TF32, kernels.BF16, kernels.F16}[r.IntN(5)]
 	}
-	_, _, products, err := p.Candidates(dev)
+	_, _, products, err := gemm.Candidates(p, dev)
 	testutil.Do(t, err)
 	plans["products"] = append(products, testutil.Get[*kernels.Plan](t)(p.Plan(dev)))
 
@@ -218,7 +218,7 @@ func drawnPlans(t *testing.T, r *rand.Rand, dev kernels.Device) map[string][]*ke
 		v.Groups, v.Filters = v.Channels, v.Channels
 	}
 	plans["convolutions"] = []*kernels.Plan{testutil.Get[*kernels.Plan](t)(v.Plan(dev))}
-	for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(v.Candidates(dev)) {
+	for _, c := range testutil.Get[map[string]gemm.ConvCandidate](t)(gemm.ConvCandidates(v, dev)) {
 		plans["convolutions"] = append(plans["convolutions"], c.Plan)
 	}
 

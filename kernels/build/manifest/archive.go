@@ -103,7 +103,7 @@ func (a *Archive) Cubin(key string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	return cubin, nil
+	return change(cubin, restore), nil
 }
 
 // WriteArchive returns an archive of cubins. Its bytes depend only on the cubins.
@@ -111,7 +111,7 @@ func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 	keys := slices.Sorted(maps.Keys(cubins))
 	var text []byte
 	for i := 0; i < len(keys) && len(text) < dictionarySize; i += max(len(keys)/dictionaryFrom, 1) {
-		cubin := cubins[keys[i]]
+		cubin := whole(reordered(cubins[keys[i]]))
 		text = append(text, cubin[:min(dictionarySize-len(text), len(cubin))]...)
 	}
 	dictionary, past := lzma.Encode(lzma.Start(lzma.Code), text)
@@ -121,7 +121,7 @@ func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 		if err != nil || len(name) != keyBytes {
 			return nil, fmt.Errorf("got key %q, want %d hexadecimal digits", key, 2*keyBytes)
 		}
-		packed, _ := lzma.Encode(past, cubins[key])
+		packed, _ := lzma.Encode(past, reordered(cubins[key]))
 		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed)))
 		all = append(all, packed...)
 	}

@@ -89,7 +89,7 @@ func Sum(b []byte) string {
 }
 
 // Encode returns the bytes of manifest.json, an image a line.
-func (m *Manifest) Encode() ([]byte, error) { return jsonlines.Marshal(m, 4) }
+func Encode(m *Manifest) ([]byte, error) { return jsonlines.Marshal(m, 4) }
 
 // Check returns an error unless the images are those of some targets, in their order, those that the source's text omits have no file, and the files of the
 // others, which read returns by name, are those that the manifest describes.
