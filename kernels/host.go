@@ -66,19 +66,20 @@ type Matrices[T Float] struct {
 	LDA, LDB       int64
 }
 
+// Multiply writes C, with the bits of gonum's BLAS, or returns false where it is not faster.
+func (x Matrices[T]) Multiply() bool {
+	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
+}
+
 // hostBLAS is gonum's with faster products of the same bits. It embeds an interface, as programs that use package reflect link all methods of gonum's implementation
 // once more for each type that embeds it.
 type hostBLAS struct{ BLAS }
 
 // Multiply32 implements [Multiplier].
-func (hostBLAS) Multiply32(x Matrices[float32]) bool {
-	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
-}
+func (hostBLAS) Multiply32(x Matrices[float32]) bool { return x.Multiply() }
 
 // Multiply64 implements [Multiplier].
-func (hostBLAS) Multiply64(x Matrices[float64]) bool {
-	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
-}
+func (hostBLAS) Multiply64(x Matrices[float64]) bool { return x.Multiply() }
 
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }

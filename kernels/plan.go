@@ -142,16 +142,14 @@ func (p *Plan) Bytes() int64 {
 
 // Multiplies reports whether the plan has products of matrices, or of a matrix and a vector, which a [BLAS] makes on the host.
 func (p *Plan) Multiplies() bool {
-	for _, l := range p.Launches {
-		if l.Kernel != nil && slices.Contains(products, l.Kernel.Image) {
-			return true
+	return slices.ContainsFunc(p.Launches, func(l Launch) bool {
+		if l.Kernel == nil {
+			return false
 		}
-	}
-	return false
+		c, is := l.Kernel.Image.(compiled)
+		return is && c.library == own && strings.HasPrefix(c.stem, "matmul")
+	})
 }
-
-var products = []Image{own.Image("matmul"), own.Image("matmul_vector"), own.Image("matmul_outer"), own.Image("matmul_double"), own.Image("matmul_hopper"), own.Image("matmul_mma"),
-	own.Image("matmul_mma_double"), own.Image("matmul_mma_single"), own.Image("matmul_strip"), own.Image("matmul_narrow")}
 
 // String prints the plan, one launch a line.
 func (p *Plan) String() string {

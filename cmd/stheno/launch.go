@@ -28,8 +28,8 @@ LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT that torchrun sets. In
 the others and prints the last lines that the failing one has written to standard error.`
 }
 
-// graceTime is the time that processes have to end themselves after another has failed.
-const graceTime = 5 * time.Second
+// graceTime is the time that processes have to end themselves after another has failed; a test shortens it.
+var graceTime = 5 * time.Second
 
 // Run starts the processes and waits for their end.
 func (l launch) Run(c *console) error {

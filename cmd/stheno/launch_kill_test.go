@@ -208,8 +208,12 @@ func testLaunchKilled(t *testing.T, ranks int, on cudaops.Option) {
 	}
 }
 
-// A rank that hangs ends the others within twice the limit, with an error that names it.
-func TestLaunchHangs(t *testing.T) { onRanks(t, testLaunchHangs) }
+// A rank that hangs ends the others within twice the limit, with an error that names it, and is killed when the grace time is over.
+func TestLaunchHangs(t *testing.T) {
+	defer func(was time.Duration) { graceTime = was }(graceTime)
+	graceTime = time.Second
+	onRanks(t, testLaunchHangs)
+}
 
 func testLaunchHangs(t *testing.T, ranks int, _ cudaops.Option) {
 	limit := 5 * time.Second // the ranks of a busy machine start within it

@@ -28,7 +28,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/stheno-ml/stheno/internal/hostproduct"
 	"github.com/stheno-ml/stheno/kernels"
 	"gonum.org/v1/gonum/blas/gonum"
 )
@@ -95,15 +94,10 @@ var _ kernels.Multiplier = onDemand{}
 
 // Multiply32 implements [kernels.Multiplier].
 func (onDemand) Multiply32(x kernels.Matrices[float32]) bool {
-	return worthwhile(x) && search().library != nil && search().library.Multiply32(x) || own(x)
+	return worthwhile(x) && search().library != nil && search().library.Multiply32(x) || x.Multiply()
 }
 
 // Multiply64 implements [kernels.Multiplier].
 func (onDemand) Multiply64(x kernels.Matrices[float64]) bool {
-	return worthwhile(x) && search().library != nil && search().library.Multiply64(x) || own(x)
-}
-
-// own multiplies without a library, to gonum's bits.
-func own[T kernels.Float](x kernels.Matrices[T]) bool {
-	return !x.TransB && hostproduct.Multiply(x.TransA, x.M, x.N, x.K, x.A, x.LDA, x.B, x.LDB, x.C)
+	return worthwhile(x) && search().library != nil && search().library.Multiply64(x) || x.Multiply()
 }

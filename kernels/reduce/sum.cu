@@ -252,9 +252,9 @@ struct Twice {
     }
 };
 
-// sum_twice: a block has `side` outputs side by side, a power of two, and strands of threads down the terms of each, combined through shared
-// memory. Threads side by side read neighbouring elements: of neighbouring outputs, or of one if inner is 1 and there are strands. sum_twice_joined: the CLUSTER
-// blocks of a cluster share the terms of their outputs; the first adds up their sums in order.
+// A block of sum_twice computes `side` adjacent outputs, a power of two. Strands of threads add the terms of each output, and shared memory combines the strands.
+// Consecutive threads read adjacent elements, of one output if inner is 1 and there are strands, else of adjacent outputs. In sum_twice_joined the CLUSTER
+// blocks of a cluster share the terms of their outputs, and the first block adds their sums in order.
 template <typename T, int CLUSTER>
 __device__ __forceinline__ void sum_twice(const T* __restrict__ in, T* __restrict__ out, int outputs, int r, int middle, int q, int inner, int side, double div) {
     extern __shared__ __align__(16) double strands[];  // [blockDim.x], then, in a cluster, [CLUSTER][side] with a spare element each
