@@ -5,8 +5,8 @@
 // same place within 16 bytes (every row, or every 2nd or 4th, which depends on n), so that it writes 16 bytes at a
 // time whatever n is. All that it needs of B is in registers. Warps wait for nobody.
 //
-// linear: a C of rows of up to 256 vectors of 16 bytes, as one array. Each vector of a thread begins at the same column, so that its columns of B have one place, and
-// belongs to two rows at most. Lanes write 16 bytes at a time whatever n is. Operands come from the L1 cache.
+// linear: a C of short rows, as one array. Each vector of 16 bytes of a thread begins at the same column and belongs to two rows at most. Lanes write 16 bytes at a
+// time whatever n is. Operands are in shared memory.
 //
 // tall: a narrow C of many rows. A thread computes whole rows. A is read and C is written by way of shared
 // memory, so that lanes access global memory side by side. With transC, op(A) op(B) is written transposed.
