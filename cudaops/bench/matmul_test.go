@@ -47,6 +47,12 @@ var matmulForms = []struct {
 	{1, 3, 19, 260, 13, "matmul_outer16_|matmul_bundle_"},
 	{1, 1, 97, 257, 9, "matmul_outer16_|matmul_short_"},
 	{1, 1, 130, 1031, 3, "matmul_outer4_|matmul_short_"},
+	{1, 1, 1000, 31, 1, "matmul_linear_"}, // one row a vector, two, several a warp; matrices that begin anywhere
+	{1, 3, 333, 5, 3, "matmul_linear_"},
+	{1, 5, 41, 3, 2, "matmul_linear_"},
+	{2, 2, 211, 130, 8, "matmul_linear_"},
+	{1, 3, 57, 255, 16, "matmul_linear_"},
+	{1, 1, 64, 1020, 4, "matmul_linear_"},
 	{1, 1, 1000, 7, 5, "matmul_tall_"},
 	{1, 3, 300, 16, 32, "matmul_tall_"},
 	{1, 2, 3, 901, 8, "matmul_slim_"},

@@ -52,11 +52,13 @@ template <int X> struct Slices {
     }
     template <int W> __device__ __forceinline__ void copies(u32 to, int rows, int cols) const {
         const int step = THREADS * W / (along ? BK : X), bytes = max(min(cols - col, W), 0) * 4;
+        const u32 next = step * (along ? BK : PITCH) * 4; // bytes from copy to copy, but that every other one may be exchanged otherwise
+        const u32 even = to + (along ? place(true, row, col) : place(false, col, row)) * 4;
+        const u32 odd = to + (along ? place(true, row + step, col) : place(false, col, row + step)) * 4 - next;
         const float* from = p;
 #pragma unroll
         for (int i = 0; i < X * BK / (THREADS * W); i++) {
-            const int r = row + i * step;
-            copy<W>(to + (along ? place(true, r, col) : place(false, col, r)) * 4, from, r < rows ? bytes : 0);
+            copy<W>((i % 2 ? odd : even) + i * next, from, row + i * step < rows ? bytes : 0);
             from += step * ld;
         }
     }
@@ -103,16 +105,18 @@ struct Extent {
 
 // Block computes a tile. Terms of a slice have any order that is the same in both operands: slot j of the lanes with lane % 4 = t is term(t, j).
 // Two mma.sync multiply slots 0 to 3 and 4 to 7.
-struct Block {
+//
+// The loop is compiled for each layout of B: `along` is whether rows of B run along K.
+template <bool along> struct Block {
     float sum[4][2][2][4]; // by 16 rows of C, 8 of these, 16 columns, and elements of mma.sync
     int warp, g, t;
-    bool alongA, along; // whether rows of A, and of B, run along K
+    bool alongA; // whether rows of A run along K
 
     __device__ __forceinline__ int term(int j) const { return along ? 8 * t + j : 4 * j + t; }
     // column is the lane's column r of the tile.
     __device__ __forceinline__ int column(int r) const { return warp * 32 + (along ? g + 8 * r : 4 * g + r); }
 
-    __device__ __forceinline__ Block(bool alongA, bool along) : warp(threadIdx.x / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4), alongA(alongA), along(along) {
+    __device__ __forceinline__ Block(bool alongA) : warp(threadIdx.x / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4), alongA(alongA) {
 #pragma unroll
         for (int i = 0; i < 64; i++) sum[i / 16][i / 8 % 2][i / 4 % 2][i % 4] = 0;
     }
@@ -275,6 +279,15 @@ struct Block {
     }
 };
 
+// multiply stores the sums of so many terms to shared memory.
+template <bool along> __device__ __forceinline__ void multiply(A& a, B& b, int terms, float* memory) {
+    Block<along> block(a.along);
+    b.along = along;
+    block.run(a, b, terms, memory);
+    admit();
+    block.gather(memory);
+}
+
 } // namespace single
 #endif
 
@@ -291,11 +304,9 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     B pb;
     pa.at(a + at.matrix * strideA, m, lda, !transA, at.m0, k0);
     pb.at(b + at.matrix * strideB, n, ldb, transB, at.n0, k0);
-    Block block(!transA, transB);
     follow();
-    block.run(pa, pb, terms, memory);
-    admit();
-    block.gather(memory);
+    if (transB) multiply<true>(pa, pb, terms, memory);
+    else multiply<false>(pa, pb, terms, memory);
 
     Target<float> target;
     target.rows = pa.xs;

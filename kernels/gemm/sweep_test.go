@@ -11,6 +11,7 @@ import (
 
 // choicesRecord are the files of the record of choices: those of vectors were timed again, on an H100, with the kernels that keep more loads in flight, those of
 // float64 on an H200 with tiles that stream, oblong and sliced ones, and with them vectors times matrices of few columns or short rows, and those of 17 to 128 rows or columns in float32, some of them batches, on an H200.
+// Times of linear are of a later run on an H200.
 var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz"}
 
 // The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json.gz were timed, by TestSweepProducts of cudaops/bench.

@@ -59,7 +59,6 @@ var table = withRates(slices.Concat(
 			strip[float32]("strip16", 9, 16, 4, 4, isHopper, 0).when(limits{large: perSM{from: 1 << 20}, also: full}),
 			strip[float64]("strip4", 1, 4, 2, 6, isHopper, 0).when(limits{large: perSM{from: 1 << 19}}),
 			strip[float64]("strip8", 5, 8, 2, 5, isHopper, 0).when(limits{large: perSM{from: 1 << 19}}),
-			strip[float64]("strip16", 9, 16, 2, 4, isHopper, 0).when(limits{large: perSM{from: 1 << 20}, also: full}),
 		},
 		tileTable[float32](tiled[float32]("large", tile{m: 128, n: 128, step: 16, slices: 1, stages: 3, threads: 256}, splitPolicy{blocksPerSM: 2, minK: 128}).
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
@@ -308,7 +307,7 @@ func lowKTable[T kernels.Float](others ...candidate) []candidate {
 		lowK[T]("tiny", tile{threads: 256}, span{1, 16}, longRows, cutTiny).when(limits{c: perSM{from: 64}, batch: span{from: 2}, also: tiny}),
 		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: isTall}),
 		lowK[T]("tall", tile{m: 1024, n: 16, threads: threads}, span{1, 64}, tall, cutTall).when(limits{c: perSM{from: 64}, also: isTall}),
-		outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
+		linear[T](), outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
 	)
 }
 
@@ -323,10 +322,11 @@ func narrowTable[T kernels.Float]() []candidate {
 	// 12 x 90 x 1000000         158     307
 	// 9 x 2137 x 2088           21.5    17.8
 	// 16 x 170 x 20000          15.4    13.9
-	return []candidate{
-		narrow[T]("narrow4", 1, 4, 1, 3, 3), narrow[T]("narrow8", 5, 8, 1, 3, 3), narrow[T]("narrow12", 9, 12, 2, 2, 2),
-		narrow[T]("narrow16", 13, 16, 2, 2, 2).when(limits{k: span{to: 128}}),
+	list := []candidate{narrow[T]("narrow4", 1, 4, 1, 3, 3), narrow[T]("narrow8", 5, 8, 1, 3, 3)}
+	if unsafe.Sizeof(T(0)) == 4 { // in float64 tiles on tensor cores are as fast
+		list = append(list, narrow[T]("narrow12", 9, 12, 2, 2, 2), narrow[T]("narrow16", 13, 16, 2, 2, 2).when(limits{k: span{to: 128}}))
 	}
+	return list
 }
 
 // thinTiles is the kernel of matmul.cu for a C of few columns, or rows.

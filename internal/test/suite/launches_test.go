@@ -229,7 +229,7 @@ func inPrecisions(t *testing.T) (plans []*kernels.Plan) {
 func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 	for _, dev := range opspec.Devices() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
+			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}, {600_000, 25, 3}} {
 				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, s[0], s[1], s[2]}, 0)...)
 			}
 			for transposes := range 4 {
