@@ -43,6 +43,14 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
+	if f.byAny(dev) {
+		f.launchAny(p, dev, args)
+		return p, nil
+	}
+	if f.byDouble(dev) {
+		f.launchDouble(p, dev, args)
+		return p, nil
+	}
 	if f.splits(dev) {
 		f.launchSplit(p, dev, args, updateArgs{})
 		return p, nil
@@ -114,12 +122,22 @@ func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardAr
 	if dev.Kind == kernels.GPU {
 		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), blocksPerSM*int64(dev.SMs)/blocks))
 	}
-	if to.Parts > 1 {
-		p.Scratch, to.Partial = f.rows()*to.Parts*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
-	}
+	to.partial(f, p)
 	launchPortable(f.Problem, p, forwardKernels, blocks*to.Parts, to)
-	if to.Parts > 1 {
-		launchPortable(f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), to)
+	to.merge(f, p)
+}
+
+// partial has the plan make room for partial results, if there are.
+func (a *partsArgs) partial(f Forward, p *kernels.Plan) {
+	if a.Parts > 1 {
+		p.Scratch, a.Partial = f.rows()*a.Parts*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
+	}
+}
+
+// merge launches what merges partial results, if there are.
+func (a partsArgs) merge(f Forward, p *kernels.Plan) {
+	if a.Parts > 1 {
+		launchPortable(f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), a)
 	}
 }
 

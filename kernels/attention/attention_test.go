@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -542,6 +543,61 @@ func TestFewKeys(t *testing.T) {
 	}
 }
 
+// Attention by kernels whose warps share keys is as defined, in rows of any size, also where blocks share the keys of a tile.
+func TestSharedKeys(t *testing.T) {
+	r, draws, launched, parts := testutil.Random(t), 10, map[string]bool{}, 0
+	if testing.Short() {
+		draws = 6
+	}
+	for _, of := range []kind{f32, f64} {
+		for i := range draws {
+			a := drawProblem(r, of, false, i)
+			a.KeyHeads, a.Heads, a.Scale = 2, 2*(1+r.Int64N(2)), 0.1
+			a.Queries, a.Keys, a.Dim = []int64{33, 65, 17, 5}[i%4]+r.Int64N(12), 64+r.Int64N(200), 64*(int64(i)%3+1)-1-2*r.Int64N(14)
+			sms := 1
+			if testing.Short() {
+				a.Keys = 64 + r.Int64N(60)
+			}
+			if i%2 == 1 { // blocks share the keys of a tile
+				a.Batch, a.Keys, sms = 1, 256+r.Int64N(50), 16
+			}
+			if i%3 == 2 {
+				a.Dim += 2 * r.Int64N(32)
+			}
+			if i%6 == 5 { // rows of whole 16-byte pieces
+				a.Dim = (a.Dim + 3) / 4 * 4
+			}
+			a.draw(r)
+			a.compute()
+			in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+			sizes := make([]float64, len(a.lse))
+			for k := range sizes {
+				sizes[k] = 10
+			}
+			for _, dev := range tested(t) {
+				dev.SMs = sms
+				f := attention.Forward{Problem: a.Problem, Out: true, Statistics: true}
+				if err := a.check(dev, f, in, []kernels.Dtype{a.Dtype, a.Dtype}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, sizes}, 40*of.epsilon); err != nil {
+					t.Errorf("draw %d on %s: %+v: %v", i, dev.Name, a.Problem, err)
+				}
+				p := testutil.Get[*kernels.Plan](t)(f.Plan(dev))
+				entry := p.Launches[0].Kernel.Entry
+				if launched[entry] = true; len(p.Launches) > 1 && strings.Contains(entry, "any") {
+					parts++
+				}
+			}
+		}
+	}
+	for _, want := range []string{"attention_any_64_f32", "attention_any_128_f32", "attention_any_256_f32", "attention_double_128_f64", "attention_double_256_f64"} {
+		if !launched[want] {
+			t.Errorf("no draw launched %s", want)
+		}
+	}
+	if parts == 0 {
+		t.Error("in no draw do blocks share the keys of a tile")
+	}
+}
+
 // Attention by blocks of three warpgroups, of which each computes several tiles of queries, is as defined.
 func TestThreeWarpgroups(t *testing.T) {
 	dev, r := tested(t)[0], testutil.Random(t)
@@ -578,6 +634,10 @@ func TestNonFinite(t *testing.T) {
 			seed := seeds.Uint64()
 			r := rand.New(rand.NewPCG(seed, 0))
 			a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 1, Heads: 2, KeyHeads: 1, Queries: 1 + r.Int64N(200), Keys: 1 + r.Int64N(200), Dim: 4 * (1 + r.Int64N(32)), Scale: 0.1, Causal: r.IntN(2) == 1}}
+			sms := 132
+			if r.IntN(2) == 0 { // for kernels whose warps share keys
+				a.Dim, sms = 1+r.Int64N(256), 1+r.IntN(4)
+			}
 			a.draw(r)
 			for _, x := range [][]float64{a.q, a.k, a.v} {
 				for range r.IntN(4) {
@@ -599,6 +659,7 @@ func TestNonFinite(t *testing.T) {
 				tolerance = 4 * of.epsilon
 			}
 			for _, dev := range append(tested(t), kernels.HostDevice()) {
+				dev.SMs = min(dev.SMs, sms)
 				if err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{a.Dtype}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance); err != nil {
 					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
 				}

@@ -153,7 +153,7 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	return plans
 }
 
-// ofHalves are plans of attention of 16-bit operands and of those rounded to TF32, and a version of convolution, which the tests of the packages attention and cudaops-bench run.
+// ofHalves are plans of attention of 16-bit operands, of those rounded to TF32 and of rows whose keys warps share, and a version of convolution, which the tests of the packages attention and cudaops-bench run.
 func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 	plan := testutil.Get[*kernels.Plan](t)
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
@@ -161,6 +161,12 @@ func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 		plans = append(plans, plan(versions.Attention(dev, 2, tiled)))
 		a := gemm.ConvAxis{In: 14, Size: 3, Stride: 1, Dilation: 1}
 		plans = append(plans, plan(versions.Conv(dev, 1, gemm.Conv{Dtype: kernels.Float32, Images: 2, Channels: 8, Filters: 8, Groups: 1, Rows: a, Columns: a})))
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			for _, dim := range []int64{61, 125, 250} {
+				p := attention.Problem{Dtype: dt, Batch: 2, Heads: 32, KeyHeads: 32, Queries: 20, Keys: 1000, Dim: dim, Scale: 0.125}
+				plans = append(plans, plan(attention.Forward{Problem: p, Out: true}.Plan(dev)))
+			}
+		}
 		for dt, round := range map[kernels.Dtype]kernels.Precision{expr.BF16: kernels.FullPrecision, expr.F16: kernels.FullPrecision, kernels.Float32: kernels.TF32} {
 			for _, dim := range []int64{64, 128, 256} {
 				p := attention.Problem{Dtype: dt, Round: round, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 100, Keys: 200, Dim: dim, Scale: 0.125}

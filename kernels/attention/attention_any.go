@@ -1,0 +1,99 @@
+package attention
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// A block of attention_any.cu has four warps, and one of attention_double.cu four pairs of warps: workers with shareSide queries and steps of shareSide keys each.
+const (
+	workers   = 4
+	shareSide = 16
+)
+
+// sharePolicy decides which problems the kernels compute whose warps share keys, attention_any.cu and attention_double.cu.
+//
+// H200, us                                 others   shared keys
+// f32   192 heads,   11 x 312 of 240         181.9          74.9
+// f32    18 heads,  241 x 4716 of 197       1454.6         637.7; with tiles of 32, 1175.2
+// f32    69 heads,   40 x 92 of 252           65.3          28.6; with tiles of 64, 38.3
+// f32   273 heads,   23 x 1009 of 35         327.9         135.6
+// f32   300 heads, causal, 6490 x 26 of 24   324.0         216.4
+// f32   128 heads,   10 x 2000 of 128        180.5          89.5
+// f32     9 heads,    9 x 238 of 156          17.9          27.3
+// f32   714 heads,    4 x 806 of 74          282.7         212.1
+// f32    26 heads,    3 x 3994 of 195        120.4         133.1
+// f64    14 heads, 1461 x 2108 of 161       2879.3        1579.1
+// f64   252 heads, causal, 7 x 4043 of 197  4779.1        1103.2
+// f64    28 heads, 1101 x 1014 of 125        911.0         760.5
+// f64    28 heads,  594 x 551 of 62          240.3         240.2
+var sharePolicy = struct {
+	minWorkPerSM float64 // multiply-adds of one product, with queries and keys in multiples of shareSide
+	minSteps     int64   // of a block that shares the keys of a tile with others
+	shortKeys    int64   // the most keys for which tiles are made smaller than the queries need
+	doubleDim    int64   // the longest rows of float64 that others compute faster, of more than
+	doubleRows   int64   // so many queries
+}{1 << 17, 2, 256, 64, 32}
+
+// anyKernels are those of attention_any.cu by the width of rows.
+var anyKernels = func() (k [3]*kernels.Kernel) {
+	for i := range k {
+		k[i] = own.Kernel("attention_any", fmt.Sprintf("attention_any_%d_f32", 64<<i), func(c kernels.Call) {
+			forwardParts[float32](c, kernels.Float32, kernels.Args[sharedArgs](c).partsArgs)
+		})
+	}
+	return k
+}()
+
+// sharedArgs are the arguments of kernels whose warps share keys: Shares of them, or pairs, have the same queries.
+type sharedArgs struct {
+	partsArgs
+	Shares int64 `arg:"int32"`
+}
+
+// paysShares reports whether the problem is large enough for kernels whose warps share keys.
+func (p Problem) paysShares(dev kernels.Device) bool {
+	return float64(p.Batch*p.Heads*arith.RoundUp(p.Queries, shareSide))*float64(arith.RoundUp(p.Keys, shareSide)*p.Dim) >= sharePolicy.minWorkPerSM*float64(dev.SMs)
+}
+
+// byAny reports whether attention_any.cu computes the problem on a device.
+func (p Problem) byAny(dev kernels.Device) bool {
+	switch {
+	case !isHopper(dev) || p.Dtype != kernels.Float32 || p.Scale <= 0:
+		return false
+	case !p.inPieces():
+		return p.sharing() > splitPolicy.maxHalfRows && p.paysShares(dev)
+	case p.kind() == "tf32":
+		return false
+	case p.Dim <= 64:
+		return p.Keys <= fewKeys && p.paysShares(dev)
+	}
+	return p.Queries <= shareSide && p.paysShares(dev) && !p.splits(dev)
+}
+
+// launchAny launches attention_any.cu.
+func (f Forward) launchAny(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+	f.launchShared(p, dev, args, anyKernels[f.width()], workers*32, []int64{4, 3, 2}[f.width()], func(rows int64) int64 { return rows * arith.RoundUp(f.Dim, 32) * 4 })
+}
+
+// launchShared launches blocks of a kernel whose workers share keys, as many as an SM computes at a time on each, and what merges their results. memory is the shared memory for rows of a block.
+// A tile is no larger than the queries need or, with few keys, than gives enough blocks. Where there are too few, blocks share the keys of a tile.
+func (f Forward) launchShared(p *kernels.Plan, dev kernels.Device, args forwardArgs, by *kernels.Kernel, threads int, blocksPerSM int64, memory func(rows int64) int64) {
+	to := sharedArgs{partsArgs: partsArgs{args, 1, kernels.At(kernels.Out, 0)}}
+	var blocks, atATime, step, shared int64
+	for shares := int64(workers); shares > 0; shares /= 2 {
+		tile := workers * shareSide / shares
+		to.Shares, step = shares, shareSide*shares
+		blocks, shared = f.Batch*f.Heads*kernels.CeilDiv(f.Queries, tile), memory(tile+2*step)
+		atATime = min(blocksPerSM, int64(dev.SharedOptin)/shared) * int64(dev.SMs)
+		if atATime > 0 && step < f.Keys+shareSide && (tile >= f.Queries || f.Keys <= sharePolicy.shortKeys && blocks <= atATime) {
+			break
+		}
+	}
+	to.Parts = max(1, min(f.Keys/(sharePolicy.minSteps*step), atATime/blocks))
+	to.partial(f, p)
+	p.Launch(by, int(blocks*to.Parts), threads, to).Shared = int(shared)
+	to.merge(f, p)
+}
