@@ -95,11 +95,10 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
 
 // linear computes LINEAR vectors of C a thread, as many rows apart as the block's threads, of which multiples of the vectors of a period of rows work, write at a time.
 // The block's rows of A lie in shared memory, W terms of a row side by side, and B in its K rows.
-constexpr int LINEAR = 4;
 template <typename T>
 __device__ __forceinline__ void linear(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB) {
     using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, THREADS = 256;
+    constexpr int W = Vec<T>::width, THREADS = 256, LINEAR = 4;
     const int period = n % W == 0 ? n / W : n % 2 == 0 ? n / 2 : n, threads = THREADS / period * period; // in vectors; without a common factor of n and W
     const int apart = threads * W / n, size = m * n, pitch = (k + W - 1) / W * W;                      // rows; elements of C; of a row of A
     const int blocks = (size + W - 1 + threads * W * LINEAR - 1) / (threads * W * LINEAR), matrix = blockIdx.x / blocks, t = threadIdx.x;
