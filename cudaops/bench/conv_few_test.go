@@ -22,7 +22,7 @@ func drawFew(r *rand.Rand) gemm.Conv {
 		for _, a := range []*gemm.ConvAxis{&v.Rows, &v.Columns} {
 			*a = gemm.ConvAxis{Size: 7, Stride: 2, Dilation: 1, Before: r.Int64N(7), After: r.Int64N(7)}
 			if v.Result == gemm.ConvImages {
-				a.Before |= 1 // images want odd paddings
+				a.Before = 1 + 2*r.Int64N(3) // images want odd paddings
 			}
 			a.In = max(7-a.Before-a.After, 1) + size(300) - 1
 		}

@@ -170,7 +170,7 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 	reference := v
 	reference.Dtype, reference.Round, reference.ChannelsLast, reference.Prepared = kernels.Float64, kernels.FullPrecision, [2]bool{}, false
 	host := testutil.Get[*kernels.Plan](t)(reference.Plan(kernels.HostDevice()))
-	in, exact := drawOperands[T](t, p, host, v, r)
+	in, exact, unit := drawOperands[T](t, p, host, v, r)
 	want := make([]float64, host.Out/8)
 	testutil.Do(t, host.Run(exact, kernels.Bytes(want), nil))
 	got := convOnGPU[T](t, p, v, in, len(want))
@@ -186,6 +186,7 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 		tolerance = 16 * (1 + math.Sqrt(terms)) * map[kernels.Precision]float64{kernels.BF16: 0x1p-9, kernels.TF32: 0x1p-11, kernels.F16: 0x1p-11}[p.Precision]
 		rounding = map[kernels.Precision]float64{kernels.BF16: 0x1p-7, kernels.TF32: 0x1p-10, kernels.F16: 0x1p-10}[p.Precision]
 	}
+	tolerance *= unit
 	var squares float64
 	for i := range want {
 		if math.IsNaN(want[i]) && math.IsNaN(got[i]) && math.IsNaN(again[i]) || math.IsInf(want[i], 0) && want[i] == got[i] && got[i] == again[i] {
@@ -196,7 +197,7 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 			t.Errorf("element %d is %v, then %v, want %v within %g: %v of %+v", i, got[i], again[i], want[i], allowed, p, v)
 			break
 		}
-		squares += (got[i] - want[i]) * (got[i] - want[i])
+		squares += (got[i] - want[i]) / unit * (got[i] - want[i]) / unit
 	}
 	// Without the third matrix of a split the mean error is 6 times the first term, with operands of BF16 in the place of TF32 4 times. A sum of float32, term after
 	// term, has twice the second. The mean of few elements differs from draw to draw.
@@ -207,8 +208,9 @@ func checkConv[T kernels.Float](t *testing.T, p *kernels.Plan, v gemm.Conv, r *r
 	}
 }
 
-// drawOperands draws the operands of a plan, some with NaN or infinities, and returns them as the plan reads them, and as its host plan in float64 does.
-func drawOperands[T kernels.Float](t *testing.T, p, host *kernels.Plan, v gemm.Conv, r *rand.Rand) (in, exact [][]byte) {
+// drawOperands draws the operands of a plan, some with NaN or infinities, and returns them as the plan reads them, and as its host plan in float64 does. Products of
+// two elements are of the size of unit.
+func drawOperands[T kernels.Float](t *testing.T, p, host *kernels.Plan, v gemm.Conv, r *rand.Rand) (in, exact [][]byte, unit float64) {
 	t.Helper()
 	half, stored := v.Round.Half()
 	var powers [2]int // of 2, by which operands are multiplied: splits lose bits of small numbers, and small or large products
@@ -258,7 +260,7 @@ func drawOperands[T kernels.Float](t *testing.T, p, host *kernels.Plan, v gemm.C
 		testutil.Do(t, Run(0, prepare, in[1:], filters))
 		in[1] = filters
 	}
-	return in, exact
+	return in, exact, math.Ldexp(1, powers[0]+powers[1])
 }
 
 // convOnGPU returns what a plan computes of n elements, channels first. The output is poisoned first.

@@ -530,7 +530,7 @@ func TestFewKeys(t *testing.T) {
 			a.compute()
 			for _, dev := range tested(t) {
 				dev.SMs = 1
-				if err := a.checkAll(dev, of.epsilon); err != nil {
+				if err := a.checkAll(dev, max(1, float64(a.Dim)/128)*of.epsilon); err != nil { // longer sums
 					t.Errorf("draw %d on %s: %+v: %v", i, dev.Name, a.Problem, err)
 				}
 				p := testutil.Get[*kernels.Plan](t)(attention.Forward{Problem: a.Problem, Out: true}.Plan(dev))
