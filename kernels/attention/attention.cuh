@@ -29,7 +29,7 @@ template <typename T> struct Problem {
     int heads, group, queries, keys, dim;
     T scale;
     int causal;
-    Indices counts; // of keys that a query sees; bytes 0: there are none
+    Indices counts; // how many keys a query sees; without counts their bytes are 0
     i64 countBatch, countRow;
     // limit is the number of keys that a query sees.
     __device__ __forceinline__ int limit(int batch, int query) const {

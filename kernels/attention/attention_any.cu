@@ -136,7 +136,7 @@ template <int D, int N, typename Seen> __device__ __forceinline__ void weigh_row
     }
 }
 
-// State is what a lane has of two rows: see attention.cu. Memory of a lane is 4 bytes of each 128, columns first.
+// State holds a lane's part of two rows: see attention.cu. Memory of a lane is 4 bytes of each 128, columns first.
 template <int D> struct State {
     float o[D / 2] = {}, most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
     template <typename F> __device__ __forceinline__ void each(u32 memory, int dim, F f) {

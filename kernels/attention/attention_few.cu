@@ -70,7 +70,7 @@ __device__ __forceinline__ void attention(const void* q, Strides qs, const void*
     T most = -INFINITY, total = 0;
 #pragma unroll
     for (int j = 0; j < KEYS; j++) {
-        s[j] *= p.scale, mine[j] = s[j]; // of its own row, which no other thread reads before the next barrier
+        s[j] *= p.scale, mine[j] = s[j]; // before the next barrier only this thread reads its row
         if (j < limit) most = max(most, s[j]);
     }
     const T from = most == -INFINITY ? T(0) : most;

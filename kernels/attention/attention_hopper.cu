@@ -2,8 +2,8 @@
 //
 // A block is a producer warp and two consumer warpgroups, or three for rows of up to 64 elements, alone on its SM, and computes tiles of 64 queries a warpgroup of a head in a loop. The producer
 // takes the tiles' numbers from a counter, so that blocks with shorter tiles compute more of them, and copies q, and keys and values 128 at a time, by TMA into stages. The scores of a consumer's queries and 128 keys are a wgmma from shared memory, the weights stay in registers as the first
-// operand of the next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The warpgroups take turns
-// (ping-pong), so that one multiplies while others compute exponentials. Sums are float32, weights are rounded to 16 bits.
+// operand of the next. While the scores of the next keys and the weighted sum of the last ones are in flight, it computes exponentials. The warpgroups multiply
+// one after the other (ping-pong): while one multiplies, the others compute exponentials. Sums are float32, weights are rounded to 16 bits.
 //stheno:targets sm_90a ptx
 #include "attention_wgmma.cuh"
 
@@ -66,7 +66,7 @@ template <int D, int GROUPS, bool HALF> struct Attend {
     __device__ __forceinline__ u32 k(int stage) const { return q(2) + stage * Tile::BYTES; }
     __device__ __forceinline__ u32 v(int stage) const { return k(STAGES + stage); }
     __device__ __forceinline__ u32 lines() const { return k(2 * STAGES); }
-    // pass gives the next warpgroup its turn.
+    // pass lets the next warpgroup multiply.
     static __device__ __forceinline__ void pass(int number) { asm volatile("bar.arrive %0, 256;" ::"r"((number + 1) % GROUPS + 1) : "memory"); }
 
     __device__ __forceinline__ void run(const TensorMap* mapQ, const TensorMap* mapK, const TensorMap* mapV, u16* out, Strides os, float* lse, int outputs, u32* counter, const Problem<float>& p, int batches) {
@@ -138,7 +138,7 @@ template <int D, int GROUPS, bool HALF> struct Attend {
         if (number == GROUPS - 1) pass(number);
         float s[64];
         At next;
-        // begin starts the scores of the next tile's queries and its first keys, of whatever is there if there is no tile.
+        // begin starts the scores of the next tile's queries and its first keys. Without a next tile it multiplies old memory, and nobody reads the result.
         auto begin = [&] {
             barrier_wait(bar(0, queries.stage), queries.parity);
             next.load(where(queries.stage));

@@ -40,9 +40,9 @@ __device__ __forceinline__ void delta(const u16* g, const u16* out, Strides s, f
 // Section is a part of the keys of a head in `blocks` blocks, from block `first` on: as many as run at the same time.
 struct Section { int first, blocks; };
 
-// Visits are the tiles of BM queries that see the keys of a block, in the order in which the block computes them: in each head that reads the keys, from `from` on and around, or, down, from
-// the last one to the first. rank is the block's place among the `count` blocks that have a term of the tile's dq. If causal, every other key head goes down, with blocks in reverse order, so
-// that in two of them all blocks have as much to do. A block waits for terms of larger blocks alone if causal, of smaller ones alone if down, and else for those that others compute in
+// Visits are the tiles of BM queries that see the keys of a block, in the order in which the block computes them: in each head that reads the keys, from tile `from` to the last one and then from the first one; or, if `down`, from
+// the last one to the first. rank is the block's place among the `count` blocks that have a term of the tile's dq. If causal, every other key head is `down`, with blocks in reverse order: over
+// two heads all blocks then have the same work. A block waits for terms of larger blocks alone if causal, of smaller ones alone if down, and else for those that others compute in
 // earlier steps, so that no two wait for each other.
 template <int BM, int BN> struct Visits {
     const Problem<float>& p;
@@ -286,7 +286,7 @@ template <int D, bool HALF> struct Keys {
             }
     }
 
-    // store_term stores what a consumer's warp has of dq: the 16 rows from `line` on of its warpgroup's part.
+    // store_term stores a consumer warp's part of dq: 16 rows of its warpgroup's part, beginning with row `line`.
     __device__ __forceinline__ void store_term(const float (&o)[32], const float (&by)[2], u32 memory, int part, int line, const Problem<float>& p, u16* dq, i64 stride, int t0) const {
         const int row = t0 + (D == 64 ? part * 64 : 0) + line, c = D == 64 ? 0 : part * 64;
         store_rows<HALF, 64>(o, by, memory, dq + row * stride + c, stride, p.queries - row, p.dim - c);

@@ -25,7 +25,7 @@ constexpr int THREADS = 256, WARPS = THREADS / 32, MOST = 256, CLUSTER = 8; // M
 __device__ __forceinline__ void load_as(float& to, float x) { to = x; }
 __device__ __forceinline__ void store_as(float& to, float x) { to = x; }
 
-// Piece is what a lane has of a row: 16 bytes, side by side.
+// Piece is the part of a row that a lane holds: 16 contiguous bytes.
 template <typename T> struct alignas(16) Piece {
     using E = T;
     static constexpr int WIDTH = 16 / sizeof(E);
@@ -58,7 +58,7 @@ template <typename T> struct Spread {
 template <typename E> struct Update {
     const E *k, *v; // of the first head
     i64 batch;
-    const i64* position; // of all batches, or of each if `each` is 1
+    const i64* position; // one for all batches; if `each` is 1, one for each batch
     int each, count;
     // first is the key that the first of them is, or `keys` where they do not fit.
     __device__ __forceinline__ int first(int index, int keys) const {
@@ -107,7 +107,7 @@ template <int N> __device__ __forceinline__ Partial merge(const Partial (&p)[N])
     return all;
 }
 
-// Arguments are those of the kernels but for what scratch memory is.
+// Arguments are the kernels' arguments without scratch memory.
 template <typename E> struct Arguments {
     const E *q, *k, *v;
     Strides qs, ks, vs;
@@ -304,7 +304,7 @@ template <typename P, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
 #endif
 }
 
-constexpr int ROWS = 4; // of a tile; of one row there is a variant of its own
+constexpr int ROWS = 4; // in a tile; a variant computes tiles of one row
 
 #define PARAMETERS(E) \
     const E *q, STRIDES(q), const E *k, STRIDES(k), const E *v, STRIDES(v), E *out, STRIDES(out), float *lse, const int outputs, PROBLEM(float), const int parts, const int joined, float *partial, \

@@ -53,7 +53,7 @@ template <int STAGES> struct Position {
     }
 };
 
-// arrive arrives at a barrier of the block, and release does so for a warp, whose accesses to shared memory come before.
+// arrive arrives at a barrier of the block. release arrives for a warp, after the warp's accesses to shared memory.
 __device__ __forceinline__ void arrive(u32 bar) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory"); }
 __device__ __forceinline__ void release(u32 bar) {
     __syncwarp();

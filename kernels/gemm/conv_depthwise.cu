@@ -19,7 +19,7 @@ __device__ __forceinline__ void copied() {
     __syncthreads();
 }
 
-// Band is what a block has in shared memory: high rows of wide elements of each plane, from element y, x on.
+// Band is the part of each plane that a block holds in shared memory: `high` rows of `wide` elements. Its first element is that at y, x.
 struct Band {
     int each, rows; // planes and rows of results of a block
     int high, wide;

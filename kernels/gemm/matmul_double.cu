@@ -64,7 +64,7 @@ struct Factor {
 struct Copies {
     const double* p; // of its first copy in the next piece
     i64 ld;
-    int l, x, last; // of its first copy in a piece: l, and with ALONG the x, which is 0 if p has it; the last x inside the matrix from there on, negative if there is none
+    int l, x, last; // of its first copy in a piece: l, and with ALONG x, which is 0 if p includes it; the largest x inside the matrix, negative if all are outside
     unsigned to;    // that copy's place in the first stage
 };
 

@@ -98,7 +98,7 @@ struct Extent {
     u32 least = 0xffffffff;
     __device__ __forceinline__ void add(float x) {
         sum = fmaf(x, 2, sum);
-        least = min(least, 2 * __float_as_uint(x) - 1); // that of 0 is the largest
+        least = min(least, 2 * __float_as_uint(x) - 1); // 0 gives the largest number
     }
     __device__ __forceinline__ bool exceeded() const { return !(fabsf(sum) <= 3.4028234664e38f) || least < LEAST - 1; }
 };

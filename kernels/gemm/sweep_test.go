@@ -9,8 +9,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// choicesRecord are the files of the record of choices: those of vectors were timed again, on an H100, with the kernels that keep more loads in flight, those of
-// float64 on an H200 with tiles that stream, oblong and sliced ones, and with them vectors times matrices of few columns or short rows, and those of 17 to 128 rows or columns in float32, some of them batches, on an H200.
+// choicesRecord are the files of the record of choices. Some products were timed again after their kernels changed: vectors on an H100, with more loads in flight; on an H200 float64 with tiles
+// that stream, oblong and sliced tiles, vectors times matrices of few columns or short rows, and float32 with 17 to 128 rows or columns, batches among them.
 // Times of linear are of a later run on an H200.
 var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz"}
 

@@ -140,7 +140,7 @@ func concatenate(in *program.Instr, parts []*program.Value) {
 // addsParts reports whether an instruction only adds values of given widths of a row, which are the parts of its rows one after the other.
 func addsParts(in *program.Instr, parts []*program.Value, widths []int64) bool {
 	op, mapped := in.Op.(program.Map)
-	if !mapped || len(op.Axes) > 0 || len(op.Shape) == 0 || len(in.Out) != 1 || len(in.In) != len(parts) { // without axes, of one element each
+	if !mapped || len(op.Axes) > 0 || len(op.Shape) == 0 || len(in.Out) != 1 || len(in.In) != len(parts) { // parts of one element have no axes
 		return false
 	}
 	types := program.Collect(in.In, func(v *program.Value) kernels.Dtype { return v.Dtype })

@@ -17,8 +17,8 @@ const instructionBytes = 16
 
 type instruction = [instructionBytes]byte
 
-// reorder returns an instruction with its bytes as they are packed: those of the opcode come before those of registers, and what schedules the
-// instruction is last. Of the orders that were tried, this one packs machine code best.
+// reorder returns an instruction's bytes in the order in which they are packed: the opcode, then registers, then the bits that schedule the
+// instruction. Of the orders that were tried, this one packs machine code best.
 func reorder(was *instruction) instruction {
 	return instruction{was[0], was[9], was[11], was[10], was[8], was[1], was[4], was[5], was[12], was[3], was[7], was[6], was[2], was[13], was[15], was[14]}
 }
