@@ -40,12 +40,15 @@ var sharePolicy = struct {
 // anyKernels are those of attention_any.cu by the width of rows.
 var anyKernels = func() (k [3]*kernels.Kernel) {
 	for i := range k {
-		k[i] = own.Kernel("attention_any", fmt.Sprintf("attention_any_%d_f32", 64<<i), func(c kernels.Call) {
-			forwardParts[float32](c, kernels.Float32, kernels.Args[sharedArgs](c).partsArgs)
-		})
+		k[i] = own.Kernel("attention_any", fmt.Sprintf("attention_any_%d_f32", 64<<i), sharedBody[float32](kernels.Float32))
 	}
 	return k
 }()
+
+// sharedBody is the Go body of kernels whose warps share keys.
+func sharedBody[T kernels.Float](dt kernels.Dtype) func(kernels.Call) {
+	return func(c kernels.Call) { forwardParts[T](c, dt, kernels.Args[sharedArgs](c).partsArgs) }
+}
 
 // sharedArgs are the arguments of kernels whose warps share keys: Shares of them, or pairs, have the same queries.
 type sharedArgs struct {

@@ -10,9 +10,7 @@ import (
 // doubleKernels are those of attention_double.cu for rows of up to 128 and of 256 elements.
 var doubleKernels = func() (k [2]*kernels.Kernel) {
 	for i := range k {
-		k[i] = own.Kernel("attention_double", fmt.Sprintf("attention_double_%d_f64", 128<<i), func(c kernels.Call) {
-			forwardParts[float64](c, kernels.Float64, kernels.Args[sharedArgs](c).partsArgs)
-		})
+		k[i] = own.Kernel("attention_double", fmt.Sprintf("attention_double_%d_f64", 128<<i), sharedBody[float64](kernels.Float64))
 	}
 	return k
 }()
