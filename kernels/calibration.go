@@ -1,9 +1,9 @@
 package kernels
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 )
 
 // Calibration holds what `stheno calibrate` measured on a GPU. The zero value is no calibration.
@@ -21,8 +21,7 @@ func (c Calibration) Name() string {
 	if c == (Calibration{}) {
 		return ""
 	}
-	h := sha256.Sum256(fmt.Append(nil, c))
-	return hex.EncodeToString(h[:])[:12]
+	return fingerprint.Of(fmt.Append(nil, c)).String()[:12]
 }
 
 // Check returns an error unless the numbers can be those of a GPU.

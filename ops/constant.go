@@ -1,12 +1,12 @@
 package ops
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/fnv"
 
 	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
@@ -39,7 +39,7 @@ func Constant(g *gorgonia.ExprGraph, value any) (*gorgonia.Node, error) {
 	var memory []byte
 	c.v, memory = values.New(dt, t.Shape)
 	copy(memory, b)
-	c.bits = sha256.Sum256(memory)
+	c.bits = fingerprint.Of(memory)
 	return applyDistinct(c, []*gorgonia.Node{g.AddNode(gorgonia.NewConstant(0, gorgonia.WithName("input of constants")))})
 }
 
@@ -51,7 +51,7 @@ type constant struct {
 }
 
 func (c constant) known() identity   { return c.bits }
-func (c constant) renamed() distinct { return constant{c.v, sha256.Sum256(c.bits[:])} }
+func (c constant) renamed() distinct { return constant{c.v, fingerprint.Of(c.bits[:])} }
 
 // Constant returns the value, which must not be written.
 func (c constant) Constant() gorgonia.Value { return c.v }
@@ -86,7 +86,7 @@ func (c constant) CallsExtern() bool    { return false }
 func (c constant) OverwritesInput() int { return -1 }
 
 func (c constant) WriteHash(h hash.Hash) {
-	fmt.Fprintf(h, "stheno constant %v %v %x", c.v.Dtype(), c.v.Shape(), c.bits)
+	fmt.Fprintf(h, "stheno constant %v %v %v", c.v.Dtype(), c.v.Shape(), c.bits)
 }
 
 func (c constant) Hashcode() uint32 {

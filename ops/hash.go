@@ -2,18 +2,19 @@ package ops
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
+
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 )
 
 // identity distinguishes an op from others in a graph: a hash of the primitive's type, name and
 // fields and of the inputs' types.
-type identity [sha256.Size]byte
+type identity = fingerprint.Fingerprint
 
 // identify returns the identity of a primitive on inputs. It follows pointers but hashes no
 // address, so the result is the same in every run.
@@ -24,7 +25,7 @@ func identify(p Primitive, name string, in []Type) (identity, error) {
 	for _, t := range in {
 		e.string(t.String())
 	}
-	return sha256.Sum256(e.bytes), e.err
+	return fingerprint.Of(e.bytes), e.err
 }
 
 // An encoder writes values so that different values have different bytes. It keeps the first error.

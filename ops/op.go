@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/fnv"
@@ -9,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostblas"
@@ -104,7 +104,7 @@ func (o *Op) known() identity { return o.identity }
 
 func (o *Op) renamed() distinct {
 	other := *o
-	other.identity = sha256.Sum256(o.identity[:])
+	other.identity = fingerprint.Of(o.identity[:])
 	return other.forGraph().(distinct)
 }
 
@@ -368,7 +368,7 @@ func (o *Op) OverwritesInput() int { return -1 }
 
 // WriteHash writes the identity of the op: the type, name and fields of the primitive, and the
 // inputs' types.
-func (o *Op) WriteHash(h hash.Hash) { fmt.Fprintf(h, "stheno %x", o.identity) }
+func (o *Op) WriteHash(h hash.Hash) { fmt.Fprintf(h, "stheno %v", o.identity) }
 
 // Hashcode returns a hash of the identity.
 func (o *Op) Hashcode() uint32 {

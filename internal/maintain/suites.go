@@ -211,7 +211,7 @@ func (g group) partTests(tool string, part, parts int) string {
 
 // OnTag has the sources that only Gorgonia's own machine launches, with the digests that they had when its tests last ran on a
 // GPU (see docs/cuda-versions.md).
-var OnTag = records.Digests{"elembinop": "94e5961be0c8", "elemunaryop": "527ff0e94d60"}
+var OnTag = records.Digests{"elembinop": "c94a06829ecc", "elemunaryop": "b06c18f4bfb2"}
 
 // testsOfPart is the number of tests of one op that run in one go, by tool: racecheck follows every
 // access to shared memory, and takes up to four seconds a test.

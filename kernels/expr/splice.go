@@ -1,12 +1,12 @@
 package expr
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 )
 
 // Functions holds PTX of the operations that take more than a few instructions, as the compiler made it of kernels/codegen/math.cu.
@@ -169,8 +169,7 @@ func (fs *Functions) Digests() map[string]string {
 		for _, i := range b.needs {
 			text += fmt.Sprint(fs.items[i])
 		}
-		sum := sha256.Sum256(numbered.ReplaceAll([]byte(text), []byte("$1"))) // by the place of the function in math.cu
-		digests[name] = hex.EncodeToString(sum[:])[:12]
+		digests[name] = fingerprint.Of(numbered.ReplaceAll([]byte(text), []byte("$1"))).String()[:12] // by the place of the function in math.cu
 	}
 	return digests
 }

@@ -3,7 +3,6 @@ package world
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -158,7 +158,7 @@ func (p *Peers) Exchange(c kernels.Collective, d kernels.Dtype, in, out []byte) 
 
 // Agree is a call of all ranks. It returns an error that names the first rank whose text differs from that of rank 0.
 func (p *Peers) Agree(text string) error {
-	own := sha256.Sum256([]byte(text))
+	own := fingerprint.Of([]byte(text))
 	all := make([]byte, p.Size*len(own))
 	if err := p.Exchange(kernels.Collective{Kind: kernels.AllGather, Ranks: p.Size}, kernels.Uint8, own[:], all); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 	"github.com/stheno-ml/stheno/kernels/internal/lzma"
 )
 
@@ -23,11 +24,8 @@ type Archive struct {
 	past      *lzma.Past        // the dictionary, which each cubin continues
 }
 
-// keyBytes is the length of a key, and Key returns two hexadecimal digits for each byte.
-const keyBytes = 12
-
-// Key returns the name, in an archive, of the cubin assembled from PTX: 96 bits of its [Sum].
-func Key(ptx []byte) string { return Sum(ptx)[:2*keyBytes] }
+// Key returns the name, in an archive, of the cubin assembled from PTX.
+func Key(ptx []byte) string { return Sum(ptx) }
 
 // ArchiveFile is the name of a target's archive.
 func ArchiveFile(target string) string { return target + ".archive" }
@@ -52,7 +50,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 	packed := in.take(in.number())
 	index := source{rest: in.take(in.number())}
 	for len(index.rest) > 0 && in.err == nil {
-		key := hex.EncodeToString(index.take(keyBytes))
+		key := hex.EncodeToString(index.take(fingerprint.Size))
 		a.cubins[key] = in.take(index.number())
 		in.err = errors.Join(in.err, index.err)
 	}
@@ -118,8 +116,8 @@ func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 	var index, all []byte
 	for _, key := range keys {
 		name, err := hex.DecodeString(key)
-		if err != nil || len(name) != keyBytes {
-			return nil, fmt.Errorf("got key %q, want %d hexadecimal digits", key, 2*keyBytes)
+		if err != nil || len(name) != fingerprint.Size {
+			return nil, fmt.Errorf("got key %q, want %d hexadecimal digits", key, 2*fingerprint.Size)
 		}
 		packed, _ := lzma.Encode(past, reordered(cubins[key]))
 		index = binary.LittleEndian.AppendUint32(append(index, name...), uint32(len(packed)))

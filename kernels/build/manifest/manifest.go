@@ -2,13 +2,12 @@
 package manifest
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/internal/fingerprint"
 	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
@@ -41,14 +40,14 @@ type Manifest struct {
 // Source is one x.cu, whose stem is x.
 type Source struct {
 	Stem   string  `json:"stem"`
-	Hash   string  `json:"sha256"` // [SourceHash]
+	Hash   string  `json:"hash"`   // [SourceHash]
 	Images []Image `json:"images"` // in the order of Targets, those of all sources for the same targets
 }
 
 // Image is one compiled source.
 type Image struct {
 	Target  string   `json:"target"`
-	Hash    string   `json:"sha256"`            // unpacked
+	Hash    string   `json:"hash"`              // unpacked
 	Bytes   int      `json:"bytes"`             // unpacked
 	Omitted bool     `json:"omitted,omitempty"` // there is no file: [StoredTargets] does not have the target
 	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
@@ -84,8 +83,7 @@ func ImageFile(stem, target string) string {
 
 // Sum is the hash that the manifest holds for an image, unpacked.
 func Sum(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
+	return fingerprint.Of(b).String()
 }
 
 // Encode returns the bytes of manifest.json, an image a line.
@@ -119,9 +117,9 @@ func (s *Source) Check(text []byte, targets []string, read func(file string) ([]
 // Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the hashes of its images, omitted ones too. Comments do not count, as in
 // [SourceHash], so measurements and test outcomes carry it.
 func (s *Source) Digest() string {
-	h := sha256.New()
+	var all []byte
 	for _, i := range s.Images {
-		fmt.Fprintln(h, i.Target, i.Hash)
+		all = fmt.Appendln(all, i.Target, i.Hash)
 	}
-	return hex.EncodeToString(h.Sum(nil))[:12]
+	return Sum(all)[:12]
 }

@@ -2,10 +2,7 @@ package manifest
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"path"
 	"regexp"
 	"strconv"
@@ -16,16 +13,16 @@ import (
 // name. Comments and blank lines do not count, as they do not change the images: flags ask for no line numbers in them, and only a source that uses
 // __LINE__ or assert puts them there.
 func SourceHash(read func(name string) ([]byte, error), name string) (string, error) {
-	h := sha256.New()
-	if err := addSource(h, read, name, map[string]bool{}); err != nil {
+	var all bytes.Buffer
+	if err := addSource(&all, read, name, map[string]bool{}); err != nil {
 		return "", err
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return Sum(all.Bytes()), nil
 }
 
 var include = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen map[string]bool) error {
+func addSource(all *bytes.Buffer, read func(string) ([]byte, error), name string, seen map[string]bool) error {
 	if seen[name] {
 		return nil
 	}
@@ -35,10 +32,10 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 		return err
 	}
 	text = code(text)
-	fmt.Fprintf(h, "%s %d\n", name, len(text))
-	h.Write(text)
+	fmt.Fprintf(all, "%s %d\n", name, len(text))
+	all.Write(text)
 	for _, m := range include.FindAllSubmatch(text, -1) {
-		if err := addSource(h, read, path.Base(string(m[1])), seen); err != nil {
+		if err := addSource(all, read, path.Base(string(m[1])), seen); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
