@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"gorgonia.org/gorgonia"
 )
 
@@ -59,6 +60,14 @@ func (vm *VM) Learnables() gorgonia.Nodes {
 		return nil
 	}
 	return slices.Clone(gorgonia.Nodes(vm.trainer.onDevice()))
+}
+
+// Solvers returns the solvers of [Train], in its order.
+func (vm *VM) Solvers() []gorgonia.Solver {
+	if vm == nil {
+		return nil
+	}
+	return program.Collect(vm.config.train, func(t training) gorgonia.Solver { return t.solver })
 }
 
 // training calls f for the trainer of a VM with learnables on the device, between runs.

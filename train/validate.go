@@ -49,6 +49,9 @@ func KeepBest(path string) Option {
 		if path == "" {
 			c.fault("KeepBest got no path")
 		}
+		if c.best != "" {
+			c.fault("got the option KeepBest twice, want it once")
+		}
 		c.best = path
 	}
 }
