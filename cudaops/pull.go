@@ -70,6 +70,19 @@ func (vm *VM) Solvers() []gorgonia.Solver {
 	return program.Collect(vm.config.train, func(t training) gorgonia.Solver { return t.solver })
 }
 
+// Transients returns the nodes of [Transient].
+func (vm *VM) Transients() (nodes gorgonia.Nodes) {
+	if vm == nil {
+		return nil
+	}
+	for _, s := range vm.config.states {
+		if s.transient {
+			nodes = append(nodes, s.node)
+		}
+	}
+	return nodes
+}
+
 // training calls f for the trainer of a VM with learnables on the device, between runs.
 func (vm *VM) training(method string, do func(t *trainer) error) error {
 	return vm.between(method, func() error {
