@@ -51,6 +51,10 @@ func TestGraphTooLarge(t *testing.T) {
 		"memory for the graph's values on the host: got 13194139533312 bytes (12288.0 GiB)": func(g *G.ExprGraph) (*G.Node, error) {
 			return ops.Add(vector(g, "a", 1<<39), vector(g, "b", 1<<39))
 		},
+		// a view that is a result
+		"memory for the graph's values on the host: got 8796093022208 bytes": func(g *G.ExprGraph) (*G.Node, error) {
+			return ops.Broadcast(G.NewScalar(g, tensor.Float64, G.WithName("a")), 1<<40, 0)
+		},
 		"want at most 140737488355328 bytes": func(g *G.ExprGraph) (*G.Node, error) { // 2^129 bytes, which is 0 in 64 bits
 			return G.OuterProd(vector(g, "a", 1<<63-1), vector(g, "b", 1<<63-1))
 		},

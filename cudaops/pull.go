@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"gorgonia.org/gorgonia"
 )
 
@@ -59,6 +60,27 @@ func (vm *VM) Learnables() gorgonia.Nodes {
 		return nil
 	}
 	return slices.Clone(gorgonia.Nodes(vm.trainer.onDevice()))
+}
+
+// Solvers returns the solvers of [Train], in its order.
+func (vm *VM) Solvers() []gorgonia.Solver {
+	if vm == nil {
+		return nil
+	}
+	return program.Collect(vm.config.train, func(t training) gorgonia.Solver { return t.solver })
+}
+
+// Transients returns the nodes of [Transient].
+func (vm *VM) Transients() (nodes gorgonia.Nodes) {
+	if vm == nil {
+		return nil
+	}
+	for _, s := range vm.config.states {
+		if s.transient {
+			nodes = append(nodes, s.node)
+		}
+	}
+	return nodes
 }
 
 // training calls f for the trainer of a VM with learnables on the device, between runs.

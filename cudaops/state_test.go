@@ -394,9 +394,22 @@ func TestTransient(t *testing.T) {
 		n, option := countingGraph(t, "count")
 		return testutil.Get[*VM](t)(NewVM(n.Graph(), OnAny(), In(s, n), In(s), option(Transient))), n
 	}
-	a, _ := open()
+	a, m := open()
 	b, n := open()
 	testutil.Do(t, a.RunAll())
+	testutil.Do(t, G.Let(m, 7.0))
+	if err := s.Push(m, G.NewVector(G.NewGraph(), G.Float64, G.WithName("w"), G.WithShape(2), G.WithInit(G.Ones()))); err == nil {
+		t.Error("Push of a value of another shape than the Store's: got no error")
+	}
+	testutil.Do(t, s.Push(m, G.NewScalar(G.NewGraph(), G.Float64, G.WithName("other"), G.WithValue(1.0))))
+	testutil.Do(t, b.RunAll())
+	testutil.Do(t, a.RunAll()) // does not set it to 7 again
+	testutil.Do(t, a.Pull(m))
+	if got := m.Value().Data(); got != 9.0 {
+		t.Errorf("two VMs count to %v in two runs after Push of 7, want 9", got)
+	}
+	testutil.Do(t, G.Let(n, 1.0))
+	testutil.Do(t, s.Push(n))
 	testutil.Do(t, a.RunAll())
 	testutil.Do(t, b.RunAll())
 	testutil.Do(t, a.Close())

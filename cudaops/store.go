@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -193,23 +194,65 @@ func (s *Store) SetParameters(list []Learnable) error {
 			if p.home == nil {
 				err = s.arrange(p)
 			}
-			if p.stored != p.dtype {
-				contents[i] = exec.Rounded(contents[i], p.stored)
-			}
 			if err == nil {
-				err = p.home.Write(p.offset, contents[i])
+				err = p.set(contents[i])
 			}
 			if err != nil {
 				return driver.Join(fmt.Errorf("parameter %s: %w", p.name, err), s.sweep())
 			}
-			p.version++
-			p.spoilt = nil
 		}
 		return nil
 	})
 }
 
-// Close ends the use of the Store: NewVM and Store's other methods return errors. VMs of the Store run on; when the last one is
+// Push copies the values of nodes, inputs of the Store's VMs, to the parameters and states of their names, as [VM.Push] of a VM of these nodes does: the next run of any VM reads them. Nodes whose
+// names the Store does not have are left out. If a value has another type or shape than the parameter, Push returns an error and changes nothing. After [Store.Close] it serves VMs that are still open.
+func (s *Store) Push(nodes ...*gorgonia.Node) error {
+	return s.between("Push", func() error {
+		contents := make([][]byte, len(nodes))
+		for i, n := range nodes {
+			if n == nil || guard.IsNil(n.Value()) {
+				return fmt.Errorf("node %s has no value: set it with gorgonia.Let", internal.Name(n))
+			}
+			_, err := s.find(n.Name(), n.Value().Dtype(), n.Value().Shape())
+			if err == nil {
+				contents[i], err = values.Bytes(n.Value())
+			}
+			if err != nil {
+				return fmt.Errorf("node %s: %w", n.Name(), err)
+			}
+		}
+		for i, n := range nodes {
+			p := s.byName[n.Name()]
+			if p == nil {
+				continue
+			}
+			if err := p.set(contents[i]); err != nil {
+				return fmt.Errorf("node %s: %w", n.Name(), err)
+			}
+			if at := s.nodes[n]; at != nil {
+				at.copy.set(n.Value())
+				at.copy.version = p.version
+			}
+		}
+		return nil
+	})
+}
+
+// set sets a parameter that has memory.
+func (p *parameter) set(contents []byte) error {
+	if p.stored != p.dtype {
+		contents = exec.Rounded(contents, p.stored)
+	}
+	if err := p.home.Write(p.offset, contents); err != nil {
+		return err
+	}
+	p.version++
+	p.spoilt = nil
+	return nil
+}
+
+// Close ends the use of the Store: NewVM and Store's other methods except Push return errors. VMs of the Store run on; when the last one is
 // closed, or with Close if there is none, the memory is freed. Values on the host stay. Further calls do nothing.
 func (s *Store) Close() error {
 	if s == nil || s.turn == nil {
@@ -249,17 +292,25 @@ func (h homes) remove(m program.Memory) error {
 	return driver.Join(errs...)
 }
 
-// use calls f while no VM runs.
+// use calls f while no VM runs, unless the Store is closed.
 func (s *Store) use(method string, f func() error) error {
+	return s.between(method, func() error {
+		if s.closed {
+			return errors.New("the Store is closed")
+		}
+		return f()
+	})
+}
+
+// between calls f while no VM runs.
+func (s *Store) between(method string, f func() error) error {
 	if s == nil || s.turn == nil {
 		return fmt.Errorf("cudaops: %s of a Store that NewStore did not make", method)
 	}
 	leave, err := s.enter(context.Background(), nil)
 	if err == nil {
 		defer leave()
-		if err = errors.New("the Store is closed"); !s.closed {
-			err = f()
-		}
+		err = f()
 	}
 	return failure("cudaops: Store."+method, err)
 }

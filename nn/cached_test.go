@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -54,7 +55,7 @@ func (m *machine) run(t *testing.T, rows [][]int, from int) []float64 {
 	return elements(t, m.y.Value())
 }
 
-// Token by token with a cache, or after a prompt that another graph has read, the outputs are those of the whole sequence; Reset begins another one.
+// Token by token with a cache, or after a prompt that another graph has read, the outputs are those of the whole sequence; Reset of any of the graphs begins another one.
 func TestCached(t *testing.T) {
 	store := cudaops.NewStore()
 	defer store.Close()
@@ -83,10 +84,14 @@ func TestCached(t *testing.T) {
 			other.run(t, rows[:1], i)
 		}
 	}
-	testutil.Do(t, read.Reset())
-	same("a prompt", read, 0)
-	for i := prompt; i < time; i++ {
-		same("after a prompt", step, i)
+	unrun := nn.New(G.NewGraph(), nn.In(store), nn.Dtype(tensor.Float64), nn.Cached(time)) // without a VM
+	decoder(unrun, unrun.Input("tokens", tensor.Int, batch, 2))
+	for i, by := range []*nn.Scope{read.Scope, step.Scope, unrun} {
+		testutil.Do(t, by.Reset())
+		same(fmt.Sprintf("a prompt after Reset of scope %d", i), read, 0)
+		for i := prompt; i < time; i++ {
+			same("after a prompt", step, i)
+		}
 	}
 	testutil.Do(t, step.vm.Pull(step.Position()))
 	if got := step.Position().Value().Data(); got != time {
@@ -365,20 +370,25 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Caches of any type and shape are reset.
+// Caches of any type and shape are reset, also of a Store that is closed.
 func TestReset(t *testing.T) {
-	s := nn.New(G.NewGraph())
-	a, b := s.Cache("a", tensor.Float32), s.Cache("b", tensor.Bool, 2)
-	s.Next(a, s.Keep(ops.Map("a + 1", a)))
-	s.Next(b, s.Keep(ops.Map("!a", b)))
-	vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny()))
-	defer vm.Close()
-	for range 2 {
-		testutil.Do(t, vm.RunAll())
-		testutil.Do(t, vm.Pull())
-		if a.Value().Data() != float32(1) || !slices.Equal(b.Value().Data().([]bool), []bool{true, true}) {
-			t.Errorf("got %v and %v after a run, want 1 and true", a.Value(), b.Value())
+	for _, opts := range [][]nn.Option{nil, {nn.In(cudaops.NewStore())}} {
+		s := nn.New(G.NewGraph(), opts...)
+		a, b := s.Cache("a", tensor.Float32), s.Cache("b", tensor.Bool, 2)
+		s.Next(a, s.Keep(ops.Map("a + 1", a)))
+		s.Next(b, s.Keep(ops.Map("!a", b)))
+		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnAny()))
+		defer vm.Close()
+		testutil.Do(t, vm.Store().Close()) // the VM runs on
+		for range 2 {
+			testutil.Do(t, vm.RunAll())
+			testutil.Do(t, vm.Pull())
+			if a.Value().Data() != float32(1) || !slices.Equal(b.Value().Data().([]bool), []bool{true, true}) {
+				t.Errorf("got %v and %v after a run, want 1 and true", a.Value(), b.Value())
+			}
+			testutil.Do(t, s.Reset())
 		}
+		testutil.Do(t, vm.Close())
 		testutil.Do(t, s.Reset())
 	}
 }

@@ -247,7 +247,7 @@ func (s *Scope) Next(n, next *G.Node) {
 	}
 }
 
-// Reset binds zeros to the caches and the position, so that the next run begins another sequence.
+// Reset sets the caches and the position to zeros, in the Store of [In] for all VMs that share them, so that the next run begins another sequence.
 func (s *Scope) Reset() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -261,5 +261,8 @@ func (s *Scope) Reset() error {
 			return fmt.Errorf("nn: Reset: %s: %w", n.Name(), err)
 		}
 	}
-	return nil
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Push(s.reset...)
 }

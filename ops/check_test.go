@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -173,5 +174,27 @@ func TestNoSilentPartOfAGradient(t *testing.T) {
 	}
 	if grads, err := gorgonia.Grad(loss, in...); err == nil || !strings.Contains(err.Error(), "Given has no gradient") {
 		t.Errorf("got %v and error %v, want one that names Given", grads, err)
+	}
+}
+
+// A step of Slice beyond the range takes the range's first element, however long it is.
+func TestSliceStep(t *testing.T) {
+	x := gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float64, gorgonia.WithShape(3, 4), gorgonia.WithInit(gorgonia.RangedFrom(0)), gorgonia.WithName("x"))
+	for step, columns := range map[int]int{2: 2, 3: 2, math.MaxInt: 1} {
+		y, err := Slice(x, gorgonia.S(1, 3, step), gorgonia.S(0, 4, step))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (tensor.Shape{1, columns}); !y.Shape().Eq(want) {
+			t.Errorf("step %d: got shape %v, want %v", step, y.Shape(), want)
+		}
+		vm := gorgonia.NewTapeMachine(x.Graph())
+		if err := vm.RunAll(); err != nil {
+			t.Fatal(err)
+		}
+		if got := y.Value().Data().([]float64)[0]; got != 4 {
+			t.Errorf("step %d: got %v, want 4", step, got)
+		}
+		vm.Close()
 	}
 }

@@ -3,6 +3,8 @@ package ops
 import (
 	"fmt"
 	"math"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -85,5 +87,27 @@ func TestAddBroadcasts(t *testing.T) {
 	}
 	if got := testutil.Get[*gorgonia.Node](t)(Add(x, x)); got.Op().String() != "Add" {
 		t.Errorf("the sum of one shape is %v, want the kernel", got)
+	}
+}
+
+// The activations that a document writes as a Map have finite gradients of large elements, too.
+func TestDocumentedActivations(t *testing.T) {
+	text := string(testutil.Get[[]byte](t)(os.ReadFile("../docs/from-pytorch.md")))
+	found := regexp.MustCompile("ops\\.Map\\(\"([^\"]+)\", x\\)").FindAllStringSubmatch(text, -1)
+	if len(found) == 0 {
+		t.Fatal("the document has none")
+	}
+	for _, m := range found {
+		x := gorgonia.NewVector(gorgonia.NewGraph(), tensor.Float32, gorgonia.WithName("x"), gorgonia.WithValue(tensor.New(tensor.WithBacking([]float32{-1e4, -100, -1, 0, 1, 100, 1e4}))))
+		y := testutil.Get[*gorgonia.Node](t)(Map(m[1], x))
+		d := testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(testutil.Get[*gorgonia.Node](t)(Sum(y)), x))[0]
+		vm := gorgonia.NewTapeMachine(x.Graph())
+		testutil.Do(t, vm.RunAll())
+		for i, got := range d.Value().Data().([]float32) {
+			if !(math.Abs(float64(got)) < 1e4) {
+				t.Errorf("%s: element %d has the gradient %v", m[1], i, got)
+			}
+		}
+		vm.Close()
 	}
 }

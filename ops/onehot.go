@@ -18,10 +18,10 @@ import (
 //
 // An id below 0 or not below classes is an error of the run. There is no gradient.
 func OneHot(ids *gorgonia.Node, classes int, dtype tensor.Dtype) (*gorgonia.Node, error) {
-	name := fmt.Sprintf("OneHot[%d, %v]", classes, dtype)
+	name := fmt.Sprintf("OneHot[%d, %v]", classes, dtype.Type)
 	to, ok := values.Dtype(dtype)
 	if !ok || classes < 1 {
-		return nil, fmt.Errorf("ops: %s: got %d classes of %v, want one or more and an element type that kernels have", name, classes, dtype)
+		return nil, fmt.Errorf("ops: %s: got %d classes of %v, want one or more and an element type that kernels have", name, classes, dtype.Type)
 	}
 	t, err := typeOf(ids)
 	if err == nil && !t.Dtype.IsInteger() {

@@ -31,7 +31,7 @@ func Slice(x *gorgonia.Node, ranges ...tensor.Slice) (*gorgonia.Node, error) {
 		if from < 0 || to > extent || from >= to || r.Step() < 0 {
 			return nil, fmt.Errorf("ops: Slice: got the range %d:%d:%d of axis %d of shape %v, want 0 <= start < end <= %d and a step of 1 or more", from, to, r.Step(), axis, t.Shape, extent)
 		}
-		if x, err = cut(x, section{axis, from, (to - from + step - 1) / step, step}); err != nil {
+		if x, err = cut(x, section{axis, from, (to-from-1)/step + 1, min(step, to-from)}); err != nil {
 			return nil, err
 		}
 	}

@@ -26,6 +26,9 @@ func Checkpoint(path string, n int, value ...any) Option {
 		if path == "" {
 			c.fault("Checkpoint got no path")
 		}
+		if c.checkpoint.path != "" {
+			c.fault("got the option Checkpoint twice, want it once")
+		}
 		c.checkpoint = saving{path: path, n: n}
 		for _, v := range value {
 			if len(value) > 1 || guard.IsNil(v) || reflect.TypeOf(v).Kind() != reflect.Pointer {

@@ -90,7 +90,7 @@ func newColumn(n *gorgonia.Node, data any) (c column, count int, err error) {
 		return c, 0, fmt.Errorf("got a %T, want a tensor or a slice", data)
 	}
 	if t.Dtype() != want {
-		return c, 0, fmt.Errorf("got elements of %v, want %v", t.Dtype(), want)
+		return c, 0, fmt.Errorf("got elements of %v, want %v", t.Dtype().Type, want)
 	}
 	if c.memory, err = values.Bytes(value); err != nil {
 		return c, 0, fmt.Errorf("got %w", err)

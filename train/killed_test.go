@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -22,6 +24,44 @@ func carrying(s *nn.Scope, x *G.Node, opts ...nn.LayerOption) *G.Node {
 	h := nn.LSTM(s.At("rnn"), nn.Dropout(s, nn.Embedding(s.At("in"), x, 5, 6), 0.3), 7, opts...)
 	h = nn.BatchNorm(s.At("norm"), s.Keep(ops.Reshape(h, -1, 7)))
 	return s.Keep(ops.Reshape(nn.Linear(s.At("head"), h, 5), -1, 3, 5))
+}
+
+// A validation whose runs would change the hidden state of the training is refused. One for batches of another size has a state of its own, and changes no bit of the training.
+func TestValidateCarried(t *testing.T) {
+	parameters := func(rows int) (result string, err error) {
+		store := cudaops.NewStore()
+		defer store.Close()
+		s, e := nn.New(G.NewGraph(), nn.In(store), nn.Seed(1)), nn.New(G.NewGraph(), nn.In(store), nn.Evaluation())
+		x, y := s.Input("x", tensor.Int, 4, 3), s.Input("y", tensor.Int, 4, 3)
+		loss := nn.CrossEntropy(s, carrying(s, x, nn.Carry()), y)
+		testutil.Do(t, s.Grad(loss))
+		vm := testutil.Get[*cudaops.VM](t)(s.NewVM(cudaops.OnHost(), cudaops.Seed(3), cudaops.Train(G.NewAdamSolver(), s.Parameters()...)))
+		defer vm.Close()
+		ids := make([]int, 16*3)
+		for i := range ids {
+			ids[i] = i * i % 5
+		}
+		opts := []train.Option{train.Epochs(3)}
+		if rows > 0 {
+			heldX, heldY := e.Input("x", tensor.Int, rows, 3), e.Input("y", tensor.Int, rows, 3)
+			each := nn.CrossEntropy(e, carrying(e, heldX, nn.Carry()), heldY, ops.PerRow())
+			test := testutil.Get[*cudaops.VM](t)(e.NewVM(cudaops.OnHost(), cudaops.Outputs(each)))
+			defer test.Close()
+			opts = append(opts, train.Validate(test, testutil.Get[*train.Data](t)(train.NewData(train.Columns{heldX: ids, heldY: ids})), train.Mean("loss", each)))
+		}
+		_, err = train.Run(t.Context(), vm, loss, testutil.Get[*train.Data](t)(train.NewData(train.Columns{x: ids, y: ids})), opts...)
+		for _, p := range testutil.Get[[]cudaops.Learnable](t)(store.Parameters()) {
+			result += fmt.Sprintln(p.Name, p.Value.Data())
+		}
+		return result, err
+	}
+	want := testutil.Get[string](t)(parameters(0))
+	if got := testutil.Get[string](t)(parameters(2)); got != want {
+		t.Error("a validation changes the training")
+	}
+	if _, err := parameters(4); err == nil || !strings.Contains(err.Error(), "Validate got a VM whose runs change the state rnn.") {
+		t.Errorf("got the error %v of a shared state", err)
+	}
 }
 
 // killed trains in a folder, where the training that was there continues, and panics after a number of steps, or below 0 at the end of an epoch of that number. It

@@ -111,7 +111,7 @@ func Weights(n *gorgonia.Node) Option {
 }
 
 // LearnRate sets the learning rate of a solver before each step to schedule(step), where step is the number of steps made so
-// far: see [Cosine], [Linear] and [StepDecay]. A rate that is NaN or infinite is an error of Run.
+// far: see [Cosine], [Linear] and [StepDecay]. A rate that is NaN or infinite is an error of Run, and so is a solver that is none of the VM's.
 func LearnRate(s gorgonia.Solver, schedule func(step int) float64) Option {
 	return func(c *config) {
 		if guard.IsNil(s) || schedule == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/guard"
 	"gorgonia.org/gorgonia"
@@ -52,7 +53,7 @@ func (p *plateau) update(r reduction, m Metric, score float64) {
 	p.Behind = 0
 }
 
-// beginPlateaus sets the rates of ReduceOnPlateau by the states in a checkpoint, if it has some. It returns an error if a solver has two rates.
+// beginPlateaus sets the rates of ReduceOnPlateau by the states in a checkpoint, if it has some. It returns an error if a solver has two rates, or is none of the VM's.
 func (l *loop) beginPlateaus(saved []plateau) error {
 	c := &l.config
 	if n := len(c.plateaus); n > 0 && c.validation == nil {
@@ -72,6 +73,10 @@ func (l *loop) beginPlateaus(saved []plateau) error {
 		c.rates = append(c.rates, rate{r.solver, func(int) float64 { return float64(l.plateaus[i].Rate) }})
 	}
 	for i, r := range c.rates {
+		// A VM without learnables on its device has a solver of another module, which may contain that of the rate.
+		if len(l.vm.Learnables()) > 0 && !slices.Contains(l.vm.Solvers(), r.solver) {
+			return fmt.Errorf("got a learning rate of a %T by LearnRate or ReduceOnPlateau that is none of the VM's, want the solver of cudaops.Train", r.solver)
+		}
 		for _, other := range c.rates[:i] {
 			if reflect.ValueOf(r.solver).Comparable() && r.solver == other.solver {
 				return errors.New("got two learning rates of one solver by LearnRate or ReduceOnPlateau, want one")

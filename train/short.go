@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -74,7 +75,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, short, full int, err error) {
 		}
 	}
 	for n, v := range b {
-		if n == nil || v == nil {
+		if n == nil || guard.IsNil(v) {
 			return nil, 0, 0, errors.New("a batch has a nil node or value")
 		}
 		if _, ok := f.first[n]; !ok {

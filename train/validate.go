@@ -7,17 +7,20 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/stheno-ml/stheno/checkpoint"
 	"github.com/stheno-ml/stheno/cudaops"
+	"gorgonia.org/gorgonia"
 )
 
 // Validate evaluates at the end of each epoch, before the functions of [AfterEpoch], as [Evaluate] does: [Epoch].Scores and [Progress]
 // have the metrics. The first metric decides which epoch is the best one, for [EarlyStop], [KeepBest] and [History].Best: the
 // first of those with the best value. NaN is never the best.
 //
-// The VM and that of the training have the option cudaops.In of one Store.
+// The VM and that of the training have the option cudaops.In of one Store. They share its states of cudaops.Transient by name and shape, such as those of nn.Carry: a VM whose runs would
+// change those of the training is an error.
 func Validate(vm *cudaops.VM, source Source, metrics ...Metric) Option {
 	return func(c *config) {
 		if c.validation != nil {
@@ -49,6 +52,9 @@ func KeepBest(path string) Option {
 		if path == "" {
 			c.fault("KeepBest got no path")
 		}
+		if c.best != "" {
+			c.fault("got the option KeepBest twice, want it once")
+		}
 		c.best = path
 	}
 }
@@ -64,6 +70,13 @@ func (c *config) checkValidation(vm *cudaops.VM) error {
 		return fmt.Errorf("got %s for KeepBest and Checkpoint, want two files", c.best)
 	case c.validation != nil && (vm.Store() == nil || c.validation.vm.Store() != vm.Store()):
 		return errors.New("Validate got a VM that does not share the parameters in training, want the option cudaops.In of the same Store for both")
+	case c.validation == nil:
+		return nil
+	}
+	for _, n := range c.validation.vm.Transients() {
+		if slices.ContainsFunc(vm.Transients(), func(of *gorgonia.Node) bool { return of.Name() == n.Name() }) {
+			return fmt.Errorf("Validate got a VM whose runs change the state %s of the training: want one for batches of another size, whose states are its own", n.Name())
+		}
 	}
 	return nil
 }

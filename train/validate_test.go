@@ -38,9 +38,9 @@ func newJob(t testing.TB) *job {
 	t.Cleanup(func() { testutil.Do(t, j.store.Close()) })
 	j.line = newLine(t, false, cudaops.In(j.store))
 	testutil.Do(t, j.vm.Close())
-	solver := G.NewAdamSolver()
+	j.solver = G.NewAdamSolver()
 	var err error
-	j.vm, err = cudaops.NewVM(j.g, cudaops.OnHost(), cudaops.Seed(1), cudaops.In(j.store), cudaops.Train(solver, j.learnables...))
+	j.vm, err = cudaops.NewVM(j.g, cudaops.OnHost(), cudaops.Seed(1), cudaops.In(j.store), cudaops.Train(j.solver, j.learnables...))
 	testutil.Do(t, err)
 	t.Cleanup(func() { testutil.Do(t, j.vm.Close()) })
 	x, y := batch(0, 4*points)
@@ -55,7 +55,7 @@ func newJob(t testing.TB) *job {
 	j.held = testutil.Get[*Data](t)(NewData(Columns{held.x: x, held.y: y}))
 	j.metrics = []Metric{Mean("mse", square), named("root", Metric{Nodes: G.Nodes{square}, Sums: Mean("", square).Sums, Value: func(s []float64) float64 { return math.Sqrt(ratio(s)) }})}
 	rate := StepDecay(0.02, 1.12, 4)
-	j.options = []Option{Epochs(200), LearnRate(solver, rate), Validate(j.test, j.held, j.metrics...), EarlyStop(6)}
+	j.options = []Option{Epochs(200), LearnRate(j.solver, rate), Validate(j.test, j.held, j.metrics...), EarlyStop(6)}
 	return j
 }
 

@@ -122,7 +122,7 @@ func heap() uint64 {
 func TestLoad(t *testing.T) {
 	requests, clients := int64(1600), 64
 	switch {
-	case os.Getenv("STHENO_LOAD") == "1":
+	case os.Getenv("STHENO_REQUESTS") == "1":
 		requests = 20_000
 	case testing.Short():
 		requests = 1000

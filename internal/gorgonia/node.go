@@ -24,7 +24,7 @@ func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 func Let(n *gorgonia.Node, value any) error {
 	if v, ok := value.(gorgonia.Value); ok && v.Shape().Eq(n.Shape()) {
 		if want, _ := ElementType(n); v.Dtype() != want {
-			return fmt.Errorf("got elements of %v, want %v", v.Dtype(), want)
+			return fmt.Errorf("got elements of %v, want %v", v.Dtype().Type, want)
 		}
 	}
 	return gorgonia.Let(n, value)

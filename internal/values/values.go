@@ -346,13 +346,18 @@ func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, b
 	if err != nil {
 		return nil, err
 	}
-	if !shape.IsScalar() && bounds.To == 0 && inOrder(shape, strides) {
+	if Shares(shape, strides, bounds) {
 		n := kernels.Count(shape)
 		return Over(dt, shape, m[offset*dt.Size():][:n*dt.Size()]), nil
 	}
 	out, to := New(dt, shape)
 	Gather(to, m, dt.Size(), shape, offset, strides, bounds)
 	return out, nil
+}
+
+// Shares reports whether a [View] shares the memory of its value.
+func Shares(shape tensor.Shape, strides []int64, bounds codegen.Bounds) bool {
+	return !shape.IsScalar() && bounds.To == 0 && inOrder(shape, strides)
 }
 
 // inOrder reports whether strides are those of row-major order.

@@ -127,7 +127,7 @@ func OnHost(p *program.Program, dev kernels.Device) int64 {
 	}
 	for _, in := range p.Instrs {
 		for _, v := range in.Out {
-			if !program.Is[program.Input](in.Op) && v.Space == program.OnHost && v.Numeric && v.Base == v {
+			if !program.Is[program.Input](in.Op) && v.Space == program.OnHost && v.Numeric && (v.Base == v || !values.Shares(v.Shape, v.View.Strides, v.View.Bounds)) {
 				bytes += v.Bytes()
 			}
 		}
