@@ -43,10 +43,6 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
-	if f.byAny(dev) {
-		f.launchAny(p, dev, args)
-		return p, nil
-	}
 	if f.byDouble(dev) {
 		f.launchDouble(p, dev, args)
 		return p, nil
@@ -57,6 +53,10 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	if f.seesFew(dev) {
 		p.Launch(fewKernel, int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
+		return p, nil
+	}
+	if f.byAny(dev) {
+		f.launchAny(p, dev, args)
 		return p, nil
 	}
 	if f.onHopper(dev) {
@@ -90,8 +90,23 @@ const (
 // f32    88 heads,  1913 x 19 of 228               492.6  386.5
 // f32    12 heads,  6708 x 5 of 39, 4.8 per SM      18.1   25.3
 // f32    72 heads,   106 x 4 of 179, 0.5 per SM     37.2   61.2
+//
+// H200, us                               any    few
+// f32   672 heads, 4470 x 2 of 14      654.0  265.7
+// f32    77 heads, 5088 x 4 of 39      113.4   95.8
+// f32   116 heads,  714 x 21 of 6       30.5   13.1
+// f32   592 heads,  707 x 6 of 122     230.8  360.9
+// f32   847 heads,  318 x 11 of 42      80.8  104.1
+// f32    31 heads,  211 x 13 of 10       5.6    9.2
 func (p Problem) seesFew(dev kernels.Device) bool {
-	return dev.Kind == kernels.GPU && p.Dtype != kernels.Float64 && p.Keys <= fewKeys && !p.byMMA(dev) && p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
+	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.Keys > fewKeys || p.byMMA(dev) {
+		return false
+	}
+	many := p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
+	if p.anyComputes(dev) {
+		return p.Dim <= 16 && (many || p.fewBlocks() >= int64(dev.SMs) && p.Queries >= fewThreads/2) || p.Dim <= 40 && p.Keys <= 4 && many
+	}
+	return many
 }
 
 // fewBlocks is the number of blocks of attention_few.cu.

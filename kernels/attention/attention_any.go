@@ -30,12 +30,13 @@ const (
 // f64    28 heads, 1101 x 1014 of 125        911.0         760.5
 // f64    28 heads,  594 x 551 of 62          240.3         240.2
 var sharePolicy = struct {
-	minWorkPerSM float64 // multiply-adds of one product, with queries and keys in multiples of shareSide
+	minWorkPerSM float64 // of float64, see shareWork
+	maxWorkPerSM float64 // of float32 in whole pieces, up to which it was timed
 	minSteps     int64   // of a block that shares the keys of a tile with others
 	shortKeys    int64   // the most keys for which tiles are made smaller than the queries need
 	doubleDim    int64   // the longest rows of float64 that others compute faster, of more than
 	doubleRows   int64   // so many queries
-}{1 << 17, 2, 256, 64, 32}
+}{1 << 17, 1 << 22, 2, 256, 64, 32}
 
 // anyKernels are those of attention_any.cu by the width of rows.
 var anyKernels = func() (k [3]*kernels.Kernel) {
@@ -56,24 +57,42 @@ type sharedArgs struct {
 	Shares int64 `arg:"int32"`
 }
 
-// paysShares reports whether the problem is large enough for kernels whose warps share keys.
+// paysShares reports whether the problem is large enough for attention_double.cu.
 func (p Problem) paysShares(dev kernels.Device) bool {
-	return float64(p.Batch*p.Heads*arith.RoundUp(p.Queries, shareSide))*float64(arith.RoundUp(p.Keys, shareSide)*p.Dim) >= sharePolicy.minWorkPerSM*float64(dev.SMs)
+	return p.shareWork() >= sharePolicy.minWorkPerSM*float64(dev.SMs)
 }
 
-// byAny reports whether attention_any.cu computes the problem on a device.
+// shareWork is the number of multiply-adds of one product, with queries and keys in multiples of shareSide.
+func (p Problem) shareWork() float64 {
+	return float64(p.Batch*p.Heads*arith.RoundUp(p.Queries, shareSide)) * float64(arith.RoundUp(p.Keys, shareSide)*p.Dim)
+}
+
+// anyComputes reports whether attention_any.cu can compute the problem on a device.
+func (p Problem) anyComputes(dev kernels.Device) bool {
+	return isHopper(dev) && p.Dtype == kernels.Float32 && p.Scale > 0 && (!p.inPieces() || p.kind() != "tf32")
+}
+
+// byAny reports whether attention_any.cu computes the problem on a device, unless attention_split.cu or attention_few.cu does.
+//
+// H200, us                              others    any
+// f32   15 heads,  53 x 1801 of 4         71.0   20.4
+// f32 1487 heads,  14 x 5 of 36           40.8   17.4
+// f32  107 heads, 169 x 1 of 108          19.3   12.3
+// f32   13 heads,  62 x 43 of 140         22.2   12.7
+// f32   16 heads, 342 x 4 of 24            6.4    5.0
+// f32  654 heads, 320 x 108 of 4         122.3  124.9
+// f32    1 head,  278 x 237 of 55         13.9   19.1
 func (p Problem) byAny(dev kernels.Device) bool {
-	switch {
-	case !isHopper(dev) || p.Dtype != kernels.Float32 || p.Scale <= 0:
+	switch small := p.shareWork() <= sharePolicy.maxWorkPerSM*float64(dev.SMs); {
+	case !p.anyComputes(dev):
 		return false
 	case !p.inPieces():
-		return p.sharing() > splitPolicy.maxHalfRows && p.paysShares(dev)
-	case p.kind() == "tf32":
-		return false
+		return true
 	case p.Dim <= 64:
-		return p.Keys <= fewKeys && p.paysShares(dev)
+		return p.Keys <= fewKeys || p.Queries <= workers*shareSide && small
+	default:
+		return p.Queries <= shareSide || p.Keys <= fewKeys && small
 	}
-	return p.Queries <= shareSide && p.paysShares(dev) && !p.splits(dev)
 }
 
 // launchAny launches attention_any.cu.

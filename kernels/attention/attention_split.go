@@ -47,7 +47,8 @@ var splitPolicy = struct {
 	wholeKeys   int64 // the most keys for which it does so in any case
 	shortKeys   int64 // the most keys for which the portable kernel may be faster than spread rows,
 	manyTiles   int64 // from this number of tiles per SM on, if a tile has several rows
-}{16, 4, 4, 256, 64, 2, 8, 2, 64, 128, 6}
+	fewHeads    int64 // of keys, where attention_any.cu is the other kernel
+}{16, 4, 4, 256, 64, 2, 8, 2, 64, 128, 6, 16}
 
 // splitKernels compute attention of few queries, whose keys are split among blocks.
 var splitKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_merge", mergeBody)
@@ -79,7 +80,9 @@ func tileRows(sharing int64) int64 {
 func (p Problem) splits(dev kernels.Device) bool {
 	const most = 1 << 27 // tiles: a grid, and bytes of a batch's counts, are eight times as many
 	switch rows := p.sharing(); {
-	case dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && !p.paysSpread(dev):
+	case dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && !p.anyComputes(dev) && !p.paysSpread(dev):
+		return false
+	case p.anyComputes(dev) && (rows > 1 || p.Keys <= fewKeys) && !p.paysSplit(dev):
 		return false
 	case p.byMMA(dev):
 		return rows <= splitPolicy.maxHalfRows && splitPolicy.smsPerHead*p.Batch*p.Heads <= int64(dev.SMs)
@@ -92,6 +95,23 @@ func (p Problem) splits(dev kernels.Device) bool {
 func (p Problem) paysSpread(dev kernels.Device) bool {
 	few := p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)
 	return p.Dtype == kernels.Float32 && p.Keys > fewKeys && (p.sharing() == 1 || !few)
+}
+
+// paysSplit reports whether keys are split among blocks for several queries, or few keys, of float32 on 9.0, where attention_any.cu computes the others.
+//
+// H200, us                          split    any
+// f32    2 heads,  1 x 28 of 248      3.5    9.0
+// f32  155 heads,  1 x 13 of 184      7.3    8.3
+// f32    3 heads,  7 x 3 of 162       6.1   10.3
+// f32   10 heads, 10 x 661 of 223    27.3   38.2
+// f32   19 heads,  3 x 4 of 32        6.4    4.3
+// f32   50 heads, 10 x 89 of 106     68.2   16.2
+// f32  241 heads,  4 x 730 of 46    124.2   51.8
+func (p Problem) paysSplit(dev kernels.Device) bool {
+	if p.sharing() == 1 {
+		return p.splitTiles() <= 2*int64(dev.SMs)
+	}
+	return p.Batch*p.KeyHeads <= splitPolicy.fewHeads && (p.Keys > fewKeys || p.Dim > 64)
 }
 
 // splitTiles is the number of tiles of queries.

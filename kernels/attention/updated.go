@@ -24,7 +24,7 @@ func (f Forward) Updating(keys, values, count, positions int64, dev kernels.Devi
 	}
 	u = Updated{f, count, positions, values < keys}
 	k, v := u.offsets()
-	return u, f.splits(dev) && !f.byAny(dev) && f.rowsInPieces() && f.Out && !f.Statistics && f.In[1] == dense && f.In[2] == dense && keys == k && values == v && count >= 1 && count <= f.Keys && (positions == 1 || positions == f.Batch)
+	return u, f.splits(dev) && f.rowsInPieces() && f.Out && !f.Statistics && f.In[1] == dense && f.In[2] == dense && keys == k && values == v && count >= 1 && count <= f.Keys && (positions == 1 || positions == f.Batch)
 }
 
 // cacheRow returns the elements of a row of the cache.
