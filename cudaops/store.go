@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -86,8 +85,9 @@ type storeNode struct {
 func NewStore() *Store {
 	s := &Store{turn: make(chan struct{}, 1), shards: 1, alloc: new(exec.HostBackend).NewMemory, byName: map[string]*parameter{}, homes: homes{},
 		copies: newDeviceCopies(), nodes: map[*gorgonia.Node]*storeNode{}, members: map[*parameters]bool{}}
-	runtime.AddCleanup(s, func(h homes) { h.free() }, s.homes)
-	runtime.AddCleanup(s, (*deviceCopies).close, s.copies)
+	h := s.homes
+	onUnreachable(&s.closed, func() { h.free() })
+	onUnreachable(&s.closed, s.copies.close)
 	return s
 }
 

@@ -237,7 +237,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if err != nil {
 		return driver.Join(err, s.part(p))
 	}
-	runtime.AddCleanup(vm, func(p *parameters) { go p.drop() }, p) // does nothing after Close
+	onUnreachable(&vm.closed, func() { go p.drop() }) // does nothing after Close
 	return nil
 }
 
@@ -289,15 +289,21 @@ func (vm *VM) build(b exec.Backend) (err error) {
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()
 	// The executable does not refer to the VM, so an unreachable VM that was not closed still releases its memory.
-	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
+	vm.cleanup = onUnreachable(&vm.closed, func() { e.Close() })
 	return nil
+}
+
+// onUnreachable calls f, which must not refer to it, once an object with this field is unreachable. [runtime.AddCleanup] of the object itself would make its type, and
+// all types within it, those of interfaces: a program that uses package reflect links all their exported methods.
+func onUnreachable(field *bool, f func()) runtime.Cleanup {
+	return runtime.AddCleanup(field, func(f func()) { f() }, f)
 }
 
 // copies returns a list of copies on the device, which is removed when the VM becomes unreachable.
 func (vm *VM) copies() *deviceCopies {
 	c := newDeviceCopies()
 	vm.lists = append(vm.lists, c)
-	runtime.AddCleanup(vm, (*deviceCopies).close, c)
+	onUnreachable(&vm.closed, c.close)
 	return c
 }
 
