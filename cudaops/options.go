@@ -40,9 +40,10 @@ type config struct {
 	eval          bool
 	seed          *uint64
 	keep          []*gorgonia.Node
-	train         []training // each Train
-	stores        []stored   // each In
-	states        []state    // each State
+	train         []training                                           // each Train
+	newTrainer    func(*config, *gorgonia.ExprGraph) (*trainer, error) // with a Train
+	stores        []stored                                             // each In
+	states        []state                                              // each State
 	clipNorm      []float64
 	ema           []float64
 	scaler        []GradScaler // each LossScaling

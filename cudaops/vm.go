@@ -159,7 +159,7 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 		vm.seed = *c.seed
 	}
 	var err error
-	if vm.trainer, err = newTrainer(c, g); err != nil {
+	if vm.trainer, err = c.trainer(g); err != nil {
 		return nil, err
 	}
 	if vm.config.ranks > 1 {
