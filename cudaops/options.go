@@ -5,7 +5,9 @@ import (
 	"log"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -29,8 +31,9 @@ type config struct {
 	ranks         int   // of OnHosts or OnDevices, 0 without
 	devices       []int // of OnDevices
 	allDevices    bool
-	join          joinWorld    // Processes, or nil
-	world         *world.World // of Processes, or nil
+	join          func(world.World, time.Duration, kernels.Calibration) (*world.Peers, kernels.Calibration, error) // of Processes, or nil
+	onRanks       func(*VM, *program.Program, exec.Backend, *world.Peers, bool) (*exec.Executable, error)          // of several ranks
+	world         *world.World                                                                                     // of Processes, or nil
 	split         []*gorgonia.Node
 	sumRanks      bool
 	rankTimeout   []time.Duration
