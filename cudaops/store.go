@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -439,13 +438,16 @@ func (s *Store) release(p *parameter) error {
 // sweep removes parameters that no VM uses: those without a value and states of Transient.
 func (s *Store) sweep() error {
 	var errs []error
-	s.list = slices.DeleteFunc(s.list, func(p *parameter) bool {
+	kept := s.list[:0] // not by slices.DeleteFunc, for the reason of onUnreachable
+	for _, p := range s.list {
 		if p.version > 0 && !p.transient || p.users > 0 {
-			return false
+			kept = append(kept, p)
+			continue
 		}
 		delete(s.byName, p.name)
 		errs = append(errs, s.release(p))
-		return true
-	})
+	}
+	clear(s.list[len(kept):])
+	s.list = kept
 	return driver.Join(errs...)
 }
