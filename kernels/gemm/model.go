@@ -350,7 +350,7 @@ func (c *candidate) rateOf(d *cut) int {
 }
 
 // withRates returns the candidates with their rates on 9.0.
-func withRates(table [][]candidate) [][]candidate {
+func withRates(table [][]*candidate) [][]*candidate {
 	for _, group := range table {
 		for i := range group {
 			for joined := range group[i].rates {
