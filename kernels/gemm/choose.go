@@ -110,12 +110,15 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 }
 
 // when returns a copy of the candidate for problems that one of these limits admits.
+//
+//go:noinline
 func (c *candidate) when(worth ...limits) *candidate {
 	c = c.copy()
 	c.worth = worth
 	return c
 }
 
+//go:noinline
 func (c *candidate) copy() *candidate {
 	d := *c
 	return &d
