@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	"github.com/stheno-ml/stheno/kernels"
@@ -60,6 +61,7 @@ type config struct {
 	watch         []FloatClass        // each Watch
 	precisions    []precision         // each Precision
 	mixed         []kernels.Precision // each Mixed
+	passes        passes.Runner       // with a Mixed
 	workspaceMax  int64               // maximum bytes of the Store's workspace for this VM, set by a Cache; 0: no limit
 	logger        *log.Logger
 	trace         []io.Writer

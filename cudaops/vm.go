@@ -362,7 +362,11 @@ func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower
 			target.Halves = func(home program.Memory, _ kernels.Dtype) (program.Memory, error) { return home, nil }
 		}
 	}
-	return graph, passes.Run(graph.Program, target, watch)
+	run := passes.RunPlain
+	if vm.config.passes != nil {
+		run = vm.config.passes
+	}
+	return graph, run(graph.Program, target, watch)
 }
 
 // onlyKernels returns an error that names the ops that would run on the host because they have no kernel.
