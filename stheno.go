@@ -1,8 +1,6 @@
 package stheno
 
 import (
-	"slices"
-
 	"github.com/stheno-ml/stheno/cudaops"
 	"gorgonia.org/gorgonia"
 )
@@ -18,7 +16,7 @@ var ErrNoDevice = cudaops.ErrNoDevice
 //
 //	stheno.NewVM(g, cudaops.OnDevice(1), cudaops.Strict())
 func NewVM(g *gorgonia.ExprGraph, opts ...cudaops.Option) (*cudaops.VM, error) {
-	return cudaops.NewVM(g, slices.Concat([]cudaops.Option{cudaops.OnAny()}, opts)...)
+	return cudaops.NewVM(g, append([]cudaops.Option{cudaops.OnAny()}, opts...)...)
 }
 
 // Devices lists the CUDA devices of this machine. The error, which wraps [ErrNoDevice], explains why there is no device, or

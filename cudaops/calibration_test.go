@@ -85,7 +85,7 @@ func TestProcessesUseTheCalibrationOfRank0(t *testing.T) {
 		var wait sync.WaitGroup
 		vms, errs := [3]*VM{}, [3]error{}
 		for rank := range vms {
-			vms[rank] = &VM{config: config{join: world.Join, world: &world.World{Rank: rank, Size: 3, Local: rank, Address: address}, rankTimeout: []time.Duration{20 * time.Second}}}
+			vms[rank] = &VM{config: config{join: joinWorld, world: &world.World{Rank: rank, Size: 3, Local: rank, Address: address}, rankTimeout: []time.Duration{20 * time.Second}}}
 			wait.Go(func() {
 				var peers *world.Peers
 				b := calibratedBackend{&exec.HostBackend{}, own[rank], fmt.Errorf("file of rank %d", rank)}

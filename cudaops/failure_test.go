@@ -221,7 +221,8 @@ func TestStepsAfterFailure(t *testing.T) {
 				p := newPerceptron(t, tensor.Float64, 3)
 				testutil.Get[*G.Node](t)(G.ApplyOp(mayFail{err, &never}, testutil.Get[*G.Node](t)(G.Square(p.x))))
 				seed := uint64(4)
-				c.seed, c.every, c.train = &seed, []int{every}, []training{{solver: G.NewAdamSolver(), learnables: p.learnables}}
+				c.seed, c.every = &seed, []int{every}
+				Train(G.NewAdamSolver(), p.learnables...)(&c)
 				return p, testutil.Get[*VM](t)(newVM(p.g, &c, b))
 			}
 			p, vm := build(config{trace: []io.Writer{w}}, f, &op)

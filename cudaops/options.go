@@ -5,7 +5,10 @@ import (
 	"log"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/world"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -29,8 +32,9 @@ type config struct {
 	ranks         int   // of OnHosts or OnDevices, 0 without
 	devices       []int // of OnDevices
 	allDevices    bool
-	join          joinWorld    // Processes, or nil
-	world         *world.World // of Processes, or nil
+	join          func(world.World, time.Duration, kernels.Calibration) (*world.Peers, kernels.Calibration, error) // of Processes, or nil
+	onRanks       func(*VM, *program.Program, exec.Backend, *world.Peers, bool) (*exec.Executable, error)          // of several ranks
+	world         *world.World                                                                                     // of Processes, or nil
 	split         []*gorgonia.Node
 	sumRanks      bool
 	rankTimeout   []time.Duration
@@ -40,9 +44,10 @@ type config struct {
 	eval          bool
 	seed          *uint64
 	keep          []*gorgonia.Node
-	train         []training // each Train
-	stores        []stored   // each In
-	states        []state    // each State
+	train         []training                                           // each Train
+	newTrainer    func(*config, *gorgonia.ExprGraph) (*trainer, error) // with a Train
+	stores        []stored                                             // each In
+	states        []state                                              // each State
 	clipNorm      []float64
 	ema           []float64
 	scaler        []GradScaler // each LossScaling
@@ -56,6 +61,7 @@ type config struct {
 	watch         []FloatClass        // each Watch
 	precisions    []precision         // each Precision
 	mixed         []kernels.Precision // each Mixed
+	passes        passes.Runner       // with a Mixed
 	workspaceMax  int64               // maximum bytes of the Store's workspace for this VM, set by a Cache; 0: no limit
 	logger        *log.Logger
 	trace         []io.Writer

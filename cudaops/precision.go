@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -45,7 +46,7 @@ type precision struct {
 // Devices and products that do not multiply in p leave their operands in float32: see [Precision]. A graph with float64 values is an error.
 // Gradients in F16 underflow below 2^-24 and overflow from 65520 on: train with [LossScaling].
 func Mixed(p kernels.Precision) Option {
-	return func(c *config) { c.mixed = append(c.mixed, p) }
+	return func(c *config) { c.mixed, c.passes = append(c.mixed, p), passes.Run }
 }
 
 // checkMixed checks the arguments of each Mixed, and that the graph has no float64.

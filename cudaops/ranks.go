@@ -33,6 +33,7 @@ import (
 func OnDevices(list ...int) Option {
 	return func(c *config) {
 		OnDevice(0)(c)
+		c.onRanks = (*VM).onRanks
 		if c.devices, c.ranks = slices.Clone(list), len(list); len(list) == 0 {
 			c.ranks = -1
 		}
@@ -43,7 +44,7 @@ func OnDevices(list ...int) Option {
 func AllDevices() Option {
 	return func(c *config) {
 		OnDevice(0)(c)
-		c.allDevices = true
+		c.allDevices, c.onRanks = true, (*VM).onRanks
 	}
 }
 
@@ -51,7 +52,7 @@ func AllDevices() Option {
 func OnHosts(n int) Option {
 	return func(c *config) {
 		OnHost()(c)
-		if c.ranks = n; n < 1 {
+		if c.ranks, c.onRanks = n, (*VM).onRanks; n < 1 {
 			c.ranks = -1
 		}
 	}
@@ -64,10 +65,9 @@ func OnHosts(n int) Option {
 //
 // Ranks are those of the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or else those
 // of SLURM or Open MPI. NewVM waits for all processes: see [RankTimeout]. Kernels are chosen by the calibration of rank 0, if it has one.
-func Processes() Option { return func(c *config) { c.join = world.Join } }
-
-// joinWorld is [world.Join]. Only Processes names that function, so that programs without the option have no networking in them, 0.4 MB.
-type joinWorld func(world.World, time.Duration) (*world.Peers, error)
+func Processes() Option {
+	return func(c *config) { c.join, c.onRanks = joinWorld, (*VM).process }
+}
 
 // RankTimeout sets the time that ranks of [Processes], and GPUs, wait for each other, when they start and in each collective: 10 minutes
 // without it. A process that has ended is noticed at once. When another does not take part in time, all others end the run with an error that
@@ -295,12 +295,7 @@ func (vm *VM) join(b exec.Backend) (*world.Peers, error) {
 	var peers *world.Peers
 	if w := vm.config.world; w != nil && w.Size > 1 {
 		var err error
-		if peers, err = vm.config.join(*w, vm.config.rankLimit()); err != nil {
-			return nil, err
-		}
-		own := c
-		if c, err = calibrationOfFirst(peers, own); err != nil {
-			peers.Close()
+		if peers, c, err = vm.config.join(*w, vm.config.rankLimit(), c); err != nil {
 			return nil, err
 		}
 		if w.Rank > 0 { // which does not use its file
@@ -309,6 +304,21 @@ func (vm *VM) join(b exec.Backend) (*world.Peers, error) {
 	}
 	vm.target.Device.Calibration, vm.calibration = c, c.Name()
 	return peers, nil
+}
+
+// joinWorld connects a process to the others, and returns the calibration of rank 0. Only Processes names it, so that programs without the option have no networking
+// in them, 0.4 MB.
+func joinWorld(w world.World, limit time.Duration, own kernels.Calibration) (*world.Peers, kernels.Calibration, error) {
+	peers, err := world.Join(w, limit)
+	if err != nil {
+		return nil, own, err
+	}
+	first, err := calibrationOfFirst(peers, own)
+	if err != nil {
+		peers.Close()
+		return nil, own, err
+	}
+	return peers, first, nil
 }
 
 // calibrationOfFirst returns the calibration that rank 0 passes.
@@ -333,10 +343,12 @@ func (vm *VM) executable(p *program.Program, b exec.Backend, peers *world.Peers)
 	if err := exec.Open(b); err != nil {
 		return nil, err
 	}
+	return vm.config.onRanks(vm, p, b, peers, timed)
+}
+
+// onRanks makes a program ready to run on the ranks of this process, of which a backend is the first. Only options name it, so that other programs link no collectives.
+func (vm *VM) onRanks(p *program.Program, b exec.Backend, _ *world.Peers, timed bool) (*exec.Executable, error) {
 	backends := []exec.Backend{b}
-	if vm.config.world != nil {
-		return vm.process(p, b, peers, timed)
-	}
 	if host, ok := b.(*exec.HostBackend); ok {
 		meeting, ranks := exec.NewMeeting(vm.config.ranks)
 		host.Ranks = ranks[0]

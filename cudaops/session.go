@@ -54,7 +54,8 @@ func OpenHost() *Session { return newSession(new(exec.HostBackend)) }
 func newSession(b exec.Backend) *Session {
 	s := &Session{device: &sessionDevice{b, map[program.Memory]bool{}, map[kernels.Image]*loader.Bound{}}}
 	// The device does not refer to the session, so that an unreachable session is collected.
-	s.cleanup = runtime.AddCleanup(s, func(d *sessionDevice) { d.close() }, s.device)
+	d := s.device
+	s.cleanup = onUnreachable(&s.closed, func() { d.close() })
 	return s
 }
 

@@ -196,7 +196,9 @@ func TestStateOfBrokenDevice(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 3)
 	p.feed(t)
 	f := &fake{closes: new(atomic.Int32)}
-	vm := testutil.Get[*VM](t)(newVM(p.g, &config{train: []training{{solver: G.NewAdamSolver(), learnables: p.learnables}}}, f))
+	var c config
+	Train(G.NewAdamSolver(), p.learnables...)(&c)
+	vm := testutil.Get[*VM](t)(newVM(p.g, &c, f))
 	testutil.Do(t, vm.RunAll())
 	f.broken = true
 	if s, err := vm.Snapshot(); !errors.Is(err, errFake) || s != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -87,8 +85,9 @@ type storeNode struct {
 func NewStore() *Store {
 	s := &Store{turn: make(chan struct{}, 1), shards: 1, alloc: new(exec.HostBackend).NewMemory, byName: map[string]*parameter{}, homes: homes{},
 		copies: newDeviceCopies(), nodes: map[*gorgonia.Node]*storeNode{}, members: map[*parameters]bool{}}
-	runtime.AddCleanup(s, func(h homes) { h.free() }, s.homes)
-	runtime.AddCleanup(s, (*deviceCopies).close, s.copies)
+	h := s.homes
+	onUnreachable(&s.closed, func() { h.free() })
+	onUnreachable(&s.closed, s.copies.close)
 	return s
 }
 
@@ -490,13 +489,16 @@ func (s *Store) release(p *parameter) error {
 // sweep removes parameters that no VM uses: those without a value and states of Transient.
 func (s *Store) sweep() error {
 	var errs []error
-	s.list = slices.DeleteFunc(s.list, func(p *parameter) bool {
+	kept := s.list[:0] // not by slices.DeleteFunc, for the reason of onUnreachable
+	for _, p := range s.list {
 		if p.version > 0 && !p.transient || p.users > 0 {
-			return false
+			kept = append(kept, p)
+			continue
 		}
 		delete(s.byName, p.name)
 		errs = append(errs, s.release(p))
-		return true
-	})
+	}
+	clear(s.list[len(kept):])
+	s.list = kept
 	return driver.Join(errs...)
 }

@@ -36,7 +36,7 @@ import (
 // A solver of another module makes its steps on the host, by its Step after each run; the report gives the reason. It must
 // be the only one.
 func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
-	return func(c *config) { c.train = append(c.train, training{solver: s, learnables: learnables}) }
+	return func(c *config) { c.addTraining(training{solver: s, learnables: learnables}) }
 }
 
 // SGD is [Train] with the steps of PyTorch's SGD for the options of a [gorgonia.Momentum]. Gorgonia's own steps, those of Train, are the same
@@ -48,9 +48,7 @@ func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
 //
 // Gorgonia's velocity has the learning rates of the steps before, and the regularization is of the velocity, in place of p.
 func SGD(s *gorgonia.Momentum, learnables ...*gorgonia.Node) Option {
-	return func(c *config) {
-		c.train = append(c.train, training{solver: s, learnables: learnables, sgd: true})
-	}
+	return func(c *config) { c.addTraining(training{solver: s, learnables: learnables, sgd: true}) }
 }
 
 // WeightDecay is an option of [gorgonia.NewAdamW]: the decay of weights, 0.01 without it, which Gorgonia calls
@@ -103,6 +101,7 @@ type training struct {
 // trainer makes the steps of a VM's solvers.
 type trainer struct {
 	sets       []training
+	compiler   lower.Solvers
 	learnables []*gorgonia.Node  // of all sets
 	onHost     bool              // the solver's Step runs on the host
 	norm       float64           // limit of ClipNorm, or 0
@@ -119,8 +118,13 @@ type trainer struct {
 	keptRuns int   // runs made before the current one
 }
 
-// newTrainer returns the trainer of the options, or nil without Train.
-func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
+// addTraining adds a Train. Only options name it, so that programs that do not train link nothing of newTrainer and of lower.Gorgonia.
+func (c *config) addTraining(t training) {
+	c.train, c.newTrainer = append(c.train, t), newTrainer
+}
+
+// trainer returns the trainer of the options, or nil without Train.
+func (c *config) trainer(g *gorgonia.ExprGraph) (*trainer, error) {
 	switch {
 	case len(c.every) > 1 || len(c.every) == 1 && c.every[0] < 1:
 		return nil, fmt.Errorf("ReadEvery got %v, want a single number above 0", c.every)
@@ -153,7 +157,12 @@ func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0), reduced: one(c.reduced, FullPrecision)}
+	return c.newTrainer(c, g)
+}
+
+// newTrainer returns the trainer of options that are valid.
+func newTrainer(c *config, g *gorgonia.ExprGraph) (*trainer, error) {
+	t := &trainer{compiler: lower.Gorgonia, sets: slices.Clone(c.train), every: one(c.stepEvery, 1), norm: one(c.clipNorm, 0), ema: one(c.ema, 0), reduced: one(c.reduced, FullPrecision)}
 	if c.sharded {
 		t.shards = c.total()
 	}
@@ -264,7 +273,7 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	l := &lower.Training{ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Scaler: t.scaler.compiled(), Reduced: t.reduced, Sharded: t.shards > 1, Homes: t.homes()}
+	l := &lower.Training{Solvers: t.compiler, ClipNorm: t.norm > 0, Adds: t.every > 1, EMA: t.ema, Scaler: t.scaler.compiled(), Reduced: t.reduced, Sharded: t.shards > 1, Homes: t.homes()}
 	l.Sets = program.Collect(t.sets, func(s training) lower.Set { return lower.Set{Solver: s.options, Learnables: s.learnables} })
 	return l
 }

@@ -159,7 +159,7 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 		vm.seed = *c.seed
 	}
 	var err error
-	if vm.trainer, err = newTrainer(c, g); err != nil {
+	if vm.trainer, err = c.trainer(g); err != nil {
 		return nil, err
 	}
 	if vm.config.ranks > 1 {
@@ -237,7 +237,7 @@ func (vm *VM) buildIn(b exec.Backend) error {
 	if err != nil {
 		return driver.Join(err, s.part(p))
 	}
-	runtime.AddCleanup(vm, func(p *parameters) { go p.drop() }, p) // does nothing after Close
+	onUnreachable(&vm.closed, func() { go p.drop() }) // does nothing after Close
 	return nil
 }
 
@@ -289,15 +289,21 @@ func (vm *VM) build(b exec.Backend) (err error) {
 	vm.nodes = newFootprint(graph, slices.Concat(vm.trainer.nodes(), vm.params.nodes))
 	vm.show()
 	// The executable does not refer to the VM, so an unreachable VM that was not closed still releases its memory.
-	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
+	vm.cleanup = onUnreachable(&vm.closed, func() { e.Close() })
 	return nil
+}
+
+// onUnreachable calls f, which must not refer to it, once an object with this field is unreachable. [runtime.AddCleanup] of the object itself would make its type, and
+// all types within it, those of interfaces: a program that uses package reflect links all their exported methods.
+func onUnreachable(field *bool, f func()) runtime.Cleanup {
+	return runtime.AddCleanup(field, func(f func()) { f() }, f)
 }
 
 // copies returns a list of copies on the device, which is removed when the VM becomes unreachable.
 func (vm *VM) copies() *deviceCopies {
 	c := newDeviceCopies()
 	vm.lists = append(vm.lists, c)
-	runtime.AddCleanup(vm, (*deviceCopies).close, c)
+	onUnreachable(&vm.closed, c.close)
 	return c
 }
 
@@ -356,7 +362,11 @@ func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower
 			target.Halves = func(home program.Memory, _ kernels.Dtype) (program.Memory, error) { return home, nil }
 		}
 	}
-	return graph, passes.Run(graph.Program, target, watch)
+	run := passes.RunPlain
+	if vm.config.passes != nil {
+		run = vm.config.passes
+	}
+	return graph, run(graph.Program, target, watch)
 }
 
 // onlyKernels returns an error that names the ops that would run on the host because they have no kernel.

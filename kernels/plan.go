@@ -222,9 +222,13 @@ func CheckGrid(blocks int64) error {
 }
 
 // CeilDiv returns a / b rounded up, for a >= 0 and b > 0: the blocks of b that cover a elements.
+//
+//go:noinline
 func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // Count returns the number of elements of a shape, 1 for a scalar.
+//
+//go:noinline
 func Count(shape []int) int64 {
 	n := int64(1)
 	for _, d := range shape {

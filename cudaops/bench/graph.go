@@ -76,7 +76,7 @@ func lowered(g *gorgonia.ExprGraph, train *Training) (*lower.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	graph, err := lower.New(g, &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: options, Learnables: train.Learnables}}}, Precision: train.Precision})
+	graph, err := lower.New(g, &lower.Wanted{Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: options, Learnables: train.Learnables}}}, Precision: train.Precision})
 	if err == nil && train.UpdateAlone {
 		graph.Program.Outputs = nil
 	}

@@ -35,6 +35,8 @@ func Part[T kernels.Float](x []T, lo, hi int64, buffer *[]T) []T {
 }
 
 // Make returns n elements, the first at a multiple of vectorBytes.
+//
+//go:noinline
 func Make[T kernels.Float](n int64) []T {
 	size := int64(unsafe.Sizeof(*new(T)))
 	x := make([]T, n+vectorBytes/size)

@@ -29,6 +29,8 @@ var dtypes = [...]struct {
 }{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}, {1, "bool"}, {2, "bf16"}, {2, "f16"}, dtypeCount: {0, "no type"}}
 
 // Size returns the size of one element in bytes, 0 of a number that is none of the types.
+//
+//go:noinline
 func (d Dtype) Size() int64 { return dtypes[min(d, dtypeCount)].size }
 
 // String returns the suffix of kernel entry points, such as "f32".

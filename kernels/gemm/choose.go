@@ -109,10 +109,19 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 	})
 }
 
-// when returns the candidate for problems that one of these limits admits.
-func (c candidate) when(worth ...limits) candidate {
+// when returns a copy of the candidate for problems that one of these limits admits.
+//
+//go:noinline
+func (c *candidate) when(worth ...limits) *candidate {
+	c = c.copy()
 	c.worth = worth
 	return c
+}
+
+//go:noinline
+func (c *candidate) copy() *candidate {
+	d := *c
+	return &d
 }
 
 // tile is the work of a block.
@@ -217,7 +226,7 @@ func (x problem) first() (best *candidate, as problem, d cut) {
 	var turned problem // one for all candidates, whose functions let it escape
 	for _, group := range table {
 		for i := range group {
-			c := &group[i]
+			c := group[i]
 			if c.cut == nil {
 				continue
 			}

@@ -33,6 +33,8 @@ type ConvAxis struct {
 }
 
 // Out returns the number of outputs along the axis, which [ConvAxis.Check] accepts.
+//
+//go:noinline
 func (a ConvAxis) Out() int64 { return (a.In+a.Before+a.After-a.reach())/max(a.Stride, 1) + 1 }
 
 // reach returns the number of elements of the image from a filter's first to its last.

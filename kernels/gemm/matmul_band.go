@@ -6,7 +6,7 @@ import (
 )
 
 // rowPanel is the kernel of matmul_band.cu: a block computes a panel of rows of C, tile by tile, with K of A in shared memory.
-var rowPanel = candidate{
+var rowPanel = &candidate{
 	name: "band_f32", able: limits{on: isHopper, plain: true, long: span{to: maxChunk}}, tile: tile{m: 64, n: 128, threads: 128},
 	kernel: own.Kernel("matmul_band", "matmul_band_f32", productBody[float32](true)), orient: longRows, cut: cutPanel, args: lowKArguments,
 }

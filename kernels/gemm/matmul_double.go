@@ -6,12 +6,12 @@ import (
 )
 
 // double is a kernel of matmul_double.cu: float64 on the tensor cores. Groups of its warps share the terms of a slice along K, each with a part of it.
-func double(name string, m, n, step, stages, groups int64, threads int, cluster int64, body func(kernels.Call)) candidate {
+func double(name string, m, n, step, stages, groups int64, threads int, cluster int64, body func(kernels.Call)) *candidate {
 	t := tile{m: m, n: n, step: step, slices: groups, stages: stages, threads: threads, cluster: cluster}
 	size := func(l int64) int64 { return max(l*(step+4), step*(l+4)) } // of a slice, whose rows are followed by 4 unused elements
 	// Stages of A and B. In their place at the end a tile of sums of each group, whose rows are followed by 2.
 	t.shared = max(stages*(size(m)+size(n)), groups*m*(n+2)) * 8
-	return candidate{name: "double_" + name, dtype: kernels.Float64, able: limits{on: isHopper, k: span{from: 17}}, tile: t, sized: cluster > 0,
+	return &candidate{name: "double_" + name, dtype: kernels.Float64, able: limits{on: isHopper, k: span{from: 17}}, tile: t, sized: cluster > 0,
 		kernel: own.Kernel("matmul_double", "matmul_double_"+name, body), all: cutsDouble, args: doubleArguments}
 }
 
@@ -23,7 +23,8 @@ func double(name string, m, n, step, stages, groups int64, threads int, cluster 
 // 279 x 28 x 232016               270                 195
 // 4096 x 64 x 4096, A B           72.6                66.0
 // 283878 x 116 x 90, A^T B        284                 248
-func streaming(c candidate, blocks int64) candidate {
+func streaming(of *candidate, blocks int64) *candidate {
+	c := of.copy()
 	c.resident, c.shared = blocks, c.shared+int64(c.threads)/32*8*40*8
 	return c
 }

@@ -22,7 +22,7 @@ const (
 
 // hopperSplit is the kernel of matmul_hopper.cu for split operands, with four stages; hopperPair is that for clusters of two blocks.
 var (
-	hopperSplit = candidate{
+	hopperSplit = &candidate{
 		name: "hopper_split", form: BF16Split, able: limits{on: isHopper, also: splittable},
 		tile:    tile{m: tensorTile, n: tensorTile, step: hopperStep, threads: hopperThreads, shared: 2048 + 4*3*2*(tensorTile+tensorTile)*hopperStep + hopperFinish},
 		kernels: byTrans("matmul_hopper", "matmul_hopper_f32_", splitProductBody), all: cutsHopper, special: emitSplit,

@@ -247,7 +247,7 @@ func TestHopperCut(t *testing.T) {
 	for range 20_000 {
 		dev := kernels.Device{Major: 9, SMs: 1 + r.IntN(160), L2: 50 << 20}
 		x := Product{Batch: 1 + r.Int64N(3), M: 1 + r.Int64N(5000), N: 1 + r.Int64N(5000), K: 1 + r.Int64N(3000)}.problem(dev)
-		for _, d := range cutsHopper(&hopperSplit, &x, nil) {
+		for _, d := range cutsHopper(hopperSplit, &x, nil) {
 			tiles, steps := kernels.CeilDiv(x.M, d.cluster*tensorTile)*kernels.CeilDiv(x.N, tensorTile)*x.Batch, kernels.CeilDiv(x.K, hopperStep)
 			work := tiles * d.partials
 			if d.streamed > 0 {

@@ -24,7 +24,7 @@ func hasMMA(dev kernels.Device) bool {
 const tensorTile = 128
 
 // mmaSplit is the kernel of matmul_mma.cu for split operands, with two stages of slices of 64 bytes along K.
-var mmaSplit = candidate{
+var mmaSplit = &candidate{
 	name: "mma_split", form: BF16Split, able: limits{on: isA100, also: splittable}, tile: tile{m: tensorTile, n: tensorTile, threads: 256, shared: 2 * 3 * (tensorTile + tensorTile) * 64},
 	split: splitPolicy{blocksPerSM: 1, minK: 128}, kernels: byTrans("matmul_mma", "matmul_mma_f32_", splitProductBody), cut: cutGrid, special: emitSplit,
 }

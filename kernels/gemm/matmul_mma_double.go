@@ -4,7 +4,7 @@ import "github.com/stheno-ml/stheno/kernels"
 
 // mmaDouble is the kernel of matmul_mma_double.cu: float64 by mma.sync. Not timed on an A100. By its data sheet its tensor cores multiply float64
 // at twice the rate of FMA; those of 8.6 and 8.9 at the rate of FMA, a 64th of float32's.
-var mmaDouble = candidate{
+var mmaDouble = &candidate{
 	name: "mma_f64", dtype: kernels.Float64, able: limits{on: isA100}, tile: tile{m: 64, n: 64, threads: 128, shared: 3 * 2 * 64 * (16 + 4) * 8},
 	split: splitPolicy{blocksPerSM: 2, minK: 128}, kernel: own.Kernel("matmul_mma_double", "matmul_mma_f64", mmaDoubleBody), cut: cutGrid,
 	args: func(_ *candidate, x *problem, d cut, to kernels.Ref) any {

@@ -7,11 +7,11 @@ import (
 
 // small is a kernel of matmul_mma_small.cu, which rounds the operands of a float32 product and multiplies them in one launch. A block has
 // four slices of A and B in shared memory, each line with 8 elements that are not used, and a tile of sums.
-func small(name string, by kernels.Precision) candidate {
+func small(name string, by kernels.Precision) *candidate {
 	kernel := func(name string) *kernels.Kernel {
 		return own.Kernel("matmul_mma_small", "matmul_mma_small_"+name, smallBody(by))
 	}
-	return candidate{name: "small_" + name, shares: true, able: limits{on: isHopper, also: rounds(by)},
+	return &candidate{name: "small_" + name, shares: true, able: limits{on: isHopper, also: rounds(by)},
 		tile: tile{m: 32, n: 32, step: 32, threads: 128, cluster: 8, shared: 4 * (4*2*32*(32+8) + 32*32)}, kernel: kernel(name), joined: kernel("joined_" + name),
 		all: cutsSmall, rounds: true,
 		args: func(_ *candidate, x *problem, d cut, to kernels.Ref) any {

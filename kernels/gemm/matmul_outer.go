@@ -8,9 +8,9 @@ import (
 )
 
 // lowK returns a kernel of matmul_outer.cu for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
-func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) candidate {
+func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return candidate{name: name, dtype: dt, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+	return &candidate{name: name, dtype: dt, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
 		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
@@ -26,7 +26,7 @@ func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) pro
 // 420708 x 4 x 147             146     103, outer4
 // 910 x 6 x 130                3.1     2.5, small
 // 97700 x 14 x 63, f64         42.5    29.2, short
-func linear[T kernels.Float]() candidate {
+func linear[T kernels.Float]() *candidate {
 	c := lowK[T]("linear", tile{threads: 256}, span{1, 64 / int64(unsafe.Sizeof(T(0)))}, longRows, cutLinear)
 	c.shares, c.able.on, c.able.n = true, isHopper, span{2, 127}
 	return c.when(limits{c: perSM{from: 2048}})

@@ -20,9 +20,9 @@ func byTrans(stem, prefix string, body func(transA, transB bool) func(kernels.Ca
 
 // reduced is a kernel of matmul_hopper.cu or matmul_mma.cu for operands in TF32, BF16 or F16, whose sums are float32. Those of TF32 have rows
 // along K. element is the time of an element of the tile, relative to that of others.
-func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[float64]) candidate {
+func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, element kernels.Measured[float64]) *candidate {
 	by := kernels.Precision(f)
-	c := candidate{name: name, form: f, able: limits{on: on, also: func(_ *candidate, x *problem) bool { return x.Round == by && countable(x) }}, tile: t,
+	c := &candidate{name: name, form: f, able: limits{on: on, also: func(_ *candidate, x *problem) bool { return x.Round == by && countable(x) }}, tile: t,
 		split: splitPolicy{blocksPerSM: 1, minK: 128}, element: element, cut: cutReduced, all: cutsReduced, rounds: true, special: emitReduced}
 	if c.m = tensorTile; f == TF32 {
 		c.kernels[0][1] = own.Kernel(stem, "matmul_"+name+"_nt", reducedBody(f)(false, true))
@@ -34,7 +34,8 @@ func reduced(stem, name string, f Form, on func(kernels.Device) bool, t tile, el
 
 // clustered returns a kernel of matmul_hopper.cu with clusters of down x across blocks, one or two each: their tiles, one above the other and side by side, share columns
 // of B and rows of A.
-func clustered(c candidate, suffix string, down, across int64) candidate {
+func clustered(of *candidate, suffix string, down, across int64) *candidate {
+	c := of.copy()
 	c.name += suffix
 	c.cluster, c.across = down*across, across
 	c.m, c.n = c.m*down, c.n*across

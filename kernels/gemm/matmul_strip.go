@@ -10,15 +10,15 @@ import (
 const skinnyThreads = 128
 
 // skinny is a kernel for a C of few rows, whose second operand is the large one; resident are the blocks of an SM.
-func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64, able limits) candidate {
+func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64, able limits) *candidate {
 	dt, name := typed[T](name)
 	able.side, able.k.from = span{minRows, rows}, max(able.k.from, 1)
-	return candidate{name: name, dtype: dt, apart: true, orient: wide, able: able, tile: tile{m: rows, n: columns, threads: skinnyThreads},
+	return &candidate{name: name, dtype: dt, apart: true, orient: wide, able: able, tile: tile{m: rows, n: columns, threads: skinnyThreads},
 		split: splitPolicy{blocksPerSM: resident, minK: 64, roundToNearest: true}, cut: cutSkinny, special: emitSkinny}
 }
 
 // strip is a kernel of matmul_strip.cu, whose threads compute that many columns of C each.
-func strip[T kernels.Float](name string, minRows, rows, each, resident int64, on func(kernels.Device) bool, countSplits int64) candidate {
+func strip[T kernels.Float](name string, minRows, rows, each, resident int64, on func(kernels.Device) bool, countSplits int64) *candidate {
 	c := skinny[T](name, minRows, rows, each*skinnyThreads, resident, limits{on: on, straight: true})
 	c.shares, c.able.also = true, func(_ *candidate, x *problem) bool { return !x.B.Shared }
 	c.split.minBlocksPerSM, c.split.countSplitsBytesPerSM = 0.5, countSplits
@@ -27,7 +27,7 @@ func strip[T kernels.Float](name string, minRows, rows, each, resident int64, on
 }
 
 // narrow is a kernel of matmul_narrow.cu, whose C is the transpose of this one. Its threads compute that many rows of it each.
-func narrow[T kernels.Float](name string, minRows, rows, each, stages, resident int64) candidate {
+func narrow[T kernels.Float](name string, minRows, rows, each, stages, resident int64) *candidate {
 	const slice, aligned = 9 * 16, 4 // bytes of a row in a stage, with the pad; elements of K before those of a step
 	size, k := int64(unsafe.Sizeof(T(0))), int64(256)
 	if rows*size > 64 {

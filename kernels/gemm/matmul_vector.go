@@ -8,9 +8,9 @@ import (
 )
 
 // ofVectors returns a kernel of matmul_vector.cu for one element type.
-func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernels.Call), cutter func(*candidate, *problem) (cut, bool)) candidate {
+func ofVectors[T kernels.Float](name string, split splitPolicy, body func(kernels.Call), cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return candidate{name: name, dtype: dt, orient: column, able: limits{side: span{to: 1}}, split: split, kernel: own.Kernel("matmul_vector", "matmul_"+name, body), cut: cutter, args: vectorArguments, tile: tile{threads: vectorThreads}}
+	return &candidate{name: name, dtype: dt, orient: column, able: limits{side: span{to: 1}}, split: split, kernel: own.Kernel("matmul_vector", "matmul_"+name, body), cut: cutter, args: vectorArguments, tile: tile{threads: vectorThreads}}
 }
 
 // combineKernel and joinKernel add partial sums up.

@@ -11,7 +11,7 @@ import (
 //
 // H200, timed in a VM, us     16 bits   float32
 // 50304 x 768                 27.2      46.2
-func halfVectors(f Form) candidate {
+func halfVectors(f Form) *candidate {
 	const (
 		minElements = 1 << 22 // of the matrix
 		warpRows    = 4
@@ -21,15 +21,16 @@ func halfVectors(f Form) candidate {
 		return x.Round == kernels.Precision(f) && !x.A.Trans && x.B.Trans && x.K%8 == 0 && x.M*x.K >= minElements && countable(x) && x.Also == Plain && !x.halves()
 	}
 	name := strings.ToLower(f.String())
-	return candidate{
+	return &candidate{
 		name: "rows_" + name, form: f, orient: column, tile: tile{threads: threads}, rounds: true,
 		able:   limits{on: func(dev kernels.Device) bool { return hasMMA(dev) || isHopper(dev) }, n: span{1, 1}, batch: span{1, 1}, plain: true, also: able},
 		kernel: own.Kernel("matmul_vector_half", "matmul_rows_"+name, halfRowsBody(f)),
 		cut: func(_ *candidate, x *problem) (cut, bool) {
 			return cut{blocks: kernels.CeilDiv(x.M, threads/32*warpRows)}, true
 		},
-		args: func(_ *candidate, x *problem, _ cut, to kernels.Ref) any { return halfRowsArgs{x.a, x.b, to, x.M, x.K} },
-	}.when(limits{also: func(_ *candidate, x *problem) bool { return x.A.Form == f && x.B.Form == f }})
+		args:  func(_ *candidate, x *problem, _ cut, to kernels.Ref) any { return halfRowsArgs{x.a, x.b, to, x.M, x.K} },
+		worth: []limits{{also: func(_ *candidate, x *problem) bool { return x.A.Form == f && x.B.Form == f }}},
+	}
 }
 
 // halfRowsArgs are the arguments of the kernels: N rows of K elements.

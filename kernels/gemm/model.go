@@ -273,7 +273,29 @@ type room struct {
 	list []cut
 }
 
-var rooms = sync.Pool{New: func() any { return new(room) }}
+// rooms are those that no search uses.
+var rooms struct {
+	sync.Mutex
+	list []*room
+}
+
+func newRoom() *room {
+	rooms.Lock()
+	defer rooms.Unlock()
+	n := len(rooms.list)
+	if n == 0 {
+		return new(room)
+	}
+	r := rooms.list[n-1]
+	rooms.list = rooms.list[:n-1]
+	return r
+}
+
+func (r *room) free() {
+	rooms.Lock()
+	defer rooms.Unlock()
+	rooms.list = append(rooms.list, r)
+}
 
 // search compares all candidates. An epilogue leaves the choice as it is without one, so that it does not change the bits of a product; where that is a
 // kernel without epilogues, tiles that sum as it does are compared. A product that stores 16 bits has a choice of its own.
@@ -285,8 +307,8 @@ func (x *problem) search(read Form) (best choice) {
 		c, _, _ := alone.fastest(read)
 		unsliced = c != nil && c.able.plain
 	}
-	room := rooms.Get().(*room)
-	defer rooms.Put(room)
+	room := newRoom()
+	defer room.free()
 	x.each(read, func(c *candidate, as *problem) {
 		if unsliced && c.slices != 1 {
 			return
@@ -328,7 +350,7 @@ func (c *candidate) rateOf(d *cut) int {
 }
 
 // withRates returns the candidates with their rates on 9.0.
-func withRates(table [][]candidate) [][]candidate {
+func withRates(table [][]*candidate) [][]*candidate {
 	for _, group := range table {
 		for i := range group {
 			for joined := range group[i].rates {

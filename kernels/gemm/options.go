@@ -25,7 +25,7 @@ func (x *problem) each(read Form, f func(c *candidate, as *problem)) {
 	fits, side, as := quarter(x, 6), min(x.M, x.N), problem{}
 	for _, group := range table {
 		for i := range group {
-			c := &group[i]
+			c := group[i]
 			if c.dtype != x.Dtype || read != Plain && c.form != read || !c.able.side.has(side) || !c.able.k.has(x.K) || read == Plain && c.form != Plain && !fits {
 				continue
 			}

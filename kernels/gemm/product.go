@@ -175,7 +175,7 @@ func (p Product) Wants(dev kernels.Device) (a, b Form) {
 	var as problem // one for all candidates, whose functions let it escape
 	for _, group := range table {
 		for i := range group {
-			c := &group[i]
+			c := group[i]
 			as = c.oriented(x)
 			if c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && c.can(&as) && c.pays(&as) {
 				return c.form, c.form

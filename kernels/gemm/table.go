@@ -20,12 +20,12 @@ const (
 // table lists the candidates in the order in which they are tried; of a group the one that takes the least time by its model is chosen.
 // Beside limits are times in us on an H200 at their edge, of the candidate and of what else would be chosen; bench/notes/gemm.md has the rest.
 var table = withRates(slices.Concat(
-	[][]candidate{
+	[][]*candidate{
 		{dot(kernels.Float32), dot(kernels.Float64)},
 	},
 	roundedTable(TF32), roundedTable(BF16), roundedTable(F16),
 	vectorTable[float32](), vectorTable[float64](),
-	[][]candidate{
+	[][]*candidate{
 		// m x k x n                 panels  tiles
 		// 10962 x 24 x 17680, A^T   289     476
 		// 819 x 26 x 4044, A^T      13.1    13.8
@@ -45,10 +45,10 @@ var table = withRates(slices.Concat(
 		},
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},
-	[][]candidate{slices.Concat(
+	[][]*candidate{slices.Concat(
 		narrowTable[float32](), narrowTable[float64](),
 		lowKTable[float32](bundle), lowKTable[float64](),
-		[]candidate{
+		[]*candidate{
 			// m x k x n                 strips  tiles
 			// 3 x 5000 x 40000          189     270
 			// 12 x 173 x 215782         84      95
@@ -64,25 +64,25 @@ var table = withRates(slices.Concat(
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
 		tileTable[float64](),
 	)},
-	[][]candidate{{mmaSingle}},
+	[][]*candidate{{mmaSingle}},
 ))
 
 // dot is the product of two vectors.
-func dot(dt kernels.Dtype) candidate {
-	return candidate{name: "dot", dtype: dt, able: limits{m: span{1, 1}, n: span{1, 1}, batch: span{1, 1}},
+func dot(dt kernels.Dtype) *candidate {
+	return &candidate{name: "dot", dtype: dt, able: limits{m: span{1, 1}, n: span{1, 1}, batch: span{1, 1}},
 		cut:     func(*candidate, *problem) (cut, bool) { return cut{}, true },
 		special: func(_ *candidate, p *kernels.Plan, x *problem, _ cut) { *p = *reduce.Dot(x.dev, x.Dtype, 1, x.K) }}
 }
 
 // doubleRows is the kernel of matmul_double.cu for a C of few rows, or columns.
-var doubleRows = func() candidate {
+var doubleRows = func() *candidate {
 	c := double("rows", 32, 128, 16, 4, 1, 128, 0, doubleRowsBody)
 	c.orient, c.able.side = wide, span{to: 32}
 	return c
 }()
 
 // roundedTable lists the kernels for operands that are rounded to a form.
-func roundedTable(f Form) [][]candidate {
+func roundedTable(f Form) [][]*candidate {
 	name := strings.ToLower(f.String())
 	one := func(t tile) tile { t.threads, t.shared = hopperThreads, reducedShared; return t }
 	mma := func(n int64, stages int64) tile {
@@ -102,17 +102,17 @@ func roundedTable(f Form) [][]candidate {
 		}})
 	}
 	element := func(us float64) kernels.Measured[float64] { return kernels.Measured[float64]{{Policy: us}} }
-	hopper := func(suffix string, n int64, element kernels.Measured[float64], on func(kernels.Device) bool) candidate {
+	hopper := func(suffix string, n int64, element kernels.Measured[float64], on func(kernels.Device) bool) *candidate {
 		return reduced("matmul_hopper", "hopper_"+name+suffix, f, on, one(tile{n: n}), element).when(fast...)
 	}
 	narrow, square := hopper("_narrow", 64, element(1), isHopper), hopper("_one", 128, kernels.Measured[float64]{{0, 1.1}, {90, 1.2}}, hasWGMMA)
 	narrow.split = splitPolicy{}
 	short := func(c *candidate, x *problem) bool { return x.K*f.stored().size <= 4096 && c.count(x) <= x.sms() }
-	var vectors, mid, modelled []candidate
+	var vectors, mid, modelled []*candidate
 	if _, half := f.half(); half {
-		vectors = []candidate{halfVectors(f)}
-		mid = []candidate{hopper("_mid", 192, element(1.08), hasWGMMA)}
-		modelled = []candidate{clustered(narrow, "_beside", 1, 2), clustered(narrow, "_quad", 2, 2), clustered(square, "_pair", 2, 1), clustered(square, "_beside", 1, 2),
+		vectors = []*candidate{halfVectors(f)}
+		mid = []*candidate{hopper("_mid", 192, element(1.08), hasWGMMA)}
+		modelled = []*candidate{clustered(narrow, "_beside", 1, 2), clustered(narrow, "_quad", 2, 2), clustered(square, "_pair", 2, 1), clustered(square, "_beside", 1, 2),
 			clustered(square, "_quad", 2, 2), clustered(mid[0], "_pair", 2, 1)}
 		for i := range modelled { // limits choose none of these
 			modelled[i].worth, modelled[i].able.on = []limits{{on: func(kernels.Device) bool { return false }}}, isHopper
@@ -125,7 +125,7 @@ func roundedTable(f Form) [][]candidate {
 		able := narrow.able.also
 		narrow.able.also = func(c *candidate, x *problem) bool { return able(c, x) && short(c, x) }
 	}
-	return [][]candidate{
+	return [][]*candidate{
 		vectors,
 		{narrow},
 		append(mid,
@@ -139,13 +139,13 @@ func roundedTable(f Form) [][]candidate {
 }
 
 // vectorTable lists the kernels for a matrix and a vector.
-func vectorTable[T kernels.Float]() [][]candidate {
+func vectorTable[T kernels.Float]() [][]*candidate {
 	flat := ofVectors[T]("flat", splitPolicy{blocksPerSM: 4, minK: 128, unsplitBlocksPerSM: 1, halveBlocksPerSM: 4}, flatBody[T], cutColumns)
 	flat.args, flat.all, flat.sized, flat.cluster = flatArguments, cutsFlat, true, 8
 	columns := ofVectors[T]("columns", splitPolicy{blocksPerSM: 32, minK: 128, unsplitBlocksPerSM: 16, halveBlocksPerSM: 4}, columnsBody[T], cutColumns)
 	flat.able.transA, columns.able.transA, flat.able.m = true, true, span{2, maxFlatColumns}
 	const halfEmptyMaxK = 4096 // strips of lanes of which more than half have no column
-	joined := func(lanes int64) candidate {
+	joined := func(lanes int64) *candidate {
 		c := joinedColumns[T]("joined_columns", lanes)
 		c.able.also = func(c *candidate, x *problem) bool {
 			return aligned(c, x) && (x.K <= halfEmptyMaxK || 2*x.M*x.size() >= 16*lanes)
@@ -171,7 +171,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 453 x 2106                13.0    15.0
 	// 2113 x 2981               13.4    17.0
 	// 3000 x 8000               31.8    28.6
-	fewStrips := columns
+	fewStrips := columns.copy()
 	fewStrips.split = splitPolicy{blocksPerSM: 16, minK: 32, kMultiple: 16}
 	// H100, us, k x m, A^T      thin in a cluster   columns   thin in one block
 	// 705 x 451, float64        6.8                 10.5      14.1
@@ -180,7 +180,7 @@ func vectorTable[T kernels.Float]() [][]candidate {
 	// 2078 x 2350, float32      17.0                14.7      20.1
 	thin := thinTiles[T](splitPolicy{blocksPerSM: 1, minK: 64, clusterMaxK: 128})
 	unaligned := func(c *candidate, x *problem) bool { return !aligned(c, x) }
-	return [][]candidate{
+	return [][]*candidate{
 		{
 			// H100, us, k x m       joined, 32 lanes   columns
 			// 64 x 10000            5.1                6.7
@@ -202,13 +202,13 @@ func vectorTable[T kernels.Float]() [][]candidate {
 }
 
 // rowsTable lists the kernels for rows.
-func rowsTable[T kernels.Float]() []candidate {
-	of := func(name string, cutter func(*candidate, *problem) (cut, bool)) candidate {
+func rowsTable[T kernels.Float]() []*candidate {
+	of := func(name string, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 		c := ofVectors[T](name, splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutter)
 		c.threads, c.able.also = rowThreads, longerRows
 		return c
 	}
-	list := []candidate{of("rows", cutRows)}
+	list := []*candidate{of("rows", cutRows)}
 	if unsafe.Sizeof(T(0)) == 4 {
 		// H200, us, m x k       longrows  rows
 		// 768 x 3072            4.2       3.7
@@ -252,7 +252,7 @@ func longerRows(c *candidate, x *problem) bool {
 // 4096 x 4096       29.2                    24.9   25.2    24.9    24.4        28.5
 // 1024 x 16384      32.5                    24.8   25.4    24.4    25.7        23.9
 // 8192 x 8192       118                     94.9   92.7    94.4    94.4        91.8
-func joinedColumns[T kernels.Float](name string, lanes int64) candidate {
+func joinedColumns[T kernels.Float](name string, lanes int64) *candidate {
 	c := ofVectors[T](name, splitPolicy{}, joinedColumnsBody[T], cutJoinedColumns)
 	c.name = strings.Replace(c.name, "columns", fmt.Sprint("columns", lanes), 1) // each has times of its own
 	c.n, c.cluster, c.sized, c.all = lanes, 8, true, allJoinedColumns
@@ -261,7 +261,7 @@ func joinedColumns[T kernels.Float](name string, lanes int64) candidate {
 }
 
 // hopperColumns lists the kernels for strips of columns that only the model chooses: narrow ones, those of larger blocks, and those of rows that begin anywhere.
-func hopperColumns[T kernels.Float]() (list []candidate) {
+func hopperColumns[T kernels.Float]() (list []*candidate) {
 	add := func(name string, lanes int64, threads int, also func(*candidate, *problem) bool) {
 		c := joinedColumns[T](name, lanes)
 		c.threads, c.able.on, c.able.also = threads, isHopper, also
@@ -291,9 +291,9 @@ func hopperColumns[T kernels.Float]() (list []candidate) {
 func aligned(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 
 // lowKTable lists the kernels for few terms, after others.
-func lowKTable[T kernels.Float](others ...candidate) []candidate {
+func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	threads := 1024 / int(unsafe.Sizeof(T(0)))
-	outer := func(name string, rows int64, k span) candidate {
+	outer := func(name string, rows int64, k span) *candidate {
 		return lowK[T](name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
 	}
 	tiny := func(_ *candidate, x *problem) bool {
@@ -317,12 +317,12 @@ var bundle = lowK[float32]("bundle", tile{m: 4, threads: 256}, span{1, 14}, long
 }})
 
 // narrowTable lists the kernels for a C of few rows where rows of the large operand run along K.
-func narrowTable[T kernels.Float]() []candidate {
+func narrowTable[T kernels.Float]() []*candidate {
 	// m x k x n                 narrow  tiles
 	// 12 x 90 x 1000000         158     307
 	// 9 x 2137 x 2088           21.5    17.8
 	// 16 x 170 x 20000          15.4    13.9
-	list := []candidate{narrow[T]("narrow4", 1, 4, 1, 3, 3), narrow[T]("narrow8", 5, 8, 1, 3, 3)}
+	list := []*candidate{narrow[T]("narrow4", 1, 4, 1, 3, 3), narrow[T]("narrow8", 5, 8, 1, 3, 3)}
 	if unsafe.Sizeof(T(0)) == 4 { // in float64 tiles on tensor cores are as fast
 		list = append(list, narrow[T]("narrow12", 9, 12, 2, 2, 2), narrow[T]("narrow16", 13, 16, 2, 2, 2).when(limits{k: span{to: 128}}))
 	}
@@ -330,12 +330,12 @@ func narrowTable[T kernels.Float]() []candidate {
 }
 
 // thinTiles is the kernel of matmul.cu for a C of few columns, or rows.
-func thinTiles[T kernels.Float](split splitPolicy) candidate {
+func thinTiles[T kernels.Float](split splitPolicy) *candidate {
 	return tiled[T]("thin", tile{m: 32, n: 16, step: 256 / int64(unsafe.Sizeof(T(0))), slices: 8, stages: 3, threads: 256, cluster: 8}, split)
 }
 
 // tileTable lists the tiles, with large ones before the middle ones.
-func tileTable[T kernels.Float](large ...candidate) []candidate {
+func tileTable[T kernels.Float](large ...*candidate) []*candidate {
 	size := int64(unsafe.Sizeof(T(0)))
 	middle := tile{m: 64, n: 64, step: 128 / size, slices: 2, stages: 3, threads: 256, cluster: 2}
 	if size == 8 { // parts of K in a cluster gained 2 % at most of 37 drawn products of each device, by the model
@@ -350,20 +350,20 @@ func tileTable[T kernels.Float](large ...candidate) []candidate {
 	// 10000 x 784 x 10          19.6    29, small
 	// 512 x 128 x 512           5.3     5.7, medium
 	// 512 x 256 x 512           7.7     8.5, small
-	middles := []candidate{medium.when(limits{tiles: perSM{below: 3}, also: holds})}
+	middles := []*candidate{medium.when(limits{tiles: perSM{below: 3}, also: holds})}
 	if size == 8 {
 		// float64, by the model: mean time of fine where medium is chosen otherwise, of that of medium
 		// V100  T4    L40S  RTX 5090
 		// 0.57  0.53  0.55  0.51
 		doubles := func(dev kernels.Device) bool { return isHopper(dev) || dev.Major == 10 }
-		fine := small
+		fine := small.copy()
 		fine.split = splitPolicy{blocksPerSM: 4, minK: 128, fillTailMinK: 512}
 		fine.able.on = func(dev kernels.Device) bool { return isGPU(dev) && !doubles(dev) }
 		middles[0].able.on = doubles
 		middles = append(middles, fine.when(limits{tiles: perSM{below: 12}}))
 	}
 	return slices.Concat(
-		[]candidate{
+		[]*candidate{
 			small.when(limits{on: isHost}),
 			short.when(limits{k: span{to: 64}, side: span{from: 33}, tiles: perSM{from: 1}}),
 			thin.when(limits{k: span{from: 65}, side: span{to: 16}}),
@@ -371,6 +371,6 @@ func tileTable[T kernels.Float](large ...candidate) []candidate {
 		},
 		large,
 		middles,
-		[]candidate{short},
+		[]*candidate{short},
 	)
 }

@@ -19,6 +19,8 @@ type WindowAxis struct {
 }
 
 // Out returns the number of windows along the axis, 0 if none fits.
+//
+//go:noinline
 func (a WindowAxis) Out() int {
 	room := a.In + a.Before + a.After - a.Dilation*(a.Size-1) - 1
 	if room < 0 {

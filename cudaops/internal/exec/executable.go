@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -275,7 +274,11 @@ func Cancelled(ctx context.Context, what string) error {
 
 // Changed reports whether the last started run has changed a state, even if it failed.
 func (e *Executable) Changed() bool {
-	return e.changed || slices.ContainsFunc(e.others, (*Executable).Changed)
+	changed := e.changed
+	for _, o := range e.others {
+		changed = changed || o.Changed()
+	}
+	return changed
 }
 
 // Pending reports whether a run was started and not finished.

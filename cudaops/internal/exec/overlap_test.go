@@ -29,7 +29,7 @@ func TestCollectivesOverlap(t *testing.T) {
 			}
 			spec.Build(in)
 			graph := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Ranks: 2, Precision: by,
-				Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, Sharded: sharded}}))
+				Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, Sharded: sharded}}))
 			p := graph.Program
 			testutil.Do(t, passes.Run(p, passes.Target{Device: kernels.Device{Name: "H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 60 << 20, Memory: 141 << 30, Cooperative: true}}, nil))
 			reduced := map[*program.Value]bool{} // what is computed of results of collectives

@@ -79,7 +79,7 @@ func TestStart(t *testing.T) {
 		spec.Build(nodes)
 		solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 		testutil.Do(t, err)
-		graph := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: nodes[2:]}}}}))
+		graph := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by, Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: nodes[2:]}}}}))
 		testutil.Do(t, passes.Run(graph.Program, passes.Target{Device: kernels.HostDevice(), Mixed: by}, nil))
 		b := &started{HostBackend: new(HostBackend)}
 		e := testutil.Get[*Executable](t)(New(graph.Program, b, false))

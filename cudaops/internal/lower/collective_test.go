@@ -25,7 +25,7 @@ func TestBuckets(t *testing.T) {
 	}
 	testutil.Get[gorgonia.Nodes](t)(gorgonia.Grad(gorgonia.Must(gorgonia.Sum(h)), learnables...))
 	reader := testutil.Get[*internal.SolverReader](t)(internal.NewSolverReader(gorgonia.NewVanillaSolver()))
-	graph := testutil.Get[*Graph](t)(New(g, &Wanted{Ranks: 2, Train: &Training{Sets: []Set{{reader.Read(), learnables}}}}))
+	graph := testutil.Get[*Graph](t)(New(g, &Wanted{Ranks: 2, Train: &Training{Solvers: Gorgonia, Sets: []Set{{reader.Read(), learnables}}}}))
 	testutil.Do(t, program.Verify(graph.Program))
 	var sizes []int
 	var order []*gorgonia.Node

@@ -148,7 +148,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		}
 	}
 	if w.Train != nil {
-		if err := l.startTraining(*w.Train); err != nil {
+		if err := w.Train.Solvers.start(l, *w.Train); err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +181,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		l.watch()
 	}
 	if w.Train != nil {
-		if err := l.update(); err != nil {
+		if err := w.Train.Solvers.update(l); err != nil {
 			return nil, err
 		}
 	}

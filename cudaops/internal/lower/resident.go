@@ -163,9 +163,11 @@ func resident(c *call) *program.Value { return c.resident[c.node] }
 
 // checkResidents returns an error that names a resident or shared node outside of the graph.
 func (l *lowerer) checkResidents() error {
-	for _, r := range slices.Concat(l.graph.Residents, l.graph.Shared) {
-		if l.valueOf[r.Node] == nil {
-			return fmt.Errorf("Resident, In or State: node %s is not in the graph", internal.Name(r.Node))
+	for _, list := range [][]Node{l.graph.Residents, l.graph.Shared} {
+		for _, r := range list {
+			if l.valueOf[r.Node] == nil {
+				return fmt.Errorf("Resident, In or State: node %s is not in the graph", internal.Name(r.Node))
+			}
 		}
 	}
 	return nil

@@ -56,11 +56,15 @@ func (e *emitter) instr(op program.Op, in []*program.Value, types ...program.Typ
 }
 
 // emit adds an instruction with one output and returns the output.
+//
+//go:noinline
 func (e *emitter) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
 	return e.instr(op, in, t)[0]
 }
 
 // alias adds a view of from's base; the view's offset and strides are relative to that base.
+//
+//go:noinline
 func (e *emitter) alias(from *program.Value, t program.Type, view program.View) *program.Value {
 	return e.graph.Program.EmitAlias(e.nodes, e.name, t, from, view)
 }

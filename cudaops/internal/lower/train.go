@@ -17,6 +17,7 @@ import (
 type Training struct {
 	Sets     []Set
 	ClipNorm bool           // limit the norm of all gradients together
+	Solvers  Solvers        // what compiles the steps: Gorgonia's
 	Adds     bool           // accumulate the gradients of several runs for a step
 	EMA      float64        // decay of an exponential moving average of the learnables, 0 for none
 	Scaler   *solver.Scaler // of dynamic loss scaling, or nil
@@ -137,6 +138,15 @@ func (t *Trained) common(solvers []internal.Solver, step int, maxNorm float64) [
 func (t *Trained) sums() bool {
 	return t.training.ClipNorm || t.training.Scaler != nil || slices.ContainsFunc(t.training.Sets, func(s Set) bool { return s.Solver.Kind == internal.BarzilaiBorwein })
 }
+
+// Solvers compiles the steps of solvers.
+type Solvers struct {
+	start  func(*lowerer, Training) error
+	update func(*lowerer) error
+}
+
+// Gorgonia compiles the steps of Gorgonia's solvers. Only programs that train name it, so that others do not link it, 0.1 MB.
+var Gorgonia = Solvers{(*lowerer).startTraining, (*lowerer).update}
 
 // startTraining makes the states; learnables are views of them.
 func (l *lowerer) startTraining(t Training) error {

@@ -74,12 +74,23 @@ type Library struct {
 
 // Load loads the library, once: the file that STHENO_NCCL names or else the first that loads of the system's libnccl.so.2 and
 // those of the wheels nvidia-nccl-cu12 and nvidia-nccl-cu13 in Python's environments. The error lists the places.
-var Load = sync.OnceValues(func() (*Library, error) {
-	if path := os.Getenv(Variable); path != "" {
-		return openFirst([]string{path})
-	}
-	return openFirst(append([]string{"libnccl.so.2"}, wheels()...))
-})
+func Load() (*Library, error) {
+	loaded.Do(func() {
+		names := append([]string{"libnccl.so.2"}, wheels()...)
+		if path := os.Getenv(Variable); path != "" {
+			names = []string{path}
+		}
+		loaded.library, loaded.err = openFirst(names)
+	})
+	return loaded.library, loaded.err
+}
+
+// loaded is what Load returns. A variable of [sync.OnceValues] would be set in all programs, which would then link what it calls.
+var loaded struct {
+	sync.Once
+	library *Library
+	err     error
+}
 
 // openFirst opens the first library of names that loads.
 func openFirst(names []string) (*Library, error) {

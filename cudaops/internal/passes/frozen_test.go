@@ -165,7 +165,7 @@ func frozenGroups() map[string]func(f *frozen) {
 				p := s.Program(in)
 				solver, _, err := internal.ReadSolver(s.Solver())
 				testutil.Do(f.T, err)
-				w := &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: p.Learnables}}}, Precision: s.Precision}
+				w := &lower.Wanted{Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: p.Learnables}}}, Precision: s.Precision}
 				f.program(f.lowered(p.Graph, w).Program, Target{Device: dev, DoubleBufferMin: 1 << 20})
 			}
 		}

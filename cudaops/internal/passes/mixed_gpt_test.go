@@ -77,7 +77,7 @@ func mixedTypes(t *testing.T, by kernels.Precision) {
 	g, parameters := trained(t, 1, 768, 12, 512, 8, 256)
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 	testutil.Do(t, err)
-	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
+	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: by, Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: by}, nil))
 	testutil.Do(t, program.Verify(l.Program))
 	half, copies, launches := 0, 0, 0
@@ -136,7 +136,7 @@ func TestScaledStepAssembles(t *testing.T) {
 	g, parameters := trained(t, 1, 768, 12, 512, 8, 256)
 	s, _, err := internal.ReadSolver(G.NewAdamW())
 	testutil.Do(t, err)
-	training := &lower.Training{Sets: []lower.Set{{Solver: s, Learnables: parameters}}, ClipNorm: true, EMA: 0.9, Scaler: &solver.Scaler{Growth: 2, Backoff: 0.5, Interval: 2000}}
+	training := &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: s, Learnables: parameters}}, ClipNorm: true, EMA: 0.9, Scaler: &solver.Scaler{Growth: 2, Backoff: 0.5, Interval: 2000}}
 	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: kernels.F16, Train: training}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200, Mixed: kernels.F16}, nil))
 	known, halves := map[string]bool{}, 0

@@ -19,7 +19,7 @@ func TestEmbeddingOnto(t *testing.T) {
 	testutil.Do(t, err)
 	for name, w := range map[string]*lower.Wanted{
 		"gradients": {},
-		"a step":    {Train: &lower.Training{Sets: []lower.Set{{Solver: adam, Learnables: parameters}}}},
+		"a step":    {Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: adam, Learnables: parameters}}}},
 	} {
 		l := testutil.Get[*lower.Graph](t)(lower.New(g, w))
 		testutil.Do(t, passes.Run(l.Program, passes.Target{Device: passes.H200}, nil))

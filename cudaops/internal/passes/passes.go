@@ -49,9 +49,30 @@ var All = []Pass{
 	{"place", place},
 }
 
+// plain lists them without mixed, which programs with no Mixed do not link, 0.05 MB.
+var plain = []Pass{
+	{"prune", prune}, {"windows", windows}, {"epilogue", epilogues}, {"fuse", fuse}, {"channels", channels}, {"layout", layout}, {"round", round},
+	{"plan", plan}, {"transfer", transfer}, {"place", place},
+}
+
+// Runner is [Run] or [RunPlain].
+type Runner func(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error
+
 // Run applies all passes to a program. It calls watch, unless nil, before the first pass with the name "lower", and after
 // each pass with the pass's name.
 func Run(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
+	if t.Mixed == kernels.FullPrecision {
+		return RunPlain(p, t, watch)
+	}
+	return run(All, p, t, watch)
+}
+
+// RunPlain is Run for targets without Mixed.
+func RunPlain(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
+	return run(plain, p, t, watch)
+}
+
+func run(list []Pass, p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
 	if watch == nil {
 		watch = func(string, *program.Program) error { return nil }
 	}
@@ -59,10 +80,7 @@ func Run(p *program.Program, t Target, watch func(pass string, p *program.Progra
 		return err
 	}
 	foresee(p, t)
-	for _, pass := range All {
-		if pass.Name == "mixed" && t.Mixed == kernels.FullPrecision {
-			continue
-		}
+	for _, pass := range list {
 		if err := pass.Run(p, t); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ func gptStep(t *testing.T, layers, width, heads, vocabulary, batch, time int, ta
 	g, parameters := trained(t, layers, width, heads, vocabulary, batch, time)
 	solver, _, err := internal.ReadSolver(G.NewAdamW())
 	testutil.Do(t, err)
-	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: target.Mixed, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
+	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Precision: target.Mixed, Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: parameters}}}}))
 	testutil.Do(t, passes.Run(l.Program, target, func(_ string, p *program.Program) error { return program.Verify(p) }))
 	return l.Program
 }

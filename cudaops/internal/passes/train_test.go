@@ -53,7 +53,7 @@ func drawTraining(t *rapid.T, ranks int) *training {
 	}
 	kinds := rapid.SampledFrom(list)
 	out := &training{b, nil, 0.01}
-	training := &lower.Training{ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds"), EMA: rapid.SampledFrom([]float64{0, 0.75}).Draw(t, "EMA")}
+	training := &lower.Training{Solvers: lower.Gorgonia, ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds"), EMA: rapid.SampledFrom([]float64{0, 0.75}).Draw(t, "EMA")}
 	if scaled {
 		training.Scaler = &solver.Scaler{Growth: 2, Backoff: 0.5, Interval: rapid.IntRange(1, 2).Draw(t, "interval")}
 	}
@@ -292,7 +292,7 @@ func TestUpdatesAreNotInRows(t *testing.T) {
 	testutil.Get[G.Nodes](t)(G.Grad(cost, x))
 	s, _, err := internal.ReadSolver(G.NewVanillaSolver())
 	testutil.Do(t, err)
-	training := &lower.Training{Sets: []lower.Set{{Solver: s, Learnables: G.Nodes{x}}}, ClipNorm: true}
+	training := &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: s, Learnables: G.Nodes{x}}}, ClipNorm: true}
 	p := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
 	testutil.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return program.Verify(p) }))
 	for _, u := range p.Updates {

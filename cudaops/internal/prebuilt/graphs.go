@@ -252,7 +252,7 @@ func (g graph) expressions() (*G.ExprGraph, *lower.Wanted, error) {
 		for _, i := range g.learns {
 			set.Learnables = append(set.Learnables, in[i])
 		}
-		wanted = &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{set}}}
+		wanted = &lower.Wanted{Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{set}}}
 	}
 	return expressions, wanted, nil
 }

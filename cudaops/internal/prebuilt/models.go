@@ -79,7 +79,7 @@ func (m gpt) step(batch int, clip bool, by kernels.Precision) (*G.ExprGraph, *lo
 		return nil, nil, err
 	}
 	solver, _, err := internal.ReadSolver(G.NewAdamW())
-	return s.Graph(), &lower.Wanted{Precision: by, Only: G.Nodes{loss}, Train: &lower.Training{ClipNorm: clip, Sets: []lower.Set{{Solver: solver, Learnables: s.Parameters()}}}}, err
+	return s.Graph(), &lower.Wanted{Precision: by, Only: G.Nodes{loss}, Train: &lower.Training{Solvers: lower.Gorgonia, ClipNorm: clip, Sets: []lower.Set{{Solver: solver, Learnables: s.Parameters()}}}}, err
 }
 
 // read is the largest logit after each sequence of a batch.

@@ -79,6 +79,8 @@ func Squeezed(shape []int) []int {
 }
 
 // Without returns a list without the elements at some indices.
+//
+//go:noinline
 func Without[S ~[]T, T any](list S, indices []int) S {
 	var kept S
 	for i, v := range list {

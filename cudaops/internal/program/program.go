@@ -105,6 +105,8 @@ type View struct {
 }
 
 // Contiguous returns the view of a whole base in row-major order.
+//
+//go:noinline
 func Contiguous(shape tensor.Shape) View {
 	strides := make([]int64, len(shape))
 	n := int64(1)
@@ -320,6 +322,8 @@ func NodesOf(instrs ...*Instr) (list []*gorgonia.Node) {
 }
 
 // NewValue adds an output to instruction def and returns it; it owns its memory.
+//
+//go:noinline
 func (p *Program) NewValue(def *Instr, name string, t Type) *Value {
 	v := &Value{ID: p.values, Name: name, Type: t, Def: def, View: Contiguous(t.Shape)}
 	v.Base = v

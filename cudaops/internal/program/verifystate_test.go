@@ -26,7 +26,7 @@ func trained(t *testing.T) *Program {
 	testutil.Get[G.Nodes](t)(G.Grad(cost, w, b))
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 	testutil.Do(t, err)
-	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: G.Nodes{w, b}}}}}))
+	l := testutil.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: G.Nodes{w, b}}}}}))
 	testutil.Do(t, passes.Run(l.Program, passes.Target{Device: kernels.HostDevice()}, nil))
 	return l.Program
 }

@@ -63,17 +63,17 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 			testutil.Do(t, err)
 			for _, adds := range []bool{false, true} {
 				list[fmt.Sprintf("%s, norm limited %v, gradients added %v", name, clip, adds)] =
-					&lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, Adds: adds}}
+					&lower.Wanted{Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, Adds: adds}}
 			}
 			list[fmt.Sprintf("%s, norm limited %v, loss scaled", name, clip)] =
-				&lower.Wanted{Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, EMA: 0.9, Scaler: &scaling.Scaler{Growth: 2, Backoff: 0.5, Interval: 2000}}}
+				&lower.Wanted{Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: clip, EMA: 0.9, Scaler: &scaling.Scaler{Growth: 2, Backoff: 0.5, Interval: 2000}}}
 		}
 	}
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 	testutil.Do(t, err)
 	for _, sharded := range []bool{false, true} {
 		list[fmt.Sprintf("2 ranks, state divided %v", sharded)] =
-			&lower.Wanted{Ranks: 2, Train: &lower.Training{Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: true, Sharded: sharded}}
+			&lower.Wanted{Ranks: 2, Train: &lower.Training{Solvers: lower.Gorgonia, Sets: []lower.Set{{Solver: solver, Learnables: in[2:]}}, ClipNorm: true, Sharded: sharded}}
 	}
 	return list
 }
