@@ -43,35 +43,24 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
-	if f.byDouble(dev) {
-		f.launchDouble(p, dev, args)
-		return p, nil
-	}
-	if f.splits(dev) {
+	switch {
+	case f.splits(dev): // the first, so that Updating plans the same kernel
 		f.launchSplit(p, dev, args, updateArgs{})
-		return p, nil
-	}
-	if f.seesFew(dev) {
+	case f.byDouble(dev):
+		f.launchDouble(p, dev, args)
+	case f.seesFew(dev):
 		p.Launch(fewKernel, int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
-		return p, nil
-	}
-	if f.byAny(dev) {
+	case f.byAny(dev):
 		f.launchAny(p, dev, args)
-		return p, nil
-	}
-	if f.onHopper(dev) {
+	case f.onHopper(dev):
 		f.launchHopper(p, dev, args.Out, at[1], outputs)
-		return p, nil
-	}
-	if f.bySlabs(dev) {
+	case f.bySlabs(dev):
 		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
-		return p, nil
-	}
-	if f.byMMA(dev) {
+	case f.byMMA(dev):
 		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, args)
-		return p, nil
+	default:
+		f.launchParts(p, dev, args)
 	}
-	f.launchParts(p, dev, args)
 	return p, nil
 }
 
