@@ -111,7 +111,7 @@ var groups = map[string]group{
 	"vectors": {
 		binary:  "cudaops-bench",
 		tests:   []string{"TestVectorsOnGPU", "TestReducedVectors"},
-		kernels: []string{"matmul_vector", "matmul_vector_half"},
+		kernels: []string{"matmul_vector", "matmul_vector_bulk", "matmul_vector_half"},
 	},
 	"indices": {
 		binary:  "cudaops-bench",

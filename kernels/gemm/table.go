@@ -198,6 +198,7 @@ func vectorTable[T kernels.Float]() [][]*candidate {
 		{columns},
 		{shortRows},
 		rowsTable[T](),
+		{bulkShort[T]()},
 	}
 }
 

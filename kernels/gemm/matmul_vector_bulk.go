@@ -1,0 +1,51 @@
+package gemm
+
+import (
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// bulkShort is the kernel of matmul_vector_bulk.cu, for many short rows of one matrix that are not aligned. It has no rates: it is chosen wherever its limits admit.
+//
+// H200, us, m x k        bulk_short  best other
+// 3669 x 51              2.4         2.5
+// 46585 x 11             3.1         5.3
+// 362590 x 95            43.1        57.5
+// 59212 x 201            14.7        19.1
+// 160951 x 29, float64   11.6        20.1
+// 35591 x 219, float64   18.7        22.0
+// 492 x 233              2.4         2.1
+// 140605 x 363           62.0        61.5
+// 81594 x 381            40.2        37.4
+func bulkShort[T kernels.Float]() candidate {
+	const minRowsPerSM = 24
+	dt, name := typed[T]("bulk_short")
+	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{7, 256}, also: func(c *candidate, x *problem) bool {
+		return alongRows(c, x) && x.K*x.size()%16 != 0 && x.M >= minRowsPerSM*x.sms()
+	}}
+	return candidate{name: name, dtype: dt, orient: column, able: able, kernel: own.Kernel("matmul_vector_bulk", "matmul_"+name, rowsBody[T]), cut: cutBulkShort, args: bulkShortArguments, tile: tile{threads: vectorThreads}}
+}
+
+// bulkShortSlice returns the rows of a slice and the threads side by side in a row: with two in a row of an even number of float32, the threads of a warp read different banks.
+func bulkShortSlice(x *problem) (rows, lanes int64) {
+	const sliceBytes = 32 << 10
+	lanes = 1
+	if x.Dtype == kernels.Float32 && x.K%2 == 0 {
+		lanes = 2
+	}
+	for rows = vectorThreads / lanes; rows*x.K*x.size() > sliceBytes; rows /= 2 {
+	}
+	return rows, lanes
+}
+
+func cutBulkShort(_ *candidate, x *problem) (cut, bool) {
+	const blocksPerSM, stages, pad = 2, 3, 32
+	rows, lanes := bulkShortSlice(x)
+	shared := stages*(arith.RoundUp(rows*x.K*x.size(), 16)+pad) + x.K*x.size()
+	return cut{each: lanes, blocks: min(kernels.CeilDiv(x.M, rows), blocksPerSM*x.sms()), shared: shared}, true
+}
+
+func bulkShortArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
+	rows, lanes := bulkShortSlice(x)
+	return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(rows)}, lanes}
+}
