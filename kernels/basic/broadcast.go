@@ -5,15 +5,19 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 	"github.com/stheno-ml/stheno/kernels/internal/axisgroup"
 	"github.com/stheno-ml/stheno/kernels/internal/policy"
 )
 
 var broadcastKernel = own.Pair("broadcast", "broadcast", broadcastBody[float32], broadcastBody[float64])
 
+const broadcastVectors = 2 // of a thread, in broadcast.cu
+
 type broadcastArgs struct {
 	In, Out         kernels.Ref
 	Total, R, Inner int64
+	ByR, ByInner    arith.Divide // of indices below 2^31
 	Div             float64
 }
 
@@ -69,8 +73,11 @@ func Broadcast(dev kernels.Device, dt kernels.Dtype, shape, axes []int, mean boo
 		if pass < len(chosen)-1 {
 			dst, d = p.Workspace(outer*r*inner*dt.Size()), 1
 		}
-		n := outer * r * inner
-		appendStream(p, broadcastKernel[dt], policy.Streaming.On(dev), n*dt.Size(), broadcastArgs{src, dst, n, r, inner, d})
+		n, byR, byInner := outer*r*inner, arith.DivideBy(1), arith.DivideBy(1)
+		if n < 1<<31 {
+			byR, byInner = arith.DivideBy(r), arith.DivideBy(inner)
+		}
+		appendStream(p, broadcastKernel[dt], policy.Stream{Block: 256, Vectors: broadcastVectors}, n*dt.Size(), broadcastArgs{src, dst, n, r, inner, byR, byInner, d})
 		src = dst
 	}
 	return p

@@ -126,7 +126,7 @@ func Histogram(dev kernels.Device, dt kernels.Dtype, n int64, bins Bins) *kernel
 	case few || ranges > 1 && (n < many.minPerRange*ranges || ranges > 2 && n >= many.sortMin):
 		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args)
 		return p
-	case ranges == 2 && n >= many.halvesMin:
+	case ranges == 2 && n >= many.halvesMin || dt != kernels.Uint8 && ranges == 1 && int64(bins.N) >= many.halvesMinBins && n >= many.halvesMinOneRange:
 		appendHalvedHistogram(p, dev, dt, n, bins, t.block)
 		return p
 	}
@@ -159,7 +159,8 @@ func appendHistogramZero(p *kernels.Plan, bins Bins, sizes kernels.Ref, ranges i
 // appendHalvedHistogram appends the launches that count in 16 bits for each bin, and that add up the counts of the blocks.
 func appendHalvedHistogram(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, n int64, bins Bins, block int) {
 	const joined = 128 // threads of a block
-	blocks, words := histogramBlocks(dev, n, 1, int64(block)*16/dt.Size()), kernels.CeilDiv(int64(bins.N), 2)
+	const vectors = 4  // min vectors of a thread, where more than half the SMs have a block
+	blocks, words := max(histogramBlocks(dev, n, 1, vectors*int64(block)*16/dt.Size()), dev.SMs/2), kernels.CeilDiv(int64(bins.N), 2)
 	parts := p.Workspace(int64(blocks) * words * 4)
 	p.Launch(histogramHalves[dt], blocks, block, bins.Args(n), parts).Shared = int(words * 4)
 	p.Launch(histogramJoin, int(kernels.CeilDiv(words, joined)), joined, kernels.At(kernels.Out, 0), parts, int32(bins.N), int32(blocks))

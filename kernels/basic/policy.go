@@ -35,7 +35,7 @@ var (
 	}
 	manyBins = kernels.Measured[manyBinsPolicy]{
 		// H200: bench/notes/basic.md has the times by field
-		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, fewMin: 3 << 12, fewPerBin: 8, fewMax: 3 << 15, minPerRange: 1 << 18, sortMinPerBin: 3, sortMin: 3 << 19, halvesMin: 1 << 21, sortMinRangesBelow: 1 << 24, sortMinRanges: 12}},
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, fewMin: 3 << 12, fewPerBin: 8, fewMax: 3 << 15, minPerRange: 1 << 18, sortMinPerBin: 3, sortMin: 3 << 19, halvesMin: 1 << 21, halvesMinBins: 20_000, halvesMinOneRange: 1 << 18, sortMinRangesBelow: 1 << 24, sortMinRanges: 12}},
 	}
 )
 
@@ -47,6 +47,8 @@ type manyBinsPolicy struct {
 	minPerRange        int64 // min elements for each range of bins for launching blocks for each range
 	sortMinPerBin      int64 // min elements for each bin for sorting them by range, if there are more than two ranges
 	sortMinRanges      int64 // min ranges to sort fewer than sortMinRangesBelow elements into, twice as many below a quarter of that if bins take more than four: narrower ranges mean fewer counters to add to global memory
+	halvesMinBins      int64 // min bins for 16-bit counters instead of one range, of at least halvesMinOneRange elements
+	halvesMinOneRange  int64
 	sortMinRangesBelow int64
 	sortMin            int64 // min elements for sorting instead of blocks for each range
 	halvesMin          int64 // min elements for 16-bit counters instead of two ranges
