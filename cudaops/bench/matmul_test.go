@@ -88,9 +88,9 @@ var matmulForms = []struct {
 	{4, 1, 258, 32, 1602, "matmul_double_rows"},
 	{1, 1, 29, 1050, 70, "matmul_double_rows"}, // blocks of several tiles
 	{1, 1, 1154, 22, 36, "matmul_double_rows"},
-	{1, 2, 259, 30, 77, "matmul_oblong_"},
+	{1, 1, 259, 30, 77, "matmul_oblong_"},
 	{4, 1, 19, 300, 1003, "matmul_oblong_"},
-	{1, 1, 36, 264, 40, "matmul_oblong_"},
+	{1, 1, 32, 264, 40, "matmul_oblong_"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one

@@ -5,7 +5,7 @@
 // large, medium, short, small, thin: matrix x matrix, by the tiles of matmul_sliced.cuh. large has tiles
 // of 128 x 128 and medium of 64 x 64 with two slices, for products that fill the device with them; short
 // has tiles of 64 x 64 with one slice, for sums of few terms, or many tiles; small has tiles of 32 x 32, and
-// thin of 32 x 16, for a narrow C. oblong has tiles of 128 x 32, for 17 to 64 columns, or rows.
+// thin of 32 x 16, for a narrow C. oblong has tiles of 128 x 32, for 17 to 32 columns, or rows.
 //
 // Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu and matmul_band.cu, those of few
 // rows or columns in matmul_narrow.cu and matmul_strip.cu, in float32 on the tensor cores in matmul_mma_single.cu. Large

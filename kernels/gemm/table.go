@@ -67,10 +67,10 @@ var table = withRates(slices.Concat(
 	[][]candidate{{mmaSingle, oblong}},
 ))
 
-// oblong is the kernel of matmul.cu for a C of 17 to 64 columns, or rows.
+// oblong is the kernel of matmul.cu for a C of 17 to 32 columns, or rows.
 var oblong = func() candidate {
 	c := tiled[float32]("oblong", tile{m: 128, n: 32, step: 16, slices: 1, stages: 4, threads: 128}, splitPolicy{blocksPerSM: 2, minK: 128})
-	c.able.on, c.able.side = isHopper, span{17, 64}
+	c.able.on, c.able.side, c.able.batch = isHopper, span{17, 32}, span{to: 1}
 	return c.when(limits{on: func(kernels.Device) bool { return false }}) // the model alone chooses it
 }()
 
