@@ -86,6 +86,11 @@ var matmulForms = []struct {
 	{1, 1, 303, 24, 250, "matmul_double_rows"},
 	{1, 2, 142, 17, 201, "matmul_double_rows"},
 	{4, 1, 258, 32, 1602, "matmul_double_rows"},
+	{1, 1, 29, 1050, 70, "matmul_double_rows"}, // blocks of several tiles
+	{1, 1, 1154, 22, 36, "matmul_double_rows"},
+	{1, 1, 259, 30, 77, "matmul_oblong_"},
+	{4, 1, 19, 300, 1003, "matmul_oblong_"},
+	{1, 1, 32, 264, 40, "matmul_oblong_"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one

@@ -326,6 +326,28 @@ template <typename F> __device__ __forceinline__ void write_rows(const Target<do
     }
 }
 
+// write_columns writes a warp's sums by eight columns, of a C that is stored transposed.
+template <typename F> __device__ __forceinline__ void write_columns(const Target<double>& target, const double (&sums)[F::MT][F::NT][4], int row, int col) {
+    static_assert(16 * F::MT == 32 && F::WM == 1, "lanes write a column");
+    const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, lane = threadIdx.x % 32;
+    double* const place = dynamic + F::PLACES + threadIdx.x / 32 * F::PLACE;
+    double* to = target.c + lane + col * target.across;
+    const int cols = lane < target.rows ? target.cols - col : 0;
+#pragma unroll
+    for (int j = 0; j < F::NT; j++) {
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 2 * F::MT; i++) {
+            place[2 * q * F::PITCH + 8 * i + g] = sums[i / 2][j][i % 2 * 2];
+            place[(2 * q + 1) * F::PITCH + 8 * i + g] = sums[i / 2][j][i % 2 * 2 + 1];
+        }
+        __syncwarp();
+#pragma unroll
+        for (int c = 0; c < 8; c++, to += target.across)
+            if (8 * j + c < cols) *to = place[c * F::PITCH + lane];
+    }
+}
+
 // write writes a tile of sums, those of a cluster's blocks added up.
 template <typename F> __device__ __forceinline__ void write(const Share& s, const Target<double>& target, const double (&sums)[F::MT][F::NT][4], int row, int col) {
     if constexpr (F::GROUPS > 1) return finish<F>(target, bring<F>(sums, row, col));
@@ -346,6 +368,8 @@ template <typename F> __device__ __forceinline__ void write(const Share& s, cons
     }
     if (target.epilogue.steps != 0) return finish<F>(target, bring<F>(sums, row, col)); // the block's only tile
     // rows begin anywhere: a warp's lanes write side by side
+    if constexpr (F::STREAM && F::FEW)
+        if (s.turned) return write_columns<F>(target, sums, row, col);
     if constexpr (F::STREAM) return write_rows<F>(target, sums, row, col);
     const double* const t = bring<F>(sums, row, col);
     const bool turned = F::FEW && s.turned;
@@ -420,7 +444,7 @@ __device__ __forceinline__ void product(const Tiles& tiles, double* c, const Epi
 #define DOUBLE(name, BLOCKS, WM, WN, GROUPS, ...) \
     extern "C" __global__ void __launch_bounds__(WM * WN * GROUPS * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int count, int parts, EPILOGUE_ARGUMENTS(double)) { RUN(parts, false, __VA_ARGS__, WM, WN) }
 #define FEW(name, BLOCKS, WM, WN, ...) \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int count, int turned, EPILOGUE_ARGUMENTS(double)) { RUN(1, turned != 0, __VA_ARGS__, Widths::NARROW_A, 1, false, WM, WN) }
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int count, int turned, EPILOGUE_ARGUMENTS(double)) { RUN(1, turned != 0, __VA_ARGS__, Widths::NARROW_A, 1, true, WM, WN) }
 // Blocks on a multiprocessor; warps down and across, in groups; tile, step along k and stages, copies past the first-level cache, their widths, and whether
 // blocks compute several tiles.
 DOUBLE(large, 1, 2, 4, 1, 128, 128, 16, 4, false, Widths::SAME, 1, false)

@@ -50,6 +50,7 @@ template <typename T, int X, int BK, int THREADS> struct Piece {
     }
     template <typename U> __device__ __forceinline__ void across(T* s, int left) {
         constexpr int COLS = X * sizeof(T) / sizeof(U), STEP = THREADS / COLS;
+        static_assert(STEP > 0, "threads copy whole rows");
         s += l * LD + x;
 #pragma unroll
         for (int i = 0; i < BK; i += STEP)
@@ -83,6 +84,7 @@ template <typename T_, int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int
     using A = Piece<T, BM, BK, THREADS>;
     using B = Piece<T, BN, BK, THREADS>;
     static constexpr int STAGE = A::SIZE + B::SIZE, TILE = BM * BN, SUMS = SLICES > 1 ? SLICES * TILE : 0;
+    static constexpr bool OBLONG = BM > 2 * BN && SLICES == 1; // C may be written transposed as often as not
     // Shared memory, in elements: stages, later the slices' sums; then the sums that blocks of a cluster send.
     static constexpr int FRONT = STAGES * STAGE > SUMS ? STAGES * STAGE : SUMS;
 };
@@ -203,6 +205,18 @@ template <typename F> struct Sums {
                 f(row + i / W * LM * W + i % W, col + j * LN * W, v);
             }
     }
+    // down calls f(row, col, 16 bytes) for the thread's sums, where 16 bytes are of a column.
+    template <typename Do> __device__ __forceinline__ void down(Do f) const {
+#pragma unroll
+        for (int i = 0; i < TM / W; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j++) {
+                Pack<T> v;
+#pragma unroll
+                for (int e = 0; e < W; e++) v.s[e] = acc[i * W + e][j];
+                f(row + i * LM * W, col + j / W * LN * W + j % W, v);
+            }
+    }
     // total calls f for each 16 bytes of the tile, with the sums of all slices.
     template <typename Do> __device__ __forceinline__ void total(T* memory, Do f) const {
         if (SLICES == 1) {
@@ -295,6 +309,10 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
     target.epilogue = epilogue.from(at.matrix, at.m0, at.n0);
     if constexpr (JOIN == 0) {
         if (epilogue.steps != 0) sums.finish(memory, target);
+        else if (F::OBLONG && transC) { // rows of the tile lie side by side
+            const Target<T> turned = {target.c, target.down, target.across, target.cols, target.rows, m % W == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0};
+            sums.down([&](int row, int col, const Pack<T>& v) { turned.put(col, row, v); });
+        }
         else if (n % W != 0 && !transC && k <= 40) // with more terms the barriers cost more than they save
             sums.scatter(memory, target);
         else sums.total(memory, [&](int row, int col, const Pack<T>& v) { target.put(row, col, v); });

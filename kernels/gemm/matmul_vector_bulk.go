@@ -17,13 +17,13 @@ import (
 // 492 x 233              2.4         2.1
 // 140605 x 363           62.0        61.5
 // 81594 x 381            40.2        37.4
-func bulkShort[T kernels.Float]() candidate {
+func bulkShort[T kernels.Float]() *candidate {
 	const minRowsPerSM = 24
 	dt, name := typed[T]("bulk_short")
 	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{7, 256}, also: func(c *candidate, x *problem) bool {
 		return alongRows(c, x) && x.K*x.size()%16 != 0 && x.M >= minRowsPerSM*x.sms()
 	}}
-	return candidate{name: name, dtype: dt, orient: column, able: able, kernel: own.Kernel("matmul_vector_bulk", "matmul_"+name, rowsBody[T]), cut: cutBulkShort, args: bulkShortArguments, tile: tile{threads: vectorThreads}}
+	return &candidate{name: name, dtype: dt, orient: column, able: able, kernel: own.Kernel("matmul_vector_bulk", "matmul_"+name, rowsBody[T]), cut: cutBulkShort, args: bulkShortArguments, tile: tile{threads: vectorThreads}}
 }
 
 // bulkShortSlice returns the rows of a slice and the threads side by side in a row: with two in a row of an even number of float32, the threads of a warp read different banks.

@@ -64,8 +64,15 @@ var table = withRates(slices.Concat(
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
 		tileTable[float64](),
 	)},
-	[][]*candidate{{mmaSingle}},
+	[][]*candidate{{mmaSingle, oblong}},
 ))
+
+// oblong is the kernel of matmul.cu for a C of 17 to 32 columns, or rows.
+var oblong = func() *candidate {
+	c := tiled[float32]("oblong", tile{m: 128, n: 32, step: 16, slices: 1, stages: 4, threads: 128}, splitPolicy{blocksPerSM: 2, minK: 128})
+	c.able.on, c.able.side, c.able.batch = isHopper, span{17, 32}, span{to: 1}
+	return c.when(limits{on: func(kernels.Device) bool { return false }}) // the model alone chooses it
+}()
 
 // dot is the product of two vectors.
 func dot(dt kernels.Dtype) *candidate {
@@ -76,7 +83,7 @@ func dot(dt kernels.Dtype) *candidate {
 
 // doubleRows is the kernel of matmul_double.cu for a C of few rows, or columns.
 var doubleRows = func() *candidate {
-	c := double("rows", 32, 128, 16, 4, 1, 128, 0, doubleRowsBody)
+	c := streaming(double("rows", 32, 128, 16, 4, 1, 128, 0, doubleRowsBody), 2)
 	c.orient, c.able.side = wide, span{to: 32}
 	return c
 }()
