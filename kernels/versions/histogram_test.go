@@ -42,7 +42,7 @@ func TestHistogramPlans(t *testing.T) {
 							t.Errorf("%s: %d blocks of 32-bit counters", name, l.Grid[0])
 						}
 						few := v == 3 && n <= 1000 && strings.HasPrefix(l.Kernel.Entry, "histogram_aggregate_") // counted in global memory
-						size := 4 // bytes of a counter
+						size := 4                                                                               // bytes of a counter
 						if strings.HasPrefix(l.Kernel.Entry, "histogram_halves_") {
 							size = 2
 						}
