@@ -58,7 +58,7 @@ struct Ring {
     __device__ __forceinline__ void next() {
         if (++stage == STAGES) stage = 0, parity ^= 1;
     }
-    __device__ __forceinline__ int last() const { return stage == 0 ? STAGES - 1 : stage - 1; } // that of the slice before, and of the one STAGES - 1 ahead
+    __device__ __forceinline__ int last() const { return stage == 0 ? STAGES - 1 : stage - 1; } // the stage of the slice before, which the slice STAGES - 1 ahead takes
 };
 
 template <typename T>
