@@ -4,7 +4,7 @@ package kernels
 
 import "embed"
 
-//go:embed images/*.sm_100.* prebuilt/sm_100.archive
+//go:embed images/*.sm_100.cubin.* prebuilt/sm_100.archive
 var sm100 embed.FS
 
 func init() { embedded["sm_100"] = sm100 }

@@ -4,7 +4,7 @@ package kernels
 
 import "embed"
 
-//go:embed images/*.sm_120.* prebuilt/sm_120.archive
+//go:embed images/*.sm_120.cubin.* prebuilt/sm_120.archive
 var sm120 embed.FS
 
 func init() { embedded["sm_120"] = sm120 }

@@ -4,7 +4,7 @@ package kernels
 
 import "embed"
 
-//go:embed images/*.sm_70.* prebuilt/sm_70.archive
+//go:embed images/*.sm_70.cubin.* prebuilt/sm_70.archive
 var sm70 embed.FS
 
 func init() { embedded["sm_70"] = sm70 }

@@ -4,7 +4,7 @@ package kernels
 
 import "embed"
 
-//go:embed images/*.sm_80.* prebuilt/sm_80.archive
+//go:embed images/*.sm_80.cubin.* prebuilt/sm_80.archive
 var sm80 embed.FS
 
 func init() { embedded["sm_80"] = sm80 }

@@ -4,7 +4,7 @@ package kernels
 
 import "embed"
 
-//go:embed images/*.sm_90a.* prebuilt/sm_90a.archive
+//go:embed images/*.sm_90a.cubin.* prebuilt/sm_90a.archive
 var sm90 embed.FS
 
 func init() { embedded["sm_90a"] = sm90 }

@@ -38,7 +38,7 @@ func TestImages(t *testing.T) {
 	m := ownManifest(t)
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			if info, err := fs.Stat(kernels.Files, "images/"+manifest.ImageFile(s.Stem, i.Target)); err == nil {
+			if info, err := fs.Stat(kernels.Files, "images/"+i.File(s.Stem)); err == nil {
 				total += int(info.Size())
 			}
 		}

@@ -28,12 +28,18 @@ var sources embed.FS
 // embedded holds, by target, its images and generated kernels. Build tags such as stheno_sm90 leave out those of the other targets, PTX among them.
 var embedded = map[string]embed.FS{}
 
+// testImages holds the images for tests of all targets, see [manifest.Image], none in a program with such a tag.
+var testImages embed.FS
+
 // files are the files of Stheno's own library that are in the program.
 var files fs.FS = parts{}
 
 type parts struct{}
 
 func (parts) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, manifest.TestsEnding) {
+		return testImages.Open(name)
+	}
 	for _, target := range manifest.Targets {
 		if part, ok := embedded[target]; ok && (strings.Contains(name, "."+target+".") || name == archiveFile(target)) {
 			return part.Open(name)
@@ -322,6 +328,8 @@ func (c compiled) code(major, minor int) (Code, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, ok := embedded[target]; c.library == own && !ok {
 			return Code{}, noTarget(target)
+		} else if c.library == own {
+			return Code{}, fmt.Errorf("the program has no kernels of %s for %s, which tests alone launch there: build it without any tag stheno_sm", c.stem, target)
 		}
 		err = fmt.Errorf("%w: %w", noImages(c.stem), err)
 	}

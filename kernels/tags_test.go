@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"embed"
 	"errors"
 	"io/fs"
 	"maps"
@@ -12,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// A tag leaves out the images and generated kernels of other targets, and nothing else: not the functions of math.cu and the kernel of reduce.cu in PTX, of which kernels are generated.
+// A tag leaves out the images and generated kernels of other targets, those for tests, and nothing else: not the functions of math.cu and the kernel of reduce.cu in PTX, of which kernels are generated.
 func TestTags(t *testing.T) {
 	list := func(tags string) []string {
 		out, err := exec.Command("go", "list", "-tags", tags, "-f", `{{join .EmbedFiles "\n"}}`, ".").Output()
@@ -34,10 +35,22 @@ func TestTags(t *testing.T) {
 					target = other
 				}
 			}
-			if has := slices.Contains(got, file); has != (target == "" || slices.Contains(want, target) || slices.Contains(generated, file)) {
+			if has := slices.Contains(got, file); has != (target == "" || slices.Contains(want, target) && !strings.HasSuffix(file, manifest.TestsEnding) || slices.Contains(generated, file)) {
 				t.Errorf("with %s the program has %s: %v", tags, file, has)
 			}
 		}
+	}
+}
+
+// Without the images for tests, their kernels are an error that says how to have them, and others are there.
+func TestImagesForTestsLeftOut(t *testing.T) {
+	defer func(whole embed.FS) { testImages = whole }(testImages)
+	testImages = embed.FS{}
+	if _, err := Builtin().Image("matmul_mma").Code(9, 0); err == nil || !strings.Contains(err.Error(), "matmul_mma for sm_90a, which tests alone launch") {
+		t.Errorf("got the error %v, want one that says that tests alone launch matmul_mma on 9.0", err)
+	}
+	if _, err := Builtin().Image("matmul").Code(9, 0); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *builder) build(verbose bool) error {
 		if err != nil {
 			return err
 		}
-		return b.write(manifest.ImageFile(j.source.Stem, j.target), packed)
+		return b.write(j.source.Images[j.index].File(j.source.Stem), packed)
 	})
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (b *builder) removeOld(m *manifest.Manifest) error {
 	}
 	for _, s := range m.Sources {
 		for _, i := range s.Images {
-			keep[manifest.ImageFile(s.Stem, i.Target)] = !i.Omitted
+			keep[i.File(s.Stem)] = !i.Omitted
 		}
 	}
 	entries, err := os.ReadDir(b.out)

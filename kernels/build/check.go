@@ -62,7 +62,7 @@ func (b *builder) check(limit time.Duration, since string) error {
 		compiled.Add(1)
 		image, _, err := b.image(j.source.Stem, j.target)
 		if want := j.source.Images[j.index]; err == nil && !reflect.DeepEqual(image, want) {
-			err = fmt.Errorf("%s differs: compiled again it has %d bytes of hash %.12s, the manifest says %d of %.12s", manifest.ImageFile(j.source.Stem, j.target), image.Bytes, image.Hash, want.Bytes, want.Hash)
+			err = fmt.Errorf("%s differs: compiled again it has %d bytes of hash %.12s, the manifest says %d of %.12s", want.File(j.source.Stem), image.Bytes, image.Hash, want.Bytes, want.Hash)
 		}
 		return err
 	})

@@ -103,7 +103,7 @@ func (b *builder) image(stem, target string) (manifest.Image, []byte, error) {
 		fmt.Fprintf(b.log, "%s.cu for %s:\n%s", stem, target, warnings)
 	}
 	image.Hash, image.Bytes = manifest.Sum(data), len(data)
-	stored, err := manifest.StoredTargets(source)
-	image.Omitted = !slices.Contains(stored, target)
+	stored, tests, err := manifest.StoredTargets(source)
+	image.Omitted, image.Tests = !slices.Contains(stored, target), slices.Contains(tests, target)
 	return image, data, err
 }

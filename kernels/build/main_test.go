@@ -141,6 +141,7 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		{"a source is new", func() { put(t, in("d.cu"), "d") }, "6 of [d.cu]"},
 		{"a source is gone", func() { os.Remove(in("d.cu")) }, "0 of []"},
 		{"images are omitted", func() { put(t, in("b.cu"), "c\n//stheno:targets sm_80 ptx\n") }, "6 of [b.cu]"},
+		{"an image is for tests", func() { put(t, in("a.cu"), "#include \"h.cuh\"\n a\n//stheno:tests sm_90a\n") }, "6 of [a.cu]"},
 		{"of all", func() { b.all = true }, "12 of [a.cu b.cu]"},
 		{"of all, one", func() { b.only = "b" }, "6 of [b.cu]"},
 	} {
@@ -167,10 +168,17 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 	if files, _ := os.ReadDir(b.out); len(files) != 9 {
 		t.Errorf("%d files, want 6 images of a, 2 of b and the manifest", len(files))
 	}
-	whole := kernels.NewLibrary("b", os.DirFS(b.dir)).Image("b")
-	for major, want := range map[int]string{7: manifest.PTX, 8: "sm_80"} {
-		if code, err := whole.Code(major, 0); err != nil || code.Target != want {
-			t.Errorf("a device of %d.0 loads %s, %v, want %s", major, code.Target, err, want)
+	if _, err := os.Stat(in("images/a.sm_90a" + manifest.TestsEnding)); err != nil {
+		t.Error(err)
+	}
+	whole := kernels.NewLibrary("whole", os.DirFS(b.dir))
+	for _, c := range []struct {
+		stem  string
+		major int
+		want  string
+	}{{"b", 7, manifest.PTX}, {"b", 8, "sm_80"}, {"a", 9, "sm_90a"}} {
+		if code, err := whole.Image(c.stem).Code(c.major, 0); err != nil || code.Target != c.want {
+			t.Errorf("a device of %d.0 loads %s of %s, %v, want %s", c.major, code.Target, c.stem, err, c.want)
 		}
 	}
 	b.all, b.only = false, ""
@@ -190,6 +198,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
 		"other targets":  {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:targets ptx\nb") }, "b.cu has not been compiled for"},
 		"wrong targets":  {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:targets sm_80\nb") }, "ptx among them"},
+		"wrong tests":    {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:tests sm_80 ptx\nb") }, "ptx not among them"},
+		"not for tests":  {func(b *builder) { put(t, filepath.Join(b.dir, "b.cu"), "//stheno:tests sm_80\nb") }, "b.cu has not been compiled for"},
 		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.lz")) }, "b.ptx.lz"},
 		"another image": {func(b *builder) {
 			put(t, filepath.Join(b.out, "b.ptx.lz"), string(testutil.Get[[]byte](t)(manifest.Pack(manifest.PTX, nil, nil))))

@@ -11,6 +11,7 @@
 // A block computes a tile of C, each warp 64 rows of it. It walks along k by panels of 64 bytes, STAGES - 1 of them on their way to shared memory
 // while another is multiplied. Sums go to C, with an epilogue (epilogue.cuh), by way of shared memory, in whole lines.
 //stheno:targets sm_80 sm_90a sm_100 sm_120 ptx
+//stheno:tests sm_90a
 #include "matmul_planes.cuh"
 #include "matmul_sliced.cuh"
 #include "matmul_halves.cuh"

@@ -5,6 +5,7 @@
 // them on their way to shared memory while another is multiplied. Pieces lie there in the order of global memory. Sums of
 // a long k are cut: splits go to copies of C, which matmul_combine_f64 adds up.
 //stheno:targets sm_80 sm_90a ptx
+//stheno:tests sm_90a
 #include "matmul_sliced.cuh"
 
 #if __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 // 9.0 for tests: its products are those of matmul_double.cu

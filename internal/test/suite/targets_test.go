@@ -138,13 +138,13 @@ func newTargetChecker(t *testing.T, l limits) *targetChecker {
 		}
 		of := map[string]manifest.Kernel{}
 		for _, i := range s.Images {
-			if i.Target == target && !i.Omitted {
+			if i.Target == target && !i.Omitted && !i.Tests {
 				for _, k := range i.Kernels {
 					of[k.Name] = k
 				}
 			}
 		}
-		c.assembled[s.Stem] = of // empty for an omitted image, whose kernels no plan may launch here
+		c.assembled[s.Stem] = of // empty for an image that is omitted or for tests, whose kernels no plan may launch here
 	}
 	return c
 }

@@ -25,9 +25,11 @@ var Targets = []string{"sm_70", "sm_80", "sm_90a", "sm_100", "sm_120", PTX}
 const PTX = "ptx"
 
 // Subset reports whether targets are some of [Targets], in their order, and PTX is among them.
-func Subset(targets []string) bool {
-	known := slices.DeleteFunc(slices.Clone(Targets), func(t string) bool { return !slices.Contains(targets, t) })
-	return slices.Equal(targets, known) && slices.Contains(targets, PTX)
+func Subset(targets []string) bool { return subset(targets, Targets) && slices.Contains(targets, PTX) }
+
+// subset reports whether targets are some of all, in their order.
+func subset(targets, all []string) bool {
+	return slices.Equal(targets, slices.DeleteFunc(slices.Clone(all), func(t string) bool { return !slices.Contains(targets, t) }))
 }
 
 // Manifest is the whole of manifest.json.
@@ -50,6 +52,7 @@ type Image struct {
 	Hash    string   `json:"hash"`              // unpacked
 	Bytes   int      `json:"bytes"`             // unpacked
 	Omitted bool     `json:"omitted,omitempty"` // there is no file: [StoredTargets] does not have the target
+	Tests   bool     `json:"tests,omitempty"`   // [StoredTargets] has the target for tests: programs with a build tag do not contain the image
 	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
 }
 
@@ -73,12 +76,26 @@ func (k *Kernel) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &fields)
 }
 
-// ImageFile is the name of a source's image, which is packed.
+// ImageFile is the name of a source's image that is not for tests.
 func ImageFile(stem, target string) string {
 	if target == PTX {
 		return stem + ".ptx.lz"
 	}
 	return stem + "." + target + ".cubin.lz"
+}
+
+// testsFile is the name of an image for tests.
+func testsFile(stem, target string) string { return stem + "." + target + TestsEnding }
+
+// TestsEnding ends the names of images for tests.
+const TestsEnding = ".tests.lz"
+
+// File is the name of the image of a source, which is packed.
+func (i Image) File(stem string) string {
+	if i.Tests {
+		return testsFile(stem, i.Target)
+	}
+	return ImageFile(stem, i.Target)
 }
 
 // Sum is the hash that the manifest holds for an image, unpacked.
@@ -92,9 +109,9 @@ func Encode(m *Manifest) ([]byte, error) { return jsonlines.Marshal(m, 4) }
 // Check returns an error unless the images are those of some targets, in their order, those that the source's text omits have no file, and the files of the
 // others, which read returns by name, are those that the manifest describes.
 func (s *Source) Check(text []byte, targets []string, read func(file string) ([]byte, error)) error {
-	stored, err := StoredTargets(text)
+	stored, tests, err := StoredTargets(text)
 	if err != nil || !slices.EqualFunc(s.Images, targets, func(i Image, target string) bool {
-		return i.Target == target && i.Omitted != slices.Contains(stored, target)
+		return i.Target == target && i.Omitted != slices.Contains(stored, target) && i.Tests == slices.Contains(tests, target)
 	}) {
 		return errors.Join(err, fmt.Errorf("%s.cu has not been compiled for %v", s.Stem, targets))
 	}
@@ -108,7 +125,7 @@ func (s *Source) Check(text []byte, targets []string, read func(file string) ([]
 			err = errors.New("is not the file that the manifest describes")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s.cu for %s: %s %w", s.Stem, i.Target, ImageFile(s.Stem, i.Target), err))
+			errs = append(errs, fmt.Errorf("%s.cu for %s: %s %w", s.Stem, i.Target, i.File(s.Stem), err))
 		}
 	}
 	return errors.Join(errs...)

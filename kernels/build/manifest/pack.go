@@ -101,6 +101,11 @@ func Pack(target string, image []byte, read func(file string) ([]byte, error)) (
 // Unpack returns the image that Pack compressed.
 func Unpack(stem, target string, read func(file string) ([]byte, error)) ([]byte, error) {
 	file, err := read(ImageFile(stem, target))
+	if errors.Is(err, fs.ErrNotExist) {
+		if tests, none := read(testsFile(stem, target)); none == nil {
+			file, err = tests, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

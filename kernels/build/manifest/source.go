@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,23 +43,32 @@ func addSource(all *bytes.Buffer, read func(string) ([]byte, error), name string
 	return nil
 }
 
-var targetsLine = regexp.MustCompile(`(?m)^//stheno:targets (.*)$`)
+var targetsLine, testsLine = regexp.MustCompile(`(?m)^//stheno:targets (.*)$`), regexp.MustCompile(`(?m)^//stheno:tests (.*)$`)
 
 // StoredTargets returns the targets whose images of a source are stored: all, or those of a line such as
 //
 //	//stheno:targets sm_90a ptx
 //
 // in its text. Plans launch no kernel of the source on devices of the others. PTX, which describes the arguments of kernels, is always one.
-func StoredTargets(text []byte) ([]string, error) {
-	line := targetsLine.FindSubmatch(text)
-	if line == nil {
-		return Targets, nil
+//
+// A second line, such as
+//
+//	//stheno:tests sm_90a
+//
+// names those of the stored targets on whose devices plans launch none either, but tests do, with plans for older devices.
+func StoredTargets(text []byte) (stored, tests []string, err error) {
+	stored = Targets
+	if line := targetsLine.FindSubmatch(text); line != nil {
+		if stored = strings.Fields(string(line[1])); !Subset(stored) {
+			return nil, nil, fmt.Errorf("got %q, want some of %v in this order, %s among them", line[0], Targets, PTX)
+		}
 	}
-	stored := strings.Fields(string(line[1]))
-	if !Subset(stored) {
-		return nil, fmt.Errorf("got %q, want some of %v in this order, %s among them", line[0], Targets, PTX)
+	if line := testsLine.FindSubmatch(text); line != nil {
+		if tests = strings.Fields(string(line[1])); slices.Contains(tests, PTX) || !subset(tests, stored) {
+			return nil, nil, fmt.Errorf("got %q, want some of %v in this order, %s not among them", line[0], stored, PTX)
+		}
 	}
-	return stored, nil
+	return stored, tests, nil
 }
 
 // token matches a piece that function code takes or leaves as a whole. Its groups: blanks and comments; the beginning of a raw string, and its
