@@ -14,9 +14,9 @@ const (
 )
 
 var (
-	hopperForward   = halves(2, "attention_hopper", "attention_hopper", mappedForward)
+	hopperForward   = halves([]string{"attention_hopper", "attention_hopper"}, "attention_hopper", mappedForward)
 	hopperThree     = map[kernels.Dtype]*kernels.Kernel{expr.BF16: threeOf(expr.BF16), expr.F16: threeOf(expr.F16)}
-	hopperGradients = halves(2, "attention_hopper_backward", "attention_hopper_gradients", mappedGradients)
+	hopperGradients = halves([]string{"attention_hopper_backward", "attention_hopper_backward"}, "attention_hopper_gradients", mappedGradients)
 	hopperDelta     = map[kernels.Dtype]*kernels.Kernel{expr.BF16: deltaOf(expr.BF16), expr.F16: deltaOf(expr.F16)}
 )
 

@@ -454,6 +454,9 @@ template <int KIND, int D, typename... Args> __device__ __forceinline__ void gra
         gradient_keys<KIND, D, 1>(args...);
 }
 
+// From 10.0 on, FMA units are as fast as three products of TF32: the entry points of IN_PARTS are empty.
+template <int KIND> constexpr bool COMPUTED = KIND != IN_PARTS || __CUDA_ARCH__ < 1000;
+
 // Older devices have other instructions: the entry points are empty below 8.0.
 #if __CUDA_ARCH__ >= 800
 #define BODY(...) __VA_ARGS__
@@ -466,11 +469,11 @@ template <int KIND, int D, typename... Args> __device__ __forceinline__ void gra
 #define GRADIENTS_OF g, STRIDES_OF(g), lse, delta
 #define ENTRIES(name, KIND, D, E)                                                                                                                               \
     extern "C" __global__ void __launch_bounds__(128) attention_mma_##name(INPUTS(E), E* out, STRIDES(out), float* lse, const int outputs, PROBLEM(float)) {    \
-        BODY(attend<KIND, D>(INPUTS_OF, out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), batches);)                                                       \
+        BODY(if constexpr (COMPUTED<KIND>) attend<KIND, D>(INPUTS_OF, out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), batches);)                         \
     }                                                                                                                                                           \
     extern "C" __global__ void __launch_bounds__(128) attention_mma_dq_##name(INPUTS(E), GRADIENTS(E), E* dq, PROBLEM(float)) {                                 \
-        BODY(gradient_queries<KIND, D>(INPUTS_OF, GRADIENTS_OF, dq, PROBLEM_OF(float), batches);)                                                               \
+        BODY(if constexpr (COMPUTED<KIND>) gradient_queries<KIND, D>(INPUTS_OF, GRADIENTS_OF, dq, PROBLEM_OF(float), batches);)                                 \
     }                                                                                                                                                           \
     extern "C" __global__ void __launch_bounds__(128) attention_mma_dkv_##name(INPUTS(E), GRADIENTS(E), E* dk, E* dv, STRIDES(d), const int outputs, PROBLEM(float)) { \
-        BODY(gradients_of_keys<KIND, D>(INPUTS_OF, GRADIENTS_OF, dk, dv, STRIDES_OF(d), outputs, PROBLEM_OF(float), batches);)                                  \
+        BODY(if constexpr (COMPUTED<KIND>) gradients_of_keys<KIND, D>(INPUTS_OF, GRADIENTS_OF, dk, dv, STRIDES_OF(d), outputs, PROBLEM_OF(float), batches);)    \
     }

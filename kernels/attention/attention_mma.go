@@ -25,9 +25,9 @@ type tensorKernels [3]map[string]*kernels.Kernel
 
 func (k tensorKernels) of(p Problem) *kernels.Kernel { return k[p.width()][p.kind()] }
 
-// add adds the kernels prefix + width + kind of a source, of the first `widths` widths, for operands of a type.
-func add[A any](k *tensorKernels, widths int, stem, prefix, kind string, dt kernels.Dtype, body func(kernels.Call, kernels.Dtype, A)) {
-	for i := range widths {
+// add adds the kernels prefix + width + kind of the sources with these stems, one for each of the first widths, for operands of a type.
+func add[A any](k *tensorKernels, stems []string, prefix, kind string, dt kernels.Dtype, body func(kernels.Call, kernels.Dtype, A)) {
+	for i, stem := range stems {
 		if k[i] == nil {
 			k[i] = map[string]*kernels.Kernel{}
 		}
@@ -35,10 +35,10 @@ func add[A any](k *tensorKernels, widths int, stem, prefix, kind string, dt kern
 	}
 }
 
-// halves returns the kernels of 16-bit operands of a source, of the first `widths` widths.
-func halves[A any](widths int, stem, prefix string, body func(kernels.Call, kernels.Dtype, A)) (k tensorKernels) {
+// halves returns the kernels of 16-bit operands of the sources with these stems, one for each of the first widths.
+func halves[A any](stems []string, prefix string, body func(kernels.Call, kernels.Dtype, A)) (k tensorKernels) {
 	for _, dt := range []kernels.Dtype{expr.BF16, expr.F16} {
-		add(&k, widths, stem, prefix, dt.String(), dt, body)
+		add(&k, stems, prefix, dt.String(), dt, body)
 	}
 	return k
 }
@@ -58,9 +58,10 @@ type mmaRows struct {
 }
 
 func mma[A any](prefix string, body func(kernels.Call, kernels.Dtype, A), rows mmaRows) mmaKernels {
-	k := halves(len(rows.half), "attention_mma", prefix, body)
+	stems := []string{"attention_mma", "attention_mma", "attention_mma_wide"}
+	k := halves(stems, prefix, body)
 	for _, kind := range []string{"tf32", "f32"} { // the Go body computes in float32
-		add(&k, len(rows.whole), "attention_mma_float", prefix, kind, kernels.Float32, body)
+		add(&k, stems[1:], prefix, kind, kernels.Float32, body)
 	}
 	return mmaKernels{k, rows}
 }
