@@ -8,12 +8,7 @@
 // linear: a C of short rows, as one array. Each vector of 16 bytes of a thread begins at the same column and belongs to two rows at most. Lanes write 16 bytes at a
 // time whatever n is. Operands are in shared memory.
 //
-// tall: a narrow C of many rows. A thread computes whole rows. A is read and C is written by way of shared
-// memory, so that lanes access global memory side by side. With transC, op(A) op(B) is written transposed.
-//
 // tiny: many small matrices, a thread for each element of C.
-//
-// bundle: batches of matrices that fit in shared memory, several a block.
 #include "async.cuh"
 #include "follow.cuh"
 #include "vector.cuh"
@@ -164,81 +159,6 @@ __device__ __forceinline__ void linear(const T* __restrict__ a, const T* __restr
     }
 }
 
-// tall computes V rows a thread, of N columns at most.
-template <int N, int V, typename T>
-__device__ __forceinline__ void tall(const T* a, const T* b, T* c, i64 m, int n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB, int transC) {
-    constexpr int THREADS = 1024 / sizeof(T), ROWS = V * THREADS, W = Vec<T>::width;
-    const int t = threadIdx.x, pitchA = k | 1, pitchC = n | 1;
-    const unsigned blocks = (unsigned)((m + ROWS - 1) / ROWS), matrix = blockIdx.x / blocks;
-    const i64 row0 = (i64)(blockIdx.x - matrix * blocks) * ROWS;
-    const int inside = (int)min(m - row0, (i64)ROWS);
-    a += matrix * strideA + row0 * (transA ? 1 : lda);
-    b += matrix * strideB;
-    c += matrix * m * n;
-    T* const bs = reinterpret_cast<T*>(dynamic);
-    T* const rows = bs + N * k;
-    for (int i = t; i < N * k; i += THREADS) {
-        const int l = i / N, j = i % N;
-        bs[i] = j < n ? b[transB ? j * ldb + l : l * ldb + j] : T(0);
-    }
-    if (!transA) { // rows lie side by side
-        int r = t / k, l = t % k;
-        const int dr = THREADS / k, dl = THREADS % k;
-#pragma unroll 8
-        for (int i = t; i < inside * k; i += THREADS) {
-            rows[r * pitchA + l] = a[i];
-            r += dr, l += dl;
-            if (l >= k) l -= k, r++;
-        }
-    }
-    __syncthreads();
-    T sum[V][N];
-#pragma unroll
-    for (int i = 0; i < V * N; i++) sum[i / N][i % N] = 0;
-    const T* x = transA ? a + t : rows + t * pitchA;
-    const i64 next = transA ? lda : 1, far = transA ? THREADS : THREADS * pitchA;
-#pragma unroll 4
-    for (int l = 0; l < k; l++) {
-        T f[V];
-#pragma unroll
-        for (int i = 0; i < V; i++) f[i] = t + i * THREADS < inside ? x[l * next + i * far] : T(0);
-#pragma unroll
-        for (int j = 0; j < N; j += W) {
-            if (j < n) {
-                Pack<T> y;
-                y.v = *reinterpret_cast<const typename Vec<T>::type*>(bs + l * N + j);
-#pragma unroll
-                for (int i = 0; i < V; i++)
-#pragma unroll
-                    for (int e = 0; e < W; e++) sum[i][j + e] += f[i] * y.s[e];
-            }
-        }
-    }
-    if (transC) {
-#pragma unroll
-        for (int j = 0; j < N; j++)
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                if (j < n && t + i * THREADS < inside) c[j * m + row0 + t + i * THREADS] = sum[i][j];
-        return;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            if (j < n) rows[(t + i * THREADS) * pitchC + j] = sum[i][j];
-    __syncthreads();
-    int r = t / n, j = t % n;
-    const int dr = THREADS / n, dj = THREADS % n;
-#pragma unroll 8
-    for (int i = t; i < inside * n; i += THREADS) {
-        c[row0 * n + i] = rows[r * pitchC + j];
-        r += dr, j += dj;
-        if (j >= n) j -= n, r++;
-    }
-}
-
 template <typename T>
 __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, int lda, int ldb, i64 batch, int transA, int transB) {
     const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -253,65 +173,6 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
 #pragma unroll 4
     for (int l = 0; l < k; l++) sum += a[l * nextA] * b[l * nextB];
     c[i] = sum;
-}
-
-// bundle: a block computes `each` matrices of the batch. It copies their operands to shared memory in full: op(A) with K outermost
-// and rows contiguous, padded to groups of R; op(B) in its stored layout. A thread computes R rows of a column at a time.
-template <typename T>
-__device__ __forceinline__ void bundle(const T* a, const T* b, T* c, int m, int n, int k, i64 batch, int each, int transA, int transB) {
-    using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, R = 4, THREADS = 256;
-    const int groups = (m + R - 1) / R, pitchA = groups % 2 ? groups * R : groups * R + R, pitchB = transB ? k | 1 : n;
-    const i64 first = (i64)blockIdx.x * each;
-    const int matrices = (int)min(batch - first, (i64)each), t = threadIdx.x;
-    T* const as = reinterpret_cast<T*>(dynamic); // [matrix][l][row]
-    T* const bs = as + each * k * pitchA;         // [matrix][l][column], or [matrix][column][l]
-    // over is i / n, exact for the numbers of elements of a block, n the reciprocal.
-    const auto over = [](int i, float n) { return (int)((i + 0.5f) * n); };
-    const float perM = 1.0f / m, perN = 1.0f / n, perK = 1.0f / k, perGroup = 1.0f / groups;
-    a += first * m * k;
-    b += first * k * n;
-    c += first * m * n;
-#pragma unroll 4
-    for (int i = t; i < matrices * m * k; i += THREADS) {
-        int to;
-        if (transA) {
-            const int line = over(i, perM);
-            to = line * pitchA + i - line * m;
-        } else {
-            const int line = over(i, perK), matrix = over(line, perM);
-            to = (matrix * k + i - line * k) * pitchA + line - matrix * m;
-        }
-        async_copy(as + to, a + i, true);
-    }
-    const int skip = transB ? pitchB - k : 0;
-#pragma unroll 4
-    for (int i = t; i < matrices * k * n; i += THREADS) async_copy(bs + i + (skip ? over(i, perK) : 0), b + i, true);
-    commit();
-    arrived<0>();
-    __syncthreads();
-    const int nextB = transB ? 1 : n;
-#pragma unroll 1
-    for (int i = t; i < matrices * groups * n; i += THREADS) {
-        const int line = over(i, perN), col = i - line * n, matrix = over(line, perGroup), row = (line - matrix * groups) * R;
-        const T *x = as + matrix * k * pitchA + row, *y = bs + (transB ? (matrix * n + col) * pitchB : matrix * k * n + col);
-        T sum[R] = {};
-#pragma unroll 4
-        for (int l = 0; l < k; l++, x += pitchA, y += nextB) {
-            const T f = *y;
-#pragma unroll
-            for (int r = 0; r < R; r += W) {
-                Pack<T> v;
-                v.v = *reinterpret_cast<const V*>(x + r);
-#pragma unroll
-                for (int e = 0; e < W; e++) sum[r + e] += v.s[e] * f;
-            }
-        }
-        T* q = c + (matrix * m + row) * n + col;
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            if (row + r < m) q[r * n] = sum[r];
-    }
 }
 
 // Other devices take tiles instead of linear: the entry points are empty there.
@@ -331,14 +192,11 @@ __device__ __forceinline__ void bundle(const T* a, const T* b, T* c, int m, int 
         follow();                                                                                                                       \
         outer<T, K>(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, batch, rows, transA, transB);                                    \
     }
-#define KERNELS(T, suffix, THREADS)                                                                                                             \
+#define KERNELS(T, suffix)                                                                                                             \
     OUTER(T, suffix, 4, 4)                                                                                                                      \
     OUTER(T, suffix, 8, 3)                                                                                                                      \
     OUTER(T, suffix, 16, 2)                                                                                                                     \
     KERNEL(linear, T, suffix, 256, 4) { ON_HOPPER(follow(); linear(a, b, c, (int)m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB);) } \
-    KERNEL(tall, T, suffix, THREADS) { follow(); tall<16, 1>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); } \
-    KERNEL(slim, T, suffix, THREADS) { follow(); tall<4, 4>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }  \
     KERNEL(tiny, T, suffix, 256) { follow(); tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
-KERNELS(float, f32, 256)
-KERNELS(double, f64, 128)
-KERNEL(bundle, float, f32, 256) { follow(); bundle(a, b, c, (int)m, (int)n, (int)k, batch, splits, transA, transB); }
+KERNELS(float, f32)
+KERNELS(double, f64)

@@ -7,11 +7,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// lowK returns a kernel of matmul_outer.cu for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
-func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
+// lowK returns a kernel for few terms, of a source for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
+func lowK[T kernels.Float](source, name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return &candidate{name: name, dtype: dt, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
-		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
+	return &candidate{name: name, dtype: dt, shares: t.m > 0, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+		kernel: own.Kernel(source, "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
 // linear is the kernel of matmul_outer.cu for short rows, on 9.0.
@@ -27,7 +27,7 @@ func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) pro
 // 910 x 6 x 130                3.1     2.5, small
 // 97700 x 14 x 63, f64         42.5    29.2, short
 func linear[T kernels.Float]() *candidate {
-	c := lowK[T]("linear", tile{threads: 256}, span{1, 64 / int64(unsafe.Sizeof(T(0)))}, longRows, cutLinear)
+	c := lowK[T]("matmul_outer", "linear", tile{threads: 256}, span{1, 64 / int64(unsafe.Sizeof(T(0)))}, longRows, cutLinear)
 	c.shares, c.able.on, c.able.n = true, isHopper, span{2, 127}
 	return c.when(limits{c: perSM{from: 2048}})
 }
@@ -64,38 +64,9 @@ func cutLinear(c *candidate, x *problem) (cut, bool) {
 	return cut{blocks: x.Batch * kernels.CeilDiv(x.M*x.N+w-1, each), shared: shared}, shared <= maxShared
 }
 
-// cutTall gives a block rows of a narrow C, in shared memory, if the device has so much.
-func cutTall(c *candidate, x *problem) (cut, bool) {
-	rows, pitch := c.m/x.size(), int64(0)
-	if !x.A.Trans {
-		pitch = x.K | 1
-	}
-	if !x.transC {
-		pitch = max(pitch, x.N|1)
-	}
-	shared := (c.n*x.K + rows*pitch) * x.size()
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M, rows), shared: shared}, shared <= int64(x.dev.SharedOptin)
-}
-
 // cutTiny gives a thread an element of C.
 func cutTiny(c *candidate, x *problem) (cut, bool) {
 	return cut{blocks: max(kernels.CeilDiv(x.elements(), int64(c.threads)), 1)}, true
-}
-
-// cutBundle gives a block several matrices, whose operands fit in shared memory.
-func cutBundle(c *candidate, x *problem) (cut, bool) {
-	const maxShared, items = 24 << 10, 4 // bytes of a block; groups of c.m rows of a thread, about
-	groups := kernels.CeilDiv(x.M, c.m)
-	lineA, sizeB := (groups|1)*c.m, x.K*x.N // of A along M; of B
-	if x.B.Trans {
-		sizeB = (x.K | 1) * x.N
-	}
-	shared := (x.K*lineA + sizeB) * x.size() // of a matrix
-	each := min(maxShared/shared, max(items*int64(c.threads)/(groups*x.N), 1), max(x.Batch/(4*x.sms()), 1))
-	if each == 0 || x.Batch < max(x.sms(), 2) {
-		return cut{}, false
-	}
-	return cut{each: each, blocks: kernels.CeilDiv(x.Batch, each), shared: each * shared}, true
 }
 
 // isTall and isLong report whether low-K products have a narrow C, and one of long rows.
