@@ -1,20 +1,12 @@
 // C = op(A) op(B) of few terms, batched: mostly operands are read and C is written. Every element is summed by
 // FMA in the order of its terms, as the unsliced tiles of matmul.cu do. No epilogue.
 //
-// outer: a long C. A lane computes up to 32 times 16 bytes of C one below the other, in rows that begin at the
+// C has long rows. A lane computes up to 32 times 16 bytes of C one below the other, in rows that begin at the
 // same place within 16 bytes (every row, or every 2nd or 4th, which depends on n), so that it writes 16 bytes at a
 // time whatever n is. All that it needs of B is in registers. Warps wait for nobody.
-//
-// linear: a C of short rows, as one array. Each vector of 16 bytes of a thread begins at the same column and belongs to two rows at most. Lanes write 16 bytes at a
-// time whatever n is. Operands are in shared memory.
-//
-// tiny: many small matrices, a thread for each element of C.
-#include "async.cuh"
 #include "follow.cuh"
 #include "vector.cuh"
 typedef long long i64;
-
-extern __shared__ double dynamic[];
 
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
@@ -88,103 +80,6 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
     }
 }
 
-// linear computes LINEAR vectors of C a thread, as many rows apart as the block's threads, of which multiples of the vectors of a period of rows work, write at a time.
-// The block's rows of A lie in shared memory, W terms of a row side by side, and B in its K rows.
-template <typename T>
-__device__ __forceinline__ void linear(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB) {
-    using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, THREADS = 256, LINEAR = 4;
-    const int period = n % W == 0 ? n / W : n % 2 == 0 ? n / 2 : n, threads = THREADS / period * period; // in vectors; without a common factor of n and W
-    const int apart = threads * W / n, size = m * n, pitch = (k + W - 1) / W * W;                      // rows; elements of C; of a row of A
-    const int blocks = (size + W - 1 + threads * W * LINEAR - 1) / (threads * W * LINEAR), matrix = blockIdx.x / blocks, t = threadIdx.x;
-    c += (i64)matrix * size;
-    const int start = ((int)blockIdx.x - matrix * blocks) * (threads * W * LINEAR) - (n == 2 ? place(c) & ~1 : place(c)); // rows of two elements begin with a vector
-    const auto row_of = [&](int i) { return (i + W * n) / n - W; }; // the first vector may begin before the matrix
-    const int row0 = row_of(start), rows = apart * LINEAR + 2;
-    T *const as = reinterpret_cast<T*>(dynamic), *const bs = as + rows * pitch;
-    a += matrix * strideA;
-    b += matrix * strideB;
-    // over is i / n, exact for the numbers of elements of a block, n the reciprocal.
-    const auto over = [](int i, float n) { return (int)((i + 0.5f) * n); };
-    const float perK = 1.0f / k, perLine = 1.0f / (transA ? rows : pitch);
-#pragma unroll 2
-    for (int i = t; i < rows * pitch; i += THREADS) { // missing terms are 0 times -0, which changes no sum
-        const int q = over(i, perLine), row = transA ? i - q * rows : q, l = transA ? q : i - q * pitch;
-        async_copy(as + row * pitch + l, a + min(max(row0 + row, 0), m - 1) * (transA ? 1 : lda) + l * (transA ? lda : 1), l < k);
-    }
-#pragma unroll 1
-    for (int i = t; i < n * k; i += THREADS) {
-        const int j = transB ? over(i, perK) : 0;
-        async_copy(bs + (transB ? (i - j * k) * n + j : i), b + i);
-    }
-    commit();
-    arrived<0>();
-    __syncthreads();
-    if (t >= threads) return;
-    const int first = start + t * W, row = row_of(first), col = first - row * n;
-    const T* const x = as + (row - row0) * pitch;
-    int offset[W];
-#pragma unroll
-    for (int e = 0; e < W; e++) offset[e] = col + e < n ? col + e : col + e - n;
-    Pack<T> sum[LINEAR];
-#pragma unroll
-    for (int i = 0; i < LINEAR * W; i++) sum[i / W].s[i % W] = 0;
-#pragma unroll 1
-    for (int l = 0; l < k; l += W) {
-        T y[W][W];
-#pragma unroll
-        for (int w = 0; w < W; w++)
-#pragma unroll
-            for (int e = 0; e < W; e++) y[w][e] = l + w < k ? bs[(l + w) * n + offset[e]] : T(-0.0);
-#pragma unroll
-        for (int i = 0; i < LINEAR; i++) {
-            Pack<T> above, below; // terms of the two rows
-            above.v = *reinterpret_cast<const U*>(x + i * apart * pitch + l);
-            below.v = *reinterpret_cast<const U*>(x + (i * apart + 1) * pitch + l);
-#pragma unroll
-            for (int w = 0; w < W; w++)
-#pragma unroll
-                for (int e = 0; e < W; e++) sum[i].s[e] += (col + e < n ? above.s[w] : below.s[w]) * y[w][e];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < LINEAR; i++) {
-        const int at = first + i * threads * W;
-        if (at >= 0 && at + W <= size && place(c + at) == 0) *reinterpret_cast<U*>(c + at) = sum[i].v;
-        else {
-#pragma unroll
-            for (int e = 0; e < W; e++)
-                if (at + e >= 0 && at + e < size) c[at + e] = sum[i].s[e];
-        }
-    }
-}
-
-template <typename T>
-__device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, int lda, int ldb, i64 batch, int transA, int transB) {
-    const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    const int size = m * n;
-    const i64 matrix = batch * size < 1ll << 31 ? (unsigned)i / (unsigned)size : i / size;
-    if (matrix >= batch) return;
-    const int e = (int)(i - matrix * size), row = e / n, col = e - row * n;
-    a += matrix * (m * k) + row * (transA ? 1 : lda);
-    b += matrix * (k * n) + col * (transB ? ldb : 1);
-    const int nextA = transA ? lda : 1, nextB = transB ? 1 : ldb;
-    T sum = 0;
-#pragma unroll 4
-    for (int l = 0; l < k; l++) sum += a[l * nextA] * b[l * nextB];
-    c[i] = sum;
-}
-
-// Other devices take tiles instead of linear: the entry points are empty there.
-#if __CUDA_ARCH__ == 900
-#define ON_HOPPER(...) __VA_ARGS__
-#else
-#define ON_HOPPER(...)
-#endif
-#define KERNEL(name, T, suffix, ...)                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) matmul_##name##_##suffix(                                                       \
-        const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int splits,   \
-        int transA, int transB, int transC)
 #define OUTER(T, suffix, K, BLOCKS)                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) matmul_outer##K##_##suffix(                                               \
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int rows, \
@@ -195,8 +90,6 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
 #define KERNELS(T, suffix)                                                                                                             \
     OUTER(T, suffix, 4, 4)                                                                                                                      \
     OUTER(T, suffix, 8, 3)                                                                                                                      \
-    OUTER(T, suffix, 16, 2)                                                                                                                     \
-    KERNEL(linear, T, suffix, 256, 4) { ON_HOPPER(follow(); linear(a, b, c, (int)m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB);) } \
-    KERNEL(tiny, T, suffix, 256) { follow(); tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
+    OUTER(T, suffix, 16, 2)
 KERNELS(float, f32)
 KERNELS(double, f64)

@@ -1,10 +1,7 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // lowK returns a kernel for few terms, of a source for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
@@ -12,24 +9,6 @@ func lowK[T kernels.Float](source, name string, t tile, k span, orient func(prob
 	dt, name := typed[T](name)
 	return &candidate{name: name, dtype: dt, shares: t.m > 0, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
 		kernel: own.Kernel(source, "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
-}
-
-// linear is the kernel of matmul_outer.cu for short rows, on 9.0.
-//
-// H200, us, m x k x n          linear  the best other
-// 82768 x 1 x 31, 9 of         39.8    71.3, small
-// 407540 x 4 x 70              52.8    112, short
-// 152608 x 8 x 30, 30 of       354     485, small
-// 470824 x 12 x 21             38.1    55.9, small
-// 192767 x 6 x 5, 3 of, f64    17.4    31.1, tall
-// 974222 x 16 x 61             249     168, short
-// 420708 x 4 x 147             146     103, outer4
-// 910 x 6 x 130                3.1     2.5, small
-// 97700 x 14 x 63, f64         42.5    29.2, short
-func linear[T kernels.Float]() *candidate {
-	c := lowK[T]("matmul_outer", "linear", tile{threads: 256}, span{1, 64 / int64(unsafe.Sizeof(T(0)))}, longRows, cutLinear)
-	c.shares, c.able.on, c.able.n = true, isHopper, span{2, 127}
-	return c.when(limits{c: perSM{from: 2048}})
 }
 
 // cutOuter cuts a C of long rows into rows of a warp, fewer where the device would be idle.
@@ -51,24 +30,6 @@ func cutOuter(c *candidate, x *problem) (cut, bool) {
 	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps)}, true
 }
 
-// cutLinear gives a thread four vectors of C. The rows of A of a block and B are in shared memory.
-func cutLinear(c *candidate, x *problem) (cut, bool) {
-	const vectors, maxShared = 4, 48 << 10 // of a thread; of a block
-	w, threads := 16/x.size(), int64(c.threads)
-	period := x.N * alignmentPeriod(x.size(), x.N) / w
-	if period > threads {
-		return cut{}, false
-	}
-	each := threads / period * period * w * vectors
-	shared := ((each/x.N+2)*arith.RoundUp(x.K, w) + x.K*x.N) * x.size()
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M*x.N+w-1, each), shared: shared}, shared <= maxShared
-}
-
-// cutTiny gives a thread an element of C.
-func cutTiny(c *candidate, x *problem) (cut, bool) {
-	return cut{blocks: max(kernels.CeilDiv(x.elements(), int64(c.threads)), 1)}, true
-}
-
 // isTall and isLong report whether low-K products have a narrow C, and one of long rows.
 func isTall(_ *candidate, x *problem) bool {
 	side, long := min(x.M, x.N), max(x.M, x.N)
@@ -76,5 +37,5 @@ func isTall(_ *candidate, x *problem) bool {
 }
 
 func isLong(_ *candidate, x *problem) bool {
-	return x.N >= 128 && x.K <= 16 && (x.K <= 4 || x.elements() >= 4096*x.sms() && !x.B.Trans)
+	return x.N > 64 && x.K <= 16 && (x.K <= 4 || x.elements() >= 4096*x.sms() && !x.B.Trans)
 }

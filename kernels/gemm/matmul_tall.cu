@@ -1,7 +1,7 @@
 // C = op(A) op(B) of few columns and few terms, batched: mostly A is read and C is written. Every element is summed by FMA in the order of its terms, as the
 // unsliced tiles of matmul.cu do. No epilogue. With transC, op(A) op(B) is written transposed.
 //
-// A block computes 32 R rows of a matrix, or several small matrices whole. All that it reads comes to shared memory by asynchronous copies, 16 bytes at a time where
+// A block computes a tile of rows of a matrix, 16 or 32 R, or several small matrices whole. All that it reads comes to shared memory by asynchronous copies, 16 bytes at a time where
 // A lies as it does in global memory; C goes back the same way. A thread computes R rows of NC columns, from R elements of A and NC of B for each term. Blocks
 // are small, so that many on an SM read, compute and write at different times. The bound is the issue of instructions: about 1.4 for each FMA of a warp.
 #include "async.cuh"
@@ -21,36 +21,36 @@ __device__ __forceinline__ float reciprocal(int n) { return __fdividef(1, n); }
 template <typename T, typename F, typename G> __device__ __forceinline__ void vectors(const T* p, int count, F whole, G single) {
     constexpr int W = Vec<T>::width;
     const int t = threadIdx.x, head = min((W - place(p)) % W, count), body = (count - head) / W * W;
-#pragma unroll 1
+#pragma unroll 2
     for (int i = t * W; i < body; i += blockDim.x * W) whole(head + i);
     if (t < count - body) single(t < head ? t : t + body);
 }
 
 template <typename T, int R, int NC>
-__device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n, int k, i64 lda, i64 strideA, i64 strideB, i64 batch, int each, int transA, int transB, int transC) {
+__device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n, int k, i64 lda, i64 strideA, i64 strideB, i64 batch, int tile, int each, int transA, int transB, int transC) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, TILE = 32 * R;
+    constexpr int W = Vec<T>::width;
     const auto vector = [](T* p) -> V& { return *reinterpret_cast<V*>(p); };
     const auto from = [](const T* p) { return reinterpret_cast<const V*>(p); };
     const int t = threadIdx.x, parts = (n + NC - 1) / NC, pitchB = parts * NC, sizeB = k * pitchB;
-    int matrices = 1, inside = m, groups = 32, row0 = 0; // rows of a matrix; threads for a part of its columns
+    int matrices = 1, inside = m, groups = tile / R, row0 = 0; // rows of a matrix; threads for a part of its columns
     i64 first = blockIdx.x;
     if (each) {
         first *= each;
         matrices = (int)min(batch - first, (i64)each);
         groups = (m + R - 1) / R;
     } else {
-        const unsigned tiles = (unsigned)(m + TILE - 1) / TILE;
+        const unsigned tiles = (unsigned)(m + tile - 1) / tile;
         first = blockIdx.x / tiles;
-        row0 = (blockIdx.x - (unsigned)first * tiles) * TILE;
-        inside = min(m - row0, TILE);
+        row0 = (blockIdx.x - (unsigned)first * tiles) * tile;
+        inside = min(m - row0, tile);
     }
     a += first * strideA + (transA ? row0 : row0 * lda);
     b += first * strideB;
     c += first * m * n + (transC ? row0 : (i64)row0 * n);
     const float perK = reciprocal(k), perN = reciprocal(n);
     T* const bs = reinterpret_cast<T*>(dynamic); // [matrix][l][column]
-#pragma unroll 1
+#pragma unroll 2
     for (int i = t; i < matrices * n * k; i += blockDim.x) {
         const int line = over(i, transB ? perK : perN);
         int to = i + line * (pitchB - n);
@@ -63,11 +63,11 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
     T* as = bs + max(each, 1) * sizeB;
     int nextRow = 1, nextTerm = 1, size = inside * k; // in shared memory; size: of a matrix
     if (transA && !each) {
-        const int line = TILE / W + 1, shift = place(a), strayed = (int)(lda % W); // a line's vectors are the same in shared memory
+        const int line = tile / W + 1, shift = place(a), strayed = (int)(lda % W); // a line's vectors are the same in shared memory
         const float perLine = reciprocal(line);
-        nextTerm = TILE + strayed;
+        nextTerm = tile + strayed;
         as += shift;
-#pragma unroll 1
+#pragma unroll 2
         for (int i = t; i < line * k; i += blockDim.x) {
             const int l = over(i, perLine), e = (i - l * line) * W - (shift + l * strayed) % W;
             const T* p = a + l * lda + e;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
         vectors(a, matrices * size, [&](int i) { async_copy(&vector(as + i), from(a + i)); }, [&](int i) { async_copy(as + i, a + i); });
     } else { // lanes that read rows meet in few banks
         nextRow = k + 1;
-#pragma unroll 1
+#pragma unroll 2
         for (int i = t; i < matrices * size; i += blockDim.x) async_copy(as + i + over(i, perK), a + i);
         size += inside;
     }
@@ -141,7 +141,7 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int each,       \
         int transA, int transB, int transC) {                                                                                               \
         follow();                                                                                                                           \
-        tall<T, R, NC>(a, b, c, (int)m, (int)n, (int)k, lda, strideA, strideB, batch, each, transA, transB, transC);                         \
+        tall<T, R, NC>(a, b, c, (int)m, (int)n, (int)k, lda, strideA, strideB, batch, (int)chunk, each, transA, transB, transC);                         \
     }
 KERNEL(tall4_f32, float, 4, 4, 4)
 KERNEL(tall_f32, float, 4, 8, 3)

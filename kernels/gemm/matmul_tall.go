@@ -16,19 +16,31 @@ import (
 // 290014 x 13 x 17, f64, 2 of  44.1   67.9     94.5, small
 // 450068 x 77 x 30, A^T B^T    129    74.6     96.9, oblong
 func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *candidate {
-	c := lowK[T]("matmul_tall", name, tile{}, span{1, 64}, tall, func(_ *candidate, x *problem) (cut, bool) { return cutFewColumns(x, each, of) })
+	// lines returns how many threads compute the rows of a part of the columns, in a block of one matrix.
+	lines := func(x *problem) int64 {
+		if x.N > 64 {
+			return 16
+		}
+		return 32
+	}
+	c := lowK[T]("matmul_tall", name, tile{}, span{1, 64}, tall, func(_ *candidate, x *problem) (cut, bool) { return cutFewColumns(x, lines(x), each, of) })
 	c.shares, c.able.side = true, span{to: columns}
-	c.args = func(_ *candidate, x *problem, d cut, to kernels.Ref) any { return x.arguments(to, x.K, d.each) }
+	c.args = func(_ *candidate, x *problem, d cut, to kernels.Ref) any {
+		return x.arguments(to, lines(x)*each, d.each)
+	}
 	return c.when(limits{on: isHopper, side: span{from: 2}}, limits{c: perSM{from: 64}, also: isTall}, limits{c: perSM{from: 64}, k: span{to: 14}, also: isBundle})
 }
 
-// cutFewColumns gives a block 32 threads' rows of a matrix, or several small matrices.
-func cutFewColumns(x *problem, rows, cols int64) (cut, bool) {
-	const warp, maxThreads, maxShared = 32, 256, 48 << 10
-	w, parts, tall := 16/x.size(), kernels.CeilDiv(x.N, cols), warp*rows
-	d := cut{blocks: x.Batch * kernels.CeilDiv(x.M, tall), threads: warp * parts}
-	inside, matrices := tall, int64(1)
-	if x.M <= tall {
+// cutFewColumns gives a block a tile of rows of a matrix, or several small matrices.
+func cutFewColumns(x *problem, lines, rows, cols int64) (cut, bool) {
+	const (
+		warp, maxThreads, maxShared = 32, 256, 48 << 10
+		resident, copying           = 1024, 128 // threads of an SM; of a block that has few
+	)
+	w, parts, inside, matrices := 16/x.size(), kernels.CeilDiv(x.N, cols), lines*rows, int64(1)
+	d := cut{blocks: x.Batch * kernels.CeilDiv(x.M, inside), threads: arith.RoundUp(lines*parts, warp)}
+	a := x.K * (inside + w)
+	if x.M <= inside {
 		threads := kernels.CeilDiv(x.M, rows) * parts // of a matrix
 		if d.each, inside = 1, x.M; !x.shared() {
 			d.each = max(min(warp/threads, x.Batch/(2*x.sms())), 1)
@@ -36,9 +48,11 @@ func cutFewColumns(x *problem, rows, cols int64) (cut, bool) {
 		matrices = d.each
 		d.blocks, d.threads = kernels.CeilDiv(x.Batch, d.each), arith.RoundUp(d.each*threads, warp)
 	}
-	a := (matrices*inside + rows) * (x.K + 1)
-	if x.A.Trans && d.each == 0 {
-		a = x.K * (tall + w)
+	if !x.A.Trans || d.each > 0 {
+		a = (matrices*inside + rows) * (x.K + 1)
+	}
+	if idle := x.sms() * resident / max(d.blocks, 1); d.threads < min(idle, copying) { // more threads copy
+		d.threads = min(arith.RoundUp(idle-warp+1, warp), copying)
 	}
 	c := matrices * inside * (x.N + 4)
 	if x.transC {

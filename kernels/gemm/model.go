@@ -173,6 +173,8 @@ func (p *predictor) time(d *cut) float64 {
 		units = float64(d.chunk * x.M)
 	case d.chunk > 0 && d.each == 0 && d.parts == 0: // strips of columns
 		units = float64(d.chunk) * 1024 / float64(x.size())
+	case d.threads > 0: // few columns: copies take as long as 8 more
+		units = float64(x.Batch*x.M*(x.N+8)) * k / launched
 	default:
 		units = float64(x.elements()) * max(k, 1) / launched
 	}

@@ -47,7 +47,7 @@ var table = withRates(slices.Concat(
 	},
 	[][]*candidate{slices.Concat(
 		narrowTable[float32](), narrowTable[float64](),
-		lowKTable[float32](fewColumns[float32]("tall4", 4, 4, 4), fewColumns[float32]("tall", 64, 4, 8)), lowKTable[float64](fewColumns[float64]("tall", 64, 2, 8)),
+		lowKTable[float32](fewColumns[float32]("tall4", 4, 4, 4), fewColumns[float32]("tall", 128, 4, 8)), lowKTable[float64](fewColumns[float64]("tall", 128, 2, 8)),
 		[]*candidate{
 			// m x k x n                 strips  tiles
 			// 3 x 5000 x 40000          189     270
@@ -310,16 +310,11 @@ func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	outer := func(name string, rows int64, k span) *candidate {
 		return lowK[T]("matmul_outer", name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
 	}
-	tiny := func(_ *candidate, x *problem) bool {
-		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
-	}
 	// m x k x n                 low K   tiles
 	// 10000 x 10 x 10000        120     142
 	// 142 x 3 x 14713, 12 of    29.0    66.9
-	// 9 x 11 x 39, 27057 of     40.0    98.8, an element a thread
 	return append(others,
-		lowK[T]("matmul_outer", "tiny", tile{threads: 256}, span{1, 16}, longRows, cutTiny).when(limits{c: perSM{from: 64}, batch: span{from: 2}, also: tiny}),
-		linear[T](), outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
+		outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
 	)
 }
 
