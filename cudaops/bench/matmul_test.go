@@ -47,12 +47,12 @@ var matmulForms = []struct {
 	{1, 3, 19, 260, 13, "matmul_outer16_|matmul_tall"},
 	{1, 1, 97, 257, 9, "matmul_outer16_|matmul_short_"},
 	{1, 1, 130, 1031, 3, "matmul_outer4_|matmul_short_"},
-	{1, 1, 1000, 31, 1, "matmul_tall|matmul_outer|matmul_s"}, // one row a vector, two, several a warp; matrices that begin anywhere
-	{1, 3, 333, 5, 3, "matmul_tall|matmul_outer|matmul_s"},
-	{1, 5, 141, 3, 2, "matmul_tall|matmul_outer|matmul_s"},
-	{2, 2, 211, 126, 8, "matmul_tall|matmul_outer|matmul_s"},
-	{1, 3, 57, 127, 16, "matmul_tall|matmul_outer|matmul_s"},
-	{1, 1, 640, 102, 4, "matmul_tall|matmul_outer|matmul_s"},
+	{1, 1, 1000, 31, 1, "matmul_tall"}, // rows of any alignment; small matrices; more than 64 columns
+	{1, 3, 333, 5, 3, "matmul_tall"},
+	{1, 5, 141, 3, 2, "matmul_tall"},
+	{2, 2, 211, 126, 8, "matmul_tall"},
+	{1, 3, 57, 127, 16, "matmul_tall"},
+	{1, 1, 640, 102, 4, "matmul_tall"},
 	{1, 1, 1000, 7, 5, "matmul_tall"},
 	{1, 3, 300, 16, 32, "matmul_tall"},
 	{1, 2, 3, 901, 8, "matmul_tall"},
