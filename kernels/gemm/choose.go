@@ -72,6 +72,7 @@ type candidate struct {
 	sized   bool                  // whether the launch sets the size of the cluster, the parts of a cut
 	apart   bool                  // whether another launch applies an epilogue
 	rounds  bool                  // whether it rounds operands
+	turns   bool                  // whether another launch transposes B where that is transposed
 	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
 	able    limits                // what the kernel can compute
 	worth   []limits              // where it is fast: one of these, if there are any, has to admit a problem
@@ -92,6 +93,9 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 	if c.special != nil {
 		c.special(c, p, x, d)
 		return
+	}
+	if c.turns && x.B.Trans {
+		x = x.turned(p)
 	}
 	kernel := c.kernel
 	if d.parts > 1 && c.joined != nil {

@@ -80,6 +80,21 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
     }
 }
 
+// turn transposes matrices of n rows of at most 16 elements, a row a thread.
+template <typename T> __device__ __forceinline__ void turn(const T* from, T* to, i64 n, int k) {
+    constexpr int ROWS = 256;
+    __shared__ T rows[ROWS * 17];
+    const unsigned tiles = (unsigned)((n + ROWS - 1) / ROWS), matrix = blockIdx.x / tiles;
+    const i64 row0 = (i64)(blockIdx.x - matrix * tiles) * ROWS;
+    const int inside = (int)min(n - row0, (i64)ROWS), t = threadIdx.x, pad = k % 2 ? 0 : 1;
+    from += (matrix * n + row0) * k;
+    to += matrix * n * k + row0;
+    for (int i = t; i < inside * k; i += ROWS) rows[i + i / k * pad] = from[i];
+    __syncthreads();
+    if (t < inside)
+        for (int l = 0; l < k; l++) to[l * n + t] = rows[t * (k + pad) + l];
+}
+
 #define OUTER(T, suffix, K, BLOCKS)                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) matmul_outer##K##_##suffix(                                               \
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int rows, \
@@ -90,6 +105,7 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
 #define KERNELS(T, suffix)                                                                                                             \
     OUTER(T, suffix, 4, 4)                                                                                                                      \
     OUTER(T, suffix, 8, 3)                                                                                                                      \
-    OUTER(T, suffix, 16, 2)
+    OUTER(T, suffix, 16, 2)                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) matmul_turn_##suffix(const T* from, T* to, i64 n, i64 k) { follow(); turn(from, to, n, (int)k); }
 KERNELS(float, f32)
 KERNELS(double, f64)

@@ -30,6 +30,36 @@ func cutOuter(c *candidate, x *problem) (cut, bool) {
 	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps)}, true
 }
 
+const turnColumns = 256 // of a block of turnKernel
+
+var turnKernel = own.Pair("matmul_outer", "matmul_turn", turnBody[float32], turnBody[float64])
+
+type turnArgs struct {
+	From, To kernels.Ref
+	N, K     int64
+}
+
+// turnBody transposes matrices of N rows of K elements, a block 256 of their rows.
+func turnBody[T kernels.Float](c kernels.Call) {
+	x := kernels.Args[turnArgs](c)
+	size, matrices := x.N*x.K, int64(c.Grid[0])/kernels.CeilDiv(x.N, turnColumns)
+	from, to := kernels.Slice[T](c, x.From), kernels.Slice[T](c, x.To)
+	for m := range matrices {
+		copy(to[m*size:], transpose(from[m*size:], x.N, x.K, x.K))
+	}
+}
+
+// turned returns the problem whose B a launch has transposed.
+func (x *problem) turned(p *kernels.Plan) *problem {
+	y, batch := *x, x.Batch
+	if x.B.Shared {
+		batch = 1
+	}
+	y.b, y.B.Trans = p.Workspace(batch*x.K*x.N*x.size()), false
+	p.Launch(turnKernel[x.Dtype], int(batch*kernels.CeilDiv(x.N, turnColumns)), turnColumns, turnArgs{x.b, y.b, x.N, x.K})
+	return &y
+}
+
 // isTall and isLong report whether low-K products have a narrow C, and one of long rows.
 func isTall(_ *candidate, x *problem) bool {
 	side, long := min(x.M, x.N), max(x.M, x.N)
@@ -37,5 +67,5 @@ func isTall(_ *candidate, x *problem) bool {
 }
 
 func isLong(_ *candidate, x *problem) bool {
-	return x.N > 64 && x.K <= 16 && (x.K <= 4 || x.elements() >= 4096*x.sms() && !x.B.Trans)
+	return x.N > 64 && x.K <= 16 && (x.K <= 4 || x.elements() >= 4096*x.sms())
 }

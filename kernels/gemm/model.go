@@ -119,6 +119,9 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 		p.block += r.Finish / p.clock
 		p.fixed += batch * m * n * float64(x.epilogueBytes()) / 1e6 * r.Load
 	}
+	if c.turns && x.B.Trans {
+		p.fixed += r.Second/p.clock + batch*k*n*size/1e6*r.Prepare
+	}
 	if c.form != Plain {
 		left, launches := 0., 0.
 		for i, o := range x.Prepares(c.form) {

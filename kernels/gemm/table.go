@@ -308,7 +308,9 @@ func aligned(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 // lowKTable lists the kernels for few terms, after others.
 func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	outer := func(name string, rows int64, k span) *candidate {
-		return lowK[T]("matmul_outer", name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
+		c := lowK[T]("matmul_outer", name, tile{m: rows, threads: 256}, k, longRows, cutOuter)
+		c.turns = k.from > 4
+		return c.when(limits{c: perSM{from: 64}, also: isLong})
 	}
 	// m x k x n                 low K   tiles
 	// 10000 x 10 x 10000        120     142
