@@ -72,6 +72,7 @@ type candidate struct {
 	sized   bool                  // whether the launch sets the size of the cluster, the parts of a cut
 	apart   bool                  // whether another launch applies an epilogue
 	rounds  bool                  // whether it rounds operands
+	turns   bool                  // whether another launch transposes B where that is transposed
 	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
 	able    limits                // what the kernel can compute
 	worth   []limits              // where it is fast: one of these, if there are any, has to admit a problem
@@ -93,6 +94,9 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 		c.special(c, p, x, d)
 		return
 	}
+	if c.turns && x.B.Trans {
+		x = x.turned(p)
+	}
 	kernel := c.kernel
 	if d.parts > 1 && c.joined != nil {
 		kernel = c.joined
@@ -102,7 +106,7 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 		if !c.able.plain {
 			args = append(args, e)
 		}
-		l := p.Launch(kernel, int(c.grid(x, d, e)), c.threads, args...)
+		l := p.Launch(kernel, int(c.grid(x, d, e)), cmp.Or(int(d.threads), c.threads), args...)
 		if l.Shared = int(c.shared + d.shared); c.sized && d.parts > 1 {
 			l.Cluster = int(d.parts)
 		}
@@ -161,6 +165,7 @@ type cut struct {
 	streamed int64   // tiles, of a cluster, whose K slices are dealt out to blocks (stream-K)
 	each     int64   // tiles, rows, matrices of a block, or lanes of a row
 	shared   int64   // dynamic shared memory beside the tile's, bytes
+	threads  int64   // of a block; 0: the tile's
 	us       float64 // by the model, 0 without one
 }
 

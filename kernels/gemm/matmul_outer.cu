@@ -1,25 +1,12 @@
 // C = op(A) op(B) of few terms, batched: mostly operands are read and C is written. Every element is summed by
 // FMA in the order of its terms, as the unsliced tiles of matmul.cu do. No epilogue.
 //
-// outer: a long C. A lane computes up to 32 times 16 bytes of C one below the other, in rows that begin at the
+// C has long rows. A lane computes up to 32 times 16 bytes of C one below the other, in rows that begin at the
 // same place within 16 bytes (every row, or every 2nd or 4th, which depends on n), so that it writes 16 bytes at a
 // time whatever n is. All that it needs of B is in registers. Warps wait for nobody.
-//
-// linear: a C of short rows, as one array. Each vector of 16 bytes of a thread begins at the same column and belongs to two rows at most. Lanes write 16 bytes at a
-// time whatever n is. Operands are in shared memory.
-//
-// tall: a narrow C of many rows. A thread computes whole rows. A is read and C is written by way of shared
-// memory, so that lanes access global memory side by side. With transC, op(A) op(B) is written transposed.
-//
-// tiny: many small matrices, a thread for each element of C.
-//
-// bundle: batches of matrices that fit in shared memory, several a block.
-#include "async.cuh"
 #include "follow.cuh"
 #include "vector.cuh"
 typedef long long i64;
-
-extern __shared__ double dynamic[];
 
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
@@ -93,237 +80,21 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
     }
 }
 
-// linear computes LINEAR vectors of C a thread, as many rows apart as the block's threads, of which multiples of the vectors of a period of rows work, write at a time.
-// The block's rows of A lie in shared memory, W terms of a row side by side, and B in its K rows.
-template <typename T>
-__device__ __forceinline__ void linear(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB) {
-    using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, THREADS = 256, LINEAR = 4;
-    const int period = n % W == 0 ? n / W : n % 2 == 0 ? n / 2 : n, threads = THREADS / period * period; // in vectors; without a common factor of n and W
-    const int apart = threads * W / n, size = m * n, pitch = (k + W - 1) / W * W;                      // rows; elements of C; of a row of A
-    const int blocks = (size + W - 1 + threads * W * LINEAR - 1) / (threads * W * LINEAR), matrix = blockIdx.x / blocks, t = threadIdx.x;
-    c += (i64)matrix * size;
-    const int start = ((int)blockIdx.x - matrix * blocks) * (threads * W * LINEAR) - (n == 2 ? place(c) & ~1 : place(c)); // rows of two elements begin with a vector
-    const auto row_of = [&](int i) { return (i + W * n) / n - W; }; // the first vector may begin before the matrix
-    const int row0 = row_of(start), rows = apart * LINEAR + 2;
-    T *const as = reinterpret_cast<T*>(dynamic), *const bs = as + rows * pitch;
-    a += matrix * strideA;
-    b += matrix * strideB;
-    // over is i / n, exact for the numbers of elements of a block, n the reciprocal.
-    const auto over = [](int i, float n) { return (int)((i + 0.5f) * n); };
-    const float perK = 1.0f / k, perLine = 1.0f / (transA ? rows : pitch);
-#pragma unroll 2
-    for (int i = t; i < rows * pitch; i += THREADS) { // missing terms are 0 times -0, which changes no sum
-        const int q = over(i, perLine), row = transA ? i - q * rows : q, l = transA ? q : i - q * pitch;
-        async_copy(as + row * pitch + l, a + min(max(row0 + row, 0), m - 1) * (transA ? 1 : lda) + l * (transA ? lda : 1), l < k);
-    }
-#pragma unroll 1
-    for (int i = t; i < n * k; i += THREADS) {
-        const int j = transB ? over(i, perK) : 0;
-        async_copy(bs + (transB ? (i - j * k) * n + j : i), b + i);
-    }
-    commit();
-    arrived<0>();
+// turn transposes matrices of n rows of at most 16 elements, a row a thread.
+template <typename T> __device__ __forceinline__ void turn(const T* from, T* to, i64 n, int k) {
+    constexpr int ROWS = 256;
+    __shared__ T rows[ROWS * 17];
+    const unsigned tiles = (unsigned)((n + ROWS - 1) / ROWS), matrix = blockIdx.x / tiles;
+    const i64 row0 = (i64)(blockIdx.x - matrix * tiles) * ROWS;
+    const int inside = (int)min(n - row0, (i64)ROWS), t = threadIdx.x, pad = k % 2 ? 0 : 1;
+    from += (matrix * n + row0) * k;
+    to += matrix * n * k + row0;
+    for (int i = t; i < inside * k; i += ROWS) rows[i + i / k * pad] = from[i];
     __syncthreads();
-    if (t >= threads) return;
-    const int first = start + t * W, row = row_of(first), col = first - row * n;
-    const T* const x = as + (row - row0) * pitch;
-    int offset[W];
-#pragma unroll
-    for (int e = 0; e < W; e++) offset[e] = col + e < n ? col + e : col + e - n;
-    Pack<T> sum[LINEAR];
-#pragma unroll
-    for (int i = 0; i < LINEAR * W; i++) sum[i / W].s[i % W] = 0;
-#pragma unroll 1
-    for (int l = 0; l < k; l += W) {
-        T y[W][W];
-#pragma unroll
-        for (int w = 0; w < W; w++)
-#pragma unroll
-            for (int e = 0; e < W; e++) y[w][e] = l + w < k ? bs[(l + w) * n + offset[e]] : T(-0.0);
-#pragma unroll
-        for (int i = 0; i < LINEAR; i++) {
-            Pack<T> above, below; // terms of the two rows
-            above.v = *reinterpret_cast<const U*>(x + i * apart * pitch + l);
-            below.v = *reinterpret_cast<const U*>(x + (i * apart + 1) * pitch + l);
-#pragma unroll
-            for (int w = 0; w < W; w++)
-#pragma unroll
-                for (int e = 0; e < W; e++) sum[i].s[e] += (col + e < n ? above.s[w] : below.s[w]) * y[w][e];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < LINEAR; i++) {
-        const int at = first + i * threads * W;
-        if (at >= 0 && at + W <= size && place(c + at) == 0) *reinterpret_cast<U*>(c + at) = sum[i].v;
-        else {
-#pragma unroll
-            for (int e = 0; e < W; e++)
-                if (at + e >= 0 && at + e < size) c[at + e] = sum[i].s[e];
-        }
-    }
+    if (t < inside)
+        for (int l = 0; l < k; l++) to[l * n + t] = rows[t * (k + pad) + l];
 }
 
-// tall computes V rows a thread, of N columns at most.
-template <int N, int V, typename T>
-__device__ __forceinline__ void tall(const T* a, const T* b, T* c, i64 m, int n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB, int transC) {
-    constexpr int THREADS = 1024 / sizeof(T), ROWS = V * THREADS, W = Vec<T>::width;
-    const int t = threadIdx.x, pitchA = k | 1, pitchC = n | 1;
-    const unsigned blocks = (unsigned)((m + ROWS - 1) / ROWS), matrix = blockIdx.x / blocks;
-    const i64 row0 = (i64)(blockIdx.x - matrix * blocks) * ROWS;
-    const int inside = (int)min(m - row0, (i64)ROWS);
-    a += matrix * strideA + row0 * (transA ? 1 : lda);
-    b += matrix * strideB;
-    c += matrix * m * n;
-    T* const bs = reinterpret_cast<T*>(dynamic);
-    T* const rows = bs + N * k;
-    for (int i = t; i < N * k; i += THREADS) {
-        const int l = i / N, j = i % N;
-        bs[i] = j < n ? b[transB ? j * ldb + l : l * ldb + j] : T(0);
-    }
-    if (!transA) { // rows lie side by side
-        int r = t / k, l = t % k;
-        const int dr = THREADS / k, dl = THREADS % k;
-#pragma unroll 8
-        for (int i = t; i < inside * k; i += THREADS) {
-            rows[r * pitchA + l] = a[i];
-            r += dr, l += dl;
-            if (l >= k) l -= k, r++;
-        }
-    }
-    __syncthreads();
-    T sum[V][N];
-#pragma unroll
-    for (int i = 0; i < V * N; i++) sum[i / N][i % N] = 0;
-    const T* x = transA ? a + t : rows + t * pitchA;
-    const i64 next = transA ? lda : 1, far = transA ? THREADS : THREADS * pitchA;
-#pragma unroll 4
-    for (int l = 0; l < k; l++) {
-        T f[V];
-#pragma unroll
-        for (int i = 0; i < V; i++) f[i] = t + i * THREADS < inside ? x[l * next + i * far] : T(0);
-#pragma unroll
-        for (int j = 0; j < N; j += W) {
-            if (j < n) {
-                Pack<T> y;
-                y.v = *reinterpret_cast<const typename Vec<T>::type*>(bs + l * N + j);
-#pragma unroll
-                for (int i = 0; i < V; i++)
-#pragma unroll
-                    for (int e = 0; e < W; e++) sum[i][j + e] += f[i] * y.s[e];
-            }
-        }
-    }
-    if (transC) {
-#pragma unroll
-        for (int j = 0; j < N; j++)
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                if (j < n && t + i * THREADS < inside) c[j * m + row0 + t + i * THREADS] = sum[i][j];
-        return;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            if (j < n) rows[(t + i * THREADS) * pitchC + j] = sum[i][j];
-    __syncthreads();
-    int r = t / n, j = t % n;
-    const int dr = THREADS / n, dj = THREADS % n;
-#pragma unroll 8
-    for (int i = t; i < inside * n; i += THREADS) {
-        c[row0 * n + i] = rows[r * pitchC + j];
-        r += dr, j += dj;
-        if (j >= n) j -= n, r++;
-    }
-}
-
-template <typename T>
-__device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, int lda, int ldb, i64 batch, int transA, int transB) {
-    const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    const int size = m * n;
-    const i64 matrix = batch * size < 1ll << 31 ? (unsigned)i / (unsigned)size : i / size;
-    if (matrix >= batch) return;
-    const int e = (int)(i - matrix * size), row = e / n, col = e - row * n;
-    a += matrix * (m * k) + row * (transA ? 1 : lda);
-    b += matrix * (k * n) + col * (transB ? ldb : 1);
-    const int nextA = transA ? lda : 1, nextB = transB ? 1 : ldb;
-    T sum = 0;
-#pragma unroll 4
-    for (int l = 0; l < k; l++) sum += a[l * nextA] * b[l * nextB];
-    c[i] = sum;
-}
-
-// bundle: a block computes `each` matrices of the batch. It copies their operands to shared memory in full: op(A) with K outermost
-// and rows contiguous, padded to groups of R; op(B) in its stored layout. A thread computes R rows of a column at a time.
-template <typename T>
-__device__ __forceinline__ void bundle(const T* a, const T* b, T* c, int m, int n, int k, i64 batch, int each, int transA, int transB) {
-    using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, R = 4, THREADS = 256;
-    const int groups = (m + R - 1) / R, pitchA = groups % 2 ? groups * R : groups * R + R, pitchB = transB ? k | 1 : n;
-    const i64 first = (i64)blockIdx.x * each;
-    const int matrices = (int)min(batch - first, (i64)each), t = threadIdx.x;
-    T* const as = reinterpret_cast<T*>(dynamic); // [matrix][l][row]
-    T* const bs = as + each * k * pitchA;         // [matrix][l][column], or [matrix][column][l]
-    // over is i / n, exact for the numbers of elements of a block, n the reciprocal.
-    const auto over = [](int i, float n) { return (int)((i + 0.5f) * n); };
-    const float perM = 1.0f / m, perN = 1.0f / n, perK = 1.0f / k, perGroup = 1.0f / groups;
-    a += first * m * k;
-    b += first * k * n;
-    c += first * m * n;
-#pragma unroll 4
-    for (int i = t; i < matrices * m * k; i += THREADS) {
-        int to;
-        if (transA) {
-            const int line = over(i, perM);
-            to = line * pitchA + i - line * m;
-        } else {
-            const int line = over(i, perK), matrix = over(line, perM);
-            to = (matrix * k + i - line * k) * pitchA + line - matrix * m;
-        }
-        async_copy(as + to, a + i, true);
-    }
-    const int skip = transB ? pitchB - k : 0;
-#pragma unroll 4
-    for (int i = t; i < matrices * k * n; i += THREADS) async_copy(bs + i + (skip ? over(i, perK) : 0), b + i, true);
-    commit();
-    arrived<0>();
-    __syncthreads();
-    const int nextB = transB ? 1 : n;
-#pragma unroll 1
-    for (int i = t; i < matrices * groups * n; i += THREADS) {
-        const int line = over(i, perN), col = i - line * n, matrix = over(line, perGroup), row = (line - matrix * groups) * R;
-        const T *x = as + matrix * k * pitchA + row, *y = bs + (transB ? (matrix * n + col) * pitchB : matrix * k * n + col);
-        T sum[R] = {};
-#pragma unroll 4
-        for (int l = 0; l < k; l++, x += pitchA, y += nextB) {
-            const T f = *y;
-#pragma unroll
-            for (int r = 0; r < R; r += W) {
-                Pack<T> v;
-                v.v = *reinterpret_cast<const V*>(x + r);
-#pragma unroll
-                for (int e = 0; e < W; e++) sum[r + e] += v.s[e] * f;
-            }
-        }
-        T* q = c + (matrix * m + row) * n + col;
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            if (row + r < m) q[r * n] = sum[r];
-    }
-}
-
-// Other devices take tiles instead of linear: the entry points are empty there.
-#if __CUDA_ARCH__ == 900
-#define ON_HOPPER(...) __VA_ARGS__
-#else
-#define ON_HOPPER(...)
-#endif
-#define KERNEL(name, T, suffix, ...)                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) matmul_##name##_##suffix(                                                       \
-        const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int splits,   \
-        int transA, int transB, int transC)
 #define OUTER(T, suffix, K, BLOCKS)                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) matmul_outer##K##_##suffix(                                               \
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int rows, \
@@ -331,14 +102,10 @@ __device__ __forceinline__ void bundle(const T* a, const T* b, T* c, int m, int 
         follow();                                                                                                                       \
         outer<T, K>(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, batch, rows, transA, transB);                                    \
     }
-#define KERNELS(T, suffix, THREADS)                                                                                                             \
+#define KERNELS(T, suffix)                                                                                                             \
     OUTER(T, suffix, 4, 4)                                                                                                                      \
     OUTER(T, suffix, 8, 3)                                                                                                                      \
     OUTER(T, suffix, 16, 2)                                                                                                                     \
-    KERNEL(linear, T, suffix, 256, 4) { ON_HOPPER(follow(); linear(a, b, c, (int)m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB);) } \
-    KERNEL(tall, T, suffix, THREADS) { follow(); tall<16, 1>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); } \
-    KERNEL(slim, T, suffix, THREADS) { follow(); tall<4, 4>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }  \
-    KERNEL(tiny, T, suffix, 256) { follow(); tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
-KERNELS(float, f32, 256)
-KERNELS(double, f64, 128)
-KERNEL(bundle, float, f32, 256) { follow(); bundle(a, b, c, (int)m, (int)n, (int)k, batch, splits, transA, transB); }
+    extern "C" __global__ void __launch_bounds__(256) matmul_turn_##suffix(const T* from, T* to, i64 n, i64 k) { follow(); turn(from, to, n, (int)k); }
+KERNELS(float, f32)
+KERNELS(double, f64)

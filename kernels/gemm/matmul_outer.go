@@ -1,35 +1,14 @@
 package gemm
 
 import (
-	"unsafe"
-
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// lowK returns a kernel of matmul_outer.cu for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
-func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
+// lowK returns a kernel for few terms, of a source for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
+func lowK[T kernels.Float](source, name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return &candidate{name: name, dtype: dt, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
-		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
-}
-
-// linear is the kernel of matmul_outer.cu for short rows, on 9.0.
-//
-// H200, us, m x k x n          linear  the best other
-// 82768 x 1 x 31, 9 of         39.8    71.3, small
-// 407540 x 4 x 70              52.8    112, short
-// 152608 x 8 x 30, 30 of       354     485, small
-// 470824 x 12 x 21             38.1    55.9, small
-// 192767 x 6 x 5, 3 of, f64    17.4    31.1, tall
-// 974222 x 16 x 61             249     168, short
-// 420708 x 4 x 147             146     103, outer4
-// 910 x 6 x 130                3.1     2.5, small
-// 97700 x 14 x 63, f64         42.5    29.2, short
-func linear[T kernels.Float]() *candidate {
-	c := lowK[T]("linear", tile{threads: 256}, span{1, 64 / int64(unsafe.Sizeof(T(0)))}, longRows, cutLinear)
-	c.shares, c.able.on, c.able.n = true, isHopper, span{2, 127}
-	return c.when(limits{c: perSM{from: 2048}})
+	return &candidate{name: name, dtype: dt, shares: t.m > 0, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+		kernel: own.Kernel(source, "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
 // cutOuter cuts a C of long rows into rows of a warp, fewer where the device would be idle.
@@ -51,51 +30,34 @@ func cutOuter(c *candidate, x *problem) (cut, bool) {
 	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps)}, true
 }
 
-// cutLinear gives a thread four vectors of C. The rows of A of a block and B are in shared memory.
-func cutLinear(c *candidate, x *problem) (cut, bool) {
-	const vectors, maxShared = 4, 48 << 10 // of a thread; of a block
-	w, threads := 16/x.size(), int64(c.threads)
-	period := x.N * alignmentPeriod(x.size(), x.N) / w
-	if period > threads {
-		return cut{}, false
-	}
-	each := threads / period * period * w * vectors
-	shared := ((each/x.N+2)*arith.RoundUp(x.K, w) + x.K*x.N) * x.size()
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M*x.N+w-1, each), shared: shared}, shared <= maxShared
+const turnColumns = 256 // of a block of turnKernel
+
+var turnKernel = own.Pair("matmul_outer", "matmul_turn", turnBody[float32], turnBody[float64])
+
+type turnArgs struct {
+	From, To kernels.Ref
+	N, K     int64
 }
 
-// cutTall gives a block rows of a narrow C, in shared memory, if the device has so much.
-func cutTall(c *candidate, x *problem) (cut, bool) {
-	rows, pitch := c.m/x.size(), int64(0)
-	if !x.A.Trans {
-		pitch = x.K | 1
+// turnBody transposes matrices of N rows of K elements, a block 256 of their rows.
+func turnBody[T kernels.Float](c kernels.Call) {
+	x := kernels.Args[turnArgs](c)
+	size, matrices := x.N*x.K, int64(c.Grid[0])/kernels.CeilDiv(x.N, turnColumns)
+	from, to := kernels.Slice[T](c, x.From), kernels.Slice[T](c, x.To)
+	for m := range matrices {
+		copy(to[m*size:], transpose(from[m*size:], x.N, x.K, x.K))
 	}
-	if !x.transC {
-		pitch = max(pitch, x.N|1)
-	}
-	shared := (c.n*x.K + rows*pitch) * x.size()
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M, rows), shared: shared}, shared <= int64(x.dev.SharedOptin)
 }
 
-// cutTiny gives a thread an element of C.
-func cutTiny(c *candidate, x *problem) (cut, bool) {
-	return cut{blocks: max(kernels.CeilDiv(x.elements(), int64(c.threads)), 1)}, true
-}
-
-// cutBundle gives a block several matrices, whose operands fit in shared memory.
-func cutBundle(c *candidate, x *problem) (cut, bool) {
-	const maxShared, items = 24 << 10, 4 // bytes of a block; groups of c.m rows of a thread, about
-	groups := kernels.CeilDiv(x.M, c.m)
-	lineA, sizeB := (groups|1)*c.m, x.K*x.N // of A along M; of B
-	if x.B.Trans {
-		sizeB = (x.K | 1) * x.N
+// turned returns the problem whose B a launch has transposed.
+func (x *problem) turned(p *kernels.Plan) *problem {
+	y, batch := *x, x.Batch
+	if x.B.Shared {
+		batch = 1
 	}
-	shared := (x.K*lineA + sizeB) * x.size() // of a matrix
-	each := min(maxShared/shared, max(items*int64(c.threads)/(groups*x.N), 1), max(x.Batch/(4*x.sms()), 1))
-	if each == 0 || x.Batch < max(x.sms(), 2) {
-		return cut{}, false
-	}
-	return cut{each: each, blocks: kernels.CeilDiv(x.Batch, each), shared: each * shared}, true
+	y.b, y.B.Trans = p.Workspace(batch*x.K*x.N*x.size()), false
+	p.Launch(turnKernel[x.Dtype], int(batch*kernels.CeilDiv(x.N, turnColumns)), turnColumns, turnArgs{x.b, y.b, x.N, x.K})
+	return &y
 }
 
 // isTall and isLong report whether low-K products have a narrow C, and one of long rows.
@@ -105,5 +67,5 @@ func isTall(_ *candidate, x *problem) bool {
 }
 
 func isLong(_ *candidate, x *problem) bool {
-	return x.N >= 128 && x.K <= 16 && (x.K <= 4 || x.elements() >= 4096*x.sms() && !x.B.Trans)
+	return x.N > 64 && x.K <= 16 && (x.K <= 4 || x.elements() >= 4096*x.sms())
 }

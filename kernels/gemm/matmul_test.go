@@ -219,7 +219,7 @@ func plannedMatMuls() []plannedMatMul {
 		{turing, 1, 1024, 1024, 1024, []string{"matmul_medium_f32"}},
 		{turing, 1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
 		{turing, 200, 128, 128, 64, []string{"matmul_short_f32"}},
-		{turing, 100000, 8, 8, 8, []string{"matmul_bundle_f32"}},
+		{turing, 100000, 8, 8, 8, []string{"matmul_tall_f32"}},
 		{turing, 1, 1 << 17, 1, 4096, []string{"matmul_rows_f32"}},
 		{turing, 1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_join_f32"}},
 		{turing, 1, 1, 1 << 20, 64, []string{"matmul_columns_f32"}},

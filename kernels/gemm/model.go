@@ -119,6 +119,9 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 		p.block += r.Finish / p.clock
 		p.fixed += batch * m * n * float64(x.epilogueBytes()) / 1e6 * r.Load
 	}
+	if c.turns && x.B.Trans {
+		p.fixed += r.Second/p.clock + batch*k*n*size/1e6*r.Prepare
+	}
 	if c.form != Plain {
 		left, launches := 0., 0.
 		for i, o := range x.Prepares(c.form) {
@@ -173,6 +176,8 @@ func (p *predictor) time(d *cut) float64 {
 		units = float64(d.chunk * x.M)
 	case d.chunk > 0 && d.each == 0 && d.parts == 0: // strips of columns
 		units = float64(d.chunk) * 1024 / float64(x.size())
+	case d.threads > 0: // few columns: copies take as long as 8 more
+		units = float64(x.Batch*x.M*(x.N+8)) * k / launched
 	default:
 		units = float64(x.elements()) * max(k, 1) / launched
 	}

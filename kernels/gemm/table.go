@@ -47,7 +47,7 @@ var table = withRates(slices.Concat(
 	},
 	[][]*candidate{slices.Concat(
 		narrowTable[float32](), narrowTable[float64](),
-		lowKTable[float32](bundle), lowKTable[float64](),
+		lowKTable[float32](fewColumns[float32]("tall4", 4, 4, 4), fewColumns[float32]("tall", 128, 4, 8)), lowKTable[float64](fewColumns[float64]("tall", 128, 2, 8)),
 		[]*candidate{
 			// m x k x n                 strips  tiles
 			// 3 x 5000 x 40000          189     270
@@ -307,29 +307,18 @@ func aligned(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 
 // lowKTable lists the kernels for few terms, after others.
 func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
-	threads := 1024 / int(unsafe.Sizeof(T(0)))
 	outer := func(name string, rows int64, k span) *candidate {
-		return lowK[T](name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
-	}
-	tiny := func(_ *candidate, x *problem) bool {
-		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
+		c := lowK[T]("matmul_outer", name, tile{m: rows, threads: 256}, k, longRows, cutOuter)
+		c.turns = k.from > 4
+		return c.when(limits{c: perSM{from: 64}, also: isLong})
 	}
 	// m x k x n                 low K   tiles
 	// 10000 x 10 x 10000        120     142
 	// 142 x 3 x 14713, 12 of    29.0    66.9
-	// 9 x 11 x 39, 27057 of     40.0    98.8, an element a thread
 	return append(others,
-		lowK[T]("tiny", tile{threads: 256}, span{1, 16}, longRows, cutTiny).when(limits{c: perSM{from: 64}, batch: span{from: 2}, also: tiny}),
-		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: isTall}),
-		lowK[T]("tall", tile{m: 1024, n: 16, threads: threads}, span{1, 64}, tall, cutTall).when(limits{c: perSM{from: 64}, also: isTall}),
-		linear[T](), outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
+		outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
 	)
 }
-
-// bundle is the kernel of matmul_outer.cu for several matrices a block.
-var bundle = lowK[float32]("bundle", tile{m: 4, threads: 256}, span{1, 14}, longRows, cutBundle).when(limits{c: perSM{from: 64}, also: func(c *candidate, x *problem) bool {
-	return !isTall(c, x) && (!isLong(c, x) || x.B.Trans && x.Batch >= 4*x.sms())
-}})
 
 // narrowTable lists the kernels for a C of few rows where rows of the large operand run along K.
 func narrowTable[T kernels.Float]() []*candidate {

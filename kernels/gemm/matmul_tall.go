@@ -1,0 +1,69 @@
+package gemm
+
+import (
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
+)
+
+// fewColumns is a kernel of matmul_tall.cu for a C of so many columns at most, or rows: a thread computes `each` rows of `of` columns.
+//
+// H200, us, m x k x n          tall   PyTorch  the best other
+// 481994 x 30 x 23, A^T, 3 of  126    138      226, small
+// 42 x 21 x 3, B^T, 8656 of    13.6   42.8     69, small
+// 1847 x 15 x 22, B^T, 2539 of 218    353      494, linear
+// 152608 x 8 x 30, B^T, 30 of  229    269      349, linear
+// 18860 x 21 x 3, B^T, 63 of   33.4   90.6     72.7, columns in shared memory
+// 290014 x 13 x 17, f64, 2 of  44.1   67.9     94.5, small
+// 450068 x 77 x 30, A^T B^T    129    74.6     96.9, oblong
+func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *candidate {
+	// lines returns how many threads compute the rows of a part of the columns, in a block of one matrix.
+	lines := func(x *problem) int64 {
+		if x.N > 64 {
+			return 16
+		}
+		return 32
+	}
+	c := lowK[T]("matmul_tall", name, tile{}, span{1, 64}, tall, func(_ *candidate, x *problem) (cut, bool) { return cutFewColumns(x, lines(x), each, of) })
+	c.shares, c.able.side = true, span{to: columns}
+	c.args = func(_ *candidate, x *problem, d cut, to kernels.Ref) any {
+		return x.arguments(to, lines(x)*each, d.each)
+	}
+	return c.when(limits{on: isHopper, side: span{from: 2}}, limits{c: perSM{from: 64}, also: isTall}, limits{c: perSM{from: 64}, k: span{to: 14}, also: isBundle})
+}
+
+// cutFewColumns gives a block a tile of rows of a matrix, or several small matrices.
+func cutFewColumns(x *problem, lines, rows, cols int64) (cut, bool) {
+	const (
+		warp, maxThreads, maxShared = 32, 256, 48 << 10
+		resident, copying           = 1024, 128 // threads of an SM; of a block that has few
+	)
+	w, parts, inside, matrices := 16/x.size(), kernels.CeilDiv(x.N, cols), lines*rows, int64(1)
+	d := cut{blocks: x.Batch * kernels.CeilDiv(x.M, inside), threads: arith.RoundUp(lines*parts, warp)}
+	a := x.K * (inside + w)
+	if x.M <= inside {
+		threads := kernels.CeilDiv(x.M, rows) * parts // of a matrix
+		if d.each, inside = 1, x.M; !x.shared() {
+			d.each = max(min(warp/threads, x.Batch/(2*x.sms())), 1)
+		}
+		matrices = d.each
+		d.blocks, d.threads = kernels.CeilDiv(x.Batch, d.each), arith.RoundUp(d.each*threads, warp)
+	}
+	if !x.A.Trans || d.each > 0 {
+		a = (matrices*inside + rows) * (x.K + 1)
+	}
+	if idle := x.sms() * resident / max(d.blocks, 1); d.threads < min(idle, copying) { // more threads copy
+		d.threads = min(arith.RoundUp(idle-warp+1, warp), copying)
+	}
+	c := matrices * inside * (x.N + 4)
+	if x.transC {
+		c = 0
+	}
+	d.shared = max(matrices*x.K*parts*cols+a+w, c+w) * x.size()
+	return d, d.threads <= maxThreads && d.shared <= maxShared
+}
+
+// isBundle admits many small matrices.
+func isBundle(c *candidate, x *problem) bool {
+	const least = 4 // matrices for each SM where C has long rows
+	return x.Batch >= x.sms() && (!isLong(c, x) || x.B.Trans && x.Batch >= least*x.sms())
+}
