@@ -144,5 +144,5 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
         tall<T, R, NC>(a, b, c, (int)m, (int)n, (int)k, lda, strideA, strideB, batch, (int)chunk, each, transA, transB, transC);                         \
     }
 KERNEL(tall4_f32, float, 4, 4, 4)
-KERNEL(tall_f32, float, 4, 8, 3)
+KERNEL(tall_f32, float, 4, 8, __CUDA_ARCH__ < 1000 ? 3 : 2)
 KERNEL(tall_f64, double, 2, 8, 3)
