@@ -219,6 +219,56 @@ func TestCacheRepeatsTheLastRow(t *testing.T) {
 	}
 }
 
+// TestCacheStates: requests do not continue from one another. A graph of a state that runs change is an error of Run, unless requests set it, and a matter of Do; one of a state that a run which
+// evaluates leaves as it is, is none.
+func TestCacheStates(t *testing.T) {
+	carrying := func(evaluates, input bool) *Cache {
+		return timesW(t, Limit{}, func(v *Sized, _ *G.Node) error {
+			sum := G.NewMatrix(v.Graph, tensor.Float32, G.WithName("sum"), G.WithShape(v.In[0].Shape()...))
+			next, err := ops.Map("a + b", v.Out[0], sum)
+			if err != nil {
+				return err
+			}
+			if v.Out[0] = next; input {
+				v.In = append(v.In, sum)
+			}
+			if evaluates {
+				if next, err = ops.WhenTraining(next, sum); err != nil {
+					return err
+				}
+			}
+			v.Options = append(v.Options, Transient(sum, next))
+			return nil
+		})
+	}
+	run := func(c *Cache, in ...G.Value) []float32 {
+		t.Helper()
+		return testutil.Get[[]G.Value](t)(c.Run(t.Context(), in...))[0].Data().([]float32)
+	}
+	c := carrying(false, false)
+	if _, err := c.Run(t.Context(), ones(1)); err == nil || !strings.Contains(err.Error(), "runs change the state sum") {
+		t.Errorf("got the error %v of a state that runs change", err)
+	}
+	for k := range 2 {
+		testutil.Do(t, c.Do(t.Context(), 1, func(vm *VM, g *Sized) error {
+			testutil.Do(t, errors.Join(G.Let(g.In[0], ones(1)), vm.RunAll()))
+			if got, want := g.Out[0].Value().Data().([]float32)[2], float32(3*(k+1)); got != want {
+				t.Errorf("run %d of Do: got %v, want %v", k, got, want)
+			}
+			return nil
+		}))
+	}
+	input, evaluates := carrying(false, true), carrying(true, false)
+	for range 2 {
+		if got := run(input, ones(1), ones(1)); !slices.Equal(got, []float32{2, 3, 4}) {
+			t.Errorf("with the state as an input: got %v", got)
+		}
+		if got := run(evaluates, ones(1)); !slices.Equal(got, []float32{1, 2, 3}) {
+			t.Errorf("with a state that evaluations leave: got %v", got)
+		}
+	}
+}
+
 // TestCacheWaits: a request that comes during a run waits for others too, and Close ends a wait.
 func TestCacheWaits(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})

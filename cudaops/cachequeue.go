@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -38,6 +39,9 @@ type input struct {
 // Run returns the results of a request: of values for the graph's inputs, all with the same number of rows along axis 0. With
 // [Limit].Rows, requests that wait at the same time are joined into one run, and each call gets its own rows of the results, as new
 // values. If that run fails, the Cache runs each request by itself, and only those with a wrong index fail. When ctx is done, the request leaves the queue.
+//
+// A graph whose runs change a state that is not among its inputs is an error: a request would continue from the one before it, whoever made that. [Cache.Do] runs such a
+// graph, with [VM.Push] or nn.Scope.Reset at the start of each sequence.
 func (c *Cache) Run(ctx context.Context, in ...gorgonia.Value) (out []gorgonia.Value, err error) {
 	if err = c.usable(ctx); err == nil {
 		out, err = c.run(ctx, in)
@@ -181,7 +185,10 @@ func (c *Cache) runBatch(batch []*request) {
 		size = c.limit.Sizes[i]
 	}
 	err := c.do(context.Background(), size, func(vm *VM, g *Sized) error {
-		err := g.set(batch, size)
+		err := g.checkStates(vm)
+		if err == nil {
+			err = g.set(batch, size)
+		}
 		if err == nil {
 			err = vm.RunAll()
 		}
@@ -200,6 +207,17 @@ func (c *Cache) runBatch(batch []*request) {
 		r.err = err
 		close(r.done)
 	}
+}
+
+// checkStates returns an error if runs change a state that requests do not set. One that a run leaves as it is, such as a running mean of a run that evaluates, is none.
+func (g *Sized) checkStates(vm *VM) error {
+	graph := vm.shown.Load().graph
+	for _, s := range graph.Shared {
+		if !slices.Contains(g.In, s.Node) && slices.ContainsFunc(graph.Program.Updates, func(u program.Update) bool { return u.State == s.Value.Base && u.Next != u.State }) {
+			return fmt.Errorf("got a graph whose runs change the state %s, so that a request continues from the one before it: want the state among the inputs, or Cache.Do", s.Node.Name())
+		}
+	}
+	return nil
 }
 
 // set sets the inputs to the rows of the requests, and repeats the last row in the rest.

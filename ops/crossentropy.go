@@ -188,6 +188,7 @@ func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 	number := func(x float64) expr.Value { return b.Constant(dt, x) }
 	x, label, index := b.Operand(0), b.Operand(1), b.Operand(len(operands))
 	most := b.Apply(expr.RowMax, x)
+	below := func(v expr.Value) expr.Value { return b.Apply(expr.Sub, most, v) } // exact where x are large and close, unlike lse - v
 	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x, most))
 	sum := b.Apply(expr.RowSum, e)
 	as := kernels.Int64
@@ -216,18 +217,17 @@ func (c crossEntropy) Rows(in ...Type) (Rows, error) {
 		target := b.Apply(expr.Select, is, share(1-c.smoothing+smooth), share(smooth))
 		v = b.Apply(expr.Sub, b.Apply(expr.Mul, e, b.Apply(expr.Div, g, sum)), target) // a division a row
 	case c.weighted:
-		lse := b.Apply(expr.Add, b.Apply(expr.Log, sum), most)
-		v = b.Apply(expr.Mul, weight(number(1-c.smoothing)), b.Apply(expr.Sub, lse, ofLabel()))
+		v = b.Apply(expr.Mul, weight(number(1-c.smoothing)), b.Apply(expr.Add, b.Apply(expr.Log, sum), below(ofLabel())))
 		if c.smoothing > 0 {
-			others := b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Sub, lse, x)))
+			others := b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Operand(2), b.Apply(expr.Add, b.Apply(expr.Log, sum), below(x))))
 			v = b.Apply(expr.Add, v, b.Apply(expr.Mul, number(smooth), others))
 		}
 	default:
-		v = ofLabel()
+		v = below(ofLabel())
 		if s := c.smoothing; s > 0 {
-			v = b.Apply(expr.Add, b.Apply(expr.Mul, number(1-s), v), b.Apply(expr.Mul, number(smooth), b.Apply(expr.RowSum, x)))
+			v = b.Apply(expr.Add, b.Apply(expr.Mul, number(1-s), v), b.Apply(expr.Mul, number(smooth), b.Apply(expr.RowSum, below(x))))
 		}
-		v = b.Apply(expr.Sub, b.Apply(expr.Add, b.Apply(expr.Log, sum), most), v)
+		v = b.Apply(expr.Add, b.Apply(expr.Log, sum), v)
 	}
 	var err error
 	r.Func, err = b.Func(b.Apply(expr.Select, c.counts(b, label), v, number(0)))

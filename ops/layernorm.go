@@ -12,9 +12,9 @@ import (
 //	out = (x - mean) / sqrt(variance + epsilon) * scale + bias
 //
 // mean and variance are those of the elements that are normalized together; the variance is divided by their number. It is computed from the
-// differences from the mean, and sums are made in double precision. It is an error if epsilon is negative or NaN.
+// differences from the mean. Means are computed in double precision and rounded once, so that equal elements of float32 become bias. It is an error if epsilon is negative or NaN.
 func LayerNorm(x, scale, bias *gorgonia.Node, epsilon float64) (*gorgonia.Node, error) {
-	inputs, expression := []*gorgonia.Node{x, scale, bias}, "(a - %[1]s) * (1 / sqrt(rowsum(square(a - %[1]s)) / %[2]d + %[3]v)) * b + c"
+	inputs, expression := []*gorgonia.Node{x, scale, bias}, "(a - %[1]s) * (1 / sqrt(rowmean(square(a - %[1]s), %[2]d) + %[3]v)) * b + c"
 	if bias == nil {
 		inputs, expression = inputs[:2], expression[:len(expression)-len(" + c")]
 	}
@@ -25,9 +25,9 @@ func LayerNorm(x, scale, bias *gorgonia.Node, epsilon float64) (*gorgonia.Node, 
 //
 //	out = x / sqrt((mean of x²) + epsilon) * scale
 //
-// Sums are made in double precision. It is an error if epsilon is negative or NaN.
+// The mean is computed in double precision and rounded once. It is an error if epsilon is negative or NaN.
 func RMSNorm(x, scale *gorgonia.Node, epsilon float64) (*gorgonia.Node, error) {
-	return normalized("RMSNorm", "a * (1 / sqrt(rowsum(square(a)) / %[2]d + %[3]v)) * b", epsilon, []*gorgonia.Node{x, scale}, func(r rowFunc) Primitive { return rmsNorm{r, epsilon} })
+	return normalized("RMSNorm", "a * (1 / sqrt(rowmean(square(a), %[2]d) + %[3]v)) * b", epsilon, []*gorgonia.Node{x, scale}, func(r rowFunc) Primitive { return rmsNorm{r, epsilon} })
 }
 
 // normalized applies a normalization of the first input over the axes of the others. Its expression is formatted with the mean of a row, the number
@@ -69,7 +69,7 @@ func checkEpsilon(epsilon float64) error {
 }
 
 // meanOf is the mean of a row of n elements.
-func meanOf(n int) string { return fmt.Sprintf("rowsum(a) / %d", n) }
+func meanOf(n int) string { return fmt.Sprintf("rowmean(a, %d)", n) }
 
 type layerNorm struct {
 	rowFunc
@@ -81,8 +81,8 @@ func (p layerNorm) Adjoints(b *Backward) []Term {
 	x, scale, g := b.In(0), b.In(1), b.Grad()
 	n := scale.Type().Shape.TotalSize()
 	mean := b.rows("Mean", meanOf(n), p.shape, p.axes, ofRowsKept, x)
-	inverse := b.rows("InverseDeviation", fmt.Sprintf("1 / sqrt(rowsum(square(a - b)) / %d + %s)", n, number(p.epsilon)), p.shape, p.axes, ofRowsKept, x, mean)
-	dx := b.rows("LayerNormGradient", fmt.Sprintf("d * (e*b - rowsum(e*b) / %[1]d - (a - c) * d * (rowsum(e*b * ((a - c) * d)) / %[1]d))", n), p.shape, p.axes, ofElements, x, scale, mean, inverse, g)
+	inverse := b.rows("InverseDeviation", fmt.Sprintf("1 / sqrt(rowmean(square(a - b), %d) + %s)", n, number(p.epsilon)), p.shape, p.axes, ofRowsKept, x, mean)
+	dx := b.rows("LayerNormGradient", fmt.Sprintf("d * (e*b - rowmean(e*b, %[1]d) - (a - c) * d * rowmean(e*b * ((a - c) * d), %[1]d))", n), p.shape, p.axes, ofElements, x, scale, mean, inverse, g)
 	terms := []Term{dx, sumTo(b, b.elements("a * ((b - c) * d)", g, x, mean, inverse), scale.Type().Shape)}
 	if len(b.in) > 2 {
 		terms = append(terms, sumTo(b, g, scale.Type().Shape))
@@ -98,7 +98,7 @@ type rmsNorm struct {
 func (p rmsNorm) Adjoints(b *Backward) []Term {
 	x, scale, g := b.In(0), b.In(1), b.Grad()
 	n := scale.Type().Shape.TotalSize()
-	inverse := b.rows("InverseRootMeanSquare", fmt.Sprintf("1 / sqrt(rowsum(square(a)) / %d + %s)", n, number(p.epsilon)), p.shape, p.axes, ofRowsKept, x)
-	dx := b.rows("RMSNormGradient", fmt.Sprintf("c * (d*b - a * c * (rowsum(d*b * (a * c)) / %d))", n), p.shape, p.axes, ofElements, x, scale, inverse, g)
+	inverse := b.rows("InverseRootMeanSquare", fmt.Sprintf("1 / sqrt(rowmean(square(a), %d) + %s)", n, number(p.epsilon)), p.shape, p.axes, ofRowsKept, x)
+	dx := b.rows("RMSNormGradient", fmt.Sprintf("c * (d*b - a * c * rowmean(d*b * (a * c), %d))", n), p.shape, p.axes, ofElements, x, scale, inverse, g)
 	return []Term{dx, sumTo(b, b.elements("a * (b * c)", g, x, inverse), scale.Type().Shape)}
 }

@@ -48,8 +48,8 @@ func Var(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) {
 //
 //	out[kept] = (sum over the axes' indexes of (x[...] - mean)²) / (number of terms - correction)
 //
-// The correction is 1 for the variance of a sample, and 0 for that of all values. The mean is computed first, and sums
-// are made in double precision. It is an error if there are not more terms than the correction, or if that is negative.
+// The correction is 1 for the variance of a sample, and 0 for that of all values. The mean is computed first; both are
+// computed in double precision and rounded once, so that equal elements of float32 have the variance 0. It is an error if there are not more terms than the correction, or if that is negative.
 func VarCorrection(x *gorgonia.Node, correction int, along ...int) (*gorgonia.Node, error) {
 	t, axes, err := inputAlong(x, along)
 	if err != nil {
@@ -59,7 +59,7 @@ func VarCorrection(x *gorgonia.Node, correction int, along ...int) (*gorgonia.No
 	if correction < 0 || n <= correction {
 		return nil, fmt.Errorf("ops: Var%v: got %d terms and the correction %d, want a correction of 0 or more and more terms", along, n, correction)
 	}
-	return reduceRows("Var", fmt.Sprintf("rowsum(square(a - rowsum(a) / %d)) / %d", n, n-correction), x, along)
+	return reduceRows("Var", fmt.Sprintf("rowmean(square(a - %s), %d)", meanOf(n), n-correction), x, along)
 }
 
 // reduceRows applies a function with one result for each row of x along some axes.

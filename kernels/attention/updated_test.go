@@ -56,7 +56,7 @@ func cached(p attention.Problem) attention.Problem {
 // updated checks a drawn problem on a device, if the device has a kernel for it.
 func updated(t *testing.T, r *rand.Rand, dev kernels.Device, seen map[bool]int) {
 	t.Helper()
-	a := drawProblem(r, []kind{f32, bf16, f16}[r.IntN(3)], true, 0)
+	a := drawProblem(r, []kind{f32, bf16, f16}[r.IntN(3)], true, 3)
 	a.Dim = 8 * (1 + r.Int64N(32))
 	a.draw(r)
 	dt, count := a.Dtype, 1+r.Int64N(min(3, a.Keys))

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 )
 
 // Texts, and the normal forms of their functions.
@@ -275,9 +277,24 @@ func TestGradient(t *testing.T) {
 	if g, err := f.Gradient(3); err == nil {
 		t.Errorf("the derivative by operand 3 of 3 is %v", g)
 	}
-	zero := parse(t, "pow(a, b)", Float64, "a", "b")
-	g, err = zero.Gradient(1)
-	if got := outputs64(t, g, []float64{0, 2, 1}); err != nil || got[0] != 0 {
-		t.Errorf("the derivative of 0^b by b is %v, want 0", got)
+}
+
+// TestGradientsOfPow: where the power or its logarithm has no derivative, gradients are PyTorch's, but for the limit 0 at +Inf and -1, where PyTorch has NaN.
+func TestGradientsOfPow(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	pow := parse(t, "pow(a, b)", Float64, "a", "b")
+	byBoth := testutil.Get[Func](t)(pow.Gradient(0, 1))
+	for _, c := range []struct{ a, b, byA, byB float64 }{
+		{0, 0, 0, 0}, {0, 1, 1, 0}, {0, 2, 0, 0}, {0, 0.5, inf, 0}, {0, -1, -inf, -inf}, {0, 3, 0, 0}, {-2, 2, -4, nan}, {-2, 3, 12, nan}, {-2, -1, -0.25, nan}, {-2, 0, 0, nan}, {-2, 0.5, nan, nan},
+		{inf, 0, 0, inf}, {nan, 0, 0, nan}, {inf, -1, 0, 0}, {2, 0, 0, math.Ln2}, {1, nan, nan, 0}, {1, inf, inf, 0},
+	} {
+		if got := outputs64(t, byBoth, []float64{c.a, c.b, 1}); !alike(got[0], c.byA) || !alike(got[1], c.byB) {
+			t.Errorf("the gradient of pow at %v, %v is %v, want %v, %v", c.a, c.b, got, c.byA, c.byB)
+		}
 	}
+}
+
+// alike reports whether numbers are equal, or near, or both NaN.
+func alike(x, y float64) bool {
+	return x == y || math.Abs(x-y) < 1e-15 || math.IsNaN(x) && math.IsNaN(y)
 }

@@ -98,8 +98,8 @@ var ops = [opCount]struct {
 	Sub: {name: "-", arity: 2, gradients: []string{"dz", "-dz"}},
 	Mul: {name: "*", arity: 2, gradients: []string{"dz * y", "dz * x"}},
 	Div: {name: "/", arity: 2, gradients: []string{"dz / y", "-(dz / y * z)"}},
-	// z ln x goes to 0 with z; the product of its factors would be NaN.
-	Pow: {name: "pow", arity: 2, gradients: []string{"dz * (y * pow(x, y - 1))", "dz * select(z == 0, 0, z * log(x))"}, binary: pow},
+	// z ln x goes to 0 with z; the product of its factors would be NaN. By x, pow(x, 0) is constant, also where pow(x, -1) is infinite or NaN; by y, that of 0 is 0 at y = 0, as PyTorch's.
+	Pow: {name: "pow", arity: 2, gradients: []string{"dz * select(y == 0, 0, y * pow(x, y - 1))", "dz * select(z == 0 || x == 0 && y == 0, 0, z * log(x))"}, binary: pow},
 	Min: {name: "min", arity: 2, gradients: []string{"select(x <= y, dz, 0)", "select(x <= y, 0, dz)"}},
 	Max: {name: "max", arity: 2, gradients: []string{"select(x >= y, dz, 0)", "select(x >= y, 0, dz)"}},
 

@@ -25,6 +25,9 @@ func Parse(text string, d Dtype, names ...string) (Func, error) {
 // ParseRows reads an expression in the language of [Parse] that may also name the reductions of a row, rowsum(x), rowmax(x) and rowmin(x):
 //
 //	ParseRows("exp(x - rowmax(x)) / rowsum(exp(x - rowmax(x)))", Float32, "x")
+//
+// and rowmean(x, n), the sum divided by the number n. Of Float32, it is rounded once, so the mean of equal elements is that element: rowsum(x) / n
+// is rounded twice, and x - rowsum(x) / n of equal elements is not 0.
 func ParseRows(text string, d Dtype, names ...string) (Func, error) {
 	return parseAs(text, d, true, names)
 }
@@ -260,6 +263,10 @@ func (p *parser) primary() Value {
 		p.next()
 		return p.call(op)
 	}
+	if p.token == "rowmean" && p.rows {
+		p.next()
+		return p.mean()
+	}
 	if p.token == "(" {
 		p.next()
 		v := p.alternative()
@@ -297,6 +304,24 @@ func (p *parser) call(op Op) Value {
 		p.arguments(op, args...)
 	}
 	return p.Apply(op, args...)
+}
+
+// mean reads the arguments of rowmean. In double precision the product by 1/n is as precise as the quotient, and much faster.
+func (p *parser) mean() Value {
+	p.expect("(")
+	sum := p.Apply(RowSum, p.Convert(p.alternative(), Float64))
+	p.expect(",")
+	n, err := strconv.ParseFloat(p.token, 64)
+	if err != nil || !(n > 0) {
+		p.unexpected("a number above 0")
+		return -1
+	}
+	p.next()
+	p.expect(")")
+	if p.float == Float64 {
+		return p.Apply(Div, sum, p.Constant(Float64, n))
+	}
+	return p.Convert(p.Apply(Mul, sum, p.Constant(Float64, 1/n)), p.float)
 }
 
 func (p *parser) expect(token string) {

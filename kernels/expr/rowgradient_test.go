@@ -17,6 +17,7 @@ func TestRowGradient(t *testing.T) {
 		{"x * y + y", 1, false, "rowsum(z + z * x)"},
 		{"rowmax(x)", 0, true, "z / rowsum(x == rowmax(x)) * (x == rowmax(x))"},
 		{"rowmin(x)", 1, true, "0"},
+		{"rowmean(x, 4)", 0, true, "z / 4"},
 	} {
 		f, err := ParseRows(c.text, Float64, "x", "y")
 		if err != nil {
@@ -43,7 +44,18 @@ func TestRowGradient(t *testing.T) {
 			t.Errorf("operand %d, flags %v: got %v and no error", bad.of, bad.rows, g)
 		}
 	}
-	if _, err := Parse("rowsum(a)", Float32, "a"); err == nil {
-		t.Error("Parse reads a reduction, want an error")
+	for _, text := range []string{"rowsum(a)", "rowmean(a, 2)"} {
+		if _, err := Parse(text, Float32, "a"); err == nil {
+			t.Errorf("Parse reads %s, want an error", text)
+		}
+	}
+	for _, text := range []string{"rowmean(a)", "rowmean(a, 0)", "rowmean(a, a)", "rowmean(a, -1)", "rowmean(, 2)", "rowmean(a, 2"} {
+		if f, err := ParseRows(text, Float32, "a"); err == nil {
+			t.Errorf("%s: got %v and no error", text, f)
+		}
+	}
+	mean, err := ParseRows("rowmean(a, 3)", Float32, "a")
+	if want := "f32: f32(rowsum(f64(x0)) * f64(0.3333333333333333))"; err != nil || mean.String() != want {
+		t.Errorf("got %v, %v, want %s", mean, err, want)
 	}
 }

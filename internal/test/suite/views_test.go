@@ -219,7 +219,7 @@ func TestConstantErrors(t *testing.T) {
 }
 
 // Gradients where several elements are greatest, where factors are 0, at limits, and of rows with NaN or Inf: PyTorch's values of amax,
-// logsumexp, softmax and log_softmax.
+// logsumexp, softmax, log_softmax, and of functions where they have no derivative.
 func TestGradientsAtTies(t *testing.T) {
 	withoutTag(t)
 	inf, nan := math.Inf(1), math.NaN()
@@ -228,6 +228,9 @@ func TestGradientsAtTies(t *testing.T) {
 	max := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Max(x) }
 	min := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Min(x) }
 	logSumExp := func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.LogSumExp(x) }
+	apply := func(expression string) func(x *gorgonia.Node) (*gorgonia.Node, error) {
+		return func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Map(expression, x) }
+	}
 	nans := []float64{nan, nan, nan, nan}
 	for name, c := range map[string]struct {
 		build   func(x *gorgonia.Node) (*gorgonia.Node, error)
@@ -247,6 +250,16 @@ func TestGradientsAtTies(t *testing.T) {
 		"SoftMax of -Inf":        {softMax, []float64{-inf, -inf, -inf, -inf}, nans},
 		"LogSoftMax of -Inf":     {logSoftMax, []float64{-inf, -inf, -inf, -inf}, nans},
 		"LogSoftMax of Inf":      {logSoftMax, []float64{1, inf, -inf, 2}, nans},
+		"power 0":                {apply("pow(a, 0)"), []float64{0, inf, nan, -2}, []float64{0, 0, 0, 0}},
+		"power a - a":            {apply("pow(a, a - a)"), []float64{0, 1, 2, 0}, []float64{0, 0, 0, 0}},
+		"power 1":                {apply("pow(a, 1)"), []float64{0, inf, -3, 2}, []float64{1, 1, 1, 1}},
+		"power 2":                {apply("pow(a, 2)"), []float64{0, inf, -2, 2}, []float64{0, inf, -4, 4}},
+		"power 1/2":              {apply("pow(a, 0.5)"), []float64{0, inf, -4, 4}, []float64{inf, 0, nan, 0.25}},
+		"power of 0":             {apply("pow(0, a)"), []float64{0, 1, 0.5, -1}, []float64{0, 0, 0, -inf}},
+		"square root":            {apply("sqrt(a)"), []float64{0, inf, -4, 4}, []float64{inf, 0, nan, 0.25}},
+		"logarithm":              {apply("log(a)"), []float64{0, inf, -4, 4}, []float64{inf, 0, -0.25, 0.25}},
+		"magnitude":              {apply("abs(a)"), []float64{0, inf, -inf, 4}, []float64{0, 1, -1, 1}},
+		"inverse":                {apply("1 / a"), []float64{0, inf, -2, 4}, []float64{-inf, 0, -0.25, -0.0625}},
 		"strided slices":         {func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Slice(x, gorgonia.S(1, 4, 2)) }, []float64{1, 2, 3, 4}, []float64{0, 1, 0, 1}},
 	} {
 		for _, m := range Machines() {
