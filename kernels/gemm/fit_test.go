@@ -179,7 +179,7 @@ func (f *fit) regret(p int, sharp float64) float64 {
 	}
 	e := sum / weights
 	if f.was[p] > 0 { // not to be slower than before
-		return 2*e + 4*max(e-max(math.Log(f.was[p]/f.best[p]), 0.01), 0)
+		return 2*e + 12*max(e-max(math.Log(f.was[p]/f.best[p]), 0.01), 0)
 	}
 	return e + 2*max(e-0.1, 0)
 }
@@ -233,13 +233,15 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 			tile, r := f.options[f.byKernel[k][0]].candidate.tile, f.rates[k]
 			start := rates{Start: 2.5, Block: 0.7, Step: 10, Alone: 12, Resident: 2, Bytes: 1.2, Reread: 0.02, Second: 2.5, Copied: 0.4, Join: 0.5, Prepare: 1, TN: 1, NT: 1, TT: 1, TransC: 1,
 				Strayed: 1.05, StrayedAlone: 1, StrayedBytes: 1, Stream: 3, Finish: 0.3, Load: 0.2}
-			if start.Step, start.Alone = 0.01, 0.02; tile.m > 0 && tile.n > 0 {
+			if start.Step, start.Alone = 0.01, 0.02; tile.m > 0 && tile.n > 0 && tile.m < 1024 {
 				start.Step, start.Alone = 10*float64(tile.m*tile.n)/4096, 12*float64(tile.m*tile.n)/4096
 			}
 			starts := []rates{}
-			if before, ok := measured[k]; refine && ok {
+			before, ok := measured[k]
+			if ok {
 				starts = append(starts, before)
-			} else {
+			}
+			if !refine || !ok {
 				for _, resident := range []float64{1, 2, 4, 8} { // descents end in different places
 					for _, alone := range []float64{1, 4, 20} {
 						begin := start

@@ -10,7 +10,7 @@ import (
 // lowK returns a kernel of matmul_outer.cu for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
 func lowK[T kernels.Float](name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return &candidate{name: name, dtype: dt, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+	return &candidate{name: name, dtype: dt, copies: elements, shares: t.m > 4, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
 		kernel: own.Kernel("matmul_outer", "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
@@ -48,12 +48,12 @@ func cutOuter(c *candidate, x *problem) (cut, bool) {
 	} // of a warp
 	for ; rows > 4 && jobs(rows) < 16*x.sms(); rows /= 2 {
 	}
-	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps)}, true
+	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps), work: warps * rows * 32 * w * x.K}, true
 }
 
 // cutLinear gives a thread four vectors of C. The rows of A of a block and B are in shared memory.
 func cutLinear(c *candidate, x *problem) (cut, bool) {
-	const vectors, maxShared = 4, 48 << 10 // of a thread; of a block
+	const vectors, maxShared, copied = 4, 48 << 10, 4 // of a thread; of a block; multiply-adds that take as long as an element of A or C
 	w, threads := 16/x.size(), int64(c.threads)
 	period := x.N * alignmentPeriod(x.size(), x.N) / w
 	if period > threads {
@@ -61,7 +61,7 @@ func cutLinear(c *candidate, x *problem) (cut, bool) {
 	}
 	each := threads / period * period * w * vectors
 	shared := ((each/x.N+2)*arith.RoundUp(x.K, w) + x.K*x.N) * x.size()
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M*x.N+w-1, each), shared: shared}, shared <= maxShared
+	return cut{blocks: x.Batch * kernels.CeilDiv(x.M*x.N+w-1, each), shared: shared, work: each*x.K + copied*(each+each/x.N*x.K)}, shared <= maxShared
 }
 
 // cutTall gives a block rows of a narrow C, in shared memory, if the device has so much.
@@ -74,7 +74,8 @@ func cutTall(c *candidate, x *problem) (cut, bool) {
 		pitch = max(pitch, x.N|1)
 	}
 	shared := (c.n*x.K + rows*pitch) * x.size()
-	return cut{blocks: x.Batch * kernels.CeilDiv(x.M, rows), shared: shared}, shared <= int64(x.dev.SharedOptin)
+	const copied = 16 // multiply-adds that take as long as an element of A
+	return cut{blocks: x.Batch * kernels.CeilDiv(x.M, rows), shared: shared, work: min(rows, x.M) * x.K * (copied + x.N)}, shared <= int64(x.dev.SharedOptin)
 }
 
 // cutTiny gives a thread an element of C.
@@ -84,7 +85,7 @@ func cutTiny(c *candidate, x *problem) (cut, bool) {
 
 // cutBundle gives a block several matrices, whose operands fit in shared memory.
 func cutBundle(c *candidate, x *problem) (cut, bool) {
-	const maxShared, items = 24 << 10, 4 // bytes of a block; groups of c.m rows of a thread, about
+	const maxShared, items, copied = 24 << 10, 4, 4 // bytes of a block; groups of c.m rows of a thread, about; multiply-adds that take as long as an element copied
 	groups := kernels.CeilDiv(x.M, c.m)
 	lineA, sizeB := (groups|1)*c.m, x.K*x.N // of A along M; of B
 	if x.B.Trans {
@@ -95,7 +96,7 @@ func cutBundle(c *candidate, x *problem) (cut, bool) {
 	if each == 0 || x.Batch < max(x.sms(), 2) {
 		return cut{}, false
 	}
-	return cut{each: each, blocks: kernels.CeilDiv(x.Batch, each), shared: each * shared}, true
+	return cut{each: each, blocks: kernels.CeilDiv(x.Batch, each), shared: each * shared, work: each * (x.M*x.N*x.K + copied*(x.M*x.K+x.K*x.N+x.M*x.N))}, true
 }
 
 // isTall and isLong report whether low-K products have a narrow C, and one of long rows.

@@ -309,7 +309,9 @@ func aligned(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	threads := 1024 / int(unsafe.Sizeof(T(0)))
 	outer := func(name string, rows int64, k span) *candidate {
-		return lowK[T](name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
+		c := lowK[T](name, tile{m: rows, threads: 256}, k, longRows, cutOuter).when(limits{c: perSM{from: 64}, also: isLong})
+		c.copies = acrossK
+		return c
 	}
 	tiny := func(_ *candidate, x *problem) bool {
 		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
