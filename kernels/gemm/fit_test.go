@@ -224,7 +224,7 @@ func descend(at []*float64, step, end float64, value func() float64) float64 {
 	return least
 }
 
-// fitTimes fits each kernel's rates to its times, from several starts, or from the present rates.
+// fitTimes fits each kernel's rates to its times, from the present rates and several other starts, or from the present rates alone.
 func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -275,7 +275,7 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 
 // Fits the constants of the model to sweeps, files of [sweptProduct] named by STHENO_FIT, packed (.gz) or not, whose first line is a [kernels.Device], and writes rates.go to
 // STHENO_FIT_TO. Products of the record of choices are held out of the fit; the ratios of times chosen to the least are printed for both parts. It takes minutes;
-// with STHENO_FIT_REFINE it begins with the present rates. STHENO_FIT_ONLY, a regular expression, names the kernels that are fitted: others keep their rates.
+// with STHENO_FIT_REFINE it begins with the present rates alone. STHENO_FIT_ONLY, a regular expression, names the kernels that are fitted: others keep their rates.
 func TestFit(t *testing.T) {
 	files := strings.Fields(os.Getenv("STHENO_FIT"))
 	if len(files) == 0 {
