@@ -73,6 +73,7 @@ type candidate struct {
 	apart   bool                  // whether another launch applies an epilogue
 	rounds  bool                  // whether it rounds operands
 	turns   bool                  // whether another launch transposes B where that is transposed
+	copies  copying               // how it copies operands
 	orient  func(problem) problem // returns the orientation that the kernel computes; nil: any
 	able    limits                // what the kernel can compute
 	worth   []limits              // where it is fast: one of these, if there are any, has to admit a problem
@@ -87,6 +88,15 @@ type candidate struct {
 	args           func(c *candidate, x *problem, d cut, to kernels.Ref) any // of the kernel, before the epilogue's
 	special        func(c *candidate, p *kernels.Plan, x *problem, d cut)    // appends the launches, in place of args
 }
+
+// copying says which operands a kernel copies by 16 bytes, if they are aligned.
+type copying int8
+
+const (
+	rows     copying = iota // all
+	acrossK                 // those whose rows do not run along K
+	elements                // none
+)
 
 // emit appends the launches that compute a problem.
 func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
@@ -166,6 +176,7 @@ type cut struct {
 	each     int64   // tiles, rows, matrices of a block, or lanes of a row
 	shared   int64   // dynamic shared memory beside the tile's, bytes
 	threads  int64   // of a block; 0: the tile's
+	work     int64   // of a block, in the unit of rates; 0: by the others, or its share of the multiply-adds
 	us       float64 // by the model, 0 without one
 }
 

@@ -179,7 +179,7 @@ func (f *fit) regret(p int, sharp float64) float64 {
 	}
 	e := sum / weights
 	if f.was[p] > 0 { // not to be slower than before
-		return 2*e + 4*max(e-max(math.Log(f.was[p]/f.best[p]), 0.01), 0)
+		return 2*e + 12*max(e-max(math.Log(f.was[p]/f.best[p]), 0.01), 0)
 	}
 	return e + 2*max(e-0.1, 0)
 }
@@ -224,7 +224,7 @@ func descend(at []*float64, step, end float64, value func() float64) float64 {
 	return least
 }
 
-// fitTimes fits each kernel's rates to its times, from several starts, or from the present rates.
+// fitTimes fits each kernel's rates to its times, from the present rates and several other starts, or from the present rates alone.
 func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -233,13 +233,15 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 			tile, r := f.options[f.byKernel[k][0]].candidate.tile, f.rates[k]
 			start := rates{Start: 2.5, Block: 0.7, Step: 10, Alone: 12, Resident: 2, Bytes: 1.2, Reread: 0.02, Second: 2.5, Copied: 0.4, Join: 0.5, Prepare: 1, TN: 1, NT: 1, TT: 1, TransC: 1,
 				Strayed: 1.05, StrayedAlone: 1, StrayedBytes: 1, Stream: 3, Finish: 0.3, Load: 0.2}
-			if start.Step, start.Alone = 0.01, 0.02; tile.m > 0 && tile.n > 0 {
+			if start.Step, start.Alone = 0.01, 0.02; tile.m > 0 && tile.n > 0 && tile.m < 1024 {
 				start.Step, start.Alone = 10*float64(tile.m*tile.n)/4096, 12*float64(tile.m*tile.n)/4096
 			}
 			starts := []rates{}
-			if before, ok := measured[k]; refine && ok {
+			before, ok := measured[k]
+			if ok {
 				starts = append(starts, before)
-			} else {
+			}
+			if !refine || !ok {
 				for _, resident := range []float64{1, 2, 4, 8} { // descents end in different places
 					for _, alone := range []float64{1, 4, 20} {
 						begin := start
@@ -273,7 +275,7 @@ func (f *fit) fitTimes(t *testing.T, kernelsOf []string, refine bool) {
 
 // Fits the constants of the model to sweeps, files of [sweptProduct] named by STHENO_FIT, packed (.gz) or not, whose first line is a [kernels.Device], and writes rates.go to
 // STHENO_FIT_TO. Products of the record of choices are held out of the fit; the ratios of times chosen to the least are printed for both parts. It takes minutes;
-// with STHENO_FIT_REFINE it begins with the present rates. STHENO_FIT_ONLY, a regular expression, names the kernels that are fitted: others keep their rates.
+// with STHENO_FIT_REFINE it begins with the present rates alone. STHENO_FIT_ONLY, a regular expression, names the kernels that are fitted: others keep their rates.
 func TestFit(t *testing.T) {
 	files := strings.Fields(os.Getenv("STHENO_FIT"))
 	if len(files) == 0 {

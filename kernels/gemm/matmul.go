@@ -16,7 +16,7 @@ func typed[T kernels.Float](name string) (kernels.Dtype, string) {
 // tiled returns a kernel of matmul.cu, as it is compiled there for one element type.
 func tiled[T kernels.Float](name string, t tile, split splitPolicy) *candidate {
 	dt, name := typed[T](name)
-	c := &candidate{name: name, dtype: dt, strided: true, shares: true, orient: longRows, tile: t, split: split, cut: cutTiles, args: splitArguments}
+	c := &candidate{name: name, dtype: dt, strided: true, shares: true, copies: acrossK, orient: longRows, tile: t, split: split, cut: cutTiles, args: splitArguments}
 	if t.n < t.m { // C is narrow one way or the other
 		c.orient = tall
 	}

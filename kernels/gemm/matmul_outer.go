@@ -7,7 +7,7 @@ import (
 // lowK returns a kernel for few terms, of a source for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
 func lowK[T kernels.Float](source, name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return &candidate{name: name, dtype: dt, shares: t.m > 0, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+	return &candidate{name: name, dtype: dt, copies: elements, shares: t.m > 0, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
 		kernel: own.Kernel(source, "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
@@ -27,7 +27,7 @@ func cutOuter(c *candidate, x *problem) (cut, bool) {
 	} // of a warp
 	for ; rows > 4 && jobs(rows) < 16*x.sms(); rows /= 2 {
 	}
-	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps)}, true
+	return cut{each: rows, blocks: kernels.CeilDiv(jobs(rows), warps), work: warps * rows * 32 * w * x.K}, true
 }
 
 const turnColumns = 256 // of a block of turnKernel

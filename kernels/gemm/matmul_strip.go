@@ -20,7 +20,7 @@ func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64
 // strip is a kernel of matmul_strip.cu, whose threads compute that many columns of C each.
 func strip[T kernels.Float](name string, minRows, rows, each, resident int64, on func(kernels.Device) bool, countSplits int64) *candidate {
 	c := skinny[T](name, minRows, rows, each*skinnyThreads, resident, limits{on: on, straight: true})
-	c.shares, c.able.also = true, func(_ *candidate, x *problem) bool { return !x.B.Shared }
+	c.copies, c.shares, c.able.also = elements, true, func(_ *candidate, x *problem) bool { return !x.B.Shared }
 	c.split.minBlocksPerSM, c.split.countSplitsBytesPerSM = 0.5, countSplits
 	c.kernel = own.Kernel("matmul_strip", "matmul_"+c.name, stripBody[T])
 	return c

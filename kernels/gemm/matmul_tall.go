@@ -54,6 +54,8 @@ func cutFewColumns(x *problem, lines, rows, cols int64) (cut, bool) {
 	if idle := x.sms() * resident / max(d.blocks, 1); d.threads < min(idle, copying) { // more threads copy
 		d.threads = min(arith.RoundUp(idle-warp+1, warp), copying)
 	}
+	const copied = 8 // multiply-adds that take as long as an element of A
+	d.work = matrices * inside * x.K * (x.N + copied)
 	c := matrices * inside * (x.N + 4)
 	if x.transC {
 		c = 0

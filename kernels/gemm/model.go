@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
 // rates are the constants of a kernel's predicted time, fitted to a sweep by TestFit. Times are in us on a device of referenceClock; an SM's
@@ -24,9 +25,9 @@ type rates struct {
 	Copied   float64 // MB of partial sums
 	Join     float64 // doubling of the parts that a cluster adds up, or another part of a tile by stream-K
 	Prepare  float64 // MB of operands that are split or rounded before
-	// Factors of Step and Alone for the operands that are transposed and a C that is.
+	// Factors of Step and Alone for the operands that are transposed, and of C's bytes, or of a vector's Step and Alone, for a C that is.
 	TN, NT, TT, TransC float64
-	// Factors of Step and Alone, of Alone once more and of Bytes for rows that are not aligned.
+	// Factors of Step and Alone, of Alone once more for each operand whose rows are not aligned, and of Bytes: see [problem.strays].
 	Strayed, StrayedAlone, StrayedBytes float64
 	Stream                              float64 // stream-K
 	Finish                              float64 // an epilogue, by turns of resident blocks
@@ -64,7 +65,7 @@ type predictor struct {
 	moved, fixed float64 // us to move the operands and C; us of launches that are the same for all cuts
 	copied       float64 // us for each set of partial sums
 	block        float64 // us for each turn of resident blocks
-	strays       bool    // rows are not aligned
+	aligned      bool    // no operand strays
 }
 
 // of returns the predictor of a candidate for a problem, with what prepares operands that are not prepared, and with the epilogue if that is set.
@@ -92,11 +93,11 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	case x.B.Trans:
 		work *= r.NT
 	}
-	if x.transC {
+	if x.transC && c.m == 0 {
 		work *= r.TransC
 	}
 	work *= c.share(x)
-	p.step, p.alone, p.strays = r.Step*work, r.Alone*work, x.strays()
+	p.step, p.alone = r.Step*work, r.Alone*work
 	stored, result := size, size // bytes of an element of an operand, as the kernel reads it; of C
 	if c.form != Plain {
 		stored = formBytes[c.form]
@@ -105,12 +106,21 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 		result = 2
 	}
 	read := batch * (m*k + k*n) * stored
+	if x.transC && c.m > 0 {
+		result *= r.TransC
+	}
 	p.moved = (read + batch*m*n*result) / memory * r.Bytes
 	if c.m > 0 && c.n > 0 {
 		rows, columns := math.Ceil(m/float64(c.m)), math.Ceil(n/float64(c.n))
 		p.tiles = batch * rows * columns
 		again := p.tiles*k*float64(c.m+c.n)*stored - read
 		p.moved += max(again, 0) / 1e6 * r.Reread
+	}
+	strays, strayed := x.strays(c)
+	p.aligned = strays == 0
+	p.step, p.alone = p.step*math.Pow(r.Strayed, strays), p.alone*math.Pow(r.Strayed*r.StrayedAlone, strays)
+	if strayed {
+		p.moved *= r.StrayedBytes
 	}
 	p.fixed, p.copied, p.block = r.Start/p.clock, batch*m*n*size/1e6*r.Copied, r.Block/p.clock
 	if epilogue = epilogue && x.HasEpilogue(); epilogue && c.apart {
@@ -140,11 +150,7 @@ func (p *predictor) lowerBound() float64 {
 	if p.tiles > 0 && !p.c.apart {
 		work = p.tiles * float64(p.x.K) / float64(p.x.dev.SMs) * p.step
 	}
-	moved := p.moved
-	if p.strays {
-		work, moved = work*p.r.Strayed, moved*p.r.StrayedBytes
-	}
-	return p.fixed + max(work, moved)
+	return p.fixed + max(work, p.moved)
 }
 
 // time predicts the time in us of a cut.
@@ -166,6 +172,11 @@ func (p *predictor) time(d *cut) float64 {
 		if busy, units = math.Ceil(tiles*float64(max(d.partials, 1))/most), float64(d.chunk); d.streamed > 0 {
 			busy, units = 1, math.Ceil(float64(d.streamed)*k/float64(d.blocks))+(tiles-float64(d.streamed))/most*k
 		}
+	case d.chunk > 0 && c.copies == acrossK: // a term of a slice that is not whole takes longer
+		terms := min(d.chunk, x.K)
+		units = float64(terms) + 0.5*float64(terms%c.step)
+	case d.chunk > 0 && c.m > 0 && (c.step > 0 || c.apart): // K may be shorter than the chunk
+		units = float64(min(d.chunk, arith.RoundUp(x.K, max(c.step, 1))))
 	case d.chunk > 0 && c.m > 0:
 		units = float64(d.chunk)
 	case c.m > 0 && c.n > 0 && d.each > 0: // panels
@@ -176,15 +187,15 @@ func (p *predictor) time(d *cut) float64 {
 		units = float64(d.chunk * x.M)
 	case d.chunk > 0 && d.each == 0 && d.parts == 0: // strips of columns
 		units = float64(d.chunk) * 1024 / float64(x.size())
-	case d.threads > 0: // few columns: copies take as long as 8 more
-		units = float64(x.Batch*x.M*(x.N+8)) * k / launched
+	case d.work > 0:
+		units = float64(d.work)
 	default:
 		units = float64(x.elements()) * max(k, 1) / launched
 	}
 	turns := math.Ceil(busy / max(math.Round(r.Resident), 1))
 	alone, moved := p.alone, p.moved
-	if strays := p.strays || d.parts > 1 && d.chunk*x.size()%16 != 0 && (!x.A.Trans || x.B.Trans); strays {
-		alone, moved, units = alone*r.StrayedAlone, moved*r.StrayedBytes, units*r.Strayed
+	if p.aligned && d.parts > 1 && d.chunk*x.size()%16 != 0 && (!x.A.Trans || x.B.Trans) {
+		alone, units = alone*r.StrayedAlone, units*r.Strayed
 	}
 	work := max(busy*p.step, turns*alone) * units
 	work, moved = work*work, moved*moved
@@ -201,17 +212,32 @@ func (p *predictor) time(d *cut) float64 {
 	return us
 }
 
-// strays reports whether rows of an operand or of C do not begin at multiples of 16 bytes.
-func (x *problem) strays() bool {
+// strays counts the operands that a kernel would copy by 16 bytes if their rows began at multiples of 16 bytes; kernels without K slices, and those that read a form, count one at most.
+// It also reports whether rows of C, or for these kernels of an operand, are not aligned.
+func (x *problem) strays(c *candidate) (operands float64, moved bool) {
 	w := 16 / x.size()
-	a, b := x.K, x.N
+	rowA, rowB := x.K, x.N
 	if x.A.Trans {
-		a = x.M
+		rowA = x.M
 	}
 	if x.B.Trans {
-		b = x.K
+		rowB = x.K
 	}
-	return a%w != 0 || b%w != 0
+	if rowA%w != 0 && (c.copies == rows || c.copies == acrossK && x.A.Trans) {
+		operands++
+	}
+	if rowB%w != 0 && (c.copies == rows || c.copies == acrossK && !x.B.Trans) {
+		operands++
+	}
+	switch {
+	case c.copies == elements:
+		return 0, false
+	case c.step == 0 || c.form != Plain:
+		return min(operands, 1), operands > 0
+	case x.transC:
+		return operands, x.M%w != 0
+	}
+	return operands, x.N%w != 0
 }
 
 // epilogueBytes counts the bytes of an epilogue's operands for an element of C; a row or a column has none.

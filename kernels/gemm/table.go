@@ -309,7 +309,7 @@ func aligned(_ *candidate, x *problem) bool { return x.M*x.size()%16 == 0 }
 func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	outer := func(name string, rows int64, k span) *candidate {
 		c := lowK[T]("matmul_outer", name, tile{m: rows, threads: 256}, k, longRows, cutOuter)
-		c.turns = k.from > 4
+		c.copies, c.turns = acrossK, k.from > 4
 		return c.when(limits{c: perSM{from: 64}, also: isLong})
 	}
 	// m x k x n                 low K   tiles
