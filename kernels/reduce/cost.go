@@ -55,7 +55,7 @@ type cost struct {
 
 // The costs were fitted to times within CUDA graphs, of 415 drawn shapes on an H200 and 94 on an H100, and to 293 shapes on an H100, each launch queued behind a copy, of which
 // the short ones did not count: a launch behind a copy takes longer. Those of row-once were fitted
-// to 139 times on an H200. bench/notes/reduce.md has how often a choice takes how much longer than the best.
+// to 139 times on an H200, those of unaligned to 60 shapes on an H200. bench/notes/reduce.md has how often a choice takes how much longer than the best.
 var costs = kernels.Measured[[kinds]cost]{
 	{90, [kinds]cost{
 		tile:        {2.71, 0.00308, 0.00115, 0.752, 39.2, 0.0998},

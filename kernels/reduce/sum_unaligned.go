@@ -16,7 +16,7 @@ const unalignedWidth = 4 // elements of a vector of sum_unaligned
 
 // unaligned are the candidates that load vectors of float32 where rows are not whole vectors.
 func (x pass) unaligned(list []candidate) []candidate {
-	const w, least = unalignedWidth, 24 // rows: sum_few is faster for fewer
+	const w, least = unalignedWidth, 48 // rows: sum_few is faster for fewer
 	if x.in != kernels.Float32 || x.inner%w == 0 || x.inner < 4*w || x.r < least {
 		return list
 	}
