@@ -63,9 +63,11 @@ func TestSumCandidates(t *testing.T) {
 		}
 		for range draws {
 			outer, rows, inner := 1+r.Int64N(4), 1+r.Int64N(600), 1+r.Int64N(40)
-			switch r.IntN(4) {
+			switch r.IntN(5) {
 			case 0:
 				rows, inner = 1+r.Int64N(20000), 1
+			case 3:
+				inner = 1 + r.Int64N(1500) // rows of all alignments
 			case 1:
 				inner = 4 * (1 + r.Int64N(100))
 			case 2:

@@ -18,6 +18,9 @@ func TestCandidates(t *testing.T) {
 		if r.IntN(2) == 0 {
 			outer = 1
 		}
+		if r.IntN(3) == 0 {
+			terms, inner = 1+r.Int64N(100), 1+r.Int64N(600)
+		}
 		checkCandidates[float32](t, r, dev, kernels.Float32, outer, terms, inner)
 		checkCandidates[float64](t, r, dev, kernels.Float64, outer, terms, inner)
 	}

@@ -18,6 +18,7 @@ const (
 	columnsOnce             // sum_colsvec of chunks, which the last block adds up
 	single                  // sum_cols
 	singleOnce              // sum_cols of chunks, which the last block adds up
+	unaligned               // sum_unaligned
 	strip                   // sum_strip
 	joined                  // sum_joined
 	kinds
@@ -25,7 +26,7 @@ const (
 
 // String returns the name that records have.
 func (k kind) String() string {
-	return [...]string{"tile", "row", "row-once", "few", "columns", "columns-once", "single", "single-once", "strip", "joined"}[k]
+	return [...]string{"tile", "row", "row-once", "few", "columns", "columns-once", "single", "single-once", "unaligned", "strip", "joined"}[k]
 }
 
 // once reports whether the last block of a kernel adds up what all others leave. The kind before it is the kernel without.
@@ -54,7 +55,7 @@ type cost struct {
 
 // The costs were fitted to times within CUDA graphs, of 415 drawn shapes on an H200 and 94 on an H100, and to 293 shapes on an H100, each launch queued behind a copy, of which
 // the short ones did not count: a launch behind a copy takes longer. Those of row-once were fitted
-// to 139 times on an H200. bench/notes/reduce.md has how often a choice takes how much longer than the best.
+// to 139 times on an H200, those of unaligned to 60 shapes on an H200. bench/notes/reduce.md has how often a choice takes how much longer than the best.
 var costs = kernels.Measured[[kinds]cost]{
 	{90, [kinds]cost{
 		tile:        {2.71, 0.00308, 0.00115, 0.752, 39.2, 0.0998},
@@ -65,6 +66,7 @@ var costs = kernels.Measured[[kinds]cost]{
 		columnsOnce: {7.37, 0.869, 0.0412, 0.552, 99.6, 0.138},
 		single:      {1.88, 0.851, 0, 0.893, 30.8, 0.202},
 		singleOnce:  {4.86, 0.798, 0.291, 0.627, 97.1, 0.138},
+		unaligned:   {1.79, 0.628, 0.0093, 0.863, 151, 0.111},
 		strip:       {1.69, 1.24, 0.0603, 0.941, 277, 0.612},
 		joined:      {1.44, 1.39, 0.0526, 0.826, 218, 0.773},
 	}},
@@ -107,8 +109,11 @@ func (w work) time(dev kernels.Device) float64 {
 // resident returns the blocks that an SM has at a time.
 func (w work) resident(dev kernels.Device) float64 {
 	registers, threads := int64(64), int64(2048)
-	if w.kind == tile {
+	switch w.kind {
+	case tile:
 		registers = 40
+	case unaligned:
+		registers = 80
 	}
 	if dev.Minor > 0 || dev.Major == 12 {
 		threads = 1536

@@ -45,7 +45,7 @@ func (x pass) candidates() []candidate {
 	if x.inner == 1 {
 		list = x.rows(list)
 	} else {
-		list = x.columns(x.few(list))
+		list = x.unaligned(x.columns(x.few(list)))
 	}
 	return x.strips(list)
 }

@@ -12,6 +12,7 @@
 //   sum_cols   inner > 1: threads of a block side by side on 16-byte vectors of
 //              columns, and in `blockDim.y` interleaved strands down the rows,
 //              combined through shared memory.
+//   sum_unaligned   sum_cols with vectors for rows that are not whole vectors.
 //   sum_few    inner > 1, few rows: several columns a thread.
 //   sum_strip, sum_joined   narrow strips of columns, where several short rows may count as one; in
 //              sum_joined the blocks of a cluster share a chunk of rows.
@@ -185,6 +186,69 @@ COLS(f32, float, float)
 COLS(f32_f64, float, double)
 COLS(f64, double, double)
 COLS(f64_f32, double, float)
+
+// Rows that are not whole vectors. in: outer x r x inner, out: outer x splits x inner, chunks of `chunk` rows. A strand loads aligned vectors: it starts
+// `shift` elements before the columns of its block, where needed in the row before. blockDim.y rows are whole vectors, so a strand has one shift. Adjacent blocks overlap
+// by a vector. Block b: tile b % tiles of columns, chunk (b / tiles) % splits of the rows of outer index b / tiles / splits. wide: out is double, else float.
+template <typename In>
+__device__ __forceinline__ void sum_unaligned(const In* __restrict__ in, void* __restrict__ out, long long r, long long inner, long long chunk, int splits, int tiles, int wide,
+                                              double div) {
+    extern __shared__ double strands[];  // [blockDim.y][columns]
+    constexpr int W = Vec<In>::width, FLIGHT = 8;
+    const int columns = (blockDim.x - 1) * W, part = blockIdx.x / tiles;  // part: outer * splits + split
+    const long long tile = (long long)(blockIdx.x % tiles) * columns, begin = part % splits * chunk;
+    const long long first = (part / splits * r + begin + threadIdx.y) * inner;  // of the strand
+    const int shift = (int)(first % W), own = threadIdx.x * W - shift;
+    double acc[W] = {};
+    admit();
+    follow();
+    if (tile + own < inner) {
+        const long long step = blockDim.y * inner;
+        const In* p = in + first + tile + own;
+        int left = (int)(min(chunk, r - begin) - threadIdx.y);  // rows from the thread's on
+        // The last vector of the last row of all is loaded by elements.
+        const bool cut = tile + own + W > inner && blockIdx.x / tiles + 1 == gridDim.x / tiles && left > 0 && (left - 1) % blockDim.y == 0;
+        left -= cut;
+#pragma unroll 1
+        for (; left > 0; left -= FLIGHT * blockDim.y, p += FLIGHT * step) {
+            Pack<In> x[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++)
+                x[f].v = f * (int)blockDim.y < left ? *reinterpret_cast<const typename Vec<In>::type*>(p + f * step) : typename Vec<In>::type{};
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+                for (int k = 0; k < W; k++) acc[k] += (double)x[f].s[k];
+        }
+        if (cut) {
+            p = in + (part / splits * r + r - 1) * inner;
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                if (tile + own + k < inner) acc[k] += (double)p[tile + own + k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < W; k++)
+        if (own + k >= 0 && own + k < columns) strands[threadIdx.y * columns + own + k] = acc[k];
+    __syncthreads();
+    for (int c = threadIdx.x + threadIdx.y * blockDim.x; c < columns && tile + c < inner; c += blockDim.x * blockDim.y) {
+        double sum = 0;
+#pragma unroll 4
+        for (int y = 0; y < blockDim.y; y++) sum += strands[y * columns + c];
+        const long long to = part * inner + tile + c;
+        sum /= div;
+        if (wide) reinterpret_cast<double*>(out)[to] = sum;
+        else reinterpret_cast<float*>(out)[to] = (float)sum;
+    }
+}
+
+#define UNALIGNED(NAME, IN)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 3)                                                          \
+        sum_unaligned_##NAME(const IN* in, void* out, long long r, long long inner, long long chunk, int splits, int tiles, int wide, double div) { \
+        sum_unaligned(in, out, r, inner, chunk, splits, tiles, wide, div);                                        \
+    }
+
+UNALIGNED(f32, float)
 
 // Few rows. A thread sums COLUMNS columns with a stride of blockDim.x. Adjacent lanes therefore load contiguous elements, and
 // enough loads are in flight. Block b: tile b % tiles of columns of outer index b / tiles.

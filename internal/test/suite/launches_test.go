@@ -302,7 +302,7 @@ func convolved(t *testing.T) (plans []*kernels.Plan) {
 // summed returns all plans that sums of some shapes, outer x r x inner, choose among.
 func summed() (plans []*kernels.Plan) {
 	dev := kernels.Device{Name: "H100", Major: 9, SMs: 132, L2: 50 << 20, Memory: 80 << 30}
-	for _, s := range [][3]int64{{1, 1 << 20, 1}, {1, 1 << 16, 100}, {1, 1 << 13, 1 << 12}, {40, 1 << 12, 10}, {3, 1000, 1000}, {1, 1 << 22, 2}} {
+	for _, s := range [][3]int64{{1, 1 << 20, 1}, {1, 1 << 16, 100}, {1, 1 << 13, 1 << 12}, {40, 1 << 12, 10}, {3, 1000, 1000}, {3, 1000, 1001}, {1, 1 << 22, 2}} {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 			_, _, list := reduce.Candidates(dev, dt, s[0], s[1], s[2])
 			plans = append(plans, list...)
