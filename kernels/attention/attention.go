@@ -93,7 +93,7 @@ func (p Problem) seesFew(dev kernels.Device) bool {
 	}
 	many := p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 	if p.anyComputes(dev) {
-		return p.Dim <= 16 && (many || p.fewBlocks() >= int64(dev.SMs) && p.Queries >= fewThreads/2) || p.Dim <= 40 && p.Keys <= 4 && many
+		return !p.mostUnseen() && (p.Dim <= 16 && (many || p.fewBlocks() >= int64(dev.SMs) && p.Queries >= fewThreads/2) || p.Dim <= 40 && p.Keys <= 4 && many)
 	}
 	return many
 }
