@@ -1,6 +1,7 @@
 // A matrix times a vector, batched: bound by memory. float32 sums in float32, float64 in float64, by FMA.
 //
-// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 128 threads computes a row. Before a block waits for its prerequisite kernels, it launches
+// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 128 threads computes a row, or a part of it: the up to 8 blocks of a cluster take consecutive parts of the same rows, and the
+// first adds up their sums in order. Before a block waits for its prerequisite kernels, it launches
 // its dependents and prefetches to L2 the first elements that it will read. The prefetch is correct even if a prerequisite kernel writes x, since writes go
 // to L2 as well. In a chain of launches, the loads of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and
 // after the 16-byte vectors of a row are read one by one.
@@ -63,16 +64,32 @@ __device__ __forceinline__ double2 read_once(const double2* p) {
     return v;
 }
 
+// exponent returns the e of 2^e.
+__device__ __forceinline__ int exponent(unsigned n) { return 31 - __clz(n); }
+
+#if __CUDA_ARCH__ >= 900
+// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
+__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
+}
+__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
+}
+#endif
+
 template <typename T, int U, bool STREAMS>
-__device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, const Epilogue<T>& epilogue) {
+__device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, unsigned parts, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, THREADS = 128;
     __shared__ T sums[THREADS / 32];
     const int lane = threadIdx.x & (threads - 1), log = __ffs(THREADS / threads) - 1; // 2^log rows a block
     const i64 all = count * batch;
-    const unsigned blocks = (unsigned)((all + (1 << log) - 1) >> log), split = blockIdx.x < blocks ? 0 : blockIdx.x / blocks;
-    const i64 id = ((i64)(blockIdx.x - split * blocks) << log) + threadIdx.x / threads, row = min(id, all - 1), k0 = split * chunk;
-    const int left = (int)min(k - k0, chunk);
+#if __CUDA_ARCH__ / 100 != 9
+    parts = 1; // only plans for 9.0 have more
+#endif
+    const unsigned rank = blockIdx.x & (parts - 1), block = blockIdx.x >> exponent(parts), blocks = (unsigned)((all + (1 << log) - 1) >> log), split = block < blocks ? 0 : block / blocks;
+    const i64 id = ((i64)(block - split * blocks) << log) + threadIdx.x / threads, row = min(id, all - 1), k0 = (split * parts + rank) * chunk;
+    const int left = (int)max(min(k - k0, chunk), 0ll);
     x += row * k + k0;
     const int head = min(-place(x) & W - 1, left), vectors = (left - head) / W, tail = left - head & W - 1;
     const V* const p = reinterpret_cast<const V*>(x + head);
@@ -80,6 +97,11 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
 #pragma unroll
     for (int u = 0; u < 2; u++)
         if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
+#endif
+#if __CUDA_ARCH__ / 100 == 9
+    __shared__ T inbox[CLUSTER][THREADS / 8];
+    __shared__ u64 full;
+    open_inbox(&full, rank == 0 ? (int)(parts * sizeof(T) << log) : 0);
 #endif
     admit();
     follow();
@@ -154,6 +176,16 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
         t = 0;
         for (int w = 0; w < threads / 32; w++) t += sums[(threadIdx.x - lane) / 32 + w];
     }
+#if __CUDA_ARCH__ / 100 == 9
+    cluster_wait(); // all blocks have begun
+    if (parts > 1) {
+        if (lane == 0) send(0, &inbox[rank][threadIdx.x / threads], t, &full);
+        if (rank > 0) return;
+        await_inbox(&full);
+        t = 0;
+        for (int c = 0; c < parts; c++) t += inbox[c][threadIdx.x / threads];
+    }
+#endif
     if (lane == 0 && id < all) y[split * all + row] = epilogue.of(t, matrix, row - matrix * count, 0);
 }
 
@@ -239,18 +271,7 @@ __device__ __forceinline__ void load(Pack<float>& to, const float* p) {
 }
 __device__ __forceinline__ void load(Pack<double>& to, const double* p) { asm volatile("ld.global.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(to.s[0]), "=d"(to.s[1]) : "l"(p)); }
 
-// exponent returns the e of 2^e.
-__device__ __forceinline__ int exponent(unsigned n) { return 31 - __clz(n); }
-
 #if __CUDA_ARCH__ >= 900
-// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
-__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
-}
-__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
-}
-
 // joinedColumns: groups of `lanes` threads, a power of 2 up to 32, take rows in turn, and a thread has LOADS rows in flight. ANY, with 16 lanes: rows begin
 // anywhere, those of a thread at the same place within 16 bytes, since W divides the rows between them.
 template <typename T, int THREADS, bool ANY>
@@ -516,16 +537,17 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, int lanes, int blocks, EPILOGUE_ARGUMENTS(T)) {    \
         ON(joinedColumns<T, threads, any>(a, v, c, count, k, batch, lanes, blocks, EPILOGUE(T));)                     \
     }
-#define ROWS_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each, EPILOGUE_ARGUMENTS(T)
+#define SPLIT_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each
+#define ROWS_ARGUMENTS(T) SPLIT_ARGUMENTS(T), int parts, EPILOGUE_ARGUMENTS(T)
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
     extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
-        rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
+        rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, parts, EPILOGUE(T));                             \
     }                                                                                                             \
     JOINED(columns, T, suffix, 256, false, ON_CLUSTERS)                                                           \
     JOINED(unaligned, T, suffix, 256, true, ON_HOPPER)                                                            \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
-    extern "C" __global__ void __launch_bounds__(256) matmul_flat_##suffix(ROWS_ARGUMENTS(T)) {                   \
+    extern "C" __global__ void __launch_bounds__(256) matmul_flat_##suffix(SPLIT_ARGUMENTS(T), EPILOGUE_ARGUMENTS(T)) { \
         flat(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                                 \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \
@@ -541,6 +563,6 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
 VECTOR(float, f32)
 JOINED(columns_wide, float, f32, 512, false, ON_HOPPER)
 extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
-    ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
+    ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, parts, EPILOGUE(float));)
 }
 VECTOR(double, f64)

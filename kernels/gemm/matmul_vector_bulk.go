@@ -20,29 +20,38 @@ import (
 func bulkShort[T kernels.Float]() *candidate {
 	const minRowsPerSM = 24
 	dt, name := typed[T]("bulk_short")
-	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{7, 256}, also: func(c *candidate, x *problem) bool {
-		return alongRows(c, x) && x.K*x.size()%16 != 0 && x.M >= minRowsPerSM*x.sms()
+	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{2, 256}, also: func(c *candidate, x *problem) bool {
+		return alongRows(c, x) && x.M >= minRowsPerSM*x.sms()
 	}}
-	return &candidate{name: name, dtype: dt, orient: column, able: able, kernel: own.Kernel("matmul_vector_bulk", "matmul_"+name, rowsBody[T]), cut: cutBulkShort, args: bulkShortArguments, tile: tile{threads: vectorThreads}}
+	return &candidate{name: name, dtype: dt, orient: column, able: able, kernel: own.Kernel("matmul_vector_bulk", "matmul_"+name, shortRowsBody[T]), cut: cutBulkShort, args: bulkShortArguments, tile: tile{threads: vectorThreads}}
 }
 
-// bulkShortSlice returns the rows of a slice and the threads side by side in a row: with two in a row of an even number of float32, the threads of a warp read different banks.
+// bulkBlocksPerSM are the blocks of bulkShort that are resident on an SM.
+const bulkBlocksPerSM = 2
+
+// bulkShortSlice returns the rows of a slice and the threads side by side in a row: so many that the threads that read shared memory at once read different banks. Rows that begin at multiples of
+// 16 bytes are read in vectors, eight at once.
 func bulkShortSlice(x *problem) (rows, lanes int64) {
 	const sliceBytes = 32 << 10
-	lanes = 1
-	if x.Dtype == kernels.Float32 && x.K%2 == 0 {
-		lanes = 2
+	bytes, most := x.K*x.size(), int64(2)
+	unit := x.size()
+	if bytes%16 == 0 {
+		unit, most = 16, 8
+	} else if x.Dtype == kernels.Float64 {
+		most = 1
 	}
-	for rows = vectorThreads / lanes; rows*x.K*x.size() > sliceBytes; rows /= 2 {
+	for lanes = 1; lanes < most && bytes%(2*lanes*unit) == 0; lanes *= 2 {
+	}
+	for rows = vectorThreads; rows*bytes > sliceBytes || rows*lanes > vectorThreads && x.M < rows*bulkBlocksPerSM*x.sms(); rows /= 2 {
 	}
 	return rows, lanes
 }
 
 func cutBulkShort(_ *candidate, x *problem) (cut, bool) {
-	const blocksPerSM, stages, pad = 2, 3, 32
+	const stages, pad = 3, 32
 	rows, lanes := bulkShortSlice(x)
 	shared := stages*(arith.RoundUp(rows*x.K*x.size(), 16)+pad) + x.K*x.size()
-	return cut{each: lanes, blocks: min(kernels.CeilDiv(x.M, rows), blocksPerSM*x.sms()), shared: shared}, true
+	return cut{each: lanes, blocks: min(kernels.CeilDiv(x.M, rows), bulkBlocksPerSM*x.sms()), shared: shared}, true
 }
 
 func bulkShortArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {

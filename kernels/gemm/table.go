@@ -178,7 +178,7 @@ func vectorTable[T kernels.Float]() [][]*candidate {
 	// 453 x 2106                4.8     9.0
 	// 100 x 10000               5.3     9.0
 	// 50304 x 768               51.7    53.5
-	shortRows := ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows)
+	shortRows := ofVectors[T]("shortrows", splitPolicy{}, shortRowsBody[T], cutShortRows)
 	shortRows.able.k = span{to: 32}
 	shortRows.able.also = alongRows
 	// min K of a split          32      128
@@ -221,6 +221,7 @@ func rowsTable[T kernels.Float]() []*candidate {
 	of := func(name string, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 		c := ofVectors[T](name, splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutter)
 		c.threads, c.able.also = rowThreads, longerRows
+		c.joined, c.cluster, c.sized = c.kernel, 8, true
 		return c
 	}
 	list := []*candidate{of("rows", cutRows)}
@@ -314,13 +315,20 @@ func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	tiny := func(_ *candidate, x *problem) bool {
 		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
 	}
+	// A vector has kernels for short rows. H200, us, m x k   slim   shortrows   bulk_short
+	// 124803 x 5                                          5.6    3.2
+	// 11164 x 7                                           5.7    2.2         1.9
+	// 1878815 x 7, float64                                42.3               35.6
+	isSlim := func(c *candidate, x *problem) bool {
+		return isTall(c, x) && !(x.N == 1 && !x.A.Trans && isHopper(x.dev))
+	}
 	// m x k x n                 low K   tiles
 	// 10000 x 10 x 10000        120     142
 	// 142 x 3 x 14713, 12 of    29.0    66.9
 	// 9 x 11 x 39, 27057 of     40.0    98.8, an element a thread
 	return append(others,
 		lowK[T]("tiny", tile{threads: 256}, span{1, 16}, longRows, cutTiny).when(limits{c: perSM{from: 64}, batch: span{from: 2}, also: tiny}),
-		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: isTall}),
+		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: isSlim}),
 		lowK[T]("tall", tile{m: 1024, n: 16, threads: threads}, span{1, 64}, tall, cutTall).when(limits{c: perSM{from: 64}, also: isTall}),
 		linear[T](), outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
 	)
