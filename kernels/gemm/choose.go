@@ -102,7 +102,7 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 		if !c.able.plain {
 			args = append(args, e)
 		}
-		l := p.Launch(kernel, int(c.grid(x, d, e)), c.threads, args...)
+		l := p.Launch(kernel, int(c.grid(x, d, e)), cmp.Or(int(d.threads), c.threads), args...)
 		if l.Shared = int(c.shared + d.shared); c.sized && d.parts > 1 {
 			l.Cluster = int(d.parts)
 		}
@@ -160,6 +160,7 @@ type cut struct {
 	blocks   int64   // blocks of the launch, or clusters
 	streamed int64   // tiles, of a cluster, whose K slices are dealt out to blocks (stream-K)
 	each     int64   // tiles, rows, matrices of a block, or lanes of a row
+	threads  int64   // of a block; 0: those of the tile
 	shared   int64   // dynamic shared memory beside the tile's, bytes
 	us       float64 // by the model, 0 without one
 }

@@ -144,11 +144,15 @@ func cutLongRows(c *candidate, x *problem) (cut, bool) {
 
 // cutRowsBy gives a thread `each` vectors of 16 bytes of a row. The blocks of a cluster add up splits of as many as it may have.
 func cutRowsBy(c *candidate, x *problem, each int64) cut {
+	const maxRowThreads, fewThreadsPerSM = 512, 1024
 	threads := min(max(arith.Pow2(kernels.CeilDiv(kernels.CeilDiv(x.K*x.size(), 16), each)), 8), rowThreads)
 	d := c.split.cut(x, kernels.CeilDiv(x.M*x.Batch, rowThreads/threads))
 	d.each = threads
 	if n := d.partials; n > 1 && n <= c.cluster && arith.Pow2(n) == n && threads == rowThreads && x.K <= maxChunk && isHopper(x.dev) {
 		d.parts, d.partials = n, 1
+		for ; d.each < maxRowThreads && x.M*x.Batch*n*d.each < fewThreadsPerSM*x.sms() && d.chunk*x.size() >= 4*16*d.each; d.each *= 2 {
+		}
+		d.threads = d.each
 	}
 	return d
 }

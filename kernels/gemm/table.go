@@ -292,7 +292,7 @@ func hopperColumns[T kernels.Float]() (list []*candidate) {
 	// 43 x 555                  2.8        1.9, thin
 	// 31799 x 2                 52.5       4.3, flat
 	add("joined_unaligned", 16, vectorThreads, func(_ *candidate, x *problem) bool {
-		return x.M*x.size()%16 != 0 && x.K >= 256 && (x.K <= 4096 || 2*x.M*x.size() >= 16*16)
+		return x.M*x.size()%16 != 0 && (x.K >= 256 || x.K >= 8 && x.M*x.size() >= 16*15*x.sms()) && (x.K <= 4096 || 2*x.M*x.size() >= 16*16)
 	})
 	add("joined_columns", 4, vectorThreads, aligned)
 	if unsafe.Sizeof(T(0)) == 4 {
