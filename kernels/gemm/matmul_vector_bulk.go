@@ -20,8 +20,9 @@ import (
 func bulkShort[T kernels.Float]() *candidate {
 	const minRowsPerSM = 24
 	dt, name := typed[T]("bulk_short")
-	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{2, 256}, also: func(c *candidate, x *problem) bool {
-		return alongRows(c, x) && x.M >= minRowsPerSM*x.sms()
+	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{3, 256}, also: func(c *candidate, x *problem) bool {
+		bytes := x.K * x.size()
+		return alongRows(c, x) && x.M >= minRowsPerSM*x.sms() && bytes > 32 && bytes != 64
 	}}
 	return &candidate{name: name, dtype: dt, orient: column, able: able, kernel: own.Kernel("matmul_vector_bulk", "matmul_"+name, shortRowsBody[T]), cut: cutBulkShort, args: bulkShortArguments, tile: tile{threads: vectorThreads}}
 }

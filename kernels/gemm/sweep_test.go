@@ -11,8 +11,8 @@ import (
 
 // choicesRecord are the files of the record of choices. Some products were timed again after their kernels changed: vectors on an H100, with more loads in flight; on an H200 float64 with tiles
 // that stream, oblong and sliced tiles, vectors times matrices of few columns or short rows, and float32 with 17 to 128 rows or columns, batches among them.
-// Times of linear, and of short rows that are not aligned times a vector, are of later runs on an H200.
-var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz", "testdata/sweep-short.json.gz"}
+// Times of linear, and of a vector times short rows that are not aligned, or few long rows, are of later runs on an H200.
+var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz", "testdata/sweep-short.json.gz", "testdata/sweep-rows.json.gz"}
 
 // The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json.gz were timed, by TestSweepProducts of cudaops/bench.
 // They were drawn after [measured] was fitted.

@@ -315,11 +315,13 @@ func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	tiny := func(_ *candidate, x *problem) bool {
 		return x.M*x.N <= 1024 && x.M*x.N*x.K <= 2800*kernels.CeilDiv(x.M, 32)*kernels.CeilDiv(x.N, 32)
 	}
-	// A vector has kernels for short rows. H200, us, m x k   slim   shortrows   bulk_short
-	// 124803 x 5                                          5.6    3.2
-	// 11164 x 7                                           5.7    2.2         1.9
-	// 1878815 x 7, float64                                42.3               35.6
-	isSlim := func(c *candidate, x *problem) bool {
+	// A matrix of short rows times a vector has its own kernels.
+	//
+	// H200, us, m x k       slim   tall   shortrows   bulk_short
+	// 124803 x 5            5.6           3.2
+	// 1878815 x 7, float64  42.3   84.6               35.6
+	// 253050 x 20                  18.9               9.0
+	tallOnly := func(c *candidate, x *problem) bool {
 		return isTall(c, x) && !(x.N == 1 && !x.A.Trans && isHopper(x.dev))
 	}
 	// m x k x n                 low K   tiles
@@ -328,8 +330,8 @@ func lowKTable[T kernels.Float](others ...*candidate) []*candidate {
 	// 9 x 11 x 39, 27057 of     40.0    98.8, an element a thread
 	return append(others,
 		lowK[T]("tiny", tile{threads: 256}, span{1, 16}, longRows, cutTiny).when(limits{c: perSM{from: 64}, batch: span{from: 2}, also: tiny}),
-		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: isSlim}),
-		lowK[T]("tall", tile{m: 1024, n: 16, threads: threads}, span{1, 64}, tall, cutTall).when(limits{c: perSM{from: 64}, also: isTall}),
+		lowK[T]("slim", tile{m: 4096, n: 4, threads: threads}, span{1, 8}, tall, cutTall).when(limits{c: perSM{from: 64}, side: span{to: 4}, also: tallOnly}),
+		lowK[T]("tall", tile{m: 1024, n: 16, threads: threads}, span{1, 64}, tall, cutTall).when(limits{c: perSM{from: 64}, also: tallOnly}),
 		linear[T](), outer("outer4", 8, span{1, 4}), outer("outer8", 16, span{5, 8}), outer("outer16", 32, span{9, 16}),
 	)
 }
