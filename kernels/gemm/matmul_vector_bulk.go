@@ -5,7 +5,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// bulkShort is the kernel of matmul_vector_bulk.cu, for many short rows of one matrix that are not aligned. It has no rates: it is chosen wherever its limits admit.
+// bulkShort is the kernel of matmul_vector_bulk.cu, for many short rows of one matrix. It has no rates: it is chosen wherever its limits admit.
 //
 // H200, us, m x k        bulk_short  best other
 // 3669 x 51              2.4         2.5
@@ -14,6 +14,12 @@ import (
 // 59212 x 201            14.7        19.1
 // 160951 x 29, float64   11.6        20.1
 // 35591 x 219, float64   18.7        22.0
+// 253050 x 20            9.0         18.9
+// 50113 x 28             3.4         4.9
+// 115079 x 130, float64  35.4        44.6
+// 1314388 x 4, float64   23.2        14.1, shortrows
+// 110252 x 8             4.5         3.0, shortrows
+// 679264 x 8, float64    21.5        14.9, shortrows
 // 492 x 233              2.4         2.1
 // 140605 x 363           62.0        61.5
 // 81594 x 381            40.2        37.4
