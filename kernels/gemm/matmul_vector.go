@@ -98,30 +98,32 @@ func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 	return cut{each: lanes, blocks: kernels.CeilDiv(x.M*x.Batch*lanes, vectorThreads)}, true
 }
 
-// cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or if there are enough rows to fill the device four, or eight of rows that begin at multiples of
-// 16 bytes.
+// cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or if there are enough rows to fill the device four, or eight on 9.0.
 //
 // H100, time over the best of these, geometric mean   2      4      8
 // up to 10 rows an SM                                 1.00   1.15   1.39
 // 10 to 30                                            1.12   1.11   1.10
 // 30 to 256                                           1.19   1.09   1.03
 // from 256 rows an SM on                              1.35   1.05   1.00
-// up to 10 rows an SM, not aligned                    1.01   1.19   1.70
-// 10 to 30                                            1.10   1.25   1.45
-// 30 to 100                                           1.16   1.14   1.14
-// from 100 on                                         1.14   1.05   1.04
+//
+// H200, us, rows that are not aligned                 2      4      8      16
+// 3603 x 765                                          8.0           5.9    8.4
+// 8379 x 297                                                 6.8    6.2    7.5
+// 31687 x 543                                                30.7   22.6   24.8
+// 12535 x 1723                                               28.0   25.0   23.5
+// 3001 x 1001, float64                                9.1           7.9    8.7
+// 11003 x 655, float64                                       23.2   18.4   17.6
 func cutRows(c *candidate, x *problem) (cut, bool) {
-	const fewRowsPerSM, fewUnalignedPerSM = 10, 30
-	aligned := x.K*x.size()%16 == 0
-	each, few := int64(4), int64(fewUnalignedPerSM)
-	if aligned {
-		few = fewRowsPerSM
-	}
-	switch rows := x.M * x.Batch; {
-	case rows <= few*x.sms():
-		each = 2
-	case isHopper(x.dev) && aligned:
+	const fewRowsPerSM, fewUnalignedPerSM, longBytes = 10, 30, 2048
+	each, few, bytes := int64(4), int64(fewRowsPerSM), x.K*x.size()
+	if isHopper(x.dev) {
 		each = 8
+	}
+	if bytes%16 != 0 && (bytes < longBytes || !isHopper(x.dev)) {
+		few = fewUnalignedPerSM
+	}
+	if x.M*x.Batch <= few*x.sms() {
+		each = 2
 	}
 	return cutRowsBy(c, x, each), true
 }

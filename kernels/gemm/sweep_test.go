@@ -72,7 +72,7 @@ func TestSweptProductsPrint(t *testing.T) {
 // candidate that limits had chosen for it, Was.
 func TestProgramsAreNoSlower(t *testing.T) {
 	const most = 1.02
-	products := readSweep(t, "testdata/programs.json.gz", "testdata/programs-vectors.json.gz")
+	products := readSweep(t, "testdata/programs.json.gz", "testdata/programs-vectors.json.gz", "testdata/programs-rows.json.gz")
 	for _, s := range products {
 		c, x, d := choose(s.problem())
 		chosen := option{c, x, d}.String()
