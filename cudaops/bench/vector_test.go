@@ -31,8 +31,14 @@ func vectorsOnGPU[T kernels.Float](t *testing.T, dtype kernels.Dtype) {
 		if i%3 == 0 {
 			m = (m + 3) &^ 3
 		}
-		if i%6 == 3 { // short rows
-			k, m, batch = 7+r.Int64N(250), 3200+r.Int64N(20000), 1
+		switch i % 6 {
+		case 1: // few long rows
+			k, m = logUniform(r, 2000, 60000), logUniform(r, 1, 100)
+		case 3: // short rows
+			k, m, batch = 2+r.Int64N(255), 3200+r.Int64N(20000), 1
+		}
+		if i%12 == 3 { // rows begin at multiples of 16 bytes
+			k = (k + 3) &^ 3
 		}
 		p := gemm.Product{Dtype: dtype, Batch: batch, M: m, N: 1, K: k, A: gemm.Operand{Trans: i%2 == 0}}
 		names, _, plans, err := gemm.Candidates(p, dev)

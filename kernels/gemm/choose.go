@@ -174,8 +174,8 @@ type cut struct {
 	blocks   int64   // blocks of the launch, or clusters
 	streamed int64   // tiles, of a cluster, whose K slices are dealt out to blocks (stream-K)
 	each     int64   // tiles, rows, matrices of a block, or lanes of a row
+	threads  int64   // of a block; 0: those of the tile
 	shared   int64   // dynamic shared memory beside the tile's, bytes
-	threads  int64   // of a block; 0: the tile's
 	work     int64   // of a block, in the unit of rates; 0: by the others, or its share of the multiply-adds
 	us       float64 // by the model, 0 without one
 }

@@ -28,7 +28,13 @@ func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *ca
 	c.args = func(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 		return x.arguments(to, lines(x)*each, d.each)
 	}
-	return c.when(limits{on: isHopper, side: span{from: 2}}, limits{c: perSM{from: 64}, also: isTall}, limits{c: perSM{from: 64}, k: span{to: 14}, also: isBundle})
+	// Vectors have their own kernels on 9.0.
+	//
+	// H200, us, m x k       tall   shortrows   bulk_short
+	// 1878815 x 7, float64  84.6               35.6
+	// 253050 x 20           18.9               9.0
+	others := func(dev kernels.Device) bool { return isGPU(dev) && !isHopper(dev) }
+	return c.when(limits{on: isHopper, side: span{from: 2}}, limits{on: others, c: perSM{from: 64}, also: isTall}, limits{on: others, c: perSM{from: 64}, k: span{to: 14}, also: isBundle})
 }
 
 // cutFewColumns gives a block a tile of rows of a matrix, or several small matrices.

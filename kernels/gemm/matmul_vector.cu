@@ -1,6 +1,7 @@
 // A matrix times a vector, batched: bound by memory. float32 sums in float32, float64 in float64, by FMA.
 //
-// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 128 threads computes a row. Before a block waits for its prerequisite kernels, it launches
+// rows: y[r] = sum over l of x[r][l] * v[l]. A group of 8 to 512 threads computes a row, or a part of it: the up to 8 blocks of a cluster take consecutive parts of the same rows, and the
+// first adds up their sums in order. Before a block waits for its prerequisite kernels, it launches
 // its dependents and prefetches to L2 the first elements that it will read. The prefetch is correct even if a prerequisite kernel writes x, since writes go
 // to L2 as well. In a chain of launches, the loads of the next matrix are in flight while this kernel ends. Rows of any alignment: the elements before and
 // after the 16-byte vectors of a row are read one by one.
@@ -63,16 +64,43 @@ __device__ __forceinline__ double2 read_once(const double2* p) {
     return v;
 }
 
-template <typename T, int U, bool STREAMS>
-__device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, const Epilogue<T>& epilogue) {
+// load loads an element, or 16 bytes past the first-level cache. Neither is a load of constant memory (.nc): assemblers move those before the wait.
+__device__ __forceinline__ void load(float& to, const float* p) { asm volatile("ld.global.f32 %0, [%1];" : "=f"(to) : "l"(p)); }
+__device__ __forceinline__ void load(double& to, const double* p) { asm volatile("ld.global.f64 %0, [%1];" : "=d"(to) : "l"(p)); }
+__device__ __forceinline__ void load(Pack<float>& to, const float* p) {
+    asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to.s[0]), "=f"(to.s[1]), "=f"(to.s[2]), "=f"(to.s[3]) : "l"(p));
+}
+__device__ __forceinline__ void load(Pack<double>& to, const double* p) { asm volatile("ld.global.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(to.s[0]), "=d"(to.s[1]) : "l"(p)); }
+// load_kept loads 16 bytes by way of the first-level cache.
+__device__ __forceinline__ void load_kept(Pack<float>& to, const float* p) { asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to.s[0]), "=f"(to.s[1]), "=f"(to.s[2]), "=f"(to.s[3]) : "l"(p)); }
+__device__ __forceinline__ void load_kept(Pack<double>& to, const double* p) { asm volatile("ld.global.v2.f64 {%0, %1}, [%2];" : "=d"(to.s[0]), "=d"(to.s[1]) : "l"(p)); }
+
+// exponent returns the e of 2^e.
+__device__ __forceinline__ int exponent(unsigned n) { return 31 - __clz(n); }
+
+#if __CUDA_ARCH__ >= 900
+// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
+__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
+}
+__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
+}
+#endif
+
+template <typename T, int U>
+__device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, unsigned parts, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, THREADS = 128;
-    __shared__ T sums[THREADS / 32];
-    const int lane = threadIdx.x & (threads - 1), log = __ffs(THREADS / threads) - 1; // 2^log rows a block
+    constexpr int W = Vec<T>::width, MOST = 512, ROWS = 16;
+    __shared__ T sums[MOST / 32];
+    const int lane = threadIdx.x & (threads - 1), log = exponent(blockDim.x) - exponent(threads); // 2^log rows a block, ROWS at most
     const i64 all = count * batch;
-    const unsigned blocks = (unsigned)((all + (1 << log) - 1) >> log), split = blockIdx.x < blocks ? 0 : blockIdx.x / blocks;
-    const i64 id = ((i64)(blockIdx.x - split * blocks) << log) + threadIdx.x / threads, row = min(id, all - 1), k0 = split * chunk;
-    const int left = (int)min(k - k0, chunk);
+#if __CUDA_ARCH__ / 100 != 9
+    parts = 1; // only plans for 9.0 have more
+#endif
+    const unsigned rank = blockIdx.x & (parts - 1), block = blockIdx.x >> exponent(parts), blocks = (unsigned)((all + (1 << log) - 1) >> log), split = block < blocks ? 0 : block / blocks;
+    const i64 id = ((i64)(block - split * blocks) << log) + threadIdx.x / threads, row = min(id, all - 1), k0 = (split * parts + rank) * chunk;
+    const int left = (int)max(min(k - k0, chunk), 0ll);
     x += row * k + k0;
     const int head = min(-place(x) & W - 1, left), vectors = (left - head) / W, tail = left - head & W - 1;
     const V* const p = reinterpret_cast<const V*>(x + head);
@@ -81,6 +109,11 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     for (int u = 0; u < 2; u++)
         if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
 #endif
+#if __CUDA_ARCH__ / 100 == 9
+    __shared__ T inbox[CLUSTER][ROWS];
+    __shared__ u64 full;
+    open_inbox(&full, rank == 0 ? (int)(parts * sizeof(T) << log) : 0);
+#endif
     admit();
     follow();
     const i64 matrix = batch == 1 ? 0 : row / count;
@@ -88,55 +121,34 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     T sum[W] = {};
     if (lane < head) sum[0] = x[lane] * v[lane];
     if (lane < tail) sum[0] += x[left - tail + lane] * v[left - tail + lane];
-    const auto accumulate = [&](const bool along) { // the products of vectors; without branches between the loads, or U always in flight
-        if constexpr (!STREAMS) {
-#pragma unroll 1
-            for (int i = lane; i < vectors; i += U * threads) {
-                Pack<T> a[U], f[U];
-#pragma unroll
-                for (int u = 0; u < U; u++) a[u].v = read_once(p + min(i + u * threads, vectors - 1));
-#pragma unroll
-                for (int u = 0; u < U; u++) {
-                    const T* const from = v + head + min(i + u * threads, vectors - 1) * W;
-                    if (along) f[u].v = *reinterpret_cast<const V*>(from);
-                    else {
-#pragma unroll
-                        for (int e = 0; e < W; e++) f[u].s[e] = from[e];
-                    }
-                }
-#pragma unroll
-                for (int u = 0; u < U; u++)
-#pragma unroll
-                    for (int e = 0; e < W; e++) {
-                        const T next = sum[e] + a[u].s[e] * f[u].s[e];
-                        if (u == 0 || i + u * threads < vectors) sum[e] = next;
-                    }
-            }
-        } else {
-            Pack<T> a[U], f[U];
-            const auto load = [&](int u, int i) {
-                if (i >= vectors) return;
-                a[u].v = read_once(p + i);
-                const T* const from = v + head + i * W;
-                if (along) f[u].v = *reinterpret_cast<const V*>(from);
+    const auto accumulate = [&](const bool along) { // the products of vectors, U of them always in flight
+        Pack<T> a[U], f[U];
+        const T *next = x + head + lane * W, *factors = v + head + lane * W;
+        const i64 step = threads * 16ll;
+        const int mine = vectors - lane + threads - 1 >> exponent(threads); // vectors of the thread
+        const auto fetch = [&](int u, int i) {
+            if (i < mine) {
+                load(a[u], next);
+                if (along) load_kept(f[u], factors);
                 else {
 #pragma unroll
-                    for (int e = 0; e < W; e++) f[u].s[e] = from[e];
+                    for (int e = 0; e < W; e++) load(f[u].s[e], factors + e);
                 }
-            };
+            }
+            asm volatile("add.s64 %0, %0, %2;\n\tadd.s64 %1, %1, %2;" : "+l"(next), "+l"(factors) : "l"(step)); // else registers hold the addresses of all loads
+        };
 #pragma unroll
-            for (int u = 0; u < U; u++) load(u, lane + u * threads);
+        for (int u = 0; u < U; u++) fetch(u, u);
 #pragma unroll 1
-            for (int i = lane; i < vectors; i += U * threads) {
+        for (int i = 0; i < mine; i += U) {
 #pragma unroll
-                for (int u = 0; u < U; u++) {
+            for (int u = 0; u < U; u++) {
 #pragma unroll
-                    for (int e = 0; e < W; e++) {
-                        const T next = sum[e] + a[u].s[e] * f[u].s[e];
-                        if (u == 0 || i + u * threads < vectors) sum[e] = next;
-                    }
-                    load(u, i + (u + U) * threads);
+                for (int e = 0; e < W; e++) {
+                    const T more = sum[e] + a[u].s[e] * f[u].s[e];
+                    if (u == 0 || i + u < mine) sum[e] = more;
                 }
+                fetch(u, i + u + U);
             }
         }
     };
@@ -154,7 +166,22 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
         t = 0;
         for (int w = 0; w < threads / 32; w++) t += sums[(threadIdx.x - lane) / 32 + w];
     }
-    if (lane == 0 && id < all) y[split * all + row] = epilogue.of(t, matrix, row - matrix * count, 0);
+#if __CUDA_ARCH__ / 100 == 9
+    cluster_wait(); // all blocks have begun
+    if (parts > 1) {
+        if (lane == 0) send(0, &inbox[rank][threadIdx.x / threads], t, &full);
+        if (rank > 0) return;
+        await_inbox(&full);
+        t = 0;
+        for (int c = 0; c < parts; c++) t += inbox[c][threadIdx.x / threads];
+    }
+#endif
+    if (lane == 0 && id < all) {
+        i64 at = id;
+        asm volatile("" : "+l"(at)); // else registers hold its matrix while rows are summed
+        const i64 which = batch == 1 ? 0 : at / count;
+        y[split * all + at] = epilogue.of(t, which, at - which * count, 0);
+    }
 }
 
 template <typename T>
@@ -231,26 +258,7 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
     }
 }
 
-// load loads an element, or 16 bytes past the first-level cache. Neither is a load of constant memory (.nc): assemblers move those before the wait.
-__device__ __forceinline__ void load(float& to, const float* p) { asm volatile("ld.global.f32 %0, [%1];" : "=f"(to) : "l"(p)); }
-__device__ __forceinline__ void load(double& to, const double* p) { asm volatile("ld.global.f64 %0, [%1];" : "=d"(to) : "l"(p)); }
-__device__ __forceinline__ void load(Pack<float>& to, const float* p) {
-    asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to.s[0]), "=f"(to.s[1]), "=f"(to.s[2]), "=f"(to.s[3]) : "l"(p));
-}
-__device__ __forceinline__ void load(Pack<double>& to, const double* p) { asm volatile("ld.global.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(to.s[0]), "=d"(to.s[1]) : "l"(p)); }
-
-// exponent returns the e of 2^e.
-__device__ __forceinline__ int exponent(unsigned n) { return 31 - __clz(n); }
-
 #if __CUDA_ARCH__ >= 900
-// send stores an element to p in another block's shared memory and counts it at that block's mbarrier.
-__device__ __forceinline__ void send(unsigned block, float* p, float v, u64* full) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(block, p)), "r"(__float_as_uint(v)), "r"(in_block(block, full)) : "memory");
-}
-__device__ __forceinline__ void send(unsigned block, double* p, double v, u64* full) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, p)), "l"(__double_as_longlong(v)), "r"(in_block(block, full)) : "memory");
-}
-
 // joinedColumns: groups of `lanes` threads, a power of 2 up to 32, take rows in turn, and a thread has LOADS rows in flight. ANY, with 16 lanes: rows begin
 // anywhere, those of a thread at the same place within 16 bytes, since W divides the rows between them.
 template <typename T, int THREADS, bool ANY>
@@ -516,16 +524,17 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, int lanes, int blocks, EPILOGUE_ARGUMENTS(T)) {    \
         ON(joinedColumns<T, threads, any>(a, v, c, count, k, batch, lanes, blocks, EPILOGUE(T));)                     \
     }
-#define ROWS_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each, EPILOGUE_ARGUMENTS(T)
+#define SPLIT_ARGUMENTS(T) const T *a, const T *v, T *c, i64 count, i64 k, i64 batch, i64 chunk, int each
+#define ROWS_ARGUMENTS(T) SPLIT_ARGUMENTS(T), int parts, EPILOGUE_ARGUMENTS(T)
 #define VECTOR(T, suffix)                                                                                         \
     ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
-    extern "C" __global__ void __launch_bounds__(128, 12) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
-        rows<T, 2, false>(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                    \
+    extern "C" __global__ void __launch_bounds__(512, 3) matmul_rows_##suffix(ROWS_ARGUMENTS(T)) {               \
+        rows<T, 2>(a, v, c, count, k, batch, chunk, each, parts, EPILOGUE(T));                             \
     }                                                                                                             \
     JOINED(columns, T, suffix, 256, false, ON_CLUSTERS)                                                           \
     JOINED(unaligned, T, suffix, 256, true, ON_HOPPER)                                                            \
     ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
-    extern "C" __global__ void __launch_bounds__(256) matmul_flat_##suffix(ROWS_ARGUMENTS(T)) {                   \
+    extern "C" __global__ void __launch_bounds__(256) matmul_flat_##suffix(SPLIT_ARGUMENTS(T), EPILOGUE_ARGUMENTS(T)) { \
         flat(a, v, c, count, k, batch, chunk, each, EPILOGUE(T));                                                 \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \
@@ -540,7 +549,7 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
     }
 VECTOR(float, f32)
 JOINED(columns_wide, float, f32, 512, false, ON_HOPPER)
-extern "C" __global__ void __launch_bounds__(128, 8) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
-    ON_HOPPER(rows<float, 4, true>(a, v, c, count, k, batch, chunk, each, EPILOGUE(float));)
+extern "C" __global__ void __launch_bounds__(512, 2) matmul_longrows_f32(ROWS_ARGUMENTS(float)) {
+    ON_HOPPER(rows<float, 4>(a, v, c, count, k, batch, chunk, each, parts, EPILOGUE(float));)
 }
 VECTOR(double, f64)

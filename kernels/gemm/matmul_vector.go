@@ -53,6 +53,14 @@ func cutColumns(c *candidate, x *problem) (cut, bool) { return c.split.cut(x, st
 // maxFlatColumns bounds the columns of a matrix that a block of flat loads as one array.
 const maxFlatColumns = 256
 
+// joinedShare is the share of the SMs that have blocks of clusters of 8, where an SM has several: 4 x 132 places have 62 clusters.
+//
+// H200, us, clusters of flat   49    62    63    65    66
+// 129 x 164293                       27.9        39.9
+// 136 x 63716                              15.8
+// 35 x 375820                  18.1                    21.9
+const joinedShare = 0.94
+
 // cutsFlat appends the cuts into the blocks of a cluster, of each size, and into partial sums of blocks or clusters.
 func cutsFlat(c *candidate, x *problem, list []cut) []cut {
 	const minRows, unit, blocksPerSM = 32, 16, 8 // of a block; rows of a multiple of 16 bytes
@@ -69,8 +77,14 @@ func cutsFlat(c *candidate, x *problem, list []cut) []cut {
 			continue
 		}
 		counts, tried := splitCounts(x, x.Batch*parts, blocksPerSM)
+		most := joinedShare * float64(x.sms()) / float64(x.Batch*parts) // clusters with a block on each SM
 		for _, n := range counts[1:tried] {
-			into(n, parts)
+			if parts == 1 || float64(n) < most {
+				into(n, parts)
+			}
+		}
+		for waves := 1.; parts > 1 && waves <= 4 && waves*most >= 2; waves++ {
+			into(int64(waves*most), parts)
 		}
 	}
 	return list
@@ -84,30 +98,32 @@ func cutShortRows(_ *candidate, x *problem) (cut, bool) {
 	return cut{each: lanes, blocks: kernels.CeilDiv(x.M*x.Batch*lanes, vectorThreads)}, true
 }
 
-// cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or if there are enough rows to fill the device four, or eight of rows that begin at multiples of
-// 16 bytes.
+// cutRows gives a row 8 to 128 threads, each of which has two vectors of 16 bytes of the row, or if there are enough rows to fill the device four, or eight on 9.0.
 //
 // H100, time over the best of these, geometric mean   2      4      8
 // up to 10 rows an SM                                 1.00   1.15   1.39
 // 10 to 30                                            1.12   1.11   1.10
 // 30 to 256                                           1.19   1.09   1.03
 // from 256 rows an SM on                              1.35   1.05   1.00
-// up to 10 rows an SM, not aligned                    1.01   1.19   1.70
-// 10 to 30                                            1.10   1.25   1.45
-// 30 to 100                                           1.16   1.14   1.14
-// from 100 on                                         1.14   1.05   1.04
+//
+// H200, us, rows that are not aligned                 2      4      8      16
+// 3603 x 765                                          8.0           5.9    8.4
+// 8379 x 297                                                 6.8    6.2    7.5
+// 31687 x 543                                                30.7   22.6   24.8
+// 12535 x 1723                                               28.0   25.0   23.5
+// 3001 x 1001, float64                                9.1           7.9    8.7
+// 11003 x 655, float64                                       23.2   18.4   17.6
 func cutRows(c *candidate, x *problem) (cut, bool) {
-	const fewRowsPerSM, fewUnalignedPerSM = 10, 30
-	aligned := x.K*x.size()%16 == 0
-	each, few := int64(4), int64(fewUnalignedPerSM)
-	if aligned {
-		few = fewRowsPerSM
-	}
-	switch rows := x.M * x.Batch; {
-	case rows <= few*x.sms():
-		each = 2
-	case isHopper(x.dev) && aligned:
+	const fewRowsPerSM, fewUnalignedPerSM, longBytes = 10, 30, 2048
+	each, few, bytes := int64(4), int64(fewRowsPerSM), x.K*x.size()
+	if isHopper(x.dev) {
 		each = 8
+	}
+	if bytes%16 != 0 && (bytes < longBytes || !isHopper(x.dev)) {
+		few = fewUnalignedPerSM
+	}
+	if x.M*x.Batch <= few*x.sms() {
+		each = 2
 	}
 	return cutRowsBy(c, x, each), true
 }
@@ -128,11 +144,18 @@ func cutLongRows(c *candidate, x *problem) (cut, bool) {
 	return cutRowsBy(c, x, each), true
 }
 
-// cutRowsBy gives a thread `each` vectors of 16 bytes of a row.
+// cutRowsBy gives a thread `each` vectors of 16 bytes of a row. The blocks of a cluster add up splits of as many as it may have.
 func cutRowsBy(c *candidate, x *problem, each int64) cut {
+	const maxRowThreads, fewThreadsPerSM = 512, 1024
 	threads := min(max(arith.Pow2(kernels.CeilDiv(kernels.CeilDiv(x.K*x.size(), 16), each)), 8), rowThreads)
 	d := c.split.cut(x, kernels.CeilDiv(x.M*x.Batch, rowThreads/threads))
 	d.each = threads
+	if n := d.partials; n > 1 && n <= c.cluster && arith.Pow2(n) == n && threads == rowThreads && x.K <= maxChunk && isHopper(x.dev) {
+		d.parts, d.partials = n, 1
+		for ; d.each < maxRowThreads && x.M*x.Batch*n*d.each < fewThreadsPerSM*x.sms() && d.chunk*x.size() >= 4*16*d.each; d.each *= 2 {
+		}
+		d.threads = d.each
+	}
 	return d
 }
 
@@ -165,10 +188,10 @@ func flatArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 
 func vectorArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	switch {
+	case d.each > 0 && d.chunk > 0:
+		return partsArgs{rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}, d.each}, max(d.parts, 1)}
 	case d.parts > 0:
 		return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(d.each)}, d.parts}
-	case d.each > 0 && d.chunk > 0:
-		return rowsArgs{vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, d.chunk}, d.each}
 	case d.each > 0:
 		return vectorArgs{x.a, x.b, to, x.M, x.K, x.Batch, int32(d.each)}
 	}
@@ -195,11 +218,17 @@ type vectorArgs struct {
 	Chunk       any // of a split, an int64; the lanes of a short row or of a strip, an int32
 }
 
-// rowsArgs are those of rows, with the threads of a row, and of joined columns and flat, with the blocks of a cluster.
-type rowsArgs struct {
-	vectorArgs
-	Count int64 `arg:"int32"`
-}
+// rowsArgs are those of joined columns and flat, with the blocks of a cluster, and partsArgs those of rows, with the threads of a row and the blocks of a cluster.
+type (
+	rowsArgs struct {
+		vectorArgs
+		Count int64 `arg:"int32"`
+	}
+	partsArgs struct {
+		rowsArgs
+		Parts int64 `arg:"int32"`
+	}
+)
 
 // combineArgs are the arguments of the kernels that add splits up.
 type combineArgs struct {
@@ -208,15 +237,20 @@ type combineArgs struct {
 	epilogueArgs
 }
 
-// rowsBody is y[r] = sum over l of x[r][l] * v[l].
+// shortRowsBody is y[r] = sum over l of x[r][l] * v[l], rowsBody the same for each split.
+func shortRowsBody[T kernels.Float](c kernels.Call) {
+	rowsInParts[T](c, max(kernels.Args[vectorArgs](c).K, 1))
+}
+
 func rowsBody[T kernels.Float](c kernels.Call) {
+	a := kernels.Args[partsArgs](c)
+	rowsInParts[T](c, a.Chunk.(int64)*a.Parts)
+}
+
+func rowsInParts[T kernels.Float](c kernels.Call, chunk int64) {
 	a := kernels.Args[vectorArgs](c)
 	x, v, y := kernels.Slice[T](c, a.X), align.Vector(kernels.Slice[T](c, a.V)), kernels.Slice[T](c, a.Y)
 	rows, k := a.N, a.K
-	chunk, split := a.Chunk.(int64)
-	if !split {
-		chunk = max(k, 1)
-	}
 	kernels.Parallel(max(kernels.CeilDiv(k, chunk), 1)*a.Batch, max(kernels.Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			matrix, k0 := i%a.Batch, i/a.Batch*chunk

@@ -1,4 +1,4 @@
-// y[r] = sum over l of x[r][l] * v[l], for many short rows, of any alignment. Bound by memory. float32 sums in float32, float64 in float64, by FMA.
+// y[r] = sum over l of x[r][l] * v[l], for many short rows of any alignment. Bound by memory. float32 sums in float32, float64 in float64, by FMA.
 //
 // A slice is a contiguous array of R whole rows, and R a multiple of 4, so all slices begin at the same place within 16 bytes. Blocks take slices in turn: a bulk copy loads a slice to shared
 // memory, with STAGES - 1 slices in flight, and each row is summed there by one or several threads. A bulk copy is of multiples of 16 bytes, so it begins up to 12 bytes early and ends up to
@@ -63,6 +63,7 @@ struct Ring {
 
 template <typename T>
 __device__ void shortRows(const T* x, const T* v, T* y, i64 m, int k, int R, int lanes, const Epilogue<T>& epilogue) {
+    constexpr int W = Vec<T>::width;
     __shared__ u64 full[STAGES];
     __shared__ T partial[THREADS];
     const int t = threadIdx.x, pitch = (R * k * (int)sizeof(T) + 15 & -16) + PAD;
@@ -86,9 +87,11 @@ __device__ void shortRows(const T* x, const T* v, T* y, i64 m, int k, int R, int
     for (int s = 0; s < STAGES - 1; s++) copy(blockIdx.x + s * gridDim.x, s);
     for (int l = t; l < k; l += THREADS) factors[l] = v[l];
     __syncthreads();
-    // `lanes` threads of a row have every lanes-th of its terms: with 2 of an even number of float32, they read other banks. The groups of R * lanes threads have consecutive parts of K.
-    const int groups = THREADS / (R * lanes), part = (k + groups - 1) / groups + lanes - 1 & -lanes;
-    const int lane = t & lanes - 1, row = t / lanes % R, group = t / lanes / R, first = group * part + lane, last = min(group * part + part, k);
+    // `lanes` threads of a row have every lanes-th of its units, elements or 16 bytes where rows begin at multiples of 16 bytes: so many that the threads that read at once read different banks.
+    // A block has `wide` rows at a time. The groups of wide * lanes threads have consecutive parts of K.
+    const bool vectors = k % W == 0 && place(x) == 0;
+    const int wide = min(R, THREADS / lanes), groups = THREADS / (wide * lanes), units = vectors ? k / W : k, part = (units + groups - 1) / groups + lanes - 1 & -lanes;
+    const int lane = t & lanes - 1, group = t / lanes / wide, first = group * part + lane, last = min(group * part + part, units);
     Ring ring;
     for (i64 i = blockIdx.x; i < slices; i += gridDim.x, ring.next()) {
         const i64 row0 = i * R;
@@ -100,22 +103,33 @@ __device__ void shortRows(const T* x, const T* v, T* y, i64 m, int k, int R, int
             if (t < place(end)) slice[count * k - 1 - t] = end[-1 - t];
             __syncthreads();
         }
-        T sum = 0;
-        if (row < count) {
-            const T* const p = slice + row * k;
+        for (int row = t / lanes % wide; row < R; row += wide) {
+            T sum = 0;
+            if (row < count) {
+                const T* const p = slice + row * k;
+                if (vectors) {
+#pragma unroll 4
+                    for (int l = first; l < last; l += lanes) {
+                        const Pack<T> a = reinterpret_cast<const Pack<T>*>(p)[l], f = reinterpret_cast<const Pack<T>*>(factors)[l];
+#pragma unroll
+                        for (int e = 0; e < W; e++) sum += a.s[e] * f.s[e];
+                    }
+                } else {
 #pragma unroll 8
-            for (int l = first; l < last; l += lanes) sum += p[l] * factors[l];
+                    for (int l = first; l < last; l += lanes) sum += p[l] * factors[l];
+                }
+            }
+            for (int d = lanes / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+            int r = lane == 0 ? row : R; // that the thread writes
+            if (groups > 1) {
+                if (lane == 0) partial[group * R + row] = sum;
+                __syncthreads();
+                r = t, sum = 0;
+                if (t < count)
+                    for (int g = 0; g < groups; g++) sum += partial[g * R + t];
+            }
+            if (r < count) y[row0 + r] = epilogue.of(sum, 0, row0 + r, 0);
         }
-        if (lanes > 1) sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        int r = lane == 0 ? row : R; // that the thread writes
-        if (groups > 1) {
-            if (lane == 0) partial[group * R + row] = sum;
-            __syncthreads();
-            r = t, sum = 0;
-            if (t < count)
-                for (int g = 0; g < groups; g++) sum += partial[g * R + t];
-        }
-        if (r < count) y[row0 + r] = epilogue.of(sum, 0, row0 + r, 0);
         __syncthreads();
     }
 }

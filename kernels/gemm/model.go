@@ -161,6 +161,8 @@ func (p *predictor) time(d *cut) float64 {
 	most := p.most
 	if c.sized && c.m > 0 && c.n > 0 && d.parts > 2 { // some SMs have no cluster
 		most = max(float64(x.clusters(d.parts)*d.parts), 1)
+	} else if c.sized && c.m == 0 && d.parts == maxCluster {
+		most *= joinedShare
 	}
 	busy, units := math.Ceil(launched/most), 0. // blocks of the busiest SM, and the work of each
 	switch {
@@ -183,7 +185,7 @@ func (p *predictor) time(d *cut) float64 {
 		units = float64(d.each) * k
 	case c.m == 0 && c.n > 0 && d.parts > 0: // strips of columns that a cluster shares: threads without a column take as long
 		units = k / float64(d.parts) * 16 * float64(c.n) / float64(x.size())
-	case c.m == 0 && d.chunk > 0 && d.parts > 0: // rows as one array
+	case c.m == 0 && d.chunk > 0 && d.parts > 0 && d.each == 0: // rows as one array
 		units = float64(d.chunk * x.M)
 	case d.chunk > 0 && d.each == 0 && d.parts == 0: // strips of columns
 		units = float64(d.chunk) * 1024 / float64(x.size())

@@ -73,7 +73,7 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	}
 	blocks, most := max(c.count(x), 1), int64(4)
 	if c.m == 0 {
-		blocks, most = max(whole.blocks/max(whole.partials, 1), 1), 32
+		blocks, most = max(whole.blocks/(max(whole.partials, 1)*max(whole.parts, 1)), 1), 32
 	}
 	*one = *c
 	one.split.minBlocksPerSM = 0

@@ -178,7 +178,7 @@ func vectorTable[T kernels.Float]() [][]*candidate {
 	// 453 x 2106                4.8     9.0
 	// 100 x 10000               5.3     9.0
 	// 50304 x 768               51.7    53.5
-	shortRows := ofVectors[T]("shortrows", splitPolicy{}, rowsBody[T], cutShortRows)
+	shortRows := ofVectors[T]("shortrows", splitPolicy{}, shortRowsBody[T], cutShortRows)
 	shortRows.able.k = span{to: 32}
 	shortRows.able.also = alongRows
 	// min K of a split          32      128
@@ -221,6 +221,7 @@ func rowsTable[T kernels.Float]() []*candidate {
 	of := func(name string, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 		c := ofVectors[T](name, splitPolicy{blocksPerSM: 16, minK: 2048, unsplitBlocksPerSM: 2}, rowsBody[T], cutter)
 		c.threads, c.able.also = rowThreads, longerRows
+		c.joined, c.cluster, c.sized = c.kernel, 8, true
 		return c
 	}
 	list := []*candidate{of("rows", cutRows)}
@@ -291,7 +292,7 @@ func hopperColumns[T kernels.Float]() (list []*candidate) {
 	// 43 x 555                  2.8        1.9, thin
 	// 31799 x 2                 52.5       4.3, flat
 	add("joined_unaligned", 16, vectorThreads, func(_ *candidate, x *problem) bool {
-		return x.M*x.size()%16 != 0 && x.K >= 256 && (x.K <= 4096 || 2*x.M*x.size() >= 16*16)
+		return x.M*x.size()%16 != 0 && (x.K >= 256 || x.K >= 8 && x.M*x.size() >= 16*15*x.sms()) && (x.K <= 4096 || 2*x.M*x.size() >= 16*16)
 	})
 	add("joined_columns", 4, vectorThreads, aligned)
 	if unsafe.Sizeof(T(0)) == 4 {
