@@ -85,12 +85,12 @@ func drawProblem(r *rand.Rand, of kind, decoding bool, i int) *attended {
 	if decoding && i < 2 { // problems of rows in pieces and of spread rows whose keys are split among blocks
 		a.Batch, a.Heads, a.KeyHeads, a.Queries, a.Keys, a.Dim = 1, 1, 1, 1, 2000+n(6000), 8*n(16)-int64(i)
 	}
+	if testing.Short() {
+		a.shrink(r, decoding, i)
+	}
 	a.Scale = 1 / math.Sqrt(float64(a.Dim))
 	if r.IntN(8) == 0 {
 		a.Scale = -a.Scale
-	}
-	if testing.Short() {
-		a.shrink(r, decoding, i)
 	}
 	return a
 }
