@@ -94,7 +94,7 @@ type copying int8
 
 const (
 	rows     copying = iota // all
-	acrossK                 // those whose rows do not run along K
+	acrossK                 // if their rows run across K
 	elements                // none
 )
 
@@ -174,7 +174,7 @@ type cut struct {
 	blocks   int64   // blocks of the launch, or clusters
 	streamed int64   // tiles, of a cluster, whose K slices are dealt out to blocks (stream-K)
 	each     int64   // tiles, rows, matrices of a block, or lanes of a row
-	threads  int64   // of a block; 0: those of the tile
+	threads  int64   // of a block; 0: the tile says
 	shared   int64   // dynamic shared memory beside the tile's, bytes
 	work     int64   // of a block, in the unit of rates; 0: by the others, or its share of the multiply-adds
 	us       float64 // by the model, 0 without one
