@@ -7,7 +7,7 @@ import (
 // lowK returns a kernel for few terms, of a source for one element type. It has no epilogue: with one the unsliced tiles compute the same bits.
 func lowK[T kernels.Float](source, name string, t tile, k span, orient func(problem) problem, cutter func(*candidate, *problem) (cut, bool)) *candidate {
 	dt, name := typed[T](name)
-	return &candidate{name: name, dtype: dt, copies: elements, shares: t.m > 0, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
+	return &candidate{name: name, dtype: dt, copies: elements, shares: true, orient: orient, able: limits{on: isGPU, plain: true, elements: span{to: maxChunk}, k: k}, tile: t,
 		kernel: own.Kernel(source, "matmul_"+name, productBody[T](true)), cut: cutter, args: lowKArguments}
 }
 
@@ -51,12 +51,9 @@ func turnBody[T kernels.Float](c kernels.Call) {
 
 // turned returns the problem whose B a launch has transposed.
 func (x *problem) turned(p *kernels.Plan) *problem {
-	y, batch := *x, x.Batch
-	if x.B.Shared {
-		batch = 1
-	}
-	y.b, y.B.Trans = p.Workspace(batch*x.K*x.N*x.size()), false
-	p.Launch(turnKernel[x.Dtype], int(batch*kernels.CeilDiv(x.N, turnColumns)), turnColumns, turnArgs{x.b, y.b, x.N, x.K})
+	y, elements := *x, x.B.extent(x.Batch, x.K, x.N)
+	y.b, y.B.Trans = p.Workspace(elements*x.size()), false
+	p.Launch(turnKernel[x.Dtype], int(elements/(x.K*x.N)*kernels.CeilDiv(x.N, turnColumns)), turnColumns, turnArgs{x.b, y.b, x.N, x.K})
 	return &y
 }
 

@@ -24,7 +24,7 @@ func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *ca
 		return 32
 	}
 	c := lowK[T]("matmul_tall", name, tile{}, span{1, 64}, tall, func(_ *candidate, x *problem) (cut, bool) { return cutFewColumns(x, lines(x), each, of) })
-	c.shares, c.able.side = true, span{to: columns}
+	c.able.side = span{to: columns}
 	c.args = func(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 		return x.arguments(to, lines(x)*each, d.each)
 	}
