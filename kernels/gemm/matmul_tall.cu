@@ -99,7 +99,7 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
     for (int i = 0; i < R * NC; i++) sum[i / NC][i % NC] = 0;
     if (part < parts) {
         const T *x = as + matrix * size + row * nextRow, *y = bs + matrix * sizeB + col;
-#pragma unroll 2
+#pragma unroll (sizeof(T) == 4 ? 2 : 1) // two terms of float64 at once compile to one of several programs, by chance
         for (int l = 0; l < k; l++, x += nextTerm, y += pitchB) {
             T f[R];
             Pack<T> g[NC / W];
