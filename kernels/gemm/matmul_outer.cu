@@ -5,10 +5,8 @@
 // same place within 16 bytes (every row, or every 2nd or 4th, which depends on n), so that it writes 16 bytes at a
 // time whatever n is. All that it needs of B is in registers. Warps wait for nobody.
 #include "follow.cuh"
-#include "vector.cuh"
+#include "place.cuh"
 typedef long long i64;
-
-template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
 // outer: at most K terms. The rows of A of a warp lie in shared memory, one after the other, and a lane's
 // columns of B in registers; missing terms are 0 times -0, which changes no sum.

@@ -1,17 +1,15 @@
 // C = op(A) op(B) of few columns and few terms, batched: mostly A is read and C is written. Every element is summed by FMA in the order of its terms, as the
 // unsliced tiles of matmul.cu do. No epilogue. With transC, op(A) op(B) is written transposed.
 //
-// A block computes a tile of rows of a matrix, 16 or 32 R, or several small matrices whole. All that it reads comes to shared memory by asynchronous copies, 16 bytes at a time where
-// A lies as it does in global memory; C goes back the same way. A thread computes R rows of NC columns, from R elements of A and NC of B for each term. Blocks
+// A block computes a tile of 16 or 32 R rows of a matrix, or several small matrices whole. Asynchronous copies bring A and B to shared memory, 16 bytes at a time where A lies there as it does in
+// global memory. C goes back by vectors, too. A thread computes R rows of NC columns, from R elements of A and NC of B for each term. Blocks
 // are small, so that many on an SM read, compute and write at different times. The bound is the issue of instructions: about 1.4 for each FMA of a warp.
 #include "async.cuh"
 #include "follow.cuh"
-#include "vector.cuh"
+#include "place.cuh"
 typedef long long i64;
 
 extern __shared__ double dynamic[];
-
-template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
 // over is i / n, exact for the numbers of elements of a block, n the reciprocal.
 __device__ __forceinline__ int over(int i, float n) { return (int)((i + 0.5f) * n); }

@@ -29,6 +29,7 @@
 #include "epilogue.cuh"
 #include "follow.cuh"
 #include "inbox.cuh"
+#include "place.cuh"
 
 #if __CUDA_ARCH__ >= 900
 constexpr int CLUSTER = 8; // the most blocks that add up columns
@@ -42,9 +43,6 @@ constexpr int CLUSTER = 8; // the most blocks that add up columns
 #else
 #define ON_HOPPER(...) follow();
 #endif
-
-// place is the position of p within 16 bytes, in elements.
-template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
 // apart returns how many rows of n elements lie between two that begin at the same place within 16 bytes.
 template <typename T> __device__ __forceinline__ int apart(i64 n) {
@@ -91,9 +89,9 @@ __device__ __forceinline__ void send(unsigned block, double* p, double v, u64* f
 template <typename T, int U>
 __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, int threads, unsigned parts, const Epilogue<T>& epilogue) {
     using V = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, MOST = 512, ROWS = 16;
+    constexpr int W = Vec<T>::width, MOST = 512;
     __shared__ T sums[MOST / 32];
-    const int lane = threadIdx.x & (threads - 1), log = exponent(blockDim.x) - exponent(threads); // 2^log rows a block, ROWS at most
+    const int lane = threadIdx.x & (threads - 1), log = exponent(blockDim.x) - exponent(threads); // 2^log rows a block, 16 at most
     const i64 all = count * batch;
 #if __CUDA_ARCH__ / 100 != 9
     parts = 1; // only plans for 9.0 have more
@@ -110,7 +108,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
         if (lane % 8 == 0 && lane + u * threads < vectors) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + lane + u * threads)); // of 128 bytes
 #endif
 #if __CUDA_ARCH__ / 100 == 9
-    __shared__ T inbox[CLUSTER][ROWS];
+    __shared__ T inbox[CLUSTER][16];
     __shared__ u64 full;
     open_inbox(&full, rank == 0 ? (int)(parts * sizeof(T) << log) : 0);
 #endif

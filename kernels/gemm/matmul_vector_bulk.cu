@@ -8,14 +8,14 @@
 //stheno:targets sm_90a ptx
 #include "epilogue.cuh"
 #include "follow.cuh"
-typedef unsigned long long u64;
+#include "place.cuh"
+#include "wgmma.cuh"
 
 #if __CUDA_ARCH__ == 900
 constexpr int THREADS = 256, STAGES = 3, PAD = 32; // PAD: bytes that a slice has beside its elements
 extern __shared__ float4 dynamic[];
 
-// place is the position of p within 16 bytes, in elements; down the address rounded down to 16 bytes.
-template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<u64>(p) % 16 / sizeof(T)); }
+// down is the address rounded down to 16 bytes.
 template <typename T> __device__ __forceinline__ const T* down(const T* p) { return reinterpret_cast<const T*>(reinterpret_cast<u64>(p) & ~15ull); }
 
 // span returns the bytes of the bulk copy of n elements from p on, which reads nothing beyond end.
@@ -24,18 +24,9 @@ template <typename T> __device__ __forceinline__ int span(const T* p, int n, con
     return (int)((up <= reinterpret_cast<u64>(end) ? up : last & ~15ull) - reinterpret_cast<u64>(down(p)));
 }
 
-__device__ __forceinline__ unsigned shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes, u64* full) {
     if (bytes > 0)
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared(to)), "l"(from), "r"(bytes), "r"(shared(full)) : "memory");
-}
-__device__ __forceinline__ void expect(u64* full, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared(full)), "r"(bytes) : "memory"); }
-__device__ __forceinline__ void await(u64* full, int parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(shared(full)), "r"(parity) : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(full)) : "memory");
 }
 // prefetch prefetches a slice to L2, without a branch: before the wait one would count as a way past it.
 __device__ __forceinline__ void prefetch(const void* from, int bytes, bool is) {
@@ -44,7 +35,7 @@ __device__ __forceinline__ void prefetch(const void* from, int bytes, bool is) {
 // open initializes the barriers of the stages, waits for the prerequisite kernels, and synchronizes the block.
 __device__ __forceinline__ void open(u64* full) {
     if (threadIdx.x < STAGES) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(full + threadIdx.x)) : "memory");
+        barrier_init(shared_address(full + threadIdx.x), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     admit();
@@ -81,7 +72,7 @@ __device__ void shortRows(const T* x, const T* v, T* y, i64 m, int k, int R, int
         if (t > 0 || i >= slices) return;
         const T* const p = x + i * R * k;
         const int bytes = span(p, (int)min(m - i * R, (i64)R) * k, end);
-        expect(full + to, bytes);
+        barrier_expect(shared_address(full + to), bytes);
         bulk_copy(stage + to * pitch, down(p), bytes, full + to);
     };
     for (int s = 0; s < STAGES - 1; s++) copy(blockIdx.x + s * gridDim.x, s);
@@ -97,7 +88,7 @@ __device__ void shortRows(const T* x, const T* v, T* y, i64 m, int k, int R, int
         const i64 row0 = i * R;
         const int count = (int)min(m - row0, (i64)R);
         copy(i + (STAGES - 1) * gridDim.x, ring.last());
-        await(full + ring.stage, ring.parity);
+        barrier_wait(shared_address(full + ring.stage), ring.parity);
         T* const slice = reinterpret_cast<T*>(stage + ring.stage * pitch) + place(x);
         if (i == slices - 1) {
             if (t < place(end)) slice[count * k - 1 - t] = end[-1 - t];
