@@ -85,7 +85,7 @@ func TestTensorEntries(t *testing.T) {
 
 // Each of the other entry points of products computes one too.
 func TestProductEntries(t *testing.T) {
-	productEntries(t, "matmul", "matmul_band", "matmul_double", "matmul_narrow", "matmul_outer", "matmul_strip", "matmul_vector", "matmul_vector_bulk", "matmul_vector_half")
+	productEntries(t, "matmul", "matmul_band", "matmul_double", "matmul_inner", "matmul_narrow", "matmul_outer", "matmul_strip", "matmul_tall", "matmul_vector", "matmul_vector_bulk", "matmul_vector_half")
 }
 
 func productEntries(t *testing.T, sources ...string) {

@@ -178,7 +178,7 @@ __device__ __forceinline__ void attend_any(const float* q, Strides qs, const flo
     const Layout layout = {(p.dim + 31) / 32 * 128};
     const int size = 16 * WARPS / shares, step = N * shares, heads = batches * p.heads;
     const QueryTile tile(p, heads, parts, size);
-    if ((int)blockIdx.x < tile.stores) {
+    if (blockIdx.x >= tile.works) {
         tile.store(p, heads, size, out, os, lse, outputs);
         return;
     }

@@ -67,7 +67,7 @@ __device__ __forceinline__ void attend_double(const double* q, Strides qs, const
     follow();
     const int width = (p.dim + 7) / 8 * 8, pitch = width + 4, size = 64 / shares, step = KEYS * shares, heads = batches * p.heads;
     const QueryTile tile(p, heads, parts, size);
-    if ((int)blockIdx.x < tile.stores) {
+    if (blockIdx.x >= tile.works) {
         tile.store(p, heads, size, out, os, lse, outputs);
         return;
     }

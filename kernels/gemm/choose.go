@@ -112,8 +112,12 @@ func (c *candidate) emit(p *kernels.Plan, x *problem, d cut) {
 		kernel = c.joined
 	}
 	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
+		if c.apart && e.Steps != 0 {
+			to = p.Workspace(x.elements() * x.size())
+			defer x.combine(p, to, 1)
+		}
 		args := []any{c.args(c, x, d, to)}
-		if !c.able.plain {
+		if !c.able.plain && !c.apart {
 			args = append(args, e)
 		}
 		l := p.Launch(kernel, int(c.grid(x, d, e)), cmp.Or(int(d.threads), c.threads), args...)

@@ -14,7 +14,7 @@ func skinny[T kernels.Float](name string, minRows, rows, columns, resident int64
 	dt, name := typed[T](name)
 	able.side, able.k.from = span{minRows, rows}, max(able.k.from, 1)
 	return &candidate{name: name, dtype: dt, apart: true, orient: wide, able: able, tile: tile{m: rows, n: columns, threads: skinnyThreads},
-		split: splitPolicy{blocksPerSM: resident, minK: 64, roundToNearest: true}, cut: cutSkinny, special: emitSkinny}
+		split: splitPolicy{blocksPerSM: resident, minK: 64, roundToNearest: true}, cut: cutSkinny, args: skinnyArguments}
 }
 
 // strip is a kernel of matmul_strip.cu, whose threads compute that many columns of C each.
@@ -59,9 +59,9 @@ func cutSkinny(c *candidate, x *problem) (cut, bool) {
 // full reports whether three quarters of the blocks' columns are columns of C.
 func full(c *candidate, x *problem) bool { return 4*x.N >= 3*kernels.CeilDiv(x.N, c.n)*c.n }
 
-func emitSkinny(c *candidate, p *kernels.Plan, x *problem, d cut) {
+func skinnyArguments(_ *candidate, x *problem, d cut, to kernels.Ref) any {
 	_, matrix := x.A.strides(x.M, x.K)
-	args := stripArgs{A: x.a, B: x.b, M: x.M, N: x.N, K: x.K, RowV: x.K, TermV: 1, MatrixV: matrix, RowC: x.N, ColumnC: 1, Batch: x.Batch, Chunk: d.chunk}
+	args := stripArgs{A: x.a, B: x.b, C: to, M: x.M, N: x.N, K: x.K, RowV: x.K, TermV: 1, MatrixV: matrix, RowC: x.N, ColumnC: 1, Batch: x.Batch, Chunk: d.chunk}
 	if x.A.Trans {
 		args.RowV, args.TermV = 1, x.M
 	}
@@ -71,14 +71,7 @@ func emitSkinny(c *candidate, p *kernels.Plan, x *problem, d cut) {
 	if x.B.Trans {
 		args.A, args.B, args.M, args.N, args.RowC, args.ColumnC = x.b, x.a, x.N, x.M, args.ColumnC, args.RowC
 	}
-	x.launch(p, d, func(to kernels.Ref, e epilogueArgs) {
-		if e.Steps != 0 { // another launch applies it
-			to = p.Workspace(x.elements() * x.size())
-			defer x.combine(p, to, 1)
-		}
-		args.C = to
-		p.Launch(c.kernel, int(d.blocks), skinnyThreads, args).Shared = int(c.shared)
-	})
+	return args
 }
 
 // stripArgs are the arguments of the kernels: the small operand has strides, and so has C.

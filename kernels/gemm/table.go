@@ -46,6 +46,7 @@ var table = withRates(slices.Concat(
 		{mmaDouble.when(limits{side: span{from: 33}, k: span{from: 17}})},
 	},
 	[][]*candidate{slices.Concat(
+		[]*candidate{inner[float32]("inner2", 2, 4), inner[float32]("inner4", 4, 4), inner[float32]("inner8", 8, 8), inner[float64]("inner2", 2, 4), inner[float64]("inner4", 4, 4)},
 		narrowTable[float32](), narrowTable[float64](),
 		lowKTable[float32](fewColumns[float32]("tall4", 4, 4, 4), fewColumns[float32]("tall", 128, 4, 8)), lowKTable[float64](fewColumns[float64]("tall", 128, 2, 8)),
 		[]*candidate{
