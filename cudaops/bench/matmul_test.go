@@ -65,8 +65,8 @@ var matmulForms = []struct {
 	{1, 7, 65, 19, 13, "matmul_tall"},
 	{1, 17, 2, 3, 333, "matmul_inner2_"}, // a tile, several, the most rows; a warp a tile or several
 	{1, 19, 8, 8, 70, "matmul_inner8_|matmul_inner4_"},
-	{2, 16, 7, 17, 530, "matmul_inner8_|matmul_inner4_"},
-	{1, 16, 32, 3, 2001, "matmul_inner2_|matmul_inner4_"},
+	{2, 16, 7, 16, 530, "matmul_inner8_|matmul_inner4_"},
+	{1, 16, 16, 3, 2001, "matmul_inner2_|matmul_inner4_"},
 	{1, 2, 3, 1030, 75, "matmul_strip4_|matmul_narrow4_"},
 	{1, 1, 7, 515, 130, "matmul_strip8_|matmul_narrow8_"},
 	{2, 1, 5, 2051, 200, "matmul_strip8_|matmul_narrow8_"},

@@ -170,32 +170,45 @@ template <int D> struct State {
     }
 };
 
+// store_unseen stores the results of a block's n queries that see no key: zeros in rows of dim elements, and -Inf as statistics, each unless its pointer is null. Warps store whole lines of
+// 128 bytes.
+__device__ __forceinline__ void store_unseen(float* to, i64 stride, int n, int dim, float* lse) {
+    if (lse != nullptr && threadIdx.x < n) lse[threadIdx.x] = -INFINITY;
+    if (to == nullptr) return;
+    if (stride == dim) dim *= n, n = 1;
+#pragma unroll 1
+    for (int row = 0; row < n; row++, to += stride)
+#pragma unroll 4
+        for (int i = (int)threadIdx.x - (int)((i64)to / 4 % 32); i < dim; i += 32 * WARPS)
+            if (i >= 0) to[i] = 0;
+}
+
 template <int D>
 __device__ __forceinline__ void attend_any(const float* q, Strides qs, const float* k, Strides ks, const float* v, Strides vs, float* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches, int parts,
                                            float* partial, int shares) {
     constexpr int N = 16; // keys of a warp in a step
     follow();
     const Layout layout = {(p.dim + 31) / 32 * 128};
-    const int size = 16 * WARPS / shares, step = N * shares, heads = batches * p.heads;
-    const QueryTile tile(p, heads, parts, size);
-    if (blockIdx.x >= tile.works) {
-        tile.store(p, heads, size, out, os, lse, outputs);
+    const int tile = 16 * WARPS / shares, step = N * shares, tiles = (p.queries + tile - 1) / tile, heads = batches * p.heads, part = blockIdx.x % parts, id = blockIdx.x / parts;
+    const bool across = p.causal && p.queries <= 2 * (i64)p.keys; // tiles that see the most keys first; where most see none, stores of zeros hide the products of a head
+    const int number = across ? id % heads : id / tiles, t0 = (tiles - 1 - (across ? id / heads : id % tiles)) * tile, batch = number / p.heads, head = number % p.heads;
+    const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + tile * layout.pitch, memV = memK + step * layout.pitch;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = warp % shares, group = warp / shares, first = t0 + group * 16, row = first + lane / 4;
+    const Limits limits(p, batch, t0, tile, first); // keys beyond the largest are 0, whatever memory holds
+    if (limits.high == 0 && parts == 1) {
+        store_unseen(outputs & 1 ? out + batch * os.batch + head * os.head + t0 * os.row : nullptr, os.row, min(tile, p.queries - t0), p.dim, outputs & 2 ? lse + (i64)number * p.queries + t0 : nullptr);
         return;
     }
-    const int t0 = tile.t0, batch = tile.number / p.heads, head = tile.number % p.heads;
-    const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + size * layout.pitch, memV = memK + step * layout.pitch;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = warp % shares, group = warp / shares, first = t0 + group * 16, row = first + lane / 4;
-    const Limits limits(p, batch, t0, size, first); // keys beyond the largest are 0, whatever memory holds
     const Rows<const float> queries(q, qs, batch, head, p.queries, p.dim), keys(k, ks, batch, head / p.group, limits.high, p.dim), values(v, vs, batch, head / p.group, limits.high, p.dim);
     const bool wide = in_pieces(q, qs, p.dim) && in_pieces(k, ks, p.dim) && in_pieces(v, vs, p.dim);
     const int (&limit)[2] = limits.own;
     const float scale = p.scale * LOG2E;
-    const int each = ((limits.high + step - 1) / step + parts - 1) / parts * step, begin = tile.part * each, end = min(begin + each, limits.high);
+    const int each = ((limits.high + step - 1) / step + parts - 1) / parts * step, begin = part * each, end = min(begin + each, limits.high);
     const u32 a = layout.at(memQ, group * 16 + lane % 16, lane / 16), b = layout.at(memK, share * N + lane % 8 + lane / 16 * 8, lane / 8 % 2), c = memV + share * N * layout.pitch;
     const auto rows = [&](int j0) { return min(step, (end - j0 + N - 1) / N * N); };
     State<D> state;
     float s[N / 2], factor[2];
-    layout.copy<D>(memQ, queries, t0, size, wide);
+    layout.copy<D>(memQ, queries, t0, tile, wide);
     if (begin < end) layout.copy<D>(memK, keys, begin, rows(begin), wide);
     commit();
 #pragma unroll 1
@@ -234,13 +247,13 @@ __device__ __forceinline__ void attend_any(const float* q, Strides qs, const flo
         for (int i = 0; i < others; i++) state.merge(memory + (group * others + i) * slot, memory + (group * others + i + 1) * slot - 512, p.dim, scale);
     }
     if (first >= p.queries) return;
-    const i64 index = (i64)tile.number * p.queries;
+    const i64 index = (i64)number * p.queries;
     finish_rows(factor, state.total, state.most, limit, lse, parts == 1 && outputs & 2, index, row, p);
     float* to = out + batch * os.batch + head * os.head + first * os.row;
     i64 stride = os.row;
     bool wideOut = in_pieces(out, os, p.dim);
     if (parts > 1) {
-        to = partial + ((index + first) * parts + tile.part) * (p.dim + 2), stride = (i64)parts * (p.dim + 2), wideOut = false;
+        to = partial + ((index + first) * parts + part) * (p.dim + 2), stride = (i64)parts * (p.dim + 2), wideOut = false;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             factor[r] = 1;

@@ -127,10 +127,6 @@ func (f Forward) launchShared(p *kernels.Plan, dev kernels.Device, args forwardA
 	}
 	to.Parts = max(1, min(f.Keys/(sharePolicy.minSteps*step), atATime/blocks))
 	to.partial(f, p)
-	if f.Causal && to.Parts == 1 { // see QueryTile of attention_limits.cuh
-		unseen := f.Batch * f.Heads * (max(0, f.Queries-f.Keys) / (workers * shareSide / to.Shares))
-		blocks -= unseen - min(unseen, atATime)
-	}
 	p.Launch(by, int(blocks*to.Parts), threads, to).Shared = int(shared)
 	to.merge(f, p)
 }

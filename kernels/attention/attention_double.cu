@@ -65,23 +65,19 @@ __device__ __forceinline__ void attend_double(const double* q, Strides qs, const
                                               int parts, double* partial, int shares) {
     constexpr int KEYS = 16, WEIGHTS = KEYS + 4; // elements from one row of weights to the next; as for other rows, 4 or 12 more than a multiple of 16 meet no bank twice
     follow();
-    const int width = (p.dim + 7) / 8 * 8, pitch = width + 4, size = 64 / shares, step = KEYS * shares, heads = batches * p.heads;
-    const QueryTile tile(p, heads, parts, size);
-    if (blockIdx.x >= tile.works) {
-        tile.store(p, heads, size, out, os, lse, outputs);
-        return;
-    }
-    const int t0 = tile.t0, batch = tile.number / p.heads, head = tile.number % p.heads;
+    const int width = (p.dim + 7) / 8 * 8, pitch = width + 4, tile = 64 / shares, step = KEYS * shares, tiles = (p.queries + tile - 1) / tile, heads = batches * p.heads;
+    const int part = blockIdx.x % parts, id = blockIdx.x / parts, number = p.causal ? id % heads : id / tiles, t0 = (tiles - 1 - (p.causal ? id / heads : id % tiles)) * tile;
+    const int batch = number / p.heads, head = number % p.heads;
     const int lane = threadIdx.x % 32, x = lane % 4, y = lane / 4, half = threadIdx.x / 32 % 2, pair = threadIdx.x / 64, share = pair % shares, group = pair / shares, first = t0 + group * 16, row = first + y;
-    double *const memQ = dynamic, *const memK = memQ + size * pitch, *const memV = memK + step * pitch, *const weights = memV + step * pitch + pair * (16 * WEIGHTS + 32), *const maxima = weights + 16 * WEIGHTS;
-    const Limits limits(p, batch, t0, size, first);
+    double *const memQ = dynamic, *const memK = memQ + tile * pitch, *const memV = memK + step * pitch, *const weights = memV + step * pitch + pair * (16 * WEIGHTS + 32), *const maxima = weights + 16 * WEIGHTS;
+    const Limits limits(p, batch, t0, tile, first);
     // Keys that no query of the tile sees are 0, whatever memory holds.
     const Rows<const double> queries(q, qs, batch, head, p.queries, p.dim), keys(k, ks, batch, head / p.group, limits.high, p.dim), values(v, vs, batch, head / p.group, limits.high, p.dim);
     const int (&limit)[2] = limits.own;
-    const int each = ((limits.high + step - 1) / step + parts - 1) / parts * step, begin = tile.part * each, end = min(begin + each, limits.high);
+    const int each = ((limits.high + step - 1) / step + parts - 1) / parts * step, begin = part * each, end = min(begin + each, limits.high);
     const auto rows = [&](int j0) { return min(step, (end - j0 + KEYS - 1) / KEYS * KEYS); };
     State<D> state;
-    copy(memQ, pitch, queries, t0, size);
+    copy(memQ, pitch, queries, t0, tile);
     if (begin < end) copy(memK, pitch, keys, begin, rows(begin));
     commit();
     const double *const a = memQ + (group * 16 + y) * pitch + x, *const b = memK + (share * KEYS + y) * pitch + x, *const c = memV + share * KEYS * pitch;
@@ -217,10 +213,10 @@ __device__ __forceinline__ void attend_double(const double* q, Strides qs, const
     for (int r = 0; r < 2; r++) {
         if (row + 8 * r >= p.queries) break;
         const bool none = limit[r] == 0, leads = x == 0 && half == 0;
-        const i64 index = (i64)tile.number * p.queries + row + 8 * r;
+        const i64 index = (i64)number * p.queries + row + 8 * r;
         double factor = none ? 0.0 : 1 / state.total[r], *to = out + batch * os.batch + head * os.head + (row + 8 * r) * os.row;
         if (parts > 1) {
-            to = partial + (index * parts + tile.part) * (p.dim + 2) + 2, factor = 1;
+            to = partial + (index * parts + part) * (p.dim + 2) + 2, factor = 1;
             if (leads) to[-2] = state.most[r], to[-1] = state.total[r];
         } else if (outputs & 2 && leads) lse[index] = none ? double(-INFINITY) : state.most[r] + log(state.total[r]);
         if (parts > 1 || outputs & 1)
