@@ -15,7 +15,7 @@ import (
 func inner[T kernels.Float](name string, rows, columns int64) *candidate {
 	const leastK, mostK, longest, leastBatch, widest = 33, 1 << 24, 32, 16, 64 // mostK: offsets in a matrix have 31 bits; widest: bytes of a row that runs across K
 	c := lowK[T]("matmul_inner", name, tile{m: rows, n: columns}, span{leastK, mostK}, wide, cutInner)
-	c.able.plain, c.able.side, c.able.long, c.apart, c.all = false, span{2, 2 * rows}, span{to: longest}, true, cutsInner
+	c.able.plain, c.able.side, c.able.long, c.shares, c.apart, c.all = false, span{2, 2 * rows}, span{to: longest}, false, true, cutsInner
 	c.able.batch.from = leastBatch
 	c.able.also = func(_ *candidate, x *problem) bool { // a warp reads 32 rows at once
 		return (!x.A.Trans || x.M*x.size() <= widest) && (x.B.Trans || x.N*x.size() <= widest)
