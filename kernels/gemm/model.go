@@ -222,9 +222,14 @@ func (p *predictor) time(d *cut) float64 {
 	if d.alone > 0 {
 		latency = float64(d.alone)
 	}
-	work := max(busy*p.step*units, turns*alone*latency)
+	work, waits, begins := busy*p.step*units, turns*alone*latency, max(turns, ends)
+	if c.step > 0 && c.form == Plain { // slices wait for memory, and the more blocks an SM has the later the last one begins
+		moved, begins = math.Hypot(waits, moved), 1+(busy-1)/resident
+	} else {
+		work = max(work, waits)
+	}
 	work, moved = work*work, moved*moved
-	us := p.fixed + max(turns, ends)*p.block + math.Sqrt(math.Sqrt(work*work+moved*moved))
+	us := p.fixed + begins*p.block + math.Sqrt(math.Sqrt(work*work+moved*moved))
 	if d.partials > 1 {
 		us += r.Second/p.clock + float64(d.partials)*p.copied
 	}
