@@ -65,6 +65,7 @@ type predictor struct {
 	moved, fixed float64 // us to move the operands and C; us of launches that are the same for all cuts
 	copied       float64 // us for each set of partial sums
 	block        float64 // us for each turn of resident blocks
+	shared       float64 // us to read slices of B once more, which the blocks of a cluster share
 	aligned      bool    // no operand strays
 }
 
@@ -118,6 +119,7 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 		p.tiles = batch * rows * columns
 		again := p.tiles*k*float64(c.m+c.n)*stored - read
 		p.moved += max(again, 0) / 1e6 * r.Reread
+		p.shared = min(max(again, 0), p.tiles*k*float64(c.n)*stored) / 1e6 * r.Reread
 	}
 	strays, strayed := x.strays(c)
 	p.aligned = strays == 0
@@ -215,6 +217,9 @@ func (p *predictor) time(d *cut) float64 {
 	}
 	turns := math.Ceil(busy / resident)
 	alone, moved := p.alone, p.moved
+	if d.cluster > 1 {
+		moved -= p.shared * (1 - 1/cluster)
+	}
 	if p.aligned && d.parts > 1 && d.chunk*x.size()%16 != 0 && (!x.A.Trans || x.B.Trans) {
 		alone, units = alone*r.StrayedAlone, units*r.Strayed
 	}
