@@ -15,7 +15,7 @@ import (
 // unit of work is a term of K of a block's tile, or a multiply-add of kernels without tiles.
 type rates struct {
 	Start    float64 // a launch
-	Block    float64 // each block of the busiest SM, by turns of resident blocks
+	Block    float64 // each block of the busiest SM, by those that are resident; of kernels without K slices by turns, of blocks that stay each tile
 	Step     float64 // 1000 units of work of all blocks of an SM
 	Alone    float64 // 1000 units of work of one block, which latency bounds
 	Resident float64 // blocks of an SM
@@ -64,7 +64,7 @@ type predictor struct {
 	step, alone  float64 // us for a unit of work of all blocks of an SM, and of one block
 	moved, fixed float64 // us to move the operands and C; us of launches that are the same for all cuts
 	copied       float64 // us for each set of partial sums
-	block        float64 // us for each turn of resident blocks
+	block        float64 // us for Block
 	shared       float64 // us to read slices of B once more, which the blocks of a cluster share
 	aligned      bool    // no operand strays
 }
@@ -119,7 +119,9 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 		p.tiles = batch * rows * columns
 		again := p.tiles*k*float64(c.m+c.n)*stored - read
 		p.moved += max(again, 0) / 1e6 * r.Reread
-		p.shared = min(max(again, 0), p.tiles*k*float64(c.n)*stored) / 1e6 * r.Reread
+		if c.stays() {
+			p.shared = min(max(again, 0), p.tiles*k*float64(c.n)*stored) / 1e6 * r.Reread
+		}
 	}
 	strays, strayed := x.strays(c)
 	p.aligned = strays == 0
@@ -162,7 +164,7 @@ func (p *predictor) lowerBound() float64 {
 	if p.tiles > 0 && !p.c.apart {
 		work = p.tiles * float64(p.x.K) / float64(p.x.dev.SMs) * p.step
 	}
-	return p.fixed + max(work, p.moved)
+	return p.fixed + max(work, p.moved-p.shared)
 }
 
 // time predicts the time in us of a cut.
@@ -213,7 +215,7 @@ func (p *predictor) time(d *cut) float64 {
 	case c.stays():
 		resident = 1
 	case d.shared > 0:
-		resident = min(resident, max(math.Floor(227<<10/float64(c.shared+d.shared+1<<10)), 1))
+		resident = min(resident, max(math.Floor(float64(x.dev.SharedOptin)/float64(c.shared+d.shared+1<<10)), 1))
 	}
 	turns := math.Ceil(busy / resident)
 	alone, moved := p.alone, p.moved
