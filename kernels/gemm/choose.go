@@ -181,6 +181,7 @@ type cut struct {
 	threads  int64   // of a block; 0: the tile says
 	shared   int64   // dynamic shared memory beside the tile's, bytes
 	work     int64   // of a block, in the unit of rates; 0: by the others, or its share of the multiply-adds
+	alone    int64   // of a block's slowest thread, in another unit; 0: as work
 	us       float64 // by the model, 0 without one
 }
 

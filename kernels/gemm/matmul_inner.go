@@ -43,5 +43,5 @@ func cutsInner(c *candidate, x *problem, list []cut) []cut {
 func (c *candidate) innerOf(x *problem, warps int64) cut {
 	const block = 4 // warps at least
 	tiles := max(block/warps, 1)
-	return cut{parts: warps, blocks: kernels.CeilDiv(c.count(x), tiles), threads: 32 * warps * tiles, work: x.K / warps}
+	return cut{parts: warps, blocks: kernels.CeilDiv(c.count(x), tiles), threads: 32 * warps * tiles, work: tiles * x.K, alone: x.K / warps}
 }

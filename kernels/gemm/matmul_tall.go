@@ -60,8 +60,13 @@ func cutFewColumns(x *problem, lines, rows, cols int64) (cut, bool) {
 	if idle := x.sms() * resident / max(d.blocks, 1); d.threads < min(idle, copying) { // more threads copy
 		d.threads = min(arith.RoundUp(idle-warp+1, warp), copying)
 	}
-	const copied = 8 // multiply-adds that take as long as an element of A
-	d.work = matrices * inside * x.K * (x.N + copied)
+	const copied = 8 // multiply-adds that take as long as a copy
+	copies := matrices * x.K * (inside + x.N)
+	if vectors := x.A.Trans || x.K%4 != 0; vectors {
+		copies = matrices * x.K * (inside/w + x.N)
+	}
+	d.work = matrices*inside*x.K*parts*cols + copied*copies
+	d.alone = x.K*rows*cols + copied*copies/d.threads
 	c := matrices * inside * (x.N + 4)
 	if x.transC {
 		c = 0

@@ -8,7 +8,9 @@ import (
 // bulkShort is the kernel of matmul_vector_bulk.cu, for many short rows of one matrix. It has no rates: it is chosen wherever its limits admit.
 //
 // H200, us, m x k        bulk_short  best other
-// 3669 x 51              2.4         2.5
+// 3669 x 51              2.7         2.3
+// 4706 x 44              2.4         1.7
+// 7045 x 43              2.9         3.0
 // 46585 x 11             3.1         5.3
 // 362590 x 95            43.1        57.5
 // 59212 x 201            14.7        19.1
@@ -20,13 +22,12 @@ import (
 // 1314388 x 4, float64   23.2        14.1, shortrows
 // 110252 x 8             4.5         3.0, shortrows
 // 679264 x 8, float64    21.5        14.9, shortrows
-// 492 x 233              2.4         2.1
 // 140605 x 363           62.0        61.5
 // 81594 x 381            40.2        37.4
 func bulkShort[T kernels.Float]() *candidate {
 	const minRowsPerSM = 24
 	dt, name := typed[T]("bulk_short")
-	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{3, 256}, also: func(c *candidate, x *problem) bool {
+	able := limits{on: isHopper, batch: span{1, 1}, n: span{1, 1}, k: span{3, 256}, large: perSM{from: 8 << 10}, also: func(c *candidate, x *problem) bool {
 		bytes := x.K * x.size()
 		return alongRows(c, x) && x.M >= minRowsPerSM*x.sms() && bytes > 32 && bytes != 64
 	}}

@@ -15,7 +15,7 @@ import (
 // unit of work is a term of K of a block's tile, or a multiply-add of kernels without tiles.
 type rates struct {
 	Start    float64 // a launch
-	Block    float64 // each block of the busiest SM, by turns of resident blocks
+	Block    float64 // each block of the busiest SM, by those that are resident; of kernels without K slices by turns, of blocks that stay each tile
 	Step     float64 // 1000 units of work of all blocks of an SM
 	Alone    float64 // 1000 units of work of one block, which latency bounds
 	Resident float64 // blocks of an SM
@@ -64,7 +64,8 @@ type predictor struct {
 	step, alone  float64 // us for a unit of work of all blocks of an SM, and of one block
 	moved, fixed float64 // us to move the operands and C; us of launches that are the same for all cuts
 	copied       float64 // us for each set of partial sums
-	block        float64 // us for each turn of resident blocks
+	block        float64 // us for Block
+	shared       float64 // us to read slices of B once more, which the blocks of a cluster share
 	aligned      bool    // no operand strays
 }
 
@@ -105,24 +106,34 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	if x.C != Plain {
 		result = 2
 	}
-	read := batch * (m*k + k*n) * stored
+	read, written := batch*(m*k+k*n)*stored, batch*m*n*result
 	if x.transC && c.m > 0 {
-		result *= r.TransC
+		written *= r.TransC
 	}
-	p.moved = (read + batch*m*n*result) / memory * r.Bytes
+	if c.stays() { // a block stores C between tiles
+		written = 0
+	}
+	p.moved = (read + written) / memory * r.Bytes
 	if c.m > 0 && c.n > 0 {
 		rows, columns := math.Ceil(m/float64(c.m)), math.Ceil(n/float64(c.n))
 		p.tiles = batch * rows * columns
 		again := p.tiles*k*float64(c.m+c.n)*stored - read
 		p.moved += max(again, 0) / 1e6 * r.Reread
+		if c.stays() {
+			p.shared = min(max(again, 0), p.tiles*k*float64(c.n)*stored) / 1e6 * r.Reread
+		}
 	}
 	strays, strayed := x.strays(c)
 	p.aligned = strays == 0
 	p.step, p.alone = p.step*math.Pow(r.Strayed, strays), p.alone*math.Pow(r.Strayed*r.StrayedAlone, strays)
-	if strayed {
+	p.block = r.Block / p.clock
+	switch {
+	case c.stays() && x.N%8 != 0: // sectors that are not whole
+		p.block *= r.StrayedBytes
+	case !c.stays() && strayed:
 		p.moved *= r.StrayedBytes
 	}
-	p.fixed, p.copied, p.block = r.Start/p.clock, batch*m*n*size/1e6*r.Copied, r.Block/p.clock
+	p.fixed, p.copied = r.Start/p.clock, batch*m*n*size/1e6*r.Copied
 	if epilogue = epilogue && x.HasEpilogue(); epilogue && c.apart {
 		p.fixed += r.Second/p.clock + p.copied
 	} else if epilogue {
@@ -144,13 +155,16 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	return p
 }
 
+// stays reports whether a block of the kernel computes tiles one after the other, alone on its SM, and has nothing in flight between them.
+func (c *candidate) stays() bool { return c.form == BF16Split && c.threads == hopperThreads }
+
 // lowerBound returns a time in us that every cut takes: that of the work spread evenly.
 func (p *predictor) lowerBound() float64 {
 	work := 0.
 	if p.tiles > 0 && !p.c.apart {
 		work = p.tiles * float64(p.x.K) / float64(p.x.dev.SMs) * p.step
 	}
-	return p.fixed + max(work, p.moved)
+	return p.fixed + max(work, p.moved-p.shared)
 }
 
 // time predicts the time in us of a cut.
@@ -165,13 +179,15 @@ func (p *predictor) time(d *cut) float64 {
 		most *= joinedShare
 	}
 	busy, units := math.Ceil(launched/most), 0. // blocks of the busiest SM, and the work of each
+	ends := 0.                                  // of tiles, of blocks that stay
 	switch {
 	case d.cluster > 0: // blocks that stay, of matmul_hopper.cu for split operands
 		tiles, most := p.tiles, math.Floor(p.most/cluster)
 		if cluster > 1 {
 			tiles = float64(x.Batch * kernels.CeilDiv(x.M, c.m*d.cluster) * kernels.CeilDiv(x.N, c.n))
 		}
-		if busy, units = math.Ceil(tiles*float64(max(d.partials, 1))/most), float64(d.chunk); d.streamed > 0 {
+		if busy, units = math.Ceil(tiles*float64(max(d.partials, 1))/most), float64(arith.RoundUp(d.chunk, c.step)); d.streamed > 0 {
+			ends = math.Ceil(tiles / most)
 			busy, units = 1, math.Ceil(float64(d.streamed)*k/float64(d.blocks))+(tiles-float64(d.streamed))/most*k
 		}
 	case d.chunk > 0 && c.copies == acrossK: // a term of a slice that is not whole takes longer
@@ -194,14 +210,33 @@ func (p *predictor) time(d *cut) float64 {
 	default:
 		units = float64(x.elements()) * max(k, 1) / launched
 	}
-	turns := math.Ceil(busy / max(math.Round(r.Resident), 1))
+	resident := max(math.Round(r.Resident), 1)
+	switch {
+	case c.stays():
+		resident = 1
+	case d.shared > 0:
+		resident = min(resident, max(math.Floor(float64(x.dev.SharedOptin)/float64(c.shared+d.shared+1<<10)), 1))
+	}
+	turns := math.Ceil(busy / resident)
 	alone, moved := p.alone, p.moved
+	if d.cluster > 1 {
+		moved -= p.shared * (1 - 1/cluster)
+	}
 	if p.aligned && d.parts > 1 && d.chunk*x.size()%16 != 0 && (!x.A.Trans || x.B.Trans) {
 		alone, units = alone*r.StrayedAlone, units*r.Strayed
 	}
-	work := max(busy*p.step, turns*alone) * units
+	latency := units
+	if d.alone > 0 {
+		latency = float64(d.alone)
+	}
+	work, waits, begins := busy*p.step*units, turns*alone*latency, max(turns, ends)
+	if c.step > 0 && c.form == Plain { // slices wait for memory, and the more blocks an SM has the later the last one begins
+		moved, begins = math.Hypot(waits, moved), 1+(busy-1)/resident
+	} else {
+		work = max(work, waits)
+	}
 	work, moved = work*work, moved*moved
-	us := p.fixed + turns*p.block + math.Sqrt(math.Sqrt(work*work+moved*moved))
+	us := p.fixed + begins*p.block + math.Sqrt(math.Sqrt(work*work+moved*moved))
 	if d.partials > 1 {
 		us += r.Second/p.clock + float64(d.partials)*p.copied
 	}
