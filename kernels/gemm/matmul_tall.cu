@@ -1,8 +1,8 @@
 // C = op(A) op(B) of few columns and few terms, batched: mostly A is read and C is written. Every element is summed by FMA in the order of its terms, as the
 // unsliced tiles of matmul.cu do. No epilogue. With transC, op(A) op(B) is written transposed.
 //
-// A block computes a tile of 16 or 32 R rows of a matrix, or several small matrices whole. Asynchronous copies bring A and B to shared memory, 16 bytes at a time where A lies there as it does in
-// global memory. C goes back by vectors, too. A thread computes R rows of NC columns, from R elements of A and NC of B for each term. Blocks
+// A block computes a tile of 16 or 32 R rows of a matrix, or several small matrices. It loads A and B into shared memory by asynchronous copies, of 16 bytes where A has the same layout there.
+// It stores C by vectors, too. A thread computes R rows of NC columns, from R elements of A and NC of B for each term. Blocks
 // are small, so that many on an SM read, compute and write at different times. The bound is the issue of instructions: about 1.4 for each FMA of a warp.
 #include "async.cuh"
 #include "follow.cuh"

@@ -15,7 +15,7 @@ import (
 // unit of work is a term of K of a block's tile, or a multiply-add of kernels without tiles.
 type rates struct {
 	Start    float64 // a launch
-	Block    float64 // each block of the busiest SM, by those that are resident; of kernels without K slices by turns, of blocks that stay each tile
+	Block    float64 // each block of the busiest SM over those that are resident; without K slices each turn of these; each tile of blocks that stay
 	Step     float64 // 1000 units of work of all blocks of an SM
 	Alone    float64 // 1000 units of work of one block, which latency bounds
 	Resident float64 // blocks of an SM
