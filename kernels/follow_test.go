@@ -17,7 +17,7 @@ import (
 // Products, sums and the kernels of one launch wait by themselves on devices that can start them early, and on no others; kernels without the
 // instruction do not.
 func TestProductsWait(t *testing.T) {
-	for _, stem := range []string{"matmul", "matmul_vector", "matmul_vector_bulk", "matmul_inner", "matmul_outer", "matmul_tall", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "sum", "dot", "reduce",
+	for _, stem := range []string{"matmul", "matmul_vector", "matmul_vector_bulk", "matmul_inner", "matmul_outer", "matmul_tall", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "matmul_tall_hopper", "sum", "dot", "reduce",
 		"add", "broadcast", "scale", "windowsum", "attention_split", "scatter"} {
 		entries := testutil.Get[[]string](t)(kernels.Builtin().Entries(stem))
 		for _, i := range testutil.Get[*manifest.Source](t)(kernels.SourceOf(kernels.Builtin(), stem)).Images {

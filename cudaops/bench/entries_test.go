@@ -80,7 +80,7 @@ func entryProduct(r *rand.Rand) gemm.Product {
 
 // Each entry point on the tensor cores computes a small drawn product that has tails. Some plans are for few SMs.
 func TestTensorEntries(t *testing.T) {
-	productEntries(t, "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "matmul_round")
+	productEntries(t, "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "matmul_round", "matmul_tall_hopper")
 }
 
 // Each of the other entry points of products computes one too.

@@ -95,6 +95,10 @@ var matmulForms = []struct {
 	{1, 1, 259, 30, 77, "matmul_oblong_"},
 	{4, 1, 19, 300, 1003, "matmul_oblong_"},
 	{1, 1, 32, 264, 40, "matmul_oblong_"},
+	{1, 2, 1141, 25, 100, "matmul_tall_hopper32_"}, // several tiles of a warpgroup, rows of 16, 4 and 8 bytes, a slice that is not whole
+	{132, 3, 50, 131, 77, "matmul_tall_hopper64_"},
+	{2, 1, 300, 72, 66, "matmul_tall_hopper96_"},
+	{4, 1, 120, 260, 40, "matmul_tall_hopper128_"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one

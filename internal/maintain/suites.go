@@ -106,7 +106,7 @@ var groups = map[string]group{
 		checked: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedEpilogues", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestPlanes", "TestSingleForms"},
 		tests: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedForms", "TestReducedEpilogues", "TestMatMulForms", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestCandidates", "TestPlanes", "TestSingleForms", "TestSmallForms", "TestProductAccuracy",
 			"TestMatMulCandidates", "TestReducedRandom", "TestReducedRounding", "TestDoubleAccuracy", "TestSmallRandom", "TestSmallRounding", "TestMatMulEpilogueFunctions"},
-		kernels: []string{"matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_inner", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_tall"},
+		kernels: []string{"matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_inner", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_tall", "matmul_tall_hopper"},
 	},
 	"vectors": {
 		binary:  "cudaops-bench",

@@ -8,7 +8,8 @@
 // thin of 32 x 16, for a narrow C. oblong has tiles of 128 x 32, for 17 to 32 columns, or rows.
 //
 // Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu and matmul_band.cu, those of few
-// rows or columns in matmul_narrow.cu and matmul_strip.cu, in float32 on the tensor cores in matmul_mma_single.cu. Large
+// rows or columns in matmul_narrow.cu and matmul_strip.cu, in float32 on the tensor cores in matmul_mma_single.cu
+// and matmul_tall_hopper.cu. Large
 // products on devices of compute capability 9 run on the tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
 //
 // If C has too few tiles to fill the device, K is cut into splits. On compute capability 9.0 and later the blocks of a cluster

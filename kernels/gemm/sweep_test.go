@@ -11,7 +11,7 @@ import (
 
 // choicesRecord are the files of the record of choices. Some products were timed again after their kernels changed: vectors on an H100, with more loads in flight; on an H200 float64 with tiles
 // that stream, oblong and sliced tiles, vectors times matrices of few columns or short rows, and float32 with 17 to 128 rows or columns, batches among them.
-// Times of tall, of few long rows times a vector, and of short ones that are not aligned, are of later runs on an H200. Those of sweep-lowk.json.gz are products of up to 64 terms, and batches, those of
+// Times of tall, of tall_hopper, of few long rows times a vector, and of short ones that are not aligned, are of later runs on an H200. Those of sweep-lowk.json.gz are products of up to 64 terms, and batches, those of
 // sweep-tall.json.gz of up to 64 columns or rows, and outer products, those of sweep-inner.json.gz batches of few rows and columns, and those of sweep-weak.json.gz of the kinds whose choices were worst.
 var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz", "testdata/sweep-rows.json.gz", "testdata/sweep-lowk.json.gz", "testdata/sweep-tall.json.gz", "testdata/sweep-inner.json.gz", "testdata/sweep-weak.json.gz"}
 
