@@ -243,7 +243,8 @@ func ofFewTerms(t *testing.T) (plans []*kernels.Plan) {
 				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, 1001, 1, 1001}, transposes)...) // rows that begin anywhere, times a vector
 			}
 			plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{1, 160717, 1, 19}, 0)...) // short rows, times a vector
-			for _, s := range [][3]int64{{2, 3, 709}, {6, 10, 1235}} {                                           // of many matrices
+			// of many matrices
+			for _, s := range [][3]int64{{2, 3, 709}, {6, 10, 1235}} {
 				plans = append(plans, products(t, dev, kernels.FullPrecision, dt, [4]int64{2400, s[0], s[1], s[2]}, 1)...)
 			}
 			for _, rows := range []int64{4, 8, 12, 16, 90, 120} {
