@@ -6,7 +6,8 @@
 // the one before is multiplied. Lanes split elements of A in registers, from which wgmma reads them. Tensor cores truncate, so they accumulate 16 terms, low products first; an addition that
 // rounds adds these to the sums.
 //
-// Below 2^-104 x1 loses bits, and an infinite element has none. A warp that finds such elements, or sums that are not finite, computes its 16 rows again, by FMA in the order of the terms.
+// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element has none. A warp that finds such elements, or sums that are not finite, looks at its 16 rows of A. A row with a NaN is NaN. If
+// other sums are not finite, or so small that the lost bits count, it computes the rows again, by FMA in the order of the terms.
 //
 // Bound: the issue of instructions. With the products of high parts alone a launch takes 0.85 to 0.99 of the time.
 //stheno:targets sm_90a ptx
@@ -46,12 +47,13 @@ PRODUCT(32, "64", "32", "33", "34", "35", "36", "37")
 PRODUCT(48, "96", "48", "49", "50", "51", "52", "53")
 PRODUCT(64, "128", "64", "65", "66", "67", "68", "69")
 
-// split splits x. The tensor cores ignore the bits of low that TF32 has not. low is NaN where x is not finite, or high is infinite.
+// split splits x. The tensor cores ignore the bits of low that TF32 has not. low is not finite where x is not, or where high is infinite.
 __device__ __forceinline__ void split(float x, u32& high, u32& low) {
     high = (__float_as_uint(x) + 0x1000) & 0xffffe000;
     low = __float_as_uint(x - __uint_as_float(high));
 }
 
+constexpr float LARGE = 1.7e38f; // larger elements may round to infinity
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
 __device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
 
@@ -116,20 +118,27 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (int i = 0; i < SLOTS - 1; i++) fetch();
 
+    __shared__ int largest; // of B
+    if (t == 0) largest = 0;
     arrived<SLOTS - 1>(); // B
     __syncthreads();
-    bool special = false;
+    bool tiny = false;
+    int most = 0;
 #pragma unroll 2
     for (int i = t; i < plane; i += blockDim.x) {
         const float x = bs[plane + i];
-        special |= size(x) < LEAST - 1 || !(fabsf(x) <= 1.7e38f);
+        const bool splits = fabsf(x) <= LARGE;
+        tiny |= size(x) < LEAST - 1;
+        most = max(most, splits ? __float_as_int(fabsf(x)) : 0x7f800000);
         u32 high, low;
         split(x, high, low);
-        bs[i] = __uint_as_float(high);
-        bs[plane + i] = __uint_as_float(low);
+        bs[i] = splits ? __uint_as_float(high) : x; // their sum is x
+        bs[plane + i] = splits ? __uint_as_float(low) : 0;
     }
+    most = __reduce_max_sync(0xffffffff, most);
+    if (lane == 0) atomicMax(&largest, most);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    const bool inexact = __syncthreads_or(special);
+    const bool inexact = __syncthreads_or(tiny || most == 0x7f800000);
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
     // A lane multiplies rows g and g + 8 by terms q and q + 4 of 8.
@@ -181,20 +190,49 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
         for (int i = 0; i < N / 2; i++) check = fmaf(sum[i], 0, check);
         if (__any_sync(0xffffffff, check != 0 || inexact || least < LEAST - 1)) {
-            const i64 side = transB ? ldb : 1;
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) sum[i] = 0;
+            const float* const p[2] = {a + min(row + g, m - 1) * (transA ? 1 : lda), a + min(row + g + 8, m - 1) * (transA ? 1 : lda)};
+            const i64 down = transA ? lda : 1;
+            const float mostB = __int_as_float(largest);
+            bool again = mostB > LARGE;
 #pragma unroll 1
-            for (int l = 0; l < k; l++) {
-                const float* const y = b + (transB ? l : l * ldb) + q * 2 * side;
-                const float* const p = a + (transA ? l * lda : l);
-                const float x[2] = {p[min(row + g, m - 1) * (transA ? 1 : lda)], p[min(row + g + 8, m - 1) * (transA ? 1 : lda)]};
+            for (int r = again ? 2 : 0; r < 2; r++) {
+                const float* const from = r == 0 ? p[0] : p[1];
+                float mostA = 0;
+                bool none = false; // NaN
+#pragma unroll 4
+                for (int l = q; l < k; l += 4) {
+                    const float x = from[l * down];
+                    mostA = fmaxf(mostA, fabsf(x)), none |= x != x;
+                }
+                for (int d = 1; d < 4; d *= 2) mostA = fmaxf(mostA, __shfl_xor_sync(0xffffffff, mostA, d)), none |= __shfl_xor_sync(0xffffffff, (int)none, d);
+                const float enough = k * (0x1p-110f * mostA + 0x1p-110f * mostB); // 2^26 times what the sum may have lost
+                if (none || mostA == 0) continue;
 #pragma unroll
                 for (int i = 0; i < N / 4; i++) {
-                    const int j = i / 2 * 8 + i % 2;
-                    const float v = q * 2 + j < n ? y[j * side] : 0;
-                    sum[i / 2 * 4 + i % 2] = fmaf(x[0], v, sum[i / 2 * 4 + i % 2]);
-                    sum[i / 2 * 4 + i % 2 + 2] = fmaf(x[1], v, sum[i / 2 * 4 + i % 2 + 2]);
+                    const float x = fabsf(r == 0 ? sum[i / 2 * 4 + i % 2] : sum[i / 2 * 4 + i % 2 + 2]);
+                    again |= i / 2 * 8 + i % 2 + q * 2 < n && !(x >= enough && x <= 0x1.fffffep127f);
+                }
+            }
+            if (__any_sync(0xffffffff, again)) {
+#pragma unroll
+                for (int i = 0; i < N / 2; i++) sum[i] = 0;
+                const float4* const y = reinterpret_cast<const float4*>(bs) + q * 2;
+#pragma unroll 1
+                for (int l = 0; l < k; l += 4) {
+                    float x[2][4];
+#pragma unroll
+                    for (int e = 0; e < 8; e++) x[e / 4][e % 4] = l + e % 4 < k ? p[e / 4][(l + e % 4) * down] : 0;
+#pragma unroll
+                    for (int i = 0; i < N / 4; i++) {
+                        const int at = l / 4 * N + i / 2 * 8 + i % 2;
+                        const float4 high = y[at], low = y[at + plane / 4];
+                        const float v[4] = {high.x + low.x, high.y + low.y, high.z + low.z, high.w + low.w};
+#pragma unroll
+                        for (int e = 0; e < 8; e++) {
+                            float& to = sum[i / 2 * 4 + i % 2 + e / 4 * 2];
+                            to = fmaf(x[e / 4][e % 4], v[e % 4], to);
+                        }
+                    }
                 }
             }
         }

@@ -27,6 +27,7 @@ func cutTallHopper(x *problem, columns, groups int64) (d cut, ok bool) {
 		begin       = 256   // terms of a tile that take as long as what a block does once
 		alone       = 2     // time of a tile whose latency nothing hides, in those of a tile among many
 		maxTurns    = 8
+		fixed       = 16 // bytes of shared memory that are not dynamic
 	)
 	terms, tiles := arith.RoundUp(x.K, 16), kernels.CeilDiv(x.M, rows)
 	shared := (2*terms*columns + groups*4*(slots*512+8*columns+32)) * 4
@@ -42,5 +43,5 @@ func cutTallHopper(x *problem, columns, groups int64) (d cut, ok bool) {
 		}
 	}
 	lda, _ := x.A.strides(x.M, x.K)
-	return d, shared <= int64(x.dev.SharedOptin) && lda < 1<<29 && kernels.CheckGrid(d.blocks) == nil
+	return d, shared+fixed <= int64(x.dev.SharedOptin) && lda < 1<<29 && kernels.CheckGrid(d.blocks) == nil
 }
