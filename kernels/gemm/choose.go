@@ -48,6 +48,7 @@ func tall(x problem) problem { x = longRows(x); return x.transposedIf(x.M < x.N)
 func column(x problem) problem {
 	x = x.transposedIf(x.N != 1)
 	x.A.Trans = x.A.Trans && x.M > 1 // a column is a row as well
+	x.B.Trans = x.B.Trans && x.strided()
 	return x
 }
 

@@ -25,7 +25,7 @@ type rates struct {
 	Copied   float64 // MB of partial sums
 	Join     float64 // doubling of the parts that a cluster adds up, or another part of a tile by stream-K
 	Prepare  float64 // MB of operands that are split or rounded before
-	// Factors of Step and Alone for the operands that are transposed, and of C's bytes, or of a vector's Step and Alone, for a C that is.
+	// Factors of Step and Alone for the operands that are transposed, and of C's bytes, or of Step and Alone of kernels without tiles, for a C that is.
 	TN, NT, TT, TransC float64
 	// Factors of Step and Alone, of Alone once more for each operand whose rows are not aligned, and of Bytes: see [problem.strays].
 	Strayed, StrayedAlone, StrayedBytes float64
@@ -94,7 +94,7 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	case x.B.Trans:
 		work *= r.NT
 	}
-	if x.transC && c.m == 0 {
+	if x.transC && c.m == 0 && x.N > 1 { // a column is a row as well
 		work *= r.TransC
 	}
 	work *= c.share(x)

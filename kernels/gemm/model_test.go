@@ -64,3 +64,32 @@ func TestPredictedScales(t *testing.T) {
 		}
 	}
 }
+
+// A matrix times a vector and its transpose have the same operands in memory: the kernels for vectors take the same time for both.
+func TestTransposedVectors(t *testing.T) {
+	r := testutil.Random(t)
+	times := func(p Product) map[string]float64 {
+		us := map[string]float64{}
+		for _, o := range p.problem(h200).options() {
+			if o.m == 0 && o.able.side == (span{to: 1}) {
+				us[o.String()] = o.predicted()
+			}
+		}
+		return us
+	}
+	for range 200 {
+		size := func() int64 { return int64(math.Exp(r.Float64()*math.Log(1<<20))) + 2 }
+		p := Product{Dtype: []kernels.Dtype{kernels.Float32, kernels.Float64}[r.IntN(2)], Batch: 1, M: size(), K: size(), N: 1, A: Operand{Trans: r.IntN(2) == 0}}
+		q := p
+		q.M, q.N, q.A, q.B = 1, p.M, Operand{}, Operand{Trans: !p.A.Trans}
+		got, want := times(q), times(p)
+		for name, us := range want {
+			if got[name] != us {
+				t.Errorf("%v, %d x %d x 1 of %v: got %v us of %s for its transpose, want %v", p, p.M, p.K, p.Dtype, got[name], name, us)
+			}
+		}
+		if len(want) == 0 || len(got) != len(want) {
+			t.Errorf("%v, %d x %d x 1 of %v: got %d cuts of kernels for vectors, want those of its transpose, %d", p, p.M, p.K, p.Dtype, len(got), len(want))
+		}
+	}
+}
