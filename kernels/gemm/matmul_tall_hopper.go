@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// tallHopper is a kernel of matmul_tall_hopper.cu for a C of so many columns, or rows, whose blocks have that many warpgroups. The model alone chooses it.
+// tallHopper is a kernel of matmul_tall_hopper.cu for a C of `least` to `columns` columns, or rows; a block has `groups` warpgroups. The model alone chooses it.
 func tallHopper(least, columns, groups int64) *candidate {
 	name := fmt.Sprintf("tall_hopper%d_f32", columns)
 	return &candidate{
