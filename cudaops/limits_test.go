@@ -33,7 +33,7 @@ func TestGridTooLarge(t *testing.T) {
 	b := G.NewVector(g, tensor.Float32, G.WithName("b"), G.WithShape(1))
 	testutil.Get[*G.Node](t)(G.OuterProd(a, b))
 	_, err := newVM(g, &config{}, &fakeGPU{fake{closes: new(atomic.Int32)}})
-	if want := "matmul_strip4_f32: got a grid of [2147483648 1 1] blocks, want 1 to 2147483647 along axis 0"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "matmul_shortrows_f32: got a grid of [4294967296 1 1] blocks, want 1 to 2147483647 along axis 0"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got the error %v, want one with %s", err, want)
 	}
 }

@@ -47,8 +47,8 @@ func tall(x problem) problem { x = longRows(x); return x.transposedIf(x.M < x.N)
 
 func column(x problem) problem {
 	x = x.transposedIf(x.N != 1)
-	x.A.Trans = x.A.Trans && x.M > 1 // a column is a row as well
-	x.B.Trans = x.B.Trans && x.strided()
+	x.A.Trans = x.A.Trans && x.M > 1                            // a column is a row as well
+	x.B.Trans = x.B.Trans && (x.strided() || x.B.Form != Plain) // forms have pitches
 	return x
 }
 
