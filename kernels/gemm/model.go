@@ -99,30 +99,7 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 	}
 	work *= c.share(x)
 	p.step, p.alone = r.Step*work, r.Alone*work
-	stored, result := size, size // bytes of an element of an operand, as the kernel reads it; of C
-	if c.form != Plain {
-		stored = formBytes[c.form]
-	}
-	if x.C != Plain {
-		result = 2
-	}
-	read, written := batch*(m*k+k*n)*stored, batch*m*n*result
-	if x.transC && c.m > 0 {
-		written *= r.TransC
-	}
-	if c.stays() { // a block stores C between tiles
-		written = 0
-	}
-	p.moved = (read + written) / memory * r.Bytes
-	if c.m > 0 && c.n > 0 {
-		rows, columns := math.Ceil(m/float64(c.m)), math.Ceil(n/float64(c.n))
-		p.tiles = batch * rows * columns
-		again := p.tiles*k*float64(c.m+c.n)*stored - read
-		p.moved += max(again, 0) / 1e6 * r.Reread
-		if c.stays() {
-			p.shared = min(max(again, 0), p.tiles*k*float64(c.n)*stored) / 1e6 * r.Reread
-		}
-	}
+	p.moves(memory)
 	strays, strayed := x.strays(c)
 	p.aligned = strays == 0
 	p.step, p.alone = p.step*math.Pow(r.Strayed, strays), p.alone*math.Pow(r.Strayed*r.StrayedAlone, strays)
@@ -153,6 +130,36 @@ func (r *rates) of(c *candidate, x *problem, epilogue bool) predictor {
 		p.fixed += launches*r.Start/p.clock + left*size/1e6*r.Prepare
 	}
 	return p
+}
+
+// moves sets the tiles, and the times to move operands and C at so many bytes a us.
+func (p *predictor) moves(memory float64) {
+	c, x, r := p.c, p.x, p.r
+	batch, m, n, k, size := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K), float64(x.size())
+	stored, result := size, size // bytes of an element of an operand, as the kernel reads it; of C
+	if c.form != Plain {
+		stored = formBytes[c.form]
+	}
+	if x.C != Plain {
+		result = 2
+	}
+	read, written := batch*(m*k+k*n)*stored, batch*m*n*result
+	if x.transC && c.m > 0 {
+		written *= r.TransC
+	}
+	if c.stays() { // a block stores C between tiles
+		written = 0
+	}
+	p.moved = (read + written) / memory * r.Bytes
+	if c.m > 0 && c.n > 0 {
+		rows, columns := math.Ceil(m/float64(c.m)), math.Ceil(n/float64(c.n))
+		p.tiles = batch * rows * columns
+		again := p.tiles*k*float64(c.m+c.n)*stored - read
+		p.moved += max(again, 0) / 1e6 * r.Reread
+		if c.stays() {
+			p.shared = min(max(again, 0), p.tiles*k*float64(c.n)*stored) / 1e6 * r.Reread
+		}
+	}
 }
 
 // stays reports whether a block of the kernel computes tiles one after the other, alone on its SM, and has nothing in flight between them.
