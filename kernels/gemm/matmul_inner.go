@@ -14,14 +14,17 @@ import (
 // 2 x 2069 x 6, f64, A^T, 5447 of   184    705      243, strips
 func inner[T kernels.Float](name string, rows, columns int64) *candidate {
 	const leastK, mostK, longest, leastBatch, widest = 33, 1 << 24, 32, 16, 64 // mostK: offsets in a matrix have 31 bits; widest: bytes of a row that runs across K
-	c := lowK[T]("matmul_inner", name, tile{m: rows, n: columns}, span{leastK, mostK}, wide, cutInner)
-	c.able.plain, c.able.side, c.able.long, c.shares, c.apart, c.all = false, span{2, 2 * rows}, span{to: longest}, false, true, cutsInner
-	c.able.batch.from = leastBatch
-	c.able.also = func(_ *candidate, x *problem) bool { // a warp reads 32 rows at once
-		return (!x.A.Trans || x.M*x.size() <= widest) && (x.B.Trans || x.N*x.size() <= widest)
+	dt, name := typed[T](name)
+	return &candidate{
+		name: name, dtype: dt, copies: elements, orient: wide, apart: true, tile: tile{m: rows, n: columns}, cut: cutInner, all: cutsInner,
+		able: limits{on: isGPU, side: span{2, 2 * rows}, long: span{to: longest}, batch: span{from: leastBatch}, k: span{leastK, mostK}, elements: span{to: maxChunk},
+			also: func(_ *candidate, x *problem) bool { // a warp reads 32 rows at once
+				return (!x.A.Trans || x.M*x.size() <= widest) && (x.B.Trans || x.N*x.size() <= widest)
+			}},
+		worth:  []limits{{long: span{to: 2 * columns}, k: span{from: 64}, tiles: perSM{from: 4}}},
+		kernel: own.Kernel("matmul_inner", "matmul_"+name, productBody[T](true)),
+		args:   func(_ *candidate, x *problem, d cut, to kernels.Ref) any { return x.arguments(to, d.parts, 1) },
 	}
-	c.args = func(_ *candidate, x *problem, d cut, to kernels.Ref) any { return x.arguments(to, d.parts, 1) }
-	return c.when(limits{long: span{to: 2 * columns}, k: span{from: 64}, tiles: perSM{from: 4}})
 }
 
 const innerWarps = 8 // of a tile at most
