@@ -35,3 +35,44 @@ func TestCandidates(t *testing.T) {
 	}
 	t.Logf("%d candidates", options)
 }
+
+// An SM of an H200 holds no more blocks of a tile's launch than its share, and no fewer than it would hold of blocks of their own size, up to that share. Launches of few blocks
+// and of clusters keep the size of their blocks.
+func TestBlocksAreSpread(t *testing.T) {
+	const reserved = 1 << 10 // bytes of shared memory of each block that the device takes
+	r := testutil.Random(t)
+	held := func(shared int64) int64 { return (int64(h200.SharedOptin) + reserved) / (shared + reserved) }
+	kinds := map[string]int{}
+	for range 200 {
+		size := func() int64 { return 1 + int64(r.IntN(1<<(3+r.IntN(9)))) }
+		x := Product{Dtype: []kernels.Dtype{kernels.Float32, kernels.Float64}[r.IntN(2)], Batch: 1 + int64(r.IntN(3)), M: size(), N: size(), K: size()}.problem(h200)
+		for _, o := range x.options() {
+			if o.special != nil || o.step == 0 {
+				continue
+			}
+			p := newPlan(x.Product)
+			o.emit(p, &o.as, o.cut)
+			testutil.Do(t, p.Check(h200))
+			l := p.Launches[0]
+			own, got := o.candidate.shared+o.cut.shared, int64(l.Shared)
+			share := kernels.CeilDiv(int64(l.Grid[0]), o.as.sms())
+			switch few := 2*int64(l.Grid[0]) <= o.as.sms(); {
+			case o.parts > 1 || few || share == 1 && min(o.chunk, o.as.K) <= 64:
+				kinds["kept"]++
+				if got != own {
+					t.Errorf("%v, %v: got %d bytes of shared memory, want the %d of its slices", o, l, got, own)
+				}
+			default:
+				if want := min(held(own), share); held(got) != want {
+					t.Errorf("%v, %v: an SM holds %d blocks, want %d", o, l, held(got), want)
+				}
+				if got > own {
+					kinds["spread"]++
+				}
+			}
+		}
+	}
+	if kinds["kept"] < 100 || kinds["spread"] < 100 {
+		t.Errorf("got launches %v, want 100 or more of each kind", kinds)
+	}
+}
