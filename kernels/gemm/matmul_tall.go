@@ -5,6 +5,19 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
+// A warp of a kernel that copies single elements stores the rows of a transposed C by 64 bytes, if they are more than shortStores.
+//
+// H200, us, m x k x n                      tall  outer  PyTorch
+// 92 x 14 x 23687, A^T B^T                 8.3   17.6   10.5
+// 69 x 8 x 69362, A^T B^T                  15.0  14.6
+// 118 x 4 x 20903, A^T, 2 of               15.2  8.0
+// 93 x 6 x 115382, B^T                     30.4  18.2   24.9
+// 75 x 8 x 201739, B^T                     43.8  29.5   38.2
+// 79 x 12 x 134639, B^T                    34.0  25.1   35.4
+// 107 x 1 x 3497, A^T B^T, float64, 33 of  49.1  27.3
+// 112 x 12 x 973, A^T B^T, float64, 87 of  37.5  48.1
+const shortStores = 64
+
 // fewColumns is a kernel of matmul_tall.cu for a C of so many columns at most, or rows: a thread computes `each` rows of `of` columns.
 //
 // H200, us, m x k x n          tall   PyTorch  the best other
@@ -18,7 +31,7 @@ import (
 func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *candidate {
 	// lines returns how many threads compute the rows of a part of the columns, in a block of one matrix.
 	lines := func(x *problem) int64 {
-		if x.N > 64 {
+		if x.N > shortStores {
 			return 16
 		}
 		return 32
@@ -34,22 +47,7 @@ func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *ca
 	// 1878815 x 7, float64  84.6               35.6
 	// 253050 x 20           18.9               9.0
 	others := func(dev kernels.Device) bool { return isGPU(dev) && !isHopper(dev) }
-	// A warp writes the rows of a transposed C by 64 bytes, if they are more than 64.
-	//
-	// H200, us, m x k x n                      tall  outer  PyTorch
-	// 92 x 14 x 23687, A^T B^T                 8.3   17.6   10.5
-	// 69 x 8 x 69362, A^T B^T                  15.0  14.6
-	// 118 x 4 x 20903, A^T, 2 of               15.2  8.0
-	// 93 x 6 x 115382, B^T                     30.4  18.2   24.9
-	// 75 x 8 x 201739, B^T                     43.8  29.5   38.2
-	// 79 x 12 x 134639, B^T                    34.0  25.1   35.4
-	// 107 x 1 x 3497, A^T B^T, float64, 33 of  49.1  27.3
-	// 112 x 12 x 973, A^T B^T, float64, 87 of  37.5  48.1
-	gathered := func(_ *candidate, x *problem) bool {
-		const minRow, minBytes, outerMaxK = 2048, 16 << 20, 16
-		return !x.transC || x.N <= 64 || x.K > outerMaxK || x.M < minRow || x.elements()*x.size() < minBytes
-	}
-	return c.when(limits{on: isHopper, side: span{from: 2}, also: gathered}, limits{on: others, c: perSM{from: 64}, also: isTall}, limits{on: others, c: perSM{from: 64}, k: span{to: 14}, also: isBundle})
+	return c.when(limits{on: isHopper, side: span{from: 2}}, limits{on: others, c: perSM{from: 64}, also: isTall}, limits{on: others, c: perSM{from: 64}, k: span{to: 14}, also: isBundle})
 }
 
 // cutFewColumns gives a block a tile of rows of a matrix, or several small matrices.
