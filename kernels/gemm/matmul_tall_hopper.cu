@@ -14,6 +14,7 @@
 #include "async.cuh"
 #include "epilogue.cuh"
 #include "follow.cuh"
+#include "place.cuh"
 #include "wgmma.cuh"
 typedef long long i64;
 
@@ -57,7 +58,7 @@ constexpr float LARGE = 1.7e38f; // larger elements may round to infinity
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
 __device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
 
-// run computes every parts-th tile of a matrix. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
+// run computes n columns, from column0 on, of every parts-th tile of 64 rows of C, which has `columns`. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
 template <int N, int SLOTS>
 __device__ __forceinline__ void run(const float* a, const float* b, float* c, int m, int n, int k, i64 lda, i64 ldb, int columns, int column0, int parts, int part, bool transA,
                                     bool transB, bool transC, const Epilogue<float>& epilogue) {
@@ -96,11 +97,11 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     // A warp copies slices of 32 terms of its 16 rows to [row][term], fours of terms exchanged so that lanes meet in no bank.
     // Beyond A other elements of its last row or term are copied.
     const bool wide = !transA && lda % 4 == 0 && reinterpret_cast<unsigned long long>(a) % 16 == 0 && k % 4 == 0;
-    const auto place = [](int r) { return (r % 2 * 4 + r / 2 % 4) * 4; };
+    const auto placeA = [](int r) { return (r % 2 * 4 + r / 2 % 4) * 4; };
     const int step = parts * (warps / 4) * 64;
     int row = (warp / 4 * parts + part) * 64 + warp % 4 * 16; // the warp's first
     int row0 = row, l0 = 0, slot = 0;                         // of the slice that is copied next
-    const u32 line = (u32)lda * 4;                          // bytes from line to line of A
+    const u32 line = (u32)lda * 4;                            // bytes from line to line of A
     const auto fetch = [&] {
         const auto lines = [&](const float* p, int i) { return reinterpret_cast<const float*>(reinterpret_cast<const char*>(p) + (u64)(u32)i * line); };
         float* const to = ring + slot * 512;
@@ -110,17 +111,17 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     const int r = i * 4 + lane / 8;
-                    async_copy(reinterpret_cast<float4*>(to + r * 32 + (lane % 8 * 4 ^ place(r))), reinterpret_cast<const float4*>(lines(p, min(row0 + r, m - 1))));
+                    async_copy(reinterpret_cast<float4*>(to + r * 32 + (lane % 8 * 4 ^ placeA(r))), reinterpret_cast<const float4*>(lines(p, min(row0 + r, m - 1))));
                 }
             } else if (transA) {
                 const float* const p = a + min(row0 + lane % 16, m - 1);
                 float* const r = to + lane % 16 * 32 + lane / 16;
 #pragma unroll
-                for (int i = 0; i < 16; i++) async_copy(r + (2 * i ^ place(lane)), lines(p, min(l0 + lane / 16 + 2 * i, k - 1)));
+                for (int i = 0; i < 16; i++) async_copy(r + (2 * i ^ placeA(lane)), lines(p, min(l0 + lane / 16 + 2 * i, k - 1)));
             } else {
                 const float* const p = a + min(l0 + lane, k - 1);
 #pragma unroll
-                for (int i = 0; i < 16; i++) async_copy(to + i * 32 + (lane ^ place(i)), lines(p, min(row0 + i, m - 1)));
+                for (int i = 0; i < 16; i++) async_copy(to + i * 32 + (lane ^ placeA(i)), lines(p, min(row0 + i, m - 1)));
             }
         }
         commit();
@@ -161,7 +162,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     const bool inexact = __syncthreads_or(tiny || most > __float_as_int(LARGE));
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
-    const int from = g * 32 + (q * 4 ^ place(g)); // of rows g and g + 8, four terms of 16
+    const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
     int now = 0;
 #pragma unroll 1
     for (; row - warp % 4 * 16 < m; row += step) {
@@ -296,8 +297,8 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                     if (j * 8 + q * 2 < n) *reinterpret_cast<float2*>(p) = make_float2(value(4 * j), value(4 * j + 1));
                 continue;
             }
-            // By way of shared memory: without an epilogue rows are one array.
-            const int shift = (int)(reinterpret_cast<unsigned long long>(to) / 4 % 4), pitch = n % 8 == 0 ? n + 4 : n;
+            // By way of shared memory: without an epilogue rows of all columns are one array.
+            const int shift = place(to), pitch = n % 8 == 0 ? n + 4 : n;
             float* const s = stage + shift;
 #pragma unroll
             for (int i = 0; i < N / 4; i++) {
@@ -305,14 +306,8 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 if (j < n) s[g * pitch + j] = value(i / 2 * 4 + i % 2);
             }
             __syncwarp();
-            if (epilogue.steps == 0 && pitch == columns) {
-                const int count = rows * n, head = min((4 - shift) % 4, count), body = (count - head) / 4 * 4;
-#pragma unroll 2
-                for (int i = head + lane * 4; i < head + body; i += 128) *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(s + i);
-                if (lane < count - body) {
-                    const int i = lane < head ? lane : lane + body;
-                    to[i] = s[i];
-                }
+            if (epilogue.steps == 0 && n == columns && pitch == n) {
+                vectors(to, rows * n, lane, 32, [&](int i) { *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(s + i); }, [&](int i) { to[i] = s[i]; });
             } else if (epilogue.steps == 0) {
 #pragma unroll
                 for (int x = 0; x < 8; x++) {
@@ -338,8 +333,6 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
         }
     }
 }
-
-
 } // namespace tall
 #endif
 
