@@ -15,15 +15,6 @@ extern __shared__ double dynamic[];
 __device__ __forceinline__ int over(int i, float n) { return (int)((i + 0.5f) * n); }
 __device__ __forceinline__ float reciprocal(int n) { return __fdividef(1, n); }
 
-// vectors calls whole for each vector of count elements from p on, by its first element, and single for each element before and after them.
-template <typename T, typename F, typename G> __device__ __forceinline__ void vectors(const T* p, int count, F whole, G single) {
-    constexpr int W = Vec<T>::width;
-    const int t = threadIdx.x, head = min((W - place(p)) % W, count), body = (count - head) / W * W;
-#pragma unroll 2
-    for (int i = t * W; i < body; i += blockDim.x * W) whole(head + i);
-    if (t < count - body) single(t < head ? t : t + body);
-}
-
 template <typename T, int R, int NC>
 __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n, int k, i64 lda, i64 strideA, i64 strideB, i64 batch, int tile, int each, int transA, int transB, int transC) {
     using V = typename Vec<T>::type;
@@ -80,7 +71,7 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
     } else if (transA || k % 4) {
         as += place(a);
         (transA ? nextTerm : nextRow) = transA ? inside : k;
-        vectors(a, matrices * size, [&](int i) { async_copy(&vector(as + i), from(a + i)); }, [&](int i) { async_copy(as + i, a + i); });
+        vectors(a, matrices * size, t, blockDim.x, [&](int i) { async_copy(&vector(as + i), from(a + i)); }, [&](int i) { async_copy(as + i, a + i); });
     } else { // lanes that read rows meet in few banks
         nextRow = k + 1;
 #pragma unroll 2
@@ -131,7 +122,7 @@ __device__ __forceinline__ void tall(const T* a, const T* b, T* c, int m, int n,
     put(cs + (matrix * inside + row) * pitch + col, pitch, 1);
     __syncthreads();
     const int pad = pitch - n;
-    vectors(c, matrices * inside * n, [&](int i) { vector(c + i) = vector(cs + i + (pad ? over(i, perN) * pad : 0)); }, [&](int i) { c[i] = cs[i]; });
+    vectors(c, matrices * inside * n, t, blockDim.x, [&](int i) { vector(c + i) = vector(cs + i + (pad ? over(i, perN) * pad : 0)); }, [&](int i) { c[i] = cs[i]; });
 }
 
 #define KERNEL(name, T, R, NC, BLOCKS)                                                                                                       \

@@ -1,19 +1,20 @@
-// C = op(A) op(B) in float32 of few columns, batched, on the tensor cores of compute capability 9.0: mostly A is read and C is written. With transC,
+// C = op(A) op(B) in float32, batched, on the tensor cores of compute capability 9.0, for a C of few columns, or of any number, few at a time. With transC,
 // op(A) op(B) is written transposed.
 //
-// Operands are split into two TF32 numbers, x = x0 + x1, and three of their products count: a1 b0, a0 b1 and a0 b0. A block splits B to shared memory once. Its warpgroups
-// then compute tiles of 64 rows each, all columns at a time, and never wait for one another: a warp copies slices of 32 terms of its 16 rows of A to shared memory (cp.async), each while
+// Operands are split into two TF32 numbers, x = x0 + x1, and three of their products count: a1 b0, a0 b1 and a0 b0. A block splits a part of B, N columns and a chunk of K, to shared memory once.
+// Its warpgroups then compute tiles of 64 rows each, and never wait for one another: a warp copies slices of 32 terms of its 16 rows of A to shared memory (cp.async), each while
 // the one before is multiplied. Lanes split elements of A in registers, from which wgmma reads them. Tensor cores truncate, so they accumulate 16 terms, low products first; an addition that
-// rounds adds these to the sums.
+// rounds adds these to the sums. Sums of chunks of K are added by another launch, see matmul.cu; batches of few rows and columns are those of matmul_inner.cu.
 //
 // Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element has none. A warp that finds such elements, or sums that are not finite, looks at its 16 rows of A. A row with a NaN is NaN. If
-// other sums are not finite, or so small that the lost bits count, it computes the rows again, by FMA in the order of the terms.
+// other sums are not finite, or so small that the lost bits count, it computes the rows again, by FMA.
 //
-// Bound: the issue of instructions. With the products of high parts alone a launch takes 0.85 to 0.99 of the time.
+// Bound: the issue of instructions, a half of them for copies, splits and stores.
 //stheno:targets sm_90a ptx
 #include "async.cuh"
 #include "epilogue.cuh"
 #include "follow.cuh"
+#include "place.cuh"
 #include "wgmma.cuh"
 typedef long long i64;
 
@@ -57,58 +58,70 @@ constexpr float LARGE = 1.7e38f; // larger elements may round to infinity
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
 __device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
 
-// run computes every parts-th tile of a matrix. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
+// run computes n columns, from column0 on, of every parts-th tile of 64 rows of C, which has `columns`. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
 template <int N, int SLOTS>
-__device__ __forceinline__ void run(const float* a, const float* b, float* c, int m, int n, int k, i64 lda, i64 ldb, int parts, int part, bool transA, bool transB, bool transC,
-                                    const Epilogue<float>& epilogue) {
-    constexpr int QUAD = N * 16; // bytes of 4 terms of all columns in shared memory
-    const int t = threadIdx.x, warp = t / 32, lane = t % 32, g = lane / 4, q = lane % 4, warps = blockDim.x / 32;
-    const int terms = (k + 15) / 16 * 16, plane = terms * N;
+__device__ __forceinline__ void run(const float* a, const float* b, float* c, int m, int n, int k, i64 lda, i64 ldb, int columns, int column0, int parts, int part, bool transA,
+                                    bool transB, bool transC, const Epilogue<float>& epilogue) {
+    constexpr int QUAD = N * 16 + 16; // bytes of 4 terms of all columns in shared memory, and 16 so that copies meet in few banks
+    const int t = threadIdx.x, warp = __shfl_sync(0xffffffff, t / 32, 0), lane = t % 32, g = lane / 4, q = lane % 4, warps = blockDim.x / 32;
+    const int terms = (k + 15) / 16 * 16, plane = terms * (QUAD / 16);
     float* const bs = reinterpret_cast<float*>(dynamic);
-    const bool pairs = n % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
-    const float perTerms = __fdividef(1, terms);
+    const bool pairs = columns % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
+    // Lane q of 4 multiplies terms 4 q to 4 q + 3 of 16, that is q and q + 4 of 8 twice: four terms that lie side by side are those of four lanes.
+    const auto placeB = [](int l) { return (l / 16 * 4 + l % 4) * (QUAD / 4) + l / 4 % 4; };
+    float* const raw = bs + plane;
+    for (int i = t; i < terms / 4; i += blockDim.x) reinterpret_cast<float4*>(raw)[i * (QUAD / 16) + N] = make_float4(0, 0, 0, 0);
+    const float* fromB = b + warp * ldb + lane;
+    const i64 nextB = warps * ldb;
+    if (transB) { // a warp copies columns; zeros beyond B
 #pragma unroll 1
-    for (int i = t; i < plane; i += blockDim.x) { // zeros beyond B
-        const int line = transB ? (int)((i + 0.5f) * perTerms) : i / N, j = transB ? line : i - line * N, l = transB ? i - line * terms : line;
-        async_copy(bs + plane + (l / 4 * N + j) * 4 + l % 4, b + (transB ? j * ldb + l : l * ldb + j), j < n && l < k);
+        for (int j = warp; j < N; j += warps, fromB += nextB) {
+            float* const to = raw + placeB(lane) + j * 4;
+#pragma unroll 4
+            for (int l = 0; l < terms; l += 32)
+                if (l + lane < terms) async_copy(to + l / 16 * QUAD, fromB + l, j < n && l + lane < k);
+        }
+    } else { // or terms of all columns
+#pragma unroll 2
+        for (int l = warp; l < terms; l += warps, fromB += nextB) {
+            float* const to = raw + placeB(l) + lane * 4;
+#pragma unroll
+            for (int j = 0; j < N; j += 32) async_copy(to + j * 4, fromB + j, j + lane < n && l < k);
+        }
     }
     commit();
 
-    // A warp copies slices of 32 terms of its 16 rows as they are stored, [row][term] or [term][row], with fours and eights exchanged so that lanes meet in no bank.
+    constexpr int STAGE = 8 * N + 32; // elements of C on the way to it, of a warp
+    float* const ring = bs + 2 * plane + warp * SLOTS * 512;
+    float* const stage = bs + 2 * plane + warps * SLOTS * 512 + warp * STAGE;
+    // A warp copies slices of 32 terms of its 16 rows to [row][term], fours of terms exchanged so that lanes meet in no bank.
     // Beyond A other elements of its last row or term are copied.
-    float* const ring = bs + 2 * plane + warp * (SLOTS * 512 + 8 * N + 32);
-    float* const stage = ring + SLOTS * 512;
-    const bool wide = lda % 4 == 0 && reinterpret_cast<unsigned long long>(a) % 16 == 0 && (transA ? m : k) % 4 == 0;
+    const bool wide = !transA && lda % 4 == 0 && reinterpret_cast<unsigned long long>(a) % 16 == 0 && k % 4 == 0;
+    const auto placeA = [](int r) { return (r % 2 * 4 + r / 2 % 4) * 4; };
     const int step = parts * (warps / 4) * 64;
     int row = (warp / 4 * parts + part) * 64 + warp % 4 * 16; // the warp's first
-    int row0 = row, l0 = 0, slot = 0;                               // of the slice that is copied next
-    const u32 line = (u32)lda * 4;                                  // bytes from line to line of A
+    int row0 = row, l0 = 0, slot = 0;                         // of the slice that is copied next
+    const u32 line = (u32)lda * 4;                            // bytes from line to line of A
     const auto fetch = [&] {
         const auto lines = [&](const float* p, int i) { return reinterpret_cast<const float*>(reinterpret_cast<const char*>(p) + (u64)(u32)i * line); };
         float* const to = ring + slot * 512;
         if (row0 < m) {
-            if (wide && transA) {
-                const float* const p = a + min(row0 + lane % 4 * 4, m - 4);
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const int l = i * 8 + lane / 4;
-                    async_copy(reinterpret_cast<float4*>(to + l * 16 + (lane % 4 * 4 ^ (l & 2) * 4)), reinterpret_cast<const float4*>(lines(p, min(l0 + l, k - 1))));
-                }
-            } else if (wide) {
+            if (wide) {
                 const float* const p = a + min(l0 + lane % 8 * 4, k - 4);
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const int x = i * 4 + lane / 8;
-                    async_copy(reinterpret_cast<float4*>(to + x * 32 + (lane % 8 ^ x & 7) * 4), reinterpret_cast<const float4*>(lines(p, min(row0 + x, m - 1))));
+                    const int r = i * 4 + lane / 8;
+                    async_copy(reinterpret_cast<float4*>(to + r * 32 + (lane % 8 * 4 ^ placeA(r))), reinterpret_cast<const float4*>(lines(p, min(row0 + r, m - 1))));
                 }
-            } else {
-                const float* const p = a + (transA ? min(row0 + lane % 16, m - 1) : min(l0 + lane, k - 1));
-                const int half = transA ? lane / 16 : 0, first = transA ? l0 + half : row0, last = (transA ? k : m) - 1;
+            } else if (transA) {
+                const float* const p = a + min(row0 + lane % 16, m - 1);
+                float* const r = to + lane % 16 * 32 + lane / 16;
 #pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    const int at = transA ? i * 32 + half * 16 + (lane % 16 ^ i % 2 * 8) : i * 32 + (lane ^ i % 8 * 4);
-                    async_copy(to + at, lines(p, min(first + (transA ? 2 * i : i), last)));
-                }
+                for (int i = 0; i < 16; i++) async_copy(r + (2 * i ^ placeA(lane)), lines(p, min(l0 + lane / 16 + 2 * i, k - 1)));
+            } else {
+                const float* const p = a + min(l0 + lane, k - 1);
+#pragma unroll
+                for (int i = 0; i < 16; i++) async_copy(to + i * 32 + (lane ^ placeA(i)), lines(p, min(row0 + i, m - 1)));
             }
         }
         commit();
@@ -124,25 +137,32 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     __syncthreads();
     bool tiny = false;
     int most = 0;
-#pragma unroll 2
-    for (int i = t; i < plane; i += blockDim.x) {
-        const float x = bs[plane + i];
-        const bool splits = fabsf(x) <= LARGE;
-        tiny |= size(x) < LEAST - 1;
-        most = max(most, splits ? __float_as_int(fabsf(x)) : 0x7f800000);
-        u32 high, low;
-        split(x, high, low);
-        bs[i] = splits ? __uint_as_float(high) : x; // their sum is x
-        bs[plane + i] = splits ? __uint_as_float(low) : 0;
+#pragma unroll 1
+    for (int i = t; i < plane / 4; i += blockDim.x) {
+        float4* const at = reinterpret_cast<float4*>(bs) + i;
+        const float4 v = at[plane / 4];
+        const float x[4] = {v.x, v.y, v.z, v.w};
+        float high[4], low[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const bool splits = fabsf(x[e]) <= LARGE;
+            tiny |= size(x[e]) < LEAST - 1;
+            most = max(most, __float_as_int(fabsf(x[e])));
+            u32 part[2];
+            split(x[e], part[0], part[1]);
+            high[e] = splits ? __uint_as_float(part[0]) : x[e]; // their sum is x
+            low[e] = splits ? __uint_as_float(part[1]) : 0;
+        }
+        at[0] = make_float4(high[0], high[1], high[2], high[3]);
+        at[plane / 4] = make_float4(low[0], low[1], low[2], low[3]);
     }
     most = __reduce_max_sync(0xffffffff, most);
     if (lane == 0) atomicMax(&largest, most);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    const bool inexact = __syncthreads_or(tiny || most == 0x7f800000);
+    const bool inexact = __syncthreads_or(tiny || most > __float_as_int(LARGE));
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
-    // A lane multiplies rows g and g + 8 by terms q and q + 4 of 8.
-    const int from = transA ? q * 16 + (g ^ q / 2 * 8) : g * 32 + q, next = transA ? (g ^ q / 2 * 8 ^ 8) - (g ^ q / 2 * 8) : 256;
+    const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
     int now = 0;
 #pragma unroll 1
     for (; row - warp % 4 * 16 < m; row += step) {
@@ -156,18 +176,22 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
             arrived<SLOTS - 2>();
             __syncwarp(); // all lanes' copies of this slice; and all have multiplied the slice before
             fetch();
-            const float* const p = ring + now * 512 + from;
+            const float* const p = ring + now * 512;
             now = now == SLOTS - 1 ? 0 : now + 1;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 if (l + 16 * h >= k) break;
                 u32 x[2][2][4]; // by part and 8 terms
+                float v[2][4];          // by row
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const float4 u = *reinterpret_cast<const float4*>(p + (from ^ h * 16) + r * 256);
+                    v[r][0] = u.x, v[r][1] = u.y, v[r][2] = u.z, v[r][3] = u.w;
+                }
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    const int four = h * 4 + i / 2;
-                    const float v = p[(transA ? four * 64 : (four ^ g) * 4) + i % 2 * next];
-                    split(v, x[0][i / 4][i % 4], x[1][i / 4][i % 4]);
-                    least = min(least, size(v));
+                    split(v[i % 2][i / 2], x[0][i / 4][i % 4], x[1][i / 4][i % 4]);
+                    least = min(least, size(v[i % 2][i / 2]));
                 }
                 float some[N / 2];
                 pin(some);
@@ -193,7 +217,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
             const float* const p[2] = {a + min(row + g, m - 1) * (transA ? 1 : lda), a + min(row + g + 8, m - 1) * (transA ? 1 : lda)};
             const i64 down = transA ? lda : 1;
             const float mostB = __int_as_float(largest);
-            bool again = mostB > LARGE;
+            bool again = largest > __float_as_int(LARGE);
 #pragma unroll 1
             for (int r = again ? 2 : 0; r < 2; r++) {
                 const float* const from = r == 0 ? p[0] : p[1];
@@ -218,13 +242,16 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 for (int i = 0; i < N / 2; i++) sum[i] = 0;
                 const float4* const y = reinterpret_cast<const float4*>(bs) + q * 2;
 #pragma unroll 1
-                for (int l = 0; l < k; l += 4) {
+                for (int l = 0; l < terms; l += 4) {
                     float x[2][4];
 #pragma unroll
-                    for (int e = 0; e < 8; e++) x[e / 4][e % 4] = l + e % 4 < k ? p[e / 4][(l + e % 4) * down] : 0;
+                    for (int e = 0; e < 8; e++) {
+                        const int term = l / 16 * 16 + l / 4 % 4 + e % 4 * 4;
+                        x[e / 4][e % 4] = term < k ? p[e / 4][term * down] : 0;
+                    }
 #pragma unroll
                     for (int i = 0; i < N / 4; i++) {
-                        const int at = l / 4 * N + i / 2 * 8 + i % 2;
+                        const int at = l / 4 * (QUAD / 16) + i / 2 * 8 + i % 2;
                         const float4 high = y[at], low = y[at + plane / 4];
                         const float v[4] = {high.x + low.x, high.y + low.y, high.z + low.z, high.w + low.w};
 #pragma unroll
@@ -236,31 +263,42 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 }
             }
         }
+        if (epilogue.steps == 0 && transC) { // a warpgroup writes 64 rows of a column at a time: parts of a sector are slow
+            constexpr int HALF = N / 2, PITCH = 65;
+            float* const s = stage - warp % 4 * STAGE;
+            const auto meet = [&] { asm volatile("bar.sync %0, 128;" ::"r"(warp / 4 + 1) : "memory"); };
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                meet();
+#pragma unroll
+                for (int i = 0; i < N / 4; i++) s[(i / 4 * 8 + i % 2 + q * 2) * PITCH + warp % 4 * 16 + g + i / 2 % 2 * 8] = sum[half * N / 4 + i];
+                meet();
+#pragma unroll 4
+                for (int j = warp % 4; j < HALF && half * HALF + j < n; j += 4) {
+                    const int first = row - warp % 4 * 16 + lane;
+                    float* const to = c + (half * HALF + j) * (i64)m + first;
+                    if (first < m) to[0] = s[j * PITCH + lane];
+                    if (first + 32 < m) to[32] = s[j * PITCH + lane + 32];
+                }
+            }
+            continue;
+        }
 #pragma unroll 1
         for (int r = 0; r < 2; r++) {
             const int first = row + 8 * r, rows = min(m - first, 8);
             if (rows <= 0) break; // in all lanes
-            float* const to = c + (transC ? (i64)first : (i64)first * n);
+            float* const to = c + (transC ? (i64)first : (i64)first * columns);
             const auto value = [&](int i) { return r == 0 ? sum[i] : sum[i + 2]; };
-            if (epilogue.steps == 0 && (transC || pairs)) {
+            if (epilogue.steps == 0 && pairs) {
                 if (g >= rows) continue;
-                float* p = to + (transC ? g + q * 2 * (i64)m : g * n + q * 2);
-                const i64 down = transC ? 8 * (i64)m : 8;
+                float* p = to + g * (i64)columns + q * 2;
 #pragma unroll
-                for (int j = 0; j < N / 8; j++, p += down) {
-                    const float2 v = make_float2(value(4 * j), value(4 * j + 1));
-                    const int col = j * 8 + q * 2;
-                    if (!transC) {
-                        if (col < n) *reinterpret_cast<float2*>(p) = v;
-                    } else {
-                        if (col < n) p[0] = v.x;
-                        if (col + 1 < n) p[m] = v.y;
-                    }
-                }
+                for (int j = 0; j < N / 8; j++, p += 8)
+                    if (j * 8 + q * 2 < n) *reinterpret_cast<float2*>(p) = make_float2(value(4 * j), value(4 * j + 1));
                 continue;
             }
-            // By way of shared memory: without an epilogue rows are one array.
-            const int shift = (int)(reinterpret_cast<unsigned long long>(to) / 4 % 4), pitch = n % 8 == 0 ? n + 4 : n;
+            // By way of shared memory: without an epilogue rows of all columns are one array.
+            const int shift = place(to), pitch = n % 8 == 0 ? n + 4 : n;
             float* const s = stage + shift;
 #pragma unroll
             for (int i = 0; i < N / 4; i++) {
@@ -268,16 +306,18 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 if (j < n) s[g * pitch + j] = value(i / 2 * 4 + i % 2);
             }
             __syncwarp();
-            if (epilogue.steps == 0 && pitch == n) {
-                const int count = rows * n, head = min((4 - shift) % 4, count), body = (count - head) / 4 * 4;
-#pragma unroll 2
-                for (int i = head + lane * 4; i < head + body; i += 128) *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(s + i);
-                if (lane < count - body) {
-                    const int i = lane < head ? lane : lane + body;
-                    to[i] = s[i];
+            if (epilogue.steps == 0 && n == columns && pitch == n) {
+                vectors(to, rows * n, lane, 32, [&](int i) { *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(s + i); }, [&](int i) { to[i] = s[i]; });
+            } else if (epilogue.steps == 0) {
+#pragma unroll
+                for (int x = 0; x < 8; x++) {
+                    if (x >= rows) break;
+#pragma unroll
+                    for (int j = lane; j < N; j += 32)
+                        if (j < n) to[x * (i64)columns + j] = s[x * pitch + j];
                 }
             } else {
-                const Target<float> target = {to, transC ? m : 1, transC ? 1 : n, rows, n, !transC && n % 4 == 0 && shift == 0, epilogue.from(0, first, 0)};
+                const Target<float> target = {to, transC ? m : 1, transC ? 1 : columns, rows, n, !transC && columns % 4 == 0 && shift == 0, epilogue.from(0, first, column0)};
                 const int vectors = (n + 3) / 4;
                 const float per = __fdividef(1, vectors);
 #pragma unroll 1
@@ -293,8 +333,6 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
         }
     }
 }
-
-
 } // namespace tall
 #endif
 
@@ -305,9 +343,15 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #define KERNEL(N, THREADS)                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_tall_hopper##N##_f32(ARGUMENTS) {                                                   \
         follow();                                                                                                                                       \
-        const int matrix = blockIdx.x / each;                                                                                                           \
-        tall::run<N, 2>(a + matrix * strideA, b + matrix * strideB, c + (i64)matrix * m * n, (int)m, (int)n, (int)k, lda, ldb, each, blockIdx.x - matrix * each, \
-                        transA, transB, transC, EPILOGUE(float).from(matrix, 0, 0));                                                                    \
+        const u32 splits = ((u32)k + (u32)chunk - 1) / (u32)chunk, tiles = ((u32)n + N - 1) / N, width = (((u32)n + tiles - 1) / tiles + 7) / 8 * 8;               \
+        u32 i = blockIdx.x;                                                                                                                             \
+        const u32 column0 = i % tiles * width, part = i / tiles % each;                                                                                  \
+        i = i / tiles / each;                                                                                                                           \
+        const i64 split = i % splits, matrix = i / splits;                                                                                               \
+        const i64 l0 = split * chunk;                                                                                                                   \
+        tall::run<N, 2>(a + matrix * strideA + l0 * (transA ? lda : 1), b + matrix * strideB + l0 * (transB ? 1 : ldb) + column0 * (transB ? ldb : 1),        \
+                        c + (split * batch + matrix) * m * n + column0 * (transC ? m : 1), (int)m, (int)min(n - column0, (i64)width), (int)min(k - l0, chunk), \
+                        lda, ldb, (int)n, column0, each, part, transA, transB, transC, EPILOGUE(float).from(matrix, 0, 0));                                  \
     }
 #else
 #define KERNEL(N, THREADS) \
@@ -316,4 +360,4 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 KERNEL(32, 512)
 KERNEL(64, 384)
 KERNEL(96, 384)
-KERNEL(128, 256)
+KERNEL(128, 384)

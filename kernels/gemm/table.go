@@ -65,7 +65,7 @@ var table = withRates(slices.Concat(
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
 		tileTable[float64](),
 	)},
-	[][]*candidate{{mmaSingle, oblong, tallHopper(9, 32, 4), tallHopper(33, 64, 3), tallHopper(65, 96, 3), tallHopper(97, 128, 2)}},
+	[][]*candidate{{mmaSingle, oblong, tallHopper(9, 32, 4), tallHopper(33, 64, 3), tallHopper(49, 96, 3), tallHopper(65, 128, 3)}},
 ))
 
 // oblong is the kernel of matmul.cu for a C of 17 to 32 columns, or rows.
