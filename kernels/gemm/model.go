@@ -257,7 +257,7 @@ func (p *predictor) time(d *cut) float64 {
 }
 
 // strays counts the operands that a kernel would copy by 16 bytes if their rows began at multiples of 16 bytes; kernels without K slices, and those that read a form, count one at most.
-// It also reports whether rows of C, or for kernels without K slices of an operand, are not aligned, or for matmul_tall.cu are stored by 64 bytes.
+// It also reports whether rows of C, or for kernels without K slices of an operand, are not aligned, or are short stores of matmul_tall.cu.
 func (x *problem) strays(c *candidate) (operands float64, moved bool) {
 	w := 16 / x.size()
 	rowA, rowB := x.K, x.N
@@ -275,7 +275,7 @@ func (x *problem) strays(c *candidate) (operands float64, moved bool) {
 	}
 	switch {
 	case c.copies == elements:
-		return 0, x.transC && x.N > shortStores
+		return 0, x.transC && x.N > shortStores && c.threads == 0 // stored as matmul_tall.cu does
 	case c.step == 0 || c.form != Plain:
 		return min(operands, 1), operands > 0
 	case x.transC:
