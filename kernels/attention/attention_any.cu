@@ -177,7 +177,8 @@ __device__ __forceinline__ void attend_any(const float* q, Strides qs, const flo
     follow();
     const Layout layout = {(p.dim + 31) / 32 * 128};
     const int tile = 16 * WARPS / shares, step = N * shares, tiles = (p.queries + tile - 1) / tile, heads = batches * p.heads, part = blockIdx.x % parts, id = blockIdx.x / parts;
-    const int number = p.causal ? id % heads : id / tiles, t0 = (tiles - 1 - (p.causal ? id / heads : id % tiles)) * tile, // tiles that see the most keys first
+    const int inner = p.causal ? heads : tiles, slow = id / inner, fast = id % inner, number = p.causal ? fast : slow;
+    const int t0 = (tiles - 1 - (p.causal ? slow : fast)) * tile, // tiles that see the most keys first
               batch = number / p.heads, head = number % p.heads;
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + tile * layout.pitch, memV = memK + step * layout.pitch;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = warp % shares, group = warp / shares, first = t0 + group * 16, row = first + lane / 4;

@@ -2,13 +2,13 @@ package attention
 
 import "github.com/stheno-ml/stheno/kernels"
 
-// A block of attention_zeros.cu has zerosThreads threads and stores zerosBytes bytes.
+// A block of attention_zeros has zerosThreads threads and stores zerosBytes bytes.
 const (
 	zerosThreads = 256
 	zerosBytes   = 4 * 16 * zerosThreads
 )
 
-var zerosKernel = own.Kernel("attention_zeros", "attention_zeros", func(c kernels.Call) {
+var zerosKernel = own.Kernel("attention_few", "attention_zeros", func(c kernels.Call) {
 	a := kernels.Args[zerosArgs](c)
 	to := kernels.Slice[uint16](c, a.To)
 	for run := range int64(c.Grid[0]) / a.Blocks {
