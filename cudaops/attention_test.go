@@ -13,7 +13,7 @@ import (
 // Causal attention of more queries than keys, and its gradients, are those of the last queries alone, in the same bits, and zeros for the others.
 func TestQueriesWithoutKeys(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		const heads, keys, dim, unseen = 2, 5, 64, 1 << 18 / 128
+		const heads, keys, dim, unseen = 2, 5, 64, 1 << 20 / 128
 		r := testutil.Random(t)
 		numbers := func(rows int) []float32 {
 			x := make([]float32, heads*rows*dim)

@@ -24,7 +24,7 @@ type zerosArgs struct {
 }
 
 // minUnseen is the least number of elements of queries without keys that have a launch of their own, which costs about as much time as other kernels take for fewer.
-const minUnseen = 1 << 18
+var minUnseen = float64(1 << 20)
 
 // Seeing returns the number of queries of a head that have statistics: those from the first one on that sees a key, if the problem is causal, has more queries than keys, and the results of the
 // others are large. A launch stores these, zeros, and the other launches of a plan compute the last queries alone, as many as there are keys.
@@ -59,6 +59,7 @@ func (p Problem) afterZeros(plan *kernels.Plan, to kernels.Ref) kernels.Ref {
 		runs, a.Stride = runs*p.Heads, s.Head*size
 	}
 	a.Blocks = kernels.CeilDiv(a.Bytes+14, zerosBytes) // a run may begin up to 14 bytes beyond a piece
+	plan.Graph = true
 	plan.Launch(zerosKernel, int(runs*a.Blocks), zerosThreads, a)
 	return p.last(to, s).At
 }
