@@ -176,14 +176,14 @@ func (a attentionOf) Adjoints(b *Backward) []Term {
 	return terms
 }
 
-// attentionStatistics is the logarithm of the sum of exponentials of each row of the scores of Attention.
+// attentionStatistics is the logarithm of the sum of exponentials of each row of the scores of Attention, of rows that attention.Problem.Seeing counts.
 type attentionStatistics struct{ of attentionOf }
 
 func (s attentionStatistics) String() string { return "AttentionStatistics" }
 
 func (s attentionStatistics) Infer(in ...Type) (Type, error) {
 	p, err := s.of.problem(in...)
-	return Type{p.Dtype, tensor.Shape{int(p.Batch), int(p.Heads), int(p.Queries)}}, err
+	return Type{p.Dtype, tensor.Shape{int(p.Batch), int(p.Heads), int(p.Seeing())}}, err
 }
 
 func (s attentionStatistics) attention(in ...Type) (kernels.Planner, error) {

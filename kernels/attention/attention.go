@@ -14,7 +14,7 @@ var (
 )
 
 // Forward plans attention. Its inputs are q, k, v and, if there are, the counts; its outputs those that are wanted, in this order: out, and the statistics, the logarithm
-// of the sum of the exponentials of each row, of float32 or float64, (Batch, Heads, Queries): -Inf where a query sees no key. It is a kernels.Planner.
+// of the sum of the exponentials of each row, of float32 or float64, (Batch, Heads, Seeing()): -Inf where a query sees no key. It is a kernels.Planner.
 type Forward struct {
 	Problem
 	Out, Statistics bool
@@ -39,9 +39,12 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes[0], outputs = f.queryBytes(), 1
 	}
 	if f.Statistics {
-		sizes[1], outputs = f.statisticBytes(), outputs|2
+		sizes[1], outputs = f.seen().statisticBytes(), outputs|2
 	}
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
+	if f.Problem = f.seen(); f.Out {
+		at[0] = f.afterZeros(p, at[0])
+	}
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
 	switch {
 	case f.splits(dev): // the first, so that Updating plans the same kernel
@@ -93,7 +96,7 @@ func (p Problem) seesFew(dev kernels.Device) bool {
 	}
 	many := p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 	if p.anyComputes(dev) {
-		return !p.mostUnseen() && (p.Dim <= 16 && (many || p.fewBlocks() >= int64(dev.SMs) && p.Queries >= fewThreads/2) || p.Dim <= 40 && p.Keys <= 4 && many)
+		return p.Dim <= 16 && (many || p.fewBlocks() >= int64(dev.SMs) && p.Queries >= fewThreads/2) || p.Dim <= 40 && p.Keys <= 4 && many
 	}
 	return many
 }

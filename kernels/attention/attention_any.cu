@@ -170,19 +170,6 @@ template <int D> struct State {
     }
 };
 
-// store_unseen stores the results of a block's n queries that see no key: zeros in rows of dim elements, and -Inf as statistics, each unless its pointer is null. Warps store whole lines of
-// 128 bytes.
-__device__ __forceinline__ void store_unseen(float* to, i64 stride, int n, int dim, float* lse) {
-    if (lse != nullptr && threadIdx.x < n) lse[threadIdx.x] = -INFINITY;
-    if (to == nullptr) return;
-    if (stride == dim) dim *= n, n = 1;
-#pragma unroll 1
-    for (int row = 0; row < n; row++, to += stride)
-#pragma unroll 4
-        for (int i = (int)threadIdx.x - (int)((i64)to / 4 % 32); i < dim; i += 32 * WARPS)
-            if (i >= 0) to[i] = 0;
-}
-
 template <int D>
 __device__ __forceinline__ void attend_any(const float* q, Strides qs, const float* k, Strides ks, const float* v, Strides vs, float* out, Strides os, float* lse, int outputs, const Problem<float>& p, int batches, int parts,
                                            float* partial, int shares) {
@@ -190,15 +177,12 @@ __device__ __forceinline__ void attend_any(const float* q, Strides qs, const flo
     follow();
     const Layout layout = {(p.dim + 31) / 32 * 128};
     const int tile = 16 * WARPS / shares, step = N * shares, tiles = (p.queries + tile - 1) / tile, heads = batches * p.heads, part = blockIdx.x % parts, id = blockIdx.x / parts;
-    const bool across = p.causal && p.queries <= 2 * (i64)p.keys; // tiles that see the most keys first; where most see none, stores of zeros hide the products of a head
-    const int number = across ? id % heads : id / tiles, t0 = (tiles - 1 - (across ? id / heads : id % tiles)) * tile, batch = number / p.heads, head = number % p.heads;
+    const int inner = p.causal ? heads : tiles, slow = id / inner, fast = id % inner, number = p.causal ? fast : slow;
+    const int t0 = (tiles - 1 - (p.causal ? slow : fast)) * tile, // tiles that see the most keys first
+              batch = number / p.heads, head = number % p.heads;
     const u32 memQ = (u32)__cvta_generic_to_shared(dynamic), memK = memQ + tile * layout.pitch, memV = memK + step * layout.pitch;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = warp % shares, group = warp / shares, first = t0 + group * 16, row = first + lane / 4;
     const Limits limits(p, batch, t0, tile, first); // keys beyond the largest are 0, whatever memory holds
-    if (limits.high == 0 && parts == 1) {
-        store_unseen(outputs & 1 ? out + batch * os.batch + head * os.head + t0 * os.row : nullptr, os.row, min(tile, p.queries - t0), p.dim, outputs & 2 ? lse + (i64)number * p.queries + t0 : nullptr);
-        return;
-    }
     const Rows<const float> queries(q, qs, batch, head, p.queries, p.dim), keys(k, ks, batch, head / p.group, limits.high, p.dim), values(v, vs, batch, head / p.group, limits.high, p.dim);
     const bool wide = in_pieces(q, qs, p.dim) && in_pieces(k, ks, p.dim) && in_pieces(v, vs, p.dim);
     const int (&limit)[2] = limits.own;

@@ -72,17 +72,6 @@ func (p Problem) anyComputes(dev kernels.Device) bool {
 	return isHopper(dev) && p.Dtype == kernels.Float32 && p.Scale > 0 && (!p.inPieces() || p.kind() != "tf32")
 }
 
-// mostUnseen reports whether at least 15 of 16 queries see no key: attention_any.cu only stores zeros for tiles of these.
-//
-// H200, causal, us                   others    any
-// f32   100 heads, 6000 x 60 of 64    130.4   50.9
-// f32   100 heads, 6000 x 300 of 128  274.0  150.7
-// f32   100 heads, 4000 x 20 of 128   158.8   58.3
-// f32   672 heads, 4470 x 2 of 14     260.6  140.9
-// f32   308 heads, 2333 x 2 of 33     148.4   43.5
-// f32   100 heads, 4000 x 1000 of 64  272.2  383.7
-func (p Problem) mostUnseen() bool { return p.Causal && p.Queries >= 16*p.Keys }
-
 // byAny reports whether attention_any.cu computes the problem on a device, unless attention_split.cu or attention_few.cu does.
 //
 // H200, us                              others    any
@@ -97,7 +86,7 @@ func (p Problem) byAny(dev kernels.Device) bool {
 	switch small := p.shareWork() <= sharePolicy.maxWorkPerSM*float64(dev.SMs); {
 	case !p.anyComputes(dev):
 		return false
-	case !p.inPieces() || p.mostUnseen():
+	case !p.inPieces():
 		return true
 	case p.Dim <= 64:
 		return p.Keys <= fewKeys || p.Queries <= workers*shareSide && small

@@ -14,6 +14,7 @@ template <typename T> __device__ __forceinline__ void delta(const void* g, const
     const i64 at = row % queries * s.row;
     const Head<T> a(g, s, batch, head, queries, dim, stored), b(out, s, batch, head, queries, dim, stored);
     T sum = 0;
+#pragma unroll 2
     for (int c = lane; c < dim; c += 32) sum += a.read(at + c) * b.read(at + c);
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);

@@ -106,11 +106,15 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if b.Packed {
 		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
 	}
-	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
+	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.seen().statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
+	if b.Problem = b.seen(); b.Q {
+		at[0] = b.afterZeros(p, at[0])
+	}
+	to, out, grad := b.gradients(at), b.last(kernels.In(4), b.queryStrides()), b.last(kernels.In(5), b.queryStrides())
 	wgmma := isHopper(dev) || b.Packed && dev.Kind == kernels.CPU
 	slabs := wgmma && b.forSlabs()
 	if wgmma && b.forHopper() {
-		b.launchHopper(p, dev, b.gradients(at), outputs)
+		b.launchHopper(p, dev, to, out, grad, outputs)
 		return p, nil
 	}
 	if b.Packed && !slabs {
@@ -119,10 +123,9 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	delta := p.Workspace(b.statisticBytes())
 	const rowsOfBlock = portableThreads / 32
 	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
-		stored[deltaArgs]{deltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
-	in := gradientInputs{b.inputs(), operand{kernels.In(5), b.queryStrides()}, kernels.In(3), delta}
+		stored[deltaArgs]{deltaArgs{grad.At, out, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
+	in := gradientInputs{b.inputs(), grad, kernels.In(3), delta}
 	if slabs {
-		to := b.gradients(at)
 		if b.Q {
 			launchSlabs(b.Problem, p, slabDQ, b.Batch*b.Heads, b.Queries, 2, 2, 3, slabQueriesArgs{in, to[0], b.args(6)})
 		}
@@ -132,7 +135,7 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return p, nil
 	}
 	if b.Q {
-		launch(b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, at[0], b.args(6)})
+		launch(b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, to[0].At, b.args(6)})
 	}
 	if outputs > 0 {
 		launch(b.Problem, p, dev, mmaDKV, dkvKernels, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})

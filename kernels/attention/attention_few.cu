@@ -113,3 +113,22 @@ __device__ __forceinline__ void attention(const void* q, Strides qs, const void*
         attention<T>(q, STRIDES_OF(q), k, STRIDES_OF(k), v, STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, stored, PROBLEM_OF(T), batches);               \
     }
 ATTENTION(f32, float)
+
+// attention_zeros stores zeros in runs of `bytes` bytes, `stride` bytes apart, `blocks` blocks a run: the rows of queries that see no key, of elements of at least 2 bytes. A thread stores ZEROS
+// pieces of 16 bytes, those at the ends of a run element by element. Bound by memory.
+constexpr int ZEROS = 4;
+
+extern "C" __global__ void __launch_bounds__(256) attention_zeros(unsigned char* to, const i64 bytes, const i64 stride, const int blocks) {
+    admit();
+    follow();
+    unsigned char *at = to + blockIdx.x / blocks * stride, *const begin = at, *const end = at + bytes;
+    at += ((i64)(blockIdx.x % blocks) * ZEROS * 256 + threadIdx.x) * 16 - ((i64)at & 15);
+#pragma unroll 1
+    for (int i = 0; i < ZEROS; i++, at += 256 * 16) {
+        if (at >= begin && at + 16 <= end) *reinterpret_cast<uint4*>(at) = uint4{};
+        else
+#pragma unroll 1
+            for (int k = 0; k < 16; k += 2)
+                if (at + k >= begin && at + k < end) *reinterpret_cast<unsigned short*>(at + k) = 0;
+    }
+}

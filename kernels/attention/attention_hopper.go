@@ -140,10 +140,10 @@ func mappedGradients(c kernels.Call, dt kernels.Dtype, a hopperGradientArgs) {
 
 // launchHopper launches a block for each tile of keys of as many heads as run at the same time; others follow in the same blocks, and tiles beyond those that run at the same time in another
 // launch. The shared memory of a block: two tiles of keys, two stages of two tiles of queries, with three numbers for each query, two tiles of ds, and one of dq in float32.
-func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operand, outputs int64) {
+func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operand, out, grad operand, outputs int64) {
 	queries := int64(hopperTile >> b.width()) // of a stage
 	tiles, keyTiles, heads := kernels.CeilDiv(b.Queries, queries), kernels.CeilDiv(b.Keys, hopperTile), b.Batch*b.KeyHeads
-	grad, sumBytes := operand{kernels.In(5), b.queryStrides()}, 2*b.tileBytes(queries)
+	sumBytes := 2 * b.tileBytes(queries)
 	args := hopperGradientArgs{In: b.maps(queries), Grad: grad.tensorMap(b.Problem, b.Heads, b.Queries, queries), Statistics: kernels.In(3), Delta: p.Workspace(b.statisticBytes()),
 		K: to[1].At, V: to[2].At, Strides: to[1].Strides, Q: to[0], Turns: p.Workspace(b.statisticBytes()), Outputs: outputs, problemArgs: b.args(6)}
 	if args.Sums = args.Turns; keyTiles > 1 {
@@ -154,7 +154,7 @@ func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operan
 	}
 	lanes := int64(8 << b.width()) // of a row
 	p.Launch(hopperDelta[b.Dtype], int(kernels.CeilDiv(b.rows()*lanes, portableThreads)), portableThreads,
-		hopperDeltaArgs{kernels.In(5), operand{kernels.In(4), b.queryStrides()}, args.Delta, args.Turns, b.Heads, b.Queries, b.Dim, b.rows()})
+		hopperDeltaArgs{grad.At, out, args.Delta, args.Turns, b.Heads, b.Queries, b.Dim, b.rows()})
 	for sms := int64(dev.SMs); args.First < keyTiles; args.First += sms {
 		args.Blocks = min(keyTiles-args.First, sms)
 		l := p.Launch(hopperGradients.of(b.Problem), int(args.Blocks*min(sms/args.Blocks, heads)), hopperThreads, args)

@@ -274,6 +274,11 @@ func (a *attended) compute() {
 			}
 		}
 	}
+	var lse []float64
+	for head := range slices.Chunk(a.lse, int(a.Queries)) {
+		lse = append(lse, head[a.Queries-a.Seeing():]...)
+	}
+	a.lse = lse
 	for i, x := range [][]float64{a.dq, a.dk, a.dv} {
 		a.gradientSizes[i] = max(a.gradientSizes[i], 1e-3)
 		for _, v := range x {
@@ -740,6 +745,67 @@ func TestRowsWithoutKeys(t *testing.T) {
 			if err != nil {
 				t.Errorf("seed %d, %v on %s: %v", seed, of, dev.Name, err)
 			}
+		}
+	}
+}
+
+// Queries that see no key because they are more than the keys have results and gradients of 0, whatever they hold, by a launch of their own, for every kernel of the others.
+func TestQueriesWithoutKeys(t *testing.T) {
+	defer attention.AllUnseen()()
+	seeds, launched := testutil.Random(t), map[string]bool{}
+	for _, of := range []kind{f32, tf32, f64, bf16, f16} {
+		for i := range 8 {
+			if testing.Short() && i%4 > 1 {
+				continue
+			}
+			seed := seeds.Uint64()
+			r := rand.New(rand.NewPCG(seed, 0))
+			a := drawProblem(r, of, false, i)
+			a.Causal, a.Dim, a.Keys = true, []int64{8, 64, 128, 256}[i%4]-8*r.Int64N(2)*(int64(i)%4), 1+r.Int64N(150)
+			if a.Scale = 0.1; i > 3 { // rows of any size
+				a.Dim = max(1, a.Dim-1-r.Int64N(3))
+			}
+			switch i {
+			case 3, 4:
+				a.Batch, a.Keys = 8, 1+r.Int64N(4)
+			default:
+				a.Keys += 70
+			}
+			unseen := 1 + r.Int64N(200)
+			a.Queries = a.Keys + unseen
+			a.draw(r)
+			for b := range a.Batch {
+				for h := range a.Heads {
+					for t := range unseen {
+						at := a.row(b, h, t, a.Heads, a.Queries)
+						a.q[at+r.Int64N(a.Dim)], a.grad[at+r.Int64N(a.Dim)] = math.NaN(), math.Inf(1)
+					}
+				}
+			}
+			a.compute()
+			for _, dev := range append(tested(t), kernels.HostDevice()) {
+				if dev.Kind == kernels.GPU {
+					dev.SMs = min(dev.SMs, 1<<(i%4))
+				}
+				if err := a.checkAll(dev, of.epsilon); err != nil {
+					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+				}
+				for _, planner := range []kernels.Planner{attention.Forward{Problem: a.Problem, Out: true}, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}} {
+					p := testutil.Get[*kernels.Plan](t)(planner.Plan(dev))
+					if p.Launches[0].Kernel.Entry != "attention_zeros" {
+						t.Errorf("seed %d, %v on %s: no launch of zeros\n%v", seed, of, dev.Name, p)
+					}
+					for _, l := range p.Launches {
+						launched[l.Kernel.Entry] = true
+					}
+				}
+			}
+		}
+	}
+	for _, want := range []string{"any_64_f32", "any_128_f32", "any_256_f32", "few_f32", "double_128_f64", "double_256_f64", "f64", "wgmma_f32", "wgmma_dq_tf32", "mma_128_tf32", "mma_dq_256_bf16", "split_bf16",
+		"hopper_64_bf16", "hopper_128_f16", "hopper_gradients_64_f16", "hopper_gradients_128_bf16", "dq_f32", "dq_f64"} {
+		if !testing.Short() && !launched["attention_"+want] {
+			t.Errorf("no draw launched attention_%s", want)
 		}
 	}
 }

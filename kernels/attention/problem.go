@@ -28,6 +28,7 @@ type Problem struct {
 	Causal, RowsFirst                          bool
 	Counts                                     Counts
 	In                                         [3]Strides // of q, k and v; zero for a dense operand
+	unseen                                     int64      // queries before these in each head, which see no key
 }
 
 // Counts describes the numbers of keys that queries see, integers: that of query i of batch b is element b Batch + i Row. There are none if Elements is 0.
@@ -116,7 +117,7 @@ func (p Problem) strides(heads, rows int64) Strides {
 	return Strides{heads * rows * p.Dim, rows * p.Dim, p.Dim}
 }
 
-func (p Problem) queryStrides() Strides { return p.strides(p.Heads, p.Queries) }
+func (p Problem) queryStrides() Strides { return p.strides(p.Heads, p.unseen+p.Queries) }
 func (p Problem) keyStrides() Strides   { return p.strides(p.KeyHeads, p.Keys) }
 
 // operand is an operand of a kernel.
@@ -133,6 +134,7 @@ func (p Problem) inputs() [3]operand {
 			in[i].Strides = s
 		}
 	}
+	in[0] = p.last(in[0].At, in[0].Strides)
 	return in
 }
 
@@ -200,7 +202,7 @@ func (p Problem) args(counts kernels.Operand) problemArgs {
 		a.Scale = p.Scale
 	}
 	if c := p.Counts; c.Elements > 0 {
-		a.Counts, a.CountBytes, a.CountBatch, a.CountRow = kernels.In(counts), c.Dtype.Size(), c.Batch, c.Row
+		a.Counts, a.CountBytes, a.CountBatch, a.CountRow = kernels.At(counts, p.unseen*c.Row*c.Dtype.Size()), c.Dtype.Size(), c.Batch, c.Row
 	}
 	return a
 }
