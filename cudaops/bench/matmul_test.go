@@ -92,9 +92,6 @@ var matmulForms = []struct {
 	{4, 1, 258, 32, 1602, "matmul_double_rows"},
 	{1, 1, 29, 1050, 70, "matmul_double_rows"}, // blocks of several tiles
 	{1, 1, 1154, 22, 36, "matmul_double_rows"},
-	{1, 1, 259, 30, 77, "matmul_oblong_"},
-	{4, 1, 19, 300, 1003, "matmul_oblong_"},
-	{1, 1, 32, 264, 40, "matmul_oblong_"},
 	{1, 2, 1141, 25, 100, "matmul_tall_hopper32_"}, // several tiles of a warpgroup, rows of 16, 4 and 8 bytes, a slice that is not whole
 	{132, 3, 50, 131, 77, "matmul_tall_hopper64_"},
 	{2, 1, 300, 72, 66, "matmul_tall_hopper96_"},

@@ -5,11 +5,11 @@
 // large, medium, short, small, thin: matrix x matrix, by the tiles of matmul_sliced.cuh. large has tiles
 // of 128 x 128 and medium of 64 x 64 with two slices, for products that fill the device with them; short
 // has tiles of 64 x 64 with one slice, for sums of few terms, or many tiles; small has tiles of 32 x 32, and
-// thin of 32 x 16, for a narrow C. oblong has tiles of 128 x 32, for 17 to 32 columns, or rows.
+// thin of 32 x 16, for a narrow C.
 //
 // Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu and matmul_band.cu, those of few
-// rows or columns in matmul_narrow.cu and matmul_strip.cu, in float32 on the tensor cores in matmul_mma_single.cu
-// and matmul_tall_hopper.cu. Large
+// rows or columns in matmul_narrow.cu and matmul_strip.cu, batches of these in matmul_inner.cu, in float32 on the tensor cores in
+// matmul_mma_single.cu and matmul_tall_hopper.cu. Large
 // products on devices of compute capability 9 run on the tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
 //
 // If C has too few tiles to fill the device, K is cut into splits. On compute capability 9.0 and later the blocks of a cluster
@@ -48,11 +48,6 @@ JOINED(medium_f32, float, 2, 2, 64, 64, 32, 8, 4, 4, 2, 3)
 TILE(short_f32, float, 4, 64, 64, 16, 8, 4, 4, 1, 3)
 JOINED(small_f32, float, 8, 8, 32, 32, 16, 4, 4, 4, 1, 3)
 JOINED(thin_f32, float, 3, 8, 32, 16, 64, 4, 4, 8, 8, 3)
-#if __CUDA_ARCH__ == 900 // the model alone chooses it
-TILE(oblong_f32, float, 4, 128, 32, 16, 8, 4, 8, 1, 4)
-#else
-extern "C" __global__ void __launch_bounds__(128) matmul_oblong_f32(ARGUMENTS(float)) { follow(); }
-#endif
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 // plans have it nowhere else: see tileTable
 TILE(medium_f64, double, 1, 64, 64, 16, 8, 4, 4, 2, 3)
 #else

@@ -213,7 +213,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
         float check = 0; // or NaN
 #pragma unroll
         for (int i = 0; i < N / 2; i++) check = fmaf(sum[i], 0, check);
-        if (__any_sync(0xffffffff, check != 0 || inexact || least < LEAST - 1)) {
+        if (row < m && __any_sync(0xffffffff, check != 0 || inexact || least < LEAST - 1)) { // what a warp without rows has in shared memory does not count
             const float* const p[2] = {a + min(row + g, m - 1) * (transA ? 1 : lda), a + min(row + g + 8, m - 1) * (transA ? 1 : lda)};
             const i64 down = transA ? lda : 1;
             const float mostB = __int_as_float(largest);

@@ -10,7 +10,7 @@ import (
 )
 
 // choicesRecord are the files of the record of choices. Some products were timed again after their kernels changed: vectors on an H100, with more loads in flight; on an H200 float64 with tiles
-// that stream, oblong and sliced tiles, vectors times matrices of few columns or short rows, and float32 with 17 to 128 rows or columns, batches among them.
+// that stream, sliced tiles, vectors times matrices of few columns or short rows, and float32 with 17 to 128 rows or columns, batches among them.
 // Times of tall, of tall_hopper, of few long rows times a vector, and of short ones that are not aligned, are of later runs on an H200. Those of sweep-lowk.json.gz are products of up to 64 terms, and batches, those of
 // sweep-tall.json.gz of up to 64 columns or rows, and outer products, those of sweep-inner.json.gz batches of few rows and columns, and those of sweep-weak.json.gz of the kinds whose choices were worst.
 // Times of launches whose blocks [problem.spread] spreads are of later runs too, times that of the fastest other candidate before over its time in that run.

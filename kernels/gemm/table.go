@@ -65,15 +65,8 @@ var table = withRates(slices.Concat(
 			when(limits{side: span{from: 65}, tiles: perSM{from: 1}, also: holds})),
 		tileTable[float64](),
 	)},
-	[][]*candidate{{mmaSingle, oblong, tallHopper(9, 32, 4), tallHopper(33, 64, 3), tallHopper(49, 96, 3), tallHopper(65, 128, 3)}},
+	[][]*candidate{{mmaSingle, tallHopper(9, 32, 4), tallHopper(33, 64, 3), tallHopper(49, 96, 3), tallHopper(65, 128, 3)}},
 ))
-
-// oblong is the kernel of matmul.cu for a C of 17 to 32 columns, or rows.
-var oblong = func() *candidate {
-	c := tiled[float32]("oblong", tile{m: 128, n: 32, step: 16, slices: 1, stages: 4, threads: 128}, splitPolicy{blocksPerSM: 2, minK: 128})
-	c.able.on, c.able.side, c.able.batch = isHopper, span{17, 32}, span{to: 1}
-	return c.when(limits{on: func(kernels.Device) bool { return false }}) // the model alone chooses it
-}()
 
 // dot is the product of two vectors.
 func dot(dt kernels.Dtype) *candidate {
