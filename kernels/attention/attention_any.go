@@ -100,8 +100,18 @@ func (f Forward) launchAny(p *kernels.Plan, dev kernels.Device, args forwardArgs
 	f.launchShared(p, dev, args, anyKernels[f.width()], workers*32, []int64{4, 3, 2}[f.width()], func(rows int64) int64 { return rows * arith.RoundUp(f.Dim, 32) * 4 })
 }
 
+// halvesTiles reports whether tiles of half the queries are faster where there are more blocks than the SMs compute at a time: they see fewer keys, and fewer of their rows are beyond the last query.
+//
+// H200, causal, few keys, us        whole   half
+// f32   144 heads,  75 x 75 of 164   51.3   35.2
+// f32   136 heads,  90 x 90 of 214   74.3   51.6
+// f32   141 heads,  73 x 73 of 176   51.5   34.8
+// f32   456 heads, 135 x 135 of 160 173.7  170.8
+func (p Problem) halvesTiles() bool { return p.Causal && p.Dtype == kernels.Float32 }
+
 // launchShared launches blocks of a kernel whose workers share keys, as many as an SM computes at a time on each, and what merges their results. memory is the shared memory for rows of a block.
-// A tile is no larger than the queries need or, with few keys, than gives enough blocks. Where there are too few, blocks share the keys of a tile.
+// A tile is no larger than the queries need or, with few keys, than gives enough blocks; it is half as large if whole tiles are more than the SMs compute at a time (halvesTiles). Where there are
+// too few, blocks share the keys of a tile.
 func (f Forward) launchShared(p *kernels.Plan, dev kernels.Device, args forwardArgs, by *kernels.Kernel, threads int, blocksPerSM int64, memory func(rows int64) int64) {
 	to := sharedArgs{partsArgs: partsArgs{args, 1, kernels.At(kernels.Out, 0)}}
 	var blocks, atATime, step, shared int64
@@ -110,7 +120,8 @@ func (f Forward) launchShared(p *kernels.Plan, dev kernels.Device, args forwardA
 		to.Shares, step = shares, shareSide*shares
 		blocks, shared = f.Batch*f.Heads*kernels.CeilDiv(f.Queries, tile), memory(tile+2*step)
 		atATime = min(blocksPerSM, int64(dev.SharedOptin)/shared) * int64(dev.SMs)
-		if atATime > 0 && step < f.Keys+shareSide && (tile >= f.Queries || f.Keys <= sharePolicy.shortKeys && blocks <= atATime) {
+		fits := blocks <= atATime || shares == 2 && f.halvesTiles() && f.Batch*f.Heads*kernels.CeilDiv(f.Queries, 2*tile) > atATime
+		if atATime > 0 && step < f.Keys+shareSide && (tile >= f.Queries || f.Keys <= sharePolicy.shortKeys && fits) {
 			break
 		}
 	}

@@ -119,7 +119,6 @@ ATTENTION(f32, float)
 constexpr int ZEROS = 4;
 
 extern "C" __global__ void __launch_bounds__(256) attention_zeros(unsigned char* to, const i64 bytes, const i64 stride, const int blocks) {
-    admit();
     follow();
     unsigned char *at = to + blockIdx.x / blocks * stride, *const begin = at, *const end = at + bytes;
     at += ((i64)(blockIdx.x % blocks) * ZEROS * 256 + threadIdx.x) * 16 - ((i64)at & 15);
