@@ -43,7 +43,7 @@ var splitPolicy = struct {
 	minKeys     int64 // of a block where it has more
 	blocksPerSM int64 // where tiles have more
 	maxClusters int64 // of a tile
-	wholeTiles  int64 // tiles per SM from which on one block computes a tile of spread rows
+	wholeTiles  int64 // tiles per SM from which on one block computes a tile of spread rows, or any tile without clusters
 	wholeKeys   int64 // the most keys for which it does so in any case
 	shortKeys   int64 // the most keys for which the portable kernel may be faster than spread rows,
 	manyTiles   int64 // from this number of tiles per SM on, if a tile has several rows
@@ -150,9 +150,9 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	to, by := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
 	if f.spreads() {
 		by = spreadKernel
-		if tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys {
-			to.Parts, to.Joined = 1, false
-		}
+	}
+	if (f.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys) {
+		to.Parts, to.Joined = 1, false
 	}
 	partials := to.partials()
 	if partials > 1 {

@@ -887,3 +887,26 @@ func TestStridesOfOne(t *testing.T) {
 		}
 	}
 }
+
+// Partial results of few queries are those of a device's SMs at most, however many tiles there are.
+func TestSplitScratch(t *testing.T) {
+	r := testutil.Random(t)
+	size := func(most float64) int64 { return int64(math.Exp(r.Float64() * math.Log(most+1))) }
+	const most = 16 * 4 * (256 + 2) * 4 // for each SM: eight blocks of two tiles, of four rows each
+	split := 0
+	for range 3000 {
+		dev := kernels.Device{Major: 7 + r.IntN(4), SMs: 1 + r.IntN(170), SharedOptin: 96 << 10}
+		p := attention.Problem{Dtype: []kernels.Dtype{kernels.Float32, expr.BF16, expr.F16}[r.IntN(3)], Batch: size(1e6), KeyHeads: 1 + r.Int64N(8), Queries: size(16), Keys: size(1e4), Dim: 1 + r.Int64N(256), Scale: 1}
+		p.Heads = p.KeyHeads * (1 + r.Int64N(3))
+		plan := testutil.Get[*kernels.Plan](t)(attention.Forward{Problem: p, Out: true}.Plan(dev))
+		if entry := plan.Launches[0].Kernel.Entry; !strings.HasPrefix(entry, "attention_split") && !strings.HasPrefix(entry, "attention_spread") {
+			continue
+		}
+		if split++; plan.Scratch > most*int64(dev.SMs) {
+			t.Errorf("%+v on %d.x of %d SMs: got %d bytes of partial results, want at most %d", p, dev.Major, dev.SMs, plan.Scratch, most*int64(dev.SMs))
+		}
+	}
+	if want := 300; split < want {
+		t.Errorf("got %d problems whose keys are split, want %d or more", split, want)
+	}
+}
