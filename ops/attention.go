@@ -46,7 +46,8 @@ func RowsFirst() AttentionOption { return func(o *attentionOptions) { o.of.rowsF
 //	(B,H,Tq,d) (B,Hkv,Tk,d) (B,H,Tq,d)
 //
 // q, k and v are of float32 or float64, one type; H is a multiple of Hkv, so that several heads of queries may read one of keys, and d is at most 256. The options are [Causal],
-// [KeyCounts], [AttentionScale] and [RowsFirst]. Where a query sees no key, out is 0, and so are its gradients. Keys that a query does not see do not affect it.
+// [KeyCounts], [AttentionScale] and [RowsFirst]. Where a query sees no key, out is 0, and so are its gradients. Keys that a query does not see do not affect it, except
+// by NaN and infinities in gradients and in 16 bits, where tensor cores multiply them by 0.
 //
 // Neither the weights nor their gradients are ever in memory: kernels go through the keys block by block and keep the maximum and the sum of each row. Of few queries, as of one
 // token and a cache, the keys are split among blocks, and the results of these are merged in a fixed order. Gradients have no gradient.

@@ -87,7 +87,7 @@ func (o *Op) apply(inputs []*gorgonia.Node) (*gorgonia.Node, error) {
 		case !t.equal(o.in[i]):
 			return nil, fmt.Errorf("%v: input %d: got %v, want %v", o, i, t, o.in[i])
 		case n.Graph() != inputs[0].Graph():
-			return nil, fmt.Errorf("%v: input %d is of another graph than input 0", o, i)
+			return nil, fmt.Errorf("%v: input %d: got a node of another graph, want that of input 0", o, i)
 		}
 	}
 	return applyDistinct(o.forGraph().(distinct), inputs)
