@@ -18,7 +18,7 @@ import (
 
 // Two products of one large matrix are computed in chunks of its rows, which have their splits in common: X B has the same bits, X^T D those of a sum of the chunks' products.
 func TestChunks(t *testing.T) {
-	const m, k, n = 4000, 256, 1152
+	const m, k, n = 4000, 768, 1152
 	r, values := testutil.Random(t), map[string]*tensor.Dense{}
 	for name, shape := range map[string]tensor.Shape{"x": {m, k}, "y": {m, k}, "b": {k, n}, "d": {m, n}} {
 		values[name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(shape...))
@@ -113,7 +113,7 @@ func sameChunks(t *testing.T, rows int, a []G.Value, got *lower.Graph) {
 
 // A gradient w.r.t. logits, which a launch computes with the losses of rows, is computed in the chunks of the two products that read it, and each chunk is stored as splits alone.
 func TestRowChunks(t *testing.T) {
-	const m, classes, width = 4032, 256, 1152
+	const m, classes, width = 4032, 768, 1152
 	r, values := testutil.Random(t), map[string]*tensor.Dense{}
 	for name, shape := range map[string]tensor.Shape{"h": {m, width}, "w": {classes, width}} {
 		values[name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(shape...))
