@@ -36,7 +36,7 @@ func TestRematerialize(t *testing.T) {
 		step := func(memory int64) (peak int64, instrs int) {
 			dev := passes.H200
 			dev.Memory = memory
-			p := gptStep(t, 4, 384, 6, 256, 16, 256, passes.Target{Device: dev, Mixed: by})
+			p := gptStep(t, 4, 256, 4, 256, 16, 256, passes.Target{Device: dev, Mixed: by})
 			return p.Peak, len(p.Instrs)
 		}
 		peak, instrs := step(141 << 30)
