@@ -749,7 +749,8 @@ func TestRowsWithoutKeys(t *testing.T) {
 	}
 }
 
-// Queries that see no key because they are more than the keys have results and gradients of 0, whatever they hold, by a launch of their own, for every kernel of the others.
+// With more queries than keys, the first queries of a causal problem see no key. A launch stores zeros for their results and gradients, whatever they hold. The draws reach every kernel that
+// computes the other queries.
 func TestQueriesWithoutKeys(t *testing.T) {
 	defer attention.AllUnseen()()
 	seeds, launched := testutil.Random(t), map[string]bool{}
@@ -888,7 +889,7 @@ func TestStridesOfOne(t *testing.T) {
 	}
 }
 
-// Partial results of few queries are those of a device's SMs at most, however many tiles there are.
+// The scratch memory for split keys is at most proportional to the SMs, for any number of tiles.
 func TestSplitScratch(t *testing.T) {
 	r := testutil.Random(t)
 	size := func(most float64) int64 { return int64(math.Exp(r.Float64() * math.Log(most+1))) }

@@ -23,8 +23,8 @@ type zerosArgs struct {
 	Blocks        int64 `arg:"int32"`
 }
 
-// minUnseen is the minimum number of elements of results of queries without keys that a launch of their own stores. For fewer, the launch takes longer than the other kernels take for them.
-// Tests set it.
+// minUnseen is the minimum number of elements of results of queries without keys that a launch of their own stores. With fewer the launch takes longer than the stores of the
+// other kernels. Tests set it.
 //
 // H200, in a CUDA graph, us               elements   in the kernel   own launch
 // bf16   8 heads,  576 x 64 of 64             2^18             7.3          8.7

@@ -27,7 +27,7 @@ const shortStores = 64
 // 152608 x 8 x 30, B^T, 30 of  229    269      349, linear
 // 18860 x 21 x 3, B^T, 63 of   33.4   90.6     72.7, columns in shared memory
 // 290014 x 13 x 17, f64, 2 of  44.1   67.9     94.5, small
-// 450068 x 77 x 30, A^T B^T    129    74.6     96.9, oblong
+// 450068 x 77 x 30, A^T B^T    129    74.6     96.9, tiles of 128 x 32
 func fewColumns[T kernels.Float](name string, columns int64, each, of int64) *candidate {
 	// lines returns how many threads compute the rows of a part of the columns, in a block of one matrix.
 	lines := func(x *problem) int64 {

@@ -59,9 +59,10 @@ constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
 __device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
 
 // run computes n columns, from column0 on, of every parts-th tile of 64 rows of C, which has `columns`. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
-template <int N, int SLOTS>
+template <int N>
 __device__ __forceinline__ void run(const float* a, const float* b, float* c, int m, int n, int k, i64 lda, i64 ldb, int columns, int column0, int parts, int part, bool transA,
                                     bool transB, bool transC, const Epilogue<float>& epilogue) {
+    constexpr int SLOTS = 2;
     constexpr int QUAD = N * 16 + 16; // bytes of 4 terms of all columns in shared memory, and 16 so that copies meet in few banks
     const int t = threadIdx.x, warp = __shfl_sync(0xffffffff, t / 32, 0), lane = t % 32, g = lane / 4, q = lane % 4, warps = blockDim.x / 32;
     const int terms = (k + 15) / 16 * 16, plane = terms * (QUAD / 16);
@@ -318,11 +319,11 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 }
             } else {
                 const Target<float> target = {to, transC ? m : 1, transC ? 1 : columns, rows, n, !transC && columns % 4 == 0 && shift == 0, epilogue.from(0, first, column0)};
-                const int vectors = (n + 3) / 4;
-                const float per = __fdividef(1, vectors);
+                const int fours = (n + 3) / 4;
+                const float per = __fdividef(1, fours);
 #pragma unroll 1
-                for (int i = lane; i < 8 * vectors; i += 32) {
-                    const int x = transC ? i % 8 : (int)((i + 0.5f) * per), col = (transC ? i / 8 : i - x * vectors) * 4;
+                for (int i = lane; i < 8 * fours; i += 32) {
+                    const int x = transC ? i % 8 : (int)((i + 0.5f) * per), col = (transC ? i / 8 : i - x * fours) * 4;
                     Pack<float> v[1];
 #pragma unroll
                     for (int e = 0; e < 4; e++) v[0].s[e] = s[x * pitch + col + e];
@@ -349,7 +350,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
         i = i / tiles / each;                                                                                                                           \
         const i64 split = i % splits, matrix = i / splits;                                                                                               \
         const i64 l0 = split * chunk;                                                                                                                   \
-        tall::run<N, 2>(a + matrix * strideA + l0 * (transA ? lda : 1), b + matrix * strideB + l0 * (transB ? 1 : ldb) + column0 * (transB ? ldb : 1),        \
+        tall::run<N>(a + matrix * strideA + l0 * (transA ? lda : 1), b + matrix * strideB + l0 * (transB ? 1 : ldb) + column0 * (transB ? ldb : 1),        \
                         c + (split * batch + matrix) * m * n + column0 * (transC ? m : 1), (int)m, (int)min(n - column0, (i64)width), (int)min(k - l0, chunk), \
                         lda, ldb, (int)n, column0, each, part, transA, transB, transC, EPILOGUE(float).from(matrix, 0, 0));                                  \
     }

@@ -14,7 +14,7 @@ import (
 // Times of tall, of tall_hopper, of few long rows times a vector, and of short ones that are not aligned, are of later runs on an H200. Those of sweep-lowk.json.gz are products of up to 64 terms, and batches, those of
 // sweep-tall.json.gz of up to 64 columns or rows, and outer products, those of sweep-inner.json.gz batches of few rows and columns, and those of sweep-weak.json.gz of the kinds whose choices were worst.
 // Times of launches whose blocks [problem.spread] spreads are of later runs too, times that of the fastest other candidate before over its time in that run.
-// 319 products of float32 have all their times of a later run, with tall_hopper in tiles of columns.
+// Products of float32 that tall_hopper can compute have the times of later runs, with its tiles of columns.
 var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz", "testdata/sweep-rows.json.gz", "testdata/sweep-lowk.json.gz", "testdata/sweep-tall.json.gz", "testdata/sweep-inner.json.gz", "testdata/sweep-weak.json.gz"}
 
 // The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json.gz were timed, by TestSweepProducts of cudaops/bench.
