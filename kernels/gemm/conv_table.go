@@ -386,6 +386,11 @@ func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCu
 	if c.blocks > 1 && tiles*count <= sms {
 		rate *= convPairAlone
 	}
+	const maxTiles = 1 << 20 // of a block, which are looked at one by one; more have the mean number of taps
+	if n := kernels.CeilDiv(tiles*count, d.blocks); n > maxTiles {
+		d.us = float64(n) * (float64(w.phases[0].Size*w.phases[1].Size)/float64(count)*slices*rate + block)
+		return d
+	}
 	for tile := int64(0); tile < tiles*count; tile += d.blocks {
 		phase := tile / tiles
 		y, _, _, _, _ := w.phases[0].phase(phase / w.phases[1].Count)
