@@ -297,7 +297,12 @@ func (c *candidate) launchable(x *problem, d cut) bool {
 	}
 	p := &kernels.Plan{}
 	c.emit(p, x, d)
-	return !slices.ContainsFunc(p.Launches, func(l kernels.Launch) bool { return l.Check(x.dev) != nil })
+	return launchable(p, x.dev)
+}
+
+// launchable reports whether a device can make the launches of a plan.
+func launchable(p *kernels.Plan, dev kernels.Device) bool {
+	return !slices.ContainsFunc(p.Launches, func(l kernels.Launch) bool { return l.Check(dev) != nil })
 }
 
 // oriented returns the orientation of a problem that the kernel computes.

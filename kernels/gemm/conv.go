@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
@@ -243,7 +244,11 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if err := v.check(dev); err != nil {
 		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
-	return v.planBy(v.choose(dev))
+	m := v.choose(dev)
+	if m.emit == nil {
+		return nil, fmt.Errorf("kernels: %v: no kernel for %s computes it in launches of at most %d blocks and images of at most as many elements", v, dev.Name, math.MaxInt32)
+	}
+	return v.planBy(m)
 }
 
 // planBy returns the launches of a method.

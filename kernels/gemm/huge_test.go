@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
@@ -75,6 +76,59 @@ func TestHugeProducts(t *testing.T) {
 		if counts[what] < 40 {
 			t.Errorf("got %v, want 40 or more of each kind", counts)
 		}
+	}
+}
+
+// Convolutions of up to 2^32 elements of a tensor have launches that a GPU can make; larger ones, and those of very many phases, have them or are errors.
+func TestHugeConvs(t *testing.T) {
+	r := testutil.Random(t)
+	size := func(most ...float64) int64 {
+		return int64(math.Exp(r.Float64() * math.Log(most[r.IntN(len(most))]+1)))
+	}
+	axis := func() ConvAxis {
+		a := ConvAxis{In: size(3, 300, 1<<20), Size: size(1, 9, 1000), Stride: size(1, 3, 1000), Dilation: size(1, 2, 1000)}
+		if reach := (a.Size - 1) * a.Dilation; r.IntN(2) == 0 {
+			a.Before, a.After = r.Int64N(reach+1), r.Int64N(reach+1)
+		}
+		return a
+	}
+	const cases, most, want = 20000, 1 << 32, 300
+	counts := map[string]int{}
+	for range cases {
+		v := Conv{Dtype: kernels.Float32, Images: size(1, 256, 1<<30), Channels: size(1, 256, 1<<25), Filters: size(1, 256, 1<<25), Groups: 1, Rows: axis(), Columns: axis(), Result: ConvResult(r.IntN(3))}
+		if r.IntN(4) == 0 {
+			v.Groups = size(1 << 20)
+			v.Channels, v.Filters = v.Groups*size(1, 1, 20), v.Groups*size(1, 1, 20)
+		}
+		if v.Round = kernels.Precision(r.IntN(4)); r.IntN(3) == 0 {
+			v.Dtype, v.Round = kernels.Float64, kernels.FullPrecision
+		}
+		dev := append(productDevices, kernels.HostDevice())[r.IntN(len(productDevices)+1)]
+		if v.check(dev) != nil {
+			continue
+		}
+		start := time.Now()
+		plan, err := v.Plan(dev)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%v on %s: took %v to plan", v, dev.Name, took)
+		}
+		sizes := v.elements()
+		largest := max(sizes[ConvOutput], sizes[ConvImages], sizes[ConvFilters])
+		switch {
+		case err != nil && (largest <= most && v.Rows.Stride*v.Columns.Stride <= 9 || !strings.Contains(err.Error(), "want") && !strings.Contains(err.Error(), "at most")):
+			t.Errorf("%s: got the error %v", dev.Name, err)
+		case err != nil:
+			counts["errors"]++
+		case plan.Check(dev) != nil:
+			t.Errorf("%v on %s: %v", v, dev.Name, plan.Check(dev))
+		case largest > 1<<31:
+			counts["huge"]++
+		default:
+			counts["others"]++
+		}
+	}
+	if counts["huge"] < want || counts["others"] < want || counts["errors"] < want/30 {
+		t.Errorf("got %v, want %d or more that are huge and others, and %d errors", counts, want, want/30)
 	}
 }
 
