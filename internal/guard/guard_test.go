@@ -51,10 +51,10 @@ func TestOwn(t *testing.T) {
 		own, both bool // is called a fault by Own, by Recover too
 	}{
 		"a test":     {func() error { panic("boom") }, false, false},
-		"Stheno":     {func() error { kernels.CeilDiv(1, 0); return nil }, true, true},
+		"Stheno":     {func() error { _ = kernels.CeilDiv(1, 0); return nil }, true, true},
 		"a callback": {func() error { kernels.Parallel(1, 1, func(int64, int64) { panic("boom") }); return nil }, false, false},
 		"Gorgonia":   {func() error { tensor.New(tensor.WithShape(-1)); return nil }, true, false},
-		"nested":     {func() error { return guard.Own("inner", func() error { kernels.CeilDiv(1, 0); return nil }) }, true, true},
+		"nested":     {func() error { return guard.Own("inner", func() error { _ = kernels.CeilDiv(1, 0); return nil }) }, true, true},
 	} {
 		for by, want := range map[string]bool{"Own": c.own, "Recover": c.both} {
 			err := map[string]func(string, func() error) error{"Own": guard.Own, "Recover": guard.Recover}[by]("it", c.f)

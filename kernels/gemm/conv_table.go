@@ -397,7 +397,7 @@ func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCu
 	if c.blocks > 1 && tiles*count <= sms {
 		rate *= convPairAlone
 	}
-	const maxTiles = 1 << 20 // of a block, which are looked at one by one; more have the mean number of taps
+	const maxTiles = 1 << 20 // of a block: the time of more follows from the mean number of taps
 	if n := kernels.CeilDiv(tiles*count, max(d.blocks, 1)); n > maxTiles {
 		d.us = float64(n) * (float64(w.phases[0].Size*w.phases[1].Size)/float64(count)*slices*rate + block)
 		return d
