@@ -154,7 +154,7 @@ func (s *Scope) Keep(n *G.Node, err error) *G.Node {
 		of, _ := internal.ElementType(n)
 		if dt, known := values.Dtype(of); known {
 			if _, err := values.Size(dt, n.Shape()); err != nil {
-				s.fail("%v: %w", n.Op(), err)
+				s.fail("%s: %w", internal.Name(n), err)
 			}
 		}
 	}

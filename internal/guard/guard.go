@@ -42,7 +42,7 @@ func panicked(what string, r any, gorgonia bool) error {
 }
 
 // stack returns the lines of the code that panicked and of its callers, innermost first, up to the call of this package. It also reports whether the
-// innermost line outside of the standard library is one of Stheno, or, if that counts, of Gorgonia.
+// innermost line outside of the standard library is one of Stheno, or, if that counts, of Gorgonia. kernels.Parallel does not count: it panics again with panics of its callers' code.
 func stack(gorgonia bool) (lines string, own bool) {
 	const module, most = "github.com/stheno-ml/stheno/", 8
 	pcs := make([]uintptr, 64)
@@ -59,7 +59,7 @@ func stack(gorgonia bool) (lines string, own bool) {
 			continue
 		}
 		first, _, _ := strings.Cut(at.Function, "/")
-		if !decided && (first == "main" || strings.Contains(first, ".") && first != at.Function) {
+		if again := strings.HasPrefix(at.Function, module+"kernels.Parallel"); !decided && !again && (first == "main" || strings.Contains(first, ".") && first != at.Function) {
 			decided, own = true, strings.HasPrefix(at.Function, module) && !strings.HasSuffix(at.File, "_test.go") || gorgonia && first == "gorgonia.org"
 		}
 		list = append(list, fmt.Sprintf("%s:%d", path.Join(path.Base(path.Dir(at.File)), path.Base(at.File)), at.Line))

@@ -53,6 +53,7 @@ func TestOwn(t *testing.T) {
 		"a test":     {func() error { panic("boom") }, false, false},
 		"Stheno":     {func() error { _ = kernels.CeilDiv(1, 0); return nil }, true, true},
 		"a callback": {func() error { kernels.Parallel(1, 1, func(int64, int64) { panic("boom") }); return nil }, false, false},
+		"callbacks":  {func() error { kernels.Parallel(64, 1, func(int64, int64) { panic("boom") }); return nil }, false, false},
 		"Gorgonia":   {func() error { tensor.New(tensor.WithShape(-1)); return nil }, true, false},
 		"nested":     {func() error { return guard.Own("inner", func() error { _ = kernels.CeilDiv(1, 0); return nil }) }, true, true},
 	} {
