@@ -62,7 +62,6 @@ func (s *Scope) rows(table *G.Node, batch, time int) *G.Node {
 
 // Positions adds a learnt row to each position of x, (batch, time, width): weight (count, width), an Embedding in PyTorch.
 func Positions(s *Scope, x *G.Node, count int) *G.Node {
-	defer s.layer()()
 	shape, ok := s.shape("Positions", x, 3, 3, "(batch, time, width)")
 	if ok && max(shape[1], s.context) > count {
 		s.fail("Positions got %d positions, want at least the %d of the tokens and of Cached", count, max(shape[1], s.context))
@@ -77,7 +76,6 @@ func Positions(s *Scope, x *G.Node, count int) *G.Node {
 // SelfAttention is PyTorch's MultiheadAttention of x with itself: in_proj_weight (3 width, width), in_proj_bias, out_proj.weight and out_proj.bias. x is (batch,
 // time, width). With [KeyHeads] in_proj_weight has width + 2 n width / heads rows. Options: [NoBias] and the options of [Attention].
 func SelfAttention(s *Scope, x *G.Node, heads int, opts ...LayerOption) *G.Node {
-	defer s.layer()()
 	const layer = "SelfAttention"
 	o := s.read(layer, opts, settings{"NoBias": 0, "Causal": 0, "Rotary": 0, "Pattern": 0, "KeyCounts": 0, "KeyHeads": float64(heads)})
 	shape, ok := s.shape(layer, x, 3, 3, "(batch, time, width)")

@@ -38,7 +38,6 @@ type convolution struct {
 }
 
 func (c convolution) apply(s *Scope, x *G.Node, out, size int, opts []LayerOption) *G.Node {
-	defer s.layer()()
 	defaults := settings{"NoBias": 0, "Stride": 1, "Padding": 0, "Dilation": 1, "Groups": 1}
 	if c.transposed {
 		defaults["OutputPadding"] = 0

@@ -9,7 +9,6 @@ import (
 //
 //	y = x weightᵀ + bias
 func Linear(s *Scope, x *G.Node, out int, opts ...LayerOption) *G.Node {
-	defer s.layer()()
 	o := s.read("Linear", opts, settings{"NoBias": 0})
 	shape, ok := s.shape("Linear", x, 1, 0, "(..., in)")
 	if !ok {
@@ -29,6 +28,5 @@ func (s *Scope) bias(name string, o settings, init Init, shape ...int) *G.Node {
 
 // Embedding is PyTorch's Embedding: the rows of weight (count, width) at ids, integers of any shape (...). The result is (..., width).
 func Embedding(s *Scope, ids *G.Node, count, width int) *G.Node {
-	defer s.layer()()
 	return s.Keep(ops.Embedding(s.Parameter("weight", Normal(1), count, width), ids))
 }

@@ -10,7 +10,6 @@ import (
 
 // LayerNorm is PyTorch's LayerNorm over the last axis: weight and, without [NoBias], bias of its extent. Options: NoBias, [Epsilon].
 func LayerNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
-	defer s.layer()()
 	o := s.read("LayerNorm", opts, settings{"NoBias": 0, "Epsilon": 1e-5})
 	shape, ok := s.shape("LayerNorm", x, 1, 0, "(..., width)")
 	if !ok {
@@ -22,7 +21,6 @@ func LayerNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
 
 // RMSNorm is PyTorch's RMSNorm over the last axis: weight of its extent. Option: [Epsilon], 1e-5 without it, where PyTorch has the type's machine epsilon.
 func RMSNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
-	defer s.layer()()
 	o := s.read("RMSNorm", opts, settings{"Epsilon": 1e-5})
 	shape, ok := s.shape("RMSNorm", x, 1, 0, "(..., width)")
 	if !ok {
@@ -36,7 +34,6 @@ func RMSNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
 //
 //	y = (x - mean) / √(variance + ε) weight + bias
 func GroupNorm(s *Scope, x *G.Node, groups int, opts ...LayerOption) *G.Node {
-	defer s.layer()()
 	o := s.read("GroupNorm", opts, settings{"NoBias": 0, "Epsilon": 1e-5})
 	shape, ok := s.shape("GroupNorm", x, 2, 0, "(batch, channels, ...)")
 	switch {
@@ -72,7 +69,6 @@ func GroupNorm(s *Scope, x *G.Node, groups int, opts ...LayerOption) *G.Node {
 // BatchNorm is PyTorch's BatchNorm1d and BatchNorm2d: each channel of x, axis 1, is normalized over all other axes. It has weight and bias, and the buffers
 // running_mean and running_var, which runs that train change; a file of PyTorch has num_batches_tracked too. Options: [Epsilon], [Momentum], [OverRanks].
 func BatchNorm(s *Scope, x *G.Node, opts ...LayerOption) *G.Node {
-	defer s.layer()()
 	o := s.read("BatchNorm", opts, settings{"Epsilon": 1e-5, "Momentum": 0.1, "OverRanks": 0})
 	shape, ok := s.shape("BatchNorm", x, 2, 0, "(batch, channels, ...)")
 	if !ok {

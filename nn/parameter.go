@@ -107,40 +107,17 @@ func (s *Scope) variable(name string, init Init, shape tensor.Shape) (n *G.Node,
 		}
 	}
 	if s.room(full, s.dtype, shape) {
-		draw := func() { s.Keep(n, G.Let(n, s.draw(full, init, shape))) }
-		if s.layers > 0 {
-			s.pending, s.bytes = append(s.pending, draw), s.bytes+kernels.Count(shape)*int64(s.dtype.Size())
-		} else {
-			draw()
-		}
+		s.Keep(n, G.Let(n, s.draw(full, init, shape)))
 	}
 	return n, s.ok()
 }
 
-// layer begins a layer. Until the function that it returns is called, parameters wait for their initial values: to draw large ones takes long, and the layer may turn out to be an error.
-func (s *Scope) layer() (end func()) {
-	if !s.made() {
-		return func() {}
-	}
-	s.layers++
-	return func() {
-		if s.layers--; s.layers > 0 {
-			return
-		}
-		pending := s.pending
-		s.pending, s.bytes = nil, 0
-		for i := 0; i < len(pending) && s.ok(); i++ {
-			pending[i]()
-		}
-	}
-}
-
-// room reports whether the host has memory for a value beside those that wait, and fails where it has not.
+// room reports whether the host has memory for a value, and fails where it has not.
 func (s *Scope) room(what string, of tensor.Dtype, shape tensor.Shape) bool {
 	dt, _ := values.Dtype(of)
 	bytes, err := values.Size(dt, shape)
 	if err == nil {
-		err = hostmem.Check(s.bytes + bytes)
+		err = hostmem.Check(bytes)
 	}
 	if err != nil {
 		s.fail("%s: %v", what, err)

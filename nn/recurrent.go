@@ -59,7 +59,6 @@ type step func(in, re *G.Node, state []*G.Node) []*G.Node
 
 // recurrent unrolls the layers of a recurrent network.
 func (s *Scope) recurrent(layer string, gates int, names []string, x *G.Node, hidden int, opts []LayerOption, next step) *G.Node {
-	defer s.layer()()
 	o := s.read(layer, opts, settings{"Layers": 1, "Carry": 0, "NoBias": 0, "Bidirectional": 0, "LayerDropout": 0})
 	_, ok := s.shape(layer, x, 3, 3, "(batch, time, width)")
 	switch {

@@ -41,9 +41,6 @@ type model struct {
 	reset      G.Nodes
 	next       map[*G.Node]*G.Node
 	position   *position
-	layers     int      // that are being built, one within another
-	pending    []func() // draw the initial values of their parameters
-	bytes      int64    // of these
 	err        error
 }
 
