@@ -79,11 +79,12 @@ func (t *timeline) add(b *program.Buffer) {
 	for _, i := range around {
 		lists = append(lists, t.whole[i])
 	}
+	from := int64(0)
 	if b.Birth == t.now {
 		lists = append(lists, t.live)
-		b.Offset = free([]spans{t.live}, 0, b.Padded())
+		from = free([]spans{t.live}, 0, b.Padded())
 	}
-	b.Offset = free(lists, b.Offset, b.Padded())
+	b.Offset = free(lists, from, b.Padded())
 	taken := span{b.Offset, b.Offset + b.Padded()}
 	for _, i := range inside {
 		t.whole[i].add(taken)
