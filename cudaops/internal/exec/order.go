@@ -2,6 +2,7 @@ package exec
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"sort"
 
@@ -179,20 +180,15 @@ func longestFirst(work []Work) []Work {
 		}
 		waits[i] = len(work[i].After)
 	}
-	var ready []int // the next piece is the last: the greatest height, then the lowest index
-	push := func(i int) {
-		at, _ := slices.BinarySearchFunc(ready, i, func(a, b int) int { return cmp.Or(cmp.Compare(height[a], height[b]), cmp.Compare(b, a)) })
-		ready = slices.Insert(ready, at, i)
-	}
+	next := &ready{height: height}
 	for i := range work {
 		if waits[i] == 0 {
-			push(i)
+			heap.Push(next, i)
 		}
 	}
 	list, place := make([]Work, 0, len(work)), make([]int, len(work))
-	for len(ready) > 0 {
-		i := ready[len(ready)-1]
-		ready = ready[:len(ready)-1]
+	for next.Len() > 0 {
+		i := heap.Pop(next).(int)
 		place[i] = len(list)
 		w := Work{Queue: work[i].Queue}
 		for _, j := range work[i].After {
@@ -202,9 +198,26 @@ func longestFirst(work []Work) []Work {
 		list = append(list, w)
 		for _, r := range readers[i] {
 			if waits[r]--; waits[r] == 0 {
-				push(r)
+				heap.Push(next, r)
 			}
 		}
 	}
 	return list
+}
+
+// ready is a heap of pieces: the first one has the greatest height, then the lowest index.
+type ready struct{ pieces, height []int }
+
+func (r *ready) Len() int { return len(r.pieces) }
+func (r *ready) Less(i, j int) bool {
+	a, b := r.pieces[i], r.pieces[j]
+	return cmp.Or(cmp.Compare(r.height[b], r.height[a]), cmp.Compare(a, b)) < 0
+}
+func (r *ready) Swap(i, j int) { r.pieces[i], r.pieces[j] = r.pieces[j], r.pieces[i] }
+func (r *ready) Push(x any)    { r.pieces = append(r.pieces, x.(int)) }
+func (r *ready) Pop() any {
+	last := len(r.pieces) - 1
+	x := r.pieces[last]
+	r.pieces = r.pieces[:last]
+	return x
 }
