@@ -21,6 +21,7 @@ type timeline struct {
 	births, deaths [][]span // by instruction: of buffers whose life begins there, or ended at the one before
 	now            int      // an instruction, or -1
 	live           spans    // occupied at instruction now
+	lists          []spans  // memory of add
 }
 
 func newTimeline(instrs int) *timeline {
@@ -28,7 +29,7 @@ func newTimeline(instrs int) *timeline {
 	for leaves < instrs {
 		leaves *= 2
 	}
-	return &timeline{leaves, make([]spans, 2*leaves), make([]spans, 2*leaves), make([][]span, instrs+1), make([][]span, instrs+1), -1, nil}
+	return &timeline{leaves, make([]spans, 2*leaves), make([]spans, 2*leaves), make([][]span, instrs+1), make([][]span, instrs+1), -1, nil, nil}
 }
 
 // rewind sets now to -1.
@@ -72,7 +73,7 @@ func (t *timeline) nodes(b *program.Buffer) (inside, around []int) {
 // add places a buffer at the lowest offset that is free during its life.
 func (t *timeline) add(b *program.Buffer) {
 	inside, around := t.nodes(b)
-	var lists []spans
+	lists := t.lists[:0]
 	for _, i := range inside {
 		lists = append(lists, t.part[i])
 	}
@@ -84,7 +85,7 @@ func (t *timeline) add(b *program.Buffer) {
 		lists = append(lists, t.live)
 		from = free([]spans{t.live}, 0, b.Padded())
 	}
-	b.Offset = free(lists, from, b.Padded())
+	b.Offset, t.lists = free(lists, from, b.Padded()), lists
 	taken := span{b.Offset, b.Offset + b.Padded()}
 	for _, i := range inside {
 		t.whole[i].add(taken)
