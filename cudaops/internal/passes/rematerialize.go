@@ -52,7 +52,7 @@ type rematerializer struct {
 
 // moment is an instruction and the memory that is in use while it runs.
 type moment struct {
-	*program.Instr
+	in    *program.Instr
 	at    int     // its index
 	bytes int64   // of values
 	own   int64   // of its results
@@ -66,7 +66,7 @@ func newRematerializer(p *program.Program) *rematerializer {
 		if program.Is[program.Alias](in.Op) {
 			continue
 		}
-		m := &moment{Instr: in, at: len(r.moments)}
+		m := &moment{in: in, at: len(r.moments)}
 		r.moments, r.of[in] = append(r.moments, m), m
 		kept := isConcatInPlace(in) || isInPlace(in) || program.Is[program.Collective](in.Op)
 		for _, v := range in.In {
@@ -82,10 +82,10 @@ func newRematerializer(p *program.Program) *rematerializer {
 		r.kept[u.Next.Base], next[u.Next], r.ends[u.State] = true, u.Next != u.State, r.of[u.Next.Def]
 	}
 	for _, m := range slices.Backward(r.moments) {
-		for _, v := range m.In {
+		for _, v := range m.in.In {
 			to := m
-			if isConcatInPlace(m.Instr) && r.last[m.Out[0]] != nil {
-				to = r.last[m.Out[0]]
+			if isConcatInPlace(m.in) && r.last[m.in.Out[0]] != nil {
+				to = r.last[m.in.Out[0]]
 			}
 			if last := r.last[v.Base]; last == nil || last.at < to.at {
 				r.last[v.Base] = to
@@ -101,8 +101,8 @@ func newRematerializer(p *program.Program) *rematerializer {
 	dead := make([]int64, len(r.moments)+1) // bytes that are not in use from an instruction on
 	for i, m := range r.moments {
 		live -= dead[i]
-		for _, v := range m.Out {
-			if m.Plan == nil || next[v] { // the latter is in the memory of a state
+		for _, v := range m.in.Out {
+			if m.in.Plan == nil || next[v] { // the latter is in the memory of a state
 				continue
 			}
 			m.own += v.Bytes()
@@ -114,10 +114,10 @@ func newRematerializer(p *program.Program) *rematerializer {
 		}
 		live += m.own
 		m.bytes = live
-		k, _ := m.Op.(program.Kernel)
+		k, _ := m.in.Op.(program.Kernel)
 		_, prepare := k.Planner.(gemm.Prepare)
-		if _, split := k.Planner.(gemm.ConvSplit); m.Plan != nil && len(m.Out) == 1 && (prepare || split || program.Is[program.Map](m.Op)) {
-			m.score = float64(m.Out[0].Bytes()) / float64(m.Traffic(m.Plan)+launchBytes)
+		if _, split := k.Planner.(gemm.ConvSplit); m.in.Plan != nil && len(m.in.Out) == 1 && (prepare || split || program.Is[program.Map](m.in.Op)) {
+			m.score = float64(m.in.Out[0].Bytes()) / float64(m.in.Traffic(m.in.Plan)+launchBytes)
 			r.candidates = append(r.candidates, m)
 		}
 	}
@@ -127,16 +127,16 @@ func newRematerializer(p *program.Program) *rematerializer {
 
 // better compares candidates.
 func better(a, b *moment) int {
-	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.Out[0].Bytes(), a.Out[0].Bytes()), a.at-b.at)
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.in.Out[0].Bytes(), a.in.Out[0].Bytes()), a.at-b.at)
 }
 
 // max sets peak and returns the bytes in use then.
 func (r *rematerializer) max() (most int64) {
 	for _, m := range r.moments {
-		if m.Plan == nil {
+		if m.in.Plan == nil {
 			continue
 		}
-		if use := m.bytes + m.Plan.Scratch; use > most {
+		if use := m.bytes + m.in.Plan.Scratch; use > most {
 			most, r.peak = use, m
 		}
 	}
@@ -161,7 +161,7 @@ func (r *rematerializer) choose() *program.Value {
 		if m.at >= r.peak.at {
 			continue
 		}
-		v := m.Out[0]
+		v := m.in.Out[0]
 		k, ok := r.again(v)
 		if !ok {
 			continue
@@ -173,7 +173,7 @@ func (r *rematerializer) choose() *program.Value {
 			}
 			return r.of[v.Base.Def] == nil || r.last[v.Base].at >= first.at
 		}
-		if !slices.ContainsFunc(m.In, func(v *program.Value) bool { return !available(v) }) {
+		if !slices.ContainsFunc(m.in.In, func(v *program.Value) bool { return !available(v) }) {
 			return v
 		}
 	}
@@ -189,7 +189,7 @@ func (r *rematerializer) repeat(v *program.Value) {
 	def := *v.Def
 	def.In, def.Out = slices.Clone(def.In), nil
 	to := r.p.NewValue(&def, v.Name, v.Type)
-	m := &moment{Instr: &def, at: first.at, bytes: first.bytes - first.own, own: from.own, score: from.score}
+	m := &moment{in: &def, at: first.at, bytes: first.bytes - first.own, own: from.own, score: from.score}
 	r.of[&def] = m
 	for _, other := range r.moments[early[k-1].at+1 : first.at] {
 		other.bytes -= v.Bytes()
@@ -207,8 +207,8 @@ func (r *rematerializer) repeat(v *program.Value) {
 		r.readers[x.Base] = slices.Insert(r.readers[x.Base], at, m)
 	}
 	same, more := map[*program.Value]*program.Value{v: to}, []*program.Instr{&def}
-	for _, in := range late {
-		for i, x := range in.In {
+	for _, reader := range late {
+		for i, x := range reader.in.In {
 			if x.Base != v {
 				continue
 			}
@@ -216,10 +216,10 @@ func (r *rematerializer) repeat(v *program.Value) {
 				alias := &program.Instr{Op: program.Alias{}, In: []*program.Value{to}, Nodes: x.Def.Nodes}
 				same[x], more = r.p.NewAlias(alias, x.Name, x.Type, to, x.View), append(more, alias)
 			}
-			in.In[i] = same[x]
+			reader.in.In[i] = same[x]
 		}
 	}
-	r.before[first.Instr] = append(r.before[first.Instr], more...)
+	r.before[first.in] = append(r.before[first.in], more...)
 }
 
 // finish inserts the new instructions.

@@ -109,10 +109,14 @@ type spans []span
 // free returns the lowest offset, at least from, at which size bytes overlap no span of any list. It visits the spans up to that offset in the order of their beginnings. lists
 // becomes a heap by the first remaining span of each.
 func free(lists []spans, from, size int64) int64 {
-	for i, s := range lists {
-		lists[i] = s.after(from)
+	n := 0
+	for _, s := range lists {
+		if s = s.after(from); len(s) > 0 {
+			lists[n] = s
+			n++
+		}
 	}
-	lists = slices.DeleteFunc(lists, func(s spans) bool { return len(s) == 0 })
+	lists = lists[:n]
 	down := func(i int) { // restores the heap below index i
 		for {
 			least := i
@@ -166,6 +170,12 @@ func (s *spans) add(more span) {
 func (s *spans) remove(less span) {
 	list := *s
 	i := sort.Search(len(list), func(i int) bool { return list[i].end > less.from })
-	rest := slices.DeleteFunc([]span{{list[i].from, less.from}, {less.end, list[i].end}}, func(s span) bool { return s.from == s.end })
+	var rest spans
+	if s := list[i]; s.from < less.from {
+		rest = append(rest, span{s.from, less.from})
+	}
+	if s := list[i]; less.end < s.end {
+		rest = append(rest, span{less.end, s.end})
+	}
 	*s = slices.Replace(list, i, i+1, rest...)
 }
