@@ -305,7 +305,7 @@ func (f *fuser) join(a, b *group) *group {
 		f.unfusable[pair] = true
 		return nil
 	}
-	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
+	slices.SortFunc(g.members, byPlace)
 	g.adopt()
 	if f.runs(g) {
 		f.reach.raise(g.first(), g.last())
@@ -317,6 +317,8 @@ func (f *fuser) join(a, b *group) *group {
 	f.unfusable[pair] = true
 	return nil
 }
+
+func byPlace(a, b *vertex) int { return a.at - b.at }
 
 // tooManyOutputs reports whether a merge of two groups would have more than maxOutputs outputs.
 func tooManyOutputs(a, b *group) bool {
@@ -412,7 +414,10 @@ type front struct {
 // from: a path has at least one vertex outside of both groups.
 func (w *front) advance(v *vertex, outside bool) bool {
 	for _, n := range w.neighbours(v) {
-		if n != nil && w.first <= n.at && n.at <= w.last && w.find(n, outside) {
+		if w.found >= maxVisited || n != nil && n.at > w.last { // readers are in order
+			break
+		}
+		if n != nil && n.at >= w.first && w.find(n, outside) {
 			return true
 		}
 	}
@@ -454,7 +459,7 @@ func (v *vertex) sourcesOutside() []*vertex {
 	return v.group.outside(&v.group.sources, func(m *vertex) []*vertex { return m.sources })
 }
 
-// outside returns the neighbours of the members that are no members. It keeps the list.
+// outside returns the neighbours of the members that are no members, in order. It keeps the list.
 func (g *group) outside(list *[]*vertex, neighbours func(m *vertex) []*vertex) []*vertex {
 	if *list == nil {
 		*list = []*vertex{}
@@ -465,6 +470,7 @@ func (g *group) outside(list *[]*vertex, neighbours func(m *vertex) []*vertex) [
 				}
 			}
 		}
+		slices.SortFunc(*list, byPlace)
 	}
 	return *list
 }
