@@ -18,7 +18,7 @@ type timeline struct {
 	whole  []spans // by node: occupied at all of its instructions
 	part   []spans // by node: occupied at some of its instructions
 
-	births, deaths [][]span // by instruction: of buffers whose life begins there, or ended at the one before
+	births, deaths [][]span // by instruction: the ranges that are occupied from it on, and those that are free from it on
 	now            int      // an instruction, or -1
 	live           spans    // occupied at instruction now
 	lists          []spans  // memory of add
